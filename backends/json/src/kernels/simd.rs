@@ -1,0 +1,357 @@
+//! A vector of 16 f32 on every instruction set, so that each kernel is written once.
+//!
+//! The vectors are explicit because the convolution tiles must stay in registers: left to itself LLVM spills them.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+/// 16 lanes of f32.
+///
+/// A value of an implementing type exists only where the CPU features of that type are enabled: the constructors are
+/// unsafe and say so, the other methods rely on it.
+pub(crate) trait V16: Copy {
+    /// Reads 16 values.
+    ///
+    /// # Safety
+    /// The CPU has the features of `Self`; `p` is valid for reading 16 f32.
+    unsafe fn load(p: *const f32) -> Self;
+    /// 16 times the same value.
+    ///
+    /// # Safety
+    /// The CPU has the features of `Self`.
+    unsafe fn splat(x: f32) -> Self;
+    /// Writes 16 values.
+    ///
+    /// # Safety
+    /// `p` is valid for writing 16 f32.
+    unsafe fn store(self, p: *mut f32);
+    /// `self * b + c`, fused where the hardware can.
+    fn fma(self, b: Self, c: Self) -> Self;
+    fn add(self, b: Self) -> Self;
+    fn sub(self, b: Self) -> Self;
+    fn mul(self, b: Self) -> Self;
+    fn div(self, b: Self) -> Self;
+    /// `self > b ? self : b`, so `b` where either is NaN.
+    fn max(self, b: Self) -> Self;
+    /// `self < b ? self : b`, so `b` where either is NaN.
+    fn min(self, b: Self) -> Self;
+    fn sqrt(self) -> Self;
+    fn abs(self) -> Self;
+    /// The nearest integer, ties to even; only for |x| < 2^22.
+    fn round(self) -> Self;
+    /// Magnitude of `self`, sign of `sign`.
+    fn copysign(self, sign: Self) -> Self;
+    /// `self * 2^n` for integral `n` in -250..=250.
+    fn scale2(self, n: Self) -> Self;
+    /// `a < b ? yes : no`.
+    fn select_lt(a: Self, b: Self, yes: Self, no: Self) -> Self;
+
+    /// The lanes as an array.
+    #[inline(always)]
+    fn lanes(self) -> [f32; 16] {
+        let mut out = [0.0; 16];
+        // SAFETY: `out` holds 16 f32.
+        unsafe { self.store(out.as_mut_ptr()) };
+        out
+    }
+    /// The sum of the lanes, in a fixed tree order.
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        let mut a = self.lanes();
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                a[i] += a[i + half];
+            }
+        }
+        a[0]
+    }
+    /// The largest lane.
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        self.lanes().into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+    /// Reads the first `n` (at most 16) values, the rest is `fill`.
+    ///
+    /// # Safety
+    /// As [`V16::load`], for `n` f32.
+    #[inline(always)]
+    unsafe fn load_part(p: *const f32, n: usize, fill: f32) -> Self {
+        let mut a = [fill; 16];
+        // SAFETY: the caller vouches for `n` readable values; `a` holds 16, and n <= 16.
+        unsafe {
+            std::ptr::copy_nonoverlapping(p, a.as_mut_ptr(), n.min(16));
+            Self::load(a.as_ptr())
+        }
+    }
+    /// Writes the first `n` (at most 16) lanes.
+    ///
+    /// # Safety
+    /// As [`V16::store`], for `n` f32.
+    #[inline(always)]
+    unsafe fn store_part(self, p: *mut f32, n: usize) {
+        let a = self.lanes();
+        // SAFETY: the caller vouches for `n` writable values.
+        unsafe { std::ptr::copy_nonoverlapping(a.as_ptr(), p, n.min(16)) }
+    }
+}
+
+/// The vector of [`Isa::Portable`](super::Isa::Portable): an array that LLVM splits into the registers the target has.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Portable16([f32; 16]);
+
+impl Portable16 {
+    #[inline(always)]
+    fn zip(self, b: Self, f: impl Fn(f32, f32) -> f32) -> Self {
+        let mut out = self;
+        for i in 0..16 {
+            out.0[i] = f(self.0[i], b.0[i]);
+        }
+        out
+    }
+    #[inline(always)]
+    fn map(self, f: impl Fn(f32) -> f32) -> Self {
+        self.zip(self, |x, _| f(x))
+    }
+}
+
+/// 1.5 * 2^23: adding it leaves an integer in the low mantissa bits.
+const MAGIC: f32 = 12_582_912.0;
+
+#[inline(always)]
+fn pow2(n: f32) -> f32 {
+    f32::from_bits(((n + MAGIC).to_bits() << 23).wrapping_add(127 << 23))
+}
+
+impl V16 for Portable16 {
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> Self {
+        // SAFETY: the caller vouches for 16 readable f32; alignment is not assumed.
+        Portable16(unsafe { p.cast::<[f32; 16]>().read_unaligned() })
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        Portable16([x; 16])
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32) {
+        // SAFETY: the caller vouches for 16 writable f32; alignment is not assumed.
+        unsafe { p.cast::<[f32; 16]>().write_unaligned(self.0) }
+    }
+    #[inline(always)]
+    fn fma(self, b: Self, c: Self) -> Self {
+        let mut out = c;
+        for i in 0..16 {
+            // Without hardware FMA `mul_add` is a library call.
+            out.0[i] = if cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
+                self.0[i].mul_add(b.0[i], c.0[i])
+            } else {
+                self.0[i] * b.0[i] + c.0[i]
+            };
+        }
+        out
+    }
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        self.zip(b, |x, y| x + y)
+    }
+    #[inline(always)]
+    fn sub(self, b: Self) -> Self {
+        self.zip(b, |x, y| x - y)
+    }
+    #[inline(always)]
+    fn mul(self, b: Self) -> Self {
+        self.zip(b, |x, y| x * y)
+    }
+    #[inline(always)]
+    fn div(self, b: Self) -> Self {
+        self.zip(b, |x, y| x / y)
+    }
+    #[inline(always)]
+    fn max(self, b: Self) -> Self {
+        self.zip(b, |x, y| if x > y { x } else { y })
+    }
+    #[inline(always)]
+    fn min(self, b: Self) -> Self {
+        self.zip(b, |x, y| if x < y { x } else { y })
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        self.map(f32::sqrt)
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        self.map(f32::abs)
+    }
+    #[inline(always)]
+    fn round(self) -> Self {
+        self.map(|x| (x + MAGIC) - MAGIC)
+    }
+    #[inline(always)]
+    fn copysign(self, sign: Self) -> Self {
+        self.zip(sign, f32::copysign)
+    }
+    #[inline(always)]
+    fn scale2(self, n: Self) -> Self {
+        self.zip(n, |x, n| {
+            let half = (n * 0.5 + MAGIC) - MAGIC;
+            x * pow2(half) * pow2(n - half)
+        })
+    }
+    #[inline(always)]
+    fn select_lt(a: Self, b: Self, yes: Self, no: Self) -> Self {
+        let mut out = no;
+        for i in 0..16 {
+            out.0[i] = if a.0[i] < b.0[i] { yes.0[i] } else { no.0[i] };
+        }
+        out
+    }
+}
+
+/// Writes one method that applies the same instruction to both halves of an AVX2 pair.
+#[cfg(target_arch = "x86_64")]
+macro_rules! halves {
+    ($name:ident ( $($arg:ident),* ) = $f:expr) => {
+        #[inline(always)]
+        fn $name(self $(, $arg: Self)*) -> Self {
+            // SAFETY: a value of this type exists only where AVX2 and FMA are enabled.
+            unsafe { Avx2x16($f(self.0 $(, $arg.0)*), $f(self.1 $(, $arg.1)*)) }
+        }
+    };
+}
+
+/// The vector of [`Isa::Avx2`](super::Isa::Avx2): two 8-lane registers.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2x16(__m256, __m256);
+
+#[cfg(target_arch = "x86_64")]
+impl V16 for Avx2x16 {
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> Self {
+        // SAFETY: the caller vouches for AVX2 and 16 readable f32.
+        unsafe { Avx2x16(_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))) }
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        // SAFETY: the caller vouches for AVX2.
+        unsafe { Avx2x16(_mm256_set1_ps(x), _mm256_set1_ps(x)) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32) {
+        // SAFETY: the caller vouches for 16 writable f32.
+        unsafe {
+            _mm256_storeu_ps(p, self.0);
+            _mm256_storeu_ps(p.add(8), self.1);
+        }
+    }
+    halves!(fma(b, c) = |x, b, c| _mm256_fmadd_ps(x, b, c));
+    halves!(add(b) = |x, b| _mm256_add_ps(x, b));
+    halves!(sub(b) = |x, b| _mm256_sub_ps(x, b));
+    halves!(mul(b) = |x, b| _mm256_mul_ps(x, b));
+    halves!(div(b) = |x, b| _mm256_div_ps(x, b));
+    halves!(max(b) = |x, b| _mm256_max_ps(x, b));
+    halves!(min(b) = |x, b| _mm256_min_ps(x, b));
+    halves!(sqrt() = |x| _mm256_sqrt_ps(x));
+    halves!(abs() = |x| _mm256_andnot_ps(_mm256_set1_ps(-0.0), x));
+    halves!(round() = |x| _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x));
+    halves!(copysign(s) = |x, s| {
+        let m = _mm256_set1_ps(-0.0);
+        _mm256_or_ps(_mm256_andnot_ps(m, x), _mm256_and_ps(m, s))
+    });
+    halves!(scale2(n) = |x, n| {
+        let half = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(_mm256_mul_ps(n, _mm256_set1_ps(0.5)));
+        let bias = _mm256_set1_epi32(127);
+        let a = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(half), bias));
+        let b = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(_mm256_sub_ps(n, half)), bias));
+        _mm256_mul_ps(_mm256_mul_ps(x, _mm256_castsi256_ps(a)), _mm256_castsi256_ps(b))
+    });
+    #[inline(always)]
+    fn select_lt(a: Self, b: Self, yes: Self, no: Self) -> Self {
+        // SAFETY: a value of this type exists only where AVX2 is enabled.
+        unsafe {
+            Avx2x16(
+                _mm256_blendv_ps(no.0, yes.0, _mm256_cmp_ps::<_CMP_LT_OQ>(a.0, b.0)),
+                _mm256_blendv_ps(no.1, yes.1, _mm256_cmp_ps::<_CMP_LT_OQ>(a.1, b.1)),
+            )
+        }
+    }
+}
+
+/// Writes one method of the AVX-512 vector.
+#[cfg(target_arch = "x86_64")]
+macro_rules! whole {
+    ($name:ident ( $($arg:ident),* ) = $f:expr) => {
+        #[inline(always)]
+        fn $name(self $(, $arg: Self)*) -> Self {
+            // SAFETY: a value of this type exists only where AVX-512 is enabled.
+            unsafe { Avx512x16($f(self.0 $(, $arg.0)*)) }
+        }
+    };
+}
+
+/// The vector of [`Isa::Avx512`](super::Isa::Avx512): one register.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512x16(__m512);
+
+#[cfg(target_arch = "x86_64")]
+impl V16 for Avx512x16 {
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> Self {
+        // SAFETY: the caller vouches for AVX-512 and 16 readable f32.
+        unsafe { Avx512x16(_mm512_loadu_ps(p)) }
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        // SAFETY: the caller vouches for AVX-512.
+        unsafe { Avx512x16(_mm512_set1_ps(x)) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32) {
+        // SAFETY: the caller vouches for 16 writable f32.
+        unsafe { _mm512_storeu_ps(p, self.0) }
+    }
+    whole!(fma(b, c) = |x, b, c| _mm512_fmadd_ps(x, b, c));
+    whole!(add(b) = |x, b| _mm512_add_ps(x, b));
+    whole!(sub(b) = |x, b| _mm512_sub_ps(x, b));
+    whole!(mul(b) = |x, b| _mm512_mul_ps(x, b));
+    whole!(div(b) = |x, b| _mm512_div_ps(x, b));
+    whole!(max(b) = |x, b| _mm512_max_ps(x, b));
+    whole!(min(b) = |x, b| _mm512_min_ps(x, b));
+    whole!(sqrt() = |x| _mm512_sqrt_ps(x));
+    whole!(abs() = |x| _mm512_abs_ps(x));
+    whole!(round() = |x| _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x));
+    whole!(copysign(s) = |x, s| {
+        let m = _mm512_set1_ps(-0.0);
+        _mm512_or_ps(_mm512_andnot_ps(m, x), _mm512_and_ps(m, s))
+    });
+    whole!(scale2(n) = |x, n| _mm512_scalef_ps(x, n));
+    #[inline(always)]
+    fn select_lt(a: Self, b: Self, yes: Self, no: Self) -> Self {
+        // SAFETY: a value of this type exists only where AVX-512 is enabled.
+        unsafe { Avx512x16(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a.0, b.0), no.0, yes.0)) }
+    }
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        // SAFETY: a value of this type exists only where AVX-512 is enabled.
+        unsafe { _mm512_reduce_add_ps(self.0) }
+    }
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        // SAFETY: a value of this type exists only where AVX-512 is enabled.
+        unsafe { _mm512_reduce_max_ps(self.0) }
+    }
+    #[inline(always)]
+    unsafe fn load_part(p: *const f32, n: usize, fill: f32) -> Self {
+        let mask = ((1u32 << n.min(16)) - 1) as u16;
+        // SAFETY: the caller vouches for `n` readable values; masked lanes are not touched.
+        unsafe { Avx512x16(_mm512_mask_loadu_ps(_mm512_set1_ps(fill), mask, p)) }
+    }
+    #[inline(always)]
+    unsafe fn store_part(self, p: *mut f32, n: usize) {
+        let mask = ((1u32 << n.min(16)) - 1) as u16;
+        // SAFETY: the caller vouches for `n` writable values; masked lanes are not touched.
+        unsafe { _mm512_mask_storeu_ps(p, mask, self.0) }
+    }
+}

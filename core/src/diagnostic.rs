@@ -1,0 +1,160 @@
+//! Errors as the user sees them: a code, one line that names the thing and the cause, and a remedy.
+//! The one list of codes is here; `docs/errors.md` is generated from it.
+
+use std::fmt;
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $id:literal, exit $exit:literal;)*) => {
+        /// What went wrong, as a stable code. The text of each variant is what `docs/errors.md` prints.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Code { $($(#[doc = $doc])+ $name,)* }
+
+        impl Code {
+            /// Every code, in the order of the documentation.
+            pub const ALL: &[Code] = &[$(Code::$name,)*];
+
+            /// The code as printed, such as `B101`.
+            pub fn id(self) -> &'static str {
+                match self { $(Code::$name => $id,)* }
+            }
+
+            /// The exit code of a command that ends with this error.
+            pub fn exit(self) -> u8 {
+                match self { $(Code::$name => $exit,)* }
+            }
+
+            /// What the code means, in a sentence or two.
+            pub fn explanation(self) -> &'static str {
+                match self { $(Code::$name => concat!($($doc, "\n",)+),)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The file is not an ONNX model, or it is cut short.
+    NotOnnx = "B101", exit 1;
+    /// The model uses an operator, or a version of one, that this build does not know.
+    UnknownOperator = "B102", exit 1;
+    /// A tensor of the model is damaged: its bytes and its shape disagree, or its type is not supported.
+    BadTensor = "B103", exit 1;
+    /// An external-data reference leaves the model's folder, or its file is missing, too short or no regular file.
+    ExternalData = "B104", exit 1;
+    /// The model's graph is not well formed: a value is missing, defined twice, or part of a cycle.
+    BadGraph = "B105", exit 1;
+    /// A node has an attribute, an input or an output that its operator does not allow.
+    BadNode = "B106", exit 1;
+    /// Element types do not fit an operator.
+    TypeMismatch = "B201", exit 1;
+    /// Shapes do not fit an operator.
+    ShapeMismatch = "B202", exit 1;
+    /// A shape depends on data that is known only at run time.
+    ShapeUnknown = "B203", exit 1;
+    /// `--shape` or `--dim` does not fit the model.
+    ShapeOption = "B204", exit 2;
+    /// Constant folding failed in the host backend.
+    Folding = "B205", exit 1;
+    /// A plugin file cannot be opened, or is no plugin.
+    NotAPlugin = "B301", exit 3;
+    /// A plugin and this host do not speak a common ABI version.
+    AbiMismatch = "B302", exit 3;
+    /// No backend of that name was found.
+    UnknownBackend = "B303", exit 3;
+    /// A backend does not have that option, or not with that value.
+    BadOption = "B304", exit 2;
+    /// A plugin broke a rule of the contract.
+    PluginContract = "B305", exit 3;
+    /// A backend failed while it described itself, checked or compiled a region.
+    BackendFailed = "B306", exit 1;
+    /// No backend of the list takes a node, and no host backend of the list knows it.
+    NoBackend = "B401", exit 4;
+    /// The placement is not what `--require`, `--no-fallback` or `--max-host-nodes` asks for.
+    PlacementPolicy = "B402", exit 4;
+    /// A constant of a region has no claim, two claims, or a claim names an unknown constant.
+    BadClaim = "B501", exit 1;
+    /// A region's code holds the bytes of a constant that the file stores as well.
+    DuplicateConstant = "B502", exit 1;
+    /// Two compiles of the same input gave different bytes.
+    NotReproducible = "B503", exit 1;
+    /// A file cannot be read or written.
+    Io = "B601", exit 1;
+    /// The file is no artifact, or it is damaged.
+    DamagedArtifact = "B602", exit 1;
+    /// The artifact was written in a format that this build does not read.
+    ArtifactVersion = "B603", exit 1;
+    /// The artifact needs something that this machine or this command line does not have.
+    MissingRequirement = "B604", exit 3;
+    /// An input's name, type or shape is not what the entry takes.
+    BadInput = "B701", exit 2;
+    /// The artifact or the model has no entry, region or value of that name.
+    UnknownName = "B702", exit 2;
+    /// A region failed while it ran.
+    RunFailed = "B703", exit 1;
+    /// Results differ by more than the tolerance.
+    Mismatch = "B801", exit 1;
+    /// The command line is not valid.
+    Usage = "B901", exit 2;
+}
+
+/// An error: code, one line, remedy. `message` names the thing and the cause and has no full stop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnostic {
+    /// The kind of error.
+    pub code: Code,
+    /// One line.
+    pub message: String,
+    /// What the user can do about it.
+    pub hint: Option<String>,
+}
+
+/// The result type of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Diagnostic>;
+
+impl Diagnostic {
+    /// An error without a remedy.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Diagnostic { code, message: message.into(), hint: None }
+    }
+
+    /// Adds what the user can do about it.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Puts the place before the message: `place: message`.
+    pub fn within(mut self, place: impl fmt::Display) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
+    /// An I/O error on `path`.
+    pub fn io(path: &std::path::Path, doing: &str, error: &std::io::Error) -> Self {
+        Diagnostic::new(Code::Io, format!("cannot {doing} '{}': {error}", path.display()))
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}] {}", self.code.id(), self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, ". {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+#[cfg(test)]
+mod tests {
+    use super::Code;
+    use std::collections::HashSet;
+
+    #[test]
+    fn ids_are_unique_and_explained() {
+        let ids: HashSet<_> = Code::ALL.iter().map(|code| code.id()).collect();
+        assert_eq!(ids.len(), Code::ALL.len());
+        assert!(Code::ALL.iter().all(|code| code.explanation().len() > 20));
+    }
+}

@@ -1,0 +1,178 @@
+//! The graph that the compile tower works on. Nodes refer to values by index; a constant value holds its place in the
+//! constant table. These types are internal on purpose: backends see `Region`, artifacts have their own manifest.
+
+use std::collections::{BTreeMap, HashMap};
+
+use byoc_plugin_api::{Attribute, DType, Dim};
+
+use crate::constants::{ConstantRef, ConstantTable};
+
+/// Index of a value in its [`Graph`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub usize);
+
+/// What a tensor is: element type and shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorType {
+    /// Element type.
+    pub dtype: DType,
+    /// Size of each dimension.
+    pub shape: Vec<Dim>,
+}
+
+impl TensorType {
+    /// The shape as numbers, or `None` when a dimension is symbolic.
+    pub fn fixed_shape(&self) -> Option<Vec<usize>> {
+        self.shape.iter().map(Dim::fixed).collect()
+    }
+}
+
+impl std::fmt::Display for TensorType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let dims: Vec<_> = self.shape.iter().map(Dim::to_string).collect();
+        write!(f, "{}[{}]", self.dtype, dims.join(","))
+    }
+}
+
+/// A tensor of the graph: an input, a constant or a node's output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value {
+    /// The name in the model, unique in the graph.
+    pub name: String,
+    /// Type and shape, once they are known.
+    pub ty: Option<TensorType>,
+    /// The constant, if the value is one.
+    pub constant: Option<ConstantRef>,
+}
+
+/// An operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// The name in the model; made up as `<Op>_<n>` where the model has none. Unique in the graph.
+    pub name: String,
+    /// The operator, such as `Conv`.
+    pub op: String,
+    /// The operator's domain; empty for ONNX's own.
+    pub domain: String,
+    /// Inputs; `None` for an optional one that is absent.
+    pub inputs: Vec<Option<ValueId>>,
+    /// Outputs; `None` for one nobody wants.
+    pub outputs: Vec<Option<ValueId>>,
+    /// Attributes that are set.
+    pub attributes: BTreeMap<String, Attribute>,
+}
+
+impl Node {
+    /// The operator with its domain, as in messages: `Conv` or `com.acme.Conv`.
+    pub fn qualified_op(&self) -> String {
+        if self.domain.is_empty() { self.op.clone() } else { format!("{}.{}", self.domain, self.op) }
+    }
+
+    /// The value at input `index`, if the input is there.
+    pub fn input(&self, index: usize) -> Option<ValueId> {
+        self.inputs.get(index).copied().flatten()
+    }
+
+    /// The value at output `index`, if somebody wants it.
+    pub fn output(&self, index: usize) -> Option<ValueId> {
+        self.outputs.get(index).copied().flatten()
+    }
+
+    /// An integer attribute, or `default` where it is absent or of another kind.
+    pub fn int(&self, name: &str, default: i64) -> i64 {
+        match self.attributes.get(name) {
+            Some(Attribute::Int(value)) => *value,
+            _ => default,
+        }
+    }
+
+    /// A list of integers, if it is there.
+    pub fn ints(&self, name: &str) -> Option<&[i64]> {
+        match self.attributes.get(name) {
+            Some(Attribute::Ints(values)) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// A text attribute, or `default`.
+    pub fn string<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
+        match self.attributes.get(name) {
+            Some(Attribute::String(value)) => value,
+            _ => default,
+        }
+    }
+}
+
+/// One main graph. `nodes` stand in topological order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Graph {
+    /// The entry's name.
+    pub name: String,
+    /// Every tensor.
+    pub values: Vec<Value>,
+    /// The operators.
+    pub nodes: Vec<Node>,
+    /// What the caller gives, without initializers.
+    pub inputs: Vec<ValueId>,
+    /// What the caller gets.
+    pub outputs: Vec<ValueId>,
+}
+
+impl Graph {
+    /// Adds a value and returns its index.
+    pub fn add_value(&mut self, name: impl Into<String>, ty: Option<TensorType>) -> ValueId {
+        self.values.push(Value { name: name.into(), ty, constant: None });
+        ValueId(self.values.len() - 1)
+    }
+
+    /// Adds a constant value and returns its index.
+    pub fn add_constant(&mut self, name: impl Into<String>, dtype: DType, constant: ConstantRef) -> ValueId {
+        let shape = constant.view.shape.iter().map(|&size| Dim::Fixed(size)).collect();
+        self.values.push(Value { name: name.into(), ty: Some(TensorType { dtype, shape }), constant: Some(constant) });
+        ValueId(self.values.len() - 1)
+    }
+
+    /// The value of that index.
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.0]
+    }
+
+    /// For each value, the node that makes it.
+    pub fn producers(&self) -> HashMap<ValueId, usize> {
+        let outputs = |(index, node): (usize, &Node)| {
+            node.outputs.iter().flatten().map(move |&value| (value, index)).collect::<Vec<_>>()
+        };
+        self.nodes.iter().enumerate().flat_map(outputs).collect()
+    }
+
+    /// For each value, the nodes that read it, once an input position, in order.
+    pub fn consumers(&self) -> HashMap<ValueId, Vec<usize>> {
+        let mut map: HashMap<ValueId, Vec<usize>> = HashMap::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            for &value in node.inputs.iter().flatten() {
+                map.entry(value).or_default().push(index);
+            }
+        }
+        map
+    }
+}
+
+/// One or more entries over one constant table. Stage 2's result; types may still be missing.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// The main graphs.
+    pub entries: Vec<Graph>,
+    /// Every constant of every entry.
+    pub constants: ConstantTable,
+}
+
+/// A model in which every value has a type and every foldable node is gone. Stage 3's result.
+#[derive(Clone, Debug)]
+pub struct TypedModel(pub(crate) Model);
+
+impl TypedModel {
+    /// The graphs and the constants.
+    pub fn model(&self) -> &Model {
+        &self.0
+    }
+}

@@ -1,0 +1,1 @@
+"""The models and cases of the test data, one module for each family."""

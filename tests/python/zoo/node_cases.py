@@ -1,0 +1,128 @@
+"""The onnx node cases that byoc's first two operator tiers should run, with a reason for each other."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from zoo import wheel
+from zoo.store import Task, write_case
+
+CNN_OPS = frozenset(
+    """
+    Constant Identity ConstantOfShape Conv Relu Add Mul Sub Div Gemm MatMul MaxPool AveragePool
+    GlobalAveragePool BatchNormalization Clip Sigmoid HardSigmoid HardSwish Concat Reshape Flatten
+    Transpose Softmax ReduceMean Dropout Sum LRN Unsqueeze Squeeze Split Slice Pad Resize
+    """.split()
+)
+TRANSFORMER_OPS = frozenset(
+    """
+    Gather LayerNormalization Erf Gelu Tanh Pow Sqrt Where Expand Cast Shape Equal And Not Range
+    GatherElements GatherND ScatterND IsNaN Neg Reciprocal Mod GreaterOrEqual Greater Less
+    LessOrEqual Min Max Exp Log Abs Tile ArgMax ReduceSum ReduceMax CumSum Trilu Cos Sin
+    RMSNormalization RotaryEmbedding Attention Swish
+    """.split()
+)
+OPS = CNN_OPS | TRANSFORMER_OPS
+TYPES = frozenset(
+    {
+        TensorProto.FLOAT,
+        TensorProto.DOUBLE,
+        TensorProto.FLOAT16,
+        TensorProto.BFLOAT16,
+        TensorProto.BOOL,
+        TensorProto.INT8,
+        TensorProto.INT16,
+        TensorProto.INT32,
+        TensorProto.INT64,
+        TensorProto.UINT8,
+        TensorProto.UINT16,
+        TensorProto.UINT32,
+        TensorProto.UINT64,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One node case: its model and the tensors of its only data set, in graph order."""
+
+    name: str
+    model: onnx.ModelProto
+    inputs: dict[str, TensorProto]
+    outputs: dict[str, TensorProto]
+
+
+def tasks() -> list[Task]:
+    """Gives the one task that writes all cases."""
+    return [Task("node", fill)]
+
+
+def fill(folder: Path) -> None:
+    """Writes a folder for each accepted case, and skipped.json with the reason for each other."""
+    skipped: dict[str, str] = {}
+    for path in plain_case_folders():
+        model = onnx.load(path / "model.onnx")
+        reason = reason_to_skip(model)
+        if reason is None:
+            write_base(folder, read_case(path, model))
+        else:
+            skipped[path.name] = reason
+    (folder / "skipped.json").write_text(json.dumps(skipped, indent=1) + "\n")
+
+
+def accepted() -> Iterator[Case]:
+    """Gives every case that `fill` writes."""
+    for path in plain_case_folders():
+        model = onnx.load(path / "model.onnx")
+        if reason_to_skip(model) is None:
+            yield read_case(path, model)
+
+
+def plain_case_folders() -> list[Path]:
+    """Gives the folders of the cases that use an operator itself and not its expanded body."""
+    folders = sorted((wheel.DATA / "node").iterdir())
+    return [folder for folder in folders if "_expanded" not in folder.name]
+
+
+def read_case(path: Path, model: onnx.ModelProto) -> Case:
+    """Reads a case whose values are all tensors."""
+    data = path / "test_data_set_0"
+    inputs = {v.name: wheel.read_tensor(data / f"input_{k}.pb") for k, v in enumerate(model.graph.input)}
+    outputs = {v.name: wheel.read_tensor(data / f"output_{k}.pb") for k, v in enumerate(model.graph.output)}
+    return Case(path.name, model, inputs, outputs)
+
+
+def write_base(folder: Path, case: Case) -> None:
+    """Writes a case as the wheel has it."""
+    inputs = {name: numpy_helper.to_array(tensor) for name, tensor in case.inputs.items()}
+    outputs = {name: numpy_helper.to_array(tensor) for name, tensor in case.outputs.items()}
+    write_case(folder / case.name, case.model, inputs, outputs)
+
+
+def reason_to_skip(model: onnx.ModelProto) -> str | None:
+    """Says why a case is left out, or None where it is taken."""
+    for node in model.graph.node:
+        if node.domain not in ("", "ai.onnx") or node.op_type not in OPS:
+            return f"operator {node.op_type}"
+    for value in (*model.graph.input, *model.graph.output):
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            return f"type {kind.removesuffix('_type')}"
+    other = sorted(element_types(model) - TYPES)
+    return f"type {TensorProto.DataType.Name(other[0]).lower()}" if other else None
+
+
+def element_types(model: onnx.ModelProto) -> set[int]:
+    """Gives the element type of every value and constant that a model declares."""
+    graph = model.graph
+    values = (*graph.input, *graph.output, *graph.value_info)
+    attributes = (attribute for node in graph.node for attribute in node.attribute)
+    return (
+        {value.type.tensor_type.elem_type for value in values}
+        | {tensor.data_type for tensor in graph.initializer}
+        | {a.t.data_type for a in attributes if a.type == onnx.AttributeProto.TENSOR}
+    )

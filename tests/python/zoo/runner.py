@@ -1,0 +1,52 @@
+"""Gives expected outputs from onnxruntime on the CPU, and refuses outputs that would test nothing."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from zoo.store import Arrays, write_case, write_npz
+
+ERROR = 3
+"""onnxruntime's number for the log level."""
+LEAST_VARIATION = 0.05
+"""The least deviation of an output, relative to its mean magnitude."""
+
+
+def write_with_outputs(folder: Path, model: onnx.ModelProto, *input_sets: tuple[str, Arrays]) -> None:
+    """Writes a model and, for each (suffix, inputs), inputs and onnxruntime's outputs for them."""
+    (first_suffix, first_inputs), *others = input_sets
+    if first_suffix:
+        raise ValueError("the first input set has no suffix")
+    write_case(folder, model, first_inputs)
+    onnx.checker.check_model(folder / "model.onnx", full_check=True)
+    session = open_session(folder / "model.onnx")
+    write_npz(folder / "outputs.npz", run(session, first_inputs))
+    for suffix, inputs in others:
+        write_npz(folder / f"inputs{suffix}.npz", inputs)
+        write_npz(folder / f"outputs{suffix}.npz", run(session, inputs))
+
+
+def open_session(path: Path) -> onnxruntime.InferenceSession:
+    """Opens a model with the default optimisations; tells of errors only."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = ERROR
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def run(session: onnxruntime.InferenceSession, inputs: Arrays) -> dict[str, np.ndarray]:
+    """Runs a session and gives its outputs by name."""
+    names = [output.name for output in session.get_outputs()]
+    outputs = dict(zip(names, session.run(names, dict(inputs)), strict=True))
+    for name, values in outputs.items():
+        require_informative(name, values)
+    return outputs
+
+
+def require_informative(name: str, values: np.ndarray) -> None:
+    """Stops at an output in which a wrong weight could go unseen: not finite, or nearly constant."""
+    if not np.isfinite(values).all():
+        raise ValueError(f"output {name} is not finite")
+    if values.std() < LEAST_VARIATION * np.abs(values).mean():
+        raise ValueError(f"output {name} hardly varies: mean {values.mean()}, deviation {values.std()}")

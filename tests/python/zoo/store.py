@@ -1,0 +1,102 @@
+"""Writes the test data: npz files, folders that appear only when complete, the manifest."""
+
+import io
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+
+Arrays = Mapping[str, np.ndarray]
+NPY_VERSION = (1, 0)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One folder of the test data and the function that fills it."""
+
+    name: str
+    fill: Callable[[Path], None]
+
+    def matches(self, wanted: str) -> bool:
+        """Tells whether a `--only` word names this task: whole name, family, or last part."""
+        family, _, leaf = self.name.partition("/")
+        return wanted in (self.name, family, leaf)
+
+
+def make_folder(root: Path, task: Task) -> bool:
+    """Fills the task's folder unless it is there; a half-filled one never has its final name."""
+    target = root / task.name
+    if target.exists():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    try:
+        task.fill(scratch)
+        scratch.rename(target)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        if target.exists():  # another process finished first
+            return False
+        raise
+    return True
+
+
+def write_npz(path: Path, arrays: Arrays) -> None:
+    """Writes an uncompressed npz with the same bytes for the same arrays, whatever their names.
+
+    `numpy.savez` cannot be used: it refuses some names and stamps the current time.
+    """
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, as_numpy_knows(array), NPY_VERSION, allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), buffer.getbuffer())
+
+
+def as_numpy_knows(array: np.ndarray) -> np.ndarray:
+    """Gives the array in C order, bf16 (which the npy format lacks) as its raw u16 bits."""
+    plain = np.asarray(array, order="C")
+    return plain.view(np.uint16) if plain.dtype == ml_dtypes.bfloat16 else plain
+
+
+def write_case(
+    folder: Path, model: onnx.ModelProto, inputs: Arrays, outputs: Arrays | None = None
+) -> None:
+    """Writes model.onnx, inputs.npz and, where given, outputs.npz."""
+    folder.mkdir(exist_ok=True)
+    onnx.save(model, folder / "model.onnx")
+    write_npz(folder / "inputs.npz", inputs)
+    if outputs is not None:
+        write_npz(folder / "outputs.npz", outputs)
+
+
+def write_manifest(root: Path) -> None:
+    """Writes manifest.json: each folder that has a model, with the size of each of its files."""
+    folders = sorted(path.parent for path in root.rglob("model.onnx"))
+    entries = {
+        folder.relative_to(root).as_posix(): file_sizes(folder)
+        for folder in folders
+        if not is_scratch(folder.relative_to(root))
+    }
+    scratch = root / f".manifest.{os.getpid()}.tmp"
+    scratch.write_text(json.dumps(entries, indent=1) + "\n")
+    scratch.replace(root / "manifest.json")
+
+
+def is_scratch(relative: Path) -> bool:
+    """Tells whether a path lies in a folder that is still being filled."""
+    return any(part.startswith(".") for part in relative.parts)
+
+
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Gives the bytes of each file in a folder."""
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
