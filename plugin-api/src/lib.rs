@@ -1,11 +1,128 @@
-//! placeholder
+//! What a vendor needs to write a backend for byoc, and nothing else.
+//!
+//! A backend says which subgraphs it takes ([`Backend::patterns`], [`Backend::check`]), writes code for them
+//! ([`Backend::codegen`]), says for each constant where its bytes live ([`Backend::constant_updater`]), and runs the
+//! code ([`Backend::load`], [`Executable::run`]). This is a whole one: it scales a tensor by a constant.
+//!
+//! ```
+//! use byoc_plugin_api::*;
+//!
+//! struct Scale;
+//!
+//! impl Backend for Scale {
+//!     fn describe(&self) -> Description {
+//!         Description {
+//!             name: "scale".into(),
+//!             version: env!("CARGO_PKG_VERSION").into(),
+//!             code_version: 1,
+//!             summary: "Multiplies by one number".into(),
+//!             host: false,
+//!             regions: RegionPolicy::default(),
+//!             constant_access: ConstantAccess::Load,
+//!             options: vec![],
+//!         }
+//!     }
+//!
+//!     fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
+//!         Ok(vec![Pattern::new("scale", "(Mul ?x ?by:const)")])
+//!     }
+//!
+//!     fn check(&self, candidate: &Region, _: &Options) -> Result<(), Refusal> {
+//!         let by = &candidate.values[candidate.constants[0].value];
+//!         match (by.dtype, by.fixed_shape().as_deref()) {
+//!             (DType::F32, Some([] | [1])) => Ok(()),
+//!             (DType::F32, _) => Err(Refusal::new(RefusalCode::Shape, "the factor must be one number")),
+//!             (other, _) => Err(Refusal::new(RefusalCode::Type, format!("{other} is not f32"))),
+//!         }
+//!     }
+//!
+//!     fn codegen(&self, region: &Region, _: &Constants, _: &Options, code: &mut dyn std::io::Write) -> Result<(), Error> {
+//!         Ok(write!(code, "{}", region.constants[0].id)?)
+//!     }
+//!
+//!     fn constant_updater(
+//!         &self, region: &Region, _: &Constants, _: &[u8], _: &Options, claims: &mut Claims,
+//!     ) -> Result<(), Error> {
+//!         claims.host(region.constants[0].id)
+//!     }
+//!
+//!     fn load<'a>(
+//!         &self, code: &'a [u8], constants: &BoundConstants<'a>, _: &Environment,
+//!     ) -> Result<Box<dyn Executable + 'a>, Error> {
+//!         let id = std::str::from_utf8(code).ok().and_then(|text| text.parse().ok());
+//!         let id = ConstantId(id.ok_or_else(|| Error::new("damaged code"))?);
+//!         Ok(Box::new(Run { by: constants.host(id)?.to_vec::<f32>()?[0] }))
+//!     }
+//! }
+//!
+//! struct Run { by: f32 }
+//!
+//! impl Executable for Run {
+//!     fn run(&mut self, inputs: &[TensorView], outputs: &mut [TensorViewMut]) -> Result<(), Error> {
+//!         let (Some(x), Some(y)) = (inputs[0].as_slice::<f32>(), outputs[0].as_mut_slice::<f32>()) else {
+//!             return Err(Error::new("expected tensors of f32"));
+//!         };
+//!         for (y, x) in y.iter_mut().zip(x) {
+//!             *y = x * self.by;
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! register_backend!(Scale); // in the crate that holds the backend
+//! export_plugin!();         // in a crate of type `cdylib`: makes lib<name>.so a plugin
+//! # let backend = registered()[0];
+//! # assert_eq!(backend.describe().name, "scale");
+//! # let data = [3f32];
+//! # let view = TensorView::from_slice(&data, &[1], &[1]).unwrap();
+//! # let bound = BoundConstants::new(vec![BoundConstant { id: ConstantId(7), layout: None, view }]);
+//! # let environment = Environment { threads: 1, options: Options::default() };
+//! # let mut run = backend.load(b"7", &bound, &environment).unwrap();
+//! # let (x, mut y) = ([1f32, 2.0], [0f32; 2]);
+//! # let input = TensorView::from_slice(&x, &[2], &[1]).unwrap();
+//! # let output = TensorViewMut::from_slice(&mut y, &[2], &[1]).unwrap();
+//! # run.run(&[input], &mut [output]).unwrap();
+//! # assert_eq!(y, [3.0, 6.0]);
+//! ```
+//!
+//! What crosses the border between host and plugin is not visible here: regions travel as JSON, tensors as borrowed
+//! DLPack views, results through sinks; a panic becomes an error. `docs/abi.md` tells what is promised to stay.
+
+mod abi;
+mod arena;
+mod backend;
+mod constants;
 pub mod dlpack;
 mod dtype;
+#[cfg(feature = "host")]
+mod elf;
 mod error;
+mod export;
 mod float_json;
+#[cfg(feature = "host")]
+pub mod host;
+mod options;
+mod pattern;
 mod region;
+mod registry;
 mod tensor;
+pub use abi::{ABI_VERSION, OLDEST_ABI_VERSION};
+pub use arena::*;
+pub use backend::*;
+pub use constants::*;
 pub use dtype::*;
 pub use error::*;
+pub use options::*;
+pub use pattern::*;
 pub use region::*;
+pub use registry::*;
 pub use tensor::*;
+
+/// What the macros expand to. Not part of the contract.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::abi::{PluginInfo, PluginModuleRef};
+    pub use crate::export::module;
+    pub use abi_stable::library;
+    pub use inventory;
+}

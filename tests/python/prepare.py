@@ -48,7 +48,7 @@ def main() -> None:
         start = time.perf_counter()
         if make_folder(arguments.out_dir, task):
             print(f"{task.name} {time.perf_counter() - start:.1f} s", flush=True)
-    write_manifest(arguments.out_dir)
+    write_manifest(arguments.out_dir, all_tasks())
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ CONSTANTS = "const/"
 def constants(path: Path) -> dict[str, dict[str, object]]:
     """Describes each entry that holds a constant."""
     with safe_open(path, framework="numpy") as artifact:
-        return {name: describe(artifact, name) for name in sorted(artifact.keys()) if name.startswith(CONSTANTS)}
+        return {
+            name: describe(artifact, name) for name in sorted(artifact.keys()) if name.startswith(CONSTANTS)
+        }
 
 
 def describe(artifact: safe_open, name: str) -> dict[str, object]:

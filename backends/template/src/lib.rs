@@ -1,1 +1,66 @@
-//! placeholder
+//! The copy-me backend: takes `Add` of two f32 tensors of one shape and leaves constants to the host. Copy the folder,
+//! rename the package and the library, and replace one file after another.
+
+mod codegen;
+mod constants;
+mod patterns;
+mod runtime;
+
+use std::io::Write;
+
+use byoc_plugin_api::{
+    Backend, BoundConstants, Claims, ConstantAccess, Constants, Description, Environment, Error, Executable, Options,
+    Pattern, Refusal, Region, RegionPolicy,
+};
+
+struct Template;
+
+impl Backend for Template {
+    fn describe(&self) -> Description {
+        Description {
+            name: "template".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            code_version: 1,
+            summary: "The copy-me backend: element-wise Add of f32 tensors".into(),
+            host: false,
+            regions: RegionPolicy::default(),
+            constant_access: ConstantAccess::Load,
+            options: vec![],
+        }
+    }
+
+    fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
+        Ok(patterns::patterns())
+    }
+
+    fn check(&self, candidate: &Region, _: &Options) -> Result<(), Refusal> {
+        patterns::check(candidate)
+    }
+
+    fn codegen(&self, region: &Region, _: &Constants<'_>, _: &Options, code: &mut dyn Write) -> Result<(), Error> {
+        codegen::codegen(region, code)
+    }
+
+    fn constant_updater(
+        &self,
+        region: &Region,
+        _: &Constants<'_>,
+        _: &[u8],
+        _: &Options,
+        claims: &mut Claims<'_>,
+    ) -> Result<(), Error> {
+        constants::constant_updater(region, claims)
+    }
+
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &BoundConstants<'a>,
+        _: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        runtime::load(code, constants)
+    }
+}
+
+byoc_plugin_api::register_backend!(Template);
+byoc_plugin_api::export_plugin!();

@@ -1,6 +1,7 @@
 """Small and wide perceptrons: fixed batch, two fixed batches over the same weights, symbolic batch."""
 
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,7 @@ def reshape_batch(g: GraphBuilder, value: str, rest: list[int]) -> str:
 
 def layers(g: GraphBuilder, value: str, widths: tuple[int, ...]) -> str:
     """Adds Gemm layers (weights as [out, in]) with a Relu between each two."""
-    for index, (fan_in, fan_out) in enumerate(zip(widths, widths[1:], strict=False)):
+    for index, (fan_in, fan_out) in enumerate(pairwise(widths)):
         value = g.op("Relu", value) if index else value
         weight = g.random(f"layers.{index}.weight", (fan_out, fan_in), (2 / fan_in) ** 0.5)
         bias = g.random(f"layers.{index}.bias", (fan_out,), 0.1)

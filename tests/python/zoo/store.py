@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,9 +68,7 @@ def as_numpy_knows(array: np.ndarray) -> np.ndarray:
     return plain.view(np.uint16) if plain.dtype == ml_dtypes.bfloat16 else plain
 
 
-def write_case(
-    folder: Path, model: onnx.ModelProto, inputs: Arrays, outputs: Arrays | None = None
-) -> None:
+def write_case(folder: Path, model: onnx.ModelProto, inputs: Arrays, outputs: Arrays | None = None) -> None:
     """Writes model.onnx, inputs.npz and, where given, outputs.npz."""
     folder.mkdir(exist_ok=True)
     onnx.save(model, folder / "model.onnx")
@@ -79,22 +77,14 @@ def write_case(
         write_npz(folder / "outputs.npz", outputs)
 
 
-def write_manifest(root: Path) -> None:
+def write_manifest(root: Path, tasks: Iterable[Task]) -> None:
     """Writes manifest.json: each folder that has a model, with the size of each of its files."""
-    folders = sorted(path.parent for path in root.rglob("model.onnx"))
-    entries = {
-        folder.relative_to(root).as_posix(): file_sizes(folder)
-        for folder in folders
-        if not is_scratch(folder.relative_to(root))
-    }
+    models = (model for task in tasks for model in (root / task.name).rglob("model.onnx"))
+    folders = sorted(model.parent for model in models)
+    entries = {folder.relative_to(root).as_posix(): file_sizes(folder) for folder in folders}
     scratch = root / f".manifest.{os.getpid()}.tmp"
     scratch.write_text(json.dumps(entries, indent=1) + "\n")
     scratch.replace(root / "manifest.json")
-
-
-def is_scratch(relative: Path) -> bool:
-    """Tells whether a path lies in a folder that is still being filled."""
-    return any(part.startswith(".") for part in relative.parts)
 
 
 def file_sizes(folder: Path) -> dict[str, int]:

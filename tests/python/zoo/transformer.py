@@ -1,4 +1,4 @@
-"""The parts that BERT and GPT-2 share: normalisation, splitting into heads, joining them, the mask's floor."""
+"""The parts that BERT and GPT-2 share: normalisation, heads, attention, the value that masks."""
 
 import numpy as np
 

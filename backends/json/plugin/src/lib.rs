@@ -1,1 +1,6 @@
-//! placeholder
+//! The JSON runtime as a dynamic library. The backend itself is a crate of its own, because the command line embeds it:
+//! a crate that exports a plugin cannot be linked into a program that may hold another.
+
+use byoc_json_backend as _;
+
+byoc_plugin_api::export_plugin!();

@@ -1,0 +1,35 @@
+//! Region to code: which operand is a constant. The code holds no weight.
+
+use std::io::Write;
+
+use byoc_plugin_api::{ConstantId, Error, Region};
+use serde::{Deserialize, Serialize};
+
+/// Where an operand comes from.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Operand {
+    /// The input of that position.
+    Input(usize),
+    /// A constant.
+    Constant(ConstantId),
+}
+
+/// The code of a region.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Program {
+    pub(crate) operands: Vec<Operand>,
+}
+
+pub(crate) fn codegen(region: &Region, code: &mut dyn Write) -> Result<(), Error> {
+    let operands = region.nodes[0].inputs.iter().flatten().map(|&value| operand(region, value));
+    Ok(serde_json::to_writer(code, &Program { operands: operands.collect::<Result<_, _>>()? })?)
+}
+
+fn operand(region: &Region, value: usize) -> Result<Operand, Error> {
+    if let Some(constant) = region.constant(value) {
+        return Ok(Operand::Constant(constant.id));
+    }
+    let position = region.inputs.iter().position(|&input| input == value);
+    position.map(Operand::Input).ok_or_else(|| Error::new(format!("value {value} comes from nowhere")))
+}
