@@ -1,1 +1,33 @@
-fn main() {}
+//! The `byoc` command: parses the command line, runs one verb, and turns its outcome into an exit code.
+
+mod args;
+mod artifact;
+mod commands;
+mod compare;
+mod compile_request;
+#[cfg(test)]
+mod docs;
+mod embed;
+mod execution;
+mod fill;
+mod inputs;
+mod npy;
+mod npz;
+mod outputs;
+mod progress;
+mod quickstart;
+mod report;
+mod statistics;
+mod tensor;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    commands::run(&cli.command).unwrap_or_else(|diagnostic| {
+        report::error(&diagnostic);
+        ExitCode::from(diagnostic.code.exit())
+    })
+}

@@ -1,8 +1,17 @@
-//! Stage 5: each region through its backend's codegen and constant_updater.
+//! Stage 5: each region through its backend's codegen and constant_updater. Code and packed bytes go to the spool, so
+//! they never pile up in memory.
 
-use byoc_plugin_api::Claim;
+mod claims;
 
-use crate::partition::{Partitioned, RegionPlan};
+use byoc_plugin_api::{Claim, Claims, ConstantAccess};
+
+pub(crate) use self::claims::{Recorder, describe};
+use crate::constants::ConstantTable;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ir::Model;
+use crate::lend::ConstantViews;
+use crate::partition::{Attempt, Partitioned, RegionPlan};
+use crate::plugin::Selected;
 use crate::spool::{Spool, SpoolRange};
 
 /// A claim as recorded, with the place of its packed bytes.
@@ -25,12 +34,90 @@ pub struct GeneratedRegion {
     pub claims: Vec<RecordedClaim>,
 }
 
-/// Stage 5's result. `partitioned.regions` has moved into `regions`.
+/// Stage 5's result.
 pub struct Generated {
     /// The graphs and constants.
-    pub partitioned: Partitioned,
-    /// The regions.
+    pub model: Model,
+    /// The regions, in the order in which they run.
     pub regions: Vec<GeneratedRegion>,
     /// Where code and packed bytes lie until the artifact is written.
     pub spool: Spool,
+    /// What was tried while partitioning.
+    pub attempts: Vec<Attempt>,
+}
+
+/// Generates the code of every region. `progress` is told before each one.
+pub(crate) fn generate(
+    partitioned: Partitioned,
+    backends: &[Selected],
+    mut spool: Spool,
+    progress: &mut dyn FnMut(usize, usize, &str),
+) -> Result<Generated> {
+    let Partitioned { model, regions: plans, attempts, .. } = partitioned;
+    let count = plans.len();
+    let mut regions = Vec::with_capacity(count);
+    for (index, plan) in plans.into_iter().enumerate() {
+        progress(index, count, &plan.region.symbol);
+        regions.push(generate_region(&model.constants, plan, backends, &mut spool)?);
+    }
+    Ok(Generated { model, regions, spool, attempts })
+}
+
+fn generate_region(
+    table: &ConstantTable,
+    plan: RegionPlan,
+    backends: &[Selected],
+    spool: &mut Spool,
+) -> Result<GeneratedRegion> {
+    let selected = &backends[plan.backend];
+    let backend = &selected.registered.backend;
+    let symbol = &plan.region.symbol;
+    let failed = |error: byoc_plugin_api::Error| backend_failed(selected.name(), symbol, error);
+    let with_data = selected.registered.description.constant_access != ConstantAccess::Load;
+    let views = ConstantViews::new(table, &plan, with_data);
+    let constants = views.constants();
+    let mut writer = spool.writer(format!("the code of region {symbol}"));
+    let outcome = backend.codegen(&plan.region, &constants, &selected.options, &mut writer);
+    // The spool's own error (a full disk) is the cause of whatever the backend made of it.
+    let code = writer.finish()?;
+    outcome.map_err(failed)?;
+    let code_bytes = spool.bytes(code)?;
+    let mut recorder = Recorder::new(&plan.region, selected.name(), spool);
+    let outcome = backend.constant_updater(
+        &plan.region,
+        &constants,
+        &code_bytes,
+        &selected.options,
+        &mut Claims::new(&mut recorder),
+    );
+    let claims = recorder.finish(outcome.map_err(failed))?;
+    drop(constants);
+    Ok(GeneratedRegion { code, claims, plan })
+}
+
+/// The text form: each region with the size of its code and its claims.
+pub(crate) fn print(generated: &Generated, backends: &[Selected]) -> String {
+    let mut text = String::new();
+    for region in &generated.regions {
+        let (plan, code) = (&region.plan, region.code.len);
+        text += &format!("region {} on {}, code {code} B\n", plan.region.symbol, backends[plan.backend].name());
+        for (constant, recorded) in plan.region.constants.iter().zip(&region.claims) {
+            let value = &plan.region.values[constant.value];
+            let claim = match &recorded.claim {
+                Claim::Host => "host".to_owned(),
+                Claim::Packed(packed) => format!("packed {} {}{:?}", packed.layout, packed.dtype, packed.shape),
+                Claim::Embedded => "embedded".to_owned(),
+                Claim::Unused => "unused".to_owned(),
+            };
+            text += &format!("  {} '{}' {claim}\n", constant.id, value.name);
+        }
+    }
+    text
+}
+
+/// A backend's error, with backend, region and node before it.
+pub(crate) fn backend_failed(backend: &str, symbol: &str, error: byoc_plugin_api::Error) -> Diagnostic {
+    let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
+    let message = format!("backend '{backend}' failed on region {symbol}{node}: {}", error.message);
+    Diagnostic { code: Code::BackendFailed, message, hint: error.hint }
 }

@@ -182,6 +182,15 @@ impl ConstantTable {
         ConstantRef { base, view: View::contiguous(shape) }
     }
 
+    /// Adds a constant whose elements are all the given one. `None` when `element` is not one element of `dtype`.
+    pub fn insert_splat(&mut self, name: &str, dtype: DType, shape: &[usize], element: Bytes) -> Option<ConstantRef> {
+        if element.len() != dtype.size() {
+            return None;
+        }
+        let base = self.base(name, dtype, vec![], element);
+        Some(ConstantRef { base, view: View::splat(shape) })
+    }
+
     fn base(&mut self, name: &str, dtype: DType, shape: Vec<usize>, bytes: Bytes) -> BaseId {
         let digest = digest(dtype, &bytes);
         let id = *self.by_digest.entry(digest).or_insert_with(|| {
@@ -254,8 +263,8 @@ fn for_each_offset(view: &View, mut visit: impl FnMut(usize)) {
     }
 }
 
-/// BLAKE3 of the element type's name and the bytes.
-fn digest(dtype: DType, bytes: &[u8]) -> [u8; 32] {
+/// The identity of a constant's bytes: BLAKE3 of the element type's name and the bytes.
+pub(crate) fn digest(dtype: DType, bytes: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(dtype.name().as_bytes());
     hasher.update(&[0]);

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use byoc_plugin_api::dim::{DimError, DimErrorKind};
+
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $id:literal, exit $exit:literal;)*) => {
         /// What went wrong, as a stable code. The text of each variant is what `docs/errors.md` prints.
@@ -145,6 +147,17 @@ impl fmt::Display for Diagnostic {
 }
 
 impl std::error::Error for Diagnostic {}
+
+impl From<DimError> for Diagnostic {
+    fn from(error: DimError) -> Self {
+        let code = match error.kind {
+            DimErrorKind::Invalid => Code::ShapeMismatch,
+            DimErrorKind::Unknown => Code::ShapeUnknown,
+            DimErrorKind::Contradiction => Code::BadInput,
+        };
+        Diagnostic { code, message: error.message, hint: error.hint }
+    }
+}
 
 #[cfg(test)]
 mod tests {

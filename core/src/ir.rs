@@ -1,11 +1,17 @@
 //! The graph that the compile tower works on. Nodes refer to values by index; a constant value holds its place in the
 //! constant table. These types are internal on purpose: backends see `Region`, artifacts have their own manifest.
 
-use std::collections::{BTreeMap, HashMap};
+mod print;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use byoc_plugin_api::{Attribute, DType, Dim};
 
-use crate::constants::{ConstantRef, ConstantTable};
+use crate::constants::{BaseId, ConstantRef, ConstantTable};
+
+pub use self::print::print;
+#[cfg(feature = "compiler")]
+pub(crate) use self::print::node_text;
 
 /// Index of a value in its [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -164,6 +170,8 @@ pub struct Model {
     pub entries: Vec<Graph>,
     /// Every constant of every entry.
     pub constants: ConstantTable,
+    /// Constants that were computed into others.
+    pub folded: BTreeSet<BaseId>,
 }
 
 /// A model in which every value has a type and every foldable node is gone. Stage 3's result.

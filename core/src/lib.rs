@@ -1,5 +1,37 @@
-//! placeholder
+//! The byoc compiler and runtime: ONNX in, one artifact out, every constant stored once.
+//!
+//! Two towers share `plugin` and `artifact` and never see each other: the compile tower ([`compile`], behind the
+//! feature `compiler`) and the run tower ([`runtime`]). `docs/architecture.md` has the picture and the invariants.
+
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "a table of cases is best read in one piece"))]
+
+pub use byoc_plugin_api::dim;
+
+pub mod artifact;
+mod buffer;
 pub mod constants;
 pub mod diagnostic;
 pub mod ir;
+mod map;
 pub mod ops;
+pub mod plugin;
+pub mod runtime;
+
+#[cfg(feature = "compiler")]
+mod codegen;
+#[cfg(feature = "compiler")]
+pub mod compile;
+#[cfg(feature = "compiler")]
+mod fold;
+#[cfg(feature = "compiler")]
+mod lend;
+#[cfg(feature = "compiler")]
+pub mod onnx;
+#[cfg(feature = "compiler")]
+pub mod ownership;
+#[cfg(feature = "compiler")]
+pub mod partition;
+#[cfg(feature = "compiler")]
+pub mod passes;
+#[cfg(feature = "compiler")]
+mod spool;

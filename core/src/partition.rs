@@ -1,9 +1,22 @@
 //! Stage 4: cuts each graph into regions, in the order in which the user named the backends.
 
+mod choose;
+mod groups;
+mod matcher;
+mod outline;
+mod report;
+
+use std::collections::BTreeSet;
+
 use byoc_plugin_api::Region;
 
+pub use self::report::{Attempt, NodeRow, Outcome, explain};
+use self::groups::Groups;
+use self::outline::Naming;
 use crate::constants::ConstantRef;
-use crate::ir::{Model, ValueId};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ir::{Model, TypedModel, ValueId, node_text};
+use crate::plugin::Selected;
 
 /// A region and where it came from.
 #[derive(Clone, Debug)]
@@ -12,6 +25,8 @@ pub struct RegionPlan {
     pub entry: usize,
     /// Index of the backend in the list the user gave.
     pub backend: usize,
+    /// Nodes of the entry's graph.
+    pub nodes: BTreeSet<usize>,
     /// What the backend sees.
     pub region: Region,
     /// The constants of the region, parallel to [`Region::constants`].
@@ -22,11 +37,146 @@ pub struct RegionPlan {
     pub outputs: Vec<ValueId>,
 }
 
-/// A model in which every node is in a region. The regions of an entry stand in an order in which they can run.
+/// A model whose nodes are in regions. The regions of an entry stand in an order in which they can run.
 #[derive(Clone, Debug)]
 pub struct Partitioned {
     /// The graphs and constants.
     pub model: Model,
     /// The regions of all entries.
     pub regions: Vec<RegionPlan>,
+    /// What was tried, for `explain`.
+    pub attempts: Vec<Attempt>,
+    /// Nodes that no backend takes, as (entry, node). Code can be generated only when there is none.
+    pub left_over: Vec<(usize, usize)>,
+}
+
+/// Gives every node to the first backend of the list that takes it.
+pub fn partition(typed: TypedModel, backends: &[Selected]) -> Result<Partitioned> {
+    let model = typed.0;
+    let mut regions = Vec::new();
+    let mut attempts = Vec::new();
+    let mut left_over = Vec::new();
+    for (entry, graph) in model.entries.iter().enumerate() {
+        let mut groups = Groups::new(graph);
+        for backend in 0..backends.len() {
+            choose::choose(&model, entry, backends, backend, &mut groups, &mut attempts)?;
+        }
+        let mut numbers = vec![0; backends.len()];
+        for group in groups.order() {
+            let nodes = &groups.groups[group].nodes;
+            let Some(backend) = groups.groups[group].backend else {
+                left_over.extend(nodes.iter().map(|&node| (entry, node)));
+                continue;
+            };
+            let naming = Naming { entry: &graph.name, backend: backends[backend].name(), number: numbers[backend] };
+            regions.push(outline::outline(&model, entry, backend, nodes, naming)?);
+            numbers[backend] += 1;
+        }
+    }
+    left_over.sort_unstable();
+    Ok(Partitioned { model, regions, attempts, left_over })
+}
+
+/// The given nodes of an entry as groups that `folder` takes and that can be computed in this order.
+pub(crate) fn groups_for(
+    model: &Model,
+    entry: usize,
+    folder: &Selected,
+    nodes: &BTreeSet<usize>,
+) -> Result<Vec<BTreeSet<usize>>> {
+    let mut groups = Groups::new(&model.entries[entry]);
+    groups.reserve_others(nodes);
+    choose::choose(model, entry, std::slice::from_ref(folder), 0, &mut groups, &mut Vec::new())?;
+    let order = groups.order().into_iter().filter(|&group| groups.groups[group].backend == Some(0));
+    Ok(order.map(|group| groups.groups[group].nodes.clone()).collect())
+}
+
+/// The region of some nodes of an entry, to be computed ahead of time.
+pub(crate) fn outline_for(model: &Model, entry: usize, folder: &Selected, nodes: &BTreeSet<usize>) -> Result<RegionPlan> {
+    let naming = Naming { entry: &model.entries[entry].name, backend: folder.name(), number: 0 };
+    outline::outline(model, entry, 0, nodes, naming)
+}
+
+impl Partitioned {
+    /// Errors when a node is in no region, naming up to three of them with the last backend's reason.
+    pub fn require_complete(&self, backends: &[Selected]) -> Result<()> {
+        const SHOWN: usize = 3;
+        if self.left_over.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<_> = backends.iter().map(Selected::name).collect();
+        let rows = explain(self, backends);
+        let untaken: Vec<_> = rows.iter().filter(|row| row.taken.is_none()).collect();
+        let shown = untaken.iter().take(SHOWN).map(|row| match row.refused.last() {
+            Some((backend, reason)) => format!("node '{}' ({}): {backend}: {reason}", row.node, row.op),
+            None => format!("node '{}' ({})", row.node, row.op),
+        });
+        let mut text = shown.collect::<Vec<_>>().join("; ");
+        if untaken.len() > SHOWN {
+            text += &format!("; and {} more", untaken.len() - SHOWN);
+        }
+        let message = format!("no backend of the list {} takes {text}", names.join(","));
+        let error = Diagnostic::new(Code::NoBackend, message);
+        Err(if backends.iter().any(|selected| selected.registered.description.host) {
+            error.hint("See byoc explain for every node")
+        } else {
+            error.hint("Add a host backend at the end of the list; byoc plugin list shows what there is")
+        })
+    }
+}
+
+/// The text form: each region with its nodes, in running order.
+pub(crate) fn print(partitioned: &Partitioned, backends: &[Selected]) -> String {
+    let mut text = String::new();
+    for plan in &partitioned.regions {
+        let graph = &partitioned.model.entries[plan.entry];
+        text += &format!("region {} on {}\n", plan.region.symbol, backends[plan.backend].name());
+        for &node in &plan.nodes {
+            text += &format!("  {}\n", node_text(graph, &partitioned.model.constants, &graph.nodes[node]));
+        }
+    }
+    for &(entry, node) in &partitioned.left_over {
+        let graph = &partitioned.model.entries[entry];
+        text += &format!("nobody\n  {}\n", node_text(graph, &partitioned.model.constants, &graph.nodes[node]));
+    }
+    text
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Small graphs for the tests of this stage.
+
+    use byoc_plugin_api::{DType, Dim};
+
+    use crate::constants::{ConstantRef, ConstantTable, View};
+    use crate::ir::{Graph, Node, TensorType, ValueId};
+
+    /// A graph of nodes given as (operator, inputs, outputs); all values are f32 of shape [2].
+    pub(crate) fn graph(inputs: &[&str], nodes: &[(&str, Vec<&str>, Vec<&str>)], outputs: &[&str]) -> Graph {
+        let mut graph = Graph { name: "main".into(), ..Graph::default() };
+        let id = |graph: &mut Graph, name: &str| -> ValueId {
+            if let Some(index) = graph.values.iter().position(|value| value.name == name) {
+                return ValueId(index);
+            }
+            let ty = TensorType { dtype: DType::F32, shape: vec![Dim::Fixed(2)] };
+            graph.add_value(name, Some(ty))
+        };
+        graph.inputs = inputs.iter().map(|name| id(&mut graph, name)).collect();
+        for (index, (op, inputs, outputs)) in nodes.iter().enumerate() {
+            let inputs = inputs.iter().map(|name| Some(id(&mut graph, name))).collect();
+            let outputs = outputs.iter().map(|name| Some(id(&mut graph, name))).collect();
+            let name = format!("{op}_{index}");
+            let (op, domain, attributes) = ((*op).to_owned(), String::new(), Default::default());
+            graph.nodes.push(Node { name, op, domain, inputs, outputs, attributes });
+        }
+        graph.outputs = outputs.iter().map(|name| id(&mut graph, name)).collect();
+        graph
+    }
+
+    /// Makes a value a constant, for matching only: its bytes are in no table.
+    pub(crate) fn constant(graph: &mut Graph, name: &str) {
+        let base = ConstantTable::default().insert(name, DType::F32, &[2], vec![0, 0, 0, 0, 1, 0, 0, 0].into()).base;
+        let value = graph.values.iter_mut().find(|value| value.name == name).expect("a value of that name");
+        value.constant = Some(ConstantRef { base, view: View::contiguous(&[2]) });
+    }
 }

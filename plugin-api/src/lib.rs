@@ -92,6 +92,7 @@ mod abi;
 mod arena;
 mod backend;
 mod constants;
+pub mod dim;
 pub mod dlpack;
 mod dtype;
 #[cfg(feature = "host")]

@@ -68,6 +68,17 @@ impl<'a> TensorView<'a> {
         Ok(TensorView { data: data.as_ptr().cast(), dtype: T::DTYPE, shape, strides })
     }
 
+    /// A contiguous tensor over bytes, row-major and little-endian, at any alignment. Errors when `shape` does not
+    /// count the bytes.
+    pub fn from_bytes(bytes: &'a [u8], dtype: DType, shape: &'a [i64], strides: &'a [i64]) -> Result<Self, Error> {
+        let size = |length: usize, &size: &i64| length.checked_mul(usize::try_from(size).ok()?);
+        let length = shape.iter().try_fold(dtype.size(), size);
+        if length != Some(bytes.len()) || shape.len() != strides.len() || !is_contiguous(shape, strides) {
+            return Err(Error::new(format!("{} bytes are no tensor of {dtype} and shape {shape:?}", bytes.len())));
+        }
+        Ok(TensorView { data: bytes.as_ptr(), dtype, shape, strides })
+    }
+
     /// A tensor with any strides over raw bytes.
     ///
     /// # Safety
@@ -281,11 +292,14 @@ impl<'a> TensorViewMut<'a> {
     }
 }
 
+/// First element, type, shape and strides.
+type Parts<'a> = (*const u8, DType, &'a [i64], &'a [i64]);
+
 /// Reads a DLPack struct's fields, with the checks that need no trust in the pointers.
 ///
 /// # Safety
 /// `shape` and `strides` of `tensor` must point to `ndim` entries that live for `'a`.
-unsafe fn parts<'a>(tensor: &DLTensor) -> Result<(*const u8, DType, &'a [i64], &'a [i64]), Error> {
+unsafe fn parts<'a>(tensor: &DLTensor) -> Result<Parts<'a>, Error> {
     let dtype = DType::from_dlpack(tensor.dtype)
         .ok_or_else(|| Error::new(format!("unknown element type {:?}", tensor.dtype)))?;
     if tensor.device.device_type != CPU.device_type {

@@ -1,1 +1,14 @@
-//! placeholder
+//! The harness of the whole-system tests: where the program and its plugins are, test data, tensors and how they are
+//! compared, small models made on the spot, and tests that can be skipped by name with a reason.
+
+pub mod data;
+pub mod engine;
+pub mod fault;
+pub mod golden;
+pub mod npz;
+pub mod onnx;
+pub mod places;
+pub mod program;
+pub mod sources;
+pub mod tensor;
+pub mod trial;

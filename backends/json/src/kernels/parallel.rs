@@ -7,7 +7,7 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
 
 /// Iterations of the spin loop before a waiting worker parks (about 50 to 100 microseconds).
@@ -23,14 +23,19 @@ struct Job {
 struct Crew {
     epoch: AtomicUsize,
     job: UnsafeCell<Option<Job>>,
-    pending: AtomicUsize,
+    /// Workers inside the job, plus `CLOSED` while there is none to enter.
+    gate: AtomicUsize,
     stop: AtomicBool,
     asleep: Vec<AtomicBool>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: `job` is written only by the holder of `Threads::leader` while no worker runs, before the release store of
-// `epoch`; workers read it only after the acquire load of `epoch`.
+/// The bit of `Crew::gate` that keeps workers out. A leader that has done all the work itself closes the gate and goes
+/// on: it does not wait for workers that the operating system has not scheduled yet.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+// SAFETY: `job` is written only by the holder of `Threads::leader` while the gate is closed and nobody is inside; workers
+// read it only inside, after the acquire operation on the gate that let them in.
 unsafe impl Sync for Crew {}
 // SAFETY: the pointers in `job` are only followed during the call that published them.
 unsafe impl Send for Crew {}
@@ -53,13 +58,12 @@ impl Threads {
     /// As [`Threads::new`] with a given instruction set; falls back to the portable one if the CPU lacks it.
     pub fn with_isa(count: usize, isa: Isa) -> Threads {
         let isa = if isa.is_available() { isa } else { Isa::Portable };
-        let mut threads =
-            Threads { isa, count: count.max(1), crew: None, workers: Vec::new(), leader: Mutex::new(()) };
+        let mut threads = Threads { isa, count: count.max(1), crew: None, workers: Vec::new(), leader: Mutex::new(()) };
         if threads.count > 1 {
             let crew = Arc::new(Crew {
                 epoch: AtomicUsize::new(0),
                 job: UnsafeCell::new(None),
-                pending: AtomicUsize::new(0),
+                gate: AtomicUsize::new(CLOSED),
                 stop: AtomicBool::new(false),
                 asleep: (1..threads.count).map(|_| AtomicBool::new(false)).collect(),
                 panic: Mutex::new(None),
@@ -94,7 +98,13 @@ impl Threads {
     /// With one thread or one task it runs on the caller, without synchronisation. A call from inside a task, or
     /// while another caller uses these threads, runs on the caller alone.
     pub fn parallel_for(&self, tasks: usize, f: impl Fn(usize) + Sync) {
-        let guard = if tasks > 1 && !self.workers.is_empty() { self.leader.try_lock().ok() } else { None };
+        let guard = match self.leader.try_lock() {
+            _ if tasks <= 1 || self.workers.is_empty() => None,
+            Ok(guard) => Some(guard),
+            // A job that panicked left nothing half done: the lock only says who leads.
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
         let (Some(_guard), Some(crew)) = (guard, &self.crew) else {
             (0..tasks).for_each(f);
             return;
@@ -118,9 +128,12 @@ impl Threads {
             // SAFETY: `data` is the `&F` of the `lead` call that waits for this one to return.
             unsafe { (*data.cast::<F>())() }
         }
-        crew.pending.store(self.workers.len(), Ordering::Relaxed);
-        // SAFETY: the leader's lock is held and no worker runs (pending was 0): nobody else touches the cell.
-        unsafe { *crew.job.get() = Some(Job { data: std::ptr::from_ref(body).cast(), call: call::<F> }) };
+        // SAFETY: the leader's lock is held, the gate is closed and was empty when it closed: nobody reads the cell.
+        unsafe {
+            *crew.job.get() = Some(Job { data: std::ptr::from_ref(body).cast(), call: call::<F> });
+        }
+        // Not a store: a worker that came too late for the last job may be about to undo its entry.
+        crew.gate.fetch_and(!CLOSED, Ordering::Release);
         crew.epoch.fetch_add(1, Ordering::SeqCst);
         for (asleep, worker) in crew.asleep.iter().zip(&self.workers) {
             if asleep.load(Ordering::SeqCst) {
@@ -128,9 +141,10 @@ impl Threads {
             }
         }
         let own = catch_unwind(AssertUnwindSafe(body));
-        // Unwinding earlier would free what the workers still use.
+        // Returning or unwinding before everyone has left would free what the workers still use.
+        crew.gate.fetch_or(CLOSED, Ordering::AcqRel);
         let mut spins = 0;
-        while crew.pending.load(Ordering::Acquire) != 0 {
+        while crew.gate.load(Ordering::Acquire) != CLOSED {
             spins += 1;
             if spins % SPINS == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
@@ -163,17 +177,24 @@ fn work(crew: &Crew, index: usize) {
         if crew.stop.load(Ordering::SeqCst) {
             return;
         }
-        // SAFETY: the acquire load of `epoch` orders this read after the leader's write, and the leader does not
-        // write again before `pending` falls to zero below.
-        if let Some(job) = unsafe { *crew.job.get() } {
-            // SAFETY: the leader keeps what `data` points to alive until `pending` is zero.
-            if let Err(payload) = catch_unwind(|| unsafe { (job.call)(job.data) })
-                && let Ok(mut slot) = crew.panic.lock()
-            {
-                *slot = Some(payload);
-            }
+        if crew.gate.fetch_add(1, Ordering::AcqRel) & CLOSED == 0 {
+            enter(crew);
         }
-        crew.pending.fetch_sub(1, Ordering::Release);
+        crew.gate.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Runs the job; the caller is inside the gate.
+fn enter(crew: &Crew) {
+    // SAFETY: inside the gate the leader does not write, and the acquire operation that let this worker in orders the
+    // read after the leader's write.
+    if let Some(job) = unsafe { *crew.job.get() } {
+        // SAFETY: the leader keeps what `data` points to alive until everyone has left.
+        if let Err(payload) = catch_unwind(|| unsafe { (job.call)(job.data) })
+            && let Ok(mut slot) = crew.panic.lock()
+        {
+            *slot = Some(payload);
+        }
     }
 }
 
@@ -221,7 +242,6 @@ impl<'a, T> SharedMut<'a, T> {
     ///
     /// # Safety
     /// No other live reference, here or in another task, covers any of these elements.
-    #[expect(clippy::mut_from_ref, reason = "disjoint parts of one slice, which is what this type is for")]
     pub(crate) unsafe fn slice(&self, start: usize, len: usize) -> &'a mut [T] {
         assert!(start <= self.len && len <= self.len - start);
         // SAFETY: in bounds (checked), exclusive (the caller vouches), and `'a` outlives the borrow.
@@ -232,6 +252,27 @@ impl<'a, T> SharedMut<'a, T> {
     pub(crate) fn as_ptr(&self) -> *mut T {
         self.ptr
     }
+}
+
+/// How to cut a grid of `columns` x `rows` equal pieces (times `outer`) for `threads`: (column parts, row parts) with the
+/// least time for the slowest thread, few parts, and cuts across the preferred side where that makes no difference.
+pub(crate) fn grid(threads: usize, outer: usize, columns: usize, rows: usize, columns_first: bool) -> (usize, usize) {
+    let (threads, outer) = (threads.max(1), outer.max(1));
+    let mut best = (1, 1);
+    let mut least = usize::MAX;
+    for i in 1..=threads {
+        for round in 1..=3 {
+            let other = (threads * round).div_ceil(i * outer).max(1);
+            // `i` cuts across the side that is not preferred, so few of them are tried first.
+            let (c, r) = if columns_first { (other, i) } else { (i, other) };
+            let (c, r) = (c.min(columns).max(1), r.min(rows).max(1));
+            let time = (outer * c * r).div_ceil(threads) * columns.div_ceil(c) * rows.div_ceil(r);
+            if time < least {
+                (least, best) = (time, (c, r));
+            }
+        }
+    }
+    best
 }
 
 /// The `i`-th of `parts` contiguous, nearly equal ranges of `0..total`.
@@ -257,6 +298,23 @@ mod tests {
             }
             std::thread::sleep(std::time::Duration::from_millis(2));
             threads.parallel_for(3, |_| ());
+        }
+    }
+
+    #[test]
+    fn grids_are_balanced() {
+        // threads, outer, columns, rows, prefer columns: parts
+        for (input, want) in [
+            ((1, 1, 9, 9, true), (1, 1)),
+            ((2, 1, 8, 7, true), (2, 1)),
+            ((2, 1, 8, 14, false), (1, 2)),
+            ((2, 1, 3, 14, true), (1, 2)),
+            ((2, 2, 3, 14, true), (1, 1)),
+            ((4, 1, 2, 8, true), (2, 2)),
+            ((4, 1, 1, 1, true), (1, 1)),
+        ] {
+            let (threads, outer, columns, rows, first) = input;
+            assert_eq!(grid(threads, outer, columns, rows, first), want, "{input:?}");
         }
     }
 

@@ -1,6 +1,10 @@
 //! A vector of 16 f32 on every instruction set, so that each kernel is written once.
 //!
 //! The vectors are explicit because the convolution tiles must stay in registers: left to itself LLVM spills them.
+//!
+//! Code on vectors must be `#[inline(always)]` down from `Kernel::run`, so no closures: a closure that is not inlined has
+//! no vector features, every instruction in it becomes a call, and it is 30 times slower. To check, disassemble a
+//! program and look for functions of `core_arch` that are called.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -46,6 +50,28 @@ pub(crate) trait V16: Copy {
     /// `a < b ? yes : no`.
     fn select_lt(a: Self, b: Self, yes: Self, no: Self) -> Self;
 
+    /// Reads the first `n` (at most 16) values; the rest is 0.
+    ///
+    /// # Safety
+    /// As [`V16::load`], for `n` f32.
+    #[inline(always)]
+    unsafe fn load_up_to(p: *const f32, n: usize) -> Self {
+        // SAFETY: the caller vouches for `n` readable values.
+        unsafe { if n >= 16 { Self::load(p) } else { Self::load_part(p, n, 0.0) } }
+    }
+    /// Writes the first `n` (at most 16) lanes.
+    ///
+    /// # Safety
+    /// As [`V16::store`], for `n` f32.
+    #[inline(always)]
+    unsafe fn store_up_to(self, p: *mut f32, n: usize) {
+        // SAFETY: the caller vouches for `n` writable values.
+        unsafe { if n >= 16 { self.store(p) } else { self.store_part(p, n) } }
+    }
+    /// Asks for the cache line at `p`, which need not be valid.
+    #[inline(always)]
+    fn prefetch(_p: *const f32) {}
+
     /// The lanes as an array.
     #[inline(always)]
     fn lanes(self) -> [f32; 16] {
@@ -64,11 +90,6 @@ pub(crate) trait V16: Copy {
             }
         }
         a[0]
-    }
-    /// The largest lane.
-    #[inline(always)]
-    fn largest(self) -> f32 {
-        self.lanes().into_iter().fold(f32::NEG_INFINITY, f32::max)
     }
     /// Reads the first `n` (at most 16) values, the rest is `fill`.
     ///
@@ -208,14 +229,18 @@ impl V16 for Portable16 {
     }
 }
 
-/// Writes one method that applies the same instruction to both halves of an AVX2 pair.
+/// Writes one method that applies the same expression to both halves of an AVX2 pair.
 #[cfg(target_arch = "x86_64")]
 macro_rules! halves {
-    ($name:ident ( $($arg:ident),* ) = $f:expr) => {
+    ($name:ident ( $x:ident $(, $arg:ident)* ) = $e:expr) => {
         #[inline(always)]
         fn $name(self $(, $arg: Self)*) -> Self {
             // SAFETY: a value of this type exists only where AVX2 and FMA are enabled.
-            unsafe { Avx2x16($f(self.0 $(, $arg.0)*), $f(self.1 $(, $arg.1)*)) }
+            unsafe {
+                let low = { let $x = self.0; $(let $arg = $arg.0;)* $e };
+                let high = { let $x = self.1; $(let $arg = $arg.1;)* $e };
+                Avx2x16(low, high)
+            }
         }
     };
 }
@@ -227,6 +252,11 @@ pub(crate) struct Avx2x16(__m256, __m256);
 
 #[cfg(target_arch = "x86_64")]
 impl V16 for Avx2x16 {
+    #[inline(always)]
+    fn prefetch(p: *const f32) {
+        // SAFETY: a prefetch reads nothing; every x86-64 has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+    }
     #[inline(always)]
     unsafe fn load(p: *const f32) -> Self {
         // SAFETY: the caller vouches for AVX2 and 16 readable f32.
@@ -245,27 +275,34 @@ impl V16 for Avx2x16 {
             _mm256_storeu_ps(p.add(8), self.1);
         }
     }
-    halves!(fma(b, c) = |x, b, c| _mm256_fmadd_ps(x, b, c));
-    halves!(add(b) = |x, b| _mm256_add_ps(x, b));
-    halves!(sub(b) = |x, b| _mm256_sub_ps(x, b));
-    halves!(mul(b) = |x, b| _mm256_mul_ps(x, b));
-    halves!(div(b) = |x, b| _mm256_div_ps(x, b));
-    halves!(max(b) = |x, b| _mm256_max_ps(x, b));
-    halves!(min(b) = |x, b| _mm256_min_ps(x, b));
-    halves!(sqrt() = |x| _mm256_sqrt_ps(x));
-    halves!(abs() = |x| _mm256_andnot_ps(_mm256_set1_ps(-0.0), x));
-    halves!(round() = |x| _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x));
-    halves!(copysign(s) = |x, s| {
-        let m = _mm256_set1_ps(-0.0);
-        _mm256_or_ps(_mm256_andnot_ps(m, x), _mm256_and_ps(m, s))
-    });
-    halves!(scale2(n) = |x, n| {
-        let half = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(_mm256_mul_ps(n, _mm256_set1_ps(0.5)));
-        let bias = _mm256_set1_epi32(127);
-        let a = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(half), bias));
-        let b = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(_mm256_sub_ps(n, half)), bias));
-        _mm256_mul_ps(_mm256_mul_ps(x, _mm256_castsi256_ps(a)), _mm256_castsi256_ps(b))
-    });
+    halves!(fma(x, b, c) = _mm256_fmadd_ps(x, b, c));
+    halves!(add(x, b) = _mm256_add_ps(x, b));
+    halves!(sub(x, b) = _mm256_sub_ps(x, b));
+    halves!(mul(x, b) = _mm256_mul_ps(x, b));
+    halves!(div(x, b) = _mm256_div_ps(x, b));
+    halves!(max(x, b) = _mm256_max_ps(x, b));
+    halves!(min(x, b) = _mm256_min_ps(x, b));
+    halves!(sqrt(x) = _mm256_sqrt_ps(x));
+    halves!(abs(x) = _mm256_andnot_ps(_mm256_set1_ps(-0.0), x));
+    halves!(round(x) = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x));
+    halves!(
+        copysign(x, s) = {
+            let m = _mm256_set1_ps(-0.0);
+            _mm256_or_ps(_mm256_andnot_ps(m, x), _mm256_and_ps(m, s))
+        }
+    );
+    halves!(
+        scale2(x, n) = {
+            let half = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(_mm256_mul_ps(
+                n,
+                _mm256_set1_ps(0.5),
+            ));
+            let bias = _mm256_set1_epi32(127);
+            let a = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(half), bias));
+            let b = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(_mm256_sub_ps(n, half)), bias));
+            _mm256_mul_ps(_mm256_mul_ps(x, _mm256_castsi256_ps(a)), _mm256_castsi256_ps(b))
+        }
+    );
     #[inline(always)]
     fn select_lt(a: Self, b: Self, yes: Self, no: Self) -> Self {
         // SAFETY: a value of this type exists only where AVX2 is enabled.
@@ -281,11 +318,15 @@ impl V16 for Avx2x16 {
 /// Writes one method of the AVX-512 vector.
 #[cfg(target_arch = "x86_64")]
 macro_rules! whole {
-    ($name:ident ( $($arg:ident),* ) = $f:expr) => {
+    ($name:ident ( $x:ident $(, $arg:ident)* ) = $e:expr) => {
         #[inline(always)]
         fn $name(self $(, $arg: Self)*) -> Self {
             // SAFETY: a value of this type exists only where AVX-512 is enabled.
-            unsafe { Avx512x16($f(self.0 $(, $arg.0)*)) }
+            unsafe {
+                let $x = self.0;
+                $(let $arg = $arg.0;)*
+                Avx512x16($e)
+            }
         }
     };
 }
@@ -297,6 +338,11 @@ pub(crate) struct Avx512x16(__m512);
 
 #[cfg(target_arch = "x86_64")]
 impl V16 for Avx512x16 {
+    #[inline(always)]
+    fn prefetch(p: *const f32) {
+        // SAFETY: a prefetch reads nothing; every x86-64 has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+    }
     #[inline(always)]
     unsafe fn load(p: *const f32) -> Self {
         // SAFETY: the caller vouches for AVX-512 and 16 readable f32.
@@ -312,21 +358,23 @@ impl V16 for Avx512x16 {
         // SAFETY: the caller vouches for 16 writable f32.
         unsafe { _mm512_storeu_ps(p, self.0) }
     }
-    whole!(fma(b, c) = |x, b, c| _mm512_fmadd_ps(x, b, c));
-    whole!(add(b) = |x, b| _mm512_add_ps(x, b));
-    whole!(sub(b) = |x, b| _mm512_sub_ps(x, b));
-    whole!(mul(b) = |x, b| _mm512_mul_ps(x, b));
-    whole!(div(b) = |x, b| _mm512_div_ps(x, b));
-    whole!(max(b) = |x, b| _mm512_max_ps(x, b));
-    whole!(min(b) = |x, b| _mm512_min_ps(x, b));
-    whole!(sqrt() = |x| _mm512_sqrt_ps(x));
-    whole!(abs() = |x| _mm512_abs_ps(x));
-    whole!(round() = |x| _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x));
-    whole!(copysign(s) = |x, s| {
-        let m = _mm512_set1_ps(-0.0);
-        _mm512_or_ps(_mm512_andnot_ps(m, x), _mm512_and_ps(m, s))
-    });
-    whole!(scale2(n) = |x, n| _mm512_scalef_ps(x, n));
+    whole!(fma(x, b, c) = _mm512_fmadd_ps(x, b, c));
+    whole!(add(x, b) = _mm512_add_ps(x, b));
+    whole!(sub(x, b) = _mm512_sub_ps(x, b));
+    whole!(mul(x, b) = _mm512_mul_ps(x, b));
+    whole!(div(x, b) = _mm512_div_ps(x, b));
+    whole!(max(x, b) = _mm512_max_ps(x, b));
+    whole!(min(x, b) = _mm512_min_ps(x, b));
+    whole!(sqrt(x) = _mm512_sqrt_ps(x));
+    whole!(abs(x) = _mm512_abs_ps(x));
+    whole!(round(x) = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x));
+    whole!(
+        copysign(x, s) = {
+            let m = _mm512_set1_ps(-0.0);
+            _mm512_or_ps(_mm512_andnot_ps(m, x), _mm512_and_ps(m, s))
+        }
+    );
+    whole!(scale2(x, n) = _mm512_scalef_ps(x, n));
     #[inline(always)]
     fn select_lt(a: Self, b: Self, yes: Self, no: Self) -> Self {
         // SAFETY: a value of this type exists only where AVX-512 is enabled.
@@ -336,11 +384,6 @@ impl V16 for Avx512x16 {
     fn sum(self) -> f32 {
         // SAFETY: a value of this type exists only where AVX-512 is enabled.
         unsafe { _mm512_reduce_add_ps(self.0) }
-    }
-    #[inline(always)]
-    fn largest(self) -> f32 {
-        // SAFETY: a value of this type exists only where AVX-512 is enabled.
-        unsafe { _mm512_reduce_max_ps(self.0) }
     }
     #[inline(always)]
     unsafe fn load_part(p: *const f32, n: usize, fill: f32) -> Self {

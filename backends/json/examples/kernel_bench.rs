@@ -1,0 +1,253 @@
+//! Times the kernels on layer shapes of well-known networks: `cargo run --release --example kernel_bench [filter] [isa]`.
+#![expect(clippy::print_stdout, reason = "it prints a table")]
+
+use byoc_json_backend::kernels::{
+    Activation, AttentionParams, Bias, Binary, Broadcast, ConvKind, ConvParams, Epilogue, GemmParams, Isa, NormParams,
+    Threads, Unary, attention, attention_scratch_len, binary, conv, from_blocked, gemm, gemm_packed, gemm_scratch_len,
+    layer_norm, pack_b, packed_b_len, softmax, to_blocked, transpose, unary,
+};
+use std::time::Instant;
+
+/// The best of repeated runs, in seconds.
+fn best(mut f: impl FnMut()) -> f64 {
+    f();
+    let (start, mut best) = (Instant::now(), f64::MAX);
+    while start.elapsed().as_secs_f64() < 0.25 {
+        let t = Instant::now();
+        f();
+        best = best.min(t.elapsed().as_secs_f64());
+    }
+    best
+}
+
+fn report(name: &str, flop: f64, seconds: [f64; 2]) {
+    println!(
+        "{name:<34} {:8.3} {:8.3} ms {:7.1} {:7.1} GFLOP/s",
+        seconds[0] * 1e3,
+        seconds[1] * 1e3,
+        flop / seconds[0] / 1e9,
+        flop / seconds[1] / 1e9
+    );
+}
+
+/// ic, oc, input size, kernel, stride, group; padded to keep the size.
+fn bench_conv(
+    threads: &[Threads; 2],
+    ic: usize,
+    oc: usize,
+    size: usize,
+    k: usize,
+    stride: usize,
+    group: usize,
+) -> [f64; 2] {
+    let out = size.div_ceil(stride);
+    let p = ConvParams {
+        n: 1,
+        ic,
+        ih: size,
+        iw: size,
+        oc,
+        oh: out,
+        ow: out,
+        kh: k,
+        kw: k,
+        stride: [stride; 2],
+        pad: [k / 2; 2],
+        dilation: [1; 2],
+        group,
+        act: Activation::Relu,
+    };
+    let kind = ConvKind::pick(&p);
+    let x = vec![0.5; kind.input_len(&p)];
+    let mut w = vec![0.0; kind.packed_len(&p)];
+    kind.pack(&p, &vec![0.25; oc * (ic / group) * k * k], &mut w);
+    let bias = vec![0.1; oc];
+    let mut y = vec![0.0; kind.output_len(&p)];
+    let mut scratch = vec![0.0; kind.scratch_len(&p, 2)];
+    let times = [0, 1].map(|i| best(|| conv(&threads[i], kind, &p, &x, &w, Some(&bias), None, &mut y, &mut scratch)));
+    let flop = 2.0 * (out * out * oc * (ic / group) * k * k) as f64;
+    report(&format!("conv {ic}->{oc} {size}x{size} k{k} s{stride} g{group}"), flop, times);
+    times
+}
+
+fn bench_gemm(threads: &[Threads; 2], m: usize, n: usize, k: usize) {
+    let p = GemmParams::dense(m, n, k);
+    let (a, b, mut c) = (vec![0.5; m * k], vec![0.25; k * n], vec![0.0; m * n]);
+    let bias = vec![0.1; n];
+    let e = Epilogue { bias: Bias::PerCol(&bias), ..Default::default() };
+    let mut scratch = vec![0.0; gemm_scratch_len(&p, 2)];
+    let flop = 2.0 * (m * n * k) as f64;
+    let times = [0, 1].map(|i| best(|| gemm(&threads[i], &p, &a, &b, &mut c, &e, &mut scratch)));
+    report(&format!("gemm {m}x{n}x{k}"), flop, times);
+    let t = p.clone().trans_b();
+    let times = [0, 1].map(|i| best(|| gemm(&threads[i], &t, &a, &b, &mut c, &e, &mut scratch)));
+    report(&format!("gemm {m}x{n}x{k} B transposed"), flop, times);
+    let mut packed = vec![0.0; packed_b_len(k, n)];
+    pack_b(k, n, &b, p.b, &mut packed);
+    let times = [0, 1].map(|i| best(|| gemm_packed(&threads[i], &p, &a, &packed, &mut c, &e, &mut scratch)));
+    report(&format!("gemm {m}x{n}x{k} B packed"), flop, times);
+}
+
+/// Repeats (count, ic, oc, size, kernel, stride, group) and prints the sum.
+fn network(name: &str, threads: &[Threads; 2], layers: &[(usize, usize, usize, usize, usize, usize, usize)]) {
+    let mut total = [0.0; 2];
+    for &(count, ic, oc, size, k, stride, group) in layers {
+        let times = bench_conv(threads, ic, oc, size, k, stride, group);
+        (0..2).for_each(|i| total[i] += count as f64 * times[i]);
+    }
+    println!("{name}: {:.2} {:.2} ms\n", total[0] * 1e3, total[1] * 1e3);
+}
+
+const RESNET50: &[(usize, usize, usize, usize, usize, usize, usize)] = &[
+    (1, 3, 64, 224, 7, 2, 1),
+    (1, 64, 64, 56, 1, 1, 1),
+    (3, 64, 64, 56, 3, 1, 1),
+    (4, 64, 256, 56, 1, 1, 1),
+    (2, 256, 64, 56, 1, 1, 1),
+    (1, 256, 128, 56, 1, 1, 1),
+    (1, 128, 128, 56, 3, 2, 1),
+    (4, 128, 512, 28, 1, 1, 1),
+    (1, 256, 512, 56, 1, 2, 1),
+    (3, 512, 128, 28, 1, 1, 1),
+    (3, 128, 128, 28, 3, 1, 1),
+    (1, 512, 256, 28, 1, 1, 1),
+    (1, 256, 256, 28, 3, 2, 1),
+    (6, 256, 1024, 14, 1, 1, 1),
+    (1, 512, 1024, 28, 1, 2, 1),
+    (5, 1024, 256, 14, 1, 1, 1),
+    (5, 256, 256, 14, 3, 1, 1),
+    (1, 1024, 512, 14, 1, 1, 1),
+    (1, 512, 512, 14, 3, 2, 1),
+    (3, 512, 2048, 7, 1, 1, 1),
+    (1, 1024, 2048, 14, 1, 2, 1),
+    (2, 2048, 512, 7, 1, 1, 1),
+    (2, 512, 512, 7, 3, 1, 1),
+];
+
+const MOBILENET2: &[(usize, usize, usize, usize, usize, usize, usize)] = &[
+    (1, 3, 32, 224, 3, 2, 1),
+    (1, 32, 32, 112, 3, 1, 32),
+    (1, 32, 16, 112, 1, 1, 1),
+    (1, 16, 96, 112, 1, 1, 1),
+    (1, 96, 96, 112, 3, 2, 96),
+    (1, 96, 24, 56, 1, 1, 1),
+    (2, 24, 144, 56, 1, 1, 1),
+    (1, 144, 144, 56, 3, 1, 144),
+    (1, 144, 24, 56, 1, 1, 1),
+    (1, 144, 144, 56, 3, 2, 144),
+    (1, 144, 32, 28, 1, 1, 1),
+    (3, 32, 192, 28, 1, 1, 1),
+    (2, 192, 192, 28, 3, 1, 192),
+    (2, 192, 32, 28, 1, 1, 1),
+    (1, 192, 192, 28, 3, 2, 192),
+    (1, 192, 64, 14, 1, 1, 1),
+    (4, 64, 384, 14, 1, 1, 1),
+    (4, 384, 384, 14, 3, 1, 384),
+    (3, 384, 64, 14, 1, 1, 1),
+    (1, 384, 96, 14, 1, 1, 1),
+    (3, 96, 576, 14, 1, 1, 1),
+    (2, 576, 576, 14, 3, 1, 576),
+    (2, 576, 96, 14, 1, 1, 1),
+    (1, 576, 576, 14, 3, 2, 576),
+    (1, 576, 160, 7, 1, 1, 1),
+    (3, 160, 960, 7, 1, 1, 1),
+    (3, 960, 960, 7, 3, 1, 960),
+    (2, 960, 160, 7, 1, 1, 1),
+    (1, 960, 320, 7, 1, 1, 1),
+    (1, 320, 1280, 7, 1, 1, 1),
+];
+
+const VGG19: &[(usize, usize, usize, usize, usize, usize, usize)] = &[
+    (1, 3, 64, 224, 3, 1, 1),
+    (1, 64, 64, 224, 3, 1, 1),
+    (1, 64, 128, 112, 3, 1, 1),
+    (1, 128, 128, 112, 3, 1, 1),
+    (1, 128, 256, 56, 3, 1, 1),
+    (3, 256, 256, 56, 3, 1, 1),
+    (1, 256, 512, 28, 3, 1, 1),
+    (3, 512, 512, 28, 3, 1, 1),
+    (4, 512, 512, 14, 3, 1, 1),
+];
+
+const MATRICES: &[(usize, usize, usize)] = &[
+    (1024, 1024, 1024),
+    (128, 768, 768),
+    (128, 3072, 768),
+    (128, 768, 3072),
+    (128, 128, 64),
+    (512, 49, 4608),
+    (64, 4096, 4096),
+    (1, 4096, 4096),
+    (1, 1000, 2048),
+];
+
+/// Kernels bound by memory or by transcendental functions: "FLOP" counts values.
+fn bench_rest(threads: &[Threads; 2]) {
+    let len = 128 * 3072;
+    let (mut x, mut y, b) = (vec![0.5; len], vec![0.25; len], vec![0.125; len]);
+    for act in [Activation::Relu, Activation::Sigmoid, Activation::Tanh, Activation::GeluErf, Activation::GeluTanh] {
+        let times = [0, 1].map(|i| best(|| unary(&threads[i], Unary::Act(act), &x, &mut y)));
+        report(&format!("{act:?} of {len}"), len as f64, times);
+    }
+    let same = Broadcast::same(len);
+    let times = [0, 1].map(|i| best(|| binary(&threads[i], Binary::Add, &same, &x, &b, &mut y, Activation::None)));
+    report("add", len as f64, times);
+    let times = [0, 1].map(|i| best(|| softmax(&threads[i], 12 * 128, 128, 1, false, &mut x[..12 * 128 * 128])));
+    report("softmax 1536x128", 12.0 * 128.0 * 128.0, times);
+    let p = NormParams { rows: 128, cols: 768, eps: 1e-5, rms: false };
+    let n = 128 * 768;
+    let times =
+        [0, 1].map(|i| best(|| layer_norm(&threads[i], &p, &b[..n], Some(&x[..n]), None, None, None, &mut y[..n])));
+    report("add + layer_norm 128x768", n as f64, times);
+    let times = [0, 1].map(|i| best(|| transpose(&threads[i], &[128, 12, 64], &[1, 0, 2], &x[..n], &mut y[..n])));
+    report("transpose 128x12x64 102", n as f64, times);
+    let times = [0, 1].map(|i| best(|| transpose(&threads[i], &[128, 3072], &[1, 0], &x, &mut y)));
+    report("transpose 128x3072 10", len as f64, times);
+    let times = [0, 1].map(|i| best(|| to_blocked(&threads[i], 1, 128, 3072, &x, &mut y)));
+    report("to_blocked 128x3072", len as f64, times);
+    let times = [0, 1].map(|i| best(|| from_blocked(&threads[i], 1, 128, 3072, &x, &mut y)));
+    report("from_blocked 128x3072", len as f64, times);
+    let side = [n, 64, 768];
+    let p = AttentionParams {
+        batch: 1,
+        heads: 12,
+        kv_heads: 12,
+        q_len: 128,
+        kv_len: 128,
+        head_dim: 64,
+        v_dim: 64,
+        scale: 0.125,
+        causal: false,
+        q: side,
+        k: side,
+        v: side,
+        out: side,
+        mask: [0; 4],
+    };
+    let mut scratch = vec![0.0; attention_scratch_len(&p, 2)];
+    let times = [0, 1]
+        .map(|i| best(|| attention(&threads[i], &p, &x[..n], &b[..n], &x[n..2 * n], None, &mut y[..n], &mut scratch)));
+    report("attention 12 x 128x128x64", 4.0 * 12.0 * 128.0 * 128.0 * 64.0, times);
+}
+
+fn main() {
+    let filter = std::env::args().nth(1).unwrap_or_default();
+    let isa = match std::env::args().nth(2).as_deref() {
+        Some("avx2") => Isa::Avx2,
+        Some("portable") => Isa::Portable,
+        _ => Isa::detect(),
+    };
+    let threads = [Threads::with_isa(1, isa), Threads::with_isa(2, isa)];
+    println!("{:?}; columns: 1 and 2 threads", threads[0].isa());
+    for (name, layers) in [("resnet50", RESNET50), ("mobilenet2", MOBILENET2), ("vgg19", VGG19)] {
+        if name.contains(&filter) {
+            network(name, &threads, layers);
+        }
+    }
+    if "gemm".contains(&filter) {
+        MATRICES.iter().for_each(|&(m, n, k)| bench_gemm(&threads, m, n, k));
+    }
+    if "rest".contains(&filter) {
+        bench_rest(&threads);
+    }
+}

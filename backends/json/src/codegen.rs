@@ -1,0 +1,55 @@
+//! Region to program: one pass after another over a graph of steps.
+
+use std::io::Write;
+
+use byoc_plugin_api::{Constants, Error, Options, Region};
+
+use crate::program::Program;
+
+mod fold_norm;
+mod fuse_attention;
+mod fuse_epilogue;
+mod fuse_gate;
+mod fuse_norm;
+mod graph;
+mod layout;
+mod lower;
+mod settle;
+mod simplify;
+mod views;
+mod window;
+
+use graph::Graph;
+
+/// Writes the code of a region.
+pub(crate) fn codegen(
+    region: &Region,
+    constants: &Constants<'_>,
+    options: &Options,
+    code: &mut dyn Write,
+) -> Result<(), Error> {
+    let program = lower(region, constants, options)?;
+    Ok(serde_json::to_writer(code, &program)?)
+}
+
+fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Result<Program, Error> {
+    region.validate()?;
+    let mut graph = Graph::new(region, constants);
+    if options.text("kernels") != "reference" {
+        let fusion = options.bool("fusion");
+        simplify::run(&mut graph);
+        if fusion {
+            fuse_gate::run(&mut graph);
+            fuse_norm::run(&mut graph);
+            fuse_attention::run(&mut graph);
+        }
+        fold_norm::run(&mut graph, fusion);
+        lower::run(&mut graph);
+        if fusion {
+            views::run(&mut graph);
+            fuse_epilogue::run(&mut graph);
+        }
+        layout::run(&mut graph);
+    }
+    settle::program(graph, options.bool("pack"))
+}

@@ -1,0 +1,178 @@
+//! Batch normalisation, and products and sums with constants by channel, go into the weights and the bias of the
+//! convolution before them. Where there is none, they become one affine step.
+
+use byoc_plugin_api::{ConstantId, DType, Dim};
+
+use super::graph::{Graph, Rewrite, Search};
+use super::window::Window;
+use crate::constants::{Part, Recipe};
+use crate::kernels::{Activation, ConvKind, ConvParams};
+use crate::program::{Act, Conv, Op, Step};
+
+/// Lowers every convolution and batch normalisation that has a fast kernel.
+pub(super) fn run(graph: &mut Graph<'_>, fusion: bool) {
+    let mut index = 0;
+    while index < graph.steps.len() {
+        let lowered = match graph.steps[index].onnx() {
+            Some("Conv") => convolution(graph, index, fusion),
+            Some("BatchNormalization") => affine(graph, index, fusion),
+            _ => None,
+        };
+        match lowered {
+            // The steps behind it have moved up.
+            Some(rewrite) => graph.apply(rewrite),
+            None => index += 1,
+        }
+    }
+}
+
+fn convolution(graph: &mut Graph<'_>, index: usize, fusion: bool) -> Option<Rewrite> {
+    let step = graph.steps[index].clone();
+    let (x, w, y) = (step.input(0)?, step.input(1)?, step.output(0)?);
+    let bias = step.input(2);
+    if ![x, w, y].into_iter().chain(bias).all(|value| graph.is_fast(value)) {
+        return None;
+    }
+    let shape: [usize; 4] = graph.fixed_shape(w)?.try_into().ok()?;
+    let group = usize::try_from(step.int("group", 1)).ok().filter(|&group| group > 0)?;
+    if !shape[0].is_multiple_of(group) || graph.shape(x).get(1) != Some(&Dim::Fixed(shape[1] * group)) {
+        return None;
+    }
+    let kernel = [shape[2], shape[3]];
+    let window = Window::of(&step, graph.shape(x), graph.shape(y), kernel)?;
+    let mut conv = Conv {
+        kind: ConvKind::Plain,
+        kernel,
+        strides: window.strides,
+        pads: [window.pads[0], window.pads[1]],
+        dilations: window.dilations,
+        group,
+        act: Act::None,
+    };
+    let chain = match (graph.constant(w).map(|constant| constant.id), constant_or_absent(graph, bias)) {
+        (Some(weights), Some(start)) => {
+            let chain = if fusion { chain(graph, index, shape[0]) } else { Chain::new(index, y) };
+            conv.kind = pick(&conv, &shape);
+            let parts = chain.parts.clone();
+            let recipe = Recipe::Weights { weights, kind: conv.kind, shape, group, parts };
+            let identity = conv.kind == ConvKind::Plain && chain.parts.is_empty();
+            let packed = if identity { w } else { graph.derive(recipe) };
+            let bias = match (bias, chain.parts.is_empty()) {
+                (bias, true) => bias,
+                _ => Some(graph.derive(Recipe::Shift { channels: shape[0], start, parts: chain.parts.clone() })),
+            };
+            (packed, bias, chain)
+        }
+        // Weights that are computed at run time cannot be packed.
+        _ => (w, bias, Chain::new(index, y)),
+    };
+    let (packed, bias, chain) = chain;
+    let at = *chain.steps.last()?;
+    let inputs = vec![Some(x), Some(packed), bias];
+    let step = Step { name: step.name, op: Op::Conv(conv), inputs, outputs: vec![Some(chain.output)] };
+    Some(Rewrite { at, step, gone: chain.steps })
+}
+
+/// `Some(id)` of a constant bias, `Some(None)` without one, `None` for one that is computed.
+fn constant_or_absent(graph: &Graph<'_>, bias: Option<usize>) -> Option<Option<ConstantId>> {
+    match bias {
+        None => Some(None),
+        Some(bias) => graph.constant(bias).map(|constant| Some(constant.id)),
+    }
+}
+
+fn pick(conv: &Conv, shape: &[usize; 4]) -> ConvKind {
+    let image = [1, shape[1] * conv.group, 1, 1];
+    let params = ConvParams { act: Activation::None, ..conv.params(&image, &[1, shape[0], 1, 1]) };
+    ConvKind::pick(&params)
+}
+
+fn affine(graph: &mut Graph<'_>, index: usize, fusion: bool) -> Option<Rewrite> {
+    let step = graph.steps[index].clone();
+    let x = step.input(0)?;
+    let Some(&Dim::Fixed(channels)) = graph.shape(x).get(1) else { return None };
+    if !graph.is_fast(x) || graph.shape(x).len() != 4 {
+        return None;
+    }
+    let first = part(graph, &step, x, channels)?;
+    let mut chain = if fusion { chain(graph, index, channels) } else { Chain::new(index, step.output(0)?) };
+    chain.parts.insert(0, first);
+    let scale = graph.derive(Recipe::Scale { channels, parts: chain.parts.clone() });
+    let shift = graph.derive(Recipe::Shift { channels, start: None, parts: chain.parts.clone() });
+    let inputs = vec![Some(x), Some(scale), Some(shift)];
+    let at = *chain.steps.last()?;
+    let outputs = vec![Some(chain.output)];
+    let step = Step { name: step.name, op: Op::Affine { act: Act::None }, inputs, outputs };
+    Some(Rewrite { at, step, gone: chain.steps })
+}
+
+/// Steps that follow each other, each the only reader of the one before.
+struct Chain {
+    steps: Vec<usize>,
+    parts: Vec<Part>,
+    output: usize,
+}
+
+impl Chain {
+    fn new(index: usize, output: usize) -> Self {
+        Chain { steps: vec![index], parts: Vec::new(), output }
+    }
+}
+
+/// What can be folded behind the step at `index`.
+fn chain(graph: &Graph<'_>, index: usize, channels: usize) -> Chain {
+    let search = Search::new(graph);
+    let mut chain = Chain::new(index, graph.steps[index].output(0).unwrap_or_default());
+    while let Some((reader, step)) = search.reader(chain.output) {
+        let (Some(part), Some(output)) = (part(graph, step, chain.output, channels), step.output(0)) else { break };
+        chain.parts.push(part);
+        chain.steps.push(reader);
+        chain.output = output;
+    }
+    chain
+}
+
+/// The step as a function of each channel of `x`, if it is one.
+fn part(graph: &Graph<'_>, step: &Step, x: usize, channels: usize) -> Option<Part> {
+    match step.onnx()? {
+        "BatchNormalization" => {
+            let inference = step.int("training_mode", 0) == 0 && step.outputs[1..].iter().all(Option::is_none);
+            let vector = |index: usize| {
+                let value = step.input(index)?;
+                let fits = graph.fixed_shape(value)? == [channels] && graph.values[value].dtype == DType::F32;
+                graph.constant(value).filter(|_| fits).map(|constant| constant.id)
+            };
+            let norm = Part::Norm {
+                scale: vector(1)?,
+                bias: vector(2)?,
+                mean: vector(3)?,
+                variance: vector(4)?,
+                eps: step.float("epsilon", 1e-5),
+            };
+            (inference && step.input(0) == Some(x)).then_some(norm)
+        }
+        op @ ("Mul" | "Add") => {
+            let other = match (step.input(0)?, step.input(1)?) {
+                (a, b) if a == x => b,
+                (a, b) if b == x => a,
+                _ => return None,
+            };
+            let same = graph.shape(step.output(0)?) == graph.shape(x);
+            let id = graph.constant(other).filter(|_| same && by_channel(graph, other, x, channels))?.id;
+            Some(if op == "Mul" { Part::Mul(id) } else { Part::Add(id) })
+        }
+        _ => None,
+    }
+}
+
+/// Whether the constant has one value, or one for each channel of `x`.
+fn by_channel(graph: &Graph<'_>, constant: usize, x: usize, channels: usize) -> bool {
+    let Some(shape) = graph.fixed_shape(constant) else { return false };
+    if graph.values[constant].dtype != DType::F32 || shape.len() > graph.shape(x).len() {
+        return false;
+    }
+    // From behind, the channel axis is the one before the image's.
+    let axis = shape.len().checked_sub(graph.shape(x).len() - 1);
+    let by_channel = shape.iter().enumerate().all(|(i, &size)| size == 1 || (Some(i) == axis && size == channels));
+    by_channel && (shape.iter().product::<usize>() == 1 || axis.is_some())
+}

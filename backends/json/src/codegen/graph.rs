@@ -1,0 +1,265 @@
+//! The graph that the passes work on: steps over values, with who writes and who reads each value.
+
+use byoc_plugin_api::{Attribute, Constant, ConstantId, Constants, DType, Dim, Region, TensorView};
+
+use crate::constants::Recipe;
+use crate::program::{Op, Step, Value};
+
+/// Steps in topological order, over values whose first ones are the region's.
+pub(super) struct Graph<'r> {
+    pub(super) region: &'r Region,
+    constants: &'r Constants<'r>,
+    pub(super) values: Vec<Value>,
+    pub(super) steps: Vec<Step>,
+    pub(super) outputs: Vec<usize>,
+    /// Values that are computed from constants, with how.
+    pub(super) derived: Vec<(usize, Recipe)>,
+}
+
+/// Who reads a value as an output of the region.
+const OUTSIDE: usize = usize::MAX;
+
+/// Who writes and who reads values.
+pub(super) struct Edges {
+    /// For each value, the step that writes it.
+    producers: Vec<Option<usize>>,
+    /// For each value, the steps that read it, once an input; an output of the region counts as [`OUTSIDE`].
+    readers: Vec<Vec<usize>>,
+}
+
+/// A graph that is searched for something to rewrite.
+pub(super) struct Search<'g, 'r> {
+    pub(super) graph: &'g Graph<'r>,
+    edges: Edges,
+}
+
+/// A step to put at the place `at`, and the steps whose work it does.
+pub(super) struct Rewrite {
+    pub(super) at: usize,
+    pub(super) step: Step,
+    pub(super) gone: Vec<usize>,
+}
+
+impl<'g, 'r> Search<'g, 'r> {
+    /// A graph and its edges.
+    pub(super) fn new(graph: &'g Graph<'r>) -> Self {
+        Search { graph, edges: graph.edges() }
+    }
+
+    /// The step that writes a value.
+    pub(super) fn producer(&self, value: usize) -> Option<(usize, &'g Step)> {
+        let index = self.edges.producers[value]?;
+        Some((index, &self.graph.steps[index]))
+    }
+
+    /// The node of that operator that writes a value.
+    pub(super) fn node(&self, value: usize, op: &str) -> Option<(usize, &'g Step)> {
+        self.producer(value).filter(|(_, step)| step.onnx() == Some(op))
+    }
+
+    /// The only reader of a value.
+    pub(super) fn reader(&self, value: usize) -> Option<(usize, &'g Step)> {
+        match self.edges.readers[value][..] {
+            [index] if index != OUTSIDE => Some((index, &self.graph.steps[index])),
+            _ => None,
+        }
+    }
+
+    /// The operand beside a number, and the number.
+    pub(super) fn with_number(&self, step: &Step) -> Option<(usize, f32)> {
+        let (a, b) = (step.input(0)?, step.input(1)?);
+        match (self.graph.scalar(a), self.graph.scalar(b)) {
+            (None, Some(number)) => Some((a, number)),
+            (Some(number), None) => Some((b, number)),
+            _ => None,
+        }
+    }
+
+    /// Whether nobody but these steps reads what they compute, the result apart.
+    pub(super) fn hidden(&self, steps: &[usize], result: usize) -> bool {
+        let inner = steps.iter().flat_map(|&step| self.graph.steps[step].outputs.iter().flatten());
+        let alone = |value: usize| self.edges.readers[value].iter().all(|reader| steps.contains(reader));
+        inner.filter(|&&value| value != result).all(|&value| alone(value))
+    }
+}
+
+impl<'r> Graph<'r> {
+    /// One reference step for each node.
+    pub(super) fn new(region: &'r Region, constants: &'r Constants<'r>) -> Self {
+        let value = |value: &byoc_plugin_api::Value| Value {
+            dtype: value.dtype,
+            shape: value.shape.clone(),
+            blocked: false,
+        };
+        let step = |node: &byoc_plugin_api::Node| Step {
+            name: node.name.clone(),
+            op: Op::Reference { op: node.op.clone(), attributes: node.attributes.clone() },
+            inputs: node.inputs.clone(),
+            outputs: node.outputs.clone(),
+        };
+        Graph {
+            region,
+            constants,
+            values: region.values.iter().map(value).collect(),
+            steps: region.nodes.iter().map(step).collect(),
+            outputs: region.outputs.clone(),
+            derived: Vec::new(),
+        }
+    }
+
+    /// The region's constant that `value` stands for, if it is one.
+    pub(super) fn constant(&self, value: usize) -> Option<&'r Constant> {
+        self.region.constant(value)
+    }
+
+    /// The bytes of a constant, where they may be looked at.
+    pub(super) fn view_by_id(&self, id: ConstantId) -> Option<&'r TensorView<'r>> {
+        self.constants.get(id)
+    }
+
+    /// Whether the value is known at load.
+    pub(super) fn is_constant(&self, value: usize) -> bool {
+        self.constant(value).is_some() || self.derived.iter().any(|(derived, _)| *derived == value)
+    }
+
+    /// The one number that a constant holds, if it holds one.
+    pub(super) fn scalar(&self, value: usize) -> Option<f32> {
+        match self.region.constant_floats(value)?.as_slice() {
+            [number] => Some(*number as f32),
+            _ => None,
+        }
+    }
+
+    /// The elements of an integer constant.
+    pub(super) fn ints(&self, value: usize) -> Option<Vec<i64>> {
+        self.region.constant_ints(value)
+    }
+
+    /// The shape of a value.
+    pub(super) fn shape(&self, value: usize) -> &[Dim] {
+        &self.values[value].shape
+    }
+
+    /// The shape of a value in numbers, if they are all known.
+    pub(super) fn fixed_shape(&self, value: usize) -> Option<Vec<usize>> {
+        self.values[value].shape.iter().map(Dim::fixed).collect()
+    }
+
+    /// Whether the value holds f32 and is not known to be empty: what the fast kernels take.
+    pub(super) fn is_fast(&self, value: usize) -> bool {
+        let value = &self.values[value];
+        value.dtype == DType::F32 && !value.shape.contains(&Dim::Fixed(0))
+    }
+
+    /// A new value.
+    pub(super) fn add_value(&mut self, dtype: DType, shape: Vec<Dim>, blocked: bool) -> usize {
+        self.values.push(Value { dtype, shape, blocked });
+        self.values.len() - 1
+    }
+
+    /// The value that a recipe makes; the same recipe gives the same value.
+    pub(super) fn derive(&mut self, recipe: Recipe) -> usize {
+        if let Some((value, _)) = self.derived.iter().find(|(_, known)| *known == recipe) {
+            return *value;
+        }
+        let value = self.add_value(DType::F32, vec![Dim::Fixed(recipe.len())], false);
+        self.derived.push((value, recipe));
+        value
+    }
+
+    /// Who writes and who reads each value, as things are now.
+    pub(super) fn edges(&self) -> Edges {
+        let mut edges = Edges { producers: vec![None; self.values.len()], readers: vec![Vec::new(); self.values.len()] };
+        for (index, step) in self.steps.iter().enumerate() {
+            step.outputs.iter().flatten().for_each(|&value| edges.producers[value] = Some(index));
+            step.inputs.iter().flatten().for_each(|&value| edges.readers[value].push(index));
+        }
+        self.outputs.iter().for_each(|&value| edges.readers[value].push(OUTSIDE));
+        edges
+    }
+
+    /// Applies a rewrite wherever `find` sees one, until it sees none.
+    pub(super) fn rewrite(&mut self, find: impl Fn(&Search<'_, 'r>, usize) -> Option<Rewrite>) {
+        loop {
+            let search = Search { edges: self.edges(), graph: self };
+            let Some(found) = (0..self.steps.len()).find_map(|index| find(&search, index)) else { return };
+            self.apply(found);
+            self.prune();
+        }
+    }
+
+    /// Puts a step in the place of others.
+    pub(super) fn apply(&mut self, rewrite: Rewrite) {
+        let Rewrite { at, step, gone } = rewrite;
+        self.steps[at] = step;
+        let mut index = 0;
+        self.steps.retain(|_| {
+            index += 1;
+            index - 1 == at || !gone.contains(&(index - 1))
+        });
+    }
+
+    /// Removes steps that nobody needs.
+    pub(super) fn prune(&mut self) {
+        let mut needed = vec![false; self.values.len()];
+        self.outputs.iter().for_each(|&value| needed[value] = true);
+        let mut keep = vec![false; self.steps.len()];
+        for (index, step) in self.steps.iter().enumerate().rev() {
+            keep[index] = step.outputs.iter().flatten().any(|&value| needed[value]);
+            if keep[index] {
+                step.inputs.iter().flatten().for_each(|&value| needed[value] = true);
+            }
+        }
+        let mut keep = keep.into_iter();
+        self.steps.retain(|_| keep.next() == Some(true));
+    }
+}
+
+impl Step {
+    /// The operator's name, if the step is still an ONNX node.
+    pub(super) fn onnx(&self) -> Option<&str> {
+        match &self.op {
+            Op::Reference { op, .. } => Some(op),
+            _ => None,
+        }
+    }
+
+    fn attribute(&self, name: &str) -> Option<&Attribute> {
+        match &self.op {
+            Op::Reference { attributes, .. } => attributes.get(name),
+            _ => None,
+        }
+    }
+
+    /// An integer attribute of a node, or `default`.
+    pub(super) fn int(&self, name: &str, default: i64) -> i64 {
+        match self.attribute(name) {
+            Some(Attribute::Int(value)) => *value,
+            _ => default,
+        }
+    }
+
+    /// A float attribute of a node, or `default`.
+    pub(super) fn float(&self, name: &str, default: f32) -> f32 {
+        match self.attribute(name) {
+            Some(Attribute::Float(value)) => *value,
+            _ => default,
+        }
+    }
+
+    /// A list attribute of a node.
+    pub(super) fn ints(&self, name: &str) -> Option<&[i64]> {
+        match self.attribute(name) {
+            Some(Attribute::Ints(values)) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// A text attribute of a node, or `default`.
+    pub(super) fn text(&self, name: &str, default: &'static str) -> &str {
+        match self.attribute(name) {
+            Some(Attribute::String(value)) => value,
+            _ => default,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Nodes to kernels: each node for which there is a fast kernel, whatever its neighbours.
+
+use byoc_plugin_api::{DType, Dim};
+
+use super::graph::Graph;
+use super::window::Window;
+use crate::kernels::{Binary, Reduce};
+use crate::program::{Act, Function, Gemm, Op, Pool, Step};
+
+mod movement;
+
+/// Lowers every step that is still a node and has a fast kernel.
+pub(super) fn run(graph: &mut Graph<'_>) {
+    for index in 0..graph.steps.len() {
+        if let Some(step) = lower(graph, &graph.steps[index]) {
+            graph.steps[index] = step;
+        }
+    }
+}
+
+fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
+    let op = step.onnx()?;
+    if let Some(op) = movement::lower(graph, step) {
+        return Some(op);
+    }
+    let fast = step.inputs.iter().chain(&step.outputs).flatten();
+    let (x, y) = (step.input(0)?, step.output(0)?);
+    if !graph.is_fast(x) || !graph.is_fast(y) {
+        return None;
+    }
+    if let Some(function) = function(graph, step) {
+        return Some(with(step, Op::Unary { function }, 1));
+    }
+    if let Some(op) = reduction(graph, step) {
+        return Some(with(step, op, 1));
+    }
+    if !fast.clone().all(|&value| graph.is_fast(value)) {
+        return None;
+    }
+    match op {
+        "MatMul" | "Gemm" => gemm(graph, step),
+        "MaxPool" | "AveragePool" => Some(with(step, pool(graph, step)?, 1)),
+        "GlobalAveragePool" | "GlobalMaxPool" if graph.shape(x).len() == 4 => {
+            Some(with(step, Op::GlobalPool { max: op == "GlobalMaxPool" }, 1))
+        }
+        "Softmax" => Some(with(step, Op::Softmax { axis: axis(step.int("axis", -1), graph.shape(x).len())? }, 1)),
+        "LayerNormalization" | "RMSNormalization" => norm(graph, step),
+        "LRN" if graph.shape(x).len() == 4 => {
+            let size = usize::try_from(step.int("size", 1)).ok()?;
+            let (alpha, beta, bias) = (step.float("alpha", 1e-4), step.float("beta", 0.75), step.float("bias", 1.0));
+            Some(with(step, Op::Lrn { size, alpha, beta, bias }, 1))
+        }
+        _ => binary(graph, step),
+    }
+}
+
+/// The step with another operator and its first `inputs` inputs.
+fn with(step: &Step, op: Op, inputs: usize) -> Step {
+    let inputs = step.inputs.iter().copied().take(inputs).collect();
+    Step { name: step.name.clone(), op, inputs, outputs: step.outputs[..1].to_vec() }
+}
+
+/// `value` as an axis: negative ones count from the back.
+fn axis(value: i64, rank: usize) -> Option<usize> {
+    let from_front = if value < 0 { value + rank as i64 } else { value };
+    usize::try_from(from_front).ok().filter(|&axis| axis < rank)
+}
+
+/// The function of one element that a node is.
+fn function(graph: &Graph<'_>, step: &Step) -> Option<Function> {
+    let act = |act: Act| Some(Function::Act(act));
+    match step.onnx()? {
+        "Relu" => act(Act::Relu),
+        "Clip" => act(Act::Clip { min: end(graph, step.input(1))?, max: end(graph, step.input(2))? }),
+        "LeakyRelu" => act(Act::LeakyRelu { alpha: finite(step.float("alpha", 0.01))? }),
+        "Elu" => act(Act::Elu { alpha: finite(step.float("alpha", 1.0))? }),
+        "Sigmoid" => act(Act::Sigmoid),
+        "HardSigmoid" => {
+            act(Act::HardSigmoid { alpha: finite(step.float("alpha", 0.2))?, beta: finite(step.float("beta", 0.5))? })
+        }
+        "HardSwish" => act(Act::HardSwish { alpha: 1.0 / 6.0, beta: 0.5 }),
+        "Swish" if step.float("alpha", 1.0) == 1.0 => act(Act::Silu),
+        "Tanh" => act(Act::Tanh),
+        "Gelu" if step.text("approximate", "none") == "tanh" => act(Act::GeluTanh),
+        "Gelu" => act(Act::GeluErf),
+        "Softplus" => act(Act::Softplus),
+        "Mish" => act(Act::Mish),
+        "Exp" => Some(Function::Exp),
+        "Log" => Some(Function::Log),
+        "Sqrt" => Some(Function::Sqrt),
+        "Reciprocal" => Some(Function::Reciprocal),
+        "Erf" => Some(Function::Erf),
+        "Abs" => Some(Function::Abs),
+        "Neg" => Some(Function::Neg),
+        "Sin" => Some(Function::Sin),
+        "Cos" => Some(Function::Cos),
+        "Tan" => Some(Function::Tan),
+        "Floor" => Some(Function::Floor),
+        "Ceil" => Some(Function::Ceil),
+        "Round" => Some(Function::Round),
+        "Sign" => Some(Function::Sign),
+        _ => None,
+    }
+}
+
+/// An end of a clip: absent, or a number. An infinite one is as good as absent.
+#[expect(clippy::option_option, reason = "the outer one is 'not a constant'")]
+fn end(graph: &Graph<'_>, value: Option<usize>) -> Option<Option<f32>> {
+    match value {
+        None => Some(None),
+        Some(value) => graph.scalar(value).filter(|end| !end.is_nan()).map(|end| Some(end).filter(|end| end.is_finite())),
+    }
+}
+
+fn finite(value: f32) -> Option<f32> {
+    Some(value).filter(|value| value.is_finite())
+}
+
+fn binary(graph: &Graph<'_>, step: &Step) -> Option<Step> {
+    let function = match step.onnx()? {
+        "Add" | "Sum" => Binary::Add,
+        "Sub" => Binary::Sub,
+        "Mul" => Binary::Mul,
+        "Div" => Binary::Div,
+        "Max" => Binary::Max,
+        "Min" => Binary::Min,
+        "Pow" => Binary::Pow,
+        _ => return None,
+    };
+    let [Some(a), Some(b)] = step.inputs[..] else { return None };
+    let y = step.output(0)?;
+    let ranks = [a, b, y].map(|value| graph.shape(value).len());
+    let same = graph.shape(a) == graph.shape(b);
+    (same || ranks.iter().all(|&rank| rank <= 4)).then(|| with(step, Op::Binary { function, act: Act::None }, 2))
+}
+
+fn gemm(graph: &Graph<'_>, step: &Step) -> Option<Step> {
+    let (a, b, y) = (step.input(0)?, step.input(1)?, step.output(0)?);
+    let rank = |value: usize| graph.shape(value).len();
+    if !(2..=4).contains(&rank(a)) || !(2..=4).contains(&rank(b)) {
+        return None;
+    }
+    let is_gemm = step.onnx()? == "Gemm";
+    let alpha = if is_gemm { finite(step.float("alpha", 1.0))? } else { 1.0 };
+    let flag = |name: &str| is_gemm && step.int(name, 0) != 0;
+    let gemm = Gemm { trans_a: flag("transA"), trans_b: flag("transB"), alpha, act: Act::None };
+    let mut inputs = vec![Some(a), Some(b)];
+    if let Some(c) = step.input(2).filter(|_| is_gemm && step.float("beta", 1.0) != 0.0) {
+        if step.float("beta", 1.0) != 1.0 {
+            return None;
+        }
+        match role(graph, c, y)? {
+            Role::Bias => inputs.push(Some(c)),
+            Role::Residual => inputs.extend([None, Some(c)]),
+        }
+    }
+    Some(Step { name: step.name.clone(), op: Op::Gemm(gemm), inputs, outputs: step.outputs[..1].to_vec() })
+}
+
+/// How a tensor can be added to a matrix product.
+pub(super) enum Role {
+    /// One value for each column, or (as [M, 1]) for each row of a single product.
+    Bias,
+    /// A tensor of the same shape.
+    Residual,
+}
+
+/// The part that `value` can take in a sum with the product `y`.
+pub(super) fn role(graph: &Graph<'_>, value: usize, y: usize) -> Option<Role> {
+    let (shape, out) = (graph.shape(value), graph.shape(y));
+    if shape == out {
+        return Some(Role::Residual);
+    }
+    let (&columns, lead) = (out.last().as_ref()?, &shape[..shape.len().saturating_sub(1)]);
+    let one = Dim::Fixed(1);
+    if shape.len() <= out.len() && shape.last() == Some(columns) && lead.iter().all(|dim| *dim == one) {
+        return Some(Role::Bias);
+    }
+    let by_row = out.len() == 2 && shape.len() == 2 && shape[0] == out[0] && shape[1] == one;
+    by_row.then_some(Role::Bias)
+}
+
+fn pool(graph: &Graph<'_>, step: &Step) -> Option<Op> {
+    let max = step.onnx()? == "MaxPool";
+    if step.output(1).is_some() || step.int("storage_order", 0) != 0 {
+        return None;
+    }
+    let kernel: Vec<usize> =
+        step.ints("kernel_shape")?.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<_>>()?;
+    let kernel: [usize; 2] = kernel.try_into().ok()?;
+    let window = Window::of(step, graph.shape(step.input(0)?), graph.shape(step.output(0)?), kernel)?;
+    Some(Op::Pool(Pool {
+        max,
+        count_include_pad: step.int("count_include_pad", 0) != 0,
+        kernel,
+        strides: window.strides,
+        pads: window.pads,
+        dilations: window.dilations,
+    }))
+}
+
+fn norm(graph: &Graph<'_>, step: &Step) -> Option<Step> {
+    let (x, scale) = (step.input(0)?, step.input(1)?);
+    let shape = graph.shape(x);
+    let axis = axis(step.int("axis", -1), shape.len())?;
+    let fits = |value: usize| graph.shape(value) == &shape[axis..];
+    let only_y = step.outputs.get(1..).is_none_or(|rest| rest.iter().all(Option::is_none));
+    if !fits(scale) || !step.input(2).is_none_or(fits) || !only_y {
+        return None;
+    }
+    let rms = step.onnx()? == "RMSNormalization";
+    let op = Op::LayerNorm { axis, eps: finite(step.float("epsilon", 1e-5))?, rms };
+    Some(Step { name: step.name.clone(), op, inputs: vec![Some(x), Some(scale), step.input(2)], outputs: step.outputs[..1].to_vec() })
+}
+
+/// A reduction over axes that lie side by side.
+fn reduction(graph: &Graph<'_>, step: &Step) -> Option<Op> {
+    let function = match step.onnx()? {
+        "ReduceMean" => Reduce::Mean,
+        "ReduceSum" => Reduce::Sum,
+        "ReduceMax" => Reduce::Max,
+        "ReduceMin" => Reduce::Min,
+        "ReduceProd" => Reduce::Prod,
+        "ReduceSumSquare" => Reduce::SumSquare,
+        "ReduceL1" => Reduce::L1,
+        "ReduceL2" => Reduce::L2,
+        _ => return None,
+    };
+    let rank = graph.shape(step.input(0)?).len();
+    let mut axes: Vec<usize> = match step.input(1) {
+        Some(axes) => graph.ints(axes)?.into_iter().map(|value| axis(value, rank)).collect::<Option<_>>()?,
+        None => Vec::new(),
+    };
+    axes.sort_unstable();
+    axes.dedup();
+    if axes.is_empty() {
+        if step.int("noop_with_empty_axes", 0) != 0 {
+            return None;
+        }
+        axes = (0..rank).collect();
+    }
+    let (from, to) = (*axes.first()?, *axes.last()? + 1);
+    (to - from == axes.len()).then_some(Op::Reduce { function, from, to })
+}
+
+/// Whether the value holds integers that index.
+fn is_index(graph: &Graph<'_>, value: usize) -> bool {
+    matches!(graph.values[value].dtype, DType::I64 | DType::I32)
+}

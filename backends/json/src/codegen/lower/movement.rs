@@ -1,0 +1,64 @@
+//! Operators that only move elements: of any type.
+
+use super::super::graph::Graph;
+use super::{axis, is_index, with};
+use crate::program::{Op, Step};
+
+/// More dimensions than the copy kernels take.
+const MAX_RANK: usize = 12;
+
+pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
+    let (x, y) = (step.input(0)?, step.output(0)?);
+    let rank = graph.shape(x).len();
+    if rank > MAX_RANK || graph.shape(y).len() > MAX_RANK {
+        return None;
+    }
+    match step.onnx()? {
+        "Transpose" => Some(with(step, Op::Transpose { perm: permutation(step, rank)? }, 1)),
+        "Concat" => {
+            let axis = axis(step.int("axis", 0), rank)?;
+            step.inputs.iter().all(Option::is_some).then(|| with(step, Op::Concat { axis }, usize::MAX))
+        }
+        "Split" => {
+            let mut split = with(step, Op::Split { axis: axis(step.int("axis", 0), rank)? }, 1);
+            split.outputs.clone_from(&step.outputs);
+            (split.outputs.len() <= 64 && split.outputs.iter().all(Option::is_some)).then_some(split)
+        }
+        "Slice" => slice(graph, step, rank),
+        "Gather" => {
+            let axis = axis(step.int("axis", 0), rank)?;
+            is_index(graph, step.input(1)?).then(|| with(step, Op::Gather { axis }, 2))
+        }
+        "Expand" => Some(with(step, Op::Expand, 1)),
+        _ => None,
+    }
+}
+
+fn permutation(step: &Step, rank: usize) -> Option<Vec<usize>> {
+    let perm: Vec<usize> = match step.ints("perm") {
+        Some(perm) => perm.iter().map(|&axis| usize::try_from(axis).ok()).collect::<Option<_>>()?,
+        None => (0..rank).rev().collect(),
+    };
+    (perm.len() == rank && (0..rank).all(|axis| perm.contains(&axis))).then_some(perm)
+}
+
+fn slice(graph: &Graph<'_>, step: &Step, rank: usize) -> Option<Step> {
+    let given = graph.ints(step.input(1)?)?;
+    let axes = match step.input(3) {
+        Some(axes) => graph.ints(axes)?.into_iter().map(|value| axis(value, rank)).collect::<Option<_>>()?,
+        None => (0..given.len()).collect::<Vec<_>>(),
+    };
+    let distances = match step.input(4) {
+        Some(steps) => graph.ints(steps)?,
+        None => vec![1; given.len()],
+    };
+    if axes.len() != given.len() || distances.len() != given.len() || distances.contains(&0) {
+        return None;
+    }
+    let (mut starts, mut steps) = (vec![0; rank], vec![1; rank]);
+    for ((&axis, &start), &distance) in axes.iter().zip(&given).zip(&distances) {
+        *starts.get_mut(axis)? = start;
+        steps[axis] = distance;
+    }
+    Some(with(step, Op::Slice { starts, steps }, 1))
+}

@@ -1,0 +1,97 @@
+//! The last pass: which constants the program reads and where their bytes live; values nobody reads are dropped.
+
+use std::collections::{HashMap, HashSet};
+
+use byoc_plugin_api::{ConstantId, Error, INLINE_BYTES};
+
+use super::graph::Graph;
+use crate::constants::Recipe;
+use crate::program::{Constant, Program, Source, VERSION, Value};
+
+/// What a stored result may be larger than the original by: padding to 16 channels costs something.
+const SLACK: usize = 2048;
+
+/// The finished program. `pack` lets derived constants be stored in the place of an original.
+pub(super) fn program(mut graph: Graph<'_>, pack: bool) -> Result<Program, Error> {
+    graph.prune();
+    let mut used = vec![false; graph.values.len()];
+    let step_values = graph.steps.iter().flat_map(|step| step.inputs.iter().chain(&step.outputs).flatten().copied());
+    for value in step_values.chain(graph.outputs.iter().copied()).chain(graph.region.inputs.iter().copied()) {
+        used[value] = true;
+    }
+    let mut constants = Vec::new();
+    for constant in graph.region.constants.iter().filter(|constant| used[constant.value]) {
+        let value = &graph.values[constant.value];
+        let source = match &constant.inline {
+            Some(hex) if is_small(value, hex) => Source::Inline { id: constant.id, hex: hex.clone() },
+            _ => Source::Host(constant.id),
+        };
+        constants.push(Constant { value: constant.value, source });
+    }
+    let direct: HashSet<ConstantId> =
+        graph.region.constants.iter().filter(|constant| used[constant.value]).map(|constant| constant.id).collect();
+    let derived: Vec<(usize, Recipe)> = graph.derived.iter().filter(|(value, _)| used[*value]).cloned().collect();
+    let carriers = if pack { carriers(&graph, &derived, &direct) } else { vec![None; derived.len()] };
+    for ((value, recipe), carrier) in derived.into_iter().zip(carriers) {
+        constants.push(Constant { value, source: Source::Derived { recipe, carrier } });
+    }
+    let program = Program {
+        version: VERSION,
+        inputs: graph.region.inputs.clone(),
+        outputs: graph.outputs,
+        values: graph.values,
+        constants,
+        steps: graph.steps,
+    };
+    Ok(renumber(program, &used))
+}
+
+/// Integers (shapes, axes, indices) and single numbers go into the program; vectors stay with core, where other
+/// regions share them.
+fn is_small(value: &Value, hex: &str) -> bool {
+    hex.len() <= 2 * INLINE_BYTES && (!value.dtype.is_float() || hex.len() <= 2 * value.dtype.size())
+}
+
+/// For each derived constant the constant in whose place it is stored: one that nobody reads as it is, of about the same
+/// size. Where there is none the result is computed at load, and then its sources must stay, so they carry nothing.
+fn carriers(graph: &Graph<'_>, derived: &[(usize, Recipe)], direct: &HashSet<ConstantId>) -> Vec<Option<ConstantId>> {
+    let mut kept: HashSet<ConstantId> = direct.clone();
+    loop {
+        let mut taken = HashSet::new();
+        let mut result = Vec::new();
+        for (_, recipe) in derived {
+            let fits = |id: &ConstantId| !kept.contains(id) && !taken.contains(id) && is_as_large(graph, *id, recipe);
+            let carrier = recipe.carriers().into_iter().find(fits);
+            taken.extend(carrier);
+            result.push(carrier);
+        }
+        let before = kept.len();
+        let lonely = derived.iter().zip(&result).filter(|(_, carrier)| carrier.is_none());
+        kept.extend(lonely.flat_map(|((_, recipe), _)| recipe.sources()));
+        if kept.len() == before {
+            return result;
+        }
+    }
+}
+
+/// Whether the recipe's result takes about as many bytes as the constant does now. A splat takes one element.
+fn is_as_large(graph: &Graph<'_>, id: ConstantId, recipe: &Recipe) -> bool {
+    let Some(view) = graph.view_by_id(id).filter(|view| view.has_data()) else { return false };
+    let elements = view.shape().iter().zip(view.strides()).filter(|(_, stride)| **stride != 0);
+    let stored = elements.map(|(&size, _)| size as usize).product::<usize>() * 4;
+    let splat = stored < view.len() * 4;
+    !splat && recipe.len() * 4 <= stored + SLACK.max(stored / 100)
+}
+
+/// Drops unused values and numbers the rest anew.
+fn renumber(mut program: Program, used: &[bool]) -> Program {
+    let kept: Vec<usize> = (0..used.len()).filter(|&value| used[value]).collect();
+    let new: HashMap<usize, usize> = kept.iter().enumerate().map(|(new, &old)| (old, new)).collect();
+    program.values = kept.iter().map(|&value| program.values[value].clone()).collect();
+    program.inputs.iter_mut().chain(&mut program.outputs).for_each(|value| *value = new[value]);
+    program.constants.iter_mut().for_each(|constant| constant.value = new[&constant.value]);
+    for step in &mut program.steps {
+        step.inputs.iter_mut().chain(&mut step.outputs).flatten().for_each(|value| *value = new[value]);
+    }
+    program
+}

@@ -1,0 +1,54 @@
+//! Operators that move no data become views: reshapes, identities, and dropout as it is at inference.
+
+use byoc_plugin_api::Dim;
+
+use super::graph::Graph;
+use crate::program::{Op, Step};
+
+pub(super) fn run(graph: &mut Graph<'_>) {
+    for index in 0..graph.steps.len() {
+        mark_view(graph, index);
+    }
+    // A view of the same shape is the value itself. An output of the region needs a value of its own.
+    for index in 0..graph.steps.len() {
+        let step = &graph.steps[index];
+        let (Some(from), Some(to), true) = (step.input(0), step.output(0), step.op == Op::View) else { continue };
+        if graph.shape(from) == graph.shape(to) && !graph.outputs.contains(&to) {
+            let inputs = graph.steps.iter_mut().flat_map(|step| step.inputs.iter_mut().flatten());
+            inputs.filter(|value| **value == to).for_each(|value| *value = from);
+        }
+    }
+    graph.prune();
+}
+
+fn mark_view(graph: &mut Graph<'_>, index: usize) {
+    if is_view(graph, &graph.steps[index]) {
+        let step = &mut graph.steps[index];
+        step.op = Op::View;
+        step.inputs.truncate(1);
+        step.outputs.truncate(1);
+    }
+}
+
+fn is_view(graph: &Graph<'_>, step: &Step) -> bool {
+    let Op::Reference { op, .. } = &step.op else { return false };
+    let (Some(input), Some(output)) = (step.input(0), step.output(0)) else { return false };
+    match op.as_str() {
+        "Identity" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" => true,
+        "Dropout" => step.output(1).is_none() && step.input(2).is_none(),
+        "Cast" => graph.values[input].dtype == graph.values[output].dtype,
+        "Transpose" => moves_only_ones(step, &graph.values[input].shape),
+        "Expand" => graph.values[input].shape == graph.values[output].shape,
+        _ => false,
+    }
+}
+
+/// Whether a transpose keeps the order of all dimensions that are not 1.
+fn moves_only_ones(step: &Step, shape: &[Dim]) -> bool {
+    let Op::Reference { attributes, .. } = &step.op else { return false };
+    let Some(byoc_plugin_api::Attribute::Ints(perm)) = attributes.get("perm") else { return false };
+    let real = perm.iter().filter(|&&axis| {
+        usize::try_from(axis).ok().and_then(|axis| shape.get(axis)).is_some_and(|dim| dim.fixed() != Some(1))
+    });
+    real.is_sorted()
+}

@@ -1,0 +1,64 @@
+//! The constant_updater: one claim for each constant, as the program wants it.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+
+use byoc_plugin_api::{Claims, ConstantId, Constants, DType, Error, Packed, Region};
+
+use crate::program::{Program, Source};
+
+mod recipe;
+
+pub(crate) use recipe::{Part, Recipe};
+
+/// Claims every constant of the region: what the program reads at load is kept by core, what it holds is embedded, what
+/// carries a derived constant is packed, and the rest is not needed.
+pub(crate) fn constant_updater(
+    region: &Region,
+    constants: &Constants<'_>,
+    code: &[u8],
+    claims: &mut Claims<'_>,
+) -> Result<(), Error> {
+    let program = Program::parse(code)?;
+    let mut host: HashSet<ConstantId> = HashSet::new();
+    let mut embedded: HashSet<ConstantId> = HashSet::new();
+    let mut packed: HashMap<ConstantId, &Recipe> = HashMap::new();
+    for constant in &program.constants {
+        match &constant.source {
+            Source::Host(id) => drop(host.insert(*id)),
+            Source::Inline { id, .. } => drop(embedded.insert(*id)),
+            Source::Derived { recipe, carrier: Some(id) } => drop(packed.insert(*id, recipe)),
+            Source::Derived { recipe, carrier: None } => host.extend(recipe.sources()),
+        }
+    }
+    for constant in &region.constants {
+        let id = constant.id;
+        match packed.get(&id) {
+            _ if host.contains(&id) => claims.host(id)?,
+            Some(recipe) => pack(recipe, id, constants, claims)?,
+            None if embedded.contains(&id) => claims.embedded(id)?,
+            None => claims.unused(id)?,
+        }
+    }
+    Ok(())
+}
+
+/// Claims the result of a recipe in the place of constant `id`.
+fn pack(recipe: &Recipe, id: ConstantId, constants: &Constants<'_>, claims: &mut Claims<'_>) -> Result<(), Error> {
+    let view = |id: ConstantId| {
+        constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")))
+    };
+    let mut values = vec![0f32; recipe.len()];
+    recipe.compute(&view, &mut values)?;
+    let layout = recipe.layout().to_owned();
+    let mut writer =
+        claims.packed(id, Packed { layout, alignment: 64, dtype: DType::F32, shape: vec![values.len()] })?;
+    // Converted piece by piece, so that the bytes are not held twice.
+    let mut piece = Vec::with_capacity(1 << 16);
+    for values in values.chunks(1 << 14) {
+        piece.clear();
+        piece.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        writer.write_all(&piece)?;
+    }
+    Ok(())
+}

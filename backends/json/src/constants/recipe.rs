@@ -1,0 +1,216 @@
+//! How a constant is computed from others: the same code runs at compile time, where the result is stored, and at load,
+//! where it is not.
+
+use byoc_plugin_api::{ConstantId, Error, TensorView};
+use serde::{Deserialize, Serialize};
+
+use crate::kernels::{Activation, ConvKind, ConvParams};
+use crate::program::KindDef;
+
+/// The layout tag of folded vectors.
+const VECTOR: &str = "json-bias/1";
+
+/// A computation over constants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Recipe {
+    /// The weights of a convolution in the layout of its kernel, scaled by output channel.
+    Weights {
+        /// The original, [OC, IC / group, KH, KW].
+        weights: ConstantId,
+        /// The kernel.
+        #[serde(with = "KindDef")]
+        kind: ConvKind,
+        /// OC, IC / group, KH, KW.
+        shape: [usize; 4],
+        /// Groups of channels.
+        group: usize,
+        /// What is folded in.
+        parts: Vec<Part>,
+    },
+    /// The factor of each channel.
+    Scale {
+        /// How many.
+        channels: usize,
+        /// What it is made of.
+        parts: Vec<Part>,
+    },
+    /// The offset of each channel.
+    Shift {
+        /// How many.
+        channels: usize,
+        /// What it is before the parts; 0 if absent.
+        start: Option<ConstantId>,
+        /// What follows.
+        parts: Vec<Part>,
+    },
+}
+
+/// One function `x * a + b` by channel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Part {
+    /// Batch normalisation.
+    Norm {
+        /// Factor.
+        scale: ConstantId,
+        /// Offset.
+        bias: ConstantId,
+        /// Mean.
+        mean: ConstantId,
+        /// Variance.
+        variance: ConstantId,
+        /// Added to the variance.
+        eps: f32,
+    },
+    /// Times a constant.
+    Mul(ConstantId),
+    /// Plus a constant.
+    Add(ConstantId),
+}
+
+impl Part {
+    /// The constants it reads, those first that could as well hold an offset.
+    fn sources(&self) -> Vec<ConstantId> {
+        match self {
+            Part::Norm { scale, bias, mean, variance, .. } => vec![*bias, *mean, *scale, *variance],
+            Part::Mul(id) | Part::Add(id) => vec![*id],
+        }
+    }
+}
+
+impl Recipe {
+    /// The constants it reads.
+    pub(crate) fn sources(&self) -> Vec<ConstantId> {
+        let of = |parts: &[Part]| parts.iter().flat_map(Part::sources).collect::<Vec<_>>();
+        match self {
+            Recipe::Weights { weights, parts, .. } => std::iter::once(*weights).chain(of(parts)).collect(),
+            Recipe::Scale { parts, .. } => of(parts),
+            Recipe::Shift { start, parts, .. } => start.iter().copied().chain(of(parts)).collect(),
+        }
+    }
+
+    /// The constants in whose place the result may be stored, the best first.
+    pub(crate) fn carriers(&self) -> Vec<ConstantId> {
+        match self {
+            Recipe::Weights { weights, .. } => vec![*weights],
+            Recipe::Shift { .. } => self.sources(),
+            // From behind: the offset is carried by the first ones.
+            Recipe::Scale { .. } => self.sources().into_iter().rev().collect(),
+        }
+    }
+
+    /// Names the layout of the result.
+    pub(crate) fn layout(&self) -> &'static str {
+        match self {
+            Recipe::Weights { kind, .. } => kind.layout_tag(),
+            Recipe::Scale { .. } | Recipe::Shift { .. } => VECTOR,
+        }
+    }
+
+    /// f32 values of the result.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Recipe::Weights { kind, shape, group, .. } => kind.packed_len(&params(shape, *group)),
+            Recipe::Scale { channels, .. } | Recipe::Shift { channels, .. } => *channels,
+        }
+    }
+
+    /// Computes the result from the constants that `view` finds.
+    pub(crate) fn compute<'a>(
+        &self,
+        view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
+        match self {
+            Recipe::Weights { weights, kind, shape, group, parts } => {
+                let view_of_weights = view(*weights)?;
+                let (scale, _) = compose(shape[0], None, parts, view)?;
+                let plain = view_of_weights.as_slice::<f32>().filter(|_| parts.is_empty());
+                let copy = match plain {
+                    Some(_) => Vec::new(),
+                    None => scaled(view_of_weights.to_vec()?, &scale),
+                };
+                let oihw = plain.unwrap_or(&copy);
+                if oihw.len() != shape.iter().product::<usize>() || out.len() != self.len() {
+                    return Err(Error::new(format!("{} weights for the shape {shape:?}", oihw.len())));
+                }
+                kind.pack(&params(shape, *group), oihw, out);
+            }
+            Recipe::Scale { channels, parts } => {
+                let (scale, _) = compose(*channels, None, parts, view)?;
+                out.iter_mut().zip(scale).for_each(|(out, value)| *out = value as f32);
+            }
+            Recipe::Shift { channels, start, parts } => {
+                let (_, shift) = compose(*channels, *start, parts, view)?;
+                out.iter_mut().zip(shift).for_each(|(out, value)| *out = value as f32);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn scaled(mut weights: Vec<f32>, scale: &[f64]) -> Vec<f32> {
+    let each = weights.len() / scale.len().max(1);
+    for (filter, &factor) in weights.chunks_exact_mut(each.max(1)).zip(scale) {
+        filter.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
+    }
+    weights
+}
+
+/// The parameters that packing reads.
+fn params(shape: &[usize; 4], group: usize) -> ConvParams {
+    ConvParams {
+        n: 1,
+        ic: shape[1] * group,
+        ih: 1,
+        iw: 1,
+        oc: shape[0],
+        oh: 1,
+        ow: 1,
+        kh: shape[2],
+        kw: shape[3],
+        stride: [1, 1],
+        pad: [0, 0],
+        dilation: [1, 1],
+        group,
+        act: Activation::None,
+    }
+}
+
+/// Factor and offset by channel of all parts one after another, in double precision.
+fn compose<'a>(
+    channels: usize,
+    start: Option<ConstantId>,
+    parts: &[Part],
+    view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
+) -> Result<(Vec<f64>, Vec<f64>), Error> {
+    let vector = |id: ConstantId| -> Result<Vec<f64>, Error> {
+        let values = view(id)?.to_vec::<f32>()?;
+        match values.len() {
+            1 => Ok(vec![f64::from(values[0]); channels]),
+            len if len == channels => Ok(values.into_iter().map(f64::from).collect()),
+            len => Err(Error::new(format!("{len} values for {channels} channels"))),
+        }
+    };
+    let mut scale = vec![1.0; channels];
+    let mut shift = start.map_or_else(|| Ok(vec![0.0; channels]), vector)?;
+    for part in parts {
+        let (factor, offset) = match part {
+            Part::Norm { scale, bias, mean, variance, eps } => {
+                let (scale, bias, mean) = (vector(*scale)?, vector(*bias)?, vector(*mean)?);
+                let root = vector(*variance)?.into_iter().map(|variance| (variance + f64::from(*eps)).sqrt());
+                let factor: Vec<f64> = scale.iter().zip(root).map(|(scale, root)| scale / root).collect();
+                let offset = (0..channels).map(|c| bias[c] - mean[c] * factor[c]).collect();
+                (factor, offset)
+            }
+            Part::Mul(id) => (vector(*id)?, vec![0.0; channels]),
+            Part::Add(id) => (vec![1.0; channels], vector(*id)?),
+        };
+        for channel in 0..channels {
+            scale[channel] *= factor[channel];
+            shift[channel] = shift[channel] * factor[channel] + offset[channel];
+        }
+    }
+    Ok((scale, shift))
+}

@@ -1,0 +1,38 @@
+//! Fast f32 kernels for the CPU: pure functions over slices that know nothing of graphs.
+//!
+//! No kernel allocates: scratch is passed in, and a function beside each kernel says how much. Results depend on the
+//! shapes, the instruction set and the number of threads only.
+
+mod activation;
+mod affine;
+mod attention;
+mod conv;
+mod elementwise;
+mod gemm;
+mod isa;
+mod layout;
+mod lrn;
+mod math;
+mod norm;
+mod parallel;
+mod pool;
+mod reduce;
+mod simd;
+mod transpose;
+
+pub use activation::{Activation, Unary, unary, unary_inplace};
+pub use affine::affine;
+pub use attention::{AttentionParams, attention, attention_scratch_len};
+pub use conv::{ConvKind, ConvParams, conv};
+pub use elementwise::{Binary, Broadcast, binary, binary_inplace};
+pub use gemm::{
+    Bias, Epilogue, GemmParams, PACKED_B_LAYOUT, gemm, gemm_packed, gemm_scratch_len, pack_b, packed_b_len,
+};
+pub use isa::Isa;
+pub use layout::{BLOCK, blocked_len, from_blocked, to_blocked};
+pub use lrn::{LrnParams, MAX_BLOCKED_LRN, lrn};
+pub use norm::{NormParams, layer_norm, softmax};
+pub use parallel::Threads;
+pub use pool::{Layout, PoolKind, PoolParams, global_pool, pool2d};
+pub use reduce::{Reduce, reduce};
+pub use transpose::{copy_strided, transpose};

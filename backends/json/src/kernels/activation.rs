@@ -1,0 +1,262 @@
+//! Unary functions: the activations every kernel can fuse, and the others, over slices.
+
+use super::isa::{Isa, Kernel, dispatch};
+use super::math;
+use super::parallel::{SharedMut, Threads, part};
+use super::simd::V16;
+
+/// A function applied to each output of a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Activation {
+    /// x
+    #[default]
+    None,
+    /// max(x, 0)
+    Relu,
+    /// min(max(x, min), max)
+    Clip {
+        /// Lower end.
+        min: f32,
+        /// Upper end.
+        max: f32,
+    },
+    /// x < 0 ? alpha x : x
+    LeakyRelu {
+        /// Slope below zero.
+        alpha: f32,
+    },
+    /// x < 0 ? alpha (e^x - 1) : x
+    Elu {
+        /// Scale below zero.
+        alpha: f32,
+    },
+    /// 1 / (1 + e^-x)
+    Sigmoid,
+    /// clip(alpha x + beta, 0, 1)
+    HardSigmoid {
+        /// Slope.
+        alpha: f32,
+        /// Offset.
+        beta: f32,
+    },
+    /// x clip(alpha x + beta, 0, 1)
+    HardSwish {
+        /// Slope.
+        alpha: f32,
+        /// Offset.
+        beta: f32,
+    },
+    /// x / (1 + e^-x)
+    Silu,
+    /// tanh(x)
+    Tanh,
+    /// x (1 + erf(x / sqrt 2)) / 2
+    GeluErf,
+    /// The tanh approximation of gelu.
+    GeluTanh,
+    /// ln(1 + e^x)
+    Softplus,
+    /// x tanh(ln(1 + e^x))
+    Mish,
+}
+
+impl Activation {
+    /// The range that alone is the whole function (so it can be applied in registers), if it is a clamp.
+    pub(crate) fn as_clamp(self) -> Option<(f32, f32)> {
+        match self {
+            Activation::None => Some((f32::NEG_INFINITY, f32::INFINITY)),
+            Activation::Relu => Some((0.0, f32::INFINITY)),
+            Activation::Clip { min, max } => Some((min, max)),
+            _ => None,
+        }
+    }
+
+    /// Applies it to a slice that is still in cache, on this thread.
+    pub(crate) fn apply(self, isa: Isa, x: &mut [f32]) {
+        if self != Activation::None {
+            dispatch(isa, Map { op: Unary::Act(self), src: x.as_ptr(), dst: x.as_mut_ptr(), len: x.len() });
+        }
+    }
+}
+
+/// A function of one value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unary {
+    /// An activation.
+    Act(Activation),
+    /// e^x
+    Exp,
+    /// Natural logarithm.
+    Log,
+    /// Square root.
+    Sqrt,
+    /// 1 / sqrt(x)
+    Rsqrt,
+    /// 1 / x
+    Reciprocal,
+    /// Error function.
+    Erf,
+    /// |x|
+    Abs,
+    /// -x
+    Neg,
+    /// x^2
+    Square,
+    /// Sine.
+    Sin,
+    /// Cosine.
+    Cos,
+    /// Tangent.
+    Tan,
+    /// Largest integer not above x.
+    Floor,
+    /// Smallest integer not below x.
+    Ceil,
+    /// Nearest integer, ties to even.
+    Round,
+    /// -1, 0 or 1; NaN stays.
+    Sign,
+}
+
+/// dst[i] = op(src[i]).
+///
+/// # Panics
+/// If the lengths differ.
+pub fn unary(threads: &Threads, op: Unary, src: &[f32], dst: &mut [f32]) {
+    assert_eq!(src.len(), dst.len());
+    run(threads, op, src.as_ptr() as usize, dst);
+}
+
+/// x[i] = op(x[i]).
+pub fn unary_inplace(threads: &Threads, op: Unary, x: &mut [f32]) {
+    run(threads, op, x.as_ptr() as usize, x);
+}
+
+/// Elements below which a second thread costs more than it saves.
+const MIN_CHUNK: usize = 8192;
+
+/// How many contiguous parts to cut `len` cheap elements into.
+pub(crate) fn parts_of(threads: &Threads, len: usize) -> usize {
+    threads.count().min(len / MIN_CHUNK).max(1)
+}
+
+/// `src` is the address of `dst.len()` values: `dst` itself or a separate slice.
+fn run(threads: &Threads, op: Unary, src: usize, dst: &mut [f32]) {
+    let (len, isa) = (dst.len(), threads.isa());
+    let parts = parts_of(threads, len);
+    let out = SharedMut::new(dst);
+    threads.parallel_for(parts, |i| {
+        let range = part(len, parts, i);
+        // SAFETY: the parts are disjoint.
+        let dst = unsafe { out.slice(range.start, range.len()) };
+        let src = (src as *const f32).wrapping_add(range.start);
+        dispatch(isa, Map { op, src, dst: dst.as_mut_ptr(), len: dst.len() });
+    });
+}
+
+/// dst[i] = op(src[i]); the two are the same slice or do not overlap.
+struct Map {
+    op: Unary,
+    src: *const f32,
+    dst: *mut f32,
+    len: usize,
+}
+
+impl Map {
+    /// For functions without a vector form.
+    ///
+    /// # Safety
+    /// `src` and `dst` are valid for `len` values.
+    unsafe fn scalar(&self, f: impl Fn(f32) -> f32) {
+        for i in 0..self.len {
+            // SAFETY: i < len.
+            unsafe { *self.dst.add(i) = f(*self.src.add(i)) }
+        }
+    }
+}
+
+impl Kernel for Map {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        // SAFETY: `dispatch` checked the features, and `Map` holds valid ranges.
+        unsafe {
+            match self.op {
+                Unary::Act(Activation::Softplus) => self.scalar(|x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
+                Unary::Log => self.scalar(f32::ln),
+                Unary::Sin => self.scalar(f32::sin),
+                Unary::Cos => self.scalar(f32::cos),
+                Unary::Tan => self.scalar(f32::tan),
+                Unary::Floor => self.scalar(f32::floor),
+                Unary::Ceil => self.scalar(f32::ceil),
+                Unary::Round => self.scalar(f32::round_ties_even),
+                op => {
+                    // The choice of function is made again for each vector: one predictable jump.
+                    for i in (0..self.len).step_by(16) {
+                        let width = self.len - i;
+                        value::<V>(op, V::load_up_to(self.src.add(i), width)).store_up_to(self.dst.add(i), width);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One of the functions that have a vector form; the others are the identity here.
+///
+/// # Safety
+/// The CPU has the features of `V`.
+#[inline(always)]
+unsafe fn value<V: V16>(op: Unary, x: V) -> V {
+    // SAFETY: the caller vouches for the features.
+    unsafe {
+        let (zero, one) = (V::splat(0.0), V::splat(1.0));
+        match op {
+            Unary::Act(act) => activate::<V>(act, x),
+            Unary::Exp => math::exp(x),
+            Unary::Sqrt => x.sqrt(),
+            Unary::Rsqrt => one.div(x.sqrt()),
+            Unary::Reciprocal => one.div(x),
+            Unary::Erf => math::erf(x),
+            Unary::Abs => x.abs(),
+            Unary::Neg => V::splat(-0.0).sub(x),
+            Unary::Square => x.mul(x),
+            Unary::Sign => V::select_lt(zero, x, one, V::select_lt(x, zero, V::splat(-1.0), x)),
+            _ => x,
+        }
+    }
+}
+
+/// As [`value`].
+///
+/// # Safety
+/// The CPU has the features of `V`.
+#[inline(always)]
+unsafe fn activate<V: V16>(act: Activation, x: V) -> V {
+    // SAFETY: the caller vouches for the features.
+    unsafe {
+        let (zero, one) = (V::splat(0.0), V::splat(1.0));
+        // NaN is kept: `max` and `min` return their second operand for it.
+        match act {
+            Activation::None | Activation::Softplus => x,
+            Activation::Relu => zero.max(x),
+            Activation::Clip { min, max } => V::splat(max).min(V::splat(min).max(x)),
+            Activation::LeakyRelu { alpha } => V::select_lt(x, zero, x.mul(V::splat(alpha)), x),
+            Activation::Elu { alpha } => {
+                V::select_lt(x, zero, math::expm1_negative(zero.min(x)).mul(V::splat(alpha)), x)
+            }
+            Activation::Sigmoid => math::sigmoid(x),
+            Activation::HardSigmoid { alpha, beta } => one.min(zero.max(x.fma(V::splat(alpha), V::splat(beta)))),
+            Activation::HardSwish { alpha, beta } => x.mul(one.min(zero.max(x.fma(V::splat(alpha), V::splat(beta))))),
+            Activation::Silu => x.mul(math::sigmoid(x)),
+            Activation::Tanh => math::tanh(x),
+            Activation::GeluErf => math::gelu_erf(x),
+            Activation::GeluTanh => math::gelu_tanh(x),
+            Activation::Mish => math::mish(x),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

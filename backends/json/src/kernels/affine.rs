@@ -1,0 +1,154 @@
+//! A factor and an offset for each channel of an image tensor.
+
+use super::activation::{Activation, parts_of};
+use super::isa::{Kernel, dispatch};
+use super::layout::{BLOCK, blocked_len};
+use super::parallel::{SharedMut, Threads, part};
+use super::pool::Layout;
+use super::simd::V16;
+
+/// Pixels computed before an activation that is no clamp is applied to them.
+const STRIP: usize = 128;
+
+/// y = act(x * scale + shift), with one `scale` and one `shift` for each channel.
+///
+/// # Panics
+/// If a length is wrong.
+#[expect(clippy::too_many_arguments, reason = "the shape of an image tensor")]
+pub fn affine(
+    threads: &Threads,
+    layout: Layout,
+    n: usize,
+    c: usize,
+    hw: usize,
+    x: &[f32],
+    scale: &[f32],
+    shift: &[f32],
+    act: Activation,
+    y: &mut [f32],
+) {
+    let (len, planes, lanes) = match layout {
+        Layout::Nchw => (n * c * hw, c, 1),
+        Layout::Blocked => (blocked_len(n, c, hw), c.div_ceil(BLOCK), BLOCK),
+    };
+    assert!(x.len() == len && y.len() == len && scale.len() == c && shift.len() == c);
+    let (total, plane) = (n * planes, hw * lanes);
+    let parts = parts_of(threads, len).min(total.max(1));
+    let out = SharedMut::new(y);
+    threads.parallel_for(parts, |i| {
+        for at in part(total, parts, i) {
+            let channel = at % planes * lanes;
+            let count = lanes.min(c - channel);
+            // SAFETY: planes are disjoint.
+            let y = unsafe { out.slice(at * plane, plane) };
+            let x = &x[at * plane..][..plane];
+            let (scale, shift) = (&scale[channel..][..count], &shift[channel..][..count]);
+            let width = STRIP * BLOCK;
+            for (x, y) in x.chunks(width).zip(y.chunks_mut(width)) {
+                dispatch(
+                    threads.isa(),
+                    Strip {
+                        x,
+                        y,
+                        scale,
+                        shift,
+                        blocked: lanes == BLOCK,
+                        clamp: act.as_clamp(),
+                    },
+                );
+                if act.as_clamp().is_none() {
+                    act.apply(threads.isa(), y);
+                }
+            }
+        }
+    });
+}
+
+/// Pixels of one channel, or of one block of channels.
+struct Strip<'a> {
+    x: &'a [f32],
+    y: &'a mut [f32],
+    scale: &'a [f32],
+    shift: &'a [f32],
+    blocked: bool,
+    clamp: Option<(f32, f32)>,
+}
+
+impl Kernel for Strip<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let (low, high) = self.clamp.unwrap_or((f32::NEG_INFINITY, f32::INFINITY));
+        // SAFETY: `dispatch` checked the features; vectors are loaded and stored within the slices.
+        unsafe {
+            let vector = |values: &[f32]| match self.blocked {
+                true => V::load_part(values.as_ptr(), values.len(), 0.0),
+                false => V::splat(values[0]),
+            };
+            let (scale, shift, low, high) = (vector(self.scale), vector(self.shift), V::splat(low), V::splat(high));
+            let each = |x: V| x.fma(scale, shift).max(low).min(high);
+            let (x, y) = (self.x.chunks_exact(16), self.y.chunks_exact_mut(16));
+            let tail = x.remainder();
+            x.zip(y)
+                .for_each(|(x, y)| each(V::load(x.as_ptr())).store(y.as_mut_ptr()));
+            if !tail.is_empty() {
+                let start = self.x.len() - tail.len();
+                let rest = &mut self.y[start..];
+                each(V::load_part(tail.as_ptr(), tail.len(), 0.0)).store_part(rest.as_mut_ptr(), rest.len());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::isa::Isa;
+    use crate::kernels::{from_blocked, to_blocked};
+
+    #[test]
+    fn both_layouts_and_every_instruction_set_agree_with_the_formula() {
+        let (n, c, hw) = (2, 19, 35);
+        let x: Vec<f32> = (0..n * c * hw).map(|i| (i * 7919 % 211) as f32 / 50.0 - 2.0).collect();
+        let scale: Vec<f32> = (0..c).map(|i| i as f32 / 7.0 - 1.0).collect();
+        let shift: Vec<f32> = (0..c).map(|i| 1.0 - i as f32 / 9.0).collect();
+        for &isa in Isa::available() {
+            let threads = Threads::with_isa(2, isa);
+            for act in [Activation::None, Activation::Relu, Activation::Sigmoid] {
+                let mut plain = vec![0.0; x.len()];
+                affine(&threads, Layout::Nchw, n, c, hw, &x, &scale, &shift, act, &mut plain);
+                let mut blocked = vec![0.0; blocked_len(n, c, hw)];
+                to_blocked(&threads, n, c, hw, &x, &mut blocked);
+                let mut out = vec![0.0; blocked.len()];
+                affine(
+                    &threads,
+                    Layout::Blocked,
+                    n,
+                    c,
+                    hw,
+                    &blocked,
+                    &scale,
+                    &shift,
+                    act,
+                    &mut out,
+                );
+                let mut back = vec![0.0; x.len()];
+                from_blocked(&threads, n, c, hw, &out, &mut back);
+                for (i, (&a, &b)) in plain.iter().zip(&back).enumerate() {
+                    let channel = i / hw % c;
+                    let z = x[i] * scale[channel] + shift[channel];
+                    let want = match act {
+                        Activation::Relu => z.max(0.0),
+                        Activation::Sigmoid => 1.0 / (1.0 + (-z).exp()),
+                        _ => z,
+                    };
+                    assert!(
+                        (a - want).abs() < 1e-5 && (b - want).abs() < 1e-5,
+                        "{isa:?} {act:?} {a} {b} {want}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Scaled dot-product attention, some query rows at a time, so that the scores never leave the cache.
+
+use super::gemm::{GemmParams, block_scratch_len, gemm_on_this_thread};
+use super::isa::dispatch;
+use super::norm::Softmax;
+use super::parallel::{SharedMut, Threads};
+
+/// The shape of an attention. Strides count f32 values; the last dimension of every operand is contiguous.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionParams {
+    /// Batch size.
+    pub batch: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Queries.
+    pub q_len: usize,
+    /// Keys and values.
+    pub kv_len: usize,
+    /// Size of a query and of a key.
+    pub head_dim: usize,
+    /// Size of a value.
+    pub v_dim: usize,
+    /// Factor of the scores, usually 1 / sqrt(head_dim).
+    pub scale: f32,
+    /// Query i sees the keys up to i + kv_len - q_len.
+    pub causal: bool,
+    /// Strides of the queries: batch, head, row.
+    pub q: [usize; 3],
+    /// Strides of the keys: batch, head, row.
+    pub k: [usize; 3],
+    /// Strides of the values: batch, head, row.
+    pub v: [usize; 3],
+    /// Strides of the output: batch, head, row.
+    pub out: [usize; 3],
+    /// Strides of the mask: batch, head, query, key; 0 broadcasts.
+    pub mask: [usize; 4],
+}
+
+/// Scores held at a time: 256 KiB.
+const SCORES: usize = 64 * 1024;
+
+impl AttentionParams {
+    /// Query rows computed together.
+    fn rows(&self) -> usize {
+        (SCORES / self.kv_len.max(1)).clamp(16, 128).min(self.q_len)
+    }
+
+    fn reach(&self, sizes: [usize; 3], strides: [usize; 3], last: usize) -> usize {
+        if sizes.contains(&0) || last == 0 {
+            return 0;
+        }
+        (0..3).map(|i| (sizes[i] - 1) * strides[i]).sum::<usize>() + last
+    }
+}
+
+fn scratch_each(p: &AttentionParams) -> usize {
+    let rows = p.rows();
+    let products = block_scratch_len(rows, p.kv_len, p.head_dim).max(block_scratch_len(rows, p.v_dim, p.kv_len));
+    rows * p.kv_len + products
+}
+
+/// f32 values of scratch that [`attention`] needs on this many threads.
+pub fn attention_scratch_len(p: &AttentionParams, threads: usize) -> usize {
+    threads * scratch_each(p)
+}
+
+/// out = softmax(scale * Q K^T + mask) V for every batch and head. A query that sees no key gives zeros.
+///
+/// # Panics
+/// If a slice is shorter than the strides reach, or rows of the output overlap.
+#[expect(clippy::too_many_arguments, reason = "the operands of an attention")]
+pub fn attention(
+    threads: &Threads,
+    p: &AttentionParams,
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    mask: Option<&[f32]>,
+    out: &mut [f32],
+    scratch: &mut [f32],
+) {
+    check(p, q, k, v, mask, out);
+    let each = scratch_each(p);
+    assert!(scratch.len() >= each * threads.count());
+    if out.is_empty() || p.q_len == 0 {
+        return;
+    }
+    let rows = p.rows();
+    let blocks = p.q_len.div_ceil(rows);
+    let total = p.batch * p.heads * blocks;
+    let tasks = threads.count().min(total);
+    let (out, scratch) = (SharedMut::new(out), SharedMut::new(scratch));
+    threads.parallel_for(tasks, |task| {
+        // SAFETY: one part of the scratch for each task.
+        let scratch = unsafe { scratch.slice(task * each, each) };
+        // Interleaved: with a causal mask later blocks are longer.
+        for at in (task..total).step_by(tasks) {
+            let (block, head, batch) = (at % blocks, at / blocks % p.heads, at / blocks / p.heads);
+            let first = block * rows;
+            let kv_head = head / (p.heads / p.kv_heads);
+            let at = |s: [usize; 3], head: usize, row: usize| batch * s[0] + head * s[1] + row * s[2];
+            Rows {
+                p,
+                threads,
+                first,
+                count: rows.min(p.q_len - first),
+                q: &q[at(p.q, head, first)..],
+                k: &k[at(p.k, kv_head, 0).min(k.len())..],
+                v: &v[at(p.v, kv_head, 0).min(v.len())..],
+                mask: mask.map(|m| &m[batch * p.mask[0] + head * p.mask[1] + first * p.mask[2]..]),
+            }
+            .run(out.as_ptr().wrapping_add(at(p.out, head, first)), scratch);
+        }
+    });
+}
+
+fn check(p: &AttentionParams, q: &[f32], k: &[f32], v: &[f32], mask: Option<&[f32]>, out: &[f32]) {
+    assert!(p.kv_heads > 0 && p.heads.is_multiple_of(p.kv_heads));
+    assert!(q.len() >= p.reach([p.batch, p.heads, p.q_len], p.q, p.head_dim));
+    assert!(k.len() >= p.reach([p.batch, p.kv_heads, p.kv_len], p.k, p.head_dim));
+    assert!(v.len() >= p.reach([p.batch, p.kv_heads, p.kv_len], p.v, p.v_dim));
+    assert!(out.len() >= p.reach([p.batch, p.heads, p.q_len], p.out, p.v_dim));
+    let m = p.mask;
+    let rows = p.reach([p.batch, p.heads, p.q_len], [m[0], m[1], m[2]], 1);
+    assert!(mask.is_none_or(|mask| p.kv_len == 0 || mask.len() >= rows + (p.kv_len - 1) * m[3]));
+    // Blocks of rows are written by different threads: their places must differ.
+    let mut places: [(usize, usize); 3] = [(p.out[0], p.batch), (p.out[1], p.heads), (p.out[2], p.q_len)];
+    places.sort_unstable();
+    let mut taken = p.v_dim;
+    for (stride, count) in places {
+        if count > 1 {
+            assert!(stride >= taken, "rows of the output overlap");
+            taken += stride * (count - 1);
+        }
+    }
+}
+
+/// Some query rows of one head. The slices start at the head (and at the first row for queries and mask).
+struct Rows<'a> {
+    p: &'a AttentionParams,
+    threads: &'a Threads,
+    first: usize,
+    count: usize,
+    q: &'a [f32],
+    k: &'a [f32],
+    v: &'a [f32],
+    mask: Option<&'a [f32]>,
+}
+
+impl Rows<'_> {
+    /// Keys that query row `i` of this block sees.
+    fn seen(&self, i: usize) -> usize {
+        let p = self.p;
+        if p.causal { (self.first + i + 1 + p.kv_len).saturating_sub(p.q_len).min(p.kv_len) } else { p.kv_len }
+    }
+
+    fn run(&self, out: *mut f32, scratch: &mut [f32]) {
+        let (p, isa) = (self.p, self.threads.isa());
+        let keys = self.seen(self.count - 1);
+        let (scores, packing) = scratch.split_at_mut(self.count * keys);
+        let product = GemmParams {
+            a: [p.q[2], 1],
+            b: [1, p.k[2]],
+            alpha: p.scale,
+            ..GemmParams::dense(self.count, keys, p.head_dim)
+        };
+        // SAFETY: `scores` holds count x keys.
+        unsafe { gemm_on_this_thread(isa, &product, self.q, self.k, scores.as_mut_ptr(), packing) };
+        for (i, row) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
+            let (row, hidden) = row.split_at_mut(self.seen(i));
+            hidden.fill(0.0);
+            self.add_mask(i, row);
+            dispatch(isa, Softmax { row, log: false });
+            if row.first().is_some_and(|v| v.is_nan()) && self.masked_out(i, row.len()) {
+                row.fill(0.0);
+            }
+        }
+        let product = GemmParams { b: [p.v[2], 1], c_row: p.out[2], ..GemmParams::dense(self.count, p.v_dim, keys) };
+        // SAFETY: `check` made sure that the output holds these rows and that no two overlap.
+        unsafe { gemm_on_this_thread(isa, &product, scores, self.v, out, packing) };
+    }
+
+    fn add_mask(&self, i: usize, row: &mut [f32]) {
+        let Some(mask) = self.mask else { return };
+        let (start, step) = (i * self.p.mask[2], self.p.mask[3]);
+        match step {
+            1 => row.iter_mut().zip(&mask[start..]).for_each(|(v, m)| *v += m),
+            0 => row.iter_mut().for_each(|v| *v += mask[start]),
+            _ => row.iter_mut().zip(mask[start..].iter().step_by(step)).for_each(|(v, m)| *v += m),
+        }
+    }
+
+    /// Whether the mask hides every key from row `i`: then the softmax divided 0 by 0.
+    fn masked_out(&self, i: usize, keys: usize) -> bool {
+        self.mask
+            .is_some_and(|mask| (0..keys).all(|j| mask[i * self.p.mask[2] + j * self.p.mask[3]] == f32::NEG_INFINITY))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::isa::Isa;
+
+    fn values(len: usize, seed: usize) -> Vec<f32> {
+        (0..len).map(|i| (((i + seed) * 7919) % 211) as f32 / 100.0 - 1.0).collect()
+    }
+
+    fn reference(p: &AttentionParams, q: &[f32], k: &[f32], v: &[f32], mask: Option<&[f32]>, out: &mut [f64]) {
+        for at in 0..p.batch * p.heads * p.q_len {
+            let (i, head, batch) = (at % p.q_len, at / p.q_len % p.heads, at / p.q_len / p.heads);
+            let kv = head / (p.heads / p.kv_heads);
+            let seen = if p.causal { (i + 1 + p.kv_len).saturating_sub(p.q_len) } else { p.kv_len };
+            let scores: Vec<f64> = (0..seen)
+                .map(|j| {
+                    let dot: f64 = (0..p.head_dim)
+                        .map(|d| {
+                            f64::from(q[batch * p.q[0] + head * p.q[1] + i * p.q[2] + d])
+                                * f64::from(k[batch * p.k[0] + kv * p.k[1] + j * p.k[2] + d])
+                        })
+                        .sum();
+                    let m = p.mask;
+                    let add = mask.map_or(0.0, |x| f64::from(x[batch * m[0] + head * m[1] + i * m[2] + j * m[3]]));
+                    dot * f64::from(p.scale) + add
+                })
+                .collect();
+            let largest = scores.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b));
+            let sum: f64 = scores.iter().map(|s| (s - largest).exp()).sum();
+            for d in 0..p.v_dim {
+                let dot: f64 = (0..seen)
+                    .map(|j| {
+                        let weight = if largest == f64::NEG_INFINITY { 0.0 } else { (scores[j] - largest).exp() / sum };
+                        weight * f64::from(v[batch * p.v[0] + kv * p.v[1] + j * p.v[2] + d])
+                    })
+                    .sum();
+                out[batch * p.out[0] + head * p.out[1] + i * p.out[2] + d] = dot;
+            }
+        }
+    }
+
+    #[test]
+    fn against_f64() {
+        for (batch, heads, kv_heads, q_len, kv_len, dim, causal) in [
+            (1, 1, 1, 1, 1, 4, false),
+            (2, 3, 3, 20, 20, 16, true),
+            (1, 4, 2, 7, 33, 24, true),
+            (1, 2, 1, 130, 150, 64, false),
+            (1, 1, 1, 40, 5000, 8, true),
+        ] {
+            // Heads side by side in a row, as a projection leaves them.
+            let side = |len: usize, heads: usize| [len * heads * dim, dim, heads * dim];
+            let p = AttentionParams {
+                batch,
+                heads,
+                kv_heads,
+                q_len,
+                kv_len,
+                head_dim: dim,
+                v_dim: dim,
+                scale: 0.25,
+                causal,
+                q: side(q_len, heads),
+                k: side(kv_len, kv_heads),
+                v: side(kv_len, kv_heads),
+                out: side(q_len, heads),
+                mask: [0, 0, kv_len, 1],
+            };
+            let q = values(batch * q_len * heads * dim, 1);
+            let (k, v) = (values(batch * kv_len * kv_heads * dim, 2), values(batch * kv_len * kv_heads * dim, 3));
+            let mut mask = values(q_len * kv_len, 4);
+            mask[(q_len - 1) * kv_len..].fill(f32::NEG_INFINITY);
+            for with_mask in [false, true] {
+                let m = with_mask.then_some(&mask[..]);
+                let mut want = vec![0.0; q.len()];
+                reference(&p, &q, &k, &v, m, &mut want);
+                for &isa in Isa::available() {
+                    for count in [1, 2] {
+                        let threads = Threads::with_isa(count, isa);
+                        let mut out = vec![0.0; q.len()];
+                        let mut scratch = vec![f32::NAN; attention_scratch_len(&p, count)];
+                        attention(&threads, &p, &q, &k, &v, m, &mut out, &mut scratch);
+                        for (got, want) in out.iter().zip(&want) {
+                            assert!((f64::from(*got) - want).abs() < 1e-5, "{isa:?} {p:?} {got} {want}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

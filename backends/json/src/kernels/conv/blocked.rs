@@ -1,0 +1,263 @@
+//! Direct convolution from NCHW16c to NCHW16c: cache blocking and the split over threads.
+
+use super::pack::group_blocks;
+use super::tile::{Tile, TileFn, cuts, out_blocks, taps_inside, tiles};
+use super::{ConvParams, Operands};
+use crate::kernels::isa::Isa;
+use crate::kernels::layout::{BLOCK, blocked_len};
+use crate::kernels::parallel::{SharedMut, Threads, grid, part};
+use std::ops::Range;
+
+/// Bytes of weights and of input that should stay in the second-level cache together.
+const WEIGHT_BUDGET: usize = 192 * 1024;
+const INPUT_BUDGET: usize = 256 * 1024;
+
+/// Whether one input pixel makes one output pixel.
+fn pointwise(p: &ConvParams) -> bool {
+    p.kh == 1 && p.kw == 1 && p.pad == [0, 0]
+}
+
+/// Whether the input is thinned out to the pixels that count before the convolution.
+fn thins(p: &ConvParams) -> bool {
+    let reaches = (p.oh.max(1) - 1) * p.stride[0] < p.ih && (p.ow.max(1) - 1) * p.stride[1] < p.iw;
+    pointwise(p) && p.stride != [1, 1] && reaches
+}
+
+pub(super) fn scratch_len(p: &ConvParams) -> usize {
+    if thins(p) { blocked_len(p.n, p.ic, p.oh * p.ow) } else { 0 }
+}
+
+/// Output rows as the kernel walks them. A 1x1 convolution of stride 1 sees the image as rows of its own choice,
+/// so that tiles are full whatever the image's width; then only the last row is shorter.
+#[derive(Clone, Copy)]
+struct Rows {
+    count: usize,
+    width: usize,
+    last_width: usize,
+    in_width: usize,
+    /// Input rows of that width: not the image's where rows are of the kernel's own choice.
+    in_height: usize,
+}
+
+impl Rows {
+    fn new(p: &ConvParams, threads: usize) -> Rows {
+        if pointwise(p) && p.stride == [1, 1] && p.ih == p.oh && p.iw == p.ow {
+            // About 84 pixels, which the tile widths 14, 6 and 4 divide, and the same number of rows for each thread.
+            let pixels = p.oh * p.ow;
+            let each = (pixels + 42 * threads) / (84 * threads);
+            let width = pixels.div_ceil(threads * each.max(1)).max(1);
+            let count = pixels.div_ceil(width);
+            let last_width = pixels - (count - 1) * width;
+            Rows { count, width, last_width, in_width: width, in_height: count }
+        } else {
+            Rows { count: p.oh, width: p.ow, last_width: p.ow, in_width: p.iw, in_height: p.ih }
+        }
+    }
+}
+
+/// How the work is cut: images x groups x parts of the output blocks x parts of the rows.
+struct Plan {
+    rows: Rows,
+    in_blocks: usize,
+    out_blocks: usize,
+    groups: usize,
+    /// Output blocks of one register tile.
+    at_once: usize,
+    out_parts: usize,
+    row_parts: usize,
+    /// Rows whose input stays in cache while the output blocks pass over it.
+    band: usize,
+    /// Input blocks summed before the next output blocks are taken up.
+    depth: usize,
+}
+
+impl Plan {
+    fn new(p: &ConvParams, isa: Isa, threads: usize) -> Plan {
+        let (in_blocks, out_count, groups) = group_blocks(p);
+        let rows = Rows::new(p, threads);
+        let at_once = out_blocks(isa, out_count, rows.width, p.stride[1]);
+        let block_bytes = p.kh * p.kw * BLOCK * BLOCK * size_of::<f32>();
+        let row_bytes = p.stride[0] * rows.in_width * BLOCK * in_blocks * size_of::<f32>();
+        let weights_dominate = out_count * in_blocks * block_bytes > row_bytes * rows.count;
+        let units = out_count.div_ceil(at_once);
+        let (out_parts, row_parts) = grid(threads, p.n * groups, units, rows.count, weights_dominate);
+        Plan {
+            rows,
+            in_blocks,
+            out_blocks: out_count,
+            groups,
+            at_once,
+            out_parts,
+            row_parts,
+            band: (INPUT_BUDGET / row_bytes.max(1)).max(4),
+            depth: (WEIGHT_BUDGET / (block_bytes * at_once)).clamp(1, in_blocks.max(1)),
+        }
+    }
+}
+
+/// Everything a task needs.
+struct Job<'a> {
+    p: &'a ConvParams,
+    plan: Plan,
+    o: Operands<'a>,
+    y: SharedMut<'a, f32>,
+    isa: Isa,
+    clamp: Option<(f32, f32)>,
+}
+
+pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
+    if thins(p) {
+        let thin = &mut scratch[..scratch_len(p)];
+        gather(threads, p, o.x, thin);
+        let dense = ConvParams { ih: p.oh, iw: p.ow, stride: [1, 1], ..p.clone() };
+        return run_dense(threads, &dense, Operands { x: thin, ..o }, y);
+    }
+    run_dense(threads, p, o, y);
+}
+
+/// Every stride-th pixel of every stride-th row.
+fn gather(threads: &Threads, p: &ConvParams, x: &[f32], out: &mut [f32]) {
+    let planes = p.n * p.ic.div_ceil(BLOCK);
+    let (plane, thin_plane) = (p.ih * p.iw * BLOCK, p.oh * p.ow * BLOCK);
+    let parts = threads.count().min(planes);
+    let out = SharedMut::new(out);
+    threads.parallel_for(parts, |i| {
+        for at in part(planes, parts, i) {
+            // SAFETY: planes are disjoint.
+            let to = unsafe { out.slice(at * thin_plane, thin_plane) };
+            let from = &x[at * plane..][..plane];
+            for (row, to) in to.chunks_exact_mut(p.ow * BLOCK).enumerate() {
+                let from = from[row * p.stride[0] * p.iw * BLOCK..].chunks(BLOCK).step_by(p.stride[1]);
+                to.chunks_exact_mut(BLOCK).zip(from).for_each(|(to, from)| to.copy_from_slice(from));
+            }
+        }
+    });
+}
+
+fn run_dense(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32]) {
+    let isa = threads.isa();
+    let plan = Plan::new(p, isa, threads.count());
+    let tasks = p.n * plan.groups * plan.row_parts * plan.out_parts;
+    let job = Job { p, plan, o, y: SharedMut::new(y), isa, clamp: p.act.as_clamp() };
+    threads.parallel_for(tasks, |task| job.task(task));
+}
+
+/// The coordinates of a row of tiles.
+struct At {
+    /// Image and group, as one index.
+    outer: usize,
+    group: usize,
+    row: usize,
+    /// First output block and number of blocks.
+    out: usize,
+    count: usize,
+    /// Input blocks to sum.
+    ins: Range<usize>,
+}
+
+impl Job<'_> {
+    fn task(&self, task: usize) {
+        let plan = &self.plan;
+        let (row_part, rest) = (task % plan.row_parts, task / plan.row_parts);
+        let (out_part, outer) = (rest % plan.out_parts, rest / plan.out_parts);
+        let rows = part(plan.rows.count, plan.row_parts, row_part);
+        // Cut on multiples of `at_once`, so that only the last part has a remainder.
+        let units = part(plan.out_blocks.div_ceil(plan.at_once), plan.out_parts, out_part);
+        let outs = units.start * plan.at_once..(units.end * plan.at_once).min(plan.out_blocks);
+        let bands = rows.len().div_ceil(plan.band).max(1);
+        for band in 0..bands {
+            let cut = part(rows.len(), bands, band);
+            let band = rows.start + cut.start..rows.start + cut.end;
+            for first in (0..plan.in_blocks).step_by(plan.depth) {
+                let ins = first..(first + plan.depth).min(plan.in_blocks);
+                self.band(outer, &band, &outs, &ins);
+            }
+        }
+    }
+
+    /// Some output rows for the output blocks `outs`, summed over the input blocks `ins`.
+    fn band(&self, outer: usize, rows: &Range<usize>, outs: &Range<usize>, ins: &Range<usize>) {
+        let (plan, stride) = (&self.plan, self.p.stride[1]);
+        let mut out = outs.start;
+        while out < outs.end {
+            let count = out_blocks(self.isa, outs.end - out, plan.rows.width, stride).min(plan.at_once);
+            let table = tiles(self.isa, count, stride);
+            for row in rows.clone() {
+                self.row(table, &At { outer, group: outer % plan.groups, row, out, count, ins: ins.clone() });
+            }
+            out += count;
+        }
+    }
+
+    /// The tile at the start of a row: all that does not change along it. `x` is where input column 0 would be.
+    fn first_tile(&self, at: &At) -> Tile {
+        let (p, plan, rows) = (self.p, &self.plan, self.plan.rows);
+        let (taps, in_plane) = (p.kh * p.kw, p.ih * p.iw * BLOCK);
+        let top = (at.row * p.stride[0]) as isize - p.pad[0] as isize;
+        let kh = taps_inside(top, p.dilation[0], rows.in_height, p.kh);
+        let in_row = top + (kh.start * p.dilation[0]) as isize;
+        let in_block = at.outer * plan.in_blocks + at.ins.start;
+        let x = self.o.x.as_ptr().wrapping_add(in_block * in_plane);
+        let out_block = at.group * plan.out_blocks + at.out;
+        let weight = (out_block * plan.in_blocks + at.ins.start) * taps + kh.start * p.kw;
+        let last = at.ins.end == plan.in_blocks;
+        let last_channels = p.ic / plan.groups - (plan.in_blocks - 1) * BLOCK;
+        Tile {
+            x: x.wrapping_offset(in_row * (rows.in_width * BLOCK) as isize),
+            x_block: in_plane,
+            x_row: p.dilation[0] * rows.in_width * BLOCK,
+            x_column: p.dilation[1] * BLOCK,
+            x_pixel: p.stride[1] * BLOCK,
+            blocks: at.ins.len(),
+            last_channels: if last { last_channels } else { BLOCK },
+            kh: kh.len(),
+            kw: p.kw,
+            w: self.o.w.as_ptr().wrapping_add(weight * BLOCK * BLOCK),
+            w_out_block: plan.in_blocks * taps * BLOCK * BLOCK,
+            w_block: taps * BLOCK * BLOCK,
+            inside: false,
+            column: 0,
+            column_step: p.stride[1],
+            tap_step: p.dilation[1],
+            width: rows.in_width,
+            y: self.y.as_ptr(),
+            y_block: p.oh * p.ow * BLOCK,
+            accumulate: at.ins.start > 0,
+            bias: self.o.bias.map_or(std::ptr::null(), |b| b.as_ptr().wrapping_add(out_block * BLOCK)),
+            bias_left: p.oc.saturating_sub(out_block * BLOCK),
+            residual: std::ptr::null(),
+            clamp: self.clamp.filter(|_| last).unwrap_or((f32::NEG_INFINITY, f32::INFINITY)),
+        }
+    }
+
+    /// One output row for some output blocks, summed over some input blocks.
+    fn row(&self, table: &[TileFn], at: &At) {
+        let (p, plan, rows) = (self.p, &self.plan, self.plan.rows);
+        let width = if at.row + 1 == rows.count { rows.last_width } else { rows.width };
+        let last = at.ins.end == plan.in_blocks;
+        let mut tile = self.first_tile(at);
+        let x = tile.x;
+        let y_row = (at.outer * plan.out_blocks + at.out) * tile.y_block + at.row * rows.width * BLOCK;
+        for (start, pixels) in cuts(width, table.len()) {
+            tile.column = (start * p.stride[1]) as isize - p.pad[1] as isize;
+            let reach = tile.column + ((pixels - 1) * p.stride[1] + (p.kw - 1) * p.dilation[1]) as isize;
+            tile.inside = tile.column >= 0 && reach < rows.in_width as isize;
+            tile.x = x.wrapping_offset(tile.column * BLOCK as isize);
+            let y = y_row + start * BLOCK;
+            tile.y = self.y.as_ptr().wrapping_add(y);
+            if let Some(r) = self.o.residual.filter(|_| last) {
+                tile.residual = r.as_ptr().wrapping_add(y);
+            }
+            // SAFETY: the table matches the CPU; the tile's rows, columns and blocks were clipped to x, w and y above,
+            // whose lengths `conv` checked; tasks write disjoint rows and blocks of y.
+            unsafe { table[pixels - 1](&tile) };
+            if last && self.clamp.is_none() {
+                for o in 0..at.count {
+                    // SAFETY: this task's own pixels, in bounds of y.
+                    let done = unsafe { self.y.slice(y + o * tile.y_block, pixels * BLOCK) };
+                    p.act.apply(self.isa, done);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Convolution from NCHW to NCHW16c for few input channels: copies a band of input rows with its zero border into
+//! scratch (cheap for few channels), so that the register tile needs no border handling.
+#![expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
+
+use super::finish::finish;
+use super::tile::cuts;
+use super::{ConvParams, Operands};
+use crate::kernels::isa::{Isa, Kernel, dispatch};
+use crate::kernels::layout::BLOCK;
+use crate::kernels::parallel::{SharedMut, Threads, part};
+use crate::kernels::simd::V16;
+
+/// Output rows computed from one band.
+const BAND: usize = 4;
+
+/// Height and width of a band of input rows, border included.
+fn band(p: &ConvParams) -> (usize, usize) {
+    let reach = |out: usize, axis: usize, k: usize| (out - 1) * p.stride[axis] + (k - 1) * p.dilation[axis] + 1;
+    (reach(BAND.min(p.oh.max(1)), 0, p.kh), reach(p.ow.max(1), 1, p.kw))
+}
+
+pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> usize {
+    let (h, w) = band(p);
+    threads * p.ic * h * w
+}
+
+pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
+    let bands = p.oh.div_ceil(BAND);
+    let tasks = threads.count();
+    let each = scratch_len(p, 1);
+    let (out, scratch) = (SharedMut::new(y), SharedMut::new(scratch));
+    threads.parallel_for(tasks, |task| {
+        // SAFETY: one part of the scratch for each task.
+        let scratch = unsafe { scratch.slice(task * each, each) };
+        for at in part(p.n * bands, tasks, task) {
+            let (image, first_row) = (at / bands, at % bands * BAND);
+            fill(p, &o.x[image * p.ic * p.ih * p.iw..], first_row, scratch);
+            let rows = BAND.min(p.oh - first_row);
+            convolve(p, &o, threads.isa(), image, first_row, rows, scratch, out);
+        }
+    });
+}
+
+/// Copies the input rows that output rows from `first_row` read into `scratch` [band height][band width][IC].
+/// Channels lie innermost so that one kernel row is one run of values, and pixels are apart from each other: the
+/// compiler would load neighbours as one vector and shuffle.
+fn fill(p: &ConvParams, image: &[f32], first_row: usize, scratch: &mut [f32]) {
+    let (_, w) = band(p);
+    for (line, row) in scratch.chunks_exact_mut(w * p.ic).enumerate() {
+        let iy = (first_row * p.stride[0] + line) as isize - p.pad[0] as isize;
+        row.fill(0.0);
+        if iy < 0 || iy >= p.ih as isize {
+            continue;
+        }
+        let left = p.pad[1].min(w);
+        for channel in 0..p.ic {
+            let from = &image[(channel * p.ih + iy.unsigned_abs()) * p.iw..][..p.iw];
+            let to = row[left * p.ic..].chunks_exact_mut(p.ic);
+            to.zip(from).for_each(|(px, v)| px[channel] = *v);
+        }
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "the coordinates of a band")]
+fn convolve(
+    p: &ConvParams,
+    o: &Operands<'_>,
+    isa: Isa,
+    image: usize,
+    first_row: usize,
+    rows: usize,
+    band_rows: &[f32],
+    out: SharedMut<'_, f32>,
+) {
+    let (_, w) = band(p);
+    let (blocks, plane, taps) = (p.oc.div_ceil(BLOCK), p.oh * p.ow * BLOCK, p.ic * p.kh * p.kw);
+    let (pmax, pair) = match isa {
+        Isa::Avx512 => (14, 2),
+        Isa::Avx2 => (6, 1),
+        Isa::Portable => (3, 1),
+    };
+    for block in (0..blocks).step_by(pair) {
+        let count = pair.min(blocks - block);
+        for row in 0..rows {
+            for (start, pixels) in cuts(p.ow, pmax) {
+                let at = (image * blocks + block) * plane + ((first_row + row) * p.ow + start) * BLOCK;
+                let tile = Strip {
+                    p,
+                    x: &band_rows[(row * p.stride[0] * w + start * p.stride[1]) * p.ic..],
+                    x_row: w * p.dilation[0] * p.ic,
+                    w: &o.w[block * taps * BLOCK..],
+                    y: out.as_ptr().wrapping_add(at),
+                    plane,
+                    blocks: count,
+                    pixels,
+                };
+                dispatch(isa, tile);
+                for b in 0..count {
+                    let at = at + b * plane;
+                    // SAFETY: this task's own pixels, in bounds of y.
+                    let y = unsafe { out.slice(at, pixels * BLOCK) };
+                    let residual = o.residual.map(|r| &r[at..at + y.len()]);
+                    finish(isa, p.act, o.bias.map(|v| &v[(block + b) * BLOCK..]), residual, y);
+                }
+            }
+        }
+    }
+}
+
+/// Some pixels of one output row, for one or two blocks of output channels.
+struct Strip<'a> {
+    p: &'a ConvParams,
+    x: &'a [f32],
+    x_row: usize,
+    w: &'a [f32],
+    y: *mut f32,
+    plane: usize,
+    blocks: usize,
+    pixels: usize,
+}
+
+impl Kernel for Strip<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let step = self.p.stride[1] * self.p.ic;
+        let mut done = 0;
+        while done < self.pixels {
+            let left = self.pixels - done;
+            // SAFETY: `dispatch` checked the features; the strip lies in bounds.
+            done += unsafe {
+                match (left, self.blocks, step) {
+                    (14, 2, 3) => self.tile::<V, 14, 2, 3>(done),
+                    (14, 2, 6) => self.tile::<V, 14, 2, 6>(done),
+                    (8.., 2, _) => self.tile::<V, 8, 2, 0>(done),
+                    (6.., 1, 3) => self.tile::<V, 6, 1, 3>(done),
+                    (6.., 1, 6) => self.tile::<V, 6, 1, 6>(done),
+                    (3.., 1, _) => self.tile::<V, 3, 1, 0>(done),
+                    (4.., 2, _) => self.tile::<V, 4, 2, 0>(done),
+                    (_, 2, _) => self.tile::<V, 1, 2, 0>(done),
+                    _ => self.tile::<V, 1, 1, 0>(done),
+                }
+            };
+        }
+    }
+}
+
+impl Strip<'_> {
+    /// P pixels, S values apart (0: what the parameters say), from pixel `start`; returns P.
+    ///
+    /// # Safety
+    /// The CPU has the features of `V`; the strip's pixels `start..start + P` exist.
+    #[inline(always)]
+    unsafe fn tile<V: V16, const P: usize, const OB: usize, const S: usize>(&self, start: usize) -> usize {
+        let p = self.p;
+        let step = if S == 0 { p.stride[1] * p.ic } else { S };
+        let block = p.ic * p.kh * p.kw * BLOCK;
+        // Without dilation a kernel row is one run.
+        let (runs, run) = if p.dilation[1] == 1 { (1, p.kw * p.ic) } else { (p.kw, p.ic) };
+        // SAFETY: the band holds every tap of every pixel, the packed weights every tap, y the pixels.
+        unsafe {
+            let mut acc = [[V::splat(0.0); OB]; P];
+            let mut w = self.w.as_ptr();
+            for kh in 0..p.kh {
+                let row = self.x.as_ptr().add(kh * self.x_row + start * step);
+                for kw in 0..runs {
+                    let x = row.add(kw * p.dilation[1] * p.ic);
+                    for i in 0..run {
+                        let mut wv = [V::splat(0.0); OB];
+                        for o in 0..OB {
+                            wv[o] = V::load(w.add(o * block));
+                        }
+                        for px in 0..P {
+                            let xv = V::splat(*x.add(px * step + i));
+                            for o in 0..OB {
+                                acc[px][o] = xv.fma(wv[o], acc[px][o]);
+                            }
+                        }
+                        w = w.add(BLOCK);
+                    }
+                }
+            }
+            // Nothing but stores: a longer epilogue keeps the compiler from holding the sums in registers above.
+            for px in 0..P {
+                for o in 0..OB {
+                    acc[px][o].store(self.y.add(o * self.plane + (start + px) * BLOCK));
+                }
+            }
+        }
+        P
+    }
+}

@@ -1,0 +1,84 @@
+//! Convolution on NCHW for what the blocked kernels do not cover (odd channel groups): im2col and GEMM.
+
+use super::{ConvParams, Operands};
+use crate::kernels::gemm::{GemmParams, block_scratch_len, gemm_on_this_thread};
+use crate::kernels::parallel::{SharedMut, Threads};
+
+/// Output pixels whose columns are gathered at a time; bounds the scratch.
+const STRIP: usize = 512;
+
+fn strip(p: &ConvParams) -> usize {
+    STRIP.min(p.oh * p.ow)
+}
+
+pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> usize {
+    let (ic, oc) = p.group_channels();
+    let k = ic * p.kh * p.kw;
+    threads * (k * strip(p) + block_scratch_len(oc, strip(p), k))
+}
+
+pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
+    let (pixels, strip) = (p.oh * p.ow, strip(p));
+    let strips = pixels.div_ceil(strip);
+    let total = p.n * p.group * strips;
+    let each = scratch_len(p, 1);
+    let tasks = threads.count().min(total);
+    let (out, scratch) = (SharedMut::new(y), SharedMut::new(scratch));
+    threads.parallel_for(tasks, |task| {
+        // SAFETY: one part of the scratch for each task.
+        let scratch = unsafe { scratch.slice(task * each, each) };
+        let (columns, packing) = scratch.split_at_mut((p.ic / p.group) * p.kh * p.kw * strip);
+        // Every tasks-th strip, not a contiguous part: neighbours share input rows in the shared cache.
+        for at in (task..total).step_by(tasks) {
+            let (start, rest) = (at % strips * strip, at / strips);
+            let count = strip.min(pixels - start);
+            let (group, image) = (rest % p.group, rest / p.group);
+            gather(p, o.x, image, group, start, count, columns);
+            multiply(p, &o, threads, (image, group, start, count), columns, packing, out);
+        }
+    });
+}
+
+/// columns[(c * KH + kh) * KW + kw][pixel] = the input under that tap.
+fn gather(p: &ConvParams, x: &[f32], image: usize, group: usize, start: usize, count: usize, columns: &mut [f32]) {
+    let ic = p.ic / p.group;
+    for (at, row) in columns.chunks_exact_mut(count).take(ic * p.kh * p.kw).enumerate() {
+        let (channel, kh, kw) = (at / (p.kh * p.kw), at / p.kw % p.kh, at % p.kw);
+        let plane = &x[((image * p.group + group) * ic + channel) * p.ih * p.iw..][..p.ih * p.iw];
+        for (i, v) in row.iter_mut().enumerate() {
+            let (oy, ox) = ((start + i) / p.ow, (start + i) % p.ow);
+            let iy = (oy * p.stride[0] + kh * p.dilation[0]).wrapping_sub(p.pad[0]);
+            let ix = (ox * p.stride[1] + kw * p.dilation[1]).wrapping_sub(p.pad[1]);
+            *v = if iy < p.ih && ix < p.iw { plane[iy * p.iw + ix] } else { 0.0 };
+        }
+    }
+}
+
+fn multiply(
+    p: &ConvParams,
+    o: &Operands<'_>,
+    threads: &Threads,
+    (image, group, start, count): (usize, usize, usize, usize),
+    columns: &[f32],
+    packing: &mut [f32],
+    out: SharedMut<'_, f32>,
+) {
+    let (ic, oc) = p.group_channels();
+    let (k, pixels) = (ic * p.kh * p.kw, p.oh * p.ow);
+    let base = ((image * p.group + group) * oc) * pixels + start;
+    let w = &o.w[group * oc * k..][..oc * k];
+    let product = GemmParams { c_row: pixels, ..GemmParams::dense(oc, count, k) };
+    // SAFETY: this task's strip of each row; rows are `pixels` apart and in bounds.
+    unsafe { gemm_on_this_thread(threads.isa(), &product, w, columns, out.as_ptr().add(base), packing) };
+    for c in 0..oc {
+        let at = base + c * pixels;
+        // SAFETY: as above.
+        let row = unsafe { out.slice(at, count) };
+        let bias = o.bias.map_or(0.0, |b| b[group * oc + c]);
+        match o.residual {
+            Some(r) => row.iter_mut().zip(&r[at..at + count]).for_each(|(v, r)| *v += bias + r),
+            None => row.iter_mut().for_each(|v| *v += bias),
+        }
+        p.act.apply(threads.isa(), row);
+    }
+}

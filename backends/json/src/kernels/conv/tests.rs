@@ -1,0 +1,195 @@
+//! Every convolution kernel against plain f64 loops.
+
+use super::*;
+use crate::kernels::isa::Isa;
+use crate::kernels::layout::{from_blocked, to_blocked};
+
+/// Deterministic values in -1..1.
+fn noise(len: usize, seed: u32) -> Vec<f32> {
+    let mut s = seed.wrapping_mul(2_654_435_761).wrapping_add(12345);
+    let mut next = || {
+        s = s.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (s >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn act(a: Activation, v: f64) -> f64 {
+    match a {
+        Activation::Relu => v.max(0.0),
+        Activation::Clip { min, max } => v.max(f64::from(min)).min(f64::from(max)),
+        Activation::Sigmoid => 1.0 / (1.0 + (-v).exp()),
+        _ => v,
+    }
+}
+
+fn reference(p: &ConvParams, x: &[f32], w: &[f32], bias: Option<&[f32]>, residual: Option<&[f32]>) -> Vec<f64> {
+    let (ic, oc) = (p.ic / p.group, p.oc / p.group);
+    let mut y = Vec::new();
+    for at in 0..p.n * p.oc * p.oh * p.ow {
+        let (ox, oy, o, n) = (at % p.ow, at / p.ow % p.oh, at / p.ow / p.oh % p.oc, at / p.ow / p.oh / p.oc);
+        let mut sum = bias.map_or(0.0, |b| f64::from(b[o])) + residual.map_or(0.0, |r| f64::from(r[at]));
+        for i in 0..ic {
+            for kh in 0..p.kh {
+                for kw in 0..p.kw {
+                    let iy = (oy * p.stride[0] + kh * p.dilation[0]).wrapping_sub(p.pad[0]);
+                    let ix = (ox * p.stride[1] + kw * p.dilation[1]).wrapping_sub(p.pad[1]);
+                    if iy < p.ih && ix < p.iw {
+                        let channel = o / oc * ic + i;
+                        sum += f64::from(x[((n * p.ic + channel) * p.ih + iy) * p.iw + ix])
+                            * f64::from(w[((o * ic + i) * p.kh + kh) * p.kw + kw]);
+                    }
+                }
+            }
+        }
+        y.push(act(p.act, sum));
+    }
+    y
+}
+
+/// Runs one kernel on NCHW data, converting layouts around it.
+fn run(
+    threads: &Threads,
+    kind: ConvKind,
+    p: &ConvParams,
+    x: &[f32],
+    w: &[f32],
+    b: Option<&[f32]>,
+    r: Option<&[f32]>,
+) -> Vec<f32> {
+    let mut packed = vec![f32::NAN; kind.packed_len(p)];
+    kind.pack(p, w, &mut packed);
+    let mut xk = vec![0.0; kind.input_len(p)];
+    if kind.input_blocked() {
+        to_blocked(threads, p.n, p.ic, p.ih * p.iw, x, &mut xk);
+        // Lanes past the last channel are unspecified: nothing may depend on them.
+        let lanes = p.ic % BLOCK;
+        if lanes != 0 {
+            let blocks = p.ic.div_ceil(BLOCK) * p.ih * p.iw;
+            for (i, px) in xk.chunks_exact_mut(BLOCK).enumerate() {
+                if i % blocks >= blocks - p.ih * p.iw {
+                    px[lanes..].fill(f32::NAN);
+                }
+            }
+        }
+    } else {
+        xk.copy_from_slice(x);
+    }
+    let hw = p.oh * p.ow;
+    let residual = r.map(|r| {
+        let mut out = vec![0.0; kind.output_len(p)];
+        if kind.output_blocked() {
+            to_blocked(threads, p.n, p.oc, hw, r, &mut out)
+        } else {
+            out.copy_from_slice(r)
+        }
+        out
+    });
+    let mut y = vec![f32::NAN; kind.output_len(p)];
+    let mut scratch = vec![f32::NAN; kind.scratch_len(p, threads.count())];
+    conv(threads, kind, p, &xk, &packed, b, residual.as_deref(), &mut y, &mut scratch);
+    if kind.output_blocked() {
+        let mut out = vec![f32::NAN; p.n * p.oc * hw];
+        from_blocked(threads, p.n, p.oc, hw, &y, &mut out);
+        out
+    } else {
+        y
+    }
+}
+
+fn check(p: &ConvParams) {
+    let x = noise(p.n * p.ic * p.ih * p.iw, 1);
+    let w = noise(p.oc * (p.ic / p.group) * p.kh * p.kw, 2);
+    let bias = noise(p.oc, 3);
+    let residual = noise(p.n * p.oc * p.oh * p.ow, 4);
+    for (b, r) in [(None, None), (Some(&bias[..]), Some(&residual[..]))] {
+        let want = reference(p, &x, &w, b, r);
+        for &isa in Isa::available() {
+            for count in [1, 2, 3] {
+                let threads = Threads::with_isa(count, isa);
+                for kind in [ConvKind::Blocked, ConvKind::First, ConvKind::Depthwise, ConvKind::Plain] {
+                    if !kind.supports(p) {
+                        continue;
+                    }
+                    let got = run(&threads, kind, p, &x, &w, b, r);
+                    let scale = ((p.ic / p.group * p.kh * p.kw) as f64).sqrt();
+                    for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+                        assert!(
+                            (f64::from(*g) - w).abs() <= 2e-6 * (scale + w.abs()),
+                            "{kind:?} {isa:?} {count} threads {p:?}: [{i}] {g} for {w}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// n, ic, oc, group, (ih, iw), (kh, kw), stride, pad (top, left, bottom, right), dilation
+type Case = (usize, usize, usize, usize, [usize; 2], [usize; 2], [usize; 2], [usize; 4], [usize; 2]);
+
+fn params(c: Case, act: Activation) -> ConvParams {
+    let (n, ic, oc, group, [ih, iw], [kh, kw], stride, pad, dilation) = c;
+    let out = |i: usize, k: usize, axis: usize| {
+        (i + pad[axis] + pad[axis + 2] - (k - 1) * dilation[axis] - 1) / stride[axis] + 1
+    };
+    ConvParams {
+        n,
+        ic,
+        ih,
+        iw,
+        oc,
+        oh: out(ih, kh, 0),
+        ow: out(iw, kw, 1),
+        kh,
+        kw,
+        stride,
+        pad: [pad[0], pad[1]],
+        dilation,
+        group,
+        act,
+    }
+}
+
+#[test]
+fn against_f64_loops() {
+    let cases: &[Case] = &[
+        (1, 16, 16, 1, [5, 5], [1, 1], [1, 1], [0; 4], [1, 1]),
+        (2, 24, 40, 1, [7, 7], [1, 1], [1, 1], [0; 4], [1, 1]),
+        (1, 32, 64, 1, [7, 7], [3, 3], [1, 1], [1; 4], [1, 1]),
+        (1, 33, 70, 1, [14, 15], [3, 3], [1, 1], [1; 4], [1, 1]),
+        (1, 33, 70, 1, [15, 29], [3, 3], [2, 2], [1; 4], [1, 1]),
+        (1, 16, 48, 1, [9, 30], [1, 1], [2, 2], [0; 4], [1, 1]),
+        (2, 20, 48, 1, [9, 30], [1, 1], [2, 1], [0; 4], [1, 1]),
+        (1, 16, 16, 1, [6, 7], [1, 1], [2, 2], [0, 0, 1, 2], [1, 1]),
+        (1, 16, 16, 1, [6, 7], [1, 1], [1, 1], [1; 4], [1, 1]),
+        (1, 16, 16, 1, [9, 11], [3, 3], [3, 3], [1; 4], [1, 1]),
+        (1, 16, 32, 1, [12, 13], [5, 5], [1, 1], [2; 4], [1, 1]),
+        (1, 16, 32, 1, [12, 13], [3, 3], [1, 1], [2; 4], [2, 2]),
+        (1, 16, 32, 1, [10, 9], [3, 3], [1, 1], [0, 1, 2, 3], [1, 1]),
+        (1, 16, 32, 1, [3, 3], [3, 3], [1, 1], [4, 4, 4, 4], [1, 1]),
+        (1, 16, 32, 1, [6, 5], [2, 4], [2, 1], [1, 2, 0, 1], [3, 1]),
+        (1, 200, 32, 1, [4, 4], [3, 3], [1, 1], [1; 4], [1, 1]),
+        (1, 400, 130, 1, [3, 40], [1, 1], [1, 1], [0; 4], [1, 1]),
+        (2, 3, 20, 1, [11, 35], [7, 7], [2, 2], [3; 4], [1, 1]),
+        (1, 3, 32, 1, [9, 31], [3, 3], [1, 1], [1; 4], [1, 1]),
+        (1, 1, 5, 1, [8, 8], [5, 5], [1, 1], [2; 4], [1, 1]),
+        (2, 35, 35, 35, [9, 17], [3, 3], [1, 1], [1; 4], [1, 1]),
+        (1, 32, 32, 32, [9, 30], [3, 3], [2, 2], [1; 4], [1, 1]),
+        (1, 20, 20, 20, [12, 12], [5, 5], [1, 1], [2; 4], [1, 1]),
+        (1, 20, 20, 20, [12, 12], [3, 3], [3, 3], [0, 0, 1, 1], [2, 2]),
+        (1, 16, 16, 16, [2, 2], [5, 5], [1, 1], [2; 4], [1, 1]),
+        (1, 64, 32, 2, [6, 6], [3, 3], [1, 1], [1; 4], [1, 1]),
+        (1, 32, 32, 8, [6, 6], [3, 3], [1, 1], [1; 4], [1, 1]),
+        (2, 32, 32, 16, [6, 6], [3, 3], [2, 2], [1; 4], [1, 1]),
+        (1, 6, 9, 3, [6, 6], [3, 3], [1, 1], [1; 4], [1, 1]),
+        (2, 8, 16, 8, [6, 7], [3, 3], [1, 1], [1; 4], [1, 1]),
+        (1, 16, 17, 1, [30, 30], [1, 1], [1, 1], [0; 4], [1, 1]),
+    ];
+    for (i, case) in cases.iter().enumerate() {
+        let act =
+            [Activation::None, Activation::Relu, Activation::Clip { min: -0.5, max: 0.75 }, Activation::Sigmoid][i % 4];
+        check(&params(*case, act));
+        check(&params(*case, Activation::None));
+    }
+}

@@ -1,0 +1,279 @@
+//! Functions of two values with broadcasting.
+
+use super::activation::{Activation, parts_of};
+use super::isa::{Isa, Kernel, dispatch};
+use super::parallel::{SharedMut, Threads, part};
+use super::simd::V16;
+
+/// A function of two values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binary {
+    /// a + b
+    Add,
+    /// a - b
+    Sub,
+    /// a b
+    Mul,
+    /// a / b
+    Div,
+    /// The larger; NaN if either is.
+    Max,
+    /// The smaller; NaN if either is.
+    Min,
+    /// a^b
+    Pow,
+}
+
+/// How two operands spread over an output of up to four dimensions, outermost first, unused ones 1.
+/// Strides count f32 values; 0 repeats the operand along the dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broadcast {
+    /// Output size.
+    pub dims: [usize; 4],
+    /// Strides of the first operand.
+    pub a: [usize; 4],
+    /// Strides of the second operand.
+    pub b: [usize; 4],
+}
+
+impl Broadcast {
+    /// Both operands and the output have `len` values in the same order.
+    pub fn same(len: usize) -> Self {
+        Broadcast { dims: [1, 1, 1, len], a: [0, 0, 0, 1], b: [0, 0, 0, 1] }
+    }
+
+    /// Multidirectional (numpy) broadcasting of contiguous operands: shapes align at the right. Neighbouring
+    /// dimensions are joined where possible; `None` if more than four are left or the shapes do not fit `out`.
+    pub fn new(out: &[usize], a: &[usize], b: &[usize]) -> Option<Self> {
+        if a.len() > out.len() || b.len() > out.len() {
+            return None;
+        }
+        let (mut dims, mut sa, mut sb) = ([1; 4], [0; 4], [0; 4]);
+        // Filled from the innermost dimension outwards.
+        let mut at = 4;
+        let (mut step_a, mut step_b) = (1, 1);
+        for i in (0..out.len()).rev() {
+            let size = |s: &[usize]| (i + s.len()).checked_sub(out.len()).map_or(1, |j| s[j]);
+            let (da, db) = (size(a), size(b));
+            if [da, db].iter().any(|d| *d != 1 && *d != out[i]) {
+                return None;
+            }
+            let (ta, tb) = (if da == 1 { 0 } else { step_a }, if db == 1 { 0 } else { step_b });
+            step_a *= da;
+            step_b *= db;
+            if out[i] == 1 {
+                continue;
+            }
+            let joins = at < 4 && ta == sa[at] * dims[at] && tb == sb[at] * dims[at];
+            if joins {
+                dims[at] *= out[i];
+            } else {
+                at = at.checked_sub(1)?;
+                (dims[at], sa[at], sb[at]) = (out[i], ta, tb);
+            }
+        }
+        if at == 4 {
+            (sa[3], sb[3]) = (1, 1);
+        } else {
+            // The innermost dimension came first, so it already sits at the end.
+            debug_assert!(dims[..at].iter().all(|d| *d == 1));
+        }
+        Some(Broadcast { dims, a: sa, b: sb })
+    }
+
+    /// Values of the output.
+    pub fn len(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// Whether the output is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn reach(&self, strides: [usize; 4]) -> usize {
+        if self.is_empty() { 0 } else { (0..4).map(|i| (self.dims[i] - 1) * strides[i]).sum::<usize>() + 1 }
+    }
+
+    /// The strides of a contiguous output, 0 for dimensions of one.
+    fn dense(&self) -> [usize; 4] {
+        let d = self.dims;
+        [d[1] * d[2] * d[3], d[2] * d[3], d[3], 1]
+    }
+}
+
+/// dst = act(a op b), `dst` contiguous.
+///
+/// # Panics
+/// If `dst` is not `bc.len()` long or an operand is shorter than its strides reach.
+pub fn binary(threads: &Threads, op: Binary, bc: &Broadcast, a: &[f32], b: &[f32], dst: &mut [f32], act: Activation) {
+    assert!(a.len() >= bc.reach(bc.a) && b.len() >= bc.reach(bc.b));
+    run(threads, op, bc, a.as_ptr() as usize, b.as_ptr() as usize, dst, act);
+}
+
+/// dst = act(dst op b), or act(b op dst) if `swap`: the first operand of `bc` is the (contiguous) output.
+///
+/// # Panics
+/// As [`binary`], or if the strides of the first operand are not those of a contiguous tensor.
+pub fn binary_inplace(
+    threads: &Threads,
+    op: Binary,
+    bc: &Broadcast,
+    dst: &mut [f32],
+    b: &[f32],
+    swap: bool,
+    act: Activation,
+) {
+    let dense = bc.dense();
+    assert!((0..4).all(|i| bc.dims[i] == 1 || bc.a[i] == dense[i]), "the first operand is the output");
+    assert!(b.len() >= bc.reach(bc.b));
+    let (a, b) = (dst.as_ptr() as usize, b.as_ptr() as usize);
+    if swap {
+        run(threads, op, &Broadcast { a: bc.b, b: bc.a, ..*bc }, b, a, dst, act);
+    } else {
+        run(threads, op, bc, a, b, dst, act);
+    }
+}
+
+/// Values of a row computed before the activation is applied to them.
+const STRIP: usize = 4096;
+
+/// `a` and `b` are addresses of operands as long as their strides reach, either of which may be `dst` itself.
+fn run(threads: &Threads, op: Binary, bc: &Broadcast, a: usize, b: usize, dst: &mut [f32], act: Activation) {
+    assert_eq!(dst.len(), bc.len());
+    if dst.is_empty() {
+        return;
+    }
+    let parts = parts_of(threads, dst.len());
+    let (out, len, row) = (SharedMut::new(dst), bc.len(), bc.dims[3]);
+    threads.parallel_for(parts, |i| {
+        let range = part(len, parts, i);
+        let mut at = range.start;
+        while at < range.end {
+            let (outer, column) = (at / row, at % row);
+            let count = (row - column).min(range.end - at).min(STRIP);
+            let index = [outer / bc.dims[2] / bc.dims[1], outer / bc.dims[2] % bc.dims[1], outer % bc.dims[2], column];
+            let offset = |s: [usize; 4]| (0..4).map(|d| index[d] * s[d]).sum::<usize>();
+            let piece = Piece {
+                op,
+                a: (a as *const f32).wrapping_add(offset(bc.a)),
+                b: (b as *const f32).wrapping_add(offset(bc.b)),
+                a_step: bc.a[3],
+                b_step: bc.b[3],
+                dst: out.as_ptr().wrapping_add(at),
+                len: count,
+            };
+            dispatch(threads.isa(), piece);
+            finish(threads.isa(), act, at, count, out);
+            at += count;
+        }
+    });
+}
+
+fn finish(isa: Isa, act: Activation, start: usize, len: usize, out: SharedMut<'_, f32>) {
+    if act != Activation::None {
+        // SAFETY: this task's own values.
+        act.apply(isa, unsafe { out.slice(start, len) });
+    }
+}
+
+/// A run of one row.
+struct Piece {
+    op: Binary,
+    a: *const f32,
+    b: *const f32,
+    a_step: usize,
+    b_step: usize,
+    dst: *mut f32,
+    len: usize,
+}
+
+impl Kernel for Piece {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        // SAFETY: `run` made the piece from checked operands, every access is below `len`; `dispatch` checked the
+        // features.
+        unsafe {
+            if self.op == Binary::Pow && !(self.b_step == 0 && (*self.b == 2.0 || *self.b == 3.0)) {
+                return self.pow();
+            }
+            for i in (0..self.len).step_by(16) {
+                let width = self.len - i;
+                let a = operand::<V>(self.a, self.a_step, i, width);
+                let b = operand::<V>(self.b, self.b_step, i, width);
+                value::<V>(self.op, a, b).store_up_to(self.dst.add(i), width);
+            }
+        }
+    }
+}
+
+impl Piece {
+    /// Powers other than the constants 2 and 3.
+    ///
+    /// # Safety
+    /// The operands are valid.
+    unsafe fn pow(&self) {
+        for i in 0..self.len {
+            // SAFETY: i < len.
+            unsafe { *self.dst.add(i) = (*self.a.add(i * self.a_step)).powf(*self.b.add(i * self.b_step)) }
+        }
+    }
+}
+
+/// Up to 16 values of an operand from index `i`; lanes past `width` are anything.
+///
+/// # Safety
+/// The CPU has the features of `V`; `p` is valid for these values.
+#[inline(always)]
+unsafe fn operand<V: V16>(p: *const f32, step: usize, i: usize, width: usize) -> V {
+    // SAFETY: the caller vouches for features and values.
+    unsafe {
+        match step {
+            0 => V::splat(*p),
+            1 => V::load_up_to(p.add(i), width),
+            _ => {
+                let mut values = [0.0; 16];
+                for (j, v) in values.iter_mut().enumerate().take(width) {
+                    *v = *p.add((i + j) * step);
+                }
+                V::load(values.as_ptr())
+            }
+        }
+    }
+}
+
+/// a op b; for powers b is 2 or 3 in every lane.
+///
+/// # Safety
+/// The CPU has the features of `V`.
+#[inline(always)]
+unsafe fn value<V: V16>(op: Binary, a: V, b: V) -> V {
+    // SAFETY: the caller vouches for the features.
+    unsafe {
+        match op {
+            Binary::Add => a.add(b),
+            Binary::Sub => a.sub(b),
+            Binary::Mul => a.mul(b),
+            Binary::Div => a.div(b),
+            // The vector operation returns b where either is NaN.
+            Binary::Max => nan_of(a, a.max(b)),
+            Binary::Min => nan_of(a, a.min(b)),
+            Binary::Pow => a.mul(a).mul(V::select_lt(V::splat(2.5), b, a, V::splat(1.0))),
+        }
+    }
+}
+
+/// `a` where it is NaN, else `v`.
+///
+/// # Safety
+/// The CPU has the features of `V`.
+#[inline(always)]
+unsafe fn nan_of<V: V16>(a: V, v: V) -> V {
+    // SAFETY: the caller vouches for the features.
+    unsafe { V::select_lt(a, V::splat(f32::INFINITY), v, V::select_lt(V::splat(0.0), a, v, a)) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Matrix product with fused bias, residual and activation: parameters, split over threads, entry points.
+//!
+//! Own tiles rather than a library: one thread is about equal, but a library's split over threads loses up to 2x on
+//! skinny shapes, and constant weights are packed once, at compile time.
+
+mod block;
+mod finish;
+mod gemv;
+mod pack;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+use super::activation::Activation;
+use super::isa::Isa;
+use super::parallel::{SharedMut, Threads, grid, part};
+use block::Source;
+pub(crate) use block::scratch_len as block_scratch_len;
+pub use pack::{pack_b, packed_b_len};
+
+/// Names the layout of [`pack_b`]: [ceil(N / 16)][K][16], columns past N zero.
+pub const PACKED_B_LAYOUT: &str = "gemm/n16k/1";
+
+/// The shape of C[m, n] = A[m, k] B[k, n], for a grid of matrices. Strides count f32 values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GemmParams {
+    /// Rows of A and C.
+    pub m: usize,
+    /// Columns of B and C.
+    pub n: usize,
+    /// Columns of A, rows of B.
+    pub k: usize,
+    /// Row and column stride of A.
+    pub a: [usize; 2],
+    /// Row and column stride of B.
+    pub b: [usize; 2],
+    /// Row stride of C, whose columns are contiguous.
+    pub c_row: usize,
+    /// Two batch dimensions, outer and inner.
+    pub batch: [usize; 2],
+    /// Batch strides of A; 0 broadcasts.
+    pub a_batch: [usize; 2],
+    /// Batch strides of B; 0 broadcasts.
+    pub b_batch: [usize; 2],
+    /// Batch strides of C.
+    pub c_batch: [usize; 2],
+    /// Factor of the product.
+    pub alpha: f32,
+    /// Factor of what C held before; 0 does not read it.
+    pub beta: f32,
+}
+
+impl GemmParams {
+    /// One product of contiguous row-major matrices.
+    pub fn dense(m: usize, n: usize, k: usize) -> Self {
+        GemmParams {
+            m,
+            n,
+            k,
+            a: [k, 1],
+            b: [n, 1],
+            c_row: n,
+            batch: [1, 1],
+            a_batch: [0, 0],
+            b_batch: [0, 0],
+            c_batch: [0, 0],
+            alpha: 1.0,
+            beta: 0.0,
+        }
+    }
+
+    /// A is stored transposed, as contiguous [k, m].
+    pub fn trans_a(mut self) -> Self {
+        self.a = [1, self.m];
+        self
+    }
+
+    /// B is stored transposed, as contiguous [n, k].
+    pub fn trans_b(mut self) -> Self {
+        self.b = [1, self.k];
+        self
+    }
+
+    /// The smallest slice length that holds rows x columns with these strides over the batch.
+    fn extent(&self, rows: usize, columns: usize, strides: [usize; 2], batch: [usize; 2]) -> usize {
+        if rows == 0 || columns == 0 || self.batch.contains(&0) {
+            return 0;
+        }
+        let last = |count: usize, stride: usize| (count - 1) * stride;
+        let matrix = last(rows, strides[0]) + last(columns, strides[1]);
+        matrix + last(self.batch[0], batch[0]) + last(self.batch[1], batch[1]) + 1
+    }
+
+    fn small(&self) -> bool {
+        self.m <= 4
+    }
+}
+
+/// A bias added to the product.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Bias<'a> {
+    /// Nothing.
+    #[default]
+    None,
+    /// One value for each row of C.
+    PerRow(&'a [f32]),
+    /// One value for each column of C.
+    PerCol(&'a [f32]),
+}
+
+/// What happens to the product before it is stored: C = act(product + bias + residual).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Epilogue<'a> {
+    /// Bias.
+    pub bias: Bias<'a>,
+    /// A matrix with C's strides and length.
+    pub residual: Option<&'a [f32]>,
+    /// Applied last.
+    pub act: Activation,
+}
+
+/// f32 values of scratch that [`gemm`] and [`gemm_packed`] need on this many threads.
+pub fn gemm_scratch_len(p: &GemmParams, threads: usize) -> usize {
+    threads * block_scratch_len(p.m, p.n, p.k)
+}
+
+/// C = act(alpha A B + beta C + bias + residual).
+///
+/// # Panics
+/// If a slice is shorter than the strides reach.
+pub fn gemm(
+    threads: &Threads,
+    p: &GemmParams,
+    a: &[f32],
+    b: &[f32],
+    c: &mut [f32],
+    e: &Epilogue<'_>,
+    scratch: &mut [f32],
+) {
+    assert!(b.len() >= p.extent(p.k, p.n, p.b, p.b_batch));
+    if p.small() && gemv::supports(p) {
+        check(p, a, c, e);
+        gemv::run(threads, p, a, b, c, e);
+    } else {
+        run(threads, p, a, Source::Strided(b.as_ptr(), p.b), c, e, scratch);
+    }
+}
+
+/// As [`gemm`] with one constant B, packed by [`pack_b`]; `p.b` and `p.b_batch` are ignored.
+///
+/// # Panics
+/// If a slice is shorter than the strides reach.
+pub fn gemm_packed(
+    threads: &Threads,
+    p: &GemmParams,
+    a: &[f32],
+    packed_b: &[f32],
+    c: &mut [f32],
+    e: &Epilogue<'_>,
+    scratch: &mut [f32],
+) {
+    assert_eq!(packed_b.len(), packed_b_len(p.k, p.n));
+    run(threads, p, a, Source::Packed(packed_b.as_ptr()), c, e, scratch);
+}
+
+fn check(p: &GemmParams, a: &[f32], c: &[f32], e: &Epilogue<'_>) {
+    assert!(a.len() >= p.extent(p.m, p.k, p.a, p.a_batch));
+    assert!(c.len() >= p.extent(p.m, p.n, [p.c_row, 1], p.c_batch));
+    assert!(p.c_row >= p.n || p.m <= 1, "rows of C overlap");
+    assert!(p.c_batch.iter().zip(p.batch).all(|(s, n)| n <= 1 || *s > 0), "matrices of C overlap");
+    assert!(e.residual.is_none_or(|r| r.len() >= c.len()));
+    assert!(match e.bias {
+        Bias::None => true,
+        Bias::PerRow(b) => b.len() == p.m,
+        Bias::PerCol(b) => b.len() == p.n,
+    });
+}
+
+/// Rows and columns are cut in these units, so that only the last part has ragged tiles.
+const UNIT: usize = 32;
+
+/// How to cut each matrix: parts of the rows, parts of the columns.
+fn split(p: &GemmParams, isa: Isa, threads: usize) -> (usize, usize) {
+    let matrices = p.batch[0] * p.batch[1];
+    // Below this many multiply-adds a second thread costs more than it saves.
+    let work = matrices * p.m * p.n * p.k.max(1);
+    let wanted = threads.min(work.div_ceil(64 * 1024));
+    let rows_tile = if isa == Isa::Avx512 { 14 } else { 6 };
+    // Each thread packs what it does not split, so split the longer side.
+    let (columns, rows) = grid(wanted, matrices, p.n.div_ceil(UNIT), p.m.div_ceil(rows_tile), p.n >= p.m);
+    (rows, columns)
+}
+
+fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: Source, c: &mut [f32], e: &Epilogue<'_>, scratch: &mut [f32]) {
+    check(p, a, c, e);
+    assert!(scratch.len() >= gemm_scratch_len(p, threads.count()));
+    let (row_parts, column_parts) = split(p, threads.isa(), threads.count());
+    let total = p.batch[0] * p.batch[1] * row_parts * column_parts;
+    let tasks = threads.count().min(total);
+    let each = block_scratch_len(p.m, p.n, p.k);
+    let (out, scratch) = (SharedMut::new(c), SharedMut::new(scratch));
+    threads.parallel_for(tasks, |task| {
+        // SAFETY: one part of the scratch for each task.
+        let scratch = unsafe { scratch.slice(task * each, each) };
+        for at in part(total, tasks, task) {
+            let (column_part, rest) = (at % column_parts, at / column_parts);
+            let (row_part, matrix) = (rest % row_parts, rest / row_parts);
+            let units = part(p.n.div_ceil(UNIT), column_parts, column_part);
+            let index = [matrix / p.batch[1], matrix % p.batch[1]];
+            let offset = |strides: [usize; 2]| index[0] * strides[0] + index[1] * strides[1];
+            let block = block::Block {
+                p,
+                isa: threads.isa(),
+                rows: part(p.m, row_parts, row_part),
+                columns: units.start * UNIT..(units.end * UNIT).min(p.n),
+                a: a.as_ptr().wrapping_add(offset(p.a_batch)),
+                b: b.offset(offset(p.b_batch)),
+                c: out.as_ptr().wrapping_add(offset(p.c_batch)),
+                residual: e.residual.map(|r| r.as_ptr().wrapping_add(offset(p.c_batch))),
+                bias: e.bias,
+                act: e.act,
+            };
+            // SAFETY: `check` and the callers checked that the strides stay within the slices; tasks write disjoint
+            // rows, columns or matrices of C.
+            unsafe { block.run(scratch) };
+        }
+    });
+}
+
+/// One product without batch or epilogue on the calling thread, for kernels that split the work themselves.
+///
+/// # Safety
+/// `c` is valid for the rows and columns of C, and nobody else uses them.
+pub(crate) unsafe fn gemm_on_this_thread(
+    isa: Isa,
+    p: &GemmParams,
+    a: &[f32],
+    b: &[f32],
+    c: *mut f32,
+    scratch: &mut [f32],
+) {
+    assert!(a.len() >= p.extent(p.m, p.k, p.a, [0, 0]) && b.len() >= p.extent(p.k, p.n, p.b, [0, 0]));
+    let block = block::Block {
+        p,
+        isa,
+        rows: 0..p.m,
+        columns: 0..p.n,
+        a: a.as_ptr(),
+        b: Source::Strided(b.as_ptr(), p.b),
+        c,
+        residual: None,
+        bias: Bias::None,
+        act: Activation::None,
+    };
+    // SAFETY: the assertion covers A and B, the caller vouches for C.
+    unsafe { block.run(scratch) };
+}

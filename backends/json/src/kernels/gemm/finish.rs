@@ -1,0 +1,58 @@
+//! The epilogue of a register tile: what C held, bias, residual and clamp, for any number of rows and columns.
+
+use crate::kernels::isa::Kernel;
+use crate::kernels::layout::BLOCK;
+use crate::kernels::simd::V16;
+
+/// The largest tile: 14 x 2, 7 x 4 or 6 x 1 vectors.
+pub(super) const LARGEST: usize = 28 * BLOCK;
+
+/// Where a tile is finished. Null pointers mean: none.
+pub(super) struct Finish {
+    pub(super) sums: *const f32,
+    pub(super) sums_row: usize,
+    pub(super) c: *mut f32,
+    pub(super) c_row: usize,
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    /// Factor of what C holds; 0 does not read it.
+    pub(super) beta: f32,
+    pub(super) bias_row: *const f32,
+    pub(super) bias_column: *const f32,
+    pub(super) residual: *const f32,
+    pub(super) clamp: (f32, f32),
+}
+
+impl Kernel for Finish {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        // SAFETY: the makers of a `Finish` vouch for its pointers, `dispatch` for the features; only `width` columns of
+        // what is not padded are touched.
+        unsafe {
+            let (lo, hi, beta) = (V::splat(self.clamp.0), V::splat(self.clamp.1), V::splat(self.beta));
+            for j in (0..self.columns).step_by(BLOCK) {
+                let width = self.columns - j;
+                let mut bias = V::splat(0.0);
+                if !self.bias_column.is_null() {
+                    bias = V::load_up_to(self.bias_column.add(j), width);
+                }
+                for i in 0..self.rows {
+                    let at = i * self.c_row + j;
+                    let mut v = V::load(self.sums.add(i * self.sums_row + j)).add(bias);
+                    if self.beta != 0.0 {
+                        v = V::load_up_to(self.c.add(at), width).fma(beta, v);
+                    }
+                    if !self.bias_row.is_null() {
+                        v = v.add(V::splat(*self.bias_row.add(i)));
+                    }
+                    if !self.residual.is_null() {
+                        v = v.add(V::load_up_to(self.residual.add(at), width));
+                    }
+                    hi.min(lo.max(v)).store_up_to(self.c.add(at), width);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Packing of A into panels [K / 16][P rows][16] and of B into panels [K][16 columns].
+
+use crate::kernels::layout::BLOCK;
+
+/// f32 values of a packed B.
+pub fn packed_b_len(k: usize, n: usize) -> usize {
+    n.div_ceil(BLOCK) * k * BLOCK
+}
+
+/// Packs B[k, n] with the given row and column strides as [ceil(n / 16)][k][16], zero past n.
+///
+/// # Panics
+/// If a length is wrong.
+pub fn pack_b(k: usize, n: usize, b: &[f32], strides: [usize; 2], out: &mut [f32]) {
+    assert_eq!(out.len(), packed_b_len(k, n));
+    assert!(k == 0 || n == 0 || b.len() > (k - 1) * strides[0] + (n - 1) * strides[1]);
+    // SAFETY: the length check above covers every element the strides reach.
+    unsafe { panels(b.as_ptr(), strides, 0..k, 0..n, out) };
+}
+
+/// Packs rows `ks` and columns `ns` of B into panels of 16 columns, each [rows][16].
+///
+/// # Safety
+/// `b` is readable wherever the strides lead for these rows and columns.
+pub(super) unsafe fn panels(
+    b: *const f32,
+    [row, column]: [usize; 2],
+    ks: std::ops::Range<usize>,
+    ns: std::ops::Range<usize>,
+    out: &mut [f32],
+) {
+    let k = ks.len();
+    for (panel, out) in out.chunks_exact_mut((k * BLOCK).max(1)).take(ns.len().div_ceil(BLOCK)).enumerate() {
+        let first = ns.start + panel * BLOCK;
+        let width = BLOCK.min(ns.end - first);
+        // SAFETY: within the rows and columns the caller vouches for.
+        let from = unsafe { b.add(ks.start * row + first * column) };
+        if column == 1 && width == BLOCK {
+            for (i, to) in out.chunks_exact_mut(BLOCK).enumerate() {
+                // SAFETY: 16 contiguous columns of a row in range; a constant length becomes one or two moves.
+                unsafe { *to.as_mut_ptr().cast::<[f32; BLOCK]>() = *from.add(i * row).cast::<[f32; BLOCK]>() };
+            }
+            continue;
+        }
+        if width < BLOCK {
+            out.fill(0.0);
+        }
+        // Four rows of the source at a time would need shuffles; blocks of 16 x 16 keep both sides in cache.
+        for k0 in (0..k).step_by(BLOCK) {
+            let k1 = (k0 + BLOCK).min(k);
+            for j in 0..width {
+                for i in k0..k1 {
+                    // SAFETY: row i, column first + j are in range; `out` holds k rows of 16.
+                    unsafe { *out.get_unchecked_mut(i * BLOCK + j) = *from.add(i * row + j * column) };
+                }
+            }
+        }
+    }
+}
+
+/// f32 values of `rows` packed rows of A.
+pub(super) fn panel_a_len(rows: usize, k: usize) -> usize {
+    rows * k.next_multiple_of(BLOCK)
+}
+
+/// Packs `rows` rows of A from `a` into one panel [ceil(k / 16)][rows][16], times `alpha`; what lies past k is not
+/// written. Values of one row stay together because the compiler would turn a tile's loads of neighbouring rows into
+/// one vector load and shuffles, which halves the speed.
+///
+/// # Safety
+/// `a` is readable wherever the strides lead.
+pub(super) unsafe fn panel_a(
+    a: *const f32,
+    [row, column]: [usize; 2],
+    rows: usize,
+    k: usize,
+    alpha: f32,
+    out: &mut [f32],
+) {
+    for (block, out) in out[..panel_a_len(rows, k)].chunks_exact_mut((rows * BLOCK).max(1)).enumerate() {
+        let k0 = block * BLOCK;
+        let count = BLOCK.min(k - k0);
+        for (i, out) in out.chunks_exact_mut(BLOCK).enumerate() {
+            // SAFETY: row i, columns k0.. are in range.
+            let from = unsafe { a.add(i * row + k0 * column) };
+            if column == 1 && count == BLOCK {
+                for (j, v) in out.iter_mut().enumerate() {
+                    // SAFETY: as above.
+                    *v = alpha * unsafe { *from.add(j) };
+                }
+            } else {
+                for (j, v) in out.iter_mut().take(count).enumerate() {
+                    // SAFETY: as above.
+                    *v = alpha * unsafe { *from.add(j * column) };
+                }
+            }
+        }
+    }
+}

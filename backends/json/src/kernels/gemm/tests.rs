@@ -1,0 +1,130 @@
+//! The matrix products against plain f64 loops.
+
+use super::*;
+
+/// Deterministic values in -1..1.
+fn noise(len: usize, seed: u32) -> Vec<f32> {
+    let mut s = seed.wrapping_mul(2_654_435_761).wrapping_add(99);
+    let mut next = || {
+        s = s.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (s >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn reference(p: &GemmParams, a: &[f32], b: &[f32], c: &mut [f64], e: &Epilogue<'_>) {
+    for at in 0..p.batch[0] * p.batch[1] * p.m * p.n {
+        let (j, i, matrix) = (at % p.n, at / p.n % p.m, at / p.n / p.m);
+        let index = [matrix / p.batch[1], matrix % p.batch[1]];
+        let offset = |s: [usize; 2]| index[0] * s[0] + index[1] * s[1];
+        let (oa, ob, oc) = (offset(p.a_batch), offset(p.b_batch), offset(p.c_batch) + i * p.c_row + j);
+        let mut sum = 0.0;
+        for k in 0..p.k {
+            sum += f64::from(a[oa + i * p.a[0] + k * p.a[1]]) * f64::from(b[ob + k * p.b[0] + j * p.b[1]]);
+        }
+        sum *= f64::from(p.alpha);
+        if p.beta != 0.0 {
+            sum += f64::from(p.beta) * c[oc];
+        }
+        sum += match e.bias {
+            Bias::None => 0.0,
+            Bias::PerRow(v) => f64::from(v[i]),
+            Bias::PerCol(v) => f64::from(v[j]),
+        };
+        sum += e.residual.map_or(0.0, |r| f64::from(r[oc]));
+        c[oc] = match e.act {
+            Activation::Relu => sum.max(0.0),
+            Activation::Tanh => sum.tanh(),
+            _ => sum,
+        };
+    }
+}
+
+fn compare(p: &GemmParams, e: &Epilogue<'_>, isa: Isa, count: usize, packed: bool) {
+    let a = noise(p.extent(p.m, p.k, p.a, p.a_batch), 1);
+    let b = noise(p.extent(p.k, p.n, p.b, p.b_batch), 2);
+    let mut c = noise(p.extent(p.m, p.n, [p.c_row, 1], p.c_batch), 3);
+    if p.beta == 0.0 {
+        c.fill(f32::NAN);
+    }
+    let mut want: Vec<f64> = c.iter().map(|v| f64::from(*v)).collect();
+    reference(p, &a, &b, &mut want, e);
+    let threads = Threads::with_isa(count, isa);
+    let mut scratch = vec![f32::NAN; gemm_scratch_len(p, count)];
+    if packed {
+        let mut pb = vec![f32::NAN; packed_b_len(p.k, p.n)];
+        pack_b(p.k, p.n, &b, p.b, &mut pb);
+        gemm_packed(&threads, p, &a, &pb, &mut c, e, &mut scratch);
+    } else {
+        gemm(&threads, p, &a, &b, &mut c, e, &mut scratch);
+    }
+    for (i, (g, w)) in c.iter().zip(&want).enumerate() {
+        let close = (f64::from(*g) - w).abs() <= 2e-6 * ((p.k as f64).sqrt() + w.abs()) || g.is_nan() && w.is_nan();
+        assert!(close, "{isa:?} {count} threads packed {packed} {p:?}: [{i}] {g} for {w}");
+    }
+}
+
+/// Every instruction set, thread count and epilogue, B plain and (unless batched) packed.
+fn check(p: &GemmParams) {
+    let (rows, columns) = (noise(p.m, 5), noise(p.n, 6));
+    let residual = noise(p.extent(p.m, p.n, [p.c_row, 1], p.c_batch), 7);
+    let epilogues = [
+        Epilogue::default(),
+        Epilogue { bias: Bias::PerRow(&rows), residual: None, act: Activation::Tanh },
+        Epilogue { bias: Bias::PerCol(&columns), residual: Some(&residual), act: Activation::Relu },
+    ];
+    for e in &epilogues {
+        for &isa in Isa::available() {
+            for count in [1, 2, 3] {
+                compare(p, e, isa, count, false);
+                if p.b_batch == [0, 0] {
+                    compare(p, e, isa, count, true);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn shapes_strides_and_epilogues() {
+    for (m, n, k) in [
+        (1, 1, 1),
+        (1, 40, 33),
+        (1, 3000, 50),
+        (2, 17, 100),
+        (3, 64, 16),
+        (4, 300, 130),
+        (5, 33, 20),
+        (7, 16, 9),
+        (13, 47, 401),
+        (50, 64, 64),
+        (64, 300, 70),
+        (130, 130, 130),
+        (400, 20, 40),
+        (20, 15, 0),
+    ] {
+        let p = GemmParams::dense(m, n, k);
+        check(&p);
+        check(&p.clone().trans_a());
+        check(&p.clone().trans_b());
+        check(&GemmParams { alpha: 0.5, beta: 2.0, c_row: n + 3, ..p.trans_a().trans_b() });
+    }
+}
+
+#[test]
+fn batches() {
+    for (m, n, k) in [(1, 20, 40), (9, 33, 40), (40, 64, 16)] {
+        let p = GemmParams::dense(m, n, k);
+        // Heads side by side in a row, as attention has them, and a broadcast B.
+        check(&GemmParams {
+            a: [3 * k, 1],
+            c_row: 3 * n,
+            batch: [2, 3],
+            a_batch: [m * 3 * k, k],
+            b_batch: [0, k * n],
+            c_batch: [m * 3 * n, n],
+            ..p.clone()
+        });
+        check(&GemmParams { batch: [3, 1], a_batch: [m * k, 0], c_batch: [m * n, 0], ..p });
+    }
+}

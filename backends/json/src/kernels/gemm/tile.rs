@@ -1,0 +1,142 @@
+//! The register tile of the matrix product: P rows times OB blocks of 16 columns.
+#![expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
+
+use crate::kernels::isa::Isa;
+use crate::kernels::layout::BLOCK;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::simd::{Avx2x16, Avx512x16};
+use crate::kernels::simd::{Portable16, V16};
+
+/// One tile's work. Strides count f32 values.
+#[derive(Clone)]
+pub(super) struct Tile {
+    /// Panel of A: [ceil(k / 16)][P][16].
+    pub(super) a: *const f32,
+    /// Panel of B: [k][16], the next one `b_panel` further.
+    pub(super) b: *const f32,
+    pub(super) b_panel: usize,
+    pub(super) k: usize,
+    /// k cache lines that will be needed soon, fetched meanwhile.
+    pub(super) ahead: *const f32,
+    /// P rows of OB * 16 values.
+    pub(super) out: *mut f32,
+    pub(super) out_row: usize,
+    /// Add to what `out` holds.
+    pub(super) add: bool,
+}
+
+/// A compiled tile.
+pub(super) type TileFn = unsafe fn(&Tile);
+
+/// Up to 16 steps of k: acc[p][o] += a[p][i] * b[o][i].
+///
+/// # Safety
+/// As [`tile`].
+#[inline(always)]
+unsafe fn step<V: V16, const P: usize, const OB: usize>(
+    a: *const f32,
+    b: *const f32,
+    b_panel: usize,
+    count: usize,
+    ahead: *const f32,
+    acc: &mut [[V; OB]; P],
+) {
+    for i in 0..count {
+        // SAFETY: the caller vouches for the pointers; i < 16.
+        unsafe {
+            V::prefetch(ahead.wrapping_add(i * BLOCK));
+            let mut bv = [V::splat(0.0); OB];
+            for o in 0..OB {
+                bv[o] = V::load(b.add(o * b_panel + i * BLOCK));
+            }
+            for p in 0..P {
+                let av = V::splat(*a.add(p * BLOCK + i));
+                for o in 0..OB {
+                    acc[p][o] = av.fma(bv[o], acc[p][o]);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The CPU has the features of `V`; the pointers of `t` are valid for `P` rows and its columns.
+#[inline(always)]
+unsafe fn tile<V: V16, const P: usize, const OB: usize>(t: &Tile) {
+    // SAFETY: the caller vouches for features and pointers.
+    unsafe {
+        let mut acc = [[V::splat(0.0); OB]; P];
+        let (mut a, mut b, mut ahead) = (t.a, t.b, t.ahead);
+        let mut left = t.k;
+        while left > 0 {
+            let count = left.min(BLOCK);
+            step::<V, P, OB>(a, b, t.b_panel, count, ahead, &mut acc);
+            ahead = ahead.wrapping_add(count * BLOCK);
+            b = b.add(count * BLOCK);
+            a = a.add(P * BLOCK);
+            left -= count;
+        }
+        // Nothing else happens here: with a longer epilogue the compiler unrolls these loops too late and keeps the
+        // accumulators in memory throughout the loop above.
+        for p in 0..P {
+            for o in 0..OB {
+                let out = t.out.add(p * t.out_row + o * BLOCK);
+                let v = if t.add { acc[p][o].add(V::load(out)) } else { acc[p][o] };
+                v.store(out);
+            }
+        }
+    }
+}
+
+unsafe fn portable<const P: usize, const OB: usize>(t: &Tile) {
+    // SAFETY: the caller vouches for the pointers; the portable vector needs no feature.
+    unsafe { tile::<Portable16, P, OB>(t) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2<const P: usize, const OB: usize>(t: &Tile) {
+    // SAFETY: the caller vouches for the pointers and for AVX2.
+    unsafe { tile::<Avx2x16, P, OB>(t) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+unsafe fn avx512<const P: usize, const OB: usize>(t: &Tile) {
+    // SAFETY: the caller vouches for the pointers and for AVX-512.
+    unsafe { tile::<Avx512x16, P, OB>(t) }
+}
+
+/// The tiles of 1 to some number of rows for one OB.
+macro_rules! tiles {
+    ($f:ident, $ob:literal, [$($p:literal)*]) => {{
+        const TILES: &[TileFn] = &[$($f::<$p, $ob>),*];
+        TILES
+    }};
+}
+
+/// The tiles for products with `m` rows and the blocks of columns they take: entry P - 1 computes P rows.
+pub(super) fn tiles(isa: Isa, m: usize) -> (&'static [TileFn], usize) {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 if m <= 7 => (tiles!(avx512, 4, [1 2 3 4 5 6 7]), 4),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => (tiles!(avx512, 2, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]), 2),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 if m <= 2 => (tiles!(avx2, 2, [1 2]), 2),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => (tiles!(avx2, 1, [1 2 3 4 5 6]), 1),
+        _ => (tiles!(portable, 1, [1 2 3]), 1),
+    }
+}
+
+/// The tiles that take one block of columns, for the last columns; as many rows as [`tiles`] has.
+pub(super) fn one_block(isa: Isa) -> &'static [TileFn] {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => tiles!(avx512, 1, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => tiles!(avx2, 1, [1 2 3 4 5 6]),
+        _ => tiles!(portable, 1, [1 2 3]),
+    }
+}

@@ -1,0 +1,230 @@
+//! Reductions over the middle dimension of [outer][len][inner].
+
+use super::activation::parts_of;
+use super::isa::{Kernel, dispatch};
+use super::parallel::{SharedMut, Threads, part};
+use super::simd::V16;
+
+/// What a reduction computes. With a NaN among the values, `Max` and `Min` are unspecified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduce {
+    /// Sum.
+    Sum,
+    /// Arithmetic mean.
+    Mean,
+    /// Largest.
+    Max,
+    /// Smallest.
+    Min,
+    /// Product.
+    Prod,
+    /// Sum of squares.
+    SumSquare,
+    /// Sum of magnitudes.
+    L1,
+    /// Root of the sum of squares.
+    L2,
+}
+
+impl Reduce {
+    pub(crate) fn start(self) -> f32 {
+        match self {
+            Reduce::Max => f32::NEG_INFINITY,
+            Reduce::Min => f32::INFINITY,
+            Reduce::Prod => 1.0,
+            _ => 0.0,
+        }
+    }
+
+    /// One more value into the accumulator.
+    #[inline(always)]
+    pub(crate) fn step<V: V16>(self, acc: V, x: V) -> V {
+        match self {
+            Reduce::Sum | Reduce::Mean => acc.add(x),
+            Reduce::Max => acc.max(x),
+            Reduce::Min => acc.min(x),
+            Reduce::Prod => acc.mul(x),
+            Reduce::SumSquare | Reduce::L2 => x.fma(x, acc),
+            Reduce::L1 => acc.add(x.abs()),
+        }
+    }
+
+    /// Two partial results into one, lane by lane.
+    #[inline(always)]
+    fn join<V: V16>(self, a: V, b: V) -> V {
+        match self {
+            Reduce::Max => a.max(b),
+            Reduce::Min => a.min(b),
+            Reduce::Prod => a.mul(b),
+            _ => a.add(b),
+        }
+    }
+
+    /// Two partial results into one.
+    #[inline(always)]
+    fn merge(self, a: f32, b: f32) -> f32 {
+        match self {
+            Reduce::Max => a.max(b),
+            Reduce::Min => a.min(b),
+            Reduce::Prod => a * b,
+            _ => a + b,
+        }
+    }
+
+    pub(crate) fn end(self, acc: f32, len: usize) -> f32 {
+        match self {
+            Reduce::Mean => acc / len as f32,
+            Reduce::L2 => acc.sqrt(),
+            _ => acc,
+        }
+    }
+}
+
+/// y[o][i] = op over l of x[o][l][i].
+///
+/// # Panics
+/// If a length is wrong.
+pub fn reduce(threads: &Threads, op: Reduce, outer: usize, len: usize, inner: usize, x: &[f32], y: &mut [f32]) {
+    assert_eq!(x.len(), outer * len * inner);
+    assert_eq!(y.len(), outer * inner);
+    // Strips of 64 columns of one outer index, or whole rows.
+    let width = if inner == 1 { 1 } else { inner.min(64) };
+    let strips = inner.div_ceil(width.max(1));
+    let total = outer * strips;
+    let parts = parts_of(threads, x.len()).min(total.max(1));
+    let out = SharedMut::new(y);
+    threads.parallel_for(parts, |i| {
+        for at in part(total, parts, i) {
+            let (o, start) = (at / strips, at % strips * width);
+            let count = width.min(inner - start);
+            // SAFETY: strips are disjoint.
+            let y = unsafe { out.slice(o * inner + start, count) };
+            let x = &x[o * len * inner..][..len * inner];
+            if inner == 1 {
+                y[0] = op.end(dispatch(threads.isa(), Row { op, x }), len);
+            } else {
+                dispatch(threads.isa(), Columns { op, x: &x[start.min(x.len())..], len, inner, y });
+                y.iter_mut().for_each(|v| *v = op.end(*v, len));
+            }
+        }
+    });
+}
+
+/// The reduction of a contiguous row, before [`Reduce::end`].
+pub(crate) struct Row<'a> {
+    pub(crate) op: Reduce,
+    pub(crate) x: &'a [f32],
+}
+
+impl Kernel for Row<'_> {
+    type Out = f32;
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) -> f32 {
+        let op = self.op;
+        // SAFETY: `dispatch` checked the features; chunks hold 16 values.
+        unsafe {
+            let mut acc = [V::splat(op.start()); 4];
+            let mut chunks = self.x.chunks_exact(64);
+            for chunk in &mut chunks {
+                for (i, a) in acc.iter_mut().enumerate() {
+                    *a = op.step(*a, V::load(chunk.as_ptr().add(i * 16)));
+                }
+            }
+            let mut whole = chunks.remainder().chunks_exact(16);
+            for chunk in &mut whole {
+                acc[0] = op.step(acc[0], V::load(chunk.as_ptr()));
+            }
+            let acc = op.join(op.join(acc[0], acc[1]), op.join(acc[2], acc[3]));
+            let mut lanes = acc.lanes();
+            for half in [8, 4, 2, 1] {
+                for i in 0..half {
+                    lanes[i] = op.merge(lanes[i], lanes[i + half]);
+                }
+            }
+            let mut result = lanes[0];
+            for v in whole.remainder() {
+                let one = op.step(V::splat(op.start()), V::splat(*v)).lanes()[0];
+                result = op.merge(result, one);
+            }
+            result
+        }
+    }
+}
+
+/// The reductions of up to 64 columns of a matrix, before [`Reduce::end`].
+struct Columns<'a> {
+    op: Reduce,
+    x: &'a [f32],
+    len: usize,
+    inner: usize,
+    y: &'a mut [f32],
+}
+
+impl Kernel for Columns<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let op = self.op;
+        for (at, y) in self.y.chunks_mut(16).enumerate() {
+            let width = y.len();
+            // SAFETY: `dispatch` checked the features; row l holds `width` values from `at * 16`.
+            unsafe {
+                let mut acc = V::splat(op.start());
+                for l in 0..self.len {
+                    let from = self.x.as_ptr().add(l * self.inner + at * 16);
+                    acc = op.step(acc, if width == 16 { V::load(from) } else { V::load_part(from, width, 0.0) });
+                }
+                acc.store_part(y.as_mut_ptr(), width);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::isa::Isa;
+
+    #[test]
+    fn against_f64() {
+        for (outer, len, inner) in [(1, 1, 1), (3, 100, 1), (2, 1000, 1), (5, 7, 3), (2, 9, 100), (40, 300, 2)] {
+            let x: Vec<f32> = (0..outer * len * inner).map(|i| ((i * 7919) % 101) as f32 / 50.0 - 1.0).collect();
+            for op in [
+                Reduce::Sum,
+                Reduce::Mean,
+                Reduce::Max,
+                Reduce::Min,
+                Reduce::Prod,
+                Reduce::SumSquare,
+                Reduce::L1,
+                Reduce::L2,
+            ] {
+                for &isa in Isa::available() {
+                    for count in [1, 2] {
+                        let mut y = vec![0.0; outer * inner];
+                        reduce(&Threads::with_isa(count, isa), op, outer, len, inner, &x, &mut y);
+                        for (at, got) in y.iter().enumerate() {
+                            let values: Vec<f64> =
+                                (0..len).map(|l| f64::from(x[(at / inner * len + l) * inner + at % inner])).collect();
+                            let sum: f64 = values.iter().sum();
+                            let square: f64 = values.iter().map(|v| v * v).sum();
+                            let want = match op {
+                                Reduce::Sum => sum,
+                                Reduce::Mean => sum / len as f64,
+                                Reduce::Max => values.iter().fold(f64::MIN, |a, b| a.max(*b)),
+                                Reduce::Min => values.iter().fold(f64::MAX, |a, b| a.min(*b)),
+                                Reduce::Prod => values.iter().product(),
+                                Reduce::SumSquare => square,
+                                Reduce::L1 => values.iter().map(|v| v.abs()).sum(),
+                                Reduce::L2 => square.sqrt(),
+                            };
+                            assert!((f64::from(*got) - want).abs() < 1e-5 * (1.0 + want.abs()), "{op:?} {got} {want}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What the backend takes, and why not.
+
+use byoc_plugin_api::{DType, Node, Pattern, Refusal, RefusalCode, Region};
+
+use crate::reference;
+
+/// One pattern for each operator that has a reference kernel.
+pub(crate) fn patterns() -> Vec<Pattern> {
+    let pattern = |kernel: &reference::Kernel| Pattern::new(kernel.op.to_lowercase(), format!("({} ...)", kernel.op));
+    reference::KERNELS.iter().map(pattern).collect()
+}
+
+/// Accepts nodes whose operator and element types have a reference kernel: what no fast kernel takes, that one does.
+pub(crate) fn check(candidate: &Region) -> Result<(), Refusal> {
+    candidate.nodes.iter().try_for_each(|node| check_node(candidate, node))
+}
+
+fn check_node(candidate: &Region, node: &Node) -> Result<(), Refusal> {
+    if !node.domain.is_empty() || !reference::knows(&node.op) {
+        let domain = if node.domain.is_empty() { "ai.onnx" } else { &node.domain };
+        return Err(Refusal::new(RefusalCode::Other, format!("there is no kernel for {domain}.{}", node.op)));
+    }
+    let dtype = |value: &Option<usize>| value.map(|value| candidate.values[value].dtype);
+    let types: Vec<Option<DType>> = node.inputs.iter().map(dtype).collect();
+    reference::supports(&node.op, &types).map_err(|message| Refusal::new(RefusalCode::Type, message))
+}

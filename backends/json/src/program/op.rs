@@ -1,0 +1,377 @@
+//! The kernels a step can call, with the parameters that do not follow from shapes.
+
+use std::collections::BTreeMap;
+
+use byoc_plugin_api::Attribute;
+use serde::{Deserialize, Serialize};
+
+use crate::kernels::{Activation, Binary, ConvKind, ConvParams, Reduce, Unary};
+
+/// A kernel and its parameters, as far as they do not follow from shapes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "snake_case")]
+pub(crate) enum Op {
+    /// An ONNX operator by its reference kernel.
+    Reference {
+        /// The operator.
+        op: String,
+        /// Its attributes.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        attributes: BTreeMap<String, Attribute>,
+    },
+    /// The bytes of the input under another shape: nothing is computed.
+    View,
+    /// `act(conv(x, w) + bias + residual)`; inputs: x, packed weights, bias, residual.
+    Conv(Conv),
+    /// `act(alpha A B + bias + residual)`, batched; inputs: A, B, bias (of a row, or of a column as [M, 1]), residual.
+    Gemm(Gemm),
+    /// Max or average pooling.
+    Pool(Pool),
+    /// Mean or maximum of each channel.
+    GlobalPool {
+        /// Maximum, not mean.
+        max: bool,
+    },
+    /// `act(x * scale + shift)` by channel; inputs: x, scale, shift.
+    Affine {
+        /// Applied last.
+        act: Act,
+    },
+    /// Local response normalisation across channels.
+    Lrn {
+        /// Channels of the window.
+        size: usize,
+        /// Factor of the mean square.
+        alpha: f32,
+        /// Exponent.
+        beta: f32,
+        /// Added to the mean square.
+        bias: f32,
+    },
+    /// A function of each element.
+    Unary {
+        /// Which one.
+        function: Function,
+    },
+    /// A function of two broadcast tensors.
+    Binary {
+        /// Which one.
+        #[serde(with = "BinaryDef")]
+        function: Binary,
+        /// Applied last.
+        act: Act,
+    },
+    /// Softmax over one axis.
+    Softmax {
+        /// The axis.
+        axis: usize,
+    },
+    /// Layer (or RMS) normalisation; inputs: x, scale, bias, residual; outputs: y, x + residual.
+    LayerNorm {
+        /// First normalised axis.
+        axis: usize,
+        /// Added to the variance.
+        eps: f32,
+        /// Without subtraction of the mean.
+        rms: bool,
+    },
+    /// Reduction over neighbouring axes.
+    Reduce {
+        /// Which one.
+        #[serde(with = "ReduceDef")]
+        function: Reduce,
+        /// First axis.
+        from: usize,
+        /// Past the last axis.
+        to: usize,
+    },
+    /// `softmax(scale * Q K^T + mask) V`; inputs: Q, K, V, mask.
+    Attention(Attention),
+    /// Permuted dimensions.
+    Transpose {
+        /// Axis of the input for each axis of the output.
+        perm: Vec<usize>,
+    },
+    /// One after another along an axis.
+    Concat {
+        /// The axis.
+        axis: usize,
+    },
+    /// Cut along an axis into the sizes of the outputs.
+    Split {
+        /// The axis.
+        axis: usize,
+    },
+    /// Every `step`th element of each axis from `start` on, as many as the output has.
+    Slice {
+        /// First index by axis; negative ones count from the end.
+        starts: Vec<i64>,
+        /// Distance by axis.
+        steps: Vec<i64>,
+    },
+    /// Rows by index; inputs: data, indices.
+    Gather {
+        /// The axis that is indexed.
+        axis: usize,
+    },
+    /// Broadcast to the shape of the output.
+    Expand,
+    /// NCHW to NCHW16c.
+    ToBlocked,
+    /// NCHW16c to NCHW.
+    FromBlocked,
+}
+
+/// Parameters of a convolution.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Conv {
+    /// Which kernel: it fixes the layouts.
+    #[serde(with = "KindDef")]
+    pub(crate) kind: ConvKind,
+    /// Height and width of the window.
+    pub(crate) kernel: [usize; 2],
+    /// Distance of windows.
+    pub(crate) strides: [usize; 2],
+    /// Zeros above and to the left.
+    pub(crate) pads: [usize; 2],
+    /// Distance of taps.
+    pub(crate) dilations: [usize; 2],
+    /// Groups of channels.
+    pub(crate) group: usize,
+    /// Applied last.
+    pub(crate) act: Act,
+}
+
+impl Conv {
+    /// The kernel's parameters for images of `[n, channels, height, width]` in and out.
+    pub(crate) fn params(&self, x: &[usize; 4], y: &[usize; 4]) -> ConvParams {
+        ConvParams {
+            n: x[0],
+            ic: x[1],
+            ih: x[2],
+            iw: x[3],
+            oc: y[1],
+            oh: y[2],
+            ow: y[3],
+            kh: self.kernel[0],
+            kw: self.kernel[1],
+            stride: self.strides,
+            pad: self.pads,
+            dilation: self.dilations,
+            group: self.group,
+            act: self.act.activation(),
+        }
+    }
+}
+
+/// Parameters of a matrix product.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Gemm {
+    /// A is [K, M].
+    pub(crate) trans_a: bool,
+    /// B is [N, K].
+    pub(crate) trans_b: bool,
+    /// Factor of the product.
+    pub(crate) alpha: f32,
+    /// Applied last.
+    pub(crate) act: Act,
+}
+
+/// Parameters of a pooling.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Pool {
+    /// Maximum, not mean.
+    pub(crate) max: bool,
+    /// Whether the mean counts the zeros around the image.
+    pub(crate) count_include_pad: bool,
+    /// Height and width of the window.
+    pub(crate) kernel: [usize; 2],
+    /// Distance of windows.
+    pub(crate) strides: [usize; 2],
+    /// Padding above, left, below, right.
+    pub(crate) pads: [usize; 4],
+    /// Distance of taps.
+    pub(crate) dilations: [usize; 2],
+}
+
+/// Parameters of an attention.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Attention {
+    /// Number of heads.
+    pub(crate) heads: usize,
+    /// Size of a query and of a key.
+    pub(crate) head_dim: usize,
+    /// Size of a value.
+    pub(crate) value_dim: usize,
+    /// Factor of the scores.
+    pub(crate) scale: f32,
+    /// Query i sees the keys up to i.
+    pub(crate) causal: bool,
+    /// How Q, K and V lie.
+    pub(crate) sides: [Side; 3],
+    /// Whether the output is [batch, row, head, column] rather than [batch, head, row, column].
+    pub(crate) rows_first: bool,
+}
+
+/// How the heads of an operand lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Side {
+    /// As [batch, head, row, column].
+    HeadsFirst,
+    /// Side by side in rows of `width` columns, from column `start` on.
+    RowsFirst {
+        /// Columns of a row, of all heads and of what else lies in it.
+        width: usize,
+        /// Where the first head begins.
+        start: usize,
+    },
+}
+
+/// A function applied to each output of a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "each variant is named after the kernels' `Activation`")]
+pub(crate) enum Act {
+    #[default]
+    None,
+    Relu,
+    /// A missing end is open.
+    Clip {
+        min: Option<f32>,
+        max: Option<f32>,
+    },
+    LeakyRelu {
+        alpha: f32,
+    },
+    Elu {
+        alpha: f32,
+    },
+    Sigmoid,
+    HardSigmoid {
+        alpha: f32,
+        beta: f32,
+    },
+    HardSwish {
+        alpha: f32,
+        beta: f32,
+    },
+    Silu,
+    Tanh,
+    GeluErf,
+    GeluTanh,
+    Softplus,
+    Mish,
+}
+
+impl Act {
+    /// The kernels' form.
+    pub(crate) fn activation(self) -> Activation {
+        match self {
+            Act::None => Activation::None,
+            Act::Relu => Activation::Relu,
+            Act::Clip { min, max } => {
+                Activation::Clip { min: min.unwrap_or(f32::NEG_INFINITY), max: max.unwrap_or(f32::INFINITY) }
+            }
+            Act::LeakyRelu { alpha } => Activation::LeakyRelu { alpha },
+            Act::Elu { alpha } => Activation::Elu { alpha },
+            Act::Sigmoid => Activation::Sigmoid,
+            Act::HardSigmoid { alpha, beta } => Activation::HardSigmoid { alpha, beta },
+            Act::HardSwish { alpha, beta } => Activation::HardSwish { alpha, beta },
+            Act::Silu => Activation::Silu,
+            Act::Tanh => Activation::Tanh,
+            Act::GeluErf => Activation::GeluErf,
+            Act::GeluTanh => Activation::GeluTanh,
+            Act::Softplus => Activation::Softplus,
+            Act::Mish => Activation::Mish,
+        }
+    }
+}
+
+/// A function of one number.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "each variant is named after the kernels' `Unary`")]
+pub(crate) enum Function {
+    Act(Act),
+    Exp,
+    Log,
+    Sqrt,
+    Reciprocal,
+    Erf,
+    Abs,
+    Neg,
+    Sin,
+    Cos,
+    Tan,
+    Floor,
+    Ceil,
+    Round,
+    Sign,
+}
+
+impl Function {
+    /// The kernels' form.
+    pub(crate) fn unary(self) -> Unary {
+        match self {
+            Function::Act(act) => Unary::Act(act.activation()),
+            Function::Exp => Unary::Exp,
+            Function::Log => Unary::Log,
+            Function::Sqrt => Unary::Sqrt,
+            Function::Reciprocal => Unary::Reciprocal,
+            Function::Erf => Unary::Erf,
+            Function::Abs => Unary::Abs,
+            Function::Neg => Unary::Neg,
+            Function::Sin => Unary::Sin,
+            Function::Cos => Unary::Cos,
+            Function::Tan => Unary::Tan,
+            Function::Floor => Unary::Floor,
+            Function::Ceil => Unary::Ceil,
+            Function::Round => Unary::Round,
+            Function::Sign => Unary::Sign,
+        }
+    }
+}
+
+/// How [`ConvKind`] is written.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ConvKind", rename_all = "snake_case")]
+pub(crate) enum KindDef {
+    /// NCHW16c to NCHW16c.
+    Blocked,
+    /// NCHW to NCHW16c.
+    First,
+    /// NCHW16c to NCHW16c, one filter a channel.
+    Depthwise,
+    /// NCHW to NCHW.
+    Plain,
+}
+
+/// How [`Binary`] is written.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Binary", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "each variant is named after the kernels' `Binary`")]
+enum BinaryDef {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Max,
+    Min,
+    Pow,
+}
+
+/// How [`Reduce`] is written.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Reduce", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "each variant is named after the kernels' `Reduce`")]
+enum ReduceDef {
+    Sum,
+    Mean,
+    Max,
+    Min,
+    Prod,
+    SumSquare,
+    L1,
+    L2,
+}

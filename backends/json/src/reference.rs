@@ -1,0 +1,248 @@
+//! The reference kernels: every operator of the first two tiers in plain `ndarray`. They are the oracle that faster
+//! kernels are compared with, and what runs where there is no faster kernel.
+
+mod array;
+mod attention;
+mod binary;
+mod call;
+mod conv;
+mod create;
+mod gather;
+mod matmul;
+mod norm;
+mod number;
+mod pool;
+mod reduce;
+mod resize;
+mod rotary;
+mod shape;
+mod slice;
+#[cfg(test)]
+mod testing;
+mod types;
+mod unary;
+mod window;
+
+use byoc_plugin_api::{DType, Error, Node, TensorView, TensorViewMut};
+
+pub use array::Array;
+pub use types::Types;
+
+use call::{Call, Outputs};
+
+type KernelFn = fn(&Call<'_, '_>) -> Outputs;
+
+/// One operator: its name, its code, and the element types it takes (the last rule holds for all further inputs).
+pub struct Kernel {
+    /// The operator's name in ONNX's own domain.
+    pub op: &'static str,
+    run: KernelFn,
+    /// The types by input position.
+    pub inputs: &'static [Types],
+}
+
+const fn kernel(op: &'static str, run: KernelFn, inputs: &'static [Types]) -> Kernel {
+    Kernel { op, run, inputs }
+}
+
+const ANY: Types = Types::ANY;
+const BOOL: Types = Types::BOOL;
+const FLOAT: Types = Types::FLOAT;
+const I64: Types = Types::I64;
+const INDEX: Types = Types::INDEX;
+const NUMBER: Types = Types::NUMBER;
+const SAME: Types = Types::SAME;
+const SIGNED: Types = Types::FLOAT.or(Types::SIGNED);
+const WIDE: Types = Types::FLOAT.or(Types::WIDE);
+
+/// Every operator there is a kernel for: the one table.
+pub const KERNELS: &[Kernel] = &[
+    kernel("Abs", unary::abs, &[NUMBER]),
+    kernel("Add", binary::add, &[NUMBER, SAME]),
+    kernel("And", binary::and, &[BOOL, BOOL]),
+    kernel("ArgMax", reduce::arg_max, &[NUMBER]),
+    kernel("Attention", attention::attention, &[FLOAT, SAME, FLOAT, ANY, SAME, FLOAT, I64]),
+    kernel("AveragePool", pool::average_pool, &[FLOAT]),
+    kernel("BatchNormalization", norm::batch_norm, &[FLOAT]),
+    kernel("Cast", unary::cast, &[ANY]),
+    kernel("Clip", unary::clip, &[NUMBER, SAME]),
+    kernel("Concat", shape::concat, &[ANY, SAME]),
+    kernel("Constant", create::constant, &[]),
+    kernel("ConstantOfShape", create::constant_of_shape, &[I64]),
+    kernel("Conv", conv::conv, &[FLOAT, SAME]),
+    kernel("Cos", |call| unary::float(call, f64::cos), &[FLOAT]),
+    kernel("CumSum", reduce::cum_sum, &[WIDE, INDEX]),
+    kernel("Div", binary::div, &[NUMBER, SAME]),
+    kernel("Dropout", unary::dropout, &[FLOAT, FLOAT, BOOL]),
+    kernel("Equal", binary::equal, &[ANY, SAME]),
+    kernel("Erf", |call| unary::float(call, unary::erf), &[FLOAT]),
+    kernel("Exp", |call| unary::float(call, f64::exp), &[FLOAT]),
+    kernel("Expand", shape::expand, &[ANY, I64]),
+    kernel("Flatten", shape::flatten, &[ANY]),
+    kernel("Gather", gather::gather, &[ANY, INDEX]),
+    kernel("GatherElements", gather::gather_elements, &[ANY, INDEX]),
+    kernel("GatherND", gather::gather_nd, &[ANY, I64]),
+    kernel("Gelu", unary::gelu, &[FLOAT]),
+    kernel("Gemm", matmul::gemm, &[WIDE, SAME]),
+    kernel("GlobalAveragePool", pool::global_average_pool, &[FLOAT]),
+    kernel("Greater", binary::greater, &[NUMBER, SAME]),
+    kernel("GreaterOrEqual", binary::greater_or_equal, &[NUMBER, SAME]),
+    kernel("HardSigmoid", unary::hard_sigmoid, &[FLOAT]),
+    kernel("HardSwish", unary::hard_swish, &[FLOAT]),
+    kernel("Identity", unary::identity, &[ANY]),
+    kernel("IsNaN", unary::is_nan, &[FLOAT]),
+    kernel("LRN", norm::lrn, &[FLOAT]),
+    kernel("LayerNormalization", norm::layer_norm, &[FLOAT, SAME]),
+    kernel("Less", binary::less, &[NUMBER, SAME]),
+    kernel("LessOrEqual", binary::less_or_equal, &[NUMBER, SAME]),
+    kernel("Log", |call| unary::float(call, f64::ln), &[FLOAT]),
+    kernel("MatMul", matmul::matmul, &[WIDE, SAME]),
+    kernel("Max", binary::max, &[NUMBER, SAME]),
+    kernel("MaxPool", pool::max_pool, &[FLOAT.or(Types::BYTE)]),
+    kernel("Min", binary::min, &[NUMBER, SAME]),
+    kernel("Mod", binary::modulo, &[NUMBER, SAME]),
+    kernel("Mul", binary::mul, &[NUMBER, SAME]),
+    kernel("Neg", unary::neg, &[SIGNED]),
+    kernel("Not", unary::not, &[BOOL]),
+    kernel("Pad", slice::pad, &[ANY, I64, SAME, INDEX]),
+    kernel("Pow", binary::pow, &[FLOAT.or(INDEX), NUMBER]),
+    kernel("RMSNormalization", norm::rms_norm, &[FLOAT]),
+    kernel("Range", create::range, &[SIGNED, SAME]),
+    kernel("Reciprocal", |call| unary::float(call, f64::recip), &[FLOAT]),
+    kernel("ReduceMax", reduce::max, &[ANY, I64]),
+    kernel("ReduceMean", reduce::mean, &[WIDE, I64]),
+    kernel("ReduceSum", reduce::sum, &[WIDE, I64]),
+    kernel("Relu", unary::relu, &[SIGNED]),
+    kernel("Reshape", shape::reshape, &[ANY, I64]),
+    kernel("Resize", resize::resize, &[ANY, FLOAT, FLOAT, I64]),
+    kernel("RotaryEmbedding", rotary::rotary, &[FLOAT, SAME, SAME, I64]),
+    kernel("ScatterND", gather::scatter_nd, &[ANY, I64, SAME]),
+    kernel("Shape", shape::shape, &[ANY]),
+    kernel("Sigmoid", |call| unary::float(call, unary::sigmoid), &[FLOAT]),
+    kernel("Sin", |call| unary::float(call, f64::sin), &[FLOAT]),
+    kernel("Slice", slice::slice, &[ANY, INDEX]),
+    kernel("Softmax", reduce::softmax, &[FLOAT]),
+    kernel("Split", shape::split, &[ANY, I64]),
+    kernel("Sqrt", |call| unary::float(call, f64::sqrt), &[FLOAT]),
+    kernel("Squeeze", shape::squeeze, &[ANY, I64]),
+    kernel("Sub", binary::sub, &[NUMBER, SAME]),
+    kernel("Sum", binary::sum, &[FLOAT, SAME]),
+    kernel("Swish", unary::swish, &[FLOAT]),
+    kernel("Tanh", |call| unary::float(call, f64::tanh), &[FLOAT]),
+    kernel("Tile", shape::tile, &[ANY, I64]),
+    kernel("Transpose", shape::transpose, &[ANY]),
+    kernel("Trilu", slice::trilu, &[ANY, I64]),
+    kernel("Unsqueeze", shape::unsqueeze, &[ANY, I64]),
+    kernel("Where", binary::select, &[BOOL, ANY]),
+];
+
+fn find(op: &str) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|kernel| kernel.op == op)
+}
+
+/// Whether there is a kernel for this operator of ONNX's own domain.
+pub fn knows(op: &str) -> bool {
+    find(op).is_some()
+}
+
+/// Whether the kernel for `op` takes inputs of these element types, given by position; if not, why.
+pub fn supports(op: &str, inputs: &[Option<DType>]) -> Result<(), String> {
+    match find(op) {
+        Some(kernel) => types::check(op, kernel.inputs, inputs),
+        None => Err(format!("there is no kernel for {op}")),
+    }
+}
+
+/// Runs one node on arrays. `outputs` are the wanted element types where they are known; only `Cast` and the statistics
+/// of `LayerNormalization` depend on them. Returns every output the operator has, wanted or not.
+pub fn compute(
+    node: &Node,
+    inputs: Vec<Option<Array<'_>>>,
+    outputs: &[Option<DType>],
+) -> Result<Vec<Array<'static>>, Error> {
+    let compute = || {
+        let kernel = find(&node.op).filter(|_| node.domain.is_empty());
+        let kernel = kernel.ok_or_else(|| Error::new(format!("there is no kernel for {}", node.op)))?;
+        let dtypes: Vec<Option<DType>> = inputs.iter().map(|input| input.as_ref().map(Array::dtype)).collect();
+        types::check(&node.op, kernel.inputs, &dtypes).map_err(Error::new)?;
+        (kernel.run)(&Call::new(node, inputs, outputs))
+    };
+    compute().map_err(|error: Error| error.at(&node.name))
+}
+
+/// Runs one node. `inputs` and `outputs` stand in the node's own order, `None` for one that is absent or unwanted.
+/// Outputs must be contiguous and aligned, and have the type and shape that the operator gives.
+pub fn run(
+    node: &Node,
+    inputs: &[Option<TensorView<'_>>],
+    outputs: &mut [Option<TensorViewMut<'_>>],
+) -> Result<(), Error> {
+    let at = |error: Error| error.at(&node.name);
+    let arrays: Result<Vec<_>, Error> =
+        inputs.iter().map(|input| input.as_ref().map(Array::from_view).transpose()).collect();
+    let dtypes: Vec<Option<DType>> = outputs.iter().map(|output| output.as_ref().map(TensorViewMut::dtype)).collect();
+    let results = compute(node, arrays.map_err(at)?, &dtypes)?;
+    for (index, output) in outputs.iter_mut().enumerate() {
+        let Some(output) = output else { continue };
+        let result = results.get(index).ok_or_else(|| at(Error::new(format!("{} has no output {index}", node.op))))?;
+        result.store(output).map_err(at)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_types_are_checked_by_position() {
+        assert!(KERNELS.is_sorted_by_key(|kernel| kernel.op) && KERNELS.len() == 77);
+        let (f32, i64, bool) = (Some(DType::F32), Some(DType::I64), Some(DType::Bool));
+        type Case<'a> = (&'a str, &'a [Option<DType>], Option<&'a str>);
+        let cases: [Case<'_>; 8] = [
+            ("Add", &[f32, f32], None),
+            ("Add", &[f32, i64], Some("input 1 of Add is i64, unlike input 0")),
+            ("Add", &[bool, bool], Some("Add does not take bool as input 0")),
+            ("Concat", &[i64, i64, None, i64], None),
+            ("Gather", &[bool, i64], None),
+            ("Slice", &[f32, i64, i64, f32], Some("Slice does not take f32 as input 3")),
+            ("Constant", &[f32], Some("Constant takes no input")),
+            ("Nothing", &[], Some("there is no kernel for Nothing")),
+        ];
+        for (op, inputs, expected) in cases {
+            assert_eq!(supports(op, inputs).err().as_deref(), expected, "{op} {inputs:?}");
+        }
+    }
+
+    #[test]
+    fn results_go_where_they_are_wanted_and_errors_name_the_node() {
+        let (x, mut y) = ([3f32, -1.0], [false; 2].map(byoc_plugin_api::Bool8::from));
+        let view = || TensorView::from_slice(&x, &[2], &[1]).ok();
+        let mut mask = [TensorViewMut::from_slice(&mut y, &[2], &[1]).ok()];
+        let node = testing::node("Dropout", 2, &[]);
+        let [mask] = mask.each_mut().map(Option::take);
+        run(&node, &[view()], &mut [None, mask]).expect("run");
+        assert!(y.iter().all(|value| value.get()));
+        let mut y = [0f64; 2];
+        let error =
+            run(&testing::node("Relu", 1, &[]), &[view()], &mut [TensorViewMut::from_slice(&mut y, &[2], &[1]).ok()]);
+        let error = error.expect_err("another type");
+        assert_eq!(error.message, "computed f32 [2] for an output of f64 [2]");
+        assert_eq!(error.node.as_deref(), Some("node"));
+    }
+
+    #[test]
+    fn scalars_and_empty_tensors_work_everywhere() {
+        use testing::{all, tensor};
+        for op in ["Relu", "Abs", "Sigmoid", "Erf", "Identity", "Neg", "Gelu"] {
+            for shape in [&[][..], &[0], &[2, 0, 3]] {
+                let x = tensor(shape, &vec![0.5f32; shape.iter().product()]);
+                assert_eq!(all(op, &[], vec![x]).expect("output")[0].shape(), shape, "{op}");
+            }
+        }
+        for op in ["Add", "Mul", "Less", "Max", "Pow", "MatMul"] {
+            let x = || tensor::<f32>(&[0, 2, 2], &[]);
+            assert_eq!(all(op, &[], vec![x(), x()]).expect("output")[0].shape(), [0, 2, 2], "{op}");
+        }
+    }
+}

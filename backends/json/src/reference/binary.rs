@@ -1,0 +1,196 @@
+//! Operators on several tensors that broadcast against each other as in numpy.
+
+use byoc_plugin_api::Error;
+use ndarray::{ArrayD, ArrayViewD, IxDyn, Zip};
+
+use super::array::{Array, Item, count, each, each_number};
+use super::call::{Call, Outputs, same};
+use super::number::Number;
+
+/// The shape that both shapes broadcast to.
+pub(crate) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Vec<usize>, Error> {
+    let rank = a.len().max(b.len());
+    let size = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |axis| shape[axis]);
+    let pick = |axis| match (size(a, axis), size(b, axis)) {
+        (a, b) if a == b || b == 1 => Some(a),
+        (1, b) => Some(b),
+        _ => None,
+    };
+    let shape: Option<Vec<usize>> = (0..rank).map(pick).collect();
+    let shape = shape.ok_or_else(|| Error::new(format!("shapes {a:?} and {b:?} do not broadcast")))?;
+    count(&shape)?;
+    Ok(shape)
+}
+
+/// `x` repeated to `shape`.
+pub(crate) fn broadcast<'b, T>(x: &'b ArrayViewD<'_, T>, shape: &[usize]) -> Result<ArrayViewD<'b, T>, Error> {
+    x.broadcast(IxDyn(shape))
+        .ok_or_else(|| Error::new(format!("shape {:?} does not broadcast to {shape:?}", x.shape())))
+}
+
+/// Combines two arrays element by element.
+pub(crate) fn zip<A: Copy, B: Copy, C>(
+    a: &ArrayViewD<'_, A>,
+    b: &ArrayViewD<'_, B>,
+    f: impl Fn(A, B) -> C,
+) -> Result<ArrayD<C>, Error> {
+    let shape = broadcast_shape(a.shape(), b.shape())?;
+    Ok(Zip::from(broadcast(a, &shape)?).and(broadcast(b, &shape)?).map_collect(|&a, &b| f(a, b)))
+}
+
+fn wrapped<T: Item, C: Item>(x: &ArrayViewD<'_, T>, other: &Array<'_>, f: impl Fn(T, T) -> C) -> Outputs {
+    Ok(vec![C::wrap(zip(x, &same(x, other)?, f)?)])
+}
+
+macro_rules! arithmetic {
+    ($($(#[$doc:meta])* $name:ident $method:ident;)*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $name(call: &Call<'_, '_>) -> Outputs {
+            each_number!(call.input(0)?, x => wrapped(&x.view(), call.input(1)?, Number::$method))
+        }
+    )*};
+}
+arithmetic! {
+    /// `Add`.
+    add add;
+    /// `Sub`.
+    sub sub;
+    /// `Mul`.
+    mul mul;
+    /// `Div`.
+    div div;
+}
+
+/// `Mod`, with the sign of the dividend (`fmod = 1`) or of the divisor.
+pub(crate) fn modulo(call: &Call<'_, '_>) -> Outputs {
+    let fmod = call.node.int("fmod", 0) != 0;
+    each_number!(call.input(0)?, x => {
+        wrapped(&x.view(), call.input(1)?, |a, b| if fmod { Number::fmod(a, b) } else { Number::modulo(a, b) })
+    })
+}
+
+macro_rules! comparisons {
+    ($($(#[$doc:meta])* $name:ident $operator:tt;)*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $name(call: &Call<'_, '_>) -> Outputs {
+            each!(call.input(0)?, x => wrapped(&x.view(), call.input(1)?, |a, b| a $operator b))
+        }
+    )*};
+}
+comparisons! {
+    /// `Equal`.
+    equal ==;
+    /// `Greater`.
+    greater >;
+    /// `GreaterOrEqual`.
+    greater_or_equal >=;
+    /// `Less`.
+    less <;
+    /// `LessOrEqual`.
+    less_or_equal <=;
+}
+
+/// `And`.
+pub(crate) fn and(call: &Call<'_, '_>) -> Outputs {
+    match call.input(0)? {
+        Array::Bool(x) => wrapped(&x.view(), call.input(1)?, |a: bool, b| a && b),
+        _ => Err(Error::new("And takes booleans")),
+    }
+}
+
+fn wrapping_pow(mut base: i64, mut exponent: u64) -> i64 {
+    let mut power = 1i64;
+    while exponent > 0 {
+        if exponent % 2 == 1 {
+            power = power.wrapping_mul(base);
+        }
+        base = base.wrapping_mul(base);
+        exponent /= 2;
+    }
+    power
+}
+
+/// `Pow`: the result has the base's type. Integer powers wrap; a negative integer exponent gives the truncated quotient.
+pub(crate) fn pow(call: &Call<'_, '_>) -> Outputs {
+    let (base, exponent) = (call.input(0)?, call.input(1)?);
+    if base.dtype().is_float() || exponent.dtype().is_float() {
+        return call.rounded(zip(&base.to_f64().view(), &exponent.to_f64().view(), f64::powf)?);
+    }
+    let power = |base: i64, exponent: i64| match u64::try_from(exponent) {
+        Ok(exponent) => wrapping_pow(base, exponent),
+        Err(_) => (base as f64).powf(exponent as f64) as i64,
+    };
+    let integers = |array: &Array<'_>| each!(array, x => x.mapv(|value| value.to_int() as i64));
+    let powers = zip(&integers(base).view(), &integers(exponent).view(), power)?;
+    each_number!(base, x => {
+        fn back<T: Item>(_: &ArrayViewD<'_, T>, powers: &ArrayD<i64>) -> Outputs {
+            Ok(vec![T::wrap(powers.mapv(|value| T::from_int(value.into())))])
+        }
+        back(&x.view(), &powers)
+    })
+}
+
+/// `Where`.
+pub(crate) fn select(call: &Call<'_, '_>) -> Outputs {
+    fn choose<T: Item>(condition: &ArrayViewD<'_, bool>, x: &ArrayViewD<'_, T>, y: &Array<'_>) -> Outputs {
+        let y = same(x, y)?;
+        let shape = broadcast_shape(condition.shape(), &broadcast_shape(x.shape(), y.shape())?)?;
+        let chosen = Zip::from(broadcast(condition, &shape)?)
+            .and(broadcast(x, &shape)?)
+            .and(broadcast(&y, &shape)?)
+            .map_collect(|&condition, &x, &y| if condition { x } else { y });
+        Ok(vec![T::wrap(chosen)])
+    }
+    let Array::Bool(condition) = call.input(0)? else {
+        return Err(Error::new("the condition of Where is not boolean"));
+    };
+    each!(call.input(1)?, x => choose(&condition.view(), &x.view(), call.input(2)?))
+}
+
+fn fold<T: Item>(first: &ArrayViewD<'_, T>, call: &Call<'_, '_>, f: impl Fn(T, T) -> T) -> Outputs {
+    let mut total = first.to_owned();
+    for other in call.inputs().skip(1) {
+        total = zip(&total.view(), &same(first, other)?, &f)?;
+    }
+    Ok(vec![T::wrap(total)])
+}
+
+/// `Max`; NaN wins.
+pub(crate) fn max(call: &Call<'_, '_>) -> Outputs {
+    each_number!(call.input(0)?, x => fold(&x.view(), call, Item::larger))
+}
+
+/// `Min`; NaN wins.
+pub(crate) fn min(call: &Call<'_, '_>) -> Outputs {
+    each_number!(call.input(0)?, x => fold(&x.view(), call, Item::smaller))
+}
+
+/// `Sum`, rounded once.
+pub(crate) fn sum(call: &Call<'_, '_>) -> Outputs {
+    let mut total = call.input(0)?.to_f64();
+    for other in call.inputs().skip(1) {
+        total = zip(&total.view(), &other.to_f64().view(), |a, b| a + b)?;
+    }
+    call.rounded(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_broadcast_as_in_numpy() {
+        type Case<'a> = (&'a [usize], &'a [usize], Option<&'a [usize]>);
+        let cases: [Case<'_>; 6] = [
+            (&[2, 3], &[3], Some(&[2, 3])),
+            (&[2, 1], &[1, 4], Some(&[2, 4])),
+            (&[], &[5], Some(&[5])),
+            (&[0], &[1], Some(&[0])),
+            (&[1, 3], &[0, 1], Some(&[0, 3])),
+            (&[2], &[3], None),
+        ];
+        for (a, b, expected) in cases {
+            assert_eq!(broadcast_shape(a, b).ok().as_deref(), expected, "{a:?} and {b:?}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Operators that make a tensor from attributes or a few numbers: `Constant`, `ConstantOfShape`, `Range`.
+
+use byoc_plugin_api::{Attribute, DType, Error, from_hex};
+use ndarray::{Array1, ArrayD, IxDyn};
+
+use super::array::{Array, Item, count, dims, each, shaped};
+use super::call::{Call, Outputs};
+
+/// The tensor of an attribute.
+pub(crate) fn tensor(dtype: DType, shape: &[usize], hex: &str) -> Result<Array<'static>, Error> {
+    fn read<T: Item>(shape: &[usize], bytes: &[u8]) -> Result<Array<'static>, Error> {
+        let items: Option<Vec<T>> = bytes.chunks(T::DTYPE.size()).map(T::from_le).collect();
+        Ok(T::wrap(shaped(shape, items.ok_or_else(|| Error::new("a tensor attribute is cut off"))?)?))
+    }
+    let bytes = from_hex(hex).ok_or_else(|| Error::new("a tensor attribute is no hex text"))?;
+    match dtype {
+        DType::F32 => read::<f32>(shape, &bytes),
+        DType::F64 => read::<f64>(shape, &bytes),
+        DType::F16 => read::<half::f16>(shape, &bytes),
+        DType::BF16 => read::<half::bf16>(shape, &bytes),
+        DType::I8 => read::<i8>(shape, &bytes),
+        DType::I16 => read::<i16>(shape, &bytes),
+        DType::I32 => read::<i32>(shape, &bytes),
+        DType::I64 => read::<i64>(shape, &bytes),
+        DType::U8 => read::<u8>(shape, &bytes),
+        DType::U16 => read::<u16>(shape, &bytes),
+        DType::U32 => read::<u32>(shape, &bytes),
+        DType::U64 => read::<u64>(shape, &bytes),
+        DType::Bool => read::<bool>(shape, &bytes),
+    }
+}
+
+/// `Constant`, from whichever of its attributes is set.
+pub(crate) fn constant(call: &Call<'_, '_>) -> Outputs {
+    let scalar = |shape: &[usize]| IxDyn(shape);
+    let known = call.node.attributes.iter().find_map(|(name, value)| match (name.as_str(), value) {
+        ("value", Attribute::Tensor { dtype, shape, hex }) => Some(tensor(*dtype, shape, hex)),
+        ("value_int", Attribute::Int(value)) => Some(Ok(Item::wrap(ArrayD::from_elem(scalar(&[]), *value)))),
+        ("value_float", Attribute::Float(value)) => Some(Ok(Item::wrap(ArrayD::from_elem(scalar(&[]), *value)))),
+        ("value_ints", Attribute::Ints(values)) => Some(Ok(Item::wrap(Array1::from(values.clone()).into_dyn()))),
+        ("value_floats", Attribute::Floats(values)) => Some(Ok(Item::wrap(Array1::from(values.clone()).into_dyn()))),
+        _ => None,
+    });
+    Ok(vec![known.ok_or_else(|| Error::new("Constant has no numeric value"))??])
+}
+
+/// `ConstantOfShape`.
+pub(crate) fn constant_of_shape(call: &Call<'_, '_>) -> Outputs {
+    let shape = dims(&call.input(0)?.to_ints())?;
+    let value = match call.node.attributes.get("value") {
+        Some(Attribute::Tensor { dtype, shape, hex }) => tensor(*dtype, shape, hex)?,
+        _ => Item::wrap(ArrayD::from_elem(IxDyn(&[]), 0f32)),
+    };
+    each!(value, value => {
+        let first = *value.first().ok_or_else(|| Error::new("the value of ConstantOfShape has no element"))?;
+        Ok(vec![Item::wrap(ArrayD::from_elem(IxDyn(&shape), first))])
+    })
+}
+
+/// `Range`: `start + i * delta`, each element rounded once.
+pub(crate) fn range(call: &Call<'_, '_>) -> Outputs {
+    let first = |index: usize| -> Result<(f64, i128), Error> {
+        each!(call.input(index)?, x => {
+            let value = *x.first().ok_or_else(|| Error::new("an input of Range has no element"))?;
+            Ok((Item::to_f64(value), Item::to_int(value)))
+        })
+    };
+    let ((start, start_int), (limit, limit_int), (delta, delta_int)) = (first(0)?, first(1)?, first(2)?);
+    let dtype = call.input(0)?.dtype();
+    if delta == 0.0 {
+        return Err(Error::new("the step of Range is 0"));
+    }
+    if dtype.is_float() {
+        let length = length(((limit - start) / delta).ceil())?;
+        return call.rounded(Array1::from_shape_fn(length, |i| start + i as f64 * delta).into_dyn());
+    }
+    let span = limit_int - start_int;
+    let steps = if (span > 0) == (delta_int > 0) { span.unsigned_abs().div_ceil(delta_int.unsigned_abs()) } else { 0 };
+    let length = length(steps as f64)?;
+    let item = |i: usize| start_int + i as i128 * delta_int;
+    each!(call.input(0)?, x => {
+        fn typed<T: Item, S>(_: &ndarray::ArrayRef<T, S>, length: usize, item: impl Fn(usize) -> i128) -> Outputs {
+            Ok(vec![T::wrap(Array1::from_shape_fn(length, |i| T::from_int(item(i))).into_dyn())])
+        }
+        typed(x, length, item)
+    })
+}
+
+fn length(value: f64) -> Result<usize, Error> {
+    count(&[value.max(0.0) as usize])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_become_tensors_of_their_type() {
+        let array = tensor(DType::I16, &[2], "0100ffff").expect("tensor");
+        assert_eq!((array.dtype(), array.to_ints()), (DType::I16, vec![1, -1]));
+        assert!(tensor(DType::I16, &[2], "0100ff").is_err());
+        assert!(tensor(DType::I16, &[3], "0100ffff").is_err());
+        assert_eq!(tensor(DType::Bool, &[], "02").expect("tensor").to_ints(), [1]);
+    }
+}

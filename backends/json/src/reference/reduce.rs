@@ -1,0 +1,212 @@
+//! Operators that run along axes: sums, means, maxima, `ArgMax`, `CumSum`, `Softmax`.
+
+use byoc_plugin_api::Error;
+use ndarray::{ArrayD, ArrayViewD, Axis, IxDyn};
+
+use super::array::{Array, Item, each, each_number, elements, shaped};
+use super::call::{Call, Outputs, around, axes};
+use super::number::Number;
+
+/// Maps the elements along `along` to one each; the other axes stay, those become 1 or go.
+pub(crate) fn fold<T: Item, R>(
+    x: &ArrayViewD<'_, T>,
+    along: &[usize],
+    keep: bool,
+    f: impl Fn(&[T]) -> R,
+) -> Result<ArrayD<R>, Error> {
+    let (gone, stay): (Vec<usize>, Vec<usize>) = (0..x.ndim()).partition(|axis| along.contains(axis));
+    let inner: usize = gone.iter().map(|&axis| x.shape()[axis]).product();
+    let outer: usize = stay.iter().map(|&axis| x.shape()[axis]).product();
+    let order = [stay.as_slice(), gone.as_slice()].concat();
+    let ordered = x.view().permuted_axes(IxDyn(&order));
+    let ordered = elements(&ordered);
+    let shape: Vec<usize> = if keep {
+        x.shape().iter().enumerate().map(|(axis, &size)| if gone.contains(&axis) { 1 } else { size }).collect()
+    } else {
+        stay.iter().map(|&axis| x.shape()[axis]).collect()
+    };
+    shaped(&shape, (0..outer).map(|o| f(&ordered[o * inner..(o + 1) * inner])).collect())
+}
+
+/// The axes of a reduction: input 1, or all; `None` for none at all.
+fn reduced_axes(call: &Call<'_, '_>, rank: usize) -> Result<Option<Vec<usize>>, Error> {
+    match call.ints(1) {
+        Some(values) if !values.is_empty() => Ok(Some(axes(&values, rank)?)),
+        _ if call.node.int("noop_with_empty_axes", 0) != 0 => Ok(None),
+        _ => Ok(Some((0..rank).collect())),
+    }
+}
+
+/// Runs one reduction: `float` in `f64`, `integer` as a loop over wide integers that wrap at the end.
+fn reduce(
+    call: &Call<'_, '_>,
+    float: impl Fn(&[f64]) -> f64,
+    integer: impl Fn(&mut dyn Iterator<Item = i128>, i128) -> i128,
+) -> Outputs {
+    fn integers<T: Item>(
+        x: &ArrayViewD<'_, T>,
+        along: &[usize],
+        keep: bool,
+        f: impl Fn(&mut dyn Iterator<Item = i128>, i128) -> i128,
+    ) -> Outputs {
+        let f = |values: &[T]| T::from_int(f(&mut values.iter().map(|&value| value.to_int()), values.len() as i128));
+        Ok(vec![T::wrap(fold(x, along, keep, f)?)])
+    }
+    let x = call.input(0)?;
+    let keep = call.node.int("keepdims", 1) != 0;
+    let Some(along) = reduced_axes(call, x.shape().len())? else {
+        return Ok(vec![x.to_owned()]);
+    };
+    if x.dtype().is_float() {
+        return call.rounded(fold(&x.to_f64().view(), &along, keep, float)?);
+    }
+    each!(x, x => integers(&x.view(), &along, keep, integer))
+}
+
+/// `ReduceSum`.
+pub(crate) fn sum(call: &Call<'_, '_>) -> Outputs {
+    reduce(call, |values| values.iter().sum(), |values, _| values.fold(0, i128::wrapping_add))
+}
+
+/// `ReduceMean`; of integers truncated toward zero, of nothing NaN or 0.
+pub(crate) fn mean(call: &Call<'_, '_>) -> Outputs {
+    reduce(
+        call,
+        |values| values.iter().sum::<f64>() / values.len() as f64,
+        |values, count| values.fold(0, i128::wrapping_add).checked_div(count).unwrap_or(0),
+    )
+}
+
+/// `ReduceMax`; NaN wins, and of nothing it is the least value of the type.
+pub(crate) fn max(call: &Call<'_, '_>) -> Outputs {
+    fn largest<T: Item>(x: &ArrayViewD<'_, T>, along: &[usize], keep: bool) -> Outputs {
+        // Saturates to the least integer, and to false for booleans, where minus infinity would be "not zero".
+        let least =
+            if T::DTYPE == byoc_plugin_api::DType::Bool { T::default() } else { T::from_f64(f64::NEG_INFINITY) };
+        Ok(vec![T::wrap(fold(x, along, keep, |values| values.iter().copied().fold(least, T::larger))?)])
+    }
+    let x = call.input(0)?;
+    let Some(along) = reduced_axes(call, x.shape().len())? else {
+        return Ok(vec![x.to_owned()]);
+    };
+    each!(x, x => largest(&x.view(), &along, call.node.int("keepdims", 1) != 0))
+}
+
+/// `ArgMax`: the first (or last) of the largest; NaN is the largest of all, as in numpy.
+pub(crate) fn arg_max(call: &Call<'_, '_>) -> Outputs {
+    let x = call.input(0)?;
+    let axis = call.axis("axis", 0, x.shape().len())?;
+    let keep = call.node.int("keepdims", 1) != 0;
+    let last = call.node.int("select_last_index", 0) != 0;
+    if x.shape()[axis] == 0 {
+        return Err(Error::new("ArgMax of no element"));
+    }
+    each!(x, x => Ok(vec![Item::wrap(fold(&x.view(), &[axis], keep, |values| first_largest(values, last))?)]))
+}
+
+fn first_largest<T: Item>(values: &[T], last: bool) -> i64 {
+    let mut best = 0;
+    for (i, &value) in values.iter().enumerate() {
+        let (equal, greater) = if values[best].is_nan() {
+            (value.is_nan(), false)
+        } else {
+            (value == values[best], value.is_nan() || value > values[best])
+        };
+        if greater || last && equal {
+            best = i;
+        }
+    }
+    best as i64
+}
+
+/// `CumSum`; floats are added up in `f64` and each sum rounded once.
+pub(crate) fn cum_sum(call: &Call<'_, '_>) -> Outputs {
+    fn summed<T: Number>(x: ArrayViewD<'_, T>, axis: usize, exclusive: bool, reverse: bool) -> ArrayD<T> {
+        let mut sums = x.to_owned();
+        for mut lane in sums.lanes_mut(Axis(axis)) {
+            if reverse {
+                lane.invert_axis(Axis(0));
+            }
+            let mut total = T::default();
+            for value in lane {
+                let next = total.add(*value);
+                *value = if exclusive { total } else { next };
+                total = next;
+            }
+        }
+        sums
+    }
+    let x = call.input(0)?;
+    let axis = call.ints(1).and_then(|values| values.first().copied());
+    let axis = super::call::axis(axis.ok_or_else(|| Error::new("CumSum needs an axis"))?, x.shape().len())?;
+    let (exclusive, reverse) = (call.node.int("exclusive", 0) != 0, call.node.int("reverse", 0) != 0);
+    if x.dtype().is_float() {
+        return call.rounded(summed(x.to_f64().view(), axis, exclusive, reverse));
+    }
+    each_number!(x, x => Ok(vec![Item::wrap(summed(x.view(), axis, exclusive, reverse))]))
+}
+
+/// `Softmax` along one axis.
+pub(crate) fn softmax(call: &Call<'_, '_>) -> Outputs {
+    let x = call.input(0)?;
+    let axis = call.axis("axis", -1, x.shape().len())?;
+    let mut y = x.to_f64();
+    let (outer, size, inner) = around(x.shape(), axis);
+    let mut row = vec![0.0; size];
+    if let Some(data) = y.as_slice_mut() {
+        for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
+            let at = |k: usize| (o * size + k) * inner + i;
+            row.iter_mut().enumerate().for_each(|(k, value)| *value = data[at(k)]);
+            softmax_row(&mut row);
+            row.iter().enumerate().for_each(|(k, &value)| data[at(k)] = value);
+        }
+    }
+    Ok(vec![Array::from_f64(x.dtype(), y)])
+}
+
+/// Softmax in place.
+pub(crate) fn softmax_row(row: &mut [f64]) {
+    let largest = row.iter().copied().fold(f64::NEG_INFINITY, Item::larger);
+    row.iter_mut().for_each(|value| *value = (*value - largest).exp());
+    let total: f64 = row.iter().sum();
+    row.iter_mut().for_each(|value| *value /= total);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arg_max_treats_nan_as_numpy() {
+        let nan = f64::NAN;
+        let cases = [
+            (vec![1.0, 3.0, 3.0], (1, 2)),
+            (vec![1.0, nan, 5.0, nan], (1, 3)),
+            (vec![nan, 1.0], (0, 0)),
+            (vec![f64::NEG_INFINITY, f64::NEG_INFINITY], (0, 1)),
+        ];
+        for (values, expected) in cases {
+            assert_eq!((first_largest(&values, false), first_largest(&values, true)), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn folds_keep_or_drop_axes_and_take_nothing() {
+        let x = ArrayD::from_shape_vec(IxDyn(&[2, 3]), vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).expect("shape");
+        let sum = |values: &[f64]| values.iter().sum::<f64>();
+        type Case<'a> = (&'a [usize], bool, &'a [usize], &'a [f64]);
+        let cases: [Case<'_>; 4] = [
+            (&[0], true, &[1, 3], &[5.0, 7.0, 9.0]),
+            (&[1], false, &[2], &[6.0, 15.0]),
+            (&[0, 1], false, &[], &[21.0]),
+            (&[], false, &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+        ];
+        for (along, keep, shape, expected) in cases {
+            let folded = fold(&x.view(), along, keep, sum).expect("fold");
+            assert_eq!((folded.shape(), folded.as_slice().expect("order")), (shape, expected));
+        }
+        let empty = ArrayD::<f64>::zeros(IxDyn(&[2, 0]));
+        assert_eq!(fold(&empty.view(), &[1], false, sum).expect("fold").as_slice(), Some(&[0.0, 0.0][..]));
+        assert_eq!(fold(&empty.view(), &[0], true, sum).expect("fold").shape(), [1, 0]);
+    }
+}

@@ -1,0 +1,288 @@
+//! `Resize`: every output position of an axis is a weighted sum of some input positions, one axis after another.
+
+use byoc_plugin_api::Error;
+use ndarray::ArrayD;
+
+use super::array::{Array, Item, count, each, shaped};
+use super::call::{Call, Outputs, around, axes};
+use super::slice::surrounded;
+
+/// How one axis is resized.
+struct AxisPlan {
+    input: usize,
+    output: usize,
+    scale: f64,
+    /// Start and end of the cropped part, as fractions of the input.
+    roi: (f64, f64),
+}
+
+/// The attributes that say how positions map and which weights they get.
+struct Rules<'a> {
+    coordinates: &'a str,
+    mode: &'a str,
+    nearest: &'a str,
+    antialias: bool,
+    exclude_outside: bool,
+    cubic: f64,
+}
+
+/// Input positions and their weights; `None` for a position outside of the input that is to be filled.
+type Taps = Option<Vec<(usize, f64)>>;
+
+/// `Resize`.
+pub(crate) fn resize(call: &Call<'_, '_>) -> Outputs {
+    let x = call.input(0)?;
+    let node = call.node;
+    let rules = Rules {
+        coordinates: node.string("coordinate_transformation_mode", "half_pixel"),
+        mode: node.string("mode", "nearest"),
+        nearest: node.string("nearest_mode", "round_prefer_floor"),
+        antialias: node.int("antialias", 0) != 0,
+        exclude_outside: node.int("exclude_outside", 0) != 0,
+        cubic: f64::from(node.float("cubic_coeff_a", -0.75)),
+    };
+    rules.check()?;
+    let fill = f64::from(node.float("extrapolation_value", 0.0));
+    let plans = plans(call, x.shape())?;
+    count(&plans.iter().map(|plan| plan.output).collect::<Vec<_>>())?;
+    let mut taps = Vec::with_capacity(plans.len());
+    for plan in &plans {
+        if plan.input == 0 && plan.output > 0 {
+            return Err(Error::new("Resize of an axis without elements"));
+        }
+        taps.push((0..plan.output).map(|position| rules.taps(plan, position)).collect::<Vec<Taps>>());
+    }
+    if rules.mode == "nearest" {
+        // Nothing is calculated, so this holds for every type, and exactly.
+        let only = |taps: &Taps| taps.as_ref().and_then(|taps| taps.first()).map(|&(index, _)| index);
+        let sources: Vec<Vec<Option<usize>>> = taps.iter().map(|axis| axis.iter().map(only).collect()).collect();
+        return each!(x, x => Ok(vec![Item::wrap(surrounded(&x.view(), &sources, Item::from_f64(fill))?)]));
+    }
+    let mut y = x.to_f64();
+    for (axis, (plan, taps)) in plans.iter().zip(&taps).enumerate() {
+        if !plan.is_identity() {
+            y = weighted(&y, axis, taps, fill)?;
+        }
+    }
+    if !x.dtype().is_float() {
+        y.mapv_inplace(f64::round_ties_even);
+    }
+    Ok(vec![Array::from_f64(x.dtype(), y)])
+}
+
+fn weighted(x: &ArrayD<f64>, axis: usize, taps: &[Taps], fill: f64) -> Result<ArrayD<f64>, Error> {
+    let (outer, size, inner) = around(x.shape(), axis);
+    let data = x.as_slice().unwrap_or_default();
+    let mut shape = x.shape().to_vec();
+    shape[axis] = taps.len();
+    let mut y = Vec::with_capacity(count(&shape)?);
+    for o in 0..outer {
+        for taps in taps {
+            let at = |index: usize, i: usize| data[(o * size + index) * inner + i];
+            y.extend((0..inner).map(|i| match taps {
+                Some(taps) => taps.iter().map(|&(index, weight)| weight * at(index, i)).sum(),
+                None => fill,
+            }));
+        }
+    }
+    shaped(&shape, y)
+}
+
+/// How each axis is resized, from `sizes` or `scales`, which count for `axes` only.
+fn plans(call: &Call<'_, '_>, shape: &[usize]) -> Result<Vec<AxisPlan>, Error> {
+    let rank = shape.len();
+    let along = match call.node.ints("axes") {
+        Some(values) => axes(values, rank)?,
+        None => (0..rank).collect(),
+    };
+    let floats = |index: usize| {
+        let values = call.optional(index).map(|values| values.to_f64().into_raw_vec_and_offset().0);
+        values.filter(|values| !values.is_empty())
+    };
+    let roi = floats(1);
+    let (scales, sizes) = (floats(2), floats(3));
+    let given = scales.as_ref().or(sizes.as_ref()).map_or(0, Vec::len);
+    if given != along.len() || roi.as_ref().is_some_and(|roi| roi.len() != 2 * along.len()) {
+        return Err(Error::new(format!("Resize of {} axes with {given} scales or sizes", along.len())));
+    }
+    let mut plans: Vec<AxisPlan> =
+        shape.iter().map(|&size| AxisPlan { input: size, output: size, scale: 1.0, roi: (0.0, 1.0) }).collect();
+    let ratio = |(size, &axis): (&f64, &usize)| {
+        if shape[axis] == 0 { 1.0 } else { size / shape[axis] as f64 }
+    };
+    let ratios = sizes.iter().flatten().zip(&along).map(ratio);
+    let common = match call.node.string("keep_aspect_ratio_policy", "stretch") {
+        "stretch" => None,
+        _ if scales.is_some() => None,
+        "not_larger" => ratios.reduce(f64::min),
+        "not_smaller" => ratios.reduce(f64::max),
+        other => return Err(Error::new(format!("unknown keep_aspect_ratio_policy '{other}'"))),
+    };
+    for (i, &axis) in along.iter().enumerate() {
+        let (plan, input) = (&mut plans[axis], shape[axis] as f64);
+        (plan.scale, plan.output) = match (&scales, &sizes, common) {
+            (Some(scales), _, _) => (scales[i], (scales[i] * input) as usize),
+            (_, _, Some(scale)) => (scale, (scale * input + 0.5) as usize),
+            (_, Some(sizes), _) => (sizes[i] / input, sizes[i] as usize),
+            _ => return Err(Error::new("Resize needs scales or sizes")),
+        };
+        if let Some(roi) = &roi {
+            plan.roi = (roi[i], roi[along.len() + i]);
+        }
+    }
+    Ok(plans)
+}
+
+impl AxisPlan {
+    fn is_identity(&self) -> bool {
+        (self.scale - 1.0).abs() < 1e-9 && self.input == self.output && self.roi == (0.0, 1.0)
+    }
+}
+
+impl Rules<'_> {
+    fn check(&self) -> Result<(), Error> {
+        let known = [
+            ("mode", self.mode, &["nearest", "linear", "cubic"][..]),
+            ("nearest_mode", self.nearest, &["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]),
+            (
+                "coordinate_transformation_mode",
+                self.coordinates,
+                &[
+                    "half_pixel",
+                    "half_pixel_symmetric",
+                    "pytorch_half_pixel",
+                    "align_corners",
+                    "asymmetric",
+                    "tf_crop_and_resize",
+                ],
+            ),
+        ];
+        match known.iter().find(|(_, value, values)| !values.contains(value)) {
+            Some((name, value, _)) => Err(Error::new(format!("unknown {name} '{value}' of Resize"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Where output `position` lies in the input.
+    fn origin(&self, plan: &AxisPlan, position: usize) -> f64 {
+        let (x, last) = (position as f64, plan.input as f64 - 1.0);
+        // May be a fraction, where a scale was given.
+        let width = plan.scale * plan.input as f64;
+        let half_pixel = (x + 0.5) / plan.scale - 0.5;
+        match self.coordinates {
+            "align_corners" if width == 1.0 => 0.0,
+            "align_corners" => x * last / (width - 1.0),
+            "asymmetric" => x / plan.scale,
+            "tf_crop_and_resize" if width == 1.0 => (plan.roi.0 + plan.roi.1) * last / 2.0,
+            "tf_crop_and_resize" => plan.roi.0 * last + x * (plan.roi.1 - plan.roi.0) * last / (width - 1.0),
+            "pytorch_half_pixel" if width == 1.0 => 0.0,
+            "half_pixel_symmetric" => plan.input as f64 / 2.0 * (1.0 - plan.output as f64 / width) + half_pixel,
+            _ => half_pixel,
+        }
+    }
+
+    fn taps(&self, plan: &AxisPlan, position: usize) -> Taps {
+        let origin = if plan.is_identity() { position as f64 } else { self.origin(plan, position) };
+        let last = plan.input.saturating_sub(1);
+        if self.coordinates == "tf_crop_and_resize" && !(0.0..=last as f64).contains(&origin) {
+            return None;
+        }
+        let inside = |index: f64| (index.max(0.0) as usize).min(last);
+        if self.mode == "nearest" {
+            let nearest = match self.nearest {
+                "floor" => origin.floor(),
+                "ceil" => origin.ceil(),
+                "round_prefer_ceil" => (origin + 0.5).floor(),
+                _ => (origin - 0.5).ceil(),
+            };
+            return Some(vec![(inside(nearest), 1.0)]);
+        }
+        // When shrinking, the filter is stretched so that every input position counts.
+        let stretch = if self.antialias { plan.scale.min(1.0) } else { 1.0 };
+        let reach = if self.mode == "cubic" { 2.0 } else { 1.0 } / stretch;
+        let (start, end) = ((origin - reach).floor() as i64, (origin + reach).ceil() as i64);
+        let mut taps = Vec::new();
+        for index in start..=end {
+            let outside = index < 0 || index > last as i64;
+            let weight = self.weight((index as f64 - origin) * stretch);
+            if weight != 0.0 && !(self.exclude_outside && outside) {
+                taps.push((inside(index as f64), weight));
+            }
+        }
+        let total: f64 = taps.iter().map(|tap| tap.1).sum();
+        taps.iter_mut().for_each(|tap| tap.1 /= total);
+        Some(taps)
+    }
+
+    /// The filter's weight at this distance.
+    fn weight(&self, distance: f64) -> f64 {
+        let (x, a) = (distance.abs(), self.cubic);
+        if self.mode != "cubic" {
+            return (1.0 - x).max(0.0);
+        }
+        if x <= 1.0 {
+            ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+        } else if x < 2.0 {
+            ((x - 5.0) * x + 8.0) * x * a - 4.0 * a
+        } else {
+            0.0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules<'a>(coordinates: &'a str, mode: &'a str, nearest: &'a str) -> Rules<'a> {
+        Rules { coordinates, mode, nearest, antialias: false, exclude_outside: false, cubic: -0.75 }
+    }
+
+    #[test]
+    fn halves_round_by_the_mode() {
+        let plan = AxisPlan { input: 4, output: 8, scale: 2.0, roi: (0.0, 1.0) };
+        let cases = [
+            ("round_prefer_floor", [0, 0, 1, 1]),
+            ("round_prefer_ceil", [0, 1, 1, 2]),
+            ("floor", [0, 0, 1, 1]),
+            ("ceil", [0, 1, 1, 2]),
+        ];
+        for (nearest, expected) in cases {
+            let rules = rules("asymmetric", "nearest", nearest);
+            let found = [0, 1, 2, 3].map(|position| rules.taps(&plan, position).expect("inside")[0].0);
+            assert_eq!(found, expected, "{nearest}");
+        }
+    }
+
+    #[test]
+    fn positions_map_by_the_coordinate_mode() {
+        let plan = AxisPlan { input: 4, output: 2, scale: 0.6, roi: (0.25, 0.75) };
+        let cases = [
+            ("half_pixel", 2.0),
+            ("half_pixel_symmetric", 4.0 / 2.0 * (1.0 - 2.0 / 2.4) + 2.0),
+            ("pytorch_half_pixel", 2.0),
+            ("align_corners", 3.0 / 1.4),
+            ("asymmetric", 1.0 / 0.6),
+            ("tf_crop_and_resize", 0.75 + 1.5 / 1.4),
+        ];
+        for (coordinates, expected) in cases {
+            let found = rules(coordinates, "linear", "floor").origin(&plan, 1);
+            assert!((found - expected).abs() < 1e-12, "{coordinates}: {found}");
+        }
+    }
+
+    #[test]
+    fn weights_add_up_to_one() {
+        let plan = AxisPlan { input: 8, output: 3, scale: 0.4, roi: (0.0, 1.0) };
+        for (mode, antialias, exclude_outside) in
+            [("linear", true, false), ("cubic", true, true), ("cubic", false, true)]
+        {
+            let rules = Rules { antialias, exclude_outside, ..rules("half_pixel", mode, "floor") };
+            for position in 0..3 {
+                let taps = rules.taps(&plan, position).expect("inside");
+                assert!((taps.iter().map(|tap| tap.1).sum::<f64>() - 1.0).abs() < 1e-12);
+                assert!(taps.iter().all(|tap| tap.0 < 8));
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Sets of element types, and the rule for the types of an operator's inputs.
+
+use byoc_plugin_api::DType;
+
+/// A set of element types. [`Types::SAME`] stands for "that of input 0".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Types(u16);
+
+impl Types {
+    /// The type of the node's first input.
+    pub const SAME: Types = Types(1 << 15);
+    /// `bool`.
+    pub const BOOL: Types = Types::of(&[DType::Bool]);
+    /// `i64`.
+    pub const I64: Types = Types::of(&[DType::I64]);
+    /// The two types of indices.
+    pub const INDEX: Types = Types::of(&[DType::I32, DType::I64]);
+    /// Every floating-point type.
+    pub const FLOAT: Types = Types::of(&[DType::F32, DType::F64, DType::F16, DType::BF16]);
+    /// Signed integers.
+    pub const SIGNED: Types = Types::of(&[DType::I8, DType::I16, DType::I32, DType::I64]);
+    /// Integers of 32 and 64 bits.
+    pub const WIDE: Types = Types::of(&[DType::I32, DType::I64, DType::U32, DType::U64]);
+    /// Integers of 8 bits.
+    pub const BYTE: Types = Types::of(&[DType::I8, DType::U8]);
+    /// Everything but booleans.
+    pub const NUMBER: Types =
+        Types::FLOAT.or(Types::SIGNED).or(Types::of(&[DType::U8, DType::U16, DType::U32, DType::U64]));
+    /// Every type.
+    pub const ANY: Types = Types::NUMBER.or(Types::BOOL);
+
+    /// The set of these types.
+    pub const fn of(types: &[DType]) -> Types {
+        let mut bits = 0;
+        let mut i = 0;
+        while i < types.len() {
+            bits |= 1 << types[i] as u16;
+            i += 1;
+        }
+        Types(bits)
+    }
+
+    /// The types of both sets.
+    pub const fn or(self, other: Types) -> Types {
+        Types(self.0 | other.0)
+    }
+
+    /// Whether `dtype` is in the set.
+    pub const fn has(self, dtype: DType) -> bool {
+        self.0 & (1 << dtype as u16) != 0
+    }
+}
+
+/// Checks the types of `inputs` against one rule an input; the last rule holds for all further inputs.
+pub(super) fn check(op: &str, rules: &[Types], inputs: &[Option<DType>]) -> Result<(), String> {
+    let first = inputs.first().copied().flatten();
+    for (index, dtype) in inputs.iter().enumerate().filter_map(|(index, dtype)| Some((index, (*dtype)?))) {
+        let Some(&rule) = rules.get(index).or(rules.last()) else {
+            return Err(format!("{op} takes no input"));
+        };
+        if rule == Types::SAME {
+            if first.is_some_and(|first| first != dtype) {
+                return Err(format!("input {index} of {op} is {dtype}, unlike input 0"));
+            }
+        } else if !rule.has(dtype) {
+            return Err(format!("{op} does not take {dtype} as input {index}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! Operators that map each element by itself.
+
+use byoc_plugin_api::{DType, Error};
+use ndarray::{ArrayD, ArrayViewD};
+
+use super::array::{Array, Item, each, each_number};
+use super::call::{Call, Outputs, same};
+use super::number::Number;
+
+/// Maps a float tensor through `f` in `f64`.
+pub(crate) fn float(call: &Call<'_, '_>, f: impl Fn(f64) -> f64) -> Outputs {
+    call.rounded(call.input(0)?.to_f64().mapv_into(f))
+}
+
+/// The error function, to the last bits of `f64`.
+pub(crate) fn erf(x: f64) -> f64 {
+    let a = x.abs();
+    if a > 6.0 {
+        return x.signum();
+    }
+    if a < 3.0 || x.is_nan() {
+        // erf(x) = 2/sqrt(pi) * exp(-x^2) * sum of 2^n x^(2n+1) / (1*3*..*(2n+1)): every term has the same sign.
+        let (mut term, mut sum, mut n) = (x, x, 0.0);
+        while term.abs() > sum.abs() * 1e-17 {
+            n += 1.0;
+            term *= 2.0 * x * x / (2.0 * n + 1.0);
+            sum += term;
+        }
+        return std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum;
+    }
+    // erfc(a) = exp(-a^2) / sqrt(pi) / (a + (1/2)/(a + (2/2)/(a + (3/2)/(a + ...)))), from the inside out.
+    let fraction = (1..=60).rev().fold(a, |rest, n| a + f64::from(n) / 2.0 / rest);
+    let erfc = (-a * a).exp() / fraction * std::f64::consts::FRAC_2_SQRT_PI / 2.0;
+    (1.0 - erfc).copysign(x)
+}
+
+/// The logistic function, without overflow on either side.
+pub(crate) fn sigmoid(x: f64) -> f64 {
+    if x >= 0.0 { 1.0 / (1.0 + (-x).exp()) } else { x.exp() / (1.0 + x.exp()) }
+}
+
+/// `Gelu`, exact or approximated with `tanh`.
+pub(crate) fn gelu(call: &Call<'_, '_>) -> Outputs {
+    match call.node.string("approximate", "none") {
+        "none" => float(call, |x| 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2))),
+        "tanh" => {
+            let scale = (2.0 / std::f64::consts::PI).sqrt();
+            float(call, |x| 0.5 * x * (1.0 + (scale * (x + 0.044715 * x * x * x)).tanh()))
+        }
+        other => Err(Error::new(format!("unknown approximation '{other}' of Gelu"))),
+    }
+}
+
+/// `HardSigmoid`: `max(0, min(1, alpha * x + beta))`.
+pub(crate) fn hard_sigmoid(call: &Call<'_, '_>) -> Outputs {
+    let alpha = f64::from(call.node.float("alpha", 0.2));
+    let beta = f64::from(call.node.float("beta", 0.5));
+    float(call, |x| (alpha * x + beta).clamp(0.0, 1.0))
+}
+
+/// `HardSwish`: `x * max(0, min(1, x / 6 + 1/2))`.
+pub(crate) fn hard_swish(call: &Call<'_, '_>) -> Outputs {
+    float(call, |x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0))
+}
+
+/// `Swish`: `x * sigmoid(alpha * x)`.
+pub(crate) fn swish(call: &Call<'_, '_>) -> Outputs {
+    let alpha = f64::from(call.node.float("alpha", 1.0));
+    float(call, |x| x * sigmoid(alpha * x))
+}
+
+fn number<T: Item>(x: &ArrayViewD<'_, T>, f: impl Fn(T) -> T) -> Outputs {
+    Ok(vec![T::wrap(x.mapv(f))])
+}
+
+/// `Relu`; NaN stays NaN.
+pub(crate) fn relu(call: &Call<'_, '_>) -> Outputs {
+    each_number!(call.input(0)?, x => number(&x.view(), |value| value.larger(Default::default())))
+}
+
+/// `Neg`; of floats this flips the sign of zero too.
+pub(crate) fn neg(call: &Call<'_, '_>) -> Outputs {
+    let x = call.input(0)?;
+    if x.dtype().is_float() {
+        return float(call, |x| -x);
+    }
+    each_number!(x, x => number(&x.view(), |value| Number::sub(Default::default(), value)))
+}
+
+/// `Abs`.
+pub(crate) fn abs(call: &Call<'_, '_>) -> Outputs {
+    each_number!(call.input(0)?, x => number(&x.view(), Number::abs))
+}
+
+/// `Clip`; NaN stays NaN, and the upper bound wins where the bounds cross, as in numpy.
+pub(crate) fn clip(call: &Call<'_, '_>) -> Outputs {
+    fn bound<T: Item>(x: &ArrayViewD<'_, T>, array: Option<&Array<'_>>) -> Result<Option<T>, Error> {
+        let Some(array) = array else { return Ok(None) };
+        let bound = same(x, array)?.first().copied();
+        bound.map(Some).ok_or_else(|| Error::new("a bound of Clip has no element"))
+    }
+    each_number!(call.input(0)?, x => {
+        let x = x.view();
+        let (low, high) = (bound(&x, call.optional(1))?, bound(&x, call.optional(2))?);
+        number(&x, |value| {
+            let value = low.map_or(value, |low| value.larger(low));
+            high.map_or(value, |high| value.smaller(high))
+        })
+    })
+}
+
+/// `Not`.
+pub(crate) fn not(call: &Call<'_, '_>) -> Outputs {
+    match call.input(0)? {
+        Array::Bool(x) => number(&x.view(), |value| !value),
+        _ => Err(Error::new("Not takes booleans")),
+    }
+}
+
+/// `IsNaN`.
+pub(crate) fn is_nan(call: &Call<'_, '_>) -> Outputs {
+    Ok(vec![each!(call.input(0)?, x => Item::wrap(x.mapv(Item::is_nan)))])
+}
+
+/// `Identity`.
+pub(crate) fn identity(call: &Call<'_, '_>) -> Outputs {
+    Ok(vec![call.input(0)?.to_owned()])
+}
+
+/// `Dropout` as it is at inference: the input, and a mask that keeps everything.
+pub(crate) fn dropout(call: &Call<'_, '_>) -> Outputs {
+    let training = call.ints(2).is_some_and(|values| values.first() == Some(&1));
+    let ratio = call.optional(1).and_then(|ratio| ratio.to_f64().first().copied()).unwrap_or(0.5);
+    if training && ratio != 0.0 {
+        return Err(Error::new("Dropout in training mode is random"));
+    }
+    let x = call.input(0)?;
+    let mask = ArrayD::from_elem(x.shape(), true);
+    Ok(vec![x.to_owned(), Item::wrap(mask)])
+}
+
+/// `Cast`. Integers wrap, floats to integers truncate and saturate, everything else rounds once.
+pub(crate) fn cast(call: &Call<'_, '_>) -> Outputs {
+    let to = match call.output_type(0) {
+        Some(dtype) => dtype,
+        None => from_onnx(call.node.int("to", 0))?,
+    };
+    let x = call.input(0)?;
+    if x.dtype().is_float() {
+        return Ok(vec![Array::from_f64(to, x.to_f64())]);
+    }
+    macro_rules! to_each {
+        ($($variant:ident $rust:ty),*) => {
+            match to {
+                $(DType::$variant => each!(x, x => Item::wrap(x.mapv(|value| <$rust>::from_int(value.to_int())))),)*
+            }
+        };
+    }
+    Ok(vec![to_each!(
+        F32 f32, F64 f64, F16 half::f16, BF16 half::bf16, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32,
+        U64 u64, Bool bool
+    )])
+}
+
+/// The element type with this number in ONNX.
+pub(crate) fn from_onnx(number: i64) -> Result<DType, Error> {
+    use DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    let types = [F32, U8, I8, U16, I16, I32, I64, Bool, F16, F64, U32, U64, BF16];
+    let numbers = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16];
+    let found = numbers.iter().position(|&known| known == number);
+    found.map(|index| types[index]).ok_or_else(|| Error::new(format!("unknown ONNX element type {number}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn erf_is_exact_on_both_branches() {
+        let cases = [
+            (0.0, 0.0),
+            (0.5, 0.520_499_877_813_046_5),
+            (-1.0, -0.842_700_792_949_714_9),
+            (2.9, 0.999_958_902_121_900_5),
+            (3.0, 0.999_977_909_503_001_4),
+            (4.0, 0.999_999_984_582_742_1),
+            (f64::NEG_INFINITY, -1.0),
+        ];
+        for (x, expected) in cases {
+            assert!((erf(x) - expected).abs() < 1e-15, "erf({x}) = {}", erf(x));
+        }
+        assert!(erf(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn sigmoid_does_not_overflow() {
+        assert_eq!((sigmoid(-1000.0), sigmoid(0.0), sigmoid(1000.0)), (0.0, 0.5, 1.0));
+    }
+}

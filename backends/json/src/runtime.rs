@@ -1,0 +1,82 @@
+//! Program and constants to an executable. What depends on shapes is prepared once for each set of shapes: at load where
+//! they are all known, else at the first run with new ones.
+
+use byoc_plugin_api::{BoundConstants, Environment, Error, Executable, TensorView, TensorViewMut};
+
+use crate::kernels::Threads;
+use crate::program::Program;
+
+mod bind;
+mod calls;
+mod memory;
+mod plan;
+mod prepare;
+mod shapes;
+
+use bind::Bound;
+use memory::{Buffer, Frame, Inputs, Outputs};
+use prepare::Prepared;
+use shapes::Shapes;
+
+/// A loaded region.
+struct Loaded<'a> {
+    program: Program,
+    constants: Vec<Bound<'a>>,
+    threads: Threads,
+    shapes: Shapes,
+    prepared: Option<Prepared>,
+    arena: Buffer,
+    scratch: Buffer,
+}
+
+/// Makes a region ready to run.
+pub(crate) fn load<'a>(
+    code: &'a [u8],
+    constants: &BoundConstants<'a>,
+    environment: &Environment,
+) -> Result<Box<dyn Executable + 'a>, Error> {
+    let program = Program::parse(code)?;
+    let constants = bind::bind(&program, constants)?;
+    let mut loaded = Loaded {
+        shapes: Shapes::new(&program),
+        program,
+        constants,
+        threads: Threads::new(environment.threads.max(1)),
+        prepared: None,
+        arena: Buffer::default(),
+        scratch: Buffer::default(),
+    };
+    if loaded.shapes.fixed()? {
+        loaded.prepare()?;
+    }
+    Ok(Box::new(loaded))
+}
+
+impl Loaded<'_> {
+    /// Plans memory and sets up kernels for the current shapes.
+    fn prepare(&mut self) -> Result<(), Error> {
+        let prepared = Prepared::new(&self.program, &self.constants, self.shapes.all(), &self.threads)?;
+        self.arena.grow(prepared.arena_bytes)?;
+        self.scratch.grow(prepared.scratch_bytes)?;
+        self.prepared = Some(prepared);
+        Ok(())
+    }
+}
+
+impl Executable for Loaded<'_> {
+    fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error> {
+        if self.shapes.bind(&self.program, inputs)? || self.prepared.is_none() {
+            self.prepare()?;
+        }
+        let Some(prepared) = &self.prepared else { return Err(Error::new("the shapes are not known")) };
+        let frame = Frame::new(self.arena.as_mut_bytes(), inputs, outputs, &self.constants);
+        prepared.check_edges(&frame)?;
+        for step in &prepared.steps {
+            let inputs = Inputs::new(&frame, &step.inputs);
+            let mut outputs = Outputs::new(&frame, &step.outputs);
+            let mut io = memory::Io { inputs, outputs: &mut outputs, scratch: self.scratch.as_mut_f32(), threads: &self.threads };
+            step.call.run(&mut io).map_err(|error| error.at(step.name.clone()))?;
+        }
+        prepared.copy_outputs(&frame)
+    }
+}

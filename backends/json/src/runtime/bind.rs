@@ -1,0 +1,125 @@
+//! Constants of a program to memory: views of the mapped artifact where they can be used as they are, copies where not.
+
+use byoc_plugin_api::{BoundConstants, Error, TensorView, from_hex};
+
+use super::memory::Buffer;
+use crate::constants::Recipe;
+use crate::program::{Op, Program, Source, Step, Value};
+
+/// A constant, ready to be read.
+pub(super) enum Bound<'a> {
+    /// Memory that the host keeps.
+    View(TensorView<'a>),
+    /// A contiguous copy, or something computed at load.
+    Owned {
+        /// The bytes.
+        buffer: Buffer,
+        /// How many of them count.
+        bytes: usize,
+    },
+}
+
+impl Bound<'_> {
+    pub(super) fn as_ptr(&self) -> *const u8 {
+        match self {
+            Bound::View(view) => view.as_ptr(),
+            Bound::Owned { buffer, .. } => buffer.as_bytes().as_ptr(),
+        }
+    }
+
+    /// Bytes that the shape and the strides reach.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Bound::View(view) => extent(view),
+            Bound::Owned { bytes, .. } => *bytes,
+        }
+    }
+
+    /// Strides, in elements, if they are not those of a contiguous tensor.
+    pub(super) fn strides(&self) -> Option<&[i64]> {
+        match self {
+            Bound::View(view) if !view.is_contiguous() => Some(view.strides()),
+            _ => None,
+        }
+    }
+}
+
+fn extent(view: &TensorView<'_>) -> usize {
+    if view.is_empty() {
+        return 0;
+    }
+    let last: i64 = view.shape().iter().zip(view.strides()).map(|(size, stride)| (size - 1) * stride).sum();
+    (last.max(0) as usize + 1) * view.dtype().size()
+}
+
+/// Every constant of the program, in its order.
+pub(super) fn bind<'a>(program: &Program, constants: &BoundConstants<'a>) -> Result<Vec<Bound<'a>>, Error> {
+    let one = |constant: &crate::program::Constant| {
+        let value = &program.values[constant.value];
+        let bound = match &constant.source {
+            Source::Host(id) => host(constants.host(*id)?, takes_strides(program, constant.value)),
+            Source::Inline { hex, .. } => inline(hex),
+            Source::Derived { recipe, carrier: Some(id) } => host(constants.packed(*id, recipe.layout())?, false),
+            Source::Derived { recipe, carrier: None } => derive(recipe, constants),
+        }?;
+        check(value, &bound)?;
+        Ok(bound)
+    };
+    program.constants.iter().map(one).collect()
+}
+
+/// Computes what was not stored.
+fn derive<'a>(recipe: &Recipe, constants: &BoundConstants<'a>) -> Result<Bound<'a>, Error> {
+    let bytes = recipe.len().checked_mul(4).ok_or_else(|| Error::new("damaged code: a constant is too large"))?;
+    let mut buffer = Buffer::new(bytes)?;
+    recipe.compute(&|id| constants.host(id), &mut buffer.as_mut_f32()[..bytes / 4])?;
+    Ok(Bound::Owned { buffer, bytes })
+}
+
+fn inline<'a>(hex: &str) -> Result<Bound<'a>, Error> {
+    let bytes = from_hex(hex).ok_or_else(|| Error::new("damaged code: a constant is no hex text"))?;
+    owned(&bytes)
+}
+
+fn owned<'a>(bytes: &[u8]) -> Result<Bound<'a>, Error> {
+    let mut buffer = Buffer::new(bytes.len())?;
+    buffer.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
+    Ok(Bound::Owned { buffer, bytes: bytes.len() })
+}
+
+/// Whether every reader of a constant takes it with any strides: as a matrix of a product.
+fn takes_strides(program: &Program, value: usize) -> bool {
+    let by_product = |step: &Step| matches!(step.op, Op::Gemm(_)) && !step.inputs[2..].contains(&Some(value));
+    let mut readers = program.steps.iter().filter(|step| step.inputs.contains(&Some(value)));
+    program.values[value].shape.len() == 2 && !program.outputs.contains(&value) && readers.all(by_product)
+}
+
+/// Uses the view as it is where that is possible, else copies the elements.
+fn host<'a>(view: TensorView<'a>, strides: bool) -> Result<Bound<'a>, Error> {
+    let aligned = (view.as_ptr() as usize).is_multiple_of(view.dtype().size());
+    let forward = view.strides().iter().all(|&stride| stride >= 0);
+    if aligned && (view.is_contiguous() || (strides && forward)) {
+        return Ok(Bound::View(view));
+    }
+    let bytes = view.len() * view.dtype().size();
+    let mut buffer = Buffer::new(bytes)?;
+    let mut rest = buffer.as_mut_bytes();
+    view.for_each_element(|element| {
+        let (head, tail) = std::mem::take(&mut rest).split_at_mut(element.len());
+        head.copy_from_slice(element);
+        rest = tail;
+    });
+    Ok(Bound::Owned { buffer, bytes })
+}
+
+/// A constant must be what the program says.
+fn check(value: &Value, bound: &Bound<'_>) -> Result<(), Error> {
+    let shape: Option<Vec<usize>> = value.shape.iter().map(byoc_plugin_api::Dim::fixed).collect();
+    let shape = shape.ok_or_else(|| Error::new("damaged code: a constant without a shape"))?;
+    let bytes = shape.iter().try_fold(value.dtype.size(), |bytes, &size| bytes.checked_mul(size));
+    let fits = match bound {
+        Bound::View(view) => view.dtype() == value.dtype && view.shape().iter().map(|&size| size as usize).eq(shape),
+        Bound::Owned { bytes: found, .. } => Some(*found) == bytes,
+    };
+    if fits { Ok(()) } else { Err(Error::new("a bound constant has another type or shape than the code says")) }
+}

@@ -1,0 +1,170 @@
+//! Steps to calls: each family of kernels has a file that checks shapes and sets up parameters.
+
+use byoc_plugin_api::{Error, Node};
+
+use super::bind::Bound;
+use super::memory::Io;
+use super::plan::Sharing;
+use crate::kernels::{BLOCK, Threads};
+use crate::program::{Op, Program, Step, Value};
+
+mod attention;
+mod elementwise;
+mod fallback;
+mod image;
+mod movement;
+mod norm;
+mod product;
+
+/// A kernel with everything that follows from shapes. Runs without allocation unless it is a reference kernel.
+pub(super) trait Call: Send {
+    /// Computes the outputs of the step.
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error>;
+}
+
+/// A call, and what it needs.
+pub(super) struct Ready {
+    pub(super) call: Box<dyn Call>,
+    /// f32 values of scratch.
+    pub(super) scratch: usize,
+    pub(super) sharing: Sharing,
+}
+
+impl Ready {
+    /// A call that needs no scratch and shares no memory.
+    pub(super) fn new(call: impl Call + 'static) -> Self {
+        Ready { call: Box::new(call), scratch: 0, sharing: Sharing::default() }
+    }
+}
+
+/// A step with the shapes of its values.
+pub(super) struct Signature<'p> {
+    program: &'p Program,
+    pub(super) step: &'p Step,
+    shapes: &'p [Vec<usize>],
+    constants: &'p [Bound<'p>],
+    pub(super) threads: &'p Threads,
+}
+
+impl<'p> Signature<'p> {
+    pub(super) fn new(
+        program: &'p Program,
+        step: &'p Step,
+        shapes: &'p [Vec<usize>],
+        constants: &'p [Bound<'p>],
+        threads: &'p Threads,
+    ) -> Self {
+        Signature { program, step, shapes, constants, threads }
+    }
+
+    /// Shape of the input at this position.
+    pub(super) fn input(&self, index: usize) -> Result<&'p [usize], Error> {
+        let value = self.step.input(index).ok_or_else(|| Error::new(format!("input {index} is missing")))?;
+        Ok(&self.shapes[value])
+    }
+
+    /// Shape of the output at this position.
+    pub(super) fn output(&self, index: usize) -> Result<&'p [usize], Error> {
+        let value = self.step.output(index).ok_or_else(|| Error::new(format!("output {index} is missing")))?;
+        Ok(&self.shapes[value])
+    }
+
+    /// The value at an input.
+    pub(super) fn input_value(&self, index: usize) -> Option<&'p Value> {
+        self.step.input(index).map(|value| &self.program.values[value])
+    }
+
+    /// The value at an output.
+    pub(super) fn output_value(&self, index: usize) -> Option<&'p Value> {
+        self.step.output(index).map(|value| &self.program.values[value])
+    }
+
+    /// Strides of an input that is a constant and not contiguous.
+    pub(super) fn strides(&self, index: usize) -> Option<&'p [i64]> {
+        let value = self.step.input(index)?;
+        let position = self.program.constants.iter().position(|constant| constant.value == value)?;
+        self.constants[position].strides()
+    }
+
+    /// Whether every output is empty: then there is nothing to compute.
+    fn is_empty(&self) -> bool {
+        self.step.outputs.iter().flatten().all(|&value| self.shapes[value].contains(&0))
+    }
+}
+
+/// Nothing to compute.
+struct Nothing;
+
+impl Call for Nothing {
+    fn run(&self, _: &mut Io<'_, '_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Sets up the kernel of a step.
+pub(super) fn prepare(signature: &Signature<'_>) -> Result<Ready, Error> {
+    let step = signature.step;
+    if signature.is_empty() {
+        return Ok(Ready::new(Nothing));
+    }
+    match &step.op {
+        Op::View => view(signature),
+        Op::Reference { op, attributes } => Ok(Ready::new(fallback::Reference::new(Node {
+            name: step.name.clone(),
+            op: op.clone(),
+            domain: String::new(),
+            inputs: step.inputs.clone(),
+            outputs: step.outputs.clone(),
+            attributes: attributes.clone(),
+        }))),
+        Op::Conv(conv) => image::conv(signature, conv),
+        Op::Gemm(gemm) => product::gemm(signature, gemm),
+        Op::Pool(pool) => image::pool(signature, pool),
+        Op::GlobalPool { max } => image::global_pool(signature, *max),
+        Op::Affine { act } => image::affine(signature, act.activation()),
+        Op::Lrn { size, alpha, beta, bias } => image::lrn(signature, *size, *alpha, *beta, *bias),
+        Op::ToBlocked => image::convert(signature, true),
+        Op::FromBlocked => image::convert(signature, false),
+        Op::Unary { function } => elementwise::unary(signature, function.unary()),
+        Op::Binary { function, act } => elementwise::binary(signature, *function, act.activation()),
+        Op::Softmax { axis } => norm::softmax(signature, *axis),
+        Op::LayerNorm { axis, eps, rms } => norm::layer_norm(signature, *axis, *eps, *rms),
+        Op::Reduce { function, from, to } => norm::reduce(signature, *function, *from, *to),
+        Op::Transpose { perm } => movement::permute(signature, perm),
+        Op::Concat { axis } => movement::concat(signature, *axis),
+        Op::Split { axis } => movement::split(signature, *axis),
+        Op::Slice { starts, steps } => movement::slice(signature, starts, steps),
+        Op::Gather { axis } => movement::gather(signature, *axis),
+        Op::Expand => movement::expand(signature),
+        Op::Attention(attention) => attention::attention(signature, attention),
+    }
+}
+
+/// The error of a step whose shapes do not go together.
+fn bad_shapes(signature: &Signature<'_>) -> Error {
+    let shapes = |values: &[Option<usize>]| {
+        let one = |value: &Option<usize>| value.map_or_else(|| "-".into(), |value| format!("{:?}", signature.shapes[value]));
+        values.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    let (inputs, outputs) = (shapes(&signature.step.inputs), shapes(&signature.step.outputs));
+    Error::new(format!("no kernel for the shapes {inputs} to {outputs}"))
+}
+
+/// A view keeps the number of bytes.
+fn view(signature: &Signature<'_>) -> Result<Ready, Error> {
+    let (Some(from), Some(to)) = (signature.input_value(0), signature.output_value(0)) else {
+        return Err(Error::new("a view of nothing"));
+    };
+    let (input, output) = (signature.input(0)?, signature.output(0)?);
+    let same = input.iter().product::<usize>() == output.iter().product::<usize>();
+    let same_order = match (from.blocked == to.blocked, input) {
+        (true, _) => true,
+        // An image of one pixel: its channels lie the same in both layouts.
+        (false, &[n, c, 1, 1]) => input == output && (n == 1 || c.is_multiple_of(BLOCK)),
+        _ => false,
+    };
+    if same && from.dtype == to.dtype && same_order {
+        return Ok(Ready::new(Nothing));
+    }
+    Err(Error::new(format!("{} {input:?} cannot be seen as {} {output:?}", from.dtype, to.dtype)))
+}

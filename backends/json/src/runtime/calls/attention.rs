@@ -1,0 +1,107 @@
+//! Calls of attention.
+
+use byoc_plugin_api::Error;
+
+use super::super::memory::Io;
+use super::{Call, Ready, Signature, bad_shapes};
+use crate::kernels::{self, AttentionParams};
+use crate::program::{Attention, Side};
+
+struct Attend {
+    params: AttentionParams,
+    /// Where the first heads of Q, K and V begin.
+    starts: [usize; 3],
+}
+
+pub(super) fn attention(signature: &Signature<'_>, attention: &Attention) -> Result<Ready, Error> {
+    let params = params(signature, attention).ok_or_else(|| bad_shapes(signature))?;
+    let start = |side: Side| match side {
+        Side::HeadsFirst => 0,
+        Side::RowsFirst { start, .. } => start,
+    };
+    let scratch = kernels::attention_scratch_len(&params, signature.threads.count());
+    Ok(Ready { scratch, ..Ready::new(Attend { params, starts: attention.sides.map(start) }) })
+}
+
+fn params(signature: &Signature<'_>, attention: &Attention) -> Option<AttentionParams> {
+    let &[batch, x, y, value_dim] = signature.output(0).ok()? else { return None };
+    let (heads, q_len) = if attention.rows_first { (y, x) } else { (x, y) };
+    if heads != attention.heads || value_dim != attention.value_dim || batch == 0 {
+        return None;
+    }
+    // Rows of one batch, and strides by batch, head and row.
+    let side = |index: usize, columns: usize| {
+        let elements: usize = signature.input(index).ok()?.iter().product();
+        let (row, start, used) = match attention.sides[index] {
+            Side::HeadsFirst => (columns * heads, 0, columns * heads),
+            Side::RowsFirst { width, start } => (width, start, start.checked_add(columns.checked_mul(heads)?)?),
+        };
+        let rows = elements.checked_div(row)? / batch;
+        if used > row || start > row || rows * row * batch != elements {
+            return None;
+        }
+        let strides = match attention.sides[index] {
+            Side::HeadsFirst => [rows * row, rows * columns, columns],
+            Side::RowsFirst { width, .. } => [rows * width, columns, width],
+        };
+        Some((rows, strides))
+    };
+    let (rows, q) = side(0, attention.head_dim)?;
+    let (kv_len, k) = side(1, attention.head_dim)?;
+    let (values, v) = side(2, value_dim)?;
+    if rows != q_len || values != kv_len || (attention.causal && q_len != kv_len) {
+        return None;
+    }
+    let mask = match signature.step.input(3) {
+        Some(_) => mask(signature.input(3).ok()?, [batch, heads, q_len, kv_len])?,
+        None => [0; 4],
+    };
+    let out = match attention.rows_first {
+        true => [q_len * heads * value_dim, value_dim, heads * value_dim],
+        false => [heads * q_len * value_dim, q_len * value_dim, value_dim],
+    };
+    Some(AttentionParams {
+        batch,
+        heads,
+        kv_heads: heads,
+        q_len,
+        kv_len,
+        head_dim: attention.head_dim,
+        v_dim: value_dim,
+        scale: attention.scale,
+        causal: attention.causal,
+        q,
+        k,
+        v,
+        out,
+        mask,
+    })
+}
+
+/// Strides of a mask that broadcasts to the scores.
+fn mask(shape: &[usize], scores: [usize; 4]) -> Option<[usize; 4]> {
+    let lead = 4usize.checked_sub(shape.len())?;
+    let (mut strides, mut step) = ([0; 4], 1);
+    for axis in (0..shape.len()).rev() {
+        if shape[axis] != 1 {
+            if shape[axis] != scores[axis + lead] {
+                return None;
+            }
+            strides[axis + lead] = step;
+        }
+        step *= shape[axis];
+    }
+    Some(strides)
+}
+
+impl Call for Attend {
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
+        let [q, k, v] = [0, 1, 2].map(|index| {
+            let values = io.inputs.slice::<f32>(index)?;
+            values.get(self.starts[index]..).ok_or_else(|| Error::new("an operand of the attention is too short"))
+        });
+        let out = io.outputs.take(0)?;
+        kernels::attention(io.threads, &self.params, q?, k?, v?, io.inputs.optional(3)?, out, io.scratch);
+        Ok(())
+    }
+}

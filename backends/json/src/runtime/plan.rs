@@ -1,0 +1,177 @@
+//! Where each value lies: views share the memory of what they view, parts of a concatenation are computed in place, an
+//! elementwise kernel overwrites an input nobody needs any more, and the rest is packed into one arena.
+
+use byoc_plugin_api::{Lifetime, plan_arena};
+
+use super::memory::{ALIGNMENT, Home, Place};
+use crate::program::{Op, Program};
+
+/// The memory plan of a program for given sizes.
+pub(super) struct Plan {
+    /// The place of each value that is in use.
+    pub(super) places: Vec<Place>,
+    /// Bytes of the arena.
+    pub(super) arena_bytes: usize,
+    /// Values to copy to an output at the end, because they live elsewhere.
+    pub(super) copies: Vec<(usize, usize)>,
+}
+
+/// What the plan must know of a step beside its values.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sharing {
+    /// Inputs that the kernel can overwrite with its output 0, the best first.
+    pub(super) in_place: Vec<usize>,
+    /// Whether output 0 is the inputs one after another in memory.
+    pub(super) joins: bool,
+}
+
+/// Values that share memory form a tree: each lies at an offset in its parent.
+struct Groups<'p> {
+    program: &'p Program,
+    sizes: &'p [usize],
+    parent: Vec<Option<(usize, usize)>>,
+    /// For roots: homes outside the arena, and the steps of first write and last read of any member.
+    home: Vec<Option<Home>>,
+    outputs: Vec<bool>,
+    first: Vec<usize>,
+    last: Vec<usize>,
+}
+
+/// Plans the memory of a program whose values have `sizes` bytes.
+pub(super) fn plan(program: &Program, sizes: &[usize], sharing: &[Sharing]) -> Plan {
+    let mut groups = Groups::new(program, sizes);
+    groups.join_views();
+    groups.join_parts(sharing);
+    groups.find_lifetimes();
+    groups.join_in_place(sharing);
+    groups.place()
+}
+
+impl<'p> Groups<'p> {
+    fn new(program: &'p Program, sizes: &'p [usize]) -> Self {
+        let count = program.values.len();
+        let mut groups = Groups {
+            program,
+            sizes,
+            parent: vec![None; count],
+            home: vec![None; count],
+            outputs: vec![false; count],
+            first: vec![usize::MAX; count],
+            last: vec![0; count],
+        };
+        for (index, &value) in program.inputs.iter().enumerate() {
+            groups.home[value] = Some(Home::Input(index));
+        }
+        for (index, constant) in program.constants.iter().enumerate() {
+            groups.home[constant.value] = Some(Home::Constant(index));
+        }
+        program.outputs.iter().for_each(|&value| groups.outputs[value] = true);
+        groups
+    }
+
+    /// The root of a value's group and the value's offset in it.
+    fn root(&self, value: usize) -> (usize, usize) {
+        let (mut at, mut offset) = (value, 0);
+        while let Some((parent, inner)) = self.parent[at] {
+            at = parent;
+            offset += inner;
+        }
+        (at, offset)
+    }
+
+    /// Puts the group of the root `child` at `offset` in the group of the root `parent`.
+    fn attach(&mut self, child: usize, parent: usize, offset: usize) {
+        self.parent[child] = Some((parent, offset));
+        self.outputs[parent] |= self.outputs[child];
+        self.first[parent] = self.first[parent].min(self.first[child]);
+        self.last[parent] = self.last[parent].max(self.last[child]);
+    }
+
+    fn join_views(&mut self) {
+        for step in &self.program.steps {
+            if let (Op::View, Some(input), Some(output)) = (&step.op, step.input(0), step.output(0)) {
+                let (root, offset) = self.root(input);
+                self.attach(output, root, offset);
+            }
+        }
+    }
+
+    /// Computes the parts of a concatenation where they belong. A part that lives elsewhere already is copied later.
+    fn join_parts(&mut self, sharing: &[Sharing]) {
+        for (step, _) in self.program.steps.iter().zip(sharing).filter(|(_, sharing)| sharing.joins) {
+            let Some(whole) = step.output(0) else { continue };
+            let (target, start) = self.root(whole);
+            let mut offset = start;
+            for &part in step.inputs.iter().flatten() {
+                let (root, inner) = self.root(part);
+                let free = self.home[root].is_none() && !self.outputs[root] && self.sizes[root] == self.sizes[part];
+                if free && inner == 0 && root != target && self.home[target].is_none() {
+                    self.attach(root, target, offset);
+                }
+                offset += self.sizes[part];
+            }
+        }
+    }
+
+    fn find_lifetimes(&mut self) {
+        for (index, step) in self.program.steps.iter().enumerate() {
+            for &value in step.outputs.iter().flatten().chain(step.inputs.iter().flatten()) {
+                let (root, _) = self.root(value);
+                self.first[root] = self.first[root].min(index);
+                self.last[root] = self.last[root].max(index);
+            }
+        }
+        for &value in &self.program.outputs {
+            let (root, _) = self.root(value);
+            self.last[root] = usize::MAX;
+        }
+    }
+
+    fn join_in_place(&mut self, sharing: &[Sharing]) {
+        for (index, (step, sharing)) in self.program.steps.iter().zip(sharing).enumerate() {
+            let Some(output) = step.output(0) else { continue };
+            let candidate = sharing.in_place.iter().copied().find(|&position| {
+                let Some(input) = step.input(position) else { return false };
+                let (root, _) = self.root(input);
+                let alone = step.inputs.iter().flatten().filter(|&&other| self.root(other).0 == root).count() == 1;
+                self.home[root].is_none()
+                    && !self.outputs[root]
+                    && alone
+                    && self.last[root] == index
+                    && self.sizes[root] == self.sizes[output]
+                    && root != self.root(output).0
+            });
+            if let Some(input) = candidate.and_then(|position| step.input(position)) {
+                let (child, _) = self.root(input);
+                let (target, offset) = self.root(output);
+                self.attach(child, target, offset);
+            }
+        }
+    }
+
+    /// Gives outputs their own memory where a group holds one and nothing more, and packs the rest into the arena.
+    fn place(mut self) -> Plan {
+        let mut copies = Vec::new();
+        for (index, &value) in self.program.outputs.iter().enumerate() {
+            let (root, _) = self.root(value);
+            if self.home[root].is_none() && self.sizes[root] == self.sizes[value] {
+                self.home[root] = Some(Home::Output(index));
+            } else {
+                copies.push((value, index));
+            }
+        }
+        let count = self.program.values.len();
+        let in_arena: Vec<usize> = (0..count)
+            .filter(|&v| self.parent[v].is_none() && self.home[v].is_none() && self.first[v] != usize::MAX)
+            .collect();
+        let lifetime = |&v: &usize| Lifetime { size: self.sizes[v], first: self.first[v], last: self.last[v] };
+        let arena = plan_arena(&in_arena.iter().map(lifetime).collect::<Vec<_>>(), ALIGNMENT);
+        let mut base = vec![0; count];
+        in_arena.iter().zip(&arena.offsets).for_each(|(&value, &offset)| base[value] = offset);
+        let place = |value: usize| {
+            let (root, offset) = self.root(value);
+            Place { home: self.home[root].unwrap_or(Home::Arena), offset: base[root] + offset, bytes: self.sizes[value] }
+        };
+        Plan { places: (0..count).map(place).collect(), arena_bytes: arena.size, copies }
+    }
+}

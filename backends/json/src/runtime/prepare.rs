@@ -1,0 +1,155 @@
+//! Program and shapes to calls: sizes, kernels, memory plan, and the check that makes the plan safe to follow.
+
+use byoc_plugin_api::{Error, TensorView};
+
+use super::bind::Bound;
+use super::calls::{self, Call, Signature};
+use super::memory::{Frame, Home, Operand, Place};
+use super::plan::{self, Sharing};
+use crate::kernels::{Threads, blocked_len};
+use crate::program::{Op, Program, Value};
+
+/// A program made ready for one set of shapes.
+pub(super) struct Prepared {
+    pub(super) steps: Vec<PreparedStep>,
+    pub(super) arena_bytes: usize,
+    pub(super) scratch_bytes: usize,
+    /// Type and bytes of each input and output, to check what `run` is given.
+    inputs: Vec<Operand>,
+    outputs: Vec<Operand>,
+    copies: Vec<(Place, Place)>,
+}
+
+/// A step with its kernel and the places it reads and writes.
+pub(super) struct PreparedStep {
+    pub(super) name: String,
+    pub(super) call: Box<dyn Call>,
+    pub(super) inputs: Vec<Option<Operand>>,
+    pub(super) outputs: Vec<Option<Operand>>,
+}
+
+impl Prepared {
+    pub(super) fn new(
+        program: &Program,
+        constants: &[Bound<'_>],
+        shapes: &[Vec<usize>],
+        threads: &Threads,
+    ) -> Result<Self, Error> {
+        let sizes: Vec<usize> =
+            program.values.iter().zip(shapes).map(|(value, shape)| size(value, shape)).collect::<Result<_, _>>()?;
+        let mut ready = Vec::new();
+        for step in &program.steps {
+            let signature = Signature::new(program, step, shapes, constants, threads);
+            ready.push(calls::prepare(&signature).map_err(|error| error.at(step.name.clone()))?);
+        }
+        let sharing: Vec<Sharing> = ready.iter_mut().map(|ready| std::mem::take(&mut ready.sharing)).collect();
+        let plan = plan::plan(program, &sizes, &sharing);
+        let operand = |value: usize| {
+            let mut operand = Operand::new(plan.places[value], program.values[value].dtype, &shapes[value]);
+            if let (Home::Constant(index), true) = (operand.place.home, is_constant(program, value)) {
+                operand.place.bytes = constants[index].bytes();
+                operand.strides = constants[index].strides().map_or(operand.strides, <[i64]>::to_vec);
+            }
+            operand
+        };
+        let mut steps = Vec::new();
+        let mut scratch = 0;
+        for ((step, ready), sharing) in program.steps.iter().zip(ready).zip(&sharing) {
+            if step.op == Op::View {
+                continue;
+            }
+            scratch = scratch.max(ready.scratch);
+            let outputs: Vec<Option<Operand>> = step.outputs.iter().map(|value| value.map(operand)).collect();
+            let mut inputs: Vec<Option<Operand>> = step.inputs.iter().map(|value| value.map(operand)).collect();
+            merge(&mut inputs, &outputs, sharing).map_err(|error| error.at(step.name.clone()))?;
+            steps.push(PreparedStep { name: step.name.clone(), call: ready.call, inputs, outputs });
+        }
+        let edge = |value: usize| Operand::new(plan.places[value], program.values[value].dtype, &shapes[value]);
+        let target = |&(value, output): &(usize, usize)| {
+            (plan.places[value], Place { home: Home::Output(output), offset: 0, bytes: sizes[value] })
+        };
+        Ok(Prepared {
+            steps,
+            arena_bytes: plan.arena_bytes,
+            scratch_bytes: scratch.checked_mul(4).ok_or_else(|| Error::new("scratch is too large"))?,
+            inputs: program.inputs.iter().map(|&value| edge(value)).collect(),
+            outputs: program.outputs.iter().map(|&value| edge(value)).collect(),
+            copies: plan.copies.iter().map(target).collect(),
+        })
+    }
+
+    /// Checks types and shapes of the tensors that a run was given.
+    pub(super) fn check_edges(&self, frame: &Frame<'_>) -> Result<(), Error> {
+        let outputs = frame.outputs.iter().map(|output| output.as_view());
+        check("input", &self.inputs, frame.inputs.iter().copied())?;
+        check("output", &self.outputs, outputs)
+    }
+
+    /// Fills the outputs that no step wrote to directly.
+    pub(super) fn copy_outputs(&self, frame: &Frame<'_>) -> Result<(), Error> {
+        self.copies.iter().try_for_each(|(from, to)| frame.copy(from, to))
+    }
+}
+
+fn check<'v>(
+    what: &str,
+    expected: &[Operand],
+    found: impl ExactSizeIterator<Item = TensorView<'v>>,
+) -> Result<(), Error> {
+    if found.len() != expected.len() {
+        return Err(Error::new(format!("{} {what}s for {}", found.len(), expected.len())));
+    }
+    for (index, (expected, found)) in expected.iter().zip(found).enumerate() {
+        if expected.dtype != found.dtype() || expected.shape != found.shape() {
+            return Err(Error::new(format!(
+                "{what} {index} is {} {:?}, expected {} {:?}",
+                found.dtype(),
+                found.shape(),
+                expected.dtype,
+                expected.shape
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_constant(program: &Program, value: usize) -> bool {
+    program.constants.iter().any(|constant| constant.value == value)
+}
+
+/// Marks inputs that lie in an output, and refuses every other overlap: what `memory` relies on.
+fn merge(inputs: &mut [Option<Operand>], outputs: &[Option<Operand>], sharing: &Sharing) -> Result<(), Error> {
+    for (index, output) in outputs.iter().enumerate() {
+        let Some(output) = output else { continue };
+        let mut start = 0;
+        for (position, input) in inputs.iter_mut().enumerate() {
+            let Some(input) = input else { continue };
+            let part = Place { home: output.place.home, offset: output.place.offset + start, bytes: input.place.bytes };
+            start += input.place.bytes;
+            if !input.place.overlaps(&output.place) {
+                continue;
+            }
+            let replaced = sharing.in_place.contains(&position) && input.place == output.place;
+            if index != 0 || !(replaced || sharing.joins && input.place == part) {
+                return Err(Error::new(format!("input {position} overlaps output {index}")));
+            }
+            input.merged = true;
+        }
+        if outputs[..index].iter().flatten().any(|other| other.place.overlaps(&output.place)) {
+            return Err(Error::new(format!("output {index} overlaps another")));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a value.
+fn size(value: &Value, shape: &[usize]) -> Result<usize, Error> {
+    let too_large = || Error::new(format!("a tensor of shape {shape:?} is too large"));
+    let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size)).ok_or_else(too_large)?;
+    let elements = match (value.blocked, shape) {
+        (true, &[n, c, h, w]) if elements < isize::MAX as usize / 64 => blocked_len(n, c, h * w),
+        (true, _) => return Err(Error::new("a blocked value must be of rank 4")),
+        (false, _) => elements,
+    };
+    elements.checked_mul(value.dtype.size()).filter(|&bytes| bytes <= isize::MAX as usize / 2).ok_or_else(too_large)
+}

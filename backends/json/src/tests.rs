@@ -1,0 +1,9 @@
+//! The backend through its own interface: every fusion fires on what exporters write, and fast kernels agree with the
+//! reference ones.
+
+mod allocation;
+mod constants;
+mod fusion;
+mod harness;
+mod images;
+mod shapes;

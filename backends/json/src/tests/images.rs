@@ -1,0 +1,126 @@
+//! Layouts and their edges.
+
+use byoc_plugin_api::Attribute;
+
+use super::harness::Net;
+
+#[test]
+fn channels_that_fill_no_block_survive_every_kernel() {
+    for channels in [1, 3, 15, 17, 33] {
+        let mut net = Net::new();
+        let x = net.input(&[2, channels, 10, 8]);
+        let shape = [2, 24, 10, 8];
+        let first = net.conv(x, shape, 3, 1, 1);
+        let deep = net.conv(first, shape, 3, 1, 24);
+        let relu = net.node("Relu", &[deep], &shape, &[]);
+        let window = [
+            ("kernel_shape", Attribute::Ints(vec![3, 3])),
+            ("pads", Attribute::Ints(vec![1; 4])),
+            ("strides", Attribute::Ints(vec![2, 2])),
+        ];
+        let max = net.node("MaxPool", &[relu], &[2, 24, 5, 4], &window);
+        let mean = net.node("AveragePool", &[max], &[2, 24, 3, 2], &window);
+        let lrn = net.node("LRN", &[mean], &[2, 24, 3, 2], &[("size", Attribute::Int(5))]);
+        let last = net.conv(lrn, [2, 10, 3, 2], 1, 1, 1);
+        net.output(last);
+        net.check(&[]);
+    }
+}
+
+#[test]
+fn a_concatenation_of_whole_blocks_is_computed_in_place() {
+    for (parts, shape) in [([16, 32, 20], "blocked"), ([16, 20, 16], "mixed")] {
+        let mut net = Net::new();
+        let x = net.input(&[1, 16, 6, 6]);
+        let outs: Vec<usize> = parts.iter().map(|&channels| net.conv(x, [1, channels, 6, 6], 3, 1, 1)).collect();
+        let total: usize = parts.iter().sum();
+        let all = net.node("Concat", &outs, &[1, total, 6, 6], &[("axis", Attribute::Int(1))]);
+        let relu = net.node("Relu", &[all], &[1, total, 6, 6], &[]);
+        // A part that is read after the concatenation too.
+        let again = net.conv(outs[0], [1, total, 6, 6], 1, 1, 1);
+        let sum = net.node("Add", &[again, relu], &[1, total, 6, 6], &[]);
+        net.output(sum);
+        let conversions = net.calls().iter().filter(|call| *call == "from_blocked").count();
+        assert_eq!(conversions == 1, shape == "blocked", "{:?}", net.calls());
+        net.check(&[]);
+    }
+}
+
+#[test]
+fn dense_blocks_share_one_buffer() {
+    let mut net = Net::new();
+    let x = net.input(&[1, 16, 6, 6]);
+    let mut all = net.conv(x, [1, 16, 6, 6], 3, 1, 1);
+    for layer in 1..4 {
+        let channels = 16 * layer;
+        let norm = net.norm(all);
+        let relu = net.node("Relu", &[norm], &[1, channels, 6, 6], &[]);
+        let new = net.conv(relu, [1, 16, 6, 6], 3, 1, 1);
+        all = net.node("Concat", &[all, new], &[1, channels + 16, 6, 6], &[("axis", Attribute::Int(1))]);
+    }
+    net.output(all);
+    net.check(&[]);
+}
+
+#[test]
+fn the_same_tensor_twice_is_concatenated_twice() {
+    let mut net = Net::new();
+    let x = net.input(&[1, 16, 3, 3]);
+    let conv = net.conv(x, [1, 16, 3, 3], 1, 1, 1);
+    let twice = net.node("Concat", &[conv, conv, x], &[1, 48, 3, 3], &[("axis", Attribute::Int(1))]);
+    net.output(twice);
+    net.output(conv);
+    net.check(&[]);
+}
+
+#[test]
+fn grouped_and_strided_convolutions_agree() {
+    for (channels, out, group, kernel, stride) in
+        [(16, 32, 4, 3, 1), (12, 24, 3, 1, 1), (48, 48, 3, 3, 2), (20, 20, 20, 5, 2), (8, 16, 8, 3, 1)]
+    {
+        let mut net = Net::new();
+        let x = net.input(&[1, channels, 12, 12]);
+        let size = if stride == 2 { 6 } else { 12 };
+        let conv = net.conv(x, [1, out, size, size], kernel, stride, group);
+        net.output(conv);
+        net.check(&[]);
+    }
+}
+
+#[test]
+fn padding_that_follows_from_sizes_is_found() {
+    for auto_pad in ["SAME_UPPER", "SAME_LOWER", "VALID"] {
+        let mut net = Net::new();
+        let x = net.input(&[1, 3, 11, 10]);
+        let w = net.weight(&[16, 3, 3, 3]);
+        let attributes =
+            [("auto_pad", Attribute::String(auto_pad.into())), ("strides", Attribute::Ints(vec![2, 2]))];
+        let out = if auto_pad == "VALID" { [1, 16, 5, 4] } else { [1, 16, 6, 5] };
+        let conv = net.node("Conv", &[x, w], &out, &attributes);
+        net.output(conv);
+        net.check(&[]);
+    }
+}
+
+#[test]
+fn weights_may_be_computed_at_run_time() {
+    let mut net = Net::new();
+    let (x, w) = (net.input(&[1, 4, 6, 6]), net.input(&[8, 4, 3, 3]));
+    let conv = net.node("Conv", &[x, w], &[1, 8, 4, 4], &[]);
+    net.output(conv);
+    net.check(&[]);
+}
+
+#[test]
+fn squeeze_and_excitation_multiplies_by_channel() {
+    let mut net = Net::new();
+    let x = net.input(&[2, 32, 5, 5]);
+    let shape = [2, 32, 5, 5];
+    let y = net.conv(x, shape, 1, 1, 1);
+    let mean = net.node("GlobalAveragePool", &[y], &[2, 32, 1, 1], &[]);
+    let gate = net.conv(mean, [2, 32, 1, 1], 1, 1, 1);
+    let gate = net.node("Sigmoid", &[gate], &[2, 32, 1, 1], &[]);
+    let out = net.node("Mul", &[y, gate], &shape, &[]);
+    net.output(out);
+    net.check(&[]);
+}

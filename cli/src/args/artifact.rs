@@ -1,0 +1,87 @@
+//! The flags of `inspect`, `check`, `plugin` and `quickstart`.
+
+use std::path::PathBuf;
+
+use super::{Plugins, Shapes};
+
+/// `byoc inspect`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Inspect {
+    /// An artifact or an .onnx model
+    pub(crate) file: PathBuf,
+    /// The ledger: for every constant who reads it, who owns it and what became of it
+    #[arg(long)]
+    pub(crate) constants: bool,
+    /// Every region with its backend, code, inputs and outputs
+    #[arg(long)]
+    pub(crate) regions: bool,
+    /// Every section of the file
+    #[arg(long)]
+    pub(crate) sections: bool,
+    /// The backends that the artifact needs
+    #[arg(long)]
+    pub(crate) plugins: bool,
+    /// Read every byte and compare it with the digests
+    #[arg(long)]
+    pub(crate) verify_digests: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Sizes that a model leaves open.
+    #[command(flatten)]
+    pub(crate) shapes: Shapes,
+}
+
+/// `byoc check`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Check {
+    /// An artifact
+    pub(crate) file: PathBuf,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Where plugins are.
+    #[command(flatten)]
+    pub(crate) places: Plugins,
+}
+
+/// `byoc plugin`.
+#[derive(clap::Subcommand, Debug)]
+pub(crate) enum Plugin {
+    /// List every backend that is found, and files that were not loaded
+    List(PluginList),
+    /// Show what a backend says of itself, and its options
+    Info(PluginInfo),
+}
+
+/// `byoc plugin list`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct PluginList {
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Where plugins are.
+    #[command(flatten)]
+    pub(crate) places: Plugins,
+}
+
+/// `byoc plugin info`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct PluginInfo {
+    /// The backend
+    pub(crate) name: String,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Where plugins are.
+    #[command(flatten)]
+    pub(crate) places: Plugins,
+}
+
+/// `byoc quickstart`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Quickstart {
+    /// The folder to write the model and the artifact into; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "byoc-quickstart")]
+    pub(crate) dir: PathBuf,
+}

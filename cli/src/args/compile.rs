@@ -1,0 +1,102 @@
+//! The flags of `compile` and `explain`.
+
+use std::path::PathBuf;
+
+use byoc_core::compile::Stage;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use super::{Backends, ModelArg, Plugins, Shapes, name_value};
+
+/// `byoc compile`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Compile {
+    /// Models; several become entries of one artifact that share constants. NAME names the entry
+    #[arg(required = true, value_name = "[NAME=]MODEL.onnx", value_parser = name_value::model)]
+    pub(crate) models: Vec<ModelArg>,
+    /// The artifact to write
+    #[arg(short, long, value_name = "FILE", required_unless_present = "stop_after")]
+    pub(crate) output: Option<PathBuf>,
+    /// Store a constant although a backend's code holds its bytes too: a warning in place of an error
+    #[arg(long)]
+    pub(crate) allow_duplicates: bool,
+    /// Read the models into memory; for files on a network or ones that may change meanwhile
+    #[arg(long)]
+    pub(crate) no_mmap: bool,
+    /// Compile a second time and compare the files
+    #[arg(long, conflicts_with = "stop_after")]
+    pub(crate) check_reproducible: bool,
+    /// Report as JSON
+    #[arg(long, conflicts_with = "print")]
+    pub(crate) json: bool,
+    /// Which backends may take nodes.
+    #[command(flatten)]
+    pub(crate) backends: Backends,
+    /// Where plugins are.
+    #[command(flatten)]
+    pub(crate) plugins: Plugins,
+    /// Sizes that are left open.
+    #[command(flatten)]
+    pub(crate) shapes: Shapes,
+    /// Where nodes may go.
+    #[command(flatten)]
+    pub(crate) policy: PolicyFlags,
+    /// Looking inside.
+    #[command(flatten)]
+    pub(crate) debug: Debugging,
+}
+
+/// Rules for the placement of nodes.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Placement policy (exit code 4 where it does not hold)")]
+pub(crate) struct PolicyFlags {
+    /// Nodes of that operator must go to that backend (repeatable): 'gpu=Conv*'
+    #[arg(long, value_name = "NAME=PATTERN", value_parser = name_value::require)]
+    pub(crate) require: Vec<(String, String)>,
+    /// No node may go to a host backend, unless the list has no other
+    #[arg(long)]
+    pub(crate) no_fallback: bool,
+    /// Most nodes that may go to host backends
+    #[arg(long, value_name = "N")]
+    pub(crate) max_host_nodes: Option<usize>,
+}
+
+/// Flags that show what the compiler does.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Looking inside")]
+pub(crate) struct Debugging {
+    /// Stop after a stage
+    #[arg(long, value_name = "STAGE", value_parser = stages())]
+    pub(crate) stop_after: Option<Stage>,
+    /// Print the text form of the stage to stop after
+    #[arg(long, requires = "stop_after")]
+    pub(crate) print: bool,
+    /// Write the text form of every stage into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dump_ir: Option<PathBuf>,
+}
+
+fn stages() -> impl TypedValueParser<Value = Stage> {
+    let stage = |name: String| Stage::ALL.into_iter().find(|stage| stage.name() == name);
+    PossibleValuesParser::new(Stage::ALL.map(Stage::name))
+        .try_map(move |name| stage(name).ok_or("not the name of a stage"))
+}
+
+/// `byoc explain`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Explain {
+    /// Models
+    #[arg(required = true, value_name = "[NAME=]MODEL.onnx", value_parser = name_value::model)]
+    pub(crate) models: Vec<ModelArg>,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Which backends may take nodes.
+    #[command(flatten)]
+    pub(crate) backends: Backends,
+    /// Where plugins are.
+    #[command(flatten)]
+    pub(crate) plugins: Plugins,
+    /// Sizes that are left open.
+    #[command(flatten)]
+    pub(crate) shapes: Shapes,
+}

@@ -1,0 +1,92 @@
+//! Flags that several verbs share.
+
+use std::path::PathBuf;
+
+use super::{InputArg, dim, input, name_value, shape};
+
+/// Where plugins are looked for.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Plugins")]
+pub(crate) struct Plugins {
+    /// A plugin file (repeatable); it must load
+    #[arg(long, value_name = "PATH")]
+    pub(crate) plugin: Vec<PathBuf>,
+    /// A folder of plugins (repeatable), before BYOC_PLUGIN_PATH, the user's plugin folder and the program's own
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plugin_dir: Vec<PathBuf>,
+}
+
+/// Which backends may take nodes.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Backends")]
+pub(crate) struct Backends {
+    /// Backends, the most wanted first (repeatable) [default: the embedded host backend]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) backend: Vec<String>,
+    /// An option of a backend (repeatable); see `byoc plugin info NAME`
+    #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
+    pub(crate) backend_opt: Vec<(String, String)>,
+}
+
+/// Sizes that the model leaves open.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Shapes")]
+pub(crate) struct Shapes {
+    /// The shape of an input (repeatable): in:1x3x224x224 or 'in:[1,3,224,224]'
+    #[arg(long, value_name = "INPUT:SHAPE", value_parser = shape::parse)]
+    pub(crate) shape: Vec<(String, Vec<usize>)>,
+    /// The size of a symbolic dimension (repeatable): batch=4
+    #[arg(long, value_name = "NAME=SIZE", value_parser = dim::parse)]
+    pub(crate) dim: Vec<(String, usize)>,
+}
+
+/// Where the values of inputs come from.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Inputs")]
+pub(crate) struct Inputs {
+    /// Inputs from a file (repeatable): in.npz, or name=@in.npy for one of them
+    #[arg(short, long = "input", value_name = "IN.npz|NAME=@IN.npy", value_parser = input::parse)]
+    pub(crate) input: Vec<InputArg>,
+    /// Fill inputs that no file gives; random is even in [0,1) for floats, 0 to 255 for u8, 0 or 1 for other types
+    #[arg(long, value_name = "MODE")]
+    pub(crate) fill: Option<FillMode>,
+    /// The seed of random inputs; the same seed and input name give the same values
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+/// What inputs are filled with.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FillMode {
+    /// Random values
+    Random,
+    /// Zeros
+    Zeros,
+    /// Ones
+    Ones,
+}
+
+/// What is executed, and how.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Execution {
+    /// An artifact, or an .onnx model, which is compiled into a temporary file first
+    pub(crate) file: PathBuf,
+    /// The entry to run, where the file has several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) entry: Option<String>,
+    /// Most threads to use; 0 for one a core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) threads: usize,
+    /// Where the inputs come from.
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+    /// Sizes that are left open.
+    #[command(flatten)]
+    pub(crate) shapes: Shapes,
+    /// For a model.
+    #[command(flatten)]
+    pub(crate) backends: Backends,
+    /// Where plugins are.
+    #[command(flatten)]
+    pub(crate) plugins: Plugins,
+}

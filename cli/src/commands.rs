@@ -1,0 +1,32 @@
+//! The verbs, one file each.
+
+mod bench;
+mod check;
+mod compile;
+mod explain;
+mod inspect;
+mod plugin;
+mod quickstart;
+mod run;
+mod verify;
+
+use std::process::ExitCode;
+
+use byoc_core::diagnostic::Diagnostic;
+
+use crate::args::Command;
+
+/// Runs a verb. An error becomes the exit code of its kind.
+pub(crate) fn run(command: &Command) -> Result<ExitCode, Diagnostic> {
+    match command {
+        Command::Compile(args) => compile::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Plugin(args) => plugin::run(args),
+        Command::Quickstart(args) => quickstart::run(args),
+    }
+}

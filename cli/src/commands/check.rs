@@ -1,0 +1,141 @@
+//! `byoc check`: can this machine run an artifact, and does it run as well as it could.
+
+use std::process::ExitCode;
+
+use byoc_core::artifact::{Artifact, manifest};
+use byoc_core::diagnostic::{Code, Result};
+use byoc_core::plugin::Registry;
+use byoc_core::runtime::{LoadOptions, Session};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::args::Check;
+use crate::compile_request;
+use crate::report::{self, Table};
+
+/// How well a region is served here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+enum Verdict {
+    #[serde(rename = "OPTIMAL")]
+    Optimal,
+    #[serde(rename = "RECOMPILE ADVISED")]
+    RecompileAdvised,
+    #[serde(rename = "UNSUPPORTED")]
+    Unsupported,
+}
+
+impl Verdict {
+    fn text(self) -> &'static str {
+        match self {
+            Verdict::Optimal => "OPTIMAL",
+            Verdict::RecompileAdvised => "RECOMPILE ADVISED",
+            Verdict::Unsupported => "UNSUPPORTED",
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct RegionCheck {
+    symbol: String,
+    backend: String,
+    verdict: Verdict,
+    reason: Option<String>,
+}
+
+/// What came of loading an entry as a whole.
+#[derive(Serialize)]
+struct EntryCheck {
+    entry: String,
+    /// Why it cannot be loaded.
+    error: Option<String>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &Check) -> Result<ExitCode> {
+    let artifact = Artifact::open(&args.file)?;
+    artifact.verify_digests()?;
+    let registry = compile_request::registry(&args.places)?;
+    let regions: Vec<_> = artifact.manifest().regions.iter().map(|region| check(region, &registry)).collect();
+    let supported = regions.iter().all(|region| region.verdict != Verdict::Unsupported);
+    let entries = if supported { entries(&artifact, &registry) } else { Vec::new() };
+    let runs = supported && entries.iter().all(|entry| entry.error.is_none());
+    if args.json {
+        report::print_json(&json!({ "runs": runs, "digests": "ok", "regions": regions, "entries": entries }))?;
+    } else {
+        report::print(&text(&regions, &entries, runs))?;
+    }
+    Ok(if runs { ExitCode::SUCCESS } else { ExitCode::from(Code::MissingRequirement.exit()) })
+}
+
+fn check(region: &manifest::Region, registry: &Registry) -> RegionCheck {
+    let (verdict, reason) = match registry.get(&region.backend) {
+        Err(error) => {
+            let hint = error.hint.map(|hint| format!(". {hint}")).unwrap_or_default();
+            (Verdict::Unsupported, Some(format!("{}{hint}", error.message)))
+        }
+        Ok(found) => judge(region, &found.description.version, found.description.code_version),
+    };
+    RegionCheck { symbol: region.symbol.clone(), backend: region.backend.clone(), verdict, reason }
+}
+
+/// Judges a region whose backend is there, in that version and with that version of its code format.
+fn judge(region: &manifest::Region, version: &str, code_version: u32) -> (Verdict, Option<String>) {
+    if code_version != region.code_version {
+        let (was, backend) = (&region.backend_version, &region.backend);
+        let needs = format!("its code is of version {}, from {backend} {was}", region.code_version);
+        let reason = format!("{needs}; {backend} {version} here reads version {code_version}. Compile the model again");
+        return (Verdict::Unsupported, Some(reason));
+    }
+    if version != region.backend_version {
+        let reason = format!("compiled with {} {}, here is {version}", region.backend, region.backend_version);
+        return (Verdict::RecompileAdvised, Some(reason));
+    }
+    (Verdict::Optimal, None)
+}
+
+/// Loads each entry: a backend may find only then that the machine lacks something.
+fn entries(artifact: &Artifact, registry: &Registry) -> Vec<EntryCheck> {
+    let load = |entry: &manifest::Entry| {
+        let options = LoadOptions { entry: Some(entry.name.clone()), threads: 1 };
+        let error = Session::load(artifact.clone(), registry, &options).err();
+        EntryCheck { entry: entry.name.clone(), error: error.map(|error| error.to_string()) }
+    };
+    artifact.manifest().entries.iter().map(load).collect()
+}
+
+fn text(regions: &[RegionCheck], entries: &[EntryCheck], runs: bool) -> String {
+    let mut table = Table::new(&["region", "backend", "verdict", "reason"]);
+    for region in regions {
+        let reason = region.reason.as_deref().unwrap_or_default();
+        table.row([&region.symbol, &region.backend, region.verdict.text(), reason]);
+    }
+    let mut text = table.text();
+    for entry in entries {
+        match &entry.error {
+            None => text += &format!("entry {} loads\n", entry.entry),
+            Some(error) => text += &format!("entry {} cannot be loaded: {error}\n", entry.entry),
+        }
+    }
+    let answer = if runs { "this machine can run it" } else { "this machine cannot run it" };
+    format!("{text}digests ok; {answer}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_decide() {
+        let region: manifest::Region = serde_json::from_value(json!({
+            "symbol": "byoc_main_gpu_0", "backend": "gpu", "backend_version": "1.0", "code_version": 2,
+            "abi_version": 1, "code": "code/byoc_main_gpu_0", "constants": [], "inputs": [], "outputs": [],
+        }))
+        .expect("a region");
+        assert_eq!(judge(&region, "1.0", 2), (Verdict::Optimal, None));
+        let advised = "compiled with gpu 1.0, here is 1.1".to_owned();
+        assert_eq!(judge(&region, "1.1", 2), (Verdict::RecompileAdvised, Some(advised)));
+        let unsupported =
+            "its code is of version 2, from gpu 1.0; gpu 2.0 here reads version 3. Compile the model again";
+        assert_eq!(judge(&region, "2.0", 3), (Verdict::Unsupported, Some(unsupported.into())));
+    }
+}

@@ -1,0 +1,111 @@
+//! `byoc explain`: for each node who takes it, and why the others do not.
+
+use std::process::ExitCode;
+
+use byoc_core::compile::explain;
+use byoc_core::diagnostic::Result;
+use byoc_core::partition::NodeRow;
+use serde_json::{Value, json};
+
+use crate::args::Explain;
+use crate::compile_request;
+use crate::progress::Progress;
+use crate::report::{self, Table, count};
+
+/// Runs the verb.
+pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
+    let registry = compile_request::registry(&args.plugins)?;
+    let sources = compile_request::sources(&args.models);
+    let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
+    let rows = explain(&request, &mut Progress::new(None))?;
+    if args.json {
+        report::print_json(&json(&rows))?;
+    } else {
+        report::print(&text(&rows))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How many regions and nodes each backend has, in order of appearance; `None` stands for nobody.
+fn counts(rows: &[NodeRow]) -> Vec<(Option<&str>, usize, usize)> {
+    let mut counts: Vec<(Option<&str>, Vec<&str>, usize)> = Vec::new();
+    for row in rows {
+        let (region, backend) = match &row.taken {
+            Some((region, backend)) => (Some(region.as_str()), Some(backend.as_str())),
+            None => (None, None),
+        };
+        let at = counts.iter().position(|(known, ..)| *known == backend).unwrap_or_else(|| {
+            counts.push((backend, Vec::new(), 0));
+            counts.len() - 1
+        });
+        let (_, regions, nodes) = &mut counts[at];
+        *nodes += 1;
+        if let Some(region) = region.filter(|region| !regions.contains(region)) {
+            regions.push(region);
+        }
+    }
+    counts.into_iter().map(|(backend, regions, nodes)| (backend, regions.len(), nodes)).collect()
+}
+
+fn text(rows: &[NodeRow]) -> String {
+    let several = rows.iter().any(|row| row.entry != rows[0].entry);
+    let mut table = Table::new(&["node", "operator", "backend", "region", "not taken by"]);
+    for row in rows {
+        let (region, backend) = row.taken.as_ref().map_or(("-", "nobody"), |(region, backend)| (region, backend));
+        let refused: Vec<_> = row.refused.iter().map(|(backend, reason)| format!("{backend}: {reason}")).collect();
+        let node = if several { format!("{}/{}", row.entry, row.node) } else { row.node.clone() };
+        table.row([&node, &row.op, backend, region, &refused.join("; ")]);
+    }
+    let counts = counts(rows).into_iter().map(|(backend, regions, nodes)| match backend {
+        Some(backend) => format!("{backend}: {} in {}", count(nodes, "node"), count(regions, "region")),
+        None => format!("nobody: {}", count(nodes, "node")),
+    });
+    format!("{}\n{}\n", table.text(), counts.collect::<Vec<_>>().join("; "))
+}
+
+fn json(rows: &[NodeRow]) -> Value {
+    let node = |row: &NodeRow| {
+        let refused = |(backend, reason): &(String, String)| json!({ "backend": backend, "reason": reason });
+        json!({
+            "entry": row.entry,
+            "node": row.node,
+            "op": row.op,
+            "backend": row.taken.as_ref().map(|(_, backend)| backend),
+            "region": row.taken.as_ref().map(|(region, _)| region),
+            "refused": row.refused.iter().map(refused).collect::<Vec<_>>(),
+        })
+    };
+    let count = |(backend, regions, nodes)| json!({ "backend": backend, "regions": regions, "nodes": nodes });
+    json!({
+        "nodes": rows.iter().map(node).collect::<Vec<_>>(),
+        "backends": counts(rows).into_iter().map(count).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_with_reasons_and_counts() {
+        let row = |node: &str, taken: Option<(&str, &str)>, refused: &[(&str, &str)]| NodeRow {
+            entry: "main".into(),
+            node: node.into(),
+            op: "Add".into(),
+            taken: taken.map(|(region, backend)| (region.into(), backend.into())),
+            refused: refused.iter().map(|(backend, reason)| ((*backend).into(), (*reason).into())).collect(),
+        };
+        let rows = [
+            row("a", Some(("byoc_main_gpu_0", "gpu")), &[]),
+            row("b", Some(("byoc_main_host_0", "host")), &[("gpu", "add: type: f64 is not f32")]),
+            row("c", None, &[("gpu", "no pattern matches"), ("host", "no pattern matches")]),
+        ];
+        let expected = "node  operator  backend  region            not taken by\n\
+                        a     Add       gpu      byoc_main_gpu_0\n\
+                        b     Add       host     byoc_main_host_0  gpu: add: type: f64 is not f32\n\
+                        c     Add       nobody   -                 gpu: no pattern matches; host: no pattern matches\n\
+                        \n\
+                        gpu: 1 node in 1 region; host: 1 node in 1 region; nobody: 1 node\n";
+        assert_eq!(text(&rows), expected);
+    }
+}

@@ -1,0 +1,100 @@
+//! `byoc inspect`: what is in an artifact, or in a model.
+
+mod ledger;
+mod model;
+mod views;
+
+use std::process::ExitCode;
+
+use byoc_core::artifact::Artifact;
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use serde_json::{Map, Value, json};
+
+use crate::args::Inspect;
+use crate::artifact::is_model;
+use crate::report::{self, Overview, size};
+
+/// Runs the verb.
+pub(crate) fn run(args: &Inspect) -> Result<ExitCode> {
+    if is_model(&args.file) {
+        if args.constants || args.regions || args.sections || args.plugins || args.verify_digests {
+            let message = format!("'{}' is a model; only an artifact has these parts", args.file.display());
+            return Err(Diagnostic::new(Code::Usage, message).hint("Compile it first, or leave the flags out"));
+        }
+        model::run(args)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let artifact = Artifact::open(&args.file)?;
+    if args.verify_digests {
+        artifact.verify_digests()?;
+    }
+    if args.json {
+        report::print_json(&json(args, &artifact)?)?;
+    } else {
+        report::print(&text(args, &artifact)?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The start of the ledger, with its sums: what `quickstart` shows.
+pub(crate) fn largest_constants(artifact: &Artifact) -> String {
+    const SHOWN: usize = 8;
+    ledger::text(artifact, SHOWN)
+}
+
+/// The parts that are asked for; the overview where none is.
+fn text(args: &Inspect, artifact: &Artifact) -> Result<String> {
+    let mut parts = Vec::new();
+    if args.constants {
+        parts.push(ledger::text(artifact, usize::MAX));
+    }
+    if args.regions {
+        parts.push(views::regions(artifact)?);
+    }
+    if args.sections {
+        parts.push(views::sections(artifact));
+    }
+    if args.plugins {
+        parts.push(views::backends(artifact));
+    }
+    if parts.is_empty() {
+        let (format, producer) = (artifact.manifest().format, &artifact.manifest().producer);
+        let path = artifact.path().display();
+        let head = format!("{path}: {}, format {format}, written by {producer}\n", size(artifact.size()));
+        parts.push(head + &Overview::of(artifact).text());
+    }
+    if args.verify_digests {
+        parts.push("digests ok\n".into());
+    }
+    Ok(parts.join("\n"))
+}
+
+fn json(args: &Inspect, artifact: &Artifact) -> Result<Value> {
+    let manifest = artifact.manifest();
+    let mut parts = Map::new();
+    if args.constants {
+        parts.insert("constants".into(), json!(manifest.ledger));
+        parts.insert("bytes".into(), json!(report::Bytes::of(artifact)));
+    }
+    if args.regions {
+        parts.insert("regions".into(), json!(manifest.regions));
+    }
+    if args.sections {
+        parts.insert("sections".into(), views::sections_json(artifact));
+    }
+    if args.plugins {
+        parts.insert("plugins".into(), json!(manifest.requirements));
+    }
+    if parts.is_empty() {
+        parts.insert("file".into(), json!(artifact.path()));
+        parts.insert("format".into(), json!(manifest.format));
+        parts.insert("producer".into(), json!(manifest.producer));
+        if let Value::Object(overview) = json!(Overview::of(artifact)) {
+            parts.extend(overview);
+        }
+    }
+    if args.verify_digests {
+        parts.insert("digests".into(), json!("ok"));
+    }
+    Ok(Value::Object(parts))
+}

@@ -1,0 +1,109 @@
+//! The other parts of an artifact as tables: regions, sections, and the backends that it needs.
+
+use std::collections::BTreeMap;
+
+use byoc_core::artifact::Artifact;
+use byoc_core::artifact::manifest::{ClaimKind, NodeSummary, Region, ValueInfo};
+use byoc_core::diagnostic::Result;
+use serde_json::{Value, json};
+
+use crate::report::{self, Table, count, size};
+
+/// How much of a section's digest is shown.
+const DIGEST_SHOWN: usize = 16;
+
+/// Each region with what it computes, reads and claims.
+pub(crate) fn regions(artifact: &Artifact) -> Result<String> {
+    let mut parts = Vec::new();
+    for region in &artifact.manifest().regions {
+        let code = artifact.section(&region.code)?.len() as u64;
+        parts.push(region_text(region, code));
+    }
+    Ok(parts.join("\n"))
+}
+
+fn region_text(region: &Region, code: u64) -> String {
+    let Region { symbol, backend, backend_version, code_version, .. } = region;
+    let mut text = format!("region {symbol}\n  backend  {backend} {backend_version}\n");
+    text += &format!("  code     {}, version {code_version}, {}\n", size(code), region.code);
+    let values = [("input", &region.inputs), ("output", &region.outputs)];
+    for (kind, value) in values.into_iter().flat_map(|(kind, values)| values.iter().map(move |value| (kind, value))) {
+        let ValueInfo { name, dtype, shape } = value;
+        text += &format!("  {kind:8} {name}: {dtype}{}\n", report::shape(shape));
+    }
+    text += &format!("  nodes    {}\n", operators(&region.nodes));
+    text + &format!("  reads    {}\n", claims(region))
+}
+
+/// `13 nodes: 6 Conv, 5 Relu, 2 Add`.
+fn operators(nodes: &[NodeSummary]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    nodes.iter().for_each(|node| *counts.entry(&node.op).or_default() += 1);
+    format!("{}: {}", count(nodes.len(), "node"), by_count(&counts))
+}
+
+/// The most frequent first.
+pub(crate) fn by_count(counts: &BTreeMap<&str, usize>) -> String {
+    let mut sorted: Vec<_> = counts.iter().collect();
+    sorted.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), **name));
+    sorted.iter().map(|(name, count)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
+}
+
+fn claims(region: &Region) -> String {
+    let kinds = [
+        (ClaimKind::Host, "host"),
+        (ClaimKind::Packed, "packed"),
+        (ClaimKind::Embedded, "embedded"),
+        (ClaimKind::Unused, "unused"),
+    ];
+    let number = |kind| region.constants.iter().filter(|binding| binding.claim == kind).count();
+    let told = kinds.into_iter().map(|(kind, name)| (number(kind), name)).filter(|(number, _)| *number > 0);
+    let told: Vec<_> = told.map(|(number, name)| format!("{number} {name}")).collect();
+    match region.constants.len() {
+        0 => "no constants".into(),
+        all => format!("{}: {}", count(all, "constant"), told.join(", ")),
+    }
+}
+
+/// Every section with its place.
+pub(crate) fn sections(artifact: &Artifact) -> String {
+    let mut table = Table::new(&["section", "type", "shape", ">bytes", ">offset", "blake3"]);
+    for section in artifact.sections() {
+        let digest = section.digest.map_or("-", |digest| digest.get(..DIGEST_SHOWN).unwrap_or(digest));
+        table.row([
+            section.name.to_owned(),
+            section.dtype.to_string(),
+            report::shape(section.shape),
+            section.bytes.to_string(),
+            section.offset.to_string(),
+            digest.to_owned(),
+        ]);
+    }
+    table.text()
+}
+
+/// The same as JSON, with whole digests.
+pub(crate) fn sections_json(artifact: &Artifact) -> Value {
+    let section = |section: byoc_core::artifact::SectionInfo<'_>| {
+        json!({
+            "name": section.name, "dtype": section.dtype, "shape": section.shape,
+            "bytes": section.bytes, "offset": section.offset, "blake3": section.digest,
+        })
+    };
+    artifact.sections().map(section).collect()
+}
+
+/// The backends that the artifact needs.
+pub(crate) fn backends(artifact: &Artifact) -> String {
+    let requirements = &artifact.manifest().requirements;
+    let mut table = Table::new(&["backend", "version", ">code", ">ABI"]);
+    for needed in &requirements.backends {
+        let (code, abi) = (needed.code_version.to_string(), needed.abi_version.to_string());
+        table.row([&needed.name, &needed.version, &code, &abi]);
+    }
+    let mut text = table.text();
+    if !requirements.cpu_features.is_empty() {
+        text += &format!("processor features: {}\n", requirements.cpu_features.join(", "));
+    }
+    text
+}

@@ -1,0 +1,120 @@
+//! `byoc quickstart`: the whole tour in one go, through the same functions as the verbs themselves.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use byoc_core::artifact::Artifact;
+use byoc_core::compile::compile;
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::plugin::Registry;
+use byoc_core::runtime::{LoadOptions, Session};
+
+use super::{inspect, verify};
+use crate::args::{Backends, FillMode, Inputs, Plugins, Quickstart, Shapes};
+use crate::compare::{self, Comparison, Tolerance};
+use crate::execution::Loaded;
+use crate::outputs::{self, Summary};
+use crate::progress::Progress;
+use crate::report::{self, Overview, duration, size};
+use crate::statistics::Statistics;
+use crate::{compile_request, inputs, quickstart};
+
+/// How many runs are measured.
+const RUNS: usize = 10;
+
+/// How many of the largest probabilities are shown.
+const TOP: usize = 3;
+
+/// Runs the verb.
+pub(crate) fn run(args: &Quickstart) -> Result<ExitCode> {
+    std::fs::create_dir_all(&args.dir).map_err(|error| Diagnostic::io(&args.dir, "make the folder", &error))?;
+    let (model, artifact) = (args.dir.join("model.onnx"), args.dir.join("model.byoc"));
+    let registry = compile_request::registry(&Plugins::default())?;
+    write_model(&model)?;
+    compile_model(&registry, &model, &artifact)?;
+    let mut loaded = load(&registry, &artifact)?;
+    let found = run_model(&mut loaded, &artifact)?;
+    let holds = verify_model(&registry, &model, &artifact, &loaded, &found)?;
+    measure(&mut loaded, &artifact)?;
+    step("What became of the weights", &format!("byoc inspect {} --constants", artifact.display()))?;
+    report::print(&inspect::largest_constants(&Artifact::open(&artifact)?))?;
+    report::print(&next(&model, &artifact))?;
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
+}
+
+/// What is done now, and the command that does it.
+fn step(title: &str, command: &str) -> Result<()> {
+    report::print(&format!("\n{title}\n$ {command}\n"))
+}
+
+fn write_model(path: &Path) -> Result<()> {
+    let bytes = quickstart::model();
+    std::fs::write(path, &bytes).map_err(|error| Diagnostic::io(path, "write", &error))?;
+    let bytes = size(bytes.len() as u64);
+    report::print(&format!("Wrote {}, MobileNet v1 with random weights, {bytes}\n", path.display()))
+}
+
+fn compile_model(registry: &Registry, model: &Path, artifact: &Path) -> Result<()> {
+    step("Compile it into one file", &format!("byoc compile {} -o {}", model.display(), artifact.display()))?;
+    let start = Instant::now();
+    let sources = vec![("main".to_owned(), model.to_owned())];
+    let request = compile_request::request(registry, &Backends::default(), sources, &Shapes::default())?;
+    compile(&request, artifact, &mut Progress::new(None))?;
+    let overview = Overview::of(&Artifact::open(artifact)?);
+    report::print(&format!("{}compiled in {}\n", overview.text(), duration(start.elapsed())))
+}
+
+fn load(registry: &Registry, artifact: &Path) -> Result<Loaded> {
+    let start = Instant::now();
+    let session = Session::open(artifact, registry, &LoadOptions::default())?;
+    let load_time = start.elapsed();
+    let random = Inputs { fill: Some(FillMode::Random), ..Inputs::default() };
+    let inputs = inputs::gather(&session.inputs(), &random, &Shapes::default())?;
+    Ok(Loaded { session, inputs, load_time })
+}
+
+fn run_model(loaded: &mut Loaded, artifact: &Path) -> Result<verify::Named> {
+    step("Run it", &format!("byoc run {} --fill random --print-top {TOP}", artifact.display()))?;
+    loaded.run()?;
+    let found = outputs::collect(&loaded.session)?;
+    let summaries: Vec<_> = found.iter().map(|(name, tensor)| Summary::of(name, tensor, TOP)).collect();
+    report::print(&outputs::table(&summaries))?;
+    Ok(found)
+}
+
+fn verify_model(
+    registry: &Registry,
+    model: &Path,
+    artifact: &Path,
+    loaded: &Loaded,
+    found: &verify::Named,
+) -> Result<bool> {
+    let command = format!("byoc verify {} --model {}", artifact.display(), model.display());
+    step("Compare it with the reference kernels", &command)?;
+    let expected = verify::by_reference_kernels(model, registry, loaded)?;
+    let comparisons = verify::compare_all(found, &expected, Tolerance::default())?;
+    report::print(&compare::table(&comparisons))?;
+    Ok(comparisons.iter().all(Comparison::holds))
+}
+
+fn measure(loaded: &mut Loaded, artifact: &Path) -> Result<()> {
+    step("Measure it", &format!("byoc bench {} --repeat {RUNS}", artifact.display()))?;
+    let times = (0..RUNS).map(|_| loaded.run()).collect::<Result<Vec<_>>>()?;
+    let Some(statistics) = Statistics::of(&times) else { return Ok(()) };
+    let [median, min] = [statistics.median, statistics.min].map(|time| duration(Duration::from_secs_f64(time)));
+    report::print(&format!("median {median}, min {min}, load {}\n", duration(loaded.load_time)))
+}
+
+fn next(model: &Path, artifact: &Path) -> String {
+    let (model, artifact) = (model.display(), artifact.display());
+    let commands = [
+        (format!("explain {model}"), "who takes which node, and why not"),
+        (format!("inspect {artifact} --regions"), "what each backend has of it"),
+        (format!("check {artifact}"), "whether this machine can run it"),
+        ("plugin list".to_owned(), "which backends there are"),
+        (format!("compile {model} -o {artifact} --plugin PATH --backend NAME,..."), "with a plugin of yours"),
+    ];
+    let lines = commands.map(|(command, what)| format!("# {what}\n$ byoc {command}\n"));
+    format!("\nTry next\n{}", lines.concat())
+}

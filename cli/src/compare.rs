@@ -1,0 +1,183 @@
+//! Whether two tensors are equal within a tolerance: |a-b| <= atol + rtol*|b|, NaN equals NaN, integers exactly.
+
+use byoc_plugin_api::DType;
+use serde::Serialize;
+
+use crate::report::{self, Table};
+use crate::tensor::{Number, Tensor};
+
+/// How far results may be apart; what is not given depends on the element type.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tolerance {
+    /// Absolute.
+    pub(crate) atol: Option<f64>,
+    /// Relative to the expected value.
+    pub(crate) rtol: Option<f64>,
+}
+
+impl Tolerance {
+    /// Absolute and relative tolerance for that type. The defaults are a few units in the last place of the type, with
+    /// room for sums that are added up in another order.
+    fn of(self, dtype: DType) -> (f64, f64) {
+        let (atol, rtol) = match dtype {
+            DType::F32 | DType::F64 => (1e-5, 1e-3),
+            DType::F16 => (1e-3, 1e-2),
+            DType::BF16 => (1e-2, 5e-2),
+            _ => return (0.0, 0.0),
+        };
+        (self.atol.unwrap_or(atol), self.rtol.unwrap_or(rtol))
+    }
+}
+
+/// What came of comparing one output.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Comparison {
+    /// The output.
+    pub(crate) name: String,
+    /// Its element type.
+    pub(crate) dtype: String,
+    /// Its shape.
+    pub(crate) shape: Vec<i64>,
+    /// Largest |a-b| over the elements where both are finite.
+    pub(crate) max_abs: f64,
+    /// Largest |a-b|/|b| over the elements where both are finite and b is not 0.
+    pub(crate) max_rel: f64,
+    /// Elements that are too far apart.
+    pub(crate) mismatches: usize,
+    /// What is wrong, where something is.
+    pub(crate) problem: Option<String>,
+}
+
+impl Comparison {
+    /// Compares what came out with what was expected.
+    pub(crate) fn of(name: &str, found: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Comparison {
+        let mut comparison = Comparison {
+            name: name.to_owned(),
+            dtype: found.dtype().to_string(),
+            shape: found.shape().to_vec(),
+            max_abs: 0.0,
+            max_rel: 0.0,
+            mismatches: 0,
+            problem: None,
+        };
+        if (found.dtype(), found.shape()) != (expected.dtype(), expected.shape()) {
+            let (dtype, shape) = (expected.dtype(), report::shape(expected.shape()));
+            comparison.problem = Some(format!("expected {dtype}{shape}"));
+            return comparison;
+        }
+        let (atol, rtol) = tolerance.of(found.dtype());
+        let mut first = None;
+        for (index, (a, b)) in found.numbers().zip(expected.numbers()).enumerate() {
+            if !comparison.element(a, b, atol, rtol) {
+                comparison.mismatches += 1;
+                first.get_or_insert((index, a, b));
+            }
+        }
+        if let Some((index, a, b)) = first {
+            let at = report::shape(&found.position(index));
+            let (count, all) = (comparison.mismatches, found.numbers().len());
+            comparison.problem = Some(format!("{count} of {all} differ, first {at}: {a}, expected {b}"));
+        }
+        comparison
+    }
+
+    /// An output that the reference does not have.
+    pub(crate) fn without_reference(name: &str, found: &Tensor) -> Comparison {
+        let own = Comparison::of(name, found, found, Tolerance::default());
+        Comparison { problem: Some("the reference has no such output".into()), ..own }
+    }
+
+    /// Whether the output is what was expected.
+    pub(crate) fn holds(&self) -> bool {
+        self.problem.is_none()
+    }
+
+    /// Takes one element into account; whether it is near enough.
+    fn element(&mut self, a: Number, b: Number, atol: f64, rtol: f64) -> bool {
+        if a == b {
+            return true;
+        }
+        let (Number::Single(_) | Number::Double(_), a, b) = (a, a.value(), b.value()) else {
+            self.max_abs = self.max_abs.max((a.value() - b.value()).abs());
+            return false;
+        };
+        if !(a.is_finite() && b.is_finite()) {
+            return a.is_nan() && b.is_nan();
+        }
+        let apart = (a - b).abs();
+        self.max_abs = self.max_abs.max(apart);
+        if b != 0.0 {
+            self.max_rel = self.max_rel.max(apart / b.abs());
+        }
+        apart <= atol + rtol * b.abs()
+    }
+}
+
+/// The comparisons as a table.
+pub(crate) fn table(comparisons: &[Comparison]) -> String {
+    let mut table = Table::new(&["output", "type", "shape", ">max abs", ">max rel", "result"]);
+    for comparison in comparisons {
+        table.row([
+            comparison.name.clone(),
+            comparison.dtype.clone(),
+            report::shape(&comparison.shape),
+            format!("{:.2e}", comparison.max_abs),
+            format!("{:.2e}", comparison.max_rel),
+            comparison.problem.as_ref().map_or_else(|| "ok".to_owned(), |problem| format!("MISMATCH: {problem}")),
+        ]);
+    }
+    table.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn floats(values: &[f32]) -> Tensor {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Tensor::new(DType::F32, vec![values.len() as i64], bytes).expect("a tensor")
+    }
+
+    fn compare(found: &[f32], expected: &[f32], atol: f64, rtol: f64) -> Comparison {
+        let tolerance = Tolerance { atol: Some(atol), rtol: Some(rtol) };
+        Comparison::of("y", &floats(found), &floats(expected), tolerance)
+    }
+
+    #[test]
+    fn the_rule_is_absolute_plus_relative_to_the_expected() {
+        let inf = f32::INFINITY;
+        let cases: [(f32, f32, f64, f64, bool); 8] = [
+            (1.0, 1.5, 0.5, 0.0, true),
+            (1.0, 1.5, 0.25, 0.0, false),
+            (1.0, 2.0, 0.0, 0.5, true),
+            (2.0, 1.0, 0.0, 0.5, false),
+            (f32::NAN, f32::NAN, 0.0, 0.0, true),
+            (f32::NAN, 1.0, 9.0, 9.0, false),
+            (inf, inf, 0.0, 0.0, true),
+            (inf, -inf, 9.0, 9.0, false),
+        ];
+        for (found, expected, atol, rtol, holds) in cases {
+            assert_eq!(compare(&[found], &[expected], atol, rtol).holds(), holds, "{found} {expected}");
+        }
+    }
+
+    #[test]
+    fn the_table_shows_the_worst_and_the_first_mismatch() {
+        let comparison = compare(&[1.0, 2.5, 4.0], &[1.0, 2.0, 3.0], 0.1, 0.0);
+        assert_eq!((comparison.max_abs, comparison.max_rel, comparison.mismatches), (1.0, 1.0 / 3.0, 2));
+        let expected = "output  type  shape  max abs  max rel  result\n\
+                        y       f32   [3]     1.00e0  3.33e-1  MISMATCH: 2 of 3 differ, first [1]: 2.5, expected 2\n";
+        assert_eq!(table(&[comparison]), expected);
+    }
+
+    #[test]
+    fn integers_are_exact_and_shapes_are_part_of_it() {
+        let ints = |value: i64| Tensor::new(DType::I64, vec![], value.to_le_bytes().to_vec()).expect("a tensor");
+        let big = 1 << 60;
+        let loose = Tolerance { atol: Some(9.0), rtol: Some(9.0) };
+        assert!(Comparison::of("y", &ints(big), &ints(big), loose).holds());
+        assert!(!Comparison::of("y", &ints(big), &ints(big + 1), loose).holds());
+        let other = Comparison::of("y", &floats(&[1.0]), &floats(&[1.0, 2.0]), loose);
+        assert_eq!(other.problem.as_deref(), Some("expected f32[2]"));
+    }
+}

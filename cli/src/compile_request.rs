@@ -1,0 +1,82 @@
+//! From flags to what core compiles: finds the plugins, picks the backends, names the entries.
+
+use std::path::{Path, PathBuf};
+
+use byoc_core::compile::{Policy, Request};
+use byoc_core::diagnostic::Result;
+use byoc_core::onnx::ImportOptions;
+use byoc_core::plugin::{Registry, SearchPath, Selected};
+
+use crate::args::{Backends, ModelArg, Plugins, Shapes};
+use crate::embed;
+
+/// Every backend that can be found.
+pub(crate) fn registry(places: &Plugins) -> Result<Registry> {
+    let search = SearchPath::standard(places.plugin.clone(), places.plugin_dir.clone());
+    Registry::discover(&search, &embed::backends())
+}
+
+/// What to compile. Policy and the rest are at their defaults.
+pub(crate) fn request(
+    registry: &Registry,
+    chosen: &Backends,
+    sources: Vec<(String, PathBuf)>,
+    shapes: &Shapes,
+) -> Result<Request> {
+    let names = if chosen.backend.is_empty() { vec![embed::default_backend()?] } else { chosen.backend.clone() };
+    let backends = registry.select(&names, &chosen.backend_opt)?;
+    let folder = folder(registry, &backends)?;
+    Ok(Request {
+        sources,
+        import: ImportOptions { shapes: shapes.shape.clone(), dims: shapes.dim.clone(), no_mmap: false },
+        backends,
+        folder,
+        policy: Policy::default(),
+        allow_duplicates: false,
+    })
+}
+
+/// The backend that computes constants: the last host backend of the list, with its options, or else the embedded one.
+fn folder(registry: &Registry, backends: &[Selected]) -> Result<Option<Selected>> {
+    let host = backends.iter().rev().find(|selected| selected.registered.description.host);
+    match host {
+        Some(selected) => Ok(Some(selected.clone())),
+        None => Ok(registry.select(&[embed::default_backend()?], &[])?.pop()),
+    }
+}
+
+/// Each model with the name of its entry: the user's, `main` for a model alone, else after the file.
+pub(crate) fn sources(models: &[ModelArg]) -> Vec<(String, PathBuf)> {
+    let name = |model: &ModelArg| match &model.name {
+        Some(name) => name.clone(),
+        None if models.len() == 1 => "main".to_owned(),
+        None => identifier(&model.path),
+    };
+    models.iter().map(|model| (name(model), model.path.clone())).collect()
+}
+
+/// The stem of the file name as an identifier: other characters than letters, digits and `_` become `_`.
+fn identifier(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let plain = |char: char| if char.is_ascii_alphanumeric() { char } else { '_' };
+    let name: String = stem.chars().map(plain).collect();
+    if name.starts_with(|first: char| first.is_ascii_digit()) { format!("_{name}") } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(name: Option<&str>, path: &str) -> ModelArg {
+        ModelArg { name: name.map(str::to_owned), path: path.into() }
+    }
+
+    #[test]
+    fn entries_are_named_by_the_user_or_after_the_file() {
+        let names = |models: &[ModelArg]| sources(models).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(names(&[model(None, "a/b.onnx")]), ["main"]);
+        assert_eq!(names(&[model(Some("x"), "a/b.onnx")]), ["x"]);
+        let several = [model(None, "a/text-encoder.v2.onnx"), model(None, "4x.onnx"), model(Some("x"), "b.onnx")];
+        assert_eq!(names(&several), ["text_encoder_v2", "_4x", "x"]);
+    }
+}

@@ -1,0 +1,105 @@
+//! Made-up inputs. Random ones depend on the seed and on the input's name alone, so an input keeps its values when
+//! another one is added.
+
+use byoc_plugin_api::DType;
+use half::{bf16, f16};
+
+use crate::args::FillMode;
+use crate::tensor::{Tensor, byte_length};
+
+/// A tensor of that type and shape; `None` when it does not fit in memory.
+pub(crate) fn fill(mode: FillMode, seed: u64, name: &str, dtype: DType, shape: &[i64]) -> Option<Tensor> {
+    let length = byte_length(dtype, shape)?;
+    let bytes = match mode {
+        FillMode::Zeros => vec![0; length],
+        FillMode::Ones => one(dtype).repeat(length / dtype.size()),
+        FillMode::Random => {
+            let mut random = SplitMix::new(seed, name);
+            let mut bytes = Vec::with_capacity(length);
+            (0..length / dtype.size()).for_each(|_| random.element(dtype, &mut bytes));
+            bytes
+        }
+    };
+    Tensor::new(dtype, shape.to_vec(), bytes)
+}
+
+fn one(dtype: DType) -> Vec<u8> {
+    match dtype {
+        DType::F32 => 1f32.to_le_bytes().to_vec(),
+        DType::F64 => 1f64.to_le_bytes().to_vec(),
+        DType::F16 => f16::ONE.to_le_bytes().to_vec(),
+        DType::BF16 => bf16::ONE.to_le_bytes().to_vec(),
+        integer => (0..integer.size()).map(|byte| u8::from(byte == 0)).collect(),
+    }
+}
+
+/// The generator SplitMix64: small, good enough for test data, and the same on every machine
+/// (<https://prng.di.unimi.it/splitmix64.c>).
+pub(crate) struct SplitMix(u64);
+
+impl SplitMix {
+    /// A stream of its own for each seed and name.
+    pub(crate) fn new(seed: u64, name: &str) -> SplitMix {
+        // FNV-1a: the name only has to move the start.
+        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        SplitMix(name.bytes().fold(0xcbf2_9ce4_8422_2325, hash) ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Even in [0,1), with the 24 bits that an `f32` holds.
+    pub(crate) fn uniform(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1u32 << 24) as f32
+    }
+
+    /// Appends one element. Integers are 0 or 1 (`u8`: any), which is a mask, a kind of token, or an index that fits
+    /// nearly everywhere.
+    fn element(&mut self, dtype: DType, bytes: &mut Vec<u8>) {
+        match dtype {
+            DType::F32 => bytes.extend(self.uniform().to_le_bytes()),
+            DType::F64 => bytes.extend(f64::from(self.uniform()).to_le_bytes()),
+            DType::F16 => bytes.extend(f16::from_f32(self.uniform()).to_le_bytes()),
+            DType::BF16 => bytes.extend(bf16::from_f32(self.uniform()).to_le_bytes()),
+            DType::U8 => bytes.push((self.next() >> 56) as u8),
+            integer => {
+                bytes.push((self.next() >> 63) as u8);
+                bytes.resize(bytes.len() + integer.size() - 1, 0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fills_every_type() {
+        for dtype in DType::all() {
+            let numbers = |mode| {
+                let tensor = fill(mode, 7, "x", dtype, &[4, 16]).expect("small");
+                tensor.numbers().map(super::super::tensor::Number::value).collect::<Vec<_>>()
+            };
+            assert!(numbers(FillMode::Zeros).iter().all(|&value| value == 0.0), "{dtype}");
+            assert!(numbers(FillMode::Ones).iter().all(|&value| value == 1.0), "{dtype}");
+            let most = if dtype == DType::U8 { 255.0 } else { 1.0 };
+            let random = numbers(FillMode::Random);
+            assert!(random.iter().all(|value| (0.0..=most).contains(value)), "{dtype}");
+            assert!(random.iter().any(|&value| value != random[0]), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn seed_and_name_decide() {
+        let random = |seed, name: &str| fill(FillMode::Random, seed, name, DType::F32, &[8]).expect("small");
+        assert_eq!(random(1, "x"), random(1, "x"));
+        assert_ne!(random(1, "x"), random(2, "x"));
+        assert_ne!(random(1, "x"), random(1, "y"));
+        assert_eq!(SplitMix(0).next(), 0xe220_a839_7b1d_cdaf);
+    }
+}

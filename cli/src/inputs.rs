@@ -1,0 +1,234 @@
+//! The inputs of a run: by name from files, the rest filled where the user asks for it.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::dim::{self, Expr};
+use byoc_core::runtime::PortInfo;
+use byoc_plugin_api::{Dim, closest};
+
+use crate::args::{FillMode, InputArg, Inputs, Shapes};
+use crate::fill::fill;
+use crate::npy::Array;
+use crate::tensor::Tensor;
+use crate::{npy, npz, report};
+
+/// One tensor for each port, in their order.
+pub(crate) fn gather(ports: &[PortInfo], inputs: &Inputs, open_sizes: &Shapes) -> Result<Vec<Tensor>> {
+    let mut given: Vec<Option<Tensor>> = vec![None; ports.len()];
+    for argument in &inputs.input {
+        for (name, array, path) in read(argument)? {
+            let index = find(ports, &name, path)?;
+            if given[index].is_some() {
+                return Err(bad(format!("input '{name}' is given twice")));
+            }
+            given[index] = Some(typed(&ports[index], array, path)?);
+        }
+    }
+    let symbols = symbols(ports, &given, open_sizes)?;
+    let tensor = |(port, given): (&PortInfo, Option<Tensor>)| match (given, inputs.fill) {
+        (Some(tensor), _) => Ok(tensor),
+        (None, Some(mode)) => filled(port, mode, inputs.seed, &symbols, open_sizes),
+        (None, None) => Err(missing(ports, port)),
+    };
+    ports.iter().zip(given).map(tensor).collect()
+}
+
+fn read(argument: &InputArg) -> Result<Vec<(String, Array, &Path)>> {
+    match argument {
+        InputArg::Npz(path) => {
+            Ok(npz::read(path)?.into_iter().map(|(name, array)| (name, array, path.as_path())).collect())
+        }
+        InputArg::Npy(name, path) => {
+            let bytes = std::fs::read(path).map_err(|error| Diagnostic::io(path, "read", &error))?;
+            let array = npy::read(&bytes).map_err(|cause| bad(format!("'{}': {cause}", path.display())))?;
+            Ok(vec![(name.clone(), array, path.as_path())])
+        }
+    }
+}
+
+/// The port of that name.
+fn find(ports: &[PortInfo], name: &str, path: &Path) -> Result<usize> {
+    if let Some(index) = ports.iter().position(|port| port.name == name) {
+        return Ok(index);
+    }
+    let error = bad(format!("there is no input '{name}', which '{}' gives", path.display()));
+    let names = || ports.iter().map(|port| port.name.as_str());
+    let list = names().collect::<Vec<_>>().join(", ");
+    Err(match closest(name, names()) {
+        Some(near) => error.hint(format!("Did you mean '{near}'? The inputs are: {list}")),
+        None if ports.is_empty() => error.hint("The entry takes no inputs"),
+        None => error.hint(format!("The inputs are: {list}")),
+    })
+}
+
+fn typed(port: &PortInfo, array: Array, path: &Path) -> Result<Tensor> {
+    array.into_tensor(port.dtype).map_err(|found| {
+        let message =
+            format!("input '{}' is {found} in '{}', the entry takes {}", port.name, path.display(), port.dtype);
+        bad(message).hint("Convert it with NumPy's astype")
+    })
+}
+
+fn missing(ports: &[PortInfo], port: &PortInfo) -> Diagnostic {
+    let all: Vec<_> =
+        ports.iter().map(|port| format!("{}: {}{}", port.name, port.dtype, report::shape(&port.shape))).collect();
+    bad(format!("input '{}' is not given", port.name))
+        .hint(format!("Give it with --input, or make it up with --fill random. The inputs are: {}", all.join(", ")))
+}
+
+/// The sizes of symbolic dimensions: what the user says, and what the tensors from files and `--shape` tell.
+fn symbols(ports: &[PortInfo], given: &[Option<Tensor>], open_sizes: &Shapes) -> Result<HashMap<String, usize>> {
+    let known = known_symbols(ports)?;
+    let mut symbols = HashMap::new();
+    for (name, size) in &open_sizes.dim {
+        if !known.contains(name) {
+            let error = Diagnostic::new(Code::ShapeOption, format!("the entry has no dimension '{name}'"));
+            return Err(match known.is_empty() {
+                true => error.hint("All dimensions of its inputs are fixed"),
+                false => error.hint(format!("Its dimensions are: {}", known.join(", "))),
+            });
+        }
+        symbols.insert(name.clone(), *size);
+    }
+    for (name, _) in &open_sizes.shape {
+        if !ports.iter().any(|port| port.name == *name) {
+            let names: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
+            let error = Diagnostic::new(Code::ShapeOption, format!("there is no input '{name}'"));
+            return Err(error.hint(format!("The inputs are: {}", names.join(", "))));
+        }
+    }
+    for (port, given) in ports.iter().zip(given) {
+        let from_file = given.as_ref().map(|tensor| tensor.shape().iter().map(|&size| size as usize).collect());
+        let from_flag = || open_sizes.shape.iter().find(|(name, _)| *name == port.name).map(|(_, shape)| shape.clone());
+        let shape: Option<Vec<usize>> = from_file.or_else(from_flag);
+        for (dim, size) in port.shape.iter().zip(shape.into_iter().flatten()) {
+            if let Dim::Symbolic(text) = dim {
+                dim::bind(text, size, &mut symbols).map_err(|error| error.within(format!("input '{}'", port.name)))?;
+            }
+        }
+    }
+    Ok(symbols)
+}
+
+fn known_symbols(ports: &[PortInfo]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for dim in ports.iter().flat_map(|port| &port.shape) {
+        names.extend(Expr::of(dim)?.symbols());
+    }
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+fn filled(
+    port: &PortInfo,
+    mode: FillMode,
+    seed: u64,
+    symbols: &HashMap<String, usize>,
+    open_sizes: &Shapes,
+) -> Result<Tensor> {
+    let chosen = open_sizes.shape.iter().find(|(name, _)| *name == port.name);
+    let shape = match chosen {
+        Some((_, shape)) => shape.clone(),
+        None => dim::eval_shape(&port.shape, symbols).map_err(|_| unknown_size(port))?,
+    };
+    let sizes: Option<Vec<i64>> = shape.iter().map(|&size| i64::try_from(size).ok()).collect();
+    sizes
+        .and_then(|sizes| fill(mode, seed, &port.name, port.dtype, &sizes))
+        .ok_or_else(|| bad(format!("input '{}' of shape {} does not fit in memory", port.name, report::shape(&shape))))
+}
+
+fn unknown_size(port: &PortInfo) -> Diagnostic {
+    let symbol = port.shape.iter().find(|dim| dim.fixed().is_none()).map(Dim::to_string).unwrap_or_default();
+    let shape = report::shape(&port.shape);
+    bad(format!("input '{}' of shape {shape} cannot be filled: the size '{symbol}' is open", port.name))
+        .hint(format!("Say what it is, as in --dim '{symbol}=1'"))
+}
+
+fn bad(message: String) -> Diagnostic {
+    Diagnostic::new(Code::BadInput, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use byoc_plugin_api::DType;
+
+    use super::*;
+
+    fn ports() -> Vec<PortInfo> {
+        let port = |name: &str, dtype, shape: &[Dim]| PortInfo { name: name.into(), dtype, shape: shape.to_vec() };
+        let batch = Dim::Symbolic("batch".into());
+        vec![port("ids", DType::I64, &[batch.clone(), Dim::Fixed(4)]), port("mask", DType::F32, &[batch])]
+    }
+
+    fn random() -> Inputs {
+        Inputs { fill: Some(FillMode::Random), ..Inputs::default() }
+    }
+
+    fn sizes(dim: &[(&str, usize)], shape: &[(&str, &[usize])]) -> Shapes {
+        Shapes {
+            dim: dim.iter().map(|(name, size)| ((*name).into(), *size)).collect(),
+            shape: shape.iter().map(|(name, shape)| ((*name).into(), shape.to_vec())).collect(),
+        }
+    }
+
+    #[test]
+    fn open_sizes_come_from_flags_and_from_files() {
+        let shapes = |inputs: &Inputs, open: &Shapes| {
+            gather(&ports(), inputs, open)
+                .expect("filled")
+                .iter()
+                .map(|tensor| tensor.shape().to_vec())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(shapes(&random(), &sizes(&[("batch", 2)], &[])), [vec![2, 4], vec![2]]);
+        assert_eq!(shapes(&random(), &sizes(&[], &[("mask", &[3])])), [vec![3, 4], vec![3]]);
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("in.npz");
+        let mask = Tensor::new(DType::F32, vec![5], vec![0; 20]).expect("a tensor");
+        npz::write(&path, &[("mask".into(), mask)]).expect("written");
+        let inputs = Inputs { input: vec![InputArg::Npz(path)], ..random() };
+        assert_eq!(shapes(&inputs, &Shapes::default()), [vec![5, 4], vec![5]]);
+    }
+
+    #[test]
+    fn mistakes_name_the_input_and_what_there_is() {
+        let error = |inputs: &Inputs, open: &Shapes| {
+            let error = gather(&ports(), inputs, open).expect_err("a mistake");
+            (error.message, error.hint.unwrap_or_default())
+        };
+        let none = Shapes::default();
+        let (message, hint) = error(&random(), &none);
+        assert_eq!(message, "input 'ids' of shape [batch,4] cannot be filled: the size 'batch' is open");
+        assert_eq!(hint, "Say what it is, as in --dim 'batch=1'");
+        let (message, hint) = error(&Inputs::default(), &none);
+        assert_eq!(message, "input 'ids' is not given");
+        assert!(hint.ends_with("The inputs are: ids: i64[batch,4], mask: f32[batch]"), "{hint}");
+        let (message, hint) = error(&random(), &sizes(&[("bach", 1)], &[]));
+        assert_eq!(
+            (message.as_str(), hint.as_str()),
+            ("the entry has no dimension 'bach'", "Its dimensions are: batch")
+        );
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("in.npz");
+        let tensor = || Tensor::new(DType::I32, vec![1], vec![0; 4]).expect("a tensor");
+        for (name, expected, remedy) in [
+            (
+                "musk",
+                format!("there is no input 'musk', which '{}' gives", path.display()),
+                "Did you mean 'mask'? The inputs are: ids, mask",
+            ),
+            (
+                "mask",
+                format!("input 'mask' is i32 in '{}', the entry takes f32", path.display()),
+                "Convert it with NumPy's astype",
+            ),
+        ] {
+            npz::write(&path, &[(name.into(), tensor())]).expect("written");
+            let inputs = Inputs { input: vec![InputArg::Npz(path.clone())], ..Inputs::default() };
+            assert_eq!(error(&inputs, &none), (expected, remedy.to_owned()));
+        }
+    }
+}

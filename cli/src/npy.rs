@@ -1,0 +1,245 @@
+//! The `.npy` format of NumPy, for arrays whose type is known only at run time:
+//! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
+
+use std::io::{self, Write};
+
+use byoc_plugin_api::DType;
+
+use crate::tensor::Tensor;
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// The header is padded so that the data starts at a multiple of this.
+const ALIGNMENT: usize = 64;
+
+/// An array as the file has it: row-major and little-endian by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Array {
+    /// NumPy's name of the element type without byte order, such as `f4`.
+    pub(crate) kind: String,
+    /// Size of each dimension.
+    pub(crate) shape: Vec<i64>,
+    /// The elements.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The types by NumPy's name. It has none for `bf16`: its bits travel as `u2`, or as `V2` when `ml_dtypes` wrote them.
+const KINDS: [(&str, DType); 14] = [
+    ("f4", DType::F32),
+    ("f8", DType::F64),
+    ("f2", DType::F16),
+    ("i1", DType::I8),
+    ("i2", DType::I16),
+    ("i4", DType::I32),
+    ("i8", DType::I64),
+    ("u1", DType::U8),
+    ("u2", DType::U16),
+    ("u4", DType::U32),
+    ("u8", DType::U64),
+    ("b1", DType::Bool),
+    ("u2", DType::BF16),
+    ("V2", DType::BF16),
+];
+
+impl Array {
+    /// The array as a tensor of `dtype`, or the name of what it holds in its place.
+    pub(crate) fn into_tensor(self, dtype: DType) -> Result<Tensor, String> {
+        let found = self.type_name();
+        if !KINDS.contains(&(self.kind.as_str(), dtype)) {
+            return Err(found);
+        }
+        Tensor::new(dtype, self.shape, self.bytes).ok_or(found)
+    }
+
+    /// The array as a tensor of `dtype`, or, where that is `None` or another type, of its own.
+    pub(crate) fn into_tensor_like(self, dtype: Option<DType>) -> Result<Tensor, String> {
+        let fits = |&(kind, known): &(&str, DType)| kind == self.kind && dtype == Some(known);
+        let own = || KINDS.iter().find(|(kind, _)| *kind == self.kind);
+        match KINDS.iter().find(|&row| fits(row)).or_else(own) {
+            Some(&(_, dtype)) => self.into_tensor(dtype),
+            None => Err(self.type_name()),
+        }
+    }
+
+    /// The element type in our words, or in NumPy's where we have none.
+    fn type_name(&self) -> String {
+        let known = KINDS.iter().find(|(kind, _)| *kind == self.kind);
+        known.map_or_else(|| format!("of NumPy's type '{}'", self.kind), |(_, dtype)| dtype.to_string())
+    }
+}
+
+/// Reads a whole `.npy` file.
+pub(crate) fn read(file: &[u8]) -> Result<Array, String> {
+    let rest = file.strip_prefix(MAGIC).ok_or("it is no .npy file")?;
+    let (length, rest) = match rest {
+        [1, _, a, b, rest @ ..] => (u32::from(u16::from_le_bytes([*a, *b])), rest),
+        [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]), rest),
+        _ => return Err("its .npy version is not 1 to 3".into()),
+    };
+    let (header, data) = rest.split_at_checked(length as usize).ok_or("it is cut short")?;
+    let header = std::str::from_utf8(header).map_err(|_| "its header is damaged")?;
+    let header = Header::parse(header)?;
+    let elements =
+        header.shape.iter().try_fold(1usize, |product, &size| product.checked_mul(usize::try_from(size).ok()?));
+    let bytes = elements.and_then(|elements| elements.checked_mul(header.size));
+    let data = bytes.and_then(|bytes| data.get(..bytes)).ok_or("it is cut short")?;
+    let mut bytes = if header.fortran { to_row_major(data, &header) } else { data.to_vec() };
+    if header.big_endian {
+        bytes.chunks_exact_mut(header.size).for_each(<[u8]>::reverse);
+    }
+    Ok(Array { kind: header.kind, shape: header.shape, bytes })
+}
+
+/// Writes a tensor as a `.npy` file.
+pub(crate) fn write(tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
+    let kind = KINDS.iter().find(|(_, dtype)| *dtype == tensor.dtype()).map_or("", |(kind, _)| kind);
+    let order = if tensor.dtype().size() == 1 { '|' } else { '<' };
+    let shape: String = tensor.shape().iter().map(|size| format!("{size}, ")).collect();
+    let shape = if tensor.shape().len() == 1 { shape.trim_end() } else { shape.trim_end_matches(", ") };
+    let mut header = format!("{{'descr': '{order}{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
+    let start = MAGIC.len() + 4;
+    let padded = (start + header.len() + 1).next_multiple_of(ALIGNMENT) - start;
+    header = format!("{header:<width$}\n", width = padded - 1);
+    out.write_all(MAGIC)?;
+    out.write_all(&[1, 0])?;
+    out.write_all(&(padded as u16).to_le_bytes())?;
+    out.write_all(header.as_bytes())?;
+    out.write_all(tensor.bytes())
+}
+
+/// The Python dictionary at the start of a file.
+struct Header {
+    kind: String,
+    size: usize,
+    big_endian: bool,
+    fortran: bool,
+    shape: Vec<i64>,
+}
+
+impl Header {
+    fn parse(text: &str) -> Result<Header, String> {
+        let descr = value(text, "descr")?;
+        let descr = descr.strip_prefix('\'').and_then(|rest| rest.split_once('\''));
+        let (descr, _) = descr.ok_or("it holds records, not numbers")?;
+        let kind = descr.trim_start_matches(['<', '>', '|', '=']);
+        let size = kind.get(1..).and_then(|digits| digits.parse().ok()).filter(|&size| size > 0);
+        let size = size.ok_or_else(|| format!("it holds values of NumPy's type '{descr}', which are no numbers"))?;
+        let shape = value(text, "shape")?.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+        let (shape, _) = shape.ok_or("its header is damaged")?;
+        let sizes = shape.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let shape = sizes.map(str::parse).collect::<Result<Vec<i64>, _>>().map_err(|_| "its header is damaged")?;
+        Ok(Header {
+            kind: kind.to_owned(),
+            size,
+            big_endian: descr.starts_with('>'),
+            fortran: value(text, "fortran_order")?.starts_with("True"),
+            shape,
+        })
+    }
+}
+
+/// What stands after a key of the dictionary.
+fn value<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
+    let rest = text.split_once(&format!("'{key}'")).and_then(|(_, rest)| rest.trim_start().strip_prefix(':'));
+    rest.map(str::trim_start).ok_or_else(|| "its header is damaged".to_owned())
+}
+
+/// Reorders column-major elements.
+fn to_row_major(data: &[u8], header: &Header) -> Vec<u8> {
+    let mut strides = vec![1usize; header.shape.len()];
+    for axis in 1..strides.len() {
+        strides[axis] = strides[axis - 1] * header.shape[axis - 1] as usize;
+    }
+    let mut out = Vec::with_capacity(data.len());
+    let mut index = vec![0i64; header.shape.len()];
+    for _ in 0..data.len() / header.size {
+        let at: usize = index.iter().zip(&strides).map(|(&position, stride)| position as usize * stride).sum();
+        out.extend_from_slice(&data[at * header.size..(at + 1) * header.size]);
+        for axis in (0..index.len()).rev() {
+            index[axis] += 1;
+            if index[axis] < header.shape[axis] {
+                break;
+            }
+            index[axis] = 0;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(header: &str, data: &[u8]) -> Vec<u8> {
+        let mut file = MAGIC.to_vec();
+        file.extend([1, 0]);
+        file.extend((header.len() as u16).to_le_bytes());
+        file.extend(header.as_bytes());
+        file.extend(data);
+        file
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for dtype in DType::all() {
+            for shape in [vec![], vec![3], vec![2, 0], vec![2, 3]] {
+                let bytes = crate::tensor::byte_length(dtype, &shape).expect("small");
+                let tensor = Tensor::new(dtype, shape, (0..bytes).map(|byte| byte as u8).collect()).expect("a tensor");
+                let mut file = Vec::new();
+                write(&tensor, &mut file).expect("to memory");
+                assert_eq!((file.len() - bytes) % ALIGNMENT, 0);
+                assert_eq!(read(&file).expect("valid").into_tensor(dtype), Ok(tensor), "{dtype}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_header_is_numpys_own() {
+        let tensor = Tensor::new(DType::F16, vec![1], vec![0, 0x3c]).expect("a tensor");
+        let mut file = Vec::new();
+        write(&tensor, &mut file).expect("to memory");
+        let header = std::str::from_utf8(&file[10..128]).expect("text");
+        assert_eq!(header.trim_end(), "{'descr': '<f2', 'fortran_order': False, 'shape': (1,), }");
+    }
+
+    #[test]
+    fn byte_order_and_column_major_order_are_undone() {
+        let header = "{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }\n";
+        let array = read(&file(header, &[0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6])).expect("valid");
+        assert_eq!((array.kind.as_str(), array.shape.as_slice()), ("i2", &[2i64, 3][..]));
+        assert_eq!(array.bytes, [1, 0, 3, 0, 5, 0, 2, 0, 4, 0, 6, 0]);
+    }
+
+    #[test]
+    fn bits_of_bf16_come_as_u2_or_v2_and_other_types_do_not_convert() {
+        let array = |kind: &str| Array { kind: kind.into(), shape: vec![], bytes: vec![0x80, 0x3f] };
+        for kind in ["u2", "V2"] {
+            assert!(array(kind).into_tensor(DType::BF16).is_ok());
+        }
+        assert_eq!(array("u2").into_tensor(DType::F16), Err("u16".into()));
+        assert_eq!(array("S2").into_tensor(DType::F16), Err("of NumPy's type 'S2'".into()));
+    }
+
+    #[test]
+    fn damage_is_told() {
+        let good = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n";
+        assert_eq!(read(b"PK"), Err("it is no .npy file".into()));
+        assert_eq!(read(b"\x93NUMPY\x09\x00"), Err("its .npy version is not 1 to 3".into()));
+        assert_eq!(read(&file(good, &[0; 7])), Err("it is cut short".into()));
+        assert_eq!(read(&file(good, &[])[..20]), Err("it is cut short".into()));
+        let cases = [
+            ("{}", "its header is damaged"),
+            ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}", "it holds records, not numbers"),
+            (
+                "{'descr': '|O', 'fortran_order': False, 'shape': ()}",
+                "it holds values of NumPy's type '|O', which are no numbers",
+            ),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (x,)}", "its header is damaged"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "it is cut short"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807,2)}", "it is cut short"),
+        ];
+        for (header, cause) in cases {
+            assert_eq!(read(&file(header, &[0; 8])), Err(cause.into()), "{header}");
+        }
+    }
+}

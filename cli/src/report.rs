@@ -1,0 +1,70 @@
+//! What people see: results on stdout, everything else on stderr. No other module writes to either.
+
+mod format;
+mod overview;
+mod table;
+
+use std::io::{ErrorKind, Write};
+
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use serde::Serialize;
+
+pub(crate) use format::{count, duration, shape, short, size};
+pub(crate) use overview::{Bytes, Overview};
+pub(crate) use table::Table;
+
+/// Writes a result. A reader that went away (`byoc ... | head`) is no error.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let newline = if text.ends_with('\n') { "" } else { "\n" };
+    match write!(out, "{text}{newline}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Diagnostic::new(Code::Io, format!("cannot write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a result as JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Diagnostic::new(Code::Io, format!("cannot write the report as JSON: {error}")))?;
+    print(&text)
+}
+
+/// Tells of the error that ends the command.
+pub(crate) fn error(diagnostic: &Diagnostic) {
+    stderr(&told("error", diagnostic));
+}
+
+/// Tells of something that does not end the command.
+pub(crate) fn warning(diagnostic: &Diagnostic) {
+    stderr(&told("warning", diagnostic));
+}
+
+/// Tells what is going on.
+pub(crate) fn note(text: &str) {
+    stderr(text);
+}
+
+fn told(kind: &str, diagnostic: &Diagnostic) -> String {
+    let hint = diagnostic.hint.as_ref().map(|hint| format!("\n  hint: {hint}")).unwrap_or_default();
+    format!("{kind}: [{}] {}{hint}", diagnostic.code.id(), diagnostic.message)
+}
+
+fn stderr(text: &str) {
+    // Nobody is left to tell when stderr is gone.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_show_code_message_and_hint() {
+        let plain = Diagnostic::new(Code::NotOnnx, "'a' is not an ONNX model");
+        assert_eq!(told("error", &plain), "error: [B101] 'a' is not an ONNX model");
+        assert_eq!(told("warning", &plain.hint("Look")), "warning: [B101] 'a' is not an ONNX model\n  hint: Look");
+    }
+}

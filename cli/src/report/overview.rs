@@ -1,0 +1,156 @@
+//! What an artifact is in a few lines: entries, regions by backend, and bytes.
+
+use byoc_core::artifact::{Artifact, Manifest};
+use byoc_core::ownership::{Ledger, Totals};
+use serde::Serialize;
+
+use super::{Table, count, shape, size};
+
+/// The numbers, as `--json` gives them.
+#[derive(Debug, Serialize)]
+pub(crate) struct Overview {
+    entries: Vec<Entry>,
+    backends: Vec<BackendShare>,
+    bytes: Bytes,
+}
+
+#[derive(Debug, Serialize)]
+struct Entry {
+    name: String,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+    regions: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Port {
+    name: String,
+    dtype: String,
+    shape: Vec<byoc_plugin_api::Dim>,
+}
+
+/// What a backend has of the artifact.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct BackendShare {
+    name: String,
+    version: String,
+    regions: usize,
+    nodes: usize,
+}
+
+/// Bytes of the file and of what is in it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Bytes {
+    /// The file.
+    file: u64,
+    /// Different constants that somebody needs, each once, as the model has them.
+    weights: u64,
+    /// Constants as the file has them.
+    stored: u64,
+    packed: u64,
+    embedded: u64,
+    folded: u64,
+    dropped: u64,
+    /// What storing each constant once has saved.
+    saved: u64,
+}
+
+impl Overview {
+    /// Of that artifact.
+    pub(crate) fn of(artifact: &Artifact) -> Overview {
+        let manifest = artifact.manifest();
+        Overview { entries: entries(manifest), backends: shares(manifest), bytes: Bytes::of(artifact) }
+    }
+
+    /// The lines for people.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for entry in &self.entries {
+            text += &format!("entry {}: {}\n", entry.name, count(entry.regions, "region"));
+            let ports = [("input", &entry.inputs), ("output", &entry.outputs)];
+            for (kind, port) in ports.into_iter().flat_map(|(kind, ports)| ports.iter().map(move |port| (kind, port))) {
+                text += &format!("  {kind:6} {}: {}{}\n", port.name, port.dtype, shape(&port.shape));
+            }
+        }
+        let mut table = Table::new(&["backend", "version", ">regions", ">nodes"]);
+        for share in &self.backends {
+            let numbers = [share.regions.to_string(), share.nodes.to_string()];
+            table.row([share.name.clone(), share.version.clone()].into_iter().chain(numbers));
+        }
+        text + &table.text() + &self.bytes.sentence() + "\n"
+    }
+}
+
+impl Bytes {
+    /// Of that artifact.
+    pub(crate) fn of(artifact: &Artifact) -> Bytes {
+        let totals = Ledger::of(artifact.manifest()).totals;
+        let Totals { unique, stored, packed, embedded, folded, dropped, .. } = totals;
+        let saved = totals.saved();
+        Bytes { file: artifact.size(), weights: unique, stored, packed, embedded, folded, dropped, saved }
+    }
+
+    /// `weights 102.4 MB, file 102.6 MB (1.002x)`, and what else there is to tell.
+    pub(crate) fn sentence(&self) -> String {
+        let ratio = self.file as f64 / self.weights as f64;
+        let ratio = if self.weights > 0 { format!(" ({ratio:.3}x)") } else { String::new() };
+        let mut parts = vec![format!("weights {}, file {}{ratio}", size(self.weights), size(self.file))];
+        let details = [
+            (self.saved, "saved by storing each once"),
+            (self.packed, "packed by a backend"),
+            (self.embedded, "inside code"),
+            (self.folded, "computed into others"),
+            (self.dropped, "dropped"),
+        ];
+        let told = details.into_iter().filter(|&(bytes, _)| bytes > 0);
+        parts.extend(told.map(|(bytes, what)| format!("{} {what}", size(bytes))));
+        let (first, rest) = (parts.remove(0), parts.join(", "));
+        if rest.is_empty() { first } else { format!("{first}; {rest}") }
+    }
+}
+
+fn entries(manifest: &Manifest) -> Vec<Entry> {
+    let entry = |entry: &byoc_core::artifact::manifest::Entry| {
+        let ports = |ports: &[byoc_core::artifact::manifest::Port]| {
+            let port = |port: &byoc_core::artifact::manifest::Port| {
+                let value = &entry.values[port.value];
+                Port { name: port.name.clone(), dtype: value.dtype.to_string(), shape: value.shape.clone() }
+            };
+            ports.iter().map(port).collect()
+        };
+        let (inputs, outputs) = (ports(&entry.inputs), ports(&entry.outputs));
+        Entry { name: entry.name.clone(), inputs, outputs, regions: entry.calls.len() }
+    };
+    manifest.entries.iter().map(entry).collect()
+}
+
+/// In the order in which the user named the backends.
+fn shares(manifest: &Manifest) -> Vec<BackendShare> {
+    let share = |needed: &byoc_core::artifact::manifest::BackendRequirement| {
+        let own = || manifest.regions.iter().filter(|region| region.backend == needed.name);
+        BackendShare {
+            name: needed.name.clone(),
+            version: needed.version.clone(),
+            regions: own().count(),
+            nodes: own().map(|region| region.nodes.len()).sum(),
+        }
+    };
+    manifest.requirements.backends.iter().map(share).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentence_tells_what_there_is_to_tell() {
+        let none = Bytes { file: 900, weights: 0, stored: 0, packed: 0, embedded: 0, folded: 0, dropped: 0, saved: 0 };
+        assert_eq!(none.sentence(), "weights 0 B, file 900 B");
+        let plain = Bytes { file: 417_900_000, weights: 417_600_000, ..none };
+        assert_eq!(plain.sentence(), "weights 417.6 MB, file 417.9 MB (1.001x)");
+        let all = Bytes { saved: 1000, packed: 2000, embedded: 3000, folded: 4000, dropped: 5000, ..plain };
+        let details = "1.0 KB saved by storing each once, 2.0 KB packed by a backend, 3.0 KB inside code, \
+                       4.0 KB computed into others, 5.0 KB dropped";
+        assert_eq!(all.sentence(), format!("weights 417.6 MB, file 417.9 MB (1.001x); {details}"));
+    }
+}

@@ -1,0 +1,185 @@
+//! A tensor in memory of its own, and the numbers in it.
+
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_plugin_api::{DType, TensorView, contiguous_strides};
+use half::{bf16, f16};
+
+/// A row-major tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tensor {
+    dtype: DType,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    bytes: Vec<u8>,
+}
+
+impl Tensor {
+    /// A tensor over `bytes`, little-endian. `None` when shape and bytes do not agree.
+    pub(crate) fn new(dtype: DType, shape: Vec<i64>, bytes: Vec<u8>) -> Option<Tensor> {
+        (byte_length(dtype, &shape) == Some(bytes.len())).then(|| {
+            let strides = contiguous_strides(&shape);
+            Tensor { dtype, shape, strides, bytes }
+        })
+    }
+
+    /// A copy of what the view shows.
+    pub(crate) fn copy(view: &TensorView<'_>) -> Tensor {
+        let mut bytes = Vec::with_capacity(view.len() * view.dtype().size());
+        match view.as_bytes() {
+            Some(contiguous) => bytes.extend_from_slice(contiguous),
+            None => view.for_each_element(|element| bytes.extend_from_slice(element)),
+        }
+        let shape = view.shape().to_vec();
+        Tensor { dtype: view.dtype(), strides: contiguous_strides(&shape), shape, bytes }
+    }
+
+    /// The tensor as a run takes it.
+    pub(crate) fn view(&self) -> Result<TensorView<'_>> {
+        TensorView::from_bytes(&self.bytes, self.dtype, &self.shape, &self.strides)
+            .map_err(|error| Diagnostic::new(Code::BadInput, error.message))
+    }
+
+    /// Element type.
+    pub(crate) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Size of each dimension.
+    pub(crate) fn shape(&self) -> &[i64] {
+        &self.shape
+    }
+
+    /// The bytes, row-major and little-endian.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The elements in row-major order.
+    pub(crate) fn numbers(&self) -> impl ExactSizeIterator<Item = Number> {
+        self.bytes.chunks_exact(self.dtype.size()).map(|element| Number::read(self.dtype, element))
+    }
+
+    /// Where element `index` of the row-major order stands, such as `[0,281]`.
+    pub(crate) fn position(&self, index: usize) -> Vec<usize> {
+        let mut rest = index;
+        let mut position: Vec<_> = self
+            .shape
+            .iter()
+            .rev()
+            .map(|&size| {
+                let size = usize::try_from(size).unwrap_or(1).max(1);
+                let at = rest % size;
+                rest /= size;
+                at
+            })
+            .collect();
+        position.reverse();
+        position
+    }
+}
+
+/// The bytes of a tensor; `None` when that is more than fits in memory.
+pub(crate) fn byte_length(dtype: DType, shape: &[i64]) -> Option<usize> {
+    shape.iter().try_fold(dtype.size(), |bytes, &size| bytes.checked_mul(usize::try_from(size).ok()?))
+}
+
+/// One element of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Number {
+    /// Of `f32`, `f16` or `bf16`.
+    Single(f32),
+    /// Of `f64`.
+    Double(f64),
+    /// Of an integer type.
+    Int(i128),
+    /// Of `bool`.
+    Bool(bool),
+}
+
+impl Number {
+    fn read(dtype: DType, bytes: &[u8]) -> Number {
+        let mut wide = [0; 8];
+        wide[..bytes.len()].copy_from_slice(bytes);
+        let bits = u64::from_le_bytes(wide);
+        match dtype {
+            DType::F32 => Number::Single(f32::from_bits(bits as u32)),
+            DType::F64 => Number::Double(f64::from_bits(bits)),
+            DType::F16 => Number::Single(f16::from_bits(bits as u16).to_f32()),
+            DType::BF16 => Number::Single(bf16::from_bits(bits as u16).to_f32()),
+            DType::I8 => Number::Int((bits as i8).into()),
+            DType::I16 => Number::Int((bits as i16).into()),
+            DType::I32 => Number::Int((bits as i32).into()),
+            DType::I64 => Number::Int((bits as i64).into()),
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 => Number::Int(bits.into()),
+            DType::Bool => Number::Bool(bits != 0),
+        }
+    }
+
+    /// The nearest `f64`.
+    pub(crate) fn value(self) -> f64 {
+        match self {
+            Number::Single(value) => value.into(),
+            Number::Double(value) => value,
+            Number::Int(value) => value as f64,
+            Number::Bool(value) => f64::from(u8::from(value)),
+        }
+    }
+
+    /// The number in JSON; `null` where it is not finite, for JSON has no such numbers.
+    pub(crate) fn json(self) -> serde_json::Value {
+        match self {
+            Number::Bool(value) => value.into(),
+            Number::Int(value) => i64::try_from(value).map(Into::into).unwrap_or_else(|_| (value as u64).into()),
+            Number::Single(_) | Number::Double(_) => self.value().into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Number::Single(_) | Number::Double(_) => f.write_str(&crate::report::short(self.value())),
+            Number::Int(value) => value.fmt(f),
+            Number::Bool(value) => value.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_reads_its_own_bytes() {
+        let cases: [(DType, &[u8], &str); 9] = [
+            (DType::F32, &[0, 0, 128, 63], "1"),
+            (DType::F64, &[0, 0, 0, 0, 0, 0, 0, 192], "-2"),
+            (DType::F16, &[0, 0x3e], "1.5"),
+            (DType::BF16, &[0x80, 0xbf], "-1"),
+            (DType::I8, &[255], "-1"),
+            (DType::I64, &[254, 255, 255, 255, 255, 255, 255, 255], "-2"),
+            (DType::U64, &[255; 8], "18446744073709551615"),
+            (DType::U8, &[255], "255"),
+            (DType::Bool, &[2], "true"),
+        ];
+        for (dtype, bytes, text) in cases {
+            assert_eq!(Number::read(dtype, bytes).to_string(), text, "{dtype}");
+        }
+    }
+
+    #[test]
+    fn shape_and_bytes_must_agree() {
+        assert!(Tensor::new(DType::F32, vec![], vec![0; 4]).is_some());
+        assert!(Tensor::new(DType::F32, vec![2, 0], vec![]).is_some());
+        assert!(Tensor::new(DType::F32, vec![2], vec![0; 4]).is_none());
+        assert!(Tensor::new(DType::F32, vec![-1], vec![]).is_none());
+        assert!(Tensor::new(DType::F32, vec![i64::MAX, i64::MAX], vec![]).is_none());
+    }
+
+    #[test]
+    fn positions_are_row_major() {
+        let tensor = Tensor::new(DType::U8, vec![2, 3], vec![0; 6]).expect("a tensor");
+        assert_eq!(tensor.position(5), [1, 2]);
+        assert_eq!(tensor.position(3), [1, 0]);
+    }
+}

@@ -1,0 +1,50 @@
+//! The artifact: one file in the safetensors layout that holds the graph, the code of every region and every stored
+//! constant once. Only the modules in here know byte offsets of the file; `docs/artifact-format.md` describes it.
+
+mod check;
+mod header;
+pub mod manifest;
+mod read;
+mod source;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use manifest::Manifest;
+pub use read::{Artifact, SectionInfo};
+pub use source::Source;
+pub use write::{Contents, Progress, Section};
+
+/// The format that this build writes, and the newest that it reads.
+pub const FORMAT: u32 = 1;
+
+/// Largest alignment that a section can have: mapped files are aligned to a page and no further.
+pub const MAX_ALIGNMENT: u64 = 4096;
+
+/// The section that holds the [`Manifest`] as JSON.
+const GRAPH: &str = "graph";
+
+/// What the names of sections that only fill gaps start with.
+const PAD: &str = "__pad__/";
+
+/// What the names of constants' sections start with.
+const CONSTANT: &str = "const/";
+
+/// The metadata key of the format's version.
+const FORMAT_KEY: &str = "byoc_format";
+
+/// The metadata key of [`Manifest::producer`].
+const PRODUCER_KEY: &str = "producer";
+
+/// What the metadata key of a section's BLAKE3 digest starts with; the section's name follows.
+const DIGEST: &str = "blake3:";
+
+/// The section of a region's code.
+pub fn code_section(symbol: &str) -> String {
+    format!("code/{symbol}")
+}
+
+/// The section of the stored constant of that index.
+pub fn constant_section(index: usize) -> String {
+    format!("{CONSTANT}{index}")
+}

@@ -1,0 +1,257 @@
+//! What must hold between the graph section and the header for the file to be run: every reference resolves, every type
+//! agrees, everything that is stored is used. Checked when a file is opened, and before one is written.
+
+use std::collections::{HashMap, HashSet};
+
+use byoc_plugin_api::{DType, Dim};
+
+use super::header::{Header, Tensor};
+use super::manifest::{Binding, Call, ClaimKind, ConstantUse, Entry, Fate, Manifest, Region, ValueInfo, ValueType};
+use super::{CONSTANT, DIGEST, GRAPH, PAD};
+
+type Checked<T = ()> = Result<T, String>;
+
+/// Checks that each section has a digest, each digest a section, and padding neither name nor type of its own.
+pub(super) fn digests(header: &Header) -> Checked {
+    for (index, pad) in header.tensors.iter().filter(|tensor| tensor.is_pad()).enumerate() {
+        if pad.name != format!("{PAD}{index}") || pad.dtype != DType::U8 || pad.shape.len() != 1 {
+            return Err(format!("section '{}': it is not what padding looks like", pad.name));
+        }
+    }
+    let mut left: HashSet<&str> = header.metadata.keys().filter_map(|key| key.strip_prefix(DIGEST)).collect();
+    for tensor in header.tensors.iter().filter(|tensor| !tensor.is_pad()) {
+        if !left.remove(tensor.name.as_str()) {
+            return Err(format!("section '{}': the header has no digest of it", tensor.name));
+        }
+    }
+    match left.iter().min() {
+        Some(name) => Err(format!("its header has a digest of '{name}', which is no section")),
+        None => Ok(()),
+    }
+}
+
+/// Checks the graph section against the header.
+pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
+    let mut sections = Sections::new(header);
+    sections.take_bytes(GRAPH)?;
+    for (index, stored) in manifest.constants.iter().enumerate() {
+        let tensor = sections.take(&stored.section)?;
+        let name = &tensor.name;
+        if !name.starts_with(CONSTANT) {
+            return Err(format!("constant {index} stands in section '{name}', which does not start with '{CONSTANT}'"));
+        }
+        if (tensor.dtype, &tensor.shape) != (stored.dtype, &stored.shape) {
+            let (found, expected) = (describe(tensor.dtype, &tensor.shape), describe(stored.dtype, &stored.shape));
+            return Err(format!("section '{name}': it is {found}, and the graph says {expected}"));
+        }
+        if stored.alignment > 1 && !tensor.start.is_multiple_of(stored.alignment) {
+            return Err(format!("section '{name}': it is not aligned to {}", stored.alignment));
+        }
+    }
+    let mut symbols = HashSet::new();
+    for region in &manifest.regions {
+        if !symbols.insert(&region.symbol) {
+            return Err(format!("it has two regions '{}'", region.symbol));
+        }
+        sections.take_bytes(&region.code)?;
+        check_region(manifest, region).map_err(|cause| format!("region '{}': {cause}", region.symbol))?;
+    }
+    let mut names = HashSet::new();
+    for entry in &manifest.entries {
+        if !names.insert(&entry.name) {
+            return Err(format!("it has two entries '{}'", entry.name));
+        }
+        check_entry(manifest, entry).map_err(|cause| format!("entry '{}': {cause}", entry.name))?;
+    }
+    check_homes(manifest)?;
+    sections.finish()
+}
+
+fn describe(dtype: DType, shape: &[usize]) -> String {
+    format!("{dtype}{shape:?}")
+}
+
+/// The sections of the header that nothing has referred to yet.
+struct Sections<'a> {
+    by_name: HashMap<&'a str, &'a Tensor>,
+    left: HashSet<&'a str>,
+}
+
+impl<'a> Sections<'a> {
+    fn new(header: &'a Header) -> Self {
+        let tensors = || header.tensors.iter().filter(|tensor| !tensor.is_pad());
+        let by_name = tensors().map(|tensor| (tensor.name.as_str(), tensor)).collect();
+        Sections { by_name, left: tensors().map(|tensor| tensor.name.as_str()).collect() }
+    }
+
+    fn take(&mut self, name: &str) -> Checked<&'a Tensor> {
+        let tensor = self.by_name.get(name).ok_or_else(|| format!("it has no section '{name}'"))?;
+        if !self.left.remove(name) {
+            return Err(format!("section '{name}': two things refer to it"));
+        }
+        Ok(tensor)
+    }
+
+    fn take_bytes(&mut self, name: &str) -> Checked {
+        let tensor = self.take(name)?;
+        if tensor.dtype != DType::U8 || tensor.shape.len() != 1 {
+            let found = describe(tensor.dtype, &tensor.shape);
+            return Err(format!("section '{name}': it is {found}, expected plain bytes"));
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Checked {
+        match self.left.iter().min() {
+            Some(name) => Err(format!("section '{name}': nothing refers to it")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_region(manifest: &Manifest, region: &Region) -> Checked {
+    let requirement = manifest.requirements.backends.iter().find(|known| known.name == region.backend);
+    let wanted = (region.backend_version.as_str(), region.code_version, region.abi_version);
+    if requirement.map(|known| (known.version.as_str(), known.code_version, known.abi_version)) != Some(wanted) {
+        return Err(format!("its backend '{}' is not among the requirements", region.backend));
+    }
+    let mut ids = HashSet::new();
+    for binding in &region.constants {
+        if !ids.insert(binding.id) {
+            return Err(format!("constant {} is bound twice", binding.id));
+        }
+        check_binding(manifest, binding).map_err(|cause| format!("constant {}: {cause}", binding.id))?;
+    }
+    Ok(())
+}
+
+fn check_binding(manifest: &Manifest, binding: &Binding) -> Checked {
+    let bound = matches!(binding.claim, ClaimKind::Host | ClaimKind::Packed);
+    let packed = binding.claim == ClaimKind::Packed;
+    if bound != binding.used.is_some() || packed != binding.layout.is_some() {
+        return Err("its claim does not fit what is bound".into());
+    }
+    let Some(used) = &binding.used else { return Ok(()) };
+    check_use(manifest, used)?;
+    let stored = &manifest.constants[used.constant];
+    if !packed && stored.layout.is_some() {
+        return Err(format!("it is claimed as the original, and '{}' is packed", stored.section));
+    }
+    Ok(())
+}
+
+fn check_use(manifest: &Manifest, used: &ConstantUse) -> Checked {
+    let count = manifest.constants.len();
+    let Some(stored) = manifest.constants.get(used.constant) else {
+        return Err(format!("it refers to constant {} of {count}", used.constant));
+    };
+    let elements = stored.shape.iter().map(|&size| size as u64).product();
+    if !used.view.fits(elements) {
+        return Err(format!("its view leaves the {elements} elements of '{}'", stored.section));
+    }
+    Ok(())
+}
+
+/// Each value is made once, before it is read.
+fn check_entry(manifest: &Manifest, entry: &Entry) -> Checked {
+    let mut made = vec![false; entry.values.len()];
+    for port in &entry.inputs {
+        make(&mut made, port.value)?;
+    }
+    for constant in &entry.constants {
+        make(&mut made, constant.value)?;
+        check_use(manifest, &constant.used)?;
+        let (value, stored) = (&entry.values[constant.value], &manifest.constants[constant.used.constant]);
+        let shape: Vec<Dim> = constant.used.view.shape.iter().copied().map(Dim::Fixed).collect();
+        if (value.dtype, &value.shape) != (stored.dtype, &shape) || stored.layout.is_some() {
+            return Err(format!("value {} is not of the type of '{}'", constant.value, stored.section));
+        }
+    }
+    for call in &entry.calls {
+        check_call(manifest, entry, call, &mut made)?;
+    }
+    for (kind, ports) in [("inputs", &entry.inputs), ("outputs", &entry.outputs)] {
+        let mut names = HashSet::new();
+        for port in ports {
+            if made.get(port.value) != Some(&true) {
+                return Err(format!("'{}' is value {}, which nothing makes", port.name, port.value));
+            }
+            if !names.insert(&port.name) {
+                return Err(format!("two {kind} are called '{}'", port.name));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn make(made: &mut [bool], value: usize) -> Checked {
+    let count = made.len();
+    match made.get_mut(value) {
+        None => Err(format!("it refers to value {value} of {count}")),
+        Some(true) => Err(format!("value {value} is made twice")),
+        Some(made) => {
+            *made = true;
+            Ok(())
+        }
+    }
+}
+
+fn check_call(manifest: &Manifest, entry: &Entry, call: &Call, made: &mut [bool]) -> Checked {
+    let Some(region) = manifest.regions.get(call.region) else {
+        return Err(format!("it calls region {} of {}", call.region, manifest.regions.len()));
+    };
+    if (call.inputs.len(), call.outputs.len()) != (region.inputs.len(), region.outputs.len()) {
+        return Err(format!("it calls '{}' with a wrong number of values", region.symbol));
+    }
+    for &value in &call.inputs {
+        if made.get(value) != Some(&true) {
+            return Err(format!("'{}' reads value {value}, which nothing before it makes", region.symbol));
+        }
+    }
+    for &value in &call.outputs {
+        make(made, value)?;
+    }
+    let values = call.inputs.iter().chain(&call.outputs);
+    for (&value, info) in values.zip(region.inputs.iter().chain(&region.outputs)) {
+        if !agree(&entry.values[value], info) {
+            return Err(format!("value {value} is not of the type that '{}' has for '{}'", region.symbol, info.name));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the types are equal as far as both know their sizes.
+fn agree(value: &ValueType, info: &ValueInfo) -> bool {
+    value.dtype == info.dtype
+        && value.shape.len() == info.shape.len()
+        && value.shape.iter().zip(&info.shape).all(|pair| match pair {
+            (Dim::Fixed(one), Dim::Fixed(other)) => one == other,
+            _ => true,
+        })
+}
+
+/// Each stored constant has one row of the ledger that is its home, and a reader.
+fn check_homes(manifest: &Manifest) -> Checked {
+    let mut homes = vec![0usize; manifest.constants.len()];
+    for row in &manifest.ledger {
+        let Some(stored) = row.stored else { continue };
+        let Some(home) = homes.get_mut(stored) else {
+            return Err(format!("its ledger refers to constant {stored} of {}", manifest.constants.len()));
+        };
+        *home += usize::from(row.fate != Fate::Viewed);
+    }
+    let mut read = vec![false; homes.len()];
+    let bindings =
+        manifest.regions.iter().flat_map(|region| &region.constants).filter_map(|binding| binding.used.as_ref());
+    let outputs = manifest.entries.iter().flat_map(|entry| &entry.constants).map(|constant| &constant.used);
+    bindings.chain(outputs).for_each(|used| read[used.constant] = true);
+    for (index, stored) in manifest.constants.iter().enumerate() {
+        if homes[index] != 1 {
+            return Err(format!("section '{}': the ledger has {} homes for it", stored.section, homes[index]));
+        }
+        if !read[index] {
+            return Err(format!("section '{}': nobody reads it", stored.section));
+        }
+    }
+    Ok(())
+}

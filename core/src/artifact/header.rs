@@ -1,0 +1,328 @@
+//! The safetensors header: eight bytes that say how long the JSON is, then the JSON, which says for each tensor its
+//! type, its shape and where it stands. This file writes one and reads one; it trusts nothing that it reads.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::{self, Write as _};
+
+use byoc_plugin_api::DType;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+
+use super::{MAX_ALIGNMENT, PAD};
+
+/// Bytes of the length that stands before the JSON.
+const PREFIX: usize = 8;
+
+/// Longest JSON that readers of the format take.
+const LIMIT: u64 = 100_000_000;
+
+/// The header's own key, which is no tensor.
+const METADATA: &str = "__metadata__";
+
+/// A tensor of the file. Offsets count from the first byte of the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tensor {
+    pub(super) name: String,
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<usize>,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// What a header says. Tensors stand in the order of the file and cover it without gap or overlap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) metadata: BTreeMap<String, String>,
+    pub(super) tensors: Vec<Tensor>,
+}
+
+/// Bytes of a tensor, unless that is more than can be counted.
+pub(super) fn byte_length(dtype: DType, shape: &[usize]) -> Option<u64> {
+    let elements = shape.iter().try_fold(1u64, |product, &size| product.checked_mul(size as u64))?;
+    elements.checked_mul(dtype.size() as u64)
+}
+
+impl Tensor {
+    /// Number of bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Whether it only fills a gap.
+    pub(super) fn is_pad(&self) -> bool {
+        self.name.starts_with(PAD)
+    }
+}
+
+impl Header {
+    /// The header as it stands in the file, padded with spaces up to where the data starts. Headers that differ in the
+    /// characters of a metadata value only have the same length.
+    pub(super) fn encode(&self) -> Result<Vec<u8>, String> {
+        let mut json = format!("{{{}:{{", quoted(METADATA));
+        for (index, (key, value)) in self.metadata.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            let _ = write!(json, "{comma}{}:{}", quoted(key), quoted(value));
+        }
+        json.push('}');
+        for Tensor { name, dtype, shape, start, end } in &self.tensors {
+            let (name, dtype) = (quoted(name), dtype.safetensors_name());
+            let shape = shape.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+            let _ = write!(json, r#",{name}:{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[{start},{end}]}}"#);
+        }
+        json.push('}');
+        let length = (PREFIX + json.len()).next_multiple_of(MAX_ALIGNMENT as usize) - PREFIX;
+        if length as u64 > LIMIT {
+            return Err(format!("a header of {length} bytes is more than the {LIMIT} that the format allows"));
+        }
+        let mut bytes = (length as u64).to_le_bytes().to_vec();
+        bytes.extend_from_slice(json.as_bytes());
+        bytes.resize(PREFIX + length, b' ');
+        Ok(bytes)
+    }
+
+    /// The header at the start of `file`, and where the data starts. The error says what is wrong.
+    pub(super) fn decode(file: &[u8]) -> Result<(Header, usize), String> {
+        let Some((prefix, rest)) = file.split_first_chunk::<PREFIX>() else {
+            return Err(format!("{} bytes are too few for a header", file.len()));
+        };
+        let length = u64::from_le_bytes(*prefix);
+        if length > LIMIT {
+            return Err(format!("its header claims {length} bytes, more than the {LIMIT} that the format allows"));
+        }
+        let Some((json, data)) = rest.split_at_checked(length as usize) else {
+            return Err(format!("its header claims {length} bytes, and only {} follow", rest.len()));
+        };
+        let raw: RawHeader =
+            serde_json::from_slice(json).map_err(|error| format!("its header is not valid: {error}"))?;
+        let mut tensors = Vec::with_capacity(raw.tensors.len());
+        for (name, raw) in raw.tensors {
+            tensors.push(raw.check(name)?);
+        }
+        tensors.sort_by_key(|tensor| (tensor.start, tensor.end));
+        let mut end = 0;
+        for tensor in &tensors {
+            if tensor.start != end {
+                let what = if tensor.start < end { "overlaps" } else { "leaves a gap after" };
+                return Err(format!("section '{}': it starts at {}, which {what} {end}", tensor.name, tensor.start));
+            }
+            end = tensor.end;
+        }
+        if end != data.len() as u64 {
+            return Err(format!("its sections hold {end} bytes, and the file has {}", data.len()));
+        }
+        Ok((Header { metadata: raw.metadata, tensors }, PREFIX + length as usize))
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTensor {
+    dtype: String,
+    shape: Vec<usize>,
+    data_offsets: (u64, u64),
+}
+
+impl RawTensor {
+    fn check(self, name: String) -> Result<Tensor, String> {
+        let Some(dtype) = DType::from_safetensors_name(&self.dtype) else {
+            return Err(format!("section '{name}': unknown element type '{}'", self.dtype));
+        };
+        let (start, end) = self.data_offsets;
+        let length = end.checked_sub(start);
+        if length.is_none() || length != byte_length(dtype, &self.shape) {
+            let shape = self.shape;
+            return Err(format!("section '{name}': {dtype}{shape:?} does not fill the bytes from {start} to {end}"));
+        }
+        Ok(Tensor { name, dtype, shape: self.shape, start, end })
+    }
+}
+
+/// The JSON as it stands, with doubled keys refused: readers differ in which of two they take.
+struct RawHeader {
+    metadata: BTreeMap<String, String>,
+    tensors: Vec<(String, RawTensor)>,
+}
+
+impl<'de> Deserialize<'de> for RawHeader {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(HeaderVisitor)
+    }
+}
+
+struct HeaderVisitor;
+
+impl<'de> Visitor<'de> for HeaderVisitor {
+    type Value = RawHeader;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with a tensor under each key")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawHeader, A::Error> {
+        let mut header = RawHeader { metadata: BTreeMap::new(), tensors: Vec::new() };
+        let mut seen = HashSet::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if !seen.insert(key.clone()) {
+                return Err(A::Error::custom(format!("doubled key '{key}'")));
+            }
+            if key == METADATA {
+                header.metadata = map.next_value::<Metadata>()?.0;
+            } else {
+                let tensor = map.next_value()?;
+                header.tensors.push((key, tensor));
+            }
+        }
+        Ok(header)
+    }
+}
+
+struct Metadata(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MetadataVisitor).map(Metadata)
+    }
+}
+
+struct MetadataVisitor;
+
+impl<'de> Visitor<'de> for MetadataVisitor {
+    type Value = BTreeMap<String, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of texts")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut metadata = BTreeMap::new();
+        while let Some((key, value)) = map.next_entry::<String, String>()? {
+            if metadata.insert(key.clone(), value).is_some() {
+                return Err(A::Error::custom(format!("doubled key '{key}'")));
+            }
+        }
+        Ok(metadata)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(json: &str, data: usize) -> Vec<u8> {
+        let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
+        bytes.extend_from_slice(json.as_bytes());
+        bytes.resize(bytes.len() + data, 0);
+        bytes
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let metadata = [("producer", "a \"quoted\" one\n"), ("byoc_format", "1")];
+        let tensor = |name: &str, dtype, shape: &[usize], start, end| Tensor {
+            name: name.into(),
+            dtype,
+            shape: shape.to_vec(),
+            start,
+            end,
+        };
+        let header = Header {
+            metadata: metadata.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+            tensors: vec![
+                tensor("empty", DType::F32, &[0, 3], 0, 0),
+                tensor("const/0", DType::BF16, &[2, 3], 0, 12),
+                tensor("scalar \u{1f980}", DType::I64, &[], 12, 20),
+            ],
+        };
+        let mut bytes = header.encode().expect("encode");
+        assert_eq!(bytes.len() % 4096, 0);
+        let data = bytes.len();
+        bytes.resize(data + 20, 0);
+        assert_eq!(Header::decode(&bytes), Ok((header, data)));
+    }
+
+    /// The JSON, the bytes after it, and what is said.
+    const FLAWS: [(&str, usize, &str); 15] = [
+        ("", 0, "its header is not valid: EOF while parsing a value at line 1 column 0"),
+        (
+            "[]",
+            0,
+            "its header is not valid: invalid type: sequence, expected an object with a tensor under each key at line 1 column 0",
+        ),
+        (
+            r#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#,
+            2,
+            "its header is not valid: doubled key 'a' at line 1 column 56",
+        ),
+        (r#"{"__metadata__":{"a":"1","a":"2"}}"#, 0, "its header is not valid: doubled key 'a' at line 1 column 33"),
+        (
+            r#"{"__metadata__":{"a":1}}"#,
+            0,
+            "its header is not valid: invalid type: integer `1`, expected a string at line 1 column 22",
+        ),
+        (
+            r#"{"a":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#,
+            1,
+            "its header is not valid: duplicate field `dtype` at line 1 column 26",
+        ),
+        (
+            r#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":1}}"#,
+            1,
+            "its header is not valid: unknown field `x`, expected one of `dtype`, `shape`, `data_offsets` at line 1 column 55",
+        ),
+        (r#"{"a":{"dtype":"Q4","shape":[1],"data_offsets":[0,1]}}"#, 1, "section 'a': unknown element type 'Q4'"),
+        (
+            r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#,
+            4,
+            "section 'a': f32[2] does not fill the bytes from 0 to 4",
+        ),
+        (
+            r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}}"#,
+            8,
+            "section 'a': f32[2] does not fill the bytes from 8 to 0",
+        ),
+        (
+            r#"{"a":{"dtype":"U8","shape":[18446744073709551615,2],"data_offsets":[0,18446744073709551614]}}"#,
+            4,
+            "section 'a': u8[18446744073709551615, 2] does not fill the bytes from 0 to 18446744073709551614",
+        ),
+        (
+            r#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#,
+            2,
+            "section 'a': it starts at 1, which leaves a gap after 0",
+        ),
+        (
+            r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}"#,
+            3,
+            "section 'b': it starts at 1, which overlaps 2",
+        ),
+        (
+            r#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#,
+            2,
+            "its sections hold 1 bytes, and the file has 2",
+        ),
+        (
+            r#"{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#,
+            2,
+            "its sections hold 3 bytes, and the file has 2",
+        ),
+    ];
+
+    #[test]
+    fn flaws_are_named() {
+        let short: [(&[u8], &str); 3] = [
+            (&[1, 2, 3], "3 bytes are too few for a header"),
+            (&[255; 9], "its header claims 18446744073709551615 bytes, more than the 100000000 that the format allows"),
+            (&[9, 0, 0, 0, 0, 0, 0, 0, 1], "its header claims 9 bytes, and only 1 follow"),
+        ];
+        for (bytes, expected) in short {
+            assert_eq!(Header::decode(bytes).expect_err(expected), expected);
+        }
+        for (json, data, expected) in FLAWS {
+            assert_eq!(Header::decode(&file(json, data)).expect_err(expected), expected);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The `graph` section: what the file holds and how it runs, as JSON. A reader ignores fields that it does not know;
+//! fields are written in the order in which they stand here, so the same contents give the same bytes.
+
+use byoc_plugin_api::{ConstantId, DType, Dim, Options};
+use serde::{Deserialize, Serialize};
+
+use crate::constants::View;
+
+/// The whole section.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The format's version, [`crate::artifact::FORMAT`].
+    pub format: u32,
+    /// What wrote the file, such as `byoc 0.1.0`.
+    pub producer: String,
+    /// What a machine must have to run the file.
+    pub requirements: Requirements,
+    /// The callable main graphs.
+    pub entries: Vec<Entry>,
+    /// The regions of all entries.
+    pub regions: Vec<Region>,
+    /// The stored constants; an index into this list is how everything else refers to one.
+    pub constants: Vec<Stored>,
+    /// What became of every constant of the model.
+    pub ledger: Vec<LedgerRow>,
+}
+
+/// What a machine must have to run the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requirements {
+    /// The backends that generated code, in the order in which the user named them.
+    pub backends: Vec<BackendRequirement>,
+    /// Processor features on which packed constants or code depend, such as `avx2`; empty where nothing does.
+    #[serde(default)]
+    pub cpu_features: Vec<String>,
+}
+
+/// A backend that has to be there at load.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackendRequirement {
+    /// The backend's name.
+    pub name: String,
+    /// Its version when it generated the code.
+    pub version: String,
+    /// The version of its code format; `load` is given code of this version only.
+    pub code_version: u32,
+    /// The plugin ABI it spoke.
+    pub abi_version: u32,
+}
+
+/// One callable main graph.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The name, unique in the file.
+    pub name: String,
+    /// What the caller gives.
+    pub inputs: Vec<Port>,
+    /// What the caller gets.
+    pub outputs: Vec<Port>,
+    /// The tensors that pass between regions, the inputs and the outputs.
+    pub values: Vec<ValueType>,
+    /// Values that are constants: outputs of the graph that no region computes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub constants: Vec<ConstantValue>,
+    /// The regions in an order in which they can run.
+    pub calls: Vec<Call>,
+}
+
+/// An input or an output of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Port {
+    /// The name in the model.
+    pub name: String,
+    /// Index into [`Entry::values`].
+    pub value: usize,
+}
+
+/// Type and shape of a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValueType {
+    /// Element type.
+    pub dtype: DType,
+    /// Size of each dimension.
+    pub shape: Vec<Dim>,
+}
+
+/// A value of an entry that is a constant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConstantValue {
+    /// Index into [`Entry::values`].
+    pub value: usize,
+    /// The constant.
+    #[serde(rename = "use")]
+    pub used: ConstantUse,
+}
+
+/// A stored constant as somebody reads it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConstantUse {
+    /// Index into [`Manifest::constants`].
+    pub constant: usize,
+    /// How its elements are read.
+    pub view: ConstantView,
+}
+
+/// Where element `index` of a constant stands: at `offset + sum(index * strides)`, in elements.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConstantView {
+    /// Size of each dimension.
+    pub shape: Vec<usize>,
+    /// Stride of each dimension; 0 repeats an element.
+    pub strides: Vec<i64>,
+    /// The first element.
+    pub offset: usize,
+}
+
+/// One run of a region.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Index into [`Manifest::regions`].
+    pub region: usize,
+    /// Indices into [`Entry::values`], in the order of [`Region::inputs`].
+    pub inputs: Vec<usize>,
+    /// Indices into [`Entry::values`], in the order of [`Region::outputs`].
+    pub outputs: Vec<usize>,
+}
+
+/// The code of one region, and what it needs at load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Region {
+    /// The region's name, `byoc_<entry>_<backend>_<n>`, unique in the file.
+    pub symbol: String,
+    /// The backend that generated the code, one of [`Requirements::backends`].
+    pub backend: String,
+    /// The backend's version when it did.
+    pub backend_version: String,
+    /// The version of its code format.
+    pub code_version: u32,
+    /// The plugin ABI it spoke.
+    pub abi_version: u32,
+    /// The backend's options when the region was compiled.
+    #[serde(default)]
+    pub options: Options,
+    /// The section that holds the code.
+    pub code: String,
+    /// The constants of the region, by id.
+    pub constants: Vec<Binding>,
+    /// The operators that the region stands for, for people to read.
+    #[serde(default)]
+    pub nodes: Vec<NodeSummary>,
+    /// What `run` receives.
+    pub inputs: Vec<ValueInfo>,
+    /// What `run` computes.
+    pub outputs: Vec<ValueInfo>,
+}
+
+/// A constant of a region: the claim, and the bytes that are bound at load.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding {
+    /// The id by which the region knows it.
+    pub id: ConstantId,
+    /// The claim.
+    pub claim: ClaimKind,
+    /// The bytes; there for `Host` and `Packed`, absent for the others.
+    #[serde(rename = "use", default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<ConstantUse>,
+    /// The layout tag that `load` is given and checks; there for `Packed` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<String>,
+}
+
+/// A claim without its details.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "each variant is named after the claim of the plugin interface")]
+pub enum ClaimKind {
+    Host,
+    Packed,
+    Embedded,
+    Unused,
+}
+
+/// An operator, for people to read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeSummary {
+    /// The name in the model.
+    pub name: String,
+    /// The operator, with its domain unless it is ONNX's own.
+    pub op: String,
+}
+
+/// A value with its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValueInfo {
+    /// The name in the model, for messages.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Size of each dimension.
+    pub shape: Vec<Dim>,
+}
+
+/// A constant of which the file holds the bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// The section that holds the bytes, `const/<index>`.
+    pub section: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Shape, row-major.
+    pub shape: Vec<usize>,
+    /// The layout tag, where the bytes are not the original but a backend's packed form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<String>,
+    /// Alignment of the first byte that the readers ask for; 0 where the format's own is enough.
+    #[serde(default)]
+    pub alignment: u64,
+}
+
+/// What became of one constant of the model. A constant that is kept in several forms has a row for each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerRow {
+    /// The constant's number; rows of one constant share it.
+    pub id: usize,
+    /// Every name under which the model has it.
+    pub names: Vec<String>,
+    /// Element type of the original.
+    pub dtype: DType,
+    /// Shape of the original.
+    pub shape: Vec<usize>,
+    /// Bytes of the original.
+    pub bytes: u64,
+    /// BLAKE3 of the original's element type and bytes, in hex.
+    pub digest: String,
+    /// Who reads what this row is about: symbols of regions, and `<entry>/<output>` for an output that is the constant.
+    pub readers: Vec<String>,
+    /// Who owns the bytes: `byoc`, or the backend that packed or embedded them; none where nobody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// What became of it.
+    pub fate: Fate,
+    /// The stored constant that holds the bytes, an index into [`Manifest::constants`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<usize>,
+    /// What else there is to know, as a sentence without full stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// What became of a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// The original bytes stand in the file.
+    Stored,
+    /// A backend's packed form stands in the file.
+    Packed,
+    /// The bytes are inside a region's code.
+    Embedded,
+    /// It was computed into other constants while the model was compiled.
+    Folded,
+    /// Nobody needs it.
+    Dropped,
+    /// Its bytes are those of a stored constant that has a row of its own.
+    Viewed,
+}
+
+impl From<&View> for ConstantView {
+    fn from(view: &View) -> Self {
+        ConstantView { shape: view.shape.clone(), strides: view.strides.clone(), offset: view.offset }
+    }
+}
+
+impl From<&ConstantView> for View {
+    fn from(view: &ConstantView) -> Self {
+        View { shape: view.shape.clone(), strides: view.strides.clone(), offset: view.offset }
+    }
+}
+
+impl Manifest {
+    /// The entry of that name.
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name == name)
+    }
+}

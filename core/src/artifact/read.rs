@@ -1,0 +1,184 @@
+//! Opens an artifact. The file is mapped, so opening costs the same whatever its size; header and graph are checked in
+//! full before anything is believed, and the digests of the rest on demand.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use byoc_plugin_api::DType;
+use bytes::Bytes;
+
+use super::header::{Header, Tensor};
+use super::manifest::{ConstantUse, Manifest};
+use super::source::Source;
+use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::map::map_file;
+
+/// An open artifact.
+#[derive(Clone, Debug)]
+pub struct Artifact {
+    path: PathBuf,
+    file: Bytes,
+    header: Header,
+    /// Where the data starts in the file.
+    data: usize,
+    by_name: HashMap<String, usize>,
+    manifest: Manifest,
+}
+
+/// What `inspect` tells of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectionInfo<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// Element type; `u8` for code, graph and padding.
+    pub dtype: DType,
+    /// Shape, row-major.
+    pub shape: &'a [usize],
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Where it stands in the file, for people to read.
+    pub offset: u64,
+    /// BLAKE3 of the bytes, in hex; none for padding.
+    pub digest: Option<&'a str>,
+}
+
+impl Artifact {
+    /// Maps and checks the file at `path`.
+    pub fn open(path: &Path) -> Result<Artifact> {
+        Artifact::from_bytes(path, map_file(path)?)
+    }
+
+    /// An artifact whose bytes are at hand already. `path` is its name in messages.
+    pub fn from_bytes(path: &Path, file: Bytes) -> Result<Artifact> {
+        let (header, data) = Header::decode(&file).map_err(|cause| damaged(path, &cause))?;
+        check_version(path, &header)?;
+        let by_name = header.tensors.iter().enumerate().map(|(index, tensor)| (tensor.name.clone(), index)).collect();
+        let manifest = Manifest {
+            format: FORMAT,
+            producer: String::new(),
+            requirements: Default::default(),
+            entries: vec![],
+            regions: vec![],
+            constants: vec![],
+            ledger: vec![],
+        };
+        let mut artifact = Artifact { path: path.to_owned(), file, header, data, by_name, manifest };
+        artifact.manifest = artifact.read_manifest().map_err(|cause| damaged(path, &cause))?;
+        Ok(artifact)
+    }
+
+    fn read_manifest(&self) -> std::result::Result<Manifest, String> {
+        check::digests(&self.header)?;
+        let graph = self.tensor(GRAPH).ok_or_else(|| format!("it has no section '{GRAPH}'"))?;
+        self.verify(graph)?;
+        let manifest: Manifest =
+            serde_json::from_slice(&self.bytes(graph)).map_err(|error| format!("section '{GRAPH}': {error}"))?;
+        let declared = (self.header.metadata.get(FORMAT_KEY), self.header.metadata.get(PRODUCER_KEY));
+        if declared != (Some(&manifest.format.to_string()), Some(&manifest.producer)) {
+            return Err(format!("section '{GRAPH}': its format and producer are not those of the header"));
+        }
+        check::check(&manifest, &self.header)?;
+        Ok(manifest)
+    }
+
+    /// Where the file was.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Size of the file.
+    pub fn size(&self) -> u64 {
+        self.file.len() as u64
+    }
+
+    /// The graph section.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The bytes of a section, without a copy.
+    pub fn section(&self, name: &str) -> Result<Bytes> {
+        self.tensor(name).map(|tensor| self.bytes(tensor)).ok_or_else(|| {
+            Diagnostic::new(Code::UnknownName, format!("'{}' has no section '{name}'", self.path.display()))
+        })
+    }
+
+    /// The elements of a constant in row-major order; copied only where a view has them in another.
+    pub fn constant(&self, used: &ConstantUse) -> Result<Bytes> {
+        let unknown = || Diagnostic::new(Code::UnknownName, format!("'{}' has no such constant", self.path.display()));
+        let stored = self.manifest.constants.get(used.constant).ok_or_else(unknown)?;
+        let source =
+            Source::View { base: self.section(&stored.section)?, dtype: stored.dtype, view: used.view.clone() };
+        source.is_sound().then(|| source.to_bytes()).ok_or_else(unknown)
+    }
+
+    /// Every section, in the order of the file.
+    pub fn sections(&self) -> impl Iterator<Item = SectionInfo<'_>> {
+        self.header.tensors.iter().map(|tensor| SectionInfo {
+            name: &tensor.name,
+            dtype: tensor.dtype,
+            shape: &tensor.shape,
+            bytes: tensor.len(),
+            offset: self.data as u64 + tensor.start,
+            digest: self.digest(tensor),
+        })
+    }
+
+    /// Reads every byte and compares it with the digests. The error names the first section that is damaged.
+    pub fn verify_digests(&self) -> Result<()> {
+        self.header
+            .tensors
+            .iter()
+            .try_for_each(|tensor| self.verify(tensor))
+            .map_err(|cause| damaged(&self.path, &cause))
+    }
+
+    fn verify(&self, tensor: &Tensor) -> std::result::Result<(), String> {
+        let bytes = self.bytes(tensor);
+        if tensor.is_pad() {
+            let zero = bytes.iter().all(|&byte| byte == 0);
+            return zero.then_some(()).ok_or_else(|| format!("section '{}': padding is not zero", tensor.name));
+        }
+        let digest = blake3::hash(&bytes).to_hex();
+        if self.digest(tensor) != Some(digest.as_str()) {
+            return Err(format!("section '{}': its bytes do not have the digest of the header", tensor.name));
+        }
+        Ok(())
+    }
+
+    fn digest(&self, tensor: &Tensor) -> Option<&str> {
+        self.header.metadata.get(&format!("{DIGEST}{}", tensor.name)).map(String::as_str)
+    }
+
+    fn tensor(&self, name: &str) -> Option<&Tensor> {
+        self.by_name.get(name).and_then(|&index| self.header.tensors.get(index))
+    }
+
+    fn bytes(&self, tensor: &Tensor) -> Bytes {
+        self.file.slice(self.data + tensor.start as usize..self.data + tensor.end as usize)
+    }
+}
+
+/// A file of another kind, and one that is newer than this build, are told apart from damage.
+fn check_version(path: &Path, header: &Header) -> Result<()> {
+    let path = path.display();
+    let Some(text) = header.metadata.get(FORMAT_KEY) else {
+        let message = format!("'{path}' is no artifact: its header has no '{FORMAT_KEY}'");
+        return Err(Diagnostic::new(Code::DamagedArtifact, message).hint("Artifacts are made by 'byoc compile'"));
+    };
+    match text.parse::<u32>() {
+        Ok(FORMAT) => Ok(()),
+        Ok(format) if format > FORMAT => {
+            let message = format!("'{path}' is written in format {format}; this byoc reads formats up to {FORMAT}");
+            Err(Diagnostic::new(Code::ArtifactVersion, message)
+                .hint("Update byoc, or compile the model again with this one"))
+        }
+        _ => Err(damaged(Path::new(&path.to_string()), &format!("its format is '{text}'"))),
+    }
+}
+
+fn damaged(path: &Path, cause: &str) -> Diagnostic {
+    Diagnostic::new(Code::DamagedArtifact, format!("'{}' is damaged: {cause}", path.display()))
+        .hint("Copy the file again, or compile the model again")
+}

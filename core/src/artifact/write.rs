@@ -1,0 +1,203 @@
+//! Writes an artifact: the layout is planned first, for all sizes are known; then every byte is hashed and written once,
+//! and the digests are filled into the header. The output is there as a whole or not at all.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use byoc_plugin_api::DType;
+use bytes::Bytes;
+
+use super::header::{Header, Tensor, byte_length};
+use super::manifest::Manifest;
+use super::source::{PIECE, Source};
+use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check};
+use crate::diagnostic::{Code, Diagnostic, Result};
+
+/// Entries of at least this many bytes start at a page, so that they can be mapped and sent to devices by themselves.
+const LARGE: u64 = 64 * 1024;
+
+/// What every other entry is aligned to: enough for every vector unit and for GPU copies.
+const SMALL_ALIGNMENT: u64 = 256;
+
+/// What pads are made of.
+static ZEROS: [u8; MAX_ALIGNMENT as usize] = [0; MAX_ALIGNMENT as usize];
+
+/// What becomes an artifact: the manifest, and the sections that it names. The `graph` section is made of the manifest.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    /// The graph section.
+    pub manifest: Manifest,
+    /// Code and constants.
+    pub sections: Vec<Section>,
+}
+
+/// A named piece of an artifact.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// The name, unique in the file.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Shape, row-major.
+    pub shape: Vec<usize>,
+    /// The bytes: as many as type and shape say.
+    pub source: Source,
+    /// Alignment of the first byte, a power of two up to [`MAX_ALIGNMENT`]; 0 where the format's own is enough.
+    pub alignment: u64,
+}
+
+impl Section {
+    /// A section of plain bytes.
+    pub fn of_bytes(name: impl Into<String>, bytes: Bytes) -> Section {
+        let shape = vec![bytes.len()];
+        Section { name: name.into(), dtype: DType::U8, shape, source: Source::Bytes(bytes), alignment: 0 }
+    }
+
+    /// The alignment that it gets.
+    fn alignment(&self) -> u64 {
+        let own = if self.source.len() >= LARGE { MAX_ALIGNMENT } else { SMALL_ALIGNMENT };
+        self.alignment.max(own)
+    }
+
+    fn check(&self) -> std::result::Result<(), String> {
+        let Section { name, dtype, shape, source, alignment } = self;
+        if !source.is_sound() {
+            return Err(format!("section '{name}': its view leaves its base"));
+        }
+        if byte_length(*dtype, shape) != Some(source.len()) {
+            return Err(format!("section '{name}': {dtype}{shape:?} is not {} bytes", source.len()));
+        }
+        if *alignment > MAX_ALIGNMENT || !(*alignment == 0 || alignment.is_power_of_two()) {
+            return Err(format!("section '{name}': cannot align to {alignment}"));
+        }
+        Ok(())
+    }
+}
+
+/// Is told of the work: sections done, sections in all, and the section that is next.
+pub type Progress<'a> = &'a mut dyn FnMut(usize, usize, &str);
+
+impl Contents {
+    /// Writes the artifact to `path` and returns its size: to a temporary file beside it, which is flushed to disk and
+    /// then takes its name. Where anything fails, no file is left, and one that was there before is as it was.
+    pub fn write(&self, path: &Path, progress: Progress<'_>) -> Result<u64> {
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            // Renaming over a device such as /dev/null would take the device away.
+            return Err(Diagnostic::new(Code::Io, format!("cannot write '{}': it is no regular file", path.display())));
+        }
+        let plan = Plan::new(self).map_err(|cause| {
+            Diagnostic::new(Code::DamagedArtifact, format!("cannot write '{}': {cause}", path.display()))
+                .hint("This is a bug in byoc; please report it")
+        })?;
+        plan.save(path, progress).map_err(|error| {
+            Diagnostic::io(path, "write", &error).hint("Make room on that disk, or write the output to another one")
+        })
+    }
+}
+
+/// A file in `folder` that goes away unless it is given a name, with the permissions of any new file.
+fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".byoc-").suffix(".tmp");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
+/// Every section in the order of the file.
+pub(super) struct Plan {
+    header: Header,
+    /// Parallel to the header's tensors.
+    sources: Vec<Source>,
+    pads: usize,
+}
+
+impl Plan {
+    fn save(self, path: &Path, progress: Progress<'_>) -> io::Result<u64> {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let mut file = temporary(folder)?;
+        let size = self.stream(file.as_file_mut(), progress)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        // The new name is on disk only once its folder is. Some file systems cannot do that; the bytes are safe by now.
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        Ok(size)
+    }
+
+    pub(super) fn new(contents: &Contents) -> std::result::Result<Plan, String> {
+        let graph = serde_json::to_vec(&contents.manifest).map_err(|error| error.to_string())?;
+        let graph = Section::of_bytes(GRAPH, graph.into());
+        let mut sections: Vec<&Section> = std::iter::once(&graph).chain(&contents.sections).collect();
+        let mut names = HashSet::new();
+        for section in &sections {
+            section.check()?;
+            if !names.insert(&section.name) {
+                return Err(format!("it has two sections '{}'", section.name));
+            }
+        }
+        // Large alignments first, and whole multiples of them before the rest: few sections then need a pad. The sort
+        // is stable, so the order depends on nothing but the contents.
+        sections.sort_by_key(|section| {
+            let multiple = section.source.len().trailing_zeros().min(MAX_ALIGNMENT.trailing_zeros());
+            (Reverse(section.alignment()), Reverse(multiple))
+        });
+        let mut plan = Plan { header: Header::default(), sources: Vec::new(), pads: 0 };
+        let mut end = 0u64;
+        for section in sections {
+            let start = end.checked_next_multiple_of(section.alignment()).ok_or("the file would be too large")?;
+            plan.pad(end, start);
+            end = start.checked_add(section.source.len()).ok_or("the file would be too large")?;
+            let (name, dtype, shape) = (section.name.clone(), section.dtype, section.shape.clone());
+            plan.header.metadata.insert(format!("{DIGEST}{name}"), "0".repeat(2 * blake3::OUT_LEN));
+            plan.header.tensors.push(Tensor { name, dtype, shape, start, end });
+            plan.sources.push(section.source.clone());
+        }
+        plan.header.metadata.insert(FORMAT_KEY.into(), FORMAT.to_string());
+        plan.header.metadata.insert(PRODUCER_KEY.into(), contents.manifest.producer.clone());
+        check::check(&contents.manifest, &plan.header)?;
+        Ok(plan)
+    }
+
+    fn pad(&mut self, start: u64, end: u64) {
+        let length = (end - start) as usize;
+        if length > 0 {
+            let name = format!("{PAD}{}", self.pads);
+            self.pads += 1;
+            self.header.tensors.push(Tensor { name, dtype: DType::U8, shape: vec![length], start, end });
+            self.sources.push(Source::Bytes(Bytes::from_static(&ZEROS[..length])));
+        }
+    }
+
+    /// Writes everything to `out`, which must be empty, and returns the size.
+    pub(super) fn stream(mut self, out: &mut (impl Write + Seek), progress: Progress<'_>) -> io::Result<u64> {
+        let placeholder = self.header.encode().map_err(io::Error::other)?;
+        let mut out = BufWriter::with_capacity(PIECE, out);
+        out.write_all(&placeholder)?;
+        let mut digests = BTreeMap::new();
+        let count = self.sources.len();
+        for (index, (tensor, source)) in self.header.tensors.iter().zip(&self.sources).enumerate() {
+            progress(index, count, &tensor.name);
+            let mut hasher = blake3::Hasher::new();
+            source.for_each_piece(|piece| {
+                hasher.update(piece);
+                out.write_all(piece)
+            })?;
+            if !tensor.is_pad() {
+                digests.insert(format!("{DIGEST}{}", tensor.name), hasher.finalize().to_hex().to_string());
+            }
+        }
+        self.header.metadata.extend(digests);
+        let header = self.header.encode().map_err(io::Error::other)?;
+        debug_assert_eq!(header.len(), placeholder.len());
+        out.seek(SeekFrom::Start(0))?;
+        out.write_all(&header)?;
+        out.flush()?;
+        Ok(header.len() as u64 + self.header.tensors.last().map_or(0, |tensor| tensor.end))
+    }
+}

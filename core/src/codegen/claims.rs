@@ -1,0 +1,292 @@
+//! Records the claims of one region: exactly one for each of its constants, whatever the backend does.
+
+use byoc_plugin_api::{Claim, ClaimSink, ConstantId, Error, Packed, Region};
+
+use crate::artifact::MAX_ALIGNMENT;
+use crate::codegen::RecordedClaim;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::spool::{Piece, Spool, SpoolRange};
+
+/// Takes the claims of one region. The first mistake is kept: it comes out of [`Recorder::finish`] even if the backend
+/// goes on as if nothing had happened.
+pub struct Recorder<'a> {
+    region: &'a Region,
+    backend: &'a str,
+    spool: &'a mut Spool,
+    /// Parallel to [`Region::constants`].
+    claims: Vec<Option<RecordedClaim>>,
+    packing: Option<Packing>,
+    failure: Option<Diagnostic>,
+}
+
+/// A packed constant whose bytes are still coming.
+struct Packing {
+    /// Index into [`Region::constants`].
+    constant: usize,
+    expected: u64,
+    piece: Piece,
+}
+
+impl<'a> Recorder<'a> {
+    /// A recorder for the claims of `backend` on the constants of `region`; packed bytes go to `spool`.
+    pub fn new(region: &'a Region, backend: &'a str, spool: &'a mut Spool) -> Self {
+        let claims = vec![None; region.constants.len()];
+        Recorder { region, backend, spool, claims, packing: None, failure: None }
+    }
+
+    /// The claims, parallel to [`Region::constants`]. `outcome` is what the backend said of its own work: where it
+    /// failed because a claim was refused or the disk is full, that is the error.
+    pub fn finish(mut self, outcome: Result<()>) -> Result<Vec<RecordedClaim>> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        outcome?;
+        self.end_packing()?;
+        let missing: Vec<_> = (0..self.claims.len()).filter(|&index| self.claims[index].is_none()).collect();
+        if let [first, rest @ ..] = missing.as_slice() {
+            let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+            return Err(self.broken(format!("it does not claim {}{more}", self.name(*first))));
+        }
+        Ok(self.claims.into_iter().flatten().collect())
+    }
+
+    fn take(&mut self, id: ConstantId, claim: &Claim) -> Result<()> {
+        self.end_packing()?;
+        let Some(index) = self.region.constants.iter().position(|constant| constant.id == id) else {
+            return Err(self.broken(format!("it claims constant {id}, which the region does not have")));
+        };
+        if let Some(before) = &self.claims[index] {
+            let (before, now) = (describe(&before.claim), describe(claim));
+            return Err(self.broken(format!("it claims {} twice, as {before} and as {now}", self.name(index))));
+        }
+        if let Claim::Packed(packed) = claim {
+            let expected = check(packed).map_err(|cause| self.broken(format!("{}: {cause}", self.name(index))))?;
+            let what = format!("packed {} of region {}", self.name(index), self.region.symbol);
+            self.packing = Some(Packing { constant: index, expected, piece: Piece::new(what) });
+        }
+        self.claims[index] = Some(RecordedClaim { claim: claim.clone(), packed: None });
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        let Some(packing) = &mut self.packing else {
+            return Err(self.broken(format!("it writes {} bytes without a packed claim before them", bytes.len())));
+        };
+        if packing.piece.len() + bytes.len() as u64 > packing.expected {
+            let (index, expected) = (packing.constant, packing.expected);
+            return Err(self.broken(format!("it writes more than the {expected} bytes of packed {}", self.name(index))));
+        }
+        if packing.piece.push(self.spool, bytes).is_err()
+            && let Some(packing) = self.packing.take()
+        {
+            // `finish` tells of the same failure with the place it happened at.
+            packing.piece.finish(self.spool)?;
+        }
+        Ok(())
+    }
+
+    fn end_packing(&mut self) -> Result<()> {
+        let Some(Packing { constant, expected, piece }) = self.packing.take() else { return Ok(()) };
+        let found = piece.len();
+        if found != expected {
+            let name = self.name(constant);
+            return Err(self.broken(format!("it writes {found} of the {expected} bytes of packed {name}")));
+        }
+        let range: SpoolRange = piece.finish(self.spool)?;
+        if let Some(recorded) = &mut self.claims[constant] {
+            recorded.packed = Some(range);
+        }
+        Ok(())
+    }
+
+    /// The constant as messages have it.
+    fn name(&self, index: usize) -> String {
+        let constant = &self.region.constants[index];
+        let name = self.region.values.get(constant.value).map_or("?", |value| value.name.as_str());
+        format!("constant {} (`{name}`)", constant.id)
+    }
+
+    fn broken(&self, cause: String) -> Diagnostic {
+        let message = format!("{}: region {}: {cause}", self.backend, self.region.symbol);
+        Diagnostic::new(Code::BadClaim, message)
+            .hint("The backend's constant_updater must claim each constant of its region exactly once")
+    }
+
+    fn keep(&mut self, result: Result<()>) -> std::result::Result<(), Error> {
+        if let Err(failure) = result {
+            self.failure.get_or_insert(failure);
+        }
+        match &self.failure {
+            None => Ok(()),
+            Some(failure) => Err(Error::new(failure.message.clone())),
+        }
+    }
+}
+
+impl ClaimSink for Recorder<'_> {
+    fn claim(&mut self, id: ConstantId, claim: &Claim) -> std::result::Result<(), Error> {
+        let result = if self.failure.is_some() { Ok(()) } else { self.take(id, claim) };
+        self.keep(result)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> std::result::Result<(), Error> {
+        let result = if self.failure.is_some() { Ok(()) } else { self.put(bytes) };
+        self.keep(result)
+    }
+}
+
+/// The number of bytes of a packed claim, if it is one that can be stored.
+fn check(packed: &Packed) -> std::result::Result<u64, String> {
+    let Packed { layout, alignment, dtype, shape } = packed;
+    if layout.is_empty() {
+        return Err("its packed layout has no name".into());
+    }
+    if *alignment > MAX_ALIGNMENT || !(*alignment == 0 || alignment.is_power_of_two()) {
+        return Err(format!("an alignment of {alignment} is no power of two up to {MAX_ALIGNMENT}"));
+    }
+    let elements = shape.iter().try_fold(1u64, |product, &size| product.checked_mul(size as u64));
+    elements
+        .and_then(|elements| elements.checked_mul(dtype.size() as u64))
+        .ok_or_else(|| format!("packed as {dtype}{shape:?} it has more bytes than can be counted"))
+}
+
+/// The claim's name as the documentation has it.
+pub(crate) fn describe(claim: &Claim) -> &'static str {
+    match claim {
+        Claim::Host => "Host",
+        Claim::Packed(_) => "Packed",
+        Claim::Embedded => "Embedded",
+        Claim::Unused => "Unused",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use byoc_plugin_api::{Claims, Constant, DType, SCHEMA, Value};
+
+    use super::*;
+
+    fn region(symbol: &str, constants: usize) -> Region {
+        let value = |name: String| Value { name, dtype: DType::F32, shape: vec![1.into()] };
+        let constant = |value| Constant { id: ConstantId(value as u64), value, inline: None };
+        Region {
+            schema: SCHEMA.into(),
+            symbol: symbol.into(),
+            values: (0..constants).map(|index| value(format!("w{index}"))).collect(),
+            inputs: vec![],
+            outputs: vec![],
+            constants: (0..constants).map(constant).collect(),
+            nodes: vec![],
+        }
+    }
+
+    /// What a backend does with the claims of a region of two constants, `w0` and `w1`.
+    type Updater = fn(&mut Claims<'_>) -> std::result::Result<(), byoc_plugin_api::Error>;
+
+    fn record(updater: Updater) -> Result<usize> {
+        let mut spool = Spool::new(&std::env::temp_dir()).expect("spool");
+        let region = region("byoc_main_acme_0", 2);
+        let mut recorder = Recorder::new(&region, "acme", &mut spool);
+        let outcome = updater(&mut Claims::new(&mut recorder));
+        let outcome = outcome.map_err(|error| Diagnostic::new(Code::BackendFailed, error.message));
+        recorder.finish(outcome).map(|claims| claims.len())
+    }
+
+    fn tile(shape: &[usize]) -> Packed {
+        Packed { layout: "tile".into(), alignment: 0, dtype: DType::F32, shape: shape.to_vec() }
+    }
+    const A: ConstantId = ConstantId(0);
+    const B: ConstantId = ConstantId(1);
+
+    /// What a backend does wrong, and what is said of it.
+    const BAD: [(Updater, &str); 13] = [
+        (|_| Ok(()), "it does not claim constant 0 (`w0`) and 1 more"),
+        (|c| c.host(A), "it does not claim constant 1 (`w1`)"),
+        (|c| c.host(ConstantId(9)), "it claims constant 9, which the region does not have"),
+        (|c| c.host(A).and(c.embedded(A)), "it claims constant 0 (`w0`) twice, as Host and as Embedded"),
+        (
+            |c| {
+                let _ = c.host(ConstantId(9));
+                let _ = c.host(A);
+                c.host(B).or(Ok(()))
+            },
+            "it claims constant 9, which the region does not have",
+        ),
+        (
+            |c| {
+                c.packed(A, tile(&[2]))?.write_all(&[0; 7])?;
+                c.host(B)
+            },
+            "it writes 7 of the 8 bytes of packed constant 0 (`w0`)",
+        ),
+        (
+            |c| {
+                c.host(B)?;
+                c.packed(A, tile(&[2])).map(drop)
+            },
+            "it writes 0 of the 8 bytes of packed constant 0 (`w0`)",
+        ),
+        (
+            |c| Ok(c.packed(A, tile(&[2]))?.write_all(&[0; 9])?),
+            "it writes more than the 8 bytes of packed constant 0 (`w0`)",
+        ),
+        (
+            |c| c.packed(A, Packed { layout: String::new(), ..tile(&[2]) }).map(drop),
+            "constant 0 (`w0`): its packed layout has no name",
+        ),
+        (
+            |c| c.packed(A, Packed { alignment: 48, ..tile(&[2]) }).map(drop),
+            "constant 0 (`w0`): an alignment of 48 is no power of two up to 4096",
+        ),
+        (
+            |c| c.packed(A, Packed { alignment: 8192, ..tile(&[2]) }).map(drop),
+            "constant 0 (`w0`): an alignment of 8192 is no power of two up to 4096",
+        ),
+        (
+            |c| c.packed(A, tile(&[usize::MAX, 2])).map(drop),
+            "constant 0 (`w0`): packed as f32[18446744073709551615, 2] it has more bytes than can be counted",
+        ),
+        (
+            |c| c.packed(A, tile(&[usize::MAX])).map(drop),
+            "constant 0 (`w0`): packed as f32[18446744073709551615] it has more bytes than can be counted",
+        ),
+    ];
+
+    #[test]
+    fn each_constant_has_exactly_one_claim() {
+        let good: [Updater; 2] = [
+            |c| c.unused(B).and(c.embedded(A)),
+            |c| {
+                c.packed(A, tile(&[1000, 2]))?.write_all(&[1; 8000])?;
+                c.packed(B, tile(&[0, 2]))?;
+                Ok(())
+            },
+        ];
+        for updater in good {
+            assert_eq!(record(updater), Ok(2));
+        }
+        for (updater, expected) in BAD {
+            let error = record(updater).expect_err(expected);
+            assert_eq!(error.code, Code::BadClaim);
+            assert_eq!(error.message, format!("acme: region byoc_main_acme_0: {expected}"));
+        }
+        let error = record(|_| Err(byoc_plugin_api::Error::new("its own reason"))).expect_err("own");
+        assert_eq!(error.message, "its own reason");
+    }
+
+    #[test]
+    fn bytes_need_a_packed_claim_before_them() {
+        let mut spool = Spool::new(&std::env::temp_dir()).expect("spool");
+        let region = region("byoc_main_acme_0", 1);
+        let mut recorder = Recorder::new(&region, "acme", &mut spool);
+        recorder.claim(ConstantId(0), &Claim::Host).expect("claim");
+        recorder.write(b"abc").expect_err("no claim");
+        let error = recorder.finish(Ok(())).expect_err("kept");
+        assert_eq!(
+            error.message,
+            "acme: region byoc_main_acme_0: it writes 3 bytes without a packed claim before them"
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! Computes ahead of time what depends on constants only. Core has no kernels: the nodes are compiled for a host
+//! backend and run there, through the same interface as any region.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use bytes::Bytes;
+use byoc_plugin_api::{
+    BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantId, Environment, Error, TensorView, TensorViewMut,
+    contiguous_strides,
+};
+
+use crate::buffer::Buffer;
+use crate::constants::{BaseId, ConstantTable};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ir::{Graph, Model, TensorType, TypedModel, ValueId};
+use crate::lend::ConstantViews;
+use crate::ops;
+use crate::partition::{self, RegionPlan};
+use crate::passes;
+use crate::plugin::Selected;
+
+/// Results up to this many bytes are computed ahead of time whatever they are computed from.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// Stage 3: types for every value, constants folded, dead nodes gone. Without a `folder` nothing is computed; shapes
+/// and views still fold.
+pub(crate) fn simplify(mut model: Model, folder: Option<&Selected>) -> Result<TypedModel> {
+    // A folded shape can make further shapes known, so the passes run until nothing moves.
+    loop {
+        let mut changed = passes::infer_and_fold_views(&mut model)?;
+        if let Some(folder) = folder {
+            for entry in 0..model.entries.len() {
+                changed |= fold_entry(&mut model, entry, folder)?;
+            }
+        }
+        passes::prune(&mut model);
+        if !changed {
+            return Ok(TypedModel(model));
+        }
+    }
+}
+
+/// Computes the foldable nodes of an entry; whether there were any.
+fn fold_entry(model: &mut Model, entry: usize, folder: &Selected) -> Result<bool> {
+    let nodes = foldable(model, entry);
+    if nodes.is_empty() {
+        return Ok(false);
+    }
+    let mut done = BTreeSet::new();
+    for nodes in partition::groups_for(model, entry, folder, &nodes)? {
+        let plan = partition::outline_for(model, entry, folder, &nodes)?;
+        let results = evaluate(&model.constants, &plan, folder).map_err(|error| failed(&plan, folder, error))?;
+        for ((bytes, ty), &value) in results.into_iter().zip(&plan.outputs) {
+            let shape = ty.fixed_shape().unwrap_or_default();
+            let name = model.entries[entry].value(value).name.clone();
+            let constant = model.constants.insert(&name, ty.dtype, &shape, bytes);
+            model.entries[entry].values[value.0].constant = Some(constant);
+        }
+        model.folded.extend(plan.constants.iter().map(|constant| constant.base));
+        done.extend(nodes);
+    }
+    let mut index = 0;
+    model.entries[entry].nodes.retain(|_| {
+        index += 1;
+        !done.contains(&(index - 1))
+    });
+    Ok(!done.is_empty())
+}
+
+/// Nodes that depend on constants only and whose results are worth storing: small ones, and those that replace larger
+/// constants which nobody else reads. A large constant with another reader is never copied into a second one.
+fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
+    let graph = &model.entries[entry];
+    let readers = readers(model);
+    let mut nodes = BTreeSet::new();
+    let mut folded: HashSet<ValueId> = HashSet::new();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let known = |value: &ValueId| graph.value(*value).constant.is_some() || folded.contains(value);
+        let foldable = ops::find(&node.domain, &node.op).is_some();
+        if !foldable || !node.inputs.iter().flatten().all(known) {
+            continue;
+        }
+        let Some(bytes) = node.outputs.iter().flatten().map(|&value| bytes(graph, value)).sum::<Option<usize>>() else {
+            continue;
+        };
+        if bytes <= SMALL_BYTES || replaces(model, graph, node, bytes, &readers) {
+            nodes.insert(index);
+            folded.extend(node.outputs.iter().flatten());
+        }
+    }
+    nodes
+}
+
+/// Whether the node's large inputs are constants that nobody else reads and that take at least as many bytes.
+fn replaces(
+    model: &Model,
+    graph: &Graph,
+    node: &crate::ir::Node,
+    bytes: usize,
+    readers: &HashMap<BaseId, usize>,
+) -> bool {
+    let mut freed = 0;
+    for &value in node.inputs.iter().flatten() {
+        let Some(constant) = &graph.value(value).constant else { return false };
+        let size = model.constants.get(constant.base).bytes.len();
+        if size > SMALL_BYTES && readers.get(&constant.base) != Some(&1) {
+            return false;
+        }
+        freed += size;
+    }
+    bytes <= freed
+}
+
+/// How many node inputs and graph outputs read each base.
+fn readers(model: &Model) -> HashMap<BaseId, usize> {
+    let mut readers = HashMap::new();
+    for graph in &model.entries {
+        let inputs = graph.nodes.iter().flat_map(|node| node.inputs.iter().flatten());
+        for &value in inputs.chain(&graph.outputs) {
+            if let Some(constant) = &graph.value(value).constant {
+                *readers.entry(constant.base).or_insert(0) += 1;
+            }
+        }
+    }
+    readers
+}
+
+fn bytes(graph: &Graph, value: ValueId) -> Option<usize> {
+    let ty = graph.value(value).ty.as_ref()?;
+    ty.fixed_shape()?.iter().try_fold(ty.dtype.size(), |bytes, &size| bytes.checked_mul(size))
+}
+
+/// The outputs of a region whose inputs are all constants.
+fn evaluate(
+    table: &ConstantTable,
+    plan: &RegionPlan,
+    folder: &Selected,
+) -> std::result::Result<Vec<(Bytes, TensorType)>, Error> {
+    let backend = &folder.registered.backend;
+    let views = ConstantViews::new(table, plan, true);
+    let mut code = Vec::new();
+    backend.codegen(&plan.region, &views.constants(), &folder.options, &mut code)?;
+    let mut kept = Kept { claims: HashMap::new(), last: None };
+    let mut claims = Claims::new(&mut kept);
+    backend.constant_updater(&plan.region, &views.constants(), &code, &folder.options, &mut claims)?;
+    let shapes = kept.shapes();
+    let bound = kept.bind(&views, &shapes)?;
+    let environment = Environment { threads: 1, options: folder.options.clone() };
+    let mut executable = backend.load(&code, &BoundConstants::new(bound), &environment)?;
+    let outputs: Vec<_> = plan.region.outputs.iter().map(|&value| &plan.region.values[value]).collect();
+    let mut results = Vec::with_capacity(outputs.len());
+    for value in &outputs {
+        let shape = value.fixed_shape().ok_or_else(|| Error::new(format!("'{}' has no fixed shape", value.name)))?;
+        let size = shape.iter().product::<usize>() * value.dtype.size();
+        let shape: Vec<_> = shape.iter().map(|&size| size as i64).collect();
+        results.push((Buffer::new(size), size, contiguous_strides(&shape), shape));
+    }
+    let mut tensors: Vec<_> = results
+        .iter_mut()
+        .zip(&outputs)
+        // SAFETY: each buffer is as large as its shape says, and is written through this one view only.
+        .map(|((buffer, _, strides, shape), value)| unsafe {
+            TensorViewMut::from_raw(buffer.as_mut_ptr(), value.dtype, shape, strides)
+        })
+        .collect();
+    executable.run(&[], &mut tensors)?;
+    let types = outputs.iter().map(|value| TensorType { dtype: value.dtype, shape: value.shape.clone() });
+    drop(executable);
+    Ok(results.into_iter().map(|(buffer, size, ..)| Bytes::from_owner(buffer).slice(..size)).zip(types).collect())
+}
+
+/// The claims of a region that is loaded in the same process, with their packed bytes.
+struct Kept {
+    claims: HashMap<ConstantId, (Claim, Vec<u8>)>,
+    last: Option<ConstantId>,
+}
+
+impl ClaimSink for Kept {
+    fn claim(&mut self, id: ConstantId, claim: &Claim) -> std::result::Result<(), Error> {
+        self.claims.insert(id, (claim.clone(), Vec::new()));
+        self.last = Some(id);
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> std::result::Result<(), Error> {
+        let claim = self.last.and_then(|id| self.claims.get_mut(&id));
+        let (_, packed) = claim.ok_or_else(|| Error::new("packed bytes came before a claim"))?;
+        packed.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// Shape and strides of each packed constant.
+type PackedShapes = HashMap<ConstantId, (Vec<i64>, Vec<i64>)>;
+
+impl Kept {
+    fn shapes(&self) -> PackedShapes {
+        let packed = self.claims.iter().filter_map(|(id, (claim, _))| match claim {
+            Claim::Packed(packed) => Some((*id, packed.shape.iter().map(|&size| size as i64).collect::<Vec<_>>())),
+            _ => None,
+        });
+        packed.map(|(id, shape)| (id, (shape.clone(), contiguous_strides(&shape)))).collect()
+    }
+
+    fn bind<'a>(
+        &'a self,
+        views: &'a ConstantViews<'_>,
+        shapes: &'a PackedShapes,
+    ) -> std::result::Result<Vec<BoundConstant<'a>>, Error> {
+        let mut bound = Vec::new();
+        for (id, view) in views.iter() {
+            match self.claims.get(&id) {
+                Some((Claim::Host, _)) => bound.push(BoundConstant { id, layout: None, view }),
+                Some((Claim::Packed(packed), bytes)) => {
+                    let (shape, strides) = &shapes[&id];
+                    if bytes.len() != packed.shape.iter().product::<usize>() * packed.dtype.size() {
+                        return Err(Error::new(format!("constant {id}: {} packed bytes for {shape:?}", bytes.len())));
+                    }
+                    // SAFETY: the bytes are as many as shape and type say and live as long as `self`.
+                    let view = unsafe { TensorView::from_raw(bytes.as_ptr(), packed.dtype, shape, strides) };
+                    bound.push(BoundConstant { id, layout: Some(&packed.layout), view });
+                }
+                Some((Claim::Embedded | Claim::Unused, _)) => {}
+                None => return Err(Error::new(format!("constant {id} has no claim"))),
+            }
+        }
+        Ok(bound)
+    }
+}
+
+fn failed(plan: &RegionPlan, folder: &Selected, error: Error) -> Diagnostic {
+    let node = error.node.or_else(|| plan.region.nodes.first().map(|node| node.name.clone())).unwrap_or_default();
+    let message = format!("folding node '{node}' on backend '{}' failed: {}", folder.name(), error.message);
+    Diagnostic { code: Code::Folding, message, hint: error.hint }
+}

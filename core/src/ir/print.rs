@@ -1,0 +1,77 @@
+//! The text form of a model: what `--stop-after STAGE --print` shows and golden tests compare.
+
+use std::fmt::Write;
+
+use byoc_plugin_api::{Attribute, to_hex};
+
+use super::{Graph, Model, Node, ValueId};
+use crate::constants::ConstantTable;
+
+/// Constants of at most this many bytes are printed with their bytes.
+const SHOWN_BYTES: usize = 32;
+
+/// Every entry of the model, one node a line.
+pub fn print(model: &Model) -> String {
+    model.entries.iter().map(|graph| graph_text(graph, &model.constants)).collect::<Vec<_>>().join("\n")
+}
+
+fn graph_text(graph: &Graph, table: &ConstantTable) -> String {
+    let mut text = format!("entry {}\n", graph.name);
+    for &input in &graph.inputs {
+        let _ = writeln!(text, "  input  {}", typed(graph, input));
+    }
+    for node in &graph.nodes {
+        let _ = writeln!(text, "  {}", node_text(graph, table, node));
+    }
+    for &output in &graph.outputs {
+        let constant = graph.value(output).constant.is_some();
+        let source = if constant { format!(" = {}", operand(graph, table, output)) } else { String::new() };
+        let _ = writeln!(text, "  output {}{source}", typed(graph, output));
+    }
+    text
+}
+
+/// A node on one line: outputs with types, operator, attributes, operands.
+pub(crate) fn node_text(graph: &Graph, table: &ConstantTable, node: &Node) -> String {
+    let absent = || "-".to_owned();
+    let outputs: Vec<_> = node.outputs.iter().map(|output| output.map_or_else(absent, |id| typed(graph, id))).collect();
+    let operands: Vec<_> =
+        node.inputs.iter().map(|input| input.map_or_else(absent, |id| operand(graph, table, id))).collect();
+    let attributes: Vec<_> =
+        node.attributes.iter().map(|(name, value)| format!("{name}={}", attribute(value))).collect();
+    let attributes = if attributes.is_empty() { String::new() } else { format!("{{{}}}", attributes.join(", ")) };
+    format!("{} = {}{attributes}({})", outputs.join(", "), node.qualified_op(), operands.join(", "))
+}
+
+fn typed(graph: &Graph, id: ValueId) -> String {
+    let value = graph.value(id);
+    match &value.ty {
+        Some(ty) => format!("{}: {ty}", value.name),
+        None => format!("{}: ?", value.name),
+    }
+}
+
+/// A value by name; a constant with its type and either its bytes or the start of its digest.
+fn operand(graph: &Graph, table: &ConstantTable, id: ValueId) -> String {
+    let value = graph.value(id);
+    let (Some(constant), Some(ty)) = (&value.constant, &value.ty) else { return value.name.clone() };
+    let base = table.get(constant.base);
+    if constant.view.elements() * base.dtype.size() <= SHOWN_BYTES {
+        return format!("{}<{ty} 0x{}>", value.name, to_hex(&table.materialize(constant)));
+    }
+    let whole = constant.view.is_contiguous() && constant.view.elements() * base.dtype.size() == base.bytes.len();
+    let view = if whole { "" } else { " view" };
+    format!("{}<{ty} #{}{view}>", value.name, to_hex(&base.digest[..4]))
+}
+
+fn attribute(value: &Attribute) -> String {
+    match value {
+        Attribute::Int(value) => value.to_string(),
+        Attribute::Float(value) => format!("{value:?}"),
+        Attribute::String(value) => format!("{value:?}"),
+        Attribute::Ints(values) => format!("{values:?}").replace(' ', ""),
+        Attribute::Floats(values) => format!("{values:?}").replace(' ', ""),
+        Attribute::Strings(values) => format!("{values:?}"),
+        Attribute::Tensor { dtype, shape, hex } => format!("{dtype}{shape:?} 0x{hex}"),
+    }
+}

@@ -1,0 +1,123 @@
+//! Attributes of a node, and the value of a `Constant` node.
+
+use std::collections::BTreeMap;
+
+use byoc_plugin_api::{Attribute, DType, to_hex};
+use bytes::Bytes;
+
+use super::external::ExternalFiles;
+use super::proto::{AttributeProto, attribute_proto::AttributeType};
+use super::tensor::{self, Tensor};
+use crate::diagnostic::{Code, Diagnostic, Result};
+
+/// The attributes of the node that is called `node`.
+pub(super) fn read_all(
+    node: &str,
+    protos: Vec<AttributeProto>,
+    files: &mut ExternalFiles,
+) -> Result<BTreeMap<String, Attribute>> {
+    let mut attributes = BTreeMap::new();
+    for mut proto in protos {
+        let name = proto.name.take().unwrap_or_default();
+        let attribute = read(node, &name, proto, files)?;
+        if attributes.insert(name.clone(), attribute).is_some() {
+            return Err(bad(node, format!("attribute '{name}' is set twice")));
+        }
+    }
+    Ok(attributes)
+}
+
+/// The tensor that a `Constant` node stands for.
+pub(super) fn constant(node: &str, protos: Vec<AttributeProto>, files: &mut ExternalFiles) -> Result<Tensor> {
+    let mut values = protos.into_iter();
+    let (Some(mut proto), None) = (values.next(), values.next()) else {
+        return Err(bad(node, "Constant has exactly one attribute"));
+    };
+    let name = proto.name.take().unwrap_or_default();
+    if name == "value"
+        && let Some(value) = proto.t.take()
+    {
+        return tensor::read(&format!("node '{node}': attribute 'value'"), value, files);
+    }
+    match (name.as_str(), read(node, &name, proto, files)?) {
+        ("value_int", Attribute::Int(value)) => Ok(numbers(DType::I64, vec![], &[value], i64::to_le_bytes)),
+        ("value_ints", Attribute::Ints(values)) => {
+            Ok(numbers(DType::I64, vec![values.len()], &values, i64::to_le_bytes))
+        }
+        ("value_float", Attribute::Float(value)) => Ok(numbers(DType::F32, vec![], &[value], f32::to_le_bytes)),
+        ("value_floats", Attribute::Floats(values)) => {
+            Ok(numbers(DType::F32, vec![values.len()], &values, f32::to_le_bytes))
+        }
+        ("value_string" | "value_strings", _) => Err(bad(node, "a Constant of strings is not supported")
+            .hint("Export the model without its text processing, and feed it token ids")),
+        _ => Err(bad(node, format!("Constant cannot have attribute '{name}' of this kind"))),
+    }
+}
+
+fn numbers<T: Copy, const N: usize>(dtype: DType, shape: Vec<usize>, values: &[T], bytes: fn(T) -> [u8; N]) -> Tensor {
+    let bytes: Vec<u8> = values.iter().flat_map(|&value| bytes(value)).collect();
+    Tensor { dtype, shape, bytes: Bytes::from(bytes) }
+}
+
+fn read(node: &str, name: &str, proto: AttributeProto, files: &mut ExternalFiles) -> Result<Attribute> {
+    if let Some(reference) = proto.ref_attr_name.as_deref().filter(|name| !name.is_empty()) {
+        let cause = format!("attribute '{name}' refers to '{reference}' of a function, but stands in none");
+        return Err(bad(node, cause));
+    }
+    let text = |bytes: &Bytes| {
+        let text = std::str::from_utf8(bytes).map_err(|_| bad(node, format!("attribute '{name}' is no UTF-8")))?;
+        Ok::<_, Diagnostic>(text.to_owned())
+    };
+    let kind = AttributeType::try_from(proto.r#type.unwrap_or(0));
+    let kind = kind.map_err(|_| bad(node, format!("attribute '{name}' is of an unknown kind")))?;
+    let guess = if kind == AttributeType::Undefined { guess_kind(&proto) } else { kind };
+    Ok(match guess {
+        AttributeType::Int => Attribute::Int(proto.i.unwrap_or(0)),
+        AttributeType::Float => Attribute::Float(proto.f.unwrap_or(0.0)),
+        AttributeType::String => Attribute::String(text(&proto.s.unwrap_or_default())?),
+        AttributeType::Ints => Attribute::Ints(proto.ints),
+        AttributeType::Floats => Attribute::Floats(proto.floats),
+        AttributeType::Strings => Attribute::Strings(proto.strings.iter().map(text).collect::<Result<_>>()?),
+        AttributeType::Tensor => {
+            let tensor =
+                tensor::read(&format!("node '{node}': attribute '{name}'"), proto.t.unwrap_or_default(), files)?;
+            Attribute::Tensor { dtype: tensor.dtype, shape: tensor.shape, hex: to_hex(&tensor.bytes) }
+        }
+        other => return Err(refuse(node, name, other)),
+    })
+}
+
+/// The kind of an attribute that does not tell it (IR version 1): whatever field is there.
+fn guess_kind(proto: &AttributeProto) -> AttributeType {
+    let present = [
+        (proto.f.is_some(), AttributeType::Float),
+        (proto.i.is_some(), AttributeType::Int),
+        (proto.s.is_some(), AttributeType::String),
+        (proto.t.is_some(), AttributeType::Tensor),
+        (proto.g.is_some(), AttributeType::Graph),
+        (!proto.floats.is_empty(), AttributeType::Floats),
+        (!proto.ints.is_empty(), AttributeType::Ints),
+        (!proto.strings.is_empty(), AttributeType::Strings),
+    ];
+    present.into_iter().find(|(there, _)| *there).map_or(AttributeType::Undefined, |(_, kind)| kind)
+}
+
+fn refuse(node: &str, name: &str, kind: AttributeType) -> Diagnostic {
+    match kind {
+        AttributeType::Graph | AttributeType::Graphs => Diagnostic::new(
+            Code::UnknownOperator,
+            format!("node '{node}': attribute '{name}' holds a subgraph, and control flow is not supported"),
+        )
+        .hint("Export the model for one fixed path, without control flow"),
+        AttributeType::SparseTensor | AttributeType::SparseTensors => {
+            bad(node, format!("attribute '{name}' is a sparse tensor, which is not supported"))
+                .hint("Export the model with dense tensors")
+        }
+        AttributeType::Undefined => bad(node, format!("attribute '{name}' has no value")),
+        other => bad(node, format!("attribute '{name}' is of kind {}, which is not supported", other.as_str_name())),
+    }
+}
+
+fn bad(node: &str, cause: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::new(Code::BadNode, format!("node '{node}': {cause}"))
+}

@@ -1,0 +1,110 @@
+//! Tensors that stand in files beside the model. The file says where, so every part of it is checked: nothing outside
+//! the model's folder is ever opened.
+
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+use bytes::Bytes;
+
+use super::proto::StringStringEntryProto;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::map;
+
+/// The files beside one model, each mapped once.
+pub(super) struct ExternalFiles {
+    folder: PathBuf,
+    no_mmap: bool,
+    open: HashMap<PathBuf, Bytes>,
+}
+
+/// What `external_data` says.
+#[derive(Default)]
+struct Reference {
+    location: String,
+    offset: usize,
+    length: Option<usize>,
+}
+
+impl ExternalFiles {
+    /// The files beside `model`.
+    pub(super) fn beside(model: &Path, no_mmap: bool) -> ExternalFiles {
+        let folder = model.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        ExternalFiles { folder: folder.to_owned(), no_mmap, open: HashMap::new() }
+    }
+
+    /// The `length` bytes that `entries` refer to. `what` names the tensor in messages.
+    pub(super) fn load(&mut self, what: &str, entries: &[StringStringEntryProto], length: usize) -> Result<Bytes> {
+        let reference = parse(what, entries)?;
+        if let Some(stated) = reference.length.filter(|&stated| stated != length) {
+            let cause = format!("it needs {length} bytes, but its external data says {stated}");
+            return Err(Diagnostic::new(Code::BadTensor, format!("{what}: {cause}")));
+        }
+        let file = self.open(what, &reference.location)?;
+        match reference.offset.checked_add(length).filter(|&end| end <= file.len()) {
+            Some(end) => Ok(file.slice(reference.offset..end)),
+            None => {
+                let (location, size, offset) = (&reference.location, file.len(), reference.offset);
+                let cause = format!("'{location}' has {size} bytes, but {length} at offset {offset} are asked for");
+                Err(bad(what, cause).hint("Is the file complete, and does it belong to this model?"))
+            }
+        }
+    }
+
+    /// Opens a file of the model's folder, or finds it open.
+    fn open(&mut self, what: &str, location: &str) -> Result<Bytes> {
+        let path = self.locate(what, location)?;
+        if let Some(bytes) = self.open.get(&path) {
+            return Ok(bytes.clone());
+        }
+        let bytes = if self.no_mmap { map::read_file(&path) } else { map::map_file(&path) };
+        let bytes = bytes.map_err(|error| error.within(what))?;
+        self.open.insert(path, bytes.clone());
+        Ok(bytes)
+    }
+
+    /// The real path of `location`, with every rule checked.
+    fn locate(&self, what: &str, location: &str) -> Result<PathBuf> {
+        let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        if location.is_empty() || !Path::new(location).components().all(plain) {
+            let cause = format!("external data '{location}' is no relative path without '..'");
+            return Err(bad(what, cause).hint("Export the model with its data in one folder"));
+        }
+        let missing = |error: &std::io::Error| {
+            bad(what, format!("external data '{location}' cannot be opened: {error}"))
+                .hint("The file belongs in the model's folder, under the name that it had at the export")
+        };
+        let folder = self.folder.canonicalize().map_err(|error| missing(&error))?;
+        let path = folder.join(location).canonicalize().map_err(|error| missing(&error))?;
+        if !path.starts_with(&folder) {
+            let cause = format!("external data '{location}' is a link to outside the model's folder");
+            return Err(bad(what, cause).hint("Copy the file in place of the link ('cp -L')"));
+        }
+        if !path.metadata().map_err(|error| missing(&error))?.is_file() {
+            return Err(bad(what, format!("external data '{location}' is no regular file")));
+        }
+        Ok(path)
+    }
+}
+
+/// Reads the entries; ones that are not known (`checksum`, `basepath`) are of no use here.
+fn parse(what: &str, entries: &[StringStringEntryProto]) -> Result<Reference> {
+    let mut reference = Reference::default();
+    for entry in entries {
+        let value = entry.value.as_deref().unwrap_or_default();
+        let text = std::str::from_utf8(value).map_err(|_| bad(what, "external data has a value that is no UTF-8"))?;
+        let number = |key: &str| {
+            text.trim().parse::<usize>().map_err(|_| bad(what, format!("external data has the {key} '{text}'")))
+        };
+        match entry.key.as_deref() {
+            Some(b"location") => reference.location = text.to_owned(),
+            Some(b"offset") => reference.offset = number("offset")?,
+            Some(b"length") => reference.length = Some(number("length")?),
+            _ => {}
+        }
+    }
+    Ok(reference)
+}
+
+fn bad(what: &str, cause: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::new(Code::ExternalData, format!("{what}: {cause}"))
+}

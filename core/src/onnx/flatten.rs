@@ -1,0 +1,240 @@
+//! The nodes of a model as one list: every node with a name of its own and its operator's version, calls of the model's
+//! own functions replaced by the function's nodes.
+
+use std::collections::HashMap;
+
+use super::names::Names;
+use super::proto::{AttributeProto, FunctionProto, NodeProto, OperatorSetIdProto};
+use crate::diagnostic::{Code, Diagnostic, Result};
+
+/// A chain of functions that call each other may be this long, and all their nodes and calls together this many. A file
+/// of a few kilobytes could ask for more than any memory holds, or take for ever to expand to nothing.
+const MAX_DEPTH: usize = 64;
+const MAX_STEPS: usize = 250_000;
+
+/// The newest operator set of ONNX that this build knows.
+pub(super) const NEWEST_OPSET: i64 = 28;
+
+/// A node whose operator is no function of the model.
+#[derive(Debug)]
+pub(super) struct FlatNode {
+    pub(super) name: String,
+    pub(super) op: String,
+    pub(super) domain: String,
+    pub(super) version: i64,
+    pub(super) inputs: Vec<String>,
+    pub(super) outputs: Vec<String>,
+    pub(super) attributes: Vec<AttributeProto>,
+}
+
+/// The operator sets that a model or a function imports: version by domain.
+#[derive(Debug, Default)]
+pub(super) struct Opsets(HashMap<String, i64>);
+
+/// A flattened model.
+pub(super) struct Flat {
+    /// The nodes, in the file's order.
+    pub(super) nodes: Vec<FlatNode>,
+    /// The names of the nodes.
+    pub(super) node_names: Names,
+    /// The names of all values, those of the functions' insides included.
+    pub(super) value_names: Names,
+}
+
+/// Domain, name and overload.
+type FunctionKey = (String, String, String);
+
+/// What one call makes of the names in a function's body.
+struct Call<'a> {
+    values: HashMap<String, String>,
+    attributes: &'a HashMap<String, AttributeProto>,
+    name: &'a str,
+}
+
+struct Flattener {
+    functions: HashMap<FunctionKey, FunctionProto>,
+    node_names: Names,
+    value_names: Names,
+    nodes: Vec<FlatNode>,
+    steps: usize,
+}
+
+impl Opsets {
+    /// Reads the imports. Both spellings of ONNX's own domain are one.
+    pub(super) fn new(imports: &[OperatorSetIdProto]) -> Result<Opsets> {
+        let mut versions = HashMap::new();
+        for import in imports {
+            let domain = domain(import.domain.as_deref());
+            let version = import.version.unwrap_or(1);
+            if domain.is_empty() && !(1..=NEWEST_OPSET).contains(&version) {
+                let cause =
+                    format!("operator set {version} of ONNX is not known; this build knows 1 to {NEWEST_OPSET}");
+                return Err(Diagnostic::new(Code::UnknownOperator, cause)
+                    .hint(format!("Export the model with operator set {NEWEST_OPSET} or lower, or update byoc")));
+            }
+            versions.insert(domain.to_owned(), version);
+        }
+        Ok(Opsets(versions))
+    }
+
+    /// What a model imports. Before IR version 3 there were no imports, and one operator set.
+    pub(super) fn of_model(imports: &[OperatorSetIdProto], ir_version: i64) -> Result<Opsets> {
+        let mut opsets = Opsets::new(imports)?;
+        if ir_version < 3 {
+            opsets.0.entry(String::new()).or_insert(1);
+        }
+        Ok(opsets)
+    }
+}
+
+/// A domain as nodes have it: ONNX's own is the empty one.
+fn domain(name: Option<&str>) -> &str {
+    match name {
+        None | Some("ai.onnx") => "",
+        Some(name) => name,
+    }
+}
+
+/// Flattens `nodes`. `value_names` are the names that are taken, and takes the names made here.
+pub(super) fn flatten(
+    nodes: Vec<NodeProto>,
+    functions: Vec<FunctionProto>,
+    opsets: &Opsets,
+    value_names: Names,
+) -> Result<Flat> {
+    let mut flattener =
+        Flattener { functions: HashMap::new(), node_names: Names::default(), value_names, nodes: vec![], steps: 0 };
+    for function in functions {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let domain = domain(function.domain.as_deref()).to_owned();
+        let key = (domain, text(&function.name), text(&function.overload));
+        flattener.functions.insert(key, function);
+    }
+    // Names that the model gives come first, so that a made-up one does not push one of them aside.
+    let mut named: Vec<_> = nodes.into_iter().map(|node| (node.name.clone().unwrap_or_default(), node)).collect();
+    for (name, _) in named.iter_mut().filter(|(name, _)| !name.is_empty()) {
+        *name = flattener.node_names.unique(name);
+    }
+    for (index, (name, node)) in named.into_iter().enumerate() {
+        let name = if name.is_empty() { flattener.made_up_name("", &node, index) } else { name };
+        flattener.expand(name, node, opsets, &mut Vec::new())?;
+    }
+    let Flattener { nodes, node_names, value_names, .. } = flattener;
+    Ok(Flat { nodes, node_names, value_names })
+}
+
+impl Flattener {
+    fn made_up_name(&mut self, prefix: &str, node: &NodeProto, index: usize) -> String {
+        self.node_names.unique(&format!("{prefix}{}_{index}", node.op_type.as_deref().unwrap_or_default()))
+    }
+
+    fn expand(&mut self, name: String, node: NodeProto, opsets: &Opsets, callers: &mut Vec<FunctionKey>) -> Result<()> {
+        self.steps += usize::from(!callers.is_empty());
+        if self.steps > MAX_STEPS {
+            let cause = format!("the model's functions expand to more than {MAX_STEPS} nodes");
+            return Err(Diagnostic::new(Code::BadGraph, cause));
+        }
+        let domain = domain(node.domain.as_deref()).to_owned();
+        let key = (domain, node.op_type.unwrap_or_default(), node.overload.unwrap_or_default());
+        if let Some(function) = self.functions.get(&key) {
+            let function = function.clone();
+            let call = NodeProto { op_type: None, overload: None, ..node };
+            return self.expand_call(&name, key, function, call, callers);
+        }
+        let (domain, op, _) = key;
+        let Some(&version) = opsets.0.get(&domain) else {
+            let set = if domain.is_empty() { "ai.onnx" } else { &domain };
+            let cause =
+                format!("node '{name}': operator {op} is of operator set '{set}', which the model does not import");
+            return Err(Diagnostic::new(Code::BadGraph, cause));
+        };
+        let (inputs, outputs, attributes) = (node.input, node.output, node.attribute);
+        self.nodes.push(FlatNode { name, op, domain, version, inputs, outputs, attributes });
+        Ok(())
+    }
+
+    /// Puts the body of `function` in place of the node `call`.
+    fn expand_call(
+        &mut self,
+        name: &str,
+        key: FunctionKey,
+        function: FunctionProto,
+        call: NodeProto,
+        callers: &mut Vec<FunctionKey>,
+    ) -> Result<()> {
+        if callers.contains(&key) || callers.len() >= MAX_DEPTH {
+            let cause = format!("node '{name}': function {} calls itself, or is nested too deeply", key.1);
+            return Err(Diagnostic::new(Code::BadGraph, cause));
+        }
+        if call.input.len() > function.input.len() || call.output.len() > function.output.len() {
+            let cause = format!("node '{name}': more inputs or outputs than function {} has", key.1);
+            return Err(Diagnostic::new(Code::BadNode, cause));
+        }
+        let opsets =
+            Opsets::new(&function.opset_import).map_err(|error| error.within(format!("function {}", key.1)))?;
+        let defaults = function.attribute_proto.into_iter().chain(call.attribute);
+        let attributes = defaults.map(|attribute| (attribute.name.clone().unwrap_or_default(), attribute)).collect();
+        let mut scope = Call { values: HashMap::new(), attributes: &attributes, name };
+        let absent = std::iter::repeat(String::new());
+        scope.values.extend(function.input.iter().cloned().zip(call.input.into_iter().chain(absent)));
+        let mut passed_through = Vec::new();
+        for (formal, actual) in function.output.iter().zip(call.output).filter(|(_, actual)| !actual.is_empty()) {
+            match scope.values.get(formal) {
+                Some(source) => passed_through.push((source.clone(), actual)),
+                None => _ = scope.values.insert(formal.clone(), actual),
+            }
+        }
+        callers.push(key);
+        for (index, mut node) in function.node.into_iter().enumerate() {
+            let inner = match node.name.take().filter(|inner| !inner.is_empty()) {
+                Some(inner) => self.node_names.unique(&format!("{name}/{inner}")),
+                None => self.made_up_name(&format!("{name}/"), &node, index),
+            };
+            self.bind(&mut node, &mut scope);
+            self.expand(inner, node, &opsets, callers)?;
+        }
+        callers.pop();
+        self.pass_through(name, passed_through);
+        Ok(())
+    }
+
+    /// Puts the caller's names and attributes into a node of a function's body.
+    fn bind(&mut self, node: &mut NodeProto, scope: &mut Call<'_>) {
+        for value in node.input.iter_mut().chain(&mut node.output).filter(|value| !value.is_empty()) {
+            let inner = scope.values.entry(std::mem::take(value));
+            *value = match inner {
+                std::collections::hash_map::Entry::Occupied(known) => known.get().clone(),
+                std::collections::hash_map::Entry::Vacant(new) => {
+                    let unique = self.value_names.unique(&format!("{}/{}", scope.name, new.key()));
+                    new.insert(unique).clone()
+                }
+            };
+        }
+        let bound = std::mem::take(&mut node.attribute).into_iter().filter_map(|attribute| {
+            match attribute.ref_attr_name.as_deref().filter(|reference| !reference.is_empty()) {
+                None => Some(attribute),
+                // An optional attribute that the caller does not set stays unset.
+                Some(reference) => {
+                    let given = scope.attributes.get(reference)?;
+                    Some(AttributeProto { name: attribute.name, ..given.clone() })
+                }
+            }
+        });
+        node.attribute = bound.collect();
+    }
+
+    /// Outputs of a function that are inputs of it need a node that gives them their second name.
+    fn pass_through(&mut self, name: &str, pairs: Vec<(String, String)>) {
+        for (source, target) in pairs {
+            self.nodes.push(FlatNode {
+                name: self.node_names.unique(&format!("{name}/Identity")),
+                op: "Identity".into(),
+                domain: String::new(),
+                version: 1,
+                inputs: vec![source],
+                outputs: vec![target],
+                attributes: vec![],
+            });
+        }
+    }
+}

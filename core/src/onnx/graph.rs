@@ -1,0 +1,160 @@
+//! One model file as one graph over the shared constants.
+
+use std::collections::HashSet;
+
+use indexmap::IndexMap;
+
+use super::builder::Builder;
+use super::external::ExternalFiles;
+use super::flatten::{self, FlatNode, Opsets};
+use super::inputs::ShapeOptions;
+use super::names::Names;
+use super::proto::{GraphProto, ModelProto, TensorProto};
+use super::{attribute, canonical, known, sort, tensor};
+use crate::constants::ConstantTable;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ir::{Graph, Node, TensorType, ValueId};
+
+/// Builds the graph of the entry called `entry`. What the model says of the types of inner values and outputs is not
+/// looked at: it is inferred anew.
+pub(super) fn build(
+    entry: &str,
+    model: ModelProto,
+    shapes: &mut ShapeOptions<'_>,
+    files: &mut ExternalFiles,
+    constants: &mut ConstantTable,
+) -> Result<Graph> {
+    let opsets = Opsets::of_model(&model.opset_import, model.ir_version.unwrap_or(0))?;
+    let mut graph = model.graph.unwrap_or_default();
+    let names = value_names(&graph);
+    let flat = flatten::flatten(std::mem::take(&mut graph.node), model.functions, &opsets, names)?;
+    known::check(&flat.nodes)?;
+    let initializers = initializers(&mut graph)?;
+    // An initializer that is listed as an input too is a constant; before IR version 4 all of them were.
+    graph.input.retain(|input| !initializers.contains_key(input.name.as_deref().unwrap_or_default()));
+    let inputs = shapes.types(&graph.input)?;
+    let given = given(&initializers, &inputs)?;
+    let nodes = sort::topological(flat.nodes, |name| given.contains(name))?;
+    let outputs: Vec<String> = graph.output.into_iter().map(|output| output.name.unwrap_or_default()).collect();
+    let used: HashSet<String> = nodes.iter().flat_map(|node| &node.inputs).chain(&outputs).cloned().collect();
+    let mut builder = Builder::new(entry, constants, flat.value_names, flat.node_names);
+    for (name, proto) in initializers.into_iter().filter(|(name, _)| used.contains(name)) {
+        let constant = tensor::read(&format!("tensor '{name}'"), proto, files)?;
+        builder.add_constant(&name, constant);
+    }
+    for (name, ty) in inputs {
+        let id = builder.add_value(&name, Some(ty));
+        builder.graph.inputs.push(id);
+    }
+    for node in nodes {
+        add_node(&mut builder, node, &used, files)?;
+    }
+    set_outputs(&mut builder, &outputs)?;
+    Ok(builder.graph)
+}
+
+/// Every value name of the file, so that made-up ones keep clear of them.
+fn value_names(graph: &GraphProto) -> Names {
+    let mut names = Names::default();
+    let nodes = graph.node.iter().flat_map(|node| node.output.iter().chain(&node.input));
+    let edges = graph.input.iter().chain(&graph.output).filter_map(|info| info.name.as_ref());
+    let initializers = graph.initializer.iter().filter_map(|tensor| tensor.name.as_ref());
+    for name in nodes.chain(edges).chain(initializers) {
+        names.take(name);
+    }
+    names
+}
+
+/// The initializers by name, in the file's order.
+fn initializers(graph: &mut GraphProto) -> Result<IndexMap<String, TensorProto>> {
+    if let Some(sparse) = graph.sparse_initializer.first() {
+        let name = sparse.values.as_ref().and_then(|values| values.name.as_deref()).unwrap_or_default();
+        let cause = format!("tensor '{name}' is sparse, which is not supported");
+        return Err(Diagnostic::new(Code::BadTensor, cause).hint("Export the model with dense tensors"));
+    }
+    let mut initializers = IndexMap::with_capacity(graph.initializer.len());
+    for tensor in graph.initializer.drain(..) {
+        let name = tensor.name.clone().unwrap_or_default();
+        if name.is_empty() {
+            return Err(bad("an initializer has no name".into()));
+        }
+        if initializers.insert(name.clone(), tensor).is_some() {
+            return Err(bad(format!("initializer '{name}' is defined twice")));
+        }
+    }
+    Ok(initializers)
+}
+
+/// The names of all values that no node makes.
+fn given(initializers: &IndexMap<String, TensorProto>, inputs: &[(String, TensorType)]) -> Result<HashSet<String>> {
+    let mut given: HashSet<String> = initializers.keys().cloned().collect();
+    for (name, _) in inputs {
+        if name.is_empty() {
+            return Err(bad("an input has no name".into()));
+        }
+        if !given.insert(name.clone()) {
+            return Err(bad(format!("input '{name}' is listed twice")));
+        }
+    }
+    Ok(given)
+}
+
+/// Adds one node in canonical form, or the constant that it stands for.
+fn add_node(
+    builder: &mut Builder<'_>,
+    node: FlatNode,
+    used: &HashSet<String>,
+    files: &mut ExternalFiles,
+) -> Result<()> {
+    let FlatNode { name, op, domain, version, inputs, outputs, attributes } = node;
+    if domain.is_empty() && op == "Constant" {
+        let tensor = attribute::constant(&name, attributes, files)?;
+        if let Some(output) = outputs.first().filter(|output| used.contains(*output)) {
+            builder.add_constant(output, tensor);
+        }
+        return Ok(());
+    }
+    let mut inputs = inputs.iter().map(|input| input_value(builder, &name, input)).collect::<Result<Vec<_>>>()?;
+    while let Some(None) = inputs.last() {
+        inputs.pop();
+    }
+    // Output 0 stays even where nobody reads it, so that every node has one; the pass that prunes drops it as a whole.
+    let wanted = |(index, output): (usize, &String)| {
+        let wanted = !output.is_empty() && (index == 0 || used.contains(output));
+        wanted.then(|| builder.add_value(output, None))
+    };
+    let outputs: Vec<_> = outputs.iter().enumerate().map(wanted).collect();
+    if outputs.is_empty() {
+        return Err(Diagnostic::new(Code::BadNode, format!("node '{name}': it has no output")));
+    }
+    let attributes = attribute::read_all(&name, attributes, files)?;
+    canonical::add(builder, Node { name, op, domain, inputs, outputs, attributes }, version)
+}
+
+/// The value that a node's input names; an empty name is an input left out.
+fn input_value(builder: &Builder<'_>, node: &str, name: &str) -> Result<Option<ValueId>> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let undefined = || bad(format!("node '{node}': nothing defines its input '{name}'"));
+    builder.named(name).map(Some).ok_or_else(undefined)
+}
+
+fn set_outputs(builder: &mut Builder<'_>, outputs: &[String]) -> Result<()> {
+    if outputs.is_empty() {
+        return Err(bad("the graph has no outputs".into()));
+    }
+    let mut seen = HashSet::new();
+    for name in outputs {
+        let id = builder.named(name).ok_or_else(|| bad(format!("nothing defines the output '{name}'")))?;
+        if !seen.insert(id) {
+            return Err(bad(format!("output '{name}' is listed twice")));
+        }
+        builder.graph.outputs.push(id);
+    }
+    Ok(())
+}
+
+fn bad(message: String) -> Diagnostic {
+    Diagnostic::new(Code::BadGraph, message)
+}

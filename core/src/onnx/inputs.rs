@@ -1,0 +1,218 @@
+//! The types of a model's inputs, with what the user says about shapes and dimensions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use byoc_plugin_api::{DType, Dim};
+
+use super::ImportOptions;
+use super::names::identifier;
+use super::proto::{TypeProto, ValueInfoProto, tensor_shape_proto::dimension::Value as DimValue, type_proto};
+use super::tensor;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::dim::Expr;
+use crate::ir::TensorType;
+
+/// The user's options, and which of them some entry could use.
+pub(super) struct ShapeOptions<'a> {
+    options: &'a ImportOptions,
+    inputs: BTreeSet<String>,
+    dims: BTreeSet<String>,
+}
+
+/// An input as the model declares it.
+struct Declared {
+    name: String,
+    dtype: DType,
+    /// `None` where the model does not tell the rank.
+    shape: Option<Vec<Size>>,
+}
+
+/// A dimension as the model declares it.
+enum Size {
+    Fixed(usize),
+    Named(String),
+    Unknown,
+}
+
+/// The symbolic dimensions of one graph by name, each with its size where the user gives one. Any text can be a name.
+#[derive(Default)]
+struct Symbols(BTreeMap<String, Option<usize>>);
+
+impl<'a> ShapeOptions<'a> {
+    /// Nothing is used yet.
+    pub(super) fn new(options: &'a ImportOptions) -> Self {
+        ShapeOptions { options, inputs: BTreeSet::new(), dims: BTreeSet::new() }
+    }
+
+    /// The types of one graph's inputs, in their order.
+    pub(super) fn types(&mut self, inputs: &[ValueInfoProto]) -> Result<Vec<(String, TensorType)>> {
+        let mut declared = inputs.iter().map(declared).collect::<Result<Vec<_>>>()?;
+        let mut symbols = Symbols::new(&declared);
+        for input in &mut declared {
+            symbols.name_unknown(input);
+        }
+        self.inputs.extend(declared.iter().map(|input| input.name.clone()));
+        self.dims.extend(symbols.0.keys().cloned());
+        for (name, size) in &self.options.dims {
+            symbols.bind(name, *size)?;
+        }
+        for (name, shape) in &self.options.shapes {
+            for input in declared.iter_mut().filter(|input| input.name == *name) {
+                override_shape(input, shape, &mut symbols)?;
+            }
+        }
+        declared.into_iter().map(|input| symbols.resolve(input)).collect()
+    }
+
+    /// Fails if an option fits no entry.
+    pub(super) fn check_all_used(&self) -> Result<()> {
+        let list = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        for (name, _) in &self.options.shapes {
+            if !self.inputs.contains(name) {
+                let error = option_error(format!("the model has no input '{name}'"));
+                return Err(error.hint(format!("Its inputs are: {}", list(&self.inputs))));
+            }
+        }
+        for (name, _) in &self.options.dims {
+            if !self.dims.contains(name) {
+                let error = option_error(format!("the model has no dimension '{name}'"));
+                return Err(if self.dims.is_empty() {
+                    error.hint("All dimensions of its inputs are fixed")
+                } else {
+                    error.hint(format!("Its dimensions are: {}", list(&self.dims)))
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Symbols {
+    fn new(inputs: &[Declared]) -> Symbols {
+        let dims = inputs.iter().filter_map(|input| input.shape.as_ref()).flatten();
+        let name = |dim: &Size| {
+            if let Size::Named(name) = dim { Some((name.clone(), None)) } else { None }
+        };
+        Symbols(dims.filter_map(name).collect())
+    }
+
+    /// Gives the dimensions of `input` that have no name one.
+    fn name_unknown(&mut self, input: &mut Declared) {
+        for (axis, dim) in input.shape.iter_mut().flatten().enumerate() {
+            if let Size::Unknown = dim {
+                let mut name = identifier(&format!("{}_d{axis}", input.name));
+                while self.0.contains_key(&name) {
+                    name.push('_');
+                }
+                self.0.insert(name.clone(), None);
+                *dim = Size::Named(name);
+            }
+        }
+    }
+
+    /// Sets the size of a dimension; does nothing if there is no such dimension.
+    fn bind(&mut self, name: &str, size: usize) -> Result<()> {
+        let Some(known) = self.0.get_mut(name) else {
+            return Ok(());
+        };
+        match known.replace(size) {
+            Some(other) if other != size => {
+                Err(option_error(format!("dimension '{name}' is set to {other} and to {size}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn resolve(&self, input: Declared) -> Result<(String, TensorType)> {
+        let Declared { name, dtype, shape } = input;
+        let Some(shape) = shape else {
+            let error = Diagnostic::new(Code::ShapeUnknown, format!("input '{name}' has no shape in the model"));
+            return Err(error.hint(format!("Give it one, as in: --shape {name}:1x3x224x224")));
+        };
+        let mut product = 1;
+        let mut dims = Vec::with_capacity(shape.len());
+        for dim in shape {
+            let dim = match dim {
+                Size::Fixed(size) => Dim::Fixed(size),
+                Size::Named(symbol) => match self.0.get(&symbol) {
+                    Some(Some(size)) => Dim::Fixed(*size),
+                    _ => Expr::symbol(&symbol).to_dim()?,
+                },
+                // Each has a name by now.
+                Size::Unknown => Expr::symbol(&name).to_dim()?,
+            };
+            product = tensor::checked_size(product, dim.fixed().unwrap_or(1))
+                .ok_or_else(|| Diagnostic::new(Code::BadGraph, format!("input '{name}': its shape is too large")))?;
+            dims.push(dim);
+        }
+        Ok((name, TensorType { dtype, shape: dims }))
+    }
+}
+
+/// Puts the user's shape in place of the declared one. A named dimension gets its size wherever it stands.
+fn override_shape(input: &mut Declared, shape: &[usize], symbols: &mut Symbols) -> Result<()> {
+    let name = &input.name;
+    let Some(declared) = &input.shape else {
+        input.shape = Some(shape.iter().map(|&size| Size::Fixed(size)).collect());
+        return Ok(());
+    };
+    if declared.len() != shape.len() {
+        let (has, given) = (declared.len(), shape.len());
+        return Err(option_error(format!("input '{name}' has {has} dimensions, but its shape option has {given}")));
+    }
+    for (axis, (dim, &given)) in declared.iter().zip(shape).enumerate() {
+        match dim {
+            Size::Fixed(size) if *size != given => {
+                let cause = format!("dimension {axis} is {size} in the model, but {given} in its shape option");
+                return Err(option_error(format!("input '{name}': {cause}")));
+            }
+            Size::Named(text) => symbols.bind(text, given)?,
+            Size::Fixed(_) | Size::Unknown => {}
+        }
+    }
+    Ok(())
+}
+
+fn declared(info: &ValueInfoProto) -> Result<Declared> {
+    let name = info.name.clone().unwrap_or_default();
+    let what = format!("input '{name}'");
+    let value = info.r#type.as_ref().and_then(|ty| ty.value.as_ref());
+    let Some(type_proto::Value::TensorType(tensor)) = value else {
+        return Err(refuse(&what, info.r#type.as_ref()));
+    };
+    let dtype = tensor::dtype(&what, tensor.elem_type.unwrap_or(0))?;
+    let size = |(axis, dim): (usize, &Option<DimValue>)| match dim {
+        Some(DimValue::DimValue(size)) => usize::try_from(*size)
+            .map(Size::Fixed)
+            .map_err(|_| Diagnostic::new(Code::BadGraph, format!("{what}: dimension {axis} is {size}"))),
+        Some(DimValue::DimParam(text)) if !text.is_empty() => Ok(Size::Named(text.clone())),
+        _ => Ok(Size::Unknown),
+    };
+    let shape = match &tensor.shape {
+        None => None,
+        Some(shape) => {
+            let dims: Vec<_> = shape.dim.iter().map(|dim| dim.value.clone()).collect();
+            Some(dims.iter().enumerate().map(size).collect::<Result<Vec<_>>>()?)
+        }
+    };
+    Ok(Declared { name, dtype, shape })
+}
+
+/// The error for an input that is no dense tensor.
+fn refuse(what: &str, ty: Option<&TypeProto>) -> Diagnostic {
+    let kind = match ty.and_then(|ty| ty.value.as_ref()) {
+        Some(type_proto::Value::SequenceType(_)) => "a sequence",
+        Some(type_proto::Value::MapType(_)) => "a map",
+        Some(type_proto::Value::OptionalType(_)) => "optional",
+        Some(type_proto::Value::SparseTensorType(_)) => "a sparse tensor",
+        Some(type_proto::Value::TensorType(_)) | None => {
+            return Diagnostic::new(Code::BadGraph, format!("{what} has no type in the model"));
+        }
+    };
+    Diagnostic::new(Code::BadTensor, format!("{what} is {kind}, which is not supported"))
+        .hint("Export the model with plain tensors as inputs")
+}
+
+fn option_error(message: String) -> Diagnostic {
+    Diagnostic::new(Code::ShapeOption, message)
+}

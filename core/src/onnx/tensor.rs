@@ -1,0 +1,130 @@
+//! A tensor of the model file as element type, shape and bytes: a slice of the file where it can be one.
+
+use byoc_plugin_api::DType;
+use bytes::Bytes;
+
+use super::external::ExternalFiles;
+use super::proto::{TensorProto, tensor_proto::DataLocation, tensor_proto::DataType};
+use crate::diagnostic::{Code, Diagnostic, Result};
+
+/// A tensor whose bytes are exactly as many as its type and shape say.
+#[derive(Clone, Debug)]
+pub(super) struct Tensor {
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<usize>,
+    pub(super) bytes: Bytes,
+}
+
+/// Reads a tensor. `what` names it in messages, such as `tensor 'fc1.weight'`.
+pub(super) fn read(what: &str, proto: TensorProto, files: &mut ExternalFiles) -> Result<Tensor> {
+    let dtype = dtype(what, proto.data_type.unwrap_or(0))?;
+    let shape = shape(what, &proto.dims)?;
+    let length = byte_length(what, dtype, &shape)?;
+    if proto.segment.is_some() {
+        return Err(bad(what, "it is stored in segments, which is not supported"));
+    }
+    if proto.data_location == Some(DataLocation::External as i32) {
+        return Ok(Tensor { dtype, shape, bytes: files.load(what, &proto.external_data, length)? });
+    }
+    let bytes = match proto.raw_data {
+        Some(raw) if !raw.is_empty() || length == 0 => raw,
+        _ => typed_bytes(dtype, &proto),
+    };
+    if bytes.len() != length {
+        let cause = format!("{} needs {length} bytes, but the file has {}", describe(dtype, &shape), bytes.len());
+        return Err(bad(what, cause));
+    }
+    Ok(Tensor { dtype, shape, bytes })
+}
+
+/// Our element type for ONNX's number of it.
+pub(super) fn dtype(what: &str, code: i32) -> Result<DType> {
+    let unsupported = |name: &str| {
+        bad(what, format!("element type {name} is not supported")).hint(format!("byoc takes {}", supported_types()))
+    };
+    let known = DataType::try_from(code).map_err(|_| unsupported(&code.to_string()))?;
+    from_onnx(known).ok_or_else(|| unsupported(known.as_str_name()))
+}
+
+/// The one place that knows which ONNX types are ours.
+fn from_onnx(code: DataType) -> Option<DType> {
+    Some(match code {
+        DataType::Float => DType::F32,
+        DataType::Double => DType::F64,
+        DataType::Float16 => DType::F16,
+        DataType::Bfloat16 => DType::BF16,
+        DataType::Int8 => DType::I8,
+        DataType::Int16 => DType::I16,
+        DataType::Int32 => DType::I32,
+        DataType::Int64 => DType::I64,
+        DataType::Uint8 => DType::U8,
+        DataType::Uint16 => DType::U16,
+        DataType::Uint32 => DType::U32,
+        DataType::Uint64 => DType::U64,
+        DataType::Bool => DType::Bool,
+        _ => return None,
+    })
+}
+
+/// ONNX's number for the element type that it calls `name`, such as `FLOAT`.
+pub(super) fn onnx_code(name: &str) -> Option<i64> {
+    DataType::from_str_name(name).map(|code| i64::from(code as i32))
+}
+
+fn supported_types() -> String {
+    let names: Vec<_> = DType::all().map(DType::name).collect();
+    names.join(", ")
+}
+
+/// Dimensions as sizes. Beside the signs it checks that strides over them fit their type, even where one size is 0.
+fn shape(what: &str, dims: &[i64]) -> Result<Vec<usize>> {
+    let mut shape = Vec::with_capacity(dims.len());
+    let mut strides = 1usize;
+    for (axis, &dim) in dims.iter().enumerate() {
+        let size = usize::try_from(dim).map_err(|_| bad(what, format!("dimension {axis} is {dim}")))?;
+        strides = checked_size(strides, size).ok_or_else(|| bad(what, format!("its shape {dims:?} is too large")))?;
+        shape.push(size);
+    }
+    Ok(shape)
+}
+
+/// `product * size.max(1)`, if that many bytes of the widest type can be addressed.
+pub(super) fn checked_size(product: usize, size: usize) -> Option<usize> {
+    product.checked_mul(size.max(1)).filter(|&product| product <= isize::MAX as usize / 8)
+}
+
+fn byte_length(what: &str, dtype: DType, shape: &[usize]) -> Result<usize> {
+    let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
+    let length = elements.and_then(|elements| elements.checked_mul(dtype.size()));
+    length.ok_or_else(|| bad(what, format!("its shape {shape:?} is too large")))
+}
+
+/// The bytes of a tensor that is stored as numbers. Narrow types stand in `int32_data`, an element each; only their low
+/// bits count, as in every other reader.
+fn typed_bytes(dtype: DType, proto: &TensorProto) -> Bytes {
+    fn collect<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> [u8; N]) -> Bytes {
+        values.iter().flat_map(|&value| bytes(value)).collect::<Vec<u8>>().into()
+    }
+    match dtype {
+        DType::F32 => collect(&proto.float_data, f32::to_le_bytes),
+        DType::F64 => collect(&proto.double_data, f64::to_le_bytes),
+        DType::I64 => collect(&proto.int64_data, i64::to_le_bytes),
+        DType::U64 => collect(&proto.uint64_data, u64::to_le_bytes),
+        DType::U32 => collect(&proto.uint64_data, |value| (value as u32).to_le_bytes()),
+        DType::I32 => collect(&proto.int32_data, i32::to_le_bytes),
+        DType::I16 | DType::U16 | DType::F16 | DType::BF16 => {
+            collect(&proto.int32_data, |value| (value as u16).to_le_bytes())
+        }
+        DType::I8 | DType::U8 => collect(&proto.int32_data, |value| [value as u8]),
+        DType::Bool => collect(&proto.int32_data, |value| [u8::from(value != 0)]),
+    }
+}
+
+fn describe(dtype: DType, shape: &[usize]) -> String {
+    let sizes: Vec<_> = shape.iter().map(usize::to_string).collect();
+    format!("{dtype}[{}]", sizes.join(","))
+}
+
+fn bad(what: &str, cause: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::new(Code::BadTensor, format!("{what}: {cause}"))
+}

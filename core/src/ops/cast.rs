@@ -1,0 +1,93 @@
+//! Cast, after ONNX: Cast 24. Its attribute `to` is ONNX's number of an element type.
+
+use byoc_plugin_api::DType;
+
+use super::elements::{Scalar, round_to};
+use super::infer::{Infer, bad};
+use crate::diagnostic::Result;
+
+/// ONNX's numbers of the element types that byoc has.
+const CODES: [(i64, DType); 13] = [
+    (1, DType::F32),
+    (2, DType::U8),
+    (3, DType::I8),
+    (4, DType::U16),
+    (5, DType::I16),
+    (6, DType::I32),
+    (7, DType::I64),
+    (9, DType::Bool),
+    (10, DType::F16),
+    (11, DType::F64),
+    (12, DType::U32),
+    (13, DType::U64),
+    (16, DType::BF16),
+];
+
+/// The element type with this number in ONNX (`TensorProto.DataType`), if byoc has it.
+pub fn from_onnx(code: i64) -> Option<DType> {
+    CODES.iter().find(|row| row.0 == code).map(|row| row.1)
+}
+
+/// ONNX's number of an element type.
+pub fn to_onnx(dtype: DType) -> i64 {
+    CODES.iter().find(|row| row.1 == dtype).map_or(0, |row| row.0)
+}
+
+/// Cast.
+pub(super) fn cast(infer: &mut Infer<'_>) -> Result<()> {
+    let x = infer.input(0)?;
+    let to = infer.optional_int("to")?.ok_or_else(|| bad("attribute 'to' is missing"))?;
+    let dtype =
+        from_onnx(to).ok_or_else(|| bad(format!("attribute 'to' is {to}, which is no element type that byoc has")))?;
+    let cast_one = |value: &Scalar| cast_element(value, dtype);
+    let elements = infer.known(0).and_then(|values| values.iter().map(cast_one).collect());
+    infer.set(0, dtype, x.shape);
+    infer.set_elements(elements);
+    Ok(())
+}
+
+fn cast_element(value: &Scalar, dtype: DType) -> Option<Scalar> {
+    if dtype == DType::Bool {
+        // A symbolic size may be 0; a number with a fraction is not.
+        return match value {
+            Scalar::Int(expr) => Some(Scalar::from(expr.equals(&crate::dim::Expr::from(0)).ok()?.map(|zero| !zero)?)),
+            Scalar::Float(_) => Some(Scalar::from(true)),
+        };
+    }
+    match value {
+        // Towards zero. A number out of range wraps or saturates as the machine likes, so it is left unknown.
+        Scalar::Float(value) if !dtype.is_float() => round_to(Scalar::from_f64(value.trunc() + 0.0)?, dtype),
+        _ => round_to(value.clone(), dtype),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{Case, check};
+
+    const CASTS: &[Case] = &[
+        ("Cast", "to=7", "f32[2,n]", "i64[2,n]"),
+        ("Cast", "to=1", "i64[2]=batch,3", "f32[2] = batch,3"),
+        ("Cast", "to=7", "f32[2]=batch,-3.7", "i64[2] = batch,-3"),
+        ("Cast", "to=7", "f32[1]=-0.5", "i64[1] = 0"),
+        ("Cast", "to=9", "i64[2]=2,0", "bool[2] = 1,0"),
+        ("Cast", "to=9", "i64[1]=batch", "bool[1] = unknown"),
+        ("Cast", "to=3", "i64[1]=300", "i8[1] = unknown"),
+        ("Cast", "to=3", "i64[1]=batch", "i8[1] = unknown"),
+        ("Cast", "to=8", "i64[1]", "[B106] attribute 'to' is 8, which is no element type that byoc has"),
+        ("Cast", "", "i64[1]", "[B106] attribute 'to' is missing"),
+    ];
+
+    #[test]
+    fn casts() {
+        check(CASTS);
+    }
+
+    #[test]
+    fn every_type_has_a_number() {
+        for dtype in DType::all() {
+            assert_eq!(from_onnx(to_onnx(dtype)), Some(dtype));
+        }
+    }
+}

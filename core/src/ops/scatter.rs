@@ -1,0 +1,62 @@
+//! Operators that put elements by index, after ONNX: ScatterND 18.
+
+use byoc_plugin_api::DType;
+
+use super::infer::{Infer, mismatch, unknown};
+use crate::diagnostic::Result;
+use crate::dim;
+
+/// ScatterND: the data with slices replaced or combined.
+pub(super) fn scatter_nd(infer: &mut Infer<'_>) -> Result<()> {
+    let x = infer.input(0)?;
+    let indices = infer.typed(1, &[DType::I64])?;
+    let updates = infer.like_first(2)?;
+    infer.choice("reduction", &["none", "add", "mul", "max", "min"])?;
+    let last = indices
+        .shape
+        .last()
+        .ok_or_else(|| mismatch(format!("input 1 (indices) is {indices}, expected at least one dimension")))?;
+    let depth = last.fixed().ok_or_else(|| unknown("the last size of input 1 (indices) is known only at run time"))?;
+    if depth > x.shape.len() {
+        return Err(mismatch(format!("input 1 (indices) is {indices}: rows of {depth} indices into {x}")));
+    }
+    let mut expected = indices.shape[..indices.shape.len() - 1].to_vec();
+    expected.extend_from_slice(&x.shape[depth..]);
+    let fits = expected.len() == updates.shape.len()
+        && expected.iter().zip(&updates.shape).all(|(a, b)| dim::same(a, b).is_some());
+    if !fits {
+        let sizes = expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        return Err(mismatch(format!("input 2 (updates) is {updates}, expected the shape [{sizes}]")));
+    }
+    infer.set(0, x.dtype, x.shape);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::{Case, check};
+
+    const SCATTERS: &[Case] = &[
+        ("ScatterND", "", "f32[4,4,4] i64[2,1] f32[2,4,4]", "f32[4,4,4]"),
+        ("ScatterND", "reduction=add", "f32[n] i64[4,1] f32[4]", "f32[n]"),
+        (
+            "ScatterND",
+            "reduction=or",
+            "f32[n] i64[4,1] f32[4]",
+            "[B106] attribute 'reduction' is 'or', expected one of none, add, mul, max, min",
+        ),
+        ("ScatterND", "", "f32[8] i64[4,1] f32[3]", "[B202] input 2 (updates) is f32[3], expected the shape [4]"),
+        (
+            "ScatterND",
+            "",
+            "f32[8] i64[4,2] f32[4]",
+            "[B202] input 1 (indices) is i64[4,2]: rows of 2 indices into f32[8]",
+        ),
+        ("ScatterND", "", "f32[8] i64[] f32[4]", "[B202] input 1 (indices) is i64[], expected at least one dimension"),
+    ];
+
+    #[test]
+    fn scatters() {
+        check(SCATTERS);
+    }
+}

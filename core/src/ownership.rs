@@ -1,0 +1,14 @@
+//! Stage 6: who owns which constant. Claims are recorded region by region, settled so that every stored constant has
+//! one home, and audited against the code, so that a copy which a backend does not own up to is found.
+
+mod assemble;
+mod audit;
+mod homes;
+mod ledger;
+mod search;
+mod settle;
+#[cfg(test)]
+mod tests;
+
+pub use ledger::{Ledger, Totals};
+pub use settle::{BackendIdentity, SettleOptions, Settled, settle};

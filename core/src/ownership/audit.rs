@@ -1,0 +1,140 @@
+//! Looks into the code of every region for constants that the file stores as well. What a backend claims to have in its
+//! code is no offence; what it has there and claims otherwise makes the file hold the same bytes twice.
+
+use std::collections::BTreeMap;
+
+use byoc_plugin_api::Claim;
+use bytes::Bytes;
+
+use crate::codegen::describe;
+use super::homes::Homes;
+use super::search::{Hit, PART, search};
+use super::settle::BackendIdentity;
+use crate::codegen::{Generated, GeneratedRegion};
+use crate::constants::{Base, BaseId};
+use crate::diagnostic::{Code, Diagnostic, Result};
+
+/// What the audit found.
+#[derive(Default)]
+pub(super) struct Findings {
+    /// Constants that stand in code and in the file's own sections.
+    pub(super) duplicates: Vec<Diagnostic>,
+    /// Constants that stand in code and nowhere else, or as claimed.
+    pub(super) notes: Vec<String>,
+}
+
+/// Something that code must not hold in secret.
+struct Target {
+    base: BaseId,
+    /// The layout, if these are packed bytes.
+    layout: Option<String>,
+    bytes: Bytes,
+    /// Whether the file stores the constant, in whatever form.
+    stored: bool,
+}
+
+/// All copies of one target in the code of one region.
+struct Copies {
+    offset: usize,
+    bytes: usize,
+}
+
+/// Searches the code of every region.
+pub(super) fn audit(generated: &Generated, backends: &[BackendIdentity], homes: &Homes) -> Result<Findings> {
+    let blobs: Vec<Bytes> =
+        generated.regions.iter().map(|region| generated.spool.bytes(region.code)).collect::<Result<_>>()?;
+    let targets = targets(generated, homes);
+    let bytes: Vec<Bytes> = targets.iter().map(|target| target.bytes.clone()).collect();
+    let mut copies: BTreeMap<(usize, usize), Copies> = BTreeMap::new();
+    for Hit { blob, target, offset, len, .. } in search(&blobs, &bytes) {
+        copies.entry((blob, target)).or_insert(Copies { offset, bytes: 0 }).bytes += len;
+    }
+    let mut findings = Findings::default();
+    for ((region, target), copies) in copies {
+        let region = &generated.regions[region];
+        judge(generated, backends, region, &targets[target], &copies, &mut findings);
+    }
+    Ok(findings)
+}
+
+/// Every constant that some region was given, and every packed form, if it is large enough to be found.
+fn targets(generated: &Generated, homes: &Homes) -> Vec<Target> {
+    let mut originals: BTreeMap<BaseId, bool> = BTreeMap::new();
+    let mut packed: BTreeMap<usize, BaseId> = BTreeMap::new();
+    for (region, uses) in generated.regions.iter().zip(&homes.regions) {
+        for (constant, used) in region.plan.constants.iter().zip(uses) {
+            *originals.entry(constant.base).or_default() |= used.is_some();
+            if let Some(used) = used.as_ref().filter(|used| homes.homes[used.constant].base.is_none()) {
+                packed.entry(used.constant).or_insert(constant.base);
+            }
+        }
+    }
+    let originals = originals.into_iter().map(|(base, stored)| Target {
+        base,
+        layout: None,
+        bytes: generated.model.constants.get(base).bytes.clone(),
+        stored: stored || homes.of_base(base).is_some(),
+    });
+    let packed = packed.into_iter().map(|(home, base)| {
+        let home = &homes.homes[home];
+        Target { base, layout: home.layout.clone(), bytes: home.bytes.clone(), stored: true }
+    });
+    originals.chain(packed).filter(|target| target.bytes.len() >= PART).collect()
+}
+
+fn judge(
+    generated: &Generated,
+    backends: &[BackendIdentity],
+    region: &GeneratedRegion,
+    target: &Target,
+    copies: &Copies,
+    findings: &mut Findings,
+) {
+    let backend = &backends[region.plan.backend].name;
+    let symbol = &region.plan.region.symbol;
+    let name = name(generated.model.constants.get(target.base), target.base);
+    let size = size(target.bytes.len());
+    let part =
+        if copies.bytes < target.bytes.len() { format!("{} of ", self::size(copies.bytes)) } else { String::new() };
+    let form = target.layout.as_ref().map(|layout| format!(" packed as '{layout}'")).unwrap_or_default();
+    let offset = copies.offset;
+    let found = format!("{backend}: region {symbol} embeds {part}`{name}` ({size}){form} verbatim at offset {offset}");
+    let constants = region.plan.constants.iter().zip(&region.claims);
+    let mut claims: Vec<&Claim> =
+        constants.filter(|(constant, _)| constant.base == target.base).map(|(_, recorded)| &recorded.claim).collect();
+    claims.sort_by_key(|claim| **claim != Claim::Embedded);
+    match claims.first() {
+        Some(Claim::Embedded) => findings.notes.push(format!("{found}, as it claims")),
+        Some(claim) if target.stored => {
+            let message = format!("{found} and claims {}", describe(claim));
+            findings.duplicates.push(duplicate(message));
+        }
+        None if target.stored => {
+            findings.duplicates.push(duplicate(format!("{found}, and another region's claim has it stored")));
+        }
+        Some(claim) => findings.notes.push(format!("{found} and claims {}; nothing else stores it", describe(claim))),
+        None => findings.notes.push(format!("{found}, which it was not given; nothing else stores it")),
+    }
+}
+
+fn duplicate(message: String) -> Diagnostic {
+    Diagnostic::new(Code::DuplicateConstant, message)
+        .hint("The backend should claim Embedded, or read the bytes at load; --allow-duplicates makes this a warning")
+}
+
+/// The constant as messages have it.
+pub(super) fn name(base: &Base, id: BaseId) -> String {
+    base.names.first().cloned().unwrap_or_else(|| format!("constant {}", id.0))
+}
+
+/// A number of bytes as messages have it: `4.0 MiB`.
+pub(super) fn size(bytes: usize) -> String {
+    let mut size = bytes as f64;
+    for unit in ["B", "KiB", "MiB"] {
+        if size < 1024.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{size:.1} {unit}") };
+        }
+        size /= 1024.0;
+    }
+    format!("{size:.1} GiB")
+}

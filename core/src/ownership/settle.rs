@@ -1,0 +1,154 @@
+//! Settles who owns what: from the claims of every region to the contents of the artifact, or an error.
+
+use std::fmt::Write as _;
+
+use byoc_plugin_api::Options;
+
+use super::assemble::assemble;
+use super::audit::{Findings, audit};
+use super::homes::Homes;
+use super::ledger::{self, Ledger};
+use crate::artifact::Contents;
+use crate::artifact::manifest::Fate;
+use crate::codegen::Generated;
+use crate::constants::BaseId;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::plugin::Selected;
+
+/// What the artifact says of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendIdentity {
+    /// The name.
+    pub name: String,
+    /// Its own version.
+    pub version: String,
+    /// The version of its code format.
+    pub code_version: u32,
+    /// The plugin ABI it speaks.
+    pub abi_version: u32,
+    /// The options it was run with.
+    pub options: Options,
+}
+
+impl BackendIdentity {
+    /// What a chosen backend says of itself.
+    pub fn of(selected: &Selected) -> Self {
+        let description = &selected.registered.description;
+        BackendIdentity {
+            name: description.name.clone(),
+            version: description.version.clone(),
+            code_version: description.code_version,
+            abi_version: selected.registered.abi_version,
+            options: selected.options.clone(),
+        }
+    }
+}
+
+/// How to settle.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SettleOptions {
+    /// Turns a constant that is found in code and stored as well from an error into a warning.
+    pub allow_duplicates: bool,
+}
+
+/// Every constant has one home. Stage 6's result.
+#[derive(Debug)]
+pub struct Settled {
+    contents: Contents,
+    warnings: Vec<Diagnostic>,
+    notes: Vec<String>,
+}
+
+/// Gives every constant that somebody reads one home, searches the code for copies, and puts the artifact's contents
+/// together. `backends` are those of the user's list, in its order.
+pub fn settle(generated: Generated, backends: &[BackendIdentity], options: &SettleOptions) -> Result<Settled> {
+    complete(&generated, backends)?;
+    let homes = Homes::find(&generated)?;
+    let Findings { mut duplicates, notes } = audit(&generated, backends, &homes)?;
+    if !options.allow_duplicates && !duplicates.is_empty() {
+        let mut first = duplicates.swap_remove(0);
+        if !duplicates.is_empty() {
+            let _ = write!(first.message, " (and {} more such copies)", duplicates.len());
+        }
+        return Err(first);
+    }
+    let mut contents = assemble(&generated, backends, &homes)?;
+    contents.manifest.ledger = ledger::rows(&generated, backends, &homes);
+    Ok(Settled { contents, warnings: duplicates, notes })
+}
+
+/// Checks what the later steps take for granted: one claim for each constant, and a backend for each region.
+fn complete(generated: &Generated, backends: &[BackendIdentity]) -> Result<()> {
+    for region in &generated.regions {
+        let (symbol, constants) = (&region.plan.region.symbol, region.plan.region.constants.len());
+        if region.plan.constants.len() != constants || region.claims.len() != constants {
+            let message = format!("region {symbol} has {constants} constants and {} claims", region.claims.len());
+            return Err(Diagnostic::new(Code::BadClaim, message));
+        }
+        if region.plan.backend >= backends.len() {
+            return Err(Diagnostic::new(Code::UnknownBackend, format!("region {symbol} has no backend")));
+        }
+    }
+    Ok(())
+}
+
+impl Settled {
+    /// Marks constants that were computed into others: where nobody reads them, the ledger says why.
+    pub fn mark_folded(&mut self, bases: impl IntoIterator<Item = BaseId>) {
+        let rows = &mut self.contents.manifest.ledger;
+        for base in bases {
+            rows.iter_mut()
+                .filter(|row| row.id == base.0 && row.fate == Fate::Dropped)
+                .for_each(|row| row.fate = Fate::Folded);
+        }
+    }
+
+    /// Processor features on which code or packed constants depend; the artifact asks for them.
+    pub fn require_cpu_features(&mut self, features: Vec<String>) {
+        self.contents.manifest.requirements.cpu_features = features;
+    }
+
+    /// Copies that were found and allowed.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
+    }
+
+    /// Constants that were found in code where they may be, one line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// What became of every constant.
+    pub fn ledger(&self) -> Ledger {
+        Ledger::of(&self.contents.manifest)
+    }
+
+    /// What is to be written, and what became of every constant.
+    pub fn into_contents(self) -> Result<(Contents, Ledger)> {
+        let ledger = self.ledger();
+        Ok((self.contents, ledger))
+    }
+
+    /// The text form: one line for each row of the ledger.
+    pub fn print(&self) -> String {
+        let mut text = String::new();
+        for row in &self.contents.manifest.ledger {
+            let names = row.names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(" ");
+            let fate = format!("{:?}", row.fate).to_lowercase();
+            let stored = row.stored.map(|index| format!(" in {}", self.contents.manifest.constants[index].section));
+            let readers =
+                if row.readers.is_empty() { String::new() } else { format!(" for {}", row.readers.join(", ")) };
+            let note = row.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "constant {} {names} {}{:?} {} B {fate}{}{readers}{note}",
+                row.id,
+                row.dtype,
+                row.shape,
+                row.bytes,
+                stored.unwrap_or_default()
+            );
+        }
+        text
+    }
+}

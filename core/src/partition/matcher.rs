@@ -1,0 +1,194 @@
+//! Finds where a pattern matches: a set of nodes under one root, with nothing but the root's outputs leaving it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use byoc_plugin_api::Expr;
+
+use crate::ir::{Graph, ValueId};
+
+/// Operators whose two operands may be matched in either order.
+const COMMUTATIVE: [&str; 8] = ["Add", "Mul", "And", "Or", "Xor", "Equal", "Min", "Max"];
+
+/// A graph with what matching asks of it again and again.
+pub(super) struct Matcher<'g> {
+    graph: &'g Graph,
+    producers: HashMap<ValueId, usize>,
+    consumers: HashMap<ValueId, Vec<usize>>,
+}
+
+/// Nodes and names bound so far.
+#[derive(Clone, Default)]
+struct Binding {
+    nodes: BTreeSet<usize>,
+    names: BTreeMap<String, Option<ValueId>>,
+}
+
+impl<'g> Matcher<'g> {
+    pub(super) fn new(graph: &'g Graph) -> Self {
+        Matcher { graph, producers: graph.producers(), consumers: graph.consumers() }
+    }
+
+    /// The nodes of the first way in which `pattern` matches with `root` as its outermost node and every node `free`.
+    pub(super) fn find(&self, pattern: &Expr, root: usize, free: &dyn Fn(usize) -> bool) -> Option<BTreeSet<usize>> {
+        self.at_node(pattern, root, &Binding::default(), free)
+            .into_iter()
+            .map(|binding| binding.nodes)
+            .find(|nodes| self.closed(nodes, root))
+    }
+
+    /// Whether only the root's outputs are seen from outside.
+    fn closed(&self, nodes: &BTreeSet<usize>, root: usize) -> bool {
+        nodes.iter().filter(|&&node| node != root).all(|&node| {
+            self.graph.nodes[node].outputs.iter().flatten().all(|value| {
+                let inside = |consumers: &Vec<usize>| consumers.iter().all(|consumer| nodes.contains(consumer));
+                self.consumers.get(value).is_none_or(inside) && !self.graph.outputs.contains(value)
+            })
+        })
+    }
+
+    fn at_node(
+        &self,
+        pattern: &Expr,
+        node: usize,
+        binding: &Binding,
+        free: &dyn Fn(usize) -> bool,
+    ) -> Vec<Binding> {
+        match pattern {
+            Expr::Or(alternatives) => {
+                alternatives.iter().flat_map(|pattern| self.at_node(pattern, node, binding, free)).collect()
+            }
+            Expr::Any { .. } => Vec::new(),
+            Expr::Node { ops, operands, rest, .. } => {
+                let found = &self.graph.nodes[node];
+                let named = |(domain, op): &(String, String)| *domain == found.domain && *op == found.op;
+                if !free(node) || !ops.iter().any(named) {
+                    return Vec::new();
+                }
+                let mut binding = binding.clone();
+                binding.nodes.insert(node);
+                let mut ways = self.operands(operands, *rest, &found.inputs, &binding, free);
+                if COMMUTATIVE.contains(&found.op.as_str()) && found.inputs.len() == 2 && operands.len() == 2 {
+                    let swapped = [found.inputs[1], found.inputs[0]];
+                    ways.extend(self.operands(operands, *rest, &swapped, &binding, free));
+                }
+                ways
+            }
+        }
+    }
+
+    fn operands(
+        &self,
+        operands: &[Expr],
+        rest: bool,
+        inputs: &[Option<ValueId>],
+        binding: &Binding,
+        free: &dyn Fn(usize) -> bool,
+    ) -> Vec<Binding> {
+        if !rest && inputs.iter().skip(operands.len()).any(Option::is_some) {
+            return Vec::new();
+        }
+        operands.iter().enumerate().fold(vec![binding.clone()], |ways, (position, operand)| {
+            let input = inputs.get(position).copied().flatten();
+            ways.iter().flat_map(|binding| self.at_value(operand, input, binding, free)).collect()
+        })
+    }
+
+    fn at_value(
+        &self,
+        pattern: &Expr,
+        value: Option<ValueId>,
+        binding: &Binding,
+        free: &dyn Fn(usize) -> bool,
+    ) -> Vec<Binding> {
+        match pattern {
+            Expr::Any { name, constant, absent } => {
+                let fits = match value {
+                    None => *absent,
+                    Some(value) => !constant || self.graph.value(value).constant.is_some(),
+                };
+                let same = name.as_ref().and_then(|name| binding.names.get(name)).is_none_or(|bound| *bound == value);
+                if !fits || !same {
+                    return Vec::new();
+                }
+                let mut binding = binding.clone();
+                if let Some(name) = name {
+                    binding.names.insert(name.clone(), value);
+                }
+                vec![binding]
+            }
+            Expr::Or(alternatives) => {
+                alternatives.iter().flat_map(|pattern| self.at_value(pattern, value, binding, free)).collect()
+            }
+            Expr::Node { optional, operands, .. } => {
+                let producer = value.and_then(|value| self.producers.get(&value));
+                let mut ways =
+                    producer.map_or_else(Vec::new, |&producer| self.at_node(pattern, producer, binding, free));
+                if *optional && ways.is_empty() {
+                    ways = self.at_value(&operands[0], value, binding, free);
+                }
+                ways
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::testing::{constant, graph};
+    use byoc_plugin_api::Pattern;
+
+    /// `x -> Conv(w) -> Add(b) -> Relu -> y`, and `Add` read a second time where `leak` is set.
+    fn chain(leak: bool) -> Graph {
+        let mut nodes = vec![("Conv", vec!["x", "w"], vec!["c"]), ("Add", vec!["b", "c"], vec!["a"])];
+        nodes.push(("Relu", vec!["a"], vec!["y"]));
+        if leak {
+            nodes.push(("Exp", vec!["a"], vec!["z"]));
+        }
+        let mut graph = graph(&["x"], &nodes, if leak { &["y", "z"] } else { &["y"] });
+        constant(&mut graph, "w");
+        constant(&mut graph, "b");
+        graph
+    }
+
+    fn find(graph: &Graph, text: &str, root: usize) -> Option<Vec<usize>> {
+        let expr = Pattern::new("p", text).parse().expect("valid");
+        Matcher::new(graph).find(&expr, root, &|_| true).map(|nodes| nodes.into_iter().collect())
+    }
+
+    #[test]
+    fn patterns_match_as_documented() {
+        let plain = chain(false);
+        let cases: [(&str, usize, Option<&[usize]>); 9] = [
+            ("(Relu (Add (Conv ?x ?w:const) ?b:const))", 2, Some(&[0, 1, 2])),
+            ("(Add ?b:const (Conv ?x ?w))", 1, Some(&[0, 1])),
+            ("(Relu|Clip (Add _ _))", 2, Some(&[1, 2])),
+            ("(Relu (Mul? (Add _ _) _))", 2, Some(&[1, 2])),
+            ("(or (Gemm ?x ?w ?b) (Conv ?x ?w))", 0, Some(&[0])),
+            ("(Conv ?x ?w:const ?b:const?)", 0, Some(&[0])),
+            ("(Conv ?x ?w ?b)", 0, None),
+            ("(Conv ?x)", 0, None),
+            ("(Conv ?x:const ...)", 0, None),
+        ];
+        for (text, root, expected) in cases {
+            assert_eq!(find(&plain, text, root).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_read_outside_keeps_its_node_from_the_inside() {
+        assert_eq!(find(&chain(true), "(Relu (Add (Conv ?x ?w) ?b))", 2), None);
+        assert_eq!(find(&chain(true), "(Add (Conv ?x ?w) ?b)", 1), Some(vec![0, 1]));
+    }
+
+    #[test]
+    fn one_name_is_one_value() {
+        let graph = graph(
+            &["x", "y"],
+            &[("Mul", vec!["x", "x"], vec!["a"]), ("Mul", vec!["x", "y"], vec!["b"])],
+            &["a", "b"],
+        );
+        assert_eq!(find(&graph, "(Mul ?x ?x)", 0), Some(vec![0]));
+        assert_eq!(find(&graph, "(Mul ?x ?x)", 1), None);
+    }
+}

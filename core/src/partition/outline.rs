@@ -1,0 +1,126 @@
+//! Cuts a region out of a graph: its values get their own numbers, and every constant becomes a parameter.
+
+use std::collections::{BTreeSet, HashMap};
+
+use byoc_plugin_api::{Constant, ConstantId, INLINE_BYTES, Node, Region, SCHEMA, Value, to_hex};
+
+use super::RegionPlan;
+use crate::constants::{ConstantRef, ConstantTable};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ir::{Graph, Model, ValueId};
+
+/// What a region's symbol is made of.
+pub(super) struct Naming<'a> {
+    pub(super) entry: &'a str,
+    pub(super) backend: &'a str,
+    pub(super) number: usize,
+}
+
+struct Outline<'a> {
+    graph: &'a Graph,
+    table: &'a ConstantTable,
+    values: Vec<Value>,
+    index_of: HashMap<ValueId, usize>,
+    constants: Vec<(Constant, ConstantRef)>,
+    by_constant: HashMap<ConstantRef, usize>,
+}
+
+/// The region of these nodes of an entry. Inputs stand in the order of first use, outputs in the order in which they
+/// are made, so the same nodes give the same region.
+pub(super) fn outline(
+    model: &Model,
+    entry: usize,
+    backend: usize,
+    nodes: &BTreeSet<usize>,
+    naming: Naming<'_>,
+) -> Result<RegionPlan> {
+    let graph = &model.entries[entry];
+    let mut outline = Outline {
+        graph,
+        table: &model.constants,
+        values: Vec::new(),
+        index_of: HashMap::new(),
+        constants: Vec::new(),
+        by_constant: HashMap::new(),
+    };
+    let made: BTreeSet<_> = nodes.iter().flat_map(|&node| graph.nodes[node].outputs.iter().flatten()).collect();
+    let mut region_nodes = Vec::with_capacity(nodes.len());
+    let mut inputs = Vec::new();
+    for &node in nodes {
+        let node = &graph.nodes[node];
+        for &value in node.inputs.iter().flatten() {
+            if !made.contains(&value) && graph.value(value).constant.is_none() && !inputs.contains(&value) {
+                inputs.push(value);
+            }
+        }
+        region_nodes.push(Node {
+            name: node.name.clone(),
+            op: node.op.clone(),
+            domain: node.domain.clone(),
+            inputs: outline.indices(&node.inputs)?,
+            outputs: outline.indices(&node.outputs)?,
+            attributes: node.attributes.clone(),
+        });
+    }
+    let outputs = outputs(graph, nodes);
+    let (constants, refs) = std::mem::take(&mut outline.constants).into_iter().unzip();
+    let region = Region {
+        schema: SCHEMA.into(),
+        symbol: format!("byoc_{}_{}_{}", naming.entry, naming.backend, naming.number),
+        inputs: inputs.iter().map(|value| outline.index_of[value]).collect(),
+        outputs: outputs.iter().map(|value| outline.index_of[value]).collect(),
+        values: outline.values,
+        constants,
+        nodes: region_nodes,
+    };
+    Ok(RegionPlan { entry, backend, nodes: nodes.clone(), region, constants: refs, inputs, outputs })
+}
+
+/// Values made inside and read outside.
+fn outputs(graph: &Graph, nodes: &BTreeSet<usize>) -> Vec<ValueId> {
+    let read_outside = |value: &ValueId| {
+        let reads = |node: &crate::ir::Node| node.inputs.iter().flatten().any(|input| input == value);
+        graph.outputs.contains(value)
+            || graph.nodes.iter().enumerate().any(|(index, node)| !nodes.contains(&index) && reads(node))
+    };
+    let made = nodes.iter().flat_map(|&node| graph.nodes[node].outputs.iter().flatten().copied());
+    made.filter(read_outside).collect()
+}
+
+impl Outline<'_> {
+    fn indices(&mut self, ids: &[Option<ValueId>]) -> Result<Vec<Option<usize>>> {
+        ids.iter().map(|id| id.map(|id| self.index(id)).transpose()).collect()
+    }
+
+    /// The region's number of a value. Constants of equal bytes and view share one number, whatever their names.
+    fn index(&mut self, id: ValueId) -> Result<usize> {
+        if let Some(&index) = self.index_of.get(&id) {
+            return Ok(index);
+        }
+        let value = self.graph.value(id);
+        let known = value.constant.as_ref().and_then(|constant| self.by_constant.get(constant));
+        let index = match known {
+            Some(&index) => index,
+            None => self.add(id)?,
+        };
+        self.index_of.insert(id, index);
+        Ok(index)
+    }
+
+    fn add(&mut self, id: ValueId) -> Result<usize> {
+        let value = self.graph.value(id);
+        let ty = value.ty.clone().ok_or_else(|| {
+            Diagnostic::new(Code::ShapeUnknown, format!("the type of value '{}' is not known", value.name))
+        })?;
+        let index = self.values.len();
+        self.values.push(Value { name: value.name.clone(), dtype: ty.dtype, shape: ty.shape });
+        if let Some(constant) = &value.constant {
+            let bytes = constant.view.elements() * ty.dtype.size();
+            let inline = (bytes <= INLINE_BYTES).then(|| to_hex(&self.table.materialize(constant)));
+            let id = ConstantId(self.constants.len() as u64);
+            self.constants.push((Constant { id, value: index, inline }, constant.clone()));
+            self.by_constant.insert(constant.clone(), index);
+        }
+        Ok(index)
+    }
+}

@@ -1,0 +1,84 @@
+//! What was tried for each node: the rows of `byoc explain`.
+
+use std::collections::BTreeSet;
+
+use byoc_plugin_api::Refusal;
+
+use super::Partitioned;
+use crate::plugin::Selected;
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The backend takes the nodes.
+    Taken,
+    /// The backend refused them.
+    Refused(Refusal),
+    /// The region would have done no arithmetic.
+    OnlyNoOps,
+}
+
+/// A pattern of a backend matched some nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    /// The entry.
+    pub entry: usize,
+    /// The backend's index in the user's list.
+    pub backend: usize,
+    /// The nodes.
+    pub nodes: BTreeSet<usize>,
+    /// The pattern's name.
+    pub pattern: String,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// One row of `byoc explain`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeRow {
+    /// The entry's name.
+    pub entry: String,
+    /// The node's name.
+    pub node: String,
+    /// The operator, with its domain.
+    pub op: String,
+    /// The region that holds the node, and its backend; `None` where nobody takes it.
+    pub taken: Option<(String, String)>,
+    /// For each backend before the one that took it: its name, and why it did not.
+    pub refused: Vec<(String, String)>,
+}
+
+/// One row for each node of each entry, in topological order.
+pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow> {
+    let mut rows = Vec::new();
+    for (entry, graph) in partitioned.model.entries.iter().enumerate() {
+        for (index, node) in graph.nodes.iter().enumerate() {
+            let region = partitioned.regions.iter().find(|plan| plan.entry == entry && plan.nodes.contains(&index));
+            let tried = region.map_or(backends.len(), |plan| plan.backend);
+            let refused = (0..tried).map(|backend| {
+                (backends[backend].name().to_owned(), reason(partitioned, entry, backend, index))
+            });
+            rows.push(NodeRow {
+                entry: graph.name.clone(),
+                node: node.name.clone(),
+                op: node.qualified_op(),
+                taken: region.map(|plan| (plan.region.symbol.clone(), backends[plan.backend].name().to_owned())),
+                refused: refused.collect(),
+            });
+        }
+    }
+    rows
+}
+
+/// Why a backend did not take a node: the last thing that was tried.
+fn reason(partitioned: &Partitioned, entry: usize, backend: usize, node: usize) -> String {
+    let attempt = partitioned.attempts.iter().rev().find(|attempt| {
+        (attempt.entry, attempt.backend) == (entry, backend) && attempt.nodes.contains(&node)
+    });
+    match attempt.map(|attempt| (&attempt.outcome, &attempt.pattern)) {
+        None => "no pattern matches".into(),
+        Some((Outcome::Refused(refusal), pattern)) => format!("{pattern}: {refusal}"),
+        Some((Outcome::OnlyNoOps, _)) => "only_no_ops: the region would do no arithmetic".into(),
+        Some((Outcome::Taken, pattern)) => format!("{pattern}: taken and given back"),
+    }
+}

@@ -1,0 +1,8 @@
+//! Stage 3: what turns an imported model into one in which every value has a type and no node is idle.
+
+pub mod infer;
+mod prune;
+mod views;
+
+pub(crate) use self::prune::prune;
+pub(crate) use self::views::infer_and_fold_views;

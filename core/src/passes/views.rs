@@ -1,0 +1,98 @@
+//! Folds what needs no arithmetic: nodes that only look at a constant in another way become views of it, and integer
+//! tensors that are known from shapes become constants. No weight's byte moves or is copied.
+
+use bytes::Bytes;
+use byoc_plugin_api::{Attribute, from_hex};
+
+use super::infer::{Known, constant_ints, infer_graph};
+use crate::constants::{ConstantRef, ConstantTable};
+use crate::diagnostic::Result;
+use crate::ir::{Graph, Model, Node, ValueId};
+use crate::ops::{self, elements};
+
+/// Types every value, then folds; whether anything was folded.
+pub(crate) fn infer_and_fold_views(model: &mut Model) -> Result<bool> {
+    let mut changed = false;
+    for graph in &mut model.entries {
+        let known = infer_graph(graph, &model.constants)?;
+        changed |= fold_graph(graph, &mut model.constants, &known);
+    }
+    Ok(changed)
+}
+
+fn fold_graph(graph: &mut Graph, constants: &mut ConstantTable, known: &Known) -> bool {
+    let nodes = std::mem::take(&mut graph.nodes);
+    let before = nodes.len();
+    for node in nodes {
+        if !fold_node(graph, constants, &node, known) {
+            graph.nodes.push(node);
+        }
+    }
+    graph.nodes.len() < before
+}
+
+/// Makes every output of the node a constant, if that needs no arithmetic.
+fn fold_node(graph: &mut Graph, constants: &mut ConstantTable, node: &Node, known: &Known) -> bool {
+    let mut folded = Vec::new();
+    for &output in node.outputs.iter().flatten() {
+        let Some(constant) = elements_constant(graph, constants, output, known)
+            .or_else(|| single_output(node, || view_constant(graph, constants, node, output)))
+            .or_else(|| single_output(node, || splat_constant(graph, constants, node, output)))
+        else {
+            return false;
+        };
+        folded.push((output, constant));
+    }
+    for (output, constant) in folded {
+        graph.values[output.0].constant = Some(constant);
+    }
+    true
+}
+
+/// Views stand for output 0 only.
+fn single_output<T>(node: &Node, make: impl FnOnce() -> Option<T>) -> Option<T> {
+    if node.outputs.iter().skip(1).all(Option::is_none) { make() } else { None }
+}
+
+/// An integer tensor whose elements inference knows as numbers, such as the shape of a tensor of fixed shape.
+fn elements_constant(
+    graph: &Graph,
+    constants: &mut ConstantTable,
+    output: ValueId,
+    known: &Known,
+) -> Option<ConstantRef> {
+    let value = graph.value(output);
+    let ty = value.ty.as_ref()?;
+    let bytes = elements::to_bytes(ty.dtype, known.get(&output)?)?;
+    Some(constants.insert(&value.name, ty.dtype, &ty.fixed_shape()?, Bytes::from(bytes)))
+}
+
+/// The constant at input 0, seen as the operator says.
+fn view_constant(graph: &Graph, constants: &ConstantTable, node: &Node, output: ValueId) -> Option<ConstantRef> {
+    let rule = ops::find(&node.domain, &node.op)?.view?;
+    let constant = graph.value(node.input(0)?).constant.as_ref()?;
+    let shape = graph.value(output).ty.as_ref()?.fixed_shape()?;
+    let ints = |input: &Option<ValueId>| constant_ints(constants, graph.value((*input)?).constant.as_ref()?);
+    let elements: Vec<_> = node.inputs.iter().map(ints).collect();
+    let view = rule(node, &constant.view, &shape, &elements)?;
+    Some(ConstantRef { base: constant.base, view })
+}
+
+/// `ConstantOfShape`: one element seen everywhere, whatever the size.
+fn splat_constant(
+    graph: &Graph,
+    constants: &mut ConstantTable,
+    node: &Node,
+    output: ValueId,
+) -> Option<ConstantRef> {
+    if node.op != "ConstantOfShape" || !node.domain.is_empty() {
+        return None;
+    }
+    let value = graph.value(output);
+    let ty = value.ty.as_ref()?;
+    let element = match node.attributes.get("value") {
+        Some(Attribute::Tensor { hex, .. }) => from_hex(hex)?,
+        _ => vec![0; ty.dtype.size()],
+    };
+    constants.insert_splat(&value.name, ty.dtype, &ty.fixed_shape()?, Bytes::from(element))
+}

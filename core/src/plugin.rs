@@ -1,0 +1,7 @@
+//! Plugins: where they lie, which backends they hold, and what the user chose of them.
+
+mod registry;
+mod search;
+
+pub use registry::{BackendCode, Origin, Registered, Registry, Refused, Selected, Shadowed};
+pub use search::SearchPath;

@@ -1,0 +1,210 @@
+//! Every backend that was found, and the ordered list that the user chose from them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byoc_plugin_api::host::{self, LoadError, PluginBackend};
+use byoc_plugin_api::{ABI_VERSION, Backend, Description, Options, closest};
+
+use super::SearchPath;
+use crate::diagnostic::{Code, Diagnostic, Result};
+
+/// Where a backend comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It is part of this program.
+    Embedded,
+    /// A plugin file.
+    File(PathBuf),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::Embedded => f.write_str("embedded"),
+            Origin::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// A backend and where it comes from.
+#[derive(Clone)]
+pub struct Registered {
+    /// What it says of itself.
+    pub description: Description,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The ABI version it speaks.
+    pub abi_version: u32,
+    /// Its code.
+    pub backend: BackendCode,
+}
+
+/// A backend that is hidden by an earlier one of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shadowed {
+    /// The name.
+    pub name: String,
+    /// Where the hidden one is.
+    pub origin: Origin,
+}
+
+/// A file that is named like a plugin and was not loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refused {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: Diagnostic,
+}
+
+/// A backend as the user chose it: with the value of each of its options.
+#[derive(Clone)]
+pub struct Selected {
+    /// The backend.
+    pub registered: Registered,
+    /// Its options.
+    pub options: Options,
+}
+
+impl Selected {
+    /// The backend's name.
+    pub fn name(&self) -> &str {
+        &self.registered.description.name
+    }
+}
+
+/// Every backend that was found, the most wanted of each name first.
+#[derive(Clone, Default)]
+pub struct Registry {
+    /// The backends.
+    pub backends: Vec<Registered>,
+    /// Backends hidden by an earlier one of the same name.
+    pub shadowed: Vec<Shadowed>,
+    /// Files in plugin folders that were not loaded.
+    pub refused: Vec<Refused>,
+}
+
+/// The code of a backend: part of the program, or of a plugin.
+#[derive(Clone)]
+pub enum BackendCode {
+    /// Linked into the program.
+    Embedded(&'static dyn Backend),
+    /// In a plugin.
+    Plugin(Arc<PluginBackend>),
+}
+
+impl std::ops::Deref for BackendCode {
+    type Target = dyn Backend;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            BackendCode::Embedded(backend) => *backend,
+            BackendCode::Plugin(backend) => backend.as_ref(),
+        }
+    }
+}
+
+impl Registry {
+    /// Looks in every place of `search`, then takes the backends that are linked into the program. A file that the
+    /// user named must load; a file in a folder that does not is noted in [`Registry::refused`].
+    pub fn discover(search: &SearchPath, embedded: &[&'static dyn Backend]) -> Result<Registry> {
+        let mut registry = Registry::default();
+        for path in &search.files {
+            registry.open(path)?;
+        }
+        for path in search.candidates() {
+            if let Err(reason) = registry.open(&path) {
+                registry.refused.push(Refused { path, reason });
+            }
+        }
+        for &backend in embedded {
+            registry.add(BackendCode::Embedded(backend), Origin::Embedded, ABI_VERSION);
+        }
+        Ok(registry)
+    }
+
+    fn open(&mut self, path: &Path) -> Result<()> {
+        let plugin = host::open(path).map_err(|error| refusal(path, error))?;
+        for backend in plugin.backends {
+            self.add(BackendCode::Plugin(Arc::new(backend)), Origin::File(path.to_owned()), plugin.abi_version);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, backend: BackendCode, origin: Origin, abi_version: u32) {
+        let description = backend.describe();
+        let known = self.backends.iter().find(|known| known.description.name == description.name);
+        match known {
+            None => self.backends.push(Registered { description, origin, abi_version, backend }),
+            Some(known) if known.origin == origin => {}
+            Some(_) => self.shadowed.push(Shadowed { name: description.name, origin }),
+        }
+    }
+
+    /// The backend of that name.
+    pub fn get(&self, name: &str) -> Result<&Registered> {
+        if let Some(found) = self.backends.iter().find(|registered| registered.description.name == name) {
+            return Ok(found);
+        }
+        let error = Diagnostic::new(Code::UnknownBackend, format!("there is no backend '{name}'"));
+        let names = || self.backends.iter().map(|registered| registered.description.name.as_str());
+        let refused = self.refused.iter().find(|refused| file_is_for(&refused.path, name));
+        Err(match (refused, closest(name, names())) {
+            (Some(refused), _) => error.hint(format!("Its plugin was not loaded: {}", refused.reason.message)),
+            (None, Some(near)) => error.hint(format!("Did you mean '{near}'?")),
+            (None, None) => error.hint(format!(
+                "There is {}; name further plugins with --plugin or --plugin-dir",
+                names().collect::<Vec<_>>().join(", ")
+            )),
+        })
+    }
+
+    /// The ordered list of backends the user named, with options given as `(backend.key, value)`.
+    pub fn select(&self, names: &[String], settings: &[(String, String)]) -> Result<Vec<Selected>> {
+        for (key, _) in settings {
+            let backend = key.split_once('.').map_or("", |(backend, _)| backend);
+            if !names.iter().any(|name| name == backend) {
+                let message = format!("option '{key}' belongs to no backend of the list {}", names.join(","));
+                return Err(Diagnostic::new(Code::BadOption, message).hint("Write --backend-opt BACKEND.KEY=VALUE"));
+            }
+        }
+        names.iter().map(|name| self.select_one(name, settings)).collect()
+    }
+
+    fn select_one(&self, name: &str, settings: &[(String, String)]) -> Result<Selected> {
+        let registered = self.get(name)?.clone();
+        let own = settings.iter().filter_map(|(key, value)| {
+            let (backend, key) = key.split_once('.')?;
+            (backend == name).then_some((key, value.as_str()))
+        });
+        let options = Options::resolve(&registered.description.options, own).map_err(|error| {
+            let message = format!("backend '{name}': {}", error.message);
+            Diagnostic { code: Code::BadOption, message, hint: error.hint }
+        })?;
+        Ok(Selected { registered, options })
+    }
+}
+
+/// Whether a plugin file of that name would hold the backend.
+fn file_is_for(path: &Path, backend: &str) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    stem.strip_prefix("lib").unwrap_or(stem) == format!("byoc_{}", backend.replace('-', "_"))
+}
+
+fn refusal(path: &Path, error: LoadError) -> Diagnostic {
+    let file = path.display();
+    match error {
+        LoadError::NotAPlugin(reason) => {
+            let message = format!("'{file}' cannot be loaded as a plugin: {reason}");
+            Diagnostic::new(Code::NotAPlugin, message).hint("A plugin is a dynamic library that ends with export_plugin!")
+        }
+        LoadError::Incompatible { message, hint } => {
+            Diagnostic::new(Code::AbiMismatch, format!("'{file}': {message}")).hint(hint)
+        }
+        LoadError::Contract(reason) => {
+            let message = format!("'{file}' breaks the plugin contract: {reason}");
+            Diagnostic::new(Code::PluginContract, message).hint("Report this to the plugin's maker")
+        }
+    }
+}

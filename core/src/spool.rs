@@ -1,0 +1,282 @@
+//! The spool: where generated code and packed constants lie until the artifact is written. It is a file without a name,
+//! so that none of them sits in memory and an interrupted compile leaves nothing behind.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::map::map_file;
+
+/// Pieces smaller than this are gathered before they are written.
+const BUFFER: usize = 64 * 1024;
+
+/// A piece of the spool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SpoolRange {
+    /// The first byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+/// A file without a name that only grows.
+#[derive(Debug)]
+pub struct Spool {
+    file: File,
+    /// Where the file lies, for messages.
+    folder: PathBuf,
+    length: u64,
+    /// The newest mapping. Older ones live as long as the slices that were taken from them.
+    map: Mutex<Bytes>,
+}
+
+impl Spool {
+    /// An empty spool in `folder`: that of the output file, so that a full disk shows early.
+    pub fn new(folder: &Path) -> Result<Spool> {
+        let folder = folder.to_owned();
+        let file = tempfile::tempfile_in(&folder)
+            .map_err(|error| Diagnostic::io(&folder, "create a temporary file in", &error))?;
+        Ok(Spool { file, folder, length: 0, map: Mutex::default() })
+    }
+
+    /// Appends `bytes`. `what` says what they are, such as `the code of region 'byoc_main_json_0'`.
+    pub fn append(&mut self, what: &str, bytes: &[u8]) -> Result<SpoolRange> {
+        let mut writer = self.writer(what);
+        // A failure is kept by the writer, and `finish` reports it with all that is known.
+        let _ = writer.write_all(bytes);
+        writer.finish()
+    }
+
+    /// A writer for one piece, which becomes part of the spool when it is finished. Until then the spool is as it was.
+    pub fn writer(&mut self, what: impl Into<String>) -> SpoolWriter<'_> {
+        SpoolWriter { piece: Piece::new(what), spool: self }
+    }
+
+    /// The bytes of a finished piece, mapped; they stay valid when the spool grows or goes.
+    pub fn bytes(&self, range: SpoolRange) -> Result<Bytes> {
+        if range.len == 0 {
+            return Ok(Bytes::new());
+        }
+        let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        if range.end()? > map.len() as u64 {
+            match self.path().and_then(|path| map_file(&path).ok()) {
+                Some(grown) => *map = grown,
+                // Where open files have no path, memory takes the place of the mapping.
+                None => return self.read(range),
+            }
+        }
+        let (start, end) = (range.offset as usize, range.end()? as usize);
+        if end > map.len() {
+            return Err(self.error("read", "a piece", "the file is shorter than what was written"));
+        }
+        Ok(map.slice(start..end))
+    }
+
+    /// A path by which this process can open the file again.
+    fn path(&self) -> Option<PathBuf> {
+        #[cfg(unix)]
+        {
+            use std::os::fd::AsRawFd;
+            Some(PathBuf::from(format!("/dev/fd/{}", self.file.as_raw_fd())))
+        }
+        #[cfg(not(unix))]
+        None
+    }
+
+    fn read(&self, range: SpoolRange) -> Result<Bytes> {
+        let mut bytes = Vec::with_capacity(range.len as usize);
+        let mut file = &self.file;
+        let read = file.seek(SeekFrom::Start(range.offset)).and_then(|_| file.take(range.len).read_to_end(&mut bytes));
+        match read {
+            Ok(length) if length as u64 == range.len => Ok(Bytes::from(bytes)),
+            Ok(_) => Err(self.error("read", "a piece", "the file is shorter than what was written")),
+            Err(error) => Err(self.error("read", "a piece", error)),
+        }
+    }
+
+    fn error(&self, doing: &str, what: &str, cause: impl std::fmt::Display) -> Diagnostic {
+        let place = self.folder.display();
+        Diagnostic::new(Code::Io, format!("cannot {doing} {what} in a temporary file in '{place}': {cause}"))
+    }
+}
+
+impl SpoolRange {
+    /// The byte after the last one.
+    fn end(self) -> Result<u64> {
+        self.offset
+            .checked_add(self.len)
+            .ok_or_else(|| Diagnostic::new(Code::Io, "a piece of the temporary file ends beyond what can be counted"))
+    }
+}
+
+/// A piece under way. Of several that are begun, only one may be finished: they would lie in the same place.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    what: String,
+    written: u64,
+    buffer: Vec<u8>,
+    failure: Option<io::Error>,
+}
+
+impl Piece {
+    /// An empty piece.
+    pub(crate) fn new(what: impl Into<String>) -> Piece {
+        Piece { what: what.into(), written: 0, buffer: Vec::new(), failure: None }
+    }
+
+    /// Number of bytes so far.
+    pub(crate) fn len(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Adds bytes. The first failure is kept, and comes out of [`Piece::finish`] as well.
+    pub(crate) fn push(&mut self, spool: &mut Spool, bytes: &[u8]) -> io::Result<()> {
+        if self.failure.is_none() {
+            self.failure = self.try_push(spool, bytes).err();
+        }
+        match &self.failure {
+            None => Ok(()),
+            Some(failure) => Err(io::Error::new(failure.kind(), failure.to_string())),
+        }
+    }
+
+    /// Ends the piece.
+    pub(crate) fn finish(mut self, spool: &mut Spool) -> Result<SpoolRange> {
+        if self.failure.is_none() {
+            self.failure = self.drain(spool).err();
+        }
+        if let Some(failure) = self.failure {
+            let error = spool.error("keep", &self.what, failure);
+            return Err(error.hint("Make room on that disk, or write the output to another one"));
+        }
+        let range = SpoolRange { offset: spool.length, len: self.written };
+        spool.length += self.written;
+        Ok(range)
+    }
+
+    fn try_push(&mut self, spool: &mut Spool, bytes: &[u8]) -> io::Result<()> {
+        if self.buffer.len() + bytes.len() > BUFFER {
+            self.drain(spool)?;
+        }
+        if bytes.len() >= BUFFER {
+            return self.put(spool, bytes);
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn drain(&mut self, spool: &mut Spool) -> io::Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.put(spool, &buffer)?;
+        buffer.clear();
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    fn put(&mut self, spool: &mut Spool, bytes: &[u8]) -> io::Result<()> {
+        if !bytes.is_empty() {
+            spool.file.seek(SeekFrom::Start(spool.length + self.written))?;
+            spool.file.write_all(bytes)?;
+            self.written += bytes.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Writes one piece of a [`Spool`]. The first failure is kept and comes out of [`SpoolWriter::finish`], whatever the
+/// code in between made of it; so ask `finish` before you believe a backend's own words on why it failed.
+#[derive(Debug)]
+pub struct SpoolWriter<'a> {
+    spool: &'a mut Spool,
+    piece: Piece,
+}
+
+impl SpoolWriter<'_> {
+    /// Ends the piece.
+    pub fn finish(self) -> Result<SpoolRange> {
+        self.piece.finish(self.spool)
+    }
+}
+
+impl Write for SpoolWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.piece.push(self.spool, bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_read_back_while_the_spool_grows() {
+        let mut spool = Spool::new(&std::env::temp_dir()).expect("spool");
+        let large = vec![7u8; BUFFER + 1];
+        let pieces: [&[u8]; 5] = [b"first", b"", &large, b"x", &large[..BUFFER]];
+        let kept: Vec<_> = pieces
+            .iter()
+            .map(|piece| {
+                let range = spool.append("a piece", piece).expect("append");
+                (range, spool.bytes(range).expect("bytes"))
+            })
+            .collect();
+        for ((range, bytes), piece) in kept.iter().zip(pieces) {
+            assert_eq!(bytes, piece);
+            assert_eq!(spool.bytes(*range).expect("again"), piece);
+            assert_eq!(spool.read(*range).expect("read"), piece);
+        }
+        drop(spool);
+        assert_eq!(kept[0].1, "first");
+    }
+
+    #[test]
+    fn small_writes_and_unfinished_pieces() {
+        let mut spool = Spool::new(&std::env::temp_dir()).expect("spool");
+        let mut writer = spool.writer("lost");
+        writer.write_all(&vec![1; 2 * BUFFER]).expect("write");
+        drop(writer);
+        let mut writer = spool.writer("kept");
+        for i in 0..BUFFER as u32 {
+            writer.write_all(&i.to_le_bytes()).expect("write");
+        }
+        assert_eq!(writer.piece.len(), 4 * BUFFER as u64);
+        let range = writer.finish().expect("finish");
+        assert_eq!(range, SpoolRange { offset: 0, len: 4 * BUFFER as u64 });
+        let expected: Vec<u8> = (0..BUFFER as u32).flat_map(u32::to_le_bytes).collect();
+        assert_eq!(spool.bytes(range).expect("bytes"), expected);
+    }
+
+    #[test]
+    fn ranges_of_another_spool_are_errors() {
+        let spool = Spool::new(&std::env::temp_dir()).expect("spool");
+        for range in [SpoolRange { offset: 0, len: 1 }, SpoolRange { offset: u64::MAX, len: 1 }] {
+            spool.bytes(range).expect_err("not there");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_folder_and_the_piece() {
+        let error = Spool::new(Path::new("/no/such")).expect_err("no folder");
+        assert!(error.message.starts_with("cannot create a temporary file in '/no/such': No such file"), "{error}");
+        let mut spool = Spool::new(&std::env::temp_dir()).expect("spool");
+        // A file that was opened for reading only fails as a full disk does: in `write`.
+        let folder = tempfile::NamedTempFile::new().expect("file");
+        spool.file = File::open(folder.path()).expect("open");
+        spool.folder = PathBuf::from("/out");
+        let error = spool.append("the code of region 'r'", b"x").expect_err("not writable");
+        assert_eq!(
+            error.to_string(),
+            "[B601] cannot keep the code of region 'r' in a temporary file in '/out': Bad file descriptor (os error \
+             9). Make room on that disk, or write the output to another one"
+        );
+        assert_eq!(spool.length, 0);
+    }
+}

@@ -1,0 +1,152 @@
+//! A plugin that misbehaves on demand: it multiplies by a constant of the same shape, and does one thing wrong, see
+//! [`Fault`].
+
+#[path = "../../../src/fault.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the test uses the rest of the list")]
+mod fault;
+
+use std::io::Write;
+
+use byoc_plugin_api::{
+    Backend, BoundConstants, Claims, ConstantAccess, ConstantId, Constants, DType, Description, Environment, Error,
+    Executable, Options, Packed, Pattern, Refusal, RefusalCode, Region, RegionPolicy, TensorView, TensorViewMut,
+};
+use fault::Fault;
+
+struct Hostile;
+
+impl Backend for Hostile {
+    fn describe(&self) -> Description {
+        panic_if(Fault::PanicInDescribe);
+        let name = if has(Fault::BadName) { "../Hostile One" } else { "hostile" };
+        Description {
+            name: name.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            code_version: 1,
+            summary: "Misbehaves on demand".into(),
+            host: false,
+            regions: RegionPolicy::default(),
+            constant_access: ConstantAccess::Both,
+            options: vec![],
+        }
+    }
+
+    fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
+        panic_if(Fault::PanicInPatterns);
+        let text = if has(Fault::BadPattern) { "(Mul ?x ?w:const" } else { "(Mul ?x ?w:const)" };
+        Ok(vec![Pattern::new("scale", text)])
+    }
+
+    fn check(&self, candidate: &Region, _: &Options) -> Result<(), Refusal> {
+        panic_if(Fault::PanicInCheck);
+        match candidate.values.iter().all(|value| value.dtype == DType::F32) {
+            true => Ok(()),
+            false => Err(Refusal::new(RefusalCode::Type, "only f32 is taken")),
+        }
+    }
+
+    fn codegen(
+        &self,
+        region: &Region,
+        constants: &Constants<'_>,
+        _: &Options,
+        code: &mut dyn Write,
+    ) -> Result<(), Error> {
+        writeln!(code, "{}", region.constants[0].id)?;
+        code.flush()?;
+        panic_if(Fault::PanicInCodegen);
+        match Fault::chosen() {
+            Some(Fault::RefusesLate) => Err(Error::new("no more than 3 dimensions are supported")),
+            Some(Fault::FailsWithHint) => {
+                Err(Error::new("the kernel does not fit").at(&region.nodes[0].name).hint("Lower hostile.size"))
+            }
+            Some(Fault::FailsInColour) => Err(Error::new("\u{1b}[31mfirst line\r\nsecond line\u{7}")),
+            Some(Fault::EmbedsHost) => {
+                let constant = constants.get(region.constants[0].id);
+                Ok(code.write_all(constant.and_then(TensorView::as_bytes).unwrap_or_default())?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn constant_updater(
+        &self,
+        region: &Region,
+        _: &Constants<'_>,
+        _: &[u8],
+        _: &Options,
+        claims: &mut Claims<'_>,
+    ) -> Result<(), Error> {
+        let id = region.constants[0].id;
+        let packed = Packed { layout: "hostile/1".into(), alignment: 0, dtype: DType::U8, shape: vec![8] };
+        match Fault::chosen() {
+            Some(Fault::ClaimsNothing) => Ok(()),
+            Some(Fault::ClaimsTwice) => claims.host(id).and_then(|()| claims.unused(id)),
+            Some(Fault::ClaimsUnknown) => claims.host(ConstantId(4711)),
+            Some(Fault::PacksWithoutLayout) => claims.packed(id, Packed { layout: String::new(), ..packed }).map(drop),
+            Some(Fault::PacksTooLittle) => Ok(claims.packed(id, packed)?.write_all(&[1; 7])?),
+            Some(Fault::PacksTooMuch) => {
+                let _ = claims.packed(id, packed)?.write_all(&[1; 9]);
+                Ok(())
+            }
+            Some(Fault::PacksMisaligned) => claims.packed(id, Packed { alignment: 8192, ..packed }).map(drop),
+            Some(Fault::PanicInConstantUpdater) => {
+                claims.packed(id, packed)?.write_all(&[1; 4])?;
+                panic!("as the fault wants it");
+            }
+            _ => claims.host(id),
+        }
+    }
+
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &BoundConstants<'a>,
+        _: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        panic_if(Fault::PanicInLoad);
+        if has(Fault::FailsInLoad) {
+            return Err(Error::new("the device is busy").hint("Try again later"));
+        }
+        let id = std::str::from_utf8(code).ok().and_then(|text| text.trim().parse().ok());
+        let id = ConstantId(id.ok_or_else(|| Error::new("damaged code"))?);
+        Ok(Box::new(Scale { by: constants.host(id)?.to_vec::<f32>()? }))
+    }
+}
+
+struct Scale {
+    by: Vec<f32>,
+}
+
+impl Executable for Scale {
+    fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error> {
+        panic_if(Fault::PanicInRun);
+        if has(Fault::FailsInRun) {
+            return Err(Error::new("the device is gone"));
+        }
+        let (Some(x), Some(y)) = (inputs[0].as_slice::<f32>(), outputs[0].as_mut_slice::<f32>()) else {
+            return Err(Error::new("expected tensors of f32"));
+        };
+        for ((y, x), by) in y.iter_mut().zip(x).zip(&self.by) {
+            *y = x * by;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Scale {
+    fn drop(&mut self) {
+        panic_if(Fault::PanicInDrop);
+    }
+}
+
+fn has(fault: Fault) -> bool {
+    Fault::chosen() == Some(fault)
+}
+
+fn panic_if(fault: Fault) {
+    assert!(!has(fault), "as the fault wants it");
+}
+
+byoc_plugin_api::register_backend!(Hostile);
+byoc_plugin_api::export_plugin!();

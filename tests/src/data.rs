@@ -1,0 +1,112 @@
+//! Test data that Python makes: the environment with the packages, and the folders that `tests/python/prepare.py`
+//! fills. Both are made once and kept under `target`, under names that change with what they are made from.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs::File;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use crate::places;
+use crate::trial::{Needed, Skip};
+
+/// The Python interpreter of an environment that has the packages of `tests/python/requirements.txt`.
+pub fn python() -> Needed<PathBuf> {
+    static KNOWN: Mutex<Option<Needed<PathBuf>>> = Mutex::new(None);
+    once(&KNOWN, make_python)
+}
+
+/// The folder of test data called `name`, such as `node` or `seeded/vgg19`.
+pub fn test_data(name: &str) -> Needed<PathBuf> {
+    // One at a time: the makers take most of the memory and all of the cores.
+    static MAKING: Mutex<()> = Mutex::new(());
+    let root = places::target().join(format!("testdata-{:016x}", hash_of(&sources())));
+    let folder = root.join(name);
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    let python = python()?;
+    let _making = MAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _lock = lock(&root);
+    if !folder.is_dir() {
+        let script = scripts().join("prepare.py");
+        run(Command::new(python).arg(script).arg(&root).args(["--only", name]))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    Ok(folder)
+}
+
+/// What a script of `tests/python` prints.
+pub fn script(name: &str, arguments: &[&Path]) -> Needed<String> {
+    let python = python()?;
+    Ok(run(Command::new(python).arg(scripts().join(name)).args(arguments)).unwrap_or_else(|error| panic!("{error}")))
+}
+
+fn scripts() -> PathBuf {
+    places::checkout().join("tests/python")
+}
+
+fn make_python() -> Needed<PathBuf> {
+    let requirements = scripts().join("requirements.txt");
+    let folder = places::target().join(format!("python-{:016x}", hash_of(std::slice::from_ref(&requirements))));
+    let (python, ready) = (folder.join("bin/python"), folder.join("ready"));
+    let _lock = lock(&folder);
+    if ready.is_file() {
+        return Ok(python);
+    }
+    let wanting = |what: &str| {
+        let what = what.to_owned();
+        move |error: String| Skip(format!("{what}: {error}"))
+    };
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
+        .map_err(wanting("cannot make a Python environment"))?;
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&requirements))
+        .map_err(wanting("cannot install the Python packages"))?;
+    std::fs::write(&ready, "").expect("the environment is ours");
+    Ok(python)
+}
+
+/// The first answer, remembered for the life of the process.
+fn once<T: Clone>(known: &Mutex<Option<T>>, make: impl FnOnce() -> T) -> T {
+    let mut known = known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    known.get_or_insert_with(make).clone()
+}
+
+/// Waits until no other test process makes `folder`.
+fn lock(folder: &Path) -> File {
+    let file = File::create(folder.with_extension("lock")).expect("the build folder can be written");
+    file.lock().expect("the build folder's file system has locks");
+    file
+}
+
+/// The output of a command, or the last line of what it complained.
+fn run(command: &mut Command) -> Result<String, String> {
+    // Other Python settings of the user must not leak into the environment.
+    let output = command.env_remove("PYTHONPATH").env_remove("PYTHONHOME").output();
+    let output = output.map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let line = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output");
+    Err(format!("{}: {line}", output.status))
+}
+
+/// Every file that the test data are made from.
+fn sources() -> Vec<PathBuf> {
+    let folders = [scripts(), scripts().join("zoo")];
+    let files = folders.iter().flat_map(|folder| places::list(folder).into_iter().map(|name| folder.join(name)));
+    let mut sources: Vec<_> = files.filter(|path| path.extension().is_some_and(|kind| kind == "py" || kind == "txt")).collect();
+    sources.sort();
+    sources
+}
+
+fn hash_of(files: &[PathBuf]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        file.file_name().hash(&mut hasher);
+        places::read(file).hash(&mut hasher);
+    }
+    hasher.finish()
+}

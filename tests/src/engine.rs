@@ -1,0 +1,64 @@
+//! The compiler and the runtime in this process, as a program that links core would use them.
+
+use std::path::{Path, PathBuf};
+
+use byoc_core::compile::{self, Policy, Report, Request, Silent};
+use byoc_core::diagnostic::Result;
+use byoc_core::plugin::{Registry, SearchPath};
+use byoc_core::runtime::{LoadOptions, Session};
+use byoc_json_backend as _;
+
+use crate::tensor::Tensor;
+
+/// The backends that are linked into this program.
+pub fn embedded() -> Registry {
+    Registry::discover(&SearchPath::default(), &byoc_plugin_api::registered()).expect("nothing is loaded")
+}
+
+/// The backends of these plugin files only.
+pub fn from_files(files: Vec<PathBuf>) -> Registry {
+    Registry::discover(&SearchPath { files, folders: vec![] }, &[]).expect("the plugins load")
+}
+
+/// Compiles a model with every option at its default.
+pub fn compile(model: &Path, output: &Path, registry: &Registry, backends: &[&str]) -> Result<Report> {
+    compile_with(model, output, registry, backends, &[])
+}
+
+/// Compiles a model with options given as (`backend.key`, value). The last backend folds constants.
+pub fn compile_with(
+    model: &Path,
+    output: &Path,
+    registry: &Registry,
+    backends: &[&str],
+    settings: &[(&str, &str)],
+) -> Result<Report> {
+    let names: Vec<_> = backends.iter().map(|name| (*name).to_owned()).collect();
+    let settings: Vec<_> = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let backends = registry.select(&names, &settings)?;
+    let request = Request {
+        sources: vec![("main".into(), model.to_owned())],
+        import: Default::default(),
+        folder: backends.last().cloned(),
+        backends,
+        policy: Policy::default(),
+        allow_duplicates: false,
+    };
+    compile::compile(&request, output, &mut Silent)
+}
+
+/// Loads the only entry of an artifact for `threads` threads.
+pub fn load(artifact: &Path, registry: &Registry, threads: usize) -> Result<Session> {
+    Session::open(artifact, registry, &LoadOptions { entry: None, threads })
+}
+
+/// Runs the entry on inputs found by name, and returns its outputs by name.
+pub fn run(session: &mut Session, given: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
+    let inputs: Vec<_> =
+        session.inputs().iter().map(|port| crate::npz::find(given, &port.name).reinterpret(port.dtype)).collect();
+    let lent: Vec<_> = inputs.iter().map(Tensor::lend).collect();
+    let views: Vec<_> = lent.iter().map(|tensor| tensor.view()).collect();
+    session.run(&views)?;
+    let ports = session.outputs();
+    ports.iter().enumerate().map(|(index, port)| Ok((port.name.clone(), Tensor::of(&session.output(index)?)))).collect()
+}

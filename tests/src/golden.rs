@@ -1,0 +1,24 @@
+//! Expected texts in files under `tests/golden`. `UPDATE_GOLDEN=1` writes them anew.
+
+use crate::places;
+
+/// Compares `text` with the file `tests/golden/<name>`.
+pub fn golden(name: &str, text: &str) {
+    let path = places::checkout().join("tests/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1") {
+        std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    if expected == text {
+        return;
+    }
+    let line = expected.lines().zip(text.lines()).take_while(|(expected, found)| expected == found).count();
+    panic!(
+        "{} differs at line {}; if the new text is right, run again with UPDATE_GOLDEN=1\nexpected: {}\nfound:    {}",
+        path.display(),
+        line + 1,
+        expected.lines().nth(line).unwrap_or("(end)"),
+        text.lines().nth(line).unwrap_or("(end)"),
+    );
+}

@@ -1,0 +1,84 @@
+//! The `byoc` program as its users run it: a child process, its outputs and its exit code.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::places;
+
+/// What a run of the program came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// Results.
+    pub stdout: String,
+    /// Everything else.
+    pub stderr: String,
+}
+
+/// The program. Cargo builds programs of other packages only for those packages' own tests, so it is built here, once;
+/// where it is up to date that takes no time.
+pub fn path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let path = places::profile().join(format!("byoc{}", std::env::consts::EXE_SUFFIX));
+        // Tests that are run without cargo use what is there.
+        if let Some(cargo) = std::env::var_os("CARGO") {
+            let profile = places::profile();
+            let profile = match profile.file_name().and_then(|name| name.to_str()) {
+                Some("debug") | None => "dev",
+                Some(name) => name,
+            };
+            // All members at once: the features of shared dependencies are then those of `cargo test --workspace`.
+            let status = Command::new(cargo)
+                .current_dir(places::checkout())
+                .args(["build", "--quiet", "--workspace", "--bin", "byoc", "--profile", profile])
+                .arg("--target-dir")
+                .arg(places::target())
+                .status();
+            assert!(status.is_ok_and(|status| status.success()), "the program does not build");
+        }
+        assert!(path.is_file(), "there is no {}", path.display());
+        path
+    })
+}
+
+/// A command that runs the program away from the user's own plugins and settings.
+pub fn byoc(arguments: &[&str]) -> Command {
+    let mut command = Command::new(path());
+    command.args(arguments);
+    isolate(&mut command);
+    command
+}
+
+/// Keeps a command from finding the user's plugins.
+pub fn isolate(command: &mut Command) -> &mut Command {
+    command.env_remove("BYOC_PLUGIN_PATH").env("XDG_DATA_HOME", "/nonexistent").env("NO_COLOR", "1")
+}
+
+/// Runs a command to its end.
+pub fn outcome(command: &mut Command) -> Outcome {
+    let output = command.output().unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));
+    Outcome {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("stdout is text"),
+        stderr: String::from_utf8(output.stderr).expect("stderr is text"),
+    }
+}
+
+impl Outcome {
+    /// The results of a run that must have gone well.
+    #[track_caller]
+    pub fn success(&self) -> &str {
+        assert_eq!(self.code, Some(0), "{}", self.stderr);
+        &self.stdout
+    }
+
+    /// Asserts that the run failed with this exit code and printed this and nothing else to stderr.
+    #[track_caller]
+    pub fn fails(&self, code: i32, stderr: &str) {
+        assert_eq!((self.code, self.stderr.trim_end()), (Some(code), stderr));
+        assert_eq!(self.stdout, "", "a failed run has no results");
+    }
+}

@@ -1,0 +1,370 @@
+//! What users get wrong, one exact message each: the exit code is right, nothing is printed as a result, no output file
+//! is left, and one that was there before is as it was.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use byoc_tests::onnx::{Message, Model, Type, external, scale, small, tensor};
+use byoc_tests::program::{Outcome, byoc, isolate, outcome};
+use byoc_tests::tensor::Tensor;
+use byoc_tests::{npz, places, program};
+use tempfile::TempDir;
+
+/// A folder in which a command runs; paths in messages are then as short as the arguments.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(places::temporary())
+    }
+
+    /// A folder with `model.onnx` and what it compiles to, `model.byoc`.
+    fn compiled(model: Model) -> Folder {
+        let folder = Folder::new();
+        folder.write("model.onnx", model.finish());
+        folder.byoc(&["compile", "model.onnx", "-o", "model.byoc"]).success();
+        folder
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        places::write(self.path(), name, bytes)
+    }
+
+    fn byoc(&self, arguments: &[&str]) -> Outcome {
+        outcome(byoc(arguments).current_dir(self.path()))
+    }
+}
+
+/// Compiles `model` and asserts the error, once without and once with an old output file.
+#[track_caller]
+fn compile_fails(model: impl AsRef<[u8]>, arguments: &[&str], code: i32, message: &str) {
+    let folder = Folder::new();
+    folder.write("model.onnx", model);
+    compile_fails_in(&folder, arguments, code, message);
+}
+
+#[track_caller]
+fn compile_fails_in(folder: &Folder, arguments: &[&str], code: i32, message: &str) {
+    let arguments = [&["compile", "model.onnx", "-o", "model.byoc"], arguments].concat();
+    let before = places::list(folder.path());
+    folder.byoc(&arguments).fails(code, &format!("error: {message}"));
+    assert_eq!(places::list(folder.path()), before, "a file is left");
+    let old = folder.write("model.byoc", "old");
+    folder.byoc(&arguments).fails(code, &format!("error: {message}"));
+    assert_eq!(places::read(&old), b"old");
+    std::fs::remove_file(old).expect("the folder is ours");
+    assert_eq!(places::list(folder.path()), before, "a file is left");
+}
+
+#[test]
+fn files_that_are_no_models() {
+    let hint = "\n  hint: Is the file complete, and was it exported as ONNX?";
+    let whole = small().finish();
+    let cases: [(&[u8], String); 4] = [
+        (b"", "[B101] 'model.onnx' is not an ONNX model: the file is empty".into()),
+        (
+            b"PK\x03\x04 and so on",
+            "[B101] 'model.onnx' is not an ONNX model: it is a zip archive\n  hint: Unpack it; a PyTorch checkpoint is \
+             exported with torch.onnx.export"
+                .into(),
+        ),
+        (b"just a text", format!("[B101] 'model.onnx' is not an ONNX model: {{cause}}{hint}")),
+        (&whole[..whole.len() / 2], format!("[B101] 'model.onnx' is not an ONNX model: {{cause}}{hint}")),
+    ];
+    for (bytes, message) in cases {
+        compile_fails(bytes, &[], 1, &message);
+    }
+    let folder = Folder::new();
+    compile_fails_in(&folder, &[], 1, "[B601] cannot open 'model.onnx': No such file or directory (os error 2)");
+}
+
+#[test]
+fn unknown_operators_are_named_with_domain_and_version() {
+    let io = |model: Model| model.input("x", Type::Float, &[2]).output("y", Type::Float, &[2]);
+    let acme = io(Model::default()).domain("com.acme", 3).node_of("com.acme", "Frobnicate", &["x"], &["y"]);
+    compile_fails(acme.finish(), &[], 1, "[B102] node 'make_y': operator com.acme.Frobnicate version 3 is not known");
+    let future = io(Model::default()).node("Frobnicate", &["x"], &["y"]);
+    compile_fails(future.finish(), &[], 1, "[B102] node 'make_y': operator Frobnicate version 17 is not known");
+    let fused = io(Model::default()).domain("com.microsoft", 1).node_of("com.microsoft", "FusedConv", &["x"], &["y"]);
+    compile_fails(
+        fused.finish(),
+        &[],
+        1,
+        "[B102] node 'make_y': operator com.microsoft.FusedConv version 1 is not known\n  hint: Take the model as it was \
+         before ONNX Runtime optimised it",
+    );
+}
+
+#[test]
+fn wrong_types_and_shapes() {
+    let mixed = Model::default()
+        .input("x", Type::Float, &[2])
+        .input("i", Type::Int64, &[2])
+        .node("Add", &["x", "i"], &["y"])
+        .output("y", Type::Float, &[2]);
+    compile_fails(mixed.finish(), &[], 1, "[B201] ");
+    let text = Model::default().input("x", Type::String, &[2]).node("Identity", &["x"], &["y"]).output("y", Type::String, &[2]);
+    compile_fails(text.finish(), &[], 1, "[B103] ");
+    let misfit = Model::default()
+        .input("x", Type::Float, &[2, 3])
+        .weight("w", &[4, 5], &[0.0; 20])
+        .node("MatMul", &["x", "w"], &["y"])
+        .output("y", Type::Float, &[2, 5]);
+    compile_fails(misfit.finish(), &[], 1, "[B202] ");
+    let short = small().tensor(tensor("v", Type::Float, &[3]).bytes(9, [0; 8]));
+    compile_fails(short.finish(), &[], 1, "[B103] ");
+    let loose = Model::default().input("x", Type::Float, &[2]).node("Relu", &["nowhere"], &["y"]).output("y", Type::Float, &[2]);
+    compile_fails(loose.finish(), &[], 1, "[B105] ");
+}
+
+/// `y = x + w`, with `w` in a file at `location`.
+fn with_external(location: &str) -> Vec<u8> {
+    Model::default()
+        .input("x", Type::Float, &[2])
+        .tensor(external("w", &[2], location))
+        .node("Add", &["x", "w"], &["y"])
+        .output("y", Type::Float, &[2])
+        .finish()
+}
+
+#[test]
+fn external_data_stays_in_the_models_folder() {
+    let folder = Folder::new();
+    let model = folder.path().join("model");
+    std::fs::create_dir(&model).expect("the folder is ours");
+    let secret = folder.write("secret", [0; 8]);
+    let inner = Folder(tempfile::tempdir_in(&model).expect("the folder is ours"));
+    std::fs::write(model.join("secret"), [0; 8]).expect("the folder is ours");
+    std::os::unix::fs::symlink(&secret, inner.path().join("link")).expect("links work");
+    inner.write("short", [0; 4]);
+    let no_path = |location: &str| {
+        format!(
+            "[B104] tensor 'w': external data '{location}' is no relative path without '..'\n  hint: Export the model with \
+             its data in one folder"
+        )
+    };
+    let absolute = secret.to_str().expect("a plain path");
+    let cases = [
+        ("../secret", no_path("../secret")),
+        ("a/../../secret", no_path("a/../../secret")),
+        (absolute, no_path(absolute)),
+        (
+            "link",
+            "[B104] tensor 'w': external data 'link' is a link to outside the model's folder\n  hint: Copy the file in place \
+             of the link ('cp -L')"
+                .into(),
+        ),
+        (
+            "missing",
+            "[B104] tensor 'w': external data 'missing' cannot be opened: No such file or directory (os error 2)\n  hint: \
+             The file belongs in the model's folder, under the name that it had at the export"
+                .into(),
+        ),
+        (
+            "short",
+            "[B104] tensor 'w': 'short' has 4 bytes, but 8 at offset 0 are asked for\n  hint: Is the file complete, and \
+             does it belong to this model?"
+                .into(),
+        ),
+    ];
+    for (location, message) in cases {
+        inner.write("model.onnx", with_external(location));
+        compile_fails_in(&inner, &[], 1, &message);
+    }
+}
+
+#[test]
+fn inputs_of_a_wrong_name_shape_or_type() {
+    let folder = Folder::compiled(small());
+    let right = Tensor::f32(&[2, 3], &[1.0; 6]);
+    let whole = Tensor::new(byoc_plugin_api::DType::I64, vec![2, 3], vec![0; 48]);
+    let cases = [
+        ("z", &right, "[B701] there is no input 'z', which 'in.npz' gives\n  hint: Did you mean 'x'? The inputs are: x"),
+        ("x", &Tensor::f32(&[3, 2], &[1.0; 6]), "[B701] input 'x' has shape [3,2], the entry takes [2,3]"),
+        ("x", &Tensor::f32(&[6], &[1.0; 6]), "[B701] input 'x' has shape [6], the entry takes [2,3]"),
+        ("x", &whole, "[B701] input 'x' is i64 in 'in.npz', the entry takes f32\n  hint: Convert it with NumPy's astype"),
+    ];
+    for (name, tensor, message) in cases {
+        npz::write(&folder.path().join("in.npz"), &[(name, tensor)]);
+        folder.byoc(&["run", "model.byoc", "-i", "in.npz", "-o", "out.npz"]).fails(2, &format!("error: {message}"));
+    }
+    folder.byoc(&["run", "model.byoc", "-o", "out.npz"]).fails(
+        2,
+        "error: [B701] input 'x' is not given\n  hint: Give it with --input, or make it up with --fill random. The inputs \
+         are: x: f32[2,3]",
+    );
+    assert_eq!(places::list(folder.path()), ["in.npz", "model.byoc", "model.onnx"]);
+}
+
+/// A flipped bit in any section is found, and the message names the section.
+#[test]
+fn damage_is_found_in_every_section() {
+    let folder = Folder::compiled(small());
+    let whole = places::read(&folder.path().join("model.byoc"));
+    let listed = folder.byoc(&["inspect", "model.byoc", "--sections", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(listed.success()).expect("JSON");
+    let sections = listed["sections"].as_array().expect("a list");
+    let hint = "\n  hint: Copy the file again, or compile the model again";
+    let mut kinds = Vec::new();
+    for section in sections {
+        let name = section["name"].as_str().expect("a name");
+        kinds.push(name.split('/').next().unwrap_or(name));
+        let mut damaged = whole.clone();
+        damaged[section["offset"].as_u64().expect("an offset") as usize] ^= 1;
+        folder.write("damaged.byoc", damaged);
+        let cause = match name.starts_with("__pad__") {
+            true => "padding is not zero",
+            false => "its bytes do not have the digest of the header",
+        };
+        folder
+            .byoc(&["inspect", "damaged.byoc", "--verify-digests"])
+            .fails(1, &format!("error: [B602] 'damaged.byoc' is damaged: section '{name}': {cause}{hint}"));
+    }
+    for kind in ["graph", "code", "const", "__pad__"] {
+        assert!(kinds.contains(&kind), "no section of kind {kind}: {kinds:?}");
+    }
+}
+
+/// Damage that makes the file unreadable is found by every verb.
+#[test]
+fn damaged_artifacts_are_not_run() {
+    let folder = Folder::compiled(small());
+    let whole = places::read(&folder.path().join("model.byoc"));
+    let graph = whole.windows(9).position(|window| window == b"\"entries\"").expect("the graph is JSON");
+    let flipped = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let size = whole.len();
+    let first = whole[9];
+    assert_eq!(first, b'"', "the header is a JSON object");
+    let damaged = |cause: &str| format!("[B602] 'bad.byoc' is damaged: {cause}\n  hint: Copy the file again, or compile the model again");
+    let cases: [(Vec<u8>, String); 6] = [
+        (Vec::new(), damaged("0 bytes are too few for a header")),
+        (b"no artifact at all, but long enough".to_vec(), damaged("its header claims 8241926883017797486 bytes, more than the 100000000 that the format allows")),
+        (flipped(9), damaged("its header is not valid: key must be a string at line 1 column 2")),
+        (flipped(graph), damaged("section 'graph': its bytes do not have the digest of the header")),
+        (whole[..size - 1].to_vec(), damaged("{cut}")),
+        ([whole.as_slice(), b"x"].concat(), damaged("{grown}")),
+    ];
+    let data = 8 + u64::from_le_bytes(whole[..8].try_into().expect("eight bytes")) as usize;
+    for (bytes, message) in cases {
+        let message = message
+            .replace("{cut}", &format!("its sections hold {} bytes, and the file has {}", size - data, size - data - 1))
+            .replace("{grown}", &format!("its sections hold {} bytes, and the file has {}", size - data, size - data + 1));
+        folder.write("bad.byoc", bytes);
+        for verb in [&["run", "bad.byoc", "--fill", "ones"][..], &["inspect", "bad.byoc"], &["bench", "bad.byoc"]] {
+            folder.byoc(verb).fails(1, &format!("error: {message}"));
+        }
+    }
+    folder.byoc(&["run", "model.onnx.byoc", "--fill", "ones"]).fails(
+        1,
+        "error: [B601] cannot open 'model.onnx.byoc': No such file or directory (os error 2)",
+    );
+}
+
+/// A limit on the size of files stands in for a full disk: writing fails in the same place, with another reason.
+#[test]
+fn a_full_disk_leaves_nothing() {
+    let folder = Folder::new();
+    let wide = 64 * 1024;
+    let model = Model::default()
+        .input("x", Type::Float, &[1, wide])
+        .weight("w", &[1, wide], &(0..wide).map(|i| i as f32).collect::<Vec<_>>())
+        .node("Mul", &["x", "w"], &["y"])
+        .output("y", Type::Float, &[1, wide]);
+    folder.write("model.onnx", model.finish());
+    let old = folder.write("model.byoc", "old");
+    let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" compile model.onnx -o model.byoc";
+    let mut command = Command::new("sh");
+    isolate(&mut command).args(["-c", script]).arg(program::path()).current_dir(folder.path());
+    outcome(&mut command).fails(
+        1,
+        "error: [B601] cannot write 'model.byoc': File too large (os error 27)\n  hint: Make room on that disk, or write the \
+         output to another one",
+    );
+    assert_eq!(places::list(folder.path()), ["model.byoc", "model.onnx"]);
+    assert_eq!(places::read(&old), b"old");
+    folder.byoc(&["compile", "model.onnx", "-o", "/nonexistent/model.byoc"]).fails(
+        1,
+        "error: [B601] cannot create a temporary file in '/nonexistent': No such file or directory (os error 2) at path \
+         \"/nonexistent\"",
+    );
+    folder.byoc(&["compile", "model.onnx", "-o", "/dev/null"]).fails(
+        1,
+        "error: [B601] cannot write '/dev/null': it is no regular file",
+    );
+}
+
+#[test]
+fn placement_policies() {
+    let template = places::plugin("template");
+    let template = template.to_str().expect("a plain path");
+    let mixed = ["--plugin", template, "--backend", "template,json"];
+    let cases: [(&[&str], &str); 4] = [
+        (
+            &["--require", "template=MatMul"],
+            "[B402] --require template=MatMul: node 'make_product' (MatMul) goes to json (template: no pattern matches)",
+        ),
+        (&["--require", "json=Conv*"], "[B402] --require json=Conv*: the model has no such node"),
+        (&["--no-fallback"], "[B402] --no-fallback: 3 nodes go to a host backend, first 'make_product' (MatMul)"),
+        (&["--max-host-nodes", "2"], "[B402] --max-host-nodes 2: 3 nodes go to a host backend"),
+    ];
+    for (arguments, message) in cases {
+        compile_fails(small().finish(), &[&mixed, arguments].concat(), 4, message);
+    }
+    compile_fails(
+        small().finish(),
+        &["--plugin", template, "--backend", "template"],
+        4,
+        "[B401] no backend of the list template takes node 'make_product' (MatMul): template: no pattern matches; node \
+         'make_sum' (Add): template: add: shape: 'product' and 'b' differ in shape; node 'make_y' (Relu): template: no pattern \
+         matches\n  hint: Add a host backend such as json at the end of the list",
+    );
+}
+
+#[test]
+fn usage_errors_exit_with_two() {
+    let folder = Folder::compiled(small());
+    let cases: [&[&str]; 8] = [
+        &[],
+        &["frobnicate"],
+        &["compile"],
+        &["compile", "model.onnx"],
+        &["compile", "model.onnx", "-o", "b.byoc", "--stop-after", "lunch"],
+        &["run", "model.byoc", "--fill", "sevens"],
+        &["verify", "model.byoc", "--fill", "ones"],
+        &["bench", "model.byoc", "--duration", "soon"],
+    ];
+    for arguments in cases {
+        let outcome = folder.byoc(arguments);
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""), "{arguments:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("Usage: byoc") || outcome.stderr.contains("--help"), "{}", outcome.stderr);
+    }
+    folder.byoc(&["compile", "model.onnx", "-o", "b.byoc", "--shape", "z:1x3"]).fails(2, "error: [B204] ");
+    folder.byoc(&["compile", "model.onnx", "-o", "b.byoc", "--dim", "batch=4"]).fails(2, "error: [B204] ");
+    let _ = scale();
+    let _ = Message::default();
+}
+
+#[test]
+fn a_mismatch_is_told_and_exits_with_one() {
+    let folder = Folder::compiled(small());
+    let values = [0.5, 0.0, 0.5, 1.0, 0.5, 0.0, 0.5, 2.0];
+    npz::write(&folder.path().join("wrong.npz"), &[("y", &Tensor::f32(&[2, 4], &values))]);
+    let outcome = folder.byoc(&["verify", "model.byoc", "--fill", "ones", "--reference", "wrong.npz"]);
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    let outcome = folder.byoc(&["verify", "model.byoc", "--fill", "ones", "--reference", "wrong.npz", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    assert_eq!((outcome.code, &found["matches"]), (Some(1), &serde_json::Value::Bool(false)));
+    npz::write(&folder.path().join("other.npz"), &[("z", &Tensor::f32(&[1], &[0.0]))]);
+    folder.byoc(&["verify", "model.byoc", "--fill", "ones", "--reference", "other.npz"]).fails(
+        2,
+        "error: [B702] there is no output 'z', which the reference has\n  hint: The outputs are: y",
+    );
+}

@@ -1,0 +1,164 @@
+//! Every fault of the hostile plugin, through the command line: one exact error, the right exit code, and the output
+//! file as it was.
+
+use std::path::{Path, PathBuf};
+
+use byoc_tests::fault::{Fault, VARIABLE};
+use byoc_tests::program::{Outcome, byoc, outcome};
+use byoc_tests::{onnx, places};
+
+/// Which command meets the fault.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Compile,
+    Run,
+}
+
+/// A folder with a model, and an artifact in which the plugin behaved.
+struct Bench {
+    folder: tempfile::TempDir,
+    plugin: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let bench = Bench { folder: places::temporary(), plugin: places::plugin("hostile") };
+        places::write(bench.folder.path(), "model.onnx", onnx::scale().finish());
+        bench.run(Verb::Compile, None).success();
+        bench
+    }
+
+    fn run(&self, verb: Verb, fault: Option<Fault>) -> Outcome {
+        let plugin = self.plugin.to_str().expect("a plain path");
+        let mut command = match verb {
+            Verb::Compile => byoc(&["compile", "model.onnx", "-o", "model.byoc", "--backend", "hostile"]),
+            Verb::Run => byoc(&["run", "model.byoc", "--fill", "ones"]),
+        };
+        command.args(["--plugin", plugin]).current_dir(self.folder.path());
+        // The message of a panic comes from the plugin's own standard library; its backtrace would be noise.
+        command.env("RUST_BACKTRACE", "0");
+        match fault {
+            Some(fault) => command.env(VARIABLE, fault.name()),
+            None => command.env_remove(VARIABLE),
+        };
+        outcome(&mut command)
+    }
+
+    fn files(&self) -> (Vec<String>, Vec<u8>) {
+        (places::list(self.folder.path()), places::read(&self.folder.path().join("model.byoc")))
+    }
+}
+
+/// The command that meets a fault, the exit code and the error; a `{plugin}` stands for the plugin's path.
+fn expected(fault: Fault) -> (Verb, i32, &'static str) {
+    use Fault::*;
+    use Verb::*;
+    match fault {
+        PanicInDescribe => (
+            Compile,
+            3,
+            "[B305] '{plugin}' breaks the plugin contract: describe failed: backend panicked: as the fault wants it\n  \
+             hint: Report this to the plugin's maker",
+        ),
+        PanicInPatterns => (Compile, 1, "[B306] backend 'hostile' failed: backend panicked: as the fault wants it"),
+        PanicInCheck => (Compile, 4, "[B401] "),
+        PanicInCodegen => (
+            Compile,
+            1,
+            "[B306] backend 'hostile' failed on region byoc_main_hostile_0: backend panicked: as the fault wants it",
+        ),
+        PanicInConstantUpdater => (
+            Compile,
+            1,
+            "[B306] backend 'hostile' failed on region byoc_main_hostile_0: backend panicked: as the fault wants it",
+        ),
+        PanicInLoad => (
+            Run,
+            1,
+            "[B703] backend 'hostile' cannot load region byoc_main_hostile_0: backend panicked: as the fault wants it",
+        ),
+        PanicInRun => (
+            Run,
+            1,
+            "[B703] region byoc_main_hostile_0 failed on backend 'hostile': backend panicked: as the fault wants it",
+        ),
+        PanicInDrop => (Run, 0, ""),
+        BadName => (Compile, 3, "[B305] "),
+        BadPattern => (Compile, 3, "[B305] "),
+        RefusesLate => (
+            Compile,
+            1,
+            "[B306] backend 'hostile' failed on region byoc_main_hostile_0: no more than 3 dimensions are supported",
+        ),
+        FailsWithHint => (
+            Compile,
+            1,
+            "[B306] backend 'hostile' failed on region byoc_main_hostile_0, node 'make_y': the kernel does not fit\n  \
+             hint: Lower hostile.size",
+        ),
+        FailsInColour => (Compile, 1, "[B306] "),
+        ClaimsNothing => (Compile, 1, "[B501] "),
+        ClaimsTwice => (Compile, 1, "[B501] "),
+        ClaimsUnknown => (Compile, 1, "[B501] "),
+        PacksWithoutLayout => (Compile, 1, "[B501] "),
+        PacksTooLittle => (Compile, 1, "[B501] "),
+        PacksTooMuch => (Compile, 1, "[B501] "),
+        PacksMisaligned => (Compile, 1, "[B501] "),
+        EmbedsHost => (Compile, 1, "[B502] "),
+        FailsInLoad => (
+            Run,
+            1,
+            "[B703] backend 'hostile' cannot load region byoc_main_hostile_0: the device is busy\n  hint: Try again later",
+        ),
+        FailsInRun => (
+            Run,
+            1,
+            "[B703] region byoc_main_hostile_0 failed on backend 'hostile': the device is gone",
+        ),
+    }
+}
+
+/// The error that ends the output; what a panicking plugin prints stands before it.
+fn last_error(stderr: &str) -> &str {
+    stderr.rfind("error: ").map_or("", |at| stderr[at + "error: ".len()..].trim_end())
+}
+
+#[test]
+fn every_fault_is_one_error_and_leaves_the_output_alone() {
+    let bench = Bench::new();
+    let before = bench.files();
+    let mut wrong = Vec::new();
+    for &fault in Fault::ALL {
+        let (verb, code, message) = expected(fault);
+        let message = message.replace("{plugin}", &bench.plugin.display().to_string());
+        let outcome = bench.run(verb, Some(fault));
+        let found = (outcome.code, last_error(&outcome.stderr));
+        if found != (Some(code), message.as_str()) {
+            wrong.push(format!("{fault:?}:\n  expected {code} {message}\n  found {found:?}"));
+        }
+        if bench.files() != before {
+            wrong.push(format!("{fault:?} changed the folder: {:?}", places::list(bench.folder.path())));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_secret_copy_is_a_warning_when_allowed() {
+    let bench = Bench::new();
+    let plugin = bench.plugin.to_str().expect("a plain path");
+    let mut command = byoc(&["compile", "model.onnx", "-o", "model.byoc", "--backend", "hostile", "--allow-duplicates"]);
+    command.args(["--plugin", plugin]).current_dir(bench.folder.path()).env(VARIABLE, Fault::EmbedsHost.name());
+    let outcome = outcome(&mut command);
+    outcome.success();
+    assert!(outcome.stderr.starts_with("warning: [B502] hostile: region byoc_main_hostile_0 embeds"), "{}", outcome.stderr);
+}
+
+/// Not even a path that is part of a name may leave the folder.
+#[test]
+fn nothing_is_written_outside() {
+    let bench = Bench::new();
+    let parent = bench.folder.path().parent().map(Path::to_owned).expect("a folder has a parent");
+    bench.run(Verb::Compile, Some(Fault::BadName));
+    assert!(!places::list(&parent).iter().any(|name| name.contains("Hostile")));
+}

@@ -1,0 +1,161 @@
+//! The node cases of the onnx package, one test a case: as they are (`node`), and with some or all of their inputs as
+//! constants (`node_const_shape`, `node_const_tail`, `node_const_all`). Cases that do not pass stand in
+//! `onnx_nodes.expected`, each with how it fails and why; a listed case that passes fails the run.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byoc_core::diagnostic::Diagnostic;
+use byoc_core::plugin::Registry;
+use byoc_plugin_api::DType;
+use byoc_tests::tensor::{Tensor, Tolerance, compare};
+use byoc_tests::trial::{Needed, Skip, trial};
+use byoc_tests::{data, engine, npz, places, trial as trials};
+use libtest_mimic::Trial;
+
+/// Folders of test data; all of them expect the outputs of the case of the same name in the first.
+const FOLDERS: [&str; 4] = ["node", "node_const_shape", "node_const_tail", "node_const_all"];
+
+/// How a case failed.
+enum Failure {
+    /// Compiling or running it ended in an error.
+    Error(Diagnostic),
+    /// An output is not what it should be.
+    Differs(String),
+}
+
+impl Failure {
+    /// What the list says of such a failure.
+    fn kind(&self) -> &'static str {
+        match self {
+            Failure::Error(error) => error.code.id(),
+            Failure::Differs(_) => "differs",
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Error(error) => error.fmt(f),
+            Failure::Differs(what) => f.write_str(what),
+        }
+    }
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(error: Diagnostic) -> Self {
+        Failure::Error(error)
+    }
+}
+
+fn main() -> std::process::ExitCode {
+    let registry = Arc::new(engine::embedded());
+    let mut expected = expected_failures();
+    let mut trials = Vec::new();
+    let mut all_there = true;
+    for folder in FOLDERS {
+        match cases(folder) {
+            Ok(found) => trials.extend(found.into_iter().map(|case| case_trial(case, &registry, &mut expected))),
+            Err(Skip(reason)) => {
+                all_there = false;
+                trials.push(trial(folder, || Err(Skip(reason))));
+            }
+        }
+    }
+    if all_there {
+        trials.push(Trial::test("every_listed_case_exists", move || {
+            assert!(expected.is_empty(), "onnx_nodes.expected lists cases that there are not: {:?}", expected.keys());
+            Ok(())
+        }));
+    }
+    trials::run(trials).exit_code()
+}
+
+/// One case: the model and its inputs, and where the expected outputs are.
+struct Case {
+    name: String,
+    folder: PathBuf,
+    outputs: PathBuf,
+}
+
+fn cases(folder: &str) -> Needed<Vec<Case>> {
+    let (base, root) = (data::test_data(FOLDERS[0])?, data::test_data(folder)?);
+    let names = places::list(&root).into_iter().filter(|name| root.join(name).is_dir());
+    let case = |name: String| Case {
+        folder: root.join(&name),
+        outputs: base.join(&name).join("outputs.npz"),
+        name: format!("{folder}/{name}"),
+    };
+    Ok(names.map(case).collect())
+}
+
+fn case_trial(case: Case, registry: &Arc<Registry>, expected: &mut BTreeMap<String, String>) -> Trial {
+    let (registry, listed) = (Arc::clone(registry), expected.remove(&case.name));
+    let kind = if listed.is_some() { "listed" } else { "" };
+    let name = case.name.clone();
+    let test = move || match (check(&case, &registry), listed) {
+        (Ok(()), None) => Ok(()),
+        (Ok(()), Some(_)) => Err("it passes: take it out of onnx_nodes.expected".into()),
+        (Err(failure), Some(kind)) if failure.kind() == kind => Ok(()),
+        (Err(failure), Some(kind)) => Err(format!("onnx_nodes.expected says {kind}, found {failure}").into()),
+        (Err(failure), None) => Err(failure.to_string().into()),
+    };
+    Trial::test(name, test).with_kind(kind)
+}
+
+/// Compiles and runs a case, by the fast kernels and by the plain ones that are there to compare with.
+fn check(case: &Case, registry: &Registry) -> Result<(), Failure> {
+    ["fast", "reference"].into_iter().try_for_each(|kernels| check_with(kernels, case, registry))
+}
+
+fn check_with(kernels: &str, case: &Case, registry: &Registry) -> Result<(), Failure> {
+    let folder = places::temporary_in_memory();
+    let artifact = folder.path().join("case.byoc");
+    let settings = [("json.kernels", kernels)];
+    engine::compile_with(&case.folder.join("model.onnx"), &artifact, registry, &["json"], &settings)?;
+    let mut session = engine::load(&artifact, registry, 1)?;
+    let outputs = engine::run(&mut session, &npz::read(&case.folder.join("inputs.npz")))?;
+    let expected = npz::read(&case.outputs);
+    let names = |arrays: &[(String, Tensor)]| arrays.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    if names(&outputs) != names(&expected) {
+        return Err(Failure::Differs(format!("outputs {:?}, expected {:?}", names(&outputs), names(&expected))));
+    }
+    for ((name, found), (_, expected)) in outputs.iter().zip(expected) {
+        let expected = match found.dtype {
+            DType::BF16 => expected.reinterpret(DType::BF16),
+            _ => expected,
+        };
+        compare(found, &expected, tolerance(found.dtype))
+            .map_err(|what| Failure::Differs(format!("{kernels} kernels: '{name}' {what}")))?;
+    }
+    Ok(())
+}
+
+/// What onnx's own runner allows, and for bf16 twice the distance between neighbours: onnx's reference rounds after
+/// each step, we round once.
+fn tolerance(dtype: DType) -> Tolerance {
+    match dtype {
+        DType::BF16 => Tolerance { relative: 2f64.powi(-6), absolute: 1e-7 },
+        _ => Tolerance { relative: 1e-3, absolute: 1e-7 },
+    }
+}
+
+/// The list: a line `[how it fails] why`, then the cases of which that is true.
+fn expected_failures() -> BTreeMap<String, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx_nodes.expected");
+    let text = String::from_utf8(places::read(&path)).expect("the list is text");
+    let mut kind = None;
+    let mut listed = BTreeMap::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some((how, why)) = line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            assert!(!why.trim().is_empty(), "onnx_nodes.expected: [{how}] has no reason");
+            kind = Some(how.to_owned());
+        } else {
+            let how = kind.clone().unwrap_or_else(|| panic!("onnx_nodes.expected: {line} stands under no reason"));
+            assert!(listed.insert(line.to_owned(), how).is_none(), "onnx_nodes.expected lists {line} twice");
+        }
+    }
+    listed
+}

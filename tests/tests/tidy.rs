@@ -1,0 +1,267 @@
+//! The invariants of `docs/architecture.md` that can be read off the sources.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use byoc_tests::places;
+use byoc_tests::sources::{EVERYWHERE, Source, sources, texts};
+
+/// Most code lines in a file.
+const MOST_LINES: usize = 400;
+
+/// Files that may be longer, with the reason.
+const LONG_FILES: &[(&str, &str)] = &[("core/src/onnx/proto.rs", "generated from onnx.proto")];
+
+/// Files and folders in which `unsafe` may stand, with the reason. `docs/architecture.md` tells more.
+const UNSAFE: &[(&str, &str)] = &[
+    ("plugin-api/src/abi.rs", "the wire: borrowed slices"),
+    ("plugin-api/src/export.rs", "the wire: the plugin's side"),
+    ("plugin-api/src/host.rs", "the wire: opening libraries, opaque handles"),
+    ("plugin-api/src/tensor.rs", "views of memory that the other side owns"),
+    ("core/src/buffer.rs", "aligned memory as bytes"),
+    ("core/src/fold.rs", "views of results for backends"),
+    ("core/src/lend.rs", "views of constants for backends"),
+    ("core/src/map.rs", "mapping files"),
+    ("core/src/runtime/bind.rs", "views of the mapped file for backends"),
+    ("core/src/runtime/session.rs", "views of the arena for backends"),
+    ("backends/json/src/kernels", "vector instructions, disjoint parts of one buffer for several threads"),
+    ("backends/json/src/runtime/memory.rs", "views of the region's own arena"),
+    ("tests/src/tensor.rs", "views of test data"),
+];
+
+/// The modules of core from top to bottom: each may use those in lines below its own.
+const LAYERS: &[&[&str]] = &[
+    &["compile"],
+    &["ownership"],
+    &["codegen"],
+    &["fold"],
+    &["lend"],
+    &["partition"],
+    &["passes", "onnx"],
+    &["runtime"],
+    &["plugin", "artifact", "spool"],
+    &["ops"],
+    &["ir"],
+    &["constants", "dim"],
+    &["map", "buffer"],
+    &["diagnostic"],
+];
+
+/// All that core may depend on: nothing that computes with tensors.
+const CORE_DEPENDENCIES: &[&str] = &[
+    "blake3",
+    "byoc-plugin-api",
+    "bytes",
+    "half",
+    "indexmap",
+    "memmap2",
+    "prost",
+    "serde",
+    "serde_json",
+    "tempfile",
+];
+
+/// Fails with one line for each offence.
+#[track_caller]
+fn none(offences: &[String]) {
+    assert!(offences.is_empty(), "{} offences:\n{}", offences.len(), offences.join("\n"));
+}
+
+/// The names of the backends: those of their folders.
+fn backends() -> Vec<String> {
+    let folder = places::checkout().join("backends");
+    let names = places::list(&folder).into_iter().filter(|name| folder.join(name).join("Cargo.toml").is_file());
+    let names: Vec<_> = names.collect();
+    assert!(names.len() >= 2, "{names:?}");
+    names
+}
+
+/// Backends are known to core and cli by what they say of themselves. A backend's crate must not be named there, nor
+/// its name stand as a word in a text or in a documentation comment (which clap prints); `--json` is the flag and
+/// `{json}` a variable.
+#[test]
+fn core_and_cli_name_no_backend() {
+    let backends = backends();
+    let mut offences = Vec::new();
+    for source in sources(&["core/src", "cli/src"]) {
+        if source.path == "cli/src/embed.rs" || source.is_test() {
+            continue;
+        }
+        let code = source.code();
+        let comments = source.text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("///"));
+        let comments = comments.map(|(number, line)| (number + 1, line));
+        for name in &backends {
+            let found = |text: &str| names_word(text, name);
+            let crate_name = format!("byoc_{name}");
+            let lines = code.iter().copied().filter(|(_, line)| texts(line).any(found) || line.contains(&crate_name));
+            let offending = lines.chain(comments.clone().filter(|(_, line)| found(line)));
+            offences.extend(offending.map(|(number, line)| format!("{}:{number}: {name}: {}", source.path, line.trim())));
+        }
+    }
+    none(&offences);
+}
+
+/// Whether `word` stands in `text` by itself and neither as a flag nor as a variable.
+fn names_word(text: &str, word: &str) -> bool {
+    let part = |char: char| char.is_alphanumeric() || char == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        !before.ends_with(|char| part(char) || matches!(char, '-' | '{' | '.'))
+            && !after.starts_with(|char| part(char) || char == '}')
+    })
+}
+
+#[test]
+fn words_are_told_from_parts_of_words() {
+    let cases = [
+        ("such as json at the end", true),
+        ("json", true),
+        ("json.kernels", true),
+        ("--json is a flag", false),
+        ("{json}", false),
+        ("report.json", false),
+        ("as JSON", false),
+        ("to_json", false),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(names_word(text, "json"), expected, "{text}");
+    }
+}
+
+/// Each package of ours with the packages of ours that it links.
+fn links() -> BTreeMap<String, BTreeSet<String>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(places::checkout())
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .output()
+        .expect("cargo runs");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let normal = |package: &serde_json::Value| -> BTreeSet<String> {
+        let all = package["dependencies"].as_array().into_iter().flatten();
+        all.filter(|dependency| dependency["kind"].is_null()).map(|dependency| text(&dependency["name"])).collect()
+    };
+    packages.iter().map(|package| (text(&package["name"]), normal(package))).collect()
+}
+
+#[test]
+fn core_has_no_kernels() {
+    let links = links();
+    let allowed: BTreeSet<_> = CORE_DEPENDENCIES.iter().map(|name| (*name).to_owned()).collect();
+    let unknown: Vec<_> = links["byoc-core"].difference(&allowed).map(|name| format!("core depends on {name}")).collect();
+    none(&unknown);
+}
+
+#[test]
+fn abi_stable_only_in_plugin_api() {
+    let links = links();
+    let naming: Vec<_> = links.iter().filter(|(_, deps)| deps.contains("abi_stable")).map(|(name, _)| name).collect();
+    assert_eq!(naming, ["byoc-plugin-api"]);
+    let serialisable = sources(&["core/src"]).into_iter().filter(|source| source.path.starts_with("core/src/ir"));
+    let offences = serialisable.filter(|source| source.text.contains("serde")).map(|source| source.path);
+    none(&offences.collect::<Vec<_>>());
+}
+
+/// Crates depend in one direction: the command line on core, core and the backends on the plugin API, the API on none.
+#[test]
+fn packages_depend_in_one_direction() {
+    let mut offences = Vec::new();
+    for (package, dependencies) in links() {
+        let allowed: &[&str] = match package.as_str() {
+            "byoc-plugin-api" => &[],
+            "byoc" => &["byoc-core", "byoc-json", "byoc-plugin-api"],
+            "byoc-json-plugin" => &["byoc-json", "byoc-plugin-api"],
+            "byoc-tests" => &["byoc-core", "byoc-json", "byoc-plugin-api"],
+            _ => &["byoc-plugin-api"],
+        };
+        let ours = dependencies.iter().filter(|name| name.starts_with("byoc"));
+        offences.extend(ours.filter(|name| !allowed.contains(&name.as_str())).map(|name| format!("{package} links {name}")));
+    }
+    none(&offences);
+}
+
+/// Modules of core use only what lies below them, and the two towers never meet.
+#[test]
+fn layers() {
+    let layer = |module: &str| LAYERS.iter().position(|layer| layer.contains(&module));
+    let runtime = layer("runtime");
+    let mut offences = Vec::new();
+    for source in sources(&["core/src"]) {
+        let Some(module) = module_of(&source).filter(|module| *module != "lib") else { continue };
+        let Some(own) = layer(module) else {
+            offences.push(format!("{}: module {module} has no place in LAYERS", source.path));
+            continue;
+        };
+        for (number, line) in source.code() {
+            for used in line.split("crate::").skip(1).map(identifier).filter(|used| *used != module) {
+                let below = layer(used).is_some_and(|used| own < used && Some(used) != runtime);
+                if layer(used).is_some() && !below {
+                    offences.push(format!("{}:{number}: {module} uses {used}", source.path));
+                }
+            }
+        }
+    }
+    none(&offences);
+}
+
+/// The top module that a file of core belongs to.
+fn module_of(source: &Source) -> Option<&str> {
+    source.path.strip_prefix("core/src/").map(identifier)
+}
+
+/// The identifier at the start of the text.
+fn identifier(text: &str) -> &str {
+    text.split(|char: char| !char.is_alphanumeric() && char != '_').next().unwrap_or_default()
+}
+
+#[test]
+fn unsafe_files() {
+    let mut unused: BTreeSet<&str> = UNSAFE.iter().map(|(path, _)| *path).collect();
+    let mut offences = Vec::new();
+    for source in sources(EVERYWHERE) {
+        let is_unsafe = |line: &str| line.split(|char: char| !char.is_alphanumeric() && char != '_').any(|word| word == "unsafe");
+        if source.path == "tests/tests/tidy.rs" || !source.code().iter().any(|(_, line)| is_unsafe(line)) {
+            continue;
+        }
+        match UNSAFE.iter().find(|(path, _)| source.path.starts_with(path)) {
+            Some((path, _)) => drop(unused.remove(path)),
+            None => offences.push(source.path),
+        }
+    }
+    offences.extend(unused.iter().map(|path| format!("{path} has no unsafe code any more")));
+    none(&offences);
+}
+
+#[test]
+fn file_size() {
+    let mut offences = Vec::new();
+    for source in sources(EVERYWHERE) {
+        let lines = source.code().len();
+        let listed = LONG_FILES.iter().any(|(path, _)| *path == source.path);
+        if (lines > MOST_LINES) != listed {
+            offences.push(format!("{}: {lines} code lines, {}", source.path, if listed { "listed as long" } else { "too many" }));
+        }
+    }
+    none(&offences);
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let silent = sources(EVERYWHERE).into_iter().filter(|source| !source.text.starts_with("//! "));
+    none(&silent.map(|source| source.path).collect::<Vec<_>>());
+}
+
+/// Whoever knows one backend finds the way in every other.
+#[test]
+fn backends_have_the_same_files() {
+    let mut offences = Vec::new();
+    for name in backends() {
+        let folder = places::checkout().join("backends").join(&name).join("src");
+        let files = ["lib.rs", "patterns.rs", "codegen.rs", "constants.rs", "runtime.rs"];
+        let missing = files.into_iter().filter(|file| !folder.join(file).is_file());
+        offences.extend(missing.map(|file| format!("backends/{name}/src/{file} is missing")));
+    }
+    none(&offences);
+}
