@@ -99,17 +99,34 @@ fn symbols(ports: &[PortInfo], given: &[Option<Tensor>], open_sizes: &Shapes) ->
             return Err(error.hint(format!("The inputs are: {}", names.join(", "))));
         }
     }
+    let mut open = Vec::new();
     for (port, given) in ports.iter().zip(given) {
         let from_file = given.as_ref().map(|tensor| tensor.shape().iter().map(|&size| size as usize).collect());
         let from_flag = || open_sizes.shape.iter().find(|(name, _)| *name == port.name).map(|(_, shape)| shape.clone());
         let shape: Option<Vec<usize>> = from_file.or_else(from_flag);
-        for (dim, size) in port.shape.iter().zip(shape.into_iter().flatten()) {
-            if let Dim::Symbolic(text) = dim {
-                dim::bind(text, size, &mut symbols).map_err(|error| error.within(format!("input '{}'", port.name)))?;
+        open.extend(port.shape.iter().zip(shape.into_iter().flatten()).map(|(dim, size)| (port, dim, size)));
+    }
+    bind_all(open, &mut symbols)?;
+    Ok(symbols)
+}
+
+/// Learns what the sizes tell. A sum of two symbols can be taken apart once another size has told one of them.
+fn bind_all(mut open: Vec<(&PortInfo, &Dim, usize)>, symbols: &mut HashMap<String, usize>) -> Result<()> {
+    loop {
+        let mut left = Vec::new();
+        let before = open.len();
+        for (port, dim, size) in open {
+            let Dim::Symbolic(text) = dim else { continue };
+            let place = || format!("input '{}'", port.name);
+            if !dim::bind(text, size, symbols).map_err(|error| Diagnostic::from(error).within(place()))? {
+                left.push((port, dim, size));
             }
         }
+        if left.is_empty() || left.len() == before {
+            return Ok(());
+        }
+        open = left;
     }
-    Ok(symbols)
 }
 
 fn known_symbols(ports: &[PortInfo]) -> Result<Vec<String>> {

@@ -22,7 +22,9 @@ impl Fixture {
         let _ = std::fs::remove_dir_all(to);
         copy_folder(&from.join("plugin-api"), &to.join("plugin-api"));
         copy_folder(&from.join("backends/template"), &to.join("template"));
-        ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"].map(|file| places::copy_into(to, &from.join(file), file));
+        for file in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {
+            places::copy_into(to, &from.join(file), file);
+        }
         std::fs::create_dir_all(to.join("probe/src")).expect("the build folder is ours");
         std::fs::write(to.join("probe/Cargo.toml"), PROBE_MANIFEST).expect("the build folder is ours");
         std::fs::write(to.join("probe/src/main.rs"), PROBE).expect("the build folder is ours");

@@ -49,74 +49,61 @@ impl Bench {
     }
 }
 
-/// The command that meets a fault, the exit code and the error; a `{plugin}` stands for the plugin's path.
+/// The command that meets a fault, the exit code, and the error with [`PARTS`] in braces.
 fn expected(fault: Fault) -> (Verb, i32, &'static str) {
     use Fault::*;
     use Verb::*;
     match fault {
-        PanicInDescribe => (
-            Compile,
-            3,
-            "[B305] '{plugin}' breaks the plugin contract: describe failed: backend panicked: as the fault wants it\n  \
-             hint: Report this to the plugin's maker",
-        ),
-        PanicInPatterns => (Compile, 1, "[B306] backend 'hostile' failed: backend panicked: as the fault wants it"),
-        PanicInCheck => (Compile, 4, "[B401] "),
-        PanicInCodegen => (
-            Compile,
-            1,
-            "[B306] backend 'hostile' failed on region byoc_main_hostile_0: backend panicked: as the fault wants it",
-        ),
-        PanicInConstantUpdater => (
-            Compile,
-            1,
-            "[B306] backend 'hostile' failed on region byoc_main_hostile_0: backend panicked: as the fault wants it",
-        ),
-        PanicInLoad => (
-            Run,
-            1,
-            "[B703] backend 'hostile' cannot load region byoc_main_hostile_0: backend panicked: as the fault wants it",
-        ),
-        PanicInRun => (
-            Run,
-            1,
-            "[B703] region byoc_main_hostile_0 failed on backend 'hostile': backend panicked: as the fault wants it",
-        ),
+        PanicInDescribe => (Compile, 3, "[B305] {contract} describe failed: {panic}{report}"),
+        PanicInPatterns => (Compile, 3, "[B305] backend 'hostile': {panic}{report}"),
+        PanicInCheck => (Compile, 4, "[B401] {nobody} scale: other: check failed: {panic}{host}"),
+        PanicInCodegen => (Compile, 1, "[B306] {failed}: {panic}"),
+        PanicInConstantUpdater => (Compile, 1, "[B306] {failed}: {panic}"),
+        PanicInLoad => (Run, 1, "[B703] {load}: {panic}"),
+        PanicInRun => (Run, 1, "[B703] {run}: {panic}"),
         PanicInDrop => (Run, 0, ""),
-        BadName => (Compile, 3, "[B305] "),
-        BadPattern => (Compile, 3, "[B305] "),
-        RefusesLate => (
-            Compile,
-            1,
-            "[B306] backend 'hostile' failed on region byoc_main_hostile_0: no more than 3 dimensions are supported",
-        ),
-        FailsWithHint => (
-            Compile,
-            1,
-            "[B306] backend 'hostile' failed on region byoc_main_hostile_0, node 'make_y': the kernel does not fit\n  \
-             hint: Lower hostile.size",
-        ),
-        FailsInColour => (Compile, 1, "[B306] "),
-        ClaimsNothing => (Compile, 1, "[B501] "),
-        ClaimsTwice => (Compile, 1, "[B501] "),
-        ClaimsUnknown => (Compile, 1, "[B501] "),
-        PacksWithoutLayout => (Compile, 1, "[B501] "),
-        PacksTooLittle => (Compile, 1, "[B501] "),
-        PacksTooMuch => (Compile, 1, "[B501] "),
-        PacksMisaligned => (Compile, 1, "[B501] "),
-        EmbedsHost => (Compile, 1, "[B502] "),
-        FailsInLoad => (
-            Run,
-            1,
-            "[B703] backend 'hostile' cannot load region byoc_main_hostile_0: the device is busy\n  hint: Try again later",
-        ),
-        FailsInRun => (
-            Run,
-            1,
-            "[B703] region byoc_main_hostile_0 failed on backend 'hostile': the device is gone",
-        ),
+        BadName => (Compile, 3, "[B305] {contract} its backend is called '../Hostile One'; {names}{report}"),
+        BadPattern => {
+            (Compile, 3, "[B305] backend 'hostile': pattern 'scale': expected ')' at column 17 of (Mul ?x ?w:const{report}")
+        }
+        RefusesLate => (Compile, 1, "[B306] {failed}: no more than 3 dimensions are supported"),
+        FailsWithHint => {
+            (Compile, 1, "[B306] {failed}, node 'make_y': the kernel does not fit\n  hint: Lower hostile.size")
+        }
+        FailsInColour => (Compile, 1, "[B306] {failed}: [31mfirst line second line"),
+        ClaimsNothing => (Compile, 1, "[B501] {claims} it does not claim {w}{once}"),
+        ClaimsTwice => (Compile, 1, "[B501] {claims} it claims {w} twice, as Host and as Unused{once}"),
+        ClaimsUnknown => (Compile, 1, "[B501] {claims} it claims constant 4711, which the region does not have{once}"),
+        PacksWithoutLayout => (Compile, 1, "[B501] {claims} {w}: its packed layout has no name{once}"),
+        PacksTooLittle => (Compile, 1, "[B501] {claims} it writes 7 of the 8 bytes of packed {w}{once}"),
+        PacksTooMuch => (Compile, 1, "[B501] {claims} it writes more than the 8 bytes of packed {w}{once}"),
+        PacksMisaligned => (Compile, 1, "[B501] {claims} {w}: an alignment of 8192 is no power of two up to 4096{once}"),
+        EmbedsHost => (Compile, 1, "[B502] {claims} embeds `w` (2.0 KiB) verbatim at offset 2 and claims Host{embedded}"),
+        FailsInLoad => (Run, 1, "[B703] {load}: the device is busy\n  hint: Try again later"),
+        FailsInRun => (Run, 1, "[B703] {run}: the device is gone"),
     }
 }
+
+/// What several messages have in common, so that each stands in one line above.
+const PARTS: &[(&str, &str)] = &[
+    ("{panic}", "backend panicked: as the fault wants it"),
+    ("{contract}", "'{plugin}' breaks the plugin contract:"),
+    ("{names}", "names are lower-case letters, digits and '-'"),
+    ("{report}", "\n  hint: Report this to the plugin's maker"),
+    ("{nobody}", "no backend of the list hostile takes node 'make_y' (Mul): hostile:"),
+    ("{host}", "\n  hint: Add a host backend at the end of the list; byoc plugin list shows what there is"),
+    ("{failed}", "backend 'hostile' failed on region byoc_main_hostile_0"),
+    ("{load}", "backend 'hostile' cannot load region byoc_main_hostile_0"),
+    ("{run}", "region byoc_main_hostile_0 failed on backend 'hostile'"),
+    ("{claims} embeds", "hostile: region byoc_main_hostile_0 embeds"),
+    ("{claims}", "hostile: region byoc_main_hostile_0:"),
+    ("{w}", "constant 0 (`w`)"),
+    ("{once}", "\n  hint: The backend's constant_updater must claim each constant of its region exactly once"),
+    (
+        "{embedded}",
+        "\n  hint: The backend should claim Embedded, or read the bytes at load; --allow-duplicates makes this a warning",
+    ),
+];
 
 /// The error that ends the output; what a panicking plugin prints stands before it.
 fn last_error(stderr: &str) -> &str {
@@ -130,6 +117,7 @@ fn every_fault_is_one_error_and_leaves_the_output_alone() {
     let mut wrong = Vec::new();
     for &fault in Fault::ALL {
         let (verb, code, message) = expected(fault);
+        let message = PARTS.iter().fold(message.to_owned(), |message, (part, text)| message.replace(part, text));
         let message = message.replace("{plugin}", &bench.plugin.display().to_string());
         let outcome = bench.run(verb, Some(fault));
         let found = (outcome.code, last_error(&outcome.stderr));

@@ -45,9 +45,8 @@ pub(crate) fn constant_updater(
 
 /// Claims the result of a recipe in the place of constant `id`.
 fn pack(recipe: &Recipe, id: ConstantId, constants: &Constants<'_>, claims: &mut Claims<'_>) -> Result<(), Error> {
-    let view = |id: ConstantId| {
-        constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")))
-    };
+    let view =
+        |id: ConstantId| constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")));
     let mut values = vec![0f32; recipe.len()];
     recipe.compute(&view, &mut values)?;
     let layout = recipe.layout().to_owned();

@@ -8,6 +8,8 @@ mod patterns;
 mod program;
 pub mod reference;
 mod runtime;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write;
 

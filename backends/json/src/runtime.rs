@@ -74,7 +74,12 @@ impl Executable for Loaded<'_> {
         for step in &prepared.steps {
             let inputs = Inputs::new(&frame, &step.inputs);
             let mut outputs = Outputs::new(&frame, &step.outputs);
-            let mut io = memory::Io { inputs, outputs: &mut outputs, scratch: self.scratch.as_mut_f32(), threads: &self.threads };
+            let mut io = memory::Io {
+                inputs,
+                outputs: &mut outputs,
+                scratch: self.scratch.as_mut_f32(),
+                threads: &self.threads,
+            };
             step.call.run(&mut io).map_err(|error| error.at(step.name.clone()))?;
         }
         prepared.copy_outputs(&frame)

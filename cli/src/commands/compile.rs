@@ -67,10 +67,11 @@ fn stop_after(args: &Compile, request: &Request, stage: Stage) -> Result<()> {
     let done = compile_until(request, stage, &mut progress);
     progress.check()?;
     done?;
-    match progress.text() {
-        Some(text) => report::print(text),
-        None => Ok(report::note(&format!("stopped after the stage '{}'; no file is written", stage.name()))),
+    if let Some(text) = progress.text() {
+        return report::print(text);
     }
+    report::note(&format!("stopped after the stage '{}'; no file is written", stage.name()));
+    Ok(())
 }
 
 /// Compiles once more beside the output, so that a full disk shows where it would anyway, and compares the two.

@@ -9,7 +9,7 @@ use crate::spool::{Piece, Spool, SpoolRange};
 
 /// Takes the claims of one region. The first mistake is kept: it comes out of [`Recorder::finish`] even if the backend
 /// goes on as if nothing had happened.
-pub struct Recorder<'a> {
+pub(crate) struct Recorder<'a> {
     region: &'a Region,
     backend: &'a str,
     spool: &'a mut Spool,
@@ -29,14 +29,14 @@ struct Packing {
 
 impl<'a> Recorder<'a> {
     /// A recorder for the claims of `backend` on the constants of `region`; packed bytes go to `spool`.
-    pub fn new(region: &'a Region, backend: &'a str, spool: &'a mut Spool) -> Self {
+    pub(crate) fn new(region: &'a Region, backend: &'a str, spool: &'a mut Spool) -> Self {
         let claims = vec![None; region.constants.len()];
         Recorder { region, backend, spool, claims, packing: None, failure: None }
     }
 
     /// The claims, parallel to [`Region::constants`]. `outcome` is what the backend said of its own work: where it
     /// failed because a claim was refused or the disk is full, that is the error.
-    pub fn finish(mut self, outcome: Result<()>) -> Result<Vec<RecordedClaim>> {
+    pub(crate) fn finish(mut self, outcome: Result<()>) -> Result<Vec<RecordedClaim>> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }

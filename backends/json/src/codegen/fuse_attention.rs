@@ -64,7 +64,8 @@ impl Search<'_, '_> {
             rows_first,
         };
         let inputs = vec![Some(q), Some(k), Some(v), scores.mask];
-        let step = Step { name: softmax.name.clone(), op: Op::Attention(attention), inputs, outputs: vec![Some(output)] };
+        let step =
+            Step { name: softmax.name.clone(), op: Op::Attention(attention), inputs, outputs: vec![Some(output)] };
         Some(Rewrite { at, step, gone: scores.steps })
     }
 

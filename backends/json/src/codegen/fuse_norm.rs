@@ -41,11 +41,11 @@ impl Search<'_, '_> {
         let scale = self.vector(mul, div.output(0)?, x)?;
         let mut steps = vec![sub_at, mean_at, sqrt_at, eps_at, variance_at, square_at, index, mul_at];
         let (mut at, mut output, mut bias) = (mul_at, mul.output(0)?, None);
-        if let Some((index, add)) = self.reader(output).filter(|(_, step)| step.onnx() == Some("Add")) {
-            if let Some(vector) = self.vector(add, output, x) {
-                (at, output, bias) = (index, add.output(0)?, Some(vector));
-                steps.push(index);
-            }
+        if let Some((index, add)) = self.reader(output).filter(|(_, step)| step.onnx() == Some("Add"))
+            && let Some(vector) = self.vector(add, output, x)
+        {
+            (at, output, bias) = (index, add.output(0)?, Some(vector));
+            steps.push(index);
         }
         let op = Op::LayerNorm { axis, eps, rms: false };
         let inputs = vec![Some(x), Some(scale), bias];

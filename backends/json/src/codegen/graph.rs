@@ -86,11 +86,8 @@ impl<'g, 'r> Search<'g, 'r> {
 impl<'r> Graph<'r> {
     /// One reference step for each node.
     pub(super) fn new(region: &'r Region, constants: &'r Constants<'r>) -> Self {
-        let value = |value: &byoc_plugin_api::Value| Value {
-            dtype: value.dtype,
-            shape: value.shape.clone(),
-            blocked: false,
-        };
+        let value =
+            |value: &byoc_plugin_api::Value| Value { dtype: value.dtype, shape: value.shape.clone(), blocked: false };
         let step = |node: &byoc_plugin_api::Node| Step {
             name: node.name.clone(),
             op: Op::Reference { op: node.op.clone(), attributes: node.attributes.clone() },
@@ -169,7 +166,8 @@ impl<'r> Graph<'r> {
 
     /// Who writes and who reads each value, as things are now.
     pub(super) fn edges(&self) -> Edges {
-        let mut edges = Edges { producers: vec![None; self.values.len()], readers: vec![Vec::new(); self.values.len()] };
+        let mut edges =
+            Edges { producers: vec![None; self.values.len()], readers: vec![Vec::new(); self.values.len()] };
         for (index, step) in self.steps.iter().enumerate() {
             step.outputs.iter().flatten().for_each(|&value| edges.producers[value] = Some(index));
             step.inputs.iter().flatten().for_each(|&value| edges.readers[value].push(index));

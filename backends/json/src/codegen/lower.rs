@@ -108,7 +108,9 @@ fn function(graph: &Graph<'_>, step: &Step) -> Option<Function> {
 fn end(graph: &Graph<'_>, value: Option<usize>) -> Option<Option<f32>> {
     match value {
         None => Some(None),
-        Some(value) => graph.scalar(value).filter(|end| !end.is_nan()).map(|end| Some(end).filter(|end| end.is_finite())),
+        Some(value) => {
+            graph.scalar(value).filter(|end| !end.is_nan()).map(|end| Some(end).filter(|end| end.is_finite()))
+        }
     }
 }
 
@@ -210,7 +212,12 @@ fn norm(graph: &Graph<'_>, step: &Step) -> Option<Step> {
     }
     let rms = step.onnx()? == "RMSNormalization";
     let op = Op::LayerNorm { axis, eps: finite(step.float("epsilon", 1e-5))?, rms };
-    Some(Step { name: step.name.clone(), op, inputs: vec![Some(x), Some(scale), step.input(2)], outputs: step.outputs[..1].to_vec() })
+    Some(Step {
+        name: step.name.clone(),
+        op,
+        inputs: vec![Some(x), Some(scale), step.input(2)],
+        outputs: step.outputs[..1].to_vec(),
+    })
 }
 
 /// A reduction over axes that lie side by side.

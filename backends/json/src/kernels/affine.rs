@@ -45,17 +45,7 @@ pub fn affine(
             let (scale, shift) = (&scale[channel..][..count], &shift[channel..][..count]);
             let width = STRIP * BLOCK;
             for (x, y) in x.chunks(width).zip(y.chunks_mut(width)) {
-                dispatch(
-                    threads.isa(),
-                    Strip {
-                        x,
-                        y,
-                        scale,
-                        shift,
-                        blocked: lanes == BLOCK,
-                        clamp: act.as_clamp(),
-                    },
-                );
+                dispatch(threads.isa(), Strip { x, y, scale, shift, blocked: lanes == BLOCK, clamp: act.as_clamp() });
                 if act.as_clamp().is_none() {
                     act.apply(threads.isa(), y);
                 }
@@ -90,8 +80,7 @@ impl Kernel for Strip<'_> {
             let each = |x: V| x.fma(scale, shift).max(low).min(high);
             let (x, y) = (self.x.chunks_exact(16), self.y.chunks_exact_mut(16));
             let tail = x.remainder();
-            x.zip(y)
-                .for_each(|(x, y)| each(V::load(x.as_ptr())).store(y.as_mut_ptr()));
+            x.zip(y).for_each(|(x, y)| each(V::load(x.as_ptr())).store(y.as_mut_ptr()));
             if !tail.is_empty() {
                 let start = self.x.len() - tail.len();
                 let rest = &mut self.y[start..];
@@ -121,18 +110,7 @@ mod tests {
                 let mut blocked = vec![0.0; blocked_len(n, c, hw)];
                 to_blocked(&threads, n, c, hw, &x, &mut blocked);
                 let mut out = vec![0.0; blocked.len()];
-                affine(
-                    &threads,
-                    Layout::Blocked,
-                    n,
-                    c,
-                    hw,
-                    &blocked,
-                    &scale,
-                    &shift,
-                    act,
-                    &mut out,
-                );
+                affine(&threads, Layout::Blocked, n, c, hw, &blocked, &scale, &shift, act, &mut out);
                 let mut back = vec![0.0; x.len()];
                 from_blocked(&threads, n, c, hw, &out, &mut back);
                 for (i, (&a, &b)) in plain.iter().zip(&back).enumerate() {
@@ -143,10 +121,7 @@ mod tests {
                         Activation::Sigmoid => 1.0 / (1.0 + (-z).exp()),
                         _ => z,
                     };
-                    assert!(
-                        (a - want).abs() < 1e-5 && (b - want).abs() < 1e-5,
-                        "{isa:?} {act:?} {a} {b} {want}"
-                    );
+                    assert!((a - want).abs() < 1e-5 && (b - want).abs() < 1e-5, "{isa:?} {act:?} {a} {b} {want}");
                 }
             }
         }

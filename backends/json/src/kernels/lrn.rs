@@ -48,12 +48,7 @@ pub fn lrn(threads: &Threads, layout: Layout, p: &LrnParams, x: &[f32], y: &mut 
             // SAFETY: planes are disjoint.
             let y = unsafe { out.slice(at * plane, plane) };
             let image = &x[at / planes * planes * plane..][..planes * plane];
-            let rows = Rows {
-                p,
-                image,
-                y,
-                at: at % planes,
-            };
+            let rows = Rows { p, image, y, at: at % planes };
             match layout {
                 Layout::Nchw => dispatch(threads.isa(), Plain(rows)),
                 Layout::Blocked => dispatch(threads.isa(), Blocked(rows)),
@@ -111,8 +106,7 @@ impl Kernel for Plain<'_> {
                     let x = load(channel);
                     x.fma(x, sum)
                 });
-                p.finish(load(at), sum)
-                    .store_part(y[start..][..count].as_mut_ptr(), count);
+                p.finish(load(at), sum).store_part(y[start..][..count].as_mut_ptr(), count);
             }
         }
     }
@@ -158,18 +152,8 @@ mod tests {
     #[test]
     fn both_layouts_and_every_instruction_set_agree_with_the_formula() {
         for (size, beta) in [(5, 0.75), (4, 0.5), (1, 0.75), (32, 0.75)] {
-            let p = LrnParams {
-                n: 2,
-                c: 37,
-                hw: 19,
-                size,
-                alpha: 0.5,
-                beta,
-                bias: 1.5,
-            };
-            let x: Vec<f32> = (0..p.n * p.c * p.hw)
-                .map(|i| (i * 7919 % 211) as f32 / 50.0 - 2.0)
-                .collect();
+            let p = LrnParams { n: 2, c: 37, hw: 19, size, alpha: 0.5, beta, bias: 1.5 };
+            let x: Vec<f32> = (0..p.n * p.c * p.hw).map(|i| (i * 7919 % 211) as f32 / 50.0 - 2.0).collect();
             for &isa in Isa::available() {
                 let threads = Threads::with_isa(2, isa);
                 let mut plain = vec![0.0; x.len()];
@@ -187,10 +171,7 @@ mod tests {
                     let square = |c: usize| x[(image * p.c + c) * p.hw + pixel].powi(2);
                     let sum: f32 = (first..last).map(square).sum();
                     let want = x[i] / (1.5 + 0.5 / size as f32 * sum).powf(beta);
-                    assert!(
-                        (plain[i] - want).abs() < 1e-5 && (back[i] - want).abs() < 1e-5,
-                        "{isa:?} {size} {i}"
-                    );
+                    assert!((plain[i] - want).abs() < 1e-5 && (back[i] - want).abs() < 1e-5, "{isa:?} {size} {i}");
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Operators on several tensors that broadcast against each other as in numpy.
 
 use byoc_plugin_api::Error;
-use ndarray::{ArrayD, ArrayViewD, IxDyn, Zip};
+use ndarray::{ArrayD, ArrayViewD, IxDyn};
 
 use super::array::{Array, Item, count, each, each_number};
 use super::call::{Call, Outputs, same};
@@ -35,7 +35,18 @@ pub(crate) fn zip<A: Copy, B: Copy, C>(
     f: impl Fn(A, B) -> C,
 ) -> Result<ArrayD<C>, Error> {
     let shape = broadcast_shape(a.shape(), b.shape())?;
-    Ok(Zip::from(broadcast(a, &shape)?).and(broadcast(b, &shape)?).map_collect(|&a, &b| f(a, b)))
+    let (a, b) = (flat(a, &shape)?, flat(b, &shape)?);
+    array(&shape, a.into_iter().zip(b).map(|(a, b)| f(a, b)).collect())
+}
+
+/// The elements of `x` repeated to `shape`, row-major. Walking strides is compiled once a type here; in a `Zip` it would
+/// be compiled once a type and operator, which is most of what this crate takes to build.
+fn flat<T: Copy>(x: &ArrayViewD<'_, T>, shape: &[usize]) -> Result<Vec<T>, Error> {
+    Ok(broadcast(x, shape)?.iter().copied().collect())
+}
+
+fn array<T>(shape: &[usize], elements: Vec<T>) -> Result<ArrayD<T>, Error> {
+    ArrayD::from_shape_vec(IxDyn(shape), elements).map_err(|error| Error::new(error.to_string()))
 }
 
 fn wrapped<T: Item, C: Item>(x: &ArrayViewD<'_, T>, other: &Array<'_>, f: impl Fn(T, T) -> C) -> Outputs {
@@ -135,11 +146,10 @@ pub(crate) fn select(call: &Call<'_, '_>) -> Outputs {
     fn choose<T: Item>(condition: &ArrayViewD<'_, bool>, x: &ArrayViewD<'_, T>, y: &Array<'_>) -> Outputs {
         let y = same(x, y)?;
         let shape = broadcast_shape(condition.shape(), &broadcast_shape(x.shape(), y.shape())?)?;
-        let chosen = Zip::from(broadcast(condition, &shape)?)
-            .and(broadcast(x, &shape)?)
-            .and(broadcast(&y, &shape)?)
-            .map_collect(|&condition, &x, &y| if condition { x } else { y });
-        Ok(vec![T::wrap(chosen)])
+        let (x, y) = (flat(x, &shape)?, flat(&y.view(), &shape)?);
+        let both = flat(condition, &shape)?.into_iter().zip(x.into_iter().zip(y));
+        let chosen = both.map(|(condition, (x, y))| if condition { x } else { y });
+        Ok(vec![T::wrap(array(&shape, chosen.collect())?)])
     }
     let Array::Bool(condition) = call.input(0)? else {
         return Err(Error::new("the condition of Where is not boolean"));

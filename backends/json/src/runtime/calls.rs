@@ -143,7 +143,8 @@ pub(super) fn prepare(signature: &Signature<'_>) -> Result<Ready, Error> {
 /// The error of a step whose shapes do not go together.
 fn bad_shapes(signature: &Signature<'_>) -> Error {
     let shapes = |values: &[Option<usize>]| {
-        let one = |value: &Option<usize>| value.map_or_else(|| "-".into(), |value| format!("{:?}", signature.shapes[value]));
+        let one =
+            |value: &Option<usize>| value.map_or_else(|| "-".into(), |value| format!("{:?}", signature.shapes[value]));
         values.iter().map(one).collect::<Vec<_>>().join(", ")
     };
     let (inputs, outputs) = (shapes(&signature.step.inputs), shapes(&signature.step.outputs));

@@ -83,9 +83,7 @@ pub(super) struct Place {
 impl Place {
     /// Whether the two share a byte.
     pub(super) fn overlaps(&self, other: &Place) -> bool {
-        self.home == other.home
-            && self.offset < other.offset + other.bytes
-            && other.offset < self.offset + self.bytes
+        self.home == other.home && self.offset < other.offset + other.bytes && other.offset < self.offset + self.bytes
     }
 }
 
@@ -127,7 +125,14 @@ impl<'r> Frame<'r> {
     ) -> Self {
         // The exclusive borrow is kept by the lifetime; what is read from it here are addresses only.
         let outputs: &'r [TensorViewMut<'r>] = outputs;
-        Frame { arena: arena.as_mut_ptr(), arena_bytes: arena.len(), inputs, outputs, constants, exclusive: PhantomData }
+        Frame {
+            arena: arena.as_mut_ptr(),
+            arena_bytes: arena.len(),
+            inputs,
+            outputs,
+            constants,
+            exclusive: PhantomData,
+        }
     }
 
     /// The address of a place, and whether it may be written. An error where the place is out of range.
@@ -338,7 +343,8 @@ impl<'r> Outputs<'r> {
         // SAFETY: as in `take`.
         let data = unsafe { self.frame.slice_mut::<u8>(&operand.place)? };
         // SAFETY: the slice holds what the shape counts, is borrowed exclusively and lives for `'r`.
-        let view = unsafe { TensorViewMut::from_raw(data.as_mut_ptr(), operand.dtype, &operand.shape, &operand.strides) };
+        let view =
+            unsafe { TensorViewMut::from_raw(data.as_mut_ptr(), operand.dtype, &operand.shape, &operand.strides) };
         Ok(Some(view))
     }
 }

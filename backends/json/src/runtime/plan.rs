@@ -102,10 +102,13 @@ impl<'p> Groups<'p> {
             let Some(whole) = step.output(0) else { continue };
             let (target, start) = self.root(whole);
             let mut offset = start;
+            let roots: Vec<usize> = step.inputs.iter().flatten().map(|&part| self.root(part).0).collect();
             for &part in step.inputs.iter().flatten() {
                 let (root, inner) = self.root(part);
                 let free = self.home[root].is_none() && !self.outputs[root] && self.sizes[root] == self.sizes[part];
-                if free && inner == 0 && root != target && self.home[target].is_none() {
+                // What is part of two inputs can lie in one place only, and would be read while it is written.
+                let once = roots.iter().filter(|&&other| other == root).count() == 1;
+                if free && once && inner == 0 && root != target && self.home[target].is_none() {
                     self.attach(root, target, offset);
                 }
                 offset += self.sizes[part];
@@ -170,7 +173,11 @@ impl<'p> Groups<'p> {
         in_arena.iter().zip(&arena.offsets).for_each(|(&value, &offset)| base[value] = offset);
         let place = |value: usize| {
             let (root, offset) = self.root(value);
-            Place { home: self.home[root].unwrap_or(Home::Arena), offset: base[root] + offset, bytes: self.sizes[value] }
+            Place {
+                home: self.home[root].unwrap_or(Home::Arena),
+                offset: base[root] + offset,
+                bytes: self.sizes[value],
+            }
         };
         Plan { places: (0..count).map(place).collect(), arena_bytes: arena.size, copies }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use byoc_plugin_api::dim::{DimError, bind, eval_shape};
 use byoc_plugin_api::{Dim, Error, TensorView};
 
 use crate::program::Program;
@@ -52,7 +53,11 @@ impl Shapes {
         for (position, (&value, view)) in program.inputs.iter().zip(inputs).enumerate() {
             let dims = &self.dims[value];
             if dims.len() != view.shape().len() {
-                return Err(Error::new(format!("input {position} has rank {}, not {}", view.shape().len(), dims.len())));
+                return Err(Error::new(format!(
+                    "input {position} has rank {}, not {}",
+                    view.shape().len(),
+                    dims.len()
+                )));
             }
             pending.extend(dims.iter().zip(view.shape()).map(|(dim, &size)| (position, dim, size)));
         }
@@ -66,7 +71,7 @@ impl Shapes {
     }
 
     fn evaluate(&mut self, symbols: &HashMap<String, usize>) -> Result<(), Error> {
-        let shape = |dims: &Vec<Dim>| dims.iter().map(|dim| size(dim, symbols)).collect();
+        let shape = |dims: &Vec<Dim>| eval_shape(dims, symbols).map_err(dim_error);
         self.all = self.dims.iter().map(shape).collect::<Result<_, _>>()?;
         Ok(())
     }
@@ -84,8 +89,11 @@ fn learn(mut pending: Vec<(usize, &Dim, i64)>, symbols: &mut HashMap<String, usi
                 Dim::Fixed(size) => {
                     return Err(Error::new(format!("input {position} has the size {found} where {size} is expected")));
                 }
-                Dim::Symbolic(text) if !solve(text, found, symbols)? => waiting.push((position, dim, found as i64)),
-                Dim::Symbolic(_) => {}
+                Dim::Symbolic(text) => {
+                    if !bind(text, found, symbols).map_err(dim_error)? {
+                        waiting.push((position, dim, found as i64));
+                    }
+                }
             }
         }
         if waiting.is_empty() || waiting.len() == before {
@@ -95,25 +103,6 @@ fn learn(mut pending: Vec<(usize, &Dim, i64)>, symbols: &mut HashMap<String, usi
     }
 }
 
-/// Whether the dimension `text` of size `found` is now settled.
-fn solve(text: &str, found: usize, symbols: &mut HashMap<String, usize>) -> Result<bool, Error> {
-    match symbols.get(text) {
-        Some(&known) if known != found => {
-            Err(Error::new(format!("'{text}' is {known} in one input and {found} in another")))
-        }
-        Some(_) => Ok(true),
-        None => {
-            symbols.insert(text.to_owned(), found);
-            Ok(true)
-        }
-    }
-}
-
-fn size(dim: &Dim, symbols: &HashMap<String, usize>) -> Result<usize, Error> {
-    match dim {
-        Dim::Fixed(size) => Ok(*size),
-        Dim::Symbolic(text) => {
-            symbols.get(text).copied().ok_or_else(|| Error::new(format!("the size '{text}' is not known")))
-        }
-    }
+fn dim_error(error: DimError) -> Error {
+    Error::new(error.to_string())
 }

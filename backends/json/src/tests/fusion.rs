@@ -127,7 +127,7 @@ fn gelu_by_tanh_is_found_with_either_cube() {
         let mut net = Net::new();
         let x = net.input(&[3, 8]);
         let w = net.weight(&[8, 40]);
-        let [three, factor, root, one] = [3.0, 0.044715, 0.797_884_56, 1.0].map(|value| net.number(value));
+        let [three, factor, root, one] = [3.0, 0.044715, 0.797_884_6, 1.0].map(|value| net.number(value));
         let shape = [3, 40];
         let y = net.node("MatMul", &[x, w], &shape, &[]);
         let cube = if with_pow {
@@ -189,7 +189,7 @@ fn a_layer_norm_in_pieces_becomes_one() {
 }
 
 /// Attention with heads made by Reshape and Transpose; Q, K and V from products or from one Split.
-fn attention(split: bool, causal: bool) -> Net {
+pub(super) fn attention(split: bool, causal: bool) -> Net {
     let (batch, rows, heads, columns) = (2, 7, 3, 8);
     let width = heads * columns;
     let mut net = Net::new();
@@ -212,7 +212,7 @@ fn attention(split: bool, causal: bool) -> Net {
             .collect()
     };
     let by_head = net.ints(&[batch as i64, rows as i64, heads as i64, columns as i64]);
-    let mut heads_of = |net: &mut Net, value: usize, perm: [i64; 4], shape: [usize; 4]| {
+    let heads_of = |net: &mut Net, value: usize, perm: [i64; 4], shape: [usize; 4]| {
         let inner = net.node("Reshape", &[value, by_head], &[batch, rows, heads, columns], &[]);
         net.node("Transpose", &[inner], &shape, &[("perm", Attribute::Ints(perm.to_vec()))])
     };

@@ -116,7 +116,13 @@ impl Net {
     }
 
     /// A node with one f32 output.
-    pub(super) fn node(&mut self, op: &str, inputs: &[usize], out: &[usize], attributes: &[(&str, Attribute)]) -> usize {
+    pub(super) fn node(
+        &mut self,
+        op: &str,
+        inputs: &[usize],
+        out: &[usize],
+        attributes: &[(&str, Attribute)],
+    ) -> usize {
         self.symbolic_node(op, inputs, &dims(out), attributes)
     }
 
@@ -156,8 +162,7 @@ impl Net {
     pub(super) fn norm(&mut self, x: usize) -> usize {
         let shape = self.region.values[x].fixed_shape().expect("fixed");
         let vector = [shape[1]];
-        let inputs =
-            [x, self.positive(&vector), self.weight(&vector), self.weight(&vector), self.positive(&vector)];
+        let inputs = [x, self.positive(&vector), self.weight(&vector), self.weight(&vector), self.positive(&vector)];
         self.node("BatchNormalization", &inputs, &shape, &[])
     }
 
@@ -227,8 +232,7 @@ impl Net {
     }
 
     fn sizes(&self, value: usize, symbols: &[(&str, usize)]) -> Vec<i64> {
-        let symbols: HashMap<String, usize> =
-            symbols.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
+        let symbols: HashMap<String, usize> = symbols.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
         let shape = byoc_plugin_api::dim::eval_shape(&self.region.values[value].shape, &symbols).expect("sizes");
         shape.into_iter().map(|size| size as i64).collect()
     }

@@ -74,6 +74,19 @@ fn the_same_tensor_twice_is_concatenated_twice() {
 }
 
 #[test]
+fn a_part_of_a_part_is_concatenated_again() {
+    let mut net = Net::new();
+    let x = net.input(&[1, 16, 3, 3]);
+    let [a, b] = [0, 1].map(|_| net.conv(x, [1, 16, 3, 3], 1, 1, 1));
+    let axis = [("axis", Attribute::Int(1))];
+    let inner = net.node("Concat", &[a, b], &[1, 32, 3, 3], &axis);
+    let outer = net.node("Concat", &[inner, a], &[1, 48, 3, 3], &axis);
+    let relu = net.node("Relu", &[outer], &[1, 48, 3, 3], &[]);
+    net.output(relu);
+    net.check(&[]);
+}
+
+#[test]
 fn grouped_and_strided_convolutions_agree() {
     for (channels, out, group, kernel, stride) in
         [(16, 32, 4, 3, 1), (12, 24, 3, 1, 1), (48, 48, 3, 3, 2), (20, 20, 20, 5, 2), (8, 16, 8, 3, 1)]
@@ -93,8 +106,7 @@ fn padding_that_follows_from_sizes_is_found() {
         let mut net = Net::new();
         let x = net.input(&[1, 3, 11, 10]);
         let w = net.weight(&[16, 3, 3, 3]);
-        let attributes =
-            [("auto_pad", Attribute::String(auto_pad.into())), ("strides", Attribute::Ints(vec![2, 2]))];
+        let attributes = [("auto_pad", Attribute::String(auto_pad.into())), ("strides", Attribute::Ints(vec![2, 2]))];
         let out = if auto_pad == "VALID" { [1, 16, 5, 4] } else { [1, 16, 6, 5] };
         let conv = net.node("Conv", &[x, w], &out, &attributes);
         net.output(conv);

@@ -2,24 +2,140 @@
 
 use byoc_plugin_api::{Attribute, Dim};
 
-use super::harness::{Net, assert_close};
+use super::harness::{Net, assert_close, dims};
 
-fn batch(text: &str) -> Dim {
-    Dim::Symbolic(text.into())
+fn symbolic(text: &str, rest: &[usize]) -> Vec<Dim> {
+    std::iter::once(Dim::Symbolic(text.into())).chain(dims(rest)).collect()
 }
 
+/// A product over rows that are counted as `batch*4` in between.
 fn mlp() -> Net {
     let mut net = Net::new();
-    let n = batch("batch");
-    let x = net.symbolic_input(&[n.clone(), 4, 8].map(|size: DimOrSize| size.into()));
+    let x = net.symbolic_input(&symbolic("batch", &[4, 8]));
     let (w, bias) = (net.weight(&[8, 16]), net.weight(&[16]));
     let flat = net.ints(&[-1, 8]);
-    let rows = net.symbolic_node("Reshape", &[x, flat], &[batch("batch*4"), Dim::Fixed(8)], &[]);
-    let shape = [batch("batch*4"), Dim::Fixed(16)];
-    let y = net.symbolic_node("Gemm", &[rows, w, bias], &shape, &[]);
-    let y = net.symbolic_node("Relu", &[y], &shape, &[]);
+    let rows = net.symbolic_node("Reshape", &[x, flat], &symbolic("batch*4", &[8]), &[]);
+    let y = net.symbolic_node("Gemm", &[rows, w, bias], &symbolic("batch*4", &[16]), &[]);
+    let y = net.symbolic_node("Relu", &[y], &symbolic("batch*4", &[16]), &[]);
     let back = net.ints(&[-1, 4, 16]);
-    let out = net.symbolic_node("Reshape", &[y, back], &[n, Dim::Fixed(4), Dim::Fixed(16)], &[]);
+    let out = net.symbolic_node("Reshape", &[y, back], &symbolic("batch", &[4, 16]), &[]);
     net.output(out);
     net
+}
+
+#[test]
+fn one_executable_serves_every_batch_size() {
+    let net = mlp();
+    let compiled = net.compile(&[]);
+    compiled.with_loaded(&net, 2, |executable| {
+        for size in [3, 1, 0, 7, 3] {
+            let symbols = [("batch", size)];
+            let found = net.call(executable, &net.inputs(&symbols), &symbols).expect("run");
+            let expected = net.run(&[("kernels", "reference")], 1, &symbols);
+            assert_close(&found[0], &expected[0], &format!("batch {size}"));
+        }
+    });
+}
+
+#[test]
+fn a_convolution_net_takes_a_symbolic_batch() {
+    let mut net = Net::new();
+    let x = net.symbolic_input(&symbolic("n", &[3, 8, 8]));
+    let weights = net.weight(&[16, 3, 3, 3]);
+    let pads = [("pads", Attribute::Ints(vec![1; 4]))];
+    let y = net.symbolic_node("Conv", &[x, weights], &symbolic("n", &[16, 8, 8]), &pads);
+    let y = net.symbolic_node("Relu", &[y], &symbolic("n", &[16, 8, 8]), &[]);
+    let y = net.symbolic_node("GlobalAveragePool", &[y], &symbolic("n", &[16, 1, 1]), &[]);
+    let shape = net.ints(&[-1, 16]);
+    let y = net.symbolic_node("Reshape", &[y, shape], &symbolic("n", &[16]), &[]);
+    net.output(y);
+    for size in [1, 2, 5] {
+        net.check(&[("n", size)]);
+    }
+}
+
+#[test]
+fn sizes_that_contradict_each_other_are_refused() {
+    let mut net = Net::new();
+    let (a, b) = (net.symbolic_input(&symbolic("n", &[2])), net.symbolic_input(&symbolic("n", &[2])));
+    let sum = net.symbolic_node("Add", &[a, b], &symbolic("n", &[2]), &[]);
+    net.output(sum);
+    let compiled = net.compile(&[]);
+    compiled.with_loaded(&net, 1, |executable| {
+        let inputs = [vec![0.0; 4], vec![0.0; 4]];
+        assert!(net.call(executable, &inputs, &[("n", 2)]).is_ok());
+        let view = |shape: &'static [i64]| {
+            byoc_plugin_api::TensorView::from_slice(&[0f32; 4][..shape[0] as usize * 2], shape, &[2, 1]).expect("view")
+        };
+        let error = executable.run(&[view(&[2, 2]), view(&[1, 2])], &mut []).expect_err("contradiction");
+        assert!(error.message.contains('n'), "{}", error.message);
+    });
+}
+
+#[test]
+fn empty_tensors_pass_through_every_kind_of_step() {
+    let mut net = Net::new();
+    let x = net.input(&[0, 16, 4, 4]);
+    let conv = net.conv(x, [0, 16, 4, 4], 3, 1, 1);
+    let relu = net.node("Relu", &[conv], &[0, 16, 4, 4], &[]);
+    let mean = net.node("GlobalAveragePool", &[relu], &[0, 16, 1, 1], &[]);
+    net.output(mean);
+    net.check(&[]);
+    let mut net = Net::new();
+    let (x, none) = (net.input(&[3, 0]), net.input(&[0, 5]));
+    let product = net.node("MatMul", &[x, none], &[3, 5], &[]);
+    let y = net.input(&[3, 5]);
+    let all = net.node("Concat", &[product, x, y], &[3, 10], &[("axis", Attribute::Int(1))]);
+    net.output(all);
+    net.check(&[]);
+}
+
+#[test]
+fn products_broadcast_over_two_batch_dimensions() {
+    let cases: [([&[usize]; 2], &[usize]); 5] = [
+        ([&[2, 3, 4, 5], &[2, 3, 5, 6]], &[2, 3, 4, 6]),
+        ([&[2, 3, 4, 5], &[3, 5, 6]], &[2, 3, 4, 6]),
+        ([&[2, 1, 4, 5], &[1, 3, 5, 6]], &[2, 3, 4, 6]),
+        ([&[4, 5], &[2, 3, 5, 6]], &[2, 3, 4, 6]),
+        ([&[2, 3, 4, 5], &[5, 6]], &[2, 3, 4, 6]),
+    ];
+    for ([a, b], out) in cases {
+        let mut net = Net::new();
+        let (a, b) = (net.input(a), net.input(b));
+        let product = net.node("MatMul", &[a, b], out, &[]);
+        net.output(product);
+        assert_eq!(net.calls(), ["gemm"]);
+        net.check(&[]);
+    }
+}
+
+#[test]
+fn movements_agree_with_the_reference() {
+    let mut net = Net::new();
+    let x = net.input(&[3, 4, 5]);
+    let [starts, ends, axes, steps] = [[-1, 1], [-9, 4], [2, 1], [-2, 1]].map(|values| net.ints(&values));
+    let cut = net.node("Slice", &[x, starts, ends, axes, steps], &[3, 3, 3], &[]);
+    let perm = [("perm", Attribute::Ints(vec![2, 0, 1]))];
+    let turned = net.node("Transpose", &[cut], &[3, 3, 3], &perm);
+    let indices = net.ints(&[2, -3, 0, 1]);
+    let rows = net.node("Gather", &[turned, indices], &[3, 4, 3], &[("axis", Attribute::Int(1))]);
+    let axes = net.ints(&[1, 2]);
+    let mean = net.node("ReduceMean", &[rows, axes], &[3, 1, 1], &[]);
+    let shape = net.ints(&[3, 2, 4]);
+    let wide = net.node("Expand", &[mean, shape], &[3, 2, 4], &[]);
+    net.output(wide);
+    net.check(&[]);
+}
+
+#[test]
+fn inputs_and_constants_may_be_outputs() {
+    let mut net = Net::new();
+    let (x, c) = (net.input(&[2, 3]), net.weight(&[4]));
+    let shape = net.ints(&[6]);
+    let flat = net.node("Reshape", &[x, shape], &[6], &[]);
+    let relu = net.node("Relu", &[flat], &[6], &[]);
+    for value in [x, c, flat, relu, relu] {
+        net.output(value);
+    }
+    net.check(&[]);
 }

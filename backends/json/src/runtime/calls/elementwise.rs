@@ -41,11 +41,7 @@ struct Two {
     exchanged: Broadcast,
 }
 
-pub(super) fn binary(
-    signature: &Signature<'_>,
-    function: kernels::Binary,
-    act: Activation,
-) -> Result<Ready, Error> {
+pub(super) fn binary(signature: &Signature<'_>, function: kernels::Binary, act: Activation) -> Result<Ready, Error> {
     let (a, b, y) = (signature.input(0)?, signature.input(1)?, signature.output(0)?);
     let out = signature.output_value(0);
     let broadcast = if out.is_some_and(|value| value.blocked) {

@@ -131,9 +131,8 @@ struct Parts {
 impl Parts {
     /// `whole` and `parts` are shapes; `blocked` is whether all lie in NCHW16c.
     fn new(axis: usize, whole: &[usize], parts: &[&[usize]], size: usize, blocked: bool) -> Option<Self> {
-        let same = |part: &&[usize]| {
-            part.len() == whole.len() && (0..whole.len()).all(|i| i == axis || part[i] == whole[i])
-        };
+        let same =
+            |part: &&[usize]| part.len() == whole.len() && (0..whole.len()).all(|i| i == axis || part[i] == whole[i]);
         let sum: usize = parts.iter().map(|part| part.get(axis).copied().unwrap_or(0)).sum();
         if axis >= whole.len() || !parts.iter().all(same) || sum != whole[axis] {
             return None;
@@ -187,7 +186,15 @@ impl Call for Concat {
         let y = io.outputs.take_bytes(0)?;
         for (index, width, start) in self.0.each().filter(|(_, width, _)| *width > 0) {
             if !io.inputs.is_merged(index) {
-                copy_rows(io.threads, self.0.outer, width, io.inputs.bytes(index)?, (0, width as isize), y, (start, self.0.total()));
+                copy_rows(
+                    io.threads,
+                    self.0.outer,
+                    width,
+                    io.inputs.bytes(index)?,
+                    (0, width as isize),
+                    y,
+                    (start, self.0.total()),
+                );
             }
         }
         Ok(())
@@ -263,9 +270,10 @@ impl Gather {
         for outer in 0..self.outer {
             for index in indices.clone() {
                 let from_front = if index < 0 { index.saturating_add(self.count as i64) } else { index };
-                let row = usize::try_from(from_front).ok().filter(|&row| row < self.count).ok_or_else(|| {
-                    Error::new(format!("index {index} is out of range for {} elements", self.count))
-                })?;
+                let row = usize::try_from(from_front)
+                    .ok()
+                    .filter(|&row| row < self.count)
+                    .ok_or_else(|| Error::new(format!("index {index} is out of range for {} elements", self.count)))?;
                 let from = &x[(outer * self.count + row) * self.width..][..self.width];
                 if let Some(to) = rest.next() {
                     to.copy_from_slice(from);

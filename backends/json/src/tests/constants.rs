@@ -1,0 +1,132 @@
+//! Who owns which bytes.
+
+use byoc_plugin_api::{BoundConstants, Claim, Environment, TensorView};
+
+use super::harness::{Net, json};
+
+/// The claims by constant, in the region's order, as words.
+fn claims(net: &Net, settings: &[(&str, &str)]) -> Vec<&'static str> {
+    let compiled = net.compile(settings);
+    let word = |constant: &byoc_plugin_api::Constant| match &compiled.store.claims[&constant.id].0 {
+        Claim::Host => "host",
+        Claim::Packed(_) => "packed",
+        Claim::Embedded => "embedded",
+        Claim::Unused => "unused",
+    };
+    net.region.constants.iter().map(word).collect()
+}
+
+#[test]
+fn a_folded_norm_leaves_one_packed_weight_and_one_packed_bias() {
+    let mut net = Net::new();
+    let x = net.input(&[1, 16, 4, 4]);
+    let conv = net.conv(x, [1, 16, 4, 4], 3, 1, 1);
+    let norm = net.norm(conv);
+    net.output(norm);
+    assert_eq!(claims(&net, &[]), ["packed", "packed", "unused", "unused", "unused", "unused"]);
+    assert_eq!(claims(&net, &[("pack", "false")]), ["host"; 6]);
+    assert_eq!(claims(&net, &[("kernels", "reference")]), ["host"; 6]);
+}
+
+#[test]
+fn a_weight_that_somebody_reads_as_it_is_is_not_packed() {
+    let mut net = Net::new();
+    let x = net.input(&[1, 16, 4, 4]);
+    let w = net.weight(&[16, 16, 1, 1]);
+    let conv = net.node("Conv", &[x, w], &[1, 16, 4, 4], &[]);
+    net.output(conv);
+    net.output(w);
+    assert_eq!(claims(&net, &[]), ["host"]);
+    net.check(&[]);
+}
+
+#[test]
+fn a_shared_weight_is_packed_once_if_all_agree() {
+    for agree in [true, false] {
+        let mut net = Net::new();
+        let x = net.input(&[1, 16, 4, 4]);
+        let w = net.weight(&[16, 16, 1, 1]);
+        let mut y = x;
+        for layer in 0..2 {
+            y = net.node("Conv", &[y, w], &[1, 16, 4, 4], &[]);
+            if layer == 0 && !agree {
+                y = net.norm(y);
+            }
+        }
+        net.output(y);
+        assert_eq!(claims(&net, &[])[0], if agree { "packed" } else { "host" });
+        net.check(&[]);
+    }
+}
+
+#[test]
+fn padding_that_would_blow_up_a_weight_is_done_at_load() {
+    let mut net = Net::new();
+    let x = net.input(&[1, 17, 4, 4]);
+    let conv = net.conv(x, [1, 33, 4, 4], 3, 1, 1);
+    net.output(conv);
+    assert_eq!(claims(&net, &[]), ["host", "host"]);
+    net.check(&[]);
+}
+
+#[test]
+fn shapes_and_numbers_stand_in_the_program_and_matrices_stay_with_core() {
+    let mut net = Net::new();
+    let x = net.input(&[2, 40]);
+    let (w, axes, min) = (net.weight(&[40, 40]), net.ints(&[1]), net.number(0.25));
+    let product = net.node("MatMul", &[x, w], &[2, 40], &[]);
+    let low = net.node("Max", &[product, min], &[2, 40], &[]);
+    let sum = net.node("ReduceSum", &[low, axes], &[2, 1], &[]);
+    net.output(sum);
+    assert_eq!(claims(&net, &[]), ["host", "unused", "embedded"]);
+    net.check(&[]);
+}
+
+#[test]
+fn damaged_code_is_refused_and_never_panics() {
+    let mut net = Net::new();
+    let x = net.input(&[1, 16, 4, 4]);
+    let conv = net.conv(x, [1, 16, 4, 4], 3, 1, 1);
+    let relu = net.node("Relu", &[conv], &[1, 16, 4, 4], &[]);
+    net.output(relu);
+    let code = net.compile(&[("pack", "false"), ("fusion", "false")]).code;
+    let text = String::from_utf8(code).expect("JSON");
+    let environment = Environment { threads: 1, options: Default::default() };
+    let none = BoundConstants::new(Vec::new());
+    let changes = [("\"version\":1", "\"version\":9"), ("\"inputs\":[0]", "\"inputs\":[77]"), ("16", "15"), ("{", "[")];
+    for (from, to) in changes {
+        let damaged = text.replace(from, to);
+        assert_ne!(damaged, text, "{from}");
+        assert!(json().load(damaged.as_bytes(), &none, &environment).is_err(), "{from}");
+    }
+    for cut in (0..text.len()).step_by(7) {
+        assert!(json().load(&text.as_bytes()[..cut], &none, &environment).is_err());
+    }
+}
+
+#[test]
+fn a_strided_or_splat_matrix_needs_no_copy() {
+    use byoc_plugin_api::{BoundConstant, DType};
+    let mut net = Net::new();
+    let x = net.input(&[3, 4]);
+    let w = net.weight(&[4, 6]);
+    let product = net.node("MatMul", &[x, w], &[3, 6], &[]);
+    net.output(product);
+    let compiled = net.compile(&[]);
+    let environment = Environment { threads: 1, options: Default::default() };
+    let data: Vec<f32> = (0..24).map(|i| i as f32).collect();
+    for (strides, at) in [([1i64, 4], [1usize, 4]), ([0, 0], [0, 0])] {
+        // SAFETY: the strides reach at most element 23.
+        let view = unsafe { TensorView::from_raw(data.as_ptr().cast(), DType::F32, &[4, 6], &strides) };
+        let id = net.region.constants[0].id;
+        let bound = BoundConstants::new(vec![BoundConstant { id, layout: None, view }]);
+        let mut executable = json().load(&compiled.code, &bound, &environment).expect("load");
+        let inputs = net.inputs(&[]);
+        let found = net.call(executable.as_mut(), &inputs, &[]).expect("run");
+        for (i, found) in found[0].iter().enumerate() {
+            let term = |k: usize| inputs[0][i / 6 * 4 + k] * data[k * at[0] + i % 6 * at[1]];
+            let expected: f32 = (0..4).map(term).sum();
+            assert!((found - expected).abs() < 1e-4, "{found} {expected}");
+        }
+    }
+}
