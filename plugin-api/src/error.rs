@@ -61,6 +61,8 @@ pub enum RefusalCode {
     ConstantNeeded,
     /// A number above (or below) what the hardware takes; see [`Refusal::limit`].
     Limit,
+    /// `check` itself failed, for example by a panic. This is no answer: the compile ends with an error.
+    Failed,
     /// Something else; also what an unknown code of a newer plugin reads as.
     #[serde(other)]
     Other,
@@ -101,6 +103,7 @@ impl std::fmt::Display for RefusalCode {
             RefusalCode::Attribute => "attribute",
             RefusalCode::ConstantNeeded => "constant_needed",
             RefusalCode::Limit => "limit",
+            RefusalCode::Failed => "failed",
             RefusalCode::Other => "other",
         })
     }

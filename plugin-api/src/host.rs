@@ -81,7 +81,19 @@ pub fn open(path: &Path) -> Result<Plugin, LoadError> {
     if backends.is_empty() {
         return Err(LoadError::Contract("it registers no backend".into()));
     }
+    if let Some(bad) = backends.iter().map(|backend| &backend.description.name).find(|name| !is_name(name)) {
+        let bad = one_line(bad);
+        return Err(LoadError::Contract(format!(
+            "its backend is called '{bad}'; names are lower-case letters, digits and '-'"
+        )));
+    }
     Ok(Plugin { name: info.name, version: info.version, abi_version: info.abi, backends })
+}
+
+/// Names stand in symbols, section names and on the command line.
+fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !name.is_empty() && name.bytes().all(allowed)
 }
 
 struct Info {
@@ -102,7 +114,7 @@ fn read_info(library: &Library) -> Result<Info, LoadError> {
     }
     // SAFETY: `struct_size` covers both texts, which are static.
     let (name, version) = unsafe { ((*info).name.bytes(), (*info).version.bytes()) };
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let text = |bytes| one_line(&String::from_utf8_lossy(bytes));
     Ok(Info { name: text(name), version: text(version), abi })
 }
 
@@ -181,7 +193,7 @@ fn reason(error: &dyn std::error::Error) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    text.split(['\n', '\r', '\0']).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+    text.split(char::is_control).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Collects what a plugin writes, up to a limit that no sane answer reaches.
@@ -203,8 +215,13 @@ fn collect(call: impl FnOnce(Sink, Sink) -> i32) -> (i32, Vec<u8>, Vec<u8>) {
 }
 
 fn failure(status: i32, error: &[u8]) -> Error {
-    match serde_json::from_slice(error) {
-        Ok(error) => error,
+    match serde_json::from_slice::<Error>(error) {
+        // What a plugin says ends on the user's terminal: one line, no control characters.
+        Ok(error) => Error {
+            message: one_line(&error.message),
+            node: error.node.as_deref().map(one_line),
+            hint: error.hint.as_deref().map(one_line),
+        },
         Err(_) if status == abi::FAILED => Error::new("the plugin failed and gave no reason"),
         Err(_) => Error::new(format!("the plugin answered with the unknown status {status}")),
     }
@@ -249,14 +266,17 @@ impl Backend for PluginBackend {
     }
 
     fn check(&self, candidate: &Region, options: &Options) -> Result<(), Refusal> {
-        let failed = |error: Error| Refusal::new(RefusalCode::Other, format!("check failed: {error}"));
+        let failed = |error: Error| Refusal::new(RefusalCode::Failed, error.message);
         let (region, options) = (json(candidate).map_err(failed)?, json(options).map_err(failed)?);
         let (status, out, error) = collect(|out, error| {
             (self.module.check())(self.index, Slice::new(&region), Slice::new(&options), out, error)
         });
         match status {
             abi::OK => Ok(()),
-            abi::REFUSED => Err(serde_json::from_slice(&out).unwrap_or_else(|error| failed(error.into()))),
+            abi::REFUSED => match serde_json::from_slice::<Refusal>(&out) {
+                Ok(refusal) => Err(Refusal { message: one_line(&refusal.message), ..refusal }),
+                Err(error) => Err(failed(error.into())),
+            },
             _ => Err(failed(failure(status, &error))),
         }
     }

@@ -97,7 +97,8 @@ fn run(command: &mut Command) -> Result<String, String> {
 fn sources() -> Vec<PathBuf> {
     let folders = [scripts(), scripts().join("zoo")];
     let files = folders.iter().flat_map(|folder| places::list(folder).into_iter().map(|name| folder.join(name)));
-    let mut sources: Vec<_> = files.filter(|path| path.extension().is_some_and(|kind| kind == "py" || kind == "txt")).collect();
+    let mut sources: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|kind| kind == "py" || kind == "txt")).collect();
     sources.sort();
     sources
 }

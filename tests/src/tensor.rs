@@ -96,10 +96,7 @@ impl Tensor {
 /// Compares what came out with what is expected; the error tells the first and the worst difference.
 pub fn compare(found: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Result<(), String> {
     if (found.dtype, &found.shape) != (expected.dtype, &expected.shape) {
-        return Err(format!(
-            "is {}{:?}, expected {}{:?}",
-            found.dtype, found.shape, expected.dtype, expected.shape
-        ));
+        return Err(format!("is {}{:?}, expected {}{:?}", found.dtype, found.shape, expected.dtype, expected.shape));
     }
     if !found.dtype.is_float() {
         let same = found.bytes == expected.bytes;

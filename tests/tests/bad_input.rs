@@ -1,48 +1,15 @@
 //! What users get wrong, one exact message each: the exit code is right, nothing is printed as a result, no output file
 //! is left, and one that was there before is as it was.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
+use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type, external, small, tensor};
-use byoc_tests::program::{Outcome, byoc, isolate, outcome};
 use byoc_tests::tensor::Tensor;
-use byoc_tests::{npz, places, program};
-use tempfile::TempDir;
-
-/// A folder in which a command runs; paths in messages are then as short as the arguments.
-struct Folder(TempDir);
-
-impl Folder {
-    fn new() -> Folder {
-        Folder(places::temporary())
-    }
-
-    /// A folder with `model.onnx` and what it compiles to, `model.byoc`.
-    fn compiled(model: Model) -> Folder {
-        let folder = Folder::new();
-        folder.write("model.onnx", model.finish());
-        folder.byoc(&["compile", "model.onnx", "-o", "model.byoc"]).success();
-        folder
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        places::write(self.path(), name, bytes)
-    }
-
-    fn byoc(&self, arguments: &[&str]) -> Outcome {
-        outcome(byoc(arguments).current_dir(self.path()))
-    }
-}
+use byoc_tests::{npz, places};
 
 /// Compiles `model` and asserts the error, once without and once with an old output file.
 #[track_caller]
 fn compile_fails(model: impl AsRef<[u8]>, arguments: &[&str], code: i32, message: &str) {
-    let folder = Folder::new();
+    let folder = Folder::empty();
     folder.write("model.onnx", model);
     compile_fails_in(&folder, arguments, code, message);
 }
@@ -78,7 +45,7 @@ fn files_that_are_no_models() {
         let cause = cause.replace("{complete}", complete);
         compile_fails(bytes, &[], 1, &format!("[B101] 'model.onnx' is not an ONNX model: {cause}"));
     }
-    let folder = Folder::new();
+    let folder = Folder::empty();
     compile_fails_in(&folder, &[], 1, "[B601] cannot open 'model.onnx': No such file or directory (os error 2)");
 }
 
@@ -108,16 +75,21 @@ fn wrong_types_and_shapes() {
             "[B201] node 'make_y' (Add): input 1 is i64[2,3], but input 0 is f32[2,3]: both must have the same element type",
         ),
         (
-            Model::default().input("x", Type::String, &[2]).node("Identity", &["x"], &["y"]).output("y", Type::String, &[2]),
+            Model::default().input("x", Type::String, &[2]).node("Identity", &["x"], &["y"]).output(
+                "y",
+                Type::String,
+                &[2],
+            ),
             "[B103] input 'x': element type STRING is not supported\n  hint: byoc takes f32, f64, f16, bf16, i8, i16, i32, i64, \
              u8, u16, u32, u64, bool",
         ),
+        (float(Model::default()).weight("w", &[4, 5], &[0.0; 20]).node("MatMul", &["x", "w"], &["y"]), "[B202] node"),
         (
-            float(Model::default()).weight("w", &[4, 5], &[0.0; 20]).node("MatMul", &["x", "w"], &["y"]),
-            "[B202] node",
-        ),
-        (
-            float(Model::default()).tensor(tensor("v", Type::Float, &[3]).bytes(9, [0; 8])).node("Relu", &["v"], &["y"]),
+            float(Model::default()).tensor(tensor("v", Type::Float, &[3]).bytes(9, [0; 8])).node(
+                "Relu",
+                &["v"],
+                &["y"],
+            ),
             "[B103] tensor 'v': f32[3] needs 12 bytes, but the file has 8",
         ),
         (float(Model::default()).node("Relu", &["nowhere"], &["y"]), "[B105] "),
@@ -140,11 +112,11 @@ fn with_external(location: &str) -> Vec<u8> {
 
 #[test]
 fn external_data_stays_in_the_models_folder() {
-    let folder = Folder::new();
+    let folder = Folder::empty();
     let model = folder.path().join("model");
     std::fs::create_dir(&model).expect("the folder is ours");
     let secret = folder.write("secret", [0; 8]);
-    let inner = Folder(tempfile::tempdir_in(&model).expect("the folder is ours"));
+    let inner = Folder::within(&model);
     std::fs::write(model.join("secret"), [0; 8]).expect("the folder is ours");
     std::os::unix::fs::symlink(&secret, inner.path().join("link")).expect("links work");
     inner.write("short", [0; 4]);
@@ -190,10 +162,18 @@ fn inputs_of_a_wrong_name_shape_or_type() {
     let right = Tensor::f32(&[2, 3], &[1.0; 6]);
     let whole = Tensor::new(byoc_plugin_api::DType::I64, vec![2, 3], vec![0; 48]);
     let cases = [
-        ("z", &right, "[B701] there is no input 'z', which 'in.npz' gives\n  hint: Did you mean 'x'? The inputs are: x"),
+        (
+            "z",
+            &right,
+            "[B701] there is no input 'z', which 'in.npz' gives\n  hint: Did you mean 'x'? The inputs are: x",
+        ),
         ("x", &Tensor::f32(&[3, 2], &[1.0; 6]), "[B701] input 'x' has shape [3,2], the entry takes [2,3]"),
         ("x", &Tensor::f32(&[6], &[1.0; 6]), "[B701] input 'x' has shape [6], the entry takes [2,3]"),
-        ("x", &whole, "[B701] input 'x' is i64 in 'in.npz', the entry takes f32\n  hint: Convert it with NumPy's astype"),
+        (
+            "x",
+            &whole,
+            "[B701] input 'x' is i64 in 'in.npz', the entry takes f32\n  hint: Convert it with NumPy's astype",
+        ),
     ];
     for (name, tensor, message) in cases {
         npz::write(&folder.path().join("in.npz"), &[(name, tensor)]);
@@ -205,106 +185,6 @@ fn inputs_of_a_wrong_name_shape_or_type() {
          are: x: f32[2,3]",
     );
     assert_eq!(places::list(folder.path()), ["in.npz", "model.byoc", "model.onnx"]);
-}
-
-/// A flipped bit in any section is found, and the message names the section.
-#[test]
-fn damage_is_found_in_every_section() {
-    let folder = Folder::compiled(small());
-    let whole = places::read(&folder.path().join("model.byoc"));
-    let listed = folder.byoc(&["inspect", "model.byoc", "--sections", "--json"]);
-    let listed: serde_json::Value = serde_json::from_str(listed.success()).expect("JSON");
-    let sections = listed["sections"].as_array().expect("a list");
-    let hint = "\n  hint: Copy the file again, or compile the model again";
-    let mut kinds = Vec::new();
-    for section in sections {
-        let name = section["name"].as_str().expect("a name");
-        kinds.push(name.split('/').next().unwrap_or(name));
-        let mut damaged = whole.clone();
-        damaged[section["offset"].as_u64().expect("an offset") as usize] ^= 1;
-        folder.write("damaged.byoc", damaged);
-        let cause = match name.starts_with("__pad__") {
-            true => "padding is not zero",
-            false => "its bytes do not have the digest of the header",
-        };
-        folder
-            .byoc(&["inspect", "damaged.byoc", "--verify-digests"])
-            .fails(1, &format!("error: [B602] 'damaged.byoc' is damaged: section '{name}': {cause}{hint}"));
-    }
-    for kind in ["graph", "code", "const", "__pad__"] {
-        assert!(kinds.contains(&kind), "no section of kind {kind}: {kinds:?}");
-    }
-}
-
-/// Damage that makes the file unreadable is found by every verb.
-#[test]
-fn damaged_artifacts_are_not_run() {
-    let folder = Folder::compiled(small());
-    let whole = places::read(&folder.path().join("model.byoc"));
-    let graph = whole.windows(9).position(|window| window == b"\"entries\"").expect("the graph is JSON");
-    let flipped = |at: usize| {
-        let mut bytes = whole.clone();
-        bytes[at] ^= 1;
-        bytes
-    };
-    let size = whole.len();
-    let first = whole[9];
-    assert_eq!(first, b'"', "the header is a JSON object");
-    let damaged = |cause: &str| format!("[B602] 'bad.byoc' is damaged: {cause}\n  hint: Copy the file again, or compile the model again");
-    let cases: [(Vec<u8>, String); 6] = [
-        (Vec::new(), damaged("0 bytes are too few for a header")),
-        (b"no artifact at all, but long enough".to_vec(), damaged("its header claims 7379557499027877742 bytes, more than the 100000000 that the format allows")),
-        (flipped(9), damaged("its header is not valid: key must be a string at line 1 column 2")),
-        (flipped(graph), damaged("section 'graph': its bytes do not have the digest of the header")),
-        (whole[..size - 1].to_vec(), damaged("{cut}")),
-        ([whole.as_slice(), b"x"].concat(), damaged("{grown}")),
-    ];
-    let data = 8 + u64::from_le_bytes(whole[..8].try_into().expect("eight bytes")) as usize;
-    for (bytes, message) in cases {
-        let message = message
-            .replace("{cut}", &format!("its sections hold {} bytes, and the file has {}", size - data, size - data - 1))
-            .replace("{grown}", &format!("its sections hold {} bytes, and the file has {}", size - data, size - data + 1));
-        folder.write("bad.byoc", bytes);
-        for verb in [&["run", "bad.byoc", "--fill", "ones"][..], &["inspect", "bad.byoc"], &["bench", "bad.byoc"]] {
-            folder.byoc(verb).fails(1, &format!("error: {message}"));
-        }
-    }
-    folder.byoc(&["run", "model.onnx.byoc", "--fill", "ones"]).fails(
-        1,
-        "error: [B601] cannot open 'model.onnx.byoc': No such file or directory (os error 2)",
-    );
-}
-
-/// A limit on the size of files stands in for a full disk: writing fails in the same place, with another reason.
-#[test]
-fn a_full_disk_leaves_nothing() {
-    let folder = Folder::new();
-    let wide = 64 * 1024;
-    let model = Model::default()
-        .input("x", Type::Float, &[1, wide])
-        .weight("w", &[1, wide], &(0..wide).map(|i| i as f32).collect::<Vec<_>>())
-        .node("Mul", &["x", "w"], &["y"])
-        .output("y", Type::Float, &[1, wide]);
-    folder.write("model.onnx", model.finish());
-    let old = folder.write("model.byoc", "old");
-    let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" compile model.onnx -o model.byoc";
-    let mut command = Command::new("sh");
-    isolate(&mut command).args(["-c", script]).arg(program::path()).current_dir(folder.path());
-    outcome(&mut command).fails(
-        1,
-        "error: [B601] cannot write 'model.byoc': File too large (os error 27)\n  hint: Make room on that disk, or write the \
-         output to another one",
-    );
-    assert_eq!(places::list(folder.path()), ["model.byoc", "model.onnx"]);
-    assert_eq!(places::read(&old), b"old");
-    folder.byoc(&["compile", "model.onnx", "-o", "/nonexistent/model.byoc"]).fails(
-        1,
-        "error: [B601] cannot create a temporary file in '/nonexistent': No such file or directory (os error 2)",
-    );
-    folder.byoc(&["compile", "model.onnx", "-o", "/dev/null"]).fails(
-        1,
-        "error: [B601] cannot write '/dev/null': it is no regular file",
-    );
 }
 
 #[test]
@@ -370,8 +250,7 @@ fn a_mismatch_is_told_and_exits_with_one() {
     let found: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
     assert_eq!((outcome.code, &found["matches"]), (Some(1), &serde_json::Value::Bool(false)));
     npz::write(&folder.path().join("other.npz"), &[("z", &Tensor::f32(&[1], &[0.0]))]);
-    folder.byoc(&["verify", "model.byoc", "--fill", "ones", "--reference", "other.npz"]).fails(
-        2,
-        "error: [B702] there is no output 'z', which the reference has\n  hint: The outputs are: y",
-    );
+    folder
+        .byoc(&["verify", "model.byoc", "--fill", "ones", "--reference", "other.npz"])
+        .fails(2, "error: [B702] there is no output 'z', which the reference has\n  hint: The outputs are: y");
 }

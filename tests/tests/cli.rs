@@ -1,32 +1,23 @@
 //! What a user does from the first command on, through the program itself.
 
+use byoc_tests::folder::Folder;
 use byoc_tests::golden::golden;
 use byoc_tests::onnx::small;
-use byoc_tests::program::{byoc, outcome};
 use byoc_tests::tensor::{Tensor, Tolerance, compare};
 use byoc_tests::{npz, places};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// A folder with `model.onnx` and what it compiles to, `model.byoc`.
-fn compiled() -> TempDir {
-    let folder = places::temporary();
-    places::write(folder.path(), "model.onnx", small().finish());
-    run(&folder, &["compile", "model.onnx", "-o", "model.byoc"]);
-    folder
-}
 
 /// What a command that goes well prints.
 #[track_caller]
-fn run(folder: &TempDir, arguments: &[&str]) -> String {
-    let outcome = outcome(byoc(arguments).current_dir(folder.path()));
+fn run(folder: &Folder, arguments: &[&str]) -> String {
+    let outcome = folder.byoc(arguments);
     outcome.success();
     assert_eq!(outcome.stderr, "", "nothing to complain about");
     outcome.stdout
 }
 
 #[track_caller]
-fn json(folder: &TempDir, arguments: &[&str]) -> Value {
+fn json(folder: &Folder, arguments: &[&str]) -> Value {
     let printed = run(folder, &[arguments, &["--json"]].concat());
     serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"))
 }
@@ -34,7 +25,7 @@ fn json(folder: &TempDir, arguments: &[&str]) -> Value {
 /// The one command of the README: everything is there afterwards, and it says that the results hold.
 #[test]
 fn quickstart() {
-    let folder = places::temporary();
+    let folder = Folder::empty();
     let printed = run(&folder, &["quickstart", "--dir", "tour"]);
     assert_eq!(places::list(&folder.path().join("tour")), ["model.byoc", "model.onnx"]);
     for part in ["byoc compile", "byoc run", "byoc verify", "byoc inspect"] {
@@ -48,7 +39,7 @@ fn quickstart() {
 
 #[test]
 fn compile_run_and_verify() {
-    let folder = compiled();
+    let folder = Folder::compiled(small());
     let input: Vec<f32> = (0..6).map(|i| i as f32 - 2.5).collect();
     npz::write(&folder.path().join("in.npz"), &[("x", &Tensor::f32(&[2, 3], &input))]);
     let report = json(&folder, &["run", "model.byoc", "-i", "in.npz", "-o", "out.npz"]);
@@ -76,7 +67,7 @@ fn compile_run_and_verify() {
 
 #[test]
 fn reports_for_people() {
-    let folder = compiled();
+    let folder = Folder::compiled(small());
     golden("explain.txt", &run(&folder, &["explain", "model.onnx"]));
     golden("inspect_model.txt", &run(&folder, &["inspect", "model.onnx"]));
     golden("inspect_constants.txt", &steady(&run(&folder, &["inspect", "model.byoc", "--constants"])));
@@ -97,7 +88,7 @@ fn steady(text: &str) -> String {
 /// The text form of each stage, through the door that the command line has for it.
 #[test]
 fn stages_have_a_text_form() {
-    let folder = compiled();
+    let folder = Folder::compiled(small());
     for stage in ["onnx", "passes", "partition", "ownership"] {
         let text = run(&folder, &["compile", "model.onnx", "--stop-after", stage, "--print"]);
         golden(&format!("stage_{stage}.txt"), &text);
@@ -110,7 +101,7 @@ fn stages_have_a_text_form() {
 /// A report as JSON has the same facts under stable names.
 #[test]
 fn reports_for_programs() {
-    let folder = compiled();
+    let folder = Folder::compiled(small());
     let explained = json(&folder, &["explain", "model.onnx"]);
     let nodes: Vec<_> = explained["nodes"].as_array().expect("a list").iter().map(|node| &node["op"]).collect();
     assert_eq!(nodes, ["MatMul", "Add", "Relu"], "{explained}");
@@ -129,7 +120,7 @@ fn reports_for_programs() {
 
 #[test]
 fn help_and_version() {
-    let folder = places::temporary();
+    let folder = Folder::empty();
     assert!(run(&folder, &["--version"]).starts_with("byoc "));
     let help = run(&folder, &["--help"]);
     for verb in ["compile", "run", "bench", "verify", "inspect", "explain", "plugin", "quickstart"] {

@@ -63,9 +63,11 @@ fn expected(fault: Fault) -> (Verb, i32, &'static str) {
         PanicInRun => (Run, 1, "[B703] {run}: {panic}"),
         PanicInDrop => (Run, 0, ""),
         BadName => (Compile, 3, "[B305] {contract} its backend is called '../Hostile One'; {names}{report}"),
-        BadPattern => {
-            (Compile, 3, "[B305] backend 'hostile': pattern 'scale': expected ')' at column 17 of (Mul ?x ?w:const{report}")
-        }
+        BadPattern => (
+            Compile,
+            3,
+            "[B305] backend 'hostile': pattern 'scale': expected ')' at column 17 of (Mul ?x ?w:const{report}",
+        ),
         RefusesLate => (Compile, 1, "[B306] {failed}: no more than 3 dimensions are supported"),
         FailsWithHint => {
             (Compile, 1, "[B306] {failed}, node 'make_y': the kernel does not fit\n  hint: Lower hostile.size")
@@ -77,8 +79,12 @@ fn expected(fault: Fault) -> (Verb, i32, &'static str) {
         PacksWithoutLayout => (Compile, 1, "[B501] {claims} {w}: its packed layout has no name{once}"),
         PacksTooLittle => (Compile, 1, "[B501] {claims} it writes 7 of the 8 bytes of packed {w}{once}"),
         PacksTooMuch => (Compile, 1, "[B501] {claims} it writes more than the 8 bytes of packed {w}{once}"),
-        PacksMisaligned => (Compile, 1, "[B501] {claims} {w}: an alignment of 8192 is no power of two up to 4096{once}"),
-        EmbedsHost => (Compile, 1, "[B502] {claims} embeds `w` (2.0 KiB) verbatim at offset 2 and claims Host{embedded}"),
+        PacksMisaligned => {
+            (Compile, 1, "[B501] {claims} {w}: an alignment of 8192 is no power of two up to 4096{once}")
+        }
+        EmbedsHost => {
+            (Compile, 1, "[B502] {claims} embeds `w` (2.0 KiB) verbatim at offset 2 and claims Host{embedded}")
+        }
         FailsInLoad => (Run, 1, "[B703] {load}: the device is busy\n  hint: Try again later"),
         FailsInRun => (Run, 1, "[B703] {run}: the device is gone"),
     }
@@ -135,11 +141,16 @@ fn every_fault_is_one_error_and_leaves_the_output_alone() {
 fn a_secret_copy_is_a_warning_when_allowed() {
     let bench = Bench::new();
     let plugin = bench.plugin.to_str().expect("a plain path");
-    let mut command = byoc(&["compile", "model.onnx", "-o", "model.byoc", "--backend", "hostile", "--allow-duplicates"]);
+    let mut command =
+        byoc(&["compile", "model.onnx", "-o", "model.byoc", "--backend", "hostile", "--allow-duplicates"]);
     command.args(["--plugin", plugin]).current_dir(bench.folder.path()).env(VARIABLE, Fault::EmbedsHost.name());
     let outcome = outcome(&mut command);
     outcome.success();
-    assert!(outcome.stderr.starts_with("warning: [B502] hostile: region byoc_main_hostile_0 embeds"), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.starts_with("warning: [B502] hostile: region byoc_main_hostile_0 embeds"),
+        "{}",
+        outcome.stderr
+    );
 }
 
 /// Not even a path that is part of a name may leave the folder.

@@ -180,7 +180,12 @@ fn two_plugins_share_a_constant() {
     let manifest = artifact.manifest();
     let regions: Vec<_> = manifest.regions.iter().map(|region| region.backend.as_str()).collect();
     assert_eq!(regions, ["template", "json"]);
-    assert!(manifest.regions.iter().all(|region| region.constants.len() == 1 && region.constants[0].claim == ClaimKind::Host));
+    assert!(
+        manifest
+            .regions
+            .iter()
+            .all(|region| region.constants.len() == 1 && region.constants[0].claim == ClaimKind::Host)
+    );
     assert_eq!(manifest.constants.len(), 1);
     let [row] = manifest.ledger.as_slice() else { panic!("{:?}", manifest.ledger) };
     assert_eq!((row.names.as_slice(), row.bytes, row.fate), (["w".to_owned()].as_slice(), 2400, Fate::Stored));

@@ -48,18 +48,8 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// All that core may depend on: nothing that computes with tensors.
-const CORE_DEPENDENCIES: &[&str] = &[
-    "blake3",
-    "byoc-plugin-api",
-    "bytes",
-    "half",
-    "indexmap",
-    "memmap2",
-    "prost",
-    "serde",
-    "serde_json",
-    "tempfile",
-];
+const CORE_DEPENDENCIES: &[&str] =
+    &["blake3", "byoc-plugin-api", "bytes", "half", "indexmap", "memmap2", "prost", "serde", "serde_json", "tempfile"];
 
 /// Fails with one line for each offence.
 #[track_caller]
@@ -95,7 +85,8 @@ fn core_and_cli_name_no_backend() {
             let crate_name = format!("byoc_{name}");
             let lines = code.iter().copied().filter(|(_, line)| texts(line).any(found) || line.contains(&crate_name));
             let offending = lines.chain(comments.clone().filter(|(_, line)| found(line)));
-            offences.extend(offending.map(|(number, line)| format!("{}:{number}: {name}: {}", source.path, line.trim())));
+            offences
+                .extend(offending.map(|(number, line)| format!("{}:{number}: {name}: {}", source.path, line.trim())));
         }
     }
     none(&offences);
@@ -150,7 +141,8 @@ fn links() -> BTreeMap<String, BTreeSet<String>> {
 fn core_has_no_kernels() {
     let links = links();
     let allowed: BTreeSet<_> = CORE_DEPENDENCIES.iter().map(|name| (*name).to_owned()).collect();
-    let unknown: Vec<_> = links["byoc-core"].difference(&allowed).map(|name| format!("core depends on {name}")).collect();
+    let unknown: Vec<_> =
+        links["byoc-core"].difference(&allowed).map(|name| format!("core depends on {name}")).collect();
     none(&unknown);
 }
 
@@ -177,7 +169,9 @@ fn packages_depend_in_one_direction() {
             _ => &["byoc-plugin-api"],
         };
         let ours = dependencies.iter().filter(|name| name.starts_with("byoc"));
-        offences.extend(ours.filter(|name| !allowed.contains(&name.as_str())).map(|name| format!("{package} links {name}")));
+        offences.extend(
+            ours.filter(|name| !allowed.contains(&name.as_str())).map(|name| format!("{package} links {name}")),
+        );
     }
     none(&offences);
 }
@@ -221,7 +215,8 @@ fn unsafe_files() {
     let mut unused: BTreeSet<&str> = UNSAFE.iter().map(|(path, _)| *path).collect();
     let mut offences = Vec::new();
     for source in sources(EVERYWHERE) {
-        let is_unsafe = |line: &str| line.split(|char: char| !char.is_alphanumeric() && char != '_').any(|word| word == "unsafe");
+        let is_unsafe =
+            |line: &str| line.split(|char: char| !char.is_alphanumeric() && char != '_').any(|word| word == "unsafe");
         if source.path == "tests/tests/tidy.rs" || !source.code().iter().any(|(_, line)| is_unsafe(line)) {
             continue;
         }
@@ -241,7 +236,11 @@ fn file_size() {
         let lines = source.code().len();
         let listed = LONG_FILES.iter().any(|(path, _)| *path == source.path);
         if (lines > MOST_LINES) != listed {
-            offences.push(format!("{}: {lines} code lines, {}", source.path, if listed { "listed as long" } else { "too many" }));
+            offences.push(format!(
+                "{}: {lines} code lines, {}",
+                source.path,
+                if listed { "listed as long" } else { "too many" }
+            ));
         }
     }
     none(&offences);

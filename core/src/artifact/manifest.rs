@@ -103,8 +103,10 @@ pub struct ConstantUse {
     pub view: ConstantView,
 }
 
-/// Where element `index` of a constant stands: at `offset + sum(index * strides)`, in elements.
+/// Where element `index` of a constant stands: at `offset + sum(index * strides)`, in elements. Row-major strides and an
+/// offset of 0 are left out of the file: most views are of whole constants, and small models have many small ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenView", into = "WrittenView")]
 pub struct ConstantView {
     /// Size of each dimension.
     pub shape: Vec<usize>,
@@ -213,7 +215,7 @@ pub struct Stored {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
     /// Alignment of the first byte that the readers ask for; 0 where the format's own is enough.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub alignment: u64,
 }
 
@@ -230,9 +232,10 @@ pub struct LedgerRow {
     pub shape: Vec<usize>,
     /// Bytes of the original.
     pub bytes: u64,
-    /// BLAKE3 of the original's element type and bytes, in hex.
+    /// The first 16 bytes of the BLAKE3 hash of the original's element type and bytes, in hex: enough to know it by.
     pub digest: String,
     /// Who reads what this row is about: symbols of regions, and `<entry>/<output>` for an output that is the constant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readers: Vec<String>,
     /// Who owns the bytes: `byoc`, or the backend that packed or embedded them; none where nobody does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -263,6 +266,43 @@ pub enum Fate {
     Dropped,
     /// Its bytes are those of a stored constant that has a row of its own.
     Viewed,
+}
+
+/// A view as it stands in the file.
+#[derive(Serialize, Deserialize)]
+struct WrittenView {
+    shape: Vec<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    strides: Option<Vec<i64>>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    offset: usize,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl From<WrittenView> for ConstantView {
+    fn from(written: WrittenView) -> Self {
+        let strides = written.strides.unwrap_or_else(|| row_major(&written.shape));
+        ConstantView { shape: written.shape, strides, offset: written.offset }
+    }
+}
+
+impl From<ConstantView> for WrittenView {
+    fn from(view: ConstantView) -> Self {
+        let strides = (view.strides != row_major(&view.shape)).then_some(view.strides);
+        WrittenView { shape: view.shape, strides, offset: view.offset }
+    }
+}
+
+/// Row-major strides of a shape that may come from a damaged file, so without trust in its product.
+fn row_major(shape: &[usize]) -> Vec<i64> {
+    let mut strides = vec![1i64; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis].saturating_mul(i64::try_from(shape[axis].max(1)).unwrap_or(i64::MAX));
+    }
+    strides
 }
 
 impl From<&View> for ConstantView {

@@ -153,7 +153,7 @@ fn what_is_written_is_read_aligned_and_without_a_copy() {
     for section in artifact.sections() {
         let alignment = if section.name.starts_with(PAD) {
             1
-        } else if section.bytes >= 65536 {
+        } else if section.bytes >= 1 << 20 {
             4096
         } else {
             256

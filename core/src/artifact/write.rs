@@ -17,7 +17,7 @@ use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY,
 use crate::diagnostic::{Code, Diagnostic, Result};
 
 /// Entries of at least this many bytes start at a page, so that they can be mapped and sent to devices by themselves.
-const LARGE: u64 = 64 * 1024;
+const LARGE: u64 = 1 << 20;
 
 /// What every other entry is aligned to: enough for every vector unit and for GPU copies.
 const SMALL_ALIGNMENT: u64 = 256;

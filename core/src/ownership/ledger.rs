@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use byoc_plugin_api::Claim;
+use byoc_plugin_api::{Claim, to_hex};
 
 use super::audit::size;
 use super::homes::Homes;
@@ -179,14 +179,12 @@ fn rows_of(
         let fate = if first { Fate::Packed } else { Fate::Viewed };
         let owner = if found.base.is_some() { CORE.to_owned() } else { backend };
         let mut packed = row(fate, Some(home), symbols, Some(owner));
-        packed.note = Some(match &found.layout {
-            Some(layout) if first => {
-                let more = if own.is_some() { " more than the original alone" } else { "" };
-                format!("packed as '{layout}', {}{more}", size(found.bytes.len()))
-            }
-            Some(layout) => format!("packed as '{layout}' it has the bytes of another constant"),
-            None => "packed it has the bytes of another constant".to_owned(),
-        });
+        // The layout stands with the stored constant.
+        packed.note = match (first, own.is_some()) {
+            (true, false) => None,
+            (true, true) => Some(format!("{} more than the original alone", size(found.bytes.len()))),
+            (false, _) => Some("packed it has the bytes of another constant".to_owned()),
+        };
         rows.push(packed);
     }
     let embedded = readers.embedded.join(", ");
@@ -211,7 +209,7 @@ fn row(id: BaseId, base: &Base) -> LedgerRow {
         dtype: base.dtype,
         shape: base.shape.clone(),
         bytes: base.bytes.len() as u64,
-        digest: blake3::Hash::from_bytes(base.digest).to_hex().to_string(),
+        digest: to_hex(&base.digest[..16]),
         readers: Vec::new(),
         owner: None,
         fate: Fate::Dropped,

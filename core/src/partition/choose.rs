@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use byoc_plugin_api::{Expr, Pattern};
+use byoc_plugin_api::{Expr, Pattern, Refusal, RefusalCode};
 
 use super::groups::Groups;
 use super::matcher::Matcher;
@@ -45,6 +45,7 @@ pub(super) fn choose(
                     taken.push(groups.take(&nodes, backend));
                     Outcome::Taken
                 }
+                Err(refusal) if refusal.code == RefusalCode::Failed => return Err(check_failed(selected, &nodes, graph, &refusal)),
                 Err(refusal) => Outcome::Refused(refusal),
             };
             let pattern = rule.pattern.name.clone();
@@ -58,6 +59,13 @@ pub(super) fn choose(
         release_no_ops(graph, entry, backend, groups, attempts);
     }
     Ok(())
+}
+
+/// A backend that cannot say yes or no must not lose its nodes to the next one in silence.
+fn check_failed(selected: &Selected, nodes: &BTreeSet<usize>, graph: &Graph, refusal: &Refusal) -> Diagnostic {
+    let node = nodes.last().map_or("", |&node| graph.nodes[node].name.as_str());
+    let message = format!("backend '{}' failed while it checked node '{node}': {}", selected.name(), refusal.message);
+    Diagnostic::new(Code::BackendFailed, message).hint("Report this to the backend's maker, or leave it out of --backend")
 }
 
 fn rules(selected: &Selected) -> Result<Vec<Rule>> {

@@ -132,6 +132,11 @@ impl<'r> Graph<'r> {
         self.region.constant_ints(value)
     }
 
+    /// Whether a step reads the value, or it leaves the region.
+    pub(super) fn is_read(&self, value: usize) -> bool {
+        self.outputs.contains(&value) || self.steps.iter().any(|step| step.inputs.contains(&Some(value)))
+    }
+
     /// The shape of a value.
     pub(super) fn shape(&self, value: usize) -> &[Dim] {
         &self.values[value].shape

@@ -35,7 +35,11 @@ fn is_view(graph: &Graph<'_>, step: &Step) -> bool {
     let (Some(input), Some(output)) = (step.input(0), step.output(0)) else { return false };
     match op.as_str() {
         "Identity" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" => true,
-        "Dropout" => step.output(1).is_none() && step.input(2).is_none(),
+        "Dropout" => {
+            let training = step.input(2).is_some_and(|value| graph.ints(value) != Some(vec![0]));
+            let mask = step.output(1).is_some_and(|mask| graph.is_read(mask));
+            !training && !mask
+        }
         "Cast" => graph.values[input].dtype == graph.values[output].dtype,
         "Transpose" => moves_only_ones(step, &graph.values[input].shape),
         "Expand" => graph.values[input].shape == graph.values[output].shape,

@@ -36,7 +36,9 @@ fn first_rows(manifest: &Manifest) -> impl Iterator<Item = &LedgerRow> {
 }
 
 fn cells(manifest: &Manifest, row: &LedgerRow) -> [String; 9] {
-    let section = row.stored.and_then(|stored| manifest.constants.get(stored)).map(|stored| stored.section.clone());
+    let stored = row.stored.and_then(|stored| manifest.constants.get(stored));
+    let section = stored.map(|stored| stored.section.clone());
+    let layout = stored.and_then(|stored| stored.layout.as_ref()).map(|layout| format!("packed as {layout}"));
     [
         if row.names.is_empty() { format!("#{}", row.id) } else { some(&row.names) },
         row.dtype.to_string(),
@@ -46,7 +48,7 @@ fn cells(manifest: &Manifest, row: &LedgerRow) -> [String; 9] {
         row.owner.clone().unwrap_or_else(|| "-".into()),
         section.unwrap_or_else(|| "-".into()),
         if row.readers.is_empty() { "-".into() } else { some(&row.readers) },
-        row.note.clone().unwrap_or_default(),
+        layout.into_iter().chain(row.note.clone()).collect::<Vec<_>>().join("; "),
     ]
 }
 

@@ -33,10 +33,22 @@ pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f
             let (start, rest) = (at % strips * strip, at / strips);
             let count = strip.min(pixels - start);
             let (group, image) = (rest % p.group, rest / p.group);
-            gather(p, o.x, image, group, start, count, columns);
-            multiply(p, &o, threads, (image, group, start, count), columns, packing, out);
+            let b = if direct(p) {
+                // The images are the columns already.
+                let ic = p.ic / p.group;
+                (&o.x[(image * p.group + group) * ic * pixels + start..], pixels)
+            } else {
+                gather(p, o.x, image, group, start, count, columns);
+                (&*columns, count)
+            };
+            multiply(p, &o, threads, (image, group, start, count), b, packing, out);
         }
     });
+}
+
+/// Whether each output pixel depends on the input pixel at the same place only.
+fn direct(p: &ConvParams) -> bool {
+    p.kh == 1 && p.kw == 1 && p.stride == [1, 1] && p.pad == [0, 0] && p.ih == p.oh && p.iw == p.ow
 }
 
 /// columns[(c * KH + kh) * KW + kw][pixel] = the input under that tap.
@@ -59,7 +71,7 @@ fn multiply(
     o: &Operands<'_>,
     threads: &Threads,
     (image, group, start, count): (usize, usize, usize, usize),
-    columns: &[f32],
+    (columns, row): (&[f32], usize),
     packing: &mut [f32],
     out: SharedMut<'_, f32>,
 ) {
@@ -67,7 +79,7 @@ fn multiply(
     let (k, pixels) = (ic * p.kh * p.kw, p.oh * p.ow);
     let base = ((image * p.group + group) * oc) * pixels + start;
     let w = &o.w[group * oc * k..][..oc * k];
-    let product = GemmParams { c_row: pixels, ..GemmParams::dense(oc, count, k) };
+    let product = GemmParams { b: [row, 1], c_row: pixels, ..GemmParams::dense(oc, count, k) };
     // SAFETY: this task's strip of each row; rows are `pixels` apart and in bounds.
     unsafe { gemm_on_this_thread(threads.isa(), &product, w, columns, out.as_ptr().add(base), packing) };
     for c in 0..oc {
