@@ -2,6 +2,7 @@
 //! constant once. Only the modules in here know byte offsets of the file; `docs/artifact-format.md` describes it.
 
 mod check;
+mod graph;
 mod header;
 pub mod manifest;
 mod read;
@@ -21,7 +22,7 @@ pub const FORMAT: u32 = 1;
 /// Largest alignment that a section can have: mapped files are aligned to a page and no further.
 pub const MAX_ALIGNMENT: u64 = 4096;
 
-/// The section that holds the [`Manifest`] as JSON.
+/// The section that holds the [`Manifest`] as compressed JSON.
 const GRAPH: &str = "graph";
 
 /// What the names of sections that only fill gaps start with.

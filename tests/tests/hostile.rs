@@ -56,7 +56,7 @@ fn expected(fault: Fault) -> (Verb, i32, &'static str) {
     match fault {
         PanicInDescribe => (Compile, 3, "[B305] {contract} describe failed: {panic}{report}"),
         PanicInPatterns => (Compile, 3, "[B305] backend 'hostile': {panic}{report}"),
-        PanicInCheck => (Compile, 4, "[B401] {nobody} scale: other: check failed: {panic}{host}"),
+        PanicInCheck => (Compile, 1, "[B306] backend 'hostile' failed while it checked node 'make_y': {panic}{leave}"),
         PanicInCodegen => (Compile, 1, "[B306] {failed}: {panic}"),
         PanicInConstantUpdater => (Compile, 1, "[B306] {failed}: {panic}"),
         PanicInLoad => (Run, 1, "[B703] {load}: {panic}"),
@@ -96,8 +96,7 @@ const PARTS: &[(&str, &str)] = &[
     ("{contract}", "'{plugin}' breaks the plugin contract:"),
     ("{names}", "names are lower-case letters, digits and '-'"),
     ("{report}", "\n  hint: Report this to the plugin's maker"),
-    ("{nobody}", "no backend of the list hostile takes node 'make_y' (Mul): hostile:"),
-    ("{host}", "\n  hint: Add a host backend at the end of the list; byoc plugin list shows what there is"),
+    ("{leave}", "\n  hint: Report this to the backend's maker, or leave it out of --backend"),
     ("{failed}", "backend 'hostile' failed on region byoc_main_hostile_0"),
     ("{load}", "backend 'hostile' cannot load region byoc_main_hostile_0"),
     ("{run}", "region byoc_main_hostile_0 failed on backend 'hostile'"),

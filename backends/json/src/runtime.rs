@@ -1,6 +1,8 @@
 //! Program and constants to an executable. What depends on shapes is prepared once for each set of shapes: at load where
 //! they are all known, else at the first run with new ones.
 
+use std::sync::Arc;
+
 use byoc_plugin_api::{BoundConstants, Environment, Error, Executable, TensorView, TensorViewMut};
 
 use crate::kernels::Threads;
@@ -8,6 +10,7 @@ use crate::program::Program;
 
 mod bind;
 mod calls;
+mod crew;
 mod memory;
 mod plan;
 mod prepare;
@@ -22,7 +25,7 @@ use shapes::Shapes;
 struct Loaded<'a> {
     program: Program,
     constants: Vec<Bound<'a>>,
-    threads: Threads,
+    threads: Arc<Threads>,
     shapes: Shapes,
     prepared: Option<Prepared>,
     arena: Buffer,
@@ -41,7 +44,7 @@ pub(crate) fn load<'a>(
         shapes: Shapes::new(&program),
         program,
         constants,
-        threads: Threads::new(environment.threads.max(1)),
+        threads: crew::crew(environment.threads.max(1)),
         prepared: None,
         arena: Buffer::default(),
         scratch: Buffer::default(),

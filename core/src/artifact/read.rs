@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::header::{Header, Tensor};
 use super::manifest::{ConstantUse, Manifest};
 use super::source::Source;
-use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check};
+use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::map_file;
 
@@ -70,10 +70,9 @@ impl Artifact {
 
     fn read_manifest(&self) -> std::result::Result<Manifest, String> {
         check::digests(&self.header)?;
-        let graph = self.tensor(GRAPH).ok_or_else(|| format!("it has no section '{GRAPH}'"))?;
-        self.verify(graph)?;
-        let manifest: Manifest =
-            serde_json::from_slice(&self.bytes(graph)).map_err(|error| format!("section '{GRAPH}': {error}"))?;
+        let section = self.tensor(GRAPH).ok_or_else(|| format!("it has no section '{GRAPH}'"))?;
+        self.verify(section)?;
+        let manifest = graph::decode(&self.bytes(section)).map_err(|cause| format!("section '{GRAPH}': {cause}"))?;
         let declared = (self.header.metadata.get(FORMAT_KEY), self.header.metadata.get(PRODUCER_KEY));
         if declared != (Some(&manifest.format.to_string()), Some(&manifest.producer)) {
             return Err(format!("section '{GRAPH}': its format and producer are not those of the header"));

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::header::{Header, Tensor, byte_length};
 use super::manifest::Manifest;
 use super::source::{PIECE, Source};
-use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check};
+use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
 
 /// Entries of at least this many bytes start at a page, so that they can be mapped and sent to devices by themselves.
@@ -131,8 +131,7 @@ impl Plan {
     }
 
     pub(super) fn new(contents: &Contents) -> std::result::Result<Plan, String> {
-        let graph = serde_json::to_vec(&contents.manifest).map_err(|error| error.to_string())?;
-        let graph = Section::of_bytes(GRAPH, graph.into());
+        let graph = Section::of_bytes(GRAPH, graph::encode(&contents.manifest)?.into());
         let mut sections: Vec<&Section> = std::iter::once(&graph).chain(&contents.sections).collect();
         let mut names = HashSet::new();
         for section in &sections {

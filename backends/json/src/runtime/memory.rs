@@ -10,15 +10,33 @@ use crate::kernels::Threads;
 /// What the start of every buffer is aligned to, in bytes.
 pub(super) const ALIGNMENT: usize = 64;
 
-/// Sixty-four aligned bytes.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u8; ALIGNMENT]);
-
-/// Aligned memory that grows.
-#[derive(Default)]
+/// Aligned memory that grows. Fresh memory is zero, but touched by nobody: large buffers cost nothing until they are
+/// used, which keeps loading fast.
 pub(super) struct Buffer {
-    lines: Vec<Line>,
+    /// Start of the allocation, null before there is one.
+    base: *mut u8,
+    /// Bytes of the allocation, [`ALIGNMENT`] more than are used.
+    allocated: usize,
+}
+
+// SAFETY: the buffer owns its bytes; nothing about them is tied to a thread.
+unsafe impl Send for Buffer {}
+// SAFETY: as above; nothing is written through a shared reference.
+unsafe impl Sync for Buffer {}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Buffer { base: std::ptr::null_mut(), allocated: 0 }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(layout) = Buffer::layout(self.allocated).filter(|_| !self.base.is_null()) {
+            // SAFETY: `grow` allocated `base` with this layout.
+            unsafe { std::alloc::dealloc(self.base, layout) }
+        }
+    }
 }
 
 impl Buffer {
@@ -29,31 +47,56 @@ impl Buffer {
         Ok(buffer)
     }
 
+    /// No more alignment than the system gives without clearing the memory by hand; the rest is done by an offset.
+    fn layout(allocated: usize) -> Option<std::alloc::Layout> {
+        std::alloc::Layout::from_size_align(allocated, 16).ok()
+    }
+
     /// Makes room for `bytes`; what was in it is lost.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Error> {
-        let lines = bytes.div_ceil(ALIGNMENT);
-        if lines > self.lines.len() {
-            self.lines = Vec::new();
-            let failed = |_| Error::new(format!("no memory for {bytes} bytes of intermediate tensors"));
-            self.lines.try_reserve_exact(lines).map_err(failed)?;
-            self.lines.resize(lines, Line([0; ALIGNMENT]));
+        let failed = || Error::new(format!("no memory for {bytes} bytes of tensors"));
+        if bytes == 0 || bytes <= self.len() {
+            return Ok(());
         }
+        let whole = bytes.checked_next_multiple_of(ALIGNMENT).ok_or_else(failed)?;
+        let allocated = whole.checked_add(ALIGNMENT).ok_or_else(failed)?;
+        let layout = Buffer::layout(allocated).ok_or_else(failed)?;
+        *self = Buffer::default();
+        // SAFETY: the layout is not empty.
+        let base = unsafe { std::alloc::alloc_zeroed(layout) };
+        if base.is_null() {
+            return Err(failed());
+        }
+        *self = Buffer { base, allocated };
         Ok(())
     }
 
+    /// Bytes that can be used.
+    fn len(&self) -> usize {
+        self.allocated.saturating_sub(ALIGNMENT)
+    }
+
+    /// The first aligned byte.
+    fn start(&self) -> *mut u8 {
+        match self.base.is_null() {
+            true => std::ptr::without_provenance_mut(ALIGNMENT),
+            false => self.base.wrapping_add(self.base.align_offset(ALIGNMENT)),
+        }
+    }
+
     pub(super) fn as_bytes(&self) -> &[u8] {
-        // SAFETY: a line is plain bytes without padding.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.lines.len() * ALIGNMENT) }
+        // SAFETY: `len` initialised bytes lie behind the first aligned one, within the allocation.
+        unsafe { std::slice::from_raw_parts(self.start(), self.len()) }
     }
 
     pub(super) fn as_mut_bytes(&mut self) -> &mut [u8] {
         // SAFETY: as above, and the borrow is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.lines.len() * ALIGNMENT) }
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.len()) }
     }
 
     pub(super) fn as_mut_f32(&mut self) -> &mut [f32] {
-        // SAFETY: as above; 64 bytes are 16 aligned f32, and every bit pattern is one.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.lines.len() * ALIGNMENT / 4) }
+        // SAFETY: as above; the start is aligned, the length a multiple of four, and every bit pattern is a number.
+        unsafe { std::slice::from_raw_parts_mut(self.start().cast(), self.len() / 4) }
     }
 }
 
