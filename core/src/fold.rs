@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use bytes::Bytes;
 use byoc_plugin_api::{
     BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantId, Environment, Error, TensorView, TensorViewMut,
     contiguous_strides,
 };
+use bytes::Bytes;
 
 use crate::buffer::Buffer;
 use crate::constants::{BaseId, ConstantTable};

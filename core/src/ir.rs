@@ -9,9 +9,9 @@ use byoc_plugin_api::{Attribute, DType, Dim};
 
 use crate::constants::{BaseId, ConstantRef, ConstantTable};
 
-pub use self::print::print;
 #[cfg(feature = "compiler")]
 pub(crate) use self::print::node_text;
+pub use self::print::print;
 
 /// Index of a value in its [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

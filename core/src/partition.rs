@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 
 use byoc_plugin_api::Region;
 
-pub use self::report::{Attempt, NodeRow, Outcome, explain};
 use self::groups::Groups;
 use self::outline::Naming;
+pub use self::report::{Attempt, NodeRow, Outcome, explain};
 use crate::constants::ConstantRef;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Model, TypedModel, ValueId, node_text};
@@ -92,7 +92,12 @@ pub(crate) fn groups_for(
 }
 
 /// The region of some nodes of an entry, to be computed ahead of time.
-pub(crate) fn outline_for(model: &Model, entry: usize, folder: &Selected, nodes: &BTreeSet<usize>) -> Result<RegionPlan> {
+pub(crate) fn outline_for(
+    model: &Model,
+    entry: usize,
+    folder: &Selected,
+    nodes: &BTreeSet<usize>,
+) -> Result<RegionPlan> {
     let naming = Naming { entry: &model.entries[entry].name, backend: folder.name(), number: 0 };
     outline::outline(model, entry, 0, nodes, naming)
 }

@@ -3,5 +3,5 @@
 mod registry;
 mod search;
 
-pub use registry::{BackendCode, Origin, Registered, Registry, Refused, Selected, Shadowed};
+pub use registry::{BackendCode, Origin, Refused, Registered, Registry, Selected, Shadowed};
 pub use search::SearchPath;

@@ -237,7 +237,8 @@ pub fn eval_shape(shape: &[Dim], symbols: &HashMap<String, usize>) -> Result<Vec
 /// contradicts what is known is an error.
 pub fn bind(text: &str, size: usize, symbols: &mut HashMap<String, usize>) -> Result<bool> {
     let expr: Expr = text.parse()?;
-    let wrong = |found: String| DimError::new(DimErrorKind::Contradiction, format!("the size '{text}' is {size}, but {found}"));
+    let wrong =
+        |found: String| DimError::new(DimErrorKind::Contradiction, format!("the size '{text}' is {size}, but {found}"));
     let unknown: Vec<_> = expr.symbols().into_iter().filter(|name| !symbols.contains_key(name)).collect();
     let [name] = unknown.as_slice() else {
         if !unknown.is_empty() {

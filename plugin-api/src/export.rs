@@ -159,14 +159,7 @@ extern "C" fn check(index: usize, candidate: Slice, options: Slice, mut out: Sin
     })
 }
 
-extern "C" fn codegen(
-    index: usize,
-    json: Slice,
-    list: ConstantList,
-    options: Slice,
-    code: Sink,
-    error: Sink,
-) -> i32 {
+extern "C" fn codegen(index: usize, json: Slice, list: ConstantList, options: Slice, code: Sink, error: Sink) -> i32 {
     guard(error, || {
         let options: Options = parse(options)?;
         // Small writes are gathered: each call across the border would cost the host a system call.

@@ -47,8 +47,7 @@ impl Options {
         specs: &[OptionSpec],
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Options, Error> {
-        let mut values: BTreeMap<_, _> =
-            specs.iter().map(|spec| (spec.name.clone(), spec.default.clone())).collect();
+        let mut values: BTreeMap<_, _> = specs.iter().map(|spec| (spec.name.clone(), spec.default.clone())).collect();
         for (key, value) in settings {
             let Some(spec) = specs.iter().find(|spec| spec.name == key) else {
                 return Err(unknown(specs, key));

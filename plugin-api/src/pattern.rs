@@ -35,10 +35,13 @@ impl Pattern {
     /// The parsed form. Errors show the text and the place.
     pub fn parse(&self) -> Result<Expr, Error> {
         let mut parser = Parser { text: &self.text, at: 0 };
-        let expr = parser.expr().and_then(|expr| if parser.peek().is_some() { Err("the end".into()) } else { Ok(expr) });
+        let expr =
+            parser.expr().and_then(|expr| if parser.peek().is_some() { Err("the end".into()) } else { Ok(expr) });
         match expr {
             Ok(expr @ (Expr::Node { optional: false, .. } | Expr::Or(_))) => Ok(expr),
-            Ok(_) => Err(Error::new(format!("pattern '{}': the outermost operator must be there: {}", self.name, self.text))),
+            Ok(_) => {
+                Err(Error::new(format!("pattern '{}': the outermost operator must be there: {}", self.name, self.text)))
+            }
             Err(expected) => Err(Error::new(format!(
                 "pattern '{}': expected {expected} at column {} of {}",
                 self.name,

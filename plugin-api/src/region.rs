@@ -250,7 +250,11 @@ impl Region {
     /// Checks every index and arity, so that later code may index without asking. Errors name the place.
     pub fn validate(&self) -> Result<(), crate::Error> {
         let bad = |what: &str, index: usize| {
-            crate::Error::new(format!("region {}: {what} refers to value {index} of {}", self.symbol, self.values.len()))
+            crate::Error::new(format!(
+                "region {}: {what} refers to value {index} of {}",
+                self.symbol,
+                self.values.len()
+            ))
         };
         let count = self.values.len();
         let edges = [("input", &self.inputs), ("output", &self.outputs)];

@@ -313,9 +313,8 @@ unsafe fn parts<'a>(tensor: &DLTensor) -> Result<Parts<'a>, Error> {
         return Err(Error::new("a tensor's shape or strides are null"));
     }
     // SAFETY: not null, and of `ndim` entries by the caller's contract.
-    let (shape, strides) = unsafe {
-        (std::slice::from_raw_parts(tensor.shape, ndim), std::slice::from_raw_parts(tensor.strides, ndim))
-    };
+    let (shape, strides) =
+        unsafe { (std::slice::from_raw_parts(tensor.shape, ndim), std::slice::from_raw_parts(tensor.strides, ndim)) };
     if shape.iter().any(|&size| size < 0) {
         return Err(Error::new(format!("negative size in shape {shape:?}")));
     }

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use byoc_plugin_api::Claim;
 use bytes::Bytes;
 
-use crate::codegen::describe;
 use super::homes::Homes;
 use super::search::{Hit, PART, search};
 use super::settle::BackendIdentity;
+use crate::codegen::describe;
 use crate::codegen::{Generated, GeneratedRegion};
 use crate::constants::{Base, BaseId};
 use crate::diagnostic::{Code, Diagnostic, Result};

@@ -45,7 +45,9 @@ pub(super) fn choose(
                     taken.push(groups.take(&nodes, backend));
                     Outcome::Taken
                 }
-                Err(refusal) if refusal.code == RefusalCode::Failed => return Err(check_failed(selected, &nodes, graph, &refusal)),
+                Err(refusal) if refusal.code == RefusalCode::Failed => {
+                    return Err(check_failed(selected, &nodes, graph, &refusal));
+                }
                 Err(refusal) => Outcome::Refused(refusal),
             };
             let pattern = rule.pattern.name.clone();
@@ -65,7 +67,8 @@ pub(super) fn choose(
 fn check_failed(selected: &Selected, nodes: &BTreeSet<usize>, graph: &Graph, refusal: &Refusal) -> Diagnostic {
     let node = nodes.last().map_or("", |&node| graph.nodes[node].name.as_str());
     let message = format!("backend '{}' failed while it checked node '{node}': {}", selected.name(), refusal.message);
-    Diagnostic::new(Code::BackendFailed, message).hint("Report this to the backend's maker, or leave it out of --backend")
+    Diagnostic::new(Code::BackendFailed, message)
+        .hint("Report this to the backend's maker, or leave it out of --backend")
 }
 
 fn rules(selected: &Selected) -> Result<Vec<Rule>> {
@@ -87,7 +90,8 @@ fn merge(graph: &Graph, selected: &Selected, backend: usize, groups: &mut Groups
         if groups.groups[group].backend != Some(backend) {
             continue;
         }
-        let near = groups.predecessors(group).into_iter().filter(|&other| groups.groups[other].backend == Some(backend));
+        let near =
+            groups.predecessors(group).into_iter().filter(|&other| groups.groups[other].backend == Some(backend));
         for other in near.collect::<Vec<_>>() {
             let group = groups.group_of[node];
             try_merge(groups, other, group, most);
@@ -121,13 +125,7 @@ fn try_merge(groups: &mut Groups<'_>, into: usize, from: usize, most_inputs: usi
 }
 
 /// Gives back groups that do no arithmetic: offloading a reshape costs a copy there and a copy back.
-fn release_no_ops(
-    graph: &Graph,
-    entry: usize,
-    backend: usize,
-    groups: &mut Groups<'_>,
-    attempts: &mut Vec<Attempt>,
-) {
+fn release_no_ops(graph: &Graph, entry: usize, backend: usize, groups: &mut Groups<'_>, attempts: &mut Vec<Attempt>) {
     for group in 0..groups.groups.len() {
         let nodes = &groups.groups[group].nodes;
         let idle = groups.groups[group].backend == Some(backend)

@@ -46,13 +46,7 @@ impl<'g> Matcher<'g> {
         })
     }
 
-    fn at_node(
-        &self,
-        pattern: &Expr,
-        node: usize,
-        binding: &Binding,
-        free: &dyn Fn(usize) -> bool,
-    ) -> Vec<Binding> {
+    fn at_node(&self, pattern: &Expr, node: usize, binding: &Binding, free: &dyn Fn(usize) -> bool) -> Vec<Binding> {
         match pattern {
             Expr::Or(alternatives) => {
                 alternatives.iter().flat_map(|pattern| self.at_node(pattern, node, binding, free)).collect()
@@ -183,11 +177,8 @@ mod tests {
 
     #[test]
     fn one_name_is_one_value() {
-        let graph = graph(
-            &["x", "y"],
-            &[("Mul", vec!["x", "x"], vec!["a"]), ("Mul", vec!["x", "y"], vec!["b"])],
-            &["a", "b"],
-        );
+        let graph =
+            graph(&["x", "y"], &[("Mul", vec!["x", "x"], vec!["a"]), ("Mul", vec!["x", "y"], vec!["b"])], &["a", "b"]);
         assert_eq!(find(&graph, "(Mul ?x ?x)", 0), Some(vec![0]));
         assert_eq!(find(&graph, "(Mul ?x ?x)", 1), None);
     }

@@ -55,9 +55,8 @@ pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow>
         for (index, node) in graph.nodes.iter().enumerate() {
             let region = partitioned.regions.iter().find(|plan| plan.entry == entry && plan.nodes.contains(&index));
             let tried = region.map_or(backends.len(), |plan| plan.backend);
-            let refused = (0..tried).map(|backend| {
-                (backends[backend].name().to_owned(), reason(partitioned, entry, backend, index))
-            });
+            let refused = (0..tried)
+                .map(|backend| (backends[backend].name().to_owned(), reason(partitioned, entry, backend, index)));
             rows.push(NodeRow {
                 entry: graph.name.clone(),
                 node: node.name.clone(),
@@ -72,9 +71,11 @@ pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow>
 
 /// Why a backend did not take a node: the last thing that was tried.
 fn reason(partitioned: &Partitioned, entry: usize, backend: usize, node: usize) -> String {
-    let attempt = partitioned.attempts.iter().rev().find(|attempt| {
-        (attempt.entry, attempt.backend) == (entry, backend) && attempt.nodes.contains(&node)
-    });
+    let attempt = partitioned
+        .attempts
+        .iter()
+        .rev()
+        .find(|attempt| (attempt.entry, attempt.backend) == (entry, backend) && attempt.nodes.contains(&node));
     match attempt.map(|attempt| (&attempt.outcome, &attempt.pattern)) {
         None => "no pattern matches".into(),
         Some((Outcome::Refused(refusal), pattern)) => format!("{pattern}: {refusal}"),

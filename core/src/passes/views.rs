@@ -1,8 +1,8 @@
 //! Folds what needs no arithmetic: nodes that only look at a constant in another way become views of it, and integer
 //! tensors that are known from shapes become constants. No weight's byte moves or is copied.
 
-use bytes::Bytes;
 use byoc_plugin_api::{Attribute, from_hex};
+use bytes::Bytes;
 
 use super::infer::{Known, constant_ints, infer_graph};
 use crate::constants::{ConstantRef, ConstantTable};
@@ -79,12 +79,7 @@ fn view_constant(graph: &Graph, constants: &ConstantTable, node: &Node, output: 
 }
 
 /// `ConstantOfShape`: one element seen everywhere, whatever the size.
-fn splat_constant(
-    graph: &Graph,
-    constants: &mut ConstantTable,
-    node: &Node,
-    output: ValueId,
-) -> Option<ConstantRef> {
+fn splat_constant(graph: &Graph, constants: &mut ConstantTable, node: &Node, output: ValueId) -> Option<ConstantRef> {
     if node.op != "ConstantOfShape" || !node.domain.is_empty() {
         return None;
     }

@@ -197,7 +197,8 @@ fn refusal(path: &Path, error: LoadError) -> Diagnostic {
     match error {
         LoadError::NotAPlugin(reason) => {
             let message = format!("'{file}' cannot be loaded as a plugin: {reason}");
-            Diagnostic::new(Code::NotAPlugin, message).hint("A plugin is a dynamic library that ends with export_plugin!")
+            Diagnostic::new(Code::NotAPlugin, message)
+                .hint("A plugin is a dynamic library that ends with export_plugin!")
         }
         LoadError::Incompatible { message, hint } => {
             Diagnostic::new(Code::AbiMismatch, format!("'{file}': {message}")).hint(hint)

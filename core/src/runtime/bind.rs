@@ -1,9 +1,7 @@
 //! Gives a region its code and its constants: views into the mapped file, bound by id, never copied.
 
+use byoc_plugin_api::{BoundConstant, BoundConstants, ConstantId, DType, Environment, Executable, TensorView};
 use bytes::Bytes;
-use byoc_plugin_api::{
-    BoundConstant, BoundConstants, ConstantId, DType, Environment, Executable, TensorView,
-};
 
 use crate::artifact::{Artifact, manifest};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -70,9 +68,16 @@ fn backend<'a>(region: &manifest::Region, registry: &'a Registry) -> Result<&'a 
     if found.code_version != region.code_version {
         let message = format!(
             "region {} holds code of version {} for the backend '{}' {}; the one here, {}, reads version {}",
-            region.symbol, region.code_version, region.backend, region.backend_version, found.version, found.code_version
+            region.symbol,
+            region.code_version,
+            region.backend,
+            region.backend_version,
+            found.version,
+            found.code_version
         );
-        return Err(Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again with this backend"));
+        return Err(
+            Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again with this backend")
+        );
     }
     Ok(registered)
 }
@@ -101,7 +106,6 @@ impl LentConstant {
 
 fn load_failed(region: &manifest::Region, error: byoc_plugin_api::Error) -> Diagnostic {
     let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
-    let message =
-        format!("backend '{}' cannot load region {}{node}: {}", region.backend, region.symbol, error.message);
+    let message = format!("backend '{}' cannot load region {}{node}: {}", region.backend, region.symbol, error.message);
     Diagnostic { code: Code::RunFailed, message, hint: error.hint }
 }

@@ -121,7 +121,7 @@ fn lifetimes(entry: &Entry, shapes: &[Vec<i64>]) -> Result<Vec<Option<Lifetime>>
 
 fn bytes(shape: &[i64], element: usize) -> Result<usize> {
     let count = shape.iter().try_fold(element, |bytes, &size| bytes.checked_mul(usize::try_from(size).ok()?));
-    count.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(|| {
-        Diagnostic::new(Code::BadInput, format!("a tensor of shape {shape:?} does not fit in memory"))
-    })
+    count
+        .filter(|&bytes| isize::try_from(bytes).is_ok())
+        .ok_or_else(|| Diagnostic::new(Code::BadInput, format!("a tensor of shape {shape:?} does not fit in memory")))
 }

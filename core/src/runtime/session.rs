@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use byoc_plugin_api::{DType, Dim, TensorView, TensorViewMut};
+use bytes::Bytes;
 
 use super::bind::{Bound, bind};
 use super::plan::Plan;
@@ -156,9 +156,11 @@ impl Session {
 
     /// An output of the last run. Errors when there was none.
     pub fn output(&self, index: usize) -> Result<TensorView<'_>> {
-        let port = self.entry.outputs.get(index).ok_or_else(|| {
-            Diagnostic::new(Code::UnknownName, format!("there is no output {index}"))
-        })?;
+        let port = self
+            .entry
+            .outputs
+            .get(index)
+            .ok_or_else(|| Diagnostic::new(Code::UnknownName, format!("there is no output {index}")))?;
         let state = self.state.as_ref().ok_or_else(|| Diagnostic::new(Code::RunFailed, "the entry did not run yet"))?;
         let constant = self.constants.iter().find(|constant| constant.value == port.value);
         let data = match (constant, state.plan.offsets[port.value]) {
@@ -190,7 +192,8 @@ impl Session {
     fn check_inputs(&self, inputs: &[TensorView<'_>]) -> Result<()> {
         let expected = &self.entry.inputs;
         if inputs.len() != expected.len() {
-            let message = format!("the entry '{}' takes {} inputs, got {}", self.entry.name, expected.len(), inputs.len());
+            let message =
+                format!("the entry '{}' takes {} inputs, got {}", self.entry.name, expected.len(), inputs.len());
             return Err(Diagnostic::new(Code::BadInput, message));
         }
         for (port, input) in expected.iter().zip(inputs) {
@@ -208,7 +211,8 @@ impl State {
     fn new(entry: &Entry, inputs: &[TensorView<'_>]) -> Result<State> {
         let shapes: Vec<_> = inputs.iter().map(TensorView::shape).collect();
         let plan = Plan::new(entry, &shapes)?;
-        let most = |count: fn(&crate::artifact::manifest::Call) -> usize| entry.calls.iter().map(count).max().unwrap_or(0);
+        let most =
+            |count: fn(&crate::artifact::manifest::Call) -> usize| entry.calls.iter().map(count).max().unwrap_or(0);
         Ok(State {
             input_shapes: shapes.iter().map(|shape| shape.to_vec()).collect(),
             arena: Buffer::new(plan.size),

@@ -1,7 +1,7 @@
 //! What is certain about an expression's sign, so that `max`, `min` and comparisons can be decided without numbers.
 
-use super::{Atom, Expr};
 use super::Result;
+use super::{Atom, Expr};
 
 /// How many `min` and `max` atoms are opened for one bound; each opening doubles the work.
 const DEPTH: usize = 6;

@@ -97,7 +97,8 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn error(&self) -> DimError {
         let place = self.text.len() - self.rest.len();
-        DimError::new(DimErrorKind::Unknown,
+        DimError::new(
+            DimErrorKind::Unknown,
             format!("'{}' is no size: it cannot be read from byte {place} on", self.text),
         )
     }
