@@ -5,6 +5,7 @@ mod check;
 mod graph;
 mod header;
 pub mod manifest;
+mod output;
 mod read;
 mod source;
 #[cfg(test)]

@@ -83,7 +83,11 @@ fn wrong_types_and_shapes() {
             "[B103] input 'x': element type STRING is not supported\n  hint: byoc takes f32, f64, f16, bf16, i8, i16, i32, i64, \
              u8, u16, u32, u64, bool",
         ),
-        (float(Model::default()).weight("w", &[4, 5], &[0.0; 20]).node("MatMul", &["x", "w"], &["y"]), "[B202] node"),
+        (
+            float(Model::default()).weight("w", &[4, 5], &[0.0; 20]).node("MatMul", &["x", "w"], &["y"]),
+            "[B202] node 'make_y' (MatMul): the factors are f32[2,3] and f32[4,5]: 3 columns of the first against 4 rows of \
+             the second",
+        ),
         (
             float(Model::default()).tensor(tensor("v", Type::Float, &[3]).bytes(9, [0; 8])).node(
                 "Relu",

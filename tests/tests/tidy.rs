@@ -48,8 +48,19 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// All that core may depend on: nothing that computes with tensors.
-const CORE_DEPENDENCIES: &[&str] =
-    &["blake3", "byoc-plugin-api", "bytes", "half", "indexmap", "memmap2", "prost", "serde", "serde_json", "tempfile"];
+const CORE_DEPENDENCIES: &[&str] = &[
+    "blake3",
+    "byoc-plugin-api",
+    "bytes",
+    "flate2",
+    "half",
+    "indexmap",
+    "memmap2",
+    "prost",
+    "serde",
+    "serde_json",
+    "tempfile",
+];
 
 /// Fails with one line for each offence.
 #[track_caller]

@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::header::{Header, Tensor, byte_length};
 use super::manifest::Manifest;
+use super::output::Output;
 use super::source::{PIECE, Source};
 use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -98,15 +99,6 @@ impl Contents {
     }
 }
 
-/// A file in `folder` that goes away unless it is given a name, with the permissions of any new file.
-fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".byoc-").suffix(".tmp");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
-}
-
 /// Every section in the order of the file.
 pub(super) struct Plan {
     header: Header,
@@ -121,10 +113,10 @@ impl Plan {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let mut file = temporary(folder)?;
-        let size = self.stream(file.as_file_mut(), progress)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
+        let mut output = Output::new(folder)?;
+        let size = self.stream(output.file(), progress)?;
+        output.file().sync_all()?;
+        output.publish(folder, path)?;
         // The new name is on disk only once its folder is. Some file systems cannot do that; the bytes are safe by now.
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
         Ok(size)
