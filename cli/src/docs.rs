@@ -1,4 +1,5 @@
-//! The reference pages `docs/cli.md` and `docs/errors.md`, generated from the flags and from the list of error codes.
+//! The reference pages `docs/cli.md`, `docs/errors.md` and `docs/operators.md`, generated from the flags and from core's
+//! lists of error codes and operators.
 //! The tests fail when a page is not what would be generated; `UPDATE_GOLDEN=1 cargo test -p byoc` writes them.
 
 use std::fmt::Write;
@@ -59,6 +60,26 @@ fn errors() -> String {
     text
 }
 
+/// `docs/operators.md`.
+fn operators() -> String {
+    let generated = GENERATED.replace("cli/src/args", "core/src/ops.rs");
+    let mut text = format!("# Operators\n\n{generated}\n\n");
+    text += "What core knows, in the form in which backends see it: the newest of ONNX. `since` is the operator set that has\n\
+             had this form; models of operator sets 7 to 28 are brought to it (`core/src/onnx/canonical.rs`). `Constant`\n\
+             nodes become constants. A *view* of a constant moves no byte.\n\n\
+             | operator | since | inputs | outputs | of a constant |\n|---|---|---|---|---|\n";
+    for def in byoc_core::ops::OPS {
+        let most = |most: usize| if most == usize::MAX { "any".into() } else { most.to_string() };
+        let inputs = match def.inputs {
+            (least, last) if least == last => least.to_string(),
+            (least, last) => format!("{least} to {}", most(last)),
+        };
+        let constant = if def.view.is_some() { "view" } else { "computed" };
+        let _ = writeln!(text, "| {} | {} | {inputs} | {} | {constant} |", def.name, def.since, most(def.outputs));
+    }
+    text
+}
+
 fn compare(file: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(file);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -76,6 +97,11 @@ fn the_command_line_reference_is_up_to_date() {
 #[test]
 fn the_error_reference_is_up_to_date() {
     compare("errors.md", &errors());
+}
+
+#[test]
+fn the_operator_reference_is_up_to_date() {
+    compare("operators.md", &operators());
 }
 
 #[test]
