@@ -9,6 +9,7 @@ onnxruntime's of the same round, so that a machine whose speed drifts does not d
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -20,12 +21,16 @@ ORT_BENCH = Path(__file__).resolve().parent.parent / "python" / "ort_bench.py"
 
 
 def output(command: list[str]) -> dict | None:
-    """Runs a command that prints one JSON object; None where it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        print(f"{command[0]} failed: {done.stderr.strip()[-300:]}", file=sys.stderr)
-        return None
-    return json.loads(done.stdout)
+    """Runs a command that prints one JSON object, and adds its peak resident memory; None where it fails."""
+    with tempfile.TemporaryFile() as printed:
+        child = subprocess.Popen(command, stdout=printed)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode != 0:
+            print(f"{command[0]} failed with {child.returncode}", file=sys.stderr)
+            return None
+        printed.seek(0)
+        return json.load(printed) | {"peak_mb": usage.ru_maxrss / 1024}
 
 
 def byoc(program: str, artifact: Path, inputs: Path, threads: int, seconds: float) -> dict | None:
@@ -35,7 +40,8 @@ def byoc(program: str, artifact: Path, inputs: Path, threads: int, seconds: floa
     )
     if report is None:
         return None
-    return {"load_ms": report["load_ms"], "median_ms": report["median_ms"], "peak_mb": report["peak_mb"]}
+    load, median = report["load_seconds"] * 1e3, report["seconds"]["median"] * 1e3
+    return {"load_ms": load, "median_ms": median, "peak_mb": report["peak_mb"]}
 
 
 def measure(arguments: argparse.Namespace, model: str, threads: int, artifact: Path) -> dict[str, list[dict]]:

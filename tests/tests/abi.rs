@@ -15,8 +15,9 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Copies what is needed under `target` and applies the changes, as (file, text, new text).
-    fn new(name: &'static str, changes: &[(&str, &str, &str)]) -> Fixture {
+    /// Copies what is needed under `target` and applies the changes, as (file, text, new text). The API's version must
+    /// be new: cargo goes by name and version, and would take the copy for the real one in the build folder they share.
+    fn new(name: &'static str, version: &str, changes: &[(&str, &str, &str)]) -> Fixture {
         let fixture = Fixture { name, root: places::target().join("abi").join(name) };
         let (from, to) = (places::checkout(), &fixture.root);
         let _ = std::fs::remove_dir_all(to);
@@ -26,9 +27,9 @@ impl Fixture {
             places::copy_into(to, &from.join(file), file);
         }
         std::fs::create_dir_all(to.join("probe/src")).expect("the build folder is ours");
-        std::fs::write(to.join("probe/Cargo.toml"), PROBE_MANIFEST).expect("the build folder is ours");
         std::fs::write(to.join("probe/src/main.rs"), PROBE).expect("the build folder is ours");
         let manifest = std::fs::read_to_string(to.join("Cargo.toml")).expect("text");
+        std::fs::write(to.join("probe/Cargo.toml"), probe_manifest(&manifest)).expect("the build folder is ours");
         let list = manifest.lines().find(|line| line.starts_with("members")).expect("the workspace lists its members");
         let manifest = manifest.replace(list, "members = [\"plugin-api\", \"template\", \"probe\"]");
         let manifest = manifest.replace("default-members", "exclude");
@@ -36,6 +37,7 @@ impl Fixture {
         // Dynamic libraries have no hash in their names: it must not take the place of the real one.
         fixture.change("template/Cargo.toml", "byoc_template", &format!("byoc_{name}"));
         fixture.change("template/Cargo.toml", "byoc-template", &format!("byoc-{name}"));
+        fixture.change("plugin-api/Cargo.toml", "version = \"1.0.0\"", &format!("version = \"{version}\""));
         changes.iter().for_each(|(file, text, new)| fixture.change(file, text, new));
         fixture
     }
@@ -47,28 +49,38 @@ impl Fixture {
         std::fs::write(&path, old.replace(text, new)).expect("the build folder is ours");
     }
 
-    /// Builds a package. The build folder is the workspace's own, so that third-party crates are not built again.
-    fn build(&self, package: &str) {
+    /// Builds the plugin and the host, both at once, so that third-party crates are those of the tests themselves and
+    /// nothing but the copies is compiled.
+    fn build(&self) -> PathBuf {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command.current_dir(&self.root).args(["build", "--quiet", "--offline", "--package", package, "--target-dir"]);
+        command.current_dir(&self.root).args(["build", "--quiet", "--offline", "--workspace", "--target-dir"]);
         let output = command.arg(places::target()).output().expect("cargo runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        places::target().join("debug")
     }
 
     fn plugin(&self) -> PathBuf {
-        self.build(&format!("byoc-{}", self.name));
-        places::target().join("debug").join(format!("libbyoc_{}.so", self.name))
+        self.build().join(format!("libbyoc_{}.so", self.name))
     }
 
     fn host(&self) -> PathBuf {
-        self.build("byoc-abi-probe");
-        places::target().join("debug/byoc-abi-probe")
+        self.build().join("byoc-abi-probe")
     }
 }
 
-const PROBE_MANIFEST: &str = "[package]\nname = \"byoc-abi-probe\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-    [dependencies]\nbyoc-plugin-api = { workspace = true, features = [\"host\"] }\n";
+/// The host's manifest. It names every crate that the workspace names: cargo then turns on the same features of them.
+fn probe_manifest(workspace: &str) -> String {
+    let mut manifest = "[package]\nname = \"byoc-abi-probe\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
+                        [dependencies]\nbyoc-plugin-api = { workspace = true, features = [\"host\"] }\n"
+        .to_owned();
+    let listed = workspace.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
+    let names = listed.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once(" = "));
+    for (name, _) in names.filter(|(name, _)| !name.starts_with(['#', ' ']) && !name.starts_with("byoc-")) {
+        manifest += &format!("{name}.workspace = true\n");
+    }
+    manifest
+}
 
 /// A host: opens a plugin and asks each of its backends something.
 const PROBE: &str = r#"//! Opens a plugin.
@@ -93,7 +105,6 @@ fn copy_folder(from: &Path, to: &Path) {
 
 /// One function more at the end of the table, as the next minor version of the API would have it.
 const GROWN: &[(&str, &str, &str)] = &[
-    ("plugin-api/Cargo.toml", "version = \"1.0.0\"", "version = \"1.1.0\""),
     (
         "plugin-api/src/abi.rs",
         "    pub extension: extern \"C\" fn(backend: usize, id: Slice, version: u32) -> *const c_void,\n",
@@ -108,7 +119,7 @@ const CHANGED: &[(&str, &str, &str)] = &[("plugin-api/src/dlpack.rs", "pub byte_
 
 #[test]
 fn what_grew_is_taken_by_both_sides() {
-    let fixture = Fixture::new("grown", GROWN);
+    let fixture = Fixture::new("grown", "1.1.0", GROWN);
     let probe = Command::new(fixture.host()).arg(places::plugin("template")).output().expect("the host runs");
     assert_eq!(String::from_utf8_lossy(&probe.stdout), "template (Add ?x ?y)\n", "an older plugin in a newer host");
 
@@ -128,7 +139,7 @@ fn what_grew_is_taken_by_both_sides() {
 
 #[test]
 fn what_was_changed_is_refused_in_one_line() {
-    let plugin = Fixture::new("changed", CHANGED).plugin();
+    let plugin = Fixture::new("changed", "1.0.1", CHANGED).plugin();
     let plugin = plugin.to_str().expect("a plain path");
     let outcome = outcome(&mut byoc(&["plugin", "list", "--plugin", plugin]));
     outcome.fails(

@@ -57,6 +57,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "indexmap",
     "memmap2",
     "prost",
+    "rustix",
     "serde",
     "serde_json",
     "tempfile",

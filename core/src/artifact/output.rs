@@ -42,6 +42,13 @@ impl Output {
         match self {
             #[cfg(target_os = "linux")]
             Output::Unnamed(file) => {
+                if let Err(error) = link(&file, path) {
+                    if error.kind() != io::ErrorKind::AlreadyExists {
+                        return Err(error);
+                    }
+                } else {
+                    return Ok(());
+                }
                 // A link cannot replace a file, a rename can: so a name of its own first, for an instant. The empty file
                 // that reserves the name has to make room for the link.
                 let reserved = temporary(folder)?.into_temp_path();
