@@ -1,5 +1,5 @@
 //! Numpy's `.npz`: a zip archive of arrays. Reads and writes what `tests/python` and the command line write: stored,
-//! not compressed, row-major. No crate reads half-precision arrays, which half of the node cases' types need.
+//! not compressed, row-major. ndarray-npy cannot read half-precision arrays, which many node cases have.
 
 use std::path::Path;
 
