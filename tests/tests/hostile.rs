@@ -76,11 +76,11 @@ fn expected(fault: Fault) -> (Verb, i32, &'static str) {
         ClaimsNothing => (Compile, 1, "[B501] {claims} it does not claim {w}{once}"),
         ClaimsTwice => (Compile, 1, "[B501] {claims} it claims {w} twice, as Host and as Unused{once}"),
         ClaimsUnknown => (Compile, 1, "[B501] {claims} it claims constant 4711, which the region does not have{once}"),
-        PacksWithoutLayout => (Compile, 1, "[B501] {claims} {w}: its packed layout has no name{once}"),
-        PacksTooLittle => (Compile, 1, "[B501] {claims} it writes 7 of the 8 bytes of packed {w}{once}"),
-        PacksTooMuch => (Compile, 1, "[B501] {claims} it writes more than the 8 bytes of packed {w}{once}"),
+        PacksWithoutLayout => (Compile, 1, "[B501] {claims} {w}: its packed layout has no name{bytes}"),
+        PacksTooLittle => (Compile, 1, "[B501] {claims} it writes 7 of the 8 bytes of packed {w}{bytes}"),
+        PacksTooMuch => (Compile, 1, "[B501] {claims} it writes more than the 8 bytes of packed {w}{bytes}"),
         PacksMisaligned => {
-            (Compile, 1, "[B501] {claims} {w}: an alignment of 8192 is no power of two up to 4096{once}")
+            (Compile, 1, "[B501] {claims} {w}: an alignment of 8192 is no power of two up to 4096{bytes}")
         }
         EmbedsHost => {
             (Compile, 1, "[B502] {claims} embeds `w` (2.0 KiB) verbatim at offset 2 and claims Host{embedded}")
@@ -103,6 +103,7 @@ const PARTS: &[(&str, &str)] = &[
     ("{claims} embeds", "hostile: region byoc_main_hostile_0 embeds"),
     ("{claims}", "hostile: region byoc_main_hostile_0:"),
     ("{w}", "constant 0 (`w`)"),
+    ("{bytes}", "\n  hint: Report this to the backend's maker"),
     ("{once}", "\n  hint: The backend's constant_updater must claim each constant of its region exactly once"),
     (
         "{embedded}",

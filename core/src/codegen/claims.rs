@@ -60,7 +60,7 @@ impl<'a> Recorder<'a> {
             return Err(self.broken(format!("it claims {} twice, as {before} and as {now}", self.name(index))));
         }
         if let Claim::Packed(packed) = claim {
-            let expected = check(packed).map_err(|cause| self.broken(format!("{}: {cause}", self.name(index))))?;
+            let expected = check(packed).map_err(|cause| self.wrong_bytes(format!("{}: {cause}", self.name(index))))?;
             let what = format!("packed {} of region {}", self.name(index), self.region.symbol);
             self.packing = Some(Packing { constant: index, expected, piece: Piece::new(what) });
         }
@@ -70,11 +70,13 @@ impl<'a> Recorder<'a> {
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(packing) = &mut self.packing else {
-            return Err(self.broken(format!("it writes {} bytes without a packed claim before them", bytes.len())));
+            return Err(self.wrong_bytes(format!("it writes {} bytes without a packed claim before them", bytes.len())));
         };
         if packing.piece.len() + bytes.len() as u64 > packing.expected {
             let (index, expected) = (packing.constant, packing.expected);
-            return Err(self.broken(format!("it writes more than the {expected} bytes of packed {}", self.name(index))));
+            return Err(
+                self.wrong_bytes(format!("it writes more than the {expected} bytes of packed {}", self.name(index)))
+            );
         }
         if packing.piece.push(self.spool, bytes).is_err()
             && let Some(packing) = self.packing.take()
@@ -90,7 +92,7 @@ impl<'a> Recorder<'a> {
         let found = piece.len();
         if found != expected {
             let name = self.name(constant);
-            return Err(self.broken(format!("it writes {found} of the {expected} bytes of packed {name}")));
+            return Err(self.wrong_bytes(format!("it writes {found} of the {expected} bytes of packed {name}")));
         }
         let range: SpoolRange = piece.finish(self.spool)?;
         if let Some(recorded) = &mut self.claims[constant] {
@@ -110,6 +112,11 @@ impl<'a> Recorder<'a> {
         let message = format!("{}: region {}: {cause}", self.backend, self.region.symbol);
         Diagnostic::new(Code::BadClaim, message)
             .hint("The backend's constant_updater must claim each constant of its region exactly once")
+    }
+
+    /// Packed bytes that are not what their claim says.
+    fn wrong_bytes(&self, cause: String) -> Diagnostic {
+        self.broken(cause).hint("Report this to the backend's maker")
     }
 
     fn keep(&mut self, result: Result<()>) -> std::result::Result<(), Error> {
