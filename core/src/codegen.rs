@@ -10,7 +10,7 @@ use crate::constants::ConstantTable;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::Model;
 use crate::lend::ConstantViews;
-use crate::partition::{Attempt, Partitioned, RegionPlan};
+use crate::partition::{Partitioned, RegionPlan};
 use crate::plugin::Selected;
 use crate::spool::{Spool, SpoolRange};
 
@@ -42,8 +42,6 @@ pub struct Generated {
     pub regions: Vec<GeneratedRegion>,
     /// Where code and packed bytes lie until the artifact is written.
     pub spool: Spool,
-    /// What was tried while partitioning.
-    pub attempts: Vec<Attempt>,
 }
 
 /// Generates the code of every region. `progress` is told before each one.
@@ -53,14 +51,14 @@ pub(crate) fn generate(
     mut spool: Spool,
     progress: &mut dyn FnMut(usize, usize, &str),
 ) -> Result<Generated> {
-    let Partitioned { model, regions: plans, attempts, .. } = partitioned;
+    let Partitioned { model, regions: plans, .. } = partitioned;
     let count = plans.len();
     let mut regions = Vec::with_capacity(count);
     for (index, plan) in plans.into_iter().enumerate() {
         progress(index, count, &plan.region.symbol);
         regions.push(generate_region(&model.constants, plan, backends, &mut spool)?);
     }
-    Ok(Generated { model, regions, spool, attempts })
+    Ok(Generated { model, regions, spool })
 }
 
 fn generate_region(

@@ -108,7 +108,7 @@ pub fn compile(request: &Request, output: &Path, observer: &mut dyn Observer) ->
     let settled = settle(request, spool_folder(output), observer)?;
     observer.stage(Stage::Artifact);
     let nodes = settled.nodes;
-    let (contents, ledger) = settled.settled.into_contents()?;
+    let (contents, ledger) = settled.settled.into_contents();
     let file_bytes = write(contents, output, observer)?;
     Ok(Report { nodes, ledger, file_bytes })
 }
@@ -126,7 +126,7 @@ pub fn compile_until(request: &Request, last: Stage, observer: &mut dyn Observer
         return Ok(());
     }
     partitioned.require_complete(&request.backends)?;
-    finish(request, partitioned, Path::new("."), observer).map(drop)
+    finish(request, partitioned, &std::env::temp_dir(), observer).map(drop)
 }
 
 /// What `byoc explain` shows: one row for each node, also where no backend takes it.

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use byoc_plugin_api::Region;
 
 use self::groups::Groups;
-use self::outline::Naming;
+use self::outline::{Naming, Uses};
 pub use self::report::{Attempt, NodeRow, Outcome, explain};
 use crate::constants::ConstantRef;
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -61,6 +61,7 @@ pub fn partition(typed: TypedModel, backends: &[Selected]) -> Result<Partitioned
         for backend in 0..backends.len() {
             choose::choose(&model, entry, backends, backend, &mut groups, &mut attempts)?;
         }
+        let uses = Uses::of(graph);
         let mut numbers = vec![0; backends.len()];
         for group in groups.order() {
             let nodes = &groups.groups[group].nodes;
@@ -69,7 +70,7 @@ pub fn partition(typed: TypedModel, backends: &[Selected]) -> Result<Partitioned
                 continue;
             };
             let naming = Naming { entry: &graph.name, backend: backends[backend].name(), number: numbers[backend] };
-            regions.push(outline::outline(&model, entry, backend, nodes, naming)?);
+            regions.push(outline::outline(&model, entry, backend, nodes, &uses, naming)?);
             numbers[backend] += 1;
         }
     }
@@ -99,7 +100,7 @@ pub(crate) fn outline_for(
     nodes: &BTreeSet<usize>,
 ) -> Result<RegionPlan> {
     let naming = Naming { entry: &model.entries[entry].name, backend: folder.name(), number: 0 };
-    outline::outline(model, entry, 0, nodes, naming)
+    outline::outline(model, entry, 0, nodes, &Uses::of(&model.entries[entry]), naming)
 }
 
 impl Partitioned {

@@ -103,11 +103,6 @@ impl Settled {
         }
     }
 
-    /// Processor features on which code or packed constants depend; the artifact asks for them.
-    pub fn require_cpu_features(&mut self, features: Vec<String>) {
-        self.contents.manifest.requirements.cpu_features = features;
-    }
-
     /// Copies that were found and allowed.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
@@ -124,9 +119,9 @@ impl Settled {
     }
 
     /// What is to be written, and what became of every constant.
-    pub fn into_contents(self) -> Result<(Contents, Ledger)> {
+    pub fn into_contents(self) -> (Contents, Ledger) {
         let ledger = self.ledger();
-        Ok((self.contents, ledger))
+        (self.contents, ledger)
     }
 
     /// The text form: one line for each row of the ledger.

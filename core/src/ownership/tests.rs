@@ -121,7 +121,7 @@ fn generated(mut model: Model, cases: Vec<Case>) -> Generated {
         }
     }
     model.entries = vec![graph];
-    Generated { model, regions, spool, attempts: Vec::new() }
+    Generated { model, regions, spool }
 }
 
 fn backends() -> Vec<BackendIdentity> {
@@ -285,7 +285,7 @@ fn every_stored_constant_has_one_home() {
         assert_eq!(settled.ledger().totals.stored, stored, "{what}");
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("m.byoc");
-        let (contents, ledger) = settled.into_contents().expect("contents");
+        let (contents, ledger) = settled.into_contents();
         contents.write(&path, &mut |_, _, _| {}).expect(what);
         let artifact = Artifact::open(&path).expect(what);
         artifact.verify_digests().expect(what);
@@ -323,7 +323,7 @@ fn outputs_that_are_constants_keep_them() {
     model.entries.push(graph);
     let settled = settled(model, vec![Case::new(0, &c[0], Claim::Embedded)]).expect("settled");
     assert_eq!(rows(&settled), ["0: Stored const/0 [main/copy] byoc (also embedded in the code of byoc_main_acme_0)"]);
-    let manifest = settled.into_contents().expect("contents").0.manifest;
+    let manifest = settled.into_contents().0.manifest;
     let entry = &manifest.entries[0];
     assert_eq!((entry.outputs[1].value, entry.outputs[1].name.as_str()), (entry.constants[0].value, "copy"));
     assert_eq!(entry.values[entry.constants[0].value].shape, [40.into(), 50.into()]);

@@ -7,7 +7,7 @@ use byoc_plugin_api::{Expr, Pattern, Refusal, RefusalCode};
 
 use super::groups::Groups;
 use super::matcher::Matcher;
-use super::outline::{self, Naming};
+use super::outline::{self, Naming, Uses};
 use super::report::{Attempt, Outcome};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Model, ValueId};
@@ -33,13 +33,14 @@ pub(super) fn choose(
     let graph = &model.entries[entry];
     let rules = rules(selected)?;
     let matcher = Matcher::new(graph);
+    let uses = Uses::of(graph);
     let mut taken = Vec::new();
     for rule in &rules {
         // From the end, so that a chain is met at its last node and not at a part of it.
         for root in (0..graph.nodes.len()).rev() {
             let Some(nodes) = matcher.find(&rule.expr, root, &|node| groups.free(node)) else { continue };
             let naming = Naming { entry: &graph.name, backend: selected.name(), number: 0 };
-            let candidate = outline::outline(model, entry, backend, &nodes, naming)?;
+            let candidate = outline::outline(model, entry, backend, &nodes, &uses, naming)?;
             let outcome = match selected.registered.backend.check(&candidate.region, &selected.options) {
                 Ok(()) => {
                     taken.push(groups.take(&nodes, backend));

@@ -1,6 +1,6 @@
 //! Cuts a region out of a graph: its values get their own numbers, and every constant becomes a parameter.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use byoc_plugin_api::{Constant, ConstantId, INLINE_BYTES, Node, Region, SCHEMA, Value, to_hex};
 
@@ -32,6 +32,7 @@ pub(super) fn outline(
     entry: usize,
     backend: usize,
     nodes: &BTreeSet<usize>,
+    uses: &Uses,
     naming: Naming<'_>,
 ) -> Result<RegionPlan> {
     let graph = &model.entries[entry];
@@ -62,7 +63,8 @@ pub(super) fn outline(
             attributes: node.attributes.clone(),
         });
     }
-    let outputs = outputs(graph, nodes);
+    let made_in_order = nodes.iter().flat_map(|&node| graph.nodes[node].outputs.iter().flatten().copied());
+    let outputs: Vec<_> = made_in_order.filter(|&value| uses.outside(value, nodes)).collect();
     let (constants, refs) = std::mem::take(&mut outline.constants).into_iter().unzip();
     let region = Region {
         schema: SCHEMA.into(),
@@ -76,15 +78,22 @@ pub(super) fn outline(
     Ok(RegionPlan { entry, backend, nodes: nodes.clone(), region, constants: refs, inputs, outputs })
 }
 
-/// Values made inside and read outside.
-fn outputs(graph: &Graph, nodes: &BTreeSet<usize>) -> Vec<ValueId> {
-    let read_outside = |value: &ValueId| {
-        let reads = |node: &crate::ir::Node| node.inputs.iter().flatten().any(|input| input == value);
-        graph.outputs.contains(value)
-            || graph.nodes.iter().enumerate().any(|(index, node)| !nodes.contains(&index) && reads(node))
-    };
-    let made = nodes.iter().flat_map(|&node| graph.nodes[node].outputs.iter().flatten().copied());
-    made.filter(read_outside).collect()
+/// Who reads each value of a graph, found once for all the regions that are cut out of it.
+pub(super) struct Uses {
+    consumers: HashMap<ValueId, Vec<usize>>,
+    outputs: HashSet<ValueId>,
+}
+
+impl Uses {
+    pub(super) fn of(graph: &Graph) -> Uses {
+        Uses { consumers: graph.consumers(), outputs: graph.outputs.iter().copied().collect() }
+    }
+
+    /// Whether anything but `nodes` reads the value.
+    fn outside(&self, value: ValueId, nodes: &BTreeSet<usize>) -> bool {
+        let consumers = self.consumers.get(&value).map_or(&[][..], Vec::as_slice);
+        self.outputs.contains(&value) || consumers.iter().any(|consumer| !nodes.contains(consumer))
+    }
 }
 
 impl Outline<'_> {
