@@ -2,6 +2,7 @@
 //! they never pile up in memory.
 
 mod claims;
+mod crowded;
 
 use byoc_plugin_api::{Claim, Claims, ConstantAccess};
 
@@ -44,7 +45,8 @@ pub struct Generated {
     pub spool: Spool,
 }
 
-/// Generates the code of every region. `progress` is told before each one.
+/// Generates the code of every region. `progress` is told before each one. Where a constant would be stored in more than
+/// one form, the backends that pack it are told so and asked once more.
 pub(crate) fn generate(
     partitioned: Partitioned,
     backends: &[Selected],
@@ -58,7 +60,17 @@ pub(crate) fn generate(
         progress(index, count, &plan.region.symbol);
         regions.push(generate_region(&model.constants, plan, backends, &mut spool)?);
     }
-    Ok(Generated { model, regions, spool })
+    // Each round marks further constants, so this ends.
+    loop {
+        let again = crowded::mark(&model, &mut regions, &spool)?;
+        if again.is_empty() {
+            return Ok(Generated { model, regions, spool });
+        }
+        for index in again {
+            progress(count, count, &regions[index].plan.region.symbol);
+            regions[index] = generate_region(&model.constants, regions[index].plan.clone(), backends, &mut spool)?;
+        }
+    }
 }
 
 fn generate_region(

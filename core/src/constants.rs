@@ -25,6 +25,8 @@ pub struct Base {
     pub bytes: Bytes,
     /// Every name under which the model has it, in the order of discovery.
     pub names: Vec<String>,
+    /// Those of the names under which the model has it transposed.
+    pub transposed: Vec<String>,
 }
 
 /// How the elements of a tensor are found in a base: element `index` is at `offset + sum(index * strides)`, in elements.
@@ -194,7 +196,7 @@ impl ConstantTable {
     fn base(&mut self, name: &str, dtype: DType, shape: Vec<usize>, bytes: Bytes) -> BaseId {
         let digest = digest(dtype, &bytes);
         let id = *self.by_digest.entry(digest).or_insert_with(|| {
-            self.bases.push(Base { digest, dtype, shape, bytes, names: Vec::new() });
+            self.bases.push(Base { digest, dtype, shape, bytes, names: Vec::new(), transposed: Vec::new() });
             BaseId(self.bases.len() - 1)
         });
         let names = &mut self.bases[id.0].names;
@@ -212,24 +214,6 @@ impl ConstantTable {
     /// Every base with its id.
     pub fn iter(&self) -> impl Iterator<Item = (BaseId, &Base)> {
         self.bases.iter().enumerate().map(|(index, base)| (BaseId(index), base))
-    }
-
-    /// Moves every base of `other` into this table and returns where each went.
-    pub fn merge(&mut self, other: ConstantTable) -> Vec<BaseId> {
-        let mut moved = Vec::with_capacity(other.bases.len());
-        for base in other.bases {
-            let id = *self.by_digest.entry(base.digest).or_insert_with(|| {
-                self.bases.push(Base { names: Vec::new(), ..base.clone() });
-                BaseId(self.bases.len() - 1)
-            });
-            for name in base.names {
-                if !self.bases[id.0].names.contains(&name) {
-                    self.bases[id.0].names.push(name);
-                }
-            }
-            moved.push(id);
-        }
-        moved
     }
 
     /// A copy of the elements of `constant` in row-major order.

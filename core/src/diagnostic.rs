@@ -78,6 +78,8 @@ codes! {
     DuplicateConstant = "B502", exit 1;
     /// Two compiles of the same input gave different bytes.
     NotReproducible = "B503", exit 1;
+    /// A constant cannot be swapped: the artifact does not hold its original bytes, or the new ones do not fit.
+    CannotSwap = "B504", exit 1;
     /// A file cannot be read or written.
     Io = "B601", exit 1;
     /// The file is no artifact, or it is damaged.
@@ -86,6 +88,8 @@ codes! {
     ArtifactVersion = "B603", exit 1;
     /// The artifact needs something that this machine or this command line does not have.
     MissingRequirement = "B604", exit 3;
+    /// A file that the artifact takes constants from is not there, or is not the one it was compiled from.
+    ConstantSource = "B605", exit 1;
     /// An input's name, type or shape is not what the entry takes.
     BadInput = "B701", exit 2;
     /// The artifact or the model has no entry, region or value of that name.

@@ -10,6 +10,7 @@ pub use byoc_plugin_api::dim;
 pub mod artifact;
 mod buffer;
 pub mod constants;
+mod cpu;
 pub mod diagnostic;
 pub mod ir;
 mod map;

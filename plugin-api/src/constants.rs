@@ -25,6 +25,7 @@ pub enum ConstantAccess {
 #[serde(rename_all = "lowercase")]
 pub enum Claim {
     /// Core keeps the original bytes and hands a view of them at load. Whoever else reads the constant shares them.
+    /// The code must hold for whatever elements are bound: `byoc swap` replaces them without asking the backend.
     Host,
     /// Core keeps the bytes written after this claim instead of the original.
     Packed(Packed),
@@ -34,8 +35,9 @@ pub enum Claim {
     Unused,
 }
 
-/// How packed bytes are to be read.
+/// How packed bytes are to be read. Made by [`Packed::new`]; later versions may have more fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Packed {
     /// Names the layout and its version, such as `acme-panels/2`. `load` is given it back and must check it.
     pub layout: String,
@@ -46,6 +48,27 @@ pub struct Packed {
     pub dtype: DType,
     /// Shape of the packed bytes, row-major; with `dtype` it says how many bytes there are.
     pub shape: Vec<usize>,
+    /// Processor features without which the layout is of no use, by the names of Rust's `is_x86_feature_detected!`, such
+    /// as `avx512f`. They stand in the artifact; a machine that lacks one is told so before anything is loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_features: Vec<String>,
+}
+
+impl Packed {
+    /// A layout for every processor, aligned as core likes it.
+    pub fn new(layout: impl Into<String>, dtype: DType, shape: &[usize]) -> Packed {
+        Packed { layout: layout.into(), alignment: 0, dtype, shape: shape.to_vec(), cpu_features: Vec::new() }
+    }
+
+    /// The same, with the first byte at a multiple of `alignment`.
+    pub fn aligned(self, alignment: u64) -> Packed {
+        Packed { alignment, ..self }
+    }
+
+    /// The same, for processors that have these features.
+    pub fn for_features(self, features: &[&str]) -> Packed {
+        Packed { cpu_features: features.iter().map(|&name| name.to_owned()).collect(), ..self }
+    }
 }
 
 /// The constants of a region while code is generated.

@@ -44,7 +44,7 @@ const LAYERS: &[&[&str]] = &[
     &["ops"],
     &["ir"],
     &["constants", "dim"],
-    &["map", "buffer"],
+    &["map", "buffer", "cpu"],
     &["diagnostic"],
 ];
 

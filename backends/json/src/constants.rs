@@ -49,9 +49,8 @@ fn pack(recipe: &Recipe, id: ConstantId, constants: &Constants<'_>, claims: &mut
         |id: ConstantId| constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")));
     let mut values = vec![0f32; recipe.len()];
     recipe.compute(&view, &mut values)?;
-    let layout = recipe.layout().to_owned();
-    let mut writer =
-        claims.packed(id, Packed { layout, alignment: 64, dtype: DType::F32, shape: vec![values.len()] })?;
+    let packed = Packed::new(recipe.layout(), DType::F32, &[values.len()]).aligned(64);
+    let mut writer = claims.packed(id, packed)?;
     // Converted piece by piece, so that the bytes are not held twice.
     let mut piece = Vec::with_capacity(1 << 16);
     for values in values.chunks(1 << 14) {

@@ -226,6 +226,9 @@ pub struct LedgerRow {
     pub id: usize,
     /// Every name under which the model has it.
     pub names: Vec<String>,
+    /// Those of the names under which the model has it transposed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transposed: Vec<String>,
     /// Element type of the original.
     pub dtype: DType,
     /// Shape of the original.

@@ -71,6 +71,7 @@ fn entry() -> Entry {
 fn sample(large: usize) -> Contents {
     let row = |id, fate, stored| LedgerRow {
         id,
+        transposed: vec![],
         names: vec![format!("w{id}")],
         dtype: DType::F32,
         shape: vec![2, 3],

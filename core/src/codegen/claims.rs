@@ -4,6 +4,7 @@ use byoc_plugin_api::{Claim, ClaimSink, ConstantId, Error, Packed, Region};
 
 use crate::artifact::MAX_ALIGNMENT;
 use crate::codegen::RecordedClaim;
+use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::spool::{Piece, Spool, SpoolRange};
 
@@ -144,12 +145,15 @@ impl ClaimSink for Recorder<'_> {
 
 /// The number of bytes of a packed claim, if it is one that can be stored.
 fn check(packed: &Packed) -> std::result::Result<u64, String> {
-    let Packed { layout, alignment, dtype, shape } = packed;
+    let Packed { layout, alignment, dtype, shape, cpu_features, .. } = packed;
     if layout.is_empty() {
         return Err("its packed layout has no name".into());
     }
     if *alignment > MAX_ALIGNMENT || !(*alignment == 0 || alignment.is_power_of_two()) {
         return Err(format!("an alignment of {alignment} is no power of two up to {MAX_ALIGNMENT}"));
+    }
+    if let Some(name) = cpu_features.iter().find(|name| !cpu::FEATURES.contains(&name.as_str())) {
+        return Err(format!("there is no processor feature '{name}'"));
     }
     let elements = shape.iter().try_fold(1u64, |product, &size| product.checked_mul(size as u64));
     elements
@@ -177,7 +181,7 @@ mod tests {
 
     fn region(symbol: &str, constants: usize) -> Region {
         let value = |name: String| Value { name, dtype: DType::F32, shape: vec![1.into()] };
-        let constant = |value| Constant { id: ConstantId(value as u64), value, inline: None };
+        let constant = |value| Constant { id: ConstantId(value as u64), value, inline: None, shared: false };
         Region {
             schema: SCHEMA.into(),
             symbol: symbol.into(),
@@ -202,13 +206,13 @@ mod tests {
     }
 
     fn tile(shape: &[usize]) -> Packed {
-        Packed { layout: "tile".into(), alignment: 0, dtype: DType::F32, shape: shape.to_vec() }
+        Packed::new("tile", DType::F32, shape)
     }
     const A: ConstantId = ConstantId(0);
     const B: ConstantId = ConstantId(1);
 
     /// What a backend does wrong, and what is said of it.
-    const BAD: [(Updater, &str); 13] = [
+    const BAD: [(Updater, &str); 14] = [
         (|_| Ok(()), "it does not claim constant 0 (`w0`) and 1 more"),
         (|c| c.host(A), "it does not claim constant 1 (`w1`)"),
         (|c| c.host(ConstantId(9)), "it claims constant 9, which the region does not have"),
@@ -240,16 +244,20 @@ mod tests {
             "it writes more than the 8 bytes of packed constant 0 (`w0`)",
         ),
         (
-            |c| c.packed(A, Packed { layout: String::new(), ..tile(&[2]) }).map(drop),
+            |c| c.packed(A, Packed::new("", DType::F32, &[2])).map(drop),
             "constant 0 (`w0`): its packed layout has no name",
         ),
         (
-            |c| c.packed(A, Packed { alignment: 48, ..tile(&[2]) }).map(drop),
+            |c| c.packed(A, tile(&[2]).aligned(48)).map(drop),
             "constant 0 (`w0`): an alignment of 48 is no power of two up to 4096",
         ),
         (
-            |c| c.packed(A, Packed { alignment: 8192, ..tile(&[2]) }).map(drop),
+            |c| c.packed(A, tile(&[2]).aligned(8192)).map(drop),
             "constant 0 (`w0`): an alignment of 8192 is no power of two up to 4096",
+        ),
+        (
+            |c| c.packed(A, tile(&[2]).for_features(&["avx2", "avx9000"])).map(drop),
+            "constant 0 (`w0`): there is no processor feature 'avx9000'",
         ),
         (
             |c| c.packed(A, tile(&[usize::MAX, 2])).map(drop),

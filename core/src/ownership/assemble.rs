@@ -1,6 +1,6 @@
 //! Puts the artifact's contents together: entries, regions and sections, once every constant has its home.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use byoc_plugin_api::{Claim, Dim};
 
@@ -65,7 +65,15 @@ fn requirements(generated: &Generated, backends: &[BackendIdentity]) -> Requirem
             code_version: backend.code_version,
             abi_version: backend.abi_version,
         });
-    Requirements { backends: backends.collect(), cpu_features: Vec::new() }
+    let claims = generated.regions.iter().flat_map(|region| &region.claims);
+    let features: BTreeSet<&String> = claims
+        .filter_map(|recorded| match &recorded.claim {
+            Claim::Packed(packed) => Some(&packed.cpu_features),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    Requirements { backends: backends.collect(), cpu_features: features.into_iter().cloned().collect() }
 }
 
 fn region_of(generated: &GeneratedRegion, backend: &BackendIdentity, homes: &Homes, index: usize) -> Region {

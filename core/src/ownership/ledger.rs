@@ -206,6 +206,7 @@ fn row(id: BaseId, base: &Base) -> LedgerRow {
     LedgerRow {
         id: id.0,
         names: base.names.clone(),
+        transposed: base.transposed.clone(),
         dtype: base.dtype,
         shape: base.shape.clone(),
         bytes: base.bytes.len() as u64,

@@ -26,7 +26,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 fn packed(layout: &str, shape: &[usize]) -> Claim {
-    Claim::Packed(Packed { layout: layout.into(), alignment: 64, dtype: DType::U8, shape: shape.to_vec() })
+    Claim::Packed(Packed::new(layout, DType::U8, shape).aligned(64))
 }
 
 /// What one backend does in one region: its code, and a claim (with packed bytes) for each constant it reads.
@@ -64,7 +64,7 @@ fn region(symbol: &str, constants: usize) -> Region {
         outputs: vec![Some(1)],
         attributes: Default::default(),
     };
-    let constant = |index| Constant { id: ConstantId(index as u64), value: index + 2, inline: None };
+    let constant = |index| Constant { id: ConstantId(index as u64), value: index + 2, inline: None, shared: false };
     Region {
         schema: SCHEMA.into(),
         symbol: symbol.into(),

@@ -127,7 +127,7 @@ impl Outline<'_> {
             let bytes = constant.view.elements() * ty.dtype.size();
             let inline = (bytes <= INLINE_BYTES).then(|| to_hex(&self.table.materialize(constant)));
             let id = ConstantId(self.constants.len() as u64);
-            self.constants.push((Constant { id, value: index, inline }, constant.clone()));
+            self.constants.push((Constant { id, value: index, inline, shared: false }, constant.clone()));
             self.by_constant.insert(constant.clone(), index);
         }
         Ok(index)

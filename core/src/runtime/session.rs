@@ -12,6 +12,7 @@ use super::plan::Plan;
 use crate::artifact::Artifact;
 use crate::artifact::manifest::{Entry, Port};
 use crate::buffer::Buffer;
+use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::plugin::Registry;
 
@@ -89,6 +90,7 @@ impl Session {
 
     /// Loads an entry of an artifact. No constant is copied.
     pub fn load(artifact: Artifact, registry: &Registry, options: &LoadOptions) -> Result<Session> {
+        check_processor(&artifact)?;
         let entry = select_entry(&artifact, options.entry.as_deref())?.clone();
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -307,6 +309,18 @@ unsafe fn copy(input: &TensorView<'_>, mut to: *mut u8) {
             to = to.add(bytes.len());
         }
     });
+}
+
+/// Packed constants may be of use to some processors only.
+fn check_processor(artifact: &Artifact) -> Result<()> {
+    let needed = &artifact.manifest().requirements.cpu_features;
+    let missing: Vec<_> = needed.iter().map(String::as_str).filter(|name| !cpu::has(name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (path, missing) = (artifact.path().display(), missing.join(", "));
+    let message = format!("'{path}' has constants packed for processors with {missing}, which this one lacks");
+    Err(Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again on this machine"))
 }
 
 fn select_entry<'a>(artifact: &'a Artifact, name: Option<&str>) -> Result<&'a Entry> {

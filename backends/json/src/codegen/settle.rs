@@ -52,10 +52,11 @@ fn is_small(value: &Value, hex: &str) -> bool {
     hex.len() <= 2 * INLINE_BYTES && (!value.dtype.is_float() || hex.len() <= 2 * value.dtype.size())
 }
 
-/// For each derived constant the constant in whose place it is stored: one that nobody reads as it is, of about the same
-/// size. Where there is none the result is computed at load, and then its sources must stay, so they carry nothing.
+/// For each derived constant the constant in whose place it is stored: one that nobody reads as it is, in this region or
+/// another, of about the same size. Where there is none the result is computed at load, and then its sources must stay, so they carry nothing.
 fn carriers(graph: &Graph<'_>, derived: &[(usize, Recipe)], direct: &HashSet<ConstantId>) -> Vec<Option<ConstantId>> {
-    let mut kept: HashSet<ConstantId> = direct.clone();
+    let shared = graph.region.constants.iter().filter(|constant| constant.shared).map(|constant| constant.id);
+    let mut kept: HashSet<ConstantId> = direct.iter().copied().chain(shared).collect();
     loop {
         let mut taken = HashSet::new();
         let mut result = Vec::new();

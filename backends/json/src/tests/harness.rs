@@ -86,7 +86,7 @@ impl Net {
         let inline = (bytes.len() <= INLINE_BYTES).then(|| to_hex(&bytes));
         // Ids that are no indices: nothing may take them for any.
         let id = ConstantId(1000 + 7 * self.data.len() as u64);
-        self.region.constants.push(Constant { id, value, inline });
+        self.region.constants.push(Constant { id, value, inline, shared: false });
         self.data.push(bytes);
         value
     }

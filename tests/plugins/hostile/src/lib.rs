@@ -78,18 +78,18 @@ impl Backend for Hostile {
         claims: &mut Claims<'_>,
     ) -> Result<(), Error> {
         let id = region.constants[0].id;
-        let packed = Packed { layout: "hostile/1".into(), alignment: 0, dtype: DType::U8, shape: vec![8] };
+        let packed = Packed::new("hostile/1", DType::U8, &[8]);
         match Fault::chosen() {
             Some(Fault::ClaimsNothing) => Ok(()),
             Some(Fault::ClaimsTwice) => claims.host(id).and_then(|()| claims.unused(id)),
             Some(Fault::ClaimsUnknown) => claims.host(ConstantId(4711)),
-            Some(Fault::PacksWithoutLayout) => claims.packed(id, Packed { layout: String::new(), ..packed }).map(drop),
+            Some(Fault::PacksWithoutLayout) => claims.packed(id, Packed::new("", DType::U8, &[8])).map(drop),
             Some(Fault::PacksTooLittle) => Ok(claims.packed(id, packed)?.write_all(&[1; 7])?),
             Some(Fault::PacksTooMuch) => {
                 let _ = claims.packed(id, packed)?.write_all(&[1; 9]);
                 Ok(())
             }
-            Some(Fault::PacksMisaligned) => claims.packed(id, Packed { alignment: 8192, ..packed }).map(drop),
+            Some(Fault::PacksMisaligned) => claims.packed(id, packed.aligned(8192)).map(drop),
             Some(Fault::PanicInConstantUpdater) => {
                 claims.packed(id, packed)?.write_all(&[1; 4])?;
                 panic!("as the fault wants it");
