@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use byoc_plugin_api::DType;
+use byoc_plugin_api::{DType, INLINE_BYTES};
 use bytes::Bytes;
 
 /// Index of a base in its [`ConstantTable`].
@@ -54,6 +54,18 @@ pub struct ConstantRef {
 pub struct ConstantTable {
     bases: Vec<Base>,
     by_digest: HashMap<[u8; 32], BaseId>,
+    /// Matrices by what tells most of them apart.
+    by_corners: HashMap<Corners, Vec<BaseId>>,
+}
+
+/// What a matrix and its transpose have in common, up to the order of the sizes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Corners {
+    dtype: DType,
+    rows: usize,
+    columns: usize,
+    first: Bytes,
+    last: Bytes,
 }
 
 impl View {
@@ -172,15 +184,25 @@ impl View {
 }
 
 impl ConstantTable {
-    /// Adds a constant, or finds it: equal bytes of the same type are one base. A constant whose elements are all
-    /// equal becomes one element under a splat view. `bytes` must be `shape` elements of `dtype`.
+    /// Adds a constant, or finds it: equal bytes of the same type are one base, and so are a matrix and its transpose.
+    /// A constant whose elements are all equal becomes one element under a splat view. `bytes` must be `shape` elements
+    /// of `dtype`.
     pub fn insert(&mut self, name: &str, dtype: DType, shape: &[usize], bytes: Bytes) -> ConstantRef {
         debug_assert_eq!(bytes.len(), shape.iter().product::<usize>() * dtype.size());
         if is_splat(&bytes, dtype.size()) {
             let base = self.base(name, dtype, vec![], bytes.slice(..dtype.size()));
             return ConstantRef { base, view: View::splat(shape) };
         }
-        let base = self.base(name, dtype, shape.to_vec(), bytes);
+        let digest = digest(dtype, &bytes);
+        if !self.by_digest.contains_key(&digest)
+            && let Some(base) = self.transposed(dtype, shape, &bytes)
+        {
+            let found = &mut self.bases[base.0];
+            add_name(&mut found.names, name);
+            add_name(&mut found.transposed, name);
+            return ConstantRef { base, view: View::contiguous(&found.shape).transpose(&[1, 0]) };
+        }
+        let base = self.base_of(digest, name, dtype, shape.to_vec(), bytes);
         ConstantRef { base, view: View::contiguous(shape) }
     }
 
@@ -194,16 +216,29 @@ impl ConstantTable {
     }
 
     fn base(&mut self, name: &str, dtype: DType, shape: Vec<usize>, bytes: Bytes) -> BaseId {
-        let digest = digest(dtype, &bytes);
+        self.base_of(digest(dtype, &bytes), name, dtype, shape, bytes)
+    }
+
+    fn base_of(&mut self, digest: [u8; 32], name: &str, dtype: DType, shape: Vec<usize>, bytes: Bytes) -> BaseId {
         let id = *self.by_digest.entry(digest).or_insert_with(|| {
+            let id = BaseId(self.bases.len());
+            if let Some(corners) = Corners::of(dtype, &shape, &bytes) {
+                self.by_corners.entry(corners).or_default().push(id);
+            }
             self.bases.push(Base { digest, dtype, shape, bytes, names: Vec::new(), transposed: Vec::new() });
-            BaseId(self.bases.len() - 1)
+            id
         });
-        let names = &mut self.bases[id.0].names;
-        if !name.is_empty() && !names.iter().any(|known| known == name) {
-            names.push(name.to_owned());
-        }
+        add_name(&mut self.bases[id.0].names, name);
         id
+    }
+
+    /// The base that holds the transpose of this matrix.
+    fn transposed(&self, dtype: DType, shape: &[usize], bytes: &Bytes) -> Option<BaseId> {
+        let corners = Corners::of(dtype, shape, bytes)?;
+        let (rows, columns) = (corners.rows, corners.columns);
+        let candidates = self.by_corners.get(&Corners { rows: columns, columns: rows, ..corners })?;
+        let found = candidates.iter().find(|id| is_transpose(bytes, columns, &self.get(**id).bytes, dtype.size()));
+        found.copied()
     }
 
     /// The base of that id.
@@ -256,6 +291,55 @@ pub(crate) fn digest(dtype: DType, bytes: &[u8]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
+impl Corners {
+    /// Of a matrix of more than one row and column, if it is large enough to be worth finding.
+    fn of(dtype: DType, shape: &[usize], bytes: &Bytes) -> Option<Corners> {
+        let &[rows, columns] = shape else { return None };
+        if rows < 2 || columns < 2 || bytes.len() <= INLINE_BYTES {
+            return None;
+        }
+        let (first, last) = (bytes.slice(..dtype.size()), bytes.slice(bytes.len() - dtype.size()..));
+        Some(Corners { dtype, rows, columns, first, last })
+    }
+}
+
+fn add_name(names: &mut Vec<String>, name: &str) {
+    if !name.is_empty() && !names.iter().any(|known| known == name) {
+        names.push(name.to_owned());
+    }
+}
+
+/// Whether `matrix`, of so many columns and elements of `size` bytes, is the transpose of `other`.
+fn is_transpose(matrix: &[u8], columns: usize, other: &[u8], size: usize) -> bool {
+    match size {
+        1 => is_transpose_of::<1>(matrix, columns, other),
+        2 => is_transpose_of::<2>(matrix, columns, other),
+        4 => is_transpose_of::<4>(matrix, columns, other),
+        8 => is_transpose_of::<8>(matrix, columns, other),
+        _ => false,
+    }
+}
+
+/// Compares in tiles, so that both matrices are read a cache line at a time. Most matrices that are no transposes differ
+/// in the first row.
+fn is_transpose_of<const SIZE: usize>(matrix: &[u8], columns: usize, other: &[u8]) -> bool {
+    const TILE: usize = 32;
+    let (matrix, other) = (matrix.as_chunks::<SIZE>().0, other.as_chunks::<SIZE>().0);
+    let rows = matrix.len() / columns;
+    for top in (0..rows).step_by(TILE) {
+        for left in (0..columns).step_by(TILE) {
+            for row in top..rows.min(top + TILE) {
+                for column in left..columns.min(left + TILE) {
+                    if matrix[row * columns + column] != other[column * rows + row] {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+    true
+}
+
 /// Whether more than one element is there and all are equal: the bytes then equal themselves shifted by one element.
 fn is_splat(bytes: &[u8], size: usize) -> bool {
     bytes.len() > size && bytes[size..] == bytes[..bytes.len() - size]
@@ -274,6 +358,35 @@ mod tests {
         assert_eq!(a.base, b.base);
         assert_ne!(a.base, c.base);
         assert_eq!(table.get(a.base).names, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_matrix_and_its_transpose_are_one_base() {
+        let (rows, columns) = (37, 70);
+        let element = |row: usize, column: usize| ((row * 31 + column * 7) as f32).to_le_bytes();
+        let matrix: Vec<u8> = (0..rows * columns).flat_map(|i| element(i / columns, i % columns)).collect();
+        let turned: Vec<u8> = (0..rows * columns).flat_map(|i| element(i % rows, i / rows)).collect();
+        let mut close = turned.clone();
+        close[500] ^= 1;
+        let mut table = ConstantTable::default();
+        let a = table.insert("a", DType::F32, &[rows, columns], matrix.clone().into());
+        let b = table.insert("b", DType::F32, &[columns, rows], turned.clone().into());
+        assert_eq!(a.base, b.base);
+        assert_eq!(
+            (table.get(a.base).names.as_slice(), table.get(a.base).transposed.as_slice()),
+            (&["a".to_owned(), "b".into()][..], &["b".to_owned()][..])
+        );
+        assert_eq!((table.materialize(&a), table.materialize(&b)), (matrix, turned.clone()));
+        // Not of another type or shape, not with other elements, and not as anything but a matrix.
+        for (dtype, shape, bytes) in [
+            (DType::I32, vec![columns, rows], turned.clone()),
+            (DType::F32, vec![rows, columns], turned.iter().rev().copied().collect()),
+            (DType::F32, vec![columns, rows], close),
+            (DType::F32, vec![columns, rows, 1], turned),
+        ] {
+            let other = table.insert("c", dtype, &shape, bytes.into());
+            assert_ne!(other.base, a.base, "{dtype} {shape:?}");
+        }
     }
 
     #[test]

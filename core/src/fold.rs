@@ -4,15 +4,15 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use byoc_plugin_api::{
-    BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantId, Environment, Error, TensorView, TensorViewMut,
-    contiguous_strides,
+    BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantId, Environment, Error, INLINE_BYTES, TensorView,
+    TensorViewMut, contiguous_strides,
 };
 use bytes::Bytes;
 
 use crate::buffer::Buffer;
-use crate::constants::{BaseId, ConstantTable};
+use crate::constants::{BaseId, ConstantRef, ConstantTable};
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::ir::{Graph, Model, TensorType, TypedModel, ValueId};
+use crate::ir::{Graph, Model, Node, TensorType, TypedModel, ValueId};
 use crate::lend::ConstantViews;
 use crate::ops;
 use crate::partition::{self, RegionPlan};
@@ -67,11 +67,12 @@ fn fold_entry(model: &mut Model, entry: usize, folder: &Selected) -> Result<bool
     Ok(!done.is_empty())
 }
 
-/// Nodes that depend on constants only and whose results are worth storing: small ones, and those that replace larger
-/// constants which nobody else reads. A large constant with another reader is never copied into a second one.
+/// Nodes that depend on constants only and whose results are worth storing: small ones, and those that replace constants
+/// of as many bytes. No constant beyond a few bytes is folded while anybody else needs it as it is, for then the file
+/// would hold it in both forms.
 fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
     let graph = &model.entries[entry];
-    let readers = readers(model);
+    let readings = readings(model);
     let mut nodes = BTreeSet::new();
     let mut folded: HashSet<ValueId> = HashSet::new();
     for (index, node) in graph.nodes.iter().enumerate() {
@@ -83,7 +84,7 @@ fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
         let Some(bytes) = node.outputs.iter().flatten().map(|&value| bytes(graph, value)).sum::<Option<usize>>() else {
             continue;
         };
-        if bytes <= SMALL_BYTES || replaces(model, graph, node, bytes, &readers) {
+        if freed(model, graph, node, &readings).is_some_and(|freed| bytes <= freed.max(SMALL_BYTES)) {
             nodes.insert(index);
             folded.extend(node.outputs.iter().flatten());
         }
@@ -91,38 +92,55 @@ fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
     nodes
 }
 
-/// Whether the node's large inputs are constants that nobody else reads and that take at least as many bytes.
-fn replaces(
-    model: &Model,
-    graph: &Graph,
-    node: &crate::ir::Node,
-    bytes: usize,
-    readers: &HashMap<BaseId, usize>,
-) -> bool {
+/// The bytes of the constants that nobody needs any more once the node is folded; `None` where somebody would.
+fn freed(model: &Model, graph: &Graph, node: &Node, readings: &HashMap<BaseId, HashSet<Reading<'_>>>) -> Option<usize> {
     let mut freed = 0;
     for &value in node.inputs.iter().flatten() {
-        let Some(constant) = &graph.value(value).constant else { return false };
+        let Some(constant) = &graph.value(value).constant else {
+            // Computed in this round; what is large waits for the next one, when it is a constant with readers.
+            bytes(graph, value).filter(|&bytes| bytes <= INLINE_BYTES)?;
+            continue;
+        };
         let size = model.constants.get(constant.base).bytes.len();
-        if size > SMALL_BYTES && readers.get(&constant.base) != Some(&1) {
-            return false;
+        if size > INLINE_BYTES && readings.get(&constant.base).is_none_or(|readings| readings.len() != 1) {
+            return None;
         }
         freed += size;
     }
-    bytes <= freed
+    Some(freed)
 }
 
-/// How many node inputs and graph outputs read each base.
-fn readers(model: &Model) -> HashMap<BaseId, usize> {
-    let mut readers = HashMap::new();
+/// What is done with a constant: readers that do the same agree on what it may be folded into.
+#[derive(PartialEq, Eq, Hash)]
+enum Reading<'a> {
+    /// An operator, its attributes, and its inputs where they are constants.
+    Node { domain: &'a str, op: &'a str, attributes: String, inputs: Vec<Option<&'a ConstantRef>> },
+    /// An output of an entry.
+    Output,
+}
+
+/// The different ways in which each base is read, over all entries.
+fn readings(model: &Model) -> HashMap<BaseId, HashSet<Reading<'_>>> {
+    let mut readings: HashMap<BaseId, HashSet<Reading<'_>>> = HashMap::new();
     for graph in &model.entries {
-        let inputs = graph.nodes.iter().flat_map(|node| node.inputs.iter().flatten());
-        for &value in inputs.chain(&graph.outputs) {
-            if let Some(constant) = &graph.value(value).constant {
-                *readers.entry(constant.base).or_insert(0) += 1;
+        for node in &graph.nodes {
+            let constant = |value: &Option<ValueId>| graph.value((*value)?).constant.as_ref();
+            let inputs: Vec<_> = node.inputs.iter().map(constant).collect();
+            for found in inputs.iter().flatten() {
+                let reading = Reading::Node {
+                    domain: &node.domain,
+                    op: &node.op,
+                    attributes: format!("{:?}", node.attributes),
+                    inputs: inputs.clone(),
+                };
+                readings.entry(found.base).or_default().insert(reading);
             }
         }
+        for constant in graph.outputs.iter().filter_map(|&output| graph.value(output).constant.as_ref()) {
+            readings.entry(constant.base).or_default().insert(Reading::Output);
+        }
     }
-    readers
+    readings
 }
 
 fn bytes(graph: &Graph, value: ValueId) -> Option<usize> {
