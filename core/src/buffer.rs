@@ -17,6 +17,15 @@ impl Buffer {
         Buffer { lines: vec![Line([0; ALIGNMENT]); bytes.div_ceil(ALIGNMENT)].into_boxed_slice() }
     }
 
+    /// A copy of `bytes`.
+    #[cfg(feature = "compiler")]
+    pub(crate) fn of(bytes: &[u8]) -> Buffer {
+        let mut buffer = Buffer::new(bytes.len());
+        // SAFETY: the block was made for as many bytes, and nobody else has it yet.
+        unsafe { buffer.as_mut_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        buffer
+    }
+
     /// Address of the first byte, for reading.
     pub(crate) fn as_ptr(&self) -> *const u8 {
         self.lines.as_ptr().cast()

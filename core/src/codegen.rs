@@ -1,12 +1,11 @@
 //! Stage 5: each region through its backend's codegen and constant_updater. Code and packed bytes go to the spool, so
 //! they never pile up in memory.
 
-mod claims;
 mod crowded;
 
 use byoc_plugin_api::{Claim, Claims, ConstantAccess};
 
-pub(crate) use self::claims::{Recorder, describe};
+pub(crate) use crate::claims::{RecordedClaim, Recorder, describe};
 use crate::constants::ConstantTable;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::Model;
@@ -14,15 +13,6 @@ use crate::lend::ConstantViews;
 use crate::partition::{Partitioned, RegionPlan};
 use crate::plugin::Selected;
 use crate::spool::{Spool, SpoolRange};
-
-/// A claim as recorded, with the place of its packed bytes.
-#[derive(Clone, Debug)]
-pub struct RecordedClaim {
-    /// What was claimed.
-    pub claim: Claim,
-    /// The bytes of a packed claim.
-    pub packed: Option<SpoolRange>,
-}
 
 /// A region with its code and one claim for each constant, parallel to `plan.region.constants`.
 #[derive(Clone, Debug)]

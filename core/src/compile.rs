@@ -120,19 +120,21 @@ pub fn compile_until(request: &Request, last: Stage, observer: &mut dyn Observer
     if stop(Stage::Onnx) {
         return Ok(());
     }
-    let partitioned = place(request, model, observer, &mut stop)?;
+    let mut spool = Spool::new(&std::env::temp_dir())?;
+    let partitioned = place(request, model, &mut spool, observer, &mut stop)?;
     let Some(partitioned) = partitioned else { return Ok(()) };
     if stop(Stage::Partition) {
         return Ok(());
     }
     partitioned.require_complete(&request.backends)?;
-    finish(request, partitioned, &std::env::temp_dir(), observer).map(drop)
+    finish(request, partitioned, spool, observer).map(drop)
 }
 
 /// What `byoc explain` shows: one row for each node, also where no backend takes it.
 pub fn explain(request: &Request, observer: &mut dyn Observer) -> Result<Vec<NodeRow>> {
     let model = import(request, observer)?;
-    let partitioned = place(request, model, observer, &mut |_| false)?;
+    let mut spool = Spool::new(&std::env::temp_dir())?;
+    let partitioned = place(request, model, &mut spool, observer, &mut |_| false)?;
     Ok(partitioned.map_or_else(Vec::new, |partitioned| partition::explain(&partitioned, &request.backends)))
 }
 
@@ -143,12 +145,13 @@ struct SettledReport {
 
 fn settle(request: &Request, folder: &Path, observer: &mut dyn Observer) -> Result<SettledReport> {
     let model = import(request, observer)?;
-    let Some(partitioned) = place(request, model, observer, &mut |_| false)? else {
+    let mut spool = Spool::new(folder)?;
+    let Some(partitioned) = place(request, model, &mut spool, observer, &mut |_| false)? else {
         return Err(Diagnostic::new(Code::BadGraph, "the model has no nodes"));
     };
     partitioned.require_complete(&request.backends)?;
     request.policy.check(&partitioned, &request.backends)?;
-    finish(request, partitioned, folder, observer)
+    finish(request, partitioned, spool, observer)
 }
 
 fn import(request: &Request, observer: &mut dyn Observer) -> Result<Model> {
@@ -163,11 +166,12 @@ fn import(request: &Request, observer: &mut dyn Observer) -> Result<Model> {
 fn place(
     request: &Request,
     model: Model,
+    spool: &mut Spool,
     observer: &mut dyn Observer,
     stop: &mut dyn FnMut(Stage) -> bool,
 ) -> Result<Option<Partitioned>> {
     observer.stage(Stage::Passes);
-    let typed = fold::simplify(model, request.folder.as_ref())?;
+    let typed = fold::simplify(model, request.folder.as_ref(), spool)?;
     observer.dump(Stage::Passes, &|| ir::print(typed.model()));
     if stop(Stage::Passes) {
         return Ok(None);
@@ -181,12 +185,11 @@ fn place(
 fn finish(
     request: &Request,
     partitioned: Partitioned,
-    folder: &Path,
+    spool: Spool,
     observer: &mut dyn Observer,
 ) -> Result<SettledReport> {
     let nodes = partition::explain(&partitioned, &request.backends);
     observer.stage(Stage::Codegen);
-    let spool = Spool::new(folder)?;
     let generated = codegen::generate(partitioned, &request.backends, spool, &mut |done, total, next| {
         observer.progress(done, total, next);
     })?;

@@ -4,12 +4,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use byoc_plugin_api::{
-    BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantId, Environment, Error, INLINE_BYTES, TensorView,
+    BoundConstant, BoundConstants, Claim, Claims, Environment, Error, Executable, INLINE_BYTES, TensorView,
     TensorViewMut, contiguous_strides,
 };
 use bytes::Bytes;
 
 use crate::buffer::Buffer;
+use crate::claims::{RecordedClaim, Recorder};
 use crate::constants::{BaseId, ConstantRef, ConstantTable};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Model, Node, TensorType, TypedModel, ValueId};
@@ -18,19 +19,20 @@ use crate::ops;
 use crate::partition::{self, RegionPlan};
 use crate::passes;
 use crate::plugin::Selected;
+use crate::spool::Spool;
 
 /// Results up to this many bytes are computed ahead of time whatever they are computed from.
 const SMALL_BYTES: usize = 64 << 10;
 
 /// Stage 3: types for every value, constants folded, dead nodes gone. Without a `folder` nothing is computed; shapes
-/// and views still fold.
-pub(crate) fn simplify(mut model: Model, folder: Option<&Selected>) -> Result<TypedModel> {
+/// and views still fold. What is computed goes to `spool` where it is large.
+pub(crate) fn simplify(mut model: Model, folder: Option<&Selected>, spool: &mut Spool) -> Result<TypedModel> {
     // A folded shape can make further shapes known, so the passes run until nothing moves.
     loop {
         let mut changed = passes::infer_and_fold_views(&mut model)?;
         if let Some(folder) = folder {
             for entry in 0..model.entries.len() {
-                changed |= fold_entry(&mut model, entry, folder)?;
+                changed |= fold_entry(&mut model, entry, folder, spool)?;
             }
         }
         passes::prune(&mut model);
@@ -41,7 +43,7 @@ pub(crate) fn simplify(mut model: Model, folder: Option<&Selected>) -> Result<Ty
 }
 
 /// Computes the foldable nodes of an entry; whether there were any.
-fn fold_entry(model: &mut Model, entry: usize, folder: &Selected) -> Result<bool> {
+fn fold_entry(model: &mut Model, entry: usize, folder: &Selected, spool: &mut Spool) -> Result<bool> {
     let nodes = foldable(model, entry);
     if nodes.is_empty() {
         return Ok(false);
@@ -49,7 +51,7 @@ fn fold_entry(model: &mut Model, entry: usize, folder: &Selected) -> Result<bool
     let mut done = BTreeSet::new();
     for nodes in partition::groups_for(model, entry, folder, &nodes)? {
         let plan = partition::outline_for(model, entry, folder, &nodes)?;
-        let results = evaluate(&model.constants, &plan, folder).map_err(|error| failed(&plan, folder, error))?;
+        let results = evaluate(&model.constants, &plan, folder, spool)?;
         for ((bytes, ty), &value) in results.into_iter().zip(&plan.outputs) {
             let shape = ty.fixed_shape().unwrap_or_default();
             let name = model.entries[entry].value(value).name.clone();
@@ -148,102 +150,109 @@ fn bytes(graph: &Graph, value: ValueId) -> Option<usize> {
     ty.fixed_shape()?.iter().try_fold(ty.dtype.size(), |bytes, &size| bytes.checked_mul(size))
 }
 
-/// The outputs of a region whose inputs are all constants.
+/// The outputs of a region whose inputs are all constants. Large ones lie in the spool.
 fn evaluate(
     table: &ConstantTable,
     plan: &RegionPlan,
     folder: &Selected,
-) -> std::result::Result<Vec<(Bytes, TensorType)>, Error> {
+    spool: &mut Spool,
+) -> Result<Vec<(Bytes, TensorType)>> {
     let backend = &folder.registered.backend;
+    let failed = |error| failed(plan, folder, error);
     let views = ConstantViews::new(table, plan, true);
+    let constants = views.constants();
     let mut code = Vec::new();
-    backend.codegen(&plan.region, &views.constants(), &folder.options, &mut code)?;
-    let mut kept = Kept { claims: HashMap::new(), last: None };
-    let mut claims = Claims::new(&mut kept);
-    backend.constant_updater(&plan.region, &views.constants(), &code, &folder.options, &mut claims)?;
-    let shapes = kept.shapes();
-    let bound = kept.bind(&views, &shapes)?;
+    backend.codegen(&plan.region, &constants, &folder.options, &mut code).map_err(failed)?;
+    let mut recorder = Recorder::new(&plan.region, folder.name(), spool);
+    let outcome =
+        backend.constant_updater(&plan.region, &constants, &code, &folder.options, &mut Claims::new(&mut recorder));
+    let claims = recorder.finish(outcome.map_err(failed))?;
+    let packed = claims.iter().map(|claim| PackedBytes::of(claim, spool)).collect::<Result<Vec<_>>>()?;
+    let bound = bind(&views, &claims, &packed);
     let environment = Environment { threads: 1, options: folder.options.clone() };
-    let mut executable = backend.load(&code, &BoundConstants::new(bound), &environment)?;
-    let outputs: Vec<_> = plan.region.outputs.iter().map(|&value| &plan.region.values[value]).collect();
-    let mut results = Vec::with_capacity(outputs.len());
-    for value in &outputs {
+    let mut executable = backend.load(&code, &BoundConstants::new(bound), &environment).map_err(failed)?;
+    run(plan, executable.as_mut()).map_err(failed)?.into_iter().map(|result| result.keep(spool)).collect()
+}
+
+/// The bytes of a packed claim with what a view of them borrows.
+struct PackedBytes {
+    bytes: Buffer,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+impl PackedBytes {
+    fn of(recorded: &RecordedClaim, spool: &Spool) -> Result<Option<PackedBytes>> {
+        let Claim::Packed(packed) = &recorded.claim else { return Ok(None) };
+        let shape: Vec<_> = packed.shape.iter().map(|&size| size as i64).collect();
+        // Aligned as in a mapped artifact.
+        let bytes = Buffer::of(&spool.bytes(recorded.packed.unwrap_or_default())?);
+        Ok(Some(PackedBytes { bytes, strides: contiguous_strides(&shape), shape }))
+    }
+}
+
+/// What the claims have bound at load.
+fn bind<'a>(
+    views: &'a ConstantViews<'_>,
+    claims: &'a [RecordedClaim],
+    packed: &'a [Option<PackedBytes>],
+) -> Vec<BoundConstant<'a>> {
+    let mut bound = Vec::new();
+    for (((id, view), recorded), bytes) in views.iter().zip(claims).zip(packed) {
+        match (&recorded.claim, bytes) {
+            (Claim::Host, _) => bound.push(BoundConstant { id, layout: None, view }),
+            (Claim::Packed(packed), Some(PackedBytes { bytes, shape, strides })) => {
+                // SAFETY: the recorder saw to it that the bytes are as many as shape and type say.
+                let view = unsafe { TensorView::from_raw(bytes.as_ptr(), packed.dtype, shape, strides) };
+                bound.push(BoundConstant { id, layout: Some(&packed.layout), view });
+            }
+            _ => {}
+        }
+    }
+    bound
+}
+
+/// A computed tensor.
+struct Computed {
+    name: String,
+    ty: TensorType,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    buffer: Buffer,
+    size: usize,
+}
+
+impl Computed {
+    /// The bytes with their type: large ones move to the spool, so that what a large model folds does not pile up in
+    /// memory.
+    fn keep(self, spool: &mut Spool) -> Result<(Bytes, TensorType)> {
+        let Computed { name, ty, buffer, size, .. } = self;
+        let bytes = Bytes::from_owner(buffer).slice(..size);
+        if size <= SMALL_BYTES {
+            return Ok((bytes, ty));
+        }
+        let range = spool.append(&format!("the folded constant '{name}'"), &bytes)?;
+        Ok((spool.bytes(range)?, ty))
+    }
+}
+
+fn run(plan: &RegionPlan, executable: &mut dyn Executable) -> std::result::Result<Vec<Computed>, Error> {
+    let mut results = Vec::with_capacity(plan.region.outputs.len());
+    for value in plan.region.outputs.iter().map(|&value| &plan.region.values[value]) {
         let shape = value.fixed_shape().ok_or_else(|| Error::new(format!("'{}' has no fixed shape", value.name)))?;
         let size = shape.iter().product::<usize>() * value.dtype.size();
         let shape: Vec<_> = shape.iter().map(|&size| size as i64).collect();
-        results.push((Buffer::new(size), size, contiguous_strides(&shape), shape));
+        let ty = TensorType { dtype: value.dtype, shape: value.shape.clone() };
+        let strides = contiguous_strides(&shape);
+        results.push(Computed { name: value.name.clone(), ty, shape, strides, buffer: Buffer::new(size), size });
     }
-    let mut tensors: Vec<_> = results
-        .iter_mut()
-        .zip(&outputs)
+    let views = results.iter_mut().map(|result| {
+        let Computed { ty, shape, strides, buffer, .. } = result;
         // SAFETY: each buffer is as large as its shape says, and is written through this one view only.
-        .map(|((buffer, _, strides, shape), value)| unsafe {
-            TensorViewMut::from_raw(buffer.as_mut_ptr(), value.dtype, shape, strides)
-        })
-        .collect();
-    executable.run(&[], &mut tensors)?;
-    let types = outputs.iter().map(|value| TensorType { dtype: value.dtype, shape: value.shape.clone() });
-    drop(executable);
-    Ok(results.into_iter().map(|(buffer, size, ..)| Bytes::from_owner(buffer).slice(..size)).zip(types).collect())
-}
-
-/// The claims of a region that is loaded in the same process, with their packed bytes.
-struct Kept {
-    claims: HashMap<ConstantId, (Claim, Vec<u8>)>,
-    last: Option<ConstantId>,
-}
-
-impl ClaimSink for Kept {
-    fn claim(&mut self, id: ConstantId, claim: &Claim) -> std::result::Result<(), Error> {
-        self.claims.insert(id, (claim.clone(), Vec::new()));
-        self.last = Some(id);
-        Ok(())
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> std::result::Result<(), Error> {
-        let claim = self.last.and_then(|id| self.claims.get_mut(&id));
-        let (_, packed) = claim.ok_or_else(|| Error::new("packed bytes came before a claim"))?;
-        packed.extend_from_slice(bytes);
-        Ok(())
-    }
-}
-
-/// Shape and strides of each packed constant.
-type PackedShapes = HashMap<ConstantId, (Vec<i64>, Vec<i64>)>;
-
-impl Kept {
-    fn shapes(&self) -> PackedShapes {
-        let packed = self.claims.iter().filter_map(|(id, (claim, _))| match claim {
-            Claim::Packed(packed) => Some((*id, packed.shape.iter().map(|&size| size as i64).collect::<Vec<_>>())),
-            _ => None,
-        });
-        packed.map(|(id, shape)| (id, (shape.clone(), contiguous_strides(&shape)))).collect()
-    }
-
-    fn bind<'a>(
-        &'a self,
-        views: &'a ConstantViews<'_>,
-        shapes: &'a PackedShapes,
-    ) -> std::result::Result<Vec<BoundConstant<'a>>, Error> {
-        let mut bound = Vec::new();
-        for (id, view) in views.iter() {
-            match self.claims.get(&id) {
-                Some((Claim::Host, _)) => bound.push(BoundConstant { id, layout: None, view }),
-                Some((Claim::Packed(packed), bytes)) => {
-                    let (shape, strides) = &shapes[&id];
-                    if bytes.len() != packed.shape.iter().product::<usize>() * packed.dtype.size() {
-                        return Err(Error::new(format!("constant {id}: {} packed bytes for {shape:?}", bytes.len())));
-                    }
-                    // SAFETY: the bytes are as many as shape and type say and live as long as `self`.
-                    let view = unsafe { TensorView::from_raw(bytes.as_ptr(), packed.dtype, shape, strides) };
-                    bound.push(BoundConstant { id, layout: Some(&packed.layout), view });
-                }
-                Some((Claim::Embedded | Claim::Unused, _)) => {}
-                None => return Err(Error::new(format!("constant {id} has no claim"))),
-            }
-        }
-        Ok(bound)
-    }
+        unsafe { TensorViewMut::from_raw(buffer.as_mut_ptr(), ty.dtype, shape, strides) }
+    });
+    executable.run(&[], &mut views.collect::<Vec<_>>())?;
+    Ok(results)
 }
 
 fn failed(plan: &RegionPlan, folder: &Selected, error: Error) -> Diagnostic {

@@ -19,6 +19,8 @@ pub mod plugin;
 pub mod runtime;
 
 #[cfg(feature = "compiler")]
+mod claims;
+#[cfg(feature = "compiler")]
 mod codegen;
 #[cfg(feature = "compiler")]
 pub mod compile;

@@ -36,7 +36,7 @@ const LAYERS: &[&[&str]] = &[
     &["ownership"],
     &["codegen"],
     &["fold"],
-    &["lend"],
+    &["lend", "claims"],
     &["partition"],
     &["passes", "onnx"],
     &["runtime"],

@@ -3,10 +3,18 @@
 use byoc_plugin_api::{Claim, ClaimSink, ConstantId, Error, Packed, Region};
 
 use crate::artifact::MAX_ALIGNMENT;
-use crate::codegen::RecordedClaim;
 use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::spool::{Piece, Spool, SpoolRange};
+
+/// A claim as recorded, with the place of its packed bytes.
+#[derive(Clone, Debug)]
+pub struct RecordedClaim {
+    /// What was claimed.
+    pub claim: Claim,
+    /// The bytes of a packed claim.
+    pub packed: Option<SpoolRange>,
+}
 
 /// Takes the claims of one region. The first mistake is kept: it comes out of [`Recorder::finish`] even if the backend
 /// goes on as if nothing had happened.
