@@ -3,6 +3,8 @@
 //! `extension` only. No memory changes its owner: results are written into sinks, everything else is borrowed for the
 //! length of a call (code and constants given to `load`: for the life of the executable).
 
+#![allow(unreachable_pub, reason = "the generator of the C header looks for public items")]
+
 use std::ffi::c_void;
 
 use abi_stable::StableAbi;
@@ -21,11 +23,11 @@ pub const OLDEST_ABI_VERSION: u32 = 1;
 pub(crate) const MAGIC: [u8; 8] = *b"byocplug";
 
 /// Done.
-pub(crate) const OK: i32 = 0;
-/// Failed; an `Error` as JSON is in the error sink.
-pub(crate) const FAILED: i32 = 1;
+pub const OK: i32 = 0;
+/// Failed; the error sink has an `Error` as JSON, or the message alone as text.
+pub const FAILED: i32 = 1;
 /// `check` refused; a `Refusal` as JSON is in the output sink.
-pub(crate) const REFUSED: i32 = 2;
+pub const REFUSED: i32 = 2;
 
 /// Borrowed bytes; texts are UTF-8.
 #[repr(C)]
@@ -94,7 +96,7 @@ pub struct TensorList {
 /// What a host reads before anything else of a plugin is touched, from the symbol `byoc_plugin_info`.
 #[repr(C)]
 pub struct PluginInfo {
-    /// [`MAGIC`].
+    /// The bytes `byocplug`.
     pub magic: [u8; 8],
     /// Size of this struct in the plugin; it grows at the end only.
     pub struct_size: u32,
@@ -122,8 +124,8 @@ impl PluginInfo {
     }
 }
 
-/// The functions of a plugin. `backend` is an index below `count`; regions, options, descriptions, patterns and
-/// environments are JSON; a function returns [`OK`], [`FAILED`] or (`check` only) [`REFUSED`].
+/// The functions of a plugin written in Rust. `backend` is an index below `count`; regions, options, descriptions,
+/// patterns and environments are JSON; a function returns [`OK`], [`FAILED`] or (`check` only) [`REFUSED`].
 #[repr(C)]
 #[derive(StableAbi)]
 #[sabi(kind(Prefix(prefix_ref = PluginModuleRef)))]
@@ -131,13 +133,13 @@ impl PluginInfo {
 pub struct PluginModule {
     /// Number of backends in the plugin.
     pub count: extern "C" fn() -> usize,
-    /// Writes a `Description`.
+    /// Writes a `Description` to `out`.
     pub describe: extern "C" fn(backend: usize, out: Sink, error: Sink) -> i32,
-    /// Writes a list of `Pattern`.
+    /// Writes a list of `Pattern` to `out`.
     pub patterns: extern "C" fn(backend: usize, options: Slice, out: Sink, error: Sink) -> i32,
-    /// Accepts a candidate, or writes a `Refusal` to `out`.
+    /// Accepts a candidate, or returns [`REFUSED`] and writes a `Refusal` to `out`.
     pub check: extern "C" fn(backend: usize, region: Slice, options: Slice, out: Sink, error: Sink) -> i32,
-    /// Writes the code of a region.
+    /// Writes the code of a region to `code`.
     pub codegen: extern "C" fn(
         backend: usize,
         region: Slice,
@@ -156,7 +158,7 @@ pub struct PluginModule {
         claims: ClaimSink,
         error: Sink,
     ) -> i32,
-    /// Makes a region ready to run and stores a handle in `executable`.
+    /// Makes a region ready to run and stores a handle, not null, in `executable`.
     pub load: extern "C" fn(
         backend: usize,
         code: Slice,

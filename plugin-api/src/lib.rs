@@ -106,6 +106,8 @@ mod options;
 mod pattern;
 mod region;
 mod registry;
+#[cfg(feature = "host")]
+mod table;
 mod tensor;
 pub use abi::{ABI_VERSION, OLDEST_ABI_VERSION};
 pub use arena::*;

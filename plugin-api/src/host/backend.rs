@@ -1,0 +1,194 @@
+//! A backend that lives in a plugin, as any other [`Backend`].
+
+use std::ffi::c_void;
+use std::io::Write;
+
+use super::answer::{answer, collect, failure, json, one_line};
+use super::executable::PluginExecutable;
+use crate::abi::{self, ConstantList, ConstantView, Sink, Slice};
+use crate::backend::{Backend, Description, Environment, Executable};
+use crate::constants::{BoundConstants, Claim, ClaimSink, Claims, Constants};
+use crate::error::{Error, Refusal, RefusalCode};
+use crate::options::Options;
+use crate::pattern::Pattern;
+use crate::region::{ConstantId, Region};
+use crate::table::PluginTable;
+
+/// A backend that lives in a plugin.
+pub struct PluginBackend {
+    table: PluginTable,
+    index: usize,
+    pub(super) description: Description,
+}
+
+fn constant_views(constants: &Constants<'_>) -> Vec<ConstantView> {
+    let layout = Slice::new(&[]);
+    constants.iter().map(|(id, view)| ConstantView { id: id.0, layout, tensor: view.to_dlpack() }).collect()
+}
+
+fn list(views: &[ConstantView]) -> ConstantList {
+    ConstantList { data: views.as_ptr(), len: views.len() }
+}
+
+impl PluginBackend {
+    pub(super) fn new(table: PluginTable, index: usize) -> Result<Self, Error> {
+        let description = answer(|out, error| (table.describe)(index, out, error))?;
+        Ok(PluginBackend { table, index, description })
+    }
+}
+
+impl Backend for PluginBackend {
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+
+    fn patterns(&self, options: &Options) -> Result<Vec<Pattern>, Error> {
+        let options = json(options)?;
+        answer(|out, error| (self.table.patterns)(self.index, Slice::new(&options), out, error))
+    }
+
+    fn check(&self, candidate: &Region, options: &Options) -> Result<(), Refusal> {
+        let failed = |error: Error| Refusal::new(RefusalCode::Failed, error.message);
+        let (region, options) = (json(candidate).map_err(failed)?, json(options).map_err(failed)?);
+        let (status, out, error) =
+            collect(|out, error| (self.table.check)(self.index, Slice::new(&region), Slice::new(&options), out, error));
+        match status {
+            abi::OK => Ok(()),
+            abi::REFUSED => match serde_json::from_slice::<Refusal>(&out) {
+                Ok(refusal) => Err(Refusal { message: one_line(&refusal.message), ..refusal }),
+                Err(error) => Err(failed(error.into())),
+            },
+            _ => Err(failed(failure(status, &error))),
+        }
+    }
+
+    fn codegen(
+        &self,
+        region: &Region,
+        constants: &Constants<'_>,
+        options: &Options,
+        code: &mut dyn Write,
+    ) -> Result<(), Error> {
+        let (region, options, views) = (json(region)?, json(options)?, constant_views(constants));
+        let mut sink = CodeSink { code, failed: None };
+        let context = std::ptr::from_mut(&mut sink).cast();
+        let (status, _, error) = collect(|_, error| {
+            let code = Sink { context, write: write_code };
+            (self.table.codegen)(self.index, Slice::new(&region), list(&views), Slice::new(&options), code, error)
+        });
+        match (sink.failed, status) {
+            (Some(error), _) => Err(error.into()),
+            (None, abi::OK) => Ok(()),
+            (None, status) => Err(failure(status, &error)),
+        }
+    }
+
+    fn constant_updater(
+        &self,
+        region: &Region,
+        constants: &Constants<'_>,
+        code: &[u8],
+        options: &Options,
+        claims: &mut Claims<'_>,
+    ) -> Result<(), Error> {
+        let (region, options, views) = (json(region)?, json(options)?, constant_views(constants));
+        let mut sink = HostClaims { claims: claims.sink(), failed: None };
+        let context = std::ptr::from_mut(&mut sink).cast();
+        let (status, _, error) = collect(|_, error| {
+            let claims = abi::ClaimSink { context, claim: take_claim, write: take_bytes };
+            (self.table.constant_updater)(
+                self.index,
+                Slice::new(&region),
+                list(&views),
+                Slice::new(code),
+                Slice::new(&options),
+                claims,
+                error,
+            )
+        });
+        match (sink.failed, status) {
+            (Some(error), _) => Err(error),
+            (None, abi::OK) => Ok(()),
+            (None, status) => Err(failure(status, &error)),
+        }
+    }
+
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &BoundConstants<'a>,
+        environment: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        let environment = json(environment)?;
+        let views: Vec<_> = constants
+            .iter()
+            .map(|bound| ConstantView {
+                id: bound.id.0,
+                layout: Slice::new(bound.layout.unwrap_or("").as_bytes()),
+                tensor: bound.view.to_dlpack(),
+            })
+            .collect();
+        let mut handle = std::ptr::null_mut();
+        let (status, _, error) = collect(|_, error| {
+            let (code, environment) = (Slice::new(code), Slice::new(&environment));
+            (self.table.load)(self.index, code, list(&views), environment, &mut handle, error)
+        });
+        match (status, handle.is_null()) {
+            (abi::OK, false) => Ok(Box::new(PluginExecutable::new(self.table, handle))),
+            (abi::OK, true) => Err(Error::new("the plugin loaded the region and gave no handle")),
+            (status, _) => Err(failure(status, &error)),
+        }
+    }
+}
+
+struct CodeSink<'a> {
+    code: &'a mut dyn Write,
+    failed: Option<std::io::Error>,
+}
+
+extern "C" fn write_code(context: *mut c_void, bytes: Slice) -> i32 {
+    // SAFETY: `context` is the sink of the running `codegen`; the plugin lends `bytes` for this call.
+    let (sink, bytes) = unsafe { (&mut *context.cast::<CodeSink<'_>>(), bytes.bytes()) };
+    match sink.code.write_all(bytes) {
+        Ok(()) => abi::OK,
+        Err(error) => {
+            sink.failed = Some(error);
+            abi::FAILED
+        }
+    }
+}
+
+struct HostClaims<'a> {
+    claims: &'a mut dyn ClaimSink,
+    failed: Option<Error>,
+}
+
+impl HostClaims<'_> {
+    fn note(&mut self, result: Result<(), Error>) -> i32 {
+        match result {
+            Ok(()) => abi::OK,
+            Err(error) => {
+                // The first error is the cause; what follows are its consequences.
+                self.failed.get_or_insert(error);
+                abi::FAILED
+            }
+        }
+    }
+}
+
+extern "C" fn take_claim(context: *mut c_void, id: u64, claim: Slice) -> i32 {
+    // SAFETY: `context` is the sink of the running `constant_updater`; the plugin lends `claim` for this call.
+    let (sink, claim) = unsafe { (&mut *context.cast::<HostClaims<'_>>(), claim.bytes()) };
+    let result = match serde_json::from_slice::<Claim>(claim) {
+        Ok(claim) => sink.claims.claim(ConstantId(id), &claim),
+        Err(error) => Err(Error::new(format!("the claim for constant {id} is not valid: {error}"))),
+    };
+    sink.note(result)
+}
+
+extern "C" fn take_bytes(context: *mut c_void, bytes: Slice) -> i32 {
+    // SAFETY: as in `take_claim`.
+    let (sink, bytes) = unsafe { (&mut *context.cast::<HostClaims<'_>>(), bytes.bytes()) };
+    let result = sink.claims.write(bytes);
+    sink.note(result)
+}
