@@ -60,6 +60,8 @@ faults! {
     PacksMisaligned,
     /// Writes the constant's bytes into the code and claims `Host`.
     EmbedsHost,
+    /// Writes three quarters of the constant's bytes into the code and claims `Host`.
+    EmbedsPart,
     /// Fails in `load` with a hint.
     FailsInLoad,
     /// Fails in `run`.

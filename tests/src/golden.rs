@@ -1,10 +1,15 @@
-//! Expected texts in files under `tests/golden`. `UPDATE_GOLDEN=1` writes them anew.
+//! Expected texts in files, most of them under `tests/golden`. `UPDATE_GOLDEN=1` writes them anew.
 
 use crate::places;
 
 /// Compares `text` with the file `tests/golden/<name>`.
 pub fn golden(name: &str, text: &str) {
-    let path = places::checkout().join("tests/golden").join(name);
+    golden_file(&format!("tests/golden/{name}"), text);
+}
+
+/// Compares `text` with a file of the checkout.
+pub fn golden_file(path: &str, text: &str) {
+    let path = places::checkout().join(path);
     if std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1") {
         std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         return;

@@ -8,6 +8,8 @@ pub enum Type {
     Int32 = 6,
     Int64 = 7,
     String = 8,
+    Bool = 9,
+    Float16 = 10,
 }
 
 /// A message being written: fields are appended in the order of the calls.
@@ -116,11 +118,20 @@ impl Model {
     }
 
     /// Adds a node of another domain.
-    pub fn node_of(mut self, domain: &str, op: &str, inputs: &[&str], outputs: &[&str]) -> Model {
-        let mut node = inputs.iter().fold(Message::default(), |node, name| node.bytes(1, name));
-        node = outputs.iter().fold(node, |node, name| node.bytes(2, name));
-        node = node.bytes(3, format!("make_{}", outputs[0])).bytes(4, op);
-        self.graph = self.graph.bytes(1, if domain.is_empty() { node } else { node.bytes(7, domain) });
+    pub fn node_of(self, domain: &str, op: &str, inputs: &[&str], outputs: &[&str]) -> Model {
+        let node = node(op, inputs, outputs);
+        self.any_node(if domain.is_empty() { node } else { node.bytes(7, domain) })
+    }
+
+    /// Adds a `Cast`.
+    pub fn cast(self, input: &str, to: Type, output: &str) -> Model {
+        const INT: i64 = 2;
+        let attribute = Message::default().bytes(1, "to").int(3, to as i64).int(20, INT);
+        self.any_node(node("Cast", &[input], &[output]).bytes(5, attribute))
+    }
+
+    fn any_node(mut self, node: Message) -> Model {
+        self.graph = self.graph.bytes(1, node);
         self
     }
 
@@ -130,6 +141,13 @@ impl Model {
         let model = Message::default().int(1, 8).bytes(7, self.graph).bytes(8, opset("", self.opset));
         self.domains.iter().fold(model, |model, (domain, version)| model.bytes(8, opset(domain, *version))).finish()
     }
+}
+
+/// A node called after its first output.
+fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> Message {
+    let node = inputs.iter().fold(Message::default(), |node, name| node.bytes(1, name));
+    let node = outputs.iter().fold(node, |node, name| node.bytes(2, name));
+    node.bytes(3, format!("make_{}", outputs[0])).bytes(4, op)
 }
 
 /// A tensor without its elements.

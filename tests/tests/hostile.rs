@@ -22,9 +22,15 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
+        let bench = Bench::uncompiled();
+        bench.run(Verb::Compile, None).success();
+        bench
+    }
+
+    /// A folder with a model only.
+    fn uncompiled() -> Bench {
         let bench = Bench { folder: places::temporary(), plugin: places::plugin("hostile") };
         places::write(bench.folder.path(), "model.onnx", onnx::scale().finish());
-        bench.run(Verb::Compile, None).success();
         bench
     }
 
@@ -85,6 +91,11 @@ fn expected(fault: Fault) -> (Verb, i32, &'static str) {
         EmbedsHost => {
             (Compile, 1, "[B502] {claims} embeds `w` (2.0 KiB) verbatim at offset 2 and claims Host{embedded}")
         }
+        EmbedsPart => (
+            Compile,
+            1,
+            "[B502] {claims} embeds 1.5 KiB of `w` (2.0 KiB) verbatim at offset 2 and claims Host{embedded}",
+        ),
         FailsInLoad => (Run, 1, "[B703] {load}: the device is busy\n  hint: Try again later"),
         FailsInRun => (Run, 1, "[B703] {run}: the device is gone"),
     }
@@ -135,6 +146,24 @@ fn every_fault_is_one_error_and_leaves_the_output_alone() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A backend that lies about its constants, or fails while it claims them, leaves no file where there was none.
+#[test]
+fn a_lie_leaves_no_file() {
+    let bench = Bench::uncompiled();
+    for fault in [
+        Fault::ClaimsNothing,
+        Fault::ClaimsTwice,
+        Fault::ClaimsUnknown,
+        Fault::EmbedsHost,
+        Fault::EmbedsPart,
+        Fault::PacksTooMuch,
+        Fault::PanicInConstantUpdater,
+    ] {
+        assert_eq!(bench.run(Verb::Compile, Some(fault)).code, Some(1), "{fault:?}");
+        assert_eq!(places::list(bench.folder.path()), ["model.onnx"], "{fault:?}");
+    }
 }
 
 #[test]

@@ -180,10 +180,11 @@ fn rows_of(
         let owner = if found.base.is_some() { CORE.to_owned() } else { backend };
         let mut packed = row(fate, Some(home), symbols, Some(owner));
         // The layout stands with the stored constant.
-        packed.note = match (first, own.is_some()) {
-            (true, false) => None,
-            (true, true) => Some(format!("{} more than the original alone", size(found.bytes.len()))),
-            (false, _) => Some("packed it has the bytes of another constant".to_owned()),
+        packed.note = match first {
+            true if own.is_some() => Some(format!("{} more than the original alone", size(found.bytes.len()))),
+            true if rows.len() > before => Some(format!("{} more than one form alone", size(found.bytes.len()))),
+            true => None,
+            false => Some("packed it has the bytes of another constant".to_owned()),
         };
         rows.push(packed);
     }

@@ -61,9 +61,11 @@ impl Backend for Hostile {
                 Err(Error::new("the kernel does not fit").at(&region.nodes[0].name).hint("Lower hostile.size"))
             }
             Some(Fault::FailsInColour) => Err(Error::new("\u{1b}[31mfirst line\r\nsecond line\u{7}")),
-            Some(Fault::EmbedsHost) => {
+            Some(fault @ (Fault::EmbedsHost | Fault::EmbedsPart)) => {
                 let constant = constants.get(region.constants[0].id);
-                Ok(code.write_all(constant.and_then(TensorView::as_bytes).unwrap_or_default())?)
+                let bytes = constant.and_then(TensorView::as_bytes).unwrap_or_default();
+                let start = if fault == Fault::EmbedsPart { bytes.len() / 4 } else { 0 };
+                Ok(code.write_all(&bytes[start..])?)
             }
             _ => Ok(()),
         }
