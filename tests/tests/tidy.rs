@@ -16,7 +16,7 @@ const LONG_FILES: &[(&str, &str)] = &[("core/src/onnx/proto.rs", "generated from
 const UNSAFE: &[(&str, &str)] = &[
     ("plugin-api/src/abi.rs", "the wire: borrowed slices"),
     ("plugin-api/src/export.rs", "the wire: the plugin's side"),
-    ("plugin-api/src/host.rs", "the wire: opening libraries, opaque handles"),
+    ("plugin-api/src/host", "the wire: opening libraries, opaque handles"),
     ("plugin-api/src/tensor.rs", "views of memory that the other side owns"),
     ("core/src/buffer.rs", "aligned memory as bytes"),
     ("core/src/fold.rs", "views of results for backends"),

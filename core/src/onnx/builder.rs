@@ -57,6 +57,11 @@ impl<'a> Builder<'a> {
         id
     }
 
+    /// Adds a constant that no node reads, for the ledger to tell of.
+    pub(super) fn add_unread(&mut self, name: &str, tensor: Tensor) {
+        self.constants.insert(name, tensor.dtype, &tensor.shape, tensor.bytes);
+    }
+
     /// Adds a node.
     pub(super) fn push(&mut self, node: Node) {
         let facts = facts::of_outputs(self, &node);

@@ -38,9 +38,13 @@ pub(super) fn build(
     let outputs: Vec<String> = graph.output.into_iter().map(|output| output.name.unwrap_or_default()).collect();
     let used: HashSet<String> = nodes.iter().flat_map(|node| &node.inputs).chain(&outputs).cloned().collect();
     let mut builder = Builder::new(entry, constants, flat.value_names, flat.node_names);
-    for (name, proto) in initializers.into_iter().filter(|(name, _)| used.contains(name)) {
-        let constant = tensor::read(&format!("tensor '{name}'"), proto, files)?;
-        builder.add_constant(&name, constant);
+    for (name, proto) in initializers {
+        match (used.contains(&name), tensor::read(&format!("tensor '{name}'"), proto, files)) {
+            (true, constant) => drop(builder.add_constant(&name, constant?)),
+            (false, Ok(constant)) => builder.add_unread(&name, constant),
+            // Nobody reads it, so it may be what we do not know.
+            (false, Err(_)) => {}
+        }
     }
     for (name, ty) in inputs {
         let id = builder.add_value(&name, Some(ty));

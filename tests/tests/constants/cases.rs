@@ -298,7 +298,7 @@ pub(crate) fn unread(name: &'static str) -> Checked {
         inputs: vec![x()],
         backends: &["blas"],
         settings: &[],
-        constants: vec![w.stored(), idle.expect(0, &[]), late.expect(0, &[Fate::Dropped])],
+        constants: vec![w.stored(), idle.expect(0, &[Fate::Dropped]), late.expect(0, &[Fate::Dropped])],
         extra: 0,
         tolerance: CLOSE,
     })
