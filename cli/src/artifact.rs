@@ -28,8 +28,8 @@ pub(crate) fn is_model(path: &Path) -> bool {
 
 /// Opens the artifact, or compiles the model into a temporary file and opens that.
 pub(crate) fn open(execution: &Execution) -> Result<Opened> {
-    let registry = compile_request::registry(&execution.plugins)?;
     if is_model(&execution.file) {
+        let registry = compile_request::isolated_registry(&execution.plugins)?;
         let sources = vec![("main".to_owned(), execution.file.clone())];
         let request = compile_request::request(&registry, &execution.backends, sources, &execution.shapes)?;
         let artifact = compile_for_now(&request)?;
@@ -40,6 +40,7 @@ pub(crate) fn open(execution: &Execution) -> Result<Opened> {
         return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the .onnx model"));
     }
     let artifact = Artifact::open(&execution.file)?;
+    let registry = compile_request::registry(&execution.plugins)?;
     Ok(Opened { artifact, registry, open_sizes: execution.shapes.clone() })
 }
 

@@ -1,19 +1,47 @@
 //! From flags to what core compiles: finds the plugins, picks the backends, names the entries.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use byoc_core::compile::{Policy, Request};
-use byoc_core::diagnostic::Result;
+use byoc_core::diagnostic::{Diagnostic, Result};
 use byoc_core::onnx::ImportOptions;
-use byoc_core::plugin::{Registry, SearchPath, Selected};
+use byoc_core::plugin::{Isolation, Registry, SearchPath, Selected};
 
 use crate::args::{Backends, ModelArg, Plugins, Shapes};
 use crate::embed;
 
-/// Every backend that can be found.
+/// The argument that makes this program a worker. No user writes it.
+pub(crate) const WORKER: &str = "__worker";
+
+/// Every backend that can be found, in this process: for what is to be run.
 pub(crate) fn registry(places: &Plugins) -> Result<Registry> {
-    let search = SearchPath::standard(places.plugin.clone(), places.plugin_dir.clone());
-    Registry::discover(&search, &embed::backends())
+    Registry::discover(&search(places), &embed::backends(), None)
+}
+
+/// Every backend that can be found, each plugin in a process of its own: for what is to be compiled or described.
+pub(crate) fn isolated_registry(places: &Plugins) -> Result<Registry> {
+    let isolation = if places.in_process { None } else { Some(isolation(places)?) };
+    Registry::discover(&search(places), &embed::backends(), isolation.as_ref())
+}
+
+/// The backends that are part of the program: no plugin is looked for.
+pub(crate) fn embedded_registry() -> Result<Registry> {
+    Registry::discover(&SearchPath::default(), &embed::backends(), None)
+}
+
+fn search(places: &Plugins) -> SearchPath {
+    SearchPath::standard(places.plugin.clone(), places.plugin_dir.clone())
+}
+
+fn isolation(places: &Plugins) -> Result<Isolation> {
+    let program = std::env::current_exe();
+    Ok(Isolation {
+        program: program.map_err(|error| Diagnostic::io(Path::new("byoc"), "find the program", &error))?,
+        arguments: vec![WORKER.into()],
+        time: Duration::from_secs(places.plugin_timeout),
+        memory: places.plugin_memory << 20,
+    })
 }
 
 /// What to compile. Policy and the rest are at their defaults.

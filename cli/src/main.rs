@@ -25,6 +25,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == compile_request::WORKER) {
+        // The host sees how it ends; there is nobody else to tell.
+        return byoc_core::plugin::serve().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     let cli = args::Cli::parse();
     commands::run(&cli.command).unwrap_or_else(|diagnostic| {
         report::error(&diagnostic);

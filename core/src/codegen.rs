@@ -115,8 +115,15 @@ pub(crate) fn print(generated: &Generated, backends: &[Selected]) -> String {
     text
 }
 
+/// What to do about a backend whose process ended.
+const CRASH_HINT: &str = "Report this to the backend's maker; --fallback-on-crash gives the region to the next backend";
+
 /// A backend's error, with backend, region and node before it.
 pub(crate) fn backend_failed(backend: &str, symbol: &str, error: byoc_plugin_api::Error) -> Diagnostic {
+    if error.crashed {
+        let message = format!("backend '{backend}' {} while generating {symbol}", error.message);
+        return Diagnostic::new(Code::BackendCrashed, message).hint(CRASH_HINT);
+    }
     let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
     let message = format!("backend '{backend}' failed on region {symbol}{node}: {}", error.message);
     Diagnostic { code: Code::BackendFailed, message, hint: error.hint }

@@ -3,6 +3,7 @@
 macro_rules! features {
     ($($name:tt)*) => {
         /// Every feature that an artifact may name.
+        #[cfg(feature = "compiler")]
         pub(crate) const FEATURES: &[&str] = &[$($name),*];
 
         /// Whether this processor has the feature of that name.
@@ -22,7 +23,7 @@ features! {
     "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vnni" "avx512bf16" "avx512fp16" "avxvnni"
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "compiler"))]
 mod tests {
     use super::*;
 

@@ -68,6 +68,8 @@ codes! {
     PluginContract = "B305", exit 3;
     /// A backend failed while it described itself, checked or compiled a region.
     BackendFailed = "B306", exit 1;
+    /// A backend's process ended or did not answer while it compiled a region.
+    BackendCrashed = "B307", exit 5;
     /// No backend of the list takes a node, and no host backend of the list knows it.
     NoBackend = "B401", exit 4;
     /// The placement is not what `--require`, `--no-fallback` or `--max-host-nodes` asks for.

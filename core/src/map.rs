@@ -1,7 +1,9 @@
 //! Files as bytes: mapped, or read where a mapping is not wanted. The only place that maps a file.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
@@ -21,7 +23,61 @@ pub(crate) fn map_file(path: &Path) -> Result<Bytes> {
     // Changed bytes are harmless, for all that is read is checked as untrusted and no `&str` or enum is made over the
     // mapping; a shortened file ends the process with SIGBUS, which the documentation above and `--no-mmap` are for.
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| Diagnostic::io(path, "map", &error))?;
-    Ok(Bytes::from_owner(map))
+    Ok(Bytes::from_owner(Mapped::new(map, path, file)))
+}
+
+/// Where the byte at `address` lies, if it is part of a file that this process has mapped.
+pub(crate) fn origin(address: *const u8) -> Option<Origin> {
+    let mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (&start, (length, path)) = mappings.range(..=address as usize).next_back()?;
+    let offset = address as usize - start;
+    (offset < *length).then(|| Origin { path: path.clone(), offset, length: *length })
+}
+
+/// A place in a mapped file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// A path by which any process of the same user can open this very file, as long as the mapping is there.
+    pub(crate) path: PathBuf,
+    /// Bytes from the start of the file.
+    pub(crate) offset: usize,
+    /// Bytes of the file that are mapped.
+    pub(crate) length: usize,
+}
+
+/// Every mapping of this process: first address, length, path. A fact about its address space, so there is one.
+static MAPPINGS: Mutex<BTreeMap<usize, (usize, PathBuf)>> = Mutex::new(BTreeMap::new());
+
+/// A mapping that is listed for as long as it is there.
+struct Mapped {
+    map: memmap2::Mmap,
+    /// Kept so that its number is a path; not where the path was one already, for then somebody else keeps it.
+    _file: Option<File>,
+}
+
+impl Mapped {
+    fn new(map: memmap2::Mmap, path: &Path, file: File) -> Mapped {
+        use std::os::fd::AsRawFd;
+        let given = path.strip_prefix("/dev/fd").ok();
+        let number = given.map_or_else(|| PathBuf::from(file.as_raw_fd().to_string()), Path::to_owned);
+        let path = Path::new("/proc").join(std::process::id().to_string()).join("fd").join(number);
+        let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        mappings.insert(map.as_ptr() as usize, (map.len(), path));
+        Mapped { map, _file: given.is_none().then_some(file) }
+    }
+}
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        &self.map
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        mappings.remove(&(self.map.as_ptr() as usize));
+    }
 }
 
 /// The bytes of a file, read into memory. Takes pipes as well.
@@ -51,6 +107,13 @@ mod tests {
             std::fs::write(&path, content).expect("write");
             assert_eq!(map_file(&path).expect("map"), content);
             assert_eq!(read_file(&path).expect("read"), content);
+            let map = map_file(&path).expect("map");
+            if let Some(last) = map.last() {
+                let found = origin(std::ptr::from_ref(last)).expect("a mapped byte");
+                assert_eq!((found.offset, found.length), (content.len() - 1, content.len()));
+                assert_eq!(std::fs::read(found.path).expect("open"), content);
+            }
+            assert_eq!(origin(content.as_ptr()), None);
         }
     }
 

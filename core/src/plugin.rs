@@ -2,6 +2,8 @@
 
 mod registry;
 mod search;
+mod worker;
 
 pub use registry::{BackendCode, Origin, Refused, Registered, Registry, Selected, Shadowed};
 pub use search::SearchPath;
+pub use worker::{IsolatedBackend, Isolation, serve};

@@ -112,9 +112,9 @@ impl<'a> Claims<'a> {
         Claims { sink }
     }
 
-    /// The sink itself, for who passes claims on.
+    /// The sink itself, for a host that passes claims on.
     #[cfg(feature = "host")]
-    pub(crate) fn sink(&mut self) -> &mut dyn ClaimSink {
+    pub fn sink(&mut self) -> &mut dyn ClaimSink {
         self.sink
     }
 

@@ -14,12 +14,15 @@ pub struct Error {
     /// What the user can do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// Whether the backend's process ended, in place of an answer. Set by a host only: it does not cross the border.
+    #[serde(skip)]
+    pub crashed: bool,
 }
 
 impl Error {
     /// An error with a message only.
     pub fn new(message: impl Into<String>) -> Self {
-        Error { message: message.into(), node: None, hint: None }
+        Error { message: message.into(), node: None, hint: None, crashed: false }
     }
 
     /// Names the node that the error is about.
@@ -63,6 +66,9 @@ pub enum RefusalCode {
     Limit,
     /// `check` itself failed, for example by a panic. This is no answer: the compile ends with an error.
     Failed,
+    /// The backend's process ended while it checked. Set by a host only.
+    #[serde(skip)]
+    Crashed,
     /// Something else; also what an unknown code of a newer plugin reads as.
     #[serde(other)]
     Other,
@@ -104,6 +110,7 @@ impl std::fmt::Display for RefusalCode {
             RefusalCode::ConstantNeeded => "constant_needed",
             RefusalCode::Limit => "limit",
             RefusalCode::Failed => "failed",
+            RefusalCode::Crashed => "crashed",
             RefusalCode::Other => "other",
         })
     }

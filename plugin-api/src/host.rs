@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use serde::{Deserialize, Serialize};
 
 use self::answer::one_line;
 pub use self::backend::PluginBackend;
@@ -15,7 +16,7 @@ mod executable;
 mod handshake;
 
 /// Why a file was not loaded. Each text is one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LoadError {
     /// The file cannot be opened as a library, or it is no plugin.
     NotAPlugin(String),

@@ -12,12 +12,12 @@ use crate::tensor::Tensor;
 
 /// The backends that are linked into this program.
 pub fn embedded() -> Registry {
-    Registry::discover(&SearchPath::default(), &byoc_plugin_api::registered()).expect("nothing is loaded")
+    Registry::discover(&SearchPath::default(), &byoc_plugin_api::registered(), None).expect("nothing is loaded")
 }
 
 /// The backends of these plugin files only.
 pub fn from_files(files: Vec<PathBuf>) -> Registry {
-    Registry::discover(&SearchPath { files, folders: vec![] }, &[]).expect("the plugins load")
+    Registry::discover(&SearchPath { files, folders: vec![] }, &[], None).expect("the plugins load")
 }
 
 /// Compiles a model with every option at its default.

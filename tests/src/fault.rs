@@ -62,6 +62,22 @@ faults! {
     EmbedsHost,
     /// Writes three quarters of the constant's bytes into the code and claims `Host`.
     EmbedsPart,
+    /// Ends the process when the library is opened, as if all were well.
+    ExitsInConstructor,
+    /// Ends the process by a null pointer in `describe`.
+    SegfaultInDescribe,
+    /// Ends the process by a null pointer in `check`.
+    SegfaultInCheck,
+    /// Ends the process by a null pointer in `codegen`, with half of the code written.
+    SegfaultInCodegen,
+    /// Aborts in `constant_updater`.
+    AbortInConstantUpdater,
+    /// Never returns from `codegen`.
+    HangsInCodegen,
+    /// Asks for more memory in `codegen` than any machine has.
+    TakesAllMemory,
+    /// Prints to the standard output in `codegen`.
+    PrintsInCodegen,
     /// Fails in `load` with a hint.
     FailsInLoad,
     /// Fails in `run`.

@@ -41,6 +41,12 @@ impl Bench {
             Verb::Run => byoc(&["run", "model.byoc", "--fill", "ones"]),
         };
         command.args(["--plugin", plugin]).current_dir(self.folder.path());
+        if fault == Some(Fault::HangsInCodegen) {
+            command.args(["--plugin-timeout", "1"]);
+        }
+        if fault == Some(Fault::TakesAllMemory) {
+            command.args(["--plugin-memory", "512"]);
+        }
         // The message of a panic comes from the plugin's own standard library; its backtrace would be noise.
         command.env("RUST_BACKTRACE", "0");
         match fault {
@@ -96,6 +102,18 @@ fn expected(fault: Fault) -> (Verb, i32, &'static str) {
             1,
             "[B502] {claims} embeds 1.5 KiB of `w` (2.0 KiB) verbatim at offset 2 and claims Host{embedded}",
         ),
+        ExitsInConstructor => {
+            (Compile, 5, "[B307] plugin '{plugin}' ended its process (exit code 0) while it was opened{report}")
+        }
+        SegfaultInDescribe => (Compile, 5, "[B307] plugin '{plugin}' crashed (signal 11) while it was opened{report}"),
+        SegfaultInCheck => {
+            (Compile, 5, "[B307] backend 'hostile' crashed (signal 11) while checking node 'make_y'{leave}")
+        }
+        SegfaultInCodegen => (Compile, 5, "[B307] backend 'hostile' crashed (signal 11) {generating}"),
+        AbortInConstantUpdater => (Compile, 5, "[B307] backend 'hostile' crashed (signal 6) {generating}"),
+        HangsInCodegen => (Compile, 5, "[B307] backend 'hostile' did not answer within 1 s {generating}"),
+        TakesAllMemory => (Compile, 5, "[B307] backend 'hostile' crashed (signal 6) {generating}"),
+        PrintsInCodegen => (Compile, 0, ""),
         FailsInLoad => (Run, 1, "[B703] {load}: the device is busy\n  hint: Try again later"),
         FailsInRun => (Run, 1, "[B703] {run}: the device is gone"),
     }
@@ -105,6 +123,11 @@ fn expected(fault: Fault) -> (Verb, i32, &'static str) {
 const PARTS: &[(&str, &str)] = &[
     ("{panic}", "backend panicked: as the fault wants it"),
     ("{contract}", "'{plugin}' breaks the plugin contract:"),
+    (
+        "{generating}",
+        "while generating byoc_main_hostile_0\n  hint: Report this to the backend's maker; --fallback-on-crash gives the \
+         region to the next backend",
+    ),
     ("{names}", "names are lower-case letters, digits and '-'"),
     ("{report}", "\n  hint: Report this to the plugin's maker"),
     ("{leave}", "\n  hint: Report this to the backend's maker, or leave it out of --backend"),

@@ -14,6 +14,15 @@ pub(crate) struct Plugins {
     /// A folder of plugins (repeatable), before BYOC_PLUGIN_PATH, the user's plugin folder and the program's own
     #[arg(long, value_name = "DIR")]
     pub(crate) plugin_dir: Vec<PathBuf>,
+    /// Compile in this process and not in a worker process for each plugin; for debugging a plugin
+    #[arg(long)]
+    pub(crate) in_process: bool,
+    /// Longest time without a sign of life that a plugin's worker may take for an answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) plugin_timeout: u64,
+    /// Most memory that a plugin's worker may take; 0 for what the machine has
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+    pub(crate) plugin_memory: u64,
 }
 
 /// Which backends may take nodes.

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Compile) -> Result<ExitCode> {
 }
 
 fn request(args: &Compile) -> Result<Request> {
-    let registry = compile_request::registry(&args.plugins)?;
+    let registry = compile_request::isolated_registry(&args.plugins)?;
     let sources = compile_request::sources(&args.models);
     let mut request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
     request.import.no_mmap = args.no_mmap;

@@ -14,7 +14,7 @@ use crate::report::{self, Table, count};
 
 /// Runs the verb.
 pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
-    let registry = compile_request::registry(&args.plugins)?;
+    let registry = compile_request::isolated_registry(&args.plugins)?;
     let sources = compile_request::sources(&args.models);
     let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
     let rows = explain(&request, &mut Progress::new(None))?;

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Plugin) -> Result<ExitCode> {
 }
 
 fn list(args: &PluginList) -> Result<()> {
-    let registry = compile_request::registry(&args.places)?;
+    let registry = compile_request::isolated_registry(&args.places)?;
     if args.json {
         return report::print_json(&list_json(&registry));
     }
@@ -67,7 +67,7 @@ fn backend_json(backend: &Registered) -> Value {
 }
 
 fn info(args: &PluginInfo) -> Result<()> {
-    let registry = compile_request::registry(&args.places)?;
+    let registry = compile_request::isolated_registry(&args.places)?;
     let backend = registry.get(&args.name)?;
     if args.json {
         return report::print_json(&backend_json(backend));

@@ -11,7 +11,7 @@ use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
 
 use super::{inspect, verify};
-use crate::args::{Backends, FillMode, Inputs, Plugins, Quickstart, Shapes};
+use crate::args::{Backends, FillMode, Inputs, Quickstart, Shapes};
 use crate::compare::{self, Comparison, Tolerance};
 use crate::execution::Loaded;
 use crate::outputs::{self, Summary};
@@ -30,7 +30,7 @@ const TOP: usize = 3;
 pub(crate) fn run(args: &Quickstart) -> Result<ExitCode> {
     std::fs::create_dir_all(&args.dir).map_err(|error| Diagnostic::io(&args.dir, "make the folder", &error))?;
     let (model, artifact) = (args.dir.join("model.onnx"), args.dir.join("model.byoc"));
-    let registry = compile_request::registry(&Plugins::default())?;
+    let registry = compile_request::embedded_registry()?;
     write_model(&model)?;
     compile_model(&registry, &model, &artifact)?;
     let mut loaded = load(&registry, &artifact)?;

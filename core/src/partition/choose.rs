@@ -46,7 +46,7 @@ pub(super) fn choose(
                     taken.push(groups.take(&nodes, backend));
                     Outcome::Taken
                 }
-                Err(refusal) if refusal.code == RefusalCode::Failed => {
+                Err(refusal) if matches!(refusal.code, RefusalCode::Failed | RefusalCode::Crashed) => {
                     return Err(check_failed(selected, &nodes, graph, &refusal));
                 }
                 Err(refusal) => Outcome::Refused(refusal),
@@ -67,6 +67,11 @@ pub(super) fn choose(
 /// A backend that cannot say yes or no must not lose its nodes to the next one in silence.
 fn check_failed(selected: &Selected, nodes: &BTreeSet<usize>, graph: &Graph, refusal: &Refusal) -> Diagnostic {
     let node = nodes.last().map_or("", |&node| graph.nodes[node].name.as_str());
+    if refusal.code == RefusalCode::Crashed {
+        let message = format!("backend '{}' {} while checking node '{node}'", selected.name(), refusal.message);
+        return Diagnostic::new(Code::BackendCrashed, message)
+            .hint("Report this to the backend's maker, or leave it out of --backend");
+    }
     let message = format!("backend '{}' failed while it checked node '{node}': {}", selected.name(), refusal.message);
     Diagnostic::new(Code::BackendFailed, message)
         .hint("Report this to the backend's maker, or leave it out of --backend")
@@ -74,6 +79,10 @@ fn check_failed(selected: &Selected, nodes: &BTreeSet<usize>, graph: &Graph, ref
 
 fn rules(selected: &Selected) -> Result<Vec<Rule>> {
     let failed = |error: byoc_plugin_api::Error| {
+        if error.crashed {
+            let message = format!("backend '{}' {} while it gave its patterns", selected.name(), error.message);
+            return Diagnostic::new(Code::BackendCrashed, message).hint("Report this to the backend's maker");
+        }
         Diagnostic::new(Code::PluginContract, format!("backend '{}': {error}", selected.name()))
             .hint("Report this to the plugin's maker")
     };

@@ -7,6 +7,7 @@ use byoc_plugin_api::host::{self, LoadError, PluginBackend};
 use byoc_plugin_api::{ABI_VERSION, Backend, Description, Options, closest};
 
 use super::SearchPath;
+use super::worker::{self, IsolatedBackend, Isolation, OpenError};
 use crate::diagnostic::{Code, Diagnostic, Result};
 
 /// Where a backend comes from.
@@ -90,8 +91,10 @@ pub struct Registry {
 pub enum BackendCode {
     /// Linked into the program.
     Embedded(&'static dyn Backend),
-    /// In a plugin.
+    /// In a plugin that is open in this process.
     Plugin(Arc<PluginBackend>),
+    /// In a plugin that is open in a process of its own.
+    Isolated(Arc<IsolatedBackend>),
 }
 
 impl std::ops::Deref for BackendCode {
@@ -101,20 +104,26 @@ impl std::ops::Deref for BackendCode {
         match self {
             BackendCode::Embedded(backend) => *backend,
             BackendCode::Plugin(backend) => backend.as_ref(),
+            BackendCode::Isolated(backend) => backend.as_ref(),
         }
     }
 }
 
 impl Registry {
     /// Looks in every place of `search`, then takes the backends that are linked into the program. A file that the
-    /// user named must load; a file in a folder that does not is noted in [`Registry::refused`].
-    pub fn discover(search: &SearchPath, embedded: &[&'static dyn Backend]) -> Result<Registry> {
+    /// user named must load; a file in a folder that does not is noted in [`Registry::refused`]. With `isolation` each
+    /// plugin is opened in a process of its own, and in this one only when something that it compiled is run.
+    pub fn discover(
+        search: &SearchPath,
+        embedded: &[&'static dyn Backend],
+        isolation: Option<&Isolation>,
+    ) -> Result<Registry> {
         let mut registry = Registry::default();
         for path in &search.files {
-            registry.open(path)?;
+            registry.open(path, isolation)?;
         }
         for path in search.candidates() {
-            if let Err(reason) = registry.open(&path) {
+            if let Err(reason) = registry.open(&path, isolation) {
                 registry.refused.push(Refused { path, reason });
             }
         }
@@ -124,7 +133,17 @@ impl Registry {
         Ok(registry)
     }
 
-    fn open(&mut self, path: &Path) -> Result<()> {
+    fn open(&mut self, path: &Path, isolation: Option<&Isolation>) -> Result<()> {
+        if let Some(isolation) = isolation {
+            let (abi_version, backends) = worker::open(path, isolation).map_err(|error| match error {
+                OpenError::Refused(error) => refusal(path, error),
+                OpenError::Worker(error) => worker_failed(path, error),
+            })?;
+            for backend in backends {
+                self.add(BackendCode::Isolated(Arc::new(backend)), Origin::File(path.to_owned()), abi_version);
+            }
+            return Ok(());
+        }
         let plugin = host::open(path).map_err(|error| refusal(path, error))?;
         for backend in plugin.backends {
             self.add(BackendCode::Plugin(Arc::new(backend)), Origin::File(path.to_owned()), plugin.abi_version);
@@ -190,6 +209,15 @@ impl Registry {
 fn file_is_for(path: &Path, backend: &str) -> bool {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     stem.strip_prefix("lib").unwrap_or(stem) == format!("byoc_{}", backend.replace('-', "_"))
+}
+
+fn worker_failed(path: &Path, error: byoc_plugin_api::Error) -> Diagnostic {
+    let file = path.display();
+    if error.crashed {
+        return Diagnostic::new(Code::BackendCrashed, format!("plugin '{file}' {} while it was opened", error.message))
+            .hint("Report this to the plugin's maker");
+    }
+    Diagnostic { hint: error.hint, ..Diagnostic::new(Code::Io, error.message) }
 }
 
 fn refusal(path: &Path, error: LoadError) -> Diagnostic {

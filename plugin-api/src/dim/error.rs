@@ -36,6 +36,6 @@ impl DimError {
 
 impl From<DimError> for crate::Error {
     fn from(error: DimError) -> Self {
-        crate::Error { message: error.message, node: None, hint: error.hint }
+        crate::Error { hint: error.hint, ..crate::Error::new(error.message) }
     }
 }

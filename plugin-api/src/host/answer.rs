@@ -39,6 +39,7 @@ pub(super) fn failure(status: i32, error: &[u8]) -> Error {
             message: one_line(&error.message),
             node: error.node.as_deref().map(one_line),
             hint: error.hint.as_deref().map(one_line),
+            crashed: false,
         },
         Err(_) if status == abi::FAILED && !text.is_empty() => Error::new(text),
         Err(_) if status == abi::FAILED => Error::new("the plugin failed and gave no reason"),

@@ -18,6 +18,7 @@ struct Hostile;
 impl Backend for Hostile {
     fn describe(&self) -> Description {
         panic_if(Fault::PanicInDescribe);
+        segfault_if(Fault::SegfaultInDescribe);
         let name = if has(Fault::BadName) { "../Hostile One" } else { "hostile" };
         Description {
             name: name.into(),
@@ -39,6 +40,7 @@ impl Backend for Hostile {
 
     fn check(&self, candidate: &Region, _: &Options) -> Result<(), Refusal> {
         panic_if(Fault::PanicInCheck);
+        segfault_if(Fault::SegfaultInCheck);
         match candidate.values.iter().all(|value| value.dtype == DType::F32) {
             true => Ok(()),
             false => Err(Refusal::new(RefusalCode::Type, "only f32 is taken")),
@@ -55,10 +57,26 @@ impl Backend for Hostile {
         writeln!(code, "{}", region.constants[0].id)?;
         code.flush()?;
         panic_if(Fault::PanicInCodegen);
+        segfault_if(Fault::SegfaultInCodegen);
         match Fault::chosen() {
             Some(Fault::RefusesLate) => Err(Error::new("no more than 3 dimensions are supported")),
             Some(Fault::FailsWithHint) => {
                 Err(Error::new("the kernel does not fit").at(&region.nodes[0].name).hint("Lower hostile.size"))
+            }
+            Some(Fault::HangsInCodegen) => loop {
+                std::thread::sleep(std::time::Duration::from_secs(1));
+            },
+            Some(Fault::TakesAllMemory) => {
+                // In pieces, so that it is the limit that ends it and not a size that no allocator takes.
+                let mut taken: Vec<Vec<u8>> = Vec::new();
+                while taken.len() < 4096 {
+                    taken.push(vec![1; 32 << 20]);
+                }
+                Err(Error::new("there was enough memory"))
+            }
+            Some(Fault::PrintsInCodegen) => {
+                println!("a plugin's own words");
+                Ok(())
             }
             Some(Fault::FailsInColour) => Err(Error::new("\u{1b}[31mfirst line\r\nsecond line\u{7}")),
             Some(fault @ (Fault::EmbedsHost | Fault::EmbedsPart)) => {
@@ -82,6 +100,7 @@ impl Backend for Hostile {
         let id = region.constants[0].id;
         let packed = Packed::new("hostile/1", DType::U8, &[8]);
         match Fault::chosen() {
+            Some(Fault::AbortInConstantUpdater) => std::process::abort(),
             Some(Fault::ClaimsNothing) => Ok(()),
             Some(Fault::ClaimsTwice) => claims.host(id).and_then(|()| claims.unused(id)),
             Some(Fault::ClaimsUnknown) => claims.host(ConstantId(4711)),
@@ -144,6 +163,26 @@ impl Drop for Scale {
 
 fn has(fault: Fault) -> bool {
     Fault::chosen() == Some(fault)
+}
+
+/// Ends the process as a wild pointer does.
+fn segfault_if(fault: Fault) {
+    if has(fault) {
+        let wild = std::ptr::without_provenance_mut::<u8>(8);
+        // SAFETY: none: this is the fault.
+        unsafe { wild.write_volatile(1) };
+    }
+}
+
+/// Runs when the library is opened.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+extern "C" fn constructor() {
+    if has(Fault::ExitsInConstructor) {
+        std::process::exit(0);
+    }
 }
 
 fn panic_if(fault: Fault) {

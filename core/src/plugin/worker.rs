@@ -1,0 +1,30 @@
+//! Plugins in a process of their own: whatever a plugin does while it describes itself, checks and compiles, this process
+//! lives. Each plugin has one worker, the same program started once more; constants reach it as ranges of files that
+//! both sides map.
+
+mod backend;
+mod client;
+mod protocol;
+mod server;
+mod shared;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use self::backend::IsolatedBackend;
+pub(super) use self::backend::{OpenError, open};
+pub use self::server::serve;
+
+/// How workers are started, and what they may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Isolation {
+    /// The program: one that calls [`serve`].
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Longest time without a sign of life while a call is answered.
+    pub time: Duration,
+    /// Most bytes of memory of its own; 0 for what the machine has.
+    pub memory: u64,
+}

@@ -1,0 +1,156 @@
+//! What host and worker say to each other: frames of a kind, a length and bytes. A request is one frame of JSON; the
+//! answer is any number of frames that lead to the last one.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use byoc_plugin_api::host::LoadError;
+use byoc_plugin_api::{Claim, ConstantId, DType, Description, Error, Options, Pattern, Refusal, Region};
+use serde::{Deserialize, Serialize};
+
+/// Largest frame: what is larger comes in several.
+pub(super) const MOST: usize = 1 << 20;
+
+/// What the host asks. `backend` is an index into the plugin's list.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// The first request: opens the plugin.
+    Open { path: PathBuf, memory: u64 },
+    /// The patterns of a backend.
+    Patterns { backend: usize, options: Options },
+    /// Whether it takes a candidate.
+    Check { backend: usize, region: Region, options: Options },
+    /// Its code for a region.
+    Codegen { backend: usize, region: Region, constants: Shared, options: Options },
+    /// Its claims.
+    ConstantUpdater { backend: usize, region: Region, constants: Shared, code: SharedBytes, options: Options },
+}
+
+/// What the worker answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Reply {
+    /// To `Open`.
+    Opened(Opened),
+    /// To `Open`.
+    NotOpened(LoadError),
+    /// To `Patterns`.
+    Patterns(Vec<Pattern>),
+    /// To `Check`.
+    Checked(Option<Refusal>),
+    /// A claim; more may follow.
+    Claim(ConstantId, Claim),
+    /// The end of `Codegen` or `ConstantUpdater`.
+    Done,
+    /// The end of any other request.
+    Failed(Error),
+}
+
+/// Who the plugin is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Opened {
+    pub(super) abi_version: u32,
+    pub(super) backends: Vec<Description>,
+}
+
+/// Constants as places in files.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Shared {
+    pub(super) files: Vec<SharedFile>,
+    pub(super) tensors: Vec<SharedTensor>,
+}
+
+/// A file that both sides map: by a path that is good as long as the host has it open.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct SharedFile {
+    pub(super) path: PathBuf,
+    pub(super) length: usize,
+}
+
+/// A constant: without `place` it has a type and a shape only.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SharedTensor {
+    pub(super) id: ConstantId,
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<i64>,
+    pub(super) strides: Vec<i64>,
+    /// Index into [`Shared::files`], and the first element's offset in bytes.
+    pub(super) place: Option<(usize, usize)>,
+}
+
+/// Bytes in a file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SharedBytes {
+    pub(super) file: Option<SharedFile>,
+    pub(super) offset: usize,
+    pub(super) length: usize,
+}
+
+/// A frame.
+pub(super) enum Frame {
+    /// A request or a reply.
+    Message(Vec<u8>),
+    /// Code, or the bytes of the constant that was claimed last.
+    Bytes(Vec<u8>),
+}
+
+/// Writes a request or a reply.
+pub(super) fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    frame(out, 0, &serde_json::to_vec(message)?)?;
+    out.flush()
+}
+
+/// Writes bytes.
+pub(super) fn send_bytes(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    bytes.chunks(MOST).try_for_each(|chunk| frame(out, 1, chunk))
+}
+
+fn frame(out: &mut impl Write, kind: u8, bytes: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(bytes.len()).map_err(|_| io::Error::other("a message is too long"))?;
+    out.write_all(&[kind])?;
+    out.write_all(&length.to_le_bytes())?;
+    out.write_all(bytes)
+}
+
+/// Reads a frame; `None` where the other side has ended.
+pub(super) fn receive(from: &mut impl Read) -> io::Result<Option<Frame>> {
+    let mut head = [0; 5];
+    match from.read_exact(&mut head[..1]) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        result => result?,
+    }
+    from.read_exact(&mut head[1..])?;
+    let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
+    let mut bytes = Vec::new();
+    from.take(u64::from(length)).read_to_end(&mut bytes)?;
+    if bytes.len() != length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    match head[0] {
+        0 => Ok(Some(Frame::Message(bytes))),
+        1 => Ok(Some(Frame::Bytes(bytes))),
+        kind => Err(io::Error::other(format!("a frame of the unknown kind {kind}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_out_as_they_went_in() {
+        let mut wire = Vec::new();
+        send(&mut wire, &Reply::Claim(ConstantId(3), Claim::Embedded)).expect("written");
+        send_bytes(&mut wire, &vec![7; MOST + 5]).expect("written");
+        let mut from = wire.as_slice();
+        let mut lengths = Vec::new();
+        while let Some(frame) = receive(&mut from).expect("frames") {
+            match frame {
+                Frame::Message(text) => assert_eq!(text, br#"{"Claim":[3,"embedded"]}"#),
+                Frame::Bytes(bytes) => lengths.push(bytes.len()),
+            }
+        }
+        assert_eq!(lengths, [MOST, 5]);
+        assert!(receive(&mut &wire[..3]).is_err());
+        assert!(receive(&mut [9, 0, 0, 0, 0].as_slice()).is_err());
+    }
+}

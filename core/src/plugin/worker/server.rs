@@ -1,0 +1,134 @@
+//! The worker's end: opens one plugin and answers what it is asked, until the host hangs up.
+
+use std::io::{self, BufReader, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::parent_id;
+use std::time::Duration;
+
+use byoc_plugin_api::host::{self, Plugin, PluginBackend};
+use byoc_plugin_api::{Backend, Claim, ClaimSink, Claims, ConstantId, Error};
+
+use super::protocol::{Frame, MOST, Opened, Reply, Request, receive, send, send_bytes};
+use super::shared::{bytes, constants, map};
+
+/// Serves the host at the other end of the standard input, and returns when that is gone.
+pub fn serve() -> io::Result<()> {
+    end_with_the_host();
+    let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut from = BufReader::new(stream.try_clone()?);
+    let mut out = BufWriter::with_capacity(MOST, stream);
+    let mut plugin = None;
+    while let Some(frame) = receive(&mut from)? {
+        let Frame::Message(text) = frame else { return Err(io::Error::other("bytes in place of a request")) };
+        let reply = match (serde_json::from_slice(&text)?, &plugin) {
+            (Request::Open { path, memory }, _) => {
+                limit(memory);
+                match host::open(&path) {
+                    Ok(opened) => Reply::Opened(summary(plugin.insert(opened))),
+                    Err(error) => Reply::NotOpened(error),
+                }
+            }
+            (_, None) => Reply::Failed(Error::new("the plugin is not open")),
+            (request, Some(plugin)) => answer(request, plugin, &mut out).unwrap_or_else(Reply::Failed),
+        };
+        send(&mut out, &reply)?;
+    }
+    Ok(())
+}
+
+/// Ends this process when the host is gone, whatever the plugin does just then.
+fn end_with_the_host() {
+    let host = parent_id();
+    std::thread::spawn(move || {
+        while parent_id() == host {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        std::process::exit(1);
+    });
+}
+
+/// Keeps this process from taking more memory than that; 0 for what the machine has.
+fn limit(memory: u64) {
+    #[cfg(not(target_os = "linux"))]
+    let _ = memory;
+    #[cfg(target_os = "linux")]
+    limit_data(memory);
+}
+
+#[cfg(target_os = "linux")]
+fn limit_data(memory: u64) {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let most = if memory > 0 { Some(memory) } else { machine_memory() };
+    if let Some(most) = most {
+        // Where it is not allowed, the plugin runs without the limit.
+        let _ = setrlimit(Resource::Data, Rlimit { current: Some(most), maximum: Some(most) });
+    }
+}
+
+/// Bytes of memory of this machine.
+#[cfg(target_os = "linux")]
+fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().trim_end_matches(" kB").parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn summary(plugin: &Plugin) -> Opened {
+    let backends = plugin.backends.iter().map(PluginBackend::describe);
+    Opened { abi_version: plugin.abi_version, backends: backends.collect() }
+}
+
+/// Answers a request; code, claims and packed bytes go out while they are made.
+fn answer(request: Request, plugin: &Plugin, out: &mut impl Write) -> Result<Reply, Error> {
+    let backend =
+        |index: usize| plugin.backends.get(index).ok_or_else(|| Error::new(format!("there is no backend {index}")));
+    match request {
+        Request::Open { .. } => Err(Error::new("the plugin is open")),
+        Request::Patterns { backend: index, options } => Ok(Reply::Patterns(backend(index)?.patterns(&options)?)),
+        Request::Check { backend: index, region, options } => {
+            Ok(Reply::Checked(backend(index)?.check(&region, &options).err()))
+        }
+        Request::Codegen { backend: index, region, constants: shared, options } => {
+            let files = map(&shared.files)?;
+            let mut code = BytesOut(out);
+            backend(index)?.codegen(&region, &constants(&shared.tensors, &files)?, &options, &mut code)?;
+            Ok(Reply::Done)
+        }
+        Request::ConstantUpdater { backend: index, region, constants: shared, code, options } => {
+            let (files, code) = (map(&shared.files)?, bytes(&code)?);
+            let mut sink = ClaimsOut(out);
+            let mut claims = Claims::new(&mut sink);
+            let views = constants(&shared.tensors, &files)?;
+            backend(index)?.constant_updater(&region, &views, &code, &options, &mut claims)?;
+            Ok(Reply::Done)
+        }
+    }
+}
+
+/// Code on its way to the host.
+struct BytesOut<'a, W>(&'a mut W);
+
+impl<W: Write> Write for BytesOut<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        send_bytes(self.0, bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Claims on their way to the host, which judges them.
+struct ClaimsOut<'a, W>(&'a mut W);
+
+impl<W: Write> ClaimSink for ClaimsOut<'_, W> {
+    fn claim(&mut self, id: ConstantId, claim: &Claim) -> Result<(), Error> {
+        Ok(send(self.0, &Reply::Claim(id, claim.clone()))?)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        Ok(send_bytes(self.0, bytes)?)
+    }
+}

@@ -1,0 +1,188 @@
+//! Constants that a worker looks at: on the host's side places in files that are mapped anyway, on the worker's side the
+//! same files mapped once more.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use byoc_plugin_api::{ConstantId, Constants, Error, TensorView, contiguous_strides};
+use bytes::Bytes;
+
+use super::protocol::{Shared, SharedBytes, SharedFile, SharedTensor};
+use crate::map::{map_file, origin};
+
+/// What a request refers to, and the file of what lies in no mapped one.
+pub(super) struct Lent {
+    pub(super) shared: Shared,
+    /// Kept open while the worker may map it.
+    _rest: Option<File>,
+}
+
+/// Describes constants to a worker. What lies in no mapped file, small constants as a rule, goes to a temporary one.
+pub(super) fn lend(constants: &Constants<'_>) -> Result<Lent, Error> {
+    let mut shared = Shared::default();
+    let mut rest = Vec::new();
+    for (id, view) in constants.iter() {
+        let (shape, strides) = (view.shape().to_vec(), view.strides().to_vec());
+        let mut tensor = SharedTensor { id, dtype: view.dtype(), shape, strides, place: None };
+        if view.has_data() && !view.is_empty() {
+            match origin(view.as_ptr()) {
+                Some(found) => {
+                    let file = SharedFile { path: found.path, length: found.length };
+                    tensor.place = Some((index_of(&mut shared.files, file), found.offset));
+                }
+                None => rest.push((shared.tensors.len(), view)),
+            }
+        }
+        shared.tensors.push(tensor);
+    }
+    let rest = if rest.is_empty() { None } else { Some(write(&rest, &mut shared)?) };
+    Ok(Lent { shared, _rest: rest })
+}
+
+fn index_of(files: &mut Vec<SharedFile>, file: SharedFile) -> usize {
+    files.iter().position(|known| *known == file).unwrap_or_else(|| {
+        files.push(file);
+        files.len() - 1
+    })
+}
+
+/// Writes the elements of `views` row-major into a temporary file.
+fn write(views: &[(usize, &TensorView<'_>)], shared: &mut Shared) -> Result<File, Error> {
+    let file = tempfile::tempfile()?;
+    let mut out = BufWriter::new(&file);
+    let (index, mut offset) = (shared.files.len(), 0);
+    for (tensor, view) in views {
+        let tensor = &mut shared.tensors[*tensor];
+        tensor.strides = contiguous_strides(&tensor.shape);
+        tensor.place = Some((index, offset));
+        let mut failed = Ok(());
+        view.for_each_element(|bytes| {
+            if failed.is_ok() {
+                failed = out.write_all(bytes);
+            }
+        });
+        failed?;
+        offset += view.len() * view.dtype().size();
+    }
+    out.flush()?;
+    drop(out);
+    shared.files.push(SharedFile { path: path_of(&file), length: offset });
+    Ok(file)
+}
+
+/// A path by which another process can open the file.
+fn path_of(file: &File) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
+}
+
+/// Describes bytes to a worker; the file is to be kept until it has answered.
+pub(super) fn lend_bytes(bytes: &[u8]) -> Result<(SharedBytes, Option<File>), Error> {
+    if bytes.is_empty() {
+        return Ok((SharedBytes { file: None, offset: 0, length: 0 }, None));
+    }
+    if let Some(found) = origin(bytes.as_ptr()) {
+        let file = Some(SharedFile { path: found.path, length: found.length });
+        return Ok((SharedBytes { file, offset: found.offset, length: bytes.len() }, None));
+    }
+    let mut file = tempfile::tempfile()?;
+    file.write_all(bytes)?;
+    let shared = SharedFile { path: path_of(&file), length: bytes.len() };
+    Ok((SharedBytes { file: Some(shared), offset: 0, length: bytes.len() }, Some(file)))
+}
+
+/// The bytes of files, in order. They are mapped anew for each request: the paths are numbers, which may soon stand for
+/// other files.
+pub(super) fn map(files: &[SharedFile]) -> Result<Vec<Bytes>, Error> {
+    files.iter().map(map_one).collect()
+}
+
+/// Some bytes of a file.
+pub(super) fn bytes(place: &SharedBytes) -> Result<Bytes, Error> {
+    let Some(file) = &place.file else { return Ok(Bytes::new()) };
+    let bytes = map_one(file)?;
+    let end = place.offset.checked_add(place.length).filter(|&end| end <= bytes.len());
+    end.map(|end| bytes.slice(place.offset..end)).ok_or_else(|| Error::new("the code ends beyond its file"))
+}
+
+fn map_one(file: &SharedFile) -> Result<Bytes, Error> {
+    let bytes = map_file(&file.path).map_err(|error| Error::new(error.message))?;
+    if bytes.len() < file.length {
+        return Err(Error::new(format!("'{}' has become shorter", file.path.display())));
+    }
+    Ok(bytes)
+}
+
+/// The constants of a request.
+pub(super) fn constants<'a>(tensors: &'a [SharedTensor], files: &'a [Bytes]) -> Result<Constants<'a>, Error> {
+    let entries = tensors.iter().map(|tensor| Ok((tensor.id, view(tensor, files)?)));
+    Ok(Constants::new(entries.collect::<Result<Vec<(ConstantId, _)>, Error>>()?))
+}
+
+fn view<'a>(tensor: &'a SharedTensor, files: &'a [Bytes]) -> Result<TensorView<'a>, Error> {
+    let data = match tensor.place {
+        None => std::ptr::null(),
+        Some((file, offset)) => {
+            let file = files.get(file).ok_or_else(|| Error::new("a constant lies in no file"))?;
+            if !fits(tensor, offset, file.len()) {
+                return Err(Error::new(format!("constant {} ends beyond its file", tensor.id)));
+            }
+            file[offset..].as_ptr()
+        }
+    };
+    // SAFETY: the elements lie within the mapped file, as was just checked, and type and shape live as long.
+    Ok(unsafe { TensorView::from_raw(data, tensor.dtype, &tensor.shape, &tensor.strides) })
+}
+
+/// Whether every element of a view that starts at `offset` lies within `length` bytes.
+fn fits(tensor: &SharedTensor, offset: usize, length: usize) -> bool {
+    let reach = || -> Option<(i64, i64)> {
+        let size = tensor.dtype.size() as i64;
+        let first = i64::try_from(offset).ok()?;
+        let (mut low, mut high) = (first, first.checked_add(size)?);
+        for (&count, &stride) in tensor.shape.iter().zip(&tensor.strides) {
+            let span = count.checked_sub(1)?.max(0).checked_mul(stride)?.checked_mul(size)?;
+            let end = if span < 0 { &mut low } else { &mut high };
+            *end = end.checked_add(span)?;
+        }
+        Some((low, high))
+    };
+    tensor.shape.len() == tensor.strides.len()
+        && reach().is_some_and(|(low, high)| low >= 0 && high as u64 <= length as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use byoc_plugin_api::DType;
+
+    use super::*;
+
+    #[test]
+    fn constants_reach_the_other_side_as_they_are() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("weights");
+        let bytes: Vec<u8> = (0..96).collect();
+        std::fs::write(&path, &bytes).expect("write");
+        let mapped = map_file(&path).expect("map");
+        let (shape, strides) = ([3i64, 2], [1i64, 3]);
+        let turned = TensorView::from_bytes(&mapped[..24], DType::F32, &[2, 3], &[3, 1]).expect("a view");
+        // SAFETY: six elements of the mapping, read by columns.
+        let turned = unsafe { TensorView::from_raw(turned.as_ptr(), DType::F32, &shape, &strides) };
+        let heap = [1.5f32, 2.5];
+        let heap = TensorView::from_slice(&heap, &[2], &[1]).expect("a view");
+        let given = Constants::new(vec![(ConstantId(4), turned), (ConstantId(9), heap)]);
+        let lent = lend(&given).expect("lent");
+        let files = map(&lent.shared.files).expect("mapped");
+        assert_eq!((files.len(), &files[0][..]), (2, bytes.as_slice()));
+        let received = constants(&lent.shared.tensors, &files).expect("constants");
+        for (id, view) in given.iter() {
+            let found = received.get(id).expect("there");
+            assert_eq!(found.shape(), view.shape());
+            assert_eq!(found.to_vec::<f32>(), view.to_vec::<f32>());
+        }
+        let mut beyond = lent.shared.tensors;
+        beyond[0].place = Some((0, 96 - 20));
+        assert!(constants(&beyond, &files).is_err());
+    }
+}
