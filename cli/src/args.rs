@@ -10,7 +10,7 @@ pub(crate) mod name_value;
 pub(crate) mod shape;
 mod shared;
 
-pub(crate) use artifact::{Check, Inspect, Plugin, PluginInfo, PluginList, Quickstart};
+pub(crate) use artifact::{Check, Inspect, Plugin, PluginInfo, PluginList, Quickstart, Swap};
 pub(crate) use compile::{Compile, Explain};
 pub(crate) use execute::{Bench, Run, Verify};
 pub(crate) use input::InputArg;
@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Inspect(Inspect),
     /// Show for each node of a model which backend takes it, and why the others do not
     Explain(Explain),
+    /// Put other weights into an artifact without compiling
+    Swap(Swap),
     /// Tell whether this machine can run an artifact
     Check(Check),
     /// Show backends and where they come from

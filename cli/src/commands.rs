@@ -8,6 +8,7 @@ mod inspect;
 mod plugin;
 mod quickstart;
 mod run;
+mod swap;
 mod verify;
 
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Diagnostic> {
         Command::Verify(args) => verify::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Swap(args) => swap::run(args),
         Command::Check(args) => check::run(args),
         Command::Plugin(args) => plugin::run(args),
         Command::Quickstart(args) => quickstart::run(args),

@@ -11,6 +11,7 @@ use crate::ir::{self, Model};
 use crate::onnx::{self, ImportOptions};
 use crate::ownership::{self, BackendIdentity, Ledger, SettleOptions, Settled};
 use crate::partition::{self, NodeRow, Partitioned};
+use crate::passes;
 use crate::plugin::Selected;
 use crate::spool::Spool;
 
@@ -197,9 +198,10 @@ fn finish(
     observer.stage(Stage::Ownership);
     let identities: Vec<_> = request.backends.iter().map(BackendIdentity::of).collect();
     let options = SettleOptions { allow_duplicates: request.allow_duplicates };
-    let folded = generated.model.folded.clone();
+    let (folded, shaping) = (generated.model.folded.clone(), passes::shaping(&generated.model)?);
     let mut settled = ownership::settle(generated, &identities, &options)?;
     settled.mark_folded(folded);
+    settled.mark_shaping(shaping);
     for warning in settled.warnings() {
         observer.warning(warning);
     }

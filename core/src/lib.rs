@@ -38,3 +38,5 @@ pub mod partition;
 pub mod passes;
 #[cfg(feature = "compiler")]
 mod spool;
+#[cfg(feature = "compiler")]
+pub mod swap;

@@ -9,6 +9,8 @@ mod search;
 mod settle;
 #[cfg(test)]
 mod tests;
+mod totals;
 
-pub use ledger::{Ledger, Totals};
+pub use ledger::Ledger;
 pub use settle::{BackendIdentity, SettleOptions, Settled, settle};
+pub use totals::Totals;

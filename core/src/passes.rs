@@ -2,7 +2,9 @@
 
 pub mod infer;
 mod prune;
+mod shaping;
 mod views;
 
 pub(crate) use self::prune::prune;
+pub(crate) use self::shaping::shaping;
 pub(crate) use self::views::infer_and_fold_views;

@@ -2,7 +2,7 @@
 
 use byoc_tests::folder::Folder;
 use byoc_tests::golden::golden;
-use byoc_tests::onnx::small;
+use byoc_tests::onnx::{Model, Type, small};
 use byoc_tests::tensor::{Tensor, Tolerance, compare};
 use byoc_tests::{npz, places};
 use serde_json::Value;
@@ -98,6 +98,69 @@ fn stages_have_a_text_form() {
     assert_eq!(places::read(&folder.path().join("again.byoc")), places::read(&folder.path().join("model.byoc")));
 }
 
+/// A model with a constant of every fate: stored under two names, one element for many, packed, embedded, computed into
+/// another, looked at only.
+fn fates() -> Model {
+    let numbers = |count: usize, step: f32| (0..count).map(|i| i as f32 * step - 1.0).collect::<Vec<_>>();
+    let norm = ["plain", "scale", "shift", "mean", "variance"];
+    Model::default()
+        .input("x", Type::Float, &[1, 16, 8, 8])
+        .weight("conv.weight", &[16, 16, 3, 3], &numbers(16 * 16 * 9, 0.01))
+        .weight("scale", &[16], &numbers(16, 0.5))
+        .weight("shift", &[16], &numbers(16, 0.25))
+        .weight("mean", &[16], &[0.125; 16])
+        .weight("variance", &[16], &numbers(16, 0.75).iter().map(|value| value + 2.0).collect::<Vec<_>>())
+        .weight("first", &[6, 6], &numbers(36, 0.125))
+        .weight("tied", &[6, 6], &numbers(36, 0.125))
+        .weight("ones", &[1, 16, 6, 6], &[1.0; 576])
+        .weight("exponent", &[6], &numbers(6, 0.3))
+        .weight("factor", &[], &[0.75])
+        .node("Conv", &["x", "conv.weight"], &["plain"])
+        .node("BatchNormalization", &norm, &["normal"])
+        .node("MatMul", &["normal", "first"], &["once"])
+        .node("MatMul", &["once", "tied"], &["twice"])
+        .node("Max", &["twice", "ones"], &["larger"])
+        .node("Exp", &["exponent"], &["power"])
+        .node("Add", &["larger", "power"], &["sum"])
+        .node("Mul", &["sum", "factor"], &["y"])
+        .output("y", Type::Float, &[1, 16, 6, 6])
+}
+
+/// The ledger as a table and as JSON: what became of each constant, and totals that agree in both.
+#[test]
+fn the_ledger_tells_what_became_of_every_constant() {
+    let folder = Folder::compiled(fates());
+    let printed = json(&folder, &["inspect", "model.byoc", "--constants"]);
+    let layouts: Vec<String> = json(&folder, &["inspect", "model.byoc", "--regions"])["regions"][0]["constants"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|constant| Some(constant["layout"].as_str()?.to_owned()))
+        .collect();
+    // Layouts depend on the processor.
+    let steady = |text: &str| layouts.iter().fold(steady(text), |text, layout| text.replace(layout, "LAYOUT"));
+    let table = run(&folder, &["inspect", "model.byoc", "--constants"]);
+    golden("ledger.txt", &steady(&table));
+    let rows = serde_json::to_string_pretty(&printed["constants"]).expect("JSON");
+    golden("ledger.json", &steady(&rows));
+    let totals = &printed["totals"];
+    let number = |name: &str| totals[name].as_u64().unwrap_or_else(|| panic!("{name} in {totals}"));
+    assert_eq!(number("file"), places::read(&folder.path().join("model.byoc")).len() as u64);
+    assert_eq!(number("without_deduplication"), number("file") + number("saved"));
+    // The second name of the tied weight, and all but one element of the constant that is the same throughout.
+    assert_eq!(number("saved"), 36 * 4 + 575 * 4);
+    let rows = printed["constants"].as_array().expect("a list");
+    let sum = |fates: &[&str]| {
+        let rows = rows.iter().filter(|row| fates.iter().any(|fate| row["fate"] == *fate));
+        rows.map(|row| row["bytes"].as_u64().expect("a number")).sum::<u64>()
+    };
+    assert_eq!(number("weights"), sum(&["stored", "packed", "embedded"]));
+    assert_eq!([number("embedded"), number("dropped")], [sum(&["embedded"]), sum(&["dropped"])]);
+    assert_eq!(number("folded"), sum(&["folded"]));
+    let last = table.lines().last().expect("a line");
+    assert!(last.starts_with("weights ") && last.contains("; without deduplication it would be "), "{last}");
+}
+
 /// A report as JSON has the same facts under stable names.
 #[test]
 fn reports_for_programs() {
@@ -123,7 +186,7 @@ fn help_and_version() {
     let folder = Folder::empty();
     assert!(run(&folder, &["--version"]).starts_with("byoc "));
     let help = run(&folder, &["--help"]);
-    for verb in ["compile", "run", "bench", "verify", "inspect", "explain", "plugin", "quickstart"] {
+    for verb in ["compile", "run", "bench", "verify", "inspect", "explain", "swap", "plugin", "quickstart"] {
         assert!(help.contains(&format!("\n  {verb} ")), "{verb} is missing in\n{help}");
         assert!(run(&folder, &[verb, "--help"]).contains("Usage: byoc"));
     }

@@ -32,7 +32,7 @@ const UNSAFE: &[(&str, &str)] = &[
 
 /// The modules of core from top to bottom: each may use those in lines below its own.
 const LAYERS: &[&[&str]] = &[
-    &["compile"],
+    &["compile", "swap"],
     &["ownership"],
     &["codegen"],
     &["fold"],

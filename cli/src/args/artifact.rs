@@ -1,4 +1,4 @@
-//! The flags of `inspect`, `check`, `plugin` and `quickstart`.
+//! The flags of `inspect`, `swap`, `check`, `plugin` and `quickstart`.
 
 use std::path::PathBuf;
 
@@ -30,6 +30,23 @@ pub(crate) struct Inspect {
     /// Sizes that a model leaves open.
     #[command(flatten)]
     pub(crate) shapes: Shapes,
+}
+
+/// `byoc swap`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Swap {
+    /// An artifact
+    pub(crate) file: PathBuf,
+    /// The model to take constants from, by name; its operators are not looked at. Repeat it for an artifact of several
+    /// models
+    #[arg(long, value_name = "MODEL.onnx", required = true)]
+    pub(crate) from: Vec<PathBuf>,
+    /// The artifact to write; may be FILE itself
+    #[arg(short, long, value_name = "FILE2")]
+    pub(crate) output: PathBuf,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `byoc check`.

@@ -74,7 +74,7 @@ fn json(args: &Inspect, artifact: &Artifact) -> Result<Value> {
     let mut parts = Map::new();
     if args.constants {
         parts.insert("constants".into(), json!(manifest.ledger));
-        parts.insert("bytes".into(), json!(report::Bytes::of(artifact)));
+        parts.insert("totals".into(), json!(report::Bytes::of(artifact)));
     }
     if args.regions {
         parts.insert("regions".into(), json!(manifest.regions));

@@ -53,6 +53,8 @@ pub(crate) struct Bytes {
     dropped: u64,
     /// What storing each constant once has saved.
     saved: u64,
+    /// The file, if nothing were stored once for several.
+    without_deduplication: u64,
 }
 
 impl Overview {
@@ -77,7 +79,7 @@ impl Overview {
             let numbers = [share.regions.to_string(), share.nodes.to_string()];
             table.row([share.name.clone(), share.version.clone()].into_iter().chain(numbers));
         }
-        text + &table.text() + &self.bytes.sentence() + "\n"
+        text + &table.text() + &self.bytes.sentence() + "\n" + &self.bytes.details()
     }
 }
 
@@ -86,26 +88,35 @@ impl Bytes {
     pub(crate) fn of(artifact: &Artifact) -> Bytes {
         let totals = Ledger::of(artifact.manifest()).totals;
         let Totals { unique, stored, packed, embedded, folded, dropped, .. } = totals;
-        let saved = totals.saved();
-        Bytes { file: artifact.size(), weights: unique, stored, packed, embedded, folded, dropped, saved }
+        let (file, saved) = (artifact.size(), totals.saved());
+        let without_deduplication = file.saturating_add(saved);
+        Bytes { file, weights: unique, stored, packed, embedded, folded, dropped, saved, without_deduplication }
     }
 
-    /// `weights 102.4 MB, file 102.6 MB (1.002x)`, and what else there is to tell.
+    /// Constants as the file has them.
+    pub(crate) fn stored(&self) -> u64 {
+        self.stored
+    }
+
+    /// `weights 417.6 MB, file 417.9 MB (1.001x); without deduplication it would be 652.1 MB`.
     pub(crate) fn sentence(&self) -> String {
         let ratio = self.file as f64 / self.weights as f64;
         let ratio = if self.weights > 0 { format!(" ({ratio:.3}x)") } else { String::new() };
-        let mut parts = vec![format!("weights {}, file {}{ratio}", size(self.weights), size(self.file))];
+        let (weights, file, without) = (size(self.weights), size(self.file), size(self.without_deduplication));
+        format!("weights {weights}, file {file}{ratio}; without deduplication it would be {without}")
+    }
+
+    /// What became of bytes that are not stored as the model has them, in one line; empty where there are none.
+    pub(crate) fn details(&self) -> String {
         let details = [
-            (self.saved, "saved by storing each once"),
             (self.packed, "packed by a backend"),
             (self.embedded, "inside code"),
             (self.folded, "computed into others"),
             (self.dropped, "dropped"),
         ];
         let told = details.into_iter().filter(|&(bytes, _)| bytes > 0);
-        parts.extend(told.map(|(bytes, what)| format!("{} {what}", size(bytes))));
-        let (first, rest) = (parts.remove(0), parts.join(", "));
-        if rest.is_empty() { first } else { format!("{first}; {rest}") }
+        let told: Vec<_> = told.map(|(bytes, what)| format!("{} {what}", size(bytes))).collect();
+        if told.is_empty() { String::new() } else { format!("{}\n", told.join(", ")) }
     }
 }
 
@@ -144,13 +155,32 @@ mod tests {
 
     #[test]
     fn the_sentence_tells_what_there_is_to_tell() {
-        let none = Bytes { file: 900, weights: 0, stored: 0, packed: 0, embedded: 0, folded: 0, dropped: 0, saved: 0 };
-        assert_eq!(none.sentence(), "weights 0 B, file 900 B");
-        let plain = Bytes { file: 417_900_000, weights: 417_600_000, ..none };
-        assert_eq!(plain.sentence(), "weights 417.6 MB, file 417.9 MB (1.001x)");
-        let all = Bytes { saved: 1000, packed: 2000, embedded: 3000, folded: 4000, dropped: 5000, ..plain };
-        let details = "1.0 KB saved by storing each once, 2.0 KB packed by a backend, 3.0 KB inside code, \
-                       4.0 KB computed into others, 5.0 KB dropped";
-        assert_eq!(all.sentence(), format!("weights 417.6 MB, file 417.9 MB (1.001x); {details}"));
+        let none = Bytes {
+            file: 900,
+            weights: 0,
+            stored: 0,
+            packed: 0,
+            embedded: 0,
+            folded: 0,
+            dropped: 0,
+            saved: 0,
+            without_deduplication: 900,
+        };
+        assert_eq!(none.sentence(), "weights 0 B, file 900 B; without deduplication it would be 900 B");
+        assert_eq!(none.details(), "");
+        let all = Bytes {
+            file: 417_900_000,
+            weights: 417_600_000,
+            packed: 2000,
+            embedded: 3000,
+            folded: 4000,
+            dropped: 5000,
+            without_deduplication: 652_100_000,
+            ..none
+        };
+        let sentence = "weights 417.6 MB, file 417.9 MB (1.001x); without deduplication it would be 652.1 MB";
+        assert_eq!(all.sentence(), sentence);
+        let details = "2.0 KB packed by a backend, 3.0 KB inside code, 4.0 KB computed into others, 5.0 KB dropped\n";
+        assert_eq!(all.details(), details);
     }
 }

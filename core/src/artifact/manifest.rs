@@ -233,8 +233,11 @@ pub struct LedgerRow {
     pub dtype: DType,
     /// Shape of the original.
     pub shape: Vec<usize>,
-    /// Bytes of the original.
+    /// Bytes of the original: of one element where all are equal.
     pub bytes: u64,
+    /// Bytes that the model has under all of the names together: each with bytes of its own, and with all elements.
+    #[serde(default)]
+    pub model_bytes: u64,
     /// The first 16 bytes of the BLAKE3 hash of the original's element type and bytes, in hex: enough to know it by.
     pub digest: String,
     /// Who reads what this row is about: symbols of regions, and `<entry>/<output>` for an output that is the constant.
@@ -248,6 +251,10 @@ pub struct LedgerRow {
     /// The stored constant that holds the bytes, an index into [`Manifest::constants`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<usize>,
+    /// What else was made with these bytes, so that others in their place need another compile: regions (by symbol)
+    /// that embed them or looked at them only, constants computed from them, shapes that they decide.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compiled_in: Vec<String>,
     /// What else there is to know, as a sentence without full stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

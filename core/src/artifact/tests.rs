@@ -76,11 +76,13 @@ fn sample(large: usize) -> Contents {
         dtype: DType::F32,
         shape: vec![2, 3],
         bytes: 24,
+        model_bytes: 24,
         digest: "00".into(),
         readers: vec!["byoc_main_acme_0".into()],
         owner: None,
         fate,
         stored,
+        compiled_in: vec![],
         note: None,
     };
     let stored = |index, dtype, shape: &[usize], layout: Option<&str>, alignment| Stored {

@@ -19,8 +19,8 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 pub(super) struct Findings {
     /// Constants that stand in code and in the file's own sections.
     pub(super) duplicates: Vec<Diagnostic>,
-    /// Constants that stand in code and nowhere else, or as claimed.
-    pub(super) notes: Vec<String>,
+    /// Constants that stand in code and nowhere else, or as claimed: notes for their rows of the ledger.
+    pub(super) notes: Vec<(BaseId, String)>,
 }
 
 /// Something that code must not hold in secret.
@@ -98,23 +98,29 @@ fn judge(
         if copies.bytes < target.bytes.len() { format!("{} of ", self::size(copies.bytes)) } else { String::new() };
     let form = target.layout.as_ref().map(|layout| format!(" packed as '{layout}'")).unwrap_or_default();
     let offset = copies.offset;
-    let found = format!("{backend}: region {symbol} embeds {part}`{name}` ({size}){form} verbatim at offset {offset}");
     let constants = region.plan.constants.iter().zip(&region.claims);
     let mut claims: Vec<&Claim> =
         constants.filter(|(constant, _)| constant.base == target.base).map(|(_, recorded)| &recorded.claim).collect();
     claims.sort_by_key(|claim| **claim != Claim::Embedded);
-    match claims.first() {
-        Some(Claim::Embedded) => findings.notes.push(format!("{found}, as it claims")),
-        Some(claim) if target.stored => {
-            let message = format!("{found} and claims {}", describe(claim));
-            findings.duplicates.push(duplicate(message));
-        }
-        None if target.stored => {
-            findings.duplicates.push(duplicate(format!("{found}, and another region's claim has it stored")));
-        }
-        Some(claim) => findings.notes.push(format!("{found} and claims {}; nothing else stores it", describe(claim))),
-        None => findings.notes.push(format!("{found}, which it was not given; nothing else stores it")),
+    let claim = claims.first().copied();
+    if target.stored && claim != Some(&Claim::Embedded) {
+        let claimed = match claim {
+            Some(claim) => format!(" and claims {}", describe(claim)),
+            None => ", and another region's claim has it stored".to_owned(),
+        };
+        let found =
+            format!("{backend}: region {symbol} embeds {part}`{name}` ({size}){form} verbatim at offset {offset}");
+        findings.duplicates.push(duplicate(format!("{found}{claimed}")));
+        return;
     }
+    let claimed = match claim {
+        Some(Claim::Embedded) => ", as it claims".to_owned(),
+        Some(claim) => format!(", and claims {}", describe(claim)),
+        None => ", which was not given it".to_owned(),
+    };
+    let what = if part.is_empty() { "it" } else { &format!("{part}it") };
+    let note = format!("{what}{form} stands verbatim at offset {offset} in the code of {symbol}{claimed}");
+    findings.notes.push((target.base, note));
 }
 
 fn duplicate(message: String) -> Diagnostic {

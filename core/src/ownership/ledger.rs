@@ -1,17 +1,19 @@
-//! The ledger: for every constant of the model who reads it, who owns it and what became of it, and what that sums up
-//! to. It is part of the artifact, so what `compile` reports and what `inspect` shows is the same.
+//! The ledger: for every constant of the model who reads it, who owns it and what became of it. It is part of the
+//! artifact, so what `compile` reports and what `inspect` shows is the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use byoc_plugin_api::{Claim, to_hex};
 
 use super::audit::size;
 use super::homes::Homes;
 use super::settle::BackendIdentity;
+use super::totals::Totals;
 use crate::artifact::Manifest;
-use crate::artifact::manifest::{ConstantUse, Fate, LedgerRow, Stored};
+use crate::artifact::manifest::{Fate, LedgerRow};
 use crate::codegen::Generated;
 use crate::constants::{Base, BaseId};
+use crate::ir::Model;
 
 /// The owner of what the file stores unchanged.
 const CORE: &str = "byoc";
@@ -25,79 +27,11 @@ pub struct Ledger {
     pub totals: Totals,
 }
 
-/// Sums over a ledger, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Different constants that somebody needs: each counted once, in its original form.
-    pub unique: u64,
-    /// What the file stores in constants' sections.
-    pub stored: u64,
-    /// How much of that is packed forms.
-    pub packed: u64,
-    /// Constants that are in code and in no section.
-    pub embedded: u64,
-    /// Constants that were computed into others.
-    pub folded: u64,
-    /// Constants that nobody needs.
-    pub dropped: u64,
-    /// What the sections would take if every region kept its own copy of what it reads, and every name of the model its
-    /// own bytes.
-    pub unshared: u64,
-}
-
-impl Totals {
-    /// What storing each constant once has saved.
-    pub fn saved(&self) -> u64 {
-        self.unshared.saturating_sub(self.stored)
-    }
-}
-
 impl Ledger {
     /// The ledger of an artifact.
     pub fn of(manifest: &Manifest) -> Ledger {
-        Ledger { rows: manifest.ledger.clone(), totals: totals(manifest) }
+        Ledger { rows: manifest.ledger.clone(), totals: Totals::of(manifest) }
     }
-}
-
-fn totals(manifest: &Manifest) -> Totals {
-    let mut totals = Totals::default();
-    let mut seen = BTreeSet::new();
-    let mut names = vec![1u64; manifest.constants.len()];
-    for row in &manifest.ledger {
-        let first = seen.insert(row.id);
-        match row.fate {
-            Fate::Folded => totals.folded += row.bytes,
-            Fate::Dropped => totals.dropped += row.bytes,
-            _ if first => totals.unique += row.bytes,
-            _ => {}
-        }
-        match (row.fate, row.stored) {
-            (Fate::Embedded, _) => totals.embedded += row.bytes,
-            (Fate::Stored, Some(stored)) => names[stored] = row.names.len().max(1) as u64,
-            _ => {}
-        }
-    }
-    let bindings = manifest.regions.iter().flat_map(|region| &region.constants);
-    let outputs = manifest.entries.iter().flat_map(|entry| &entry.constants);
-    let mut read = vec![0; manifest.constants.len()];
-    for used in bindings.filter_map(|binding| binding.used.as_ref()).chain(outputs.map(|constant| &constant.used)) {
-        read[used.constant] += used_bytes(manifest, used);
-    }
-    for (index, stored) in manifest.constants.iter().enumerate() {
-        let bytes = stored_bytes(stored);
-        totals.stored += bytes;
-        totals.packed += if stored.layout.is_some() { bytes } else { 0 };
-        totals.unshared += read[index].max(names[index] * bytes);
-    }
-    totals
-}
-
-fn stored_bytes(stored: &Stored) -> u64 {
-    stored.shape.iter().map(|&size| size as u64).product::<u64>() * stored.dtype.size() as u64
-}
-
-fn used_bytes(manifest: &Manifest, used: &ConstantUse) -> u64 {
-    used.view.elements().unwrap_or(0) * manifest.constants[used.constant].dtype.size() as u64
 }
 
 /// Who reads one constant, by claim. Symbols stand in the order of the regions.
@@ -140,12 +74,27 @@ pub(super) fn rows(generated: &Generated, backends: &[BackendIdentity], homes: &
             }
         }
     }
+    let named = bytes_by_name(&generated.model);
     let mut homed = BTreeSet::new();
     let mut rows = Vec::new();
     for (id, base) in generated.model.constants.iter() {
-        rows_of(id, base, readers.remove(&id).unwrap_or_default(), homes, &mut homed, &mut rows);
+        let constant = row(id, base, &named);
+        rows_of(id, constant, readers.remove(&id).unwrap_or_default(), homes, &mut homed, &mut rows);
     }
     rows
+}
+
+/// For each constant and name what the model has under it, all entries together. A view that was folded has a name of
+/// its own, which is none of the constant's.
+fn bytes_by_name(model: &Model) -> HashMap<(BaseId, &str), u64> {
+    let mut bytes = HashMap::new();
+    for value in model.entries.iter().flat_map(|graph| &graph.values) {
+        if let Some(constant) = &value.constant {
+            let size = constant.view.elements() * model.constants.get(constant.base).dtype.size();
+            *bytes.entry((constant.base, value.name.as_str())).or_default() += size as u64;
+        }
+    }
+    bytes
 }
 
 fn add(list: &mut Vec<String>, name: &str) {
@@ -157,14 +106,14 @@ fn add(list: &mut Vec<String>, name: &str) {
 /// The rows of one constant. `homed` holds the packed homes that have a row.
 fn rows_of(
     id: BaseId,
-    base: &Base,
+    constant: LedgerRow,
     mut readers: Readers,
     homes: &Homes,
     homed: &mut BTreeSet<usize>,
     rows: &mut Vec<LedgerRow>,
 ) {
     let before = rows.len();
-    let row = |fate, stored, readers, owner| LedgerRow { fate, stored, readers, owner, ..row(id, base) };
+    let row = |fate, stored, readers, owner| LedgerRow { fate, stored, readers, owner, ..constant.clone() };
     let own = homes.of_base(id);
     if let Some((_, symbols)) = own.and_then(|home| readers.packed.remove(&home)) {
         // Packed bytes that equal the original are the original.
@@ -197,25 +146,36 @@ fn rows_of(
             (!readers.unused.is_empty()).then(|| format!("claimed as unused by {}", readers.unused.join(", ")));
         rows.push(dropped);
     } else if !embedded.is_empty() {
-        let note = rows[before].note.take().map(|note| format!("{note}; ")).unwrap_or_default();
-        rows[before].note = Some(format!("{note}also embedded in the code of {embedded}"));
+        add_note(&mut rows[before], &format!("also embedded in the code of {embedded}"));
+        rows[before].compiled_in = readers.embedded;
     }
+    // Whoever says that it does not need the bytes may have looked at them.
+    rows[before].compiled_in.extend(readers.unused);
+}
+
+/// Adds to what else there is to know of a row.
+pub(super) fn add_note(row: &mut LedgerRow, note: &str) {
+    row.note = Some(row.note.take().map_or(note.to_owned(), |before| format!("{before}; {note}")));
 }
 
 /// A row with what is known of the constant itself.
-fn row(id: BaseId, base: &Base) -> LedgerRow {
+fn row(id: BaseId, base: &Base, named: &HashMap<(BaseId, &str), u64>) -> LedgerRow {
+    let bytes = base.bytes.len() as u64;
+    let names = base.names.iter().map(|name| named.get(&(id, name.as_str())).copied().unwrap_or(bytes));
     LedgerRow {
         id: id.0,
         names: base.names.clone(),
         transposed: base.transposed.clone(),
         dtype: base.dtype,
         shape: base.shape.clone(),
-        bytes: base.bytes.len() as u64,
+        bytes,
+        model_bytes: names.sum(),
         digest: to_hex(&base.digest[..16]),
         readers: Vec::new(),
         owner: None,
         fate: Fate::Dropped,
         stored: None,
+        compiled_in: Vec::new(),
         note: None,
     }
 }

@@ -9,7 +9,7 @@ use super::audit::{Findings, audit};
 use super::homes::Homes;
 use super::ledger::{self, Ledger};
 use crate::artifact::Contents;
-use crate::artifact::manifest::Fate;
+use crate::artifact::manifest::{Fate, LedgerRow};
 use crate::codegen::Generated;
 use crate::constants::BaseId;
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -56,7 +56,6 @@ pub struct SettleOptions {
 pub struct Settled {
     contents: Contents,
     warnings: Vec<Diagnostic>,
-    notes: Vec<String>,
 }
 
 /// Gives every constant that somebody reads one home, searches the code for copies, and puts the artifact's contents
@@ -74,7 +73,11 @@ pub fn settle(generated: Generated, backends: &[BackendIdentity], options: &Sett
     }
     let mut contents = assemble(&generated, backends, &homes)?;
     contents.manifest.ledger = ledger::rows(&generated, backends, &homes);
-    Ok(Settled { contents, warnings: duplicates, notes })
+    let mut settled = Settled { contents, warnings: duplicates };
+    for (base, note) in notes {
+        settled.rows(base).take(1).for_each(|row| ledger::add_note(row, &note));
+    }
+    Ok(settled)
 }
 
 /// Checks what the later steps take for granted: one claim for each constant, and a backend for each region.
@@ -93,24 +96,31 @@ fn complete(generated: &Generated, backends: &[BackendIdentity]) -> Result<()> {
 }
 
 impl Settled {
-    /// Marks constants that were computed into others: where nobody reads them, the ledger says why.
+    fn rows(&mut self, base: BaseId) -> impl Iterator<Item = &mut LedgerRow> {
+        self.contents.manifest.ledger.iter_mut().filter(move |row| row.id == base.0)
+    }
+
+    /// Marks constants that were computed into others. Where nobody reads them, that is what became of them.
     pub fn mark_folded(&mut self, bases: impl IntoIterator<Item = BaseId>) {
-        let rows = &mut self.contents.manifest.ledger;
         for base in bases {
-            rows.iter_mut()
-                .filter(|row| row.id == base.0 && row.fate == Fate::Dropped)
-                .for_each(|row| row.fate = Fate::Folded);
+            let Some(row) = self.rows(base).next() else { continue };
+            if row.fate == Fate::Dropped {
+                row.fate = Fate::Folded;
+            }
+            row.compiled_in.push("other constants".into());
+        }
+    }
+
+    /// Marks constants whose elements decide shapes.
+    pub fn mark_shaping(&mut self, bases: impl IntoIterator<Item = BaseId>) {
+        for base in bases {
+            self.rows(base).take(1).for_each(|row| row.compiled_in.push("the shapes of the model".into()));
         }
     }
 
     /// Copies that were found and allowed.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
-    }
-
-    /// Constants that were found in code where they may be, one line each.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
     }
 
     /// What became of every constant.

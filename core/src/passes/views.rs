@@ -1,11 +1,13 @@
 //! Folds what needs no arithmetic: nodes that only look at a constant in another way become views of it, and integer
 //! tensors that are known from shapes become constants. No weight's byte moves or is copied.
 
+use std::collections::BTreeSet;
+
 use byoc_plugin_api::{Attribute, from_hex};
 use bytes::Bytes;
 
 use super::infer::{Known, constant_ints, infer_graph};
-use crate::constants::{ConstantRef, ConstantTable};
+use crate::constants::{BaseId, ConstantRef, ConstantTable};
 use crate::diagnostic::Result;
 use crate::ir::{Graph, Model, Node, ValueId};
 use crate::ops::{self, elements};
@@ -15,20 +17,31 @@ pub(crate) fn infer_and_fold_views(model: &mut Model) -> Result<bool> {
     let mut changed = false;
     for graph in &mut model.entries {
         let known = infer_graph(graph, &model.constants)?;
-        changed |= fold_graph(graph, &mut model.constants, &known);
+        changed |= fold_graph(graph, &mut model.constants, &mut model.folded, &known);
     }
     Ok(changed)
 }
 
-fn fold_graph(graph: &mut Graph, constants: &mut ConstantTable, known: &Known) -> bool {
+fn fold_graph(graph: &mut Graph, constants: &mut ConstantTable, sources: &mut BTreeSet<BaseId>, known: &Known) -> bool {
     let nodes = std::mem::take(&mut graph.nodes);
     let before = nodes.len();
     for node in nodes {
-        if !fold_node(graph, constants, &node, known) {
+        if fold_node(graph, constants, &node, known) {
+            sources.extend(computed_from(graph, &node, known));
+        } else {
             graph.nodes.push(node);
         }
     }
     graph.nodes.len() < before
+}
+
+/// The constants from whose elements a folded node's outputs were computed. One that they are a view of is not among
+/// them.
+fn computed_from(graph: &Graph, node: &Node, known: &Known) -> Vec<BaseId> {
+    let base = |id: &ValueId| graph.value(*id).constant.as_ref().map(|constant| constant.base);
+    let viewed: Vec<_> = node.outputs.iter().flatten().filter_map(base).collect();
+    let inputs = node.inputs.iter().flatten().filter(|&id| known.contains_key(id));
+    inputs.filter_map(base).filter(|base| !viewed.contains(base)).collect()
 }
 
 /// Makes every output of the node a constant, if that needs no arithmetic.

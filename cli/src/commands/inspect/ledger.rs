@@ -15,7 +15,8 @@ pub(crate) fn text(artifact: &Artifact, limit: usize) -> String {
     let manifest = artifact.manifest();
     let mut rows: Vec<&LedgerRow> = manifest.ledger.iter().collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.id));
-    let mut table = Table::new(&["constant", "type", "shape", ">bytes", "fate", "owner", "section", "readers", "note"]);
+    let headings = [">id", "names", "dtype", "shape", ">bytes", "readers", "owner", "fate", "section", "note"];
+    let mut table = Table::new(&headings);
     for row in rows.iter().take(limit) {
         table.row(cells(manifest, row));
     }
@@ -23,10 +24,10 @@ pub(crate) fn text(artifact: &Artifact, limit: usize) -> String {
     let more = if more > 0 { format!("... and {more} more\n") } else { String::new() };
     let constants = first_rows(manifest).count();
     let names: usize = first_rows(manifest).map(|row| row.names.len()).sum();
-    let copies: u64 = first_rows(manifest).map(|row| row.bytes * (row.names.len() as u64).saturating_sub(1)).sum();
-    let copies = if copies > 0 { format!("; the model has {} of equal copies", size(copies)) } else { String::new() };
-    let totals = format!("{} under {}{copies}", count(constants, "constant"), count(names, "name"));
-    format!("{}{more}\n{totals}\n{}\n", table.text(), Bytes::of(artifact).sentence())
+    let bytes = Bytes::of(artifact);
+    let counts = format!("{} under {}", count(constants, "constant"), count(names, "name"));
+    let totals = format!("{counts}, {} stored\n{}{}\n", size(bytes.stored()), bytes.details(), bytes.sentence());
+    format!("{}{more}\n{totals}", table.text())
 }
 
 /// One row for each constant: one that is kept in several forms has several.
@@ -35,21 +36,34 @@ fn first_rows(manifest: &Manifest) -> impl Iterator<Item = &LedgerRow> {
     manifest.ledger.iter().filter(move |row| seen.insert(row.id))
 }
 
-fn cells(manifest: &Manifest, row: &LedgerRow) -> [String; 9] {
+fn cells(manifest: &Manifest, row: &LedgerRow) -> [String; 10] {
     let stored = row.stored.and_then(|stored| manifest.constants.get(stored));
     let section = stored.map(|stored| stored.section.clone());
     let layout = stored.and_then(|stored| stored.layout.as_ref()).map(|layout| format!("packed as {layout}"));
+    let transposed =
+        (!row.transposed.is_empty()).then(|| format!("transposed in the model: {}", row.transposed.join(", ")));
+    // One element is kept of a constant whose elements are all equal.
+    let one = row.bytes == row.dtype.size() as u64;
+    let all = one && row.bytes.saturating_mul(row.names.len() as u64) < row.model_bytes;
+    let splat = all.then(|| format!("one element for {} of the model", size(row.model_bytes)));
+    let notes: Vec<_> = layout.into_iter().chain(splat).chain(transposed).chain(row.note.clone()).collect();
     [
-        if row.names.is_empty() { format!("#{}", row.id) } else { some(&row.names) },
+        row.id.to_string(),
+        listed(&row.names),
         row.dtype.to_string(),
         report::shape(&row.shape),
         size(row.bytes),
-        fate(row.fate).to_owned(),
+        listed(&row.readers),
         row.owner.clone().unwrap_or_else(|| "-".into()),
+        fate(row.fate).to_owned(),
         section.unwrap_or_else(|| "-".into()),
-        if row.readers.is_empty() { "-".into() } else { some(&row.readers) },
-        layout.into_iter().chain(row.note.clone()).collect::<Vec<_>>().join("; "),
+        notes.join("; "),
     ]
+}
+
+/// The first of a list, and how many more there are; a dash where there are none.
+fn listed(list: &[String]) -> String {
+    if list.is_empty() { "-".into() } else { some(list) }
 }
 
 /// The first of a list, and how many more there are.

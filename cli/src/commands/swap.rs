@@ -1,0 +1,53 @@
+//! `byoc swap`: other weights in an artifact, without compiling.
+
+use std::process::ExitCode;
+
+use byoc_core::compile::Observer;
+use byoc_core::diagnostic::Result;
+use byoc_core::swap::{Report, swap};
+use serde_json::json;
+
+use crate::args::Swap;
+use crate::progress::Progress;
+use crate::report::{self, count, size};
+
+/// Runs the verb.
+pub(crate) fn run(args: &Swap) -> Result<ExitCode> {
+    let mut progress = Progress::new(None);
+    let swapped = swap(&args.file, &args.from, &args.output, &mut |done, total, next| {
+        progress.progress(done, total, next);
+    })?;
+    drop(progress);
+    if args.json {
+        report::print_json(&json(args, &swapped))?;
+    } else {
+        report::print(&text(args, &swapped))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(args: &Swap, swapped: &Report) -> String {
+    let replaced = format!("{} replaced, {}", count(swapped.replaced.len(), "constant"), size(bytes(swapped)));
+    let merged = match swapped.merged {
+        0 => String::new(),
+        merged => {
+            format!("; {merged} became equal to another and {} stored with it", if merged == 1 { "is" } else { "are" })
+        }
+    };
+    format!("{}: {replaced}{merged}\n", args.output.display())
+}
+
+fn json(args: &Swap, swapped: &Report) -> serde_json::Value {
+    let replaced = swapped.replaced.iter().map(|constant| json!({ "names": constant.names, "bytes": constant.bytes }));
+    json!({
+        "file": args.output,
+        "replaced": replaced.collect::<Vec<_>>(),
+        "bytes": bytes(swapped),
+        "merged": swapped.merged,
+        "file_bytes": swapped.file_bytes,
+    })
+}
+
+fn bytes(swapped: &Report) -> u64 {
+    swapped.replaced.iter().map(|constant| constant.bytes).sum()
+}

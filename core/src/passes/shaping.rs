@@ -1,0 +1,41 @@
+//! Finds the constants whose elements decide shapes: the artifact has those shapes for good, whatever becomes of the
+//! bytes.
+
+use std::collections::BTreeSet;
+
+use super::infer::infer_graph;
+use crate::constants::BaseId;
+use crate::diagnostic::Result;
+use crate::ir::{Model, Node};
+use crate::ops::{self, Infer};
+
+/// The constants without whose elements some node's outputs would have other types, or elements that are not known.
+pub(crate) fn shaping(model: &Model) -> Result<BTreeSet<BaseId>> {
+    let mut found = BTreeSet::new();
+    for graph in &model.entries {
+        let mut graph = graph.clone();
+        let known = infer_graph(&mut graph, &model.constants)?;
+        for node in &graph.nodes {
+            let elements = node.inputs.iter().map(|id| known.get(id.as_ref()?).cloned()).collect();
+            let types = node.inputs.iter().map(|id| graph.value((*id)?).ty.clone()).collect();
+            let infer = Infer::new(node, types, elements);
+            for (index, id) in node.inputs.iter().enumerate() {
+                let constant = id.and_then(|id| graph.value(id).constant.as_ref());
+                if let Some(constant) = constant.filter(|_| infer.elements[index].is_some()) {
+                    let mut without = infer.clone();
+                    without.elements[index] = None;
+                    if outcome(node, infer.clone()) != outcome(node, without) {
+                        found.insert(constant.base);
+                    }
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What the operator's rule makes of its inputs; nothing where it fails.
+fn outcome(node: &Node, mut infer: Infer<'_>) -> Option<impl PartialEq> {
+    infer.apply(ops::definition(node).ok()?).ok()?;
+    Some((infer.outputs, infer.output_elements))
+}

@@ -1,0 +1,82 @@
+//! Other weights in a compiled model: takes constants from new model files by name and puts them in the place of those
+//! that the artifact holds as the model had them. Nothing is compiled; what was made with the old bytes is refused.
+//!
+//! Only constants are compared. Attributes and operators of the new model are not looked at.
+
+mod judge;
+mod new_model;
+mod replace;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use self::judge::{Judge, Refusal, Verdict};
+use self::new_model::NewModel;
+use crate::artifact::manifest::{Fate, LedgerRow};
+use crate::artifact::{Artifact, Progress};
+use crate::diagnostic::{Code, Diagnostic, Result};
+
+/// What was swapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Every constant that has other bytes now.
+    pub replaced: Vec<Replaced>,
+    /// How many of them became equal to another constant and are one with it now.
+    pub merged: usize,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+}
+
+/// A constant that has other bytes now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// Its names.
+    pub names: Vec<String>,
+    /// How many bytes the file holds of it.
+    pub bytes: u64,
+}
+
+/// Writes the artifact to `output` with the constants of `models`, the files in the place of those that it was compiled
+/// from. Every constant that cannot be swapped is found before anything is written; the error names the first.
+///
+/// `output` may be the artifact itself: it is replaced as a whole, and the old file stays mapped until it is read.
+pub fn swap(artifact: &Path, models: &[PathBuf], output: &Path, progress: Progress<'_>) -> Result<Report> {
+    let artifact = Artifact::open(artifact)?;
+    let new = NewModel::import(models)?;
+    let (mut replaced, mut refused) = (Vec::new(), Vec::new());
+    let constants = by_id(&artifact);
+    let mut owners: HashMap<&str, usize> = HashMap::new();
+    constants.values().flat_map(|rows| &rows[0].names).for_each(|name| *owners.entry(name).or_default() += 1);
+    let judge = Judge { artifact: &artifact, new: &new, owners: &owners };
+    for (&id, rows) in &constants {
+        match judge.constant(rows) {
+            Ok(Verdict::Same) => {}
+            Ok(Verdict::Other(content)) => replaced.push((id, content)),
+            Err(refusal) => refused.push(refusal),
+        }
+    }
+    refused.extend(judge.unknown());
+    if let Some(first) = refused.first() {
+        return Err(error(first, refused.len() - 1));
+    }
+    let stored = |id: usize| constants[&id].iter().find(|row| row.fate == Fate::Stored);
+    let report = replaced.iter().filter_map(|(id, content)| {
+        Some(Replaced { names: stored(*id)?.names.clone(), bytes: content.bytes.len() as u64 })
+    });
+    let report = report.collect();
+    let (contents, merged) = replace::contents(&artifact, &replaced, &new)?;
+    Ok(Report { replaced: report, merged, file_bytes: contents.write(output, progress)? })
+}
+
+/// The rows of each constant of the ledger.
+fn by_id(artifact: &Artifact) -> BTreeMap<usize, Vec<&LedgerRow>> {
+    let mut constants: BTreeMap<usize, Vec<&LedgerRow>> = BTreeMap::new();
+    artifact.manifest().ledger.iter().for_each(|row| constants.entry(row.id).or_default().push(row));
+    constants
+}
+
+fn error(refusal: &Refusal, more: usize) -> Diagnostic {
+    let more = if more > 0 { format!(" (and {more} more such constants)") } else { String::new() };
+    let message = format!("cannot swap `{}`: {}{more}", refusal.name, refusal.reason);
+    Diagnostic::new(Code::CannotSwap, message).hint(&refusal.hint)
+}

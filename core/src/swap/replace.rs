@@ -1,0 +1,139 @@
+//! The artifact's contents with other bytes: everything as it was, but constants that became equal are one.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::new_model::{Content, NewModel};
+use crate::artifact::manifest::{ConstantUse, Fate, LedgerRow, Manifest};
+use crate::artifact::{Artifact, Contents, Section, Source, constant_section};
+use crate::diagnostic::Result;
+
+/// The contents with new elements for these constants, by their numbers in the ledger; and how many of them are one
+/// with another constant now.
+pub(super) fn contents(
+    artifact: &Artifact,
+    replaced: &[(usize, Content)],
+    new: &NewModel,
+) -> Result<(Contents, usize)> {
+    let mut manifest = artifact.manifest().clone();
+    let sections = manifest.constants.iter().map(|stored| artifact.section(&stored.section));
+    let mut bytes: Vec<Bytes> = sections.collect::<Result<_>>()?;
+    let mut changed = BTreeSet::new();
+    for (id, content) in replaced {
+        for row in manifest.ledger.iter_mut().filter(|row| row.id == *id) {
+            row.digest.clone_from(&content.digest);
+            if let Some(stored) = row.stored {
+                bytes[stored] = content.bytes.clone();
+                changed.insert(stored);
+            }
+        }
+    }
+    let twins = twins(&manifest, &bytes, &changed);
+    for &(kept, gone) in &twins {
+        merge(&mut manifest, kept, gone, new);
+    }
+    let gone: BTreeSet<usize> = twins.iter().map(|&(_, gone)| gone).collect();
+    drop_stored(&mut manifest, &mut bytes, &gone);
+    let code =
+        manifest.regions.iter().map(|region| Ok(Section::of_bytes(&region.code, artifact.section(&region.code)?)));
+    let mut sections: Vec<Section> = code.collect::<Result<_>>()?;
+    sections.extend(manifest.constants.iter().zip(bytes).map(|(stored, bytes)| Section {
+        name: stored.section.clone(),
+        dtype: stored.dtype,
+        shape: stored.shape.clone(),
+        source: Source::Bytes(bytes),
+        alignment: stored.alignment,
+    }));
+    Ok((Contents { manifest, sections }, gone.len()))
+}
+
+/// Pairs of stored constants that are equal now, as (the one that stays, the one that goes). What did not change is
+/// not compared: it was stored once before.
+fn twins(manifest: &Manifest, bytes: &[Bytes], changed: &BTreeSet<usize>) -> Vec<(usize, usize)> {
+    let mut pairs: Vec<(usize, usize)> = Vec::new();
+    for gone in 0..bytes.len() {
+        let equal = |kept: &usize| {
+            let fresh = changed.contains(kept) || changed.contains(&gone);
+            fresh && manifest.constants[*kept].dtype == manifest.constants[gone].dtype && bytes[*kept] == bytes[gone]
+        };
+        if let Some(kept) = (0..gone).find(equal) {
+            pairs.push((kept, gone));
+        }
+    }
+    pairs
+}
+
+/// Lets everybody read the constant `kept` in place of `gone`, which is equal, and makes one row of the ledger of two.
+fn merge(manifest: &mut Manifest, kept: usize, gone: usize, new: &NewModel) {
+    uses(manifest).filter(|used| used.constant == gone).for_each(|used| used.constant = kept);
+    let alignment = manifest.constants[gone].alignment;
+    let stored = &mut manifest.constants[kept];
+    stored.alignment = stored.alignment.max(alignment);
+    let home =
+        |index| move |row: &LedgerRow| row.stored == Some(index) && matches!(row.fate, Fate::Stored | Fate::Packed);
+    let rows = [kept, gone].map(|index| manifest.ledger.iter().position(home(index)));
+    manifest.ledger.iter_mut().filter(|row| row.stored == Some(gone)).for_each(|row| row.stored = Some(kept));
+    let [Some(one), Some(other)] = rows else { return };
+    let packed = [one, other].into_iter().find(|&row| manifest.ledger[row].fate == Fate::Packed);
+    if let Some(packed) = packed {
+        // What a backend packed has become an original: that is its home now.
+        let original = if packed == one { other } else { one };
+        let (owner, shape) = (manifest.ledger[original].owner.clone(), manifest.ledger[original].shape.clone());
+        let row = &mut manifest.ledger[packed];
+        (row.fate, row.owner) = (Fate::Viewed, owner);
+        (manifest.constants[kept].layout, manifest.constants[kept].shape) = (None, shape);
+        return;
+    }
+    let (first, second) = (one.min(other), one.max(other));
+    let removed = manifest.ledger.remove(second);
+    let order = readers_in_order(manifest);
+    let row = &mut manifest.ledger[first];
+    row.names.extend(removed.names);
+    row.names.sort_by_key(|name| new.position(name));
+    row.names.dedup();
+    row.transposed.extend(removed.transposed);
+    row.model_bytes = row.model_bytes.saturating_add(removed.model_bytes);
+    row.readers.extend(removed.readers);
+    row.readers.sort_by_key(|reader| order.iter().position(|known| known == reader));
+    row.readers.dedup();
+    row.compiled_in.extend(removed.compiled_in);
+    row.note = [row.note.take(), removed.note].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"));
+    manifest.constants[kept].shape.clone_from(&row.shape);
+    let id = row.id;
+    for row in &mut manifest.ledger {
+        // Other forms of the constant that went are forms of this one now.
+        row.id = if row.id == removed.id { id } else { row.id - usize::from(row.id > removed.id) };
+    }
+    manifest.ledger.sort_by_key(|row| row.id);
+}
+
+/// Who can read a constant, in the order in which ledgers list them.
+fn readers_in_order(manifest: &Manifest) -> Vec<String> {
+    let regions = manifest.regions.iter().map(|region| region.symbol.clone());
+    let outputs = |entry: &crate::artifact::manifest::Entry| {
+        entry.outputs.iter().map(|port| format!("{}/{}", entry.name, port.name)).collect::<Vec<_>>()
+    };
+    regions.chain(manifest.entries.iter().flat_map(outputs)).collect()
+}
+
+/// Takes out stored constants that nothing refers to any more, and numbers the others anew.
+fn drop_stored(manifest: &mut Manifest, bytes: &mut Vec<Bytes>, gone: &BTreeSet<usize>) {
+    let number = |old: usize| old - gone.range(..old).count();
+    uses(manifest).for_each(|used| used.constant = number(used.constant));
+    manifest.ledger.iter_mut().filter_map(|row| row.stored.as_mut()).for_each(|stored| *stored = number(*stored));
+    for &index in gone.iter().rev() {
+        manifest.constants.remove(index);
+        bytes.remove(index);
+    }
+    for (index, stored) in manifest.constants.iter_mut().enumerate() {
+        stored.section = constant_section(index);
+    }
+}
+
+/// Everybody's way to a stored constant.
+fn uses(manifest: &mut Manifest) -> impl Iterator<Item = &mut ConstantUse> {
+    let bindings = manifest.regions.iter_mut().flat_map(|region| &mut region.constants);
+    let outputs = manifest.entries.iter_mut().flat_map(|entry| &mut entry.constants);
+    bindings.filter_map(|binding| binding.used.as_mut()).chain(outputs.map(|constant| &mut constant.used))
+}
