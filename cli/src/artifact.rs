@@ -29,6 +29,10 @@ pub(crate) fn is_model(path: &Path) -> bool {
 /// Opens the artifact, or compiles the model into a temporary file and opens that.
 pub(crate) fn open(execution: &Execution) -> Result<Opened> {
     if is_model(&execution.file) {
+        if execution.constants_from.is_some() {
+            let message = format!("'{}' is a model, so it takes no --constants-from", execution.file.display());
+            return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the artifact"));
+        }
         let registry = compile_request::isolated_registry(&execution.plugins)?;
         let sources = vec![("main".to_owned(), execution.file.clone())];
         let request = compile_request::request(&registry, &execution.backends, sources, &execution.shapes)?;

@@ -61,6 +61,7 @@ pub(crate) fn request(
         folder,
         policy: Policy::default(),
         allow_duplicates: false,
+        external_constants: false,
     })
 }
 

@@ -34,7 +34,11 @@ pub(crate) struct RegionSeconds {
 pub(crate) fn load(execution: &Execution, flags: &Inputs) -> Result<Loaded> {
     let opened = artifact::open(execution)?;
     let start = Instant::now();
-    let options = LoadOptions { entry: execution.entry.clone(), threads: execution.threads };
+    let options = LoadOptions {
+        entry: execution.entry.clone(),
+        threads: execution.threads,
+        constants_from: execution.constants_from.clone(),
+    };
     let session = Session::load(opened.artifact, &opened.registry, &options)?;
     let load_time = start.elapsed();
     let inputs = inputs::gather(&session.inputs(), flags, &opened.open_sizes)?;

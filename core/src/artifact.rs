@@ -2,6 +2,7 @@
 //! constant once. Only the modules in here know byte offsets of the file; `docs/artifact-format.md` describes it.
 
 mod check;
+mod external;
 mod graph;
 mod header;
 pub mod manifest;
@@ -12,6 +13,8 @@ mod source;
 mod tests;
 mod write;
 
+#[cfg(feature = "compiler")]
+pub(crate) use external::digests;
 pub use manifest::Manifest;
 pub use read::{Artifact, SectionInfo};
 pub use source::Source;

@@ -18,11 +18,11 @@ impl Buffer {
     }
 
     /// A copy of `bytes`.
-    #[cfg(feature = "compiler")]
-    pub(crate) fn of(bytes: &[u8]) -> Buffer {
+    pub(crate) fn copy_of(bytes: &[u8]) -> Buffer {
         let mut buffer = Buffer::new(bytes.len());
-        // SAFETY: the block was made for as many bytes, and nobody else has it yet.
-        unsafe { buffer.as_mut_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        for (line, piece) in buffer.lines.iter_mut().zip(bytes.chunks(ALIGNMENT)) {
+            line.0[..piece.len()].copy_from_slice(piece);
+        }
         buffer
     }
 

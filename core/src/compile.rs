@@ -8,6 +8,7 @@ use crate::codegen;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::fold;
 use crate::ir::{self, Model};
+use crate::map;
 use crate::onnx::{self, ImportOptions};
 use crate::ownership::{self, BackendIdentity, Ledger, SettleOptions, Settled};
 use crate::partition::{self, NodeRow, Partitioned};
@@ -29,6 +30,8 @@ pub struct Request {
     pub policy: Policy,
     /// Turns a constant found in a code blob and stored as well from an error into a warning.
     pub allow_duplicates: bool,
+    /// Refers to constants in the model's files in place of copying them into the artifact.
+    pub external_constants: bool,
 }
 
 /// Rules for the placement, checked after partitioning; a broken one is an error with exit code 4.
@@ -106,7 +109,7 @@ pub struct Report {
 
 /// Compiles the request into the file `output`. On an error nothing is written, and what was there stays.
 pub fn compile(request: &Request, output: &Path, observer: &mut dyn Observer) -> Result<Report> {
-    let settled = settle(request, spool_folder(output), observer)?;
+    let settled = settle(request, output, observer)?;
     observer.stage(Stage::Artifact);
     let nodes = settled.nodes;
     let (contents, ledger) = settled.settled.into_contents();
@@ -128,7 +131,7 @@ pub fn compile_until(request: &Request, last: Stage, observer: &mut dyn Observer
         return Ok(());
     }
     partitioned.require_complete(&request.backends)?;
-    finish(request, partitioned, spool, observer).map(drop)
+    finish(request, partitioned, spool, None, observer).map(drop)
 }
 
 /// What `byoc explain` shows: one row for each node, also where no backend takes it.
@@ -144,15 +147,30 @@ struct SettledReport {
     nodes: Vec<NodeRow>,
 }
 
-fn settle(request: &Request, folder: &Path, observer: &mut dyn Observer) -> Result<SettledReport> {
+fn settle(request: &Request, output: &Path, observer: &mut dyn Observer) -> Result<SettledReport> {
     let model = import(request, observer)?;
-    let mut spool = Spool::new(folder)?;
+    keep_sources(&model, output)?;
+    // Beside the output, so that a full disk shows there and not in some other file system.
+    let mut spool = Spool::new(folder_of(output))?;
     let Some(partitioned) = place(request, model, &mut spool, observer, &mut |_| false)? else {
         return Err(Diagnostic::new(Code::BadGraph, "the model has no nodes"));
     };
     partitioned.require_complete(&request.backends)?;
     request.policy.check(&partitioned, &request.backends)?;
-    finish(request, partitioned, spool, observer)
+    finish(request, partitioned, spool, Some(output), observer)
+}
+
+/// The output must not take the place of a file that the model was read from: an artifact may need that file, and nobody
+/// wants a model to be gone.
+fn keep_sources(model: &Model, output: &Path) -> Result<()> {
+    // Where there is no such folder, the first file that is written there says so.
+    let Ok(place) = map::real_place(output) else { return Ok(()) };
+    let at_place = |path: &Path| path == place || path.canonicalize().is_ok_and(|real| real == place);
+    if model.sources.iter().any(|source| at_place(&source.path)) {
+        let message = format!("the output '{}' is a file that the model is read from", output.display());
+        return Err(Diagnostic::new(Code::Usage, message).hint("Give the artifact a name of its own"));
+    }
+    Ok(())
 }
 
 fn import(request: &Request, observer: &mut dyn Observer) -> Result<Model> {
@@ -187,6 +205,7 @@ fn finish(
     request: &Request,
     partitioned: Partitioned,
     spool: Spool,
+    output: Option<&Path>,
     observer: &mut dyn Observer,
 ) -> Result<SettledReport> {
     let nodes = partition::explain(&partitioned, &request.backends);
@@ -197,7 +216,11 @@ fn finish(
     observer.dump(Stage::Codegen, &|| codegen::print(&generated, &request.backends));
     observer.stage(Stage::Ownership);
     let identities: Vec<_> = request.backends.iter().map(BackendIdentity::of).collect();
-    let options = SettleOptions { allow_duplicates: request.allow_duplicates };
+    let artifact_folder = output.map_or(Path::new("."), folder_of);
+    let options = SettleOptions {
+        allow_duplicates: request.allow_duplicates,
+        refer_from: request.external_constants.then(|| artifact_folder.to_owned()),
+    };
     let (folded, shaping) = (generated.model.folded.clone(), passes::shaping(&generated.model)?);
     let mut settled = ownership::settle(generated, &identities, &options)?;
     settled.mark_folded(folded);
@@ -213,8 +236,7 @@ fn write(contents: Contents, output: &Path, observer: &mut dyn Observer) -> Resu
     contents.write(output, &mut |done, total, next| observer.progress(done, total, next))
 }
 
-/// The spool lies beside the output, so that a full disk shows there and not in some other file system.
-fn spool_folder(output: &Path) -> &Path {
+fn folder_of(output: &Path) -> &Path {
     output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

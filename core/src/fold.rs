@@ -186,7 +186,7 @@ impl PackedBytes {
         let Claim::Packed(packed) = &recorded.claim else { return Ok(None) };
         let shape: Vec<_> = packed.shape.iter().map(|&size| size as i64).collect();
         // Aligned as in a mapped artifact.
-        let bytes = Buffer::of(&spool.bytes(recorded.packed.unwrap_or_default())?);
+        let bytes = Buffer::copy_of(&spool.bytes(recorded.packed.unwrap_or_default())?);
         Ok(Some(PackedBytes { bytes, strides: contiguous_strides(&shape), shape }))
     }
 }

@@ -4,8 +4,10 @@
 mod print;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 
 use byoc_plugin_api::{Attribute, DType, Dim};
+use bytes::Bytes;
 
 use crate::constants::{BaseId, ConstantRef, ConstantTable};
 
@@ -163,6 +165,24 @@ impl Graph {
     }
 }
 
+/// A file that the model was read from.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    /// The real path of its folder, and the name that it goes by there.
+    pub path: PathBuf,
+    /// The whole file. Constants that stand in it are slices of these bytes.
+    pub bytes: Bytes,
+}
+
+impl SourceFile {
+    /// Where `bytes` start in the file, if they are a slice of it.
+    pub fn offset_of(&self, bytes: &Bytes) -> Option<u64> {
+        let offset = bytes.as_ptr().addr().checked_sub(self.bytes.as_ptr().addr())?;
+        let end = offset.checked_add(bytes.len())?;
+        (end <= self.bytes.len()).then_some(offset as u64)
+    }
+}
+
 /// One or more entries over one constant table. Stage 2's result; types may still be missing.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
@@ -172,6 +192,8 @@ pub struct Model {
     pub constants: ConstantTable,
     /// Constants that were computed into others.
     pub folded: BTreeSet<BaseId>,
+    /// Every file that was read.
+    pub sources: Vec<SourceFile>,
 }
 
 /// A model in which every value has a type and every foldable node is gone. Stage 3's result.

@@ -86,6 +86,17 @@ pub(crate) fn read_file(path: &Path) -> Result<Bytes> {
     std::fs::read(path).map(Bytes::from).map_err(|error| Diagnostic::io(path, "read", &error))
 }
 
+/// The real path of the file's folder, and the name of the file in it. The name may be a link: it is what people know
+/// the file by, and what a new file would take.
+#[cfg(feature = "compiler")]
+pub(crate) fn real_place(path: &Path) -> Result<std::path::PathBuf> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.canonicalize().map_err(|error| Diagnostic::io(folder, "find", &error))?;
+    let name = path.file_name();
+    name.map(|name| folder.join(name))
+        .ok_or_else(|| Diagnostic::new(Code::Io, format!("'{}' is no name of a file", path.display())))
+}
+
 /// Opens `path` if it is a regular file. A pipe is refused before it is opened, for that could wait for ever.
 fn open_regular(path: &Path) -> Result<File> {
     let metadata = std::fs::metadata(path).map_err(|error| Diagnostic::io(path, "open", &error))?;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::ir::Model;
+use crate::ir::{Model, SourceFile};
 use crate::map;
 
 mod attribute;
@@ -51,6 +51,7 @@ pub fn import(sources: &[(String, &Path)], options: &ImportOptions) -> Result<Mo
                 .hint("Give each model a name of its own, as in NAME=model.onnx"));
         }
         let bytes = if options.no_mmap { map::read_file(path)? } else { map::map_file(path)? };
+        model.sources.push(SourceFile { path: map::real_place(path)?, bytes: bytes.clone() });
         let proto = decode(path, bytes)?;
         let mut files = external::ExternalFiles::beside(path, options.no_mmap);
         let graph = graph::build(entry, proto, &mut shapes, &mut files, &mut model.constants);
@@ -59,6 +60,7 @@ pub fn import(sources: &[(String, &Path)], options: &ImportOptions) -> Result<Mo
             if sources.len() > 1 { error.within(format!("'{}'", path.display())) } else { error }
         };
         model.entries.push(graph.map_err(place)?);
+        model.sources.extend(files.into_sources());
     }
     shapes.check_all_used()?;
     Ok(model)

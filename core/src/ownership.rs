@@ -3,6 +3,7 @@
 
 mod assemble;
 mod audit;
+mod external;
 mod homes;
 mod ledger;
 mod search;

@@ -43,13 +43,14 @@ pub fn compile_with(
         backends,
         policy: Policy::default(),
         allow_duplicates: false,
+        external_constants: false,
     };
     compile::compile(&request, output, &mut Silent)
 }
 
 /// Loads the only entry of an artifact for `threads` threads.
 pub fn load(artifact: &Path, registry: &Registry, threads: usize) -> Result<Session> {
-    Session::open(artifact, registry, &LoadOptions { entry: None, threads })
+    Session::open(artifact, registry, &LoadOptions { threads, ..LoadOptions::default() })
 }
 
 /// Runs the entry on inputs found by name, and returns its outputs by name.

@@ -155,10 +155,17 @@ pub fn tensor(name: &str, ty: Type, shape: &[i64]) -> Message {
     shape.iter().fold(Message::default(), |tensor, &size| tensor.int(1, size)).int(2, ty as i64).bytes(8, name)
 }
 
-/// A tensor of f32 whose elements lie in another file.
+/// A tensor of f32 whose elements lie in another file, from its first byte on.
 pub fn external(name: &str, shape: &[i64], location: &str) -> Message {
-    let entry = Message::default().bytes(1, "location").bytes(2, location);
-    tensor(name, Type::Float, shape).bytes(13, entry).int(14, 1)
+    external_at(name, shape, location, 0)
+}
+
+/// A tensor of f32 whose elements lie in another file, from the byte `offset` on.
+pub fn external_at(name: &str, shape: &[i64], location: &str, offset: usize) -> Message {
+    let entry = |key: &str, value: &str| Message::default().bytes(1, key).bytes(2, value);
+    let tensor = tensor(name, Type::Float, shape).bytes(13, entry("location", location));
+    let tensor = if offset == 0 { tensor } else { tensor.bytes(13, entry("offset", &offset.to_string())) };
+    tensor.int(14, 1)
 }
 
 /// `y = relu(x * w + b)` with an `x` of 2 by 3 and a `w` of 3 by 4 that reaches the audit's least size nowhere.

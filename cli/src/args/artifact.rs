@@ -24,6 +24,9 @@ pub(crate) struct Inspect {
     /// Read every byte and compare it with the digests
     #[arg(long)]
     pub(crate) verify_digests: bool,
+    /// The folder of the files that the artifact takes constants from
+    #[arg(long, value_name = "DIR", requires = "verify_digests")]
+    pub(crate) constants_from: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -54,6 +57,9 @@ pub(crate) struct Swap {
 pub(crate) struct Check {
     /// An artifact
     pub(crate) file: PathBuf,
+    /// The folder of the files that the artifact takes constants from
+    #[arg(long, value_name = "DIR")]
+    pub(crate) constants_from: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

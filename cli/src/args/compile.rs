@@ -16,6 +16,9 @@ pub(crate) struct Compile {
     /// The artifact to write
     #[arg(short, long, value_name = "FILE", required_unless_present = "stop_after")]
     pub(crate) output: Option<PathBuf>,
+    /// Refer to the models' constants in their own files, which the artifact then needs, in place of copying them
+    #[arg(long)]
+    pub(crate) external_constants: bool,
     /// Store a constant although a backend's code holds its bytes too: a warning in place of an error
     #[arg(long)]
     pub(crate) allow_duplicates: bool,

@@ -86,6 +86,9 @@ pub(crate) struct Execution {
     /// Most threads to use; 0 for one a core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) threads: usize,
+    /// The folder of the files that the artifact takes constants from
+    #[arg(long, value_name = "DIR")]
+    pub(crate) constants_from: Option<PathBuf>,
     /// Where the inputs come from.
     #[command(flatten)]
     pub(crate) inputs: Inputs,

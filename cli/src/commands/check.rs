@@ -52,8 +52,9 @@ struct EntryCheck {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Check) -> Result<ExitCode> {
-    let artifact = Artifact::open(&args.file)?;
+    let mut artifact = Artifact::open(&args.file)?;
     artifact.verify_digests()?;
+    artifact.attach(args.constants_from.as_deref())?;
     let registry = compile_request::registry(&args.places)?;
     let regions: Vec<_> = artifact.manifest().regions.iter().map(|region| check(region, &registry)).collect();
     let supported = regions.iter().all(|region| region.verdict != Verdict::Unsupported);
@@ -96,7 +97,7 @@ fn judge(region: &manifest::Region, version: &str, code_version: u32) -> (Verdic
 /// Loads each entry: a backend may find only then that the machine lacks something.
 fn entries(artifact: &Artifact, registry: &Registry) -> Vec<EntryCheck> {
     let load = |entry: &manifest::Entry| {
-        let options = LoadOptions { entry: Some(entry.name.clone()), threads: 1 };
+        let options = LoadOptions { entry: Some(entry.name.clone()), threads: 1, ..LoadOptions::default() };
         let error = Session::load(artifact.clone(), registry, &options).err();
         EntryCheck { entry: entry.name.clone(), error: error.map(|error| error.to_string()) }
     };

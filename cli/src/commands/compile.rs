@@ -53,6 +53,7 @@ fn request(args: &Compile) -> Result<Request> {
     let mut request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
     request.import.no_mmap = args.no_mmap;
     request.allow_duplicates = args.allow_duplicates;
+    request.external_constants = args.external_constants;
     request.policy = Policy {
         require: args.policy.require.clone(),
         no_fallback: args.policy.no_fallback,
@@ -74,11 +75,12 @@ fn stop_after(args: &Compile, request: &Request, stage: Stage) -> Result<()> {
     Ok(())
 }
 
-/// Compiles once more beside the output, so that a full disk shows where it would anyway, and compares the two.
+/// Compiles once more beside the output, so that a full disk shows where it would anyway and paths from its folder are
+/// the same, and compares the two.
 fn check_reproducible(request: &Request, output: &Path) -> Result<()> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = tempfile::tempdir_in(folder).map_err(|error| Diagnostic::io(folder, "write to", &error))?;
-    let path = folder.path().join("again.byoc");
+    let again = tempfile::Builder::new().prefix(".byoc-").suffix(".tmp").tempfile_in(folder);
+    let path = again.map_err(|error| Diagnostic::io(folder, "write to", &error))?.into_temp_path();
     compile(request, &path, &mut Progress::new(None))?;
     let (first, second) = (Artifact::open(output)?, Artifact::open(&path)?);
     match first_difference(&first, &second) {

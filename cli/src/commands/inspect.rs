@@ -24,9 +24,10 @@ pub(crate) fn run(args: &Inspect) -> Result<ExitCode> {
         model::run(args)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let artifact = Artifact::open(&args.file)?;
+    let mut artifact = Artifact::open(&args.file)?;
     if args.verify_digests {
         artifact.verify_digests()?;
+        artifact.attach(args.constants_from.as_deref())?;
     }
     if args.json {
         report::print_json(&json(args, &artifact)?)?;
@@ -75,6 +76,8 @@ fn json(args: &Inspect, artifact: &Artifact) -> Result<Value> {
     if args.constants {
         parts.insert("constants".into(), json!(manifest.ledger));
         parts.insert("totals".into(), json!(report::Bytes::of(artifact)));
+        parts.insert("stored".into(), json!(manifest.constants));
+        parts.insert("files".into(), json!(manifest.files));
     }
     if args.regions {
         parts.insert("regions".into(), json!(manifest.regions));

@@ -47,6 +47,8 @@ pub(crate) struct Bytes {
     weights: u64,
     /// Constants as the file has them.
     stored: u64,
+    /// Constants that it refers to in other files.
+    external: u64,
     packed: u64,
     embedded: u64,
     folded: u64,
@@ -87,10 +89,11 @@ impl Bytes {
     /// Of that artifact.
     pub(crate) fn of(artifact: &Artifact) -> Bytes {
         let totals = Ledger::of(artifact.manifest()).totals;
-        let Totals { unique, stored, packed, embedded, folded, dropped, .. } = totals;
+        let Totals { unique, stored, external, packed, embedded, folded, dropped, .. } = totals;
         let (file, saved) = (artifact.size(), totals.saved());
         let without_deduplication = file.saturating_add(saved);
-        Bytes { file, weights: unique, stored, packed, embedded, folded, dropped, saved, without_deduplication }
+        let weights = unique;
+        Bytes { file, weights, stored, external, packed, embedded, folded, dropped, saved, without_deduplication }
     }
 
     /// Constants as the file has them.
@@ -109,6 +112,7 @@ impl Bytes {
     /// What became of bytes that are not stored as the model has them, in one line; empty where there are none.
     pub(crate) fn details(&self) -> String {
         let details = [
+            (self.external, "in other files"),
             (self.packed, "packed by a backend"),
             (self.embedded, "inside code"),
             (self.folded, "computed into others"),
@@ -159,6 +163,7 @@ mod tests {
             file: 900,
             weights: 0,
             stored: 0,
+            external: 0,
             packed: 0,
             embedded: 0,
             folded: 0,
@@ -171,6 +176,7 @@ mod tests {
         let all = Bytes {
             file: 417_900_000,
             weights: 417_600_000,
+            external: 6000,
             packed: 2000,
             embedded: 3000,
             folded: 4000,
@@ -180,7 +186,7 @@ mod tests {
         };
         let sentence = "weights 417.6 MB, file 417.9 MB (1.001x); without deduplication it would be 652.1 MB";
         assert_eq!(all.sentence(), sentence);
-        let details = "2.0 KB packed by a backend, 3.0 KB inside code, 4.0 KB computed into others, 5.0 KB dropped\n";
+        let details = "6.0 KB in other files, 2.0 KB packed by a backend, 3.0 KB inside code, 4.0 KB computed into others, 5.0 KB dropped\n";
         assert_eq!(all.details(), details);
     }
 }

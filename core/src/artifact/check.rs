@@ -2,11 +2,14 @@
 //! agrees, everything that is stored is used. Checked when a file is opened, and before one is written.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use byoc_plugin_api::{DType, Dim};
 
 use super::header::{Header, Tensor};
-use super::manifest::{Binding, Call, ClaimKind, ConstantUse, Entry, Fate, Manifest, Region, ValueInfo, ValueType};
+use super::manifest::{
+    Binding, Call, ClaimKind, ConstantUse, Entry, External, Fate, Manifest, Region, Stored, ValueInfo, ValueType,
+};
 use super::{CONSTANT, DIGEST, GRAPH, PAD};
 
 type Checked<T = ()> = Result<T, String>;
@@ -35,6 +38,11 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
     let mut sections = Sections::new(header);
     sections.take_bytes(GRAPH)?;
     for (index, stored) in manifest.constants.iter().enumerate() {
+        if let Some(external) = &stored.external {
+            sections.none_called(&stored.section)?;
+            check_external(manifest, stored, external).map_err(|cause| format!("constant {index}: {cause}"))?;
+            continue;
+        }
         let tensor = sections.take(&stored.section)?;
         let name = &tensor.name;
         if !name.starts_with(CONSTANT) {
@@ -48,6 +56,7 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
             return Err(format!("section '{name}': it is not aligned to {}", stored.alignment));
         }
     }
+    check_files(manifest)?;
     let mut symbols = HashSet::new();
     for region in &manifest.regions {
         if !symbols.insert(&region.symbol) {
@@ -92,6 +101,13 @@ impl<'a> Sections<'a> {
         Ok(tensor)
     }
 
+    fn none_called(&self, name: &str) -> Checked {
+        match self.by_name.contains_key(name) {
+            true => Err(format!("section '{name}': its constant stands in another file")),
+            false => Ok(()),
+        }
+    }
+
     fn take_bytes(&mut self, name: &str) -> Checked {
         let tensor = self.take(name)?;
         if tensor.dtype != DType::U8 || tensor.shape.len() != 1 {
@@ -107,6 +123,40 @@ impl<'a> Sections<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// Each other file has a name of its own, and a constant in it.
+fn check_files(manifest: &Manifest) -> Checked {
+    let mut paths = HashSet::new();
+    for (index, file) in manifest.files.iter().enumerate() {
+        let path = &file.path;
+        if Path::new(path).file_name().is_none() {
+            return Err(format!("it takes constants from '{path}', which is no name of a file"));
+        }
+        if !paths.insert(path) {
+            return Err(format!("it has the file '{path}' twice"));
+        }
+        let mut external = manifest.constants.iter().filter_map(|stored| stored.external.as_ref());
+        if !external.any(|external| external.file == index) {
+            return Err(format!("file '{path}': no constant stands in it"));
+        }
+    }
+    Ok(())
+}
+
+fn check_external(manifest: &Manifest, stored: &Stored, external: &External) -> Checked {
+    let count = manifest.files.len();
+    let file =
+        manifest.files.get(external.file).ok_or_else(|| format!("it is in file {} of {count}", external.file))?;
+    if stored.layout.is_some() || stored.alignment != 0 {
+        return Err("it is packed or asks for an alignment, and stands in another file".into());
+    }
+    let length = stored.bytes().ok_or("its shape is too large")?;
+    if external.offset.checked_add(length).is_none_or(|end| end > file.bytes) {
+        let (offset, bytes, path) = (external.offset, file.bytes, &file.path);
+        return Err(format!("its {length} bytes at offset {offset} leave the {bytes} bytes of '{path}'"));
+    }
+    Ok(())
 }
 
 fn check_region(manifest: &Manifest, region: &Region) -> Checked {

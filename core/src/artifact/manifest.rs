@@ -4,6 +4,7 @@
 use byoc_plugin_api::{ConstantId, DType, Dim, Options};
 use serde::{Deserialize, Serialize};
 
+use super::header::byte_length;
 use crate::constants::View;
 
 /// The whole section.
@@ -21,8 +22,20 @@ pub struct Manifest {
     pub regions: Vec<Region>,
     /// The stored constants; an index into this list is how everything else refers to one.
     pub constants: Vec<Stored>,
+    /// Files beside the artifact that hold the bytes of constants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<ConstantFile>,
     /// What became of every constant of the model.
     pub ledger: Vec<LedgerRow>,
+}
+
+/// A file that holds the bytes of constants in the artifact's place: a model, or the data beside one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConstantFile {
+    /// The path from the artifact's folder, with `/`; absolute only where there is no such path.
+    pub path: String,
+    /// Number of bytes.
+    pub bytes: u64,
 }
 
 /// What a machine must have to run the file.
@@ -202,10 +215,10 @@ pub struct ValueInfo {
     pub shape: Vec<Dim>,
 }
 
-/// A constant of which the file holds the bytes.
+/// A constant whose bytes stand in the file, or in one that it refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// The section that holds the bytes, `const/<index>`.
+    /// The section that holds the bytes, `const/<index>`. There is none of that name where `external` is set.
     pub section: String,
     /// Element type.
     pub dtype: DType,
@@ -217,6 +230,20 @@ pub struct Stored {
     /// Alignment of the first byte that the readers ask for; 0 where the format's own is enough.
     #[serde(default, skip_serializing_if = "is_default")]
     pub alignment: u64,
+    /// Where the bytes stand, if that is another file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<External>,
+}
+
+/// Bytes in another file, as many as the constant's type and shape say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct External {
+    /// The file, an index into [`Manifest::files`].
+    pub file: usize,
+    /// The first byte.
+    pub offset: u64,
+    /// BLAKE3 of the bytes, in hex.
+    pub digest: String,
 }
 
 /// What became of one constant of the model. A constant that is kept in several forms has a row for each.
@@ -264,7 +291,7 @@ pub struct LedgerRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fate {
-    /// The original bytes stand in the file.
+    /// The original bytes stand in the file, or in one that it refers to.
     Stored,
     /// A backend's packed form stands in the file.
     Packed,
@@ -331,5 +358,21 @@ impl Manifest {
     /// The entry of that name.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
+    }
+}
+
+impl Stored {
+    /// Number of bytes, unless that is more than can be counted.
+    pub fn bytes(&self) -> Option<u64> {
+        byte_length(self.dtype, &self.shape)
+    }
+
+    /// Where the bytes stand, for people to read: the section, or the other file and the first byte there.
+    pub fn place(&self, files: &[ConstantFile]) -> String {
+        let external = self.external.as_ref().and_then(|external| Some((external, files.get(external.file)?)));
+        match external {
+            Some((external, file)) => format!("{}@{}", file.path, external.offset),
+            None => self.section.clone(),
+        }
     }
 }

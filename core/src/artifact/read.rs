@@ -1,7 +1,7 @@
 //! Opens an artifact. The file is mapped, so opening costs the same whatever its size; header and graph are checked in
 //! full before anything is believed, and the digests of the rest on demand.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use byoc_plugin_api::DType;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::header::{Header, Tensor};
 use super::manifest::{ConstantUse, Manifest};
 use super::source::Source;
-use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, graph};
+use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, external, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::map_file;
 
@@ -24,6 +24,8 @@ pub struct Artifact {
     data: usize,
     by_name: HashMap<String, usize>,
     manifest: Manifest,
+    /// The bytes of constants that stand in other files, by index; empty until they are attached.
+    attached: BTreeMap<usize, Bytes>,
 }
 
 /// What `inspect` tells of a section.
@@ -61,9 +63,11 @@ impl Artifact {
             entries: vec![],
             regions: vec![],
             constants: vec![],
+            files: vec![],
             ledger: vec![],
         };
-        let mut artifact = Artifact { path: path.to_owned(), file, header, data, by_name, manifest };
+        let attached = BTreeMap::new();
+        let mut artifact = Artifact { path: path.to_owned(), file, header, data, by_name, manifest, attached };
         artifact.manifest = artifact.read_manifest().map_err(|cause| damaged(path, &cause))?;
         Ok(artifact)
     }
@@ -103,13 +107,42 @@ impl Artifact {
         })
     }
 
+    /// Opens the other files that hold constants and compares what is read of them with the digests, so it takes time
+    /// in proportion to those bytes; does nothing where all constants are in the artifact, or where it was done before.
+    /// The files lie where they lay at the compile, seen from the artifact's folder, or in `constants_from`, under their
+    /// names or their paths. Nobody may shorten or change them from then on.
+    ///
+    /// Errors with [`Code::ConstantSource`] where a file is missing, or not the one that the artifact was compiled from.
+    pub fn attach(&mut self, constants_from: Option<&Path>) -> Result<()> {
+        if self.attached.is_empty() {
+            self.attached = external::attach(&self.manifest, &self.path, constants_from)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of the stored constant of that index; without a copy, but for those in another file that have to be
+    /// moved to be aligned to their element type. Errors where they are in another file that is not attached.
+    pub fn stored(&self, index: usize) -> Result<Bytes> {
+        let stored = self.manifest.constants.get(index).ok_or_else(|| self.no_constant())?;
+        if stored.external.is_none() {
+            return self.section(&stored.section);
+        }
+        self.attached.get(&index).cloned().ok_or_else(|| {
+            let message = format!("'{}' has constants in other files, which are not attached", self.path.display());
+            Diagnostic::new(Code::ConstantSource, message)
+        })
+    }
+
     /// The elements of a constant in row-major order; copied only where a view has them in another.
     pub fn constant(&self, used: &ConstantUse) -> Result<Bytes> {
-        let unknown = || Diagnostic::new(Code::UnknownName, format!("'{}' has no such constant", self.path.display()));
-        let stored = self.manifest.constants.get(used.constant).ok_or_else(unknown)?;
-        let source =
-            Source::View { base: self.section(&stored.section)?, dtype: stored.dtype, view: used.view.clone() };
-        source.is_sound().then(|| source.to_bytes()).ok_or_else(unknown)
+        let base = self.stored(used.constant)?;
+        let dtype = self.manifest.constants[used.constant].dtype;
+        let source = Source::View { base, dtype, view: used.view.clone() };
+        source.is_sound().then(|| source.to_bytes()).ok_or_else(|| self.no_constant())
+    }
+
+    fn no_constant(&self) -> Diagnostic {
+        Diagnostic::new(Code::UnknownName, format!("'{}' has no such constant", self.path.display()))
     }
 
     /// Every section, in the order of the file.
@@ -124,7 +157,8 @@ impl Artifact {
         })
     }
 
-    /// Reads every byte and compares it with the digests. The error names the first section that is damaged.
+    /// Reads every byte of the file and compares it with the digests; [`Artifact::attach`] does so with other files. The
+    /// error names the first section that is damaged.
     pub fn verify_digests(&self) -> Result<()> {
         self.header
             .tensors

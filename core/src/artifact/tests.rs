@@ -1,5 +1,7 @@
 //! What is written is read; what is damaged is refused, in one line; nothing half-written is left.
 
+mod external;
+
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -91,6 +93,7 @@ fn sample(large: usize) -> Contents {
         shape: shape.to_vec(),
         layout: layout.map(Into::into),
         alignment,
+        external: None,
     };
     let backend = BackendRequirement { name: "acme".into(), version: "2.1".into(), code_version: 3, abi_version: 1 };
     let manifest = Manifest {
@@ -104,6 +107,7 @@ fn sample(large: usize) -> Contents {
             stored(1, DType::U8, &[large], Some("acme/1"), 512),
             stored(2, DType::I64, &[0, 4], None, 0),
         ],
+        files: vec![],
         ledger: vec![row(0, Fate::Stored, Some(0)), row(1, Fate::Packed, Some(1)), row(2, Fate::Stored, Some(2))],
     };
     let mut contents = Contents { manifest, sections: vec![] };

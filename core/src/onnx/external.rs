@@ -1,20 +1,22 @@
 //! Tensors that stand in files beside the model. The file says where, so every part of it is checked: nothing outside
 //! the model's folder is ever opened.
 
-use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
+use indexmap::IndexMap;
 
 use super::proto::StringStringEntryProto;
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ir::SourceFile;
 use crate::map;
 
 /// The files beside one model, each mapped once.
 pub(super) struct ExternalFiles {
     folder: PathBuf,
     no_mmap: bool,
-    open: HashMap<PathBuf, Bytes>,
+    /// By real path.
+    open: IndexMap<PathBuf, SourceFile>,
 }
 
 /// What `external_data` says.
@@ -29,7 +31,7 @@ impl ExternalFiles {
     /// The files beside `model`.
     pub(super) fn beside(model: &Path, no_mmap: bool) -> ExternalFiles {
         let folder = model.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        ExternalFiles { folder: folder.to_owned(), no_mmap, open: HashMap::new() }
+        ExternalFiles { folder: folder.to_owned(), no_mmap, open: IndexMap::new() }
     }
 
     /// The `length` bytes that `entries` refer to. `what` names the tensor in messages.
@@ -53,13 +55,19 @@ impl ExternalFiles {
     /// Opens a file of the model's folder, or finds it open.
     fn open(&mut self, what: &str, location: &str) -> Result<Bytes> {
         let path = self.locate(what, location)?;
-        if let Some(bytes) = self.open.get(&path) {
-            return Ok(bytes.clone());
+        if let Some(file) = self.open.get(&path) {
+            return Ok(file.bytes.clone());
         }
         let bytes = if self.no_mmap { map::read_file(&path) } else { map::map_file(&path) };
         let bytes = bytes.map_err(|error| error.within(what))?;
-        self.open.insert(path, bytes.clone());
+        let place = map::real_place(&self.folder.join(location)).map_err(|error| error.within(what))?;
+        self.open.insert(path, SourceFile { path: place, bytes: bytes.clone() });
         Ok(bytes)
+    }
+
+    /// Every file that was opened, in that order.
+    pub(super) fn into_sources(self) -> impl Iterator<Item = SourceFile> {
+        self.open.into_values()
     }
 
     /// The real path of `location`, with every rule checked.

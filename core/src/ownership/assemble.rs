@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use byoc_plugin_api::{Claim, Dim};
 
+use super::external::References;
 use super::homes::{Home, Homes};
 use super::settle::BackendIdentity;
 use crate::artifact::manifest::{
@@ -15,8 +16,13 @@ use crate::codegen::{Generated, GeneratedRegion};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, ValueId};
 
-/// The contents, still without a ledger.
-pub(super) fn assemble(generated: &Generated, backends: &[BackendIdentity], homes: &Homes) -> Result<Contents> {
+/// The contents, still without a ledger. What is referred to has no section.
+pub(super) fn assemble(
+    generated: &Generated,
+    backends: &[BackendIdentity],
+    homes: &Homes,
+    references: References,
+) -> Result<Contents> {
     let mut sections = Vec::new();
     let mut regions = Vec::new();
     for (index, region) in generated.regions.iter().enumerate() {
@@ -24,8 +30,10 @@ pub(super) fn assemble(generated: &Generated, backends: &[BackendIdentity], home
         sections.push(Section::of_bytes(manifest.code.clone(), generated.spool.bytes(region.code)?));
         regions.push(manifest);
     }
-    let constants: Vec<Stored> = homes.homes.iter().enumerate().map(|(index, home)| stored_of(index, home)).collect();
-    sections.extend(homes.homes.iter().zip(&constants).map(|(home, stored)| Section {
+    let constants = homes.homes.iter().enumerate().map(|(index, home)| stored_of(index, home, &references));
+    let constants: Vec<Stored> = constants.collect();
+    let own = homes.homes.iter().zip(&constants).filter(|(_, stored)| stored.external.is_none());
+    sections.extend(own.map(|(home, stored)| Section {
         name: stored.section.clone(),
         dtype: stored.dtype,
         shape: stored.shape.clone(),
@@ -40,18 +48,20 @@ pub(super) fn assemble(generated: &Generated, backends: &[BackendIdentity], home
         entries: entries.collect::<Result<_>>()?,
         regions,
         constants,
+        files: references.files,
         ledger: Vec::new(),
     };
     Ok(Contents { manifest, sections })
 }
 
-fn stored_of(index: usize, home: &Home) -> Stored {
+fn stored_of(index: usize, home: &Home, references: &References) -> Stored {
     Stored {
         section: artifact::constant_section(index),
         dtype: home.dtype,
         shape: home.shape.clone(),
         layout: home.layout.clone(),
         alignment: home.alignment,
+        external: references.of(index).cloned(),
     }
 }
 

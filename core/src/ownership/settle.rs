@@ -1,11 +1,13 @@
 //! Settles who owns what: from the claims of every region to the contents of the artifact, or an error.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use byoc_plugin_api::Options;
 
 use super::assemble::assemble;
 use super::audit::{Findings, audit};
+use super::external::{self, References};
 use super::homes::Homes;
 use super::ledger::{self, Ledger};
 use crate::artifact::Contents;
@@ -49,6 +51,9 @@ impl BackendIdentity {
 pub struct SettleOptions {
     /// Turns a constant that is found in code and stored as well from an error into a warning.
     pub allow_duplicates: bool,
+    /// The folder of the artifact, where it is to refer to constants in the model's files and not to hold them: the
+    /// paths are seen from there.
+    pub refer_from: Option<PathBuf>,
 }
 
 /// Every constant has one home. Stage 6's result.
@@ -71,7 +76,11 @@ pub fn settle(generated: Generated, backends: &[BackendIdentity], options: &Sett
         }
         return Err(first);
     }
-    let mut contents = assemble(&generated, backends, &homes)?;
+    let references = match &options.refer_from {
+        Some(folder) => external::refer(&homes, &generated.model.sources, folder)?,
+        None => References::default(),
+    };
+    let mut contents = assemble(&generated, backends, &homes, references)?;
     contents.manifest.ledger = ledger::rows(&generated, backends, &homes);
     let mut settled = Settled { contents, warnings: duplicates };
     for (base, note) in notes {
@@ -137,10 +146,11 @@ impl Settled {
     /// The text form: one line for each row of the ledger.
     pub fn print(&self) -> String {
         let mut text = String::new();
-        for row in &self.contents.manifest.ledger {
+        let manifest = &self.contents.manifest;
+        for row in &manifest.ledger {
             let names = row.names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(" ");
             let fate = format!("{:?}", row.fate).to_lowercase();
-            let stored = row.stored.map(|index| format!(" in {}", self.contents.manifest.constants[index].section));
+            let stored = row.stored.map(|index| format!(" in {}", manifest.constants[index].place(&manifest.files)));
             let readers =
                 if row.readers.is_empty() { String::new() } else { format!(" for {}", row.readers.join(", ")) };
             let note = row.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();

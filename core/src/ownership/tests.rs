@@ -1,11 +1,13 @@
 //! The rules of ownership, each on the smallest model that shows it.
 
+mod external;
+
 use byoc_plugin_api::{Claim, ClaimSink, Constant, ConstantId, DType, Node, Options, Packed, Region, SCHEMA, Value};
 use bytes::Bytes;
 
 use super::*;
 use crate::artifact::Artifact;
-use crate::artifact::manifest::{ClaimKind, Fate};
+use crate::artifact::manifest::{ClaimKind, ConstantFile, External, Fate};
 use crate::codegen::{Generated, GeneratedRegion, Recorder};
 use crate::constants::{ConstantRef, View};
 use crate::diagnostic::{Code, Result};
@@ -313,7 +315,16 @@ fn sums_say_what_sharing_saves() {
     let totals = settled.ledger().totals;
     assert_eq!(
         totals,
-        Totals { unique: 2100, stored: 2003, packed: 3, embedded: 100, folded: 50, dropped: 0, unshared: 6003 }
+        Totals {
+            unique: 2100,
+            stored: 2003,
+            external: 0,
+            packed: 3,
+            embedded: 100,
+            folded: 50,
+            dropped: 0,
+            unshared: 6003
+        }
     );
     assert_eq!(totals.saved(), 4000);
 }
@@ -424,7 +435,8 @@ fn audited(claim: Claim, code: Vec<u8>, allow_duplicates: bool, other: Claim) ->
         Case::new(1, &c[1], other),
         Case::new(1, &c[0], Claim::Unused),
     ];
-    let settled = settle(generated(model, cases), &backends(), &SettleOptions { allow_duplicates })?;
+    let settled =
+        settle(generated(model, cases), &backends(), &SettleOptions { allow_duplicates, ..SettleOptions::default() })?;
     let warnings = settled.warnings().iter().map(|warning| warning.message.clone()).collect();
     let rows = settled.ledger().rows.into_iter();
     Ok((warnings, rows.filter_map(|row| Some(format!("{}: {}", row.names.first()?, row.note?))).collect()))

@@ -12,7 +12,9 @@ pub struct Totals {
     pub unique: u64,
     /// What the file stores in constants' sections.
     pub stored: u64,
-    /// How much of that is packed forms.
+    /// Constants that the file refers to in other files.
+    pub external: u64,
+    /// How much of `stored` is packed forms.
     pub packed: u64,
     /// Constants that are in code and in no section.
     pub embedded: u64,
@@ -20,7 +22,7 @@ pub struct Totals {
     pub folded: u64,
     /// Constants that nobody needs.
     pub dropped: u64,
-    /// What `stored` would be without deduplication: if every region and every output kept a copy of its own of what it
+    /// What `stored` and `external` would be without deduplication: if every region and every output kept a copy of its own of what it
     /// reads, in the form in which it reads it, and every name of the model had bytes of its own. In detail:
     ///
     /// - A stored constant counts the larger of two sums. By reader: the elements of each view, all of them, so a slice
@@ -69,7 +71,7 @@ impl Totals {
         }
         for (stored, (read, named)) in manifest.constants.iter().zip(read.into_iter().zip(named)) {
             let bytes = stored_bytes(stored);
-            add(&mut totals.stored, bytes);
+            add(if stored.external.is_some() { &mut totals.external } else { &mut totals.stored }, bytes);
             add(&mut totals.packed, if stored.layout.is_some() { bytes } else { 0 });
             // Nothing is smaller without deduplication, not even a constant of which only a part is read.
             add(&mut totals.unshared, bytes.max(read).max(named));
@@ -79,7 +81,7 @@ impl Totals {
 
     /// What storing each constant once has saved.
     pub fn saved(&self) -> u64 {
-        self.unshared.saturating_sub(self.stored)
+        self.unshared.saturating_sub(self.stored.saturating_add(self.external))
     }
 }
 

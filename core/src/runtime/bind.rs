@@ -1,4 +1,5 @@
-//! Gives a region its code and its constants: views into the mapped file, bound by id, never copied.
+//! Gives a region its code and its constants: views into the mapped files, bound by id, never copied
+//! here.
 
 use byoc_plugin_api::{BoundConstant, BoundConstants, ConstantId, DType, Environment, Executable, TensorView};
 use bytes::Bytes;
@@ -85,7 +86,7 @@ fn backend<'a>(region: &manifest::Region, registry: &'a Registry) -> Result<&'a 
 fn lend(artifact: &Artifact, binding: &manifest::Binding) -> Result<Option<LentConstant>> {
     let Some(used) = &binding.used else { return Ok(None) };
     let stored = &artifact.manifest().constants[used.constant];
-    let bytes = artifact.section(&stored.section)?.slice(used.view.offset * stored.dtype.size()..);
+    let bytes = artifact.stored(used.constant)?.slice(used.view.offset * stored.dtype.size()..);
     Ok(Some(LentConstant {
         id: binding.id,
         dtype: stored.dtype,
@@ -98,7 +99,7 @@ fn lend(artifact: &Artifact, binding: &manifest::Binding) -> Result<Option<LentC
 
 impl LentConstant {
     fn bound(&self) -> BoundConstant<'_> {
-        // SAFETY: the artifact's reader checked that the view stays within its section.
+        // SAFETY: the artifact's reader checked that the view stays within its constant.
         let view = unsafe { TensorView::from_raw(self.bytes.as_ptr(), self.dtype, &self.shape, &self.strides) };
         BoundConstant { id: self.id, layout: self.layout.as_deref(), view }
     }

@@ -1,7 +1,7 @@
 //! A loaded entry: takes inputs, runs the regions in order, hands out the outputs. For inputs of the same shapes a
 //! run allocates nothing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use byoc_plugin_api::{DType, Dim, TensorView, TensorViewMut};
@@ -23,6 +23,8 @@ pub struct LoadOptions {
     pub entry: Option<String>,
     /// Most threads a run may use; 0 for one a core.
     pub threads: usize,
+    /// The folder of the files that the artifact takes constants from; where they lay at the compile if absent.
+    pub constants_from: Option<PathBuf>,
 }
 
 /// An input or an output of the entry.
@@ -88,10 +90,12 @@ impl Session {
         Session::load(Artifact::open(path)?, registry, options)
     }
 
-    /// Loads an entry of an artifact. No constant is copied.
-    pub fn load(artifact: Artifact, registry: &Registry, options: &LoadOptions) -> Result<Session> {
+    /// Loads an entry of an artifact, whose other files are attached first where that is still to be done
+    /// ([`Artifact::attach`]). No constant of the artifact itself is copied.
+    pub fn load(mut artifact: Artifact, registry: &Registry, options: &LoadOptions) -> Result<Session> {
         check_processor(&artifact)?;
         let entry = select_entry(&artifact, options.entry.as_deref())?.clone();
+        artifact.attach(options.constants_from.as_deref())?;
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             threads => threads,

@@ -38,7 +38,7 @@ fn first_rows(manifest: &Manifest) -> impl Iterator<Item = &LedgerRow> {
 
 fn cells(manifest: &Manifest, row: &LedgerRow) -> [String; 10] {
     let stored = row.stored.and_then(|stored| manifest.constants.get(stored));
-    let section = stored.map(|stored| stored.section.clone());
+    let section = stored.map(|stored| stored.place(&manifest.files));
     let layout = stored.and_then(|stored| stored.layout.as_ref()).map(|layout| format!("packed as {layout}"));
     let transposed =
         (!row.transposed.is_empty()).then(|| format!("transposed in the model: {}", row.transposed.join(", ")));

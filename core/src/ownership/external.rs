@@ -1,0 +1,109 @@
+//! Constants that need no copy in the artifact, because they stand in a file that the model was read from: they are
+//! referred to by path, range and digest.
+
+use std::path::{Component, Path};
+
+use super::homes::{Home, Homes};
+use crate::artifact;
+use crate::artifact::manifest::{ConstantFile, External};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ir::SourceFile;
+
+/// Constants of fewer bytes are stored all the same: a reference takes a good part of the room that it saves, and at load
+/// every one is checked by itself.
+const LEAST_BYTES: usize = 4096;
+
+/// The other files, and where in them each home is.
+#[derive(Default)]
+pub(super) struct References {
+    pub(super) files: Vec<ConstantFile>,
+    /// By home; all absent where nothing is referred to.
+    pub(super) homes: Vec<Option<External>>,
+}
+
+impl References {
+    /// The reference in the place of the bytes of that home, if it has one.
+    pub(super) fn of(&self, home: usize) -> Option<&External> {
+        self.homes.get(home)?.as_ref()
+    }
+
+    /// The index of the file, which is added where it is new.
+    fn file(&mut self, source: &SourceFile, folder: &Path) -> Result<usize> {
+        let path = relative(&source.path, folder).ok_or_else(|| {
+            let message = format!("the artifact cannot refer to '{}': its path is no UTF-8", source.path.display());
+            Diagnostic::new(Code::ConstantSource, message).hint("Rename the file, or leave out --external-constants")
+        })?;
+        if let Some(index) = self.files.iter().position(|file| file.path == path) {
+            return Ok(index);
+        }
+        if !source.path.is_file() {
+            // Such as a pipe, which is gone once it is read.
+            let message = format!("the artifact cannot refer to '{}': it is no regular file", source.path.display());
+            return Err(Diagnostic::new(Code::ConstantSource, message).hint("Leave out --external-constants"));
+        }
+        self.files.push(ConstantFile { path, bytes: source.bytes.len() as u64 });
+        Ok(self.files.len() - 1)
+    }
+}
+
+/// Finds each home in `sources`. Paths are seen from `folder`, that of the artifact.
+pub(super) fn refer(homes: &Homes, sources: &[SourceFile], folder: &Path) -> Result<References> {
+    let folder = folder.canonicalize().map_err(|error| Diagnostic::io(folder, "find", &error))?;
+    let mut references = References::default();
+    let mut pieces = Vec::new();
+    for home in &homes.homes {
+        let external = match find(home, sources) {
+            Some((source, offset)) => {
+                pieces.push(home.bytes.clone());
+                Some(External { file: references.file(source, &folder)?, offset, digest: String::new() })
+            }
+            None => None,
+        };
+        references.homes.push(external);
+    }
+    let digests = artifact::digests(&pieces);
+    references.homes.iter_mut().flatten().zip(digests).for_each(|(external, digest)| external.digest = digest);
+    Ok(references)
+}
+
+/// The file that the home's bytes are a slice of, and where they start there. Packed forms and computed constants stand
+/// in no such file; what a reader wants aligned needs a section.
+fn find<'a>(home: &Home, sources: &'a [SourceFile]) -> Option<(&'a SourceFile, u64)> {
+    if home.bytes.len() < LEAST_BYTES || home.alignment != 0 || home.layout.is_some() {
+        return None;
+    }
+    sources.iter().find_map(|source| Some((source, source.offset_of(&home.bytes)?)))
+}
+
+/// The way from `folder` to `path`, both absolute and without `..`, with `/` between the parts; `path` itself where there
+/// is no way, as between two drives. `None` where a part is no UTF-8.
+fn relative(path: &Path, folder: &Path) -> Option<String> {
+    let shared = path.components().zip(folder.components()).take_while(|(to, from)| to == from).count();
+    if shared == 0 {
+        return path.to_str().map(str::to_owned);
+    }
+    let up = folder.components().skip(shared).map(|_| Component::ParentDir);
+    let parts = up.chain(path.components().skip(shared)).map(|part| part.as_os_str().to_str());
+    Some(parts.collect::<Option<Vec<_>>>()?.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn paths_are_seen_from_the_folder_of_the_artifact() {
+        let cases = [
+            ("/a/b/m.onnx", "/a/b", "m.onnx"),
+            ("/a/b/m.onnx", "/a", "b/m.onnx"),
+            ("/a/b/m.onnx", "/a/c/d", "../../b/m.onnx"),
+            ("/m.onnx", "/", "m.onnx"),
+            ("/m.onnx", "/a", "../m.onnx"),
+            ("/ab/m.onnx", "/a", "../ab/m.onnx"),
+        ];
+        for (path, folder, expected) in cases {
+            assert_eq!(relative(Path::new(path), Path::new(folder)).as_deref(), Some(expected), "{path} from {folder}");
+        }
+    }
+}
