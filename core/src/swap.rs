@@ -42,6 +42,11 @@ pub struct Replaced {
 /// `output` may be the artifact itself: it is replaced as a whole, and the old file stays mapped until it is read.
 pub fn swap(artifact: &Path, models: &[PathBuf], output: &Path, progress: Progress<'_>) -> Result<Report> {
     let artifact = Artifact::open(artifact)?;
+    if let Some(file) = artifact.manifest().files.first() {
+        let message = format!("cannot swap constants of '{}': it refers to '{}'", artifact.path().display(), file.path);
+        return Err(Diagnostic::new(Code::CannotSwap, message)
+            .hint("Compile the new model; with --external-constants that copies no weight"));
+    }
     let new = NewModel::import(models)?;
     let (mut replaced, mut refused) = (Vec::new(), Vec::new());
     let constants = by_id(&artifact);

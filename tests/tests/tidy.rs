@@ -22,10 +22,12 @@ const UNSAFE: &[(&str, &str)] = &[
     ("core/src/fold.rs", "views of results for backends"),
     ("core/src/lend.rs", "views of constants for backends"),
     ("core/src/map.rs", "mapping files"),
+    ("core/src/plugin/worker/shared.rs", "views of files that host and worker map"),
     ("core/src/runtime/bind.rs", "views of the mapped file for backends"),
     ("core/src/runtime/session.rs", "views of the arena for backends"),
     ("backends/json/src/kernels", "vector instructions, disjoint parts of one buffer for several threads"),
     ("backends/json/src/runtime/memory.rs", "views of the region's own arena"),
+    ("tests/plugins/hostile/src/lib.rs", "a plugin that crashes"),
     ("tests/src/tensor.rs", "views of test data"),
     ("tests/tests/steady.rs", "an allocator that counts"),
 ];

@@ -52,16 +52,22 @@ fn is_small(value: &Value, hex: &str) -> bool {
     hex.len() <= 2 * INLINE_BYTES && (!value.dtype.is_float() || hex.len() <= 2 * value.dtype.size())
 }
 
-/// For each derived constant the constant in whose place it is stored: one that nobody reads as it is, in this region or
-/// another, of about the same size. Where there is none the result is computed at load, and then its sources must stay, so they carry nothing.
+/// For each derived constant the constant in whose place it is stored: one of about the same size that no other region
+/// needs in another form. Where there is none the result is computed at load, and then its sources must stay, so they
+/// carry nothing. Nor is anything packed from a constant that stays: it may get other elements, and the packed bytes
+/// would still be made of the old ones.
 fn carriers(graph: &Graph<'_>, derived: &[(usize, Recipe)], direct: &HashSet<ConstantId>) -> Vec<Option<ConstantId>> {
     let shared = graph.region.constants.iter().filter(|constant| constant.shared).map(|constant| constant.id);
-    let mut kept: HashSet<ConstantId> = direct.iter().copied().chain(shared).collect();
+    let shared: HashSet<ConstantId> = shared.collect();
+    let mut kept: HashSet<ConstantId> = direct.clone();
     loop {
         let mut taken = HashSet::new();
         let mut result = Vec::new();
         for (_, recipe) in derived {
-            let fits = |id: &ConstantId| !kept.contains(id) && !taken.contains(id) && is_as_large(graph, *id, recipe);
+            let stays = recipe.sources().iter().any(|id| kept.contains(id));
+            let fits = |id: &ConstantId| {
+                !stays && !shared.contains(id) && !taken.contains(id) && is_as_large(graph, *id, recipe)
+            };
             let carrier = recipe.carriers().into_iter().find(fits);
             taken.extend(carrier);
             result.push(carrier);
