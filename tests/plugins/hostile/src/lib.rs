@@ -74,10 +74,7 @@ impl Backend for Hostile {
                 }
                 Err(Error::new("there was enough memory"))
             }
-            Some(Fault::PrintsInCodegen) => {
-                println!("a plugin's own words");
-                Ok(())
-            }
+            Some(Fault::PrintsInCodegen) => Ok(std::io::stdout().write_all(b"a plugin's own words\n")?),
             Some(Fault::FailsInColour) => Err(Error::new("\u{1b}[31mfirst line\r\nsecond line\u{7}")),
             Some(fault @ (Fault::EmbedsHost | Fault::EmbedsPart)) => {
                 let constant = constants.get(region.constants[0].id);
