@@ -95,12 +95,9 @@ fn run(command: &mut Command) -> Result<String, String> {
 
 /// Every file that the test data are made from.
 fn sources() -> Vec<PathBuf> {
-    let folders = [scripts(), scripts().join("zoo")];
-    let files = folders.iter().flat_map(|folder| places::list(folder).into_iter().map(|name| folder.join(name)));
-    let mut sources: Vec<_> =
-        files.filter(|path| path.extension().is_some_and(|kind| kind == "py" || kind == "txt")).collect();
-    sources.sort();
-    sources
+    let zoo = scripts().join("zoo");
+    let modules = places::list(&zoo).into_iter().filter(|name| name.ends_with(".py")).map(|name| zoo.join(name));
+    modules.chain(["prepare.py", "requirements.txt"].map(|name| scripts().join(name))).collect()
 }
 
 fn hash_of(files: &[PathBuf]) -> u64 {

@@ -1,7 +1,8 @@
 //! Artifacts that are damaged, and compiles that cannot end: damage is found and named, and no half-written file is left.
 
+use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type, small};
@@ -92,13 +93,7 @@ fn damaged_artifacts_are_not_run() {
 #[test]
 fn a_full_disk_leaves_nothing() {
     let folder = Folder::empty();
-    let wide = 64 * 1024;
-    let model = Model::default()
-        .input("x", Type::Float, &[1, wide])
-        .weight("w", &[1, wide], &(0..wide).map(|i| i as f32).collect::<Vec<_>>())
-        .node("Mul", &["x", "w"], &["y"])
-        .output("y", Type::Float, &[1, wide]);
-    folder.write("model.onnx", model.finish());
+    folder.write("model.onnx", scaled(64 * 1024).finish());
     let old = folder.write("model.byoc", "old");
     let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" compile model.onnx -o model.byoc";
     let mut command = Command::new("sh");
@@ -119,35 +114,142 @@ fn a_full_disk_leaves_nothing() {
         .fails(1, "error: [B601] cannot write '/dev/null': it is no regular file");
 }
 
-/// Killed at many points, a compile leaves the whole file or none: no part of one, no temporary file.
+/// `y = x * w` with a weight of that many elements, all different.
+fn scaled(width: i64) -> Model {
+    Model::default()
+        .input("x", Type::Float, &[1, width])
+        .weight("w", &[1, width], &(0..width).map(|i| i as f32).collect::<Vec<_>>())
+        .node("Mul", &["x", "w"], &["y"])
+        .output("y", Type::Float, &[1, width])
+}
+
+/// A disk in memory that is really full, where the system lets us mount one: of whatever size it is, the compile ends
+/// well, or with the old file still there and nothing beside it.
+#[test]
+fn a_full_disk_leaves_the_old_file() {
+    let folder = Folder::empty();
+    // In namespaces of its own a process may mount without being root, and what it mounts goes when it ends.
+    let script = "mount -t tmpfs -o size=$1k none disk || exit 77; printf old > disk/model.byoc; \
+        \"$0\" compile model.onnx -o disk/model.byoc; code=$?; cp disk/model.byoc found; ls -A disk > listed; exit $code";
+    let width = 32 * 1024;
+    folder.write("model.onnx", scaled(width).finish());
+    std::fs::create_dir(folder.path().join("disk")).expect("a folder");
+    let on_disk = |kib: u64| {
+        let mut command = Command::new("unshare");
+        isolate(&mut command).args(["--map-root-user", "--mount", "sh", "-c", script]).arg(program::path());
+        let output = command.arg(kib.to_string()).current_dir(folder.path()).output().ok()?;
+        Some((output.status.code()?, String::from_utf8(output.stderr).expect("text")))
+    };
+    let roomy = on_disk(1024);
+    if !folder.path().join("listed").exists() {
+        // Past the test harness, which keeps what a passing test prints to itself.
+        let _ = writeln!(std::io::stderr(), "no disk can be mounted here: only a limit on file sizes was tested");
+        return;
+    }
+    assert_eq!(roomy, Some((0, String::new())));
+    let whole = places::read(&folder.path().join("found"));
+    assert!(whole.len() as i64 > width * 4);
+    let mut full = 0;
+    for kib in [4, 8, 32, 64, 128, 132, 136, 140, 144, 160, 256] {
+        let (code, stderr) = on_disk(kib).expect("it was mounted before");
+        assert_eq!(String::from_utf8(places::read(&folder.path().join("listed"))).expect("text"), "model.byoc\n");
+        let found = places::read(&folder.path().join("found"));
+        if code == 0 {
+            assert!(found == whole, "a disk of {kib} KiB: {} bytes", found.len());
+            continue;
+        }
+        full += 1;
+        assert_eq!(found, b"old", "a disk of {kib} KiB");
+        let (cause, hint) = stderr.trim_end().split_once('\n').expect("a cause and a hint");
+        let causes = [
+            "error: [B601] cannot write 'disk/model.byoc': No space left on device (os error 28)",
+            "error: [B601] cannot keep the code of region byoc_main_json_0 in a temporary file in 'disk': No space left on \
+             device (os error 28)",
+        ];
+        assert!(causes.contains(&cause), "a disk of {kib} KiB: {cause}");
+        assert_eq!(hint, "  hint: Make room on that disk, or write the output to another one");
+        assert_eq!(code, 1);
+    }
+    assert!(full > 4, "only {full} disks were full");
+}
+
+/// How many compiles are killed for each case.
+const KILLS: usize = 200;
+
+/// Delays that repeat in no run and are the same in every run.
+struct Random(u64);
+
+impl Random {
+    /// A duration below `end`, all equally likely.
+    fn below(&mut self, end: Duration) -> Duration {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        end.mul_f64((self.0 >> 11) as f64 / (1u64 << 53) as f64)
+    }
+}
+
+/// A folder with a model and, after a compile, the bytes of the artifact, and the time that takes (the least of three).
+fn timed() -> (Folder, Vec<u8>, Duration) {
+    let folder = Folder::empty();
+    folder.write("model.onnx", scaled(256 * 1024).finish());
+    let once = |_| {
+        let start = Instant::now();
+        folder.byoc(&["compile", "model.onnx", "-o", "model.byoc"]).success();
+        start.elapsed()
+    };
+    let time = (0..3).map(once).min().expect("three");
+    let whole = places::read(&folder.path().join("model.byoc"));
+    (folder, whole, time)
+}
+
+/// Starts a compile and kills it after `delay`.
+fn kill_after(folder: &Folder, delay: Duration) {
+    let mut command = byoc(&["compile", "model.onnx", "-o", "model.byoc"]);
+    let mut child = command.current_dir(folder.path()).stdout(Stdio::null()).spawn().expect("the program starts");
+    std::thread::sleep(delay);
+    child.kill().expect("the child is ours");
+    child.wait().expect("the child is ours");
+}
+
+/// Killed at any point, a compile leaves the whole file or none: no part of one, no temporary file.
 #[test]
 fn a_killed_compile_leaves_the_whole_file_or_none() {
-    let folder = Folder::empty();
-    let wide = 4 * 1024 * 1024;
-    let model = Model::default()
-        .input("x", Type::Float, &[1, wide])
-        .weight("w", &[1, wide], &(0..wide).map(|i| i as f32).collect::<Vec<_>>())
-        .node("Mul", &["x", "w"], &["y"])
-        .output("y", Type::Float, &[1, wide]);
-    folder.write("model.onnx", model.finish());
-    let (mut killed, mut delay) = (0, Duration::ZERO);
-    loop {
-        let mut command = byoc(&["compile", "model.onnx", "-o", "model.byoc"]);
-        let mut child = command.current_dir(folder.path()).stdout(Stdio::null()).spawn().expect("the program starts");
-        std::thread::sleep(delay);
-        child.kill().expect("the child is ours");
-        let finished = child.wait().expect("the child is ours").success();
-        let found = places::list(folder.path());
-        if found != ["model.onnx"] {
-            assert_eq!(found, ["model.byoc", "model.onnx"]);
-            folder.byoc(&["check", "model.byoc"]).success();
-            std::fs::remove_file(folder.path().join("model.byoc")).expect("the file can be removed");
+    let (folder, whole, time) = timed();
+    let (output, mut random, mut absent) = (folder.path().join("model.byoc"), Random(1), 0);
+    for _ in 0..KILLS {
+        let _ = std::fs::remove_file(&output);
+        kill_after(&folder, random.below(time.mul_f64(1.2)));
+        if output.exists() {
+            assert_eq!(places::list(folder.path()), ["model.byoc", "model.onnx"]);
+            assert!(places::read(&output) == whole, "not the whole file");
+        } else {
+            assert_eq!(places::list(folder.path()), ["model.onnx"]);
+            absent += 1;
         }
-        if finished {
-            break;
-        }
-        killed += 1;
-        delay += Duration::from_millis(3);
     }
-    assert!(killed > 3, "only {killed} compiles were killed");
+    assert!(absent > KILLS / 10, "only {absent} compiles were killed before they ended");
+}
+
+/// Killed at any point, a compile over an old file leaves the old file or the whole new one. Between the two system calls
+/// that put the new one in its place, and only there, it has another name.
+#[test]
+fn a_killed_compile_leaves_the_old_file_or_the_new_one() {
+    let (folder, whole, time) = timed();
+    let (output, mut random, mut kept, mut named) = (folder.path().join("model.byoc"), Random(2), 0, 0);
+    for _ in 0..KILLS {
+        folder.write("model.byoc", "old");
+        kill_after(&folder, random.below(time.mul_f64(1.2)));
+        let found = places::read(&output);
+        assert!(found == b"old" || found == whole, "{} bytes, neither the old file nor the new one", found.len());
+        kept += usize::from(found == b"old");
+        for other in
+            places::list(folder.path()).iter().filter(|name| !["model.byoc", "model.onnx"].contains(&name.as_str()))
+        {
+            let other = folder.path().join(other);
+            assert!(found == b"old" && places::read(&other) == whole, "{} is left", other.display());
+            std::fs::remove_file(&other).expect("it is ours");
+            named += 1;
+        }
+    }
+    assert!(kept > KILLS / 10, "only {kept} compiles were killed before they ended");
+    assert!(named <= KILLS / 25, "{named} compiles were killed between two system calls, which cannot be chance");
 }

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use byoc_core::plugin::Registry;
+use byoc_tests::folder::Folder;
+use byoc_tests::onnx::{self, Model, Type};
 use byoc_tests::program::byoc;
 use byoc_tests::tensor::{Tensor, Tolerance, compare};
 use byoc_tests::trial::{Needed, trial};
@@ -212,22 +214,62 @@ fn anonymous_kib(status: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// A reader of the public format, which knows nothing of byoc, finds every stored constant of the graph section.
+/// A reader of the public format, which knows nothing of byoc, finds every stored constant of the graph section, and in
+/// each of them the bytes of the weights that the ledger names.
 fn safetensors_reads_the_weights() -> Needed<()> {
-    let model = data::test_data("seeded/tiny_mlp")?.join("model.onnx");
-    let scratch = places::temporary();
-    let path = scratch.path().join("model.byoc");
-    engine::compile(&model, &path, &engine::embedded(), &["json"]).expect("compiles");
-    let printed = data::script("verify_safetensors.py", &[&path])?;
+    let folder = Folder::compiled(aliases());
+    folder.write("ledger.json", folder.byoc(&["inspect", "model.byoc", "--constants", "--json"]).success());
+    let [artifact, model, ledger] = ["model.byoc", "model.onnx", "ledger.json"].map(|name| folder.path().join(name));
+    let printed = data::script("verify_safetensors.py", &[&artifact, &model, &ledger])?;
     let found: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
-    let artifact = byoc_core::artifact::Artifact::open(&path).expect("opens");
+    let artifact = byoc_core::artifact::Artifact::open(&artifact).expect("opens");
     let stored = &artifact.manifest().constants;
-    assert!(!stored.is_empty());
     assert_eq!(found.as_object().expect("an object").len(), stored.len());
     for constant in stored {
         let entry = &found[&constant.section];
         assert_eq!(entry["dtype"], constant.dtype.safetensors_name(), "{}", constant.section);
         assert_eq!(entry["shape"], serde_json::json!(constant.shape), "{}", constant.section);
     }
+    let entry_of = |name: &str| {
+        let has =
+            |entry: &&serde_json::Value| entry["names"].as_array().is_some_and(|names| names.contains(&name.into()));
+        found.as_object().expect("an object").values().find(has).unwrap_or_else(|| panic!("'{name}' is not stored"))
+    };
+    assert_eq!(entry_of("packed")["fate"], "packed");
+    assert_eq!(entry_of("host")["fate"], "stored");
+    assert_eq!(entry_of("host"), entry_of("reshaped"), "one constant under two names");
+    assert_eq!(entry_of("tied")["names"], serde_json::json!(["tied"]), "stored once, and read transposed as well");
     Ok(())
+}
+
+/// A model with a weight that the host backend packs, one under two names and shapes, and one that is read as it is and
+/// transposed.
+fn aliases() -> Model {
+    let weight = |model: Model, name: &str, shape: &[i64], seed: i64| {
+        let elements: i64 = shape.iter().product();
+        let values: Vec<f32> = (0..elements).map(|i| ((i * 31 + seed) % 9973) as f32 / 9973.0 - 0.5).collect();
+        model.weight(name, shape, &values)
+    };
+    let sizes: Vec<u8> = [512i64, 64].iter().flat_map(|size| size.to_le_bytes()).collect();
+    let mut model = Model::default().input("x", Type::Float, &[1, 16, 6, 6]);
+    for (name, shape, seed) in [
+        ("packed", &[32, 16, 3, 3][..], 1),
+        ("host", &[512, 64], 2),
+        ("reshaped", &[512 * 64], 2),
+        ("tied", &[64, 48], 3),
+    ] {
+        model = weight(model, name, shape, seed);
+    }
+    model
+        .tensor(onnx::tensor("sizes", Type::Int64, &[2]).bytes(9, sizes))
+        .node("Conv", &["x", "packed"], &["image"])
+        .node("Flatten", &["image"], &["flat"])
+        .node("MatMul", &["flat", "host"], &["first"])
+        .node("Reshape", &["reshaped", "sizes"], &["again"])
+        .node("MatMul", &["flat", "again"], &["second"])
+        .node("Add", &["first", "second"], &["sum"])
+        .node("MatMul", &["sum", "tied"], &["inner"])
+        .node("Transpose", &["tied"], &["turned"])
+        .node("MatMul", &["inner", "turned"], &["y"])
+        .output("y", Type::Float, &[1, 64])
 }

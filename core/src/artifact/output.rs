@@ -49,12 +49,10 @@ impl Output {
                 } else {
                     return Ok(());
                 }
-                // A link cannot replace a file, a rename can: so a name of its own first, for an instant. The empty file
-                // that reserves the name has to make room for the link.
-                let reserved = temporary(folder)?.into_temp_path();
-                std::fs::remove_file(&reserved)?;
-                link(&file, &reserved)?;
-                reserved.persist(path).map_err(|error| error.error)
+                // A link cannot replace a file, a rename can: so a name of its own first. Only a process that is killed
+                // between these two calls leaves that name, and the whole file under it.
+                let named = named_temporary().make_in(folder, |name| link(&file, name))?;
+                named.into_temp_path().persist(path).map_err(|error| error.error)
             }
             Output::Named(file) => file.persist(path).map(drop).map_err(|error| error.error),
         }
@@ -70,9 +68,14 @@ fn link(file: &File, path: &Path) -> io::Result<()> {
 }
 
 fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".byoc-").suffix(".tmp");
+    let mut builder = named_temporary();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder.tempfile_in(folder)
+}
+
+fn named_temporary() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".byoc-").suffix(".tmp");
+    builder
 }

@@ -45,8 +45,9 @@ pub(super) fn search(blobs: &[Bytes], targets: &[Bytes]) -> Vec<Hit> {
     if windows == 0 {
         return Vec::new();
     }
-    // With little code and many weights, most blocks can be told to have no copy before they enter the table.
-    let present = (windows <= FILTER_BITS / 8).then(|| {
+    let weights: usize = targets.iter().map(Bytes::len).sum();
+    // With less code than weights, most blocks can be told to have no copy before they enter the table.
+    let present = (windows <= FILTER_BITS && windows <= weights / 4).then(|| {
         let mut filter = Filter::new(windows / 16);
         blobs.iter().filter(|blob| blob.len() >= PART).for_each(|blob| {
             find(blob, 0, |hash| {
@@ -78,20 +79,27 @@ fn find(bytes: &[u8], from: usize, mut accept: impl FnMut(u64) -> bool) -> Optio
         for (place, mark) in marks.iter_mut().enumerate() {
             *mark = u8::from(counts(piece, place));
         }
-        for (group, marks) in marks.chunks_exact(8).enumerate() {
-            let mut left = word(marks, 0);
-            while left != 0 {
-                let place = 8 * group + left.trailing_zeros() as usize / 8;
-                if hash(&piece[place..]).is_some_and(&mut accept) {
-                    return Some(at + place);
-                }
-                left &= left - 1;
+        let mut left = bits(&marks);
+        while left != 0 {
+            let place = left.trailing_zeros() as usize;
+            if hash(&piece[place..]).is_some_and(&mut accept) {
+                return Some(at + place);
             }
+            left &= left - 1;
         }
         at += STEP;
     }
     let last = (bytes.len() + 1).saturating_sub(WINDOW);
     (at..last).find(|&at| counts(bytes, at) && hash(&bytes[at..]).is_some_and(&mut accept))
+}
+
+/// One bit for each mark, which is 0 or 1: a product gathers eight of them in its highest byte.
+#[inline(always)]
+fn bits(marks: &[u8; STEP]) -> u64 {
+    let groups = marks.as_chunks::<8>().0.iter().enumerate();
+    groups.fold(0, |bits, (group, marks)| {
+        bits | u64::from_le_bytes(*marks).wrapping_mul(0x0102_0408_1020_4080) >> 56 << (8 * group)
+    })
 }
 
 #[inline(always)]
@@ -165,28 +173,43 @@ impl<'a> Table<'a> {
             blocks += target.len() / BLOCK;
         }
         let mut table = Table { targets, first, slots: Vec::new(), filter: Filter::new(0), count: 0 };
-        let wanted = |hash: u64| present.is_none_or(|filter| filter.contains(hash));
-        let probes = || {
-            targets.iter().enumerate().flat_map(|(index, target)| {
-                (0..target.len() / BLOCK).filter_map(move |block| Some((index, block, probe(target, block)?.1)))
-            })
-        };
-        // Twice over the targets, so that the table is made in its size at once: memory counts more than time here.
-        let count = probes().filter(|&(_, _, hash)| wanted(hash)).count();
+        let wanted = present.map(|present| table.blocks_in(present));
+        let count = wanted.as_ref().map_or(blocks, Vec::len);
         table.slots = vec![0; count * 2 + REACH];
         table.filter = Filter::new(count);
-        for (index, block, hash) in probes().filter(|&(_, _, hash)| wanted(hash)) {
-            table.insert(table.first[index] + block, hash);
+        match wanted {
+            Some(wanted) => wanted.into_iter().for_each(|block| table.insert(block)),
+            None => (0..blocks).filter_map(|block| u32::try_from(block).ok()).for_each(|block| table.insert(block)),
         }
         table
+    }
+
+    /// The blocks whose windows are in the filter.
+    fn blocks_in(&self, filter: &Filter) -> Vec<u32> {
+        let mut found = Vec::new();
+        for (target, &first) in self.targets.iter().zip(&self.first) {
+            let blocks = (0..target.len() / BLOCK)
+                .filter(|&block| probe(target, block).is_some_and(|(_, hash)| filter.contains(hash)));
+            found.extend(blocks.filter_map(|block| u32::try_from(first + block).ok()));
+        }
+        found
+    }
+
+    /// The target of a block, and the block's number within it.
+    fn place(&self, block: usize) -> (usize, usize) {
+        let target = self.first.partition_point(|&first| first <= block) - 1;
+        (target, block - self.first[target])
     }
 
     fn slot(&self, hash: u64) -> usize {
         ((u128::from(hash) * (self.slots.len() - REACH) as u128) >> 64) as usize
     }
 
-    fn insert(&mut self, block: usize, hash: u64) {
-        let Ok(number) = u32::try_from(block + 1) else { return };
+    fn insert(&mut self, block: u32) {
+        let (target, within) = self.place(block as usize);
+        let (Some((_, hash)), Some(number)) = (probe(&self.targets[target], within), block.checked_add(1)) else {
+            return;
+        };
         let slot = self.slot(hash);
         if let Some(free) = self.slots[slot..slot + REACH].iter_mut().find(|number| **number == 0) {
             *free = number;
@@ -217,9 +240,8 @@ impl<'a> Table<'a> {
         let slot = self.slot(hash(&bytes[at..])?);
         let places = self.slots[slot..slot + REACH].iter().take_while(|&&number| number != 0);
         let copies = places.filter_map(|&number| {
-            let block = number as usize - 1;
-            let target = self.first.partition_point(|&first| first <= block) - 1;
-            let (start, _) = probe(&self.targets[target], block - self.first[target])?;
+            let (target, block) = self.place(number as usize - 1);
+            let (start, _) = probe(&self.targets[target], block)?;
             let original = &self.targets[target];
             if bytes[at..at + WINDOW] != original[start..start + WINDOW] {
                 return None;

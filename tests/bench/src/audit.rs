@@ -1,0 +1,230 @@
+//! Times the audit: code of some size, searched for copies of constants of some size. Usage, in tests/bench:
+//!
+//!     cargo run --release --no-default-features --bin audit [CODE_MIB CONSTANTS_MIB]
+//!
+//! A backend made for this takes every node, claims `Host` and writes code without any copy. What is timed is the whole
+//! stage 'ownership' of a compile, of which all but the audit takes microseconds. Prints a Markdown row for each kind of
+//! code, beside a copy of as many bytes from memory to memory in the same process, each the best of three.
+
+use std::error::Error as AnyError;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use byoc_core::compile::{Observer, Policy, Request, Stage, compile_until};
+use byoc_core::plugin::{Registry, SearchPath};
+use byoc_plugin_api::{
+    Backend, BoundConstants, Claims, ConstantAccess, Constants, Description, Environment, Error, Executable,
+    OptionKind, OptionSpec, Options, Pattern, Refusal, Region, RegionPolicy,
+};
+
+use onnx::{Message, Model, Type, tensor};
+
+#[allow(dead_code, reason = "the tests' own writer of models, of which this needs a part")]
+#[path = "../../src/onnx.rs"]
+mod onnx;
+
+const MIB: usize = 1 << 20;
+
+/// Bytes of a constant.
+const CONSTANT: usize = 64 * MIB;
+
+/// What is measured where the user says nothing: MiB of code and of constants.
+const SIZES: [(usize, usize); 3] = [(16, 2048), (64, 2048), (256, 64)];
+
+/// Takes everything and writes code that nobody runs.
+struct Blob;
+
+impl Backend for Blob {
+    fn describe(&self) -> Description {
+        let option = |name: &str, kind, default: &str| OptionSpec {
+            name: name.into(),
+            kind,
+            default: default.into(),
+            help: String::new(),
+        };
+        Description {
+            name: "blob".into(),
+            version: "1.0.0".into(),
+            code_version: 1,
+            summary: "Writes code of a given size".into(),
+            host: true,
+            regions: RegionPolicy::default(),
+            constant_access: ConstantAccess::Load,
+            options: vec![option("bytes", OptionKind::Int, "0"), option("text", OptionKind::Bool, "false")],
+        }
+    }
+
+    fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
+        Ok(vec![Pattern::new("mul", "(Mul ?x ?w:const)")])
+    }
+
+    fn check(&self, _: &Region, _: &Options) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn codegen(
+        &self,
+        region: &Region,
+        _: &Constants<'_>,
+        options: &Options,
+        code: &mut dyn Write,
+    ) -> Result<(), Error> {
+        let seed = 1000 + region.constants.first().map_or(0, |constant| constant.id.0);
+        Ok(noise(seed, options.int("bytes") as usize, options.bool("text"), code)?)
+    }
+
+    fn constant_updater(
+        &self,
+        region: &Region,
+        _: &Constants<'_>,
+        _: &[u8],
+        _: &Options,
+        claims: &mut Claims<'_>,
+    ) -> Result<(), Error> {
+        region.constants.iter().try_for_each(|constant| claims.host(constant.id))
+    }
+
+    fn load<'a>(
+        &self,
+        _: &'a [u8],
+        _: &BoundConstants<'a>,
+        _: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        Err(Error::new("this backend is for measuring only"))
+    }
+}
+
+/// Writes bytes that repeat nowhere: any bytes, or hexadecimal digits as in generated source.
+fn noise(seed: u64, bytes: usize, text: bool, out: &mut dyn Write) -> std::io::Result<()> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut piece = vec![0u8; MIB];
+    let mut left = bytes;
+    while left > 0 {
+        for word in piece.as_chunks_mut::<8>().0 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let value = state.wrapping_mul(0x2545_f491_4f6c_dd1d);
+            *word = if text {
+                std::array::from_fn(|i| b"0123456789abcdef"[(value >> (4 * i) & 15) as usize])
+            } else {
+                value.to_le_bytes()
+            };
+        }
+        let length = left.min(MIB);
+        out.write_all(&piece[..length])?;
+        left -= length;
+    }
+    Ok(())
+}
+
+/// Writes `y = x * w0 * w1 ...`, element by element, with its constants in a file beside it.
+fn write_model(folder: &Path, constants: usize) -> Result<PathBuf, Box<dyn AnyError>> {
+    let width = (CONSTANT / 4) as i64;
+    let mut model = Model::default().input("x", Type::Float, &[width]);
+    let mut data = BufWriter::new(File::create(folder.join("weights.bin"))?);
+    let mut last = "x".to_owned();
+    for index in 0..constants {
+        noise(index as u64 + 1, CONSTANT, false, &mut data)?;
+        let (weight, next) = (format!("w{index}"), format!("y{index}"));
+        let offset = (index * CONSTANT).to_string();
+        let entry = |key: &str, value: &str| Message::default().bytes(1, key).bytes(2, value);
+        let external = tensor(&weight, Type::Float, &[width])
+            .bytes(13, entry("location", "weights.bin"))
+            .bytes(13, entry("offset", &offset))
+            .int(14, 1);
+        model = model.tensor(external).node("Mul", &[&last, &weight], &[&next]);
+        last = next;
+    }
+    data.flush()?;
+    let path = folder.join("model.onnx");
+    std::fs::write(&path, model.output(&last, Type::Float, &[width]).finish())?;
+    Ok(path)
+}
+
+/// Times the stage 'ownership'.
+#[derive(Default)]
+struct Stopwatch {
+    start: Option<Instant>,
+    seconds: f64,
+}
+
+impl Observer for Stopwatch {
+    fn stage(&mut self, stage: Stage) {
+        self.start = (stage == Stage::Ownership).then(Instant::now);
+    }
+
+    fn dump(&mut self, stage: Stage, _: &dyn Fn() -> String) {
+        if let Some(start) = self.start.filter(|_| stage == Stage::Ownership) {
+            self.seconds = start.elapsed().as_secs_f64();
+        }
+    }
+}
+
+/// The seconds that the audit takes, the best of three.
+fn audit(model: &Path, constants: usize, code: usize, text: bool) -> Result<f64, Box<dyn AnyError>> {
+    let registry = Registry::discover(&SearchPath::default(), &[&Blob]).map_err(|error| error.to_string())?;
+    // A region a node, and so one a constant.
+    let settings = [("blob.bytes", (code / constants).to_string()), ("blob.text", text.to_string())];
+    let settings = settings.map(|(key, value)| (key.to_owned(), value));
+    let backends = registry.select(&["blob".to_owned()], &settings).map_err(|error| error.to_string())?;
+    let request = Request {
+        sources: vec![("main".into(), model.to_owned())],
+        import: Default::default(),
+        backends,
+        folder: None,
+        policy: Policy::default(),
+        allow_duplicates: false,
+    };
+    let mut best = f64::INFINITY;
+    for _ in 0..3 {
+        let mut stopwatch = Stopwatch::default();
+        compile_until(&request, Stage::Ownership, &mut stopwatch).map_err(|error| error.to_string())?;
+        best = best.min(stopwatch.seconds);
+    }
+    Ok(best)
+}
+
+/// The seconds that a copy of that many bytes takes, the best of three.
+fn copy(bytes: usize) -> f64 {
+    // Piece by piece, for both sides together may be more than memory has; larger than any cache.
+    let (from, mut to) = (vec![1u8; 256 * MIB], vec![2u8; 256 * MIB]);
+    let once = |_| {
+        let start = Instant::now();
+        let mut left = bytes;
+        while left > 0 {
+            let length = left.min(from.len());
+            to[..length].copy_from_slice(std::hint::black_box(&from[..length]));
+            left -= length;
+        }
+        std::hint::black_box(&to);
+        start.elapsed().as_secs_f64()
+    };
+    (0..3).map(once).fold(f64::INFINITY, f64::min)
+}
+
+fn main() -> Result<(), Box<dyn AnyError>> {
+    let arguments: Vec<usize> = std::env::args().skip(1).map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let sizes = match arguments.as_slice() {
+        [] => SIZES.to_vec(),
+        &[code, constants] => vec![(code, constants)],
+        _ => return Err("usage: audit [CODE_MIB CONSTANTS_MIB]".into()),
+    };
+    println!("| code MiB | constants MiB | kind of code | audit s | GB/s of both | copy s | audit / copy |");
+    println!("|---|---|---|---|---|---|---|");
+    for (code, constants) in sizes {
+        let folder = tempfile::tempdir()?;
+        let count = (constants * MIB / CONSTANT).max(1);
+        let model = write_model(folder.path(), count)?;
+        let bytes = code * MIB + count * CONSTANT;
+        for text in [false, true] {
+            let (audit, copy) = (audit(&model, count, code * MIB, text)?, copy(bytes));
+            let (kind, speed, ratio) =
+                (if text { "text" } else { "any bytes" }, bytes as f64 / audit / 1e9, audit / copy);
+            println!("| {code} | {constants} | {kind} | {audit:.3} | {speed:.1} | {copy:.3} | {ratio:.2} |");
+        }
+    }
+    Ok(())
+}
