@@ -14,8 +14,8 @@ pub struct BaseId(pub usize);
 /// The bytes of a constant, stored once.
 #[derive(Clone, Debug)]
 pub struct Base {
-    /// BLAKE3 of element type and bytes. The shape is left out on purpose: it belongs to the view, so a reshaped copy
-    /// is found too.
+    /// BLAKE3 of the bytes. With the element type it is the constant's identity. The shape is left out on purpose: it
+    /// belongs to the view, so a reshaped copy is found too.
     pub digest: [u8; 32],
     /// Element type.
     pub dtype: DType,
@@ -53,7 +53,7 @@ pub struct ConstantRef {
 #[derive(Clone, Debug, Default)]
 pub struct ConstantTable {
     bases: Vec<Base>,
-    by_digest: HashMap<[u8; 32], BaseId>,
+    by_content: HashMap<(DType, [u8; 32]), BaseId>,
     /// Matrices by what tells most of them apart.
     by_corners: HashMap<Corners, Vec<BaseId>>,
 }
@@ -193,8 +193,8 @@ impl ConstantTable {
             let base = self.base(name, dtype, vec![], bytes.slice(..dtype.size()));
             return ConstantRef { base, view: View::splat(shape) };
         }
-        let digest = digest(dtype, &bytes);
-        if !self.by_digest.contains_key(&digest)
+        let digest = digest(&bytes);
+        if !self.by_content.contains_key(&(dtype, digest))
             && let Some(base) = self.transposed(dtype, shape, &bytes)
         {
             let found = &mut self.bases[base.0];
@@ -216,11 +216,11 @@ impl ConstantTable {
     }
 
     fn base(&mut self, name: &str, dtype: DType, shape: Vec<usize>, bytes: Bytes) -> BaseId {
-        self.base_of(digest(dtype, &bytes), name, dtype, shape, bytes)
+        self.base_of(digest(&bytes), name, dtype, shape, bytes)
     }
 
     fn base_of(&mut self, digest: [u8; 32], name: &str, dtype: DType, shape: Vec<usize>, bytes: Bytes) -> BaseId {
-        let id = *self.by_digest.entry(digest).or_insert_with(|| {
+        let id = *self.by_content.entry((dtype, digest)).or_insert_with(|| {
             let id = BaseId(self.bases.len());
             if let Some(corners) = Corners::of(dtype, &shape, &bytes) {
                 self.by_corners.entry(corners).or_default().push(id);
@@ -282,13 +282,9 @@ fn for_each_offset(view: &View, mut visit: impl FnMut(usize)) {
     }
 }
 
-/// The identity of a constant's bytes: BLAKE3 of the element type's name and the bytes.
-pub(crate) fn digest(dtype: DType, bytes: &[u8]) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(dtype.name().as_bytes());
-    hasher.update(&[0]);
-    hasher.update(bytes);
-    *hasher.finalize().as_bytes()
+/// BLAKE3 of a constant's bytes: what is written into the artifact as its section's digest as well.
+pub(crate) fn digest(bytes: &[u8]) -> [u8; 32] {
+    *blake3::hash(bytes).as_bytes()
 }
 
 impl Corners {

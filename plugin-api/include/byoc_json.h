@@ -110,7 +110,7 @@ static inline byoc_json byoc_json_get(byoc_json object, const char *key) {
 /* The element of a list at `index`, or none. */
 static inline byoc_json byoc_json_at(byoc_json list, size_t index) {
     byoc_json value = byoc_json_first(list);
-    while (index-- > 0) value = byoc_json_next(value);
+    while (index-- > 0 && byoc_json_ok(value)) value = byoc_json_next(value);
     return value;
 }
 

@@ -265,7 +265,7 @@ pub struct LedgerRow {
     /// Bytes that the model has under all of the names together: each with bytes of its own, and with all elements.
     #[serde(default)]
     pub model_bytes: u64,
-    /// The first 16 bytes of the BLAKE3 hash of the original's element type and bytes, in hex: enough to know it by.
+    /// The first 16 bytes of the BLAKE3 hash of the original's bytes, in hex: enough to know it by.
     pub digest: String,
     /// Who reads what this row is about: symbols of regions, and `<entry>/<output>` for an output that is the constant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -118,6 +118,7 @@ fn sample(large: usize) -> Contents {
             dtype: stored.dtype,
             shape: stored.shape.clone(),
             source: Source::Bytes(bytes),
+            digest: None,
             alignment: stored.alignment,
         });
     }

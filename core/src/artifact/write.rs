@@ -1,5 +1,5 @@
-//! Writes an artifact: the layout is planned first, for all sizes are known; then every byte is hashed and written once,
-//! and the digests are filled into the header. The output is there as a whole or not at all.
+//! Writes an artifact: the layout is planned first, for all sizes are known; then every byte is written once, and hashed
+//! unless its digest is known, and the digests are filled into the header. The output is there as a whole or not at all.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -46,6 +46,8 @@ pub struct Section {
     pub shape: Vec<usize>,
     /// The bytes: as many as type and shape say.
     pub source: Source,
+    /// BLAKE3 of the bytes, where it is known already; it is believed.
+    pub digest: Option<[u8; 32]>,
     /// Alignment of the first byte, a power of two up to [`MAX_ALIGNMENT`]; 0 where the format's own is enough.
     pub alignment: u64,
 }
@@ -54,7 +56,7 @@ impl Section {
     /// A section of plain bytes.
     pub fn of_bytes(name: impl Into<String>, bytes: Bytes) -> Section {
         let shape = vec![bytes.len()];
-        Section { name: name.into(), dtype: DType::U8, shape, source: Source::Bytes(bytes), alignment: 0 }
+        Section { name: name.into(), dtype: DType::U8, shape, source: Source::Bytes(bytes), digest: None, alignment: 0 }
     }
 
     /// The alignment that it gets.
@@ -64,7 +66,7 @@ impl Section {
     }
 
     fn check(&self) -> std::result::Result<(), String> {
-        let Section { name, dtype, shape, source, alignment } = self;
+        let Section { name, dtype, shape, source, alignment, .. } = self;
         if !source.is_sound() {
             return Err(format!("section '{name}': its view leaves its base"));
         }
@@ -102,8 +104,8 @@ impl Contents {
 /// Every section in the order of the file.
 pub(super) struct Plan {
     header: Header,
-    /// Parallel to the header's tensors.
-    sources: Vec<Source>,
+    /// Parallel to the header's tensors: the bytes, and their digest where it is known.
+    sources: Vec<(Source, Option<[u8; 32]>)>,
     pads: usize,
 }
 
@@ -147,7 +149,7 @@ impl Plan {
             let (name, dtype, shape) = (section.name.clone(), section.dtype, section.shape.clone());
             plan.header.metadata.insert(format!("{DIGEST}{name}"), "0".repeat(2 * blake3::OUT_LEN));
             plan.header.tensors.push(Tensor { name, dtype, shape, start, end });
-            plan.sources.push(section.source.clone());
+            plan.sources.push((section.source.clone(), section.digest));
         }
         plan.header.metadata.insert(FORMAT_KEY.into(), FORMAT.to_string());
         plan.header.metadata.insert(PRODUCER_KEY.into(), contents.manifest.producer.clone());
@@ -161,7 +163,7 @@ impl Plan {
             let name = format!("{PAD}{}", self.pads);
             self.pads += 1;
             self.header.tensors.push(Tensor { name, dtype: DType::U8, shape: vec![length], start, end });
-            self.sources.push(Source::Bytes(Bytes::from_static(&ZEROS[..length])));
+            self.sources.push((Source::Bytes(Bytes::from_static(&ZEROS[..length])), None));
         }
     }
 
@@ -172,15 +174,18 @@ impl Plan {
         out.write_all(&placeholder)?;
         let mut digests = BTreeMap::new();
         let count = self.sources.len();
-        for (index, (tensor, source)) in self.header.tensors.iter().zip(&self.sources).enumerate() {
+        for (index, (tensor, (source, known))) in self.header.tensors.iter().zip(&self.sources).enumerate() {
             progress(index, count, &tensor.name);
             let mut hasher = blake3::Hasher::new();
             source.for_each_piece(|piece| {
-                hasher.update(piece);
+                if known.is_none() {
+                    hasher.update(piece);
+                }
                 out.write_all(piece)
             })?;
             if !tensor.is_pad() {
-                digests.insert(format!("{DIGEST}{}", tensor.name), hasher.finalize().to_hex().to_string());
+                let digest = known.map_or_else(|| hasher.finalize(), blake3::Hash::from_bytes);
+                digests.insert(format!("{DIGEST}{}", tensor.name), digest.to_hex().to_string());
             }
         }
         self.header.metadata.extend(digests);

@@ -69,7 +69,7 @@ impl Forms {
         let packed = match self.packed.as_slice() {
             [] | [_] => self.packed.len(),
             several => {
-                let digests = several.iter().map(|&(dtype, range)| Ok(digest(dtype, &spool.bytes(range)?)));
+                let digests = several.iter().map(|&(dtype, range)| Ok((dtype, digest(&spool.bytes(range)?))));
                 digests.collect::<Result<HashSet<_>>>()?.len()
             }
         };

@@ -38,6 +38,7 @@ pub(super) fn assemble(
         dtype: stored.dtype,
         shape: stored.shape.clone(),
         source: Source::Bytes(home.bytes.clone()),
+        digest: Some(home.digest),
         alignment: stored.alignment,
     }));
     let entries = (0..generated.model.entries.len()).map(|index| entry_of(generated, homes, index));

@@ -17,6 +17,8 @@ pub(super) struct Home {
     pub(super) dtype: DType,
     pub(super) shape: Vec<usize>,
     pub(super) bytes: Bytes,
+    /// BLAKE3 of the bytes.
+    pub(super) digest: [u8; 32],
     /// The layout of packed bytes: that of the first region which packed them so.
     pub(super) layout: Option<String>,
     pub(super) alignment: u64,
@@ -31,10 +33,10 @@ pub(super) struct Homes {
     /// For each entry: (position among the outputs, the constant that the output is).
     pub(super) outputs: Vec<Vec<(usize, ConstantUse)>>,
     by_base: HashMap<BaseId, usize>,
-    /// By the hash of element type and bytes. The layout tag is no part of it: it says how a region reads the bytes,
+    /// By element type and hash. The layout tag is no part of it: it says how a region reads the bytes,
     /// and the region's binding keeps it. So a packed form that equals an original, or that of another layout, is
     /// stored once as well.
-    by_content: HashMap<[u8; 32], usize>,
+    by_content: HashMap<(DType, [u8; 32]), usize>,
 }
 
 impl Homes {
@@ -76,22 +78,25 @@ impl Homes {
                 dtype: base.dtype,
                 shape: base.shape.clone(),
                 bytes: base.bytes.clone(),
+                digest: base.digest,
                 layout: None,
                 alignment: 0,
             });
-            self.by_content.insert(base.digest, self.homes.len() - 1);
+            self.by_content.insert((base.dtype, base.digest), self.homes.len() - 1);
             self.homes.len() - 1
         });
         ConstantUse { constant: home, view: (&constant.view).into() }
     }
 
     fn packed(&mut self, packed: &Packed, bytes: Bytes) -> ConstantUse {
-        let home = *self.by_content.entry(digest(packed.dtype, &bytes)).or_insert_with(|| {
+        let digest = digest(&bytes);
+        let home = *self.by_content.entry((packed.dtype, digest)).or_insert_with(|| {
             self.homes.push(Home {
                 base: None,
                 dtype: packed.dtype,
                 shape: packed.shape.clone(),
                 bytes,
+                digest,
                 layout: Some(packed.layout.clone()),
                 alignment: 0,
             });

@@ -101,7 +101,7 @@ impl NewModel {
             return content(base.bytes.clone(), &base.digest);
         }
         let bytes = Bytes::from(self.table.materialize(&constant));
-        let digest = digest(base.dtype, &bytes);
+        let digest = digest(&bytes);
         content(bytes, &digest)
     }
 
@@ -141,7 +141,7 @@ mod tests {
             let named = Named { dtype: DType::U8, constant: constant.clone(), read: true, position: 0 };
             let content = new.whole(&named, transposed);
             assert_eq!(content.bytes, expected, "{constant:?} {transposed}");
-            assert_eq!(content.digest, to_hex(&digest(DType::U8, expected)[..16]));
+            assert_eq!(content.digest, to_hex(&digest(expected)[..16]));
             assert_eq!(new.splat(&named).is_some(), constant == &splat);
         }
     }

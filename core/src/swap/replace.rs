@@ -43,6 +43,7 @@ pub(super) fn contents(
         dtype: stored.dtype,
         shape: stored.shape.clone(),
         source: Source::Bytes(bytes),
+        digest: None,
         alignment: stored.alignment,
     }));
     Ok((Contents { manifest, sections }, gone.len()))

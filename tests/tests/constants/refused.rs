@@ -98,6 +98,7 @@ fn demand(path: &std::path::Path, feature: &str) {
         dtype: section.dtype,
         shape: section.shape.to_vec(),
         source: Source::Bytes(artifact.section(section.name).expect("it is listed")),
+        digest: None,
         alignment: 0,
     });
     let contents = Contents { sections: sections.collect(), manifest };
