@@ -7,6 +7,7 @@ pub(crate) mod dim;
 mod execute;
 pub(crate) mod input;
 pub(crate) mod name_value;
+mod plugin_new;
 pub(crate) mod shape;
 mod shared;
 
@@ -15,6 +16,7 @@ pub(crate) use compile::{Compile, Explain};
 pub(crate) use execute::{Bench, Run, Verify};
 pub(crate) use input::InputArg;
 pub(crate) use name_value::ModelArg;
+pub(crate) use plugin_new::{Language, PluginNew};
 pub(crate) use shared::{Backends, Execution, FillMode, Inputs, Plugins, Shapes};
 
 /// Compile ONNX models with plugin backends into one artifact in which every weight stands once

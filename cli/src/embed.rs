@@ -1,5 +1,7 @@
 //! The backends that are part of this program. The only place outside `backends/` that names one.
 
+pub(crate) mod skeleton;
+
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_plugin_api::{Backend, OptionKind};
 

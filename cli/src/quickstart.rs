@@ -1,6 +1,8 @@
-//! The model of `byoc quickstart`, made on the spot so that the tour needs no download.
+//! The models of `byoc quickstart` and `byoc plugin new`, made on the spot so that nothing has to be downloaded.
 
 mod network;
 mod protobuf;
+mod sum;
 
 pub(crate) use network::model;
+pub(crate) use sum::sum;

@@ -6,6 +6,7 @@ pub mod engine;
 pub mod fault;
 pub mod folder;
 pub mod golden;
+pub mod markdown;
 pub mod npz;
 pub mod onnx;
 pub mod places;

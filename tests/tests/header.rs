@@ -89,11 +89,13 @@ fn compile(compiler: &str, arguments: &[&str], source: &Path, output: &Path) {
 #[test]
 fn c_and_cpp_compilers_take_it_without_a_warning() {
     let folder = places::temporary();
-    let source = places::checkout().join("tests/plugins/c/matmul.c");
+    let sources = ["tests/plugins/c/matmul.c", "backends/template/c/template.c", "backends/template/c/test.c"];
     let present = |compiler: &str| Command::new(compiler).arg("--version").output().is_ok();
     assert!(present("cc"), "Rust links with it");
     for (compiler, arguments) in COMPILERS.iter().filter(|(compiler, _)| present(compiler)) {
-        compile(compiler, arguments, &source, &folder.path().join("plugin.so"));
+        for source in sources {
+            compile(compiler, arguments, &places::checkout().join(source), &folder.path().join("plugin.so"));
+        }
     }
 }
 

@@ -1,10 +1,12 @@
-//! The copy-me backend: takes `Add` of two f32 tensors of one shape and leaves constants to the host. Copy the folder,
-//! rename the package and the library, and replace one file after another.
+//! The template backend: takes `Add` of two f32 tensors of one shape and leaves constants to the host. Each file has one
+//! job; replace one after another by what the hardware needs.
 
 mod codegen;
 mod constants;
 mod patterns;
 mod runtime;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write;
 
@@ -13,15 +15,16 @@ use byoc_plugin_api::{
     Pattern, Refusal, Region, RegionPolicy,
 };
 
-struct Template;
+/// The backend. It has no state: every call gets all that it needs.
+struct TemplateBackend;
 
-impl Backend for Template {
+impl Backend for TemplateBackend {
     fn describe(&self) -> Description {
         Description {
             name: "template".into(),
             version: env!("CARGO_PKG_VERSION").into(),
             code_version: 1,
-            summary: "The copy-me backend: element-wise Add of f32 tensors".into(),
+            summary: "Element-wise Add of f32 tensors".into(),
             host: false,
             regions: RegionPolicy::default(),
             constant_access: ConstantAccess::Load,
@@ -62,5 +65,5 @@ impl Backend for Template {
     }
 }
 
-byoc_plugin_api::register_backend!(Template);
+byoc_plugin_api::register_backend!(TemplateBackend);
 byoc_plugin_api::export_plugin!();

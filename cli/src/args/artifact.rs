@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Plugins, Shapes};
+use super::{PluginNew, Plugins, Shapes};
 
 /// `byoc inspect`.
 #[derive(clap::Args, Debug)]
@@ -75,6 +75,8 @@ pub(crate) enum Plugin {
     List(PluginList),
     /// Show what a backend says of itself, and its options
     Info(PluginInfo),
+    /// Start a backend: write a project that builds by itself
+    New(PluginNew),
 }
 
 /// `byoc plugin list`.

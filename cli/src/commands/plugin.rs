@@ -1,4 +1,6 @@
-//! `byoc plugin`: which backends there are, and what one says of itself.
+//! `byoc plugin`: which backends there are, what one says of itself, and a start for a new one.
+
+mod new;
 
 use std::process::ExitCode;
 
@@ -16,6 +18,7 @@ pub(crate) fn run(args: &Plugin) -> Result<ExitCode> {
     match args {
         Plugin::List(args) => list(args),
         Plugin::Info(args) => info(args),
+        Plugin::New(args) => new::run(args),
     }?;
     Ok(ExitCode::SUCCESS)
 }

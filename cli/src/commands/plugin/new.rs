@@ -1,0 +1,195 @@
+//! `byoc plugin new`: a project for a new backend, from the skeleton of its language. It builds by itself, wherever it lies.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+
+use crate::args::{Language, PluginNew};
+use crate::embed::{self, skeleton};
+use crate::{quickstart, report};
+
+/// Runs the verb.
+pub(super) fn run(args: &PluginNew) -> Result<()> {
+    check_name(&args.name)?;
+    let files = match args.lang {
+        Language::Rust => rust(&args.name, &api(args.api.as_deref())?),
+        Language::C if args.api.is_some() => {
+            let error = Diagnostic::new(Code::Usage, "--api is for a crate; a project in C has its headers with it");
+            return Err(error.hint("Leave out --api, or say --lang rust"));
+        }
+        Language::C => c(&args.name),
+    };
+    let folder = args.dir.clone().unwrap_or_else(|| PathBuf::from(format!("byoc-{}", args.name)));
+    make_folder(&folder)?;
+    for (path, bytes) in &files {
+        write(&folder.join(path), bytes)?;
+    }
+    let files = report::count(files.len(), "file");
+    report::print(&format!(
+        "Wrote the backend '{}' into {}, {files}. Its README.md says how to go on\n",
+        args.name,
+        folder.display()
+    ))
+}
+
+/// Backends are named like packages, so that one name fits the backend, its crate and its file.
+fn check_name(name: &str) -> Result<()> {
+    let fits = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '-';
+    if !name.starts_with(|char: char| char.is_ascii_lowercase()) || !name.chars().all(fits) {
+        let error = Diagnostic::new(Code::Usage, format!("'{name}' cannot be the name of a backend"));
+        return Err(error.hint("Names are lower-case letters, digits and '-', a letter first"));
+    }
+    if embed::backends().into_iter().any(|backend| backend.describe().name == name) {
+        let error = Diagnostic::new(Code::Usage, format!("'{name}' is the name of a backend of this byoc"));
+        return Err(error.hint("Take another name"));
+    }
+    Ok(())
+}
+
+/// Where the crate takes byoc-plugin-api from, as a value in a manifest.
+fn api(given: Option<&str>) -> Result<String> {
+    let Some(given) = given else { return Ok(format!("\"{}\"", own_version())) };
+    if given.starts_with(|char: char| char.is_ascii_digit()) {
+        let fits = given.split('.').all(|part| !part.is_empty() && part.chars().all(|char| char.is_ascii_digit()));
+        let error = || Diagnostic::new(Code::Usage, format!("--api {given} is no version"));
+        let hint =
+            || format!("Give one such as {}; a folder whose name begins with a digit as ./{given}", own_version());
+        return if fits { Ok(format!("\"{given}\"")) } else { Err(error().hint(hint())) };
+    }
+    let manifest = std::fs::read_to_string(Path::new(given).join("Cargo.toml")).unwrap_or_default();
+    let folder = std::fs::canonicalize(given).ok().filter(|_| manifest.contains("name = \"byoc-plugin-api\""));
+    let Some(folder) = folder.as_deref().and_then(Path::to_str) else {
+        let error = Diagnostic::new(Code::Usage, format!("--api {given} does not hold the crate byoc-plugin-api"));
+        return Err(error.hint("Give the folder that has its Cargo.toml, or a version"));
+    };
+    // JSON's escapes are among TOML's.
+    Ok(format!("{{ path = {} }}", serde_json::Value::from(folder)))
+}
+
+/// The version of byoc-plugin-api that this program is built with, without its last number: any later one will do.
+fn own_version() -> &'static str {
+    let line = workspace_value("workspace.dependencies", "byoc-plugin-api").unwrap_or_default();
+    let version = line.split_once("version = \"").map_or("", |(_, rest)| rest.split('"').next().unwrap_or_default());
+    version.rsplit_once('.').map_or(version, |(version, _)| version)
+}
+
+/// The value of a key in a section of the workspace's manifest.
+fn workspace_value(section: &str, key: &str) -> Option<&'static str> {
+    section_of(section).find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))
+}
+
+/// The lines of a section of the workspace's manifest that set something.
+fn section_of(name: &str) -> impl Iterator<Item = &'static str> {
+    let header = format!("[{name}]");
+    let lines = skeleton::WORKSPACE.lines().skip_while(move |line| *line != header).skip(1);
+    lines.take_while(|line| !line.starts_with('[')).filter(|line| line.contains(" = ") && !line.starts_with('#'))
+}
+
+type Files = Vec<(String, Vec<u8>)>;
+
+fn rust(name: &str, api: &str) -> Files {
+    let mut files = renamed(skeleton::RUST, name);
+    for (_, bytes) in files.iter_mut().filter(|(path, _)| path == "Cargo.toml") {
+        *bytes = manifest(&String::from_utf8_lossy(bytes), api).into_bytes();
+    }
+    files
+}
+
+fn c(name: &str) -> Files {
+    renamed(skeleton::C, name)
+}
+
+/// The files of a skeleton under the new backend's name, and a model to try it with.
+fn renamed(files: &[(&str, &str)], name: &str) -> Files {
+    let renamed = files.iter().map(|(path, text)| (rename(path, name), rename(text, name).into_bytes()));
+    renamed.chain([("model.onnx".to_owned(), quickstart::sum())]).collect()
+}
+
+/// Puts a name in the place of the skeleton's. Libraries have `_` where names have `-`.
+fn rename(text: &str, name: &str) -> String {
+    let part = |text: &str| text.replace(&camel(skeleton::NAME), &camel(name)).replace(skeleton::NAME, name);
+    let parts: Vec<_> = text.split(&format!("byoc_{}", skeleton::NAME)).map(part).collect();
+    parts.join(&format!("byoc_{}", name.replace('-', "_")))
+}
+
+/// A name as it begins the name of a Rust type.
+fn camel(name: &str) -> String {
+    let word =
+        |word: &str| word.chars().take(1).map(|char| char.to_ascii_uppercase()).chain(word.chars().skip(1)).collect();
+    name.split('-').map(word).collect::<Vec<String>>().concat()
+}
+
+/// The skeleton's manifest with values of its own in place of the workspace's.
+fn manifest(skeleton: &str, api: &str) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for line in skeleton.lines() {
+        section = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')).unwrap_or(section);
+        match (section, line.strip_suffix(".workspace = true")) {
+            ("package", Some("version")) => text += "version = \"0.1.0\"\n",
+            // That is for the vendor to say.
+            ("package", Some("license")) => {}
+            (_, Some("byoc-plugin-api")) => text += &format!("byoc-plugin-api = {api}\n"),
+            (_, Some(key)) => {
+                let value = workspace_value(&format!("workspace.{section}"), key).unwrap_or_default();
+                let _ = writeln!(text, "{key} = {value}");
+            }
+            ("lints", None) => {}
+            (_, None) => text += &format!("{line}\n"),
+        }
+    }
+    for tool in ["rust", "clippy"] {
+        let lints: Vec<_> = section_of(&format!("workspace.lints.{tool}")).collect();
+        let _ = writeln!(text, "[lints.{tool}]\n{}\n", lints.join("\n"));
+    }
+    text + "# A workspace of its own, whatever the folder lies in.\n[workspace]\n"
+}
+
+/// Makes the folder. One that has something in it is left alone.
+fn make_folder(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|error| Diagnostic::io(folder, "make the folder", &error))?;
+    let mut entries = std::fs::read_dir(folder).map_err(|error| Diagnostic::io(folder, "read the folder", &error))?;
+    if entries.next().is_none() {
+        return Ok(());
+    }
+    let error = Diagnostic::new(Code::Io, format!("cannot write into '{}': it is not empty", folder.display()));
+    Err(error.hint("Name another folder with --dir"))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    folder.and_then(|()| std::fs::write(path, bytes)).map_err(|error| {
+        // Nothing is left half-written; the first error is the one to tell.
+        let _ = std::fs::remove_file(path);
+        Diagnostic::io(path, "write", &error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_take_each_others_place() {
+        let text = "name: \"template\" libbyoc_template.so byoc-template TemplateBackend";
+        let expected = "name: \"my-npu-2\" libbyoc_my_npu_2.so byoc-my-npu-2 MyNpu2Backend";
+        assert_eq!(rename(text, "my-npu-2"), expected);
+        assert_eq!(rename("byoc_template template", "a-template"), "byoc_a_template a-template");
+    }
+
+    #[test]
+    fn the_manifest_needs_no_workspace() {
+        let text = String::from_utf8(rust("acme", "\"1.0\"").swap_remove(0).1).expect("text");
+        assert!(!text.contains("workspace = ") && !text.contains(".workspace"), "{text}");
+        assert!(!text.contains("= \n"), "{text}");
+        for line in [
+            "name = \"byoc-acme\"",
+            "edition = \"2024\"",
+            "byoc-plugin-api = \"1.0\"",
+            "undocumented_unsafe_blocks = \"deny\"",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in {text}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The skeletons that `byoc plugin new` fills: the files of the copy-me backend, which is built and tested like every other
+//! backend of this workspace, so that there is no second copy of its code.
+
+/// The backend's name in the files. A new backend's takes its place.
+pub(crate) const NAME: &str = "template";
+
+/// The manifest of the workspace, where the skeleton's manifest takes versions and lints from.
+pub(crate) const WORKSPACE: &str = include_str!("../../../Cargo.toml");
+
+/// A backend in Rust, as (path, text).
+pub(crate) const RUST: &[(&str, &str)] = &[
+    ("Cargo.toml", include_str!("../../../backends/template/Cargo.toml")),
+    ("README.md", include_str!("../../../backends/template/README.md")),
+    (".gitignore", include_str!("../../../backends/template/.gitignore")),
+    ("src/lib.rs", include_str!("../../../backends/template/src/lib.rs")),
+    ("src/patterns.rs", include_str!("../../../backends/template/src/patterns.rs")),
+    ("src/codegen.rs", include_str!("../../../backends/template/src/codegen.rs")),
+    ("src/constants.rs", include_str!("../../../backends/template/src/constants.rs")),
+    ("src/runtime.rs", include_str!("../../../backends/template/src/runtime.rs")),
+    ("src/tests.rs", include_str!("../../../backends/template/src/tests.rs")),
+];
+
+/// A backend in C, as (path, text).
+pub(crate) const C: &[(&str, &str)] = &[
+    ("Makefile", include_str!("../../../backends/template/c/Makefile")),
+    ("README.md", include_str!("../../../backends/template/c/README.md")),
+    (".gitignore", include_str!("../../../backends/template/c/.gitignore")),
+    ("template.c", include_str!("../../../backends/template/c/template.c")),
+    ("test.c", include_str!("../../../backends/template/c/test.c")),
+    ("byoc_plugin.h", include_str!("../../../plugin-api/include/byoc_plugin.h")),
+    ("byoc_json.h", include_str!("../../../plugin-api/include/byoc_json.h")),
+];

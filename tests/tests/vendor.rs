@@ -1,0 +1,176 @@
+//! A vendor's first hour, from an empty folder: `byoc plugin new`, and then every command of `docs/writing-a-backend.md` and of
+//! the new project's README, as they are written.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use byoc_tests::folder::Folder;
+use byoc_tests::markdown::{Block, blocks};
+use byoc_tests::places;
+use byoc_tests::program::{self, isolate, outcome};
+use serde_json::Value;
+
+/// A folder that has nothing but what the documentation says: `byoc`, a clone. The program is on the path.
+struct Vendor {
+    folder: Folder,
+    path: OsString,
+}
+
+impl Vendor {
+    fn new() -> Vendor {
+        let folder = Folder::empty();
+        std::os::unix::fs::symlink(places::checkout(), folder.path().join("byoc")).expect("the folder is ours");
+        let mut path = vec![program::path().parent().expect("a program lies in a folder").to_owned()];
+        path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+        Vendor { folder, path: std::env::join_paths(path).expect("a path") }
+    }
+
+    /// Runs commands in one shell, from a folder on; the first that fails ends it.
+    #[track_caller]
+    fn run(&self, from: &str, commands: &str) -> String {
+        let mut shell = Command::new("sh");
+        isolate(&mut shell).args(["-ec", commands]).current_dir(self.folder.path().join(from)).env("PATH", &self.path);
+        // What the tests themselves were built with is none of the vendor's.
+        for name in ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "CARGO_BUILD_TARGET", "CFLAGS", "CC"] {
+            shell.env_remove(name);
+        }
+        // The network is not asked for, and unoptimised code is built sooner.
+        shell.env("CARGO_NET_OFFLINE", "true").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
+        let done = outcome(&mut shell);
+        assert_eq!(done.code, Some(0), "{commands}\n{}\n{}", done.stdout, done.stderr);
+        done.stdout
+    }
+
+    /// The project's folder.
+    fn project(&self) -> PathBuf {
+        self.folder.path().join("byoc-acme")
+    }
+
+    /// Goes the whole way: the documentation's commands for one language, and those of the README that comes with it.
+    fn goes_the_whole_way(&self, section: &str, prepare: impl FnOnce()) {
+        let page = self.commands(&places::checkout().join("docs/writing-a-backend.md"));
+        let commands: Vec<_> = page.iter().filter(|block| block.section == section).map(|block| &*block.text).collect();
+        let [new, rest @ ..] = commands.as_slice() else { panic!("no commands in {section}") };
+        let printed = self.run(".", new);
+        assert!(printed.starts_with("Wrote the backend 'acme' into byoc-acme, "), "{printed}");
+        prepare();
+        self.run(".", &rest.concat());
+        let readme = self.commands(&self.project().join("README.md"));
+        let printed = self.run("byoc-acme", &readme.iter().map(|block| &*block.text).collect::<String>());
+        assert!(printed.contains("summary  Element-wise Add of f32 tensors"), "{printed}");
+        let regions = self.run("byoc-acme", "byoc inspect model.byoc --regions --json");
+        let regions: Value = serde_json::from_str(&regions).expect("JSON");
+        let regions = regions["regions"].as_array().expect("a list").iter().map(|region| &region["backend"]);
+        assert_eq!(regions.collect::<Vec<_>>(), ["acme", "json"]);
+    }
+
+    /// The commands of a page. `byoc plugin test` is left out by a program that does not have it.
+    fn commands(&self, page: &Path) -> Vec<Block> {
+        let page = String::from_utf8(places::read(page)).expect("text");
+        let tests = self.run(".", "byoc plugin --help").lines().any(|line| line.starts_with("  test "));
+        let commands = blocks(&page).into_iter().filter(|block| block.info == "sh");
+        commands.filter(|block| tests || !block.text.starts_with("byoc plugin test ")).collect()
+    }
+}
+
+/// Third-party crates are built once, under our own build folder, with the versions that we have. A vendor's own are downloaded.
+#[test]
+fn a_backend_in_rust() {
+    let vendor = Vendor::new();
+    vendor.goes_the_whole_way("In Rust", || {
+        let target = places::target().join("vendor");
+        std::fs::create_dir_all(&target).expect("the build folder is ours");
+        std::os::unix::fs::symlink(target, vendor.project().join("target")).expect("the folder is ours");
+        places::copy_into(&vendor.project(), &places::checkout().join("Cargo.lock"), "Cargo.lock");
+    });
+}
+
+#[test]
+fn a_backend_in_c() {
+    let vendor = Vendor::new();
+    vendor.goes_the_whole_way("In C", || {});
+    vendor.run("byoc-acme", "make clean all test CFLAGS='-O1 -Werror -pedantic'");
+    vendor.run("byoc-acme", "make clean; ! make CC=false");
+    if Command::new("c++").arg("--version").output().is_ok() {
+        vendor.run("byoc-acme", "make clean all test CC=c++ STD=c++11 CFLAGS='-O1 -Werror'");
+    }
+    let headers = |folder: PathBuf| ["byoc_plugin.h", "byoc_json.h"].map(|name| places::read(&folder.join(name)));
+    assert_eq!(headers(vendor.project()), headers(places::checkout().join("plugin-api/include")));
+}
+
+/// What is written where nothing is said, and under names that are no identifiers.
+#[test]
+fn names_and_places() {
+    let folder = Folder::empty();
+    let printed = folder.byoc(&["plugin", "new", "my-npu-2"]);
+    assert_eq!(
+        printed.success(),
+        "Wrote the backend 'my-npu-2' into byoc-my-npu-2, 10 files. Its README.md says how to go on\n"
+    );
+    let text = |path: &str| String::from_utf8(places::read(&folder.path().join(path))).expect("text");
+    let manifest = text("byoc-my-npu-2/Cargo.toml");
+    for line in ["name = \"byoc-my-npu-2\"", "name = \"byoc_my_npu_2\"", "byoc-plugin-api = \"1.0\"", "[workspace]"] {
+        assert!(manifest.lines().any(|found| found == line), "{line} is missing in\n{manifest}");
+    }
+    assert!(text("byoc-my-npu-2/src/lib.rs").contains("name: \"my-npu-2\".into()"));
+    assert!(text("byoc-my-npu-2/README.md").contains("--plugin target/release/libbyoc_my_npu_2.so"));
+    assert!(!manifest.contains("template"), "{manifest}");
+
+    folder.byoc(&["plugin", "new", "x", "--lang", "c", "--dir", "a/b"]).success();
+    let mut files = places::list(&folder.path().join("a/b"));
+    files.retain(|name| !name.starts_with('.'));
+    assert_eq!(files, ["Makefile", "README.md", "byoc_json.h", "byoc_plugin.h", "model.onnx", "test.c", "x.c"]);
+    folder.byoc(&["plugin", "new", "x", "--dir", "v", "--api", "1.2"]).success();
+    assert!(text("v/Cargo.toml").contains("\nbyoc-plugin-api = \"1.2\"\n"));
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_and_nothing_is_overwritten() {
+    let folder = Folder::empty();
+    folder.write("file", "mine");
+    std::fs::create_dir(folder.path().join("full")).expect("the folder is ours");
+    folder.write("full/README.md", "mine");
+    let names = "hint: Names are lower-case letters, digits and '-', a letter first";
+    let cases: [(&[&str], i32, String); 10] = [
+        (&["Acme"], 2, format!("[B901] 'Acme' cannot be the name of a backend\n  {names}")),
+        (&["2acme"], 2, format!("[B901] '2acme' cannot be the name of a backend\n  {names}")),
+        (&["../acme"], 2, format!("[B901] '../acme' cannot be the name of a backend\n  {names}")),
+        (&[""], 2, format!("[B901] '' cannot be the name of a backend\n  {names}")),
+        (&["json"], 2, "[B901] 'json' is the name of a backend of this byoc\n  hint: Take another name".into()),
+        (
+            &["acme", "--dir", "full"],
+            1,
+            "[B601] cannot write into 'full': it is not empty\n  hint: Name another folder with --dir".into(),
+        ),
+        (&["acme", "--dir", "file"], 1, "[B601] cannot make the folder 'file': File exists (os error 17)".into()),
+        (
+            &["acme", "--api", "full"],
+            2,
+            "[B901] --api full does not hold the crate byoc-plugin-api\n  hint: Give the folder that has its \
+             Cargo.toml, or a version"
+                .into(),
+        ),
+        (
+            &["acme", "--api", "1.x"],
+            2,
+            "[B901] --api 1.x is no version\n  hint: Give one such as 1.0; a folder whose name begins with a digit as \
+             ./1.x"
+                .into(),
+        ),
+        (
+            &["acme", "--lang", "c", "--api", "1.0"],
+            2,
+            "[B901] --api is for a crate; a project in C has its headers with it\n  hint: Leave out --api, or say \
+             --lang rust"
+                .into(),
+        ),
+    ];
+    for (arguments, code, expected) in cases {
+        let outcome = folder.byoc(&[&["plugin", "new"], arguments].concat());
+        outcome.fails(code, &format!("error: {expected}"));
+    }
+    assert_eq!(places::list(folder.path()), ["file", "full"]);
+    assert_eq!(places::list(&folder.path().join("full")), ["README.md"]);
+    assert_eq!(places::read(&folder.path().join("full/README.md")), b"mine");
+}
