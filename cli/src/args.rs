@@ -12,7 +12,7 @@ pub(crate) mod shape;
 mod shared;
 
 pub(crate) use artifact::{Check, Inspect, Plugin, PluginInfo, PluginList, Quickstart, Swap};
-pub(crate) use compile::{Compile, Explain};
+pub(crate) use compile::{Compile, Explain, Repro};
 pub(crate) use execute::{Bench, Run, Verify};
 pub(crate) use input::InputArg;
 pub(crate) use name_value::ModelArg;
@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Put other weights into an artifact without compiling
     Swap(Swap),
+    /// Write one region as a model of its own, for the maker of a backend
+    Repro(Repro),
     /// Tell whether this machine can run an artifact
     Check(Check),
     /// Show backends and where they come from

@@ -7,6 +7,7 @@ mod explain;
 mod inspect;
 mod plugin;
 mod quickstart;
+mod repro;
 mod run;
 mod swap;
 mod verify;
@@ -27,6 +28,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Diagnostic> {
         Command::Inspect(args) => inspect::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Swap(args) => swap::run(args),
+        Command::Repro(args) => repro::run(args),
         Command::Check(args) => check::run(args),
         Command::Plugin(args) => plugin::run(args),
         Command::Quickstart(args) => quickstart::run(args),

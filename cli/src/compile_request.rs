@@ -1,11 +1,12 @@
 //! From flags to what core compiles: finds the plugins, picks the backends, names the entries.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use byoc_core::compile::{Policy, Request};
 use byoc_core::diagnostic::{Diagnostic, Result};
-use byoc_core::onnx::ImportOptions;
+use byoc_core::onnx::{ImportOptions, REPRO_BACKEND, REPRO_OPTIONS, file_info};
 use byoc_core::plugin::{Isolation, Registry, SearchPath, Selected};
 
 use crate::args::{Backends, ModelArg, Plugins, Shapes};
@@ -51,8 +52,8 @@ pub(crate) fn request(
     sources: Vec<(String, PathBuf)>,
     shapes: &Shapes,
 ) -> Result<Request> {
-    let names = if chosen.backend.is_empty() { vec![embed::default_backend()?] } else { chosen.backend.clone() };
-    let backends = registry.select(&names, &chosen.backend_opt)?;
+    let chosen = chosen_backends(chosen, &sources)?;
+    let backends = registry.select(&chosen.backend, &chosen.backend_opt)?;
     let folder = folder(registry, &backends)?;
     Ok(Request {
         sources,
@@ -60,9 +61,30 @@ pub(crate) fn request(
         backends,
         folder,
         policy: Policy::default(),
+        fallback_on_crash: false,
         allow_duplicates: false,
         external_constants: false,
     })
+}
+
+/// The user's choice; else, for a model that ends in `.repro.onnx`, the backend and the options that it was made for; else the embedded one.
+fn chosen_backends(chosen: &Backends, sources: &[(String, PathBuf)]) -> Result<Backends> {
+    if !chosen.backend.is_empty() {
+        return Ok(chosen.clone());
+    }
+    let default = || Ok(Backends { backend: vec![embed::default_backend()?], ..chosen.clone() });
+    let [(_, model)] = sources else { return default() };
+    // Other models may be pipes, which can be read only once.
+    if !model.to_string_lossy().ends_with(".repro.onnx") {
+        return default();
+    }
+    let mut about = file_info(model)?.metadata;
+    let Some(backend) = about.remove(REPRO_BACKEND) else { return default() };
+    let options: BTreeMap<String, String> =
+        about.get(REPRO_OPTIONS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let made_for = options.into_iter().map(|(key, value)| (format!("{backend}.{key}"), value));
+    let backend_opt = made_for.chain(chosen.backend_opt.iter().cloned()).collect();
+    Ok(Backends { backend: vec![backend], backend_opt })
 }
 
 /// The backend that computes constants: the last host backend of the list, with its options, or else the embedded one.

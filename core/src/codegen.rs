@@ -35,6 +35,20 @@ pub struct Generated {
     pub spool: Spool,
 }
 
+/// Why there is no code.
+pub(crate) struct Failure {
+    /// The error.
+    pub(crate) diagnostic: Diagnostic,
+    /// The region, where its backend's process ended.
+    pub(crate) crashed: Option<Box<RegionPlan>>,
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Failure { diagnostic, crashed: None }
+    }
+}
+
 /// Generates the code of every region. `progress` is told before each one. Where a constant would be stored in more than
 /// one form, the backends that pack it are told so and asked once more.
 pub(crate) fn generate(
@@ -42,13 +56,13 @@ pub(crate) fn generate(
     backends: &[Selected],
     mut spool: Spool,
     progress: &mut dyn FnMut(usize, usize, &str),
-) -> Result<Generated> {
+) -> std::result::Result<Generated, Failure> {
     let Partitioned { model, regions: plans, .. } = partitioned;
     let count = plans.len();
     let mut regions = Vec::with_capacity(count);
     for (index, plan) in plans.into_iter().enumerate() {
         progress(index, count, &plan.region.symbol);
-        regions.push(generate_region(&model.constants, plan, backends, &mut spool)?);
+        regions.push(try_region(&model.constants, plan, backends, &mut spool)?);
     }
     // Each round marks further constants, so this ends.
     loop {
@@ -58,23 +72,38 @@ pub(crate) fn generate(
         }
         for index in again {
             progress(count, count, &regions[index].plan.region.symbol);
-            regions[index] = generate_region(&model.constants, regions[index].plan.clone(), backends, &mut spool)?;
+            regions[index] = try_region(&model.constants, regions[index].plan.clone(), backends, &mut spool)?;
+        }
+    }
+}
+
+fn try_region(
+    table: &ConstantTable,
+    plan: RegionPlan,
+    backends: &[Selected],
+    spool: &mut Spool,
+) -> std::result::Result<GeneratedRegion, Failure> {
+    match generate_region(table, &plan, backends, spool) {
+        Ok((code, claims)) => Ok(GeneratedRegion { plan, code, claims }),
+        Err(diagnostic) => {
+            let crashed = (diagnostic.code == Code::BackendCrashed).then(|| Box::new(plan));
+            Err(Failure { diagnostic, crashed })
         }
     }
 }
 
 fn generate_region(
     table: &ConstantTable,
-    plan: RegionPlan,
+    plan: &RegionPlan,
     backends: &[Selected],
     spool: &mut Spool,
-) -> Result<GeneratedRegion> {
+) -> Result<(SpoolRange, Vec<RecordedClaim>)> {
     let selected = &backends[plan.backend];
     let backend = &selected.registered.backend;
     let symbol = &plan.region.symbol;
     let failed = |error: byoc_plugin_api::Error| backend_failed(selected.name(), symbol, error);
     let with_data = selected.registered.description.constant_access != ConstantAccess::Load;
-    let views = ConstantViews::new(table, &plan, with_data);
+    let views = ConstantViews::new(table, plan, with_data);
     let constants = views.constants();
     let mut writer = spool.writer(format!("the code of region {symbol}"));
     let outcome = backend.codegen(&plan.region, &constants, &selected.options, &mut writer);
@@ -91,8 +120,7 @@ fn generate_region(
         &mut Claims::new(&mut recorder),
     );
     let claims = recorder.finish(outcome.map_err(failed))?;
-    drop(constants);
-    Ok(GeneratedRegion { code, claims, plan })
+    Ok((code, claims))
 }
 
 /// The text form: each region with the size of its code and its claims.

@@ -1,17 +1,23 @@
 //! The compile tower from top to bottom: the only file that knows the order of the stages. Each stage consumes the
 //! result of the one before, so a wrong order does not compile.
 
+mod policy;
+mod recover;
+
 use std::path::{Path, PathBuf};
 
+use byoc_plugin_api::closest;
+
+pub use self::policy::Policy;
 use crate::artifact::Contents;
-use crate::codegen;
+use crate::codegen::{self, Generated};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::fold;
-use crate::ir::{self, Model};
+use crate::ir::{self, Model, TypedModel};
 use crate::map;
 use crate::onnx::{self, ImportOptions};
 use crate::ownership::{self, BackendIdentity, Ledger, SettleOptions, Settled};
-use crate::partition::{self, NodeRow, Partitioned};
+use crate::partition::{self, Avoid, Crashes, NodeRow, Partitioned};
 use crate::passes;
 use crate::plugin::Selected;
 use crate::spool::Spool;
@@ -28,21 +34,12 @@ pub struct Request {
     pub folder: Option<Selected>,
     /// Rules for where nodes may go.
     pub policy: Policy,
+    /// Gives the nodes of a region in which a backend crashes to the next backend, with a warning in place of an error.
+    pub fallback_on_crash: bool,
     /// Turns a constant found in a code blob and stored as well from an error into a warning.
     pub allow_duplicates: bool,
     /// Refers to constants in the model's files in place of copying them into the artifact.
     pub external_constants: bool,
-}
-
-/// Rules for the placement, checked after partitioning; a broken one is an error with exit code 4.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
-    /// (backend, operator pattern with `*`): each such node must go to that backend.
-    pub require: Vec<(String, String)>,
-    /// No node may go to a host backend unless it is the only one in the list.
-    pub no_fallback: bool,
-    /// Most nodes that may go to host backends.
-    pub max_host_nodes: Option<usize>,
 }
 
 /// The stages, as `--stop-after` names them.
@@ -119,27 +116,46 @@ pub fn compile(request: &Request, output: &Path, observer: &mut dyn Observer) ->
 
 /// Runs the stages up to and including `last` (at most [`Stage::Ownership`]); the observer gets each one's text form.
 pub fn compile_until(request: &Request, last: Stage, observer: &mut dyn Observer) -> Result<()> {
-    let mut stop = |stage: Stage| stage >= last;
     let model = import(request, observer)?;
-    if stop(Stage::Onnx) {
+    if last == Stage::Onnx {
         return Ok(());
     }
     let mut spool = Spool::new(&std::env::temp_dir())?;
-    let partitioned = place(request, model, &mut spool, observer, &mut stop)?;
-    let Some(partitioned) = partitioned else { return Ok(()) };
-    if stop(Stage::Partition) {
-        return Ok(());
+    let typed = simplify(request, model, &mut spool, observer)?;
+    match last {
+        Stage::Onnx | Stage::Passes => Ok(()),
+        Stage::Partition => place(request, typed, &[], observer).map(drop),
+        _ => finish(request, typed, spool, None, observer).map(drop),
     }
-    partitioned.require_complete(&request.backends)?;
-    finish(request, partitioned, spool, None, observer).map(drop)
 }
 
 /// What `byoc explain` shows: one row for each node, also where no backend takes it.
 pub fn explain(request: &Request, observer: &mut dyn Observer) -> Result<Vec<NodeRow>> {
+    let partitioned = partitioned(request, observer)?;
+    Ok(partition::explain(&partitioned, &request.backends))
+}
+
+/// Writes the region of that symbol as an ONNX model of its own to `output`: what its backend's maker needs to see what
+/// it did. With `strip` its weights have made-up elements.
+pub fn repro(request: &Request, symbol: &str, strip: bool, output: &Path, observer: &mut dyn Observer) -> Result<()> {
+    let partitioned = partitioned(request, observer)?;
+    let Some(plan) = partitioned.regions.iter().find(|plan| plan.region.symbol == symbol) else {
+        let symbols: Vec<_> = partitioned.regions.iter().map(|plan| plan.region.symbol.as_str()).collect();
+        let hint = match closest(symbol, symbols.iter().copied()) {
+            Some(near) => format!("Did you mean '{near}'?"),
+            None => format!("There is {}", symbols.join(", ")),
+        };
+        return Err(Diagnostic::new(Code::UnknownName, format!("the model has no region '{symbol}'")).hint(hint));
+    };
+    keep_sources(&partitioned.model, output)?;
+    recover::save(&partitioned.model.constants, plan, &request.backends[plan.backend], strip, output)
+}
+
+fn partitioned(request: &Request, observer: &mut dyn Observer) -> Result<Partitioned> {
     let model = import(request, observer)?;
     let mut spool = Spool::new(&std::env::temp_dir())?;
-    let partitioned = place(request, model, &mut spool, observer, &mut |_| false)?;
-    Ok(partitioned.map_or_else(Vec::new, |partitioned| partition::explain(&partitioned, &request.backends)))
+    let typed = simplify(request, model, &mut spool, observer)?;
+    place(request, typed, &[], observer)
 }
 
 struct SettledReport {
@@ -152,12 +168,8 @@ fn settle(request: &Request, output: &Path, observer: &mut dyn Observer) -> Resu
     keep_sources(&model, output)?;
     // Beside the output, so that a full disk shows there and not in some other file system.
     let mut spool = Spool::new(folder_of(output))?;
-    let Some(partitioned) = place(request, model, &mut spool, observer, &mut |_| false)? else {
-        return Err(Diagnostic::new(Code::BadGraph, "the model has no nodes"));
-    };
-    partitioned.require_complete(&request.backends)?;
-    request.policy.check(&partitioned, &request.backends)?;
-    finish(request, partitioned, spool, Some(output), observer)
+    let typed = simplify(request, model, &mut spool, observer)?;
+    finish(request, typed, spool, Some(output), observer)
 }
 
 /// The output must not take the place of a file that the model was read from: an artifact may need that file, and nobody
@@ -181,38 +193,60 @@ fn import(request: &Request, observer: &mut dyn Observer) -> Result<Model> {
     Ok(model)
 }
 
-/// Passes and partition; `None` when `stop` says to stop after the passes.
-fn place(
-    request: &Request,
-    model: Model,
-    spool: &mut Spool,
-    observer: &mut dyn Observer,
-    stop: &mut dyn FnMut(Stage) -> bool,
-) -> Result<Option<Partitioned>> {
+fn simplify(request: &Request, model: Model, spool: &mut Spool, observer: &mut dyn Observer) -> Result<TypedModel> {
     observer.stage(Stage::Passes);
     let typed = fold::simplify(model, request.folder.as_ref(), spool)?;
     observer.dump(Stage::Passes, &|| ir::print(typed.model()));
-    if stop(Stage::Passes) {
-        return Ok(None);
-    }
+    Ok(typed)
+}
+
+fn place(request: &Request, typed: TypedModel, avoid: &[Avoid], observer: &mut dyn Observer) -> Result<Partitioned> {
     observer.stage(Stage::Partition);
-    let partitioned = partition::partition(typed, &request.backends)?;
+    let crashes = Crashes { avoid, tolerated: request.fallback_on_crash };
+    let partitioned = partition::partition(typed, &request.backends, &crashes)?;
     observer.dump(Stage::Partition, &|| partition::print(&partitioned, &request.backends));
-    Ok(Some(partitioned))
+    if avoid.is_empty() {
+        recover::warn_of_checks(&partitioned, &request.backends, observer);
+    }
+    Ok(partitioned)
+}
+
+/// Partition and code generation; once more, without the nodes in question, for each backend that crashes, if the user
+/// wants that.
+fn generate(
+    request: &Request,
+    typed: &TypedModel,
+    mut spool: Spool,
+    output: Option<&Path>,
+    observer: &mut dyn Observer,
+) -> Result<(Generated, Vec<NodeRow>)> {
+    let mut avoid = Vec::new();
+    loop {
+        let partitioned = place(request, typed.clone(), &avoid, observer)?;
+        partitioned.require_complete(&request.backends)?;
+        request.policy.check(&partitioned, &request.backends)?;
+        let nodes = partition::explain(&partitioned, &request.backends);
+        observer.stage(Stage::Codegen);
+        let generated = codegen::generate(partitioned, &request.backends, spool, &mut |done, total, next| {
+            observer.progress(done, total, next);
+        });
+        match generated {
+            Ok(generated) => return Ok((generated, nodes)),
+            Err(failure) => avoid.push(recover::from(failure, request, typed, output.map(folder_of), observer)?),
+        }
+        spool = Spool::new(output.map_or(&std::env::temp_dir(), |output| folder_of(output)))?;
+    }
 }
 
 fn finish(
     request: &Request,
-    partitioned: Partitioned,
+    typed: TypedModel,
     spool: Spool,
     output: Option<&Path>,
     observer: &mut dyn Observer,
 ) -> Result<SettledReport> {
-    let nodes = partition::explain(&partitioned, &request.backends);
-    observer.stage(Stage::Codegen);
-    let generated = codegen::generate(partitioned, &request.backends, spool, &mut |done, total, next| {
-        observer.progress(done, total, next);
-    })?;
+    let (generated, nodes) = generate(request, &typed, spool, output, observer)?;
+    drop(typed);
     observer.dump(Stage::Codegen, &|| codegen::print(&generated, &request.backends));
     observer.stage(Stage::Ownership);
     let identities: Vec<_> = request.backends.iter().map(BackendIdentity::of).collect();
@@ -238,85 +272,4 @@ fn write(contents: Contents, output: &Path, observer: &mut dyn Observer) -> Resu
 
 fn folder_of(output: &Path) -> &Path {
     output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-impl Policy {
-    fn check(&self, partitioned: &Partitioned, backends: &[Selected]) -> Result<()> {
-        if *self == Policy::default() {
-            return Ok(());
-        }
-        let rows = partition::explain(partitioned, backends);
-        let host = |name: &str| {
-            let found = backends.iter().find(|selected| selected.name() == name);
-            found.is_some_and(|selected| selected.registered.description.host)
-        };
-        let broken = |message: String| Err(Diagnostic::new(Code::PlacementPolicy, message));
-        for (backend, pattern) in &self.require {
-            let wanted = rows.iter().filter(|row| wildcard(pattern, &row.op));
-            let missed = wanted.clone().find(|row| row.taken.as_ref().is_none_or(|(_, taken)| taken != backend));
-            if let Some(row) = missed {
-                let taken = row.taken.as_ref().map_or("nobody", |(_, backend)| backend);
-                let reason = row.refused.iter().find(|(name, _)| name == backend).map(|(_, reason)| reason.as_str());
-                let reason = reason.map(|reason| format!(" ({backend}: {reason})")).unwrap_or_default();
-                return broken(format!(
-                    "--require {backend}={pattern}: node '{}' ({}) goes to {taken}{reason}",
-                    row.node, row.op
-                ));
-            }
-            if wanted.count() == 0 {
-                return broken(format!("--require {backend}={pattern}: the model has no such node"));
-            }
-        }
-        let on_host: Vec<_> =
-            rows.iter().filter(|row| row.taken.as_ref().is_some_and(|(_, backend)| host(backend))).collect();
-        let only_host = backends.iter().all(|selected| selected.registered.description.host);
-        if self.no_fallback
-            && !only_host
-            && let Some(row) = on_host.first()
-        {
-            let count = on_host.len();
-            return broken(format!(
-                "--no-fallback: {count} nodes go to a host backend, first '{}' ({})",
-                row.node, row.op
-            ));
-        }
-        if let Some(most) = self.max_host_nodes.filter(|&most| on_host.len() > most) {
-            return broken(format!("--max-host-nodes {most}: {} nodes go to a host backend", on_host.len()));
-        }
-        Ok(())
-    }
-}
-
-/// Whether `text` fits `pattern`, in which `*` stands for any characters.
-fn wildcard(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
-    let parts: Vec<_> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
-    for part in middle {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    rest.ends_with(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::wildcard;
-
-    #[test]
-    fn wildcards() {
-        let cases = [
-            ("Conv", "Conv", true),
-            ("Conv", "ConvTranspose", false),
-            ("Conv*", "ConvTranspose", true),
-            ("*Pool", "MaxPool", true),
-            ("*a*b*", "xaybz", true),
-            ("*a*b", "xaybz", false),
-            ("*", "", true),
-        ];
-        for (pattern, text, expected) in cases {
-            assert_eq!(wildcard(pattern, text), expected, "{pattern} {text}");
-        }
-    }
 }

@@ -12,6 +12,7 @@ use crate::map;
 mod attribute;
 mod builder;
 mod canonical;
+mod export;
 mod external;
 mod facts;
 mod flatten;
@@ -28,6 +29,8 @@ mod tensor;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::export::region_model;
+pub use self::export::{REPRO_BACKEND, REPRO_OPTIONS};
 pub use self::info::{FileInfo, file_info};
 
 /// What the user says about a model.

@@ -50,8 +50,28 @@ pub struct Partitioned {
     pub left_over: Vec<(usize, usize)>,
 }
 
+/// Nodes that a backend is not to have: its process ended while it compiled them.
+#[derive(Clone, Debug)]
+pub struct Avoid {
+    /// Index into [`Model::entries`].
+    pub entry: usize,
+    /// Index of the backend in the list the user gave.
+    pub backend: usize,
+    /// Nodes of the entry's graph.
+    pub nodes: BTreeSet<usize>,
+}
+
+/// What to do about backends whose process ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Crashes<'a> {
+    /// What has happened so far.
+    pub avoid: &'a [Avoid],
+    /// Whether one that ends while it checks has refused, in place of an error.
+    pub tolerated: bool,
+}
+
 /// Gives every node to the first backend of the list that takes it.
-pub fn partition(typed: TypedModel, backends: &[Selected]) -> Result<Partitioned> {
+pub fn partition(typed: TypedModel, backends: &[Selected], crashes: &Crashes<'_>) -> Result<Partitioned> {
     let model = typed.0;
     let mut regions = Vec::new();
     let mut attempts = Vec::new();
@@ -59,7 +79,7 @@ pub fn partition(typed: TypedModel, backends: &[Selected]) -> Result<Partitioned
     for (entry, graph) in model.entries.iter().enumerate() {
         let mut groups = Groups::new(graph);
         for backend in 0..backends.len() {
-            choose::choose(&model, entry, backends, backend, &mut groups, &mut attempts)?;
+            choose::choose(&model, entry, backends, backend, crashes, &mut groups, &mut attempts)?;
         }
         let uses = Uses::of(graph);
         let mut numbers = vec![0; backends.len()];
@@ -87,7 +107,8 @@ pub(crate) fn groups_for(
 ) -> Result<Vec<BTreeSet<usize>>> {
     let mut groups = Groups::new(&model.entries[entry]);
     groups.reserve_others(nodes);
-    choose::choose(model, entry, std::slice::from_ref(folder), 0, &mut groups, &mut Vec::new())?;
+    let folder = std::slice::from_ref(folder);
+    choose::choose(model, entry, folder, 0, &Crashes::default(), &mut groups, &mut Vec::new())?;
     let order = groups.order().into_iter().filter(|&group| groups.groups[group].backend == Some(0));
     Ok(order.map(|group| groups.groups[group].nodes.clone()).collect())
 }

@@ -5,7 +5,7 @@
 //! | `(Relu ?x)` | a `Relu` node whose input is anything |
 //! | `(Add (MatMul ?x ?w:const) ?b:const)` | nested nodes; `:const` wants a constant. `Add`, `Mul` and the other commutative operators match in both orders |
 //! | `(Relu\|Clip ?x)` | either operator |
-//! | `(Relu? (Conv ?x ?w:const ?b:const?))` | an operator that may be missing (then its first operand stands alone); a trailing `?` on an operand lets the input be absent |
+//! | `(Add (Relu? (Conv ?x ?w:const ?b:const?)) ?y)` | an operator inside that may be missing (then its first operand stands alone); a trailing `?` on an operand lets the input be absent |
 //! | `(Concat ...)` | any further inputs |
 //! | `(or (Gemm ?x ?w:const ?b) (MatMul ?x ?w:const))` | alternatives, the first that matches |
 //! | `(com.acme::Foo ?x)` | an operator of another domain |

@@ -42,6 +42,7 @@ pub fn compile_with(
         folder: backends.last().cloned(),
         backends,
         policy: Policy::default(),
+        fallback_on_crash: false,
         allow_duplicates: false,
         external_constants: false,
     };

@@ -7,6 +7,9 @@ use byoc_tests::fault::{Fault, VARIABLE};
 use byoc_tests::program::{Outcome, byoc, outcome};
 use byoc_tests::{onnx, places};
 
+/// The model of the region in which the plugin crashes.
+const REPRO: &str = "byoc_main_hostile_0.repro.onnx";
+
 /// Which command meets the fault.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
@@ -125,7 +128,7 @@ const PARTS: &[(&str, &str)] = &[
     ("{contract}", "'{plugin}' breaks the plugin contract:"),
     (
         "{generating}",
-        "while generating byoc_main_hostile_0\n  hint: Report this to the backend's maker; --fallback-on-crash gives the \
+        "while generating byoc_main_hostile_0; the region is saved in 'byoc_main_hostile_0.repro.onnx'\n  hint: Report this to the backend's maker; --fallback-on-crash gives the \
          region to the next backend",
     ),
     ("{names}", "names are lower-case letters, digits and '-'"),
@@ -163,6 +166,11 @@ fn every_fault_is_one_error_and_leaves_the_output_alone() {
         let found = (outcome.code, last_error(&outcome.stderr));
         if found != (Some(code), message.as_str()) {
             wrong.push(format!("{fault:?}:\n  expected {code} {message}\n  found {found:?}"));
+        }
+        // What a crash leaves on purpose.
+        let saved = std::fs::remove_file(bench.folder.path().join(REPRO)).is_ok();
+        if saved != (code == 5 && message.contains(REPRO)) {
+            wrong.push(format!("{fault:?}: the region is saved: {saved}"));
         }
         if bench.files() != before {
             wrong.push(format!("{fault:?} changed the folder: {:?}", places::list(bench.folder.path())));
@@ -203,6 +211,58 @@ fn a_secret_copy_is_a_warning_when_allowed() {
         "{}",
         outcome.stderr
     );
+}
+
+/// The region of a crash, as it was saved, crashes again by itself, with its own weights or made-up ones.
+#[test]
+fn a_crash_can_be_replayed() {
+    let bench = Bench::new();
+    bench.run(Verb::Compile, Some(Fault::SegfaultInCodegen));
+    let plugin = bench.plugin.to_str().expect("a plain path");
+    let byoc = |arguments: &[&str], fault: Option<Fault>| {
+        let mut command = byoc(arguments);
+        command.args(["--plugin", plugin]).current_dir(bench.folder.path()).env_remove(VARIABLE);
+        if let Some(fault) = fault {
+            command.env(VARIABLE, fault.name());
+        }
+        outcome(&mut command)
+    };
+    let repro = ["repro", "model.onnx", "--backend", "hostile", "--region", "byoc_main_hostile_0"];
+    byoc(&[&repro[..], &["-o", "again.onnx"]].concat(), None).success();
+    let saved = places::read(&bench.folder.path().join(REPRO));
+    assert_eq!(places::read(&bench.folder.path().join("again.onnx")), saved);
+    byoc(&[&repro[..], &["-o", "stripped.repro.onnx", "--strip-weights"]].concat(), None).success();
+    assert_ne!(places::read(&bench.folder.path().join("stripped.repro.onnx")), saved);
+    for model in [REPRO, "stripped.repro.onnx"] {
+        // The backend is the one that the model was made for.
+        byoc(&["compile", model, "-o", "replayed.byoc"], None).success();
+        let crashed = byoc(&["compile", model, "-o", "replayed.byoc"], Some(Fault::SegfaultInCodegen));
+        assert_eq!(crashed.code, Some(5), "{}", crashed.stderr);
+        let start = "backend 'hostile' crashed (signal 11) while generating byoc_main_hostile_0";
+        assert!(last_error(&crashed.stderr).contains(start), "{}", crashed.stderr);
+    }
+    byoc(&["repro", "model.onnx", "--backend", "hostile", "--region", "byoc_main_hostile_1", "-o", "x.onnx"], None)
+        .fails(
+            2,
+            "error: [B702] the model has no region 'byoc_main_hostile_1'\n  hint: Did you mean 'byoc_main_hostile_0'?",
+        );
+}
+
+/// With --fallback-on-crash a crash costs the backend its region, and the model still compiles and runs.
+#[test]
+fn a_crash_can_give_the_region_to_the_next_backend() {
+    let bench = Bench::new();
+    let plugin = bench.plugin.to_str().expect("a plain path");
+    for fault in [Fault::SegfaultInCheck, Fault::SegfaultInCodegen, Fault::AbortInConstantUpdater] {
+        let mut command = byoc(&["compile", "model.onnx", "-o", "fallback.byoc", "--backend", "hostile,json"]);
+        command.args(["--fallback-on-crash", "--plugin", plugin]).current_dir(bench.folder.path());
+        let outcome = outcome(command.env(VARIABLE, fault.name()));
+        outcome.success();
+        assert!(outcome.stderr.contains("warning: [B307] backend 'hostile' crashed (signal "), "{}", outcome.stderr);
+        assert!(outcome.stderr.ends_with("  hint: Its nodes go to the next backend\n"), "{}", outcome.stderr);
+        let mut run = byoc(&["verify", "fallback.byoc", "--model", "model.onnx"]);
+        byoc_tests::program::outcome(run.current_dir(bench.folder.path())).success();
+    }
 }
 
 /// Not even a path that is part of a name may leave the folder.

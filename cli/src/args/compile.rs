@@ -22,6 +22,9 @@ pub(crate) struct Compile {
     /// Store a constant although a backend's code holds its bytes too: a warning in place of an error
     #[arg(long)]
     pub(crate) allow_duplicates: bool,
+    /// Give the nodes of a region in which a backend crashes to the next backend: a warning in place of an error
+    #[arg(long)]
+    pub(crate) fallback_on_crash: bool,
     /// Read the models into memory; for files on a network or ones that may change meanwhile
     #[arg(long)]
     pub(crate) no_mmap: bool,
@@ -93,6 +96,32 @@ pub(crate) struct Explain {
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Which backends may take nodes.
+    #[command(flatten)]
+    pub(crate) backends: Backends,
+    /// Where plugins are.
+    #[command(flatten)]
+    pub(crate) plugins: Plugins,
+    /// Sizes that are left open.
+    #[command(flatten)]
+    pub(crate) shapes: Shapes,
+}
+
+/// `byoc repro`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Repro {
+    /// Models, as for compile
+    #[arg(required = true, value_name = "[NAME=]MODEL.onnx", value_parser = name_value::model)]
+    pub(crate) models: Vec<ModelArg>,
+    /// The region, by its symbol; see `byoc compile --stop-after partition --print`
+    #[arg(long, value_name = "SYMBOL")]
+    pub(crate) region: String,
+    /// The model to write; '.repro.onnx' is a good ending
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Put made-up elements in the place of the weights
+    #[arg(long)]
+    pub(crate) strip_weights: bool,
     /// Which backends may take nodes.
     #[command(flatten)]
     pub(crate) backends: Backends,

@@ -52,6 +52,7 @@ fn request(args: &Compile) -> Result<Request> {
     let sources = compile_request::sources(&args.models);
     let mut request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
     request.import.no_mmap = args.no_mmap;
+    request.fallback_on_crash = args.fallback_on_crash;
     request.allow_duplicates = args.allow_duplicates;
     request.external_constants = args.external_constants;
     request.policy = Policy {

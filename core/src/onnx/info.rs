@@ -1,5 +1,6 @@
 //! What a model file says of itself, beside its graph.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::decode;
@@ -15,6 +16,8 @@ pub struct FileInfo {
     pub producer: String,
     /// The operator sets by domain; ONNX's own has the empty one.
     pub opsets: Vec<(String, i64)>,
+    /// What the writer noted beside the graph, by key.
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// Reads what the file at `path` says of itself.
@@ -28,5 +31,6 @@ pub fn file_info(path: &Path) -> Result<FileInfo> {
         domain => (domain, import.version.unwrap_or(0)),
     };
     let opsets = model.opset_import.into_iter().map(opset).collect();
-    Ok(FileInfo { ir_version: model.ir_version.unwrap_or(0), producer, opsets })
+    let metadata = model.metadata_props.into_iter().map(|entry| (text(entry.key), text(entry.value))).collect();
+    Ok(FileInfo { ir_version: model.ir_version.unwrap_or(0), producer, opsets, metadata })
 }

@@ -66,6 +66,26 @@ fn from_onnx(code: DataType) -> Option<DType> {
     })
 }
 
+/// ONNX's number of our element type.
+pub(super) fn to_onnx(dtype: DType) -> i32 {
+    let code = match dtype {
+        DType::F32 => DataType::Float,
+        DType::F64 => DataType::Double,
+        DType::F16 => DataType::Float16,
+        DType::BF16 => DataType::Bfloat16,
+        DType::I8 => DataType::Int8,
+        DType::I16 => DataType::Int16,
+        DType::I32 => DataType::Int32,
+        DType::I64 => DataType::Int64,
+        DType::U8 => DataType::Uint8,
+        DType::U16 => DataType::Uint16,
+        DType::U32 => DataType::Uint32,
+        DType::U64 => DataType::Uint64,
+        DType::Bool => DataType::Bool,
+    };
+    code as i32
+}
+
 /// ONNX's number for the element type that it calls `name`, such as `FLOAT`.
 pub(super) fn onnx_code(name: &str) -> Option<i64> {
     DataType::from_str_name(name).map(|code| i64::from(code as i32))

@@ -9,6 +9,7 @@ use super::groups::Groups;
 use super::matcher::Matcher;
 use super::outline::{self, Naming, Uses};
 use super::report::{Attempt, Outcome};
+use super::{Avoid, Crashes};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Model, ValueId};
 use crate::ops;
@@ -26,6 +27,7 @@ pub(super) fn choose(
     entry: usize,
     backends: &[Selected],
     backend: usize,
+    crashes: &Crashes<'_>,
     groups: &mut Groups<'_>,
     attempts: &mut Vec<Attempt>,
 ) -> Result<()> {
@@ -41,12 +43,17 @@ pub(super) fn choose(
             let Some(nodes) = matcher.find(&rule.expr, root, &|node| groups.free(node)) else { continue };
             let naming = Naming { entry: &graph.name, backend: selected.name(), number: 0 };
             let candidate = outline::outline(model, entry, backend, &nodes, &uses, naming)?;
-            let outcome = match selected.registered.backend.check(&candidate.region, &selected.options) {
+            let answer = if avoided(crashes, entry, backend, &nodes) {
+                Err(Refusal::new(RefusalCode::Crashed, "its process ended while it compiled these nodes"))
+            } else {
+                selected.registered.backend.check(&candidate.region, &selected.options)
+            };
+            let outcome = match answer {
                 Ok(()) => {
                     taken.push(groups.take(&nodes, backend));
                     Outcome::Taken
                 }
-                Err(refusal) if matches!(refusal.code, RefusalCode::Failed | RefusalCode::Crashed) => {
+                Err(refusal) if is_no_answer(&refusal, crashes) => {
                     return Err(check_failed(selected, &nodes, graph, &refusal));
                 }
                 Err(refusal) => Outcome::Refused(refusal),
@@ -62,6 +69,19 @@ pub(super) fn choose(
         release_no_ops(graph, entry, backend, groups, attempts);
     }
     Ok(())
+}
+
+fn avoided(crashes: &Crashes<'_>, entry: usize, backend: usize, nodes: &BTreeSet<usize>) -> bool {
+    let same = |avoid: &&Avoid| avoid.entry == entry && avoid.backend == backend;
+    crashes.avoid.iter().filter(same).any(|avoid| !avoid.nodes.is_disjoint(nodes))
+}
+
+fn is_no_answer(refusal: &Refusal, crashes: &Crashes<'_>) -> bool {
+    match refusal.code {
+        RefusalCode::Failed => true,
+        RefusalCode::Crashed => !crashes.tolerated,
+        _ => false,
+    }
 }
 
 /// A backend that cannot say yes or no must not lose its nodes to the next one in silence.

@@ -1,0 +1,91 @@
+//! What is left to do when a backend's process ends in the middle of a region: the region is kept for the backend's maker,
+//! and its nodes may go to the next backend.
+
+use std::io::Write;
+use std::path::Path;
+
+use byoc_plugin_api::RefusalCode;
+
+use super::{Observer, Request};
+use crate::codegen::Failure;
+use crate::constants::ConstantTable;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ir::TypedModel;
+use crate::lend::ConstantViews;
+use crate::onnx;
+use crate::partition::{Avoid, Outcome, Partitioned, RegionPlan};
+use crate::plugin::Selected;
+
+/// What becomes of the nodes where the user has chosen to go on.
+const NEXT: &str = "Its nodes go to the next backend";
+
+/// After a failed code generation: what to avoid in the next try, or the error that ends the compile. The region of a
+/// crash is saved into `folder`.
+pub(super) fn from(
+    failure: Failure,
+    request: &Request,
+    typed: &TypedModel,
+    folder: Option<&Path>,
+    observer: &mut dyn Observer,
+) -> Result<Avoid> {
+    let Failure { mut diagnostic, crashed } = failure;
+    let Some(plan) = crashed else { return Err(diagnostic) };
+    if let Some(folder) = folder {
+        let path = folder.join(format!("{}.repro.onnx", plan.region.symbol));
+        let saved = save(&typed.model().constants, &plan, &request.backends[plan.backend], false, &path);
+        diagnostic.message += &match saved {
+            // A path in the current folder is as short as the user wrote it.
+            Ok(()) => format!("; the region is saved in '{}'", path.strip_prefix(".").unwrap_or(&path).display()),
+            Err(error) => format!("; the region cannot be saved: {}", error.message),
+        };
+    }
+    if !request.fallback_on_crash {
+        return Err(diagnostic);
+    }
+    diagnostic.hint = Some(NEXT.into());
+    observer.warning(&diagnostic);
+    Ok(Avoid { entry: plan.entry, backend: plan.backend, nodes: plan.nodes })
+}
+
+/// Says which backends crashed while they checked nodes, which the next backend gets then.
+pub(super) fn warn_of_checks(partitioned: &Partitioned, backends: &[Selected], observer: &mut dyn Observer) {
+    for (index, selected) in backends.iter().enumerate() {
+        let crashed = partitioned.attempts.iter().filter(|attempt| attempt.backend == index);
+        let mut crashed = crashed.filter_map(|attempt| match &attempt.outcome {
+            Outcome::Refused(refusal) if refusal.code == RefusalCode::Crashed => Some((attempt, refusal)),
+            _ => None,
+        });
+        let Some((attempt, refusal)) = crashed.next() else { continue };
+        let node =
+            attempt.nodes.last().map_or("", |&node| partitioned.model.entries[attempt.entry].nodes[node].name.as_str());
+        let more = crashed.count();
+        let more = if more > 0 { format!(" (and {more} more times)") } else { String::new() };
+        let message = format!("backend '{}' {} while checking node '{node}'{more}", selected.name(), refusal.message);
+        observer.warning(&Diagnostic::new(Code::BackendCrashed, message).hint(NEXT));
+    }
+}
+
+/// Writes a region as an ONNX model that says for which backend it was made, with which options.
+pub(super) fn save(
+    table: &ConstantTable,
+    plan: &RegionPlan,
+    selected: &Selected,
+    strip: bool,
+    path: &Path,
+) -> Result<()> {
+    let views = ConstantViews::new(table, plan, true);
+    let description = &selected.registered.description;
+    let options = serde_json::to_string(&selected.options).unwrap_or_default();
+    let about = [
+        (onnx::REPRO_BACKEND, description.name.clone()),
+        (onnx::REPRO_OPTIONS, options),
+        ("byoc.backend_version", description.version.clone()),
+        ("byoc.region", plan.region.symbol.clone()),
+    ];
+    let model = onnx::region_model(&plan.region, &views.constants(), strip, &about)?;
+    let failed = |error: std::io::Error| Diagnostic::io(path, "write", &error);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    file.write_all(&model).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error)).map(drop)
+}
