@@ -99,12 +99,20 @@ fn every_word_of_the_json_is_there() {
     assert!(page.contains(&format!("`{}`", dtypes.join(" "))), "{dtypes:?}");
 }
 
-/// The fields of a struct or the variants of an enum as JSON has them.
+/// The fields of a struct or the variants of an enum as JSON has them: without those that stay on one side.
 fn members(source: &str, name: &str) -> Vec<String> {
     let lines = source.lines().skip_while(|line| *line != format!("pub {name} {{")).skip(1);
     let own = lines.take_while(|line| *line != "}").filter_map(|line| line.strip_prefix("    "));
-    let own = own.filter(|line| !line.starts_with([' ', '/', '#', '}']));
-    own.map(|line| snake(line.trim_start_matches("pub "))).collect()
+    let mut members = Vec::new();
+    let mut skipped = false;
+    for line in own {
+        if line.starts_with([' ', '/', '#', '}']) {
+            skipped |= line == "#[serde(skip)]";
+        } else if !std::mem::take(&mut skipped) {
+            members.push(snake(line.trim_start_matches("pub ")));
+        }
+    }
+    members
 }
 
 /// The name at the start of a line: `ConstantNeeded,` is `constant_needed`, and `BF16` is `bf16`.
