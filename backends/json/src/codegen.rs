@@ -14,6 +14,7 @@ mod fuse_norm;
 mod graph;
 mod layout;
 mod lower;
+mod pack_matrix;
 mod settle;
 mod simplify;
 mod views;
@@ -50,6 +51,9 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
             fuse_epilogue::run(&mut graph);
         }
         layout::run(&mut graph);
+        if options.bool("pack") {
+            pack_matrix::run(&mut graph);
+        }
     }
     settle::program(graph, options.bool("pack"))
 }

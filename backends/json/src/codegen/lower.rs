@@ -145,7 +145,7 @@ fn gemm(graph: &Graph<'_>, step: &Step) -> Option<Step> {
     let is_gemm = step.onnx()? == "Gemm";
     let alpha = if is_gemm { finite(step.float("alpha", 1.0))? } else { 1.0 };
     let flag = |name: &str| is_gemm && step.int(name, 0) != 0;
-    let gemm = Gemm { trans_a: flag("transA"), trans_b: flag("transB"), alpha, act: Act::None };
+    let gemm = Gemm { trans_a: flag("transA"), trans_b: flag("transB"), packed: None, alpha, act: Act::None };
     let mut inputs = vec![Some(a), Some(b)];
     if let Some(c) = step.input(2).filter(|_| is_gemm && step.float("beta", 1.0) != 0.0) {
         if step.float("beta", 1.0) != 1.0 {

@@ -82,7 +82,7 @@ fn carriers(graph: &Graph<'_>, derived: &[(usize, Recipe)], direct: &HashSet<Con
 }
 
 /// Whether the recipe's result takes about as many bytes as the constant does now. A splat takes one element.
-fn is_as_large(graph: &Graph<'_>, id: ConstantId, recipe: &Recipe) -> bool {
+pub(super) fn is_as_large(graph: &Graph<'_>, id: ConstantId, recipe: &Recipe) -> bool {
     let Some(view) = graph.view_by_id(id).filter(|view| view.has_data()) else { return false };
     let elements = view.shape().iter().zip(view.strides()).filter(|(_, stride)| **stride != 0);
     let stored = elements.map(|(&size, _)| size as usize).product::<usize>() * 4;

@@ -4,7 +4,7 @@
 use byoc_plugin_api::{ConstantId, Error, TensorView};
 use serde::{Deserialize, Serialize};
 
-use crate::kernels::{Activation, ConvKind, ConvParams};
+use crate::kernels::{Activation, ConvKind, ConvParams, PACKED_B_LAYOUT, pack_b, packed_b_len};
 use crate::program::KindDef;
 
 /// The layout tag of folded vectors.
@@ -27,6 +27,17 @@ pub(crate) enum Recipe {
         group: usize,
         /// What is folded in.
         parts: Vec<Part>,
+    },
+    /// The right side of a matrix product in the panels of its kernel.
+    Matrix {
+        /// The original, [K, N], or [N, K] where it is `transposed`.
+        matrix: ConstantId,
+        /// Whether it is.
+        transposed: bool,
+        /// Rows.
+        k: usize,
+        /// Columns.
+        n: usize,
     },
     /// The factor of each channel.
     Scale {
@@ -85,6 +96,7 @@ impl Recipe {
         let of = |parts: &[Part]| parts.iter().flat_map(Part::sources).collect::<Vec<_>>();
         match self {
             Recipe::Weights { weights, parts, .. } => std::iter::once(*weights).chain(of(parts)).collect(),
+            Recipe::Matrix { matrix, .. } => vec![*matrix],
             Recipe::Scale { parts, .. } => of(parts),
             Recipe::Shift { start, parts, .. } => start.iter().copied().chain(of(parts)).collect(),
         }
@@ -94,6 +106,7 @@ impl Recipe {
     pub(crate) fn carriers(&self) -> Vec<ConstantId> {
         match self {
             Recipe::Weights { weights, .. } => vec![*weights],
+            Recipe::Matrix { matrix, .. } => vec![*matrix],
             Recipe::Shift { .. } => self.sources(),
             // From behind: the offset is carried by the first ones.
             Recipe::Scale { .. } => self.sources().into_iter().rev().collect(),
@@ -104,6 +117,7 @@ impl Recipe {
     pub(crate) fn layout(&self) -> &'static str {
         match self {
             Recipe::Weights { kind, .. } => kind.layout_tag(),
+            Recipe::Matrix { .. } => PACKED_B_LAYOUT,
             Recipe::Scale { .. } | Recipe::Shift { .. } => VECTOR,
         }
     }
@@ -112,6 +126,7 @@ impl Recipe {
     pub(crate) fn len(&self) -> usize {
         match self {
             Recipe::Weights { kind, shape, group, .. } => kind.packed_len(&params(shape, *group)),
+            Recipe::Matrix { k, n, .. } => packed_b_len(*k, *n),
             Recipe::Scale { channels, .. } | Recipe::Shift { channels, .. } => *channels,
         }
     }
@@ -136,6 +151,15 @@ impl Recipe {
                     return Err(Error::new(format!("{} weights for the shape {shape:?}", oihw.len())));
                 }
                 kind.pack(&params(shape, *group), oihw, out);
+            }
+            Recipe::Matrix { matrix, transposed, k, n } => {
+                let view = view(*matrix)?;
+                let copy = if view.as_slice::<f32>().is_some() { Vec::new() } else { view.to_vec()? };
+                let plain = view.as_slice::<f32>().unwrap_or(&copy);
+                if plain.len() != k * n || out.len() != self.len() {
+                    return Err(Error::new(format!("{} values for a matrix of {k} by {n}", plain.len())));
+                }
+                pack_b(*k, *n, plain, if *transposed { [1, *k] } else { [*n, 1] }, out);
             }
             Recipe::Scale { channels, parts } => {
                 let (scale, _) = compose(*channels, None, parts, view)?;

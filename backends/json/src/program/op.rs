@@ -171,6 +171,9 @@ pub(crate) struct Gemm {
     pub(crate) trans_a: bool,
     /// B is [N, K].
     pub(crate) trans_b: bool,
+    /// K and N of a constant B that lies in the panels of the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) packed: Option<[usize; 2]>,
     /// Factor of the product.
     pub(crate) alpha: f32,
     /// Applied last.

@@ -1,6 +1,6 @@
 //! Who owns which bytes.
 
-use byoc_plugin_api::{BoundConstants, Claim, Environment, TensorView};
+use byoc_plugin_api::{Attribute, BoundConstants, Claim, Environment, TensorView};
 
 use super::harness::{Net, json};
 
@@ -80,6 +80,41 @@ fn shapes_and_numbers_stand_in_the_program_and_matrices_stay_with_core() {
     net.output(sum);
     assert_eq!(claims(&net, &[]), ["host", "unused", "embedded"]);
     net.check(&[]);
+}
+
+/// The right side of a product is packed where the kernel would pack it at every run, and nobody needs it otherwise.
+#[test]
+fn matrices_of_products_with_many_rows_are_packed() {
+    let product = |rows: usize, columns: usize, second: Option<(&str, &[(&str, i64)])>| {
+        let mut net = Net::new();
+        let x = net.input(&[2, rows / 2, 48]);
+        let w = net.weight(&[48, columns]);
+        let y = net.node("MatMul", &[x, w], &[2, rows / 2, columns], &[]);
+        net.output(y);
+        if let Some((op, attributes)) = second {
+            let flat = net.input(&[rows, if attributes.is_empty() { 48 } else { columns }]);
+            let columns = if attributes.is_empty() { columns } else { 48 };
+            let attributes: Vec<_> = attributes.iter().map(|(name, value)| (*name, Attribute::Int(*value))).collect();
+            let z = net.node(op, &[flat, w], &[rows, columns], &attributes);
+            net.output(z);
+        }
+        net
+    };
+    let cases = [
+        ("many rows", product(10, 32, None), "packed"),
+        ("few rows", product(4, 32, None), "host"),
+        ("a ragged last panel that costs too much", product(10, 33, None), "host"),
+        ("two readers that agree", product(10, 32, Some(("Gemm", &[]))), "packed"),
+        ("two readers that do not", product(10, 32, Some(("Gemm", &[("transB", 1)]))), "host"),
+    ];
+    for (case, mut net, expected) in cases {
+        assert_eq!(claims(&net, &[])[0], expected, "{case}");
+        assert_eq!(claims(&net, &[("pack", "false")])[0], "host", "{case}");
+        net.check(&[]);
+        net.region.constants[0].shared = true;
+        assert_eq!(claims(&net, &[])[0], "host", "{case}, needed elsewhere as it is");
+        net.check(&[]);
+    }
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use crate::kernels::layout::BLOCK;
 
-/// f32 values of a packed B.
+/// f32 values of a packed B; saturates where that is more than can be counted.
 pub fn packed_b_len(k: usize, n: usize) -> usize {
-    n.div_ceil(BLOCK) * k * BLOCK
+    n.div_ceil(BLOCK).saturating_mul(k).saturating_mul(BLOCK)
 }
 
 /// Packs B[k, n] with the given row and column strides as [ceil(n / 16)][k][16], zero past n.

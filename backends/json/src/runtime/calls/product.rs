@@ -17,6 +17,8 @@ enum Kind {
 
 struct Product {
     params: GemmParams,
+    /// Whether B lies in the panels of the kernel.
+    packed: bool,
     bias: Kind,
     act: kernels::Activation,
 }
@@ -45,6 +47,15 @@ impl<'p> Side<'p> {
         })
     }
 
+    /// A constant in panels, of K rows and N columns.
+    fn packed(signature: &Signature<'p>, shape: &'p [usize; 2]) -> Result<Self, Error> {
+        let &[rows, columns] = shape;
+        if signature.input(1)? != [kernels::packed_b_len(rows, columns)] {
+            return Err(bad_shapes(signature));
+        }
+        Ok(Side { shape, rows, columns, strides: [columns, 1] })
+    }
+
     /// The batch dimensions, aligned at the right to those of the output; one that is missing is 1.
     fn batch(&self, axis: usize, out_rank: usize) -> usize {
         (axis + self.shape.len()).checked_sub(out_rank).map_or(1, |axis| self.shape[axis])
@@ -56,7 +67,11 @@ impl<'p> Side<'p> {
 }
 
 pub(super) fn gemm(signature: &Signature<'_>, gemm: &Gemm) -> Result<Ready, Error> {
-    let (a, b) = (Side::new(signature, 0, gemm.trans_a)?, Side::new(signature, 1, gemm.trans_b)?);
+    let a = Side::new(signature, 0, gemm.trans_a)?;
+    let b = match &gemm.packed {
+        Some(shape) => Side::packed(signature, shape)?,
+        None => Side::new(signature, 1, gemm.trans_b)?,
+    };
     let out = signature.output(0)?;
     let [lead @ .., m, n] = out else { return Err(bad_shapes(signature)) };
     if b.columns != *n || a.columns != b.rows {
@@ -83,7 +98,10 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &Gemm) -> Result<Ready, Erro
         return Err(bad_shapes(signature));
     }
     let scratch = kernels::gemm_scratch_len(&params, signature.threads.count());
-    Ok(Ready { scratch, ..Ready::new(Product { params, bias, act: gemm.act.activation() }) })
+    Ok(Ready {
+        scratch,
+        ..Ready::new(Product { params, packed: gemm.packed.is_some(), bias, act: gemm.act.activation() })
+    })
 }
 
 /// Sets at most two batch dimensions; neighbouring ones are joined where the strides allow.
@@ -127,7 +145,8 @@ impl Call for Product {
         };
         let epilogue = Epilogue { bias, residual: io.inputs.optional(3)?, act: self.act };
         let c = io.outputs.take(0)?;
-        kernels::gemm(io.threads, &self.params, a, b, c, &epilogue, io.scratch);
+        let product = if self.packed { kernels::gemm_packed } else { kernels::gemm };
+        product(io.threads, &self.params, a, b, c, &epilogue, io.scratch);
         Ok(())
     }
 }
