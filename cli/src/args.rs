@@ -11,7 +11,7 @@ mod plugin_new;
 pub(crate) mod shape;
 mod shared;
 
-pub(crate) use artifact::{Check, Inspect, Plugin, PluginInfo, PluginList, Quickstart, Swap};
+pub(crate) use artifact::{Check, Inspect, Plugin, PluginInfo, PluginList, PluginTest, Quickstart, Swap};
 pub(crate) use compile::{Compile, Explain, Repro};
 pub(crate) use execute::{Bench, Run, Verify};
 pub(crate) use input::InputArg;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use byoc_plugin_api::closest;
 
-pub use self::policy::Policy;
+pub use self::policy::{Policy, wildcard};
 use crate::artifact::Contents;
 use crate::codegen::{self, Generated};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -151,7 +151,8 @@ pub fn repro(request: &Request, symbol: &str, strip: bool, output: &Path, observ
     recover::save(&partitioned.model.constants, plan, &request.backends[plan.backend], strip, output)
 }
 
-fn partitioned(request: &Request, observer: &mut dyn Observer) -> Result<Partitioned> {
+/// The stages up to the partition: the regions as backends are given them, what was tried, and nodes that nobody takes.
+pub fn partitioned(request: &Request, observer: &mut dyn Observer) -> Result<Partitioned> {
     let model = import(request, observer)?;
     let mut spool = Spool::new(&std::env::temp_dir())?;
     let typed = simplify(request, model, &mut spool, observer)?;

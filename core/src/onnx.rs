@@ -22,8 +22,8 @@ mod inputs;
 mod known;
 mod names;
 #[rustfmt::skip]
-#[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated code")]
-mod proto;
+#[allow(missing_docs, clippy::all, reason = "generated code")]
+pub mod proto;
 mod sort;
 mod tensor;
 #[cfg(test)]

@@ -6,4 +6,4 @@ mod worker;
 
 pub use registry::{BackendCode, Origin, Refused, Registered, Registry, Selected, Shadowed};
 pub use search::SearchPath;
-pub use worker::{IsolatedBackend, Isolation, serve};
+pub use worker::{IsolatedBackend, Isolation, limit_memory, serve};

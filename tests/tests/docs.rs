@@ -31,6 +31,8 @@ fn every_block_is_compiled_or_run() {
             "c" => assert!(c[0].contains(&block.text), "not in the skeleton: {block:?}"),
             "json" => is_what_it_says(&block),
             "sh" => assert!(["In Rust", "In C"].contains(&block.section.as_str()), "nobody runs {block:?}"),
+            // `conformance.rs` has `byoc plugin test` read it.
+            "toml" => assert_eq!(block.section, "What `byoc plugin test` asks"),
             _ => panic!("nobody looks at {block:?}"),
         }
         kinds.push(kind);

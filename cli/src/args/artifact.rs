@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{PluginNew, Plugins, Shapes};
+use super::{PluginNew, Plugins, Shapes, name_value};
 
 /// `byoc inspect`.
 #[derive(clap::Args, Debug)]
@@ -77,6 +77,8 @@ pub(crate) enum Plugin {
     Info(PluginInfo),
     /// Start a backend: write a project that builds by itself
     New(PluginNew),
+    /// Test a plugin, given nothing but its file
+    Test(PluginTest),
 }
 
 /// `byoc plugin list`.
@@ -101,6 +103,34 @@ pub(crate) struct PluginInfo {
     /// Where plugins are.
     #[command(flatten)]
     pub(crate) places: Plugins,
+}
+
+/// `byoc plugin test`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct PluginTest {
+    /// The plugin file
+    pub(crate) file: PathBuf,
+    /// Only these backends of the plugin (repeatable) [default: all of them]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) backend: Vec<String>,
+    /// An option of a backend (repeatable); see `byoc plugin info NAME`
+    #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
+    pub(crate) backend_opt: Vec<(String, String)>,
+    /// Further cases and expected failures: a TOML file, or a folder of them (repeatable)
+    #[arg(long, value_name = "DIR|FILE.toml")]
+    pub(crate) case: Vec<PathBuf>,
+    /// The longest that a case may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout: u64,
+    /// Most memory that the tests may take; 0 for what the machine has
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+    pub(crate) memory: u64,
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Run the cases in this process, from this number on; how the verb calls itself.
+    #[arg(long, hide = true)]
+    pub(crate) child: Option<usize>,
 }
 
 /// `byoc quickstart`.

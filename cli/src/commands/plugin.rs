@@ -1,6 +1,8 @@
-//! `byoc plugin`: which backends there are, what one says of itself, and a start for a new one.
+//! `byoc plugin`: which backends there are, what one says of itself, a start for a new one, and whether a plugin keeps
+//! its promises.
 
 mod new;
+mod test;
 
 use std::process::ExitCode;
 
@@ -19,6 +21,7 @@ pub(crate) fn run(args: &Plugin) -> Result<ExitCode> {
         Plugin::List(args) => list(args),
         Plugin::Info(args) => info(args),
         Plugin::New(args) => new::run(args),
+        Plugin::Test(args) => return test::run(args),
     }?;
     Ok(ExitCode::SUCCESS)
 }

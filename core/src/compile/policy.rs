@@ -64,7 +64,7 @@ impl Policy {
 }
 
 /// Whether `text` fits `pattern`, in which `*` stands for any characters.
-fn wildcard(pattern: &str, text: &str) -> bool {
+pub fn wildcard(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
     let parts: Vec<_> = parts.collect();

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub use self::backend::IsolatedBackend;
 pub(super) use self::backend::{OpenError, open};
-pub use self::server::serve;
+pub use self::server::{limit as limit_memory, serve};
 
 /// How workers are started, and what they may use.
 #[derive(Clone, Debug, PartialEq, Eq)]

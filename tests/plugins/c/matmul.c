@@ -160,9 +160,10 @@ static int32_t load(size_t backend, byoc_slice code, byoc_constants constants, b
     memcpy(&region->sizes, code.data, sizeof(dense));
     matrix = find(constants, region->sizes.matrix);
     bias = find(constants, region->sizes.bias);
-    if (!matrix || !bias || matrix->layout.len != strlen(LAYOUT) || memcmp(matrix->layout.data, LAYOUT, strlen(LAYOUT)) != 0) {
+    if (!matrix || !bias || matrix->layout.len != strlen(LAYOUT) || memcmp(matrix->layout.data, LAYOUT, strlen(LAYOUT)) != 0 ||
+        bias->layout.len != 0) {
         free(region);
-        return byoc_fail(error, "a constant is missing or not packed as " LAYOUT);
+        return byoc_fail(error, "a constant is missing, or not laid out as it was claimed");
     }
     region->matrix = matrix->tensor;
     region->bias = bias->tensor;

@@ -48,8 +48,8 @@ fn end_with_the_host() {
     });
 }
 
-/// Keeps this process from taking more memory than that; 0 for what the machine has.
-fn limit(memory: u64) {
+/// Keeps this process from taking more bytes of memory than that; 0 for what the machine has.
+pub fn limit(memory: u64) {
     #[cfg(not(target_os = "linux"))]
     let _ = memory;
     #[cfg(target_os = "linux")]

@@ -41,9 +41,13 @@ impl Backend for Hostile {
     fn check(&self, candidate: &Region, _: &Options) -> Result<(), Refusal> {
         panic_if(Fault::PanicInCheck);
         segfault_if(Fault::SegfaultInCheck);
-        match candidate.values.iter().all(|value| value.dtype == DType::F32) {
+        let first = &candidate.values[0];
+        if candidate.values.iter().any(|value| value.dtype != DType::F32) {
+            return Err(Refusal::new(RefusalCode::Type, "only f32 is taken"));
+        }
+        match candidate.values.iter().all(|value| value.shape == first.shape) {
             true => Ok(()),
-            false => Err(Refusal::new(RefusalCode::Type, "only f32 is taken")),
+            false => Err(Refusal::new(RefusalCode::Shape, "the factor must have the shape of the input")),
         }
     }
 

@@ -22,6 +22,9 @@ pub(crate) fn check(owner: &Owner, candidate: &Region, options: &Options) -> Res
     }
     for constant in &candidate.constants {
         let value = &candidate.values[constant.value];
+        if value.dtype == DType::F16 && owner.home != Home::Host {
+            return Err(Refusal::new(RefusalCode::Type, format!("'{}' is f16, and only f32 is laid out", value.name)));
+        }
         let elements: usize = value.fixed_shape().unwrap_or_default().iter().product();
         let (bytes, most) = (elements * value.dtype.size(), options.int("most"));
         if most > 0 && bytes as i64 > most {

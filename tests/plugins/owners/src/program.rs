@@ -118,6 +118,7 @@ impl Program {
     pub(crate) fn split(code: &[u8]) -> Result<(Program, &[u8]), Error> {
         let end = code.iter().position(|&byte| byte == END).unwrap_or(code.len());
         let program = std::str::from_utf8(&code[..end]).ok().and_then(Program::parse);
+        let program = program.filter(|program| !program.calls.is_empty());
         Ok((program.ok_or_else(|| Error::new("damaged code"))?, code.get(end + 1..).unwrap_or_default()))
     }
 

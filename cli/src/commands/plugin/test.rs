@@ -1,0 +1,99 @@
+//! `byoc plugin test`: the conformance kit on one plugin file, in a child process that may crash.
+
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use byoc_conformance::{Report, Settings, Tag, Vendor, child, supervise};
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::plugin::{Registry, SearchPath, Selected};
+use serde_json::json;
+
+use crate::args::PluginTest;
+use crate::embed;
+use crate::report::{self, Table, duration};
+
+/// Runs the verb.
+pub(crate) fn run(args: &PluginTest) -> Result<ExitCode> {
+    let settings = Settings {
+        plugin: args.file.clone(),
+        backends: args.backend.clone(),
+        options: args.backend_opt.clone(),
+        memory: args.memory << 20,
+        reference: reference()?,
+        vendor: Vendor::read(&args.case)?,
+    };
+    if let Some(from) = args.child {
+        child(&settings, from);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let program = std::env::current_exe()
+        .map_err(|error| Diagnostic::new(Code::Io, format!("cannot find this program: {error}")))?;
+    let command = |from: usize| {
+        let mut command = Command::new(&program);
+        command.args(["plugin", "test"]).arg(&args.file).args(["--child", &from.to_string()]);
+        command.args(["--memory", &args.memory.to_string()]);
+        for name in &args.backend {
+            command.args(["--backend", name]);
+        }
+        for (key, value) in &args.backend_opt {
+            command.arg("--backend-opt").arg(format!("{key}={value}"));
+        }
+        for place in &args.case {
+            command.arg("--case").arg(place);
+        }
+        command
+    };
+    let report = supervise(&settings, &command, Duration::from_secs(args.timeout), &mut |_| {})?;
+    if args.json {
+        let Report { plugin, refused, cases } = &report;
+        let summary = summary(&report);
+        report::print_json(&json!({ "plugin": plugin, "refused": refused, "summary": summary, "cases": cases }))?;
+    } else {
+        report::print(&text(&report))?;
+    }
+    Ok(match (report.refused, report.count(Tag::Fail)) {
+        (true, _) => ExitCode::from(Code::NotAPlugin.exit()),
+        (false, 0) => ExitCode::SUCCESS,
+        (false, _) => ExitCode::FAILURE,
+    })
+}
+
+/// The embedded backend with kernels to compare with.
+fn reference() -> Result<Selected> {
+    let (name, setting) = embed::reference()?;
+    let registry = Registry::discover(&SearchPath::default(), &embed::backends(), None)?;
+    Ok(registry.select(&[name], &[setting])?.remove(0))
+}
+
+/// How many cases ended how, by tag.
+fn summary(report: &Report) -> serde_json::Value {
+    json!({
+        "pass": report.count(Tag::Pass),
+        "fail": report.count(Tag::Fail),
+        "unsupported": report.count(Tag::Unsupported),
+        "expected_failure": report.count(Tag::ExpectedFailure),
+    })
+}
+
+fn text(report: &Report) -> String {
+    let mut table = Table::new(&["backend", "case", "result", ">time", ">per call", "reason"]);
+    let time = |seconds: f64| duration(Duration::from_secs_f64(seconds));
+    for case in &report.cases {
+        let backend = if case.backend.is_empty() { "-" } else { &case.backend };
+        table.row([
+            backend.to_owned(),
+            case.name.clone(),
+            case.result.to_string(),
+            time(case.seconds),
+            case.seconds_per_call.map(time).unwrap_or_default(),
+            case.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    let count = |tag| report.count(tag);
+    let (passed, failed, unsupported) = (count(Tag::Pass), count(Tag::Fail), count(Tag::Unsupported));
+    let expected = count(Tag::ExpectedFailure);
+    format!(
+        "{}\n{passed} passed, {failed} failed, {unsupported} unsupported, {expected} failed as expected\n",
+        table.text()
+    )
+}

@@ -1,0 +1,162 @@
+//! The backend under test beside the one that it is compared with, and what the compiler gives it of a model.
+
+use std::path::{Path, PathBuf};
+
+use byoc_core::compile::{self, Policy, Request, Silent, Stage};
+use byoc_core::diagnostic::{Code, Diagnostic};
+use byoc_core::onnx::ImportOptions;
+use byoc_core::partition::{Outcome, Partitioned};
+use byoc_core::passes::infer;
+use byoc_core::plugin::{Registry, Selected};
+
+use crate::onnx::{Fill, Input, Model};
+use crate::region::Taken;
+use crate::report::{Step, Verdict, fail};
+use crate::tensor::{Tensor, Tolerance};
+
+/// The two backends.
+pub(crate) struct Bench {
+    /// The backend under test.
+    pub(crate) selected: Selected,
+    /// The backend whose results are right.
+    pub(crate) reference: Selected,
+    /// A folder for models and artifacts.
+    pub(crate) folder: PathBuf,
+}
+
+/// A model file.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) path: PathBuf,
+    /// Sizes of symbolic dimensions.
+    pub(crate) dims: Vec<(String, usize)>,
+    /// What its inputs may hold; any values where one is not listed.
+    pub(crate) inputs: Vec<Input>,
+    /// What difference is allowed; by element type where it is not given.
+    pub(crate) tolerance: Option<Tolerance>,
+}
+
+/// A model as far as the compiler's partition.
+pub(crate) struct Prepared {
+    /// The regions of the backend under test.
+    pub(crate) taken: Vec<Taken>,
+    /// Patterns that matched some nodes, with what came of it: `None` where the nodes are taken.
+    pub(crate) tried: Vec<(String, Option<String>)>,
+    /// (domain, operator) of the nodes that the compiler's own passes left.
+    pub(crate) ops: Vec<(String, String)>,
+}
+
+impl Source {
+    /// Writes a model into the folder.
+    pub(crate) fn write(model: &Model, folder: &Path) -> Result<Source, Diagnostic> {
+        let path = folder.join("model.onnx");
+        std::fs::write(&path, model.finish()).map_err(|error| Diagnostic::io(&path, "write", &error))?;
+        Ok(Source { path, dims: Vec::new(), inputs: model.inputs.clone(), tolerance: None })
+    }
+
+    /// What the input of that name may hold.
+    pub(crate) fn fill(&self, name: &str) -> Fill {
+        self.inputs.iter().find(|input| input.name == name).map_or(Fill::Any, |input| input.fill)
+    }
+
+    /// Whether core knows the model's operators with these types and shapes.
+    pub(crate) fn is_valid(&self) -> bool {
+        let model = byoc_core::onnx::import(&[("main".into(), &self.path)], &self.import());
+        model.is_ok_and(|mut model| infer::infer(&mut model).is_ok())
+    }
+
+    fn import(&self) -> ImportOptions {
+        // A model is overwritten by the next one of the same name.
+        ImportOptions { dims: self.dims.clone(), shapes: Vec::new(), no_mmap: true }
+    }
+}
+
+impl Bench {
+    /// What to compile, for these backends.
+    fn request(&self, source: &Source, backends: Vec<Selected>) -> Request {
+        Request {
+            sources: vec![("main".into(), source.path.clone())],
+            import: source.import(),
+            backends,
+            folder: Some(self.reference.clone()),
+            policy: Policy::default(),
+            allow_duplicates: false,
+            external_constants: false,
+            fallback_on_crash: false,
+        }
+    }
+
+    /// What the backend takes of a model.
+    pub(crate) fn prepare(&self, source: &Source) -> Step<Prepared> {
+        let request = self.request(source, vec![self.selected.clone()]);
+        match compile::partitioned(&request, &mut Silent) {
+            Ok(found) => Ok(Prepared::of(&found)),
+            Err(error) if matches!(error.code, Code::BackendFailed | Code::PluginContract | Code::Io) => fail(error),
+            Err(error) => Err(Verdict::Unsupported(format!("the compiler refuses the model: {error}"))),
+        }
+    }
+
+    /// The backend under test, with the other one for what is left over.
+    fn both(&self) -> Vec<Selected> {
+        // A host backend takes everything itself; two of one name could not be told apart.
+        match self.selected.registered.description.host || self.selected.name() == self.reference.name() {
+            true => vec![self.selected.clone()],
+            false => vec![self.selected.clone(), self.reference.clone()],
+        }
+    }
+
+    /// Compiles the model for the backend under test into `output`.
+    pub(crate) fn compile(&self, source: &Source, output: &Path) -> Result<Registry, Diagnostic> {
+        self.compile_for(source, &self.both(), output)
+    }
+
+    /// Compiles the model for the backend under test as far as every constant has its home.
+    pub(crate) fn settle(&self, source: &Source) -> Result<(), Diagnostic> {
+        compile::compile_until(&self.request(source, self.both()), Stage::Ownership, &mut Silent)
+    }
+
+    /// Compiles the model for the backend whose results are right.
+    pub(crate) fn compile_reference(&self, source: &Source, output: &Path) -> Result<Registry, Diagnostic> {
+        self.compile_for(source, std::slice::from_ref(&self.reference), output)
+    }
+
+    fn compile_for(&self, source: &Source, backends: &[Selected], output: &Path) -> Result<Registry, Diagnostic> {
+        compile::compile(&self.request(source, backends.to_vec()), output, &mut Silent)?;
+        let backends = backends.iter().map(|selected| selected.registered.clone()).collect();
+        Ok(Registry { backends, ..Registry::default() })
+    }
+}
+
+impl Prepared {
+    fn of(found: &Partitioned) -> Prepared {
+        let own = found.regions.iter().filter(|plan| plan.backend == 0);
+        let taken = own.map(|plan| {
+            let tensors = plan.region.constants.iter().zip(&plan.constants).map(|(constant, at)| {
+                let dtype = plan.region.values[constant.value].dtype;
+                let shape = at.view.shape.iter().map(|&size| size as i64).collect();
+                Tensor::new(dtype, shape, found.model.constants.materialize(at))
+            });
+            Taken { region: plan.region.clone(), constants: tensors.collect() }
+        });
+        let tried = found.attempts.iter().map(|attempt| {
+            let reason = match &attempt.outcome {
+                Outcome::Taken => None,
+                Outcome::Refused(refusal) => Some(refusal.to_string()),
+                Outcome::OnlyNoOps => Some("the region would do no arithmetic".into()),
+            };
+            (attempt.pattern.clone(), reason)
+        });
+        let nodes = found.model.entries.iter().flat_map(|graph| &graph.nodes);
+        Prepared {
+            taken: taken.collect(),
+            tried: tried.collect(),
+            ops: nodes.map(|node| (node.domain.clone(), node.op.clone())).collect(),
+        }
+    }
+
+    /// Why nothing was taken.
+    pub(crate) fn refusal(&self) -> String {
+        let reason = self.tried.iter().rev().find_map(|(_, reason)| reason.clone());
+        reason.unwrap_or_else(|| "no pattern matches".into())
+    }
+}

@@ -1,0 +1,57 @@
+//! Cases of the compile side: a region that `check` takes gets code, the same code each time, and claims that are true.
+
+use crate::bench::{Bench, Prepared, Source};
+use crate::memory::Layout;
+use crate::region::{self, Generated, Taken};
+use crate::report::{Step, Verdict, fail, one_line};
+
+/// Whether the backend takes anything of the model.
+pub(crate) fn check(_: &Bench, _: &Source, prepared: &Prepared) -> Step {
+    if prepared.taken.is_empty() {
+        return Err(Verdict::Unsupported(prepared.refusal()));
+    }
+    Ok(())
+}
+
+/// The same region gives the same code, claims and packed bytes, wherever its constants lie in memory.
+pub(crate) fn codegen(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
+    for taken in &prepared.taken {
+        let first = generate(bench, taken, Layout::Plain)?;
+        let second = generate(bench, taken, Layout::Plain)?;
+        let symbol = &taken.region.symbol;
+        if first.code != second.code {
+            return fail(format!("the same region {symbol} gives other code the second time"));
+        }
+        if first.claims.len() != second.claims.len() {
+            return fail(format!("the same region {symbol} gives other claims the second time"));
+        }
+        for (first, second) in first.claims.iter().zip(&second.claims) {
+            if (first.id, &first.claim) != (second.id, &second.claim) {
+                return fail(format!("the same region {symbol} gives other claims the second time"));
+            }
+            if first.packed != second.packed {
+                return fail(format!("constant {} is packed into other bytes the second time", first.id));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The whole compiler agrees: one claim for each constant, packed bytes as they are declared, and no secret copy of a
+/// constant in the code.
+pub(crate) fn claims(bench: &Bench, source: &Source, _: &Prepared) -> Step {
+    bench.settle(source).or_else(fail)
+}
+
+/// What [`generate`] gives, for cases that come after [`codegen`]: what is wrong with it was said there.
+pub(crate) fn generated(bench: &Bench, taken: &Taken) -> Step<Generated> {
+    generate(bench, taken, Layout::Plain).map_err(|_| Verdict::Skip)
+}
+
+/// Code and claims of a region that `check` took; a refusal now is a failure.
+pub(crate) fn generate(bench: &Bench, taken: &Taken, layout: Layout) -> Step<Generated> {
+    region::generate(&bench.selected, &taken.region, &taken.place(layout)).or_else(|error| {
+        let symbol = &taken.region.symbol;
+        fail(format!("check takes region {symbol}, and then it fails: {}", one_line(&error.to_string())))
+    })
+}

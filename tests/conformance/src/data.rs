@@ -1,0 +1,65 @@
+//! Values of inputs and constants: the same seed gives the same values.
+
+use byoc_plugin_api::DType;
+use half::{bf16, f16};
+
+use crate::onnx::Fill;
+use crate::tensor::Tensor;
+
+/// Floats that are easy to get wrong. The largest is small enough for a sum of squares: when a sum overflows depends on
+/// the order in which it is added up.
+const SPECIAL: [f32; 8] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.0, 1e15, f32::MIN_POSITIVE, 1.0];
+
+/// A tensor of random values.
+pub(crate) fn random(dtype: DType, shape: &[i64], fill: Fill, seed: &str) -> Tensor {
+    let mut state = seed.bytes().fold(0x9e37_79b9_7f4a_7c15u64, |hash, byte| mix(hash ^ u64::from(byte)));
+    let values = std::iter::from_fn(|| {
+        state = mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
+        Some((state >> 40) as f64 / (1u64 << 24) as f64)
+    });
+    let values = values.map(|unit| match (fill, dtype) {
+        (Fill::Below(limit), _) => (unit * limit as f64).floor(),
+        (_, DType::Bool) => unit.round(),
+        (Fill::Positive, dtype) if dtype.is_float() => 0.25 + unit,
+        (Fill::Positive, _) => 1.0 + (unit * 4.0).floor(),
+        (Fill::Any, dtype) if dtype.is_float() => unit * 2.0 - 1.0,
+        (Fill::Any, DType::U8 | DType::U16 | DType::U32 | DType::U64) => (unit * 9.0).floor(),
+        (Fill::Any, _) => (unit * 9.0).floor() - 4.0,
+    });
+    tensor(dtype, shape, values)
+}
+
+/// A tensor of floats that are easy to get wrong, among random ones.
+pub(crate) fn special(dtype: DType, shape: &[i64], seed: &str) -> Tensor {
+    let plain = random(dtype, shape, Fill::Any, seed);
+    let values: Vec<_> = plain.floats().collect();
+    let mixed = values.iter().enumerate().map(|(index, &value)| match index % 3 {
+        0 => f64::from(SPECIAL[index / 3 % SPECIAL.len()]),
+        _ => value,
+    });
+    tensor(dtype, shape, mixed)
+}
+
+/// A tensor of as many of `values` as the shape has elements.
+pub(crate) fn tensor(dtype: DType, shape: &[i64], values: impl IntoIterator<Item = f64>) -> Tensor {
+    let count = usize::try_from(shape.iter().product::<i64>()).unwrap_or(0);
+    let bytes = values.into_iter().take(count).flat_map(|value| element(dtype, value));
+    Tensor::new(dtype, shape.to_vec(), bytes.collect())
+}
+
+fn mix(value: u64) -> u64 {
+    // The finaliser of SplitMix64.
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+fn element(dtype: DType, value: f64) -> Vec<u8> {
+    match dtype {
+        DType::F32 => (value as f32).to_le_bytes().to_vec(),
+        DType::F64 => value.to_le_bytes().to_vec(),
+        DType::F16 => f16::from_f64(value).to_le_bytes().to_vec(),
+        DType::BF16 => bf16::from_f64(value).to_le_bytes().to_vec(),
+        _ => (value as i64).to_le_bytes()[..dtype.size()].to_vec(),
+    }
+}

@@ -1,0 +1,265 @@
+//! The table of shape makers: for each operator, what its inputs and attributes have to be for its first output to have
+//! a wanted type and shape.
+
+use byoc_plugin_api::{Attribute, DType};
+
+/// What a tensor is to be.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Wish {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
+}
+
+/// What an operand of a node has to be.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Operand {
+    /// Any values.
+    Any(Wish),
+    /// Values above zero.
+    Positive(Wish),
+    /// Indices below a limit.
+    Below(i64, Vec<usize>),
+    /// These integers: shapes, axes and the like are constants of the model whatever the pattern says.
+    Ints(Vec<i64>, Vec<usize>),
+    /// This number, as a constant without dimensions.
+    Number(f64, DType),
+    /// Absent.
+    Absent,
+}
+
+/// How a node comes to give what is wanted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Recipe {
+    /// Every input that the operator needs, then optional ones that are worth a try.
+    pub(crate) operands: Vec<Operand>,
+    /// How many of the operands are needed.
+    pub(crate) needed: usize,
+    /// Attributes.
+    pub(crate) attributes: Vec<(String, Attribute)>,
+    /// Outputs beside the first that the operator must have.
+    pub(crate) more_outputs: usize,
+}
+
+/// The size of an inner dimension that nobody sees.
+const INNER: usize = 6;
+/// The channels of the input of a convolution.
+const CHANNELS: usize = 3;
+
+fn any(dtype: DType, shape: &[usize]) -> Operand {
+    Operand::Any(Wish { dtype, shape: shape.to_vec() })
+}
+
+fn recipe(operands: Vec<Operand>, needed: usize) -> Option<Recipe> {
+    Some(Recipe { operands, needed, ..Recipe::default() })
+}
+
+fn with(operands: Vec<Operand>, needed: usize, attributes: &[(&str, Attribute)]) -> Option<Recipe> {
+    let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    Some(Recipe { operands, needed, attributes, more_outputs: 0 })
+}
+
+fn ints(values: &[i64]) -> Operand {
+    Operand::Ints(values.to_vec(), vec![values.len()])
+}
+
+fn sizes(shape: &[usize]) -> Operand {
+    Operand::Ints(shape.iter().map(|&size| size as i64).collect(), vec![shape.len()])
+}
+
+/// The shape with another last size.
+fn last(shape: &[usize], size: usize) -> Vec<usize> {
+    shape.iter().rev().skip(1).rev().copied().chain([size]).collect()
+}
+
+/// The recipe for `op` of ONNX's own domain, with operands of the same shape where `broadcast` is not set. `None` where
+/// the operator cannot give what is wanted, or is not in the table.
+pub(crate) fn find(op: &str, wish: &Wish, broadcast: bool) -> Option<Recipe> {
+    elementwise(op, wish, broadcast)
+        .or_else(|| linear(op, wish))
+        .or_else(|| normal(op, wish))
+        .or_else(|| reduction(op, wish))
+        .or_else(|| movement(op, wish))
+        .or_else(|| selection(op, wish))
+}
+
+/// Operators that work on each element by itself.
+fn elementwise(op: &str, Wish { dtype, shape }: &Wish, broadcast: bool) -> Option<Recipe> {
+    let second = if broadcast { &shape[shape.len().saturating_sub(1)..] } else { shape };
+    let pair = |dtype| recipe(vec![any(dtype, shape), any(dtype, second)], 2);
+    match op {
+        "Abs" | "Cos" | "Erf" | "Exp" | "Gelu" | "HardSigmoid" | "HardSwish" | "Identity" | "Neg" | "Reciprocal"
+        | "Relu" | "Sigmoid" | "Sin" | "Softmax" | "Swish" | "Tanh" | "Dropout" => recipe(vec![any(*dtype, shape)], 1),
+        "Log" | "Sqrt" => recipe(vec![Operand::Positive(Wish { dtype: *dtype, shape: shape.clone() })], 1),
+        "Clip" => recipe(vec![any(*dtype, shape), Operand::Number(0.0, *dtype), Operand::Number(1.0, *dtype)], 1),
+        "Add" | "Sub" | "Mul" | "Max" | "Min" | "Sum" => pair(*dtype),
+        "Div" | "Mod" | "Pow" => {
+            let positive = |shape: &[usize]| Operand::Positive(Wish { dtype: *dtype, shape: shape.to_vec() });
+            let float = [("fmod", Attribute::Int(1))];
+            let attributes = if op == "Mod" && dtype.is_float() { &float[..] } else { &[] };
+            with(vec![positive(shape), positive(second)], 2, attributes)
+        }
+        "And" | "Not" if *dtype != DType::Bool => None,
+        "And" => pair(DType::Bool),
+        "Not" => recipe(vec![any(DType::Bool, shape)], 1),
+        "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" if *dtype == DType::Bool => pair(DType::F32),
+        "IsNaN" if *dtype == DType::Bool => recipe(vec![any(DType::F32, shape)], 1),
+        "Where" => recipe(vec![any(DType::Bool, shape), any(*dtype, shape), any(*dtype, second)], 3),
+        "Cast" => {
+            let from = if *dtype == DType::F32 { DType::I32 } else { DType::F32 };
+            with(vec![any(from, shape)], 1, &[("to", Attribute::Int(onnx_code(*dtype)))])
+        }
+        _ => None,
+    }
+}
+
+/// ONNX's number of an element type, for the attribute of `Cast`.
+fn onnx_code(dtype: DType) -> i64 {
+    match dtype {
+        DType::F32 => 1,
+        DType::U8 => 2,
+        DType::I8 => 3,
+        DType::U16 => 4,
+        DType::I16 => 5,
+        DType::I32 => 6,
+        DType::I64 => 7,
+        DType::Bool => 9,
+        DType::F16 => 10,
+        DType::F64 => 11,
+        DType::U32 => 12,
+        DType::U64 => 13,
+        DType::BF16 => 16,
+    }
+}
+
+/// Products and windows.
+fn linear(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
+    let window = [("kernel_shape", Attribute::Ints(vec![3, 3])), ("pads", Attribute::Ints(vec![1, 1, 1, 1]))];
+    match (op, shape.as_slice()) {
+        ("MatMul", [.., _, columns]) => {
+            recipe(vec![any(*dtype, &last(shape, INNER)), any(*dtype, &[INNER, *columns])], 2)
+        }
+        ("Gemm", &[rows, columns]) => {
+            recipe(vec![any(*dtype, &[rows, INNER]), any(*dtype, &[INNER, columns]), any(*dtype, &[columns])], 2)
+        }
+        ("Conv", &[batch, channels, height, width]) => with(
+            vec![
+                any(*dtype, &[batch, CHANNELS, height, width]),
+                any(*dtype, &[channels, CHANNELS, 3, 3]),
+                any(*dtype, &[channels]),
+            ],
+            2,
+            &window,
+        ),
+        ("MaxPool" | "AveragePool", [_, _, _, _]) => with(vec![any(*dtype, shape)], 1, &window),
+        ("GlobalAveragePool", &[batch, channels, 1, 1]) => recipe(vec![any(*dtype, &[batch, channels, 5, 4])], 1),
+        ("Resize", &[batch, channels, height, width]) if height % 2 == 0 && width % 2 == 0 => recipe(
+            vec![
+                any(*dtype, &[batch, channels, height / 2, width / 2]),
+                Operand::Absent,
+                Operand::Absent,
+                sizes(shape),
+            ],
+            4,
+        ),
+        _ => None,
+    }
+}
+
+/// Normalisation and attention.
+fn normal(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
+    let size = *shape.last()?;
+    let scale = || any(*dtype, &[size]);
+    match (op, shape.as_slice()) {
+        ("BatchNormalization", [_, channels, ..]) => {
+            let list = || any(*dtype, &[*channels]);
+            let variance = Operand::Positive(Wish { dtype: *dtype, shape: vec![*channels] });
+            recipe(vec![any(*dtype, shape), list(), list(), list(), variance], 5)
+        }
+        ("LayerNormalization", _) => recipe(vec![any(*dtype, shape), scale(), scale()], 2),
+        ("RMSNormalization", _) => recipe(vec![any(*dtype, shape), scale()], 2),
+        ("Attention", &[batch, heads, _, size]) => {
+            let other = || any(*dtype, &[batch, heads, INNER, size]);
+            recipe(vec![any(*dtype, shape), other(), other()], 3)
+        }
+        ("RotaryEmbedding", &[batch, _, length, size]) if size % 2 == 0 => {
+            let cache = || any(*dtype, &[batch, length, size / 2]);
+            recipe(vec![any(*dtype, shape), cache(), cache()], 3)
+        }
+        ("LRN", [_, _, _, _]) => with(vec![any(*dtype, shape)], 1, &[("size", Attribute::Int(3))]),
+        _ => None,
+    }
+}
+
+/// Operators that go along an axis.
+fn reduction(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
+    let longer: Vec<usize> = shape.iter().copied().chain([INNER]).collect();
+    let flat = ("keepdims", Attribute::Int(0));
+    match op {
+        "ReduceMax" | "ReduceMean" | "ReduceSum" => with(vec![any(*dtype, &longer), ints(&[-1])], 2, &[flat]),
+        "ArgMax" if *dtype == DType::I64 => {
+            with(vec![any(DType::F32, &longer)], 1, &[("axis", Attribute::Int(-1)), flat])
+        }
+        "CumSum" if !shape.is_empty() => recipe(vec![any(*dtype, shape), Operand::Ints(vec![-1], vec![])], 2),
+        _ => None,
+    }
+}
+
+/// Operators that only move what they read.
+fn movement(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
+    let data = |shape: &[usize]| any(*dtype, shape);
+    let reversed: Vec<usize> = shape.iter().rev().copied().collect();
+    let elements = shape.iter().product::<usize>();
+    let of = |operands| recipe(operands, 2);
+    match (op, shape.as_slice()) {
+        ("Reshape", [_, ..]) if elements > 0 => of(vec![data(&[elements]), sizes(shape)]),
+        ("Flatten", &[rows, columns]) => with(vec![data(&[rows, columns, 1])], 1, &[("axis", Attribute::Int(1))]),
+        ("Squeeze", _) => of(vec![data(&[&[1], shape.as_slice()].concat()), ints(&[0])]),
+        ("Unsqueeze", [1, rest @ ..]) => of(vec![data(rest), ints(&[0])]),
+        ("Transpose", [_, _, ..]) => recipe(vec![data(&reversed)], 1),
+        ("Concat", [.., size]) if *size > 1 => {
+            let (left, right) = (last(shape, size / 2), last(shape, size - size / 2));
+            with(vec![data(&left), data(&right)], 2, &[("axis", Attribute::Int(-1))])
+        }
+        ("Split", [.., size]) => {
+            let axis = [("axis", Attribute::Int(-1)), ("num_outputs", Attribute::Int(2))];
+            with(vec![data(&last(shape, 2 * size))], 1, &axis).map(|recipe| Recipe { more_outputs: 1, ..recipe })
+        }
+        ("Slice", [.., size]) => {
+            let end = *size as i64 + 1;
+            recipe(vec![data(&last(shape, size + 2)), ints(&[1]), ints(&[end]), ints(&[-1])], 4)
+        }
+        ("Pad", [.., size]) if *size > 2 => {
+            let before = std::iter::repeat_n(0, shape.len() - 1);
+            let pads: Vec<i64> = before.clone().chain([1]).chain(before).chain([1]).collect();
+            of(vec![data(&last(shape, size - 2)), ints(&pads)])
+        }
+        ("Expand", [.., _]) => of(vec![data(&last(shape, 1)), sizes(shape)]),
+        ("Tile", [.., size]) if size % 2 == 0 => {
+            let repeats: Vec<i64> = std::iter::repeat_n(1, shape.len() - 1).chain([2]).collect();
+            of(vec![data(&last(shape, size / 2)), ints(&repeats)])
+        }
+        ("Trilu", [_, _, ..]) => recipe(vec![data(shape)], 1),
+        _ => None,
+    }
+}
+
+/// Operators that choose by index, and sizes as data.
+fn selection(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
+    let data = |shape: &[usize]| any(*dtype, shape);
+    match (op, shape.as_slice()) {
+        ("Gather", [rows, rest @ ..]) => {
+            recipe(vec![data(&[&[INNER], rest].concat()), Operand::Below(INNER as i64, vec![*rows])], 2)
+        }
+        ("GatherElements", [_, rest @ ..]) => {
+            recipe(vec![data(&[&[INNER], rest].concat()), Operand::Below(INNER as i64, shape.clone())], 2)
+        }
+        ("GatherND", [rows, rest @ ..]) => {
+            recipe(vec![data(&[&[INNER], rest].concat()), Operand::Below(INNER as i64, vec![*rows, 1])], 2)
+        }
+        ("ScatterND", [rows, rest @ ..]) if *rows > 0 => {
+            recipe(vec![data(shape), Operand::Ints(vec![0], vec![1, 1]), data(&[&[1], rest].concat())], 3)
+        }
+        ("Shape", [rank]) if *dtype == DType::I64 => recipe(vec![any(DType::F32, &vec![2; *rank])], 1),
+        _ => None,
+    }
+}

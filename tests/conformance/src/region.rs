@@ -1,0 +1,142 @@
+//! One region through a backend by hand: code, claims, load and run, with every layout and every layout tag under the
+//! kit's control.
+
+use byoc_core::plugin::Selected;
+use byoc_plugin_api::{
+    BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantAccess, ConstantId, Constants, Environment, Error,
+    Executable, Region, TensorView, TensorViewMut,
+};
+
+use crate::memory::{Layout, Placed};
+use crate::tensor::Tensor;
+
+/// A region that a backend takes, with the values of its constants.
+#[derive(Clone)]
+pub(crate) struct Taken {
+    pub(crate) region: Region,
+    /// Parallel to [`Region::constants`].
+    pub(crate) constants: Vec<Tensor>,
+}
+
+/// What a backend made of a region.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Generated {
+    pub(crate) code: Vec<u8>,
+    /// In the order in which they were made.
+    pub(crate) claims: Vec<Claimed>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Claimed {
+    pub(crate) id: ConstantId,
+    pub(crate) claim: Claim,
+    pub(crate) packed: Vec<u8>,
+}
+
+/// Takes claims as they come; whether they are right is for core to say.
+#[derive(Default)]
+struct Collector(Vec<Claimed>);
+
+impl ClaimSink for Collector {
+    fn claim(&mut self, id: ConstantId, claim: &Claim) -> Result<(), Error> {
+        self.0.push(Claimed { id, claim: claim.clone(), packed: Vec::new() });
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let last = self.0.last_mut().ok_or_else(|| Error::new("bytes without a claim before them"))?;
+        last.packed.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Taken {
+    /// The constants in memory, all in that layout.
+    pub(crate) fn place(&self, layout: Layout) -> Vec<Placed> {
+        self.constants.iter().map(|tensor| Placed::of(tensor, layout)).collect()
+    }
+
+    /// The region as it is asked for a second time, when other forms of its constants are stored as well.
+    pub(crate) fn shared(&self) -> Taken {
+        let mut taken = self.clone();
+        taken.region.constants.iter_mut().for_each(|constant| constant.shared = true);
+        taken
+    }
+
+    /// Types and shapes of these values, or which one has no fixed shape.
+    pub(crate) fn types(&self, values: &[usize]) -> Result<Vec<(byoc_plugin_api::DType, Vec<i64>)>, String> {
+        let ty = |&value: &usize| {
+            let value = &self.region.values[value];
+            let shape = value.fixed_shape().ok_or_else(|| format!("'{}' has no fixed shape", value.name))?;
+            Ok((value.dtype, shape.iter().map(|&size| size as i64).collect()))
+        };
+        values.iter().map(ty).collect()
+    }
+}
+
+/// Code and claims for a region whose constants lie like that.
+pub(crate) fn generate(selected: &Selected, region: &Region, constants: &[Placed]) -> Result<Generated, Error> {
+    let backend = &selected.registered.backend;
+    let with_data = selected.registered.description.constant_access != ConstantAccess::Load;
+    let views =
+        region.constants.iter().zip(constants).map(|(constant, placed)| {
+            (constant.id, if with_data { placed.view() } else { placed.view_without_data() })
+        });
+    let constants = Constants::new(views.collect());
+    let mut code = Vec::new();
+    backend.codegen(region, &constants, &selected.options, &mut code)?;
+    let mut claims = Collector::default();
+    backend.constant_updater(region, &constants, &code, &selected.options, &mut Claims::new(&mut claims))?;
+    Ok(Generated { code, claims: claims.0 })
+}
+
+/// A constant as `load` is given it.
+pub(crate) struct Bound {
+    pub(crate) id: ConstantId,
+    pub(crate) layout: Option<String>,
+    pub(crate) placed: Placed,
+}
+
+/// What the claims ask to have at load. Originals lie in `layout`.
+pub(crate) fn bind(taken: &Taken, generated: &Generated, layout: Layout) -> Vec<Bound> {
+    let bound = |claimed: &Claimed| {
+        let at = taken.region.constants.iter().position(|constant| constant.id == claimed.id)?;
+        let (tag, tensor, layout) = match &claimed.claim {
+            Claim::Host => (None, taken.constants[at].clone(), layout),
+            Claim::Packed(packed) => {
+                let shape: Vec<i64> = packed.shape.iter().map(|&size| size as i64).collect();
+                let bytes = shape.iter().product::<i64>() * packed.dtype.size() as i64;
+                if bytes != claimed.packed.len() as i64 {
+                    return None;
+                }
+                let tensor = Tensor::new(packed.dtype, shape, claimed.packed.clone());
+                (Some(packed.layout.clone()), tensor, Layout::Plain)
+            }
+            Claim::Embedded | Claim::Unused => return None,
+        };
+        Some(Bound { id: claimed.id, layout: tag, placed: Placed::of(&tensor, layout) })
+    };
+    generated.claims.iter().filter_map(bound).collect()
+}
+
+/// Loads code with these constants.
+pub(crate) fn load<'a>(
+    selected: &Selected,
+    code: &'a [u8],
+    bound: &'a [Bound],
+) -> Result<Box<dyn Executable + 'a>, Error> {
+    let constants = bound.iter().map(|bound| BoundConstant {
+        id: bound.id,
+        layout: bound.layout.as_deref(),
+        view: bound.placed.view(),
+    });
+    let environment = Environment { threads: 2, options: selected.options.clone() };
+    selected.registered.backend.load(code, &BoundConstants::new(constants.collect()), &environment)
+}
+
+/// Runs once.
+pub(crate) fn run(executable: &mut dyn Executable, inputs: &[Placed], outputs: &mut [Placed]) -> Result<(), Error> {
+    let inputs: Vec<TensorView<'_>> = inputs.iter().map(Placed::view).collect();
+    let mut outputs: Vec<TensorViewMut<'_>> = outputs.iter_mut().map(Placed::view_mut).collect();
+    executable.run(&inputs, &mut outputs)
+}

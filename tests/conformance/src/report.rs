@@ -1,0 +1,98 @@
+//! What came of the cases: one tag each, with a reason and a time.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// How a case ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tag {
+    /// As it should be.
+    Pass,
+    /// Not as it should be; the reason says what was found.
+    Fail,
+    /// The backend refuses what the case is about, or there is nothing to compare with; the reason says so.
+    Unsupported,
+    /// It failed, and the vendor's file says that it would.
+    ExpectedFailure,
+}
+
+impl std::fmt::Display for Tag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Tag::Pass => "pass",
+            Tag::Fail => "fail",
+            Tag::Unsupported => "unsupported",
+            Tag::ExpectedFailure => "expected failure",
+        })
+    }
+}
+
+/// A case that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// The backend; empty for cases of the whole plugin.
+    pub backend: String,
+    /// The name, unique within the backend.
+    pub name: String,
+    /// How it ended.
+    pub result: Tag,
+    /// Why, where it did not simply pass. One line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Wall time of the case, in seconds.
+    pub seconds: f64,
+    /// Shortest wall time of one `run`, in seconds, where the case measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_per_call: Option<f64>,
+}
+
+/// All cases, in the order in which they ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// The plugin file.
+    pub plugin: String,
+    /// Whether the plugin was refused at the handshake; nothing else was tried then.
+    pub refused: bool,
+    /// The cases.
+    pub cases: Vec<Case>,
+}
+
+impl Report {
+    /// Number of cases that ended that way.
+    pub fn count(&self, tag: Tag) -> usize {
+        self.cases.iter().filter(|case| case.result == tag).count()
+    }
+
+    /// Cases that failed.
+    pub fn failures(&self) -> impl Iterator<Item = &Case> {
+        self.cases.iter().filter(|case| case.result == Tag::Fail)
+    }
+}
+
+/// How a case ended, as the code of the case says it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// It passed; the shortest time of one `run`, if it was measured.
+    Pass(Option<Duration>),
+    /// It failed.
+    Fail(String),
+    /// It cannot be asked of this backend.
+    Unsupported(String),
+    /// It says nothing that an earlier case has not said.
+    Skip,
+}
+
+/// The result of a part of a case: an error ends the case.
+pub(crate) type Step<T = ()> = Result<T, Verdict>;
+
+/// A failure that ends a case.
+pub(crate) fn fail<T>(reason: impl std::fmt::Display) -> Step<T> {
+    Err(Verdict::Fail(reason.to_string()))
+}
+
+/// Text that a person wrote, or a plugin, as one line.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split(char::is_control).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}

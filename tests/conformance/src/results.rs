@@ -1,0 +1,275 @@
+//! Cases of the run side: what comes out is what the reference kernels compute, and nothing else in memory changes.
+
+use std::time::{Duration, Instant};
+
+use byoc_core::runtime::{LoadOptions, Session};
+use byoc_plugin_api::{DType, Executable};
+
+use crate::bench::{Bench, Prepared, Source};
+use crate::claims::{generate, generated};
+use crate::data;
+use crate::memory::{Layout, Placed};
+use crate::onnx::Fill;
+use crate::region::{self, Generated, Taken};
+use crate::report::{Step, Verdict, fail};
+use crate::tensor::{Tensor, Tolerance, compare};
+
+/// Outputs hold this before the first and before the second run: a byte that is not written differs.
+const POISON: [u8; 2] = [0xAA, 0xFF];
+/// The size of dimensions that the model leaves open: that of the symbolic samples.
+const SYMBOLIC: usize = 3;
+/// How long runs are repeated to find the shortest.
+const MEASURED: Duration = Duration::from_millis(3);
+
+/// What a case computes with.
+struct Question {
+    inputs: Vec<Tensor>,
+    expected: Vec<Tensor>,
+}
+
+/// Ordinary inputs.
+pub(crate) fn run(bench: &Bench, source: &Source, prepared: &Prepared) -> Step<Duration> {
+    let mut shortest = Duration::ZERO;
+    for taken in &prepared.taken {
+        let question = ask(bench, source, taken, ordinary)?;
+        let generated = generated(bench, taken)?;
+        shortest += answer(bench, source, taken, &generated, Layout::Plain, &question)?;
+    }
+    Ok(shortest)
+}
+
+/// NaN, infinities, negative zero and numbers at the ends of the range, in inputs that no more than their element is
+/// aligned to.
+pub(crate) fn special(bench: &Bench, source: &Source, prepared: &Prepared) -> Step {
+    let is_float = |taken: &Taken| taken.region.inputs.iter().any(|&at| taken.region.values[at].dtype.is_float());
+    if !prepared.taken.iter().any(is_float) {
+        return Err(Verdict::Skip);
+    }
+    for taken in &prepared.taken {
+        let question = ask(bench, source, taken, |dtype, shape, fill, name| match (fill, dtype.is_float()) {
+            (Fill::Any | Fill::Positive, true) => data::special(dtype, shape, name),
+            _ => data::random(dtype, shape, fill, name),
+        })?;
+        let generated = generated(bench, taken)?;
+        answer(bench, source, taken, &generated, Layout::Plain, &question)?;
+    }
+    Ok(())
+}
+
+/// Constants in other layouts: transposed and misaligned while code is generated, transposed and a part of something
+/// larger at load.
+pub(crate) fn layouts(bench: &Bench, source: &Source, prepared: &Prepared) -> Step {
+    if prepared.taken.iter().all(|taken| taken.constants.is_empty()) {
+        return Err(Verdict::Skip);
+    }
+    for taken in &prepared.taken {
+        let question = ask(bench, source, taken, ordinary)?;
+        for (before, after) in [(Layout::Transposed, Layout::Transposed), (Layout::Odd, Layout::Element)] {
+            let told = |verdict| match verdict {
+                Verdict::Fail(reason) => Verdict::Fail(format!("with constants laid out as {before:?}: {reason}")),
+                other => other,
+            };
+            let generated = generate(bench, taken, before).map_err(told)?;
+            answer(bench, source, taken, &generated, after, &question).map_err(told)?;
+        }
+    }
+    Ok(())
+}
+
+/// The region as it comes when other forms of its constants are stored as well.
+pub(crate) fn shared(bench: &Bench, source: &Source, prepared: &Prepared) -> Step {
+    if prepared.taken.iter().all(|taken| taken.constants.is_empty()) {
+        return Err(Verdict::Skip);
+    }
+    for taken in &prepared.taken {
+        let question = ask(bench, source, taken, ordinary)?;
+        let taken = taken.shared();
+        let generated = generate(bench, &taken, Layout::Plain)?;
+        answer(bench, source, &taken, &generated, Layout::Transposed, &question)?;
+    }
+    Ok(())
+}
+
+/// Two executables at once, one of them run from another thread.
+pub(crate) fn together(bench: &Bench, source: &Source, prepared: &Prepared) -> Step {
+    for taken in &prepared.taken {
+        let question = ask(bench, source, taken, ordinary)?;
+        let generated = generated(bench, taken)?;
+        let bound = region::bind(taken, &generated, Layout::Plain);
+        let load = || region::load(&bench.selected, &generated.code, &bound).or_else(|error| fail(loading(&error)));
+        let (mut here, mut there) = (load()?, load()?);
+        let inputs: Vec<_> = question.inputs.iter().map(|tensor| Placed::of(tensor, Layout::Plain)).collect();
+        let once = |executable: &mut dyn Executable| once(executable, &inputs, &question, POISON[0]);
+        let (here, there) = std::thread::scope(|scope| {
+            let there = scope.spawn(|| once(there.as_mut()));
+            (once(here.as_mut()), there.join())
+        });
+        let Ok(there) = there else { return fail("the run in another thread panicked") };
+        for outputs in [here?, there?] {
+            judge(source, taken, &outputs, &question.expected)?;
+        }
+    }
+    Ok(())
+}
+
+/// The whole way: an artifact on disk, mapped, beside the model compiled for the reference.
+pub(crate) fn artifact(bench: &Bench, source: &Source, _: &Prepared) -> Step {
+    let paths = ["model.byoc", "reference.byoc"].map(|name| bench.folder.join(name));
+    let registry = bench.compile(source, &paths[0]).or_else(fail)?;
+    let reference = bench.compile_reference(source, &paths[1]).map_err(no_reference)?;
+    let found = session(&paths[0], &registry, source).or_else(fail)?;
+    let expected = session(&paths[1], &reference, source).map_err(no_reference)?;
+    for ((name, found), (_, expected)) in found.iter().zip(&expected) {
+        let tolerance = source.tolerance.unwrap_or_else(|| tolerance(expected.dtype));
+        compare(found, expected, tolerance).or_else(|reason| fail(format!("output '{name}': {reason}")))?;
+    }
+    Ok(())
+}
+
+/// Runs an artifact; its outputs by name.
+fn session(
+    path: &std::path::Path,
+    registry: &byoc_core::plugin::Registry,
+    source: &Source,
+) -> byoc_core::diagnostic::Result<Vec<(String, Tensor)>> {
+    let mut session = Session::open(path, registry, &LoadOptions { threads: 2, ..LoadOptions::default() })?;
+    let ports = session.inputs();
+    let inputs = ports.iter().map(|port| {
+        let sizes: Vec<_> = port.shape.iter().map(|size| size.fixed().unwrap_or(SYMBOLIC) as i64).collect();
+        data::random(port.dtype, &sizes, source.fill(&port.name), &port.name)
+    });
+    let inputs: Vec<_> = inputs.collect();
+    let lent: Vec<_> = inputs.iter().map(Tensor::lend).collect();
+    let views: Vec<_> = lent.iter().map(|tensor| tensor.view()).collect();
+    session.run(&views)?;
+    let ports = session.outputs();
+    ports.iter().enumerate().map(|(index, port)| Ok((port.name.clone(), Tensor::of(&session.output(index)?)))).collect()
+}
+
+fn no_reference(error: impl std::fmt::Display) -> Verdict {
+    Verdict::Unsupported(format!("there are no reference kernels to compare with: {error}"))
+}
+
+fn loading(error: &byoc_plugin_api::Error) -> String {
+    format!("load fails: {error}")
+}
+
+fn ordinary(dtype: DType, shape: &[i64], fill: Fill, name: &str) -> Tensor {
+    data::random(dtype, shape, fill, name)
+}
+
+/// Inputs for a region, and what the reference makes of them.
+fn ask(
+    bench: &Bench,
+    source: &Source,
+    taken: &Taken,
+    make: impl Fn(DType, &[i64], Fill, &str) -> Tensor,
+) -> Step<Question> {
+    let region = &taken.region;
+    let types = taken.types(&region.inputs).map_err(Verdict::Unsupported)?;
+    let inputs: Vec<_> = region
+        .inputs
+        .iter()
+        .zip(&types)
+        .map(|(&value, (dtype, shape))| {
+            let name = &region.values[value].name;
+            make(*dtype, shape, source.fill(name), name)
+        })
+        .collect();
+    let reference = &bench.reference;
+    reference.registered.backend.check(region, &reference.options).map_err(no_reference)?;
+    let generated = region::generate(reference, region, &taken.place(Layout::Plain)).map_err(no_reference)?;
+    let bound = region::bind(taken, &generated, Layout::Plain);
+    let mut executable = region::load(reference, &generated.code, &bound).map_err(no_reference)?;
+    let placed: Vec<_> = inputs.iter().map(|tensor| Placed::of(tensor, Layout::Plain)).collect();
+    let mut outputs = outputs(taken, POISON[0])?;
+    region::run(executable.as_mut(), &placed, &mut outputs).map_err(no_reference)?;
+    Ok(Question { expected: outputs.iter().map(Placed::tensor).collect(), inputs })
+}
+
+fn outputs(taken: &Taken, poison: u8) -> Step<Vec<Placed>> {
+    let types = taken.types(&taken.region.outputs).map_err(Verdict::Unsupported)?;
+    Ok(types.iter().map(|(dtype, shape)| Placed::output(*dtype, shape, poison)).collect())
+}
+
+/// Loads and runs twice, and looks at everything that may have changed. The shortest time of a run.
+fn answer(
+    bench: &Bench,
+    source: &Source,
+    taken: &Taken,
+    generated: &Generated,
+    layout: Layout,
+    question: &Question,
+) -> Step<Duration> {
+    let bound = region::bind(taken, generated, layout);
+    let before: Vec<Vec<u8>> = bound.iter().map(|bound| bound.placed.all().to_vec()).collect();
+    let mut executable =
+        region::load(&bench.selected, &generated.code, &bound).or_else(|error| fail(loading(&error)))?;
+    let inputs: Vec<_> = question.inputs.iter().map(|tensor| Placed::of(tensor, Layout::Element)).collect();
+    let first = once(executable.as_mut(), &inputs, question, POISON[0])?;
+    let second = once(executable.as_mut(), &inputs, question, POISON[1])?;
+    let differing = first.iter().zip(&second).position(|(first, second)| first.bytes() != second.bytes());
+    if let Some(index) = differing {
+        let name = &taken.region.values[taken.region.outputs[index]].name;
+        let (first, second) = (first[index].bytes(), second[index].bytes());
+        let unwritten = |at: usize| first[at] == POISON[0] && second[at] == POISON[1];
+        let at = (0..first.len()).find(|&at| first[at] != second[at]).unwrap_or(0);
+        let what = if unwritten(at) { "is not written" } else { "is another one in the second run" };
+        return fail(format!("byte {at} of output '{name}' {what}"));
+    }
+    judge(source, taken, &first, &question.expected)?;
+    let shortest = measure(executable.as_mut(), &inputs, taken)?;
+    drop(executable);
+    if bound.iter().zip(&before).any(|(bound, before)| bound.placed.all() != before) {
+        return fail("a constant was written to");
+    }
+    Ok(shortest)
+}
+
+/// One run into fresh outputs. Inputs must be as before, and nothing beside the outputs may be written.
+fn once(executable: &mut dyn Executable, inputs: &[Placed], question: &Question, poison: u8) -> Step<Vec<Placed>> {
+    let mut outputs: Vec<_> =
+        question.expected.iter().map(|tensor| Placed::output(tensor.dtype, &tensor.shape, poison)).collect();
+    region::run(executable, inputs, &mut outputs).or_else(|error| fail(format!("run fails: {error}")))?;
+    if let Some(index) = outputs.iter().position(|output| !output.is_guarded()) {
+        return fail(format!("the run writes outside output {index}"));
+    }
+    let changed = |(input, tensor): (&Placed, &Tensor)| input.bytes() != tensor.bytes || !input.is_guarded();
+    if let Some(index) = inputs.iter().zip(&question.inputs).position(changed) {
+        return fail(format!("the run writes to input {index}"));
+    }
+    Ok(outputs)
+}
+
+fn judge(source: &Source, taken: &Taken, found: &[Placed], expected: &[Tensor]) -> Step {
+    for ((&value, found), expected) in taken.region.outputs.iter().zip(found).zip(expected) {
+        let tolerance = source.tolerance.unwrap_or_else(|| tolerance(expected.dtype));
+        let name = &taken.region.values[value].name;
+        compare(&found.tensor(), expected, tolerance).or_else(|reason| fail(format!("output '{name}': {reason}")))?;
+    }
+    Ok(())
+}
+
+/// A few units in the last place of the type, with room for sums that are added up in another order: those of
+/// `byoc verify`.
+fn tolerance(dtype: DType) -> Tolerance {
+    let (absolute, relative) = match dtype {
+        DType::F32 | DType::F64 => (1e-5, 1e-3),
+        DType::F16 => (1e-3, 1e-2),
+        DType::BF16 => (1e-2, 5e-2),
+        _ => (0.0, 0.0),
+    };
+    Tolerance { relative, absolute }
+}
+
+fn measure(executable: &mut dyn Executable, inputs: &[Placed], taken: &Taken) -> Step<Duration> {
+    let mut outputs = outputs(taken, POISON[0])?;
+    let start = Instant::now();
+    let mut shortest = Duration::MAX;
+    while start.elapsed() < MEASURED {
+        let run = Instant::now();
+        region::run(executable, inputs, &mut outputs).or_else(|error| fail(format!("run fails: {error}")))?;
+        shortest = shortest.min(run.elapsed());
+    }
+    Ok(shortest)
+}

@@ -1,0 +1,190 @@
+//! The cases in a child process, which may crash or hang: the case that it ended in is recorded, and another child goes
+//! on behind it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::plugin::limit_memory;
+
+use crate::report::{Case, Report, Tag};
+use crate::stream::Event;
+use crate::{Settings, cases};
+
+/// After this many crashes, of which a hang counts for several, the rest is left out: the plugin is not fit to be tested.
+const MOST_CRASHES: usize = 40;
+const CRASHES_A_HANG: usize = 10;
+
+/// The child's side: runs the cases from number `from` on and writes an event a line to standard output.
+pub fn child(settings: &Settings, from: usize) {
+    limit_memory(settings.memory);
+    let mut tell = |event: Event| {
+        let mut out = std::io::stdout().lock();
+        if out.write_all(event.line().as_bytes()).and_then(|()| out.flush()).is_err() {
+            // The parent is gone, and with it whoever wanted to know.
+            std::process::exit(1);
+        }
+    };
+    if let Err(error) = cases::run(settings, from, &mut tell) {
+        tell(Event::Stopped { code: error.code.id().into(), message: error.message, hint: error.hint });
+    }
+}
+
+/// The parent's side. `command` makes the command that calls [`child`] with a given number; `limit` is the longest that
+/// a case may take; `told` hears of each case as it ends.
+pub fn supervise(
+    settings: &Settings,
+    command: &dyn Fn(usize) -> Command,
+    limit: Duration,
+    told: &mut dyn FnMut(&Case),
+) -> Result<Report> {
+    let mut report = Report { plugin: settings.plugin.display().to_string(), ..Report::default() };
+    let mut note = |report: &mut Report, case: Case| {
+        let case = settings.vendor.settle(case);
+        told(&case);
+        report.cases.push(case);
+    };
+    let (mut from, mut crashes) = (0, 0);
+    while crashes < MOST_CRASHES {
+        let mut watched = Watched::start(command(from))?;
+        let ending = watched.follow(limit, &mut |case| note(&mut report, case));
+        match ending {
+            Ending::Done => return Ok(report),
+            Ending::Refused => {
+                report.refused = true;
+                return Ok(report);
+            }
+            Ending::Stopped(error) => return Err(error),
+            Ending::Crashed(case, after) => {
+                // Without a handshake there is nothing to go on with, and no other name for it than that.
+                report.refused |= case.name == "handshake";
+                crashes += if case.seconds >= limit.as_secs_f64() { CRASHES_A_HANG } else { 1 };
+                note(&mut report, case);
+                if after == usize::MAX {
+                    return Ok(report);
+                }
+                from = after;
+            }
+        }
+    }
+    let reason = Some("after this many crashes the remaining cases were left out".to_owned());
+    let (backend, name) = (String::new(), "remaining cases".to_owned());
+    note(&mut report, Case { backend, name, result: Tag::Fail, reason, seconds: 0.0, seconds_per_call: None });
+    Ok(report)
+}
+
+/// How a child ended.
+enum Ending {
+    Done,
+    Refused,
+    /// Within a case, or after the last one; with the number of the case to go on with.
+    Crashed(Case, usize),
+    /// By an error of the settings, or between cases.
+    Stopped(Diagnostic),
+}
+
+struct Watched {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Watched {
+    fn start(mut command: Command) -> Result<Watched> {
+        let program = command.get_program().display().to_string();
+        let failed = |error| Diagnostic::new(Code::Io, format!("cannot run '{program}': {error}"));
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let (send, lines) = channel();
+        if let Some(out) = child.stdout.take() {
+            // Ends with the pipe, or when nobody listens any more.
+            std::thread::spawn(move || {
+                let mut out = BufReader::new(out);
+                let mut line = Vec::new();
+                while out.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                    let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                    line.clear();
+                    if send.send(text).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        Ok(Watched { child, lines })
+    }
+
+    /// Hears of cases until the child ends, or is ended because a case takes too long.
+    fn follow(&mut self, limit: Duration, note: &mut dyn FnMut(Case)) -> Ending {
+        let mut running: Option<(String, String, usize)> = None;
+        let mut finished = None;
+        let mut since = Instant::now();
+        loop {
+            let line = self.lines.recv_timeout(limit.saturating_sub(since.elapsed()));
+            match line.as_deref().map(Event::parse) {
+                Ok(None) => continue,
+                Ok(Some(Event::Start { after, backend, name })) => running = Some((backend, name, after)),
+                Ok(Some(Event::End(case))) => {
+                    running = None;
+                    note(case);
+                }
+                Ok(Some(Event::Skip)) => running = None,
+                Ok(Some(Event::Done)) => finished = Some(Ending::Done),
+                Ok(Some(Event::Refused)) => finished = Some(Ending::Refused),
+                Ok(Some(Event::Stopped { code, message, hint })) => {
+                    let code = Code::ALL.iter().copied().find(|known| known.id() == code);
+                    finished = Some(Ending::Stopped(Diagnostic { code: code.unwrap_or(Code::Io), message, hint }));
+                }
+                Err(end) => {
+                    let timed_out = *end == RecvTimeoutError::Timeout;
+                    return self.end(timed_out, limit, since.elapsed(), running, finished);
+                }
+            }
+            since = Instant::now();
+        }
+    }
+
+    fn end(
+        &mut self,
+        timed_out: bool,
+        limit: Duration,
+        elapsed: Duration,
+        running: Option<(String, String, usize)>,
+        finished: Option<Ending>,
+    ) -> Ending {
+        if timed_out {
+            // It may have ended just now; what matters is that it does end.
+            let _ = self.child.kill();
+        }
+        let status = self.child.wait();
+        let reason = match &status {
+            _ if timed_out => format!("timed out after {} s", limit.as_secs()),
+            Ok(status) => ended(*status),
+            Err(error) => error.to_string(),
+        };
+        let (backend, name, after) = match (running, finished) {
+            (Some(running), _) => running,
+            // A plugin's destructors and threads end with the process.
+            (None, Some(ending)) if status.is_ok_and(|status| status.success()) && !timed_out => return ending,
+            (None, Some(_)) => (String::new(), "end of the process".to_owned(), usize::MAX),
+            (None, None) => {
+                let message = format!("the process that runs the cases {reason} between two of them");
+                return Ending::Stopped(Diagnostic::new(Code::BackendFailed, message));
+            }
+        };
+        let seconds = elapsed.as_secs_f64();
+        let case = Case { backend, name, result: Tag::Fail, reason: Some(reason), seconds, seconds_per_call: None };
+        Ending::Crashed(case, after)
+    }
+}
+
+/// How a process ended, as a reason.
+fn ended(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return format!("crashed (signal {signal})");
+    }
+    match status.code() {
+        Some(code) => format!("ended the process (exit code {code})"),
+        None => "ended the process".into(),
+    }
+}

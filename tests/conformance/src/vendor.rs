@@ -1,0 +1,244 @@
+//! What a vendor adds: models of its own, and failures that it knows of, in TOML files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use byoc_core::compile::wildcard;
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_plugin_api::{Attribute, DType};
+use serde::Deserialize;
+
+use crate::bench::Source;
+use crate::data;
+use crate::onnx::{Fill, Model};
+use crate::report::{Case, Tag};
+use crate::tensor::Tolerance;
+
+/// A file as it is written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    case: Vec<VendorCase>,
+    #[serde(default)]
+    expect: Vec<Expectation>,
+}
+
+/// A case of the vendor.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VendorCase {
+    pub(crate) name: String,
+    /// The only backend to try it on.
+    pub(crate) backend: Option<String>,
+    /// A model file, from the folder of this file.
+    model: Option<PathBuf>,
+    /// Sizes of symbolic dimensions.
+    #[serde(default)]
+    dims: BTreeMap<String, usize>,
+    /// An operator, in place of a model file.
+    op: Option<String>,
+    #[serde(default)]
+    domain: String,
+    #[serde(default)]
+    inputs: Vec<Operand>,
+    #[serde(default)]
+    attributes: BTreeMap<String, toml::Value>,
+    tolerance: Option<Difference>,
+    /// What is to come of it.
+    #[serde(default)]
+    expect: Expected,
+    reason: Option<String>,
+}
+
+/// An input of the operator.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Operand {
+    dtype: DType,
+    shape: Vec<usize>,
+    /// Whether it is part of the model.
+    #[serde(default)]
+    constant: bool,
+    /// The elements; makes it part of the model.
+    values: Option<Vec<f64>>,
+    /// Integers from 0 up to and without this.
+    below: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Difference {
+    #[serde(default)]
+    absolute: f64,
+    #[serde(default)]
+    relative: f64,
+}
+
+/// What is to come of a case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Expected {
+    #[default]
+    Pass,
+    Fail,
+    Unsupported,
+}
+
+/// What is to come of cases of that name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expectation {
+    /// The name of the case; `*` stands for any characters.
+    case: String,
+    /// The only backend it is about.
+    backend: Option<String>,
+    result: Expected,
+    reason: Option<String>,
+}
+
+/// The vendor's files.
+#[derive(Clone, Debug, Default)]
+pub struct Vendor {
+    /// Each case with the folder of its file.
+    pub(crate) cases: Vec<(PathBuf, VendorCase)>,
+    expectations: Vec<Expectation>,
+}
+
+impl Vendor {
+    /// Reads files, and every `.toml` file of folders. Errors name the file and the place in it.
+    pub fn read(places: &[PathBuf]) -> Result<Vendor> {
+        let mut vendor = Vendor::default();
+        for place in places {
+            let mut files = vec![place.clone()];
+            if place.is_dir() {
+                let entries =
+                    std::fs::read_dir(place).map_err(|error| Diagnostic::io(place, "list the folder", &error))?;
+                files = entries.flatten().map(|entry| entry.path()).filter(|path| is_toml(path)).collect();
+                files.sort();
+            }
+            for file in files {
+                vendor.read_file(&file)?;
+            }
+        }
+        Ok(vendor)
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<()> {
+        let text = std::fs::read_to_string(path).map_err(|error| Diagnostic::io(path, "read", &error))?;
+        let bad = |cause: String| {
+            Diagnostic::new(Code::Usage, format!("'{}' is not a file of cases: {cause}", path.display()))
+                .hint("`docs/writing-a-backend.md` shows one")
+        };
+        let file: File = toml::from_str(&text).map_err(|error| {
+            let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+            bad(format!("line {line}: {}", error.message().replace('\n', " ")))
+        })?;
+        let unclear = file.case.iter().find(|case| case.model.is_some() == case.op.is_some());
+        if let Some(case) = unclear {
+            return Err(bad(format!("case '{}' needs either a model or an op", case.name)));
+        }
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        for case in file.case {
+            if case.expect != Expected::Pass {
+                self.expectations.push(Expectation {
+                    case: case.name.clone(),
+                    backend: case.backend.clone(),
+                    result: case.expect,
+                    reason: case.reason.clone(),
+                });
+            }
+            self.cases.push((folder.clone(), case));
+        }
+        self.expectations.extend(file.expect);
+        Ok(())
+    }
+
+    /// What came of a case in the light of what was to come of it.
+    pub(crate) fn settle(&self, case: Case) -> Case {
+        let is_for = |expectation: &&Expectation| {
+            expectation.backend.as_ref().is_none_or(|name| *name == case.backend)
+                && (expectation.case == case.name || wildcard(&expectation.case, &case.name))
+        };
+        let Some(expectation) = self.expectations.iter().find(is_for) else { return case };
+        let found = case.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let why = expectation.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let (result, reason) = match (expectation.result, case.result) {
+            (Expected::Pass, _) => return case,
+            (Expected::Fail, Tag::Fail) => (Tag::ExpectedFailure, format!("as expected{why}{found}")),
+            (Expected::Fail, tag) => (Tag::Fail, format!("expected to fail{why}, but the result is {tag}{found}")),
+            (Expected::Unsupported, Tag::Unsupported) => (Tag::Pass, format!("unsupported, as expected{why}{found}")),
+            (Expected::Unsupported, tag) => {
+                (Tag::Fail, format!("expected to be unsupported{why}, but the result is {tag}{found}"))
+            }
+        };
+        Case { result, reason: Some(reason), ..case }
+    }
+}
+
+fn is_toml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "toml")
+}
+
+impl VendorCase {
+    /// The model of the case. `from` is the folder of its file, `folder` one to write into.
+    pub(crate) fn source(&self, from: &Path, folder: &Path) -> Result<Source> {
+        let tolerance = self.tolerance.map(|Difference { absolute, relative }| Tolerance { relative, absolute });
+        let dims = self.dims.iter().map(|(name, &size)| (name.clone(), size)).collect();
+        let source = match &self.model {
+            Some(model) => Source { path: from.join(model), dims: Vec::new(), inputs: Vec::new(), tolerance: None },
+            None => Source::write(&self.write()?, folder)?,
+        };
+        Ok(Source { dims, tolerance, ..source })
+    }
+
+    /// The model of one node.
+    fn write(&self) -> Result<Model> {
+        let bad = |cause: String| Diagnostic::new(Code::Usage, format!("case '{}': {cause}", self.name));
+        let mut model = Model::default();
+        let mut names = Vec::new();
+        for (index, operand) in self.inputs.iter().enumerate() {
+            let name = format!("x{index}");
+            let fill = operand.below.map_or(Fill::Any, Fill::Below);
+            let shape: Vec<_> = operand.shape.iter().map(|&size| size as i64).collect();
+            match &operand.values {
+                Some(values) if values.len() != operand.shape.iter().product::<usize>() => {
+                    return Err(bad(format!("input {index} of shape {shape:?} has {} values", values.len())));
+                }
+                Some(values) => model.constant(&name, data::tensor(operand.dtype, &shape, values.iter().copied())),
+                None if operand.constant => model.constant(&name, data::random(operand.dtype, &shape, fill, &name)),
+                None => model.input(&name, operand.dtype, &operand.shape, fill, false),
+            }
+            names.push(name);
+        }
+        let attributes = self.attributes.iter().map(|(name, value)| {
+            let found = attribute(value).ok_or_else(|| bad(format!("attribute '{name}' is no attribute of ONNX")))?;
+            Ok((name.clone(), found))
+        });
+        let attributes = attributes.collect::<Result<Vec<_>>>()?;
+        let op = self.op.as_deref().unwrap_or_default();
+        model.node((&self.domain, op), names, vec!["y".into()], &attributes);
+        let dtype = self.inputs.first().map_or(DType::F32, |operand| operand.dtype);
+        model.output("y", dtype);
+        Ok(model)
+    }
+}
+
+fn attribute(value: &toml::Value) -> Option<Attribute> {
+    let float = |value: &toml::Value| value.as_float().or(value.as_integer().map(|int| int as f64));
+    Some(match value {
+        toml::Value::Integer(value) => Attribute::Int(*value),
+        toml::Value::Float(value) => Attribute::Float(*value as f32),
+        toml::Value::String(value) => Attribute::String(value.clone()),
+        toml::Value::Array(list) if list.iter().all(toml::Value::is_integer) => {
+            Attribute::Ints(list.iter().filter_map(toml::Value::as_integer).collect())
+        }
+        toml::Value::Array(list) if list.iter().all(|value| float(value).is_some()) => {
+            Attribute::Floats(list.iter().filter_map(float).map(|value| value as f32).collect())
+        }
+        toml::Value::Array(list) if list.iter().all(toml::Value::is_str) => {
+            Attribute::Strings(list.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect())
+        }
+        _ => return None,
+    })
+}
