@@ -77,7 +77,8 @@ impl Kernel for Strip<'_> {
                 false => V::splat(values[0]),
             };
             let (scale, shift, low, high) = (vector(self.scale), vector(self.shift), V::splat(low), V::splat(high));
-            let each = |x: V| x.fma(scale, shift).max(low).min(high);
+            // NaN is kept: `max` and `min` return their second operand for it.
+            let each = |x: V| high.min(low.max(x.fma(scale, shift)));
             let (x, y) = (self.x.chunks_exact(16), self.y.chunks_exact_mut(16));
             let tail = x.remainder();
             x.zip(y).for_each(|(x, y)| each(V::load(x.as_ptr())).store(y.as_mut_ptr()));

@@ -5,7 +5,7 @@ use super::isa::{Kernel, dispatch};
 use super::parallel::{SharedMut, Threads, part};
 use super::simd::V16;
 
-/// What a reduction computes. With a NaN among the values, `Max` and `Min` are unspecified.
+/// What a reduction computes; NaN where a NaN is among the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
     /// Sum.
@@ -41,8 +41,9 @@ impl Reduce {
     pub(crate) fn step<V: V16>(self, acc: V, x: V) -> V {
         match self {
             Reduce::Sum | Reduce::Mean => acc.add(x),
-            Reduce::Max => acc.max(x),
-            Reduce::Min => acc.min(x),
+            // `max` and `min` return their second operand where one is NaN.
+            Reduce::Max => acc.nan_or(acc.max(x)),
+            Reduce::Min => acc.nan_or(acc.min(x)),
             Reduce::Prod => acc.mul(x),
             Reduce::SumSquare | Reduce::L2 => x.fma(x, acc),
             Reduce::L1 => acc.add(x.abs()),
@@ -53,8 +54,8 @@ impl Reduce {
     #[inline(always)]
     fn join<V: V16>(self, a: V, b: V) -> V {
         match self {
-            Reduce::Max => a.max(b),
-            Reduce::Min => a.min(b),
+            Reduce::Max => a.nan_or(a.max(b)),
+            Reduce::Min => a.nan_or(a.min(b)),
             Reduce::Prod => a.mul(b),
             _ => a.add(b),
         }
@@ -64,6 +65,7 @@ impl Reduce {
     #[inline(always)]
     fn merge(self, a: f32, b: f32) -> f32 {
         match self {
+            Reduce::Max | Reduce::Min if a.is_nan() || b.is_nan() => f32::NAN,
             Reduce::Max => a.max(b),
             Reduce::Min => a.min(b),
             Reduce::Prod => a * b,

@@ -50,6 +50,9 @@ pub(crate) trait V16: Copy {
     /// `a < b ? yes : no`.
     fn select_lt(a: Self, b: Self, yes: Self, no: Self) -> Self;
 
+    /// `self` in the lanes in which it is NaN, `other` in the rest.
+    fn nan_or(self, other: Self) -> Self;
+
     /// Reads the first `n` (at most 16) values; the rest is 0.
     ///
     /// # Safety
@@ -227,6 +230,14 @@ impl V16 for Portable16 {
         }
         out
     }
+    #[inline(always)]
+    fn nan_or(self, other: Self) -> Self {
+        let mut out = other;
+        for i in 0..16 {
+            out.0[i] = if self.0[i].is_nan() { self.0[i] } else { other.0[i] };
+        }
+        out
+    }
 }
 
 /// Writes one method that applies the same expression to both halves of an AVX2 pair.
@@ -313,6 +324,16 @@ impl V16 for Avx2x16 {
             )
         }
     }
+    #[inline(always)]
+    fn nan_or(self, other: Self) -> Self {
+        // SAFETY: a value of this type exists only where AVX2 is enabled.
+        unsafe {
+            Avx2x16(
+                _mm256_blendv_ps(other.0, self.0, _mm256_cmp_ps::<_CMP_UNORD_Q>(self.0, self.0)),
+                _mm256_blendv_ps(other.1, self.1, _mm256_cmp_ps::<_CMP_UNORD_Q>(self.1, self.1)),
+            )
+        }
+    }
 }
 
 /// Writes one method of the AVX-512 vector.
@@ -379,6 +400,11 @@ impl V16 for Avx512x16 {
     fn select_lt(a: Self, b: Self, yes: Self, no: Self) -> Self {
         // SAFETY: a value of this type exists only where AVX-512 is enabled.
         unsafe { Avx512x16(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a.0, b.0), no.0, yes.0)) }
+    }
+    #[inline(always)]
+    fn nan_or(self, other: Self) -> Self {
+        // SAFETY: a value of this type exists only where AVX-512 is enabled.
+        unsafe { Avx512x16(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0, self.0), other.0, self.0)) }
     }
     #[inline(always)]
     fn sum(self) -> f32 {
