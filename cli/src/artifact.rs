@@ -15,7 +15,7 @@ use crate::progress::Progress;
 pub(crate) struct Opened {
     /// The artifact.
     pub(crate) artifact: Artifact,
-    /// Every backend that can be found.
+    /// The backends that it needs, and maybe more.
     pub(crate) registry: Registry,
     /// Sizes that the artifact leaves open. None are left for a model: they went into compiling it.
     pub(crate) open_sizes: Shapes,
@@ -44,7 +44,7 @@ pub(crate) fn open(execution: &Execution) -> Result<Opened> {
         return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the .onnx model"));
     }
     let artifact = Artifact::open(&execution.file)?;
-    let registry = compile_request::registry(&execution.plugins)?;
+    let registry = compile_request::registry_for(&execution.plugins, &artifact)?;
     Ok(Opened { artifact, registry, open_sizes: execution.shapes.clone() })
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use byoc_core::compile::{Policy, Request};
+use byoc_core::artifact::Artifact;
+use byoc_core::compile::Request;
 use byoc_core::diagnostic::{Diagnostic, Result};
 use byoc_core::onnx::{ImportOptions, REPRO_BACKEND, REPRO_OPTIONS, file_info};
 use byoc_core::plugin::{Isolation, Registry, SearchPath, Selected};
@@ -15,9 +16,17 @@ use crate::embed;
 /// The argument that makes this program a worker. No user writes it.
 pub(crate) const WORKER: &str = "__worker";
 
-/// Every backend that can be found, in this process: for what is to be run.
-pub(crate) fn registry(places: &Plugins) -> Result<Registry> {
-    Registry::discover(&search(places), &embed::backends(), None)
+/// The backends of these names, in this process: for what is to be run. No plugin is opened that is not needed for them.
+pub(crate) fn registry_of(places: &Plugins, names: &[String]) -> Result<Registry> {
+    Registry::discover_wanted(&search(places), &embed::backends(), names)
+}
+
+/// The backends that the artifact's code is for.
+pub(crate) fn registry_for(places: &Plugins, artifact: &Artifact) -> Result<Registry> {
+    let mut names: Vec<_> = artifact.manifest().regions.iter().map(|region| region.backend.clone()).collect();
+    names.sort();
+    names.dedup();
+    registry_of(places, &names)
 }
 
 /// Every backend that can be found, each plugin in a process of its own: for what is to be compiled or described.
@@ -31,7 +40,8 @@ pub(crate) fn embedded_registry() -> Result<Registry> {
     Registry::discover(&SearchPath::default(), &embed::backends(), None)
 }
 
-fn search(places: &Plugins) -> SearchPath {
+/// Where plugins are looked for.
+pub(crate) fn search(places: &Plugins) -> SearchPath {
     SearchPath::standard(places.plugin.clone(), places.plugin_dir.clone())
 }
 
@@ -55,16 +65,8 @@ pub(crate) fn request(
     let chosen = chosen_backends(chosen, &sources)?;
     let backends = registry.select(&chosen.backend, &chosen.backend_opt)?;
     let folder = folder(registry, &backends)?;
-    Ok(Request {
-        sources,
-        import: ImportOptions { shapes: shapes.shape.clone(), dims: shapes.dim.clone(), no_mmap: false },
-        backends,
-        folder,
-        policy: Policy::default(),
-        fallback_on_crash: false,
-        allow_duplicates: false,
-        external_constants: false,
-    })
+    let import = ImportOptions { shapes: shapes.shape.clone(), dims: shapes.dim.clone(), no_mmap: false };
+    Ok(Request { import, folder, ..Request::new(sources, backends) })
 }
 
 /// The user's choice; else, for a model that ends in `.repro.onnx`, the backend and the options that it was made for; else the embedded one.

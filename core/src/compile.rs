@@ -42,6 +42,22 @@ pub struct Request {
     pub external_constants: bool,
 }
 
+impl Request {
+    /// A request with every rule at its default; no constant is folded by computation.
+    pub fn new(sources: Vec<(String, PathBuf)>, backends: Vec<Selected>) -> Request {
+        Request {
+            sources,
+            import: ImportOptions::default(),
+            backends,
+            folder: None,
+            policy: Policy::default(),
+            fallback_on_crash: false,
+            allow_duplicates: false,
+            external_constants: false,
+        }
+    }
+}
+
 /// The stages, as `--stop-after` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {

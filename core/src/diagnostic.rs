@@ -70,6 +70,8 @@ codes! {
     BackendFailed = "B306", exit 1;
     /// A backend's process ended or did not answer while it compiled a region.
     BackendCrashed = "B307", exit 5;
+    /// `BYOC_PLUGIN_ALLOW` is set and does not name the digest of a plugin file.
+    PluginNotAllowed = "B308", exit 3;
     /// No backend of the list takes a node, and no host backend of the list knows it.
     NoBackend = "B401", exit 4;
     /// The placement is not what `--require`, `--no-fallback` or `--max-host-nodes` asks for.

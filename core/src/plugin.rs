@@ -4,6 +4,9 @@ mod registry;
 mod search;
 mod worker;
 
-pub use registry::{BackendCode, Origin, Refused, Registered, Registry, Selected, Shadowed};
+pub use byoc_plugin_api::host::Manifest;
+pub use registry::{
+    BackendCode, Origin, PluginFile, Refused, Registered, Registry, Selected, Shadowed, digest, plugin_files,
+};
 pub use search::SearchPath;
 pub use worker::{IsolatedBackend, Isolation, limit_memory, serve};

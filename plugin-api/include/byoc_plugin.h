@@ -8,6 +8,10 @@
  *     const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("acme", "1.0.0");
  *     const byoc_table byoc_plugin_table = { sizeof(byoc_table), count, describe, ... };
  *
+ * It should also say who it is in a form that is read without opening it, with the names of all its backends as JSON:
+ *
+ *     BYOC_PLUGIN_MANIFEST("acme", "1.0.0", "[\"acme\"]");
+ *
  * Rules:
  *   - No memory changes its owner. Whatever a function is given is borrowed until it returns; code and constants given to
  *     `load` stay until `free`. Results are written into sinks, in as many pieces as is handy.
@@ -210,6 +214,20 @@ typedef struct {
 /* What a plugin exports. */
 extern BYOC_EXPORT const byoc_info byoc_plugin_info;
 extern BYOC_EXPORT const byoc_table byoc_plugin_table;
+extern BYOC_EXPORT const char byoc_plugin_manifest[];
+
+/* Defines `byoc_plugin_manifest` from string literals: name and version as in BYOC_PLUGIN_INFO, and a JSON list of the
+ * names of all backends in the order of their indices; "[]" where they are not known before the plugin runs. */
+#define BYOC_TEXT_OF(NUMBER) #NUMBER
+#define BYOC_TEXT(NUMBER) BYOC_TEXT_OF(NUMBER)
+#if defined(__ELF__)
+#define BYOC_MANIFEST_SECTION __attribute__((section(".byoc"), used))
+#else
+#define BYOC_MANIFEST_SECTION
+#endif
+#define BYOC_PLUGIN_MANIFEST(NAME, VERSION, BACKENDS) \
+    BYOC_MANIFEST_SECTION const char byoc_plugin_manifest[] = "{\"name\":\"" NAME "\",\"version\":\"" VERSION \
+        "\",\"abi\":" BYOC_TEXT(BYOC_ABI_VERSION) ",\"backends\":" BACKENDS "}"
 
 #ifdef __cplusplus
 }

@@ -259,11 +259,58 @@ extern "C" fn extension(_backend: usize, _id: Slice, _version: u32) -> *const c_
     std::ptr::null()
 }
 
+const _: () = assert!(abi::ABI_VERSION < 10, "a manifest has one digit for it");
+
+/// Length of a manifest with these texts around the ABI version.
+#[doc(hidden)]
+pub const fn manifest_length(before: &str, after: &str) -> usize {
+    before.len() + 1 + after.len()
+}
+
+/// A manifest, as the bytes of a section.
+#[doc(hidden)]
+pub const fn manifest<const N: usize>(before: &str, after: &str) -> [u8; N] {
+    let (mut bytes, before, after) = ([b'0' + abi::ABI_VERSION as u8; N], before.as_bytes(), after.as_bytes());
+    let mut at = 0;
+    while at < before.len() {
+        bytes[at] = before[at];
+        at += 1;
+    }
+    at = 0;
+    while at < after.len() {
+        bytes[before.len() + 1 + at] = after[at];
+        at += 1;
+    }
+    bytes
+}
+
 /// Exports the registered backends of this library as a plugin. The whole of a plugin crate's `lib.rs` may be this
 /// line and a `use` of the crate that holds the backend. Plugins must unwind on panic, so that a panic becomes an error.
+///
+/// The library says in its section `.byoc` who it is, so that a host need not open it to know.
+/// `export_plugin!("acme", "acme-dsp")` says there as well which backends it has, all of them, in the order of where they
+/// are registered: a host that looks for another one then leaves the library alone.
 #[macro_export]
 macro_rules! export_plugin {
-    () => {
+    () => { $crate::export_plugin!(@export "[]"); };
+    ($first:literal $(, $more:literal)* $(,)?) => {
+        $crate::export_plugin!(@export concat!("[\"", $first, "\"" $(, ",\"", $more, "\"")*, "]"));
+    };
+    (@export $backends:expr) => {
+        #[cfg(target_os = "linux")]
+        const _: () = {
+            const BEFORE: &str =
+                concat!("{\"name\":\"", env!("CARGO_PKG_NAME"), "\",\"version\":\"", env!("CARGO_PKG_VERSION"), "\",\"abi\":");
+            const AFTER: &str = concat!(",\"backends\":", $backends, "}");
+            // Exported, because linkers drop what nobody refers to.
+            #[used]
+            #[allow(non_upper_case_globals, reason = "the symbol's name, as in C")]
+            #[unsafe(no_mangle)]
+            #[unsafe(link_section = ".byoc")]
+            static byoc_plugin_manifest: [u8; $crate::__private::manifest_length(BEFORE, AFTER)] =
+                $crate::__private::manifest(BEFORE, AFTER);
+        };
+
         #[cfg(panic = "abort")]
         compile_error!("a byoc plugin must be built with panic = \"unwind\"");
 

@@ -8,12 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use self::answer::one_line;
 pub use self::backend::PluginBackend;
-use self::handshake::{check_version, functions, read_info};
+use self::handshake::{Info, check_version, functions, read_info};
+pub use self::manifest::Manifest;
 
+mod allow;
 mod answer;
 mod backend;
 mod executable;
 mod handshake;
+mod manifest;
 
 /// Why a file was not loaded. Each text is one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +32,17 @@ pub enum LoadError {
     },
     /// The plugin broke a rule of the contract.
     Contract(String),
+    /// `BYOC_PLUGIN_ALLOW` does not name the file's digest.
+    NotAllowed(String),
+}
+
+impl std::fmt::Display for LoadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LoadError::NotAPlugin(text) | LoadError::Contract(text) | LoadError::NotAllowed(text) => f.write_str(text),
+            LoadError::Incompatible { message, .. } => f.write_str(message),
+        }
+    }
 }
 
 /// An open plugin.
@@ -43,10 +57,19 @@ pub struct Plugin {
     pub backends: Vec<PluginBackend>,
 }
 
-/// Opens the plugin file at `path`.
+/// Opens the plugin file at `path`. Where `BYOC_PLUGIN_ALLOW` is set, its digest must be among those listed there.
+///
+/// What is checked are the bytes read right before the file is opened by its path. It is not opened by way of the
+/// descriptor they were read from: the plugin would not find the libraries beside it (`$ORIGIN`), nor its own folder.
 pub fn open(path: &Path) -> Result<Plugin, LoadError> {
-    let bytes = std::fs::read(path).map_err(|error| LoadError::NotAPlugin(error.to_string()))?;
+    let bytes = read_file(path)?;
+    allow::check(&bytes)?;
     crate::elf::check_segments(&bytes).map_err(LoadError::NotAPlugin)?;
+    let manifest = Manifest::find(&bytes)?;
+    if let Some(Manifest { name, version, abi, .. }) = &manifest {
+        // Before anything of an incompatible plugin can run.
+        check_version(&Info { name: name.clone(), version: version.clone(), abi: *abi })?;
+    }
     drop(bytes);
     // The system looks for a bare file name in its own folders, and not here.
     let path = &std::path::absolute(path).map_err(|error| LoadError::NotAPlugin(error.to_string()))?;
@@ -71,7 +94,20 @@ pub fn open(path: &Path) -> Result<Plugin, LoadError> {
             "its backend is called '{bad}'; names are lower-case letters, digits and '-'"
         )));
     }
+    if let Some(manifest) = manifest {
+        let names: Vec<_> = backends.iter().map(|backend| backend.description.name.as_str()).collect();
+        manifest.agrees(&info.name, &info.version, &names)?;
+    }
     Ok(Plugin { name: info.name, version: info.version, abi_version: info.abi, backends })
+}
+
+/// The bytes of a plugin file. What is no regular file is not read: that might never end.
+fn read_file(path: &Path) -> Result<Vec<u8>, LoadError> {
+    let failed = |error: std::io::Error| LoadError::NotAPlugin(error.to_string());
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(LoadError::NotAPlugin("it is no regular file".into()));
+    }
+    std::fs::read(path).map_err(failed)
 }
 
 /// Names stand in symbols, section names and on the command line.

@@ -125,7 +125,7 @@ pub use tensor::*;
 #[doc(hidden)]
 pub mod __private {
     pub use crate::abi::{PluginInfo, PluginModuleRef};
-    pub use crate::export::module;
+    pub use crate::export::{manifest, manifest_length, module};
     pub use abi_stable::library;
     pub use inventory;
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use byoc_core::compile::{self, Policy, Report, Request, Silent};
+use byoc_core::compile::{self, Report, Request, Silent};
 use byoc_core::diagnostic::Result;
 use byoc_core::plugin::{Registry, SearchPath};
 use byoc_core::runtime::{LoadOptions, Session};
@@ -17,7 +17,7 @@ pub fn embedded() -> Registry {
 
 /// The backends of these plugin files only.
 pub fn from_files(files: Vec<PathBuf>) -> Registry {
-    Registry::discover(&SearchPath { files, folders: vec![] }, &[], None).expect("the plugins load")
+    Registry::discover(&SearchPath { files, ..SearchPath::default() }, &[], None).expect("the plugins load")
 }
 
 /// Compiles a model with every option at its default.
@@ -36,16 +36,8 @@ pub fn compile_with(
     let names: Vec<_> = backends.iter().map(|name| (*name).to_owned()).collect();
     let settings: Vec<_> = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let backends = registry.select(&names, &settings)?;
-    let request = Request {
-        sources: vec![("main".into(), model.to_owned())],
-        import: Default::default(),
-        folder: backends.last().cloned(),
-        backends,
-        policy: Policy::default(),
-        fallback_on_crash: false,
-        allow_duplicates: false,
-        external_constants: false,
-    };
+    let folder = backends.last().cloned();
+    let request = Request { folder, ..Request::new(vec![("main".into(), model.to_owned())], backends) };
     compile::compile(&request, output, &mut Silent)
 }
 

@@ -4,6 +4,7 @@
 pub mod data;
 pub mod engine;
 pub mod fault;
+pub mod fixture;
 pub mod folder;
 pub mod golden;
 pub mod markdown;

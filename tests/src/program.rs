@@ -54,7 +54,8 @@ pub fn byoc(arguments: &[&str]) -> Command {
 
 /// Keeps a command from finding the user's plugins.
 pub fn isolate(command: &mut Command) -> &mut Command {
-    command.env_remove("BYOC_PLUGIN_PATH").env("XDG_DATA_HOME", "/nonexistent").env("NO_COLOR", "1")
+    command.env_remove("BYOC_PLUGIN_PATH").env_remove("BYOC_PLUGIN_ALLOW");
+    command.env("XDG_DATA_HOME", "/nonexistent").env("NO_COLOR", "1")
 }
 
 /// Runs a command to its end.

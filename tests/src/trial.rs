@@ -19,6 +19,14 @@ pub fn trial(name: impl Into<String>, run: impl FnOnce() -> Needed<()> + Send + 
     })
 }
 
+/// The same, for what not even CI is asked to have.
+pub fn optional(name: impl Into<String>, run: impl FnOnce() -> Needed<()> + Send + 'static) -> Trial {
+    Trial::ignorable_test(name, || match run() {
+        Ok(()) => Ok(Completion::Completed),
+        Err(Skip(reason)) => Ok(Completion::ignored_with(reason)),
+    })
+}
+
 /// Runs the tests and ends the process.
 pub fn run(trials: Vec<Trial>) -> Conclusion {
     libtest_mimic::run(&Arguments::from_args(), trials)

@@ -1,110 +1,19 @@
-//! Plugins and hosts of other ages. The plugin API is copied, changed, and a plugin or a host is built with it: what
-//! grew is taken by both sides, what was changed is refused.
+//! Plugins and hosts of different ages. What was built for an older or a newer state of the plugin API, and fits, works;
+//! what does not fit is refused in a line. The plugins of the day of ABI 1.0 stand in `tests/plugins/frozen`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
+use byoc_core::artifact::Artifact;
+use byoc_tests::fixture::{Change, Fixture, c_plugin, other_toolchain};
 use byoc_tests::program::{byoc, outcome};
-use byoc_tests::tensor::Tensor;
-use byoc_tests::{engine, onnx, places};
+use byoc_tests::tensor::{Tensor, Tolerance, compare};
+use byoc_tests::trial::{Skip, optional, trial};
+use byoc_tests::{engine, onnx, places, trial as trials};
 
-/// A changed copy of the plugin API with a copy of the template plugin, built in a workspace of their own.
-struct Fixture {
-    name: &'static str,
-    root: PathBuf,
-}
-
-impl Fixture {
-    /// Copies what is needed under `target` and applies the changes, as (file, text, new text). The API's version must
-    /// be new: cargo goes by name and version, and would take the copy for the real one in the build folder they share.
-    fn new(name: &'static str, version: &str, changes: &[(&str, &str, &str)]) -> Fixture {
-        let fixture = Fixture { name, root: places::target().join("abi").join(name) };
-        let (from, to) = (places::checkout(), &fixture.root);
-        let _ = std::fs::remove_dir_all(to);
-        copy_folder(&from.join("plugin-api"), &to.join("plugin-api"));
-        copy_folder(&from.join("backends/template"), &to.join("template"));
-        for file in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {
-            places::copy_into(to, &from.join(file), file);
-        }
-        std::fs::create_dir_all(to.join("probe/src")).expect("the build folder is ours");
-        std::fs::write(to.join("probe/src/main.rs"), PROBE).expect("the build folder is ours");
-        let manifest = std::fs::read_to_string(to.join("Cargo.toml")).expect("text");
-        std::fs::write(to.join("probe/Cargo.toml"), probe_manifest(&manifest)).expect("the build folder is ours");
-        let list = manifest.lines().find(|line| line.starts_with("members")).expect("the workspace lists its members");
-        let manifest = manifest.replace(list, "members = [\"plugin-api\", \"template\", \"probe\"]");
-        let manifest = manifest.replace("default-members", "exclude");
-        std::fs::write(to.join("Cargo.toml"), manifest).expect("the build folder is ours");
-        // Dynamic libraries have no hash in their names: it must not take the place of the real one.
-        fixture.change("template/Cargo.toml", "byoc_template", &format!("byoc_{name}"));
-        fixture.change("template/Cargo.toml", "byoc-template", &format!("byoc-{name}"));
-        fixture.change("plugin-api/Cargo.toml", "version = \"1.0.0\"", &format!("version = \"{version}\""));
-        changes.iter().for_each(|(file, text, new)| fixture.change(file, text, new));
-        fixture
-    }
-
-    fn change(&self, file: &str, text: &str, new: &str) {
-        let path = self.root.join(file);
-        let old = std::fs::read_to_string(&path).expect("text");
-        assert!(old.contains(text), "{file} does not say {text}");
-        std::fs::write(&path, old.replace(text, new)).expect("the build folder is ours");
-    }
-
-    /// Builds the plugin and the host, both at once, so that third-party crates are those of the tests themselves and
-    /// nothing but the copies is compiled.
-    fn build(&self) -> PathBuf {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
-        command.current_dir(&self.root).args(["build", "--quiet", "--offline", "--workspace", "--target-dir"]);
-        let output = command.arg(places::target()).output().expect("cargo runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        places::target().join("debug")
-    }
-
-    fn plugin(&self) -> PathBuf {
-        self.build().join(format!("libbyoc_{}.so", self.name))
-    }
-
-    fn host(&self) -> PathBuf {
-        self.build().join("byoc-abi-probe")
-    }
-}
-
-/// The host's manifest. It names every crate that the workspace names: cargo then turns on the same features of them.
-fn probe_manifest(workspace: &str) -> String {
-    let mut manifest = "[package]\nname = \"byoc-abi-probe\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-                        [dependencies]\nbyoc-plugin-api = { workspace = true, features = [\"host\"] }\n"
-        .to_owned();
-    let listed = workspace.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
-    let names = listed.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once(" = "));
-    for (name, _) in names.filter(|(name, _)| !name.starts_with(['#', ' ']) && !name.starts_with("byoc-")) {
-        manifest += &format!("{name}.workspace = true\n");
-    }
-    manifest
-}
-
-/// A host: opens a plugin and asks each of its backends something.
-const PROBE: &str = r#"//! Opens a plugin.
-use byoc_plugin_api::{Backend, Options};
-fn main() {
-    let path = std::env::args().nth(1).expect("a path");
-    let plugin = byoc_plugin_api::host::open(path.as_ref()).expect("the plugin loads");
-    for backend in plugin.backends {
-        let patterns = backend.patterns(&Options::default()).expect("patterns");
-        println!("{} {}", backend.describe().name, patterns[0].text);
-    }
-}
-"#;
-
-fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("the build folder is ours");
-    for name in places::list(from) {
-        let path = from.join(&name);
-        if path.is_dir() { copy_folder(&path, &to.join(&name)) } else { drop(places::copy_into(to, &path, &name)) }
-    }
-}
-
-/// One function more at the end of the table, as the next minor version of the API would have it.
-const GROWN: &[(&str, &str, &str)] = &[
+/// One function more at the end of both tables, as the next minor version of the API would have it.
+const GROWN: &[Change<'_>] = &[
     (
         "plugin-api/src/abi.rs",
         "    pub extension: extern \"C\" fn(backend: usize, id: Slice, version: u32) -> *const c_void,\n",
@@ -112,41 +21,230 @@ const GROWN: &[(&str, &str, &str)] = &[
          /// New.\n    pub grown: extern \"C\" fn() -> usize,\n",
     ),
     ("plugin-api/src/export.rs", "free, extension }", "free, extension, grown: count }"),
+    (
+        "plugin-api/src/table.rs",
+        "    pub extension: extern \"C\" fn(backend: usize, id: Slice, version: u32) -> *const c_void,\n",
+        "    pub extension: extern \"C\" fn(backend: usize, id: Slice, version: u32) -> *const c_void,\n    \
+         /// New.\n    pub grown: Option<extern \"C\" fn() -> usize>,\n",
+    ),
+    (
+        "plugin-api/src/host/handshake.rs",
+        "        extension: module.extension(),\n",
+        "        extension: module.extension(),\n        grown: module.grown(),\n",
+    ),
 ];
 
 /// A field of a frozen struct has another type, and nobody thought of the version.
-const CHANGED: &[(&str, &str, &str)] = &[("plugin-api/src/dlpack.rs", "pub byte_offset: u64", "pub byte_offset: u32")];
+const CHANGED: &[Change<'_>] = &[("plugin-api/src/dlpack.rs", "pub byte_offset: u64", "pub byte_offset: u32")];
 
-#[test]
-fn what_grew_is_taken_by_both_sides() {
-    let fixture = Fixture::new("grown", "1.1.0", GROWN);
-    let probe = Command::new(fixture.host()).arg(places::plugin("template")).output().expect("the host runs");
-    assert_eq!(String::from_utf8_lossy(&probe.stdout), "template (Add ?x ?y)\n", "an older plugin in a newer host");
+/// The same of a C plugin: the last function of the table is gone.
+const C_SHORTER: &[Change<'_>] = &[
+    ("byoc_plugin.h", "  const void *(*extension)(size_t backend, byoc_slice id, uint32_t version);\n", ""),
+    ("plugin.c", "free_executable, extension,", "free_executable,"),
+];
 
-    let registry = engine::from_files(vec![fixture.plugin(), places::plugin("json")]);
-    let folder = places::temporary();
-    let model = onnx::Model::default()
-        .input("x", onnx::Type::Float, &[2])
-        .weight("w", &[2], &[1.0, 2.0])
-        .node("Add", &["x", "w"], &["y"])
-        .output("y", onnx::Type::Float, &[2]);
-    let (model, path) = (places::write(folder.path(), "model.onnx", model.finish()), folder.path().join("model.byoc"));
-    engine::compile(&model, &path, &registry, &["template", "json"]).expect("a newer plugin in an older host compiles");
-    let mut session = engine::load(&path, &registry, 1).expect("loads");
-    let outputs = engine::run(&mut session, &[("x".to_owned(), Tensor::f32(&[2], &[3.0, 4.0]))]).expect("runs");
-    assert_eq!(outputs, [("y".to_owned(), Tensor::f32(&[2], &[4.0, 6.0]))]);
+/// One function more.
+const C_GROWN: &[Change<'_>] = &[
+    (
+        "byoc_plugin.h",
+        "  const void *(*extension)(size_t backend, byoc_slice id, uint32_t version);\n",
+        "  const void *(*extension)(size_t backend, byoc_slice id, uint32_t version);\n  size_t (*grown)(void);\n",
+    ),
+    ("plugin.c", "free_executable, extension,", "free_executable, extension, count,"),
+];
+
+/// A field has another meaning, so the ABI version was raised.
+const C_MEANING: &[Change<'_>] = &[("byoc_plugin.h", "#define BYOC_ABI_VERSION 1", "#define BYOC_ABI_VERSION 2")];
+
+/// The plugin's own version, which is nobody's business but its maker's.
+const C_PRODUCT: &[Change<'_>] = &[("plugin.c", "1.0.0", "99.0.0-rc.1")];
+
+/// The backend of another plugin under the name of a second one.
+const C_SAME_NAME: &[Change<'_>] = &[("plugin.c", "\\\"name\\\":\\\"frozen-c\\\"", "\\\"name\\\":\\\"frozen\\\"")];
+
+static FROZEN: LazyLock<PathBuf> = LazyLock::new(|| Fixture::frozen().plugin());
+
+/// A plugin and a host, both of the next version.
+static NEWER: LazyLock<(PathBuf, PathBuf)> = LazyLock::new(|| {
+    let fixture = Fixture::changed("grown", "1.1.0", GROWN);
+    (fixture.plugin(), fixture.host())
+});
+
+/// What becomes of a plugin in this byoc.
+enum Outcome {
+    /// Its backend of that name compiles and runs.
+    Works(&'static str),
+    /// It is refused with this line and hint; `{file}` stands for the plugin.
+    Refused(&'static str),
+}
+use Outcome::{Refused, Works};
+
+/// How a plugin comes about, in a folder of the test's own.
+type Build = fn(&Path) -> PathBuf;
+
+const MATRIX: &[(&str, Build, Outcome)] = &[
+    ("old_plugin_in_rust_with_its_own_allocator", |_| FROZEN.clone(), Works("frozen")),
+    ("old_plugin_in_c", |folder| c_plugin(folder, "old", &[]), Works("frozen-c")),
+    ("newer_plugin_in_rust", |_| NEWER.0.clone(), Works("template")),
+    ("newer_plugin_in_c", |folder| c_plugin(folder, "newer", C_GROWN), Works("frozen-c")),
+    ("other_product_version", |folder| c_plugin(folder, "product", C_PRODUCT), Works("frozen-c")),
+    (
+        "changed_struct_in_rust",
+        |_| Fixture::changed("changed", "1.0.1", CHANGED).plugin(),
+        Refused(
+            "[B302] '{file}': plugin 'byoc-changed' 0.1.0 does not fit this byoc: mismatched type: expected u64, found u32\n  \
+             hint: Install a build of byoc-changed for byoc-plugin-api 1.0.0",
+        ),
+    ),
+    (
+        "changed_struct_in_c",
+        |folder| c_plugin(folder, "shorter", C_SHORTER),
+        Refused(
+            "[B301] '{file}' cannot be loaded as a plugin: its byoc_plugin_table has 80 bytes, and 88 are needed\n  \
+             hint: A plugin is a dynamic library that ends with export_plugin!",
+        ),
+    ),
+    (
+        "changed_meaning",
+        |folder| c_plugin(folder, "meaning", C_MEANING),
+        Refused(
+            "[B302] '{file}': plugin 'frozen-c' 1.0.0 speaks ABI 2; this byoc speaks 1\n  \
+             hint: Update byoc, or install an older frozen-c",
+        ),
+    ),
+];
+
+fn main() {
+    let mut all: Vec<_> = MATRIX
+        .iter()
+        .map(|(name, build, expected)| {
+            trial(*name, || {
+                row(*build, expected);
+                Ok(())
+            })
+        })
+        .collect();
+    all.push(trial("old_plugins_in_a_newer_host", || {
+        old_plugins_in_a_newer_host();
+        Ok(())
+    }));
+    all.push(trial("two_plugins_at_once", || {
+        two_plugins_at_once();
+        Ok(())
+    }));
+    all.push(trial("two_versions_of_a_plugin", || {
+        two_versions_of_a_plugin();
+        Ok(())
+    }));
+    all.push(trial("one_name_in_two_plugins", || {
+        one_name_in_two_plugins();
+        Ok(())
+    }));
+    all.push(optional("plugin_of_another_rustc", || {
+        let other = other_toolchain().ok_or_else(|| Skip("there is no second Rust toolchain".into()))?;
+        works(&[(Fixture::frozen().plugin_of(&other), "frozen")]);
+        Ok(())
+    }));
+    trials::run(all).exit();
 }
 
-#[test]
-fn what_was_changed_is_refused_in_one_line() {
-    let plugin = Fixture::new("changed", "1.0.1", CHANGED).plugin();
-    let plugin = plugin.to_str().expect("a plain path");
-    let outcome = outcome(&mut byoc(&["plugin", "list", "--plugin", plugin]));
-    outcome.fails(
-        3,
-        &format!(
-            "error: [B302] '{plugin}': plugin 'byoc-changed' 0.1.0 does not fit this byoc: mismatched type: expected u64, found u32\n  \
-             hint: Install a build of byoc-changed for byoc-plugin-api 1.0.0"
-        ),
-    );
+fn row(build: Build, expected: &Outcome) {
+    let folder = places::temporary();
+    let plugin = build(folder.path());
+    match expected {
+        Works(backend) => works(&[(plugin, backend)]),
+        Refused(message) => {
+            let file = plugin.to_str().expect("a plain path");
+            let outcome = outcome(&mut byoc(&["plugin", "list", "--plugin", file]));
+            outcome.fails(3, &format!("error: {}", message.replace("{file}", file)));
+        }
+    }
+}
+
+/// A model with something in it for each of the plugins compiles with all of them, each gets a region, and the results
+/// are those of the host backend.
+fn works(plugins: &[(PathBuf, &str)]) {
+    let files = plugins.iter().map(|(file, _)| file.clone()).chain([places::plugin("json")]).collect();
+    let registry = engine::from_files(files);
+    let folder = places::temporary();
+    let weights: Vec<f32> = (0..12).map(|i| i as f32 / 4.0 - 1.0).collect();
+    let model = onnx::Model::default()
+        .input("x", onnx::Type::Float, &[2, 3])
+        .weight("w", &[3, 4], &weights)
+        .weight("b", &[4], &[0.5, -0.5, 0.25, -0.25])
+        .weight("by", &[1], &[3.0])
+        .weight("more", &[2, 4], &weights[..8])
+        .node("MatMul", &["x", "w"], &["product"])
+        .node("Add", &["product", "b"], &["sum"])
+        .node("Relu", &["sum"], &["positive"])
+        .node("Mul", &["positive", "by"], &["scaled"])
+        .node("Add", &["scaled", "more"], &["y"])
+        .output("y", onnx::Type::Float, &[2, 4]);
+    let (model, path) = (places::write(folder.path(), "model.onnx", model.finish()), folder.path().join("model.byoc"));
+    let input = [("x".to_owned(), Tensor::f32(&[2, 3], &[1.0, -2.0, 3.0, 0.5, 0.25, -1.0]))];
+    let names: Vec<_> = plugins.iter().map(|(_, name)| *name).collect();
+    let results = [&[&names[..], &["json"]].concat()[..], &["json"]].map(|backends| {
+        engine::compile(&model, &path, &registry, backends).expect("compiles");
+        let artifact = Artifact::open(&path).expect("opens");
+        for name in backends {
+            assert!(artifact.manifest().regions.iter().any(|region| region.backend == *name), "{name} has no region");
+        }
+        let mut session = engine::load(&path, &registry, 1).expect("loads");
+        engine::run(&mut session, &input).expect("runs")
+    });
+    compare(&results[0][0].1, &results[1][0].1, Tolerance { relative: 1e-6, absolute: 1e-6 }).expect("the same");
+}
+
+fn old_plugins_in_a_newer_host() {
+    let folder = places::temporary();
+    let plugins = [
+        (places::plugin("template"), "template (Add ?x ?y)\n"),
+        (FROZEN.clone(), "frozen (Mul ?x ?by:const)\n"),
+        (c_plugin(folder.path(), "old", &[]), "frozen-c (Add (MatMul ?x ?w:const) ?b:const)\n"),
+    ];
+    for (plugin, expected) in plugins {
+        let output = Command::new(&NEWER.1).arg(plugin).output().expect("the host runs");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+fn two_plugins_at_once() {
+    let folder = places::temporary();
+    works(&[
+        (FROZEN.clone(), "frozen"),
+        (c_plugin(folder.path(), "old", &[]), "frozen-c"),
+        (places::plugin("template"), "template"),
+    ]);
+}
+
+/// The first is taken and the second is listed, whichever of them is newer.
+fn two_versions_of_a_plugin() {
+    let folder = places::temporary();
+    let (one, two) = (c_plugin(folder.path(), "one", &[]), c_plugin(folder.path(), "two", C_PRODUCT));
+    for (files, version) in [([&one, &two], "1.0.0"), ([&two, &one], "99.0.0-rc.1")] {
+        let list = list(files);
+        assert_eq!(list["backends"][0]["description"]["version"], version, "{list}");
+        assert_eq!(list["backends"][0]["origin"], files[0].to_str().expect("text"), "{list}");
+        assert_eq!(list["shadowed"][0]["name"], "frozen-c", "{list}");
+        assert_eq!(list["shadowed"][0]["origin"], files[1].to_str().expect("text"), "{list}");
+    }
+}
+
+/// Two makers chose one name: the same, and both can be used by whoever names one of the files.
+fn one_name_in_two_plugins() {
+    let folder = places::temporary();
+    let other = c_plugin(folder.path(), "other", C_SAME_NAME);
+    let list = list([&FROZEN, &other]);
+    assert_eq!(list["backends"][0]["description"]["summary"], "Multiplies by a constant", "{list}");
+    assert_eq!(list["shadowed"][0]["name"], "frozen", "{list}");
+    assert_eq!(list["shadowed"][0]["origin"], other.to_str().expect("text"), "{list}");
+    works(&[(FROZEN.clone(), "frozen")]);
+    works(&[(other, "frozen")]);
+}
+
+/// What `byoc plugin list` says of these two files.
+fn list(files: [&PathBuf; 2]) -> serde_json::Value {
+    let mut command = byoc(&["plugin", "list", "--json"]);
+    command.args(files.iter().flat_map(|file| ["--plugin".as_ref(), file.as_os_str()]));
+    serde_json::from_str(outcome(&mut command).success()).expect("JSON")
 }

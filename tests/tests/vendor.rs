@@ -59,6 +59,7 @@ impl Vendor {
         let readme = self.commands(&self.project().join("README.md"));
         let printed = self.run("byoc-acme", &readme.iter().map(|block| &*block.text).collect::<String>());
         assert!(printed.contains("summary  Element-wise Add of f32 tensors"), "{printed}");
+        assert!(printed.contains("/plugins/libbyoc_acme.so") && !printed.contains("ignored: "), "{printed}");
         let regions = self.run("byoc-acme", "byoc inspect model.byoc --regions --json");
         let regions: Value = serde_json::from_str(&regions).expect("JSON");
         let regions = regions["regions"].as_array().expect("a list").iter().map(|region| &region["backend"]);

@@ -205,6 +205,9 @@ static const void *extension(size_t backend, byoc_slice id, uint32_t version) BY
 
 const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("byoc-template", "0.1.0");
 
+/* The same and the names of all backends, for whoever does not open the library. */
+BYOC_PLUGIN_MANIFEST("byoc-template", "0.1.0", "[\"template\"]");
+
 const byoc_table byoc_plugin_table = {
     sizeof(byoc_table), count, describe, patterns, check,           codegen,
     constant_updater,   load,  run,      free_executable, extension,

@@ -66,4 +66,4 @@ impl Backend for TemplateBackend {
 }
 
 byoc_plugin_api::register_backend!(TemplateBackend);
-byoc_plugin_api::export_plugin!();
+byoc_plugin_api::export_plugin!("template");

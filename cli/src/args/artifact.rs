@@ -84,6 +84,9 @@ pub(crate) enum Plugin {
 /// `byoc plugin list`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct PluginList {
+    /// List the plugin files and what each says of itself, and run no code of any of them
+    #[arg(long)]
+    pub(crate) no_load: bool,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

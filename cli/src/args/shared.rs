@@ -8,7 +8,8 @@ use super::{InputArg, dim, input, name_value, shape};
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Plugins")]
 pub(crate) struct Plugins {
-    /// A plugin file (repeatable); it must load
+    /// A plugin file (repeatable); it must load. Where BYOC_PLUGIN_ALLOW is set, to BLAKE3 digests or to @FILE with one in
+    /// each line, plugin files with other digests are refused
     #[arg(long, value_name = "PATH")]
     pub(crate) plugin: Vec<PathBuf>,
     /// A folder of plugins (repeatable), before BYOC_PLUGIN_PATH, the user's plugin folder and the program's own

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode> {
     let mut artifact = Artifact::open(&args.file)?;
     artifact.verify_digests()?;
     artifact.attach(args.constants_from.as_deref())?;
-    let registry = compile_request::registry(&args.places)?;
+    let registry = compile_request::registry_for(&args.places, &artifact)?;
     let regions: Vec<_> = artifact.manifest().regions.iter().map(|region| check(region, &registry)).collect();
     let supported = regions.iter().all(|region| region.verdict != Verdict::Unsupported);
     let entries = if supported { entries(&artifact, &registry) } else { Vec::new() };

@@ -4,10 +4,11 @@
 mod new;
 mod test;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use byoc_core::diagnostic::Result;
-use byoc_core::plugin::{Registered, Registry};
+use byoc_core::plugin::{Registered, Registry, digest, plugin_files};
 use byoc_plugin_api::{OptionKind, OptionSpec};
 use serde_json::{Value, json};
 
@@ -27,9 +28,12 @@ pub(crate) fn run(args: &Plugin) -> Result<ExitCode> {
 }
 
 fn list(args: &PluginList) -> Result<()> {
+    if args.no_load {
+        return list_files(args);
+    }
     let registry = compile_request::isolated_registry(&args.places)?;
     if args.json {
-        return report::print_json(&list_json(&registry));
+        return report::print_json(&list_json(&registry)?);
     }
     let mut table = Table::new(&["backend", "version", ">ABI", "origin", "summary"]);
     for backend in &registry.backends {
@@ -45,38 +49,77 @@ fn list(args: &PluginList) -> Result<()> {
     for refused in &registry.refused {
         text += &format!("refused: {}\n", refused.reason);
     }
-    report::print(&text)
+    report::print(&(text + &ignored_text(&registry.ignored)))
 }
 
-fn list_json(registry: &Registry) -> Value {
+/// The files, going by their manifests.
+fn list_files(args: &PluginList) -> Result<()> {
+    let search = compile_request::search(&args.places);
+    let files = plugin_files(&search);
+    if args.json {
+        let files = files.iter().map(|file| {
+            let error =
+                file.manifest.as_ref().err().map(|error| json!({ "code": error.code.id(), "message": error.message }));
+            let manifest = file.manifest.as_ref().ok().cloned().flatten();
+            json!({ "path": file.path, "digest": digest(&file.path).ok(), "manifest": manifest, "error": error })
+        });
+        return report::print_json(&json!({ "files": files.collect::<Vec<_>>(), "ignored": search.ignored }));
+    }
+    let mut table = Table::new(&["backends", "plugin", "version", ">ABI", "file"]);
+    let mut refused = String::new();
+    for file in &files {
+        let path = file.path.display().to_string();
+        match &file.manifest {
+            Ok(Some(manifest)) => {
+                let names = if manifest.backends.is_empty() { "?".to_owned() } else { manifest.backends.join(", ") };
+                table.row([&names, &manifest.name, &manifest.version, &manifest.abi.to_string(), &path]);
+            }
+            Ok(None) => table.row(["?", "?", "?", "?", &path]),
+            Err(error) => refused += &format!("refused: {error}\n"),
+        }
+    }
+    report::print(&format!("{}{refused}{}", table.text(), ignored_text(&search.ignored)))
+}
+
+fn ignored_text(ignored: &[PathBuf]) -> String {
+    let line =
+        |path: &PathBuf| format!("ignored: the entry '{}' of BYOC_PLUGIN_PATH is no absolute path\n", path.display());
+    ignored.iter().map(line).collect()
+}
+
+fn list_json(registry: &Registry) -> Result<Value> {
     let shadowed = registry
         .shadowed
         .iter()
         .map(|shadowed| json!({ "name": shadowed.name, "origin": shadowed.origin.to_string() }));
     let refused = registry.refused.iter().map(|refused| {
         let reason = &refused.reason;
-        json!({ "path": refused.path, "code": reason.code.id(), "message": reason.message, "hint": reason.hint })
+        // A file that cannot be read has no digest.
+        let digest = digest(&refused.path).ok();
+        json!({ "path": refused.path, "digest": digest, "code": reason.code.id(), "message": reason.message, "hint": reason.hint })
     });
-    json!({
-        "backends": registry.backends.iter().map(backend_json).collect::<Vec<_>>(),
+    Ok(json!({
+        "backends": registry.backends.iter().map(backend_json).collect::<Result<Vec<_>>>()?,
         "shadowed": shadowed.collect::<Vec<_>>(),
         "refused": refused.collect::<Vec<_>>(),
-    })
+        "ignored": registry.ignored,
+    }))
 }
 
-fn backend_json(backend: &Registered) -> Value {
-    json!({
+fn backend_json(backend: &Registered) -> Result<Value> {
+    Ok(json!({
         "origin": backend.origin.to_string(),
+        "digest": backend.origin.digest()?,
         "abi_version": backend.abi_version,
         "description": backend.description,
-    })
+    }))
 }
 
 fn info(args: &PluginInfo) -> Result<()> {
     let registry = compile_request::isolated_registry(&args.places)?;
     let backend = registry.get(&args.name)?;
     if args.json {
-        return report::print_json(&backend_json(backend));
+        return report::print_json(&backend_json(backend)?);
     }
     let found = &backend.description;
     let regions = if found.regions.merge { "neighbouring matches are merged" } else { "one for each match" };
@@ -90,7 +133,9 @@ fn info(args: &PluginInfo) -> Result<()> {
         ("runs on", if found.host { "the host; takes whatever is left over" } else { "its device" }.into()),
         ("regions", format!("{regions}{}", limit.unwrap_or_default())),
     ];
-    let mut text: String = facts.iter().map(|(name, value)| format!("{name:8} {value}\n")).collect();
+    let digest = backend.origin.digest()?.map(|digest| ("digest", digest));
+    let facts = facts.into_iter().chain(digest);
+    let mut text: String = facts.map(|(name, value)| format!("{name:8} {value}\n")).collect();
     if !found.options.is_empty() {
         let mut table = Table::new(&["option", "values", "default", "help"]);
         for option in &found.options {

@@ -28,7 +28,8 @@ pub(crate) fn run(args: &Verify) -> Result<ExitCode> {
     let expected = match (&args.reference, &args.model) {
         (Some(path), _) => from_file(path, &loaded.session.outputs())?,
         (None, Some(model)) => {
-            let registry = compile_request::registry(&args.execution.plugins)?;
+            let names = [embed::reference()?.0, embed::default_backend()?];
+            let registry = compile_request::registry_of(&args.execution.plugins, &names)?;
             by_reference_kernels(model, &registry, &loaded)?
         }
         // clap asks for one of the two.

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byoc_plugin_api::host::{self, LoadError, PluginBackend};
+use byoc_plugin_api::host::{self, LoadError, Manifest, PluginBackend};
 use byoc_plugin_api::{ABI_VERSION, Backend, Description, Options, closest};
 
 use super::SearchPath;
+use super::search::file_is_for;
 use super::worker::{self, IsolatedBackend, Isolation, OpenError};
 use crate::diagnostic::{Code, Diagnostic, Result};
 
@@ -26,6 +27,44 @@ impl std::fmt::Display for Origin {
             Origin::File(path) => write!(f, "{}", path.display()),
         }
     }
+}
+
+impl Origin {
+    /// The BLAKE3 digest of the plugin file in hex, as `BYOC_PLUGIN_ALLOW` takes it; `None` without a file.
+    pub fn digest(&self) -> Result<Option<String>> {
+        match self {
+            Origin::Embedded => Ok(None),
+            Origin::File(path) => digest(path).map(Some),
+        }
+    }
+}
+
+/// A file that is named like a plugin, as it says of itself; nothing of it was run.
+pub struct PluginFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says; `None` where it says nothing.
+    pub manifest: Result<Option<Manifest>>,
+}
+
+/// Every plugin file in these places. None of them is opened as a library.
+pub fn plugin_files(search: &SearchPath) -> Vec<PluginFile> {
+    let paths = search.files.iter().cloned().chain(search.candidates());
+    let file = |path: PathBuf| {
+        let manifest = Manifest::read(&path).map_err(|error| refusal(&path, error));
+        PluginFile { path, manifest }
+    };
+    paths.map(file).collect()
+}
+
+/// The BLAKE3 digest of a file in hex.
+pub fn digest(path: &Path) -> Result<String> {
+    let failed = |error: std::io::Error| Diagnostic::io(path, "read", &error);
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(failed(std::io::Error::other("it is no regular file")));
+    }
+    let bytes = std::fs::read(path).map_err(failed)?;
+    Ok(blake3::hash(&bytes).to_hex().to_string())
 }
 
 /// A backend and where it comes from.
@@ -84,6 +123,8 @@ pub struct Registry {
     pub shadowed: Vec<Shadowed>,
     /// Files in plugin folders that were not loaded.
     pub refused: Vec<Refused>,
+    /// Places that were passed over, see [`SearchPath::ignored`].
+    pub ignored: Vec<PathBuf>,
 }
 
 /// The code of a backend: part of the program, or of a plugin.
@@ -118,19 +159,69 @@ impl Registry {
         embedded: &[&'static dyn Backend],
         isolation: Option<&Isolation>,
     ) -> Result<Registry> {
-        let mut registry = Registry::default();
-        for path in &search.files {
-            registry.open(path, isolation)?;
-        }
+        let mut registry = Registry::of_files(search, isolation)?;
         for path in search.candidates() {
-            if let Err(reason) = registry.open(&path, isolation) {
-                registry.refused.push(Refused { path, reason });
+            registry.try_open(path, isolation);
+        }
+        registry.add_embedded(embedded);
+        Ok(registry)
+    }
+
+    /// What is needed for these backends, in this process: the files that the user named, then files in the folders that
+    /// are named after a backend that is still missing, and only then files that say of themselves that they hold one, or
+    /// do not say what they hold. Nothing else is opened. A name is looked for as a name: it never becomes a path.
+    pub fn discover_wanted(
+        search: &SearchPath,
+        embedded: &[&'static dyn Backend],
+        wanted: &[String],
+    ) -> Result<Registry> {
+        let mut registry = Registry::of_files(search, None)?;
+        let (named, others): (Vec<_>, Vec<_>) =
+            search.candidates().into_iter().partition(|path| wanted.iter().any(|name| file_is_for(path, name)));
+        for path in named {
+            if registry.missing(wanted, &[]).any(|name| file_is_for(&path, name)) {
+                registry.try_open(path, None);
             }
         }
-        for &backend in embedded {
-            registry.add(BackendCode::Embedded(backend), Origin::Embedded, ABI_VERSION);
+        for path in others {
+            let missing: Vec<_> = registry.missing(wanted, embedded).cloned().collect();
+            if missing.is_empty() {
+                break;
+            }
+            match Manifest::read(&path) {
+                Ok(Some(manifest)) if !manifest.may_hold(&missing) => {}
+                Ok(_) => registry.try_open(path, None),
+                Err(error) => registry.refused.push(Refused { reason: refusal(&path, error), path }),
+            }
         }
+        registry.add_embedded(embedded);
         Ok(registry)
+    }
+
+    fn of_files(search: &SearchPath, isolation: Option<&Isolation>) -> Result<Registry> {
+        let mut registry = Registry { ignored: search.ignored.clone(), ..Registry::default() };
+        search.files.iter().try_for_each(|path| registry.open(path, isolation))?;
+        Ok(registry)
+    }
+
+    fn add_embedded(&mut self, embedded: &[&'static dyn Backend]) {
+        for &backend in embedded {
+            self.add(BackendCode::Embedded(backend), Origin::Embedded, ABI_VERSION);
+        }
+    }
+
+    /// Those of `wanted` that are neither here nor among `embedded`.
+    fn missing<'a>(&self, wanted: &'a [String], embedded: &[&'static dyn Backend]) -> impl Iterator<Item = &'a String> {
+        let here = self.backends.iter().map(|registered| registered.description.name.clone());
+        let here: Vec<_> = here.chain(embedded.iter().map(|backend| backend.describe().name)).collect();
+        wanted.iter().filter(move |name| !here.contains(name))
+    }
+
+    /// Opens a file that nobody asked for by its path.
+    fn try_open(&mut self, path: PathBuf, isolation: Option<&Isolation>) {
+        if let Err(reason) = self.open(&path, isolation) {
+            self.refused.push(Refused { path, reason });
+        }
     }
 
     fn open(&mut self, path: &Path, isolation: Option<&Isolation>) -> Result<()> {
@@ -169,10 +260,14 @@ impl Registry {
         let error = Diagnostic::new(Code::UnknownBackend, format!("there is no backend '{name}'"));
         let names = || self.backends.iter().map(|registered| registered.description.name.as_str());
         let refused = self.refused.iter().find(|refused| file_is_for(&refused.path, name));
-        Err(match (refused, closest(name, names())) {
-            (Some(refused), _) => error.hint(format!("Its plugin was not loaded: {}", refused.reason.message)),
-            (None, Some(near)) => error.hint(format!("Did you mean '{near}'?")),
-            (None, None) => error.hint(format!(
+        Err(match (refused, closest(name, names()), self.ignored.first()) {
+            (Some(refused), ..) => error.hint(format!("Its plugin was not loaded: {}", refused.reason.message)),
+            (None, Some(near), _) => error.hint(format!("Did you mean '{near}'?")),
+            (None, None, Some(ignored)) => error.hint(format!(
+                "The entry '{}' of BYOC_PLUGIN_PATH is not used: write it as an absolute path",
+                ignored.display()
+            )),
+            (None, None, None) => error.hint(format!(
                 "There is {}; name further plugins with --plugin or --plugin-dir",
                 names().collect::<Vec<_>>().join(", ")
             )),
@@ -205,12 +300,6 @@ impl Registry {
     }
 }
 
-/// Whether a plugin file of that name would hold the backend.
-fn file_is_for(path: &Path, backend: &str) -> bool {
-    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    stem.strip_prefix("lib").unwrap_or(stem) == format!("byoc_{}", backend.replace('-', "_"))
-}
-
 fn worker_failed(path: &Path, error: byoc_plugin_api::Error) -> Diagnostic {
     let file = path.display();
     if error.crashed {
@@ -230,6 +319,10 @@ fn refusal(path: &Path, error: LoadError) -> Diagnostic {
         }
         LoadError::Incompatible { message, hint } => {
             Diagnostic::new(Code::AbiMismatch, format!("'{file}': {message}")).hint(hint)
+        }
+        LoadError::NotAllowed(reason) => {
+            Diagnostic::new(Code::PluginNotAllowed, format!("'{file}' is not allowed: {reason}"))
+                .hint("If you trust the file, add its digest to the list")
         }
         LoadError::Contract(reason) => {
             let message = format!("'{file}' breaks the plugin contract: {reason}");

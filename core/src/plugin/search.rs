@@ -1,7 +1,9 @@
 //! Where plugin files are looked for, in order: `--plugin`, `--plugin-dir`, `BYOC_PLUGIN_PATH`, the user's plugin
-//! folder, and the folder that belongs to the program. Only files named like plugins are ever opened.
+//! folder, and the folder that belongs to the program. Only files named like plugins are ever opened, and the current
+//! folder is none of the places unless the user names it.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The places to look in.
@@ -11,21 +13,30 @@ pub struct SearchPath {
     pub files: Vec<PathBuf>,
     /// Folders, the most wanted first; files in them that are no plugins are noted and passed over.
     pub folders: Vec<PathBuf>,
+    /// Entries of `BYOC_PLUGIN_PATH` that are passed over: what a relative path means depends on the folder in which the
+    /// program happens to run.
+    pub ignored: Vec<PathBuf>,
 }
 
 impl SearchPath {
     /// The given files and folders, then what the environment and the program's place add.
-    pub fn standard(files: Vec<PathBuf>, mut folders: Vec<PathBuf>) -> SearchPath {
-        if let Some(list) = std::env::var_os("BYOC_PLUGIN_PATH") {
-            folders.extend(std::env::split_paths(&list).filter(|folder| !folder.as_os_str().is_empty()));
+    pub fn standard(files: Vec<PathBuf>, folders: Vec<PathBuf>) -> SearchPath {
+        SearchPath { files, folders, ignored: Vec::new() }
+            .with(|name| std::env::var_os(name), std::env::current_exe().ok().as_deref())
+    }
+
+    fn with(mut self, variable: impl Fn(&str) -> Option<OsString>, program: Option<&Path>) -> SearchPath {
+        // An empty variable is no list; in a list, an empty entry would be the current folder.
+        if let Some(list) = variable("BYOC_PLUGIN_PATH").filter(|list| !list.is_empty()) {
+            let (absolute, relative): (Vec<_>, _) = std::env::split_paths(&list).partition(|path| path.is_absolute());
+            self.folders.extend(absolute);
+            self.ignored = relative;
         }
-        let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
-        let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/share"));
-        folders.extend(data.or(home).map(|data| data.join("byoc/plugins")));
-        let program = std::env::current_exe().ok();
-        let beside = program.as_deref().and_then(Path::parent).map(|bin| bin.join("../lib/byoc/plugins"));
-        folders.extend(beside);
-        SearchPath { files, folders }
+        let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = absolute("HOME").map(|home| home.join(".local/share"));
+        self.folders.extend(absolute("XDG_DATA_HOME").or(home).map(|data| data.join("byoc/plugins")));
+        self.folders.extend(program.and_then(Path::parent).map(|bin| bin.join("../lib/byoc/plugins")));
+        self
     }
 
     /// Files in the folders that are named like plugins, in order of folder and then of name.
@@ -44,4 +55,38 @@ fn plugin_files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(named).collect();
     files.sort();
     files
+}
+
+/// Whether a plugin file of that name would hold the backend.
+pub(super) fn file_is_for(path: &Path, backend: &str) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    stem.strip_prefix("lib").unwrap_or(stem) == format!("byoc_{}", backend.replace('-', "_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(variables: &[(&str, &str)]) -> SearchPath {
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
+        SearchPath { folders: vec!["mine".into()], ..SearchPath::default() }.with(variable, None)
+    }
+
+    #[test]
+    fn only_the_user_may_mean_the_current_folder() {
+        let found = places(&[("BYOC_PLUGIN_PATH", "/a::b:./c:/d"), ("XDG_DATA_HOME", "data"), ("HOME", "")]);
+        assert_eq!(found.folders, ["mine", "/a", "/d"].map(PathBuf::from));
+        assert_eq!(found.ignored, ["", "b", "./c"].map(PathBuf::from));
+        let found = places(&[("BYOC_PLUGIN_PATH", ""), ("HOME", "/home/me")]);
+        assert_eq!(found.folders, ["mine", "/home/me/.local/share/byoc/plugins"].map(PathBuf::from));
+        assert_eq!(found.ignored, Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_backend_has_a_file_name() {
+        assert!(file_is_for(Path::new("/p/libbyoc_acme_dsp.so"), "acme-dsp"));
+        assert!(!file_is_for(Path::new("/p/libbyoc_acme.so"), "acme-dsp"));
+        assert!(!file_is_for(Path::new("/p/libbyoc_acme.so"), "../p/acme"));
+    }
 }

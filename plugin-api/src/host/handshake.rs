@@ -12,6 +12,13 @@ use super::answer::one_line;
 use crate::abi::{ABI_VERSION, MAGIC, OLDEST_ABI_VERSION, PluginInfo, PluginModuleRef};
 use crate::table::PluginTable;
 
+/// Size of [`PluginInfo`] in ABI 1.0, the least that a plugin has.
+const FIRST_INFO: u32 = 48;
+
+/// Words of [`PluginTable`] in ABI 1.0, the least that a plugin has. Functions that are added are `Option`s, and absent
+/// where the plugin's table ends before them.
+const FIRST_WORDS: usize = 11;
+
 /// What a plugin says of itself.
 pub(super) struct Info {
     pub(super) name: String,
@@ -26,7 +33,7 @@ pub(super) fn read_info(library: &Library) -> Result<Info, LoadError> {
     let info: *const PluginInfo = *symbol;
     // SAFETY: the library exports the symbol, so at least the 16 bytes before the texts are there in every version.
     let (magic, size, abi) = unsafe { ((*info).magic, (*info).struct_size, (*info).abi_version) };
-    if magic != MAGIC || (size as usize) < size_of::<PluginInfo>() {
+    if magic != MAGIC || size < FIRST_INFO {
         return Err(LoadError::NotAPlugin("its symbol byoc_plugin_info is not what it should be".into()));
     }
     // SAFETY: `struct_size` covers both texts, which are static.
@@ -78,22 +85,22 @@ pub(super) fn functions(library: &Library, path: &Path, info: &Info) -> Result<P
 /// # Safety
 /// `table` must point to at least the first field of a table.
 unsafe fn read_table(table: *const PluginTable) -> Result<PluginTable, LoadError> {
-    const WORDS: usize = size_of::<PluginTable>() / size_of::<usize>();
+    const WORD: usize = size_of::<usize>();
+    const WORDS: usize = size_of::<PluginTable>() / WORD;
     // SAFETY: the first field is there by contract.
     let size = unsafe { (*table).struct_size };
-    if size < size_of::<PluginTable>() {
-        return Err(LoadError::NotAPlugin(format!(
-            "its byoc_plugin_table has {size} bytes, and {} are needed",
-            size_of::<PluginTable>()
-        )));
+    if size < FIRST_WORDS * WORD {
+        let needed = FIRST_WORDS * WORD;
+        return Err(LoadError::NotAPlugin(format!("its byoc_plugin_table has {size} bytes, and {needed} are needed")));
     }
     // A function pointer must not even be read as one while it may be null.
-    // SAFETY: `struct_size` covers the table, which is made of words.
-    let words = unsafe { table.cast::<[usize; WORDS]>().read() };
-    match words.iter().position(|&word| word == 0) {
+    let mut words = [0usize; WORDS];
+    // SAFETY: `struct_size` covers as many words, which is what the table is made of.
+    unsafe { table.cast::<usize>().copy_to_nonoverlapping(words.as_mut_ptr(), WORDS.min(size / WORD)) };
+    match words[..FIRST_WORDS].iter().position(|&word| word == 0) {
         Some(field) => Err(LoadError::NotAPlugin(format!("function {field} of its byoc_plugin_table is null"))),
-        // SAFETY: as above, and no function is null.
-        None => Ok(unsafe { *table }),
+        // SAFETY: the words of a table, in which no function is null but one that may be absent.
+        None => Ok(unsafe { words.as_ptr().cast::<PluginTable>().read() }),
     }
 }
 

@@ -12,7 +12,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use byoc_core::compile::{Observer, Policy, Request, Stage, compile_until};
+use byoc_core::compile::{Observer, Request, Stage, compile_until};
 use byoc_core::plugin::{Registry, SearchPath};
 use byoc_plugin_api::{
     Backend, BoundConstants, Claims, ConstantAccess, Constants, Description, Environment, Error, Executable,
@@ -165,19 +165,12 @@ impl Observer for Stopwatch {
 
 /// The seconds that the audit takes, the best of three.
 fn audit(model: &Path, constants: usize, code: usize, text: bool) -> Result<f64, Box<dyn AnyError>> {
-    let registry = Registry::discover(&SearchPath::default(), &[&Blob]).map_err(|error| error.to_string())?;
+    let registry = Registry::discover(&SearchPath::default(), &[&Blob], None).map_err(|error| error.to_string())?;
     // A region a node, and so one a constant.
     let settings = [("blob.bytes", (code / constants).to_string()), ("blob.text", text.to_string())];
     let settings = settings.map(|(key, value)| (key.to_owned(), value));
     let backends = registry.select(&["blob".to_owned()], &settings).map_err(|error| error.to_string())?;
-    let request = Request {
-        sources: vec![("main".into(), model.to_owned())],
-        import: Default::default(),
-        backends,
-        folder: None,
-        policy: Policy::default(),
-        allow_duplicates: false,
-    };
+    let request = Request::new(vec![("main".into(), model.to_owned())], backends);
     let mut best = f64::INFINITY;
     for _ in 0..3 {
         let mut stopwatch = Stopwatch::default();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use byoc_core::compile::{self, Policy, Request, Silent, Stage};
+use byoc_core::compile::{self, Request, Silent, Stage};
 use byoc_core::diagnostic::{Code, Diagnostic};
 use byoc_core::onnx::ImportOptions;
 use byoc_core::partition::{Outcome, Partitioned};
@@ -74,16 +74,8 @@ impl Source {
 impl Bench {
     /// What to compile, for these backends.
     fn request(&self, source: &Source, backends: Vec<Selected>) -> Request {
-        Request {
-            sources: vec![("main".into(), source.path.clone())],
-            import: source.import(),
-            backends,
-            folder: Some(self.reference.clone()),
-            policy: Policy::default(),
-            allow_duplicates: false,
-            external_constants: false,
-            fallback_on_crash: false,
-        }
+        let sources = vec![("main".into(), source.path.clone())];
+        Request { import: source.import(), folder: Some(self.reference.clone()), ..Request::new(sources, backends) }
     }
 
     /// What the backend takes of a model.

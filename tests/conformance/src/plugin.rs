@@ -10,7 +10,7 @@ use crate::report::{Step, fail, one_line};
 
 /// Opens the plugin file and nothing else, in this process: the kit has one of its own for that.
 pub(crate) fn open(file: &Path) -> Result<Registry> {
-    Registry::discover(&SearchPath { files: vec![file.to_owned()], folders: Vec::new() }, &[], None)
+    Registry::discover(&SearchPath { files: vec![file.to_owned()], ..SearchPath::default() }, &[], None)
 }
 
 /// A backend says the same of itself each time, and all of it can be shown.

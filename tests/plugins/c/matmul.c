@@ -200,6 +200,8 @@ static const void *extension(size_t backend, byoc_slice id, uint32_t version) BY
 
 const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("cmatmul", "1.0.0");
 
+BYOC_PLUGIN_MANIFEST("cmatmul", "1.0.0", "[\"cmatmul\"]");
+
 const byoc_table byoc_plugin_table = {
     sizeof(byoc_table), count, describe, patterns, check,           codegen,
     constant_updater,   load,  run,      free_executable, extension,

@@ -8,6 +8,10 @@
  *     const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("acme", "1.0.0");
  *     const byoc_table byoc_plugin_table = { sizeof(byoc_table), count, describe, ... };
  *
+ * It should also say who it is in a form that is read without opening it, with the names of all its backends as JSON:
+ *
+ *     BYOC_PLUGIN_MANIFEST("acme", "1.0.0", "[\"acme\"]");
+ *
  * Rules:
  *   - No memory changes its owner. Whatever a function is given is borrowed until it returns; code and constants given to
  *     `load` stay until `free`. Results are written into sinks, in as many pieces as is handy.

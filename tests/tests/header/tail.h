@@ -15,6 +15,20 @@
 /* What a plugin exports. */
 extern BYOC_EXPORT const byoc_info byoc_plugin_info;
 extern BYOC_EXPORT const byoc_table byoc_plugin_table;
+extern BYOC_EXPORT const char byoc_plugin_manifest[];
+
+/* Defines `byoc_plugin_manifest` from string literals: name and version as in BYOC_PLUGIN_INFO, and a JSON list of the
+ * names of all backends in the order of their indices; "[]" where they are not known before the plugin runs. */
+#define BYOC_TEXT_OF(NUMBER) #NUMBER
+#define BYOC_TEXT(NUMBER) BYOC_TEXT_OF(NUMBER)
+#if defined(__ELF__)
+#define BYOC_MANIFEST_SECTION __attribute__((section(".byoc"), used))
+#else
+#define BYOC_MANIFEST_SECTION
+#endif
+#define BYOC_PLUGIN_MANIFEST(NAME, VERSION, BACKENDS) \
+    BYOC_MANIFEST_SECTION const char byoc_plugin_manifest[] = "{\"name\":\"" NAME "\",\"version\":\"" VERSION \
+        "\",\"abi\":" BYOC_TEXT(BYOC_ABI_VERSION) ",\"backends\":" BACKENDS "}"
 
 #ifdef __cplusplus
 }

@@ -3,4 +3,4 @@
 
 use byoc_json_backend as _;
 
-byoc_plugin_api::export_plugin!();
+byoc_plugin_api::export_plugin!("json");

@@ -63,7 +63,7 @@ impl Worker {
         if !self.is_running() {
             self.open().map_err(|error| match error {
                 OpenError::Worker(error) => error,
-                OpenError::Refused(error) => Error::new(format!("the plugin cannot be opened again: {error:?}")),
+                OpenError::Refused(error) => Error::new(format!("the plugin cannot be opened again: {error}")),
             })?;
         }
         self.ask(request, take)
@@ -173,7 +173,8 @@ impl Backend for IsolatedBackend {
         environment: &Environment,
     ) -> Result<Box<dyn Executable + 'a>, Error> {
         let here = self.here.get_or_init(|| {
-            let plugin = host::open(&self.path).map_err(|error| Error::new(format!("{error:?}")))?;
+            let plugin = host::open(&self.path)
+                .map_err(|error| Error::new(format!("its plugin cannot be opened here: {error}")))?;
             let backend = plugin.backends.into_iter().nth(self.index);
             backend.ok_or_else(|| Error::new("the plugin has another list of backends here"))
         });

@@ -1,0 +1,218 @@
+/* byoc_plugin.h: the plugin interface of byoc for C99 and C++11.
+ *
+ * Generated from the Rust definitions in plugin-api/src by `UPDATE_GOLDEN=1 cargo test -p byoc-tests --test header`; do
+ * not edit. docs/writing-a-backend.md shows a whole backend, docs/abi.md what is promised to stay.
+ *
+ * A plugin is a shared library that exports two symbols:
+ *
+ *     const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("acme", "1.0.0");
+ *     const byoc_table byoc_plugin_table = { sizeof(byoc_table), count, describe, ... };
+ *
+ * Rules:
+ *   - No memory changes its owner. Whatever a function is given is borrowed until it returns; code and constants given to
+ *     `load` stay until `free`. Results are written into sinks, in as many pieces as is handy.
+ *   - Descriptions, patterns, options, regions, claims, refusals and environments are JSON in UTF-8, as described in
+ *     docs/writing-a-backend.md. Readers ignore fields that they do not know.
+ *   - A function returns BYOC_OK, or BYOC_FAILED with the reason, one line of text, in `error`; `check` may return
+ *     BYOC_REFUSED with a refusal in `out`.
+ *   - No function lets an exception or a longjmp out: write BYOC_NOEXCEPT behind each in C++.
+ *   - Functions that take a backend's index may be called from several threads at once. One executable runs once at a
+ *     time, not always on the same thread.
+ */
+#ifndef BYOC_PLUGIN_H
+#define BYOC_PLUGIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define BYOC_NOEXCEPT noexcept
+extern "C" {
+#else
+#define BYOC_NOEXCEPT
+#endif
+
+// The ABI version that this crate speaks: its own number, not the product's. It changes only when something frozen does.
+#define BYOC_ABI_VERSION 1
+
+// Done.
+#define BYOC_OK 0
+
+// Failed; the error sink has an `Error` as JSON, or the message alone as text.
+#define BYOC_FAILED 1
+
+// `check` refused; a `Refusal` as JSON is in the output sink.
+#define BYOC_REFUSED 2
+
+// Borrowed bytes; texts are UTF-8.
+typedef struct {
+  // First byte; may be null when `len` is 0.
+  const uint8_t *data;
+  // Number of bytes.
+  size_t len;
+} byoc_slice;
+
+// Takes bytes, in as many calls as the writer likes. `write` returns `BYOC_OK` or `BYOC_FAILED`.
+typedef struct {
+  // Given back to `write`.
+  void *context;
+  // Appends bytes.
+  int32_t (*write)(void *context, byoc_slice bytes);
+} byoc_sink;
+
+// Takes claims: `claim` starts one (a `Claim` as JSON), `write` appends bytes to a packed one.
+typedef struct {
+  // Given back to both functions.
+  void *context;
+  // Claims the constant of that id.
+  int32_t (*claim)(void *context, uint64_t id, byoc_slice claim);
+  // Appends bytes to the constant claimed last.
+  int32_t (*write)(void *context, byoc_slice bytes);
+} byoc_claim_sink;
+
+// Where a tensor's memory is: `device_type` 1 is the CPU, 2 CUDA, 12 an accelerator of another kind.
+typedef struct {
+  // DLPack's device type number.
+  int32_t device_type;
+  // Which device of that type.
+  int32_t device_id;
+} byoc_device;
+
+// An element type: `code` 0 int, 1 uint, 2 float, 4 bfloat, 6 bool; `lanes` is 1.
+typedef struct {
+  // DLPack's type code.
+  uint8_t code;
+  // Bits an element.
+  uint8_t bits;
+  // Vector lanes; always 1 here.
+  uint16_t lanes;
+} byoc_dtype;
+
+// A borrowed tensor. `strides` are in elements and never null when `ndim > 0`; `byte_offset` is added to `data`.
+typedef struct {
+  // Start of the allocation, or a device handle.
+  void *data;
+  // Where `data` is.
+  byoc_device device;
+  // Number of dimensions.
+  int32_t ndim;
+  // Element type.
+  byoc_dtype dtype;
+  // `ndim` sizes.
+  const int64_t *shape;
+  // `ndim` strides, in elements.
+  const int64_t *strides;
+  // Bytes from `data` to the first element.
+  uint64_t byte_offset;
+} byoc_tensor;
+
+// A constant: `layout` is empty for the original bytes and names the layout of packed ones.
+typedef struct {
+  // The region's id of the constant.
+  uint64_t id;
+  // Layout tag.
+  byoc_slice layout;
+  // The bytes; `data` is null where they were not asked for.
+  byoc_tensor tensor;
+} byoc_constant;
+
+// Borrowed constants.
+typedef struct {
+  // First entry; may be null when `len` is 0.
+  const byoc_constant *data;
+  // Number of entries.
+  size_t len;
+} byoc_constants;
+
+// Borrowed tensors.
+typedef struct {
+  // First entry; may be null when `len` is 0.
+  const byoc_tensor *data;
+  // Number of entries.
+  size_t len;
+} byoc_tensors;
+
+// What a host reads before anything else of a plugin is touched, from the symbol `byoc_plugin_info`.
+typedef struct {
+  // The bytes `byocplug`.
+  uint8_t magic[8];
+  // Size of this struct in the plugin; it grows at the end only.
+  uint32_t struct_size;
+  // The ABI version that the plugin speaks.
+  uint32_t abi_version;
+  // The plugin's name.
+  byoc_slice name;
+  // The plugin's version.
+  byoc_slice version;
+} byoc_info;
+
+// The same functions as a plugin written in C or C++ has them, under the symbol `byoc_plugin_table`. No function may be
+// null, and none may let an exception out.
+typedef struct {
+  // Size of this struct in the plugin; it grows at the end only.
+  size_t struct_size;
+  // Number of backends in the plugin.
+  size_t (*count)(void);
+  // Writes a `Description` to `out`.
+  int32_t (*describe)(size_t backend, byoc_sink out, byoc_sink error);
+  // Writes a list of `Pattern` to `out`.
+  int32_t (*patterns)(size_t backend, byoc_slice options, byoc_sink out, byoc_sink error);
+  // Accepts a candidate, or returns `BYOC_REFUSED` and writes a `Refusal` to `out`.
+  int32_t (*check)(size_t backend,
+                   byoc_slice region,
+                   byoc_slice options,
+                   byoc_sink out,
+                   byoc_sink error);
+  // Writes the code of a region to `code`.
+  int32_t (*codegen)(size_t backend,
+                     byoc_slice region,
+                     byoc_constants constants,
+                     byoc_slice options,
+                     byoc_sink code,
+                     byoc_sink error);
+  // Claims every constant of a region once.
+  int32_t (*constant_updater)(size_t backend,
+                              byoc_slice region,
+                              byoc_constants constants,
+                              byoc_slice code,
+                              byoc_slice options,
+                              byoc_claim_sink claims,
+                              byoc_sink error);
+  // Makes a region ready to run and stores a handle, not null, in `executable`.
+  int32_t (*load)(size_t backend,
+                  byoc_slice code,
+                  byoc_constants constants,
+                  byoc_slice environment,
+                  void **executable,
+                  byoc_sink error);
+  // Computes `outputs` from `inputs`.
+  int32_t (*run)(void *executable, byoc_tensors inputs, byoc_tensors outputs, byoc_sink error);
+  // Ends an executable.
+  void (*free)(void *executable);
+  // The table of an optional ability by id and version, or null.
+  const void *(*extension)(size_t backend, byoc_slice id, uint32_t version);
+} byoc_table;
+
+/* Makes a symbol visible whatever the compiler's default is. */
+#if defined(_WIN32)
+#define BYOC_EXPORT __declspec(dllexport)
+#else
+#define BYOC_EXPORT __attribute__((visibility("default")))
+#endif
+
+/* The initialiser of `byoc_plugin_info`, from two string literals. */
+#define BYOC_PLUGIN_INFO(NAME, VERSION) \
+    { \
+        {'b', 'y', 'o', 'c', 'p', 'l', 'u', 'g'}, (uint32_t)sizeof(byoc_info), BYOC_ABI_VERSION, \
+        {(const uint8_t *)NAME, sizeof(NAME) - 1}, {(const uint8_t *)VERSION, sizeof(VERSION) - 1} \
+    }
+
+/* What a plugin exports. */
+extern BYOC_EXPORT const byoc_info byoc_plugin_info;
+extern BYOC_EXPORT const byoc_table byoc_plugin_table;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

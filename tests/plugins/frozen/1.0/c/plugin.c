@@ -1,0 +1,205 @@
+/* A plugin of the day of ABI 1.0, in C: takes MatMul with a constant matrix and a constant bias, and packs the matrix. */
+
+#include <stdlib.h>
+
+#include "byoc_json.h"
+
+#define LAYOUT "columns/1"
+
+static const byoc_slice NO_BYTES = {NULL, 0};
+
+static size_t count(void) BYOC_NOEXCEPT { return 1; }
+
+static int32_t describe(size_t backend, byoc_sink out, byoc_sink error) BYOC_NOEXCEPT {
+    (void)backend, (void)error;
+    return byoc_put(out,
+                    "{\"name\":\"frozen-c\",\"version\":\"1.0.0\",\"code_version\":1,"
+                    "\"summary\":\"MatMul with a bias, written in C\",\"constant_access\":\"both\"}");
+}
+
+static int32_t patterns(size_t backend, byoc_slice options, byoc_sink out, byoc_sink error) BYOC_NOEXCEPT {
+    (void)backend, (void)options, (void)error;
+    return byoc_put(out, "[{\"name\":\"dense\",\"text\":\"(Add (MatMul ?x ?w:const) ?b:const)\"}]");
+}
+
+/* What a region is about: the two constants and the sizes. */
+typedef struct {
+    int64_t matrix, bias;   /* ids */
+    int64_t inner, columns; /* of the matrix */
+} dense;
+
+/* The id of the constant that is value `value` of the region, or -1. */
+static int64_t constant_of(byoc_json region, int64_t value) {
+    byoc_json constant = byoc_json_first(byoc_json_get(region, "constants"));
+    for (; byoc_json_ok(constant); constant = byoc_json_next(constant)) {
+        int64_t found, id;
+        if (byoc_json_int(byoc_json_get(constant, "value"), &found) && found == value &&
+            byoc_json_int(byoc_json_get(constant, "id"), &id))
+            return id;
+    }
+    return -1;
+}
+
+/* The node of that operator. */
+static byoc_json node_of(byoc_json region, const char *op) {
+    byoc_json node = byoc_json_first(byoc_json_get(region, "nodes"));
+    while (byoc_json_ok(node) && !byoc_json_is(byoc_json_get(node, "op"), op)) node = byoc_json_next(node);
+    return node;
+}
+
+/* Input `index` of a node, as a value of the region. */
+static int64_t input_of(byoc_json node, size_t index) {
+    int64_t value = -1;
+    (void)byoc_json_int(byoc_json_at(byoc_json_get(node, "inputs"), index), &value);
+    return value;
+}
+
+/* Reads a region; the reason why it is not taken, or NULL. */
+static const char *read_region(byoc_slice text, dense *found) {
+    byoc_json region = byoc_json_of(text), values = byoc_json_get(region, "values"), value;
+    byoc_json matmul = node_of(region, "MatMul"), add = node_of(region, "Add");
+    int64_t matrix = input_of(matmul, 1), product = -1, bias, size;
+    (void)byoc_json_int(byoc_json_first(byoc_json_get(matmul, "outputs")), &product);
+    bias = input_of(add, 0) == product ? input_of(add, 1) : input_of(add, 0);
+    found->matrix = constant_of(region, matrix);
+    found->bias = constant_of(region, bias);
+    if (found->matrix < 0 || found->bias < 0) return "the matrix and the bias must be constants";
+    for (value = byoc_json_first(values); byoc_json_ok(value); value = byoc_json_next(value))
+        if (!byoc_json_is(byoc_json_get(value, "dtype"), "f32")) return "only f32 is taken";
+    value = byoc_json_get(byoc_json_at(values, (size_t)matrix), "shape");
+    if (byoc_json_length(value) != 2 || !byoc_json_int(byoc_json_at(value, 0), &found->inner) ||
+        !byoc_json_int(byoc_json_at(value, 1), &found->columns))
+        return "the matrix must have two dimensions";
+    value = byoc_json_get(byoc_json_at(values, (size_t)bias), "shape");
+    if (byoc_json_length(value) != 1 || !byoc_json_int(byoc_json_first(value), &size) || size != found->columns)
+        return "the bias must have one element for each column";
+    return NULL;
+}
+
+static int32_t check(size_t backend, byoc_slice region, byoc_slice options, byoc_sink out, byoc_sink error) BYOC_NOEXCEPT {
+    dense found;
+    const char *reason = read_region(region, &found);
+    (void)backend, (void)options, (void)error;
+    return reason ? byoc_refuse(out, "shape", reason) : BYOC_OK;
+}
+
+static int32_t codegen(size_t backend, byoc_slice region, byoc_constants constants, byoc_slice options, byoc_sink code,
+                       byoc_sink error) BYOC_NOEXCEPT {
+    dense found;
+    byoc_slice bytes;
+    const char *reason = read_region(region, &found);
+    (void)backend, (void)constants, (void)options;
+    if (reason) return byoc_fail(error, reason);
+    bytes.data = (const uint8_t *)&found;
+    bytes.len = sizeof found;
+    return code.write(code.context, bytes);
+}
+
+/* The constant of that id, or NULL. */
+static const byoc_constant *find(byoc_constants constants, int64_t id) {
+    size_t i;
+    for (i = 0; i < constants.len; i++)
+        if (constants.data[i].id == (uint64_t)id) return &constants.data[i];
+    return NULL;
+}
+
+/* Element (row, column) of a constant of one or two dimensions: any strides, any alignment. */
+static float element(const byoc_tensor *tensor, int64_t row, int64_t column) {
+    int64_t at = tensor->ndim == 2 ? row * tensor->strides[0] + column * tensor->strides[1] : column * tensor->strides[0];
+    float value;
+    memcpy(&value, (const char *)tensor->data + tensor->byte_offset + at * (int64_t)sizeof value, sizeof value);
+    return value;
+}
+
+static int32_t constant_updater(size_t backend, byoc_slice region, byoc_constants constants, byoc_slice code,
+                                byoc_slice options, byoc_claim_sink claims, byoc_sink error) BYOC_NOEXCEPT {
+    static const char host[] = "\"host\"";
+    dense found;
+    char claim[160];
+    byoc_slice text = NO_BYTES;
+    const byoc_constant *matrix;
+    int64_t row, column;
+    const char *reason = read_region(region, &found);
+    (void)backend, (void)code, (void)options;
+    if (reason) return byoc_fail(error, reason);
+    matrix = find(constants, found.matrix);
+    if (!matrix || !matrix->tensor.data) return byoc_fail(error, "the matrix was not given");
+    text.data = (const uint8_t *)host;
+    text.len = sizeof host - 1;
+    if (found.bias != found.matrix && claims.claim(claims.context, (uint64_t)found.bias, text) != BYOC_OK)
+        return byoc_fail(error, "the claim was refused");
+    text.data = (const uint8_t *)claim;
+    text.len = (size_t)snprintf(claim, sizeof claim, "{\"packed\":{\"layout\":\"" LAYOUT "\",\"dtype\":\"f32\",\"shape\":[%lld,%lld]}}",
+                                (long long)found.columns, (long long)found.inner);
+    if (claims.claim(claims.context, (uint64_t)found.matrix, text) != BYOC_OK)
+        return byoc_fail(error, "the claim was refused");
+    for (column = 0; column < found.columns; column++)
+        for (row = 0; row < found.inner; row++) {
+            float value = element(&matrix->tensor, row, column);
+            text.data = (const uint8_t *)&value;
+            text.len = sizeof value;
+            if (claims.write(claims.context, text) != BYOC_OK) return byoc_fail(error, "the bytes were refused");
+        }
+    return BYOC_OK;
+}
+
+/* A region that is ready to run: the constants stay where they are until it is freed. */
+typedef struct {
+    dense sizes;
+    byoc_tensor matrix, bias;
+} loaded;
+
+static int32_t load(size_t backend, byoc_slice code, byoc_constants constants, byoc_slice environment, void **executable,
+                    byoc_sink error) BYOC_NOEXCEPT {
+    loaded *region;
+    const byoc_constant *matrix, *bias;
+    (void)backend, (void)environment;
+    if (code.len != sizeof(dense)) return byoc_fail(error, "damaged code");
+    region = (loaded *)malloc(sizeof *region);
+    if (!region) return byoc_fail(error, "out of memory");
+    memcpy(&region->sizes, code.data, sizeof(dense));
+    matrix = find(constants, region->sizes.matrix);
+    bias = find(constants, region->sizes.bias);
+    if (!matrix || !bias || matrix->layout.len != strlen(LAYOUT) || memcmp(matrix->layout.data, LAYOUT, strlen(LAYOUT)) != 0) {
+        free(region);
+        return byoc_fail(error, "a constant is missing or not packed as " LAYOUT);
+    }
+    region->matrix = matrix->tensor;
+    region->bias = bias->tensor;
+    *executable = region;
+    return BYOC_OK;
+}
+
+static int32_t run(void *executable, byoc_tensors inputs, byoc_tensors outputs, byoc_sink error) BYOC_NOEXCEPT {
+    const loaded *region = (const loaded *)executable;
+    const dense *sizes = &region->sizes;
+    const float *x, *w = (const float *)region->matrix.data;
+    int64_t rows = 1, row, column, k;
+    float *y;
+    int32_t axis;
+    if (inputs.len != 1 || outputs.len != 1) return byoc_fail(error, "one input and one output are expected");
+    x = (const float *)inputs.data[0].data;
+    y = (float *)outputs.data[0].data;
+    for (axis = 0; axis + 1 < inputs.data[0].ndim; axis++) rows *= inputs.data[0].shape[axis];
+    for (row = 0; row < rows; row++)
+        for (column = 0; column < sizes->columns; column++) {
+            float sum = element(&region->bias, 0, column);
+            for (k = 0; k < sizes->inner; k++) sum += x[row * sizes->inner + k] * w[column * sizes->inner + k];
+            y[row * sizes->columns + column] = sum;
+        }
+    return BYOC_OK;
+}
+
+static void free_executable(void *executable) BYOC_NOEXCEPT { free(executable); }
+
+static const void *extension(size_t backend, byoc_slice id, uint32_t version) BYOC_NOEXCEPT {
+    (void)backend, (void)id, (void)version;
+    return NULL;
+}
+
+const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("frozen-c", "1.0.0");
+
+const byoc_table byoc_plugin_table = {
+    sizeof(byoc_table), count, describe, patterns, check,           codegen,
+    constant_updater,   load,  run,      free_executable, extension,
+};

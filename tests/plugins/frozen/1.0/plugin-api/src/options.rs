@@ -1,0 +1,128 @@
+//! Options that a backend declares and that the user sets with `--backend-opt backend.key=value`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// What values an option takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptionKind {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number.
+    Int,
+    /// A number.
+    Float,
+    /// Any text.
+    Text,
+    /// One of these words.
+    Choice(Vec<String>),
+}
+
+/// An option of a backend, as `byoc plugin info` prints it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OptionSpec {
+    /// The key, without the backend's name.
+    pub name: String,
+    /// What values it takes.
+    pub kind: OptionKind,
+    /// The value where the user gives none.
+    pub default: String,
+    /// What it does, in one line.
+    pub help: String,
+}
+
+/// The options of one backend, each with a value: the user's, or the default. Core has checked them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Options(BTreeMap<String, String>);
+
+impl Options {
+    /// Every declared option at its default, then the user's settings. An unknown key or a value of the wrong kind is
+    /// an error that says what there is.
+    pub fn resolve<'a>(
+        specs: &[OptionSpec],
+        settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Options, Error> {
+        let mut values: BTreeMap<_, _> = specs.iter().map(|spec| (spec.name.clone(), spec.default.clone())).collect();
+        for (key, value) in settings {
+            let Some(spec) = specs.iter().find(|spec| spec.name == key) else {
+                return Err(unknown(specs, key));
+            };
+            spec.check(value)?;
+            values.insert(key.to_owned(), value.to_owned());
+        }
+        Ok(Options(values))
+    }
+
+    /// The value of an option as text; empty if there is no such option.
+    pub fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// The value of a boolean option; false if there is no such option.
+    pub fn bool(&self, name: &str) -> bool {
+        self.text(name) == "true"
+    }
+
+    /// The value of a whole-number option; 0 if there is no such option.
+    pub fn int(&self, name: &str) -> i64 {
+        self.text(name).parse().unwrap_or(0)
+    }
+
+    /// The value of a number option; 0 if there is no such option.
+    pub fn float(&self, name: &str) -> f64 {
+        self.text(name).parse().unwrap_or(0.0)
+    }
+}
+
+impl OptionSpec {
+    fn check(&self, value: &str) -> Result<(), Error> {
+        let (fits, takes) = match &self.kind {
+            OptionKind::Bool => (matches!(value, "true" | "false"), "true or false".to_owned()),
+            OptionKind::Int => (value.parse::<i64>().is_ok(), "a whole number".to_owned()),
+            OptionKind::Float => (value.parse::<f64>().is_ok(), "a number".to_owned()),
+            OptionKind::Text => (true, String::new()),
+            OptionKind::Choice(words) => (words.iter().any(|word| word == value), words.join(" or ")),
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(Error::new(format!("option '{}' takes {takes}, not '{value}'", self.name)))
+    }
+}
+
+fn unknown(specs: &[OptionSpec], key: &str) -> Error {
+    let error = Error::new(format!("there is no option '{key}'"));
+    let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    match closest(key, names.iter().copied()) {
+        Some(near) => error.hint(format!("Did you mean '{near}'?")),
+        None if names.is_empty() => error.hint("It has no options"),
+        None => error.hint(format!("It has {}", names.join(", "))),
+    }
+}
+
+/// The name nearest to `word` by edit distance, if one is near enough to be what was meant.
+pub fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let best = names.into_iter().map(|name| (distance(word, name), name)).min()?;
+    (best.0 <= (word.chars().count() / 3).max(2)).then_some(best.1)
+}
+
+/// Levenshtein distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<_> = b.chars().collect();
+    let mut row: Vec<_> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

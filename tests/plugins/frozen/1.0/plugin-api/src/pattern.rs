@@ -1,0 +1,169 @@
+//! Patterns: what a backend could take, as s-expressions in the style of egg.
+//!
+//! | text | matches |
+//! |---|---|
+//! | `(Relu ?x)` | a `Relu` node whose input is anything |
+//! | `(Add (MatMul ?x ?w:const) ?b:const)` | nested nodes; `:const` wants a constant. `Add`, `Mul` and the other commutative operators match in both orders |
+//! | `(Relu\|Clip ?x)` | either operator |
+//! | `(Relu? (Conv ?x ?w:const ?b:const?))` | an operator that may be missing (then its first operand stands alone); a trailing `?` on an operand lets the input be absent |
+//! | `(Concat ...)` | any further inputs |
+//! | `(or (Gemm ?x ?w:const ?b) (MatMul ?x ?w:const))` | alternatives, the first that matches |
+//! | `(com.acme::Foo ?x)` | an operator of another domain |
+//! | `_` | anything, without a name |
+//!
+//! The same `?name` twice must be the same value. Inputs beyond the operands must be absent, unless `...` ends the list.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// A named pattern as a backend declares it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pattern {
+    /// What `byoc explain` calls it.
+    pub name: String,
+    /// The s-expression.
+    pub text: String,
+}
+
+impl Pattern {
+    /// A pattern; the text is checked when core reads it.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Pattern { name: name.into(), text: text.into() }
+    }
+
+    /// The parsed form. Errors show the text and the place.
+    pub fn parse(&self) -> Result<Expr, Error> {
+        let mut parser = Parser { text: &self.text, at: 0 };
+        let expr =
+            parser.expr().and_then(|expr| if parser.peek().is_some() { Err("the end".into()) } else { Ok(expr) });
+        match expr {
+            Ok(expr @ (Expr::Node { optional: false, .. } | Expr::Or(_))) => Ok(expr),
+            Ok(_) => {
+                Err(Error::new(format!("pattern '{}': the outermost operator must be there: {}", self.name, self.text)))
+            }
+            Err(expected) => Err(Error::new(format!(
+                "pattern '{}': expected {expected} at column {} of {}",
+                self.name,
+                parser.at + 1,
+                self.text
+            ))),
+        }
+    }
+}
+
+/// A parsed pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expr {
+    /// A node.
+    Node {
+        /// (domain, operator) alternatives.
+        ops: Vec<(String, String)>,
+        /// Whether the node may be missing.
+        optional: bool,
+        /// What its inputs are.
+        operands: Vec<Expr>,
+        /// Whether further inputs are allowed.
+        rest: bool,
+    },
+    /// Alternatives.
+    Or(Vec<Expr>),
+    /// Any value.
+    Any {
+        /// The name, if it has one.
+        name: Option<String>,
+        /// Whether it must be a constant.
+        constant: bool,
+        /// Whether the input may be absent.
+        absent: bool,
+    },
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn peek(&mut self) -> Option<char> {
+        let rest = &self.text[self.at..];
+        let trimmed = rest.trim_start();
+        self.at += rest.len() - trimmed.len();
+        trimmed.chars().next()
+    }
+
+    fn word(&mut self) -> &str {
+        self.peek();
+        let rest = &self.text[self.at..];
+        let end = rest.find(|c: char| c.is_whitespace() || c == '(' || c == ')').unwrap_or(rest.len());
+        let word = &self.text[self.at..self.at + end];
+        self.at += end;
+        word
+    }
+
+    fn expr(&mut self) -> Result<Expr, String> {
+        match self.peek() {
+            Some('(') => {
+                self.at += 1;
+                self.node()
+            }
+            Some('?' | '_') => operand(self.word()),
+            _ => Err("'(', '?name' or '_'".into()),
+        }
+    }
+
+    fn node(&mut self) -> Result<Expr, String> {
+        let head = self.word().to_owned();
+        if head.is_empty() {
+            return Err("an operator".into());
+        }
+        let mut operands = Vec::new();
+        let mut rest = false;
+        loop {
+            match self.peek() {
+                Some(')') => {
+                    self.at += 1;
+                    break;
+                }
+                Some('.') if !rest && self.text[self.at..].starts_with("...") => {
+                    self.at += 3;
+                    rest = true;
+                }
+                Some(_) if !rest => operands.push(self.expr()?),
+                _ => return Err("')'".into()),
+            }
+        }
+        if head == "or" {
+            return if operands.is_empty() { Err("an alternative before".into()) } else { Ok(Expr::Or(operands)) };
+        }
+        let (names, optional) = match head.strip_suffix('?') {
+            Some(names) => (names, true),
+            None => (head.as_str(), false),
+        };
+        if optional && operands.is_empty() {
+            return Err("an operand before (an optional operator stands for its first one)".into());
+        }
+        let ops = names.split('|').map(|name| match name.rsplit_once("::") {
+            Some((domain, op)) => (domain.to_owned(), op.to_owned()),
+            None => (String::new(), name.to_owned()),
+        });
+        Ok(Expr::Node { ops: ops.collect(), optional, operands, rest })
+    }
+}
+
+fn operand(word: &str) -> Result<Expr, String> {
+    let (word, absent) = match word.strip_suffix('?') {
+        Some(word) if !word.is_empty() => (word, true),
+        _ => (word, false),
+    };
+    let (word, constant) = match word.split_once(':') {
+        None => (word, false),
+        Some((word, "const")) => (word, true),
+        Some(_) => return Err("':const' after the name just".into()),
+    };
+    match word.strip_prefix('?') {
+        Some(name) if !name.is_empty() => Ok(Expr::Any { name: Some(name.to_owned()), constant, absent }),
+        None if word == "_" => Ok(Expr::Any { name: None, constant, absent }),
+        _ => Err("a name after '?'".into()),
+    }
+}

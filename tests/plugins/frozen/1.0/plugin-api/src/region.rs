@@ -1,0 +1,296 @@
+//! The region: the subgraph that core gives to one backend. It crosses the border as JSON with a schema name; fields
+//! that a reader does not know are ignored, so the schema can grow without touching the ABI.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dtype::DType;
+
+/// The schema of [`Region`] that this crate writes.
+pub const SCHEMA: &str = "byoc-region/1";
+
+/// One dimension: a number, or the text of a symbolic expression such as `"batch"` or `"batch*12"`, which is a number
+/// by the time `run` is called.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Dim {
+    /// A size known when the model is compiled.
+    Fixed(usize),
+    /// A size known only when the model is run.
+    Symbolic(String),
+}
+
+impl Dim {
+    /// The size, if it is known.
+    pub fn fixed(&self) -> Option<usize> {
+        match self {
+            Dim::Fixed(size) => Some(*size),
+            Dim::Symbolic(_) => None,
+        }
+    }
+}
+
+impl From<usize> for Dim {
+    fn from(size: usize) -> Self {
+        Dim::Fixed(size)
+    }
+}
+
+impl std::fmt::Display for Dim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Dim::Fixed(size) => write!(f, "{size}"),
+            Dim::Symbolic(text) => f.write_str(text),
+        }
+    }
+}
+
+/// A tensor of the region: an input, a constant or a node's output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Value {
+    /// The name in the model; for messages only, never a key.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Size of each dimension.
+    pub shape: Vec<Dim>,
+}
+
+impl Value {
+    /// The shape as numbers, or `None` when a dimension is symbolic.
+    pub fn fixed_shape(&self) -> Option<Vec<usize>> {
+        self.shape.iter().map(Dim::fixed).collect()
+    }
+}
+
+/// A constant's name within one region: opaque, given by core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ConstantId(pub u64);
+
+impl std::fmt::Display for ConstantId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A constant that the region reads, and the value that stands for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Constant {
+    /// The id to claim it by.
+    pub id: ConstantId,
+    /// Index into [`Region::values`].
+    pub value: usize,
+    /// The bytes of a small constant (at most [`INLINE_BYTES`]) in row-major order, little-endian, as lower-case hex:
+    /// shapes, axes and scalars are there for `check` to see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline: Option<String>,
+    /// Set when code for the region is asked for a second time, because another region or an output needs the constant
+    /// in another form: a packed form of it would be stored beside that one. A backend that can pack at load should
+    /// claim `Host` then; one that cannot may claim as before, and the ledger says what that costs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
+}
+
+/// Constants up to this many bytes are written into the region's JSON.
+pub const INLINE_BYTES: usize = 256;
+
+/// An attribute of a node, as in ONNX.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Attribute {
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Float(#[serde(with = "crate::float_json")] f32),
+    /// A text.
+    String(String),
+    /// A list of integers.
+    Ints(Vec<i64>),
+    /// A list of floats.
+    Floats(#[serde(with = "crate::float_json::list")] Vec<f32>),
+    /// A list of texts.
+    Strings(Vec<String>),
+    /// A tensor: bytes in row-major order, little-endian, as lower-case hex.
+    Tensor {
+        /// Element type.
+        dtype: DType,
+        /// Size of each dimension.
+        shape: Vec<usize>,
+        /// The bytes.
+        hex: String,
+    },
+}
+
+/// An operator of the region, in core's canonical form: the newest ONNX operator set it knows (`docs/operators.md`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// The name in the model; for messages only.
+    pub name: String,
+    /// The operator, such as `Conv`.
+    pub op: String,
+    /// The operator's domain; empty for ONNX's own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub domain: String,
+    /// Indices into [`Region::values`]; `None` for an optional input that is absent.
+    pub inputs: Vec<Option<usize>>,
+    /// Indices into [`Region::values`]; `None` for an output nobody wants.
+    pub outputs: Vec<Option<usize>>,
+    /// Attributes that are set; absent ones have ONNX's default.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, Attribute>,
+}
+
+impl Node {
+    /// An integer attribute, or `default` where it is absent or of another kind.
+    pub fn int(&self, name: &str, default: i64) -> i64 {
+        match self.attributes.get(name) {
+            Some(Attribute::Int(value)) => *value,
+            _ => default,
+        }
+    }
+
+    /// A float attribute, or `default`.
+    pub fn float(&self, name: &str, default: f32) -> f32 {
+        match self.attributes.get(name) {
+            Some(Attribute::Float(value)) => *value,
+            _ => default,
+        }
+    }
+
+    /// A text attribute, or `default`.
+    pub fn string<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
+        match self.attributes.get(name) {
+            Some(Attribute::String(value)) => value,
+            _ => default,
+        }
+    }
+
+    /// A list of integers, if it is there.
+    pub fn ints(&self, name: &str) -> Option<&[i64]> {
+        match self.attributes.get(name) {
+            Some(Attribute::Ints(values)) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// The value at input `index`, if the input is there.
+    pub fn input(&self, index: usize) -> Option<usize> {
+        self.inputs.get(index).copied().flatten()
+    }
+
+    /// The value at output `index`, if somebody wants it.
+    pub fn output(&self, index: usize) -> Option<usize> {
+        self.outputs.get(index).copied().flatten()
+    }
+}
+
+/// The subgraph given to one backend. Nodes stand in topological order; every constant is a parameter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Region {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The region's name, `byoc_<entry>_<backend>_<n>`.
+    pub symbol: String,
+    /// Every tensor of the region.
+    pub values: Vec<Value>,
+    /// Values that come from outside, in the order in which `run` receives them.
+    pub inputs: Vec<usize>,
+    /// Values that leave the region, in the order in which `run` receives them.
+    pub outputs: Vec<usize>,
+    /// Constants that the region reads.
+    pub constants: Vec<Constant>,
+    /// The operators.
+    pub nodes: Vec<Node>,
+}
+
+impl Region {
+    /// The constant that `value` stands for, if it is one.
+    pub fn constant(&self, value: usize) -> Option<&Constant> {
+        self.constants.iter().find(|constant| constant.value == value)
+    }
+
+    /// The elements of a small constant of an integer or boolean type.
+    pub fn constant_ints(&self, value: usize) -> Option<Vec<i64>> {
+        let bytes = self.inline_bytes(value)?;
+        let dtype = self.values[value].dtype;
+        let read = |chunk: &[u8]| -> Option<i64> {
+            Some(match dtype {
+                DType::I64 => i64::from_le_bytes(chunk.try_into().ok()?),
+                DType::U64 => u64::from_le_bytes(chunk.try_into().ok()?) as i64,
+                DType::I32 => i32::from_le_bytes(chunk.try_into().ok()?).into(),
+                DType::U32 => u32::from_le_bytes(chunk.try_into().ok()?).into(),
+                DType::I16 => i16::from_le_bytes(chunk.try_into().ok()?).into(),
+                DType::U16 => u16::from_le_bytes(chunk.try_into().ok()?).into(),
+                DType::I8 => i64::from(chunk[0] as i8),
+                DType::U8 | DType::Bool => chunk[0].into(),
+                DType::F32 | DType::F64 | DType::F16 | DType::BF16 => return None,
+            })
+        };
+        bytes.chunks_exact(dtype.size()).map(read).collect()
+    }
+
+    /// The elements of a small constant of a floating-point type, widened to `f64`.
+    pub fn constant_floats(&self, value: usize) -> Option<Vec<f64>> {
+        let bytes = self.inline_bytes(value)?;
+        let dtype = self.values[value].dtype;
+        let read = |chunk: &[u8]| -> Option<f64> {
+            Some(match dtype {
+                DType::F32 => f32::from_le_bytes(chunk.try_into().ok()?).into(),
+                DType::F64 => f64::from_le_bytes(chunk.try_into().ok()?),
+                DType::F16 => half::f16::from_le_bytes(chunk.try_into().ok()?).into(),
+                DType::BF16 => half::bf16::from_le_bytes(chunk.try_into().ok()?).into(),
+                _ => return None,
+            })
+        };
+        bytes.chunks_exact(dtype.size()).map(read).collect()
+    }
+
+    /// The bytes of a small constant, if `value` is one.
+    pub fn inline_bytes(&self, value: usize) -> Option<Vec<u8>> {
+        from_hex(self.constant(value)?.inline.as_deref()?)
+    }
+
+    /// Checks every index and arity, so that later code may index without asking. Errors name the place.
+    pub fn validate(&self) -> Result<(), crate::Error> {
+        let bad = |what: &str, index: usize| {
+            crate::Error::new(format!(
+                "region {}: {what} refers to value {index} of {}",
+                self.symbol,
+                self.values.len()
+            ))
+        };
+        let count = self.values.len();
+        let edges = [("input", &self.inputs), ("output", &self.outputs)];
+        for (what, list) in edges {
+            if let Some(&index) = list.iter().find(|&&index| index >= count) {
+                return Err(bad(what, index));
+            }
+        }
+        if let Some(constant) = self.constants.iter().find(|constant| constant.value >= count) {
+            return Err(bad("constant", constant.value));
+        }
+        for node in &self.nodes {
+            if let Some(&index) = node.inputs.iter().chain(&node.outputs).flatten().find(|&&index| index >= count) {
+                return Err(bad(&format!("node '{}'", node.name), index));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes as lower-case hex.
+pub fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes.iter().flat_map(|&byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+/// The bytes of a hex text, or `None` if it is none.
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|value| value as u8);
+    if !text.len().is_multiple_of(2) {
+        return None;
+    }
+    text.as_bytes().chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
+}

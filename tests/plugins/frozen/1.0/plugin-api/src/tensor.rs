@@ -1,0 +1,338 @@
+//! Safe views of tensors that somebody else owns: what `codegen`, `load` and `run` receive.
+
+use std::marker::PhantomData;
+
+use crate::dlpack::{CPU, DLTensor};
+use crate::dtype::{DType, Element};
+use crate::error::Error;
+
+/// A read-only tensor in memory that the host owns. Shapes and strides are in elements; any strides are possible
+/// (a constant may be a transposed or broadcast view of other bytes), and constants that are looked at during
+/// `codegen` may be misaligned, because they lie wherever the model file put them.
+#[derive(Clone, Copy)]
+pub struct TensorView<'a> {
+    data: *const u8,
+    dtype: DType,
+    shape: &'a [i64],
+    strides: &'a [i64],
+}
+
+/// A tensor to be written, in memory that the host owns. Always contiguous in row-major order and aligned to 64 bytes
+/// when core allocates it.
+pub struct TensorViewMut<'a> {
+    data: *mut u8,
+    dtype: DType,
+    shape: &'a [i64],
+    strides: &'a [i64],
+    exclusive: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: a view is a shared borrow of plain bytes; nothing about it is tied to a thread.
+unsafe impl Send for TensorView<'_> {}
+// SAFETY: see above; no method writes through a `TensorView`.
+unsafe impl Sync for TensorView<'_> {}
+// SAFETY: a mutable view is an exclusive borrow of plain bytes; it may move to another thread like `&mut [u8]`.
+unsafe impl Send for TensorViewMut<'_> {}
+
+/// Strides, in elements, of a contiguous row-major tensor.
+pub fn contiguous_strides(shape: &[i64]) -> Vec<i64> {
+    let mut strides = vec![1; shape.len()];
+    for i in (1..shape.len()).rev() {
+        strides[i - 1] = strides[i] * shape[i].max(1);
+    }
+    strides
+}
+
+fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
+    let mut expected = 1;
+    for (&size, &stride) in shape.iter().zip(strides).rev() {
+        if size == 0 {
+            return true;
+        }
+        if size != 1 && stride != expected {
+            return false;
+        }
+        expected *= size;
+    }
+    true
+}
+
+impl<'a> TensorView<'a> {
+    /// A contiguous tensor over a slice of elements. Errors when `shape` does not count the elements.
+    pub fn from_slice<T: Element>(data: &'a [T], shape: &'a [i64], strides: &'a [i64]) -> Result<Self, Error> {
+        let elements: i64 = shape.iter().product();
+        if usize::try_from(elements) != Ok(data.len()) || !is_contiguous(shape, strides) || shape.len() != strides.len()
+        {
+            return Err(Error::new(format!("a slice of {} elements is no tensor of shape {shape:?}", data.len())));
+        }
+        Ok(TensorView { data: data.as_ptr().cast(), dtype: T::DTYPE, shape, strides })
+    }
+
+    /// A contiguous tensor over bytes, row-major and little-endian, at any alignment. Errors when `shape` does not
+    /// count the bytes.
+    pub fn from_bytes(bytes: &'a [u8], dtype: DType, shape: &'a [i64], strides: &'a [i64]) -> Result<Self, Error> {
+        let size = |length: usize, &size: &i64| length.checked_mul(usize::try_from(size).ok()?);
+        let length = shape.iter().try_fold(dtype.size(), size);
+        if length != Some(bytes.len()) || shape.len() != strides.len() || !is_contiguous(shape, strides) {
+            return Err(Error::new(format!("{} bytes are no tensor of {dtype} and shape {shape:?}", bytes.len())));
+        }
+        Ok(TensorView { data: bytes.as_ptr(), dtype, shape, strides })
+    }
+
+    /// A tensor with any strides over raw bytes.
+    ///
+    /// # Safety
+    /// Every element that `shape` and `strides` reach from `data` must lie in one allocation that stays readable and
+    /// unchanged for `'a`; `shape` and `strides` must have the same length and `shape` no negative entry. `data` may be
+    /// null when there is no element, or when the bytes were not asked for ([`TensorView::has_data`]).
+    pub unsafe fn from_raw(data: *const u8, dtype: DType, shape: &'a [i64], strides: &'a [i64]) -> Self {
+        TensorView { data, dtype, shape, strides }
+    }
+
+    /// The view that a DLPack tensor describes.
+    ///
+    /// # Safety
+    /// `tensor` must follow the ABI's rules (shape and strides of `ndim` entries, CPU memory) and outlive `'a`.
+    pub unsafe fn from_dlpack(tensor: &DLTensor) -> Result<Self, Error> {
+        // SAFETY: the caller vouches for the pointers.
+        let (data, dtype, shape, strides) = unsafe { parts(tensor)? };
+        Ok(TensorView { data, dtype, shape, strides })
+    }
+
+    /// The DLPack form, borrowed from this view's shape and strides.
+    pub fn to_dlpack(&self) -> DLTensor {
+        dlpack(self.data.cast_mut(), self.dtype, self.shape, self.strides)
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Size of each dimension.
+    pub fn shape(&self) -> &'a [i64] {
+        self.shape
+    }
+
+    /// Stride of each dimension, in elements.
+    pub fn strides(&self) -> &'a [i64] {
+        self.strides
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product::<i64>().try_into().unwrap_or(0)
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Address of the first element.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.data
+    }
+
+    /// Whether the bytes are there. A backend that asked to see constants only at load gets views without data before.
+    pub fn has_data(&self) -> bool {
+        !self.data.is_null() || self.is_empty()
+    }
+
+    /// Whether the elements lie one after another in row-major order.
+    pub fn is_contiguous(&self) -> bool {
+        is_contiguous(self.shape, self.strides)
+    }
+
+    /// The elements as a slice: only if the type matches, the view is contiguous and the address aligned.
+    pub fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
+        let aligned = (self.data as usize).is_multiple_of(align_of::<T>());
+        if self.dtype != T::DTYPE || !self.is_contiguous() || !aligned || !self.has_data() {
+            return None;
+        }
+        if self.is_empty() {
+            return Some(&[]);
+        }
+        // SAFETY: the constructor's contract gives `len` readable elements for `'a`; type and alignment were checked,
+        // and every `Element` accepts every bit pattern.
+        Some(unsafe { std::slice::from_raw_parts(self.data.cast(), self.len()) })
+    }
+
+    /// The bytes of a contiguous view, whatever its type and alignment.
+    pub fn as_bytes(&self) -> Option<&'a [u8]> {
+        if !self.is_contiguous() || !self.has_data() {
+            return None;
+        }
+        if self.is_empty() {
+            return Some(&[]);
+        }
+        // SAFETY: as in `as_slice`; bytes have no alignment.
+        Some(unsafe { std::slice::from_raw_parts(self.data, self.len() * self.dtype.size()) })
+    }
+
+    /// Calls `visit` with the bytes of each element in row-major order; handles every stride and alignment.
+    pub fn for_each_element(&self, mut visit: impl FnMut(&[u8])) {
+        if self.is_empty() || !self.has_data() {
+            return;
+        }
+        let size = self.dtype.size();
+        let mut index = vec![0i64; self.shape.len()];
+        let mut offset = 0i64;
+        loop {
+            // SAFETY: `offset` is that of a valid index, which the constructor's contract makes readable.
+            visit(unsafe { std::slice::from_raw_parts(self.data.offset(offset as isize * size as isize), size) });
+            let mut axis = self.shape.len();
+            loop {
+                if axis == 0 {
+                    return;
+                }
+                axis -= 1;
+                index[axis] += 1;
+                offset += self.strides[axis];
+                if index[axis] < self.shape[axis] {
+                    break;
+                }
+                offset -= self.strides[axis] * self.shape[axis];
+                index[axis] = 0;
+            }
+        }
+    }
+
+    /// A copy of the elements in row-major order. Errors when the type is another or the bytes are not there.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, Error> {
+        if self.dtype != T::DTYPE {
+            return Err(Error::new(format!("expected a tensor of {}, found {}", T::DTYPE, self.dtype)));
+        }
+        if !self.has_data() {
+            return Err(Error::new("the constant's bytes were not asked for (constant_access)"));
+        }
+        if let Some(slice) = self.as_slice::<T>() {
+            return Ok(slice.to_vec());
+        }
+        let mut out = Vec::with_capacity(self.len());
+        // SAFETY: each visited slice holds the bytes of one `T`, and every bit pattern is a valid `Element`.
+        self.for_each_element(|bytes| out.push(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }));
+        Ok(out)
+    }
+}
+
+impl<'a> TensorViewMut<'a> {
+    /// A contiguous tensor over a slice of elements. Errors when `shape` does not count the elements.
+    pub fn from_slice<T: Element>(data: &'a mut [T], shape: &'a [i64], strides: &'a [i64]) -> Result<Self, Error> {
+        let dtype = TensorView::from_slice(data, shape, strides)?.dtype;
+        Ok(TensorViewMut { data: data.as_mut_ptr().cast(), dtype, shape, strides, exclusive: PhantomData })
+    }
+
+    /// A tensor over raw bytes.
+    ///
+    /// # Safety
+    /// As [`TensorView::from_raw`], and nobody else may read or write those elements during `'a`.
+    pub unsafe fn from_raw(data: *mut u8, dtype: DType, shape: &'a [i64], strides: &'a [i64]) -> Self {
+        TensorViewMut { data, dtype, shape, strides, exclusive: PhantomData }
+    }
+
+    /// The view that a DLPack tensor describes.
+    ///
+    /// # Safety
+    /// As [`TensorView::from_dlpack`], and the memory must be writable and not shared during `'a`.
+    pub unsafe fn from_dlpack(tensor: &DLTensor) -> Result<Self, Error> {
+        // SAFETY: the caller vouches for the pointers.
+        let (data, dtype, shape, strides) = unsafe { parts(tensor)? };
+        Ok(TensorViewMut { data: data.cast_mut(), dtype, shape, strides, exclusive: PhantomData })
+    }
+
+    /// The DLPack form, borrowed from this view's shape and strides.
+    pub fn to_dlpack(&self) -> DLTensor {
+        dlpack(self.data, self.dtype, self.shape, self.strides)
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Size of each dimension.
+    pub fn shape(&self) -> &'a [i64] {
+        self.shape
+    }
+
+    /// Stride of each dimension, in elements.
+    pub fn strides(&self) -> &'a [i64] {
+        self.strides
+    }
+
+    /// A read-only view of the same elements.
+    pub fn as_view(&self) -> TensorView<'_> {
+        TensorView { data: self.data, dtype: self.dtype, shape: self.shape, strides: self.strides }
+    }
+
+    /// Address of the first element.
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.data
+    }
+
+    /// The elements as a slice: only if the type matches, the view is contiguous and the address aligned.
+    pub fn as_mut_slice<T: Element>(&mut self) -> Option<&mut [T]> {
+        let len = self.as_view().as_slice::<T>()?.len();
+        if len == 0 {
+            return Some(&mut []);
+        }
+        // SAFETY: `as_slice` checked type, contiguity and alignment; this view is the only access to the elements.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.data.cast(), len) })
+    }
+
+    /// The bytes of a contiguous view.
+    pub fn as_mut_bytes(&mut self) -> Option<&mut [u8]> {
+        let len = self.as_view().as_bytes()?.len();
+        if len == 0 {
+            return Some(&mut []);
+        }
+        // SAFETY: as in `as_mut_slice`.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.data, len) })
+    }
+}
+
+/// First element, type, shape and strides.
+type Parts<'a> = (*const u8, DType, &'a [i64], &'a [i64]);
+
+/// Reads a DLPack struct's fields, with the checks that need no trust in the pointers.
+///
+/// # Safety
+/// `shape` and `strides` of `tensor` must point to `ndim` entries that live for `'a`.
+unsafe fn parts<'a>(tensor: &DLTensor) -> Result<Parts<'a>, Error> {
+    let dtype = DType::from_dlpack(tensor.dtype)
+        .ok_or_else(|| Error::new(format!("unknown element type {:?}", tensor.dtype)))?;
+    if tensor.device.device_type != CPU.device_type {
+        return Err(Error::new(format!("expected a tensor in host memory, found {:?}", tensor.device)));
+    }
+    let ndim = usize::try_from(tensor.ndim).map_err(|_| Error::new("negative number of dimensions"))?;
+    if ndim == 0 {
+        return Ok((offset(tensor), dtype, &[], &[]));
+    }
+    if tensor.shape.is_null() || tensor.strides.is_null() {
+        return Err(Error::new("a tensor's shape or strides are null"));
+    }
+    // SAFETY: not null, and of `ndim` entries by the caller's contract.
+    let (shape, strides) =
+        unsafe { (std::slice::from_raw_parts(tensor.shape, ndim), std::slice::from_raw_parts(tensor.strides, ndim)) };
+    if shape.iter().any(|&size| size < 0) {
+        return Err(Error::new(format!("negative size in shape {shape:?}")));
+    }
+    Ok((offset(tensor), dtype, shape, strides))
+}
+
+fn offset(tensor: &DLTensor) -> *const u8 {
+    tensor.data.cast::<u8>().cast_const().wrapping_add(tensor.byte_offset as usize)
+}
+
+fn dlpack(data: *mut u8, dtype: DType, shape: &[i64], strides: &[i64]) -> DLTensor {
+    DLTensor {
+        data: data.cast(),
+        device: CPU,
+        ndim: shape.len() as i32,
+        dtype: dtype.to_dlpack(),
+        shape: shape.as_ptr(),
+        strides: strides.as_ptr(),
+        byte_offset: 0,
+    }
+}
