@@ -108,7 +108,7 @@ fn the_report_is_a_table_for_people() {
     let text = outcome.success();
     let (first, last) = (text.lines().next().unwrap_or_default(), text.lines().last().unwrap_or_default());
     let headings: Vec<_> = first.split_whitespace().collect();
-    assert_eq!(headings, ["backend", "case", "result", "time", "per", "call", "reason"]);
+    assert_eq!(headings, ["backend", "case", "result", "time", "per", "call", "memory", "reason"]);
     assert!(last.contains(" passed, 0 failed, ") && last.ends_with(" unsupported, 0 failed as expected"), "{last}");
     let refused = text.lines().find(|line| line.contains("add: i64[4]: check")).unwrap_or_default();
     assert!(refused.contains("unsupported") && refused.ends_with("type: 'x1' is i64, only f32 is taken"), "{refused}");

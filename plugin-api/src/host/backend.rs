@@ -3,6 +3,8 @@
 use std::ffi::c_void;
 use std::io::Write;
 
+use serde_json::Value;
+
 use super::answer::{answer, collect, failure, json, one_line};
 use super::executable::PluginExecutable;
 use crate::abi::{self, ConstantList, ConstantView, Sink, Slice};
@@ -19,6 +21,8 @@ pub struct PluginBackend {
     table: PluginTable,
     index: usize,
     pub(super) description: Description,
+    /// Whether it is spoken to as by a host of the future.
+    newer: bool,
 }
 
 fn constant_views(constants: &Constants<'_>) -> Vec<ConstantView> {
@@ -33,8 +37,43 @@ fn list(views: &[ConstantView]) -> ConstantList {
 impl PluginBackend {
     pub(super) fn new(table: PluginTable, index: usize) -> Result<Self, Error> {
         let description = answer(|out, error| (table.describe)(index, out, error))?;
-        Ok(PluginBackend { table, index, description })
+        Ok(PluginBackend { table, index, description, newer: false })
     }
+}
+
+impl PluginBackend {
+    /// The same backend, spoken to as by a host of a later version: regions and environments have fields that nobody
+    /// knows yet, and that a plugin must ignore.
+    pub fn under_newer_host(&self) -> PluginBackend {
+        let PluginBackend { table, index, ref description, .. } = *self;
+        PluginBackend { table, index, description: description.clone(), newer: true }
+    }
+
+    fn region(&self, region: &Region) -> Result<Vec<u8>, Error> {
+        if !self.newer {
+            return json(region);
+        }
+        let mut value = serde_json::to_value(region)?;
+        for list in ["values", "constants", "nodes"] {
+            value[list].as_array_mut().into_iter().flatten().for_each(add_unknown);
+        }
+        add_unknown(&mut value);
+        json(&value)
+    }
+
+    fn environment(&self, environment: &Environment) -> Result<Vec<u8>, Error> {
+        if !self.newer {
+            return json(environment);
+        }
+        let mut value = serde_json::to_value(environment)?;
+        add_unknown(&mut value);
+        json(&value)
+    }
+}
+
+/// A field such as a later version may have.
+fn add_unknown(object: &mut Value) {
+    object["of_a_later_version"] = serde_json::json!({ "list": [1, null, "text"], "nested": {} });
 }
 
 impl Backend for PluginBackend {
@@ -49,7 +88,7 @@ impl Backend for PluginBackend {
 
     fn check(&self, candidate: &Region, options: &Options) -> Result<(), Refusal> {
         let failed = |error: Error| Refusal::new(RefusalCode::Failed, error.message);
-        let (region, options) = (json(candidate).map_err(failed)?, json(options).map_err(failed)?);
+        let (region, options) = (self.region(candidate).map_err(failed)?, json(options).map_err(failed)?);
         let (status, out, error) =
             collect(|out, error| (self.table.check)(self.index, Slice::new(&region), Slice::new(&options), out, error));
         match status {
@@ -69,7 +108,7 @@ impl Backend for PluginBackend {
         options: &Options,
         code: &mut dyn Write,
     ) -> Result<(), Error> {
-        let (region, options, views) = (json(region)?, json(options)?, constant_views(constants));
+        let (region, options, views) = (self.region(region)?, json(options)?, constant_views(constants));
         let mut sink = CodeSink { code, failed: None };
         let context = std::ptr::from_mut(&mut sink).cast();
         let (status, _, error) = collect(|_, error| {
@@ -91,7 +130,7 @@ impl Backend for PluginBackend {
         options: &Options,
         claims: &mut Claims<'_>,
     ) -> Result<(), Error> {
-        let (region, options, views) = (json(region)?, json(options)?, constant_views(constants));
+        let (region, options, views) = (self.region(region)?, json(options)?, constant_views(constants));
         let mut sink = HostClaims { claims: claims.sink(), failed: None };
         let context = std::ptr::from_mut(&mut sink).cast();
         let (status, _, error) = collect(|_, error| {
@@ -119,7 +158,7 @@ impl Backend for PluginBackend {
         constants: &BoundConstants<'a>,
         environment: &Environment,
     ) -> Result<Box<dyn Executable + 'a>, Error> {
-        let environment = json(environment)?;
+        let environment = self.environment(environment)?;
         let views: Vec<_> = constants
             .iter()
             .map(|bound| ConstantView {

@@ -15,6 +15,7 @@ use crate::report::{Step, Verdict, fail};
 use crate::tensor::{Tensor, Tolerance};
 
 /// The two backends.
+#[derive(Clone)]
 pub(crate) struct Bench {
     /// The backend under test.
     pub(crate) selected: Selected,

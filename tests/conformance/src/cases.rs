@@ -12,7 +12,7 @@ use crate::models::{self, Kind, Sample};
 use crate::report::{Case, Step, Tag, Verdict, fail, one_line};
 use crate::stream::Event;
 use crate::vendor::VendorCase;
-use crate::{Settings, claims, damage, plugin, results};
+use crate::{Settings, claims, damage, plugin, results, usage};
 
 /// A case of a model.
 type Test = fn(&Bench, &Source, &Prepared) -> Step<Option<Duration>>;
@@ -28,6 +28,7 @@ const TESTS: &[(&str, &[Kind], Test)] = &[
     ("layouts", THOROUGH, |b, s, p| results::layouts(b, s, p).map(|()| None)),
     ("shared", THOROUGH, |b, s, p| results::shared(b, s, p).map(|()| None)),
     ("together", THOROUGH, |b, s, p| results::together(b, s, p).map(|()| None)),
+    ("newer host", THOROUGH, |b, s, p| claims::newer_host(b, s, p).map(|()| None)),
     ("damaged code", THOROUGH, |b, s, p| damage::code(b, s, p).map(|()| None)),
     ("damaged constants", THOROUGH, |b, s, p| damage::constants(b, s, p).map(|()| None)),
 ];
@@ -89,9 +90,11 @@ impl Runner<'_> {
             return;
         }
         (self.tell)(Event::Start { after, backend: backend.to_owned(), name: name.to_owned() });
+        let before = usage::reset_peak();
         let start = Instant::now();
         let verdict = test().map_or_else(|verdict| verdict, Verdict::Pass);
         let seconds = start.elapsed().as_secs_f64();
+        let peak_bytes = usage::peak().zip(before).map(|(peak, before)| peak.saturating_sub(before));
         let (result, reason, time) = match verdict {
             Verdict::Skip => return (self.tell)(Event::Skip),
             Verdict::Pass(time) => (Tag::Pass, None, time),
@@ -100,7 +103,7 @@ impl Runner<'_> {
         };
         let (backend, name) = (backend.to_owned(), name.to_owned());
         let seconds_per_call = time.map(|time| time.as_secs_f64());
-        (self.tell)(Event::End(Case { backend, name, result, reason, seconds, seconds_per_call }));
+        (self.tell)(Event::End(Case { backend, name, result, reason, seconds, seconds_per_call, peak_bytes }));
     }
 
     /// A case without which nothing can follow. What it does is done even if the case was run before.

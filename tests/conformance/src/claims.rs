@@ -1,5 +1,9 @@
 //! Cases of the compile side: a region that `check` takes gets code, the same code each time, and claims that are true.
 
+use std::sync::Arc;
+
+use byoc_core::plugin::BackendCode;
+
 use crate::bench::{Bench, Prepared, Source};
 use crate::memory::Layout;
 use crate::region::{self, Generated, Taken};
@@ -33,6 +37,28 @@ pub(crate) fn codegen(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
                 return fail(format!("constant {} is packed into other bytes the second time", first.id));
             }
         }
+    }
+    Ok(())
+}
+
+/// A host of a later version gets the same code and claims: the plugin ignores fields that it does not know.
+pub(crate) fn newer_host(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
+    let BackendCode::Plugin(backend) = &bench.selected.registered.backend else { return Err(Verdict::Skip) };
+    let mut newer = bench.clone();
+    newer.selected.registered.backend = BackendCode::Plugin(Arc::new(backend.under_newer_host()));
+    for taken in &prepared.taken {
+        let symbol = &taken.region.symbol;
+        if let Err(refusal) = newer.selected.registered.backend.check(&taken.region, &newer.selected.options) {
+            return fail(format!("with fields of a later version check refuses region {symbol}: {}", refusal.message));
+        }
+        let generated = generate(&newer, taken, Layout::Plain)?;
+        if generated != self::generated(bench, taken)? {
+            return fail(format!("fields of a later version change what region {symbol} is compiled to"));
+        }
+        let bound = region::bind(taken, &generated, Layout::Plain);
+        region::load(&newer.selected, &generated.code, &bound)
+            .map(drop)
+            .or_else(|error| fail(format!("with fields of a later version region {symbol} does not load: {error}")))?;
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ mod results;
 mod stream;
 mod supervise;
 pub mod tensor;
+mod usage;
 mod vendor;
 
 use std::path::PathBuf;

@@ -46,6 +46,9 @@ pub struct Case {
     /// Shortest wall time of one `run`, in seconds, where the case measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_per_call: Option<f64>,
+    /// How far the resident memory of the process grew at most while the case ran, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_bytes: Option<u64>,
 }
 
 /// All cases, in the order in which they ran.

@@ -71,7 +71,10 @@ pub fn supervise(
     }
     let reason = Some("after this many crashes the remaining cases were left out".to_owned());
     let (backend, name) = (String::new(), "remaining cases".to_owned());
-    note(&mut report, Case { backend, name, result: Tag::Fail, reason, seconds: 0.0, seconds_per_call: None });
+    note(
+        &mut report,
+        Case { backend, name, result: Tag::Fail, reason, seconds: 0.0, seconds_per_call: None, peak_bytes: None },
+    );
     Ok(report)
 }
 
@@ -172,7 +175,15 @@ impl Watched {
             }
         };
         let seconds = elapsed.as_secs_f64();
-        let case = Case { backend, name, result: Tag::Fail, reason: Some(reason), seconds, seconds_per_call: None };
+        let case = Case {
+            backend,
+            name,
+            result: Tag::Fail,
+            reason: Some(reason),
+            seconds,
+            seconds_per_call: None,
+            peak_bytes: None,
+        };
         Ending::Crashed(case, after)
     }
 }

@@ -83,6 +83,13 @@ const CHANGES: &[(&str, &str, &str, &str)] = &[
         "byte 0 of output 'v5' is another one in the second run",
     ),
     (WRITE, "*(volatile int *)0 = 1;", "run", "crashed (signal 11)"),
+    (
+        "return reason ? byoc_refuse(out, \"shape\", reason) : BYOC_OK;",
+        "if (byoc_json_ok(byoc_json_get(byoc_json_of(region), \"of_a_later_version\"))) return byoc_refuse(out, \"other\", \"what is this\");\n    \
+         return reason ? byoc_refuse(out, \"shape\", reason) : BYOC_OK;",
+        "newer host",
+        "with fields of a later version check refuses region byoc_main_cmatmul_0: what is this",
+    ),
     (WRITE, "abort();", "run", "crashed (signal 6)"),
     (WRITE, "exit(0);", "run", "ended the process (exit code 0)"),
     (

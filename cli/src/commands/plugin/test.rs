@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::args::PluginTest;
 use crate::embed;
-use crate::report::{self, Table, duration};
+use crate::report::{self, Table, duration, size};
 
 /// Runs the verb.
 pub(crate) fn run(args: &PluginTest) -> Result<ExitCode> {
@@ -76,7 +76,7 @@ fn summary(report: &Report) -> serde_json::Value {
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new(&["backend", "case", "result", ">time", ">per call", "reason"]);
+    let mut table = Table::new(&["backend", "case", "result", ">time", ">per call", ">memory", "reason"]);
     let time = |seconds: f64| duration(Duration::from_secs_f64(seconds));
     for case in &report.cases {
         let backend = if case.backend.is_empty() { "-" } else { &case.backend };
@@ -86,6 +86,7 @@ fn text(report: &Report) -> String {
             case.result.to_string(),
             time(case.seconds),
             case.seconds_per_call.map(time).unwrap_or_default(),
+            case.peak_bytes.map(size).unwrap_or_default(),
             case.reason.clone().unwrap_or_default(),
         ]);
     }
