@@ -270,6 +270,10 @@ fn every_file_says_what_it_is_for() {
     none(&silent.map(|source| source.path).collect::<Vec<_>>());
 }
 
+/// Backends that are not whole yet: what they lack, with the reason.
+const UNFINISHED: &[(&str, &[&str], &str)] =
+    &[("kendryte", &["patterns.rs", "codegen.rs", "constants.rs"], "file format and simulator first, not registered")];
+
 /// Whoever knows one backend finds the way in every other.
 #[test]
 fn backends_have_the_same_files() {
@@ -277,8 +281,9 @@ fn backends_have_the_same_files() {
     for name in backends() {
         let folder = places::checkout().join("backends").join(&name).join("src");
         let files = ["lib.rs", "patterns.rs", "codegen.rs", "constants.rs", "runtime.rs"];
-        let missing = files.into_iter().filter(|file| !folder.join(file).is_file());
-        offences.extend(missing.map(|file| format!("backends/{name}/src/{file} is missing")));
+        let lacks = |file: &str| UNFINISHED.iter().any(|(backend, files, _)| *backend == name && files.contains(&file));
+        let missing = files.into_iter().filter(|file| folder.join(file).is_file() == lacks(file));
+        offences.extend(missing.map(|file| format!("backends/{name}/src/{file} is missing, or stands in UNFINISHED")));
     }
     none(&offences);
 }

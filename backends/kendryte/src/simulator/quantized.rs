@@ -1,0 +1,157 @@
+//! Layers on bytes, and layers that only move elements (kmodel v3, layer types and SDK CPU-layer details).
+
+use byoc_plugin_api::Error;
+
+use super::memory::Memories;
+use crate::kmodel::access::quantized_add_count;
+use crate::kmodel::bodies::{
+    AddPadding, Concat, Flatten, Pool, QuantizedAdd, RemovePadding, Requantize, Rescale, Resize, Shape, Upload,
+};
+
+/// Shift to the right by up to 63 bits, whatever the file says: more would be undefined in C.
+fn shift_right(value: i64, shift: i32) -> i64 {
+    value >> shift.clamp(0, 63)
+}
+
+/// The SDK's rounding: half of the last place goes away from zero after a shift towards minus infinity.
+fn carry_shift(value: i64, shift: i32) -> i64 {
+    if shift <= 0 {
+        return value;
+    }
+    let value = shift_right(value, shift - 1);
+    match (value & 1, value < 0) {
+        (0, _) => value >> 1,
+        (_, false) => (value >> 1) + 1,
+        (_, true) => (value >> 1) - 1,
+    }
+}
+
+/// `(a + offset) * mul` of both, shifted together if both shifts are equal, else each by its own. Numbers that leave
+/// 64 bits, which no compiler writes, wrap.
+pub(super) fn add(body: &QuantizedAdd, memories: &mut Memories) -> Result<(), Error> {
+    let count = quantized_add_count(body.count);
+    let (a, b) = (memories.read(body.a, count)?, memories.read(body.b, count)?);
+    let scaled = |x: u8, scale: &Rescale| (i64::from(x) + i64::from(scale.offset)) * i64::from(scale.mul);
+    let (a_shift, b_shift) = (body.a_scale.shift, body.b_scale.shift);
+    let sum = |a: i64, b: i64| {
+        if a_shift == b_shift {
+            shift_right(a.wrapping_add(b), a_shift)
+        } else {
+            shift_right(a, a_shift).wrapping_add(shift_right(b, b_shift))
+        }
+    };
+    let out = &body.output_scale;
+    let bytes = a.iter().zip(b).map(|(&a, &b)| {
+        let v = sum(scaled(a, &body.a_scale), scaled(b, &body.b_scale));
+        let v = carry_shift(v.wrapping_mul(i64::from(out.mul)), out.shift);
+        v.saturating_add(i64::from(out.offset)).clamp(0, 255) as u8
+    });
+    let bytes: Vec<u8> = bytes.collect();
+    memories.write(body.output, &bytes)
+}
+
+pub(super) fn requantize(body: &Requantize, memories: &mut Memories) -> Result<(), Error> {
+    let input = memories.read(body.input, u64::from(body.count))?;
+    let bytes: Vec<u8> = input.iter().map(|&x| body.table[usize::from(x)]).collect();
+    memories.write(body.output, &bytes)
+}
+
+/// The cells of the window of an output that lie inside the input: rows and columns.
+pub(super) fn window(pool: &Pool, y: u32, x: u32) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+    let inside = |at: u32, stride: u32, padding: u32, kernel: u32, size: u32| {
+        let start = i64::from(at) * i64::from(stride) - i64::from(padding);
+        let end = (start + i64::from(kernel)).clamp(0, i64::from(size));
+        start.clamp(0, end) as usize..end as usize
+    };
+    let Shape { width, height, .. } = pool.input_shape;
+    (
+        inside(y, pool.stride_height, pool.padding_height, pool.kernel_height, height),
+        inside(x, pool.stride_width, pool.padding_width, pool.kernel_width, width),
+    )
+}
+
+/// The maximum starts from 0.
+pub(super) fn max_pool(body: &Pool, memories: &mut Memories) -> Result<(), Error> {
+    let (width, height) = (body.input_shape.width as usize, body.input_shape.height as usize);
+    let input = Shape { channels: body.output_shape.channels, ..body.input_shape.clone() };
+    let input = memories.read(body.input, input.count())?;
+    let count = body.output_shape.count() as usize;
+    let mut out = Vec::with_capacity(count);
+    for channel in 0..if count == 0 { 0 } else { body.output_shape.channels as usize } {
+        let channel = &input[channel * width * height..];
+        for y in 0..body.output_shape.height {
+            for x in 0..body.output_shape.width {
+                let (rows, columns) = window(body, y, x);
+                let line = |row: usize| channel[row * width..][columns.clone()].iter().copied();
+                out.push(rows.flat_map(line).max().unwrap_or(0));
+            }
+        }
+    }
+    memories.write(body.output, &out)
+}
+
+/// The ranges are copied in order, so that a later one sees what an earlier one wrote.
+pub(super) fn concat(body: &Concat, memories: &mut Memories) -> Result<(), Error> {
+    let mut address = body.output;
+    for input in &body.inputs {
+        let bytes = memories.read(input.start, u64::from(input.size))?.to_vec();
+        memories.write(address, &bytes)?;
+        address = address.saturating_add(input.size);
+    }
+    Ok(())
+}
+
+/// CHW to HWC, elements of `N` bytes.
+pub(super) fn flatten<const N: usize>(body: &Flatten, memories: &mut Memories) -> Result<(), Error> {
+    let input = memories.read(body.input, body.shape.count().saturating_mul(N as u64))?;
+    let (input, _) = input.as_chunks::<N>();
+    let (pixels, channels) = ((body.shape.width as usize) * (body.shape.height as usize), body.shape.channels as usize);
+    let mut out = Vec::with_capacity(input.len() * N);
+    for pixel in 0..if channels == 0 { 0 } else { pixels } {
+        for channel in 0..channels {
+            out.extend(input[channel * pixels + pixel]);
+        }
+    }
+    memories.write(body.output, &out)
+}
+
+/// Nearest neighbour with the SDK's `f32` scale, elements of `N` bytes.
+pub(super) fn resize<const N: usize>(body: &Resize, memories: &mut Memories) -> Result<(), Error> {
+    let Shape { width, height, channels } = body.shape;
+    let input = memories.read(body.input, body.shape.count().saturating_mul(N as u64))?;
+    let (input, _) = input.as_chunks::<N>();
+    let source = |at: u32, size: u32, out: u32| {
+        let scale = size as f32 / out as f32;
+        ((at as f32 * scale).floor() as u32).min(size - 1) as usize
+    };
+    let (width_out, height_out) = if channels == 0 { (0, 0) } else { (body.output_width, body.output_height) };
+    let columns: Vec<_> = (0..width_out).map(|x| source(x, width, width_out)).collect();
+    let mut out = Vec::new();
+    for channel in 0..channels as usize {
+        for y in 0..if columns.is_empty() { 0 } else { height_out } {
+            let line = (channel * height as usize + source(y, height, height_out)) * width as usize;
+            columns.iter().for_each(|x| out.extend(input[line + x]));
+        }
+    }
+    memories.write(body.output, &out)
+}
+
+pub(super) fn add_padding(body: &AddPadding, memories: &mut Memories) -> Result<(), Error> {
+    let input = memories.read(body.input, u64::from(body.channels))?;
+    // The reference leaves the other 15 pixels of a map as they are; nothing that is used depends on them.
+    let maps: Vec<u8> = input.iter().flat_map(|&byte| std::iter::once(byte).chain([0; 15])).collect();
+    memories.upload(&maps, body.kpu_output, 4, 4, body.channels)
+}
+
+pub(super) fn remove_padding(body: &RemovePadding, memories: &mut Memories) -> Result<(), Error> {
+    let channels = u64::from(body.channels);
+    let input = memories.read(body.input, (16 * channels).saturating_sub(15))?;
+    let bytes: Vec<u8> = input.iter().step_by(16).copied().collect();
+    memories.write(body.output, &bytes)
+}
+
+pub(super) fn upload(body: &Upload, memories: &mut Memories) -> Result<(), Error> {
+    let Shape { width, height, channels } = body.shape;
+    let bytes = memories.read(body.input, body.shape.count())?.to_vec();
+    memories.upload(&bytes, body.kpu_output, width, height, channels)
+}

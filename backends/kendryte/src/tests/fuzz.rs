@@ -1,0 +1,72 @@
+//! Random convolutions against the plain implementation: every pooling, kernel and depthwise or not.
+
+use super::build::{self, Random};
+use super::plain;
+use crate::kmodel::arguments::{Arguments, Kernel, POOLINGS, Pooling};
+use crate::kmodel::{Kmodel, check::Severity};
+use crate::simulator::Simulator;
+
+fn random_arguments(pooling: Pooling, kernel: Kernel, depthwise: bool, random: &mut Random) -> Arguments {
+    let inputs = random.between(1, 40) as u32;
+    let outputs = if depthwise { inputs } else { random.between(1, 9) as u32 };
+    let (width, height) = (random.between(4, 70) as u32, random.between(4, 9) as u32);
+    let mut sizes = build::arguments(inputs, outputs, width, height);
+    if random.between(0, 1) == 1 {
+        (sizes.arg_x, sizes.shr_x) = (-random.between(0, 1100) as i32, random.between(0, 3) as u32);
+        (sizes.arg_w, sizes.shr_w) = (-random.between(0, 300) as i32, random.between(0, 3) as u32);
+    }
+    let arg_add = random.between(-50_000, 50_000);
+    Arguments { depthwise, kernel, pooling, pad_value: random.next() as u8, arg_add, ..sizes }.settled()
+}
+
+#[test]
+fn every_pooling_kernel_and_depthwise() {
+    let (mut overflows, mut runs, mut grey) = (0, 0, 0);
+    for seed in 0..400u64 {
+        let mut random = Random(seed);
+        let pooling = POOLINGS[(seed % 10) as usize];
+        let kernel = if seed / 10 % 2 == 0 { Kernel::One } else { Kernel::Three };
+        let arguments = random_arguments(pooling, kernel, seed / 20 % 2 == 1, &mut random);
+        let conv = build::conv(arguments, &mut random, seed / 40 % 4 == 3);
+        let size = conv.arguments.width * conv.arguments.height * conv.arguments.input_channels;
+        let input = random.bytes(size as usize);
+        let expected = plain::convolve(&conv, &input);
+        let file = build::single(conv).emit().expect("a kmodel");
+        let kmodel = Kmodel::parse(&file).expect("a kmodel");
+        assert!(kmodel.check().iter().all(|problem| problem.severity == Severity::Rule), "{:?}", kmodel.check());
+        let mut simulator = Simulator::new(kmodel, 1 + (seed % 3) as usize).expect("it can run");
+        match (simulator.run(&input), expected) {
+            (Ok(()), Some(expected)) => {
+                let out = simulator.output(0).expect("an output");
+                assert_eq!(out, expected, "seed {seed}");
+                grey += out.iter().filter(|&&byte| byte != 0 && byte != 255).count();
+                runs += 1;
+            }
+            (Err(error), None) => {
+                assert!(error.message.ends_with("which has more than 36 bits"), "{error}");
+                overflows += 1;
+            }
+            (ours, plain) => panic!("seed {seed}: {ours:?}, plain {}", plain.is_some()),
+        }
+    }
+    // That the cases say something: few overflows, and outputs that are not all clamped.
+    assert!(runs > 300 && grey > 100_000, "{runs} runs, {overflows} overflows, {grey} bytes between 0 and 255");
+}
+
+/// Layers large enough for several threads, with more channels than one tile and one pair.
+#[test]
+fn threads_give_the_same_bytes() {
+    for (seed, depthwise) in [(1, false), (2, true)] {
+        let mut random = Random(seed);
+        let mut arguments = build::arguments(37, 37, 60, 40);
+        arguments.depthwise = depthwise;
+        let conv = build::conv(arguments.settled(), &mut random, false);
+        let input = random.bytes(37 * 60 * 40);
+        let expected = plain::convolve(&conv, &input).expect("no overflow");
+        for threads in 1..5 {
+            let mut simulator = Simulator::new(build::single(conv.clone()), threads).expect("it can run");
+            simulator.run(&input).expect("it runs");
+            assert!(simulator.output(0).expect("an output") == expected, "{threads} threads");
+        }
+    }
+}
