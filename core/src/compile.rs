@@ -14,7 +14,7 @@ use crate::codegen::{self, Generated};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::fold;
 use crate::ir::{self, Model, TypedModel};
-use crate::map;
+use crate::map::{self, folder_of};
 use crate::onnx::{self, ImportOptions};
 use crate::ownership::{self, BackendIdentity, Ledger, SettleOptions, Settled};
 use crate::partition::{self, Avoid, Crashes, NodeRow, Partitioned};
@@ -285,8 +285,4 @@ fn finish(
 
 fn write(contents: Contents, output: &Path, observer: &mut dyn Observer) -> Result<u64> {
     contents.write(output, &mut |done, total, next| observer.progress(done, total, next))
-}
-
-fn folder_of(output: &Path) -> &Path {
-    output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -26,6 +26,11 @@ pub(crate) fn map_file(path: &Path) -> Result<Bytes> {
     Ok(Bytes::from_owner(Mapped::new(map, path, file)))
 }
 
+/// The folder that a file lies in, or is to lie in; `.` for a bare name.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Where the byte at `address` lies, if it is part of a file that this process has mapped.
 pub(crate) fn origin(address: *const u8) -> Option<Origin> {
     let mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +95,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Bytes> {
 /// the file by, and what a new file would take.
 #[cfg(feature = "compiler")]
 pub(crate) fn real_place(path: &Path) -> Result<std::path::PathBuf> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     let folder = folder.canonicalize().map_err(|error| Diagnostic::io(folder, "find", &error))?;
     let name = path.file_name();
     name.map(|name| folder.join(name))

@@ -256,3 +256,19 @@ fn a_bias_that_one_convolution_folds_and_another_reads_is_not_replaced_in_one_on
     folder.byoc(&["compile", "new.onnx", "-o", "fresh.byoc"]).success();
     same_results(&folder, "swapped.byoc", "fresh.byoc");
 }
+
+/// Damage to what stays shows in the new file as it does in the old one.
+#[test]
+fn a_damaged_section_is_not_vouched_for() {
+    let folder = folder(layers_of(1), layers(&numbers(21, 16), &numbers(2, 4), &numbers(3, 16)), &[]);
+    let mut bytes = places::read(&folder.path().join("old.byoc"));
+    let weight: Vec<u8> = numbers(3, 16).iter().flat_map(|value| value.to_le_bytes()).collect();
+    let at = bytes.windows(weight.len()).position(|window| window == weight).expect("`w2` is stored as it is");
+    bytes[at] ^= 1;
+    folder.write("old.byoc", bytes);
+    let swapped = folder.byoc(&SWAP);
+    swapped.success();
+    let outcome = folder.byoc(&["inspect", "swapped.byoc", "--verify-digests"]);
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stdout);
+    assert!(outcome.stderr.contains("its bytes do not have the digest of the header"), "{}", outcome.stderr);
+}

@@ -180,6 +180,12 @@ impl Artifact {
         Ok(())
     }
 
+    /// The BLAKE3 digest that the header has of a section; it is not compared with the bytes.
+    #[cfg(feature = "compiler")]
+    pub(crate) fn digest_of(&self, section: &str) -> Option<[u8; 32]> {
+        byoc_plugin_api::from_hex(self.digest(self.tensor(section)?)?)?.try_into().ok()
+    }
+
     fn digest(&self, tensor: &Tensor) -> Option<&str> {
         self.header.metadata.get(&format!("{DIGEST}{}", tensor.name)).map(String::as_str)
     }

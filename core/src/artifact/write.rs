@@ -16,6 +16,7 @@ use super::output::Output;
 use super::source::{PIECE, Source};
 use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::map::folder_of;
 
 /// Entries of at least this many bytes start at a page, so that they can be mapped and sent to devices by themselves.
 const LARGE: u64 = 1 << 20;
@@ -111,10 +112,7 @@ pub(super) struct Plan {
 
 impl Plan {
     fn save(self, path: &Path, progress: Progress<'_>) -> io::Result<u64> {
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let folder = folder_of(path);
         let mut output = Output::new(folder)?;
         let size = self.stream(output.file(), progress)?;
         output.file().sync_all()?;

@@ -12,6 +12,7 @@ use crate::constants::ConstantTable;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::TypedModel;
 use crate::lend::ConstantViews;
+use crate::map::folder_of;
 use crate::onnx;
 use crate::partition::{Avoid, Outcome, Partitioned, RegionPlan};
 use crate::plugin::Selected;
@@ -84,8 +85,7 @@ pub(super) fn save(
     ];
     let model = onnx::region_model(&plan.region, &views.constants(), strip, &about)?;
     let failed = |error: std::io::Error| Diagnostic::io(path, "write", &error);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder_of(path)).map_err(failed)?;
     file.write_all(&model).map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error)).map(drop)
 }

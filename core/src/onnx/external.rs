@@ -30,7 +30,7 @@ struct Reference {
 impl ExternalFiles {
     /// The files beside `model`.
     pub(super) fn beside(model: &Path, no_mmap: bool) -> ExternalFiles {
-        let folder = model.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = map::folder_of(model);
         ExternalFiles { folder: folder.to_owned(), no_mmap, open: IndexMap::new() }
     }
 

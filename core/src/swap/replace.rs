@@ -19,12 +19,16 @@ pub(super) fn contents(
     let mut manifest = artifact.manifest().clone();
     let sections = manifest.constants.iter().map(|stored| artifact.section(&stored.section));
     let mut bytes: Vec<Bytes> = sections.collect::<Result<_>>()?;
+    // What stays keeps the digest that it has: made anew, it would vouch for a damaged section.
+    let known = |section: &str| artifact.digest_of(section);
+    let mut digests: Vec<Option<[u8; 32]>> = manifest.constants.iter().map(|stored| known(&stored.section)).collect();
     let mut changed = BTreeSet::new();
     for (id, content) in replaced {
         for row in manifest.ledger.iter_mut().filter(|row| row.id == *id) {
             row.digest.clone_from(&content.digest);
             if let Some(stored) = row.stored {
                 bytes[stored] = content.bytes.clone();
+                digests[stored] = None;
                 changed.insert(stored);
             }
         }
@@ -35,15 +39,20 @@ pub(super) fn contents(
     }
     let gone: BTreeSet<usize> = twins.iter().map(|&(_, gone)| gone).collect();
     drop_stored(&mut manifest, &mut bytes, &gone);
-    let code =
-        manifest.regions.iter().map(|region| Ok(Section::of_bytes(&region.code, artifact.section(&region.code)?)));
+    for &index in gone.iter().rev() {
+        digests.remove(index);
+    }
+    let code = manifest.regions.iter().map(|region| {
+        let section = Section::of_bytes(&region.code, artifact.section(&region.code)?);
+        Ok(Section { digest: known(&region.code), ..section })
+    });
     let mut sections: Vec<Section> = code.collect::<Result<_>>()?;
-    sections.extend(manifest.constants.iter().zip(bytes).map(|(stored, bytes)| Section {
+    sections.extend(manifest.constants.iter().zip(bytes).zip(digests).map(|((stored, bytes), digest)| Section {
         name: stored.section.clone(),
         dtype: stored.dtype,
         shape: stored.shape.clone(),
         source: Source::Bytes(bytes),
-        digest: None,
+        digest,
         alignment: stored.alignment,
     }));
     Ok((Contents { manifest, sections }, gone.len()))
