@@ -13,7 +13,7 @@ use byoc_plugin_api::{
 
 use super::Isolation;
 use super::client::Worker;
-use super::protocol::{Frame, Opened, Reply, Request};
+use super::protocol::{Opened, Part, Reply, Request};
 use super::shared::{lend, lend_bytes};
 
 /// A backend of a plugin that runs in a process of its own while it compiles.
@@ -50,16 +50,16 @@ pub(crate) enum OpenError {
 
 impl Worker {
     fn open(&self) -> Result<Opened, OpenError> {
-        let answer = self.ask(&self.open_request(), |frame| match message(&frame)? {
-            Reply::Opened(opened) => Ok(Some(Ok(opened))),
-            Reply::NotOpened(error) => Ok(Some(Err(error))),
+        let answer = self.ask(&self.open_request(), |part| match part {
+            Part::Reply(Reply::Opened(opened)) => Ok(Some(Ok(opened))),
+            Part::Reply(Reply::NotOpened(error)) => Ok(Some(Err(error))),
             _ => Err(unexpected()),
         });
         answer.map_err(OpenError::Worker)?.map_err(OpenError::Refused)
     }
 
     /// Asks a worker that has the plugin open.
-    fn call<T>(&self, request: &Request, take: impl FnMut(Frame) -> Result<Option<T>, Error>) -> Result<T, Error> {
+    fn call<T>(&self, request: &Request, take: impl FnMut(Part) -> Result<Option<T>, Error>) -> Result<T, Error> {
         if !self.is_running() {
             self.open().map_err(|error| match error {
                 OpenError::Worker(error) => error,
@@ -67,13 +67,6 @@ impl Worker {
             })?;
         }
         self.ask(request, take)
-    }
-}
-
-fn message(frame: &Frame) -> Result<Reply, Error> {
-    match frame {
-        Frame::Message(text) => Ok(serde_json::from_slice(text)?),
-        Frame::Bytes(_) => Err(unexpected()),
     }
 }
 
@@ -88,16 +81,16 @@ impl Backend for IsolatedBackend {
 
     fn patterns(&self, options: &Options) -> Result<Vec<Pattern>, Error> {
         let request = Request::Patterns { backend: self.index, options: options.clone() };
-        self.worker.call(&request, |frame| match message(&frame)? {
-            Reply::Patterns(patterns) => Ok(Some(patterns)),
+        self.worker.call(&request, |part| match part {
+            Part::Reply(Reply::Patterns(patterns)) => Ok(Some(patterns)),
             _ => Err(unexpected()),
         })
     }
 
     fn check(&self, candidate: &Region, options: &Options) -> Result<(), Refusal> {
         let request = Request::Check { backend: self.index, region: candidate.clone(), options: options.clone() };
-        let answer = self.worker.call(&request, |frame| match message(&frame)? {
-            Reply::Checked(refusal) => Ok(Some(refusal)),
+        let answer = self.worker.call(&request, |part| match part {
+            Part::Reply(Reply::Checked(refusal)) => Ok(Some(refusal)),
             _ => Err(unexpected()),
         });
         match answer {
@@ -124,12 +117,13 @@ impl Backend for IsolatedBackend {
             constants: std::mem::take(&mut lent.shared),
             options: options.clone(),
         };
-        self.worker.call(&request, |frame| match frame {
-            Frame::Bytes(bytes) => {
+        self.worker.call(&request, |part| match part {
+            Part::Bytes(bytes) => {
                 code.write_all(&bytes)?;
                 Ok(None)
             }
-            Frame::Message(_) => done(&frame),
+            Part::Reply(Reply::Done) => Ok(Some(())),
+            Part::Reply(_) => Err(unexpected()),
         })
     }
 
@@ -151,18 +145,17 @@ impl Backend for IsolatedBackend {
             options: options.clone(),
         };
         let sink = claims.sink();
-        self.worker.call(&request, |frame| match frame {
-            Frame::Bytes(bytes) => {
+        self.worker.call(&request, |part| match part {
+            Part::Bytes(bytes) => {
                 sink.write(&bytes)?;
                 Ok(None)
             }
-            Frame::Message(_) => match message(&frame)? {
-                Reply::Claim(id, claim) => {
-                    sink.claim(id, &claim)?;
-                    Ok(None)
-                }
-                _ => done(&frame),
-            },
+            Part::Reply(Reply::Claim(id, claim)) => {
+                sink.claim(id, &claim)?;
+                Ok(None)
+            }
+            Part::Reply(Reply::Done) => Ok(Some(())),
+            Part::Reply(_) => Err(unexpected()),
         })
     }
 
@@ -179,12 +172,5 @@ impl Backend for IsolatedBackend {
             backend.ok_or_else(|| Error::new("the plugin has another list of backends here"))
         });
         here.as_ref().map_err(Clone::clone)?.load(code, constants, environment)
-    }
-}
-
-fn done(frame: &Frame) -> Result<Option<()>, Error> {
-    match message(frame)? {
-        Reply::Done => Ok(Some(())),
-        _ => Err(unexpected()),
     }
 }

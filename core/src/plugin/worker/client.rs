@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use byoc_plugin_api::Error;
 
 use super::Isolation;
-use super::protocol::{Frame, Reply, Request, receive, send};
+use super::protocol::{Frame, Part, Reply, Request, receive, send};
 
 /// A worker for one plugin. It is started when it is first asked, and again after it has ended.
 pub(super) struct Worker {
@@ -44,7 +44,7 @@ impl Worker {
     pub(super) fn ask<T>(
         &self,
         request: &Request,
-        mut take: impl FnMut(Frame) -> Result<Option<T>, Error>,
+        mut take: impl FnMut(Part) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let mut worker = match running.take() {
@@ -96,17 +96,19 @@ impl Running {
     fn ask<T>(
         &mut self,
         request: &Request,
-        take: &mut impl FnMut(Frame) -> Result<Option<T>, Error>,
+        take: &mut impl FnMut(Part) -> Result<Option<T>, Error>,
     ) -> io::Result<Answer<T>> {
         send(self.stream.get_mut(), request)?;
         loop {
-            let frame = receive(&mut self.stream)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-            if let Frame::Message(text) = &frame
-                && let Ok(Reply::Failed(error)) = serde_json::from_slice(text)
-            {
-                return Ok(Answer::Given(Err(error)));
-            }
-            match take(frame) {
+            let part = match receive(&mut self.stream)?.ok_or(io::ErrorKind::UnexpectedEof)? {
+                Frame::Bytes(bytes) => Part::Bytes(bytes),
+                Frame::Message(text) => match serde_json::from_slice(&text) {
+                    Ok(Reply::Failed(error)) => return Ok(Answer::Given(Err(error))),
+                    Ok(reply) => Part::Reply(reply),
+                    Err(error) => return Ok(Answer::BrokenOff(error.into())),
+                },
+            };
+            match take(part) {
                 Ok(None) => {}
                 Ok(Some(answer)) => return Ok(Answer::Given(Ok(answer))),
                 Err(error) => return Ok(Answer::BrokenOff(error)),

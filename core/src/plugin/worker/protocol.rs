@@ -93,6 +93,14 @@ pub(super) enum Frame {
     Bytes(Vec<u8>),
 }
 
+/// A part of an answer.
+pub(super) enum Part {
+    /// A reply other than an error.
+    Reply(Reply),
+    /// Code, or the bytes of the constant that was claimed last.
+    Bytes(Vec<u8>),
+}
+
 /// Writes a request or a reply.
 pub(super) fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     frame(out, 0, &serde_json::to_vec(message)?)?;
