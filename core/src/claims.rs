@@ -194,10 +194,8 @@ mod tests {
             schema: SCHEMA.into(),
             symbol: symbol.into(),
             values: (0..constants).map(|index| value(format!("w{index}"))).collect(),
-            inputs: vec![],
-            outputs: vec![],
             constants: (0..constants).map(constant).collect(),
-            nodes: vec![],
+            ..Region::default()
         }
     }
 

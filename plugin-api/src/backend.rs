@@ -8,11 +8,12 @@ use crate::constants::{BoundConstants, Claims, ConstantAccess, Constants};
 use crate::error::{Error, Refusal};
 use crate::options::{OptionSpec, Options};
 use crate::pattern::Pattern;
-use crate::region::Region;
+use crate::region::{Region, Value};
 use crate::tensor::{TensorView, TensorViewMut};
 
-/// What a backend is. Given without touching any hardware.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What a backend is. Given without touching any hardware. Later versions may have more fields, each with a default, so
+/// end a literal with `..Description::default()`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Description {
     /// The name that `--backend` takes: lower-case letters, digits and `-`.
     pub name: String,
@@ -34,6 +35,23 @@ pub struct Description {
     /// The options it takes.
     #[serde(default)]
     pub options: Vec<OptionSpec>,
+    /// Whether code generation needs to know which values the tensors of a region take ([`Region::observed`]): core
+    /// runs the model over the user's data set then, and without one the compile fails.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub calibration: bool,
+    /// Files that other programs read or write and that are code of this backend: [`Backend::open`] reads them, and
+    /// [`Backend::load`] takes them as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileFormat>,
+}
+
+/// A format of files that is code of a backend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileFormat {
+    /// The end of a file's name, without the dot.
+    pub extension: String,
+    /// What it is, in one line.
+    pub summary: String,
 }
 
 /// How the matches of a backend become regions.
@@ -45,6 +63,44 @@ pub struct RegionPolicy {
     /// Most tensor inputs of a region, constants not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inputs: Option<usize>,
+    /// Operators that a region may start with: every node that reads an input of the region is one of them. Empty for
+    /// any. Matches that no merge brings into such a region are given back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starts_with: Vec<String>,
+    /// Whether [`Backend::check`] is asked about a merged region as well, before its parts become one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub check_merged: bool,
+}
+
+/// What is in a file, or in the code of a region, of a backend that has [`Description::files`]. End a literal with
+/// `..CodeFile::default()`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CodeFile {
+    /// The format with its version, such as `kmodel v3`.
+    pub format: String,
+    /// How many of the bytes are the file; what follows is for [`Backend::load`] alone.
+    pub file_bytes: u64,
+    /// What `run` takes, in order. Shapes are fixed.
+    pub inputs: Vec<Value>,
+    /// What `run` gives, in order. Shapes are fixed.
+    pub outputs: Vec<Value>,
+    /// What a reader may want to know: layers, sizes, memory.
+    #[serde(default)]
+    pub tables: Vec<Table>,
+    /// What the user should know about this code, a line each. Shown as warnings when a region is compiled.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// A table for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    /// What stands above it.
+    pub title: String,
+    /// A title for each column.
+    pub columns: Vec<String>,
+    /// As many cells in each row as there are columns.
+    pub rows: Vec<Vec<String>>,
 }
 
 /// What `load` may know of the process it runs in.
@@ -57,7 +113,8 @@ pub struct Environment {
     pub options: Options,
 }
 
-/// A code generator and its runtime. All methods are required: there is no silent default for who owns a constant.
+/// A code generator and its runtime. All methods but the last are required: there is no silent default for who owns a
+/// constant.
 ///
 /// The order of calls is `describe`, `patterns`, then for each candidate `check`, for each region `codegen` and
 /// `constant_updater`; in another process, later, `load` and `run`. Calls may come from any thread.
@@ -98,6 +155,13 @@ pub trait Backend: Send + Sync {
         constants: &BoundConstants<'a>,
         environment: &Environment,
     ) -> Result<Box<dyn Executable + 'a>, Error>;
+
+    /// Reads a file of one of [`Description::files`], or code of a region. The bytes may come from anybody: damage is
+    /// an error, and a version that is not known names what reads it. For backends without such files there is nothing
+    /// to do.
+    fn open(&self, _file: &[u8]) -> Result<CodeFile, Error> {
+        Err(Error::new("this backend opens no files"))
+    }
 }
 
 /// A loaded region.

@@ -17,9 +17,8 @@
 //!             code_version: 1,
 //!             summary: "Multiplies by one number".into(),
 //!             host: false,
-//!             regions: RegionPolicy::default(),
 //!             constant_access: ConstantAccess::Load,
-//!             options: vec![],
+//!             ..Description::default()
 //!         }
 //!     }
 //!

@@ -93,6 +93,19 @@ pub struct Constant {
     pub shared: bool,
 }
 
+/// Which values a tensor of `f32` took while the model ran over the user's data set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    /// Index into [`Region::values`].
+    pub value: usize,
+    /// The least value, finite. For the input of a model that is an image: what the darkest pixel is normalised to.
+    pub min: f32,
+    /// The greatest value, finite. For an image: what the brightest pixel is normalised to.
+    pub max: f32,
+    /// How many values lay in each of these equal parts of the range from `min` to `max`.
+    pub histogram: Vec<u64>,
+}
+
 /// Constants up to this many bytes are written into the region's JSON.
 pub const INLINE_BYTES: usize = 256;
 
@@ -186,8 +199,9 @@ impl Node {
     }
 }
 
-/// The subgraph given to one backend. Nodes stand in topological order; every constant is a parameter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The subgraph given to one backend. Nodes stand in topological order; every constant is a parameter. Later versions may
+/// have more fields, so end a literal with `..Region::default()`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Region {
     /// [`SCHEMA`].
     pub schema: String,
@@ -203,9 +217,22 @@ pub struct Region {
     pub constants: Vec<Constant>,
     /// The operators.
     pub nodes: Vec<Node>,
+    /// What was seen of every tensor of `f32` that is no constant. Only for `codegen` and `constant_updater` of backends
+    /// that ask for it: [`Description::calibration`](crate::Description::calibration).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub observed: Vec<Observed>,
+    /// Whether the region is a whole entry of the model: no other region runs before or after it. Known to `codegen` and
+    /// `constant_updater`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 impl Region {
+    /// What was seen of `value`, if it was watched.
+    pub fn observed(&self, value: usize) -> Option<&Observed> {
+        self.observed.iter().find(|observed| observed.value == value)
+    }
+
     /// The constant that `value` stands for, if it is one.
     pub fn constant(&self, value: usize) -> Option<&Constant> {
         self.constants.iter().find(|constant| constant.value == value)
@@ -270,6 +297,9 @@ impl Region {
         }
         if let Some(constant) = self.constants.iter().find(|constant| constant.value >= count) {
             return Err(bad("constant", constant.value));
+        }
+        if let Some(observed) = self.observed.iter().find(|observed| observed.value >= count) {
+            return Err(bad("observation", observed.value));
         }
         for node in &self.nodes {
             if let Some(&index) = node.inputs.iter().chain(&node.outputs).flatten().find(|&&index| index >= count) {

@@ -33,13 +33,14 @@ impl Backend for Json {
             code_version: program::VERSION,
             summary: "The host: every operator on the CPU, fused".into(),
             host: true,
-            regions: RegionPolicy { merge: true, max_inputs: None },
+            regions: RegionPolicy { merge: true, ..RegionPolicy::default() },
             constant_access: ConstantAccess::Both,
             options: vec![
                 option("kernels", kernels, "fast", "reference: plain kernels one node at a time, to compare with"),
                 option("fusion", OptionKind::Bool, "true", "Whether neighbouring operators become one kernel"),
                 option("pack", OptionKind::Bool, "true", "Whether weights are stored in the layout of the kernels"),
             ],
+            ..Description::default()
         }
     }
 

@@ -29,6 +29,7 @@ impl Backend for TemplateBackend {
             regions: RegionPolicy::default(),
             constant_access: ConstantAccess::Load,
             options: vec![],
+            ..Description::default()
         }
     }
 

@@ -28,6 +28,7 @@ fn add(dtype: DType, size: usize) -> Region {
             outputs: vec![Some(2)],
             attributes: Default::default(),
         }],
+        ..Region::default()
     }
 }
 

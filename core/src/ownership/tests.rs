@@ -75,6 +75,7 @@ fn region(symbol: &str, constants: usize) -> Region {
         outputs: vec![1],
         constants: (0..constants).map(constant).collect(),
         nodes: vec![node],
+        ..Region::default()
     }
 }
 

@@ -74,6 +74,7 @@ pub(super) fn outline(
         values: outline.values,
         constants,
         nodes: region_nodes,
+        ..Region::default()
     };
     Ok(RegionPlan { entry, backend, nodes: nodes.clone(), region, constants: refs, inputs, outputs })
 }

@@ -53,6 +53,7 @@ impl Backend for Blob {
             regions: RegionPolicy::default(),
             constant_access: ConstantAccess::Load,
             options: vec![option("bytes", OptionKind::Int, "0"), option("text", OptionKind::Bool, "false")],
+            ..Description::default()
         }
     }
 

@@ -45,15 +45,7 @@ impl Store {
 
 impl Net {
     pub(super) fn new() -> Self {
-        let region = Region {
-            schema: SCHEMA.into(),
-            symbol: "byoc_test_json_0".into(),
-            values: vec![],
-            inputs: vec![],
-            outputs: vec![],
-            constants: vec![],
-            nodes: vec![],
-        };
+        let region = Region { schema: SCHEMA.into(), symbol: "byoc_test_json_0".into(), ..Region::default() };
         Net { region, data: vec![], seed: 1 }
     }
 

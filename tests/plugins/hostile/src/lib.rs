@@ -29,6 +29,7 @@ impl Backend for Hostile {
             regions: RegionPolicy::default(),
             constant_access: ConstantAccess::Both,
             options: vec![],
+            ..Description::default()
         }
     }
 

@@ -107,9 +107,10 @@ impl Backend for Owner {
             code_version: 1,
             summary: self.summary.into(),
             host: false,
-            regions: RegionPolicy { merge: self.merge, max_inputs: None },
+            regions: RegionPolicy { merge: self.merge, ..RegionPolicy::default() },
             constant_access: ConstantAccess::Both,
             options: self.options(),
+            ..Description::default()
         }
     }
 
