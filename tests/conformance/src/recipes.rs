@@ -87,8 +87,9 @@ fn elementwise(op: &str, Wish { dtype, shape }: &Wish, broadcast: bool) -> Optio
     let second = if broadcast { &shape[shape.len().saturating_sub(1)..] } else { shape };
     let pair = |dtype| recipe(vec![any(dtype, shape), any(dtype, second)], 2);
     match op {
-        "Abs" | "Cos" | "Erf" | "Exp" | "Gelu" | "HardSigmoid" | "HardSwish" | "Identity" | "Neg" | "Reciprocal"
-        | "Relu" | "Sigmoid" | "Sin" | "Softmax" | "Swish" | "Tanh" | "Dropout" => recipe(vec![any(*dtype, shape)], 1),
+        "Abs" | "Cos" | "Elu" | "Erf" | "Exp" | "Gelu" | "HardSigmoid" | "HardSwish" | "Identity" | "LeakyRelu"
+        | "Mish" | "Neg" | "Reciprocal" | "Relu" | "Sigmoid" | "Sin" | "Softmax" | "Softplus" | "Swish" | "Tanh"
+        | "Dropout" => recipe(vec![any(*dtype, shape)], 1),
         "Log" | "Sqrt" => recipe(vec![Operand::Positive(Wish { dtype: *dtype, shape: shape.clone() })], 1),
         "Clip" => recipe(vec![any(*dtype, shape), Operand::Number(0.0, *dtype), Operand::Number(1.0, *dtype)], 1),
         "Add" | "Sub" | "Mul" | "Max" | "Min" | "Sum" => pair(*dtype),

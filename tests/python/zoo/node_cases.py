@@ -14,7 +14,8 @@ from zoo.store import Task, write_case
 CNN_OPS = frozenset(
     """
     Constant Identity ConstantOfShape Conv Relu Add Mul Sub Div Gemm MatMul MaxPool AveragePool
-    GlobalAveragePool BatchNormalization Clip Sigmoid HardSigmoid HardSwish Concat Reshape Flatten
+    GlobalAveragePool BatchNormalization Clip Sigmoid HardSigmoid HardSwish LeakyRelu Elu Softplus
+    Mish Concat Reshape Flatten
     Transpose Softmax ReduceMean Dropout Sum LRN Unsqueeze Squeeze Split Slice Pad Resize
     """.split()
 )

@@ -51,6 +51,23 @@ pub(crate) fn gelu(call: &Call<'_, '_>) -> Outputs {
     }
 }
 
+/// `Elu`: `x < 0 ? alpha * (e^x - 1) : x`.
+pub(crate) fn elu(call: &Call<'_, '_>) -> Outputs {
+    let alpha = f64::from(call.node.float("alpha", 1.0));
+    float(call, |x| if x < 0.0 { alpha * x.exp_m1() } else { x })
+}
+
+/// `LeakyRelu`: `x < 0 ? alpha * x : x`.
+pub(crate) fn leaky_relu(call: &Call<'_, '_>) -> Outputs {
+    let alpha = f64::from(call.node.float("alpha", 0.01));
+    float(call, |x| if x < 0.0 { alpha * x } else { x })
+}
+
+/// `ln(1 + e^x)`, also where `e^x` is too large for a number.
+pub(crate) fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
 /// `HardSigmoid`: `max(0, min(1, alpha * x + beta))`.
 pub(crate) fn hard_sigmoid(call: &Call<'_, '_>) -> Outputs {
     let alpha = f64::from(call.node.float("alpha", 0.2));
