@@ -33,13 +33,13 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Compile models into one artifact
     Compile(Compile),
-    /// Run an artifact, or a model, once
+    /// Run an artifact, a model, or a file that a backend opens, once
     Run(Run),
     /// Measure how long an artifact, or a model, takes
     Bench(Bench),
     /// Compare the outputs of an artifact, or of a model, with a reference
     Verify(Verify),
-    /// Show what is in an artifact or in a model
+    /// Show what is in an artifact, in a model, or in a file that a backend opens
     Inspect(Inspect),
     /// Show for each node of a model which backend takes it, and why the others do not
     Explain(Explain),

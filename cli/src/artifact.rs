@@ -1,4 +1,4 @@
-//! The artifact that a verb works on: the file itself, or what the model there compiles to.
+//! What a verb works on: an artifact, what the model there compiles to, or a file that is code of a backend by itself.
 
 use std::path::Path;
 
@@ -6,46 +6,107 @@ use byoc_core::artifact::Artifact;
 use byoc_core::compile::{Request, compile};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
+use byoc_core::runtime::{self, LoadOptions, Session, open_file};
 
-use crate::args::{Execution, Shapes};
+use crate::args::{Execution, Plugins, Shapes};
 use crate::compile_request;
 use crate::progress::Progress;
 
-/// An artifact that is ready to be loaded.
+/// A file that was compiled, here or by somebody else.
+pub(crate) enum Compiled {
+    /// An artifact.
+    Artifact(Box<Artifact>),
+    /// A file that is code of a backend by itself.
+    File(Box<runtime::Opened>),
+}
+
+/// Something that is ready to be loaded.
 pub(crate) struct Opened {
-    /// The artifact.
-    pub(crate) artifact: Artifact,
+    compiled: Compiled,
     /// The backends that it needs, and maybe more.
-    pub(crate) registry: Registry,
-    /// Sizes that the artifact leaves open. None are left for a model: they went into compiling it.
+    registry: Registry,
+    /// Sizes that it leaves open. None are left for a model: they went into compiling it.
     pub(crate) open_sizes: Shapes,
 }
 
-/// Whether the file is a model and not an artifact, going by its name.
-pub(crate) fn is_model(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
+impl Opened {
+    /// Loads it; `path` is the file.
+    pub(crate) fn load(self, path: &Path, options: &LoadOptions) -> Result<Session> {
+        match self.compiled {
+            Compiled::Artifact(artifact) => Session::load(*artifact, &self.registry, options),
+            Compiled::File(opened) => Session::of_file(&opened, path, options),
+        }
+    }
 }
 
-/// Opens the artifact, or compiles the model into a temporary file and opens that.
+/// Whether the file is a model, going by its name.
+pub(crate) fn is_model(path: &Path) -> bool {
+    has_extension(path, "onnx")
+}
+
+fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
+}
+
+/// Opens an artifact; a file that is none, by the backend whose files end as it does.
+pub(crate) fn find(path: &Path, places: &Plugins) -> Result<Compiled> {
+    let error = match Artifact::open(path) {
+        Ok(artifact) => return Ok(Compiled::Artifact(Box::new(artifact))),
+        Err(error) => error,
+    };
+    if error.code != Code::DamagedArtifact || path.extension().is_none() || has_extension(path, "byoc") {
+        return Err(error);
+    }
+    let registry = compile_request::isolated_registry(places)?;
+    match open_file(path, &registry)? {
+        Some(opened) => Ok(Compiled::File(Box::new(opened))),
+        None => Err(with_extensions(error, &registry)),
+    }
+}
+
+/// Adds to the hint which other files there are.
+fn with_extensions(error: Diagnostic, registry: &Registry) -> Diagnostic {
+    let extensions = registry.backends.iter().flat_map(|backend| {
+        let name = &backend.description.name;
+        backend.description.files.iter().map(move |format| format!("'.{}' ({name})", format.extension))
+    });
+    let extensions: Vec<_> = extensions.collect();
+    if extensions.is_empty() {
+        return error;
+    }
+    let known = format!("Files of backends end with {}", extensions.join(", "));
+    let hint = error.hint.as_ref().map_or(known.clone(), |hint| format!("{hint}. {known}"));
+    error.hint(hint)
+}
+
+/// Opens the file, or compiles the model into a temporary file and opens that.
 pub(crate) fn open(execution: &Execution) -> Result<Opened> {
+    let path = execution.file.display();
     if is_model(&execution.file) {
         if execution.constants_from.is_some() {
-            let message = format!("'{}' is a model, so it takes no --constants-from", execution.file.display());
+            let message = format!("'{path}' is a model, so it takes no --constants-from");
             return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the artifact"));
         }
         let registry = compile_request::isolated_registry(&execution.plugins)?;
         let sources = vec![("main".to_owned(), execution.file.clone())];
         let request = compile_request::request(&registry, &execution.backends, sources, &execution.shapes)?;
-        let artifact = compile_for_now(&request)?;
-        return Ok(Opened { artifact, registry, open_sizes: Shapes::default() });
+        let compiled = Compiled::Artifact(Box::new(compile_for_now(&request)?));
+        return Ok(Opened { compiled, registry, open_sizes: Shapes::default() });
     }
     if !(execution.backends.backend.is_empty() && execution.backends.backend_opt.is_empty()) {
-        let message = format!("'{}' is compiled already, so it takes no --backend", execution.file.display());
+        let message = format!("'{path}' is compiled already, so it takes no --backend");
         return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the .onnx model"));
     }
-    let artifact = Artifact::open(&execution.file)?;
-    let registry = compile_request::registry_for(&execution.plugins, &artifact)?;
-    Ok(Opened { artifact, registry, open_sizes: execution.shapes.clone() })
+    let compiled = find(&execution.file, &execution.plugins)?;
+    let registry = match &compiled {
+        Compiled::Artifact(artifact) => compile_request::registry_for(&execution.plugins, artifact)?,
+        Compiled::File(_) if execution.constants_from.is_some() => {
+            let message = format!("'{path}' has its constants in it, so it takes no --constants-from");
+            return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out"));
+        }
+        Compiled::File(_) => Registry::default(),
+    };
+    Ok(Opened { compiled, registry, open_sizes: execution.shapes.clone() })
 }
 
 /// Compiles into a temporary file, which is gone when the process ends.

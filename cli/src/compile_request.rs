@@ -9,6 +9,7 @@ use byoc_core::compile::Request;
 use byoc_core::diagnostic::{Diagnostic, Result};
 use byoc_core::onnx::{ImportOptions, REPRO_BACKEND, REPRO_OPTIONS, file_info};
 use byoc_core::plugin::{Isolation, Registry, SearchPath, Selected};
+use byoc_plugin_api::Description;
 
 use crate::args::{Backends, ModelArg, Plugins, Shapes};
 use crate::embed;
@@ -89,9 +90,11 @@ fn chosen_backends(chosen: &Backends, sources: &[(String, PathBuf)]) -> Result<B
     Ok(Backends { backend: vec![backend], backend_opt })
 }
 
-/// The backend that computes constants: the last host backend of the list, with its options, or else the embedded one.
+/// The backend that computes constants: the last host backend of the list that computes in the model's own precision, with
+/// its options, or else the embedded one.
 fn folder(registry: &Registry, backends: &[Selected]) -> Result<Option<Selected>> {
-    let host = backends.iter().rev().find(|selected| selected.registered.description.host);
+    let exact = |description: &Description| description.host && !description.calibration;
+    let host = backends.iter().rev().find(|selected| exact(&selected.registered.description));
     match host {
         Some(selected) => Ok(Some(selected.clone())),
         None => Ok(registry.select(&[embed::default_backend()?], &[])?.pop()),

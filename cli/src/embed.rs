@@ -7,6 +7,7 @@ use byoc_plugin_api::{Backend, OptionKind};
 
 // Each line links a backend in, which registers itself.
 use byoc_json_backend as _;
+use byoc_kendryte_backend as _;
 
 /// A choice that a host backend offers for its option `kernels` when it has plain kernels to compare with.
 const REFERENCE: (&str, &str) = ("kernels", "reference");

@@ -39,9 +39,10 @@ pub(crate) fn load(execution: &Execution, flags: &Inputs) -> Result<Loaded> {
         threads: execution.threads,
         constants_from: execution.constants_from.clone(),
     };
-    let session = Session::load(opened.artifact, &opened.registry, &options)?;
+    let open_sizes = opened.open_sizes.clone();
+    let session = opened.load(&execution.file, &options)?;
     let load_time = start.elapsed();
-    let inputs = inputs::gather(&session.inputs(), flags, &opened.open_sizes)?;
+    let inputs = inputs::gather(&session.inputs(), flags, &open_sizes)?;
     Ok(Loaded { session, inputs, load_time })
 }
 

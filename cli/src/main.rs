@@ -5,6 +5,7 @@ mod artifact;
 mod commands;
 mod compare;
 mod compile_request;
+mod dataset;
 #[cfg(test)]
 mod docs;
 mod embed;

@@ -23,6 +23,8 @@ pub struct GeneratedRegion {
     pub code: SpoolRange,
     /// Its claims.
     pub claims: Vec<RecordedClaim>,
+    /// What its backend has to say about the code.
+    pub notes: Vec<String>,
 }
 
 /// Stage 5's result.
@@ -60,7 +62,8 @@ pub(crate) fn generate(
     let Partitioned { model, regions: plans, .. } = partitioned;
     let count = plans.len();
     let mut regions = Vec::with_capacity(count);
-    for (index, plan) in plans.into_iter().enumerate() {
+    for (index, mut plan) in plans.into_iter().enumerate() {
+        plan.region.whole = plan.nodes.len() == model.entries[plan.entry].nodes.len();
         progress(index, count, &plan.region.symbol);
         regions.push(try_region(&model.constants, plan, backends, &mut spool)?);
     }
@@ -84,7 +87,7 @@ fn try_region(
     spool: &mut Spool,
 ) -> std::result::Result<GeneratedRegion, Failure> {
     match generate_region(table, &plan, backends, spool) {
-        Ok((code, claims)) => Ok(GeneratedRegion { plan, code, claims }),
+        Ok((code, claims, notes)) => Ok(GeneratedRegion { plan, code, claims, notes }),
         Err(diagnostic) => {
             let crashed = (diagnostic.code == Code::BackendCrashed).then(|| Box::new(plan));
             Err(Failure { diagnostic, crashed })
@@ -97,7 +100,7 @@ fn generate_region(
     plan: &RegionPlan,
     backends: &[Selected],
     spool: &mut Spool,
-) -> Result<(SpoolRange, Vec<RecordedClaim>)> {
+) -> Result<(SpoolRange, Vec<RecordedClaim>, Vec<String>)> {
     let selected = &backends[plan.backend];
     let backend = &selected.registered.backend;
     let symbol = &plan.region.symbol;
@@ -120,7 +123,32 @@ fn generate_region(
         &mut Claims::new(&mut recorder),
     );
     let claims = recorder.finish(outcome.map_err(failed))?;
-    Ok((code, claims))
+    Ok((code, claims, notes(selected, symbol, &code_bytes)?))
+}
+
+/// What a backend that opens files says about the code that it has just written.
+fn notes(selected: &Selected, symbol: &str, code: &[u8]) -> Result<Vec<String>> {
+    if selected.registered.description.files.is_empty() {
+        return Ok(Vec::new());
+    }
+    let failed = |error: byoc_plugin_api::Error| {
+        let message = format!("it cannot read its own code: {}", error.message);
+        backend_failed(
+            selected.name(),
+            symbol,
+            if error.crashed { error } else { byoc_plugin_api::Error { message, ..error } },
+        )
+    };
+    Ok(selected.registered.open(code).map_err(failed)?.notes)
+}
+
+/// The notes of every region, as warnings.
+pub(crate) fn warnings(generated: &Generated, backends: &[Selected]) -> Vec<Diagnostic> {
+    let of_region = |region: &GeneratedRegion| -> Vec<Diagnostic> {
+        let place = format!("backend '{}', region {}", backends[region.plan.backend].name(), region.plan.region.symbol);
+        region.notes.iter().map(|note| Diagnostic::new(Code::BackendNote, format!("{place}: {note}"))).collect()
+    };
+    generated.regions.iter().flat_map(of_region).collect()
 }
 
 /// The text form: each region with the size of its code and its claims.

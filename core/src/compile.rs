@@ -10,6 +10,7 @@ use byoc_plugin_api::closest;
 
 pub use self::policy::{Policy, wildcard};
 use crate::artifact::Contents;
+use crate::calibrate::{self, Dataset, Event, Known, Setting};
 use crate::codegen::{self, Generated};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::fold;
@@ -32,6 +33,9 @@ pub struct Request {
     pub backends: Vec<Selected>,
     /// The host backend that computes constants ahead of time; nothing is folded by computation without one.
     pub folder: Option<Selected>,
+    /// Samples of the inputs, for backends that choose ranges from them. The last host backend of the list runs the model
+    /// over them, or else `folder`.
+    pub calibration: Option<Box<dyn Dataset>>,
     /// Rules for where nodes may go.
     pub policy: Policy,
     /// Gives the nodes of a region in which a backend crashes to the next backend, with a warning in place of an error.
@@ -50,6 +54,7 @@ impl Request {
             import: ImportOptions::default(),
             backends,
             folder: None,
+            calibration: None,
             policy: Policy::default(),
             fallback_on_crash: false,
             allow_duplicates: false,
@@ -237,13 +242,16 @@ fn generate(
     output: Option<&Path>,
     observer: &mut dyn Observer,
 ) -> Result<(Generated, Vec<NodeRow>)> {
+    let scratch = output.map_or(std::env::temp_dir(), |output| folder_of(output).to_owned());
     let mut avoid = Vec::new();
+    let mut known = Known::default();
     loop {
-        let partitioned = place(request, typed.clone(), &avoid, observer)?;
+        let mut partitioned = place(request, typed.clone(), &avoid, observer)?;
         partitioned.require_complete(&request.backends)?;
         request.policy.check(&partitioned, &request.backends)?;
         let nodes = partition::explain(&partitioned, &request.backends);
         observer.stage(Stage::Codegen);
+        watch(request, &mut partitioned, &scratch, &mut known, observer)?;
         let generated = codegen::generate(partitioned, &request.backends, spool, &mut |done, total, next| {
             observer.progress(done, total, next);
         });
@@ -251,8 +259,28 @@ fn generate(
             Ok(generated) => return Ok((generated, nodes)),
             Err(failure) => avoid.push(recover::from(failure, request, typed, output.map(folder_of), observer)?),
         }
-        spool = Spool::new(output.map_or(&std::env::temp_dir(), |output| folder_of(output)))?;
+        spool = Spool::new(&scratch)?;
     }
+}
+
+/// Tells backends that want it which values the tensors of their regions take.
+fn watch(
+    request: &Request,
+    partitioned: &mut Partitioned,
+    scratch: &Path,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    let exact = |selected: &&Selected| {
+        let description = &selected.registered.description;
+        description.host && !description.calibration
+    };
+    let host = request.backends.iter().rev().find(exact).or(request.folder.as_ref());
+    let setting = Setting { backends: &request.backends, host, dataset: request.calibration.as_deref(), scratch };
+    calibrate::calibrate(partitioned, &setting, known, &mut |event| match event {
+        Event::Progress(done, total, next) => observer.progress(done, total, next),
+        Event::Warning(warning) => observer.warning(&warning),
+    })
 }
 
 fn finish(
@@ -263,6 +291,7 @@ fn finish(
     observer: &mut dyn Observer,
 ) -> Result<SettledReport> {
     let (generated, nodes) = generate(request, &typed, spool, output, observer)?;
+    codegen::warnings(&generated, &request.backends).iter().for_each(|warning| observer.warning(warning));
     drop(typed);
     observer.dump(Stage::Codegen, &|| codegen::print(&generated, &request.backends));
     observer.stage(Stage::Ownership);

@@ -72,6 +72,8 @@ codes! {
     BackendCrashed = "B307", exit 5;
     /// `BYOC_PLUGIN_ALLOW` is set and does not name the digest of a plugin file.
     PluginNotAllowed = "B308", exit 3;
+    /// What a backend wants its users to know about the code of a region. A warning, never an error.
+    BackendNote = "B309", exit 1;
     /// No backend of the list takes a node, and no host backend of the list knows it.
     NoBackend = "B401", exit 4;
     /// The placement is not what `--require`, `--no-fallback` or `--max-host-nodes` asks for.
@@ -94,12 +96,19 @@ codes! {
     MissingRequirement = "B604", exit 3;
     /// A file that the artifact takes constants from is not there, or is not the one it was compiled from.
     ConstantSource = "B605", exit 1;
-    /// An input's name, type or shape is not what the entry takes.
+    /// A backend cannot read a file of its own format, or the code of a region: it is damaged, or of a version that the
+    /// backend does not know.
+    CodeFile = "B606", exit 1;
+    /// An input's name, type or shape is not what the entry takes, or a data set cannot be read as samples of the inputs.
     BadInput = "B701", exit 2;
     /// The artifact or the model has no entry, region or value of that name.
     UnknownName = "B702", exit 2;
     /// A region failed while it ran.
     RunFailed = "B703", exit 1;
+    /// A backend chooses number ranges from samples of the inputs, and the compile was given no data set (`--dataset`).
+    NeedsDataset = "B704", exit 2;
+    /// The model cannot be run over the data set to see which values its tensors take.
+    Calibration = "B705", exit 1;
     /// Results differ by more than the tolerance.
     Mismatch = "B801", exit 1;
     /// The command line is not valid.

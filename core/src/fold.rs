@@ -3,18 +3,13 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use byoc_plugin_api::{
-    BoundConstant, BoundConstants, Claim, Claims, Environment, Error, Executable, INLINE_BYTES, TensorView,
-    TensorViewMut, contiguous_strides,
-};
+use byoc_plugin_api::{Error, INLINE_BYTES};
 use bytes::Bytes;
 
-use crate::buffer::Buffer;
-use crate::claims::{RecordedClaim, Recorder};
+use crate::compute::{Compiled, Tensor};
 use crate::constants::{BaseId, ConstantRef, ConstantTable};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Model, Node, TensorType, TypedModel, ValueId};
-use crate::lend::ConstantViews;
 use crate::ops;
 use crate::partition::{self, RegionPlan};
 use crate::passes;
@@ -157,102 +152,25 @@ fn evaluate(
     folder: &Selected,
     spool: &mut Spool,
 ) -> Result<Vec<(Bytes, TensorType)>> {
-    let backend = &folder.registered.backend;
     let failed = |error| failed(plan, folder, error);
-    let views = ConstantViews::new(table, plan, true);
-    let constants = views.constants();
-    let mut code = Vec::new();
-    backend.codegen(&plan.region, &constants, &folder.options, &mut code).map_err(failed)?;
-    let mut recorder = Recorder::new(&plan.region, folder.name(), spool);
-    let outcome =
-        backend.constant_updater(&plan.region, &constants, &code, &folder.options, &mut Claims::new(&mut recorder));
-    let claims = recorder.finish(outcome.map_err(failed))?;
-    let packed = claims.iter().map(|claim| PackedBytes::of(claim, spool)).collect::<Result<Vec<_>>>()?;
-    let bound = bind(&views, &claims, &packed);
-    let environment = Environment { threads: 1, options: folder.options.clone() };
-    let mut executable = backend.load(&code, &BoundConstants::new(bound), &environment).map_err(failed)?;
-    run(plan, executable.as_mut()).map_err(failed)?.into_iter().map(|result| result.keep(spool)).collect()
+    let compiled = Compiled::new(table, plan, folder, spool, &failed)?;
+    let outputs = plan.region.outputs.iter().map(|&value| Tensor::zeros(&plan.region.values[value]));
+    let mut results = outputs.collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
+    let mut views: Vec<_> = results.iter_mut().map(Tensor::view_mut).collect();
+    compiled.load().and_then(|mut executable| executable.run(&[], &mut views)).map_err(failed)?;
+    results.into_iter().map(|result| keep(result, spool)).collect()
 }
 
-/// The bytes of a packed claim with what a view of them borrows.
-struct PackedBytes {
-    bytes: Buffer,
-    shape: Vec<i64>,
-    strides: Vec<i64>,
-}
-
-impl PackedBytes {
-    fn of(recorded: &RecordedClaim, spool: &Spool) -> Result<Option<PackedBytes>> {
-        let Claim::Packed(packed) = &recorded.claim else { return Ok(None) };
-        let shape: Vec<_> = packed.shape.iter().map(|&size| size as i64).collect();
-        // Aligned as in a mapped artifact.
-        let bytes = Buffer::copy_of(&spool.bytes(recorded.packed.unwrap_or_default())?);
-        Ok(Some(PackedBytes { bytes, strides: contiguous_strides(&shape), shape }))
+/// The bytes with their type: large ones move to the spool, so that what a large model folds does not pile up in memory.
+fn keep(result: Tensor, spool: &mut Spool) -> Result<(Bytes, TensorType)> {
+    let (name, ty) = (result.name.clone(), result.ty.clone());
+    let (buffer, size) = result.into_buffer();
+    let bytes = Bytes::from_owner(buffer).slice(..size);
+    if size <= SMALL_BYTES {
+        return Ok((bytes, ty));
     }
-}
-
-/// What the claims have bound at load.
-fn bind<'a>(
-    views: &'a ConstantViews<'_>,
-    claims: &'a [RecordedClaim],
-    packed: &'a [Option<PackedBytes>],
-) -> Vec<BoundConstant<'a>> {
-    let mut bound = Vec::new();
-    for (((id, view), recorded), bytes) in views.iter().zip(claims).zip(packed) {
-        match (&recorded.claim, bytes) {
-            (Claim::Host, _) => bound.push(BoundConstant { id, layout: None, view }),
-            (Claim::Packed(packed), Some(PackedBytes { bytes, shape, strides })) => {
-                // SAFETY: the recorder saw to it that the bytes are as many as shape and type say.
-                let view = unsafe { TensorView::from_raw(bytes.as_ptr(), packed.dtype, shape, strides) };
-                bound.push(BoundConstant { id, layout: Some(&packed.layout), view });
-            }
-            _ => {}
-        }
-    }
-    bound
-}
-
-/// A computed tensor.
-struct Computed {
-    name: String,
-    ty: TensorType,
-    shape: Vec<i64>,
-    strides: Vec<i64>,
-    buffer: Buffer,
-    size: usize,
-}
-
-impl Computed {
-    /// The bytes with their type: large ones move to the spool, so that what a large model folds does not pile up in
-    /// memory.
-    fn keep(self, spool: &mut Spool) -> Result<(Bytes, TensorType)> {
-        let Computed { name, ty, buffer, size, .. } = self;
-        let bytes = Bytes::from_owner(buffer).slice(..size);
-        if size <= SMALL_BYTES {
-            return Ok((bytes, ty));
-        }
-        let range = spool.append(&format!("the folded constant '{name}'"), &bytes)?;
-        Ok((spool.bytes(range)?, ty))
-    }
-}
-
-fn run(plan: &RegionPlan, executable: &mut dyn Executable) -> std::result::Result<Vec<Computed>, Error> {
-    let mut results = Vec::with_capacity(plan.region.outputs.len());
-    for value in plan.region.outputs.iter().map(|&value| &plan.region.values[value]) {
-        let shape = value.fixed_shape().ok_or_else(|| Error::new(format!("'{}' has no fixed shape", value.name)))?;
-        let size = shape.iter().product::<usize>() * value.dtype.size();
-        let shape: Vec<_> = shape.iter().map(|&size| size as i64).collect();
-        let ty = TensorType { dtype: value.dtype, shape: value.shape.clone() };
-        let strides = contiguous_strides(&shape);
-        results.push(Computed { name: value.name.clone(), ty, shape, strides, buffer: Buffer::new(size), size });
-    }
-    let views = results.iter_mut().map(|result| {
-        let Computed { ty, shape, strides, buffer, .. } = result;
-        // SAFETY: each buffer is as large as its shape says, and is written through this one view only.
-        unsafe { TensorViewMut::from_raw(buffer.as_mut_ptr(), ty.dtype, shape, strides) }
-    });
-    executable.run(&[], &mut views.collect::<Vec<_>>())?;
-    Ok(results)
+    let range = spool.append(&format!("the folded constant '{name}'"), &bytes)?;
+    Ok((spool.bytes(range)?, ty))
 }
 
 fn failed(plan: &RegionPlan, folder: &Selected, error: Error) -> Diagnostic {

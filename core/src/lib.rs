@@ -19,11 +19,15 @@ pub mod plugin;
 pub mod runtime;
 
 #[cfg(feature = "compiler")]
+pub mod calibrate;
+#[cfg(feature = "compiler")]
 mod claims;
 #[cfg(feature = "compiler")]
 mod codegen;
 #[cfg(feature = "compiler")]
 pub mod compile;
+#[cfg(feature = "compiler")]
+mod compute;
 #[cfg(feature = "compiler")]
 mod fold;
 #[cfg(feature = "compiler")]

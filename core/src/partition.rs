@@ -3,8 +3,11 @@
 mod choose;
 mod groups;
 mod matcher;
+mod merge;
 mod outline;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 

@@ -113,7 +113,7 @@ pub struct Environment {
     pub options: Options,
 }
 
-/// A code generator and its runtime. All methods but the last are required: there is no silent default for who owns a
+/// A code generator and its runtime. All methods but [`Backend::open`] are required: there is no silent default for who owns a
 /// constant.
 ///
 /// The order of calls is `describe`, `patterns`, then for each candidate `check`, for each region `codegen` and

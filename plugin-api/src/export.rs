@@ -12,6 +12,7 @@ use crate::abi::{self, ConstantList, PluginModule, PluginModuleRef, Sink, Slice,
 use crate::backend::{Backend, Environment, Executable};
 use crate::constants::{BoundConstant, BoundConstants, Claim, Claims, Constants};
 use crate::error::Error;
+use crate::open::{OPEN_ID, OPEN_VERSION, OpenTable};
 use crate::options::Options;
 use crate::region::{ConstantId, Region};
 use crate::registry::registered;
@@ -255,7 +256,24 @@ extern "C" fn free(executable: *mut c_void) {
     }
 }
 
-extern "C" fn extension(_backend: usize, _id: Slice, _version: u32) -> *const c_void {
+extern "C" fn open(index: usize, file: Slice, mut out: Sink, error: Sink) -> i32 {
+    guard(error, || {
+        // SAFETY: the host lends the bytes for the length of the call.
+        let file = backend(index)?.open(unsafe { file.bytes() })?;
+        serde_json::to_writer(&mut out, &file)?;
+        Ok(Answer::Done)
+    })
+}
+
+static OPEN: OpenTable = OpenTable { struct_size: size_of::<OpenTable>(), open };
+
+extern "C" fn extension(index: usize, id: Slice, version: u32) -> *const c_void {
+    // SAFETY: the host lends the text for the length of the call.
+    let known = unsafe { id.bytes() } == OPEN_ID.as_bytes() && version == OPEN_VERSION;
+    let has_files = || backend(index).is_ok_and(|backend| !backend.describe().files.is_empty());
+    if known && catch_unwind(has_files).unwrap_or(false) {
+        return std::ptr::from_ref(&OPEN).cast();
+    }
     std::ptr::null()
 }
 

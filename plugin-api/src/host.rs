@@ -8,12 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use self::answer::one_line;
 pub use self::backend::PluginBackend;
+pub use self::code_file::checked;
 use self::handshake::{Info, check_version, functions, read_info};
 pub use self::manifest::Manifest;
 
 mod allow;
 mod answer;
 mod backend;
+mod code_file;
 mod executable;
 mod handshake;
 mod manifest;
@@ -93,6 +95,14 @@ pub fn open(path: &Path) -> Result<Plugin, LoadError> {
         return Err(LoadError::Contract(format!(
             "its backend is called '{bad}'; names are lower-case letters, digits and '-'"
         )));
+    }
+    for description in backends.iter().map(|backend| &backend.description) {
+        if let Some(bad) = description.files.iter().map(|format| &format.extension).find(|name| !is_name(name)) {
+            let (name, bad) = (&description.name, one_line(bad));
+            return Err(LoadError::Contract(format!(
+                "its backend '{name}' has files that end with '.{bad}'; extensions are lower-case letters, digits and '-'"
+            )));
+        }
     }
     if let Some(manifest) = manifest {
         let names: Vec<_> = backends.iter().map(|backend| backend.description.name.as_str()).collect();

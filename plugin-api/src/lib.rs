@@ -101,6 +101,7 @@ mod export;
 mod float_json;
 #[cfg(feature = "host")]
 pub mod host;
+mod open;
 mod options;
 mod pattern;
 mod region;

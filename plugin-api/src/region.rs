@@ -98,11 +98,13 @@ pub struct Constant {
 pub struct Observed {
     /// Index into [`Region::values`].
     pub value: usize,
-    /// The least value, finite. For the input of a model that is an image: what the darkest pixel is normalised to.
+    /// The least value, finite. For the input of a model that is an image: what the darkest pixel is normalised to, in
+    /// the channel where that is least.
     pub min: f32,
     /// The greatest value, finite. For an image: what the brightest pixel is normalised to.
     pub max: f32,
-    /// How many values lay in each of these equal parts of the range from `min` to `max`.
+    /// How many values lay in each of these equal parts of the range from `min` to `max`; `max` itself is in the last one.
+    /// Where `min` and `max` are equal, all are in the first one.
     pub histogram: Vec<u64>,
 }
 

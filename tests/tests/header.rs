@@ -31,6 +31,8 @@ const NAMES: &[(&str, &str)] = &[
     ("TensorList", "byoc_tensors"),
     ("PluginInfo", "byoc_info"),
     ("PluginTable", "byoc_table"),
+    ("OpenTable", "byoc_open_table"),
+    ("OPEN_VERSION", "BYOC_OPEN_VERSION"),
     ("ABI_VERSION", "BYOC_ABI_VERSION"),
     ("OK", "BYOC_OK"),
     ("FAILED", "BYOC_FAILED"),
@@ -50,8 +52,8 @@ fn generate() -> String {
     };
     config.export.include = NAMES.iter().map(|(rust, _)| (*rust).to_owned()).collect();
     config.export.rename = NAMES.iter().map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned())).collect();
-    config.export.exclude = ["MAGIC", "OLDEST_ABI_VERSION", "CPU", "PluginModule"].map(str::to_owned).into();
-    let builder = ["abi.rs", "dlpack.rs", "table.rs"]
+    config.export.exclude = ["MAGIC", "OLDEST_ABI_VERSION", "CPU", "PluginModule", "OPEN_ID"].map(str::to_owned).into();
+    let builder = ["abi.rs", "dlpack.rs", "table.rs", "open.rs"]
         .into_iter()
         .fold(cbindgen::Builder::new().with_config(config), |builder, name| builder.with_src(source(name)));
     let mut generated = Vec::new();
@@ -111,6 +113,7 @@ fn both_sides_lay_out_the_same() {
         ("byoc_constant", 8 + 2 * word + size_of::<byoc_plugin_api::dlpack::DLTensor>()),
         ("byoc_info", 16 + 4 * word),
         ("byoc_table", 11 * word),
+        ("byoc_open_table", 2 * word),
     ];
     let checks: String =
         sizes.iter().map(|(name, size)| format!("_Static_assert(sizeof({name}) == {size}, \"{name}\");\n")).collect();

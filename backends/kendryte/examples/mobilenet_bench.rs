@@ -3,12 +3,12 @@
 
 use std::time::Instant;
 
-use byoc_kendryte::kmodel::arguments::{Arguments, Kernel, Pooling};
-use byoc_kendryte::kmodel::conv::Conv;
-use byoc_kendryte::kmodel::layout::{Layout, ROWS};
-use byoc_kendryte::kmodel::tables::{BatchNorm, HIGHEST, LOWEST, Segment};
-use byoc_kendryte::kmodel::{Kmodel, Layer, OUTPUT_IN_MAIN_MEMORY, Operation, Output};
-use byoc_kendryte::simulator::Simulator;
+use byoc_kendryte_backend::kmodel::arguments::{Arguments, Kernel, Pooling};
+use byoc_kendryte_backend::kmodel::conv::Conv;
+use byoc_kendryte_backend::kmodel::layout::{Layout, ROWS};
+use byoc_kendryte_backend::kmodel::tables::{BatchNorm, HIGHEST, LOWEST, Segment};
+use byoc_kendryte_backend::kmodel::{Kmodel, Layer, OUTPUT_IN_MAIN_MEMORY, Operation, Output};
+use byoc_kendryte_backend::simulator::Simulator;
 
 /// Output channels of the separable blocks, and whether the map is halved: by the 1x1 convolution, as on a K210.
 const BLOCKS: [(u32, bool); 13] = [

@@ -3,32 +3,35 @@
 use byoc_plugin_api::{DType, Error, Executable, TensorView, TensorViewMut};
 
 use crate::kmodel::Kmodel;
+use crate::quantize::Quantization;
 use crate::simulator::{Input, Simulator};
+use crate::trailer::Trailer;
 
 /// A loaded kmodel.
 struct Loaded {
     simulator: Simulator,
+    /// What the input's bytes mean, where a trailer says so.
+    quantization: Option<Quantization>,
+    /// The input as bytes.
+    bytes: Vec<u8>,
 }
 
 /// Makes the bytes of a kmodel ready to run on `threads` threads, the caller's included. The executable takes the
-/// kmodel's own input (bytes in CHW order, or `f32` where its first layer is fully connected) and gives its outputs as
-/// they lie in main memory.
+/// kmodel's own input (bytes in CHW order, or `f32` where its first layer is fully connected); behind a trailer that
+/// says what the bytes mean it takes `f32` in their place. It gives the outputs as they lie in main memory.
 pub fn load(code: &[u8], threads: usize) -> Result<Box<dyn Executable>, Error> {
-    Ok(Box::new(Loaded { simulator: Simulator::new(Kmodel::parse(code)?, threads)? }))
+    let (file, trailer) = Trailer::split(code)?;
+    let simulator = Simulator::new(Kmodel::parse(file)?, threads)?;
+    let quantization = trailer.map(|trailer| trailer.input.quantization());
+    Ok(Box::new(Loaded { simulator, quantization, bytes: Vec::new() }))
 }
 
 impl Executable for Loaded {
     fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error> {
-        let dtype = match self.simulator.input() {
-            Input::Bytes { .. } => DType::U8,
-            Input::Floats(_) => DType::F32,
-        };
         let [input] = inputs else {
             return Err(Error::new(format!("a kmodel takes one input, not {}", inputs.len())));
         };
-        let bytes = input.as_bytes().filter(|_| input.dtype() == dtype);
-        let bytes = bytes.ok_or_else(|| Error::new(format!("the kmodel takes {dtype}, not {}", input.dtype())))?;
-        self.simulator.run(bytes)?;
+        self.compute(input)?;
         let expected = self.simulator.kmodel().outputs.len();
         if outputs.len() != expected {
             return Err(Error::new(format!("the kmodel has {expected} outputs, not {}", outputs.len())));
@@ -41,5 +44,22 @@ impl Executable for Loaded {
                 .copy_from_slice(result);
         }
         Ok(())
+    }
+}
+
+impl Loaded {
+    fn compute(&mut self, input: &TensorView<'_>) -> Result<(), Error> {
+        let own = match self.simulator.input() {
+            Input::Bytes { .. } => DType::U8,
+            Input::Floats(_) => DType::F32,
+        };
+        if let (DType::U8, Some(quantization), Some(floats)) = (own, self.quantization, input.as_slice::<f32>()) {
+            self.bytes.clear();
+            self.bytes.extend(floats.iter().map(|&real| quantization.quantize(real)));
+            return self.simulator.run(&self.bytes);
+        }
+        let bytes = input.as_bytes().filter(|_| input.dtype() == own);
+        let bytes = bytes.ok_or_else(|| Error::new(format!("the kmodel takes {own}, not {}", input.dtype())))?;
+        self.simulator.run(bytes)
     }
 }

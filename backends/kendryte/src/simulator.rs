@@ -44,6 +44,19 @@ impl Input {
     }
 }
 
+/// What a model wants as its input.
+pub fn input_of(kmodel: &Kmodel) -> Input {
+    match kmodel.layers.first().map(|layer| &layer.operation) {
+        Some(Operation::Conv(conv)) => Input::Bytes {
+            channels: conv.arguments.input_channels as usize,
+            height: conv.arguments.height as usize,
+            width: conv.arguments.width as usize,
+        },
+        Some(Operation::FullyConnected(body)) => Input::Floats(body.sizes.input_channels as usize),
+        _ => Input::Floats(0),
+    }
+}
+
 /// A kmodel made ready to run, with the memory that it runs in.
 pub struct Simulator {
     kmodel: Kmodel,
@@ -76,15 +89,7 @@ impl Simulator {
 
     /// What [`Simulator::run`] takes.
     pub fn input(&self) -> Input {
-        match self.kmodel.layers.first().map(|layer| &layer.operation) {
-            Some(Operation::Conv(conv)) => Input::Bytes {
-                channels: conv.arguments.input_channels as usize,
-                height: conv.arguments.height as usize,
-                width: conv.arguments.width as usize,
-            },
-            Some(Operation::FullyConnected(body)) => Input::Floats(body.sizes.input_channels as usize),
-            _ => Input::Floats(0),
-        }
+        input_of(&self.kmodel)
     }
 
     /// Runs the model. Errors when the input has another size, or when a sum exceeds 36 bits.

@@ -6,5 +6,7 @@ mod format;
 mod fuzz;
 mod layers;
 mod plain;
+mod quantize;
+mod region;
 mod runtime;
 mod vectors;

@@ -7,7 +7,7 @@ use super::{PluginNew, Plugins, Shapes, name_value};
 /// `byoc inspect`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Inspect {
-    /// An artifact or an .onnx model
+    /// An artifact, an .onnx model, or a file that a backend opens
     pub(crate) file: PathBuf,
     /// The ledger: for every constant who reads it, who owns it and what became of it
     #[arg(long)]
@@ -21,6 +21,12 @@ pub(crate) struct Inspect {
     /// The backends that the artifact needs
     #[arg(long)]
     pub(crate) plugins: bool,
+    /// What its backend says is in the code of this region
+    #[arg(long, value_name = "SYMBOL", conflicts_with_all = ["constants", "regions", "sections", "plugins", "verify_digests"])]
+    pub(crate) region: Option<String>,
+    /// Write the file that is in the code of that region
+    #[arg(long, value_name = "OUT", requires = "region")]
+    pub(crate) extract: Option<PathBuf>,
     /// Read every byte and compare it with the digests
     #[arg(long)]
     pub(crate) verify_digests: bool,
@@ -33,6 +39,9 @@ pub(crate) struct Inspect {
     /// Sizes that a model leaves open.
     #[command(flatten)]
     pub(crate) shapes: Shapes,
+    /// Where plugins are, for code and files that backends open.
+    #[command(flatten)]
+    pub(crate) places: Plugins,
 }
 
 /// `byoc swap`.

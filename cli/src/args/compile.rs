@@ -43,12 +43,42 @@ pub(crate) struct Compile {
     /// Sizes that are left open.
     #[command(flatten)]
     pub(crate) shapes: Shapes,
+    /// Samples of the inputs.
+    #[command(flatten)]
+    pub(crate) data: Data,
     /// Where nodes may go.
     #[command(flatten)]
     pub(crate) policy: PolicyFlags,
     /// Looking inside.
     #[command(flatten)]
     pub(crate) debug: Debugging,
+}
+
+/// Samples of the inputs, and how images become some.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Data set (for backends that choose number ranges from samples)")]
+pub(crate) struct Data {
+    /// Samples of the inputs: a folder of images (.png, .jpg, .bmp), .npy and .npz files, one a sample; or an .npz file with
+    /// an array for each input, or an .npy file for the only one, in which the samples are the first dimension
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dataset: Option<PathBuf>,
+    /// What is taken from each pixel of an image, where 0 is black and 1 is white: one number, or one a channel [default: 0]
+    #[arg(long, value_name = "MEAN,...", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(requires = "dataset", value_parser = finite)]
+    pub(crate) input_mean: Vec<f32>,
+    /// What each pixel is divided by after that: one number, or one a channel [default: 1]
+    #[arg(long, value_name = "STD,...", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(requires = "dataset", value_parser = positive)]
+    pub(crate) input_std: Vec<f32>,
+}
+
+fn finite(text: &str) -> Result<f32, String> {
+    let number = text.trim().parse().ok().filter(|number: &f32| number.is_finite());
+    number.ok_or_else(|| "expected a number, such as 0.485".into())
+}
+
+fn positive(text: &str) -> Result<f32, String> {
+    finite(text).ok().filter(|&number| number > 0.0).ok_or_else(|| "expected a number above 0, such as 0.229".into())
 }
 
 /// Rules for the placement of nodes.

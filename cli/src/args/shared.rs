@@ -79,7 +79,7 @@ pub(crate) enum FillMode {
 /// What is executed, and how.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Execution {
-    /// An artifact, or an .onnx model, which is compiled into a temporary file first
+    /// An artifact, an .onnx model, which is compiled into a temporary file first, or a file that a backend opens
     pub(crate) file: PathBuf,
     /// The entry to run, where the file has several
     #[arg(long, value_name = "NAME")]

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::args::Compile;
 use crate::compile_request;
+use crate::dataset::Files;
 use crate::progress::Progress;
 use crate::report::{self, Overview};
 
@@ -55,6 +56,9 @@ fn request(args: &Compile) -> Result<Request> {
     request.fallback_on_crash = args.fallback_on_crash;
     request.allow_duplicates = args.allow_duplicates;
     request.external_constants = args.external_constants;
+    if let Some(path) = &args.data.dataset {
+        request.calibration = Some(Box::new(Files::find(path, &args.data.input_mean, &args.data.input_std)?));
+    }
     request.policy = Policy {
         require: args.policy.require.clone(),
         no_fallback: args.policy.no_fallback,

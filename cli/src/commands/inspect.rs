@@ -1,5 +1,6 @@
 //! `byoc inspect`: what is in an artifact, or in a model.
 
+mod code;
 mod ledger;
 mod model;
 mod views;
@@ -11,20 +12,28 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use serde_json::{Map, Value, json};
 
 use crate::args::Inspect;
-use crate::artifact::is_model;
+use crate::artifact::{Compiled, find, is_model};
 use crate::report::{self, Overview, size};
 
 /// Runs the verb.
 pub(crate) fn run(args: &Inspect) -> Result<ExitCode> {
     if is_model(&args.file) {
-        if args.constants || args.regions || args.sections || args.plugins || args.verify_digests {
-            let message = format!("'{}' is a model; only an artifact has these parts", args.file.display());
-            return Err(Diagnostic::new(Code::Usage, message).hint("Compile it first, or leave the flags out"));
-        }
+        no_parts(args, "a model", "Compile it first, or leave the flags out")?;
         model::run(args)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut artifact = Artifact::open(&args.file)?;
+    let mut artifact = match find(&args.file, &args.places)? {
+        Compiled::Artifact(artifact) => artifact,
+        Compiled::File(opened) => {
+            no_parts(args, "a file of a backend's own", "Leave the flags out")?;
+            code::file(args, &opened)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    if let Some(symbol) = &args.region {
+        code::region(args, &artifact, symbol)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.verify_digests {
         artifact.verify_digests()?;
         artifact.attach(args.constants_from.as_deref())?;
@@ -35,6 +44,15 @@ pub(crate) fn run(args: &Inspect) -> Result<ExitCode> {
         report::print(&text(args, &artifact)?)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Errors where parts are asked for that only an artifact has.
+fn no_parts(args: &Inspect, kind: &str, hint: &str) -> Result<()> {
+    if args.constants || args.regions || args.sections || args.plugins || args.verify_digests || args.region.is_some() {
+        let message = format!("'{}' is {kind}; only an artifact has these parts", args.file.display());
+        return Err(Diagnostic::new(Code::Usage, message).hint(hint));
+    }
+    Ok(())
 }
 
 /// The start of the ledger, with its sums: what `quickstart` shows.

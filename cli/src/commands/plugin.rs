@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use byoc_core::diagnostic::Result;
 use byoc_core::plugin::{Registered, Registry, digest, plugin_files};
-use byoc_plugin_api::{OptionKind, OptionSpec};
+use byoc_plugin_api::{OptionKind, OptionSpec, RegionPolicy};
 use serde_json::{Value, json};
 
 use crate::args::{Plugin, PluginInfo, PluginList};
@@ -122,8 +122,6 @@ fn info(args: &PluginInfo) -> Result<()> {
         return report::print_json(&backend_json(backend)?);
     }
     let found = &backend.description;
-    let regions = if found.regions.merge { "neighbouring matches are merged" } else { "one for each match" };
-    let limit = found.regions.max_inputs.map(|most| format!(", at most {}", report::count(most, "input")));
     let facts = [
         ("backend", format!("{} {}", found.name, found.version)),
         ("summary", found.summary.clone()),
@@ -131,10 +129,12 @@ fn info(args: &PluginInfo) -> Result<()> {
         ("ABI", backend.abi_version.to_string()),
         ("code", format!("version {}", found.code_version)),
         ("runs on", if found.host { "the host; takes whatever is left over" } else { "its device" }.into()),
-        ("regions", format!("{regions}{}", limit.unwrap_or_default())),
+        ("regions", regions(&found.regions)),
     ];
+    let calibration = found.calibration.then(|| ("data set", "needed to compile".to_owned()));
+    let files = found.files.iter().map(|format| ("file", format!(".{}: {}", format.extension, format.summary)));
     let digest = backend.origin.digest()?.map(|digest| ("digest", digest));
-    let facts = facts.into_iter().chain(digest);
+    let facts = facts.into_iter().chain(calibration).chain(files).chain(digest);
     let mut text: String = facts.map(|(name, value)| format!("{name:8} {value}\n")).collect();
     if !found.options.is_empty() {
         let mut table = Table::new(&["option", "values", "default", "help"]);
@@ -145,6 +145,14 @@ fn info(args: &PluginInfo) -> Result<()> {
         text += &format!("\n{}", table.text());
     }
     report::print(&text)
+}
+
+/// `neighbouring matches are merged, at most 1 input, start with Conv or Gemm`.
+fn regions(policy: &RegionPolicy) -> String {
+    let merged = if policy.merge { "neighbouring matches are merged" } else { "one for each match" };
+    let limit = policy.max_inputs.map(|most| format!("at most {}", report::count(most, "input")));
+    let start = (!policy.starts_with.is_empty()).then(|| format!("start with {}", policy.starts_with.join(" or ")));
+    [Some(merged.to_owned()), limit, start].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn values(option: &OptionSpec) -> String {

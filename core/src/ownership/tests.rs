@@ -111,7 +111,7 @@ fn generated(mut model: Model, cases: Vec<Case>) -> Generated {
             inputs,
             outputs,
         };
-        regions.push(GeneratedRegion { plan, code, claims });
+        regions.push(GeneratedRegion { plan, code, claims, notes: Vec::new() });
         last = next;
     }
     graph.outputs.push(last);

@@ -1,5 +1,5 @@
 //! Which backend gets which nodes: in the user's order, each backend's patterns in its own order, the longest chains
-//! first; then matches are merged where the backend wants that.
+//! first; then matches become regions, and what cannot is given back.
 
 use std::collections::BTreeSet;
 
@@ -7,6 +7,7 @@ use byoc_plugin_api::{Expr, Pattern, Refusal, RefusalCode};
 
 use super::groups::Groups;
 use super::matcher::Matcher;
+use super::merge;
 use super::outline::{self, Naming, Uses};
 use super::report::{Attempt, Outcome};
 use super::{Avoid, Crashes};
@@ -19,6 +20,36 @@ use crate::plugin::Selected;
 struct Rule {
     pattern: Pattern,
     expr: Expr,
+}
+
+/// A backend that is asked about nodes of one entry.
+pub(super) struct Asking<'a> {
+    model: &'a Model,
+    entry: usize,
+    backend: usize,
+    selected: &'a Selected,
+    crashes: &'a Crashes<'a>,
+    uses: Uses,
+}
+
+impl Asking<'_> {
+    /// What the backend says to these nodes as one region: nothing, or why it does not take them. Errors when it cannot
+    /// answer.
+    pub(super) fn check(&self, nodes: &BTreeSet<usize>) -> Result<Option<Refusal>> {
+        let Asking { model, entry, backend, selected, crashes, ref uses } = *self;
+        let graph = &model.entries[entry];
+        let naming = Naming { entry: &graph.name, backend: selected.name(), number: 0 };
+        let candidate = outline::outline(model, entry, backend, nodes, uses, naming)?;
+        let answer = if avoided(crashes, entry, backend, nodes) {
+            Err(Refusal::new(RefusalCode::Crashed, "its process ended while it compiled these nodes"))
+        } else {
+            selected.registered.backend.check(&candidate.region, &selected.options)
+        };
+        match answer {
+            Err(refusal) if is_no_answer(&refusal, crashes) => Err(check_failed(selected, nodes, graph, &refusal)),
+            answer => Ok(answer.err()),
+        }
+    }
 }
 
 /// Takes what `backend` wants of the free nodes. Whatever it looked at and did not take is noted in `attempts`.
@@ -35,38 +66,42 @@ pub(super) fn choose(
     let graph = &model.entries[entry];
     let rules = rules(selected)?;
     let matcher = Matcher::new(graph);
-    let uses = Uses::of(graph);
-    let mut taken = Vec::new();
+    let asking = Asking { model, entry, backend, selected, crashes, uses: Uses::of(graph) };
     for rule in &rules {
         // From the end, so that a chain is met at its last node and not at a part of it.
         for root in (0..graph.nodes.len()).rev() {
             let Some(nodes) = matcher.find(&rule.expr, root, &|node| groups.free(node)) else { continue };
-            let naming = Naming { entry: &graph.name, backend: selected.name(), number: 0 };
-            let candidate = outline::outline(model, entry, backend, &nodes, &uses, naming)?;
-            let answer = if avoided(crashes, entry, backend, &nodes) {
-                Err(Refusal::new(RefusalCode::Crashed, "its process ended while it compiled these nodes"))
-            } else {
-                selected.registered.backend.check(&candidate.region, &selected.options)
-            };
-            let outcome = match answer {
-                Ok(()) => {
-                    taken.push(groups.take(&nodes, backend));
+            let outcome = match asking.check(&nodes)? {
+                None => {
+                    groups.take(&nodes, backend);
                     Outcome::Taken
                 }
-                Err(refusal) if is_no_answer(&refusal, crashes) => {
-                    return Err(check_failed(selected, &nodes, graph, &refusal));
-                }
-                Err(refusal) => Outcome::Refused(refusal),
+                Some(refusal) => Outcome::Refused(refusal),
             };
-            let pattern = rule.pattern.name.clone();
-            attempts.push(Attempt { entry, backend, nodes, pattern, outcome });
+            attempts.push(Attempt { entry, backend, nodes, pattern: rule.pattern.name.clone(), outcome });
         }
     }
-    if selected.registered.description.regions.merge {
-        merge(graph, selected, backend, groups);
+    let policy = &selected.registered.description.regions;
+    let given_back = merge::merge(groups, backend, policy, &mut |nodes| {
+        let refusal = asking.check(nodes)?;
+        if let Some(refusal) = refusal.clone() {
+            let (nodes, outcome) = (nodes.clone(), Outcome::Refused(refusal));
+            attempts.push(Attempt { entry, backend, nodes, pattern: "merged".into(), outcome });
+        }
+        Ok(refusal)
+    })?;
+    let mut release = |groups: &mut Groups<'_>, group: usize, outcome: Outcome| {
+        let nodes = groups.groups[group].nodes.clone();
+        attempts.push(Attempt { entry, backend, nodes, pattern: String::new(), outcome });
+        groups.release(group);
+    };
+    for (group, reason) in given_back {
+        release(groups, group, Outcome::NoRegion(reason));
     }
     if !selected.registered.description.host {
-        release_no_ops(graph, entry, backend, groups, attempts);
+        for group in no_ops(graph, backend, groups) {
+            release(groups, group, Outcome::OnlyNoOps);
+        }
     }
     Ok(())
 }
@@ -111,62 +146,10 @@ fn rules(selected: &Selected) -> Result<Vec<Rule>> {
     patterns.into_iter().map(parse).collect()
 }
 
-/// Merges the backend's groups with each other as far as the graph of groups stays free of cycles: first along edges,
-/// in topological order, then whatever else fits together.
-fn merge(graph: &Graph, selected: &Selected, backend: usize, groups: &mut Groups<'_>) {
-    let most = selected.registered.description.regions.max_inputs.unwrap_or(usize::MAX);
-    for node in 0..graph.nodes.len() {
-        let group = groups.group_of[node];
-        if groups.groups[group].backend != Some(backend) {
-            continue;
-        }
-        let near =
-            groups.predecessors(group).into_iter().filter(|&other| groups.groups[other].backend == Some(backend));
-        for other in near.collect::<Vec<_>>() {
-            let group = groups.group_of[node];
-            try_merge(groups, other, group, most);
-        }
-    }
-    let own = |groups: &Groups<'_>| -> Vec<usize> {
-        (0..groups.groups.len())
-            .filter(|&group| groups.groups[group].backend == Some(backend) && !groups.groups[group].nodes.is_empty())
-            .collect()
-    };
-    for group in own(groups) {
-        for other in own(groups) {
-            if other < group && !groups.groups[group].nodes.is_empty() {
-                try_merge(groups, other, group, most);
-            }
-        }
-    }
-}
-
-fn try_merge(groups: &mut Groups<'_>, into: usize, from: usize, most_inputs: usize) {
-    if into == from || !groups.mergeable(into, from) {
-        return;
-    }
-    if most_inputs < usize::MAX {
-        let union: BTreeSet<_> = groups.inputs(into).into_iter().chain(groups.inputs(from)).collect();
-        if union.len() > most_inputs {
-            return;
-        }
-    }
-    groups.merge(into, from);
-}
-
-/// Gives back groups that do no arithmetic: offloading a reshape costs a copy there and a copy back.
-fn release_no_ops(graph: &Graph, entry: usize, backend: usize, groups: &mut Groups<'_>, attempts: &mut Vec<Attempt>) {
-    for group in 0..groups.groups.len() {
-        let nodes = &groups.groups[group].nodes;
-        let idle = groups.groups[group].backend == Some(backend)
-            && !nodes.is_empty()
-            && nodes.iter().all(|&node| is_no_op(graph, node));
-        if idle {
-            let nodes = nodes.clone();
-            attempts.push(Attempt { entry, backend, nodes, pattern: String::new(), outcome: Outcome::OnlyNoOps });
-            groups.release(group);
-        }
-    }
+/// Groups that do no arithmetic: offloading a reshape costs a copy there and a copy back.
+fn no_ops(graph: &Graph, backend: usize, groups: &Groups<'_>) -> Vec<usize> {
+    let idle = |group: &usize| groups.groups[*group].nodes.iter().all(|&node| is_no_op(graph, node));
+    groups.of(backend).into_iter().filter(idle).collect()
 }
 
 fn is_no_op(graph: &Graph, node: usize) -> bool {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::ir::{Graph, ValueId};
+use crate::ir::{Graph, Node, ValueId};
 
 /// A set of nodes that run as one call.
 #[derive(Clone, Debug)]
@@ -108,18 +108,25 @@ impl<'g> Groups<'g> {
         false
     }
 
-    /// Values that a group reads and does not make, constants left out, in the order of first use.
-    pub(super) fn inputs(&self, group: usize) -> Vec<ValueId> {
-        let mut inputs = Vec::new();
-        for &node in &self.groups[group].nodes {
-            for &value in self.graph.nodes[node].inputs.iter().flatten() {
-                let inside = self.producers.get(&value).is_some_and(|&producer| self.group_of[producer] == group);
-                if !inside && self.graph.value(value).constant.is_none() && !inputs.contains(&value) {
-                    inputs.push(value);
-                }
-            }
-        }
-        inputs
+    /// The groups of a backend that have nodes.
+    pub(super) fn of(&self, backend: usize) -> Vec<usize> {
+        let own = |&group: &usize| self.groups[group].backend == Some(backend) && !self.groups[group].nodes.is_empty();
+        (0..self.groups.len()).filter(own).collect()
+    }
+
+    /// What `parts` taken together read and do not make, constants left out: each reading node with the value.
+    pub(super) fn reads<'a>(&'a self, parts: &'a [usize]) -> impl Iterator<Item = (usize, ValueId)> + 'a {
+        let inside =
+            |value: ValueId| self.producers.get(&value).is_some_and(|&node| parts.contains(&self.group_of[node]));
+        let nodes = parts.iter().flat_map(|&part| &self.groups[part].nodes);
+        let reads =
+            nodes.flat_map(|&node| self.graph.nodes[node].inputs.iter().flatten().map(move |&value| (node, value)));
+        reads.filter(move |&(_, value)| self.graph.value(value).constant.is_none() && !inside(value))
+    }
+
+    /// A node of the graph.
+    pub(super) fn node(&self, node: usize) -> &'g Node {
+        &self.graph.nodes[node]
     }
 
     /// Every group that has nodes, such that each stands after the groups it reads from.

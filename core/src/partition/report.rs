@@ -16,6 +16,8 @@ pub enum Outcome {
     Refused(Refusal),
     /// The region would have done no arithmetic.
     OnlyNoOps,
+    /// The region would have been none that the backend's policy allows, for the reason given.
+    NoRegion(String),
 }
 
 /// A pattern of a backend matched some nodes.
@@ -80,6 +82,7 @@ fn reason(partitioned: &Partitioned, entry: usize, backend: usize, node: usize) 
         None => "no pattern matches".into(),
         Some((Outcome::Refused(refusal), pattern)) => format!("{pattern}: {refusal}"),
         Some((Outcome::OnlyNoOps, _)) => "only_no_ops: the region would do no arithmetic".into(),
+        Some((Outcome::NoRegion(reason), _)) => reason.clone(),
         Some((Outcome::Taken, pattern)) => format!("{pattern}: taken and given back"),
     }
 }

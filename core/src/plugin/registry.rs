@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byoc_plugin_api::host::{self, LoadError, Manifest, PluginBackend};
-use byoc_plugin_api::{ABI_VERSION, Backend, Description, Options, closest};
+use byoc_plugin_api::{ABI_VERSION, Backend, CodeFile, Description, Error, Options, closest};
 
 use super::SearchPath;
 use super::search::file_is_for;
@@ -78,6 +78,13 @@ pub struct Registered {
     pub abi_version: u32,
     /// Its code.
     pub backend: BackendCode,
+}
+
+impl Registered {
+    /// What the backend says is in a file of its own, or in code of a region; judged, for it may say anything.
+    pub fn open(&self, file: &[u8]) -> std::result::Result<CodeFile, Error> {
+        host::checked(self.backend.open(file)?, file.len())
+    }
 }
 
 /// A backend that is hidden by an earlier one of the same name.

@@ -46,21 +46,33 @@ pub(super) fn bind(
     let registered = backend(region, registry)?;
     let constants = region.constants.iter().filter_map(|binding| lend(artifact, binding).transpose());
     let lent = Lent { code: artifact.section(&region.code)?, constants: constants.collect::<Result<_>>()? };
-    let lent = Box::new(lent);
     let environment = Environment { threads, options: region.options.clone() };
+    load(registered, lent, &environment)
+        .map_err(|error| load_failed(registered, &format!("region {}", region.symbol), error))
+}
+
+/// Loads the bytes of a file of the backend's own; `title` stands for it in messages.
+pub(super) fn bind_file(registered: &Registered, code: Bytes, environment: &Environment, title: &str) -> Result<Bound> {
+    let lent = Lent { code, constants: Vec::new() };
+    load(registered, lent, environment).map_err(|error| load_failed(registered, title, error))
+}
+
+fn load(
+    registered: &Registered,
+    lent: Lent,
+    environment: &Environment,
+) -> std::result::Result<Bound, byoc_plugin_api::Error> {
+    let lent = Box::new(lent);
     // SAFETY: `lent` is on the heap, is never changed, and `Bound` drops it after the executable, so the reference is
     // good for as long as the executable may use it. The executable does not leave `Bound`.
     let borrowed: &'static Lent = unsafe { &*std::ptr::from_ref(lent.as_ref()) };
     let bound = borrowed.constants.iter().map(LentConstant::bound).collect();
-    let executable = registered
-        .backend
-        .load(&borrowed.code, &BoundConstants::new(bound), &environment)
-        .map_err(|error| load_failed(region, error))?;
+    let executable = registered.backend.load(&borrowed.code, &BoundConstants::new(bound), environment)?;
     Ok(Bound { executable, _lent: lent })
 }
 
 /// The backend that a region needs, if it is there and reads the region's code.
-fn backend<'a>(region: &manifest::Region, registry: &'a Registry) -> Result<&'a Registered> {
+pub(super) fn backend<'a>(region: &manifest::Region, registry: &'a Registry) -> Result<&'a Registered> {
     let registered = registry.get(&region.backend).map_err(|error| {
         let message = format!("region {} needs the backend '{}': {}", region.symbol, region.backend, error.message);
         Diagnostic { code: Code::MissingRequirement, message, hint: error.hint }
@@ -105,8 +117,8 @@ impl LentConstant {
     }
 }
 
-fn load_failed(region: &manifest::Region, error: byoc_plugin_api::Error) -> Diagnostic {
+fn load_failed(registered: &Registered, title: &str, error: byoc_plugin_api::Error) -> Diagnostic {
     let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
-    let message = format!("backend '{}' cannot load region {}{node}: {}", region.backend, region.symbol, error.message);
+    let message = format!("backend '{}' cannot load {title}{node}: {}", registered.description.name, error.message);
     Diagnostic { code: Code::RunFailed, message, hint: error.hint }
 }

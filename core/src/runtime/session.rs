@@ -1,6 +1,8 @@
 //! A loaded entry: takes inputs, runs the regions in order, hands out the outputs. For inputs of the same shapes a
 //! run allocates nothing.
 
+mod file;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,7 +18,7 @@ use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::plugin::Registry;
 
-/// How to load an artifact.
+/// How to load an artifact, or a file of a backend's own.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// The entry; the only one where none is named.
@@ -41,7 +43,7 @@ pub struct PortInfo {
 /// How long a region took in the last run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionTime {
-    /// The region's symbol.
+    /// The region's symbol, or the file that is code by itself.
     pub symbol: String,
     /// The backend it ran on.
     pub backend: String,
@@ -56,11 +58,13 @@ pub struct Session {
     constants: Vec<EntryConstant>,
     state: Option<State>,
     // Dropped last by order of declaration: calls and constants look into its bytes.
-    _artifact: Artifact,
+    _artifact: Option<Artifact>,
 }
 
 struct LoadedCall {
     symbol: String,
+    /// What it is, in messages.
+    title: String,
     backend: String,
     bound: Bound,
     time: Duration,
@@ -96,16 +100,14 @@ impl Session {
         check_processor(&artifact)?;
         let entry = select_entry(&artifact, options.entry.as_deref())?.clone();
         artifact.attach(options.constants_from.as_deref())?;
-        let threads = match options.threads {
-            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            threads => threads,
-        };
+        let threads = options.threads();
         let regions = &artifact.manifest().regions;
         let call = |index: usize| -> Result<LoadedCall> {
             let region = &regions[index];
             let bound = bind(&artifact, region, registry, threads)?;
             let (symbol, backend) = (region.symbol.clone(), region.backend.clone());
-            Ok(LoadedCall { symbol, backend, bound, time: Duration::ZERO })
+            let title = format!("region {symbol}");
+            Ok(LoadedCall { symbol, title, backend, bound, time: Duration::ZERO })
         };
         let calls = entry.calls.iter().map(|step| call(step.region)).collect::<Result<_>>()?;
         let constants = entry
@@ -113,7 +115,7 @@ impl Session {
             .iter()
             .map(|constant| Ok(EntryConstant { value: constant.value, bytes: artifact.constant(&constant.used)? }))
             .collect::<Result<_>>()?;
-        Ok(Session { calls, entry, constants, state: None, _artifact: artifact })
+        Ok(Session { calls, entry, constants, state: None, _artifact: Some(artifact) })
     }
 
     /// The inputs, in the order in which [`Session::run`] takes them.
@@ -210,6 +212,16 @@ impl Session {
             }
         }
         Ok(())
+    }
+}
+
+impl LoadOptions {
+    /// At least one.
+    fn threads(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            threads => threads,
+        }
     }
 }
 
@@ -348,6 +360,6 @@ fn select_entry<'a>(artifact: &'a Artifact, name: Option<&str>) -> Result<&'a En
 
 fn run_failed(call: &LoadedCall, error: byoc_plugin_api::Error) -> Diagnostic {
     let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
-    let message = format!("region {}{node} failed on backend '{}': {}", call.symbol, call.backend, error.message);
+    let message = format!("{}{node} failed on backend '{}': {}", call.title, call.backend, error.message);
     Diagnostic { code: Code::RunFailed, message, hint: error.hint }
 }

@@ -8,9 +8,10 @@ use serde_json::Value;
 use super::answer::{answer, collect, failure, json, one_line};
 use super::executable::PluginExecutable;
 use crate::abi::{self, ConstantList, ConstantView, Sink, Slice};
-use crate::backend::{Backend, Description, Environment, Executable};
+use crate::backend::{Backend, CodeFile, Description, Environment, Executable};
 use crate::constants::{BoundConstants, Claim, ClaimSink, Claims, Constants};
 use crate::error::{Error, Refusal, RefusalCode};
+use crate::open::{OPEN_ID, OPEN_VERSION, OpenTable};
 use crate::options::Options;
 use crate::pattern::Pattern;
 use crate::region::{ConstantId, Region};
@@ -68,6 +69,23 @@ impl PluginBackend {
         let mut value = serde_json::to_value(environment)?;
         add_unknown(&mut value);
         json(&value)
+    }
+}
+
+impl PluginBackend {
+    /// The function of the ability [`OPEN_ID`], where the plugin has it.
+    fn open_table(&self) -> Option<OpenTable> {
+        let table = (self.table.extension)(self.index, Slice::new(OPEN_ID.as_bytes()), OPEN_VERSION);
+        if table.is_null() {
+            return None;
+        }
+        let words = table.cast::<usize>();
+        // SAFETY: by contract such a table starts with its size, which covers what else is read. A function pointer must
+        // not even be read as one while it may be null.
+        unsafe {
+            let present = *words >= size_of::<OpenTable>() && *words.add(1) != 0;
+            present.then(|| *table.cast::<OpenTable>())
+        }
     }
 }
 
@@ -177,6 +195,11 @@ impl Backend for PluginBackend {
             (abi::OK, true) => Err(Error::new("the plugin loaded the region and gave no handle")),
             (status, _) => Err(failure(status, &error)),
         }
+    }
+
+    fn open(&self, file: &[u8]) -> Result<CodeFile, Error> {
+        let table = self.open_table().ok_or_else(|| Error::new("this backend opens no files"))?;
+        answer(|out, error| (table.open)(self.index, Slice::new(file), out, error))
     }
 }
 

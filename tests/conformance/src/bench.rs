@@ -136,6 +136,7 @@ impl Prepared {
                 Outcome::Taken => None,
                 Outcome::Refused(refusal) => Some(refusal.to_string()),
                 Outcome::OnlyNoOps => Some("the region would do no arithmetic".into()),
+                Outcome::NoRegion(reason) => Some(reason.clone()),
             };
             (attempt.pattern.clone(), reason)
         });

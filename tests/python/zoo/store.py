@@ -89,4 +89,4 @@ def write_manifest(root: Path, tasks: Iterable[Task]) -> None:
 
 def file_sizes(folder: Path) -> dict[str, int]:
     """Gives the bytes of each file in a folder."""
-    return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}

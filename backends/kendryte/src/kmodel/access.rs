@@ -74,7 +74,7 @@ pub(crate) fn quantized_add_count(count: u32) -> u64 {
 
 fn pool(body: &Pool, element: u64) -> Vec<Access> {
     // As many channels are read as are written.
-    let input = Shape { channels: body.output_shape.channels, ..body.input_shape.clone() };
+    let input = Shape { channels: body.output_shape.channels, ..body.input_shape };
     vec![read(body.input, input.count(), element), write(body.output, body.output_shape.count(), element)]
 }
 

@@ -120,7 +120,7 @@ impl<const N: usize> Field for [u8; N] {
 macro_rules! record {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $kind:ty,)* }) => {
         $(#[$about])*
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Copy, Debug, PartialEq)]
         pub struct $name { $($(#[$doc])* pub $field: $kind,)* }
 
         impl $crate::kmodel::fields::Field for $name {

@@ -37,7 +37,7 @@ pub(super) fn global_average_pool(body: &GlobalAveragePool, memories: &mut Memor
 /// Divides by the number of cells that lie inside the input.
 pub(super) fn average_pool(body: &Pool, memories: &mut Memories) -> Result<(), Error> {
     let (width, height) = (body.input_shape.width as usize, body.input_shape.height as usize);
-    let input = Shape { channels: body.output_shape.channels, ..body.input_shape.clone() };
+    let input = Shape { channels: body.output_shape.channels, ..body.input_shape };
     let input = memories.floats(body.input, input.count())?;
     let count = body.output_shape.count() as usize;
     let mut out = Vec::with_capacity(count);

@@ -73,7 +73,7 @@ pub(super) fn window(pool: &Pool, y: u32, x: u32) -> (std::ops::Range<usize>, st
 /// The maximum starts from 0.
 pub(super) fn max_pool(body: &Pool, memories: &mut Memories) -> Result<(), Error> {
     let (width, height) = (body.input_shape.width as usize, body.input_shape.height as usize);
-    let input = Shape { channels: body.output_shape.channels, ..body.input_shape.clone() };
+    let input = Shape { channels: body.output_shape.channels, ..body.input_shape };
     let input = memories.read(body.input, input.count())?;
     let count = body.output_shape.count() as usize;
     let mut out = Vec::with_capacity(count);

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use byoc_plugin_api::host::{self, LoadError, PluginBackend};
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, Constants, Description, Environment, Error, Executable, Options, Pattern, Refusal,
-    RefusalCode, Region,
+    Backend, BoundConstants, Claims, CodeFile, Constants, Description, Environment, Error, Executable, Options,
+    Pattern, Refusal, RefusalCode, Region,
 };
 
 use super::Isolation;
@@ -172,5 +172,13 @@ impl Backend for IsolatedBackend {
             backend.ok_or_else(|| Error::new("the plugin has another list of backends here"))
         });
         here.as_ref().map_err(Clone::clone)?.load(code, constants, environment)
+    }
+
+    fn open(&self, file: &[u8]) -> Result<CodeFile, Error> {
+        let (file, _kept) = lend_bytes(file)?;
+        self.worker.call(&Request::OpenFile { backend: self.index, file }, |part| match part {
+            Part::Reply(Reply::FileOpened(contents)) => Ok(Some(contents)),
+            _ => Err(unexpected()),
+        })
     }
 }

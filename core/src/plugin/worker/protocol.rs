@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use byoc_plugin_api::host::LoadError;
-use byoc_plugin_api::{Claim, ConstantId, DType, Description, Error, Options, Pattern, Refusal, Region};
+use byoc_plugin_api::{Claim, CodeFile, ConstantId, DType, Description, Error, Options, Pattern, Refusal, Region};
 use serde::{Deserialize, Serialize};
 
 /// Largest frame: what is larger comes in several.
@@ -24,6 +24,8 @@ pub(super) enum Request {
     Codegen { backend: usize, region: Region, constants: Shared, options: Options },
     /// Its claims.
     ConstantUpdater { backend: usize, region: Region, constants: Shared, code: SharedBytes, options: Options },
+    /// What is in a file of its own, or in code.
+    OpenFile { backend: usize, file: SharedBytes },
 }
 
 /// What the worker answers.
@@ -39,6 +41,8 @@ pub(super) enum Reply {
     Checked(Option<Refusal>),
     /// A claim; more may follow.
     Claim(ConstantId, Claim),
+    /// To `OpenFile`.
+    FileOpened(CodeFile),
     /// The end of `Codegen` or `ConstantUpdater`.
     Done,
     /// The end of any other request.

@@ -103,6 +103,7 @@ fn answer(request: Request, plugin: &Plugin, out: &mut impl Write) -> Result<Rep
             backend(index)?.constant_updater(&region, &views, &code, &options, &mut claims)?;
             Ok(Reply::Done)
         }
+        Request::OpenFile { backend: index, file } => Ok(Reply::FileOpened(backend(index)?.open(&bytes(&file)?)?)),
     }
 }
 

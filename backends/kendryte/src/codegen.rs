@@ -1,0 +1,108 @@
+//! Region to kmodel: lowered, placed, given scales, written, and checked against every invariant before it leaves.
+
+mod conv;
+mod layers;
+mod scales;
+mod weights;
+
+use std::io::Write;
+
+use byoc_plugin_api::{Constants, Error, Options, Refusal, Region};
+
+use self::scales::Scales;
+use crate::kmodel::check::GENERAL_MEMORY;
+use crate::kmodel::{Kmodel, Output};
+use crate::lower::{Settings, lower};
+use crate::net::{Form, Net};
+use crate::place::{Placement, place};
+use crate::trailer::{Input, Named, Trailer};
+
+/// What code generation looks at for one region.
+struct Job<'a> {
+    region: &'a Region,
+    constants: &'a Constants<'a>,
+    net: Net,
+    placement: Placement,
+    scales: Scales,
+}
+
+/// Writes the kmodel of a region, and the trailer behind it.
+pub(crate) fn codegen(
+    region: &Region,
+    constants: &Constants<'_>,
+    options: &Options,
+    code: &mut dyn Write,
+) -> Result<(), Error> {
+    require_whole_model(region, options)?;
+    let net = lower(region, Settings::of(options)).map_err(refused)?;
+    require_one_input(&net)?;
+    let placement = place(&net).map_err(refused)?;
+    let scales = Scales::of(region, &net, options.text("calibrate-method"))?;
+    let job = Job { region, constants, net, placement, scales };
+    let kmodel = job.kmodel()?;
+    if let Some(problem) = kmodel.check().first() {
+        return Err(Error::new(format!("the kmodel would break a rule: {problem}")));
+    }
+    let mut file = kmodel.emit()?;
+    let trailer = job.trailer(file.len())?;
+    trailer.append(&mut file)?;
+    Ok(code.write_all(&file)?)
+}
+
+fn refused(refusal: Refusal) -> Error {
+    Error::new(refusal.to_string())
+}
+
+fn require_whole_model(region: &Region, options: &Options) -> Result<(), Error> {
+    if !options.bool("require-whole-model") || region.whole {
+        return Ok(());
+    }
+    Err(Error::new("the region is not the whole model, and require-whole-model is set")
+        .hint("byoc explain shows which nodes were refused and why"))
+}
+
+/// The first layer of a kmodel takes the input, and only a convolution does (kmodel v3, first layer rule).
+fn require_one_input(net: &Net) -> Result<(), Error> {
+    match *net.inputs.as_slice() {
+        [input] if net.tensors[input].form == Form::Kpu => Ok(()),
+        _ => Err(Error::new("the region does not start with a convolution of its one input")),
+    }
+}
+
+impl Job<'_> {
+    fn kmodel(&self) -> Result<Kmodel, Error> {
+        let mut layers = Vec::new();
+        for step in &self.net.steps {
+            self.layers(step, &mut layers)?;
+        }
+        let outputs = self.net.outputs.iter().map(|&output| Output {
+            address: self.placement.addresses[output],
+            size: 4 * self.net.tensors[output].count() as u32,
+        });
+        // The lowest row that is in use: maps are placed from row 0 on.
+        let max_start_address = 0;
+        Ok(Kmodel { max_start_address, main_memory: self.placement.main_memory, outputs: outputs.collect(), layers })
+    }
+
+    fn trailer(&self, file_bytes: usize) -> Result<Trailer, Error> {
+        let [input] = *self.region.inputs.as_slice() else { return Err(Error::new("the region has several inputs")) };
+        let quantization = self.scales.of_value(input)?;
+        let named = |value: usize| {
+            let value = &self.region.values[value];
+            Named { name: value.name.clone(), shape: value.fixed_shape().unwrap_or_default() }
+        };
+        let mut notes = self.scales.notes(self.region);
+        let memory = file_bytes as u64 + u64::from(self.placement.main_memory);
+        if memory > u64::from(GENERAL_MEMORY) {
+            notes.push(format!(
+                "the kmodel and its main memory take {memory} bytes, a K210 has {GENERAL_MEMORY} for them and the program"
+            ));
+        }
+        Ok(Trailer {
+            input: Input { value: named(input), scale: quantization.scale, zero_point: quantization.zero_point },
+            outputs: self.region.outputs.iter().map(|&output| named(output)).collect(),
+            scales: self.scales.rows(self.region),
+            notes,
+        })
+    }
+}

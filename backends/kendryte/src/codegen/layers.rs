@@ -1,0 +1,136 @@
+//! The layers that run on the CPU.
+
+use byoc_plugin_api::Error;
+
+use super::Job;
+use crate::kmodel::bodies::{
+    AddPadding, Concat, Dequantize, GlobalAveragePool, Pool, Quantize, QuantizedAdd, Range, RemovePadding, Requantize,
+    Resize, Upload, Vector,
+};
+use crate::kmodel::{Layer, OUTPUT_IN_MAIN_MEMORY, Operation};
+use crate::net::{Form, Function, Step, Tensor, Window, Work};
+use crate::quantize;
+
+/// The one input and the output of a layer: tensors with their addresses.
+struct Ends<'a> {
+    from: &'a Tensor,
+    to: &'a Tensor,
+    input: u32,
+    output: u32,
+}
+
+impl Job<'_> {
+    /// Appends the layers of a step.
+    pub(super) fn layers(&self, step: &Step, layers: &mut Vec<Layer>) -> Result<(), Error> {
+        if let Work::Conv(conv) = &step.work {
+            return self.conv(conv, step, layers);
+        }
+        let (Some(&input), Some(&output)) = (step.inputs.first(), step.outputs.first()) else {
+            return Err(Error::new("a layer without input or output"));
+        };
+        let ends = Ends {
+            from: &self.net.tensors[input],
+            to: &self.net.tensors[output],
+            input: self.placement.addresses[input],
+            output: self.placement.addresses[output],
+        };
+        let flags = if ends.to.form == Form::Kpu { 0 } else { OUTPUT_IN_MAIN_MEMORY };
+        let operation = match &step.work {
+            Work::Add => self.sum(step, &ends)?,
+            Work::Concat => self.joined(step, ends.output),
+            Work::Requantize(function) => self.table(*function, &ends)?,
+            Work::Quantize | Work::Dequantize => self.conversion(&ends)?,
+            &Work::Dense { node, bias, activation } => {
+                Operation::FullyConnected(self.fully_connected(node, bias, activation, [ends.input, ends.output])?)
+            }
+            other => movement(other, &ends)?,
+        };
+        layers.push(Layer { flags, operation });
+        Ok(())
+    }
+
+    fn sum(&self, step: &Step, ends: &Ends<'_>) -> Result<Operation, Error> {
+        let [a, b] = *step.inputs.as_slice() else { return Err(Error::new("a sum of two is needed")) };
+        let scale = |id: usize| self.scales.of_value(self.net.tensors[id].value);
+        let (a_scale, b_scale, output_scale) =
+            quantize::add(scale(a)?, scale(b)?, self.scales.of_value(ends.to.value)?);
+        let (a, b) = (self.placement.addresses[a], self.placement.addresses[b]);
+        let count = ends.to.count() as u32;
+        Ok(Operation::QuantizedAdd(QuantizedAdd { a, b, output: ends.output, count, a_scale, b_scale, output_scale }))
+    }
+
+    fn joined(&self, step: &Step, output: u32) -> Operation {
+        let range =
+            |&id: &usize| Range { start: self.placement.addresses[id], size: self.net.tensors[id].count() as u32 };
+        Operation::QuantizedConcat(Concat { output, inputs: step.inputs.iter().map(range).collect() })
+    }
+
+    fn table(&self, function: Function, ends: &Ends<'_>) -> Result<Operation, Error> {
+        let (from, to) = (self.scales.of_value(ends.from.value)?, self.scales.of_value(ends.to.value)?);
+        let table = quantize::table(from, to, |x| function.apply(x));
+        let &Ends { input, output, .. } = ends;
+        Ok(Operation::Requantize(Box::new(Requantize { input, output, count: ends.to.count() as u32, table })))
+    }
+
+    fn conversion(&self, ends: &Ends<'_>) -> Result<Operation, Error> {
+        let quantization = self.scales.of_value(ends.to.value)?.body();
+        let (&Ends { input, output, .. }, count) = (ends, ends.to.count() as u32);
+        Ok(match ends.to.form {
+            Form::Floats => Operation::Dequantize(Dequantize { input, output, count, quantization }),
+            _ => Operation::Quantize(Quantize { input, output, count, quantization }),
+        })
+    }
+}
+
+/// The layers that need neither scales nor weights.
+fn movement(work: &Work, ends: &Ends<'_>) -> Result<Operation, Error> {
+    let &Ends { from, to, input, output } = ends;
+    let (count, channels) = (to.count() as u32, from.count() as u32);
+    let vector = Vector { input, output, count };
+    Ok(match work {
+        Work::MaxPool(window) => Operation::QuantizedMaxPool(pool(window, ends)),
+        // 0: no activation.
+        Work::AveragePool(window) => Operation::AveragePool(pool(window, ends), 0),
+        Work::Resize => Operation::QuantizedResizeNearest(Resize {
+            input,
+            output,
+            shape: from.shape,
+            output_width: to.shape.width,
+            output_height: to.shape.height,
+            align_corners: 0,
+        }),
+        Work::Upload => Operation::Upload(Upload { input, kpu_output: output, shape: to.shape }),
+        Work::AddPadding => Operation::AddPadding(AddPadding { input, kpu_output: output, channels }),
+        Work::RemovePadding => Operation::RemovePadding(RemovePadding { input, output, channels: count }),
+        Work::GlobalAveragePool => {
+            let kernel_size = from.shape.width * from.shape.height;
+            Operation::GlobalAveragePool(GlobalAveragePool {
+                input,
+                output,
+                kernel_size,
+                channels: from.shape.channels,
+            })
+        }
+        Work::Softmax => Operation::Softmax(vector),
+        Work::Logistic => Operation::Logistic(vector),
+        _ => return Err(Error::new("a step without a layer")),
+    })
+}
+
+fn pool(window: &Window, ends: &Ends<'_>) -> Pool {
+    let [kernel_height, kernel_width] = window.kernel;
+    let [stride_height, stride_width] = window.stride;
+    let [padding_height, padding_width] = window.begin;
+    Pool {
+        input: ends.input,
+        output: ends.output,
+        input_shape: ends.from.shape,
+        output_shape: ends.to.shape,
+        kernel_width,
+        kernel_height,
+        stride_width,
+        stride_height,
+        padding_width,
+        padding_height,
+    }
+}

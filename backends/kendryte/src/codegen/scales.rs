@@ -1,0 +1,131 @@
+//! Which scale each value of a region has as bytes: chosen from what was observed, one for values that share bytes.
+
+use std::collections::BTreeMap;
+
+use byoc_plugin_api::{Error, Observed, Region};
+
+use crate::net::{Form, Net};
+use crate::quantize::{Choice, Method, Quantization, choose};
+use crate::trailer::ScaleRow;
+
+/// Parts of the range of values that share a scale.
+const BINS: usize = 2048;
+
+/// A softmax of logits that are all below this is 0/0 in the SDKs, which start its maximum there (kmodel v3, SDK
+/// CPU-layer details).
+const LEAST_LOGIT: f32 = -100.0;
+
+/// The scales of the values that are bytes anywhere.
+pub(crate) struct Scales {
+    /// The value that stands for all that share its scale.
+    leader: Vec<usize>,
+    /// By leader.
+    choices: BTreeMap<usize, Choice>,
+    /// The method as the user named it.
+    method: String,
+    /// Values that a softmax reads.
+    logits: Vec<usize>,
+}
+
+impl Scales {
+    /// Chooses by the method of that name; the region's input keeps all of its range, so that every pixel stays what it is.
+    pub(crate) fn of(region: &Region, net: &Net, method: &str) -> Result<Scales, Error> {
+        let chosen =
+            Method::parse(method).ok_or_else(|| Error::new(format!("there is no calibrate-method '{method}'")))?;
+        let mut leader: Vec<_> = (0..region.values.len()).collect();
+        for &(a, b) in &net.same_scale {
+            let (a, b) = (leader[a], leader[b]);
+            leader.iter_mut().filter(|leader| **leader == b).for_each(|leader| *leader = a);
+        }
+        let mut choices = BTreeMap::new();
+        for tensor in net.tensors.iter().filter(|tensor| tensor.form != Form::Floats) {
+            let group = leader[tensor.value];
+            if choices.contains_key(&group) {
+                continue;
+            }
+            let members = (0..leader.len()).filter(|&value| leader[value] == group);
+            let observed = members.clone().map(|value| observation(region, value)).collect::<Result<Vec<_>, _>>()?;
+            let is_input = members.clone().any(|value| region.inputs.contains(&value));
+            let method = if is_input { Method::MinMax } else { chosen };
+            choices.insert(group, choose(&union(&observed), method));
+        }
+        let softmax = net.steps.iter().filter(|step| matches!(step.work, crate::net::Work::Softmax));
+        let logits = softmax.flat_map(|step| &step.inputs).map(|&tensor| net.tensors[tensor].value).collect();
+        Ok(Scales { leader, choices, method: method.to_owned(), logits })
+    }
+
+    fn choice(&self, value: usize) -> Option<&Choice> {
+        self.choices.get(self.leader.get(value)?)
+    }
+
+    /// What the bytes of `value` mean.
+    pub(crate) fn of_value(&self, value: usize) -> Result<Quantization, Error> {
+        let choice = self.choice(value).ok_or_else(|| Error::new(format!("value {value} has no scale")))?;
+        Ok(choice.quantization)
+    }
+
+    /// A row for each value that is bytes, for people.
+    pub(crate) fn rows(&self, region: &Region) -> Vec<ScaleRow> {
+        let row = |value: usize| {
+            let choice = self.choice(value)?;
+            let observed = region.observed(value)?;
+            Some(ScaleRow {
+                value: region.values[value].name.clone(),
+                least: observed.min,
+                greatest: observed.max,
+                scale: choice.quantization.scale,
+                zero_point: choice.quantization.zero_point,
+                sqnr: Some(choice.sqnr as f32).filter(|sqnr| sqnr.is_finite()),
+            })
+        };
+        (0..region.values.len()).filter_map(row).collect()
+    }
+
+    /// What the user should know about the ranges.
+    pub(crate) fn notes(&self, region: &Region) -> Vec<String> {
+        let mut notes = Vec::new();
+        let worse = self.choices.iter().filter(|(_, choice)| choice.sqnr < choice.minmax_sqnr - 0.01);
+        for (&value, choice) in worse {
+            notes.push(format!(
+                "calibrate-method {} keeps {:.1} dB of '{}', minmax would keep {:.1} dB",
+                self.method, choice.sqnr, region.values[value].name, choice.minmax_sqnr
+            ));
+        }
+        for &value in &self.logits {
+            if let Some(observed) = region.observed(value).filter(|observed| observed.max < LEAST_LOGIT) {
+                notes.push(format!(
+                    "'{}' has values down to {}: the softmax of the K210 SDKs gives 0/0 where all are below -103",
+                    region.values[value].name, observed.min
+                ));
+            }
+        }
+        notes
+    }
+}
+
+fn observation(region: &Region, value: usize) -> Result<&Observed, Error> {
+    region.observed(value).ok_or_else(|| {
+        Error::new(format!("nothing is known of the range of '{}'", region.values[value].name))
+            .hint("Give samples of the model's inputs with --dataset")
+    })
+}
+
+/// All that was seen of several values, as if they were one.
+fn union(observed: &[&Observed]) -> Observed {
+    if let [one] = observed {
+        return (*one).clone();
+    }
+    let min = observed.iter().map(|one| one.min).fold(f32::INFINITY, f32::min);
+    let max = observed.iter().map(|one| one.max).fold(f32::NEG_INFINITY, f32::max);
+    let mut histogram = vec![0; BINS];
+    let width = f64::from(max) - f64::from(min);
+    for one in observed {
+        let step = (f64::from(one.max) - f64::from(one.min)) / one.histogram.len().max(1) as f64;
+        for (bin, &count) in one.histogram.iter().enumerate() {
+            let middle = f64::from(one.min) + (bin as f64 + 0.5) * step;
+            let place = if width > 0.0 { (middle - f64::from(min)) / width * BINS as f64 } else { 0.0 };
+            histogram[(place as usize).min(BINS - 1)] += count;
+        }
+    }
+    Observed { value: observed.first().map_or(0, |one| one.value), min, max, histogram }
+}

@@ -1,0 +1,154 @@
+//! What is in a kmodel, for people and for who runs it: layers, memory, and what a trailer adds.
+
+use byoc_plugin_api::{CodeFile, DType, Dim, Error, FileFormat, Table, Value};
+
+use crate::kmodel::access::{Access, Memory};
+use crate::kmodel::layout::ROW;
+use crate::kmodel::{Kmodel, Layer, Operation, VERSION};
+use crate::simulator::{Input, input_of};
+use crate::trailer::{Named, Trailer};
+
+/// The files that the backend reads.
+pub(crate) fn formats() -> Vec<FileFormat> {
+    vec![FileFormat { extension: "kmodel".into(), summary: "A network for the Kendryte K210, kmodel v3".into() }]
+}
+
+/// Reads a kmodel, or the code of a region.
+pub(crate) fn open(code: &[u8]) -> Result<CodeFile, Error> {
+    let (file, trailer) = Trailer::split(code)?;
+    let kmodel = Kmodel::parse(file)?;
+    let mut tables = vec![overview(&kmodel, file.len()), layers(&kmodel)];
+    let problems = kmodel.check();
+    if !problems.is_empty() {
+        let rows = problems.iter().map(|problem| {
+            vec![format!("{:?}", problem.severity).to_lowercase(), problem.place.clone(), problem.message.clone()]
+        });
+        tables.push(table("rules that it breaks", &["severity", "where", "what"], rows.collect()));
+    }
+    let (input, outputs) = match &trailer {
+        Some(trailer) => {
+            tables.push(scales(trailer));
+            let outputs = trailer.outputs.iter().map(|named| value(named, DType::F32)).collect();
+            (value(&trailer.input.value, DType::F32), outputs)
+        }
+        None => (own_input(&kmodel), own_outputs(&kmodel)),
+    };
+    Ok(CodeFile {
+        format: format!("kmodel v{VERSION}"),
+        file_bytes: file.len() as u64,
+        inputs: vec![input],
+        outputs,
+        tables,
+        notes: trailer.map(|trailer| trailer.notes).unwrap_or_default(),
+    })
+}
+
+fn table(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Table {
+    Table { title: title.into(), columns: columns.iter().map(|&column| column.to_owned()).collect(), rows }
+}
+
+fn value(named: &Named, dtype: DType) -> Value {
+    Value { name: named.name.clone(), dtype, shape: named.shape.iter().map(|&size| Dim::Fixed(size)).collect() }
+}
+
+fn overview(kmodel: &Kmodel, file_bytes: usize) -> Table {
+    let accesses: Vec<_> = kmodel.layers.iter().flat_map(Layer::accesses).collect();
+    let rows = accesses.iter().filter(|access| access.memory == Memory::Kpu).map(|access| access.end() / ROW as u64);
+    let facts = [
+        ("file", format!("{file_bytes} bytes")),
+        ("layers", kmodel.layers.len().to_string()),
+        ("main memory", format!("{} bytes", kmodel.main_memory)),
+        ("KPU RAM", format!("rows 0 to {}, {ROW} bytes each", rows.max().unwrap_or(0))),
+    ];
+    table("memory", &["what", "how much"], facts.into_iter().map(|(what, size)| vec![what.into(), size]).collect())
+}
+
+fn layers(kmodel: &Kmodel) -> Table {
+    let rows = kmodel.layers.iter().enumerate().map(|(index, layer)| {
+        let accesses = layer.accesses();
+        let side = |write: bool| {
+            let side: Vec<_> = accesses.iter().filter(|access| access.write == write).map(stretch).collect();
+            side.join(", ")
+        };
+        vec![index.to_string(), layer.operation.name().into(), detail(&layer.operation), side(false), side(true)]
+    });
+    table("layers", &["#", "type", "what", "reads", "writes"], rows.collect())
+}
+
+/// A stretch of memory in few words.
+fn stretch(access: &Access) -> String {
+    match access.memory {
+        Memory::Main => format!("main {}..{}", access.start, access.end()),
+        Memory::Kpu => format!("KPU {}..{}", access.start / ROW as u64, access.end().div_ceil(ROW as u64)),
+    }
+}
+
+fn detail(operation: &Operation) -> String {
+    match operation {
+        Operation::Conv(conv) => {
+            let arguments = &conv.arguments;
+            let kind = if arguments.depthwise { "depthwise " } else { "" };
+            let size = arguments.kernel.size();
+            let pooling = format!("{:?}", arguments.pooling).to_lowercase();
+            format!(
+                "{kind}{size}x{size}, {}x{}x{} to {}x{}x{}, pooling {pooling}, {} weight loads",
+                arguments.input_channels,
+                arguments.height,
+                arguments.width,
+                arguments.output_channels,
+                arguments.output_height(),
+                arguments.output_width(),
+                arguments.loads
+            )
+        }
+        Operation::FullyConnected(body) => format!("{} to {}", body.sizes.input_channels, body.sizes.output_channels),
+        Operation::QuantizedMaxPool(pool) | Operation::AveragePool(pool, _) => format!(
+            "{}x{} window, stride {}x{}",
+            pool.kernel_height, pool.kernel_width, pool.stride_height, pool.stride_width
+        ),
+        Operation::Quantize(body) => format!("scale {}, bias {}", body.quantization.scale, body.quantization.bias),
+        Operation::Dequantize(body) => format!("scale {}, bias {}", body.quantization.scale, body.quantization.bias),
+        Operation::ResizeNearest(body) | Operation::QuantizedResizeNearest(body) => {
+            format!("{}x{} to {}x{}", body.shape.height, body.shape.width, body.output_height, body.output_width)
+        }
+        _ => String::new(),
+    }
+}
+
+fn scales(trailer: &Trailer) -> Table {
+    let rows = trailer.scales.iter().map(|row| {
+        vec![
+            row.value.clone(),
+            row.least.to_string(),
+            row.greatest.to_string(),
+            row.scale.to_string(),
+            row.zero_point.to_string(),
+            row.sqnr.map_or("exact".into(), |sqnr| format!("{sqnr:.1}")),
+        ]
+    });
+    let columns = ["value", "least", "greatest", "scale", "zero point", "SQNR (dB)"];
+    table("bytes of values: real = (byte - zero point) * scale", &columns, rows.collect())
+}
+
+/// The input as the file itself has it.
+fn own_input(kmodel: &Kmodel) -> Value {
+    let (dtype, shape) = match input_of(kmodel) {
+        Input::Bytes { channels, height, width } => (DType::U8, vec![1, channels, height, width]),
+        Input::Floats(count) => (DType::F32, vec![1, count]),
+    };
+    value(&Named { name: "input".into(), shape }, dtype)
+}
+
+/// The outputs as the layers that write them have them; bytes where none does.
+fn own_outputs(kmodel: &Kmodel) -> Vec<Value> {
+    let output = |(index, output): (usize, &crate::kmodel::Output)| {
+        let start = u64::from(output.address);
+        let writes = |access: &&Access| access.memory == Memory::Main && access.write && access.start == start;
+        let written = kmodel.layers.iter().rev().flat_map(Layer::accesses).find(|access| writes(&access));
+        let floats = written.is_some_and(|access| access.element == 4) && output.size.is_multiple_of(4);
+        let size = output.size as usize;
+        let (dtype, count) = if floats { (DType::F32, size / 4) } else { (DType::U8, size) };
+        value(&Named { name: format!("output{index}"), shape: vec![1, count] }, dtype)
+    };
+    kmodel.outputs.iter().enumerate().map(output).collect()
+}

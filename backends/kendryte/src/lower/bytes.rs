@@ -1,0 +1,143 @@
+//! Layers on bytes in main memory: sums, concatenations, functions by a table, nearest neighbours.
+
+use byoc_plugin_api::{Node, Refusal, RefusalCode};
+
+use super::{Lowering, other, read};
+use crate::kmodel::bodies::Shape;
+use crate::net::{Function, Work};
+use crate::quantize::Activation;
+
+impl Lowering<'_> {
+    /// The sum of two tensors of one shape, clipped where that follows.
+    pub(super) fn add(&mut self, node: &Node) -> Result<(), Refusal> {
+        let region = self.region;
+        let (a, b) = (read::input(node, 0)?, read::input(node, 1)?);
+        for value in [a, b] {
+            if region.constant(value).is_some() {
+                return Err(read::shape(format!(
+                    "'{}' is a constant, only computed tensors are added",
+                    region.values[value].name
+                )));
+            }
+        }
+        let mut output = read::output(node)?;
+        let shapes = (self.fixed(a)?, self.fixed(b)?);
+        if shapes.0 != shapes.1 {
+            return Err(read::shape(format!("{:?} and {:?}, only tensors of one shape are added", shapes.0, shapes.1)));
+        }
+        // The result's scale ends where the function clips, and so do the bytes.
+        if let Some(next) = self.only_reader(output)
+            && let Ok(Function::Monotone(Activation::Relu | Activation::Clip { .. })) =
+                self.function_of(&region.nodes[next])
+        {
+            self.done[next] = true;
+            output = read::output(&region.nodes[next])?;
+        }
+        let (a, b) = (self.bytes(a)?, self.bytes(b)?);
+        let shape = self.lying(output)?;
+        self.give_bytes(Work::Add, vec![a, b], shape, output);
+        Ok(())
+    }
+
+    pub(super) fn concat(&mut self, node: &Node) -> Result<(), Refusal> {
+        let output = read::output(node)?;
+        let sizes = self.fixed(output)?;
+        let axis = node.int("axis", 0);
+        let axis = if axis < 0 { axis + sizes.len() as i64 } else { axis } as usize;
+        // What lies before the axis decides whether the parts lie one after another.
+        if sizes.iter().take(axis).any(|&size| size != 1) {
+            return Err(read::attribute(format!(
+                "a concatenation of {sizes:?} along axis {axis}, only channels have code"
+            )));
+        }
+        let mut inputs = Vec::new();
+        for &value in node.inputs.iter().flatten() {
+            if self.region.constant(value).is_some() {
+                let name = &self.region.values[value].name;
+                return Err(read::shape(format!("'{name}' is a constant, only computed tensors are joined")));
+            }
+            inputs.push(self.bytes(value)?);
+            self.net.same_scale.push((self.alias[value], output));
+        }
+        let shape = self.lying(output)?;
+        self.give_bytes(Work::Concat, inputs, shape, output);
+        Ok(())
+    }
+
+    /// A function of one number, or `x * sigmoid(x)` written as two nodes.
+    pub(super) fn function(&mut self, index: usize) -> Result<(), Refusal> {
+        let region = self.region;
+        let node = &region.nodes[index];
+        let (input, mut output) = (read::input(node, 0)?, read::output(node)?);
+        let mut function = self.function_of(node)?;
+        if function == Function::Monotone(Activation::Sigmoid)
+            && let Some(next) = self.only_reader(output)
+            && is_product(&region.nodes[next], input, output)
+        {
+            self.done[next] = true;
+            output = read::output(&region.nodes[next])?;
+            function = Function::Swish(1.0);
+        }
+        let shape = self.lying(output)?;
+        if function == Function::Monotone(Activation::Sigmoid) && self.is_float(input) {
+            let floats = self.floats(input)?;
+            self.give_floats(Work::Logistic, floats, shape, output);
+            return Ok(());
+        }
+        let bytes = self.bytes(input)?;
+        self.give_bytes(Work::Requantize(function), vec![bytes], shape, output);
+        Ok(())
+    }
+
+    /// Nearest neighbour: taken where the SDK's arithmetic picks the pixels that ONNX picks.
+    pub(super) fn resize(&mut self, node: &Node) -> Result<(), Refusal> {
+        let (input, output) = (read::input(node, 0)?, read::output(node)?);
+        let (from, to) = (self.map(input)?, self.map(output)?);
+        let wanted = [
+            ("mode", "nearest", "nearest"),
+            ("coordinate_transformation_mode", "half_pixel", "asymmetric"),
+            ("nearest_mode", "round_prefer_floor", "floor"),
+        ];
+        for (name, default, wanted) in wanted {
+            let found = node.string(name, default);
+            if found != wanted {
+                return Err(read::attribute(format!("{name} '{found}', only '{wanted}' has code")));
+            }
+        }
+        let scales = self.scales(node, &from, &to)?;
+        let same = |axis: usize, size: u32, out: u32| {
+            (0..out).all(|at| picked(at, size, out) == (at as f32 / scales[axis]).floor() as u32)
+        };
+        if from.channels != to.channels || !same(0, from.height, to.height) || !same(1, from.width, to.width) {
+            return Err(other("the SDK would pick other pixels for these sizes"));
+        }
+        let bytes = self.bytes(input)?;
+        self.net.same_scale.push((self.alias[input], output));
+        self.give_bytes(Work::Resize, vec![bytes], to, output);
+        Ok(())
+    }
+
+    /// The scales of rows and columns.
+    fn scales(&self, node: &Node, from: &Shape, to: &Shape) -> Result<[f32; 2], Refusal> {
+        let unknown = || Refusal::new(RefusalCode::ConstantNeeded, "the scales must be constant");
+        match node.input(2) {
+            None => Ok([to.height as f32 / from.height as f32, to.width as f32 / from.width as f32]),
+            Some(scales) => match *self.region.constant_floats(scales).ok_or_else(unknown)?.as_slice() {
+                [_, _, rows, columns] | [rows, columns] => Ok([rows as f32, columns as f32]),
+                [] => Ok([to.height as f32 / from.height as f32, to.width as f32 / from.width as f32]),
+                _ => Err(read::attribute("scales of other axes than rows and columns")),
+            },
+        }
+    }
+}
+
+/// The pixel that the SDK picks (kmodel v3, SDK CPU-layer details: resize).
+fn picked(at: u32, size: u32, out: u32) -> u32 {
+    let scale = size as f32 / out as f32;
+    ((at as f32 * scale).floor() as u32).min(size - 1)
+}
+
+/// Whether a node multiplies these two values.
+fn is_product(node: &Node, a: usize, b: usize) -> bool {
+    node.op == "Mul" && (node.inputs == [Some(a), Some(b)] || node.inputs == [Some(b), Some(a)])
+}

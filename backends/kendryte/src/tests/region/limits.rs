@@ -1,0 +1,190 @@
+//! What is refused, and why.
+
+use byoc_plugin_api::{Attribute, Backend, DType, Dim};
+
+use super::build::Build;
+use super::{compile, options};
+use crate::KendryteBackend;
+
+fn refusal(build: &Build) -> String {
+    let refusal = KendryteBackend.check(&build.region, &options(&[])).expect_err("it is refused");
+    refusal.to_string()
+}
+
+/// A convolution with these weights and attributes.
+fn conv(input: &[usize], weights: &[usize], attributes: &[(&str, Attribute)], output: &[usize]) -> Build {
+    let mut build = Build::new(input, 1);
+    let weights = build.weights(weights, 1.0);
+    let y = build.node("Conv", &[0, weights], attributes, output);
+    build.output(y);
+    build
+}
+
+fn pads(pads: &[i64]) -> (&'static str, Attribute) {
+    ("pads", Attribute::Ints(pads.to_vec()))
+}
+
+#[test]
+fn convolutions_that_the_accelerator_has_not() {
+    let same = pads(&[1, 1, 1, 1]);
+    let two = |name: &'static str| (name, Attribute::Ints(vec![2, 2]));
+    type Case<'a> = (&'a [usize], &'a [usize], &'a [(&'a str, Attribute)], &'a [usize], &'a str);
+    let cases: &[Case<'_>] = &[
+        (
+            &[1, 3, 8, 8],
+            &[4, 3, 5, 5],
+            &[pads(&[2, 2, 2, 2])],
+            &[1, 4, 8, 8],
+            "shape: a kernel of 5x5, only 1x1 and 3x3 have code",
+        ),
+        (&[1, 3, 8], &[4, 3, 3], &[], &[1, 4, 6], "shape: 'x0' is [1, 3, 8], an image of rank 4 is needed"),
+        (
+            &[1, 3, 8, 8],
+            &[4, 3, 3, 3],
+            &[],
+            &[1, 4, 6, 6],
+            "attribute: pads [0, 0, 0, 0], a kernel of 3x3 has 1 on each side",
+        ),
+        (
+            &[1, 3, 8, 8],
+            &[4, 3, 3, 3],
+            &[("auto_pad", Attribute::String("SAME_UPPER".into())), two("strides")],
+            &[1, 4, 4, 4],
+            "attribute: pads [0, 0, 1, 1], a kernel of 3x3 has 1 on each side",
+        ),
+        (
+            &[1, 3, 8, 8],
+            &[4, 3, 3, 3],
+            &[same.clone(), two("dilations")],
+            &[1, 4, 6, 6],
+            "attribute: dilations [2, 2], only 1 has code",
+        ),
+        (
+            &[1, 3, 9, 9],
+            &[4, 3, 3, 3],
+            &[same.clone(), two("strides")],
+            &[1, 4, 5, 5],
+            "shape: a stride of 2 on 9x9, both must be even",
+        ),
+        (
+            &[1, 3, 9, 9],
+            &[4, 3, 3, 3],
+            &[same.clone(), ("strides", Attribute::Ints(vec![3, 3]))],
+            &[1, 4, 3, 3],
+            "attribute: strides [3, 3], only 1 and 2 have code",
+        ),
+        (
+            &[1, 4, 8, 8],
+            &[4, 2, 3, 3],
+            &[same.clone(), ("group", Attribute::Int(2))],
+            &[1, 4, 8, 8],
+            "attribute: group 2 with 4 channels in and 4 out, only 1 and depthwise have code",
+        ),
+        (
+            &[2, 3, 8, 8],
+            &[4, 3, 3, 3],
+            std::slice::from_ref(&same),
+            &[2, 4, 8, 8],
+            "limit: 'x0' has a batch of 2 (2 against a limit of 1)",
+        ),
+        (
+            &[1, 3, 2, 8],
+            &[4, 3, 3, 3],
+            std::slice::from_ref(&same),
+            &[1, 4, 2, 8],
+            "limit: rows of the convolution's input (2 against a limit of 4)",
+        ),
+        (
+            &[1, 1, 8, 516],
+            &[1, 1, 3, 3],
+            std::slice::from_ref(&same),
+            &[1, 1, 8, 516],
+            "limit: columns of the convolution's input (516 against a limit of 512)",
+        ),
+        (
+            &[1, 1025, 8, 8],
+            &[1, 1025, 1, 1],
+            &[],
+            &[1, 1, 8, 8],
+            "limit: channels of the convolution's input (1025 against a limit of 1024)",
+        ),
+        (
+            &[1, 64, 128, 256],
+            &[64, 64, 3, 3],
+            std::slice::from_ref(&same),
+            &[1, 64, 128, 256],
+            "limit: rows of KPU RAM for maps that are needed at the same time (65536 against a limit of 32768)",
+        ),
+    ];
+    for (input, weights, attributes, output, expected) in cases {
+        assert_eq!(refusal(&conv(input, weights, attributes, output)), *expected);
+    }
+}
+
+#[test]
+fn sizes_must_be_known() {
+    let mut build = conv(&[1, 3, 8, 8], &[4, 3, 3, 3], &[pads(&[1, 1, 1, 1])], &[1, 4, 8, 8]);
+    build.region.values[0].shape[0] = Dim::Symbolic("batch".into());
+    assert_eq!(refusal(&build), "shape: 'x0' is [batch,3,8,8]: every size must be fixed by --shape or --dim");
+}
+
+#[test]
+fn other_types_are_not_quantised() {
+    let mut build = conv(&[1, 3, 8, 8], &[4, 3, 3, 3], &[pads(&[1, 1, 1, 1])], &[1, 4, 8, 8]);
+    build.region.values[0].dtype = DType::F64;
+    assert_eq!(refusal(&build), "type: 'x0' is f64, only f32 is quantised");
+    let mut build = conv(&[1, 3, 8, 8], &[4, 3, 3, 3], &[pads(&[1, 1, 1, 1])], &[1, 4, 8, 8]);
+    build.region.values[1].dtype = DType::F16;
+    assert_eq!(refusal(&build), "type: 'w1' is f16, only f32 is quantised");
+}
+
+#[test]
+fn other_layers_that_have_no_code() {
+    let mut cases: Vec<(Build, &str)> = Vec::new();
+    let image = || Build::new(&[1, 4, 8, 8], 1);
+    let mut build = image();
+    let w = build.weights(&[1, 4, 1, 1], 1.0);
+    let y = build.add(0, w);
+    build.output(y);
+    cases.push((build, "shape: 'w1' is a constant, only computed tensors are added"));
+    let mut build = image();
+    let y = build.function("LeakyRelu", 0, &[("alpha", Attribute::Float(-0.5))]);
+    build.output(y);
+    cases.push((build, "attribute: a slope of -0.5, only rising functions have code"));
+    let mut build = image();
+    let y = build.function("Softmax", 0, &[]);
+    build.output(y);
+    cases.push((build, "shape: softmax over axis -1 of [1, 4, 8, 8], only one vector along the last axis is taken"));
+    let mut build = image();
+    let y = build.node("Resize", &[0], &[("mode", Attribute::String("linear".into()))], &[1, 4, 16, 16]);
+    build.output(y);
+    cases.push((build, "attribute: mode 'linear', only 'nearest' has code"));
+    let mut build = image();
+    let attributes =
+        [("kernel_shape", Attribute::Ints(vec![2, 2])), ("count_include_pad", Attribute::Int(1)), pads(&[1, 1, 0, 0])];
+    let y = build.node("AveragePool", &[0], &attributes, &[1, 4, 8, 8]);
+    build.output(y);
+    cases.push((build, "attribute: count_include_pad 1 has no code"));
+    for (build, expected) in cases {
+        assert_eq!(refusal(&build), expected);
+    }
+}
+
+#[test]
+fn without_observations_there_is_no_code() {
+    let build = conv(&[1, 3, 8, 8], &[4, 3, 3, 3], &[pads(&[1, 1, 1, 1])], &[1, 4, 8, 8]);
+    let error = compile(&build, &[]).expect_err("nothing was observed");
+    assert_eq!(error.message, "nothing is known of the range of 'x0'");
+    assert_eq!(error.hint.as_deref(), Some("Give samples of the model's inputs with --dataset"));
+}
+
+#[test]
+fn a_part_of_a_model_is_refused_where_the_whole_is_asked_for() {
+    let mut build = conv(&[1, 3, 8, 8], &[4, 3, 3, 3], &[pads(&[1, 1, 1, 1])], &[1, 4, 8, 8]);
+    build.observe(1);
+    let whole = [("require-whole-model", "true")];
+    let error = compile(&build, &whole).expect_err("it is a part");
+    assert_eq!(error.message, "the region is not the whole model, and require-whole-model is set");
+    build.region.whole = true;
+    compile(&build, &whole).expect("it is the whole");
+}

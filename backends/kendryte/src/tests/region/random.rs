@@ -1,0 +1,75 @@
+//! Random networks: whatever the compiler makes of them keeps every rule and computes what they say.
+
+use byoc_plugin_api::Attribute;
+
+use super::build::Build;
+use super::ratios;
+
+/// A random network with up to `layers` layers.
+fn network(seed: u64, layers: usize) -> Build {
+    let mut random = crate::tests::build::Random(seed);
+    let mut pick = |from: &[usize]| from[random.next() as usize % from.len()];
+    let (channels, height, width) = (pick(&[1, 3, 4]), pick(&[8, 12, 16, 20]), pick(&[8, 16, 20, 32, 40]));
+    let mut build = Build::new(&[1, channels, height, width], seed);
+    let mut values = vec![build.region.inputs[0]];
+    let first = build.conv(values[0], pick(&[2, 5, 8]), 3, 1, false);
+    values[0] = first;
+    for _ in 0..layers {
+        let x = values[pick(&[0, 1, 2, 3]) % values.len()];
+        let [_, channels, height, width] = build.sizes(x)[..] else { panic!("no image") };
+        let halves = height.is_multiple_of(2) && width.is_multiple_of(2) && height.min(width) >= 8;
+        let outputs = pick(&[2, 4, 7, 8]);
+        let y = match pick(&[0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9]) {
+            0 => build.conv(x, outputs, 3, if halves { pick(&[1, 2]) } else { 1 }, false),
+            1 => build.conv(x, outputs, 1, if halves { pick(&[1, 2]) } else { 1 }, false),
+            2 => build.conv(x, channels, 3, if halves { pick(&[1, 2]) } else { 1 }, true),
+            3 => {
+                let y = build.conv(x, outputs, 3, 1, false);
+                build.norm(y)
+            }
+            4 => build.function("Relu", x, &[]),
+            5 => build.clip(x, 0.0, 6.0),
+            6 => build.function("LeakyRelu", x, &[("alpha", Attribute::Float(0.1))]),
+            7 => {
+                let other = build.conv(x, channels, 3, 1, false);
+                build.add(x, other)
+            }
+            8 => {
+                let other = build.conv(x, outputs, 1, 1, false);
+                build.concat(other, x)
+            }
+            _ if halves => build.pool(if pick(&[0, 1]) == 0 { "MaxPool" } else { "AveragePool" }, x, 2),
+            _ => build.function("Tanh", x, &[]),
+        };
+        values.push(y);
+    }
+    // Whatever nobody reads is an output.
+    let read: Vec<_> = build.region.nodes.iter().flat_map(|node| node.inputs.iter().flatten().copied()).collect();
+    let unread: Vec<_> = values.into_iter().filter(|value| !read.contains(value)).collect();
+    unread.into_iter().for_each(|value| build.output(value));
+    build
+}
+
+#[test]
+fn random_networks_compute_what_they_say() {
+    for seed in 0..150 {
+        let mut build = network(seed, 2 + seed as usize % 8);
+        let ops: Vec<_> = build.region.nodes.iter().map(|node| node.op.clone()).collect();
+        for ratio in ratios(&mut build, &[]) {
+            assert!(ratio > 20.0, "seed {seed}: {ratio:.1} dB, {ops:?}");
+        }
+    }
+}
+
+#[test]
+fn a_classifier_is_one_kmodel() {
+    for (seed, dense) in [(1, "false"), (2, "true")] {
+        let mut build = network(seed, 6);
+        let last = build.region.outputs.pop().expect("an output");
+        build.region.outputs.clear();
+        let probabilities = build.head(last, 10);
+        build.output(probabilities);
+        let ratio = ratios(&mut build, &[("float-dense", dense)])[0];
+        assert!(ratio > 20.0, "{ratio:.1} dB");
+    }
+}

@@ -1,0 +1,80 @@
+//! What a kmodel does not say and the host must know: it stands behind the file, where readers of kmodels never look.
+//! JSON, its length as a `u32`, and a mark.
+
+use byoc_plugin_api::Error;
+use serde::{Deserialize, Serialize};
+
+use crate::quantize::Quantization;
+
+/// What code with a trailer ends in.
+const MARK: &[u8; 8] = b"byocK210";
+
+/// How the region's values are to be taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Trailer {
+    /// The input.
+    pub(crate) input: Input,
+    /// The outputs, in order: all of them `f32`.
+    pub(crate) outputs: Vec<Named>,
+    /// What the bytes of the values mean.
+    pub(crate) scales: Vec<ScaleRow>,
+    /// What the user should know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// An input of `f32`, and what its bytes mean: `real = (byte - zero_point) * scale`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Input {
+    #[serde(flatten)]
+    pub(crate) value: Named,
+    pub(crate) scale: f32,
+    pub(crate) zero_point: u8,
+}
+
+impl Input {
+    pub(crate) fn quantization(&self) -> Quantization {
+        Quantization { scale: self.scale, zero_point: self.zero_point }
+    }
+}
+
+/// A value with its name in the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+}
+
+/// The range and the scale of a value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ScaleRow {
+    pub(crate) value: String,
+    pub(crate) least: f32,
+    pub(crate) greatest: f32,
+    pub(crate) scale: f32,
+    pub(crate) zero_point: u8,
+    /// Signal over quantisation noise in dB, estimated from the histogram; none where there is no noise.
+    pub(crate) sqnr: Option<f32>,
+}
+
+impl Trailer {
+    /// Appends the trailer to a kmodel.
+    pub(crate) fn append(&self, file: &mut Vec<u8>) -> Result<(), Error> {
+        let start = file.len();
+        serde_json::to_writer(&mut *file, self)?;
+        let length = u32::try_from(file.len() - start).map_err(|_| Error::new("the trailer is too long"))?;
+        file.extend(length.to_le_bytes());
+        file.extend(MARK);
+        Ok(())
+    }
+
+    /// The kmodel of some code, and the trailer if it has one.
+    pub(crate) fn split(code: &[u8]) -> Result<(&[u8], Option<Trailer>), Error> {
+        let Some(rest) = code.strip_suffix(MARK) else { return Ok((code, None)) };
+        let damaged = || Error::new("damaged code: its trailer is longer than itself");
+        let (rest, length) = rest.split_last_chunk::<4>().ok_or_else(damaged)?;
+        let start = rest.len().checked_sub(u32::from_le_bytes(*length) as usize).ok_or_else(damaged)?;
+        let trailer = serde_json::from_slice(&rest[start..])
+            .map_err(|error| Error::new(format!("damaged code: its trailer is not valid: {error}")))?;
+        Ok((&rest[..start], Some(trailer)))
+    }
+}

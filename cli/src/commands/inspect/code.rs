@@ -1,0 +1,71 @@
+//! What a backend says is in a file of its own, or in the code of a region.
+
+use std::io::Write;
+use std::path::Path;
+
+use byoc_core::artifact::Artifact;
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::runtime::{Opened, open_region};
+use byoc_plugin_api::{CodeFile, Value};
+
+use crate::args::Inspect;
+use crate::compile_request;
+use crate::report::{self, Table, size};
+
+/// Prints what is in a file.
+pub(crate) fn file(args: &Inspect, opened: &Opened) -> Result<()> {
+    print(args, opened, &args.file.display().to_string())
+}
+
+/// Prints what is in the code of a region, and writes the file that is in it where that is asked for.
+pub(crate) fn region(args: &Inspect, artifact: &Artifact, symbol: &str) -> Result<()> {
+    let registry = compile_request::isolated_registry(&args.places)?;
+    let opened = open_region(artifact, symbol, &registry)?;
+    if let Some(output) = &args.extract {
+        extract(&opened, output, &args.file)?;
+    }
+    print(args, &opened, &format!("region {symbol}"))
+}
+
+fn print(args: &Inspect, opened: &Opened, title: &str) -> Result<()> {
+    if args.json {
+        return report::print_json(&opened.contents);
+    }
+    report::print(&text(&opened.contents, title, &opened.backend.description.name))
+}
+
+fn text(contents: &CodeFile, title: &str, backend: &str) -> String {
+    let CodeFile { format, file_bytes, inputs, outputs, tables, notes } = contents;
+    let mut text = format!("{title}: {format}, {}, for the backend {backend}\n", size(*file_bytes));
+    let values = [("input", inputs), ("output", outputs)];
+    for (kind, value) in values.into_iter().flat_map(|(kind, values)| values.iter().map(move |value| (kind, value))) {
+        let Value { name, dtype, shape } = value;
+        text += &format!("{kind:6} {name}: {dtype}{}\n", report::shape(shape));
+    }
+    text.extend(notes.iter().map(|note| format!("note   {note}\n")));
+    for table in tables.iter().filter(|table| !table.columns.is_empty()) {
+        let columns: Vec<_> = table.columns.iter().map(String::as_str).collect();
+        let mut shown = Table::new(&columns);
+        table.rows.iter().for_each(|row| shown.row(row));
+        text += &format!("\n{}\n{}", table.title, shown.text());
+    }
+    text
+}
+
+/// Writes the file beside its place and then gives it its name, so that it is there as a whole or not at all.
+fn extract(opened: &Opened, output: &Path, artifact: &Path) -> Result<()> {
+    let same = |path: &Path| path.canonicalize().is_ok_and(|real| artifact.canonicalize().is_ok_and(|own| own == real));
+    if same(output) {
+        let message = format!("the output '{}' is the artifact itself", output.display());
+        return Err(Diagnostic::new(Code::Usage, message).hint("Give the file a name of its own"));
+    }
+    let failed = |error: std::io::Error| Diagnostic::io(output, "write", &error);
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.prefix(".byoc-").suffix(".tmp").tempfile_in(folder).map_err(failed)?;
+    // Judged when it was opened: there are as many bytes.
+    file.write_all(&opened.code[..opened.contents.file_bytes as usize]).map_err(failed)?;
+    file.persist(output).map_err(|error| failed(error.error)).map(drop)
+}

@@ -1,0 +1,69 @@
+//! The data set of a compile: samples of the inputs, from a folder with a file each or from one file with all of them.
+
+mod arrays;
+mod folder;
+mod images;
+mod stack;
+
+use std::path::{Path, PathBuf};
+
+use byoc_core::calibrate::{Dataset, Input, Samples};
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+
+use self::folder::Folder;
+use self::images::Normalisation;
+use self::stack::Stack;
+
+/// Where the samples are, and how images become tensors.
+pub(crate) struct Files {
+    path: PathBuf,
+    place: Place,
+    normalisation: Normalisation,
+}
+
+enum Place {
+    Folder(Vec<folder::Sample>),
+    Stack,
+}
+
+impl Files {
+    /// What there is at `path`; nothing is read yet. `mean` and `std` are the user's, empty where none is given.
+    pub(crate) fn find(path: &Path, mean: &[f32], std: &[f32]) -> Result<Files> {
+        let about = std::fs::metadata(path).map_err(|error| Diagnostic::io(path, "open", &error))?;
+        let place = if about.is_dir() { Place::Folder(folder::list(path)?) } else { Place::Stack };
+        let normalisation = Normalisation { mean: mean.to_vec(), std: std.to_vec() };
+        if normalisation.is_given() && !place.has_images() {
+            let message =
+                format!("--input-mean and --input-std are for images, and the data set '{}' has none", path.display());
+            return Err(Diagnostic::new(Code::Usage, message).hint("Leave them out: arrays are taken as they are"));
+        }
+        Ok(Files { path: path.to_owned(), place, normalisation })
+    }
+}
+
+impl Place {
+    fn has_images(&self) -> bool {
+        match self {
+            Place::Folder(samples) => samples.iter().any(folder::Sample::is_image),
+            Place::Stack => false,
+        }
+    }
+}
+
+impl Dataset for Files {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn open(&self, inputs: &[Input], warn: &mut dyn FnMut(Diagnostic)) -> Result<Box<dyn Samples + '_>> {
+        Ok(match &self.place {
+            Place::Folder(samples) => Box::new(Folder::open(&self.path, samples, inputs, &self.normalisation, warn)?),
+            Place::Stack => Box::new(Stack::open(&self.path, inputs)?),
+        })
+    }
+}
+
+/// An error of the data.
+fn bad(message: String) -> Diagnostic {
+    Diagnostic::new(Code::BadInput, message)
+}

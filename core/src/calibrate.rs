@@ -1,0 +1,216 @@
+//! Calibration: which values the tensors of a region take while the model runs over the user's samples. Backends that
+//! quantise choose their scales from it; core watches for all of them in one way, and no backend sees the samples.
+
+mod network;
+mod seen;
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+
+use byoc_plugin_api::{DType, Observed};
+
+use self::network::{Loaded, Network, Sample};
+use self::seen::{Histogram, Range};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ir::{Graph, ValueId};
+use crate::partition::{Partitioned, RegionPlan};
+use crate::plugin::Selected;
+use crate::spool::Spool;
+
+/// Equal parts of the range of a value that its histogram counts.
+pub const PARTS: usize = 2048;
+
+/// An input of a model, as samples are to give it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// The name in the model.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Size of each dimension.
+    pub shape: Vec<usize>,
+}
+
+/// Data of the kind that a model is made for.
+pub trait Dataset {
+    /// What the user calls it, such as its path.
+    fn name(&self) -> String;
+
+    /// The samples for a model that takes these inputs; there may be data for others as well. Errors where the data does
+    /// not fit them. `warn` is told what is no error.
+    fn open(&self, inputs: &[Input], warn: &mut dyn FnMut(Diagnostic)) -> Result<Box<dyn Samples + '_>>;
+}
+
+/// The samples of a data set for one model.
+pub trait Samples {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// What the user calls a sample, such as its file.
+    fn name(&self, sample: usize) -> String;
+
+    /// The tensors of a sample, one for each input in their order: row-major, little-endian. Each is asked for more than
+    /// once, and is the same each time.
+    fn load(&self, sample: usize) -> Result<Vec<Vec<u8>>>;
+
+    /// The range that the values of an input have by their nature, whatever the samples show: for an image, what the
+    /// darkest and the brightest pixel become. Finite.
+    fn declared(&self, _input: usize) -> Option<(f32, f32)> {
+        None
+    }
+}
+
+/// What calibration tells while it runs.
+pub(crate) enum Event<'a> {
+    /// `done` of `total` steps, and what is next.
+    Progress(usize, usize, &'a str),
+    /// Something the user should know that is no error.
+    Warning(Diagnostic),
+}
+
+/// What calibration works with.
+pub(crate) struct Setting<'a> {
+    /// The backends, in the user's order.
+    pub(crate) backends: &'a [Selected],
+    /// Runs the model as it is.
+    pub(crate) host: Option<&'a Selected>,
+    /// The user's data.
+    pub(crate) dataset: Option<&'a dyn Dataset>,
+    /// Where what the host packs may lie meanwhile.
+    pub(crate) scratch: &'a Path,
+}
+
+/// What was seen of values, by entry: kept when the regions are cut anew, for a run over the data takes long.
+#[derive(Default)]
+pub(crate) struct Known {
+    seen: HashMap<(usize, ValueId), Observed>,
+}
+
+/// Fills [`byoc_plugin_api::Region::observed`] of every region whose backend wants it, from two runs over the data set:
+/// one for the ranges, one for the histograms. What is known already is not run for again.
+pub(crate) fn calibrate(
+    partitioned: &mut Partitioned,
+    setting: &Setting<'_>,
+    known: &mut Known,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<()> {
+    let wants = |plan: &RegionPlan| setting.backends[plan.backend].registered.description.calibration;
+    let Some(first) = partitioned.regions.iter().find(|plan| wants(plan)) else {
+        if let Some(dataset) = setting.dataset {
+            tell(Event::Warning(unused(dataset)));
+        }
+        return Ok(());
+    };
+    let dataset = setting.dataset.ok_or_else(|| needs_dataset(first, setting))?;
+    let host = setting.host.ok_or_else(no_host)?;
+    for entry in 0..partitioned.model.entries.len() {
+        let graph = &partitioned.model.entries[entry];
+        let plans = partitioned.regions.iter().filter(|plan| plan.entry == entry && wants(plan));
+        let values = plans.flat_map(|plan| watched(graph, plan)).map(|(value, _)| value);
+        let wanted: BTreeSet<_> = values.filter(|&value| !known.seen.contains_key(&(entry, value))).collect();
+        if wanted.is_empty() {
+            continue;
+        }
+        let network = Network::new(&partitioned.model, entry, &wanted, host)?;
+        let compiled = network.compile(&mut Spool::new(setting.scratch)?)?;
+        let seen = watch(&mut network.load(&compiled)?, dataset, tell)?;
+        known.seen.extend(seen.into_iter().map(|(value, observed)| ((entry, value), observed)));
+    }
+    let Partitioned { model, regions, .. } = partitioned;
+    for plan in regions.iter_mut().filter(|plan| wants(plan)) {
+        let of = |(id, value)| Some(Observed { value, ..known.seen.get(&(plan.entry, id))?.clone() });
+        let mut observed: Vec<_> = watched(&model.entries[plan.entry], plan).into_iter().filter_map(of).collect();
+        observed.sort_unstable_by_key(|observed| observed.value);
+        plan.region.observed = observed;
+    }
+    Ok(())
+}
+
+/// The tensors of a region that are watched: in the entry's graph, and the region's number of each.
+fn watched(graph: &Graph, plan: &RegionPlan) -> BTreeSet<(ValueId, usize)> {
+    let nodes = plan.nodes.iter().map(|&node| &graph.nodes[node]).zip(&plan.region.nodes);
+    let ports = nodes.flat_map(|(node, cut)| {
+        let inputs = node.inputs.iter().zip(&cut.inputs);
+        inputs.chain(node.outputs.iter().zip(&cut.outputs)).filter_map(|(id, index)| Some(((*id)?, (*index)?)))
+    });
+    let changes = |&(id, index): &(ValueId, usize)| {
+        graph.value(id).constant.is_none() && plan.region.values[index].dtype == DType::F32
+    };
+    ports.filter(changes).collect()
+}
+
+/// Runs the network over all samples, once for the range of each value and once more for its histogram.
+fn watch(
+    loaded: &mut Loaded<'_>,
+    dataset: &dyn Dataset,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<Vec<(ValueId, Observed)>> {
+    let (network, name) = (loaded.network, dataset.name());
+    let samples = dataset.open(network.inputs(), &mut |warning| tell(Event::Warning(warning)))?;
+    if samples.count() == 0 {
+        return Err(Diagnostic::new(Code::BadInput, format!("the data set '{name}' has no samples")));
+    }
+    let mut pass = Pass { loaded, samples: samples.as_ref(), dataset: &name, done: 0 };
+    let mut ranges = vec![Range::default(); network.watched().len()];
+    pass.run(tell, &mut |index, values, sample| {
+        ranges[index].widen(values).map_err(|element| network.not_finite(index, element, sample))
+    })?;
+    for input in 0..network.inputs().len() {
+        if let (Some(watched), Some((least, greatest))) = (network.watched_input(input), samples.declared(input)) {
+            // Finite by contract; what is not would change nothing.
+            let _ = ranges[watched].widen(&[least, greatest]);
+        }
+    }
+    let mut histograms: Vec<_> = ranges.iter().map(Histogram::new).collect();
+    pass.run(tell, &mut |index, values, _| {
+        histograms[index].count(values);
+        Ok(())
+    })?;
+    Ok(network.watched().iter().copied().zip(histograms.into_iter().map(Histogram::observed)).collect())
+}
+
+/// Looks at the elements of a watched value, given by its place among them, on a sample.
+type Visit<'v> = dyn FnMut(usize, &[f32], &Sample<'_>) -> Result<()> + 'v;
+
+/// Runs over all samples, one sample in memory at a time.
+struct Pass<'a, 'n> {
+    loaded: &'a mut Loaded<'n>,
+    samples: &'a dyn Samples,
+    dataset: &'a str,
+    /// Samples that were run, of two times as many as there are.
+    done: usize,
+}
+
+impl Pass<'_, '_> {
+    fn run(&mut self, tell: &mut dyn FnMut(Event<'_>), visit: &mut Visit<'_>) -> Result<()> {
+        let count = self.samples.count();
+        for sample in 0..count {
+            let name = self.samples.name(sample);
+            tell(Event::Progress(self.done, 2 * count, &format!("calibrate {name}")));
+            let place = Sample { name: &name, dataset: self.dataset };
+            self.loaded.run(self.samples.load(sample)?, &place)?;
+            for (index, &value) in self.loaded.network.watched().iter().enumerate() {
+                visit(index, self.loaded.values(value), &place)?;
+            }
+            self.done += 1;
+        }
+        Ok(())
+    }
+}
+
+fn unused(dataset: &dyn Dataset) -> Diagnostic {
+    let message = format!("the data set '{}' is not used: no backend of a region asks for one", dataset.name());
+    Diagnostic::new(Code::Usage, message).hint("Leave it out, or see byoc explain for who takes which node")
+}
+
+fn needs_dataset(plan: &RegionPlan, setting: &Setting<'_>) -> Diagnostic {
+    let (backend, symbol) = (setting.backends[plan.backend].name(), &plan.region.symbol);
+    let message = format!("backend '{backend}' needs a data set to choose the ranges of region {symbol}");
+    Diagnostic::new(Code::NeedsDataset, message)
+        .hint("Add --dataset DIR or --dataset FILE.npz with samples of the model's inputs")
+}
+
+fn no_host() -> Diagnostic {
+    Diagnostic::new(Code::Calibration, "there is no host backend to run the model over the data set")
+        .hint("Add one at the end of the list; byoc plugin list shows what there is")
+}

@@ -1,0 +1,143 @@
+//! Computes while it compiles: a region goes through code generation for a host backend, is loaded and run here. Core has
+//! no kernels, so folding and calibration both come to this.
+
+use byoc_plugin_api::{
+    BoundConstant, BoundConstants, Claim, Claims, Environment, Error, Executable, TensorView, TensorViewMut, Value,
+    contiguous_strides,
+};
+
+use crate::buffer::Buffer;
+use crate::claims::{RecordedClaim, Recorder};
+use crate::constants::ConstantTable;
+use crate::diagnostic::{Diagnostic, Result};
+use crate::ir::TensorType;
+use crate::lend::ConstantViews;
+use crate::partition::RegionPlan;
+use crate::plugin::Selected;
+use crate::spool::Spool;
+
+/// A region with its code and its constants, as a run would find them in an artifact.
+pub(crate) struct Compiled<'a> {
+    host: &'a Selected,
+    views: ConstantViews<'a>,
+    code: Vec<u8>,
+    claims: Vec<RecordedClaim>,
+    packed: Vec<Option<PackedBytes>>,
+}
+
+impl<'a> Compiled<'a> {
+    /// Generates the code of a region for `host`. What it packs goes to `spool`; `failed` tells of the backend's errors.
+    pub(crate) fn new(
+        table: &'a ConstantTable,
+        plan: &RegionPlan,
+        host: &'a Selected,
+        spool: &mut Spool,
+        failed: &dyn Fn(Error) -> Diagnostic,
+    ) -> Result<Compiled<'a>> {
+        let backend = &host.registered.backend;
+        let views = ConstantViews::new(table, plan, true);
+        let constants = views.constants();
+        let mut code = Vec::new();
+        backend.codegen(&plan.region, &constants, &host.options, &mut code).map_err(failed)?;
+        let mut recorder = Recorder::new(&plan.region, host.name(), spool);
+        let outcome =
+            backend.constant_updater(&plan.region, &constants, &code, &host.options, &mut Claims::new(&mut recorder));
+        let claims = recorder.finish(outcome.map_err(failed))?;
+        let packed = claims.iter().map(|claim| PackedBytes::of(claim, spool)).collect::<Result<Vec<_>>>()?;
+        drop(constants);
+        Ok(Compiled { host, views, code, claims, packed })
+    }
+
+    /// Makes it ready to run, on one thread: a sum that more threads share may be rounded otherwise, and what is computed
+    /// must not depend on the machine's cores.
+    pub(crate) fn load(&self) -> std::result::Result<Box<dyn Executable + '_>, Error> {
+        let environment = Environment { threads: 1, options: self.host.options.clone() };
+        self.host.registered.backend.load(&self.code, &BoundConstants::new(self.bound()), &environment)
+    }
+
+    /// What the claims have bound at load.
+    fn bound(&self) -> Vec<BoundConstant<'_>> {
+        let mut bound = Vec::new();
+        for (((id, view), recorded), bytes) in self.views.iter().zip(&self.claims).zip(&self.packed) {
+            match (&recorded.claim, bytes) {
+                (Claim::Host, _) => bound.push(BoundConstant { id, layout: None, view }),
+                (Claim::Packed(packed), Some(PackedBytes { bytes, shape, strides })) => {
+                    // SAFETY: the recorder saw to it that the bytes are as many as shape and type say.
+                    let view = unsafe { TensorView::from_raw(bytes.as_ptr(), packed.dtype, shape, strides) };
+                    bound.push(BoundConstant { id, layout: Some(&packed.layout), view });
+                }
+                _ => {}
+            }
+        }
+        bound
+    }
+}
+
+/// The bytes of a packed claim with what a view of them borrows.
+struct PackedBytes {
+    bytes: Buffer,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+impl PackedBytes {
+    fn of(recorded: &RecordedClaim, spool: &Spool) -> Result<Option<PackedBytes>> {
+        let Claim::Packed(packed) = &recorded.claim else { return Ok(None) };
+        let shape: Vec<_> = packed.shape.iter().map(|&size| size as i64).collect();
+        // Aligned as in a mapped artifact.
+        let bytes = Buffer::copy_of(&spool.bytes(recorded.packed.unwrap_or_default())?);
+        Ok(Some(PackedBytes { bytes, strides: contiguous_strides(&shape), shape }))
+    }
+}
+
+/// A tensor of fixed shape that a region reads or writes, row-major.
+pub(crate) struct Tensor {
+    /// The name in the model.
+    pub(crate) name: String,
+    /// Type and shape.
+    pub(crate) ty: TensorType,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    buffer: Buffer,
+    size: usize,
+}
+
+impl Tensor {
+    /// Zeros of the type and shape of `value`. An error where its shape is not fixed, or counts more than fits in memory.
+    pub(crate) fn zeros(value: &Value) -> std::result::Result<Tensor, Error> {
+        let shape = value.fixed_shape().ok_or_else(|| Error::new(format!("'{}' has no fixed shape", value.name)))?;
+        let size = shape.iter().try_fold(value.dtype.size(), |size, &count| size.checked_mul(count));
+        let size = size.filter(|&size| isize::try_from(size).is_ok());
+        let size = size.ok_or_else(|| Error::new(format!("'{}' does not fit in memory", value.name)))?;
+        let shape: Vec<_> = shape.iter().map(|&size| size as i64).collect();
+        let ty = TensorType { dtype: value.dtype, shape: value.shape.clone() };
+        let strides = contiguous_strides(&shape);
+        Ok(Tensor { name: value.name.clone(), ty, shape, strides, buffer: Buffer::new(size), size })
+    }
+
+    /// Takes the place of the elements; whether they are as many bytes.
+    pub(crate) fn fill(&mut self, bytes: &[u8]) -> bool {
+        let fits = bytes.len() == self.size;
+        if fits {
+            self.buffer = Buffer::copy_of(bytes);
+        }
+        fits
+    }
+
+    /// The block that holds the elements, and how many of its bytes they are.
+    pub(crate) fn into_buffer(self) -> (Buffer, usize) {
+        (self.buffer, self.size)
+    }
+
+    /// For reading.
+    pub(crate) fn view(&self) -> TensorView<'_> {
+        // SAFETY: the block is as large as the shape says, and is not written while the view borrows it.
+        unsafe { TensorView::from_raw(self.buffer.as_ptr(), self.ty.dtype, &self.shape, &self.strides) }
+    }
+
+    /// For writing.
+    pub(crate) fn view_mut(&mut self) -> TensorViewMut<'_> {
+        // SAFETY: the block is as large as the shape says, and is written through this one view only.
+        unsafe { TensorViewMut::from_raw(self.buffer.as_mut_ptr(), self.ty.dtype, &self.shape, &self.strides) }
+    }
+}

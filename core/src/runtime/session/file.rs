@@ -1,0 +1,53 @@
+//! A session of a file that is code by itself: one call, whose inputs and outputs are those of the file.
+
+use std::path::Path;
+use std::time::Duration;
+
+use byoc_plugin_api::{Environment, Options, Value};
+
+use super::{LoadOptions, LoadedCall, Session};
+use crate::artifact::manifest::{Call, Entry, Port, ValueType};
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::runtime::bind::bind_file;
+use crate::runtime::open::Opened;
+
+impl Session {
+    /// Loads a file that is code of a backend by itself: no constants, one entry without a name. The backend's options
+    /// are at their defaults.
+    pub fn of_file(opened: &Opened, path: &Path, options: &LoadOptions) -> Result<Session> {
+        let path = path.display().to_string();
+        if options.entry.is_some() {
+            return Err(Diagnostic::new(Code::UnknownName, format!("'{path}' has one entry, which has no name"))
+                .hint("Leave out --entry"));
+        }
+        let description = &opened.backend.description;
+        let settings = Options::resolve(&description.options, []).map_err(|error| {
+            Diagnostic::new(Code::PluginContract, format!("backend '{}': {}", description.name, error.message))
+        })?;
+        let environment = Environment { threads: options.threads(), options: settings };
+        let title = format!("'{path}'");
+        let bound = bind_file(&opened.backend, opened.code.clone(), &environment, &title)?;
+        let backend = description.name.clone();
+        let call = LoadedCall { symbol: path, title, backend, bound, time: Duration::ZERO };
+        let entry = entry_of(&opened.contents.inputs, &opened.contents.outputs);
+        Ok(Session { calls: vec![call], entry, constants: Vec::new(), state: None, _artifact: None })
+    }
+}
+
+/// One call that takes and gives these.
+fn entry_of(inputs: &[Value], outputs: &[Value]) -> Entry {
+    let ports = |values: &[Value], first: usize| -> Vec<Port> {
+        let port = |(index, value): (usize, &Value)| Port { name: value.name.clone(), value: first + index };
+        values.iter().enumerate().map(port).collect()
+    };
+    let ty = |value: &Value| ValueType { dtype: value.dtype, shape: value.shape.clone() };
+    let (first, end) = (inputs.len(), inputs.len() + outputs.len());
+    Entry {
+        name: "main".into(),
+        inputs: ports(inputs, 0),
+        outputs: ports(outputs, first),
+        values: inputs.iter().chain(outputs).map(ty).collect(),
+        constants: Vec::new(),
+        calls: vec![Call { region: 0, inputs: (0..first).collect(), outputs: (first..end).collect() }],
+    }
+}
