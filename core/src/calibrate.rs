@@ -84,6 +84,8 @@ pub(crate) struct Setting<'a> {
 #[derive(Default)]
 pub(crate) struct Known {
     seen: HashMap<(usize, ValueId), Observed>,
+    /// Whether a data set was asked for, or the user knows that none was.
+    settled: bool,
 }
 
 /// Fills [`byoc_plugin_api::Region::observed`] of every region whose backend wants it, from two runs over the data set:
@@ -96,13 +98,14 @@ pub(crate) fn calibrate(
 ) -> Result<()> {
     let wants = |plan: &RegionPlan| setting.backends[plan.backend].registered.description.calibration;
     let Some(first) = partitioned.regions.iter().find(|plan| wants(plan)) else {
-        if let Some(dataset) = setting.dataset {
+        if let Some(dataset) = setting.dataset.filter(|_| !std::mem::replace(&mut known.settled, true)) {
             tell(Event::Warning(unused(dataset)));
         }
         return Ok(());
     };
     let dataset = setting.dataset.ok_or_else(|| needs_dataset(first, setting))?;
     let host = setting.host.ok_or_else(no_host)?;
+    known.settled = true;
     for entry in 0..partitioned.model.entries.len() {
         let graph = &partitioned.model.entries[entry];
         let plans = partitioned.regions.iter().filter(|plan| plan.entry == entry && wants(plan));

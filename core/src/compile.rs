@@ -180,6 +180,13 @@ pub fn partitioned(request: &Request, observer: &mut dyn Observer) -> Result<Par
     place(request, typed, &[], observer)
 }
 
+/// As [`partitioned`], with what backends that want calibration are told of their regions.
+pub fn prepared(request: &Request, observer: &mut dyn Observer) -> Result<Partitioned> {
+    let mut partitioned = partitioned(request, observer)?;
+    watch(request, &mut partitioned, &std::env::temp_dir(), &mut Known::default(), observer)?;
+    Ok(partitioned)
+}
+
 struct SettledReport {
     settled: Settled,
     nodes: Vec<NodeRow>,

@@ -48,6 +48,9 @@ extern "C" {
 // `check` refused; a `Refusal` as JSON is in the output sink.
 #define BYOC_REFUSED 2
 
+// The version that `extension` is asked for.
+#define BYOC_OPEN_VERSION 1
+
 // Borrowed bytes; texts are UTF-8.
 typedef struct {
   // First byte; may be null when `len` is 0.
@@ -197,12 +200,24 @@ typedef struct {
   const void *(*extension)(size_t backend, byoc_slice id, uint32_t version);
 } byoc_table;
 
+// The function of a backend whose description has `files`. It is static: the host may call it at any time.
+typedef struct {
+  // Size of this struct in the plugin; it grows at the end only.
+  size_t struct_size;
+  // Reads a file of one of the backend's formats, or code of a region, and writes a `CodeFile` to `out`.
+  int32_t (*open)(size_t backend, byoc_slice file, byoc_sink out, byoc_sink error);
+} byoc_open_table;
+
 /* Makes a symbol visible whatever the compiler's default is. */
 #if defined(_WIN32)
 #define BYOC_EXPORT __declspec(dllexport)
 #else
 #define BYOC_EXPORT __attribute__((visibility("default")))
 #endif
+
+/* What `extension` is asked for, with BYOC_OPEN_VERSION, of a backend whose description has `files`: it answers a
+ * `byoc_open_table`. NULL is the answer to any other text, and to this one where a backend opens no files. */
+#define BYOC_OPEN "byoc.open"
 
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \

@@ -60,7 +60,7 @@ pub struct RegionPolicy {
     /// Whether neighbouring matches are merged into the largest convex regions; otherwise one region a match.
     #[serde(default)]
     pub merge: bool,
-    /// Most tensor inputs of a region, constants not counted.
+    /// Most tensor inputs of a region, constants not counted. Matches with more are given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inputs: Option<usize>,
     /// Operators that a region may start with: every node that reads an input of the region is one of them. Empty for
@@ -97,7 +97,7 @@ pub struct CodeFile {
 pub struct Table {
     /// What stands above it.
     pub title: String,
-    /// A title for each column.
+    /// A title for each column. One that starts with `>` stands over numbers.
     pub columns: Vec<String>,
     /// As many cells in each row as there are columns.
     pub rows: Vec<Vec<String>>,

@@ -265,14 +265,13 @@ extern "C" fn open(index: usize, file: Slice, mut out: Sink, error: Sink) -> i32
     })
 }
 
-static OPEN: OpenTable = OpenTable { struct_size: size_of::<OpenTable>(), open };
-
 extern "C" fn extension(index: usize, id: Slice, version: u32) -> *const c_void {
+    const OPEN: &OpenTable = &OpenTable { struct_size: size_of::<OpenTable>(), open };
     // SAFETY: the host lends the text for the length of the call.
     let known = unsafe { id.bytes() } == OPEN_ID.as_bytes() && version == OPEN_VERSION;
     let has_files = || backend(index).is_ok_and(|backend| !backend.describe().files.is_empty());
     if known && catch_unwind(has_files).unwrap_or(false) {
-        return std::ptr::from_ref(&OPEN).cast();
+        return std::ptr::from_ref(OPEN).cast();
     }
     std::ptr::null()
 }

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -83,8 +84,9 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for method in arguments.methods:
         # What nncase itself says goes to the error output.
-        with multiprocessing.get_context("spawn").Pool(1, os.dup2, (2, 1)) as pool:
-            print(pool.apply_async(row, (arguments.folder, method)).get(timeout=600), flush=True)
+        spawned = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, spawned, initializer=os.dup2, initargs=(2, 1)) as pool:
+            print(pool.submit(row, arguments.folder, method).result(), flush=True)
 
 
 if __name__ == "__main__":

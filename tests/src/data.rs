@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
+use serde_json::Value;
+
 use crate::places;
 use crate::trial::{Needed, Skip};
 
@@ -41,6 +43,12 @@ pub fn test_data(name: &str) -> Needed<PathBuf> {
 pub fn script(name: &str, arguments: &[&Path]) -> Needed<String> {
     let python = python()?;
     Ok(run(Command::new(python).arg(scripts().join(name)).args(arguments)).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// The layers of a kmodel file as netron finds them; `tests/python/kmodel_layers.py` tells what the value holds.
+pub fn kmodel_layers(file: &Path) -> Needed<Value> {
+    run(Command::new("node").arg("--version")).map_err(|error| Skip(format!("netron's reader needs node: {error}")))?;
+    Ok(serde_json::from_str(&script("kmodel_layers.py", &[file])?).expect("the script prints JSON"))
 }
 
 fn scripts() -> PathBuf {

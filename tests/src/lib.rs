@@ -2,12 +2,14 @@
 //! compared, small models made on the spot, and tests that can be skipped by name with a reason.
 
 pub mod data;
+pub mod digits;
 pub mod engine;
 pub mod fault;
 pub mod fixture;
 pub mod folder;
 pub mod golden;
 pub mod markdown;
+pub mod netron;
 pub mod npz;
 pub mod onnx;
 pub mod places;

@@ -34,6 +34,11 @@ pub fn read(path: &Path) -> Vec<(String, Tensor)> {
     parse(&places::read(path)).unwrap_or_else(|| panic!("{} is no archive of plain arrays", path.display()))
 }
 
+/// The array of a file that has one and no name for it, `.npy`.
+pub fn read_one(path: &Path) -> Tensor {
+    parse_array(&places::read(path)).unwrap_or_else(|| panic!("{} is no plain array", path.display()))
+}
+
 /// The array of that name.
 pub fn find(arrays: &[(String, Tensor)], name: &str) -> Tensor {
     let found = arrays.iter().find(|(known, _)| known == name);
@@ -141,5 +146,12 @@ mod tests {
         write(&path, &[("matrix", &matrix), ("a/b", &scalar)]);
         assert_eq!(read(&path), [("matrix".to_owned(), matrix), ("a/b".to_owned(), scalar)]);
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn a_lone_array_is_read() {
+        let folder = places::temporary();
+        let matrix = Tensor::f32(&[2, 1], &[1.0, -2.5]);
+        assert_eq!(read_one(&places::write(folder.path(), "array.npy", array(&matrix))), matrix);
     }
 }

@@ -83,6 +83,7 @@ fn backends_that_keep_their_promises_pass() {
         (places::plugin("template"), 100),
         (places::plugin("hostile"), 50),
         (places::plugin("owners"), 600),
+        (places::plugin("scaler"), 90),
         (c_plugin(folder.path(), &[]), 25),
     ];
     for (plugin, least) in plugins {
@@ -91,6 +92,20 @@ fn backends_that_keep_their_promises_pass() {
         });
         assert_eq!((tested.code, tested.failures()), (Some(0), vec![]), "{}", plugin.display());
         assert!(tested.count("pass") >= least, "{}: {}", plugin.display(), tested.report["summary"]);
+    }
+}
+
+/// The kit has samples for backends that choose ranges. This one wants every value to be observed, and computes nothing.
+#[test]
+fn backends_that_ask_for_calibration_get_it() {
+    let tested = Tested::plain(&places::plugin("watcher"), &[]);
+    let cases = tested.report["cases"].as_array().expect("a list");
+    let generated = cases.iter().filter(|case| {
+        case["result"] == "pass" && case["name"].as_str().is_some_and(|name| name.ends_with(": codegen"))
+    });
+    assert!(generated.count() >= 10, "{}", tested.report["summary"]);
+    for (case, reason) in tested.failures() {
+        assert!(reason.contains("this backend computes nothing"), "{case}: {reason}");
     }
 }
 

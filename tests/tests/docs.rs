@@ -1,9 +1,9 @@
-//! `docs/writing-a-backend.md` shows what is: its code stands in the skeletons, which are compiled; its JSON is what the
+//! `docs/writing-a-backend.md` shows what is: its code stands in the skeletons and the test plugins, which are compiled; its JSON is what the
 //! plugin API reads and writes; its commands are those that `vendor.rs` runs.
 
 use std::fmt::Debug;
 
-use byoc_plugin_api::{Claim, DType, Description, Environment, Error, Options, Pattern, Refusal, Region};
+use byoc_plugin_api::{Claim, CodeFile, DType, Description, Environment, Error, Options, Pattern, Refusal, Region};
 use byoc_tests::markdown::{Block, blocks};
 use byoc_tests::places;
 use serde::Serialize;
@@ -21,14 +21,15 @@ fn page() -> String {
 #[test]
 fn every_block_is_compiled_or_run() {
     let rust = places::list(&places::checkout().join("backends/template/src"));
-    let rust: Vec<_> = rust.iter().map(|name| file(&format!("backends/template/src/{name}"))).collect();
-    let c = [file("backends/template/c/template.c")];
+    let rust = rust.iter().map(|name| format!("backends/template/src/{name}"));
+    let rust: Vec<_> = rust.chain(["tests/plugins/scaler/src/lib.rs".into()]).map(|path| file(&path)).collect();
+    let c = [file("backends/template/c/template.c"), file("tests/plugins/c/matmul.c")];
     let mut kinds = Vec::new();
     for block in blocks(&page()) {
         let kind = block.info.split(' ').next().unwrap_or_default().to_owned();
         match kind.as_str() {
-            "rust" => assert!(rust.iter().any(|text| text.contains(&block.text)), "not in the skeleton: {block:?}"),
-            "c" => assert!(c[0].contains(&block.text), "not in the skeleton: {block:?}"),
+            "rust" => assert!(rust.iter().any(|text| text.contains(&block.text)), "in no plugin: {block:?}"),
+            "c" => assert!(c.iter().any(|text| text.contains(&block.text)), "in no plugin: {block:?}"),
             "json" => is_what_it_says(&block),
             "sh" => assert!(["In Rust", "In C"].contains(&block.section.as_str()), "nobody runs {block:?}"),
             // `conformance.rs` has `byoc plugin test` read it.
@@ -56,6 +57,7 @@ fn is_what_it_says(block: &Block) {
         "json Error" => drop(reads_back::<Error>(block)),
         "json Refusal" => drop(reads_back::<Refusal>(block)),
         "json Claim" => drop(reads_back::<Claim>(block)),
+        "json CodeFile" => drop(reads_back::<CodeFile>(block)),
         "json Environment" => drop(reads_back::<Environment>(block)),
         _ => panic!("nobody reads {block:?}"),
     }
@@ -71,7 +73,17 @@ fn reads_back<T: DeserializeOwned + Serialize + Debug>(block: &Block) -> T {
 
 /// The structs and enums that cross the border as JSON, and where they are defined.
 const TYPES: &[(&str, &[&str])] = &[
-    ("backend.rs", &["struct Description", "struct RegionPolicy", "struct Environment"]),
+    (
+        "backend.rs",
+        &[
+            "struct Description",
+            "struct FileFormat",
+            "struct RegionPolicy",
+            "struct CodeFile",
+            "struct Table",
+            "struct Environment",
+        ],
+    ),
     ("constants.rs", &["enum ConstantAccess", "enum Claim", "struct Packed"]),
     ("dtype.rs", &["enum DType"]),
     ("error.rs", &["struct Error", "struct Refusal", "enum RefusalCode"]),

@@ -48,7 +48,11 @@ impl<'a> Network<'a> {
         let model = Model { entries: vec![graph], constants: model.constants.clone(), ..Model::default() };
         let hosts = std::slice::from_ref(host);
         let part = partition::partition(TypedModel(model), hosts, &Crashes::default())?;
-        part.require_complete(hosts).map_err(|error| error.within("calibration"))?;
+        part.require_complete(hosts).map_err(|error| {
+            let hint =
+                "What a calibrated region depends on has to run on a host backend: end the list with one that takes it";
+            Diagnostic::new(Code::Calibration, error.message).within("calibration").hint(hint)
+        })?;
         // In the order in which they are computed, so that the first value that is not finite is where it began.
         let made = part.regions.iter().flat_map(|plan| &plan.outputs);
         let all = part.model.entries[0].inputs.iter().chain(made).copied();

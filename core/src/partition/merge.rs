@@ -58,9 +58,16 @@ impl Merging<'_, '_> {
     /// Merges groups with those that they read from, in topological order. Whether there was anything.
     fn along_edges(&mut self) -> Result<bool> {
         let mut merged = false;
+        let limited = self.is_limited();
+        let mut sizes = HashMap::new();
         for node in 0..self.groups.group_of.len() {
             let group = self.groups.group_of[node];
             if self.groups.groups[group].backend != Some(self.backend) {
+                continue;
+            }
+            // A group that is as it was at an earlier node waits for the next round: with limits there is one.
+            let size = self.groups.groups[group].nodes.len();
+            if limited && sizes.insert(group, size) == Some(size) {
                 continue;
             }
             for other in self.groups.predecessors(group) {

@@ -71,6 +71,8 @@ mod tests {
     use crate::dtype::DType;
     use crate::region::Dim;
 
+    type Change = fn(&mut CodeFile);
+
     fn value(name: &str, shape: &[Dim]) -> Value {
         Value { name: name.into(), dtype: DType::F32, shape: shape.to_vec() }
     }
@@ -101,7 +103,7 @@ mod tests {
 
     #[test]
     fn contradictions_are_errors() {
-        let cases: &[(fn(&mut CodeFile), &str)] = &[
+        let cases: &[(Change, &str)] = &[
             (|file| file.file_bytes = 9, "it would have 9 bytes, and has 8"),
             (|file| file.inputs[0].name = "\n".into(), "an input has no name"),
             (|file| file.outputs.push(file.outputs[0].clone()), "two outputs are called 'y'"),

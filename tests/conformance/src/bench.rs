@@ -12,6 +12,7 @@ use byoc_core::plugin::{Registry, Selected};
 use crate::onnx::{Fill, Input, Model};
 use crate::region::Taken;
 use crate::report::{Step, Verdict, fail};
+use crate::samples::MadeUp;
 use crate::tensor::{Tensor, Tolerance};
 
 /// The two backends.
@@ -37,7 +38,7 @@ pub(crate) struct Source {
     pub(crate) tolerance: Option<Tolerance>,
 }
 
-/// A model as far as the compiler's partition.
+/// A model as far as the regions that code is generated for.
 pub(crate) struct Prepared {
     /// The regions of the backend under test.
     pub(crate) taken: Vec<Taken>,
@@ -76,13 +77,18 @@ impl Bench {
     /// What to compile, for these backends.
     fn request(&self, source: &Source, backends: Vec<Selected>) -> Request {
         let sources = vec![("main".into(), source.path.clone())];
-        Request { import: source.import(), folder: Some(self.reference.clone()), ..Request::new(sources, backends) }
+        Request {
+            import: source.import(),
+            folder: Some(self.reference.clone()),
+            calibration: Some(Box::new(MadeUp(source.clone()))),
+            ..Request::new(sources, backends)
+        }
     }
 
     /// What the backend takes of a model.
     pub(crate) fn prepare(&self, source: &Source) -> Step<Prepared> {
         let request = self.request(source, vec![self.selected.clone()]);
-        match compile::partitioned(&request, &mut Silent) {
+        match compile::prepared(&request, &mut Silent) {
             Ok(found) => Ok(Prepared::of(&found)),
             Err(error) if matches!(error.code, Code::BackendFailed | Code::PluginContract | Code::Io) => fail(error),
             Err(error) => Err(Verdict::Unsupported(format!("the compiler refuses the model: {error}"))),

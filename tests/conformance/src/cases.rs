@@ -12,7 +12,7 @@ use crate::models::{self, Kind, Sample};
 use crate::report::{Case, Step, Tag, Verdict, fail, one_line};
 use crate::stream::Event;
 use crate::vendor::VendorCase;
-use crate::{Settings, claims, damage, plugin, results, usage};
+use crate::{Settings, claims, damage, files, plugin, results, usage};
 
 /// A case of a model.
 type Test = fn(&Bench, &Source, &Prepared) -> Step<Option<Duration>>;
@@ -29,6 +29,7 @@ const TESTS: &[(&str, &[Kind], Test)] = &[
     ("shared", THOROUGH, |b, s, p| results::shared(b, s, p).map(|()| None)),
     ("together", THOROUGH, |b, s, p| results::together(b, s, p).map(|()| None)),
     ("newer host", THOROUGH, |b, s, p| claims::newer_host(b, s, p).map(|()| None)),
+    ("open", THOROUGH, |b, s, p| files::open(b, s, p).map(|()| None)),
     ("damaged code", THOROUGH, |b, s, p| damage::code(b, s, p).map(|()| None)),
     ("damaged constants", THOROUGH, |b, s, p| damage::constants(b, s, p).map(|()| None)),
 ];

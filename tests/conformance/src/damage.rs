@@ -29,18 +29,25 @@ pub(crate) fn code(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
         if load(&[], "empty code") && !code.is_empty() {
             return fail("load takes empty code");
         }
-        for part in 1..8 {
-            load(&code[..code.len() * part / 8], &format!("{part}/8 of the code"));
-        }
-        let bits = code.len() * 8;
-        for bit in (0..bits).step_by((bits / FLIPS).max(1)) {
-            let mut flipped = code.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            load(&flipped, &format!("code with bit {bit} flipped"));
-        }
+        damaged(code, &mut |code, what| {
+            load(code, what);
+        });
         last?;
     }
     Ok(())
+}
+
+/// Gives `try_it` code that is cut, and code with a bit flipped, each with what it is.
+pub(crate) fn damaged(code: &[u8], try_it: &mut dyn FnMut(&[u8], &str)) {
+    for part in 1..8 {
+        try_it(&code[..code.len() * part / 8], &format!("{part}/8 of the code"));
+    }
+    let bits = code.len() * 8;
+    for bit in (0..bits).step_by((bits / FLIPS).max(1)) {
+        let mut flipped = code.to_vec();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        try_it(&flipped, &format!("code with bit {bit} flipped"));
+    }
 }
 
 /// Constants that are claimed for load and are not there, or are packed in another layout, are errors.

@@ -14,7 +14,8 @@ static int32_t describe(size_t backend, byoc_sink out, byoc_sink error) BYOC_NOE
     (void)backend, (void)error;
     return byoc_put(out,
                     "{\"name\":\"cmatmul\",\"version\":\"1.0.0\",\"code_version\":1,"
-                    "\"summary\":\"MatMul with a bias, written in C\",\"constant_access\":\"both\"}");
+                    "\"summary\":\"MatMul with a bias, written in C\",\"constant_access\":\"both\","
+                    "\"files\":[{\"extension\":\"dense\",\"summary\":\"The sizes of a matrix product\"}]}");
 }
 
 static int32_t patterns(size_t backend, byoc_slice options, byoc_sink out, byoc_sink error) BYOC_NOEXCEPT {
@@ -26,6 +27,7 @@ static int32_t patterns(size_t backend, byoc_slice options, byoc_sink out, byoc_
 typedef struct {
     int64_t matrix, bias;   /* ids */
     int64_t inner, columns; /* of the matrix */
+    int64_t rows;           /* of the other operand; 1 where they are known at run time only */
 } dense;
 
 /* The id of the constant that is value `value` of the region, or -1. */
@@ -54,6 +56,19 @@ static int64_t input_of(byoc_json node, size_t index) {
     return value;
 }
 
+/* The number of rows of a tensor whose last dimension is a column, or 1 where it is not known. */
+static int64_t rows_of(byoc_json shape) {
+    byoc_json size = byoc_json_first(shape), next;
+    int64_t rows = 1, found;
+    for (; byoc_json_ok(size); size = next) {
+        next = byoc_json_next(size);
+        if (!byoc_json_ok(next)) break;
+        if (!byoc_json_int(size, &found)) return 1;
+        rows *= found;
+    }
+    return rows;
+}
+
 /* Reads a region; the reason why it is not taken, or NULL. */
 static const char *read_region(byoc_slice text, dense *found) {
     byoc_json region = byoc_json_of(text), values = byoc_json_get(region, "values"), value;
@@ -61,6 +76,7 @@ static const char *read_region(byoc_slice text, dense *found) {
     int64_t matrix = input_of(matmul, 1), product = -1, bias, size;
     (void)byoc_json_int(byoc_json_first(byoc_json_get(matmul, "outputs")), &product);
     bias = input_of(add, 0) == product ? input_of(add, 1) : input_of(add, 0);
+    found->rows = rows_of(byoc_json_get(byoc_json_at(values, (size_t)input_of(matmul, 0)), "shape"));
     found->matrix = constant_of(region, matrix);
     found->bias = constant_of(region, bias);
     if (found->matrix < 0 || found->bias < 0) return "the matrix and the bias must be constants";
@@ -193,9 +209,26 @@ static int32_t run(void *executable, byoc_tensors inputs, byoc_tensors outputs, 
 
 static void free_executable(void *executable) BYOC_NOEXCEPT { free(executable); }
 
+static int32_t open_file(size_t backend, byoc_slice file, byoc_sink out, byoc_sink error) BYOC_NOEXCEPT {
+    dense sizes;
+    char text[400];
+    (void)backend;
+    if (file.len != sizeof sizes) return byoc_fail(error, "it is cut short, or no file of this format");
+    memcpy(&sizes, file.data, sizeof sizes);
+    if (sizes.inner < 0 || sizes.columns < 0 || sizes.rows < 0) return byoc_fail(error, "its sizes are damaged");
+    snprintf(text, sizeof text,
+             "{\"format\":\"dense 1\",\"file_bytes\":%zu,"
+             "\"inputs\":[{\"name\":\"x\",\"dtype\":\"f32\",\"shape\":[%lld,%lld]}],"
+             "\"outputs\":[{\"name\":\"y\",\"dtype\":\"f32\",\"shape\":[%lld,%lld]}]}",
+             sizeof sizes, (long long)sizes.rows, (long long)sizes.inner, (long long)sizes.rows, (long long)sizes.columns);
+    return byoc_put(out, text);
+}
+
 static const void *extension(size_t backend, byoc_slice id, uint32_t version) BYOC_NOEXCEPT {
-    (void)backend, (void)id, (void)version;
-    return NULL;
+    static const byoc_open_table open_table = {sizeof(byoc_open_table), open_file};
+    const int is_open = id.len == strlen(BYOC_OPEN) && memcmp(id.data, BYOC_OPEN, id.len) == 0;
+    (void)backend;
+    return is_open && version == BYOC_OPEN_VERSION ? &open_table : NULL;
 }
 
 const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("cmatmul", "1.0.0");

@@ -90,6 +90,19 @@ const CHANGES: &[(&str, &str, &str, &str)] = &[
         "newer host",
         "with fields of a later version check refuses region byoc_main_cmatmul_0: what is this",
     ),
+    (
+        "(long long)sizes.rows, (long long)sizes.columns)",
+        "(long long)sizes.rows + 1, (long long)sizes.columns)",
+        "open",
+        "open tells of other outputs than those of the region",
+    ),
+    (
+        "if (file.len != sizeof sizes) return byoc_fail(",
+        "if (file.len == 0) return byoc_put(out, \"{\\\"format\\\":\\\"\\\",\\\"file_bytes\\\":0,\\\"inputs\\\":[],\\\"outputs\\\":[]}\");\n    \
+         if (file.len != sizeof sizes) return byoc_fail(",
+        "open",
+        "open takes empty code",
+    ),
     (WRITE, "abort();", "run", "crashed (signal 6)"),
     (WRITE, "exit(0);", "run", "ended the process (exit code 0)"),
     (

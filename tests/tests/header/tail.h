@@ -5,6 +5,10 @@
 #define BYOC_EXPORT __attribute__((visibility("default")))
 #endif
 
+/* What `extension` is asked for, with BYOC_OPEN_VERSION, of a backend whose description has `files`: it answers a
+ * `byoc_open_table`. NULL is the answer to any other text, and to this one where a backend opens no files. */
+#define BYOC_OPEN "byoc.open"
+
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \
     { \

@@ -1,7 +1,7 @@
 //! A convolution in real numbers to the integers of a K210 convolution (kmodel v3, section 4: zero points).
 //!
-//! With `arg_x = -128`, `arg_w = -z_x`, `arg_add = k * k * z_x * 128`, no shifts and the padding `z_x`, the sum `acc` is
-//! exactly that of `(x - z_x) * (w - 128)`, where `z_x` is the input's zero point. So in real numbers
+//! With `arg_x = -128`, `arg_w = -z_x`, `arg_add = k * k * z_x * 128`, no shifts and the padding `z_x`, the sum `acc`
+//! is exactly that of `(x - z_x) * (w - 128)`, where `z_x` is the input's zero point. So in real numbers
 //! `sum = acc * input scale * weight step`, and with a step of the weights for each channel:
 //!
 //! `v = sum + bias` in units of `2^-e` output steps; `y = activation(v)` in output steps, plus the output's zero point.
@@ -109,9 +109,9 @@ impl<'a> FloatConv<'a> {
 
 /// Quantises a convolution with the meaning of its input's and its output's bytes. Each result is the real one rounded
 /// to a byte, but for three things: weights are rounded (by half a step each); the table's line may be off, with curved
-/// functions only (see `fit::curve`); and numbers of the table are rounded. That last one costs `2^-14` of an output step
-/// where slopes are 0 or 1, and less than 0.02 otherwise, except with [`Activation::LeakyRelu`] where the negative part
-/// has more of the output's range than its slope suggests: 0.13 with a slope of 0.01 and half of the range.
+/// functions only (see `fit::curve`); and numbers of the table are rounded. That last one costs `2^-14` of an output
+/// step where slopes are 0 or 1, and less than 0.02 otherwise, except with [`Activation::LeakyRelu`] where the negative
+/// part has more of the output's range than its slope suggests: 0.13 with a slope of 0.01 and half of the range.
 ///
 /// Errors when lengths disagree, a number is not finite, the function falls somewhere, or when the sums of a channel
 /// are so large against the output's steps that `v` has no room for them; the message names the channel.

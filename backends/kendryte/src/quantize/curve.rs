@@ -1,7 +1,7 @@
 //! The activation of a layer as straight lines, and as the 16 segments of its table (kmodel v3, section 4).
 //!
-//! Everything is counted in output steps: `v` is the real sum over the output's scale, a line's value is a byte. The unit
-//! of the integer `v` is `2^-exponent` steps, so that where the slope is 1 factors are powers of two, and exact.
+//! Everything is counted in output steps: `v` is the real sum over the output's scale, a line's value is a byte. The
+//! unit of the integer `v` is `2^-exponent` steps, so that where the slope is 1 factors are powers of two, and exact.
 
 use super::fit;
 use super::{Activation, Quantization, TOP};
@@ -109,8 +109,8 @@ fn factor(slope: f64) -> (i16, u8) {
     if mul(shift) == 0.0 { (0, 0) } else { (mul(shift) as i16, shift as u8) }
 }
 
-/// The lines of a function of straight parts. A line has to start at a whole level, so it starts where it would have the
-/// level that its beginning is rounded to: in between both sides round to that level.
+/// The lines of a function of straight parts. A line has to start at a whole level, so it starts where it would have
+/// the level that its beginning is rounded to: in between both sides round to that level.
 fn straight(activation: Activation, output: Quantization) -> Option<Curve> {
     let pieces = activation.pieces()?;
     let scale = f64::from(output.scale);

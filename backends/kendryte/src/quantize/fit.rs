@@ -71,8 +71,8 @@ impl Samples {
         sample((0..=count).map(|index| coarse.place(between(least, most, index))).collect())
     }
 
-    /// Lines within `error` of the function from the lower flat end to the upper one, and the upper one itself; none when
-    /// 14 do not suffice. Flat ends are bytes already, so they may have the half that rounding costs lines.
+    /// Lines within `error` of the function from the lower flat end to the upper one, and the upper one itself; none
+    /// when 14 do not suffice. Flat ends are bytes already, so they may have the half that rounding costs lines.
     fn lines(&self, (low, top): (f64, f64), error: f64) -> Option<Vec<Line>> {
         let mut lines: Vec<Line> = Vec::new();
         let mut reached = self.place(low + 0.5 + error);
@@ -104,8 +104,8 @@ impl Samples {
         levels.flat_map(places).collect()
     }
 
-    /// The line from a level at `start` that keeps within `error` longest, and where it ends: the slopes that each sample
-    /// allows are intersected.
+    /// The line from a level at `start` that keeps within `error` longest, and where it ends: the slopes that each
+    /// sample allows are intersected.
     fn extend(&self, start: f64, bias: f64, error: f64) -> (Line, f64) {
         let line = |slope: f64| Line { start, slope, bias: bias as u8 };
         if (self.value(start) - bias).abs() > error + 1e-9 {

@@ -50,8 +50,9 @@ impl Channel<'_> {
     /// input exists with which `v` has more than 36 bits.
     ///
     /// Weights are symmetric. Their step is the greatest weight over 127, but rounded up to the next that
-    /// `norm_mul / 2^norm_shift` can express, so that factors are exact however small they are. (A finer step that clips
-    /// the greatest weights was tried: for normally distributed and for Laplacian weights, 9 to 1152 of them, it gains less than 0.1 dB.)
+    /// `norm_mul / 2^norm_shift` can express, so that factors are exact however small they are. (A finer step that
+    /// clips the greatest weights was tried: for normal and for Laplacian weights, 9 to 1152 of them, it gains
+    /// less than 0.1 dB.)
     pub(super) fn quantize(&self, units: Units, bytes: &mut Vec<u8>) -> Option<BatchNorm> {
         let largest = self.weights.iter().fold(0f64, |most, &w| most.max((f64::from(w) * self.scale).abs()));
         let gain = units.gain * 2f64.powi(units.exponent);

@@ -128,7 +128,7 @@ fn steepest(activation: Activation) -> f64 {
 ///
 /// The bound: half a step for the byte, what the table costs, and what the rounding of weights can make of these
 /// inputs: half a weight step times the sum of their absolute values, times the slope of the function.
-fn hold(layer: &Layer, output: Quantization, activation: Activation, random: &mut Random) -> f64 {
+fn hold(layer: &Layer, output: Quantization, activation: Activation, curve: &Curve, random: &mut Random) -> f64 {
     let quantized = conv(&layer.float(), layer.input, output, activation).expect("it fits");
     let model = layer.kmodel(&quantized);
     assert_eq!(model.check(), [], "{activation:?}");
@@ -136,7 +136,7 @@ fn hold(layer: &Layer, output: Quantization, activation: Activation, random: &mu
     let mut simulator = Simulator::new(model, 1).expect("it can run");
     simulator.run(&x).expect("it runs");
     let y = simulator.output(0).expect("an output");
-    let tables = Curve::new(activation, output).tables();
+    let tables = curve.tables();
     let table = tables.iter().find(|table| table.segments == quantized.activation).expect("one of them");
     let scale = f64::from(output.scale);
     let mut worst = 0f64;
@@ -192,6 +192,7 @@ fn random_layers_are_within_their_bound() {
     let (mut layers, mut worst) = (0, [0f64; 2]);
     for activation in activations() {
         for output in outputs(activation) {
+            let curve = Curve::new(activation, output);
             for (kernel, depthwise) in
                 [(Kernel::One, false), (Kernel::Three, false), (Kernel::One, true), (Kernel::Three, true)]
             {
@@ -199,7 +200,7 @@ fn random_layers_are_within_their_bound() {
                     let (low, high) = inputs[random.between(0, 4) as usize];
                     let input = Quantization::of(low, high);
                     let layer = Layer::random(kernel, depthwise, drawn, input, &mut random);
-                    let found = hold(&layer, output, activation, &mut random);
+                    let found = hold(&layer, output, activation, &curve, &mut random);
                     let curved = usize::from(activation.pieces().is_none());
                     worst[curved] = worst[curved].max(found);
                     layers += 1;
@@ -226,7 +227,7 @@ fn large_sums_are_within_their_bound() {
         layer.weights = (0..9 * inputs * 2).map(|_| (weight + random.normal() * spread) as f32).collect();
         layer.bias = vec![bias as f32, 0.5];
         let output = Quantization::of(-1.0, 1.0);
-        hold(&layer, output, Activation::Linear, &mut random);
+        hold(&layer, output, Activation::Linear, &Curve::new(Activation::Linear, output), &mut random);
         let exponent = |unit: f64| (f64::from(output.scale) / unit).log2().round() as i32;
         let found = exponent(conv(&layer.float(), input, output, Activation::Linear).expect("it fits").unit);
         assert_eq!(found < 14, bias.abs() > 2000.0, "{found}");

@@ -74,7 +74,7 @@ fn conv(build: &Build, node: &Node, values: &[Vec<f64>]) -> Vec<f64> {
     for o in 0..outputs {
         for y in 0..rows * columns {
             let (row, column) = (y / columns * stride, y % columns * stride);
-            let mut sum = values[node.input(2).expect("a bias")][o];
+            let mut sum = node.input(2).map_or(0.0, |bias| values[bias][o]);
             for i in 0..inputs {
                 let channel = o / (outputs / groups) * inputs + i;
                 for k in 0..kernel * kernel {

@@ -1,0 +1,160 @@
+//! The K210 from ONNX to results: how accurate and how small it is, what a whole model and a part of one become, and what
+//! is told to those who lack something.
+
+#![allow(clippy::print_stdout, reason = "what was measured is part of a test's report")]
+
+#[path = "kendryte/files.rs"]
+mod files;
+#[path = "kendryte/refused.rs"]
+mod refused;
+
+use std::path::{Path, PathBuf};
+
+use byoc_core::plugin::Registry;
+use byoc_tests::digits::{self, Digits, Score};
+use byoc_tests::folder::Folder;
+use byoc_tests::trial::{Needed, trial};
+use byoc_tests::{data, engine, netron, places, trial as trials};
+use serde_json::Value;
+
+fn main() {
+    let mut all = vec![
+        trial("digits_stay_what_they_are", digits_stay_what_they_are),
+        trial("pictures_calibrate_as_well", pictures_calibrate_as_well),
+        trial("no_weight_is_left_as_it_was", no_weight_is_left_as_it_was),
+        trial("a_part_of_a_model_has_both_kinds_of_ownership", both_kinds_of_ownership),
+        trial("too_many_weight_loads_are_split", || fits("kendryte/wide", 1)),
+        trial("a_mobilenet_is_one_kmodel", || fits("kendryte/mobilenet", 1)),
+    ];
+    all.extend(files::trials());
+    all.extend(refused::trials());
+    trials::run(all).exit();
+}
+
+/// A text path.
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+/// Compiles into `model.byoc` of a new folder.
+fn compile(model: &Path, dataset: &Path, more: &[&str]) -> (Folder, PathBuf) {
+    let folder = Folder::empty();
+    let fixed = ["compile", text(model), "-o", "model.byoc", "--backend", "kendryte,json", "--dataset", text(dataset)];
+    folder.byoc(&[&fixed, more].concat()).success();
+    let artifact = folder.path().join("model.byoc");
+    (folder, artifact)
+}
+
+fn score(digits: &Digits, artifact: &Path) -> Score {
+    let mut session = engine::load(artifact, &registry(), 2).expect("loaded");
+    digits.score(&digits.run(&mut session))
+}
+
+fn registry() -> Registry {
+    engine::from_files(vec![places::plugin("kendryte"), places::plugin("json")])
+}
+
+/// The accuracy that onnxruntime's probabilities have.
+fn float_accuracy(digits: &Digits) -> f64 {
+    digits.score(&digits.expected).accuracy
+}
+
+fn size(path: &Path) -> f64 {
+    places::read(path).len() as f64
+}
+
+/// A trained network of 8 convolutions, depthwise, residual and strided ones among them, over 597 pictures it was not
+/// trained with; each method of calibration that is no experiment.
+fn digits_stay_what_they_are() -> Needed<()> {
+    let digits = digits::whole()?;
+    for method in ["minmax", "percentile", "l2"] {
+        let option = format!("kendryte.calibrate-method={method}");
+        let (folder, artifact) = compile(&digits.model, &digits.calibration, &["--backend-opt", &option]);
+        let found = score(&digits, &artifact);
+        println!("{method}: {found:?}, float {:.4}", float_accuracy(&digits));
+        // Least agreement with the float model, and most loss of accuracy: half a point of a hundred.
+        assert!(found.agreement >= 0.99, "{method}: {found:?}");
+        assert!(found.accuracy >= float_accuracy(&digits) - 0.005, "{method}: {found:?}");
+        if method == "minmax" {
+            let kmodel = files::extract(&folder, "byoc_main_kendryte_0");
+            netron::compare(&kmodel)?;
+            let onnx = size(&digits.model);
+            println!("kmodel {:.3}, artifact {:.3} of the ONNX file", size(&kmodel) / onnx, size(&artifact) / onnx);
+            assert!(size(&kmodel) <= 0.31 * onnx && size(&artifact) <= 0.38 * onnx);
+        }
+    }
+    Ok(())
+}
+
+/// Twenty PNG files in place of arrays: a pixel is the byte that the board gets.
+fn pictures_calibrate_as_well() -> Needed<()> {
+    let digits = digits::whole()?;
+    let (folder, artifact) = compile(&digits.model, &digits.pictures, &[]);
+    let found = score(&digits, &artifact);
+    assert!(found.agreement >= 0.98, "{found:?}");
+    let report = folder.byoc(&["inspect", "model.byoc", "--region", "byoc_main_kendryte_0", "--json"]);
+    let report: Value = serde_json::from_str(report.success()).expect("JSON");
+    let tables = report["tables"].as_array().expect("tables");
+    let input = tables
+        .iter()
+        .flat_map(|table| table["rows"].as_array().into_iter().flatten())
+        .find(|row| row[0] == digits::INPUT);
+    let input = input.unwrap_or_else(|| panic!("{report}"));
+    assert_eq!([&input[1], &input[2], &input[4]], ["0", "1", "0"]);
+    Ok(())
+}
+
+/// No initializer of the model is in the artifact as it stands in the ONNX file.
+fn no_weight_is_left_as_it_was() -> Needed<()> {
+    let digits = digits::whole()?;
+    let (_folder, artifact) = compile(&digits.model, &digits.calibration, &[]);
+    let verbatim = |file: &Path| data::script("verbatim.py", &[&digits.model, file]);
+    assert_eq!(verbatim(&artifact)?.trim(), "[]");
+    // The script finds what is there.
+    let host = places::temporary();
+    let host = host.path().join("host.byoc");
+    let json = engine::from_files(vec![places::plugin("json")]);
+    engine::compile_with(
+        &digits.model,
+        &host,
+        &json,
+        &["json"],
+        &[("json.pack", "false"), ("json.kernels", "reference")],
+    )
+    .expect("compiled");
+    assert!(verbatim(&host)?.contains("stem.weight"));
+    Ok(())
+}
+
+/// Convolutions for the K210, layer normalisation and attention for the host.
+fn both_kinds_of_ownership() -> Needed<()> {
+    let digits = digits::mixed()?;
+    let (folder, artifact) = compile(&digits.model, &digits.calibration, &[]);
+    let found = score(&digits, &artifact);
+    println!("{found:?}, float {:.4}", float_accuracy(&digits));
+    assert!(found.agreement >= 0.98, "{found:?}");
+    assert!(found.accuracy >= float_accuracy(&digits) - 0.005, "{found:?}");
+    assert!(found.mean_error <= 0.01, "{found:?}");
+    let ledger = folder.byoc(&["inspect", "model.byoc", "--constants", "--json"]);
+    let ledger: Value = serde_json::from_str(ledger.success()).expect("JSON");
+    let fates: Vec<_> = ledger["constants"].as_array().expect("rows").iter().map(|row| row["fate"].as_str()).collect();
+    for fate in ["embedded", "packed"] {
+        assert!(fates.contains(&Some(fate)), "{fates:?}");
+    }
+    Ok(())
+}
+
+/// A model of random weights compiles into this many regions, all of it on the K210, twice the same, and runs.
+fn fits(name: &str, regions: usize) -> Needed<()> {
+    let folder = data::test_data(name)?;
+    let (first, artifact) = compile(&folder.join("model.onnx"), &folder.join("dataset.npz"), &[]);
+    let (_second, again) = compile(&folder.join("model.onnx"), &folder.join("dataset.npz"), &[]);
+    assert!(places::read(&artifact) == places::read(&again), "two compiles differ");
+    let report = first.byoc(&["inspect", "model.byoc", "--regions", "--json"]);
+    let report: Value = serde_json::from_str(report.success()).expect("JSON");
+    let found: Vec<_> =
+        report["regions"].as_array().expect("regions").iter().map(|row| row["backend"].as_str()).collect();
+    assert_eq!(found, vec![Some("kendryte"); regions]);
+    first.byoc(&["run", "model.byoc", "--fill", "random", "--seed", "3"]).success();
+    Ok(())
+}
