@@ -210,7 +210,7 @@ fn needs_dataset(plan: &RegionPlan, setting: &Setting<'_>) -> Diagnostic {
     let (backend, symbol) = (setting.backends[plan.backend].name(), &plan.region.symbol);
     let message = format!("backend '{backend}' needs a data set to choose the ranges of region {symbol}");
     Diagnostic::new(Code::NeedsDataset, message)
-        .hint("Add --dataset DIR or --dataset FILE.npz with samples of the model's inputs")
+        .hint("Give byoc compile --dataset DIR or --dataset FILE.npz with samples of the model's inputs")
 }
 
 fn no_host() -> Diagnostic {

@@ -17,6 +17,7 @@ mod map;
 pub mod ops;
 pub mod plugin;
 pub mod runtime;
+pub mod whole;
 
 #[cfg(feature = "compiler")]
 pub mod calibrate;

@@ -228,7 +228,7 @@ fn only_code_generation_needs_the_data() {
     let folder = Folder::empty();
     folder.write("model.onnx", elements().finish());
     let needed = "error: [B704] backend 'watcher' needs a data set to choose the ranges of region byoc_main_watcher_0\n  \
-                  hint: Add --dataset DIR or --dataset FILE.npz with samples of the model's inputs";
+                  hint: Give byoc compile --dataset DIR or --dataset FILE.npz with samples of the model's inputs";
     compile(&folder, &[]).fails(2, needed);
     for stage in ["codegen", "ownership"] {
         compile(&folder, &["--stop-after", stage]).fails(2, needed);

@@ -14,12 +14,13 @@ use byoc_core::plugin::Registry;
 use byoc_tests::digits::{self, Digits, Score};
 use byoc_tests::folder::Folder;
 use byoc_tests::trial::{Needed, trial};
-use byoc_tests::{data, engine, netron, places, trial as trials};
+use byoc_tests::{data, engine, netron, npz, places, trial as trials};
 use serde_json::Value;
 
 fn main() {
     let mut all = vec![
         trial("digits_stay_what_they_are", digits_stay_what_they_are),
+        trial("a_method_that_loses_is_a_warning", a_method_that_loses_is_a_warning),
         trial("pictures_calibrate_as_well", pictures_calibrate_as_well),
         trial("no_weight_is_left_as_it_was", no_weight_is_left_as_it_was),
         trial("a_part_of_a_model_has_both_kinds_of_ownership", both_kinds_of_ownership),
@@ -86,6 +87,26 @@ fn digits_stay_what_they_are() -> Needed<()> {
     Ok(())
 }
 
+/// A method that keeps less of a tensor than the default says so, tensor by tensor.
+fn a_method_that_loses_is_a_warning() -> Needed<()> {
+    let digits = digits::whole()?;
+    let compiled = |method: &str| {
+        let folder = Folder::empty();
+        let option = format!("kendryte.calibrate-method={method}");
+        let fixed = ["compile", text(&digits.model), "-o", "model.byoc", "--backend", "kendryte,json"];
+        let outcome =
+            folder.byoc(&[&fixed, &["--dataset", text(&digits.calibration), "--backend-opt", &option][..]].concat());
+        outcome.success();
+        outcome.stderr
+    };
+    assert_eq!(compiled("minmax"), "");
+    let warnings = compiled("kl");
+    let first = warnings.lines().next().unwrap_or_default();
+    let start = "warning: [B309] backend 'kendryte', region byoc_main_kendryte_0: calibrate-method kl keeps ";
+    assert!(first.starts_with(start) && first.contains(" dB of '") && first.ends_with(" dB"), "{warnings}");
+    Ok(())
+}
+
 /// Twenty PNG files in place of arrays: a pixel is the byte that the board gets.
 fn pictures_calibrate_as_well() -> Needed<()> {
     let digits = digits::whole()?;
@@ -135,6 +156,12 @@ fn both_kinds_of_ownership() -> Needed<()> {
     assert!(found.agreement >= 0.98, "{found:?}");
     assert!(found.accuracy >= float_accuracy(&digits) - 0.005, "{found:?}");
     assert!(found.mean_error <= 0.01, "{found:?}");
+    // A picture is verified against the float kernels within five hundredths of a probability; noise, which no
+    // calibration has seen, is not.
+    npz::write(&folder.path().join("in.npz"), &[(digits::INPUT, &digits.inputs[0])]);
+    let verify =
+        ["verify", "model.byoc", "--model", text(&digits.model), "--atol", "0.05", "--rtol", "0", "-i", "in.npz"];
+    folder.byoc(&verify).success();
     let ledger = folder.byoc(&["inspect", "model.byoc", "--constants", "--json"]);
     let ledger: Value = serde_json::from_str(ledger.success()).expect("JSON");
     let fates: Vec<_> = ledger["constants"].as_array().expect("rows").iter().map(|row| row["fate"].as_str()).collect();

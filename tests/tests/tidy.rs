@@ -48,6 +48,7 @@ const LAYERS: &[&[&str]] = &[
     &["ops"],
     &["ir"],
     &["constants", "dim"],
+    &["whole"],
     &["map", "buffer", "cpu"],
     &["diagnostic"],
 ];

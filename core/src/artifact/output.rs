@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use crate::whole;
+
 /// A file in the folder of the output.
 pub(super) enum Output {
     /// One without a name: the system takes it away when the process ends.
@@ -25,7 +27,7 @@ impl Output {
                 return Ok(Output::Unnamed(file.into()));
             }
         }
-        temporary(folder).map(Output::Named)
+        whole::temporary(folder).map(Output::Named)
     }
 
     /// The file to write to.
@@ -51,7 +53,7 @@ impl Output {
                 }
                 // A link cannot replace a file, a rename can: so a name of its own first. Only a process that is killed
                 // between these two calls leaves that name, and the whole file under it.
-                let named = named_temporary().make_in(folder, |name| link(&file, name))?;
+                let named = whole::named().make_in(folder, |name| link(&file, name))?;
                 named.into_temp_path().persist(path).map_err(|error| error.error)
             }
             Output::Named(file) => file.persist(path).map(drop).map_err(|error| error.error),
@@ -65,17 +67,4 @@ fn link(file: &File, path: &Path) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let source = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(linkat(CWD, source, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
-}
-
-fn temporary(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let mut builder = named_temporary();
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
-}
-
-fn named_temporary() -> tempfile::Builder<'static, 'static> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".byoc-").suffix(".tmp");
-    builder
 }

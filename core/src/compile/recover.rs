@@ -1,7 +1,6 @@
 //! What is left to do when a backend's process ends in the middle of a region: the region is kept for the backend's maker,
 //! and its nodes may go to the next backend.
 
-use std::io::Write;
 use std::path::Path;
 
 use byoc_plugin_api::RefusalCode;
@@ -12,10 +11,10 @@ use crate::constants::ConstantTable;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::TypedModel;
 use crate::lend::ConstantViews;
-use crate::map::folder_of;
 use crate::onnx;
 use crate::partition::{Avoid, Outcome, Partitioned, RegionPlan};
 use crate::plugin::Selected;
+use crate::whole;
 
 /// What becomes of the nodes where the user has chosen to go on.
 const NEXT: &str = "Its nodes go to the next backend";
@@ -84,8 +83,5 @@ pub(super) fn save(
         ("byoc.region", plan.region.symbol.clone()),
     ];
     let model = onnx::region_model(&plan.region, &views.constants(), strip, &about)?;
-    let failed = |error: std::io::Error| Diagnostic::io(path, "write", &error);
-    let mut file = tempfile::NamedTempFile::new_in(folder_of(path)).map_err(failed)?;
-    file.write_all(&model).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error)).map(drop)
+    whole::write(path, &model)
 }

@@ -37,7 +37,7 @@ fn without_a_data_set() -> Needed<()> {
     folder.byoc(&[&["compile", "model.onnx", "-o", "model.byoc"], &BACKENDS[..]].concat()).fails(
         2,
         "error: [B704] backend 'kendryte' needs a data set to choose the ranges of region byoc_main_kendryte_0\n  \
-         hint: Add --dataset DIR or --dataset FILE.npz with samples of the model's inputs",
+         hint: Give byoc compile --dataset DIR or --dataset FILE.npz with samples of the model's inputs",
     );
     assert!(!folder.path().join("model.byoc").exists());
     Ok(())

@@ -1,11 +1,11 @@
 //! What a backend says is in a file of its own, or in the code of a region.
 
-use std::io::Write;
 use std::path::Path;
 
 use byoc_core::artifact::Artifact;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::runtime::{Opened, open_region};
+use byoc_core::whole;
 use byoc_plugin_api::{CodeFile, Value};
 
 use crate::args::Inspect;
@@ -52,20 +52,13 @@ fn text(contents: &CodeFile, title: &str, backend: &str) -> String {
     text
 }
 
-/// Writes the file beside its place and then gives it its name, so that it is there as a whole or not at all.
+/// Writes the file, as a whole or not at all.
 fn extract(opened: &Opened, output: &Path, artifact: &Path) -> Result<()> {
     let same = |path: &Path| path.canonicalize().is_ok_and(|real| artifact.canonicalize().is_ok_and(|own| own == real));
     if same(output) {
         let message = format!("the output '{}' is the artifact itself", output.display());
         return Err(Diagnostic::new(Code::Usage, message).hint("Give the file a name of its own"));
     }
-    let failed = |error: std::io::Error| Diagnostic::io(output, "write", &error);
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.prefix(".byoc-").suffix(".tmp").tempfile_in(folder).map_err(failed)?;
     // Judged when it was opened: there are as many bytes.
-    file.write_all(&opened.code[..opened.contents.file_bytes as usize]).map_err(failed)?;
-    file.persist(output).map_err(|error| failed(error.error)).map(drop)
+    whole::write(output, &opened.code[..opened.contents.file_bytes as usize])
 }
