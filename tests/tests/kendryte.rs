@@ -65,17 +65,20 @@ fn size(path: &Path) -> f64 {
 }
 
 /// A trained network of 8 convolutions, depthwise, residual and strided ones among them, over 597 pictures it was not
-/// trained with; each method of calibration that is no experiment.
+/// trained with; each method of calibration.
 fn digits_stay_what_they_are() -> Needed<()> {
     let digits = digits::whole()?;
-    for method in ["minmax", "percentile", "l2"] {
+    // Entropy calibration is no way to keep a small net, and says so: least agreement with the float model, and most loss
+    // of accuracy.
+    for (method, agreement, loss) in
+        [("minmax", 0.99, 0.005), ("percentile", 0.99, 0.005), ("l2", 0.99, 0.005), ("kl", 0.9, 0.06)]
+    {
         let option = format!("kendryte.calibrate-method={method}");
         let (folder, artifact) = compile(&digits.model, &digits.calibration, &["--backend-opt", &option]);
         let found = score(&digits, &artifact);
         println!("{method}: {found:?}, float {:.4}", float_accuracy(&digits));
-        // Least agreement with the float model, and most loss of accuracy: half a point of a hundred.
-        assert!(found.agreement >= 0.99, "{method}: {found:?}");
-        assert!(found.accuracy >= float_accuracy(&digits) - 0.005, "{method}: {found:?}");
+        assert!(found.agreement >= agreement, "{method}: {found:?}");
+        assert!(found.accuracy >= float_accuracy(&digits) - loss, "{method}: {found:?}");
         if method == "minmax" {
             let kmodel = files::extract(&folder, "byoc_main_kendryte_0");
             netron::compare(&kmodel)?;

@@ -27,6 +27,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("core/src/runtime/session.rs", "views of the arena for backends"),
     ("backends/json/src/kernels", "vector instructions, disjoint parts of one buffer for several threads"),
     ("backends/json/src/runtime/memory.rs", "views of the region's own arena"),
+    ("backends/kendryte/src/simulator/isa", "vector instructions"),
     ("tests/conformance/src/memory.rs", "views of watched memory, in every layout"),
     ("tests/conformance/src/tensor.rs", "views of test data"),
     ("tests/plugins/hostile/src/lib.rs", "a plugin that crashes"),

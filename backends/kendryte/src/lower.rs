@@ -50,6 +50,8 @@ struct Known {
     doubled: Option<(TensorId, usize)>,
     bytes: Option<TensorId>,
     floats: Option<TensorId>,
+    /// Whether the scale of its bytes is for no other value: a sum is clipped by its ends, or others read the bytes.
+    own_scale: bool,
 }
 
 struct Lowering<'r> {
@@ -134,13 +136,18 @@ impl<'r> Lowering<'r> {
         let (input, output) = (read::input(node, 0)?, read::output(node)?);
         let shape = self.fixed(input)?;
         let axis = node.int("axis", -1);
-        let last = axis == -1 || axis == shape.len() as i64 - 1;
-        if !last || shape.iter().rev().skip(1).any(|&size| size != 1) {
-            let message =
-                format!("softmax over axis {axis} of {shape:?}, only one vector along the last axis is taken");
-            return Err(Refusal::new(RefusalCode::Shape, message));
+        let place = if axis < 0 { axis + shape.len() as i64 } else { axis };
+        if shape.iter().enumerate().any(|(index, &size)| index as i64 != place && size != 1) {
+            return Err(read::shape(format!("softmax over axis {axis} of {shape:?}, only one vector is taken")));
         }
-        let tensor = self.floats(input)?;
+        // The SDKs give 0/0 for numbers far below 0 (kmodel v3, SDK CPU-layer details), and bytes need not be so.
+        let tensor = if self.is_float(input) {
+            self.floats(input)?
+        } else {
+            let (bytes, source) = (self.bytes(input)?, self.alias[input]);
+            let tensor = read::tensor(Form::Floats, self.net.tensors[bytes].shape, source);
+            self.net.step(Work::DequantizeFromZero, vec![bytes], tensor)
+        };
         self.give_floats(Work::Softmax, tensor, self.vector(output)?, output);
         Ok(())
     }

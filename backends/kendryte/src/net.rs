@@ -23,6 +23,7 @@ pub(crate) enum Form {
 #[derive(Clone, Debug)]
 pub(crate) struct Tensor {
     pub(crate) form: Form,
+    /// As it was made; a layer that reads the elements in another shape has that in its step.
     pub(crate) shape: Shape,
     /// The region's value whose elements these are: bytes have its scale.
     pub(crate) value: usize,
@@ -44,7 +45,8 @@ pub(crate) enum Work {
     Add,
     Concat,
     MaxPool(Window),
-    Resize,
+    /// Of an image of this shape.
+    Resize(Shape),
     /// Bytes to bytes, element by element.
     Requantize(Function),
     Upload,
@@ -52,7 +54,10 @@ pub(crate) enum Work {
     RemovePadding,
     Quantize,
     Dequantize,
-    GlobalAveragePool,
+    /// Like that, with byte 0 as 0: all of it is greater by the same number, which a softmax does not see.
+    DequantizeFromZero,
+    /// Of an image of this shape.
+    GlobalAveragePool(Shape),
     AveragePool(Window),
     Dense {
         /// The node that has the weights.
@@ -107,9 +112,11 @@ impl Function {
     }
 }
 
-/// A pooling window, as (rows, columns).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A pooling window over an image, as (rows, columns).
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Window {
+    /// What it moves over.
+    pub(crate) image: Shape,
     pub(crate) kernel: [u32; 2],
     pub(crate) stride: [u32; 2],
     /// Before the first row and column.

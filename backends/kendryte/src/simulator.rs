@@ -3,9 +3,11 @@
 
 mod activation;
 mod conv;
+mod crew;
 mod dense;
 mod depthwise;
 mod float;
+pub(crate) mod isa;
 mod memory;
 mod pooling;
 mod quantized;
@@ -16,6 +18,8 @@ use crate::kmodel::check::Severity;
 use crate::kmodel::{Kmodel, Layer, Operation, type_name};
 
 use conv::{Plan, Scratch};
+use crew::Crew;
+use isa::Isa;
 use memory::Memories;
 
 /// What the model wants as its one input (kmodel v3, first layer rule).
@@ -64,22 +68,27 @@ pub struct Simulator {
     plans: Vec<Option<Plan>>,
     memories: Memories,
     scratch: Scratch,
-    threads: usize,
+    crew: Crew,
 }
 
 impl Simulator {
     /// Prepares a model. Errors with the first problem for which it cannot run; `threads` counts the caller's.
     pub fn new(kmodel: Kmodel, threads: usize) -> Result<Self, Error> {
+        Simulator::with_isa(kmodel, threads, Isa::best())
+    }
+
+    /// As [`Simulator::new`] with a given instruction set.
+    pub(crate) fn with_isa(kmodel: Kmodel, threads: usize, isa: Isa) -> Result<Self, Error> {
         if let Some(problem) = kmodel.check().iter().find(|problem| problem.severity == Severity::Broken) {
             return Err(Error::new(format!("the kmodel cannot run: {problem}")));
         }
         let plans = kmodel.layers.iter().map(|layer| match &layer.operation {
-            Operation::Conv(conv) => Some(Plan::new(conv)),
+            Operation::Conv(conv) => Some(Plan::new(conv, isa)),
             _ => None,
         });
         let plans = plans.collect();
         let memories = Memories::new(kmodel.main_memory as usize);
-        Ok(Simulator { kmodel, plans, memories, scratch: Scratch::default(), threads: threads.max(1) })
+        Ok(Simulator { kmodel, plans, memories, scratch: Scratch::default(), crew: Crew::new(threads) })
     }
 
     /// The model.
@@ -100,17 +109,13 @@ impl Simulator {
         }
         self.memories.clear();
         match self.kmodel.layers.first().map(|layer| &layer.operation) {
-            Some(Operation::Conv(conv)) => {
-                let arguments = &conv.arguments;
-                let (width, height) = (arguments.width, arguments.height);
-                self.memories.upload(input, arguments.source, width, height, arguments.input_channels)?;
-            }
+            Some(Operation::Conv(conv)) => self.memories.upload(conv::source(&conv.arguments), input)?,
             Some(Operation::FullyConnected(body)) => self.memories.write(body.sizes.input, input)?,
             _ => {}
         }
         for (index, (layer, plan)) in self.kmodel.layers.iter().zip(&self.plans).enumerate() {
             let result = match plan {
-                Some(plan) => plan.run(layer.flags, &mut self.memories, &mut self.scratch, self.threads),
+                Some(plan) => plan.run(layer.flags, &mut self.memories, &mut self.scratch, &self.crew),
                 None => run_layer(layer, &mut self.memories),
             };
             result.map_err(|error| {

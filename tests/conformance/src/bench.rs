@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use byoc_core::compile::{self, Request, Silent, Stage};
 use byoc_core::diagnostic::{Code, Diagnostic};
 use byoc_core::onnx::ImportOptions;
-use byoc_core::partition::{Outcome, Partitioned};
+use byoc_core::partition::{Outcome, Partitioned, RegionPlan};
 use byoc_core::passes::infer;
 use byoc_core::plugin::{Registry, Selected};
 
+use crate::judge::Allowed;
 use crate::onnx::{Fill, Input, Model};
 use crate::region::Taken;
 use crate::report::{Step, Verdict, fail};
-use crate::samples::MadeUp;
-use crate::tensor::{Tensor, Tolerance};
+use crate::samples::Ordinary;
+use crate::tensor::Tensor;
 
 /// The two backends.
 #[derive(Clone)]
@@ -27,25 +28,29 @@ pub(crate) struct Bench {
 }
 
 /// A model file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
     /// Sizes of symbolic dimensions.
     pub(crate) dims: Vec<(String, usize)>,
     /// What its inputs may hold; any values where one is not listed.
     pub(crate) inputs: Vec<Input>,
-    /// What difference is allowed; by element type where it is not given.
-    pub(crate) tolerance: Option<Tolerance>,
+    /// What difference is allowed; by backend and element type where it is not given.
+    pub(crate) allowed: Option<Allowed>,
+    /// Nodes that stand in front of what the model is about, by name.
+    pub(crate) front: Vec<String>,
 }
 
 /// A model as far as the regions that code is generated for.
 pub(crate) struct Prepared {
-    /// The regions of the backend under test.
+    /// The regions of the backend under test, but for those that have nothing but nodes in front.
     pub(crate) taken: Vec<Taken>,
     /// Patterns that matched some nodes, with what came of it: `None` where the nodes are taken.
     pub(crate) tried: Vec<(String, Option<String>)>,
     /// (domain, operator) of the nodes that the compiler's own passes left.
     pub(crate) ops: Vec<(String, String)>,
+    /// Whether all of those stand in front.
+    only_front: bool,
 }
 
 impl Source {
@@ -53,7 +58,8 @@ impl Source {
     pub(crate) fn write(model: &Model, folder: &Path) -> Result<Source, Diagnostic> {
         let path = folder.join("model.onnx");
         std::fs::write(&path, model.finish()).map_err(|error| Diagnostic::io(&path, "write", &error))?;
-        Ok(Source { path, dims: Vec::new(), inputs: model.inputs.clone(), tolerance: None })
+        let (inputs, front) = (model.inputs.clone(), model.front.clone());
+        Ok(Source { path, dims: Vec::new(), inputs, allowed: None, front })
     }
 
     /// What the input of that name may hold.
@@ -74,13 +80,18 @@ impl Source {
 }
 
 impl Bench {
+    /// Whether the backend under test chooses ranges from samples, so that its results are near and not the same.
+    pub(crate) fn is_calibrated(&self) -> bool {
+        self.selected.registered.description.calibration
+    }
+
     /// What to compile, for these backends.
     fn request(&self, source: &Source, backends: Vec<Selected>) -> Request {
         let sources = vec![("main".into(), source.path.clone())];
         Request {
             import: source.import(),
             folder: Some(self.reference.clone()),
-            calibration: Some(Box::new(MadeUp(source.clone()))),
+            calibration: Some(Box::new(Ordinary(source.clone()))),
             ..Request::new(sources, backends)
         }
     }
@@ -89,7 +100,7 @@ impl Bench {
     pub(crate) fn prepare(&self, source: &Source) -> Step<Prepared> {
         let request = self.request(source, vec![self.selected.clone()]);
         match compile::prepared(&request, &mut Silent) {
-            Ok(found) => Ok(Prepared::of(&found)),
+            Ok(found) => Ok(Prepared::of(&found, source)),
             Err(error) if matches!(error.code, Code::BackendFailed | Code::PluginContract | Code::Io) => fail(error),
             Err(error) => Err(Verdict::Unsupported(format!("the compiler refuses the model: {error}"))),
         }
@@ -127,15 +138,18 @@ impl Bench {
 }
 
 impl Prepared {
-    fn of(found: &Partitioned) -> Prepared {
-        let own = found.regions.iter().filter(|plan| plan.backend == 0);
+    fn of(found: &Partitioned, source: &Source) -> Prepared {
+        let is_about = |plan: &&RegionPlan| plan.region.nodes.iter().any(|node| !source.front.contains(&node.name));
+        let own = found.regions.iter().filter(|plan| plan.backend == 0).filter(is_about);
+        let entries = &found.model.entries;
+        let reads_inner = |plan: &RegionPlan| plan.inputs.iter().any(|id| !entries[plan.entry].inputs.contains(id));
         let taken = own.map(|plan| {
             let tensors = plan.region.constants.iter().zip(&plan.constants).map(|(constant, at)| {
                 let dtype = plan.region.values[constant.value].dtype;
                 let shape = at.view.shape.iter().map(|&size| size as i64).collect();
                 Tensor::new(dtype, shape, found.model.constants.materialize(at))
             });
-            Taken { region: plan.region.clone(), constants: tensors.collect() }
+            Taken { region: plan.region.clone(), constants: tensors.collect(), reads_inner: reads_inner(plan) }
         });
         let tried = found.attempts.iter().map(|attempt| {
             let reason = match &attempt.outcome {
@@ -150,12 +164,16 @@ impl Prepared {
         Prepared {
             taken: taken.collect(),
             tried: tried.collect(),
+            only_front: nodes.clone().all(|node| source.front.contains(&node.name)),
             ops: nodes.map(|node| (node.domain.clone(), node.op.clone())).collect(),
         }
     }
 
     /// Why nothing was taken.
     pub(crate) fn refusal(&self) -> String {
+        if self.only_front {
+            return "the compiler's own passes leave nothing of it".into();
+        }
         let reason = self.tried.iter().rev().find_map(|(_, reason)| reason.clone());
         reason.unwrap_or_else(|| "no pattern matches".into())
     }

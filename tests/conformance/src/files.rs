@@ -7,8 +7,8 @@ use crate::claims::generated;
 use crate::damage::damaged;
 use crate::report::{Step, Verdict, fail};
 
-/// The code of a region opens, with the inputs and outputs of the region; so does the file in it alone. Damaged code is
-/// an error, or opens, and never panics.
+/// The code of a region opens, with the inputs and outputs of the region; so does the file in it alone, which may have
+/// others where something follows it. Damaged code is an error, or opens, and never panics.
 pub(crate) fn open(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
     let registered = &bench.selected.registered;
     if registered.description.files.is_empty() {
@@ -30,8 +30,11 @@ pub(crate) fn open(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
         let file = &code[..whole.file_bytes as usize];
         let alone =
             registered.open(file).or_else(|error| fail(format!("open fails on the file in the code: {error}")))?;
-        if alone != whole {
-            return fail("open tells other things of the file in the code than of the code");
+        if (&alone.format, alone.file_bytes) != (&whole.format, whole.file_bytes) {
+            return fail(format!(
+                "open tells of {} of {} bytes in the code, and of {} of {} bytes in the file alone",
+                whole.format, whole.file_bytes, alone.format, alone.file_bytes
+            ));
         }
         let mut panicked = Ok(());
         let mut open = |code: &[u8], what: &str| match registered.open(code) {

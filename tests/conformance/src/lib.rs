@@ -11,6 +11,8 @@ mod claims;
 mod damage;
 mod data;
 mod files;
+mod front;
+mod judge;
 mod memory;
 mod models;
 mod onnx;

@@ -6,11 +6,12 @@ use std::collections::HashMap;
 use byoc_plugin_api::{DType, Expr};
 
 use crate::data;
+use crate::front;
 use crate::onnx::{Fill, Model};
-use crate::recipes::{self, Operand, Wish};
+use crate::recipes::{self, Operand, Recipe, Wish};
 
 /// Most forms of one pattern that are tried.
-const MOST_FORMS: usize = 6;
+const MOST_FORMS: usize = 12;
 
 /// A model with a name that says what is in it, such as `f32[2x8] constants`.
 #[derive(Clone, Debug)]
@@ -49,19 +50,30 @@ struct Variant {
     kind: Kind,
 }
 
-/// Every sample of a pattern. Empty where no model could be made: the pattern has an operator of another domain, or one
+/// Where an operand comes from that is no node of the pattern.
+#[derive(Clone, Copy, PartialEq)]
+enum Origin {
+    Constant,
+    Input,
+    /// Nodes that read an input, where there are some for the operand.
+    Front,
+}
+
+/// Every sample of a pattern, with nodes in front where a region may start with the operators in `starts` only, and the
+/// pattern starts with others; its name then ends with `inner`. Empty where no model could be made: the pattern has an operator of another domain, or one
 /// that the table of shape makers does not have.
-pub(crate) fn samples(pattern: &Expr) -> Vec<Sample> {
+pub(crate) fn samples(pattern: &Expr, starts: &[String]) -> Vec<Sample> {
     let mut samples: Vec<Sample> = Vec::new();
     for (index, form) in forms(pattern).iter().enumerate() {
         for variant in variants().iter().filter(|variant| index == 0 || variant.kind == Kind::Thorough) {
-            let Some(model) = build(form, variant) else { continue };
+            let Some(model) = build(form, variant, starts) else { continue };
             let bytes = model.finish();
             if samples.iter().any(|known| known.model.finish() == bytes) {
                 continue;
             }
-            let name =
-                format!("{}{}", name(variant), if index == 0 { String::new() } else { format!(" form {index}") });
+            let form = if index == 0 { String::new() } else { format!(" form {index}") };
+            let place = if model.front.is_empty() { "" } else { " inner" };
+            let name = format!("{}{form}{place}", name(variant));
             samples.push(Sample { name, model, kind: variant.kind });
         }
     }
@@ -82,12 +94,15 @@ fn name(variant: &Variant) -> String {
     format!("{}[{}]{style}", variant.wish.dtype, shape.join("x"))
 }
 
-/// The shapes and types that are tried. Thorough ones come first, one for each rank that operators ask for.
+/// The shapes and types that are tried. Thorough ones come first, of each rank that operators ask for.
 fn variants() -> Vec<Variant> {
     const THOROUGH: &[(DType, &[usize])] = &[
         (DType::F32, &[3, 16]),
-        (DType::F32, &[1, 8, 6, 6]),
+        // Sizes that are not taken for one another.
+        (DType::F32, &[1, 6, 10, 8]),
         (DType::F32, &[1, 8, 1, 1]),
+        // One row: all that some accelerators take.
+        (DType::F32, &[1, 7]),
         // Large enough for the compiler's search for secret copies of constants.
         (DType::F32, &[64, 64]),
         (DType::Bool, &[3, 16]),
@@ -97,7 +112,6 @@ fn variants() -> Vec<Variant> {
     const SYMBOLIC: &[(DType, &[usize])] = &[(DType::F32, &[3, 16]), (DType::F32, &[3, 8, 6, 6])];
     const PLAIN: &[(DType, &[usize])] = &[
         (DType::F32, &[2, 3, 8]),
-        (DType::F32, &[1, 7]),
         (DType::F32, &[5]),
         (DType::F32, &[]),
         (DType::F32, &[65, 129]),
@@ -158,8 +172,9 @@ fn forms(pattern: &Expr) -> Vec<Form> {
     forms
 }
 
-fn build(form: &Form, variant: &Variant) -> Option<Model> {
-    let mut builder = Builder { model: Model::default(), bound: HashMap::new(), values: 0, variant };
+fn build(form: &Form, variant: &Variant, starts: &[String]) -> Option<Model> {
+    let (model, bound) = (Model::default(), HashMap::new());
+    let mut builder = Builder { model, bound, front_inputs: Vec::new(), values: 0, variant, starts };
     let output = builder.node(form, &variant.wish)?;
     builder.model.output(&output, variant.wish.dtype);
     // A model that reads nothing would be computed ahead of time.
@@ -170,8 +185,12 @@ struct Builder<'a> {
     model: Model,
     /// Named operands: the same name is the same value.
     bound: HashMap<String, (String, Operand)>,
+    /// Inputs of nodes in front: all that want the same read the same one.
+    front_inputs: Vec<(Wish, String)>,
     values: usize,
     variant: &'a Variant,
+    /// Operators that a region may start with; any where there is none.
+    starts: &'a [String],
 }
 
 impl Builder<'_> {
@@ -199,30 +218,41 @@ impl Builder<'_> {
         let open = Form::Leaf { name: None, constant: false };
         let form = |index: usize| operands.get(index).unwrap_or(&open);
         let is_constant = |index: usize| matches!(form(index), Form::Leaf { constant: true, .. });
+        let starts = self.starts.is_empty() || (domain.is_empty() && self.starts.contains(op));
         let data = (0..count).find(|&index| !is_constant(index));
         let mut inputs = Vec::with_capacity(count);
         for (index, operand) in recipe.operands[..count].iter().enumerate() {
             let constant = is_constant(index) || (self.variant.constants && data != Some(index));
-            inputs.push(self.operand(form(index), operand, constant)?);
+            let origin = match (constant, starts) {
+                (true, _) => Origin::Constant,
+                (false, true) => Origin::Input,
+                (false, false) => Origin::Front,
+            };
+            inputs.push(self.operand(form(index), operand, origin)?);
         }
+        Some(self.add((domain, op), &recipe, inputs))
+    }
+
+    /// Adds a node and returns the name of its first output.
+    fn add(&mut self, op: (&str, &str), recipe: &Recipe, inputs: Vec<String>) -> String {
         let output = self.fresh("v");
         let more = (0..recipe.more_outputs).map(|_| self.fresh("unread"));
         let outputs = std::iter::once(output.clone()).chain(more.collect::<Vec<_>>()).collect();
-        self.model.node((domain, op), inputs, outputs, &recipe.attributes);
-        Some(output)
+        self.model.node(op, inputs, outputs, &recipe.attributes);
+        output
     }
 
     /// Adds an operand and returns its name.
-    fn operand(&mut self, form: &Form, operand: &Operand, constant: bool) -> Option<String> {
+    fn operand(&mut self, form: &Form, operand: &Operand, origin: Origin) -> Option<String> {
         match (form, operand) {
             (Form::Absent, _) | (Form::Leaf { .. }, Operand::Absent) => Some(String::new()),
             (Form::Node { .. }, Operand::Any(wish) | Operand::Positive(wish)) => self.node(form, wish),
             (Form::Node { .. }, _) => None,
-            (Form::Leaf { name: None, .. }, _) => Some(self.leaf(operand, constant)),
+            (Form::Leaf { name: None, .. }, _) => Some(self.leaf(operand, origin)),
             (Form::Leaf { name: Some(name), .. }, _) => match self.bound.get(name) {
                 Some((value, known)) => (known == operand).then(|| value.clone()),
                 None => {
-                    let value = self.leaf(operand, constant);
+                    let value = self.leaf(operand, origin);
                     self.bound.insert(name.clone(), (value.clone(), operand.clone()));
                     Some(value)
                 }
@@ -230,7 +260,7 @@ impl Builder<'_> {
         }
     }
 
-    fn leaf(&mut self, operand: &Operand, constant: bool) -> String {
+    fn leaf(&mut self, operand: &Operand, origin: Origin) -> String {
         let (wish, fill) = match operand {
             Operand::Any(wish) => (wish.clone(), Fill::Any),
             Operand::Positive(wish) => (wish.clone(), Fill::Positive),
@@ -239,14 +269,46 @@ impl Builder<'_> {
             Operand::Number(value, dtype) => return self.fixed(*dtype, &[], [*value]),
             Operand::Absent => return String::new(),
         };
-        if !constant {
-            let name = self.fresh("x");
-            let symbolic = self.variant.kind == Kind::Symbolic && wish.shape.first() == self.variant.wish.shape.first();
-            self.model.input(&name, wish.dtype, &wish.shape, fill, symbolic);
-            return name;
+        let front = (origin == Origin::Front && fill == Fill::Any).then(|| front::nodes(self.starts, &wish)).flatten();
+        match (origin, front) {
+            (Origin::Constant, _) => {
+                let name = self.fresh("w");
+                self.model.constant(&name, data::random(wish.dtype, &signed(&wish.shape), fill, &name));
+                name
+            }
+            (_, Some(nodes)) => self.front(&nodes),
+            (_, None) => self.input(&wish, fill),
         }
-        let name = self.fresh("w");
-        self.model.constant(&name, data::random(wish.dtype, &signed(&wish.shape), fill, &name));
+    }
+
+    fn input(&mut self, wish: &Wish, fill: Fill) -> String {
+        let name = self.fresh("x");
+        let symbolic = self.variant.kind == Kind::Symbolic && wish.shape.first() == self.variant.wish.shape.first();
+        self.model.input(&name, wish.dtype, &wish.shape, fill, symbolic);
+        name
+    }
+
+    /// Adds nodes in front, given the last first, and returns what they give. All but their first operands are constants.
+    fn front(&mut self, nodes: &[(&str, Recipe)]) -> String {
+        let mut value = String::new();
+        for (op, recipe) in nodes.iter().rev() {
+            if let (true, Some(wish)) = (value.is_empty(), front::first(recipe)) {
+                value = self.front_input(wish);
+            }
+            let others = recipe.operands[1..].iter().map(|operand| self.leaf(operand, Origin::Constant));
+            let inputs = std::iter::once(value.clone()).chain(others.collect::<Vec<_>>()).collect();
+            value = self.add(("", op), recipe, inputs);
+            self.model.in_front(&value);
+        }
+        value
+    }
+
+    fn front_input(&mut self, wish: &Wish) -> String {
+        if let Some((_, name)) = self.front_inputs.iter().find(|(known, _)| known == wish) {
+            return name.clone();
+        }
+        let name = self.input(wish, Fill::Any);
+        self.front_inputs.push((wish.clone(), name.clone()));
         name
     }
 
@@ -268,7 +330,7 @@ mod tests {
     use super::*;
 
     fn ops(text: &str) -> Vec<Vec<String>> {
-        let samples = samples(&Pattern::new("p", text).parse().expect("valid"));
+        let samples = samples(&Pattern::new("p", text).parse().expect("valid"), &[]);
         let mut found: Vec<Vec<String>> = Vec::new();
         for sample in samples {
             let ops = sample.model.ops.into_iter().map(|(_, op)| op).collect();
@@ -296,7 +358,33 @@ mod tests {
 
     #[test]
     fn one_name_is_one_value() {
-        let samples = samples(&Pattern::new("p", "(Mul ?x ?x)").parse().expect("valid"));
+        let samples = samples(&Pattern::new("p", "(Mul ?x ?x)").parse().expect("valid"), &[]);
         assert!(samples.iter().all(|sample| sample.model.inputs.len() == 1));
+    }
+
+    /// Name of a sample, its operators, and how many inputs it has.
+    type Known = (&'static str, &'static [&'static str], usize);
+
+    #[test]
+    fn what_cannot_start_a_region_has_nodes_in_front() {
+        let behind = |text: &str| {
+            let samples = samples(&Pattern::new("p", text).parse().expect("valid"), &["Conv".to_owned()]);
+            let is_inner = |sample: &&Sample| sample.name.ends_with(" inner") && !sample.name.contains("broadcast");
+            let sample = samples.iter().filter(is_inner).rfind(|sample| sample.name.starts_with("f32[1x6x10x8]"));
+            let ops = |sample: &Sample| sample.model.ops.iter().map(|(_, op)| op.clone()).collect::<Vec<_>>();
+            sample.map(|sample| (sample.name.clone(), ops(sample), sample.model.inputs.len()))
+        };
+        let cases: [(&str, Option<Known>); 4] = [
+            ("(Conv ?x ?w:const)", None),
+            ("(Relu ?x)", Some(("f32[1x6x10x8] constants inner", &["Conv", "Relu"], 1))),
+            ("(Add ?x ?y)", Some(("f32[1x6x10x8] inner", &["Conv", "Conv", "Add"], 1))),
+            ("(Sqrt ?x)", None),
+        ];
+        for (text, expected) in cases {
+            let expected = expected.map(|(name, ops, inputs)| {
+                (name.to_owned(), ops.iter().map(|op| op.to_string()).collect::<Vec<_>>(), inputs)
+            });
+            assert_eq!(behind(text), expected, "{text}");
+        }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Model {
     pub(crate) inputs: Vec<Input>,
     /// (domain, operator) of each node.
     pub(crate) ops: Vec<(String, String)>,
+    /// Nodes that stand in front of what the model is about, by name.
+    pub(crate) front: Vec<String>,
 }
 
 fn code(dtype: DType) -> i32 {
@@ -87,6 +89,11 @@ fn tensor_proto(name: &str, dtype: DType, shape: &[i64], bytes: Vec<u8>) -> Tens
         raw_data: Some(bytes.into()),
         ..Default::default()
     }
+}
+
+/// The name of the node that gives the value `output` first.
+fn node_name(output: &str) -> String {
+    format!("make_{output}")
 }
 
 fn attribute(name: &str, value: &Attribute) -> AttributeProto {
@@ -140,13 +147,18 @@ impl Model {
         self.ops.push((domain.to_owned(), op.to_owned()));
         self.graph.node.push(NodeProto {
             input: inputs,
-            name: outputs.first().map(|name| format!("make_{name}")),
+            name: outputs.first().map(|name| node_name(name)),
             output: outputs,
             op_type: Some(op.to_owned()),
             domain: (!domain.is_empty()).then(|| domain.to_owned()),
             attribute: attributes.iter().map(|(name, value)| attribute(name, value)).collect(),
             ..Default::default()
         });
+    }
+
+    /// Says that the node that gives the value `output` first is not what the model is about.
+    pub(crate) fn in_front(&mut self, output: &str) {
+        self.front.push(node_name(output));
     }
 
     /// Adds an output. Core infers what it is.

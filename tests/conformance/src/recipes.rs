@@ -153,7 +153,8 @@ fn linear(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         ),
         ("MaxPool" | "AveragePool", [_, _, _, _]) => with(vec![any(*dtype, shape)], 1, &window),
         ("GlobalAveragePool", &[batch, channels, 1, 1]) => recipe(vec![any(*dtype, &[batch, channels, 5, 4])], 1),
-        ("Resize", &[batch, channels, height, width]) if height % 2 == 0 && width % 2 == 0 => recipe(
+        // Nearest neighbours as exporters write them.
+        ("Resize", &[batch, channels, height, width]) if height % 2 == 0 && width % 2 == 0 => with(
             vec![
                 any(*dtype, &[batch, channels, height / 2, width / 2]),
                 Operand::Absent,
@@ -161,6 +162,10 @@ fn linear(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
                 sizes(shape),
             ],
             4,
+            &[
+                ("coordinate_transformation_mode", Attribute::String("asymmetric".into())),
+                ("nearest_mode", Attribute::String("floor".into())),
+            ],
         ),
         _ => None,
     }
@@ -213,10 +218,15 @@ fn movement(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
     let of = |operands| recipe(operands, 2);
     match (op, shape.as_slice()) {
         ("Reshape", [_, ..]) if elements > 0 => of(vec![data(&[elements]), sizes(shape)]),
-        ("Flatten", &[rows, columns]) => with(vec![data(&[rows, columns, 1])], 1, &[("axis", Attribute::Int(1))]),
+        ("Flatten", &[rows, columns]) => with(vec![data(&[rows, columns, 1, 1])], 1, &[("axis", Attribute::Int(1))]),
         ("Squeeze", _) => of(vec![data(&[&[1], shape.as_slice()].concat()), ints(&[0])]),
         ("Unsqueeze", [1, rest @ ..]) => of(vec![data(rest), ints(&[0])]),
         ("Transpose", [_, _, ..]) => recipe(vec![data(&reversed)], 1),
+        ("Concat", &[batch, channels, height, width]) if channels > 1 => {
+            let part = |channels| data(&[batch, channels, height, width]);
+            let parts = vec![part(channels / 2), part(channels - channels / 2)];
+            with(parts, 2, &[("axis", Attribute::Int(1))])
+        }
         ("Concat", [.., size]) if *size > 1 => {
             let (left, right) = (last(shape, size / 2), last(shape, size - size / 2));
             with(vec![data(&left), data(&right)], 2, &[("axis", Attribute::Int(-1))])

@@ -16,6 +16,8 @@ pub(crate) struct Taken {
     pub(crate) region: Region,
     /// Parallel to [`Region::constants`].
     pub(crate) constants: Vec<Tensor>,
+    /// Whether it reads values that other nodes of the model give.
+    pub(crate) reads_inner: bool,
 }
 
 /// What a backend made of a region.

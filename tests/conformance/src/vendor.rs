@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::bench::Source;
 use crate::data;
+use crate::judge::Allowed;
 use crate::onnx::{Fill, Model};
 use crate::report::{Case, Tag};
 use crate::tensor::Tolerance;
@@ -73,6 +74,15 @@ struct Difference {
     absolute: f64,
     #[serde(default)]
     relative: f64,
+    /// The least ratio of signal to noise of the whole tensor in dB, in place of the other two.
+    noise_db: Option<f64>,
+}
+
+impl Difference {
+    fn allowed(&self) -> Allowed {
+        let Difference { absolute, relative, noise_db } = *self;
+        noise_db.map_or(Allowed::Difference(Tolerance { relative, absolute }), Allowed::Noise)
+    }
 }
 
 /// What is to come of a case.
@@ -183,13 +193,13 @@ fn is_toml(path: &Path) -> bool {
 impl VendorCase {
     /// The model of the case. `from` is the folder of its file, `folder` one to write into.
     pub(crate) fn source(&self, from: &Path, folder: &Path) -> Result<Source> {
-        let tolerance = self.tolerance.map(|Difference { absolute, relative }| Tolerance { relative, absolute });
+        let allowed = self.tolerance.as_ref().map(Difference::allowed);
         let dims = self.dims.iter().map(|(name, &size)| (name.clone(), size)).collect();
         let source = match &self.model {
-            Some(model) => Source { path: from.join(model), dims: Vec::new(), inputs: Vec::new(), tolerance: None },
+            Some(model) => Source { path: from.join(model), ..Source::default() },
             None => Source::write(&self.write()?, folder)?,
         };
-        Ok(Source { dims, tolerance, ..source })
+        Ok(Source { dims, allowed, ..source })
     }
 
     /// The model of one node.

@@ -61,7 +61,7 @@ fn the_faults_of_the_hostile_plugin_are_found() {
     let tested = Tested::of(&plugin, &[], &|command| {
         command.env(VARIABLE, Fault::EmbedsHost.name());
     });
-    let copies = "embeds `w2` (1.1 KiB) verbatim at offset 2 and claims Host";
+    let copies = "embeds `w2` (1.9 KiB) verbatim at offset 2 and claims Host";
     assert!(tested.failures().iter().any(|(name, reason)| name.ends_with(": claims") && reason.contains(copies)));
 }
 
@@ -102,6 +102,13 @@ const CHANGES: &[(&str, &str, &str, &str)] = &[
          if (file.len != sizeof sizes) return byoc_fail(",
         "open",
         "open takes empty code",
+    ),
+    (
+        "return byoc_put(out, text);\n}\n\nstatic const void *extension",
+        "static int calls; if (calls++ % 2) text[strlen(\"{'format':'dense \")] = '2'; return byoc_put(out, text);\n}\n\n\
+         static const void *extension",
+        "open",
+        " bytes in the file alone",
     ),
     (WRITE, "abort();", "run", "crashed (signal 6)"),
     (WRITE, "exit(0);", "run", "ended the process (exit code 0)"),

@@ -66,7 +66,7 @@ impl Layout<'_, '_> {
             return twin;
         }
         let known = self.graph.values[value].clone();
-        let same_bytes = is_vector(&known.shape);
+        let same_bytes = is_vector(&known.shape, blocked);
         let twin = self.graph.add_value(known.dtype, known.shape, blocked);
         let op = match (same_bytes, blocked) {
             (true, _) => Op::View,
@@ -118,9 +118,11 @@ impl Layout<'_, '_> {
     }
 }
 
-/// Whether an image has one pixel and its channels lie the same in both layouts.
-fn is_vector(shape: &[Dim]) -> bool {
+/// Whether an image has one pixel and its channels lie the same in both layouts. A last block that is not full is there
+/// in NCHW16c only: such an image is a view of it, not the other way round.
+fn is_vector(shape: &[Dim], to_blocked: bool) -> bool {
     let [n, c, h, w] = shape else { return false };
     let one = Dim::Fixed(1);
-    *h == one && *w == one && (*n == one || c.fixed().is_some_and(|c| c.is_multiple_of(BLOCK)))
+    let whole = c.fixed().is_some_and(|c| c.is_multiple_of(BLOCK));
+    *h == one && *w == one && (whole || (*n == one && !to_blocked))
 }

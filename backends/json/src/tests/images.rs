@@ -28,6 +28,20 @@ fn channels_that_fill_no_block_survive_every_kernel() {
 }
 
 #[test]
+fn an_input_of_one_pixel_may_end_within_a_block() {
+    for channels in [3, 16, 39] {
+        for group in [1, channels] {
+            let mut net = Net::new();
+            let x = net.input(&[1, channels, 1, 1]);
+            let y = net.conv(x, [1, channels, 1, 1], 1, 1, group);
+            let sum = net.node("Add", &[x, y], &[1, channels, 1, 1], &[]);
+            net.output(sum);
+            net.check(&[]);
+        }
+    }
+}
+
+#[test]
 fn a_concatenation_of_whole_blocks_is_computed_in_place() {
     for (parts, shape) in [([16, 32, 20], "blocked"), ([16, 20, 16], "mixed")] {
         let mut net = Net::new();

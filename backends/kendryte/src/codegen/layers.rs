@@ -39,7 +39,7 @@ impl Job<'_> {
             Work::Add => self.sum(step, &ends)?,
             Work::Concat => self.joined(step, ends.output),
             Work::Requantize(function) => self.table(*function, &ends)?,
-            Work::Quantize | Work::Dequantize => self.conversion(&ends)?,
+            Work::Quantize | Work::Dequantize | Work::DequantizeFromZero => self.conversion(&step.work, &ends)?,
             &Work::Dense { node, bias, activation } => {
                 Operation::FullyConnected(self.fully_connected(node, bias, activation, [ends.input, ends.output])?)
             }
@@ -72,8 +72,11 @@ impl Job<'_> {
         Ok(Operation::Requantize(Box::new(Requantize { input, output, count: ends.to.count() as u32, table })))
     }
 
-    fn conversion(&self, ends: &Ends<'_>) -> Result<Operation, Error> {
-        let quantization = self.scales.of_value(ends.to.value)?.body();
+    fn conversion(&self, work: &Work, ends: &Ends<'_>) -> Result<Operation, Error> {
+        let mut quantization = self.scales.of_value(ends.to.value)?.body();
+        if matches!(work, Work::DequantizeFromZero) {
+            quantization.bias = 0.0;
+        }
         let (&Ends { input, output, .. }, count) = (ends, ends.to.count() as u32);
         Ok(match ends.to.form {
             Form::Floats => Operation::Dequantize(Dequantize { input, output, count, quantization }),
@@ -91,10 +94,10 @@ fn movement(work: &Work, ends: &Ends<'_>) -> Result<Operation, Error> {
         Work::MaxPool(window) => Operation::QuantizedMaxPool(pool(window, ends)),
         // 0: no activation.
         Work::AveragePool(window) => Operation::AveragePool(pool(window, ends), 0),
-        Work::Resize => Operation::QuantizedResizeNearest(Resize {
+        &Work::Resize(shape) => Operation::QuantizedResizeNearest(Resize {
             input,
             output,
-            shape: from.shape,
+            shape,
             output_width: to.shape.width,
             output_height: to.shape.height,
             align_corners: 0,
@@ -102,15 +105,12 @@ fn movement(work: &Work, ends: &Ends<'_>) -> Result<Operation, Error> {
         Work::Upload => Operation::Upload(Upload { input, kpu_output: output, shape: to.shape }),
         Work::AddPadding => Operation::AddPadding(AddPadding { input, kpu_output: output, channels }),
         Work::RemovePadding => Operation::RemovePadding(RemovePadding { input, output, channels: count }),
-        Work::GlobalAveragePool => {
-            let kernel_size = from.shape.width * from.shape.height;
-            Operation::GlobalAveragePool(GlobalAveragePool {
-                input,
-                output,
-                kernel_size,
-                channels: from.shape.channels,
-            })
-        }
+        Work::GlobalAveragePool(image) => Operation::GlobalAveragePool(GlobalAveragePool {
+            input,
+            output,
+            kernel_size: image.width * image.height,
+            channels: image.channels,
+        }),
         Work::Softmax => Operation::Softmax(vector),
         Work::Logistic => Operation::Logistic(vector),
         _ => return Err(Error::new("a step without a layer")),
@@ -124,7 +124,7 @@ fn pool(window: &Window, ends: &Ends<'_>) -> Pool {
     Pool {
         input: ends.input,
         output: ends.output,
-        input_shape: ends.from.shape,
+        input_shape: window.image,
         output_shape: ends.to.shape,
         kernel_width,
         kernel_height,

@@ -51,10 +51,12 @@ pub fn ranges(conv: &Conv, channel: usize) -> Option<Ranges> {
     let batch_norm = conv.batch_norm.get(channel)?;
     let arg_x = i128::from(arguments.arg_x);
     let sum = if arguments.shr_x == 0 {
-        weights.iter().fold(Range(0, 0), |sum, &weight| {
-            let most = 255 * (i128::from(weight) + arg_x);
-            Range(sum.0 + most.min(0), sum.1 + most.max(0))
-        })
+        // 2^14 weights at most (kmodel v3, layer argument 2), each of which counts for less than 2^40.
+        let (least, most) = weights.iter().fold((0i64, 0i64), |(least, most), &weight| {
+            let product = 255 * (i64::from(weight) + i64::from(arguments.arg_x));
+            (least + product.min(0), most + product.max(0))
+        });
+        Range(least.into(), most.into())
     } else {
         let products = 255 * weights.iter().map(|&weight| i128::from(weight)).sum::<i128>();
         let correction = Range(0, 255 * size as i128).map(|sum| (arg_x * sum) >> arguments.shr_x);

@@ -4,7 +4,7 @@ use byoc_plugin_api::{Node, Refusal, RefusalCode};
 
 use super::{Lowering, other, read};
 use crate::kmodel::bodies::Shape;
-use crate::net::{Function, Work};
+use crate::net::{Form, Function, TensorId, Work};
 use crate::quantize::Activation;
 
 impl Lowering<'_> {
@@ -25,13 +25,14 @@ impl Lowering<'_> {
         if shapes.0 != shapes.1 {
             return Err(read::shape(format!("{:?} and {:?}, only tensors of one shape are added", shapes.0, shapes.1)));
         }
-        // The result's scale ends where the function clips, and so do the bytes.
+        // The result's scale, which has 0, ends where the function clips, and so do the bytes.
         if let Some(next) = self.only_reader(output)
-            && let Ok(Function::Monotone(Activation::Relu | Activation::Clip { .. })) =
-                self.function_of(&region.nodes[next])
+            && let Ok(Function::Monotone(function)) = self.function_of(&region.nodes[next])
+            && is_clip_around_0(function)
         {
             self.done[next] = true;
             output = read::output(&region.nodes[next])?;
+            self.known[output].own_scale = true;
         }
         let (a, b) = (self.bytes(a)?, self.bytes(b)?);
         let shape = self.lying(output)?;
@@ -56,12 +57,42 @@ impl Lowering<'_> {
                 let name = &self.region.values[value].name;
                 return Err(read::shape(format!("'{name}' is a constant, only computed tensors are joined")));
             }
-            inputs.push(self.bytes(value)?);
-            self.net.same_scale.push((self.alias[value], output));
+            inputs.push(self.part(node, value, output)?);
         }
         let shape = self.lying(output)?;
         self.give_bytes(Work::Concat, inputs, shape, output);
         Ok(())
+    }
+
+    /// A value as bytes of the scale of `whole`, which a node joins it to.
+    fn part(&mut self, node: &Node, value: usize, whole: usize) -> Result<TensorId, Refusal> {
+        let (bytes, source) = (self.bytes(value)?, self.alias[value]);
+        if !self.keeps_scale(node, value) {
+            self.net.same_scale.push((source, whole));
+            return Ok(bytes);
+        }
+        let tensor = read::tensor(Form::Bytes, self.net.tensors[bytes].shape, whole);
+        Ok(self.net.step(Work::Requantize(Function::Monotone(Activation::Linear)), vec![bytes], tensor))
+    }
+
+    /// Notes that a node makes bytes of `output` by moving some of `input`.
+    pub(super) fn moves(&mut self, node: &Node, input: usize, output: usize) {
+        self.net.same_scale.push((self.alias[input], output));
+        self.known[output].own_scale = self.keeps_scale(node, input);
+    }
+
+    /// Whether a node must leave the scale of a value as it is: something depends on it, or others read the value, for
+    /// whom a wider range would be noise.
+    fn keeps_scale(&self, node: &Node, value: usize) -> bool {
+        let source = self.alias[value];
+        let is_view = |reader: &Node| reader.output(0).is_some_and(|output| self.alias[output] == source);
+        let is_other = |reader: &usize| {
+            let reader = &self.region.nodes[*reader];
+            !std::ptr::eq(reader, node) && !is_view(reader)
+        };
+        let mut same = (0..self.alias.len()).filter(|&other| self.alias[other] == source);
+        let read = |value: usize| self.region.outputs.contains(&value) || self.readers[value].iter().any(is_other);
+        self.known[source].own_scale || same.any(read)
     }
 
     /// A function of one number, or `x * sigmoid(x)` written as two nodes.
@@ -82,6 +113,16 @@ impl Lowering<'_> {
         if function == Function::Monotone(Activation::Sigmoid) && self.is_float(input) {
             let floats = self.floats(input)?;
             self.give_floats(Work::Logistic, floats, shape, output);
+            return Ok(());
+        }
+        // What becomes bytes is clipped on the way, by the ends of the scale.
+        if let Function::Monotone(clip) = function
+            && is_clip_around_0(clip)
+            && self.is_float(input)
+        {
+            let floats = self.floats(input)?;
+            self.give_bytes(Work::Quantize, vec![floats], shape, output);
+            self.known[output].own_scale = true;
             return Ok(());
         }
         let bytes = self.bytes(input)?;
@@ -112,8 +153,8 @@ impl Lowering<'_> {
             return Err(other("the SDK would pick other pixels for these sizes"));
         }
         let bytes = self.bytes(input)?;
-        self.net.same_scale.push((self.alias[input], output));
-        self.give_bytes(Work::Resize, vec![bytes], to, output);
+        self.moves(node, input, output);
+        self.give_bytes(Work::Resize(from), vec![bytes], to, output);
         Ok(())
     }
 
@@ -135,6 +176,15 @@ impl Lowering<'_> {
 fn picked(at: u32, size: u32, out: u32) -> u32 {
     let scale = size as f32 / out as f32;
     ((at as f32 * scale).floor() as u32).min(size - 1)
+}
+
+/// Whether a function only cuts off, on either side of 0.
+fn is_clip_around_0(function: Activation) -> bool {
+    match function {
+        Activation::Relu => true,
+        Activation::Clip { min, max } => min <= 0.0 && max >= 0.0,
+        _ => false,
+    }
 }
 
 /// Whether a node multiplies these two values.

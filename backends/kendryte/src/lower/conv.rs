@@ -34,8 +34,9 @@ impl Lowering<'_> {
         };
         let mut last = read::output(node)?;
         self.follow(&mut conv, &mut last)?;
-        let pending = self.known[self.alias[input]].doubled;
-        if let Some((source, _)) = pending
+        let doubled = Shape { width: 2 * image.width, height: 2 * image.height, ..image };
+        if let Some((source, _)) = self.known[self.alias[input]].doubled
+            && self.net.tensors[source].shape == doubled
             && (kernel, depthwise, strided) == (Kernel::One, false, false)
         {
             conv.pooling = Pooling::LeftTop2;
@@ -185,7 +186,7 @@ fn check_window(window: &Window, kernel: Kernel, image: &Shape) -> Result<bool, 
 
 /// The pooling of the accelerator that a window is (kmodel v3, section 4).
 fn pooling(window: &Window, maximum: bool) -> Option<Pooling> {
-    let Window { kernel, stride, begin, end } = *window;
+    let Window { kernel, stride, begin, end, .. } = *window;
     match (kernel, stride, begin, end, maximum) {
         ([2, 2], [2, 2], [0, 0], [0, 0], true) => Some(Pooling::Max2),
         ([2, 2], [2, 2], [0, 0], [0, 0], false) => Some(Pooling::Mean2),

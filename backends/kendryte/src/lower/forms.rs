@@ -38,7 +38,8 @@ impl Lowering<'_> {
             super::Known { kpu: Some((tensor, Some(step))), .. } => self.copy_out(tensor, step),
             super::Known { doubled: Some((tensor, step)), .. } => {
                 let full = self.copy_out(tensor, step);
-                self.net.step(Work::Resize, vec![full], read::tensor(Form::Bytes, shape, source))
+                let work = Work::Resize(self.net.tensors[full].shape);
+                self.net.step(work, vec![full], read::tensor(Form::Bytes, shape, source))
             }
             super::Known { floats: Some(tensor), .. } => {
                 self.net.step(Work::Quantize, vec![tensor], read::tensor(Form::Bytes, shape, source))

@@ -3,7 +3,7 @@
 use byoc_plugin_api::{Node, Refusal};
 
 use super::{Lowering, read};
-use crate::net::{Form, Window, Work};
+use crate::net::{Window, Work};
 
 impl Lowering<'_> {
     /// The window of a pooling, and that its attributes are ones that have code.
@@ -20,7 +20,7 @@ impl Lowering<'_> {
         if node.op == "AveragePool" && padded && node.int("count_include_pad", 0) != 0 {
             return Err(read::attribute("count_include_pad 1 has no code"));
         }
-        if (0..2).any(|axis| window.begin[axis] >= window.kernel[axis]) {
+        if (0..2).any(|axis| window.begin[axis].max(window.end[axis]) >= window.kernel[axis]) {
             return Err(read::attribute("pads as large as the kernel"));
         }
         Ok(window)
@@ -30,7 +30,7 @@ impl Lowering<'_> {
         let (input, output) = (read::input(node, 0)?, read::output(node)?);
         let (window, shape) = (self.pool_window(node)?, self.map(output)?);
         let bytes = self.bytes(input)?;
-        self.net.same_scale.push((self.alias[input], output));
+        self.moves(node, input, output);
         self.give_bytes(Work::MaxPool(window), vec![bytes], shape, output);
         Ok(())
     }
@@ -46,7 +46,7 @@ impl Lowering<'_> {
     /// The mean of each map, as `GlobalAveragePool` or as `ReduceMean` over rows and columns.
     pub(super) fn global_average_pool(&mut self, node: &Node) -> Result<(), Refusal> {
         let (input, output) = (read::input(node, 0)?, read::output(node)?);
-        self.map(input)?;
+        let image = self.map(input)?;
         if node.op == "ReduceMean" {
             let axes = node.input(1).and_then(|axes| self.region.constant_ints(axes)).unwrap_or_default();
             let mut axes: Vec<_> = axes.into_iter().map(|axis| if axis < 0 { axis + 4 } else { axis }).collect();
@@ -57,8 +57,7 @@ impl Lowering<'_> {
         }
         let shape = self.lying(output)?;
         let floats = self.floats(input)?;
-        let tensor = self.net.step(Work::GlobalAveragePool, vec![floats], read::tensor(Form::Floats, shape, output));
-        self.known[output].floats = Some(tensor);
+        self.give_floats(Work::GlobalAveragePool(image), floats, shape, output);
         Ok(())
     }
 }

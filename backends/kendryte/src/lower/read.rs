@@ -105,7 +105,7 @@ impl Lowering<'_> {
         if stride.contains(&0) || kernel.contains(&0) {
             return Err(attribute("a stride or a kernel of 0"));
         }
-        Ok(Window { kernel, stride, begin, end })
+        Ok(Window { image: *image, kernel, stride, begin, end })
     }
 
     /// The function of a node with one input, if it has code.
@@ -123,8 +123,8 @@ impl Lowering<'_> {
                 Activation::HardSigmoid { alpha: alpha(0.2), beta: node.float("beta", 0.5) }
             }
             "Clip" => {
-                let min = bound(self.region, node, 1)?.unwrap_or(f32::MIN);
-                let max = bound(self.region, node, 2)?.unwrap_or(f32::MAX);
+                let min = bound(self.region, node, 1)?.unwrap_or(f32::NEG_INFINITY);
+                let max = bound(self.region, node, 2)?.unwrap_or(f32::INFINITY);
                 if min > max || min.is_nan() || max.is_nan() {
                     return Err(attribute(format!("clips to {min} to {max}")));
                 }
@@ -134,6 +134,9 @@ impl Lowering<'_> {
             "Swish" => return Ok(Function::Swish(alpha(1.0))),
             other => return Err(super::other(format!("{other} has no code"))),
         };
+        if !monotone.is_monotone() {
+            return Err(attribute(format!("{monotone:?}, only rising functions have code")));
+        }
         Ok(Function::Monotone(monotone))
     }
 }

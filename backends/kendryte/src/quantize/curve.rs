@@ -117,7 +117,7 @@ fn straight(activation: Activation, output: Quantization) -> Option<Curve> {
     let value = |v: f64| activation.apply(v * scale) / scale + f64::from(output.zero_point);
     let round = |value: f64| value.round().clamp(0.0, TOP) as u8;
     let mut curve = Curve { low: round(value(f64::NEG_INFINITY)), lines: Vec::new() };
-    let mut push = |line: Line| {
+    let push = |curve: &mut Curve, line: Line| {
         if line.start.is_finite() {
             curve.lines.retain(|other| other.start < line.start);
             curve.lines.push(line);
@@ -128,19 +128,23 @@ fn straight(activation: Activation, output: Quantization) -> Option<Curve> {
         let to = pieces.get(index + 1).map_or(f64::INFINITY, |next| next.from / scale);
         let (first, last) = (value(from), value(to));
         if piece.slope == 0.0 || first >= TOP {
-            push(Line { start: from, slope: 0.0, bias: round(first) });
+            // A limit may be too far off for the table, and is not needed where the top is reached before.
+            if !curve.lines.last().is_some_and(|line| line.slope == 0.0 && line.bias == round(first)) {
+                push(&mut curve, Line { start: from, slope: 0.0, bias: round(first) });
+            }
             continue;
         }
-        // A point of the line that is a number: pieces that rise have one end at least, or pass through 0.
-        let anchor = if from.is_finite() { from } else { to.min(0.0) };
+        // The point of the line that is nearest to 0: at one far off, such as a limit that stands for none, levels would
+        // be lost in rounding.
+        let anchor = 0f64.clamp(from, to);
         let at = |level: f64| anchor + (level - value(anchor)) / piece.slope;
         let start = at(round(first).into());
         if last <= 0.0 || start >= to {
             continue;
         }
-        push(Line { start, slope: piece.slope, bias: round(first) });
+        push(&mut curve, Line { start, slope: piece.slope, bias: round(first) });
         if last > TOP {
-            push(Line { start: at(TOP), slope: 0.0, bias: TOP as u8 });
+            push(&mut curve, Line { start: at(TOP), slope: 0.0, bias: TOP as u8 });
         }
     }
     Some(curve)

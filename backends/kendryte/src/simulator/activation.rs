@@ -11,43 +11,37 @@ pub(crate) struct Overflow {
     pub(crate) value: i64,
 }
 
-/// A segment with what its rounding needs.
+/// Pixels whose bytes are computed together.
+const BLOCK: usize = 16;
+
+/// A segment, in numbers of one size.
 #[derive(Clone, Copy)]
 pub(crate) struct Step {
     start: i64,
     mul: i64,
     shift: u32,
-    /// The bits that are shifted out.
-    mask: i64,
-    /// Half of the last place; nothing equals it when there is no shift.
-    half: i64,
     bias: i64,
 }
 
 impl Step {
     fn new(segment: &Segment) -> Self {
         let shift = u32::from(segment.shift);
-        Step {
-            start: segment.start,
-            mul: i64::from(segment.mul),
-            shift,
-            mask: ((1u64 << shift) - 1) as i64,
-            half: if shift == 0 { i64::MAX } else { (1u64 << (shift - 1)) as i64 },
-            bias: i64::from(segment.bias),
-        }
+        Step { start: segment.start, mul: i64::from(segment.mul), shift, bias: i64::from(segment.bias) }
     }
 
-    /// `clamp(rnd((v - start) * mul, shift) + bias)`; a tie goes to the even neighbour, other fractions above a half
+    /// `rnd((v - start) * mul, shift) + bias`, which is still to be clamped; a tie goes to the even neighbour, other fractions above a half
     /// away from zero, as the formula has it also where it is not the nearest.
     #[inline(always)]
-    fn apply(&self, v: i64) -> u8 {
+    fn apply(&self, v: i64) -> i64 {
         let product = (v - self.start) * self.mul;
-        let quotient = product >> self.shift;
-        let fraction = product & self.mask;
-        let up = fraction > self.half || (fraction == self.half && quotient & 1 == 1);
-        let sign = if product < 0 { -1 } else { 1 };
+        let quotient = product.wrapping_shr(self.shift);
+        let one = 1u64.wrapping_shl(self.shift);
+        // Twice what is shifted out: nothing where there is no shift.
+        let fraction = (product as u64 & (one - 1)) << 1;
+        let up = (fraction > one) | ((fraction == one) & (quotient & 1 == 1));
+        let sign = (product >> 63) | 1;
         let rounded = if up { quotient + sign } else { quotient };
-        (rounded + self.bias).clamp(0, 255) as u8
+        rounded + self.bias
     }
 }
 
@@ -92,6 +86,7 @@ impl Channel {
     }
 
     /// The bytes of pixels whose products sum up to `sums`; `corrections` is what the sums of the input add.
+    #[inline(always)]
     pub(crate) fn finish(
         &self,
         steps: &[Step; SEGMENTS],
@@ -99,28 +94,53 @@ impl Channel {
         corrections: &[i64],
         out: &mut [u8],
     ) -> Result<(), Overflow> {
-        let pixels = out.iter_mut().zip(sums).zip(corrections);
+        let (sums, corrections) = (&sums[..out.len()], &corrections[..out.len()]);
         if !self.proved {
-            for ((out, sum), correction) in pixels {
+            for ((out, sum), correction) in out.iter_mut().zip(sums).zip(corrections) {
                 *out = self.checked(steps, i64::from(*sum) + correction)?;
             }
             return Ok(());
         }
-        let (mul, add, shift) = (i64::from(self.batch_norm.mul), i64::from(self.batch_norm.add), self.batch_norm.shift);
-        for ((out, sum), correction) in pixels {
-            let acc = i64::from(*sum) + correction + self.constant;
-            *out = self.activate(steps, ((acc * mul) >> shift) + add);
+        let (blocks, rest) = out.as_chunks_mut();
+        let ((whole, sums), (whole_corrections, corrections)) = (sums.as_chunks(), corrections.as_chunks());
+        for ((out, sums), corrections) in blocks.iter_mut().zip(whole).zip(whole_corrections) {
+            *out = self.block(steps, sums, corrections);
+        }
+        if !rest.is_empty() {
+            let (mut last, mut last_corrections) = ([0; BLOCK], [0; BLOCK]);
+            last[..sums.len()].copy_from_slice(sums);
+            last_corrections[..corrections.len()].copy_from_slice(corrections);
+            rest.copy_from_slice(&self.block(steps, &last, &last_corrections)[..rest.len()]);
         }
         Ok(())
     }
 
+    /// Without branches, so that compilers do it for several pixels at once.
     #[inline(always)]
-    fn activate(&self, steps: &[Step; SEGMENTS], v: i64) -> u8 {
-        let mut number = self.high;
-        while number > self.low && v <= steps[number].start {
-            number -= 1;
+    fn block(&self, steps: &[Step; SEGMENTS], sums: &[i32; BLOCK], corrections: &[i64; BLOCK]) -> [u8; BLOCK] {
+        let BatchNorm { mul, add, shift } = self.batch_norm;
+        let (mul, add, shift) = (i64::from(mul), i64::from(add), u32::from(shift));
+        let mut v = [0; BLOCK];
+        for pixel in 0..BLOCK {
+            let acc = i64::from(sums[pixel]) + corrections[pixel] + self.constant;
+            v[pixel] = (acc * mul).wrapping_shr(shift) + add;
         }
-        steps[number].apply(v)
+        let steps = &steps[self.low..=self.high];
+        // What all pixels have passed matters to none.
+        let all = |step: &Step| v.iter().fold(true, |all, &v| all & (v > step.start));
+        let any = |step: &Step| v.iter().fold(false, |any, &v| any | (v > step.start));
+        let first = steps.iter().rposition(all).unwrap_or_default();
+        let mut out = [0; BLOCK];
+        for pixel in 0..BLOCK {
+            out[pixel] = steps[first].apply(v[pixel]);
+        }
+        for step in steps[first + 1..].iter().filter(|step| any(step)) {
+            for pixel in 0..BLOCK {
+                let value = step.apply(v[pixel]);
+                out[pixel] = if v[pixel] > step.start { value } else { out[pixel] };
+            }
+        }
+        out.map(|value| value.clamp(0, 255) as u8)
     }
 
     fn checked(&self, steps: &[Step; SEGMENTS], sum: i64) -> Result<u8, Overflow> {
@@ -130,6 +150,7 @@ impl Channel {
         let acc = fits(sum + self.constant)?;
         let product = (acc * i64::from(self.batch_norm.mul)) >> self.batch_norm.shift;
         let v = fits(product + i64::from(self.batch_norm.add))?;
-        Ok(self.activate(steps, v))
+        let reached = steps.iter().rev().find(|step| v > step.start).unwrap_or(&steps[0]);
+        Ok(reached.apply(v).clamp(0, 255) as u8)
     }
 }

@@ -3,9 +3,11 @@
 use byoc_plugin_api::Error;
 
 use super::activation::{Channel, Overflow, Step, steps};
+use super::crew::Crew;
 use super::dense::{Dense, Image};
 use super::depthwise::Depthwise;
-use super::memory::Memories;
+use super::isa::{Isa, OUTPUTS};
+use super::memory::{Maps, Memories};
 use super::pooling::{picked, pool};
 use crate::kmodel::OUTPUT_IN_MAIN_MEMORY;
 use crate::kmodel::arguments::Arguments;
@@ -64,17 +66,20 @@ pub(crate) struct Scratch {
 pub(crate) struct Worker {
     /// Sums of products.
     pub(crate) sums: Vec<i32>,
+    /// Sums of the input, for kernels that find them per channel.
+    pub(crate) windows: Vec<i32>,
     /// What sums of the input add, for kernels that find it per channel.
     pub(crate) corrections: Vec<i64>,
     /// Input lines of one channel, for the depthwise kernel.
     pub(crate) lines: Vec<u8>,
     /// Bytes before pooling.
     activated: Vec<u8>,
+    overflow: Option<Overflow>,
 }
 
 impl Plan {
     /// Of a convolution that was checked: its parts have the lengths that its arguments say.
-    pub(crate) fn new(conv: &Conv) -> Self {
+    pub(crate) fn new(conv: &Conv, isa: Isa) -> Self {
         let arguments = conv.arguments.clone();
         let count = arguments.output_channels as usize;
         let channels: Vec<_> = (0..count).filter_map(|channel| Channel::new(conv, channel)).collect();
@@ -89,9 +94,9 @@ impl Plan {
             None => Grid { width, height, stride: 1, first: (0, 0) },
         };
         let kernel = if arguments.depthwise {
-            Kernels::Depthwise(Depthwise::new(conv))
+            Kernels::Depthwise(Depthwise::new(conv, isa))
         } else {
-            Kernels::Dense(Dense::new(conv, &grid))
+            Kernels::Dense(Dense::new(conv, &grid, isa))
         };
         Plan { output: conv.output, channels, steps: steps(conv), grid, kernel, arguments }
     }
@@ -102,53 +107,45 @@ impl Plan {
         flags: u32,
         memories: &mut Memories,
         scratch: &mut Scratch,
-        threads: usize,
+        crew: &Crew,
     ) -> Result<(), Error> {
         let arguments = &self.arguments;
-        let input = memories.map(arguments.source, arguments.width, arguments.height, arguments.input_channels)?;
+        let input = memories.map(source(arguments))?;
         let products = arguments.channel_weights() * (self.grid.pixels() * self.channels.len()) as u64;
-        let threads = if products < WORTH_A_THREAD { 1 } else { threads };
+        let threads = if products < WORTH_A_THREAD { 1 } else { crew.count() };
         if let Kernels::Dense(dense) = &self.kernel {
-            dense.load(input, arguments, &mut scratch.image, threads);
+            dense.load(input, arguments, &mut scratch.image, crew, threads);
         }
-        scratch.out.clear();
         scratch.out.resize(arguments.output_bytes() as usize, 0);
         scratch.workers.resize_with(threads.max(scratch.workers.len()), Worker::default);
-        self.share(input, scratch, threads).map_err(|overflow| {
+        self.share(input, scratch, crew, threads).map_err(|overflow| {
             let Overflow { channel, value } = overflow;
             Error::new(format!("a sum of output channel {channel} is {value}, which has more than 36 bits"))
         })?;
         let (width, height) = (arguments.output_width(), arguments.output_height());
-        memories.upload(&scratch.out, arguments.destination, width, height, arguments.output_channels)?;
+        let target = Maps { row: arguments.destination, width, height, channels: arguments.output_channels };
+        memories.upload(target, &scratch.out)?;
         if flags & OUTPUT_IN_MAIN_MEMORY != 0 {
             memories.write(self.output, &scratch.out)?;
         }
         Ok(())
     }
 
-    /// Gives each thread its output channels.
-    fn share(&self, input: &[u8], scratch: &mut Scratch, threads: usize) -> Result<(), Overflow> {
-        // The dense kernel takes channels in pairs.
-        let each = self.channels.len().div_ceil(threads).next_multiple_of(2);
+    /// Gives each thread its output channels. Errors with the first sum of the first thread that met one too large.
+    fn share(&self, input: &[u8], scratch: &mut Scratch, crew: &Crew, threads: usize) -> Result<(), Overflow> {
+        let group = if self.arguments.depthwise { 1 } else { OUTPUTS };
+        let each = self.channels.len().div_ceil(threads).next_multiple_of(group);
         let bytes = scratch.out.len() / self.channels.len().max(1);
         let Scratch { image, out, workers } = scratch;
         let image = &*image;
-        let mut parts = out.chunks_mut((each * bytes).max(1)).zip(workers).enumerate();
-        let work = |(part, (out, worker)): (usize, (&mut [u8], &mut Worker))| {
+        workers.iter_mut().for_each(|worker| worker.overflow = None);
+        let parts = out.chunks_mut((each * bytes).max(1)).zip(&mut *workers).enumerate();
+        crew.share(parts, |(part, (out, worker))| {
             let first = part * each;
-            self.compute(first..(first + each).min(self.channels.len()), input, image, worker, out)
-        };
-        if threads == 1 {
-            return parts.try_for_each(work);
-        }
-        std::thread::scope(|scope| {
-            let running: Vec<_> = parts.map(|part| scope.spawn(move || work(part))).collect();
-            let results = running.into_iter().map(|thread| match thread.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            results.collect()
-        })
+            let channels = first..(first + each).min(self.channels.len());
+            worker.overflow = self.compute(channels, input, image, worker, out).err();
+        });
+        workers.iter().find_map(|worker| worker.overflow).map_or(Ok(()), Err)
     }
 
     /// Some output channels: sums, activation, pooling.
@@ -184,4 +181,10 @@ impl Plan {
         worker.activated = activated;
         result
     }
+}
+
+/// The maps that a convolution reads.
+pub(crate) fn source(arguments: &Arguments) -> Maps {
+    let Arguments { source, width, height, input_channels, .. } = *arguments;
+    Maps { row: source, width, height, channels: input_channels }
 }

@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::Error;
 
-use super::memory::Memories;
+use super::memory::{Maps, Memories};
 use crate::kmodel::access::quantized_add_count;
 use crate::kmodel::bodies::{
     AddPadding, Concat, Flatten, Pool, QuantizedAdd, RemovePadding, Requantize, Rescale, Resize, Shape, Upload,
@@ -30,7 +30,6 @@ fn carry_shift(value: i64, shift: i32) -> i64 {
 /// 64 bits, which no compiler writes, wrap.
 pub(super) fn add(body: &QuantizedAdd, memories: &mut Memories) -> Result<(), Error> {
     let count = quantized_add_count(body.count);
-    let (a, b) = (memories.read(body.a, count)?, memories.read(body.b, count)?);
     let scaled = |x: u8, scale: &Rescale| (i64::from(x) + i64::from(scale.offset)) * i64::from(scale.mul);
     let (a_shift, b_shift) = (body.a_scale.shift, body.b_scale.shift);
     let sum = |a: i64, b: i64| {
@@ -40,20 +39,24 @@ pub(super) fn add(body: &QuantizedAdd, memories: &mut Memories) -> Result<(), Er
             shift_right(a, a_shift).wrapping_add(shift_right(b, b_shift))
         }
     };
-    let out = &body.output_scale;
-    let bytes = a.iter().zip(b).map(|(&a, &b)| {
-        let v = sum(scaled(a, &body.a_scale), scaled(b, &body.b_scale));
-        let v = carry_shift(v.wrapping_mul(i64::from(out.mul)), out.shift);
-        v.saturating_add(i64::from(out.offset)).clamp(0, 255) as u8
-    });
-    let bytes: Vec<u8> = bytes.collect();
-    memories.write(body.output, &bytes)
+    let rescaled = &body.output_scale;
+    memories.compute(body.output, |main, out| {
+        let (a, b) = (main.read(body.a, count)?, main.read(body.b, count)?);
+        out.extend(a.iter().zip(b).map(|(&a, &b)| {
+            let v = sum(scaled(a, &body.a_scale), scaled(b, &body.b_scale));
+            let v = carry_shift(v.wrapping_mul(i64::from(rescaled.mul)), rescaled.shift);
+            v.saturating_add(i64::from(rescaled.offset)).clamp(0, 255) as u8
+        }));
+        Ok(())
+    })
 }
 
 pub(super) fn requantize(body: &Requantize, memories: &mut Memories) -> Result<(), Error> {
-    let input = memories.read(body.input, u64::from(body.count))?;
-    let bytes: Vec<u8> = input.iter().map(|&x| body.table[usize::from(x)]).collect();
-    memories.write(body.output, &bytes)
+    memories.compute(body.output, |main, out| {
+        let input = main.read(body.input, u64::from(body.count))?;
+        out.extend(input.iter().map(|&x| body.table[usize::from(x)]));
+        Ok(())
+    })
 }
 
 /// The cells of the window of an output that lie inside the input: rows and columns.
@@ -73,29 +76,28 @@ pub(super) fn window(pool: &Pool, y: u32, x: u32) -> (std::ops::Range<usize>, st
 /// The maximum starts from 0.
 pub(super) fn max_pool(body: &Pool, memories: &mut Memories) -> Result<(), Error> {
     let (width, height) = (body.input_shape.width as usize, body.input_shape.height as usize);
-    let input = Shape { channels: body.output_shape.channels, ..body.input_shape };
-    let input = memories.read(body.input, input.count())?;
-    let count = body.output_shape.count() as usize;
-    let mut out = Vec::with_capacity(count);
-    for channel in 0..if count == 0 { 0 } else { body.output_shape.channels as usize } {
-        let channel = &input[channel * width * height..];
-        for y in 0..body.output_shape.height {
-            for x in 0..body.output_shape.width {
-                let (rows, columns) = window(body, y, x);
-                let line = |row: usize| channel[row * width..][columns.clone()].iter().copied();
-                out.push(rows.flat_map(line).max().unwrap_or(0));
+    let shape = Shape { channels: body.output_shape.channels, ..body.input_shape };
+    memories.compute(body.output, |main, out| {
+        let input = main.read(body.input, shape.count())?;
+        for channel in 0..if body.output_shape.count() == 0 { 0 } else { shape.channels as usize } {
+            let channel = &input[channel * width * height..];
+            for y in 0..body.output_shape.height {
+                for x in 0..body.output_shape.width {
+                    let (rows, columns) = window(body, y, x);
+                    let line = |row: usize| channel[row * width..][columns.clone()].iter().copied();
+                    out.push(rows.flat_map(line).max().unwrap_or(0));
+                }
             }
         }
-    }
-    memories.write(body.output, &out)
+        Ok(())
+    })
 }
 
 /// The ranges are copied in order, so that a later one sees what an earlier one wrote.
 pub(super) fn concat(body: &Concat, memories: &mut Memories) -> Result<(), Error> {
     let mut address = body.output;
     for input in &body.inputs {
-        let bytes = memories.read(input.start, u64::from(input.size))?.to_vec();
-        memories.write(address, &bytes)?;
+        memories.copy(input.start, address, u64::from(input.size))?;
         address = address.saturating_add(input.size);
     }
     Ok(())
@@ -103,55 +105,61 @@ pub(super) fn concat(body: &Concat, memories: &mut Memories) -> Result<(), Error
 
 /// CHW to HWC, elements of `N` bytes.
 pub(super) fn flatten<const N: usize>(body: &Flatten, memories: &mut Memories) -> Result<(), Error> {
-    let input = memories.read(body.input, body.shape.count().saturating_mul(N as u64))?;
-    let (input, _) = input.as_chunks::<N>();
     let (pixels, channels) = ((body.shape.width as usize) * (body.shape.height as usize), body.shape.channels as usize);
-    let mut out = Vec::with_capacity(input.len() * N);
-    for pixel in 0..if channels == 0 { 0 } else { pixels } {
-        for channel in 0..channels {
-            out.extend(input[channel * pixels + pixel]);
+    memories.compute(body.output, |main, out| {
+        let input = main.elements::<N>(body.input, body.shape.count())?;
+        for pixel in 0..if channels == 0 { 0 } else { pixels } {
+            for channel in 0..channels {
+                out.extend(input[channel * pixels + pixel]);
+            }
         }
-    }
-    memories.write(body.output, &out)
+        Ok(())
+    })
 }
 
 /// Nearest neighbour with the SDK's `f32` scale, elements of `N` bytes.
 pub(super) fn resize<const N: usize>(body: &Resize, memories: &mut Memories) -> Result<(), Error> {
     let Shape { width, height, channels } = body.shape;
-    let input = memories.read(body.input, body.shape.count().saturating_mul(N as u64))?;
-    let (input, _) = input.as_chunks::<N>();
-    let source = |at: u32, size: u32, out: u32| {
-        let scale = size as f32 / out as f32;
-        ((at as f32 * scale).floor() as u32).min(size - 1) as usize
-    };
-    let (width_out, height_out) = if channels == 0 { (0, 0) } else { (body.output_width, body.output_height) };
-    let columns: Vec<_> = (0..width_out).map(|x| source(x, width, width_out)).collect();
-    let mut out = Vec::new();
-    for channel in 0..channels as usize {
-        for y in 0..if columns.is_empty() { 0 } else { height_out } {
-            let line = (channel * height as usize + source(y, height, height_out)) * width as usize;
-            columns.iter().for_each(|x| out.extend(input[line + x]));
+    let scale = |size: u32, out: u32| size as f32 / out as f32;
+    let (across, down) = (scale(width, body.output_width), scale(height, body.output_height));
+    // The cast rounds down, for nothing is negative.
+    let source = |at: u32, scale: f32, size: u32| ((at as f32 * scale) as u32).min(size - 1) as usize;
+    memories.compute(body.output, |main, out| {
+        let input = main.elements::<N>(body.input, body.shape.count())?;
+        for channel in 0..channels as usize {
+            for y in 0..if body.output_width == 0 { 0 } else { body.output_height } {
+                let line = (channel * height as usize + source(y, down, height)) * width as usize;
+                let line = &input[line..][..width as usize];
+                (0..body.output_width).for_each(|x| out.extend(line[source(x, across, width)]));
+            }
         }
-    }
-    memories.write(body.output, &out)
+        Ok(())
+    })
 }
 
 pub(super) fn add_padding(body: &AddPadding, memories: &mut Memories) -> Result<(), Error> {
-    let input = memories.read(body.input, u64::from(body.channels))?;
-    // The reference leaves the other 15 pixels of a map as they are; nothing that is used depends on them.
-    let maps: Vec<u8> = input.iter().flat_map(|&byte| std::iter::once(byte).chain([0; 15])).collect();
-    memories.upload(&maps, body.kpu_output, 4, 4, body.channels)
+    let maps = Maps { row: body.kpu_output, width: 4, height: 4, channels: body.channels };
+    memories.compute_maps(maps, |main, out| {
+        let input = main.read(body.input, u64::from(body.channels))?;
+        // The reference leaves the other 15 pixels of a map as they are; nothing that is used depends on them.
+        out.extend(input.iter().flat_map(|&byte| std::iter::once(byte).chain([0; 15])));
+        Ok(())
+    })
 }
 
 pub(super) fn remove_padding(body: &RemovePadding, memories: &mut Memories) -> Result<(), Error> {
-    let channels = u64::from(body.channels);
-    let input = memories.read(body.input, (16 * channels).saturating_sub(15))?;
-    let bytes: Vec<u8> = input.iter().step_by(16).copied().collect();
-    memories.write(body.output, &bytes)
+    memories.compute(body.output, |main, out| {
+        let input = main.read(body.input, (16 * u64::from(body.channels)).saturating_sub(15))?;
+        out.extend(input.iter().step_by(16));
+        Ok(())
+    })
 }
 
 pub(super) fn upload(body: &Upload, memories: &mut Memories) -> Result<(), Error> {
     let Shape { width, height, channels } = body.shape;
-    let bytes = memories.read(body.input, body.shape.count())?.to_vec();
-    memories.upload(&bytes, body.kpu_output, width, height, channels)
+    let maps = Maps { row: body.kpu_output, width, height, channels };
+    memories.compute_maps(maps, |main, out| {
+        out.extend_from_slice(main.read(body.input, body.shape.count())?);
+        Ok(())
+    })
 }

@@ -5,6 +5,7 @@ use super::plain;
 use crate::kmodel::arguments::{Arguments, Kernel, POOLINGS, Pooling};
 use crate::kmodel::{Kmodel, check::Severity};
 use crate::simulator::Simulator;
+use crate::simulator::isa::Isa;
 
 fn random_arguments(pooling: Pooling, kernel: Kernel, depthwise: bool, random: &mut Random) -> Arguments {
     let inputs = random.between(1, 40) as u32;
@@ -34,19 +35,24 @@ fn every_pooling_kernel_and_depthwise() {
         let file = build::single(conv).emit().expect("a kmodel");
         let kmodel = Kmodel::parse(&file).expect("a kmodel");
         assert!(kmodel.check().iter().all(|problem| problem.severity == Severity::Rule), "{:?}", kmodel.check());
-        let mut simulator = Simulator::new(kmodel, 1 + (seed % 3) as usize).expect("it can run");
-        match (simulator.run(&input), expected) {
-            (Ok(()), Some(expected)) => {
-                let out = simulator.output(0).expect("an output");
-                assert_eq!(out, expected, "seed {seed}");
+        for isa in Isa::all() {
+            let mut simulator = Simulator::with_isa(kmodel.clone(), 1 + (seed % 3) as usize, isa).expect("it can run");
+            match (simulator.run(&input), &expected) {
+                (Ok(()), Some(expected)) => {
+                    assert_eq!(simulator.output(0), Some(&expected[..]), "seed {seed}, {isa:?}");
+                }
+                (Err(error), None) => {
+                    assert!(error.message.ends_with("which has more than 36 bits"), "{error}");
+                }
+                (ours, plain) => panic!("seed {seed}, {isa:?}: {ours:?}, plain {}", plain.is_some()),
+            }
+        }
+        match expected {
+            Some(out) => {
                 grey += out.iter().filter(|&&byte| byte != 0 && byte != 255).count();
                 runs += 1;
             }
-            (Err(error), None) => {
-                assert!(error.message.ends_with("which has more than 36 bits"), "{error}");
-                overflows += 1;
-            }
-            (ours, plain) => panic!("seed {seed}: {ours:?}, plain {}", plain.is_some()),
+            None => overflows += 1,
         }
     }
     // That the cases say something: few overflows, and outputs that are not all clamped.

@@ -17,6 +17,7 @@ fn activations() -> Vec<Activation> {
         Activation::Clip { min: 0.0, max: 6.0 },
         Activation::Clip { min: -0.7, max: 1.3 },
         Activation::Clip { min: f32::NEG_INFINITY, max: 0.25 },
+        Activation::Clip { min: f32::MIN, max: f32::MAX },
         Activation::LeakyRelu { slope: 0.1 },
         Activation::LeakyRelu { slope: 0.01 },
         Activation::LeakyRelu { slope: 1.5 },

@@ -116,6 +116,22 @@ impl Build {
         self.node("Clip", &[x, min, max], &[], &shape)
     }
 
+    /// A clip without lower or upper limit where there is none.
+    pub(super) fn clip_some(&mut self, x: usize, min: Option<f32>, max: Option<f32>) -> usize {
+        let shape = self.sizes(x);
+        let limits = [min, max].map(|limit| limit.map(|limit| self.constant(&[], vec![limit])));
+        let y = self.node("Clip", &[x], &[], &shape);
+        if let Some(node) = self.region.nodes.last_mut() {
+            node.inputs.extend(limits);
+        }
+        y
+    }
+
+    /// The same elements as an image of another shape.
+    pub(super) fn reshape(&mut self, x: usize, shape: &[usize]) -> usize {
+        self.node("Reshape", &[x], &[], shape)
+    }
+
     /// A pooling by windows of `size`, `size` apart.
     pub(super) fn pool(&mut self, op: &str, x: usize, size: usize) -> usize {
         let [_, channels, height, width] = self.sizes(x)[..] else { panic!("no image") };

@@ -29,7 +29,11 @@ fn compute(build: &Build, node: &Node, values: &[Vec<f64>]) -> Vec<f64> {
         "BatchNormalization" => norm(build, node, values),
         "Relu" => each(&|x| x.max(0.0)),
         "LeakyRelu" => each(&|x| if x < 0.0 { x * alpha(0.01) } else { x }),
-        "Clip" => each(&|x| x.clamp(input(1)[0], input(2)[0])),
+        "Clip" => {
+            let limit = |index: usize, none: f64| node.input(index).map_or(none, |value| values[value][0]);
+            let (min, max) = (limit(1, f64::NEG_INFINITY), limit(2, f64::INFINITY));
+            each(&|x| x.max(min).min(max))
+        }
         "Sigmoid" => each(&sigmoid),
         "Tanh" => each(&f64::tanh),
         "HardSwish" => each(&|x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0)),
@@ -38,7 +42,7 @@ fn compute(build: &Build, node: &Node, values: &[Vec<f64>]) -> Vec<f64> {
             let repeated = input(1).iter().cycle();
             input(0).iter().zip(repeated).map(|(a, b)| a + b).collect()
         }
-        "Concat" => [input(0), input(1)].concat(),
+        "Concat" => (0..node.inputs.len()).flat_map(|index| input(index).to_vec()).collect(),
         "MaxPool" | "AveragePool" => pool(build, node, values),
         "Resize" => resize(build, node, values),
         "GlobalAveragePool" | "ReduceMean" => {

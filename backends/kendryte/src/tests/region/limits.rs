@@ -152,9 +152,14 @@ fn other_layers_that_have_no_code() {
     build.output(y);
     cases.push((build, "attribute: a slope of -0.5, only rising functions have code"));
     let mut build = image();
+    let y = build.function("HardSigmoid", 0, &[("beta", Attribute::Float(f32::INFINITY))]);
+    build.output(y);
+    let rising = "attribute: HardSigmoid { alpha: 0.2, beta: inf }, only rising functions have code";
+    cases.push((build, rising));
+    let mut build = image();
     let y = build.function("Softmax", 0, &[]);
     build.output(y);
-    cases.push((build, "shape: softmax over axis -1 of [1, 4, 8, 8], only one vector along the last axis is taken"));
+    cases.push((build, "shape: softmax over axis -1 of [1, 4, 8, 8], only one vector is taken"));
     let mut build = image();
     let y = build.node("Resize", &[0], &[("mode", Attribute::String("linear".into()))], &[1, 4, 16, 16]);
     build.output(y);

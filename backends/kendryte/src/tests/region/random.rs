@@ -5,6 +5,8 @@ use byoc_plugin_api::Attribute;
 use super::build::Build;
 use super::ratios;
 
+type Pick<'a> = &'a mut dyn FnMut(&[usize]) -> usize;
+
 /// A random network with up to `layers` layers.
 fn network(seed: u64, layers: usize) -> Build {
     let mut random = crate::tests::build::Random(seed);
@@ -19,7 +21,7 @@ fn network(seed: u64, layers: usize) -> Build {
         let [_, channels, height, width] = build.sizes(x)[..] else { panic!("no image") };
         let halves = height.is_multiple_of(2) && width.is_multiple_of(2) && height.min(width) >= 8;
         let outputs = pick(&[2, 4, 7, 8]);
-        let y = match pick(&[0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9]) {
+        let y = match pick(&[0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]) {
             0 => build.conv(x, outputs, 3, if halves { pick(&[1, 2]) } else { 1 }, false),
             1 => build.conv(x, outputs, 1, if halves { pick(&[1, 2]) } else { 1 }, false),
             2 => build.conv(x, channels, 3, if halves { pick(&[1, 2]) } else { 1 }, true),
@@ -38,21 +40,70 @@ fn network(seed: u64, layers: usize) -> Build {
                 let other = build.conv(x, outputs, 1, 1, false);
                 build.concat(other, x)
             }
+            10 => clip(&mut build, x, &mut pick),
+            11 => {
+                let sum = build.add(x, x);
+                clip(&mut build, sum, &mut pick)
+            }
+            12 => reshape(&mut build, x, &mut pick),
+            13 => max_pool(&mut build, x, &mut pick),
+            14 => join(&mut build, &values, x, &mut pick),
             _ if halves => build.pool(if pick(&[0, 1]) == 0 { "MaxPool" } else { "AveragePool" }, x, 2),
             _ => build.function("Tanh", x, &[]),
         };
         values.push(y);
     }
-    // Whatever nobody reads is an output.
+    // Whatever nobody reads is an output, and now and then what somebody does.
     let read: Vec<_> = build.region.nodes.iter().flat_map(|node| node.inputs.iter().flatten().copied()).collect();
-    let unread: Vec<_> = values.into_iter().filter(|value| !read.contains(value)).collect();
-    unread.into_iter().for_each(|value| build.output(value));
+    let outputs: Vec<_> =
+        values.into_iter().filter(|value| !read.contains(value) || pick(&[0, 1, 2, 3]) == 0).collect();
+    outputs.into_iter().for_each(|value| build.output(value));
     build
+}
+
+/// A clip on either side, whether it has 0 within or not.
+fn clip(build: &mut Build, x: usize, pick: Pick<'_>) -> usize {
+    let limits = [
+        (Some(-0.5), Some(0.75)),
+        (Some(0.125), None),
+        (None, Some(0.5)),
+        (Some(0.125), Some(f32::MAX)),
+        (Some(f32::MIN), Some(0.5)),
+        (None, None),
+    ];
+    let (min, max) = limits[pick(&[0, 1, 2, 3, 4, 5])];
+    build.clip_some(x, min, max)
+}
+
+/// The same elements in other images.
+fn reshape(build: &mut Build, x: usize, pick: Pick<'_>) -> usize {
+    let [_, channels, height, width] = build.sizes(x)[..] else { panic!("no image") };
+    let shapes =
+        [[1, channels, width, height], [1, 2 * channels, height / 2, width], [1, channels, height / 2, 2 * width]];
+    let shape = if height.is_multiple_of(2) && height >= 8 { shapes[pick(&[0, 1, 2])] } else { shapes[0] };
+    build.reshape(x, &shape)
+}
+
+/// A pooling that the accelerator has not.
+fn max_pool(build: &mut Build, x: usize, pick: Pick<'_>) -> usize {
+    let [_, channels, height, width] = build.sizes(x)[..] else { panic!("no image") };
+    let pads: [i64; 4] = [[0, 0, 2, 2], [1, 1, 1, 1], [2, 0, 0, 2]][pick(&[0, 1, 2])];
+    let attributes = [("kernel_shape", Attribute::Ints(vec![3, 3])), ("pads", Attribute::Ints(pads.into()))];
+    build.node("MaxPool", &[x], &attributes, &[1, channels, height, width])
+}
+
+/// A value with others of its height and width, itself once more among them.
+fn join(build: &mut Build, values: &[usize], x: usize, pick: Pick<'_>) -> usize {
+    let mut shape = build.sizes(x);
+    let mut parts = vec![x, x];
+    parts.extend(values.iter().filter(|&&value| build.sizes(value)[2..] == shape[2..] && pick(&[0, 1]) == 0));
+    shape[1] = parts.iter().map(|&part| build.sizes(part)[1]).sum();
+    build.node("Concat", &parts, &[("axis", Attribute::Int(1))], &shape)
 }
 
 #[test]
 fn random_networks_compute_what_they_say() {
-    for seed in 0..150 {
+    for seed in 0..250 {
         let mut build = network(seed, 2 + seed as usize % 8);
         let ops: Vec<_> = build.region.nodes.iter().map(|node| node.op.clone()).collect();
         for ratio in ratios(&mut build, &[]) {

@@ -128,3 +128,144 @@ fn every_method_compiles_and_says_what_it_loses() {
         assert!(method != "minmax" || notes.is_empty(), "{notes:?}");
     }
 }
+
+/// Every image of the same elements is another one to the layers that have rows and columns.
+#[test]
+fn layers_read_reshaped_values_in_their_new_shape() {
+    let stride = |stride: i64| ("strides", Attribute::Ints(vec![stride; 2]));
+    for depthwise in [false, true] {
+        let mut build = Build::new(&[1, 3, 16, 32], 8);
+        let x = build.conv(0, 4, 3, 1, false);
+        let x = if depthwise { build.conv(x, 4, 3, 2, true) } else { build.conv(x, 4, 3, 2, false) };
+        let shape = [1, 8, 4, 16];
+        let x = build.reshape(x, &shape);
+        let kernel = ("kernel_shape", Attribute::Ints(vec![3, 3]));
+        let asymmetric = Attribute::String("asymmetric".into());
+        let nearest =
+            [("coordinate_transformation_mode", asymmetric), ("nearest_mode", Attribute::String("floor".into()))];
+        let outputs = [
+            build.node("MaxPool", &[x], &[kernel.clone(), stride(1)], &[1, 8, 2, 14]),
+            build.node("AveragePool", &[x], &[kernel, stride(1)], &[1, 8, 2, 14]),
+            build.node("GlobalAveragePool", &[x], &[], &[1, 8, 1, 1]),
+            build.node("Resize", &[x], &nearest, &[1, 8, 8, 32]),
+            build.conv(x, 4, 1, 1, false),
+            build.conv(x, 4, 3, 1, false),
+        ];
+        outputs.into_iter().for_each(|output| build.output(output));
+        for (index, ratio) in ratios(&mut build, &[]).into_iter().enumerate() {
+            assert!(ratio > 25.0, "output {index}: {ratio:.1} dB, depthwise {depthwise}");
+        }
+    }
+}
+
+#[test]
+fn a_sum_is_clipped_where_its_function_clips() {
+    // (limits, whether the ends of the sum's bytes do it)
+    let cases = [
+        ((Some(0.0), None), true),
+        ((Some(-0.25), Some(0.5)), true),
+        ((None, Some(0.25)), true),
+        ((Some(0.25), None), false),
+        ((Some(0.125), Some(0.5)), false),
+        ((None, Some(-0.125)), false),
+    ];
+    for ((min, max), fused) in cases {
+        let mut build = Build::new(&[1, 3, 8, 8], 9);
+        let x = build.conv(0, 4, 3, 1, false);
+        let y = build.conv(x, 4, 1, 1, false);
+        let sum = build.add(x, y);
+        let clipped = build.clip_some(sum, min, max);
+        build.output(clipped);
+        let found = layers(&mut build, &[]);
+        assert_eq!(!found.contains(&"REQUANTIZE".into()), fused, "{min:?} to {max:?}: {found:?}");
+    }
+}
+
+#[test]
+fn a_clipped_sum_is_joined_with_values_beyond_its_limits() {
+    let mut build = Build::new(&[1, 3, 8, 8], 10);
+    let x = build.conv(0, 4, 3, 1, false);
+    let y = build.conv(x, 4, 3, 1, false);
+    let sum = build.add(x, y);
+    let sum = build.function("Relu", sum, &[]);
+    let sum = build.node("MaxPool", &[sum], &[("kernel_shape", Attribute::Ints(vec![1, 1]))], &[1, 4, 8, 8]);
+    let z = build.conv(x, 4, 3, 1, false);
+    let all = build.concat(z, sum);
+    build.output(all);
+    assert_eq!(requantized(&mut build), 1);
+}
+
+fn requantized(build: &mut Build) -> usize {
+    layers(build, &[]).iter().filter(|layer| *layer == "REQUANTIZE").count()
+}
+
+/// What has one reader gets the scale of the whole at once; others would lose by that.
+#[test]
+fn parts_that_others_read_keep_their_scale() {
+    let start = || {
+        let mut build = Build::new(&[1, 3, 8, 8], 13);
+        let x = build.conv(0, 4, 3, 1, false);
+        let (y, big) = (build.conv(x, 4, 3, 1, false), build.conv(x, 4, 3, 1, false));
+        // A range that is greater by far.
+        let weights = &mut build.constants.iter_mut().rev().nth(1).expect("weights").1;
+        weights.iter_mut().for_each(|weight| *weight *= 1e4);
+        (build, y, big)
+    };
+    let (mut build, y, big) = start();
+    let y = build.reshape(y, &[1, 2, 16, 8]);
+    let y = build.reshape(y, &[1, 4, 8, 8]);
+    let all = build.concat(y, big);
+    build.output(all);
+    assert_eq!(requantized(&mut build), 0);
+    let (mut build, y, big) = start();
+    let all = build.concat(y, big);
+    let mean = build.node("GlobalAveragePool", &[y], &[], &[1, 4, 1, 1]);
+    build.output(all);
+    build.output(mean);
+    assert_eq!(requantized(&mut build), 1);
+    let (mut build, y, big) = start();
+    let most = build.node("MaxPool", &[y], &[("kernel_shape", Attribute::Ints(vec![1, 1]))], &[1, 4, 8, 8]);
+    let all = build.concat(most, big);
+    build.output(all);
+    build.output(y);
+    assert_eq!(requantized(&mut build), 1);
+}
+
+#[test]
+fn limits_that_stand_for_none_are_none() {
+    for (min, max) in [(Some(0.1), None), (None, Some(0.4)), (Some(0.1), Some(f32::MAX)), (Some(f32::MIN), Some(0.4))] {
+        let mut build = Build::new(&[1, 3, 8, 8], 11);
+        let x = build.conv(0, 4, 3, 1, false);
+        let x = build.clip_some(x, min, max);
+        let x = build.conv(x, 4, 1, 1, false);
+        let x = build.function("Tanh", x, &[]);
+        let x = build.clip_some(x, min, max);
+        build.output(x);
+        layers(&mut build, &[]);
+    }
+}
+
+#[test]
+fn a_softmax_of_large_negative_numbers_has_a_result() {
+    let mut build = Build::new(&[1, 3, 8, 8], 12);
+    let x = build.conv(0, 4, 3, 1, false);
+    let x = build.node("GlobalAveragePool", &[x], &[], &[1, 4, 1, 1]);
+    let x = build.reshape(x, &[1, 4]);
+    let weights = build.weights(&[3, 4], 1.0);
+    let bias = build.constant(&[3], vec![-300.0, -301.0, -300.5]);
+    let x = build.node("Gemm", &[x, weights, bias], &[("transB", Attribute::Int(1))], &[1, 3]);
+    let logits = build.reshape(x, &[1, 3, 1, 1]);
+    let y = build.function("Softmax", logits, &[("axis", Attribute::Int(1))]);
+    build.output(y);
+    assert!(ratios(&mut build, &[])[0] > 5.0);
+}
+
+#[test]
+fn numbers_become_bytes_and_are_clipped_at_once() {
+    let mut build = Build::new(&[1, 3, 8, 8], 14);
+    let x = build.conv(0, 4, 3, 1, false);
+    let mean = build.node("GlobalAveragePool", &[x], &[], &[1, 4, 1, 1]);
+    let clipped = build.clip_some(mean, None, Some(0.125));
+    build.output(clipped);
+    assert_eq!(layers(&mut build, &[])[1..], ["DEQUANTIZE", "GLOBAL_AVERAGE_POOL2D", "QUANTIZE", "DEQUANTIZE"]);
+}
