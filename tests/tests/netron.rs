@@ -90,7 +90,7 @@ fn on_the_cpu() -> Vec<Operation> {
     let quantization = Quantization { scale: 0.1, bias: -1.7 };
     let sizes = FullyConnectedSizes { input: 8, output: 24, input_channels: 3, output_channels: 2, activation: 0 };
     vec![
-        Operation::Upload(Upload { input: 64, kpu_output: 7, shape: shape.clone() }),
+        Operation::Upload(Upload { input: 64, kpu_output: 7, shape }),
         Operation::QuantizedMaxPool(Pool {
             input: 8,
             output: 72,
@@ -103,7 +103,7 @@ fn on_the_cpu() -> Vec<Operation> {
             padding_width: 1,
             padding_height: 0,
         }),
-        Operation::Quantize(Quantize { input: 16, output: 88, count: 12, quantization: quantization.clone() }),
+        Operation::Quantize(Quantize { input: 16, output: 88, count: 12, quantization }),
         Operation::Requantize(Box::new(Requantize {
             input: 88,
             output: 104,
@@ -125,7 +125,7 @@ fn on_the_cpu() -> Vec<Operation> {
 
 fn with_a_sum() -> Vec<Operation> {
     let scale = Rescale { offset: -3, mul: 77, shift: 9 };
-    let (a_scale, b_scale, output_scale) = (scale.clone(), scale.clone(), scale);
+    let (a_scale, b_scale, output_scale) = (scale, scale, scale);
     let sum = QuantizedAdd { a: 0, b: 16, output: 32, count: 16, a_scale, b_scale, output_scale };
     let mut operations = convolutions();
     operations.truncate(2);

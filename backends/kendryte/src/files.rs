@@ -3,6 +3,8 @@
 use byoc_plugin_api::{CodeFile, DType, Dim, Error, FileFormat, Table, Value};
 
 use crate::kmodel::access::{Access, Memory};
+use crate::kmodel::arguments::{Arguments, Pooling};
+use crate::kmodel::bodies::{AddPadding, Binary, Dequantize, Quantize, QuantizedAdd, RemovePadding, Shape, Vector};
 use crate::kmodel::layout::ROW;
 use crate::kmodel::{Kmodel, Layer, Operation, VERSION};
 use crate::simulator::{Input, input_of};
@@ -83,36 +85,70 @@ fn stretch(access: &Access) -> String {
     }
 }
 
+/// What a layer does, beside its name; empty where the name says it all.
 fn detail(operation: &Operation) -> String {
     match operation {
-        Operation::Conv(conv) => {
-            let arguments = &conv.arguments;
-            let kind = if arguments.depthwise { "depthwise " } else { "" };
-            let size = arguments.kernel.size();
-            let pooling = format!("{:?}", arguments.pooling).to_lowercase();
-            format!(
-                "{kind}{size}x{size}, {}x{}x{} to {}x{}x{}, pooling {pooling}, {} weight loads",
-                arguments.input_channels,
-                arguments.height,
-                arguments.width,
-                arguments.output_channels,
-                arguments.output_height(),
-                arguments.output_width(),
-                arguments.loads
-            )
-        }
+        Operation::Conv(conv) => convolution(&conv.arguments),
         Operation::FullyConnected(body) => format!("{} to {}", body.sizes.input_channels, body.sizes.output_channels),
         Operation::QuantizedMaxPool(pool) | Operation::AveragePool(pool, _) => format!(
-            "{}x{} window, stride {}x{}",
-            pool.kernel_height, pool.kernel_width, pool.stride_height, pool.stride_width
+            "windows of {}x{}, {}x{} apart, {} to {}",
+            pool.kernel_height,
+            pool.kernel_width,
+            pool.stride_height,
+            pool.stride_width,
+            image(&pool.input_shape),
+            image(&pool.output_shape)
         ),
-        Operation::Quantize(body) => format!("scale {}, bias {}", body.quantization.scale, body.quantization.bias),
-        Operation::Dequantize(body) => format!("scale {}, bias {}", body.quantization.scale, body.quantization.bias),
-        Operation::ResizeNearest(body) | Operation::QuantizedResizeNearest(body) => {
-            format!("{}x{} to {}x{}", body.shape.height, body.shape.width, body.output_height, body.output_width)
+        Operation::Quantize(Quantize { quantization, count, .. })
+        | Operation::Dequantize(Dequantize { quantization, count, .. }) => {
+            format!("{count} elements, scale {}, bias {}", quantization.scale, quantization.bias)
         }
+        Operation::ResizeNearest(body) | Operation::QuantizedResizeNearest(body) => {
+            let to = Shape { width: body.output_width, height: body.output_height, channels: body.shape.channels };
+            format!("{} to {}", image(&body.shape), image(&to))
+        }
+        Operation::Upload(body) => image(&body.shape),
+        Operation::Concat(body) | Operation::QuantizedConcat(body) => format!("{} parts", body.inputs.len()),
+        Operation::GlobalAveragePool(body) => format!("{} maps of {} pixels", body.channels, body.kernel_size),
+        Operation::AddPadding(AddPadding { channels, .. })
+        | Operation::RemovePadding(RemovePadding { channels, .. }) => {
+            format!("{channels} bytes")
+        }
+        Operation::Add(Binary { count, .. })
+        | Operation::QuantizedAdd(QuantizedAdd { count, .. })
+        | Operation::Softmax(Vector { count, .. })
+        | Operation::Logistic(Vector { count, .. })
+        | Operation::L2Normalization(Vector { count, .. }) => format!("{count} elements"),
+        Operation::Requantize(body) => format!("{} elements", body.count),
         _ => String::new(),
     }
+}
+
+fn convolution(arguments: &Arguments) -> String {
+    let size = arguments.kernel.size();
+    let input = Shape { width: arguments.width, height: arguments.height, channels: arguments.input_channels };
+    let (width, height) = (arguments.output_width(), arguments.output_height());
+    let output = Shape { width, height, channels: arguments.output_channels };
+    let kind = if arguments.depthwise { "depthwise " } else { "" };
+    let pooling = match arguments.pooling {
+        Pooling::None => "",
+        Pooling::Max2 => ", maximum of 2x2",
+        Pooling::Mean2 => ", mean of 2x2",
+        Pooling::Max4 => ", maximum of 4x4",
+        Pooling::Mean4 => ", mean of 4x4",
+        Pooling::LeftTop2 => ", upper left of 2x2",
+        Pooling::RightTop2 => ", upper right of 2x2",
+        Pooling::LeftTop4 => ", upper left of 4x4",
+        Pooling::Mean2Stride1 => ", mean of 2x2 at stride 1",
+        Pooling::Max2Stride1 => ", maximum of 2x2 at stride 1",
+    };
+    let loads = if arguments.loads == 1 { String::new() } else { format!(", {} weight loads", arguments.loads) };
+    format!("{kind}{size}x{size}, {} to {}{pooling}{loads}", image(&input), image(&output))
+}
+
+/// Channels, rows and columns.
+fn image(shape: &Shape) -> String {
+    format!("{}x{}x{}", shape.channels, shape.height, shape.width)
 }
 
 fn scales(trailer: &Trailer) -> Table {

@@ -6,6 +6,7 @@ mod dense;
 mod forms;
 mod pool;
 mod read;
+mod resize;
 
 use byoc_plugin_api::{DType, Node, Options, Refusal, RefusalCode, Region};
 

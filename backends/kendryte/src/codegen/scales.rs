@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use byoc_plugin_api::{Error, Observed, Region};
 
-use crate::net::{Form, Net};
+use crate::net::{Form, Net, Step, Work};
 use crate::quantize::{Choice, Method, Quantization, choose};
 use crate::trailer::ScaleRow;
 
@@ -23,7 +23,7 @@ pub(crate) struct Scales {
     choices: BTreeMap<usize, Choice>,
     /// The method as the user named it.
     method: String,
-    /// Values that a softmax reads.
+    /// Values that a softmax reads as they are.
     logits: Vec<usize>,
 }
 
@@ -49,9 +49,7 @@ impl Scales {
             let method = if is_input { Method::MinMax } else { chosen };
             choices.insert(group, choose(&union(&observed), method));
         }
-        let softmax = net.steps.iter().filter(|step| matches!(step.work, crate::net::Work::Softmax));
-        let logits = softmax.flat_map(|step| &step.inputs).map(|&tensor| net.tensors[tensor].value).collect();
-        Ok(Scales { leader, choices, method: method.to_owned(), logits })
+        Ok(Scales { leader, choices, method: method.to_owned(), logits: logits(net) })
     }
 
     fn choice(&self, value: usize) -> Option<&Choice> {
@@ -101,6 +99,15 @@ impl Scales {
         }
         notes
     }
+}
+
+/// The values that a softmax reads as they are.
+fn logits(net: &Net) -> Vec<usize> {
+    let shifts = |step: &&Step| matches!(step.work, Work::DequantizeFromZero);
+    let from_zero: Vec<_> = net.steps.iter().filter(shifts).flat_map(|step| &step.outputs).collect();
+    let softmax = net.steps.iter().filter(|step| matches!(step.work, Work::Softmax));
+    let inputs = softmax.flat_map(|step| &step.inputs).filter(|input| !from_zero.contains(input));
+    inputs.map(|&tensor| net.tensors[tensor].value).collect()
 }
 
 fn observation(region: &Region, value: usize) -> Result<&Observed, Error> {

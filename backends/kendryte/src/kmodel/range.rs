@@ -51,12 +51,17 @@ pub fn ranges(conv: &Conv, channel: usize) -> Option<Ranges> {
     let batch_norm = conv.batch_norm.get(channel)?;
     let arg_x = i128::from(arguments.arg_x);
     let sum = if arguments.shr_x == 0 {
-        // 2^14 weights at most (kmodel v3, layer argument 2), each of which counts for less than 2^40.
-        let (least, most) = weights.iter().fold((0i64, 0i64), |(least, most), &weight| {
-            let product = 255 * (i64::from(weight) + i64::from(arguments.arg_x));
-            (least + product.min(0), most + product.max(0))
-        });
-        Range(least.into(), most.into())
+        // A weight adds up to 255 times (itself + arg_x) to one end or the other, as that has a sign.
+        let zero = arguments.arg_x.saturating_neg();
+        let (mut all, mut above, mut count) = (0, 0, 0);
+        for &weight in weights {
+            let is_above = i32::from(weight) > zero;
+            all += u64::from(weight);
+            above += u64::from(if is_above { weight } else { 0 });
+            count += u64::from(is_above);
+        }
+        let end = |sum: u64, count: u64| 255 * (i128::from(sum) + i128::from(count) * arg_x);
+        Range(end(all - above, weights.len() as u64 - count), end(above, count))
     } else {
         let products = 255 * weights.iter().map(|&weight| i128::from(weight)).sum::<i128>();
         let correction = Range(0, 255 * size as i128).map(|sum| (arg_x * sum) >> arguments.shr_x);

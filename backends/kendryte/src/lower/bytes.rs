@@ -1,9 +1,8 @@
 //! Layers on bytes in main memory: sums, concatenations, functions by a table, nearest neighbours.
 
-use byoc_plugin_api::{Node, Refusal, RefusalCode};
+use byoc_plugin_api::{Node, Refusal};
 
-use super::{Lowering, other, read};
-use crate::kmodel::bodies::Shape;
+use super::{Lowering, read};
 use crate::net::{Form, Function, TensorId, Work};
 use crate::quantize::Activation;
 
@@ -129,53 +128,6 @@ impl Lowering<'_> {
         self.give_bytes(Work::Requantize(function), vec![bytes], shape, output);
         Ok(())
     }
-
-    /// Nearest neighbour: taken where the SDK's arithmetic picks the pixels that ONNX picks.
-    pub(super) fn resize(&mut self, node: &Node) -> Result<(), Refusal> {
-        let (input, output) = (read::input(node, 0)?, read::output(node)?);
-        let (from, to) = (self.map(input)?, self.map(output)?);
-        let wanted = [
-            ("mode", "nearest", "nearest"),
-            ("coordinate_transformation_mode", "half_pixel", "asymmetric"),
-            ("nearest_mode", "round_prefer_floor", "floor"),
-        ];
-        for (name, default, wanted) in wanted {
-            let found = node.string(name, default);
-            if found != wanted {
-                return Err(read::attribute(format!("{name} '{found}', only '{wanted}' has code")));
-            }
-        }
-        let scales = self.scales(node, &from, &to)?;
-        let same = |axis: usize, size: u32, out: u32| {
-            (0..out).all(|at| picked(at, size, out) == (at as f32 / scales[axis]).floor() as u32)
-        };
-        if from.channels != to.channels || !same(0, from.height, to.height) || !same(1, from.width, to.width) {
-            return Err(other("the SDK would pick other pixels for these sizes"));
-        }
-        let bytes = self.bytes(input)?;
-        self.moves(node, input, output);
-        self.give_bytes(Work::Resize(from), vec![bytes], to, output);
-        Ok(())
-    }
-
-    /// The scales of rows and columns.
-    fn scales(&self, node: &Node, from: &Shape, to: &Shape) -> Result<[f32; 2], Refusal> {
-        let unknown = || Refusal::new(RefusalCode::ConstantNeeded, "the scales must be constant");
-        match node.input(2) {
-            None => Ok([to.height as f32 / from.height as f32, to.width as f32 / from.width as f32]),
-            Some(scales) => match *self.region.constant_floats(scales).ok_or_else(unknown)?.as_slice() {
-                [_, _, rows, columns] | [rows, columns] => Ok([rows as f32, columns as f32]),
-                [] => Ok([to.height as f32 / from.height as f32, to.width as f32 / from.width as f32]),
-                _ => Err(read::attribute("scales of other axes than rows and columns")),
-            },
-        }
-    }
-}
-
-/// The pixel that the SDK picks (kmodel v3, SDK CPU-layer details: resize).
-fn picked(at: u32, size: u32, out: u32) -> u32 {
-    let scale = size as f32 / out as f32;
-    ((at as f32 * scale).floor() as u32).min(size - 1)
 }
 
 /// Whether a function only cuts off, on either side of 0.

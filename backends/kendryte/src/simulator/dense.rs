@@ -155,11 +155,16 @@ fn lay_out(weights: &[u8], size: usize, inputs: usize) -> Vec<Lanes> {
     let steps = (size * inputs).div_ceil(LANES);
     let kernels = weights.chunks_exact(inputs * size * size);
     let mut out = vec![Lanes([[0; LANES]; OUTPUTS]); kernels.len().div_ceil(OUTPUTS) * size * steps];
+    let mut places = vec![0; size * inputs];
     for (channel, kernel) in kernels.enumerate() {
         for (ky, line) in out[channel / OUTPUTS * size * steps..][..size * steps].chunks_exact_mut(steps).enumerate() {
-            for (kx, input) in (0..size).flat_map(|kx| (0..inputs).map(move |input| (kx, input))) {
-                let (place, weight) = (kx * inputs + input, kernel[(input * size + ky) * size + kx]);
-                line[place / LANES].0[channel % OUTPUTS][place % LANES] = weight.wrapping_sub(OFFSET).cast_signed();
+            for (kx, places) in places.chunks_exact_mut(inputs).enumerate() {
+                let weights = kernel[ky * size + kx..].iter().step_by(size * size);
+                places.iter_mut().zip(weights).for_each(|(place, weight)| *place = weight.wrapping_sub(OFFSET));
+            }
+            for (target, places) in line.iter_mut().zip(places.chunks(LANES)) {
+                let target = target.0[channel % OUTPUTS].iter_mut();
+                target.zip(places).for_each(|(target, place)| *target = place.cast_signed());
             }
         }
     }

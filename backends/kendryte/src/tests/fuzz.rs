@@ -76,3 +76,22 @@ fn threads_give_the_same_bytes() {
         }
     }
 }
+
+/// Every shift that a segment may have, with slopes up and down.
+#[test]
+fn every_shift_of_an_activation() {
+    for shift in 0..64 {
+        let mut random = Random(u64::from(shift));
+        let mut conv = build::conv(build::arguments(2, 3, 9, 5), &mut random, false);
+        for segment in &mut conv.activation {
+            (segment.shift, segment.mul) = (shift, random.between(-32_768, 32_767) as i16);
+        }
+        let input = random.bytes(2 * 9 * 5);
+        let expected = plain::convolve(&conv, &input).expect("no overflow");
+        for isa in Isa::all() {
+            let mut simulator = Simulator::with_isa(build::single(conv.clone()), 1, isa).expect("it can run");
+            simulator.run(&input).expect("it runs");
+            assert_eq!(simulator.output(0), Some(&expected[..]), "shift {shift}, {isa:?}");
+        }
+    }
+}

@@ -24,12 +24,26 @@ fn pads(pads: &[i64]) -> (&'static str, Attribute) {
     ("pads", Attribute::Ints(pads.to_vec()))
 }
 
+fn same() -> (&'static str, Attribute) {
+    pads(&[1, 1, 1, 1])
+}
+
+fn pair(name: &'static str, number: i64) -> (&'static str, Attribute) {
+    (name, Attribute::Ints(vec![number; 2]))
+}
+
+/// Input, weights, attributes and output of a convolution, and why it is refused.
+type Case<'a> = (&'a [usize], &'a [usize], &'a [(&'a str, Attribute)], &'a [usize], &'a str);
+
+fn check_refusals(cases: &[Case<'_>]) {
+    for (input, weights, attributes, output, expected) in cases {
+        assert_eq!(refusal(&conv(input, weights, attributes, output)), *expected);
+    }
+}
+
 #[test]
-fn convolutions_that_the_accelerator_has_not() {
-    let same = pads(&[1, 1, 1, 1]);
-    let two = |name: &'static str| (name, Attribute::Ints(vec![2, 2]));
-    type Case<'a> = (&'a [usize], &'a [usize], &'a [(&'a str, Attribute)], &'a [usize], &'a str);
-    let cases: &[Case<'_>] = &[
+fn kernels_and_pads_that_the_accelerator_has_not() {
+    check_refusals(&[
         (
             &[1, 3, 8, 8],
             &[4, 3, 5, 5],
@@ -48,56 +62,68 @@ fn convolutions_that_the_accelerator_has_not() {
         (
             &[1, 3, 8, 8],
             &[4, 3, 3, 3],
-            &[("auto_pad", Attribute::String("SAME_UPPER".into())), two("strides")],
+            &[("auto_pad", Attribute::String("SAME_UPPER".into())), pair("strides", 2)],
             &[1, 4, 4, 4],
             "attribute: pads [0, 0, 1, 1], a kernel of 3x3 has 1 on each side",
         ),
+    ]);
+}
+
+#[test]
+fn strides_dilations_and_groups_that_the_accelerator_has_not() {
+    check_refusals(&[
         (
             &[1, 3, 8, 8],
             &[4, 3, 3, 3],
-            &[same.clone(), two("dilations")],
+            &[same(), pair("dilations", 2)],
             &[1, 4, 6, 6],
             "attribute: dilations [2, 2], only 1 has code",
         ),
         (
             &[1, 3, 9, 9],
             &[4, 3, 3, 3],
-            &[same.clone(), two("strides")],
+            &[same(), pair("strides", 2)],
             &[1, 4, 5, 5],
             "shape: a stride of 2 on 9x9, both must be even",
         ),
         (
             &[1, 3, 9, 9],
             &[4, 3, 3, 3],
-            &[same.clone(), ("strides", Attribute::Ints(vec![3, 3]))],
+            &[same(), pair("strides", 3)],
             &[1, 4, 3, 3],
             "attribute: strides [3, 3], only 1 and 2 have code",
         ),
         (
             &[1, 4, 8, 8],
             &[4, 2, 3, 3],
-            &[same.clone(), ("group", Attribute::Int(2))],
+            &[same(), ("group", Attribute::Int(2))],
             &[1, 4, 8, 8],
             "attribute: group 2 with 4 channels in and 4 out, only 1 and depthwise have code",
         ),
+    ]);
+}
+
+#[test]
+fn sizes_beyond_the_limits() {
+    check_refusals(&[
         (
             &[2, 3, 8, 8],
             &[4, 3, 3, 3],
-            std::slice::from_ref(&same),
+            &[same()],
             &[2, 4, 8, 8],
             "limit: 'x0' has a batch of 2 (2 against a limit of 1)",
         ),
         (
             &[1, 3, 2, 8],
             &[4, 3, 3, 3],
-            std::slice::from_ref(&same),
+            &[same()],
             &[1, 4, 2, 8],
             "limit: rows of the convolution's input (2 against a limit of 4)",
         ),
         (
             &[1, 1, 8, 516],
             &[1, 1, 3, 3],
-            std::slice::from_ref(&same),
+            &[same()],
             &[1, 1, 8, 516],
             "limit: columns of the convolution's input (516 against a limit of 512)",
         ),
@@ -111,14 +137,11 @@ fn convolutions_that_the_accelerator_has_not() {
         (
             &[1, 64, 128, 256],
             &[64, 64, 3, 3],
-            std::slice::from_ref(&same),
+            &[same()],
             &[1, 64, 128, 256],
             "limit: rows of KPU RAM for maps that are needed at the same time (65536 against a limit of 32768)",
         ),
-    ];
-    for (input, weights, attributes, output, expected) in cases {
-        assert_eq!(refusal(&conv(input, weights, attributes, output)), *expected);
-    }
+    ]);
 }
 
 #[test]
@@ -170,6 +193,11 @@ fn other_layers_that_have_no_code() {
     let y = build.node("AveragePool", &[0], &attributes, &[1, 4, 8, 8]);
     build.output(y);
     cases.push((build, "attribute: count_include_pad 1 has no code"));
+    let mut build = image();
+    let attributes = [("kernel_shape", Attribute::Ints(vec![2, 2])), pads(&[0, 0, 2, 2])];
+    let y = build.node("AveragePool", &[0], &attributes, &[1, 4, 9, 9]);
+    build.output(y);
+    cases.push((build, "attribute: pads as large as the kernel"));
     for (build, expected) in cases {
         assert_eq!(refusal(&build), expected);
     }

@@ -1,9 +1,10 @@
 //! What regions become, layer by layer.
 
-use byoc_plugin_api::Attribute;
+use byoc_plugin_api::{Attribute, Backend};
 
 use super::build::Build;
-use super::{compile, ratios};
+use super::{compile, options, ratios};
+use crate::KendryteBackend;
 use crate::kmodel::{Kmodel, Operation};
 use crate::trailer::Trailer;
 
@@ -258,6 +259,13 @@ fn a_softmax_of_large_negative_numbers_has_a_result() {
     let y = build.function("Softmax", logits, &[("axis", Attribute::Int(1))]);
     build.output(y);
     assert!(ratios(&mut build, &[])[0] > 5.0);
+    let notes = |settings| {
+        let code = compile(&build, settings).expect("it compiles");
+        Trailer::split(&code).expect("code").1.expect("a trailer").notes
+    };
+    assert_eq!(notes(&[]), [""; 0]);
+    // As floats they stay what they are.
+    assert_eq!(notes(&[("float-dense", "true")]).len(), 1);
 }
 
 #[test]
@@ -268,4 +276,29 @@ fn numbers_become_bytes_and_are_clipped_at_once() {
     let clipped = build.clip_some(mean, None, Some(0.125));
     build.output(clipped);
     assert_eq!(layers(&mut build, &[])[1..], ["DEQUANTIZE", "GLOBAL_AVERAGE_POOL2D", "QUANTIZE", "DEQUANTIZE"]);
+}
+
+/// The modes differ in name and, for these sizes, not in the pixels.
+#[test]
+fn a_resize_is_taken_where_the_pixels_are_the_same() {
+    let taken = |coordinates: &str, nearest: &str, rows: usize| {
+        let mut build = Build::new(&[1, 1, 8, 8], 9);
+        let x = build.conv(0, 4, 3, 1, false);
+        let text = |text: &str| Attribute::String(text.into());
+        let modes = [("coordinate_transformation_mode", text(coordinates)), ("nearest_mode", text(nearest))];
+        let y = build.node("Resize", &[x], &modes, &[1, 4, rows, 16]);
+        build.output(y);
+        // The plain computation takes whole factors, rounded down.
+        let check = KendryteBackend.check(&build.region, &options(&[]));
+        check.map(|()| assert!(ratios(&mut build, &[])[0] > 25.0)).map_err(|refusal| refusal.to_string())
+    };
+    let other = Err("other: the SDKs pick other pixels for these sizes and modes".to_owned());
+    assert_eq!(taken("asymmetric", "floor", 16), Ok(()));
+    assert_eq!(taken("half_pixel", "round_prefer_floor", 16), Ok(()));
+    assert_eq!(taken("pytorch_half_pixel", "round_prefer_ceil", 16), Ok(()));
+    assert_eq!(taken("asymmetric", "ceil", 16), other);
+    assert_eq!(taken("align_corners", "round_prefer_floor", 16), Ok(()));
+    assert_eq!(taken("align_corners", "floor", 16), other);
+    assert_eq!(taken("half_pixel", "round_prefer_floor", 4), Ok(()));
+    assert_eq!(taken("half_pixel", "round_prefer_ceil", 4), other);
 }
