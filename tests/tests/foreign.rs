@@ -334,7 +334,7 @@ fn regions_that_cannot_be_shown_are_errors() {
     bench.folder.byoc(&["inspect", "model.byoc", "--region", "byoc_main_scaler_0"]).fails(
         3,
         "error: [B604] region byoc_main_scaler_0 needs the backend 'scaler': there is no backend 'scaler'\n  \
-         hint: There is json; name further plugins with --plugin or --plugin-dir",
+         hint: There is json, kendryte; name further plugins with --plugin or --plugin-dir",
     );
     assert_eq!(places::read(&bench.folder.path().join("model.byoc")), before);
     assert_eq!(places::list(bench.folder.path()), ["model.byoc", "model.onnx"]);

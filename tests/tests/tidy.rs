@@ -25,6 +25,9 @@ const UNSAFE: &[(&str, &str)] = &[
     ("core/src/plugin/worker/shared.rs", "views of files that host and worker map"),
     ("core/src/runtime/bind.rs", "views of the mapped file for backends"),
     ("core/src/runtime/session.rs", "views of the arena for backends"),
+    ("backends/cuda/src/device.rs", "calls of CUDA's driver"),
+    ("backends/cuda/src/locate", "opening CUDA's libraries, asking them for their versions"),
+    ("backends/cuda/tests/standins", "calls of the stand-ins for CUDA's libraries"),
     ("backends/json/src/kernels", "vector instructions, disjoint parts of one buffer for several threads"),
     ("backends/json/src/runtime/memory.rs", "views of the region's own arena"),
     ("backends/kendryte/src/simulator/isa", "vector instructions"),
@@ -76,11 +79,15 @@ fn none(offences: &[String]) {
     assert!(offences.is_empty(), "{} offences:\n{}", offences.len(), offences.join("\n"));
 }
 
+/// Folders beside the backends that are none: code that several of them share, each with the reason.
+const SHARED: &[(&str, &str)] = &[("cuda", "finding CUDA and calling it, for every backend that runs on a GPU")];
+
 /// The names of the backends: those of their folders.
 fn backends() -> Vec<String> {
     let folder = places::checkout().join("backends");
-    let names = places::list(&folder).into_iter().filter(|name| folder.join(name).join("Cargo.toml").is_file());
-    let names: Vec<_> = names.collect();
+    let is_package = |name: &String| folder.join(name).join("Cargo.toml").is_file();
+    let is_shared = |name: &String| SHARED.iter().any(|(shared, _)| shared == name);
+    let names: Vec<_> = places::list(&folder).into_iter().filter(|name| is_package(name) && !is_shared(name)).collect();
     assert!(names.len() >= 2, "{names:?}");
     names
 }

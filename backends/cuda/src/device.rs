@@ -1,0 +1,99 @@
+//! The devices that the driver knows.
+
+use std::ffi::c_int;
+use std::fmt;
+
+use byoc_plugin_api::Error;
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
+
+use crate::locate::Driver;
+
+/// What there is to know of a device before any use of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its number, as in `cuda:0`.
+    pub ordinal: u32,
+    /// What NVIDIA calls it.
+    pub name: String,
+    /// Its compute capability, such as (9, 0).
+    pub capability: (u32, u32),
+    /// How many multiprocessors it has.
+    pub multiprocessors: u32,
+    /// Bytes of memory that it has, free or not.
+    pub memory: u64,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = self.capability;
+        let gib = self.memory as f64 / f64::from(1 << 30);
+        write!(f, "cuda:{} {}, compute capability {major}.{minor}, {gib:.1} GiB", self.ordinal, self.name)
+    }
+}
+
+/// All devices; at least one.
+///
+/// # Errors
+///
+/// When the driver does not start, or finds no device.
+pub fn all(driver: &Driver) -> Result<Vec<Device>, Error> {
+    result::init().map_err(|cause| failed(driver, "starts no device", cause))?;
+    let count = result::device::get_count().map_err(|cause| failed(driver, "counts no devices", cause))?;
+    if count < 1 {
+        return Err(Error::new(format!("{} finds no device", name(driver))).hint(HINT));
+    }
+    let describe =
+        |ordinal| describe(ordinal).map_err(|cause| failed(driver, &format!("cannot read cuda:{ordinal}"), cause));
+    (0..count).map(describe).collect()
+}
+
+/// The device of that number.
+///
+/// # Errors
+///
+/// Those of [`all`], and when there are not as many.
+pub fn one(driver: &Driver, ordinal: u32) -> Result<Device, Error> {
+    let devices = all(driver)?;
+    let names: Vec<_> = devices.iter().map(|device| format!("cuda:{}", device.ordinal)).collect();
+    let missing = || Error::new(format!("{} finds no device cuda:{ordinal}", name(driver)));
+    let found = devices.into_iter().find(|device| device.ordinal == ordinal);
+    found.ok_or_else(|| missing().hint(format!("It finds {}", names.join(", "))))
+}
+
+/// What a failure of the driver means: its name and its text, in one line.
+pub fn explain(cause: DriverError) -> String {
+    let text = |part: Result<&std::ffi::CStr, DriverError>| part.map(|text| text.to_string_lossy().into_owned()).ok();
+    match (text(cause.error_name()), text(cause.error_string())) {
+        (Some(name), Some(text)) => format!("{name}: {text}").replace(char::is_control, " "),
+        _ => format!("{:?}", cause.0),
+    }
+}
+
+/// What most often hides a device.
+const HINT: &str = "See whether `nvidia-smi` lists it, and whether CUDA_VISIBLE_DEVICES leaves it out";
+
+fn name(driver: &Driver) -> String {
+    format!("the driver for CUDA {} ({})", driver.version, driver.path.display())
+}
+
+fn failed(driver: &Driver, what: &str, cause: DriverError) -> Error {
+    Error::new(format!("{} {what}: {}", name(driver), explain(cause))).hint(HINT)
+}
+
+fn describe(ordinal: c_int) -> Result<Device, DriverError> {
+    let device = result::device::get(ordinal)?;
+    // SAFETY: `device` was given by `get` just now.
+    let read = |attribute| unsafe { result::device::get_attribute(device, attribute) }.map(i32::unsigned_abs);
+    Ok(Device {
+        ordinal: ordinal.unsigned_abs(),
+        name: result::device::get_name(device)?,
+        capability: (
+            read(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            read(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        multiprocessors: read(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        // SAFETY: as above.
+        memory: unsafe { result::device::total_mem(device) }? as u64,
+    })
+}

@@ -1,0 +1,217 @@
+//! Finds CUDA's libraries, opens them, and checks that they are what the bindings expect.
+//!
+//! `cudarc` opens libraries by bare names, such as `libcublasLt.so` and then `libcublasLt.so.13`, and panics when none
+//! opens, or later when a function is missing. So the library is opened here first, by its path and for the whole
+//! process: the loader knows it by its SONAME from then on, and gives it to `cudarc` under that name. What `cudarc` did
+//! get is then asked for its path, its version and every function that backends call. All failures are errors of one
+//! line.
+
+mod library;
+mod places;
+
+use std::error::Error as _;
+use std::ffi::{CStr, c_void};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use byoc_plugin_api::Error;
+use libloading::Library as Handle;
+use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW};
+
+pub use library::{Library, Version};
+pub use places::{Place, Places, VARIABLE};
+
+/// A library that is open for the rest of the process, as `cudarc` uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Which one it is.
+    pub library: Library,
+    /// Its file, as the loader names it.
+    pub path: PathBuf,
+    /// What it says of itself. For the driver, the newest CUDA that it can run.
+    pub version: Version,
+}
+
+/// The driver, found: with it, the calls of `cudarc::driver` that backends make do not panic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Driver(Found);
+
+impl Deref for Driver {
+    type Target = Found;
+
+    fn deref(&self) -> &Found {
+        &self.0
+    }
+}
+
+/// Opens the driver.
+///
+/// # Errors
+///
+/// When there is none, when it is too old, or when another one gets in between.
+pub fn driver(places: &Places) -> Result<Driver, Error> {
+    open(Library::Driver, places).map(Driver)
+}
+
+/// Opens cublasLt for use with the driver.
+///
+/// # Errors
+///
+/// When there is none, when it is of a version that the bindings or the driver cannot use, or when another one gets in
+/// between.
+pub fn cublaslt(places: &Places, driver: &Driver) -> Result<Found, Error> {
+    let found = open(Library::CublasLt, places)?;
+    fits(&found, driver)?;
+    Ok(found)
+}
+
+/// Opens NVRTC, CUDA's compiler, and before it the builtins that it looks for by their bare name. Needs no driver.
+///
+/// # Errors
+///
+/// When there is none, when it is of a version that the bindings cannot use, or when another one gets in between.
+pub fn nvrtc(places: &Places) -> Result<Found, Error> {
+    open(Library::Nvrtc, places)
+}
+
+/// A driver runs the libraries of its own major version, and older ones (CUDA's minor version compatibility).
+fn fits(found: &Found, driver: &Driver) -> Result<(), Error> {
+    if found.version.major <= driver.version.major {
+        return Ok(());
+    }
+    let (name, path) = (found.library.name(), found.path.display());
+    let message = format!(
+        "{name} {} ({path}) is newer than the driver ({}), which runs CUDA up to {}",
+        found.version,
+        driver.path.display(),
+        driver.version
+    );
+    Err(error(message).hint(format!("Update NVIDIA's driver, or install {name} {}", driver.version.major)))
+}
+
+/// Opens the first one that the places hold, and checks it.
+fn open(library: Library, places: &Places) -> Result<Found, Error> {
+    let mut broken = Vec::new();
+    for place in places.all() {
+        for candidate in candidates(library, place) {
+            match open_for_all(library, &candidate) {
+                Ok(handle) => {
+                    let opened = path_of(&handle, library);
+                    // What it defines may be called for as long as the process runs.
+                    std::mem::forget(handle);
+                    return check(library, place, opened?);
+                }
+                Err(cause) if candidate.is_file() => {
+                    broken.push(format!("{} does not open: {cause}", candidate.display()))
+                }
+                Err(_) => {}
+            }
+        }
+    }
+    let names = library.files().join(" or ");
+    let looked: Vec<_> = places.all().iter().flat_map(|place| place.texts(library)).collect();
+    let mut message = format!("there is no {names} in {}", looked.join(", "));
+    broken.iter().for_each(|cause| message = format!("{message}; {cause}"));
+    Err(error(message).hint(library.hint()))
+}
+
+/// What may be the library at a place: files in folders, or bare names for the loader to look up.
+fn candidates(library: Library, place: &Place) -> Vec<PathBuf> {
+    let names = library.files().iter();
+    match place.folders(library) {
+        Some(folders) => folders.iter().flat_map(|folder| names.clone().map(move |name| folder.join(name))).collect(),
+        None => names.map(PathBuf::from).collect(),
+    }
+}
+
+/// Opens a library, and what it looks for by bare names, so that later calls for its SONAME anywhere in the process
+/// find it.
+fn open_for_all(library: Library, path: &Path) -> Result<Handle, String> {
+    let open = |path: &Path| {
+        // SAFETY: opening runs the library's initialisers. The user, the loader's configuration or the active Python
+        // environment names this file as NVIDIA's, whose initialisers may run at any time.
+        let opened = unsafe { Opened::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
+        opened.map(Handle::from).map_err(|error| match error.source() {
+            Some(cause) => cause.to_string(),
+            None => error.to_string(),
+        })
+    };
+    if let Some(folder) = path.parent().filter(|_| path.is_file()) {
+        for companion in library.companions(folder) {
+            std::mem::forget(open(&companion)?);
+        }
+    }
+    open(path)
+}
+
+/// The file that a library was loaded from.
+fn path_of(handle: &Handle, library: Library) -> Result<PathBuf, Error> {
+    let name = library.version_function();
+    // SAFETY: the function is not called; only its address is looked at.
+    let symbol = unsafe { handle.get::<*mut c_void>(name.as_bytes()) };
+    let address = *symbol.map_err(|_| lacks(library, None, name))?;
+    let mut info = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    // SAFETY: `info` is a `Dl_info` to be filled in; any address may be asked about.
+    let known = unsafe { libc::dladdr(address, &raw mut info) } != 0 && !info.dli_fname.is_null();
+    if !known {
+        return Err(error(format!("the loader does not know where it found {}", library.name())));
+    }
+    // SAFETY: `dladdr` succeeded, so this is the loader's own text, which lives as long as the library: for ever.
+    let path = unsafe { CStr::from_ptr(info.dli_fname) };
+    Ok(PathBuf::from(path.to_string_lossy().into_owned()))
+}
+
+/// Looks at what `cudarc` gets when it opens the library by itself, now that `opened` is there for it.
+fn check(library: Library, place: &Place, opened: PathBuf) -> Result<Found, Error> {
+    let Some(handle) = library.bound() else {
+        let message = format!("{} ({}) is open, and not found by its name", library.name(), opened.display());
+        return Err(error(message).hint("Its file must have the SONAME that NVIDIA gives it"));
+    };
+    let path = path_of(handle, library)?;
+    if !matches!(place, Place::Loader) && !same_file(&path, &opened) {
+        let message = format!("{} comes before {} under another name", path.display(), opened.display());
+        let hint = format!("Take {} out of LD_LIBRARY_PATH", path.parent().unwrap_or(&path).display());
+        return Err(error(message).hint(hint));
+    }
+    let Some(version) = library.version(handle) else {
+        let message = format!("{} ({}) does not tell its version", library.name(), path.display());
+        return Err(error(message).hint(stub_hint(&path).unwrap_or_else(|| library.hint().into())));
+    };
+    if !library.accepts(version) {
+        let message = format!("{} {version} ({}) is not {}", library.name(), path.display(), library.range());
+        return Err(error(message).hint(library.hint()));
+    }
+    // SAFETY: the functions are not called.
+    let missing =
+        library.functions().iter().find(|name| unsafe { handle.get::<*mut c_void>(name.as_bytes()) }.is_err());
+    match missing {
+        Some(name) => Err(lacks(library, Some(&path), name)),
+        None => Ok(Found { library, path, version }),
+    }
+}
+
+/// CUDA's toolkit has a folder of libraries to link with, all of whose functions fail.
+fn stub_hint(path: &Path) -> Option<String> {
+    let folder = path.parent().filter(|folder| folder.ends_with("stubs"))?;
+    Some(format!("Take {} out of LD_LIBRARY_PATH: what is there is only to link with", folder.display()))
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
+}
+
+fn lacks(library: Library, path: Option<&Path>, function: &str) -> Error {
+    let place = path.map(|path| format!(" ({})", path.display())).unwrap_or_default();
+    error(format!("{}{place} has no function {function}", library.name())).hint(library.hint())
+}
+
+/// An error of one line, whatever stands in the paths.
+fn error(message: String) -> Error {
+    Error::new(message.replace(char::is_control, " "))
+}

@@ -1,0 +1,132 @@
+//! Where CUDA's libraries may be, in the order in which they are looked for.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::Library;
+
+/// The environment variable that names folders of CUDA's libraries, separated as in `PATH`.
+pub const VARIABLE: &str = "BYOC_CUDA_PATH";
+
+/// One place to look in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A folder that holds the libraries themselves.
+    Folder(PathBuf),
+    /// Wherever the loader finds a bare name: `LD_LIBRARY_PATH`, its cache, the system's folders.
+    Loader,
+    /// The folder `nvidia` of a Python environment's packages.
+    Wheels(PathBuf),
+}
+
+impl Place {
+    /// The folders that may hold the library; `None` where the loader decides.
+    pub(super) fn folders(&self, library: Library) -> Option<Vec<PathBuf>> {
+        match self {
+            Place::Folder(folder) => Some(vec![folder.clone()]),
+            Place::Loader => None,
+            Place::Wheels(packages) => {
+                let component = library.component().into_iter();
+                // All packages for CUDA 13 share one folder; those for 12 have one each.
+                Some(component.flat_map(|name| ["cu13", name]).map(|name| packages.join(name).join("lib")).collect())
+            }
+        }
+    }
+
+    /// What it is called in messages, a text for each folder.
+    pub(super) fn texts(&self, library: Library) -> Vec<String> {
+        match self.folders(library) {
+            Some(folders) => folders.iter().map(|folder| folder.display().to_string()).collect(),
+            None => vec!["the loader's path".into()],
+        }
+    }
+}
+
+/// All places, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places(Vec<Place>);
+
+impl Places {
+    /// The places of this process: `folder` if the user names one, then what the environment tells.
+    pub fn of_process(folder: Option<&Path>) -> Places {
+        Places::new(folder, &|name| std::env::var_os(name))
+    }
+
+    /// The user's folder, [`VARIABLE`], the loader's path, `CUDA_HOME`, and the packages of the active Python.
+    pub fn new(folder: Option<&Path>, variable: &dyn Fn(&str) -> Option<OsString>) -> Places {
+        let folders = |name: &str| -> Vec<PathBuf> {
+            let value = variable(name).unwrap_or_default();
+            std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
+        };
+        let asked = folder.filter(|folder| !folder.as_os_str().is_empty()).map(Path::to_owned);
+        let mut places: Vec<_> = asked.into_iter().chain(folders(VARIABLE)).map(Place::Folder).collect();
+        places.push(Place::Loader);
+        for home in folders("CUDA_HOME") {
+            places.extend(["lib64", "lib"].map(|name| Place::Folder(home.join(name))));
+        }
+        for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+            places.extend(folders(environment).iter().flat_map(|prefix| packages(prefix)).map(Place::Wheels));
+        }
+        Places(places)
+    }
+
+    /// Only the given places.
+    pub fn only(places: Vec<Place>) -> Places {
+        Places(places)
+    }
+
+    pub(super) fn all(&self) -> &[Place] {
+        &self.0
+    }
+}
+
+/// NVIDIA's folders among the packages of a Python environment, one for each version of Python in it.
+fn packages(prefix: &Path) -> Vec<PathBuf> {
+    let library = prefix.join("lib");
+    let entries = std::fs::read_dir(&library).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.retain(|name| name.starts_with("python3."));
+    names.sort();
+    names.iter().map(|name| library.join(name).join("site-packages").join("nvidia")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_stand_in_their_order() {
+        let environment = tempfile::tempdir().expect("a temporary folder can be made");
+        let python = environment.path().join("lib/python3.11");
+        std::fs::create_dir_all(&python).expect("the folder is ours");
+        std::fs::create_dir_all(environment.path().join("lib/pkgconfig")).expect("the folder is ours");
+        let prefix = environment.path().as_os_str().to_owned();
+        let variable = |name: &str| match name {
+            VARIABLE => Some("/first::/second".into()),
+            "CUDA_HOME" => Some("/usr/local/cuda".into()),
+            "VIRTUAL_ENV" => Some(prefix.clone()),
+            _ => None,
+        };
+        let wheels = python.join("site-packages/nvidia");
+        let folder = |path: &str| Place::Folder(path.into());
+        let expected = [
+            folder("/asked"),
+            folder("/first"),
+            folder("/second"),
+            Place::Loader,
+            folder("/usr/local/cuda/lib64"),
+            folder("/usr/local/cuda/lib"),
+            Place::Wheels(wheels.clone()),
+        ];
+        assert_eq!(Places::new(Some(Path::new("/asked")), &variable).all(), expected);
+        let folders = Place::Wheels(wheels.clone()).folders(Library::CublasLt);
+        assert_eq!(folders, Some(vec![wheels.join("cu13/lib"), wheels.join("cublas/lib")]));
+        assert_eq!(Place::Wheels(wheels).folders(Library::Driver), Some(vec![]));
+    }
+
+    #[test]
+    fn the_current_folder_is_no_place() {
+        let places = Places::new(Some(Path::new("")), &|_| Some("".into()));
+        assert_eq!(places.all(), [Place::Loader]);
+    }
+}

@@ -1,0 +1,373 @@
+/* A stand-in for NVIDIA's cublasLt, for tests on machines without a GPU: computes on the CPU what a call describes.
+ *
+ * Matrices are column-major, as NVIDIA documents them. Element types f32, f64, f16 and bf16; transposes, leading
+ * dimensions, batch strides (0 gives every product the same matrix), alpha and beta on the host, and the epilogues
+ * DEFAULT, RELU, BIAS, RELU_BIAS, GELU (the tanh form) and GELU_BIAS. RELU makes 0 of NaN, as the library does. Sums are
+ * kept in double and rounded once, so results may differ from a device's in the last bits.
+ *
+ * The work goes through the stand-in for the driver (libcuda): it is logged there, is captured into graphs, and
+ * matrices must lie in its device memory. Without it a handle cannot be created, as with the library.
+ *
+ *   STANDIN_CUBLASLT   what cublasLtGetVersion says; 130002
+ *   STANDIN_REFUSE     an element type (a number of cudaDataType) for which no algorithm is found; none
+ *
+ * Compile: cc -std=c11 -shared -fPIC -Wl,-soname,libcublasLt.so.13 -o libcublasLt.so.13 matmul.c -ldl -lm */
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers of cublas_api.h, cublasLt.h and library_types.h. */
+enum {
+    SUCCESS = 0,
+    NOT_INITIALIZED = 1,
+    INVALID_VALUE = 7,
+    EXECUTION_FAILED = 13,
+    NOT_SUPPORTED = 15,
+};
+enum { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
+enum { COMPUTE_32F = 68, COMPUTE_32F_PEDANTIC = 69, COMPUTE_64F = 70, COMPUTE_64F_PEDANTIC = 71, COMPUTE_32F_FAST_TF32 = 77 };
+enum { EPILOGUE_DEFAULT = 1, EPILOGUE_RELU = 2, EPILOGUE_BIAS = 4, EPILOGUE_GELU = 32 };
+
+/* Bytes of workspace that every algorithm asks for where it may have them, and the mark of one. */
+enum { WORKSPACE = 256, MARK = 0x57A4D };
+
+struct layout {
+    int type;
+    uint64_t rows, columns;
+    int64_t leading;
+    int32_t batch;
+    int64_t stride;
+};
+
+struct description {
+    int compute, scale;
+    int32_t transpose_a, transpose_b;
+    int epilogue;
+    const void *bias;
+    int64_t bias_stride;
+};
+
+struct preference {
+    size_t workspace;
+};
+
+struct algorithm {
+    uint64_t mark, workspace, rest[6];
+};
+
+struct answer {
+    struct algorithm algorithm;
+    size_t workspace;
+    int state;
+    float waves;
+    int reserved[4];
+};
+
+struct product {
+    struct description description;
+    struct layout a, b, c, d;
+    double alpha, beta;
+    const void *a_data, *b_data, *c_data;
+    void *d_data;
+};
+
+struct handle {
+    int (*enqueue)(void *, void (*)(const void *), const void *, size_t, const char *);
+    int (*is_device_memory)(const void *, size_t);
+};
+
+size_t cublasLtGetVersion(void) {
+    const char *text = getenv("STANDIN_CUBLASLT");
+    return text ? (size_t)atoll(text) : 130002;
+}
+
+int cublasLtCreate(struct handle **handle) {
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!driver) return NOT_INITIALIZED;
+    struct handle *new = calloc(1, sizeof *new);
+    *(void **)&new->enqueue = dlsym(driver, "standin_enqueue");
+    *(void **)&new->is_device_memory = dlsym(driver, "standin_is_device_memory");
+    if (!new->enqueue || !new->is_device_memory) {
+        free(new);
+        return NOT_INITIALIZED;
+    }
+    *handle = new;
+    return SUCCESS;
+}
+
+int cublasLtDestroy(struct handle *handle) {
+    free(handle);
+    return SUCCESS;
+}
+
+/* Descriptions */
+
+static size_t size_of(int type) {
+    switch (type) {
+    case F32: return 4;
+    case F64: return 8;
+    case F16: case BF16: return 2;
+    default: return 0;
+    }
+}
+
+int cublasLtMatrixLayoutCreate(struct layout **layout, int type, uint64_t rows, uint64_t columns, int64_t leading) {
+    if (!size_of(type)) return NOT_SUPPORTED;
+    *layout = calloc(1, sizeof **layout);
+    **layout = (struct layout){type, rows, columns, leading, 1, 0};
+    return SUCCESS;
+}
+
+int cublasLtMatrixLayoutDestroy(struct layout *layout) {
+    free(layout);
+    return SUCCESS;
+}
+
+/* Copies an attribute whose size must be right. */
+static int set(void *field, size_t size, const void *value, size_t bytes) {
+    if (bytes != size || !value) return INVALID_VALUE;
+    memcpy(field, value, size);
+    return SUCCESS;
+}
+
+#define SET(field) set(&(field), sizeof(field), value, bytes)
+
+int cublasLtMatrixLayoutSetAttribute(struct layout *layout, int attribute, const void *value, size_t bytes) {
+    switch (attribute) {
+    case 0: return SET(layout->type);
+    case 2: return SET(layout->rows);
+    case 3: return SET(layout->columns);
+    case 4: return SET(layout->leading);
+    case 5: return SET(layout->batch);
+    case 6: return SET(layout->stride);
+    default: return NOT_SUPPORTED;
+    }
+}
+
+int cublasLtMatmulDescCreate(struct description **description, int compute, int scale) {
+    *description = calloc(1, sizeof **description);
+    (*description)->compute = compute;
+    (*description)->scale = scale;
+    (*description)->epilogue = EPILOGUE_DEFAULT;
+    return SUCCESS;
+}
+
+int cublasLtMatmulDescDestroy(struct description *description) {
+    free(description);
+    return SUCCESS;
+}
+
+int cublasLtMatmulDescSetAttribute(struct description *description, int attribute, const void *value, size_t bytes) {
+    int32_t must_be_zero = 0;
+    int status;
+    switch (attribute) {
+    case 2: /* pointer mode: on the host */
+    case 5: /* transpose of C */
+        status = SET(must_be_zero);
+        return status ? status : must_be_zero ? NOT_SUPPORTED : SUCCESS;
+    case 3: return SET(description->transpose_a);
+    case 4: return SET(description->transpose_b);
+    case 7: return SET(description->epilogue);
+    case 8: return SET(description->bias);
+    case 10: return SET(description->bias_stride);
+    default: return NOT_SUPPORTED;
+    }
+}
+
+int cublasLtMatmulPreferenceCreate(struct preference **preference) {
+    *preference = calloc(1, sizeof **preference);
+    return SUCCESS;
+}
+
+int cublasLtMatmulPreferenceDestroy(struct preference *preference) {
+    free(preference);
+    return SUCCESS;
+}
+
+int cublasLtMatmulPreferenceSetAttribute(struct preference *preference, int attribute, const void *value, size_t bytes) {
+    uint32_t alignment;
+    if (attribute == 1) return SET(preference->workspace);
+    return attribute >= 5 && attribute <= 8 ? SET(alignment) : NOT_SUPPORTED;
+}
+
+/* Whether the parts fit together. */
+
+static int known_epilogue(int epilogue) {
+    int activation = epilogue & ~EPILOGUE_BIAS;
+    return epilogue == EPILOGUE_DEFAULT || epilogue == EPILOGUE_BIAS || activation == EPILOGUE_RELU ||
+           activation == EPILOGUE_GELU;
+}
+
+static int fits_types(const struct description *p, int a, int b, int c, int d) {
+    const char *refused = getenv("STANDIN_REFUSE");
+    if (refused && atoi(refused) == a) return 0;
+    if (a != b || c != d) return 0;
+    if (p->compute == COMPUTE_64F || p->compute == COMPUTE_64F_PEDANTIC) return p->scale == F64 && a == F64 && d == F64;
+    if (p->scale != F32 || a == F64 || d == F64) return 0;
+    if (p->compute == COMPUTE_32F_FAST_TF32) return a == F32 && d == F32;
+    return (p->compute == COMPUTE_32F || p->compute == COMPUTE_32F_PEDANTIC) && (d == a || d == F32);
+}
+
+static int fits(const struct description *p, const struct layout *a, const struct layout *b, const struct layout *c,
+                const struct layout *d) {
+    const struct layout *all[] = {a, b, c, d};
+    for (int i = 0; i < 4; i++)
+        if (!all[i] || all[i]->leading < (int64_t)all[i]->rows || !all[i]->rows || !all[i]->columns ||
+            all[i]->batch < 1 || all[i]->batch != d->batch)
+            return INVALID_VALUE;
+    if (!known_epilogue(p->epilogue) || !fits_types(p, a->type, b->type, c->type, d->type)) return NOT_SUPPORTED;
+    uint64_t m = p->transpose_a ? a->columns : a->rows, k = p->transpose_a ? a->rows : a->columns;
+    uint64_t n = p->transpose_b ? b->rows : b->columns, inner = p->transpose_b ? b->columns : b->rows;
+    int sizes = k == inner && d->rows == m && d->columns == n && c->rows == m && c->columns == n;
+    return sizes ? SUCCESS : INVALID_VALUE;
+}
+
+int cublasLtMatmulAlgoGetHeuristic(struct handle *handle, const struct description *p, const struct layout *a,
+                                   const struct layout *b, const struct layout *c, const struct layout *d,
+                                   const struct preference *preference, int most, struct answer *answers, int *count) {
+    *count = 0;
+    if (!handle || most < 1) return INVALID_VALUE;
+    int status = fits(p, a, b, c, d);
+    if (status) return status;
+    size_t workspace = preference && preference->workspace >= WORKSPACE ? WORKSPACE : 0;
+    memset(answers, 0, sizeof *answers);
+    answers->algorithm = (struct algorithm){MARK, workspace, {0}};
+    answers->workspace = workspace;
+    answers->waves = 1;
+    *count = 1;
+    return SUCCESS;
+}
+
+/* Elements */
+
+static float from_half(uint16_t bits) {
+    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31, fraction = bits & 1023;
+    if (exponent == 0) return (sign ? -1.0f : 1.0f) * ldexpf((float)fraction, -24);
+    uint32_t whole = sign | (exponent == 31 ? 0x7F800000u : (exponent + 112) << 23) | fraction << 13;
+    float value;
+    memcpy(&value, &whole, sizeof value);
+    return value;
+}
+
+/* To nearest, ties to even. */
+static uint16_t to_half(double value) {
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    double size = fabs(value);
+    if (isnan(value)) return sign | 0x7E00;
+    if (size == 0) return sign;
+    if (size >= 65520.0) return sign | 0x7C00;
+    int exponent = 0;
+    frexp(size, &exponent);
+    /* The last place: 2^-10 of the leading bit, and never below 2^-24. */
+    int place = exponent - 11 < -24 ? -24 : exponent - 11;
+    uint32_t steps = (uint32_t)nearbyint(ldexp(size, -place));
+    /* Steps of a subnormal are its bits; beyond, a carry into the exponent is right as it is. */
+    return sign | (uint16_t)(steps + ((uint32_t)(place + 24) << 10));
+}
+
+static uint16_t to_bf16(double value) {
+    float single = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &single, sizeof bits);
+    if (isnan(value)) return (uint16_t)(bits >> 16 | 64);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+static double load(const void *data, int type, int64_t at) {
+    switch (type) {
+    case F32: return ((const float *)data)[at];
+    case F64: return ((const double *)data)[at];
+    case F16: return from_half(((const uint16_t *)data)[at]);
+    default: {
+        uint32_t bits = (uint32_t)((const uint16_t *)data)[at] << 16;
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+    }
+}
+
+static void store(void *data, int type, int64_t at, double value) {
+    switch (type) {
+    case F32: ((float *)data)[at] = (float)value; break;
+    case F64: ((double *)data)[at] = value; break;
+    case F16: ((uint16_t *)data)[at] = to_half(value); break;
+    default: ((uint16_t *)data)[at] = to_bf16(value); break;
+    }
+}
+
+/* The product */
+
+static int64_t place(const struct layout *layout, int64_t batch, int64_t row, int64_t column) {
+    return batch * layout->stride + column * layout->leading + row;
+}
+
+static double finish(const struct product *p, double value, int64_t batch, int64_t row) {
+    int epilogue = p->description.epilogue;
+    if (epilogue & EPILOGUE_BIAS)
+        value += load(p->description.bias, p->d.type, batch * p->description.bias_stride + row);
+    if (epilogue & EPILOGUE_RELU) value = value > 0 ? value : 0;
+    /* sqrt(2 / pi), and the constant of the tanh form. */
+    if (epilogue & EPILOGUE_GELU)
+        value = 0.5 * value * (1 + tanh(0.79788456080286535588 * (value + 0.044715 * value * value * value)));
+    return value;
+}
+
+static void multiply(const void *data) {
+    const struct product *p = data;
+    const struct layout *a = &p->a, *b = &p->b, *c = &p->c, *d = &p->d;
+    int64_t inner = p->description.transpose_a ? a->rows : a->columns;
+    for (int64_t batch = 0; batch < d->batch; batch++)
+        for (int64_t column = 0; column < (int64_t)d->columns; column++)
+            for (int64_t row = 0; row < (int64_t)d->rows; row++) {
+                double sum = 0;
+                for (int64_t i = 0; i < inner; i++) {
+                    int64_t left = p->description.transpose_a ? place(a, batch, i, row) : place(a, batch, row, i);
+                    int64_t right = p->description.transpose_b ? place(b, batch, column, i) : place(b, batch, i, column);
+                    sum += load(p->a_data, a->type, left) * load(p->b_data, b->type, right);
+                }
+                sum *= p->alpha;
+                if (p->beta != 0) sum += p->beta * load(p->c_data, c->type, place(c, batch, row, column));
+                store(p->d_data, d->type, place(d, batch, row, column), finish(p, sum, batch, row));
+            }
+}
+
+static int on_device(const struct handle *handle, const struct layout *layout, const void *data) {
+    int64_t last = place(layout, layout->batch - 1, (int64_t)layout->rows - 1, (int64_t)layout->columns - 1);
+    return handle->is_device_memory(data, (size_t)(last + 1) * size_of(layout->type));
+}
+
+static int workspace_fits(const struct handle *handle, const struct algorithm *algorithm, const void *at, size_t bytes) {
+    if (!algorithm) return 1;
+    if (algorithm->mark != MARK || algorithm->workspace > bytes) return 0;
+    return algorithm->workspace == 0 || handle->is_device_memory(at, algorithm->workspace);
+}
+
+int cublasLtMatmul(struct handle *handle, const struct description *description, const void *alpha, const void *a_data,
+                   const struct layout *a, const void *b_data, const struct layout *b, const void *beta,
+                   const void *c_data, const struct layout *c, void *d_data, const struct layout *d,
+                   const struct algorithm *algorithm, void *workspace, size_t workspace_bytes, void *stream) {
+    if (!handle || !description) return INVALID_VALUE;
+    int status = fits(description, a, b, c, d);
+    if (status) return status;
+    struct product p = {*description, *a, *b, *c, *d, load(alpha, description->scale, 0),
+                        load(beta, description->scale, 0), a_data, b_data, c_data, d_data};
+    if (!on_device(handle, a, a_data) || !on_device(handle, b, b_data) || !on_device(handle, d, d_data) ||
+        (p.beta != 0 && !on_device(handle, c, c_data)) ||
+        !workspace_fits(handle, algorithm, workspace, workspace_bytes))
+        return INVALID_VALUE;
+    size_t biases = (size_t)((d->batch - 1) * description->bias_stride + (int64_t)d->rows) * size_of(d->type);
+    if ((description->epilogue & EPILOGUE_BIAS) && !handle->is_device_memory(description->bias, biases))
+        return INVALID_VALUE;
+    char text[200];
+    snprintf(text, sizeof text, "matmul %c%c m %llu n %llu k %llu batch %d type %d epilogue %d",
+             description->transpose_a ? 'T' : 'N', description->transpose_b ? 'T' : 'N', (unsigned long long)d->rows,
+             (unsigned long long)d->columns,
+             (unsigned long long)(description->transpose_a ? a->rows : a->columns), d->batch, a->type,
+             description->epilogue);
+    return handle->enqueue(stream, multiply, &p, sizeof p, text) ? EXECUTION_FAILED : SUCCESS;
+}

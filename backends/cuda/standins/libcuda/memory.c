@@ -1,0 +1,143 @@
+/* Device memory, which is host memory here, and copies. */
+
+#include "standin.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct allocation *allocations;
+
+/* Whether the bytes lie in one live allocation of a device. */
+int standin_is_device_memory(const void *at, size_t bytes) {
+    int found = 0;
+    pthread_mutex_lock(&lock);
+    for (struct allocation *a = allocations; a && !found; a = a->next)
+        found = a->context && (char *)at >= a->at && (char *)at + bytes <= a->at + a->bytes;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+int allocate(void **at, size_t bytes, struct context *context) {
+    uint64_t most = (uint64_t)setting("STANDIN_MEMORY", 1LL << 30);
+    int status = SUCCESS;
+    if (bytes == 0) return INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    struct allocation *new = malloc(sizeof *new);
+    *new = (struct allocation){NULL, bytes, context, allocations};
+    if (!context || (bytes <= most && context->used <= most - bytes)) new->at = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (new->at) {
+        /* Nothing may rely on what new memory holds: as floats of any kind, these bytes are NaN. */
+        memset(new->at, 0xFF, bytes);
+        if (context) context->used += bytes;
+        allocations = new;
+        *at = new->at;
+    } else {
+        free(new);
+        status = OUT_OF_MEMORY;
+    }
+    pthread_mutex_unlock(&lock);
+    standin_log("allocate %zu%s%s", bytes, context ? "" : " on the host", status ? ": out of memory" : "");
+    return status;
+}
+
+int release(void *at, int on_host) {
+    int status = INVALID_VALUE;
+    size_t bytes = 0;
+    pthread_mutex_lock(&lock);
+    for (struct allocation **a = &allocations; *a && status; a = &(*a)->next) {
+        struct allocation *found = *a;
+        if (found->at != at || (found->context == NULL) != on_host) continue;
+        if (found->context) found->context->used -= found->bytes;
+        bytes = found->bytes;
+        *a = found->next;
+        free(found->at);
+        free(found);
+        status = SUCCESS;
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    standin_log("free %zu%s%s", bytes, on_host ? " on the host" : "", status ? ": no allocation" : "");
+    return status;
+}
+
+int cuMemAlloc_v2(uint64_t *pointer, size_t bytes) {
+    READY_OUTSIDE_CAPTURE("allocate");
+    return allocate((void **)pointer, bytes, current);
+}
+
+int cuMemAllocAsync(uint64_t *pointer, size_t bytes, struct stream *stream) {
+    (void)stream;
+    READY_OUTSIDE_CAPTURE("allocate");
+    return allocate((void **)pointer, bytes, current);
+}
+
+int cuMemFree_v2(uint64_t pointer) { return release((void *)pointer, 0); }
+
+int cuMemFreeAsync(uint64_t pointer, struct stream *stream) {
+    (void)stream;
+    return release((void *)pointer, 0);
+}
+
+int cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags) {
+    (void)flags;
+    READY_OUTSIDE_CAPTURE("allocate");
+    return allocate(pointer, bytes, NULL);
+}
+
+int cuMemFreeHost(void *pointer) { return release(pointer, 1); }
+
+int cuMemGetInfo_v2(size_t *unused, size_t *total) {
+    READY();
+    *total = (size_t)setting("STANDIN_MEMORY", 1LL << 30);
+    *unused = *total - current->used;
+    return SUCCESS;
+}
+
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+static void run_copy(const void *data) {
+    const struct copy *copy = data;
+    memmove(copy->to, copy->from, copy->bytes);
+}
+
+static int copy(const char *what, void *to, const void *from, size_t bytes, int devices, struct stream *stream) {
+    char text[64];
+    if ((devices & 1) && !standin_is_device_memory(to, bytes)) return INVALID_VALUE;
+    if ((devices & 2) && !standin_is_device_memory(from, bytes)) return INVALID_VALUE;
+    snprintf(text, sizeof text, "%s %zu", what, bytes);
+    struct copy job = {to, from, bytes};
+    return standin_enqueue(stream, run_copy, &job, sizeof job, text);
+}
+
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, struct stream *stream) {
+    return copy("upload", (void *)to, from, bytes, 1, stream);
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, struct stream *stream) {
+    return copy("download", to, (void *)from, bytes, 2, stream);
+}
+
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, struct stream *stream) {
+    return copy("copy", (void *)to, (void *)from, bytes, 3, stream);
+}
+
+struct fill {
+    void *at;
+    size_t bytes;
+    int value;
+};
+
+static void run_fill(const void *data) {
+    const struct fill *fill = data;
+    memset(fill->at, fill->value, fill->bytes);
+}
+
+int cuMemsetD8Async(uint64_t at, unsigned char value, size_t bytes, struct stream *stream) {
+    char text[64];
+    struct fill job = {(void *)at, bytes, value};
+    if (!standin_is_device_memory(job.at, bytes)) return INVALID_VALUE;
+    snprintf(text, sizeof text, "fill %zu", bytes);
+    return standin_enqueue(stream, run_fill, &job, sizeof job, text);
+}

@@ -1,0 +1,101 @@
+/* Modules and launches of kernels. */
+
+#include "standin.h"
+
+#include <elf.h>
+
+/* Takes the functions and the initialised variables out of a cubin's symbol table. */
+int cuModuleLoadData(struct module **module, const void *image) {
+    const Elf64_Ehdr *file = image;
+    READY_OUTSIDE_CAPTURE("module load");
+    if (memcmp(file->e_ident, ELFMAG, SELFMAG) || file->e_ident[EI_CLASS] != ELFCLASS64 || file->e_machine != EM_OF_CUDA)
+        return INVALID_IMAGE;
+    const char *bytes = image;
+    const Elf64_Shdr *sections = (const void *)(bytes + file->e_shoff);
+    *module = calloc(1, sizeof **module);
+    for (int s = 0; s < file->e_shnum; s++) {
+        if (sections[s].sh_type != SHT_SYMTAB) continue;
+        const char *names = bytes + sections[sections[s].sh_link].sh_offset;
+        const Elf64_Sym *symbols = (const void *)(bytes + sections[s].sh_offset);
+        for (size_t i = 0; i < sections[s].sh_size / sizeof *symbols; i++) {
+            int kind = ELF64_ST_TYPE(symbols[i].st_info);
+            if ((kind != STT_FUNC && kind != STT_OBJECT) || symbols[i].st_shndx >= file->e_shnum) continue;
+            struct symbol *new = calloc(1, sizeof *new);
+            *new = (struct symbol){strdup(names + symbols[i].st_name), kind, 0, symbols[i].st_size, SHARED, (*module)->symbols};
+            (*module)->symbols = new;
+            if (kind == STT_FUNC || new->bytes == 0) continue;
+            const Elf64_Shdr *home = &sections[symbols[i].st_shndx];
+            if (allocate((void **)&new->device, new->bytes, current)) return OUT_OF_MEMORY;
+            if (home->sh_type == SHT_NOBITS) memset((void *)new->device, 0, new->bytes);
+            else memcpy((void *)new->device, bytes + home->sh_offset + symbols[i].st_value, new->bytes);
+        }
+    }
+    standin_log("load module");
+    return SUCCESS;
+}
+
+int cuModuleUnload(struct module *module) {
+    for (struct symbol *symbol = module->symbols, *next; symbol; symbol = next) {
+        next = symbol->next;
+        if (symbol->device) release((void *)symbol->device, 0);
+        free(symbol->name);
+        free(symbol);
+    }
+    free(module);
+    standin_log("unload module");
+    return SUCCESS;
+}
+
+static struct symbol *find(struct module *module, const char *name, int kind) {
+    struct symbol *symbol = module->symbols;
+    while (symbol && (symbol->kind != kind || strcmp(symbol->name, name))) symbol = symbol->next;
+    return symbol;
+}
+
+int cuModuleGetFunction(struct symbol **function, struct module *module, const char *name) {
+    READY();
+    *function = find(module, name, STT_FUNC);
+    return *function ? SUCCESS : NOT_FOUND;
+}
+
+int cuModuleGetGlobal_v2(uint64_t *pointer, size_t *bytes, struct module *module, const char *name) {
+    READY();
+    struct symbol *symbol = find(module, name, STT_OBJECT);
+    if (!symbol) return NOT_FOUND;
+    if (pointer) *pointer = symbol->device;
+    if (bytes) *bytes = symbol->bytes;
+    return SUCCESS;
+}
+
+/* Attribute 8 is the most dynamic shared memory. */
+int cuFuncSetAttribute(struct symbol *function, int attribute, int value) {
+    READY();
+    if (attribute != 8 || value < 0 || value > MOST_SHARED) return INVALID_VALUE;
+    function->shared = value;
+    return SUCCESS;
+}
+
+int cuFuncGetAttribute(int *value, int attribute, struct symbol *function) {
+    READY();
+    if (attribute != 8) return INVALID_VALUE;
+    *value = function->shared;
+    return SUCCESS;
+}
+
+int cuLaunchKernel(struct symbol *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared, struct stream *stream, void **parameters,
+                   void **extra) {
+    char text[240];
+    (void)parameters, (void)extra;
+    READY();
+    uint64_t threads = (uint64_t)block_x * block_y * block_z;
+    int grid = grid_x && grid_y && grid_z && grid_x <= 0x7FFFFFFF && grid_y <= 65535 && grid_z <= 65535;
+    int block = threads && threads <= MOST_THREADS && block_z <= 64;
+    if (!function || !grid || !block || shared > (unsigned)function->shared) {
+        standin_log("refused launch");
+        return INVALID_VALUE;
+    }
+    snprintf(text, sizeof text, "launch %.100s grid %u %u %u block %u %u %u shared %u", function->name, grid_x, grid_y,
+             grid_z, block_x, block_y, block_z, shared);
+    return standin_enqueue(stream, NULL, NULL, 0, text);
+}

@@ -1,0 +1,128 @@
+/* A stand-in for NVIDIA's driver library, for tests on machines without a GPU.
+ *
+ * It has the functions that backends call (backends/cuda/src/locate/library.rs), with device memory in host memory.
+ * Copies, fills and the work of other stand-ins really happen, in the order of the calls; kernels are not run, but
+ * their launches are checked against the limits of a compute capability of 9.0 and logged. What it cannot show: that a
+ * kernel computes the right thing or loads at all, races, and speed.
+ *
+ * It is strict where a real driver may let a mistake pass: every pointer must lie in a live allocation, a context must
+ * be current and retained, and a thread that captures a stream must not allocate, synchronise or load.
+ *
+ * Settings, read from the environment:
+ *   STANDIN_LOG      a file to which one line is appended for each thing that happened
+ *   STANDIN_DRIVER   what cuDriverGetVersion says; 13000
+ *   STANDIN_INIT     what cuInit returns; 0
+ *   STANDIN_DEVICES  how many devices there are; 1
+ *   STANDIN_MEMORY   bytes of memory on each; 1 GiB
+ *   STANDIN_FAULT    the n-th piece of work, counted from 1, fails on the device; none
+ * A function is left out by renaming it: cc -DcuGraphUpload=left_out.
+ *
+ * Compile: cc -std=c11 -shared -fPIC -Wl,-soname,libcuda.so.1 -o libcuda.so.1 *.c -pthread */
+
+#ifndef STANDIN_H
+#define STANDIN_H
+
+#define _POSIX_C_SOURCE 200809L
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers of cuda.h. */
+enum {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    INVALID_HANDLE = 400,
+    ILLEGAL_STATE = 401,
+    NOT_FOUND = 500,
+    ILLEGAL_ADDRESS = 700,
+    CAPTURE_UNSUPPORTED = 900,
+};
+
+enum { MOST_DEVICES = 8, MOST_THREADS = 1024, MOST_SHARED = 232448, SHARED = 49152, EM_OF_CUDA = 190 };
+
+struct context {
+    int device;
+    int retained;
+    uint64_t used;
+};
+
+struct allocation {
+    char *at;
+    size_t bytes;
+    struct context *context; /* NULL for host memory */
+    struct allocation *next;
+};
+
+/* A piece of work on a stream. */
+struct job {
+    void (*run)(const void *data);
+    char text[240];
+    struct job *next;
+    size_t bytes;
+    unsigned char data[];
+};
+
+struct graph {
+    struct job *first, **end;
+    int jobs;
+};
+
+struct stream {
+    struct context *context;
+    struct graph *capture;
+};
+
+struct event {
+    int recorded;
+};
+
+struct symbol {
+    char *name;
+    int kind; /* STT_FUNC or STT_OBJECT */
+    uint64_t device;
+    size_t bytes;
+    int shared; /* how much dynamic shared memory a launch may ask for */
+    struct symbol *next;
+};
+
+struct module {
+    struct symbol *symbols;
+};
+
+/* For the other stand-ins too. */
+
+void standin_log(const char *format, ...);
+int standin_is_device_memory(const void *at, size_t bytes);
+int standin_enqueue(void *stream, void (*run)(const void *data), const void *data, size_t bytes, const char *text);
+
+/* For the files of this one. */
+
+#pragma GCC visibility push(hidden)
+
+/* Whether cuInit has succeeded, and the failure of a device that broke. */
+extern int initialized, broken;
+/* The thread's context, and how many streams it captures. */
+extern __thread struct context *current;
+extern __thread int captures;
+
+long long setting(const char *name, long long otherwise);
+int ready(void);
+int ready_outside_capture(const char *call);
+int allocate(void **at, size_t bytes, struct context *context);
+int release(void *at, int on_host);
+
+#pragma GCC visibility pop
+
+#define READY() do { int status_ = ready(); if (status_) return status_; } while (0)
+#define READY_OUTSIDE_CAPTURE(call) do { int status_ = ready_outside_capture(call); if (status_) return status_; } while (0)
+
+#endif

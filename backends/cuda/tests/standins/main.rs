@@ -1,0 +1,30 @@
+//! Unmodified cudarc against stand-ins for NVIDIA's libraries (`backends/cuda/standins`), each case in a process of its
+//! own: which libraries a process uses is settled once, when it first opens them.
+//!
+//! It shows that libraries are found, checked and refused as documented, that contexts, memory, streams and graphs are
+//! used in balance, and that the calls describe the right products. What only a GPU can show is not shown here.
+
+mod child;
+mod driver;
+mod libraries;
+mod locate;
+mod products;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    if let Some(action) = std::env::var_os(child::ACTION) {
+        child::act(&action.to_string_lossy());
+        return ExitCode::SUCCESS;
+    }
+    let cases = locate::CASES.iter().chain(driver::CASES).chain(products::CASES);
+    let trials = cases.map(|(name, case)| {
+        Trial::test(*name, || {
+            case();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+}
