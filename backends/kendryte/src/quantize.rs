@@ -74,7 +74,7 @@ impl Quantization {
 
     /// The same as layers of a kmodel have it: `real = q * scale + bias`.
     pub fn body(&self) -> bodies::Quantization {
-        bodies::Quantization { scale: self.scale, bias: -f32::from(self.zero_point) * self.scale }
+        bodies::Quantization { scale: self.scale, bias: (0.0 - f32::from(self.zero_point)) * self.scale }
     }
 
     /// Where a number lies among the levels, before rounding and clamping.
