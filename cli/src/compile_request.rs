@@ -9,7 +9,6 @@ use byoc_core::compile::Request;
 use byoc_core::diagnostic::{Diagnostic, Result};
 use byoc_core::onnx::{ImportOptions, REPRO_BACKEND, REPRO_OPTIONS, file_info};
 use byoc_core::plugin::{Isolation, Registry, SearchPath, Selected};
-use byoc_plugin_api::Description;
 
 use crate::args::{Backends, ModelArg, Plugins, Shapes};
 use crate::embed;
@@ -19,7 +18,13 @@ pub(crate) const WORKER: &str = "__worker";
 
 /// The backends of these names, in this process: for what is to be run. No plugin is opened that is not needed for them.
 pub(crate) fn registry_of(places: &Plugins, names: &[String]) -> Result<Registry> {
-    Registry::discover_wanted(&search(places), &embed::backends(), names)
+    Registry::discover_wanted(&search(places), &embed::backends(), names, None)
+}
+
+/// The backend of that name, its plugin in a process of its own: for what is to be described.
+pub(crate) fn isolated_registry_of(places: &Plugins, name: &str) -> Result<Registry> {
+    let isolation = isolation(places)?;
+    Registry::discover_wanted(&search(places), &embed::backends(), &[name.to_owned()], isolation.as_ref())
 }
 
 /// The backends that the artifact's code is for.
@@ -32,7 +37,7 @@ pub(crate) fn registry_for(places: &Plugins, artifact: &Artifact) -> Result<Regi
 
 /// Every backend that can be found, each plugin in a process of its own: for what is to be compiled or described.
 pub(crate) fn isolated_registry(places: &Plugins) -> Result<Registry> {
-    let isolation = if places.in_process { None } else { Some(isolation(places)?) };
+    let isolation = isolation(places)?;
     Registry::discover(&search(places), &embed::backends(), isolation.as_ref())
 }
 
@@ -46,14 +51,18 @@ pub(crate) fn search(places: &Plugins) -> SearchPath {
     SearchPath::standard(places.plugin.clone(), places.plugin_dir.clone())
 }
 
-fn isolation(places: &Plugins) -> Result<Isolation> {
+/// How plugins are kept apart, unless the user wants them in this process.
+fn isolation(places: &Plugins) -> Result<Option<Isolation>> {
+    if places.in_process {
+        return Ok(None);
+    }
     let program = std::env::current_exe();
-    Ok(Isolation {
+    Ok(Some(Isolation {
         program: program.map_err(|error| Diagnostic::io(Path::new("byoc"), "find the program", &error))?,
         arguments: vec![WORKER.into()],
         time: Duration::from_secs(places.plugin_timeout),
         memory: places.plugin_memory << 20,
-    })
+    }))
 }
 
 /// What to compile. Policy and the rest are at their defaults.
@@ -93,9 +102,7 @@ fn chosen_backends(chosen: &Backends, sources: &[(String, PathBuf)]) -> Result<B
 /// The backend that computes constants: the last host backend of the list that computes in the model's own precision, with
 /// its options, or else the embedded one.
 fn folder(registry: &Registry, backends: &[Selected]) -> Result<Option<Selected>> {
-    let exact = |description: &Description| description.host && !description.calibration;
-    let host = backends.iter().rev().find(|selected| exact(&selected.registered.description));
-    match host {
+    match backends.iter().rev().find(|selected| selected.is_exact_host()) {
         Some(selected) => Ok(Some(selected.clone())),
         None => Ok(registry.select(&[embed::default_backend()?], &[])?.pop()),
     }

@@ -6,13 +6,11 @@ mod recover;
 
 use std::path::{Path, PathBuf};
 
-use byoc_plugin_api::closest;
-
 pub use self::policy::{Policy, wildcard};
 use crate::artifact::Contents;
 use crate::calibrate::{self, Dataset, Event, Known, Setting};
 use crate::codegen::{self, Generated};
-use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
 use crate::fold;
 use crate::ir::{self, Model, TypedModel};
 use crate::map::{self, folder_of};
@@ -161,12 +159,9 @@ pub fn explain(request: &Request, observer: &mut dyn Observer) -> Result<Vec<Nod
 pub fn repro(request: &Request, symbol: &str, strip: bool, output: &Path, observer: &mut dyn Observer) -> Result<()> {
     let partitioned = partitioned(request, observer)?;
     let Some(plan) = partitioned.regions.iter().find(|plan| plan.region.symbol == symbol) else {
-        let symbols: Vec<_> = partitioned.regions.iter().map(|plan| plan.region.symbol.as_str()).collect();
-        let hint = match closest(symbol, symbols.iter().copied()) {
-            Some(near) => format!("Did you mean '{near}'?"),
-            None => format!("There is {}", symbols.join(", ")),
-        };
-        return Err(Diagnostic::new(Code::UnknownName, format!("the model has no region '{symbol}'")).hint(hint));
+        let symbols = partitioned.regions.iter().map(|plan| plan.region.symbol.as_str());
+        let error = Diagnostic::new(Code::UnknownName, format!("the model has no region '{symbol}'"));
+        return Err(error.hint(in_place_of(symbol, symbols)));
     };
     keep_sources(&partitioned.model, output)?;
     recover::save(&partitioned.model.constants, plan, &request.backends[plan.backend], strip, output)
@@ -278,11 +273,7 @@ fn watch(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<()> {
-    let exact = |selected: &&Selected| {
-        let description = &selected.registered.description;
-        description.host && !description.calibration
-    };
-    let host = request.backends.iter().rev().find(exact).or(request.folder.as_ref());
+    let host = request.backends.iter().rev().find(|selected| selected.is_exact_host()).or(request.folder.as_ref());
     let setting = Setting { backends: &request.backends, host, dataset: request.calibration.as_deref(), scratch };
     calibrate::calibrate(partitioned, &setting, known, &mut |event| match event {
         Event::Progress(done, total, next) => observer.progress(done, total, next),

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use byoc_plugin_api::closest;
 use byoc_plugin_api::dim::{DimError, DimErrorKind};
 
 macro_rules! codes {
@@ -128,6 +129,14 @@ pub struct Diagnostic {
 
 /// The result type of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Diagnostic>;
+
+/// The remedy for a name that there is not: the nearest one that there is, or all of them.
+pub(crate) fn in_place_of<'a>(word: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
+    match closest(word, names.clone()) {
+        Some(near) => format!("Did you mean '{near}'?"),
+        None => format!("There is {}", names.collect::<Vec<_>>().join(", ")),
+    }
+}
 
 impl Diagnostic {
     /// An error without a remedy.

@@ -17,7 +17,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// A new, empty file in `folder` with the permissions of any new file; gone when dropped.
-pub(crate) fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
+pub fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = named();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));

@@ -24,8 +24,8 @@ fn main() {
         trial("pictures_calibrate_as_well", pictures_calibrate_as_well),
         trial("no_weight_is_left_as_it_was", no_weight_is_left_as_it_was),
         trial("a_part_of_a_model_has_both_kinds_of_ownership", both_kinds_of_ownership),
-        trial("too_many_weight_loads_are_split", || fits("kendryte/wide", 1)),
-        trial("a_mobilenet_is_one_kmodel", || fits("kendryte/mobilenet", 1)),
+        trial("too_many_weight_loads_are_split", || is_one_kmodel("kendryte/wide")),
+        trial("a_mobilenet_is_one_kmodel", || is_one_kmodel("kendryte/mobilenet")),
     ];
     all.extend(files::trials());
     all.extend(refused::trials());
@@ -65,20 +65,17 @@ fn size(path: &Path) -> f64 {
 }
 
 /// A trained network of 8 convolutions, depthwise, residual and strided ones among them, over 597 pictures it was not
-/// trained with; each method of calibration.
+/// trained with; each method of calibration that keeps it.
 fn digits_stay_what_they_are() -> Needed<()> {
     let digits = digits::whole()?;
-    // Least agreement with the float model, and most loss of accuracy. Entropy calibration is no way to keep a small net,
-    // and says so; the net is trained anew on each machine, so its bounds are wide.
-    for (method, agreement, loss) in
-        [("minmax", 0.99, 0.005), ("percentile", 0.99, 0.005), ("l2", 0.99, 0.005), ("kl", 0.5, 0.5)]
-    {
+    for method in ["minmax", "percentile", "l2"] {
         let option = format!("kendryte.calibrate-method={method}");
         let (folder, artifact) = compile(&digits.model, &digits.calibration, &["--backend-opt", &option]);
         let found = score(&digits, &artifact);
         println!("{method}: {found:?}, float {:.4}", float_accuracy(&digits));
-        assert!(found.agreement >= agreement, "{method}: {found:?}");
-        assert!(found.accuracy >= float_accuracy(&digits) - loss, "{method}: {found:?}");
+        // Least agreement with the float model, and most loss of accuracy: half a point of a hundred.
+        assert!(found.agreement >= 0.99, "{method}: {found:?}");
+        assert!(found.accuracy >= float_accuracy(&digits) - 0.005, "{method}: {found:?}");
         if method == "minmax" {
             let kmodel = files::extract(&folder, "byoc_main_kendryte_0");
             netron::compare(&kmodel)?;
@@ -90,7 +87,7 @@ fn digits_stay_what_they_are() -> Needed<()> {
     Ok(())
 }
 
-/// A method that keeps less of a tensor than the default says so, tensor by tensor.
+/// A method that keeps less of a tensor than the default says so, tensor by tensor, and is worse indeed.
 fn a_method_that_loses_is_a_warning() -> Needed<()> {
     let digits = digits::whole()?;
     let compiled = |method: &str| {
@@ -100,10 +97,13 @@ fn a_method_that_loses_is_a_warning() -> Needed<()> {
         let outcome =
             folder.byoc(&[&fixed, &["--dataset", text(&digits.calibration), "--backend-opt", &option][..]].concat());
         outcome.success();
-        outcome.stderr
+        (outcome.stderr, score(&digits, &folder.path().join("model.byoc")))
     };
-    assert_eq!(compiled("minmax"), "");
-    let warnings = compiled("kl");
+    let (warnings, kept) = compiled("minmax");
+    assert_eq!(warnings, "");
+    let (warnings, lost) = compiled("kl");
+    println!("kl: {lost:?}");
+    assert!(lost.mean_error > kept.mean_error && lost.agreement <= kept.agreement, "{lost:?}, minmax {kept:?}");
     let first = warnings.lines().next().unwrap_or_default();
     let start = "warning: [B309] backend 'kendryte', region byoc_main_kendryte_0: calibrate-method kl keeps ";
     assert!(first.starts_with(start) && first.contains(" dB of '") && first.ends_with(" dB"), "{warnings}");
@@ -174,8 +174,8 @@ fn both_kinds_of_ownership() -> Needed<()> {
     Ok(())
 }
 
-/// A model of random weights compiles into this many regions, all of it on the K210, twice the same, and runs.
-fn fits(name: &str, regions: usize) -> Needed<()> {
+/// A model of random weights compiles into one region, all of it on the K210, twice the same, and runs.
+fn is_one_kmodel(name: &str) -> Needed<()> {
     let folder = data::test_data(name)?;
     let (first, artifact) = compile(&folder.join("model.onnx"), &folder.join("dataset.npz"), &[]);
     let (_second, again) = compile(&folder.join("model.onnx"), &folder.join("dataset.npz"), &[]);
@@ -184,7 +184,7 @@ fn fits(name: &str, regions: usize) -> Needed<()> {
     let report: Value = serde_json::from_str(report.success()).expect("JSON");
     let found: Vec<_> =
         report["regions"].as_array().expect("regions").iter().map(|row| row["backend"].as_str()).collect();
-    assert_eq!(found, vec![Some("kendryte"); regions]);
+    assert_eq!(found, [Some("kendryte")]);
     first.byoc(&["run", "model.byoc", "--fill", "random", "--seed", "3"]).success();
     Ok(())
 }

@@ -74,7 +74,7 @@ fn layers(kmodel: &Kmodel) -> Table {
         };
         vec![index.to_string(), layer.operation.name().into(), detail(&layer.operation), side(false), side(true)]
     });
-    table("layers", &["#", "type", "what", "reads", "writes"], rows.collect())
+    table("layers", &[">#", "type", "what", "reads", "writes"], rows.collect())
 }
 
 /// A stretch of memory in few words.
@@ -162,7 +162,7 @@ fn scales(trailer: &Trailer) -> Table {
             row.sqnr.map_or("exact".into(), |sqnr| format!("{sqnr:.1}")),
         ]
     });
-    let columns = ["value", "least", "greatest", "scale", "zero point", "SQNR (dB)"];
+    let columns = ["value", ">least", ">greatest", ">scale", ">zero point", ">SQNR (dB)"];
     table("bytes of values: real = (byte - zero point) * scale", &columns, rows.collect())
 }
 
@@ -179,8 +179,8 @@ fn own_input(kmodel: &Kmodel) -> Value {
 fn own_outputs(kmodel: &Kmodel) -> Vec<Value> {
     let output = |(index, output): (usize, &crate::kmodel::Output)| {
         let start = u64::from(output.address);
-        let writes = |access: &&Access| access.memory == Memory::Main && access.write && access.start == start;
-        let written = kmodel.layers.iter().rev().flat_map(Layer::accesses).find(|access| writes(&access));
+        let writes = |access: &Access| access.memory == Memory::Main && access.write && access.start == start;
+        let written = kmodel.layers.iter().rev().flat_map(Layer::accesses).find(writes);
         let floats = written.is_some_and(|access| access.element == 4) && output.size.is_multiple_of(4);
         let size = output.size as usize;
         let (dtype, count) = if floats { (DType::F32, size / 4) } else { (DType::U8, size) };

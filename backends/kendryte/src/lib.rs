@@ -35,7 +35,7 @@ fn option(name: &str, kind: OptionKind, default: &str, help: &str) -> OptionSpec
 
 impl Backend for KendryteBackend {
     fn describe(&self) -> Description {
-        let methods = ["minmax", "no_clip", "percentile", "cdf", "l2", "kl"].map(Into::into);
+        let methods = quantize::METHODS.map(|(name, _)| name.into());
         Description {
             name: "kendryte".into(),
             version: env!("CARGO_PKG_VERSION").into(),

@@ -23,7 +23,7 @@ mod weights;
 pub use activation::Activation;
 pub use add::add;
 pub use conv::{FloatConv, QuantizedConv, conv};
-pub use range::{Choice, Method, choose};
+pub use range::{Choice, METHODS, Method, choose};
 pub use table::table;
 
 #[cfg(test)]

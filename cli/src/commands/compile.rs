@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use byoc_core::artifact::Artifact;
 use byoc_core::compile::{Policy, Request, Stage, compile, compile_until};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::whole;
 use serde::Serialize;
 
 use crate::args::Compile;
@@ -84,7 +85,7 @@ fn stop_after(args: &Compile, request: &Request, stage: Stage) -> Result<()> {
 /// the same, and compares the two.
 fn check_reproducible(request: &Request, output: &Path) -> Result<()> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let again = tempfile::Builder::new().prefix(".byoc-").suffix(".tmp").tempfile_in(folder);
+    let again = whole::temporary(folder);
     let path = again.map_err(|error| Diagnostic::io(folder, "write to", &error))?.into_temp_path();
     compile(request, &path, &mut Progress::new(None))?;
     let (first, second) = (Artifact::open(output)?, Artifact::open(&path)?);

@@ -119,6 +119,13 @@ impl Selected {
     pub fn name(&self) -> &str {
         &self.registered.description.name
     }
+
+    /// Whether it runs on the host and computes in the model's own precision, so that it may fold constants and be
+    /// watched while it runs a model.
+    pub fn is_exact_host(&self) -> bool {
+        let description = &self.registered.description;
+        description.host && !description.calibration
+    }
 }
 
 /// Every backend that was found, the most wanted of each name first.
@@ -174,20 +181,22 @@ impl Registry {
         Ok(registry)
     }
 
-    /// What is needed for these backends, in this process: the files that the user named, then files in the folders that
+    /// What is needed for these backends: the files that the user named, then files in the folders that
     /// are named after a backend that is still missing, and only then files that say of themselves that they hold one, or
-    /// do not say what they hold. Nothing else is opened. A name is looked for as a name: it never becomes a path.
+    /// do not say what they hold. Nothing else is opened. A name is looked for as a name: it never becomes a path. With
+    /// `isolation` as in [`Registry::discover`].
     pub fn discover_wanted(
         search: &SearchPath,
         embedded: &[&'static dyn Backend],
         wanted: &[String],
+        isolation: Option<&Isolation>,
     ) -> Result<Registry> {
-        let mut registry = Registry::of_files(search, None)?;
+        let mut registry = Registry::of_files(search, isolation)?;
         let (named, others): (Vec<_>, Vec<_>) =
             search.candidates().into_iter().partition(|path| wanted.iter().any(|name| file_is_for(path, name)));
         for path in named {
             if registry.missing(wanted, &[]).any(|name| file_is_for(&path, name)) {
-                registry.try_open(path, None);
+                registry.try_open(path, isolation);
             }
         }
         for path in others {
@@ -197,7 +206,7 @@ impl Registry {
             }
             match Manifest::read(&path) {
                 Ok(Some(manifest)) if !manifest.may_hold(&missing) => {}
-                Ok(_) => registry.try_open(path, None),
+                Ok(_) => registry.try_open(path, isolation),
                 Err(error) => registry.refused.push(Refused { reason: refusal(&path, error), path }),
             }
         }

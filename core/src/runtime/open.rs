@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use byoc_plugin_api::{CodeFile, Error, closest};
+use byoc_plugin_api::{CodeFile, Error};
 use bytes::Bytes;
 
 use super::bind;
 use crate::artifact::Artifact;
-use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
 use crate::map::map_file;
 use crate::plugin::{Registered, Registry};
 
@@ -39,11 +39,7 @@ pub fn open_file(path: &Path, registry: &Registry) -> Result<Option<Opened>> {
 pub fn open_region(artifact: &Artifact, symbol: &str, registry: &Registry) -> Result<Opened> {
     let regions = &artifact.manifest().regions;
     let Some(region) = regions.iter().find(|region| region.symbol == symbol) else {
-        let symbols = || regions.iter().map(|region| region.symbol.as_str());
-        let hint = match closest(symbol, symbols()) {
-            Some(near) => format!("Did you mean '{near}'?"),
-            None => format!("There is {}", symbols().collect::<Vec<_>>().join(", ")),
-        };
+        let hint = in_place_of(symbol, regions.iter().map(|region| region.symbol.as_str()));
         let message = format!("'{}' has no region '{symbol}'", artifact.path().display());
         return Err(Diagnostic::new(Code::UnknownName, message).hint(hint));
     };

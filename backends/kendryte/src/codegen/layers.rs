@@ -5,7 +5,7 @@ use byoc_plugin_api::Error;
 use super::Job;
 use crate::kmodel::bodies::{
     AddPadding, Concat, Dequantize, GlobalAveragePool, Pool, Quantize, QuantizedAdd, Range, RemovePadding, Requantize,
-    Resize, Upload, Vector,
+    Resize, Shape, Upload, Vector,
 };
 use crate::kmodel::{Layer, OUTPUT_IN_MAIN_MEMORY, Operation};
 use crate::net::{Form, Function, Step, Tensor, Window, Work};
@@ -22,9 +22,6 @@ struct Ends<'a> {
 impl Job<'_> {
     /// Appends the layers of a step.
     pub(super) fn layers(&self, step: &Step, layers: &mut Vec<Layer>) -> Result<(), Error> {
-        if let Work::Conv(conv) = &step.work {
-            return self.conv(conv, step, layers);
-        }
         let (Some(&input), Some(&output)) = (step.inputs.first(), step.outputs.first()) else {
             return Err(Error::new("a layer without input or output"));
         };
@@ -34,17 +31,34 @@ impl Job<'_> {
             input: self.placement.addresses[input],
             output: self.placement.addresses[output],
         };
-        let flags = if ends.to.form == Form::Kpu { 0 } else { OUTPUT_IN_MAIN_MEMORY };
+        let (count, channels) = (ends.to.count() as u32, ends.from.count() as u32);
+        let (input, output) = (ends.input, ends.output);
         let operation = match &step.work {
+            Work::Conv(conv) => return self.conv(conv, step, layers),
             Work::Add => self.sum(step, &ends)?,
-            Work::Concat => self.joined(step, ends.output),
+            Work::Concat => self.joined(step, output),
             Work::Requantize(function) => self.table(*function, &ends)?,
             Work::Quantize | Work::Dequantize | Work::DequantizeFromZero => self.conversion(&step.work, &ends)?,
             &Work::Dense { node, bias, activation } => {
-                Operation::FullyConnected(self.fully_connected(node, bias, activation, [ends.input, ends.output])?)
+                Operation::FullyConnected(self.fully_connected(node, bias, activation, [input, output])?)
             }
-            other => movement(other, &ends)?,
+            Work::MaxPool(window) => Operation::QuantizedMaxPool(pool(window, &ends)),
+            // 0: no activation.
+            Work::AveragePool(window) => Operation::AveragePool(pool(window, &ends), 0),
+            &Work::Resize(shape) => resize(shape, &ends),
+            Work::Upload => Operation::Upload(Upload { input, kpu_output: output, shape: ends.to.shape }),
+            Work::AddPadding => Operation::AddPadding(AddPadding { input, kpu_output: output, channels }),
+            Work::RemovePadding => Operation::RemovePadding(RemovePadding { input, output, channels: count }),
+            Work::GlobalAveragePool(image) => Operation::GlobalAveragePool(GlobalAveragePool {
+                input,
+                output,
+                kernel_size: image.width * image.height,
+                channels: image.channels,
+            }),
+            Work::Softmax => Operation::Softmax(Vector { input, output, count }),
+            Work::Logistic => Operation::Logistic(Vector { input, output, count }),
         };
+        let flags = if ends.to.form == Form::Kpu { 0 } else { OUTPUT_IN_MAIN_MEMORY };
         layers.push(Layer { flags, operation });
         Ok(())
     }
@@ -85,36 +99,12 @@ impl Job<'_> {
     }
 }
 
-/// The layers that need neither scales nor weights.
-fn movement(work: &Work, ends: &Ends<'_>) -> Result<Operation, Error> {
-    let &Ends { from, to, input, output } = ends;
-    let (count, channels) = (to.count() as u32, from.count() as u32);
-    let vector = Vector { input, output, count };
-    Ok(match work {
-        Work::MaxPool(window) => Operation::QuantizedMaxPool(pool(window, ends)),
-        // 0: no activation.
-        Work::AveragePool(window) => Operation::AveragePool(pool(window, ends), 0),
-        &Work::Resize(shape) => Operation::QuantizedResizeNearest(Resize {
-            input,
-            output,
-            shape,
-            output_width: to.shape.width,
-            output_height: to.shape.height,
-            align_corners: 0,
-        }),
-        Work::Upload => Operation::Upload(Upload { input, kpu_output: output, shape: to.shape }),
-        Work::AddPadding => Operation::AddPadding(AddPadding { input, kpu_output: output, channels }),
-        Work::RemovePadding => Operation::RemovePadding(RemovePadding { input, output, channels: count }),
-        Work::GlobalAveragePool(image) => Operation::GlobalAveragePool(GlobalAveragePool {
-            input,
-            output,
-            kernel_size: image.width * image.height,
-            channels: image.channels,
-        }),
-        Work::Softmax => Operation::Softmax(vector),
-        Work::Logistic => Operation::Logistic(vector),
-        _ => return Err(Error::new("a step without a layer")),
-    })
+/// From an image of this shape.
+fn resize(shape: Shape, ends: &Ends<'_>) -> Operation {
+    let Shape { width: output_width, height: output_height, .. } = ends.to.shape;
+    let &Ends { input, output, .. } = ends;
+    let resize = Resize { input, output, shape, output_width, output_height, align_corners: 0 };
+    Operation::QuantizedResizeNearest(resize)
 }
 
 fn pool(window: &Window, ends: &Ends<'_>) -> Pool {

@@ -89,7 +89,7 @@ impl Lowering<'_> {
                 let number = |pad| small(pad, "pads");
                 ([number(top)?, number(left)?], [number(bottom)?, number(right)?])
             }
-            ("NOTSET" | "" | "VALID", None) => ([0, 0], [0, 0]),
+            ("NOTSET" | "", None) | ("VALID", _) => ([0, 0], [0, 0]),
             (same @ ("SAME_UPPER" | "SAME_LOWER"), _) => {
                 let size = [image.height, image.width];
                 let total: [u32; 2] = std::array::from_fn(|axis| {

@@ -22,16 +22,20 @@ pub enum Method {
     Kl,
 }
 
+/// The methods by their names; some have two.
+pub const METHODS: [(&str, Method); 6] = [
+    ("minmax", Method::MinMax),
+    ("no_clip", Method::MinMax),
+    ("percentile", Method::Percentile),
+    ("cdf", Method::Percentile),
+    ("l2", Method::L2),
+    ("kl", Method::Kl),
+];
+
 impl Method {
-    /// By its name: `minmax` or `no_clip`, `percentile` or `cdf`, `l2`, `kl`.
+    /// The one of that name.
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "minmax" | "no_clip" => Some(Method::MinMax),
-            "percentile" | "cdf" => Some(Method::Percentile),
-            "l2" => Some(Method::L2),
-            "kl" => Some(Method::Kl),
-            _ => None,
-        }
+        METHODS.iter().find(|(name, _)| *name == text).map(|(_, method)| *method)
     }
 }
 

@@ -19,7 +19,10 @@ pub(crate) fn file(args: &Inspect, opened: &Opened) -> Result<()> {
 
 /// Prints what is in the code of a region, and writes the file that is in it where that is asked for.
 pub(crate) fn region(args: &Inspect, artifact: &Artifact, symbol: &str) -> Result<()> {
-    let registry = compile_request::isolated_registry(&args.places)?;
+    let region = artifact.manifest().regions.iter().find(|region| region.symbol == symbol);
+    // A region that there is not has no backend; which there are is said without one.
+    let backend = region.map(|region| region.backend.as_str()).unwrap_or_default();
+    let registry = compile_request::isolated_registry_of(&args.places, backend)?;
     let opened = open_region(artifact, symbol, &registry)?;
     if let Some(output) = &args.extract {
         extract(&opened, output, &args.file)?;
