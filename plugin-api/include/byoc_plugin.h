@@ -51,6 +51,12 @@ extern "C" {
 // The version that `extension` is asked for.
 #define BYOC_OPEN_VERSION 1
 
+// The version that `extension` is asked for.
+#define BYOC_DOMAIN_VERSION 1
+
+// The version that `extension` is asked for.
+#define BYOC_DEVICE_VERSION 1
+
 // Borrowed bytes; texts are UTF-8.
 typedef struct {
   // First byte; may be null when `len` is 0.
@@ -208,6 +214,111 @@ typedef struct {
   int32_t (*open)(size_t backend, byoc_slice file, byoc_sink out, byoc_sink error);
 } byoc_open_table;
 
+// How a plugin joins a domain that another one opened: the device, and what its own calls for it need. For a device of
+// type 2 (CUDA), `context` is the primary context of the ordinal (a `CUcontext`) and `queue` a `CUstream` of it, never
+// the legacy one.
+typedef struct {
+  // DLPack's type of the device, and its ordinal.
+  byoc_device device;
+  // What the device's libraries call a context; may be null where they have none.
+  void *context;
+  // The queue that all work goes into, in order; may be null where there is only one.
+  void *queue;
+} byoc_domain_handles;
+
+// A constant on a device: on the host it is at `constant.tensor`, and its element of index 0 is at `address` on the device.
+typedef struct {
+  // Id, layout, type, shape, strides, and the bytes on the host.
+  byoc_constant constant;
+  // The address on the device.
+  uint64_t address;
+} byoc_device_constant;
+
+// Borrowed constants on a device.
+typedef struct {
+  // First entry; may be null when `len` is 0.
+  const byoc_device_constant *data;
+  // Number of entries.
+  size_t len;
+} byoc_device_constants;
+
+// The functions of a backend that opens a memory domain. All are there. Calls for one domain come one at a time, from any
+// thread. What is queued is done in order; memory that a queued copy reads or writes is left alone until `synchronize`.
+typedef struct {
+  // Size of this struct in the plugin; it grows at the end only.
+  size_t struct_size;
+  // Opens the device of that ordinal with a queue of its own, stores a handle, not null, in `domain`, what others need to
+  // join in `handles`, and writes a `DomainInfo` to `out`. `options` are those of the backend.
+  int32_t (*open)(size_t backend,
+                  uint32_t ordinal,
+                  byoc_slice options,
+                  void **domain,
+                  byoc_domain_handles *handles,
+                  byoc_sink out,
+                  byoc_sink error);
+  // Waits for what is queued and ends a domain.
+  void (*close)(void *domain);
+  // Stores in `address` where `bytes` of the device's memory begin, at a multiple of 256.
+  int32_t (*allocate)(void *domain, uint64_t bytes, uint64_t *address, byoc_sink error);
+  // Gives memory back.
+  void (*release)(void *domain, uint64_t address);
+  // Stores in `address` where `bytes` of page-locked host memory begin, at a multiple of 64.
+  int32_t (*allocate_host)(void *domain, size_t bytes, void **address, byoc_sink error);
+  // Gives host memory back.
+  void (*release_host)(void *domain, void *address);
+  // Queues a copy from the host.
+  int32_t (*upload)(void *domain, uint64_t to, const void *from, size_t bytes, byoc_sink error);
+  // Queues a copy to the host.
+  int32_t (*download)(void *domain, void *to, uint64_t from, size_t bytes, byoc_sink error);
+  // Queues a copy within the device.
+  int32_t (*copy)(void *domain, uint64_t to, uint64_t from, size_t bytes, byoc_sink error);
+  // Waits for what is queued; fails where any of it went wrong.
+  int32_t (*synchronize)(void *domain, byoc_sink error);
+  // Queues taking the time under a number.
+  int32_t (*mark)(void *domain, uint32_t number, byoc_sink error);
+  // Stores the seconds between two marks that the queue has passed.
+  int32_t (*elapsed)(void *domain, uint32_t from, uint32_t to, double *seconds, byoc_sink error);
+  // Records what is queued from here on in place of doing it.
+  int32_t (*begin_recording)(void *domain, byoc_sink error);
+  // Ends the recording, also where it fails, and stores a number for it.
+  int32_t (*end_recording)(void *domain, uint64_t *recording, byoc_sink error);
+  // Queues what was recorded.
+  int32_t (*replay)(void *domain, uint64_t recording, byoc_sink error);
+  // Forgets a recording.
+  void (*forget)(void *domain, uint64_t recording);
+} byoc_domain_table;
+
+// The functions of a backend whose regions run in the domain that its description names. All are there.
+typedef struct {
+  // Size of this struct in the plugin; it grows at the end only.
+  size_t struct_size;
+  // Makes a region ready for a domain, which outlives it, and stores a handle, not null, in `executable`. Code and
+  // constants stay as they are, on the host and on the device, until it is freed.
+  int32_t (*load)(size_t backend,
+                  byoc_slice code,
+                  byoc_device_constants constants,
+                  byoc_slice environment,
+                  const byoc_domain_handles *domain,
+                  void **executable,
+                  byoc_sink error);
+  // Writes to `out` what tensors of these shapes need, a `DevicePlan`. Their addresses are not known yet.
+  int32_t (*plan)(void *executable,
+                  byoc_tensors inputs,
+                  byoc_tensors outputs,
+                  byoc_sink out,
+                  byoc_sink error);
+  // Makes ready to run on tensors at these addresses, which are those of the device.
+  int32_t (*prepare)(void *executable,
+                     byoc_tensors inputs,
+                     byoc_tensors outputs,
+                     uint64_t scratch,
+                     byoc_sink error);
+  // Queues the work on what was prepared last.
+  int32_t (*run)(void *executable, byoc_sink error);
+  // Ends an executable.
+  void (*free)(void *executable);
+} byoc_device_table;
+
 /* Makes a symbol visible whatever the compiler's default is. */
 #if defined(_WIN32)
 #define BYOC_EXPORT __declspec(dllexport)
@@ -218,6 +329,12 @@ typedef struct {
 /* What `extension` is asked for, with BYOC_OPEN_VERSION, of a backend whose description has `files`: it answers a
  * `byoc_open_table`. NULL is the answer to any other text, and to this one where a backend opens no files. */
 #define BYOC_OPEN "byoc.open"
+
+/* What `extension` is asked for, with BYOC_DOMAIN_VERSION and BYOC_DEVICE_VERSION, of a backend whose description has
+ * `domain`: it answers a `byoc_domain_table` if it opens such memory, and a `byoc_device_table`, for its regions run
+ * there. */
+#define BYOC_DOMAIN "byoc.domain"
+#define BYOC_DEVICE "byoc.device"
 
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \

@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::{Deserialize, Serialize};
 
 use crate::constants::{BoundConstants, Claims, ConstantAccess, Constants};
+use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles};
 use crate::error::{Error, Refusal};
 use crate::options::{OptionSpec, Options};
 use crate::pattern::Pattern;
@@ -43,6 +44,15 @@ pub struct Description {
     /// [`Backend::load`] takes them as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileFormat>,
+    /// The kind of memory in which its regions run, if it is not the host's: `cuda` for the domains `cuda:0`, `cuda:1`.
+    /// They are loaded by [`Backend::load_on`] then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// Options that are about the machine that runs a region, such as where a library is. They are not kept in the
+    /// artifact: the user gives them when it is run, and [`Environment::options`] has them beside the others, so names
+    /// are not those of [`Description::options`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub run_options: Vec<OptionSpec>,
 }
 
 /// A format of files that is code of a backend.
@@ -108,13 +118,13 @@ pub struct Table {
 pub struct Environment {
     /// Most threads that `run` may use, the caller's included; at least 1.
     pub threads: usize,
-    /// The options of the backend, as they were when the region was compiled.
+    /// The options of the backend, as they were when the region was compiled, and those of this run.
     #[serde(default)]
     pub options: Options,
 }
 
-/// A code generator and its runtime. All methods but [`Backend::open`] are required: there is no silent default for who owns a
-/// constant.
+/// A code generator and its runtime. All methods are required but those of optional abilities, which are the last ones:
+/// there is no silent default for who owns a constant.
 ///
 /// The order of calls is `describe`, `patterns`, then for each candidate `check`, for each region `codegen` and
 /// `constant_updater`; in another process, later, `load` and `run`. Calls may come from any thread.
@@ -161,6 +171,25 @@ pub trait Backend: Send + Sync {
     /// to do.
     fn open(&self, _file: &[u8]) -> Result<CodeFile, Error> {
         Err(Error::new("this backend opens no files"))
+    }
+
+    /// Opens the device of that ordinal, of the kind that [`Description::domain`] names. A backend that only joins
+    /// domains that others open has nothing to do.
+    fn open_domain(&self, _ordinal: u32, _options: &Options) -> Result<Box<dyn Domain>, Error> {
+        Err(Error::new("this backend opens no memory domain"))
+    }
+
+    /// Makes a region ready to run in a domain, which outlives it. Code and constants stay valid and unchanged as long
+    /// as the executable, on the host and on the device. In place of [`Backend::load`] for backends whose description
+    /// names a domain.
+    fn load_on<'a>(
+        &self,
+        _code: &'a [u8],
+        _constants: &DeviceConstants<'a>,
+        _environment: &Environment,
+        _domain: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
+        Err(Error::new("this backend runs in host memory only"))
     }
 }
 

@@ -168,6 +168,28 @@ pub struct BoundConstant<'a> {
     pub view: TensorView<'a>,
 }
 
+impl<'a> BoundConstant<'a> {
+    /// The original bytes, if they are.
+    pub(crate) fn original(&self) -> Result<TensorView<'a>, Error> {
+        match self.layout {
+            None => Ok(self.view),
+            Some(layout) => {
+                Err(Error::new(format!("constant {} is packed as '{layout}', expected the original", self.id)))
+            }
+        }
+    }
+
+    /// The packed bytes, if they have that layout.
+    pub(crate) fn packed_as(&self, layout: &str) -> Result<TensorView<'a>, Error> {
+        if self.layout == Some(layout) {
+            return Ok(self.view);
+        }
+        let found = self.layout.unwrap_or("the original");
+        Err(Error::new(format!("constant {} is packed as '{found}', expected '{layout}'", self.id))
+            .hint("Compile the model again with this version of the backend"))
+    }
+}
+
 /// The constants bound to a region at load, by id.
 pub struct BoundConstants<'a> {
     entries: Vec<BoundConstant<'a>>,
@@ -186,23 +208,13 @@ impl<'a> BoundConstants<'a> {
 
     /// The original bytes of a constant that was claimed as `Host`.
     pub fn host(&self, id: ConstantId) -> Result<TensorView<'a>, Error> {
-        let bound = self.find(id)?;
-        match bound.layout {
-            None => Ok(bound.view),
-            Some(layout) => Err(Error::new(format!("constant {id} is packed as '{layout}', expected the original"))),
-        }
+        self.find(id)?.original()
     }
 
     /// The bytes of a constant that was claimed as `Packed` with this layout. A different layout is an error, never a
     /// wrong result.
     pub fn packed(&self, id: ConstantId, layout: &str) -> Result<TensorView<'a>, Error> {
-        let bound = self.find(id)?;
-        if bound.layout == Some(layout) {
-            return Ok(bound.view);
-        }
-        let found = bound.layout.unwrap_or("the original");
-        Err(Error::new(format!("constant {id} is packed as '{found}', expected '{layout}'"))
-            .hint("Compile the model again with this version of the backend"))
+        self.find(id)?.packed_as(layout)
     }
 
     fn find(&self, id: ConstantId) -> Result<&BoundConstant<'a>, Error> {

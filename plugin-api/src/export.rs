@@ -1,6 +1,9 @@
 //! The plugin's side of the wire: turns the functions of [`crate::abi`] into calls of [`Backend`], catches every panic
 //! and turns it into an error. Used through `export_plugin!` only.
 
+mod device;
+mod domain;
+
 use std::ffi::c_void;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,8 +12,9 @@ use abi_stable::prefix_type::PrefixTypeTrait;
 use serde::de::DeserializeOwned;
 
 use crate::abi::{self, ConstantList, PluginModule, PluginModuleRef, Sink, Slice, TensorList};
-use crate::backend::{Backend, Environment, Executable};
+use crate::backend::{Backend, Description, Environment, Executable};
 use crate::constants::{BoundConstant, BoundConstants, Claim, Claims, Constants};
+use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION};
 use crate::error::Error;
 use crate::open::{OPEN_ID, OPEN_VERSION, OpenTable};
 use crate::options::Options;
@@ -115,15 +119,17 @@ unsafe fn constant_views<'a>(list: ConstantList) -> Result<Vec<BoundConstant<'a>
     }
     // SAFETY: the caller vouches for the list.
     let entries = unsafe { std::slice::from_raw_parts(list.data, list.len) };
-    entries
-        .iter()
-        .map(|entry| {
-            // SAFETY: the caller vouches for what the list points to.
-            let (layout, view) = unsafe { (entry.layout.bytes(), TensorView::from_dlpack(&entry.tensor)?) };
-            let layout = std::str::from_utf8(layout).map_err(|_| Error::new("a layout tag is no UTF-8"))?;
-            Ok(BoundConstant { id: ConstantId(entry.id), layout: (!layout.is_empty()).then_some(layout), view })
-        })
-        .collect()
+    // SAFETY: the caller vouches for what the list points to.
+    entries.iter().map(|entry| unsafe { constant_view(entry) }).collect()
+}
+
+/// # Safety
+/// What the entry points to must live for `'a`.
+unsafe fn constant_view<'a>(entry: &abi::ConstantView) -> Result<BoundConstant<'a>, Error> {
+    // SAFETY: the caller vouches for it.
+    let (layout, view) = unsafe { (entry.layout.bytes(), TensorView::from_dlpack(&entry.tensor)?) };
+    let layout = std::str::from_utf8(layout).map_err(|_| Error::new("a layout tag is no UTF-8"))?;
+    Ok(BoundConstant { id: ConstantId(entry.id), layout: (!layout.is_empty()).then_some(layout), view })
 }
 
 fn constants<'a>(list: ConstantList) -> Result<Constants<'a>, Error> {
@@ -268,12 +274,16 @@ extern "C" fn open(index: usize, file: Slice, mut out: Sink, error: Sink) -> i32
 extern "C" fn extension(index: usize, id: Slice, version: u32) -> *const c_void {
     const OPEN: &OpenTable = &OpenTable { struct_size: size_of::<OpenTable>(), open };
     // SAFETY: the host lends the text for the length of the call.
-    let known = unsafe { id.bytes() } == OPEN_ID.as_bytes() && version == OPEN_VERSION;
-    let has_files = || backend(index).is_ok_and(|backend| !backend.describe().files.is_empty());
-    if known && catch_unwind(has_files).unwrap_or(false) {
-        return std::ptr::from_ref(OPEN).cast();
+    let id = std::str::from_utf8(unsafe { id.bytes() }).unwrap_or_default();
+    let has = |ability: fn(&Description) -> bool| {
+        catch_unwind(|| backend(index).is_ok_and(|backend| ability(&backend.describe()))).unwrap_or(false)
+    };
+    match (id, version) {
+        (OPEN_ID, OPEN_VERSION) if has(|it| !it.files.is_empty()) => std::ptr::from_ref(OPEN).cast(),
+        (DOMAIN_ID, DOMAIN_VERSION) if has(|it| it.domain.is_some()) => std::ptr::from_ref(domain::TABLE).cast(),
+        (DEVICE_ID, DEVICE_VERSION) if has(|it| it.domain.is_some()) => std::ptr::from_ref(device::TABLE).cast(),
+        _ => std::ptr::null(),
     }
-    std::ptr::null()
 }
 
 const _: () = assert!(abi::ABI_VERSION < 10, "a manifest has one digit for it");

@@ -16,6 +16,8 @@ mod allow;
 mod answer;
 mod backend;
 mod code_file;
+mod device;
+mod domain;
 mod executable;
 mod handshake;
 mod manifest;

@@ -93,6 +93,8 @@ mod backend;
 mod constants;
 pub mod dim;
 pub mod dlpack;
+mod domain;
+mod domain_tables;
 mod dtype;
 #[cfg(feature = "host")]
 mod elf;
@@ -113,6 +115,7 @@ pub use abi::{ABI_VERSION, OLDEST_ABI_VERSION};
 pub use arena::*;
 pub use backend::*;
 pub use constants::*;
+pub use domain::*;
 pub use dtype::*;
 pub use error::*;
 pub use options::*;

@@ -43,7 +43,7 @@ pub fn contiguous_strides(shape: &[i64]) -> Vec<i64> {
     strides
 }
 
-fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
+pub(crate) fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
     let mut expected = 1;
     for (&size, &stride) in shape.iter().zip(strides).rev() {
         if size == 0 {
@@ -293,18 +293,27 @@ impl<'a> TensorViewMut<'a> {
 }
 
 /// First element, type, shape and strides.
-type Parts<'a> = (*const u8, DType, &'a [i64], &'a [i64]);
+pub(crate) type Parts<'a> = (*const u8, DType, &'a [i64], &'a [i64]);
 
 /// Reads a DLPack struct's fields, with the checks that need no trust in the pointers.
 ///
 /// # Safety
 /// `shape` and `strides` of `tensor` must point to `ndim` entries that live for `'a`.
 unsafe fn parts<'a>(tensor: &DLTensor) -> Result<Parts<'a>, Error> {
-    let dtype = DType::from_dlpack(tensor.dtype)
-        .ok_or_else(|| Error::new(format!("unknown element type {:?}", tensor.dtype)))?;
     if tensor.device.device_type != CPU.device_type {
         return Err(Error::new(format!("expected a tensor in host memory, found {:?}", tensor.device)));
     }
+    // SAFETY: the caller vouches for the pointers.
+    unsafe { parts_anywhere(tensor) }
+}
+
+/// The same, wherever the tensor is: its address may be one of a device.
+///
+/// # Safety
+/// As for [`parts`].
+pub(crate) unsafe fn parts_anywhere<'a>(tensor: &DLTensor) -> Result<Parts<'a>, Error> {
+    let dtype = DType::from_dlpack(tensor.dtype)
+        .ok_or_else(|| Error::new(format!("unknown element type {:?}", tensor.dtype)))?;
     let ndim = usize::try_from(tensor.ndim).map_err(|_| Error::new("negative number of dimensions"))?;
     if ndim == 0 {
         return Ok((offset(tensor), dtype, &[], &[]));

@@ -32,7 +32,14 @@ const NAMES: &[(&str, &str)] = &[
     ("PluginInfo", "byoc_info"),
     ("PluginTable", "byoc_table"),
     ("OpenTable", "byoc_open_table"),
+    ("DomainHandles", "byoc_domain_handles"),
+    ("DeviceConstantView", "byoc_device_constant"),
+    ("DeviceConstantList", "byoc_device_constants"),
+    ("DomainTable", "byoc_domain_table"),
+    ("DeviceTable", "byoc_device_table"),
     ("OPEN_VERSION", "BYOC_OPEN_VERSION"),
+    ("DOMAIN_VERSION", "BYOC_DOMAIN_VERSION"),
+    ("DEVICE_VERSION", "BYOC_DEVICE_VERSION"),
     ("ABI_VERSION", "BYOC_ABI_VERSION"),
     ("OK", "BYOC_OK"),
     ("FAILED", "BYOC_FAILED"),
@@ -52,8 +59,9 @@ fn generate() -> String {
     };
     config.export.include = NAMES.iter().map(|(rust, _)| (*rust).to_owned()).collect();
     config.export.rename = NAMES.iter().map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned())).collect();
-    config.export.exclude = ["MAGIC", "OLDEST_ABI_VERSION", "CPU", "PluginModule", "OPEN_ID"].map(str::to_owned).into();
-    let builder = ["abi.rs", "dlpack.rs", "table.rs", "open.rs"]
+    let rust_only = ["MAGIC", "OLDEST_ABI_VERSION", "CPU", "PluginModule", "OPEN_ID", "DOMAIN_ID", "DEVICE_ID"];
+    config.export.exclude = rust_only.map(str::to_owned).into();
+    let builder = ["abi.rs", "dlpack.rs", "table.rs", "open.rs", "domain_tables.rs"]
         .into_iter()
         .fold(cbindgen::Builder::new().with_config(config), |builder, name| builder.with_src(source(name)));
     let mut generated = Vec::new();
@@ -114,6 +122,10 @@ fn both_sides_lay_out_the_same() {
         ("byoc_info", 16 + 4 * word),
         ("byoc_table", 11 * word),
         ("byoc_open_table", 2 * word),
+        ("byoc_domain_handles", 8 + 2 * word),
+        ("byoc_device_constant", 16 + 2 * word + size_of::<byoc_plugin_api::dlpack::DLTensor>()),
+        ("byoc_domain_table", 17 * word),
+        ("byoc_device_table", 6 * word),
     ];
     let checks: String =
         sizes.iter().map(|(name, size)| format!("_Static_assert(sizeof({name}) == {size}, \"{name}\");\n")).collect();

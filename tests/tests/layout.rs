@@ -17,7 +17,7 @@ enum Rule {
 }
 
 /// The structs that grow: each says how large it is, or is a prefix type.
-const GROWING: &[&str] = &["PluginInfo", "PluginModule", "PluginTable", "OpenTable"];
+const GROWING: &[&str] = &["PluginInfo", "PluginModule", "PluginTable", "OpenTable", "DomainTable", "DeviceTable"];
 
 /// A block of the text: a title and a line for each part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,8 +83,9 @@ fn is_required_field(line: &str) -> bool {
 fn snapshot() -> Vec<Block> {
     let wire: Vec<_> = ["dlpack.rs", "abi.rs", "table.rs"].into_iter().flat_map(items).collect();
     let mut blocks = Vec::new();
-    let (region, open) = (items("region.rs"), items("open.rs"));
-    let constants = wire.iter().chain(&region).chain(&open).filter_map(|item| match item {
+    let region = items("region.rs");
+    let abilities: Vec<_> = ["open.rs", "domain_tables.rs"].into_iter().flat_map(items).collect();
+    let constants = wire.iter().chain(&region).chain(&abilities).filter_map(|item| match item {
         Item::Const(item) => constant(item),
         _ => None,
     });
@@ -94,12 +95,13 @@ fn snapshot() -> Vec<Block> {
     blocks.push(block("symbols of plugins in C", Rule::GrowsAtTheEnd, c));
     let structs: Vec<_> = wire
         .iter()
-        .chain(&open)
+        .chain(&abilities)
         .filter_map(|item| if let Item::Struct(item) = item { Some(item) } else { None })
         .collect();
     let names = structs.iter().map(|item| layout(item, &structs));
     blocks.extend(names);
-    let files = ["backend.rs", "options.rs", "pattern.rs", "region.rs", "constants.rs", "dtype.rs", "error.rs"];
+    let files =
+        ["backend.rs", "options.rs", "pattern.rs", "region.rs", "constants.rs", "dtype.rs", "error.rs", "domain.rs"];
     blocks.extend(files.into_iter().flat_map(items).filter_map(|item| message(&item)));
     blocks
 }
@@ -118,7 +120,7 @@ fn items(file: &str) -> Vec<Item> {
 /// A number or a text that crosses the border. The version itself is in the name of the file.
 fn constant(item: &ItemConst) -> Option<String> {
     let name = item.ident.to_string();
-    let wanted = matches!(name.as_str(), "MAGIC" | "SCHEMA" | "OPEN_ID")
+    let wanted = matches!(name.as_str(), "MAGIC" | "SCHEMA" | "OPEN_ID" | "DOMAIN_ID" | "DEVICE_ID")
         || (squeeze(&item.ty) == "i32" && !name.contains("VERSION"));
     wanted.then(|| format!("{name} = {}", squeeze(&item.expr)))
 }
@@ -285,7 +287,7 @@ fn only_growth_may_be_written_down() {
     );
     assert_eq!(
         changed("constants", |lines| drop(lines.pop())),
-        ["'constants': 'OPEN_ID = \"byoc.open\"' has become 'nothing'"]
+        ["'constants': 'DEVICE_ID = \"byoc.device\"' has become 'nothing'"]
     );
     assert_eq!(
         changed("json Region", |lines| lines.push("more: u8".into())),

@@ -66,6 +66,7 @@ impl Backend for KendryteBackend {
             ],
             calibration: true,
             files: files::formats(),
+            ..Description::default()
         }
     }
 

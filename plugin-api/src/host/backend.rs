@@ -6,10 +6,14 @@ use std::io::Write;
 use serde_json::Value;
 
 use super::answer::{answer, collect, failure, json, one_line};
+use super::device::PluginDeviceExecutable;
+use super::domain::PluginDomain;
 use super::executable::PluginExecutable;
 use crate::abi::{self, ConstantList, ConstantView, Sink, Slice};
 use crate::backend::{Backend, CodeFile, Description, Environment, Executable};
-use crate::constants::{BoundConstants, Claim, ClaimSink, Claims, Constants};
+use crate::constants::{BoundConstant, BoundConstants, Claim, ClaimSink, Claims, Constants};
+use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles};
+use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION, DeviceTable, DomainTable};
 use crate::error::{Error, Refusal, RefusalCode};
 use crate::open::{OPEN_ID, OPEN_VERSION, OpenTable};
 use crate::options::Options;
@@ -24,6 +28,14 @@ pub struct PluginBackend {
     pub(super) description: Description,
     /// Whether it is spoken to as by a host of the future.
     newer: bool,
+}
+
+impl BoundConstant<'_> {
+    /// The constant as it crosses the border.
+    pub(super) fn wire(&self) -> ConstantView {
+        let layout = Slice::new(self.layout.unwrap_or("").as_bytes());
+        ConstantView { id: self.id.0, layout, tensor: self.view.to_dlpack() }
+    }
 }
 
 fn constant_views(constants: &Constants<'_>) -> Vec<ConstantView> {
@@ -73,9 +85,14 @@ impl PluginBackend {
 }
 
 impl PluginBackend {
-    /// The function of the ability [`OPEN_ID`], where the plugin has it.
-    fn open_table(&self) -> Option<OpenTable> {
-        let table = (self.table.extension)(self.index, Slice::new(OPEN_ID.as_bytes()), OPEN_VERSION);
+    /// The table of an optional ability, where the plugin has it: a struct of its size and of functions, all of which
+    /// are there.
+    ///
+    /// # Safety
+    /// `T` is the table that stands for `id` and `version` in the contract.
+    unsafe fn ability<T: Copy>(&self, id: &str, version: u32) -> Option<T> {
+        const WORD: usize = size_of::<usize>();
+        let table = (self.table.extension)(self.index, Slice::new(id.as_bytes()), version);
         if table.is_null() {
             return None;
         }
@@ -83,8 +100,9 @@ impl PluginBackend {
         // SAFETY: by contract such a table starts with its size, which covers what else is read. A function pointer must
         // not even be read as one while it may be null.
         unsafe {
-            let present = *words >= size_of::<OpenTable>() && *words.add(1) != 0;
-            present.then(|| *table.cast::<OpenTable>())
+            let functions = 1..size_of::<T>() / WORD;
+            let present = *words >= size_of::<T>() && functions.into_iter().all(|at| *words.add(at) != 0);
+            present.then(|| *table.cast::<T>())
         }
     }
 }
@@ -177,14 +195,7 @@ impl Backend for PluginBackend {
         environment: &Environment,
     ) -> Result<Box<dyn Executable + 'a>, Error> {
         let environment = self.environment(environment)?;
-        let views: Vec<_> = constants
-            .iter()
-            .map(|bound| ConstantView {
-                id: bound.id.0,
-                layout: Slice::new(bound.layout.unwrap_or("").as_bytes()),
-                tensor: bound.view.to_dlpack(),
-            })
-            .collect();
+        let views: Vec<_> = constants.iter().map(BoundConstant::wire).collect();
         let mut handle = std::ptr::null_mut();
         let (status, _, error) = collect(|_, error| {
             let (code, environment) = (Slice::new(code), Slice::new(&environment));
@@ -198,8 +209,31 @@ impl Backend for PluginBackend {
     }
 
     fn open(&self, file: &[u8]) -> Result<CodeFile, Error> {
-        let table = self.open_table().ok_or_else(|| Error::new("this backend opens no files"))?;
+        // SAFETY: id, version and table belong together.
+        let table: Option<OpenTable> = unsafe { self.ability(OPEN_ID, OPEN_VERSION) };
+        let table = table.ok_or_else(|| Error::new("this backend opens no files"))?;
         answer(|out, error| (table.open)(self.index, Slice::new(file), out, error))
+    }
+
+    fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
+        // SAFETY: id, version and table belong together.
+        let table: Option<DomainTable> = unsafe { self.ability(DOMAIN_ID, DOMAIN_VERSION) };
+        let table = table.ok_or_else(|| Error::new("this backend opens no memory domain"))?;
+        Ok(Box::new(PluginDomain::open(table, self.index, ordinal, options)?))
+    }
+
+    fn load_on<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &DeviceConstants<'a>,
+        environment: &Environment,
+        domain: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
+        // SAFETY: id, version and table belong together.
+        let table: Option<DeviceTable> = unsafe { self.ability(DEVICE_ID, DEVICE_VERSION) };
+        let table = table.ok_or_else(|| Error::new("this backend runs in host memory only"))?;
+        let environment = self.environment(environment)?;
+        Ok(Box::new(PluginDeviceExecutable::load(table, self.index, code, constants, &environment, domain)?))
     }
 }
 

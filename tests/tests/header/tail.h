@@ -9,6 +9,12 @@
  * `byoc_open_table`. NULL is the answer to any other text, and to this one where a backend opens no files. */
 #define BYOC_OPEN "byoc.open"
 
+/* What `extension` is asked for, with BYOC_DOMAIN_VERSION and BYOC_DEVICE_VERSION, of a backend whose description has
+ * `domain`: it answers a `byoc_domain_table` if it opens such memory, and a `byoc_device_table`, for its regions run
+ * there. */
+#define BYOC_DOMAIN "byoc.domain"
+#define BYOC_DEVICE "byoc.device"
+
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \
     { \

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use byoc_plugin_api::host::{self, LoadError, PluginBackend};
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, CodeFile, Constants, Description, Environment, Error, Executable, Options,
-    Pattern, Refusal, RefusalCode, Region,
+    Backend, BoundConstants, Claims, CodeFile, Constants, Description, DeviceConstants, DeviceExecutable, Domain,
+    DomainHandles, Environment, Error, Executable, Options, Pattern, Refusal, RefusalCode, Region,
 };
 
 use super::Isolation;
@@ -67,6 +67,19 @@ impl Worker {
             })?;
         }
         self.ask(request, take)
+    }
+}
+
+impl IsolatedBackend {
+    /// The backend in this process.
+    fn here(&self) -> Result<&PluginBackend, Error> {
+        let here = self.here.get_or_init(|| {
+            let plugin = host::open(&self.path)
+                .map_err(|error| Error::new(format!("its plugin cannot be opened here: {error}")))?;
+            let backend = plugin.backends.into_iter().nth(self.index);
+            backend.ok_or_else(|| Error::new("the plugin has another list of backends here"))
+        });
+        here.as_ref().map_err(Clone::clone)
     }
 }
 
@@ -165,13 +178,7 @@ impl Backend for IsolatedBackend {
         constants: &BoundConstants<'a>,
         environment: &Environment,
     ) -> Result<Box<dyn Executable + 'a>, Error> {
-        let here = self.here.get_or_init(|| {
-            let plugin = host::open(&self.path)
-                .map_err(|error| Error::new(format!("its plugin cannot be opened here: {error}")))?;
-            let backend = plugin.backends.into_iter().nth(self.index);
-            backend.ok_or_else(|| Error::new("the plugin has another list of backends here"))
-        });
-        here.as_ref().map_err(Clone::clone)?.load(code, constants, environment)
+        self.here()?.load(code, constants, environment)
     }
 
     fn open(&self, file: &[u8]) -> Result<CodeFile, Error> {
@@ -180,5 +187,19 @@ impl Backend for IsolatedBackend {
             Part::Reply(Reply::FileOpened(contents)) => Ok(Some(contents)),
             _ => Err(unexpected()),
         })
+    }
+
+    fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
+        self.here()?.open_domain(ordinal, options)
+    }
+
+    fn load_on<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &DeviceConstants<'a>,
+        environment: &Environment,
+        domain: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
+        self.here()?.load_on(code, constants, environment, domain)
     }
 }

@@ -1,0 +1,126 @@
+//! The functions of the ability `byoc.device`: regions in a domain that this plugin or another one opened.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{Answer, backend, constant_view, guard, parse, tensors};
+use crate::abi::{Sink, Slice, TensorList};
+use crate::backend::Environment;
+use crate::domain::{DeviceConstant, DeviceConstants, DeviceExecutable, DeviceTensor, DomainHandles};
+use crate::domain_tables::{DeviceConstantList, DeviceTable};
+use crate::error::Error;
+use crate::tensor::{is_contiguous, parts_anywhere};
+
+pub(super) const TABLE: &DeviceTable =
+    &DeviceTable { struct_size: size_of::<DeviceTable>(), load, plan, prepare, run, free };
+
+/// What a handle points to.
+type Loaded = Box<dyn DeviceExecutable>;
+
+/// # Safety
+/// The list and what it points to must live for `'a`.
+unsafe fn constants<'a>(list: DeviceConstantList) -> Result<DeviceConstants<'a>, Error> {
+    if list.data.is_null() || list.len == 0 {
+        return Ok(DeviceConstants::new(Vec::new()));
+    }
+    // SAFETY: the caller vouches for the list.
+    let entries = unsafe { std::slice::from_raw_parts(list.data, list.len) };
+    let constant = |entry: &crate::domain_tables::DeviceConstantView| {
+        // SAFETY: the caller vouches for what the list points to.
+        let bound = unsafe { constant_view(&entry.constant)? };
+        Ok(DeviceConstant { bound, address: entry.address })
+    };
+    entries.iter().map(constant).collect::<Result<_, _>>().map(DeviceConstants::new)
+}
+
+/// # Safety
+/// The list and what it points to must live as long as the borrow.
+unsafe fn device_tensors(list: &TensorList) -> Result<Vec<DeviceTensor<'_>>, Error> {
+    // SAFETY: the caller vouches for the list.
+    let entries = unsafe { tensors(list) };
+    let tensor = |entry| {
+        // SAFETY: the caller vouches for what the list points to.
+        let (data, dtype, shape, strides) = unsafe { parts_anywhere(entry)? };
+        match is_contiguous(shape, strides) {
+            true => Ok(DeviceTensor { address: data as u64, dtype, shape }),
+            false => Err(Error::new("a tensor on the device is not contiguous")),
+        }
+    };
+    entries.iter().map(tensor).collect()
+}
+
+/// The executable behind a handle.
+///
+/// # Safety
+/// The handle came from `load`, is not freed yet, and no other call for it is running.
+unsafe fn at<'a>(executable: *mut c_void) -> &'a mut dyn DeviceExecutable {
+    // SAFETY: the caller vouches for the handle.
+    unsafe { (*executable.cast::<Loaded>()).as_mut() }
+}
+
+extern "C" fn load(
+    index: usize,
+    code: Slice,
+    list: DeviceConstantList,
+    environment: Slice,
+    domain: *const DomainHandles,
+    executable: *mut *mut c_void,
+    error: Sink,
+) -> i32 {
+    guard(error, || {
+        let environment: Environment = parse(environment)?;
+        // SAFETY: the host keeps code and constants unchanged until it frees the executable, so `'static` is as long
+        // as anything in the executable may look at them; the handles are lent for the call.
+        let (code, constants, domain) = unsafe { (code.bytes::<'static>(), constants(list)?, *domain) };
+        let loaded: Loaded = backend(index)?.load_on(code, &constants, &environment, &domain)?;
+        // SAFETY: the host gives a valid place for the handle.
+        unsafe { *executable = Box::into_raw(Box::new(loaded)).cast() };
+        Ok(Answer::Done)
+    })
+}
+
+extern "C" fn plan(
+    executable: *mut c_void,
+    inputs: TensorList,
+    outputs: TensorList,
+    mut out: Sink,
+    error: Sink,
+) -> i32 {
+    guard(error, || {
+        // SAFETY: the host lends handle and tensors for the length of the call.
+        let plan = unsafe { at(executable).plan(&device_tensors(&inputs)?, &device_tensors(&outputs)?)? };
+        serde_json::to_writer(&mut out, &plan)?;
+        Ok(Answer::Done)
+    })
+}
+
+extern "C" fn prepare(
+    executable: *mut c_void,
+    inputs: TensorList,
+    outputs: TensorList,
+    scratch: u64,
+    error: Sink,
+) -> i32 {
+    guard(error, || {
+        // SAFETY: the host lends handle and tensors for the length of the call.
+        unsafe { at(executable).prepare(&device_tensors(&inputs)?, &device_tensors(&outputs)?, scratch)? };
+        Ok(Answer::Done)
+    })
+}
+
+extern "C" fn run(executable: *mut c_void, error: Sink) -> i32 {
+    // SAFETY: the host lends the handle for the length of the call.
+    guard(error, || unsafe { at(executable).run() }.map(|()| Answer::Done))
+}
+
+extern "C" fn free(executable: *mut c_void) {
+    if executable.is_null() {
+        return;
+    }
+    // SAFETY: the handle came from `load` and the host frees it once.
+    let loaded = unsafe { Box::from_raw(executable.cast::<Loaded>()) };
+    // A panic in a destructor must not cross the border; the executable is gone either way.
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(loaded))) {
+        std::mem::forget(payload);
+    }
+}
