@@ -5,10 +5,10 @@ use std::path::Path;
 use byoc_core::artifact::Artifact;
 use byoc_core::compile::{Request, compile};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::plugin::Registry;
+use byoc_core::plugin::{Registry, Settings};
 use byoc_core::runtime::{self, LoadOptions, Session, open_file};
 
-use crate::args::{Execution, Plugins, Shapes};
+use crate::args::{Backends, Execution, Plugins, Shapes};
 use crate::compile_request;
 use crate::progress::Progress;
 
@@ -27,6 +27,8 @@ pub(crate) struct Opened {
     registry: Registry,
     /// Sizes that it leaves open. None are left for a model: they went into compiling it.
     pub(crate) open_sizes: Shapes,
+    /// Settings of backends' options about the machine that runs it.
+    pub(crate) run_options: Settings,
 }
 
 impl Opened {
@@ -89,11 +91,13 @@ pub(crate) fn open(execution: &Execution) -> Result<Opened> {
         }
         let registry = compile_request::isolated_registry(&execution.plugins)?;
         let sources = vec![("main".to_owned(), execution.file.clone())];
-        let request = compile_request::request(&registry, &execution.backends, sources, &execution.shapes)?;
+        let (backend_opt, run_options) = registry.part_settings(&execution.backends.backend_opt);
+        let backends = Backends { backend_opt, ..execution.backends.clone() };
+        let request = compile_request::request(&registry, &backends, sources, &execution.shapes)?;
         let compiled = Compiled::Artifact(Box::new(compile_for_now(&request)?));
-        return Ok(Opened { compiled, registry, open_sizes: Shapes::default() });
+        return Ok(Opened { compiled, registry, open_sizes: Shapes::default(), run_options });
     }
-    if !(execution.backends.backend.is_empty() && execution.backends.backend_opt.is_empty()) {
+    if !execution.backends.backend.is_empty() {
         let message = format!("'{path}' is compiled already, so it takes no --backend");
         return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the .onnx model"));
     }
@@ -106,7 +110,20 @@ pub(crate) fn open(execution: &Execution) -> Result<Opened> {
         }
         Compiled::File(_) => Registry::default(),
     };
-    Ok(Opened { compiled, registry, open_sizes: execution.shapes.clone() })
+    let run_options = run_options(&registry, &execution.backends.backend_opt)?;
+    Ok(Opened { compiled, registry, open_sizes: execution.shapes.clone(), run_options })
+}
+
+/// The settings for something that is compiled already: only those about the machine that runs it are of use then.
+pub(crate) fn run_options(registry: &Registry, settings: &[(String, String)]) -> Result<Settings> {
+    let (others, run_options) = registry.part_settings(settings);
+    match others.first() {
+        None => Ok(run_options),
+        Some((key, _)) => {
+            let message = format!("option '{key}' is none of running what is compiled already");
+            Err(Diagnostic::new(Code::BadOption, message).hint("Give it to byoc compile, or name the .onnx model"))
+        }
+    }
 }
 
 /// Compiles into a temporary file, which is gone when the process ends.

@@ -110,6 +110,8 @@ codes! {
     NeedsDataset = "B704", exit 2;
     /// The model cannot be run over the data set to see which values its tensors take.
     Calibration = "B705", exit 1;
+    /// A device has too little memory, or work on it failed.
+    Device = "B706", exit 1;
     /// Results differ by more than the tolerance.
     Mismatch = "B801", exit 1;
     /// The command line is not valid.

@@ -6,7 +6,7 @@ mod worker;
 
 pub use byoc_plugin_api::host::Manifest;
 pub use registry::{
-    BackendCode, Origin, PluginFile, Refused, Registered, Registry, Selected, Shadowed, digest, plugin_files,
+    BackendCode, Origin, PluginFile, Refused, Registered, Registry, Selected, Settings, Shadowed, digest, plugin_files,
 };
 pub use search::SearchPath;
 pub use worker::{IsolatedBackend, Isolation, limit_memory, serve};

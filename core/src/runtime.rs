@@ -1,9 +1,16 @@
-//! The run tower: opens an artifact's entry, binds every region to its backend, and runs it.
+//! The run tower: opens an artifact's entry and the devices that it runs on, binds every region to its backend, and runs
+//! it.
 
 mod bind;
+mod copies;
+mod device;
 mod open;
 mod plan;
+mod resident;
 mod session;
+mod steps;
 
+pub use copies::{PlannedCopy, planned_copies};
+pub use device::{Device, DeviceName};
 pub use open::{Opened, open_file, open_region};
-pub use session::{LoadOptions, PortInfo, RegionTime, Session};
+pub use session::{CopyTime, DeviceUse, LoadOptions, PortInfo, Queueing, RegionTime, Session};

@@ -58,6 +58,12 @@ impl Options {
         Ok(Options(values))
     }
 
+    /// These, and others beside them.
+    pub fn and(mut self, others: &Options) -> Options {
+        self.0.extend(others.0.clone());
+        self
+    }
+
     /// The value of an option as text; empty if there is no such option.
     pub fn text(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)

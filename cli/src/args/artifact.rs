@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use byoc_core::runtime::DeviceName;
+
 use super::{PluginNew, Plugins, Shapes, name_value};
 
 /// `byoc inspect`.
@@ -65,7 +67,14 @@ pub(crate) struct Swap {
 #[derive(clap::Args, Debug)]
 pub(crate) struct Check {
     /// An artifact
-    pub(crate) file: PathBuf,
+    #[arg(required_unless_present = "device")]
+    pub(crate) file: Option<PathBuf>,
+    /// A device to look at, and to load the artifact on, such as cuda:0 (repeatable, one of each kind)
+    #[arg(long, value_name = "KIND:N")]
+    pub(crate) device: Vec<DeviceName>,
+    /// An option of a backend about the machine that runs its regions (repeatable); see `byoc plugin info NAME`
+    #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
+    pub(crate) backend_opt: Vec<(String, String)>,
     /// The folder of the files that the artifact takes constants from
     #[arg(long, value_name = "DIR")]
     pub(crate) constants_from: Option<PathBuf>,

@@ -14,7 +14,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N")]
     pub(crate) print_top: Option<usize>,
     /// Print the time of each region
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sync_each")]
     pub(crate) profile: bool,
     /// Report as JSON
     #[arg(long)]
@@ -36,9 +36,13 @@ pub(crate) struct Bench {
     /// Least time to measure for, in seconds [default: 3 without --repeat, 0 with it]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) duration: Option<f64>,
-    /// Print the mean time of each region
-    #[arg(long)]
+    /// Print the mean time of each region; regions on a device are then queued one by one and not replayed
+    #[arg(long, conflicts_with = "sync_each")]
     pub(crate) profile: bool,
+    /// Leave inputs on the devices that read them and outputs on those that compute them, and measure runs without those
+    /// copies
+    #[arg(long)]
+    pub(crate) resident: bool,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

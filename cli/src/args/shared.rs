@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use byoc_core::runtime::{DeviceName, Queueing};
+
 use super::{InputArg, dim, input, name_value, shape};
 
 /// Where plugins are looked for.
@@ -36,6 +38,44 @@ pub(crate) struct Backends {
     /// An option of a backend (repeatable); see `byoc plugin info NAME`
     #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
     pub(crate) backend_opt: Vec<(String, String)>,
+}
+
+/// The devices that regions run on.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Devices")]
+pub(crate) struct Devices {
+    /// A device, such as cuda:0 (repeatable, one of each kind) [default: the first of each kind that regions run on]
+    #[arg(long, value_name = "KIND:N")]
+    pub(crate) device: Vec<DeviceName>,
+    /// Whether regions that follow one another on a device are recorded in the second run and replayed from then on, as CUDA
+    /// graphs are
+    #[arg(long, visible_alias = "cuda-graph", value_name = "on|off", default_value = "on")]
+    pub(crate) replay: Switch,
+    /// Wait for each region on a device, so that an error names the region that made it
+    #[arg(long)]
+    pub(crate) sync_each: bool,
+}
+
+/// On or off.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Switch {
+    /// On
+    #[default]
+    On,
+    /// Off
+    Off,
+}
+
+impl Devices {
+    /// How work on devices is done.
+    pub(crate) fn queueing(&self, profile: bool) -> Queueing {
+        match self.replay {
+            _ if self.sync_each => Queueing::Waiting,
+            _ if profile => Queueing::Timed,
+            Switch::On => Queueing::Recorded,
+            Switch::Off => Queueing::Direct,
+        }
+    }
 }
 
 /// Sizes that the model leaves open.
@@ -96,9 +136,12 @@ pub(crate) struct Execution {
     /// Sizes that are left open.
     #[command(flatten)]
     pub(crate) shapes: Shapes,
-    /// For a model.
+    /// For a model. Options about the machine that runs it are for artifacts as well.
     #[command(flatten)]
     pub(crate) backends: Backends,
+    /// Where regions run that do not run on the host.
+    #[command(flatten)]
+    pub(crate) devices: Devices,
     /// Where plugins are.
     #[command(flatten)]
     pub(crate) plugins: Plugins,

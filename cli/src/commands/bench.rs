@@ -7,7 +7,7 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use serde_json::json;
 
 use crate::args::{Bench, FillMode, Inputs};
-use crate::execution::{self, Loaded, RegionSeconds};
+use crate::execution::{self, Loaded, Profile};
 use crate::report::{self, Table, duration, size};
 use crate::statistics::Statistics;
 
@@ -22,32 +22,39 @@ struct Measured {
     statistics: Statistics,
     /// The first run of all: it allocates.
     first: Duration,
-    regions: Vec<RegionSeconds>,
+    profile: Profile,
 }
 
 /// Runs the verb.
 pub(crate) fn run(args: &Bench) -> Result<ExitCode> {
     let given = &args.execution.inputs;
     let inputs = Inputs { fill: Some(given.fill.unwrap_or(FillMode::Random)), ..given.clone() };
-    let mut loaded = execution::load(&args.execution, &inputs)?;
+    let mut loaded = execution::load(&args.execution, &inputs, args.profile)?;
     let measured = measure(args, &mut loaded)?;
     let buffers = loaded.session.arena_bytes() as u64;
-    let Measured { statistics, first, regions } = measured;
+    let Measured { statistics, first, profile } = measured;
+    let devices = loaded.devices();
     if args.json {
-        let profile = args.profile.then_some(regions);
-        report::print_json(&json!({
+        let (regions, copies) = args.profile.then_some((profile.regions, profile.copies)).unzip();
+        let mut answer = json!({
             "load_seconds": loaded.load_time.as_secs_f64(),
             "first_run_seconds": first.as_secs_f64(),
             "seconds": statistics,
             "buffer_bytes": buffers,
-            "regions": profile,
-        }))?;
+            "regions": regions,
+        });
+        if !devices.is_empty() {
+            answer["copies"] = json!(copies);
+            answer["devices"] = json!(devices);
+        }
+        report::print_json(&answer)?;
     } else {
         let mut text = table(&statistics);
         let load = duration(loaded.load_time);
         text += &format!("load {load}, first run {}, buffers {}\n", duration(first), size(buffers));
+        text += &execution::devices_text(&devices);
         if args.profile {
-            text += &format!("\n{}", execution::profile_table(&regions));
+            text += &format!("\n{}", profile.table());
         }
         report::print(&text)?;
     }
@@ -62,17 +69,20 @@ fn measure(args: &Bench, loaded: &mut Loaded) -> Result<Measured> {
         let time = loaded.run()?;
         first.get_or_insert(time);
     }
-    let (start, mut times, mut regions) = (Instant::now(), Vec::new(), Vec::new());
+    if args.resident && first.is_none() {
+        first = Some(loaded.run()?);
+    }
+    let (start, mut times, mut profile) = (Instant::now(), Vec::new(), Profile::default());
     while times.len() < runs || start.elapsed().as_secs_f64() < seconds {
-        times.push(loaded.run()?);
+        times.push(if args.resident { loaded.run_resident()? } else { loaded.run()? });
         if args.profile {
-            execution::add_times(&mut regions, loaded.region_times());
+            profile.add(loaded.profile());
         }
     }
     let none = || Diagnostic::new(Code::Usage, "nothing is to be measured").hint("Give --repeat or --duration above 0");
     let statistics = Statistics::of(&times).ok_or_else(none)?;
     let first = first.or(times.first().copied()).unwrap_or_default();
-    Ok(Measured { statistics, first, regions: execution::means(regions, times.len()) })
+    Ok(Measured { statistics, first, profile: profile.means(times.len()) })
 }
 
 fn table(statistics: &Statistics) -> String {

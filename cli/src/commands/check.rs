@@ -1,17 +1,19 @@
-//! `byoc check`: can this machine run an artifact, and does it run as well as it could.
+//! `byoc check`: can this machine run an artifact, and does it run as well as it could; and what its devices are.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use byoc_core::artifact::{Artifact, manifest};
 use byoc_core::diagnostic::{Code, Result};
 use byoc_core::plugin::Registry;
-use byoc_core::runtime::{LoadOptions, Session};
+use byoc_core::runtime::{Device, DeviceName, LoadOptions, Session};
+use byoc_plugin_api::DomainInfo;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::args::Check;
-use crate::compile_request;
 use crate::report::{self, Table};
+use crate::{artifact, compile_request};
 
 /// How well a region is served here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,22 +52,78 @@ struct EntryCheck {
     error: Option<String>,
 }
 
+/// What there is to know of a device.
+#[derive(Serialize)]
+struct DeviceCheck {
+    device: String,
+    title: String,
+    memory: u64,
+    libraries: Vec<String>,
+}
+
+/// What there is to know of an artifact.
+#[derive(Serialize)]
+struct FileCheck {
+    runs: bool,
+    digests: &'static str,
+    regions: Vec<RegionCheck>,
+    entries: Vec<EntryCheck>,
+}
+
 /// Runs the verb.
 pub(crate) fn run(args: &Check) -> Result<ExitCode> {
-    let mut artifact = Artifact::open(&args.file)?;
+    let devices = devices(args)?;
+    let file = args.file.as_deref().map(|path| check_file(path, args)).transpose()?;
+    let runs = file.as_ref().is_none_or(|file| file.runs);
+    if args.json {
+        let mut answer = file.map_or_else(|| json!({}), |file| json!(file));
+        if !devices.is_empty() {
+            answer["devices"] = json!(devices);
+        }
+        report::print_json(&answer)?;
+    } else {
+        let devices: String = devices.iter().map(device_text).collect();
+        report::print(&(devices + &file.map_or_else(String::new, |file| text(&file))))?;
+    }
+    Ok(if runs { ExitCode::SUCCESS } else { ExitCode::from(Code::MissingRequirement.exit()) })
+}
+
+/// Opens each of the devices.
+fn devices(args: &Check) -> Result<Vec<DeviceCheck>> {
+    if args.device.is_empty() {
+        return Ok(Vec::new());
+    }
+    let registry = compile_request::isolated_registry(&args.places)?;
+    let settings = artifact::run_options(&registry, &args.backend_opt)?;
+    let open = |name: &DeviceName| {
+        let device = Device::open(name, &registry, &|backend| backend.run_options(&settings))?;
+        let DomainInfo { title, memory, libraries, .. } = device.info();
+        Ok(DeviceCheck { device: name.to_string(), title, memory, libraries })
+    };
+    args.device.iter().map(open).collect()
+}
+
+fn device_text(device: &DeviceCheck) -> String {
+    let libraries: String = device.libraries.iter().map(|library| format!("  {library}\n")).collect();
+    format!("{} {}, {}\n{libraries}", device.device, device.title, report::size(device.memory))
+}
+
+fn check_file(path: &Path, args: &Check) -> Result<FileCheck> {
+    let mut artifact = Artifact::open(path)?;
     artifact.verify_digests()?;
     artifact.attach(args.constants_from.as_deref())?;
     let registry = compile_request::registry_for(&args.places, &artifact)?;
+    let options = LoadOptions {
+        threads: 1,
+        devices: args.device.clone(),
+        run_options: artifact::run_options(&registry, &args.backend_opt)?,
+        ..LoadOptions::default()
+    };
     let regions: Vec<_> = artifact.manifest().regions.iter().map(|region| check(region, &registry)).collect();
     let supported = regions.iter().all(|region| region.verdict != Verdict::Unsupported);
-    let entries = if supported { entries(&artifact, &registry) } else { Vec::new() };
+    let entries = if supported { entries(&artifact, &registry, &options) } else { Vec::new() };
     let runs = supported && entries.iter().all(|entry| entry.error.is_none());
-    if args.json {
-        report::print_json(&json!({ "runs": runs, "digests": "ok", "regions": regions, "entries": entries }))?;
-    } else {
-        report::print(&text(&regions, &entries, runs))?;
-    }
-    Ok(if runs { ExitCode::SUCCESS } else { ExitCode::from(Code::MissingRequirement.exit()) })
+    Ok(FileCheck { runs, digests: "ok", regions, entries })
 }
 
 fn check(region: &manifest::Region, registry: &Registry) -> RegionCheck {
@@ -95,29 +153,29 @@ fn judge(region: &manifest::Region, version: &str, code_version: u32) -> (Verdic
 }
 
 /// Loads each entry: a backend may find only then that the machine lacks something.
-fn entries(artifact: &Artifact, registry: &Registry) -> Vec<EntryCheck> {
+fn entries(artifact: &Artifact, registry: &Registry, options: &LoadOptions) -> Vec<EntryCheck> {
     let load = |entry: &manifest::Entry| {
-        let options = LoadOptions { entry: Some(entry.name.clone()), threads: 1, ..LoadOptions::default() };
+        let options = LoadOptions { entry: Some(entry.name.clone()), ..options.clone() };
         let error = Session::load(artifact.clone(), registry, &options).err();
         EntryCheck { entry: entry.name.clone(), error: error.map(|error| error.to_string()) }
     };
     artifact.manifest().entries.iter().map(load).collect()
 }
 
-fn text(regions: &[RegionCheck], entries: &[EntryCheck], runs: bool) -> String {
+fn text(file: &FileCheck) -> String {
     let mut table = Table::new(&["region", "backend", "verdict", "reason"]);
-    for region in regions {
+    for region in &file.regions {
         let reason = region.reason.as_deref().unwrap_or_default();
         table.row([&region.symbol, &region.backend, region.verdict.text(), reason]);
     }
     let mut text = table.text();
-    for entry in entries {
+    for entry in &file.entries {
         match &entry.error {
             None => text += &format!("entry {} loads\n", entry.entry),
             Some(error) => text += &format!("entry {} cannot be loaded: {error}\n", entry.entry),
         }
     }
-    let answer = if runs { "this machine can run it" } else { "this machine cannot run it" };
+    let answer = if file.runs { "this machine can run it" } else { "this machine cannot run it" };
     format!("{text}digests ok; {answer}\n")
 }
 

@@ -134,11 +134,15 @@ fn info(args: &PluginInfo) -> Result<()> {
     let calibration = found.calibration.then(|| ("data set", "needed to compile".to_owned()));
     let files = found.files.iter().map(|format| ("file", format!(".{}: {}", format.extension, format.summary)));
     let digest = backend.origin.digest()?.map(|digest| ("digest", digest));
-    let facts = facts.into_iter().chain(calibration).chain(files).chain(digest);
+    let domain = found.domain.iter().map(|kind| ("memory", format!("{kind}, such as {kind}:0")));
+    let facts = facts.into_iter().chain(domain).chain(calibration).chain(files).chain(digest);
     let mut text: String = facts.map(|(name, value)| format!("{name:8} {value}\n")).collect();
-    if !found.options.is_empty() {
-        let mut table = Table::new(&["option", "values", "default", "help"]);
-        for option in &found.options {
+    for (title, options) in [("option", &found.options), ("option of running", &found.run_options)] {
+        if options.is_empty() {
+            continue;
+        }
+        let mut table = Table::new(&[title, "values", "default", "help"]);
+        for option in options {
             let key = format!("{}.{}", found.name, option.name);
             table.row([&key, &values(option), &option.default, &option.help]);
         }

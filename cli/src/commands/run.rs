@@ -11,7 +11,7 @@ use crate::{execution, npz, report};
 
 /// Runs the verb.
 pub(crate) fn run(args: &Run) -> Result<ExitCode> {
-    let mut loaded = execution::load(&args.execution, &args.execution.inputs)?;
+    let mut loaded = execution::load(&args.execution, &args.execution.inputs, args.profile)?;
     let time = loaded.run()?;
     let tensors = outputs::collect(&loaded.session)?;
     if let Some(path) = &args.output {
@@ -19,14 +19,21 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     }
     let top = args.print_top.unwrap_or(0);
     let summaries: Vec<_> = tensors.iter().map(|(name, tensor)| Summary::of(name, tensor, top)).collect();
-    let times = args.profile.then(|| loaded.region_times());
+    let profile = args.profile.then(|| loaded.profile());
+    let devices = loaded.devices();
     if args.json {
         let seconds = time.as_secs_f64();
-        report::print_json(&json!({ "outputs": summaries, "seconds": seconds, "regions": times }))?;
+        let (regions, copies) = profile.map(|it| (it.regions, it.copies)).unzip();
+        let mut answer = json!({ "outputs": summaries, "seconds": seconds, "regions": regions });
+        if !devices.is_empty() {
+            answer["copies"] = json!(copies);
+            answer["devices"] = json!(devices);
+        }
+        report::print_json(&answer)?;
     } else {
         let mut text = outputs::table(&summaries);
-        if let Some(times) = times {
-            text += &format!("\n{}", execution::profile_table(&times));
+        if let Some(profile) = profile {
+            text += &format!("\n{}{}", profile.table(), execution::devices_text(&devices));
         }
         report::print(&text)?;
     }

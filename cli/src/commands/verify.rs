@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Verify) -> Result<ExitCode> {
     let given = &args.execution.inputs;
     // Any inputs will do to compare with the model itself.
     let fill = given.fill.or(args.model.as_ref().map(|_| FillMode::Random));
-    let mut loaded = execution::load(&args.execution, &Inputs { fill, ..given.clone() })?;
+    let mut loaded = execution::load(&args.execution, &Inputs { fill, ..given.clone() }, false)?;
     loaded.run()?;
     let found = outputs::collect(&loaded.session)?;
     let expected = match (&args.reference, &args.model) {

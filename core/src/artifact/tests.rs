@@ -42,6 +42,7 @@ fn region(large: usize) -> Region {
         backend_version: "2.1".into(),
         code_version: 3,
         abi_version: 1,
+        domain: None,
         options: Options::default(),
         code: code_section("byoc_main_acme_0"),
         constants: vec![

@@ -113,6 +113,7 @@ fn region_of(generated: &GeneratedRegion, backend: &BackendIdentity, homes: &Hom
         backend_version: backend.version.clone(),
         code_version: backend.code_version,
         abi_version: backend.abi_version,
+        domain: backend.domain.clone(),
         options: backend.options.clone(),
         code: artifact::code_section(&region.symbol),
         constants: bindings.collect(),

@@ -28,6 +28,8 @@ pub struct BackendIdentity {
     pub code_version: u32,
     /// The plugin ABI it speaks.
     pub abi_version: u32,
+    /// The kind of memory that its regions run in, if it is not the host's.
+    pub domain: Option<String>,
     /// The options it was run with.
     pub options: Options,
 }
@@ -41,6 +43,7 @@ impl BackendIdentity {
             version: description.version.clone(),
             code_version: description.code_version,
             abi_version: selected.registered.abi_version,
+            domain: description.domain.clone(),
             options: selected.options.clone(),
         }
     }

@@ -133,6 +133,7 @@ fn backends() -> Vec<BackendIdentity> {
         version: "1.0".into(),
         code_version: 1,
         abi_version: 1,
+        domain: None,
         options: Options::default(),
     };
     NAMES.into_iter().map(identity).collect()

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byoc_plugin_api::host::{self, LoadError, Manifest, PluginBackend};
-use byoc_plugin_api::{ABI_VERSION, Backend, CodeFile, Description, Error, Options, closest};
+use byoc_plugin_api::{ABI_VERSION, Backend, CodeFile, Description, Error, OptionSpec, Options, closest};
 
 use super::SearchPath;
 use super::search::file_is_for;
@@ -85,6 +85,24 @@ impl Registered {
     pub fn open(&self, file: &[u8]) -> std::result::Result<CodeFile, Error> {
         host::checked(self.backend.open(file)?, file.len())
     }
+
+    /// The options about the machine that runs its regions, from settings `(backend.key, value)`; those of other
+    /// backends are passed over.
+    pub fn run_options(&self, settings: &[(String, String)]) -> Result<Options> {
+        self.resolve(&self.description.run_options, settings)
+    }
+
+    fn resolve(&self, specs: &[OptionSpec], settings: &[(String, String)]) -> Result<Options> {
+        let name = &self.description.name;
+        let own = settings.iter().filter_map(|(key, value)| {
+            let (backend, key) = key.split_once('.')?;
+            (backend == name).then_some((key, value.as_str()))
+        });
+        Options::resolve(specs, own).map_err(|error| {
+            let message = format!("backend '{name}': {}", error.message);
+            Diagnostic { code: Code::BadOption, message, hint: error.hint }
+        })
+    }
 }
 
 /// A backend that is hidden by an earlier one of the same name.
@@ -127,6 +145,9 @@ impl Selected {
         description.host && !description.calibration
     }
 }
+
+/// Settings of backends' options, as `(backend.key, value)`.
+pub type Settings = Vec<(String, String)>;
 
 /// Every backend that was found, the most wanted of each name first.
 #[derive(Clone, Default)]
@@ -304,15 +325,19 @@ impl Registry {
 
     fn select_one(&self, name: &str, settings: &[(String, String)]) -> Result<Selected> {
         let registered = self.get(name)?.clone();
-        let own = settings.iter().filter_map(|(key, value)| {
-            let (backend, key) = key.split_once('.')?;
-            (backend == name).then_some((key, value.as_str()))
-        });
-        let options = Options::resolve(&registered.description.options, own).map_err(|error| {
-            let message = format!("backend '{name}': {}", error.message);
-            Diagnostic { code: Code::BadOption, message, hint: error.hint }
-        })?;
+        let options = registered.resolve(&registered.description.options, settings)?;
         Ok(Selected { registered, options })
+    }
+
+    /// Parts settings `(backend.key, value)` into those of compiling and those of running, by what the backends say. What
+    /// nobody knows is one of compiling.
+    pub fn part_settings(&self, settings: &[(String, String)]) -> (Settings, Settings) {
+        let of_run = |key: &str| {
+            let Some((backend, key)) = key.split_once('.') else { return false };
+            let found = self.backends.iter().find(|registered| registered.description.name == backend);
+            found.is_some_and(|found| found.description.run_options.iter().any(|spec| spec.name == key))
+        };
+        settings.iter().cloned().partition(|(key, _)| !of_run(key))
     }
 }
 

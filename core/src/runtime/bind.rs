@@ -1,17 +1,23 @@
 //! Gives a region its code and its constants: views into the mapped files, bound by id, never copied
 //! here.
 
-use byoc_plugin_api::{BoundConstant, BoundConstants, ConstantId, DType, Environment, Executable, TensorView};
+use byoc_plugin_api::{
+    BoundConstant, BoundConstants, ConstantId, DType, DeviceConstant, DeviceConstants, DeviceExecutable, Environment,
+    Error, Executable, TensorView,
+};
 use bytes::Bytes;
 
+use super::device::Device;
+use super::resident::Resident;
+use crate::artifact::manifest::ConstantUse;
 use crate::artifact::{Artifact, manifest};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::plugin::{Registered, Registry};
 
 /// A loaded region with everything its executable looks at.
-pub(super) struct Bound {
+pub(super) struct Bound<E: ?Sized> {
     // Dropped first: it borrows from the field below.
-    executable: Box<dyn Executable>,
+    executable: Box<E>,
     // Heap memory that stays where it is while `Bound` moves, and that nobody changes.
     _lent: Box<Lent>,
 }
@@ -28,47 +34,96 @@ struct LentConstant {
     bytes: Bytes,
     shape: Vec<i64>,
     strides: Vec<i64>,
+    /// Where it is on the device, for a region that runs on one.
+    address: u64,
 }
 
-impl Bound {
-    pub(super) fn executable(&mut self) -> &mut dyn Executable {
+impl<E: ?Sized> Bound<E> {
+    pub(super) fn executable(&mut self) -> &mut E {
         self.executable.as_mut()
+    }
+
+    /// Has an executable made that borrows code and constants.
+    fn new(
+        lent: Lent,
+        load: impl FnOnce(&'static Lent) -> std::result::Result<Box<E>, Error>,
+    ) -> std::result::Result<Self, Error> {
+        let lent = Box::new(lent);
+        // SAFETY: `lent` is on the heap, is never changed, and `Bound` drops it after the executable, so the reference is
+        // good for as long as the executable may use it. The executable does not leave `Bound`.
+        let borrowed: &'static Lent = unsafe { &*std::ptr::from_ref(lent.as_ref()) };
+        Ok(Bound { executable: load(borrowed)?, _lent: lent })
     }
 }
 
-/// Loads `region` into its backend.
-pub(super) fn bind(
-    artifact: &Artifact,
-    region: &manifest::Region,
-    registry: &Registry,
-    threads: usize,
-) -> Result<Bound> {
-    let registered = backend(region, registry)?;
-    let constants = region.constants.iter().filter_map(|binding| lend(artifact, binding).transpose());
-    let lent = Lent { code: artifact.section(&region.code)?, constants: constants.collect::<Result<_>>()? };
-    let environment = Environment { threads, options: region.options.clone() };
-    load(registered, lent, &environment)
-        .map_err(|error| load_failed(registered, &format!("region {}", region.symbol), error))
+/// Regions as they are loaded.
+pub(super) struct Loader<'a> {
+    /// The artifact that has them.
+    pub(super) artifact: &'a Artifact,
+    /// The backends.
+    pub(super) registry: &'a Registry,
+    /// Most threads a region may use.
+    pub(super) threads: usize,
+    /// Settings of options of running.
+    pub(super) settings: &'a [(String, String)],
+}
+
+impl Loader<'_> {
+    /// Loads a region that runs on the host.
+    pub(super) fn host(&self, region: &manifest::Region) -> Result<Bound<dyn Executable>> {
+        let registered = backend(region, self.registry)?;
+        let environment = self.environment(region, registered)?;
+        let lent = self.lend(region, &|_, _| 0)?;
+        let bound = Bound::new(lent, |lent| {
+            let constants = lent.constants.iter().map(LentConstant::bound).collect();
+            registered.backend.load(&lent.code, &BoundConstants::new(constants), &environment)
+        });
+        bound.map_err(|error| load_failed(registered, &format!("region {}", region.symbol), error))
+    }
+
+    /// Loads a region that runs on a device, which has its constants.
+    pub(super) fn device(
+        &self,
+        region: &manifest::Region,
+        device: &Device,
+        resident: &Resident,
+    ) -> Result<Bound<dyn DeviceExecutable>> {
+        let registered = backend(region, self.registry)?;
+        let environment = self.environment(region, registered)?;
+        let lent = self.lend(region, &|used, element| resident.address(used, element))?;
+        let handles = device.handles();
+        let bound = Bound::new(lent, |lent| {
+            let constant =
+                |constant: &'static LentConstant| DeviceConstant { bound: constant.bound(), address: constant.address };
+            let constants = DeviceConstants::new(lent.constants.iter().map(constant).collect());
+            registered.backend.load_on(&lent.code, &constants, &environment, &handles)
+        });
+        bound.map_err(|error| load_failed(registered, &format!("region {}", region.symbol), error))
+    }
+
+    fn environment(&self, region: &manifest::Region, registered: &Registered) -> Result<Environment> {
+        let options = region.options.clone().and(&registered.run_options(self.settings)?);
+        Ok(Environment { threads: self.threads, options })
+    }
+
+    /// Code and constants of a region; `address` tells where a constant is on the device.
+    fn lend(&self, region: &manifest::Region, address: &dyn Fn(&ConstantUse, usize) -> u64) -> Result<Lent> {
+        let constants = region.constants.iter().filter_map(|binding| lend(self.artifact, binding, address).transpose());
+        Ok(Lent { code: self.artifact.section(&region.code)?, constants: constants.collect::<Result<_>>()? })
+    }
 }
 
 /// Loads the bytes of a file of the backend's own; `title` stands for it in messages.
-pub(super) fn bind_file(registered: &Registered, code: Bytes, environment: &Environment, title: &str) -> Result<Bound> {
-    let lent = Lent { code, constants: Vec::new() };
-    load(registered, lent, environment).map_err(|error| load_failed(registered, title, error))
-}
-
-fn load(
+pub(super) fn bind_file(
     registered: &Registered,
-    lent: Lent,
+    code: Bytes,
     environment: &Environment,
-) -> std::result::Result<Bound, byoc_plugin_api::Error> {
-    let lent = Box::new(lent);
-    // SAFETY: `lent` is on the heap, is never changed, and `Bound` drops it after the executable, so the reference is
-    // good for as long as the executable may use it. The executable does not leave `Bound`.
-    let borrowed: &'static Lent = unsafe { &*std::ptr::from_ref(lent.as_ref()) };
-    let bound = borrowed.constants.iter().map(LentConstant::bound).collect();
-    let executable = registered.backend.load(&borrowed.code, &BoundConstants::new(bound), environment)?;
-    Ok(Bound { executable, _lent: lent })
+    title: &str,
+) -> Result<Bound<dyn Executable>> {
+    let lent = Lent { code, constants: Vec::new() };
+    let bound =
+        Bound::new(lent, |lent| registered.backend.load(&lent.code, &BoundConstants::new(Vec::new()), environment));
+    bound.map_err(|error| load_failed(registered, title, error))
 }
 
 /// The backend that a region needs, if it is there and reads the region's code.
@@ -95,7 +150,11 @@ pub(super) fn backend<'a>(region: &manifest::Region, registry: &'a Registry) -> 
     Ok(registered)
 }
 
-fn lend(artifact: &Artifact, binding: &manifest::Binding) -> Result<Option<LentConstant>> {
+fn lend(
+    artifact: &Artifact,
+    binding: &manifest::Binding,
+    address: &dyn Fn(&ConstantUse, usize) -> u64,
+) -> Result<Option<LentConstant>> {
     let Some(used) = &binding.used else { return Ok(None) };
     let stored = &artifact.manifest().constants[used.constant];
     let bytes = artifact.stored(used.constant)?.slice(used.view.offset * stored.dtype.size()..);
@@ -106,6 +165,7 @@ fn lend(artifact: &Artifact, binding: &manifest::Binding) -> Result<Option<LentC
         bytes,
         shape: used.view.shape.iter().map(|&size| size as i64).collect(),
         strides: used.view.strides.clone(),
+        address: address(used, stored.dtype.size()),
     }))
 }
 
@@ -117,7 +177,7 @@ impl LentConstant {
     }
 }
 
-fn load_failed(registered: &Registered, title: &str, error: byoc_plugin_api::Error) -> Diagnostic {
+fn load_failed(registered: &Registered, title: &str, error: Error) -> Diagnostic {
     let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
     let message = format!("backend '{}' cannot load {title}{node}: {}", registered.description.name, error.message);
     Diagnostic { code: Code::RunFailed, message, hint: error.hint }

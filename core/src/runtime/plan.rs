@@ -1,4 +1,4 @@
-//! Where each value of an entry lies, for one set of input shapes.
+//! Where each value of an entry lies in each memory, for one set of input shapes.
 
 use std::collections::HashMap;
 
@@ -8,6 +8,7 @@ use crate::artifact::manifest::Entry;
 use crate::buffer::ALIGNMENT;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim;
+use crate::runtime::steps::{HOST, Step, Steps};
 
 /// Shapes and places of the values of an entry.
 pub(super) struct Plan {
@@ -15,16 +16,35 @@ pub(super) struct Plan {
     pub(super) shapes: Vec<Vec<i64>>,
     /// Row-major strides of each value.
     pub(super) strides: Vec<Vec<i64>>,
-    /// Offset of each value in the arena; `None` for inputs and constants.
-    pub(super) offsets: Vec<Option<usize>>,
-    /// Bytes of the arena.
+    /// What lies in each memory, the host's first.
+    pub(super) arenas: Vec<Arena>,
+}
+
+/// Where values and scratch lie in one memory.
+pub(super) struct Arena {
+    /// Offset of each value; `None` for those that are not there, and on the host for inputs and constants.
+    pub(super) values: Vec<Option<usize>>,
+    /// Offset of the scratch of each call that has some.
+    pub(super) scratch: Vec<Option<usize>>,
+    /// Bytes.
     pub(super) size: usize,
 }
 
-impl Plan {
-    /// The plan for inputs of the given shapes, one for each input port. Shapes that the entry does not take are
-    /// errors that name the port.
-    pub(super) fn new(entry: &Entry, input_shapes: &[&[i64]]) -> Result<Plan> {
+/// What a plan is made for.
+pub(super) struct Layout<'a> {
+    /// The entry.
+    pub(super) entry: &'a Entry,
+    /// What a run of it does.
+    pub(super) steps: &'a Steps,
+    /// The memory of each call.
+    pub(super) memories: &'a [usize],
+}
+
+impl Layout<'_> {
+    /// The shape of each value for inputs of the given shapes, one for each input port. Shapes that the entry does not
+    /// take are errors that name the port.
+    pub(super) fn shapes(&self, input_shapes: &[&[i64]]) -> Result<Vec<Vec<i64>>> {
+        let entry = self.entry;
         let symbols = bind_symbols(entry, input_shapes)?;
         let shapes = entry.values.iter().map(|value| evaluate(&value.shape, &symbols)).collect::<Result<Vec<_>>>()?;
         for (port, given) in entry.inputs.iter().zip(input_shapes) {
@@ -32,15 +52,55 @@ impl Plan {
                 return Err(wrong_shape(entry, &port.name, port.value, given));
             }
         }
-        let lifetimes = lifetimes(entry, &shapes)?;
-        let placed: Vec<_> = lifetimes.iter().flatten().copied().collect();
-        let arena = plan_arena(&placed, ALIGNMENT);
-        let mut places = arena.offsets.into_iter();
-        let offsets = lifetimes.iter().map(|lifetime| lifetime.and_then(|_| places.next())).collect();
+        Ok(shapes)
+    }
+
+    /// The plan for values of these shapes and so many bytes of scratch for each call.
+    pub(super) fn plan(&self, shapes: Vec<Vec<i64>>, scratch: &[usize]) -> Result<Plan> {
+        let sizes = self.entry.values.iter().zip(&shapes).map(|(value, shape)| bytes(shape, value.dtype.size()));
+        let sizes = sizes.collect::<Result<Vec<_>>>()?;
+        let count = self.memories.iter().max().map_or(1, |last| last + 1);
+        let arenas = (0..count).map(|memory| self.arena(memory, &sizes, scratch)).collect();
         let strides = shapes.iter().map(|shape| contiguous_strides(shape)).collect();
-        Ok(Plan { shapes, strides, offsets, size: arena.size })
+        Ok(Plan { shapes, strides, arenas })
+    }
+
+    fn arena(&self, memory: usize, sizes: &[usize], scratch: &[usize]) -> Arena {
+        let values = lifetimes(self, memory, sizes);
+        let scratch: Vec<_> = self
+            .calls()
+            .map(|(time, call)| {
+                let here = self.memories[call] == memory && scratch[call] > 0;
+                here.then(|| Lifetime { size: scratch[call], first: time, last: time })
+            })
+            .collect();
+        let placed: Vec<_> = values.iter().chain(&scratch).flatten().copied().collect();
+        let arena = plan_arena(&placed, if memory == HOST { ALIGNMENT } else { DEVICE_ALIGNMENT });
+        let mut places = arena.offsets.into_iter();
+        let mut place = |lifetime: &Option<Lifetime>| lifetime.and_then(|_| places.next());
+        Arena {
+            values: values.iter().map(&mut place).collect(),
+            scratch: scratch.iter().map(&mut place).collect(),
+            size: arena.size,
+        }
+    }
+
+    /// The time and the index of each call.
+    fn calls(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.steps.body.iter().enumerate().filter_map(|(index, step)| match step {
+            Step::Call(call) => Some((index + 1, *call)),
+            Step::Copy(_) | Step::Wait(_) => None,
+        })
+    }
+
+    /// When everything is over: inputs come at time 0, then the steps, then the outputs.
+    fn end(&self) -> usize {
+        self.steps.body.len() + 2
     }
 }
+
+/// Where every value begins on a device, in bytes.
+pub(super) const DEVICE_ALIGNMENT: usize = 256;
 
 /// The size of each symbol, read off the shapes of the inputs.
 fn bind_symbols(entry: &Entry, input_shapes: &[&[i64]]) -> Result<HashMap<String, usize>> {
@@ -90,33 +150,61 @@ fn wrong_shape(entry: &Entry, port: &str, value: usize, given: &[i64]) -> Diagno
     Diagnostic::new(Code::BadInput, message)
 }
 
-/// When each value is in use, by index of call; outputs stay until the next run.
-fn lifetimes(entry: &Entry, shapes: &[Vec<i64>]) -> Result<Vec<Option<Lifetime>>> {
+/// When each value is in use in one memory; outputs stay until the next run.
+fn lifetimes(layout: &Layout<'_>, memory: usize, sizes: &[usize]) -> Vec<Option<Lifetime>> {
+    let Layout { entry, steps, memories } = layout;
+    let end = layout.end();
     let mut lifetimes: Vec<Option<Lifetime>> = vec![None; entry.values.len()];
-    for (step, call) in entry.calls.iter().enumerate() {
-        for &value in &call.outputs {
-            let size = bytes(&shapes[value], entry.values[value].dtype.size())?;
-            lifetimes[value] = Some(Lifetime { size, first: step, last: step });
+    let stay = |lifetimes: &mut Vec<Option<Lifetime>>, value: usize| {
+        lifetimes[value] = Some(Lifetime { size: sizes[value], first: 0, last: end });
+    };
+    // What comes from outside stays on the device, for runs that are not given it again.
+    let given = steps.constants.iter().chain(&steps.inputs).filter(|crossing| crossing.to == memory);
+    given.for_each(|crossing| stay(&mut lifetimes, crossing.value));
+    for (index, step) in steps.body.iter().enumerate() {
+        let time = index + 1;
+        let (written, read): (&[usize], &[usize]) = match step {
+            Step::Call(call) if memories[*call] == memory => (&entry.calls[*call].outputs, &entry.calls[*call].inputs),
+            Step::Copy(crossing) if crossing.to == memory => (&[crossing.value], &[]),
+            Step::Copy(crossing) if crossing.from == memory => (&[], &[crossing.value]),
+            Step::Call(_) | Step::Copy(_) | Step::Wait(_) => continue,
+        };
+        for &value in written {
+            lifetimes[value] = Some(Lifetime { size: sizes[value], first: time, last: time });
         }
-        for &value in &call.inputs {
+        // A device reads the host's memory when its queue gets there.
+        let last = match step {
+            Step::Copy(crossing) if memory == HOST => waited(steps, index, crossing.to).unwrap_or(end),
+            _ => time,
+        };
+        for &value in read {
             if let Some(lifetime) = &mut lifetimes[value] {
-                lifetime.last = step;
+                lifetime.last = lifetime.last.max(last);
             }
+        }
+    }
+    for crossing in &steps.outputs {
+        if crossing.to == memory {
+            lifetimes[crossing.value] = Some(Lifetime { size: sizes[crossing.value], first: end - 1, last: end });
         }
     }
     for port in &entry.outputs {
         if let Some(lifetime) = &mut lifetimes[port.value] {
-            lifetime.last = entry.calls.len();
+            lifetime.last = end;
         }
     }
     // An output that is an input: the caller's memory may be gone when the output is read, so it is copied.
-    for port in &entry.inputs {
-        if entry.outputs.iter().any(|output| output.value == port.value) {
-            let size = bytes(&shapes[port.value], entry.values[port.value].dtype.size())?;
-            lifetimes[port.value] = Some(Lifetime { size, first: 0, last: entry.calls.len() });
-        }
+    if memory == HOST {
+        let both = entry.inputs.iter().filter(|port| entry.outputs.iter().any(|output| output.value == port.value));
+        both.for_each(|port| stay(&mut lifetimes, port.value));
     }
-    Ok(lifetimes)
+    lifetimes
+}
+
+/// The time of the first wait for a device after a step.
+fn waited(steps: &Steps, after: usize, device: usize) -> Option<usize> {
+    let later = steps.body.iter().enumerate().skip(after + 1);
+    later.filter(|(_, step)| **step == Step::Wait(device)).map(|(index, _)| index + 1).next()
 }
 
 fn bytes(shape: &[i64], element: usize) -> Result<usize> {

@@ -2,21 +2,27 @@
 //! run allocates nothing.
 
 mod file;
+mod state;
+mod work;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use byoc_plugin_api::{DType, Dim, TensorView, TensorViewMut};
+use byoc_plugin_api::{DType, DeviceExecutable, Dim, Executable, TensorView};
 use bytes::Bytes;
 
-use super::bind::{Bound, bind};
-use super::plan::Plan;
+use super::bind::{Bound, Loader, backend};
+use super::copies::{memories, names};
+use super::device::{Device, DeviceName};
+use super::resident::Resident;
+use super::steps::{HOST, Steps};
 use crate::artifact::Artifact;
-use crate::artifact::manifest::{Entry, Port};
-use crate::buffer::Buffer;
+use crate::artifact::manifest::{Entry, Port, Region};
 use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::plugin::Registry;
+use crate::plugin::{Registry, Settings};
+use state::State;
+use work::Run;
 
 /// How to load an artifact, or a file of a backend's own.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +33,26 @@ pub struct LoadOptions {
     pub threads: usize,
     /// The folder of the files that the artifact takes constants from; where they lay at the compile if absent.
     pub constants_from: Option<PathBuf>,
+    /// The devices to use, at most one of each kind; the first of its kind for kinds that are not named.
+    pub devices: Vec<DeviceName>,
+    /// Settings of backends' options of running.
+    pub run_options: Settings,
+    /// How work on devices is done.
+    pub queueing: Queueing,
+}
+
+/// How work on devices is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Queueing {
+    /// Regions that follow one another are recorded in the second run of the same shapes and replayed from then on.
+    #[default]
+    Recorded,
+    /// Every region is queued in every run.
+    Direct,
+    /// The same, with the time of each region and of each copy taken on the device ([`Session::times`]).
+    Timed,
+    /// Each region is waited for, so that an error names the region that made it.
+    Waiting,
 }
 
 /// An input or an output of the entry.
@@ -47,17 +73,56 @@ pub struct RegionTime {
     pub symbol: String,
     /// The backend it ran on.
     pub backend: String,
-    /// Wall time.
+    /// Wall time on the host. On a device, its own time where that is taken ([`Queueing::Timed`]), else 0.
     pub time: Duration,
+}
+
+/// A value that was copied from one memory to another in the last run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyTime {
+    /// The value's name in the model.
+    pub value: String,
+    /// The memory that had it: `host`, or a device.
+    pub from: String,
+    /// The memory that got it.
+    pub to: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// The device's own time where that is taken ([`Queueing::Timed`]), else 0.
+    pub time: Duration,
+}
+
+/// What an entry takes of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// The device.
+    pub device: DeviceName,
+    /// Bytes of constants: each stands there once.
+    pub constant_bytes: usize,
+    /// Bytes for values and scratch; 0 before the first run.
+    pub arena_bytes: usize,
+    /// How many sequences of regions are replayed as they were recorded.
+    pub recordings: usize,
+    /// Why sequences of regions are not, though they were to be.
+    pub unrecorded: Vec<String>,
 }
 
 /// A loaded entry.
 pub struct Session {
-    calls: Vec<LoadedCall>,
-    entry: Entry,
-    constants: Vec<EntryConstant>,
+    // Fields are dropped in this order: each may look into those below it. All work is done between runs.
     state: Option<State>,
-    // Dropped last by order of declaration: calls and constants look into its bytes.
+    calls: Vec<LoadedCall>,
+    constants: Vec<EntryConstant>,
+    /// The constants on each device.
+    residents: Vec<Resident>,
+    devices: Vec<Device>,
+    entry: Entry,
+    steps: Steps,
+    /// The memory of each call: the host's, or that of a device at its index plus 1.
+    memories: Vec<usize>,
+    /// The name of each value.
+    names: Vec<String>,
+    queueing: Queueing,
     _artifact: Option<Artifact>,
 }
 
@@ -66,26 +131,20 @@ struct LoadedCall {
     /// What it is, in messages.
     title: String,
     backend: String,
-    bound: Bound,
+    region: LoadedRegion,
     time: Duration,
+}
+
+/// A region where it runs.
+enum LoadedRegion {
+    Host(Bound<dyn Executable>),
+    Device(Bound<dyn DeviceExecutable>),
 }
 
 /// A value that is a constant, row-major.
 struct EntryConstant {
     value: usize,
     bytes: Bytes,
-}
-
-/// What depends on the shapes of the inputs.
-struct State {
-    input_shapes: Vec<Vec<i64>>,
-    plan: Plan,
-    arena: Buffer,
-    /// Row-major copies of inputs that come with other strides, by input port.
-    staging: Vec<Option<Buffer>>,
-    /// Places of the tensors of each call.
-    inputs: Vec<TensorView<'static>>,
-    outputs: Vec<TensorViewMut<'static>>,
 }
 
 impl Session {
@@ -95,27 +154,53 @@ impl Session {
     }
 
     /// Loads an entry of an artifact, whose other files are attached first where that is still to be done
-    /// ([`Artifact::attach`]). No constant of the artifact itself is copied.
+    /// ([`Artifact::attach`]). No constant of the artifact itself is copied, but to the devices whose regions read it.
     pub fn load(mut artifact: Artifact, registry: &Registry, options: &LoadOptions) -> Result<Session> {
         check_processor(&artifact)?;
         let entry = select_entry(&artifact, options.entry.as_deref())?.clone();
         artifact.attach(options.constants_from.as_deref())?;
-        let threads = options.threads();
-        let regions = &artifact.manifest().regions;
-        let call = |index: usize| -> Result<LoadedCall> {
-            let region = &regions[index];
-            let bound = bind(&artifact, region, registry, threads)?;
+        let all = &artifact.manifest().regions;
+        let regions: Vec<&Region> = entry.calls.iter().map(|call| &all[call.region]).collect();
+        let (kinds, memories) = memories(&regions);
+        let devices = open_devices(&regions, &kinds, registry, options)?;
+        let of_memory = |memory: usize| regions.iter().zip(&memories).filter(move |(_, of)| **of == memory);
+        let residents = devices
+            .iter()
+            .enumerate()
+            .map(|(index, device)| Resident::send(&artifact, of_memory(index + 1).map(|(region, _)| *region), device));
+        let residents = residents.collect::<Result<Vec<_>>>()?;
+        let loader =
+            Loader { artifact: &artifact, registry, threads: options.threads(), settings: &options.run_options };
+        let call = |(region, &memory): (&&Region, &usize)| -> Result<LoadedCall> {
+            let loaded = match memory {
+                HOST => LoadedRegion::Host(loader.host(region)?),
+                device => LoadedRegion::Device(loader.device(region, &devices[device - 1], &residents[device - 1])?),
+            };
             let (symbol, backend) = (region.symbol.clone(), region.backend.clone());
-            let title = format!("region {symbol}");
-            Ok(LoadedCall { symbol, title, backend, bound, time: Duration::ZERO })
+            Ok(LoadedCall { title: format!("region {symbol}"), symbol, backend, region: loaded, time: Duration::ZERO })
         };
-        let calls = entry.calls.iter().map(|step| call(step.region)).collect::<Result<_>>()?;
+        let calls = regions.iter().zip(&memories).map(call).collect::<Result<_>>()?;
         let constants = entry
             .constants
             .iter()
             .map(|constant| Ok(EntryConstant { value: constant.value, bytes: artifact.constant(&constant.used)? }))
             .collect::<Result<_>>()?;
-        Ok(Session { calls, entry, constants, state: None, _artifact: Some(artifact) })
+        let names = names(&entry, &regions);
+        let steps = Steps::new(&entry, &memories);
+        let queueing = options.queueing;
+        Ok(Session {
+            state: None,
+            calls,
+            constants,
+            residents,
+            devices,
+            entry,
+            steps,
+            memories,
+            names,
+            queueing,
+            _artifact: Some(artifact),
+        })
     }
 
     /// The inputs, in the order in which [`Session::run`] takes them.
@@ -139,26 +224,58 @@ impl Session {
     /// Computes the outputs from the inputs, given in the order of [`Session::inputs`]. The outputs stay readable
     /// until the next run.
     pub fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
+        self.ready(inputs)?;
+        self.work(inputs, Run::Whole)
+    }
+
+    /// As [`Session::run`], but what the last run sent to devices as inputs is used as it lies there, and outputs stay on
+    /// the device that computed them until [`Session::fetch`]. Inputs are of the same shapes as in that run.
+    pub fn run_resident(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
         self.check_inputs(inputs)?;
         if !self.state.as_ref().is_some_and(|state| state.fits(inputs)) {
-            // The old arena goes first: both together may not fit in memory.
-            self.state = None;
-            self.state = Some(State::new(&self.entry, inputs)?);
+            let message = "there are no inputs of these shapes on the device";
+            return Err(Diagnostic::new(Code::BadInput, message).hint("Run once with them before"));
         }
+        self.work(inputs, Run::Resident)
+    }
+
+    /// Copies the outputs of the last run from the devices, for [`Session::output`].
+    pub fn fetch(&mut self) -> Result<()> {
+        self.work(&[], Run::Outputs)
+    }
+
+    fn work(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
         let Some(state) = &mut self.state else { return Ok(()) };
-        state.stage(&self.entry, inputs);
-        for (call, step) in self.calls.iter_mut().zip(&self.entry.calls) {
-            let start = Instant::now();
-            // SAFETY: the views are used up within the loop body. Inputs come from the caller, the arena or a
-            // constant, all alive now; the planner keeps values that are alive together apart, so an output of this
-            // call overlaps none of its inputs and no other output.
-            unsafe { state.views(&self.entry, &self.constants, step, inputs) };
-            let result = call.bound.executable().run(&state.inputs, &mut state.outputs);
-            state.inputs.clear();
-            state.outputs.clear();
-            call.time = start.elapsed();
-            result.map_err(|error| run_failed(call, error))?;
+        let mut worker = work::Worker {
+            state,
+            calls: &mut self.calls,
+            devices: &self.devices,
+            entry: &self.entry,
+            steps: &self.steps,
+            memories: &self.memories,
+            constants: &self.constants,
+            names: &self.names,
+            queueing: self.queueing,
+        };
+        worker.work(inputs, run)
+    }
+
+    /// Makes memory for inputs of these shapes, unless the last ones had the same.
+    fn ready(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
+        self.check_inputs(inputs)?;
+        if self.state.as_ref().is_some_and(|state| state.fits(inputs)) {
+            return Ok(());
         }
+        // The old memory goes first: both together may not fit.
+        self.state = None;
+        let place = state::Place {
+            entry: &self.entry,
+            steps: &self.steps,
+            memories: &self.memories,
+            devices: &self.devices,
+            constants: &self.constants,
+        };
+        self.state = Some(place.state(inputs, &mut self.calls)?);
         Ok(())
     }
 
@@ -171,10 +288,9 @@ impl Session {
             .ok_or_else(|| Diagnostic::new(Code::UnknownName, format!("there is no output {index}")))?;
         let state = self.state.as_ref().ok_or_else(|| Diagnostic::new(Code::RunFailed, "the entry did not run yet"))?;
         let constant = self.constants.iter().find(|constant| constant.value == port.value);
-        let data = match (constant, state.plan.offsets[port.value]) {
-            (Some(constant), _) => constant.bytes.as_ptr(),
-            (None, Some(offset)) => state.arena.as_ptr().wrapping_add(offset),
-            (None, None) => std::ptr::null(),
+        let data = match constant {
+            Some(constant) => constant.bytes.as_ptr(),
+            None => state.on_host(port.value),
         };
         let (shape, strides) = (&state.plan.shapes[port.value], &state.plan.strides[port.value]);
         // SAFETY: the value lies in the arena or in the constant's bytes at its planned size, and `&self` keeps the
@@ -192,9 +308,38 @@ impl Session {
         self.calls.iter().map(time).collect()
     }
 
-    /// Bytes of the memory that values take between regions; 0 before the first run.
+    /// What each run copies between memories, in order, and how long that took in the last run. Sizes are those of the last
+    /// run, and 0 before.
+    pub fn copies(&self) -> Vec<CopyTime> {
+        let memory = |memory: usize| match memory {
+            HOST => "host".to_owned(),
+            device => self.devices[device - 1].name().to_string(),
+        };
+        let copy = |(index, crossing): (usize, &super::steps::Crossing)| CopyTime {
+            value: self.names[crossing.value].clone(),
+            from: memory(crossing.from),
+            to: memory(crossing.to),
+            bytes: self.state.as_ref().map_or(0, |state| state.bytes(&self.entry, crossing.value) as u64),
+            time: self.state.as_ref().map_or(Duration::ZERO, |state| state.copy_times[index]),
+        };
+        self.steps.crossings().enumerate().map(copy).collect()
+    }
+
+    /// Bytes of the host's memory that values take between regions; 0 before the first run.
     pub fn arena_bytes(&self) -> usize {
-        self.state.as_ref().map_or(0, |state| state.plan.size)
+        self.state.as_ref().map_or(0, |state| state.plan.arenas[HOST].size)
+    }
+
+    /// What the entry takes of each device.
+    pub fn devices(&self) -> Vec<DeviceUse> {
+        let device_use = |(index, device): (usize, &Device)| DeviceUse {
+            device: device.name().clone(),
+            constant_bytes: self.residents[index].bytes,
+            arena_bytes: self.state.as_ref().map_or(0, |state| state.plan.arenas[index + 1].size),
+            recordings: self.state.as_ref().map_or(0, |state| state.recordings(index + 1)),
+            unrecorded: self.state.as_ref().map_or(Vec::new(), |state| state.unrecorded(index + 1)),
+        };
+        self.devices.iter().enumerate().map(device_use).collect()
     }
 
     fn check_inputs(&self, inputs: &[TensorView<'_>]) -> Result<()> {
@@ -225,106 +370,29 @@ impl LoadOptions {
     }
 }
 
-impl State {
-    fn new(entry: &Entry, inputs: &[TensorView<'_>]) -> Result<State> {
-        let shapes: Vec<_> = inputs.iter().map(TensorView::shape).collect();
-        let plan = Plan::new(entry, &shapes)?;
-        let most =
-            |count: fn(&crate::artifact::manifest::Call) -> usize| entry.calls.iter().map(count).max().unwrap_or(0);
-        Ok(State {
-            input_shapes: shapes.iter().map(|shape| shape.to_vec()).collect(),
-            arena: Buffer::new(plan.size),
-            plan,
-            staging: inputs.iter().map(|_| None).collect(),
-            inputs: Vec::with_capacity(most(|call| call.inputs.len())),
-            outputs: Vec::with_capacity(most(|call| call.outputs.len())),
-        })
+/// Opens the devices that the regions run on, one of each kind.
+fn open_devices(
+    regions: &[&Region],
+    kinds: &[String],
+    registry: &Registry,
+    options: &LoadOptions,
+) -> Result<Vec<Device>> {
+    if let Some(unused) = options.devices.iter().find(|name| !kinds.contains(&name.kind)) {
+        let message = format!("no region runs on {unused}");
+        return Err(Diagnostic::new(Code::UnknownName, message).hint("Leave out --device; see byoc inspect --regions"));
     }
-
-    fn fits(&self, inputs: &[TensorView<'_>]) -> bool {
-        self.input_shapes.iter().zip(inputs).all(|(known, input)| known == input.shape())
-    }
-
-    /// Copies inputs that are not row-major or not aligned, and inputs that are outputs as well.
-    fn stage(&mut self, entry: &Entry, inputs: &[TensorView<'_>]) {
-        for (position, (port, input)) in entry.inputs.iter().zip(inputs).enumerate() {
-            if let Some(offset) = self.plan.offsets[port.value] {
-                // SAFETY: the value's place in the arena is as large as the input, whose shape the plan was made for.
-                unsafe { copy(input, self.arena.as_mut_ptr().add(offset)) };
-            } else if needs_staging(input) {
-                let bytes = input.len() * input.dtype().size();
-                let staged = self.staging[position].get_or_insert_with(|| Buffer::new(bytes));
-                // SAFETY: the block was made for an input of this shape and type.
-                unsafe { copy(input, staged.as_mut_ptr()) };
-            }
+    // A backend that is not there is what to tell of, before a device that nobody opens.
+    regions.iter().try_for_each(|region| backend(region, registry).map(drop))?;
+    let open = |kind: &String| {
+        let mut named = options.devices.iter().filter(|name| name.kind == *kind);
+        let name = named.next().cloned().unwrap_or(DeviceName { kind: kind.clone(), ordinal: 0 });
+        if let Some(second) = named.next() {
+            let message = format!("{name} and {second} are two devices of one kind");
+            return Err(Diagnostic::new(Code::Usage, message).hint("Name one of them with --device"));
         }
-    }
-
-    /// Fills `inputs` and `outputs` with the views of one call.
-    ///
-    /// # Safety
-    /// The views must be gone before the caller's inputs, this state or the constants are, and before any other view
-    /// of the outputs is made.
-    unsafe fn views(
-        &mut self,
-        entry: &Entry,
-        constants: &[EntryConstant],
-        step: &crate::artifact::manifest::Call,
-        given: &[TensorView<'_>],
-    ) {
-        let base = self.arena.as_mut_ptr();
-        // SAFETY: shapes and strides live in the plan, which outlives the views by this function's contract.
-        let (shapes, strides): (&'static [Vec<i64>], &'static [Vec<i64>]) = unsafe {
-            (&*std::ptr::from_ref(self.plan.shapes.as_slice()), &*std::ptr::from_ref(self.plan.strides.as_slice()))
-        };
-        for &value in &step.inputs {
-            let data = match self.plan.offsets[value] {
-                Some(offset) => base.wrapping_add(offset).cast_const(),
-                None => match entry.inputs.iter().position(|port| port.value == value) {
-                    Some(position) => match &self.staging[position] {
-                        Some(staged) if needs_staging(&given[position]) => staged.as_ptr(),
-                        _ => given[position].as_ptr(),
-                    },
-                    None => constants
-                        .iter()
-                        .find(|constant| constant.value == value)
-                        .map_or(std::ptr::null(), |constant| constant.bytes.as_ptr()),
-                },
-            };
-            let dtype = entry.values[value].dtype;
-            // SAFETY: the address holds the value at its planned shape; see the contract for how long.
-            self.inputs.push(unsafe { TensorView::from_raw(data, dtype, &shapes[value], &strides[value]) });
-        }
-        for &value in &step.outputs {
-            let data = base.wrapping_add(self.plan.offsets[value].unwrap_or(0));
-            let dtype = entry.values[value].dtype;
-            // SAFETY: every output of a call has a place of its own in the arena.
-            self.outputs.push(unsafe { TensorViewMut::from_raw(data, dtype, &shapes[value], &strides[value]) });
-        }
-    }
-}
-
-fn needs_staging(input: &TensorView<'_>) -> bool {
-    !input.is_contiguous() || !(input.as_ptr() as usize).is_multiple_of(input.dtype().size())
-}
-
-/// Copies the elements of `input`, row-major, to `to`.
-///
-/// # Safety
-/// `to` must have room for them.
-unsafe fn copy(input: &TensorView<'_>, mut to: *mut u8) {
-    if let Some(bytes) = input.as_bytes() {
-        // SAFETY: by contract there is room for all of them; the caller's tensor is not in our memory.
-        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        return;
-    }
-    input.for_each_element(|bytes| {
-        // SAFETY: as above, one element after the other.
-        unsafe {
-            to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-            to = to.add(bytes.len());
-        }
-    });
+        Device::open(&name, registry, &|backend| backend.run_options(&options.run_options))
+    };
+    kinds.iter().map(open).collect()
 }
 
 /// Packed constants may be of use to some processors only.
@@ -356,10 +424,4 @@ fn select_entry<'a>(artifact: &'a Artifact, name: Option<&str>) -> Result<&'a En
                 .hint(format!("Choose one with --entry: {names}")),
         }
     })
-}
-
-fn run_failed(call: &LoadedCall, error: byoc_plugin_api::Error) -> Diagnostic {
-    let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
-    let message = format!("{}{node} failed on backend '{}': {}", call.title, call.backend, error.message);
-    Diagnostic { code: Code::RunFailed, message, hint: error.hint }
 }

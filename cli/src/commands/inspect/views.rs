@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use byoc_core::artifact::Artifact;
-use byoc_core::artifact::manifest::{ClaimKind, NodeSummary, Region, ValueInfo};
+use byoc_core::artifact::manifest::{ClaimKind, Entry, NodeSummary, Region, ValueInfo};
 use byoc_core::diagnostic::Result;
+use byoc_core::runtime::{PlannedCopy, planned_copies};
 use serde_json::{Value, json};
 
 use crate::report::{self, Table, count, size};
@@ -19,12 +20,31 @@ pub(crate) fn regions(artifact: &Artifact) -> Result<String> {
         let code = artifact.section(&region.code)?.len() as u64;
         parts.push(region_text(region, code));
     }
+    parts.extend(artifact.manifest().entries.iter().filter_map(|entry| copies(artifact, entry)));
     Ok(parts.join("\n"))
+}
+
+/// What each run of an entry copies between memories, if anything.
+fn copies(artifact: &Artifact, entry: &Entry) -> Option<String> {
+    let copies = planned_copies(artifact.manifest(), entry);
+    let line = |copy: &PlannedCopy| {
+        let PlannedCopy { value, dtype, shape, from, to } = copy;
+        format!("  {from} to {to}  {value}: {dtype}{}\n", report::shape(shape))
+    };
+    let lines: String = copies.iter().map(line).collect();
+    (!copies.is_empty()).then(|| format!("entry {}, {} in each run\n{lines}", entry.name, count_of(copies.len())))
+}
+
+fn count_of(copies: usize) -> String {
+    if copies == 1 { "1 copy".into() } else { format!("{copies} copies") }
 }
 
 fn region_text(region: &Region, code: u64) -> String {
     let Region { symbol, backend, backend_version, code_version, .. } = region;
     let mut text = format!("region {symbol}\n  backend  {backend} {backend_version}\n");
+    if let Some(domain) = &region.domain {
+        text += &format!("  memory   {domain}\n");
+    }
     text += &format!("  code     {}, version {code_version}, {}\n", size(code), region.code);
     let values = [("input", &region.inputs), ("output", &region.outputs)];
     for (kind, value) in values.into_iter().flat_map(|(kind, values)| values.iter().map(move |value| (kind, value))) {

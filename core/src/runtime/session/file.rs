@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use byoc_plugin_api::{Environment, Options, Value};
 
-use super::{LoadOptions, LoadedCall, Session};
+use super::{LoadOptions, LoadedCall, LoadedRegion, Session};
 use crate::artifact::manifest::{Call, Entry, Port, ValueType};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::runtime::bind::bind_file;
+use crate::runtime::copies::names;
 use crate::runtime::open::Opened;
+use crate::runtime::steps::{HOST, Steps};
 
 impl Session {
     /// Loads a file that is code of a backend by itself: no constants, one entry without a name. The backend's options
@@ -28,9 +30,23 @@ impl Session {
         let title = format!("'{path}'");
         let bound = bind_file(&opened.backend, opened.code.clone(), &environment, &title)?;
         let backend = description.name.clone();
-        let call = LoadedCall { symbol: path, title, backend, bound, time: Duration::ZERO };
+        let region = LoadedRegion::Host(bound);
+        let call = LoadedCall { symbol: path, title, backend, region, time: Duration::ZERO };
         let entry = entry_of(&opened.contents.inputs, &opened.contents.outputs);
-        Ok(Session { calls: vec![call], entry, constants: Vec::new(), state: None, _artifact: None })
+        let memories = vec![HOST];
+        Ok(Session {
+            state: None,
+            calls: vec![call],
+            constants: Vec::new(),
+            residents: Vec::new(),
+            devices: Vec::new(),
+            steps: Steps::new(&entry, &memories),
+            memories,
+            names: names(&entry, &[]),
+            queueing: options.queueing,
+            entry,
+            _artifact: None,
+        })
     }
 }
 

@@ -1,0 +1,70 @@
+//! What the runs of an entry copy between memories: known from the artifact, before any device is there.
+
+use byoc_plugin_api::{DType, Dim};
+
+use super::steps::{Crossing, HOST, Steps};
+use crate::artifact::manifest::{Entry, Manifest, Region};
+
+/// A value that each run copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedCopy {
+    /// The value's name in the model.
+    pub value: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Size of each dimension.
+    pub shape: Vec<Dim>,
+    /// The memory that has it: `host`, or a kind of device.
+    pub from: String,
+    /// The memory that gets it.
+    pub to: String,
+}
+
+/// What each run of an entry copies, in order.
+pub fn planned_copies(manifest: &Manifest, entry: &Entry) -> Vec<PlannedCopy> {
+    let regions: Vec<_> = entry.calls.iter().filter_map(|call| manifest.regions.get(call.region)).collect();
+    let (kinds, memories) = memories(&regions);
+    let names = names(entry, &regions);
+    let memory = |memory: usize| match memory {
+        HOST => "host".to_owned(),
+        device => kinds[device - 1].clone(),
+    };
+    let copy = |crossing: &Crossing| PlannedCopy {
+        value: names[crossing.value].clone(),
+        dtype: entry.values[crossing.value].dtype,
+        shape: entry.values[crossing.value].shape.clone(),
+        from: memory(crossing.from),
+        to: memory(crossing.to),
+    };
+    Steps::new(entry, &memories).crossings().map(copy).collect()
+}
+
+/// The kinds of devices that regions run on, and the memory of each region: the host's, or that of a kind at its index
+/// plus 1.
+pub(super) fn memories(regions: &[&Region]) -> (Vec<String>, Vec<usize>) {
+    let mut kinds: Vec<String> = Vec::new();
+    let mut memory = |region: &&Region| {
+        let Some(kind) = &region.domain else { return HOST };
+        let known = kinds.iter().position(|known| known == kind);
+        1 + known.unwrap_or_else(|| {
+            kinds.push(kind.clone());
+            kinds.len() - 1
+        })
+    };
+    let memories = regions.iter().map(&mut memory).collect();
+    (kinds, memories)
+}
+
+/// The name of each value: that of a port, or the one that its region has for it.
+pub(super) fn names(entry: &Entry, regions: &[&Region]) -> Vec<String> {
+    let mut names = vec![String::new(); entry.values.len()];
+    for (call, region) in entry.calls.iter().zip(regions) {
+        for (&value, info) in call.outputs.iter().zip(&region.outputs) {
+            names[value].clone_from(&info.name);
+        }
+    }
+    for port in entry.inputs.iter().chain(&entry.outputs) {
+        names[port.value].clone_from(&port.name);
+    }
+    names
+}

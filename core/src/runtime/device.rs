@@ -1,0 +1,190 @@
+//! Devices: the memory domains that backends open, with memory that is given back when it is no longer needed.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use byoc_plugin_api::{Domain, DomainHandles, DomainInfo, Error, Options};
+
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::plugin::{Registered, Registry};
+
+/// The name of a device, such as `cuda:0`: a kind of memory, and which one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DeviceName {
+    /// The kind, as backends' descriptions have it.
+    pub kind: String,
+    /// Which one of that kind.
+    pub ordinal: u32,
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind, self.ordinal)
+    }
+}
+
+impl FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<DeviceName, String> {
+        let (kind, ordinal) = text.split_once(':').unwrap_or((text, "0"));
+        match ordinal.parse() {
+            Ok(ordinal) if !kind.is_empty() => Ok(DeviceName { kind: kind.into(), ordinal }),
+            _ => Err("expected a kind of device and its number, such as cuda:0".into()),
+        }
+    }
+}
+
+/// An open device. Clones are the same one.
+#[derive(Clone)]
+pub struct Device {
+    name: DeviceName,
+    domain: Arc<Mutex<Box<dyn Domain>>>,
+}
+
+impl Device {
+    /// Opens a device by the first backend of its kind that does; `options` are the settings of a backend's options.
+    pub fn open(
+        name: &DeviceName,
+        registry: &Registry,
+        options: &dyn Fn(&Registered) -> Result<Options>,
+    ) -> Result<Device> {
+        let mut failed = None;
+        for backend in
+            registry.backends.iter().filter(|backend| backend.description.domain.as_ref() == Some(&name.kind))
+        {
+            match backend.backend.open_domain(name.ordinal, &options(backend)?) {
+                Ok(domain) => return Ok(Device { name: name.clone(), domain: Arc::new(Mutex::new(domain)) }),
+                // The first one that says why is the one to hear.
+                Err(error) => drop(failed.get_or_insert((backend, error))),
+            }
+        }
+        let Some((backend, error)) = failed else {
+            let message = format!("no backend that was found opens {name}");
+            return Err(Diagnostic::new(Code::MissingRequirement, message).hint(kinds(registry)));
+        };
+        let message = format!("backend '{}' cannot open {name}: {}", backend.description.name, error.message);
+        Err(Diagnostic { code: Code::MissingRequirement, message, hint: error.hint })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &DeviceName {
+        &self.name
+    }
+
+    /// What it is.
+    pub fn info(&self) -> DomainInfo {
+        self.domain().info()
+    }
+
+    /// How backends join it.
+    pub(super) fn handles(&self) -> DomainHandles {
+        self.domain().handles()
+    }
+
+    /// The domain, for calls: one at a time.
+    pub(super) fn domain(&self) -> MutexGuard<'_, Box<dyn Domain>> {
+        // A panic while it was held cannot have left anything half done: every call is one of the domain's own.
+        self.domain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memory of the device; none for 0 bytes. `what` it is for stands in the error.
+    pub(super) fn allocate(&self, bytes: usize, what: &str) -> Result<DeviceMemory> {
+        let address = match bytes {
+            0 => 0,
+            _ => self.domain().allocate(bytes as u64).map_err(|error| self.short(bytes, what, error))?,
+        };
+        Ok(DeviceMemory { device: self.clone(), address })
+    }
+
+    /// Host memory that the device reaches by itself.
+    pub(super) fn allocate_host(&self, bytes: usize) -> Result<HostMemory> {
+        let address = match bytes {
+            0 => std::ptr::null_mut(),
+            _ => self.domain().allocate_host(bytes).map_err(|error| self.short(bytes, "host memory", error))?,
+        };
+        Ok(HostMemory { device: self.clone(), address })
+    }
+
+    fn short(&self, bytes: usize, what: &str, error: Error) -> Diagnostic {
+        let message = format!("{} has no {bytes} bytes for {what}: {}", self.name, error.message);
+        Diagnostic { code: Code::Device, message, hint: error.hint }
+    }
+
+    /// An error of a call that is about no region.
+    pub(super) fn failed(&self, doing: &str, error: Error) -> Diagnostic {
+        let message = format!("{} cannot {doing}: {}", self.name, error.message);
+        Diagnostic { code: Code::Device, message, hint: error.hint }
+    }
+}
+
+fn kinds(registry: &Registry) -> String {
+    let mut kinds: Vec<_> = registry.backends.iter().filter_map(|backend| backend.description.domain.clone()).collect();
+    kinds.sort();
+    kinds.dedup();
+    match kinds.as_slice() {
+        [] => "Name the plugin of such a backend with --plugin".into(),
+        kinds => format!("There are backends for {}", kinds.join(", ")),
+    }
+}
+
+/// Memory of a device, given back when it is dropped.
+pub(super) struct DeviceMemory {
+    device: Device,
+    /// The first byte; 0 where there is none.
+    pub(super) address: u64,
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        if self.address != 0 {
+            // SAFETY: it came from this domain, and whoever holds it has waited for the work that uses it.
+            unsafe { self.device.domain().release(self.address) };
+        }
+    }
+}
+
+/// Host memory that a device reaches by itself, given back when it is dropped.
+pub(super) struct HostMemory {
+    device: Device,
+    address: *mut u8,
+}
+
+// SAFETY: plain memory with one owner.
+unsafe impl Send for HostMemory {}
+
+impl HostMemory {
+    pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.address
+    }
+
+    pub(super) fn as_ptr(&self) -> *const u8 {
+        self.address
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        if !self.address.is_null() {
+            // SAFETY: it came from this domain, and whoever holds it has waited for the work that uses it.
+            unsafe { self.device.domain().release_host(self.address) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_a_kind_and_a_number() {
+        let name = |text: &str| text.parse::<DeviceName>();
+        assert_eq!(name("cuda:1"), Ok(DeviceName { kind: "cuda".into(), ordinal: 1 }));
+        assert_eq!(name("cuda").map(|name| name.to_string()), Ok("cuda:0".into()));
+        for wrong in ["", ":0", "cuda:", "cuda:x", "cuda:-1"] {
+            let message = "expected a kind of device and its number, such as cuda:0";
+            assert_eq!(name(wrong), Err(message.into()), "{wrong}");
+        }
+    }
+}

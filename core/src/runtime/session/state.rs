@@ -1,0 +1,303 @@
+//! What depends on the shapes of the inputs: memory on the host and on devices, and what is done in it.
+
+use std::time::Duration;
+
+use byoc_plugin_api::{DeviceTensor, TensorView, TensorViewMut};
+
+use super::work::{Piece, pieces};
+use super::{EntryConstant, LoadedCall, LoadedRegion};
+use crate::artifact::manifest::{Call, Entry};
+use crate::buffer::Buffer;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::runtime::device::{Device, DeviceMemory, HostMemory};
+use crate::runtime::plan::{Layout, Plan};
+use crate::runtime::steps::{HOST, Steps};
+
+/// What depends on the shapes of the inputs.
+pub(super) struct State {
+    input_shapes: Vec<Vec<i64>>,
+    pub(super) plan: Plan,
+    /// What a run does, step by step. Dropped before the memory that recordings work in.
+    pub(super) pieces: Vec<Piece>,
+    /// Whether a run has been made: what is recorded has to have run before.
+    pub(super) has_run: bool,
+    /// How long each copy took.
+    pub(super) copy_times: Vec<Duration>,
+    host: HostArena,
+    devices: Vec<DeviceMemory>,
+    /// Row-major copies of inputs that come with other strides, by input port.
+    staging: Vec<Option<Buffer>>,
+    /// Places of the tensors of each call.
+    pub(super) inputs: Vec<TensorView<'static>>,
+    pub(super) outputs: Vec<TensorViewMut<'static>>,
+}
+
+/// The host's memory for values: where there is a device, such that it reaches it by itself.
+enum HostArena {
+    Own(Buffer),
+    Shared(HostMemory),
+}
+
+impl HostArena {
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        match self {
+            HostArena::Own(buffer) => buffer.as_mut_ptr(),
+            HostArena::Shared(memory) => memory.as_mut_ptr(),
+        }
+    }
+
+    fn as_ptr(&self) -> *const u8 {
+        match self {
+            HostArena::Own(buffer) => buffer.as_ptr(),
+            HostArena::Shared(memory) => memory.as_ptr(),
+        }
+    }
+}
+
+/// What a state is made of.
+pub(super) struct Place<'a> {
+    pub(super) entry: &'a Entry,
+    pub(super) steps: &'a Steps,
+    pub(super) memories: &'a [usize],
+    pub(super) devices: &'a [Device],
+    pub(super) constants: &'a [EntryConstant],
+}
+
+impl Place<'_> {
+    /// The state for inputs of these shapes, with every region on a device ready to run in it.
+    pub(super) fn state(&self, inputs: &[TensorView<'_>], calls: &mut [LoadedCall]) -> Result<State> {
+        let input_shapes: Vec<_> = inputs.iter().map(TensorView::shape).collect();
+        let layout = Layout { entry: self.entry, steps: self.steps, memories: self.memories };
+        let shapes = layout.shapes(&input_shapes)?;
+        let mut scratch = vec![0; calls.len()];
+        let mut records = vec![true; calls.len()];
+        for (index, call) in calls.iter_mut().enumerate() {
+            let tensors = |values: &[usize]| self.tensors(values, &shapes, &|_| 0);
+            let (ins, outs) = (tensors(&self.entry.calls[index].inputs), tensors(&self.entry.calls[index].outputs));
+            if let LoadedRegion::Device(bound) = &mut call.region {
+                let needs = bound.executable().plan(&ins, &outs).map_err(|error| not_ready(call, error))?;
+                scratch[index] = usize::try_from(needs.scratch).unwrap_or(usize::MAX).min(isize::MAX as usize);
+                records[index] = needs.records;
+            }
+        }
+        let plan = layout.plan(shapes, &scratch)?;
+        let host = match self.devices.first() {
+            None => HostArena::Own(Buffer::new(plan.arenas[HOST].size)),
+            Some(device) => HostArena::Shared(device.allocate_host(plan.arenas[HOST].size.max(1))?),
+        };
+        let allocate = |(index, device): (usize, &Device)| {
+            let arena = &plan.arenas[index + 1];
+            device.allocate(arena.size, &purpose(calls, arena.size, &scratch, self.memories, index + 1))
+        };
+        let devices = self.devices.iter().enumerate().map(allocate).collect::<Result<Vec<_>>>()?;
+        self.prepare(&plan, &devices, calls)?;
+        self.send_constants(&plan, &devices)?;
+        let most = |count: fn(&Call) -> usize| self.entry.calls.iter().map(count).max().unwrap_or(0);
+        Ok(State {
+            input_shapes: input_shapes.iter().map(|shape| shape.to_vec()).collect(),
+            plan,
+            pieces: pieces(self.steps, self.memories, &records),
+            has_run: false,
+            copy_times: vec![Duration::ZERO; self.steps.crossings().count()],
+            host,
+            devices,
+            staging: inputs.iter().map(|_| None).collect(),
+            inputs: Vec::with_capacity(most(|call| call.inputs.len())),
+            outputs: Vec::with_capacity(most(|call| call.outputs.len())),
+        })
+    }
+
+    fn tensors<'s>(
+        &self,
+        values: &[usize],
+        shapes: &'s [Vec<i64>],
+        address: &dyn Fn(usize) -> u64,
+    ) -> Vec<DeviceTensor<'s>> {
+        let tensor = |&value: &usize| DeviceTensor {
+            address: address(value),
+            dtype: self.entry.values[value].dtype,
+            shape: &shapes[value],
+        };
+        values.iter().map(tensor).collect()
+    }
+
+    fn prepare(&self, plan: &Plan, devices: &[DeviceMemory], calls: &mut [LoadedCall]) -> Result<()> {
+        for (index, call) in calls.iter_mut().enumerate() {
+            let LoadedRegion::Device(bound) = &mut call.region else { continue };
+            let memory = self.memories[index];
+            let (arena, base) = (&plan.arenas[memory], devices[memory - 1].address);
+            let at = |offset: Option<usize>| offset.map_or(0, |offset| base + offset as u64);
+            let tensors = |values: &[usize]| self.tensors(values, &plan.shapes, &|value| at(arena.values[value]));
+            let (ins, outs) = (tensors(&self.entry.calls[index].inputs), tensors(&self.entry.calls[index].outputs));
+            let prepared = bound.executable().prepare(&ins, &outs, at(arena.scratch[index]));
+            prepared.map_err(|error| not_ready(call, error))?;
+        }
+        Ok(())
+    }
+
+    /// Sends constants that calls on devices take as inputs.
+    fn send_constants(&self, plan: &Plan, devices: &[DeviceMemory]) -> Result<()> {
+        for crossing in &self.steps.constants {
+            let device = &self.devices[crossing.to - 1];
+            let constant = self.constants.iter().find(|constant| constant.value == crossing.value);
+            let (Some(constant), Some(offset)) = (constant, plan.arenas[crossing.to].values[crossing.value]) else {
+                continue;
+            };
+            let (to, bytes) = (devices[crossing.to - 1].address + offset as u64, &constant.bytes);
+            let mut domain = device.domain();
+            // SAFETY: the value's place is as large as the constant, whose bytes stay; the copy is waited for.
+            let sent = unsafe { domain.upload(to, bytes.as_ptr(), bytes.len()) };
+            let waited = domain.synchronize();
+            drop(domain);
+            sent.and(waited).map_err(|error| device.failed("take the constants", error))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the memory of a device is for, with the region that asks for the most scratch.
+fn purpose(calls: &[LoadedCall], size: usize, scratch: &[usize], memories: &[usize], memory: usize) -> String {
+    let here = (0..calls.len()).filter(|&call| memories[call] == memory && scratch[call] > 0);
+    match here.max_by_key(|&call| scratch[call]) {
+        Some(call) => {
+            format!("values and scratch, of which {} takes {} bytes", calls[call].title, scratch[call].min(size))
+        }
+        None => "values".into(),
+    }
+}
+
+fn not_ready(call: &LoadedCall, error: byoc_plugin_api::Error) -> Diagnostic {
+    let message = format!("backend '{}' cannot prepare {}: {}", call.backend, call.title, error.message);
+    Diagnostic { code: Code::RunFailed, message, hint: error.hint }
+}
+
+impl State {
+    pub(super) fn fits(&self, inputs: &[TensorView<'_>]) -> bool {
+        self.input_shapes.iter().zip(inputs).all(|(known, input)| known == input.shape())
+    }
+
+    /// Bytes of a value.
+    pub(super) fn bytes(&self, entry: &Entry, value: usize) -> usize {
+        let count: i64 = self.plan.shapes[value].iter().product();
+        usize::try_from(count).unwrap_or(0) * entry.values[value].dtype.size()
+    }
+
+    /// Where a value is in the host's memory; null where it is not.
+    pub(super) fn on_host(&self, value: usize) -> *const u8 {
+        let offset = self.plan.arenas[HOST].values[value];
+        offset.map_or(std::ptr::null(), |offset| self.host.as_ptr().wrapping_add(offset))
+    }
+
+    /// The same, to be written.
+    pub(super) fn on_host_mut(&mut self, value: usize) -> *mut u8 {
+        let offset = self.plan.arenas[HOST].values[value];
+        offset.map_or(std::ptr::null_mut(), |offset| self.host.as_mut_ptr().wrapping_add(offset))
+    }
+
+    /// Where a value is in a device's memory.
+    pub(super) fn on_device(&self, value: usize, memory: usize) -> u64 {
+        self.devices[memory - 1].address + self.plan.arenas[memory].values[value].unwrap_or(0) as u64
+    }
+
+    /// How many sequences of regions of a device are replayed.
+    pub(super) fn recordings(&self, memory: usize) -> usize {
+        self.pieces.iter().filter(|piece| piece.of_device(memory).is_some_and(|queued| queued.is_recorded())).count()
+    }
+
+    /// Why sequences of regions of a device are not replayed.
+    pub(super) fn unrecorded(&self, memory: usize) -> Vec<String> {
+        let why = self.pieces.iter().filter_map(|piece| piece.of_device(memory)?.unrecorded());
+        why.map(str::to_owned).collect()
+    }
+
+    /// Copies inputs that are not row-major or not aligned, and inputs that are outputs as well.
+    pub(super) fn stage(&mut self, entry: &Entry, inputs: &[TensorView<'_>]) {
+        for (position, (port, input)) in entry.inputs.iter().zip(inputs).enumerate() {
+            if self.plan.arenas[HOST].values[port.value].is_some() {
+                // SAFETY: the value's place in the arena is as large as the input, whose shape the plan was made for.
+                unsafe { copy(input, self.on_host_mut(port.value)) };
+            } else if needs_staging(input) {
+                let bytes = input.len() * input.dtype().size();
+                let staged = self.staging[position].get_or_insert_with(|| Buffer::new(bytes));
+                // SAFETY: the block was made for an input of this shape and type.
+                unsafe { copy(input, staged.as_mut_ptr()) };
+            }
+        }
+    }
+
+    /// Where the host has a value that a call or a copy reads: in its memory, as an input, or as a constant.
+    pub(super) fn source(
+        &self,
+        entry: &Entry,
+        constants: &[EntryConstant],
+        value: usize,
+        given: &[TensorView<'_>],
+    ) -> *const u8 {
+        if self.plan.arenas[HOST].values[value].is_some() {
+            return self.on_host(value);
+        }
+        match entry.inputs.iter().position(|port| port.value == value) {
+            Some(position) => match &self.staging[position] {
+                Some(staged) if needs_staging(&given[position]) => staged.as_ptr(),
+                _ => given[position].as_ptr(),
+            },
+            None => constants
+                .iter()
+                .find(|constant| constant.value == value)
+                .map_or(std::ptr::null(), |constant| constant.bytes.as_ptr()),
+        }
+    }
+
+    /// Fills `inputs` and `outputs` with the views of one call on the host.
+    ///
+    /// # Safety
+    /// The views must be gone before the caller's inputs, this state or the constants are, and before any other view
+    /// of the outputs is made.
+    pub(super) unsafe fn views(
+        &mut self,
+        entry: &Entry,
+        constants: &[EntryConstant],
+        step: &Call,
+        given: &[TensorView<'_>],
+    ) {
+        // SAFETY: shapes and strides live in the plan, which outlives the views by this function's contract.
+        let (shapes, strides): (&'static [Vec<i64>], &'static [Vec<i64>]) = unsafe {
+            (&*std::ptr::from_ref(self.plan.shapes.as_slice()), &*std::ptr::from_ref(self.plan.strides.as_slice()))
+        };
+        for &value in &step.inputs {
+            let data = self.source(entry, constants, value, given);
+            let dtype = entry.values[value].dtype;
+            // SAFETY: the address holds the value at its planned shape; see the contract for how long.
+            self.inputs.push(unsafe { TensorView::from_raw(data, dtype, &shapes[value], &strides[value]) });
+        }
+        for &value in &step.outputs {
+            let data = self.on_host_mut(value);
+            let dtype = entry.values[value].dtype;
+            // SAFETY: every output of a call has a place of its own in the arena.
+            self.outputs.push(unsafe { TensorViewMut::from_raw(data, dtype, &shapes[value], &strides[value]) });
+        }
+    }
+}
+
+fn needs_staging(input: &TensorView<'_>) -> bool {
+    !input.is_contiguous() || !(input.as_ptr() as usize).is_multiple_of(input.dtype().size())
+}
+
+/// Copies the elements of `input`, row-major, to `to`.
+///
+/// # Safety
+/// `to` must have room for them.
+unsafe fn copy(input: &TensorView<'_>, mut to: *mut u8) {
+    if let Some(bytes) = input.as_bytes() {
+        // SAFETY: by contract there is room for all of them; the caller's tensor is not in our memory.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        return;
+    }
+    input.for_each_element(|bytes| {
+        // SAFETY: as above, one element after the other.
+        unsafe {
+            to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            to = to.add(bytes.len());
+        }
+    });
+}

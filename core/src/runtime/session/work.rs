@@ -1,0 +1,348 @@
+//! Does the work of a run: calls on the host, copies, and what is queued on devices.
+
+use std::time::{Duration, Instant};
+
+use byoc_plugin_api::{Domain, Error, TensorView};
+
+use super::state::State;
+use super::{EntryConstant, LoadedCall, LoadedRegion, Queueing};
+use crate::artifact::manifest::Entry;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::runtime::device::Device;
+use crate::runtime::steps::{Crossing, HOST, Step, Steps};
+
+/// How much of a run is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Run {
+    /// All of it.
+    Whole,
+    /// All but sending inputs to devices and fetching outputs.
+    Resident,
+    /// Fetching outputs.
+    Outputs,
+}
+
+/// One thing to do, as [`Step`], with neighbours on one device put together.
+pub(super) enum Piece {
+    Host(usize),
+    Copy(Crossing),
+    Wait(usize),
+    Device(Queued),
+}
+
+/// Calls that follow one another on one device.
+pub(super) struct Queued {
+    memory: usize,
+    calls: Vec<usize>,
+    recording: Recording,
+}
+
+/// Whether calls are replayed.
+enum Recording {
+    /// They are to be, from the second run on.
+    Wanted,
+    /// They are.
+    Made(Device, u64),
+    /// They are not, for the reason given; empty where a backend said from the beginning that its region is not to be
+    /// recorded.
+    Not(String),
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Recording::Made(device, number) = self {
+            device.domain().forget(*number);
+        }
+    }
+}
+
+impl Piece {
+    /// The calls that are queued on that device, if this is such a piece.
+    pub(super) fn of_device(&self, memory: usize) -> Option<&Queued> {
+        match self {
+            Piece::Device(queued) if queued.memory == memory => Some(queued),
+            _ => None,
+        }
+    }
+}
+
+impl Queued {
+    pub(super) fn is_recorded(&self) -> bool {
+        matches!(self.recording, Recording::Made(..))
+    }
+
+    /// Why not, where it was tried.
+    pub(super) fn unrecorded(&self) -> Option<&str> {
+        match &self.recording {
+            Recording::Not(reason) if !reason.is_empty() => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+/// The steps as pieces; `records` says which calls may be recorded.
+pub(super) fn pieces(steps: &Steps, memories: &[usize], records: &[bool]) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for step in &steps.body {
+        let call = match *step {
+            Step::Copy(crossing) => {
+                pieces.push(Piece::Copy(crossing));
+                continue;
+            }
+            Step::Wait(memory) => {
+                pieces.push(Piece::Wait(memory));
+                continue;
+            }
+            Step::Call(call) if memories[call] == HOST => {
+                pieces.push(Piece::Host(call));
+                continue;
+            }
+            Step::Call(call) => call,
+        };
+        let memory = memories[call];
+        match pieces.last_mut() {
+            Some(Piece::Device(queued)) if queued.memory == memory => queued.calls.push(call),
+            _ => pieces.push(Piece::Device(Queued { memory, calls: vec![call], recording: Recording::Wanted })),
+        }
+    }
+    for piece in &mut pieces {
+        if let Piece::Device(queued) = piece
+            && !queued.calls.iter().all(|&call| records[call])
+        {
+            queued.recording = Recording::Not(String::new());
+        }
+    }
+    pieces
+}
+
+/// A session at work.
+pub(super) struct Worker<'a> {
+    pub(super) state: &'a mut State,
+    pub(super) calls: &'a mut [LoadedCall],
+    pub(super) devices: &'a [Device],
+    pub(super) entry: &'a Entry,
+    pub(super) steps: &'a Steps,
+    pub(super) memories: &'a [usize],
+    pub(super) constants: &'a [EntryConstant],
+    pub(super) names: &'a [String],
+    pub(super) queueing: Queueing,
+}
+
+impl Worker<'_> {
+    /// Does the work, and waits for it: when this returns, no device looks at memory of the caller's any more.
+    pub(super) fn work(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
+        let done = self.queue(inputs, run);
+        let waited = (1..=self.devices.len()).try_for_each(|memory| self.wait(memory));
+        done.and(waited)?;
+        if self.queueing == Queueing::Timed && run != Run::Outputs {
+            self.read_times(run)?;
+        }
+        self.state.has_run |= run != Run::Outputs;
+        Ok(())
+    }
+
+    fn queue(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
+        if run != Run::Outputs {
+            self.state.stage(self.entry, inputs);
+            self.compute(inputs, run)?;
+        }
+        let first = self.steps.crossings().count() - self.steps.outputs.len();
+        match run {
+            Run::Resident => Ok(()),
+            Run::Whole | Run::Outputs => {
+                let outputs = self.steps.outputs.iter().enumerate();
+                outputs
+                    .map(|(index, crossing)| (first + index, *crossing))
+                    .try_for_each(|(index, crossing)| self.copy(index, crossing, &[]))
+            }
+        }
+    }
+
+    fn compute(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
+        for (index, crossing) in self.steps.inputs.iter().enumerate() {
+            if run == Run::Whole {
+                self.copy(index, *crossing, inputs)?;
+            }
+        }
+        let mut copies = self.steps.inputs.len();
+        for index in 0..self.state.pieces.len() {
+            match self.state.pieces[index] {
+                Piece::Host(call) => self.host(call, inputs)?,
+                Piece::Wait(memory) => self.wait(memory)?,
+                Piece::Copy(crossing) => {
+                    self.copy(copies, crossing, inputs)?;
+                    copies += 1;
+                }
+                Piece::Device(_) => self.device(index)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn host(&mut self, call: usize, inputs: &[TensorView<'_>]) -> Result<()> {
+        let loaded = &mut self.calls[call];
+        let LoadedRegion::Host(bound) = &mut loaded.region else { return Ok(()) };
+        let start = Instant::now();
+        // SAFETY: the views are used up below. Inputs come from the caller, the arena or a constant, all alive now, and
+        // what a device was to write has been waited for; the planner keeps values that are alive together apart, so an
+        // output of this call overlaps none of its inputs and no other output.
+        unsafe { self.state.views(self.entry, self.constants, &self.entry.calls[call], inputs) };
+        let result = bound.executable().run(&self.state.inputs, &mut self.state.outputs);
+        self.state.inputs.clear();
+        self.state.outputs.clear();
+        loaded.time = start.elapsed();
+        result.map_err(|error| run_failed(loaded, error))
+    }
+
+    /// Queues the copy of that index.
+    fn copy(&mut self, index: usize, crossing: Crossing, inputs: &[TensorView<'_>]) -> Result<()> {
+        let Crossing { value, from, to } = crossing;
+        let bytes = self.state.bytes(self.entry, value);
+        if bytes == 0 {
+            return Ok(());
+        }
+        let memory = from.max(to);
+        let device = &self.devices[memory - 1];
+        let there = self.state.on_device(value, memory);
+        let mut domain = device.domain();
+        let timed = self.queueing == Queueing::Timed;
+        // SAFETY: the value has a place of its size in both memories. What the host reads or writes stays as it is until
+        // the queue is waited for: places in the arena are planned so, constants stay, and the caller's inputs stay until
+        // the run returns, which waits.
+        let queued = timing(domain.as_mut(), timed.then_some(self.calls.len() + index), |domain| unsafe {
+            if from == HOST {
+                domain.upload(there, self.state.source(self.entry, self.constants, value, inputs), bytes)
+            } else {
+                domain.download(self.state.on_host_mut(value), there, bytes)
+            }
+        });
+        drop(domain);
+        queued.map_err(|error| device.failed(&format!("copy '{}'", self.names[value]), error))?;
+        if self.queueing == Queueing::Waiting {
+            let waited = device.domain().synchronize();
+            waited.map_err(|error| device.failed(&format!("copy '{}'", self.names[value]), error))?;
+        }
+        Ok(())
+    }
+
+    /// Queues the calls of a piece, or replays them.
+    fn device(&mut self, index: usize) -> Result<()> {
+        let Piece::Device(queued) = &mut self.state.pieces[index] else { return Ok(()) };
+        let device = &self.devices[queued.memory - 1];
+        if let Recording::Made(_, number) = queued.recording {
+            let replayed = device.domain().replay(number);
+            return replayed.map_err(|error| device.failed("replay a recording", error));
+        }
+        let recorded = self.queueing == Queueing::Recorded && self.state.has_run && device.info().records;
+        if recorded && matches!(queued.recording, Recording::Wanted) {
+            queued.recording = match record(device, &queued.calls, self.calls) {
+                Ok(number) => Recording::Made(device.clone(), number),
+                Err(error) => Recording::Not(error.message),
+            };
+            return self.device(index);
+        }
+        for &call in &queued.calls {
+            let loaded = &mut self.calls[call];
+            let LoadedRegion::Device(bound) = &mut loaded.region else { continue };
+            let timed = (self.queueing == Queueing::Timed).then_some(call);
+            mark(device, timed, 0)?;
+            bound.executable().run().map_err(|error| run_failed(loaded, error))?;
+            mark(device, timed, 1)?;
+            if self.queueing == Queueing::Waiting {
+                let waited = device.domain().synchronize();
+                waited.map_err(|error| work_failed(device, &[loaded.title.as_str()], error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all that is queued on a device.
+    fn wait(&mut self, memory: usize) -> Result<()> {
+        let device = &self.devices[memory - 1];
+        let waited = device.domain().synchronize();
+        waited.map_err(|error| {
+            let here = self.calls.iter().zip(self.memories).filter(|(_, of)| **of == memory);
+            let titles: Vec<_> = here.map(|(call, _)| call.title.as_str()).collect();
+            work_failed(device, &titles, error)
+        })
+    }
+
+    /// Reads the marks that the run left on the devices.
+    fn read_times(&mut self, run: Run) -> Result<()> {
+        for (call, &memory) in self.memories.iter().enumerate().filter(|(_, memory)| **memory != HOST) {
+            self.calls[call].time = elapsed(&self.devices[memory - 1], call)?;
+        }
+        let (total, inputs, outputs) = (self.state.copy_times.len(), self.steps.inputs.len(), self.steps.outputs.len());
+        for (index, crossing) in self.steps.crossings().enumerate() {
+            let skipped = run == Run::Resident && (index < inputs || index >= total - outputs);
+            let empty = self.state.bytes(self.entry, crossing.value) == 0;
+            self.state.copy_times[index] = match skipped || empty {
+                true => Duration::ZERO,
+                false => elapsed(&self.devices[crossing.from.max(crossing.to) - 1], self.calls.len() + index)?,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Records calls.
+fn record(device: &Device, indices: &[usize], calls: &mut [LoadedCall]) -> std::result::Result<u64, Error> {
+    device.domain().begin_recording()?;
+    let queued = indices.iter().try_for_each(|&call| match &mut calls[call].region {
+        LoadedRegion::Device(bound) => bound.executable().run(),
+        LoadedRegion::Host(_) => Ok(()),
+    });
+    // A recording is ended also where it is of no use.
+    let ended = device.domain().end_recording();
+    queued?;
+    ended
+}
+
+/// Marks the beginning (0) or the end (1) of what has that number.
+fn mark(device: &Device, number: Option<usize>, end: u32) -> Result<()> {
+    let Some(number) = number else { return Ok(()) };
+    let marked = device.domain().mark(number as u32 * 2 + end);
+    marked.map_err(|error| device.failed("take times", error))
+}
+
+/// Queues something between two marks.
+fn timing(
+    domain: &mut dyn Domain,
+    number: Option<usize>,
+    queue: impl FnOnce(&mut dyn Domain) -> std::result::Result<(), Error>,
+) -> std::result::Result<(), Error> {
+    let Some(number) = number else { return queue(domain) };
+    domain.mark(number as u32 * 2)?;
+    queue(domain)?;
+    domain.mark(number as u32 * 2 + 1)
+}
+
+fn elapsed(device: &Device, number: usize) -> Result<Duration> {
+    let seconds = device.domain().elapsed(number as u32 * 2, number as u32 * 2 + 1);
+    let seconds = seconds.map_err(|error| device.failed("take times", error))?;
+    Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO))
+}
+
+fn run_failed(call: &LoadedCall, error: Error) -> Diagnostic {
+    let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
+    let message = format!("{}{node} failed on backend '{}': {}", call.title, call.backend, error.message);
+    Diagnostic { code: Code::RunFailed, message, hint: error.hint }
+}
+
+/// Work that went wrong after it was queued; `titles` are the regions that it may be of.
+fn work_failed(device: &Device, titles: &[&str], error: Error) -> Diagnostic {
+    /// How many regions are named.
+    const NAMED: usize = 3;
+    let name = device.name();
+    let Error { message, hint, .. } = error;
+    match titles {
+        [] => Diagnostic { hint, ..Diagnostic::new(Code::Device, format!("work on {name} failed: {message}")) },
+        [title] => Diagnostic { hint, ..Diagnostic::new(Code::Device, format!("{title} failed on {name}: {message}")) },
+        [.., last] => {
+            let named = titles[..titles.len().min(NAMED)].join(", ");
+            let rest = if titles.len() > NAMED { format!(" ... {last}") } else { String::new() };
+            Diagnostic::new(Code::Device, format!("one of {named}{rest} failed on {name}: {message}"))
+                .hint("Run again with --sync-each to learn which one")
+        }
+    }
+}
