@@ -10,7 +10,7 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use serde::Serialize;
 
 pub(crate) use format::{count, duration, shape, short, size};
-pub(crate) use overview::{Bytes, Overview};
+pub(crate) use overview::{Bytes, Overview, copies};
 pub(crate) use table::Table;
 
 /// Writes a result. A reader that went away (`byoc ... | head`) is no error.

@@ -40,6 +40,8 @@ const UNSAFE: &[(&str, &str)] = &[
     ("tests/conformance/src/memory.rs", "views of watched memory, in every layout"),
     ("tests/conformance/src/tensor.rs", "views of test data"),
     ("tests/plugins/hostile/src/lib.rs", "a plugin that crashes"),
+    ("tests/plugins/isle/src", "a device that copies from and to the host"),
+    ("tests/tests/isle", "calls of that device"),
     ("tests/tests/steady.rs", "an allocator that counts"),
 ];
 

@@ -2,6 +2,7 @@
 
 use byoc_core::artifact::{Artifact, Manifest};
 use byoc_core::ownership::{Ledger, Totals};
+use byoc_core::runtime::planned_copies;
 use serde::Serialize;
 
 use super::{Table, count, shape, size};
@@ -20,6 +21,9 @@ struct Entry {
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     regions: usize,
+    /// Values that each run copies between memories.
+    #[serde(skip_serializing_if = "is_zero")]
+    copies: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -70,7 +74,7 @@ impl Overview {
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for entry in &self.entries {
-            text += &format!("entry {}: {}\n", entry.name, count(entry.regions, "region"));
+            text += &format!("entry {}: {}{}\n", entry.name, count(entry.regions, "region"), copies(entry.copies));
             let ports = [("input", &entry.inputs), ("output", &entry.outputs)];
             for (kind, port) in ports.into_iter().flat_map(|(kind, ports)| ports.iter().map(move |port| (kind, port))) {
                 text += &format!("  {kind:6} {}: {}{}\n", port.name, port.dtype, shape(&port.shape));
@@ -124,6 +128,19 @@ impl Bytes {
     }
 }
 
+/// What each run copies between memories, where there are several.
+pub(crate) fn copies(number: usize) -> String {
+    match number {
+        0 => String::new(),
+        1 => ", 1 copy between memories in each run".into(),
+        copies => format!(", {copies} copies between memories in each run"),
+    }
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 fn entries(manifest: &Manifest) -> Vec<Entry> {
     let entry = |entry: &byoc_core::artifact::manifest::Entry| {
         let ports = |ports: &[byoc_core::artifact::manifest::Port]| {
@@ -134,7 +151,8 @@ fn entries(manifest: &Manifest) -> Vec<Entry> {
             ports.iter().map(port).collect()
         };
         let (inputs, outputs) = (ports(&entry.inputs), ports(&entry.outputs));
-        Entry { name: entry.name.clone(), inputs, outputs, regions: entry.calls.len() }
+        let copies = planned_copies(manifest, entry).len();
+        Entry { name: entry.name.clone(), inputs, outputs, regions: entry.calls.len(), copies }
     };
     manifest.entries.iter().map(entry).collect()
 }

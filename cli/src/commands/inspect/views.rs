@@ -32,11 +32,7 @@ fn copies(artifact: &Artifact, entry: &Entry) -> Option<String> {
         format!("  {from} to {to}  {value}: {dtype}{}\n", report::shape(shape))
     };
     let lines: String = copies.iter().map(line).collect();
-    (!copies.is_empty()).then(|| format!("entry {}, {} in each run\n{lines}", entry.name, count_of(copies.len())))
-}
-
-fn count_of(copies: usize) -> String {
-    if copies == 1 { "1 copy".into() } else { format!("{copies} copies") }
+    (!copies.is_empty()).then(|| format!("entry {}{}\n{lines}", entry.name, report::copies(copies.len())))
 }
 
 fn region_text(region: &Region, code: u64) -> String {

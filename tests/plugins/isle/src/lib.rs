@@ -1,0 +1,163 @@
+//! Two backends on a simulated device, so that what core does with memory that is not the host's is tested on every
+//! machine. `isle` opens the domain `sim`; `ferry` runs its regions there and needs `isle` for that. The device is
+//! strict: whatever a real one leaves undefined is an error here, or comes out as NaN.
+//!
+//! Where the environment variable `BYOC_ISLE_LOG` names a file, every call of a domain, and of the regions in it, is a
+//! line there.
+
+mod codegen;
+mod domain;
+mod host;
+mod kernels;
+mod log;
+mod memory;
+mod region;
+mod run;
+mod sim;
+
+use std::io::Write;
+
+use byoc_plugin_api::{
+    Backend, BoundConstants, Claims, ConstantAccess, Constants, DType, Description, DeviceConstants, DeviceExecutable,
+    Domain, DomainHandles, Environment, Error, Executable, OptionKind, OptionSpec, Options, Pattern, Refusal,
+    RefusalCode, Region, RegionPolicy,
+};
+
+/// One of the two.
+struct Sailor {
+    name: &'static str,
+    summary: &'static str,
+    /// The operators that it takes, unless the user names others.
+    takes: &'static str,
+    /// Whether neighbouring nodes become one region.
+    merge: bool,
+    /// Whether it opens the domain.
+    opens: bool,
+}
+
+const ISLE: Sailor = Sailor {
+    name: "isle",
+    summary: "Runs on a simulated device, which it opens",
+    takes: "MatMul Add Relu",
+    merge: true,
+    opens: true,
+};
+
+const FERRY: Sailor = Sailor {
+    name: "ferry",
+    summary: "Runs on the simulated device that isle opens",
+    takes: "Mul Neg Relu",
+    merge: false,
+    opens: false,
+};
+
+fn option(name: &str, kind: OptionKind, default: &str, help: &str) -> OptionSpec {
+    OptionSpec { name: name.into(), kind, default: default.into(), help: help.into() }
+}
+
+impl Sailor {
+    fn run_options(&self) -> Vec<OptionSpec> {
+        let (bool, int) = (OptionKind::Bool, OptionKind::Int);
+        let wrong = OptionKind::Choice(run::Wrong::NAMES.iter().map(|&(name, _)| name.into()).collect());
+        let mut options = vec![
+            option("unrecordable", bool.clone(), "false", "Say that regions cannot be recorded"),
+            option("scratch", int.clone(), "0", "Bytes of scratch memory that each region asks for"),
+            option("wrong", wrong, "nothing", "What the regions do wrong"),
+        ];
+        if self.opens {
+            options.extend([
+                option("memory", int, "4294967296", "Bytes of memory that the device has"),
+                option("fault", OptionKind::Text, "", "Operator whose kernel faults"),
+                option("records", bool, "true", "Whether the device records work"),
+            ]);
+        }
+        options
+    }
+}
+
+impl Backend for Sailor {
+    fn describe(&self) -> Description {
+        Description {
+            name: self.name.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            code_version: 1,
+            summary: self.summary.into(),
+            regions: RegionPolicy { merge: self.merge, ..RegionPolicy::default() },
+            constant_access: ConstantAccess::Load,
+            options: vec![option("takes", OptionKind::Text, self.takes, "Operators that it takes")],
+            domain: Some("sim".into()),
+            run_options: self.run_options(),
+            ..Description::default()
+        }
+    }
+
+    fn patterns(&self, options: &Options) -> Result<Vec<Pattern>, Error> {
+        let pattern = |op: &str| match kernels::operands(op) {
+            Some(1) => Ok(Pattern::new(op, format!("({op} ?x)"))),
+            Some(_) => Ok(Pattern::new(op, format!("({op} ?x ?y)"))),
+            None => Err(Error::new(format!("the device has no kernel for '{op}'"))),
+        };
+        options.text("takes").split_whitespace().map(pattern).collect()
+    }
+
+    fn check(&self, candidate: &Region, _: &Options) -> Result<(), Refusal> {
+        if let Some(value) = candidate.values.iter().find(|value| value.dtype != DType::F32) {
+            return Err(Refusal::new(
+                RefusalCode::Type,
+                format!("'{}' is {}, and only f32 is taken", value.name, value.dtype),
+            ));
+        }
+        let products = candidate.nodes.iter().filter(|node| node.op == "MatMul");
+        let mut operands =
+            products.flat_map(|node| node.inputs.iter().flatten()).map(|&value| &candidate.values[value]);
+        match operands.find(|value| value.shape.len() != 2) {
+            Some(value) => Err(Refusal::new(RefusalCode::Shape, format!("'{}' is no matrix", value.name))),
+            None => Ok(()),
+        }
+    }
+
+    fn codegen(&self, region: &Region, _: &Constants<'_>, _: &Options, code: &mut dyn Write) -> Result<(), Error> {
+        Ok(serde_json::to_writer(code, &codegen::Program::of(region)?)?)
+    }
+
+    fn constant_updater(
+        &self,
+        region: &Region,
+        _: &Constants<'_>,
+        _: &[u8],
+        _: &Options,
+        claims: &mut Claims<'_>,
+    ) -> Result<(), Error> {
+        region.constants.iter().try_for_each(|constant| claims.host(constant.id))
+    }
+
+    fn load<'a>(
+        &self,
+        _: &'a [u8],
+        _: &BoundConstants<'a>,
+        _: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        Err(Error::new("its regions run on the simulator only"))
+    }
+
+    fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
+        match self.opens {
+            true => Ok(Box::new(domain::Opened::open(ordinal, options)?)),
+            false => Err(Error::new("this backend opens no memory domain")),
+        }
+    }
+
+    fn load_on<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &DeviceConstants<'a>,
+        environment: &Environment,
+        domain: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
+        Ok(Box::new(region::Loaded::load(code, constants, &environment.options, domain)?))
+    }
+}
+
+byoc_plugin_api::register_backend!(ISLE);
+byoc_plugin_api::register_backend!(FERRY);
+byoc_plugin_api::export_plugin!("isle", "ferry");
