@@ -80,6 +80,33 @@ fn regions_of_two_plugins() {
     assert_eq!(second_run(&registry, &["template", "json"], 3), 0);
 }
 
+/// Regions on a device and on the host in turns: once what is on the device is recorded, nothing is allocated.
+#[test]
+fn a_device_and_the_host() {
+    let folder = places::temporary();
+    let bytes = Model::default()
+        .input("x", Type::Float, &[2, 8])
+        .node("Relu", &["x"], &["a"])
+        .node("Tanh", &["a"], &["b"])
+        .node("Add", &["a", "b"], &["y"])
+        .output("y", Type::Float, &[2, 8])
+        .finish();
+    let model = places::write(folder.path(), "model.onnx", bytes);
+    let artifact = folder.path().join("model.byoc");
+    let registry = engine::from_files(vec![places::plugin("isle"), places::plugin("json")]);
+    engine::compile(&model, &artifact, &registry, &["isle", "json"]).expect("compiled");
+    let mut session = engine::load(&artifact, &registry, 1).expect("loaded");
+    let data = [1f32; 16];
+    let input = TensorView::from_slice(&data, &[2, 8], &[8, 1]).expect("a tensor");
+    // The second run records.
+    session.run(&[input]).expect("the first run");
+    assert_eq!(allocations(&mut session, input), 0);
+    assert_eq!(session.devices()[0].recordings, 2);
+    let expected = [1.0 + 1f32.tanh(); 16];
+    let found = session.output(0).expect("y").to_vec::<f32>().expect("f32");
+    assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+}
+
 /// What `--dataset` would name: one sample of a model with one input.
 struct One(Vec<f32>);
 

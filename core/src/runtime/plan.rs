@@ -213,3 +213,51 @@ fn bytes(shape: &[i64], element: usize) -> Result<usize> {
         .filter(|&bytes| isize::try_from(bytes).is_ok())
         .ok_or_else(|| Diagnostic::new(Code::BadInput, format!("a tensor of shape {shape:?} does not fit in memory")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::steps::testing::entry;
+
+    /// The places of all values in the host's memory and on the device, for calls in these memories.
+    fn places(
+        inputs: &[usize],
+        outputs: &[usize],
+        calls: &[(&[usize], &[usize])],
+        memories: &[usize],
+        scratch: &[usize],
+    ) -> [Arena; 2] {
+        let values = calls.iter().flat_map(|(_, outputs)| *outputs).max().expect("a call") + 1;
+        let entry = entry(values, inputs, outputs, calls);
+        let steps = Steps::new(&entry, memories);
+        let layout = Layout { entry: &entry, steps: &steps, memories };
+        let shapes = layout.shapes(&vec![&[4][..]; inputs.len()]).expect("the shape of the inputs");
+        let arenas = layout.plan(shapes, scratch).expect("a plan").arenas;
+        <[Arena; 2]>::try_from(arenas).unwrap_or_else(|arenas| panic!("{} memories", arenas.len()))
+    }
+
+    #[test]
+    fn what_a_device_still_reads_is_not_written_by_the_host() {
+        // The host makes 1 for the device, and 3 before anybody has waited for the device to read 1.
+        let calls: &[(&[usize], &[usize])] = &[(&[0], &[1]), (&[1], &[2]), (&[0], &[3]), (&[3], &[4])];
+        let [host, _] = places(&[0], &[2, 4], calls, &[0, 1, 0, 0], &[0; 4]);
+        assert_ne!(host.values[1], host.values[3]);
+        // Once it has, the place is free.
+        let calls: &[(&[usize], &[usize])] = &[(&[0], &[1]), (&[1], &[2]), (&[2], &[3]), (&[3], &[4]), (&[4], &[5])];
+        let [host, _] = places(&[0], &[5], calls, &[0, 1, 0, 0, 0], &[0; 5]);
+        assert_eq!(host.values[1], host.values[3]);
+    }
+
+    #[test]
+    fn memory_of_a_device_is_used_again_in_the_order_of_its_queue() {
+        let calls: &[(&[usize], &[usize])] = &[(&[0], &[1]), (&[1], &[2]), (&[2], &[3]), (&[3], &[4])];
+        let [host, device] = places(&[0], &[4], calls, &[1; 4], &[100, 0, 0, 0]);
+        assert_eq!(device.values[1], device.values[3], "1 is read when 3 is written");
+        assert!(device.values[0].is_some() && device.values[0] != device.values[4], "inputs stay for the next run");
+        let [input, scratch] = [device.values[0], device.scratch[0]].map(|offset| offset.expect("it is there"));
+        assert!(input != scratch && scratch % DEVICE_ALIGNMENT == 0);
+        assert!(device.scratch[1..].iter().all(Option::is_none));
+        let on_host: Vec<_> = (0..5).filter(|&value| host.values[value].is_some()).collect();
+        assert_eq!(on_host, [4], "only the output comes back");
+    }
+}

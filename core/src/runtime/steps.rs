@@ -130,13 +130,18 @@ impl Planner<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::artifact::manifest::{Call, Port, ValueType};
-    use byoc_plugin_api::DType;
+pub(super) mod testing {
+    use byoc_plugin_api::{DType, Dim};
+
+    use crate::artifact::manifest::{Call, Entry, Port, ValueType};
 
     /// An entry of as many values, with calls of (inputs, outputs).
-    fn entry(values: usize, inputs: &[usize], outputs: &[usize], calls: &[(&[usize], &[usize])]) -> Entry {
+    pub(in crate::runtime) fn entry(
+        values: usize,
+        inputs: &[usize],
+        outputs: &[usize],
+        calls: &[(&[usize], &[usize])],
+    ) -> Entry {
         let port = |&value: &usize| Port { name: format!("v{value}"), value };
         let call = |(region, (inputs, outputs)): (usize, &(&[usize], &[usize]))| Call {
             region,
@@ -147,11 +152,17 @@ mod tests {
             name: "main".into(),
             inputs: inputs.iter().map(port).collect(),
             outputs: outputs.iter().map(port).collect(),
-            values: vec![ValueType { dtype: DType::F32, shape: Vec::new() }; values],
+            values: vec![ValueType { dtype: DType::F32, shape: vec![Dim::Fixed(4)] }; values],
             constants: Vec::new(),
             calls: calls.iter().enumerate().map(call).collect(),
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::entry;
+    use super::*;
 
     fn crossing(value: usize, from: usize, to: usize) -> Crossing {
         Crossing { value, from, to }

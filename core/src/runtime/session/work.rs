@@ -43,8 +43,8 @@ enum Recording {
     Wanted,
     /// They are.
     Made(Device, u64),
-    /// They are not, for the reason given; empty where a backend said from the beginning that its region is not to be
-    /// recorded.
+    /// They are not, for the reason given; empty where a backend said from the beginning that its region, or its device,
+    /// does not record.
     Not(String),
 }
 
@@ -233,10 +233,11 @@ impl Worker<'_> {
             let replayed = device.domain().replay(number);
             return replayed.map_err(|error| device.failed("replay a recording", error));
         }
-        let recorded = self.queueing == Queueing::Recorded && self.state.has_run && device.info().records;
-        if recorded && matches!(queued.recording, Recording::Wanted) {
+        let now = self.queueing == Queueing::Recorded && self.state.has_run;
+        if now && matches!(queued.recording, Recording::Wanted) {
             queued.recording = match record(device, &queued.calls, self.calls) {
-                Ok(number) => Recording::Made(device.clone(), number),
+                Ok(Some(number)) => Recording::Made(device.clone(), number),
+                Ok(None) => Recording::Not(String::new()),
                 Err(error) => Recording::Not(error.message),
             };
             return self.device(index);
@@ -285,8 +286,11 @@ impl Worker<'_> {
     }
 }
 
-/// Records calls.
-fn record(device: &Device, indices: &[usize], calls: &mut [LoadedCall]) -> std::result::Result<u64, Error> {
+/// Records calls, where the device does that.
+fn record(device: &Device, indices: &[usize], calls: &mut [LoadedCall]) -> std::result::Result<Option<u64>, Error> {
+    if !device.info().records {
+        return Ok(None);
+    }
     device.domain().begin_recording()?;
     let queued = indices.iter().try_for_each(|&call| match &mut calls[call].region {
         LoadedRegion::Device(bound) => bound.executable().run(),
@@ -295,7 +299,7 @@ fn record(device: &Device, indices: &[usize], calls: &mut [LoadedCall]) -> std::
     // A recording is ended also where it is of no use.
     let ended = device.domain().end_recording();
     queued?;
-    ended
+    ended.map(Some)
 }
 
 /// Marks the beginning (0) or the end (1) of what has that number.

@@ -1,0 +1,119 @@
+//! Random graphs whose nodes are spread over two backends of a device and the host: the results are those of the host alone,
+//! however values cross. The simulated device does nothing before it is waited for, fills memory with NaN, and does not
+//! forgive an address that is not its own, so what is read too early or from the wrong place shows.
+
+use byoc_core::plugin::Registry;
+use byoc_core::runtime::{LoadOptions, Queueing, Session};
+use byoc_tests::onnx::{Model, Type};
+use byoc_tests::tensor::Tensor;
+use byoc_tests::{engine, places};
+
+/// Numbers that depend on the seed alone (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % end
+    }
+
+    fn value(&mut self) -> f32 {
+        self.below(2001) as f32 / 1000.0 - 1.0
+    }
+}
+
+/// A graph of `[batch, 4]` tensors: each node reads earlier ones, and some values are outputs.
+fn model(random: &mut Random) -> Model {
+    let nodes = 3 + random.below(12);
+    let weights: Vec<f32> = (0..16).map(|_| random.value()).collect();
+    let mut model = Model::default()
+        .input("x", Type::Float, &[-1, 4])
+        .input("z", Type::Float, &[-1, 4])
+        .weight("w", &[4, 4], &weights)
+        .weight("v", &[4], &weights[..4])
+        .weight("u", &[4], &weights[8..12]);
+    let mut values = vec!["x".to_owned(), "z".to_owned()];
+    for index in 0..nodes {
+        let name = format!("n{index}");
+        let pick = |random: &mut Random| values[values.len() - 1 - random.below(values.len().min(4))].clone();
+        let (one, other) = (pick(random), pick(random));
+        model = match random.below(8) {
+            0 => model.node("MatMul", &[&one, "w"], &[&name]),
+            1 => model.node("Relu", &[&one], &[&name]),
+            2 => model.node("Neg", &[&one], &[&name]),
+            3 => model.node("Tanh", &[&one], &[&name]),
+            4 => model.node("Mul", &[&one, ["v", "u"][random.below(2)]], &[&name]),
+            5 => model.node("Add", &[&one, ["v", "u"][random.below(2)]], &[&name]),
+            6 => model.node("Mul", &[&one, &other], &[&name]),
+            _ => model.node("Add", &[&one, &other], &[&name]),
+        };
+        values.push(name);
+    }
+    let last = values.len() - 1;
+    let outputs = values.iter().enumerate().skip(2).filter(|(index, _)| *index == last || random.below(4) == 0);
+    outputs.fold(model, |model, (_, name)| model.output(name, Type::Float, &[-1, 4]))
+}
+
+fn inputs(random: &mut Random, batch: usize) -> Vec<(String, Tensor)> {
+    let mut tensor = || Tensor::f32(&[batch as i64, 4], &(0..batch * 4).map(|_| random.value()).collect::<Vec<_>>());
+    vec![("x".into(), tensor()), ("z".into(), tensor())]
+}
+
+/// Runs with inputs that change, of two sizes that take turns.
+fn compare(seed: u64, registry: &Registry, queueing: Queueing) {
+    let random = &mut Random(seed * 2 + 1);
+    let folder = places::temporary();
+    let path = places::write(folder.path(), "model.onnx", model(random).finish());
+    let operators = ["MatMul", "Add", "Relu", "Mul", "Neg"];
+    let takes = |random: &mut Random| {
+        let taken = operators.iter().filter(|_| random.below(3) > 0);
+        taken.copied().collect::<Vec<_>>().join(" ")
+    };
+    let (isle, ferry) = (takes(random), takes(random));
+    let settings = [("isle.takes", isle.as_str()), ("ferry.takes", ferry.as_str())];
+    let (spread, alone) = (folder.path().join("spread.byoc"), folder.path().join("alone.byoc"));
+    engine::compile_with(&path, &spread, registry, &["isle", "ferry", "json"], &settings).expect("compiles");
+    engine::compile(&path, &alone, registry, &["json"]).expect("compiles");
+    let scratch = |name: &str| (format!("{name}.scratch"), (random_bytes(seed)).to_string());
+    let run_options = vec![scratch("isle"), scratch("ferry")];
+    let options = LoadOptions { threads: 1, queueing, run_options, ..LoadOptions::default() };
+    let mut spread = Session::open(&spread, registry, &options).expect("loads");
+    let mut alone = engine::load(&alone, registry, 1).expect("loads");
+    for batch in [3, 3, 3, 1, 1, 3] {
+        let inputs = inputs(random, batch);
+        let found = engine::run(&mut spread, &inputs).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let expected = engine::run(&mut alone, &inputs).expect("runs");
+        assert_eq!(found.len(), expected.len());
+        for ((name, found), (_, expected)) in found.iter().zip(&expected) {
+            close(found, expected).unwrap_or_else(|why| panic!("seed {seed}, batch {batch}, output '{name}': {why}"));
+        }
+    }
+}
+
+/// Any number, often not a multiple of anything.
+fn random_bytes(seed: u64) -> u64 {
+    seed % 3 * 97
+}
+
+fn close(found: &Tensor, expected: &Tensor) -> Result<(), String> {
+    let floats = |tensor: &Tensor| -> Vec<f32> {
+        tensor.bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])).collect()
+    };
+    let (found, expected) = (floats(found), floats(expected));
+    let far = |(a, b): (&f32, &f32)| (a - b).abs() > 1e-4 * (1.0 + b.abs()) || a.is_nan();
+    match found.len() == expected.len() && !found.iter().zip(&expected).any(far) {
+        true => Ok(()),
+        false => Err(format!("{found:?} is not {expected:?}")),
+    }
+}
+
+#[test]
+fn random_graphs_give_what_the_host_gives() {
+    let registry = engine::from_files(vec![places::plugin("isle"), places::plugin("json")]);
+    let queueings = [Queueing::Recorded, Queueing::Direct, Queueing::Timed, Queueing::Waiting];
+    for seed in 0..96 {
+        compare(seed, &registry, queueings[seed as usize % queueings.len()]);
+    }
+}
