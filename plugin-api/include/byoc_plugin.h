@@ -278,7 +278,8 @@ typedef struct {
   int32_t (*mark)(void *domain, uint32_t number, byoc_sink error);
   // Stores the seconds between two marks that the queue has passed.
   int32_t (*elapsed)(void *domain, uint32_t from, uint32_t to, double *seconds, byoc_sink error);
-  // Records what is queued from here on in place of doing it.
+  // Records what is queued from here on in place of doing it. Until the end of the recording, which comes from the same
+  // thread, regions are run and nothing else is called.
   int32_t (*begin_recording)(void *domain, byoc_sink error);
   // Ends the recording, also where it fails, and stores a number for it.
   int32_t (*end_recording)(void *domain, uint64_t *recording, byoc_sink error);

@@ -83,7 +83,8 @@ pub trait Domain: Send {
     /// Seconds between two marks that the queue has passed.
     fn elapsed(&mut self, from: u32, to: u32) -> Result<f64, Error>;
 
-    /// From here on, work is recorded and not done. Only for domains that say so ([`DomainInfo::records`]).
+    /// From here on, work is recorded and not done. Only for domains that say so ([`DomainInfo::records`]). Until the end of
+    /// the recording, which comes from the same thread, regions are run and nothing else is called.
     fn begin_recording(&mut self) -> Result<(), Error> {
         Err(Error::new("this domain records nothing"))
     }

@@ -100,7 +100,8 @@ pub struct DomainTable {
     pub mark: extern "C" fn(domain: *mut c_void, number: u32, error: Sink) -> i32,
     /// Stores the seconds between two marks that the queue has passed.
     pub elapsed: extern "C" fn(domain: *mut c_void, from: u32, to: u32, seconds: *mut f64, error: Sink) -> i32,
-    /// Records what is queued from here on in place of doing it.
+    /// Records what is queued from here on in place of doing it. Until the end of the recording, which comes from the same
+    /// thread, regions are run and nothing else is called.
     pub begin_recording: extern "C" fn(domain: *mut c_void, error: Sink) -> i32,
     /// Ends the recording, also where it fails, and stores a number for it.
     pub end_recording: extern "C" fn(domain: *mut c_void, recording: *mut u64, error: Sink) -> i32,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use byoc_plugin_api::Error;
 use cudarc::driver::result::{self, DriverError};
-use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
+use cudarc::driver::sys::{CUdevice_attribute_enum as Attribute, cudaError_enum as Code};
 
 use crate::locate::Driver;
 
@@ -24,13 +24,51 @@ pub struct Device {
     pub memory: u64,
 }
 
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Device {
+    /// What it is, in one line, without its number.
+    pub fn title(&self) -> String {
         let (major, minor) = self.capability;
         let gib = self.memory as f64 / f64::from(1 << 30);
-        write!(f, "cuda:{} {}, compute capability {major}.{minor}, {gib:.1} GiB", self.ordinal, self.name)
+        format!("{}, compute capability {major}.{minor}, {gib:.1} GiB", self.name)
+    }
+
+    /// The error of a call for this device. `what` is what cannot be done, such as "make a stream"; where the cause is
+    /// work that went wrong earlier, it is said so instead.
+    pub fn failed(&self, what: &str, cause: DriverError) -> Error {
+        let (ordinal, text) = (self.ordinal, explain(cause));
+        if FAULTS.contains(&cause.0) {
+            let message = format!("work that was queued on cuda:{ordinal} earlier went wrong: {text}");
+            return Error::new(message).hint("CUDA takes no more work from this process: start it again");
+        }
+        let error = Error::new(format!("cuda:{ordinal} cannot {what}: {text}"));
+        if cause.0 == Code::CUDA_ERROR_OUT_OF_MEMORY {
+            return error.hint("Use a smaller batch, or another device");
+        }
+        error
     }
 }
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cuda:{} {}", self.ordinal, self.title())
+    }
+}
+
+/// Failures on the device itself. Any later call may tell of them, and all do: of each, CUDA's manual says that the
+/// process has to be started again.
+const FAULTS: &[Code] = &[
+    Code::CUDA_ERROR_ECC_UNCORRECTABLE,
+    Code::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+    Code::CUDA_ERROR_ILLEGAL_ADDRESS,
+    Code::CUDA_ERROR_LAUNCH_TIMEOUT,
+    Code::CUDA_ERROR_ASSERT,
+    Code::CUDA_ERROR_HARDWARE_STACK_ERROR,
+    Code::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    Code::CUDA_ERROR_MISALIGNED_ADDRESS,
+    Code::CUDA_ERROR_INVALID_ADDRESS_SPACE,
+    Code::CUDA_ERROR_INVALID_PC,
+    Code::CUDA_ERROR_LAUNCH_FAILED,
+];
 
 /// All devices; at least one.
 ///

@@ -11,13 +11,16 @@ mod places;
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_void};
+use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use byoc_plugin_api::Error;
+use cudarc::driver::sys::{CUevent, CUresult};
 use libloading::Library as Handle;
 use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW};
 
+use library::{ELAPSED_TIME, OR};
 pub use library::{Library, Version};
 pub use places::{Place, Places, VARIABLE};
 
@@ -30,6 +33,12 @@ pub struct Found {
     pub path: PathBuf,
     /// What it says of itself. For the driver, the newest CUDA that it can run.
     pub version: Version,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({})", self.library.name(), self.version, self.path.display())
+    }
 }
 
 /// The driver, found: with it, the calls of `cudarc::driver` that backends make do not panic.
@@ -74,19 +83,40 @@ pub fn nvrtc(places: &Places) -> Result<Found, Error> {
     open(Library::Nvrtc, places)
 }
 
+/// Opens any of the libraries, for use with the driver.
+///
+/// # Errors
+///
+/// Those of [`cublaslt`] and of [`nvrtc`].
+pub fn library(library: Library, places: &Places, driver: &Driver) -> Result<Found, Error> {
+    match library {
+        Library::Driver => Ok(driver.0.clone()),
+        Library::CublasLt => cublaslt(places, driver),
+        Library::Nvrtc => nvrtc(places),
+    }
+}
+
+/// Tells the milliseconds between two events.
+pub(crate) type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
+
+/// The function of that kind that the driver has. `cudarc` knows the newer name only.
+pub(crate) fn elapsed_time(driver: &Driver) -> Result<ElapsedTime, Error> {
+    let handle = driver.library.bound();
+    // SAFETY: both have this signature in cuda.h.
+    let find = |name: &str| handle.and_then(|handle| unsafe { handle.get::<ElapsedTime>(name.as_bytes()) }.ok());
+    let found = ELAPSED_TIME.split(OR).find_map(find);
+    found.map(|function| *function).ok_or_else(|| lacks(driver.library, Some(&driver.path), ELAPSED_TIME))
+}
+
 /// A driver runs the libraries of its own major version, and older ones (CUDA's minor version compatibility).
 fn fits(found: &Found, driver: &Driver) -> Result<(), Error> {
     if found.version.major <= driver.version.major {
         return Ok(());
     }
-    let (name, path) = (found.library.name(), found.path.display());
-    let message = format!(
-        "{name} {} ({path}) is newer than the driver ({}), which runs CUDA up to {}",
-        found.version,
-        driver.path.display(),
-        driver.version
-    );
-    Err(error(message).hint(format!("Update NVIDIA's driver, or install {name} {}", driver.version.major)))
+    let (path, version) = (driver.path.display(), driver.version);
+    let message = format!("{found} is newer than the driver ({path}), which runs CUDA up to {version}");
+    let hint = format!("Update NVIDIA's driver, or install {} {}", found.library.name(), version.major);
+    Err(error(message).hint(hint))
 }
 
 /// Opens the first one that the places hold, and checks it.
@@ -182,16 +212,15 @@ fn check(library: Library, place: &Place, opened: PathBuf) -> Result<Found, Erro
         let message = format!("{} ({}) does not tell its version", library.name(), path.display());
         return Err(error(message).hint(stub_hint(&path).unwrap_or_else(|| library.hint().into())));
     };
+    let found = Found { library, path, version };
     if !library.accepts(version) {
-        let message = format!("{} {version} ({}) is not {}", library.name(), path.display(), library.range());
-        return Err(error(message).hint(library.hint()));
+        return Err(error(format!("{found} is not {}", library.range())).hint(library.hint()));
     }
     // SAFETY: the functions are not called.
-    let missing =
-        library.functions().iter().find(|name| unsafe { handle.get::<*mut c_void>(name.as_bytes()) }.is_err());
-    match missing {
-        Some(name) => Err(lacks(library, Some(&path), name)),
-        None => Ok(Found { library, path, version }),
+    let has = |name: &str| unsafe { handle.get::<*mut c_void>(name.as_bytes()) }.is_ok();
+    match library.functions().iter().find(|names| !names.split(OR).any(has)) {
+        Some(names) => Err(lacks(library, Some(&found.path), names)),
+        None => Ok(found),
     }
 }
 

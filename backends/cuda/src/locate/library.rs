@@ -160,7 +160,8 @@ impl Library {
         told.then_some(version)
     }
 
-    /// Every function that backends call. One that is missing would be a panic in the middle of a run.
+    /// Every function that backends call; where a function has two names, both, with "or" between. One that is missing
+    /// would be a panic in the middle of a run.
     pub fn functions(self) -> &'static [&'static str] {
         match self {
             Library::Driver => DRIVER,
@@ -169,6 +170,12 @@ impl Library {
         }
     }
 }
+
+/// Stands between the names of a function that has two.
+pub(super) const OR: &str = " or ";
+
+/// The name since CUDA 12.8, and that of older drivers.
+pub(super) const ELAPSED_TIME: &str = "cuEventElapsedTime_v2 or cuEventElapsedTime";
 
 const DRIVER: &[&str] = &[
     "cuCtxGetCurrent",
@@ -184,6 +191,7 @@ const DRIVER: &[&str] = &[
     "cuDriverGetVersion",
     "cuEventCreate",
     "cuEventDestroy_v2",
+    ELAPSED_TIME,
     "cuEventQuery",
     "cuEventRecord",
     "cuEventSynchronize",

@@ -8,7 +8,7 @@
 
 int initialized, broken;
 __thread struct context *current;
-__thread int captures;
+__thread int captures, refused;
 static struct context contexts[MOST_DEVICES];
 
 long long setting(const char *name, long long otherwise) {
@@ -44,8 +44,10 @@ int ready(void) {
 int ready_outside_capture(const char *call) {
     int status = ready();
     if (status) return status;
-    if (captures) standin_log("refused %s during capture", call);
-    return captures ? CAPTURE_UNSUPPORTED : SUCCESS;
+    if (!captures) return SUCCESS;
+    refused++;
+    standin_log("refused %s during capture", call);
+    return CAPTURE_UNSUPPORTED;
 }
 
 static const struct { int code; const char *name, *text; } ERRORS[] = {
@@ -63,6 +65,11 @@ static const struct { int code; const char *name, *text; } ERRORS[] = {
     {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
     {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
+    {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
+    {CAPTURED_EVENT, "CUDA_ERROR_CAPTURED_EVENT", "operation not permitted on an event last recorded in a capturing stream"},
+    {CAPTURE_WRONG_THREAD, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
+     "attempt to terminate a thread-local capture sequence from another thread"},
     {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
@@ -148,8 +155,11 @@ int cuDevicePrimaryCtxRetain(struct context **context, int device) {
 int cuDevicePrimaryCtxRelease_v2(int device) {
     if (device < 0 || device >= device_count()) return INVALID_DEVICE;
     if (contexts[device].retained == 0) return INVALID_CONTEXT;
-    standin_log("release %d: %d, %llu bytes live", device, --contexts[device].retained,
-                (unsigned long long)contexts[device].used);
+    const struct context *context = &contexts[device];
+    standin_log("release %d: %d, %llu bytes live", device, --contexts[device].retained, (unsigned long long)context->used);
+    static const char *const NAMES[KINDS] = {"host memory", "streams", "events", "graphs"};
+    for (int kind = 0; kind < KINDS && !context->retained; kind++)
+        if (context->live[kind]) standin_log("left over on %d: %d %s", device, context->live[kind], NAMES[kind]);
     return SUCCESS;
 }
 

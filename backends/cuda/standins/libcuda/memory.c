@@ -10,23 +10,24 @@ int standin_is_device_memory(const void *at, size_t bytes) {
     int found = 0;
     pthread_mutex_lock(&lock);
     for (struct allocation *a = allocations; a && !found; a = a->next)
-        found = a->context && (char *)at >= a->at && (char *)at + bytes <= a->at + a->bytes;
+        found = !a->on_host && (char *)at >= a->at && (char *)at + bytes <= a->at + a->bytes;
     pthread_mutex_unlock(&lock);
     return found;
 }
 
-int allocate(void **at, size_t bytes, struct context *context) {
+int allocate(void **at, size_t bytes, int on_host) {
     uint64_t most = (uint64_t)setting("STANDIN_MEMORY", 1LL << 30);
     int status = SUCCESS;
     if (bytes == 0) return INVALID_VALUE;
     pthread_mutex_lock(&lock);
     struct allocation *new = malloc(sizeof *new);
-    *new = (struct allocation){NULL, bytes, context, allocations};
-    if (!context || (bytes <= most && context->used <= most - bytes)) new->at = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    *new = (struct allocation){NULL, bytes, current, on_host, allocations};
+    if (on_host || (bytes <= most && current->used <= most - bytes)) new->at = aligned_alloc(256, (bytes + 255) / 256 * 256);
     if (new->at) {
         /* Nothing may rely on what new memory holds: as floats of any kind, these bytes are NaN. */
         memset(new->at, 0xFF, bytes);
-        if (context) context->used += bytes;
+        if (on_host) current->live[HOST_MEMORY]++;
+        else current->used += bytes;
         allocations = new;
         *at = new->at;
     } else {
@@ -34,7 +35,7 @@ int allocate(void **at, size_t bytes, struct context *context) {
         status = OUT_OF_MEMORY;
     }
     pthread_mutex_unlock(&lock);
-    standin_log("allocate %zu%s%s", bytes, context ? "" : " on the host", status ? ": out of memory" : "");
+    standin_log("allocate %zu%s%s", bytes, on_host ? " on the host" : "", status ? ": out of memory" : "");
     return status;
 }
 
@@ -44,8 +45,9 @@ int release(void *at, int on_host) {
     pthread_mutex_lock(&lock);
     for (struct allocation **a = &allocations; *a && status; a = &(*a)->next) {
         struct allocation *found = *a;
-        if (found->at != at || (found->context == NULL) != on_host) continue;
-        if (found->context) found->context->used -= found->bytes;
+        if (found->at != at || found->on_host != on_host) continue;
+        if (on_host) found->context->live[HOST_MEMORY]--;
+        else found->context->used -= found->bytes;
         bytes = found->bytes;
         *a = found->next;
         free(found->at);
@@ -60,29 +62,36 @@ int release(void *at, int on_host) {
 
 int cuMemAlloc_v2(uint64_t *pointer, size_t bytes) {
     READY_OUTSIDE_CAPTURE("allocate");
-    return allocate((void **)pointer, bytes, current);
+    return allocate((void **)pointer, bytes, 0);
 }
 
 int cuMemAllocAsync(uint64_t *pointer, size_t bytes, struct stream *stream) {
     (void)stream;
     READY_OUTSIDE_CAPTURE("allocate");
-    return allocate((void **)pointer, bytes, current);
+    return allocate((void **)pointer, bytes, 0);
 }
 
-int cuMemFree_v2(uint64_t pointer) { return release((void *)pointer, 0); }
+int cuMemFree_v2(uint64_t pointer) {
+    READY_OUTSIDE_CAPTURE("free");
+    return release((void *)pointer, 0);
+}
 
 int cuMemFreeAsync(uint64_t pointer, struct stream *stream) {
     (void)stream;
+    READY_OUTSIDE_CAPTURE("free");
     return release((void *)pointer, 0);
 }
 
 int cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags) {
     (void)flags;
     READY_OUTSIDE_CAPTURE("allocate");
-    return allocate(pointer, bytes, NULL);
+    return allocate(pointer, bytes, 1);
 }
 
-int cuMemFreeHost(void *pointer) { return release(pointer, 1); }
+int cuMemFreeHost(void *pointer) {
+    READY_OUTSIDE_CAPTURE("free");
+    return release(pointer, 1);
+}
 
 int cuMemGetInfo_v2(size_t *unused, size_t *total) {
     READY();
@@ -95,19 +104,26 @@ struct copy {
     void *to;
     const void *from;
     size_t bytes;
+    int devices; /* bit 0: `to` is a device's memory, bit 1: `from` is */
 };
+
+/* Whether what is a device's memory is live. */
+static int is_live(const struct copy *copy) {
+    return (!(copy->devices & 1) || standin_is_device_memory(copy->to, copy->bytes)) &&
+           (!(copy->devices & 2) || standin_is_device_memory(copy->from, copy->bytes));
+}
 
 static void run_copy(const void *data) {
     const struct copy *copy = data;
-    memmove(copy->to, copy->from, copy->bytes);
+    if (!is_live(copy)) fault("a copy of memory that was freed");
+    else memmove(copy->to, copy->from, copy->bytes);
 }
 
 static int copy(const char *what, void *to, const void *from, size_t bytes, int devices, struct stream *stream) {
     char text[64];
-    if ((devices & 1) && !standin_is_device_memory(to, bytes)) return INVALID_VALUE;
-    if ((devices & 2) && !standin_is_device_memory(from, bytes)) return INVALID_VALUE;
+    struct copy job = {to, from, bytes, devices};
+    if (!is_live(&job)) return INVALID_VALUE;
     snprintf(text, sizeof text, "%s %zu", what, bytes);
-    struct copy job = {to, from, bytes};
     return standin_enqueue(stream, run_copy, &job, sizeof job, text);
 }
 
@@ -131,7 +147,8 @@ struct fill {
 
 static void run_fill(const void *data) {
     const struct fill *fill = data;
-    memset(fill->at, fill->value, fill->bytes);
+    if (!standin_is_device_memory(fill->at, fill->bytes)) fault("a fill of memory that was freed");
+    else memset(fill->at, fill->value, fill->bytes);
 }
 
 int cuMemsetD8Async(uint64_t at, unsigned char value, size_t bytes, struct stream *stream) {

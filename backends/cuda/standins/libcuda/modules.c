@@ -25,7 +25,7 @@ int cuModuleLoadData(struct module **module, const void *image) {
             (*module)->symbols = new;
             if (kind == STT_FUNC || new->bytes == 0) continue;
             const Elf64_Shdr *home = &sections[symbols[i].st_shndx];
-            if (allocate((void **)&new->device, new->bytes, current)) return OUT_OF_MEMORY;
+            if (allocate((void **)&new->device, new->bytes, 0)) return OUT_OF_MEMORY;
             if (home->sh_type == SHT_NOBITS) memset((void *)new->device, 0, new->bytes);
             else memcpy((void *)new->device, bytes + home->sh_offset + symbols[i].st_value, new->bytes);
         }
@@ -35,6 +35,7 @@ int cuModuleLoadData(struct module **module, const void *image) {
 }
 
 int cuModuleUnload(struct module *module) {
+    READY_OUTSIDE_CAPTURE("module unload");
     for (struct symbol *symbol = module->symbols, *next; symbol; symbol = next) {
         next = symbol->next;
         if (symbol->device) release((void *)symbol->device, 0);

@@ -5,8 +5,11 @@
  * their launches are checked against the limits of a compute capability of 9.0 and logged. What it cannot show: that a
  * kernel computes the right thing or loads at all, races, and speed.
  *
- * It is strict where a real driver may let a mistake pass: every pointer must lie in a live allocation, a context must
- * be current and retained, and a thread that captures a stream must not allocate, synchronise or load.
+ * It is strict where a real driver may let a mistake pass: every pointer must lie in a live allocation, also when a
+ * graph is launched, a context must be current and retained, also to give back what belongs to it, and a thread that
+ * captures a stream must not allocate, synchronise or load: what it captures is lost then. Each piece of work takes a
+ * millisecond, as events tell. When a context is released for the last time, a line of the log tells what was not given
+ * back.
  *
  * Settings, read from the environment:
  *   STANDIN_LOG      a file to which one line is appended for each thing that happened
@@ -14,6 +17,7 @@
  *   STANDIN_INIT     what cuInit returns; 0
  *   STANDIN_DEVICES  how many devices there are; 1
  *   STANDIN_MEMORY   bytes of memory on each; 1 GiB
+ *   STANDIN_GRAPHS   how many graphs can be made fit to launch; no limit
  *   STANDIN_FAULT    the n-th piece of work, counted from 1, fails on the device; none
  * A function is left out by renaming it: cc -DcuGraphUpload=left_out.
  *
@@ -45,20 +49,28 @@ enum {
     NOT_FOUND = 500,
     ILLEGAL_ADDRESS = 700,
     CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
+    CAPTURED_EVENT = 907,
+    CAPTURE_WRONG_THREAD = 908,
 };
 
 enum { MOST_DEVICES = 8, MOST_THREADS = 1024, MOST_SHARED = 232448, SHARED = 49152, EM_OF_CUDA = 190 };
+
+/* What a context has beside memory of its device. */
+enum { HOST_MEMORY, STREAMS, EVENTS, GRAPHS, KINDS };
 
 struct context {
     int device;
     int retained;
     uint64_t used;
+    int live[KINDS];
 };
 
 struct allocation {
     char *at;
     size_t bytes;
-    struct context *context; /* NULL for host memory */
+    struct context *context;
+    int on_host;
     struct allocation *next;
 };
 
@@ -72,6 +84,7 @@ struct job {
 };
 
 struct graph {
+    struct context *context;
     struct job *first, **end;
     int jobs;
 };
@@ -79,10 +92,14 @@ struct graph {
 struct stream {
     struct context *context;
     struct graph *capture;
+    const int *thread; /* the capturing thread's `captures` */
+    int refused;       /* its `refused` when the capture began */
 };
 
 struct event {
-    int recorded;
+    struct context *context;
+    int recorded, captured;
+    long work; /* how many pieces of work were done before it */
 };
 
 struct symbol {
@@ -110,14 +127,15 @@ int standin_enqueue(void *stream, void (*run)(const void *data), const void *dat
 
 /* Whether cuInit has succeeded, and the failure of a device that broke. */
 extern int initialized, broken;
-/* The thread's context, and how many streams it captures. */
+/* The thread's context, how many streams it captures, and how many calls were refused because it does. */
 extern __thread struct context *current;
-extern __thread int captures;
+extern __thread int captures, refused;
 
 long long setting(const char *name, long long otherwise);
 int ready(void);
 int ready_outside_capture(const char *call);
-int allocate(void **at, size_t bytes, struct context *context);
+void fault(const char *text);
+int allocate(void **at, size_t bytes, int on_host);
 int release(void *at, int on_host);
 
 #pragma GCC visibility pop

@@ -4,12 +4,16 @@
 
 static long work;
 
+/* Breaks the device, for the rest of the process. */
+void fault(const char *text) {
+    standin_log("fault in %s", text);
+    broken = ILLEGAL_ADDRESS;
+}
+
 static void run(const struct job *job) {
-    long fault = setting("STANDIN_FAULT", 0);
     if (broken) return;
-    if (++work == fault) {
-        standin_log("fault in %s", job->text);
-        broken = ILLEGAL_ADDRESS;
+    if (++work == setting("STANDIN_FAULT", 0)) {
+        fault(job->text);
         return;
     }
     standin_log("%s", job->text);
@@ -44,11 +48,27 @@ int cuStreamCreate(struct stream **stream, unsigned flags) {
     READY();
     *stream = calloc(1, sizeof **stream);
     (*stream)->context = current;
+    current->live[STREAMS]++;
     standin_log("create stream");
     return SUCCESS;
 }
 
+static void free_graph(struct graph *graph) {
+    for (struct job *job = graph->first, *next; job; job = next) {
+        next = job->next;
+        free(job);
+    }
+    graph->context->live[GRAPHS]--;
+    free(graph);
+}
+
+/* What it captures is lost. */
 int cuStreamDestroy_v2(struct stream *stream) {
+    READY();
+    if (!stream) return INVALID_HANDLE;
+    if (stream->capture && stream->thread == &captures) captures--;
+    if (stream->capture) free_graph(stream->capture);
+    stream->context->live[STREAMS]--;
     standin_log("destroy stream");
     free(stream);
     return SUCCESS;
@@ -67,24 +87,42 @@ int cuStreamWaitEvent(struct stream *stream, struct event *event, unsigned flags
     return event ? SUCCESS : INVALID_HANDLE;
 }
 
+static struct graph *new_graph(void) {
+    struct graph *graph = calloc(1, sizeof *graph);
+    graph->context = current;
+    graph->end = &graph->first;
+    current->live[GRAPHS]++;
+    return graph;
+}
+
 int cuStreamBeginCapture_v2(struct stream *stream, int mode) {
     (void)mode;
     READY();
     if (!stream || stream->capture) return ILLEGAL_STATE;
-    stream->capture = calloc(1, sizeof *stream->capture);
-    stream->capture->end = &stream->capture->first;
+    stream->capture = new_graph();
+    stream->thread = &captures;
+    stream->refused = refused;
     captures++;
     standin_log("begin capture");
     return SUCCESS;
 }
 
+/* Ends the capture also where it gives no graph, but for the wrong thread. */
 int cuStreamEndCapture(struct stream *stream, struct graph **graph) {
+    *graph = NULL;
     READY();
     if (!stream || !stream->capture) return ILLEGAL_STATE;
-    *graph = stream->capture;
+    if (stream->thread != &captures) return CAPTURE_WRONG_THREAD;
+    struct graph *captured = stream->capture;
     stream->capture = NULL;
     captures--;
-    standin_log("end capture: %d pieces of work", (*graph)->jobs);
+    if (stream->refused != refused) {
+        standin_log("end capture: lost");
+        free_graph(captured);
+        return CAPTURE_INVALIDATED;
+    }
+    standin_log("end capture: %d pieces of work", captured->jobs);
+    *graph = captured;
     return SUCCESS;
 }
 
@@ -98,19 +136,41 @@ int cuEventCreate(struct event **event, unsigned flags) {
     (void)flags;
     READY();
     *event = calloc(1, sizeof **event);
+    (*event)->context = current;
+    current->live[EVENTS]++;
     return SUCCESS;
 }
 
 int cuEventDestroy_v2(struct event *event) {
+    READY();
+    if (!event) return INVALID_HANDLE;
+    event->context->live[EVENTS]--;
     free(event);
     return SUCCESS;
 }
 
 int cuEventRecord(struct event *event, struct stream *stream) {
-    (void)stream;
     READY();
+    if (!event) return INVALID_HANDLE;
     event->recorded = 1;
+    event->captured = stream && stream->capture;
+    event->work = work;
     return SUCCESS;
+}
+
+static int elapsed(float *milliseconds, const struct event *from, const struct event *to) {
+    READY();
+    if (!from || !to || !from->recorded || !to->recorded) return INVALID_HANDLE;
+    if (from->captured || to->captured) return CAPTURED_EVENT;
+    *milliseconds = to->work - from->work;
+    return SUCCESS;
+}
+
+int cuEventElapsedTime(float *milliseconds, struct event *from, struct event *to) { return elapsed(milliseconds, from, to); }
+
+/* The name since CUDA 12.8. */
+int cuEventElapsedTime_v2(float *milliseconds, struct event *from, struct event *to) {
+    return elapsed(milliseconds, from, to);
 }
 
 int cuEventQuery(struct event *event) {
@@ -124,11 +184,12 @@ int cuEventSynchronize(struct event *event) {
 }
 
 int cuGraphInstantiateWithFlags(struct graph **executable, struct graph *graph, unsigned long long flags) {
+    static long made;
     (void)flags;
     READY_OUTSIDE_CAPTURE("instantiate");
-    *executable = calloc(1, sizeof **executable);
-    struct graph *copy = *executable;
-    copy->end = &copy->first;
+    made++;
+    if (made > setting("STANDIN_GRAPHS", made)) return OUT_OF_MEMORY;
+    struct graph *copy = *executable = new_graph();
     for (struct job *job = graph->first; job; job = job->next) {
         struct job *again = malloc(sizeof *again + job->bytes);
         memcpy(again, job, sizeof *again + job->bytes);
@@ -141,12 +202,9 @@ int cuGraphInstantiateWithFlags(struct graph **executable, struct graph *graph, 
 }
 
 static int destroy_graph(struct graph *graph) {
+    READY();
     if (!graph) return INVALID_VALUE;
-    for (struct job *job = graph->first, *next; job; job = next) {
-        next = job->next;
-        free(job);
-    }
-    free(graph);
+    free_graph(graph);
     return SUCCESS;
 }
 
@@ -162,6 +220,7 @@ int cuGraphUpload(struct graph *executable, struct stream *stream) {
 int cuGraphLaunch(struct graph *executable, struct stream *stream) {
     (void)stream;
     READY_OUTSIDE_CAPTURE("graph launch");
+    if (!executable) return INVALID_HANDLE;
     standin_log("launch graph: %d pieces of work", executable->jobs);
     for (const struct job *job = executable->first; job; job = job->next) run(job);
     return SUCCESS;

@@ -7,7 +7,7 @@ use byoc_cuda::device;
 use byoc_cuda::locate::{self, Place, Places};
 use byoc_plugin_api::Error;
 
-use crate::{driver, products};
+use crate::{domain, driver, join, products, recordings};
 
 /// Names what a child process does.
 pub(crate) const ACTION: &str = "STANDIN_ACTION";
@@ -53,12 +53,25 @@ pub(crate) fn act(action: &str) {
         "nvrtc" => nvrtc(&places()),
         "third-device" => locate::driver(&places()).and_then(|driver| device::one(&driver, 2)).map(|_| Vec::new()),
         "products" => products::act(),
+        _ if action.starts_with("domain-") => domain::act(action),
+        _ if action.starts_with("join-") => join::act(action),
+        _ if action.starts_with("recordings-") => recordings::act(action),
         _ => driver::act(action),
     };
     match said {
         Ok(lines) => lines.iter().for_each(|line| say(line)),
-        Err(error) => say(&format!("{} ({})", error.message, error.hint.unwrap_or_default())),
+        Err(error) => say(&told(error)),
     }
+}
+
+/// An error in one line.
+pub(crate) fn told(error: Error) -> String {
+    format!("{} ({})", error.message, error.hint.unwrap_or_default())
+}
+
+/// The error of a call that must fail, in one line.
+pub(crate) fn refused<T>(result: Result<T, Error>) -> String {
+    result.map_or_else(told, |_| "done".into())
 }
 
 /// The places of this process, and the user's folder before them.
@@ -74,16 +87,13 @@ fn only() -> Places {
 /// Opens the driver and cublasLt, and tells what was found.
 fn open(places: &Places) -> Result<Vec<String>, Error> {
     let driver = locate::driver(places)?;
-    let mut lines = vec![format!("libcuda {} {}", driver.version, driver.path.display())];
-    let found = locate::cublaslt(places, &driver)?;
-    lines.push(format!("libcublasLt {} {}", found.version, found.path.display()));
+    let mut lines = vec![driver.to_string(), locate::cublaslt(places, &driver)?.to_string()];
     lines.extend(device::all(&driver)?.iter().map(ToString::to_string));
     Ok(lines)
 }
 
 fn nvrtc(places: &Places) -> Result<Vec<String>, Error> {
-    let found = locate::nvrtc(places)?;
-    Ok(vec![format!("libnvrtc {} {}", found.version, found.path.display())])
+    Ok(vec![locate::nvrtc(places)?.to_string()])
 }
 
 #[expect(clippy::print_stdout, reason = "the parent reads it")]

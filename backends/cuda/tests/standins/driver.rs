@@ -21,6 +21,8 @@ pub(crate) const CASES: &[(&str, fn())] = &[
     ("driver::memory_runs_out", memory_runs_out),
     ("driver::a_device_that_failed_stays_so", a_device_that_failed_stays_so),
     ("driver::graphs_happen_when_they_are_launched", graphs_happen_when_they_are_launched),
+    ("driver::what_a_capture_does_not_allow_ends_it", what_a_capture_does_not_allow_ends_it),
+    ("driver::what_is_not_given_back_is_told", what_is_not_given_back_is_told),
     ("driver::launches_keep_the_limits", launches_keep_the_limits),
 ];
 
@@ -45,6 +47,8 @@ pub(crate) fn act(action: &str) -> Result<Vec<String>, Error> {
         "allocate" => allocate(),
         "fault" => fault(),
         "capture" => capture(),
+        "refuse" => refuse(),
+        "keep" => keep(),
         "launch" => launch(),
         _ => return Err(Error::new(format!("no action {action}"))),
     };
@@ -129,7 +133,6 @@ fn capture() -> Result<Vec<String>, DriverError> {
     let (source, mut target) = (stream.clone_htod(&[5u8; 4])?, stream.alloc_zeros::<u8>(4)?);
     stream.begin_capture(CaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
     stream.memcpy_dtod(&source, &mut target)?;
-    let refused = [said(stream.synchronize()), said(stream.alloc_zeros::<u8>(4))];
     let graph = stream.end_capture(GraphFlags(0))?;
     let before = stream.clone_dtoh(&target)?;
     if let Some(graph) = &graph {
@@ -139,17 +142,58 @@ fn capture() -> Result<Vec<String>, DriverError> {
         graph.launch()?;
     }
     let after = stream.clone_dtoh(&target)?;
-    Ok([refused.to_vec(), vec![format!("{before:?} {after:?}")]].concat())
+    Ok(vec![format!("{before:?} {after:?}")])
 }
 
 fn graphs_happen_when_they_are_launched() {
     let (output, log) = tried("capture", &[]);
-    let refused = "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: operation not permitted when stream is capturing";
-    assert_eq!(output, format!("{refused}\n{refused}\n[0, 0, 0, 0] [5, 5, 5, 5]"));
-    let captured = "begin capture\nrefused synchronize during capture\nrefused allocate during capture\n\
-                    end capture: 1 pieces of work\ndownload 4\nlaunch graph: 1 pieces of work\ncopy 4\nfill 4\n\
-                    launch graph: 1 pieces of work\ncopy 4\ndownload 4\n";
+    assert_eq!(output, "[0, 0, 0, 0] [5, 5, 5, 5]");
+    let captured = "begin capture\nend capture: 1 pieces of work\ndownload 4\nlaunch graph: 1 pieces of work\ncopy 4\n\
+                    fill 4\nlaunch graph: 1 pieces of work\ncopy 4\ndownload 4\n";
     assert!(log.contains(captured), "{log}");
+    assert!(log.ends_with("release 0: 0, 0 bytes live"), "{log}");
+}
+
+fn refuse() -> Result<Vec<String>, DriverError> {
+    let stream = stream()?;
+    let mut target = stream.alloc_zeros::<u8>(4)?;
+    stream.begin_capture(CaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
+    stream.memset_zeros(&mut target)?;
+    let refused = [said(stream.synchronize()), said(stream.alloc_zeros::<u8>(4))];
+    Ok([refused.to_vec(), vec![said(stream.end_capture(GraphFlags(0)))]].concat())
+}
+
+fn what_a_capture_does_not_allow_ends_it() {
+    let (output, log) = tried("refuse", &[]);
+    let refused = "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: operation not permitted when stream is capturing";
+    let lost = "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: operation failed due to a previous error during capture";
+    assert_eq!(output, format!("{refused}\n{refused}\n{lost}"));
+    let captured =
+        "begin capture\nrefused synchronize during capture\nrefused allocate during capture\nend capture: lost\n";
+    assert!(log.contains(captured), "{log}");
+    assert!(log.ends_with("release 0: 0, 0 bytes live"), "{log}");
+}
+
+fn keep() -> Result<Vec<String>, DriverError> {
+    let stream = stream()?;
+    std::mem::forget(stream.context().new_event(None)?);
+    // SAFETY: nothing is done with the memory, which is never given back.
+    unsafe { result::malloc_host(8, 0) }?;
+    // SAFETY: as above.
+    unsafe { result::malloc_sync(8) }?;
+    // The event holds the context too.
+    // SAFETY: the context was retained for the stream and the event, which nobody uses any more.
+    unsafe { result::primary_ctx::release(stream.context().cu_device()) }?;
+    std::mem::forget(stream);
+    Ok(Vec::new())
+}
+
+/// Else the end of a log would say nothing.
+fn what_is_not_given_back_is_told() {
+    let (_, log) = tried("keep", &[]);
+    let left = "release 0: 0, 8 bytes live\nleft over on 0: 1 host memory\nleft over on 0: 1 streams\n\
+                left over on 0: 1 events";
+    assert!(log.ends_with(left), "{log}");
 }
 
 /// A cubin as far as the stand-in looks: an object file of the host's, which says that it is for a device.

@@ -2,13 +2,16 @@
 //! own: which libraries a process uses is settled once, when it first opens them.
 //!
 //! It shows that libraries are found, checked and refused as documented, that contexts, memory, streams and graphs are
-//! used in balance, and that the calls describe the right products. What only a GPU can show is not shown here.
+//! used in balance, that domains do what they promise, and that the calls describe the right products. What only a GPU can show is not shown here.
 
 mod child;
+mod domain;
 mod driver;
+mod join;
 mod libraries;
 mod locate;
 mod products;
+mod recordings;
 
 use std::process::ExitCode;
 
@@ -19,7 +22,13 @@ fn main() -> ExitCode {
         child::act(&action.to_string_lossy());
         return ExitCode::SUCCESS;
     }
-    let cases = locate::CASES.iter().chain(driver::CASES).chain(products::CASES);
+    let cases = locate::CASES
+        .iter()
+        .chain(driver::CASES)
+        .chain(domain::CASES)
+        .chain(recordings::CASES)
+        .chain(join::CASES)
+        .chain(products::CASES);
     let trials = cases.map(|(name, case)| {
         Trial::test(*name, || {
             case();

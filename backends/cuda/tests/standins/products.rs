@@ -118,10 +118,10 @@ pub(crate) fn act() -> Result<Vec<String>, Error> {
 }
 
 /// Numbers that look random and are the same every time: Knuth's MMIX generator.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, end: i64) -> i64 {
+    pub(crate) fn below(&mut self, end: i64) -> i64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as i64) % end
     }

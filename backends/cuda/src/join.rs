@@ -1,0 +1,69 @@
+//! Joining a memory domain that another library has opened: the same context, the same queue.
+//!
+//! Each plugin has bindings of its own, with what they remember of CUDA. What they share is the driver, of which there is
+//! one in a process, and so the primary context of each of its devices.
+
+use byoc_plugin_api::{DomainHandles, Error};
+use cudarc::driver::sys::CUstream;
+
+use crate::device::Device;
+use crate::locate::Driver;
+use crate::primary::Primary;
+
+/// DLPack's number for devices of CUDA.
+pub(crate) const DEVICE_TYPE: i32 = 2;
+
+/// A domain that this library has joined: its device's primary context, which it retains, and the queue, which it
+/// borrows. To be dropped before the domain.
+pub struct Joined {
+    primary: Primary,
+    stream: CUstream,
+}
+
+// SAFETY: calls for a domain may come from any thread, one at a time; CUDA takes a stream from any thread.
+unsafe impl Send for Joined {}
+
+impl Joined {
+    /// Joins the domain of these handles.
+    ///
+    /// # Errors
+    ///
+    /// When the handles are not a CUDA device's, or when its primary context here is another one than the domain's.
+    pub fn new(handles: &DomainHandles, driver: &Driver) -> Result<Joined, Error> {
+        let (kind, ordinal) = (handles.device.device_type, handles.device.device_id);
+        if kind != DEVICE_TYPE {
+            return Err(Error::new(format!(
+                "the domain is a device of DLPack's type {kind}, and CUDA's are of type {DEVICE_TYPE}"
+            )));
+        }
+        let ordinal = u32::try_from(ordinal).map_err(|_| Error::new(format!("there is no device cuda:{ordinal}")))?;
+        if handles.queue.is_null() {
+            return Err(Error::new(format!("the domain cuda:{ordinal} has no stream of its own")));
+        }
+        let primary = Primary::retain(driver, ordinal)?;
+        if primary.context() != handles.context.cast() {
+            let message = format!("the context of the domain cuda:{ordinal} is not the one that {} gives", **driver);
+            return Err(Error::new(message).hint("Have one libcuda.so.1 in BYOC_CUDA_PATH and LD_LIBRARY_PATH"));
+        }
+        Ok(Joined { primary, stream: handles.queue.cast() })
+    }
+
+    /// Makes the context current on this thread. To be called before any other call of CUDA.
+    ///
+    /// # Errors
+    ///
+    /// When the driver does not allow it.
+    pub fn enter(&self) -> Result<(), Error> {
+        self.primary.enter()
+    }
+
+    /// The domain's queue.
+    pub fn stream(&self) -> CUstream {
+        self.stream
+    }
+
+    /// The device that it is on.
+    pub fn device(&self) -> &Device {
+        &self.primary.device
+    }
+}

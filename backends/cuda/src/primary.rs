@@ -1,0 +1,54 @@
+//! A device's primary context: the one that all libraries of a process share.
+
+use byoc_plugin_api::Error;
+use cudarc::driver::result;
+use cudarc::driver::sys::{CUcontext, CUdevice};
+
+use crate::device::{self, Device};
+use crate::locate::Driver;
+
+/// The primary context of a device, kept until this is dropped.
+pub(crate) struct Primary {
+    /// The device.
+    pub(crate) device: Device,
+    handle: CUdevice,
+    context: CUcontext,
+}
+
+// SAFETY: a context may be current on any thread, and on several at once; what is called on it is CUDA's to order.
+unsafe impl Send for Primary {}
+
+impl Primary {
+    /// Retains it, which makes it if nobody has.
+    pub(crate) fn retain(driver: &Driver, ordinal: u32) -> Result<Primary, Error> {
+        let device = device::one(driver, ordinal)?;
+        let open = || {
+            let handle = result::device::get(ordinal.cast_signed())?;
+            // SAFETY: `handle` was given by `get` just now.
+            Ok((handle, unsafe { result::primary_ctx::retain(handle) }?))
+        };
+        match open() {
+            Ok((handle, context)) => Ok(Primary { device, handle, context }),
+            Err(cause) => Err(device.failed("open its context", cause)),
+        }
+    }
+
+    /// The context itself.
+    pub(crate) fn context(&self) -> CUcontext {
+        self.context
+    }
+
+    /// Makes it current on this thread.
+    pub(crate) fn enter(&self) -> Result<(), Error> {
+        // SAFETY: it is retained, so it is a context.
+        let entered = unsafe { result::ctx::set_current(self.context) };
+        entered.map_err(|cause| self.device.failed("use its context", cause))
+    }
+}
+
+impl Drop for Primary {
+    fn drop(&mut self) {
+        // SAFETY: it was retained once, by `retain`. A failure leaves it to the end of the process.
+        let _ = unsafe { result::primary_ctx::release(self.handle) };
+    }
+}
