@@ -13,4 +13,4 @@ mod steps;
 pub use copies::{PlannedCopy, planned_copies};
 pub use device::{Device, DeviceName};
 pub use open::{Opened, open_file, open_region};
-pub use session::{CopyTime, DeviceUse, LoadOptions, PortInfo, Queueing, RegionTime, Session};
+pub use session::{CopyTime, DeviceUse, LoadOptions, PortIndex, PortInfo, Queueing, RegionTime, Session};

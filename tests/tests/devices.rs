@@ -1,6 +1,8 @@
 //! Regions on devices, with the plugin of the simulated one: what is copied and when, where memory comes from and goes to,
 //! what is recorded, and what users are told.
 
+#[path = "devices/entries.rs"]
+mod entries;
 #[path = "devices/graphs.rs"]
 mod graphs;
 

@@ -1,5 +1,7 @@
 //! What the runs of an entry copy between memories: known from the artifact, before any device is there.
 
+use std::collections::BTreeSet;
+
 use byoc_plugin_api::{DType, Dim};
 
 use super::steps::{Crossing, HOST, Steps};
@@ -39,20 +41,16 @@ pub fn planned_copies(manifest: &Manifest, entry: &Entry) -> Vec<PlannedCopy> {
     Steps::new(entry, &memories).crossings().map(copy).collect()
 }
 
-/// The kinds of devices that regions run on, and the memory of each region: the host's, or that of a kind at its index
+/// The kinds of devices that regions run on, in the order of their names, and the memory of each region: the host's, or that of a kind at its index
 /// plus 1.
 pub(super) fn memories(regions: &[&Region]) -> (Vec<String>, Vec<usize>) {
-    let mut kinds: Vec<String> = Vec::new();
-    let mut memory = |region: &&Region| {
-        let Some(kind) = &region.domain else { return HOST };
-        let known = kinds.iter().position(|known| known == kind);
-        1 + known.unwrap_or_else(|| {
-            kinds.push(kind.clone());
-            kinds.len() - 1
-        })
+    let kinds: BTreeSet<_> = regions.iter().filter_map(|region| region.domain.as_deref()).collect();
+    let memory = |region: &&Region| {
+        let kind = region.domain.as_deref();
+        kind.and_then(|kind| kinds.iter().position(|known| *known == kind)).map_or(HOST, |index| index + 1)
     };
-    let memories = regions.iter().map(&mut memory).collect();
-    (kinds, memories)
+    let memories = regions.iter().map(memory).collect();
+    (kinds.iter().map(|kind| (*kind).to_owned()).collect(), memories)
 }
 
 /// The name of each value: that of a port, or the one that its region has for it.

@@ -41,6 +41,17 @@ impl FromStr for DeviceName {
 pub struct Device {
     name: DeviceName,
     domain: Arc<Mutex<Box<dyn Domain>>>,
+    turns: Turns,
+}
+
+/// Who queues work on a device: one session at a time, for as long as a run, so that a recording holds work of one only.
+#[derive(Clone, Default)]
+pub(super) struct Turns(Arc<Mutex<()>>);
+
+impl Turns {
+    pub(super) fn take(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Device {
@@ -55,7 +66,10 @@ impl Device {
             registry.backends.iter().filter(|backend| backend.description.domain.as_ref() == Some(&name.kind))
         {
             match backend.backend.open_domain(name.ordinal, &options(backend)?) {
-                Ok(domain) => return Ok(Device { name: name.clone(), domain: Arc::new(Mutex::new(domain)) }),
+                Ok(domain) => {
+                    let domain = Arc::new(Mutex::new(domain));
+                    return Ok(Device { name: name.clone(), domain, turns: Turns::default() });
+                }
                 // The first one that says why is the one to hear.
                 Err(error) => drop(failed.get_or_insert((backend, error))),
             }
@@ -87,6 +101,11 @@ impl Device {
     pub(super) fn domain(&self) -> MutexGuard<'_, Box<dyn Domain>> {
         // A panic while it was held cannot have left anything half done: every call is one of the domain's own.
         self.domain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who queues work.
+    pub(super) fn turns(&self) -> Turns {
+        self.turns.clone()
     }
 
     /// Memory of the device; none for 0 bytes. `what` it is for stands in the error.

@@ -1,6 +1,7 @@
 //! The constants that regions on a device read: on the device each of them stands once, however many regions read it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::artifact::Artifact;
 use crate::artifact::manifest::{ConstantUse, Region};
@@ -9,48 +10,80 @@ use crate::runtime::device::{Device, DeviceMemory};
 use crate::runtime::plan::DEVICE_ALIGNMENT;
 
 /// Constants on one device.
+#[derive(Default)]
 pub(super) struct Resident {
-    memory: DeviceMemory,
-    /// The offset of each stored constant, by its index in the artifact.
-    offsets: BTreeMap<usize, usize>,
+    /// Where each stored constant is, by its index in the artifact.
+    places: BTreeMap<usize, Place>,
     /// Bytes that they take.
     pub(super) bytes: usize,
 }
 
+/// Where a constant is.
+#[derive(Clone)]
+struct Place {
+    memory: Arc<DeviceMemory>,
+    offset: usize,
+}
+
 impl Resident {
-    /// Sends the constants of these regions to the device, straight from the mapped file.
+    /// The constants of these regions: those that are on the device already, and the others, which are sent there straight
+    /// from the mapped file.
     pub(super) fn send<'a>(
         artifact: &Artifact,
         regions: impl Iterator<Item = &'a Region>,
         device: &Device,
+        there: Option<&Resident>,
     ) -> Result<Resident> {
         let bound = regions.flat_map(|region| region.constants.iter().filter_map(|binding| binding.used.as_ref()));
-        let mut offsets: BTreeMap<_, _> = bound.map(|used| (used.constant, 0)).collect();
-        let mut bytes = 0;
-        for (&constant, offset) in &mut offsets {
-            *offset = bytes;
-            bytes += artifact.stored(constant)?.len().next_multiple_of(DEVICE_ALIGNMENT);
-        }
-        let memory = device.allocate(bytes, "constants")?;
-        let mut domain = device.domain();
-        let mut sent = Ok(());
-        for (&constant, &offset) in &offsets {
-            let data = artifact.stored(constant)?;
-            if sent.is_ok() && !data.is_empty() {
-                // SAFETY: there is room for the constant at its offset. The bytes are those of the artifact, which the
-                // caller keeps, and the queue is waited for below.
-                sent = unsafe { domain.upload(memory.address + offset as u64, data.as_ptr(), data.len()) };
+        let mut missing: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut resident = Resident::default();
+        for constant in bound.map(|used| used.constant) {
+            match there.and_then(|there| there.places.get(&constant)) {
+                Some(place) => drop(resident.places.insert(constant, place.clone())),
+                None => drop(missing.insert(constant, 0)),
             }
         }
-        let waited = if bytes > 0 { domain.synchronize() } else { Ok(()) };
-        drop(domain);
-        sent.and(waited).map_err(|error| device.failed("take the constants", error))?;
-        Ok(Resident { memory, offsets, bytes })
+        let mut bytes = 0;
+        for (&constant, offset) in &mut missing {
+            *offset = bytes;
+            bytes += room(artifact, constant)?;
+        }
+        let memory = Arc::new(device.allocate(bytes, "constants")?);
+        upload(artifact, &missing, device, memory.address)?;
+        let place = |(constant, offset)| (constant, Place { memory: memory.clone(), offset });
+        resident.places.extend(missing.into_iter().map(place));
+        for &constant in resident.places.keys() {
+            resident.bytes += room(artifact, constant)?;
+        }
+        Ok(resident)
     }
 
     /// Where the element of index 0 of a view is.
     pub(super) fn address(&self, used: &ConstantUse, element: usize) -> u64 {
-        let offset = self.offsets.get(&used.constant).copied().unwrap_or(0) + used.view.offset * element;
-        self.memory.address + offset as u64
+        let Some(place) = self.places.get(&used.constant) else { return 0 };
+        place.memory.address + (place.offset + used.view.offset * element) as u64
     }
+}
+
+/// Bytes that a constant takes on a device.
+fn room(artifact: &Artifact, constant: usize) -> Result<usize> {
+    Ok(artifact.stored(constant)?.len().next_multiple_of(DEVICE_ALIGNMENT))
+}
+
+/// Sends constants to their offsets from an address.
+fn upload(artifact: &Artifact, offsets: &BTreeMap<usize, usize>, device: &Device, address: u64) -> Result<()> {
+    if offsets.is_empty() {
+        return Ok(());
+    }
+    let source = |(&constant, &offset): (&usize, &usize)| Ok((artifact.stored(constant)?, address + offset as u64));
+    let sources = offsets.iter().map(source).collect::<Result<Vec<_>>>()?;
+    let turns = device.turns();
+    let _held = turns.take();
+    let mut domain = device.domain();
+    let mut filled = sources.iter().filter(|(data, _)| !data.is_empty());
+    // SAFETY: there is room for each constant at its place, and its bytes stay until the queue has been waited for.
+    let sent = filled.try_for_each(|(data, to)| unsafe { domain.upload(*to, data.as_ptr(), data.len()) });
+    let waited = domain.synchronize();
+    drop(domain);
+    sent.and(waited).map_err(|error| device.failed("take the constants", error))
 }

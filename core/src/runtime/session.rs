@@ -66,6 +66,15 @@ pub struct PortInfo {
     pub shape: Vec<Dim>,
 }
 
+/// Which input or output of the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortIndex {
+    /// The input of that index.
+    Input(usize),
+    /// The output of that index.
+    Output(usize),
+}
+
 /// How long a region took in the last run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionTime {
@@ -155,19 +164,38 @@ impl Session {
 
     /// Loads an entry of an artifact, whose other files are attached first where that is still to be done
     /// ([`Artifact::attach`]). No constant of the artifact itself is copied, but to the devices whose regions read it.
-    pub fn load(mut artifact: Artifact, registry: &Registry, options: &LoadOptions) -> Result<Session> {
+    pub fn load(artifact: Artifact, registry: &Registry, options: &LoadOptions) -> Result<Session> {
+        Session::load_with(artifact, registry, options, None)
+    }
+
+    /// Loads another entry of the same artifact, on the devices of this session where they are those that the options name:
+    /// constants that both read stand on a device once. Runs of the two take turns there.
+    pub fn load_beside(&self, registry: &Registry, options: &LoadOptions) -> Result<Session> {
+        match &self._artifact {
+            Some(artifact) => Session::load_with(artifact.clone(), registry, options, Some(self)),
+            None => Err(Diagnostic::new(Code::UnknownName, "a file that is code by itself has one entry")),
+        }
+    }
+
+    fn load_with(
+        mut artifact: Artifact,
+        registry: &Registry,
+        options: &LoadOptions,
+        beside: Option<&Session>,
+    ) -> Result<Session> {
         check_processor(&artifact)?;
         let entry = select_entry(&artifact, options.entry.as_deref())?.clone();
         artifact.attach(options.constants_from.as_deref())?;
         let all = &artifact.manifest().regions;
         let regions: Vec<&Region> = entry.calls.iter().map(|call| &all[call.region]).collect();
         let (kinds, memories) = memories(&regions);
-        let devices = open_devices(&regions, &kinds, registry, options)?;
+        let there = beside.map_or(&[][..], |session| &session.devices);
+        let devices = open_devices(&regions, &kinds, registry, options, there)?;
         let of_memory = |memory: usize| regions.iter().zip(&memories).filter(move |(_, of)| **of == memory);
-        let residents = devices
-            .iter()
-            .enumerate()
-            .map(|(index, device)| Resident::send(&artifact, of_memory(index + 1).map(|(region, _)| *region), device));
+        let residents = devices.iter().enumerate().map(|(index, device)| {
+            let there = beside.and_then(|session| session.resident(device));
+            Resident::send(&artifact, of_memory(index + 1).map(|(region, _)| *region), device, there)
+        });
         let residents = residents.collect::<Result<Vec<_>>>()?;
         let loader =
             Loader { artifact: &artifact, registry, threads: options.threads(), settings: &options.run_options };
@@ -203,6 +231,12 @@ impl Session {
         })
     }
 
+    /// The constants on a device of this session.
+    fn resident(&self, device: &Device) -> Option<&Resident> {
+        let index = self.devices.iter().position(|own| own.name() == device.name())?;
+        self.residents.get(index)
+    }
+
     /// The inputs, in the order in which [`Session::run`] takes them.
     pub fn inputs(&self) -> Vec<PortInfo> {
         self.ports(&self.entry.inputs)
@@ -224,8 +258,10 @@ impl Session {
     /// Computes the outputs from the inputs, given in the order of [`Session::inputs`]. The outputs stay readable
     /// until the next run.
     pub fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
-        self.ready(inputs)?;
-        self.work(inputs, Run::Whole)
+        self.in_turn(0, &mut |session| {
+            session.ready(inputs)?;
+            session.work(inputs, Run::Whole)
+        })
     }
 
     /// As [`Session::run`], but what the last run sent to devices as inputs is used as it lies there, and outputs stay on
@@ -236,12 +272,21 @@ impl Session {
             let message = "there are no inputs of these shapes on the device";
             return Err(Diagnostic::new(Code::BadInput, message).hint("Run once with them before"));
         }
-        self.work(inputs, Run::Resident)
+        self.in_turn(0, &mut |session| session.work(inputs, Run::Resident))
     }
 
     /// Copies the outputs of the last run from the devices, for [`Session::output`].
     pub fn fetch(&mut self) -> Result<()> {
-        self.work(&[], Run::Outputs)
+        self.in_turn(0, &mut |session| session.work(&[], Run::Outputs))
+    }
+
+    /// Does some work when no other session does any on the devices, from that index on. Devices stand in the order of their
+    /// kinds, so two sessions never wait for each other.
+    fn in_turn(&mut self, index: usize, work: &mut dyn FnMut(&mut Session) -> Result<()>) -> Result<()> {
+        let Some(device) = self.devices.get(index) else { return work(self) };
+        let turns = device.turns();
+        let _held = turns.take();
+        self.in_turn(index + 1, work)
     }
 
     fn work(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
@@ -296,6 +341,19 @@ impl Session {
         // SAFETY: the value lies in the arena or in the constant's bytes at its planned size, and `&self` keeps the
         // next run from writing while the view lives.
         Ok(unsafe { TensorView::from_raw(data, self.entry.values[port.value].dtype, shape, strides) })
+    }
+
+    /// Where an input or an output is on a device, for whoever works there with calls of the device's own: the address that
+    /// runs with inputs of the shapes of the last run use ([`Session::run_resident`]). `None` where it is on no device, and
+    /// before the first run.
+    pub fn address(&self, port: PortIndex) -> Option<(&DeviceName, u64)> {
+        let (ports, index) = match port {
+            PortIndex::Input(index) => (&self.entry.inputs, index),
+            PortIndex::Output(index) => (&self.entry.outputs, index),
+        };
+        let (state, value) = (self.state.as_ref()?, ports.get(index)?.value);
+        let device = (0..self.devices.len()).find(|device| state.plan.arenas[device + 1].values[value].is_some())?;
+        Some((self.devices[device].name(), state.on_device(value, device + 1)))
     }
 
     /// How long each region took in the last run, in running order.
@@ -360,6 +418,18 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    /// What is given back is given back between the runs of others.
+    fn drop(&mut self) {
+        let _ = self.in_turn(0, &mut |session| {
+            session.state = None;
+            session.calls.clear();
+            session.residents.clear();
+            Ok(())
+        });
+    }
+}
+
 impl LoadOptions {
     /// At least one.
     fn threads(&self) -> usize {
@@ -370,12 +440,13 @@ impl LoadOptions {
     }
 }
 
-/// Opens the devices that the regions run on, one of each kind.
+/// The devices that the regions run on, one of each kind: those of `there`, or newly opened ones.
 fn open_devices(
     regions: &[&Region],
     kinds: &[String],
     registry: &Registry,
     options: &LoadOptions,
+    there: &[Device],
 ) -> Result<Vec<Device>> {
     if let Some(unused) = options.devices.iter().find(|name| !kinds.contains(&name.kind)) {
         let message = format!("no region runs on {unused}");
@@ -390,7 +461,10 @@ fn open_devices(
             let message = format!("{name} and {second} are two devices of one kind");
             return Err(Diagnostic::new(Code::Usage, message).hint("Name one of them with --device"));
         }
-        Device::open(&name, registry, &|backend| backend.run_options(&options.run_options))
+        match there.iter().find(|device| *device.name() == name) {
+            Some(device) => Ok(device.clone()),
+            None => Device::open(&name, registry, &|backend| backend.run_options(&options.run_options)),
+        }
     };
     kinds.iter().map(open).collect()
 }

@@ -1,0 +1,118 @@
+//! Two entries of one artifact on one device: what both read stands there once, and their runs take turns.
+
+use byoc_core::artifact::Artifact;
+use byoc_core::compile::{self, Request, Silent};
+use byoc_core::plugin::Registry;
+use byoc_core::runtime::{LoadOptions, PortIndex, Session};
+use byoc_plugin_api::TensorView;
+use byoc_tests::onnx::{Model, Type};
+use byoc_tests::{engine, places};
+
+/// Rows and columns of the weight.
+const SIZE: usize = 16;
+
+/// Bytes of the weight.
+const WEIGHT: usize = SIZE * SIZE * 4;
+
+fn weights() -> Vec<f32> {
+    (0..SIZE * SIZE).map(|i| ((i * 7) % 13) as f32 / 8.0 - 0.5).collect()
+}
+
+/// `x w` for one entry, `w + x` for the other.
+fn entry(op: &str, rows: i64) -> Model {
+    let size = SIZE as i64;
+    let operands = if op == "MatMul" { ["x", "w"] } else { ["w", "x"] };
+    Model::default()
+        .input("x", Type::Float, &[rows, size])
+        .weight("w", &[size, size], &weights())
+        .node(op, &operands, &["y"])
+        .output("y", Type::Float, &[if op == "MatMul" { rows } else { size }, size])
+}
+
+struct Bench {
+    artifact: Artifact,
+    registry: Registry,
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let folder = places::temporary();
+        let registry = engine::from_files(vec![places::plugin("isle"), places::plugin("json")]);
+        let source = |name: &str, model: Model| {
+            (name.to_owned(), places::write(folder.path(), &format!("{name}.onnx"), model.finish()))
+        };
+        let sources = vec![source("product", entry("MatMul", 4)), source("sum", entry("Add", 1))];
+        let backends = registry.select(&["isle".into(), "json".into()], &[]).expect("both are there");
+        let path = folder.path().join("model.byoc");
+        compile::compile(&Request::new(sources, backends), &path, &mut Silent).expect("compiles");
+        Bench { artifact: Artifact::open(&path).expect("opens"), registry, _folder: folder }
+    }
+
+    fn options(&self, entry: &str, memory: usize) -> LoadOptions {
+        let run_options = vec![("isle.memory".to_owned(), memory.to_string())];
+        LoadOptions { entry: Some(entry.into()), threads: 1, run_options, ..LoadOptions::default() }
+    }
+}
+
+fn run(session: &mut Session, rows: usize, value: f32) -> Vec<f32> {
+    let data = vec![value; rows * SIZE];
+    let (shape, strides) = ([rows as i64, SIZE as i64], [SIZE as i64, 1]);
+    let input = TensorView::from_slice(&data, &shape, &strides).expect("a tensor");
+    session.run(&[input]).expect("runs");
+    session.output(0).expect("y").to_vec::<f32>().expect("f32")
+}
+
+#[test]
+fn a_shared_weight_is_on_the_device_once() {
+    let bench = Bench::new();
+    // Room for the weight once, and for the values of both entries: of one `y` is as large as the weight, the other three are
+    // small.
+    let memory = WEIGHT + WEIGHT + 3 * 256;
+    let product = Session::load(bench.artifact.clone(), &bench.registry, &bench.options("product", memory));
+    let mut product = product.expect("the weight fits once");
+    let mut sum = product.load_beside(&bench.registry, &bench.options("sum", memory)).expect("it is there already");
+    let alone = Session::load(bench.artifact.clone(), &bench.registry, &bench.options("sum", WEIGHT - 1));
+    let error = alone.err().expect("a session of its own has a device of its own").to_string();
+    assert_eq!(
+        error,
+        "[B706] sim:0 has no 1024 bytes for constants: the simulator has 1023 bytes free of 1023, and 1024 were asked for"
+    );
+    assert_eq!([&product, &sum].map(|session| session.devices()[0].constant_bytes), [WEIGHT; 2]);
+    assert_eq!(product.address(PortIndex::Input(0)), None, "nothing has run");
+    assert_eq!(run(&mut sum, 1, 0.5), weights().iter().map(|w| w + 0.5).collect::<Vec<_>>());
+    let column = |column: usize| (0..SIZE).map(|row| weights()[row * SIZE + column]).sum::<f32>();
+    let expected: Vec<_> = (0..4 * SIZE).map(|i| column(i % SIZE)).collect();
+    let found = run(&mut product, 4, 1.0);
+    assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-4), "{found:?}");
+    let (device, address) = product.address(PortIndex::Input(0)).expect("it is on the device");
+    assert!(device.to_string() == "sim:0" && address % 256 == 0);
+    // The weight outlives the session that sent it.
+    drop(product);
+    assert_eq!(run(&mut sum, 1, 2.0), weights().iter().map(|w| w + 2.0).collect::<Vec<_>>());
+}
+
+#[test]
+fn sessions_on_one_queue_take_turns() {
+    let bench = Bench::new();
+    let memory = 1 << 20;
+    let mut product =
+        Session::load(bench.artifact.clone(), &bench.registry, &bench.options("product", memory)).expect("loads");
+    let mut sum = product.load_beside(&bench.registry, &bench.options("sum", memory)).expect("loads");
+    let expected = run(&mut product, 4, 1.0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0..200 {
+                let value = i as f32;
+                assert_eq!(run(&mut sum, 1, value), weights().iter().map(|w| w + value).collect::<Vec<_>>());
+            }
+        });
+        for _ in 0..200 {
+            assert_eq!(run(&mut product, 4, 1.0), expected);
+        }
+    });
+    for session in [&product, &sum] {
+        let there = session.devices().remove(0);
+        assert_eq!((there.recordings, there.unrecorded), (1, vec![]));
+    }
+}
