@@ -124,9 +124,18 @@ pub fn c_plugin(folder: &Path, name: &str, changes: &[Change<'_>]) -> PathBuf {
 
 /// The same with the plugin and the header of today; its backend is `cmatmul`.
 pub fn c_plugin_of_today(folder: &Path, name: &str, changes: &[Change<'_>]) -> PathBuf {
+    c_plugin_from("matmul.c", folder, name, changes)
+}
+
+/// The plugin in C that opens a memory domain; its backend is `cdevice`.
+pub fn c_device_plugin(folder: &Path, name: &str, changes: &[Change<'_>]) -> PathBuf {
+    c_plugin_from("device.c", folder, name, changes)
+}
+
+fn c_plugin_from(file: &str, folder: &Path, name: &str, changes: &[Change<'_>]) -> PathBuf {
     let sources = folder.join(format!("{name}-sources"));
     copy_folder(&places::checkout().join("plugin-api/include"), &sources);
-    places::copy_into(&sources, &places::checkout().join("tests/plugins/c/matmul.c"), "plugin.c");
+    places::copy_into(&sources, &places::checkout().join("tests/plugins/c").join(file), "plugin.c");
     compile_c(folder, name, &sources, changes)
 }
 

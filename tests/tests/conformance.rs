@@ -1,5 +1,7 @@
 //! The conformance kit passes our own backends, finds the faults of bad ones, and goes on behind a crash.
 
+#[path = "conformance/device.rs"]
+mod device;
 #[path = "conformance/faults.rs"]
 mod faults;
 #[path = "conformance/quantised.rs"]
@@ -11,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use byoc_conformance::{Settings, Tag, Vendor};
+use byoc_tests::fixture::c_device_plugin;
 use byoc_tests::program::{Outcome, byoc, outcome};
 use byoc_tests::{engine, places};
 use serde_json::Value;
@@ -90,9 +93,11 @@ fn backends_that_keep_their_promises_pass() {
     let plugins = [
         (places::plugin("template"), 100),
         (places::plugin("hostile"), 50),
+        (places::plugin("isle"), 700),
         (places::plugin("owners"), 600),
         (places::plugin("scaler"), 90),
         (c_plugin(folder.path(), &[]), 25),
+        (c_device_plugin(folder.path(), "cdevice", &[]), 100),
     ];
     for (plugin, least) in plugins {
         let tested = Tested::of(&plugin, &[], &|command| {

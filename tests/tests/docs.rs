@@ -3,7 +3,9 @@
 
 use std::fmt::Debug;
 
-use byoc_plugin_api::{Claim, CodeFile, DType, Description, Environment, Error, Options, Pattern, Refusal, Region};
+use byoc_plugin_api::{
+    Claim, CodeFile, DType, Description, DevicePlan, DomainInfo, Environment, Error, Options, Pattern, Refusal, Region,
+};
 use byoc_tests::markdown::{Block, blocks};
 use byoc_tests::places;
 use serde::Serialize;
@@ -22,8 +24,11 @@ fn page() -> String {
 fn every_block_is_compiled_or_run() {
     let rust = places::list(&places::checkout().join("backends/template/src"));
     let rust = rust.iter().map(|name| format!("backends/template/src/{name}"));
-    let rust: Vec<_> = rust.chain(["tests/plugins/scaler/src/lib.rs".into()]).map(|path| file(&path)).collect();
-    let c = [file("backends/template/c/template.c"), file("tests/plugins/c/matmul.c")];
+    let rust: Vec<_> = rust
+        .chain(["scaler", "isle"].map(|name| format!("tests/plugins/{name}/src/lib.rs")))
+        .map(|path| file(&path))
+        .collect();
+    let c = ["backends/template/c/template.c", "tests/plugins/c/matmul.c", "tests/plugins/c/device.c"].map(file);
     let mut kinds = Vec::new();
     for block in blocks(&page()) {
         let kind = block.info.split(' ').next().unwrap_or_default().to_owned();
@@ -58,6 +63,8 @@ fn is_what_it_says(block: &Block) {
         "json Refusal" => drop(reads_back::<Refusal>(block)),
         "json Claim" => drop(reads_back::<Claim>(block)),
         "json CodeFile" => drop(reads_back::<CodeFile>(block)),
+        "json DomainInfo" => drop(reads_back::<DomainInfo>(block)),
+        "json DevicePlan" => drop(reads_back::<DevicePlan>(block)),
         "json Environment" => drop(reads_back::<Environment>(block)),
         _ => panic!("nobody reads {block:?}"),
     }
@@ -85,6 +92,7 @@ const TYPES: &[(&str, &[&str])] = &[
         ],
     ),
     ("constants.rs", &["enum ConstantAccess", "enum Claim", "struct Packed"]),
+    ("domain.rs", &["struct DomainInfo", "struct DevicePlan"]),
     ("dtype.rs", &["enum DType"]),
     ("error.rs", &["struct Error", "struct Refusal", "enum RefusalCode"]),
     ("options.rs", &["struct OptionSpec", "enum OptionKind"]),

@@ -99,7 +99,12 @@ fn compile(compiler: &str, arguments: &[&str], source: &Path, output: &Path) {
 #[test]
 fn c_and_cpp_compilers_take_it_without_a_warning() {
     let folder = places::temporary();
-    let sources = ["tests/plugins/c/matmul.c", "backends/template/c/template.c", "backends/template/c/test.c"];
+    let sources = [
+        "tests/plugins/c/matmul.c",
+        "tests/plugins/c/device.c",
+        "backends/template/c/template.c",
+        "backends/template/c/test.c",
+    ];
     let present = |compiler: &str| Command::new(compiler).arg("--version").output().is_ok();
     assert!(present("cc"), "Rust links with it");
     for (compiler, arguments) in COMPILERS.iter().filter(|(compiler, _)| present(compiler)) {

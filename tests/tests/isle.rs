@@ -2,6 +2,8 @@
 
 #[path = "isle/bench.rs"]
 mod bench;
+#[path = "isle/panics.rs"]
+mod panics;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -35,6 +37,11 @@ fn what_is_there() {
     let error = bench.open(2, &[]).err().expect("there is none");
     assert_eq!(error.message, "the simulator has no device sim:2");
     assert_eq!(error.hint.as_deref(), Some("It has sim:0 and sim:1"));
+    let error = bench.open(0, &[("off", "true")]).err().expect("it is off");
+    assert_eq!(
+        (error.message.as_str(), error.hint.as_deref()),
+        ("the simulator is switched off", Some("Leave out isle.off"))
+    );
     assert_eq!(
         message(bench.ferry().open_domain(0, &bench.options("ferry", &[]))),
         "this backend opens no memory domain"

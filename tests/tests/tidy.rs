@@ -40,11 +40,13 @@ const UNSAFE: &[(&str, &str)] = &[
     ("backends/json/src/kernels", "vector instructions, disjoint parts of one buffer for several threads"),
     ("backends/json/src/runtime/memory.rs", "views of the region's own arena"),
     ("backends/kendryte/src/simulator/isa", "vector instructions"),
+    ("tests/conformance/src/device.rs", "copies to and from a device"),
     ("tests/conformance/src/memory.rs", "views of watched memory, in every layout"),
     ("tests/conformance/src/tensor.rs", "views of test data"),
     ("tests/plugins/hostile/src/lib.rs", "a plugin that crashes"),
     ("tests/plugins/isle/src", "a device that copies from and to the host"),
-    ("tests/tests/isle", "calls of that device"),
+    ("tests/tests/domains.rs", "calls of domains"),
+    ("tests/tests/isle", "calls of domains"),
     ("tests/tests/steady.rs", "an allocator that counts"),
 ];
 

@@ -1,17 +1,20 @@
 //! The backend under test beside the one that it is compared with, and what the compiler gives it of a model.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use byoc_core::compile::{self, Request, Silent, Stage};
 use byoc_core::diagnostic::{Code, Diagnostic};
 use byoc_core::onnx::ImportOptions;
 use byoc_core::partition::{Outcome, Partitioned, RegionPlan};
 use byoc_core::passes::infer;
-use byoc_core::plugin::{Registry, Selected};
+use byoc_core::plugin::{Registered, Registry, Selected, Settings};
+use byoc_plugin_api::{Error, Options};
 
+use crate::device::{self, Device};
 use crate::judge::Allowed;
 use crate::onnx::{Fill, Input, Model};
-use crate::region::Taken;
+use crate::region::{self, Bound, Loaded, Taken};
 use crate::report::{Step, Verdict, fail};
 use crate::samples::Ordinary;
 use crate::tensor::Tensor;
@@ -25,6 +28,12 @@ pub(crate) struct Bench {
     pub(crate) reference: Selected,
     /// A folder for models and artifacts.
     pub(crate) folder: PathBuf,
+    /// Settings of options of running.
+    pub(crate) run_settings: Settings,
+    /// The options that regions under test are told: those of compiling and those of running.
+    pub(crate) options: Options,
+    /// Where regions under test run.
+    pub(crate) device: Arc<Device>,
 }
 
 /// A model file.
@@ -80,6 +89,38 @@ impl Source {
 }
 
 impl Bench {
+    /// A backend of this plugin, with settings of its options of both kinds.
+    pub(crate) fn new(
+        registry: &Registry,
+        name: &str,
+        settings: &[(String, String)],
+        reference: Selected,
+        folder: &Path,
+    ) -> Result<Bench, Diagnostic> {
+        let prefix = format!("{name}.");
+        let (own, run_settings) = registry.part_settings(settings);
+        let own: Vec<_> = own.into_iter().filter(|(key, _)| key.starts_with(&prefix)).collect();
+        let selected = registry.select(&[name.to_owned()], &own)?.remove(0);
+        let kind = selected.registered.description.domain.clone();
+        // Whoever is of the kind may open it; the backend itself is asked first.
+        let (first, others): (Vec<_>, Vec<_>) =
+            registry.backends.iter().partition(|registered| registered.description.name == name);
+        let of_kind = first.into_iter().chain(others).filter(|it| kind.is_some() && it.description.domain == kind);
+        let opener = |it: &Registered| Ok((it.clone(), it.run_options(&run_settings)?));
+        let openers = of_kind.map(opener).collect::<Result<_, Diagnostic>>()?;
+        let options = selected.options.clone().and(&selected.registered.run_options(&run_settings)?);
+        let device = Arc::new(Device::new(kind, openers));
+        Ok(Bench { selected, reference, folder: folder.to_owned(), run_settings, options, device })
+    }
+
+    /// Loads code of the backend under test where its regions run.
+    pub(crate) fn load<'a>(&self, code: &'a [u8], bound: &'a [Bound]) -> Step<Result<Loaded<'a>, Error>> {
+        Ok(match self.device.domain()? {
+            None => region::load(&self.selected, &self.options, code, bound),
+            Some(domain) => device::load(&self.selected, &self.options, domain, code, bound).map(Loaded::on_device),
+        })
+    }
+
     /// Whether the backend under test chooses ranges from samples, so that its results are near and not the same.
     pub(crate) fn is_calibrated(&self) -> bool {
         self.selected.registered.description.calibration
@@ -132,7 +173,9 @@ impl Bench {
 
     fn compile_for(&self, source: &Source, backends: &[Selected], output: &Path) -> Result<Registry, Diagnostic> {
         compile::compile(&self.request(source, backends.to_vec()), output, &mut Silent)?;
-        let backends = backends.iter().map(|selected| selected.registered.clone()).collect();
+        let selected = backends.iter().map(|selected| &selected.registered);
+        let others = self.device.openers().filter(|it| backends.iter().all(|one| one.name() != it.description.name));
+        let backends = selected.chain(others).cloned().collect();
         Ok(Registry { backends, ..Registry::default() })
     }
 }

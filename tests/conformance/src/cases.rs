@@ -64,10 +64,7 @@ pub(crate) fn run(settings: &Settings, from: usize, tell: &mut dyn FnMut(Event))
     let folder =
         tempfile::tempdir().map_err(|error| Diagnostic::io(&std::env::temp_dir(), "make a folder in", &error))?;
     for name in names {
-        let prefix = format!("{name}.");
-        let own: Vec<_> = settings.options.iter().filter(|(key, _)| key.starts_with(&prefix)).cloned().collect();
-        let selected = registry.select(std::slice::from_ref(&name), &own)?.remove(0);
-        let bench = Bench { selected, reference: settings.reference.clone(), folder: folder.path().to_owned() };
+        let bench = Bench::new(&registry, &name, &settings.options, settings.reference.clone(), folder.path())?;
         runner.backend(settings, &bench)?;
     }
     (runner.tell)(Event::Done);
@@ -124,7 +121,8 @@ impl Runner<'_> {
         let next = self.next + 1;
         self.case(name, "describe", next, &mut || plain(plugin::describe(&settings.plugin, &bench.selected)));
         self.case(name, "options", next + 1, &mut || {
-            plugin::options(&registered.description.options)?;
+            let description = &registered.description;
+            plugin::options(&[&description.options[..], &description.run_options].concat())?;
             plain(plugin::choices(&bench.selected))
         });
         let mut patterns = Vec::new();

@@ -16,15 +16,16 @@ pub(crate) fn code(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
         let generated = generated(bench, taken)?;
         let code = &generated.code;
         let bound = region::bind(taken, &generated, Layout::Plain);
+        bench.device.domain()?;
         let mut last = Ok(());
         let mut load = |code: &[u8], what: &str| {
-            let outcome = region::load(&bench.selected, code, &bound).map(drop);
-            if let Err(error) = &outcome
+            let outcome = bench.load(code, &bound).map(|loaded| loaded.map(drop));
+            if let Ok(Err(error)) = &outcome
                 && error.message.starts_with("backend panicked")
             {
                 last = fail(format!("load of {what} panics: {}", error.message));
             }
-            outcome.is_ok()
+            matches!(outcome, Ok(Ok(())))
         };
         if load(&[], "empty code") && !code.is_empty() {
             return fail("load takes empty code");
@@ -72,7 +73,7 @@ pub(crate) fn constants(bench: &Bench, _: &Source, prepared: &Prepared) -> Step 
 }
 
 fn refused(bench: &Bench, code: &[u8], bound: &[Bound], what: &str) -> Step {
-    match region::load(&bench.selected, code, bound) {
+    match bench.load(code, bound)? {
         Ok(_) => fail(format!("load {what} is taken")),
         Err(error) if error.message.starts_with("backend panicked") => {
             fail(format!("load {what} panics: {}", error.message))

@@ -10,6 +10,7 @@ mod cases;
 mod claims;
 mod damage;
 mod data;
+mod device;
 mod files;
 mod front;
 mod judge;

@@ -7,7 +7,7 @@ use crate::tensor::Tensor;
 /// Bytes before and after each tensor that nobody may write.
 const GUARD: usize = 256;
 /// What they hold.
-const GUARD_BYTE: u8 = 0xC5;
+pub(crate) const GUARD_BYTE: u8 = 0xC5;
 /// What the host aligns to.
 const ALIGNMENT: usize = 64;
 
@@ -73,6 +73,11 @@ impl Placed {
     /// The bytes of the tensor as they lie.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.len]
+    }
+
+    /// The same, to be written.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.len]
     }
 
     /// What a row-major tensor holds.

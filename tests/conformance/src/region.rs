@@ -1,12 +1,15 @@
 //! One region through a backend by hand: code, claims, load and run, with every layout and every layout tag under the
 //! kit's control.
 
+use std::time::{Duration, Instant};
+
 use byoc_core::plugin::Selected;
 use byoc_plugin_api::{
     BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantAccess, ConstantId, Constants, Environment, Error,
-    Executable, Region, TensorView, TensorViewMut,
+    Executable, Options, Region, TensorView, TensorViewMut,
 };
 
+use crate::device::OnDevice;
 use crate::memory::{Layout, Placed};
 use crate::tensor::Tensor;
 
@@ -121,24 +124,47 @@ pub(crate) fn bind(taken: &Taken, generated: &Generated, layout: Layout) -> Vec<
     generated.claims.iter().filter_map(bound).collect()
 }
 
-/// Loads code with these constants.
+/// A loaded region.
+pub(crate) enum Loaded<'a> {
+    /// In host memory.
+    Host(Box<dyn Executable + 'a>),
+    /// In memory of a device.
+    Device(Box<OnDevice<'a>>),
+}
+
+impl<'a> Loaded<'a> {
+    pub(crate) fn on_device(region: OnDevice<'a>) -> Loaded<'a> {
+        Loaded::Device(Box::new(region))
+    }
+}
+
+/// Loads code with these constants in host memory. `options` are those that the region is told.
 pub(crate) fn load<'a>(
     selected: &Selected,
+    options: &Options,
     code: &'a [u8],
     bound: &'a [Bound],
-) -> Result<Box<dyn Executable + 'a>, Error> {
+) -> Result<Loaded<'a>, Error> {
     let constants = bound.iter().map(|bound| BoundConstant {
         id: bound.id,
         layout: bound.layout.as_deref(),
         view: bound.placed.view(),
     });
-    let environment = Environment { threads: 2, options: selected.options.clone() };
-    selected.registered.backend.load(code, &BoundConstants::new(constants.collect()), &environment)
+    let environment = Environment { threads: 2, options: options.clone() };
+    let loaded = selected.registered.backend.load(code, &BoundConstants::new(constants.collect()), &environment);
+    loaded.map(Loaded::Host)
 }
 
-/// Runs once.
-pub(crate) fn run(executable: &mut dyn Executable, inputs: &[Placed], outputs: &mut [Placed]) -> Result<(), Error> {
-    let inputs: Vec<TensorView<'_>> = inputs.iter().map(Placed::view).collect();
-    let mut outputs: Vec<TensorViewMut<'_>> = outputs.iter_mut().map(Placed::view_mut).collect();
-    executable.run(&inputs, &mut outputs)
+/// Runs once. How long it took.
+pub(crate) fn run(loaded: &mut Loaded<'_>, inputs: &[Placed], outputs: &mut [Placed]) -> Result<Duration, Error> {
+    match loaded {
+        Loaded::Host(executable) => {
+            let inputs: Vec<TensorView<'_>> = inputs.iter().map(Placed::view).collect();
+            let mut outputs: Vec<TensorViewMut<'_>> = outputs.iter_mut().map(Placed::view_mut).collect();
+            let start = Instant::now();
+            executable.run(&inputs, &mut outputs)?;
+            Ok(start.elapsed())
+        }
+        Loaded::Device(region) => region.run(inputs, outputs),
+    }
 }

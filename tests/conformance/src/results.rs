@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use byoc_core::plugin::Settings;
 use byoc_core::runtime::{LoadOptions, Session};
-use byoc_plugin_api::{DType, Executable};
+use byoc_plugin_api::DType;
 
 use crate::bench::{Bench, Prepared, Source};
 use crate::claims::{generate, generated};
@@ -11,7 +12,7 @@ use crate::data;
 use crate::judge::judge;
 use crate::memory::{Layout, Placed};
 use crate::onnx::Fill;
-use crate::region::{self, Generated, Taken};
+use crate::region::{self, Generated, Loaded, Taken};
 use crate::report::{Step, Verdict, fail};
 use crate::tensor::Tensor;
 
@@ -103,13 +104,13 @@ pub(crate) fn together(bench: &Bench, source: &Source, prepared: &Prepared) -> S
         let question = ask(bench, source, taken, ordinary)?;
         let generated = generated(bench, taken)?;
         let bound = region::bind(taken, &generated, Layout::Plain);
-        let load = || region::load(&bench.selected, &generated.code, &bound).or_else(|error| fail(loading(&error)));
+        let load = || bench.load(&generated.code, &bound)?.or_else(|error| fail(loading(&error)));
         let (mut here, mut there) = (load()?, load()?);
         let inputs: Vec<_> = question.inputs.iter().map(|tensor| Placed::of(tensor, Layout::Plain)).collect();
-        let once = |executable: &mut dyn Executable| once(executable, &inputs, &question, POISON[0]);
+        let once = |loaded: &mut Loaded<'_>| once(loaded, &inputs, &question, POISON[0]);
         let (here, there) = std::thread::scope(|scope| {
-            let there = scope.spawn(|| once(there.as_mut()));
-            (once(here.as_mut()), there.join())
+            let there = scope.spawn(|| once(&mut there));
+            (once(&mut here), there.join())
         });
         let Ok(there) = there else { return fail("the run in another thread panicked") };
         for outputs in [here?, there?] {
@@ -121,11 +122,12 @@ pub(crate) fn together(bench: &Bench, source: &Source, prepared: &Prepared) -> S
 
 /// The whole way: an artifact on disk, mapped, beside the model compiled for the reference.
 pub(crate) fn artifact(bench: &Bench, source: &Source, _: &Prepared) -> Step {
+    bench.device.domain()?;
     let paths = ["model.byoc", "reference.byoc"].map(|name| bench.folder.join(name));
     let registry = bench.compile(source, &paths[0]).or_else(fail)?;
     let reference = bench.compile_reference(source, &paths[1]).map_err(no_reference)?;
-    let found = session(&paths[0], &registry, source).or_else(fail)?;
-    let expected = session(&paths[1], &reference, source).map_err(no_reference)?;
+    let found = session(&paths[0], &registry, source, &bench.run_settings).or_else(fail)?;
+    let expected = session(&paths[1], &reference, source, &bench.run_settings).map_err(no_reference)?;
     for ((name, found), (_, expected)) in found.iter().zip(&expected) {
         judge(bench, source, found, expected).or_else(|reason| fail(format!("output '{name}': {reason}")))?;
     }
@@ -137,8 +139,10 @@ fn session(
     path: &std::path::Path,
     registry: &byoc_core::plugin::Registry,
     source: &Source,
+    run_options: &Settings,
 ) -> byoc_core::diagnostic::Result<Vec<(String, Tensor)>> {
-    let mut session = Session::open(path, registry, &LoadOptions { threads: 2, ..LoadOptions::default() })?;
+    let options = LoadOptions { threads: 2, run_options: run_options.clone(), ..LoadOptions::default() };
+    let mut session = Session::open(path, registry, &options)?;
     let ports = session.inputs();
     let inputs = ports.iter().map(|port| {
         let sizes: Vec<_> = port.shape.iter().map(|size| size.fixed().unwrap_or(SYMBOLIC) as i64).collect();
@@ -186,10 +190,10 @@ fn ask(
     reference.registered.backend.check(region, &reference.options).map_err(no_reference)?;
     let generated = region::generate(reference, region, &taken.place(Layout::Plain)).map_err(no_reference)?;
     let bound = region::bind(taken, &generated, Layout::Plain);
-    let mut executable = region::load(reference, &generated.code, &bound).map_err(no_reference)?;
+    let mut loaded = region::load(reference, &reference.options, &generated.code, &bound).map_err(no_reference)?;
     let placed: Vec<_> = inputs.iter().map(|tensor| Placed::of(tensor, Layout::Plain)).collect();
     let mut outputs = outputs(taken, POISON[0])?;
-    region::run(executable.as_mut(), &placed, &mut outputs).map_err(no_reference)?;
+    region::run(&mut loaded, &placed, &mut outputs).map_err(no_reference)?;
     let expected = outputs.iter().map(Placed::tensor).collect();
     Ok(Question { inputs, expected, compared: !(bench.is_calibrated() && taken.reads_inner) })
 }
@@ -210,11 +214,10 @@ fn answer(
 ) -> Step<Duration> {
     let bound = region::bind(taken, generated, layout);
     let before: Vec<Vec<u8>> = bound.iter().map(|bound| bound.placed.all().to_vec()).collect();
-    let mut executable =
-        region::load(&bench.selected, &generated.code, &bound).or_else(|error| fail(loading(&error)))?;
+    let mut loaded = bench.load(&generated.code, &bound)?.or_else(|error| fail(loading(&error)))?;
     let inputs: Vec<_> = question.inputs.iter().map(|tensor| Placed::of(tensor, Layout::Element)).collect();
-    let first = once(executable.as_mut(), &inputs, question, POISON[0])?;
-    let second = once(executable.as_mut(), &inputs, question, POISON[1])?;
+    let first = once(&mut loaded, &inputs, question, POISON[0])?;
+    let second = once(&mut loaded, &inputs, question, POISON[1])?;
     let differing = first.iter().zip(&second).position(|(first, second)| first.bytes() != second.bytes());
     if let Some(index) = differing {
         let name = &taken.region.values[taken.region.outputs[index]].name;
@@ -225,8 +228,8 @@ fn answer(
         return fail(format!("byte {at} of output '{name}' {what}"));
     }
     compare(bench, source, taken, &first, question)?;
-    let shortest = measure(executable.as_mut(), &inputs, taken)?;
-    drop(executable);
+    let shortest = measure(&mut loaded, &inputs, taken)?;
+    drop(loaded);
     if bound.iter().zip(&before).any(|(bound, before)| bound.placed.all() != before) {
         return fail("a constant was written to");
     }
@@ -234,10 +237,10 @@ fn answer(
 }
 
 /// One run into fresh outputs. Inputs must be as before, and nothing beside the outputs may be written.
-fn once(executable: &mut dyn Executable, inputs: &[Placed], question: &Question, poison: u8) -> Step<Vec<Placed>> {
+fn once(loaded: &mut Loaded<'_>, inputs: &[Placed], question: &Question, poison: u8) -> Step<Vec<Placed>> {
     let mut outputs: Vec<_> =
         question.expected.iter().map(|tensor| Placed::output(tensor.dtype, &tensor.shape, poison)).collect();
-    region::run(executable, inputs, &mut outputs).or_else(|error| fail(format!("run fails: {error}")))?;
+    region::run(loaded, inputs, &mut outputs).or_else(|error| fail(format!("run fails: {error}")))?;
     if let Some(index) = outputs.iter().position(|output| !output.is_guarded()) {
         return fail(format!("the run writes outside output {index}"));
     }
@@ -257,14 +260,13 @@ fn compare(bench: &Bench, source: &Source, taken: &Taken, found: &[Placed], ques
     Ok(())
 }
 
-fn measure(executable: &mut dyn Executable, inputs: &[Placed], taken: &Taken) -> Step<Duration> {
+fn measure(loaded: &mut Loaded<'_>, inputs: &[Placed], taken: &Taken) -> Step<Duration> {
     let mut outputs = outputs(taken, POISON[0])?;
     let start = Instant::now();
     let mut shortest = Duration::MAX;
     while start.elapsed() < MEASURED {
-        let run = Instant::now();
-        region::run(executable, inputs, &mut outputs).or_else(|error| fail(format!("run fails: {error}")))?;
-        shortest = shortest.min(run.elapsed());
+        let run = region::run(loaded, inputs, &mut outputs);
+        shortest = shortest.min(run.or_else(|error| fail(format!("run fails: {error}")))?);
     }
     Ok(shortest)
 }

@@ -3,7 +3,7 @@
 use byoc_plugin_api::{Domain, DomainHandles, DomainInfo, Error, Options};
 
 use crate::host::HostPlace;
-use crate::log::{Log, bug};
+use crate::log::{Log, bug, panic_if};
 use crate::memory::Memory;
 use crate::sim::{self, Sim, Work};
 
@@ -12,12 +12,18 @@ pub(crate) struct Opened {
     number: usize,
     ordinal: u32,
     info: DomainInfo,
+    /// The call that panics.
+    panic: String,
 }
 
 impl Opened {
     pub(crate) fn open(ordinal: u32, options: &Options) -> Result<Opened, Error> {
+        panic_if(options.text("panic"), "open_domain");
         let log = Log::of_environment();
         log.line(&format!("open {ordinal}"));
+        if options.bool("off") {
+            return Err(Error::new("the simulator is switched off").hint("Leave out isle.off"));
+        }
         let total = u64::try_from(options.int("memory")).unwrap_or(0);
         let memory = Memory::new(ordinal, total).ok_or_else(|| {
             Error::new(format!("the simulator has no device sim:{ordinal}")).hint("It has sim:0 and sim:1")
@@ -28,7 +34,12 @@ impl Opened {
             records: options.bool("records"),
             libraries: vec![concat!("isle ", env!("CARGO_PKG_VERSION"), ", within the plugin").into()],
         };
-        Ok(Opened { number: sim::enter(Sim::new(log, memory, options.text("fault"))), ordinal, info })
+        Ok(Opened {
+            number: sim::enter(Sim::new(log, memory, options.text("fault"))),
+            ordinal,
+            info,
+            panic: options.text("panic").into(),
+        })
     }
 
     fn with<T>(&self, call: impl FnOnce(&mut Sim) -> Result<T, Error>) -> Result<T, Error> {
@@ -62,14 +73,17 @@ impl Opened {
 
 impl Domain for Opened {
     fn info(&self) -> DomainInfo {
+        panic_if(&self.panic, "info");
         self.info.clone()
     }
 
     fn handles(&self) -> DomainHandles {
+        panic_if(&self.panic, "handles");
         sim::handles(self.number, self.ordinal)
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, Error> {
+        panic_if(&self.panic, "allocate");
         self.with(|sim| {
             let allocated = sim.idle("allocate").and_then(|()| sim.memory.allocate(bytes));
             match &allocated {
@@ -81,6 +95,7 @@ impl Domain for Opened {
     }
 
     unsafe fn release(&mut self, address: u64) {
+        panic_if(&self.panic, "release");
         self.quietly("release", |sim| {
             let number = sim.memory.release(address)?;
             sim.log.line(&format!("release @{number}"));
@@ -91,6 +106,7 @@ impl Domain for Opened {
     }
 
     fn allocate_host(&mut self, bytes: usize) -> Result<*mut u8, Error> {
+        panic_if(&self.panic, "allocate_host");
         self.with(|sim| {
             sim.idle("allocate_host")?;
             if bytes == 0 {
@@ -103,6 +119,7 @@ impl Domain for Opened {
     }
 
     unsafe fn release_host(&mut self, address: *mut u8) {
+        panic_if(&self.panic, "release_host");
         self.quietly("release_host", |sim| {
             let number = sim.host.release(address);
             let number = number.ok_or_else(|| Error::new("there is no page-locked memory at that address"))?;
@@ -113,21 +130,25 @@ impl Domain for Opened {
     }
 
     unsafe fn upload(&mut self, to: u64, from: *const u8, bytes: usize) -> Result<(), Error> {
+        panic_if(&self.panic, "upload");
         let work = Work::Upload { to, from: HostPlace::of(from), bytes };
         self.copied(|sim| format!("upload {bytes} to {}", sim.memory.name(to)), "upload", work)
     }
 
     unsafe fn download(&mut self, to: *mut u8, from: u64, bytes: usize) -> Result<(), Error> {
+        panic_if(&self.panic, "download");
         let work = Work::Download { to: HostPlace::of(to), from, bytes };
         self.copied(|sim| format!("download {bytes} from {}", sim.memory.name(from)), "download", work)
     }
 
     unsafe fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<(), Error> {
+        panic_if(&self.panic, "copy");
         let line = |sim: &Sim| format!("copy {bytes} from {} to {}", sim.memory.name(from), sim.memory.name(to));
         self.copied(line, "copy", Work::Copy { to, from, bytes })
     }
 
     fn synchronize(&mut self) -> Result<(), Error> {
+        panic_if(&self.panic, "synchronize");
         self.with(|sim| {
             sim.log.line("synchronize");
             sim.idle("synchronize")?;
@@ -136,10 +157,12 @@ impl Domain for Opened {
     }
 
     fn mark(&mut self, number: u32) -> Result<(), Error> {
+        panic_if(&self.panic, "mark");
         self.copied(|_| format!("mark {number}"), "mark", Work::Mark(number))
     }
 
     fn elapsed(&mut self, from: u32, to: u32) -> Result<f64, Error> {
+        panic_if(&self.panic, "elapsed");
         self.with(|sim| {
             sim.log.line(&format!("elapsed {from} {to}"));
             sim.elapsed(from, to)
@@ -147,6 +170,7 @@ impl Domain for Opened {
     }
 
     fn begin_recording(&mut self) -> Result<(), Error> {
+        panic_if(&self.panic, "begin_recording");
         self.records()?;
         self.with(|sim| {
             sim.log.line("begin");
@@ -155,6 +179,7 @@ impl Domain for Opened {
     }
 
     fn end_recording(&mut self) -> Result<u64, Error> {
+        panic_if(&self.panic, "end_recording");
         self.records()?;
         self.with(|sim| {
             let ended = sim.end_recording();
@@ -167,6 +192,7 @@ impl Domain for Opened {
     }
 
     fn replay(&mut self, recording: u64) -> Result<(), Error> {
+        panic_if(&self.panic, "replay");
         self.records()?;
         self.with(|sim| {
             sim.log.line(&format!("replay {recording}"));
@@ -175,6 +201,7 @@ impl Domain for Opened {
     }
 
     fn forget(&mut self, recording: u64) {
+        panic_if(&self.panic, "forget");
         self.quietly("forget", |sim| {
             sim.log.line(&format!("forget {recording}"));
             sim.forget(recording);
@@ -185,6 +212,7 @@ impl Domain for Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
+        panic_if(&self.panic, "close");
         self.quietly("close", |sim| {
             sim.log.line("close");
             if sim.regions() > 0 {

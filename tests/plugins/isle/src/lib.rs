@@ -63,12 +63,14 @@ impl Sailor {
             option("unrecordable", bool.clone(), "false", "Say that regions cannot be recorded"),
             option("scratch", int.clone(), "0", "Bytes of scratch memory that each region asks for"),
             option("wrong", wrong, "nothing", "What the regions do wrong"),
+            option("panic", OptionKind::Text, "", "Name of the call that panics"),
         ];
         if self.opens {
             options.extend([
                 option("memory", int, "4294967296", "Bytes of memory that the device has"),
                 option("fault", OptionKind::Text, "", "Operator whose kernel faults"),
-                option("records", bool, "true", "Whether the device records work"),
+                option("records", bool.clone(), "true", "Whether the device records work"),
+                option("off", bool, "false", "Whether the device is switched off, so that it cannot be opened"),
             ]);
         }
         options

@@ -21,6 +21,11 @@ impl Log {
     }
 }
 
+/// Panics where a test asks for it, in the call of that name.
+pub(crate) fn panic_if(asked: &str, call: &str) {
+    assert!(asked != call, "as asked in {call}");
+}
+
 /// Ends the process: only a mistake of the host leads here, in a call that gives no answer.
 pub(crate) fn bug(text: &str) -> ! {
     let _ = writeln!(std::io::stderr(), "the simulator ends this process: {text}");

@@ -9,7 +9,7 @@ use byoc_plugin_api::{
 
 use crate::codegen::Program;
 use crate::kernels;
-use crate::log::bug;
+use crate::log::{bug, panic_if};
 use crate::memory::ALIGNMENT;
 use crate::run::{Place, Prepared, Wrong};
 use crate::sim::{self, Sim};
@@ -23,6 +23,8 @@ pub(crate) struct Loaded {
     constants: Vec<(usize, Place)>,
     plan: DevicePlan,
     wrong: Wrong,
+    /// The call that panics.
+    panic: String,
     /// The shape of every value, from the last plan.
     planned: Option<Vec<Vec<i64>>>,
     prepared: Option<Arc<Prepared>>,
@@ -35,6 +37,7 @@ impl Loaded {
         options: &Options,
         domain: &DomainHandles,
     ) -> Result<Loaded, Error> {
+        panic_if(options.text("panic"), "load_on");
         let (program, domain) = (Program::read(code)?, sim::number_of(domain)?);
         let place = |&(id, value): &_| {
             let constant = constants.host(id)?;
@@ -55,7 +58,17 @@ impl Loaded {
             constants.iter().try_for_each(|(_, place)| place.within(&sim.memory))?;
             Ok(sim.take_in())
         })?;
-        Ok(Loaded { domain, number, program, constants, plan, wrong, planned: None, prepared: None })
+        Ok(Loaded {
+            domain,
+            number,
+            program,
+            constants,
+            plan,
+            wrong,
+            panic: options.text("panic").into(),
+            planned: None,
+            prepared: None,
+        })
     }
 
     /// A call for the domain, with its line.
@@ -140,6 +153,7 @@ impl Loaded {
 
 impl DeviceExecutable for Loaded {
     fn plan(&mut self, inputs: &[DeviceTensor<'_>], outputs: &[DeviceTensor<'_>]) -> Result<DevicePlan, Error> {
+        panic_if(&self.panic, "plan");
         self.with("plan", |sim| sim.idle("plan"))?;
         if inputs.iter().chain(outputs).any(|tensor| tensor.address != 0) {
             return Err(Error::new("tensors have addresses, and nothing is planned yet"));
@@ -155,6 +169,7 @@ impl DeviceExecutable for Loaded {
         outputs: &[DeviceTensor<'_>],
         scratch: u64,
     ) -> Result<(), Error> {
+        panic_if(&self.panic, "prepare");
         self.with("prepare", |sim| {
             sim.idle("prepare")?;
             self.addresses(sim, inputs, outputs, scratch)
@@ -190,6 +205,7 @@ impl DeviceExecutable for Loaded {
     }
 
     fn run(&mut self) -> Result<(), Error> {
+        panic_if(&self.panic, "run");
         self.with("run", |sim| {
             sim.there()?;
             let prepared = self.prepared.as_ref().ok_or_else(|| Error::new("nothing was prepared"))?;
@@ -197,6 +213,7 @@ impl DeviceExecutable for Loaded {
                 return Err(Error::new("it cannot be recorded, as its plan says"));
             }
             match self.wrong {
+                Wrong::Recording if sim.is_recording() => Err(Error::new("it cannot be recorded after all")),
                 Wrong::Queue => sim.run_now(prepared),
                 _ => {
                     sim.run(prepared);
@@ -209,6 +226,7 @@ impl DeviceExecutable for Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
+        panic_if(&self.panic, "free");
         if let Err(error) = self.with("free", |sim| sim.let_go(self.number)) {
             bug(&format!("free {}: {error}", self.program.symbol));
         }
