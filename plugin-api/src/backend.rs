@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::{Deserialize, Serialize};
 
 use crate::constants::{BoundConstants, Claims, ConstantAccess, Constants};
-use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles};
+use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles, OPENS_NO_DOMAIN};
 use crate::error::{Error, Refusal};
 use crate::options::{OptionSpec, Options};
 use crate::pattern::Pattern;
@@ -176,7 +176,7 @@ pub trait Backend: Send + Sync {
     /// Opens the device of that ordinal, of the kind that [`Description::domain`] names. A backend that only joins
     /// domains that others open has nothing to do.
     fn open_domain(&self, _ordinal: u32, _options: &Options) -> Result<Box<dyn Domain>, Error> {
-        Err(Error::new("this backend opens no memory domain"))
+        Err(Error::new(OPENS_NO_DOMAIN))
     }
 
     /// Makes a region ready to run in a domain, which outlives it. Code and constants stay valid and unchanged as long

@@ -13,6 +13,9 @@ use crate::dtype::DType;
 use crate::error::Error;
 use crate::region::ConstantId;
 
+/// What a backend says that only joins domains.
+pub const OPENS_NO_DOMAIN: &str = "this backend opens no memory domain";
+
 /// What a domain is. Later versions may have more fields, so end a literal with `..DomainInfo::default()`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainInfo {

@@ -11,6 +11,7 @@ pub use self::backend::PluginBackend;
 pub use self::code_file::checked;
 use self::handshake::{Info, check_version, functions, read_info};
 pub use self::manifest::Manifest;
+use crate::backend::Description;
 
 mod allow;
 mod answer;
@@ -103,6 +104,14 @@ pub fn open(path: &Path) -> Result<Plugin, LoadError> {
             let (name, bad) = (&description.name, one_line(bad));
             return Err(LoadError::Contract(format!(
                 "its backend '{name}' has files that end with '.{bad}'; extensions are lower-case letters, digits and '-'"
+            )));
+        }
+    }
+    for Description { name, domain, .. } in backends.iter().map(|backend| &backend.description) {
+        if let Some(bad) = domain.as_deref().filter(|kind| !is_name(kind)) {
+            let bad = one_line(bad);
+            return Err(LoadError::Contract(format!(
+                "its backend '{name}' runs in memory of the kind '{bad}'; kinds are lower-case letters, digits and '-'"
             )));
         }
     }

@@ -68,7 +68,7 @@ impl Bench {
 fn a_run_copies_what_crosses_and_nothing_else() {
     let bench = Bench::new(model());
     bench.same_as_on_the_host();
-    golden("devices/regions.txt", &bench.byoc(&["inspect", "model.byoc", "--regions"]).success());
+    golden("devices/regions.txt", bench.byoc(&["inspect", "model.byoc", "--regions"]).success());
     golden("devices/run.txt", &bench.log(&["run", "model.byoc", "--fill", "random"]));
 }
 
@@ -98,9 +98,9 @@ fn users_are_told_what_is_on_the_device() {
     let (_, copies) = told.success().split_once("copy of").expect("copies come last");
     let columns = copies.lines().map(|line| line.split_whitespace().take(5).collect::<Vec<_>>().join(" "));
     assert_eq!(columns.collect::<Vec<_>>(), COPIES);
-    golden("devices/check.txt", &bench.byoc(&["check", "model.byoc", "--device", "sim:1"]).success());
-    golden("devices/device.txt", &bench.byoc(&["check", "--device", "sim:0"]).success());
-    golden("devices/info.txt", &without_digest(&bench.byoc(&["plugin", "info", "isle"]).success()));
+    golden("devices/check.txt", bench.byoc(&["check", "model.byoc", "--device", "sim:1"]).success());
+    golden("devices/device.txt", bench.byoc(&["check", "--device", "sim:0"]).success());
+    golden("devices/info.txt", &without_digest(bench.byoc(&["plugin", "info", "isle"]).success()));
 }
 
 /// Value, memories and size of each copy; then what is on the device.
@@ -133,7 +133,7 @@ fn errors_name_the_device_and_the_region() {
         &["--backend-opt", "isle.fault=Mul"],
         1,
         "[B706] one of region byoc_main_isle_0, region byoc_main_ferry_0, region byoc_main_isle_1 failed on sim:0: a kernel \
-         wrote outside of its memory\n  hint: Run again with --sync-each to learn which one",
+         wrote outside of its memory\n  hint: Run again with --sync-each to learn which region it was",
     );
     fails(
         &["--backend-opt", "isle.fault=Mul", "--sync-each"],

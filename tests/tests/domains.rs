@@ -121,6 +121,16 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "*address = NULL;\n    return !*address ? BYOC_OK",
         "the plugin allocated host memory at address 0",
     ),
+    (
+        "*address = (uint64_t)(uintptr_t)taken;",
+        "(void)taken; *address = 0x1080;",
+        "the plugin allocated memory at 0x1080, which is no multiple of 256",
+    ),
+    (
+        "*address = take((heap *)domain, bytes);",
+        "*address = (void *)(uintptr_t)(0x1020 + 0 * bytes);",
+        "the plugin allocated host memory at 0x1020, which is no multiple of 64",
+    ),
     // A table that is not whole is as good as none.
     ("end_recording, replay, forget,", "end_recording, NULL, forget,", "this backend opens no memory domain"),
     ("sizeof(byoc_domain_table), ", "sizeof(byoc_domain_table) - 8, ", "this backend opens no memory domain"),
@@ -190,4 +200,15 @@ fn answers_are_read_with_patience() {
     assert_eq!(whole(&backend), Ok(vec![2.5, -5.0]));
     let domain = backend.open_domain(0, &options(&backend)).expect("opens");
     assert_eq!(domain.info().libraries, ["a b"]);
+}
+
+/// Kinds of memory stand in the names of devices, on the command line and in texts.
+#[test]
+fn a_kind_of_memory_has_a_plain_name() {
+    let folder = places::temporary();
+    let change: Change<'_> = ("plugin.c", "\\\"domain\\\":\\\"heap\\\"", "\\\"domain\\\":\\\"The\\\\nheap:0\\\"");
+    let refused = byoc_plugin_api::host::open(&c_device_plugin(folder.path(), "kind", &[change])).err();
+    let expected =
+        "its backend 'cdevice' runs in memory of the kind 'The heap:0'; kinds are lower-case letters, digits and '-'";
+    assert_eq!(refused, Some(byoc_plugin_api::host::LoadError::Contract(expected.into())));
 }

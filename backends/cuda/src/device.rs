@@ -25,11 +25,10 @@ pub struct Device {
 }
 
 impl Device {
-    /// What it is, in one line, without its number.
+    /// What it is, in one line, without its number and its memory.
     pub fn title(&self) -> String {
         let (major, minor) = self.capability;
-        let gib = self.memory as f64 / f64::from(1 << 30);
-        format!("{}, compute capability {major}.{minor}, {gib:.1} GiB", self.name)
+        format!("{}, compute capability {major}.{minor}", self.name)
     }
 
     /// The error of a call for this device. `what` is what cannot be done, such as "make a stream"; where the cause is

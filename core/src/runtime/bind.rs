@@ -92,6 +92,9 @@ impl Loader<'_> {
         let environment = self.environment(region, registered)?;
         let lent = self.lend(region, &|used, element| resident.address(used, element))?;
         let handles = device.handles();
+        // Loading may use the device, on which another session may be at work.
+        let turns = device.turns();
+        let _held = turns.take();
         let bound = Bound::new(lent, |lent| {
             let constant =
                 |constant: &'static LentConstant| DeviceConstant { bound: constant.bound(), address: constant.address };

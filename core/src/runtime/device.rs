@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use byoc_plugin_api::{Domain, DomainHandles, DomainInfo, Error, Options};
+use byoc_plugin_api::{Domain, DomainHandles, DomainInfo, Error, OPENS_NO_DOMAIN, Options};
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::plugin::{Registered, Registry};
@@ -61,7 +61,7 @@ impl Device {
         registry: &Registry,
         options: &dyn Fn(&Registered) -> Result<Options>,
     ) -> Result<Device> {
-        let mut failed = None;
+        let mut failed: Option<(&Registered, Error)> = None;
         for backend in
             registry.backends.iter().filter(|backend| backend.description.domain.as_ref() == Some(&name.kind))
         {
@@ -70,8 +70,11 @@ impl Device {
                     let domain = Arc::new(Mutex::new(domain));
                     return Ok(Device { name: name.clone(), domain, turns: Turns::default() });
                 }
-                // The first one that says why is the one to hear.
-                Err(error) => drop(failed.get_or_insert((backend, error))),
+                // The first one that could is the one to hear.
+                Err(error) => match &failed {
+                    Some((_, first)) if first.message != OPENS_NO_DOMAIN => {}
+                    _ => failed = Some((backend, error)),
+                },
             }
         }
         let Some((backend, error)) = failed else {

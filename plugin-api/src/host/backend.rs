@@ -12,7 +12,7 @@ use super::executable::PluginExecutable;
 use crate::abi::{self, ConstantList, ConstantView, Sink, Slice};
 use crate::backend::{Backend, CodeFile, Description, Environment, Executable};
 use crate::constants::{BoundConstant, BoundConstants, Claim, ClaimSink, Claims, Constants};
-use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles};
+use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles, OPENS_NO_DOMAIN};
 use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION, DeviceTable, DomainTable};
 use crate::error::{Error, Refusal, RefusalCode};
 use crate::open::{OPEN_ID, OPEN_VERSION, OpenTable};
@@ -218,7 +218,7 @@ impl Backend for PluginBackend {
     fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
         // SAFETY: id, version and table belong together.
         let table: Option<DomainTable> = unsafe { self.ability(DOMAIN_ID, DOMAIN_VERSION) };
-        let table = table.ok_or_else(|| Error::new("this backend opens no memory domain"))?;
+        let table = table.ok_or_else(|| Error::new(OPENS_NO_DOMAIN))?;
         Ok(Box::new(PluginDomain::open(table, self.index, ordinal, options)?))
     }
 

@@ -9,6 +9,12 @@ use crate::domain_tables::DomainTable;
 use crate::error::Error;
 use crate::options::Options;
 
+/// What the contract aligns memory of the device to.
+const ALIGNMENT: u64 = 256;
+
+/// What it aligns page-locked host memory to.
+const HOST_ALIGNMENT: u64 = 64;
+
 pub(super) struct PluginDomain {
     table: DomainTable,
     handle: *mut c_void,
@@ -48,6 +54,11 @@ impl PluginDomain {
     }
 }
 
+/// Nobody trusts such an address enough to give it back; what was allocated goes with the domain.
+fn misaligned(what: &str, address: u64, alignment: u64) -> Error {
+    Error::new(format!("the plugin allocated {what} at {address:#x}, which is no multiple of {alignment}"))
+}
+
 /// The error of a call that answers with a status alone.
 fn check(call: impl FnOnce(Sink) -> i32) -> Result<(), Error> {
     let (status, _, error) = collect(|_, error| call(error));
@@ -68,6 +79,7 @@ impl Domain for PluginDomain {
         check(|error| (self.table.allocate)(self.handle, bytes, &mut address, error))?;
         match address {
             0 => Err(Error::new("the plugin allocated memory at address 0")),
+            address if !address.is_multiple_of(ALIGNMENT) => Err(misaligned("memory", address, ALIGNMENT)),
             address => Ok(address),
         }
     }
@@ -79,9 +91,10 @@ impl Domain for PluginDomain {
     fn allocate_host(&mut self, bytes: usize) -> Result<*mut u8, Error> {
         let mut address = std::ptr::null_mut();
         check(|error| (self.table.allocate_host)(self.handle, bytes, &mut address, error))?;
-        match address.is_null() {
-            true => Err(Error::new("the plugin allocated host memory at address 0")),
-            false => Ok(address.cast()),
+        match address.addr() as u64 {
+            0 => Err(Error::new("the plugin allocated host memory at address 0")),
+            at if !at.is_multiple_of(HOST_ALIGNMENT) => Err(misaligned("host memory", at, HOST_ALIGNMENT)),
+            _ => Ok(address.cast()),
         }
     }
 

@@ -6,7 +6,9 @@
  * kept in double and rounded once, so results may differ from a device's in the last bits.
  *
  * The work goes through the stand-in for the driver (libcuda): it is logged there, is captured into graphs, and
- * matrices must lie in its device memory. Without it a handle cannot be created, as with the library.
+ * matrices must lie in its device memory, aligned as was said when the algorithm was chosen. Without it a handle cannot
+ * be created, as with the library. The log also has the choices of algorithms, and how many descriptions are left when a
+ * handle is destroyed.
  *
  *   STANDIN_CUBLASLT   what cublasLtGetVersion says; 130002
  *   STANDIN_REFUSE     an element type (a number of cudaDataType) for which no algorithm is found; none
@@ -53,10 +55,13 @@ struct description {
 
 struct preference {
     size_t workspace;
+    uint32_t alignment[4]; /* of A, B, C, D; 0 where nothing was said */
 };
 
 struct algorithm {
-    uint64_t mark, workspace, rest[6];
+    uint64_t mark, workspace;
+    uint32_t alignment[4];
+    uint64_t rest[4];
 };
 
 struct answer {
@@ -78,7 +83,22 @@ struct product {
 struct handle {
     int (*enqueue)(void *, void (*)(const void *), const void *, size_t, const char *);
     int (*is_device_memory)(const void *, size_t);
+    void (*log)(const char *, ...);
 };
+
+/* Descriptions, layouts and preferences that were made and not destroyed. */
+static int live;
+
+static void *made(size_t bytes) {
+    live++;
+    return calloc(1, bytes);
+}
+
+static int destroyed(void *at) {
+    live--;
+    free(at);
+    return SUCCESS;
+}
 
 size_t cublasLtGetVersion(void) {
     const char *text = getenv("STANDIN_CUBLASLT");
@@ -91,15 +111,18 @@ int cublasLtCreate(struct handle **handle) {
     struct handle *new = calloc(1, sizeof *new);
     *(void **)&new->enqueue = dlsym(driver, "standin_enqueue");
     *(void **)&new->is_device_memory = dlsym(driver, "standin_is_device_memory");
-    if (!new->enqueue || !new->is_device_memory) {
+    *(void **)&new->log = dlsym(driver, "standin_log");
+    if (!new->enqueue || !new->is_device_memory || !new->log) {
         free(new);
         return NOT_INITIALIZED;
     }
     *handle = new;
+    new->log("create cublasLt");
     return SUCCESS;
 }
 
 int cublasLtDestroy(struct handle *handle) {
+    handle->log("destroy cublasLt, %d descriptions live", live);
     free(handle);
     return SUCCESS;
 }
@@ -117,15 +140,12 @@ static size_t size_of(int type) {
 
 int cublasLtMatrixLayoutCreate(struct layout **layout, int type, uint64_t rows, uint64_t columns, int64_t leading) {
     if (!size_of(type)) return NOT_SUPPORTED;
-    *layout = calloc(1, sizeof **layout);
+    *layout = made(sizeof **layout);
     **layout = (struct layout){type, rows, columns, leading, 1, 0};
     return SUCCESS;
 }
 
-int cublasLtMatrixLayoutDestroy(struct layout *layout) {
-    free(layout);
-    return SUCCESS;
-}
+int cublasLtMatrixLayoutDestroy(struct layout *layout) { return destroyed(layout); }
 
 /* Copies an attribute whose size must be right. */
 static int set(void *field, size_t size, const void *value, size_t bytes) {
@@ -149,17 +169,14 @@ int cublasLtMatrixLayoutSetAttribute(struct layout *layout, int attribute, const
 }
 
 int cublasLtMatmulDescCreate(struct description **description, int compute, int scale) {
-    *description = calloc(1, sizeof **description);
+    *description = made(sizeof **description);
     (*description)->compute = compute;
     (*description)->scale = scale;
     (*description)->epilogue = EPILOGUE_DEFAULT;
     return SUCCESS;
 }
 
-int cublasLtMatmulDescDestroy(struct description *description) {
-    free(description);
-    return SUCCESS;
-}
+int cublasLtMatmulDescDestroy(struct description *description) { return destroyed(description); }
 
 int cublasLtMatmulDescSetAttribute(struct description *description, int attribute, const void *value, size_t bytes) {
     int32_t must_be_zero = 0;
@@ -179,19 +196,15 @@ int cublasLtMatmulDescSetAttribute(struct description *description, int attribut
 }
 
 int cublasLtMatmulPreferenceCreate(struct preference **preference) {
-    *preference = calloc(1, sizeof **preference);
+    *preference = made(sizeof **preference);
     return SUCCESS;
 }
 
-int cublasLtMatmulPreferenceDestroy(struct preference *preference) {
-    free(preference);
-    return SUCCESS;
-}
+int cublasLtMatmulPreferenceDestroy(struct preference *preference) { return destroyed(preference); }
 
 int cublasLtMatmulPreferenceSetAttribute(struct preference *preference, int attribute, const void *value, size_t bytes) {
-    uint32_t alignment;
     if (attribute == 1) return SET(preference->workspace);
-    return attribute >= 5 && attribute <= 8 ? SET(alignment) : NOT_SUPPORTED;
+    return attribute >= 5 && attribute <= 8 ? SET(preference->alignment[attribute - 5]) : NOT_SUPPORTED;
 }
 
 /* Whether the parts fit together. */
@@ -233,9 +246,11 @@ int cublasLtMatmulAlgoGetHeuristic(struct handle *handle, const struct descripti
     if (!handle || most < 1) return INVALID_VALUE;
     int status = fits(p, a, b, c, d);
     if (status) return status;
+    handle->log("choose an algorithm");
     size_t workspace = preference && preference->workspace >= WORKSPACE ? WORKSPACE : 0;
     memset(answers, 0, sizeof *answers);
-    answers->algorithm = (struct algorithm){MARK, workspace, {0}};
+    answers->algorithm = (struct algorithm){MARK, workspace, {0}, {0}};
+    if (preference) memcpy(answers->algorithm.alignment, preference->alignment, sizeof preference->alignment);
     answers->workspace = workspace;
     answers->waves = 1;
     *count = 1;
@@ -341,6 +356,13 @@ static int on_device(const struct handle *handle, const struct layout *layout, c
     return handle->is_device_memory(data, (size_t)(last + 1) * size_of(layout->type));
 }
 
+/* Whether the matrices begin as was said when the algorithm was chosen. */
+static int aligned(const struct algorithm *algorithm, int operand, const struct layout *layout, const void *data) {
+    uint32_t alignment = algorithm ? algorithm->alignment[operand] : 0;
+    uint64_t stride = layout->batch > 1 ? (uint64_t)layout->stride * size_of(layout->type) : 0;
+    return !alignment || (((uint64_t)data | stride) % alignment == 0);
+}
+
 static int workspace_fits(const struct handle *handle, const struct algorithm *algorithm, const void *at, size_t bytes) {
     if (!algorithm) return 1;
     if (algorithm->mark != MARK || algorithm->workspace > bytes) return 0;
@@ -359,6 +381,9 @@ int cublasLtMatmul(struct handle *handle, const struct description *description,
     if (!on_device(handle, a, a_data) || !on_device(handle, b, b_data) || !on_device(handle, d, d_data) ||
         (p.beta != 0 && !on_device(handle, c, c_data)) ||
         !workspace_fits(handle, algorithm, workspace, workspace_bytes))
+        return INVALID_VALUE;
+    if (!aligned(algorithm, 0, a, a_data) || !aligned(algorithm, 1, b, b_data) || !aligned(algorithm, 3, d, d_data) ||
+        (p.beta != 0 && !aligned(algorithm, 2, c, c_data)))
         return INVALID_VALUE;
     size_t biases = (size_t)((d->batch - 1) * description->bias_stride + (int64_t)d->rows) * size_of(d->type);
     if ((description->epilogue & EPILOGUE_BIAS) && !handle->is_device_memory(description->bias, biases))

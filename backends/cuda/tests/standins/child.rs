@@ -1,49 +1,13 @@
-//! What the processes do that the cases start, and how they are started.
+//! What the processes do that the cases start.
 
 use std::path::Path;
-use std::process::Command;
 
 use byoc_cuda::device;
 use byoc_cuda::locate::{self, Place, Places};
+use byoc_cuda_standins::{FOLDER, say};
 use byoc_plugin_api::Error;
 
 use crate::{domain, driver, join, products, recordings};
-
-/// Names what a child process does.
-pub(crate) const ACTION: &str = "STANDIN_ACTION";
-
-/// The folder that a child is given as the user's.
-pub(crate) const FOLDER: &str = "STANDIN_FOLDER";
-
-/// A child process to be.
-pub(crate) struct Child(Command);
-
-impl Child {
-    /// A process that will do `action`, in an environment without any of CUDA.
-    pub(crate) fn new(action: &str) -> Child {
-        let mut command = Command::new(std::env::current_exe().expect("the running program has a path"));
-        command.env(ACTION, action);
-        for name in ["BYOC_CUDA_PATH", "CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"] {
-            command.env_remove(name);
-        }
-        Child(command)
-    }
-
-    /// Sets a variable of its environment.
-    pub(crate) fn with(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Child {
-        self.0.env(name, value);
-        self
-    }
-
-    /// What it prints, with `DIR` for that folder. It must end well.
-    #[track_caller]
-    pub(crate) fn output(mut self, folder: &Path) -> String {
-        let output = self.0.output().expect("the running program can be started again");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&*folder.to_string_lossy(), "DIR");
-        assert!(output.status.success(), "{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr));
-        text(&output.stdout).trim_end().to_owned()
-    }
-}
 
 /// Does what the process was started for.
 pub(crate) fn act(action: &str) {
@@ -94,9 +58,4 @@ fn open(places: &Places) -> Result<Vec<String>, Error> {
 
 fn nvrtc(places: &Places) -> Result<Vec<String>, Error> {
     Ok(vec![locate::nvrtc(places)?.to_string()])
-}
-
-#[expect(clippy::print_stdout, reason = "the parent reads it")]
-fn say(line: &str) {
-    println!("{line}");
 }

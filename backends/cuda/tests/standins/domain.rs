@@ -2,11 +2,10 @@
 
 use byoc_cuda::domain::CudaDomain;
 use byoc_cuda::locate::Library;
+use byoc_cuda_standins::{Child, FOLDER, both, build, copy, shield, temporary, tried};
 use byoc_plugin_api::{Domain, Error};
 
-use crate::child::{self, Child, FOLDER, refused};
-use crate::driver::tried;
-use crate::libraries::{both, build, copy, shield, temporary};
+use crate::child::{self, refused};
 use crate::products::Random;
 
 /// All cases, by name.
@@ -97,7 +96,7 @@ fn round() -> Result<Vec<String>, Error> {
     Ok(vec![format!("{}, {} bytes, {}", info.title, info.memory, info.records), info.libraries.join(", ")])
 }
 
-const TITLE: &str = "stand-in 0, compute capability 9.0, 1.0 GiB, 1073741824 bytes, true";
+const TITLE: &str = "stand-in 0, compute capability 9.0, 1073741824 bytes, true";
 
 fn bytes_come_back() {
     let (output, log) = tried("domain-round", &[]);

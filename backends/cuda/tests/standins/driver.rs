@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use byoc_cuda::{device, locate};
+use byoc_cuda_standins::{temporary, tried};
 use byoc_plugin_api::Error;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{
@@ -12,8 +13,7 @@ use cudarc::driver::sys::{
 };
 use cudarc::driver::{CudaContext, CudaStream};
 
-use crate::child::{self, Child, FOLDER};
-use crate::libraries::{both, shield, temporary};
+use crate::child;
 
 /// All cases, by name.
 pub(crate) const CASES: &[(&str, fn())] = &[
@@ -28,16 +28,6 @@ pub(crate) const CASES: &[(&str, fn())] = &[
 
 /// Names the file of a module.
 const IMAGE: &str = "STANDIN_IMAGE";
-
-/// What a child of that action prints, and the log of what the stand-ins did.
-pub(crate) fn tried(action: &str, settings: &[(&str, &str)]) -> (String, String) {
-    let scratch = temporary();
-    let log = scratch.path().join("log");
-    let child = Child::new(action).with(FOLDER, both()).with("LD_LIBRARY_PATH", shield(scratch.path()));
-    let child = settings.iter().fold(child, |child, (name, value)| child.with(name, value));
-    let output = child.with("STANDIN_LOG", &log).output(both());
-    (output, std::fs::read_to_string(log).expect("something was logged").trim_end().to_owned())
-}
 
 /// Does what a case's process was started for.
 pub(crate) fn act(action: &str) -> Result<Vec<String>, Error> {

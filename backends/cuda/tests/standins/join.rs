@@ -5,12 +5,12 @@ use std::ptr::null_mut;
 use byoc_cuda::domain::CudaDomain;
 use byoc_cuda::join::Joined;
 use byoc_cuda::{device, locate};
+use byoc_cuda_standins::tried;
 use byoc_plugin_api::dlpack::DLDevice;
 use byoc_plugin_api::{Domain, DomainHandles, Error};
 use cudarc::driver::result;
 
 use crate::child::{self, refused};
-use crate::driver::tried;
 
 /// All cases, by name.
 pub(crate) const CASES: &[(&str, fn())] = &[
@@ -56,7 +56,7 @@ fn share() -> Result<Vec<String>, Error> {
 
 fn a_region_shares_context_and_queue() {
     let (output, log) = tried("join-share", &[]);
-    assert_eq!(output, "true cuda:0 stand-in 0, compute capability 9.0, 1.0 GiB\n[1, 2, 3, 4]");
+    assert_eq!(output, "true cuda:0 stand-in 0, compute capability 9.0\n[1, 2, 3, 4]");
     let expected = "retain 0: 1\ncreate stream\nallocate 4\nallocate 4\nupload 4\nretain 0: 2\ncopy 4\n\
                     release 0: 1, 8 bytes live\ndownload 4\nsynchronize stream\nsynchronize stream\nfree 4\nfree 4\n\
                     destroy stream\nrelease 0: 0, 0 bytes live";

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use crate::child::{Child, FOLDER};
-use crate::libraries::{both, build, compile, copy, shield, temporary};
+use byoc_cuda_standins::{Child, FOLDER, both, build, compile, copy, shield, temporary};
 
 /// All cases, by name.
 pub(crate) const CASES: &[(&str, fn())] = &[
@@ -20,7 +19,7 @@ pub(crate) const CASES: &[(&str, fn())] = &[
     ("locate::devices_that_are_missing", devices_that_are_missing),
 ];
 
-const DEVICE: &str = "cuda:0 stand-in 0, compute capability 9.0, 1.0 GiB";
+const DEVICE: &str = "cuda:0 stand-in 0, compute capability 9.0";
 
 fn in_the_users_folder() {
     let scratch = temporary();

@@ -2,13 +2,13 @@
 //! own: which libraries a process uses is settled once, when it first opens them.
 //!
 //! It shows that libraries are found, checked and refused as documented, that contexts, memory, streams and graphs are
-//! used in balance, that domains do what they promise, and that the calls describe the right products. What only a GPU can show is not shown here.
+//! used in balance, that domains do what they promise, and that the calls describe the right products. What only a GPU
+//! can show is not shown here.
 
 mod child;
 mod domain;
 mod driver;
 mod join;
-mod libraries;
 mod locate;
 mod products;
 mod recordings;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
-    if let Some(action) = std::env::var_os(child::ACTION) {
+    if let Some(action) = std::env::var_os(byoc_cuda_standins::ACTION) {
         child::act(&action.to_string_lossy());
         return ExitCode::SUCCESS;
     }

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use byoc_cuda::locate;
 use byoc_cuda::matmul::{Activation, Batch, Call, Offsets, Problem, View, plan};
+use byoc_cuda_standins::tried;
 use byoc_plugin_api::Error;
 use cudarc::cublaslt::{result as lt, sys};
 use cudarc::driver::result::{self as driver, DriverError};
@@ -11,7 +12,7 @@ use cudarc::driver::sys::{CUgraphInstantiate_flags as GraphFlags, CUstream, CUst
 use half::{bf16, f16};
 
 use crate::child;
-use crate::driver::{stream, tried};
+use crate::driver::stream;
 
 /// All cases, by name.
 pub(crate) const CASES: &[(&str, fn())] =

@@ -4,7 +4,7 @@ use byoc_plugin_api::{Domain, Error};
 
 use crate::child::refused;
 use crate::domain::{got, open, sent};
-use crate::driver::tried;
+use byoc_cuda_standins::tried;
 
 /// All cases, by name.
 pub(crate) const CASES: &[(&str, fn())] = &[

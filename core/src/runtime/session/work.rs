@@ -133,12 +133,23 @@ impl Worker<'_> {
     pub(super) fn work(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
         let done = self.queue(inputs, run);
         let waited = (1..=self.devices.len()).try_for_each(|memory| self.wait(memory));
-        done.and(waited)?;
+        done.and(waited).map_err(|error| self.advise(error))?;
         if self.queueing == Queueing::Timed && run != Run::Outputs {
             self.read_times(run)?;
         }
         self.state.has_run |= run != Run::Outputs;
         Ok(())
+    }
+
+    /// Devices tell of what went wrong in their queue later, at any call: adds how to learn whose work it was.
+    fn advise(&self, error: Diagnostic) -> Diagnostic {
+        let advice = "Run again with --sync-each to learn which region it was";
+        let queued = self.memories.iter().filter(|memory| **memory != HOST).count();
+        if self.queueing == Queueing::Waiting || queued < 2 || !matches!(error.code, Code::Device) {
+            return error;
+        }
+        let hint = error.hint.as_ref().map_or(advice.to_owned(), |hint| format!("{hint}. {advice}"));
+        error.hint(hint)
     }
 
     fn queue(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
@@ -345,8 +356,8 @@ fn work_failed(device: &Device, titles: &[&str], error: Error) -> Diagnostic {
         [.., last] => {
             let named = titles[..titles.len().min(NAMED)].join(", ");
             let rest = if titles.len() > NAMED { format!(" ... {last}") } else { String::new() };
-            Diagnostic::new(Code::Device, format!("one of {named}{rest} failed on {name}: {message}"))
-                .hint("Run again with --sync-each to learn which one")
+            let message = format!("one of {named}{rest} failed on {name}: {message}");
+            Diagnostic { hint, ..Diagnostic::new(Code::Device, message) }
         }
     }
 }

@@ -15,18 +15,18 @@ static BOTH: LazyLock<TempDir> = LazyLock::new(|| {
 });
 
 /// A new folder that goes away with the returned value.
-pub(crate) fn temporary() -> TempDir {
+pub fn temporary() -> TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
 }
 
 /// The folder with both stand-ins as they are.
-pub(crate) fn both() -> &'static Path {
+pub fn both() -> &'static Path {
     BOTH.path()
 }
 
 /// Builds a stand-in as `folder/file`, with that SONAME and with functions left out.
-pub(crate) fn build(folder: &Path, source: &str, file: &str, left_out: &[&str]) -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("standins").join(source);
+pub fn build(folder: &Path, source: &str, file: &str, left_out: &[&str]) -> PathBuf {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let entries = std::fs::read_dir(&sources).expect("the stand-in is in the checkout").flatten();
     let files: Vec<_> =
         entries.map(|entry| entry.path()).filter(|path| path.extension() == Some("c".as_ref())).collect();
@@ -35,7 +35,7 @@ pub(crate) fn build(folder: &Path, source: &str, file: &str, left_out: &[&str]) 
 }
 
 /// Compiles C to a shared library, whose SONAME is its file's name.
-pub(crate) fn compile(sources: &[PathBuf], library: &Path, flags: &[String]) -> PathBuf {
+pub fn compile(sources: &[PathBuf], library: &Path, flags: &[String]) -> PathBuf {
     let folder = library.parent().expect("a file lies in a folder");
     std::fs::create_dir_all(folder).expect("the folder is ours");
     let soname = library.file_name().expect("a file has a name").to_string_lossy();
@@ -48,14 +48,14 @@ pub(crate) fn compile(sources: &[PathBuf], library: &Path, flags: &[String]) -> 
 }
 
 /// Copies a built stand-in, so that it lies in another folder or under another name.
-pub(crate) fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to.parent().expect("a file lies in a folder")).expect("the folder is ours");
     std::fs::copy(from, to).expect("the file is there");
 }
 
 /// A folder whose files keep the loader from finding libraries of the machine that the tests run on: an empty file is
 /// found first, and does not open.
-pub(crate) fn shield(folder: &Path) -> PathBuf {
+pub fn shield(folder: &Path) -> PathBuf {
     let shield = folder.join("shield");
     std::fs::create_dir_all(&shield).expect("the folder is ours");
     for library in ["libcuda", "libcublasLt", "libnvrtc"] {

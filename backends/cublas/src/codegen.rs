@@ -1,0 +1,58 @@
+//! Region to code: the product as JSON, with operands by their place among the inputs or by the id of a constant. No
+//! weight is in it, and sizes that are not known yet stand in it as the texts that they are in the region.
+
+use std::io::Write;
+
+use byoc_plugin_api::{ConstantId, Error, Options, Region};
+use serde::{Deserialize, Serialize};
+
+use crate::form;
+use crate::patterns::GELU_TANH;
+use crate::product::Product;
+
+/// The option that says with what precision f32 is multiplied.
+pub(crate) const MATH: &str = "math";
+
+/// The code of a region.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Program {
+    /// How f32 is multiplied. Other types have one way only.
+    pub(crate) math: Math,
+    pub(crate) product: Product<Source>,
+}
+
+/// Where an operand comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Source {
+    /// The input of that position.
+    Input(usize),
+    /// A constant.
+    Constant(ConstantId),
+}
+
+/// What f32 is rounded to before it is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Math {
+    /// Nothing.
+    F32,
+    /// TF32: 10 bits behind the leading one in place of 23.
+    Tf32,
+}
+
+pub(crate) fn codegen(region: &Region, options: &Options, code: &mut dyn Write) -> Result<(), Error> {
+    let form = form::read(region, options.bool(GELU_TANH)).map_err(|refusal| Error::new(refusal.to_string()))?;
+    let product = form.product.with(|&value| source(region, value))?;
+    let math = if options.text(MATH) == "tf32" { Math::Tf32 } else { Math::F32 };
+    serde_json::to_writer_pretty(&mut *code, &Program { math, product })?;
+    Ok(code.write_all(b"\n")?)
+}
+
+fn source(region: &Region, value: usize) -> Result<Source, Error> {
+    if let Some(constant) = region.constant(value) {
+        return Ok(Source::Constant(constant.id));
+    }
+    let position = region.inputs.iter().position(|&input| input == value);
+    position.map(Source::Input).ok_or_else(|| Error::new(format!("value {value} comes from nowhere")))
+}

@@ -1,0 +1,85 @@
+//! The nodes that multiply: MatMul, Gemm, and convolutions of one pixel.
+
+use byoc_plugin_api::{Dim, Node, Refusal, RefusalCode, Region};
+
+use super::other;
+use crate::product::{Factor, Reading};
+
+/// What a node multiplies: X, W, and the number alpha.
+pub(super) fn read(region: &Region, node: &Node) -> Result<(Factor<usize>, Factor<usize>, f32), Refusal> {
+    if !node.domain.is_empty() || !matches!(node.op.as_str(), "MatMul" | "Gemm" | "Conv") {
+        return Err(other(&format!("'{}' ({}) is no product of matrices", node.name, node.op)));
+    }
+    let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a product without two factors")) };
+    let factor = |value: usize, read| Factor { from: value, shape: region.values[value].shape.clone(), read };
+    let rank = |value: usize| region.values[value].shape.len();
+    let (x, w, alpha) = match node.op.as_str() {
+        "MatMul" => {
+            let x = if rank(a) == 1 { Reading::Row } else { Reading::Matrix };
+            let w = if rank(b) == 1 { Reading::Column } else { Reading::Matrix };
+            (factor(a, x), factor(b, w), 1.0)
+        }
+        "Gemm" => {
+            let turned = |name| if node.int(name, 0) != 0 { Reading::Transposed } else { Reading::Matrix };
+            (factor(a, turned("transA")), factor(b, turned("transB")), node.float("alpha", 1.0))
+        }
+        _ => {
+            one_pixel(region, node, a, b)?;
+            (factor(b, Reading::Filter), factor(a, Reading::Pixels), 1.0)
+        }
+    };
+    for (name, number) in [("alpha", alpha), ("beta", node.float("beta", 1.0))] {
+        if !number.is_finite() {
+            return Err(Refusal::new(RefusalCode::Attribute, format!("{name} is {number}")));
+        }
+    }
+    for factor in [&x, &w] {
+        let name = &region.values[factor.from].name;
+        if factor.shape.len() < factor.read.least_rank() {
+            return Err(Refusal::new(RefusalCode::Shape, format!("'{name}' is no matrix")));
+        }
+        if factor.shape.contains(&Dim::Fixed(0)) {
+            return Err(Refusal::new(RefusalCode::Shape, format!("'{name}' has no elements")));
+        }
+    }
+    Ok((x, w, alpha))
+}
+
+/// What a node adds to its own product, and the number beta.
+pub(super) fn own_term(node: &Node) -> Option<(usize, f32)> {
+    match node.op.as_str() {
+        "Gemm" => node.input(2).map(|c| (c, node.float("beta", 1.0))),
+        _ => None,
+    }
+}
+
+/// A convolution with a kernel of one pixel is a product of its weights with each image as it lies. A bias would go along
+/// the columns, where no epilogue adds one.
+fn one_pixel(region: &Region, node: &Node, x: usize, w: usize) -> Result<(), Refusal> {
+    let no = |what: &str| {
+        let message =
+            format!("{what}; a convolution is a product only with a kernel of 1, stride 1, no padding, group 1");
+        Err(Refusal::new(RefusalCode::Attribute, message))
+    };
+    let (rank, kernel) = (region.values[x].shape.len(), region.values[w].shape.get(2..).unwrap_or_default());
+    if rank < 3 || kernel.len() + 2 != rank || kernel.iter().any(|size| *size != Dim::Fixed(1)) {
+        return no(&format!("the kernel is {}", super::text(kernel)));
+    }
+    if node.int("group", 1) != 1 {
+        return no(&format!("group is {}", node.int("group", 1)));
+    }
+    if let Some(strides) = node.ints("strides").filter(|strides| strides.iter().any(|&stride| stride != 1)) {
+        return no(&format!("strides is {strides:?}"));
+    }
+    // SAME and VALID pad nothing around a kernel of one pixel.
+    let pads = node.ints("pads").filter(|_| matches!(node.string("auto_pad", "NOTSET"), "NOTSET" | ""));
+    if let Some(pads) = pads.filter(|pads| pads.iter().any(|&pad| pad != 0)) {
+        return no(&format!("pads is {pads:?}"));
+    }
+    if let Some(bias) = node.input(2) {
+        let name = &region.values[bias].name;
+        let message = format!("the bias '{name}' goes along the channels, and cublasLt adds one along the pixels");
+        return Err(Refusal::new(RefusalCode::Other, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! What the backend takes, and why not.
+
+use byoc_cuda::matmul;
+use byoc_plugin_api::{Dim, Options, Pattern, Refusal, RefusalCode, Region, contiguous_strides};
+
+use crate::form;
+use crate::problem::{Matrices, Tensor, problem};
+use crate::product::{Factor, Product, Reading};
+
+/// The option that lets GELU with erf be the one with tanh.
+pub(crate) const GELU_TANH: &str = "gelu-tanh";
+
+/// The products, then what may follow in the same call, the longest first.
+pub(crate) fn patterns(options: &Options) -> Vec<Pattern> {
+    let product = "(or (MatMul ?x ?w) (Gemm ?x ?w ?c?) (Conv ?x ?w ?b?))";
+    let sum = format!("(Add {product} ?t)");
+    let sums = format!("(Add {sum} ?u)");
+    let any = format!("(Add? (Add? {product} ?t) ?u)");
+    let mut patterns = vec![
+        Pattern::new("gelu", format!("(Gelu {any})")),
+        Pattern::new("gelu in pieces", in_pieces(&any, &with_tanh(&any))),
+    ];
+    if options.bool(GELU_TANH) {
+        let erf = format!("(Erf (Mul|Div {any} ?scale:const))");
+        patterns.push(Pattern::new("gelu with erf in pieces", in_pieces(&any, &erf)));
+    }
+    patterns.extend([
+        Pattern::new("relu", format!("(Relu {any})")),
+        Pattern::new("two sums", sums),
+        Pattern::new("sum", sum),
+        Pattern::new("product", product),
+    ]);
+    patterns
+}
+
+/// `0.5 x (1 + curve)`, in the orders in which exporters multiply.
+fn in_pieces(x: &str, curve: &str) -> String {
+    let gate = format!("(Add {curve} ?one:const)");
+    format!(
+        "(or (Mul (Mul {x} {gate}) ?half:const) (Mul (Mul {x} ?half:const) {gate}) (Mul {x} (Mul {gate} ?half:const)))"
+    )
+}
+
+/// `tanh(scale (x + factor x^3))`.
+fn with_tanh(x: &str) -> String {
+    let cube = format!("(or (Pow {x} ?three:const) (Mul (Mul {x} {x}) {x}))");
+    format!("(Tanh (Mul (Add {x} (Mul {cube} ?factor:const)) ?scale:const))")
+}
+
+/// Accepts what is one product, in a layout that cublasLt can be told.
+pub(crate) fn check(candidate: &Region, options: &Options) -> Result<(), Refusal> {
+    let product = form::read(candidate, options.bool(GELU_TANH))?.product;
+    match (fixed(&product.x), fixed(&product.w)) {
+        (Some(x), Some(w)) => calls(&product, &x, &w).map(|_| ()),
+        _ => unknown_sizes(&product),
+    }
+}
+
+/// How many calls a product of contiguous operands takes.
+fn calls(product: &Product<usize>, x: &[i64], w: &[i64]) -> Result<usize, Refusal> {
+    let read = |read: Reading, shape: &[i64]| {
+        let tensor = Tensor { shape, strides: &contiguous_strides(shape) };
+        Matrices::read(read, tensor).ok_or_else(|| Refusal::new(RefusalCode::Shape, "a factor is no matrix"))
+    };
+    let problem = problem(product, &read(product.x.read, x)?, &read(product.w.read, w)?);
+    let problem = problem.map_err(|message| Refusal::new(RefusalCode::Shape, message))?;
+    Ok(matmul::plan(&problem)?.offsets.len())
+}
+
+/// Which layouts a plan meets does not depend on sizes, but the number of its calls may, where a batch broadcasts in
+/// more than one dimension; and beyond a limit there is no plan. So that number must not depend on a size that is not
+/// known yet.
+fn unknown_sizes(product: &Product<usize>) -> Result<(), Refusal> {
+    if (product.x.read, product.w.read) != (Reading::Matrix, Reading::Matrix) {
+        return Ok(());
+    }
+    let counts = [64, 96].map(|size| {
+        let (x, w) = assumed(&product.x.shape, &product.w.shape, size);
+        calls(product, &x, &w)
+    });
+    match counts {
+        [Err(refusal), _] | [_, Err(refusal)] => Err(refusal),
+        [Ok(one), Ok(other)] if one == other => Ok(()),
+        _ => {
+            let shapes = [&product.x, &product.w].map(|factor| form::text(&factor.shape));
+            let message = format!("how many calls {} by {} take depends on sizes not known yet", shapes[0], shapes[1]);
+            Err(Refusal::new(RefusalCode::Shape, message))
+        }
+    }
+}
+
+/// Shapes of 2 x 2 matrices with these batches, in which sizes that are not known are `size`, or what the other one has.
+fn assumed(x: &[Dim], w: &[Dim], size: usize) -> (Vec<i64>, Vec<i64>) {
+    let of = |own: &[Dim], other: &[Dim]| -> Vec<i64> {
+        let (own, other) = (&own[..own.len() - 2], &other[..other.len() - 2]);
+        let batch = own.iter().rev().enumerate().map(|(from_last, dim)| {
+            let beside = other.iter().rev().nth(from_last).and_then(Dim::fixed).filter(|&size| size != 1);
+            dim.fixed().or(beside).unwrap_or(size) as i64
+        });
+        let mut shape: Vec<_> = [2, 2].into_iter().chain(batch).collect();
+        shape.reverse();
+        shape
+    };
+    (of(x, w), of(w, x))
+}
+
+fn fixed(factor: &Factor<usize>) -> Option<Vec<i64>> {
+    factor.shape.iter().map(|dim| dim.fixed().and_then(|size| i64::try_from(size).ok())).collect()
+}

@@ -1,0 +1,94 @@
+//! A product in numbers: sizes and distances, as the row-major rules of cublasLt want them.
+
+use byoc_cuda::matmul::{Batch, Problem, View};
+
+use crate::product::{Product, Reading};
+
+/// A tensor in numbers.
+#[derive(Clone, Copy)]
+pub(crate) struct Tensor<'a> {
+    pub(crate) shape: &'a [i64],
+    /// In elements.
+    pub(crate) strides: &'a [i64],
+}
+
+/// A tensor read as a batch of matrices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Matrices {
+    /// Sizes of the batch's dimensions, and how far apart their matrices are.
+    pub(crate) batch: Vec<(i64, i64)>,
+    pub(crate) rows: i64,
+    pub(crate) columns: i64,
+    pub(crate) view: View,
+}
+
+impl Matrices {
+    /// Reads a tensor. `None` where dimensions that should be one longer one do not lie so, and for a rank that the
+    /// reading does not have.
+    pub(crate) fn read(read: Reading, tensor: Tensor<'_>) -> Option<Matrices> {
+        let dims: Vec<_> = tensor.shape.iter().copied().zip(tensor.strides.iter().copied()).collect();
+        let one = (1, 0);
+        let (batch, row, column) = match (read, dims.as_slice()) {
+            (Reading::Matrix, [batch @ .., row, column]) => (batch, *row, *column),
+            (Reading::Transposed, [batch @ .., column, row]) => (batch, *row, *column),
+            (Reading::Row, [column]) => (&[][..], one, *column),
+            (Reading::Column, [row]) => (&[][..], *row, one),
+            (Reading::Filter, [row, column, ..]) => (&[][..], *row, *column),
+            (Reading::Pixels, [image, row, pixels @ ..]) => (std::slice::from_ref(image), *row, together(pixels)?),
+            _ => return None,
+        };
+        let view = View { row: row.1, column: column.1 };
+        Some(Matrices { batch: batch.to_vec(), rows: row.0, columns: column.0, view })
+    }
+}
+
+/// Several dimensions as one.
+fn together(dims: &[(i64, i64)]) -> Option<(i64, i64)> {
+    dims.iter().try_fold((1, 0), |(size, stride), &(inner, step)| match (size, inner) {
+        (_, 1) => Some((size, stride)),
+        (1, _) => Some((inner, step)),
+        _ => (step.checked_mul(inner) == Some(stride)).then_some((size.checked_mul(inner)?, step)),
+    })
+}
+
+/// The problem of a product of these operands, whose result is row-major and contiguous. Errors are one line, without the
+/// node's name.
+pub(crate) fn problem<S>(product: &Product<S>, x: &Matrices, w: &Matrices) -> Result<Problem, String> {
+    let (m, n, k) = (x.rows, w.columns, x.columns);
+    if k != w.rows {
+        return Err(format!("X has {k} columns and W has {} rows", w.rows));
+    }
+    Ok(Problem {
+        m,
+        n,
+        k,
+        batch: batch(x, w)?,
+        x: x.view,
+        w: w.view,
+        y: View { row: n, column: 1 },
+        bias: product.bias.is_some(),
+        activation: product.activation.of_call(),
+    })
+}
+
+/// The dimensions of a batch, of which each operand may lack some or have 1 for them, as in numpy.
+fn batch(x: &Matrices, w: &Matrices) -> Result<Vec<Batch>, String> {
+    let too_large = || "the result is larger than any memory".to_owned();
+    let rank = x.batch.len().max(w.batch.len());
+    let mut step = x.rows.checked_mul(w.columns).ok_or_else(too_large)?;
+    let mut all = Vec::with_capacity(rank);
+    for from_last in 1..=rank {
+        let of = |batch: &[(i64, i64)]| batch.len().checked_sub(from_last).map_or((1, 0), |at| batch[at]);
+        let (left, right) = (of(&x.batch), of(&w.batch));
+        let count = match (left.0, right.0) {
+            (1, count) | (count, 1) => count,
+            (a, b) if a == b => a,
+            (a, b) => return Err(format!("a batch of {a} against one of {b}")),
+        };
+        let distance = |(size, stride): (i64, i64)| if size == 1 { 0 } else { stride };
+        all.push(Batch { count, x: distance(left), w: distance(right), y: step });
+        step = step.checked_mul(count).ok_or_else(too_large)?;
+    }
+    all.reverse();
+    Ok(all)
+}

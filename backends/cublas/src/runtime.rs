@@ -1,0 +1,176 @@
+//! Code and constants to calls of cublasLt on a device.
+//!
+//! All that is slow happens before a run: libraries are found and the product's operands bound in `load_on`, calls are
+//! described and their algorithms chosen in `plan`, addresses are put in in `prepare`. A run makes the calls.
+
+mod bind;
+mod describe;
+mod lt;
+mod memory;
+
+use std::path::Path;
+
+use byoc_cuda::domain::CudaDomain;
+use byoc_cuda::join::Joined;
+use byoc_cuda::locate::{self, Library, Places};
+use byoc_cuda::matmul::{self, Problem};
+use byoc_plugin_api::{
+    DeviceConstants, DeviceExecutable, DevicePlan, DeviceTensor, Domain, DomainHandles, Environment, Error, Options,
+};
+
+use self::bind::{Operand, Operands};
+use self::describe::Described;
+use self::lt::Handle;
+use crate::codegen::Program;
+use crate::product::Activation;
+
+/// The option that says how much scratch memory there may be.
+pub(crate) const WORKSPACE: &str = "workspace";
+/// The option that says where CUDA's libraries are.
+pub(crate) const LIBRARY_PATH: &str = "library-path";
+
+/// Opens a device with a queue of its own.
+pub(crate) fn open_domain(ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
+    Ok(Box::new(CudaDomain::open(ordinal, &places(options), &[Library::CublasLt])?))
+}
+
+/// Where the user, and then the environment, have CUDA's libraries.
+fn places(options: &Options) -> Places {
+    Places::of_process(Some(Path::new(options.text(LIBRARY_PATH))))
+}
+
+/// Bytes of scratch memory that a call may ask for.
+fn workspace(options: &Options) -> Result<u64, Error> {
+    let asked = options.int(WORKSPACE);
+    let bytes = u64::try_from(asked).ok().and_then(|mebibytes| mebibytes.checked_mul(1 << 20));
+    bytes.ok_or_else(|| Error::new(format!("option '{WORKSPACE}' is {asked}, which is no number of MiB")))
+}
+
+pub(crate) fn load_on<'a>(
+    code: &'a [u8],
+    constants: &DeviceConstants<'a>,
+    environment: &Environment,
+    domain: &DomainHandles,
+) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
+    let program: Program = serde_json::from_slice(code)?;
+    let most = workspace(&environment.options)?;
+    let places = places(&environment.options);
+    let driver = locate::driver(&places)?;
+    locate::cublaslt(&places, &driver)?;
+    let joined = Joined::new(domain, &driver)?;
+    joined.enter()?;
+    let operands = Operands::bind(&program.product, constants, joined.stream())?;
+    let handle = Handle::new()?;
+    Ok(Box::new(Loaded { described: None, handle, operands, program, most, joined }))
+}
+
+/// A product that is ready on a device.
+struct Loaded {
+    /// The call for the shapes planned last; none where there is nothing to compute.
+    described: Option<Described>,
+    handle: Handle,
+    operands: Operands,
+    program: Program,
+    /// Bytes of scratch memory that a call may ask for.
+    most: u64,
+    /// Dropped after all that is of its context.
+    joined: Joined,
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // What is dropped next belongs to this context. Where it cannot be entered, the device is lost with all of it.
+        let _ = self.joined.enter();
+    }
+}
+
+impl Loaded {
+    /// The product of tensors of these shapes, in numbers; `None` where its result has no elements.
+    fn problem(&self, inputs: &[DeviceTensor<'_>], outputs: &[DeviceTensor<'_>]) -> Result<Option<Problem>, Error> {
+        let product = &self.program.product;
+        let x = self.operands.x.matrices(&product.x, product.dtype, inputs)?;
+        let w = self.operands.w.matrices(&product.w, product.dtype, inputs)?;
+        let problem = crate::problem::problem(product, &x, &w).map_err(|cause| self.error(&cause))?;
+        let &[y] = outputs else { return Err(self.error(&format!("{} results for one", outputs.len()))) };
+        bind::same_type(&y, product.dtype, "the result")?;
+        let elements = [problem.m, problem.n].into_iter().chain(problem.batch.iter().map(|batch| batch.count));
+        let elements = elements.product::<i64>();
+        let fits = |operand: &Option<Operand>, length: i64| match operand {
+            Some(operand) => operand.elements(product.dtype, inputs).map(|found| found == length),
+            None => Ok(true),
+        };
+        if bind::elements(y.shape) != elements || !fits(&self.operands.c, elements)? {
+            return Err(self.error(&format!("{} makes {elements} elements, not {:?}", self.text(&problem), y.shape)));
+        }
+        if !fits(&self.operands.bias, problem.n)? {
+            return Err(self.error(&format!("{} with a bias of another length", self.text(&problem))));
+        }
+        if elements > 0 && problem.k == 0 {
+            return Err(self.error(&format!("{} adds up nothing", self.text(&problem))));
+        }
+        Ok((elements > 0).then_some(problem))
+    }
+
+    /// A problem for messages.
+    fn text(&self, problem: &Problem) -> String {
+        let product = &self.program.product;
+        let count: i64 = problem.batch.iter().map(|batch| batch.count).product();
+        let mut text = format!("M {} N {} K {} of {}", problem.m, problem.n, problem.k, product.dtype);
+        let activation = match product.activation {
+            Activation::None => "",
+            Activation::Relu => " relu",
+            Activation::GeluTanh => " gelu",
+        };
+        let bias = if product.bias.is_some() { " bias" } else { "" };
+        let c = if product.c.is_some() { " c" } else { "" };
+        let batch = if count == 1 { String::new() } else { format!(" batch {count}") };
+        text.extend([batch.as_str(), c, bias, activation]);
+        text
+    }
+
+    fn error(&self, message: &str) -> Error {
+        Error::new(message).at(&self.program.product.node)
+    }
+}
+
+impl DeviceExecutable for Loaded {
+    fn plan(&mut self, inputs: &[DeviceTensor<'_>], outputs: &[DeviceTensor<'_>]) -> Result<DevicePlan, Error> {
+        self.joined.enter()?;
+        self.described = None;
+        let Some(problem) = self.problem(inputs, outputs)? else { return Ok(DevicePlan::default()) };
+        let plan = matmul::plan(&problem).map_err(|refusal| self.error(&refusal.to_string()))?;
+        let described = Described::new(&self.handle, &self.program, &self.operands, plan, self.most);
+        let described = described.map_err(|cause| {
+            let message = format!("cublasLt has no algorithm for {} ({:?})", self.text(&problem), cause.0);
+            let hint = "Allow it more memory with cublas.workspace, or leave cublas out of --backend";
+            self.error(&message).hint(hint)
+        })?;
+        let scratch = described.workspace();
+        self.described = Some(described);
+        Ok(DevicePlan { scratch, ..DevicePlan::default() })
+    }
+
+    fn prepare(
+        &mut self,
+        inputs: &[DeviceTensor<'_>],
+        outputs: &[DeviceTensor<'_>],
+        scratch: u64,
+    ) -> Result<(), Error> {
+        self.joined.enter()?;
+        let Some(described) = &mut self.described else { return Ok(()) };
+        let y = outputs.first().map(|tensor| tensor.address).ok_or_else(|| Error::new("the result is missing"))?;
+        let at = self.operands.addresses(inputs, y)?;
+        described.place(&at, scratch).map_err(|cause| {
+            let message = format!("cublasLt takes no bias at {:#x} ({:?})", at.bias.unwrap_or(0), cause.0);
+            Error::new(message).at(&self.program.product.node)
+        })
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        self.joined.enter()?;
+        let Some(described) = &self.described else { return Ok(()) };
+        described.run(&self.handle, self.joined.stream()).map_err(|cause| {
+            Error::new(format!("cublasLt does not multiply ({:?})", cause.0)).at(&self.program.product.node)
+        })
+    }
+}

@@ -1,0 +1,231 @@
+//! Operands, found: inputs by their place, constants where they lie on the device.
+//!
+//! A constant is read as it lies, transposed or as a part of something larger. Only one that lies as no matrix of
+//! cublasLt does (equal elements are stored once and read with strides of 0) is laid out anew, in memory of the region's
+//! own; it stands in the file once all the same.
+
+use byoc_cuda::matmul::{self, View};
+use byoc_plugin_api::{
+    ConstantId, DType, DeviceConstant, DeviceConstants, DeviceTensor, Dim, Error, TensorView, contiguous_strides,
+};
+use cudarc::driver::sys::CUstream;
+
+use super::memory::Memory;
+use crate::codegen::Source;
+use crate::problem::{Matrices, Tensor, problem};
+use crate::product::{Factor, Product};
+
+/// An operand.
+pub(super) enum Operand {
+    /// The input of that position.
+    Input(usize),
+    /// A constant.
+    Constant {
+        address: u64,
+        elements: i64,
+        /// How it is a batch of matrices, if it is multiplied.
+        matrices: Option<Matrices>,
+        /// The memory at that address, if it is the region's own.
+        _own: Option<Memory>,
+    },
+}
+
+/// All operands of a product.
+pub(super) struct Operands {
+    pub(super) x: Operand,
+    pub(super) w: Operand,
+    pub(super) c: Option<Operand>,
+    pub(super) bias: Option<Operand>,
+}
+
+/// Where the operands of a product begin on the device.
+pub(super) struct Addresses {
+    pub(super) x: u64,
+    pub(super) w: u64,
+    pub(super) y: u64,
+    /// That of the result where nothing is added.
+    pub(super) c: u64,
+    pub(super) bias: Option<u64>,
+}
+
+impl Operands {
+    /// Finds the operands. Constants must be of the types and shapes that the code says.
+    pub(super) fn bind(
+        product: &Product<Source>,
+        constants: &DeviceConstants<'_>,
+        stream: CUstream,
+    ) -> Result<Operands, Error> {
+        let find = |source: Source| match source {
+            Source::Input(_) => Ok(None),
+            Source::Constant(id) => typed(constants.host(id)?, id, product.dtype).map(Some),
+        };
+        let factor = |factor: &Factor<Source>, multiply: &dyn Fn(&Matrices) -> bool| match find(factor.from)? {
+            None => Ok(Operand::of_input(factor.from)),
+            Some(constant) => Operand::factor(constant, factor, multiply, stream),
+        };
+        let x = factor(&product.x, &|x| plans(product, x, &beside(x.columns, 1)))?;
+        let w = factor(&product.w, &|w| plans(product, &beside(1, w.rows), w))?;
+        let added = |source: Source, length: Option<usize>| match find(source)? {
+            None => Ok(Operand::of_input(source)),
+            Some(constant) => Operand::added(constant, length, stream),
+        };
+        let c = product.c.as_ref().map(|c| added(c.from, None)).transpose()?;
+        let bias = product.bias.map(|bias| added(bias, product.n())).transpose()?;
+        Ok(Operands { x, w, c, bias })
+    }
+
+    /// Where they are, with the inputs at these addresses and the result at `y`.
+    pub(super) fn addresses(&self, inputs: &[DeviceTensor<'_>], y: u64) -> Result<Addresses, Error> {
+        let at = |operand: &Operand| match *operand {
+            Operand::Constant { address, .. } => Ok(address),
+            Operand::Input(position) => input(inputs, position).map(|tensor| tensor.address),
+        };
+        let c = self.c.as_ref().map_or(Ok(y), at)?;
+        let bias = self.bias.as_ref().map(at).transpose()?;
+        Ok(Addresses { x: at(&self.x)?, w: at(&self.w)?, y, c, bias })
+    }
+}
+
+impl Operand {
+    fn of_input(source: Source) -> Operand {
+        match source {
+            Source::Input(position) => Operand::Input(position),
+            Source::Constant(_) => unreachable!("constants are bound"),
+        }
+    }
+
+    /// A constant that is multiplied, as it lies if it can be.
+    fn factor(
+        constant: DeviceConstant<'_>,
+        factor: &Factor<Source>,
+        multiplies: &dyn Fn(&Matrices) -> bool,
+        stream: CUstream,
+    ) -> Result<Operand, Error> {
+        let view = constant.bound.view;
+        fits(&factor.shape, view.shape()).map_err(|cause| Error::new(format!("constant {cause}")))?;
+        let as_it_lies = Matrices::read(factor.read, Tensor { shape: view.shape(), strides: view.strides() });
+        let as_it_lies = as_it_lies.filter(|matrices| is_aligned(&constant) && multiplies(matrices));
+        if let Some(matrices) = as_it_lies {
+            return Ok(Operand::constant(constant.address, view.len(), Some(matrices), None));
+        }
+        let strides = contiguous_strides(view.shape());
+        let matrices = Matrices::read(factor.read, Tensor { shape: view.shape(), strides: &strides });
+        let matrices = matrices.ok_or_else(|| Error::new("damaged code: a factor is no matrix"))?;
+        let own = Memory::holding(&in_order(&view)?, stream)?;
+        Ok(Operand::constant(own.address, view.len(), Some(matrices), Some(own)))
+    }
+
+    /// A constant that is added: one element after another, and one alone as often as it takes.
+    fn added(constant: DeviceConstant<'_>, length: Option<usize>, stream: CUstream) -> Result<Operand, Error> {
+        let view = constant.bound.view;
+        let times = length.filter(|_| view.len() == 1).unwrap_or(1);
+        if times == 1 && view.is_contiguous() && is_aligned(&constant) {
+            return Ok(Operand::constant(constant.address, view.len(), None, None));
+        }
+        let own = Memory::holding(&in_order(&view)?.repeat(times), stream)?;
+        Ok(Operand::constant(own.address, view.len() * times, None, Some(own)))
+    }
+
+    fn constant(address: u64, elements: usize, matrices: Option<Matrices>, own: Option<Memory>) -> Operand {
+        Operand::Constant { address, elements: elements as i64, matrices, _own: own }
+    }
+
+    /// The operand as matrices, for inputs of these shapes.
+    pub(super) fn matrices(
+        &self,
+        factor: &Factor<Source>,
+        dtype: DType,
+        inputs: &[DeviceTensor<'_>],
+    ) -> Result<Matrices, Error> {
+        match self {
+            Operand::Constant { matrices: Some(matrices), .. } => Ok(matrices.clone()),
+            Operand::Constant { .. } => Err(Error::new("damaged code: a factor is no matrix")),
+            Operand::Input(position) => {
+                let tensor = input(inputs, *position)?;
+                let name = format!("input {position}");
+                same_type(&tensor, dtype, &name)?;
+                fits(&factor.shape, tensor.shape).map_err(|cause| Error::new(format!("{name} {cause}")))?;
+                let strides = contiguous_strides(tensor.shape);
+                let matrices = Matrices::read(factor.read, Tensor { shape: tensor.shape, strides: &strides });
+                matrices.ok_or_else(|| Error::new(format!("damaged code: {name} is no matrix")))
+            }
+        }
+    }
+
+    /// How many elements it has.
+    pub(super) fn elements(&self, dtype: DType, inputs: &[DeviceTensor<'_>]) -> Result<i64, Error> {
+        match self {
+            Operand::Constant { elements, .. } => Ok(*elements),
+            Operand::Input(position) => {
+                let tensor = input(inputs, *position)?;
+                same_type(&tensor, dtype, &format!("input {position}"))?;
+                Ok(elements(tensor.shape))
+            }
+        }
+    }
+
+    /// The address, as far as it is known before inputs have theirs; 0 is a multiple of everything.
+    pub(super) fn known_address(&self) -> u64 {
+        match self {
+            Operand::Constant { address, .. } => *address,
+            Operand::Input(_) => 0,
+        }
+    }
+}
+
+/// A matrix beside one that is to be tried.
+fn beside(rows: i64, columns: i64) -> Matrices {
+    Matrices { batch: vec![], rows, columns, view: View { row: columns, column: 1 } }
+}
+
+/// Whether there are calls for the product of matrices that lie so.
+fn plans(product: &Product<Source>, x: &Matrices, w: &Matrices) -> bool {
+    problem(product, x, w).is_ok_and(|problem| matmul::plan(&problem).is_ok())
+}
+
+fn typed<'a>(constant: DeviceConstant<'a>, id: ConstantId, dtype: DType) -> Result<DeviceConstant<'a>, Error> {
+    let found = constant.bound.view.dtype();
+    if found == dtype {
+        return Ok(constant);
+    }
+    Err(Error::new(format!("constant {id} is {found}, not {dtype}")))
+}
+
+fn is_aligned(constant: &DeviceConstant<'_>) -> bool {
+    constant.address.is_multiple_of(constant.bound.view.dtype().size() as u64)
+}
+
+/// The bytes of all elements, in row-major order.
+fn in_order(view: &TensorView<'_>) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::with_capacity(view.len() * view.dtype().size());
+    view.for_each_element(|element| bytes.extend_from_slice(element));
+    if bytes.is_empty() {
+        return Err(Error::new("a constant has no elements on the host"));
+    }
+    Ok(bytes)
+}
+
+fn input<'t>(inputs: &[DeviceTensor<'t>], position: usize) -> Result<DeviceTensor<'t>, Error> {
+    inputs.get(position).copied().ok_or_else(|| Error::new(format!("input {position} is missing")))
+}
+
+pub(super) fn same_type(tensor: &DeviceTensor<'_>, dtype: DType, name: &str) -> Result<(), Error> {
+    if tensor.dtype == dtype {
+        return Ok(());
+    }
+    Err(Error::new(format!("{name} is {}, not {dtype}", tensor.dtype)))
+}
+
+/// How many elements a tensor of that shape has.
+pub(super) fn elements(shape: &[i64]) -> i64 {
+    shape.iter().product()
+}
+
+/// Whether an actual shape is what the code expects.
+fn fits(expected: &[Dim], found: &[i64]) -> Result<(), String> {
+    let same = |(dim, &size): (&Dim, &i64)| dim.fixed().is_none_or(|fixed| i64::try_from(fixed) == Ok(size));
+    if expected.len() == found.len() && expected.iter().zip(found).all(same) {
+        return Ok(());
+    }
+    Err(format!("is {found:?}, not {}", crate::form::text(expected)))
+}

@@ -1,0 +1,174 @@
+//! A planned call as cublasLt wants it described, with the algorithm that it chooses, and the calls themselves.
+
+use std::ffi::c_void;
+
+use byoc_cuda::matmul::{Call, Offsets, Plan};
+use byoc_plugin_api::DType;
+use cudarc::cublaslt::result;
+use cudarc::cublaslt::sys;
+use cudarc::cublaslt::sys::cublasComputeType_t as Compute;
+use cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as Attribute;
+use cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as Wish;
+use cudarc::cublaslt::sys::cudaDataType as Data;
+use cudarc::driver::sys::CUstream;
+
+use super::bind::{Addresses, Operand, Operands};
+use super::lt::{Description, Handle, Layout, Preference, Result};
+use crate::codegen::{Math, Program};
+
+/// What cublasLt assumes of every address if nobody says less, and so the most that is worth saying.
+const ALIGNMENT: u64 = 256;
+
+/// One call, to be made at one or more places.
+pub(super) struct Described {
+    dtype: DType,
+    places: Vec<Offsets>,
+    description: Description,
+    a: Layout,
+    b: Layout,
+    /// Of C as well.
+    d: Layout,
+    algorithm: sys::cublasLtMatmulAlgo_t,
+    workspace: usize,
+    /// Alpha and beta, of the scale type, at the beginning.
+    alpha: [u8; 8],
+    beta: [u8; 8],
+    /// Of A, B, C and D for each place, once they are known.
+    pointers: Vec<[u64; 4]>,
+    scratch: u64,
+}
+
+impl Described {
+    /// Describes a plan and has cublasLt choose an algorithm that needs at most so many bytes of scratch memory.
+    pub(super) fn new(
+        handle: &Handle,
+        program: &Program,
+        operands: &Operands,
+        plan: Plan,
+        most: u64,
+    ) -> Result<Described> {
+        let Plan { call, offsets: places } = plan;
+        let product = &program.product;
+        let dtype = product.dtype;
+        let (data, scale, compute) = types(dtype, program.math);
+        let description = Description::new(compute, scale)?;
+        description.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, i32::from(call.transa))?;
+        description.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, i32::from(call.transb))?;
+        description.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, call.epilogue)?;
+        if let Some(bias) = &operands.bias {
+            // The choice of an algorithm may look at the address: one that is not known yet will be as good as this one.
+            let known = Some(bias.known_address()).filter(|&address| address != 0);
+            description.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, known.unwrap_or(ALIGNMENT))?;
+        }
+        let layout = |sizes, leading, stride| Layout::new(data, sizes, leading)?.repeated(call.batch, stride);
+        let a = layout(call.a(), call.lda, call.stride_a)?;
+        let b = layout(call.b(), call.ldb, call.stride_b)?;
+        let d = layout((call.m, call.n), call.ldc, call.stride_c)?;
+        let preference = preference(dtype, &call, &places, operands, most)?;
+        // SAFETY: all of these were made above and live.
+        let found =
+            unsafe { result::get_matmul_algo_heuristic(handle.0, description.0, a.0, b.0, d.0, d.0, preference.0)? };
+        let beta = product.c.as_ref().map_or(0.0, |c| c.beta);
+        let (alpha, beta) = (number(product.alpha, dtype), number(beta, dtype));
+        let (algorithm, workspace) = (found.algo, found.workspaceSize);
+        let (pointers, scratch) = (Vec::new(), 0);
+        Ok(Described { dtype, places, description, a, b, d, algorithm, workspace, alpha, beta, pointers, scratch })
+    }
+
+    /// Bytes of scratch memory that the algorithm needs.
+    pub(super) fn workspace(&self) -> u64 {
+        self.workspace as u64
+    }
+
+    /// Puts in where everything is.
+    pub(super) fn place(&mut self, at: &Addresses, scratch: u64) -> Result<()> {
+        if let Some(bias) = at.bias {
+            self.description.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
+        }
+        let bytes = |elements: i64| elements.unsigned_abs() * self.dtype.size() as u64;
+        let place = |place: &Offsets| {
+            let [a, b, c] = [place.a, place.b, place.c].map(bytes);
+            [at.w + a, at.x + b, at.c + c, at.y + c]
+        };
+        self.pointers = self.places.iter().map(place).collect();
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    /// Queues the calls.
+    pub(super) fn run(&self, handle: &Handle, stream: CUstream) -> Result<()> {
+        self.pointers.iter().try_for_each(|&[a, b, c, d]| {
+            // SAFETY: handle, description, layouts and algorithm are this call's own. Whoever prepared the region answers
+            // for the addresses, which hold what the layouts span, and for the scratch memory, which has as many bytes.
+            unsafe {
+                result::matmul(
+                    handle.0,
+                    self.description.0,
+                    self.alpha.as_ptr().cast(),
+                    self.beta.as_ptr().cast(),
+                    a as *const c_void,
+                    self.a.0,
+                    b as *const c_void,
+                    self.b.0,
+                    c as *const c_void,
+                    self.d.0,
+                    d as *mut c_void,
+                    self.d.0,
+                    &raw const self.algorithm,
+                    self.scratch as *mut c_void,
+                    self.workspace,
+                    stream.cast(),
+                )
+            }
+        })
+    }
+}
+
+/// What an algorithm may use: so much memory, and no better alignment than the operands have at every place.
+fn preference(dtype: DType, call: &Call, places: &[Offsets], operands: &Operands, most: u64) -> Result<Preference> {
+    let preference = Preference::new()?;
+    preference.set(Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most)?;
+    let least = |operand: Option<&Operand>, offset: fn(&Offsets) -> i64, stride: i64| {
+        let stride = if call.batch > 1 { stride } else { 0 };
+        let steps = places.iter().map(offset).chain([stride]);
+        let bytes = steps.map(|elements| elements.unsigned_abs() * dtype.size() as u64);
+        alignment(bytes.fold(operand.map_or(0, Operand::known_address), |all, offset| all | offset))
+    };
+    let a = least(Some(&operands.w), |place| place.a, call.stride_a);
+    let b = least(Some(&operands.x), |place| place.b, call.stride_b);
+    let c = least(operands.c.as_ref(), |place| place.c, call.stride_c);
+    // An epilogue reads the bias as it writes D.
+    let d = least(None, |place| place.c, call.stride_c);
+    let bias = alignment(operands.bias.as_ref().map_or(0, Operand::known_address));
+    preference.set(Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a)?;
+    preference.set(Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b)?;
+    preference.set(Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c)?;
+    preference.set(Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d.min(bias))?;
+    Ok(preference)
+}
+
+/// The greatest power of two, up to [`ALIGNMENT`], that divides addresses and distances with these bits.
+fn alignment(bits: u64) -> u32 {
+    1 << (bits | ALIGNMENT).trailing_zeros()
+}
+
+/// The types of elements, of alpha and beta, and of the sums.
+fn types(dtype: DType, math: Math) -> (Data, Data, Compute) {
+    let single = Data::CUDA_R_32F;
+    match (dtype, math) {
+        (DType::F64, _) => (Data::CUDA_R_64F, Data::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F),
+        (DType::F16, _) => (Data::CUDA_R_16F, single, Compute::CUBLAS_COMPUTE_32F),
+        (DType::BF16, _) => (Data::CUDA_R_16BF, single, Compute::CUBLAS_COMPUTE_32F),
+        (_, Math::Tf32) => (single, single, Compute::CUBLAS_COMPUTE_32F_FAST_TF32),
+        (_, Math::F32) => (single, single, Compute::CUBLAS_COMPUTE_32F),
+    }
+}
+
+/// Alpha or beta in the scale type of a product.
+fn number(value: f32, dtype: DType) -> [u8; 8] {
+    if dtype == DType::F64 {
+        return f64::from(value).to_ne_bytes();
+    }
+    let [a, b, c, d] = value.to_ne_bytes();
+    [a, b, c, d, 0, 0, 0, 0]
+}

@@ -1,0 +1,36 @@
+//! Device memory of a region's own.
+
+use byoc_cuda::device;
+use byoc_plugin_api::Error;
+use cudarc::driver::result;
+use cudarc::driver::sys::CUstream;
+
+/// Bytes on the device, given back when dropped. The context must be current then.
+pub(super) struct Memory {
+    pub(super) address: u64,
+}
+
+impl Memory {
+    /// A copy of these bytes, of which there is at least one, in the current context. Waits until they are there.
+    pub(super) fn holding(bytes: &[u8], stream: CUstream) -> Result<Memory, Error> {
+        let failed = |cause| {
+            let message = format!("the device takes no copy of {} bytes: {}", bytes.len(), device::explain(cause));
+            Error::new(message)
+        };
+        // SAFETY: a plain allocation, which the returned value alone frees.
+        let memory = Memory { address: unsafe { result::malloc_sync(bytes.len()) }.map_err(failed)? };
+        // SAFETY: the allocation is of that length, and the bytes stay until the stream is waited for.
+        unsafe {
+            result::memcpy_htod_async(memory.address, bytes, stream).map_err(failed)?;
+            result::stream::synchronize(stream).map_err(failed)?;
+        }
+        Ok(memory)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the address came from an allocation, and nothing uses it any more. A failure leaves it to the context.
+        let _ = unsafe { result::free_sync(self.address) };
+    }
+}

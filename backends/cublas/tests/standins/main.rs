@@ -1,0 +1,58 @@
+//! The backend on stand-ins for CUDA's libraries (`backends/cuda/standins`): whole ways from a region to its result, with
+//! the calls that it takes; the code as text; and what is refused. Cases that open libraries do so in processes of their
+//! own.
+//!
+//! What only a GPU can show is not shown here: that cublasLt has algorithms for what is taken, its last bits, its speed.
+
+mod array;
+mod case;
+mod device;
+mod net;
+mod products;
+mod random;
+mod refusals;
+mod runtime;
+mod texts;
+
+use std::process::ExitCode;
+
+use byoc_cublas as _;
+use byoc_plugin_api::{Backend, Options};
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    if let Some(action) = std::env::var_os(byoc_cuda_standins::ACTION) {
+        let said = match &*action.to_string_lossy() {
+            "products" => products::act(),
+            action => runtime::act(action),
+        };
+        match said {
+            Ok(lines) => lines.iter().for_each(|line| byoc_cuda_standins::say(line)),
+            Err(error) => {
+                let (node, hint) = (error.node.unwrap_or_default(), error.hint.unwrap_or_default());
+                byoc_cuda_standins::say(&format!("{}|{node}|{hint}", error.message));
+            }
+        }
+        return ExitCode::SUCCESS;
+    }
+    let cases = texts::CASES.iter().chain(refusals::CASES).chain(products::CASES).chain(runtime::CASES);
+    let trials = cases.map(|(name, case)| {
+        Trial::test(*name, || {
+            case();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+}
+
+/// The backend, as the crate registers it.
+fn backend() -> &'static dyn Backend {
+    *byoc_plugin_api::registered().first().expect("the crate registers one")
+}
+
+/// Its options, of both kinds, with these set.
+fn options(settings: &[(&str, &str)]) -> Options {
+    let description = backend().describe();
+    let all = [description.options, description.run_options].concat();
+    Options::resolve(&all, settings.iter().copied()).expect("the options are there")
+}

@@ -1,0 +1,122 @@
+//! Random products of every kind, on their whole way, against plain loops.
+
+use std::collections::HashMap;
+
+use byoc_cuda_standins::tried;
+use byoc_plugin_api::{DType, Error};
+
+use crate::array::Array;
+use crate::case::Case;
+use crate::device::{Device, Ready, code};
+use crate::net::{Net, decode, encode};
+use crate::random::Random;
+use crate::{backend, options};
+
+/// All cases, by name.
+pub(crate) const CASES: &[(&str, fn())] = &[("products::random_products", random_products)];
+
+/// Regions for each element type.
+const REGIONS: usize = 200;
+
+/// A type and the largest relative error of a result that is rounded to it once.
+const TYPES: [(DType, f64); 4] = [(DType::F32, 2e-6), (DType::F16, 1e-3), (DType::BF16, 8e-3), (DType::F64, 1e-13)];
+
+fn random_products() {
+    let (output, log) = tried("products", &[]);
+    let lines: Vec<_> = output.lines().collect();
+    let right = TYPES.map(|(dtype, _)| format!("{dtype}: {REGIONS} regions right"));
+    assert_eq!(lines, right);
+    for what in ["matmul NN ", "matmul NT ", "matmul TN ", "matmul TT ", "batch 6 ", "epilogue 36", "launch graph"] {
+        assert!(log.contains(what), "no {what} in all products");
+    }
+    let destroyed: Vec<_> = log.lines().filter(|line| line.starts_with("destroy cublasLt")).collect();
+    assert_eq!(destroyed.len(), REGIONS * TYPES.len());
+    assert!(destroyed.iter().all(|line| *line == "destroy cublasLt, 0 descriptions live"));
+    assert!(log.ends_with("release 0: 0, 0 bytes live"), "something leaks");
+}
+
+/// Computes all regions of all types.
+pub(crate) fn act() -> Result<Vec<String>, Error> {
+    let mut device = Device::open(&[])?;
+    let mut lines = Vec::new();
+    for (dtype, tolerance) in TYPES {
+        let mut random = Random(11);
+        let (mut right, mut refused) = (0, 0);
+        while right < REGIONS {
+            let case = Case::new(&mut random, dtype);
+            if let Err(refusal) = backend().check(&case.net.region, &options(&[])) {
+                // Where a batch that is not known broadcasts twice; and where a row that is the whole product, and one
+                // number, are both added.
+                let reasons = ["take depends on sizes not known yet", "is one more tensor to add than a call takes"];
+                assert!(reasons.iter().any(|reason| refusal.message.ends_with(reason)), "{refusal}");
+                refused += 1;
+                continue;
+            }
+            run(&mut device, &mut random, &case, tolerance)
+                .map_err(|error| Error::new(format!("{dtype} {right}: {} {:#?}", error.message, case.net.region)))?;
+            right += 1;
+        }
+        assert!(refused < REGIONS / 10, "{refused} are refused");
+        lines.push(format!("{dtype}: {REGIONS} regions right"));
+    }
+    Ok(lines)
+}
+
+fn run(device: &mut Device, random: &mut Random, case: &Case, tolerance: f64) -> Result<(), Error> {
+    let net = &case.net;
+    let code = code(&net.region, &options(&[]))?;
+    let mut ready = device.load(net, &code)?;
+    for sizes in &case.sizes {
+        once(device, random, net, &mut ready, sizes, tolerance)?;
+    }
+    device.unload(ready);
+    Ok(())
+}
+
+/// Runs a region with these sizes, twice.
+fn once(
+    device: &mut Device,
+    random: &mut Random,
+    net: &Net,
+    ready: &mut Ready<'_>,
+    sizes: &HashMap<String, usize>,
+    tolerance: f64,
+) -> Result<(), Error> {
+    let mut inputs = Vec::new();
+    for &input in &net.region.inputs {
+        let shape = net.shape(input, sizes);
+        let count = shape.iter().product::<usize>();
+        let bytes: Vec<u8> = (0..count).flat_map(|_| encode(net.dtype, random.value())).collect();
+        inputs.push(Array { shape, data: decode(net.dtype, &bytes) });
+    }
+    let expected = net.expected(&inputs);
+    let tensors = device.tensors(net, &inputs, &net.shape(net.region.outputs[0], sizes))?;
+    let scratch = tensors.prepare(net, device, ready)?;
+    if random.once_in(4) {
+        device.domain.begin_recording()?;
+        let recorded = ready.executable.run();
+        let recording = device.domain.end_recording()?;
+        recorded?;
+        device.domain.replay(recording)?;
+        device.domain.replay(recording)?;
+        device.domain.forget(recording);
+    } else {
+        ready.executable.run()?;
+        ready.executable.run()?;
+    }
+    let got = decode(net.dtype, &device.result(net, tensors)?);
+    if scratch > 0 {
+        device.release(scratch);
+    }
+    for (at, (got, expected)) in got.iter().zip(&expected.data).enumerate() {
+        // NaN is never near.
+        let near = (got - expected).abs() <= tolerance * expected.abs().max(0.05);
+        if !near {
+            return Err(Error::new(format!("element {at} is {got}, not {expected}; sizes {sizes:?}")));
+        }
+    }
+    match got.len() == expected.data.len() {
+        true => Ok(()),
+        false => Err(Error::new(format!("{} elements, not {}", got.len(), expected.data.len()))),
+    }
+}

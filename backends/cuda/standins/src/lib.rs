@@ -1,0 +1,10 @@
+//! Stand-ins for CUDA's libraries, and processes that use them: for tests of what calls CUDA, on machines without a GPU.
+//!
+//! The libraries are in C beside this crate, and are built as a test asks for them. Which libraries a process uses is
+//! settled once, when it first opens them; so a test starts its own program again, which then does what the test names.
+
+mod child;
+mod libraries;
+
+pub use child::{ACTION, Child, FOLDER, say, tried};
+pub use libraries::{both, build, compile, copy, shield, temporary};

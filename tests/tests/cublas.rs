@@ -1,0 +1,219 @@
+//! cublas as users have it, through the program: a machine without CUDA compiles with it, is told what is missing, and stores
+//! each weight once. Runs are on stand-ins for NVIDIA's libraries: they show what is called and that the numbers fit, and
+//! nothing about a GPU.
+
+use std::sync::LazyLock;
+
+use byoc_cuda_standins::{both, shield};
+use byoc_tests::folder::Folder;
+use byoc_tests::golden::golden;
+use byoc_tests::onnx::{Model, Type};
+use byoc_tests::program::{Outcome, byoc, outcome};
+use byoc_tests::trial::{Needed, trial};
+use byoc_tests::{data, engine, places, trial as trials};
+
+/// An artifact has at most 1.01 times the bytes of the model's different weights.
+const MOST_PERCENT: u64 = 101;
+
+fn main() -> std::process::ExitCode {
+    let mut tests = vec![
+        trial("without_cuda", || Ok(without_cuda())),
+        trial("on_standins", || Ok(on_standins())),
+        trial("what_is_refused_goes_to_the_next_backend", || Ok(refused())),
+        trial("errors_of_the_device", || Ok(errors())),
+    ];
+    for name in ["bert_base", "gpt2_small", "mlp_4x4096"] {
+        tests.push(trial(format!("once/{name}"), move || weights_once(name)));
+    }
+    for name in ["mlp_4x4096", "dynamic_mlp"] {
+        tests.push(trial(format!("right/{name}"), move || right(name)));
+    }
+    trials::run(tests).exit_code()
+}
+
+/// Where commands run, and what they find of CUDA.
+struct Bench {
+    folder: Folder,
+    plugin: String,
+}
+
+/// `relu(x w + b)`, then a softmax that only the host has, then a product with the same weight.
+fn model() -> Model {
+    let weights: Vec<f32> = (0..64).map(|i| ((i * 5) % 17) as f32 / 8.0 - 1.0).collect();
+    Model::default()
+        .input("x", Type::Float, &[-1, 8])
+        .weight("w", &[8, 8], &weights)
+        .weight("b", &[8], &weights[..8])
+        .node("MatMul", &["x", "w"], &["product"])
+        .node("Add", &["product", "b"], &["sum"])
+        .node("Relu", &["sum"], &["a"])
+        .node("Softmax", &["a"], &["p"])
+        .node("MatMul", &["p", "w"], &["y"])
+        .output("y", Type::Float, &[-1, 8])
+}
+
+impl Bench {
+    fn new(model: Model) -> Bench {
+        let plugin = places::plugin("cublas").to_str().expect("a plain path").to_owned();
+        let bench = Bench { folder: Folder::empty(), plugin };
+        bench.folder.write("model.onnx", model.finish());
+        bench
+    }
+
+    fn compiled(model: Model) -> Bench {
+        let bench = Bench::new(model);
+        bench.without(&["compile", "model.onnx", "-o", "model.byoc", "--backend", "cublas,json"]).success();
+        bench
+    }
+
+    /// Runs the program where there is no CUDA.
+    fn without(&self, arguments: &[&str]) -> Outcome {
+        static SHIELD: LazyLock<tempfile::TempDir> = LazyLock::new(places::temporary);
+        self.run(arguments, &[("LD_LIBRARY_PATH", shield(SHIELD.path()).to_str().expect("a plain path"))])
+    }
+
+    /// Runs the program where there are stand-ins, with settings of theirs.
+    fn standing_in(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Outcome {
+        let folder = both().to_str().expect("a plain path");
+        self.run(arguments, &[settings, &[("BYOC_CUDA_PATH", folder)]].concat())
+    }
+
+    fn run(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Outcome {
+        let mut command = byoc(&[arguments, &["--plugin", &self.plugin]].concat());
+        for name in ["BYOC_CUDA_PATH", "CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"] {
+            command.env_remove(name);
+        }
+        outcome(command.envs(settings.iter().copied()).current_dir(self.folder.path()))
+    }
+
+    /// What the stand-ins write down while a command runs.
+    fn log(&self, arguments: &[&str]) -> String {
+        let path = self.folder.path().join("log");
+        let _ = std::fs::remove_file(&path);
+        self.standing_in(arguments, &[("STANDIN_LOG", path.to_str().expect("a plain path"))]).success();
+        String::from_utf8(places::read(&path)).expect("text")
+    }
+}
+
+/// What a command says of folders of this machine.
+fn plain(text: &str) -> String {
+    text.replace(both().to_str().expect("a plain path"), "STANDINS")
+}
+
+fn without_cuda() {
+    let bench = Bench::compiled(model());
+    golden("cublas/regions.txt", bench.without(&["inspect", "model.byoc", "--regions"]).success());
+    bench.without(&["plugin", "info", "cublas"]).success();
+    for arguments in
+        [&["run", "model.byoc", "--fill", "ones", "--dim", "batch=2"][..], &["check", "--device", "cuda:0"]]
+    {
+        let found = bench.without(arguments);
+        let missing = "error: [B604] backend 'cublas' cannot open cuda:0: there is no libcuda.so.1 in the loader's path\n  \
+                       hint: Install NVIDIA's driver 525 or newer, or name the folder of libcuda.so.1 in BYOC_CUDA_PATH\n";
+        assert_eq!((found.code, found.stderr.as_str()), (Some(3), missing));
+    }
+}
+
+fn on_standins() {
+    let bench = Bench::compiled(model());
+    let batch = ["--dim", "batch=3"];
+    let verify = ["verify", "model.byoc", "--model", "model.onnx"];
+    bench.standing_in(&[&verify[..], &batch].concat(), &[]).success();
+    golden("cublas/check.txt", &plain(bench.standing_in(&["check", "--device", "cuda:0"], &[]).success()));
+    let runs = ["bench", "model.byoc", "--warmup", "0", "--repeat", "3"];
+    let log = bench.log(&[&runs[..], &batch].concat());
+    golden("cublas/calls.txt", &log);
+}
+
+/// What cublasLt cannot be told is the host's, and `explain` says why.
+fn refused() {
+    let model = Model::default()
+        .input("x", Type::Float, &[2, 4])
+        .input("i", Type::Int32, &[2, 4])
+        .input("j", Type::Int32, &[4, 2])
+        .weight("w", &[4, 4], &[0.5; 16])
+        .node("MatMul", &["x", "w"], &["y"])
+        .node("MatMul", &["i", "j"], &["k"])
+        .output("y", Type::Float, &[2, 4])
+        .output("k", Type::Int32, &[2, 2]);
+    let bench = Bench::new(model);
+    golden("cublas/explain.txt", bench.without(&["explain", "model.onnx", "--backend", "cublas,json"]).success());
+}
+
+fn errors() {
+    let bench = Bench::compiled(model());
+    let run = ["run", "model.byoc", "--fill", "ones", "--dim", "batch=2"];
+    let fails = |more: &[&str], settings: &[(&str, &str)], code: i32, expected: &str| {
+        let found = bench.standing_in(&[&run[..], more].concat(), settings);
+        assert_eq!((found.code, plain(&found.stderr)), (Some(code), format!("error: {expected}\n")));
+    };
+    fails(
+        &["--device", "cuda:3"],
+        &[],
+        3,
+        "[B604] backend 'cublas' cannot open cuda:3: the driver for CUDA 13.0 (STANDINS/libcuda.so.1) finds no device \
+         cuda:3\n  hint: It finds cuda:0",
+    );
+    fails(
+        &[],
+        &[("STANDIN_MEMORY", "300")],
+        1,
+        "[B706] cuda:0 has no 512 bytes for constants: cuda:0 cannot allocate 512 bytes with 300 of 300 free: \
+         CUDA_ERROR_OUT_OF_MEMORY: out of memory\n  hint: Use a smaller batch, or another device",
+    );
+    let fault = "work that was queued on cuda:0 earlier went wrong: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was \
+                 encountered\n  hint: CUDA takes no more work from this process: start it again";
+    let advice = "Run again with --sync-each to learn which region it was";
+    let unknown = format!("[B706] cuda:0 cannot copy 'a': {fault}. {advice}");
+    fails(&[], &[("STANDIN_FAULT", "4")], 1, &unknown);
+    let known = format!("[B706] region byoc_main_cublas_0 failed on cuda:0: {fault}");
+    fails(&["--sync-each"], &[("STANDIN_FAULT", "4")], 1, &known);
+    fails(
+        &["--backend-opt", "cublas.workspace=x"],
+        &[],
+        2,
+        "[B304] backend 'cublas': option 'workspace' takes a whole number, not 'x'",
+    );
+    fails(
+        &[],
+        &[("STANDIN_REFUSE", "0")],
+        1,
+        "[B703] backend 'cublas' cannot prepare region byoc_main_cublas_0: cublasLt has no algorithm for M 2 N 8 K 8 of f32 \
+         bias relu (CUBLAS_STATUS_NOT_SUPPORTED)\n  hint: Allow it more memory with cublas.workspace, or leave cublas out \
+         of --backend",
+    );
+}
+
+/// A model from disk, compiled for cublas and the host.
+fn compiled(name: &str) -> Needed<(std::path::PathBuf, tempfile::TempDir, u64)> {
+    let folder = data::test_data(&format!("seeded/{name}"))?;
+    let scratch = places::temporary();
+    let registry = engine::from_files(vec![places::plugin("cublas"), places::plugin("json")]);
+    let artifact = scratch.path().join("model.byoc");
+    let report =
+        engine::compile(&folder.join("model.onnx"), &artifact, &registry, &["cublas", "json"]).expect("compiles");
+    Ok((folder, scratch, report.file_bytes))
+}
+
+/// The complaint with which this project began: the file is no larger than its weights.
+fn weights_once(name: &str) -> Needed<()> {
+    let (folder, _scratch, bytes) = compiled(name)?;
+    let unique: u64 = data::script("unique_bytes.py", &[&folder.join("model.onnx")])?.trim().parse().expect("a number");
+    /// Header and graph of a small model.
+    const SMALL_FILE: u64 = 32 * 1024;
+    assert!(bytes <= unique * MOST_PERCENT / 100 + SMALL_FILE, "{bytes} bytes for {unique} bytes of weights");
+    Ok(())
+}
+
+/// The outputs that onnxruntime computed, on the stand-ins.
+fn right(name: &str) -> Needed<()> {
+    let (folder, scratch, _) = compiled(name)?;
+    let bench =
+        Bench { folder: Folder::within(scratch.path()), plugin: places::plugin("cublas").display().to_string() };
+    let path = |name: &str| folder.join(name).display().to_string();
+    let artifact = scratch.path().join("model.byoc").display().to_string();
+    let (inputs, outputs) = (path("inputs.npz"), path("outputs.npz"));
+    let verify = ["verify", &artifact, "--reference", &outputs, "--input", &inputs, "--atol", "1e-4"];
+    bench.standing_in(&verify, &[]).success();
+    Ok(())
+}
