@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use byoc_core::artifact::Artifact;
 use byoc_cuda_standins::{both, shield};
 use byoc_tests::folder::Folder;
 use byoc_tests::golden::golden;
@@ -17,10 +18,13 @@ const MOST_PERCENT: u64 = 101;
 
 fn main() -> std::process::ExitCode {
     let mut tests = vec![
-        trial("without_cuda", || Ok(without_cuda())),
-        trial("on_standins", || Ok(on_standins())),
-        trial("what_is_refused_goes_to_the_next_backend", || Ok(refused())),
-        trial("errors_of_the_device", || Ok(errors())),
+        always("without_cuda", without_cuda),
+        always("on_standins", on_standins),
+        always("what_is_refused_goes_to_the_next_backend", refused),
+        always("one_region_for_what_one_call_computes", one_region_for_what_one_call_computes),
+        always("gelu", gelu),
+        always("errors_of_the_device", errors),
+        always("the_kit", kit),
     ];
     for name in ["bert_base", "gpt2_small", "mlp_4x4096"] {
         tests.push(trial(format!("once/{name}"), move || weights_once(name)));
@@ -29,6 +33,25 @@ fn main() -> std::process::ExitCode {
         tests.push(trial(format!("right/{name}"), move || right(name)));
     }
     trials::run(tests).exit_code()
+}
+
+/// `y = x w + b` of f32, with `x` of an unknown number of rows.
+fn layer(model: Model, x: &str, y: &str, rows: usize, columns: usize) -> Model {
+    let (w, b, product) = (format!("{y}_w"), format!("{y}_b"), format!("{y}_product"));
+    let values = |count: usize, seed: usize| -> Vec<f32> {
+        (0..count).map(|i| ((i * 7919 + seed) % 10_007) as f32 / 1000.0).collect()
+    };
+    let model = model.weight(&w, &[rows as i64, columns as i64], &values(rows * columns, rows));
+    let model = model.weight(&b, &[columns as i64], &values(columns, columns));
+    model.node("MatMul", &[x, &w], &[&product]).node("Add", &[&product, &b], &[y])
+}
+
+/// A test that needs nothing that may be missing.
+fn always(name: &str, run: fn()) -> libtest_mimic::Trial {
+    trial(name, move || {
+        run();
+        Ok(())
+    })
 }
 
 /// Where commands run, and what they find of CUDA.
@@ -79,7 +102,11 @@ impl Bench {
     }
 
     fn run(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Outcome {
-        let mut command = byoc(&[arguments, &["--plugin", &self.plugin]].concat());
+        self.run_exactly(&[arguments, &["--plugin", &self.plugin]].concat(), settings)
+    }
+
+    fn run_exactly(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Outcome {
+        let mut command = byoc(arguments);
         for name in ["BYOC_CUDA_PATH", "CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"] {
             command.env_remove(name);
         }
@@ -140,6 +167,58 @@ fn refused() {
     golden("cublas/explain.txt", bench.without(&["explain", "model.onnx", "--backend", "cublas,json"]).success());
 }
 
+/// Every node of the model is in a region of one call.
+fn one_region_for_what_one_call_computes() {
+    let start = || Model::default().input("x", Type::Float, &[-1, 8]);
+    let number = |model: Model, name: &str, value: f32| model.weight(name, &[], &[value]);
+    let numbers = |model: Model| {
+        let all = [("three", 3.0), ("factor", 0.044715), ("scale", 0.797_884_6), ("one", 1.0), ("half", 0.5)];
+        all.into_iter().fold(model, |model, (name, value)| number(model, name, value))
+    };
+    let residual = |model: Model| model.input("other", Type::Float, &[-1, 16]).node("Add", &["other", "h"], &["y"]);
+    let in_pieces = layer(numbers(start()), "x", "h", 8, 16)
+        .node("Pow", &["h", "three"], &["cube"])
+        .node("Mul", &["factor", "cube"], &["term"])
+        .node("Add", &["h", "term"], &["sum"])
+        .node("Mul", &["scale", "sum"], &["scaled"])
+        .node("Tanh", &["scaled"], &["tanh"])
+        .node("Add", &["one", "tanh"], &["gate"])
+        .node("Mul", &["half", "h"], &["halved"])
+        .node("Mul", &["halved", "gate"], &["y"]);
+    let gemm = start()
+        .weight("w", &[8, 16], &[0.5; 128])
+        .weight("c", &[16], &[0.25; 16])
+        .node("Gemm", &["x", "w", "c"], &["g"])
+        .node("Relu", &["g"], &["y"]);
+    let cases = [
+        ("a layer", layer(start(), "x", "y", 8, 16)),
+        ("a residual", residual(layer(start(), "x", "h", 8, 16))),
+        ("relu", layer(start(), "x", "h", 8, 16).node("Relu", &["h"], &["y"])),
+        ("gelu in pieces", in_pieces),
+        ("gemm", gemm),
+    ];
+    for (name, model) in cases {
+        let bench = Bench::new(model.output("y", Type::Float, &[-1, 16]));
+        bench.without(&["compile", "model.onnx", "-o", "model.byoc", "--backend", "cublas"]).success();
+        let artifact = Artifact::open(&bench.folder.path().join("model.byoc")).expect("opens");
+        let regions = &artifact.manifest().regions;
+        assert_eq!(regions.iter().map(|region| region.backend.as_str()).collect::<Vec<_>>(), ["cublas"], "{name}");
+    }
+}
+
+/// GELU with erf is another function, which users may give up.
+fn gelu() {
+    let model = Model::default().opset(20).input("x", Type::Float, &[-1, 8]);
+    let model = layer(model, "x", "h", 8, 16).node("Gelu", &["h"], &["y"]);
+    let bench = Bench::new(model.output("y", Type::Float, &[-1, 16]));
+    let explain = ["explain", "model.onnx", "--backend", "cublas,json"];
+    let reason = "GELU with erf; gelu-tanh=true takes it for the one with tanh (up to 4e-4 off)";
+    let told = bench.without(&explain);
+    assert!(told.success().contains(reason), "{told:?}");
+    let allowed = bench.without(&[&explain[..], &["--backend-opt", "cublas.gelu-tanh=true"]].concat());
+    assert!(!allowed.success().contains("GELU with erf"), "{allowed:?}");
+}
+
 fn errors() {
     let bench = Bench::compiled(model());
     let run = ["run", "model.byoc", "--fill", "ones", "--dim", "batch=2"];
@@ -182,6 +261,26 @@ fn errors() {
          bias relu (CUBLAS_STATUS_NOT_SUPPORTED)\n  hint: Allow it more memory with cublas.workspace, or leave cublas out \
          of --backend",
     );
+}
+
+/// The kit finds one thing: the ReLU of cublasLt makes 0 of NaN, as `docs/backends/cublas.md` says.
+fn kit() {
+    let bench = Bench { folder: Folder::empty(), plugin: places::plugin("cublas").display().to_string() };
+    let folder = both().to_str().expect("a plain path");
+    let tested = bench.run_exactly(&["plugin", "test", &bench.plugin, "--json"], &[("BYOC_CUDA_PATH", folder)]);
+    let report: serde_json::Value = serde_json::from_str(&tested.stdout).unwrap_or_else(|_| panic!("{tested:?}"));
+    let cases = report["cases"].as_array().expect("a list");
+    let text = |case: &serde_json::Value, field: &str| case[field].as_str().unwrap_or_default().to_owned();
+    let failed = cases.iter().filter(|case| text(case, "result") == "fail");
+    let others: Vec<_> = failed
+        .filter(|case| {
+            let (name, reason) = (text(case, "name"), text(case, "reason"));
+            !(name.starts_with("relu: ") && name.ends_with(": special") && reason.ends_with(": 0e0, expected NaN"))
+        })
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+    let passed = cases.iter().filter(|case| text(case, "result") == "pass").count();
+    assert!(passed > 2000, "{passed} of {} cases pass", cases.len());
 }
 
 /// A model from disk, compiled for cublas and the host.

@@ -92,3 +92,33 @@ fn batch(x: &Matrices, w: &Matrices) -> Result<Vec<Batch>, String> {
     all.reverse();
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(read: Reading, shape: &[i64], strides: &[i64]) -> Option<Matrices> {
+        Matrices::read(read, Tensor { shape, strides })
+    }
+
+    #[test]
+    fn tensors_are_read_as_matrices() {
+        let matrices = |batch: &[(i64, i64)], rows: i64, columns: i64, row: i64, column: i64| {
+            Some(Matrices { batch: batch.to_vec(), rows, columns, view: View { row, column } })
+        };
+        let batch = [(2, 60), (3, 20)];
+        assert_eq!(read(Reading::Matrix, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&batch, 4, 5, 5, 1));
+        assert_eq!(read(Reading::Transposed, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&batch, 5, 4, 1, 5));
+        assert_eq!(read(Reading::Row, &[4], &[2]), matrices(&[], 1, 4, 0, 2));
+        assert_eq!(read(Reading::Column, &[4], &[2]), matrices(&[], 4, 1, 2, 0));
+        assert_eq!(read(Reading::Filter, &[4, 5, 1, 1], &[5, 1, 9, 9]), matrices(&[], 4, 5, 5, 1));
+        // Rows of pixels are one longer row where each begins behind the one before.
+        assert_eq!(read(Reading::Pixels, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&[(2, 60)], 3, 20, 20, 1));
+        assert_eq!(read(Reading::Pixels, &[2, 3, 4, 5], &[120, 40, 10, 2]), matrices(&[(2, 120)], 3, 20, 40, 2));
+        assert_eq!(read(Reading::Pixels, &[2, 3, 4, 5], &[60, 20, 1, 4]), None);
+        assert_eq!(read(Reading::Pixels, &[2, 3, 4, 1], &[12, 4, 1, 9]), matrices(&[(2, 12)], 3, 4, 4, 1));
+        assert_eq!(read(Reading::Pixels, &[2, 3, 1, 1], &[3, 1, 7, 9]), matrices(&[(2, 3)], 3, 1, 1, 0));
+        assert_eq!(read(Reading::Row, &[4, 5], &[5, 1]), None);
+        assert_eq!(read(Reading::Matrix, &[4], &[1]), None);
+    }
+}

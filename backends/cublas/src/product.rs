@@ -101,8 +101,8 @@ impl<S> Product<S> {
 }
 
 impl<S> Factor<S> {
-    /// The dimensions that are the columns as they are multiplied: several where they are one longer one. None where the
-    /// tensor has too few.
+    /// The dimensions that are the columns as they are multiplied: several where they are one longer one, and none where
+    /// the tensor has too few.
     fn columns(&self) -> &[Dim] {
         let rank = self.shape.len();
         let range = match self.read {

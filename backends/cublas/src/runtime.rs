@@ -61,13 +61,12 @@ pub(crate) fn load_on<'a>(
     joined.enter()?;
     let operands = Operands::bind(&program.product, constants, joined.stream())?;
     let handle = Handle::new()?;
-    Ok(Box::new(Loaded { described: None, handle, operands, program, most, joined }))
+    Ok(Box::new(Loaded { state: State::Unplanned, handle, operands, program, most, joined }))
 }
 
 /// A product that is ready on a device.
 struct Loaded {
-    /// The call for the shapes planned last; none where there is nothing to compute.
-    described: Option<Described>,
+    state: State,
     handle: Handle,
     operands: Operands,
     program: Program,
@@ -75,6 +74,16 @@ struct Loaded {
     most: u64,
     /// Dropped after all that is of its context.
     joined: Joined,
+}
+
+/// What became of the shapes planned last.
+enum State {
+    Unplanned,
+    /// There is nothing to compute.
+    Empty,
+    Planned(Described),
+    /// Everything has its place.
+    Ready(Described),
 }
 
 impl Drop for Loaded {
@@ -136,8 +145,11 @@ impl Loaded {
 impl DeviceExecutable for Loaded {
     fn plan(&mut self, inputs: &[DeviceTensor<'_>], outputs: &[DeviceTensor<'_>]) -> Result<DevicePlan, Error> {
         self.joined.enter()?;
-        self.described = None;
-        let Some(problem) = self.problem(inputs, outputs)? else { return Ok(DevicePlan::default()) };
+        self.state = State::Unplanned;
+        let Some(problem) = self.problem(inputs, outputs)? else {
+            self.state = State::Empty;
+            return Ok(DevicePlan::default());
+        };
         let plan = matmul::plan(&problem).map_err(|refusal| self.error(&refusal.to_string()))?;
         let described = Described::new(&self.handle, &self.program, &self.operands, plan, self.most);
         let described = described.map_err(|cause| {
@@ -146,7 +158,7 @@ impl DeviceExecutable for Loaded {
             self.error(&message).hint(hint)
         })?;
         let scratch = described.workspace();
-        self.described = Some(described);
+        self.state = State::Planned(described);
         Ok(DevicePlan { scratch, ..DevicePlan::default() })
     }
 
@@ -157,20 +169,32 @@ impl DeviceExecutable for Loaded {
         scratch: u64,
     ) -> Result<(), Error> {
         self.joined.enter()?;
-        let Some(described) = &mut self.described else { return Ok(()) };
-        let y = outputs.first().map(|tensor| tensor.address).ok_or_else(|| Error::new("the result is missing"))?;
+        let mut described = match std::mem::replace(&mut self.state, State::Unplanned) {
+            State::Planned(described) | State::Ready(described) => described,
+            State::Empty => {
+                self.state = State::Empty;
+                return Ok(());
+            }
+            State::Unplanned => return Err(self.error("the product is to be prepared and was not planned")),
+        };
+        let y = outputs.first().map(|tensor| tensor.address).ok_or_else(|| self.error("the result is missing"))?;
         let at = self.operands.addresses(inputs, y)?;
         described.place(&at, scratch).map_err(|cause| {
             let message = format!("cublasLt takes no bias at {:#x} ({:?})", at.bias.unwrap_or(0), cause.0);
-            Error::new(message).at(&self.program.product.node)
-        })
+            self.error(&message)
+        })?;
+        self.state = State::Ready(described);
+        Ok(())
     }
 
     fn run(&mut self) -> Result<(), Error> {
         self.joined.enter()?;
-        let Some(described) = &self.described else { return Ok(()) };
-        described.run(&self.handle, self.joined.stream()).map_err(|cause| {
-            Error::new(format!("cublasLt does not multiply ({:?})", cause.0)).at(&self.program.product.node)
-        })
+        match &self.state {
+            State::Ready(described) => described
+                .run(&self.handle, self.joined.stream())
+                .map_err(|cause| self.error(&format!("cublasLt does not multiply ({:?})", cause.0))),
+            State::Empty => Ok(()),
+            State::Unplanned | State::Planned(_) => Err(self.error("the product is to be run and was not prepared")),
+        }
     }
 }

@@ -55,19 +55,16 @@ impl Operands {
         constants: &DeviceConstants<'_>,
         stream: CUstream,
     ) -> Result<Operands, Error> {
-        let find = |source: Source| match source {
-            Source::Input(_) => Ok(None),
-            Source::Constant(id) => typed(constants.host(id)?, id, product.dtype).map(Some),
-        };
-        let factor = |factor: &Factor<Source>, multiply: &dyn Fn(&Matrices) -> bool| match find(factor.from)? {
-            None => Ok(Operand::of_input(factor.from)),
-            Some(constant) => Operand::factor(constant, factor, multiply, stream),
+        let constant = |id: ConstantId| typed(constants.host(id)?, product.dtype);
+        let factor = |factor: &Factor<Source>, multiplies: &dyn Fn(&Matrices) -> bool| match factor.from {
+            Source::Input(position) => Ok(Operand::Input(position)),
+            Source::Constant(id) => Operand::factor(constant(id)?, factor, multiplies, stream),
         };
         let x = factor(&product.x, &|x| plans(product, x, &beside(x.columns, 1)))?;
         let w = factor(&product.w, &|w| plans(product, &beside(1, w.rows), w))?;
-        let added = |source: Source, length: Option<usize>| match find(source)? {
-            None => Ok(Operand::of_input(source)),
-            Some(constant) => Operand::added(constant, length, stream),
+        let added = |source: Source, length: Option<usize>| match source {
+            Source::Input(position) => Ok(Operand::Input(position)),
+            Source::Constant(id) => Operand::added(constant(id)?, length, stream),
         };
         let c = product.c.as_ref().map(|c| added(c.from, None)).transpose()?;
         let bias = product.bias.map(|bias| added(bias, product.n())).transpose()?;
@@ -87,13 +84,6 @@ impl Operands {
 }
 
 impl Operand {
-    fn of_input(source: Source) -> Operand {
-        match source {
-            Source::Input(position) => Operand::Input(position),
-            Source::Constant(_) => unreachable!("constants are bound"),
-        }
-    }
-
     /// A constant that is multiplied, as it lies if it can be.
     fn factor(
         constant: DeviceConstant<'_>,
@@ -102,7 +92,8 @@ impl Operand {
         stream: CUstream,
     ) -> Result<Operand, Error> {
         let view = constant.bound.view;
-        fits(&factor.shape, view.shape()).map_err(|cause| Error::new(format!("constant {cause}")))?;
+        let named = |cause| Error::new(format!("constant {} {cause}", constant.bound.id));
+        fits(&factor.shape, view.shape()).map_err(named)?;
         let as_it_lies = Matrices::read(factor.read, Tensor { shape: view.shape(), strides: view.strides() });
         let as_it_lies = as_it_lies.filter(|matrices| is_aligned(&constant) && multiplies(matrices));
         if let Some(matrices) = as_it_lies {
@@ -183,12 +174,12 @@ fn plans(product: &Product<Source>, x: &Matrices, w: &Matrices) -> bool {
     problem(product, x, w).is_ok_and(|problem| matmul::plan(&problem).is_ok())
 }
 
-fn typed<'a>(constant: DeviceConstant<'a>, id: ConstantId, dtype: DType) -> Result<DeviceConstant<'a>, Error> {
+fn typed(constant: DeviceConstant<'_>, dtype: DType) -> Result<DeviceConstant<'_>, Error> {
     let found = constant.bound.view.dtype();
     if found == dtype {
         return Ok(constant);
     }
-    Err(Error::new(format!("constant {id} is {found}, not {dtype}")))
+    Err(Error::new(format!("constant {} is {found}, not {dtype}", constant.bound.id)))
 }
 
 fn is_aligned(constant: &DeviceConstant<'_>) -> bool {

@@ -195,6 +195,12 @@ fn sizes() -> Result<Vec<String>, Error> {
     said(&[0, 4, 3], &[0, 3, 5], &[5], &[0, 4, 5], DType::F32);
     said(&[2, 0, 0], &[2, 0, 5], &[5], &[2, 0, 5], DType::F32);
     ready.executable.run()?;
+    // What was not planned or not prepared does not run.
+    let empty = DeviceTensor { address: 0, dtype: DType::F32, shape: &[] };
+    let unplanned = ready.executable.plan(&[empty; 3], &[empty]).err().map(|error| error.message);
+    lines.extend(unplanned);
+    lines.extend(ready.executable.prepare(&[empty; 3], &[empty], 0).err().map(|error| error.message));
+    lines.extend(ready.executable.run().err().map(|error| error.message));
     device.unload(ready);
     Ok(lines)
 }
@@ -213,6 +219,9 @@ fn sizes_that_do_not_fit() {
         "M 4 N 5 K 0 of f32 batch 2 bias adds up nothing",
         "scratch 0",
         "scratch 0",
+        "input 0 is [], not [batch,rows,heads]",
+        "the product is to be prepared and was not planned",
+        "the product is to be run and was not prepared",
     ];
     assert_eq!(output.lines().collect::<Vec<_>>(), expected);
     assert_eq!((log.matches("matmul").count(), log.matches("choose an algorithm").count()), (0, 1));
@@ -281,7 +290,7 @@ fn constants() -> Result<Vec<String>, Error> {
     let folder = std::env::var(FOLDER).unwrap_or_default();
     let environment = Environment { threads: 1, options: options(&[("library-path", &folder)]) };
     let (halves, floats) = ([half::f16::ONE; 15], [1f32; 15]);
-    let said = |views: Vec<(TensorView<'_>, Option<&'static str>)>, handles: &DomainHandles| {
+    let at = |address: u64, views: Vec<(TensorView<'_>, Option<&'static str>)>, handles: &DomainHandles| {
         let entries = views.into_iter().zip(&ids).map(|((view, layout), id)| {
             let bound = BoundConstant { id: *id, layout, view };
             DeviceConstant { bound, address }
@@ -290,6 +299,7 @@ fn constants() -> Result<Vec<String>, Error> {
         let loaded = backend().load_on(&code, &constants, &environment, handles);
         loaded.map_or_else(|error| error.message, |_| "loaded".into())
     };
+    let said = |views, handles: &DomainHandles| at(address, views, handles);
     let w = TensorView::from_slice(&halves, &[3, 5], &[5, 1])?;
     let bias = TensorView::from_slice(&halves[..5], &[5], &[1])?;
     let other_type = TensorView::from_slice(&floats, &[3, 5], &[5, 1])?;
@@ -303,6 +313,8 @@ fn constants() -> Result<Vec<String>, Error> {
         said(vec![(other_type, None), (bias, None)], &handles),
         said(vec![(other_shape, None), (bias, None)], &handles),
         said(vec![(w, None), (bias, None)], &elsewhere),
+        // Between two elements nothing can be read: both are laid out anew.
+        at(address + 1, vec![(w, None), (bias, None)], &handles),
     ];
     device.release(address);
     Ok(lines)
@@ -315,11 +327,13 @@ fn constants_that_do_not_fit() {
         "constant 13 is not bound",
         "constant 10 is packed as 'panels/1', expected the original",
         "constant 10 is f32, not f16",
-        "constant is [5, 3], not [3,5]",
+        "constant 10 is [5, 3], not [3,5]",
         "the domain is a device of DLPack's type 1, and CUDA's are of type 2",
+        "loaded",
     ];
     assert_eq!(output.lines().collect::<Vec<_>>(), expected);
-    assert!(log.ends_with("release 0: 0, 0 bytes live"), "{log}");
+    let anew = "allocate 30\nupload 30\nsynchronize stream\nallocate 10\nupload 10\nsynchronize stream\n";
+    assert!(log.matches(anew).count() == 1 && log.ends_with("release 0: 0, 0 bytes live"), "{log}");
 }
 
 fn no_library() {
