@@ -16,7 +16,7 @@ mod front;
 mod judge;
 mod memory;
 mod models;
-mod onnx;
+pub mod onnx;
 mod plugin;
 mod recipes;
 mod region;

@@ -14,7 +14,7 @@ const OPSET: i64 = 24;
 
 /// What an input may hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Fill {
+pub enum Fill {
     /// Any values: floats between -1 and 1, small integers, both booleans.
     Any,
     /// Above zero.
@@ -25,18 +25,20 @@ pub(crate) enum Fill {
 
 /// An input of a model.
 #[derive(Clone, Debug)]
-pub(crate) struct Input {
-    pub(crate) name: String,
-    pub(crate) fill: Fill,
+pub struct Input {
+    /// Its name.
+    pub name: String,
+    /// What it may hold.
+    pub fill: Fill,
 }
 
 /// A model that is being written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Model {
+pub struct Model {
     graph: GraphProto,
     domains: Vec<String>,
     /// The inputs, for who fills them.
-    pub(crate) inputs: Vec<Input>,
+    pub inputs: Vec<Input>,
     /// (domain, operator) of each node.
     pub(crate) ops: Vec<(String, String)>,
     /// Nodes that stand in front of what the model is about, by name.
@@ -122,18 +124,18 @@ fn attribute(name: &str, value: &Attribute) -> AttributeProto {
 
 impl Model {
     /// Adds an input. The first of its sizes is known at run time only where it is `symbolic`.
-    pub(crate) fn input(&mut self, name: &str, dtype: DType, shape: &[usize], fill: Fill, symbolic: bool) {
+    pub fn input(&mut self, name: &str, dtype: DType, shape: &[usize], fill: Fill, symbolic: bool) {
         self.graph.input.push(info(name, dtype, Some(sizes(shape, symbolic))));
         self.inputs.push(Input { name: name.to_owned(), fill });
     }
 
     /// Adds a constant.
-    pub(crate) fn constant(&mut self, name: &str, tensor: Tensor) {
+    pub fn constant(&mut self, name: &str, tensor: Tensor) {
         self.graph.initializer.push(tensor_proto(name, tensor.dtype, &tensor.shape, tensor.bytes));
     }
 
     /// Adds a node; an empty name stands for an input that is absent.
-    pub(crate) fn node(
+    pub fn node(
         &mut self,
         (domain, op): (&str, &str),
         inputs: Vec<String>,
@@ -162,12 +164,12 @@ impl Model {
     }
 
     /// Adds an output. Core infers what it is.
-    pub(crate) fn output(&mut self, name: &str, dtype: DType) {
+    pub fn output(&mut self, name: &str, dtype: DType) {
         self.graph.output.push(info(name, dtype, None));
     }
 
     /// The file.
-    pub(crate) fn finish(&self) -> Vec<u8> {
+    pub fn finish(&self) -> Vec<u8> {
         let opset =
             |domain: &str, version| OperatorSetIdProto { domain: Some(domain.to_owned()), version: Some(version) };
         let others = self.domains.iter().map(|domain| opset(domain, 1));

@@ -77,7 +77,7 @@ impl Tensor {
     }
 
     /// The elements of a float tensor.
-    pub(crate) fn floats(&self) -> impl Iterator<Item = f64> {
+    pub fn floats(&self) -> impl Iterator<Item = f64> {
         let dtype = self.dtype;
         self.bytes.chunks_exact(dtype.size()).map(move |bytes| match dtype {
             DType::F16 => f16::from_le_bytes(bytes.try_into().expect("two bytes")).into(),

@@ -148,7 +148,8 @@ int cuDevicePrimaryCtxRetain(struct context **context, int device) {
     if (!initialized) return NOT_INITIALIZED;
     if (device < 0 || device >= device_count()) return INVALID_DEVICE;
     *context = &contexts[device];
-    standin_log("retain %d: %d", device, ++contexts[device].retained);
+    int retained = __atomic_add_fetch(&contexts[device].retained, 1, __ATOMIC_SEQ_CST);
+    standin_log("retain %d: %d", device, retained);
     return SUCCESS;
 }
 
@@ -156,9 +157,10 @@ int cuDevicePrimaryCtxRelease_v2(int device) {
     if (device < 0 || device >= device_count()) return INVALID_DEVICE;
     if (contexts[device].retained == 0) return INVALID_CONTEXT;
     const struct context *context = &contexts[device];
-    standin_log("release %d: %d, %llu bytes live", device, --contexts[device].retained, (unsigned long long)context->used);
+    int retained = __atomic_sub_fetch(&contexts[device].retained, 1, __ATOMIC_SEQ_CST);
+    standin_log("release %d: %d, %llu bytes live", device, retained, (unsigned long long)context->used);
     static const char *const NAMES[KINDS] = {"host memory", "streams", "events", "graphs"};
-    for (int kind = 0; kind < KINDS && !context->retained; kind++)
+    for (int kind = 0; kind < KINDS && !retained; kind++)
         if (context->live[kind]) standin_log("left over on %d: %d %s", device, context->live[kind], NAMES[kind]);
     return SUCCESS;
 }

@@ -1,10 +1,10 @@
 //! Recordings of a domain.
 
+use byoc_cuda_standins::tried;
 use byoc_plugin_api::{Domain, Error};
 
 use crate::child::refused;
 use crate::domain::{got, open, sent};
-use byoc_cuda_standins::tried;
 
 /// All cases, by name.
 pub(crate) const CASES: &[(&str, fn())] = &[

@@ -1,0 +1,64 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use byoc_core::runtime::DeviceName;
+use clap::{Parser, ValueEnum};
+
+/// Shows that byoc's regions on a GPU are right and leave nothing behind, and how fast they are.
+#[derive(Clone, Debug, Parser)]
+#[command(version)]
+pub(crate) struct Args {
+    /// The plugin with the backend `cublas` [default: libbyoc_cublas.so beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plugin: Option<PathBuf>,
+    /// The device
+    #[arg(long, value_name = "NAME", default_value = "cuda:0")]
+    pub(crate) device: DeviceName,
+    /// Only these parts
+    #[arg(long, value_name = "PART")]
+    pub(crate) only: Vec<Part>,
+    /// Small sizes: for stand-ins, and for a first look
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Makes the same inputs as the run that printed this number [default: from the time]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+    /// Prints what was found as JSON at the end, and the lines to the standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A part of the suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// What the machine has
+    Environment,
+    /// Products of every kind against sums in f64
+    Correctness,
+    /// Recorded work against work that is queued anew
+    Replay,
+    /// What stands on the device, and that nothing stays there
+    Memory,
+    /// What is said when something cannot be
+    Errors,
+    /// The part `correctness` under NVIDIA's memory checker
+    Checker,
+    /// How long it all takes
+    Times,
+}
+
+impl Part {
+    /// The name, as `--only` takes it.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+impl Args {
+    /// The parts to do, in their order.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let wanted = |part: &Part| self.only.is_empty() || self.only.contains(part);
+        Part::value_variants().iter().copied().filter(wanted).collect()
+    }
+}

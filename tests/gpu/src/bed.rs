@@ -1,0 +1,153 @@
+//! What every part works with: the backends, the device, and a folder for models and artifacts.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use byoc_conformance::tensor::Tensor;
+use byoc_core::compile::{self, Request, Silent};
+use byoc_core::plugin::{Registry, SearchPath};
+use byoc_core::runtime::{DeviceName, LoadOptions, Queueing, Session};
+// Links the backend in, which registers itself.
+use byoc_json_backend as _;
+use fastrand::Rng;
+use tempfile::TempDir;
+
+use crate::args::Args;
+use crate::gpu::Gpu;
+use crate::report::{Result, failure};
+use crate::watch::{self, Watch};
+
+/// The backend under test.
+pub(crate) const BACKEND: &str = "cublas";
+
+/// The backend for the rest of a model.
+pub(crate) const HOST: &str = "json";
+
+/// What every part works with.
+pub(crate) struct Bed {
+    /// The backend under test, as it is, and the one for the rest.
+    pub(crate) registry: Registry,
+    /// The same, on devices that are opened by [`Watch`].
+    pub(crate) watched: Registry,
+    pub(crate) watch: &'static Watch,
+    gpu: Mutex<Gpu>,
+    /// What NVIDIA calls the device.
+    pub(crate) title: String,
+    pub(crate) device: DeviceName,
+    pub(crate) plugin: PathBuf,
+    pub(crate) quick: bool,
+    pub(crate) seed: u64,
+    pub(crate) args: Args,
+    folder: TempDir,
+}
+
+/// A compiled model.
+pub(crate) struct Compiled {
+    pub(crate) path: PathBuf,
+    /// Of the file.
+    pub(crate) bytes: u64,
+}
+
+/// Where the plugin lies if nobody says: beside this program.
+fn beside() -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    Ok(program.with_file_name(format!("libbyoc_{BACKEND}.so")))
+}
+
+impl Bed {
+    /// Opens the plugin and the device.
+    pub(crate) fn new(args: &Args, seed: u64) -> Result<Bed> {
+        let plugin = args.plugin.clone().map_or_else(beside, Ok)?;
+        let search = SearchPath { files: vec![plugin.clone()], ..SearchPath::default() };
+        let registry = Registry::discover(&search, &byoc_plugin_api::registered(), None)?;
+        registry.get(BACKEND)?;
+        let watch = watch::watch();
+        let mut watched = registry.clone();
+        watched.backends.insert(0, watch.registered());
+        let gpu = Gpu::open(args.device.ordinal)?;
+        let (title, gpu) = (gpu.name().to_owned(), Mutex::new(gpu));
+        let (device, quick, folder) = (args.device.clone(), args.quick, tempfile::tempdir()?);
+        Ok(Bed { registry, watched, watch, gpu, title, device, plugin, quick, seed, args: args.clone(), folder })
+    }
+
+    /// The device from the suite's own side.
+    pub(crate) fn gpu(&self) -> MutexGuard<'_, Gpu> {
+        self.gpu.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the device is none, but a stand-in for tests.
+    pub(crate) fn is_stand_in(&self) -> bool {
+        self.title.starts_with("stand-in")
+    }
+
+    /// Random numbers for a part: the same ones, whichever other parts there are.
+    pub(crate) fn random(&self, part: &str) -> Rng {
+        Rng::with_seed(part.bytes().fold(self.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte))))
+    }
+
+    /// One of two numbers: for a GPU, or for a quick look.
+    pub(crate) fn pick<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    /// Compiles an ONNX file for these backends, with options as (`backend.key`, value). The model itself is not kept.
+    pub(crate) fn compile(
+        &self,
+        name: &str,
+        onnx: &[u8],
+        backends: &[&str],
+        settings: &[(&str, &str)],
+    ) -> Result<Compiled> {
+        let [model, path] = ["onnx", "byoc"].map(|end| self.folder.path().join(format!("{name}.{end}")));
+        std::fs::write(&model, onnx)?;
+        let names: Vec<_> = backends.iter().map(|name| (*name).to_owned()).collect();
+        let settings: Vec<_> = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let backends = self.registry.select(&names, &settings)?;
+        let folder = self.registry.select(&[HOST.to_owned()], &[])?.pop();
+        let request = Request { folder, ..Request::new(vec![("main".into(), model.clone())], backends) };
+        let report = compile::compile(&request, &path, &mut Silent)?;
+        std::fs::remove_file(&model)?;
+        Ok(Compiled { path, bytes: report.file_bytes })
+    }
+
+    /// Loads an artifact on the device.
+    pub(crate) fn load(&self, registry: &Registry, path: &Path, queueing: Queueing) -> Result<Session> {
+        let devices = vec![self.device.clone()];
+        Ok(Session::open(path, registry, &LoadOptions { devices, queueing, ..LoadOptions::default() })?)
+    }
+
+    /// Loads an artifact on the device as it is opened by [`Watch`].
+    pub(crate) fn load_watched(&self, path: &Path, queueing: Queueing) -> Result<Session> {
+        self.load(&self.watched, path, queueing)
+    }
+}
+
+/// Runs, and copies the first output.
+pub(crate) fn run(session: &mut Session, inputs: &[Tensor]) -> Result<Tensor> {
+    with_views(inputs, |views| Ok(session.run(views)?))?;
+    first_output(session)
+}
+
+/// The first output of the last run.
+pub(crate) fn first_output(session: &Session) -> Result<Tensor> {
+    Ok(Tensor::of(&session.output(0)?))
+}
+
+/// Calls with the inputs as a run takes them.
+pub(crate) fn with_views<T>(
+    inputs: &[Tensor],
+    call: impl FnOnce(&[byoc_plugin_api::TensorView<'_>]) -> Result<T>,
+) -> Result<T> {
+    let lent: Vec<_> = inputs.iter().map(Tensor::lend).collect();
+    let views: Vec<_> = lent.iter().map(|lent| lent.view()).collect();
+    call(&views)
+}
+
+/// An error unless the outputs are the same to the bit.
+pub(crate) fn same(found: &Tensor, expected: &Tensor, what: &str) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    let differing = found.floats().zip(expected.floats()).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+    failure(format!("{what}: {differing} of {} elements are other bits", expected.floats().count()))
+}

@@ -1,0 +1,79 @@
+//! The device from the suite's own side: how much of its memory is free, and filling it.
+
+use byoc_cuda::device;
+use byoc_cuda::domain::CudaDomain;
+use byoc_cuda::join::Joined;
+use byoc_cuda::locate::{self, Library, Places};
+use byoc_plugin_api::{Domain, Error};
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::CUstream;
+
+use crate::report::Result;
+
+/// What fresh memory is filled with: as floats of any type, these bytes are NaN.
+pub(crate) const POISON: u8 = 0xFF;
+
+/// The device, open for the whole of a run, so that its context stays.
+pub(crate) struct Gpu {
+    // Left before the domain is closed.
+    joined: Joined,
+    /// A domain of the suite's own, with a queue of its own.
+    pub(crate) domain: CudaDomain,
+}
+
+impl Gpu {
+    /// Opens the device of that number.
+    pub(crate) fn open(ordinal: u32) -> Result<Gpu> {
+        let places = Places::of_process(None);
+        let domain = CudaDomain::open(ordinal, &places, &[Library::CublasLt])?;
+        let joined = Joined::new(&domain.handles(), &locate::driver(&places)?)?;
+        Ok(Gpu { joined, domain })
+    }
+
+    /// What NVIDIA calls it.
+    pub(crate) fn name(&self) -> &str {
+        &self.joined.device().name
+    }
+
+    /// Makes its context current on this thread.
+    pub(crate) fn enter(&self) -> Result<()> {
+        Ok(self.joined.enter()?)
+    }
+
+    /// The suite's own queue.
+    pub(crate) fn stream(&self) -> CUstream {
+        self.joined.stream()
+    }
+
+    /// Bytes that are free, and all bytes, as the driver tells. Other processes on the device count, too.
+    pub(crate) fn memory(&self) -> Result<(u64, u64)> {
+        self.enter()?;
+        let (free, all) = result::mem_get_info().map_err(explained)?;
+        Ok((free as u64, all as u64))
+    }
+
+    /// Makes every byte of a range NaN.
+    ///
+    /// # Safety
+    /// The range lies in memory of this device that nobody uses meanwhile.
+    pub(crate) unsafe fn poison(&mut self, address: u64, bytes: u64) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the caller answers for the range.
+        unsafe { poison(address, bytes, self.stream()) }?;
+        Ok(self.domain.synchronize()?)
+    }
+}
+
+/// Queues making every byte of a range NaN. The context must be current.
+///
+/// # Safety
+/// The range lies in memory of that context, and the stream is one of it.
+pub(crate) unsafe fn poison(address: u64, bytes: u64, stream: CUstream) -> std::result::Result<(), Error> {
+    // SAFETY: the caller answers for range and stream.
+    let filled = unsafe { result::memset_d8_async(address, POISON, bytes as usize, stream) };
+    filled.map_err(|cause| Error::new(format!("cannot fill memory: {}", device::explain(cause))))
+}
+
+fn explained(cause: DriverError) -> String {
+    format!("the driver does not tell how much memory is free: {}", device::explain(cause))
+}

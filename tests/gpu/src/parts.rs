@@ -1,0 +1,26 @@
+//! The parts of the suite, a file each.
+
+mod checker;
+mod correctness;
+mod environment;
+mod errors;
+mod memory;
+mod replay;
+mod times;
+
+use crate::args::Part;
+use crate::bed::Bed;
+use crate::report::Report;
+
+/// Does a part.
+pub(crate) fn run(part: Part, bed: &Bed, report: &mut Report) {
+    match part {
+        Part::Environment => environment::run(bed, report),
+        Part::Correctness => correctness::run(bed, report),
+        Part::Replay => replay::run(bed, report),
+        Part::Memory => memory::run(bed, report),
+        Part::Errors => errors::run(bed, report),
+        Part::Checker => checker::run(bed, report),
+        Part::Times => times::run(bed, report),
+    }
+}

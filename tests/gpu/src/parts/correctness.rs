@@ -1,0 +1,74 @@
+//! Products of every kind that the backend takes, as small models through the whole of byoc, against loops in f64.
+//!
+//! Each model runs several times on new inputs. All memory, on the device and page-locked on the host, begins as NaN, and
+//! is made NaN again before each run, but for the weights: what is not written, or is read before it is, is seen.
+
+mod cases;
+
+use byoc_core::runtime::Queueing;
+use byoc_plugin_api::DType;
+use fastrand::Rng;
+
+use crate::bed::{BACKEND, Bed, Compiled};
+use crate::net::{Allowed, Net};
+use crate::report::{Report, Result};
+use crate::watch::Poisoned;
+use cases::Case;
+
+/// Options of the backend, as (`backend.key`, value).
+type Settings = &'static [(&'static str, &'static str)];
+
+/// f32 is multiplied in TF32.
+const TF32: Settings = &[("cublas.math", "tf32")];
+
+/// The types, with options of the backend.
+const TYPES: [(&str, DType, Settings); 5] = [
+    ("f32", DType::F32, &[]),
+    ("tf32", DType::F32, TF32),
+    ("f16", DType::F16, &[]),
+    ("bf16", DType::BF16, &[]),
+    ("f64", DType::F64, &[]),
+];
+
+pub(super) fn run(bed: &Bed, report: &mut Report) {
+    let mut random = bed.random("correctness");
+    for case in cases::ALL {
+        for (name, dtype, settings) in TYPES {
+            if dtype != DType::F64 || !case.has_activation {
+                let found = rounds(bed, &mut random, case, dtype, settings);
+                report.check(&format!("{} {name}", case.name), found);
+            }
+        }
+    }
+}
+
+/// Several models of one kind, of other sizes each.
+fn rounds(bed: &Bed, random: &mut Rng, case: &Case, dtype: DType, settings: Settings) -> Result<String> {
+    let (mut worst, mut runs) = (0f64, 0);
+    for _ in 0..bed.pick(6, 2) {
+        let mut net = Net::new(dtype);
+        (case.build)(&mut net, random, bed.pick(256, 40));
+        let shapes = format!("{:?}", net.input_shapes(0));
+        let compiled = bed.compile("product", &net.onnx(), &[BACKEND], settings)?;
+        let allowed = Allowed::new(dtype, settings == TF32, case.has_gelu);
+        let found = one(bed, random, &net, &compiled, allowed);
+        let (parts, count) = found.map_err(|error| format!("inputs {shapes}: {error}"))?;
+        (worst, runs) = (worst.max(parts), runs + count);
+    }
+    Ok(format!("{runs} runs, {worst:.3} of what is allowed"))
+}
+
+/// Runs of one model, in a session of its own: the greatest difference as a part of what is allowed, and how many runs.
+fn one(bed: &Bed, random: &mut Rng, net: &Net, compiled: &Compiled, allowed: Allowed) -> Result<(f64, usize)> {
+    let mut session = Poisoned::load(bed, &compiled.path, Queueing::Recorded)?;
+    // The third run replays what the second one recorded. Only where the first size is symbolic is there another batch.
+    let (batches, mut worst) = ([3, 3, 3, 1, 17], 0f64);
+    for (index, batch) in batches.into_iter().enumerate() {
+        let inputs = net.inputs(random, batch);
+        let found = session.run(&inputs)?;
+        let (expected, sums) = net.evaluate(&inputs);
+        let part = allowed.worst(&found, &expected, &sums).map_err(|error| format!("run {}: {error}", index + 1))?;
+        worst = worst.max(part);
+    }
+    Ok((worst, batches.len()))
+}

@@ -1,0 +1,39 @@
+//! Random tensors: the same seed gives the same ones.
+
+use byoc_conformance::tensor::Tensor;
+use byoc_plugin_api::DType;
+use fastrand::Rng;
+use half::{bf16, f16};
+
+/// Floats between -1 and 1 times `scale`, rounded to the type.
+pub(crate) fn tensor(random: &mut Rng, dtype: DType, shape: &[usize], scale: f32) -> Tensor {
+    let count: usize = shape.iter().product();
+    let mut bytes = Vec::with_capacity(count * dtype.size());
+    for _ in 0..count {
+        let value = (random.f32() * 2.0 - 1.0) * scale;
+        match dtype {
+            DType::F16 => bytes.extend(f16::from_f32(value).to_le_bytes()),
+            DType::BF16 => bytes.extend(bf16::from_f32(value).to_le_bytes()),
+            DType::F64 => bytes.extend(((random.f64() * 2.0 - 1.0) * f64::from(scale)).to_le_bytes()),
+            _ => bytes.extend(value.to_le_bytes()),
+        }
+    }
+    Tensor::new(dtype, sizes(shape), bytes)
+}
+
+/// A shape as tensors have it.
+pub(crate) fn sizes(shape: &[usize]) -> Vec<i64> {
+    shape.iter().map(|&size| size as i64).collect()
+}
+
+/// A size of a matrix, up to about `most`: 1, odd ones, powers of two and their neighbours are likely.
+pub(crate) fn size(random: &mut Rng, most: usize) -> usize {
+    let power = 1 << random.u32(0..=most.max(1).ilog2());
+    match random.u8(0..6) {
+        0 => 1,
+        1 => power,
+        2 => power + 1,
+        3 => (power - 1).max(1),
+        _ => random.usize(1..=most.max(1)),
+    }
+}

@@ -1,0 +1,276 @@
+//! A domain that fills all that it gives with NaN, and counts what a session does.
+//!
+//! Core takes the first backend of a kind to open a device, and all others join by its handles. So a backend of the
+//! suite's own, which compiles nothing, is put before the one under test: the session is the real one, and so are the
+//! device and the regions' code, but memory is never what it happened to be, and nothing is done unseen.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use byoc_conformance::tensor::Tensor;
+use byoc_core::plugin::{BackendCode, Origin, Registered};
+use byoc_core::runtime::{Queueing, Session};
+use byoc_cuda::domain::CudaDomain;
+use byoc_cuda::locate::{Library, Places};
+use byoc_plugin_api::{
+    ABI_VERSION, Backend, BoundConstants, Claims, Constants, Description, Domain, DomainHandles, DomainInfo,
+    Environment, Error, Executable, Options, Pattern, Refusal, RefusalCode, Region,
+};
+
+use crate::bed::{self, Bed};
+use crate::gpu::{self, Gpu, POISON};
+use crate::report::{Result, ensure};
+
+/// What backends and domains answer.
+type Answer<T> = std::result::Result<T, Error>;
+
+/// What sessions have done since the last [`Watch::take`], and what they hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Allocations on the device and of page-locked host memory.
+    pub(crate) allocations: usize,
+    /// Copies to the device, and their bytes.
+    pub(crate) uploads: usize,
+    pub(crate) uploaded: u64,
+    /// Copies from the device, and their bytes.
+    pub(crate) downloads: usize,
+    pub(crate) downloaded: u64,
+    /// Recordings that were replayed.
+    pub(crate) replays: usize,
+}
+
+/// What is allocated: bytes by address.
+#[derive(Default)]
+struct Held {
+    device: BTreeMap<u64, u64>,
+    host: BTreeMap<usize, usize>,
+    seen: Seen,
+}
+
+/// The backend that opens such domains. The suite has one, for as long as it runs.
+#[derive(Default)]
+pub(crate) struct Watch(Mutex<Held>);
+
+impl Watch {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was done since the last call.
+    pub(crate) fn take(&self) -> Seen {
+        std::mem::take(&mut self.held().seen)
+    }
+
+    /// Bytes of device memory that sessions hold.
+    pub(crate) fn device_bytes(&self) -> u64 {
+        self.held().device.values().sum()
+    }
+
+    /// Where the device memory is that sessions hold.
+    fn addresses(&self) -> Vec<u64> {
+        self.held().device.keys().copied().collect()
+    }
+
+    /// Fills with NaN all that sessions hold, on the device and on the host, but what was allocated at `constants`.
+    ///
+    /// # Safety
+    /// No session runs meanwhile, nor is any output of one looked at.
+    unsafe fn poison(&self, gpu: &mut Gpu, constants: &[u64]) -> Result<()> {
+        let held = self.held();
+        for (&address, &bytes) in held.device.iter().filter(|(address, _)| !constants.contains(address)) {
+            // SAFETY: it is allocated, and by contract nobody uses it.
+            unsafe { gpu.poison(address, bytes) }?;
+        }
+        for (&address, &bytes) in &held.host {
+            // SAFETY: as above; the address came from a pointer of the driver's.
+            unsafe { std::ptr::with_exposed_provenance_mut::<u8>(address).write_bytes(POISON, bytes) };
+        }
+        Ok(())
+    }
+
+    /// The backend as a registry has it.
+    pub(crate) fn registered(&'static self) -> Registered {
+        Registered {
+            description: self.describe(),
+            origin: Origin::Embedded,
+            abi_version: ABI_VERSION,
+            backend: BackendCode::Embedded(self),
+        }
+    }
+}
+
+fn compiles_nothing() -> Error {
+    Error::new("this backend only opens devices")
+}
+
+impl Backend for Watch {
+    fn describe(&self) -> Description {
+        Description {
+            name: "watch".into(),
+            summary: "Opens devices whose memory begins as NaN".into(),
+            domain: Some("cuda".into()),
+            ..Description::default()
+        }
+    }
+
+    fn patterns(&self, _: &Options) -> Answer<Vec<Pattern>> {
+        Ok(Vec::new())
+    }
+
+    fn check(&self, _: &Region, _: &Options) -> std::result::Result<(), Refusal> {
+        Err(Refusal::new(RefusalCode::Other, "this backend only opens devices"))
+    }
+
+    fn codegen(&self, _: &Region, _: &Constants<'_>, _: &Options, _: &mut dyn Write) -> Answer<()> {
+        Err(compiles_nothing())
+    }
+
+    fn constant_updater(&self, _: &Region, _: &Constants<'_>, _: &[u8], _: &Options, _: &mut Claims<'_>) -> Answer<()> {
+        Err(compiles_nothing())
+    }
+
+    fn load<'a>(&self, _: &'a [u8], _: &BoundConstants<'a>, _: &Environment) -> Answer<Box<dyn Executable + 'a>> {
+        Err(compiles_nothing())
+    }
+
+    fn open_domain(&self, ordinal: u32, _: &Options) -> Answer<Box<dyn Domain>> {
+        let domain = CudaDomain::open(ordinal, &Places::of_process(None), &[Library::CublasLt])?;
+        Ok(Box::new(Watched { domain, watch: watch() }))
+    }
+}
+
+/// The one that the suite has.
+static WATCH: std::sync::OnceLock<Watch> = std::sync::OnceLock::new();
+
+/// The backend, the same one at every call.
+pub(crate) fn watch() -> &'static Watch {
+    WATCH.get_or_init(Watch::default)
+}
+
+/// The only watched session of its time, whose memory is made NaN before each run, but for its constants.
+pub(crate) struct Poisoned<'a> {
+    session: Session,
+    bed: &'a Bed,
+    /// Where its constants are.
+    constants: Vec<u64>,
+}
+
+impl<'a> Poisoned<'a> {
+    /// Loads an artifact; an error while another watched session is there.
+    pub(crate) fn load(bed: &'a Bed, path: &Path, queueing: Queueing) -> Result<Poisoned<'a>> {
+        let held = bed.watch.device_bytes();
+        ensure(held == 0, || format!("another session holds {held} bytes of the device"))?;
+        let session = bed.load_watched(path, queueing)?;
+        Ok(Poisoned { session, bed, constants: bed.watch.addresses() })
+    }
+
+    /// Makes its memory NaN, runs, and copies the first output.
+    pub(crate) fn run(&mut self, inputs: &[Tensor]) -> Result<Tensor> {
+        // SAFETY: the session is borrowed, so it does not run, and nobody looks at its outputs; there is no other one.
+        unsafe { self.bed.watch.poison(&mut self.bed.gpu(), &self.constants) }?;
+        bed::run(&mut self.session, inputs)
+    }
+}
+
+/// An open domain, watched.
+struct Watched {
+    domain: CudaDomain,
+    watch: &'static Watch,
+}
+
+impl Domain for Watched {
+    fn info(&self) -> DomainInfo {
+        self.domain.info()
+    }
+
+    fn handles(&self) -> DomainHandles {
+        self.domain.handles()
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Answer<u64> {
+        let address = self.domain.allocate(bytes)?;
+        // SAFETY: the memory is the domain's, whose context `allocate` made current, as is the stream.
+        unsafe { gpu::poison(address, bytes, self.domain.handles().queue.cast()) }?;
+        self.domain.synchronize()?;
+        let mut held = self.watch.held();
+        held.seen.allocations += 1;
+        held.device.insert(address, bytes);
+        Ok(address)
+    }
+
+    unsafe fn release(&mut self, address: u64) {
+        self.watch.held().device.remove(&address);
+        // SAFETY: the caller's promise.
+        unsafe { self.domain.release(address) };
+    }
+
+    fn allocate_host(&mut self, bytes: usize) -> Answer<*mut u8> {
+        let address = self.domain.allocate_host(bytes)?;
+        // SAFETY: so many bytes were allocated just now.
+        unsafe { address.write_bytes(POISON, bytes) };
+        let mut held = self.watch.held();
+        held.seen.allocations += 1;
+        held.host.insert(address.expose_provenance(), bytes);
+        Ok(address)
+    }
+
+    unsafe fn release_host(&mut self, address: *mut u8) {
+        self.watch.held().host.remove(&address.addr());
+        // SAFETY: the caller's promise.
+        unsafe { self.domain.release_host(address) };
+    }
+
+    unsafe fn upload(&mut self, to: u64, from: *const u8, bytes: usize) -> Answer<()> {
+        let mut held = self.watch.held();
+        held.seen.uploads += 1;
+        held.seen.uploaded += bytes as u64;
+        drop(held);
+        // SAFETY: the caller's promise.
+        unsafe { self.domain.upload(to, from, bytes) }
+    }
+
+    unsafe fn download(&mut self, to: *mut u8, from: u64, bytes: usize) -> Answer<()> {
+        let mut held = self.watch.held();
+        held.seen.downloads += 1;
+        held.seen.downloaded += bytes as u64;
+        drop(held);
+        // SAFETY: the caller's promise.
+        unsafe { self.domain.download(to, from, bytes) }
+    }
+
+    unsafe fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Answer<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.domain.copy(to, from, bytes) }
+    }
+
+    fn synchronize(&mut self) -> Answer<()> {
+        self.domain.synchronize()
+    }
+
+    fn mark(&mut self, number: u32) -> Answer<()> {
+        self.domain.mark(number)
+    }
+
+    fn elapsed(&mut self, from: u32, to: u32) -> Answer<f64> {
+        self.domain.elapsed(from, to)
+    }
+
+    fn begin_recording(&mut self) -> Answer<()> {
+        self.domain.begin_recording()
+    }
+
+    fn end_recording(&mut self) -> Answer<u64> {
+        self.domain.end_recording()
+    }
+
+    fn replay(&mut self, recording: u64) -> Answer<()> {
+        self.watch.held().seen.replays += 1;
+        self.domain.replay(recording)
+    }
+
+    fn forget(&mut self, recording: u64) {
+        self.domain.forget(recording);
+    }
+}

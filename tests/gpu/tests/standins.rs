@@ -1,0 +1,190 @@
+//! The suite on stand-ins for CUDA's libraries: it passes on right ones, and finds what is wrong with others. It is
+//! started as its user starts it, and of what it measures nothing is looked at.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use byoc_cuda_standins::{both, compile, shield, temporary};
+
+/// Its line at the beginning.
+const NO_GPU: &str = "'stand-in 0' is no GPU: it computes on the CPU, and its times and sizes say nothing of one";
+
+/// The plugin, which cargo builds for this test and puts where it puts the test.
+fn plugin() -> PathBuf {
+    let program = std::env::current_exe().expect("the running program has a path");
+    let path = program.with_file_name("libbyoc_cublas.so");
+    assert!(path.is_file(), "there is no {}; is it among the dev-dependencies?", path.display());
+    path
+}
+
+/// The suite with these libraries only, in the order of the folders.
+fn suite(libraries: &[&Path], scratch: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_byoc-gpu-suite"));
+    for name in ["CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX"] {
+        command.env_remove(name);
+    }
+    let folders = std::env::join_paths(libraries).expect("folders have plain names");
+    command.env("BYOC_CUDA_PATH", folders).env("LD_LIBRARY_PATH", shield(scratch)).env("TMPDIR", scratch);
+    command.args(["--quick", "--plugin"]).arg(plugin());
+    command
+}
+
+fn text(output: &Output) -> String {
+    let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// What the parts print when nothing is wrong; the temporary folder is empty again.
+#[track_caller]
+fn passes(parts: &[&str]) -> String {
+    let scratch = temporary();
+    let mut command = suite(&[both()], scratch.path());
+    command.args(parts.iter().flat_map(|part| ["--only", *part]));
+    let output = command.output().expect("the suite starts");
+    let text = text(&output);
+    assert!(output.status.success() && !text.contains("FAIL"), "{}\n{text}", output.status);
+    assert!(text.contains(NO_GPU) && text.ends_with(" checks, 0 failed\n"), "{text}");
+    let left: Vec<_> = std::fs::read_dir(scratch.path()).expect("the folder is ours").flatten().collect();
+    assert_eq!(left.len(), 1, "beside the shield there is {left:?}");
+    text
+}
+
+#[test]
+fn results_and_replays_are_right() {
+    let text = passes(&["environment", "correctness", "replay"]);
+    assert!(text.contains("ok    device                             cuda:0: stand-in 0, compute capability 9.0"));
+    assert!(text.lines().filter(|line| line.starts_with("ok ")).count() > 80, "{text}");
+}
+
+#[test]
+fn memory_and_errors_are_as_said() {
+    let text = passes(&["memory", "errors"]);
+    assert!(text.contains("ok    10000 runs leave nothing"), "{text}");
+}
+
+#[test]
+fn times_are_marked_as_no_gpus() {
+    let text = passes(&["times"]);
+    let tables: Vec<_> = text.lines().filter(|line| line.starts_with("### ")).collect();
+    assert!(tables.len() == 3 && tables.iter().all(|title| title.ends_with(", stand-in 0 (NO GPU)")), "{tables:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let scratch = temporary();
+    let run = |seed: &str| {
+        let mut command = suite(&[both()], scratch.path());
+        let output = command.args(["--only", "correctness", "--json", "--seed", seed]).output().expect("it starts");
+        String::from_utf8(output.stdout).expect("JSON is text")
+    };
+    let (first, again, other) = (run("1"), run("1"), run("2"));
+    assert!(first.contains("\"seed\": 1") && first.contains("\"stand_in\": true"), "{first}");
+    assert_eq!(first, again);
+    assert_ne!(first.replace("\"seed\": 1", ""), other.replace("\"seed\": 2", ""));
+}
+
+/// The sources of a stand-in with a text in one of them replaced, built.
+fn changed(folder: &Path, source: &str, file: &str, (from, to): (&str, &str)) {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../backends/cuda/standins").join(source);
+    let copies = folder.join(source);
+    std::fs::create_dir(&copies).expect("the folder is ours");
+    let (mut files, mut found) = (Vec::new(), 0);
+    for entry in std::fs::read_dir(sources).expect("the stand-in is in the checkout").flatten() {
+        let text = std::fs::read_to_string(entry.path()).expect("sources are text");
+        found += text.matches(from).count();
+        let copy = copies.join(entry.file_name());
+        std::fs::write(&copy, text.replace(from, to)).expect("the folder is ours");
+        files.extend(Some(copy).filter(|copy| copy.extension() == Some("c".as_ref())));
+    }
+    assert_eq!(found, 1, "{from}");
+    compile(&files, &folder.join(file), &[]);
+}
+
+/// The part finds what is wrong with a library: a line of a failed check with this text.
+#[track_caller]
+fn finds(part: &str, library: (&str, &str), change: (&str, &str), expected: &str) {
+    let (folder, scratch) = (temporary(), temporary());
+    changed(folder.path(), library.0, library.1, change);
+    let output = suite(&[folder.path(), both()], scratch.path()).args(["--only", part]).output();
+    let output = output.expect("the suite starts");
+    let text = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("FAIL ") && line.contains(expected)), "{text}");
+}
+
+const DRIVER: (&str, &str) = ("libcuda", "libcuda.so.1");
+const CUBLASLT: (&str, &str) = ("libcublasLt", "libcublasLt.so.13");
+
+#[test]
+fn elements_that_are_not_written_are_found() {
+    let row = "row < (int64_t)d->rows; row++";
+    finds("correctness", CUBLASLT, (row, "row < (int64_t)d->rows - (d->rows > 2); row++"), "is NaN");
+}
+
+#[test]
+fn wrong_sums_are_found() {
+    finds("correctness", CUBLASLT, ("sum *= p->alpha;", "sum *= p->alpha * 1.02;"), "times what is allowed");
+}
+
+#[test]
+fn replays_that_do_nothing_are_found() {
+    let replay = "for (const struct job *job = executable->first; job; job = job->next) run(job);";
+    finds("replay", DRIVER, (replay, ""), "recorded and queued: same bits");
+}
+
+#[test]
+fn memory_that_is_not_given_back_is_found() {
+    let released = "else found->context->used -= found->bytes;";
+    finds("memory", DRIVER, (released, "else found->context->used -= found->bytes / 2;"), "200 loads leave nothing");
+}
+
+#[test]
+fn memory_that_nobody_told_of_is_found() {
+    let used = "else current->used += bytes;";
+    finds("memory", DRIVER, (used, "else current->used += 2 * bytes;"), "weights once + arena, by the driver");
+}
+
+/// A stand-in for the memory checker: runs the program, and says what it is told to.
+fn checked(summary: &str, status: i32) -> Output {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = temporary();
+    let checker = scratch.path().join("shield/compute-sanitizer");
+    shield(scratch.path());
+    let program = "#!/bin/sh\nshift 4\n\"$@\" || exit 1\n";
+    let program = format!("{program}echo '========= ERROR SUMMARY: {summary}'\nexit {status}\n");
+    std::fs::write(&checker, program).expect("the folder is ours");
+    std::fs::set_permissions(&checker, std::fs::Permissions::from_mode(0o755)).expect("the file is ours");
+    let mut command = suite(&[both()], scratch.path());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = [scratch.path().join("shield")].into_iter().chain(std::env::split_paths(&path));
+    command.env("PATH", std::env::join_paths(path).expect("plain names")).args(["--only", "checker"]);
+    command.output().expect("the suite starts")
+}
+
+#[test]
+fn the_memory_checkers_verdict_is_told() {
+    let clean = checked("0 errors", 0);
+    assert!(clean.status.success(), "{}", text(&clean));
+    assert!(
+        text(&clean).contains("ok    memory checker                     ERROR SUMMARY: 0 errors"),
+        "{}",
+        text(&clean)
+    );
+    let found = checked("3 errors", 86);
+    assert_eq!(found.status.code(), Some(1), "{}", text(&found));
+    assert!(
+        text(&found).contains("FAIL  memory checker                     ERROR SUMMARY: 3 errors; exit status: 86"),
+        "{}",
+        text(&found)
+    );
+}
+
+#[test]
+fn a_machine_without_a_driver_is_one_failed_line() {
+    let scratch = temporary();
+    let output = suite(&[], scratch.path()).output().expect("the suite starts");
+    let text = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("\nFAIL  plugin and device                  there is no libcuda.so.1 in "), "{text}");
+    assert!(text.ends_with("1 checks, 1 failed\n"), "{text}");
+}
