@@ -16,7 +16,20 @@ use crate::trial::{Needed, Skip};
 /// The Python interpreter of an environment that has the packages of `tests/python/requirements.txt`.
 pub fn python() -> Needed<PathBuf> {
     static KNOWN: Mutex<Option<Needed<PathBuf>>> = Mutex::new(None);
-    once(&KNOWN, make_python)
+    once(&KNOWN, || Ok(make_environment("python", "requirements.txt", &[])?.join("bin/python")))
+}
+
+/// The folder `nvidia` among the packages of an environment that has those of `tests/python/nvrtc.txt`: NVIDIA's
+/// compiler and its headers, 101 MB to download.
+pub fn nvidia() -> Needed<PathBuf> {
+    static KNOWN: Mutex<Option<Needed<PathBuf>>> = Mutex::new(None);
+    once(&KNOWN, || {
+        // CUTLASS's package asks for others that use it from Python.
+        let library = make_environment("nvrtc", "nvrtc.txt", &["--no-deps"])?.join("lib");
+        let version = places::list(&library).into_iter().find(|name| name.starts_with("python3."));
+        let version = version.expect("an environment has a folder for its version of Python");
+        Ok(library.join(version).join("site-packages/nvidia"))
+    })
 }
 
 /// The folder of test data called `name`, such as `node` or `seeded/vgg19`.
@@ -55,13 +68,14 @@ fn scripts() -> PathBuf {
     places::checkout().join("tests/python")
 }
 
-fn make_python() -> Needed<PathBuf> {
-    let requirements = scripts().join("requirements.txt");
-    let folder = places::target().join(format!("python-{:016x}", hash_of(std::slice::from_ref(&requirements))));
+/// A Python environment with the packages of a file of `tests/python`. Returns its folder.
+fn make_environment(name: &str, requirements: &str, options: &[&str]) -> Needed<PathBuf> {
+    let requirements = scripts().join(requirements);
+    let folder = places::target().join(format!("{name}-{:016x}", hash_of(std::slice::from_ref(&requirements))));
     let (python, ready) = (folder.join("bin/python"), folder.join("ready"));
     let _lock = lock(&folder);
     if ready.is_file() {
-        return Ok(python);
+        return Ok(folder);
     }
     let wanting = |what: &str| {
         let what = what.to_owned();
@@ -69,10 +83,11 @@ fn make_python() -> Needed<PathBuf> {
     };
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
         .map_err(wanting("cannot make a Python environment"))?;
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&requirements))
+    let install = ["-m", "pip", "install", "--quiet"];
+    run(Command::new(&python).args(install).args(options).arg("--requirement").arg(&requirements))
         .map_err(wanting("cannot install the Python packages"))?;
     std::fs::write(&ready, "").expect("the environment is ours");
-    Ok(python)
+    Ok(folder)
 }
 
 /// The first answer, remembered for the life of the process.

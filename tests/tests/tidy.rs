@@ -33,6 +33,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("core/src/runtime/session", "views of the arena for backends, copies to and from devices"),
     ("backends/cublas/src/runtime", "calls of cublasLt"),
     ("backends/cublas/tests/standins", "device memory of the stand-ins"),
+    ("backends/cuda/src/compile/program.rs", "calls of CUDA's compiler"),
     ("backends/cuda/src/device.rs", "calls of CUDA's driver"),
     ("backends/cuda/src/domain", "calls of CUDA's driver"),
     ("backends/cuda/src/join.rs", "a borrowed stream, which may go to another thread"),

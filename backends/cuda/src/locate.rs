@@ -116,7 +116,7 @@ fn fits(found: &Found, driver: &Driver) -> Result<(), Error> {
     let (path, version) = (driver.path.display(), driver.version);
     let message = format!("{found} is newer than the driver ({path}), which runs CUDA up to {version}");
     let hint = format!("Update NVIDIA's driver, or install {} {}", found.library.name(), version.major);
-    Err(error(message).hint(hint))
+    Err(one_line(message).hint(hint))
 }
 
 /// Opens the first one that the places hold, and checks it.
@@ -142,7 +142,7 @@ fn open(library: Library, places: &Places) -> Result<Found, Error> {
     let looked: Vec<_> = places.all().iter().flat_map(|place| place.texts(library)).collect();
     let mut message = format!("there is no {names} in {}", looked.join(", "));
     broken.iter().for_each(|cause| message = format!("{message}; {cause}"));
-    Err(error(message).hint(library.hint()))
+    Err(one_line(message).hint(library.hint()))
 }
 
 /// What may be the library at a place: files in folders, or bare names for the loader to look up.
@@ -189,7 +189,7 @@ fn path_of(handle: &Handle, library: Library) -> Result<PathBuf, Error> {
     // SAFETY: `info` is a `Dl_info` to be filled in; any address may be asked about.
     let known = unsafe { libc::dladdr(address, &raw mut info) } != 0 && !info.dli_fname.is_null();
     if !known {
-        return Err(error(format!("the loader does not know where it found {}", library.name())));
+        return Err(one_line(format!("the loader does not know where it found {}", library.name())));
     }
     // SAFETY: `dladdr` succeeded, so this is the loader's own text, which lives as long as the library: for ever.
     let path = unsafe { CStr::from_ptr(info.dli_fname) };
@@ -200,21 +200,21 @@ fn path_of(handle: &Handle, library: Library) -> Result<PathBuf, Error> {
 fn check(library: Library, place: &Place, opened: PathBuf) -> Result<Found, Error> {
     let Some(handle) = library.bound() else {
         let message = format!("{} ({}) is open, and not found by its name", library.name(), opened.display());
-        return Err(error(message).hint("Its file must have the SONAME that NVIDIA gives it"));
+        return Err(one_line(message).hint("Its file must have the SONAME that NVIDIA gives it"));
     };
     let path = path_of(handle, library)?;
     if !matches!(place, Place::Loader) && !same_file(&path, &opened) {
         let message = format!("{} comes before {} under another name", path.display(), opened.display());
         let hint = format!("Take {} out of LD_LIBRARY_PATH", path.parent().unwrap_or(&path).display());
-        return Err(error(message).hint(hint));
+        return Err(one_line(message).hint(hint));
     }
     let Some(version) = library.version(handle) else {
         let message = format!("{} ({}) does not tell its version", library.name(), path.display());
-        return Err(error(message).hint(stub_hint(&path).unwrap_or_else(|| library.hint().into())));
+        return Err(one_line(message).hint(stub_hint(&path).unwrap_or_else(|| library.hint().into())));
     };
     let found = Found { library, path, version };
     if !library.accepts(version) {
-        return Err(error(format!("{found} is not {}", library.range())).hint(library.hint()));
+        return Err(one_line(format!("{found} is not {}", library.range())).hint(library.hint()));
     }
     // SAFETY: the functions are not called.
     let has = |name: &str| unsafe { handle.get::<*mut c_void>(name.as_bytes()) }.is_ok();
@@ -237,10 +237,10 @@ fn same_file(one: &Path, other: &Path) -> bool {
 
 fn lacks(library: Library, path: Option<&Path>, function: &str) -> Error {
     let place = path.map(|path| format!(" ({})", path.display())).unwrap_or_default();
-    error(format!("{}{place} has no function {function}", library.name())).hint(library.hint())
+    one_line(format!("{}{place} has no function {function}", library.name())).hint(library.hint())
 }
 
 /// An error of one line, whatever stands in the paths.
-fn error(message: String) -> Error {
+pub(crate) fn one_line(message: String) -> Error {
     Error::new(message.replace(char::is_control, " "))
 }

@@ -254,7 +254,9 @@ const NVRTC: &[&str] = &[
     "nvrtcGetCUBIN",
     "nvrtcGetCUBINSize",
     "nvrtcGetErrorString",
+    "nvrtcGetNumSupportedArchs",
     "nvrtcGetProgramLog",
     "nvrtcGetProgramLogSize",
+    "nvrtcGetSupportedArchs",
     "nvrtcVersion",
 ];

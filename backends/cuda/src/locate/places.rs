@@ -75,7 +75,7 @@ impl Places {
         Places(places)
     }
 
-    pub(super) fn all(&self) -> &[Place] {
+    pub(crate) fn all(&self) -> &[Place] {
         &self.0
     }
 }

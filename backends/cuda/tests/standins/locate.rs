@@ -200,6 +200,7 @@ int nvrtcVersion(int *major, int *minor) {
 #define FUNCTION(name) int name(void) { return 7; }
 FUNCTION(nvrtcCompileProgram) FUNCTION(nvrtcCreateProgram) FUNCTION(nvrtcDestroyProgram) FUNCTION(nvrtcGetCUBIN)
 FUNCTION(nvrtcGetCUBINSize) FUNCTION(nvrtcGetErrorString) FUNCTION(nvrtcGetProgramLog) FUNCTION(nvrtcGetProgramLogSize)
+FUNCTION(nvrtcGetNumSupportedArchs) FUNCTION(nvrtcGetSupportedArchs)
 "#;
 
 fn nvrtc_finds_its_builtins() {

@@ -1,0 +1,176 @@
+//! CUDA C++ to machine code of a GPU, on a machine that needs none: by NVRTC, in this process.
+//!
+//! A [`Toolchain`] is libnvrtc and the places where headers may be; a [`Request`] is one source for one architecture. What
+//! comes out is kept in a [`Cache`], and [`Facts`] reads from it what a launch has to know. Why there is no process of
+//! its own for each source is told in `docs/decisions/0013-nvrtc.md`.
+
+mod arch;
+mod cache;
+mod complaint;
+mod facts;
+mod headers;
+mod memory;
+mod program;
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use byoc_plugin_api::Error;
+
+use crate::locate::{self, Found, Places, one_line};
+pub use arch::{Arch, arches};
+pub use cache::{Cache, VARIABLE as CACHE_VARIABLE};
+pub use facts::{Facts, Kernel};
+use headers::Headers;
+pub use headers::Needs;
+
+/// NVRTC, found and opened, and where to look for headers.
+#[derive(Clone, Debug)]
+pub struct Toolchain {
+    nvrtc: Found,
+    numbers: Vec<u32>,
+    places: Places,
+}
+
+/// One source to be compiled for one architecture. It is CUDA C++17 with `NDEBUG` defined, without which ptxas may
+/// serialise `wgmma`. The current folder is not searched for headers.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What the user knows it by, such as the symbol of its kernel.
+    pub name: &'a str,
+    /// The whole source. What it includes beyond `needs` is not found.
+    pub source: &'a str,
+    /// What it is compiled for.
+    pub arch: Arch,
+    /// Options of NVRTC beyond those that every source gets, such as `-DTILE=128` or `--fmad=false`.
+    pub options: &'a [&'a str],
+    /// The headers that it includes.
+    pub needs: Needs,
+    /// Bytes of memory that compiling it takes, as measured for its kind; 0 if that is little. Where they are not to be had
+    /// the answer is an error, in place of a process that dies.
+    pub memory: u64,
+}
+
+/// What NVRTC made of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cubin {
+    /// The machine code: an ELF file. The same request gives the same bytes.
+    pub bytes: Vec<u8>,
+    /// What NVRTC said, as a rule nothing.
+    pub log: String,
+}
+
+/// Held while NVRTC compiles. Its front end, which takes most of the time, runs one source at a time anyway, while the
+/// memory of all that wait adds up.
+static COMPILING: Mutex<()> = Mutex::new(());
+
+impl Toolchain {
+    /// Opens NVRTC. Headers are looked for when a request needs them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`locate::nvrtc`].
+    pub fn find(places: &Places) -> Result<Toolchain, Error> {
+        let nvrtc = locate::nvrtc(places)?;
+        let numbers = program::supported(&nvrtc)?;
+        Ok(Toolchain { nvrtc, numbers, places: places.clone() })
+    }
+
+    /// The library that compiles.
+    pub fn nvrtc(&self) -> &Found {
+        &self.nvrtc
+    }
+
+    /// Checks that the headers are there, so that a backend can say so before it compiles anything.
+    ///
+    /// # Errors
+    ///
+    /// When some are missing: which, where they were looked for, and how to install all of them.
+    pub fn check_headers(&self, needs: Needs) -> Result<(), Error> {
+        Headers::find(needs, &self.places, &self.nvrtc).map(drop)
+    }
+
+    /// Checks that NVRTC compiles for an architecture.
+    ///
+    /// # Errors
+    ///
+    /// When it does not, with those that it compiles for.
+    pub fn check_arch(&self, arch: Arch) -> Result<(), Error> {
+        if self.numbers.contains(&arch.number()) {
+            return Ok(());
+        }
+        let known: Vec<_> = self.numbers.iter().map(|number| format!("sm_{number}")).collect();
+        let error = one_line(format!("{} does not compile for {arch}", self.nvrtc));
+        Err(error.hint(format!("It compiles for {}", known.join(", "))))
+    }
+
+    /// Compiles a source, or takes what became of it before.
+    ///
+    /// # Errors
+    ///
+    /// When NVRTC does not know the architecture or the options, when headers or memory are missing, and when the
+    /// source has errors: the first of them, and the file in which source and log are kept.
+    pub fn compile(&self, request: &Request<'_>, cache: &Cache) -> Result<Cubin, Error> {
+        self.check_arch(request.arch)?;
+        let headers = Headers::find(request.needs, &self.places, &self.nvrtc)?;
+        let options = options(request);
+        let key = self.key(request, &options, &headers);
+        cache.get(&key, || self.run(request, options, &headers, &|log| cache.keep_failed(&key, request, log)))
+    }
+
+    /// A digest of all that the result depends on. `nvrtcVersion` tells no patch level, which the file's size does.
+    fn key(&self, request: &Request<'_>, options: &[String], headers: &Headers) -> String {
+        let size = std::fs::metadata(&self.nvrtc.path).map_or(0, |data| data.len());
+        let mut hasher = blake3::Hasher::new();
+        let mut part = |bytes: &[u8]| {
+            hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+        };
+        part(b"byoc cubin 1");
+        part(format!("{} {size}", self.nvrtc.version).as_bytes());
+        part(&(options.len() as u64).to_le_bytes());
+        options.iter().for_each(|option| part(option.as_bytes()));
+        headers.digests().for_each(&mut part);
+        part(request.name.as_bytes());
+        part(request.source.as_bytes());
+        hasher.finalize().to_hex().to_string()
+    }
+
+    fn run(
+        &self,
+        request: &Request<'_>,
+        mut options: Vec<String>,
+        headers: &Headers,
+        keep: &dyn Fn(&str) -> Option<PathBuf>,
+    ) -> Result<Cubin, Error> {
+        let what = format!("compiling {} for {}", request.name, request.arch);
+        options.extend(headers.folders().map(|folder| format!("-I{}", folder.display())));
+        let compiling = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
+        memory::check(&what, request.memory)?;
+        let outcome = program::compile(request.source, &file_name(request.name), &options);
+        program::give_memory_back();
+        drop(compiling);
+        match outcome {
+            Ok(cubin) => Ok(cubin),
+            Err(failure) if failure.is_out_of_memory() => Err(memory::ran_out(&what)),
+            Err(failure) => Err(complaint::error(&what, request.source, &failure, keep(&failure.log))),
+        }
+    }
+}
+
+/// What NVRTC is told of every source, but for where headers are.
+fn options(request: &Request<'_>) -> Vec<String> {
+    let arch = format!("--gpu-architecture={}", request.arch);
+    let mut options = vec![arch, "-std=c++17".into(), "-DNDEBUG".into()];
+    if request.needs.cutlass {
+        // CUTLASS has constexpr functions that do not say that they are for the device, and variables that are not used.
+        options.extend(["-default-device", "-diag-suppress=177"].map(String::from));
+    }
+    options.extend(request.options.iter().map(|option| (*option).to_owned()));
+    options
+}
+
+/// What NVRTC calls the source in its log.
+fn file_name(name: &str) -> String {
+    let plain = |char: char| if char.is_ascii_alphanumeric() || "_-.".contains(char) { char } else { '_' };
+    format!("{}.cu", name.chars().map(plain).collect::<String>())
+}
