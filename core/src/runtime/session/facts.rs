@@ -1,0 +1,148 @@
+//! What a session tells of itself.
+
+use std::time::Duration;
+
+use byoc_plugin_api::{DType, Dim};
+
+use super::{LoadedCall, Session};
+use crate::artifact::manifest::Port;
+use crate::runtime::device::{Device, DeviceName};
+use crate::runtime::steps::{Crossing, HOST};
+
+/// An input or an output of the entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortInfo {
+    /// The name in the model.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Size of each dimension.
+    pub shape: Vec<Dim>,
+}
+
+/// Which input or output of the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortIndex {
+    /// The input of that index.
+    Input(usize),
+    /// The output of that index.
+    Output(usize),
+}
+
+/// How long a region took in the last run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionTime {
+    /// The region's symbol, or the file that is code by itself.
+    pub symbol: String,
+    /// The backend it ran on.
+    pub backend: String,
+    /// Wall time on the host. On a device, its own time where that is taken ([`Queueing::Timed`]), else 0.
+    pub time: Duration,
+}
+
+/// A value that was copied from one memory to another in the last run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyTime {
+    /// The value's name in the model.
+    pub value: String,
+    /// The memory that had it: `host`, or a device.
+    pub from: String,
+    /// The memory that got it.
+    pub to: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// The device's own time where that is taken ([`Queueing::Timed`]), else 0.
+    pub time: Duration,
+}
+
+/// What an entry takes of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// The device.
+    pub device: DeviceName,
+    /// Bytes of constants: each stands there once.
+    pub constant_bytes: usize,
+    /// Bytes for values and scratch; 0 before the first run.
+    pub arena_bytes: usize,
+    /// How many sequences of regions are replayed as they were recorded.
+    pub recordings: usize,
+    /// Why sequences of regions are not, though they were to be.
+    pub unrecorded: Vec<String>,
+}
+
+impl Session {
+    /// The inputs, in the order in which [`Session::run`] takes them.
+    pub fn inputs(&self) -> Vec<PortInfo> {
+        self.ports(&self.entry.inputs)
+    }
+
+    /// The outputs, in the order of [`Session::output`].
+    pub fn outputs(&self) -> Vec<PortInfo> {
+        self.ports(&self.entry.outputs)
+    }
+
+    fn ports(&self, ports: &[Port]) -> Vec<PortInfo> {
+        let info = |port: &Port| {
+            let value = &self.entry.values[port.value];
+            PortInfo { name: port.name.clone(), dtype: value.dtype, shape: value.shape.clone() }
+        };
+        ports.iter().map(info).collect()
+    }
+
+    /// Where an input or an output is on a device, for whoever works there with calls of the device's own: the address that
+    /// runs with inputs of the shapes of the last run use ([`Session::run_resident`]). `None` where it is on no device, and
+    /// before the first run.
+    pub fn address(&self, port: PortIndex) -> Option<(&DeviceName, u64)> {
+        let (ports, index) = match port {
+            PortIndex::Input(index) => (&self.entry.inputs, index),
+            PortIndex::Output(index) => (&self.entry.outputs, index),
+        };
+        let (state, value) = (self.state.as_ref()?, ports.get(index)?.value);
+        let device = (0..self.devices.len()).find(|device| state.plan.arenas[device + 1].values[value].is_some())?;
+        Some((self.devices[device].name(), state.on_device(value, device + 1)))
+    }
+
+    /// How long each region took in the last run, in running order.
+    pub fn times(&self) -> Vec<RegionTime> {
+        let time = |call: &LoadedCall| RegionTime {
+            symbol: call.symbol.clone(),
+            backend: call.backend.clone(),
+            time: call.time,
+        };
+        self.calls.iter().map(time).collect()
+    }
+
+    /// What each run copies between memories, in order, and how long that took in the last run. Sizes are those of the last
+    /// run, and 0 before.
+    pub fn copies(&self) -> Vec<CopyTime> {
+        let memory = |memory: usize| match memory {
+            HOST => "host".to_owned(),
+            device => self.devices[device - 1].name().to_string(),
+        };
+        let copy = |(index, crossing): (usize, &Crossing)| CopyTime {
+            value: self.names[crossing.value].clone(),
+            from: memory(crossing.from),
+            to: memory(crossing.to),
+            bytes: self.state.as_ref().map_or(0, |state| state.bytes(&self.entry, crossing.value) as u64),
+            time: self.state.as_ref().map_or(Duration::ZERO, |state| state.copy_times[index]),
+        };
+        self.steps.crossings().enumerate().map(copy).collect()
+    }
+
+    /// Bytes of the host's memory that values take between regions; 0 before the first run.
+    pub fn arena_bytes(&self) -> usize {
+        self.state.as_ref().map_or(0, |state| state.plan.arenas[HOST].size)
+    }
+
+    /// What the entry takes of each device.
+    pub fn devices(&self) -> Vec<DeviceUse> {
+        let device_use = |(index, device): (usize, &Device)| DeviceUse {
+            device: device.name().clone(),
+            constant_bytes: self.residents[index].bytes,
+            arena_bytes: self.state.as_ref().map_or(0, |state| state.plan.arenas[index + 1].size),
+            recordings: self.state.as_ref().map_or(0, |state| state.recordings(index + 1)),
+            unrecorded: self.state.as_ref().map_or(Vec::new(), |state| state.unrecorded(index + 1)),
+        };
+        self.devices.iter().enumerate().map(device_use).collect()
+    }
+}

@@ -1,0 +1,200 @@
+//! Loads an entry: opens the devices that its regions run on, sends their constants there, and binds every region to its
+//! backend.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{EntryConstant, LoadedCall, LoadedRegion, Session};
+use crate::artifact::Artifact;
+use crate::artifact::manifest::{Entry, Region};
+use crate::cpu;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::plugin::{Registry, Settings};
+use crate::runtime::bind::{Loader, backend};
+use crate::runtime::copies::{memories, names};
+use crate::runtime::device::{Device, DeviceName};
+use crate::runtime::resident::Resident;
+use crate::runtime::steps::{HOST, Steps};
+
+/// How to load an artifact, or a file of a backend's own.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// The entry; the only one where none is named.
+    pub entry: Option<String>,
+    /// Most threads a run may use; 0 for one a core.
+    pub threads: usize,
+    /// The folder of the files that the artifact takes constants from; where they lay at the compile if absent.
+    pub constants_from: Option<PathBuf>,
+    /// The devices to use, at most one of each kind; the first of its kind for kinds that are not named.
+    pub devices: Vec<DeviceName>,
+    /// Settings of backends' options of running.
+    pub run_options: Settings,
+    /// How work on devices is done.
+    pub queueing: Queueing,
+}
+
+/// How work on devices is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Queueing {
+    /// Regions that follow one another are recorded in the second run of the same shapes and replayed from then on.
+    #[default]
+    Recorded,
+    /// Every region is queued in every run.
+    Direct,
+    /// The same, with the time of each region and of each copy taken on the device ([`Session::times`]).
+    Timed,
+    /// Each region is waited for, so that an error names the region that made it.
+    Waiting,
+}
+
+impl LoadOptions {
+    /// At least one.
+    pub(super) fn threads(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            threads => threads,
+        }
+    }
+}
+
+impl Session {
+    /// Opens the artifact at `path` and loads one of its entries.
+    pub fn open(path: &Path, registry: &Registry, options: &LoadOptions) -> Result<Session> {
+        Session::load(Artifact::open(path)?, registry, options)
+    }
+
+    /// Loads an entry of an artifact, whose other files are attached first where that is still to be done
+    /// ([`Artifact::attach`]). No constant of the artifact itself is copied, but to the devices whose regions read it.
+    pub fn load(artifact: Artifact, registry: &Registry, options: &LoadOptions) -> Result<Session> {
+        Session::load_with(artifact, registry, options, None)
+    }
+
+    /// Loads another entry of the same artifact, on the devices of this session where they are those that the options name:
+    /// constants that both read stand on a device once. Runs of the two take turns there.
+    pub fn load_beside(&self, registry: &Registry, options: &LoadOptions) -> Result<Session> {
+        match &self._artifact {
+            Some(artifact) => Session::load_with(artifact.clone(), registry, options, Some(self)),
+            None => Err(Diagnostic::new(Code::UnknownName, "a file that is code by itself has one entry")),
+        }
+    }
+
+    fn load_with(
+        mut artifact: Artifact,
+        registry: &Registry,
+        options: &LoadOptions,
+        beside: Option<&Session>,
+    ) -> Result<Session> {
+        check_processor(&artifact)?;
+        let entry = select_entry(&artifact, options.entry.as_deref())?.clone();
+        artifact.attach(options.constants_from.as_deref())?;
+        let all = &artifact.manifest().regions;
+        let regions: Vec<&Region> = entry.calls.iter().map(|call| &all[call.region]).collect();
+        let (kinds, memories) = memories(&regions);
+        let there = beside.map_or(&[][..], |session| &session.devices);
+        let devices = open_devices(&regions, &kinds, registry, options, there)?;
+        let of_memory = |memory: usize| regions.iter().zip(&memories).filter(move |(_, of)| **of == memory);
+        let residents = devices.iter().enumerate().map(|(index, device)| {
+            let there = beside.and_then(|session| session.resident(device));
+            Resident::send(&artifact, of_memory(index + 1).map(|(region, _)| *region), device, there)
+        });
+        let residents = residents.collect::<Result<Vec<_>>>()?;
+        let loader =
+            Loader { artifact: &artifact, registry, threads: options.threads(), settings: &options.run_options };
+        let call = |(region, &memory): (&&Region, &usize)| -> Result<LoadedCall> {
+            let loaded = match memory {
+                HOST => LoadedRegion::Host(loader.host(region)?),
+                device => LoadedRegion::Device(loader.device(region, &devices[device - 1], &residents[device - 1])?),
+            };
+            let (symbol, backend) = (region.symbol.clone(), region.backend.clone());
+            Ok(LoadedCall { title: format!("region {symbol}"), symbol, backend, region: loaded, time: Duration::ZERO })
+        };
+        let calls = regions.iter().zip(&memories).map(call).collect::<Result<_>>()?;
+        let constants = entry
+            .constants
+            .iter()
+            .map(|constant| Ok(EntryConstant { value: constant.value, bytes: artifact.constant(&constant.used)? }))
+            .collect::<Result<_>>()?;
+        let names = names(&entry, &regions);
+        let steps = Steps::new(&entry, &memories);
+        let queueing = options.queueing;
+        Ok(Session {
+            state: None,
+            calls,
+            constants,
+            residents,
+            devices,
+            entry,
+            steps,
+            memories,
+            names,
+            queueing,
+            _artifact: Some(artifact),
+        })
+    }
+
+    /// The constants on a device of this session.
+    fn resident(&self, device: &Device) -> Option<&Resident> {
+        let index = self.devices.iter().position(|own| own.name() == device.name())?;
+        self.residents.get(index)
+    }
+}
+
+/// The devices that the regions run on, one of each kind: those of `there`, or newly opened ones.
+fn open_devices(
+    regions: &[&Region],
+    kinds: &[String],
+    registry: &Registry,
+    options: &LoadOptions,
+    there: &[Device],
+) -> Result<Vec<Device>> {
+    if let Some(unused) = options.devices.iter().find(|name| !kinds.contains(&name.kind)) {
+        let message = format!("no region runs on {unused}");
+        return Err(Diagnostic::new(Code::UnknownName, message).hint("Leave out --device; see byoc inspect --regions"));
+    }
+    // A backend that is not there is what to tell of, before a device that nobody opens.
+    regions.iter().try_for_each(|region| backend(region, registry).map(drop))?;
+    let open = |kind: &String| {
+        let mut named = options.devices.iter().filter(|name| name.kind == *kind);
+        let name = named.next().cloned().unwrap_or(DeviceName { kind: kind.clone(), ordinal: 0 });
+        if let Some(second) = named.next() {
+            let message = format!("{name} and {second} are two devices of one kind");
+            return Err(Diagnostic::new(Code::Usage, message).hint("Name one of them with --device"));
+        }
+        match there.iter().find(|device| *device.name() == name) {
+            Some(device) => Ok(device.clone()),
+            None => Device::open(&name, registry, &|backend| backend.run_options(&options.run_options)),
+        }
+    };
+    kinds.iter().map(open).collect()
+}
+
+/// Packed constants may be of use to some processors only.
+fn check_processor(artifact: &Artifact) -> Result<()> {
+    let needed = &artifact.manifest().requirements.cpu_features;
+    let missing: Vec<_> = needed.iter().map(String::as_str).filter(|name| !cpu::has(name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (path, missing) = (artifact.path().display(), missing.join(", "));
+    let message = format!("'{path}' has constants packed for processors with {missing}, which this one lacks");
+    Err(Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again on this machine"))
+}
+
+fn select_entry<'a>(artifact: &'a Artifact, name: Option<&str>) -> Result<&'a Entry> {
+    let entries = &artifact.manifest().entries;
+    let found = match name {
+        Some(name) => entries.iter().find(|entry| entry.name == name),
+        None if entries.len() == 1 => entries.first(),
+        None => None,
+    };
+    found.ok_or_else(|| {
+        let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        let names = names.join(", ");
+        match name {
+            Some(name) => Diagnostic::new(Code::UnknownName, format!("there is no entry '{name}'"))
+                .hint(format!("The file has {names}")),
+            None => Diagnostic::new(Code::UnknownName, "the file has several entries")
+                .hint(format!("Choose one with --entry: {names}")),
+        }
+    })
+}
