@@ -108,7 +108,7 @@ pub(crate) fn open(execution: &Execution) -> Result<Opened> {
             let message = format!("'{path}' has its constants in it, so it takes no --constants-from");
             return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out"));
         }
-        Compiled::File(_) => Registry::default(),
+        Compiled::File(opened) => Registry { backends: vec![opened.backend.clone()], ..Registry::default() },
     };
     let run_options = run_options(&registry, &execution.backends.backend_opt)?;
     Ok(Opened { compiled, registry, open_sizes: execution.shapes.clone(), run_options })

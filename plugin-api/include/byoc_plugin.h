@@ -248,7 +248,7 @@ typedef struct {
   // Size of this struct in the plugin; it grows at the end only.
   size_t struct_size;
   // Opens the device of that ordinal with a queue of its own, stores a handle, not null, in `domain`, what others need to
-  // join in `handles`, and writes a `DomainInfo` to `out`. `options` are those of the backend.
+  // join in `handles`, and writes a `DomainInfo` to `out`. `options` are the backend's `run_options`.
   int32_t (*open)(size_t backend,
                   uint32_t ordinal,
                   byoc_slice options,
@@ -328,7 +328,7 @@ typedef struct {
 #endif
 
 /* What `extension` is asked for, with BYOC_OPEN_VERSION, of a backend whose description has `files`: it answers a
- * `byoc_open_table`. NULL is the answer to any other text, and to this one where a backend opens no files. */
+ * `byoc_open_table`. NULL is the answer to a text that it does not know, and to this one where a backend opens no files. */
 #define BYOC_OPEN "byoc.open"
 
 /* What `extension` is asked for, with BYOC_DOMAIN_VERSION and BYOC_DEVICE_VERSION, of a backend whose description has

@@ -173,7 +173,8 @@ pub trait Backend: Send + Sync {
         Err(Error::new("this backend opens no files"))
     }
 
-    /// Opens the device of that ordinal, of the kind that [`Description::domain`] names. A backend that only joins
+    /// Opens the device of that ordinal, of the kind that [`Description::domain`] names; the options are those of
+    /// [`Description::run_options`]. A backend that only joins
     /// domains that others open has nothing to do.
     fn open_domain(&self, _ordinal: u32, _options: &Options) -> Result<Box<dyn Domain>, Error> {
         Err(Error::new(OPENS_NO_DOMAIN))

@@ -68,7 +68,7 @@ pub struct DomainTable {
     /// Size of this struct in the plugin; it grows at the end only.
     pub struct_size: usize,
     /// Opens the device of that ordinal with a queue of its own, stores a handle, not null, in `domain`, what others need to
-    /// join in `handles`, and writes a `DomainInfo` to `out`. `options` are those of the backend.
+    /// join in `handles`, and writes a `DomainInfo` to `out`. `options` are the backend's `run_options`.
     pub open: extern "C" fn(
         backend: usize,
         ordinal: u32,

@@ -93,33 +93,40 @@ pub fn open(path: &Path) -> Result<Plugin, LoadError> {
     if backends.is_empty() {
         return Err(LoadError::Contract("it registers no backend".into()));
     }
-    if let Some(bad) = backends.iter().map(|backend| &backend.description.name).find(|name| !is_name(name)) {
-        let bad = one_line(bad);
-        return Err(LoadError::Contract(format!(
-            "its backend is called '{bad}'; names are lower-case letters, digits and '-'"
-        )));
-    }
-    for description in backends.iter().map(|backend| &backend.description) {
-        if let Some(bad) = description.files.iter().map(|format| &format.extension).find(|name| !is_name(name)) {
-            let (name, bad) = (&description.name, one_line(bad));
-            return Err(LoadError::Contract(format!(
-                "its backend '{name}' has files that end with '.{bad}'; extensions are lower-case letters, digits and '-'"
-            )));
-        }
-    }
-    for Description { name, domain, .. } in backends.iter().map(|backend| &backend.description) {
-        if let Some(bad) = domain.as_deref().filter(|kind| !is_name(kind)) {
-            let bad = one_line(bad);
-            return Err(LoadError::Contract(format!(
-                "its backend '{name}' runs in memory of the kind '{bad}'; kinds are lower-case letters, digits and '-'"
-            )));
-        }
-    }
+    backends.iter().try_for_each(|backend| judge(&backend.description))?;
     if let Some(manifest) = manifest {
         let names: Vec<_> = backends.iter().map(|backend| backend.description.name.as_str()).collect();
         manifest.agrees(&info.name, &info.version, &names)?;
     }
     Ok(Plugin { name: info.name, version: info.version, abi_version: info.abi, backends })
+}
+
+/// What a description may not say.
+fn judge(description: &Description) -> Result<(), LoadError> {
+    let Description { name, files, options, run_options, host, domain, .. } = description;
+    let broken = |what: String| Err(LoadError::Contract(what));
+    let names = "are lower-case letters, digits and '-'";
+    if !is_name(name) {
+        return broken(format!("its backend is called '{}'; names {names}", one_line(name)));
+    }
+    if let Some(bad) = files.iter().map(|format| &format.extension).find(|name| !is_name(name)) {
+        let bad = one_line(bad);
+        return broken(format!("its backend '{name}' has files that end with '.{bad}'; extensions {names}"));
+    }
+    if let Some(bad) = domain.as_deref().filter(|kind| !is_name(kind)) {
+        let bad = one_line(bad);
+        return broken(format!("its backend '{name}' runs in memory of the kind '{bad}'; kinds {names}"));
+    }
+    if let (true, Some(kind)) = (host, domain) {
+        return broken(format!("its backend '{name}' is a host backend and runs in memory of the kind '{kind}'"));
+    }
+    match run_options.iter().find(|one| options.iter().any(|other| other.name == one.name)) {
+        Some(twice) => {
+            let twice = one_line(&twice.name);
+            broken(format!("its backend '{name}' has the option '{twice}' both of compiling and of running"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The bytes of a plugin file. What is no regular file is not read: that might never end.

@@ -202,13 +202,33 @@ fn answers_are_read_with_patience() {
     assert_eq!(domain.info().libraries, ["a b"]);
 }
 
-/// Kinds of memory stand in the names of devices, on the command line and in texts.
+/// Kinds of memory stand in the names of devices, on the command line and in texts; and what runs on a device does not run
+/// on the host.
 #[test]
-fn a_kind_of_memory_has_a_plain_name() {
+fn descriptions_that_are_refused() {
     let folder = places::temporary();
-    let change: Change<'_> = ("plugin.c", "\\\"domain\\\":\\\"heap\\\"", "\\\"domain\\\":\\\"The\\\\nheap:0\\\"");
-    let refused = byoc_plugin_api::host::open(&c_device_plugin(folder.path(), "kind", &[change])).err();
-    let expected =
-        "its backend 'cdevice' runs in memory of the kind 'The heap:0'; kinds are lower-case letters, digits and '-'";
-    assert_eq!(refused, Some(byoc_plugin_api::host::LoadError::Contract(expected.into())));
+    let domain = "\\\"domain\\\":\\\"heap\\\"";
+    let twice = "\\\"options\\\":[{\\\"name\\\":\\\"title\\\",\\\"kind\\\":\\\"text\\\",\\\"default\\\":\\\"\\\",\\\"help\\\":\\\"\\\"}]";
+    let cases = [
+        (
+            "kind",
+            "\\\"domain\\\":\\\"The\\\\nheap:0\\\"".to_owned(),
+            "its backend 'cdevice' runs in memory of the kind 'The heap:0'; kinds are lower-case letters, digits and '-'",
+        ),
+        (
+            "host",
+            format!("{domain},\\\"host\\\":true"),
+            "its backend 'cdevice' is a host backend and runs in memory of the kind 'heap'",
+        ),
+        (
+            "twice",
+            format!("{domain},{twice}"),
+            "its backend 'cdevice' has the option 'title' both of compiling and of running",
+        ),
+    ];
+    for (name, said, expected) in cases {
+        let change: Change<'_> = ("plugin.c", domain, &said);
+        let refused = byoc_plugin_api::host::open(&c_device_plugin(folder.path(), name, &[change])).err();
+        assert_eq!(refused, Some(byoc_plugin_api::host::LoadError::Contract(expected.into())));
+    }
 }

@@ -155,7 +155,11 @@ fn judge(region: &manifest::Region, version: &str, code_version: u32) -> (Verdic
 /// Loads each entry: a backend may find only then that the machine lacks something.
 fn entries(artifact: &Artifact, registry: &Registry, options: &LoadOptions) -> Vec<EntryCheck> {
     let load = |entry: &manifest::Entry| {
-        let options = LoadOptions { entry: Some(entry.name.clone()), ..options.clone() };
+        let regions = entry.calls.iter().filter_map(|call| artifact.manifest().regions.get(call.region));
+        let kinds: Vec<_> = regions.filter_map(|region| region.domain.as_deref()).collect();
+        // An entry need not run on every device of the file.
+        let devices = options.devices.iter().filter(|name| kinds.contains(&name.kind.as_str())).cloned().collect();
+        let options = LoadOptions { entry: Some(entry.name.clone()), devices, ..options.clone() };
         let error = Session::load(artifact.clone(), registry, &options).err();
         EntryCheck { entry: entry.name.clone(), error: error.map(|error| error.to_string()) }
     };

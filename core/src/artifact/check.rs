@@ -165,6 +165,10 @@ fn check_region(manifest: &Manifest, region: &Region) -> Checked {
     if requirement.map(|known| (known.version.as_str(), known.code_version, known.abi_version)) != Some(wanted) {
         return Err(format!("its backend '{}' is not among the requirements", region.backend));
     }
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if region.domain.as_deref().is_some_and(|kind| kind.is_empty() || !kind.bytes().all(plain)) {
+        return Err("its kind of memory is no plain name".into());
+    }
     let mut ids = HashSet::new();
     for binding in &region.constants {
         if !ids.insert(binding.id) {

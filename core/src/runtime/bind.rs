@@ -150,6 +150,17 @@ pub(super) fn backend<'a>(region: &manifest::Region, registry: &'a Registry) -> 
             Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again with this backend")
         );
     }
+    if found.domain != region.domain {
+        let memory = |kind: &Option<String>| kind.as_deref().map_or("the host".to_owned(), str::to_owned);
+        let (wanted, here) = (memory(&region.domain), memory(&found.domain));
+        let message = format!(
+            "region {} runs in memory of {wanted}, and the backend '{}' {} here in that of {here}",
+            region.symbol, region.backend, found.version
+        );
+        return Err(
+            Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again with this backend")
+        );
+    }
     Ok(registered)
 }
 

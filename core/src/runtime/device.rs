@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use byoc_plugin_api::dlpack::CPU;
 use byoc_plugin_api::{Domain, DomainHandles, DomainInfo, Error, OPENS_NO_DOMAIN, Options};
 
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -66,6 +67,13 @@ impl Device {
             registry.backends.iter().filter(|backend| backend.description.domain.as_ref() == Some(&name.kind))
         {
             match backend.backend.open_domain(name.ordinal, &options(backend)?) {
+                Ok(domain) if !is_of(domain.handles(), name) => {
+                    let backend = &backend.description.name;
+                    let message = format!("backend '{backend}' opened {name} and gave the handles of another device");
+                    return Err(
+                        Diagnostic::new(Code::PluginContract, message).hint("Report this to the plugin's maker")
+                    );
+                }
                 Ok(domain) => {
                     let domain = Arc::new(Mutex::new(domain));
                     return Ok(Device { name: name.clone(), domain, turns: Turns::default() });
@@ -82,7 +90,9 @@ impl Device {
             return Err(Diagnostic::new(Code::MissingRequirement, message).hint(kinds(registry)));
         };
         let message = format!("backend '{}' cannot open {name}: {}", backend.description.name, error.message);
-        Err(Diagnostic { code: Code::MissingRequirement, message, hint: error.hint })
+        let joins_only = error.message == OPENS_NO_DOMAIN;
+        let hint = joins_only.then(|| format!("Name the plugin of a backend that opens {} with --plugin", name.kind));
+        Err(Diagnostic { code: Code::MissingRequirement, message, hint: hint.or(error.hint) })
     }
 
     /// Its name.
@@ -126,6 +136,11 @@ impl Device {
             0 => std::ptr::null_mut(),
             _ => self.domain().allocate_host(bytes).map_err(|error| self.short(bytes, "host memory", error))?,
         };
+        if bytes > 0 {
+            // Backends are given it as numbers, and it may hold anything.
+            // SAFETY: there are as many bytes, and nobody else has them.
+            unsafe { address.write_bytes(0, bytes) };
+        }
         Ok(HostMemory { device: self.clone(), address })
     }
 
@@ -139,6 +154,11 @@ impl Device {
         let message = format!("{} cannot {doing}: {}", self.name, error.message);
         Diagnostic { code: Code::Device, message, hint: error.hint }
     }
+}
+
+/// Whether handles are those of a device of that number, and not the host's.
+fn is_of(handles: DomainHandles, name: &DeviceName) -> bool {
+    handles.device.device_type != CPU.device_type && u32::try_from(handles.device.device_id) == Ok(name.ordinal)
 }
 
 fn kinds(registry: &Registry) -> String {

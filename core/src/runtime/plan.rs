@@ -52,13 +52,25 @@ impl Layout<'_> {
                 return Err(wrong_shape(entry, &port.name, port.value, given));
             }
         }
+        self.sizes(&shapes)?;
         Ok(shapes)
+    }
+
+    /// Bytes of each value. Shapes whose values do not fit in memory, or whose strides cannot be counted, are errors.
+    fn sizes(&self, shapes: &[Vec<i64>]) -> Result<Vec<usize>> {
+        let sizes = self.entry.values.iter().zip(shapes).map(|(value, shape)| bytes(shape, value.dtype.size()));
+        sizes.collect()
     }
 
     /// The plan for values of these shapes and so many bytes of scratch for each call.
     pub(super) fn plan(&self, shapes: Vec<Vec<i64>>, scratch: &[usize]) -> Result<Plan> {
-        let sizes = self.entry.values.iter().zip(&shapes).map(|(value, shape)| bytes(shape, value.dtype.size()));
-        let sizes = sizes.collect::<Result<Vec<_>>>()?;
+        let sizes = self.sizes(&shapes)?;
+        // No arena is larger than all that may lie in it.
+        let aligned = sizes.iter().chain(scratch).map(|size| size.checked_next_multiple_of(DEVICE_ALIGNMENT));
+        let all = aligned.into_iter().try_fold(0usize, |sum, size| sum.checked_add(size?));
+        if all.is_none_or(|all| isize::try_from(all).is_err()) {
+            return Err(Diagnostic::new(Code::BadInput, "the values of a run of these shapes do not fit in memory"));
+        }
         let count = self.memories.iter().max().map_or(1, |last| last + 1);
         let arenas = (0..count).map(|memory| self.arena(memory, &sizes, scratch)).collect();
         let strides = shapes.iter().map(|shape| contiguous_strides(shape)).collect();
@@ -208,9 +220,11 @@ fn waited(steps: &Steps, after: usize, device: usize) -> Option<usize> {
 }
 
 fn bytes(shape: &[i64], element: usize) -> Result<usize> {
-    let count = shape.iter().try_fold(element, |bytes, &size| bytes.checked_mul(usize::try_from(size).ok()?));
+    // A size of 0 makes the tensor empty, and its strides are counted as if it were 1.
+    let count = shape.iter().try_fold(element, |bytes, &size| bytes.checked_mul(usize::try_from(size.max(1)).ok()?));
     count
         .filter(|&bytes| isize::try_from(bytes).is_ok())
+        .map(|bytes| if shape.contains(&0) { 0 } else { bytes })
         .ok_or_else(|| Diagnostic::new(Code::BadInput, format!("a tensor of shape {shape:?} does not fit in memory")))
 }
 

@@ -48,6 +48,8 @@ impl Resident {
             *offset = bytes;
             bytes += room(artifact, constant)?;
         }
+        let turns = device.turns();
+        let _held = turns.take();
         let memory = Arc::new(device.allocate(bytes, "constants")?);
         upload(artifact, &missing, device, memory.address)?;
         let place = |(constant, offset)| (constant, Place { memory: memory.clone(), offset });
@@ -70,15 +72,13 @@ fn room(artifact: &Artifact, constant: usize) -> Result<usize> {
     Ok(artifact.stored(constant)?.len().next_multiple_of(DEVICE_ALIGNMENT))
 }
 
-/// Sends constants to their offsets from an address.
+/// Sends constants to their offsets from an address, in the turn of the caller.
 fn upload(artifact: &Artifact, offsets: &BTreeMap<usize, usize>, device: &Device, address: u64) -> Result<()> {
     if offsets.is_empty() {
         return Ok(());
     }
     let source = |(&constant, &offset): (&usize, &usize)| Ok((artifact.stored(constant)?, address + offset as u64));
     let sources = offsets.iter().map(source).collect::<Result<Vec<_>>>()?;
-    let turns = device.turns();
-    let _held = turns.take();
     let mut domain = device.domain();
     let mut filled = sources.iter().filter(|(data, _)| !data.is_empty());
     // SAFETY: there is room for each constant at its place, and its bytes stay until the queue has been waited for.

@@ -78,7 +78,7 @@ impl Session {
     /// the device that computed them until [`Session::fetch`]. Inputs are of the same shapes as in that run.
     pub fn run_resident(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
         self.check_inputs(inputs)?;
-        if !self.state.as_ref().is_some_and(|state| state.fits(inputs)) {
+        if !self.state.as_ref().is_some_and(|state| state.fits(inputs) && state.filled.inputs) {
             let message = "there are no inputs of these shapes on the device";
             return Err(Diagnostic::new(Code::BadInput, message).hint("Run once with them before"));
         }
@@ -87,6 +87,9 @@ impl Session {
 
     /// Copies the outputs of the last run from the devices, for [`Session::output`].
     pub fn fetch(&mut self) -> Result<()> {
+        if !self.state.as_ref().is_some_and(|state| state.filled.inputs) {
+            return Err(Diagnostic::new(Code::RunFailed, "there is no run whose outputs could be fetched"));
+        }
         self.in_turn(0, &mut |session| session.work(&[], Run::Outputs))
     }
 
@@ -141,7 +144,12 @@ impl Session {
             .outputs
             .get(index)
             .ok_or_else(|| Diagnostic::new(Code::UnknownName, format!("there is no output {index}")))?;
-        let state = self.state.as_ref().ok_or_else(|| Diagnostic::new(Code::RunFailed, "the entry did not run yet"))?;
+        let none = || Diagnostic::new(Code::RunFailed, "the entry did not run yet");
+        let state = self.state.as_ref().filter(|state| state.filled.inputs).ok_or_else(none)?;
+        if !state.filled.outputs {
+            let message = "the outputs are on the device that computed them";
+            return Err(Diagnostic::new(Code::RunFailed, message).hint("Fetch them first"));
+        }
         let constant = self.constants.iter().find(|constant| constant.value == port.value);
         let data = match constant {
             Some(constant) => constant.bytes.as_ptr(),

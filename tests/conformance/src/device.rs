@@ -131,6 +131,11 @@ impl Memory {
         offset: usize,
         writable: bool,
     ) -> Result<Area, Error> {
+        /// What no region of the kit has use for.
+        const MOST: usize = 1 << 40;
+        if len > MOST {
+            return Err(Error::new(format!("{len} bytes are asked for")));
+        }
         let bytes = GUARD + offset + len + GUARD;
         let address = domain.allocate(bytes as u64)?;
         self.addresses.push(address);
@@ -293,7 +298,8 @@ impl OnDevice<'_> {
         for (placed, (area, after)) in outputs.iter_mut().zip(areas.iter().zip(&after).skip(prepared.inputs.len())) {
             placed.bytes_mut().copy_from_slice(&after[area.start..area.start + area.len]);
         }
-        Ok(Duration::from_secs_f64(domain.elapsed(0, 1)?.max(0.0)))
+        let seconds = domain.elapsed(0, 1)?;
+        Duration::try_from_secs_f64(seconds).map_err(|_| Error::new(format!("elapsed tells {seconds} seconds")))
     }
 
     /// Records a run, before the second one.

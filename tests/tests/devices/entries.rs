@@ -42,7 +42,7 @@ impl Bench {
         let source = |name: &str, model: Model| {
             (name.to_owned(), places::write(folder.path(), &format!("{name}.onnx"), model.finish()))
         };
-        let sources = vec![source("product", entry("MatMul", 4)), source("sum", entry("Add", 1))];
+        let sources = vec![source("product", entry("MatMul", -1)), source("sum", entry("Add", 1))];
         let backends = registry.select(&["isle".into(), "json".into()], &[]).expect("both are there");
         let path = folder.path().join("model.byoc");
         compile::compile(&Request::new(sources, backends), &path, &mut Silent).expect("compiles");
@@ -92,27 +92,37 @@ fn a_shared_weight_is_on_the_device_once() {
     assert_eq!(run(&mut sum, 1, 2.0), weights().iter().map(|w| w + 2.0).collect::<Vec<_>>());
 }
 
+/// Shapes change in every round, so that each second run is recorded, while others record, load and go.
 #[test]
 fn sessions_on_one_queue_take_turns() {
+    const ROUNDS: usize = 40;
     let bench = Bench::new();
-    let memory = 1 << 20;
-    let mut product =
-        Session::load(bench.artifact.clone(), &bench.registry, &bench.options("product", memory)).expect("loads");
-    let mut sum = product.load_beside(&bench.registry, &bench.options("sum", memory)).expect("loads");
-    let expected = run(&mut product, 4, 1.0);
+    let load = |entry: &str| bench.options(entry, 1 << 20);
+    let keeper = Session::load(bench.artifact.clone(), &bench.registry, &load("sum")).expect("loads");
+    let mut product = keeper.load_beside(&bench.registry, &load("product")).expect("loads");
+    let mut sum = keeper.load_beside(&bench.registry, &load("sum")).expect("loads");
+    let expected = run(&mut product, 1, 1.0);
+    let (bench, expected) = (&bench, &expected);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for i in 0..200 {
-                let value = i as f32;
+        scope.spawn(move || {
+            for value in (0..ROUNDS).map(|i| i as f32) {
                 assert_eq!(run(&mut sum, 1, value), weights().iter().map(|w| w + value).collect::<Vec<_>>());
             }
         });
-        for _ in 0..200 {
-            assert_eq!(run(&mut product, 4, 1.0), expected);
+        scope.spawn(move || {
+            for _ in 0..ROUNDS {
+                let options = bench.options("product", 1 << 20);
+                let mut other = keeper.load_beside(&bench.registry, &options).expect("loads");
+                assert_eq!(run(&mut other, 1, 1.0), *expected);
+            }
+        });
+        for round in 0..ROUNDS {
+            let rows = 1 + round % 3;
+            for _ in 0..2 {
+                assert_eq!(run(&mut product, rows, 1.0), expected.repeat(rows));
+            }
+            let there = product.devices().remove(0);
+            assert_eq!((there.recordings, there.unrecorded), (1, vec![]), "round {round}");
         }
     });
-    for session in [&product, &sum] {
-        let there = session.devices().remove(0);
-        assert_eq!((there.recordings, there.unrecorded), (1, vec![]));
-    }
 }

@@ -6,7 +6,7 @@
 #endif
 
 /* What `extension` is asked for, with BYOC_OPEN_VERSION, of a backend whose description has `files`: it answers a
- * `byoc_open_table`. NULL is the answer to any other text, and to this one where a backend opens no files. */
+ * `byoc_open_table`. NULL is the answer to a text that it does not know, and to this one where a backend opens no files. */
 #define BYOC_OPEN "byoc.open"
 
 /* What `extension` is asked for, with BYOC_DOMAIN_VERSION and BYOC_DEVICE_VERSION, of a backend whose description has

@@ -26,6 +26,11 @@ impl Session {
         let settings = Options::resolve(&description.options, []).map_err(|error| {
             Diagnostic::new(Code::PluginContract, format!("backend '{}': {}", description.name, error.message))
         })?;
+        if let Some(device) = options.devices.first() {
+            return Err(Diagnostic::new(Code::UnknownName, format!("'{path}' does not run on {device}"))
+                .hint("Leave out --device"));
+        }
+        let settings = settings.and(&opened.backend.run_options(&options.run_options)?);
         let environment = Environment { threads: options.threads(), options: settings };
         let title = format!("'{path}'");
         let bound = bind_file(&opened.backend, opened.code.clone(), &environment, &title)?;

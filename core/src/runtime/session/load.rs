@@ -85,51 +85,61 @@ impl Session {
         beside: Option<&Session>,
     ) -> Result<Session> {
         check_processor(&artifact)?;
-        let entry = select_entry(&artifact, options.entry.as_deref())?.clone();
         artifact.attach(options.constants_from.as_deref())?;
+        let entry = select_entry(&artifact, options.entry.as_deref())?;
         let all = &artifact.manifest().regions;
         let regions: Vec<&Region> = entry.calls.iter().map(|call| &all[call.region]).collect();
         let (kinds, memories) = memories(&regions);
         let there = beside.map_or(&[][..], |session| &session.devices);
         let devices = open_devices(&regions, &kinds, registry, options, there)?;
-        let of_memory = |memory: usize| regions.iter().zip(&memories).filter(move |(_, of)| **of == memory);
-        let residents = devices.iter().enumerate().map(|(index, device)| {
-            let there = beside.and_then(|session| session.resident(device));
-            Resident::send(&artifact, of_memory(index + 1).map(|(region, _)| *region), device, there)
-        });
-        let residents = residents.collect::<Result<Vec<_>>>()?;
-        let loader =
-            Loader { artifact: &artifact, registry, threads: options.threads(), settings: &options.run_options };
-        let call = |(region, &memory): (&&Region, &usize)| -> Result<LoadedCall> {
-            let loaded = match memory {
-                HOST => LoadedRegion::Host(loader.host(region)?),
-                device => LoadedRegion::Device(loader.device(region, &devices[device - 1], &residents[device - 1])?),
-            };
-            let (symbol, backend) = (region.symbol.clone(), region.backend.clone());
-            Ok(LoadedCall { title: format!("region {symbol}"), symbol, backend, region: loaded, time: Duration::ZERO })
-        };
-        let calls = regions.iter().zip(&memories).map(call).collect::<Result<_>>()?;
         let constants = entry
             .constants
             .iter()
             .map(|constant| Ok(EntryConstant { value: constant.value, bytes: artifact.constant(&constant.used)? }))
             .collect::<Result<_>>()?;
-        let names = names(&entry, &regions);
-        let steps = Steps::new(&entry, &memories);
-        let queueing = options.queueing;
-        Ok(Session {
+        // From here on, what fails gives back what there is in its turn, as `Session` does when it is dropped.
+        let mut session = Session {
             state: None,
-            calls,
+            calls: Vec::new(),
             constants,
-            residents,
+            residents: Vec::new(),
             devices,
-            entry,
-            steps,
+            steps: Steps::new(entry, &memories),
             memories,
-            names,
-            queueing,
-            _artifact: Some(artifact),
-        })
+            names: names(entry, &regions),
+            queueing: options.queueing,
+            _artifact: Some(artifact.clone()),
+            entry: entry.clone(),
+        };
+        session.bind(&artifact, &regions, registry, options, beside)?;
+        Ok(session)
+    }
+
+    /// Sends constants to the devices and loads every region.
+    fn bind(
+        &mut self,
+        artifact: &Artifact,
+        regions: &[&Region],
+        registry: &Registry,
+        options: &LoadOptions,
+        beside: Option<&Session>,
+    ) -> Result<()> {
+        for (index, device) in self.devices.iter().enumerate() {
+            let here = regions.iter().zip(&self.memories).filter(|(_, memory)| **memory == index + 1);
+            let there = beside.and_then(|session| session.resident(device));
+            self.residents.push(Resident::send(artifact, here.map(|(region, _)| *region), device, there)?);
+        }
+        let loader = Loader { artifact, registry, threads: options.threads(), settings: &options.run_options };
+        for (region, &memory) in regions.iter().zip(&self.memories) {
+            let loaded = match memory {
+                HOST => LoadedRegion::Host(loader.host(region)?),
+                at => LoadedRegion::Device(loader.device(region, &self.devices[at - 1], &self.residents[at - 1])?),
+            };
+            let (symbol, backend, title) =
+                (region.symbol.clone(), region.backend.clone(), format!("region {}", region.symbol));
+            self.calls.push(LoadedCall { symbol, title, backend, region: loaded, time: Duration::ZERO });
+        }
+        Ok(())
     }
 
     /// The constants on a device of this session.

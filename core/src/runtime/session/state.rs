@@ -21,6 +21,7 @@ pub(super) struct State {
     pub(super) pieces: Vec<Piece>,
     /// Whether a run has been made: what is recorded has to have run before.
     pub(super) has_run: bool,
+    pub(super) filled: Filled,
     /// How long each copy took.
     pub(super) copy_times: Vec<Duration>,
     host: HostArena,
@@ -30,6 +31,15 @@ pub(super) struct State {
     /// Places of the tensors of each call.
     pub(super) inputs: Vec<TensorView<'static>>,
     pub(super) outputs: Vec<TensorViewMut<'static>>,
+}
+
+/// What the last run has left; nothing where it failed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Filled {
+    /// The inputs are on the devices that read them.
+    pub(super) inputs: bool,
+    /// The outputs are in the host's memory.
+    pub(super) outputs: bool,
 }
 
 /// The host's memory for values: where there is a device, such that it reaches it by itself.
@@ -98,6 +108,7 @@ impl Place<'_> {
             plan,
             pieces: pieces(self.steps, self.memories, &records),
             has_run: false,
+            filled: Filled::default(),
             copy_times: vec![Duration::ZERO; self.steps.crossings().count()],
             host,
             devices,
@@ -144,6 +155,9 @@ impl Place<'_> {
                 continue;
             };
             let (to, bytes) = (devices[crossing.to - 1].address + offset as u64, &constant.bytes);
+            if bytes.is_empty() {
+                continue;
+            }
             let mut domain = device.domain();
             // SAFETY: the value's place is as large as the constant, whose bytes stay; the copy is waited for.
             let sent = unsafe { domain.upload(to, bytes.as_ptr(), bytes.len()) };

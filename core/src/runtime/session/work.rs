@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use byoc_plugin_api::{Domain, Error, TensorView};
 
-use super::state::State;
+use super::state::{Filled, State};
 use super::{EntryConstant, LoadedCall, LoadedRegion, Queueing};
 use crate::artifact::manifest::Entry;
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -131,13 +131,24 @@ pub(super) struct Worker<'a> {
 impl Worker<'_> {
     /// Does the work, and waits for it: when this returns, no device looks at memory of the caller's any more.
     pub(super) fn work(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
+        self.state.filled = Filled::default();
         let done = self.queue(inputs, run);
-        let waited = (1..=self.devices.len()).try_for_each(|memory| self.wait(memory));
-        done.and(waited).map_err(|error| self.advise(error))?;
+        // All of them, whatever went wrong: none may look at the caller's memory afterwards.
+        let mut waited = Ok(());
+        for memory in 1..=self.devices.len() {
+            waited = waited.and(self.wait(memory));
+        }
+        let done = match (done, waited) {
+            // A device tells of a fault at any later call, such as a region's run; when it is waited for, it says what it was.
+            (Err(error), Err(cause)) if error.code == Code::RunFailed => Err(cause),
+            (done, waited) => done.and(waited),
+        };
+        done.map_err(|error| self.advise(error))?;
         if self.queueing == Queueing::Timed && run != Run::Outputs {
             self.read_times(run)?;
         }
         self.state.has_run |= run != Run::Outputs;
+        self.state.filled = Filled { inputs: true, outputs: run != Run::Resident || self.steps.outputs.is_empty() };
         Ok(())
     }
 
@@ -145,7 +156,7 @@ impl Worker<'_> {
     fn advise(&self, error: Diagnostic) -> Diagnostic {
         let advice = "Run again with --sync-each to learn which region it was";
         let queued = self.memories.iter().filter(|memory| **memory != HOST).count();
-        if self.queueing == Queueing::Waiting || queued < 2 || !matches!(error.code, Code::Device) {
+        if self.queueing == Queueing::Waiting || queued < 2 || error.code != Code::Device {
             return error;
         }
         let hint = error.hint.as_ref().map_or(advice.to_owned(), |hint| format!("{hint}. {advice}"));
@@ -249,7 +260,10 @@ impl Worker<'_> {
             queued.recording = match record(device, &queued.calls, self.calls) {
                 Ok(Some(number)) => Recording::Made(device.clone(), number),
                 Ok(None) => Recording::Not(String::new()),
-                Err(error) => Recording::Not(error.message),
+                Err(error) => {
+                    let first = queued.calls.first().map_or("", |&call| &self.calls[call].title);
+                    Recording::Not(format!("{first} and those behind it: {}", error.message))
+                }
             };
             return self.device(index);
         }
@@ -309,8 +323,13 @@ fn record(device: &Device, indices: &[usize], calls: &mut [LoadedCall]) -> std::
     });
     // A recording is ended also where it is of no use.
     let ended = device.domain().end_recording();
-    queued?;
-    ended.map(Some)
+    match (queued, ended) {
+        (Ok(()), ended) => ended.map(Some),
+        (Err(error), ended) => {
+            ended.into_iter().for_each(|number| device.domain().forget(number));
+            Err(error)
+        }
+    }
 }
 
 /// Marks the beginning (0) or the end (1) of what has that number.
