@@ -59,8 +59,8 @@ pub(crate) fn load_on<'a>(
     locate::cublaslt(&places, &driver)?;
     let joined = Joined::new(domain, &driver)?;
     joined.enter()?;
-    let operands = Operands::bind(&program.product, constants, joined.stream())?;
-    let handle = Handle::new()?;
+    let operands = Operands::bind(&program.product, constants, &joined)?;
+    let handle = Handle::of(&joined)?;
     Ok(Box::new(Loaded { state: State::Unplanned, handle, operands, program, most, joined }))
 }
 
@@ -153,7 +153,10 @@ impl DeviceExecutable for Loaded {
         let plan = matmul::plan(&problem).map_err(|refusal| self.error(&refusal.to_string()))?;
         let described = Described::new(&self.handle, &self.program, &self.operands, plan, self.most);
         let described = described.map_err(|cause| {
-            let message = format!("cublasLt has no algorithm for {} ({:?})", self.text(&problem), cause.0);
+            if !cause.is_unsupported() {
+                return self.error(&format!("{cause} to {}", self.text(&problem)));
+            }
+            let message = format!("cublasLt has no algorithm for {} ({:?})", self.text(&problem), cause.status());
             let hint = "Allow it more memory with cublas.workspace, or leave cublas out of --backend";
             self.error(&message).hint(hint)
         })?;
@@ -179,10 +182,9 @@ impl DeviceExecutable for Loaded {
         };
         let y = outputs.first().map(|tensor| tensor.address).ok_or_else(|| self.error("the result is missing"))?;
         let at = self.operands.addresses(inputs, y)?;
-        described.place(&at, scratch).map_err(|cause| {
-            let message = format!("cublasLt takes no bias at {:#x} ({:?})", at.bias.unwrap_or(0), cause.0);
-            self.error(&message)
-        })?;
+        described
+            .place(&at, scratch)
+            .map_err(|cause| self.error(&format!("cublasLt takes no bias at {:#x}: {cause}", at.bias.unwrap_or(0))))?;
         self.state = State::Ready(described);
         Ok(())
     }
@@ -192,7 +194,7 @@ impl DeviceExecutable for Loaded {
         match &self.state {
             State::Ready(described) => described
                 .run(&self.handle, self.joined.stream())
-                .map_err(|cause| self.error(&format!("cublasLt does not multiply ({:?})", cause.0))),
+                .map_err(|cause| self.error(&format!("cublasLt does not multiply: {cause}"))),
             State::Empty => Ok(()),
             State::Unplanned | State::Planned(_) => Err(self.error("the product is to be run and was not prepared")),
         }

@@ -1,6 +1,5 @@
 //! The devices that the driver knows.
 
-use std::ffi::c_int;
 use std::fmt;
 
 use byoc_plugin_api::Error;
@@ -58,6 +57,7 @@ impl fmt::Display for Device {
 const FAULTS: &[Code] = &[
     Code::CUDA_ERROR_ECC_UNCORRECTABLE,
     Code::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+    Code::CUDA_ERROR_CONTAINED,
     Code::CUDA_ERROR_ILLEGAL_ADDRESS,
     Code::CUDA_ERROR_LAUNCH_TIMEOUT,
     Code::CUDA_ERROR_ASSERT,
@@ -67,6 +67,8 @@ const FAULTS: &[Code] = &[
     Code::CUDA_ERROR_INVALID_ADDRESS_SPACE,
     Code::CUDA_ERROR_INVALID_PC,
     Code::CUDA_ERROR_LAUNCH_FAILED,
+    Code::CUDA_ERROR_TENSOR_MEMORY_LEAK,
+    Code::CUDA_ERROR_EXTERNAL_DEVICE,
 ];
 
 /// All devices; at least one.
@@ -75,27 +77,32 @@ const FAULTS: &[Code] = &[
 ///
 /// When the driver does not start, or finds no device.
 pub fn all(driver: &Driver) -> Result<Vec<Device>, Error> {
-    result::init().map_err(|cause| failed(driver, "starts no device", cause))?;
-    let count = result::device::get_count().map_err(|cause| failed(driver, "counts no devices", cause))?;
-    if count < 1 {
-        return Err(Error::new(format!("{} finds no device", name(driver))).hint(HINT));
-    }
-    let describe =
-        |ordinal| describe(ordinal).map_err(|cause| failed(driver, &format!("cannot read cuda:{ordinal}"), cause));
-    (0..count).map(describe).collect()
+    (0..count(driver)?).map(|ordinal| describe(driver, ordinal)).collect()
 }
 
 /// The device of that number.
 ///
 /// # Errors
 ///
-/// Those of [`all`], and when there are not as many.
+/// Those of [`all`] for that device, and when there are not as many.
 pub fn one(driver: &Driver, ordinal: u32) -> Result<Device, Error> {
-    let devices = all(driver)?;
-    let names: Vec<_> = devices.iter().map(|device| format!("cuda:{}", device.ordinal)).collect();
-    let missing = || Error::new(format!("{} finds no device cuda:{ordinal}", name(driver)));
-    let found = devices.into_iter().find(|device| device.ordinal == ordinal);
-    found.ok_or_else(|| missing().hint(format!("It finds {}", names.join(", "))))
+    let count = count(driver)?;
+    if ordinal < count {
+        return describe(driver, ordinal);
+    }
+    let names: Vec<_> = (0..count).map(|ordinal| format!("cuda:{ordinal}")).collect();
+    let missing = Error::new(format!("{} finds no device cuda:{ordinal}", name(driver)));
+    Err(missing.hint(format!("It finds {}", names.join(", "))))
+}
+
+/// How many there are; at least one.
+fn count(driver: &Driver) -> Result<u32, Error> {
+    result::init().map_err(|cause| failed(driver, "starts no device", cause))?;
+    let count = result::device::get_count().map_err(|cause| failed(driver, "counts no devices", cause))?;
+    if count < 1 {
+        return Err(Error::new(format!("{} finds no device", name(driver))).hint(HINT));
+    }
+    Ok(count.unsigned_abs())
 }
 
 /// What a failure of the driver means: its name and its text, in one line.
@@ -118,12 +125,16 @@ fn failed(driver: &Driver, what: &str, cause: DriverError) -> Error {
     Error::new(format!("{} {what}: {}", name(driver), explain(cause))).hint(HINT)
 }
 
-fn describe(ordinal: c_int) -> Result<Device, DriverError> {
-    let device = result::device::get(ordinal)?;
+fn describe(driver: &Driver, ordinal: u32) -> Result<Device, Error> {
+    ask(ordinal).map_err(|cause| failed(driver, &format!("cannot read cuda:{ordinal}"), cause))
+}
+
+fn ask(ordinal: u32) -> Result<Device, DriverError> {
+    let device = result::device::get(ordinal.cast_signed())?;
     // SAFETY: `device` was given by `get` just now.
     let read = |attribute| unsafe { result::device::get_attribute(device, attribute) }.map(i32::unsigned_abs);
     Ok(Device {
-        ordinal: ordinal.unsigned_abs(),
+        ordinal,
         name: result::device::get_name(device)?,
         capability: (
             read(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,

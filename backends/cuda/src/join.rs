@@ -57,6 +57,15 @@ impl Joined {
         self.primary.enter()
     }
 
+    /// Keeps the context for the life of the process, for what is made in it once and stays.
+    ///
+    /// # Errors
+    ///
+    /// When the driver does not allow it.
+    pub fn keep(&self) -> Result<(), Error> {
+        self.primary.keep()
+    }
+
     /// The domain's queue.
     pub fn stream(&self) -> CUstream {
         self.stream

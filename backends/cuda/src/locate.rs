@@ -14,6 +14,7 @@ use std::ffi::{CStr, c_void};
 use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use byoc_plugin_api::Error;
 use cudarc::driver::sys::{CUevent, CUresult};
@@ -59,7 +60,7 @@ impl Deref for Driver {
 ///
 /// When there is none, when it is too old, or when another one gets in between.
 pub fn driver(places: &Places) -> Result<Driver, Error> {
-    open(Library::Driver, places).map(Driver)
+    open(Library::Driver, places, library::NEWEST).map(Driver)
 }
 
 /// Opens cublasLt for use with the driver.
@@ -69,7 +70,7 @@ pub fn driver(places: &Places) -> Result<Driver, Error> {
 /// When there is none, when it is of a version that the bindings or the driver cannot use, or when another one gets in
 /// between.
 pub fn cublaslt(places: &Places, driver: &Driver) -> Result<Found, Error> {
-    let found = open(Library::CublasLt, places)?;
+    let found = open(Library::CublasLt, places, driver.version.major)?;
     fits(&found, driver)?;
     Ok(found)
 }
@@ -80,7 +81,7 @@ pub fn cublaslt(places: &Places, driver: &Driver) -> Result<Found, Error> {
 ///
 /// When there is none, when it is of a version that the bindings cannot use, or when another one gets in between.
 pub fn nvrtc(places: &Places) -> Result<Found, Error> {
-    open(Library::Nvrtc, places)
+    open(Library::Nvrtc, places, library::NEWEST)
 }
 
 /// Opens any of the libraries, for use with the driver.
@@ -115,21 +116,38 @@ fn fits(found: &Found, driver: &Driver) -> Result<(), Error> {
     }
     let (path, version) = (driver.path.display(), driver.version);
     let message = format!("{found} is newer than the driver ({path}), which runs CUDA up to {version}");
-    let hint = format!("Update NVIDIA's driver, or install {} {}", found.library.name(), version.major);
-    Err(one_line(message).hint(hint))
+    let package = found.library.package(version.major).map(|name| format!(", or try `pip install {name}`"));
+    Err(one_line(message).hint(format!("Update NVIDIA's driver{}", package.unwrap_or_default())))
 }
 
-/// Opens the first one that the places hold, and checks it.
-fn open(library: Library, places: &Places) -> Result<Found, Error> {
+/// What was found where. What is open stays open, so it need not be looked for again.
+static KNOWN: Mutex<Vec<(Library, Places, u32, Found)>> = Mutex::new(Vec::new());
+
+/// Opens the first one that the places hold, and checks it; once for the same places. One of a major version up to
+/// `newest` is preferred, wherever it is.
+fn open(library: Library, places: &Places, newest: u32) -> Result<Found, Error> {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((.., found)) = known.iter().find(|(of, at, up_to, _)| (*of, at, *up_to) == (library, places, newest)) {
+        return Ok(found.clone());
+    }
+    let found = search(library, places, newest)?;
+    known.push((library, places.clone(), newest, found.clone()));
+    Ok(found)
+}
+
+/// Looks for a library in these places: for one that is newer than asked for only where there is no other, so that it
+/// can be told of.
+fn search(library: Library, places: &Places, newest: u32) -> Result<Found, Error> {
+    let (fitting, newer): (Vec<_>, Vec<_>) = library.files().iter().partition(|(_, major)| *major <= newest);
     let mut broken = Vec::new();
-    for place in places.all() {
-        for candidate in candidates(library, place) {
+    for (names, place) in [fitting, newer].iter().flat_map(|names| places.all().iter().map(move |at| (names, at))) {
+        for candidate in candidates(names, library, place) {
             match open_for_all(library, &candidate) {
                 Ok(handle) => {
                     let opened = path_of(&handle, library);
                     // What it defines may be called for as long as the process runs.
                     std::mem::forget(handle);
-                    return check(library, place, opened?);
+                    return check(library, place, opened?, newest);
                 }
                 Err(cause) if candidate.is_file() => {
                     broken.push(format!("{} does not open: {cause}", candidate.display()))
@@ -138,16 +156,17 @@ fn open(library: Library, places: &Places) -> Result<Found, Error> {
             }
         }
     }
-    let names = library.files().join(" or ");
+    let names: Vec<_> = library.files().iter().map(|(name, _)| *name).collect();
+    let names = names.join(" or ");
     let looked: Vec<_> = places.all().iter().flat_map(|place| place.texts(library)).collect();
     let mut message = format!("there is no {names} in {}", looked.join(", "));
     broken.iter().for_each(|cause| message = format!("{message}; {cause}"));
-    Err(one_line(message).hint(library.hint()))
+    Err(one_line(message).hint(library.hint(newest)))
 }
 
 /// What may be the library at a place: files in folders, or bare names for the loader to look up.
-fn candidates(library: Library, place: &Place) -> Vec<PathBuf> {
-    let names = library.files().iter();
+fn candidates(names: &[(&str, u32)], library: Library, place: &Place) -> Vec<PathBuf> {
+    let names = names.iter().map(|(name, _)| name);
     match place.folders(library) {
         Some(folders) => folders.iter().flat_map(|folder| names.clone().map(move |name| folder.join(name))).collect(),
         None => names.map(PathBuf::from).collect(),
@@ -197,7 +216,7 @@ fn path_of(handle: &Handle, library: Library) -> Result<PathBuf, Error> {
 }
 
 /// Looks at what `cudarc` gets when it opens the library by itself, now that `opened` is there for it.
-fn check(library: Library, place: &Place, opened: PathBuf) -> Result<Found, Error> {
+fn check(library: Library, place: &Place, opened: PathBuf, newest: u32) -> Result<Found, Error> {
     let Some(handle) = library.bound() else {
         let message = format!("{} ({}) is open, and not found by its name", library.name(), opened.display());
         return Err(one_line(message).hint("Its file must have the SONAME that NVIDIA gives it"));
@@ -205,16 +224,17 @@ fn check(library: Library, place: &Place, opened: PathBuf) -> Result<Found, Erro
     let path = path_of(handle, library)?;
     if !matches!(place, Place::Loader) && !same_file(&path, &opened) {
         let message = format!("{} comes before {} under another name", path.display(), opened.display());
-        let hint = format!("Take {} out of LD_LIBRARY_PATH", path.parent().unwrap_or(&path).display());
+        let folder = path.parent().unwrap_or(&path).display();
+        let hint = format!("Take {folder} out of LD_LIBRARY_PATH, or name that folder in {VARIABLE}");
         return Err(one_line(message).hint(hint));
     }
     let Some(version) = library.version(handle) else {
         let message = format!("{} ({}) does not tell its version", library.name(), path.display());
-        return Err(one_line(message).hint(stub_hint(&path).unwrap_or_else(|| library.hint().into())));
+        return Err(one_line(message).hint(stub_hint(&path).unwrap_or_else(|| library.hint(newest))));
     };
     let found = Found { library, path, version };
     if !library.accepts(version) {
-        return Err(one_line(format!("{found} is not {}", library.range())).hint(library.hint()));
+        return Err(one_line(format!("{found} is not {}", library.range())).hint(library.hint(newest)));
     }
     // SAFETY: the functions are not called.
     let has = |name: &str| unsafe { handle.get::<*mut c_void>(name.as_bytes()) }.is_ok();
@@ -237,7 +257,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
 
 fn lacks(library: Library, path: Option<&Path>, function: &str) -> Error {
     let place = path.map(|path| format!(" ({})", path.display())).unwrap_or_default();
-    one_line(format!("{}{place} has no function {function}", library.name())).hint(library.hint())
+    one_line(format!("{}{place} has no function {function}", library.name())).hint(library.hint(library::NEWEST))
 }
 
 /// An error of one line, whatever stands in the paths.

@@ -38,6 +38,13 @@ impl Primary {
         self.context
     }
 
+    /// Retains it once more, for the life of the process.
+    pub(crate) fn keep(&self) -> Result<(), Error> {
+        // SAFETY: the handle is that of a device, as it is retained already.
+        let kept = unsafe { result::primary_ctx::retain(self.handle) };
+        kept.map(|_| ()).map_err(|cause| self.device.failed("keep its context", cause))
+    }
+
     /// Makes it current on this thread.
     pub(crate) fn enter(&self) -> Result<(), Error> {
         // SAFETY: it is retained, so it is a context.

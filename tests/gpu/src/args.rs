@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// Makes the same inputs as the run that printed this number [default: from the time]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
+    /// Instead of all that: opens, runs and drops sessions of this artifact, for the suite's own use
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub(crate) reopen: Option<PathBuf>,
     /// Prints what was found as JSON at the end, and the lines to the standard error
     #[arg(long)]
     pub(crate) json: bool,
@@ -42,10 +45,10 @@ pub(crate) enum Part {
     Memory,
     /// What is said when something cannot be
     Errors,
-    /// The part `correctness` under NVIDIA's memory checker
-    Checker,
     /// How long it all takes
     Times,
+    /// The part `correctness` under NVIDIA's memory checker
+    Checker,
 }
 
 impl Part {

@@ -48,19 +48,25 @@ pub(crate) struct Compiled {
     pub(crate) bytes: u64,
 }
 
-/// Where the plugin lies if nobody says: beside this program.
-fn beside() -> Result<PathBuf> {
-    let program = std::env::current_exe()?;
-    Ok(program.with_file_name(format!("libbyoc_{BACKEND}.so")))
+/// Where the plugin lies: beside this program if nobody says.
+pub(crate) fn plugin(args: &Args) -> Result<PathBuf> {
+    let beside = || Ok(std::env::current_exe()?.with_file_name(format!("libbyoc_{BACKEND}.so")));
+    args.plugin.clone().map_or_else(beside, Ok)
+}
+
+/// The backends: the plugin's, and those of the program itself.
+pub(crate) fn registry(plugin: &Path) -> Result<Registry> {
+    let search = SearchPath { files: vec![plugin.to_owned()], ..SearchPath::default() };
+    let registry = Registry::discover(&search, &byoc_plugin_api::registered(), None)?;
+    registry.get(BACKEND)?;
+    Ok(registry)
 }
 
 impl Bed {
     /// Opens the plugin and the device.
     pub(crate) fn new(args: &Args, seed: u64) -> Result<Bed> {
-        let plugin = args.plugin.clone().map_or_else(beside, Ok)?;
-        let search = SearchPath { files: vec![plugin.clone()], ..SearchPath::default() };
-        let registry = Registry::discover(&search, &byoc_plugin_api::registered(), None)?;
-        registry.get(BACKEND)?;
+        let plugin = plugin(args)?;
+        let registry = registry(&plugin)?;
         let watch = watch::watch();
         let mut watched = registry.clone();
         watched.backends.insert(0, watch.registered());

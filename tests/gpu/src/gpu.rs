@@ -1,5 +1,6 @@
 //! The device from the suite's own side: how much of its memory is free, and filling it.
 
+use byoc_core::runtime::{PortIndex, Session};
 use byoc_cuda::device;
 use byoc_cuda::domain::CudaDomain;
 use byoc_cuda::join::Joined;
@@ -61,6 +62,15 @@ impl Gpu {
         // SAFETY: the caller answers for the range.
         unsafe { poison(address, bytes, self.stream()) }?;
         Ok(self.domain.synchronize()?)
+    }
+
+    /// Makes the first output of a session on this device NaN, where the device has it; an error before the first run.
+    pub(crate) fn poison_output(&mut self, session: &mut Session) -> Result<()> {
+        let output = session.output(0)?;
+        let bytes = (output.len() * output.dtype().size()) as u64;
+        let (_, address) = session.address(PortIndex::Output(0)).ok_or("the output is on no device")?;
+        // SAFETY: the output's own memory, of so many bytes; the session is borrowed, so it does not run.
+        unsafe { self.poison(address, bytes) }
     }
 }
 

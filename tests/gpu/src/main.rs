@@ -8,6 +8,7 @@ mod gpu;
 mod net;
 mod parts;
 mod random;
+mod reopen;
 mod report;
 mod watch;
 
@@ -24,6 +25,15 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let (mut report, start) = (Report::new(args.json), Instant::now());
     let seed = args.seed.unwrap_or_else(time);
+    if let Some(artifact) = &args.reopen {
+        return match reopen::child(&args, artifact, seed) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                Report::new(true).note(&error.to_string());
+                ExitCode::FAILURE
+            }
+        };
+    }
     report.note(&format!("byoc GPU suite {}, seed {seed}", env!("CARGO_PKG_VERSION")));
     report.figure("seed", seed);
     match Bed::new(&args, seed) {
@@ -44,7 +54,7 @@ fn parts(bed: &Bed, report: &mut Report) {
     for part in bed.args.parts() {
         let start = Instant::now();
         report.note(&format!("\n{}", part.name()));
-        parts::run(part, bed, report);
+        report.guard(&part.name(), |report| parts::run(part, bed, report));
         report.note(&format!("{:.1} s", start.elapsed().as_secs_f64()));
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn run(part: Part, bed: &Bed, report: &mut Report) {
         Part::Replay => replay::run(bed, report),
         Part::Memory => memory::run(bed, report),
         Part::Errors => errors::run(bed, report),
-        Part::Checker => checker::run(bed, report),
         Part::Times => times::run(bed, report),
+        Part::Checker => checker::run(bed, report),
     }
 }

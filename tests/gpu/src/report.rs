@@ -2,6 +2,8 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the program's only purpose")]
 
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -54,6 +56,14 @@ impl Report {
         self.checks.push(json!({ "name": name, "ok": found.is_ok(), "text": text }));
     }
 
+    /// Does some work; a panic in it is a failed check of that name, and what was found before stays.
+    pub(crate) fn guard(&mut self, name: &str, work: impl FnOnce(&mut Report)) {
+        // A report is whole between any two of its own calls, none of which calls anything of the work's.
+        if let Err(cause) = panic::catch_unwind(AssertUnwindSafe(|| work(&mut *self))) {
+            self.check(name, failure(format!("panicked: {}", message(&*cause))));
+        }
+    }
+
     /// A measured value, for JSON.
     pub(crate) fn figure(&mut self, name: &str, value: impl Into<Value>) {
         self.figures.insert(name.to_owned(), value.into());
@@ -82,9 +92,34 @@ impl Report {
     }
 }
 
+/// What a panic said.
+fn message(cause: &(dyn Any + Send)) -> &str {
+    let formatted = cause.downcast_ref::<String>().map(String::as_str);
+    formatted.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_is_a_failed_check() {
+        let mut report = Report::new(true);
+        report.guard("part", |report| {
+            report.check("one", Ok("fine".into()));
+            let none: [u8; 0] = [];
+            report.check("two", Ok(none[report.failures()].to_string()));
+        });
+        report.guard("other", |report| report.check("three", Ok(String::new())));
+        let text = "panicked: index out of bounds: the len is 0 but the index is 0";
+        let expected = [
+            json!({ "name": "one", "ok": true, "text": "fine" }),
+            json!({ "name": "part", "ok": false, "text": text }),
+            json!({ "name": "three", "ok": true, "text": "" }),
+        ];
+        assert_eq!(report.checks, expected);
+        assert_eq!(report.failures(), 1);
+    }
 
     #[test]
     fn failures_are_counted() {

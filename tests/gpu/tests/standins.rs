@@ -144,13 +144,25 @@ fn memory_that_nobody_told_of_is_found() {
     finds("memory", DRIVER, (used, "else current->used += 2 * bytes;"), "weights once + arena, by the driver");
 }
 
+#[test]
+fn timed_replays_that_do_nothing_are_found() {
+    let replay = "for (const struct job *job = executable->first; job; job = job->next) run(job);";
+    finds("times", DRIVER, (replay, ""), "f16 24^3, replayed");
+}
+
+#[test]
+fn runs_that_are_not_recorded_are_found() {
+    let begin = ("stream->capture = new_graph();", "return ILLEGAL_STATE;");
+    finds("memory", DRIVER, begin, "two artifacts at once");
+}
+
 /// A stand-in for the memory checker: runs the program, and says what it is told to.
 fn checked(summary: &str, status: i32) -> Output {
     use std::os::unix::fs::PermissionsExt;
     let scratch = temporary();
     let checker = scratch.path().join("shield/compute-sanitizer");
     shield(scratch.path());
-    let program = "#!/bin/sh\nshift 4\n\"$@\" || exit 1\n";
+    let program = "#!/bin/sh\nshift 6\n\"$@\" || exit 1\n";
     let program = format!("{program}echo '========= ERROR SUMMARY: {summary}'\nexit {status}\n");
     std::fs::write(&checker, program).expect("the folder is ours");
     std::fs::set_permissions(&checker, std::fs::Permissions::from_mode(0o755)).expect("the file is ours");
@@ -177,6 +189,13 @@ fn the_memory_checkers_verdict_is_told() {
         "{}",
         text(&found)
     );
+}
+
+#[test]
+fn a_memory_checker_that_is_not_done_in_time_is_a_note() {
+    let over = text(&checked("0 errors", 124));
+    assert!(over.contains("note  compute-sanitizer was not done after 900 s: memory was checked in part\n"), "{over}");
+    assert!(over.ends_with("\n0 checks, 0 failed\n"), "{over}");
 }
 
 #[test]

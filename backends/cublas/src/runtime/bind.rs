@@ -4,11 +4,11 @@
 //! cublasLt does (equal elements are stored once and read with strides of 0) is laid out anew, in memory of the region's
 //! own; it stands in the file once all the same.
 
+use byoc_cuda::join::Joined;
 use byoc_cuda::matmul::{self, View};
 use byoc_plugin_api::{
     ConstantId, DType, DeviceConstant, DeviceConstants, DeviceTensor, Dim, Error, TensorView, contiguous_strides,
 };
-use cudarc::driver::sys::CUstream;
 
 use super::memory::Memory;
 use crate::codegen::Source;
@@ -53,18 +53,18 @@ impl Operands {
     pub(super) fn bind(
         product: &Product<Source>,
         constants: &DeviceConstants<'_>,
-        stream: CUstream,
+        joined: &Joined,
     ) -> Result<Operands, Error> {
         let constant = |id: ConstantId| typed(constants.host(id)?, product.dtype);
         let factor = |factor: &Factor<Source>, multiplies: &dyn Fn(&Matrices) -> bool| match factor.from {
             Source::Input(position) => Ok(Operand::Input(position)),
-            Source::Constant(id) => Operand::factor(constant(id)?, factor, multiplies, stream),
+            Source::Constant(id) => Operand::factor(constant(id)?, factor, multiplies, joined),
         };
         let x = factor(&product.x, &|x| plans(product, x, &beside(x.columns, 1)))?;
         let w = factor(&product.w, &|w| plans(product, &beside(1, w.rows), w))?;
         let added = |source: Source, length: Option<usize>| match source {
             Source::Input(position) => Ok(Operand::Input(position)),
-            Source::Constant(id) => Operand::added(constant(id)?, length, stream),
+            Source::Constant(id) => Operand::added(constant(id)?, length, joined),
         };
         let c = product.c.as_ref().map(|c| added(c.from, None)).transpose()?;
         let bias = product.bias.map(|bias| added(bias, product.n())).transpose()?;
@@ -89,7 +89,7 @@ impl Operand {
         constant: DeviceConstant<'_>,
         factor: &Factor<Source>,
         multiplies: &dyn Fn(&Matrices) -> bool,
-        stream: CUstream,
+        joined: &Joined,
     ) -> Result<Operand, Error> {
         let view = constant.bound.view;
         let named = |cause| Error::new(format!("constant {} {cause}", constant.bound.id));
@@ -102,18 +102,18 @@ impl Operand {
         let strides = contiguous_strides(view.shape());
         let matrices = Matrices::read(factor.read, Tensor { shape: view.shape(), strides: &strides });
         let matrices = matrices.ok_or_else(|| Error::new("damaged code: a factor is no matrix"))?;
-        let own = Memory::holding(&in_order(&view)?, stream)?;
+        let own = Memory::holding(constant.bound.id, &in_order(&view)?, joined)?;
         Ok(Operand::constant(own.address, view.len(), Some(matrices), Some(own)))
     }
 
     /// A constant that is added: one element after another, and one alone as often as it takes.
-    fn added(constant: DeviceConstant<'_>, length: Option<usize>, stream: CUstream) -> Result<Operand, Error> {
+    fn added(constant: DeviceConstant<'_>, length: Option<usize>, joined: &Joined) -> Result<Operand, Error> {
         let view = constant.bound.view;
         let times = length.filter(|_| view.len() == 1).unwrap_or(1);
         if times == 1 && view.is_contiguous() && is_aligned(&constant) {
             return Ok(Operand::constant(constant.address, view.len(), None, None));
         }
-        let own = Memory::holding(&in_order(&view)?.repeat(times), stream)?;
+        let own = Memory::holding(constant.bound.id, &in_order(&view)?.repeat(times), joined)?;
         Ok(Operand::constant(own.address, view.len() * times, None, Some(own)))
     }
 

@@ -13,11 +13,15 @@ use cudarc::cublaslt::sys::cudaDataType as Data;
 use cudarc::driver::sys::CUstream;
 
 use super::bind::{Addresses, Operand, Operands};
-use super::lt::{Description, Handle, Layout, Preference, Result};
+use super::lt::{self, Description, Handle, Layout, Preference, Result};
 use crate::codegen::{Math, Program};
 
 /// What cublasLt assumes of every address if nobody says less, and so the most that is worth saying.
 const ALIGNMENT: u64 = 256;
+
+/// How partial sums may be added up, as bits of `cublasLtReductionScheme_t`: not at all, or in the type of the sums
+/// (2, COMPUTE_TYPE). INPLACE and OUTPUT_TYPE would keep some in the type of the result.
+const REDUCTIONS: u32 = 2;
 
 /// One call, to be made at one or more places.
 pub(super) struct Described {
@@ -30,9 +34,9 @@ pub(super) struct Described {
     d: Layout,
     algorithm: sys::cublasLtMatmulAlgo_t,
     workspace: usize,
-    /// Alpha and beta, of the scale type, at the beginning.
-    alpha: [u8; 8],
-    beta: [u8; 8],
+    /// Alpha and beta.
+    alpha: Number,
+    beta: Number,
     /// Of A, B, C and D for each place, once they are known.
     pointers: Vec<[u64; 4]>,
     scratch: u64,
@@ -67,7 +71,8 @@ impl Described {
         let preference = preference(dtype, &call, &places, operands, most)?;
         // SAFETY: all of these were made above and live.
         let found =
-            unsafe { result::get_matmul_algo_heuristic(handle.0, description.0, a.0, b.0, d.0, d.0, preference.0)? };
+            unsafe { result::get_matmul_algo_heuristic(handle.0, description.0, a.0, b.0, d.0, d.0, preference.0) };
+        let found = lt::called("cublasLtMatmulAlgoGetHeuristic", found)?;
         let beta = product.c.as_ref().map_or(0.0, |c| c.beta);
         let (alpha, beta) = (number(product.alpha, dtype), number(beta, dtype));
         let (algorithm, workspace) = (found.algo, found.workspaceSize);
@@ -98,14 +103,15 @@ impl Described {
     /// Queues the calls.
     pub(super) fn run(&self, handle: &Handle, stream: CUstream) -> Result<()> {
         self.pointers.iter().try_for_each(|&[a, b, c, d]| {
-            // SAFETY: handle, description, layouts and algorithm are this call's own. Whoever prepared the region answers
-            // for the addresses, which hold what the layouts span, and for the scratch memory, which has as many bytes.
-            unsafe {
+            // SAFETY: the handle stays, and description, layouts and algorithm are this call's own. Whoever
+            // prepared the region answers for the addresses, which hold what the layouts span, and for the scratch
+            // memory, which has as many bytes.
+            let queued = unsafe {
                 result::matmul(
                     handle.0,
                     self.description.0,
-                    self.alpha.as_ptr().cast(),
-                    self.beta.as_ptr().cast(),
+                    (&raw const self.alpha).cast(),
+                    (&raw const self.beta).cast(),
                     a as *const c_void,
                     self.a.0,
                     b as *const c_void,
@@ -119,15 +125,17 @@ impl Described {
                     self.workspace,
                     stream.cast(),
                 )
-            }
+            };
+            lt::called("cublasLtMatmul", queued)
         })
     }
 }
 
-/// What an algorithm may use: so much memory, and no better alignment than the operands have at every place.
+/// What an algorithm may use: so much memory, no sums in the type of the result, and no better alignment than the operands have at every place.
 fn preference(dtype: DType, call: &Call, places: &[Offsets], operands: &Operands, most: u64) -> Result<Preference> {
     let preference = Preference::new()?;
     preference.set(Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most)?;
+    preference.set(Wish::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, REDUCTIONS)?;
     let least = |operand: Option<&Operand>, offset: fn(&Offsets) -> i64, stride: i64| {
         let stride = if call.batch > 1 { stride } else { 0 };
         let steps = places.iter().map(offset).chain([stride]);
@@ -164,11 +172,17 @@ fn types(dtype: DType, math: Math) -> (Data, Data, Compute) {
     }
 }
 
+/// A number of a scale type, read as the one or the other: it lies as both want it.
+#[repr(C)]
+union Number {
+    single: f32,
+    double: f64,
+}
+
 /// Alpha or beta in the scale type of a product.
-fn number(value: f32, dtype: DType) -> [u8; 8] {
-    if dtype == DType::F64 {
-        return f64::from(value).to_ne_bytes();
+fn number(value: f32, dtype: DType) -> Number {
+    match dtype {
+        DType::F64 => Number { double: value.into() },
+        _ => Number { single: value },
     }
-    let [a, b, c, d] = value.to_ne_bytes();
-    [a, b, c, d, 0, 0, 0, 0]
 }

@@ -1,21 +1,60 @@
-//! What cublasLt gives to hold: a handle, descriptions, preferences. Each is destroyed when it is dropped.
+//! What cublasLt gives to hold: descriptions, preferences, each destroyed when it is dropped, and a handle for each device,
+//! which stays.
 //!
 //! The calls are those of `cudarc`, which reads a status as one of the ten that it has names for; another one would be no
 //! value of that type. cublas_api.h has had these ten, and no others, in every version from 11.4 to 13.4, for which the
 //! bindings were made, and `locate` accepts none before 12.0 and none after 13.x.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use byoc_cuda::join::Joined;
+use byoc_plugin_api::Error;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
 use cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as DescriptionAttribute;
 use cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute;
 use cudarc::cublaslt::sys::cublasLtMatrixLayoutAttribute_t as LayoutAttribute;
 
-use byoc_plugin_api::Error;
+/// A call that failed, and what it says.
+#[derive(Debug)]
+pub(super) struct Failed {
+    call: &'static str,
+    status: sys::cublasStatus_t,
+}
 
-/// What a failed call says.
-pub(super) type Result<T> = std::result::Result<T, CublasError>;
+/// What a call gives.
+pub(super) type Result<T> = std::result::Result<T, Failed>;
 
-/// A handle of the current context.
+impl Failed {
+    /// What it says.
+    pub(super) fn status(&self) -> sys::cublasStatus_t {
+        self.status
+    }
+
+    /// Whether cublasLt has nothing for what is asked. No algorithm at all is told as this, too.
+    pub(super) fn is_unsupported(&self) -> bool {
+        self.status == sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} says {:?}", self.call, self.status)
+    }
+}
+
+/// What a call of that name gave.
+pub(super) fn called<T>(call: &'static str, given: std::result::Result<T, CublasError>) -> Result<T> {
+    given.map_err(|CublasError(status)| Failed { call, status })
+}
+
+/// The handle of a device's primary context: one for all regions, and for the life of the process.
+///
+/// To destroy it would wait for the whole device, which no other session may be recording then; and the memory that
+/// each takes on the device is better taken once. So nobody destroys it, and its context stays with it.
+#[derive(Clone, Copy)]
 pub(super) struct Handle(pub(super) sys::cublasLtHandle_t);
 
 /// What is computed: types, transposes, epilogue.
@@ -27,40 +66,54 @@ pub(super) struct Layout(pub(super) sys::cublasLtMatrixLayout_t);
 /// What an algorithm may need.
 pub(super) struct Preference(pub(super) sys::cublasLtMatmulPreference_t);
 
-// SAFETY: the four are opaque objects of cublasLt, which are tied to a context and not to a thread. Their owner is used
-// from one thread at a time.
+/// The handles that there are, by the ordinals of their devices.
+static HANDLES: Mutex<BTreeMap<u32, Handle>> = Mutex::new(BTreeMap::new());
+
+// SAFETY: cublasLt may be called from several threads with one handle, which is tied to a context and not to a thread.
 unsafe impl Send for Handle {}
-// SAFETY: as above.
+// SAFETY: these are opaque objects of cublasLt, which are tied to no thread. Their owner is used from one at a time.
 unsafe impl Send for Description {}
 // SAFETY: as above.
 unsafe impl Send for Layout {}
 
 impl Handle {
-    pub(super) fn new() -> std::result::Result<Handle, Error> {
+    /// That of the device joined, whose context is current.
+    pub(super) fn of(joined: &Joined) -> std::result::Result<Handle, Error> {
+        let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let ordinal = joined.device().ordinal;
+        if let Some(handle) = handles.get(&ordinal) {
+            return Ok(*handle);
+        }
         let started = result::create_handle().map(Handle);
-        started.map_err(|cause| {
-            Error::new(format!("cublasLt does not start ({:?})", cause.0))
+        let handle = started.map_err(|cause| {
+            Error::new(format!("cublasLt does not start on cuda:{ordinal} ({:?})", cause.0))
                 .hint("See whether the device has memory left")
-        })
+        })?;
+        joined.keep()?;
+        handles.insert(ordinal, handle);
+        Ok(handle)
     }
 }
 
 impl Description {
     pub(super) fn new(compute: sys::cublasComputeType_t, scale: sys::cudaDataType) -> Result<Description> {
-        result::create_matmul_desc(compute, scale).map(Description)
+        called("cublasLtMatmulDescCreate", result::create_matmul_desc(compute, scale)).map(Description)
     }
 
     /// Sets an attribute that has the type of `value` in cublasLt.h.
     pub(super) fn set<T: Copy>(&self, attribute: DescriptionAttribute, value: T) -> Result<()> {
         // SAFETY: the description lives, and `value` is read as so many bytes before the call returns.
-        unsafe { result::set_matmul_desc_attribute(self.0, attribute, (&raw const value).cast(), size_of::<T>()) }
+        let set =
+            unsafe { result::set_matmul_desc_attribute(self.0, attribute, (&raw const value).cast(), size_of::<T>()) };
+        called("cublasLtMatmulDescSetAttribute", set)
     }
 }
 
 impl Layout {
     /// Column-major matrices of so many rows and columns, `leading` elements from column to column.
     pub(super) fn new(data: sys::cudaDataType, (rows, columns): (u64, u64), leading: i64) -> Result<Layout> {
-        result::create_matrix_layout(data, rows, columns, leading).map(Layout)
+        let made = result::create_matrix_layout(data, rows, columns, leading);
+        called("cublasLtMatrixLayoutCreate", made).map(Layout)
     }
 
     /// So many of them, `stride` elements from one to the next.
@@ -72,30 +125,28 @@ impl Layout {
 
     fn set<T: Copy>(&self, attribute: LayoutAttribute, value: T) -> Result<()> {
         // SAFETY: as for a description.
-        unsafe { result::set_matrix_layout_attribute(self.0, attribute, (&raw const value).cast(), size_of::<T>()) }
+        let set = unsafe {
+            result::set_matrix_layout_attribute(self.0, attribute, (&raw const value).cast(), size_of::<T>())
+        };
+        called("cublasLtMatrixLayoutSetAttribute", set)
     }
 }
 
 impl Preference {
     pub(super) fn new() -> Result<Preference> {
-        result::create_matmul_pref().map(Preference)
+        called("cublasLtMatmulPreferenceCreate", result::create_matmul_pref()).map(Preference)
     }
 
     /// Sets an attribute that has the type of `value` in cublasLt.h.
     pub(super) fn set<T: Copy>(&self, attribute: PreferenceAttribute, value: T) -> Result<()> {
         // SAFETY: as for a description.
-        unsafe { result::set_matmul_pref_attribute(self.0, attribute, (&raw const value).cast(), size_of::<T>()) }
+        let set =
+            unsafe { result::set_matmul_pref_attribute(self.0, attribute, (&raw const value).cast(), size_of::<T>()) };
+        called("cublasLtMatmulPreferenceSetAttribute", set)
     }
 }
 
 // A failure to destroy is one of the device, of which the next call tells.
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // SAFETY: made in `new`, destroyed once.
-        let _ = unsafe { result::destroy_handle(self.0) };
-    }
-}
-
 impl Drop for Description {
     fn drop(&mut self) {
         // SAFETY: made in `new`, destroyed once.

@@ -1,9 +1,8 @@
 //! Device memory of a region's own.
 
-use byoc_cuda::device;
-use byoc_plugin_api::Error;
+use byoc_cuda::join::Joined;
+use byoc_plugin_api::{ConstantId, Error};
 use cudarc::driver::result;
-use cudarc::driver::sys::CUstream;
 
 /// Bytes on the device, given back when dropped. The context must be current then.
 pub(super) struct Memory {
@@ -11,12 +10,14 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// A copy of these bytes, of which there is at least one, in the current context. Waits until they are there.
-    pub(super) fn holding(bytes: &[u8], stream: CUstream) -> Result<Memory, Error> {
+    /// A copy of a constant in these bytes, of which there is at least one, in the current context. Waits until they are
+    /// there.
+    pub(super) fn holding(constant: ConstantId, bytes: &[u8], joined: &Joined) -> Result<Memory, Error> {
         let failed = |cause| {
-            let message = format!("the device takes no copy of {} bytes: {}", bytes.len(), device::explain(cause));
-            Error::new(message)
+            let what = format!("lay out constant {constant} anew, in {} bytes", bytes.len());
+            joined.device().failed(&what, cause)
         };
+        let stream = joined.stream();
         // SAFETY: a plain allocation, which the returned value alone frees.
         let memory = Memory { address: unsafe { result::malloc_sync(bytes.len()) }.map_err(failed)? };
         // SAFETY: the allocation is of that length, and the bytes stay until the stream is waited for.

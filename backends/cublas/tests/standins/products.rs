@@ -29,10 +29,12 @@ fn random_products() {
     for what in ["matmul NN ", "matmul NT ", "matmul TN ", "matmul TT ", "batch 6 ", "epilogue 36", "launch graph"] {
         assert!(log.contains(what), "no {what} in all products");
     }
-    let destroyed: Vec<_> = log.lines().filter(|line| line.starts_with("destroy cublasLt")).collect();
-    assert_eq!(destroyed.len(), REGIONS * TYPES.len());
-    assert!(destroyed.iter().all(|line| *line == "destroy cublasLt, 0 descriptions live"));
-    assert!(log.ends_with("release 0: 0, 0 bytes live"), "something leaks");
+    // One that was left over would be alive for good.
+    let count = |what| log.matches(what).count();
+    assert!(count("no descriptions live") >= REGIONS * TYPES.len(), "something leaks");
+    assert_eq!((count("no descriptions live"), count("create cublasLt")), (count("choose an algorithm"), 1));
+    // The handle's context stays.
+    assert!(log.ends_with("release 0: 1, 0 bytes live"), "something leaks");
 }
 
 /// Computes all regions of all types.

@@ -37,7 +37,7 @@ const OLDEST: Version = Version { major: 12, minor: 0 };
 
 /// The newest major version of the libraries whose structures and numbers the bindings know. A driver may be newer: it
 /// goes on serving programs made for an older one.
-const NEWEST: u32 = 13;
+pub(super) const NEWEST: u32 = 13;
 
 impl Library {
     /// What it is called in messages.
@@ -49,12 +49,12 @@ impl Library {
         }
     }
 
-    /// The names of its file, the preferred one first.
-    pub(super) fn files(self) -> &'static [&'static str] {
+    /// The names of its file, the preferred one first, each with the major version that it has; 0 for all.
+    pub(super) fn files(self) -> &'static [(&'static str, u32)] {
         match self {
-            Library::Driver => &["libcuda.so.1"],
-            Library::CublasLt => &["libcublasLt.so.13", "libcublasLt.so.12"],
-            Library::Nvrtc => &["libnvrtc.so.13", "libnvrtc.so.12"],
+            Library::Driver => &[("libcuda.so.1", 0)],
+            Library::CublasLt => &[("libcublasLt.so.13", 13), ("libcublasLt.so.12", 12)],
+            Library::Nvrtc => &[("libnvrtc.so.13", 13), ("libnvrtc.so.12", 12)],
         }
     }
 
@@ -80,14 +80,22 @@ impl Library {
         files
     }
 
-    /// How to get it.
-    pub(super) fn hint(self) -> &'static str {
-        match self {
-            Library::Driver => {
-                "Install NVIDIA's driver 525 or newer, or name the folder of libcuda.so.1 in BYOC_CUDA_PATH"
-            }
-            Library::CublasLt => "Try `pip install nvidia-cublas==13.0.*`, or name its folder in BYOC_CUDA_PATH",
-            Library::Nvrtc => "Try `pip install nvidia-cuda-nvrtc==13.0.*`, or name its folder in BYOC_CUDA_PATH",
+    /// The package of Python's that has it, for a driver of that major version. Those for CUDA 12 say so in their names.
+    pub(super) fn package(self, driver: u32) -> Option<&'static str> {
+        match (self, driver < NEWEST) {
+            (Library::Driver, _) => None,
+            (Library::CublasLt, false) => Some("nvidia-cublas==13.0.*"),
+            (Library::CublasLt, true) => Some("nvidia-cublas-cu12"),
+            (Library::Nvrtc, false) => Some("nvidia-cuda-nvrtc==13.0.*"),
+            (Library::Nvrtc, true) => Some("nvidia-cuda-nvrtc-cu12"),
+        }
+    }
+
+    /// How to get it, for a driver of that major version.
+    pub(super) fn hint(self, driver: u32) -> String {
+        match self.package(driver) {
+            Some(package) => format!("Try `pip install {package}`, or name its folder in BYOC_CUDA_PATH"),
+            None => "Install NVIDIA's driver 525 or newer, or name the folder of libcuda.so.1 in BYOC_CUDA_PATH".into(),
         }
     }
 
@@ -232,7 +240,6 @@ const DRIVER: &[&str] = &[
 
 const CUBLASLT: &[&str] = &[
     "cublasLtCreate",
-    "cublasLtDestroy",
     "cublasLtGetVersion",
     "cublasLtMatmul",
     "cublasLtMatmulAlgoGetHeuristic",

@@ -52,7 +52,8 @@ impl Places {
         Places::new(folder, &|name| std::env::var_os(name))
     }
 
-    /// The user's folder, [`VARIABLE`], the loader's path, `CUDA_HOME`, and the packages of the active Python.
+    /// The user's folder, [`VARIABLE`], the loader's path, `CUDA_HOME`, Conda's own libraries, and the packages of the
+    /// active Python.
     pub fn new(folder: Option<&Path>, variable: &dyn Fn(&str) -> Option<OsString>) -> Places {
         let folders = |name: &str| -> Vec<PathBuf> {
             let value = variable(name).unwrap_or_default();
@@ -64,6 +65,7 @@ impl Places {
         for home in folders("CUDA_HOME") {
             places.extend(["lib64", "lib"].map(|name| Place::Folder(home.join(name))));
         }
+        places.extend(folders("CONDA_PREFIX").iter().map(|prefix| Place::Folder(prefix.join("lib"))));
         for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
             places.extend(folders(environment).iter().flat_map(|prefix| packages(prefix)).map(Place::Wheels));
         }
@@ -105,6 +107,7 @@ mod tests {
             VARIABLE => Some("/first::/second".into()),
             "CUDA_HOME" => Some("/usr/local/cuda".into()),
             "VIRTUAL_ENV" => Some(prefix.clone()),
+            "CONDA_PREFIX" => Some("/conda".into()),
             _ => None,
         };
         let wheels = python.join("site-packages/nvidia");
@@ -116,6 +119,7 @@ mod tests {
             Place::Loader,
             folder("/usr/local/cuda/lib64"),
             folder("/usr/local/cuda/lib"),
+            folder("/conda/lib"),
             Place::Wheels(wheels.clone()),
         ];
         assert_eq!(Places::new(Some(Path::new("/asked")), &variable).all(), expected);

@@ -6,12 +6,13 @@
  * kept in double and rounded once, so results may differ from a device's in the last bits.
  *
  * The work goes through the stand-in for the driver (libcuda): it is logged there, is captured into graphs, and
- * matrices must lie in its device memory, aligned as was said when the algorithm was chosen. Without it a handle cannot
- * be created, as with the library. The log also has the choices of algorithms, and how many descriptions are left when a
- * handle is destroyed.
+ * matrices must lie in its device memory, aligned as was said when the algorithm was chosen. Without it a handle
+ * cannot be created, as with the library. The log also has the choices of algorithms, with the reductions that they
+ * may use, and tells when the last description, layout or preference is destroyed.
  *
  *   STANDIN_CUBLASLT   what cublasLtGetVersion says; 130002
  *   STANDIN_REFUSE     an element type (a number of cudaDataType) for which no algorithm is found; none
+ *   STANDIN_REFUSAL    what the choice of an algorithm says then; NOT_SUPPORTED, and where it is 0, it finds none
  *
  * Compile: cc -std=c11 -shared -fPIC -Wl,-soname,libcublasLt.so.13 -o libcublasLt.so.13 matmul.c -ldl -lm */
 
@@ -55,6 +56,7 @@ struct description {
 
 struct preference {
     size_t workspace;
+    uint32_t reductions; /* a mask of cublasLtReductionScheme_t; 7, all of them, where nothing was said */
     uint32_t alignment[4]; /* of A, B, C, D; 0 where nothing was said */
 };
 
@@ -86,8 +88,9 @@ struct handle {
     void (*log)(const char *, ...);
 };
 
-/* Descriptions, layouts and preferences that were made and not destroyed. */
+/* Descriptions, layouts and preferences that were made and not destroyed, and the driver's log for them. */
 static int live;
+static void (*driver_log)(const char *, ...);
 
 static void *made(size_t bytes) {
     live++;
@@ -95,7 +98,7 @@ static void *made(size_t bytes) {
 }
 
 static int destroyed(void *at) {
-    live--;
+    if (--live == 0 && driver_log) driver_log("no descriptions live");
     free(at);
     return SUCCESS;
 }
@@ -117,12 +120,13 @@ int cublasLtCreate(struct handle **handle) {
         return NOT_INITIALIZED;
     }
     *handle = new;
+    driver_log = new->log;
     new->log("create cublasLt");
     return SUCCESS;
 }
 
 int cublasLtDestroy(struct handle *handle) {
-    handle->log("destroy cublasLt, %d descriptions live", live);
+    handle->log("destroy cublasLt");
     free(handle);
     return SUCCESS;
 }
@@ -197,6 +201,7 @@ int cublasLtMatmulDescSetAttribute(struct description *description, int attribut
 
 int cublasLtMatmulPreferenceCreate(struct preference **preference) {
     *preference = made(sizeof **preference);
+    (*preference)->reductions = 7;
     return SUCCESS;
 }
 
@@ -204,6 +209,7 @@ int cublasLtMatmulPreferenceDestroy(struct preference *preference) { return dest
 
 int cublasLtMatmulPreferenceSetAttribute(struct preference *preference, int attribute, const void *value, size_t bytes) {
     if (attribute == 1) return SET(preference->workspace);
+    if (attribute == 3) return SET(preference->reductions);
     return attribute >= 5 && attribute <= 8 ? SET(preference->alignment[attribute - 5]) : NOT_SUPPORTED;
 }
 
@@ -215,9 +221,13 @@ static int known_epilogue(int epilogue) {
            activation == EPILOGUE_GELU;
 }
 
-static int fits_types(const struct description *p, int a, int b, int c, int d) {
+/* Whether no algorithm is to be found for matrices of that type. */
+static int refuses(int type) {
     const char *refused = getenv("STANDIN_REFUSE");
-    if (refused && atoi(refused) == a) return 0;
+    return refused && atoi(refused) == type;
+}
+
+static int fits_types(const struct description *p, int a, int b, int c, int d) {
     if (a != b || c != d) return 0;
     if (p->compute == COMPUTE_64F || p->compute == COMPUTE_64F_PEDANTIC) return p->scale == F64 && a == F64 && d == F64;
     if (p->scale != F32 || a == F64 || d == F64) return 0;
@@ -246,7 +256,9 @@ int cublasLtMatmulAlgoGetHeuristic(struct handle *handle, const struct descripti
     if (!handle || most < 1) return INVALID_VALUE;
     int status = fits(p, a, b, c, d);
     if (status) return status;
-    handle->log("choose an algorithm");
+    const char *refusal = getenv("STANDIN_REFUSAL");
+    if (refuses(a->type)) return refusal ? atoi(refusal) : NOT_SUPPORTED;
+    handle->log("choose an algorithm, reductions %u", preference ? preference->reductions : 7);
     size_t workspace = preference && preference->workspace >= WORKSPACE ? WORKSPACE : 0;
     memset(answers, 0, sizeof *answers);
     answers->algorithm = (struct algorithm){MARK, workspace, {0}, {0}};
@@ -374,6 +386,7 @@ int cublasLtMatmul(struct handle *handle, const struct description *description,
                    const void *c_data, const struct layout *c, void *d_data, const struct layout *d,
                    const struct algorithm *algorithm, void *workspace, size_t workspace_bytes, void *stream) {
     if (!handle || !description) return INVALID_VALUE;
+    if (((uintptr_t)alpha | (uintptr_t)beta) % size_of(description->scale)) return INVALID_VALUE;
     int status = fits(description, a, b, c, d);
     if (status) return status;
     struct product p = {*description, *a, *b, *c, *d, load(alpha, description->scale, 0),

@@ -121,6 +121,7 @@ int cuDeviceGet(int *device, int ordinal) {
 
 int cuDeviceGetName(char *name, int length, int device) {
     if (device < 0 || device >= device_count()) return INVALID_DEVICE;
+    if (device == setting("STANDIN_LOST", -1)) return INVALID_DEVICE;
     snprintf(name, length, "stand-in %d", device);
     return SUCCESS;
 }

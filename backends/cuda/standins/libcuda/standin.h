@@ -16,6 +16,7 @@
  *   STANDIN_DRIVER   what cuDriverGetVersion says; 13000
  *   STANDIN_INIT     what cuInit returns; 0
  *   STANDIN_DEVICES  how many devices there are; 1
+ *   STANDIN_LOST     the ordinal of a device that cannot be asked its name; none
  *   STANDIN_MEMORY   bytes of memory on each; 1 GiB
  *   STANDIN_GRAPHS   how many graphs can be made fit to launch; no limit
  *   STANDIN_FAULT    the n-th piece of work, counted from 1, fails on the device; none

@@ -14,6 +14,7 @@ pub(crate) fn act(action: &str) {
     let said = match action {
         "open" => open(&places()),
         "open-only" => open(&only()),
+        "open-again" => open_again(),
         "nvrtc" => nvrtc(&places()),
         "third-device" => locate::driver(&places()).and_then(|driver| device::one(&driver, 2)).map(|_| Vec::new()),
         "products" => products::act(),
@@ -54,6 +55,21 @@ fn open(places: &Places) -> Result<Vec<String>, Error> {
     let mut lines = vec![driver.to_string(), locate::cublaslt(places, &driver)?.to_string()];
     lines.extend(device::all(&driver)?.iter().map(ToString::to_string));
     Ok(lines)
+}
+
+/// Finds the libraries, removes their files, and looks for them again, there and in a place that holds none.
+fn open_again() -> Result<Vec<String>, Error> {
+    let folder = std::env::var_os(FOLDER).expect("the case sets it");
+    let find = |places: &Places| -> Result<String, Error> {
+        let driver = locate::driver(places)?;
+        Ok(format!("{}, {}", *driver, locate::cublaslt(places, &driver)?))
+    };
+    let first = find(&only())?;
+    for file in ["libcuda.so.1", "libcublasLt.so.13"] {
+        std::fs::remove_file(Path::new(&folder).join(file))?;
+    }
+    let elsewhere = Places::only(vec![Place::Folder(Path::new(&folder).join("libcuda.so.1"))]);
+    Ok(vec![first, find(&only())?, refused(find(&elsewhere))])
 }
 
 fn nvrtc(places: &Places) -> Result<Vec<String>, Error> {

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use byoc_cuda::{device, locate};
-use byoc_cuda_standins::{temporary, tried};
+use byoc_cuda_standins::{Child, FOLDER, both, shield, temporary, tried};
 use byoc_plugin_api::Error;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{
     CUfunction_attribute_enum as Attribute, CUgraphInstantiate_flags as GraphFlags, CUstreamCaptureMode as CaptureMode,
+    cudaError_enum as Code,
 };
 use cudarc::driver::{CudaContext, CudaStream};
 
@@ -20,6 +21,7 @@ pub(crate) const CASES: &[(&str, fn())] = &[
     ("driver::what_is_taken_is_given_back", what_is_taken_is_given_back),
     ("driver::memory_runs_out", memory_runs_out),
     ("driver::a_device_that_failed_stays_so", a_device_that_failed_stays_so),
+    ("driver::failures_that_end_the_process", failures_that_end_the_process),
     ("driver::graphs_happen_when_they_are_launched", graphs_happen_when_they_are_launched),
     ("driver::what_a_capture_does_not_allow_ends_it", what_a_capture_does_not_allow_ends_it),
     ("driver::what_is_not_given_back_is_told", what_is_not_given_back_is_told),
@@ -32,6 +34,9 @@ const IMAGE: &str = "STANDIN_IMAGE";
 /// Does what a case's process was started for.
 pub(crate) fn act(action: &str) -> Result<Vec<String>, Error> {
     locate::driver(&child::places())?;
+    if action == "failures" {
+        return failures();
+    }
     let done = match action {
         "round" => round(),
         "allocate" => allocate(),
@@ -116,6 +121,40 @@ fn a_device_that_failed_stays_so() {
     let failure = "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered";
     assert_eq!(output, format!("done\n{failure}\n{failure}"));
     assert!(log.contains("fill 8\nfault in upload 8\n"), "{log}");
+}
+
+/// What is said of failures from which a process does, and does not, recover.
+fn failures() -> Result<Vec<String>, Error> {
+    let device = device::one(&locate::driver(&child::places())?, 0)?;
+    let codes = [
+        Code::CUDA_ERROR_CONTAINED,
+        Code::CUDA_ERROR_ILLEGAL_ADDRESS,
+        Code::CUDA_ERROR_TENSOR_MEMORY_LEAK,
+        Code::CUDA_ERROR_EXTERNAL_DEVICE,
+        Code::CUDA_ERROR_OUT_OF_MEMORY,
+        Code::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+    ];
+    Ok(codes.into_iter().map(|code| child::told(device.failed("copy", DriverError(code)))).collect())
+}
+
+/// The stand-in has texts for two of these only.
+fn failures_that_end_the_process() {
+    let scratch = temporary();
+    let child = Child::new("failures").with(FOLDER, both()).with("LD_LIBRARY_PATH", shield(scratch.path()));
+    let output = child.output(both());
+    let ended = |text: &str| {
+        let hint = "CUDA takes no more work from this process: start it again";
+        format!("work that was queued on cuda:0 earlier went wrong: {text} ({hint})")
+    };
+    let expected = [
+        ended("CUDA_ERROR_CONTAINED"),
+        ended("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"),
+        ended("CUDA_ERROR_TENSOR_MEMORY_LEAK"),
+        ended("CUDA_ERROR_EXTERNAL_DEVICE"),
+        "cuda:0 cannot copy: CUDA_ERROR_OUT_OF_MEMORY: out of memory (Use a smaller batch, or another device)".into(),
+        "cuda:0 cannot copy: CUDA_ERROR_CONTEXT_IS_DESTROYED ()".into(),
+    ];
+    assert_eq!(output.lines().collect::<Vec<_>>(), expected);
 }
 
 fn capture() -> Result<Vec<String>, DriverError> {

@@ -9,9 +9,11 @@ pub(crate) const CASES: &[(&str, fn())] = &[
     ("locate::in_the_users_folder", in_the_users_folder),
     ("locate::in_every_place", in_every_place),
     ("locate::the_first_place_wins", the_first_place_wins),
+    ("locate::what_is_found_is_remembered", what_is_found_is_remembered),
     ("locate::nothing_is_there", nothing_is_there),
     ("locate::a_file_does_not_open", a_file_does_not_open),
     ("locate::versions_that_do_not_fit", versions_that_do_not_fit),
+    ("locate::an_older_one_for_an_older_driver", an_older_one_for_an_older_driver),
     ("locate::functions_that_are_missing", functions_that_are_missing),
     ("locate::another_name_comes_first", another_name_comes_first),
     ("locate::a_library_to_link_with", a_library_to_link_with),
@@ -38,6 +40,7 @@ fn in_every_place() {
         ("CUDA_HOME", "cuda", "cuda/lib64", "libcublasLt.so.13", "13.0"),
         ("CUDA_HOME", "home", "home/lib", "libcublasLt.so.12", "12.9"),
         ("VIRTUAL_ENV", "venv", "venv/lib/python3.11/site-packages/nvidia/cu13/lib", "libcublasLt.so.13", "13.0"),
+        ("CONDA_PREFIX", "base", "base/lib", "libcublasLt.so.12", "12.9"),
         ("CONDA_PREFIX", "conda", "conda/lib/python3.9/site-packages/nvidia/cublas/lib", "libcublasLt.so.12", "12.9"),
     ] {
         build(&scratch.path().join(folder), "libcublasLt", file, &[]);
@@ -70,6 +73,19 @@ fn the_first_place_wins() {
     let child = || child().with("BYOC_CUDA_PATH", &variable);
     assert_eq!(used(child()), "libcublasLt 13.0 (DIR/variable/libcublasLt.so.13)");
     assert_eq!(used(child().with(FOLDER, &option)), "libcublasLt 13.0 (DIR/option/libcublasLt.so.13)");
+}
+
+/// The files go away after the first search; other places are searched all the same.
+fn what_is_found_is_remembered() {
+    let scratch = temporary();
+    let folder = scratch.path().join("folder");
+    for file in ["libcuda.so.1", "libcublasLt.so.13"] {
+        copy(&both().join(file), &folder.join(file));
+    }
+    let child = Child::new("open-again").with(FOLDER, &folder).with("LD_LIBRARY_PATH", shield(scratch.path()));
+    let found = "libcuda 13.0 (DIR/folder/libcuda.so.1), libcublasLt 13.0 (DIR/folder/libcublasLt.so.13)";
+    let other = format!("there is no libcuda.so.1 in DIR/folder/libcuda.so.1 ({DRIVER_HINT})");
+    assert_eq!(child.output(scratch.path()), format!("{found}\n{found}\n{other}"));
 }
 
 const DRIVER_HINT: &str = "Install NVIDIA's driver 525 or newer, or name the folder of libcuda.so.1 in BYOC_CUDA_PATH";
@@ -124,8 +140,35 @@ fn versions_that_do_not_fit() {
     }
     let pair = "libcublasLt 13.0 (DIR/libcublasLt.so.13) is newer than the driver (DIR/libcuda.so.1), \
                 which runs CUDA up to 12.4";
-    assert_eq!(said("12040", "130002"), format!("{pair} (Update NVIDIA's driver, or install libcublasLt 12)"));
+    let hint = "Update NVIDIA's driver, or try `pip install nvidia-cublas-cu12`";
+    assert_eq!(said("12040", "130002"), format!("{pair} ({hint})"));
     assert!(said("14020", "130102").starts_with("libcuda 14.2 (DIR/libcuda.so.1)\nlibcublasLt 13.1 "));
+}
+
+/// One that the driver cannot use does not stand before one that it can.
+fn an_older_one_for_an_older_driver() {
+    let scratch = temporary();
+    let (first, second) = (scratch.path().join("first"), scratch.path().join("second"));
+    for file in ["libcuda.so.1", "libcublasLt.so.13"] {
+        copy(&both().join(file), &first.join(file));
+    }
+    let folders = std::env::join_paths([&first, &second]).expect("the names have no separators");
+    let said = |driver: &str, number: &str| {
+        let child = Child::new("open-only").with(FOLDER, &folders).with("LD_LIBRARY_PATH", shield(scratch.path()));
+        child.with("STANDIN_DRIVER", driver).with("STANDIN_CUBLASLT", number).output(scratch.path())
+    };
+    build(&second, "libcublasLt", "libcublasLt.so.12", &[]);
+    let older = "libcublasLt 12.9 (DIR/second/libcublasLt.so.12)";
+    assert_eq!(said("12040", "120904"), format!("libcuda 12.4 (DIR/first/libcuda.so.1)\n{older}\n{DEVICE}"));
+    let newer = "libcublasLt 13.0 (DIR/first/libcublasLt.so.13)";
+    assert_eq!(said("13000", "130002"), format!("libcuda 13.0 (DIR/first/libcuda.so.1)\n{newer}\n{DEVICE}"));
+    for folder in [&first, &second] {
+        std::fs::remove_dir_all(folder).expect("the folder is ours");
+    }
+    copy(&both().join("libcuda.so.1"), &first.join("libcuda.so.1"));
+    let missing = "there is no libcublasLt.so.13 or libcublasLt.so.12 in DIR/first, DIR/second";
+    let hint = CUBLASLT_HINT.replace("nvidia-cublas==13.0.*", "nvidia-cublas-cu12");
+    assert_eq!(said("12040", "120904"), format!("{missing} ({hint})"));
 }
 
 /// Drivers and cublasLts that have all functions but one.
@@ -135,7 +178,7 @@ fn functions_that_are_missing() {
     let shield = shield(scratch.path());
     let lists = [
         (Library::Driver, "libcuda.so.1", 50, DRIVER_HINT),
-        (Library::CublasLt, "libcublasLt.so.13", 14, CUBLASLT_HINT),
+        (Library::CublasLt, "libcublasLt.so.13", 13, CUBLASLT_HINT),
     ];
     for (library, file, count, hint) in lists {
         assert_eq!(library.functions().len(), count);
@@ -166,7 +209,10 @@ fn another_name_comes_first() {
     let both = both();
     let asked = both.join("libcublasLt.so.13");
     let message = format!("DIR/other/libcublasLt.so comes before {} under another name", asked.display());
-    assert_eq!(output, format!("{message} (Take DIR/other out of LD_LIBRARY_PATH)"));
+    assert_eq!(
+        output,
+        format!("{message} (Take DIR/other out of LD_LIBRARY_PATH, or name that folder in BYOC_CUDA_PATH)")
+    );
 
     // Where the loader decides anyway, the one that it finds first is as good as another.
     let path =
@@ -243,4 +289,9 @@ fn devices_that_are_missing() {
     let three = said("third-device", "STANDIN_DEVICES", "2");
     assert_eq!(three, format!("{driver} finds no device cuda:2 (It finds cuda:0, cuda:1)"));
     assert_eq!(said("third-device", "STANDIN_DEVICES", "3"), "");
+    // No other device is asked anything.
+    let child = Child::new("third-device").with(FOLDER, both()).with("LD_LIBRARY_PATH", &shield);
+    assert_eq!(child.with("STANDIN_DEVICES", "3").with("STANDIN_LOST", "1").output(both()), "");
+    let lost = "CUDA_ERROR_INVALID_DEVICE: invalid device ordinal";
+    assert_eq!(said("open", "STANDIN_LOST", "0"), format!("{driver} cannot read cuda:0: {lost} ({hint})").as_str());
 }

@@ -317,9 +317,10 @@ unsafe fn multiply(
     let workspace_bytes = WORKSPACE as u64;
     let (transa, transb) = (i32::from(call.transa), i32::from(call.transb));
     let at = |base: u64, offset: i64| (base + offset.unsigned_abs() * kind.bytes as u64) as *mut c_void;
-    let scale = |value: f64| if kind.bytes == 8 { value.to_le_bytes() } else { widened((value as f32).to_le_bytes()) };
+    // Aligned for both scale types.
+    let scale = |value: f64| if kind.bytes == 8 { value.to_bits() } else { (value as f32).to_bits().into() };
     // SAFETY: all descriptors were made above and are destroyed below, attributes have the sizes of their types, and the
-    // caller answers for the buffers. Alpha and beta have at least the size of the scale type.
+    // caller answers for the buffers. Alpha and beta begin, in little-endian order, with a number of the scale type.
     unsafe {
         let set =
             |attribute, value: *const c_void, bytes| lt::set_matmul_desc_attribute(described, attribute, value, bytes);
@@ -338,8 +339,8 @@ unsafe fn multiply(
         lt::matmul(
             handle,
             described,
-            one.as_ptr().cast(),
-            zero.as_ptr().cast(),
+            (&raw const one).cast(),
+            (&raw const zero).cast(),
             at(a, offsets.a),
             a_layout,
             at(b, offsets.b),
@@ -376,10 +377,4 @@ fn layout(
         lt::set_matrix_layout_attribute(layout, Laid::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride.cast(), 8)?;
     }
     Ok(layout)
-}
-
-/// Four bytes at the beginning of eight.
-fn widened(bytes: [u8; 4]) -> [u8; 8] {
-    let [a, b, c, d] = bytes;
-    [a, b, c, d, 0, 0, 0, 0]
 }

@@ -32,13 +32,18 @@ const TYPES: [(&str, DType, Settings); 5] = [
 
 pub(super) fn run(bed: &Bed, report: &mut Report) {
     let mut random = bed.random("correctness");
-    for case in cases::ALL {
-        for (name, dtype, settings) in TYPES {
-            if dtype != DType::F64 || !case.has_activation {
-                let found = rounds(bed, &mut random, case, dtype, settings);
-                report.check(&format!("{} {name}", case.name), found);
-            }
+    let mut check = |case: &Case, types: &dyn Fn(DType) -> bool| {
+        for (name, dtype, settings) in TYPES.into_iter().filter(|(_, dtype, _)| types(*dtype)) {
+            let found = rounds(bed, &mut random, case, dtype, settings);
+            report.check(&format!("{} {name}", case.name), found);
         }
+    };
+    for case in cases::ALL {
+        check(case, &|dtype| dtype != DType::F64 || !case.has_activation);
+    }
+    check(&cases::LONG, &|dtype| matches!(dtype, DType::F16 | DType::BF16));
+    if !bed.quick {
+        check(&cases::MANY, &|dtype| dtype == DType::F16);
     }
 }
 

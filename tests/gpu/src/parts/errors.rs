@@ -8,8 +8,9 @@ use crate::bed::{self, BACKEND, Bed, Compiled, with_views};
 use crate::net::{Allowed, Net, Op};
 use crate::report::{Report, Result, ensure, failure};
 
-/// The width between the two products: only the device holds it, so that a batch need not fit into the host.
-const WIDTH: usize = 8192;
+/// The width between the two products: only the device holds it, so that a batch need not fit into the host. So wide that
+/// a batch of about 25,000 rows is too much for 80 GB: cublasLt may refuse millions of rows before memory is asked for.
+const WIDTH: usize = 1 << 20;
 
 /// A device that no machine has.
 const NOBODY: u32 = 4095;

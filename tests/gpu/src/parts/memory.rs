@@ -1,5 +1,6 @@
 //! What stands on the device, in the file, and that nothing stays there: weights once, and what values need.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use byoc_conformance::tensor::Tensor;
@@ -8,6 +9,7 @@ use byoc_plugin_api::DType;
 
 use crate::bed::{self, BACKEND, Bed, Compiled, same};
 use crate::net::{Net, Op};
+use crate::reopen;
 use crate::report::{Report, Result, ensure, failure};
 
 /// Runs without a leak.
@@ -36,9 +38,15 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
     };
     report.check("file over weights", file(&nets.0, &large));
     report.check("weights once + arena, as counted", counted(bed, &nets.0, &large));
-    report.check("weights once + arena, by the driver", driver(bed, &nets.0, &large));
+    if bed.quick && !bed.is_stand_in() {
+        let why = "what a driver takes for itself may be more than these weights";
+        report.note(&format!("note  weights once + arena, by the driver: left out with --quick, {why}"));
+    } else {
+        report.check("weights once + arena, by the driver", driver(bed, &nets.0, &large));
+    }
     report.check("one weight of three regions", once(bed, &nets.1, &tied));
     report.check("two artifacts at once", two(bed, (&nets.0, &large), (&nets.1, &tied)));
+    report.check("sessions one after another in a new process", reopen::check(bed, &tied.path));
     report.check(&format!("{RUNS} runs leave nothing"), runs(bed, &nets.1, &tied));
     report.check(&format!("{LOADS} loads leave nothing"), loads(bed, &nets.1, &tied));
 }
@@ -140,7 +148,8 @@ fn once(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
     Ok(format!("{regions} regions, 1 upload of {weights} bytes"))
 }
 
-/// Sessions of two artifacts, each on a thread of its own, give what each gives alone.
+/// Sessions of two artifacts, each on a thread of its own, give what each gives alone and record all, while a third thread
+/// loads and drops sessions.
 fn two(bed: &Bed, one: (&Net, &Compiled), other: (&Net, &Compiled)) -> Result<String> {
     let count = bed.pick(200, 20);
     let work = |(net, compiled): (&Net, &Compiled), name: &str| -> Result<Vec<Tensor>> {
@@ -148,23 +157,37 @@ fn two(bed: &Bed, one: (&Net, &Compiled), other: (&Net, &Compiled)) -> Result<St
         let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Recorded)?;
         let run = |index: usize| {
             let inputs = net.inputs(&mut random, [2, 2, 2, 5][index % 4]);
-            bed::run(&mut session, &inputs)
+            let found = bed::run(&mut session, &inputs)?;
+            let why: Vec<_> = session.devices().into_iter().flat_map(|device| device.unrecorded).collect();
+            ensure(why.is_empty(), || format!("run {} was not recorded: {}", index + 1, why.join("; ")))?;
+            Ok(found)
         };
         (0..count).map(run).collect()
     };
     let alone = (work(one, "one")?, work(other, "other")?);
-    let ended = |_| "a thread panicked";
+    let (ended, over) = (|_| "a thread panicked", AtomicBool::new(false));
+    let loads = || -> Result<usize> {
+        let mut count = 0;
+        while count == 0 || !over.load(Ordering::Relaxed) {
+            drop(bed.load(&bed.registry, &other.1.path, Queueing::Recorded)?);
+            count += 1;
+        }
+        Ok(count)
+    };
     let together = std::thread::scope(|scope| -> Result<_> {
         let (first, second) = (scope.spawn(|| work(one, "one")), scope.spawn(|| work(other, "other")));
+        let third = scope.spawn(loads);
         let (first, second) = (first.join(), second.join());
-        Ok((first.map_err(ended)??, second.map_err(ended)??))
+        over.store(true, Ordering::Relaxed);
+        let third = third.join().map_err(ended)?.map_err(|error| format!("loads beside two sessions: {error}"))?;
+        Ok((first.map_err(ended)??, second.map_err(ended)??, third))
     })?;
     for (found, expected) in [(&together.0, &alone.0), (&together.1, &alone.1)] {
         for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
             same(found, expected, &format!("run {} beside another session", index + 1))?;
         }
     }
-    Ok(format!("2 threads, {count} runs each, the same bits as alone"))
+    Ok(format!("2 threads, {count} runs each, all recorded, the same bits as alone; {} loads meanwhile", together.2))
 }
 
 /// Free memory of the device and resident memory of the process, before and after.
@@ -181,9 +204,16 @@ fn runs(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
     let mut run = |count: usize| (0..count).try_for_each(|_| bed::run(&mut session, &inputs).map(drop));
     run(RUNS / 100)?;
     let start = Instant::now();
-    let (device, host) = left(bed, || run(RUNS))?;
+    // Others on the device count, too: a page is allowed, and what is more than that must be so twice.
+    let most = if bed.is_stand_in() { 0 } else { PAGE };
+    let fits = |(device, host): (u64, u64)| device <= most && host <= HOST;
+    let mut found = left(bed, || run(RUNS))?;
+    if !fits(found) {
+        found = left(bed, || run(RUNS))?;
+    }
+    let (device, host) = found;
     let text = format!("{:.1} s, {device} bytes on the device, {host} on the host", start.elapsed().as_secs_f64());
-    if device == 0 && host <= HOST { Ok(text) } else { failure(text) }
+    if fits(found) { Ok(text) } else { failure(text) }
 }
 
 fn loads(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {

@@ -45,6 +45,12 @@ pub(super) const ALL: &[Case] = &[
     activated("Gemm and ReLU", gemm_relu, false),
 ];
 
+/// Few rows and long sums, where cublasLt may add up parts of them: for types that are narrower than their sums.
+pub(super) const LONG: Case = plain("few rows, long sums", long);
+
+/// More products than a launch of kernels has in its second and third dimension.
+pub(super) const MANY: Case = plain("70000 products", many);
+
 /// M, N and K.
 fn sizes(random: &mut Rng, most: usize) -> [usize; 3] {
     [size(random, most), size(random, most), size(random, most)]
@@ -53,6 +59,18 @@ fn sizes(random: &mut Rng, most: usize) -> [usize; 3] {
 fn weights(net: &mut Net, random: &mut Rng, most: usize) {
     let [m, n, k] = sizes(random, most);
     let (x, w) = (net.input(&[m, k]), net.constant(random, &[k, n], 1.0));
+    net.step(Op::MatMul, &[x, w]);
+}
+
+fn long(net: &mut Net, random: &mut Rng, most: usize) {
+    let ([m, n], k) = ([random.usize(1..=8), size(random, most)], 32 * most + size(random, most));
+    let (x, w) = (net.input(&[m, k]), net.constant(random, &[k, n], 1.0));
+    net.step(Op::MatMul, &[x, w]);
+}
+
+fn many(net: &mut Net, random: &mut Rng, _: usize) {
+    let [m, n, k] = sizes(random, 4);
+    let (x, w) = (net.input(&[70_000, m, k]), net.input(&[70_000, k, n]));
     net.step(Op::MatMul, &[x, w]);
 }
 
