@@ -1,7 +1,9 @@
 //! A block of aligned memory: the arena of a running entry, or the result of a folded node.
 
 /// Alignment of the block and of every value in it, in bytes: a cache line, and the widest vector.
-pub(crate) const ALIGNMENT: usize = 64;
+pub(crate) const ALIGNMENT: usize = byoc_plugin_api::HOST_ALIGNMENT;
+
+const _: () = assert!(align_of::<Line>() == ALIGNMENT);
 
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]

@@ -11,6 +11,6 @@ mod session;
 mod steps;
 
 pub use copies::{PlannedCopy, planned_copies};
-pub use device::{Device, DeviceName};
+pub use device::{Device, DeviceName, OpenedDomain, UnopenedDomain, open_domain};
 pub use open::{Opened, open_file, open_region};
 pub use session::{CopyTime, DeviceUse, LoadOptions, PortIndex, PortInfo, Queueing, RegionTime, Session};

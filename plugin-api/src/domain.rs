@@ -13,6 +13,12 @@ use crate::dtype::DType;
 use crate::error::Error;
 use crate::region::ConstantId;
 
+/// Where memory of a device begins, and every tensor in it: at multiples of so many bytes.
+pub const DEVICE_ALIGNMENT: usize = 256;
+
+/// Where page-locked host memory begins: a cache line, as all memory that core gives to `run`.
+pub const HOST_ALIGNMENT: usize = 64;
+
 /// What a backend says that only joins domains.
 pub const OPENS_NO_DOMAIN: &str = "this backend opens no memory domain";
 

@@ -66,6 +66,14 @@ fn guard(error: Sink, call: impl FnOnce() -> Result<Answer, Error>) -> i32 {
     }
 }
 
+/// Runs what gives no answer; a panic ends here.
+fn quietly(call: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
+        // Dropping a payload may panic again.
+        std::mem::forget(payload);
+    }
+}
+
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match (self.write)(self.context, Slice::new(bytes)) {
@@ -256,10 +264,7 @@ extern "C" fn free(executable: *mut c_void) {
     }
     // SAFETY: the handle came from `load` and the host frees it once.
     let loaded = unsafe { Box::from_raw(executable.cast::<Loaded>()) };
-    // A panic in a destructor must not cross the border; the executable is gone either way.
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(loaded))) {
-        std::mem::forget(payload);
-    }
+    quietly(|| drop(loaded));
 }
 
 extern "C" fn open(index: usize, file: Slice, mut out: Sink, error: Sink) -> i32 {

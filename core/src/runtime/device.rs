@@ -62,32 +62,23 @@ impl Device {
         registry: &Registry,
         options: &dyn Fn(&Registered) -> Result<Options>,
     ) -> Result<Device> {
-        let mut failed: Option<(&Registered, Error)> = None;
-        for backend in
-            registry.backends.iter().filter(|backend| backend.description.domain.as_ref() == Some(&name.kind))
-        {
-            match backend.backend.open_domain(name.ordinal, &options(backend)?) {
-                Ok(domain) if !is_of(domain.handles(), name) => {
-                    let backend = &backend.description.name;
-                    let message = format!("backend '{backend}' opened {name} and gave the handles of another device");
-                    return Err(
-                        Diagnostic::new(Code::PluginContract, message).hint("Report this to the plugin's maker")
-                    );
-                }
-                Ok(domain) => {
-                    let domain = Arc::new(Mutex::new(domain));
-                    return Ok(Device { name: name.clone(), domain, turns: Turns::default() });
-                }
-                // The first one that could is the one to hear.
-                Err(error) => match &failed {
-                    Some((_, first)) if first.message != OPENS_NO_DOMAIN => {}
-                    _ => failed = Some((backend, error)),
-                },
+        let of_kind = registry.backends.iter().filter(|it| it.description.domain.as_ref() == Some(&name.kind));
+        let openers = of_kind.map(|it| Ok((it, options(it)?))).collect::<Result<Vec<_>>>()?;
+        let (backend, error) = match open_domain(name.ordinal, openers) {
+            Ok((_, domain)) if is_of(domain.handles(), name) => {
+                let domain = Arc::new(Mutex::new(domain));
+                return Ok(Device { name: name.clone(), domain, turns: Turns::default() });
             }
-        }
-        let Some((backend, error)) = failed else {
-            let message = format!("no backend that was found opens {name}");
-            return Err(Diagnostic::new(Code::MissingRequirement, message).hint(kinds(registry)));
+            Ok((backend, _)) => {
+                let backend = &backend.description.name;
+                let message = format!("backend '{backend}' opened {name} and gave the handles of another device");
+                return Err(Diagnostic::new(Code::PluginContract, message).hint("Report this to the plugin's maker"));
+            }
+            Err(Some(failed)) => failed,
+            Err(None) => {
+                let message = format!("no backend that was found opens {name}");
+                return Err(Diagnostic::new(Code::MissingRequirement, message).hint(kinds(registry)));
+            }
         };
         let message = format!("backend '{}' cannot open {name}: {}", backend.description.name, error.message);
         let joins_only = error.message == OPENS_NO_DOMAIN;
@@ -154,6 +145,31 @@ impl Device {
         let message = format!("{} cannot {doing}: {}", self.name, error.message);
         Diagnostic { code: Code::Device, message, hint: error.hint }
     }
+}
+
+/// A domain, and the backend that opened it.
+pub type OpenedDomain<'a> = (&'a Registered, Box<dyn Domain>);
+
+/// A backend that did not open a domain, and why.
+pub type UnopenedDomain<'a> = (&'a Registered, Error);
+
+/// Opens the device of that number by the first of these backends of its kind that does, each given with its options of
+/// running. Of the reasons why not, the first of a backend that could is the one to hear; there is none without backends.
+pub fn open_domain<'a>(
+    ordinal: u32,
+    openers: impl IntoIterator<Item = (&'a Registered, Options)>,
+) -> std::result::Result<OpenedDomain<'a>, Option<UnopenedDomain<'a>>> {
+    let mut failed: Option<UnopenedDomain<'a>> = None;
+    for (backend, options) in openers {
+        match backend.backend.open_domain(ordinal, &options) {
+            Ok(domain) => return Ok((backend, domain)),
+            Err(error) => match &failed {
+                Some((_, first)) if first.message != OPENS_NO_DOMAIN => {}
+                _ => failed = Some((backend, error)),
+            },
+        }
+    }
+    Err(failed)
 }
 
 /// Whether handles are those of a device of that number, and not the host's.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use byoc_plugin_api::{Dim, Lifetime, contiguous_strides, plan_arena};
+use byoc_plugin_api::{DEVICE_ALIGNMENT, Dim, Lifetime, contiguous_strides, plan_arena};
 
 use crate::artifact::manifest::Entry;
 use crate::buffer::ALIGNMENT;
@@ -111,9 +111,6 @@ impl Layout<'_> {
     }
 }
 
-/// Where every value begins on a device, in bytes.
-pub(super) const DEVICE_ALIGNMENT: usize = 256;
-
 /// The size of each symbol, read off the shapes of the inputs.
 fn bind_symbols(entry: &Entry, input_shapes: &[&[i64]]) -> Result<HashMap<String, usize>> {
     let mut symbols: HashMap<String, usize> = HashMap::new();
@@ -171,7 +168,7 @@ fn lifetimes(layout: &Layout<'_>, memory: usize, sizes: &[usize]) -> Vec<Option<
         lifetimes[value] = Some(Lifetime { size: sizes[value], first: 0, last: end });
     };
     // What comes from outside stays on the device, for runs that are not given it again.
-    let given = steps.constants.iter().chain(&steps.inputs).filter(|crossing| crossing.to == memory);
+    let given = steps.inputs.iter().filter(|crossing| crossing.to == memory);
     given.for_each(|crossing| stay(&mut lifetimes, crossing.value));
     for (index, step) in steps.body.iter().enumerate() {
         let time = index + 1;

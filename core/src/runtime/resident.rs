@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use byoc_plugin_api::DEVICE_ALIGNMENT;
+
 use crate::artifact::Artifact;
 use crate::artifact::manifest::{ConstantUse, Region};
 use crate::diagnostic::Result;
 use crate::runtime::device::{Device, DeviceMemory};
-use crate::runtime::plan::DEVICE_ALIGNMENT;
 
 /// Constants on one device.
 #[derive(Default)]

@@ -93,6 +93,39 @@ impl Session {
         self.in_turn(0, &mut |session| session.work(&[], Run::Outputs))
     }
 
+    /// Makes an output of the last run the input of the next [`Session::run_resident`], within the device that has both: for
+    /// models that are fed what they gave. Regions on the host read the input that the run is given.
+    pub fn carry(&mut self, output: usize, input: usize) -> Result<()> {
+        let ports = (self.entry.outputs.get(output), self.entry.inputs.get(input));
+        let (Some(from), Some(to)) = ports else {
+            return Err(Diagnostic::new(Code::UnknownName, format!("there is no output {output} or no input {input}")));
+        };
+        let (from, to, what) = (from.value, to.value, format!("'{}' to '{}'", from.name, to.name));
+        let Some(state) = self.state.as_ref().filter(|state| state.filled.inputs) else {
+            return Err(Diagnostic::new(Code::RunFailed, format!("cannot carry {what}: the entry did not run yet")));
+        };
+        let types = &self.entry.values;
+        if types[from].dtype != types[to].dtype || state.plan.shapes[from] != state.plan.shapes[to] {
+            let message = format!("cannot carry {what}: they are of different types or shapes");
+            return Err(Diagnostic::new(Code::BadInput, message));
+        }
+        let Some(memory) = (1..=self.devices.len()).find(|&at| state.is_on(from, at) && state.is_on(to, at)) else {
+            let message = format!("cannot carry {what}: no device has both");
+            return Err(Diagnostic::new(Code::BadInput, message).hint("Give the output to the next run as its input"));
+        };
+        let (from, to, bytes) =
+            (state.on_device(from, memory), state.on_device(to, memory), state.bytes(&self.entry, to));
+        self.in_turn(0, &mut |session| {
+            let device = &session.devices[memory - 1];
+            let mut domain = device.domain();
+            // SAFETY: both are places of that many bytes, and inputs and outputs that stay overlap nothing.
+            let copied = if bytes > 0 && from != to { unsafe { domain.copy(to, from, bytes) } } else { Ok(()) };
+            let waited = domain.synchronize();
+            drop(domain);
+            copied.and(waited).map_err(|error| device.failed(&format!("carry {what}"), error))
+        })
+    }
+
     /// Does some work when no other session does any on the devices, from that index on. Devices stand in the order of their
     /// kinds, so two sessions never wait for each other.
     fn in_turn(&mut self, index: usize, work: &mut dyn FnMut(&mut Session) -> Result<()>) -> Result<()> {
@@ -126,13 +159,8 @@ impl Session {
         }
         // The old memory goes first: both together may not fit.
         self.state = None;
-        let place = state::Place {
-            entry: &self.entry,
-            steps: &self.steps,
-            memories: &self.memories,
-            devices: &self.devices,
-            constants: &self.constants,
-        };
+        let place =
+            state::Place { entry: &self.entry, steps: &self.steps, memories: &self.memories, devices: &self.devices };
         self.state = Some(place.state(inputs, &mut self.calls)?);
         Ok(())
     }

@@ -33,8 +33,6 @@ pub(super) enum Step {
 /// All that a run does, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps {
-    /// Constants that calls on devices take as inputs: copied once.
-    pub(super) constants: Vec<Crossing>,
     /// Inputs of the entry that devices read.
     pub(super) inputs: Vec<Crossing>,
     /// The calls, with what crosses between them.
@@ -103,9 +101,7 @@ impl Planner<'_> {
         }
         self.finish(value, from);
         let crossing = Crossing { value, from, to };
-        if self.entry.constants.iter().any(|constant| constant.value == value) {
-            self.steps.constants.push(crossing);
-        } else if self.entry.inputs.iter().any(|port| port.value == value) && from == HOST {
+        if self.entry.inputs.iter().any(|port| port.value == value) && from == HOST {
             self.steps.inputs.push(crossing);
         } else {
             self.steps.body.push(Step::Copy(crossing));

@@ -1,9 +1,8 @@
 //! The functions of the ability `byoc.device`: regions in a domain that this plugin or another one opened.
 
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{Answer, backend, constant_view, guard, parse, tensors};
+use super::{Answer, backend, constant_view, guard, parse, quietly, tensors};
 use crate::abi::{Sink, Slice, TensorList};
 use crate::backend::Environment;
 use crate::domain::{DeviceConstant, DeviceConstants, DeviceExecutable, DeviceTensor, DomainHandles};
@@ -119,8 +118,5 @@ extern "C" fn free(executable: *mut c_void) {
     }
     // SAFETY: the handle came from `load` and the host frees it once.
     let loaded = unsafe { Box::from_raw(executable.cast::<Loaded>()) };
-    // A panic in a destructor must not cross the border; the executable is gone either way.
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(loaded))) {
-        std::mem::forget(payload);
-    }
+    quietly(|| drop(loaded));
 }

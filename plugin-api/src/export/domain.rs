@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::{Answer, backend, guard, parse};
+use super::{Answer, backend, guard, parse, quietly};
 use crate::abi::{Sink, Slice};
 use crate::domain::{Domain, DomainHandles};
 use crate::domain_tables::DomainTable;
@@ -60,14 +60,6 @@ extern "C" fn close(domain: *mut c_void) {
         // SAFETY: the handle came from `open` and the host closes it once.
         drop(unsafe { Box::from_raw(domain.cast::<Opened>()) });
     });
-}
-
-/// Runs what gives no answer; a panic ends here.
-fn quietly(call: impl FnOnce()) {
-    if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)) {
-        // Dropping a payload may panic again.
-        std::mem::forget(payload);
-    }
 }
 
 /// The domain behind a handle.

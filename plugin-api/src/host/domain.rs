@@ -4,16 +4,10 @@ use std::ffi::c_void;
 
 use super::answer::{collect, failure, json, one_line};
 use crate::abi::{self, Sink, Slice};
-use crate::domain::{Domain, DomainHandles, DomainInfo};
+use crate::domain::{DEVICE_ALIGNMENT, Domain, DomainHandles, DomainInfo, HOST_ALIGNMENT};
 use crate::domain_tables::DomainTable;
 use crate::error::Error;
 use crate::options::Options;
-
-/// What the contract aligns memory of the device to.
-const ALIGNMENT: u64 = 256;
-
-/// What it aligns page-locked host memory to.
-const HOST_ALIGNMENT: u64 = 64;
 
 pub(super) struct PluginDomain {
     table: DomainTable,
@@ -55,7 +49,7 @@ impl PluginDomain {
 }
 
 /// Nobody trusts such an address enough to give it back; what was allocated goes with the domain.
-fn misaligned(what: &str, address: u64, alignment: u64) -> Error {
+fn misaligned(what: &str, address: u64, alignment: usize) -> Error {
     Error::new(format!("the plugin allocated {what} at {address:#x}, which is no multiple of {alignment}"))
 }
 
@@ -79,7 +73,9 @@ impl Domain for PluginDomain {
         check(|error| (self.table.allocate)(self.handle, bytes, &mut address, error))?;
         match address {
             0 => Err(Error::new("the plugin allocated memory at address 0")),
-            address if !address.is_multiple_of(ALIGNMENT) => Err(misaligned("memory", address, ALIGNMENT)),
+            address if !address.is_multiple_of(DEVICE_ALIGNMENT as u64) => {
+                Err(misaligned("memory", address, DEVICE_ALIGNMENT))
+            }
             address => Ok(address),
         }
     }
@@ -93,7 +89,7 @@ impl Domain for PluginDomain {
         check(|error| (self.table.allocate_host)(self.handle, bytes, &mut address, error))?;
         match address.addr() as u64 {
             0 => Err(Error::new("the plugin allocated host memory at address 0")),
-            at if !at.is_multiple_of(HOST_ALIGNMENT) => Err(misaligned("host memory", at, HOST_ALIGNMENT)),
+            at if !at.is_multiple_of(HOST_ALIGNMENT as u64) => Err(misaligned("host memory", at, HOST_ALIGNMENT)),
             _ => Ok(address.cast()),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use byoc_core::plugin::{Registered, Selected};
+use byoc_core::runtime::open_domain;
 use byoc_plugin_api::{
     BoundConstant, DeviceConstant, DeviceConstants, DeviceExecutable, DeviceTensor, Domain, Environment, Error, Options,
 };
@@ -55,16 +56,14 @@ impl Device {
         }
     }
 
-    /// Opens it by the first backend that does; the first reason why not is the one to hear.
+    /// Opens it as core does.
     fn opened(&self) -> Result<Shared, String> {
-        let mut failed = None;
-        for (registered, options) in &self.openers {
-            match registered.backend.open_domain(0, options) {
-                Ok(domain) => return Ok(Arc::new(Mutex::new(domain))),
-                Err(error) => drop(failed.get_or_insert(error.message)),
-            }
+        let openers = self.openers.iter().map(|(registered, options)| (registered, options.clone()));
+        match open_domain(0, openers) {
+            Ok((_, domain)) => Ok(Arc::new(Mutex::new(domain))),
+            Err(Some((_, error))) => Err(error.message),
+            Err(None) => Err("there is no backend of that kind".into()),
         }
-        Err(failed.unwrap_or_else(|| "there is no backend of that kind".into()))
     }
 }
 

@@ -92,6 +92,34 @@ fn a_shared_weight_is_on_the_device_once() {
     assert_eq!(run(&mut sum, 1, 2.0), weights().iter().map(|w| w + 2.0).collect::<Vec<_>>());
 }
 
+/// What a run gave is fed to the next one without leaving the device.
+#[test]
+fn an_output_becomes_the_next_input_on_the_device() {
+    let bench = Bench::new();
+    let load = |entry: &str| Session::load(bench.artifact.clone(), &bench.registry, &bench.options(entry, 1 << 20));
+    let mut session = load("product").expect("loads");
+    let refused = |result: Result<(), byoc_core::diagnostic::Diagnostic>| result.expect_err("refused").to_string();
+    let early = "[B703] cannot carry 'y' to 'x': the entry did not run yet";
+    assert_eq!(refused(session.carry(0, 0)), early);
+    let once = run(&mut session, 2, 0.5);
+    assert_eq!(refused(session.carry(0, 1)), "[B702] there is no output 0 or no input 1");
+    session.carry(0, 0).expect("both are on the device");
+    let (ignored, shape, strides) = (vec![f32::NAN; 2 * SIZE], [2, SIZE as i64], [SIZE as i64, 1]);
+    let input = TensorView::from_slice(&ignored, &shape, &strides).expect("a tensor");
+    session.run_resident(&[input]).expect("runs");
+    session.fetch().expect("the outputs come back");
+    let twice = session.output(0).expect("y").to_vec::<f32>().expect("f32");
+    for (i, found) in twice.iter().enumerate() {
+        let (row, column) = (i / SIZE, i % SIZE);
+        let expected: f32 = (0..SIZE).map(|k| once[row * SIZE + k] * weights()[k * SIZE + column]).sum();
+        assert!((found - expected).abs() < 1e-4 * (1.0 + expected.abs()), "{i}: {found} is not {expected}");
+    }
+    let mut sum = load("sum").expect("loads");
+    run(&mut sum, 1, 1.0);
+    let other = "[B701] cannot carry 'y' to 'x': they are of different types or shapes";
+    assert_eq!(refused(sum.carry(0, 0)), other);
+}
+
 /// Shapes change in every round, so that each second run is recorded, while others record, load and go.
 #[test]
 fn sessions_on_one_queue_take_turns() {

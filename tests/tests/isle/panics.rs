@@ -13,7 +13,7 @@ fn a_panic_is_an_error_of_the_call() {
     let bench = Bench::new();
     let place = std::ptr::dangling_mut::<u8>();
     // SAFETY: of all of these: nothing comes to be done.
-    let calls: [Panics<'_>; 12] = [
+    let calls: [Panics<'_>; 11] = [
         ("allocate", &|domain| domain.allocate(8).map(drop)),
         ("allocate_host", &|domain| domain.allocate_host(8).map(drop)),
         ("upload", &|domain| unsafe { domain.upload(0, place, 8) }),
@@ -25,7 +25,6 @@ fn a_panic_is_an_error_of_the_call() {
         ("begin_recording", &|domain| domain.begin_recording()),
         ("end_recording", &|domain| domain.end_recording().map(drop)),
         ("replay", &|domain| domain.replay(1)),
-        ("none", &|_| Err(Error::new("backend panicked: as asked in none"))),
     ];
     for (call, make) in calls {
         let mut domain = bench.open(0, &[("panic", call)]).expect("opens");

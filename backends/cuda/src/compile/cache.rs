@@ -1,7 +1,7 @@
 //! What was compiled before, in a folder of the user's.
 //!
-//! A file is the cubin, the log after it, the log's length (8 bytes) and a BLAKE3 digest of all that: programs that read
-//! cubins read it as it is, and one that was damaged is compiled again. Files are written under another name first.
+//! A file is the cubin, the log after it, the log's length (8 bytes) and a BLAKE3 digest of its key and all that: programs
+//! that read cubins read it as it is, and one that was damaged, or that lies under another's name, is compiled again. Files are written under another name first.
 //! Above a total size the ones go that were not used for longest. What goes wrong with the folder costs time, and is no
 //! error.
 
@@ -66,14 +66,14 @@ impl Cache {
     pub(super) fn get(&self, key: &str, make: impl FnOnce() -> Result<Cubin, Error>) -> Result<Cubin, Error> {
         let Some(folder) = &self.folder else { return make() };
         let path = folder.join(format!("{key}.cubin"));
-        if let Some(kept) = std::fs::read(&path).ok().and_then(decode) {
+        if let Some(kept) = std::fs::read(&path).ok().and_then(|bytes| decode(key, bytes)) {
             // What is used last is dropped last.
             let touched = std::fs::File::options().append(true).open(&path);
             let _ = touched.and_then(|file| file.set_modified(SystemTime::now()));
             return Ok(kept);
         }
         let made = make()?;
-        if write(&path, &encode(&made)).is_some() {
+        if write(&path, &encode(key, &made)).is_some() {
             drop_oldest(folder, self.most);
         }
         Ok(made)
@@ -90,19 +90,23 @@ impl Cache {
     }
 }
 
-fn encode(cubin: &Cubin) -> Vec<u8> {
+fn digest(key: &str, content: &[u8]) -> blake3::Hash {
+    blake3::Hasher::new().update(key.as_bytes()).update(content).finalize()
+}
+
+fn encode(key: &str, cubin: &Cubin) -> Vec<u8> {
     let length = (cubin.log.len() as u64).to_le_bytes();
     let mut bytes = [cubin.bytes.as_slice(), cubin.log.as_bytes(), &length].concat();
-    let digest = blake3::hash(&bytes);
+    let digest = digest(key, &bytes);
     bytes.extend(digest.as_bytes());
     bytes
 }
 
 /// `None` for what is not whole.
-fn decode(mut bytes: Vec<u8>) -> Option<Cubin> {
+fn decode(key: &str, mut bytes: Vec<u8>) -> Option<Cubin> {
     let body = bytes.len().checked_sub(FOOTER)?;
-    let (content, digest) = bytes.split_at(body + 8);
-    if blake3::hash(content).as_bytes() != digest {
+    let (content, found) = bytes.split_at(body + 8);
+    if digest(key, content).as_bytes() != found {
         return None;
     }
     let length = usize::try_from(u64::from_le_bytes(content[body..].try_into().ok()?)).ok()?;
@@ -217,7 +221,7 @@ mod tests {
     #[test]
     fn the_one_not_used_for_longest_goes() {
         let folder = temporary();
-        let size = encode(&cubin(0)).len() as u64;
+        let size = encode("a", &cubin(0)).len() as u64;
         let cache = Cache::at(folder.path(), 3 * size);
         let age = |key: &str, seconds| {
             let file = fs::File::options().append(true).open(folder.path().join(key)).expect("it is kept");

@@ -98,7 +98,7 @@ impl Session {
             PortIndex::Output(index) => (&self.entry.outputs, index),
         };
         let (state, value) = (self.state.as_ref()?, ports.get(index)?.value);
-        let device = (0..self.devices.len()).find(|device| state.plan.arenas[device + 1].values[value].is_some())?;
+        let device = (0..self.devices.len()).find(|device| state.is_on(value, device + 1))?;
         Some((self.devices[device].name(), state.on_device(value, device + 1)))
     }
 

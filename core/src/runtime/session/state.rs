@@ -70,7 +70,6 @@ pub(super) struct Place<'a> {
     pub(super) steps: &'a Steps,
     pub(super) memories: &'a [usize],
     pub(super) devices: &'a [Device],
-    pub(super) constants: &'a [EntryConstant],
 }
 
 impl Place<'_> {
@@ -101,7 +100,6 @@ impl Place<'_> {
         };
         let devices = self.devices.iter().enumerate().map(allocate).collect::<Result<Vec<_>>>()?;
         self.prepare(&plan, &devices, calls)?;
-        self.send_constants(&plan, &devices)?;
         let most = |count: fn(&Call) -> usize| self.entry.calls.iter().map(count).max().unwrap_or(0);
         Ok(State {
             input_shapes: input_shapes.iter().map(|shape| shape.to_vec()).collect(),
@@ -145,28 +143,6 @@ impl Place<'_> {
         }
         Ok(())
     }
-
-    /// Sends constants that calls on devices take as inputs.
-    fn send_constants(&self, plan: &Plan, devices: &[DeviceMemory]) -> Result<()> {
-        for crossing in &self.steps.constants {
-            let device = &self.devices[crossing.to - 1];
-            let constant = self.constants.iter().find(|constant| constant.value == crossing.value);
-            let (Some(constant), Some(offset)) = (constant, plan.arenas[crossing.to].values[crossing.value]) else {
-                continue;
-            };
-            let (to, bytes) = (devices[crossing.to - 1].address + offset as u64, &constant.bytes);
-            if bytes.is_empty() {
-                continue;
-            }
-            let mut domain = device.domain();
-            // SAFETY: the value's place is as large as the constant, whose bytes stay; the copy is waited for.
-            let sent = unsafe { domain.upload(to, bytes.as_ptr(), bytes.len()) };
-            let waited = domain.synchronize();
-            drop(domain);
-            sent.and(waited).map_err(|error| device.failed("take the constants", error))?;
-        }
-        Ok(())
-    }
 }
 
 /// What the memory of a device is for, with the region that asks for the most scratch.
@@ -206,6 +182,11 @@ impl State {
     pub(super) fn on_host_mut(&mut self, value: usize) -> *mut u8 {
         let offset = self.plan.arenas[HOST].values[value];
         offset.map_or(std::ptr::null_mut(), |offset| self.host.as_mut_ptr().wrapping_add(offset))
+    }
+
+    /// Whether a device has the value.
+    pub(super) fn is_on(&self, value: usize, memory: usize) -> bool {
+        self.plan.arenas[memory].values[value].is_some()
     }
 
     /// Where a value is in a device's memory.
