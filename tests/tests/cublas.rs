@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use byoc_core::artifact::Artifact;
-use byoc_cuda_standins::{both, shield};
+use byoc_nvidia_standins::{both, shield};
 use byoc_tests::folder::Folder;
 use byoc_tests::golden::golden;
 use byoc_tests::onnx::{Model, Type};

@@ -7,8 +7,8 @@ mod sources;
 use std::fs;
 use std::process::{Command, ExitCode};
 
-use byoc_cuda::compile::{Arch, Cache, Facts, Kernel, Needs, Request, Toolchain};
-use byoc_cuda::locate::{Place, Places};
+use byoc_nvidia::compile::{Arch, Cache, Facts, Kernel, Needs, Request, Toolchain};
+use byoc_nvidia::locate::{Place, Places};
 use byoc_plugin_api::Error;
 use byoc_tests::trial::{Needed, trial};
 use byoc_tests::{data, places};

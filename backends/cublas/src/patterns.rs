@@ -1,6 +1,6 @@
 //! What the backend takes, and why not.
 
-use byoc_cuda::matmul;
+use byoc_nvidia::matmul;
 use byoc_plugin_api::{Dim, Options, Pattern, Refusal, RefusalCode, Region, contiguous_strides};
 
 use crate::form;

@@ -1,6 +1,6 @@
 //! A product in numbers: sizes and distances, as the row-major rules of cublasLt want them.
 
-use byoc_cuda::matmul::{Batch, Problem, View};
+use byoc_nvidia::matmul::{Batch, Problem, View};
 
 use crate::product::{Product, Reading};
 

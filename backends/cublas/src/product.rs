@@ -1,6 +1,6 @@
 //! What a region computes: one product of matrices with all that cublasLt does in the same call.
 
-use byoc_cuda::matmul;
+use byoc_nvidia::matmul;
 use byoc_plugin_api::{DType, Dim};
 use serde::{Deserialize, Serialize};
 

@@ -10,10 +10,10 @@ mod memory;
 
 use std::path::Path;
 
-use byoc_cuda::domain::CudaDomain;
-use byoc_cuda::join::Joined;
-use byoc_cuda::locate::{self, Library, Places};
-use byoc_cuda::matmul::{self, Problem};
+use byoc_nvidia::domain::CudaDomain;
+use byoc_nvidia::join::Joined;
+use byoc_nvidia::locate::{self, Library, Places};
+use byoc_nvidia::matmul::{self, Problem};
 use byoc_plugin_api::{
     DeviceConstants, DeviceExecutable, DevicePlan, DeviceTensor, Domain, DomainHandles, Environment, Error, Options,
 };

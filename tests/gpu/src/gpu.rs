@@ -1,10 +1,10 @@
 //! The device from the suite's own side: how much of its memory is free, and filling it.
 
 use byoc_core::runtime::{PortIndex, Session};
-use byoc_cuda::device;
-use byoc_cuda::domain::CudaDomain;
-use byoc_cuda::join::Joined;
-use byoc_cuda::locate::{self, Library, Places};
+use byoc_nvidia::device;
+use byoc_nvidia::domain::CudaDomain;
+use byoc_nvidia::join::Joined;
+use byoc_nvidia::locate::{self, Library, Places};
 use byoc_plugin_api::{Domain, Error};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::CUstream;

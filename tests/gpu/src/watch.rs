@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use byoc_conformance::tensor::Tensor;
 use byoc_core::plugin::{BackendCode, Origin, Registered};
 use byoc_core::runtime::{Queueing, Session};
-use byoc_cuda::domain::CudaDomain;
-use byoc_cuda::locate::{Library, Places};
+use byoc_nvidia::domain::CudaDomain;
+use byoc_nvidia::locate::{Library, Places};
 use byoc_plugin_api::{
     ABI_VERSION, Backend, BoundConstants, Claims, Constants, Description, Domain, DomainHandles, DomainInfo,
     Environment, Error, Executable, Options, Pattern, Refusal, RefusalCode, Region,

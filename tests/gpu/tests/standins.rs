@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use byoc_cuda_standins::{both, compile, shield, temporary};
+use byoc_nvidia_standins::{both, compile, shield, temporary};
 
 /// Its line at the beginning.
 const NO_GPU: &str = "'stand-in 0' is no GPU: it computes on the CPU, and its times and sizes say nothing of one";
@@ -85,7 +85,7 @@ fn the_same_seed_gives_the_same_run() {
 
 /// The sources of a stand-in with a text in one of them replaced, built.
 fn changed(folder: &Path, source: &str, file: &str, (from, to): (&str, &str)) {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../backends/cuda/standins").join(source);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../backends/nvidia/standins").join(source);
     let copies = folder.join(source);
     std::fs::create_dir(&copies).expect("the folder is ours");
     let (mut files, mut found) = (Vec::new(), 0);

@@ -4,8 +4,8 @@
 //! cublasLt does (equal elements are stored once and read with strides of 0) is laid out anew, in memory of the region's
 //! own; it stands in the file once all the same.
 
-use byoc_cuda::join::Joined;
-use byoc_cuda::matmul::{self, View};
+use byoc_nvidia::join::Joined;
+use byoc_nvidia::matmul::{self, View};
 use byoc_plugin_api::{
     ConstantId, DType, DeviceConstant, DeviceConstants, DeviceTensor, Dim, Error, TensorView, contiguous_strides,
 };

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use byoc_cuda::matmul::{Call, Offsets, Plan};
+use byoc_nvidia::matmul::{Call, Offsets, Plan};
 use byoc_plugin_api::DType;
 use cudarc::cublaslt::result;
 use cudarc::cublaslt::sys;

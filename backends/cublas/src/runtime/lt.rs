@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use byoc_cuda::join::Joined;
+use byoc_nvidia::join::Joined;
 use byoc_plugin_api::Error;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;

@@ -1,6 +1,6 @@
 //! Device memory of a region's own.
 
-use byoc_cuda::join::Joined;
+use byoc_nvidia::join::Joined;
 use byoc_plugin_api::{ConstantId, Error};
 use cudarc::driver::result;
 

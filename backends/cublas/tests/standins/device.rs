@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use byoc_cuda_standins::FOLDER;
+use byoc_nvidia_standins::FOLDER;
 use byoc_plugin_api::{
     BoundConstant, Claim, ClaimSink, Claims, ConstantId, Constants, DType, DeviceConstant, DeviceConstants,
     DeviceExecutable, DeviceTensor, Domain, Environment, Error, Options, Region,

@@ -1,4 +1,4 @@
-//! The backend on stand-ins for CUDA's libraries (`backends/cuda/standins`): whole ways from a region to its result, with
+//! The backend on stand-ins for CUDA's libraries (`backends/nvidia/standins`): whole ways from a region to its result, with
 //! the calls that it takes; the code as text; and what is refused. Cases that open libraries do so in processes of their
 //! own.
 //!
@@ -21,16 +21,16 @@ use byoc_plugin_api::{Backend, Options};
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
-    if let Some(action) = std::env::var_os(byoc_cuda_standins::ACTION) {
+    if let Some(action) = std::env::var_os(byoc_nvidia_standins::ACTION) {
         let said = match &*action.to_string_lossy() {
             "products" => products::act(),
             action => runtime::act(action),
         };
         match said {
-            Ok(lines) => lines.iter().for_each(|line| byoc_cuda_standins::say(line)),
+            Ok(lines) => lines.iter().for_each(|line| byoc_nvidia_standins::say(line)),
             Err(error) => {
                 let (node, hint) = (error.node.unwrap_or_default(), error.hint.unwrap_or_default());
-                byoc_cuda_standins::say(&format!("{}|{node}|{hint}", error.message));
+                byoc_nvidia_standins::say(&format!("{}|{node}|{hint}", error.message));
             }
         }
         return ExitCode::SUCCESS;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use byoc_cuda_standins::tried;
+use byoc_nvidia_standins::tried;
 use byoc_plugin_api::{DType, Error};
 
 use crate::array::Array;

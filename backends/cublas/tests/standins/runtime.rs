@@ -1,6 +1,6 @@
 //! The calls that a region makes, what it may not be given, and what is said of a machine without the libraries.
 
-use byoc_cuda_standins::{Child, FOLDER, both, copy, shield, temporary, tried};
+use byoc_nvidia_standins::{Child, FOLDER, both, copy, shield, temporary, tried};
 use byoc_plugin_api::{
     BoundConstant, BoundConstants, DType, DeviceConstant, DeviceConstants, DeviceTensor, DomainHandles, Environment,
     Error, TensorView,

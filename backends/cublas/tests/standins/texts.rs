@@ -1,6 +1,6 @@
 //! The code as text, and who owns the constants of a region.
 
-use byoc_cuda_standins::{Child, shield, temporary};
+use byoc_nvidia_standins::{Child, shield, temporary};
 use byoc_plugin_api::{Attribute, Claim, DType, Error, OptionKind};
 
 use crate::device::{claims, code};

@@ -2,10 +2,10 @@
 
 use std::ptr::null_mut;
 
-use byoc_cuda::domain::CudaDomain;
-use byoc_cuda::join::Joined;
-use byoc_cuda::{device, locate};
-use byoc_cuda_standins::tried;
+use byoc_nvidia::domain::CudaDomain;
+use byoc_nvidia::join::Joined;
+use byoc_nvidia::{device, locate};
+use byoc_nvidia_standins::tried;
 use byoc_plugin_api::dlpack::DLDevice;
 use byoc_plugin_api::{Domain, DomainHandles, Error};
 use cudarc::driver::result;

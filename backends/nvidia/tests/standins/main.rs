@@ -1,4 +1,4 @@
-//! Unmodified cudarc against stand-ins for NVIDIA's libraries (`backends/cuda/standins`), each case in a process of its
+//! Unmodified cudarc against stand-ins for NVIDIA's libraries (`backends/nvidia/standins`), each case in a process of its
 //! own: which libraries a process uses is settled once, when it first opens them.
 //!
 //! It shows that libraries are found, checked and refused as documented, that contexts, memory, streams and graphs are
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
-    if let Some(action) = std::env::var_os(byoc_cuda_standins::ACTION) {
+    if let Some(action) = std::env::var_os(byoc_nvidia_standins::ACTION) {
         child::act(&action.to_string_lossy());
         return ExitCode::SUCCESS;
     }

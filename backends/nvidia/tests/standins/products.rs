@@ -2,9 +2,9 @@
 
 use std::ffi::c_void;
 
-use byoc_cuda::locate;
-use byoc_cuda::matmul::{Activation, Batch, Call, Offsets, Problem, View, plan};
-use byoc_cuda_standins::tried;
+use byoc_nvidia::locate;
+use byoc_nvidia::matmul::{Activation, Batch, Call, Offsets, Problem, View, plan};
+use byoc_nvidia_standins::tried;
 use byoc_plugin_api::Error;
 use cudarc::cublaslt::{result as lt, sys};
 use cudarc::driver::result::{self as driver, DriverError};
@@ -189,7 +189,7 @@ impl<'a> Case<'a> {
     /// What the planned calls leave in Y, which held NaN.
     fn computed(&self, handle: sys::cublasLtHandle_t, stream: CUstream) -> Result<Vec<u8>, String> {
         let plan = plan(&self.problem).map_err(|refusal| refusal.to_string())?;
-        let text = |cause: DriverError| byoc_cuda::device::explain(cause);
+        let text = |cause: DriverError| byoc_nvidia::device::explain(cause);
         let mut got = vec![0; self.y * self.kind.bytes];
         // SAFETY: every buffer spans what its views reach, `multiply` is given live ones, and each is freed once, after
         // the last use in the stream's order.

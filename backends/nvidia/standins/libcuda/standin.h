@@ -1,6 +1,6 @@
 /* A stand-in for NVIDIA's driver library, for tests on machines without a GPU.
  *
- * It has the functions that backends call (backends/cuda/src/locate/library.rs), with device memory in host memory.
+ * It has the functions that backends call (backends/nvidia/src/locate/library.rs), with device memory in host memory.
  * Copies, fills and the work of other stand-ins really happen, in the order of the calls; kernels are not run, but
  * their launches are checked against the limits of a compute capability of 9.0 and logged. What it cannot show: that a
  * kernel computes the right thing or loads at all, races, and speed.

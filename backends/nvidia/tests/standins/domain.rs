@@ -1,8 +1,8 @@
 //! Domains: memory, copies, time, and what is said when something is wrong.
 
-use byoc_cuda::domain::CudaDomain;
-use byoc_cuda::locate::Library;
-use byoc_cuda_standins::{Child, FOLDER, both, build, copy, shield, temporary, tried};
+use byoc_nvidia::domain::CudaDomain;
+use byoc_nvidia::locate::Library;
+use byoc_nvidia_standins::{Child, FOLDER, both, build, copy, shield, temporary, tried};
 use byoc_plugin_api::{Domain, Error};
 
 use crate::child::{self, refused};

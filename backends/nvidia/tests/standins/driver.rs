@@ -4,8 +4,8 @@ use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
 
-use byoc_cuda::{device, locate};
-use byoc_cuda_standins::{Child, FOLDER, both, shield, temporary, tried};
+use byoc_nvidia::{device, locate};
+use byoc_nvidia_standins::{Child, FOLDER, both, shield, temporary, tried};
 use byoc_plugin_api::Error;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{

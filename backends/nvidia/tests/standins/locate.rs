@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use byoc_cuda_standins::{Child, FOLDER, both, build, compile, copy, shield, temporary};
+use byoc_nvidia_standins::{Child, FOLDER, both, build, compile, copy, shield, temporary};
 
 /// All cases, by name.
 pub(crate) const CASES: &[(&str, fn())] = &[
@@ -173,7 +173,7 @@ fn an_older_one_for_an_older_driver() {
 
 /// Drivers and cublasLts that have all functions but one.
 fn functions_that_are_missing() {
-    use byoc_cuda::locate::Library;
+    use byoc_nvidia::locate::Library;
     let scratch = temporary();
     let shield = shield(scratch.path());
     let lists = [

@@ -1,6 +1,6 @@
 //! Recordings of a domain.
 
-use byoc_cuda_standins::tried;
+use byoc_nvidia_standins::tried;
 use byoc_plugin_api::{Domain, Error};
 
 use crate::child::refused;

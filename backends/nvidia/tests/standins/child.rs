@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use byoc_cuda::device;
-use byoc_cuda::locate::{self, Place, Places};
-use byoc_cuda_standins::{FOLDER, say};
+use byoc_nvidia::device;
+use byoc_nvidia::locate::{self, Place, Places};
+use byoc_nvidia_standins::{FOLDER, say};
 use byoc_plugin_api::Error;
 
 use crate::{domain, driver, join, products, recordings};
