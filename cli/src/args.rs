@@ -10,6 +10,7 @@ pub(crate) mod name_value;
 mod plugin_new;
 pub(crate) mod shape;
 mod shared;
+mod tune;
 
 pub(crate) use artifact::{Check, Inspect, Plugin, PluginInfo, PluginList, PluginTest, Quickstart, Swap};
 pub(crate) use compile::{Compile, Explain, Repro};
@@ -18,6 +19,7 @@ pub(crate) use input::InputArg;
 pub(crate) use name_value::ModelArg;
 pub(crate) use plugin_new::{Language, PluginNew};
 pub(crate) use shared::{Backends, Execution, FillMode, Inputs, Plugins, Shapes};
+pub(crate) use tune::Tune;
 
 /// Compile ONNX models with plugin backends into one artifact in which every weight stands once
 #[derive(clap::Parser, Debug)]
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Put other weights into an artifact without compiling
     Swap(Swap),
+    /// Try the kernels that backends have for each region on a device, and write the artifact with the fastest
+    Tune(Tune),
     /// Write one region as a model of its own, for the maker of a backend
     Repro(Repro),
     /// Tell whether this machine can run an artifact

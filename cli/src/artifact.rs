@@ -8,7 +8,7 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::{Registry, Settings};
 use byoc_core::runtime::{self, LoadOptions, Session, open_file};
 
-use crate::args::{Backends, Execution, Plugins, Shapes};
+use crate::args::{Execution, Plugins, Shapes};
 use crate::compile_request;
 use crate::progress::Progress;
 
@@ -91,9 +91,8 @@ pub(crate) fn open(execution: &Execution) -> Result<Opened> {
         }
         let registry = compile_request::isolated_registry(&execution.plugins)?;
         let sources = vec![("main".to_owned(), execution.file.clone())];
-        let (backend_opt, run_options) = registry.part_settings(&execution.backends.backend_opt);
-        let backends = Backends { backend_opt, ..execution.backends.clone() };
-        let request = compile_request::request(&registry, &backends, sources, &execution.shapes)?;
+        let (_, run_options) = registry.part_settings(&execution.backends.backend_opt);
+        let request = compile_request::request(&registry, &execution.backends, sources, &execution.shapes)?;
         let compiled = Compiled::Artifact(Box::new(compile_for_now(&request)?));
         return Ok(Opened { compiled, registry, open_sizes: Shapes::default(), run_options });
     }

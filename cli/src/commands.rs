@@ -10,6 +10,7 @@ mod quickstart;
 mod repro;
 mod run;
 mod swap;
+mod tune;
 mod verify;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Diagnostic> {
         Command::Inspect(args) => inspect::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Swap(args) => swap::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Repro(args) => repro::run(args),
         Command::Check(args) => check::run(args),
         Command::Plugin(args) => plugin::run(args),

@@ -29,10 +29,20 @@ pub(crate) fn isolated_registry_of(places: &Plugins, name: &str) -> Result<Regis
 
 /// The backends that the artifact's code is for.
 pub(crate) fn registry_for(places: &Plugins, artifact: &Artifact) -> Result<Registry> {
+    registry_of(places, &backends_of(artifact))
+}
+
+/// The same, each plugin in a process of its own until something of it is run: for what is to be compiled further.
+pub(crate) fn isolated_registry_for(places: &Plugins, artifact: &Artifact) -> Result<Registry> {
+    let isolation = isolation(places)?;
+    Registry::discover_wanted(&search(places), &embed::backends(), &backends_of(artifact), isolation.as_ref())
+}
+
+fn backends_of(artifact: &Artifact) -> Vec<String> {
     let mut names: Vec<_> = artifact.manifest().regions.iter().map(|region| region.backend.clone()).collect();
     names.sort();
     names.dedup();
-    registry_of(places, &names)
+    names
 }
 
 /// Every backend that can be found, each plugin in a process of its own: for what is to be compiled or described.

@@ -2,6 +2,8 @@
 //! constant once. Only the modules in here know byte offsets of the file; `docs/artifact-format.md` describes it.
 
 mod check;
+#[cfg(feature = "compiler")]
+mod code;
 mod external;
 mod graph;
 mod header;
@@ -14,14 +16,20 @@ mod tests;
 mod write;
 
 #[cfg(feature = "compiler")]
+pub(crate) use code::code_sections;
+#[cfg(feature = "compiler")]
 pub(crate) use external::digests;
 pub use manifest::Manifest;
 pub use read::{Artifact, SectionInfo};
 pub use source::Source;
 pub use write::{Contents, Progress, Section};
 
-/// The format that this build writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+/// The newest format that this build writes and reads: the code of several regions may be in one section. Files in which
+/// no code is shared are written in [`FIRST_FORMAT`].
+pub const FORMAT: u32 = 2;
+
+/// The oldest format, which every build reads: the code of each region is in a section of its own.
+pub const FIRST_FORMAT: u32 = 1;
 
 /// Largest alignment that a section can have: mapped files are aligned to a page and no further.
 pub const MAX_ALIGNMENT: u64 = 4096;

@@ -45,3 +45,5 @@ pub mod passes;
 mod spool;
 #[cfg(feature = "compiler")]
 pub mod swap;
+#[cfg(feature = "compiler")]
+pub mod tune;

@@ -81,7 +81,10 @@ pub fn partition(typed: TypedModel, backends: &[Selected], crashes: &Crashes<'_>
     let mut left_over = Vec::new();
     for (entry, graph) in model.entries.iter().enumerate() {
         let mut groups = Groups::new(graph);
-        for backend in 0..backends.len() {
+        for (backend, selected) in backends.iter().enumerate() {
+            if selected.registered.description.host {
+                choose::give_back_no_ops(graph, entry, &backends[..backend], &mut groups, &mut attempts);
+            }
             choose::choose(&model, entry, backends, backend, crashes, &mut groups, &mut attempts)?;
         }
         let uses = Uses::of(graph);

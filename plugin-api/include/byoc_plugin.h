@@ -57,6 +57,12 @@ extern "C" {
 // The version that `extension` is asked for.
 #define BYOC_DEVICE_VERSION 1
 
+// The version that `extension` is asked for.
+#define BYOC_TOOLS_VERSION 1
+
+// The version that `extension` is asked for.
+#define BYOC_CANDIDATES_VERSION 1
+
 // Borrowed bytes; texts are UTF-8.
 typedef struct {
   // First byte; may be null when `len` is 0.
@@ -320,6 +326,35 @@ typedef struct {
   void (*free)(void *executable);
 } byoc_device_table;
 
+// Takes candidates, in their order.
+typedef struct {
+  // Passed back to the function.
+  void *context;
+  // Takes the name of a candidate, in UTF-8, and its code. Anything but `BYOC_OK` means that no more are taken.
+  int32_t (*take)(void *context, byoc_slice name, byoc_slice code);
+} byoc_candidate_sink;
+
+// The function of a backend that says what it uses on this machine.
+typedef struct {
+  // Size of this struct in the plugin; it grows at the end only.
+  size_t struct_size;
+  // Writes a list of `Tool` to `out`. `options` are all of the backend's, those of compiling and those of running.
+  int32_t (*tools)(size_t backend, byoc_slice options, byoc_sink out, byoc_sink error);
+} byoc_tools_table;
+
+// The function of a backend whose description has `candidates`.
+typedef struct {
+  // Size of this struct in the plugin; it grows at the end only.
+  size_t struct_size;
+  // Gives `candidates` the code of a region and whatever else computes the same from the same constants, or nothing.
+  // The first one is `code`. `options` are those of the region and of this machine.
+  int32_t (*candidates)(size_t backend,
+                        byoc_slice code,
+                        byoc_slice options,
+                        byoc_candidate_sink candidates,
+                        byoc_sink error);
+} byoc_candidates_table;
+
 /* Makes a symbol visible whatever the compiler's default is. */
 #if defined(_WIN32)
 #define BYOC_EXPORT __declspec(dllexport)
@@ -336,6 +371,14 @@ typedef struct {
  * there. */
 #define BYOC_DOMAIN "byoc.domain"
 #define BYOC_DEVICE "byoc.device"
+
+/* What `extension` is asked for, with BYOC_TOOLS_VERSION, of any backend: it answers a `byoc_tools_table` if it has to say
+ * what it uses on this machine. */
+#define BYOC_TOOLS "byoc.tools"
+
+/* What `extension` is asked for, with BYOC_CANDIDATES_VERSION, of a backend whose description has `candidates`: it
+ * answers a `byoc_candidates_table`. */
+#define BYOC_CANDIDATES "byoc.candidates"
 
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \

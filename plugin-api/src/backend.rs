@@ -48,11 +48,14 @@ pub struct Description {
     /// They are loaded by [`Backend::load_on`] then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Options that are about the machine that runs a region, such as where a library is. They are not kept in the
-    /// artifact: the user gives them when it is run, and [`Environment::options`] has them beside the others, so names
-    /// are not those of [`Description::options`].
+    /// Options that are about a machine, such as where a library is. They are not kept in the artifact: the user gives
+    /// them when a model is compiled and when it is run, and a backend is given them beside the others
+    /// ([`Environment::options`]), so names are not those of [`Description::options`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run_options: Vec<OptionSpec>,
+    /// Whether the code of its regions is one of several that compute the same: [`Backend::candidates`] gives the others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub candidates: bool,
 }
 
 /// A format of files that is code of a backend.
@@ -111,6 +114,31 @@ pub struct Table {
     pub columns: Vec<String>,
     /// As many cells in each row as there are columns.
     pub rows: Vec<Vec<String>>,
+}
+
+/// Something that a backend uses on this machine when it compiles or runs: a library, headers, a compiler, a driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tool {
+    /// What its makers call it.
+    pub name: String,
+    /// Its version and where it is; `None` where it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
+    /// Where it is missing: the one line that installs it, or says how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// What cannot be done without it, such as `compiling`.
+    #[serde(default)]
+    pub needed_for: String,
+}
+
+/// One code for a region among several that compute the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// What tells it from the others, such as the tile of a kernel. Reports show it.
+    pub name: String,
+    /// What [`Backend::load`] or [`Backend::load_on`] takes, with the constants as the region has claimed them.
+    pub code: Vec<u8>,
 }
 
 /// What `load` may know of the process it runs in.
@@ -191,6 +219,20 @@ pub trait Backend: Send + Sync {
         _domain: &DomainHandles,
     ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
         Err(Error::new("this backend runs in host memory only"))
+    }
+
+    /// What the backend uses on this machine beside itself, found or missing; it looks without failing where something
+    /// is not there. The options are those of compiling and those of [`Description::run_options`].
+    fn tools(&self, _options: &Options) -> Result<Vec<Tool>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// Other code for a region, given its code alone: the same constants, inputs, outputs and results, and other ways
+    /// to compute them. The first one is `code`, under the name of what was chosen for it. Empty where there is nothing
+    /// to choose. The options are those that the region was compiled with, and those of [`Description::run_options`].
+    /// Backends whose description does not have [`Description::candidates`] are not asked.
+    fn candidates(&self, _code: &[u8], _options: &Options) -> Result<Vec<Candidate>, Error> {
+        Ok(Vec::new())
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod device;
 mod domain;
+mod tuning;
 
 use std::ffi::c_void;
 use std::io::Write;
@@ -21,6 +22,7 @@ use crate::options::Options;
 use crate::region::{ConstantId, Region};
 use crate::registry::registered;
 use crate::tensor::{TensorView, TensorViewMut};
+use crate::tuning_tables::{CANDIDATES_ID, CANDIDATES_VERSION, TOOLS_ID, TOOLS_VERSION};
 
 /// What `check` answers inside the guard.
 enum Answer {
@@ -287,6 +289,9 @@ extern "C" fn extension(index: usize, id: Slice, version: u32) -> *const c_void 
         (OPEN_ID, OPEN_VERSION) if has(|it| !it.files.is_empty()) => std::ptr::from_ref(OPEN).cast(),
         (DOMAIN_ID, DOMAIN_VERSION) if has(|it| it.domain.is_some()) => std::ptr::from_ref(domain::TABLE).cast(),
         (DEVICE_ID, DEVICE_VERSION) if has(|it| it.domain.is_some()) => std::ptr::from_ref(device::TABLE).cast(),
+        (CANDIDATES_ID, CANDIDATES_VERSION) if has(|it| it.candidates) => std::ptr::from_ref(tuning::CANDIDATES).cast(),
+        // Whoever uses nothing answers with an empty list.
+        (TOOLS_ID, TOOLS_VERSION) => std::ptr::from_ref(tuning::TOOLS).cast(),
         _ => std::ptr::null(),
     }
 }

@@ -11,6 +11,7 @@ pub use self::backend::PluginBackend;
 pub use self::code_file::checked;
 use self::handshake::{Info, check_version, functions, read_info};
 pub use self::manifest::Manifest;
+pub use self::tuning::{checked_candidates, checked_tools};
 use crate::backend::Description;
 
 mod allow;
@@ -22,6 +23,7 @@ mod domain;
 mod executable;
 mod handshake;
 mod manifest;
+mod tuning;
 
 /// Why a file was not loaded. Each text is one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

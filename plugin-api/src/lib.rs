@@ -111,6 +111,7 @@ mod registry;
 #[cfg(feature = "host")]
 mod table;
 mod tensor;
+mod tuning_tables;
 pub use abi::{ABI_VERSION, OLDEST_ABI_VERSION};
 pub use arena::*;
 pub use backend::*;

@@ -64,6 +64,12 @@ impl Options {
         self
     }
 
+    /// Those of these specifications.
+    pub fn only(&self, specs: &[OptionSpec]) -> Options {
+        let own = self.0.iter().filter(|(name, _)| specs.iter().any(|spec| spec.name == **name));
+        Options(own.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
     /// The value of an option as text; empty if there is no such option.
     pub fn text(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)

@@ -32,6 +32,28 @@ pub fn nvidia() -> Needed<PathBuf> {
     })
 }
 
+/// Gives the programs that are started that compiler, and a cache of what it compiles that outlives a test.
+pub struct Compiler {
+    environment: PathBuf,
+}
+
+/// The compiler of [`nvidia`] as users have it: in the active Python environment.
+pub fn compiler() -> Needed<Compiler> {
+    let packages = nvidia()?;
+    let environment = packages.ancestors().nth(4).expect("lib/python3.x/site-packages/nvidia");
+    Ok(Compiler { environment: environment.to_owned() })
+}
+
+impl Compiler {
+    /// Makes it the one that a command finds, whatever else the machine has.
+    pub fn set(&self, command: &mut Command) {
+        for name in ["BYOC_CUDA_PATH", "CUDA_HOME", "CONDA_PREFIX", "LD_LIBRARY_PATH"] {
+            command.env_remove(name);
+        }
+        command.env("VIRTUAL_ENV", &self.environment).env("BYOC_CACHE_DIR", places::target().join("cubins"));
+    }
+}
+
 /// The folder of test data called `name`, such as `node` or `seeded/vgg19`.
 pub fn test_data(name: &str) -> Needed<PathBuf> {
     // One at a time: the makers take most of the memory and all of the cores.

@@ -174,6 +174,15 @@ fn errors_name_the_device_and_the_region() {
     );
 }
 
+/// Every region that its backend does not load on the device is named, not only the first.
+#[test]
+fn a_check_on_a_device_asks_for_each_region() {
+    let bench = Bench::new(model());
+    let told = bench.byoc(&["check", "model.byoc", "--device", "sim:0", "--backend-opt", "isle.panic=load_on"]);
+    assert_eq!(told.code, Some(3), "{}", told.stderr);
+    golden("devices/unsupported.txt", &told.stdout);
+}
+
 #[test]
 fn what_no_backend_opens_is_missing() {
     let bench = Bench::new(model());

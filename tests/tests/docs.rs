@@ -5,6 +5,7 @@ use std::fmt::Debug;
 
 use byoc_plugin_api::{
     Claim, CodeFile, DType, Description, DevicePlan, DomainInfo, Environment, Error, Options, Pattern, Refusal, Region,
+    Tool,
 };
 use byoc_tests::markdown::{Block, blocks};
 use byoc_tests::places;
@@ -63,6 +64,7 @@ fn is_what_it_says(block: &Block) {
         "json Refusal" => drop(reads_back::<Refusal>(block)),
         "json Claim" => drop(reads_back::<Claim>(block)),
         "json CodeFile" => drop(reads_back::<CodeFile>(block)),
+        "json Tools" => drop(reads_back::<Vec<Tool>>(block)),
         "json DomainInfo" => drop(reads_back::<DomainInfo>(block)),
         "json DevicePlan" => drop(reads_back::<DevicePlan>(block)),
         "json Environment" => drop(reads_back::<Environment>(block)),
@@ -87,6 +89,7 @@ const TYPES: &[(&str, &[&str])] = &[
             "struct FileFormat",
             "struct RegionPolicy",
             "struct CodeFile",
+            "struct Tool",
             "struct Table",
             "struct Environment",
         ],

@@ -37,9 +37,14 @@ const NAMES: &[(&str, &str)] = &[
     ("DeviceConstantList", "byoc_device_constants"),
     ("DomainTable", "byoc_domain_table"),
     ("DeviceTable", "byoc_device_table"),
+    ("CandidateSink", "byoc_candidate_sink"),
+    ("ToolsTable", "byoc_tools_table"),
+    ("CandidatesTable", "byoc_candidates_table"),
     ("OPEN_VERSION", "BYOC_OPEN_VERSION"),
     ("DOMAIN_VERSION", "BYOC_DOMAIN_VERSION"),
     ("DEVICE_VERSION", "BYOC_DEVICE_VERSION"),
+    ("TOOLS_VERSION", "BYOC_TOOLS_VERSION"),
+    ("CANDIDATES_VERSION", "BYOC_CANDIDATES_VERSION"),
     ("ABI_VERSION", "BYOC_ABI_VERSION"),
     ("OK", "BYOC_OK"),
     ("FAILED", "BYOC_FAILED"),
@@ -59,9 +64,10 @@ fn generate() -> String {
     };
     config.export.include = NAMES.iter().map(|(rust, _)| (*rust).to_owned()).collect();
     config.export.rename = NAMES.iter().map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned())).collect();
-    let rust_only = ["MAGIC", "OLDEST_ABI_VERSION", "CPU", "PluginModule", "OPEN_ID", "DOMAIN_ID", "DEVICE_ID"];
-    config.export.exclude = rust_only.map(str::to_owned).into();
-    let builder = ["abi.rs", "dlpack.rs", "table.rs", "open.rs", "domain_tables.rs"]
+    let rust_only = ["MAGIC", "OLDEST_ABI_VERSION", "CPU", "PluginModule"];
+    let ids = ["OPEN_ID", "DOMAIN_ID", "DEVICE_ID", "TOOLS_ID", "CANDIDATES_ID"];
+    config.export.exclude = rust_only.into_iter().chain(ids).map(str::to_owned).collect();
+    let builder = ["abi.rs", "dlpack.rs", "table.rs", "open.rs", "domain_tables.rs", "tuning_tables.rs"]
         .into_iter()
         .fold(cbindgen::Builder::new().with_config(config), |builder, name| builder.with_src(source(name)));
     let mut generated = Vec::new();
@@ -131,6 +137,9 @@ fn both_sides_lay_out_the_same() {
         ("byoc_device_constant", 16 + 2 * word + size_of::<byoc_plugin_api::dlpack::DLTensor>()),
         ("byoc_domain_table", 17 * word),
         ("byoc_device_table", 6 * word),
+        ("byoc_candidate_sink", 2 * word),
+        ("byoc_tools_table", 2 * word),
+        ("byoc_candidates_table", 2 * word),
     ];
     let checks: String =
         sizes.iter().map(|(name, size)| format!("_Static_assert(sizeof({name}) == {size}, \"{name}\");\n")).collect();

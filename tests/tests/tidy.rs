@@ -37,8 +37,11 @@ const UNSAFE: &[(&str, &str)] = &[
     ("backends/nvidia/src/device.rs", "calls of CUDA's driver"),
     ("backends/nvidia/src/domain", "calls of CUDA's driver"),
     ("backends/nvidia/src/join.rs", "a borrowed stream, which may go to another thread"),
+    ("backends/nvidia/src/launch", "calls of CUDA's driver"),
     ("backends/nvidia/src/locate", "opening CUDA's libraries, asking them for their versions"),
+    ("backends/nvidia/src/memory.rs", "calls of CUDA's driver"),
     ("backends/nvidia/src/primary.rs", "calls of CUDA's driver"),
+    ("backends/nvidia/standins/src/cpu.rs", "calls of kernels that run on the host"),
     ("backends/nvidia/tests/standins", "calls of the stand-ins for CUDA's libraries"),
     ("backends/json/src/kernels", "vector instructions, disjoint parts of one buffer for several threads"),
     ("backends/json/src/runtime/memory.rs", "views of the region's own arena"),
@@ -58,7 +61,7 @@ const UNSAFE: &[(&str, &str)] = &[
 
 /// The modules of core from top to bottom: each may use those in lines below its own.
 const LAYERS: &[&[&str]] = &[
-    &["compile", "swap"],
+    &["compile", "swap", "tune"],
     &["ownership"],
     &["codegen"],
     &["fold", "calibrate"],
@@ -99,7 +102,10 @@ fn none(offences: &[String]) {
 }
 
 /// Folders beside the backends that are none: code that several of them share, each with the reason.
-const SHARED: &[(&str, &str)] = &[("cuda", "finding CUDA and calling it, for every backend that runs on a GPU")];
+const SHARED: &[(&str, &str)] = &[
+    ("cuda", "a word of its own: the kind of memory of NVIDIA's devices"),
+    ("nvidia", "finding CUDA and calling it, for every backend that runs on a GPU"),
+];
 
 /// The names of the backends: those of their folders.
 fn backends() -> Vec<String> {
@@ -211,7 +217,7 @@ fn packages_depend_in_one_direction() {
             // The kit is part of the program, so that a vendor needs no sources; it knows core and no backend.
             "byoc" => &["byoc-conformance", "byoc-core", "byoc-json", "byoc-kendryte", "byoc-plugin-api"],
             "byoc-conformance" => &["byoc-core", "byoc-plugin-api"],
-            "byoc-cublas" => &["byoc-nvidia", "byoc-plugin-api"],
+            "byoc-cublas" | "byoc-cuda" | "byoc-cutlass" => &["byoc-nvidia", "byoc-plugin-api"],
             "byoc-gpu-suite" => &["byoc-conformance", "byoc-core", "byoc-nvidia", "byoc-json", "byoc-plugin-api"],
             "byoc-json-plugin" => &["byoc-json", "byoc-plugin-api"],
             "byoc-kendryte-plugin" => &["byoc-kendryte", "byoc-plugin-api"],

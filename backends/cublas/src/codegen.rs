@@ -3,12 +3,11 @@
 
 use std::io::Write;
 
+use byoc_nvidia::product::Product;
 use byoc_plugin_api::{ConstantId, Error, Options, Region};
 use serde::{Deserialize, Serialize};
 
-use crate::form;
-use crate::patterns::GELU_TANH;
-use crate::product::Product;
+use crate::patterns;
 
 /// The option that says with what precision f32 is multiplied.
 pub(crate) const MATH: &str = "math";
@@ -42,7 +41,7 @@ pub(crate) enum Math {
 }
 
 pub(crate) fn codegen(region: &Region, options: &Options, code: &mut dyn Write) -> Result<(), Error> {
-    let form = form::read(region, options.bool(GELU_TANH)).map_err(|refusal| Error::new(refusal.to_string()))?;
+    let form = patterns::read(region, options).map_err(|refusal| Error::new(refusal.to_string()))?;
     let product = form.product.with(|&value| source(region, value))?;
     let math = if options.text(MATH) == "tf32" { Math::Tf32 } else { Math::F32 };
     serde_json::to_writer_pretty(&mut *code, &Program { math, product })?;

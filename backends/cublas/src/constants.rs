@@ -2,13 +2,12 @@
 
 use byoc_plugin_api::{Claims, Error, Options, Region};
 
-use crate::form;
-use crate::patterns::GELU_TANH;
+use crate::patterns;
 
 /// Leaves every operand to the host: cublasLt reads matrices and their transposes as they lie. The numbers of a GELU
 /// decided which function the code names, and are in it so; what is multiplied by 0 is not needed.
 pub(crate) fn constant_updater(region: &Region, options: &Options, claims: &mut Claims<'_>) -> Result<(), Error> {
-    let form = form::read(region, options.bool(GELU_TANH)).map_err(|refusal| Error::new(refusal.to_string()))?;
+    let form = patterns::read(region, options).map_err(|refusal| Error::new(refusal.to_string()))?;
     let product = &form.product;
     let added = [product.c.as_ref().map(|c| c.from), product.bias];
     for constant in &region.constants {

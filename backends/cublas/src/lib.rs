@@ -4,14 +4,13 @@
 
 mod codegen;
 mod constants;
-mod form;
 mod patterns;
 mod problem;
-mod product;
 mod runtime;
 
 use std::io::Write;
 
+use byoc_nvidia::build::LIBRARY_PATH;
 use byoc_plugin_api::{
     Backend, BoundConstants, Claims, ConstantAccess, Constants, Description, DeviceConstants, DeviceExecutable, Domain,
     DomainHandles, Environment, Error, Executable, OptionKind, OptionSpec, Options, Pattern, Refusal, Region,
@@ -46,7 +45,7 @@ impl Backend for CublasBackend {
             domain: Some("cuda".into()),
             run_options: vec![
                 option(runtime::WORKSPACE, OptionKind::Int, "32", "MiB of scratch memory that cublasLt may use"),
-                option(runtime::LIBRARY_PATH, OptionKind::Text, "", "Folder with CUDA's libraries, looked into first"),
+                option(LIBRARY_PATH, OptionKind::Text, "", "Folder with CUDA's libraries, looked into first"),
             ],
             ..Description::default()
         }

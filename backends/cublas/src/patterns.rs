@@ -1,55 +1,38 @@
 //! What the backend takes, and why not.
 
+use byoc_nvidia::form::{self, Erf, Form, Takes};
 use byoc_nvidia::matmul;
-use byoc_plugin_api::{Dim, Options, Pattern, Refusal, RefusalCode, Region, contiguous_strides};
+use byoc_nvidia::product::{Activation, Factor, Product, Reading};
+use byoc_plugin_api::{DType, Dim, Options, Pattern, Refusal, RefusalCode, Region, contiguous_strides};
 
-use crate::form;
 use crate::problem::{Matrices, Tensor, problem};
-use crate::product::{Factor, Product, Reading};
 
 /// The option that lets GELU with erf be the one with tanh.
 pub(crate) const GELU_TANH: &str = "gelu-tanh";
 
 /// The products, then what may follow in the same call, the longest first.
 pub(crate) fn patterns(options: &Options) -> Vec<Pattern> {
-    let product = "(or (MatMul ?x ?w) (Gemm ?x ?w ?c?) (Conv ?x ?w ?b?))";
-    let sum = format!("(Add {product} ?t)");
-    let sums = format!("(Add {sum} ?u)");
-    let any = format!("(Add? (Add? {product} ?t) ?u)");
-    let mut patterns = vec![
-        Pattern::new("gelu", format!("(Gelu {any})")),
-        Pattern::new("gelu in pieces", in_pieces(&any, &with_tanh(&any))),
-    ];
-    if options.bool(GELU_TANH) {
-        let erf = format!("(Erf (Mul|Div {any} ?scale:const))");
-        patterns.push(Pattern::new("gelu with erf in pieces", in_pieces(&any, &erf)));
+    form::patterns("(or (MatMul ?x ?w) (Gemm ?x ?w ?c?) (Conv ?x ?w ?b?))", &takes(options))
+}
+
+/// What cublasLt multiplies and core knows, as the options say.
+fn takes(options: &Options) -> Takes {
+    let erf = if options.bool(GELU_TANH) { Erf::AsTanh } else { Erf::Refused };
+    Takes { types: &[DType::F32, DType::F64, DType::F16, DType::BF16], erf, silu: false, wide_bias: false }
+}
+
+/// Reads a region as one product that cublasLt computes.
+pub(crate) fn read(region: &Region, options: &Options) -> Result<Form, Refusal> {
+    let form = form::read(region, &takes(options))?;
+    if form.product.dtype == DType::F64 && form.product.activation != Activation::None {
+        return Err(Refusal::new(RefusalCode::Type, "the product is f64, to which cublasLt applies no activation"));
     }
-    patterns.extend([
-        Pattern::new("relu", format!("(Relu {any})")),
-        Pattern::new("two sums", sums),
-        Pattern::new("sum", sum),
-        Pattern::new("product", product),
-    ]);
-    patterns
-}
-
-/// `0.5 x (1 + curve)`, in the orders in which exporters multiply.
-fn in_pieces(x: &str, curve: &str) -> String {
-    let gate = format!("(Add {curve} ?one:const)");
-    format!(
-        "(or (Mul (Mul {x} {gate}) ?half:const) (Mul (Mul {x} ?half:const) {gate}) (Mul {x} (Mul {gate} ?half:const)))"
-    )
-}
-
-/// `tanh(scale (x + factor x^3))`.
-fn with_tanh(x: &str) -> String {
-    let cube = format!("(or (Pow {x} ?three:const) (Mul (Mul {x} {x}) {x}))");
-    format!("(Tanh (Mul (Add {x} (Mul {cube} ?factor:const)) ?scale:const))")
+    Ok(form)
 }
 
 /// Accepts what is one product, in a layout that cublasLt can be told.
 pub(crate) fn check(candidate: &Region, options: &Options) -> Result<(), Refusal> {
-    let product = form::read(candidate, options.bool(GELU_TANH))?.product;
+    let product = read(candidate, options)?.product;
     match (fixed(&product.x), fixed(&product.w)) {
         (Some(x), Some(w)) => calls(&product, &x, &w).map(|_| ()),
         _ => unknown_sizes(&product),

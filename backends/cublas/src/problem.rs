@@ -1,8 +1,7 @@
 //! A product in numbers: sizes and distances, as the row-major rules of cublasLt want them.
 
-use byoc_nvidia::matmul::{Batch, Problem, View};
-
-use crate::product::{Product, Reading};
+use byoc_nvidia::matmul::{self, Batch, Problem, View};
+use byoc_nvidia::product::{Activation, Product, Reading};
 
 /// A tensor in numbers.
 #[derive(Clone, Copy)]
@@ -67,8 +66,18 @@ pub(crate) fn problem<S>(product: &Product<S>, x: &Matrices, w: &Matrices) -> Re
         w: w.view,
         y: View { row: n, column: 1 },
         bias: product.bias.is_some(),
-        activation: product.activation.of_call(),
+        activation: of_call(product.activation)?,
     })
+}
+
+/// The activation in the words of a call.
+fn of_call(activation: Activation) -> Result<matmul::Activation, String> {
+    match activation {
+        Activation::None => Ok(matmul::Activation::None),
+        Activation::Relu => Ok(matmul::Activation::Relu),
+        Activation::GeluTanh => Ok(matmul::Activation::GeluTanh),
+        Activation::Gelu | Activation::Silu => Err(format!("cublasLt computes no {activation:?}")),
+    }
 }
 
 /// The dimensions of a batch, of which each operand may lack some or have 1 for them, as in numpy.

@@ -6,14 +6,13 @@
 mod bind;
 mod describe;
 mod lt;
-mod memory;
 
-use std::path::Path;
-
+use byoc_nvidia::build::places;
 use byoc_nvidia::domain::CudaDomain;
 use byoc_nvidia::join::Joined;
-use byoc_nvidia::locate::{self, Library, Places};
+use byoc_nvidia::locate::{self, Library};
 use byoc_nvidia::matmul::{self, Problem};
+use byoc_nvidia::product::Activation;
 use byoc_plugin_api::{
     DeviceConstants, DeviceExecutable, DevicePlan, DeviceTensor, Domain, DomainHandles, Environment, Error, Options,
 };
@@ -22,21 +21,13 @@ use self::bind::{Operand, Operands};
 use self::describe::Described;
 use self::lt::Handle;
 use crate::codegen::Program;
-use crate::product::Activation;
 
 /// The option that says how much scratch memory there may be.
 pub(crate) const WORKSPACE: &str = "workspace";
-/// The option that says where CUDA's libraries are.
-pub(crate) const LIBRARY_PATH: &str = "library-path";
 
 /// Opens a device with a queue of its own.
 pub(crate) fn open_domain(ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
     Ok(Box::new(CudaDomain::open(ordinal, &places(options), &[Library::CublasLt])?))
-}
-
-/// Where the user, and then the environment, have CUDA's libraries.
-fn places(options: &Options) -> Places {
-    Places::of_process(Some(Path::new(options.text(LIBRARY_PATH))))
 }
 
 /// Bytes of scratch memory that a call may ask for.
@@ -128,7 +119,9 @@ impl Loaded {
         let activation = match product.activation {
             Activation::None => "",
             Activation::Relu => " relu",
+            Activation::Gelu => " gelu with erf",
             Activation::GeluTanh => " gelu",
+            Activation::Silu => " silu",
         };
         let bias = if product.bias.is_some() { " bias" } else { "" };
         let c = if product.c.is_some() { " c" } else { "" };

@@ -1,6 +1,6 @@
 //! CUDA C++ to machine code of a GPU, on a machine that needs none: by NVRTC, in this process.
 //!
-//! A [`Toolchain`] is libnvrtc and the places where headers may be; a [`Request`] is one source for one architecture. What
+//! A [`Toolchain`] is libnvrtc, or nvcc where the user wants that, and the places where headers may be; a [`Request`] is one source for one architecture. What
 //! comes out is kept in a [`Cache`], and [`Facts`] reads from it what a launch has to know. Why there is no process of
 //! its own for each source is told in `docs/decisions/0013-nvrtc.md`.
 
@@ -10,8 +10,10 @@ mod complaint;
 mod facts;
 mod headers;
 mod memory;
+mod nvcc;
 mod program;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -22,14 +24,33 @@ pub use arch::{Arch, arches};
 pub use cache::{Cache, VARIABLE as CACHE_VARIABLE};
 pub use facts::{Facts, Kernel};
 use headers::Headers;
-pub use headers::Needs;
+pub use headers::{HeaderSet, Needs};
+use nvcc::Nvcc;
 
-/// NVRTC, found and opened, and where to look for headers.
+/// A compiler, found, and where to look for headers.
 #[derive(Clone, Debug)]
 pub struct Toolchain {
-    nvrtc: Found,
+    compiler: Compiler,
     numbers: Vec<u32>,
     places: Places,
+}
+
+/// What compiles.
+#[derive(Clone, Debug)]
+enum Compiler {
+    /// The library, opened.
+    Nvrtc(Found),
+    /// The program.
+    Nvcc(Nvcc),
+}
+
+impl fmt::Display for Compiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Compiler::Nvrtc(found) => found.fmt(f),
+            Compiler::Nvcc(nvcc) => nvcc.fmt(f),
+        }
+    }
 }
 
 /// One source to be compiled for one architecture. It is CUDA C++17 with `NDEBUG` defined, without which ptxas may
@@ -73,12 +94,40 @@ impl Toolchain {
     pub fn find(places: &Places) -> Result<Toolchain, Error> {
         let nvrtc = locate::nvrtc(places)?;
         let numbers = program::supported(&nvrtc)?;
-        Ok(Toolchain { nvrtc, numbers, places: places.clone() })
+        Ok(Toolchain { compiler: Compiler::Nvrtc(nvrtc), numbers, places: places.clone() })
     }
 
-    /// The library that compiles.
-    pub fn nvrtc(&self) -> &Found {
-        &self.nvrtc
+    /// Finds nvcc in place of NVRTC: where libraries are looked for, beside them, and in `PATH`.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it does not say what it is.
+    pub fn find_nvcc(places: &Places) -> Result<Toolchain, Error> {
+        let nvcc = Nvcc::find(places)?;
+        let numbers = nvcc.supported()?;
+        Ok(Toolchain { compiler: Compiler::Nvcc(nvcc), numbers, places: places.clone() })
+    }
+
+    /// The compiler with its version and its file, for messages.
+    pub fn title(&self) -> String {
+        self.compiler.to_string()
+    }
+
+    /// The sets of headers that are needed, found or not; for a compiler that is not there, by the places alone.
+    pub fn headers_of(toolchain: Option<&Toolchain>, places: &Places, needs: Needs) -> Vec<HeaderSet> {
+        headers::sets(needs, places, toolchain.map(Toolchain::for_headers))
+    }
+
+    fn headers(&self, needs: Needs) -> Result<Headers, Error> {
+        Headers::find(needs, &self.places, self.for_headers())
+    }
+
+    fn for_headers(&self) -> headers::Compiler<'_> {
+        let (path, major) = match &self.compiler {
+            Compiler::Nvrtc(found) => (&found.path, found.version.major),
+            Compiler::Nvcc(nvcc) => (&nvcc.path, nvcc.version.major),
+        };
+        headers::Compiler { path, major }
     }
 
     /// Checks that the headers are there, so that a backend can say so before it compiles anything.
@@ -87,10 +136,10 @@ impl Toolchain {
     ///
     /// When some are missing: which, where they were looked for, and how to install all of them.
     pub fn check_headers(&self, needs: Needs) -> Result<(), Error> {
-        Headers::find(needs, &self.places, &self.nvrtc).map(drop)
+        self.headers(needs).map(drop)
     }
 
-    /// Checks that NVRTC compiles for an architecture.
+    /// Checks that the compiler knows an architecture.
     ///
     /// # Errors
     ///
@@ -100,7 +149,7 @@ impl Toolchain {
             return Ok(());
         }
         let known: Vec<_> = self.numbers.iter().map(|number| format!("sm_{number}")).collect();
-        let error = one_line(format!("{} does not compile for {arch}", self.nvrtc));
+        let error = one_line(format!("{} does not compile for {arch}", self.compiler));
         Err(error.hint(format!("It compiles for {}", known.join(", "))))
     }
 
@@ -112,21 +161,40 @@ impl Toolchain {
     /// source has errors: the first of them, and the file in which source and log are kept.
     pub fn compile(&self, request: &Request<'_>, cache: &Cache) -> Result<Cubin, Error> {
         self.check_arch(request.arch)?;
-        let headers = Headers::find(request.needs, &self.places, &self.nvrtc)?;
-        let options = options(request);
+        let headers = self.headers(request.needs)?;
+        let options = self.options(request);
         let key = self.key(request, &options, &headers);
         cache.get(&key, || self.run(request, options, &headers, &|log| cache.keep_failed(&key, request, log)))
     }
 
+    /// What NVRTC or nvcc is told of every source, but for where headers are.
+    fn options(&self, request: &Request<'_>) -> Vec<String> {
+        let mut options = vec!["-std=c++17".to_owned(), "-DNDEBUG".into()];
+        if let Compiler::Nvrtc(_) = self.compiler {
+            options.insert(0, format!("--gpu-architecture={}", request.arch));
+            if request.needs.cutlass {
+                // CUTLASS has constexpr functions that do not say that they are for the device, and variables that are not used.
+                options.extend(["-default-device", "-diag-suppress=177"].map(String::from));
+            }
+        }
+        options.extend(request.options.iter().map(|option| (*option).to_owned()));
+        options
+    }
+
     /// A digest of all that the result depends on. `nvrtcVersion` tells no patch level, which the file's size does.
     fn key(&self, request: &Request<'_>, options: &[String], headers: &Headers) -> String {
-        let size = std::fs::metadata(&self.nvrtc.path).map_or(0, |data| data.len());
+        let compiler = match &self.compiler {
+            Compiler::Nvrtc(found) => {
+                format!("{} {}", found.version, std::fs::metadata(&found.path).map_or(0, |data| data.len()))
+            }
+            Compiler::Nvcc(nvcc) => format!("nvcc {} for {}", nvcc.told, request.arch),
+        };
         let mut hasher = blake3::Hasher::new();
         let mut part = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
         };
         part(b"byoc cubin 1");
-        part(format!("{} {size}", self.nvrtc.version).as_bytes());
+        part(compiler.as_bytes());
         part(&(options.len() as u64).to_le_bytes());
         options.iter().for_each(|option| part(option.as_bytes()));
         headers.digests().for_each(&mut part);
@@ -146,7 +214,11 @@ impl Toolchain {
         options.extend(headers.folders().map(|folder| format!("-I{}", folder.display())));
         let compiling = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
         memory::check(&what, request.memory)?;
-        let outcome = program::compile(request.source, &file_name(request.name), &options);
+        let name = file_name(request.name);
+        let outcome = match &self.compiler {
+            Compiler::Nvrtc(_) => program::compile(request.source, &name, &options),
+            Compiler::Nvcc(nvcc) => nvcc.compile(request.source, &name, request.arch, &options),
+        };
         program::give_memory_back();
         drop(compiling);
         match outcome {
@@ -155,18 +227,6 @@ impl Toolchain {
             Err(failure) => Err(complaint::error(&what, request.source, &failure, keep(&failure.log))),
         }
     }
-}
-
-/// What NVRTC is told of every source, but for where headers are.
-fn options(request: &Request<'_>) -> Vec<String> {
-    let arch = format!("--gpu-architecture={}", request.arch);
-    let mut options = vec![arch, "-std=c++17".into(), "-DNDEBUG".into()];
-    if request.needs.cutlass {
-        // CUTLASS has constexpr functions that do not say that they are for the device, and variables that are not used.
-        options.extend(["-default-device", "-diag-suppress=177"].map(String::from));
-    }
-    options.extend(request.options.iter().map(|option| (*option).to_owned()));
-    options
 }
 
 /// What NVRTC calls the source in its log.

@@ -21,6 +21,8 @@ pub struct Device {
     pub multiprocessors: u32,
     /// Bytes of memory that it has, free or not.
     pub memory: u64,
+    /// Bytes of shared memory that a block may have.
+    pub shared: u32,
 }
 
 impl Device {
@@ -143,5 +145,6 @@ fn ask(ordinal: u32) -> Result<Device, DriverError> {
         multiprocessors: read(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         // SAFETY: as above.
         memory: unsafe { result::device::total_mem(device) }? as u64,
+        shared: read(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
     })
 }

@@ -4,7 +4,7 @@
 //! one in a process, and so the primary context of each of its devices.
 
 use byoc_plugin_api::{DomainHandles, Error};
-use cudarc::driver::sys::CUstream;
+use cudarc::driver::sys::{CUcontext, CUstream};
 
 use crate::device::Device;
 use crate::locate::Driver;
@@ -64,6 +64,11 @@ impl Joined {
     /// When the driver does not allow it.
     pub fn keep(&self) -> Result<(), Error> {
         self.primary.keep()
+    }
+
+    /// The context itself.
+    pub(crate) fn context(&self) -> CUcontext {
+        self.primary.context()
     }
 
     /// The domain's queue.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use byoc_plugin_api::Error;
-use cudarc::driver::sys::{CUevent, CUresult};
+use cudarc::driver::sys::{CUevent, CUfunction, CUresult};
 use libloading::Library as Handle;
 use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW};
 
@@ -107,6 +107,16 @@ pub(crate) fn elapsed_time(driver: &Driver) -> Result<ElapsedTime, Error> {
     let find = |name: &str| handle.and_then(|handle| unsafe { handle.get::<ElapsedTime>(name.as_bytes()) }.ok());
     let found = ELAPSED_TIME.split(OR).find_map(find);
     found.map(|function| *function).ok_or_else(|| lacks(driver.library, Some(&driver.path), ELAPSED_TIME))
+}
+
+/// Tells where a kernel has the parameter of that position, and its bytes.
+pub(crate) type ParameterInfo = unsafe extern "C" fn(CUfunction, usize, *mut usize, *mut usize) -> CUresult;
+
+/// The function of that kind, which drivers have since CUDA 12.4.
+pub(crate) fn parameter_info(driver: &Driver) -> Option<ParameterInfo> {
+    let handle = driver.library.bound()?;
+    // SAFETY: it has this signature in cuda.h.
+    unsafe { handle.get::<ParameterInfo>(b"cuFuncGetParamInfo") }.ok().map(|function| *function)
 }
 
 /// A driver runs the libraries of its own major version, and older ones (CUDA's minor version compatibility).

@@ -118,6 +118,9 @@ pub(crate) struct PluginList {
 pub(crate) struct PluginInfo {
     /// The backend
     pub(crate) name: String,
+    /// An option of the backend, for what it looks for on this machine (repeatable)
+    #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
+    pub(crate) backend_opt: Vec<(String, String)>,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

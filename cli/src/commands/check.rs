@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use byoc_core::artifact::{Artifact, manifest};
 use byoc_core::diagnostic::{Code, Result};
 use byoc_core::plugin::Registry;
-use byoc_core::runtime::{Device, DeviceName, LoadOptions, Session};
+use byoc_core::runtime::{Device, DeviceName, LoadOptions, Session, Solo};
 use byoc_plugin_api::DomainInfo;
 use serde::Serialize;
 use serde_json::json;
@@ -119,7 +119,10 @@ fn check_file(path: &Path, args: &Check) -> Result<FileCheck> {
         run_options: artifact::run_options(&registry, &args.backend_opt)?,
         ..LoadOptions::default()
     };
-    let regions: Vec<_> = artifact.manifest().regions.iter().map(|region| check(region, &registry)).collect();
+    let mut regions: Vec<_> = artifact.manifest().regions.iter().map(|region| check(region, &registry)).collect();
+    for name in &args.device {
+        load_each(&artifact, &registry, &options, name, &mut regions);
+    }
     let supported = regions.iter().all(|region| region.verdict != Verdict::Unsupported);
     let entries = if supported { entries(&artifact, &registry, &options) } else { Vec::new() };
     let runs = supported && entries.iter().all(|entry| entry.error.is_none());
@@ -150,6 +153,30 @@ fn judge(region: &manifest::Region, version: &str, code_version: u32) -> (Verdic
         return (Verdict::RecompileAdvised, Some(reason));
     }
     (Verdict::Optimal, None)
+}
+
+/// Loads each region of a device by itself: its code may be for other devices of that kind, and then the backend says what
+/// to do about it.
+fn load_each(
+    artifact: &Artifact,
+    registry: &Registry,
+    options: &LoadOptions,
+    name: &DeviceName,
+    checks: &mut [RegionCheck],
+) {
+    // Where it cannot be opened with the backends that the file needs, loading an entry tells.
+    let settings = &options.run_options;
+    let Ok(device) = Device::open(name, registry, &|backend| backend.run_options(settings)) else { return };
+    let solo = Solo { artifact, registry, options, device: &device };
+    let regions = artifact.manifest().regions.iter().zip(checks);
+    let here = regions.filter(|(region, _)| region.domain.as_ref() == Some(&name.kind));
+    for (region, check) in here.filter(|(_, check)| check.verdict != Verdict::Unsupported) {
+        let loaded = artifact.section(&region.code).and_then(|code| solo.load(region, code, None));
+        if let Err(error) = loaded {
+            let hint = error.hint.map(|hint| format!(". {hint}")).unwrap_or_default();
+            (check.verdict, check.reason) = (Verdict::Unsupported, Some(format!("{}{hint}", error.message)));
+        }
+    }
 }
 
 /// Loads each entry: a backend may find only then that the machine lacks something.

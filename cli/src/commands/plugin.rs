@@ -7,9 +7,9 @@ mod test;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use byoc_core::diagnostic::Result;
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::{Registered, Registry, digest, plugin_files};
-use byoc_plugin_api::{OptionKind, OptionSpec, RegionPolicy};
+use byoc_plugin_api::{OptionKind, OptionSpec, RegionPolicy, Tool};
 use serde_json::{Value, json};
 
 use crate::args::{Plugin, PluginInfo, PluginList};
@@ -118,8 +118,12 @@ fn backend_json(backend: &Registered) -> Result<Value> {
 fn info(args: &PluginInfo) -> Result<()> {
     let registry = compile_request::isolated_registry(&args.places)?;
     let backend = registry.get(&args.name)?;
+    of_backend(&args.name, &args.backend_opt)?;
+    let tools = backend.tools(&args.backend_opt)?;
     if args.json {
-        return report::print_json(&backend_json(backend)?);
+        let mut answer = backend_json(backend)?;
+        answer["tools"] = json!(tools);
+        return report::print_json(&answer);
     }
     let found = &backend.description;
     let facts = [
@@ -135,7 +139,8 @@ fn info(args: &PluginInfo) -> Result<()> {
     let files = found.files.iter().map(|format| ("file", format!(".{}: {}", format.extension, format.summary)));
     let digest = backend.origin.digest()?.map(|digest| ("digest", digest));
     let domain = found.domain.iter().map(|kind| ("memory", format!("{kind}, such as {kind}:0")));
-    let facts = facts.into_iter().chain(domain).chain(calibration).chain(files).chain(digest);
+    let tunes = found.candidates.then(|| ("kernels", "several for a region; byoc tune finds the fastest".to_owned()));
+    let facts = facts.into_iter().chain(domain).chain(tunes).chain(calibration).chain(files).chain(digest);
     let mut text: String = facts.map(|(name, value)| format!("{name:8} {value}\n")).collect();
     for (title, options) in [("option", &found.options), ("option of running", &found.run_options)] {
         if options.is_empty() {
@@ -148,7 +153,34 @@ fn info(args: &PluginInfo) -> Result<()> {
         }
         text += &format!("\n{}", table.text());
     }
-    report::print(&text)
+    report::print(&(text + &tools_text(&tools)))
+}
+
+/// Errors where a setting is one of another backend.
+fn of_backend(name: &str, settings: &[(String, String)]) -> Result<()> {
+    match settings.iter().find(|(key, _)| key.split_once('.').is_none_or(|(backend, _)| backend != name)) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let message = format!("option '{key}' is none of the backend '{name}'");
+            Err(Diagnostic::new(Code::BadOption, message).hint(format!("Write --backend-opt {name}.KEY=VALUE")))
+        }
+    }
+}
+
+/// What a backend uses on this machine, and how to get what is missing.
+fn tools_text(tools: &[Tool]) -> String {
+    if tools.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["tool", "needed for", "found"]);
+    // One line may install several of them.
+    let mut hints: Vec<&str> = Vec::new();
+    for Tool { name, found, hint, needed_for } in tools {
+        table.row([name, needed_for, found.as_deref().unwrap_or("missing")]);
+        hints.extend(hint.as_deref().filter(|hint| found.is_none() && !hints.contains(hint)));
+    }
+    let hints: String = hints.iter().map(|hint| format!("hint: {hint}\n")).collect();
+    format!("\n{}{hints}", table.text())
 }
 
 /// `neighbouring matches are merged, at most 1 input, start with Conv or Gemm`.

@@ -37,6 +37,11 @@ pub(crate) fn duration(time: Duration) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
+/// The same of a number of seconds; `?` for what is no time.
+pub(crate) fn seconds(seconds: f64) -> String {
+    Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".into(), duration)
+}
+
 /// `1 region`, `2 regions`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     let plural = match noun.strip_suffix('y') {

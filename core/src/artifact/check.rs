@@ -10,7 +10,7 @@ use super::header::{Header, Tensor};
 use super::manifest::{
     Binding, Call, ClaimKind, ConstantUse, Entry, External, Fate, Manifest, Region, Stored, ValueInfo, ValueType,
 };
-use super::{CONSTANT, DIGEST, GRAPH, PAD};
+use super::{CONSTANT, DIGEST, FIRST_FORMAT, GRAPH, PAD};
 
 type Checked<T = ()> = Result<T, String>;
 
@@ -62,7 +62,7 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
         if !symbols.insert(&region.symbol) {
             return Err(format!("it has two regions '{}'", region.symbol));
         }
-        sections.take_bytes(&region.code)?;
+        sections.take_code(manifest, region)?;
         check_region(manifest, region).map_err(|cause| format!("region '{}': {cause}", region.symbol))?;
     }
     let mut names = HashSet::new();
@@ -84,13 +84,15 @@ fn describe(dtype: DType, shape: &[usize]) -> String {
 struct Sections<'a> {
     by_name: HashMap<&'a str, &'a Tensor>,
     left: HashSet<&'a str>,
+    /// The first region whose code a section holds.
+    code: HashMap<&'a str, &'a Region>,
 }
 
 impl<'a> Sections<'a> {
     fn new(header: &'a Header) -> Self {
         let tensors = || header.tensors.iter().filter(|tensor| !tensor.is_pad());
         let by_name = tensors().map(|tensor| (tensor.name.as_str(), tensor)).collect();
-        Sections { by_name, left: tensors().map(|tensor| tensor.name.as_str()).collect() }
+        Sections { by_name, left: tensors().map(|tensor| tensor.name.as_str()).collect(), code: HashMap::new() }
     }
 
     fn take(&mut self, name: &str) -> Checked<&'a Tensor> {
@@ -113,6 +115,21 @@ impl<'a> Sections<'a> {
         if tensor.dtype != DType::U8 || tensor.shape.len() != 1 {
             let found = describe(tensor.dtype, &tensor.shape);
             return Err(format!("section '{name}': it is {found}, expected plain bytes"));
+        }
+        Ok(())
+    }
+
+    /// A section may hold the code of several regions, if that is code of one backend in one version.
+    fn take_code(&mut self, manifest: &Manifest, region: &'a Region) -> Checked {
+        let name = region.code.as_str();
+        let Some(first) = self.code.get(name).filter(|_| manifest.format > FIRST_FORMAT) else {
+            self.code.insert(name, region);
+            return self.take_bytes(name);
+        };
+        if (&first.backend, first.code_version) != (&region.backend, region.code_version) {
+            let version = |region: &Region| format!("'{}' version {}", region.backend, region.code_version);
+            let (one, other) = (version(first), version(region));
+            return Err(format!("section '{name}': it is code of {one} and of {other}"));
         }
         Ok(())
     }

@@ -10,7 +10,8 @@ use crate::constants::View;
 /// The whole section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The format's version, [`crate::artifact::FORMAT`].
+    /// The format's version, from [`crate::artifact::FIRST_FORMAT`] to [`crate::artifact::FORMAT`]: the oldest that has what
+    /// is in the file.
     pub format: u32,
     /// What wrote the file, such as `byoc 0.1.0`.
     pub producer: String,
@@ -159,8 +160,11 @@ pub struct Region {
     /// The backend's options when the region was compiled.
     #[serde(default)]
     pub options: Options,
-    /// The section that holds the code.
+    /// The section that holds the code. Regions of one backend that have the same code share it.
     pub code: String,
+    /// How that code was chosen among several; absent where its backend has one only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<Chosen>,
     /// The constants of the region, by id.
     pub constants: Vec<Binding>,
     /// The operators that the region stands for, for people to read.
@@ -170,6 +174,25 @@ pub struct Region {
     pub inputs: Vec<ValueInfo>,
     /// What `run` computes.
     pub outputs: Vec<ValueInfo>,
+}
+
+/// How the code of a region was chosen among several that compute the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "lowercase")]
+pub enum Chosen {
+    /// By its backend, which has not tried them.
+    Table,
+    /// By running all of them on a device.
+    Tuned {
+        /// What the device is.
+        device: String,
+        /// What the backend calls the code.
+        candidate: String,
+        /// How long it takes there.
+        seconds: f64,
+        /// How long the code took that was there before.
+        before: f64,
+    },
 }
 
 /// A constant of a region: the claim, and the bytes that are bound at load.

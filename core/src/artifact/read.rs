@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::header::{Header, Tensor};
 use super::manifest::{ConstantUse, Manifest};
 use super::source::Source;
-use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, external, graph};
+use super::{DIGEST, FIRST_FORMAT, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, external, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::map_file;
 
@@ -57,7 +57,7 @@ impl Artifact {
         check_version(path, &header)?;
         let by_name = header.tensors.iter().enumerate().map(|(index, tensor)| (tensor.name.clone(), index)).collect();
         let manifest = Manifest {
-            format: FORMAT,
+            format: FIRST_FORMAT,
             producer: String::new(),
             requirements: Default::default(),
             entries: vec![],
@@ -207,7 +207,7 @@ fn check_version(path: &Path, header: &Header) -> Result<()> {
         return Err(Diagnostic::new(Code::DamagedArtifact, message).hint("Artifacts are made by 'byoc compile'"));
     };
     match text.parse::<u32>() {
-        Ok(FORMAT) => Ok(()),
+        Ok(FIRST_FORMAT..=FORMAT) => Ok(()),
         Ok(format) if format > FORMAT => {
             let message = format!("'{path}' is written in format {format}; this byoc reads formats up to {FORMAT}");
             Err(Diagnostic::new(Code::ArtifactVersion, message)

@@ -1,5 +1,7 @@
 //! What is written is read; what is damaged is refused, in one line; nothing half-written is left.
 
+#[cfg(feature = "compiler")]
+mod code;
 mod external;
 
 use std::collections::BTreeMap;
@@ -45,6 +47,7 @@ fn region(large: usize) -> Region {
         domain: None,
         options: Options::default(),
         code: code_section("byoc_main_acme_0"),
+        chosen: None,
         constants: vec![
             binding(0, ClaimKind::Host, Some((0, view(&[2, 3], &[3, 1]))), None),
             binding(1, ClaimKind::Host, Some((0, view(&[3, 2], &[1, 3]))), None),
@@ -98,7 +101,7 @@ fn sample(large: usize) -> Contents {
     };
     let backend = BackendRequirement { name: "acme".into(), version: "2.1".into(), code_version: 3, abi_version: 1 };
     let manifest = Manifest {
-        format: FORMAT,
+        format: FIRST_FORMAT,
         producer: "byoc test".into(),
         requirements: Requirements { backends: vec![backend], cpu_features: vec![] },
         entries: vec![entry()],
@@ -326,7 +329,7 @@ fn damage_is_named() {
     let newer = open(patched(r#""byoc_format":"1""#, r#""byoc_format":"7""#)).expect_err("newer");
     assert_eq!(
         newer.to_string(),
-        "[B603] 'm.byoc' is written in format 7; this byoc reads formats up to 1. Update byoc, or compile the model again with this one"
+        "[B603] 'm.byoc' is written in format 7; this byoc reads formats up to 2. Update byoc, or compile the model again with this one"
     );
     let mut bytes = bytes_of(&sample(64));
     let at = open(bytes.clone()).expect("sound").sections().find(|found| found.name == GRAPH).expect("graph").offset;

@@ -12,9 +12,11 @@ use bytes::Bytes;
 
 use super::header::{Header, Tensor, byte_length};
 use super::manifest::Manifest;
+#[cfg(feature = "compiler")]
+use super::manifest::Stored;
 use super::output::Output;
 use super::source::{PIECE, Source};
-use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check, graph};
+use super::{DIGEST, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::folder_of;
 
@@ -58,6 +60,19 @@ impl Section {
     pub fn of_bytes(name: impl Into<String>, bytes: Bytes) -> Section {
         let shape = vec![bytes.len()];
         Section { name: name.into(), dtype: DType::U8, shape, source: Source::Bytes(bytes), digest: None, alignment: 0 }
+    }
+
+    /// The section of a stored constant. A digest that is known is believed.
+    #[cfg(feature = "compiler")]
+    pub(crate) fn of_stored(stored: &Stored, bytes: Bytes, digest: Option<[u8; 32]>) -> Section {
+        Section {
+            name: stored.section.clone(),
+            dtype: stored.dtype,
+            shape: stored.shape.clone(),
+            source: Source::Bytes(bytes),
+            digest,
+            alignment: stored.alignment,
+        }
     }
 
     /// The alignment that it gets.
@@ -149,7 +164,7 @@ impl Plan {
             plan.header.tensors.push(Tensor { name, dtype, shape, start, end });
             plan.sources.push((section.source.clone(), section.digest));
         }
-        plan.header.metadata.insert(FORMAT_KEY.into(), FORMAT.to_string());
+        plan.header.metadata.insert(FORMAT_KEY.into(), contents.manifest.format.to_string());
         plan.header.metadata.insert(PRODUCER_KEY.into(), contents.manifest.producer.clone());
         check::check(&contents.manifest, &plan.header)?;
         Ok(plan)

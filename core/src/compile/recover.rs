@@ -75,7 +75,7 @@ pub(super) fn save(
 ) -> Result<()> {
     let views = ConstantViews::new(table, plan, true);
     let description = &selected.registered.description;
-    let options = serde_json::to_string(&selected.options).unwrap_or_default();
+    let options = serde_json::to_string(&selected.kept_options()).unwrap_or_default();
     let about = [
         (onnx::REPRO_BACKEND, description.name.clone()),
         (onnx::REPRO_OPTIONS, options),

@@ -8,10 +8,10 @@ use super::external::References;
 use super::homes::{Home, Homes};
 use super::settle::BackendIdentity;
 use crate::artifact::manifest::{
-    BackendRequirement, Binding, Call, ClaimKind, ConstantValue, Entry, Manifest, NodeSummary, Port, Region,
+    BackendRequirement, Binding, Call, Chosen, ClaimKind, ConstantValue, Entry, Manifest, NodeSummary, Port, Region,
     Requirements, Stored, ValueInfo, ValueType,
 };
-use crate::artifact::{self, Contents, Section, Source};
+use crate::artifact::{self, Contents, Section};
 use crate::codegen::{Generated, GeneratedRegion};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, ValueId};
@@ -23,35 +23,28 @@ pub(super) fn assemble(
     homes: &Homes,
     references: References,
 ) -> Result<Contents> {
-    let mut sections = Vec::new();
-    let mut regions = Vec::new();
-    for (index, region) in generated.regions.iter().enumerate() {
-        let manifest = region_of(region, &backends[region.plan.backend], homes, index);
-        sections.push(Section::of_bytes(manifest.code.clone(), generated.spool.bytes(region.code)?));
-        regions.push(manifest);
-    }
+    let regions = generated.regions.iter().enumerate();
+    let regions = regions.map(|(index, region)| region_of(region, &backends[region.plan.backend], homes, index));
     let constants = homes.homes.iter().enumerate().map(|(index, home)| stored_of(index, home, &references));
     let constants: Vec<Stored> = constants.collect();
     let own = homes.homes.iter().zip(&constants).filter(|(_, stored)| stored.external.is_none());
-    sections.extend(own.map(|(home, stored)| Section {
-        name: stored.section.clone(),
-        dtype: stored.dtype,
-        shape: stored.shape.clone(),
-        source: Source::Bytes(home.bytes.clone()),
-        digest: Some(home.digest),
-        alignment: stored.alignment,
-    }));
+    let own = own.map(|(home, stored)| Section::of_stored(stored, home.bytes.clone(), Some(home.digest)));
+    let own: Vec<Section> = own.collect();
     let entries = (0..generated.model.entries.len()).map(|index| entry_of(generated, homes, index));
-    let manifest = Manifest {
-        format: artifact::FORMAT,
+    let mut manifest = Manifest {
+        format: artifact::FIRST_FORMAT,
         producer: concat!("byoc ", env!("CARGO_PKG_VERSION")).into(),
         requirements: requirements(generated, backends),
         entries: entries.collect::<Result<_>>()?,
-        regions,
+        regions: regions.collect(),
         constants,
         files: references.files,
         ledger: Vec::new(),
     };
+    let mut sections = artifact::code_sections(&mut manifest, |index, _| {
+        Ok((generated.spool.bytes(generated.regions[index].code)?, None))
+    })?;
+    sections.extend(own);
     Ok(Contents { manifest, sections })
 }
 
@@ -116,6 +109,7 @@ fn region_of(generated: &GeneratedRegion, backend: &BackendIdentity, homes: &Hom
         domain: backend.domain.clone(),
         options: backend.options.clone(),
         code: artifact::code_section(&region.symbol),
+        chosen: backend.candidates.then_some(Chosen::Table),
         constants: bindings.collect(),
         nodes: nodes.collect(),
         inputs: region.inputs.iter().map(info).collect(),

@@ -32,6 +32,8 @@ pub struct BackendIdentity {
     pub domain: Option<String>,
     /// The options it was run with.
     pub options: Options,
+    /// Whether it has other code for its regions.
+    pub candidates: bool,
 }
 
 impl BackendIdentity {
@@ -44,7 +46,8 @@ impl BackendIdentity {
             code_version: description.code_version,
             abi_version: selected.registered.abi_version,
             domain: description.domain.clone(),
-            options: selected.options.clone(),
+            options: selected.kept_options(),
+            candidates: description.candidates,
         }
     }
 }

@@ -135,6 +135,7 @@ fn backends() -> Vec<BackendIdentity> {
         abi_version: 1,
         domain: None,
         options: Options::default(),
+        candidates: false,
     };
     NAMES.into_iter().map(identity).collect()
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use byoc_plugin_api::{Expr, Pattern, Refusal, RefusalCode};
+use byoc_plugin_api::{Description, Expr, Pattern, Refusal, RefusalCode};
 
 use super::groups::Groups;
 use super::matcher::Matcher;
@@ -90,20 +90,55 @@ pub(super) fn choose(
         }
         Ok(refusal)
     })?;
-    let mut release = |groups: &mut Groups<'_>, group: usize, outcome: Outcome| {
-        let nodes = groups.groups[group].nodes.clone();
-        attempts.push(Attempt { entry, backend, nodes, pattern: String::new(), outcome });
-        groups.release(group);
-    };
     for (group, reason) in given_back {
-        release(groups, group, Outcome::NoRegion(reason));
+        release(entry, backend, group, Outcome::NoRegion(reason), groups, attempts);
     }
-    if !selected.registered.description.host {
+    let Description { host, domain, .. } = &selected.registered.description;
+    if !host && domain.is_none() {
         for group in no_ops(graph, backend, groups) {
-            release(groups, group, Outcome::OnlyNoOps);
+            release(entry, backend, group, Outcome::OnlyNoOps, groups, attempts);
         }
     }
     Ok(())
+}
+
+/// Gives back what would do no arithmetic on a device and has no neighbour there, when all of these backends have chosen.
+pub(super) fn give_back_no_ops(
+    graph: &Graph,
+    entry: usize,
+    backends: &[Selected],
+    groups: &mut Groups<'_>,
+    attempts: &mut Vec<Attempt>,
+) {
+    let domain = |backend: usize| backends.get(backend).and_then(|of| of.registered.description.domain.as_deref());
+    let of = |groups: &Groups<'_>, group: usize| groups.groups[group].backend.and_then(domain).map(str::to_owned);
+    let own = (0..backends.len()).filter(|&backend| domain(backend).is_some());
+    let mut idle: Vec<(usize, usize)> =
+        own.flat_map(|backend| no_ops(graph, backend, groups).into_iter().map(move |group| (backend, group))).collect();
+    // One that stays is a neighbour for the next.
+    while let Some(position) = idle.iter().position(|&(_, group)| {
+        let mut neighbours = groups.neighbours(group).into_iter();
+        neighbours.any(|other| of(groups, other) == of(groups, group) && idle.iter().all(|&(_, idle)| idle != other))
+    }) {
+        idle.swap_remove(position);
+    }
+    idle.sort_unstable();
+    for (backend, group) in idle {
+        release(entry, backend, group, Outcome::OnlyNoOps, groups, attempts);
+    }
+}
+
+fn release(
+    entry: usize,
+    backend: usize,
+    group: usize,
+    outcome: Outcome,
+    groups: &mut Groups<'_>,
+    attempts: &mut Vec<Attempt>,
+) {
+    let nodes = groups.groups[group].nodes.clone();
+    attempts.push(Attempt { entry, backend, nodes, pattern: String::new(), outcome });
+    groups.release(group);
 }
 
 fn avoided(crashes: &Crashes<'_>, entry: usize, backend: usize, nodes: &BTreeSet<usize>) -> bool {
@@ -146,7 +181,7 @@ fn rules(selected: &Selected) -> Result<Vec<Rule>> {
     patterns.into_iter().map(parse).collect()
 }
 
-/// Groups that do no arithmetic: offloading a reshape costs a copy there and a copy back.
+/// Groups that do no arithmetic: by itself, offloading a reshape costs a copy there and a copy back.
 fn no_ops(graph: &Graph, backend: usize, groups: &Groups<'_>) -> Vec<usize> {
     let idle = |group: &usize| groups.groups[*group].nodes.iter().all(|&node| is_no_op(graph, node));
     groups.of(backend).into_iter().filter(idle).collect()

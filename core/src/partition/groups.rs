@@ -83,6 +83,18 @@ impl<'g> Groups<'g> {
         producers.filter(|&producer| producer != group).collect()
     }
 
+    /// Groups that `group` reads from or that read from it.
+    pub(super) fn neighbours(&self, group: usize) -> BTreeSet<usize> {
+        let made: BTreeSet<ValueId> = self.groups[group]
+            .nodes
+            .iter()
+            .flat_map(|&node| self.graph.nodes[node].outputs.iter().flatten().copied())
+            .collect();
+        let reads = |&node: &usize| self.graph.nodes[node].inputs.iter().flatten().any(|value| made.contains(value));
+        let readers = (0..self.graph.nodes.len()).filter(reads).map(|node| self.group_of[node]);
+        self.predecessors(group).into_iter().chain(readers).filter(|&other| other != group).collect()
+    }
+
     /// Whether merging the two groups closes no cycle: no path leads from one to the other through a third group.
     pub(super) fn mergeable(&self, a: usize, b: usize) -> bool {
         !self.path_through_others(a, b) && !self.path_through_others(b, a)

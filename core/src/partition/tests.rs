@@ -22,12 +22,14 @@ struct Taker {
     most: Option<usize>,
     refuses_with: Option<RefusalCode>,
     asked: AtomicUsize,
+    domain: Option<&'static str>,
+    host: bool,
 }
 
 impl Backend for Taker {
     fn describe(&self) -> Description {
-        let (name, regions) = (self.name.to_owned(), self.regions.clone());
-        Description { name, regions, ..Description::default() }
+        let (name, regions, host) = (self.name.to_owned(), self.regions.clone(), self.host);
+        Description { name, regions, domain: self.domain.map(str::to_owned), host, ..Description::default() }
     }
 
     fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
@@ -100,13 +102,7 @@ fn cut(backend: Taker, inputs: &[&str], nodes: &[Node], outputs: &[&str]) -> Cut
 fn try_cut(backend: Taker, inputs: &[&str], nodes: &[Node], outputs: &[&str]) -> crate::diagnostic::Result<Cut> {
     let model = Model { entries: vec![graph(inputs, nodes, outputs)], ..Model::default() };
     let backend: &'static Taker = Box::leak(Box::new(backend));
-    let registered = Registered {
-        description: backend.describe(),
-        origin: Origin::Embedded,
-        abi_version: 1,
-        backend: BackendCode::Embedded(backend),
-    };
-    let backends = [Selected { registered, options: Options::default() }];
+    let backends = [selected(backend)];
     let partitioned = partition(TypedModel(model), &backends, &Crashes::default())?;
     let graph = &partitioned.model.entries[0];
     let ops =
@@ -119,6 +115,16 @@ fn try_cut(backend: Taker, inputs: &[&str], nodes: &[Node], outputs: &[&str]) ->
             .collect(),
         asked: backend.asked.load(Ordering::Relaxed),
     })
+}
+
+fn selected(backend: &'static Taker) -> Selected {
+    let registered = Registered {
+        description: backend.describe(),
+        origin: Origin::Embedded,
+        abi_version: 1,
+        backend: BackendCode::Embedded(backend),
+    };
+    Selected { registered, options: Options::default() }
 }
 
 fn start(op: &str) -> (String, String) {
@@ -267,4 +273,56 @@ fn without_limits_everything_fits_together() {
     let regions = RegionPolicy { merge: true, ..RegionPolicy::default() };
     let cut = cut(Taker { regions, ..accelerator() }, &["x", "z"], &nodes, &["c", "d"]);
     assert_eq!(cut.regions, ["Relu Relu", "Add"]);
+}
+
+/// The operators of each region, with the backend's name before them.
+fn placed(backends: [Taker; 3], nodes: &[Node], outputs: &[&str]) -> Vec<String> {
+    let model = Model { entries: vec![graph(&["x"], nodes, outputs)], ..Model::default() };
+    let backends = backends.map(|backend| selected(Box::leak(Box::new(backend))));
+    let partitioned = partition(TypedModel(model), &backends, &Crashes::default()).expect("partitions");
+    let graph = &partitioned.model.entries[0];
+    let text = |plan: &super::RegionPlan| {
+        let ops: Vec<_> = plan.nodes.iter().map(|&node| graph.nodes[node].op.as_str()).collect();
+        format!("{}: {}", backends[plan.backend].name(), ops.join(" "))
+    };
+    partitioned.regions.iter().map(text).collect()
+}
+
+/// Whatever their order: one backend of a device takes products, another one the rest.
+#[test]
+fn a_reshape_stays_on_the_device_where_a_neighbour_is_there() {
+    let products = |domain| Taker { name: "products", ops: &["Gemm"], domain, ..Taker::default() };
+    let regions = RegionPolicy { merge: true, ..RegionPolicy::default() };
+    let rest = |domain| Taker {
+        name: "rest",
+        ops: &["Identity", "Relu"],
+        regions: regions.clone(),
+        domain,
+        ..Taker::default()
+    };
+    let host = || Taker { name: "host", ops: &["Gemm", "Identity", "Relu", "Softmax"], host: true, ..Taker::default() };
+    let between = [("Gemm", vec!["x"], vec!["a"]), ("Identity", vec!["a"], vec!["b"]), ("Gemm", vec!["b"], vec!["y"])];
+    let on_device = ["products: Gemm", "rest: Identity", "products: Gemm"];
+    let gpu = Some("gpu");
+    assert_eq!(placed([products(gpu), rest(gpu), host()], &between, &["y"]), on_device);
+    assert_eq!(placed([rest(gpu), products(gpu), host()], &between, &["y"]), on_device);
+    // Another device is as far as the host, and so is what has no domain.
+    let apart = ["products: Gemm", "host: Identity", "products: Gemm"];
+    assert_eq!(placed([products(gpu), rest(Some("npu")), host()], &between, &["y"]), apart);
+    assert_eq!(placed([products(None), rest(None), host()], &between, &["y"]), apart);
+    // The neighbour of one that stays may stay; one between nodes of the host may not.
+    let behind = [
+        ("Gemm", vec!["x"], vec!["a"]),
+        ("Identity", vec!["a"], vec!["b"]),
+        ("Identity", vec!["b"], vec!["c"]),
+        ("Softmax", vec!["c"], vec!["d"]),
+        ("Identity", vec!["d"], vec!["e"]),
+        ("Softmax", vec!["e"], vec!["y"]),
+    ];
+    let expected = ["products: Gemm", "rest: Identity Identity", "host: Softmax", "host: Identity", "host: Softmax"];
+    assert_eq!(placed([products(gpu), rest(gpu), host()], &behind, &["y"]), expected);
+    let single = Taker { name: "single", ops: &["Identity"], domain: gpu, ..Taker::default() };
+    let alone =
+        ["products: Gemm", "single: Identity", "single: Identity", "host: Softmax", "host: Identity", "host: Softmax"];
+    assert_eq!(placed([products(gpu), single, host()], &behind, &["y"]), alone);
 }

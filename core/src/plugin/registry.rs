@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byoc_plugin_api::host::{self, LoadError, Manifest, PluginBackend};
-use byoc_plugin_api::{ABI_VERSION, Backend, CodeFile, Description, Error, OptionSpec, Options, closest};
+use byoc_plugin_api::{
+    ABI_VERSION, Backend, Candidate, CodeFile, Description, Error, OptionSpec, Options, Tool, closest,
+};
 
 use super::SearchPath;
 use super::search::file_is_for;
@@ -86,6 +88,29 @@ impl Registered {
         host::checked(self.backend.open(file)?, file.len())
     }
 
+    /// What the backend uses on this machine, with settings `(backend.key, value)` of its options of either kind; judged.
+    pub fn tools(&self, settings: &[(String, String)]) -> Result<Vec<Tool>> {
+        let Description { name, options, run_options, .. } = &self.description;
+        let options = self.resolve(&[&options[..], run_options].concat(), settings)?;
+        self.backend.tools(&options).and_then(host::checked_tools).map_err(|error| {
+            if error.crashed {
+                let message = format!("backend '{name}' {} while it looked for its tools", error.message);
+                return Diagnostic::new(Code::BackendCrashed, message).hint("Report this to the backend's maker");
+            }
+            let message = format!("backend '{name}' cannot say what it uses: {}", error.message);
+            Diagnostic { code: Code::BackendFailed, message, hint: error.hint }
+        })
+    }
+
+    /// The code of a region with whatever else computes the same, its own first; empty where there is nothing to
+    /// choose. Judged.
+    pub fn candidates(&self, code: &[u8], options: &Options) -> std::result::Result<Vec<Candidate>, Error> {
+        match self.description.candidates {
+            true => host::checked_candidates(self.backend.candidates(code, options)?, code),
+            false => Ok(Vec::new()),
+        }
+    }
+
     /// The options about the machine that runs its regions, from settings `(backend.key, value)`; those of other
     /// backends are passed over.
     pub fn run_options(&self, settings: &[(String, String)]) -> Result<Options> {
@@ -128,7 +153,7 @@ pub struct Refused {
 pub struct Selected {
     /// The backend.
     pub registered: Registered,
-    /// Its options.
+    /// Its options, those about the machine included.
     pub options: Options,
 }
 
@@ -136,6 +161,11 @@ impl Selected {
     /// The backend's name.
     pub fn name(&self) -> &str {
         &self.registered.description.name
+    }
+
+    /// The options that an artifact keeps: those that are not about the machine.
+    pub fn kept_options(&self) -> Options {
+        self.options.only(&self.registered.description.options)
     }
 
     /// Whether it runs on the host and computes in the model's own precision, so that it may fold constants and be
@@ -311,11 +341,12 @@ impl Registry {
         })
     }
 
-    /// The ordered list of backends the user named, with options given as `(backend.key, value)`.
+    /// The ordered list of backends the user named, with options of either kind given as `(backend.key, value)`.
     pub fn select(&self, names: &[String], settings: &[(String, String)]) -> Result<Vec<Selected>> {
         for (key, _) in settings {
             let backend = key.split_once('.').map_or("", |(backend, _)| backend);
-            if !names.iter().any(|name| name == backend) {
+            // Options about the machine may be for whoever opens a device.
+            if !names.iter().any(|name| name == backend) && !self.is_of_run(key) {
                 let message = format!("option '{key}' belongs to no backend of the list {}", names.join(","));
                 return Err(Diagnostic::new(Code::BadOption, message).hint("Write --backend-opt BACKEND.KEY=VALUE"));
             }
@@ -325,19 +356,22 @@ impl Registry {
 
     fn select_one(&self, name: &str, settings: &[(String, String)]) -> Result<Selected> {
         let registered = self.get(name)?.clone();
-        let options = registered.resolve(&registered.description.options, settings)?;
+        let Description { options, run_options, .. } = &registered.description;
+        let options = registered.resolve(&[&options[..], run_options].concat(), settings)?;
         Ok(Selected { registered, options })
     }
 
     /// Parts settings `(backend.key, value)` into those of compiling and those of running, by what the backends say. What
     /// nobody knows is one of compiling.
     pub fn part_settings(&self, settings: &[(String, String)]) -> (Settings, Settings) {
-        let of_run = |key: &str| {
-            let Some((backend, key)) = key.split_once('.') else { return false };
-            let found = self.backends.iter().find(|registered| registered.description.name == backend);
-            found.is_some_and(|found| found.description.run_options.iter().any(|spec| spec.name == key))
-        };
-        settings.iter().cloned().partition(|(key, _)| !of_run(key))
+        settings.iter().cloned().partition(|(key, _)| !self.is_of_run(key))
+    }
+
+    /// Whether `backend.key` is an option about the machine.
+    fn is_of_run(&self, key: &str) -> bool {
+        let Some((backend, key)) = key.split_once('.') else { return false };
+        let found = self.backends.iter().find(|registered| registered.description.name == backend);
+        found.is_some_and(|found| found.description.run_options.iter().any(|spec| spec.name == key))
     }
 }
 

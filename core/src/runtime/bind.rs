@@ -73,7 +73,7 @@ impl Loader<'_> {
     pub(super) fn host(&self, region: &manifest::Region) -> Result<Bound<dyn Executable>> {
         let registered = backend(region, self.registry)?;
         let environment = self.environment(region, registered)?;
-        let lent = self.lend(region, &|_, _| 0)?;
+        let lent = self.lend(region, self.artifact.section(&region.code)?, &|_, _| 0)?;
         let bound = Bound::new(lent, |lent| {
             let constants = lent.constants.iter().map(LentConstant::bound).collect();
             registered.backend.load(&lent.code, &BoundConstants::new(constants), &environment)
@@ -81,16 +81,17 @@ impl Loader<'_> {
         bound.map_err(|error| load_failed(registered, &format!("region {}", region.symbol), error))
     }
 
-    /// Loads a region that runs on a device, which has its constants.
+    /// Loads a region that runs on a device, which has its constants; `code` is its own, or other code for it.
     pub(super) fn device(
         &self,
         region: &manifest::Region,
+        code: Bytes,
         device: &Device,
         resident: &Resident,
     ) -> Result<Bound<dyn DeviceExecutable>> {
         let registered = backend(region, self.registry)?;
         let environment = self.environment(region, registered)?;
-        let lent = self.lend(region, &|used, element| resident.address(used, element))?;
+        let lent = self.lend(region, code, &|used, element| resident.address(used, element))?;
         let handles = device.handles();
         // Loading may use the device, on which another session may be at work.
         let turns = device.turns();
@@ -110,9 +111,14 @@ impl Loader<'_> {
     }
 
     /// Code and constants of a region; `address` tells where a constant is on the device.
-    fn lend(&self, region: &manifest::Region, address: &dyn Fn(&ConstantUse, usize) -> u64) -> Result<Lent> {
+    fn lend(
+        &self,
+        region: &manifest::Region,
+        code: Bytes,
+        address: &dyn Fn(&ConstantUse, usize) -> u64,
+    ) -> Result<Lent> {
         let constants = region.constants.iter().filter_map(|binding| lend(self.artifact, binding, address).transpose());
-        Ok(Lent { code: self.artifact.section(&region.code)?, constants: constants.collect::<Result<_>>()? })
+        Ok(Lent { code, constants: constants.collect::<Result<_>>()? })
     }
 }
 
@@ -130,7 +136,7 @@ pub(super) fn bind_file(
 }
 
 /// The backend that a region needs, if it is there and reads the region's code.
-pub(super) fn backend<'a>(region: &manifest::Region, registry: &'a Registry) -> Result<&'a Registered> {
+pub fn backend<'a>(region: &manifest::Region, registry: &'a Registry) -> Result<&'a Registered> {
     let registered = registry.get(&region.backend).map_err(|error| {
         let message = format!("region {} needs the backend '{}': {}", region.symbol, region.backend, error.message);
         Diagnostic { code: Code::MissingRequirement, message, hint: error.hint }

@@ -4,6 +4,7 @@
 mod facts;
 mod file;
 mod load;
+mod solo;
 mod state;
 mod work;
 
@@ -21,6 +22,7 @@ use crate::artifact::manifest::Entry;
 use crate::diagnostic::{Code, Diagnostic, Result};
 pub use facts::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime};
 pub use load::{LoadOptions, Queueing};
+pub use solo::Solo;
 use state::State;
 use work::Run;
 

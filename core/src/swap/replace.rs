@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::new_model::{Content, NewModel};
 use crate::artifact::manifest::{ConstantUse, Fate, LedgerRow, Manifest};
-use crate::artifact::{Artifact, Contents, Section, Source, constant_section};
+use crate::artifact::{Artifact, Contents, Section, code_sections, constant_section};
 use crate::diagnostic::Result;
 
 /// The contents with new elements for these constants, by their numbers in the ledger; and how many of them are one
@@ -42,19 +42,10 @@ pub(super) fn contents(
     for &index in gone.iter().rev() {
         digests.remove(index);
     }
-    let code = manifest.regions.iter().map(|region| {
-        let section = Section::of_bytes(&region.code, artifact.section(&region.code)?);
-        Ok(Section { digest: known(&region.code), ..section })
-    });
-    let mut sections: Vec<Section> = code.collect::<Result<_>>()?;
-    sections.extend(manifest.constants.iter().zip(bytes).zip(digests).map(|((stored, bytes), digest)| Section {
-        name: stored.section.clone(),
-        dtype: stored.dtype,
-        shape: stored.shape.clone(),
-        source: Source::Bytes(bytes),
-        digest,
-        alignment: stored.alignment,
-    }));
+    let mut sections =
+        code_sections(&mut manifest, |_, region| Ok((artifact.section(&region.code)?, known(&region.code))))?;
+    let constants = manifest.constants.iter().zip(bytes).zip(digests);
+    sections.extend(constants.map(|((stored, bytes), digest)| Section::of_stored(stored, bytes, digest)));
     Ok((Contents { manifest, sections }, gone.len()))
 }
 

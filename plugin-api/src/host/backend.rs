@@ -9,8 +9,9 @@ use super::answer::{answer, collect, failure, json, one_line};
 use super::device::PluginDeviceExecutable;
 use super::domain::PluginDomain;
 use super::executable::PluginExecutable;
+use super::tuning;
 use crate::abi::{self, ConstantList, ConstantView, Sink, Slice};
-use crate::backend::{Backend, CodeFile, Description, Environment, Executable};
+use crate::backend::{Backend, Candidate, CodeFile, Description, Environment, Executable, Tool};
 use crate::constants::{BoundConstant, BoundConstants, Claim, ClaimSink, Claims, Constants};
 use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles, OPENS_NO_DOMAIN};
 use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION, DeviceTable, DomainTable};
@@ -20,6 +21,7 @@ use crate::options::Options;
 use crate::pattern::Pattern;
 use crate::region::{ConstantId, Region};
 use crate::table::PluginTable;
+use crate::tuning_tables::{CANDIDATES_ID, CANDIDATES_VERSION, CandidatesTable, TOOLS_ID, TOOLS_VERSION, ToolsTable};
 
 /// A backend that lives in a plugin.
 pub struct PluginBackend {
@@ -234,6 +236,23 @@ impl Backend for PluginBackend {
         let table = table.ok_or_else(|| Error::new("this backend runs in host memory only"))?;
         let environment = self.environment(environment)?;
         Ok(Box::new(PluginDeviceExecutable::load(table, self.index, code, constants, &environment, domain)?))
+    }
+
+    fn tools(&self, options: &Options) -> Result<Vec<Tool>, Error> {
+        // SAFETY: id, version and table belong together.
+        let Some(table) = (unsafe { self.ability::<ToolsTable>(TOOLS_ID, TOOLS_VERSION) }) else {
+            return Ok(Vec::new());
+        };
+        let options = json(options)?;
+        answer(|out, error| (table.tools)(self.index, Slice::new(&options), out, error))
+    }
+
+    fn candidates(&self, code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
+        // SAFETY: id, version and table belong together.
+        let Some(table) = (unsafe { self.ability::<CandidatesTable>(CANDIDATES_ID, CANDIDATES_VERSION) }) else {
+            return Ok(Vec::new());
+        };
+        tuning::candidates(table, self.index, code, &json(options)?)
     }
 }
 

@@ -9,9 +9,10 @@ use clap::{Parser, ValueEnum};
 #[derive(Clone, Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
-    /// The plugin with the backend `cublas` [default: libbyoc_cublas.so beside this program]
+    /// A plugin with one of the backends `cublas`, `cutlass` and `cuda` [default: those of libbyoc_cublas.so,
+    /// libbyoc_cutlass.so and libbyoc_cuda.so that lie beside this program]
     #[arg(long, value_name = "FILE")]
-    pub(crate) plugin: Option<PathBuf>,
+    pub(crate) plugin: Vec<PathBuf>,
     /// The device
     #[arg(long, value_name = "NAME", default_value = "cuda:0")]
     pub(crate) device: DeviceName,
@@ -27,6 +28,9 @@ pub(crate) struct Args {
     /// Instead of all that: opens, runs and drops sessions of this artifact, for the suite's own use
     #[arg(long, hide = true, value_name = "FILE")]
     pub(crate) reopen: Option<PathBuf>,
+    /// Instead of all that: writes the encoder of BERT-large in f16 as ONNX, a sequence of 128, for a compile anywhere
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write_model: Option<PathBuf>,
     /// Prints what was found as JSON at the end, and the lines to the standard error
     #[arg(long)]
     pub(crate) json: bool,
@@ -39,6 +43,10 @@ pub(crate) enum Part {
     Environment,
     /// Products of every kind against sums in f64
     Correctness,
+    /// Products that are compiled for them, against sums in f64
+    Kernels,
+    /// What the conformance kit finds of the backends that generate kernels
+    Operators,
     /// Recorded work against work that is queued anew
     Replay,
     /// What stands on the device, and that nothing stays there
@@ -47,7 +55,7 @@ pub(crate) enum Part {
     Errors,
     /// How long it all takes
     Times,
-    /// The part `correctness` under NVIDIA's memory checker
+    /// The parts `correctness` and `kernels` under NVIDIA's memory checker
     Checker,
 }
 

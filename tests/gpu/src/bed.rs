@@ -1,5 +1,6 @@
 //! What every part works with: the backends, the device, and a folder for models and artifacts.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,8 +18,17 @@ use crate::gpu::Gpu;
 use crate::report::{Result, failure};
 use crate::watch::{self, Watch};
 
-/// The backend under test.
+/// The backend under test where a part names no other.
 pub(crate) const BACKEND: &str = "cublas";
+
+/// The backend whose products are compiled for them.
+pub(crate) const PRODUCTS: &str = "cutlass";
+
+/// The backend for what is no product.
+pub(crate) const REST: &str = "cuda";
+
+/// The backends that generate kernels, for which CUDA's compiler is needed.
+pub(crate) const GENERATING: [&str; 2] = [PRODUCTS, REST];
 
 /// The backend for the rest of a model.
 pub(crate) const HOST: &str = "json";
@@ -34,7 +44,7 @@ pub(crate) struct Bed {
     /// What NVIDIA calls the device.
     pub(crate) title: String,
     pub(crate) device: DeviceName,
-    pub(crate) plugin: PathBuf,
+    pub(crate) plugins: Vec<PathBuf>,
     pub(crate) quick: bool,
     pub(crate) seed: u64,
     pub(crate) args: Args,
@@ -48,15 +58,20 @@ pub(crate) struct Compiled {
     pub(crate) bytes: u64,
 }
 
-/// Where the plugin lies: beside this program if nobody says.
-pub(crate) fn plugin(args: &Args) -> Result<PathBuf> {
-    let beside = || Ok(std::env::current_exe()?.with_file_name(format!("libbyoc_{BACKEND}.so")));
-    args.plugin.clone().map_or_else(beside, Ok)
+/// Where the plugins lie: beside this program if nobody says. Only the one with [`BACKEND`] has to be there.
+pub(crate) fn plugins(args: &Args) -> Result<Vec<PathBuf>> {
+    if !args.plugin.is_empty() {
+        return Ok(args.plugin.clone());
+    }
+    let program = std::env::current_exe()?;
+    let beside = |backend: &str| program.with_file_name(format!("libbyoc_{backend}.so"));
+    let others = GENERATING.iter().map(|backend| beside(backend)).filter(|file| file.is_file());
+    Ok([beside(BACKEND)].into_iter().chain(others).collect())
 }
 
-/// The backends: the plugin's, and those of the program itself.
-pub(crate) fn registry(plugin: &Path) -> Result<Registry> {
-    let search = SearchPath { files: vec![plugin.to_owned()], ..SearchPath::default() };
+/// The backends: those of the plugins, and those of the program itself.
+pub(crate) fn registry(plugins: &[PathBuf]) -> Result<Registry> {
+    let search = SearchPath { files: plugins.to_vec(), ..SearchPath::default() };
     let registry = Registry::discover(&search, &byoc_plugin_api::registered(), None)?;
     registry.get(BACKEND)?;
     Ok(registry)
@@ -65,15 +80,15 @@ pub(crate) fn registry(plugin: &Path) -> Result<Registry> {
 impl Bed {
     /// Opens the plugin and the device.
     pub(crate) fn new(args: &Args, seed: u64) -> Result<Bed> {
-        let plugin = plugin(args)?;
-        let registry = registry(&plugin)?;
+        let plugins = plugins(args)?;
+        let registry = registry(&plugins)?;
         let watch = watch::watch();
         let mut watched = registry.clone();
         watched.backends.insert(0, watch.registered());
         let gpu = Gpu::open(args.device.ordinal)?;
         let (title, gpu) = (gpu.name().to_owned(), Mutex::new(gpu));
         let (device, quick, folder) = (args.device.clone(), args.quick, tempfile::tempdir()?);
-        Ok(Bed { registry, watched, watch, gpu, title, device, plugin, quick, seed, args: args.clone(), folder })
+        Ok(Bed { registry, watched, watch, gpu, title, device, plugins, quick, seed, args: args.clone(), folder })
     }
 
     /// The device from the suite's own side.
@@ -86,6 +101,16 @@ impl Bed {
         self.title.starts_with("stand-in")
     }
 
+    /// What gives a program like this one the same plugins.
+    pub(crate) fn plugin_arguments(&self) -> impl Iterator<Item = &OsStr> {
+        self.plugins.iter().flat_map(|file| [OsStr::new("--plugin"), file.as_os_str()])
+    }
+
+    /// An error unless there is a plugin with this backend.
+    pub(crate) fn needs(&self, backend: &str) -> Result<()> {
+        Ok(self.registry.get(backend).map(drop)?)
+    }
+
     /// Random numbers for a part: the same ones, whichever other parts there are.
     pub(crate) fn random(&self, part: &str) -> Rng {
         Rng::with_seed(part.bytes().fold(self.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte))))
@@ -96,6 +121,13 @@ impl Bed {
         if self.quick { quick } else { full }
     }
 
+    /// Writes an ONNX file, which stays until the suite ends or the model is compiled.
+    pub(crate) fn write(&self, name: &str, onnx: &[u8]) -> Result<PathBuf> {
+        let path = self.folder.path().join(format!("{name}.onnx"));
+        std::fs::write(&path, onnx)?;
+        Ok(path)
+    }
+
     /// Compiles an ONNX file for these backends, with options as (`backend.key`, value). The model itself is not kept.
     pub(crate) fn compile(
         &self,
@@ -104,8 +136,7 @@ impl Bed {
         backends: &[&str],
         settings: &[(&str, &str)],
     ) -> Result<Compiled> {
-        let [model, path] = ["onnx", "byoc"].map(|end| self.folder.path().join(format!("{name}.{end}")));
-        std::fs::write(&model, onnx)?;
+        let (model, path) = (self.write(name, onnx)?, self.folder.path().join(format!("{name}.byoc")));
         let names: Vec<_> = backends.iter().map(|name| (*name).to_owned()).collect();
         let settings: Vec<_> = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let backends = self.registry.select(&names, &settings)?;

@@ -1,4 +1,4 @@
-//! cublasLt called directly: one product of square matrices, as plainly as it can be written. What byoc's time is
+//! cublasLt called directly: one product of matrices, as plainly as it can be written. What byoc's time is
 //! measured against.
 
 use std::ffi::c_void;
@@ -19,9 +19,10 @@ const WORKSPACE: u64 = 32 << 20;
 /// A bias and GELU, of `cublasLtEpilogue_t`.
 const GELU_BIAS: u32 = 36;
 
-/// What to multiply: `y = x w`, or `y = gelu(x w + bias)`, of row-major matrices of `size` rows and columns.
+/// What to multiply: `y = x w`, or `y = gelu(x w + bias)`, of row-major matrices.
 pub(crate) struct Problem<'a> {
-    pub(crate) size: usize,
+    /// M, N and K: `x` is M by K, `w` is K by N.
+    pub(crate) sizes: [usize; 3],
     pub(crate) dtype: DType,
     /// Whether f32 is multiplied in TF32.
     pub(crate) tf32: bool,
@@ -34,8 +35,8 @@ pub(crate) struct Problem<'a> {
 pub(crate) struct Direct {
     handle: sys::cublasLtHandle_t,
     description: sys::cublasLtMatmulDesc_t,
-    /// Of all matrices: they are of one size.
-    layout: sys::cublasLtMatrixLayout_t,
+    /// Of `w`, `x` and `y`.
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
     algorithm: sys::cublasLtMatmulAlgo_t,
     workspace_bytes: usize,
     x: u64,
@@ -62,12 +63,14 @@ impl Direct {
     pub(crate) fn new(gpu: &mut Gpu, problem: &Problem<'_>) -> Result<Direct> {
         let (data, compute) = types(problem.dtype, problem.tf32)?;
         let [x, w, bias] = [problem.x, problem.w, problem.bias.unwrap_or(&[0; 4])].map(|bytes| send(gpu, bytes));
-        let (x, w, bias, bytes) = (x?, w?, bias?, problem.x.len());
+        let [m, n, k] = problem.sizes.map(|size| size as u64);
+        let (x, w, bias, bytes) = (x?, w?, bias?, (m * n) as usize * problem.dtype.size());
         let (y, workspace) = (gpu.domain.allocate(bytes as u64)?, gpu.domain.allocate(WORKSPACE)?);
         gpu.enter()?;
-        let side = problem.size as u64;
         let (handle, description) = (result::create_handle()?, result::create_matmul_desc(compute, Data::CUDA_R_32F)?);
-        let layout = result::create_matrix_layout(data, side, side, side as i64)?;
+        // Row-major matrices are the transposed ones, column-major.
+        let layout = |columns: u64, rows: u64| result::create_matrix_layout(data, columns, rows, columns as i64);
+        let layouts @ [of_w, of_x, of_y] = [layout(n, k)?, layout(k, m)?, layout(n, m)?];
         let preference = result::create_matmul_pref()?;
         // SAFETY: all were made above, and every value has the type that cublasLt.h gives its attribute.
         let found = unsafe {
@@ -82,19 +85,18 @@ impl Direct {
             }
             let wish = Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
             result::set_matmul_pref_attribute(preference, wish, (&raw const most).cast(), size_of::<u64>())?;
-            let found =
-                result::get_matmul_algo_heuristic(handle, description, layout, layout, layout, layout, preference);
+            let found = result::get_matmul_algo_heuristic(handle, description, of_w, of_x, of_y, of_y, preference);
             result::destroy_matmul_pref(preference)?;
             found?
         };
         let (algorithm, workspace_bytes) = (found.algo, found.workspaceSize);
-        Ok(Direct { handle, description, layout, algorithm, workspace_bytes, x, w, y, bias, workspace, bytes })
+        Ok(Direct { handle, description, layouts, algorithm, workspace_bytes, x, w, y, bias, workspace, bytes })
     }
 
     /// Multiplies once, and waits.
     pub(crate) fn run(&self, gpu: &mut Gpu) -> Result<()> {
         gpu.enter()?;
-        let (one, zero) = (1f32, 0f32);
+        let ((one, zero), [of_w, of_x, of_y]) = ((1f32, 0f32), self.layouts);
         // SAFETY: handle, description, layout and algorithm are its own, addresses are of memory that they span. Row-major
         // `x w` is column-major `w' x'`: W comes first.
         unsafe {
@@ -104,13 +106,13 @@ impl Direct {
                 (&raw const one).cast(),
                 (&raw const zero).cast(),
                 self.w as *const c_void,
-                self.layout,
+                of_w,
                 self.x as *const c_void,
-                self.layout,
+                of_x,
                 self.y as *const c_void,
-                self.layout,
+                of_y,
                 self.y as *mut c_void,
-                self.layout,
+                of_y,
                 &raw const self.algorithm,
                 self.workspace as *mut c_void,
                 self.workspace_bytes,
@@ -134,7 +136,9 @@ impl Direct {
         gpu.enter()?;
         // SAFETY: made in `new`, destroyed once; the work was waited for.
         unsafe {
-            result::destroy_matrix_layout(self.layout)?;
+            for layout in self.layouts {
+                result::destroy_matrix_layout(layout)?;
+            }
             result::destroy_matmul_desc(self.description)?;
             result::destroy_handle(self.handle)?;
             for address in [self.x, self.w, self.y, self.bias, self.workspace] {

@@ -16,9 +16,11 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use fastrand::Rng;
 
 use crate::args::Args;
 use crate::bed::Bed;
+use crate::parts::times::bert::model::{LARGE, TINY, encoder};
 use crate::report::Report;
 
 fn main() -> ExitCode {
@@ -30,6 +32,16 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 Report::new(true).note(&error.to_string());
+                ExitCode::FAILURE
+            }
+        };
+    }
+    if let Some(file) = &args.write_model {
+        let onnx = encoder(&mut Rng::with_seed(seed), if args.quick { &TINY } else { &LARGE });
+        return match std::fs::write(file, onnx) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                Report::new(true).note(&format!("cannot write '{}': {error}", file.display()));
                 ExitCode::FAILURE
             }
         };

@@ -21,14 +21,32 @@ pub(crate) enum Op {
     MatMul,
     /// `alpha A B + beta C`.
     Gemm(Gemm),
-    /// A convolution of one pixel.
-    Conv,
+    /// A convolution in two dimensions.
+    Conv(Window),
     /// Swaps the last two dimensions.
     Transpose,
     Add,
+    Mul,
     Relu,
+    Sigmoid,
     /// GELU in the form with tanh.
     Gelu,
+    /// GELU in the form with erf.
+    GeluErf,
+}
+
+/// The attributes of a `Conv`, in both dimensions alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Window {
+    /// Rows and columns of zeros on each side.
+    pub(crate) pad: usize,
+    /// How far apart windows are.
+    pub(crate) stride: usize,
+}
+
+impl Window {
+    /// Of one pixel.
+    pub(crate) const PIXEL: Window = Window { pad: 0, stride: 1 };
 }
 
 /// The attributes of a `Gemm`.
@@ -159,10 +177,17 @@ impl Op {
                 let numbers = numbers.map(|(name, value)| (name.to_owned(), Attribute::Float(value)));
                 ("Gemm", numbers.into_iter().chain([flag("transA", trans_a), flag("transB", trans_b)]).collect())
             }
-            Op::Conv => ("Conv", vec![]),
+            Op::Conv(Window { pad, stride }) => {
+                let ints =
+                    |name: &str, value: usize, count| (name.to_owned(), Attribute::Ints(vec![value as i64; count]));
+                ("Conv", vec![ints("pads", pad, 4), ints("strides", stride, 2)])
+            }
             Op::Transpose => ("Transpose", vec![("perm".into(), Attribute::Ints(vec![1, 0]))]),
             Op::Add => ("Add", vec![]),
+            Op::Mul => ("Mul", vec![]),
             Op::Relu => ("Relu", vec![]),
+            Op::Sigmoid => ("Sigmoid", vec![]),
+            Op::GeluErf => ("Gelu", vec![]),
             Op::Gelu => ("Gelu", vec![("approximate".into(), Attribute::String("tanh".into()))]),
         }
     }

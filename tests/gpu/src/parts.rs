@@ -4,9 +4,11 @@ mod checker;
 mod correctness;
 mod environment;
 mod errors;
+mod kernels;
 mod memory;
+mod operators;
 mod replay;
-mod times;
+pub(crate) mod times;
 
 use crate::args::Part;
 use crate::bed::Bed;
@@ -17,6 +19,8 @@ pub(crate) fn run(part: Part, bed: &Bed, report: &mut Report) {
     match part {
         Part::Environment => environment::run(bed, report),
         Part::Correctness => correctness::run(bed, report),
+        Part::Kernels => kernels::run(bed, report),
+        Part::Operators => operators::run(bed, report),
         Part::Replay => replay::run(bed, report),
         Part::Memory => memory::run(bed, report),
         Part::Errors => errors::run(bed, report),

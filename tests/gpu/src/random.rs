@@ -21,6 +21,17 @@ pub(crate) fn tensor(random: &mut Rng, dtype: DType, shape: &[usize], scale: f32
     Tensor::new(dtype, sizes(shape), bytes)
 }
 
+/// One number, rounded to the type.
+pub(crate) fn number(dtype: DType, value: f32) -> Tensor {
+    let bytes = match dtype {
+        DType::F16 => f16::from_f32(value).to_le_bytes().to_vec(),
+        DType::BF16 => bf16::from_f32(value).to_le_bytes().to_vec(),
+        DType::F64 => f64::from(value).to_le_bytes().to_vec(),
+        _ => value.to_le_bytes().to_vec(),
+    };
+    Tensor::new(dtype, vec![], bytes)
+}
+
 /// A shape as tensors have it.
 pub(crate) fn sizes(shape: &[usize]) -> Vec<i64> {
     shape.iter().map(|&size| size as i64).collect()

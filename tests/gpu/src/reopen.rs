@@ -30,7 +30,8 @@ const ROWS: usize = 4;
 pub(crate) fn check(bed: &Bed, artifact: &Path) -> Result<String> {
     let expected = session(&bed.registry, &bed.device, artifact, bed.seed)?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("--reopen").arg(artifact).arg("--plugin").arg(&bed.plugin);
+    command.arg("--reopen").arg(artifact);
+    command.args(bed.plugin_arguments());
     command.args(["--device", &bed.device.to_string(), "--seed", &bed.seed.to_string()]);
     let output = command.output()?;
     if !output.status.success() {
@@ -43,7 +44,7 @@ pub(crate) fn check(bed: &Bed, artifact: &Path) -> Result<String> {
 
 /// The process: writes the output of each session to the standard output.
 pub(crate) fn child(args: &Args, artifact: &Path, seed: u64) -> Result<()> {
-    let (registry, mut out) = (bed::registry(&bed::plugin(args)?)?, std::io::stdout().lock());
+    let (registry, mut out) = (bed::registry(&bed::plugins(args)?)?, std::io::stdout().lock());
     for _ in 0..SESSIONS {
         out.write_all(&session(&registry, &args.device, artifact, seed)?.bytes)?;
     }

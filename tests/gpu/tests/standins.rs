@@ -134,8 +134,8 @@ fn replays_that_do_nothing_are_found() {
 
 #[test]
 fn memory_that_is_not_given_back_is_found() {
-    let released = "else found->context->used -= found->bytes;";
-    finds("memory", DRIVER, (released, "else found->context->used -= found->bytes / 2;"), "200 loads leave nothing");
+    let released = "found->context->used -= found->bytes;";
+    finds("memory", DRIVER, (released, "found->context->used -= found->bytes / 2;"), "200 loads leave nothing");
 }
 
 #[test]

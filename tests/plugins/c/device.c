@@ -17,6 +17,7 @@ static int32_t describe(size_t backend, byoc_sink out, byoc_sink error) BYOC_NOE
     return byoc_put(out,
                     "{\"name\":\"cdevice\",\"version\":\"1.0.0\",\"code_version\":1,"
                     "\"summary\":\"Mul by a constant on a device, written in C\",\"domain\":\"heap\","
+                    "\"candidates\":true,"
                     "\"run_options\":[{\"name\":\"title\",\"kind\":\"text\",\"default\":\"the heap\","
                     "\"help\":\"What the device is called\"}]}");
 }
@@ -233,6 +234,9 @@ typedef struct {
     int32_t ndim;
 } loaded;
 
+/* Bytes of code: it may have one that says nothing. */
+enum { SHORT = sizeof(int64_t), LONG };
+
 static int32_t load_on(size_t backend, byoc_slice code, byoc_device_constants constants, byoc_slice environment,
                        const byoc_domain_handles *domain, void **executable, byoc_sink error) BYOC_NOEXCEPT {
     int64_t factor;
@@ -240,7 +244,7 @@ static int32_t load_on(size_t backend, byoc_slice code, byoc_device_constants co
     loaded *region;
     (void)backend, (void)environment;
     if (domain->device.device_type != 12 || !domain->context) return byoc_fail(error, "the domain is none of the heap");
-    if (code.len != sizeof factor) return byoc_fail(error, "damaged code");
+    if (code.len != SHORT && code.len != LONG) return byoc_fail(error, "damaged code");
     memcpy(&factor, code.data, sizeof factor);
     while (i < constants.len && constants.data[i].constant.id != (uint64_t)factor) i++;
     if (i == constants.len || constants.data[i].constant.layout.len != 0)
@@ -298,6 +302,33 @@ static int32_t run_on(void *executable, byoc_sink error) BYOC_NOEXCEPT {
 
 static void free_loaded(void *executable) BYOC_NOEXCEPT { free(executable); }
 
+static int32_t tools(size_t backend, byoc_slice options, byoc_sink out, byoc_sink error) BYOC_NOEXCEPT {
+    (void)backend, (void)options, (void)error;
+    return byoc_put(out, "[{\"name\":\"malloc\",\"found\":\"in the C library\",\"needed_for\":\"running\"}]");
+}
+
+/* Both codes of a region, first the one that it has. */
+static int32_t candidates(size_t backend, byoc_slice code, byoc_slice options, byoc_candidate_sink taken,
+                          byoc_sink error) BYOC_NOEXCEPT {
+    static const char *const names[] = {"short", "long"};
+    uint8_t other[LONG];
+    byoc_slice codes[2], name;
+    size_t own = code.len == LONG, i;
+    (void)backend, (void)options;
+    if (code.len != SHORT && code.len != LONG) return byoc_fail(error, "damaged code");
+    memset(other, 0, sizeof other);
+    memcpy(other, code.data, SHORT);
+    codes[0] = code;
+    codes[1].data = other;
+    codes[1].len = own ? SHORT : LONG;
+    for (i = 0; i < 2; i++) {
+        name.data = (const uint8_t *)names[own ^ i];
+        name.len = strlen(names[own ^ i]);
+        if (taken.take(taken.context, name, codes[i]) != BYOC_OK) return byoc_fail(error, "no more are taken");
+    }
+    return BYOC_OK;
+}
+
 static int is(byoc_slice id, const char *name) { return id.len == strlen(name) && memcmp(id.data, name, id.len) == 0; }
 
 static const void *extension(size_t backend, byoc_slice id, uint32_t version) BYOC_NOEXCEPT {
@@ -308,7 +339,11 @@ static const void *extension(size_t backend, byoc_slice id, uint32_t version) BY
     static const byoc_device_table device_table = {
         sizeof(byoc_device_table), load_on, plan, prepare, run_on, free_loaded,
     };
+    static const byoc_tools_table tools_table = { sizeof(byoc_tools_table), tools };
+    static const byoc_candidates_table candidates_table = { sizeof(byoc_candidates_table), candidates };
     (void)backend;
+    if (is(id, BYOC_TOOLS) && version == BYOC_TOOLS_VERSION) return &tools_table;
+    if (is(id, BYOC_CANDIDATES) && version == BYOC_CANDIDATES_VERSION) return &candidates_table;
     if (is(id, BYOC_DOMAIN) && version == BYOC_DOMAIN_VERSION) return &domain_table;
     if (is(id, BYOC_DEVICE) && version == BYOC_DEVICE_VERSION) return &device_table;
     return NULL;

@@ -15,6 +15,14 @@
 #define BYOC_DOMAIN "byoc.domain"
 #define BYOC_DEVICE "byoc.device"
 
+/* What `extension` is asked for, with BYOC_TOOLS_VERSION, of any backend: it answers a `byoc_tools_table` if it has to say
+ * what it uses on this machine. */
+#define BYOC_TOOLS "byoc.tools"
+
+/* What `extension` is asked for, with BYOC_CANDIDATES_VERSION, of a backend whose description has `candidates`: it
+ * answers a `byoc_candidates_table`. */
+#define BYOC_CANDIDATES "byoc.candidates"
+
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \
     { \

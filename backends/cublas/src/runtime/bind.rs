@@ -6,14 +6,14 @@
 
 use byoc_nvidia::join::Joined;
 use byoc_nvidia::matmul::{self, View};
+use byoc_nvidia::memory::{Memory, in_order};
+use byoc_nvidia::product::{Factor, Product};
 use byoc_plugin_api::{
-    ConstantId, DType, DeviceConstant, DeviceConstants, DeviceTensor, Dim, Error, TensorView, contiguous_strides,
+    ConstantId, DType, DeviceConstant, DeviceConstants, DeviceTensor, Dim, Error, contiguous_strides,
 };
 
-use super::memory::Memory;
 use crate::codegen::Source;
 use crate::problem::{Matrices, Tensor, problem};
-use crate::product::{Factor, Product};
 
 /// An operand.
 pub(super) enum Operand {
@@ -102,8 +102,8 @@ impl Operand {
         let strides = contiguous_strides(view.shape());
         let matrices = Matrices::read(factor.read, Tensor { shape: view.shape(), strides: &strides });
         let matrices = matrices.ok_or_else(|| Error::new("damaged code: a factor is no matrix"))?;
-        let own = Memory::holding(constant.bound.id, &in_order(&view)?, joined)?;
-        Ok(Operand::constant(own.address, view.len(), Some(matrices), Some(own)))
+        let own = own(constant.bound.id, &in_order(&view)?, joined)?;
+        Ok(Operand::constant(own.address(), view.len(), Some(matrices), Some(own)))
     }
 
     /// A constant that is added: one element after another, and one alone as often as it takes.
@@ -113,8 +113,8 @@ impl Operand {
         if times == 1 && view.is_contiguous() && is_aligned(&constant) {
             return Ok(Operand::constant(constant.address, view.len(), None, None));
         }
-        let own = Memory::holding(constant.bound.id, &in_order(&view)?.repeat(times), joined)?;
-        Ok(Operand::constant(own.address, view.len() * times, None, Some(own)))
+        let own = own(constant.bound.id, &in_order(&view)?.repeat(times), joined)?;
+        Ok(Operand::constant(own.address(), view.len() * times, None, Some(own)))
     }
 
     fn constant(address: u64, elements: usize, matrices: Option<Matrices>, own: Option<Memory>) -> Operand {
@@ -182,18 +182,13 @@ fn typed(constant: DeviceConstant<'_>, dtype: DType) -> Result<DeviceConstant<'_
     Err(Error::new(format!("constant {} is {found}, not {dtype}", constant.bound.id)))
 }
 
-fn is_aligned(constant: &DeviceConstant<'_>) -> bool {
-    constant.address.is_multiple_of(constant.bound.view.dtype().size() as u64)
+/// A copy of a constant in these bytes, on the device.
+fn own(constant: ConstantId, bytes: &[u8], joined: &Joined) -> Result<Memory, Error> {
+    Memory::holding(bytes, &format!("lay out constant {constant} anew"), joined)
 }
 
-/// The bytes of all elements, in row-major order.
-fn in_order(view: &TensorView<'_>) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::with_capacity(view.len() * view.dtype().size());
-    view.for_each_element(|element| bytes.extend_from_slice(element));
-    if bytes.is_empty() {
-        return Err(Error::new("a constant has no elements on the host"));
-    }
-    Ok(bytes)
+fn is_aligned(constant: &DeviceConstant<'_>) -> bool {
+    constant.address.is_multiple_of(constant.bound.view.dtype().size() as u64)
 }
 
 fn input<'t>(inputs: &[DeviceTensor<'t>], position: usize) -> Result<DeviceTensor<'t>, Error> {
@@ -218,5 +213,5 @@ fn fits(expected: &[Dim], found: &[i64]) -> Result<(), String> {
     if expected.len() == found.len() && expected.iter().zip(found).all(same) {
         return Ok(());
     }
-    Err(format!("is {found:?}, not {}", crate::form::text(expected)))
+    Err(format!("is {found:?}, not {}", byoc_nvidia::form::text(expected)))
 }

@@ -32,6 +32,13 @@ impl Arch {
         self.number
     }
 
+    /// Whether a device of that compute capability runs its code. Code for an architecture runs on those of the same
+    /// major number that are as new or newer; with instructions of its own, on that very one.
+    pub fn runs_on(self, (major, minor): (u32, u32)) -> bool {
+        let (own_major, own_minor) = (self.number / 10, self.number % 10);
+        own_major == major && if self.is_own() { own_minor == minor } else { own_minor <= minor }
+    }
+
     /// Whether it has the instructions of that one architecture, such as `wgmma` of `sm_90a`. Without the `a` NVRTC
     /// compiles CUTLASS's kernels for Hopper too, without an error, and the result has none of these instructions.
     pub fn is_own(self) -> bool {
@@ -111,6 +118,19 @@ mod tests {
             arches("sm_90,sm_90a,sm_100f").expect("they exist").iter().map(|arch| arch.is_own()).collect();
         assert_eq!(own, [false, true, false]);
         assert_eq!("sm_103a".parse::<Arch>().expect("it exists").number(), 103);
+    }
+
+    #[test]
+    fn what_runs_where() {
+        let runs = |arch: &str, capability| arch.parse::<Arch>().expect("it exists").runs_on(capability);
+        for (arch, capability) in [("sm_80", (8, 0)), ("sm_80", (8, 9)), ("sm_90a", (9, 0)), ("sm_100f", (10, 3))] {
+            assert!(runs(arch, capability), "{arch} {capability:?}");
+        }
+        for (arch, capability) in
+            [("sm_80", (9, 0)), ("sm_86", (8, 0)), ("sm_90a", (9, 1)), ("sm_100a", (10, 3)), ("sm_100f", (12, 0))]
+        {
+            assert!(!runs(arch, capability), "{arch} {capability:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use byoc_plugin_api::Error;
 
-use crate::locate::{Found, Place, Places, VARIABLE, one_line};
+use crate::locate::{Place, Places, VARIABLE, one_line};
 
 /// What a source includes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,13 @@ pub struct Needs {
     pub cccl: bool,
     /// CUTLASS and CuTe, which include all the others.
     pub cutlass: bool,
+}
+
+/// The compiler that headers are for: its file, beside which they may lie, and the major version of its CUDA.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compiler<'a> {
+    pub(super) path: &'a Path,
+    pub(super) major: u32,
 }
 
 /// A set of headers that comes as one.
@@ -38,6 +45,34 @@ impl Part {
             Part::Cuda => "cuda_fp16.h",
             Part::Crt => "crt/mma.h",
             Part::Cccl => "cuda/std/cstddef",
+        }
+    }
+
+    /// What it is called.
+    fn title(self) -> &'static str {
+        match self {
+            Part::Cutlass => "CUTLASS",
+            Part::Cuda => "CUDA",
+            Part::Crt => "CUDA's compiler",
+            Part::Cccl => "CCCL",
+        }
+    }
+
+    /// Its version, where its headers tell it in a way that is known.
+    fn version(self, folder: &Path) -> Option<String> {
+        let text = std::fs::read_to_string(folder.join(self.version_header())).ok()?;
+        let number = |name: &str| -> Option<u32> {
+            let line = text.lines().find_map(|line| line.strip_prefix("#define ")?.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse().ok()
+        };
+        match self {
+            Part::Cutlass => {
+                let [major, minor, patch] = ["MAJOR", "MINOR", "PATCH"].map(|part| number(&format!("CUTLASS_{part} ")));
+                Some(format!("{}.{}.{}", major?, minor?, patch?))
+            }
+            // 1000 x major + 10 x minor
+            Part::Cuda => number("CUDA_VERSION ").map(|version| format!("{}.{}", version / 1000, version % 1000 / 10)),
+            Part::Crt | Part::Cccl => None,
         }
     }
 
@@ -66,10 +101,10 @@ impl Part {
     }
 
     /// The folders of that place that may hold it.
-    fn folders(self, place: &Place, nvrtc: &Path) -> Vec<PathBuf> {
+    fn folders(self, place: &Place, compiler: &Path) -> Vec<PathBuf> {
         let include = match (self, place) {
             (_, Place::Folder(folder)) => beside(folder),
-            (_, Place::Loader) => nvrtc.parent().map(beside).unwrap_or_default(),
+            (_, Place::Loader) => compiler.parent().map(beside).unwrap_or_default(),
             (Part::Cutlass, Place::Wheels(nvidia)) => {
                 let packages = nvidia.parent().unwrap_or(nvidia);
                 return vec![packages.join("cutlass_library/source/include")];
@@ -85,6 +120,12 @@ impl Part {
         }
     }
 
+    /// Where it is.
+    fn find(self, places: &Places, compiler: &Path) -> Option<PathBuf> {
+        let mut folders = places.all().iter().flat_map(|place| self.folders(place, compiler));
+        folders.find(|folder| folder.join(self.header()).is_file())
+    }
+
     /// Its folder within `nvidia/` of the packages for CUDA 12.
     fn component(self) -> &'static str {
         match self {
@@ -96,13 +137,51 @@ impl Part {
     }
 }
 
-/// Where headers are, given a folder of libraries or one of headers.
+/// Where headers are, given a folder of libraries or programs, or one of headers.
 fn beside(folder: &Path) -> Vec<PathBuf> {
-    let is_of_libraries = ["lib", "lib64"].iter().any(|name| folder.ends_with(name));
+    let is_of_libraries = ["lib", "lib64", "bin"].iter().any(|name| folder.ends_with(name));
     match folder.parent().filter(|_| is_of_libraries) {
         Some(home) => vec![home.join("include")],
         None => vec![folder.join("include"), folder.to_owned()],
     }
+}
+
+/// The sets that are needed.
+fn parts(needs: Needs) -> impl Iterator<Item = Part> {
+    let parts = [
+        (Part::Cutlass, needs.cutlass),
+        (Part::Cuda, needs.half || needs.cutlass),
+        (Part::Crt, needs.cutlass),
+        (Part::Cccl, needs.cccl || needs.cutlass),
+    ];
+    parts.into_iter().filter_map(|(part, needed)| needed.then_some(part))
+}
+
+/// A set of headers, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderSet {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its version, where it tells, and its folder.
+    pub found: Option<String>,
+    /// The package of Python's that has it.
+    pub package: &'static str,
+}
+
+/// The newest major version of CUDA whose packages are asked for where there is no compiler.
+const NEWEST: u32 = 13;
+
+/// The sets that are needed, for a compiler or without one.
+pub(super) fn sets(needs: Needs, places: &Places, compiler: Option<Compiler<'_>>) -> Vec<HeaderSet> {
+    let Compiler { path, major } = compiler.unwrap_or(Compiler { path: Path::new(""), major: NEWEST });
+    let set = |part: Part| {
+        let told = |folder: PathBuf| match part.version(&folder) {
+            Some(version) => format!("{version} ({})", folder.display()),
+            None => folder.display().to_string(),
+        };
+        HeaderSet { name: part.title(), found: part.find(places, path).map(told), package: part.package(major) }
+    };
+    parts(needs).map(set).collect()
 }
 
 /// The headers of a request, found: a folder and a digest of its version for each set.
@@ -111,17 +190,10 @@ pub(super) struct Headers(Vec<(PathBuf, blake3::Hash)>);
 
 impl Headers {
     /// Looks for what is needed, and for nothing else.
-    pub(super) fn find(needs: Needs, places: &Places, nvrtc: &Found) -> Result<Headers, Error> {
-        let parts = [
-            (Part::Cutlass, needs.cutlass),
-            (Part::Cuda, needs.half || needs.cutlass),
-            (Part::Crt, needs.cutlass),
-            (Part::Cccl, needs.cccl || needs.cutlass),
-        ];
+    pub(super) fn find(needs: Needs, places: &Places, compiler: Compiler<'_>) -> Result<Headers, Error> {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
-        for part in parts.into_iter().filter_map(|(part, needed)| needed.then_some(part)) {
-            let mut folders = places.all().iter().flat_map(|place| part.folders(place, &nvrtc.path));
-            match folders.find(|folder| folder.join(part.header()).is_file()) {
+        for part in parts(needs) {
+            match part.find(places, compiler.path) {
                 Some(folder) => {
                     let version = std::fs::read(folder.join(part.version_header())).unwrap_or_default();
                     found.push((folder, blake3::hash(&version)));
@@ -129,7 +201,7 @@ impl Headers {
                 None => missing.push(part),
             }
         }
-        if missing.is_empty() { Ok(Headers(found)) } else { Err(lacking(&missing, places, nvrtc)) }
+        if missing.is_empty() { Ok(Headers(found)) } else { Err(lacking(&missing, places, compiler)) }
     }
 
     /// The folders, each once, in the order in which they are searched.
@@ -148,10 +220,10 @@ impl Headers {
 }
 
 /// All that is missing, in one error.
-fn lacking(missing: &[Part], places: &Places, nvrtc: &Found) -> Error {
+fn lacking(missing: &[Part], places: &Places, compiler: Compiler<'_>) -> Error {
     let mut looked: Vec<String> = Vec::new();
     for place in places.all() {
-        for folder in missing.iter().flat_map(|part| part.folders(place, &nvrtc.path)) {
+        for folder in missing.iter().flat_map(|part| part.folders(place, compiler.path)) {
             let text = folder.display().to_string();
             if !looked.contains(&text) {
                 looked.push(text);
@@ -159,7 +231,7 @@ fn lacking(missing: &[Part], places: &Places, nvrtc: &Found) -> Error {
         }
     }
     let headers: Vec<_> = missing.iter().map(|part| part.header()).collect();
-    let packages: Vec<_> = missing.iter().map(|part| part.package(nvrtc.version.major)).collect();
+    let packages: Vec<_> = missing.iter().map(|part| part.package(compiler.major)).collect();
     let error = one_line(format!("there is no {} in {}", headers.join(" and no "), looked.join(", ")));
     let folders = if missing.len() == 1 { "its folder" } else { "their folders" };
     error.hint(format!("Try `pip install --no-deps {}`, or name {folders} in {VARIABLE}", packages.join(" ")))
@@ -168,13 +240,7 @@ fn lacking(missing: &[Part], places: &Places, nvrtc: &Found) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::locate::{Library, Version};
-
     const ALL: Needs = Needs { half: true, cccl: true, cutlass: true };
-
-    fn nvrtc(path: &Path, major: u32) -> Found {
-        Found { library: Library::Nvrtc, path: path.to_owned(), version: Version { major, minor: 0 } }
-    }
 
     fn put(folder: &Path, parts: &[Part]) {
         for part in parts {
@@ -187,8 +253,8 @@ mod tests {
     }
 
     fn found(needs: Needs, place: Place, root: &Path, major: u32) -> String {
-        let library = nvrtc(&root.join("lib64/libnvrtc.so"), major);
-        let told = match Headers::find(needs, &Places::only(vec![place]), &library) {
+        let library = root.join("lib64/libnvrtc.so");
+        let told = match Headers::find(needs, &Places::only(vec![place]), Compiler { path: &library, major }) {
             Ok(headers) => headers.folders().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(" "),
             Err(error) => format!("{} ({})", error.message, error.hint.unwrap_or_default()),
         };
@@ -252,8 +318,8 @@ mod tests {
         let places = Places::only(vec![Place::Folder(scratch.path().to_owned())]);
         let digest = || {
             let half = Needs { half: true, ..Needs::default() };
-            let headers =
-                Headers::find(half, &places, &nvrtc(Path::new("/lib/libnvrtc.so"), 13)).expect("they are there");
+            let compiler = Compiler { path: Path::new("/lib/libnvrtc.so"), major: 13 };
+            let headers = Headers::find(half, &places, compiler).expect("they are there");
             headers.digests().map(<[u8]>::to_vec).collect::<Vec<_>>()
         };
         let before = digest();

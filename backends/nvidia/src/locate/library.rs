@@ -236,6 +236,7 @@ const DRIVER: &[&str] = &[
     "cuStreamIsCapturing",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
+    "cuTensorMapEncodeTiled",
 ];
 
 const CUBLASLT: &[&str] = &[

@@ -59,6 +59,7 @@ static const struct { int code; const char *name, *text; } ERRORS[] = {
     {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {NO_BINARY, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
     {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"},
     {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
@@ -128,9 +129,14 @@ int cuDeviceGetName(char *name, int length, int device) {
 
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     static const int VALUES[][2] = {
-        {1, MOST_THREADS}, {8, SHARED}, {10, 32}, {16, 132}, {75, 9}, {76, 0}, {97, MOST_SHARED}, {115, 1},
+        {1, MOST_THREADS}, {8, SHARED}, {10, 32}, {16, 132}, {97, MOST_SHARED}, {115, 1},
     };
     if (device < 0 || device >= device_count()) return INVALID_DEVICE;
+    int capability = (int)setting("STANDIN_CAPABILITY", 90);
+    if (attribute == 75 || attribute == 76) {
+        *value = attribute == 75 ? capability / 10 : capability % 10;
+        return SUCCESS;
+    }
     for (size_t i = 0; i < sizeof VALUES / sizeof *VALUES; i++)
         if (VALUES[i][0] == attribute) {
             *value = VALUES[i][1];

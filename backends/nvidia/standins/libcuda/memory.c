@@ -5,12 +5,18 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct allocation *allocations;
 
+/* Bytes before and behind an allocation that nobody may write. Nothing may rely on what new memory holds: as floats of
+ * any kind, these bytes are NaN. */
+enum { AROUND = 256, UNWRITTEN = 0xFF };
+
+static size_t room(size_t bytes) { return AROUND + (bytes + 255) / 256 * 256 + AROUND; }
+
 /* Whether the bytes lie in one live allocation of a device. */
 int standin_is_device_memory(const void *at, size_t bytes) {
     int found = 0;
     pthread_mutex_lock(&lock);
     for (struct allocation *a = allocations; a && !found; a = a->next)
-        found = !a->on_host && (char *)at >= a->at && (char *)at + bytes <= a->at + a->bytes;
+        found = a->kind != ON_HOST && (char *)at >= a->at && (char *)at + bytes <= a->at + a->bytes;
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -21,11 +27,12 @@ int allocate(void **at, size_t bytes, int on_host) {
     if (bytes == 0) return INVALID_VALUE;
     pthread_mutex_lock(&lock);
     struct allocation *new = malloc(sizeof *new);
-    *new = (struct allocation){NULL, bytes, current, on_host, allocations};
-    if (on_host || (bytes <= most && current->used <= most - bytes)) new->at = aligned_alloc(256, (bytes + 255) / 256 * 256);
-    if (new->at) {
-        /* Nothing may rely on what new memory holds: as floats of any kind, these bytes are NaN. */
-        memset(new->at, 0xFF, bytes);
+    *new = (struct allocation){NULL, bytes, current, on_host ? ON_HOST : ON_DEVICE, allocations};
+    char *base = NULL;
+    if (on_host || (bytes <= most && current->used <= most - bytes)) base = aligned_alloc(256, room(bytes));
+    if (base) {
+        memset(base, UNWRITTEN, room(bytes));
+        new->at = base + AROUND;
         if (on_host) current->live[HOST_MEMORY]++;
         else current->used += bytes;
         allocations = new;
@@ -45,12 +52,12 @@ int release(void *at, int on_host) {
     pthread_mutex_lock(&lock);
     for (struct allocation **a = &allocations; *a && status; a = &(*a)->next) {
         struct allocation *found = *a;
-        if (found->at != at || found->on_host != on_host) continue;
+        if (found->at != at || (found->kind == ON_HOST) != on_host) continue;
         if (on_host) found->context->live[HOST_MEMORY]--;
-        else found->context->used -= found->bytes;
+        else if (found->kind == ON_DEVICE) found->context->used -= found->bytes;
         bytes = found->bytes;
         *a = found->next;
-        free(found->at);
+        if (found->kind != OF_MODULE) free(found->at - AROUND);
         free(found);
         status = SUCCESS;
         break;
@@ -58,6 +65,34 @@ int release(void *at, int on_host) {
     pthread_mutex_unlock(&lock);
     standin_log("free %zu%s%s", bytes, on_host ? " on the host" : "", status ? ": no allocation" : "");
     return status;
+}
+
+/* Makes a module's variable memory of the device, until it is released. */
+void adopt(void *at, size_t bytes) {
+    pthread_mutex_lock(&lock);
+    struct allocation *new = malloc(sizeof *new);
+    *new = (struct allocation){at, bytes, current, OF_MODULE, allocations};
+    allocations = new;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Tells of a write closely before or behind an allocation; null if there was none. */
+const char *written_outside(void) {
+    static char text[80];
+    const char *said = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct allocation *a = allocations; a && !said; a = a->next) {
+        if (a->kind == OF_MODULE) continue;
+        const unsigned char *at = (unsigned char *)a->at;
+        for (long i = -AROUND; i < (long)(room(a->bytes) - AROUND) && !said; i++) {
+            if (i == 0) i = (long)a->bytes;
+            if (at[i] == UNWRITTEN) continue;
+            snprintf(text, sizeof text, "a write to byte %ld of an allocation of %zu", i, a->bytes);
+            said = text;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return said;
 }
 
 int cuMemAlloc_v2(uint64_t *pointer, size_t bytes) {

@@ -13,6 +13,12 @@ int cuModuleLoadData(struct module **module, const void *image) {
     const char *bytes = image;
     const Elf64_Shdr *sections = (const void *)(bytes + file->e_shoff);
     *module = calloc(1, sizeof **module);
+    if (is_host_object(image)) {
+        int status = open_on_host(*module, image);
+        if (status) free(*module);
+        else standin_log("load module");
+        return status;
+    }
     for (int s = 0; s < file->e_shnum; s++) {
         if (sections[s].sh_type != SHT_SYMTAB) continue;
         const char *names = bytes + sections[sections[s].sh_link].sh_offset;
@@ -21,7 +27,8 @@ int cuModuleLoadData(struct module **module, const void *image) {
             int kind = ELF64_ST_TYPE(symbols[i].st_info);
             if ((kind != STT_FUNC && kind != STT_OBJECT) || symbols[i].st_shndx >= file->e_shnum) continue;
             struct symbol *new = calloc(1, sizeof *new);
-            *new = (struct symbol){strdup(names + symbols[i].st_name), kind, 0, symbols[i].st_size, SHARED, (*module)->symbols};
+            *new = (struct symbol){strdup(names + symbols[i].st_name), kind, 0, symbols[i].st_size, SHARED, NULL, *module,
+                                   (*module)->symbols};
             (*module)->symbols = new;
             if (kind == STT_FUNC || new->bytes == 0) continue;
             const Elf64_Shdr *home = &sections[symbols[i].st_shndx];
@@ -42,6 +49,7 @@ int cuModuleUnload(struct module *module) {
         free(symbol->name);
         free(symbol);
     }
+    close_on_host(module);
     free(module);
     standin_log("unload module");
     return SUCCESS;
@@ -68,6 +76,47 @@ int cuModuleGetGlobal_v2(uint64_t *pointer, size_t *bytes, struct module *module
     return SUCCESS;
 }
 
+/* Where such a map ends up is nobody's business: what was asked for, in some order, that tests can recognise. */
+struct tensor_map {
+    char name[4];
+    unsigned char type, rank, swizzle, unused;
+    uint64_t address;
+    uint32_t sizes[5];
+    uint16_t box[5];
+    uint64_t strides[4];
+};
+
+/* CUDA's types of elements, 0 to 12, in bytes. */
+static const unsigned BYTES[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+
+/* The conditions that CUDA's manual has for maps that are not interleaved. */
+int cuTensorMapEncodeTiled(void *map, unsigned type, unsigned rank, void *address, const uint64_t *sizes,
+                           const uint64_t *strides, const uint32_t *box, const uint32_t *steps, unsigned interleave,
+                           unsigned swizzle, unsigned promotion, unsigned fill) {
+    READY();
+    if (!map || (uintptr_t)map % 64 || type > 12 || rank < 1 || rank > 5 || (uintptr_t)address % 16) return INVALID_VALUE;
+    if (interleave || swizzle > 3 || promotion > 3 || fill > 1) return INVALID_VALUE;
+    struct tensor_map made = {"tmap", type, rank, swizzle, 0, (uint64_t)address, {0}, {0}, {0}};
+    uint64_t extent = BYTES[type] * sizes[0], span = (uint64_t)box[0] * BYTES[type];
+    if (span % 16 || (swizzle && span > 16u << swizzle)) return INVALID_VALUE;
+    for (unsigned i = 0; i < rank; i++) {
+        if (sizes[i] < 1 || sizes[i] > 1ull << 32 || box[i] < 1 || box[i] > 256 || steps[i] < 1 || steps[i] > 8)
+            return INVALID_VALUE;
+        made.sizes[i] = sizes[i], made.box[i] = box[i];
+        if (i == 0) continue;
+        if (strides[i - 1] % 16 || strides[i - 1] >= 1ull << 40) return INVALID_VALUE;
+        made.strides[i - 1] = strides[i - 1];
+        extent += (sizes[i] - 1) * strides[i - 1];
+    }
+    if (!standin_is_device_memory(address, extent)) return INVALID_VALUE;
+    memset(map, 0, 128);
+    memcpy(map, &made, sizeof made);
+    standin_log("tensor map of type %u, rank %u, swizzle %u", type, rank, swizzle);
+    return SUCCESS;
+}
+
+_Static_assert(sizeof(struct tensor_map) <= 128, "it fits into a CUtensorMap");
+
 /* Attribute 8 is the most dynamic shared memory. */
 int cuFuncSetAttribute(struct symbol *function, int attribute, int value) {
     READY();
@@ -87,7 +136,8 @@ int cuLaunchKernel(struct symbol *function, unsigned grid_x, unsigned grid_y, un
                    unsigned block_y, unsigned block_z, unsigned shared, struct stream *stream, void **parameters,
                    void **extra) {
     char text[240];
-    (void)parameters, (void)extra;
+    const unsigned blocks[] = {grid_x, grid_y, grid_z}, sizes[] = {block_x, block_y, block_z};
+    (void)extra;
     READY();
     uint64_t threads = (uint64_t)block_x * block_y * block_z;
     int grid = grid_x && grid_y && grid_z && grid_x <= 0x7FFFFFFF && grid_y <= 65535 && grid_z <= 65535;
@@ -98,5 +148,6 @@ int cuLaunchKernel(struct symbol *function, unsigned grid_x, unsigned grid_y, un
     }
     snprintf(text, sizeof text, "launch %.100s grid %u %u %u block %u %u %u shared %u", function->name, grid_x, grid_y,
              grid_z, block_x, block_y, block_z, shared);
+    if (function->kernel) return enqueue_on_host(function, blocks, sizes, shared, stream, parameters, text);
     return standin_enqueue(stream, NULL, NULL, 0, text);
 }

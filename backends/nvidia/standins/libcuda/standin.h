@@ -1,9 +1,10 @@
 /* A stand-in for NVIDIA's driver library, for tests on machines without a GPU.
  *
  * It has the functions that backends call (backends/nvidia/src/locate/library.rs), with device memory in host memory.
- * Copies, fills and the work of other stand-ins really happen, in the order of the calls; kernels are not run, but
- * their launches are checked against the limits of a compute capability of 9.0 and logged. What it cannot show: that a
- * kernel computes the right thing or loads at all, races, and speed.
+ * Copies, fills and the work of other stand-ins really happen, in the order of the calls. Launches are checked
+ * against the limits of a compute capability of 9.0 and logged. Kernels of the stand-in for NVRTC run, on the host; what no
+ * kernel may do, such as writing outside of all allocations, breaks the device. Others are not run: of them it cannot
+ * show that they compute the right thing or load at all. Of all, it cannot show races and speed.
  *
  * It is strict where a real driver may let a mistake pass: every pointer must lie in a live allocation, also when a
  * graph is launched, a context must be current and retained, also to give back what belongs to it, and a thread that
@@ -15,6 +16,7 @@
  *   STANDIN_LOG      a file to which one line is appended for each thing that happened
  *   STANDIN_DRIVER   what cuDriverGetVersion says; 13000
  *   STANDIN_INIT     what cuInit returns; 0
+ *   STANDIN_CAPABILITY  ten times the major compute capability and the minor one; 90
  *   STANDIN_DEVICES  how many devices there are; 1
  *   STANDIN_LOST     the ordinal of a device that cannot be asked its name; none
  *   STANDIN_MEMORY   bytes of memory on each; 1 GiB
@@ -22,7 +24,7 @@
  *   STANDIN_FAULT    the n-th piece of work, counted from 1, fails on the device; none
  * A function is left out by renaming it: cc -DcuGraphUpload=left_out.
  *
- * Compile: cc -std=c11 -shared -fPIC -Wl,-soname,libcuda.so.1 -o libcuda.so.1 *.c -pthread */
+ * Compile: cc -std=c11 -shared -fPIC -Wl,-soname,libcuda.so.1 -o libcuda.so.1 *.c -pthread -ldl */
 
 #ifndef STANDIN_H
 #define STANDIN_H
@@ -45,6 +47,7 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
+    NO_BINARY = 209,
     INVALID_HANDLE = 400,
     ILLEGAL_STATE = 401,
     NOT_FOUND = 500,
@@ -67,11 +70,14 @@ struct context {
     int live[KINDS];
 };
 
+/* What an allocation is. */
+enum { ON_DEVICE, ON_HOST, OF_MODULE };
+
 struct allocation {
     char *at;
     size_t bytes;
     struct context *context;
-    int on_host;
+    int kind;
     struct allocation *next;
 };
 
@@ -103,17 +109,33 @@ struct event {
     long work; /* how many pieces of work were done before it */
 };
 
+/* A kernel that runs on the host: what it is in cpu/launch.h. */
+struct kernel {
+    void (*call)(void *const *parameters);
+    unsigned parameters;
+    const unsigned *sizes;
+};
+
+/* Runs a launch. Null, or what went wrong. */
+typedef const char *launch(const struct kernel *, const unsigned *grid, const unsigned *block, unsigned long shared,
+                           void *const *parameters);
+
 struct symbol {
     char *name;
     int kind; /* STT_FUNC or STT_OBJECT */
     uint64_t device;
     size_t bytes;
     int shared; /* how much dynamic shared memory a launch may ask for */
+    const struct kernel *kernel; /* null where the module does not run */
+    struct module *module;
     struct symbol *next;
 };
 
 struct module {
     struct symbol *symbols;
+    void *library; /* null where it does not run */
+    int file;      /* the library's, whose number is its name */
+    launch *launch;
 };
 
 /* For the other stand-ins too. */
@@ -138,6 +160,13 @@ int ready_outside_capture(const char *call);
 void fault(const char *text);
 int allocate(void **at, size_t bytes, int on_host);
 int release(void *at, int on_host);
+void adopt(void *at, size_t bytes);
+int is_host_object(const void *image);
+int open_on_host(struct module *module, const void *image);
+void close_on_host(struct module *module);
+int enqueue_on_host(const struct symbol *function, const unsigned *grid, const unsigned *block, unsigned shared,
+                    struct stream *stream, void **parameters, const char *text);
+const char *written_outside(void);
 
 #pragma GCC visibility pop
 

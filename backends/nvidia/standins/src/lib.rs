@@ -2,9 +2,13 @@
 //!
 //! The libraries are in C beside this crate, and are built as a test asks for them. Which libraries a process uses is
 //! settled once, when it first opens them; so a test starts its own program again, which then does what the test names.
+//!
+//! Kernels run on the host: [`cpu`] compiles and launches single ones, within the process of the test; with the libraries of
+//! [`all`] whatever compiles and launches by CUDA does so.
 
 mod child;
+pub mod cpu;
 mod libraries;
 
 pub use child::{ACTION, Child, FOLDER, say, tried};
-pub use libraries::{both, build, compile, copy, shield, temporary};
+pub use libraries::{all, both, build, compile, copy, shield, temporary};

@@ -14,6 +14,16 @@ static BOTH: LazyLock<TempDir> = LazyLock::new(|| {
     folder
 });
 
+/// The same, and the compiler.
+static ALL: LazyLock<TempDir> = LazyLock::new(|| {
+    let folder = temporary();
+    for file in ["libcuda.so.1", "libcublasLt.so.13"] {
+        copy(&both().join(file), &folder.path().join(file));
+    }
+    build(folder.path(), "libnvrtc", "libnvrtc.so.13", &[]);
+    folder
+});
+
 /// A new folder that goes away with the returned value.
 pub fn temporary() -> TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
@@ -24,14 +34,22 @@ pub fn both() -> &'static Path {
     BOTH.path()
 }
 
+/// The folder with the stand-ins of the driver, of cublasLt and of NVRTC: what one compiles another runs, on the host.
+/// A cache of cubins must not outlive the test: a later build of the compiler may make something else.
+pub fn all() -> &'static Path {
+    ALL.path()
+}
+
 /// Builds a stand-in as `folder/file`, with that SONAME and with functions left out.
 pub fn build(folder: &Path, source: &str, file: &str, left_out: &[&str]) -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = here.join(source);
     let entries = std::fs::read_dir(&sources).expect("the stand-in is in the checkout").flatten();
     let files: Vec<_> =
         entries.map(|entry| entry.path()).filter(|path| path.extension() == Some("c".as_ref())).collect();
-    let renamed: Vec<_> = left_out.iter().map(|function| format!("-D{function}=left_out_{function}")).collect();
-    compile(&files, &folder.join(file), &renamed)
+    let mut flags: Vec<_> = left_out.iter().map(|function| format!("-D{function}=left_out_{function}")).collect();
+    flags.push(format!("-DSTANDIN_CPU=\"{}\"", here.join("cpu").display()));
+    compile(&files, &folder.join(file), &flags)
 }
 
 /// Compiles C to a shared library, whose SONAME is its file's name.

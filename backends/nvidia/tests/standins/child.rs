@@ -7,7 +7,7 @@ use byoc_nvidia::locate::{self, Place, Places};
 use byoc_nvidia_standins::{FOLDER, say};
 use byoc_plugin_api::Error;
 
-use crate::{domain, driver, join, products, recordings};
+use crate::{compile, domain, driver, join, launch, products, recordings};
 
 /// Does what the process was started for.
 pub(crate) fn act(action: &str) {
@@ -18,8 +18,10 @@ pub(crate) fn act(action: &str) {
         "nvrtc" => nvrtc(&places()),
         "third-device" => locate::driver(&places()).and_then(|driver| device::one(&driver, 2)).map(|_| Vec::new()),
         "products" => products::act(),
+        "compile" => compile::act(),
         _ if action.starts_with("domain-") => domain::act(action),
         _ if action.starts_with("join-") => join::act(action),
+        _ if action.starts_with("launch-") => launch::act(action),
         _ if action.starts_with("recordings-") => recordings::act(action),
         _ => driver::act(action),
     };

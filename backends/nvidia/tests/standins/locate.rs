@@ -177,7 +177,7 @@ fn functions_that_are_missing() {
     let scratch = temporary();
     let shield = shield(scratch.path());
     let lists = [
-        (Library::Driver, "libcuda.so.1", 50, DRIVER_HINT),
+        (Library::Driver, "libcuda.so.1", 51, DRIVER_HINT),
         (Library::CublasLt, "libcublasLt.so.13", 13, CUBLASLT_HINT),
     ];
     for (library, file, count, hint) in lists {

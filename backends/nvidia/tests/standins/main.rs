@@ -2,13 +2,15 @@
 //! own: which libraries a process uses is settled once, when it first opens them.
 //!
 //! It shows that libraries are found, checked and refused as documented, that contexts, memory, streams and graphs are
-//! used in balance, that domains do what they promise, and that the calls describe the right products. What only a GPU
-//! can show is not shown here.
+//! used in balance, that domains do what they promise, that the calls describe the right products, and that programs of
+//! kernels are launched as they say, with the right numbers. What only a GPU can show is not shown here.
 
 mod child;
+mod compile;
 mod domain;
 mod driver;
 mod join;
+mod launch;
 mod locate;
 mod products;
 mod recordings;
@@ -28,6 +30,8 @@ fn main() -> ExitCode {
         .chain(domain::CASES)
         .chain(recordings::CASES)
         .chain(join::CASES)
+        .chain(compile::CASES)
+        .chain(launch::CASES)
         .chain(products::CASES);
     let trials = cases.map(|(name, case)| {
         Trial::test(*name, || {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use byoc_core::artifact::Artifact;
-use byoc_core::artifact::manifest::{ClaimKind, Entry, NodeSummary, Region, ValueInfo};
+use byoc_core::artifact::manifest::{Chosen, ClaimKind, Entry, NodeSummary, Region, ValueInfo};
 use byoc_core::diagnostic::Result;
 use byoc_core::runtime::{PlannedCopy, planned_copies};
 use serde_json::{Value, json};
@@ -18,7 +18,8 @@ pub(crate) fn regions(artifact: &Artifact) -> Result<String> {
     let mut parts = Vec::new();
     for region in &artifact.manifest().regions {
         let code = artifact.section(&region.code)?.len() as u64;
-        parts.push(region_text(region, code));
+        let readers = artifact.manifest().regions.iter().filter(|other| other.code == region.code).count();
+        parts.push(region_text(region, code, readers));
     }
     parts.extend(artifact.manifest().entries.iter().filter_map(|entry| copies(artifact, entry)));
     Ok(parts.join("\n"))
@@ -35,13 +36,18 @@ fn copies(artifact: &Artifact, entry: &Entry) -> Option<String> {
     (!copies.is_empty()).then(|| format!("entry {}{}\n{lines}", entry.name, report::copies(copies.len())))
 }
 
-fn region_text(region: &Region, code: u64) -> String {
+/// `readers` regions have this code.
+fn region_text(region: &Region, code: u64, readers: usize) -> String {
     let Region { symbol, backend, backend_version, code_version, .. } = region;
     let mut text = format!("region {symbol}\n  backend  {backend} {backend_version}\n");
     if let Some(domain) = &region.domain {
         text += &format!("  memory   {domain}\n");
     }
-    text += &format!("  code     {}, version {code_version}, {}\n", size(code), region.code);
+    let shared = if readers > 1 { format!(", shared by {}", count(readers, "region")) } else { String::new() };
+    text += &format!("  code     {}, version {code_version}, {}{shared}\n", size(code), region.code);
+    if let Some(chosen) = &region.chosen {
+        text += &format!("  kernels  {}\n", choice(chosen));
+    }
     let values = [("input", &region.inputs), ("output", &region.outputs)];
     for (kind, value) in values.into_iter().flat_map(|(kind, values)| values.iter().map(move |value| (kind, value))) {
         let ValueInfo { name, dtype, shape } = value;
@@ -49,6 +55,17 @@ fn region_text(region: &Region, code: u64) -> String {
     }
     text += &format!("  nodes    {}\n", operators(&region.nodes));
     text + &format!("  reads    {}\n", claims(region))
+}
+
+/// `by the table`, or `tuned on NVIDIA H100: 128x128, 12.0 µs instead of 20.0 µs`.
+fn choice(chosen: &Chosen) -> String {
+    match chosen {
+        Chosen::Table => "by the table".into(),
+        Chosen::Tuned { device, candidate, seconds, before } => {
+            let [seconds, before] = [*seconds, *before].map(report::seconds);
+            format!("tuned on {device}: {candidate}, {seconds} instead of {before}")
+        }
+    }
 }
 
 /// `13 nodes: 6 Conv, 5 Relu, 2 Add`.

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use byoc_plugin_api::host::{self, LoadError, PluginBackend};
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, CodeFile, Constants, Description, DeviceConstants, DeviceExecutable, Domain,
-    DomainHandles, Environment, Error, Executable, Options, Pattern, Refusal, RefusalCode, Region,
+    Backend, BoundConstants, Candidate, Claims, CodeFile, Constants, Description, DeviceConstants, DeviceExecutable,
+    Domain, DomainHandles, Environment, Error, Executable, Options, Pattern, Refusal, RefusalCode, Region, Tool,
 };
 
 use super::Isolation;
@@ -201,5 +201,32 @@ impl Backend for IsolatedBackend {
         domain: &DomainHandles,
     ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
         self.here()?.load_on(code, constants, environment, domain)
+    }
+
+    fn tools(&self, options: &Options) -> Result<Vec<Tool>, Error> {
+        let request = Request::Tools { backend: self.index, options: options.clone() };
+        self.worker.call(&request, |part| match part {
+            Part::Reply(Reply::Tools(tools)) => Ok(Some(tools)),
+            _ => Err(unexpected()),
+        })
+    }
+
+    fn candidates(&self, code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
+        let (code, _file) = lend_bytes(code)?;
+        let request = Request::Candidates { backend: self.index, code, options: options.clone() };
+        let mut candidates: Vec<Candidate> = Vec::new();
+        self.worker.call(&request, |part| match (part, candidates.last_mut()) {
+            (Part::Reply(Reply::Candidate(name)), _) => {
+                candidates.push(Candidate { name, code: Vec::new() });
+                Ok(None)
+            }
+            (Part::Bytes(bytes), Some(candidate)) => {
+                candidate.code.extend_from_slice(&bytes);
+                Ok(None)
+            }
+            (Part::Reply(Reply::Done), _) => Ok(Some(())),
+            _ => Err(unexpected()),
+        })?;
+        Ok(candidates)
     }
 }

@@ -5,7 +5,9 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use byoc_plugin_api::host::LoadError;
-use byoc_plugin_api::{Claim, CodeFile, ConstantId, DType, Description, Error, Options, Pattern, Refusal, Region};
+use byoc_plugin_api::{
+    Claim, CodeFile, ConstantId, DType, Description, Error, Options, Pattern, Refusal, Region, Tool,
+};
 use serde::{Deserialize, Serialize};
 
 /// Largest frame: what is larger comes in several.
@@ -26,6 +28,10 @@ pub(super) enum Request {
     ConstantUpdater { backend: usize, region: Region, constants: Shared, code: SharedBytes, options: Options },
     /// What is in a file of its own, or in code.
     OpenFile { backend: usize, file: SharedBytes },
+    /// What it uses on this machine.
+    Tools { backend: usize, options: Options },
+    /// Other code for a region.
+    Candidates { backend: usize, code: SharedBytes, options: Options },
 }
 
 /// What the worker answers.
@@ -43,7 +49,11 @@ pub(super) enum Reply {
     Claim(ConstantId, Claim),
     /// To `OpenFile`.
     FileOpened(CodeFile),
-    /// The end of `Codegen` or `ConstantUpdater`.
+    /// To `Tools`.
+    Tools(Vec<Tool>),
+    /// The name of a candidate, whose code follows; more may follow.
+    Candidate(String),
+    /// The end of `Codegen`, `ConstantUpdater` or `Candidates`.
     Done,
     /// The end of any other request.
     Failed(Error),
@@ -93,7 +103,7 @@ pub(super) struct SharedBytes {
 pub(super) enum Frame {
     /// A request or a reply.
     Message(Vec<u8>),
-    /// Code, or the bytes of the constant that was claimed last.
+    /// Code, or the bytes of the constant or the candidate that was named last.
     Bytes(Vec<u8>),
 }
 
@@ -101,7 +111,7 @@ pub(super) enum Frame {
 pub(super) enum Part {
     /// A reply other than an error.
     Reply(Reply),
-    /// Code, or the bytes of the constant that was claimed last.
+    /// Code, or the bytes of the constant or the candidate that was named last.
     Bytes(Vec<u8>),
 }
 

@@ -104,6 +104,14 @@ fn answer(request: Request, plugin: &Plugin, out: &mut impl Write) -> Result<Rep
             Ok(Reply::Done)
         }
         Request::OpenFile { backend: index, file } => Ok(Reply::FileOpened(backend(index)?.open(&bytes(&file)?)?)),
+        Request::Tools { backend: index, options } => Ok(Reply::Tools(backend(index)?.tools(&options)?)),
+        Request::Candidates { backend: index, code, options } => {
+            for candidate in backend(index)?.candidates(&bytes(&code)?, &options)? {
+                send(out, &Reply::Candidate(candidate.name))?;
+                send_bytes(out, &candidate.code)?;
+            }
+            Ok(Reply::Done)
+        }
     }
 }
 

@@ -56,7 +56,7 @@ impl Session {
 }
 
 /// One call that takes and gives these.
-fn entry_of(inputs: &[Value], outputs: &[Value]) -> Entry {
+pub(super) fn entry_of(inputs: &[Value], outputs: &[Value]) -> Entry {
     let ports = |values: &[Value], first: usize| -> Vec<Port> {
         let port = |(index, value): (usize, &Value)| Port { name: value.name.clone(), value: first + index };
         values.iter().enumerate().map(port).collect()

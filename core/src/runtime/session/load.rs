@@ -47,6 +47,14 @@ pub enum Queueing {
     Waiting,
 }
 
+impl LoadedCall {
+    pub(super) fn new(region: &Region, loaded: LoadedRegion) -> LoadedCall {
+        let title = format!("region {}", region.symbol);
+        let (symbol, backend) = (region.symbol.clone(), region.backend.clone());
+        LoadedCall { symbol, title, backend, region: loaded, time: Duration::ZERO }
+    }
+}
+
 impl LoadOptions {
     /// At least one.
     pub(super) fn threads(&self) -> usize {
@@ -133,17 +141,18 @@ impl Session {
         for (region, &memory) in regions.iter().zip(&self.memories) {
             let loaded = match memory {
                 HOST => LoadedRegion::Host(loader.host(region)?),
-                at => LoadedRegion::Device(loader.device(region, &self.devices[at - 1], &self.residents[at - 1])?),
+                at => {
+                    let code = artifact.section(&region.code)?;
+                    LoadedRegion::Device(loader.device(region, code, &self.devices[at - 1], &self.residents[at - 1])?)
+                }
             };
-            let (symbol, backend, title) =
-                (region.symbol.clone(), region.backend.clone(), format!("region {}", region.symbol));
-            self.calls.push(LoadedCall { symbol, title, backend, region: loaded, time: Duration::ZERO });
+            self.calls.push(LoadedCall::new(region, loaded));
         }
         Ok(())
     }
 
     /// The constants on a device of this session.
-    fn resident(&self, device: &Device) -> Option<&Resident> {
+    pub(super) fn resident(&self, device: &Device) -> Option<&Resident> {
         let index = self.devices.iter().position(|own| own.name() == device.name())?;
         self.residents.get(index)
     }

@@ -333,7 +333,7 @@ fn record(device: &Device, indices: &[usize], calls: &mut [LoadedCall]) -> std::
 }
 
 /// Marks the beginning (0) or the end (1) of what has that number.
-fn mark(device: &Device, number: Option<usize>, end: u32) -> Result<()> {
+pub(super) fn mark(device: &Device, number: Option<usize>, end: u32) -> Result<()> {
     let Some(number) = number else { return Ok(()) };
     let marked = device.domain().mark(number as u32 * 2 + end);
     marked.map_err(|error| device.failed("take times", error))
@@ -351,20 +351,20 @@ fn timing(
     domain.mark(number as u32 * 2 + 1)
 }
 
-fn elapsed(device: &Device, number: usize) -> Result<Duration> {
+pub(super) fn elapsed(device: &Device, number: usize) -> Result<Duration> {
     let seconds = device.domain().elapsed(number as u32 * 2, number as u32 * 2 + 1);
     let seconds = seconds.map_err(|error| device.failed("take times", error))?;
     Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO))
 }
 
-fn run_failed(call: &LoadedCall, error: Error) -> Diagnostic {
+pub(super) fn run_failed(call: &LoadedCall, error: Error) -> Diagnostic {
     let node = error.node.map(|node| format!(", node '{node}'")).unwrap_or_default();
     let message = format!("{}{node} failed on backend '{}': {}", call.title, call.backend, error.message);
     Diagnostic { code: Code::RunFailed, message, hint: error.hint }
 }
 
 /// Work that went wrong after it was queued; `titles` are the regions that it may be of.
-fn work_failed(device: &Device, titles: &[&str], error: Error) -> Diagnostic {
+pub(super) fn work_failed(device: &Device, titles: &[&str], error: Error) -> Diagnostic {
     /// How many regions are named.
     const NAMED: usize = 3;
     let name = device.name();

@@ -3,7 +3,7 @@
 use byoc_conformance::tensor::Tensor;
 use byoc_plugin_api::DType;
 
-use super::{Gemm, Net, Op, Source};
+use super::{Gemm, Net, Op, Source, Window};
 
 /// A tensor of f64.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,16 +113,30 @@ fn step(op: Op, operands: &[&Values], unsigned: bool) -> Values {
             let product = matmul(&turned(operands[0], trans_a), &turned(operands[1], trans_b));
             let product = product.map(|value| sign(alpha) * value);
             match operands.get(2) {
-                Some(c) => add(&product, &c.map(|value| sign(beta) * value)),
+                Some(c) => together(&product, &c.map(|value| sign(beta) * value), |a, b| a + b),
                 None => product,
             }
         }
-        Op::Conv => conv(operands[0], operands[1]),
+        Op::Conv(window) => {
+            let sums = conv(operands[0], operands[1], window);
+            match operands.get(2) {
+                Some(bias) => {
+                    let bias = Values { shape: vec![bias.shape[0], 1, 1], data: bias.data.clone() };
+                    together(&sums, &bias, |a, b| a + b)
+                }
+                None => sums,
+            }
+        }
         Op::Transpose => transpose(operands[0]),
-        Op::Add => add(operands[0], operands[1]),
+        Op::Add => together(operands[0], operands[1], |a, b| a + b),
+        Op::Mul => together(operands[0], operands[1], |a, b| a * b),
         Op::Relu if !unsigned => operands[0].map(|value| value.max(0.0)),
         Op::Gelu if !unsigned => operands[0].map(gelu),
-        Op::Relu | Op::Gelu => operands[0].clone(),
+        Op::GeluErf if !unsigned => operands[0].map(|x| 0.5 * x * (1.0 + erf(x / 2f64.sqrt()))),
+        Op::Sigmoid if !unsigned => operands[0].map(|x| 1.0 / (1.0 + (-x).exp())),
+        // What is multiplied with it is at most as large as before.
+        Op::Sigmoid => operands[0].map(|_| 1.0),
+        Op::Relu | Op::Gelu | Op::GeluErf => operands[0].clone(),
     }
 }
 
@@ -143,21 +157,52 @@ fn transpose(value: &Values) -> Values {
     Values { shape: vec![columns, rows], data: data.collect() }
 }
 
-/// A convolution of one pixel: for each image, its filters by its pixels.
-fn conv(x: &Values, w: &Values) -> Values {
-    let (count, channels, filters) = (x.shape[0], x.shape[1], w.shape[0]);
-    let pixels: usize = x.shape[2..].iter().product();
-    let mut data = vec![0.0; count * filters * pixels];
-    for image in 0..count {
-        for filter in 0..filters {
-            for pixel in 0..pixels {
-                let at = |channel: usize| x.data[(image * channels + channel) * pixels + pixel];
-                let sum = (0..channels).map(|channel| at(channel) * w.data[filter * channels + channel]).sum();
-                data[(image * filters + filter) * pixels + pixel] = sum;
+/// The error function: its series, and for large arguments the continued fraction of its complement (Abramowitz and
+/// Stegun, 7.1.5 and 7.1.14).
+fn erf(x: f64) -> f64 {
+    let positive = x.abs();
+    let value = if positive < 2.5 {
+        let term = |(sum, term): (f64, f64), n: i32| {
+            let next = -term * positive * positive / f64::from(n);
+            (sum + next / f64::from(2 * n + 1), next)
+        };
+        2.0 / std::f64::consts::PI.sqrt() * (1..60).fold((positive, positive), term).0
+    } else {
+        let fraction = (1..60).rev().fold(positive, |below, n| positive + f64::from(n) / 2.0 / below);
+        1.0 - (-positive * positive).exp() / std::f64::consts::PI.sqrt() / fraction
+    };
+    value.copysign(x)
+}
+
+/// A convolution of images, rows by columns.
+fn conv(x: &Values, w: &Values, window: Window) -> Values {
+    let ([images, channels, rows, columns], [filters, _, height, width]) = (four(x), four(w));
+    let places = |size: usize, own: usize| (size + 2 * window.pad - own) / window.stride + 1;
+    let (down, across) = (places(rows, height), places(columns, width));
+    let mut data = Vec::with_capacity(images * filters * down * across);
+    // Where an element of the window lies in the image, if it is not in its border.
+    let inside = |place: usize, own: usize, size: usize| {
+        (place * window.stride + own).checked_sub(window.pad).filter(|&at| at < size)
+    };
+    for (image, filter) in (0..images).flat_map(|image| (0..filters).map(move |filter| (image, filter))) {
+        for (y, x_place) in (0..down).flat_map(|y| (0..across).map(move |x| (y, x))) {
+            let mut sum = 0.0;
+            for (channel, i) in (0..channels).flat_map(|channel| (0..height).map(move |i| (channel, i))) {
+                let Some(row) = inside(y, i, rows) else { continue };
+                for j in 0..width {
+                    let Some(column) = inside(x_place, j, columns) else { continue };
+                    let value = x.data[((image * channels + channel) * rows + row) * columns + column];
+                    sum += value * w.data[((filter * channels + channel) * height + i) * width + j];
+                }
             }
+            data.push(sum);
         }
     }
-    Values { shape: [&[count, filters], &x.shape[2..]].concat(), data }
+    Values { shape: vec![images, filters, down, across], data }
+}
+
+fn four(value: &Values) -> [usize; 4] {
+    std::array::from_fn(|axis| value.shape[axis])
 }
 
 /// As numpy's `matmul`: a vector is a row on the left and a column on the right, and batches broadcast.
@@ -185,11 +230,12 @@ fn matmul(a: &Values, b: &Values) -> Values {
     Values { shape: shape.collect(), data }
 }
 
-fn add(a: &Values, b: &Values) -> Values {
+/// Element by element, as numpy broadcasts.
+fn together(a: &Values, b: &Values, function: impl Fn(f64, f64) -> f64) -> Values {
     let shape = broadcast(&a.shape, &b.shape);
     let count = shape.iter().product();
-    let sum = |index| a.data[place(&shape, index, &a.shape)] + b.data[place(&shape, index, &b.shape)];
-    Values { data: (0..count).map(sum).collect(), shape }
+    let value = |index| function(a.data[place(&shape, index, &a.shape)], b.data[place(&shape, index, &b.shape)]);
+    Values { data: (0..count).map(value).collect(), shape }
 }
 
 fn broadcast(a: &[usize], b: &[usize]) -> Vec<usize> {
@@ -229,17 +275,38 @@ mod tests {
         let (row, matrix) = (values(&[2], &[1.0, 2.0]), values(&[2, 2], &[1.0, 2.0, 3.0, 4.0]));
         assert_eq!(matmul(&row, &matrix), values(&[2], &[7.0, 10.0]));
         assert_eq!(matmul(&matrix, &row), values(&[2], &[5.0, 11.0]));
-        assert_eq!(add(&matrix, &row), values(&[2, 2], &[2.0, 4.0, 4.0, 6.0]));
+        assert_eq!(together(&matrix, &row, |a, b| a + b), values(&[2, 2], &[2.0, 4.0, 4.0, 6.0]));
     }
 
     #[test]
     fn a_convolution_of_one_pixel_mixes_channels() {
         let x = values(&[1, 2, 1, 2], &[1.0, 2.0, 10.0, 20.0]);
         let w = values(&[3, 2, 1, 1], &[1.0, 0.0, 0.0, 1.0, 1.0, -1.0]);
-        assert_eq!(conv(&x, &w), values(&[1, 3, 1, 2], &[1.0, 2.0, 10.0, 20.0, -9.0, -18.0]));
+        let mixed = values(&[1, 3, 1, 2], &[1.0, 2.0, 10.0, 20.0, -9.0, -18.0]);
+        assert_eq!(conv(&x, &w, Window::PIXEL), mixed);
         assert_eq!(transpose(&values(&[1, 2], &[1.0, 2.0])), values(&[2, 1], &[1.0, 2.0]));
         // Of the definition with 40 digits.
         assert!((gelu(1.0) - 0.841_191_990_608_276_7).abs() < 1e-12, "{}", gelu(1.0));
+    }
+
+    #[test]
+    fn a_convolution_has_a_border_of_zeros() {
+        let (x, w) = (values(&[1, 1, 2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), values(&[1, 1, 3, 3], &[1.0; 9]));
+        let sums = |stride, shape, data: &[f64]| {
+            assert_eq!(conv(&x, &w, Window { pad: 1, stride }), values(shape, data));
+        };
+        sums(1, &[1, 1, 2, 3], &[12.0, 21.0, 16.0, 12.0, 21.0, 16.0]);
+        sums(2, &[1, 1, 1, 2], &[12.0, 16.0]);
+    }
+
+    #[test]
+    fn the_error_function() {
+        // Of the definition with 40 digits.
+        for (x, expected) in
+            [(0.5, 0.520_499_877_813_046_5), (-2.0, -0.995_322_265_018_952_7), (3.0, 0.999_977_909_503_001_4)]
+        {
+            assert!((erf(x) - expected).abs() < 1e-15, "{x}: {}", erf(x));
+        }
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! The part `correctness` once more, in a process under NVIDIA's memory checker, where the machine has it.
+//! The parts `correctness` and `kernels` once more, in a process under NVIDIA's memory checker, where the machine has it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
 use crate::args::Part;
-use crate::bed::Bed;
+use crate::bed::{Bed, PRODUCTS};
 use crate::report::{Report, Result, failure};
 
 /// The program. It comes with CUDA's toolkit.
@@ -51,9 +51,13 @@ fn start(bed: &Bed, checker: &Path) -> Result<Output> {
     command.arg("--kill-after=10").arg(LIMIT.to_string()).arg(checker);
     // Calls that the driver refuses are no errors of memory: libraries make some to find out what there is.
     command.args(["--tool", "memcheck", "--error-exitcode", FOUND, "--report-api-errors", "no"]);
-    command.arg(std::env::current_exe()?).arg("--plugin").arg(&bed.plugin);
+    command.arg(std::env::current_exe()?);
+    command.args(bed.plugin_arguments());
     command.args(["--device", &bed.device.to_string(), "--seed", &bed.seed.to_string()]);
     command.args(["--quick", "--only", &Part::Correctness.name()]);
+    if bed.needs(PRODUCTS).is_ok() {
+        command.args(["--only", &Part::Kernels.name()]);
+    }
     Ok(command.output().map_err(|error| format!("cannot start {CHECKER} by timeout: {error}"))?)
 }
 

@@ -3,7 +3,7 @@
 //! Each model runs several times on new inputs. All memory, on the device and page-locked on the host, begins as NaN, and
 //! is made NaN again before each run, but for the weights: what is not written, or is read before it is, is seen.
 
-mod cases;
+pub(super) mod cases;
 
 use byoc_core::runtime::Queueing;
 use byoc_plugin_api::DType;
@@ -16,7 +16,7 @@ use crate::watch::Poisoned;
 use cases::Case;
 
 /// Options of the backend, as (`backend.key`, value).
-type Settings = &'static [(&'static str, &'static str)];
+pub(super) type Settings = &'static [(&'static str, &'static str)];
 
 /// f32 is multiplied in TF32.
 const TF32: Settings = &[("cublas.math", "tf32")];
@@ -34,7 +34,7 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
     let mut random = bed.random("correctness");
     let mut check = |case: &Case, types: &dyn Fn(DType) -> bool| {
         for (name, dtype, settings) in TYPES.into_iter().filter(|(_, dtype, _)| types(*dtype)) {
-            let found = rounds(bed, &mut random, case, dtype, settings);
+            let found = rounds(bed, &mut random, case, &Kind { backend: BACKEND, dtype, settings });
             report.check(&format!("{} {name}", case.name), found);
         }
     };
@@ -47,15 +47,23 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
     }
 }
 
+/// How a case is computed.
+pub(super) struct Kind {
+    /// The backend, which has to take all of it.
+    pub(super) backend: &'static str,
+    pub(super) dtype: DType,
+    pub(super) settings: Settings,
+}
+
 /// Several models of one kind, of other sizes each.
-fn rounds(bed: &Bed, random: &mut Rng, case: &Case, dtype: DType, settings: Settings) -> Result<String> {
+pub(super) fn rounds(bed: &Bed, random: &mut Rng, case: &Case, kind: &Kind) -> Result<String> {
     let (mut worst, mut runs) = (0f64, 0);
     for _ in 0..bed.pick(6, 2) {
-        let mut net = Net::new(dtype);
+        let mut net = Net::new(kind.dtype);
         (case.build)(&mut net, random, bed.pick(256, 40));
         let shapes = format!("{:?}", net.input_shapes(0));
-        let compiled = bed.compile("product", &net.onnx(), &[BACKEND], settings)?;
-        let allowed = Allowed::new(dtype, settings == TF32, case.has_gelu);
+        let compiled = bed.compile("product", &net.onnx(), &[kind.backend], kind.settings)?;
+        let allowed = Allowed::new(kind.dtype, !kind.settings.is_empty(), case.has_gelu);
         let found = one(bed, random, &net, &compiled, allowed);
         let (parts, count) = found.map_err(|error| format!("inputs {shapes}: {error}"))?;
         (worst, runs) = (worst.max(parts), runs + count);

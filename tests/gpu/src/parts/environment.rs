@@ -1,12 +1,17 @@
 //! What the machine has: device, driver, libraries, free memory.
 
+use std::path::Path;
+
+use byoc_core::plugin::{Origin, Registered};
 use byoc_core::runtime::Device;
 
-use crate::bed::{BACKEND, Bed};
+use crate::bed::Bed;
 use crate::report::{Report, Result};
 
 pub(super) fn run(bed: &Bed, report: &mut Report) {
-    report.check("plugin", plugin(bed));
+    for file in &bed.plugins {
+        report.check("plugin", plugin(bed, file));
+    }
     match Device::open(&bed.device, &bed.registry, &|backend| backend.run_options(&[])) {
         Ok(device) => {
             let info = device.info();
@@ -22,8 +27,10 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
     report.check("memory", memory);
 }
 
-fn plugin(bed: &Bed) -> Result<String> {
-    let backend = bed.registry.get(BACKEND)?;
-    let (file, bytes) = (bed.plugin.display(), std::fs::metadata(&bed.plugin)?.len());
-    Ok(format!("{BACKEND} {} ({file}, {bytes} bytes)", backend.description.version))
+fn plugin(bed: &Bed, file: &Path) -> Result<String> {
+    let of_file = |backend: &&Registered| backend.origin == Origin::File(file.to_owned());
+    let backends = bed.registry.backends.iter().filter(of_file);
+    let names = backends.map(|found| format!("{} {}", found.description.name, found.description.version));
+    let (file, bytes) = (file.display(), std::fs::metadata(file)?.len());
+    Ok(format!("{} ({file}, {bytes} bytes)", names.collect::<Vec<_>>().join(", ")))
 }

@@ -1,7 +1,8 @@
 //! How long it takes: products beside cublasLt called directly, an MLP, and the encoder of BERT.
 //! Everything that is timed is also checked. Times are medians of wall time on the host, the wait for the device included.
 
-mod bert;
+pub(crate) mod bert;
+mod encoder;
 mod mlp;
 mod products;
 
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use byoc_conformance::tensor::Tensor;
 use byoc_core::runtime::{Queueing, Session};
 
-use crate::bed::{self, Bed, with_views};
+use crate::bed::{self, Bed, PRODUCTS, REST, with_views};
 use crate::report::{Report, Result};
 
 /// Most runs for a median.
@@ -20,6 +21,9 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
     products::run(bed, report);
     mlp::run(bed, report);
     bert::run(bed, report);
+    if bed.needs(PRODUCTS).is_ok() && bed.needs(REST).is_ok() {
+        encoder::run(bed, report);
+    }
 }
 
 /// The heading of a table.

@@ -18,10 +18,12 @@ mod sim;
 use std::io::Write;
 
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, ConstantAccess, Constants, DType, Description, DeviceConstants, DeviceExecutable,
-    Domain, DomainHandles, Environment, Error, Executable, OptionKind, OptionSpec, Options, Pattern, Refusal,
-    RefusalCode, Region, RegionPolicy,
+    Backend, BoundConstants, Candidate, Claims, ConstantAccess, Constants, DType, Description, DeviceConstants,
+    DeviceExecutable, Domain, DomainHandles, Environment, Error, Executable, OptionKind, OptionSpec, Options, Pattern,
+    Refusal, RefusalCode, Region, RegionPolicy, Tool,
 };
+
+use crate::log::panic_if;
 
 /// One of the two.
 struct Sailor {
@@ -70,6 +72,7 @@ impl Sailor {
                 option("memory", int, "4294967296", "Bytes of memory that the device has"),
                 option("fault", OptionKind::Text, "", "Operator whose kernel faults"),
                 option("records", bool.clone(), "true", "Whether the device records work"),
+                option("reef", bool.clone(), "false", "Whether there is a kernel that loses the device"),
                 option("off", bool, "false", "Whether the device is switched off, so that it cannot be opened"),
             ]);
         }
@@ -86,9 +89,13 @@ impl Backend for Sailor {
             summary: self.summary.into(),
             regions: RegionPolicy { merge: self.merge, ..RegionPolicy::default() },
             constant_access: ConstantAccess::Load,
-            options: vec![option("takes", OptionKind::Text, self.takes, "Operators that it takes")],
+            options: vec![
+                option("takes", OptionKind::Text, self.takes, "Operators that it takes"),
+                option("named", OptionKind::Bool, "true", "Whether the code has the name of its region"),
+            ],
             domain: Some("sim".into()),
             run_options: self.run_options(),
+            candidates: self.opens,
             ..Description::default()
         }
     }
@@ -118,8 +125,14 @@ impl Backend for Sailor {
         }
     }
 
-    fn codegen(&self, region: &Region, _: &Constants<'_>, _: &Options, code: &mut dyn Write) -> Result<(), Error> {
-        Ok(serde_json::to_writer(code, &codegen::Program::of(region)?)?)
+    fn codegen(
+        &self,
+        region: &Region,
+        _: &Constants<'_>,
+        options: &Options,
+        code: &mut dyn Write,
+    ) -> Result<(), Error> {
+        Ok(serde_json::to_writer(code, &codegen::Program::of(region, options.bool("named"))?)?)
     }
 
     fn constant_updater(
@@ -157,6 +170,20 @@ impl Backend for Sailor {
         domain: &DomainHandles,
     ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
         Ok(Box::new(region::Loaded::load(code, constants, &environment.options, domain)?))
+    }
+
+    fn tools(&self, options: &Options) -> Result<Vec<Tool>, Error> {
+        panic_if(options.text("panic"), "tools");
+        let simulator = Tool { name: "the simulator".into(), needed_for: "running".into(), ..Tool::default() };
+        Ok(vec![match options.bool("off") {
+            true => Tool { hint: Some("Leave out isle.off".into()), ..simulator },
+            false => Tool { found: Some("0.1.0, within the plugin".into()), ..simulator },
+        }])
+    }
+
+    fn candidates(&self, code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
+        panic_if(options.text("panic"), "candidates");
+        codegen::Program::read(code)?.candidates(options.bool("reef"))
     }
 }
 

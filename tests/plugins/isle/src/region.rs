@@ -7,7 +7,7 @@ use byoc_plugin_api::{
     contiguous_strides,
 };
 
-use crate::codegen::Program;
+use crate::codegen::{Kernel, Program};
 use crate::kernels;
 use crate::log::{bug, panic_if};
 use crate::memory::ALIGNMENT;
@@ -25,6 +25,7 @@ pub(crate) struct Loaded {
     wrong: Wrong,
     /// The call that panics.
     panic: String,
+    kernel: &'static Kernel,
     /// The shape of every value, from the last plan.
     planned: Option<Vec<Vec<i64>>>,
     prepared: Option<Arc<Prepared>>,
@@ -49,7 +50,11 @@ impl Loaded {
             Ok((value, Place { address: constant.address, shape, strides }))
         };
         let constants: Vec<_> = program.constants.iter().map(place).collect::<Result<_, Error>>()?;
-        let wrong = Wrong::named(options.text("wrong"));
+        let kernel = program.kernel()?;
+        if let Some(reason) = kernel.broken {
+            return Err(Error::new(reason));
+        }
+        let wrong = if kernel.wrong { Wrong::Result } else { Wrong::named(options.text("wrong")) };
         let scratch = u64::try_from(options.int("scratch")).unwrap_or(0).max(wrong.scratch());
         let plan = DevicePlan { scratch, records: !options.bool("unrecordable") };
         let number = sim::with(domain, |sim| {
@@ -66,6 +71,7 @@ impl Loaded {
             plan,
             wrong,
             panic: options.text("panic").into(),
+            kernel,
             planned: None,
             prepared: None,
         })
@@ -198,6 +204,7 @@ impl DeviceExecutable for Loaded {
             outputs: program.outputs.clone(),
             scratch: (scratch, self.plan.scratch as usize),
             wrong: self.wrong,
+            kernel: self.kernel,
         };
         sim::with(self.domain, |sim| prepared.prepare(&mut sim.memory))?;
         self.prepared = Some(Arc::new(prepared));

@@ -3,7 +3,7 @@
 
 use byoc_plugin_api::Error;
 
-use crate::codegen::Call;
+use crate::codegen::{Call, Kernel};
 use crate::kernels;
 use crate::memory::{Memory, UNWRITTEN};
 
@@ -124,6 +124,7 @@ pub(crate) struct Prepared {
     /// Address and bytes.
     pub(crate) scratch: (u64, usize),
     pub(crate) wrong: Wrong,
+    pub(crate) kernel: &'static Kernel,
 }
 
 impl Prepared {
@@ -142,7 +143,7 @@ impl Prepared {
         self.named(self.spoil(memory))?;
         let mut made: Vec<Option<Vec<f32>>> = vec![None; self.places.len()];
         for call in &self.calls {
-            if call.op == fault {
+            if call.op == fault || self.kernel.fatal {
                 return Err(Error::new("a kernel wrote outside of its memory"));
             }
             self.named(self.call(call, &mut made, memory))?;

@@ -219,7 +219,7 @@ impl Sim {
                     return Err(Error::new(format!("{} is replayed, and was freed before", prepared.symbol)));
                 }
                 prepared.run(&mut self.memory, &self.fault)?;
-                self.clock += prepared.output_bytes() as f64 * PER_BYTE;
+                self.clock += prepared.output_bytes() as f64 * PER_BYTE * prepared.kernel.time;
                 return Ok(());
             }
             Work::Mark(number) => {

@@ -2,30 +2,34 @@
 
 use fastrand::Rng;
 
-use crate::net::{Gemm, Net, Op};
+use crate::net::{Gemm, Net, Op, Window};
 use crate::random::size;
 
 /// A kind of product.
-pub(super) struct Case {
-    pub(super) name: &'static str,
+pub(in crate::parts) struct Case {
+    pub(in crate::parts) name: &'static str,
     /// Adds one to an empty net, of random sizes up to about so much.
-    pub(super) build: fn(&mut Net, &mut Rng, usize),
+    pub(in crate::parts) build: fn(&mut Net, &mut Rng, usize),
     /// Whether a function is applied to it: cublasLt has none for f64.
-    pub(super) has_activation: bool,
+    pub(in crate::parts) has_activation: bool,
     /// Whether that is GELU.
-    pub(super) has_gelu: bool,
+    pub(in crate::parts) has_gelu: bool,
 }
 
-const fn plain(name: &'static str, build: fn(&mut Net, &mut Rng, usize)) -> Case {
+pub(in crate::parts) const fn plain(name: &'static str, build: fn(&mut Net, &mut Rng, usize)) -> Case {
     Case { name, build, has_activation: false, has_gelu: false }
 }
 
-const fn activated(name: &'static str, build: fn(&mut Net, &mut Rng, usize), has_gelu: bool) -> Case {
+pub(in crate::parts) const fn activated(
+    name: &'static str,
+    build: fn(&mut Net, &mut Rng, usize),
+    has_gelu: bool,
+) -> Case {
     Case { name, build, has_activation: true, has_gelu }
 }
 
 /// All kinds.
-pub(super) const ALL: &[Case] = &[
+pub(in crate::parts) const ALL: &[Case] = &[
     plain("weights", weights),
     plain("single elements", single_elements),
     plain("symbolic batch", symbolic_batch),
@@ -46,10 +50,10 @@ pub(super) const ALL: &[Case] = &[
 ];
 
 /// Few rows and long sums, where cublasLt may add up parts of them: for types that are narrower than their sums.
-pub(super) const LONG: Case = plain("few rows, long sums", long);
+pub(in crate::parts) const LONG: Case = plain("few rows, long sums", long);
 
 /// More products than a launch of kernels has in its second and third dimension.
-pub(super) const MANY: Case = plain("70000 products", many);
+pub(in crate::parts) const MANY: Case = plain("70000 products", many);
 
 /// M, N and K.
 fn sizes(random: &mut Rng, most: usize) -> [usize; 3] {
@@ -171,7 +175,7 @@ fn conv(net: &mut Net, random: &mut Rng, most: usize) {
         (sizes(random, most / 4), [size(random, most / 16), size(random, most / 16)]);
     let (x, w) =
         (net.batch_input(&[1, channels, height, width]), net.constant(random, &[filters, channels, 1, 1], 1.0));
-    net.step(Op::Conv, &[x, w]);
+    net.step(Op::Conv(Window::PIXEL), &[x, w]);
 }
 
 fn relu(net: &mut Net, random: &mut Rng, most: usize) {

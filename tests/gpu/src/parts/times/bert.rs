@@ -1,7 +1,7 @@
 //! The encoder of BERT-base with random weights: its products on the device, everything else on the host. Shows what it
 //! costs that values go back and forth.
 
-mod model;
+pub(crate) mod model;
 
 use std::time::Duration;
 

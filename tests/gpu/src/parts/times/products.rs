@@ -1,4 +1,4 @@
-//! Products of square matrices, beside cublasLt called directly in the same process: the same matrices, the calls in
+//! Products of matrices, beside cublasLt called directly in the same process: the same matrices, the calls in
 //! turn. byoc's runs leave input and output on the device and replay what was recorded.
 
 use std::time::Duration;
@@ -8,14 +8,41 @@ use byoc_core::runtime::{Queueing, Session};
 use byoc_plugin_api::DType;
 
 use super::{close, medians, ms, title};
-use crate::bed::{self, BACKEND, Bed, with_views};
+use crate::bed::{self, BACKEND, Bed, PRODUCTS, with_views};
 use crate::direct::{Direct, Problem};
 use crate::gpu::Gpu;
 use crate::net::{Net, Op, rows};
-use crate::report::{Report, Result, ensure};
+use crate::report::{Report, Result, failure};
 
-/// How much slower than the direct call f16 and bf16 may be at the largest size.
+/// How much slower than the direct call cublas may be in f16 and bf16, at the largest size.
 const MOST: f64 = 1.03;
+
+/// How much slower cutlass may be with bias and GELU; and without them at the largest size, where the direct call is
+/// taken for the peak of the device.
+const MOST_FUSED: f64 = 1.0 / 0.95;
+const MOST_OF_PEAK: f64 = 1.0 / 0.7;
+
+/// Rows of BERT-large's matrices: sequences of 128 and of 512, one, 8 and 32 at once. And its products' N and K.
+const ROWS: [usize; 5] = [128, 512, 1024, 4096, 16_384];
+const LAYERS: [[usize; 2]; 3] = [[1024, 1024], [4096, 1024], [1024, 4096]];
+
+/// Types, and whether f32 is multiplied in TF32.
+const TYPES: [(&str, DType, bool); 4] =
+    [("f16", DType::F16, false), ("bf16", DType::BF16, false), ("tf32", DType::F32, true), ("f32", DType::F32, false)];
+
+/// A product that is timed.
+struct Timed {
+    backend: &'static str,
+    name: String,
+    dtype: DType,
+    tf32: bool,
+    /// M, N and K.
+    sizes: [usize; 3],
+    /// Whether a bias and GELU follow.
+    gelu: bool,
+    /// How much slower than the direct call it may be on a GPU, if that is judged.
+    most: Option<f64>,
+}
 
 /// A row of the table.
 struct Row {
@@ -29,73 +56,99 @@ struct Row {
 
 pub(super) fn run(bed: &Bed, report: &mut Report) {
     let mut table = Vec::new();
-    let sizes = bed.pick([4096, 8192], [24, 48]);
-    for size in sizes {
-        for (name, dtype, tf32) in [
-            ("f16", DType::F16, false),
-            ("bf16", DType::BF16, false),
-            ("tf32", DType::F32, true),
-            ("f32", DType::F32, false),
-        ] {
-            for gelu in [false, true] {
-                let title = format!("{name} {size}^3{}", if gelu { " bias gelu" } else { "" });
-                let row = match one(bed, size, dtype, tf32, gelu) {
-                    Ok(row) => row,
-                    Err(error) => {
-                        report.check(&title, Err(error));
-                        continue;
-                    }
-                };
-                let judged = size == sizes[1] && dtype != DType::F32 && !bed.quick && !bed.is_stand_in();
-                report.check(&title, judge(&title, &row, size, judged, &mut table));
-                report.check(&format!("{title}, replayed"), row.replayed);
+    for timed in all(bed) {
+        let found = one(bed, &timed);
+        let row = match found {
+            Ok(row) => row,
+            Err(error) => {
+                report.check(&timed.name, Err(error));
+                continue;
             }
-        }
+        };
+        let most = timed.most.filter(|_| !bed.quick && !bed.is_stand_in());
+        report.check(&timed.name, judge(&timed, &row, most, &mut table));
+        report.check(&format!("{}, replayed", timed.name), row.replayed);
     }
     let columns = ["product", "byoc ms", "cublasLt ms", "byoc / cublasLt", "TFLOP/s", "same bits"];
     report.table(&title(bed, "Products beside cublasLt"), &columns, &table);
 }
 
-/// Adds the row to the table; an error if byoc is too slow where that is judged.
-fn judge(title: &str, row: &Row, size: usize, judged: bool, table: &mut Vec<Vec<String>>) -> Result<String> {
-    let (byoc, direct) = (row.byoc.as_secs_f64(), row.direct.as_secs_f64());
-    let ratio = byoc / direct;
-    let rate = 2.0 * (size as f64).powi(3) / byoc / 1e12;
-    let same = if row.same { "yes" } else { "no" };
-    let cells = [ms(row.byoc), ms(row.direct), format!("{ratio:.3}"), format!("{rate:.1}"), same.into()];
-    table.push([title.to_owned()].into_iter().chain(cells).collect());
-    let text = format!("{} ms, {} ms directly: {ratio:.3}", ms(row.byoc), ms(row.direct));
-    ensure(!judged || ratio <= MOST, || format!("{text}, more than {MOST}"))?;
-    Ok(text)
+/// Squares by cublas, and by cutlass, where its plugin is there, squares and the shapes of BERT-large.
+fn all(bed: &Bed) -> Vec<Timed> {
+    let sides = bed.pick([4096, 8192], [24, 48]);
+    let mut all = Vec::new();
+    for (side, (name, dtype, tf32)) in sides.into_iter().flat_map(|side| TYPES.map(|kind| (side, kind))) {
+        let sizes = [side; 3];
+        for gelu in [false, true] {
+            let title = format!("{name} {side}^3{}", if gelu { " bias gelu" } else { "" });
+            let half = dtype != DType::F32;
+            let most = (half && side == sides[1]).then_some(MOST);
+            all.push(Timed { backend: BACKEND, name: title.clone(), dtype, tf32, sizes, gelu, most });
+            if bed.needs(PRODUCTS).is_ok() && (half || tf32) {
+                let most = match gelu {
+                    true => (half && side == sides[0]).then_some(MOST_FUSED),
+                    false => (dtype == DType::F16 && side == sides[1]).then_some(MOST_OF_PEAK),
+                };
+                let name = format!("{PRODUCTS} {title}");
+                all.push(Timed { backend: PRODUCTS, name, dtype, tf32, sizes, gelu, most });
+            }
+        }
+    }
+    if bed.needs(PRODUCTS).is_ok() && !bed.quick {
+        for (m, [n, k]) in ROWS.into_iter().flat_map(|m| LAYERS.map(|layer| (m, layer))) {
+            let (name, most) = (format!("{PRODUCTS} f16 {m}x{n}x{k} bias gelu"), Some(MOST_FUSED));
+            let (dtype, tf32, gelu) = (DType::F16, false, true);
+            all.push(Timed { backend: PRODUCTS, name, dtype, tf32, sizes: [m, n, k], gelu, most });
+        }
+    }
+    all
 }
 
-fn one(bed: &Bed, size: usize, dtype: DType, tf32: bool, gelu: bool) -> Result<Row> {
+/// Adds the row to the table; an error if byoc is slower than `most` allows.
+fn judge(timed: &Timed, row: &Row, most: Option<f64>, table: &mut Vec<Vec<String>>) -> Result<String> {
+    let (byoc, direct) = (row.byoc.as_secs_f64(), row.direct.as_secs_f64());
+    let ratio = byoc / direct;
+    let rate = 2.0 * timed.sizes.iter().map(|&size| size as f64).product::<f64>() / byoc / 1e12;
+    let same = if row.same { "yes" } else { "no" };
+    let cells = [ms(row.byoc), ms(row.direct), format!("{ratio:.3}"), format!("{rate:.1}"), same.into()];
+    table.push([timed.name.clone()].into_iter().chain(cells).collect());
+    let text = format!("{} ms, {} ms directly: {ratio:.3}", ms(row.byoc), ms(row.direct));
+    match most {
+        Some(most) if ratio > most => failure(format!("{text}, more than {most:.2}")),
+        _ => Ok(text),
+    }
+}
+
+fn one(bed: &Bed, timed: &Timed) -> Result<Row> {
+    let &Timed { backend, dtype, tf32, sizes, gelu, .. } = timed;
+    let [m, n, k] = sizes;
     let (mut net, mut random) = (Net::new(dtype), bed.random("products"));
-    let (x, w) = (net.input(&[size, size]), net.constant(&mut random, &[size, size], 1.0));
+    let (x, w) = (net.input(&[m, k]), net.constant(&mut random, &[k, n], 1.0));
     let product = net.step(Op::MatMul, &[x, w]);
     let bias = gelu.then(|| {
-        let bias = net.constant(&mut random, &[size], 1.0);
+        let bias = net.constant(&mut random, &[n], 1.0);
         let sum = net.step(Op::Add, &[product, bias]);
         net.step(Op::Gelu, &[sum]);
         bias
     });
-    let settings = [("cublas.math", "tf32")];
-    let compiled = bed.compile("products", &net.onnx(), &[BACKEND], if tf32 { &settings } else { &[] })?;
+    let key = format!("{backend}.math");
+    let settings = [(key.as_str(), "tf32")];
+    let compiled = bed.compile("products", &net.onnx(), &[backend], if tf32 { &settings } else { &[] })?;
     let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Recorded)?;
     let inputs = net.inputs(&mut random, 0);
     let bytes = |id| net.constant_of(id).map_or(&[][..], |tensor| tensor.bytes.as_slice());
-    let problem = Problem { size, dtype, tf32, x: &inputs[0].bytes, w: bytes(w), bias: bias.map(bytes) };
+    let problem = Problem { sizes, dtype, tf32, x: &inputs[0].bytes, w: bytes(w), bias: bias.map(bytes) };
     bed::run(&mut session, &inputs)?;
     let found = bed::run(&mut session, &inputs)?;
     // One row of the result is as much as loops in f64 can do here. A device's tanh is not exact.
-    let (expected, _) = net.evaluate(&[rows(&inputs[0], size / 2, 1)]);
+    let (expected, _) = net.evaluate(&[rows(&inputs[0], m / 2, 1)]);
     let most = match dtype {
         DType::BF16 => 1e-2,
         DType::F16 => 2e-3,
         _ if tf32 || gelu => 2e-3,
         _ => 1e-5,
     };
-    close(rows(&found, size / 2, 1).floats(), &expected.data, most)?;
+    close(rows(&found, m / 2, 1).floats(), &expected.data, most)?;
     let seconds = bed.pick(0.5, 0.02);
     let gpu = &mut *bed.gpu();
     let direct = Direct::new(gpu, &problem)?;
@@ -125,10 +178,13 @@ mod tests {
 
     #[test]
     fn more_than_three_percent_is_too_slow_where_it_is_judged() {
+        let (backend, name, dtype) = (BACKEND, "product".to_owned(), DType::F16);
+        let timed = Timed { backend, name, dtype, tf32: false, sizes: [8; 3], gelu: false, most: Some(MOST) };
         let judged = |micros: u64, judged: bool| {
             let (byoc, direct) = (Duration::from_micros(micros), Duration::from_micros(1000));
             let (row, mut table) = (Row { byoc, direct, same: true, replayed: Ok(String::new()) }, Vec::new());
-            let found = judge("product", &row, 8, judged, &mut table).map_err(|error| error.to_string());
+            let most = timed.most.filter(|_| judged);
+            let found = judge(&timed, &row, most, &mut table).map_err(|error| error.to_string());
             // A row stands in the table whether it fails or not.
             assert_eq!(table.len(), 1);
             found

@@ -9,45 +9,56 @@ use crate::random;
 
 /// How large an encoder is.
 #[derive(Clone, Copy)]
-pub(super) struct Sizes {
-    pub(super) layers: usize,
-    pub(super) width: usize,
-    pub(super) heads: usize,
-    pub(super) sequence: usize,
+pub(crate) struct Sizes {
+    pub(crate) layers: usize,
+    pub(crate) width: usize,
+    pub(crate) heads: usize,
+    pub(crate) sequence: usize,
+    /// How many sequences there are at once.
+    pub(crate) batch: usize,
+    pub(crate) dtype: DType,
 }
 
 /// BERT-base.
-pub(super) const BASE: Sizes = Sizes { layers: 12, width: 768, heads: 12, sequence: 128 };
+pub(crate) const BASE: Sizes = Sizes { layers: 12, width: 768, heads: 12, sequence: 128, batch: 1, dtype: DType::F32 };
+
+/// BERT-large.
+pub(crate) const LARGE: Sizes = Sizes { layers: 24, width: 1024, heads: 16, dtype: DType::F16, ..BASE };
 
 /// Small enough for loops on the CPU.
-pub(super) const TINY: Sizes = Sizes { layers: 2, width: 32, heads: 2, sequence: 6 };
+pub(crate) const TINY: Sizes = Sizes { layers: 2, width: 32, heads: 2, sequence: 6, ..BASE };
 
 impl Sizes {
     /// Products of matrices: for each layer Q, K, V, scores, context, output, and two of the feed-forward layer.
-    pub(super) fn products(&self) -> usize {
+    pub(crate) fn products(&self) -> usize {
         8 * self.layers
     }
 
+    /// Of the input and of the output.
+    pub(crate) fn shape(&self) -> [usize; 3] {
+        [self.batch, self.sequence, self.width]
+    }
+
     /// Bytes of matrices, biases, and what normalises: 12 squares and 13 rows a layer.
-    pub(super) fn weight_bytes(&self) -> u64 {
-        (self.layers * (12 * self.width * self.width + 13 * self.width) * size_of::<f32>()) as u64
+    pub(crate) fn weight_bytes(&self) -> u64 {
+        (self.layers * (12 * self.width * self.width + 13 * self.width) * self.dtype.size()) as u64
     }
 }
 
-/// The input is `[1, sequence, width]`, as is the output.
-pub(super) fn encoder(random: &mut Rng, sizes: &Sizes) -> Vec<u8> {
-    let mut encoder = Encoder { model: Model::default(), random, width: sizes.width };
-    let shape = [1, sizes.sequence, sizes.width];
-    encoder.model.input("x", DType::F32, &shape, Fill::Any, false);
+/// The input is `[batch, sequence, width]`, as is the output.
+pub(crate) fn encoder(random: &mut Rng, sizes: &Sizes) -> Vec<u8> {
+    let mut encoder = Encoder { model: Model::default(), random, width: sizes.width, dtype: sizes.dtype };
+    let shape = sizes.shape();
+    encoder.model.input("x", sizes.dtype, &shape, Fill::Any, false);
     let head = sizes.width / sizes.heads;
-    encoder.shape("split", &[1, sizes.sequence, sizes.heads, head]);
+    encoder.shape("split", &[sizes.batch, sizes.sequence, sizes.heads, head]);
     encoder.shape("joined", &shape);
-    encoder.model.constant("scale", Tensor::f32(&[], &[1.0 / (head as f32).sqrt()]));
+    encoder.model.constant("scale", random::number(sizes.dtype, 1.0 / (head as f32).sqrt()));
     let mut value = "x".to_owned();
     for layer in 0..sizes.layers {
         value = encoder.layer(&format!("l{layer}"), &value);
     }
-    encoder.model.output(&value, DType::F32);
+    encoder.model.output(&value, sizes.dtype);
     encoder.model.finish()
 }
 
@@ -55,6 +66,7 @@ struct Encoder<'a> {
     model: Model,
     random: &'a mut Rng,
     width: usize,
+    dtype: DType,
 }
 
 impl Encoder<'_> {
@@ -99,7 +111,7 @@ impl Encoder<'_> {
     }
 
     fn weight(&mut self, name: &str, shape: &[usize], scale: f32) -> String {
-        let tensor = random::tensor(self.random, DType::F32, shape, scale);
+        let tensor = random::tensor(self.random, self.dtype, shape, scale);
         self.model.constant(name, tensor);
         name.to_owned()
     }

@@ -1,0 +1,94 @@
+//! Region to code: one source with a kernel for each value that is kept in memory, compiled for each architecture.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use byoc_nvidia::build::{Build, PRELUDE, Source};
+use byoc_nvidia::compile::Needs;
+use byoc_nvidia::program::{Launch, Program, Tensor, Variant};
+use byoc_plugin_api::{Constants, Error, Options, Region};
+
+use crate::lower::{Graph, lower};
+use crate::plan::{Plan, plan};
+
+const HELPERS: &str = include_str!("helpers.cuh");
+
+/// A region as kernels, for no architecture yet.
+pub(crate) struct Fused {
+    /// The source; none where there is nothing to compute.
+    pub(crate) source: Option<Source>,
+    /// The program but for its variants.
+    pub(crate) program: Program,
+    /// Its one variant.
+    pub(crate) variant: Variant,
+}
+
+pub(crate) fn codegen(
+    region: &Region,
+    constants: &Constants<'_>,
+    options: &Options,
+    code: &mut dyn Write,
+) -> Result<(), Error> {
+    let Fused { source, mut program, variant } = fuse(region, constants)?;
+    let build = Build::new(options)?;
+    let mut cubins = Vec::new();
+    for &arch in build.arches() {
+        let own = |launch: &Launch| Launch { cubin: cubins.len(), ..launch.clone() };
+        let launches = variant.launches.iter().map(own).collect();
+        program.variants.push(Variant { arch: arch.to_string(), scratch: variant.scratch.clone(), launches });
+        if let Some(source) = &source {
+            cubins.push(build.cubin(source, arch)?.bytes);
+        }
+    }
+    let cubins: Vec<&[u8]> = cubins.iter().map(Vec::as_slice).collect();
+    program.write(&cubins, code)
+}
+
+/// Fuses a region.
+pub(crate) fn fuse(region: &Region, constants: &Constants<'_>) -> Result<Fused, Error> {
+    region.validate()?;
+    let graph = lower(region, Some(constants)).map_err(|refusal| Error::new(refusal.to_string()))?;
+    let plan = plan(region, &graph).map_err(|cause| Error::new(format!("its kernels cannot be written: {cause}")))?;
+    Ok(assemble(region, graph, plan))
+}
+
+fn assemble(region: &Region, graph: Graph, mut plan: Plan) -> Fused {
+    let used: Vec<usize> = plan.constants().into_iter().collect();
+    plan.renumber(&used);
+    let tensor = |&value: &usize| {
+        let value = &region.values[value];
+        Tensor { dtype: value.dtype, shape: value.shape.clone() }
+    };
+    let mut operators: Vec<&str> = Vec::new();
+    for operator in plan.kernels.iter().flat_map(|kernel| &kernel.operators) {
+        if !operators.contains(&operator.as_str()) {
+            operators.push(operator);
+        }
+    }
+    let program = Program {
+        title: if operators.is_empty() { "nothing".into() } else { operators.join(", ") },
+        inputs: region.inputs.iter().map(tensor).collect(),
+        outputs: region.outputs.iter().map(tensor).collect(),
+        constants: used.iter().map(|&at| graph.constants[at].clone()).collect(),
+        variants: Vec::new(),
+        recipe: None,
+    };
+    let source = (!plan.kernels.is_empty()).then(|| source(&plan, &operators));
+    let launches = plan.kernels.into_iter().map(|kernel| kernel.launch).collect();
+    Fused { source, program, variant: Variant { arch: String::new(), scratch: plan.scratch, launches } }
+}
+
+fn source(plan: &Plan, operators: &[&str]) -> Source {
+    let mut kernels = String::new();
+    for kernel in &plan.kernels {
+        let _ = write!(kernels, "\n// {}.\n{}", kernel.operators.join(", "), kernel.text);
+    }
+    let own: Vec<String> = operators.iter().take(4).map(|operator| operator.to_lowercase()).collect();
+    let name = format!("{}_{:016x}", own.join("_"), digest(&kernels));
+    Source { name, text: format!("{PRELUDE}\n{HELPERS}{kernels}"), needs: Needs::default(), memory: 0 }
+}
+
+/// FNV-1a: regions that compute the same are called the same.
+fn digest(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

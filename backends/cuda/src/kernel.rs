@@ -1,0 +1,272 @@
+//! One kernel while it is written: asks values for elements, from the result back to memory, and notes what is computed for
+//! each row, for each column and for each element of a pack.
+
+mod access;
+mod fold;
+mod indices;
+mod moves;
+mod render;
+mod shape;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use byoc_nvidia::program::Place;
+use byoc_plugin_api::Dim;
+use byoc_plugin_api::dim::DimError;
+
+use crate::index::Coordinate;
+use crate::ir::{Def, Id, Value, computed};
+pub(crate) use shape::{Kernel, make};
+use shape::{Shape, Team};
+
+/// Why a kernel is not written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Stop {
+    /// Nothing can be done about it.
+    Refused(String),
+    /// This value has to be in memory, and another kernel puts it there.
+    First(Id),
+    /// This value has to be in memory, which it is not to be so far.
+    Store(Id),
+    /// Elements of a row are folded: which, and at which coordinates.
+    Rows(Id, Vec<Coordinate>),
+}
+
+impl From<DimError> for Stop {
+    fn from(error: DimError) -> Stop {
+        Stop::Refused(error.to_string())
+    }
+}
+
+/// What is known of memory while kernels are written.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// Values that are kept in memory.
+    pub(crate) kept: BTreeMap<Id, Place>,
+    /// Those that a kernel has computed already.
+    pub(crate) done: BTreeSet<Id>,
+}
+
+/// How often something is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// Once for each row; in a kernel without rows, once for each thread.
+    Row,
+    /// Once for each pack of elements.
+    Pack,
+    /// Once for each element.
+    Element,
+}
+
+/// C++ for something that is known. `$7$` stands for the statement of that number.
+#[derive(Clone, Debug)]
+struct Term {
+    text: String,
+    level: Level,
+}
+
+/// Something that counts: a counter of the kernel, or an index that was computed.
+#[derive(Clone, Debug)]
+struct Atom {
+    /// C++ for the first element of a pack.
+    text: String,
+    level: Level,
+    size: Dim,
+}
+
+#[derive(Clone, Debug)]
+enum Line {
+    /// A variable: its number, type, first letter, and value.
+    Let(usize, String, char, String),
+    Do(String),
+}
+
+/// The lines of a loop over columns.
+#[derive(Debug, Default)]
+struct Loop {
+    before: Vec<Line>,
+    each: Vec<Line>,
+    after: Vec<Line>,
+    known: HashMap<Key, (usize, Level)>,
+    indices: HashMap<String, Term>,
+}
+
+#[derive(Debug)]
+enum Item {
+    Line(Line),
+    Loop(Loop),
+}
+
+/// Memory that a kernel is given.
+#[derive(Clone, Debug)]
+struct Parameter {
+    place: Place,
+    ty: &'static str,
+    written: bool,
+}
+
+/// What element of which value, under which conditions.
+type Key = (Id, Vec<Coordinate>, String);
+
+/// A kernel while it is written.
+pub(crate) struct Writer<'a> {
+    values: &'a [Value],
+    memory: &'a Memory,
+    shape: &'a Shape,
+    atoms: Vec<Atom>,
+    /// What is done once for each row, and the loops in between.
+    body: Vec<Item>,
+    /// The loops being written, the innermost last.
+    loops: Vec<Loop>,
+    statements: usize,
+    /// What is known of the row.
+    known: HashMap<Key, Term>,
+    indices: HashMap<String, Term>,
+    /// What loops before this one have computed of each element.
+    earlier: HashMap<Key, usize>,
+    /// Statements whose values stay in registers from loop to loop.
+    promoted: HashSet<usize>,
+    /// Conditions under which memory is read.
+    guards: Vec<Term>,
+    /// The memory that is given.
+    places: Vec<Parameter>,
+    /// The parameters of the sizes with a name.
+    sizes: Vec<Dim>,
+    /// Values that are computed here.
+    touched: BTreeSet<Id>,
+    /// Values that are written here.
+    written: Vec<Id>,
+    /// Folds, as they come.
+    folds: Vec<(Id, Vec<Coordinate>)>,
+    /// Whether indices need 64 bits.
+    long: bool,
+    /// Accesses that a pack does not serve, and those along columns and along rows.
+    scattered: usize,
+    along: [usize; 2],
+}
+
+impl<'a> Writer<'a> {
+    /// The element of a value at coordinates.
+    fn pull(&mut self, id: Id, at: &[Coordinate]) -> Result<Term, Stop> {
+        if let Some(known) = self.recall(id, at) {
+            return Ok(known);
+        }
+        let value = &self.values[id];
+        let place = self.memory.kept.get(&id).copied();
+        match (&value.def, place) {
+            (Def::Input(input), _) => self.read(id, Place::Input(*input), None, at),
+            (Def::Memory(place, strides), _) => self.read(id, *place, Some(strides), at),
+            (_, Some(place)) if self.memory.done.contains(&id) => self.read(id, place, None, at),
+            (_, Some(place)) => self.take_along(id, place, at),
+            _ => self.compute(id, at),
+        }
+    }
+
+    /// The element of a value that is to be in memory: computed here and written, if this kernel computes all of them.
+    fn take_along(&mut self, id: Id, place: Place, at: &[Coordinate]) -> Result<Term, Stop> {
+        if !self.guards.is_empty() || !self.covers(at)? {
+            return Err(Stop::First(id));
+        }
+        if matches!(self.shape, Shape::Probe(_)) {
+            return self.compute(id, at);
+        }
+        let term = self.compute(id, at)?;
+        if !self.written.contains(&id) {
+            self.written.push(id);
+            self.write(id, place, at, &term)?;
+        }
+        Ok(term)
+    }
+
+    fn compute(&mut self, id: Id, at: &[Coordinate]) -> Result<Term, Stop> {
+        self.touched.insert(id);
+        let values = self.values;
+        let value = &values[id];
+        let text = match &value.def {
+            Def::Each(template, operands) => {
+                let mut level = Level::Row;
+                let mut text = template.clone();
+                for (index, &operand) in operands.iter().enumerate() {
+                    let from = self.broadcast(at, &value.shape, &values[operand].shape)?;
+                    let term = self.pull(operand, &from)?;
+                    level = level.max(term.level);
+                    text = text.replace(&format!("{{{index}}}"), &term.text);
+                }
+                Term { text, level }
+            }
+            Def::Move(how, operands) => return self.moved(id, how, operands, at),
+            Def::Fold(..) => return self.fold(id, at),
+            Def::Whole(..) if self.memory.kept.contains_key(&id) => return Err(Stop::First(id)),
+            Def::Whole(..) => return Err(Stop::Store(id)),
+            Def::Memory(..) | Def::Input(_) => return Err(Stop::Refused("memory is computed".into())),
+        };
+        Ok(self.keep(id, at, text))
+    }
+
+    fn key(&self, id: Id, at: &[Coordinate]) -> Key {
+        let guards: Vec<_> = self.guards.iter().map(|guard| guard.text.as_str()).collect();
+        (id, at.to_vec(), guards.join("&"))
+    }
+
+    /// What is known already.
+    fn recall(&mut self, id: Id, at: &[Coordinate]) -> Option<Term> {
+        let key = self.key(id, at);
+        if let Some(term) = self.known.get(&key) {
+            return Some(term.clone());
+        }
+        if let Some(&(number, level)) = self.loops.last().and_then(|current| current.known.get(&key)) {
+            return Some(Term { text: format!("${number}$"), level });
+        }
+        let number = *self.earlier.get(&key).filter(|_| self.shape.keeps_rows() && !self.loops.is_empty())?;
+        self.promoted.insert(number);
+        Some(Term { text: format!("${number}$"), level: Level::Element })
+    }
+
+    /// Gives a value a name.
+    fn keep(&mut self, id: Id, at: &[Coordinate], value: Term) -> Term {
+        let key = self.key(id, at);
+        let ty = computed(self.values[id].dtype);
+        let (term, number) = self.bind(value.level, ty, 't', &value.text);
+        match (term.level, self.loops.last_mut()) {
+            (Level::Pack | Level::Element, Some(current)) => drop(current.known.insert(key, (number, term.level))),
+            _ => drop(self.known.insert(key, term.clone())),
+        }
+        term
+    }
+
+    /// A statement that gives something a name, where it belongs.
+    fn bind(&mut self, level: Level, ty: &str, letter: char, text: &str) -> (Term, usize) {
+        let number = self.statements;
+        self.statements += 1;
+        let line = Line::Let(number, ty.to_owned(), letter, text.to_owned());
+        match (level, self.loops.last_mut()) {
+            (Level::Pack, Some(current)) => current.before.push(line),
+            (Level::Element, Some(current)) => current.each.push(line),
+            _ => self.body.push(Item::Line(line)),
+        }
+        (Term { text: format!("${number}$"), level }, number)
+    }
+
+    /// Ends the innermost loop.
+    fn close(&mut self) {
+        let Some(done) = self.loops.pop() else { return };
+        for (key, &(number, level)) in &done.known {
+            if level == Level::Element {
+                self.earlier.entry(key.clone()).or_insert(number);
+            }
+        }
+        self.body.push(Item::Loop(done));
+    }
+
+    /// The elements of a pack.
+    fn pack(&self) -> usize {
+        self.shape.pack()
+    }
+
+    fn team(&self) -> Option<&Team> {
+        match self.shape {
+            Shape::Rows { team, .. } => Some(team),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! A kernel as text: statements get their names, and what nobody reads is left out.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write;
+
+use super::access::name;
+use super::shape::{GROUPED, Shape, Team};
+use super::{Item, Line, Loop, Writer};
+
+/// Statements by number, and the names that they got.
+#[derive(Default)]
+struct Names {
+    names: HashMap<usize, String>,
+    counts: BTreeMap<char, usize>,
+}
+
+impl Names {
+    fn give(&mut self, number: usize, letter: char) -> String {
+        let count = self.counts.entry(letter).or_default();
+        let name = format!("{letter}{count}");
+        *count += 1;
+        self.names.insert(number, name.clone());
+        name
+    }
+
+    /// The text with names in place of numbers; those in `kept` are elements of arrays.
+    fn fill(&self, text: &str, kept: &HashSet<usize>, index: &str) -> String {
+        let mut result = String::new();
+        for (position, part) in text.split('$').enumerate() {
+            match part.parse::<usize>().ok().filter(|_| position % 2 == 1) {
+                Some(number) => {
+                    result.push_str(self.names.get(&number).map_or("?", String::as_str));
+                    if kept.contains(&number) {
+                        result.push_str(index);
+                    }
+                }
+                None => result.push_str(part),
+            }
+        }
+        result
+    }
+}
+
+/// Whether a text has a word.
+fn mentions(text: &str, word: &str) -> bool {
+    text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_').any(|part| part == word)
+}
+
+impl Line {
+    fn text(&self) -> &str {
+        match self {
+            Line::Let(.., text) | Line::Do(text) => text,
+        }
+    }
+}
+
+/// The statements that a text mentions.
+fn mentioned(text: &str) -> impl Iterator<Item = usize> {
+    text.split('$').skip(1).step_by(2).filter_map(|part| part.parse().ok())
+}
+
+impl Writer<'_> {
+    /// The kernel.
+    pub(super) fn render(&mut self, symbol: &str, threads: u32) -> String {
+        let mut body = std::mem::take(&mut self.body);
+        drop_unread(&mut body);
+        let mut names = Names::default();
+        let mut text = String::new();
+        for item in &body {
+            match item {
+                Item::Line(line) => self.line(line, "  ", &mut names, &mut text),
+                Item::Loop(current) => self.columns(current, &mut names, &mut text),
+            }
+        }
+        let head = self.head(&text);
+        let pack = self.pack();
+        let mut arrays: Vec<(usize, String)> = Vec::new();
+        for item in &body {
+            let Item::Loop(current) = item else { continue };
+            for line in &current.each {
+                let Line::Let(number, ty, ..) = line else { continue };
+                if let Some(name) = names.names.get(number).filter(|_| self.promoted.contains(number)) {
+                    arrays.push((*number, format!("  {ty} {name}[{}];\n", self.steps() * pack)));
+                }
+            }
+        }
+        arrays.sort();
+        let arrays: String = arrays.into_iter().map(|(_, line)| line).collect();
+        let ix = if self.long { "i64" } else { "int" };
+        let parameters = self.parameters();
+        format!(
+            "extern \"C\" __global__ void __launch_bounds__({threads}) {symbol}({parameters}) {{\n  using ix = {ix};\n\
+             {head}{arrays}{text}}}\n"
+        )
+    }
+
+    fn parameters(&self) -> String {
+        let mut parameters = Vec::new();
+        for parameter in &self.places {
+            let constant = if parameter.written { "" } else { "const " };
+            parameters.push(format!("{constant}{} *__restrict__ {}", parameter.ty, name(parameter.place)));
+        }
+        parameters.extend((0..self.sizes.len()).map(|index| format!("const i64 n{index}")));
+        parameters.join(", ")
+    }
+
+    /// The counters.
+    fn head(&mut self, text: &str) -> String {
+        match self.shape.clone() {
+            Shape::Probe(_) => String::new(),
+            Shape::Map { total, pack } => {
+                self.count(std::slice::from_ref(&total));
+                let total = self.size(&total);
+                let times = if pack == 1 { String::new() } else { format!(" * {pack}") };
+                let at = "ix(blockIdx.x) * 256 + ix(threadIdx.x)";
+                let at = if pack == 1 { at.into() } else { format!("({at}){times}") };
+                format!("  const ix i = {at};\n  if (i >= {total}) return;\n")
+            }
+            Shape::Rows { rows, columns, team, .. } => {
+                self.count(std::slice::from_ref(&rows));
+                self.size(&columns);
+                let rows = self.size(&rows);
+                let row = |of: String| {
+                    if mentions(text, "row") { format!("  const ix row = {of};\n") } else { String::new() }
+                };
+                match team {
+                    Team::Lanes(1) => format!(
+                        "  const ix row = ix(blockIdx.x) * {GROUPED} + ix(threadIdx.x);\n  if (row >= {rows}) return;\n"
+                    ),
+                    Team::Lanes(lanes) => {
+                        let groups = GROUPED / lanes;
+                        let own = format!("ix(blockIdx.x) * {groups} + ix(threadIdx.x) / {lanes}");
+                        // Lanes beyond the last row go along with it: all of a warp have to be there to exchange.
+                        let row = row(format!("smaller({own}, ix({rows} - 1))"));
+                        format!("  const int lane = threadIdx.x % {lanes};\n{row}")
+                    }
+                    Team::Block(_) => format!("  const int lane = threadIdx.x;\n{}", row("blockIdx.x".into())),
+                }
+            }
+        }
+    }
+
+    /// How many packs of a row a thread has.
+    fn steps(&self) -> usize {
+        match self.shape {
+            Shape::Rows { columns, team, pack, .. } => {
+                columns.fixed().unwrap_or(0).div_ceil(team.lanes() as usize * pack)
+            }
+            _ => 1,
+        }
+    }
+
+    fn line(&self, line: &Line, indent: &str, names: &mut Names, text: &mut String) {
+        let pack = self.pack();
+        let index = if pack == 1 { "[k]".to_owned() } else { format!("[k * {pack} + v]") };
+        let line = match line {
+            Line::Do(line) => names.fill(line, &self.promoted, &index),
+            Line::Let(number, ty, letter, value) => {
+                let value = names.fill(value, &self.promoted, &index);
+                let name = names.give(*number, *letter);
+                match ty.strip_prefix("mutable ") {
+                    _ if self.promoted.contains(number) => format!("{name}{index} = {value};"),
+                    Some(ty) => format!("{ty} {name} = {value};"),
+                    None if value.is_empty() => format!("{ty} {name};"),
+                    None => format!("const {ty} {name} = {value};"),
+                }
+            }
+        };
+        let _ = writeln!(text, "{indent}{line}");
+    }
+
+    /// A loop over the columns, or the elements of a thread.
+    fn columns(&self, current: &Loop, names: &mut Names, text: &mut String) {
+        let Shape::Rows { columns, team, pack, keeps, .. } = self.shape else {
+            return self.packs(current, "  ", names, text);
+        };
+        let lanes = team.lanes() as usize;
+        let lane = match (lanes, *pack) {
+            (1, _) => "0".to_owned(),
+            (_, 1) => "lane".to_owned(),
+            (_, pack) => format!("lane * {pack}"),
+        };
+        let size = match columns.fixed() {
+            Some(size) => size.to_string(),
+            None => format!("n{}", self.sizes.iter().position(|known| known == columns).unwrap_or(0)),
+        };
+        if !keeps {
+            let _ = writeln!(text, "  for (ix c = {lane}; c < {size}; c += {}) {{", lanes * pack);
+            self.packs(current, "    ", names, text);
+            text.push_str("  }\n");
+            return;
+        }
+        let steps = self.steps();
+        let at = match (lanes, *pack) {
+            (1, pack) => format!("k * {pack}"),
+            (lanes, 1) => format!("k * {lanes} + lane"),
+            (lanes, pack) => format!("(k * {lanes} + lane) * {pack}"),
+        };
+        let _ = writeln!(text, "#pragma unroll\n  for (int k = 0; k < {steps}; ++k) {{");
+        let whole = steps * lanes * pack == columns.fixed().unwrap_or(0);
+        let reads = |line: &Line| mentions(line.text(), "c");
+        if !whole || current.before.iter().chain(&current.each).chain(&current.after).any(reads) {
+            let _ = writeln!(text, "    const ix c = {at};");
+        }
+        if whole {
+            self.packs(current, "    ", names, text);
+        } else {
+            let _ = writeln!(text, "    if (c < {size}) {{");
+            self.packs(current, "      ", names, text);
+            text.push_str("    }\n");
+        }
+        text.push_str("  }\n");
+    }
+
+    /// The elements of a pack.
+    fn packs(&self, current: &Loop, indent: &str, names: &mut Names, text: &mut String) {
+        current.before.iter().for_each(|line| self.line(line, indent, names, text));
+        let pack = self.pack();
+        if pack == 1 {
+            current.each.iter().for_each(|line| self.line(line, indent, names, text));
+        } else {
+            let _ = writeln!(text, "#pragma unroll\n{indent}for (int v = 0; v < {pack}; ++v) {{");
+            let inner = format!("{indent}  ");
+            current.each.iter().for_each(|line| self.line(line, &inner, names, text));
+            let _ = writeln!(text, "{indent}}}");
+        }
+        current.after.iter().for_each(|line| self.line(line, indent, names, text));
+    }
+}
+
+/// Leaves out what nobody reads.
+fn drop_unread(body: &mut Vec<Item>) {
+    let mut read = HashSet::new();
+    let mut wanted = |line: &Line| match line {
+        Line::Do(text) => {
+            read.extend(mentioned(text));
+            true
+        }
+        Line::Let(number, _, _, text) => {
+            let wanted = read.contains(number);
+            if wanted {
+                read.extend(mentioned(text));
+            }
+            wanted
+        }
+    };
+    let mut sift = |lines: &mut Vec<Line>| {
+        let mut kept: Vec<Line> = std::mem::take(lines).into_iter().rev().filter(|line| wanted(line)).collect();
+        kept.reverse();
+        *lines = kept;
+    };
+    for item in body.iter_mut().rev() {
+        if let Item::Loop(current) = item {
+            [&mut current.after, &mut current.each, &mut current.before].into_iter().for_each(&mut sift);
+        } else if let Item::Line(line) = item {
+            let mut one = vec![line.clone()];
+            sift(&mut one);
+            if one.is_empty() {
+                *item = Item::Loop(Loop::default());
+            }
+        }
+    }
+    body.retain(|item| !matches!(item, Item::Loop(empty) if empty.each.is_empty() && empty.before.is_empty()));
+}

@@ -1,0 +1,193 @@
+// A convolution as a product: a block computes a tile of filters by windows, in steps of some of the INNER elements under
+// a window. Tiles are in shared memory as floats, the next one on its way in registers. What an element of a window adds
+// to the place where the window begins is looked up, so that no step divides.
+
+constexpr int LANES = TILE_COLUMNS / OWN_COLUMNS, THREADS = TILE_ROWS / OWN_ROWS * LANES;
+constexpr int STEPS = (INNER + STEP - 1) / STEP;
+constexpr int W_EACH = INNER % 4 == 0 ? 4 : 1, X_EACH = POINT && POSITIONS % 4 == 0 ? 4 : 1;
+constexpr int W_LOADS = TILE_ROWS * STEP / W_EACH / THREADS, X_LOADS = TILE_COLUMNS * STEP / X_EACH / THREADS;
+constexpr int X_LANES = TILE_COLUMNS / X_EACH;
+static_assert(W_LOADS * W_EACH * THREADS == TILE_ROWS * STEP && THREADS % X_LANES == 0, "threads load whole tiles");
+
+// What an element of a window adds to the coordinates of its first one, and to where it lies.
+struct alignas(16) Tap { int depth, row, column, offset; };
+
+struct Tiles {
+  float w[2][STEP][TILE_ROWS + 4], x[2][STEP][TILE_COLUMNS + 4];
+  Tap taps[2][STEP];
+};
+
+// The windows of which a thread loads elements.
+struct Place {
+  i64 at;
+  int depth, row, column;
+  bool there;
+};
+
+__device__ __forceinline__ Place place_of(i64 window, i64 windows, int group) {
+  const i64 image = window / POSITIONS;
+  const int position = int(window % POSITIONS);
+  Place place;
+  place.there = window < windows;
+  place.column = position % OUT_W * STRIDE_W - BEGIN_W;
+  place.row = position / OUT_W % OUT_H * STRIDE_H - BEGIN_H;
+  place.depth = position / OUT_W / OUT_H * STRIDE_D - BEGIN_D;
+  place.at = (image * CHANNELS + group * DEPTH) * i64(IN_D * IN_H * IN_W) +
+             (i64(place.depth) * IN_H + place.row) * IN_W + place.column;
+  return place;
+}
+
+__device__ __forceinline__ Tap tap_of(int inner) {
+  const int tap = inner % (KERNEL_D * KERNEL_H * KERNEL_W), channel = inner / (KERNEL_D * KERNEL_H * KERNEL_W);
+  Tap found;
+  found.column = tap % KERNEL_W * DILATION_W;
+  found.row = tap / KERNEL_W % KERNEL_H * DILATION_H;
+  found.depth = tap / KERNEL_W / KERNEL_H * DILATION_D;
+  found.offset = channel * (IN_D * IN_H * IN_W) + (found.depth * IN_H + found.row) * IN_W + found.column;
+  return found;
+}
+
+// Elements of tiles, on their way.
+struct Coming {
+  float w[W_LOADS][W_EACH], x[X_LOADS][X_EACH];
+};
+
+template <int EACH>
+__device__ __forceinline__ void load(float (&to)[EACH], const T* from, bool there) {
+  if (!there) {
+    for (int i = 0; i < EACH; i++) to[i] = 0.0f;
+  } else if (EACH == 4) {
+    const Four<T> four = *reinterpret_cast<const Four<T>*>(from);
+    for (int i = 0; i < EACH; i++) to[i] = widen(four.at[i % 4]);
+  } else {
+    to[0] = widen(from[0]);
+  }
+}
+
+__device__ __forceinline__ void fetch(
+    Coming& coming, const Tiles& tiles, const T* x, const T* w, const Place& place, int first_filter, int step) {
+  const int thread = int(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < W_LOADS; i++) {
+    const int unit = thread + i * THREADS, filter = unit / (STEP / W_EACH);
+    const int inner = step * STEP + unit % (STEP / W_EACH) * W_EACH;
+    const bool there = first_filter + filter < FILTERS && (INNER % STEP == 0 || inner < INNER);
+    load<W_EACH>(coming.w[i], w + i64(first_filter + filter) * INNER + inner, there);
+  }
+#pragma unroll
+  for (int i = 0; i < X_LOADS; i++) {
+    const int own = thread / X_LANES + i * (THREADS / X_LANES), inner = step * STEP + own;
+    bool there = place.there && (INNER % STEP == 0 || inner < INNER);
+    if (POINT) {
+      load<X_EACH>(coming.x[i], x + (place.at + i64(inner) * (IN_D * IN_H * IN_W)), there);
+    } else {
+      const Tap tap = tiles.taps[step % 2][own];
+      if (!INSIDE)
+        there = there && u32(place.depth + tap.depth) < IN_D && u32(place.row + tap.row) < IN_H &&
+                u32(place.column + tap.column) < IN_W;
+      load<X_EACH>(coming.x[i], x + (place.at + tap.offset), there);
+    }
+  }
+}
+
+__device__ __forceinline__ void take(Tiles& tiles, const Coming& coming, int stage) {
+  const int thread = int(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < W_LOADS; i++) {
+    const int unit = thread + i * THREADS;
+#pragma unroll
+    for (int j = 0; j < W_EACH; j++)
+      tiles.w[stage][unit % (STEP / W_EACH) * W_EACH + j][unit / (STEP / W_EACH)] = coming.w[i][j];
+  }
+#pragma unroll
+  for (int i = 0; i < X_LOADS; i++)
+#pragma unroll
+    for (int j = 0; j < X_EACH; j++)
+      tiles.x[stage][thread / X_LANES + i * (THREADS / X_LANES)][thread % X_LANES * X_EACH + j] = coming.x[i][j];
+}
+
+// A thread has groups of four neighbouring rows and columns.
+template <int OWN, int TILE>
+__device__ __forceinline__ void own(float (&to)[OWN], const float* from, int lane) {
+#pragma unroll
+  for (int group = 0; group < OWN / 4; group++) {
+    const Four<float> four = *reinterpret_cast<const Four<float>*>(from + group * (TILE / (OWN / 4)) + lane * 4);
+    for (int i = 0; i < 4; i++) to[group * 4 + i] = four.at[i];
+  }
+}
+
+__device__ __forceinline__ void multiply(float (&sums)[OWN_ROWS][OWN_COLUMNS], const Tiles& tiles, int stage) {
+#pragma unroll
+  for (int inner = 0; inner < STEP; inner++) {
+    float w[OWN_ROWS], x[OWN_COLUMNS];
+    own<OWN_ROWS, TILE_ROWS>(w, tiles.w[stage][inner], int(threadIdx.x) / LANES);
+    own<OWN_COLUMNS, TILE_COLUMNS>(x, tiles.x[stage][inner], int(threadIdx.x) % LANES);
+#pragma unroll
+    for (int i = 0; i < OWN_ROWS; i++)
+#pragma unroll
+      for (int j = 0; j < OWN_COLUMNS; j++) sums[i][j] += w[i] * x[j];
+  }
+}
+
+__device__ __forceinline__ void write(
+    const float (&sums)[OWN_ROWS][OWN_COLUMNS], const T* bias, const T* residual, T* y, i64 windows, int group) {
+  const int lane = int(threadIdx.x) % LANES, row = int(threadIdx.x) / LANES;
+#pragma unroll
+  for (int i = 0; i < OWN_ROWS; i++) {
+    const int filter = int(blockIdx.y) * TILE_ROWS + i / 4 * (TILE_ROWS / (OWN_ROWS / 4)) + row * 4 + i % 4;
+    if (filter >= FILTERS) continue;
+    const float add = bias ? widen(bias[group * FILTERS + filter]) : 0.0f;
+#pragma unroll
+    for (int four = 0; four < OWN_COLUMNS / 4; four++) {
+      const i64 first = i64(blockIdx.x) * TILE_COLUMNS + four * (TILE_COLUMNS / (OWN_COLUMNS / 4)) + lane * 4;
+      // Four windows of the same image lie beside each other.
+      const i64 at = (first / POSITIONS * (GROUPS * FILTERS) + group * FILTERS + filter) * POSITIONS + first % POSITIONS;
+      if (POSITIONS % 4 == 0) {
+        if (first >= windows) continue;
+        Four<T> values, added;
+        if (residual) added = *reinterpret_cast<const Four<T>*>(residual + at);
+        for (int j = 0; j < 4; j++) {
+          const float sum = sums[i][four * 4 + j] + add;
+          narrow(values.at[j], activation(residual ? sum + widen(added.at[j]) : sum));
+        }
+        *reinterpret_cast<Four<T>*>(y + at) = values;
+      } else {
+        for (int j = 0; j < 4; j++) {
+          const i64 window = first + j;
+          if (window >= windows) break;
+          const i64 at =
+              (window / POSITIONS * (GROUPS * FILTERS) + group * FILTERS + filter) * POSITIONS + window % POSITIONS;
+          const float sum = sums[i][four * 4 + j] + add;
+          narrow(y[at], activation(residual ? sum + widen(residual[at]) : sum));
+        }
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void convolve(
+    const T* x, const T* w, const T* bias, const T* residual, T* y, i64 windows) {
+  __shared__ Tiles tiles;
+  const int thread = int(threadIdx.x), group = int(blockIdx.z), first_filter = int(blockIdx.y) * TILE_ROWS;
+  const T* own_w = w + i64(group) * FILTERS * INNER;
+  const Place place = place_of(i64(blockIdx.x) * TILE_COLUMNS + thread % X_LANES * X_EACH, windows, group);
+  if (!POINT && thread < 2 * STEP) tiles.taps[thread / STEP][thread % STEP] = tap_of(thread);
+  __syncthreads();
+  float sums[OWN_ROWS][OWN_COLUMNS];
+#pragma unroll
+  for (int i = 0; i < OWN_ROWS; i++)
+    for (int j = 0; j < OWN_COLUMNS; j++) sums[i][j] = 0.0f;
+  Coming coming;
+  fetch(coming, tiles, x, own_w, place, first_filter, 0);
+  take(tiles, coming, 0);
+  __syncthreads();
+  for (int step = 0; step < STEPS; step++) {
+    if (step + 1 < STEPS) fetch(coming, tiles, x, own_w, place, first_filter, step + 1);
+    if (!POINT && thread < STEP) tiles.taps[step % 2][thread] = tap_of((step + 2) * STEP + thread);
+    multiply(sums, tiles, step % 2);
+    if (step + 1 < STEPS) take(tiles, coming, (step + 1) % 2);
+    __syncthreads();
+  }
+  write(sums, bias, residual, y, windows, group);
+}
+

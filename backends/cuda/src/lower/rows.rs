@@ -1,0 +1,202 @@
+//! Operators that fold the elements of rows, in steps: folds, and what each element becomes of them.
+
+use byoc_plugin_api::{DType, Dim, Node, Refusal, RefusalCode};
+
+use super::elements::function;
+use super::{Lowering, refused};
+use crate::index::{ONE, product};
+use crate::ir::{Def, Fold, Id, Move, computed, number, wide};
+
+impl Lowering<'_> {
+    /// Whether the node is one of these.
+    pub(super) fn rows(&mut self, node: &Node) -> Result<bool, Refusal> {
+        match node.op.as_str() {
+            "Softmax" => self.softmax(node),
+            "LayerNormalization" | "RMSNormalization" => self.norm(node),
+            "ReduceSum" | "ReduceMean" | "ReduceMax" => self.reduce(node),
+            "GlobalAveragePool" => {
+                let x = self.operand(node, 0)?;
+                let axes: Vec<usize> = (2..self.shape(x).len()).collect();
+                let mean = self.mean(x, &axes)?;
+                self.give(node, 0, Def::Move(Move::Reshape, vec![mean]));
+                Ok(())
+            }
+            "ArgMax" => self.arg_max(node),
+            "CumSum" => self.running_sum(node),
+            "LRN" => self.local_response(node),
+            _ => return Ok(false),
+        }
+        .map(|()| true)
+    }
+
+    fn each(&mut self, dtype: DType, shape: Vec<Dim>, text: String, operands: Vec<Id>) -> Id {
+        self.push(dtype, shape, Def::Each(text, operands))
+    }
+
+    /// Axes folded to size 1; of integers as i64.
+    fn fold(&mut self, kind: Fold, x: Id, axes: &[usize]) -> Result<Id, Refusal> {
+        let dtype = self.dtype(x);
+        if dtype == DType::U64 && kind != Fold::Sum {
+            return Err(refused(RefusalCode::Type, "it compares u64"));
+        }
+        let mut shape = self.shape(x);
+        axes.iter().for_each(|&axis| shape[axis] = ONE);
+        let float = dtype.is_float() && !matches!(kind, Fold::ArgMax(_));
+        let dtype = if float { wide(dtype) } else { DType::I64 };
+        Ok(self.push(dtype, shape, Def::Fold(kind, x, axes.to_vec())))
+    }
+
+    /// The number of elements along axes: C++, with an operand where it is not known.
+    fn count(&mut self, x: Id, axes: &[usize], dtype: DType, operands: &mut Vec<Id>) -> Result<String, Refusal> {
+        let shape = self.shape(x);
+        let count = product(axes.iter().map(|&axis| &shape[axis]))
+            .map_err(|_| refused(RefusalCode::Shape, "it folds too many elements"))?;
+        if let Dim::Fixed(count) = count {
+            return Ok(if dtype.is_float() { number(count as f64, dtype) } else { format!("i64({count})") });
+        }
+        operands.push(self.push(DType::I64, Vec::new(), Def::Move(Move::Sizes(vec![count]), vec![])));
+        Ok(format!("{}({{{}}})", computed(dtype), operands.len() - 1))
+    }
+
+    /// Sums divided by how many were added, in the type of sums.
+    fn mean(&mut self, x: Id, axes: &[usize]) -> Result<Id, Refusal> {
+        let sum = self.fold(Fold::Sum, x, axes)?;
+        let dtype = self.dtype(sum);
+        let mut operands = vec![sum];
+        let count = self.count(x, axes, dtype, &mut operands)?;
+        let text = if dtype.is_float() { format!("{{0}} / {count}") } else { format!("divide({{0}}, {count})") };
+        Ok(self.each(dtype, self.shape(sum), text, operands))
+    }
+
+    fn softmax(&mut self, node: &Node) -> Result<(), Refusal> {
+        let x = self.operand(node, 0)?;
+        let (dtype, shape) = (wide(self.dtype(x)), self.shape(x));
+        let axis = self.axis(node.int("axis", -1), shape.len())?;
+        let largest = self.fold(Fold::Max, x, &[axis])?;
+        let exp = format!("{}({{0}} - {{1}})", function("exp", dtype));
+        let powers = self.each(dtype, shape, exp, vec![x, largest]);
+        let total = self.fold(Fold::Sum, powers, &[axis])?;
+        self.give(node, 0, Def::Each("{0} / {1}".into(), vec![powers, total]));
+        Ok(())
+    }
+
+    fn norm(&mut self, node: &Node) -> Result<(), Refusal> {
+        let x = self.operand(node, 0)?;
+        let scale = self.operand(node, 1)?;
+        let (dtype, shape) = (wide(self.dtype(x)), self.shape(x));
+        let bias = self.optional(node, 2)?;
+        for other in [Some(scale), bias].into_iter().flatten() {
+            if wide(self.dtype(other)) != dtype {
+                return Err(refused(RefusalCode::Type, format!("it scales {dtype} by {}", self.dtype(other))));
+            }
+        }
+        let axis = self.axis(node.int("axis", -1), shape.len())?;
+        let axes: Vec<usize> = (axis..shape.len()).collect();
+        let mut centred = x;
+        if node.op == "LayerNormalization" {
+            let mean = self.mean(x, &axes)?;
+            centred = self.each(dtype, shape.clone(), "{0} - {1}".into(), vec![x, mean]);
+            self.give(node, 1, Def::Move(Move::Reshape, vec![mean]));
+        }
+        let squares = self.each(dtype, shape, "{0} * {0}".into(), vec![centred]);
+        let variance = self.mean(squares, &axes)?;
+        let (one, sqrt) = (number(1.0, dtype), function("sqrt", dtype));
+        let epsilon = number(node.float("epsilon", 1e-5).into(), dtype);
+        let factor = format!("{one} / {sqrt}({{0}} + {epsilon})");
+        let factor = self.each(dtype, self.shape(variance), factor, vec![variance]);
+        if node.op == "LayerNormalization" {
+            self.give(node, 2, Def::Move(Move::Reshape, vec![factor]));
+        }
+        let mut operands = vec![centred, factor, scale];
+        operands.extend(bias);
+        let text = if bias.is_some() { "{0} * {1} * {2} + {3}" } else { "{0} * {1} * {2}" };
+        self.give(node, 0, Def::Each(text.into(), operands));
+        Ok(())
+    }
+
+    fn reduce(&mut self, node: &Node) -> Result<(), Refusal> {
+        let x = self.operand(node, 0)?;
+        let rank = self.shape(x).len();
+        let axes = self.ints(node, 1, "axes")?.unwrap_or_default();
+        let mut axes: Vec<usize> = axes.into_iter().map(|axis| self.axis(axis, rank)).collect::<Result<_, _>>()?;
+        if axes.is_empty() && node.int("noop_with_empty_axes", 0) == 0 {
+            axes = (0..rank).collect();
+        }
+        axes.sort_unstable();
+        axes.dedup();
+        if axes.is_empty() {
+            self.give(node, 0, Def::Move(Move::Reshape, vec![x]));
+            return Ok(());
+        }
+        let folded = match node.op.as_str() {
+            "ReduceMax" => self.fold(Fold::Max, x, &axes)?,
+            "ReduceSum" => self.fold(Fold::Sum, x, &axes)?,
+            _ => self.mean(x, &axes)?,
+        };
+        self.narrow(node, folded);
+        Ok(())
+    }
+
+    /// A fold in the type and shape of the result.
+    fn narrow(&mut self, node: &Node, folded: Id) {
+        let Some(output) = node.output(0) else { return };
+        let to = self.region.values[output].dtype;
+        let text = match to {
+            DType::Bool => "{0} != 0".into(),
+            to if to.is_float() => "{0}".into(),
+            to => format!("{}({{0}})", computed(to)),
+        };
+        let narrowed = self.each(to, self.shape(folded), text, vec![folded]);
+        self.give(node, 0, Def::Move(Move::Reshape, vec![narrowed]));
+    }
+
+    fn arg_max(&mut self, node: &Node) -> Result<(), Refusal> {
+        let x = self.operand(node, 0)?;
+        let axis = self.axis(node.int("axis", 0), self.shape(x).len())?;
+        let last = node.int("select_last_index", 0) != 0;
+        let folded = self.fold(Fold::ArgMax(last), x, &[axis])?;
+        self.give(node, 0, Def::Move(Move::Reshape, vec![folded]));
+        Ok(())
+    }
+
+    /// Each sum by itself: short axes are what models have.
+    fn running_sum(&mut self, node: &Node) -> Result<(), Refusal> {
+        let x = self.operand(node, 0)?;
+        let mut shape = self.shape(x);
+        let axes = self.ints(node, 1, "axes")?.unwrap_or_default();
+        let axis = self.axis(axes.first().copied().unwrap_or(0), shape.len())?;
+        shape.push(shape[axis].clone());
+        let how = Move::Sums(axis, node.int("exclusive", 0) != 0, node.int("reverse", 0) != 0);
+        let rank = shape.len();
+        let terms = self.push(self.dtype(x), shape, Def::Move(how, vec![x]));
+        let sums = self.fold(Fold::Sum, terms, &[rank - 1])?;
+        self.narrow(node, sums);
+        Ok(())
+    }
+
+    fn local_response(&mut self, node: &Node) -> Result<(), Refusal> {
+        let x = self.operand(node, 0)?;
+        let (dtype, shape) = (self.dtype(x), self.shape(x));
+        let size = node.int("size", 0);
+        if !(1..=31).contains(&size) || shape.len() < 2 {
+            return Err(refused(RefusalCode::Attribute, format!("its size is {size}, at most 31 are added up")));
+        }
+        let mut operands = vec![x];
+        let mut squares = Vec::new();
+        for offset in -(size - 1) / 2..=size / 2 {
+            let mut before = vec![0; shape.len()];
+            before[1] = -offset;
+            let near = Def::Move(Move::Pad(before, crate::ir::Edge::Constant), vec![x]);
+            let index = operands.len();
+            operands.push(if offset == 0 { x } else { self.push(dtype, shape.clone(), near) });
+            squares.push(format!("{{{index}}} * {{{index}}}"));
+        }
+        let factor = number(f64::from(node.float("alpha", 1e-4)) / size as f64, dtype);
+        let bias = number(node.float("bias", 1.0).into(), dtype);
+        let beta = number(node.float("beta", 0.75).into(), dtype);
+        let power = function("pow", dtype);
+        let text = format!("{{0}} / {power}({bias} + {factor} * ({}), {beta})", squares.join(" + "));
+        self.give(node, 0, Def::Each(text, operands));
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! Which values are kept in memory, and the kernels that put them there.
+//!
+//! Kernels are written from the outputs back. One that needs a value that is to be in memory computes and writes it along
+//! the way where it meets all of its elements, and else waits for the kernel of that value.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use byoc_nvidia::program::{Argument, Launch, Place};
+use byoc_plugin_api::{Dim, Region};
+
+use crate::index::{product, times};
+use crate::ir::{Def, Id, Move, Value};
+use crate::kernel::{self, Kernel, Memory, Stop};
+use crate::kernels;
+use crate::lower::{Call, Graph};
+
+/// The kernels of a region, in the order in which they are launched.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(crate) kernels: Vec<Written>,
+    /// Bytes of each piece of scratch memory.
+    pub(crate) scratch: Vec<Dim>,
+}
+
+/// A kernel, and the operators that it computes.
+pub(crate) struct Written {
+    pub(crate) text: String,
+    pub(crate) launch: Launch,
+    pub(crate) operators: Vec<String>,
+    touched: BTreeSet<Id>,
+}
+
+/// More rounds than any region needs: each keeps more values in memory.
+const ROUNDS: usize = 1000;
+
+/// Plans a region.
+///
+/// # Errors
+///
+/// With the cause, when there is no way to compute it.
+pub(crate) fn plan(region: &Region, graph: &Graph) -> Result<Plan, String> {
+    let mut stored = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let planner = Planner { region, graph, memory: Memory::default(), plan: Plan::default() };
+        match planner.run(&stored) {
+            Ok(plan) => {
+                let shared = shared(&graph.values, &plan, &stored, &graph.outputs);
+                if shared.is_empty() {
+                    return Ok(plan);
+                }
+                stored.extend(shared);
+            }
+            Err(Stop::Store(value)) => {
+                if !stored.insert(value) {
+                    return Err(format!("value {value} is in memory and cannot be read"));
+                }
+            }
+            Err(Stop::Refused(cause)) => return Err(cause),
+            Err(stop) => return Err(format!("no kernel handles {stop:?}")),
+        }
+    }
+    Err("no way to compute it was found".into())
+}
+
+struct Planner<'a> {
+    region: &'a Region,
+    graph: &'a Graph,
+    memory: Memory,
+    plan: Plan,
+}
+
+impl Planner<'_> {
+    fn run(mut self, stored: &BTreeSet<Id>) -> Result<Plan, Stop> {
+        for (position, &output) in self.graph.outputs.iter().enumerate() {
+            if self.memory.kept.insert(output, Place::Output(position)).is_some() {
+                return Err(Stop::Refused("two outputs are the same value".into()));
+            }
+        }
+        for &value in stored {
+            if self.memory.kept.contains_key(&value) {
+                return Err(Stop::Refused(format!("output {value} is stored twice")));
+            }
+            self.memory.kept.insert(value, Place::Scratch(self.plan.scratch.len()));
+            let Value { shape, dtype, .. } = &self.graph.values[value];
+            self.plan.scratch.push(times(&product(shape)?, &Dim::Fixed(dtype.size()))?);
+        }
+        // The last one first: it takes those along that it is made of.
+        let mut wanted = self.graph.outputs.clone();
+        wanted.sort_unstable();
+        while let Some(&value) = wanted.last() {
+            if self.memory.done.contains(&value) {
+                wanted.pop();
+                continue;
+            }
+            match self.produce(value) {
+                Ok(()) => drop(wanted.pop()),
+                // It is to be in memory already, and another kernel can only read it from there.
+                Err(Stop::Store(first)) if first != value && self.memory.kept.contains_key(&first) => {
+                    wanted.push(first)
+                }
+                // Each waits for operands only, so none is wanted by itself.
+                Err(Stop::First(first)) => wanted.push(first),
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(self.plan)
+    }
+
+    fn produce(&mut self, value: Id) -> Result<(), Stop> {
+        let Value { shape, def, .. } = &self.graph.values[value];
+        if shape.contains(&Dim::Fixed(0)) {
+            self.memory.done.insert(value);
+            return Ok(());
+        }
+        if let Def::Whole(call) = *def {
+            return self.whole(call);
+        }
+        let place = self.memory.kept[&value];
+        let name = format!("k{}", self.plan.kernels.len());
+        let Kernel { text, launch, written, touched } =
+            kernel::make(&self.graph.values, &self.memory, value, place, &name)?;
+        self.memory.done.extend(written);
+        let operators = touched.iter().filter_map(|&value| self.graph.values[value].op.clone()).collect();
+        self.plan.kernels.push(Written { text, launch, operators, touched });
+        Ok(())
+    }
+
+    /// A kernel of its own.
+    fn whole(&mut self, index: usize) -> Result<(), Stop> {
+        let Call { whole, inputs, output } = &self.graph.calls[index];
+        let mut at = inputs.iter().map(|&input| self.in_memory(input)).collect::<Result<Vec<_>, _>>()?;
+        at.push(self.memory.kept[output]);
+        let name = format!("k{}", self.plan.kernels.len());
+        let generated = kernels::write(&whole.kind, &name, &at).map_err(Stop::Refused)?;
+        self.memory.done.insert(*output);
+        let operators = whole.nodes.iter().map(|&node| self.region.nodes[node].op.clone()).collect();
+        let (text, launch) = (generated.text, generated.launch);
+        self.plan.kernels.push(Written { text, launch, operators, touched: BTreeSet::new() });
+        Ok(())
+    }
+
+    /// Where a value is that has to be in memory.
+    fn in_memory(&self, value: Id) -> Result<Place, Stop> {
+        match (&self.graph.values[value].def, self.memory.kept.get(&value)) {
+            (Def::Input(input), _) => Ok(Place::Input(*input)),
+            (Def::Memory(place, _), _) => Ok(*place),
+            (_, Some(&place)) if self.memory.done.contains(&value) => Ok(place),
+            (_, Some(_)) => Err(Stop::First(value)),
+            (_, None) => Err(Stop::Store(value)),
+        }
+    }
+}
+
+/// Values that several kernels compute, and that are worth to be computed once.
+fn shared(values: &[Value], plan: &Plan, stored: &BTreeSet<Id>, outputs: &[Id]) -> BTreeSet<Id> {
+    let mut counts: BTreeMap<Id, usize> = BTreeMap::new();
+    plan.kernels.iter().flat_map(|kernel| &kernel.touched).for_each(|&value| *counts.entry(value).or_default() += 1);
+    let mut below: BTreeSet<Id> = BTreeSet::new();
+    let mut chosen = BTreeSet::new();
+    let kept = |value: &Id| stored.contains(value) || outputs.contains(value);
+    // From the last one back: what is kept needs nothing kept below it.
+    for (&value, &count) in counts.iter().rev() {
+        let wanted = count > 1 && !kept(&value) && !below.contains(&value) && cost(values, value, &kept) >= WORTH;
+        if wanted {
+            chosen.insert(value);
+        }
+        if wanted || below.contains(&value) {
+            below.extend(values[value].operands());
+        }
+    }
+    chosen
+}
+
+/// What has to be computed for an element before it is worth to be written and read: about two numbers read.
+const WORTH: usize = 4;
+
+/// Roughly what an element costs: 1 for a simple operation, 2 for what is read, 4 for a function.
+fn cost(values: &[Value], value: Id, kept: &impl Fn(&Id) -> bool) -> usize {
+    let below = |operands: &[Id]| {
+        let own = |operand: &Id| if kept(operand) { 2 } else { cost(values, *operand, kept) };
+        operands.iter().map(own).sum::<usize>()
+    };
+    match &values[value].def {
+        Def::Input(_) | Def::Memory(..) | Def::Whole(..) => 2,
+        Def::Fold(..) => 2 * WORTH,
+        Def::Move(Move::Gather(_) | Move::GatherElements(_) | Move::GatherNd(_), operands) => 2 + below(operands),
+        Def::Move(_, operands) => below(operands).min(WORTH - 1),
+        Def::Each(text, operands) => {
+            let heavy = text.contains("f(") || text.contains('/') || text.contains("power") || text.contains("sigmoid");
+            below(operands).min(2 * WORTH) + if heavy { 4 } else { 1 }
+        }
+    }
+}
+
+impl Plan {
+    /// The places of constants that are read.
+    pub(crate) fn constants(&self) -> BTreeSet<usize> {
+        let places = self.kernels.iter().flat_map(|kernel| kernel.launch.places());
+        places.filter_map(|place| if let Place::Constant(at) = place { Some(at) } else { None }).collect()
+    }
+
+    /// Gives constants new places.
+    pub(crate) fn renumber(&mut self, constants: &[usize]) {
+        let moved = |argument: &mut Argument| {
+            if let Argument::Pointer(Place::Constant(at)) = argument {
+                *at = constants.iter().position(|known| known == at).unwrap_or(*at);
+            }
+        };
+        self.kernels.iter_mut().flat_map(|kernel| &mut kernel.launch.arguments).for_each(moved);
+    }
+}

@@ -1,0 +1,138 @@
+//! Regions in which values meet in other ways than one after another, and random ones.
+
+use byoc_plugin_api::{Attribute, DType};
+
+use super::bed::{Net, check};
+
+/// A result of which another result is a part, and one that is read along another axis than it is folded.
+#[test]
+fn parts_of_results() {
+    let mut nets = Vec::new();
+    for named in [false, true] {
+        let mut net = Net::new(named);
+        let x = net.input(DType::F32, &[2, 7, 12]);
+        let (scale, shift) = (net.constant(DType::F32, &[12]), net.constant(DType::F32, &[12]));
+        let normed = net.node(("LayerNormalization", &[]), &[x, scale, shift]);
+        let zero = net.constant_of(DType::I64, &[], &[0.0]);
+        let first = net.node(("Gather", &[("axis", Attribute::Int(1))]), &[normed, zero]);
+        net.output(normed).output(first);
+        nets.push(("part of a norm".to_owned(), net));
+        let mut net = Net::new(named);
+        let x = net.input(DType::F32, &[7, 12]);
+        let weights = net.node(("Softmax", &[]), &[x]);
+        let axes = net.ints(&[0]);
+        let mean = net.node(("ReduceMean", &[]), &[weights, axes]);
+        let centred = net.node(("Sub", &[]), &[weights, mean]);
+        let turned = net.node(("Transpose", &[]), &[centred]);
+        let again = net.node(("Softmax", &[]), &[turned]);
+        net.output(again);
+        nets.push(("folds along both axes".to_owned(), net));
+        let mut net = Net::new(named);
+        let x = net.input(DType::F32, &[3, 7]);
+        let exp = net.node(("Exp", &[]), &[x]);
+        let sum = net.node(("ReduceSum", &[]), &[exp]);
+        let share = net.node(("Div", &[]), &[exp, sum]);
+        let rows = net.node(("Softmax", &[]), &[exp]);
+        net.output(exp).output(share).output(rows);
+        nets.push(("one of several".to_owned(), net));
+    }
+    check(&nets);
+}
+
+/// Chains of operators that were drawn, in each type, with sizes that have a name in every other one.
+#[test]
+fn random() {
+    let mut nets = Vec::new();
+    for seed in 0..120 {
+        let mut net = Net::new(seed % 2 == 1);
+        for _ in 0..seed {
+            net.random(2);
+        }
+        let dtype = [DType::F32, DType::F16, DType::BF16][net.random(3)];
+        let sizes = [[2usize, 7, 16], [1, 14, 8], [3, 7, 5], [2, 4, 12]][net.random(4)];
+        let mut known = vec![net.input(dtype, &sizes), net.input(dtype, &sizes)];
+        for _ in 0..4 + net.random(6) {
+            let pick = known[net.random(known.len())];
+            let next = step(&mut net, &known, pick);
+            known.push(next);
+            if net.random(5) == 0 {
+                net.output(next);
+            }
+        }
+        let last = known[known.len() - 1];
+        if !net.region.outputs.contains(&last) {
+            net.output(last);
+        }
+        nets.push((format!("random {seed} of {dtype}"), net));
+    }
+    check(&nets);
+}
+
+fn step(net: &mut Net, known: &[usize], x: usize) -> usize {
+    let (shape, dtype) = (net.shape(x), net.dtype(x));
+    let same: Vec<usize> = known.iter().copied().filter(|&other| net.shape(other) == shape).collect();
+    let other = same[net.random(same.len())];
+    let last = shape[shape.len() - 1];
+    match net.random(14) {
+        0 => net.node(("Add", &[]), &[x, other]),
+        1 => net.node(("Sub", &[]), &[x, other]),
+        2 => {
+            let scale = net.constant(dtype, &[last]);
+            net.node(("Mul", &[]), &[x, scale])
+        }
+        3 => net.node(("Tanh", &[]), &[x]),
+        4 => net.node(("Sigmoid", &[]), &[x]),
+        5 => net.node(("Relu", &[]), &[x]),
+        6 => {
+            let axis = -(net.random(2) as i64);
+            net.node(("Softmax", &[("axis", Attribute::Int(axis))]), &[x])
+        }
+        7 => {
+            let (scale, shift) = (net.constant(dtype, &[last]), net.constant(dtype, &[last]));
+            net.node(("LayerNormalization", &[("epsilon", Attribute::Float(0.5))]), &[x, scale, shift])
+        }
+        8 => {
+            let mut perm: Vec<i64> = (0..shape.len() as i64).collect();
+            let (a, b) = (net.random(perm.len()), net.random(shape.len()));
+            perm.swap(a, b);
+            net.node(("Transpose", &[("perm", Attribute::Ints(perm))]), &[x])
+        }
+        9 => reshaped(net, x),
+        10 => {
+            let axis = net.random(shape.len());
+            let axes = net.ints(&[axis as i64]);
+            let mean = net.node(("ReduceMean", &[]), &[x, axes]);
+            net.node(("Sub", &[]), &[x, mean])
+        }
+        11 => {
+            let axis = net.random(shape.len()) as i64;
+            net.node(("Concat", &[("axis", Attribute::Int(axis))]), &[x, other])
+        }
+        12 if last > 2 && last % 7 != 0 => {
+            let (starts, ends, axes) = (net.ints(&[1]), net.ints(&[last as i64 - 1]), net.ints(&[-1]));
+            net.node(("Slice", &[]), &[x, starts, ends, axes])
+        }
+        _ => {
+            let axes = net.ints(&[shape.len() as i64 - 1]);
+            let most = net.node(("ReduceMax", &[]), &[x, axes]);
+            net.node(("Sub", &[]), &[most, x])
+        }
+    }
+}
+
+/// The last two axes as one, or the last one as two.
+fn reshaped(net: &mut Net, x: usize) -> usize {
+    let mut sizes: Vec<i64> = net.shape(x).iter().map(|&size| size as i64).collect();
+    let size = sizes.pop().unwrap_or(1);
+    let front = sizes.pop().unwrap_or(1);
+    let front_or_open = if front % 7 == 0 { -1 } else { front };
+    if net.random(2) == 0 || size % 2 == 1 {
+        sizes.push(if front % 7 == 0 || size % 7 == 0 { -1 } else { front * size });
+    } else if size % 7 == 0 {
+        sizes = vec![-1];
+    } else {
+        sizes.extend([front_or_open, 2, size / 2]);
+    }
+    let sizes = net.ints(&sizes);
+    net.node(("Reshape", &[]), &[x, sizes])
+}

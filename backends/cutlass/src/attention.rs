@@ -1,0 +1,74 @@
+//! Attention as a step: what backends of CUDA share makes its kernel.
+
+use byoc_nvidia::attention;
+pub(crate) use byoc_nvidia::attention::{Form, read};
+use byoc_nvidia::build::{Generated, PRELUDE};
+use byoc_nvidia::compile::Needs;
+use byoc_nvidia::program::Place;
+use byoc_plugin_api::Error;
+
+use crate::constants::Use;
+use crate::memory::Memory;
+use crate::source::Kernel;
+
+/// What becomes of constants: operands are read as they lie.
+pub(crate) fn uses(form: &Form) -> Vec<(usize, Use)> {
+    let operands = [Some(form.q), Some(form.k), Some(form.v), form.mask].into_iter().flatten();
+    let numbers = form.numbers.iter().map(|&value| (value, Use::Embedded));
+    operands.map(|value| (value, Use::Host)).chain(numbers).collect()
+}
+
+/// Its type and sizes.
+pub(crate) fn name(form: &Form) -> String {
+    format!("attention_{}_{}_{}", form.spec.dtype, form.spec.heads, form.spec.size)
+}
+
+/// The kernel, which is the same for every architecture.
+pub(crate) fn kernel(form: &Form, symbol: &str, memory: &mut Memory<'_>) -> Result<Kernel, Error> {
+    let values = [Some(form.q), Some(form.k), Some(form.v), form.mask].into_iter().flatten();
+    let mut places: Vec<Place> = values.map(|value| memory.contiguous(value)).collect::<Result<_, _>>()?;
+    places.push(memory.place(form.output)?);
+    let Generated { text, launch } = attention::generate(&form.spec, symbol, &places)?;
+    let (needs, recipe) = (Needs::default(), serde_json::Value::Null);
+    Ok(Kernel { parts: vec![PRELUDE], text, launch, facts: None, needs, memory: 0, recipe })
+}
+
+#[cfg(test)]
+mod tests {
+    use byoc_nvidia::program::Argument;
+    use byoc_plugin_api::{Constants, DType, Dim, Node, Options, Region, SCHEMA, Value};
+
+    use super::*;
+    use crate::{source, steps};
+
+    #[test]
+    fn attention_is_one_step() {
+        let heads = || [1, 8, 64, 32].map(Dim::Fixed).to_vec();
+        let value = |at: usize| Value { name: format!("v{at}"), dtype: DType::F16, shape: heads() };
+        let node = Node {
+            name: "attention".into(),
+            op: "Attention".into(),
+            domain: String::new(),
+            inputs: vec![Some(0), Some(1), Some(2)],
+            outputs: vec![Some(3)],
+            attributes: Default::default(),
+        };
+        let (values, nodes) = ((0..4).map(value).collect(), vec![node]);
+        let (schema, inputs, outputs) = (SCHEMA.into(), vec![0, 1, 2], vec![3]);
+        let region = Region { schema, values, inputs, outputs, nodes, ..Region::default() };
+        let steps = steps::read(&region, &Options::default(), &|_| None).unwrap_or_else(|refusal| panic!("{refusal}"));
+        let [step] = &steps[..] else { panic!("{} steps", steps.len()) };
+        assert_eq!(
+            (step.name().as_str(), step.uses()),
+            ("attention_f16_8_32", vec![(0, Use::Host), (1, Use::Host), (2, Use::Host)])
+        );
+        let data = Constants::new(Vec::new());
+        let arch = "sm_80".parse().expect("it is one");
+        let kernel = step.kernel("k0", arch, &mut Memory::new(&region, &data)).expect("it is a kernel");
+        let places = [Place::Input(0), Place::Input(1), Place::Input(2), Place::Output(0)];
+        assert_eq!(kernel.launch.arguments, places.map(Argument::Pointer));
+        // The prelude stands before it, and no header of CUTLASS.
+        let source = source::source("attention", &[kernel]);
+        assert!(source.text.starts_with(PRELUDE) && !source.needs.cutlass);
+    }
+}

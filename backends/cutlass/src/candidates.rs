@@ -1,0 +1,89 @@
+//! Other code for a region: the same steps by kernels with other tiles, made of what the code says of its own.
+
+use byoc_nvidia::build::Build;
+use byoc_nvidia::compile::Arch;
+use byoc_nvidia::program::{Cubins, Program};
+use byoc_plugin_api::{Candidate, Error, Options};
+use serde_json::Value;
+
+use crate::codegen;
+use crate::product::Recipe;
+use crate::source::{self, Kernel};
+
+/// How many other tiles are tried for each architecture.
+const OTHERS: usize = 5;
+
+/// The code itself, and others that differ from it for one architecture.
+pub(crate) fn candidates(code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
+    let (program, cubins) = Program::read(code)?;
+    let mut all = Vec::new();
+    for (at, variant) in program.variants.iter().enumerate() {
+        let Some(recipes) = recipes(&program, &variant.arch)? else { return Ok(Vec::new()) };
+        let arch: Arch = variant.arch.parse()?;
+        for number in 0..OTHERS {
+            let other: Vec<_> = recipes.iter().map(|recipe| recipe.others(arch).into_iter().nth(number)).collect();
+            // A step that has no more tiles keeps its own.
+            if other.iter().all(Option::is_none) {
+                break;
+            }
+            let other: Vec<_> =
+                other.into_iter().zip(&recipes).map(|(other, own)| other.unwrap_or(own.clone())).collect();
+            all.push((at, arch, other));
+        }
+    }
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let build = Build::new(options)?;
+    let chosen = Candidate { name: own_name(&program)?, code: code.to_vec() };
+    let others = all.iter().map(|(at, arch, recipes)| other(&program, &cubins, *at, *arch, recipes, &build));
+    std::iter::once(Ok(chosen)).chain(others).collect()
+}
+
+/// What the kernels for an architecture can be made of again, if all of them can.
+fn recipes(program: &Program, arch: &str) -> Result<Option<Vec<Recipe>>, Error> {
+    let list = program.recipe.as_ref().and_then(|recipe| recipe.get(arch)).and_then(Value::as_array);
+    let Some(list) = list.filter(|list| !list.is_empty() && list.iter().all(|recipe| !recipe.is_null())) else {
+        return Ok(None);
+    };
+    Ok(Some(list.iter().map(|recipe| serde_json::from_value(recipe.clone())).collect::<Result<_, _>>()?))
+}
+
+fn own_name(program: &Program) -> Result<String, Error> {
+    let mut names = Vec::new();
+    for variant in &program.variants {
+        names.push(name(&variant.arch, &recipes(program, &variant.arch)?.unwrap_or_default()));
+    }
+    Ok(names.join(", "))
+}
+
+fn name(arch: &str, recipes: &[Recipe]) -> String {
+    format!("{arch} {}", recipes.iter().map(Recipe::name).collect::<Vec<_>>().join(" + "))
+}
+
+/// The program with other kernels for the architecture of the variant `at`.
+fn other(
+    program: &Program,
+    cubins: &Cubins<'_>,
+    at: usize,
+    arch: Arch,
+    recipes: &[Recipe],
+    build: &Build,
+) -> Result<Candidate, Error> {
+    let kernel = |(number, recipe): (usize, &Recipe)| recipe.kernel(&format!("k{number}"), arch);
+    let kernels: Vec<Kernel> = recipes.iter().enumerate().map(kernel).collect::<Result<_, _>>()?;
+    let cubin = build.cubin(&source::source(&program.title, &kernels), arch)?;
+    let mut program = program.clone();
+    let mut bytes = (0..cubins.len()).map(|number| cubins.get(number)).collect::<Result<Vec<_>, Error>>()?;
+    let scratch = std::mem::take(&mut program.variants[at].scratch);
+    // Code that was generated has one cubin for each variant.
+    let Some(place) = bytes.get_mut(at) else { return Err(Error::new("a variant without a cubin")) };
+    program.variants[at] = codegen::variant(&kernels, arch, &cubin, at, scratch)?;
+    *place = cubin.bytes;
+    if let Some(recipe) = program.recipe.as_mut().and_then(|recipe| recipe.get_mut(arch.to_string())) {
+        *recipe = kernels.iter().map(|kernel| kernel.recipe.clone()).collect();
+    }
+    let mut code = Vec::new();
+    program.write(&bytes.iter().map(Vec::as_slice).collect::<Vec<_>>(), &mut code)?;
+    Ok(Candidate { name: name(&arch.to_string(), recipes), code })
+}

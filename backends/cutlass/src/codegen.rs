@@ -1,0 +1,77 @@
+//! Region to code: kernels for each architecture, all of one architecture in one source, and how they are launched.
+
+use std::io::Write;
+
+use byoc_nvidia::build::Build;
+use byoc_nvidia::compile::{Arch, Cubin, Facts};
+use byoc_nvidia::program::{self, Program, Variant};
+use byoc_plugin_api::{Constants, Error, Options, Region};
+
+use crate::constants;
+use crate::conv;
+use crate::memory::{self, Memory};
+use crate::patterns;
+use crate::source::{self, Kernel};
+use crate::steps::{self, Step};
+
+pub(crate) fn codegen(
+    region: &Region,
+    data: &Constants<'_>,
+    options: &Options,
+    code: &mut dyn Write,
+) -> Result<(), Error> {
+    if conv::is_one(region) {
+        return conv::codegen(region, patterns::tf32(options), &Build::new(options)?, code);
+    }
+    let steps = steps::read(region, options, &constants::strides(region, data));
+    let steps = steps.map_err(|refusal| Error::new(refusal.to_string()))?;
+    let build = Build::new(options)?;
+    let name = steps.iter().map(Step::name).collect::<Vec<_>>().join("_");
+    let mut program = Program {
+        title: name.clone(),
+        inputs: memory::tensors(region, &region.inputs),
+        outputs: memory::tensors(region, &region.outputs),
+        ..Program::default()
+    };
+    let (mut cubins, mut recipes) = (Vec::new(), serde_json::Map::new());
+    for &arch in build.arches() {
+        let mut memory = Memory::new(region, data);
+        let kernels = kernels(&steps, arch, &mut memory)?;
+        let cubin = build.cubin(&source::source(&name, &kernels), arch)?;
+        let (constants, scratch) = memory.take();
+        program.constants = same(&program.constants, constants)?;
+        program.variants.push(variant(&kernels, arch, &cubin, cubins.len(), scratch)?);
+        recipes.insert(arch.to_string(), kernels.iter().map(|kernel| kernel.recipe.clone()).collect());
+        cubins.push(cubin.bytes);
+    }
+    program.recipe = Some(recipes.into());
+    program.write(&cubins.iter().map(Vec::as_slice).collect::<Vec<_>>(), code)
+}
+
+/// The kernels of all steps.
+fn kernels(steps: &[Step], arch: Arch, memory: &mut Memory<'_>) -> Result<Vec<Kernel>, Error> {
+    let kernel = |(at, step): (usize, &Step)| step.kernel(&format!("k{at}"), arch, memory);
+    steps.iter().enumerate().map(kernel).collect()
+}
+
+/// The launches for an architecture, from the cubin of that number.
+pub(crate) fn variant(
+    kernels: &[Kernel],
+    arch: Arch,
+    cubin: &Cubin,
+    number: usize,
+    scratch: Vec<byoc_plugin_api::Dim>,
+) -> Result<Variant, Error> {
+    let facts = Facts::of(&cubin.bytes)?;
+    let settled = |kernel: &Kernel| Ok(program::Launch { cubin: number, ..kernel.settle(&facts)? });
+    let launches = kernels.iter().map(settled).collect::<Result<_, Error>>()?;
+    Ok(Variant { arch: arch.to_string(), scratch, launches })
+}
+
+/// The constants of a program, which are those of each of its variants.
+fn same(known: &[program::Constant], found: Vec<program::Constant>) -> Result<Vec<program::Constant>, Error> {
+    if known.is_empty() || known == found {
+        return Ok(found);
+    }
+    Err(Error::new("architectures differ in how they read constants"))
+}

@@ -1,0 +1,48 @@
+//! The constant_updater: one claim for each constant, as the steps of the region say.
+
+use byoc_plugin_api::{Claims, Constants, Error, Options, Region};
+
+use crate::{conv, patterns, steps};
+
+/// What a step does with a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Kernels read it as it lies.
+    Host,
+    /// It decided what is computed, and is in the code so.
+    Embedded,
+}
+
+/// Leaves what kernels read to the host. What no step needs, such as what is multiplied by 0, is not needed.
+pub(crate) fn constant_updater(
+    region: &Region,
+    constants: &Constants<'_>,
+    options: &Options,
+    claims: &mut Claims<'_>,
+) -> Result<(), Error> {
+    if conv::is_one(region) {
+        return conv::constant_updater(region, constants, patterns::tf32(options), claims);
+    }
+    let steps = steps::read(region, options, &strides(region, constants));
+    let steps = steps.map_err(|refusal| Error::new(refusal.to_string()))?;
+    let uses: Vec<_> = steps.iter().flat_map(steps::Step::uses).collect();
+    for constant in &region.constants {
+        let of_this = |wanted: Use| uses.contains(&(constant.value, wanted));
+        if of_this(Use::Host) {
+            claims.host(constant.id)?;
+        } else if of_this(Use::Embedded) {
+            claims.embedded(constant.id)?;
+        } else {
+            claims.unused(constant.id)?;
+        }
+    }
+    Ok(())
+}
+
+/// How far apart the elements of a constant lie as kernels read it.
+pub(crate) fn strides<'a>(region: &'a Region, constants: &'a Constants<'_>) -> impl Fn(usize) -> Option<Vec<i64>> + 'a {
+    |value| {
+        let view = constants.get(region.constant(value)?.id)?;
+        Some(crate::memory::readable(view.shape(), view.strides()))
+    }
+}

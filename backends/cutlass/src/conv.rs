@@ -1,0 +1,112 @@
+//! Convolutions of images by CUTLASS's implicit products of matrices, with what stands between them in a network, so that a
+//! region is as large as it can be.
+//!
+//! Inside a region images lie in NHWC. [`lower`] makes steps of a region; [`program`] makes launches of steps, of CUTLASS's
+//! template ([`fprop`]) and of kernels of our own ([`images`]); [`pack`] makes weights for both.
+
+mod act;
+mod fprop;
+mod graph;
+mod images;
+mod lower;
+mod net;
+mod pack;
+mod program;
+#[cfg(test)]
+mod tests;
+mod tile;
+mod window;
+
+use std::io::Write;
+
+use byoc_nvidia::build::Build;
+use byoc_plugin_api::{Claims, Constants, Error, Pattern, Refusal, Region};
+
+use self::net::Net;
+
+/// Whether a region is this module's: it has a convolution.
+pub(crate) fn is_one(region: &Region) -> bool {
+    region.nodes.iter().any(|node| node.op == "Conv")
+}
+
+/// Convolutions with what comes between them: each pattern has one, so that nothing else is taken where there is none.
+/// The largest stand first, each with a pooling before the convolution, then without: a pooling that others read too would
+/// hide the shorter match.
+pub(crate) fn patterns() -> Vec<Pattern> {
+    let conv = "(Conv ?x ?w:const ?b:const?)";
+    let plain = patterns_of(conv);
+    let pooled = patterns_of(&conv.replace("?x", &format!("({POOLS} ?x)")));
+    pooled.into_iter().zip(plain).flat_map(|(pooled, plain)| [pooled, plain]).collect()
+}
+
+const POOLS: &str = "MaxPool|AveragePool|GlobalAveragePool";
+
+fn patterns_of(conv: &str) -> Vec<Pattern> {
+    let acts = "Relu|Clip|Sigmoid|HardSigmoid|HardSwish|LeakyRelu|Tanh";
+    let constants = "?scale:const ?shift:const ?mean:const ?variance:const";
+    let normalised = format!("(BatchNormalization? {conv} {constants})");
+    let gated = format!("(Mul {normalised} (Sigmoid {normalised}))");
+    let act = format!("(or {gated} ({acts}? {normalised} ...))");
+    // Only of `Add` and `Mul` patterns match both orders.
+    let sum = format!("(or (Add|Sum {act} ?r) (Sum ?r {act}))");
+    let any = format!("(or ({acts}? {sum} ...) {act})");
+    vec![
+        Pattern::new("pooling of a convolution", format!("({POOLS} {any})")),
+        Pattern::new("convolution among joined channels", format!("(or (Concat {any} ...) (Concat ?first {any} ...))")),
+        Pattern::new("gate by a convolution", format!("(Mul ?gated {any})")),
+        Pattern::new("function of a convolution and a sum", format!("({acts} {sum} ...)")),
+        Pattern::new("convolution and sum", sum),
+        Pattern::new("gated convolution", gated),
+        Pattern::new("function of a convolution", format!("({acts} {normalised} ...)")),
+        Pattern::new("normalised convolution", format!("(BatchNormalization {conv} {constants})")),
+        Pattern::new("convolution", conv),
+    ]
+}
+
+/// Accepts what becomes steps.
+pub(crate) fn check(region: &Region, tf32: bool) -> Result<(), Refusal> {
+    lower::lower(region, tf32).map(drop)
+}
+
+/// Writes the code of a region.
+pub(crate) fn codegen(region: &Region, tf32: bool, build: &Build, code: &mut dyn Write) -> Result<(), Error> {
+    let net = lower(region, tf32)?;
+    let mut draft = program::draft(&net, region)?;
+    let mut cubins: Vec<Vec<u8>> = Vec::new();
+    for &arch in build.arches() {
+        let made = draft.sources.iter().map(|source| Ok(build.cubin(source, arch)?.bytes));
+        let made: Vec<Vec<u8>> = made.collect::<Result<_, Error>>()?;
+        let variant = draft.variant(arch.to_string(), cubins.len(), &made)?;
+        draft.program.variants.push(variant);
+        cubins.extend(made);
+    }
+    let cubins: Vec<&[u8]> = cubins.iter().map(Vec::as_slice).collect();
+    draft.program.write(&cubins, code)
+}
+
+/// Claims the constants of a region: each filter is packed with all that goes into it.
+pub(crate) fn constant_updater(
+    region: &Region,
+    constants: &Constants<'_>,
+    tf32: bool,
+    claims: &mut Claims<'_>,
+) -> Result<(), Error> {
+    let net = lower(region, tf32)?;
+    let view = |id| constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")));
+    for constant in &region.constants {
+        let id = constant.id;
+        if let Some(conv) = net.convolutions().find(|conv| conv.weights.filters == id) {
+            let mut writer = claims.packed(id, pack::packed(conv, net.dtype))?;
+            pack::pack(conv, net.dtype, &view, &mut writer)?;
+        } else if net.numbers.contains(&constant.value) {
+            claims.embedded(id)?;
+        } else {
+            claims.unused(id)?;
+        }
+    }
+    Ok(())
+}
+
+fn lower(region: &Region, tf32: bool) -> Result<Net, Error> {
+    lower::lower(region, tf32).map_err(|refusal| Error::new(refusal.to_string()))
+}

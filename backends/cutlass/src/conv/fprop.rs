@@ -1,0 +1,125 @@
+//! The source of a convolution: CUTLASS's template, by types, tile, alignment and what is done to the sums. Sizes are
+//! arguments, so that layers of a model share machine code.
+
+use byoc_nvidia::build::{PRELUDE, Source};
+use byoc_nvidia::compile::Needs;
+use byoc_plugin_api::DType;
+
+use super::net::{Act, Conv, Image};
+use super::tile::Tile;
+
+/// What a source depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fprop {
+    pub(crate) dtype: DType,
+    pub(crate) tile: Tile,
+    /// Elements that one access of the images takes.
+    alignment: usize,
+    /// Whether that many are all channels there are, so that a tile runs over pixels of the filter.
+    few: bool,
+    before: Option<Act>,
+    residual: bool,
+    after: Option<Act>,
+}
+
+/// Bytes that compiling takes, NVRTC's 110 MB included, and more for each kernel: 400 MB were measured for seven.
+const MEMORY: u64 = 360 << 20;
+const MEMORY_EACH: u64 = 10 << 20;
+
+const TEMPLATE: &str = include_str!("fprop.cuh");
+
+impl Fprop {
+    /// The source for a convolution.
+    pub(crate) fn of(conv: &Conv, dtype: DType, x: &Image, y: &Image) -> Fprop {
+        let unit = 16 / dtype.size();
+        let few = x.pitch <= unit;
+        let tile = if few { Tile::of_few_channels() } else { Tile::of(y.batch.fixed(), y.pixels(), y.pitch) };
+        let (alignment, residual) = (x.pitch.min(unit), conv.residual.is_some());
+        Fprop { dtype, tile, alignment, few, before: conv.before, residual, after: conv.after }
+    }
+
+    /// The kernel's name: equal for equal kernels only.
+    pub(crate) fn name(&self) -> String {
+        let mut name = format!("conv_{}_{}", self.dtype, self.tile);
+        if self.few {
+            name += &format!("_few{}", self.alignment);
+        }
+        let acts = [(self.before, ""), (self.after, "then_")];
+        let [before, after] =
+            acts.map(|(act, what)| act.map(|act| format!("_{what}{}", act.name())).unwrap_or_default());
+        name + &before + if self.residual { "_add" } else { "" } + &after
+    }
+
+    /// The kernel, and beside it the global and the kernel that tell how it is launched.
+    pub(super) fn text(&self) -> String {
+        let (element, instruction) = match self.dtype {
+            DType::F16 => ("cutlass::half_t", 16),
+            DType::BF16 => ("cutlass::bfloat16_t", 16),
+            _ => ("float", 8),
+        };
+        let Tile { block: [m, n], warp: [warp_m, warp_n], stages, .. } = self.tile;
+        let depth = self.tile.depth(self.dtype);
+        let iterator = if self.few { "kFixedChannels" } else { "kOptimized" };
+        let act = |act: Option<Act>| act.map_or_else(|| "x".to_owned(), Act::text);
+        let (before, after) = (act(self.before), act(self.after));
+        let (name, facts, init) = (self.name(), facts(&self.name()), init(&self.name()));
+        let Fprop { alignment, residual, .. } = self;
+        let sizes = [
+            "n",
+            "h",
+            "w",
+            "c",
+            "k",
+            "r",
+            "s",
+            "p",
+            "q",
+            "top",
+            "left",
+            "stride_h",
+            "stride_w",
+            "dilation_h",
+            "dilation_w",
+        ];
+        let (declared, given) =
+            (sizes.map(|size| format!("i64 {size}")).join(", "), sizes.map(|size| format!("int({size})")).join(", "));
+        format!(
+            "
+struct acts_of_{name} {{
+  CUTLASS_HOST_DEVICE static float before(float x) {{ return {before}; }}
+  CUTLASS_HOST_DEVICE static float after(float x) {{ return {after}; }}
+}};
+using of_{name} = Conv<{element}, GemmShape<{m}, {n}, {depth}>, GemmShape<{warp_m}, {warp_n}, {depth}>,
+    GemmShape<16, 8, {instruction}>, {stages}, {alignment}, IteratorAlgorithm::{iterator}, acts_of_{name}, {residual}>;
+extern \"C\" __device__ int {facts}[3] = {{of_{name}::THREADS, int(sizeof(of_{name}::Shared)), int(sizeof(of_{name}::Params))}};
+extern \"C\" __global__ void __launch_bounds__(of_{name}::THREADS) {name}(__grid_constant__ of_{name}::Params const params) {{
+  BYOC_SHARED(memory);
+  of_{name}::run(params, memory);
+}}
+extern \"C\" __global__ void {init}({element} *x, {element} *weights, {element} *residual, {element} *y,
+    {declared},
+    of_{name}::Params *made) {{
+  of_{name}::init(x, weights, residual, y, {given}, made);
+}}
+"
+        )
+    }
+}
+
+/// The name of the global that has threads of a block, bytes of shared memory and bytes of arguments.
+pub(crate) fn facts(kernel: &str) -> String {
+    format!("{kernel}_facts")
+}
+
+/// The name of the kernel of one thread that makes the arguments.
+pub(crate) fn init(kernel: &str) -> String {
+    format!("{kernel}_init")
+}
+
+/// One source of several: most of what compiling takes is headers, and most of a cubin is names that they share.
+pub(crate) fn source(name: String, kernels: &[Fprop]) -> Source {
+    let texts: String = kernels.iter().map(Fprop::text).collect();
+    let needs = Needs { cutlass: true, ..Needs::default() };
+    let memory = MEMORY + MEMORY_EACH * kernels.len() as u64;
+    Source { name, text: format!("{PRELUDE}{TEMPLATE}{texts}"), needs, memory }
+}

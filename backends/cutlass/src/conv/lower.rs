@@ -1,0 +1,311 @@
+//! A region to the steps that compute it. Each convolution takes along what follows it: normalisation, a function, a
+//! residual, and one function more. What is left over is a step of its own.
+
+use std::collections::{BTreeMap, HashSet};
+
+use byoc_plugin_api::{DType, Node, Refusal, RefusalCode, Region};
+
+use super::graph::Graph;
+use super::net::{Act, Conv, Image, Net, Norm, Op, Pair, Step, Weights};
+use super::window;
+
+/// The most rows or columns of a filter: CUTLASS's iterator has a bit for each.
+const MOST_TAPS: usize = 32;
+
+/// Fewest channels as they lie, in an image that convolutions alone read.
+const FEW: usize = 4;
+
+struct Lowering<'a> {
+    graph: Graph<'a>,
+    dtype: DType,
+    images: BTreeMap<usize, Image>,
+    /// Steps, each with the last node that is in it.
+    steps: Vec<(usize, Step)>,
+    taken: HashSet<usize>,
+    numbers: Vec<usize>,
+}
+
+/// Lowers a region. With `tf32`, `f32` may be rounded to TF32.
+pub(crate) fn lower(region: &Region, tf32: bool) -> Result<Net, Refusal> {
+    let graph = Graph::new(region);
+    let dtype = element_type(region, tf32)?;
+    let mut lowering =
+        Lowering { graph, dtype, images: BTreeMap::new(), steps: vec![], taken: HashSet::new(), numbers: vec![] };
+    for (at, node) in region.nodes.iter().enumerate() {
+        if !lowering.taken.contains(&at) {
+            lowering.node(at, node)?;
+        }
+    }
+    lowering.finish()
+}
+
+/// The type of the convolutions.
+fn element_type(region: &Region, tf32: bool) -> Result<DType, Refusal> {
+    let first = region.nodes.iter().find(|node| node.op == "Conv");
+    let value = first.and_then(|node| node.input(0)).ok_or_else(|| other("there is no convolution"))?;
+    let value = &region.values[value];
+    match value.dtype {
+        DType::F16 | DType::BF16 => Ok(value.dtype),
+        DType::F32 if tf32 => Ok(value.dtype),
+        DType::F32 => {
+            let message =
+                format!("'{}' is f32, which is multiplied here as TF32 only: math=tf32 allows it", value.name);
+            Err(Refusal::new(RefusalCode::Type, message))
+        }
+        dtype => {
+            let message = format!("'{}' is {dtype}, taken are f16, bf16 and, with math=tf32, f32", value.name);
+            Err(Refusal::new(RefusalCode::Type, message))
+        }
+    }
+}
+
+impl Lowering<'_> {
+    fn node(&mut self, at: usize, node: &Node) -> Result<(), Refusal> {
+        let to = output(node)?;
+        let from = node.input(0).ok_or_else(|| other(&format!("'{}' has no operand", node.name)))?;
+        let op = match node.op.as_str() {
+            "Conv" => return self.conv(at, node),
+            "MaxPool" | "AveragePool" => self.pool(node, from, to)?,
+            "GlobalAveragePool" => Op::GlobalAverage { from },
+            "Concat" => self.concat(node)?,
+            _ => match (Act::read(self.graph.region, node), Pair::read(node)) {
+                (Some(act), _) => {
+                    let (act, numbers) = act?;
+                    self.numbers.extend(numbers);
+                    Op::Map { from, act }
+                }
+                (None, Some(pair)) => self.pair(node, pair)?,
+                (None, None) => {
+                    return Err(other(&format!(
+                        "'{}' is a {}, which does not go with convolutions",
+                        node.name, node.op
+                    )));
+                }
+            },
+        };
+        op.reads().into_iter().chain([to]).try_for_each(|value| self.image(value).map(drop))?;
+        self.steps.push((at, Step { op, to }));
+        Ok(())
+    }
+
+    /// A value as an image.
+    fn image(&mut self, value: usize) -> Result<Image, Refusal> {
+        if self.graph.region.constant(value).is_some() {
+            let name = &self.graph.region.values[value].name;
+            return Err(other(&format!("'{name}' is a constant in the place of an image")));
+        }
+        let image = self.graph.image(value, self.dtype)?;
+        self.images.insert(value, image.clone());
+        Ok(image)
+    }
+
+    fn pool(&mut self, node: &Node, from: usize, to: usize) -> Result<Op, Refusal> {
+        if node.output(1).is_some() {
+            return Err(Refusal::new(RefusalCode::Other, format!("'{}' has a second result", node.name)));
+        }
+        let (x, y) = (self.image(from)?, self.image(to)?);
+        let (window, behind) = window::read(node, window::kernel(node)?, &x, &y)?;
+        if node.op == "MaxPool" {
+            return Ok(Op::MaxPool { from, window });
+        }
+        let padded = (node.int("count_include_pad", 0) != 0).then_some(behind);
+        Ok(Op::AveragePool { from, window, padded })
+    }
+
+    fn pair(&mut self, node: &Node, pair: Pair) -> Result<Op, Refusal> {
+        let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a sum of one operand")) };
+        let (first, second) = (self.image(a)?, self.image(b)?);
+        let gate = |image: &Image, other: &Image| {
+            image.pixels() == 1 && image.channels == other.channels && image.batch == other.batch
+        };
+        if first == second || gate(&second, &first) {
+            Ok(Op::Pair { from: [a, b], pair })
+        } else if gate(&first, &second) {
+            Ok(Op::Pair { from: [b, a], pair })
+        } else {
+            let message = format!("the operands of '{}' have neither one shape nor one pixel an image", node.name);
+            Err(Refusal::new(RefusalCode::Shape, message))
+        }
+    }
+
+    fn concat(&mut self, node: &Node) -> Result<Op, Refusal> {
+        let from: Vec<usize> = node.inputs.iter().flatten().copied().collect();
+        if ![1, -3].contains(&node.int("axis", 0)) {
+            let message = format!("'{}' does not join channels", node.name);
+            return Err(Refusal::new(RefusalCode::Attribute, message));
+        }
+        for &value in &from[..from.len().saturating_sub(1)] {
+            let channels = self.image(value)?.channels;
+            if !channels.is_multiple_of(self.unit()) {
+                let message =
+                    format!("'{}' joins {channels} channels to others, no multiple of {}", node.name, self.unit());
+                return Err(Refusal::new(RefusalCode::Shape, message));
+            }
+        }
+        Ok(Op::Concat { from })
+    }
+
+    fn conv(&mut self, at: usize, node: &Node) -> Result<(), Refusal> {
+        let (Some(from), Some(weights)) = (node.input(0), node.input(1)) else {
+            return Err(other("a convolution without weights"));
+        };
+        let result = output(node)?;
+        let (x, y) = (self.image(from)?, self.image(result)?);
+        let (filters, shape) = self.graph.constant(node, weights)?;
+        let depthwise = self.groups(node, &x, &shape)?;
+        let kernel = [shape[2], shape[3]];
+        if kernel.iter().any(|&taps| taps > MOST_TAPS) {
+            let message = format!(
+                "'{}' has a filter of {}x{}, taken are {MOST_TAPS}x{MOST_TAPS}",
+                node.name, kernel[0], kernel[1]
+            );
+            return Err(Refusal::new(RefusalCode::Shape, message));
+        }
+        let (window, _) = window::read(node, kernel, &x, &y)?;
+        let bias = node.input(2).map(|bias| self.graph.constant(node, bias).map(|(id, _)| id)).transpose()?;
+        // What they are as they lie is known when all images are.
+        let weights = Weights { filters, bias, norm: None, depthwise, pitch_out: shape[0], pitch_in: shape[1] };
+        let conv = Conv { from, weights, window, before: None, residual: None, after: None };
+        let (conv, last, to) = self.absorb(conv, at, result)?;
+        self.image(to)?;
+        self.images.retain(|&value, _| value != result || result == to);
+        self.steps.push((last, Step { op: Op::Conv(conv), to }));
+        Ok(())
+    }
+
+    /// Whether each channel has a filter of its own; other groups are refused.
+    fn groups(&self, node: &Node, x: &Image, weights: &[usize]) -> Result<bool, Refusal> {
+        let group = node.int("group", 1);
+        let &[filters, channels, ..] = weights else { return Err(other("a convolution of odd weights")) };
+        let all = usize::try_from(group).is_ok_and(|group| group == x.channels && channels == 1 && filters == group);
+        if weights.len() != 4 || !(group == 1 && channels == x.channels || all) {
+            let message = format!("'{}' has {group} groups, taken are one, and one for each channel", node.name);
+            return Err(Refusal::new(RefusalCode::Attribute, message));
+        }
+        Ok(all && group != 1)
+    }
+
+    /// Takes what follows a convolution into it. Returns the last node that is in it, and what it makes.
+    fn absorb(&mut self, mut conv: Conv, mut last: usize, mut value: usize) -> Result<(Conv, usize, usize), Refusal> {
+        loop {
+            let place = if conv.residual.is_some() { conv.after } else { conv.before };
+            if let (None, Some((sigmoid, mul))) = (place, self.graph.gate(value)) {
+                self.taken.extend([sigmoid, mul]);
+                *self.free(&mut conv) = Some(Act::Silu);
+                (last, value) = (mul, output(&self.graph.region.nodes[mul])?);
+                continue;
+            }
+            let reader = self.graph.only_reader(value).filter(|reader| !self.taken.contains(reader));
+            let Some(reader) = reader else { break };
+            let node = &self.graph.region.nodes[reader];
+            let plain = conv.before.is_none() && conv.residual.is_none() && conv.weights.norm.is_none();
+            if node.op == "BatchNormalization" && plain && node.input(0) == Some(value) {
+                conv.weights.norm = Some(self.norm(node)?);
+            } else if let (Some(act), None) = (Act::read(self.graph.region, node), place) {
+                let (act, numbers) = act?;
+                self.numbers.extend(numbers);
+                *self.free(&mut conv) = Some(act);
+            } else if let Some(residual) = self.residual(&conv, node, value) {
+                self.image(residual)?;
+                conv.residual = Some(residual);
+            } else {
+                break;
+            }
+            self.taken.insert(reader);
+            (last, value) = (reader, output(&self.graph.region.nodes[reader])?);
+        }
+        Ok((conv, last, value))
+    }
+
+    /// Where the next function of a convolution goes.
+    fn free<'c>(&self, conv: &'c mut Conv) -> &'c mut Option<Act> {
+        if conv.residual.is_some() { &mut conv.after } else { &mut conv.before }
+    }
+
+    fn norm(&self, node: &Node) -> Result<Norm, Refusal> {
+        let constant = |position: usize| {
+            let value = node.input(position).ok_or_else(|| other(&format!("'{}' lacks an operand", node.name)))?;
+            self.graph.constant(node, value).map(|(id, _)| id)
+        };
+        if node.int("training_mode", 0) != 0 {
+            return Err(Refusal::new(RefusalCode::Attribute, format!("'{}' is for training", node.name)));
+        }
+        let epsilon = node.float("epsilon", 1e-5);
+        Ok(Norm { scale: constant(1)?, shift: constant(2)?, mean: constant(3)?, variance: constant(4)?, epsilon })
+    }
+
+    /// The other operand of a sum, if it can go into the convolution that makes `value`.
+    fn residual(&self, conv: &Conv, node: &Node, value: usize) -> Option<usize> {
+        let (a, b) = (node.input(0)?, node.input(1)?);
+        let residual = if a == value { b } else { a };
+        let same = self.graph.region.values[residual].shape == self.graph.region.values[value].shape;
+        let fits = Pair::read(node) == Some(Pair::Add) && conv.residual.is_none() && !conv.weights.depthwise && same;
+        (fits && self.graph.region.constant(residual).is_none()).then_some(residual)
+    }
+
+    /// Elements of 16 bytes.
+    fn unit(&self) -> usize {
+        16 / self.dtype.size()
+    }
+
+    /// Orders the steps, and lays out all images.
+    fn finish(mut self) -> Result<Net, Refusal> {
+        let unit = self.unit();
+        for (value, image) in &mut self.images {
+            image.pitch = image.channels.next_multiple_of(unit);
+            let few = image.channels <= FEW && self.graph.region.inputs.contains(value);
+            let mut readers = self.graph.readers(*value);
+            let dense = |(at, position): (usize, usize)| {
+                let node = &self.graph.region.nodes[at];
+                node.op == "Conv" && position == 0 && node.int("group", 1) == 1
+            };
+            if few && readers.all(dense) {
+                image.pitch = FEW;
+            }
+            let elements = [image.height, image.width, image.pitch]
+                .iter()
+                .try_fold(image.batch.fixed().unwrap_or(1), |elements, &size| {
+                    elements.checked_mul(size).filter(|&elements| i32::try_from(elements).is_ok())
+                });
+            if elements.is_none() {
+                let name = &self.graph.region.values[*value].name;
+                let message = format!("'{name}' has more elements than CUTLASS counts");
+                return Err(Refusal::new(RefusalCode::Shape, message));
+            }
+        }
+        self.steps.sort_by_key(|(at, _)| *at);
+        let mut steps: Vec<Step> = self.steps.into_iter().map(|(_, step)| step).collect();
+        for step in &mut steps {
+            if let Op::Conv(Conv { from, weights, .. }) = &mut step.op {
+                weights.pitch_out = self.images[&step.to].pitch;
+                weights.pitch_in = if weights.depthwise { 1 } else { self.images[from].pitch };
+            }
+        }
+        let made = |value: &usize| steps.iter().any(|step| step.to == *value);
+        if !self.graph.region.outputs.iter().all(made) {
+            return Err(other("a result of the region is not computed in it"));
+        }
+        let net = Net { dtype: self.dtype, images: self.images, steps, numbers: self.numbers };
+        one_packing(&net)?;
+        Ok(net)
+    }
+}
+
+/// Checks that no weights are packed in two ways, or needed beside their packed form.
+fn one_packing(net: &Net) -> Result<(), Refusal> {
+    let all: Vec<&Weights> = net.convolutions().map(|conv| &conv.weights).collect();
+    for (position, one) in all.iter().enumerate() {
+        if all[..position].iter().any(|before| before.filters == one.filters && before != one) {
+            return Err(other("two convolutions of the region need the same weights in two forms"));
+        }
+    }
+    Ok(())
+}
+
+fn output(node: &Node) -> Result<usize, Refusal> {
+    node.output(0).ok_or_else(|| other(&format!("'{}' has no result", node.name)))
+}
+
+fn other(message: &str) -> Refusal {
+    Refusal::new(RefusalCode::Other, message)
+}

@@ -1,0 +1,235 @@
+//! What a region of convolutions is: steps over images. Values are indices into those of the region.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use byoc_plugin_api::{ConstantId, DType, Dim};
+
+/// The steps in the order in which they run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Net {
+    /// Of all images.
+    pub(crate) dtype: DType,
+    pub(crate) images: BTreeMap<usize, Image>,
+    pub(crate) steps: Vec<Step>,
+    /// Constants that decided what is computed, and are not needed for it.
+    pub(crate) numbers: Vec<usize>,
+}
+
+/// A tensor [batch, channels, height, width], which lies in memory as [batch, height, width, pitch].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Image {
+    pub(crate) batch: Dim,
+    pub(crate) channels: usize,
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    /// Channels as they lie. Those behind `channels` are finite and reach no other channel.
+    pub(crate) pitch: usize,
+}
+
+/// One computation.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) op: Op,
+    pub(crate) to: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Op {
+    Conv(Conv),
+    MaxPool {
+        from: usize,
+        window: Window,
+    },
+    /// With `padded`, as many pixels of padding below and to the right count as pixels, and all above and to the left.
+    AveragePool {
+        from: usize,
+        window: Window,
+        padded: Option<[usize; 2]>,
+    },
+    GlobalAverage {
+        from: usize,
+    },
+    Map {
+        from: usize,
+        act: Act,
+    },
+    /// The second operand may have one pixel an image.
+    Pair {
+        from: [usize; 2],
+        pair: Pair,
+    },
+    /// One behind another along the channels.
+    Concat {
+        from: Vec<usize>,
+    },
+}
+
+/// `after(before(conv(x) + bias) + residual)`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Conv {
+    pub(crate) from: usize,
+    pub(crate) weights: Weights,
+    pub(crate) window: Window,
+    pub(crate) before: Option<Act>,
+    pub(crate) residual: Option<usize>,
+    pub(crate) after: Option<Act>,
+}
+
+/// What the weights and the bias of a convolution are made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Weights {
+    /// [K, C, R, S]; in the constant's place stands what is made of all of these.
+    pub(crate) filters: ConstantId,
+    pub(crate) bias: Option<ConstantId>,
+    pub(crate) norm: Option<Norm>,
+    /// Whether each channel has a filter of its own, and C is 1.
+    pub(crate) depthwise: bool,
+    /// K as it lies.
+    pub(crate) pitch_out: usize,
+    /// C as it lies, 1 where it is depthwise.
+    pub(crate) pitch_in: usize,
+}
+
+/// Batch normalisation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Norm {
+    pub(crate) scale: ConstantId,
+    pub(crate) shift: ConstantId,
+    pub(crate) mean: ConstantId,
+    pub(crate) variance: ConstantId,
+    /// Added to the variance.
+    pub(crate) epsilon: f32,
+}
+
+/// A window over images: each pair is rows, then columns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Window {
+    pub(crate) kernel: [usize; 2],
+    pub(crate) strides: [usize; 2],
+    pub(crate) dilations: [usize; 2],
+    /// Above and to the left. What is below and to the right follows from the size of the result.
+    pub(crate) pads: [usize; 2],
+}
+
+/// A function of one element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Act {
+    Relu,
+    Clip(f32, f32),
+    Sigmoid,
+    Silu,
+    HardSigmoid(f32, f32),
+    HardSwish,
+    LeakyRelu(f32),
+    Tanh,
+}
+
+/// A function of two elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pair {
+    Add,
+    Mul,
+}
+
+impl Net {
+    /// The convolutions, in the order of the steps.
+    pub(crate) fn convolutions(&self) -> impl Iterator<Item = &Conv> {
+        self.steps.iter().filter_map(|step| match &step.op {
+            Op::Conv(conv) => Some(conv),
+            _ => None,
+        })
+    }
+}
+
+impl Image {
+    /// Pixels of one image.
+    pub(crate) fn pixels(&self) -> usize {
+        self.height * self.width
+    }
+
+    /// Whether it lies in memory as the tensor of the model does.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.pixels() == 1 && self.pitch == self.channels
+    }
+}
+
+impl Op {
+    /// The images that are read.
+    pub(crate) fn reads(&self) -> Vec<usize> {
+        match self {
+            Op::Conv(conv) => std::iter::once(conv.from).chain(conv.residual).collect(),
+            Op::MaxPool { from, .. } | Op::AveragePool { from, .. } | Op::GlobalAverage { from } => vec![*from],
+            Op::Map { from, .. } => vec![*from],
+            Op::Pair { from, .. } => from.to_vec(),
+            Op::Concat { from } => from.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Net {
+    /// A line for each step.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            let image = &self.images[&step.to];
+            let Image { batch, channels, height, width, pitch } = image;
+            write!(f, "v{} [{batch},{height},{width},{channels}", step.to)?;
+            if pitch != channels {
+                write!(f, " of {pitch}")?;
+            }
+            writeln!(f, "] = {}", step.op)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Op::Conv(conv) => conv.fmt(f),
+            Op::MaxPool { from, window } => write!(f, "most of v{from}, {window}"),
+            Op::AveragePool { from, window, padded: None } => write!(f, "mean of v{from}, {window}"),
+            Op::AveragePool { from, window, padded: Some(pads) } => {
+                write!(f, "mean of v{from} and its padding {pads:?}, {window}")
+            }
+            Op::GlobalAverage { from } => write!(f, "mean of all of v{from}"),
+            Op::Map { from, act } => write!(f, "{act:?} of v{from}"),
+            Op::Pair { from: [a, b], pair } => write!(f, "{pair:?} of v{a} and v{b}"),
+            Op::Concat { from } => write!(f, "channels of {from:?}"),
+        }
+    }
+}
+
+impl fmt::Display for Conv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Conv { from, weights, window, before, residual, after } = self;
+        let kind = if weights.depthwise { "each channel of " } else { "" };
+        write!(f, "{kind}v{from} by c{}, {window}", weights.filters)?;
+        if let Some(bias) = weights.bias {
+            write!(f, ", bias c{bias}")?;
+        }
+        if let Some(norm) = weights.norm {
+            write!(f, ", normalised by c{}", norm.scale)?;
+        }
+        if let Some(act) = before {
+            write!(f, ", {act:?}")?;
+        }
+        if let Some(residual) = residual {
+            write!(f, ", plus v{residual}")?;
+        }
+        after.iter().try_for_each(|act| write!(f, ", {act:?}"))
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Window { kernel: [r, s], strides, dilations, pads } = self;
+        write!(f, "{r}x{s}")?;
+        for (what, pair, usual) in [("stride", strides, 1), ("dilation", dilations, 1), ("pad", pads, 0)] {
+            if *pair != [usual; 2] {
+                write!(f, " {what} {}x{}", pair[0], pair[1])?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Weights as the kernels read them, made once when the model is compiled: filters with their channels innermost and
+//! padded, scaled by what normalises the result, and behind them the bias of each filter as `f32`.
+
+use std::io::Write;
+
+use byoc_plugin_api::{ConstantId, DType, Error, Packed, TensorView};
+use half::{bf16, f16};
+
+use super::net::{Conv, Weights};
+
+/// Filters [K, R, S, C], K and C as they lie.
+const DENSE: &str = "cutlass-krsc/1";
+
+/// One filter for each channel: [R, S, K].
+const DEPTHWISE: &str = "cutlass-rsk/1";
+
+/// How packed weights are called and how many elements they are.
+pub(crate) fn packed(conv: &Conv, dtype: DType) -> Packed {
+    Packed::new(layout(&conv.weights), dtype, &[elements(conv, dtype)]).aligned(256)
+}
+
+/// The layout's name.
+pub(crate) fn layout(weights: &Weights) -> &'static str {
+    if weights.depthwise { DEPTHWISE } else { DENSE }
+}
+
+/// Elements of the filters and behind them those that the biases take.
+pub(crate) fn elements(conv: &Conv, dtype: DType) -> usize {
+    let Weights { pitch_out, pitch_in, .. } = conv.weights;
+    let [r, s] = conv.window.kernel;
+    pitch_out * r * s * pitch_in + pitch_out * (size_of::<f32>() / dtype.size())
+}
+
+/// Writes what a convolution's weights are packed to.
+///
+/// # Errors
+///
+/// When a constant is missing or is not what its shape says, and those of `out`.
+pub(crate) fn pack<'a>(
+    conv: &Conv,
+    dtype: DType,
+    view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let Weights { filters, depthwise, pitch_out, pitch_in, .. } = conv.weights;
+    let filters_view = view(filters)?;
+    let &[k, c, r, s] = filters_view.shape() else {
+        return Err(Error::new("weights are no filters of two dimensions"));
+    };
+    let [k, c, r, s] = [k, c, r, s].map(|size| usize::try_from(size).unwrap_or(0));
+    let filters = numbers(&filters_view)?;
+    if k > pitch_out || c > pitch_in || filters.len() != k * c * r * s || [r, s] != conv.window.kernel {
+        return Err(Error::new(format!("weights of {k}x{c}x{r}x{s} for {pitch_out}x{pitch_in}")));
+    }
+    let (factors, shifts) = affine(&conv.weights, k, view)?;
+    let taps = r * s;
+    let scaled = |filter: usize, channel: usize, tap: usize| match filter < k && channel < c {
+        true => f64::from(filters[(filter * c + channel) * taps + tap]) * factors[filter],
+        false => 0.0,
+    };
+    let mut row = Vec::new();
+    if depthwise {
+        for tap in 0..taps {
+            (0..pitch_out).for_each(|filter| put(scaled(filter, 0, tap), dtype, &mut row));
+        }
+        out.write_all(&row)?;
+    } else {
+        for filter in 0..pitch_out {
+            row.clear();
+            for tap in 0..taps {
+                (0..pitch_in).for_each(|channel| put(scaled(filter, channel, tap), dtype, &mut row));
+            }
+            out.write_all(&row)?;
+        }
+    }
+    row.clear();
+    for filter in 0..pitch_out {
+        put(shifts.get(filter).copied().unwrap_or(0.0), DType::F32, &mut row);
+    }
+    Ok(out.write_all(&row)?)
+}
+
+/// What each filter is multiplied by, and what is added to its sums.
+fn affine<'a>(
+    weights: &Weights,
+    count: usize,
+    view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
+) -> Result<(Vec<f64>, Vec<f64>), Error> {
+    let vector = |id: ConstantId| -> Result<Vec<f64>, Error> {
+        let values: Vec<f64> = numbers(&view(id)?)?.into_iter().map(f64::from).collect();
+        if values.len() == count {
+            return Ok(values);
+        }
+        Err(Error::new(format!("{} values for {count} channels", values.len())))
+    };
+    let mut shifts = weights.bias.map_or_else(|| Ok(vec![0.0; count]), vector)?;
+    let mut factors = vec![1.0; count];
+    if let Some(norm) = weights.norm {
+        let [scale, shift, mean, variance] = [norm.scale, norm.shift, norm.mean, norm.variance].map(vector);
+        let (scale, shift, mean, variance) = (scale?, shift?, mean?, variance?);
+        for channel in 0..count {
+            factors[channel] = scale[channel] / (variance[channel] + f64::from(norm.epsilon)).sqrt();
+            shifts[channel] = (shifts[channel] - mean[channel]) * factors[channel] + shift[channel];
+        }
+    }
+    Ok((factors, shifts))
+}
+
+/// The elements of a constant in row-major order.
+fn numbers(view: &TensorView<'_>) -> Result<Vec<f32>, Error> {
+    match view.dtype() {
+        DType::F16 => Ok(view.to_vec::<f16>()?.into_iter().map(f32::from).collect()),
+        DType::BF16 => Ok(view.to_vec::<bf16>()?.into_iter().map(f32::from).collect()),
+        _ => view.to_vec::<f32>(),
+    }
+}
+
+fn put(number: f64, dtype: DType, bytes: &mut Vec<u8>) {
+    match dtype {
+        DType::F16 => bytes.extend(f16::from_f64(number).to_le_bytes()),
+        DType::BF16 => bytes.extend(bf16::from_f64(number).to_le_bytes()),
+        _ => bytes.extend((number as f32).to_le_bytes()),
+    }
+}

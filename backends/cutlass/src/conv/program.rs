@@ -1,0 +1,247 @@
+//! Steps to the code of a region: sources, what is launched with what, and what constants are packed to.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+
+use byoc_nvidia::build::Source;
+use byoc_nvidia::compile::{Facts, Needs};
+use byoc_nvidia::program::{Argument, Constant, Launch, Made, Place, Program, Tensor, Variant};
+use byoc_plugin_api::dim::{self, DimError};
+use byoc_plugin_api::{Dim, Error, Region};
+
+use super::fprop::{self, Fprop};
+use super::images::{self, Call};
+use super::net::{Conv, Net, Op};
+use super::pack;
+
+/// A region's code before anything is compiled. Launches of convolutions lack what their cubins tell.
+pub(crate) struct Draft {
+    /// All but `variants`.
+    pub(crate) program: Program,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) scratch: Vec<Dim>,
+    /// `cubin` of each is the index of a source.
+    pub(crate) launches: Vec<Launch>,
+}
+
+struct Drafting<'a> {
+    net: &'a Net,
+    region: &'a Region,
+    draft: Draft,
+    /// Where images are in NHWC.
+    places: HashMap<usize, Place>,
+    /// Kernels over images: name and text.
+    images: Vec<(String, String)>,
+    convolutions: Vec<Fprop>,
+}
+
+/// The source of convolutions, and that of all else. One that has no kernel is left out.
+const CONVOLUTIONS: usize = 0;
+const IMAGES: usize = 1;
+
+/// Drafts the code of a region.
+///
+/// # Errors
+///
+/// When a size is too large to compute with.
+pub(crate) fn draft(net: &Net, region: &Region) -> Result<Draft, Error> {
+    let tensor = |&value: &usize| Tensor { dtype: net.dtype, shape: region.values[value].shape.clone() };
+    let program = Program {
+        title: "convolutions".into(),
+        inputs: region.inputs.iter().map(tensor).collect(),
+        outputs: region.outputs.iter().map(tensor).collect(),
+        constants: constants(net),
+        ..Program::default()
+    };
+    let draft = Draft { program, sources: Vec::new(), scratch: Vec::new(), launches: Vec::new() };
+    let (places, images, convolutions) = (HashMap::new(), Vec::new(), Vec::new());
+    let mut drafting = Drafting { net, region, draft, places, images, convolutions };
+    drafting.all().map_err(|error| Error::new(error.to_string()))?;
+    Ok(drafting.draft)
+}
+
+/// The packed weights, each once.
+fn constants(net: &Net) -> Vec<Constant> {
+    let mut constants: Vec<Constant> = Vec::new();
+    for conv in net.convolutions() {
+        let (id, layout) = (conv.weights.filters, Some(pack::layout(&conv.weights).to_owned()));
+        if constants.iter().all(|constant| constant.id != id) {
+            let shape = vec![pack::elements(conv, net.dtype)];
+            constants.push(Constant { id, layout, dtype: net.dtype, shape, strides: vec![1] });
+        }
+    }
+    constants
+}
+
+impl Drafting<'_> {
+    fn all(&mut self) -> Result<(), DimError> {
+        for (position, value) in self.region.inputs.iter().enumerate() {
+            let Some(image) = self.net.images.get(value) else { continue };
+            let input = Place::Input(position);
+            if image.is_plain() {
+                self.places.insert(*value, input);
+            } else {
+                let call = images::to_nhwc(image, self.net.dtype)?;
+                let to = self.new_place(*value)?;
+                self.launch(call, &[input, to]);
+            }
+        }
+        for step in &self.net.steps {
+            let to = self.new_place(step.to)?;
+            self.step(&step.op, step.to, to)?;
+        }
+        for (position, value) in self.region.outputs.iter().enumerate() {
+            let image = &self.net.images[value];
+            if !image.is_plain() {
+                let call = images::to_nchw(image, self.net.dtype)?;
+                self.launch(call, &[self.places[value], Place::Output(position)]);
+            }
+        }
+        self.sources();
+        Ok(())
+    }
+
+    fn sources(&mut self) {
+        if self.convolutions.is_empty() {
+            self.draft.launches.iter_mut().for_each(|launch| launch.cubin = CONVOLUTIONS);
+        } else {
+            let names: Vec<_> = self.convolutions.iter().map(Fprop::name).collect();
+            self.draft.sources.push(fprop::source(named("convolutions", &names), &self.convolutions));
+        }
+        if !self.images.is_empty() {
+            let names: Vec<_> = self.images.iter().map(|(name, _)| name).collect();
+            let text = images::source(self.images.iter().map(|(_, text)| text.as_str()));
+            self.draft.sources.push(Source { name: named("images", &names), text, needs: Needs::default(), memory: 0 });
+        }
+    }
+
+    /// Memory for an image that is computed.
+    fn new_place(&mut self, value: usize) -> Result<Place, DimError> {
+        let image = &self.net.images[&value];
+        let output = self.region.outputs.iter().position(|&output| output == value);
+        let place = match output {
+            Some(position) if image.is_plain() => Place::Output(position),
+            _ => {
+                let bytes = image.pixels() * image.pitch * self.net.dtype.size();
+                self.draft.scratch.push(dim::mul(&image.batch, &bytes.into())?);
+                Place::Scratch(self.draft.scratch.len() - 1)
+            }
+        };
+        self.places.insert(value, place);
+        Ok(place)
+    }
+
+    fn step(&mut self, op: &Op, value: usize, to: Place) -> Result<(), DimError> {
+        let (net, dtype) = (self.net, self.net.dtype);
+        let (images, y) = (&net.images, &net.images[&value]);
+        let from: Vec<Place> = op.reads().iter().map(|read| self.places[read]).collect();
+        let call = match op {
+            Op::Conv(conv) if conv.weights.depthwise => {
+                let call = images::depthwise(conv, &images[&conv.from], y, dtype)?;
+                self.launch(call, &[from[0], self.weights(conv), to]);
+                return Ok(());
+            }
+            Op::Conv(conv) => return self.conv(conv, value, to),
+            Op::Concat { from: values } => return self.concat(values, value, to),
+            Op::MaxPool { from, window } => images::max_pool(window, &images[from], y, dtype)?,
+            Op::AveragePool { from, window, padded } => {
+                images::average_pool(window, *padded, (&images[from], y), dtype)?
+            }
+            Op::GlobalAverage { from } => images::global_average(&images[from], dtype)?,
+            Op::Map { act, .. } => images::map(*act, y, dtype)?,
+            Op::Pair { from: [a, b], pair } => images::pair(*pair, &images[a], &images[b], dtype)?,
+        };
+        self.launch(call, &[from, vec![to]].concat());
+        Ok(())
+    }
+
+    /// The place of a convolution's weights.
+    fn weights(&self, conv: &Conv) -> Place {
+        let constants = &self.draft.program.constants;
+        Place::Constant(constants.iter().position(|constant| constant.id == conv.weights.filters).unwrap_or_default())
+    }
+
+    fn launch(&mut self, call: Call, places: &[Place]) {
+        if self.images.iter().all(|(name, _)| *name != call.kernel) {
+            self.images.push((call.kernel.clone(), call.text));
+        }
+        let arguments = places.iter().map(|&place| Argument::Pointer(place)).chain(call.count.map(Argument::Size));
+        let Call { kernel, grid, block, .. } = call;
+        self.draft.launches.push(Launch {
+            cubin: IMAGES,
+            kernel,
+            grid,
+            block,
+            shared: 0,
+            arguments: arguments.collect(),
+        });
+    }
+
+    fn concat(&mut self, values: &[usize], value: usize, to: Place) -> Result<(), DimError> {
+        let y = &self.net.images[&value];
+        let mut first = 0;
+        for part in values {
+            let x = &self.net.images[part];
+            let call = images::place(x, y, first, self.net.dtype)?;
+            self.launch(call, &[self.places[part], to]);
+            first += x.channels;
+        }
+        Ok(())
+    }
+
+    fn conv(&mut self, conv: &Conv, value: usize, to: Place) -> Result<(), DimError> {
+        let (x, y) = (&self.net.images[&conv.from], &self.net.images[&value]);
+        let fprop = Fprop::of(conv, self.net.dtype, x, y);
+        if !self.convolutions.contains(&fprop) {
+            self.convolutions.push(fprop.clone());
+        }
+        let residual = conv.residual.map_or(to, |residual| self.places[&residual]);
+        let places = [self.places[&conv.from], self.weights(conv), residual, to].map(Argument::Pointer);
+        let (window, [k, c]) = (&conv.window, [y.pitch, x.pitch]);
+        let sizes = [[x.height, x.width], [c, k], window.kernel, [y.height, y.width], window.pads, window.strides];
+        let sizes = sizes.as_flattened().iter().chain(&window.dilations).map(|&size| Dim::Fixed(size));
+        let sizes = std::iter::once(x.batch.clone()).chain(sizes).map(Argument::Size);
+        let arguments = places.into_iter().chain(sizes).collect();
+        let [rows, columns] = fprop.tile.block;
+        let grid = [
+            dim::ceil_div(&dim::mul(&y.batch, &y.pixels().into())?, &rows.into())?,
+            k.div_ceil(columns).into(),
+            1.into(),
+        ];
+        let kernel = fprop.name();
+        let made = Argument::Made(Made { kernel: fprop::init(&kernel), arguments, bytes: 0 });
+        let (cubin, block, arguments) = (CONVOLUTIONS, [0, 1, 1], vec![made]);
+        self.draft.launches.push(Launch { cubin, kernel, grid, block, shared: 0, arguments });
+        Ok(())
+    }
+}
+
+/// A name for a source of these kernels: equal for equal ones only, as far as 64 bits tell.
+fn named(what: &str, kernels: &[impl Hash]) -> String {
+    let mut hasher = DefaultHasher::new();
+    kernels.hash(&mut hasher);
+    format!("{what}_{:016x}", hasher.finish())
+}
+
+impl Draft {
+    /// The launches for one architecture, whose cubins stand at `first` and after it.
+    ///
+    /// # Errors
+    ///
+    /// When a cubin does not tell what it should.
+    pub(crate) fn variant(&self, arch: String, first: usize, cubins: &[Vec<u8>]) -> Result<Variant, Error> {
+        let facts: Vec<_> = cubins.iter().map(|cubin| Facts::of(cubin)).collect::<Result<_, Error>>()?;
+        let mut launches = self.launches.clone();
+        for launch in &mut launches {
+            if let [Argument::Made(made)] = launch.arguments.as_mut_slice() {
+                let words = facts[launch.cubin].words(&fprop::facts(&launch.kernel)).unwrap_or_default();
+                let &[threads, shared, bytes] = words.as_slice() else {
+                    return Err(Error::new(format!("the cubin of '{}' tells nothing of its launch", launch.kernel)));
+                };
+                (launch.block[0], launch.shared, made.bytes) = (threads as u32, shared as u32, bytes as u32);
+            }
+            launch.cubin += first;
+        }
+        Ok(Variant { arch, scratch: self.scratch.clone(), launches })
+    }
+}

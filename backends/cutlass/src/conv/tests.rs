@@ -1,0 +1,8 @@
+//! What regions become: steps, sources, launches and packed weights; and what these compute.
+
+mod build;
+mod lowering;
+mod packing;
+mod reference;
+mod running;
+mod sources;

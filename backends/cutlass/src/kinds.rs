@@ -1,0 +1,103 @@
+//! Kernels of every kind that is generated for products, put together to a few sources: for tests that compile all of them.
+
+use byoc_nvidia::build::Source;
+use byoc_nvidia::compile::{Arch, Facts};
+use byoc_nvidia::product::Activation;
+use byoc_nvidia::program::{Launch, Place};
+use byoc_plugin_api::{DType, Dim, Error};
+
+use crate::product::{Batch, By, Gemm, Matrix, Order, Recipe, Tile, candidates};
+use crate::source::{self, Kernel};
+
+/// Some kernels in one source.
+pub struct Kind {
+    /// The source.
+    pub source: Source,
+    kernels: Vec<Kernel>,
+}
+
+impl Kind {
+    /// The launches of its kernels, as a region would have them.
+    ///
+    /// # Errors
+    ///
+    /// When the cubin says otherwise than what was computed for a launch.
+    pub fn launches(&self, cubin: &[u8]) -> Result<Vec<Launch>, Error> {
+        let facts = Facts::of(cubin)?;
+        self.kernels.iter().map(|kernel| kernel.settle(&facts)).collect()
+    }
+}
+
+/// The sources for an architecture: every tile, every activation, both orders of both factors, every width of an access,
+/// with and without a bias and c.
+///
+/// # Errors
+///
+/// When a kernel cannot be generated.
+pub fn kinds(arch: Arch) -> Result<Vec<Kind>, Error> {
+    [("f16", DType::F16), ("bf16", DType::BF16), ("tf32", DType::F32)]
+        .into_iter()
+        .map(|(name, dtype)| {
+            let mut kernels = Vec::new();
+            let tiles = tiles(&gemm(dtype, 0), arch).len();
+            // Types differ in no more than a name: one of them has all tiles.
+            let tiles = if dtype == DType::F16 { tiles } else { 2 };
+            for at in 0..tiles {
+                let gemm = gemm(dtype, at);
+                let own = self::tiles(&gemm, arch);
+                let tile = own[at % own.len()];
+                kernels.push(Recipe { places: places(&gemm), tile, gemm }.kernel(&format!("k{at}"), arch)?);
+            }
+            Ok(Kind { source: source::source(name, &kernels), kernels })
+        })
+        .collect()
+}
+
+/// The tiles of the instructions that the architecture is newest with, as the others are compiled for sm_80; or, where these
+/// do not take a product, all.
+fn tiles(gemm: &Gemm, arch: Arch) -> Vec<Tile> {
+    let all = candidates(gemm, arch);
+    let newest: Vec<_> = all.iter().copied().filter(|tile| tile.by == By::Wgmma).collect();
+    if newest.is_empty() { all } else { newest }
+}
+
+/// A product, in the variety of that number.
+fn gemm(dtype: DType, number: usize) -> Gemm {
+    let activations = [Activation::None, Activation::Relu, Activation::Gelu, Activation::GeluTanh, Activation::Silu];
+    // The last varieties have rows of odd sizes, which lie worse and worse.
+    let (n, k) = match number {
+        5 => (1020, 772),
+        6 => (1022, 774),
+        7 => (1023, 775),
+        _ => (1024, 776),
+    };
+    let order = |by_columns: bool, rows: usize, columns: usize| match by_columns {
+        true => Matrix { order: Order::Columns, distance: rows },
+        false => Matrix { order: Order::Rows, distance: columns },
+    };
+    let symbol = |text: &str| Dim::Symbolic(text.into());
+    let m = if number % 3 == 1 { symbol("m") } else { Dim::Fixed(512) };
+    let step = |elements: usize| Dim::Fixed(elements);
+    let inner = Batch { count: Dim::Fixed(6), x: step(512 * k), w: step(k * n), y: step(512 * n) };
+    let outer = Batch { count: symbol("b"), x: step(6 * 512 * k), w: step(0), y: step(6 * 512 * n) };
+    Gemm {
+        dtype,
+        m,
+        n,
+        k,
+        batch: if number % 4 == 2 { vec![outer, inner] } else { Vec::new() },
+        x: order(number == 4, 512, k),
+        w: order(number % 2 == 1, k, n),
+        alpha: if number == 3 { 0.125 } else { 1.0 },
+        beta: (number % 3 != 2).then_some(1.0),
+        bias: (number % 4 != 3).then_some(if number % 2 == 1 { DType::F32 } else { dtype }),
+        activation: activations[number % 5],
+    }
+}
+
+/// Places in the order of a kernel's parameters.
+fn places(gemm: &Gemm) -> Vec<Place> {
+    let more = usize::from(gemm.bias.is_some()) + usize::from(gemm.beta.is_some());
+    let others = (2..2 + more).map(Place::Input);
+    [Place::Input(0), Place::Input(1)].into_iter().chain(others).chain([Place::Output(0)]).collect()
+}

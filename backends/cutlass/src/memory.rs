@@ -1,0 +1,95 @@
+//! Where the values of a region lie: inputs, outputs, constants, and scratch for what one step leaves to the next.
+
+use byoc_nvidia::program::{self, Place, Tensor};
+use byoc_plugin_api::{Constants, Dim, Error, Region, contiguous_strides};
+
+/// The places of one variant of a program.
+pub(crate) struct Memory<'a> {
+    region: &'a Region,
+    data: &'a Constants<'a>,
+    constants: Vec<program::Constant>,
+    scratch: Vec<Dim>,
+    kept: Vec<(usize, Place)>,
+}
+
+impl<'a> Memory<'a> {
+    pub(crate) fn new(region: &'a Region, data: &'a Constants<'a>) -> Self {
+        Memory { region, data, constants: Vec::new(), scratch: Vec::new(), kept: Vec::new() }
+    }
+
+    /// The place of a value that is an input, an output, or what an earlier step made.
+    ///
+    /// # Errors
+    ///
+    /// When it is none of them.
+    pub(crate) fn place(&self, value: usize) -> Result<Place, Error> {
+        let of = |list: &[usize]| list.iter().position(|&known| known == value);
+        let kept = self.kept.iter().find(|(known, _)| *known == value).map(|(_, place)| *place);
+        let place = of(&self.region.inputs).map(Place::Input);
+        let place = place.or_else(|| of(&self.region.outputs).map(Place::Output)).or(kept);
+        place.ok_or_else(|| Error::new(format!("value {value} comes from nowhere")))
+    }
+
+    /// The place of an operand that may be a constant, which is read as it lies where its rows or its columns lie one
+    /// after another.
+    pub(crate) fn operand(&mut self, value: usize) -> Result<Place, Error> {
+        self.read(value, readable)
+    }
+
+    /// The place of an operand that may be a constant, which is read in row-major order.
+    pub(crate) fn contiguous(&mut self, value: usize) -> Result<Place, Error> {
+        self.read(value, |shape, _| contiguous_strides(shape))
+    }
+
+    fn read(&mut self, value: usize, strides: fn(&[i64], &[i64]) -> Vec<i64>) -> Result<Place, Error> {
+        let Some(constant) = self.region.constant(value) else { return self.place(value) };
+        let missing = || Error::new(format!("constant {} is missing", constant.id));
+        let view = self.data.get(constant.id).ok_or_else(missing)?;
+        Ok(self.constant(program::Constant {
+            id: constant.id,
+            layout: None,
+            dtype: view.dtype(),
+            shape: view.shape().iter().map(|&size| size as usize).collect(),
+            strides: strides(view.shape(), view.strides()),
+        }))
+    }
+
+    /// The place of a constant, once for each way to read it.
+    pub(crate) fn constant(&mut self, entry: program::Constant) -> Place {
+        let known = self.constants.iter().position(|constant| *constant == entry);
+        Place::Constant(known.unwrap_or_else(|| {
+            self.constants.push(entry);
+            self.constants.len() - 1
+        }))
+    }
+
+    /// The constants and the scratch memory that were asked for.
+    pub(crate) fn take(self) -> (Vec<program::Constant>, Vec<Dim>) {
+        (self.constants, self.scratch)
+    }
+}
+
+/// The strides by which kernels read a constant that lies with these: its own, where its rows or its columns lie one after
+/// another and nothing overlaps; else it is laid out anew at load.
+pub(crate) fn readable(shape: &[i64], strides: &[i64]) -> Vec<i64> {
+    let dense = |size: i64, stride: i64| size == 1 || stride == 1;
+    let fits = match (shape, strides) {
+        ([.., rows, columns], [.., row, column]) => {
+            let rows_lie = dense(*columns, *column) && (*rows == 1 || *row >= *columns);
+            let columns_lie = dense(*rows, *row) && (*columns == 1 || *column >= *rows);
+            (rows_lie || columns_lie) && strides.iter().all(|&stride| stride >= 0)
+        }
+        ([size], [stride]) => dense(*size, *stride),
+        _ => false,
+    };
+    if fits { strides.to_vec() } else { contiguous_strides(shape) }
+}
+
+/// The tensors of these values, as a program tells them.
+pub(crate) fn tensors(region: &Region, values: &[usize]) -> Vec<Tensor> {
+    let tensor = |&value: &usize| {
+        let value = &region.values[value];
+        Tensor { dtype: value.dtype, shape: value.shape.clone() }
+    };
+    values.iter().map(tensor).collect()
+}

@@ -1,0 +1,162 @@
+//! A product of matrices as a step: what it computes, with which kernel, and from what.
+
+mod choice;
+mod gemm;
+mod hopper;
+mod mma;
+mod words;
+
+use byoc_nvidia::compile::{Arch, Needs};
+use byoc_nvidia::form;
+use byoc_nvidia::product::Product as Form;
+use byoc_nvidia::program::{Argument, Launch, Place};
+use byoc_plugin_api::dim::Expr;
+use byoc_plugin_api::{DType, Dim, Error, Options, Refusal, RefusalCode, Region, dim};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::choice::{By, Tile, candidates};
+pub(crate) use self::gemm::{Batch, Gemm, Matrix, Order};
+use crate::constants::Use;
+use crate::memory::Memory;
+use crate::patterns;
+use crate::source::Kernel;
+use crate::steps::Strides;
+
+/// A product, with the values of its region that it is of.
+pub(crate) struct Product {
+    form: Form<usize>,
+    gemm: Gemm,
+    output: usize,
+    /// Constants that decided what is computed.
+    numbers: Vec<usize>,
+}
+
+/// What a kernel can be made of again, with another tile as well.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Recipe {
+    /// What is computed.
+    pub(crate) gemm: Gemm,
+    /// The tile that was chosen.
+    pub(crate) tile: Tile,
+    /// Where x, w, the bias and c where they are there, and y lie.
+    pub(crate) places: Vec<Place>,
+}
+
+impl Product {
+    /// Reads a region as one product.
+    pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) -> Result<Product, Refusal> {
+        let form::Form { product: form, numbers } = form::read(region, &patterns::TAKES)?;
+        if form.dtype == DType::F32 && options.text(patterns::MATH) != "tf32" {
+            let message = "the product is f32, and tensor cores round it to TF32; math=tf32 takes it";
+            return Err(Refusal::new(RefusalCode::Type, message));
+        }
+        let gemm = Gemm::of(&form, region, strides)?;
+        let output = *region.outputs.first().ok_or_else(|| Refusal::new(RefusalCode::Other, "there is no result"))?;
+        Ok(Product { form, gemm, output, numbers })
+    }
+
+    /// What becomes of constants: operands are read as they lie.
+    pub(crate) fn uses(&self) -> Vec<(usize, Use)> {
+        let Form { x, w, c, bias, .. } = &self.form;
+        let operands = [Some(x.from), Some(w.from), c.as_ref().map(|c| c.from), *bias];
+        let read = operands.into_iter().flatten().map(|value| (value, Use::Host));
+        read.chain(self.numbers.iter().map(|&value| (value, Use::Embedded))).collect()
+    }
+
+    /// Its type and sizes.
+    pub(crate) fn name(&self) -> String {
+        format!("product_{}_{}_{}", self.gemm.dtype, self.gemm.n, self.gemm.k)
+    }
+
+    /// The kernel for an architecture.
+    pub(crate) fn kernel(&self, symbol: &str, arch: Arch, memory: &mut Memory<'_>) -> Result<Kernel, Error> {
+        let mut pointers = vec![memory.operand(self.form.x.from)?, memory.operand(self.form.w.from)?];
+        for value in [self.form.bias, self.form.c.as_ref().map(|c| c.from)].into_iter().flatten() {
+            pointers.push(memory.operand(value)?);
+        }
+        pointers.push(memory.place(self.output)?);
+        let tile = choice::best(&self.gemm, arch);
+        Recipe { gemm: self.gemm.clone(), tile, places: pointers }.kernel(symbol, arch)
+    }
+}
+
+impl Recipe {
+    /// What tells it from others of the same product.
+    pub(crate) fn name(&self) -> String {
+        let Tile { by, m, n, k, stages, .. } = self.tile;
+        let by = if by == By::Wgmma { "wgmma" } else { "mma" };
+        format!("{m}x{n}x{k}_{stages} {by}")
+    }
+
+    /// The same product in other tiles, those thought to be the fastest first.
+    pub(crate) fn others(&self, arch: Arch) -> Vec<Recipe> {
+        let others = choice::candidates(&self.gemm, arch).into_iter().filter(|tile| *tile != self.tile);
+        others.map(|tile| Recipe { tile, ..self.clone() }).collect()
+    }
+
+    /// The kernel.
+    pub(crate) fn kernel(&self, symbol: &str, arch: Arch) -> Result<Kernel, Error> {
+        let kernel = kernel(symbol, &self.gemm, self.tile, arch, &self.places)?;
+        Ok(Kernel { recipe: serde_json::to_value(self)?, ..kernel })
+    }
+}
+
+/// The kernel of a product with a tile.
+fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[Place]) -> Result<Kernel, Error> {
+    let mut sizes = Sizes::default();
+    let mut arguments: Vec<_> = places.iter().copied().map(Argument::Pointer).collect();
+    let blocks = blocks(gemm, tile)?;
+    let (parts, text, grid, memory) = match tile.by {
+        By::Mma => (mma::PARTS, mma::text(symbol, gemm, tile, &mut sizes)?, blocks, mma::MEMORY),
+        By::Wgmma => {
+            let &[x, w, ..] = places else { return Err(Error::new("a product without two factors")) };
+            arguments.splice(..2, hopper::maps(gemm, tile, x, w)?);
+            // A block for each multiprocessor goes from tile to tile.
+            let most = Expr::from(choice::multiprocessors(arch) as i64);
+            let grid = Expr::of(&blocks)?.smaller(&most)?.to_dim()?;
+            (hopper::PARTS, hopper::text(symbol, gemm, tile, &mut sizes)?, grid, hopper::MEMORY)
+        }
+    };
+    arguments.extend(sizes.0.into_iter().map(Argument::Size));
+    let launch = Launch {
+        cubin: 0,
+        kernel: symbol.to_owned(),
+        grid: [grid, Dim::Fixed(1), Dim::Fixed(1)],
+        block: [tile.threads(), 1, 1],
+        shared: 0,
+        arguments,
+    };
+    let facts = Some(vec![tile.m, tile.n, tile.k]);
+    let needs = Needs { cutlass: true, ..Needs::default() };
+    Ok(Kernel { parts: parts.to_vec(), text, launch, facts, needs, memory, recipe: serde_json::Value::Null })
+}
+
+/// How many tiles all matrices have.
+fn blocks(gemm: &Gemm, tile: Tile) -> Result<Dim, Error> {
+    let rows = dim::ceil_div(&gemm.m, &Dim::Fixed(tile.m as usize))?;
+    let tiles = dim::mul(&rows, &Dim::Fixed(gemm.n.div_ceil(tile.n as usize)))?;
+    let batch = gemm.batch.iter().try_fold(Dim::Fixed(1), |count, batch| dim::mul(&count, &batch.count))?;
+    Ok(dim::mul(&tiles, &batch)?)
+}
+
+/// The sizes that a kernel is given because they are not known yet, in the order of its parameters.
+#[derive(Default)]
+pub(crate) struct Sizes(Vec<Dim>);
+
+impl Sizes {
+    /// A size as it stands in the source: a number, or the name of a parameter.
+    pub(crate) fn text(&mut self, size: &Dim) -> String {
+        if let Dim::Fixed(size) = size {
+            return size.to_string();
+        }
+        let known = self.0.iter().position(|known| known == size);
+        let at = known.unwrap_or_else(|| {
+            self.0.push(size.clone());
+            self.0.len() - 1
+        });
+        format!("s{at}")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! The kernel of a product on sm_90a: `wgmma` on operands that TMA brings to shared memory.
+
+use byoc_nvidia::build::PRELUDE;
+use byoc_nvidia::program::{Argument, Place, TensorMap};
+use byoc_plugin_api::{DType, Dim, Error, dim};
+
+use super::Sizes;
+use super::choice::Tile;
+use super::gemm::{Batch, Gemm, Order};
+use super::words::{activation, element, indices, offset_y, parameters};
+
+/// What the kernel uses.
+pub(crate) const PARTS: &[&str] = &[
+    PRELUDE,
+    include_str!("../kernels/epilogue.cuh"),
+    include_str!("../kernels/spot.cuh"),
+    WRITE,
+    include_str!("../kernels/hopper.cuh"),
+];
+
+/// How its results are written.
+pub(crate) const WRITE: &str = include_str!("../kernels/write.cuh");
+
+/// Bytes that compiling it takes: 0.9 GB were measured.
+pub(crate) const MEMORY: u64 = 1000 << 20;
+
+/// Elements of a row that one swizzle covers: 128 bytes of 16 bits.
+const DEEP: usize = 64;
+
+/// Whether the kernel computes it: of 16 bits, with rows and distances of whole pieces of 16 bytes, which TMA asks for; and
+/// with no more dimensions than a copy has.
+pub(crate) fn takes(gemm: &Gemm) -> bool {
+    let batches = |step: fn(&Batch) -> &Dim| gemm.batch.iter().filter(|batch| *step(batch) != Dim::Fixed(0)).count();
+    gemm.dtype != DType::F32
+        && gemm.alignment() == [8; 3]
+        && gemm.x.order == Order::Rows
+        && batches(|batch| &batch.x) <= 2
+        && batches(|batch| &batch.w) <= 2
+}
+
+/// The kernel's text. Its parameters are the maps of x and w, the bias and c where they are there, y, and the sizes.
+pub(crate) fn text(symbol: &str, gemm: &Gemm, tile: Tile, sizes: &mut Sizes) -> Result<String, Error> {
+    let Tile { m: tile_m, n: tile_n, k: deep, stages, .. } = tile;
+    let Gemm { n, k, alpha, .. } = gemm;
+    let (groups, columns) = (tile_m / 64, n.div_ceil(tile_n as usize));
+    let vector = gemm.bias.map_or(Ok("float"), element)?;
+    let element = element(gemm.dtype)?;
+    let instruction = if gemm.dtype == DType::F16 { "F32F16F16" } else { "F32BF16BF16" };
+    let (by_rows, major) = if gemm.w.order == Order::Rows { (true, "MN") } else { (false, "K") };
+    let (activation, source) = (activation(gemm.activation), gemm.beta.is_some());
+    let (rows, at_y) = (sizes.text(&gemm.m), offset_y(gemm, sizes));
+    let (at_x, at_w) = (beyond(gemm, sizes, |batch| &batch.x), beyond(gemm, sizes, |batch| &batch.w));
+    let counts: String = gemm.batch.iter().map(|batch| format!(" * {}", sizes.text(&batch.count))).collect();
+    let maps = ["x", "w"].map(|name| format!("__grid_constant__ const Map {name}"));
+    let parameters = parameters(gemm, maps, sizes)?;
+    let bias = if gemm.bias.is_some() { "bias" } else { "nullptr" };
+    let (c, beta) = (if source { "c + at_y" } else { "nullptr" }, gemm.beta.unwrap_or(0.0));
+    // Registers go from those that copy to those that multiply: 168 of each of 384 threads are 40 and twice 232.
+    let (fewer, more) = match groups {
+        2 => ("    cutlass::arch::warpgroup_reg_dealloc<40>();\n", "    cutlass::arch::warpgroup_reg_alloc<232>();\n"),
+        _ => ("", ""),
+    };
+    Ok(format!(
+        "namespace {symbol}_ {{
+using Element = {element};
+using Atom = cute::SM90_64x{tile_n}x16_{instruction}_SS<cute::GMMA::Major::K, cute::GMMA::Major::{major}>;
+using Kernel = Hopper<Element, Atom, {groups}, {tile_n}, {stages}, {by_rows}, {vector}, {activation}, {source}>;
+}}
+extern \"C\" __device__ int {symbol}_facts[] = {{
+    {symbol}_::Kernel::kThreads, {symbol}_::Kernel::kShared, {tile_m}, {tile_n}, {deep}}};
+
+extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads, 1)
+{symbol}({parameters}) {{
+  using namespace {symbol}_;
+  BYOC_SHARED(memory);
+  int const m = int({rows}), n = {n}, k = {k}, rows = (m + {tile_m} - 1) / {tile_m}, columns = {columns};
+  long long const tiles = (long long)rows * columns{counts};
+  Kernel kernel(memory);
+  int step = 0;
+  if (threadIdx.x < 128) {{
+{fewer}    if (threadIdx.x >= 32 || !cute::elect_one_sync()) return;
+    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{
+      [[maybe_unused]] int const z = int(tile / (rows * columns));
+      Spot const at = spot(int(tile % (rows * columns)), rows, columns);
+      auto copy_x = [&](uint64_t *full, Element *to, int a, int b) {{ Kernel::copy(x, full, to, a, b{at_x}); }};
+      auto copy_w = [&](uint64_t *full, Element *to, int a, int b) {{ Kernel::copy(w, full, to, a, b{at_w}); }};
+      kernel.bring(step, at.m * {tile_m}, at.n * {tile_n}, k, copy_x, copy_w);
+    }}
+  }} else {{
+{more}    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{
+      [[maybe_unused]] long long const z = tile / (rows * columns);
+      Spot const at = spot(int(tile % (rows * columns)), rows, columns);
+      {at_y}
+      kernel.multiply(step, at.m * {tile_m}, at.n * {tile_n}, m, n, k, {alpha:?}f, {beta:?}f, {bias}, {c}, y + at_y);
+    }}
+  }}
+}}
+"
+    ))
+}
+
+/// Where a copy begins along the dimensions of the batch, the innermost first.
+fn beyond(gemm: &Gemm, sizes: &mut Sizes, step: fn(&Batch) -> &Dim) -> String {
+    let indices = indices(gemm, sizes);
+    let moving = indices.iter().zip(&gemm.batch).rev().filter(|(_, batch)| *step(batch) != Dim::Fixed(0));
+    moving.map(|(index, _)| format!(", int({index})")).collect()
+}
+
+/// The maps of x and w: what one copy takes is a tile of x; of w a tile by columns, or 64 columns of it by rows.
+pub(crate) fn maps(gemm: &Gemm, tile: Tile, x: Place, w: Place) -> Result<[Argument; 2], Error> {
+    let (n, k, deep) = (Dim::Fixed(gemm.n), Dim::Fixed(gemm.k), DEEP as u32);
+    let of_x = map(gemm, x, [k.clone(), gemm.m.clone()], gemm.x.distance, [deep, tile.m], |batch| &batch.x)?;
+    let of_w = match gemm.w.order {
+        Order::Rows => map(gemm, w, [n, k], gemm.w.distance, [deep, deep], |batch| &batch.w)?,
+        Order::Columns => map(gemm, w, [k, n], gemm.w.distance, [deep, tile.n], |batch| &batch.w)?,
+    };
+    Ok([of_x, of_w].map(Argument::TensorMap))
+}
+
+fn map(
+    gemm: &Gemm,
+    at: Place,
+    sizes: [Dim; 2],
+    distance: usize,
+    block: [u32; 2],
+    step: fn(&Batch) -> &Dim,
+) -> Result<TensorMap, Error> {
+    let bytes = Dim::Fixed(gemm.dtype.size());
+    let (mut sizes, mut block) = (sizes.to_vec(), block.to_vec());
+    let mut strides = vec![Dim::Fixed(distance * gemm.dtype.size())];
+    for batch in gemm.batch.iter().rev().filter(|batch| *step(batch) != Dim::Fixed(0)) {
+        sizes.push(batch.count.clone());
+        strides.push(dim::mul(step(batch), &bytes)?);
+        block.push(1);
+    }
+    Ok(TensorMap { at, dtype: gemm.dtype, sizes, strides, block, swizzle: 128 })
+}

@@ -1,0 +1,71 @@
+//! Kernels put together to one source: the parts that several share stand in it once.
+
+use byoc_nvidia::build::Source;
+use byoc_nvidia::compile::{Facts, Needs};
+use byoc_nvidia::program::Launch;
+use byoc_plugin_api::Error;
+
+/// A kernel as CUDA C++, and how it is launched.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    /// What stands before it, in this order, once in a source.
+    pub(crate) parts: Vec<&'static str>,
+    /// One `extern "C" __global__` function, with what only it needs.
+    pub(crate) text: String,
+    /// Its launch. Where there are `facts`, the bytes of shared memory are those of the cubin.
+    pub(crate) launch: Launch,
+    /// What the kernel exports as `<symbol>_facts` behind threads of a block and bytes of shared memory, as computed here;
+    /// none where it exports nothing.
+    pub(crate) facts: Option<Vec<u32>>,
+    /// The headers that it includes.
+    pub(crate) needs: Needs,
+    /// Bytes of memory that compiling it takes.
+    pub(crate) memory: u64,
+    /// What it can be made of again; null where there is no other way to compute the same.
+    pub(crate) recipe: serde_json::Value,
+}
+
+/// The source of several kernels.
+pub(crate) fn source(name: &str, kernels: &[Kernel]) -> Source {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in kernels.iter().flat_map(|kernel| &kernel.parts) {
+        if !parts.contains(part) {
+            parts.push(part);
+        }
+    }
+    let texts = kernels.iter().map(|kernel| kernel.text.as_str());
+    Source {
+        name: name.to_owned(),
+        text: parts.into_iter().chain(texts).collect::<Vec<_>>().join("\n"),
+        needs: kernels.iter().fold(Needs::default(), |all, kernel| Needs {
+            half: all.half | kernel.needs.half,
+            cccl: all.cccl | kernel.needs.cccl,
+            cutlass: all.cutlass | kernel.needs.cutlass,
+        }),
+        memory: kernels.iter().map(|kernel| kernel.memory).max().unwrap_or(0),
+    }
+}
+
+impl Kernel {
+    /// Its launch, with what the cubin says of it.
+    ///
+    /// # Errors
+    ///
+    /// When the cubin says otherwise than what was computed here, so that no launch goes wrong silently.
+    pub(crate) fn settle(&self, facts: &Facts<'_>) -> Result<Launch, Error> {
+        let Some(expected) = &self.facts else { return Ok(self.launch.clone()) };
+        let Launch { kernel, block, .. } = &self.launch;
+        let words = facts.words(&format!("{kernel}_facts")).unwrap_or_default();
+        let words: Vec<u32> = words.into_iter().filter_map(|word| u32::try_from(word).ok()).collect();
+        match words.split_first_chunk() {
+            Some(([threads, shared], tile)) if *threads == block[0] && tile == *expected => {
+                Ok(Launch { shared: *shared, ..self.launch.clone() })
+            }
+            _ => {
+                let message =
+                    format!("'{kernel}' says {words:?} of itself, not {} threads and {:?}", block[0], expected);
+                Err(Error::new(message))
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! A region as the steps that compute it, each of which becomes a launch. `check` asks whether there are such steps, and why
+//! not; codegen and the constant_updater read what was accepted.
+
+use byoc_nvidia::compile::Arch;
+use byoc_plugin_api::{Error, Options, Refusal, Region};
+
+use crate::attention;
+use crate::constants::Use;
+use crate::memory::Memory;
+use crate::product::Product;
+use crate::source::Kernel;
+
+/// One step.
+pub(crate) enum Step {
+    /// `softmax(scale Q K' + mask) V`.
+    Attention(attention::Form),
+    /// A product of matrices.
+    Product(Product),
+}
+
+/// How far apart the elements of a constant lie, where they are known: during code generation.
+pub(crate) type Strides<'a> = dyn Fn(usize) -> Option<Vec<i64>> + 'a;
+
+/// The steps of a region, in the order in which they run.
+pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) -> Result<Vec<Step>, Refusal> {
+    if region.nodes.iter().any(|node| matches!(node.op.as_str(), "Attention" | "Softmax")) {
+        return Ok(vec![Step::Attention(attention::read(region)?)]);
+    }
+    Ok(vec![Step::Product(Product::read(region, options, strides)?)])
+}
+
+impl Step {
+    /// What the step does with constants, by value.
+    pub(crate) fn uses(&self) -> Vec<(usize, Use)> {
+        match self {
+            Step::Attention(form) => attention::uses(form),
+            Step::Product(product) => product.uses(),
+        }
+    }
+
+    /// What it is called in names of files and in messages.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Step::Attention(form) => attention::name(form),
+            Step::Product(product) => product.name(),
+        }
+    }
+
+    /// The kernel of that symbol for an architecture.
+    pub(crate) fn kernel(&self, symbol: &str, arch: Arch, memory: &mut Memory<'_>) -> Result<Kernel, Error> {
+        match self {
+            Step::Attention(form) => attention::kernel(form, symbol, memory),
+            Step::Product(product) => product.kernel(symbol, arch, memory),
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Reads a region as attention.
+
+use byoc_plugin_api::{Attribute, DType, Dim, Node, Refusal, RefusalCode, Region};
+
+use super::graph::{Graph, are_rows_of};
+use super::operands::{Heads, result, shape};
+use super::{Effect, Layout, MOST, Mask, STEP, Spec};
+
+/// A region that is attention.
+#[derive(Clone, Debug)]
+pub struct Form {
+    /// What is computed.
+    pub spec: Spec,
+    /// The region's value of Q.
+    pub q: usize,
+    /// The region's value of K.
+    pub k: usize,
+    /// The region's value of V.
+    pub v: usize,
+    /// The region's value that masks.
+    pub mask: Option<usize>,
+    /// The region's value of the result.
+    pub output: usize,
+    /// Constants that decided what is computed, and are not needed for it.
+    pub numbers: Vec<usize>,
+    /// The nodes of the region that are in it.
+    pub nodes: Vec<usize>,
+}
+
+/// The scores, up to their softmax.
+struct Scores {
+    q: Heads,
+    k: Heads,
+    scale: f64,
+    mask: Option<(usize, Mask)>,
+}
+
+/// Reads a region.
+///
+/// # Errors
+///
+/// When it is no attention, or one that the kernels do not compute: which part, and what would be.
+pub fn read(region: &Region) -> Result<Form, Refusal> {
+    let &[output] = region.outputs.as_slice() else { return Err(other("there is more than one result")) };
+    let form = read_at(region, output)?;
+    let unread = region.nodes.iter().enumerate().find(|(index, _)| !form.nodes.contains(index));
+    if let Some((_, node)) = unread {
+        return Err(other(&format!("'{}' is no part of attention as the kernel computes it", node.name)));
+    }
+    Ok(form)
+}
+
+/// Reads the part of a region that makes a value.
+///
+/// # Errors
+///
+/// Those of [`read`], which asks for all of the region.
+pub fn read_at(region: &Region, output: usize) -> Result<Form, Refusal> {
+    let mut graph = Graph::new(region);
+    let before = |value: usize, op: &str| {
+        graph.producer(value).filter(|node| node.op == op).and_then(|node| node.input(0)).unwrap_or(value)
+    };
+    let inner = before(before(output, "Reshape"), "Transpose");
+    let node = graph.producer(inner).ok_or_else(|| other("there is no attention"))?;
+    let form = match node.op.as_str() {
+        "Attention" => operator(&mut graph, node, output)?,
+        "MatMul" => in_pieces(&mut graph, node, output)?,
+        _ => return Err(other("there is no attention")),
+    };
+    check(&graph, &form)?;
+    Ok(Form { numbers: graph.numbers(), nodes: graph.nodes(), ..form })
+}
+
+/// `Attention` of ONNX.
+fn operator(graph: &mut Graph<'_>, node: &Node, output: usize) -> Result<Form, Refusal> {
+    let behind = [("past_key", 4), ("past_value", 5), ("nonpad_kv_seqlen", 6)];
+    if let Some((name, _)) = behind.iter().find(|(_, at)| node.input(*at).is_some()) {
+        return Err(attribute(format!("the input '{name}' is given, and the kernel has no cache")));
+    }
+    if (1..4).any(|at| node.output(at).is_some()) {
+        return Err(attribute("keys, values or scores are wanted as results, too".into()));
+    }
+    let operand = |at: usize| node.input(at).ok_or_else(|| other("an operand is missing"));
+    let (q, k, v) = (operand(0)?, operand(1)?, operand(2)?);
+    let (q_heads, kv_heads) = (node.int("q_num_heads", 0), node.int("kv_num_heads", 0));
+    let dtype = graph.dtype(q);
+    let in_rows = graph.shape(q).len() == 3;
+    let q = Heads::of_attention(graph, q, q_heads)?;
+    let k = Heads::of_attention(graph, k, kv_heads)?;
+    let v = Heads::of_attention(graph, v, kv_heads)?;
+    let (inner, mut y) = result(graph, output, q.heads, v.size);
+    if in_rows {
+        y = Layout::RowsFirst { width: q.heads * v.size, start: 0 };
+    }
+    if graph.step(inner, "Attention").is_none() || (in_rows && inner != output) {
+        return Err(other("the result of Attention is transposed in another way"));
+    }
+    let scale = match node.attributes.get("scale") {
+        Some(Attribute::Float(scale)) => f64::from(*scale),
+        _ => 1.0 / (q.size as f64).sqrt(),
+    };
+    let mask = match node.input(3) {
+        Some(mask) => Some((mask, mask_of(graph, mask, &scores_shape(&q, &k, 4), f32::NEG_INFINITY, false)?)),
+        None => None,
+    };
+    let scores = Scores { q, k, scale, mask };
+    let form = form(scores, v, output, dtype, y);
+    let spec =
+        Spec { softcap: node.float("softcap", 0.0).max(0.0), causal: node.int("is_causal", 0) != 0, ..form.spec };
+    Ok(Form { spec, ..form })
+}
+
+/// Two products with a softmax between them.
+fn in_pieces(graph: &mut Graph<'_>, product: &Node, output: usize) -> Result<Form, Refusal> {
+    let (Some(weights), Some(v)) = (product.input(0), product.input(1)) else { return Err(other("no product")) };
+    let v_rank = graph.shape(v).len();
+    let v = Heads::read_unscaled(graph, v)?;
+    let weights = graph.uncast(weights);
+    let softmax = graph.step(weights, "Softmax").ok_or_else(|| other("the weights are not from a Softmax"))?;
+    let rank = graph.shape(weights).len() as i64;
+    if ![-1, rank - 1].contains(&softmax.int("axis", -1)) {
+        return Err(attribute(format!("the softmax '{}' is not along the keys", softmax.name)));
+    }
+    let value = softmax.input(0).ok_or_else(|| other("a softmax of nothing"))?;
+    let scores = scores(graph, value)?;
+    let (inner, y) = result(graph, output, scores.q.heads, v.size);
+    if graph.step(inner, "MatMul").is_none() || v_rank != graph.shape(inner).len() {
+        return Err(other("the result is transposed in another way"));
+    }
+    let dtype = graph.dtype(scores.q.from);
+    Ok(form(scores, v, output, dtype, y))
+}
+
+fn form(scores: Scores, v: Heads, output: usize, dtype: DType, y: Layout) -> Form {
+    let Scores { q, k, scale, mask } = scores;
+    let (mask, mask_spec) = mask.unzip();
+    let spec = Spec {
+        dtype,
+        batch: q.batch.clone(),
+        heads: q.heads,
+        kv_heads: k.heads,
+        queries: q.rows,
+        keys: k.rows,
+        size: q.size,
+        value_size: v.size,
+        scale: (scale * q.scale * k.scale) as f32,
+        softcap: 0.0,
+        causal: false,
+        mask: mask_spec,
+        q: q.layout,
+        k: k.layout,
+        v: v.layout,
+        y,
+    };
+    Form { spec, q: q.from, k: k.from, v: v.from, mask, output, numbers: Vec::new(), nodes: Vec::new() }
+}
+
+/// What the softmax is of, back to the product of Q and K.
+fn scores(graph: &mut Graph<'_>, value: usize) -> Result<Scores, Refusal> {
+    let value = graph.uncast(value);
+    if graph.step(value, "Add").is_some() {
+        return added(graph, value);
+    }
+    let Some(node) = graph.step(value, "Where") else { return unmasked(graph, value) };
+    let operand = |at: usize| node.input(at).ok_or_else(|| other("an operand is missing"));
+    let (mask, a, b) = (operand(0)?, operand(1)?, operand(2)?);
+    let is_number = |value: usize| graph.region.constant_floats(value).is_some_and(|numbers| numbers.len() == 1);
+    let (inner, fill, hides) = if is_number(b) { (a, b, false) } else { (b, a, true) };
+    let number = graph.number(fill).filter(|fill| !fill.is_nan() && *fill < f64::INFINITY);
+    let number = number.ok_or_else(|| other(&format!("'{}' is not one number", graph.name(fill))))?;
+    whole(graph, value, inner)?;
+    let scores = unmasked(graph, inner)?;
+    let mask_spec =
+        mask_of(graph, mask, &scores_shape(&scores.q, &scores.k, graph.shape(inner).len()), number as f32, hides)?;
+    Ok(Scores { mask: Some((mask, mask_spec)), ..scores })
+}
+
+/// Scores to which a mask is added: either operand may be the scores.
+fn added(graph: &mut Graph<'_>, value: usize) -> Result<Scores, Refusal> {
+    let node = graph.producer(value).ok_or_else(|| other("no sum"))?;
+    let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a sum without two operands")) };
+    let first = graph.producer(a).is_some();
+    let before = graph.clone();
+    let found = plus(graph, value, if first { a } else { b }, if first { b } else { a });
+    if found.is_ok() || !first || graph.producer(b).is_none() {
+        return found;
+    }
+    *graph = before;
+    plus(graph, value, b, a).or(found)
+}
+
+/// Scores, and the mask that is added to them.
+fn plus(graph: &mut Graph<'_>, value: usize, inner: usize, mask: usize) -> Result<Scores, Refusal> {
+    whole(graph, value, inner)?;
+    let scores = unmasked(graph, inner)?;
+    let shape = scores_shape(&scores.q, &scores.k, graph.shape(inner).len());
+    let mask_spec = mask_of(graph, mask, &shape, 0.0, false)?;
+    if matches!(mask_spec.effect, Effect::Fills { .. }) {
+        return Err(other("booleans are added to scores"));
+    }
+    Ok(Scores { mask: Some((mask, mask_spec)), ..scores })
+}
+
+/// A mask must not make the scores larger.
+fn whole(graph: &Graph<'_>, value: usize, inner: usize) -> Result<(), Refusal> {
+    if graph.shape(value) == graph.shape(inner) {
+        return Ok(());
+    }
+    Err(shape(format!("'{}' is larger than the scores that it is of", graph.name(value))))
+}
+
+/// A product of Q and K with its factors.
+fn unmasked(graph: &mut Graph<'_>, value: usize) -> Result<Scores, Refusal> {
+    let value = graph.uncast(value);
+    let (inner, scale) = graph.unscaled(value);
+    let inner = graph.uncast(inner);
+    let product = graph.step(inner, "MatMul").ok_or_else(|| other("the scores are not from a product"))?;
+    let (Some(q), Some(k)) = (product.input(0), product.input(1)) else { return Err(other("no product")) };
+    if graph.shape(q).len() != graph.shape(k).len() {
+        return Err(shape("Q and K have different numbers of dimensions".into()));
+    }
+    Ok(Scores { q: Heads::read(graph, q)?, k: Heads::read_transposed(graph, k)?, scale, mask: None })
+}
+
+/// The shape of scores: batch, heads, queries and keys; and how many of these the model has.
+struct Shape {
+    sizes: [Dim; 4],
+    rank: usize,
+}
+
+fn scores_shape(q: &Heads, k: &Heads, rank: usize) -> Shape {
+    Shape { sizes: [q.batch.clone(), Dim::Fixed(q.heads), q.rows.clone(), k.rows.clone()], rank }
+}
+
+/// A mask for scores of that shape. One of fewer dimensions broadcasts.
+fn mask_of(graph: &Graph<'_>, value: usize, scores: &Shape, fill: f32, hides: bool) -> Result<Mask, Refusal> {
+    let effect = match graph.dtype(value) {
+        DType::Bool => Effect::Fills { hides, fill },
+        dtype @ (DType::F32 | DType::F16 | DType::BF16) => Effect::Added(dtype),
+        dtype => {
+            let message = format!("the mask '{}' is {dtype}, taken are bool, f32, f16 and bf16", graph.name(value));
+            return Err(Refusal::new(RefusalCode::Type, message));
+        }
+    };
+    let own = graph.shape(value);
+    let mut sizes = [const { Dim::Fixed(1) }; 4];
+    let places = scores.rank.checked_sub(own.len());
+    if places.is_none() || own.is_empty() {
+        return Err(shape(format!("the mask '{}' has {} dimensions", graph.name(value), own.len())));
+    }
+    // Of scores without a dimension of heads, the first one is the batch.
+    let axes = if scores.rank == 3 { &[3, 2, 0][..] } else { &[3, 2, 1, 0] };
+    axes.iter().zip(own.iter().rev()).for_each(|(&axis, size)| sizes[axis] = size.clone());
+    let scores = &scores.sizes;
+    let one = Dim::Fixed(1);
+    let fits = |at: usize| sizes[at] == one || sizes[at] == scores[at];
+    let short = !fits(3) && sizes[3].fixed().zip(scores[3].fixed()).is_some_and(|(own, all)| own < all);
+    if !(0..3).all(fits) || !(fits(3) || short) {
+        let text = |shape: &[Dim]| shape.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let message = format!("the mask '{}' is [{}], and the scores [{}]", graph.name(value), text(own), text(scores));
+        return Err(shape(message));
+    }
+    Ok(Mask { effect, shape: sizes, short })
+}
+
+/// What the kernels cannot do.
+fn check(graph: &Graph<'_>, form: &Form) -> Result<(), Refusal> {
+    let Spec { dtype, heads, kv_heads, size, value_size, .. } = &form.spec;
+    if ![DType::F32, DType::F16, DType::BF16].contains(dtype) {
+        let message = format!("'{}' is {dtype}, taken are f32, f16 and bf16", graph.name(form.q));
+        return Err(Refusal::new(RefusalCode::Type, message));
+    }
+    if let Some(&value) = [form.k, form.v, form.output].iter().find(|&&value| graph.dtype(value) != *dtype) {
+        let message = format!("'{}' is {}, and another operand {dtype}", graph.name(value), graph.dtype(value));
+        return Err(Refusal::new(RefusalCode::Type, message));
+    }
+    for (what, size) in [("Q and K", *size), ("V", *value_size)] {
+        if size == 0 || size % STEP != 0 || size > MOST {
+            let message = format!("heads of {what} have {size} columns, taken are multiples of {STEP} up to {MOST}");
+            return Err(shape(message));
+        }
+    }
+    if *heads == 0 || *kv_heads == 0 || heads % kv_heads != 0 {
+        return Err(shape(format!("{heads} heads of Q do not divide into {kv_heads} of K and V")));
+    }
+    agree(graph, form)
+}
+
+/// Sizes that must be equal are, and counts of blocks are what a launch takes.
+fn agree(graph: &Graph<'_>, form: &Form) -> Result<(), Refusal> {
+    let spec = &form.spec;
+    let expected = |layout: &Layout, heads: usize, rows: &Dim, size: usize| match layout {
+        Layout::HeadsFirst => vec![spec.batch.clone(), heads.into(), rows.clone(), size.into()],
+        Layout::RowsFirst { .. } => vec![spec.batch.clone(), rows.clone(), heads.into(), size.into()],
+    };
+    let operands = [
+        (form.k, &spec.k, spec.kv_heads, &spec.keys, spec.size),
+        (form.v, &spec.v, spec.kv_heads, &spec.keys, spec.value_size),
+        (form.output, &spec.y, spec.heads, &spec.queries, spec.value_size),
+    ];
+    for (value, layout, heads, rows, size) in operands {
+        let (own, whole) = (graph.shape(value), expected(layout, heads, rows, size));
+        let joined = matches!(layout, Layout::RowsFirst { .. }) && are_rows_of(own, &whole);
+        let fits = match own {
+            _ if joined => true,
+            [batch, rows, columns] => heads == 1 && [&whole[0], &whole[2], &whole[3]] == [batch, rows, columns],
+            _ => own == whole,
+        };
+        if !fits {
+            return Err(shape(format!(
+                "'{}' does not have the sizes that the other operands make it",
+                graph.name(value)
+            )));
+        }
+    }
+    let most = 65535;
+    let blocks = [spec.batch.fixed().unwrap_or(1), spec.heads];
+    if blocks.iter().any(|&count| count > most) || [&spec.queries, &spec.keys].iter().any(|dim| is_too_long(dim)) {
+        return Err(shape("there are more heads, batches or rows than a launch counts".into()));
+    }
+    if [&spec.batch, &spec.queries, &spec.keys].contains(&&Dim::Fixed(0)) {
+        return Err(shape("there is nothing to compute".into()));
+    }
+    Ok(())
+}
+
+fn is_too_long(dim: &Dim) -> bool {
+    dim.fixed().is_some_and(|size| size > i32::MAX as usize / 2)
+}
+
+fn attribute(message: String) -> Refusal {
+    Refusal::new(RefusalCode::Attribute, message)
+}
+
+fn other(message: &str) -> Refusal {
+    Refusal::new(RefusalCode::Other, message)
+}

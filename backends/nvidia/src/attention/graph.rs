@@ -1,0 +1,140 @@
+//! The nodes of a region by what they make, which of them were read, and which constants decided what is computed.
+
+use std::collections::{BTreeSet, HashMap};
+
+use byoc_plugin_api::{DType, Dim, Node, Region, dim};
+
+#[derive(Clone)]
+pub(super) struct Graph<'a> {
+    pub(super) region: &'a Region,
+    /// Indices of nodes, by the value that they make first.
+    producers: HashMap<usize, usize>,
+    read: BTreeSet<usize>,
+    numbers: BTreeSet<usize>,
+}
+
+/// Whether rows of heads that lie beside each other make up heads of that shape: `[..., heads, size]`.
+pub(super) fn are_rows_of(rows: &[Dim], heads: &[Dim]) -> bool {
+    let ([before @ .., width], [split @ .., count, size]) = (rows, heads) else { return false };
+    let whole = |count: &Dim, size: &Dim| Some(Dim::Fixed(count.fixed()?.checked_mul(size.fixed()?)?));
+    let same = |a: &[Dim], b: &[Dim]| matches!((dim::product(a), dim::product(b)), (Ok(a), Ok(b)) if a == b);
+    whole(count, size).as_ref() == Some(width) && same(before, split)
+}
+
+impl<'a> Graph<'a> {
+    pub(super) fn new(region: &'a Region) -> Self {
+        let made = |(index, node): (usize, &Node)| Some((node.output(0)?, index));
+        let producers = region.nodes.iter().enumerate().filter_map(made).collect();
+        Graph { region, producers, read: BTreeSet::new(), numbers: BTreeSet::new() }
+    }
+
+    pub(super) fn shape(&self, value: usize) -> &'a [Dim] {
+        &self.region.values[value].shape
+    }
+
+    pub(super) fn dtype(&self, value: usize) -> DType {
+        self.region.values[value].dtype
+    }
+
+    pub(super) fn name(&self, value: usize) -> &'a str {
+        &self.region.values[value].name
+    }
+
+    /// The node that makes a value, if it is one of ONNX.
+    pub(super) fn producer(&self, value: usize) -> Option<&'a Node> {
+        self.producers.get(&value).map(|&index| &self.region.nodes[index]).filter(|node| node.domain.is_empty())
+    }
+
+    /// The node that makes a value, if it is this operator. It counts as read.
+    pub(super) fn step(&mut self, value: usize, op: &str) -> Option<&'a Node> {
+        let node = self.producer(value).filter(|node| node.op == op)?;
+        self.read.extend(self.producers.get(&value));
+        Some(node)
+    }
+
+    /// The transposed value, if a node transposes it so. It counts as read.
+    pub(super) fn transposed(&mut self, value: usize, perm: &[i64]) -> Option<usize> {
+        self.producer(value).filter(|node| node.op == "Transpose" && node.ints("perm") == Some(perm))?;
+        self.step(value, "Transpose")?.input(0)
+    }
+
+    /// The rows that a Reshape splits into heads to make a value of that shape, whose last two dimensions are heads and
+    /// their columns: the same memory. The Reshape counts as read.
+    pub(super) fn unsplit(&mut self, value: usize) -> Option<usize> {
+        let rows = self.producer(value).filter(|node| node.op == "Reshape")?.input(0)?;
+        if !are_rows_of(self.shape(rows), self.shape(value)) {
+            return None;
+        }
+        self.step(value, "Reshape")?;
+        Some(rows)
+    }
+
+    /// What a Reshape joins to rows, which it makes. The Reshape counts as read.
+    pub(super) fn unjoined(&mut self, value: usize) -> Option<usize> {
+        let heads = self.producer(value).filter(|node| node.op == "Reshape")?.input(0)?;
+        if !are_rows_of(self.shape(value), self.shape(heads)) {
+            return None;
+        }
+        self.step(value, "Reshape")?;
+        Some(heads)
+    }
+
+    /// A constant of one number that is finite. It counts as decided by.
+    pub(super) fn number(&mut self, value: usize) -> Option<f64> {
+        let &[number] = self.region.constant_floats(value)?.as_slice() else { return None };
+        self.numbers.insert(value);
+        Some(number)
+    }
+
+    /// Follows products with numbers and divisions by numbers, and gives the value without them and their product.
+    pub(super) fn unscaled(&mut self, mut value: usize) -> (usize, f64) {
+        let mut scale = 1.0;
+        while let Some((inner, factor)) = self.factor(value) {
+            (value, scale) = (inner, scale * factor);
+        }
+        (value, scale)
+    }
+
+    fn factor(&mut self, value: usize) -> Option<(usize, f64)> {
+        let node = self.producer(value)?;
+        let (a, b) = (node.input(0)?, node.input(1)?);
+        let one = |value: usize| {
+            let numbers = self.region.constant_floats(value)?;
+            (numbers.len() == 1 && numbers[0].is_finite()).then(|| numbers[0])
+        };
+        let (inner, by, factor) = match (node.op.as_str(), one(a), one(b)) {
+            ("Mul", _, Some(factor)) => (a, b, factor),
+            ("Mul", Some(factor), None) => (b, a, factor),
+            ("Div", _, Some(divisor)) if divisor != 0.0 => (a, b, 1.0 / divisor),
+            _ => return None,
+        };
+        if self.shape(inner) != self.shape(value) {
+            return None;
+        }
+        self.read.extend(self.producers.get(&value));
+        self.numbers.insert(by);
+        Some((inner, factor))
+    }
+
+    /// The value before a conversion between floating-point types. The conversion counts as read.
+    pub(super) fn uncast(&mut self, value: usize) -> usize {
+        let floats = [DType::F32, DType::F16, DType::BF16];
+        match self.producer(value).and_then(|node| node.input(0).filter(|_| node.op == "Cast")) {
+            Some(inner) if floats.contains(&self.dtype(inner)) && floats.contains(&self.dtype(value)) => {
+                self.step(value, "Cast");
+                inner
+            }
+            _ => value,
+        }
+    }
+
+    /// The nodes that were read.
+    pub(super) fn nodes(&self) -> Vec<usize> {
+        self.read.iter().copied().collect()
+    }
+
+    /// The constants whose numbers were looked at.
+    pub(super) fn numbers(&self) -> Vec<usize> {
+        self.numbers.iter().copied().collect()
+    }
+}

@@ -1,0 +1,126 @@
+//! What backends that generate CUDA C++ do alike when a region is compiled: their options, and source to cubin.
+
+use std::path::{Path, PathBuf};
+
+use byoc_plugin_api::{Error, OptionKind, OptionSpec, Options};
+
+use crate::compile::{Arch, Cache, Cubin, Needs, Request, Toolchain, arches};
+use crate::locate::Places;
+use crate::program::Launch;
+
+/// The option that names the architectures that code is made for.
+pub const ARCH: &str = "arch";
+/// The option that names a folder for the generated sources.
+pub const KEEP_SOURCES: &str = "keep-sources";
+/// The option that names the compiler.
+pub const COMPILER: &str = "compiler";
+/// The option that says where CUDA's libraries are.
+pub const LIBRARY_PATH: &str = "library-path";
+
+fn option(name: &str, kind: OptionKind, default: &str, help: &str) -> OptionSpec {
+    OptionSpec { name: name.into(), kind, default: default.into(), help: help.into() }
+}
+
+/// The options of these backends that decide what code is.
+pub fn options() -> Vec<OptionSpec> {
+    let compilers = OptionKind::Choice(vec!["nvrtc".into(), "nvcc".into()]);
+    vec![
+        option(ARCH, OptionKind::Text, "sm_80,sm_90a", "Architectures to make code for, such as sm_80 or sm_90a"),
+        option(COMPILER, compilers, "nvrtc", "What compiles the generated CUDA C++"),
+    ]
+}
+
+/// Their options about the machine.
+pub fn run_options() -> Vec<OptionSpec> {
+    vec![
+        option(LIBRARY_PATH, OptionKind::Text, "", "Folder with CUDA's libraries and headers, looked into first"),
+        option(
+            KEEP_SOURCES,
+            OptionKind::Text,
+            "",
+            "Folder to write the generated CUDA C++ to when a model is compiled",
+        ),
+    ]
+}
+
+/// What generated sources begin with: types of 16 bits and how they are converted, and what lanes of a warp exchange.
+pub const PRELUDE: &str = include_str!("prelude.cuh");
+
+/// A kernel as CUDA C++, and its launch from the first cubin. Whoever puts several into one source moves them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generated {
+    /// One `extern "C" __global__` function, with what only it needs. The prelude stands before it.
+    pub text: String,
+    /// How it is launched.
+    pub launch: Launch,
+}
+
+/// Where the user, and then the environment, have CUDA's libraries and headers.
+pub fn places(options: &Options) -> Places {
+    Places::of_process(Some(Path::new(options.text(LIBRARY_PATH))))
+}
+
+/// A generated source, before it is known for which architecture.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// What it is called: letters, digits and `_`. Regions that compute the same give the same name.
+    pub name: String,
+    /// The whole text.
+    pub text: String,
+    /// The headers that it includes.
+    pub needs: Needs,
+    /// Bytes of memory that compiling it takes, as measured for its kind; 0 if that is little.
+    pub memory: u64,
+}
+
+/// Makes cubins as the options say.
+pub struct Build {
+    toolchain: Toolchain,
+    cache: Cache,
+    arches: Vec<Arch>,
+    keep: Option<PathBuf>,
+}
+
+impl Build {
+    /// Finds the compiler.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, and when it does not know an architecture.
+    pub fn new(options: &Options) -> Result<Build, Error> {
+        let arches = arches(options.text(ARCH))?;
+        let places = places(options);
+        let toolchain = match options.text(COMPILER) {
+            "nvcc" => Toolchain::find_nvcc(&places)?,
+            _ => Toolchain::find(&places)?,
+        };
+        arches.iter().try_for_each(|&arch| toolchain.check_arch(arch))?;
+        let keep = Some(options.text(KEEP_SOURCES)).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        Ok(Build { toolchain, cache: Cache::of_process(), arches, keep })
+    }
+
+    /// What code is made for.
+    pub fn arches(&self) -> &[Arch] {
+        &self.arches
+    }
+
+    /// Compiles a source for one of the architectures.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Toolchain::compile`], and when the source cannot be written to the user's folder.
+    pub fn cubin(&self, source: &Source, arch: Arch) -> Result<Cubin, Error> {
+        if let Some(folder) = &self.keep {
+            keep(folder, source, arch)?;
+        }
+        let Source { name, text, needs, memory } = source;
+        let request = Request { name, source: text, arch, options: &[], needs: *needs, memory: *memory };
+        self.toolchain.compile(&request, &self.cache)
+    }
+}
+
+fn keep(folder: &Path, source: &Source, arch: Arch) -> Result<(), Error> {
+    let file = folder.join(format!("{}.{arch}.cu", source.name));
+    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, &source.text));
+    written.map_err(|cause| Error::new(format!("the source '{}' cannot be written: {cause}", file.display())))
+}

@@ -1,0 +1,132 @@
+//! Programs on a device: what every backend of generated kernels does with its regions.
+//!
+//! All that is slow happens before a run: the variant for the device is chosen, its kernels are loaded and constants are
+//! looked at in `load_on`; sizes become numbers in `plan`, and addresses arguments in `prepare`. A run launches.
+
+mod arguments;
+mod constants;
+mod modules;
+mod sizes;
+mod variant;
+
+use byoc_plugin_api::{
+    DeviceConstants, DeviceExecutable, DevicePlan, DeviceTensor, Domain, DomainHandles, Environment, Error, Options,
+};
+
+use self::arguments::{Addresses, Ready};
+use self::constants::Bound;
+use self::modules::Kernels;
+use self::sizes::Sizes;
+use crate::build::places;
+use crate::domain::CudaDomain;
+use crate::join::Joined;
+use crate::locate;
+use crate::program::{Program, Variant};
+
+/// Opens a device with a queue of its own.
+///
+/// # Errors
+///
+/// When the driver is missing or too old, and when there is no such device.
+pub fn open_domain(ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
+    Ok(Box::new(CudaDomain::open(ordinal, &places(options), &[])?))
+}
+
+/// Loads a program. `backend` is who made it, for hints.
+///
+/// # Errors
+///
+/// When the code is damaged or has nothing for this device, when constants are bound that are not what it says, and when the
+/// driver takes a kernel not.
+pub fn load_on(
+    backend: &str,
+    code: &[u8],
+    constants: &DeviceConstants<'_>,
+    environment: &Environment,
+    domain: &DomainHandles,
+) -> Result<Box<dyn DeviceExecutable>, Error> {
+    let (mut program, cubins) = Program::read(code)?;
+    let driver = locate::driver(&places(&environment.options))?;
+    let joined = Joined::new(domain, &driver)?;
+    joined.enter()?;
+    let chosen = variant::choose(&program, joined.device(), backend)?;
+    let variant = program.variants.swap_remove(chosen);
+    let named = |error: Error| Error { message: format!("{}: {}", program.title, error.message), ..error };
+    let constants = Bound::all(&program.constants, constants, &joined).map_err(named)?;
+    let kernels = Kernels::load(&variant, &cubins, &joined, &driver).map_err(named)?;
+    Ok(Box::new(Loaded { state: State::Unplanned, kernels, constants, program, variant, joined }))
+}
+
+/// A program that is ready on a device.
+struct Loaded {
+    state: State,
+    kernels: Kernels,
+    constants: Vec<Bound>,
+    program: Program,
+    /// What is launched on this device.
+    variant: Variant,
+    /// Dropped after all that is of its context.
+    joined: Joined,
+}
+
+/// What became of the shapes planned last.
+enum State {
+    Unplanned,
+    Planned(Sizes),
+    /// Everything has its place.
+    Ready(Sizes, Vec<Ready>),
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // What is dropped next belongs to this context. Where it cannot be entered, the device is lost with all of it.
+        let _ = self.joined.enter();
+    }
+}
+
+impl Loaded {
+    /// The same error, with what it is about.
+    fn named(&self, error: Error) -> Error {
+        Error { message: format!("{}: {}", self.program.title, error.message), ..error }
+    }
+}
+
+impl DeviceExecutable for Loaded {
+    fn plan(&mut self, inputs: &[DeviceTensor<'_>], outputs: &[DeviceTensor<'_>]) -> Result<DevicePlan, Error> {
+        self.state = State::Unplanned;
+        let sizes = Sizes::of(&self.program, &self.variant, inputs, outputs).map_err(|error| self.named(error))?;
+        let scratch = sizes.scratch;
+        self.state = State::Planned(sizes);
+        Ok(DevicePlan { scratch, ..DevicePlan::default() })
+    }
+
+    fn prepare(
+        &mut self,
+        inputs: &[DeviceTensor<'_>],
+        outputs: &[DeviceTensor<'_>],
+        scratch: u64,
+    ) -> Result<(), Error> {
+        self.joined.enter()?;
+        let sizes = match std::mem::replace(&mut self.state, State::Unplanned) {
+            State::Planned(sizes) | State::Ready(sizes, _) => sizes,
+            State::Unplanned => return Err(self.named(Error::new("it is to be prepared and was not planned"))),
+        };
+        if inputs.len() != self.program.inputs.len() || outputs.len() != self.program.outputs.len() {
+            return Err(self.named(Error::new("it is to be prepared for other tensors than it was planned for")));
+        }
+        let addresses = Addresses { inputs, outputs, constants: &self.constants, scratch, offsets: &sizes.offsets };
+        let ready = arguments::ready(&sizes, &addresses, &self.kernels, &self.joined);
+        let ready = ready.map_err(|error| self.named(error))?;
+        self.state = State::Ready(sizes, ready);
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        self.joined.enter()?;
+        let State::Ready(_, ready) = &mut self.state else {
+            return Err(self.named(Error::new("it is to be run and was not prepared")));
+        };
+        let ran = ready.iter_mut().try_for_each(|ready| ready.launch(&self.joined));
+        ran.map_err(|error| self.named(error))
+    }
+}

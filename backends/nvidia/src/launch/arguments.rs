@@ -1,0 +1,211 @@
+//! Addresses to arguments: what a launch hands to the driver, which copies it then.
+
+use std::ffi::c_void;
+
+use byoc_plugin_api::{DType, DeviceTensor, Error};
+use cudarc::driver::sys::{
+    self, CUtensorMap, CUtensorMapDataType_enum as Type, CUtensorMapFloatOOBfill_enum as Fill,
+    CUtensorMapInterleave_enum as Interleave, CUtensorMapL2promotion_enum as Promotion,
+    CUtensorMapSwizzle_enum as Swizzle,
+};
+
+use super::constants::Bound;
+use super::modules::{Kernel, Kernels};
+use super::sizes::{Map, Sizes, Value, Work};
+use crate::join::Joined;
+use crate::memory::Memory;
+use crate::program::Place;
+
+/// A part of what holds arguments. Each argument begins at one: no type wants more alignment.
+#[derive(Clone, Copy)]
+#[repr(C, align(128))]
+struct Chunk([u8; 128]);
+
+/// Where everything is.
+pub(super) struct Addresses<'a> {
+    pub(super) inputs: &'a [DeviceTensor<'a>],
+    pub(super) outputs: &'a [DeviceTensor<'a>],
+    pub(super) constants: &'a [Bound],
+    pub(super) scratch: u64,
+    pub(super) offsets: &'a [u64],
+}
+
+impl Addresses<'_> {
+    /// The address of a place, which the program was checked to have.
+    fn of(&self, place: Place) -> u64 {
+        match place {
+            Place::Input(at) => self.inputs[at].address,
+            Place::Output(at) => self.outputs[at].address,
+            Place::Constant(at) => self.constants[at].address,
+            Place::Scratch(at) => self.scratch + self.offsets[at],
+        }
+    }
+}
+
+/// The arguments of a launch, as the driver takes them.
+struct Arguments {
+    chunks: Vec<Chunk>,
+    /// Where each begins, in `chunks`.
+    pointers: Vec<*mut c_void>,
+}
+
+// SAFETY: the pointers are into the memory of its own.
+unsafe impl Send for Arguments {}
+
+impl Arguments {
+    fn new(values: &[Vec<u8>]) -> Arguments {
+        let mut chunks = Vec::new();
+        let mut starts = Vec::with_capacity(values.len());
+        for value in values {
+            starts.push(chunks.len());
+            for part in value.chunks(size_of::<Chunk>()) {
+                let mut chunk = Chunk([0; size_of::<Chunk>()]);
+                chunk.0[..part.len()].copy_from_slice(part);
+                chunks.push(chunk);
+            }
+        }
+        // One of no bytes has an address too.
+        chunks.push(Chunk([0; size_of::<Chunk>()]));
+        let pointers = starts.iter().map(|&start| (&raw mut chunks[start]).cast()).collect();
+        Arguments { chunks, pointers }
+    }
+}
+
+/// A launch that only waits for its turn.
+pub(super) struct Ready {
+    kernel: Kernel,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    arguments: Arguments,
+}
+
+impl Ready {
+    fn new(kernel: &Kernel, work: &Work, values: &[Vec<u8>]) -> Ready {
+        let Work { grid, block, shared, .. } = *work;
+        Ready { kernel: kernel.clone(), grid, block, shared, arguments: Arguments::new(values) }
+    }
+
+    /// Queues it.
+    pub(super) fn launch(&mut self, joined: &Joined) -> Result<(), Error> {
+        let ([x, y, z], [a, b, c]) = (self.grid, self.block);
+        debug_assert!(!self.arguments.chunks.is_empty(), "the pointers are into them");
+        let pointers = self.arguments.pointers.as_mut_ptr();
+        let (function, stream, nothing) = (self.kernel.function, joined.stream(), std::ptr::null_mut());
+        // SAFETY: the function's module lives as long as the kernel, and the stream is the domain's. That the kernel has
+        // these parameters is for the code to say, as what it does with them.
+        let queued = unsafe { sys::cuLaunchKernel(function, x, y, z, a, b, c, self.shared, stream, pointers, nothing) };
+        queued.result().map_err(|cause| {
+            let (name, shared) = (&self.kernel.name, self.shared);
+            let what = format!(
+                "launch kernel {name} with {x} x {y} x {z} blocks of {a} x {b} x {c} threads and {shared} bytes"
+            );
+            joined.device().failed(&what, cause)
+        })
+    }
+}
+
+/// The launches with all that they are given. Runs the kernels that make arguments, and waits for them.
+pub(super) fn ready(
+    sizes: &Sizes,
+    addresses: &Addresses<'_>,
+    kernels: &Kernels,
+    joined: &Joined,
+) -> Result<Vec<Ready>, Error> {
+    let mut made = make(sizes, addresses, kernels, joined)?.into_iter();
+    let mut launches = Vec::with_capacity(sizes.work.len());
+    for work in &sizes.work {
+        let kernel = &kernels.0[work.launch].kernel;
+        let named = |error: Error| Error { message: format!("kernel {}: {}", kernel.name, error.message), ..error };
+        let values = work.arguments.iter().map(|value| match value {
+            Value::Made { .. } => Ok(made.next().unwrap_or_default()),
+            value => bytes(value, addresses, joined).map_err(named),
+        });
+        launches.push(Ready::new(kernel, work, &values.collect::<Result<Vec<_>, Error>>()?));
+    }
+    Ok(launches)
+}
+
+/// The bytes that kernels make, in the order in which they are mentioned.
+fn make(sizes: &Sizes, addresses: &Addresses<'_>, kernels: &Kernels, joined: &Joined) -> Result<Vec<Vec<u8>>, Error> {
+    const APART: usize = 256;
+    let mut calls = Vec::new();
+    let mut end = 0;
+    for work in &sizes.work {
+        for (value, maker) in work.arguments.iter().zip(&kernels.0[work.launch].makers) {
+            if let (Value::Made { arguments, bytes }, Some(maker)) = (value, maker) {
+                let length = *bytes as usize;
+                calls.push((maker, arguments, end..end + length));
+                end += length.next_multiple_of(APART);
+            }
+        }
+    }
+    if calls.is_empty() {
+        return Ok(Vec::new());
+    }
+    let memory = Memory::of(end, "make arguments", joined)?;
+    for (maker, arguments, range) in &calls {
+        let mut values =
+            arguments.iter().map(|value| bytes(value, addresses, joined)).collect::<Result<Vec<_>, Error>>()?;
+        values.push((memory.address() + range.start as u64).to_ne_bytes().to_vec());
+        let one = Work { launch: 0, grid: [1; 3], block: [1; 3], shared: 0, arguments: Vec::new() };
+        Ready::new(maker, &one, &values).launch(joined)?;
+    }
+    let all = memory.read("make arguments", joined)?;
+    Ok(calls.into_iter().map(|(.., range)| all[range].to_vec()).collect())
+}
+
+/// An argument that nobody has to make.
+fn bytes(value: &Value, addresses: &Addresses<'_>, joined: &Joined) -> Result<Vec<u8>, Error> {
+    match value {
+        Value::Pointer(place) => Ok(addresses.of(*place).to_ne_bytes().to_vec()),
+        Value::Size(size) => Ok(size.to_ne_bytes().to_vec()),
+        Value::Map(map) => encode(map, addresses.of(map.at), joined),
+        Value::Made { .. } => Err(Error::new("damaged code: what makes an argument is given one that is made")),
+    }
+}
+
+/// A tensor map as the TMA unit takes it.
+fn encode(map: &Map, address: u64, joined: &Joined) -> Result<Vec<u8>, Error> {
+    let rank = map.sizes.len();
+    let swizzle = match map.swizzle {
+        0 => Some(Swizzle::CU_TENSOR_MAP_SWIZZLE_NONE),
+        32 => Some(Swizzle::CU_TENSOR_MAP_SWIZZLE_32B),
+        64 => Some(Swizzle::CU_TENSOR_MAP_SWIZZLE_64B),
+        128 => Some(Swizzle::CU_TENSOR_MAP_SWIZZLE_128B),
+        _ => None,
+    };
+    let dtype = match map.dtype {
+        DType::F16 => Some(Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16),
+        DType::BF16 => Some(Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
+        DType::F32 => Some(Type::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32),
+        _ => None,
+    };
+    let damaged = || Error::new("damaged code: a tensor map that no device has");
+    let (Some(swizzle), Some(dtype), 1..=5) = (swizzle, dtype, rank) else { return Err(damaged()) };
+    if map.strides.len() != rank - 1 || map.block.len() != rank {
+        return Err(damaged());
+    }
+    let mut made = CUtensorMap { opaque: [0; 16] };
+    // SAFETY: `made` is what is written; there are as many sizes and steps as the rank, and a stride less.
+    let encoded = unsafe {
+        sys::cuTensorMapEncodeTiled(
+            &raw mut made,
+            dtype,
+            rank as u32,
+            std::ptr::with_exposed_provenance_mut(address as usize),
+            map.sizes.as_ptr(),
+            map.strides.as_ptr(),
+            map.block.as_ptr(),
+            [1; 5].as_ptr(),
+            Interleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            swizzle,
+            Promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    };
+    let Map { sizes, strides, block, .. } = map;
+    let what = || format!("map a tensor of sizes {sizes:?}, strides {strides:?} and blocks {block:?}");
+    encoded.result().map_err(|cause| joined.device().failed(&what(), cause))?;
+    Ok(made.opaque.iter().flat_map(|word| word.to_ne_bytes()).collect())
+}

@@ -1,0 +1,125 @@
+//! Constants of a program, found on the device.
+//!
+//! One that lies as the kernels read it is taken as it lies. Others are laid out anew, in memory of the region's own; they
+//! stand in the file once all the same.
+
+use byoc_plugin_api::{DeviceConstant, DeviceConstants, Error, TensorView};
+
+use crate::join::Joined;
+use crate::memory::{Memory, in_order};
+use crate::program::Constant;
+
+/// What kernels take the first element of a constant to be aligned to, so that they may load 16 bytes at once.
+const ALIGNMENT: u64 = 16;
+
+/// A constant with its place on the device.
+pub(super) struct Bound {
+    pub(super) address: u64,
+    /// The memory at that address, if it is the region's own.
+    _own: Option<Memory>,
+}
+
+impl Bound {
+    /// All constants, in the order of the program.
+    pub(super) fn all(
+        expected: &[Constant],
+        found: &DeviceConstants<'_>,
+        joined: &Joined,
+    ) -> Result<Vec<Bound>, Error> {
+        expected.iter().map(|constant| Bound::new(constant, found, joined)).collect()
+    }
+
+    fn new(expected: &Constant, found: &DeviceConstants<'_>, joined: &Joined) -> Result<Bound, Error> {
+        let id = expected.id;
+        let DeviceConstant { bound, address } = match &expected.layout {
+            None => found.host(id),
+            Some(layout) => found.packed(id, layout),
+        }?;
+        let view = bound.view;
+        let shape = sizes(&expected.shape).filter(|_| expected.strides.len() == expected.shape.len());
+        let shape = shape.ok_or_else(|| Error::new(format!("damaged code: constant {id} has no such shape")))?;
+        if view.dtype() != expected.dtype || view.shape() != shape {
+            let (dtype, found) = (view.dtype(), view.shape());
+            return Err(Error::new(format!("constant {id} is {dtype} {found:?}, not {} {shape:?}", expected.dtype)));
+        }
+        if view.is_empty() || (same(&shape, view.strides(), &expected.strides) && address.is_multiple_of(ALIGNMENT)) {
+            return Ok(Bound { address, _own: None });
+        }
+        let bytes = laid_out(&view, &shape, &expected.strides)?.ok_or_else(|| {
+            let (found, strides) = (view.strides(), &expected.strides);
+            let error =
+                Error::new(format!("constant {id} lies in strides {found:?}, and its kernels read {strides:?}"));
+            error.hint("Compile the model again")
+        })?;
+        let own = Memory::holding(&bytes, &format!("lay out constant {id} anew"), joined)?;
+        Ok(Bound { address: own.address(), _own: Some(own) })
+    }
+}
+
+fn sizes(shape: &[usize]) -> Option<Vec<i64>> {
+    shape.iter().map(|&size| i64::try_from(size).ok()).collect()
+}
+
+/// Whether elements lie at the same places. Where there is one along a dimension, its stride says nothing.
+fn same(shape: &[i64], strides: &[i64], others: &[i64]) -> bool {
+    shape.iter().zip(strides.iter().zip(others)).all(|(&size, (stride, other))| size == 1 || stride == other)
+}
+
+/// The bytes of a constant in other strides; none where they are not those of a whole piece of memory with each element
+/// once, in whatever order of dimensions. Strides of 0 are not: what is bound need not have equal elements.
+fn laid_out(view: &TensorView<'_>, shape: &[i64], strides: &[i64]) -> Result<Option<Vec<u8>>, Error> {
+    let mut order: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] != 1).collect();
+    order.sort_by_key(|&axis| strides[axis]);
+    let mut next = 1i64;
+    for axis in order {
+        if strides[axis] != next {
+            return Ok(None);
+        }
+        next = next.saturating_mul(shape[axis]);
+    }
+    let (elements, size) = (in_order(view)?, view.dtype().size());
+    let mut bytes = vec![0; elements.len()];
+    let mut index = vec![0i64; shape.len()];
+    for element in elements.chunks_exact(size) {
+        let at: i64 = index.iter().zip(strides).map(|(&index, &stride)| index * stride).sum();
+        let at = usize::try_from(at).unwrap_or_default() * size;
+        bytes[at..at + size].copy_from_slice(element);
+        for axis in (0..shape.len()).rev() {
+            index[axis] += 1;
+            if index[axis] < shape[axis] {
+                break;
+            }
+            index[axis] = 0;
+        }
+    }
+    Ok(Some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use byoc_plugin_api::DType;
+
+    use super::*;
+
+    fn bytes(found: &[i64], wanted: &[i64]) -> Option<Vec<u8>> {
+        let data: Vec<u8> = (0..6).collect();
+        let shape = [2, 1, 3];
+        // SAFETY: all strides of these tests stay within the 6 elements.
+        let view = unsafe { TensorView::from_raw(data.as_ptr(), DType::U8, &shape, found) };
+        laid_out(&view, &shape, wanted).expect("it has elements")
+    }
+
+    #[test]
+    fn other_strides() {
+        assert_eq!(bytes(&[3, 3, 1], &[1, 77, 2]), Some(vec![0, 3, 1, 4, 2, 5]));
+        assert_eq!(bytes(&[1, 2, 2], &[3, -9, 1]), Some(vec![0, 2, 4, 1, 3, 5]));
+        assert_eq!(bytes(&[0, 0, 1], &[3, 3, 1]), Some(vec![0, 1, 2, 0, 1, 2]));
+    }
+
+    #[test]
+    fn strides_of_no_whole_piece() {
+        for wanted in [[0, 3, 1], [4, 3, 1], [-3, 3, 1], [1, 3, 1], [i64::MAX, 3, 1]] {
+            assert_eq!(bytes(&[3, 3, 1], &wanted), None, "{wanted:?}");
+        }
+    }
+}

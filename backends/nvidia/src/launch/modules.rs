@@ -1,0 +1,188 @@
+//! Kernels on the device. Machine code is loaded once for all regions of a process that have the same.
+
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use byoc_plugin_api::Error;
+use cudarc::driver::result;
+use cudarc::driver::sys::{CUfunction, CUfunction_attribute_enum as Attribute, CUmodule};
+
+use crate::compile::Facts;
+use crate::join::Joined;
+use crate::locate::{self, Driver};
+use crate::program::{Argument, Cubins, Launch, Variant};
+
+/// The most threads of a block along x, y and z, and in all.
+const MOST_THREADS: [u32; 3] = [1024, 1024, 64];
+const MOST_OF_BLOCK: u64 = 1024;
+/// The most bytes of all arguments.
+const MOST_ARGUMENTS: usize = 32764;
+/// Bytes of an address, as of a size, and of a tensor map.
+const ADDRESS: usize = 8;
+const TENSOR_MAP: usize = 128;
+
+/// Machine code that the driver has loaded. Its context must be current when it is dropped.
+struct Module(CUmodule);
+
+// SAFETY: a handle, which CUDA takes from any thread on which its context is current.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: it was loaded, and who has functions of it has it. A failure leaves it to the context.
+        let _ = unsafe { result::module::unload(self.0) };
+    }
+}
+
+/// A context, and the compressed bytes of a cubin.
+type Key = (usize, blake3::Hash);
+
+/// What is loaded.
+static LOADED: Mutex<Vec<(Key, Weak<Module>)>> = Mutex::new(Vec::new());
+
+/// A function of a loaded module.
+#[derive(Clone)]
+pub(super) struct Kernel {
+    pub(super) name: String,
+    pub(super) function: CUfunction,
+    _module: Arc<Module>,
+}
+
+// SAFETY: as for the module, which lives as long.
+unsafe impl Send for Kernel {}
+
+/// The kernels of a launch.
+pub(super) struct OfLaunch {
+    pub(super) kernel: Kernel,
+    /// Those that make its arguments, by the position of the argument.
+    pub(super) makers: Vec<Option<Kernel>>,
+}
+
+/// The kernels of a variant, by launch.
+pub(super) struct Kernels(pub(super) Vec<OfLaunch>);
+
+impl Kernels {
+    /// Loads what the launches need.
+    pub(super) fn load(
+        variant: &Variant,
+        cubins: &Cubins<'_>,
+        joined: &Joined,
+        driver: &Driver,
+    ) -> Result<Kernels, Error> {
+        let mut modules: Vec<Option<Arc<Module>>> = vec![None; cubins.len()];
+        let mut kernels = Vec::with_capacity(variant.launches.len());
+        for launch in &variant.launches {
+            check(launch, joined)?;
+            let module = match &mut modules[launch.cubin] {
+                Some(module) => module,
+                none => none.insert(module(cubins, launch.cubin, joined)?),
+            };
+            let kernel = kernel(module, &launch.kernel, joined)?;
+            takes(&kernel, &lengths(&launch.arguments), driver)?;
+            allow(&kernel, launch.shared, joined)?;
+            let maker = |argument: &Argument| {
+                let Argument::Made(made) = argument else { return Ok(None) };
+                let maker = self::kernel(module, &made.kernel, joined)?;
+                takes(&maker, &[lengths(&made.arguments), vec![ADDRESS]].concat(), driver)?;
+                Ok(Some(maker))
+            };
+            let makers = launch.arguments.iter().map(maker).collect::<Result<_, Error>>()?;
+            kernels.push(OfLaunch { kernel, makers });
+        }
+        Ok(Kernels(kernels))
+    }
+}
+
+/// Checks what is fixed of a launch.
+fn check(launch: &Launch, joined: &Joined) -> Result<(), Error> {
+    let (name, [x, y, z]) = (&launch.kernel, launch.block);
+    let threads = launch.block.iter().map(|&threads| u64::from(threads)).product::<u64>();
+    let within = launch.block.iter().zip(MOST_THREADS).all(|(&threads, most)| threads <= most);
+    if threads == 0 || threads > MOST_OF_BLOCK || !within {
+        return Err(Error::new(format!("kernel {name}: no device has blocks of {x} x {y} x {z} threads")));
+    }
+    let (device, most) = (joined.device().ordinal, joined.device().shared);
+    if launch.shared > most {
+        let error = Error::new(format!(
+            "kernel {name} takes {} bytes of shared memory a block, and cuda:{device} has {most}",
+            launch.shared
+        ));
+        return Err(error.hint("Use a device of the kind that the model was compiled for"));
+    }
+    if lengths(&launch.arguments).iter().sum::<usize>() > MOST_ARGUMENTS {
+        return Err(Error::new(format!("damaged code: kernel {name} has more arguments than any")));
+    }
+    Ok(())
+}
+
+/// Bytes of arguments.
+fn lengths(arguments: &[Argument]) -> Vec<usize> {
+    let length = |argument: &Argument| match argument {
+        Argument::Made(made) => made.bytes as usize,
+        Argument::TensorMap(_) => TENSOR_MAP,
+        Argument::Pointer(_) | Argument::Size(_) => ADDRESS,
+    };
+    arguments.iter().map(length).collect()
+}
+
+/// Checks that a kernel has parameters of so many bytes, where the driver can tell: it reads as many as they have.
+fn takes(kernel: &Kernel, lengths: &[usize], driver: &Driver) -> Result<(), Error> {
+    let Some(info) = locate::parameter_info(driver) else { return Ok(()) };
+    let length = |position: usize| {
+        let (mut offset, mut bytes) = (0, 0);
+        // SAFETY: the function is of a module that lives; two numbers are written.
+        let told = unsafe { info(kernel.function, position, &raw mut offset, &raw mut bytes) };
+        told.result().is_ok().then_some(bytes)
+    };
+    let same = lengths.iter().enumerate().all(|(position, &bytes)| length(position) == Some(bytes));
+    if same && length(lengths.len()).is_none() {
+        return Ok(());
+    }
+    Err(Error::new(format!("damaged code: kernel {} takes no arguments of {lengths:?} bytes", kernel.name)))
+}
+
+/// The module of a cubin: the one that is loaded, if another region has it.
+fn module(cubins: &Cubins<'_>, index: usize, joined: &Joined) -> Result<Arc<Module>, Error> {
+    let key = (joined.context().addr(), blake3::hash(cubins.compressed(index).unwrap_or_default()));
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    loaded.retain(|(_, module)| module.strong_count() > 0);
+    if let Some(module) = loaded.iter().find(|(of, _)| *of == key).and_then(|(_, module)| module.upgrade()) {
+        return Ok(module);
+    }
+    let cubin = cubins.get(index)?;
+    Facts::of(&cubin)?;
+    // SAFETY: it is a whole ELF file for a GPU, and the context is current.
+    let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) };
+    let module = module.map_err(|cause| joined.device().failed("load machine code", cause))?;
+    let module = Arc::new(Module(module));
+    loaded.push((key, Arc::downgrade(&module)));
+    Ok(module)
+}
+
+fn kernel(module: &Arc<Module>, name: &str, joined: &Joined) -> Result<Kernel, Error> {
+    let symbol = CString::new(name).map_err(|_| Error::new("damaged code: the name of a kernel has a zero"))?;
+    // SAFETY: the module lives.
+    let function = unsafe { result::module::get_function(module.0, symbol) };
+    let function = function.map_err(|cause| joined.device().failed(&format!("find kernel {name}"), cause))?;
+    Ok(Kernel { name: name.into(), function, _module: Arc::clone(module) })
+}
+
+/// Lets a kernel be launched with that much dynamic shared memory. What was allowed before stays so: other regions may
+/// launch it with more.
+fn allow(kernel: &Kernel, shared: u32, joined: &Joined) -> Result<(), Error> {
+    let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    let _no_other = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let set = || {
+        // SAFETY: the function is of a module that lives, in both calls.
+        let allowed = unsafe { result::function::get_function_attribute(kernel.function, most) }?;
+        if shared.cast_signed() <= allowed {
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { result::function::set_function_attribute(kernel.function, most, shared.cast_signed()) }
+    };
+    let what = format!("give kernel {} {shared} bytes of shared memory", kernel.name);
+    set().map_err(|cause| joined.device().failed(&what, cause))
+}

@@ -1,0 +1,201 @@
+//! Sizes of a program in numbers, for tensors of given shapes: what is launched with which sizes, and where in scratch
+//! memory each piece lies. Nothing here calls CUDA.
+
+use std::collections::HashMap;
+
+use byoc_plugin_api::dim::{self, DimError};
+use byoc_plugin_api::{DEVICE_ALIGNMENT, DType, DeviceTensor, Dim, Error, Lifetime, plan_arena};
+
+use crate::program::{Argument, Launch, Place, Program, Tensor, Variant};
+
+/// The most blocks along x, and along y and z.
+const MOST_BLOCKS: [u64; 3] = [i32::MAX as u64, 65535, 65535];
+
+/// A variant in numbers.
+pub(super) struct Sizes {
+    /// What is launched, in this order.
+    pub(super) work: Vec<Work>,
+    /// Where each piece of scratch memory begins.
+    pub(super) offsets: Vec<u64>,
+    /// Bytes of scratch memory.
+    pub(super) scratch: u64,
+}
+
+/// A launch.
+pub(super) struct Work {
+    /// Its position among the launches of the variant.
+    pub(super) launch: usize,
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) shared: u32,
+    pub(super) arguments: Vec<Value>,
+}
+
+/// An argument whose sizes are numbers.
+pub(super) enum Value {
+    Pointer(Place),
+    Size(i64),
+    Map(Map),
+    Made { arguments: Vec<Value>, bytes: u32 },
+}
+
+/// A tensor map.
+pub(super) struct Map {
+    pub(super) at: Place,
+    pub(super) dtype: DType,
+    pub(super) sizes: Vec<u64>,
+    pub(super) strides: Vec<u64>,
+    pub(super) block: Vec<u32>,
+    pub(super) swizzle: u32,
+}
+
+/// The sizes of symbols.
+type Symbols = HashMap<String, usize>;
+
+impl Sizes {
+    /// The sizes for tensors of these shapes.
+    pub(super) fn of(
+        program: &Program,
+        variant: &Variant,
+        inputs: &[DeviceTensor<'_>],
+        outputs: &[DeviceTensor<'_>],
+    ) -> Result<Sizes, Error> {
+        let symbols = bind(&program.inputs, inputs)?;
+        check("output", &program.outputs, outputs, &symbols)?;
+        let (offsets, scratch) = lay_out(variant, &symbols)?;
+        let mut work = Vec::with_capacity(variant.launches.len());
+        for (position, launch) in variant.launches.iter().enumerate() {
+            let named =
+                |cause: Error| Error { message: format!("kernel {}: {}", launch.kernel, cause.message), ..cause };
+            if let Some(grid) = grid(launch, &symbols).map_err(named)? {
+                let arguments = launch.arguments.iter().map(|argument| Value::of(argument, &symbols));
+                let arguments = arguments.collect::<Result<_, Error>>().map_err(named)?;
+                work.push(Work { launch: position, grid, block: launch.block, shared: launch.shared, arguments });
+            }
+        }
+        Ok(Sizes { work, offsets, scratch })
+    }
+}
+
+/// Learns the symbols from the shapes of the inputs, and checks what is known of them.
+fn bind(expected: &[Tensor], inputs: &[DeviceTensor<'_>]) -> Result<Symbols, Error> {
+    let mut symbols = Symbols::new();
+    let pairs = expected.iter().zip(inputs).flat_map(|(tensor, input)| tensor.shape.iter().zip(input.shape));
+    let mut open: Vec<(&str, usize)> = pairs
+        .filter_map(|(dim, &size)| match dim {
+            Dim::Symbolic(text) => Some((text.as_str(), usize::try_from(size).ok()?)),
+            Dim::Fixed(_) => None,
+        })
+        .collect();
+    // One that has several unknown symbols waits for others that tell of them.
+    loop {
+        let before = open.len();
+        let mut left = Vec::new();
+        for (text, size) in open {
+            if !dim::bind(text, size, &mut symbols)? {
+                left.push((text, size));
+            }
+        }
+        if left.is_empty() || left.len() == before {
+            break;
+        }
+        open = left;
+    }
+    check("input", expected, inputs, &symbols)?;
+    Ok(symbols)
+}
+
+/// Checks the types and shapes of all tensors of a kind.
+fn check(kind: &str, expected: &[Tensor], found: &[DeviceTensor<'_>], symbols: &Symbols) -> Result<(), Error> {
+    if expected.len() != found.len() {
+        return Err(Error::new(format!("it has {} {kind}s, not {}", expected.len(), found.len())));
+    }
+    for (number, (tensor, found)) in expected.iter().zip(found).enumerate() {
+        let shape = dim::eval_shape(&tensor.shape, symbols)?;
+        let same = shape.len() == found.shape.len()
+            && shape.iter().zip(found.shape).all(|(&size, &found)| i64::try_from(size) == Ok(found));
+        if tensor.dtype != found.dtype || !same {
+            let (dtype, wanted) = (tensor.dtype, &tensor.shape);
+            let wanted: Vec<_> = wanted.iter().map(ToString::to_string).collect();
+            let message =
+                format!("{kind} {number} is {} {:?}, not {dtype} [{}]", found.dtype, found.shape, wanted.join(", "));
+            return Err(Error::new(message));
+        }
+    }
+    Ok(())
+}
+
+fn size(dim: &Dim, symbols: &Symbols) -> Result<u64, DimError> {
+    match dim {
+        Dim::Fixed(size) => Ok(*size as u64),
+        Dim::Symbolic(text) => Ok(dim::eval(text, symbols)? as u64),
+    }
+}
+
+/// Places the pieces such that those that are in use at the same time do not overlap: each from the first to the last
+/// launch that is given it. Bytes of the whole, too.
+fn lay_out(variant: &Variant, symbols: &Symbols) -> Result<(Vec<u64>, u64), Error> {
+    let mut uses: Vec<Option<(usize, usize)>> = vec![None; variant.scratch.len()];
+    for (step, launch) in variant.launches.iter().enumerate() {
+        for place in launch.places() {
+            if let Place::Scratch(piece) = place {
+                let first = uses[piece].map_or(step, |(first, _)| first);
+                uses[piece] = Some((first, step));
+            }
+        }
+    }
+    let mut lifetimes = Vec::with_capacity(uses.len());
+    let mut sum = 0u64;
+    for (dim, used) in variant.scratch.iter().zip(&uses) {
+        let bytes = if used.is_some() { size(dim, symbols)? } else { 0 };
+        // So that no sum below is too large.
+        sum = bytes
+            .checked_next_multiple_of(DEVICE_ALIGNMENT as u64)
+            .and_then(|bytes| sum.checked_add(bytes))
+            .unwrap_or(u64::MAX);
+        let (first, last) = used.unwrap_or_default();
+        lifetimes.push(Lifetime { size: usize::try_from(bytes).unwrap_or(usize::MAX), first, last });
+    }
+    if sum > i64::MAX as u64 {
+        return Err(Error::new("its scratch memory is larger than any memory"));
+    }
+    let plan = plan_arena(&lifetimes, DEVICE_ALIGNMENT);
+    Ok((plan.offsets.iter().map(|&offset| offset as u64).collect(), plan.size as u64))
+}
+
+/// The numbers of blocks; none where there is nothing to do.
+fn grid(launch: &Launch, symbols: &Symbols) -> Result<Option<[u32; 3]>, Error> {
+    let [x, y, z] = &launch.grid;
+    let blocks = [size(x, symbols)?, size(y, symbols)?, size(z, symbols)?];
+    if blocks.contains(&0) {
+        return Ok(None);
+    }
+    if blocks.iter().zip(MOST_BLOCKS).any(|(&blocks, most)| blocks > most) {
+        let [x, y, z] = blocks;
+        let error = Error::new(format!("a grid of {x} x {y} x {z} blocks is more than a device takes"));
+        return Err(error.hint("Use a smaller batch"));
+    }
+    Ok(Some(blocks.map(|blocks| blocks as u32)))
+}
+
+impl Value {
+    fn of(argument: &Argument, symbols: &Symbols) -> Result<Value, Error> {
+        let sizes = |dims: &[Dim]| dims.iter().map(|dim| size(dim, symbols)).collect::<Result<Vec<_>, _>>();
+        Ok(match argument {
+            Argument::Pointer(place) => Value::Pointer(*place),
+            Argument::Size(dim) => {
+                let size = i64::try_from(size(dim, symbols)?);
+                Value::Size(size.map_err(|_| Error::new(format!("the size {dim} is too large")))?)
+            }
+            Argument::TensorMap(map) => {
+                let (sizes, strides) = (sizes(&map.sizes)?, sizes(&map.strides)?);
+                let (block, swizzle) = (map.block.clone(), map.swizzle);
+                Value::Map(Map { at: map.at, dtype: map.dtype, sizes, strides, block, swizzle })
+            }
+            Argument::Made(made) => {
+                let arguments = made.arguments.iter().map(|argument| Value::of(argument, symbols));
+                Value::Made { arguments: arguments.collect::<Result<_, Error>>()?, bytes: made.bytes }
+            }
+        })
+    }
+}

@@ -1,0 +1,299 @@
+// {"cubin":0,"kernel":"k0","grid":["floor((s + 63)/64)",12,"b"],"block":[128,1,1],"shared":46080,"arguments":[{"pointer":{"input":0}},{"pointer":{"input":1}},{"pointer":{"input":2}},{"pointer":{"constant":0}},{"pointer":{"output":0}},{"size":"s"},{"size":"s"}]}
+namespace k0_parts {
+
+using T = f16;
+using Mask = float;
+constexpr int ROWS = 64, KEYS = 64;
+constexpr int SIZE = 64, VALUE_SIZE = 64;
+constexpr bool CAUSAL = false;
+constexpr float SCALE = 2e-1f;
+constexpr float UNIT = 1.442695e0f;
+constexpr float SOFTCAP = 0e0f;
+constexpr i64 Q_ROW = 768;
+constexpr i64 K_ROW = 768;
+constexpr i64 V_ROW = 768;
+constexpr i64 Y_ROW = 768;
+
+// What the kernels of attention share: copies to shared memory, rows of a mask, powers of two.
+
+#ifndef BYOC_ON_CPU
+// Begins a copy of 16 bytes to shared memory; zeros where `there` is not set.
+__device__ __forceinline__ void copy_16(void* to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :: "r"(u32(__cvta_generic_to_shared(to))), "l"(from), "r"(there ? 16 : 0));
+}
+// Waits until the copies that this thread began are there.
+__device__ __forceinline__ void copies_are_there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#else
+inline void copy_16(void* to, const void* from, bool there) {
+  for (int i = 0; i < 4; i++) static_cast<u32*>(to)[i] = there ? static_cast<const u32*>(from)[i] : 0;
+}
+inline void copies_are_there() {}
+inline float power_of_two(float x) { return exp2f(x); }
+#endif
+
+__device__ __forceinline__ float infinite() { return float_of_bits(0x7f800000u); }
+
+__device__ __forceinline__ float score_of(float product) {
+  const float score = product * SCALE;
+  return SOFTCAP > 0.0f ? tanhf(score / SOFTCAP) * SOFTCAP : score;
+}
+
+// Begins to copy `rows` rows of `size` elements, the first of them number `first` of `length`. Rows that are not there
+// and what the padded row has more than `size` become zeros.
+template <int ROWS_OF_TILE, int SIZE, int PADDED, int STRIDE, int ALL, class T>
+__device__ __forceinline__ void copy_rows(T* to, const T* from, i64 row_stride, int first, int length) {
+  constexpr int EACH = 16 / int(sizeof(T)), CHUNKS = PADDED / EACH;
+#pragma unroll
+  for (int begin = 0; begin < ROWS_OF_TILE * CHUNKS; begin += ALL) {
+    const int chunk = begin + int(threadIdx.x);
+    if (ROWS_OF_TILE * CHUNKS % ALL != 0 && chunk >= ROWS_OF_TILE * CHUNKS) break;
+    const int row = chunk / CHUNKS, column = chunk % CHUNKS * EACH;
+    const bool there = first + row < length && column < SIZE;
+    copy_16(to + row * STRIDE + column, there ? from + i64(first + row) * row_stride + column : from, there);
+  }
+}
+
+// What a query's score for a key is when the mask has been applied.
+__device__ __forceinline__ float masked(
+    float score, const Mask* mask, int row, int key, int queries, int keys) {
+  if (key >= keys) return -infinite();
+  const Mask found = mask[key];
+  return score + found;
+}
+
+// Attention on tensor cores: a warp has 16 queries, whose scores for a tile of keys, weights and sums stay in registers.
+// The layout of fragments is that of mma.m16n8k16: lane / 4 is the row, lane % 4 the pair of columns.
+
+#ifndef BYOC_ON_CPU
+template <class Rows>
+__device__ __forceinline__ void four_tiles(u32 (&to)[4], Rows rows, int lane) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(u32(__cvta_generic_to_shared(rows(lane)))));
+}
+template <class Rows>
+__device__ __forceinline__ void four_turned(u32 (&to)[4], Rows rows, int lane) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(u32(__cvta_generic_to_shared(rows(lane)))));
+}
+__device__ __forceinline__ u32 pair(f16, float low, float high) {
+  u32 y;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+  return y;
+}
+__device__ __forceinline__ u32 pair(bf16, float low, float high) {
+  u32 y;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+  return y;
+}
+#else
+// `rows(lane)` is where the lane says that a row of a tile of 8 x 8 begins: lanes 8 i to 8 i + 7 say it for tile i.
+template <class Rows>
+inline void four_tiles(u32 (&to)[4], Rows rows, int lane) {
+  for (int i = 0; i < 4; i++) {
+    const T* row = rows(8 * i + lane / 4) + lane % 4 * 2;
+    to[i] = row[0].bits | u32(row[1].bits) << 16;
+  }
+}
+template <class Rows>
+inline void four_turned(u32 (&to)[4], Rows rows, int lane) {
+  for (int i = 0; i < 4; i++) {
+    const int row = 8 * i + lane % 4 * 2;
+    to[i] = rows(row)[lane / 4].bits | u32(rows(row + 1)[lane / 4].bits) << 16;
+  }
+}
+inline u32 pair(f16, float low, float high) { return to_f16(low).bits | u32(to_f16(high).bits) << 16; }
+inline u32 pair(bf16, float low, float high) { return to_bf16(low).bits | u32(to_bf16(high).bits) << 16; }
+#endif
+
+__device__ __forceinline__ void multiply(f16, float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) { mma_f16(d, a, b); }
+__device__ __forceinline__ void multiply(bf16, float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) { mma_bf16(d, a, b); }
+
+__device__ constexpr int padded(int size) { return (size + 15) / 16 * 16; }
+constexpr int THREADS = 2 * ROWS;
+constexpr int WIDTH = padded(SIZE), VALUES = padded(VALUE_SIZE), STRIDE = WIDTH + 8, VALUE_STRIDE = VALUES + 8;
+// Rows of 8 elements more than a power of two lie in other banks.
+constexpr int OWN_STRIDE = STRIDE > VALUE_STRIDE ? STRIDE : VALUE_STRIDE;
+// Where registers do not hold the queries beside the sums, they are read again for each tile.
+constexpr bool HELD = WIDTH <= 128 && VALUES <= 128;
+constexpr int SHARED = int(sizeof(T)) * (ROWS * OWN_STRIDE + 2 * KEYS * (STRIDE + VALUE_STRIDE));
+
+struct Sums {
+  float values[VALUES / 8][4];
+  // The largest score of each of the two rows, and the sum of this lane's weights.
+  float largest[2], total[2];
+};
+
+__device__ __forceinline__ void queries_of(u32 (&to)[4], const T* own, int step, int lane) {
+  four_tiles(to, [&](int lane) { return own + lane % 16 * OWN_STRIDE + step * 16 + lane / 16 * 8; }, lane);
+}
+
+__device__ __forceinline__ void scores_of(
+    float (&scores)[KEYS / 8][4], const u32 (&held)[HELD ? WIDTH / 16 : 1][4], const T* own, const T* keys, int lane) {
+#pragma unroll
+  for (int tile = 0; tile < KEYS / 8; tile++)
+    for (int i = 0; i < 4; i++) scores[tile][i] = 0.0f;
+#pragma unroll
+  for (int step = 0; step < WIDTH / 16; step++) {
+    u32 a[4];
+    if (HELD) for (int i = 0; i < 4; i++) a[i] = held[HELD ? step : 0][i];
+    else queries_of(a, own, step, lane);
+#pragma unroll
+    for (int tile = 0; tile < KEYS / 8; tile += 2) {
+      u32 b[4];
+      four_tiles(b, [&](int lane) {
+        return keys + (tile * 8 + lane / 16 * 8 + lane % 8) * STRIDE + step * 16 + lane / 8 % 2 * 8;
+      }, lane);
+      const u32 low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
+      multiply(T(), scores[tile], a, low);
+      multiply(T(), scores[tile + 1], a, high);
+    }
+  }
+}
+
+// Makes weights of scores, and adjusts the sums so far to the largest score.
+__device__ __forceinline__ void weigh(float (&scores)[KEYS / 8][4], Sums& sums) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    float largest = sums.largest[half];
+#pragma unroll
+    for (int tile = 0; tile < KEYS / 8; tile++)
+      largest = fmaxf(largest, fmaxf(scores[tile][2 * half], scores[tile][2 * half + 1]));
+    largest = fmaxf(largest, exchange(largest, 1));
+    largest = fmaxf(largest, exchange(largest, 2));
+    // As long as all keys are hidden their weights are 0, and no number.
+    const float from = largest == -infinite() ? 0.0f : largest;
+    const float keep = power_of_two((sums.largest[half] - from) * UNIT);
+    float total = sums.total[half] * keep;
+#pragma unroll
+    for (int tile = 0; tile < KEYS / 8; tile++)
+#pragma unroll
+      for (int i = 2 * half; i < 2 * half + 2; i++) {
+        scores[tile][i] = power_of_two((scores[tile][i] - from) * UNIT);
+        total += scores[tile][i];
+      }
+#pragma unroll
+    for (int tile = 0; tile < VALUES / 8; tile++) {
+      sums.values[tile][2 * half] *= keep;
+      sums.values[tile][2 * half + 1] *= keep;
+    }
+    sums.total[half] = total;
+    sums.largest[half] = largest;
+  }
+}
+
+__device__ __forceinline__ void add_values(const float (&weights)[KEYS / 8][4], Sums& sums, const T* values, int lane) {
+#pragma unroll
+  for (int step = 0; step < KEYS / 16; step++) {
+    const float (&left)[4] = weights[2 * step], (&right)[4] = weights[2 * step + 1];
+    const u32 a[4] = {pair(T(), left[0], left[1]), pair(T(), left[2], left[3]),
+                      pair(T(), right[0], right[1]), pair(T(), right[2], right[3])};
+#pragma unroll
+    for (int tile = 0; tile < VALUES / 8; tile += 2) {
+      u32 b[4];
+      four_turned(b, [&](int lane) {
+        return values + (step * 16 + lane % 16) * VALUE_STRIDE + tile * 8 + lane / 16 * 8;
+      }, lane);
+      const u32 low[2] = {b[0], b[1]}, high[2] = {b[2], b[3]};
+      multiply(T(), sums.values[tile], a, low);
+      multiply(T(), sums.values[tile + 1], a, high);
+    }
+  }
+}
+
+// Divides by the sums of weights and writes the rows, 16 bytes a thread, by way of the memory of the queries.
+__device__ __forceinline__ void write(Sums& sums, T* own, T* all, T* y, int first, int queries, int keys, int lane) {
+  __syncthreads();
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    float total = sums.total[half];
+    total += exchange(total, 1);
+    total += exchange(total, 2);
+    const float factor = keys == 0 ? 0.0f : 1.0f / total;
+    u32* row = reinterpret_cast<u32*>(own + (lane / 4 + 8 * half) * OWN_STRIDE) + lane % 4;
+#pragma unroll
+    for (int tile = 0; tile < VALUES / 8; tile++)
+      row[tile * 4] = pair(T(), sums.values[tile][2 * half] * factor, sums.values[tile][2 * half + 1] * factor);
+  }
+  __syncthreads();
+  constexpr int CHUNKS = VALUE_SIZE / 8;
+#pragma unroll
+  for (int begin = 0; begin < ROWS * CHUNKS; begin += THREADS) {
+    const int chunk = begin + int(threadIdx.x), row = chunk / CHUNKS, column = chunk % CHUNKS * 8;
+    if (ROWS * CHUNKS % THREADS != 0 && chunk >= ROWS * CHUNKS) break;
+    if (first + row < queries)
+      *reinterpret_cast<uint4*>(y + i64(first + row) * Y_ROW + column) =
+          *reinterpret_cast<const uint4*>(all + row * OWN_STRIDE + column);
+  }
+}
+
+__device__ __forceinline__ void attend(
+    u8* shared, const T* q, const T* k, const T* v, const Mask* mask, T* y, int queries, int keys) {
+  T* all = reinterpret_cast<T*>(shared);
+  T* key_tiles = all + ROWS * OWN_STRIDE;
+  T* value_tiles = key_tiles + 2 * KEYS * STRIDE;
+  // Blocks with the most keys begin first.
+  const int first = int(CAUSAL ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * ROWS;
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, row = first + warp * 16 + lane / 4;
+  T* own = all + warp * 16 * OWN_STRIDE;
+  const int end = CAUSAL && first + ROWS < keys ? first + ROWS : keys;
+  const auto fetch = [&](int tile) {
+    const int stage = tile % 2;
+    copy_rows<KEYS, SIZE, WIDTH, STRIDE, THREADS>(key_tiles + stage * KEYS * STRIDE, k, K_ROW, tile * KEYS, keys);
+    copy_rows<KEYS, VALUE_SIZE, VALUES, VALUE_STRIDE, THREADS>(
+        value_tiles + stage * KEYS * VALUE_STRIDE, v, V_ROW, tile * KEYS, keys);
+  };
+  copy_rows<ROWS, SIZE, WIDTH, OWN_STRIDE, THREADS>(all, q, Q_ROW, first, queries);
+  if (end > 0) fetch(0);
+  Sums sums;
+#pragma unroll
+  for (int tile = 0; tile < VALUES / 8; tile++)
+    for (int i = 0; i < 4; i++) sums.values[tile][i] = 0.0f;
+  for (int half = 0; half < 2; half++) sums.largest[half] = -infinite(), sums.total[half] = 0.0f;
+  u32 held[HELD ? WIDTH / 16 : 1][4];
+  for (int tile = 0; tile * KEYS < end; tile++) {
+    copies_are_there();
+    __syncthreads();
+    if (HELD && tile == 0)
+#pragma unroll
+      for (int step = 0; step < WIDTH / 16; step++) queries_of(held[HELD ? step : 0], own, step, lane);
+    if ((tile + 1) * KEYS < end) fetch(tile + 1);
+    float scores[KEYS / 8][4];
+    scores_of(scores, held, own, key_tiles + tile % 2 * KEYS * STRIDE, lane);
+#pragma unroll
+    for (int part = 0; part < KEYS / 8; part++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const int at = row + i / 2 * 8, key = tile * KEYS + part * 8 + lane % 4 * 2 + i % 2;
+        scores[part][i] = masked(score_of(scores[part][i]), mask, at, key, queries, keys);
+      }
+    weigh(scores, sums);
+    add_values(scores, sums, value_tiles + tile % 2 * KEYS * VALUE_STRIDE, lane);
+  }
+  copies_are_there();
+  write(sums, own, all, y, first, queries, keys, lane);
+}
+static_assert(SHARED == 46080, "the launch gives as much");
+
+}
+
+extern "C" __global__ void __launch_bounds__(128, 1) k0(
+    const k0_parts::T* q, const k0_parts::T* k, const k0_parts::T* v, const k0_parts::Mask* mask, k0_parts::T* y, i64 queries, i64 keys) {
+  BYOC_SHARED(shared);
+  const i64 batch = blockIdx.z, head = blockIdx.y, kv_head = head / 1;
+  k0_parts::attend(
+      shared,
+      q + batch * queries * 768 + 0 + head * 64,
+      k + batch * keys * 768 + 0 + kv_head * 64,
+      v + batch * keys * 768 + 0 + kv_head * 64,
+      mask + batch * 1 * keys,
+      y + batch * queries * 768 + 0 + head * 64,
+      int(queries), int(keys));
+}

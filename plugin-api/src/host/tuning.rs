@@ -1,0 +1,169 @@
+//! The host's side of `byoc.tools` and `byoc.candidates`: what a plugin gives is collected, and what any backend says is
+//! judged, for it ends up on terminals and in artifacts.
+
+use std::collections::HashSet;
+use std::ffi::c_void;
+
+use super::answer::{collect, failure, one_line};
+use crate::abi::{self, Slice};
+use crate::backend::{Candidate, Tool};
+use crate::error::Error;
+use crate::tuning_tables::{CandidateSink, CandidatesTable};
+
+/// Most tools of a backend.
+const MOST_TOOLS: usize = 256;
+
+/// Most candidates for a region, the first one included.
+const MOST_CANDIDATES: usize = 256;
+
+/// Most bytes of all candidates for a region.
+const MOST_BYTES: usize = 1 << 30;
+
+/// What a plugin has given so far.
+#[derive(Default)]
+struct Taken {
+    candidates: Vec<Candidate>,
+    bytes: usize,
+    failed: Option<Error>,
+}
+
+impl Taken {
+    fn take(&mut self, name: &[u8], code: &[u8]) -> Result<(), Error> {
+        self.bytes = self.bytes.saturating_add(code.len());
+        few_enough(self.candidates.len() + 1, self.bytes)?;
+        let name = std::str::from_utf8(name).map_err(|_| Error::new("the name of a candidate is no UTF-8"))?;
+        self.candidates.push(Candidate { name: name.to_owned(), code: code.to_vec() });
+        Ok(())
+    }
+}
+
+extern "C" fn take(context: *mut c_void, name: Slice, code: Slice) -> i32 {
+    // SAFETY: `context` is the `Taken` of the running `candidates`; the plugin lends name and code for this call.
+    let (taken, name, code) = unsafe { (&mut *context.cast::<Taken>(), name.bytes(), code.bytes()) };
+    match taken.take(name, code) {
+        Ok(()) => abi::OK,
+        Err(error) => {
+            // The first error is the cause; what follows are its consequences.
+            taken.failed.get_or_insert(error);
+            abi::FAILED
+        }
+    }
+}
+
+/// What a plugin gives for the code of a region.
+pub(super) fn candidates(
+    table: CandidatesTable,
+    backend: usize,
+    code: &[u8],
+    options: &[u8],
+) -> Result<Vec<Candidate>, Error> {
+    let mut taken = Taken::default();
+    let context = std::ptr::from_mut(&mut taken).cast();
+    let (status, _, error) = collect(|_, error| {
+        let sink = CandidateSink { context, take };
+        (table.candidates)(backend, Slice::new(code), Slice::new(options), sink, error)
+    });
+    match (taken.failed, status) {
+        (Some(error), _) => Err(error),
+        (None, abi::OK) => Ok(taken.candidates),
+        (None, status) => Err(failure(status, &error)),
+    }
+}
+
+fn few_enough(candidates: usize, bytes: usize) -> Result<(), Error> {
+    if candidates > MOST_CANDIDATES {
+        return Err(Error::new(format!("it has more than {MOST_CANDIDATES} candidates")));
+    }
+    if bytes > MOST_BYTES {
+        return Err(Error::new(format!("its candidates have more than {MOST_BYTES} bytes")));
+    }
+    Ok(())
+}
+
+/// The answer of [`crate::Backend::tools`] with each of its texts in one line. Errors where there are too many, one has
+/// no name, or two have the same.
+pub fn checked_tools(tools: Vec<Tool>) -> Result<Vec<Tool>, Error> {
+    if tools.len() > MOST_TOOLS {
+        return Err(Error::new(format!("it names more than {MOST_TOOLS} tools")));
+    }
+    let clean = |tool: Tool| Tool {
+        name: one_line(&tool.name),
+        found: tool.found.as_deref().map(one_line),
+        hint: tool.hint.as_deref().map(one_line),
+        needed_for: one_line(&tool.needed_for),
+    };
+    let tools: Vec<_> = tools.into_iter().map(clean).collect();
+    distinct("tool", tools.iter().map(|tool| tool.name.as_str()))?;
+    Ok(tools)
+}
+
+/// The answer of [`crate::Backend::candidates`] for that code, with names of one line. Errors where there are too many,
+/// one has no name, two have the same, or the first one is other code.
+pub fn checked_candidates(candidates: Vec<Candidate>, code: &[u8]) -> Result<Vec<Candidate>, Error> {
+    let bytes = candidates.iter().fold(0usize, |bytes, candidate| bytes.saturating_add(candidate.code.len()));
+    few_enough(candidates.len(), bytes)?;
+    let clean = |candidate: Candidate| Candidate { name: one_line(&candidate.name), ..candidate };
+    let candidates: Vec<_> = candidates.into_iter().map(clean).collect();
+    distinct("candidate", candidates.iter().map(|candidate| candidate.name.as_str()))?;
+    match candidates.first() {
+        Some(first) if first.code != code => {
+            Err(Error::new(format!("its first candidate, '{}', is not the code it was asked about", first.name)))
+        }
+        _ => Ok(candidates),
+    }
+}
+
+fn distinct<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+    let mut known = HashSet::new();
+    for name in names {
+        if name.is_empty() {
+            return Err(Error::new(format!("a {kind} has no name")));
+        }
+        if !known.insert(name) {
+            return Err(Error::new(format!("two {kind}s are called '{name}'")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str) -> Tool {
+        Tool { name: name.into(), needed_for: "compiling".into(), ..Tool::default() }
+    }
+
+    fn candidate(name: &str, code: &[u8]) -> Candidate {
+        Candidate { name: name.into(), code: code.to_vec() }
+    }
+
+    #[test]
+    fn texts_are_one_line_each() {
+        let told =
+            Tool { found: Some("12.9\nin /opt".into()), hint: Some("\u{1b}[1minstall".into()), ..tool("nvrtc\r") };
+        let tools = checked_tools(vec![told]).expect("sound");
+        let [Tool { name, found, hint, .. }] = tools.as_slice() else { panic!("one") };
+        assert_eq!((name.as_str(), found.as_deref()), ("nvrtc", Some("12.9 in /opt")));
+        assert_eq!(hint.as_deref(), Some("[1minstall"));
+        let candidates = checked_candidates(vec![candidate("64x64\n", b"code")], b"code").expect("sound");
+        assert_eq!(candidates, [candidate("64x64", b"code")]);
+        assert_eq!(checked_candidates(Vec::new(), b"code"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn contradictions_are_errors() {
+        let message = |result: Result<Vec<Tool>, Error>| result.expect_err("wrong").message;
+        assert_eq!(message(checked_tools(vec![tool("\n")])), "a tool has no name");
+        assert_eq!(message(checked_tools(vec![tool("a"), tool("a\n")])), "two tools are called 'a'");
+        assert_eq!(message(checked_tools(vec![tool("a"); 257])), "it names more than 256 tools");
+        let message = |candidates| checked_candidates(candidates, b"code").expect_err("wrong").message;
+        assert_eq!(message(vec![candidate("", b"code")]), "a candidate has no name");
+        assert_eq!(message(vec![candidate("a", b"code"), candidate("a", b"b")]), "two candidates are called 'a'");
+        assert_eq!(message(vec![candidate("a", b"code"); 257]), "it has more than 256 candidates");
+        assert_eq!(
+            message(vec![candidate("b", b"b"), candidate("a", b"code")]),
+            "its first candidate, 'b', is not the code it was asked about"
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! What the conformance kit finds of the backends that generate kernels, as `byoc plugin test` does: every operator that
+//! they take, alone and in chains, of every type, on the device and against the host's reference kernels.
+
+use byoc_conformance::{Report as Found, Settings, Tag, Vendor};
+use byoc_core::plugin::Origin;
+
+use crate::bed::{Bed, GENERATING, HOST};
+use crate::report::{Report, Result, failure};
+
+/// How many failures are told.
+const TOLD: usize = 20;
+
+pub(super) fn run(bed: &Bed, report: &mut Report) {
+    for backend in GENERATING {
+        let found = kit(bed, backend).and_then(|found| verdict(&found, report));
+        report.check(&format!("operators of {backend}"), found);
+    }
+}
+
+fn kit(bed: &Bed, backend: &str) -> Result<Found> {
+    let Origin::File(plugin) = &bed.registry.get(backend)?.origin else {
+        return failure(format!("'{backend}' is no plugin"));
+    };
+    let reference = bed.registry.select(&[HOST.to_owned()], &[("json.kernels".into(), "reference".into())])?.pop();
+    let settings = Settings {
+        plugin: plugin.clone(),
+        backends: vec![backend.to_owned()],
+        options: vec![],
+        memory: 0,
+        reference: reference.ok_or("there is no reference")?,
+        vendor: Vendor::default(),
+    };
+    Ok(byoc_conformance::run(&settings)?)
+}
+
+/// How many cases went how; an error where some failed.
+fn verdict(found: &Found, report: &Report) -> Result<String> {
+    let count = |tag| found.count(tag);
+    let text =
+        format!("{} passed, {} failed, {} unsupported", count(Tag::Pass), count(Tag::Fail), count(Tag::Unsupported));
+    for case in found.failures().take(TOLD) {
+        report.note(&format!("      {}: {}", case.name, case.reason.as_deref().unwrap_or("no reason")));
+    }
+    if found.refused || count(Tag::Fail) > 0 || count(Tag::Pass) == 0 {
+        return failure(text);
+    }
+    Ok(text)
+}

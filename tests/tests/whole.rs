@@ -1,0 +1,108 @@
+//! Whole models on CUDA's backends alone, as a user compiles them on a machine without a GPU: nothing of them is left to the
+//! host, a run copies inputs and outputs and nothing else, and every weight stands once. What they compute is shown on
+//! stand-ins, which run the same sources on the processor; that it runs on a GPU, by the GPU suite.
+
+#![allow(clippy::print_stdout, reason = "what was measured is part of a test's report")]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Instant;
+
+use byoc_core::artifact::Artifact;
+use byoc_core::runtime::planned_copies;
+use byoc_nvidia_standins::all;
+use byoc_tests::program::{byoc, outcome};
+use byoc_tests::trial::{Needed, trial};
+use byoc_tests::{data, places, trial as trials};
+
+/// The backends, in the order that the documentation gives.
+const BACKENDS: &str = "cutlass,cublas,cuda,json";
+
+/// An artifact has at most 1.01 times the bytes of the model's different weights.
+const MOST_PERCENT: u64 = 101;
+
+/// Models of f32, with how many regions they may become: what is merged today stays merged.
+const MODELS: [(&str, usize); 3] = [("bert_base", 123), ("gpt2_small", 122), ("resnet50", 69)];
+
+fn main() -> std::process::ExitCode {
+    let tests = MODELS.into_iter().flat_map(|(name, most)| {
+        [trial(format!("f32/{name}"), move || f32(name, most)), trial(format!("f16/{name}"), move || f16(name, most))]
+    });
+    let right = ["bert_base", "gpt2_small", "resnet50"].map(|name| trial(format!("right/{name}"), move || right(name)));
+    trials::run(tests.chain(right).collect()).exit_code()
+}
+
+/// The outputs that onnxruntime computed, on stand-ins for the driver, cublasLt and NVRTC. CUTLASS's templates do not run on
+/// a processor, so `cutlass` is left out.
+fn right(name: &str) -> Needed<()> {
+    let (folder, scratch) = (data::test_data(&format!("seeded/{name}"))?, places::temporary());
+    let path = |name: &str| folder.join(name).to_str().expect("a plain path").to_owned();
+    let artifact = scratch.path().join("model.byoc").to_str().expect("a plain path").to_owned();
+    let run = |arguments: &[&str]| {
+        let mut command = byoc(arguments);
+        for plugin in ["cublas", "cuda"] {
+            command.arg("--plugin").arg(places::plugin(plugin));
+        }
+        for name in ["CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"] {
+            command.env_remove(name);
+        }
+        command.env("BYOC_CUDA_PATH", all()).env("BYOC_CACHE_DIR", scratch.path());
+        outcome(&mut command).success().to_owned()
+    };
+    let start = Instant::now();
+    let backends = ["--backend", "cublas,cuda", "--backend-opt", "cuda.arch=sm_90"];
+    run(&[&["compile", &path("model.onnx"), "-o", &artifact][..], &backends].concat());
+    let compiled = start.elapsed().as_secs_f64();
+    let (inputs, outputs) = (path("inputs.npz"), path("outputs.npz"));
+    run(&["verify", &artifact, "--reference", &outputs, "--input", &inputs, "--atol", "1e-3", "--rtol", "1e-3"]);
+    println!("{name}: compiled in {compiled:.1} s, all in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn f32(name: &str, most: usize) -> Needed<()> {
+    let folder = data::test_data(&format!("seeded/{name}"))?;
+    on_the_device(name, &folder.join("model.onnx"), most, &[])
+}
+
+/// The same model with every f32 as f16.
+fn f16(name: &str, most: usize) -> Needed<()> {
+    let (folder, scratch) = (data::test_data(&format!("seeded/{name}"))?, places::temporary());
+    let half = scratch.path().join("half.onnx");
+    data::script("half.py", &[&folder.join("model.onnx"), &half])?;
+    // One architecture: templates of CUTLASS take seconds each.
+    let arch = ["--backend-opt", "cutlass.arch=sm_90a", "--backend-opt", "cuda.arch=sm_90a"];
+    on_the_device(&format!("{name} in f16"), &half, most, &arch)
+}
+
+fn on_the_device(name: &str, model: &Path, most: usize, options: &[&str]) -> Needed<()> {
+    let (compiler, scratch) = (data::compiler()?, places::temporary());
+    let path = scratch.path().join("model.byoc");
+    let [model_text, path_text] = [model, &path].map(|path| path.to_str().expect("a plain path").to_owned());
+    let mut command = byoc(&["compile", &model_text, "-o", &path_text, "--backend", BACKENDS]);
+    for plugin in ["cutlass", "cublas", "cuda"] {
+        command.arg("--plugin").arg(places::plugin(plugin));
+    }
+    compiler.set(command.args(options));
+    let start = Instant::now();
+    outcome(&mut command).success();
+    let seconds = start.elapsed().as_secs_f64();
+    let artifact = Artifact::open(&path).expect("opens");
+    let manifest = artifact.manifest();
+    let on_host: Vec<_> = manifest.regions.iter().filter(|region| region.domain.is_none()).collect();
+    assert!(on_host.is_empty(), "on the host: {:#?}", on_host.iter().map(|region| &region.nodes).collect::<Vec<_>>());
+    let entry = &manifest.entries[0];
+    let copies = planned_copies(manifest, entry);
+    assert_eq!(copies.len(), entry.inputs.len() + entry.outputs.len(), "{copies:#?}");
+    let regions = manifest.regions.len();
+    assert!(regions <= most, "{regions} regions");
+    let unique: u64 = data::script("unique_bytes.py", &[model])?.trim().parse().expect("a number");
+    let bytes = std::fs::metadata(&path).expect("it was written").len();
+    assert!(bytes <= unique * MOST_PERCENT / 100, "{bytes} bytes for {unique} bytes of weights");
+    let codes: BTreeSet<_> = manifest.regions.iter().map(|region| &region.code).collect();
+    let ratio = bytes as f64 / unique as f64;
+    println!(
+        "{name}: {regions} regions of {} codes, {ratio:.4} x the weights, compiled in {seconds:.1} s",
+        codes.len()
+    );
+    Ok(())
+}
