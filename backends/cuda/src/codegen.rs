@@ -70,6 +70,7 @@ fn assemble(region: &Region, graph: Graph, mut plan: Plan) -> Fused {
         inputs: region.inputs.iter().map(tensor).collect(),
         outputs: region.outputs.iter().map(tensor).collect(),
         constants: used.iter().map(|&at| graph.constants[at].clone()).collect(),
+        limits: Vec::new(),
         variants: Vec::new(),
         recipe: None,
     };

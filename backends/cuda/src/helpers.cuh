@@ -67,10 +67,11 @@ template <class T> __device__ __forceinline__ T truncated(double x) {
   return x >= double(most) ? most : T(x);
 }
 
-// An index that may count from the back.
+// An index that may count from the back; 0 where there is no element.
 template <class T> __device__ __forceinline__ T within(i64 index, T size) {
   const i64 i = index < 0 ? index + i64(size) : index;
-  return T(i < 0 ? 0 : i >= i64(size) ? i64(size) - 1 : i);
+  const i64 at = i >= i64(size) ? i64(size) - 1 : i;
+  return T(at < 0 ? 0 : at);
 }
 // An index beyond an edge as in a mirror.
 template <class T> __device__ __forceinline__ T mirrored(T index, T size) {

@@ -160,7 +160,10 @@ fn shared(values: &[Value], plan: &Plan, stored: &BTreeSet<Id>, outputs: &[Id]) 
     let kept = |value: &Id| stored.contains(value) || outputs.contains(value);
     // From the last one back: what is kept needs nothing kept below it.
     for (&value, &count) in counts.iter().rev() {
-        let wanted = count > 1 && !kept(&value) && !below.contains(&value) && cost(values, value, &kept) >= WORTH;
+        let wanted = count > 1
+            && !kept(&value)
+            && !below.contains(&value)
+            && cost(values, value, &kept, &mut BTreeMap::new()) >= WORTH;
         if wanted {
             chosen.insert(value);
         }
@@ -174,22 +177,26 @@ fn shared(values: &[Value], plan: &Plan, stored: &BTreeSet<Id>, outputs: &[Id]) 
 /// What has to be computed for an element before it is worth to be written and read: about two numbers read.
 const WORTH: usize = 4;
 
-/// Roughly what an element costs: 1 for a simple operation, 2 for what is read, 4 for a function.
-fn cost(values: &[Value], value: Id, kept: &impl Fn(&Id) -> bool) -> usize {
-    let below = |operands: &[Id]| {
-        let own = |operand: &Id| if kept(operand) { 2 } else { cost(values, *operand, kept) };
-        operands.iter().map(own).sum::<usize>()
-    };
-    match &values[value].def {
+/// Roughly what an element costs: 1 for a simple operation, 2 for what is read, 4 for a function. An operand that stands in
+/// `known` has been counted before: many paths may lead to it.
+fn cost(values: &[Value], value: Id, kept: &impl Fn(&Id) -> bool, known: &mut BTreeMap<Id, usize>) -> usize {
+    if let Some(&cost) = known.get(&value) {
+        return cost;
+    }
+    let own = |operand: &Id| if kept(operand) { 2 } else { cost(values, *operand, kept, known) };
+    let below: usize = values[value].operands().iter().map(own).sum();
+    let found = match &values[value].def {
         Def::Input(_) | Def::Memory(..) | Def::Whole(..) => 2,
         Def::Fold(..) => 2 * WORTH,
-        Def::Move(Move::Gather(_) | Move::GatherElements(_) | Move::GatherNd(_), operands) => 2 + below(operands),
-        Def::Move(_, operands) => below(operands).min(WORTH - 1),
-        Def::Each(text, operands) => {
+        Def::Move(Move::Gather(_) | Move::GatherElements(_) | Move::GatherNd(_), _) => 2 + below,
+        Def::Move(..) => below.min(WORTH - 1),
+        Def::Each(text, _) => {
             let heavy = text.contains("f(") || text.contains('/') || text.contains("power") || text.contains("sigmoid");
-            below(operands).min(2 * WORTH) + if heavy { 4 } else { 1 }
+            below.min(2 * WORTH) + if heavy { 4 } else { 1 }
         }
-    }
+    };
+    known.insert(value, found);
+    found
 }
 
 impl Plan {

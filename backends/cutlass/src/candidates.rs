@@ -1,7 +1,8 @@
 //! Other code for a region: the same steps by kernels with other tiles, made of what the code says of its own.
 
-use byoc_nvidia::build::Build;
+use byoc_nvidia::build::{self, Build};
 use byoc_nvidia::compile::Arch;
+use byoc_nvidia::launch;
 use byoc_nvidia::program::{Cubins, Program};
 use byoc_plugin_api::{Candidate, Error, Options};
 use serde_json::Value;
@@ -13,11 +14,13 @@ use crate::source::{self, Kernel};
 /// How many other tiles are tried for each architecture.
 const OTHERS: usize = 5;
 
-/// The code itself, and others that differ from it for one architecture.
+/// The code itself, and others that differ from it for the architecture that this machine's devices run; for each, where it
+/// has none: what is not run cannot be told to be faster.
 pub(crate) fn candidates(code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
     let (program, cubins) = Program::read(code)?;
     let mut all = Vec::new();
-    for (at, variant) in program.variants.iter().enumerate() {
+    let run = launch::variants(&program, &build::places(options));
+    for (at, variant) in program.variants.iter().enumerate().filter(|(at, _)| run.contains(at)) {
         let Some(recipes) = recipes(&program, &variant.arch)? else { return Ok(Vec::new()) };
         let arch: Arch = variant.arch.parse()?;
         for number in 0..OTHERS {
@@ -46,7 +49,13 @@ fn recipes(program: &Program, arch: &str) -> Result<Option<Vec<Recipe>>, Error> 
     let Some(list) = list.filter(|list| !list.is_empty() && list.iter().all(|recipe| !recipe.is_null())) else {
         return Ok(None);
     };
-    Ok(Some(list.iter().map(|recipe| serde_json::from_value(recipe.clone())).collect::<Result<_, _>>()?))
+    let damaged = |cause: String| Error::new(format!("damaged code: {cause}"));
+    let read = |recipe: &Value| -> Result<Recipe, Error> {
+        let recipe: Recipe = serde_json::from_value(recipe.clone()).map_err(|cause| damaged(cause.to_string()))?;
+        recipe.check(arch.parse()?).map_err(|cause| damaged(cause.into()))?;
+        Ok(recipe)
+    };
+    Ok(Some(list.iter().map(read).collect::<Result<_, _>>()?))
 }
 
 fn own_name(program: &Program) -> Result<String, Error> {

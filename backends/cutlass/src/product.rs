@@ -42,6 +42,23 @@ pub(crate) struct Recipe {
     pub(crate) places: Vec<Place>,
 }
 
+impl Recipe {
+    /// Checks what may come from a damaged file: sizes, the tile, and how many operands there are.
+    pub(crate) fn check(&self, arch: Arch) -> Result<(), &'static str> {
+        let Gemm { n, k, x, w, bias, beta, .. } = &self.gemm;
+        if self.gemm.limits().is_err() || [*n, *k, x.distance, w.distance].contains(&0) {
+            return Err("a product has sizes that none has");
+        }
+        if self.places.len() != 3 + usize::from(bias.is_some()) + usize::from(beta.is_some()) {
+            return Err("a product has another number of operands");
+        }
+        if !choice::candidates(&self.gemm, arch).contains(&self.tile) {
+            return Err("a product has a tile that is none of its own");
+        }
+        Ok(())
+    }
+}
+
 impl Product {
     /// Reads a region as one product.
     pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) -> Result<Product, Refusal> {
@@ -123,6 +140,7 @@ fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[Place]) -
         kernel: symbol.to_owned(),
         grid: [grid, Dim::Fixed(1), Dim::Fixed(1)],
         block: [tile.threads(), 1, 1],
+        persistent: tile.by == By::Wgmma,
         shared: 0,
         arguments,
     };

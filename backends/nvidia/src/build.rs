@@ -4,9 +4,13 @@ use std::path::{Path, PathBuf};
 
 use byoc_plugin_api::{Error, OptionKind, OptionSpec, Options};
 
-use crate::compile::{Arch, Cache, Cubin, Needs, Request, Toolchain, arches};
+use crate::compile::{Arch, Cache, Cubin, Needs, Request, Toolchain, arches, file_name};
 use crate::locate::Places;
 use crate::program::Launch;
+
+/// The oldest architecture that kernels are written for: it has `mma.sync` of 16 bits and of TF32, bf16 and `cp.async`.
+/// CUTLASS's templates compile for older ones as well, to kernels that only trap.
+const OLDEST: u32 = 80;
 
 /// The option that names the architectures that code is made for.
 pub const ARCH: &str = "arch";
@@ -86,9 +90,15 @@ impl Build {
     ///
     /// # Errors
     ///
-    /// When there is none, and when it does not know an architecture.
+    /// When there is none, when it does not know an architecture, and when kernels are not written for one.
     pub fn new(options: &Options) -> Result<Build, Error> {
         let arches = arches(options.text(ARCH))?;
+        if let Some(old) = arches.iter().find(|arch| arch.number() < OLDEST) {
+            let error = Error::new(format!("kernels are not written for {old}"));
+            return Err(
+                error.hint(format!("They are for sm_{OLDEST} and newer: leave {old} out of the option '{ARCH}'"))
+            );
+        }
         let places = places(options);
         let toolchain = match options.text(COMPILER) {
             "nvcc" => Toolchain::find_nvcc(&places)?,
@@ -119,8 +129,10 @@ impl Build {
     }
 }
 
+/// Writes a source to the user's folder. Its name may come from an artifact, and sources of one name differ.
 fn keep(folder: &Path, source: &Source, arch: Arch) -> Result<(), Error> {
-    let file = folder.join(format!("{}.{arch}.cu", source.name));
+    let digest = blake3::hash(source.text.as_bytes()).to_hex();
+    let file = folder.join(file_name(&format!("{}-{}.{arch}", source.name, &digest[..8])));
     let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, &source.text));
     written.map_err(|cause| Error::new(format!("the source '{}' cannot be written: {cause}", file.display())))
 }

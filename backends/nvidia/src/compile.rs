@@ -229,8 +229,8 @@ impl Toolchain {
     }
 }
 
-/// What NVRTC calls the source in its log.
-fn file_name(name: &str) -> String {
+/// A source's file, without a folder: what NVRTC calls it in its log.
+pub(crate) fn file_name(name: &str) -> String {
     let plain = |char: char| if char.is_ascii_alphanumeric() || "_-.".contains(char) { char } else { '_' };
     format!("{}.cu", name.chars().map(plain).collect::<String>())
 }

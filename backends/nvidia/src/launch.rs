@@ -18,9 +18,10 @@ use self::constants::Bound;
 use self::modules::Kernels;
 use self::sizes::Sizes;
 use crate::build::places;
+use crate::device;
 use crate::domain::CudaDomain;
 use crate::join::Joined;
-use crate::locate;
+use crate::locate::{self, Places};
 use crate::program::{Program, Variant};
 
 /// Opens a device with a queue of its own.
@@ -30,6 +31,12 @@ use crate::program::{Program, Variant};
 /// When the driver is missing or too old, and when there is no such device.
 pub fn open_domain(ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
     Ok(Box::new(CudaDomain::open(ordinal, &places(options), &[])?))
+}
+
+/// The positions of the variants that devices of this machine run; of all where it has none.
+pub fn variants(program: &Program, places: &Places) -> Vec<usize> {
+    let devices = locate::driver(places).and_then(|driver| device::all(&driver)).unwrap_or_default();
+    variant::run(program, &devices)
 }
 
 /// Loads a program. `backend` is who made it, for hints.
@@ -94,7 +101,9 @@ impl Loaded {
 impl DeviceExecutable for Loaded {
     fn plan(&mut self, inputs: &[DeviceTensor<'_>], outputs: &[DeviceTensor<'_>]) -> Result<DevicePlan, Error> {
         self.state = State::Unplanned;
-        let sizes = Sizes::of(&self.program, &self.variant, inputs, outputs).map_err(|error| self.named(error))?;
+        let multiprocessors = self.joined.device().multiprocessors;
+        let sizes = Sizes::of(&self.program, &self.variant, multiprocessors, inputs, outputs);
+        let sizes = sizes.map_err(|error| self.named(error))?;
         let scratch = sizes.scratch;
         self.state = State::Planned(sizes);
         Ok(DevicePlan { scratch, ..DevicePlan::default() })

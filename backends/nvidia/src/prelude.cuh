@@ -45,6 +45,17 @@ __device__ __forceinline__ float exchange(float x, int mask) { return __shfl_xor
 __device__ __forceinline__ double exchange(double x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 __device__ __forceinline__ i64 exchange(i64 x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 
+// Writes four numbers at once, to global memory at a multiple of their size: as a structure they are written one by one.
+__device__ __forceinline__ void store_four(float* to, const float (&x)[4]) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"
+               :: "l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
+}
+template <class Half>
+__device__ __forceinline__ void store_four(Half* to, const Half (&x)[4]) {
+  asm volatile("st.global.v4.u16 [%0], {%1, %2, %3, %4};"
+               :: "l"(to), "h"(x[0].bits), "h"(x[1].bits), "h"(x[2].bits), "h"(x[3].bits) : "memory");
+}
+
 // d += a x b for a whole warp on its matrix unit (sm_80 and newer): `a` is 16 x 16, `b` 16 x 8, sums are float.
 // All 32 lanes call it. With g = lane / 4 and t = lane % 4, and the lower index in the lower half of a register,
 //   a[0]: row g,     columns 2t, 2t + 1        b[0]: rows 2t, 2t + 1, column g

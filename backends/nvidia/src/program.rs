@@ -23,6 +23,9 @@ pub struct Program {
     pub outputs: Vec<Tensor>,
     /// The constants that kernels read.
     pub constants: Vec<Constant>,
+    /// What kernels do not count beyond.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
     /// The same work for several architectures, each with kernels of its own.
     pub variants: Vec<Variant>,
     /// What the backend needs to make the same work of other kernels, in its own words; none where it has only these.
@@ -37,6 +40,17 @@ pub struct Tensor {
     pub dtype: DType,
     /// Size of each dimension.
     pub shape: Vec<Dim>,
+}
+
+/// The most that a size may be when symbols are known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// What has the size, as in messages: "an image of 8 channels".
+    pub of: String,
+    /// Its elements.
+    pub elements: Dim,
+    /// How many they may be.
+    pub most: u64,
 }
 
 /// A constant as the kernels read it: from a multiple of 16 bytes on. One that is bound otherwise is laid out anew at load.
@@ -76,6 +90,10 @@ pub struct Launch {
     pub kernel: String,
     /// How many blocks there are along x, y and z. Where one is 0 nothing is launched.
     pub grid: [Dim; 3],
+    /// Whether blocks take work in turn until there is none: along x, no more are launched than the device has
+    /// multiprocessors.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub persistent: bool,
     /// How many threads of a block there are along x, y and z.
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory of a block.

@@ -142,7 +142,7 @@ fn info(args: &PluginInfo) -> Result<()> {
     let tunes = found.candidates.then(|| ("kernels", "several for a region; byoc tune finds the fastest".to_owned()));
     let facts = facts.into_iter().chain(domain).chain(tunes).chain(calibration).chain(files).chain(digest);
     let mut text: String = facts.map(|(name, value)| format!("{name:8} {value}\n")).collect();
-    for (title, options) in [("option", &found.options), ("option of running", &found.run_options)] {
+    for (title, options) in [("option", &found.options), ("option of a machine", &found.run_options)] {
         if options.is_empty() {
             continue;
         }

@@ -250,7 +250,10 @@ impl Tuner<'_> {
         let known =
             if known > 0 { format!(", {known} of {} known from before", self.found.len()) } else { String::new() };
         let (output, title, size) = (self.args.output.display(), &self.device.title, size(file_bytes));
-        let table = if self.found.is_empty() { "no region has kernels to choose from\n".into() } else { table.text() };
+        if self.found.is_empty() {
+            return format!("no region has kernels to choose from\n{output}: as it was; {size}\n");
+        }
+        let table = table.text();
         format!("{table}{notes}{output}: other code in {other}, tuned on {title}{known}; {size}\n")
     }
 

@@ -345,8 +345,9 @@ impl Registry {
     pub fn select(&self, names: &[String], settings: &[(String, String)]) -> Result<Vec<Selected>> {
         for (key, _) in settings {
             let backend = key.split_once('.').map_or("", |(backend, _)| backend);
-            // Options about the machine may be for whoever opens a device.
-            if !names.iter().any(|name| name == backend) && !self.is_of_run(key) {
+            let listed = names.iter().any(|name| name == backend);
+            // Options about the machine may be for whoever opens the device.
+            if !(listed || self.is_of_run(key) && self.shares_a_domain(backend, names)) {
                 let message = format!("option '{key}' belongs to no backend of the list {}", names.join(","));
                 return Err(Diagnostic::new(Code::BadOption, message).hint("Write --backend-opt BACKEND.KEY=VALUE"));
             }
@@ -365,6 +366,13 @@ impl Registry {
     /// nobody knows is one of compiling.
     pub fn part_settings(&self, settings: &[(String, String)]) -> (Settings, Settings) {
         settings.iter().cloned().partition(|(key, _)| !self.is_of_run(key))
+    }
+
+    /// Whether a backend may open the device that one of the named backends runs on.
+    fn shares_a_domain(&self, backend: &str, names: &[String]) -> bool {
+        let domain = |name: &str| self.get(name).ok().and_then(|found| found.description.domain.clone());
+        let own = domain(backend);
+        own.is_some() && names.iter().any(|name| domain(name) == own)
     }
 
     /// Whether `backend.key` is an option about the machine.

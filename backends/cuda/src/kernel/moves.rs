@@ -30,7 +30,8 @@ impl Writer<'_> {
             Move::Gather(axis) => {
                 let rank = values[operands[1]].shape.len();
                 let index = self.taken(operands[1], &at[*axis..*axis + rank], &first[*axis])?;
-                [&at[..*axis], &[index], &at[*axis + rank..]].concat()
+                let from = [&at[..*axis], &[index], &at[*axis + rank..]].concat();
+                return self.unless_empty(&first[*axis..=*axis], operands[0], &from);
             }
             Move::GatherElements(axis) => {
                 let mut from = Vec::with_capacity(at.len());
@@ -38,9 +39,12 @@ impl Writer<'_> {
                     from.push(if other == *axis { Vec::new() } else { self.within(at, own, size)? });
                 }
                 from[*axis] = self.taken(operands[1], at, &first[*axis])?;
-                from
+                return self.unless_empty(&first[*axis..=*axis], operands[0], &from);
             }
-            Move::GatherNd(batch) => self.by_tuples(operands, *batch, at)?,
+            Move::GatherNd(batch) => {
+                let from = self.by_tuples(operands, *batch, at)?;
+                return self.unless_empty(first, operands[0], &from);
+            }
             Move::Concat(axis) => return self.concatenated(id, *axis, operands, at),
             Move::Pad(before, edge) => return self.padded(id, before, *edge, operands, at),
             Move::Triangle(..) | Move::Sums(..) => return self.partly(id, how, operands[0], at),
@@ -208,6 +212,13 @@ impl Writer<'_> {
         Ok(self.keep(id, at, Term { text, level }))
     }
 
+    /// An element of an operand, which is 0 and not read where one of those sizes, which are not known, is 0.
+    fn unless_empty(&mut self, sizes: &[Dim], operand: Id, from: &[Coordinate]) -> Result<Term, Stop> {
+        let unknown = sizes.iter().filter(|size| size.fixed().is_none_or(|size| size == 0));
+        let conditions: Vec<String> = unknown.map(|size| format!("{} > 0", self.size(size))).collect();
+        self.guarded(&conditions.join(" && "), Level::Row, operand, from)
+    }
+
     /// An element that is read only where a condition holds.
     fn guarded(&mut self, inside: &str, level: Level, operand: Id, from: &[Coordinate]) -> Result<Term, Stop> {
         if inside.is_empty() {
@@ -243,6 +254,9 @@ impl Writer<'_> {
                 Edge::Reflect => format!("mirrored(ix({}), ix({size}))", moved.text),
                 Edge::Wrap => format!("modulo(ix({}), ix({size}))", moved.text),
             };
+            if edge != Edge::Constant && shape[axis].fixed().is_none() {
+                inside.push(format!("{size} > 0"));
+            }
             from.push(if shape[axis] == ONE { Vec::new() } else { self.reached(&text, moved.level, &shape[axis]) });
         }
         if inside.is_empty() {
@@ -316,12 +330,14 @@ impl Writer<'_> {
         let inside = format!("{p} < {turned}");
         let pair = self.reached(&format!("{inside} ? {pair} : 0"), level, &Dim::Fixed(half as usize));
         let other = self.reached(&format!("{inside} ? {other} : {p}"), level, &size);
-        let row = match operands.get(3) {
-            Some(&positions) => vec![self.taken(positions, &[batch.clone(), token.clone()], &table[0])?, pair],
-            None => vec![batch.clone(), token.clone(), pair],
+        let (rows, row) = match operands.get(3) {
+            Some(&positions) => {
+                (&table[..1], vec![self.taken(positions, &[batch.clone(), token.clone()], &table[0])?, pair])
+            }
+            None => (&[][..], vec![batch.clone(), token.clone(), pair]),
         };
-        let cos = self.pull(cos, &row)?;
-        let sin = self.pull(sin, &row)?;
+        let cos = self.unless_empty(rows, cos, &row)?;
+        let sin = self.unless_empty(rows, sin, &row)?;
         let own = self.pull(x, at)?;
         let mut from = at.to_vec();
         from[3] = other;

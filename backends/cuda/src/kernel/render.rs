@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 
 use super::access::name;
-use super::shape::{GROUPED, Shape, Team};
+use super::shape::{Shape, Team};
 use super::{Item, Line, Loop, Writer};
 
 /// Statements by number, and the names that they got.
@@ -72,7 +72,7 @@ impl Writer<'_> {
                 Item::Loop(current) => self.columns(current, &mut names, &mut text),
             }
         }
-        let head = self.head(&text);
+        let head = self.head(&text, threads);
         let pack = self.pack();
         let mut arrays: Vec<(usize, String)> = Vec::new();
         for item in &body {
@@ -105,7 +105,7 @@ impl Writer<'_> {
     }
 
     /// The counters.
-    fn head(&mut self, text: &str) -> String {
+    fn head(&mut self, text: &str, threads: u32) -> String {
         match self.shape.clone() {
             Shape::Probe(_) => String::new(),
             Shape::Map { total, pack } => {
@@ -125,13 +125,14 @@ impl Writer<'_> {
                 };
                 match team {
                     Team::Lanes(1) => format!(
-                        "  const ix row = ix(blockIdx.x) * {GROUPED} + ix(threadIdx.x);\n  if (row >= {rows}) return;\n"
+                        "  const ix row = ix(blockIdx.x) * {threads} + ix(threadIdx.x);\n  if (row >= {rows}) return;\n"
                     ),
                     Team::Lanes(lanes) => {
-                        let groups = GROUPED / lanes;
+                        let groups = threads / lanes;
                         let own = format!("ix(blockIdx.x) * {groups} + ix(threadIdx.x) / {lanes}");
                         // Lanes beyond the last row go along with it: all of a warp have to be there to exchange.
-                        let row = row(format!("smaller({own}, ix({rows} - 1))"));
+                        let whole = format!("smaller({own}, ix({rows} - 1))");
+                        let row = row(if groups == 1 { "blockIdx.x".into() } else { whole });
                         format!("  const int lane = threadIdx.x % {lanes};\n{row}")
                     }
                     Team::Block(_) => format!("  const int lane = threadIdx.x;\n{}", row("blockIdx.x".into())),

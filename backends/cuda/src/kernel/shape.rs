@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use byoc_nvidia::program::{Argument, Launch, Place};
-use byoc_plugin_api::{Dim, dim};
+use byoc_plugin_api::{DType, Dim, dim};
 
 use super::{Atom, Level, Loop, Memory, Stop, Writer};
 use crate::index::{Coordinate, ONE, divides, joined, product, spread};
@@ -11,9 +11,11 @@ use crate::ir::{Def, Id, Value};
 
 /// The threads of a block where each computes elements of its own.
 pub(super) const THREADS: u32 = 256;
-/// The threads of a block of which some together have a row.
-pub(super) const GROUPED: u32 = 128;
-/// The most elements of a row that a thread keeps in registers.
+/// The threads of a block of which some together have a row, the most wanted first.
+const GROUPED: [u32; 3] = [128, 64, 32];
+/// Blocks that a device should at least have: most have about as many multiprocessors.
+const ENOUGH: usize = 128;
+/// The most elements of a row that a thread keeps in registers, half as many in `f64`.
 const KEPT: usize = 32;
 
 /// The loops of a kernel.
@@ -106,16 +108,28 @@ impl Team {
         }
     }
 
-    /// The team for rows of that length, and whether it keeps them.
-    fn of(columns: &Dim, pack: usize) -> (Team, bool) {
+    /// The threads of a block: fewer where there would be few blocks otherwise.
+    fn threads(&self, rows: &Dim) -> u32 {
+        let lanes = match *self {
+            Team::Block(threads) => return threads,
+            Team::Lanes(lanes) => lanes as usize,
+        };
+        let [most, .., least] = GROUPED;
+        let Some(rows) = rows.fixed() else { return most };
+        let enough = |threads: &u32| (rows * lanes).div_ceil(*threads as usize) >= ENOUGH;
+        GROUPED.into_iter().find(enough).unwrap_or(least)
+    }
+
+    /// The team for rows of that length of which a thread may keep so many elements, and whether it keeps them.
+    fn of(columns: &Dim, pack: usize, kept: usize) -> (Team, bool) {
         let Some(columns) = columns.fixed().filter(|&columns| columns > 0) else {
-            return (Team::Block(GROUPED), false);
+            return (Team::Lanes(32), false);
         };
         let packs = columns.div_ceil(pack);
-        if packs.div_ceil(32) * pack <= KEPT {
+        if packs.div_ceil(32) * pack <= kept {
             return (Team::Lanes(packs.next_power_of_two().min(32) as u32), true);
         }
-        let fits = |threads: &usize| packs.div_ceil(*threads) * pack <= KEPT;
+        let fits = |threads: &usize| packs.div_ceil(*threads) * pack <= kept;
         match [128, 256, 512, 1024].into_iter().find(fits) {
             Some(threads) => (Team::Block(threads as u32), true),
             None => (Team::Block(512), false),
@@ -254,22 +268,24 @@ impl<'a> Job<'a> {
 
     /// The team that has a row: lanes along the columns, unless memory lies along the rows.
     fn teamed(&self, rows: &Rows) -> Result<Shape, Stop> {
-        let shape = |pack: usize, alone: bool| {
-            let (team, keeps) = if alone { (Team::Lanes(1), false) } else { Team::of(&rows.columns, pack) };
+        let shape = |pack: usize, alone: bool, kept: usize| {
+            let (team, keeps) = if alone { (Team::Lanes(1), false) } else { Team::of(&rows.columns, pack, kept) };
             Shape::Rows { rows: rows.rows.clone(), columns: rows.columns.clone(), team, pack, keeps }
         };
-        let plain = shape(1, false);
-        let [along_rows, along_columns] = self.write_rows(&plain, rows)?.along;
+        let plain = shape(1, false, KEPT);
+        let Writer { along: [along_rows, along_columns], touched, .. } = self.write_rows(&plain, rows)?;
         if along_columns == 0 && along_rows > 0 {
-            return Ok(shape(1, true));
+            return Ok(shape(1, true, 0));
         }
+        let wide = touched.iter().any(|&id| self.values[id].dtype == DType::F64);
+        let kept = if wide { KEPT / 2 } else { KEPT };
         for pack in self.packs(&rows.columns) {
-            let shape = shape(pack, false);
+            let shape = shape(pack, false, kept);
             if pack == 1 || self.write_rows(&shape, rows)?.scattered == 0 {
                 return Ok(shape);
             }
         }
-        Ok(plain)
+        Ok(shape(1, false, kept))
     }
 
     /// Folds first, so that what they read stays in registers for what comes after them.
@@ -309,10 +325,10 @@ impl<'a> Job<'a> {
         let (blocks, threads) = match shape {
             Shape::Probe(_) => return Err(Stop::Refused("a kernel without loops".into())),
             Shape::Map { total, pack } => (dim::ceil_div(total, &Dim::Fixed(THREADS as usize * pack))?, THREADS),
-            Shape::Rows { rows, team: Team::Lanes(lanes), .. } => {
-                (dim::ceil_div(rows, &Dim::Fixed((GROUPED / lanes) as usize))?, GROUPED)
+            Shape::Rows { rows, team, .. } => {
+                let threads = team.threads(rows);
+                (dim::ceil_div(rows, &Dim::Fixed((threads / team.lanes()) as usize))?, threads)
             }
-            Shape::Rows { rows, team: Team::Block(threads), .. } => (rows.clone(), *threads),
         };
         let text = writer.render(name, threads);
         let pointers = writer.places.iter().map(|parameter| Argument::Pointer(parameter.place));
@@ -322,6 +338,7 @@ impl<'a> Job<'a> {
             kernel: name.to_owned(),
             grid: [blocks, ONE, ONE],
             block: [threads, 1, 1],
+            persistent: false,
             shared: 0,
             arguments,
         };

@@ -117,6 +117,9 @@ pub(crate) fn read(region: &Region, node: &Node) -> Result<ConvSpec, Refusal> {
     };
     let too_large = |_| shape(format!("'{}' has more elements than sizes count", node.name));
     spec.launched().map_err(too_large)?;
+    if spec.is_looked_up() && spec.depth.saturating_mul(spec.window.input.iter().product()) > i32::MAX as usize {
+        return Err(shape(format!("'{}' has more elements in the channels of a group than 32 bits count", node.name)));
+    }
     Ok(spec)
 }
 
@@ -148,13 +151,26 @@ pub(crate) fn generate(spec: &ConvSpec, name: &str, at: &[Place]) -> Generated {
     );
     let mut arguments: Vec<_> = at.iter().map(|&place| Argument::Pointer(place)).collect();
     arguments.extend(windows.fixed().is_none().then(|| Argument::Size(windows.clone())));
-    let launch = Launch { cubin: 0, kernel: name.to_owned(), grid, block: [threads, 1, 1], shared: 0, arguments };
+    let launch = Launch {
+        cubin: 0,
+        kernel: name.to_owned(),
+        grid,
+        block: [threads, 1, 1],
+        persistent: false,
+        shared: 0,
+        arguments,
+    };
     Generated { text, launch }
 }
 
 impl ConvSpec {
     fn is_direct(&self) -> bool {
         self.filters < FEW_FILTERS
+    }
+
+    /// Whether what an element of a window adds to its place comes from a table, in 32 bits.
+    fn is_looked_up(&self) -> bool {
+        !self.is_direct() && !self.window.is_point()
     }
 
     /// The largest tile of which there are enough, or the smallest.

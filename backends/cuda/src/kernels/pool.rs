@@ -89,6 +89,7 @@ pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[Place]) -> Generated {
         // What was read can be divided.
         grid: [blocks.unwrap_or(Dim::Fixed(0)), Dim::Fixed(1), Dim::Fixed(1)],
         block: [THREADS, 1, 1],
+        persistent: false,
         shared: 0,
         arguments,
     };

@@ -179,21 +179,23 @@ impl Net {
         self.arrays[value].shape().iter().map(|&size| size as i64).collect()
     }
 
-    fn symbols(&self) -> HashMap<String, usize> {
-        HashMap::from([("s".to_owned(), NAMED)])
-    }
-
-    /// Runs kernels whose symbols begin with a prefix, and compares the outputs.
-    fn check(&self, what: &str, kernels: &Kernels, prefix: &str, fused: &Fused) {
-        let size = |size: &Dim| dim::eval(&size.to_string(), &self.symbols()).expect("its symbols are known");
-        let buffer = |value: usize| Buffer::of(&self.bytes(value));
+    /// Runs kernels whose symbols begin with a prefix, with that for the size with a name and as much of the inputs as there
+    /// is then, and gives the outputs.
+    fn run(&self, kernels: &Kernels, prefix: &str, fused: &Fused, named: usize) -> Vec<Buffer> {
+        let symbols = HashMap::from([("s".to_owned(), named)]);
+        let size = |size: &Dim| dim::eval(&size.to_string(), &symbols).expect("its symbols are known");
+        let length = |value: usize| {
+            let value = &self.region.values[value];
+            value.shape.iter().map(size).product::<usize>() * value.dtype.size()
+        };
+        let buffer = |value: usize| Buffer::of(&self.bytes(value)[..length(value)]);
         let inputs: Vec<Buffer> = self.region.inputs.iter().map(|&input| buffer(input)).collect();
         let constants = fused.program.constants.iter().map(|constant| {
             buffer(self.region.constants.iter().find(|known| known.id == constant.id).expect("it is there").value)
         });
         let constants: Vec<Buffer> = constants.collect();
         let outputs: Vec<Buffer> =
-            self.region.outputs.iter().map(|&output| Buffer::new::<u8>(self.bytes(output).len())).collect();
+            self.region.outputs.iter().map(|&output| Buffer::new::<u8>(length(output))).collect();
         let scratch: Vec<Buffer> = fused.variant.scratch.iter().map(|bytes| Buffer::new::<u8>(size(bytes))).collect();
         for launch in &fused.variant.launches {
             let grid = launch.grid.each_ref().map(|blocks| size(blocks) as u32);
@@ -211,6 +213,21 @@ impl Net {
             let parameters: Vec<Param<'_>> = launch.arguments.iter().map(parameter).collect();
             kernels.launch(&format!("{prefix}{}", launch.kernel), grid, launch.block, launch.shared, &parameters);
         }
+        outputs
+    }
+
+    /// What it gives where the size with a name is 0.
+    pub(super) fn of_nothing(&self) -> Vec<Vec<f64>> {
+        let fused = self.fuse();
+        let kernels = Kernels::compile(&fused.source.as_ref().expect("it computes something").text);
+        let outputs = self.run(&kernels, "", &fused, 0);
+        let found = |(&output, buffer): (&usize, &Buffer)| floats(self.dtype(output), &buffer.read::<u8>());
+        self.region.outputs.iter().zip(&outputs).map(found).collect()
+    }
+
+    /// Runs kernels whose symbols begin with a prefix, and compares the outputs.
+    fn check(&self, what: &str, kernels: &Kernels, prefix: &str, fused: &Fused) {
+        let outputs = self.run(kernels, prefix, fused, NAMED);
         for (&output, buffer) in self.region.outputs.iter().zip(&outputs) {
             self.compare(what, output, &buffer.read::<u8>(), fused);
         }

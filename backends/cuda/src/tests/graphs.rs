@@ -39,6 +39,28 @@ fn parts_of_results() {
     check(&nets);
 }
 
+/// Elements that are taken from an axis which turns out to have none are 0, and what lies around it in memory is not read.
+#[test]
+fn parts_of_nothing() {
+    for dtype in [DType::F16, DType::I64] {
+        let mut net = Net::new(true);
+        let (rows, columns) = (net.input(dtype, &[7, 8]), net.input(dtype, &[2, 7]));
+        let indices = net.input_of(DType::I64, &[3], &[0.0, -1.0, 6.0]);
+        let of_rows = net.node(("Gather", &[]), &[rows, indices]);
+        let of_columns = net.node(("Gather", &[("axis", Attribute::Int(1))]), &[columns, indices]);
+        let places = net.input_of(DType::I64, &[2, 4], &[0.0, -1.0, 6.0, 3.0, 2.0, 0.0, 1.0, -7.0]);
+        let elements = net.node(("GatherElements", &[("axis", Attribute::Int(1))]), &[columns, places]);
+        let tuples = net.input_of(DType::I64, &[2, 2], &[0.0, 3.0, 1.0, -1.0]);
+        let tuples = net.node(("GatherND", &[]), &[columns, tuples]);
+        let widths = net.ints(&[0, 1, 0, 2]);
+        let edges = net.node(("Pad", &[("mode", Attribute::String("edge".into()))]), &[columns, widths]);
+        net.output(of_rows).output(of_columns).output(elements).output(tuples).output(edges);
+        for (output, found) in net.of_nothing().into_iter().enumerate() {
+            assert!(!found.is_empty() && found.iter().all(|&element| element == 0.0), "{dtype} {output}: {found:?}");
+        }
+    }
+}
+
 /// Chains of operators that were drawn, in each type, with sizes that have a name in every other one.
 #[test]
 fn random() {

@@ -56,6 +56,45 @@ fn pieces(dtype: DType, named: bool, mask_first: bool) -> Net {
     net
 }
 
+/// Attention on three parts of rows, as a joint product makes them. Of a Split that others want, too, a part is read.
+fn parts(dtype: DType, named: bool, leak: bool) -> Net {
+    let mut net = Net::new(named);
+    let x = net.input(dtype, &[2 * NAMED, 144]);
+    let shape = net.ints(&[2, -1, 144]);
+    let rows = net.node(("Reshape", &[]), &[x, shape]);
+    let split = [("axis", Attribute::Int(2)), ("num_outputs", Attribute::Int(3))];
+    let parts = net.nodes(("Split", &split), &[Some(rows)], &[None; 3]);
+    let shape = net.ints(&[0, 0, 3, 16]);
+    let heads = |net: &mut Net, part: usize, perm: &[i64]| {
+        let heads = net.node(("Reshape", &[]), &[parts[part], shape]);
+        turned(net, heads, perm)
+    };
+    let (q, k) = (heads(&mut net, 0, &[0, 2, 1, 3]), heads(&mut net, 1, &[0, 2, 3, 1]));
+    let v = heads(&mut net, 2, &[0, 2, 1, 3]);
+    let scores = net.node(("MatMul", &[]), &[q, k]);
+    let weights = net.node(("Softmax", &[]), &[scores]);
+    let y = net.node(("MatMul", &[]), &[weights, v]);
+    net.output(y);
+    if leak {
+        net.output(parts[1]);
+    }
+    net
+}
+
+#[test]
+fn attention_of_parts() {
+    let mut nets = Vec::new();
+    for dtype in [DType::F32, DType::F16] {
+        for (named, leak) in [(false, false), (false, true), (true, false)] {
+            let net = parts(dtype, named, leak);
+            let name = format!("parts of {dtype}, {named} {leak}");
+            assert_eq!(net.fuse().variant.launches.len(), 1 + usize::from(leak), "{name}");
+            nets.push((name, net));
+        }
+    }
+    check(&nets);
+}
+
 fn operator(dtype: DType) -> Net {
     let mut net = Net::new(false);
     let q = net.input(dtype, &[2, 20, 64]);

@@ -22,7 +22,8 @@ impl Act {
         Some(if finite { Ok((act, Vec::new())) } else { Err(odd()) })
     }
 
-    /// An expression of the float `x`. NaN stays NaN.
+    /// An expression of the float `x`. NaN stays NaN. Sigmoids are divided as the device divides without a call: within 2
+    /// units of the last place, and to 0 where the divisor is above 2^126.
     pub(super) fn text(self) -> String {
         let [a, b] = self.numbers().map(literal);
         match self {
@@ -32,8 +33,8 @@ impl Act {
                 let raised = format!("(x < {a} ? {a} : x)");
                 format!("{raised} > {b} ? {b} : {raised}")
             }
-            Act::Sigmoid => "1.f / (1.f + expf(-x))".into(),
-            Act::Silu => "x / (1.f + expf(-x))".into(),
+            Act::Sigmoid => "__fdividef(1.f, 1.f + __expf(-x))".into(),
+            Act::Silu => "__fdividef(x, 1.f + __expf(-x))".into(),
             Act::HardSigmoid(..) => {
                 let line = format!("{a} * x + {b}");
                 format!("{line} < 0.f ? 0.f : {line} > 1.f ? 1.f : {line}")

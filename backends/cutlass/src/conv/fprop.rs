@@ -32,7 +32,7 @@ impl Fprop {
     /// The source for a convolution.
     pub(crate) fn of(conv: &Conv, dtype: DType, x: &Image, y: &Image) -> Fprop {
         let unit = 16 / dtype.size();
-        let few = x.pitch <= unit;
+        let few = x.has_few_channels(dtype);
         let tile = if few { Tile::of_few_channels() } else { Tile::of(y.batch.fixed(), y.pixels(), y.pitch) };
         let (alignment, residual) = (x.pitch.min(unit), conv.residual.is_some());
         Fprop { dtype, tile, alignment, few, before: conv.before, residual, after: conv.after }

@@ -262,16 +262,6 @@ impl Lowering<'_> {
             if few && readers.all(dense) {
                 image.pitch = FEW;
             }
-            let elements = [image.height, image.width, image.pitch]
-                .iter()
-                .try_fold(image.batch.fixed().unwrap_or(1), |elements, &size| {
-                    elements.checked_mul(size).filter(|&elements| i32::try_from(elements).is_ok())
-                });
-            if elements.is_none() {
-                let name = &self.graph.region.values[*value].name;
-                let message = format!("'{name}' has more elements than CUTLASS counts");
-                return Err(Refusal::new(RefusalCode::Shape, message));
-            }
         }
         self.steps.sort_by_key(|(at, _)| *at);
         let mut steps: Vec<Step> = self.steps.into_iter().map(|(_, step)| step).collect();
@@ -286,9 +276,24 @@ impl Lowering<'_> {
             return Err(other("a result of the region is not computed in it"));
         }
         let net = Net { dtype: self.dtype, images: self.images, steps, numbers: self.numbers };
+        countable(&net, self.graph.region)?;
         one_packing(&net)?;
         Ok(net)
     }
+}
+
+/// Checks that CUTLASS can count the elements of all images; with a batch that is not known, of one image.
+fn countable(net: &Net, region: &Region) -> Result<(), Refusal> {
+    for (&value, image) in &net.images {
+        let one = Image { batch: image.batch.fixed().unwrap_or(1).into(), ..image.clone() };
+        let elements = one.elements().ok().and_then(|elements| elements.fixed());
+        if elements.is_none_or(|elements| elements > net.most_elements(value)) {
+            let name = &region.values[value].name;
+            let message = format!("'{name}' has more elements than CUTLASS counts");
+            return Err(Refusal::new(RefusalCode::Shape, message));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that no weights are packed in two ways, or needed beside their packed form.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use byoc_plugin_api::dim::{self, DimError};
 use byoc_plugin_api::{ConstantId, DType, Dim};
 
 /// The steps in the order in which they run.
@@ -140,12 +141,30 @@ impl Net {
             _ => None,
         })
     }
+
+    /// The most elements that an image may have: CUTLASS counts in 32 bits, and where there are few channels it counts bits.
+    pub(crate) fn most_elements(&self, value: usize) -> usize {
+        let few = self.images[&value].has_few_channels(self.dtype);
+        let counts_bits = few && self.convolutions().any(|conv| conv.from == value && !conv.weights.depthwise);
+        i32::MAX as usize / if counts_bits { 8 * self.dtype.size() } else { 1 }
+    }
 }
 
 impl Image {
     /// Pixels of one image.
     pub(crate) fn pixels(&self) -> usize {
         self.height * self.width
+    }
+
+    /// Whether one access takes all channels of a pixel: a convolution of it runs over pixels of the filter.
+    pub(crate) fn has_few_channels(&self, dtype: DType) -> bool {
+        self.pitch * dtype.size() <= 16
+    }
+
+    /// Elements of all images.
+    pub(crate) fn elements(&self) -> Result<Dim, DimError> {
+        let sizes = [self.height, self.width, self.pitch];
+        sizes.iter().try_fold(self.batch.clone(), |elements, &size| dim::mul(&elements, &size.into()))
     }
 
     /// Whether it lies in memory as the tensor of the model does.

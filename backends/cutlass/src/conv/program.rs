@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use byoc_nvidia::build::Source;
 use byoc_nvidia::compile::{Facts, Needs};
-use byoc_nvidia::program::{Argument, Constant, Launch, Made, Place, Program, Tensor, Variant};
+use byoc_nvidia::program::{Argument, Constant, Launch, Limit, Made, Place, Program, Tensor, Variant};
 use byoc_plugin_api::dim::{self, DimError};
 use byoc_plugin_api::{Dim, Error, Region};
 
@@ -51,6 +51,7 @@ pub(crate) fn draft(net: &Net, region: &Region) -> Result<Draft, Error> {
         inputs: region.inputs.iter().map(tensor).collect(),
         outputs: region.outputs.iter().map(tensor).collect(),
         constants: constants(net),
+        limits: limits(net).map_err(|error| Error::new(error.to_string()))?,
         ..Program::default()
     };
     let draft = Draft { program, sources: Vec::new(), scratch: Vec::new(), launches: Vec::new() };
@@ -58,6 +59,19 @@ pub(crate) fn draft(net: &Net, region: &Region) -> Result<Draft, Error> {
     let mut drafting = Drafting { net, region, draft, places, images, convolutions };
     drafting.all().map_err(|error| Error::new(error.to_string()))?;
     Ok(drafting.draft)
+}
+
+/// What batches of unknown size may be, each once.
+fn limits(net: &Net) -> Result<Vec<Limit>, DimError> {
+    let mut limits = Vec::new();
+    for (&value, image) in net.images.iter().filter(|(_, image)| image.batch.fixed().is_none()) {
+        let of = format!("a batch of images of {} channels", image.channels);
+        let limit = Limit { of, elements: image.elements()?, most: net.most_elements(value) as u64 };
+        if !limits.contains(&limit) {
+            limits.push(limit);
+        }
+    }
+    Ok(limits)
 }
 
 /// The packed weights, each once.
@@ -172,6 +186,7 @@ impl Drafting<'_> {
             kernel,
             grid,
             block,
+            persistent: false,
             shared: 0,
             arguments: arguments.collect(),
         });
@@ -211,7 +226,7 @@ impl Drafting<'_> {
         let kernel = fprop.name();
         let made = Argument::Made(Made { kernel: fprop::init(&kernel), arguments, bytes: 0 });
         let (cubin, block, arguments) = (CONVOLUTIONS, [0, 1, 1], vec![made]);
-        self.draft.launches.push(Launch { cubin, kernel, grid, block, shared: 0, arguments });
+        self.draft.launches.push(Launch { cubin, kernel, grid, block, persistent: false, shared: 0, arguments });
         Ok(())
     }
 }

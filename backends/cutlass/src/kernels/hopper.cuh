@@ -52,8 +52,10 @@ struct Hopper {
     return *reinterpret_cast<Storage *>((reinterpret_cast<uint64_t>(memory) + 1023) & ~uint64_t(1023));
   }
 
-  __device__ explicit Hopper(u8 *memory) : shared(storage(memory)) {
+  __device__ Hopper(u8 *memory, Map const &x, Map const &w) : shared(storage(memory)) {
     if (threadIdx.x == 0) {
+      cute::prefetch_tma_descriptor(reinterpret_cast<cute::TmaDescriptor const *>(&x));
+      cute::prefetch_tma_descriptor(reinterpret_cast<cute::TmaDescriptor const *>(&w));
       for (int i = 0; i < Stages; ++i) {
         Full::init(&shared.full[i], 1);
         Empty::init(&shared.empty[i], 4 * Groups);
@@ -117,9 +119,12 @@ struct Hopper {
       warpgroup_wait<1>();
       if (step > first && thread % 32 == 0) Empty::arrive(&shared.empty[(step - 1) % Stages]);
     }
+    int const row = m0 + thread / 32 * 16 + thread % 32 / 4;
+    Old<N, Source> old;
+    old.read(c, row, n0, m, n);
     warpgroup_wait<0>();
     warpgroup_fence_operand(sum);
     if (thread % 32 == 0) Empty::arrive(&shared.empty[(end - 1) % Stages]);
-    write<N, Activation, Source>(sum, m0 + thread / 32 * 16 + thread % 32 / 4, n0, m, n, alpha, beta, bias, c, y);
+    write<N, Activation>(sum, old, row, n0, m, n, alpha, beta, bias, y);
   }
 };

@@ -25,12 +25,31 @@ __device__ inline Pair wide(cutlass::Array<Element, 2> const &pair) {
   return cutlass::NumericArrayConverter<float, Element, 2>()(pair);
 }
 
+// What is read of c for a tile of N columns from n0 on: of each 32 columns 16 bytes a lane, in the rows `row` and 8 below.
+template <int N, bool Source>
+struct Old {
+  uint4 words[Source ? N / 16 : 1];
+
+  template <class Element>
+  __device__ void read(Element const *c, int row, int n0, int m, int n) {
+    if constexpr (Source) {
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 0; i < N / 16; ++i) {
+        int at_row = row + i % 2 * 8, at = n0 + i / 2 * 32 + threadIdx.x % 4 * 8;
+        words[i] = {};
+        if (at_row < m && at < n) words[i] = *reinterpret_cast<uint4 const *>(c + (long long)at_row * n + at);
+      }
+    }
+  }
+};
+
 // A tile of N columns from n0 on, of which each lane has, of each 8 columns, two neighbours in the rows `row` and 8 below:
 // `sum(i)` counts columns, then rows, then eights of columns. Four lanes have a row of 8 columns together: they exchange
-// what they have of 32 columns, so that each of them reads and writes 16 bytes.
+// what they have of 32 columns, so that each of them reads and writes 16 bytes. All of c is read before: a load does not
+// pass a store to what may be the same memory.
 template <int N, class Activation, bool Source, class Element, class Vector, class Sum>
-__device__ inline void write(Sum const &sum, int row, int n0, int m, int n, float alpha, float beta, Vector const *bias,
-                             Element const *c, Element *y) {
+__device__ inline void write(Sum const &sum, Old<N, Source> const &old, int row, int n0, int m, int n, float alpha,
+                             float beta, Vector const *bias, Element *y) {
   int lane = threadIdx.x % 4;
   CUTLASS_PRAGMA_UNROLL
   for (int from = 0; from < N; from += 32) {
@@ -49,7 +68,8 @@ __device__ inline void write(Sum const &sum, int row, int n0, int m, int n, floa
       long long const at = (long long)(row + 8 * below) * n + own;
       u32 words[4] = {};
       if constexpr (Source) {
-        if (inside) *reinterpret_cast<uint4 *>(words) = *reinterpret_cast<uint4 const *>(c + at);
+        uint4 const &got = old.words[from / 16 + below];
+        words[0] = got.x, words[1] = got.y, words[2] = got.z, words[3] = got.w;
         turn(words, lane);
       }
       CUTLASS_PRAGMA_UNROLL
@@ -57,9 +77,9 @@ __device__ inline void write(Sum const &sum, int row, int n0, int m, int n, floa
         int i = (from / 8 + q) * 4 + 2 * below;
         Pair result = added[q];
         if constexpr (Source) {
-          Pair old = wide<Element>(reinterpret_cast<cutlass::Array<Element, 2> &>(words[q]));
-          result[0] += beta * old[0];
-          result[1] += beta * old[1];
+          Pair was = wide<Element>(reinterpret_cast<cutlass::Array<Element, 2> &>(words[q]));
+          result[0] += beta * was[0];
+          result[1] += beta * was[1];
         }
         result[0] = Activation::of(alpha * sum(i) + result[0]);
         result[1] = Activation::of(alpha * sum(i + 1) + result[1]);

@@ -48,7 +48,7 @@ const fn wgmma(m: u32, n: u32, stages: u32) -> Tile {
 /// it. Shared memory is `2 (m + n) k stages` bytes: of at most 96 KiB for `mma`, since sm_80 has 163 KiB for a block, and
 /// tiles up to 128 x 128 leave room for a second block; of 200 KiB for `wgmma`, since sm_90 has 227 KiB, and a block
 /// that goes from tile to tile is the only one.
-const TILES: [(Tile, usize); 14] = [
+const TILES: [(Tile, usize); 15] = [
     (mma(256, 128, 32, (64, 64), 3), 100),
     (mma(128, 256, 32, (64, 64), 3), 100),
     (mma(128, 128, 32, (64, 64), 4), 94),
@@ -58,6 +58,7 @@ const TILES: [(Tile, usize); 14] = [
     (mma(32, 64, 64, (16, 32), 5), 40),
     (mma(16, 128, 64, (16, 32), 4), 30),
     (wgmma(128, 256, 4), 100),
+    (wgmma(128, 192, 5), 93),
     (wgmma(128, 128, 6), 85),
     (wgmma(128, 64, 8), 68),
     (wgmma(64, 256, 5), 75),

@@ -154,7 +154,7 @@ impl Gemm {
     }
 
     /// CUTLASS counts rows and columns in 32 bits.
-    fn limits(&self) -> Result<(), Refusal> {
+    pub(super) fn limits(&self) -> Result<(), Refusal> {
         let most = i32::MAX as usize;
         let sizes = [self.m.fixed().unwrap_or(1), self.n, self.k, self.x.distance, self.w.distance];
         match sizes.into_iter().find(|&size| size > most) {

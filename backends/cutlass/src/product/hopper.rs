@@ -75,7 +75,7 @@ extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads, 1)
   BYOC_SHARED(memory);
   int const m = int({rows}), n = {n}, k = {k}, rows = (m + {tile_m} - 1) / {tile_m}, columns = {columns};
   long long const tiles = (long long)rows * columns{counts};
-  Kernel kernel(memory);
+  Kernel kernel(memory, x, w);
   int step = 0;
   if (threadIdx.x < 128) {{
 {fewer}    if (threadIdx.x >= 32 || !cute::elect_one_sync()) return;

@@ -97,6 +97,8 @@ fn small_products_get_small_tiles() {
     assert_eq!(best(128, 3072, "sm_80"), (64, 64));
     assert_eq!(best(1, 3072, "sm_80"), (32, 64));
     assert_eq!(best(1, 30528, "sm_80"), (16, 128));
+    // 128 tiles, which is nearly one for each of 132 multiprocessors.
+    assert_eq!(best(1024, 3072, "sm_90a"), (128, 192));
 }
 
 /// A multiprocessor of sm_90a has one block, which goes from tile to tile.
@@ -104,8 +106,9 @@ fn small_products_get_small_tiles() {
 fn blocks_that_stay() {
     let tile = best(&plain(), arch("sm_90a"));
     assert_eq!((tile.by, tile.m, tile.n, tile.threads()), (By::Wgmma, 128, 128, 384));
-    let Launch { grid, arguments, .. } = launched(&plain(), "sm_90a").launch;
-    assert_eq!(grid[0], Dim::Fixed(4 * 24));
+    let Launch { grid, persistent, arguments, .. } = launched(&plain(), "sm_90a").launch;
+    assert_eq!((&grid[0], persistent), (&Dim::Fixed(4 * 24), true));
+    assert!(!launched(&plain(), "sm_80").launch.persistent);
     let fixed = |sizes: &[usize]| sizes.iter().copied().map(Dim::Fixed).collect::<Vec<_>>();
     let map = |at, sizes: &[usize], strides: &[usize], block: &[u32]| {
         let (sizes, strides, block) = (fixed(sizes), fixed(strides), block.to_vec());
@@ -150,7 +153,7 @@ fn tiles_fit() {
         }
     }
     let all = candidates(&plain(), arch("sm_90a"));
-    assert_eq!(all.len(), 14);
+    assert_eq!(all.len(), 15);
     for tile in all.iter().filter(|tile| tile.by == By::Wgmma) {
         let bytes = (tile.m + tile.n) * tile.k * tile.stages * 2;
         assert!(bytes <= 200 << 10 && tile.k == 64, "{tile:?}");

@@ -11,7 +11,8 @@ pub(super) fn parameters(gemm: &Gemm, factors: [String; 2], sizes: &Sizes) -> Re
     let element = element(gemm.dtype)?;
     let mut all = factors.to_vec();
     if let Some(bias) = gemm.bias {
-        all.push(format!("{} const *bias", self::element(bias)?));
+        // Loads of it may pass stores to y.
+        all.push(format!("{} const *__restrict__ bias", self::element(bias)?));
     }
     if gemm.beta.is_some() {
         all.push(format!("{element} const *c"));

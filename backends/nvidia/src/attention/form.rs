@@ -299,9 +299,13 @@ fn agree(graph: &Graph<'_>, form: &Form) -> Result<(), Refusal> {
         (form.output, &spec.y, spec.heads, &spec.queries, spec.value_size),
     ];
     for (value, layout, heads, rows, size) in operands {
-        let (own, whole) = (graph.shape(value), expected(layout, heads, rows, size));
-        let joined = matches!(layout, Layout::RowsFirst { .. }) && are_rows_of(own, &whole);
-        let fits = match own {
+        let whole = expected(layout, heads, rows, size);
+        let own = match layout {
+            Layout::RowsFirst { start, .. } => graph.shape_from(value, *start),
+            Layout::HeadsFirst => graph.shape(value).to_vec(),
+        };
+        let joined = matches!(layout, Layout::RowsFirst { .. }) && are_rows_of(&own, &whole);
+        let fits = match own.as_slice() {
             _ if joined => true,
             [batch, rows, columns] => heads == 1 && [&whole[0], &whole[2], &whole[3]] == [batch, rows, columns],
             _ => own == whole,

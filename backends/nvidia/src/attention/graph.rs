@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use byoc_plugin_api::{DType, Dim, Node, Region, dim};
 
+use super::STEP;
+
 #[derive(Clone)]
 pub(super) struct Graph<'a> {
     pub(super) region: &'a Region,
@@ -11,21 +13,26 @@ pub(super) struct Graph<'a> {
     producers: HashMap<usize, usize>,
     read: BTreeSet<usize>,
     numbers: BTreeSet<usize>,
+    /// How wide parts of rows are that are read there, by the rows and where a part begins.
+    parts: HashMap<(usize, usize), Dim>,
 }
 
 /// Whether rows of heads that lie beside each other make up heads of that shape: `[..., heads, size]`.
 pub(super) fn are_rows_of(rows: &[Dim], heads: &[Dim]) -> bool {
     let ([before @ .., width], [split @ .., count, size]) = (rows, heads) else { return false };
     let whole = |count: &Dim, size: &Dim| Some(Dim::Fixed(count.fixed()?.checked_mul(size.fixed()?)?));
-    let same = |a: &[Dim], b: &[Dim]| matches!((dim::product(a), dim::product(b)), (Ok(a), Ok(b)) if a == b);
-    whole(count, size).as_ref() == Some(width) && same(before, split)
+    whole(count, size).as_ref() == Some(width) && same_count(before, split)
+}
+
+fn same_count(a: &[Dim], b: &[Dim]) -> bool {
+    matches!((dim::product(a), dim::product(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 impl<'a> Graph<'a> {
     pub(super) fn new(region: &'a Region) -> Self {
         let made = |(index, node): (usize, &Node)| Some((node.output(0)?, index));
         let producers = region.nodes.iter().enumerate().filter_map(made).collect();
-        Graph { region, producers, read: BTreeSet::new(), numbers: BTreeSet::new() }
+        Graph { region, producers, read: BTreeSet::new(), numbers: BTreeSet::new(), parts: HashMap::new() }
     }
 
     pub(super) fn shape(&self, value: usize) -> &'a [Dim] {
@@ -67,6 +74,49 @@ impl<'a> Graph<'a> {
         }
         self.step(value, "Reshape")?;
         Some(rows)
+    }
+
+    /// The rows of which a Split along them makes a value that copies of 16 bytes reach: their value, how wide they are, and
+    /// where the part begins. The Split counts as read, and a Reshape before it that leaves rows as they are.
+    pub(super) fn whole_rows(&mut self, value: usize) -> Option<(usize, usize, usize)> {
+        let makes = |node: &Node| node.outputs.iter().position(|&output| output == Some(value));
+        let mut nodes = self.region.nodes.iter().enumerate();
+        let (index, node, part) = nodes.find_map(|(index, node)| Some((index, node, makes(node)?)))?;
+        let rows = node.input(0).filter(|_| node.op == "Split" && node.domain.is_empty())?;
+        let rank = self.shape(rows).len() as i64;
+        if ![-1, rank - 1].contains(&node.int("axis", 0)) {
+            return None;
+        }
+        let width = |value: usize| self.shape(value).last()?.fixed();
+        let before = node.outputs[..part].iter().map(|&output| width(output?));
+        let (start, width) = (before.sum::<Option<usize>>()?, width(rows)?);
+        if start % STEP != 0 || width % STEP != 0 {
+            return None;
+        }
+        self.read.insert(index);
+        let rows = self.unshaped(rows).unwrap_or(rows);
+        self.parts.insert((rows, start), self.shape(value).last()?.clone());
+        Some((rows, width, start))
+    }
+
+    /// The shape of what is read of a value from there on: its own, but for parts of its rows.
+    pub(super) fn shape_from(&self, value: usize, start: usize) -> Vec<Dim> {
+        let mut shape = self.shape(value).to_vec();
+        if let (Some(part), Some(last)) = (self.parts.get(&(value, start)), shape.last_mut()) {
+            last.clone_from(part);
+        }
+        shape
+    }
+
+    /// What a Reshape makes rows of as wide as they were. The Reshape counts as read.
+    fn unshaped(&mut self, value: usize) -> Option<usize> {
+        let inner = self.producer(value).filter(|node| node.op == "Reshape")?.input(0)?;
+        let ([before @ .., width], [after @ .., same]) = (self.shape(inner), self.shape(value)) else { return None };
+        if width != same || !same_count(before, after) {
+            return None;
+        }
+        self.step(value, "Reshape")?;
+        Some(inner)
     }
 
     /// What a Reshape joins to rows, which it makes. The Reshape counts as read.

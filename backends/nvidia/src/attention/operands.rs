@@ -60,9 +60,18 @@ impl Heads {
     fn in_rows(graph: &mut Graph<'_>, from: usize, scale: f64) -> Result<Heads, Refusal> {
         let [batch, rows, heads, size] = graph.shape(from) else { return Err(rank(graph, from)) };
         let (heads, size) = (fixed(graph, from, heads)?, fixed(graph, from, size)?);
-        let layout = Layout::RowsFirst { width: heads * size, start: 0 };
-        let (batch, rows, from) = (batch.clone(), rows.clone(), graph.unsplit(from).unwrap_or(from));
+        let (batch, rows) = (batch.clone(), rows.clone());
+        let (from, layout) = match graph.unsplit(from) {
+            Some(joined) => Heads::joined(graph, joined, heads * size),
+            None => (from, Layout::RowsFirst { width: heads * size, start: 0 }),
+        };
         Ok(Heads { from, layout, batch, heads, rows, size, scale })
+    }
+
+    /// Where heads beside each other lie, which may be a part of wider rows.
+    fn joined(graph: &mut Graph<'_>, from: usize, width: usize) -> (usize, Layout) {
+        let (from, width, start) = graph.whole_rows(from).unwrap_or((from, width, 0));
+        (from, Layout::RowsFirst { width, start })
     }
 
     fn as_they_are(graph: &Graph<'_>, from: usize, scale: f64) -> Result<Heads, Refusal> {
@@ -83,9 +92,9 @@ impl Heads {
         let width = fixed(graph, value, width)?;
         let heads = usize::try_from(heads).ok().filter(|&heads| heads > 0 && width % heads == 0);
         let heads = heads.ok_or_else(|| shape(format!("'{}' does not divide into heads", graph.name(value))))?;
-        let layout = Layout::RowsFirst { width, start: 0 };
         let (batch, rows) = (batch.clone(), rows.clone());
-        Ok(Heads { from: value, layout, batch, heads, rows, size: width / heads, scale: 1.0 })
+        let (from, layout) = Heads::joined(graph, value, width);
+        Ok(Heads { from, layout, batch, heads, rows, size: width / heads, scale: 1.0 })
     }
 }
 

@@ -132,10 +132,10 @@ __device__ __forceinline__ void attend(
     if (first + row + i >= queries) continue;
 #pragma unroll
     for (int part = 0; part < VALUES / 32; part++) {
-      float4 value = sums.values[i][part];
-      value.x *= factor, value.y *= factor, value.z *= factor, value.w *= factor;
+      const float4 sum = sums.values[i][part];
+      const float values[4] = {sum.x * factor, sum.y * factor, sum.z * factor, sum.w * factor};
       const int column = part * 32 + lane * 4;
-      if (column < VALUE_SIZE) *reinterpret_cast<float4*>(y + i64(first + row + i) * Y_ROW + column) = value;
+      if (column < VALUE_SIZE) store_four(y + i64(first + row + i) * Y_ROW + column, values);
     }
   }
 }

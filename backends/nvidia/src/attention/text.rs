@@ -38,6 +38,7 @@ pub fn generate(spec: &Spec, name: &str, at: &[Place]) -> Result<Generated, DimE
         kernel: name.to_owned(),
         grid: [blocks, Dim::Fixed(spec.heads), spec.batch.clone()],
         block: [tiles.threads, 1, 1],
+        persistent: false,
         shared: tiles.shared,
         arguments,
     };
@@ -58,7 +59,7 @@ impl Tiles {
     fn of(spec: &Spec) -> Tiles {
         let large = spec.size.max(spec.value_size) > 128;
         if spec.dtype == DType::F32 {
-            let (rows, keys) = if large { (32, 16) } else { (64, 32) };
+            let (rows, keys) = if large { (rows(spec).min(32), 16) } else { (rows(spec), 32) };
             let (stride, values) = (spec.size + 4, spec.value_size.next_multiple_of(32) + 4);
             let shared = size_of::<f32>() * (rows * (stride + keys + 4) + keys * (stride + values));
             return Tiles { rows, keys, threads: 128, shared: shared as u32 };
@@ -70,7 +71,7 @@ impl Tiles {
     }
 }
 
-/// Queries of a block on tensor cores: fewer where there would be few blocks otherwise.
+/// Queries of a block: fewer where there would be few blocks otherwise.
 fn rows(spec: &Spec) -> usize {
     let blocks = |rows: usize| {
         let (queries, batch) = (spec.queries.fixed()?, spec.batch.fixed()?);

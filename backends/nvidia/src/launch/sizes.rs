@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use byoc_plugin_api::dim::{self, DimError};
 use byoc_plugin_api::{DEVICE_ALIGNMENT, DType, DeviceTensor, Dim, Error, Lifetime, plan_arena};
 
-use crate::program::{Argument, Launch, Place, Program, Tensor, Variant};
+use crate::program::{Argument, Launch, Limit, Place, Program, Tensor, Variant};
 
 /// The most blocks along x, and along y and z.
 const MOST_BLOCKS: [u64; 3] = [i32::MAX as u64, 65535, 65535];
@@ -53,21 +53,23 @@ pub(super) struct Map {
 type Symbols = HashMap<String, usize>;
 
 impl Sizes {
-    /// The sizes for tensors of these shapes.
+    /// The sizes for tensors of these shapes, on a device of so many multiprocessors.
     pub(super) fn of(
         program: &Program,
         variant: &Variant,
+        multiprocessors: u32,
         inputs: &[DeviceTensor<'_>],
         outputs: &[DeviceTensor<'_>],
     ) -> Result<Sizes, Error> {
         let symbols = bind(&program.inputs, inputs)?;
         check("output", &program.outputs, outputs, &symbols)?;
+        program.limits.iter().try_for_each(|limit| within(limit, &symbols))?;
         let (offsets, scratch) = lay_out(variant, &symbols)?;
         let mut work = Vec::with_capacity(variant.launches.len());
         for (position, launch) in variant.launches.iter().enumerate() {
             let named =
                 |cause: Error| Error { message: format!("kernel {}: {}", launch.kernel, cause.message), ..cause };
-            if let Some(grid) = grid(launch, &symbols).map_err(named)? {
+            if let Some(grid) = grid(launch, multiprocessors, &symbols).map_err(named)? {
                 let arguments = launch.arguments.iter().map(|argument| Value::of(argument, &symbols));
                 let arguments = arguments.collect::<Result<_, Error>>().map_err(named)?;
                 work.push(Work { launch: position, grid, block: launch.block, shared: launch.shared, arguments });
@@ -132,6 +134,17 @@ fn size(dim: &Dim, symbols: &Symbols) -> Result<u64, DimError> {
     }
 }
 
+/// Checks that kernels count so far.
+fn within(limit: &Limit, symbols: &Symbols) -> Result<(), Error> {
+    let Limit { of, elements, most } = limit;
+    let found = size(elements, symbols)?;
+    if found > *most {
+        let error = Error::new(format!("{of} has {found} elements, and its kernels count to {most}"));
+        return Err(error.hint("Use a smaller batch"));
+    }
+    Ok(())
+}
+
 /// Places the pieces such that those that are in use at the same time do not overlap: each from the first to the last
 /// launch that is given it. Bytes of the whole, too.
 fn lay_out(variant: &Variant, symbols: &Symbols) -> Result<(Vec<u64>, u64), Error> {
@@ -164,9 +177,12 @@ fn lay_out(variant: &Variant, symbols: &Symbols) -> Result<(Vec<u64>, u64), Erro
 }
 
 /// The numbers of blocks; none where there is nothing to do.
-fn grid(launch: &Launch, symbols: &Symbols) -> Result<Option<[u32; 3]>, Error> {
+fn grid(launch: &Launch, multiprocessors: u32, symbols: &Symbols) -> Result<Option<[u32; 3]>, Error> {
     let [x, y, z] = &launch.grid;
-    let blocks = [size(x, symbols)?, size(y, symbols)?, size(z, symbols)?];
+    let mut blocks = [size(x, symbols)?, size(y, symbols)?, size(z, symbols)?];
+    if launch.persistent {
+        blocks[0] = blocks[0].min(u64::from(multiprocessors));
+    }
     if blocks.contains(&0) {
         return Ok(None);
     }
@@ -197,5 +213,34 @@ impl Value {
                 Value::Made { arguments: arguments.collect::<Result<_, Error>>()?, bytes: made.bytes }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks that take work in turn are no more than run at the same time.
+    #[test]
+    fn blocks_that_stay() {
+        let launched = |persistent: bool, multiprocessors: u32| {
+            let grid = [Dim::Symbolic("n".into()), Dim::Fixed(2), Dim::Fixed(1)];
+            let (kernel, block, arguments) = ("k".into(), [8, 1, 1], Vec::new());
+            let launch = Launch { cubin: 0, kernel, grid, persistent, block, shared: 0, arguments };
+            grid_of(&launch, multiprocessors, 100)
+        };
+        assert_eq!(
+            [launched(false, 78), launched(true, 78), launched(true, 132)],
+            [[100, 2, 1], [78, 2, 1], [100, 2, 1]]
+        );
+        assert_eq!(serde_json::from_str::<Launch>(OLD).map(|launch| launch.persistent).ok(), Some(false));
+    }
+
+    /// A launch as it was written before there were such blocks.
+    const OLD: &str = r#"{"cubin": 0, "kernel": "k", "grid": [1, 1, 1], "block": [8, 1, 1], "arguments": []}"#;
+
+    fn grid_of(launch: &Launch, multiprocessors: u32, n: usize) -> [u32; 3] {
+        let symbols = Symbols::from([("n".to_owned(), n)]);
+        grid(launch, multiprocessors, &symbols).expect("it is a grid").expect("there is work")
     }
 }

@@ -22,10 +22,21 @@ pub(super) fn choose(program: &Program, device: &Device, backend: &str) -> Resul
     }
     let (major, minor) = device.capability;
     let own = format!("sm_{major}{minor}");
+    // The one whose own instructions kernels use.
+    let wanted = if (major, minor) == (9, 0) { "sm_90a".to_owned() } else { own.clone() };
     let names: Vec<_> = arches.iter().map(ToString::to_string).collect();
     let names = if names.is_empty() { "no architecture".into() } else { names.join(" and ") };
     let error = one_line(format!("{} has code for {names}, and cuda:{} is {own}", program.title, device.ordinal));
-    Err(error.hint(format!("Compile the model again with --backend-opt {backend}.arch={own}")))
+    Err(error.hint(match major {
+        ..8 => format!("Kernels are for sm_80 and newer: leave {backend} out of --backend"),
+        _ => format!("Compile the model again with --backend-opt {backend}.arch={wanted}"),
+    }))
+}
+
+/// The positions of the variants that these devices run; of all where there is no device.
+pub(super) fn run(program: &Program, devices: &[Device]) -> Vec<usize> {
+    let chosen: Vec<_> = devices.iter().filter_map(|device| choose(program, device, "").ok()).collect();
+    (0..program.variants.len()).filter(|at| chosen.is_empty() || chosen.contains(at)).collect()
 }
 
 #[cfg(test)]
@@ -53,6 +64,18 @@ mod tests {
     }
 
     #[test]
+    fn those_that_devices_run() {
+        let variant = |arch: &str| Variant { arch: arch.into(), scratch: vec![], launches: vec![] };
+        let program = Program { variants: ["sm_80", "sm_90a"].map(variant).to_vec(), ..Program::default() };
+        let device =
+            |capability| Device { ordinal: 0, name: "a".into(), capability, multiprocessors: 1, memory: 1, shared: 1 };
+        assert_eq!(run(&program, &[device((9, 0)), device((9, 0))]), [1]);
+        assert_eq!(run(&program, &[device((9, 0)), device((8, 6))]), [0, 1]);
+        assert_eq!(run(&program, &[device((12, 0))]), [0, 1]);
+        assert_eq!(run(&program, &[]), [0, 1]);
+    }
+
+    #[test]
     fn none_that_runs() {
         let again = |arch: &str| format!("(Compile the model again with --backend-opt cuda.arch={arch})");
         let said = "softmax has code for sm_80 and sm_90a, and cuda:1 is sm_120";
@@ -61,6 +84,10 @@ mod tests {
             chosen(&[], (8, 0)),
             format!("softmax has code for no architecture, and cuda:1 is sm_80 {}", again("sm_80"))
         );
+        let said = "softmax has code for sm_80, and cuda:1 is";
+        assert_eq!(chosen(&["sm_80"], (9, 0)), format!("{said} sm_90 {}", again("sm_90a")));
+        let old = "(Kernels are for sm_80 and newer: leave cuda out of --backend)";
+        assert_eq!(chosen(&["sm_80"], (7, 5)), format!("{said} sm_75 {old}"));
         assert_eq!(chosen(&["sm_8"], (8, 0)), "damaged code: 'sm_8' is no architecture of a GPU ()");
     }
 }

@@ -62,7 +62,7 @@ impl Program {
     /// When the bytes are not what [`Program::write`] writes.
     pub fn read(code: &[u8]) -> Result<(Program, Cubins<'_>), Error> {
         let end = code.iter().position(|&byte| byte == b'\n').ok_or_else(|| damaged("it has no first line"))?;
-        let file: File = serde_json::from_slice(&code[..end])?;
+        let file: File = serde_json::from_slice(&code[..end]).map_err(|cause| damaged(&cause.to_string()))?;
         let mut rest = &code[end + 1..];
         let mut cubins = Vec::with_capacity(file.cubins.len());
         for entry in &file.cubins {

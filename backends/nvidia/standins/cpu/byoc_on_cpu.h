@@ -43,6 +43,9 @@
     static inline float exchange(float x, int mask) { return __shfl_xor_sync(0xFFFFFFFFu, x, mask); }                      \
     static inline double exchange(double x, int mask) { return __shfl_xor_sync(0xFFFFFFFFu, x, mask); }                    \
     static inline i64 exchange(i64 x, int mask) { return __shfl_xor_sync(0xFFFFFFFFu, x, mask); }                          \
+    template <class T> static inline void store_four(T *to, const T (&x)[4]) {                                             \
+        for (int i = 0; i < 4; i++) to[i] = x[i];                                                                          \
+    }                                                                                                                      \
     static inline float byoc_cpu_of_f16(u16 bits) { return byoc_cpu_f16_value(bits); }                                     \
     static inline float byoc_cpu_of_bf16(u16 bits) { return __uint_as_float(u32(bits) << 16); }                            \
     static inline void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {                                      \

@@ -1,5 +1,7 @@
 //! Builds the stand-ins as ordinary shared libraries.
 
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -7,22 +9,50 @@ use std::sync::LazyLock;
 use tempfile::TempDir;
 
 /// A folder with the stand-ins of the driver and of cublasLt, built once.
-static BOTH: LazyLock<TempDir> = LazyLock::new(|| {
-    let folder = temporary();
-    build(folder.path(), "libcuda", "libcuda.so.1", &[]);
-    build(folder.path(), "libcublasLt", "libcublasLt.so.13", &[]);
-    folder
+static BOTH: LazyLock<PathBuf> = LazyLock::new(|| {
+    kept("both", &|folder| {
+        build(folder, "libcuda", "libcuda.so.1", &[]);
+        build(folder, "libcublasLt", "libcublasLt.so.13", &[]);
+    })
 });
 
 /// The same, and the compiler.
-static ALL: LazyLock<TempDir> = LazyLock::new(|| {
-    let folder = temporary();
-    for file in ["libcuda.so.1", "libcublasLt.so.13"] {
-        copy(&both().join(file), &folder.path().join(file));
-    }
-    build(folder.path(), "libnvrtc", "libnvrtc.so.13", &[]);
-    folder
+static ALL: LazyLock<PathBuf> = LazyLock::new(|| {
+    kept("all", &|folder| {
+        for file in ["libcuda.so.1", "libcublasLt.so.13"] {
+            copy(&both().join(file), &folder.join(file));
+        }
+        build(folder, "libnvrtc", "libnvrtc.so.13", &[]);
+    })
 });
+
+/// A folder in that of the build, filled by `fill` where it is not there yet. Its name changes with the sources.
+fn kept(name: &str, fill: &dyn Fn(&Path)) -> PathBuf {
+    let program = std::env::current_exe().expect("the running program has a path");
+    let root = program.ancestors().nth(2).expect("cargo puts tests into a folder of their own");
+    let folder = root.join(format!("standins-{name}-{:016x}", digest()));
+    if !folder.is_dir() {
+        let scratch = tempfile::tempdir_in(root).expect("the build folder can be written");
+        fill(scratch.path());
+        // Another process may have been faster; what it has built is the same.
+        let _ = std::fs::rename(scratch.keep(), &folder);
+    }
+    assert!(folder.is_dir(), "there is no {}", folder.display());
+    folder
+}
+
+/// Of all sources.
+fn digest() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for source in ["libcuda", "libcublasLt", "libnvrtc", "cpu"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+        let entries = std::fs::read_dir(&folder).expect("the stand-in is in the checkout").flatten();
+        let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
+        files.sort();
+        files.iter().for_each(|file| (file, std::fs::read(file).unwrap_or_default()).hash(&mut hasher));
+    }
+    hasher.finish()
+}
 
 /// A new folder that goes away with the returned value.
 pub fn temporary() -> TempDir {
@@ -31,13 +61,13 @@ pub fn temporary() -> TempDir {
 
 /// The folder with both stand-ins as they are.
 pub fn both() -> &'static Path {
-    BOTH.path()
+    &BOTH
 }
 
 /// The folder with the stand-ins of the driver, of cublasLt and of NVRTC: what one compiles another runs, on the host.
 /// A cache of cubins must not outlive the test: a later build of the compiler may make something else.
 pub fn all() -> &'static Path {
-    ALL.path()
+    &ALL
 }
 
 /// Builds a stand-in as `folder/file`, with that SONAME and with functions left out.

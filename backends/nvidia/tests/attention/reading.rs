@@ -213,6 +213,57 @@ fn the_operator() {
     assert_eq!(spec.scale, 0.5);
 }
 
+/// Rows of which a node splits three parts of those widths.
+fn parts(model: &mut Model, input: usize, shapes: [&str; 3]) -> [usize; 3] {
+    let parts = ["q", "k", "v"].into_iter().zip(shapes);
+    let parts: Vec<usize> = parts.map(|(name, shape)| model.value(name, model.dtype, shape)).collect();
+    model.region.nodes.push(Node {
+        name: "split".into(),
+        op: "Split".into(),
+        domain: String::new(),
+        inputs: vec![Some(input)],
+        outputs: parts.iter().map(|&part| Some(part)).collect(),
+        attributes: [int("axis", -1)].into(),
+    });
+    [parts[0], parts[1], parts[2]]
+}
+
+/// Q, K and V are parts of the rows that one product makes, and are read there.
+#[test]
+fn parts_of_rows() {
+    let rows = |start| Layout::RowsFirst { width: 2304, start };
+    let mut model = Model::new(DType::F32);
+    let product = model.input("product", "s 2304");
+    let wide = model.node("Reshape", &[product], "1 s 2304", &[]);
+    let parts_of = parts(&mut model, wide, ["1 s 768"; 3]);
+    let [q, k, v] = parts_of.map(|part| model.node("Reshape", &[part], "1 s 12 64", &[]));
+    let q = model.transposed(q, HEADS, "1 12 s 64");
+    let k = model.transposed(k, TURNED, "1 12 64 s");
+    let v = model.transposed(v, HEADS, "1 12 s 64");
+    let scores = model.node("MatMul", &[q, k], "1 12 s s", &[]);
+    let weights = model.node("Softmax", &[scores], "1 12 s s", &[]);
+    let output = model.node("MatMul", &[weights, v], "1 12 s 64", &[]);
+    let Form { spec, q, k, v, .. } = model.read(output);
+    assert_eq!(([spec.q, spec.k, spec.v], [q, k, v]), ([rows(0), rows(768), rows(1536)], [product; 3]));
+
+    // Of the operator, with fewer heads of K and V; what begins where no 16 bytes do is split before.
+    let split = |width: &str, shapes: [&str; 3]| {
+        let mut model = Model::new(DType::F16);
+        let all = model.input("all", width);
+        let inputs = parts(&mut model, all, shapes);
+        let heads = [int("q_num_heads", 4), int("kv_num_heads", 2)];
+        let output = model.node("Attention", &inputs, "2 50 128", &heads);
+        (all, read(&model.finish(output)))
+    };
+    let (all, form) = split("2 50 256", ["2 50 128", "2 50 64", "2 50 64"]);
+    let Form { spec, q, k, v, .. } = form.expect("it is attention");
+    let rows = |start| Layout::RowsFirst { width: 256, start };
+    assert_eq!(([spec.q, spec.k, spec.v], [q, k, v]), ([rows(0), rows(128), rows(192)], [all; 3]));
+    let (_, form) = split("2 50 260", ["2 50 128", "2 50 64", "2 50 68"]);
+    let cause = form.expect_err("it is not taken").to_string();
+    assert_eq!(cause, "shape: heads of V have 34 columns, taken are multiples of 8 up to 256");
+}
+
 #[test]
 fn what_is_refused_of_the_operator() {
     let refused = |dtype: DType, attributes: &[(String, Attribute)], more: &[(&str, DType, &str)]| {
@@ -264,6 +315,12 @@ fn patterns_are_read() {
     assert_eq!(
         names,
         [
+            "attention in pieces with heads of parts of rows to joined rows",
+            "attention with heads of parts of rows to joined rows",
+            "attention in pieces with heads of parts of rows to rows",
+            "attention with heads of parts of rows to rows",
+            "attention in pieces with heads of parts of rows",
+            "attention with heads of parts of rows",
             "attention in pieces with heads of rows to joined rows",
             "attention with heads of rows to joined rows",
             "attention in pieces with heads of rows to rows",

@@ -176,6 +176,22 @@ fn nodes_are_read() {
     assert_eq!(found(&region).inputs, [0, 1, 2]);
 }
 
+/// Only places from a table are of 32 bits, and only those inside a group.
+#[test]
+fn large_groups_are_refused() {
+    let read_of = |shapes: [&'static [usize]; 3], groups: i64| {
+        let region = region("Conv", &values(&shapes), &[("group", Attribute::Int(groups))]);
+        read(&region, &region.nodes[0]).map(|spec| spec.depth).map_err(|refusal| (refusal.code, refusal.message))
+    };
+    let x = &[1, 64, 6000, 6000];
+    let reason = "'node' has more elements in the channels of a group than 32 bits count";
+    let refused = Err((RefusalCode::Shape, reason.to_owned()));
+    assert_eq!(read_of([x, &[64, 64, 3, 3], &[1, 64, 5998, 5998]], 1), refused);
+    assert_eq!(read_of([x, &[64, 32, 3, 3], &[1, 64, 5998, 5998]], 2), Ok(32));
+    assert_eq!(read_of([x, &[64, 64, 1, 1], &[1, 64, 6000, 6000]], 1), Ok(64));
+    assert_eq!(read_of([x, &[4, 64, 3, 3], &[1, 4, 5998, 5998]], 1), Ok(64));
+}
+
 /// Adds a node behind the region's result.
 fn behind(region: &mut Region, op: &str, others: &[usize]) {
     let result = region.outputs[0];

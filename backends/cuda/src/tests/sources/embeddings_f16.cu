@@ -1,8 +1,8 @@
 // Gather, Slice, Add, LayerNormalization.
-extern "C" __global__ void __launch_bounds__(128) k0(const i64 *__restrict__ in0, const f16 *__restrict__ c0, const f16 *__restrict__ c1, const f16 *__restrict__ c2, const f16 *__restrict__ c3, f16 *__restrict__ out0) {
+extern "C" __global__ void __launch_bounds__(32) k0(const i64 *__restrict__ in0, const f16 *__restrict__ c0, const f16 *__restrict__ c1, const f16 *__restrict__ c2, const f16 *__restrict__ c3, f16 *__restrict__ out0) {
   using ix = int;
   const int lane = threadIdx.x % 8;
-  const ix row = smaller(ix(blockIdx.x) * 16 + ix(threadIdx.x) / 8, ix(16 - 1));
+  const ix row = smaller(ix(blockIdx.x) * 4 + ix(threadIdx.x) / 8, ix(16 - 1));
   float t3[8];
   float t6[8];
   const i64 t0 = in0[row];

@@ -1,8 +1,95 @@
 // Softmax.
-extern "C" __global__ void __launch_bounds__(128) k0(const double *__restrict__ in4, double *__restrict__ out7) {
+extern "C" __global__ void __launch_bounds__(512) k0(const double *__restrict__ in6, double *__restrict__ out9) {
+  using ix = int;
+  const int lane = threadIdx.x;
+  const ix row = blockIdx.x;
+  double r0 = -double(float_of_bits(0x7f800000u));
+  for (ix c = lane * 2; c < 32768; c += 1024) {
+    const ix x0 = row * 32768 + c;
+    const Pack<double, 2> p0 = load<2>(in6 + x0);
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      const double t0 = p0.at[v];
+      r0 = Max::of(r0, t0);
+    }
+  }
+  const double t1 = of_block<Max, 512>(r0);
+  double r1 = double(0);
+  for (ix c = lane * 2; c < 32768; c += 1024) {
+    const ix x1 = row * 32768 + c;
+    const Pack<double, 2> p1 = load<2>(in6 + x1);
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      const double t2 = p1.at[v];
+      const double t3 = exp(t2 - t1);
+      r1 = Sum::of(r1, t3);
+    }
+  }
+  const double t4 = of_block<Sum, 512>(r1);
+  for (ix c = lane * 2; c < 32768; c += 1024) {
+    const ix x2 = row * 32768 + c;
+    const Pack<double, 2> p2 = load<2>(in6 + x2);
+    Pack<double, 2> q0;
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      const double t5 = p2.at[v];
+      const double t6 = exp(t5 - t1);
+      const double t7 = t6 / t4;
+      q0.at[v] = t7;
+    }
+    store(out9 + x2, q0);
+  }
+}
+
+// Softmax.
+extern "C" __global__ void __launch_bounds__(1024) k1(const double *__restrict__ in5, double *__restrict__ out8) {
+  using ix = int;
+  const int lane = threadIdx.x;
+  const ix row = blockIdx.x;
+  double t0[16];
+  double t2[16];
+  double r0 = -double(float_of_bits(0x7f800000u));
+#pragma unroll
+  for (int k = 0; k < 8; ++k) {
+    const ix c = (k * 1024 + lane) * 2;
+    const ix x0 = row * 16384 + c;
+    const Pack<double, 2> p0 = load<2>(in5 + x0);
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      t0[k * 2 + v] = p0.at[v];
+      r0 = Max::of(r0, t0[k * 2 + v]);
+    }
+  }
+  const double t1 = of_block<Max, 1024>(r0);
+  double r1 = double(0);
+#pragma unroll
+  for (int k = 0; k < 8; ++k) {
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      t2[k * 2 + v] = exp(t0[k * 2 + v] - t1);
+      r1 = Sum::of(r1, t2[k * 2 + v]);
+    }
+  }
+  const double t3 = of_block<Sum, 1024>(r1);
+#pragma unroll
+  for (int k = 0; k < 8; ++k) {
+    const ix c = (k * 1024 + lane) * 2;
+    const ix x1 = row * 16384 + c;
+    Pack<double, 2> q0;
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      const double t4 = t2[k * 2 + v] / t3;
+      q0.at[v] = t4;
+    }
+    store(out8 + x1, q0);
+  }
+}
+
+// Softmax.
+extern "C" __global__ void __launch_bounds__(32) k2(const double *__restrict__ in4, double *__restrict__ out7) {
   using ix = int;
   const int lane = threadIdx.x % 32;
-  const ix row = smaller(ix(blockIdx.x) * 4 + ix(threadIdx.x) / 32, ix(4 - 1));
+  const ix row = blockIdx.x;
   double t0[2];
   double t2[2];
   double r0 = -double(float_of_bits(0x7f800000u));
@@ -43,10 +130,10 @@ extern "C" __global__ void __launch_bounds__(128) k0(const double *__restrict__ 
 }
 
 // ReduceMax.
-extern "C" __global__ void __launch_bounds__(128) k1(const i64 *__restrict__ in3, i64 *__restrict__ out6) {
+extern "C" __global__ void __launch_bounds__(32) k3(const i64 *__restrict__ in3, i64 *__restrict__ out6) {
   using ix = int;
   const int lane = threadIdx.x % 32;
-  const ix row = smaller(ix(blockIdx.x) * 4 + ix(threadIdx.x) / 32, ix(3 - 1));
+  const ix row = blockIdx.x;
   i64 r0 = i64(u64(1) << 63);
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
@@ -67,10 +154,10 @@ extern "C" __global__ void __launch_bounds__(128) k1(const i64 *__restrict__ in3
 }
 
 // ReduceSum.
-extern "C" __global__ void __launch_bounds__(128) k2(const i64 *__restrict__ in3, i64 *__restrict__ out5) {
+extern "C" __global__ void __launch_bounds__(32) k4(const i64 *__restrict__ in3, i64 *__restrict__ out5) {
   using ix = int;
   const int lane = threadIdx.x % 32;
-  const ix row = smaller(ix(blockIdx.x) * 4 + ix(threadIdx.x) / 32, ix(3 - 1));
+  const ix row = blockIdx.x;
   i64 r0 = i64(0);
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
@@ -91,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(128) k2(const i64 *__restrict__ in3
 }
 
 // Softmax.
-extern "C" __global__ void __launch_bounds__(512) k3(const float *__restrict__ in2, float *__restrict__ out4) {
+extern "C" __global__ void __launch_bounds__(512) k5(const float *__restrict__ in2, float *__restrict__ out4) {
   using ix = int;
   const int lane = threadIdx.x;
   const ix row = blockIdx.x;
@@ -120,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(512) k3(const float *__restrict__ i
 }
 
 // Softmax.
-extern "C" __global__ void __launch_bounds__(256) k4(const f16 *__restrict__ in1, f16 *__restrict__ out3) {
+extern "C" __global__ void __launch_bounds__(256) k6(const f16 *__restrict__ in1, f16 *__restrict__ out3) {
   using ix = int;
   const int lane = threadIdx.x;
   const ix row = blockIdx.x;
@@ -171,10 +258,10 @@ extern "C" __global__ void __launch_bounds__(256) k4(const f16 *__restrict__ in1
 }
 
 // ArgMax.
-extern "C" __global__ void __launch_bounds__(128) k5(const float *__restrict__ in0, i64 *__restrict__ out2) {
+extern "C" __global__ void __launch_bounds__(32) k7(const float *__restrict__ in0, i64 *__restrict__ out2) {
   using ix = int;
   const int lane = threadIdx.x % 16;
-  const ix row = smaller(ix(blockIdx.x) * 8 + ix(threadIdx.x) / 16, ix(48 - 1));
+  const ix row = smaller(ix(blockIdx.x) * 2 + ix(threadIdx.x) / 16, ix(48 - 1));
   Best<float> r0 = Best<float>{float(0), -1};
 #pragma unroll
   for (int k = 0; k < 1; ++k) {
@@ -195,10 +282,10 @@ extern "C" __global__ void __launch_bounds__(128) k5(const float *__restrict__ i
 }
 
 // ReduceMean.
-extern "C" __global__ void __launch_bounds__(128) k6(const float *__restrict__ in0, float *__restrict__ out1) {
+extern "C" __global__ void __launch_bounds__(32) k8(const float *__restrict__ in0, float *__restrict__ out1) {
   using ix = int;
   const int lane = threadIdx.x % 16;
-  const ix row = smaller(ix(blockIdx.x) * 8 + ix(threadIdx.x) / 16, ix(16 - 1));
+  const ix row = smaller(ix(blockIdx.x) * 2 + ix(threadIdx.x) / 16, ix(16 - 1));
   float r0 = float(0);
 #pragma unroll
   for (int k = 0; k < 1; ++k) {
@@ -222,9 +309,9 @@ extern "C" __global__ void __launch_bounds__(128) k6(const float *__restrict__ i
 }
 
 // Softmax.
-extern "C" __global__ void __launch_bounds__(128) k7(const float *__restrict__ in0, float *__restrict__ out0) {
+extern "C" __global__ void __launch_bounds__(32) k9(const float *__restrict__ in0, float *__restrict__ out0) {
   using ix = int;
-  const ix row = ix(blockIdx.x) * 128 + ix(threadIdx.x);
+  const ix row = ix(blockIdx.x) * 32 + ix(threadIdx.x);
   if (row >= 60) return;
   const ix x0 = row / 20;
   const ix x1 = row % 20;

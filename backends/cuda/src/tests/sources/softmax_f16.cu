@@ -1,7 +1,7 @@
 // Unsqueeze, Cast, Sub, Mul, Div, Add, Softmax.
-extern "C" __global__ void __launch_bounds__(128) k0(const f16 *__restrict__ in0, const f16 *__restrict__ c2, const f16 *__restrict__ c0, const i64 *__restrict__ in1, const f16 *__restrict__ c1, f16 *__restrict__ out0) {
+extern "C" __global__ void __launch_bounds__(32) k0(const f16 *__restrict__ in0, const f16 *__restrict__ c2, const f16 *__restrict__ c0, const i64 *__restrict__ in1, const f16 *__restrict__ c1, f16 *__restrict__ out0) {
   using ix = int;
-  const ix row = ix(blockIdx.x) * 128 + ix(threadIdx.x);
+  const ix row = ix(blockIdx.x) * 32 + ix(threadIdx.x);
   if (row >= 64) return;
   float t9[8];
   float t11[8];

@@ -1,14 +1,14 @@
 // Unsqueeze, Cast, Sub, Mul, Div, Add, Softmax.
 extern "C" __global__ void __launch_bounds__(128) k0(const float *__restrict__ in0, const float *__restrict__ c2, const float *__restrict__ c0, const i64 *__restrict__ in1, const float *__restrict__ c1, float *__restrict__ out0, const i64 n0, const i64 n1, const i64 n2) {
   using ix = i64;
-  const int lane = threadIdx.x;
-  const ix row = blockIdx.x;
+  const int lane = threadIdx.x % 32;
+  const ix row = smaller(ix(blockIdx.x) * 4 + ix(threadIdx.x) / 32, ix(n2 - 1));
   const float t0 = c2[0];
   const float t1 = c0[0];
   const ix x0 = row / n1;
   const float t2 = c1[0];
   float r0 = -float(float_of_bits(0x7f800000u));
-  for (ix c = lane; c < n0; c += 128) {
+  for (ix c = lane; c < n0; c += 32) {
     const ix x1 = row * n0 + c;
     const float t3 = in0[x1];
     const float t4 = t3 / t0;
@@ -20,9 +20,9 @@ extern "C" __global__ void __launch_bounds__(128) k0(const float *__restrict__ i
     const float t9 = t4 + t8;
     r0 = Max::of(r0, t9);
   }
-  const float t10 = of_block<Max, 128>(r0);
+  const float t10 = of_lanes<Max, 32>(r0);
   float r1 = float(0);
-  for (ix c = lane; c < n0; c += 128) {
+  for (ix c = lane; c < n0; c += 32) {
     const ix x3 = row * n0 + c;
     const float t11 = in0[x3];
     const float t12 = t11 / t0;
@@ -35,8 +35,8 @@ extern "C" __global__ void __launch_bounds__(128) k0(const float *__restrict__ i
     const float t18 = expf(t17 - t10);
     r1 = Sum::of(r1, t18);
   }
-  const float t19 = of_block<Sum, 128>(r1);
-  for (ix c = lane; c < n0; c += 128) {
+  const float t19 = of_lanes<Sum, 32>(r1);
+  for (ix c = lane; c < n0; c += 32) {
     const ix x5 = row * n0 + c;
     const float t20 = in0[x5];
     const float t21 = t20 / t0;

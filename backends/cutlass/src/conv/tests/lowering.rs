@@ -96,6 +96,23 @@ fn what_is_refused() {
     }
 }
 
+/// As many images as CUTLASS counts, and one more: of 4 channels and of 64.
+#[test]
+fn as_many_images_as_are_counted() {
+    let taken = |dtype: DType, channels: usize, batch: usize| {
+        let mut build = Build::new(dtype);
+        let x = build.input(&[batch, channels, 1024, 1024].map(Dim::from));
+        let y = build.conv(x, 8, 1, 64);
+        lower(&build.with(&[y]).region, true).map(drop).map_err(|refusal| refusal.to_string())
+    };
+    let more = || Err("shape: 'x0' has more elements than CUTLASS counts".to_owned());
+    for (dtype, channels, most) in
+        [(DType::F16, 3, 31), (DType::F16, 64, 31), (DType::F32, 3, 15), (DType::F32, 8, 255)]
+    {
+        assert_eq!((taken(dtype, channels, most), taken(dtype, channels, most + 1)), (Ok(()), more()));
+    }
+}
+
 #[test]
 fn patterns_are_patterns() {
     for pattern in crate::conv::patterns() {

@@ -77,6 +77,20 @@ fn launches() {
     assert_eq!(scratch[..3], ["batch*8192", "batch*8192", "batch*2048"]);
 }
 
+/// CUTLASS's iterator for few channels counts bits, the other one elements.
+#[test]
+fn how_far_kernels_count() {
+    let few = |dtype: DType| {
+        let limits = drafted(&residual(dtype, Dim::Symbolic("batch".into()), 32)).program.limits;
+        let of = |channels: usize| format!("a batch of images of {channels} channels");
+        let most = |channels: usize| limits.iter().find(|limit| limit.of == of(channels)).map(|limit| limit.most);
+        [most(3), most(8)]
+    };
+    assert_eq!(few(DType::F16), [Some((1 << 27) - 1); 2]);
+    assert_eq!(few(DType::F32), [Some((1 << 26) - 1), Some((1 << 31) - 1)]);
+    assert!(drafted(&residual(DType::F16, Dim::Fixed(1), 32)).program.limits.is_empty());
+}
+
 /// Regions that differ in names alone have one code; where there is nothing but convolutions of one pixel, one source.
 #[test]
 fn one_source() {

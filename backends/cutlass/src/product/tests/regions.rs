@@ -140,7 +140,7 @@ fn a_bias_of_f32_beside_f16() {
     let places = vec![Place::Input(0), Place::Constant(0), Place::Constant(1), Place::Output(0)];
     let tile = best(&product.gemm, arch("sm_80"));
     let kernel = Recipe { gemm: product.gemm, tile, places }.kernel("k0", arch("sm_80")).expect("it is a kernel");
-    assert!(kernel.text.contains("float const *bias"), "{}", kernel.text);
+    assert!(kernel.text.contains("float const *__restrict__ bias"), "{}", kernel.text);
 }
 
 #[test]
@@ -169,6 +169,11 @@ fn refusals_say_what_helps() {
     let one = net.constant(DType::F16, &[1]);
     net.node("Add", &[y, one], &[], DType::F16, &[symbol("batch"), Dim::Fixed(128), Dim::Fixed(32)]);
     assert_eq!(net.gemm(), Err("shape: 'v3' is one number, and kernels add a vector of 32".into()));
+
+    let mut net = Net::new();
+    let (x, w) = (net.input(DType::F16, &sizes(&[128, 0])), net.constant(DType::F16, &[0, 32]));
+    net.node("MatMul", &[x, w], &[], DType::F16, &sizes(&[128, 32]));
+    assert_eq!(net.gemm(), Err("shape: 'v0' has no elements".into()));
 
     let scores = |keys: Dim| {
         let mut net = Net::new();

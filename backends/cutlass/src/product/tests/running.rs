@@ -206,7 +206,9 @@ struct Sum {
 };
 extern \"C\" __global__ void k0(float const *tile, float const *bias, f16 const *c, f16 *y, long long m, long long n) {
   int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
-  write<64, Relu, true>(Sum{tile}, row, 64, int(m), int(n), 2.0f, -1.0f, bias, c, y);
+  Old<64, true> old;
+  old.read(c, row, 64, int(m), int(n));
+  write<64, Relu>(Sum{tile}, old, row, 64, int(m), int(n), 2.0f, -1.0f, bias, y);
 }
 ";
     let text = [PRELUDE, hopper::PARTS[1], hopper::WRITE, text].join("\n");

@@ -1,18 +1,18 @@
 namespace k0_ {
 using Element = cutlass::half_t;
-using Atom = cute::SM90_64x256x16_F32F16F16_SS<cute::GMMA::Major::K, cute::GMMA::Major::MN>;
-using Kernel = Hopper<Element, Atom, 2, 256, 4, true, float, GeluErf, true>;
+using Atom = cute::SM90_64x192x16_F32F16F16_SS<cute::GMMA::Major::K, cute::GMMA::Major::MN>;
+using Kernel = Hopper<Element, Atom, 2, 192, 5, true, float, GeluErf, true>;
 }
 extern "C" __device__ int k0_facts[] = {
-    k0_::Kernel::kThreads, k0_::Kernel::kShared, 128, 256, 64};
+    k0_::Kernel::kThreads, k0_::Kernel::kShared, 128, 192, 64};
 
 extern "C" __global__ void __launch_bounds__(k0_::Kernel::kThreads, 1)
-k0(__grid_constant__ const Map x, __grid_constant__ const Map w, float const *bias, cutlass::half_t const *c, cutlass::half_t *y, long long s0) {
+k0(__grid_constant__ const Map x, __grid_constant__ const Map w, float const *__restrict__ bias, cutlass::half_t const *c, cutlass::half_t *y, long long s0) {
   using namespace k0_;
   BYOC_SHARED(memory);
-  int const m = int(s0), n = 3072, k = 768, rows = (m + 128 - 1) / 128, columns = 12;
+  int const m = int(s0), n = 3072, k = 768, rows = (m + 128 - 1) / 128, columns = 16;
   long long const tiles = (long long)rows * columns;
-  Kernel kernel(memory);
+  Kernel kernel(memory, x, w);
   int step = 0;
   if (threadIdx.x < 128) {
     cutlass::arch::warpgroup_reg_dealloc<40>();
@@ -22,7 +22,7 @@ k0(__grid_constant__ const Map x, __grid_constant__ const Map w, float const *bi
       Spot const at = spot(int(tile % (rows * columns)), rows, columns);
       auto copy_x = [&](uint64_t *full, Element *to, int a, int b) { Kernel::copy(x, full, to, a, b); };
       auto copy_w = [&](uint64_t *full, Element *to, int a, int b) { Kernel::copy(w, full, to, a, b); };
-      kernel.bring(step, at.m * 128, at.n * 256, k, copy_x, copy_w);
+      kernel.bring(step, at.m * 128, at.n * 192, k, copy_x, copy_w);
     }
   } else {
     cutlass::arch::warpgroup_reg_alloc<232>();
@@ -30,7 +30,7 @@ k0(__grid_constant__ const Map x, __grid_constant__ const Map w, float const *bi
       [[maybe_unused]] long long const z = tile / (rows * columns);
       Spot const at = spot(int(tile % (rows * columns)), rows, columns);
       long long const at_y = 0;
-      kernel.multiply(step, at.m * 128, at.n * 256, m, n, k, 1.0f, 0.5f, bias, c + at_y, y + at_y);
+      kernel.multiply(step, at.m * 128, at.n * 192, m, n, k, 1.0f, 0.5f, bias, c + at_y, y + at_y);
     }
   }
 }

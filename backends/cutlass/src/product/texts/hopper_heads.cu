@@ -12,7 +12,7 @@ k0(__grid_constant__ const Map x, __grid_constant__ const Map w, cutlass::half_t
   BYOC_SHARED(memory);
   int const m = int(128), n = 64, k = 96, rows = (m + 128 - 1) / 128, columns = 1;
   long long const tiles = (long long)rows * columns * s0 * 12;
-  Kernel kernel(memory);
+  Kernel kernel(memory, x, w);
   int step = 0;
   if (threadIdx.x < 128) {
     cutlass::arch::warpgroup_reg_dealloc<40>();

@@ -1,6 +1,6 @@
 //! Code that is wrong in one thing.
 
-use byoc_nvidia::program::{Argument, Made, Program, Variant};
+use byoc_nvidia::program::{Argument, Limit, Made, Program, Variant};
 use byoc_plugin_api::{DType, Dim, Error};
 
 use super::bench::{Bench, code, n, program};
@@ -55,6 +55,8 @@ fn wrong() -> Vec<(&'static str, Program)> {
             made.arguments[1] = Argument::Made(inner);
         }
     });
+    let limit = |most| Limit { of: "a batch of rows".into(), elements: n("8*N"), most };
+    cases.push(("limits", Program { limits: vec![limit(16), limit(15)], ..program() }));
     cases
 }
 
@@ -119,6 +121,7 @@ pub(super) fn damaged_code() {
         format!("type: {map}"),
         format!("bytes: {title}: {damaged} kernel k_last has more arguments than any ()"),
         format!("makers: {title}: {damaged} what makes an argument is given one that is made ()"),
+        format!("limits: {title}: a batch of rows has 16 elements, and its kernels count to 15 (Use a smaller batch)"),
         format!("{title}: damaged cubin: Invalid ELF header size or alignment ()"),
         "0 of the first parts load".into(),
     ];

@@ -175,39 +175,66 @@ __device__ __forceinline__ void multiply(float (&sums)[OWN_ROWS][OWN_COLUMNS], c
   }
 }
 
-__device__ __forceinline__ void write(
-    const float (&sums)[OWN_ROWS][OWN_COLUMNS], const T* bias, const T* residual, T* y, i64 windows, int group) {
-  const int lane = int(threadIdx.x) % LANES, row = int(threadIdx.x) / LANES;
+// Where the element of a filter and a window is in the result.
+__device__ __forceinline__ i64 at_of(i64 window, int filter, int group) {
+  return (window / POSITIONS * (GROUPS * FILTERS) + group * FILTERS + filter) * POSITIONS + window % POSITIONS;
+}
+
+// The first of four neighbouring windows. Those of the same image lie beside each other.
+__device__ __forceinline__ i64 window_of(int four) {
+  return i64(blockIdx.x) * TILE_COLUMNS + four * (TILE_COLUMNS / (OWN_COLUMNS / 4)) + int(threadIdx.x) % LANES * 4;
+}
+
+// Adds to the sums of a filter what is added to all its elements, and what is added to each.
+__device__ __forceinline__ void add(
+    float (&sums)[OWN_COLUMNS], const T* bias, const T* residual, i64 windows, int filter, int group) {
+  const float all = bias ? widen(bias[group * FILTERS + filter]) : 0.0f;
 #pragma unroll
-  for (int i = 0; i < OWN_ROWS; i++) {
-    const int filter = int(blockIdx.y) * TILE_ROWS + i / 4 * (TILE_ROWS / (OWN_ROWS / 4)) + row * 4 + i % 4;
-    if (filter >= FILTERS) continue;
-    const float add = bias ? widen(bias[group * FILTERS + filter]) : 0.0f;
-#pragma unroll
-    for (int four = 0; four < OWN_COLUMNS / 4; four++) {
-      const i64 first = i64(blockIdx.x) * TILE_COLUMNS + four * (TILE_COLUMNS / (OWN_COLUMNS / 4)) + lane * 4;
-      // Four windows of the same image lie beside each other.
-      const i64 at = (first / POSITIONS * (GROUPS * FILTERS) + group * FILTERS + filter) * POSITIONS + first % POSITIONS;
-      if (POSITIONS % 4 == 0) {
-        if (first >= windows) continue;
-        Four<T> values, added;
-        if (residual) added = *reinterpret_cast<const Four<T>*>(residual + at);
-        for (int j = 0; j < 4; j++) {
-          const float sum = sums[i][four * 4 + j] + add;
-          narrow(values.at[j], activation(residual ? sum + widen(added.at[j]) : sum));
-        }
-        *reinterpret_cast<Four<T>*>(y + at) = values;
-      } else {
-        for (int j = 0; j < 4; j++) {
-          const i64 window = first + j;
-          if (window >= windows) break;
-          const i64 at =
-              (window / POSITIONS * (GROUPS * FILTERS) + group * FILTERS + filter) * POSITIONS + window % POSITIONS;
-          const float sum = sums[i][four * 4 + j] + add;
-          narrow(y[at], activation(residual ? sum + widen(residual[at]) : sum));
-        }
-      }
+  for (int four = 0; four < OWN_COLUMNS / 4; four++) {
+    const i64 first = window_of(four);
+    float each[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (residual && POSITIONS % 4 == 0) {
+      load<4>(each, residual + at_of(first, filter, group), first < windows);
+    } else if (residual) {
+      for (int j = 0; j < 4; j++)
+        if (first + j < windows) each[j] = widen(residual[at_of(first + j, filter, group)]);
     }
+    for (int j = 0; j < 4; j++) {
+      const float sum = sums[four * 4 + j] + all;
+      sums[four * 4 + j] = residual ? sum + each[j] : sum;
+    }
+  }
+}
+
+__device__ __forceinline__ void write(const float (&sums)[OWN_COLUMNS], T* y, i64 windows, int filter, int group) {
+#pragma unroll
+  for (int four = 0; four < OWN_COLUMNS / 4; four++) {
+    const i64 first = window_of(four);
+    T values[4];
+    for (int j = 0; j < 4; j++) narrow(values[j], activation(sums[four * 4 + j]));
+    if (POSITIONS % 4 == 0) {
+      if (first < windows) store_four(y + at_of(first, filter, group), values);
+    } else {
+      for (int j = 0; j < 4; j++)
+        if (first + j < windows) y[at_of(first + j, filter, group)] = values[j];
+    }
+  }
+}
+
+// Four filters at a time are added to before any is written: what is loaded behind a store waits for it. More take more
+// registers.
+__device__ __forceinline__ void finish(
+    float (&sums)[OWN_ROWS][OWN_COLUMNS], const T* bias, const T* residual, T* y, i64 windows, int group) {
+#pragma unroll
+  for (int four = 0; four < OWN_ROWS / 4; four++) {
+    const int first =
+        int(blockIdx.y) * TILE_ROWS + four * (TILE_ROWS / (OWN_ROWS / 4)) + int(threadIdx.x) / LANES * 4;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (first + i < FILTERS) add(sums[four * 4 + i], bias, residual, windows, first + i, group);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (first + i < FILTERS) write(sums[four * 4 + i], y, windows, first + i, group);
   }
 }
 
@@ -234,7 +261,7 @@ __device__ __forceinline__ void convolve(
     if (step + 1 < STEPS) take(tiles, coming, (step + 1) % 2);
     __syncthreads();
   }
-  write(sums, bias, residual, y, windows, group);
+  finish(sums, bias, residual, y, windows, group);
 }
 
 }
