@@ -72,7 +72,7 @@ fn a_device_of_another_architecture_asks_for_another_compile() {
     compile(&folder, "sm_80", &standing_in()).success();
     let on = |capability: &str, arguments: &[&str]| {
         let settings = [&standing_in()[..], &[("STANDIN_CAPABILITY", capability)]].concat();
-        run(&folder, &[arguments, &["--device", "cuda:0"]].concat(), &settings)
+        run(&folder, arguments, &settings)
     };
     on("86", &["verify", "model.byoc", "--model", "model.onnx"]).success();
     let checked = on("90", &["check", "model.byoc"]);

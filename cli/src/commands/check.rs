@@ -120,13 +120,24 @@ fn check_file(path: &Path, args: &Check) -> Result<FileCheck> {
         ..LoadOptions::default()
     };
     let mut regions: Vec<_> = artifact.manifest().regions.iter().map(|region| check(region, &registry)).collect();
-    for name in &args.device {
+    for name in &devices_of(&artifact, &args.device) {
         load_each(&artifact, &registry, &options, name, &mut regions);
     }
     let supported = regions.iter().all(|region| region.verdict != Verdict::Unsupported);
     let entries = if supported { entries(&artifact, &registry, &options) } else { Vec::new() };
     let runs = supported && entries.iter().all(|entry| entry.error.is_none());
     Ok(FileCheck { runs, digests: "ok", regions, entries })
+}
+
+/// The devices that a run takes: those that are named, and the first one of each other kind that regions need.
+fn devices_of(artifact: &Artifact, named: &[DeviceName]) -> Vec<DeviceName> {
+    let mut devices = named.to_vec();
+    for kind in artifact.manifest().regions.iter().filter_map(|region| region.domain.as_ref()) {
+        if !devices.iter().any(|device| device.kind == *kind) {
+            devices.push(DeviceName { kind: kind.clone(), ordinal: 0 });
+        }
+    }
+    devices
 }
 
 fn check(region: &manifest::Region, registry: &Registry) -> RegionCheck {
