@@ -16,7 +16,7 @@ const MOST_TOOLS: usize = 256;
 /// Most candidates for a region, the first one included.
 const MOST_CANDIDATES: usize = 256;
 
-/// Most bytes of all candidates for a region.
+/// Most bytes of all candidates for a region, names included.
 const MOST_BYTES: usize = 1 << 30;
 
 /// What a plugin has given so far.
@@ -29,7 +29,7 @@ struct Taken {
 
 impl Taken {
     fn take(&mut self, name: &[u8], code: &[u8]) -> Result<(), Error> {
-        self.bytes = self.bytes.saturating_add(code.len());
+        self.bytes = self.bytes.saturating_add(name.len()).saturating_add(code.len());
         few_enough(self.candidates.len() + 1, self.bytes)?;
         let name = std::str::from_utf8(name).map_err(|_| Error::new("the name of a candidate is no UTF-8"))?;
         self.candidates.push(Candidate { name: name.to_owned(), code: code.to_vec() });
@@ -100,7 +100,8 @@ pub fn checked_tools(tools: Vec<Tool>) -> Result<Vec<Tool>, Error> {
 /// The answer of [`crate::Backend::candidates`] for that code, with names of one line. Errors where there are too many,
 /// one has no name, two have the same, or the first one is other code.
 pub fn checked_candidates(candidates: Vec<Candidate>, code: &[u8]) -> Result<Vec<Candidate>, Error> {
-    let bytes = candidates.iter().fold(0usize, |bytes, candidate| bytes.saturating_add(candidate.code.len()));
+    let size = |candidate: &Candidate| candidate.name.len().saturating_add(candidate.code.len());
+    let bytes = candidates.iter().fold(0usize, |bytes, candidate| bytes.saturating_add(size(candidate)));
     few_enough(candidates.len(), bytes)?;
     let clean = |candidate: Candidate| Candidate { name: one_line(&candidate.name), ..candidate };
     let candidates: Vec<_> = candidates.into_iter().map(clean).collect();
