@@ -43,6 +43,8 @@ pub(crate) struct Bed {
     gpu: Mutex<Gpu>,
     /// What NVIDIA calls the device.
     pub(crate) title: String,
+    /// The architecture that kernels are compiled for: the device's own.
+    arch: String,
     pub(crate) device: DeviceName,
     pub(crate) plugins: Vec<PathBuf>,
     pub(crate) quick: bool,
@@ -86,9 +88,9 @@ impl Bed {
         let mut watched = registry.clone();
         watched.backends.insert(0, watch.registered());
         let gpu = Gpu::open(args.device.ordinal)?;
-        let (title, gpu) = (gpu.name().to_owned(), Mutex::new(gpu));
+        let (title, arch, gpu) = (gpu.name().to_owned(), gpu.arch(), Mutex::new(gpu));
         let (device, quick, folder) = (args.device.clone(), args.quick, tempfile::tempdir()?);
-        Ok(Bed { registry, watched, watch, gpu, title, device, plugins, quick, seed, args: args.clone(), folder })
+        Ok(Bed { registry, watched, watch, gpu, title, arch, device, plugins, quick, seed, args: args.clone(), folder })
     }
 
     /// The device from the suite's own side.
@@ -128,6 +130,11 @@ impl Bed {
         Ok(path)
     }
 
+    /// What a backend that generates kernels compiles them for, as an option (`backend.key`, value).
+    pub(crate) fn arch_of(&self, backend: &str) -> Option<(String, String)> {
+        GENERATING.contains(&backend).then(|| (format!("{backend}.arch"), self.arch.clone()))
+    }
+
     /// Compiles an ONNX file for these backends, with options as (`backend.key`, value). The model itself is not kept.
     pub(crate) fn compile(
         &self,
@@ -138,7 +145,8 @@ impl Bed {
     ) -> Result<Compiled> {
         let (model, path) = (self.write(name, onnx)?, self.folder.path().join(format!("{name}.byoc")));
         let names: Vec<_> = backends.iter().map(|name| (*name).to_owned()).collect();
-        let settings: Vec<_> = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let settings: Vec<_> = settings.chain(backends.iter().filter_map(|backend| self.arch_of(backend))).collect();
         let backends = self.registry.select(&names, &settings)?;
         let folder = self.registry.select(&[HOST.to_owned()], &[])?.pop();
         let request = Request { folder, ..Request::new(vec![("main".into(), model.clone())], backends) };

@@ -36,6 +36,14 @@ impl Gpu {
         &self.joined.device().name
     }
 
+    /// The architecture to make code for: with instructions of its own where kernels use them.
+    pub(crate) fn arch(&self) -> String {
+        match self.joined.device().capability {
+            (9, 0) => "sm_90a".into(),
+            (major, minor) => format!("sm_{major}{minor}"),
+        }
+    }
+
     /// Makes its context current on this thread.
     pub(crate) fn enter(&self) -> Result<()> {
         Ok(self.joined.enter()?)

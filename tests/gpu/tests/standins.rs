@@ -4,15 +4,16 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use byoc_nvidia_standins::{both, compile, shield, temporary};
+use byoc_nvidia_standins::{both, compile, shield, temporary, with_cutlass};
+use tempfile::TempDir;
 
 /// Its line at the beginning.
 const NO_GPU: &str = "'stand-in 0' is no GPU: it computes on the CPU, and its times and sizes say nothing of one";
 
-/// The plugin, which cargo builds for this test and puts where it puts the test.
-fn plugin() -> PathBuf {
+/// The plugin with a backend, which cargo builds for this test and puts where it puts the test.
+fn plugin(backend: &str) -> PathBuf {
     let program = std::env::current_exe().expect("the running program has a path");
-    let path = program.with_file_name("libbyoc_cublas.so");
+    let path = program.with_file_name(format!("libbyoc_{backend}.so"));
     assert!(path.is_file(), "there is no {}; is it among the dev-dependencies?", path.display());
     path
 }
@@ -25,7 +26,7 @@ fn suite(libraries: &[&Path], scratch: &Path) -> Command {
     }
     let folders = std::env::join_paths(libraries).expect("folders have plain names");
     command.env("BYOC_CUDA_PATH", folders).env("LD_LIBRARY_PATH", shield(scratch)).env("TMPDIR", scratch);
-    command.args(["--quick", "--plugin"]).arg(plugin());
+    command.args(["--quick", "--plugin"]).arg(plugin("cublas"));
     command
 }
 
@@ -38,7 +39,24 @@ fn text(output: &Output) -> String {
 #[track_caller]
 fn passes(parts: &[&str]) -> String {
     let scratch = temporary();
-    let mut command = suite(&[both()], scratch.path());
+    let command = suite(&[both()], scratch.path());
+    passed(command, parts, &scratch)
+}
+
+/// The same, with the plugins that generate kernels, which run on the host.
+#[track_caller]
+fn generated_passes(parts: &[&str]) -> String {
+    let scratch = temporary();
+    let mut command = suite(&[with_cutlass()], scratch.path());
+    for backend in ["cutlass", "cuda"] {
+        command.arg("--plugin").arg(plugin(backend));
+    }
+    command.env("STANDIN_CAPABILITY", "80").env("BYOC_CACHE_DIR", scratch.path().join("shield"));
+    passed(command, parts, &scratch)
+}
+
+#[track_caller]
+fn passed(mut command: Command, parts: &[&str], scratch: &TempDir) -> String {
     command.args(parts.iter().flat_map(|part| ["--only", *part]));
     let output = command.output().expect("the suite starts");
     let text = text(&output);
@@ -54,6 +72,20 @@ fn results_and_replays_are_right() {
     let text = passes(&["environment", "correctness", "replay"]);
     assert!(text.contains("ok    device                             cuda:0: stand-in 0, compute capability 9.0"));
     assert!(text.lines().filter(|line| line.starts_with("ok ")).count() > 80, "{text}");
+}
+
+#[test]
+fn generated_kernels_are_right() {
+    let text = generated_passes(&["kernels"]);
+    assert!(text.contains("ok    compiled convolution tf32"), "{text}");
+    assert!(text.lines().filter(|line| line.starts_with("ok ")).count() == 30, "{text}");
+}
+
+#[test]
+fn whole_models_stay_on_the_device() {
+    let text = generated_passes(&["times"]);
+    assert!(text.contains("ok    cutlass f16 48^3 bias gelu, replayed"), "{text}");
+    assert!(text.contains("ok    tiny f16, sequence of 6, batch 3"), "{text}");
 }
 
 #[test]

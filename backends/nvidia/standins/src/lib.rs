@@ -11,4 +11,4 @@ pub mod cpu;
 mod libraries;
 
 pub use child::{ACTION, Child, FOLDER, say, tried};
-pub use libraries::{all, both, build, compile, copy, shield, temporary};
+pub use libraries::{all, both, build, compile, copy, shield, temporary, with_cutlass};

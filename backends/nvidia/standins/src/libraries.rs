@@ -26,6 +26,48 @@ static ALL: LazyLock<PathBuf> = LazyLock::new(|| {
     })
 });
 
+/// The same, and headers.
+static CUTLASS: LazyLock<PathBuf> = LazyLock::new(|| {
+    kept("cutlass", &|folder| {
+        for file in ["libcuda.so.1", "libcublasLt.so.13", "libnvrtc.so.13"] {
+            copy(&all().join(file), &folder.join(file));
+        }
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("cutlass");
+        for file in OWN_HEADERS {
+            copy(&own.join(file), &folder.join("include").join(file));
+        }
+        let written = |file: &str, text: &str| {
+            let path = folder.join("include").join(file);
+            std::fs::create_dir_all(path.parent().expect("a file lies in a folder")).expect("the folder is ours");
+            std::fs::write(path, text).expect("the folder is ours");
+        };
+        OTHER_HEADERS.iter().for_each(|file| written(file, "#include \"cutlass/cutlass.h\"\n"));
+        EMPTY_HEADERS.iter().for_each(|file| written(file, ""));
+    })
+});
+
+/// The headers in place of CUTLASS's.
+const OWN_HEADERS: [&str; 4] = [
+    "cutlass/cutlass.h",
+    "cutlass/conv/kernel/default_conv2d_fprop_with_broadcast.h",
+    "cutlass/epilogue/threadblock/default_epilogue_with_broadcast.h",
+    "cutlass/gemm/threadblock/default_mma.h",
+];
+
+/// Headers that sources include, for what `cutlass.h` has here.
+const OTHER_HEADERS: [&str; 7] = [
+    "cutlass/arch/memory.h",
+    "cutlass/array.h",
+    "cutlass/epilogue/threadblock/default_epilogue_simt.h",
+    "cutlass/epilogue/threadblock/default_epilogue_tensor_op.h",
+    "cutlass/layout/matrix.h",
+    "cutlass/numeric_conversion.h",
+    "cutlass/numeric_types.h",
+];
+
+/// Headers that have to be there, as CUTLASS includes them.
+const EMPTY_HEADERS: [&str; 4] = ["crt/mma.h", "cuda/std/cstddef", "cuda_fp16.h", "cutlass/version.h"];
+
 /// A folder in that of the build, filled by `fill` where it is not there yet. Its name changes with the sources.
 fn kept(name: &str, fill: &dyn Fn(&Path)) -> PathBuf {
     let program = std::env::current_exe().expect("the running program has a path");
@@ -44,13 +86,16 @@ fn kept(name: &str, fill: &dyn Fn(&Path)) -> PathBuf {
 /// Of all sources.
 fn digest() -> u64 {
     let mut hasher = DefaultHasher::new();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     for source in ["libcuda", "libcublasLt", "libnvrtc", "cpu"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
-        let entries = std::fs::read_dir(&folder).expect("the stand-in is in the checkout").flatten();
+        let entries = std::fs::read_dir(here.join(source)).expect("the stand-in is in the checkout").flatten();
         let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
         files.sort();
         files.iter().for_each(|file| (file, std::fs::read(file).unwrap_or_default()).hash(&mut hasher));
     }
+    OWN_HEADERS
+        .iter()
+        .for_each(|file| std::fs::read(here.join("cutlass").join(file)).unwrap_or_default().hash(&mut hasher));
     hasher.finish()
 }
 
@@ -68,6 +113,12 @@ pub fn both() -> &'static Path {
 /// A cache of cubins must not outlive the test: a later build of the compiler may make something else.
 pub fn all() -> &'static Path {
     &ALL
+}
+
+/// The folder with all of them, and with loops in place of those of CUTLASS's templates that sources for `sm_80` name: what
+/// is compiled for a device of compute capability 8.0 (`STANDIN_CAPABILITY=80`) runs on the host.
+pub fn with_cutlass() -> &'static Path {
+    &CUTLASS
 }
 
 /// Builds a stand-in as `folder/file`, with that SONAME and with functions left out.

@@ -25,7 +25,7 @@ fn kit(bed: &Bed, backend: &str) -> Result<Found> {
     let settings = Settings {
         plugin: plugin.clone(),
         backends: vec![backend.to_owned()],
-        options: vec![],
+        options: bed.arch_of(backend).into_iter().collect(),
         memory: 0,
         reference: reference.ok_or("there is no reference")?,
         vendor: Vendor::default(),

@@ -21,7 +21,7 @@ fn compiled(own: &str) -> Kernels {
     let own = own.strip_prefix(PRELUDE).expect("the prelude stands first");
     let lines = STANDINS.iter().flat_map(|text| text.lines()).chain(own.lines());
     let kept: Vec<_> = lines.filter(|line| !line.starts_with("#include") && !line.starts_with("#pragma")).collect();
-    Kernels::compile(&format!("{PRELUDE}\n#define NAN __builtin_nanf(\"\")\n{}\n", kept.join("\n")))
+    Kernels::compile(&format!("{PRELUDE}\n{}\n", kept.join("\n")))
 }
 
 /// Numbers of a type, and what they are once they are of it.

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#define NAN __builtin_nanf("")
+
 #define CUTLASS_HOST_DEVICE inline
 #define CUTLASS_DEVICE inline
 #define CUTLASS_PRAGMA_UNROLL

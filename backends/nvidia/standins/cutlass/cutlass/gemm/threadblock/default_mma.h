@@ -6,7 +6,6 @@
 
 #include "cutlass/cutlass.h"
 
-#include <cmath>
 
 namespace cutlass {
 
