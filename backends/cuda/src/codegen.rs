@@ -85,11 +85,5 @@ fn source(plan: &Plan, operators: &[&str]) -> Source {
         let _ = write!(kernels, "\n// {}.\n{}", kernel.operators.join(", "), kernel.text);
     }
     let own: Vec<String> = operators.iter().take(4).map(|operator| operator.to_lowercase()).collect();
-    let name = format!("{}_{:016x}", own.join("_"), digest(&kernels));
-    Source { name, text: format!("{PRELUDE}\n{HELPERS}{kernels}"), needs: Needs::default(), memory: 0 }
-}
-
-/// FNV-1a: regions that compute the same are called the same.
-fn digest(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    Source { name: own.join("_"), text: format!("{PRELUDE}\n{HELPERS}{kernels}"), needs: Needs::default(), memory: 0 }
 }

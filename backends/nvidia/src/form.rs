@@ -136,7 +136,7 @@ fn whole(graph: &Graph<'_>, product: &Product<usize>, output: usize) -> Result<(
     if let Some(node) = graph.unread() {
         return Err(other(&format!("'{}' is no part of a product that one call computes", node.name)));
     }
-    let found = &graph.region().values[output].shape;
+    let found = &graph.region.values[output].shape;
     if *found != product.y {
         let message = format!("the product is {}, and the result {}", text(&product.y), text(found));
         return Err(Refusal::new(RefusalCode::Shape, message));

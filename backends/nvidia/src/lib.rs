@@ -23,6 +23,7 @@ pub mod launch;
 pub mod locate;
 pub mod matmul;
 pub mod memory;
+mod nodes;
 mod primary;
 pub mod product;
 pub mod program;

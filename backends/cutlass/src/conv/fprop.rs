@@ -117,9 +117,9 @@ pub(crate) fn init(kernel: &str) -> String {
 }
 
 /// One source of several: most of what compiling takes is headers, and most of a cubin is names that they share.
-pub(crate) fn source(name: String, kernels: &[Fprop]) -> Source {
+pub(crate) fn source(kernels: &[Fprop]) -> Source {
     let texts: String = kernels.iter().map(Fprop::text).collect();
     let needs = Needs { cutlass: true, ..Needs::default() };
     let memory = MEMORY + MEMORY_EACH * kernels.len() as u64;
-    Source { name, text: format!("{PRELUDE}{TEMPLATE}{texts}"), needs, memory }
+    Source { name: "convolutions".into(), text: format!("{PRELUDE}{TEMPLATE}{texts}"), needs, memory }
 }

@@ -1,7 +1,6 @@
 //! Steps to the code of a region: sources, what is launched with what, and what constants are packed to.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use byoc_nvidia::build::Source;
 use byoc_nvidia::compile::{Facts, Needs};
@@ -119,13 +118,11 @@ impl Drafting<'_> {
         if self.convolutions.is_empty() {
             self.draft.launches.iter_mut().for_each(|launch| launch.cubin = CONVOLUTIONS);
         } else {
-            let names: Vec<_> = self.convolutions.iter().map(Fprop::name).collect();
-            self.draft.sources.push(fprop::source(named("convolutions", &names), &self.convolutions));
+            self.draft.sources.push(fprop::source(&self.convolutions));
         }
         if !self.images.is_empty() {
-            let names: Vec<_> = self.images.iter().map(|(name, _)| name).collect();
             let text = images::source(self.images.iter().map(|(_, text)| text.as_str()));
-            self.draft.sources.push(Source { name: named("images", &names), text, needs: Needs::default(), memory: 0 });
+            self.draft.sources.push(Source { name: "images".into(), text, needs: Needs::default(), memory: 0 });
         }
     }
 
@@ -229,13 +226,6 @@ impl Drafting<'_> {
         self.draft.launches.push(Launch { cubin, kernel, grid, block, persistent: false, shared: 0, arguments });
         Ok(())
     }
-}
-
-/// A name for a source of these kernels: equal for equal ones only, as far as 64 bits tell.
-fn named(what: &str, kernels: &[impl Hash]) -> String {
-    let mut hasher = DefaultHasher::new();
-    kernels.hash(&mut hasher);
-    format!("{what}_{:016x}", hasher.finish())
 }
 
 impl Draft {

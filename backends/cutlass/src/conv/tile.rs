@@ -5,7 +5,7 @@ use std::fmt;
 use byoc_plugin_api::DType;
 
 /// A configuration of CUTLASS's template.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tile {
     /// Rows and columns of a block.
     pub(crate) block: [usize; 2],

@@ -1,18 +1,16 @@
-//! The nodes of a region by what they make, which of them were read, and which constants decided what is computed.
+//! A region as attention is read of it: through transpositions, splits, joins and factors around its products.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 
 use byoc_plugin_api::{DType, Dim, Node, Region, dim};
 
 use super::STEP;
+use crate::nodes::Nodes;
 
 #[derive(Clone)]
 pub(super) struct Graph<'a> {
-    pub(super) region: &'a Region,
-    /// Indices of nodes, by the value that they make first.
-    producers: HashMap<usize, usize>,
-    read: BTreeSet<usize>,
-    numbers: BTreeSet<usize>,
+    nodes: Nodes<'a>,
     /// How wide parts of rows are that are read there, by the rows and where a part begins.
     parts: HashMap<(usize, usize), Dim>,
 }
@@ -28,11 +26,23 @@ fn same_count(a: &[Dim], b: &[Dim]) -> bool {
     matches!((dim::product(a), dim::product(b)), (Ok(a), Ok(b)) if a == b)
 }
 
+impl<'a> Deref for Graph<'a> {
+    type Target = Nodes<'a>;
+
+    fn deref(&self) -> &Nodes<'a> {
+        &self.nodes
+    }
+}
+
+impl DerefMut for Graph<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.nodes
+    }
+}
+
 impl<'a> Graph<'a> {
     pub(super) fn new(region: &'a Region) -> Self {
-        let made = |(index, node): (usize, &Node)| Some((node.output(0)?, index));
-        let producers = region.nodes.iter().enumerate().filter_map(made).collect();
-        Graph { region, producers, read: BTreeSet::new(), numbers: BTreeSet::new(), parts: HashMap::new() }
+        Graph { nodes: Nodes::new(region), parts: HashMap::new() }
     }
 
     pub(super) fn shape(&self, value: usize) -> &'a [Dim] {
@@ -45,18 +55,6 @@ impl<'a> Graph<'a> {
 
     pub(super) fn name(&self, value: usize) -> &'a str {
         &self.region.values[value].name
-    }
-
-    /// The node that makes a value, if it is one of ONNX.
-    pub(super) fn producer(&self, value: usize) -> Option<&'a Node> {
-        self.producers.get(&value).map(|&index| &self.region.nodes[index]).filter(|node| node.domain.is_empty())
-    }
-
-    /// The node that makes a value, if it is this operator. It counts as read.
-    pub(super) fn step(&mut self, value: usize, op: &str) -> Option<&'a Node> {
-        let node = self.producer(value).filter(|node| node.op == op)?;
-        self.read.extend(self.producers.get(&value));
-        Some(node)
     }
 
     /// The transposed value, if a node transposes it so. It counts as read.
@@ -93,7 +91,7 @@ impl<'a> Graph<'a> {
         if start % STEP != 0 || width % STEP != 0 {
             return None;
         }
-        self.read.insert(index);
+        self.mark_node(index);
         let rows = self.unshaped(rows).unwrap_or(rows);
         self.parts.insert((rows, start), self.shape(value).last()?.clone());
         Some((rows, width, start))
@@ -129,13 +127,6 @@ impl<'a> Graph<'a> {
         Some(heads)
     }
 
-    /// A constant of one number that is finite. It counts as decided by.
-    pub(super) fn number(&mut self, value: usize) -> Option<f64> {
-        let &[number] = self.region.constant_floats(value)?.as_slice() else { return None };
-        self.numbers.insert(value);
-        Some(number)
-    }
-
     /// Follows products with numbers and divisions by numbers, and gives the value without them and their product.
     pub(super) fn unscaled(&mut self, mut value: usize) -> (usize, f64) {
         let mut scale = 1.0;
@@ -161,8 +152,8 @@ impl<'a> Graph<'a> {
         if self.shape(inner) != self.shape(value) {
             return None;
         }
-        self.read.extend(self.producers.get(&value));
-        self.numbers.insert(by);
+        self.mark(value);
+        self.decided_by(by);
         Some((inner, factor))
     }
 
@@ -176,15 +167,5 @@ impl<'a> Graph<'a> {
             }
             _ => value,
         }
-    }
-
-    /// The nodes that were read.
-    pub(super) fn nodes(&self) -> Vec<usize> {
-        self.read.iter().copied().collect()
-    }
-
-    /// The constants whose numbers were looked at.
-    pub(super) fn numbers(&self) -> Vec<usize> {
-        self.numbers.iter().copied().collect()
     }
 }

@@ -58,7 +58,7 @@ impl Graph<'_> {
     /// `x` where `output` is `0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`, or `0.5 x (1 + erf(x / sqrt(2)))`; and
     /// which.
     fn gelu(&mut self, output: usize) -> Option<(Activation, usize)> {
-        let dtype = self.region().values[output].dtype;
+        let dtype = self.region.values[output].dtype;
         let all = self.factors(output);
         let &[a, b] = all.values.as_slice() else { return None };
         let (x, gate) = if self.producer(a).is_some_and(|node| self.is_gate(node)) { (b, a) } else { (a, b) };
