@@ -72,6 +72,15 @@ fn activated(activation: Activation, x: f64) -> f64 {
     }
 }
 
+/// How far a result may be off. The loops do not round f32 to TF32, and the two forms of GELU differ by up to 5e-4.
+fn exact(dtype: DType) -> f64 {
+    match dtype {
+        DType::BF16 => 2e-2,
+        DType::F16 => 2e-3,
+        _ => 1e-5,
+    }
+}
+
 /// Runs a product with a batch of `b` members where that is a symbol, and compares with loops in f64.
 fn runs(gemm: &Gemm, tile: Tile, b: usize) {
     let symbols = HashMap::from([("b".to_owned(), b)]);
@@ -110,12 +119,7 @@ fn runs(gemm: &Gemm, tile: Tile, b: usize) {
     );
 
     let found = read(gemm.dtype, &y);
-    // The loops do not round f32 to TF32, and the two forms of GELU differ by up to 5e-4.
-    let exact = match gemm.dtype {
-        DType::BF16 => 2e-2,
-        DType::F16 => 2e-3,
-        _ => 1e-5,
-    };
+    let exact = exact(gemm.dtype);
     let element = |matrix: &Matrix, row: usize, column: usize| match matrix.order {
         Order::Rows => row * matrix.distance + column,
         Order::Columns => column * matrix.distance + row,
