@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use byoc_plugin_api::Error;
 
@@ -19,7 +20,12 @@ pub(super) struct Nvcc {
     pub(super) version: Version,
     /// All that it says of its version, the patch level included.
     pub(super) told: String,
+    /// The architectures that it compiles for.
+    pub(super) numbers: Vec<u32>,
 }
+
+/// What was found where: it is asked once in a process, not for every region.
+static KNOWN: Mutex<Vec<(Places, Nvcc)>> = Mutex::new(Vec::new());
 
 impl fmt::Display for Nvcc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -30,25 +36,18 @@ impl fmt::Display for Nvcc {
 impl Nvcc {
     /// Looks where CUDA's libraries may be, and in `PATH`.
     pub(super) fn find(places: &Places) -> Result<Nvcc, Error> {
-        let candidates: Vec<_> = places.all().iter().flat_map(candidates).collect();
-        let Some(path) = candidates.iter().find(|path| path.is_file()) else {
-            let looked: Vec<_> = candidates.iter().map(|path| path.display().to_string()).collect();
-            let error = one_line(format!("there is no nvcc: neither {}", looked.join(" nor ")));
-            let packages =
-                "nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.*";
-            return Err(
-                error.hint(format!("Try `pip install {packages}`, name its folder in {VARIABLE}, or use NVRTC"))
-            );
-        };
-        let told = run(Command::new(path).arg("--version"))
-            .map_err(|failure| one_line(format!("{} does not tell its version: {}", path.display(), failure.status)))?;
-        let version =
-            version(&told).ok_or_else(|| one_line(format!("{} does not tell its version: {told}", path.display())))?;
-        Ok(Nvcc { path: path.clone(), version, told })
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, found)) = known.iter().find(|(at, _)| at == places) {
+            return Ok(found.clone());
+        }
+        let mut found = search(places)?;
+        found.numbers = found.supported()?;
+        known.push((places.clone(), found.clone()));
+        Ok(found)
     }
 
     /// The architectures that it compiles for, as numbers.
-    pub(super) fn supported(&self) -> Result<Vec<u32>, Error> {
+    fn supported(&self) -> Result<Vec<u32>, Error> {
         let listed = run(Command::new(&self.path).arg("--list-gpu-arch"))
             .map_err(|failure| one_line(format!("{self} does not tell its architectures: {}", failure.status)))?;
         let number = |line: &str| line.trim().strip_prefix("compute_")?.parse().ok();
@@ -69,6 +68,23 @@ impl Nvcc {
         let bytes = std::fs::read(folder.path().join("out.cubin")).map_err(failed)?;
         Ok(Cubin { bytes, log: log.trim().to_owned() })
     }
+}
+
+/// Looks for it, and asks for its version.
+fn search(places: &Places) -> Result<Nvcc, Error> {
+    let candidates: Vec<_> = places.all().iter().flat_map(candidates).collect();
+    let Some(path) = candidates.iter().find(|path| path.is_file()) else {
+        let looked: Vec<_> = candidates.iter().map(|path| path.display().to_string()).collect();
+        let error = one_line(format!("there is no nvcc: neither {}", looked.join(" nor ")));
+        let packages =
+            "nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* nvidia-cuda-runtime==13.0.*";
+        return Err(error.hint(format!("Try `pip install {packages}`, name its folder in {VARIABLE}, or use NVRTC")));
+    };
+    let told = run(Command::new(path).arg("--version"))
+        .map_err(|failure| one_line(format!("{} does not tell its version: {}", path.display(), failure.status)))?;
+    let version =
+        version(&told).ok_or_else(|| one_line(format!("{} does not tell its version: {told}", path.display())))?;
+    Ok(Nvcc { path: path.clone(), version, told, numbers: Vec::new() })
 }
 
 /// The files that may be nvcc, for a place of libraries.
