@@ -1,10 +1,10 @@
 //! Whether two tensors are equal within a tolerance: |a-b| <= atol + rtol*|b|, NaN equals NaN, integers exactly.
 
 use byoc_plugin_api::DType;
+use byoc_tools::tensor::{Number, Tensor};
 use serde::Serialize;
 
 use crate::report::{self, Table};
-use crate::tensor::{Number, Tensor};
 
 /// How far results may be apart; what is not given depends on the element type.
 #[derive(Clone, Copy, Debug, Default)]

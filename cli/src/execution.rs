@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use byoc_core::diagnostic::Result;
 use byoc_core::runtime::{CopyTime, LoadOptions, RegionTime, Session};
 use byoc_plugin_api::TensorView;
+use byoc_tools::tensor::Tensor;
 use serde::Serialize;
 
 use crate::args::{Execution, Inputs};
 use crate::report::{self, Table};
-use crate::tensor::Tensor;
 use crate::{artifact, inputs};
 
 /// A loaded entry with its inputs.

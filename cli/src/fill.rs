@@ -2,10 +2,10 @@
 //! another one is added.
 
 use byoc_plugin_api::DType;
+use byoc_tools::tensor::{Tensor, byte_length};
 use half::{bf16, f16};
 
 use crate::args::FillMode;
-use crate::tensor::{Tensor, byte_length};
 
 /// A tensor of that type and shape; `None` when it does not fit in memory.
 pub(crate) fn fill(mode: FillMode, seed: u64, name: &str, dtype: DType, shape: &[i64]) -> Option<Tensor> {
@@ -83,7 +83,7 @@ mod tests {
         for dtype in DType::all() {
             let numbers = |mode| {
                 let tensor = fill(mode, 7, "x", dtype, &[4, 16]).expect("small");
-                tensor.numbers().map(super::super::tensor::Number::value).collect::<Vec<_>>()
+                tensor.numbers().map(byoc_tools::tensor::Number::value).collect::<Vec<_>>()
             };
             assert!(numbers(FillMode::Zeros).iter().all(|&value| value == 0.0), "{dtype}");
             assert!(numbers(FillMode::Ones).iter().all(|&value| value == 1.0), "{dtype}");

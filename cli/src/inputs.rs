@@ -7,12 +7,14 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::dim::{self, Expr};
 use byoc_core::runtime::PortInfo;
 use byoc_plugin_api::{Dim, closest};
+use byoc_tools::npy::Array;
+use byoc_tools::tensor::Tensor;
+use byoc_tools::{npy, npz};
 
 use crate::args::{FillMode, InputArg, Inputs, Shapes};
 use crate::fill::fill;
-use crate::npy::Array;
-use crate::tensor::Tensor;
-use crate::{npy, npz, report};
+
+use crate::report;
 
 /// One tensor for each port, in their order.
 pub(crate) fn gather(ports: &[PortInfo], inputs: &Inputs, open_sizes: &Shapes) -> Result<Vec<Tensor>> {

@@ -12,14 +12,11 @@ mod embed;
 mod execution;
 mod fill;
 mod inputs;
-mod npy;
-mod npz;
 mod outputs;
 mod progress;
 mod quickstart;
 mod report;
 mod statistics;
-mod tensor;
 
 use std::process::ExitCode;
 

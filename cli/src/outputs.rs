@@ -2,10 +2,10 @@
 
 use byoc_core::diagnostic::Result;
 use byoc_core::runtime::Session;
+use byoc_tools::tensor::{Number, Tensor};
 use serde::Serialize;
 
 use crate::report::{self, Table};
-use crate::tensor::{Number, Tensor};
 
 /// How many elements of an output are shown.
 const SHOWN: usize = 5;

@@ -9,7 +9,8 @@ use std::io::{ErrorKind, Write};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use serde::Serialize;
 
-pub(crate) use format::{count, duration, seconds, shape, short, size};
+pub(crate) use byoc_tools::tensor::short;
+pub(crate) use format::{count, duration, seconds, shape, size};
 pub(crate) use overview::{Bytes, Overview, copies};
 pub(crate) use table::Table;
 

@@ -124,7 +124,7 @@ fn backends() -> Vec<String> {
 fn core_and_cli_name_no_backend() {
     let backends = backends();
     let mut offences = Vec::new();
-    for source in sources(&["core/src", "cli/src"]) {
+    for source in sources(&["core/src", "core/tools/src", "cli/src"]) {
         if source.path.starts_with("cli/src/embed") || source.is_test() {
             continue;
         }
@@ -215,8 +215,8 @@ fn packages_depend_in_one_direction() {
         let allowed: &[&str] = match package.as_str() {
             "byoc-plugin-api" => &[],
             // The kit is part of the program, so that a vendor needs no sources; it knows core and no backend.
-            "byoc" => &["byoc-conformance", "byoc-core", "byoc-json", "byoc-kendryte", "byoc-plugin-api"],
-            "byoc-conformance" => &["byoc-core", "byoc-plugin-api"],
+            "byoc" => &["byoc-conformance", "byoc-core", "byoc-json", "byoc-kendryte", "byoc-plugin-api", "byoc-tools"],
+            "byoc-conformance" | "byoc-tools" => &["byoc-core", "byoc-plugin-api"],
             "byoc-cublas" | "byoc-cuda" | "byoc-cutlass" => &["byoc-nvidia", "byoc-plugin-api"],
             "byoc-gpu-suite" => &["byoc-conformance", "byoc-core", "byoc-nvidia", "byoc-json", "byoc-plugin-api"],
             "byoc-json-plugin" => &["byoc-json", "byoc-plugin-api"],

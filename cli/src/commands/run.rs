@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use byoc_core::diagnostic::Result;
+use byoc_tools::npz;
 use serde_json::json;
 
 use crate::args::Run;
 use crate::outputs::{self, Summary};
-use crate::{execution, npz, report};
+use crate::{execution, report};
 
 /// Runs the verb.
 pub(crate) fn run(args: &Run) -> Result<ExitCode> {

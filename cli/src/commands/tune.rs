@@ -15,6 +15,7 @@ use byoc_core::plugin::Registered;
 use byoc_core::runtime::{Device, LoadOptions, PortInfo, Solo, region_backend};
 use byoc_core::tune::{Choice, check_output, rewrite};
 use byoc_plugin_api::{Description, DomainInfo, Error, Options};
+use byoc_tools::tensor::Tensor;
 use bytes::Bytes;
 use serde_json::json;
 
@@ -23,7 +24,6 @@ use self::measure::{LeftOut, Outcome, measure};
 use crate::args::{FillMode, Inputs, Shapes, Tune};
 use crate::progress::Progress;
 use crate::report::{self, Table, count, seconds, size};
-use crate::tensor::Tensor;
 use crate::{artifact, compile_request, inputs};
 
 /// Regions that have the same code, and what was found for it.

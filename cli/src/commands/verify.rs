@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, PortInfo, Session};
+use byoc_tools::npz;
+use byoc_tools::tensor::Tensor;
 use serde_json::json;
 
 use crate::args::{Backends, FillMode, Inputs, Shapes, Verify};
 use crate::compare::{self, Comparison, Tolerance};
 use crate::execution::{self, Loaded};
-use crate::tensor::Tensor;
-use crate::{artifact, compile_request, embed, npz, outputs, report};
+use crate::{artifact, compile_request, embed, outputs, report};
 
 /// Outputs by name.
 pub(crate) type Named = Vec<(String, Tensor)>;
@@ -62,7 +63,7 @@ pub(crate) fn compare_all(found: &Named, expected: &Named, tolerance: Tolerance)
 
 fn from_file(path: &Path, ports: &[PortInfo]) -> Result<Named> {
     let arrays = npz::read(path)?.into_iter();
-    let tensor = |(name, array): (String, crate::npy::Array)| {
+    let tensor = |(name, array): (String, byoc_tools::npy::Array)| {
         // An array of another name is told of when the names are compared; its type does not matter then.
         let dtype = ports.iter().find(|port| port.name == name).map(|port| port.dtype);
         let tensor = array.into_tensor_like(dtype).map_err(|found| {

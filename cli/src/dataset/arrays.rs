@@ -5,9 +5,9 @@ use std::path::Path;
 use byoc_core::calibrate::Input;
 use byoc_core::diagnostic::{Diagnostic, Result};
 use byoc_plugin_api::closest;
+use byoc_tools::npy::{self, Array};
 
 use super::bad;
-use crate::npy::{self, Array};
 use crate::report;
 
 /// Reads a `.npy` file, which must be for the only input.

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use byoc_core::calibrate::{Input, Samples};
 use byoc_core::diagnostic::Result;
+use byoc_tools::npz;
 
 use super::{arrays, bad};
-use crate::npz;
 
 /// The samples of a file.
 pub(super) struct Stack {

@@ -5,6 +5,7 @@ use byoc_core::artifact::manifest::Region;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::runtime::{Session, Solo};
 use byoc_plugin_api::{Candidate, TensorView};
+use byoc_tools::tensor::Tensor;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,6 @@ use crate::compare::{Comparison, Tolerance};
 use crate::execution::views;
 use crate::outputs;
 use crate::statistics::Statistics;
-use crate::tensor::Tensor;
 
 /// Runs between two marks take at least so many seconds together, so that what is measured is not the marks.
 const LEAST: f64 = 1e-3;

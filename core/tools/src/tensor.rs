@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 /// A row-major tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tensor {
+pub struct Tensor {
     dtype: DType,
     shape: Vec<i64>,
     strides: Vec<i64>,
@@ -15,7 +15,7 @@ pub(crate) struct Tensor {
 
 impl Tensor {
     /// A tensor over `bytes`, little-endian. `None` when shape and bytes do not agree.
-    pub(crate) fn new(dtype: DType, shape: Vec<i64>, bytes: Vec<u8>) -> Option<Tensor> {
+    pub fn new(dtype: DType, shape: Vec<i64>, bytes: Vec<u8>) -> Option<Tensor> {
         (byte_length(dtype, &shape) == Some(bytes.len())).then(|| {
             let strides = contiguous_strides(&shape);
             Tensor { dtype, shape, strides, bytes }
@@ -23,7 +23,7 @@ impl Tensor {
     }
 
     /// A copy of what the view shows.
-    pub(crate) fn copy(view: &TensorView<'_>) -> Tensor {
+    pub fn copy(view: &TensorView<'_>) -> Tensor {
         let mut bytes = Vec::with_capacity(view.len() * view.dtype().size());
         match view.as_bytes() {
             Some(contiguous) => bytes.extend_from_slice(contiguous),
@@ -34,33 +34,33 @@ impl Tensor {
     }
 
     /// The tensor as a run takes it.
-    pub(crate) fn view(&self) -> Result<TensorView<'_>> {
+    pub fn view(&self) -> Result<TensorView<'_>> {
         TensorView::from_bytes(&self.bytes, self.dtype, &self.shape, &self.strides)
             .map_err(|error| Diagnostic::new(Code::BadInput, error.message))
     }
 
     /// Element type.
-    pub(crate) fn dtype(&self) -> DType {
+    pub fn dtype(&self) -> DType {
         self.dtype
     }
 
     /// Size of each dimension.
-    pub(crate) fn shape(&self) -> &[i64] {
+    pub fn shape(&self) -> &[i64] {
         &self.shape
     }
 
     /// The bytes, row-major and little-endian.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// The elements in row-major order.
-    pub(crate) fn numbers(&self) -> impl ExactSizeIterator<Item = Number> {
+    pub fn numbers(&self) -> impl ExactSizeIterator<Item = Number> {
         self.bytes.chunks_exact(self.dtype.size()).map(|element| Number::read(self.dtype, element))
     }
 
     /// Where element `index` of the row-major order stands, such as `[0,281]`.
-    pub(crate) fn position(&self, index: usize) -> Vec<usize> {
+    pub fn position(&self, index: usize) -> Vec<usize> {
         let mut rest = index;
         let mut position: Vec<_> = self
             .shape
@@ -79,13 +79,13 @@ impl Tensor {
 }
 
 /// The bytes of a tensor; `None` when that is more than fits in memory.
-pub(crate) fn byte_length(dtype: DType, shape: &[i64]) -> Option<usize> {
+pub fn byte_length(dtype: DType, shape: &[i64]) -> Option<usize> {
     shape.iter().try_fold(dtype.size(), |bytes, &size| bytes.checked_mul(usize::try_from(size).ok()?))
 }
 
 /// One element of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Number {
+pub enum Number {
     /// Of `f32`, `f16` or `bf16`.
     Single(f32),
     /// Of `f64`.
@@ -116,7 +116,7 @@ impl Number {
     }
 
     /// The nearest `f64`.
-    pub(crate) fn value(self) -> f64 {
+    pub fn value(self) -> f64 {
         match self {
             Number::Single(value) => value.into(),
             Number::Double(value) => value,
@@ -126,7 +126,7 @@ impl Number {
     }
 
     /// The number in JSON; `null` where it is not finite, for JSON has no such numbers.
-    pub(crate) fn json(self) -> serde_json::Value {
+    pub fn json(self) -> serde_json::Value {
         match self {
             Number::Bool(value) => value.into(),
             Number::Int(value) => i64::try_from(value).map(Into::into).unwrap_or_else(|_| (value as u64).into()),
@@ -138,11 +138,25 @@ impl Number {
 impl std::fmt::Display for Number {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Number::Single(_) | Number::Double(_) => f.write_str(&crate::report::short(self.value())),
+            Number::Single(_) | Number::Double(_) => f.write_str(&short(self.value())),
             Number::Int(value) => value.fmt(f),
             Number::Bool(value) => value.fmt(f),
         }
     }
+}
+
+/// A number in at most six digits.
+pub fn short(value: f64) -> String {
+    let magnitude = value.abs();
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    if !(1e-4..1e6).contains(&magnitude) {
+        return format!("{value:.4e}");
+    }
+    let before = magnitude.log10().floor() as i32 + 1;
+    let text = format!("{value:.*}", usize::try_from(6 - before.max(0)).unwrap_or(0));
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 #[cfg(test)]
@@ -181,5 +195,24 @@ mod tests {
         let tensor = Tensor::new(DType::U8, vec![2, 3], vec![0; 6]).expect("a tensor");
         assert_eq!(tensor.position(5), [1, 2]);
         assert_eq!(tensor.position(3), [1, 0]);
+    }
+
+    #[test]
+    fn numbers_in_at_most_six_digits() {
+        let cases = [
+            (0.0, "0"),
+            (1.0, "1"),
+            (-0.5, "-0.5"),
+            (0.123_456_789, "0.123457"),
+            (123.456_789, "123.457"),
+            (999_999.0, "999999"),
+            (1e6, "1.0000e6"),
+            (0.000_012_345, "1.2345e-5"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-inf"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(short(value), text);
+        }
     }
 }

@@ -14,13 +14,13 @@ const ALIGNMENT: usize = 64;
 
 /// An array as the file has it: row-major and little-endian by now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Array {
+pub struct Array {
     /// NumPy's name of the element type without byte order, such as `f4`.
-    pub(crate) kind: String,
+    pub kind: String,
     /// Size of each dimension.
-    pub(crate) shape: Vec<i64>,
+    pub shape: Vec<i64>,
     /// The elements.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// The types by NumPy's name. It has none for `bf16`: its bits travel as `u2`, or as `V2` when `ml_dtypes` wrote them.
@@ -43,7 +43,7 @@ const KINDS: [(&str, DType); 14] = [
 
 impl Array {
     /// The array as a tensor of `dtype`, or the name of what it holds in its place.
-    pub(crate) fn into_tensor(self, dtype: DType) -> Result<Tensor, String> {
+    pub fn into_tensor(self, dtype: DType) -> Result<Tensor, String> {
         let found = self.type_name();
         if !KINDS.contains(&(self.kind.as_str(), dtype)) {
             return Err(found);
@@ -52,7 +52,7 @@ impl Array {
     }
 
     /// The array as a tensor of `dtype`, or, where that is `None` or another type, of its own.
-    pub(crate) fn into_tensor_like(self, dtype: Option<DType>) -> Result<Tensor, String> {
+    pub fn into_tensor_like(self, dtype: Option<DType>) -> Result<Tensor, String> {
         let fits = |&(kind, known): &(&str, DType)| kind == self.kind && dtype == Some(known);
         let own = || KINDS.iter().find(|(kind, _)| *kind == self.kind);
         match KINDS.iter().find(|&row| fits(row)).or_else(own) {
@@ -69,7 +69,7 @@ impl Array {
 }
 
 /// Reads a whole `.npy` file.
-pub(crate) fn read(file: &[u8]) -> Result<Array, String> {
+pub fn read(file: &[u8]) -> Result<Array, String> {
     let rest = file.strip_prefix(MAGIC).ok_or("it is no .npy file")?;
     let (length, rest) = match rest {
         [1, _, a, b, rest @ ..] => (u32::from(u16::from_le_bytes([*a, *b])), rest),
@@ -91,7 +91,7 @@ pub(crate) fn read(file: &[u8]) -> Result<Array, String> {
 }
 
 /// Writes a tensor as a `.npy` file.
-pub(crate) fn write(tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
+pub fn write(tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
     let kind = KINDS.iter().find(|(_, dtype)| *dtype == tensor.dtype()).map_or("", |(kind, _)| kind);
     let order = if tensor.dtype().size() == 1 { '|' } else { '<' };
     let shape: String = tensor.shape().iter().map(|size| format!("{size}, ")).collect();

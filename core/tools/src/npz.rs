@@ -15,7 +15,7 @@ use crate::tensor::Tensor;
 const FIRST_BUFFER: u64 = 64 << 20;
 
 /// Every array of the file with its name, in the order of the file.
-pub(crate) fn read(path: &Path) -> Result<Vec<(String, Array)>> {
+pub fn read(path: &Path) -> Result<Vec<(String, Array)>> {
     let bad = |cause: &str| Diagnostic::new(Code::BadInput, format!("'{}': {cause}", path.display()));
     let file = File::open(path).map_err(|error| Diagnostic::io(path, "open", &error))?;
     let mut archive =
@@ -34,7 +34,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(String, Array)>> {
 }
 
 /// Writes tensors with their names, uncompressed. The same tensors give the same bytes.
-pub(crate) fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
+pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
     let failed = |error: std::io::Error| Diagnostic::io(path, "write", &error);
     let mut archive = ZipWriter::new(BufWriter::new(File::create(path).map_err(failed)?));
     for (name, tensor) in tensors {
