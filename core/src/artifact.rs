@@ -8,7 +8,6 @@ mod external;
 mod graph;
 mod header;
 pub mod manifest;
-mod output;
 mod read;
 mod source;
 #[cfg(test)]

@@ -5,7 +5,6 @@ mod network;
 mod seen;
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
 
 use byoc_plugin_api::{DType, Observed};
 
@@ -16,6 +15,7 @@ use crate::ir::{Graph, ValueId};
 use crate::partition::{Partitioned, RegionPlan};
 use crate::plugin::Selected;
 use crate::spool::Spool;
+use crate::whole::Scratch;
 
 /// Equal parts of the range of a value that its histogram counts.
 pub const PARTS: usize = 2048;
@@ -77,7 +77,7 @@ pub(crate) struct Setting<'a> {
     /// The user's data.
     pub(crate) dataset: Option<&'a dyn Dataset>,
     /// Where what the host packs may lie meanwhile.
-    pub(crate) scratch: &'a Path,
+    pub(crate) scratch: &'a Scratch,
 }
 
 /// What was seen of values, by entry: kept when the regions are cut anew, for a run over the data takes long.

@@ -203,7 +203,7 @@ mod tests {
     type Updater = fn(&mut Claims<'_>) -> std::result::Result<(), byoc_plugin_api::Error>;
 
     fn record(updater: Updater) -> Result<usize> {
-        let mut spool = Spool::new(&std::env::temp_dir()).expect("spool");
+        let mut spool = Spool::new(&crate::whole::Scratch::temporary()).expect("spool");
         let region = region("byoc_main_acme_0", 2);
         let mut recorder = Recorder::new(&region, "acme", &mut spool);
         let outcome = updater(&mut Claims::new(&mut recorder));
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn bytes_need_a_packed_claim_before_them() {
-        let mut spool = Spool::new(&std::env::temp_dir()).expect("spool");
+        let mut spool = Spool::new(&crate::whole::Scratch::temporary()).expect("spool");
         let region = region("byoc_main_acme_0", 1);
         let mut recorder = Recorder::new(&region, "acme", &mut spool);
         recorder.claim(ConstantId(0), &Claim::Host).expect("claim");

@@ -6,6 +6,8 @@ mod recover;
 
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
+
 pub use self::policy::{Policy, wildcard};
 use crate::artifact::Contents;
 use crate::calibrate::{self, Dataset, Event, Known, Setting};
@@ -13,13 +15,15 @@ use crate::codegen::{self, Generated};
 use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
 use crate::fold;
 use crate::ir::{self, Model, TypedModel};
-use crate::map::{self, folder_of};
+use crate::map::folder_of;
 use crate::onnx::{self, ImportOptions};
+use crate::overwrite::{self, Input};
 use crate::ownership::{self, BackendIdentity, Ledger, SettleOptions, Settled};
 use crate::partition::{self, Avoid, Crashes, NodeRow, Partitioned};
 use crate::passes;
 use crate::plugin::Selected;
 use crate::spool::Spool;
+use crate::whole::{Disk, Scratch};
 
 /// What to compile, and how.
 pub struct Request {
@@ -42,6 +46,8 @@ pub struct Request {
     pub allow_duplicates: bool,
     /// Refers to constants in the model's files in place of copying them into the artifact.
     pub external_constants: bool,
+    /// Files that the observer writes: like the output, none of them may be one that a model is read from.
+    pub also_written: Vec<PathBuf>,
 }
 
 impl Request {
@@ -57,6 +63,7 @@ impl Request {
             fallback_on_crash: false,
             allow_duplicates: false,
             external_constants: false,
+            also_written: Vec::new(),
         }
     }
 }
@@ -123,28 +130,50 @@ pub struct Report {
     pub file_bytes: u64,
 }
 
-/// Compiles the request into the file `output`. On an error nothing is written, and what was there stays.
+/// Compiles the request into the file `output`. On an error nothing is written, and what was there stays; so it is where
+/// `output` is a file that a model is read from.
 pub fn compile(request: &Request, output: &Path, observer: &mut dyn Observer) -> Result<Report> {
-    let settled = settle(request, output, observer)?;
-    observer.stage(Stage::Artifact);
-    let nodes = settled.nodes;
-    let (contents, ledger) = settled.settled.into_contents();
-    let file_bytes = write(contents, output, observer)?;
+    let place = Place { scratch: Scratch::beside(output), output: Some(output) };
+    let Made { contents, nodes, ledger, inputs } = make(request, &place, observer)?;
+    // The models were read a while ago.
+    place.check(request, &inputs)?;
+    let file_bytes = contents.write(output, &mut |done, total, next| observer.progress(done, total, next))?;
     Ok(Report { nodes, ledger, file_bytes })
+}
+
+/// An artifact without a file of its own.
+pub struct Unnamed {
+    /// Its bytes, mapped from a file without a name.
+    pub bytes: Bytes,
+    /// The files that it was made of.
+    pub inputs: Vec<Input>,
+}
+
+/// Compiles the request into a file without a name, which goes with the last of the bytes, even where the process is
+/// killed. With `beside` it is the artifact that would be written to that path, on the same disk.
+pub fn compile_unnamed(request: &Request, beside: Option<&Path>, observer: &mut dyn Observer) -> Result<Unnamed> {
+    let scratch = beside.map_or_else(Scratch::temporary, Scratch::beside);
+    let place = Place { scratch, output: None };
+    let Made { contents, inputs, .. } = make(request, &place, observer)?;
+    let name = beside.unwrap_or(&place.scratch.folder);
+    let bytes =
+        contents.write_unnamed(name, &place.scratch, &mut |done, total, next| observer.progress(done, total, next))?;
+    Ok(Unnamed { bytes, inputs })
 }
 
 /// Runs the stages up to and including `last` (at most [`Stage::Ownership`]); the observer gets each one's text form.
 pub fn compile_until(request: &Request, last: Stage, observer: &mut dyn Observer) -> Result<()> {
-    let model = import(request, observer)?;
+    let place = Place { scratch: Scratch::temporary(), output: None };
+    let model = import(request, &place, observer)?;
     if last == Stage::Onnx {
         return Ok(());
     }
-    let mut spool = Spool::new(&std::env::temp_dir())?;
+    let mut spool = Spool::new(&place.scratch)?;
     let typed = simplify(request, model, &mut spool, observer)?;
     match last {
         Stage::Onnx | Stage::Passes => Ok(()),
-        Stage::Partition => place(request, typed, &[], observer).map(drop),
-        _ => finish(request, typed, spool, None, observer).map(drop),
+        Stage::Partition => partition(request, typed, &[], observer).map(drop),
+        _ => finish(request, typed, spool, &place, observer).map(drop),
     }
 }
 
@@ -157,62 +186,86 @@ pub fn explain(request: &Request, observer: &mut dyn Observer) -> Result<Vec<Nod
 /// Writes the region of that symbol as an ONNX model of its own to `output`: what its backend's maker needs to see what
 /// it did. With `strip` its weights have made-up elements.
 pub fn repro(request: &Request, symbol: &str, strip: bool, output: &Path, observer: &mut dyn Observer) -> Result<()> {
-    let partitioned = partitioned(request, observer)?;
+    let place = Place { scratch: Scratch::temporary(), output: Some(output) };
+    let partitioned = partitioned_at(request, &place, observer)?;
     let Some(plan) = partitioned.regions.iter().find(|plan| plan.region.symbol == symbol) else {
         let symbols = partitioned.regions.iter().map(|plan| plan.region.symbol.as_str());
         let error = Diagnostic::new(Code::UnknownName, format!("the model has no region '{symbol}'"));
         return Err(error.hint(in_place_of(symbol, symbols)));
     };
-    keep_sources(&partitioned.model, output)?;
+    place.check(request, &partitioned.model.inputs())?;
     recover::save(&partitioned.model.constants, plan, &request.backends[plan.backend], strip, output)
 }
 
 /// The stages up to the partition: the regions as backends are given them, what was tried, and nodes that nobody takes.
 pub fn partitioned(request: &Request, observer: &mut dyn Observer) -> Result<Partitioned> {
-    let model = import(request, observer)?;
-    let mut spool = Spool::new(&std::env::temp_dir())?;
+    partitioned_at(request, &Place { scratch: Scratch::temporary(), output: None }, observer)
+}
+
+fn partitioned_at(request: &Request, place: &Place<'_>, observer: &mut dyn Observer) -> Result<Partitioned> {
+    let model = import(request, place, observer)?;
+    let mut spool = Spool::new(&place.scratch)?;
     let typed = simplify(request, model, &mut spool, observer)?;
-    place(request, typed, &[], observer)
+    partition(request, typed, &[], observer)
 }
 
 /// As [`partitioned`], with what backends that want calibration are told of their regions.
 pub fn prepared(request: &Request, observer: &mut dyn Observer) -> Result<Partitioned> {
     let mut partitioned = partitioned(request, observer)?;
-    watch(request, &mut partitioned, &std::env::temp_dir(), &mut Known::default(), observer)?;
+    watch(request, &mut partitioned, &Scratch::temporary(), &mut Known::default(), observer)?;
     Ok(partitioned)
 }
 
-struct SettledReport {
-    settled: Settled,
-    nodes: Vec<NodeRow>,
+/// Where a compile may write.
+struct Place<'a> {
+    scratch: Scratch,
+    /// The file that is to be written, if it has a name.
+    output: Option<&'a Path>,
 }
 
-fn settle(request: &Request, output: &Path, observer: &mut dyn Observer) -> Result<SettledReport> {
-    let model = import(request, observer)?;
-    keep_sources(&model, output)?;
-    // Beside the output, so that a full disk shows there and not in some other file system.
-    let mut spool = Spool::new(folder_of(output))?;
-    let typed = simplify(request, model, &mut spool, observer)?;
-    finish(request, typed, spool, Some(output), observer)
-}
-
-/// The output must not take the place of a file that the model was read from: an artifact may need that file, and nobody
-/// wants a model to be gone.
-fn keep_sources(model: &Model, output: &Path) -> Result<()> {
-    // Where there is no such folder, the first file that is written there says so.
-    let Ok(place) = map::real_place(output) else { return Ok(()) };
-    let at_place = |path: &Path| path == place || path.canonicalize().is_ok_and(|real| real == place);
-    if model.sources.iter().any(|source| at_place(&source.path)) {
-        let message = format!("the output '{}' is a file that the model is read from", output.display());
-        return Err(Diagnostic::new(Code::Usage, message).hint("Give the artifact a name of its own"));
+impl Place<'_> {
+    /// Errors where what is to be written is a file that a model is read from: an artifact may need that file, and nobody
+    /// wants a model to be gone.
+    fn check(&self, request: &Request, inputs: &[Input]) -> Result<()> {
+        let outputs: Vec<&Path> =
+            self.output.into_iter().chain(request.also_written.iter().map(PathBuf::as_path)).collect();
+        overwrite::check(&outputs, inputs)
     }
-    Ok(())
+
+    /// Seen from where the artifact refers to other files.
+    fn folder(&self) -> &Path {
+        match self.scratch.disk {
+            Disk::Output => &self.scratch.folder,
+            Disk::Temporary => Path::new("."),
+        }
+    }
 }
 
-fn import(request: &Request, observer: &mut dyn Observer) -> Result<Model> {
+/// An artifact that is ready to be written.
+struct Made {
+    contents: Contents,
+    nodes: Vec<NodeRow>,
+    ledger: Ledger,
+    /// The files that it is made of.
+    inputs: Vec<Input>,
+}
+
+fn make(request: &Request, place: &Place<'_>, observer: &mut dyn Observer) -> Result<Made> {
+    let model = import(request, place, observer)?;
+    let inputs = model.inputs();
+    let mut spool = Spool::new(&place.scratch)?;
+    let typed = simplify(request, model, &mut spool, observer)?;
+    let (settled, nodes) = finish(request, typed, spool, place, observer)?;
+    observer.stage(Stage::Artifact);
+    let (contents, ledger) = settled.into_contents();
+    Ok(Made { contents, nodes, ledger, inputs })
+}
+
+fn import(request: &Request, place: &Place<'_>, observer: &mut dyn Observer) -> Result<Model> {
     observer.stage(Stage::Onnx);
     let sources: Vec<_> = request.sources.iter().map(|(name, path)| (name.clone(), path.as_path())).collect();
     let model = onnx::import(&sources, &request.import)?;
+    place.check(request, &model.inputs())?;
     observer.dump(Stage::Onnx, &|| ir::print(&model));
     Ok(model)
 }
@@ -220,11 +273,17 @@ fn import(request: &Request, observer: &mut dyn Observer) -> Result<Model> {
 fn simplify(request: &Request, model: Model, spool: &mut Spool, observer: &mut dyn Observer) -> Result<TypedModel> {
     observer.stage(Stage::Passes);
     let typed = fold::simplify(model, request.folder.as_ref(), spool)?;
+    passes::undeclared(typed.model()).iter().for_each(|warning| observer.warning(warning));
     observer.dump(Stage::Passes, &|| ir::print(typed.model()));
     Ok(typed)
 }
 
-fn place(request: &Request, typed: TypedModel, avoid: &[Avoid], observer: &mut dyn Observer) -> Result<Partitioned> {
+fn partition(
+    request: &Request,
+    typed: TypedModel,
+    avoid: &[Avoid],
+    observer: &mut dyn Observer,
+) -> Result<Partitioned> {
     observer.stage(Stage::Partition);
     let crashes = Crashes { avoid, tolerated: request.fallback_on_crash };
     let partitioned = partition::partition(typed, &request.backends, &crashes)?;
@@ -241,27 +300,28 @@ fn generate(
     request: &Request,
     typed: &TypedModel,
     mut spool: Spool,
-    output: Option<&Path>,
+    place: &Place<'_>,
     observer: &mut dyn Observer,
 ) -> Result<(Generated, Vec<NodeRow>)> {
-    let scratch = output.map_or(std::env::temp_dir(), |output| folder_of(output).to_owned());
+    let inputs = typed.model().inputs();
+    let crashes = place.output.map(|output| (folder_of(output), inputs.as_slice()));
     let mut avoid = Vec::new();
     let mut known = Known::default();
     loop {
-        let mut partitioned = place(request, typed.clone(), &avoid, observer)?;
+        let mut partitioned = partition(request, typed.clone(), &avoid, observer)?;
         partitioned.require_complete(&request.backends)?;
         request.policy.check(&partitioned, &request.backends)?;
         let nodes = partition::explain(&partitioned, &request.backends);
         observer.stage(Stage::Codegen);
-        watch(request, &mut partitioned, &scratch, &mut known, observer)?;
+        watch(request, &mut partitioned, &place.scratch, &mut known, observer)?;
         let generated = codegen::generate(partitioned, &request.backends, spool, &mut |done, total, next| {
             observer.progress(done, total, next);
         });
         match generated {
             Ok(generated) => return Ok((generated, nodes)),
-            Err(failure) => avoid.push(recover::from(failure, request, typed, output.map(folder_of), observer)?),
+            Err(failure) => avoid.push(recover::from(failure, request, typed, crashes, observer)?),
         }
-        spool = Spool::new(&scratch)?;
+        spool = Spool::new(&place.scratch)?;
     }
 }
 
@@ -269,7 +329,7 @@ fn generate(
 fn watch(
     request: &Request,
     partitioned: &mut Partitioned,
-    scratch: &Path,
+    scratch: &Scratch,
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<()> {
@@ -285,19 +345,18 @@ fn finish(
     request: &Request,
     typed: TypedModel,
     spool: Spool,
-    output: Option<&Path>,
+    place: &Place<'_>,
     observer: &mut dyn Observer,
-) -> Result<SettledReport> {
-    let (generated, nodes) = generate(request, &typed, spool, output, observer)?;
+) -> Result<(Settled, Vec<NodeRow>)> {
+    let (generated, nodes) = generate(request, &typed, spool, place, observer)?;
     codegen::warnings(&generated, &request.backends).iter().for_each(|warning| observer.warning(warning));
     drop(typed);
     observer.dump(Stage::Codegen, &|| codegen::print(&generated, &request.backends));
     observer.stage(Stage::Ownership);
     let identities: Vec<_> = request.backends.iter().map(BackendIdentity::of).collect();
-    let artifact_folder = output.map_or(Path::new("."), folder_of);
     let options = SettleOptions {
         allow_duplicates: request.allow_duplicates,
-        refer_from: request.external_constants.then(|| artifact_folder.to_owned()),
+        refer_from: request.external_constants.then(|| place.folder().to_owned()),
     };
     let (folded, shaping) = (generated.model.folded.clone(), passes::shaping(&generated.model)?);
     let mut settled = ownership::settle(generated, &identities, &options)?;
@@ -307,9 +366,5 @@ fn finish(
         observer.warning(warning);
     }
     observer.dump(Stage::Ownership, &|| settled.print());
-    Ok(SettledReport { settled, nodes })
-}
-
-fn write(contents: Contents, output: &Path, observer: &mut dyn Observer) -> Result<u64> {
-    contents.write(output, &mut |done, total, next| observer.progress(done, total, next))
+    Ok((settled, nodes))
 }

@@ -47,9 +47,9 @@ codes! {
     BadGraph = "B105", exit 1;
     /// A node has an attribute, an input or an output that its operator does not allow.
     BadNode = "B106", exit 1;
-    /// Element types do not fit an operator.
+    /// Element types do not fit an operator, or an output is of another one than its model declares.
     TypeMismatch = "B201", exit 1;
-    /// Shapes do not fit an operator.
+    /// Shapes do not fit an operator, or an output has another one than its model declares.
     ShapeMismatch = "B202", exit 1;
     /// A shape depends on data that is known only at run time.
     ShapeUnknown = "B203", exit 1;

@@ -10,6 +10,7 @@ use byoc_plugin_api::{Attribute, DType, Dim};
 use bytes::Bytes;
 
 use crate::constants::{BaseId, ConstantRef, ConstantTable};
+use crate::overwrite::Input;
 
 #[cfg(feature = "compiler")]
 pub(crate) use self::print::node_text;
@@ -124,6 +125,39 @@ pub struct Graph {
     pub inputs: Vec<ValueId>,
     /// What the caller gets.
     pub outputs: Vec<ValueId>,
+    /// What the model says of them, in the same order; nothing is believed of it.
+    pub declared: Vec<Declared>,
+}
+
+/// What a model says of the type of an output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// Element type, where it is one that we know.
+    pub dtype: Option<DType>,
+    /// Size of each dimension, where it is a number; `None` where not even the rank is told.
+    pub shape: Option<Vec<Option<usize>>>,
+}
+
+impl Declared {
+    /// Whether the type can be what is declared: sizes that either leaves open may be any.
+    pub fn allows(&self, ty: &TensorType) -> bool {
+        let size = |(declared, found): (&Option<usize>, &Dim)| {
+            declared.zip(found.fixed()).is_none_or(|(declared, found)| declared == found)
+        };
+        let shape = |shape: &Vec<Option<usize>>| shape.len() == ty.shape.len() && shape.iter().zip(&ty.shape).all(size);
+        self.dtype.is_none_or(|dtype| dtype == ty.dtype) && self.shape.as_ref().is_none_or(shape)
+    }
+}
+
+impl std::fmt::Display for Declared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(dtype) = self.dtype {
+            write!(f, "{dtype}")?;
+        }
+        let Some(shape) = &self.shape else { return Ok(()) };
+        let sizes: Vec<_> = shape.iter().map(|size| size.map_or_else(|| "?".into(), |size| size.to_string())).collect();
+        write!(f, "[{}]", sizes.join(","))
+    }
 }
 
 impl Graph {
@@ -172,6 +206,8 @@ pub struct SourceFile {
     pub path: PathBuf,
     /// The whole file. Constants that stand in it are slices of these bytes.
     pub bytes: Bytes,
+    /// What it is, such as `a model`.
+    pub role: &'static str,
 }
 
 impl SourceFile {
@@ -194,6 +230,13 @@ pub struct Model {
     pub folded: BTreeSet<BaseId>,
     /// Every file that was read.
     pub sources: Vec<SourceFile>,
+}
+
+impl Model {
+    /// Every file that was read.
+    pub fn inputs(&self) -> Vec<Input> {
+        self.sources.iter().map(|source| Input::new(source.role, &source.path)).collect()
+    }
 }
 
 /// A model in which every value has a type and every foldable node is gone. Stage 3's result.

@@ -15,6 +15,7 @@ pub mod diagnostic;
 pub mod ir;
 mod map;
 pub mod ops;
+pub mod overwrite;
 pub mod plugin;
 pub mod runtime;
 pub mod whole;

@@ -13,7 +13,11 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 /// shorten the file while the bytes are in use; where that cannot be promised (network file systems, files that are
 /// still being written), use [`read_file`].
 pub(crate) fn map_file(path: &Path) -> Result<Bytes> {
-    let file = open_regular(path)?;
+    map_open(open_regular(path)?, path)
+}
+
+/// As [`map_file`], of a file that is open already; `path` is for messages.
+pub(crate) fn map_open(file: File, path: &Path) -> Result<Bytes> {
     let length = file.metadata().map_err(|error| Diagnostic::io(path, "read", &error))?.len();
     if length == 0 {
         return Ok(Bytes::new());

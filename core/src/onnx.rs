@@ -54,7 +54,7 @@ pub fn import(sources: &[(String, &Path)], options: &ImportOptions) -> Result<Mo
                 .hint("Give each model a name of its own, as in NAME=model.onnx"));
         }
         let bytes = if options.no_mmap { map::read_file(path)? } else { map::map_file(path)? };
-        model.sources.push(SourceFile { path: map::real_place(path)?, bytes: bytes.clone() });
+        model.sources.push(SourceFile { path: map::real_place(path)?, bytes: bytes.clone(), role: "a model" });
         let proto = decode(path, bytes)?;
         let mut files = external::ExternalFiles::beside(path, options.no_mmap);
         let graph = graph::build(entry, proto, &mut shapes, &mut files, &mut model.constants);

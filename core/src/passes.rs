@@ -1,10 +1,12 @@
 //! Stage 3: what turns an imported model into one in which every value has a type and no node is idle.
 
+mod declared;
 pub mod infer;
 mod prune;
 mod shaping;
 mod views;
 
+pub(crate) use self::declared::undeclared;
 pub(crate) use self::prune::prune;
 pub(crate) use self::shaping::shaping;
 pub(crate) use self::views::infer_and_fold_views;

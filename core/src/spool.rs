@@ -3,13 +3,14 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::map_file;
+use crate::whole::Scratch;
 
 /// Pieces smaller than this are gathered before they are written.
 const BUFFER: usize = 64 * 1024;
@@ -27,20 +28,17 @@ pub struct SpoolRange {
 #[derive(Debug)]
 pub struct Spool {
     file: File,
-    /// Where the file lies, for messages.
-    folder: PathBuf,
+    /// Where the file lies.
+    scratch: Scratch,
     length: u64,
     /// The newest mapping. Older ones live as long as the slices that were taken from them.
     map: Mutex<Bytes>,
 }
 
 impl Spool {
-    /// An empty spool in `folder`: that of the output file, so that a full disk shows early.
-    pub fn new(folder: &Path) -> Result<Spool> {
-        let folder = folder.to_owned();
-        let file = tempfile::tempfile_in(&folder)
-            .map_err(|error| Diagnostic::io(&folder, "create a temporary file in", &error))?;
-        Ok(Spool { file, folder, length: 0, map: Mutex::default() })
+    /// An empty spool.
+    pub fn new(scratch: &Scratch) -> Result<Spool> {
+        Ok(Spool { file: scratch.file()?, scratch: scratch.clone(), length: 0, map: Mutex::default() })
     }
 
     /// Appends `bytes`. `what` says what they are, such as `the code of region 'byoc_main_json_0'`.
@@ -99,7 +97,7 @@ impl Spool {
     }
 
     fn error(&self, doing: &str, what: &str, cause: impl std::fmt::Display) -> Diagnostic {
-        let place = self.folder.display();
+        let place = self.scratch.folder.display();
         Diagnostic::new(Code::Io, format!("cannot {doing} {what} in a temporary file in '{place}': {cause}"))
     }
 }
@@ -150,8 +148,8 @@ impl Piece {
             self.failure = self.drain(spool).err();
         }
         if let Some(failure) = self.failure {
-            let error = spool.error("keep", &self.what, failure);
-            return Err(error.hint("Make room on that disk, or write the output to another one"));
+            let error = spool.error("keep", &self.what, &failure);
+            return Err(spool.scratch.disk.hint(&failure, error));
         }
         let range = SpoolRange { offset: spool.length, len: self.written };
         spool.length += self.written;
@@ -214,11 +212,13 @@ impl Write for SpoolWriter<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn pieces_are_read_back_while_the_spool_grows() {
-        let mut spool = Spool::new(&std::env::temp_dir()).expect("spool");
+        let mut spool = Spool::new(&Scratch::temporary()).expect("spool");
         let large = vec![7u8; BUFFER + 1];
         let pieces: [&[u8]; 5] = [b"first", b"", &large, b"x", &large[..BUFFER]];
         let kept: Vec<_> = pieces
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn small_writes_and_unfinished_pieces() {
-        let mut spool = Spool::new(&std::env::temp_dir()).expect("spool");
+        let mut spool = Spool::new(&Scratch::temporary()).expect("spool");
         let mut writer = spool.writer("lost");
         writer.write_all(&vec![1; 2 * BUFFER]).expect("write");
         drop(writer);
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn ranges_of_another_spool_are_errors() {
-        let spool = Spool::new(&std::env::temp_dir()).expect("spool");
+        let spool = Spool::new(&Scratch::temporary()).expect("spool");
         for range in [SpoolRange { offset: 0, len: 1 }, SpoolRange { offset: u64::MAX, len: 1 }] {
             spool.bytes(range).expect_err("not there");
         }
@@ -264,18 +264,17 @@ mod tests {
 
     #[test]
     fn errors_name_the_folder_and_the_piece() {
-        let error = Spool::new(Path::new("/no/such")).expect_err("no folder");
+        let error = Spool::new(&Scratch::beside(Path::new("/no/such/output"))).expect_err("no folder");
         assert!(error.message.starts_with("cannot create a temporary file in '/no/such': No such file"), "{error}");
-        let mut spool = Spool::new(&std::env::temp_dir()).expect("spool");
+        let mut spool = Spool::new(&Scratch::temporary()).expect("spool");
         // A file that was opened for reading only fails as a full disk does: in `write`.
         let folder = tempfile::NamedTempFile::new().expect("file");
         spool.file = File::open(folder.path()).expect("open");
-        spool.folder = PathBuf::from("/out");
+        spool.scratch.folder = PathBuf::from("/out");
         let error = spool.append("the code of region 'r'", b"x").expect_err("not writable");
         assert_eq!(
             error.to_string(),
-            "[B601] cannot keep the code of region 'r' in a temporary file in '/out': Bad file descriptor (os error \
-             9). Make room on that disk, or write the output to another one"
+            "[B601] cannot keep the code of region 'r' in a temporary file in '/out': Bad file descriptor (os error 9)"
         );
         assert_eq!(spool.length, 0);
     }

@@ -15,6 +15,7 @@ use self::new_model::NewModel;
 use crate::artifact::manifest::{Fate, LedgerRow};
 use crate::artifact::{Artifact, Progress};
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::overwrite::{self, Input};
 
 /// What was swapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub struct Replaced {
 /// Writes the artifact to `output` with the constants of `models`, the files in the place of those that it was compiled
 /// from. Every constant that cannot be swapped is found before anything is written; the error names the first.
 ///
-/// `output` may be the artifact itself: it is replaced as a whole, and the old file stays mapped until it is read.
+/// `output` may be none of the files that are read.
 pub fn swap(artifact: &Path, models: &[PathBuf], output: &Path, progress: Progress<'_>) -> Result<Report> {
     let artifact = Artifact::open(artifact)?;
     if let Some(file) = artifact.manifest().files.first() {
@@ -48,6 +49,8 @@ pub fn swap(artifact: &Path, models: &[PathBuf], output: &Path, progress: Progre
             .hint("Compile the new model; with --external-constants that copies no weight"));
     }
     let new = NewModel::import(models)?;
+    let inputs = [&[Input::new("the artifact", artifact.path())], &new.inputs[..]].concat();
+    overwrite::check(&[output], &inputs)?;
     let (mut replaced, mut refused) = (Vec::new(), Vec::new());
     let constants = by_id(&artifact);
     let mut owners: HashMap<&str, usize> = HashMap::new();
@@ -70,6 +73,7 @@ pub fn swap(artifact: &Path, models: &[PathBuf], output: &Path, progress: Progre
     });
     let report = report.collect();
     let (contents, merged) = replace::contents(&artifact, &replaced, &new)?;
+    overwrite::check(&[output], &inputs)?;
     Ok(Report { replaced: report, merged, file_bytes: contents.write(output, progress)? })
 }
 

@@ -10,6 +10,7 @@ use crate::artifact::manifest::Chosen;
 use crate::artifact::{Artifact, Contents, Progress, Section, code_sections};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::folder_of;
+use crate::overwrite::{self, Input};
 
 /// The code that was chosen for a region.
 #[derive(Clone, Debug)]
@@ -21,7 +22,6 @@ pub struct Choice {
 }
 
 /// Writes the artifact to `output` with other code for these regions, by their numbers; returns the size of the file.
-/// `output` may be the artifact itself: it is replaced as a whole, and the old file stays mapped until it is read.
 pub fn rewrite(
     artifact: &Artifact,
     choices: &BTreeMap<usize, Choice>,
@@ -53,23 +53,17 @@ fn contents(artifact: &Artifact, choices: &BTreeMap<usize, Choice>) -> Result<Co
     Ok(Contents { manifest, sections })
 }
 
-/// Errors where a file at `output` would lose the constants that it refers to: their paths are seen from its folder, and none of
-/// them may be written over.
+/// Errors where `output` is the artifact, or a file that it refers to; and where a file there would lose the files that the
+/// artifact refers to, for their paths are seen from its folder.
 pub fn check_output(artifact: &Artifact, output: &Path) -> Result<()> {
+    let mut inputs = artifact.constant_files(None);
+    inputs.push(Input::new("the artifact", artifact.path()));
+    overwrite::check(&[output], &inputs)?;
     let Some(first) = artifact.manifest().files.first() else { return Ok(()) };
-    let place = |path: &Path| std::fs::canonicalize(path).ok();
-    let folder = folder_of(artifact.path());
-    if place(folder) != place(folder_of(output)) {
+    let place = |path: &Path| std::fs::canonicalize(folder_of(path)).ok();
+    if place(artifact.path()) != place(output) {
         let message = format!("'{}' refers to '{}' from its folder", artifact.path().display(), first.path);
         return Err(Diagnostic::new(Code::Usage, message).hint("Write the output into the same folder"));
     }
-    let written = place(output);
-    let files = &artifact.manifest().files;
-    match files.iter().find(|file| written.is_some() && place(&folder.join(&file.path)) == written) {
-        None => Ok(()),
-        Some(file) => {
-            let message = format!("'{}' takes constants from '{}'", artifact.path().display(), file.path);
-            Err(Diagnostic::new(Code::Usage, message).hint("Write the output to another file"))
-        }
-    }
+    Ok(())
 }

@@ -74,7 +74,7 @@ const LAYERS: &[&[&str]] = &[
     &["ops"],
     &["ir"],
     &["constants", "dim"],
-    &["whole"],
+    &["whole", "overwrite"],
     &["map", "buffer", "cpu"],
     &["diagnostic"],
 ];

@@ -66,7 +66,7 @@ pub(crate) fn digests(pieces: &[Bytes]) -> Vec<String> {
 }
 
 /// Where the file should be. A folder of the user's may hold the files side by side, or as they lay at the compile.
-fn locate(file: &ConstantFile, artifact: &Path, constants_from: Option<&Path>) -> PathBuf {
+pub(super) fn locate(file: &ConstantFile, artifact: &Path, constants_from: Option<&Path>) -> PathBuf {
     let path = Path::new(&file.path);
     let Some(folder) = constants_from else {
         return artifact.parent().unwrap_or(Path::new("")).join(path);

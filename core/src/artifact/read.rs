@@ -13,6 +13,7 @@ use super::source::Source;
 use super::{DIGEST, FIRST_FORMAT, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, external, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::map_file;
+use crate::overwrite::Input;
 
 /// An open artifact.
 #[derive(Clone, Debug)]
@@ -118,6 +119,12 @@ impl Artifact {
             self.attached = external::attach(&self.manifest, &self.path, constants_from)?;
         }
         Ok(())
+    }
+
+    /// The files that the artifact takes constants from, where [`Artifact::attach`] looks for them.
+    pub fn constant_files(&self, constants_from: Option<&Path>) -> Vec<Input> {
+        let place = |file| external::locate(file, &self.path, constants_from);
+        self.manifest.files.iter().map(|file| Input::new("constants of the artifact", place(file))).collect()
     }
 
     /// The bytes of the stored constant of that index; without a copy, but for those in another file that have to be

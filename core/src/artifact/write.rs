@@ -3,7 +3,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -14,11 +13,10 @@ use super::header::{Header, Tensor, byte_length};
 use super::manifest::Manifest;
 #[cfg(feature = "compiler")]
 use super::manifest::Stored;
-use super::output::Output;
 use super::source::{PIECE, Source};
 use super::{DIGEST, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::map::folder_of;
+use crate::whole::{self, Scratch};
 
 /// Entries of at least this many bytes start at a page, so that they can be mapped and sent to devices by themselves.
 const LARGE: u64 = 1 << 20;
@@ -100,19 +98,22 @@ impl Section {
 pub type Progress<'a> = &'a mut dyn FnMut(usize, usize, &str);
 
 impl Contents {
-    /// Writes the artifact to `path` and returns its size: to a temporary file beside it, which is flushed to disk and
-    /// then takes its name. Where anything fails, no file is left, and one that was there before is as it was.
+    /// Writes the artifact to `path` as a whole or not at all, and returns its size.
     pub fn write(&self, path: &Path, progress: Progress<'_>) -> Result<u64> {
-        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            // Renaming over a device such as /dev/null would take the device away.
-            return Err(Diagnostic::new(Code::Io, format!("cannot write '{}': it is no regular file", path.display())));
-        }
-        let plan = Plan::new(self).map_err(|cause| {
+        let plan = self.plan(path)?;
+        whole::write_with(path, |file| plan.stream(file, progress))
+    }
+
+    /// The bytes of the artifact, mapped from a file without a name. `name` is what it is called in messages.
+    pub fn write_unnamed(&self, name: &Path, scratch: &Scratch, progress: Progress<'_>) -> Result<Bytes> {
+        let plan = self.plan(name)?;
+        scratch.mapped(|file| plan.stream(file, progress))
+    }
+
+    fn plan(&self, path: &Path) -> Result<Plan> {
+        Plan::new(self).map_err(|cause| {
             Diagnostic::new(Code::DamagedArtifact, format!("cannot write '{}': {cause}", path.display()))
                 .hint("This is a bug in byoc; please report it")
-        })?;
-        plan.save(path, progress).map_err(|error| {
-            Diagnostic::io(path, "write", &error).hint("Make room on that disk, or write the output to another one")
         })
     }
 }
@@ -126,17 +127,6 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    fn save(self, path: &Path, progress: Progress<'_>) -> io::Result<u64> {
-        let folder = folder_of(path);
-        let mut output = Output::new(folder)?;
-        let size = self.stream(output.file(), progress)?;
-        output.file().sync_all()?;
-        output.publish(folder, path)?;
-        // The new name is on disk only once its folder is. Some file systems cannot do that; the bytes are safe by now.
-        let _ = File::open(folder).and_then(|folder| folder.sync_all());
-        Ok(size)
-    }
-
     pub(super) fn new(contents: &Contents) -> std::result::Result<Plan, String> {
         let graph = Section::of_bytes(GRAPH, graph::encode(&contents.manifest)?.into());
         let mut sections: Vec<&Section> = std::iter::once(&graph).chain(&contents.sections).collect();

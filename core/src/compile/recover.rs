@@ -12,6 +12,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::TypedModel;
 use crate::lend::ConstantViews;
 use crate::onnx;
+use crate::overwrite::{self, Input};
 use crate::partition::{Avoid, Outcome, Partitioned, RegionPlan};
 use crate::plugin::Selected;
 use crate::whole;
@@ -20,19 +21,20 @@ use crate::whole;
 const NEXT: &str = "Its nodes go to the next backend";
 
 /// After a failed code generation: what to avoid in the next try, or the error that ends the compile. The region of a
-/// crash is saved into `folder`.
+/// crash is saved into that folder, unless it would take the place of one of these files.
 pub(super) fn from(
     failure: Failure,
     request: &Request,
     typed: &TypedModel,
-    folder: Option<&Path>,
+    crashes: Option<(&Path, &[Input])>,
     observer: &mut dyn Observer,
 ) -> Result<Avoid> {
     let Failure { mut diagnostic, crashed } = failure;
     let Some(plan) = crashed else { return Err(diagnostic) };
-    if let Some(folder) = folder {
+    if let Some((folder, inputs)) = crashes {
         let path = folder.join(format!("{}.repro.onnx", plan.region.symbol));
-        let saved = save(&typed.model().constants, &plan, &request.backends[plan.backend], false, &path);
+        let saved = overwrite::check(&[&path], inputs)
+            .and_then(|()| save(&typed.model().constants, &plan, &request.backends[plan.backend], false, &path));
         diagnostic.message += &match saved {
             // A path in the current folder is as short as the user wrote it.
             Ok(()) => format!("; the region is saved in '{}'", path.strip_prefix(".").unwrap_or(&path).display()),

@@ -61,7 +61,7 @@ impl ExternalFiles {
         let bytes = if self.no_mmap { map::read_file(&path) } else { map::map_file(&path) };
         let bytes = bytes.map_err(|error| error.within(what))?;
         let place = map::real_place(&self.folder.join(location)).map_err(|error| error.within(what))?;
-        self.open.insert(path, SourceFile { path: place, bytes: bytes.clone() });
+        self.open.insert(path, SourceFile { path: place, bytes: bytes.clone(), role: "data of a model" });
         Ok(bytes)
     }
 

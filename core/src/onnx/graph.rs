@@ -10,13 +10,13 @@ use super::flatten::{self, FlatNode, Opsets};
 use super::inputs::ShapeOptions;
 use super::names::Names;
 use super::proto::{GraphProto, ModelProto, TensorProto};
-use super::{attribute, canonical, known, sort, tensor};
+use super::{attribute, canonical, inputs, known, sort, tensor};
 use crate::constants::ConstantTable;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Node, TensorType, ValueId};
 
-/// Builds the graph of the entry called `entry`. What the model says of the types of inner values and outputs is not
-/// looked at: it is inferred anew.
+/// Builds the graph of the entry called `entry`. What the model says of the types of inner values is not looked at: it is
+/// inferred anew, and so are those of outputs, which are kept to be compared.
 pub(super) fn build(
     entry: &str,
     model: ModelProto,
@@ -35,6 +35,7 @@ pub(super) fn build(
     let inputs = shapes.types(&graph.input)?;
     let given = given(&initializers, &inputs)?;
     let nodes = sort::topological(flat.nodes, |name| given.contains(name))?;
+    let declared = graph.output.iter().map(inputs::declared_output).collect();
     let outputs: Vec<String> = graph.output.into_iter().map(|output| output.name.unwrap_or_default()).collect();
     let used: HashSet<String> = nodes.iter().flat_map(|node| &node.inputs).chain(&outputs).cloned().collect();
     let mut builder = Builder::new(entry, constants, flat.value_names, flat.node_names);
@@ -54,6 +55,7 @@ pub(super) fn build(
         add_node(&mut builder, node, &used, files)?;
     }
     set_outputs(&mut builder, &outputs)?;
+    builder.graph.declared = declared;
     Ok(builder.graph)
 }
 

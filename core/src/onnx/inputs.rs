@@ -10,7 +10,7 @@ use super::proto::{TypeProto, ValueInfoProto, tensor_shape_proto::dimension::Val
 use super::tensor;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::Expr;
-use crate::ir::TensorType;
+use crate::ir::{self, TensorType};
 
 /// The user's options, and which of them some entry could use.
 pub(super) struct ShapeOptions<'a> {
@@ -196,6 +196,21 @@ fn declared(info: &ValueInfoProto) -> Result<Declared> {
         }
     };
     Ok(Declared { name, dtype, shape })
+}
+
+/// What the model says of an output. What is wrong with it is no error: the output is what is computed.
+pub(super) fn declared_output(info: &ValueInfoProto) -> ir::Declared {
+    let Some(type_proto::Value::TensorType(tensor)) = info.r#type.as_ref().and_then(|ty| ty.value.as_ref()) else {
+        return ir::Declared::default();
+    };
+    let size = |dim: &Option<DimValue>| match dim {
+        Some(DimValue::DimValue(size)) => usize::try_from(*size).ok(),
+        Some(DimValue::DimParam(_)) | None => None,
+    };
+    ir::Declared {
+        dtype: tensor::dtype("", tensor.elem_type.unwrap_or(0)).ok(),
+        shape: tensor.shape.as_ref().map(|shape| shape.dim.iter().map(|dim| size(&dim.value)).collect()),
+    }
 }
 
 /// The error for an input that is no dense tensor.

@@ -81,7 +81,7 @@ fn region(symbol: &str, constants: usize) -> Region {
 
 /// A chain of regions, x to y, over the constants of `model`.
 fn generated(mut model: Model, cases: Vec<Case>) -> Generated {
-    let mut spool = Spool::new(&std::env::temp_dir()).expect("spool");
+    let mut spool = Spool::new(&crate::whole::Scratch::temporary()).expect("spool");
     let ty = Some(TensorType { dtype: DType::F32, shape: vec![1.into()] });
     let mut graph = Graph { name: "main".into(), ..Graph::default() };
     let mut last = graph.add_value("x", ty.clone());

@@ -40,7 +40,7 @@ impl SearchPath {
     }
 
     /// Files in the folders that are named like plugins, in order of folder and then of name.
-    pub(super) fn candidates(&self) -> Vec<PathBuf> {
+    pub fn candidates(&self) -> Vec<PathBuf> {
         self.folders.iter().flat_map(|folder| plugin_files(folder)).collect()
     }
 }

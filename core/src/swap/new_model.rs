@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crate::constants::{ConstantRef, ConstantTable, digest};
 use crate::diagnostic::Result;
 use crate::onnx::{self, ImportOptions};
+use crate::overwrite::Input;
 
 /// What is to be taken from the new model.
 pub(super) struct NewModel {
@@ -16,6 +17,8 @@ pub(super) struct NewModel {
     by_name: HashMap<String, Vec<Named>>,
     /// Names of what nodes make.
     computed: HashSet<String>,
+    /// The files that it was read from.
+    pub(super) inputs: Vec<Input>,
     /// The model as messages have it.
     pub(super) label: String,
 }
@@ -63,7 +66,7 @@ impl NewModel {
                 position += 1;
             }
         }
-        Ok(NewModel { table: model.constants, by_name, computed, label })
+        Ok(NewModel { inputs: model.inputs(), table: model.constants, by_name, computed, label })
     }
 
     /// The constants of that name: one for each model that has it.
@@ -128,7 +131,8 @@ mod tests {
         let wide = table.insert("wide", DType::U8, &[2, 3], Bytes::from_static(&[1, 2, 3, 4, 5, 6]));
         let high = ConstantRef { base: wide.base, view: wide.view.transpose(&[1, 0]) };
         let splat = table.insert("splat", DType::U8, &[2, 3], Bytes::from_static(&[7; 6]));
-        let new = NewModel { table, by_name: HashMap::new(), computed: HashSet::new(), label: String::new() };
+        let (computed, inputs, label) = (HashSet::new(), Vec::new(), String::new());
+        let new = NewModel { table, by_name: HashMap::new(), computed, inputs, label };
         let cases: [(&ConstantRef, bool, &[u8]); 6] = [
             (&wide, false, &[1, 2, 3, 4, 5, 6]),
             (&wide, true, &[1, 4, 2, 5, 3, 6]),

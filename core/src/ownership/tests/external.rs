@@ -16,7 +16,7 @@ fn referring(mut model: Model, sources: Vec<SourceFile>, cases: Vec<Case>, folde
 fn source(folder: &Path, name: &str, content: &[u8]) -> SourceFile {
     std::fs::write(folder.join(name), content).expect("write");
     let path = folder.canonicalize().expect("a folder").join(name);
-    SourceFile { path, bytes: Bytes::copy_from_slice(content) }
+    SourceFile { path, bytes: Bytes::copy_from_slice(content), role: "a model" }
 }
 
 #[test]

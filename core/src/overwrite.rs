@@ -1,0 +1,113 @@
+//! No output takes the place of a file that is read. Paths are compared by the files that they lead to, so a link, a second
+//! name or a way round is no way past it.
+
+use std::path::{Path, PathBuf};
+
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::map::folder_of;
+
+/// A file that is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is read as, such as `a model`.
+    pub role: &'static str,
+}
+
+impl Input {
+    /// A file that is read as `role`.
+    pub fn new(role: &'static str, path: impl Into<PathBuf>) -> Input {
+        Input { path: path.into(), role }
+    }
+}
+
+/// Errors where one of `outputs` is one of `inputs`, or another output. Whoever finds files only while it works asks again
+/// before it writes.
+pub fn check<P: AsRef<Path>>(outputs: &[P], inputs: &[Input]) -> Result<()> {
+    for (index, output) in outputs.iter().map(AsRef::as_ref).enumerate() {
+        if let Some(input) = identity(output).and_then(|own| inputs.iter().find(|it| identity(&it.path) == Some(own))) {
+            let (output, path, role) = (output.display(), input.path.display(), input.role);
+            let message = format!("the output '{output}' is the file '{path}', which is read as {role}");
+            return Err(Diagnostic::new(Code::Usage, message).hint("Write the output to another file"));
+        }
+        if let Some(other) = outputs[..index].iter().map(AsRef::as_ref).find(|other| are_one(other, output)) {
+            let message = format!("the outputs '{}' and '{}' are one file", other.display(), output.display());
+            return Err(Diagnostic::new(Code::Usage, message).hint("Give each a file of its own"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two outputs are one file, which need not be there yet.
+fn are_one(a: &Path, b: &Path) -> bool {
+    identity(a).is_some_and(|own| identity(b) == Some(own)) || place(a) == place(b)
+}
+
+/// The folder, and the name in it.
+fn place(path: &Path) -> (PathBuf, Option<&std::ffi::OsStr>) {
+    let folder = folder_of(path);
+    let real = folder.canonicalize().or_else(|_| std::path::absolute(folder));
+    (real.unwrap_or_else(|_| folder.to_owned()), path.file_name())
+}
+
+/// Device and number of the file that the path leads to, if one is there.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// The real path of the file, if one is there.
+#[cfg(not(unix))]
+fn identity(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_known_by_every_name() {
+        let folder = tempfile::tempdir().expect("folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("model.onnx"), "model").expect("written");
+        std::fs::write(at("other"), "other").expect("written");
+        std::fs::create_dir(at("sub")).expect("made");
+        std::os::unix::fs::symlink("model.onnx", at("link")).expect("linked");
+        std::os::unix::fs::symlink(folder.path(), at("sub/up")).expect("linked");
+        std::fs::hard_link(at("model.onnx"), at("second")).expect("linked");
+        let inputs = [Input::new("data", at("none")), Input::new("a model", at("model.onnx"))];
+        for name in ["model.onnx", "./model.onnx", "sub/../model.onnx", "link", "second", "sub/up/model.onnx"] {
+            let error = check(&[at("new"), at(name)], &inputs).expect_err(name);
+            let (output, input) = (at(name), at("model.onnx"));
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "[B901] the output '{}' is the file '{}', which is read as a model. Write the output to another file",
+                    output.display(),
+                    input.display()
+                )
+            );
+        }
+        // What is not read may be replaced, and what is not there is no file.
+        assert_eq!(check(&[at("other"), at("new"), at("none")], &inputs), Ok(()));
+    }
+
+    #[test]
+    fn two_outputs_are_two_files() {
+        let folder = tempfile::tempdir().expect("folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("sub")).expect("made");
+        std::fs::write(at("old"), "").expect("written");
+        std::fs::hard_link(at("old"), at("second")).expect("linked");
+        for (a, b) in [("a", "a"), ("a", "sub/../a"), ("none/a", "none/./a"), ("old", "second")] {
+            let error = check(&[at(a), at(b)], &[]).expect_err("one file");
+            let (a, b) = (at(a), at(b));
+            let message = format!("the outputs '{}' and '{}' are one file", a.display(), b.display());
+            assert_eq!((error.message, error.hint.as_deref()), (message, Some("Give each a file of its own")));
+        }
+        assert_eq!(check(&[at("a"), at("b"), at("sub/a"), at("none/a")], &[]), Ok(()));
+    }
+}
