@@ -13,7 +13,7 @@ mod shared;
 mod tune;
 
 pub(crate) use artifact::{Check, Inspect, Plugin, PluginInfo, PluginList, PluginTest, Quickstart, Swap};
-pub(crate) use compile::{Compile, Explain, Repro};
+pub(crate) use compile::{Compile, Data, Explain, Repro};
 pub(crate) use execute::{Bench, Run, Verify};
 pub(crate) use input::InputArg;
 pub(crate) use name_value::ModelArg;

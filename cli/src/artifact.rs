@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use byoc_core::artifact::Artifact;
-use byoc_core::compile::{Request, compile};
+use byoc_core::compile::{Request, compile_unnamed};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::overwrite::Input;
 use byoc_core::plugin::{Registry, Settings};
 use byoc_core::runtime::{self, LoadOptions, Session, open_file};
 
@@ -27,6 +28,8 @@ pub(crate) struct Opened {
     registry: Registry,
     /// Sizes that it leaves open. None are left for a model: they went into compiling it.
     pub(crate) open_sizes: Shapes,
+    /// Files that belong to it though the command line does not name them.
+    pub(crate) found: Vec<Input>,
     /// Settings of backends' options about the machine that runs it.
     pub(crate) run_options: Settings,
 }
@@ -93,8 +96,9 @@ pub(crate) fn open(execution: &Execution) -> Result<Opened> {
         let sources = vec![("main".to_owned(), execution.file.clone())];
         let (_, run_options) = registry.part_settings(&execution.backends.backend_opt);
         let request = compile_request::request(&registry, &execution.backends, sources, &execution.shapes)?;
-        let compiled = Compiled::Artifact(Box::new(compile_for_now(&request)?));
-        return Ok(Opened { compiled, registry, open_sizes: Shapes::default(), run_options });
+        let (artifact, found) = compile_for_now(&request, &execution.file)?;
+        let compiled = Compiled::Artifact(Box::new(artifact));
+        return Ok(Opened { compiled, registry, open_sizes: Shapes::default(), found, run_options });
     }
     if !execution.backends.backend.is_empty() {
         let message = format!("'{path}' is compiled already, so it takes no --backend");
@@ -110,7 +114,11 @@ pub(crate) fn open(execution: &Execution) -> Result<Opened> {
         Compiled::File(opened) => Registry { backends: vec![opened.backend.clone()], ..Registry::default() },
     };
     let run_options = run_options(&registry, &execution.backends.backend_opt)?;
-    Ok(Opened { compiled, registry, open_sizes: execution.shapes.clone(), run_options })
+    let found = match &compiled {
+        Compiled::Artifact(artifact) => artifact.constant_files(execution.constants_from.as_deref()),
+        Compiled::File(_) => Vec::new(),
+    };
+    Ok(Opened { compiled, registry, open_sizes: execution.shapes.clone(), found, run_options })
 }
 
 /// The settings for something that is compiled already: only those about the machine that runs it are of use then.
@@ -125,11 +133,8 @@ pub(crate) fn run_options(registry: &Registry, settings: &[(String, String)]) ->
     }
 }
 
-/// Compiles into a temporary file, which is gone when the process ends.
-pub(crate) fn compile_for_now(request: &Request) -> Result<Artifact> {
-    let folder = tempfile::tempdir().map_err(|error| Diagnostic::io(&std::env::temp_dir(), "write to", &error))?;
-    let path = folder.path().join("model.byoc");
-    compile(request, &path, &mut Progress::new(None))?;
-    // The mapping keeps the bytes after the folder is removed.
-    Artifact::open(&path)
+/// Compiles a model into a file without a name, which is gone when the process ends; also gives the files that were read.
+pub(crate) fn compile_for_now(request: &Request, model: &Path) -> Result<(Artifact, Vec<Input>)> {
+    let unnamed = compile_unnamed(request, None, &mut Progress::new(None))?;
+    Ok((Artifact::from_bytes(model, unnamed.bytes)?, unnamed.inputs))
 }

@@ -41,6 +41,14 @@ impl Files {
     }
 }
 
+/// The files of the data set at `path`; none where there is no data set.
+pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
+    match folder::list(path) {
+        Ok(samples) => samples.into_iter().map(|sample| sample.path).collect(),
+        Err(_) => vec![path.to_owned()],
+    }
+}
+
 impl Place {
     fn has_images(&self) -> bool {
         match self {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use byoc_core::diagnostic::Result;
+use byoc_core::overwrite::Input;
 use byoc_core::runtime::{CopyTime, LoadOptions, RegionTime, Session};
 use byoc_plugin_api::TensorView;
 use byoc_tools::tensor::Tensor;
@@ -20,6 +21,8 @@ pub(crate) struct Loaded {
     pub(crate) inputs: Vec<Tensor>,
     /// How long opening and loading took, compiling not counted.
     pub(crate) load_time: Duration,
+    /// Files that were read though the command line does not name them.
+    pub(crate) found: Vec<Input>,
 }
 
 /// How long a region took.
@@ -61,7 +64,7 @@ pub(crate) struct DeviceBytes {
 /// Opens and loads the entry, and gathers its inputs, with `flags` in place of the command line's own. With `profile` the
 /// time of each region is taken, which keeps those on a device from being replayed together.
 pub(crate) fn load(execution: &Execution, flags: &Inputs, profile: bool) -> Result<Loaded> {
-    let opened = artifact::open(execution)?;
+    let mut opened = artifact::open(execution)?;
     let start = Instant::now();
     let options = LoadOptions {
         entry: execution.entry.clone(),
@@ -71,11 +74,11 @@ pub(crate) fn load(execution: &Execution, flags: &Inputs, profile: bool) -> Resu
         run_options: opened.run_options.clone(),
         queueing: execution.devices.queueing(profile),
     };
-    let open_sizes = opened.open_sizes.clone();
+    let (open_sizes, found) = (opened.open_sizes.clone(), std::mem::take(&mut opened.found));
     let session = opened.load(&execution.file, &options)?;
     let load_time = start.elapsed();
     let inputs = inputs::gather(&session.inputs(), flags, &open_sizes)?;
-    Ok(Loaded { session, inputs, load_time })
+    Ok(Loaded { session, inputs, load_time, found })
 }
 
 impl Loaded {

@@ -42,11 +42,7 @@ fn read(argument: &InputArg) -> Result<Vec<(String, Array, &Path)>> {
         InputArg::Npz(path) => {
             Ok(npz::read(path)?.into_iter().map(|(name, array)| (name, array, path.as_path())).collect())
         }
-        InputArg::Npy(name, path) => {
-            let bytes = std::fs::read(path).map_err(|error| Diagnostic::io(path, "read", &error))?;
-            let array = npy::read(&bytes).map_err(|cause| bad(format!("'{}': {cause}", path.display())))?;
-            Ok(vec![(name.clone(), array, path.as_path())])
-        }
+        InputArg::Npy(name, path) => Ok(vec![(name.clone(), npy::open(path)?, path.as_path())]),
     }
 }
 

@@ -11,6 +11,7 @@ mod docs;
 mod embed;
 mod execution;
 mod fill;
+mod guard;
 mod inputs;
 mod outputs;
 mod progress;

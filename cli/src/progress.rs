@@ -1,13 +1,14 @@
 //! A line on stderr that tells what the compiler is doing: only on a terminal, and only once it takes over half a second.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use byoc_core::compile::{Observer, Stage};
 use byoc_core::diagnostic::Diagnostic;
+use byoc_core::whole;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::report;
@@ -26,6 +27,17 @@ pub(crate) struct Progress {
     failed: Option<Diagnostic>,
     kept: Option<String>,
     keep_text_of: Option<Stage>,
+    warns: bool,
+}
+
+/// The files in `folder` that hold the text forms of the stages.
+pub(crate) fn dump_files(folder: &Path) -> Vec<PathBuf> {
+    Stage::ALL.iter().map(|&stage| dump_file(folder, stage)).collect()
+}
+
+fn dump_file(folder: &Path, stage: Stage) -> PathBuf {
+    let number = Stage::ALL.iter().position(|&other| other == stage).unwrap_or(0) + 1;
+    folder.join(format!("{number}-{}.txt", stage.name()))
 }
 
 impl Progress {
@@ -45,12 +57,18 @@ impl Progress {
             }
             false => (None, None),
         };
-        Progress { bar, done, waiter, dump, failed: None, kept: None, keep_text_of: None }
+        Progress { bar, done, waiter, dump, failed: None, kept: None, keep_text_of: None, warns: true }
     }
 
     /// Keeps the text form of `stage` for [`Progress::text`].
     pub(crate) fn keep_text(mut self, stage: Option<Stage>) -> Progress {
         self.keep_text_of = stage;
+        self
+    }
+
+    /// Says nothing but how far the work is: for what was done before.
+    pub(crate) fn without_warnings(mut self) -> Progress {
+        self.warns = false;
         self
     }
 
@@ -67,9 +85,7 @@ impl Progress {
     fn write_dump(&self, stage: Stage, text: &str) -> Result<(), Diagnostic> {
         let Some(folder) = &self.dump else { return Ok(()) };
         std::fs::create_dir_all(folder).map_err(|error| Diagnostic::io(folder, "make the folder", &error))?;
-        let number = Stage::ALL.iter().position(|&other| other == stage).unwrap_or(0) + 1;
-        let path = folder.join(format!("{number}-{}.txt", stage.name()));
-        std::fs::write(&path, text).map_err(|error| Diagnostic::io(&path, "write", &error))
+        whole::write(&dump_file(folder, stage), text.as_bytes())
     }
 }
 
@@ -114,6 +130,8 @@ impl Observer for Progress {
     }
 
     fn warning(&mut self, warning: &Diagnostic) {
-        self.bar.suspend(|| report::warning(warning));
+        if self.warns {
+            self.bar.suspend(|| report::warning(warning));
+        }
     }
 }

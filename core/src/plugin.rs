@@ -4,7 +4,7 @@ mod registry;
 mod search;
 mod worker;
 
-pub use byoc_plugin_api::host::Manifest;
+pub use byoc_plugin_api::host::{Manifest, allow_lists};
 pub use registry::{
     BackendCode, Origin, PluginFile, Refused, Registered, Registry, Selected, Settings, Shadowed, digest, plugin_files,
 };

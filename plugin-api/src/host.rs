@@ -25,6 +25,8 @@ mod handshake;
 mod manifest;
 mod tuning;
 
+pub use allow::allow_lists;
+
 /// Why a file was not loaded. Each text is one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LoadError {

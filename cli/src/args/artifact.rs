@@ -55,7 +55,7 @@ pub(crate) struct Swap {
     /// models
     #[arg(long, value_name = "MODEL.onnx", required = true)]
     pub(crate) from: Vec<PathBuf>,
-    /// The artifact to write; may be FILE itself
+    /// The artifact to write, another file than FILE
     #[arg(short, long, value_name = "FILE2")]
     pub(crate) output: PathBuf,
     /// Report as JSON

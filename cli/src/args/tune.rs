@@ -14,7 +14,7 @@ pub(crate) struct Tune {
     /// The device to try kernels on, such as cuda:0
     #[arg(long, value_name = "KIND:N")]
     pub(crate) device: DeviceName,
-    /// The artifact to write; may be FILE itself
+    /// The artifact to write, another file than FILE
     #[arg(short, long, value_name = "FILE2")]
     pub(crate) output: PathBuf,
     /// Only regions of these backends (repeatable) [default: all that run on the device]

@@ -5,15 +5,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use byoc_core::artifact::Artifact;
-use byoc_core::compile::{Policy, Request, Stage, compile, compile_until};
+use byoc_core::compile::{Policy, Request, Stage, compile, compile_unnamed, compile_until};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::whole;
 use serde::Serialize;
 
 use crate::args::Compile;
 use crate::compile_request;
 use crate::dataset::Files;
-use crate::progress::Progress;
+use crate::guard::Guard;
+use crate::progress::{Progress, dump_files};
 use crate::report::{self, Overview};
 
 #[derive(Serialize)]
@@ -27,7 +27,10 @@ struct Report {
 /// Runs the verb.
 pub(crate) fn run(args: &Compile) -> Result<ExitCode> {
     let start = Instant::now();
-    let request = request(args)?;
+    let dumps = args.debug.dump_ir.as_deref().map(dump_files).unwrap_or_default();
+    let outputs = args.output.iter().chain(&dumps);
+    Guard::of(outputs).models(&args.models).plugins(&args.plugins).dataset(&args.data).check()?;
+    let request = Request { also_written: dumps, ..request(args)? };
     let stop = args.debug.stop_after.filter(|&stage| stage != Stage::Artifact);
     if let Some(stage) = stop {
         stop_after(args, &request, stage)?;
@@ -84,11 +87,8 @@ fn stop_after(args: &Compile, request: &Request, stage: Stage) -> Result<()> {
 /// Compiles once more beside the output, so that a full disk shows where it would anyway and paths from its folder are
 /// the same, and compares the two.
 fn check_reproducible(request: &Request, output: &Path) -> Result<()> {
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let again = whole::temporary(folder);
-    let path = again.map_err(|error| Diagnostic::io(folder, "write to", &error))?.into_temp_path();
-    compile(request, &path, &mut Progress::new(None))?;
-    let (first, second) = (Artifact::open(output)?, Artifact::open(&path)?);
+    let again = compile_unnamed(request, Some(output), &mut Progress::new(None).without_warnings())?;
+    let (first, second) = (Artifact::open(output)?, Artifact::from_bytes(output, again.bytes)?);
     match first_difference(&first, &second) {
         None => Ok(()),
         Some(section) => {

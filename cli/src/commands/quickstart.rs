@@ -9,11 +9,13 @@ use byoc_core::compile::compile;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
+use byoc_core::whole;
 
 use super::{inspect, verify};
 use crate::args::{Backends, FillMode, Inputs, Quickstart, Shapes};
 use crate::compare::{self, Comparison, Tolerance};
 use crate::execution::Loaded;
+use crate::guard::Guard;
 use crate::outputs::{self, Summary};
 use crate::progress::Progress;
 use crate::report::{self, Overview, duration, size};
@@ -30,6 +32,7 @@ const TOP: usize = 3;
 pub(crate) fn run(args: &Quickstart) -> Result<ExitCode> {
     std::fs::create_dir_all(&args.dir).map_err(|error| Diagnostic::io(&args.dir, "make the folder", &error))?;
     let (model, artifact) = (args.dir.join("model.onnx"), args.dir.join("model.byoc"));
+    Guard::of([&model, &artifact]).check()?;
     let registry = compile_request::embedded_registry()?;
     write_model(&model)?;
     compile_model(&registry, &model, &artifact)?;
@@ -50,7 +53,11 @@ fn step(title: &str, command: &str) -> Result<()> {
 
 fn write_model(path: &Path) -> Result<()> {
     let bytes = quickstart::model();
-    std::fs::write(path, &bytes).map_err(|error| Diagnostic::io(path, "write", &error))?;
+    if path.exists() && !std::fs::read(path).is_ok_and(|found| found == bytes) {
+        let message = format!("'{}' is there already, and is not the model of the tour", path.display());
+        return Err(Diagnostic::new(Code::Usage, message).hint("Name another folder with --dir"));
+    }
+    whole::write(path, &bytes)?;
     let bytes = size(bytes.len() as u64);
     report::print(&format!("Wrote {}, MobileNet v1 with random weights, {bytes}\n", path.display()))
 }
@@ -71,7 +78,7 @@ fn load(registry: &Registry, artifact: &Path) -> Result<Loaded> {
     let load_time = start.elapsed();
     let random = Inputs { fill: Some(FillMode::Random), ..Inputs::default() };
     let inputs = inputs::gather(&session.inputs(), &random, &Shapes::default())?;
-    Ok(Loaded { session, inputs, load_time })
+    Ok(Loaded { session, inputs, load_time, found: Vec::new() })
 }
 
 fn run_model(loaded: &mut Loaded, artifact: &Path) -> Result<verify::Named> {

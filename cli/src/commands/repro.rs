@@ -7,11 +7,13 @@ use byoc_core::diagnostic::Result;
 
 use crate::args::Repro;
 use crate::compile_request;
+use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::report;
 
 /// Runs the verb.
 pub(crate) fn run(args: &Repro) -> Result<ExitCode> {
+    Guard::of([&args.output]).models(&args.models).plugins(&args.plugins).check()?;
     let registry = compile_request::isolated_registry(&args.plugins)?;
     let sources = compile_request::sources(&args.models);
     let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;

@@ -7,15 +7,21 @@ use byoc_tools::npz;
 use serde_json::json;
 
 use crate::args::Run;
+use crate::guard::Guard;
 use crate::outputs::{self, Summary};
 use crate::{execution, report};
 
 /// Runs the verb.
 pub(crate) fn run(args: &Run) -> Result<ExitCode> {
+    let guard = Guard::of(&args.output).execution(&args.execution);
+    guard.check()?;
     let mut loaded = execution::load(&args.execution, &args.execution.inputs, args.profile)?;
+    let guard = guard.reads_all(std::mem::take(&mut loaded.found));
+    guard.check()?;
     let time = loaded.run()?;
     let tensors = outputs::collect(&loaded.session)?;
     if let Some(path) = &args.output {
+        guard.check()?;
         npz::write(path, &tensors)?;
     }
     let top = args.print_top.unwrap_or(0);

@@ -4,15 +4,19 @@ use std::process::ExitCode;
 
 use byoc_core::compile::Observer;
 use byoc_core::diagnostic::Result;
+use byoc_core::overwrite::Input;
 use byoc_core::swap::{Report, swap};
 use serde_json::json;
 
 use crate::args::Swap;
+use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::report::{self, count, size};
 
 /// Runs the verb.
 pub(crate) fn run(args: &Swap) -> Result<ExitCode> {
+    let models = args.from.iter().map(|path| Input::new("a model", path));
+    Guard::of([&args.output]).reads("the artifact", &args.file).reads_all(models).check()?;
     let mut progress = Progress::new(None);
     let swapped = swap(&args.file, &args.from, &args.output, &mut |done, total, next| {
         progress.progress(done, total, next);

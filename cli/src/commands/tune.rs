@@ -11,6 +11,7 @@ use byoc_core::artifact::manifest::{Chosen, Region, ValueInfo};
 use byoc_core::compile::Observer;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::dim::Expr;
+use byoc_core::overwrite::Input;
 use byoc_core::plugin::Registered;
 use byoc_core::runtime::{Device, LoadOptions, PortInfo, Solo, region_backend};
 use byoc_core::tune::{Choice, check_output, rewrite};
@@ -22,6 +23,7 @@ use serde_json::json;
 use self::cache::Cache;
 use self::measure::{LeftOut, Outcome, measure};
 use crate::args::{FillMode, Inputs, Shapes, Tune};
+use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::report::{self, Table, count, seconds, size};
 use crate::{artifact, compile_request, inputs};
@@ -49,7 +51,13 @@ struct Tuner<'a> {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Tune) -> Result<ExitCode> {
+    let cache = Cache::of_process();
+    let guard = Guard::of([&args.output]).reads("the artifact", &args.file).plugins(&args.places);
+    let guard = guard.reads_all(cache.files().into_iter().map(|path| Input::new("a choice of before", path)));
+    guard.check()?;
     let mut artifact = Artifact::open(&args.file)?;
+    let guard = guard.reads_all(artifact.constant_files(args.constants_from.as_deref()));
+    guard.check()?;
     artifact.attach(args.constants_from.as_deref())?;
     // Trying kernels takes long: what can be known before it is.
     check_output(&artifact, &args.output)?;
@@ -66,7 +74,7 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode> {
         solo,
         args,
         device: device.info(),
-        cache: Cache::of_process(),
+        cache,
         keys: HashMap::new(),
         found: Vec::new(),
         choices: BTreeMap::new(),
@@ -76,6 +84,7 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode> {
         progress.progress(done, regions.len(), &artifact.manifest().regions[index].symbol);
         tuner.tune(index)?;
     }
+    guard.check()?;
     let file_bytes = rewrite(&artifact, &tuner.choices, &args.output, &mut |done, total, next| {
         progress.progress(done, total, next);
     })?;

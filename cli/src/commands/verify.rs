@@ -86,7 +86,7 @@ pub(crate) fn by_reference_kernels(model: &Path, registry: &Registry, loaded: &L
     let shapes = Shapes { shape: ports.into_iter().zip(&loaded.inputs).map(shape).collect(), dim: Vec::new() };
     let sources = vec![("main".to_owned(), model.to_owned())];
     let request = compile_request::request(registry, &chosen, sources, &shapes)?;
-    let mut session = Session::load(artifact::compile_for_now(&request)?, registry, &LoadOptions::default())?;
+    let mut session = Session::load(artifact::compile_for_now(&request, model)?.0, registry, &LoadOptions::default())?;
     let inputs = in_order_of(&session.inputs(), loaded)?;
     session.run(&execution::views(&inputs)?)?;
     outputs::collect(&session)

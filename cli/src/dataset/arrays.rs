@@ -17,8 +17,7 @@ pub(super) fn read_npy(path: &Path, inputs: &[Input]) -> Result<Array> {
         let message = format!("'{}' holds one array, and the inputs are {}", path.display(), names.join(", "));
         return Err(bad(message).hint("Use .npz files with an array for each input"));
     }
-    let bytes = std::fs::read(path).map_err(|error| Diagnostic::io(path, "read", &error))?;
-    npy::read(&bytes).map_err(|cause| bad(format!("'{}': {cause}", path.display())))
+    npy::open(path)
 }
 
 /// The array of each input, by name. Others are for inputs that nobody asks for, or labels.

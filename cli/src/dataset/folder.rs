@@ -12,7 +12,7 @@ use super::{arrays, bad};
 /// A file that is a sample.
 pub(super) struct Sample {
     name: String,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     kind: Kind,
 }
 

@@ -1,16 +1,26 @@
 //! The `.npy` format of NumPy, for arrays whose type is known only at run time:
 //! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::path::Path;
 
+use byoc_core::diagnostic::{Code, Diagnostic};
 use byoc_plugin_api::DType;
 
+use crate::file;
 use crate::tensor::Tensor;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// The header is padded so that the data starts at a multiple of this.
 const ALIGNMENT: usize = 64;
+
+/// Most bytes of a header; those that NumPy writes take hundreds.
+const MOST_HEADER: u64 = 1 << 20;
+
+/// What is read goes into a buffer that starts no larger than this, and grows by what there is and not by what a header
+/// claims.
+const FIRST_BUFFER: u64 = 1 << 20;
 
 /// An array as the file has it: row-major and little-endian by now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,26 +78,65 @@ impl Array {
     }
 }
 
+/// Reads the `.npy` file at `path`.
+pub fn open(path: &Path) -> Result<Array, Diagnostic> {
+    let bad = |cause: String| Diagnostic::new(Code::BadInput, format!("'{}': {cause}", path.display()));
+    read_from(&mut io::BufReader::new(file::open(path)?)).map_err(bad)
+}
+
 /// Reads a whole `.npy` file.
-pub fn read(file: &[u8]) -> Result<Array, String> {
-    let rest = file.strip_prefix(MAGIC).ok_or("it is no .npy file")?;
-    let (length, rest) = match rest {
-        [1, _, a, b, rest @ ..] => (u32::from(u16::from_le_bytes([*a, *b])), rest),
-        [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]), rest),
+pub fn read(mut file: &[u8]) -> Result<Array, String> {
+    read_from(&mut file)
+}
+
+/// Reads a `.npy` file to the end of its data, and no further.
+pub fn read_from(file: &mut impl Read) -> Result<Array, String> {
+    let magic = take(file, MAGIC.len() as u64)?;
+    if magic != MAGIC {
+        return Err("it is no .npy file".into());
+    }
+    let length = match take(file, 2)?[..] {
+        [1, _] => number(&exactly(file, 2)?),
+        [2 | 3, _] => number(&exactly(file, 4)?),
         _ => return Err("its .npy version is not 1 to 3".into()),
     };
-    let (header, data) = rest.split_at_checked(length as usize).ok_or("it is cut short")?;
-    let header = std::str::from_utf8(header).map_err(|_| "its header is damaged")?;
-    let header = Header::parse(header)?;
+    if length > MOST_HEADER {
+        return Err("its header is damaged".into());
+    }
+    let header = exactly(file, length)?;
+    let header = Header::parse(std::str::from_utf8(&header).map_err(|_| "its header is damaged")?)?;
     let elements =
         header.shape.iter().try_fold(1usize, |product, &size| product.checked_mul(usize::try_from(size).ok()?));
-    let bytes = elements.and_then(|elements| elements.checked_mul(header.size));
-    let data = bytes.and_then(|bytes| data.get(..bytes)).ok_or("it is cut short")?;
-    let mut bytes = if header.fortran { to_row_major(data, &header) } else { data.to_vec() };
+    let bytes = elements.and_then(|elements| elements.checked_mul(header.size)).ok_or(CUT)?;
+    let mut bytes = exactly(file, bytes as u64)?;
+    if header.fortran {
+        bytes = to_row_major(&bytes, &header)?;
+    }
     if header.big_endian {
         bytes.chunks_exact_mut(header.size).for_each(<[u8]>::reverse);
     }
     Ok(Array { kind: header.kind, shape: header.shape, bytes })
+}
+
+/// What is said of a file that ends before its data does.
+const CUT: &str = "it is cut short";
+
+/// The next `length` bytes, all of them.
+fn exactly(file: &mut impl Read, length: u64) -> Result<Vec<u8>, String> {
+    let bytes = take(file, length)?;
+    if (bytes.len() as u64) < length { Err(CUT.into()) } else { Ok(bytes) }
+}
+
+/// The next `length` bytes, or as many as there are.
+fn take(file: &mut impl Read, length: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(length.min(FIRST_BUFFER) as usize);
+    file.take(length).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+/// A little-endian number.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 /// Writes a tensor as a `.npy` file.
@@ -145,12 +194,13 @@ fn value<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
 }
 
 /// Reorders column-major elements.
-fn to_row_major(data: &[u8], header: &Header) -> Vec<u8> {
+fn to_row_major(data: &[u8], header: &Header) -> Result<Vec<u8>, String> {
     let mut strides = vec![1usize; header.shape.len()];
     for axis in 1..strides.len() {
         strides[axis] = strides[axis - 1] * header.shape[axis - 1] as usize;
     }
-    let mut out = Vec::with_capacity(data.len());
+    let mut out = Vec::new();
+    out.try_reserve_exact(data.len()).map_err(|error| error.to_string())?;
     let mut index = vec![0i64; header.shape.len()];
     for _ in 0..data.len() / header.size {
         let at: usize = index.iter().zip(&strides).map(|(&position, stride)| position as usize * stride).sum();
@@ -163,7 +213,7 @@ fn to_row_major(data: &[u8], header: &Header) -> Vec<u8> {
             index[axis] = 0;
         }
     }
-    out
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -224,6 +274,8 @@ mod tests {
     fn damage_is_told() {
         let good = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n";
         assert_eq!(read(b"PK"), Err("it is no .npy file".into()));
+        assert_eq!(read(b""), Err("it is no .npy file".into()));
+        assert_eq!(read(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{"), Err("its header is damaged".into()));
         assert_eq!(read(b"\x93NUMPY\x09\x00"), Err("its .npy version is not 1 to 3".into()));
         assert_eq!(read(&file(good, &[0; 7])), Err("it is cut short".into()));
         assert_eq!(read(&file(good, &[])[..20]), Err("it is cut short".into()));
@@ -237,6 +289,10 @@ mod tests {
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (x,)}", "its header is damaged"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "it is cut short"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807,2)}", "it is cut short"),
+            // 4 EiB, and 16 TiB, which no memory would have.
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (1152921504606846976,)}", "it is cut short"),
+            ("{'descr': '<f4', 'fortran_order': True, 'shape': (2097152,2097152)}", "it is cut short"),
+            ("{'descr': '<f9223372036854775807', 'fortran_order': False, 'shape': (1,)}", "it is cut short"),
         ];
         for (header, cause) in cases {
             assert_eq!(read(&file(header, &[0; 8])), Err(cause.into()), "{header}");

@@ -1,33 +1,34 @@
 //! The `.npz` format: a zip file of `.npy` files.
 
-use std::fs::File;
-use std::io::{BufReader, BufWriter, Read};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::whole;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
+use crate::file::{self, Patient};
 use crate::npy::{self, Array};
 use crate::tensor::Tensor;
-
-/// Members are read into a buffer that starts no larger than this, whatever size a damaged file claims.
-const FIRST_BUFFER: u64 = 64 << 20;
 
 /// Every array of the file with its name, in the order of the file.
 pub fn read(path: &Path) -> Result<Vec<(String, Array)>> {
     let bad = |cause: &str| Diagnostic::new(Code::BadInput, format!("'{}': {cause}", path.display()));
-    let file = File::open(path).map_err(|error| Diagnostic::io(path, "open", &error))?;
-    let mut archive =
-        ZipArchive::new(BufReader::new(file)).map_err(|error| bad(&format!("it is no .npz file: {error}")))?;
-    let mut arrays = Vec::with_capacity(archive.len());
+    let mut archive = ZipArchive::new(BufReader::new(file::open(path)?))
+        .map_err(|error| bad(&format!("it is no .npz file: {error}")))?;
+    let mut arrays = Vec::new();
     for index in 0..archive.len() {
         let mut member = archive.by_index(index).map_err(|error| bad(&error.to_string()))?;
         let name = member.name().to_owned();
         let fail = |cause: &str| bad(&format!("array '{name}': {cause}"));
-        let mut bytes = Vec::with_capacity(member.size().min(FIRST_BUFFER) as usize);
-        member.read_to_end(&mut bytes).map_err(|error| fail(&error.to_string()))?;
-        let array = npy::read(&bytes).map_err(|cause| fail(&cause))?;
+        let array = npy::read_from(&mut member).map_err(|cause| fail(&cause))?;
+        // The checksum of a member is compared when its end is read.
+        match member.read(&mut [0]) {
+            Ok(0) => {}
+            Ok(_) => return Err(fail("it has more bytes than its header says")),
+            Err(error) => return Err(fail(&error.to_string())),
+        }
         arrays.push((name.strip_suffix(".npy").unwrap_or(&name).to_owned(), array));
     }
     Ok(arrays)
@@ -35,24 +36,30 @@ pub fn read(path: &Path) -> Result<Vec<(String, Array)>> {
 
 /// Writes tensors with their names, uncompressed. The same tensors give the same bytes.
 pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
-    let failed = |error: std::io::Error| Diagnostic::io(path, "write", &error);
-    let mut archive = ZipWriter::new(BufWriter::new(File::create(path).map_err(failed)?));
+    whole::write_with(path, |file| {
+        let mut file = Patient::new(BufWriter::new(file));
+        pack(&mut file, tensors)?;
+        file.finish()
+    })
+}
+
+fn pack(file: impl Write + Seek, tensors: &[(String, Tensor)]) -> io::Result<()> {
+    let mut archive = ZipWriter::new(file);
     for (name, tensor) in tensors {
         // Sizes of 4 GiB and more need the long form, which has to be chosen before.
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Stored)
             .large_file(tensor.bytes().len() as u64 > u64::from(u32::MAX / 2));
-        archive.start_file(format!("{name}.npy"), options).map_err(|error| failed(error.into()))?;
-        npy::write(tensor, &mut archive).map_err(failed)?;
+        archive.start_file(format!("{name}.npy"), options)?;
+        npy::write(tensor, &mut archive)?;
     }
-    let file = archive.finish().map_err(|error| failed(error.into()))?;
-    file.into_inner().map_err(|error| failed(error.into_error()))?;
+    archive.finish()?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::fs::File;
 
     use byoc_plugin_api::DType;
 
@@ -94,6 +101,39 @@ mod tests {
         archive.finish().expect("finished");
         let (name, array) = read(&path).expect("read").remove(0);
         assert_eq!((name.as_str(), array.into_tensor(DType::F32)), ("x", Ok(tensor(&[64]))));
+    }
+
+    /// A member that a header of 8 bytes of data stands in, with this data.
+    fn member(path: &Path, data: &[u8]) {
+        let mut npy = Vec::new();
+        crate::npy::write(&tensor(&[2]), &mut npy).expect("to memory");
+        npy.truncate(npy.len() - 8);
+        let mut archive = ZipWriter::new(File::create(path).expect("file"));
+        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        archive.start_file("x.npy", options).expect("member");
+        archive.write_all(&npy).and_then(|()| archive.write_all(data)).expect("data");
+        archive.finish().expect("finished");
+    }
+
+    #[test]
+    fn damaged_members_are_errors() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("a.npz");
+        let cause = || {
+            read(&path).map(drop).map_err(|error| error.message.rsplit_once(": ").map(|(_, cause)| cause.to_owned()))
+        };
+        let bad = |cause: &str| Err(Some(cause.to_owned()));
+        member(&path, b"89abcdef");
+        assert_eq!(cause(), Ok(()));
+        let mut bytes = std::fs::read(&path).expect("read");
+        let at = bytes.windows(8).position(|window| window == b"89abcdef").expect("stored");
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).expect("written");
+        assert_eq!(cause(), bad("Invalid checksum"));
+        member(&path, b"89abcde");
+        assert_eq!(cause(), bad("it is cut short"));
+        member(&path, b"89abcdefg");
+        assert_eq!(cause(), bad("it has more bytes than its header says"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `BYOC_PLUGIN_ALLOW`: the digests of the only plugin files that may be opened. Asked right before a file is opened, in
 //! every process that opens one, about the bytes that were read from it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::LoadError;
 
@@ -22,9 +22,19 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), LoadError> {
     }
 }
 
+/// The files that the list is read from.
+pub fn allow_lists() -> Vec<PathBuf> {
+    let list = std::env::var_os(VARIABLE).unwrap_or_default();
+    entries(&list.to_string_lossy()).filter_map(|entry| entry.strip_prefix('@').map(PathBuf::from)).collect()
+}
+
+fn entries(list: &str) -> impl Iterator<Item = &str> {
+    list.split([':', ',']).map(str::trim).filter(|entry| !entry.is_empty())
+}
+
 fn allows(list: &str, digest: &str) -> Result<bool, String> {
     let mut found = false;
-    for entry in list.split([':', ',']).map(str::trim).filter(|entry| !entry.is_empty()) {
+    for entry in entries(list) {
         found |= match entry.strip_prefix('@') {
             Some(file) => file_allows(Path::new(file), digest)?,
             None => is_digest(entry)? && entry.eq_ignore_ascii_case(digest),

@@ -1,15 +1,14 @@
 //! What a backend says is in a file of its own, or in the code of a region.
 
-use std::path::Path;
-
 use byoc_core::artifact::Artifact;
-use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::diagnostic::Result;
 use byoc_core::runtime::{Opened, open_region};
 use byoc_core::whole;
 use byoc_plugin_api::{CodeFile, Value};
 
 use crate::args::Inspect;
 use crate::compile_request;
+use crate::guard::Guard;
 use crate::report::{self, Table, size};
 
 /// Prints what is in a file.
@@ -19,13 +18,19 @@ pub(crate) fn file(args: &Inspect, opened: &Opened) -> Result<()> {
 
 /// Prints what is in the code of a region, and writes the file that is in it where that is asked for.
 pub(crate) fn region(args: &Inspect, artifact: &Artifact, symbol: &str) -> Result<()> {
+    let constants = artifact.constant_files(args.constants_from.as_deref());
+    let guard = Guard::of(&args.extract).reads("the artifact", &args.file).plugins(&args.places);
+    let guard = guard.reads_all(constants);
+    guard.check()?;
     let region = artifact.manifest().regions.iter().find(|region| region.symbol == symbol);
     // A region that there is not has no backend; which there are is said without one.
     let backend = region.map(|region| region.backend.as_str()).unwrap_or_default();
     let registry = compile_request::isolated_registry_of(&args.places, backend)?;
     let opened = open_region(artifact, symbol, &registry)?;
     if let Some(output) = &args.extract {
-        extract(&opened, output, &args.file)?;
+        guard.check()?;
+        // Judged when it was opened: there are as many bytes.
+        whole::write(output, &opened.code[..opened.contents.file_bytes as usize])?;
     }
     print(args, &opened, &format!("region {symbol}"))
 }
@@ -53,15 +58,4 @@ fn text(contents: &CodeFile, title: &str, backend: &str) -> String {
         text += &format!("\n{}\n{}", table.title, shown.text());
     }
     text
-}
-
-/// Writes the file, as a whole or not at all.
-fn extract(opened: &Opened, output: &Path, artifact: &Path) -> Result<()> {
-    let same = |path: &Path| path.canonicalize().is_ok_and(|real| artifact.canonicalize().is_ok_and(|own| own == real));
-    if same(output) {
-        let message = format!("the output '{}' is the artifact itself", output.display());
-        return Err(Diagnostic::new(Code::Usage, message).hint("Give the file a name of its own"));
-    }
-    // Judged when it was opened: there are as many bytes.
-    whole::write(output, &opened.code[..opened.contents.file_bytes as usize])
 }

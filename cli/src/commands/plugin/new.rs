@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::whole;
 
 use crate::args::{Language, PluginNew};
 use crate::embed::{self, skeleton};
@@ -21,9 +22,12 @@ pub(super) fn run(args: &PluginNew) -> Result<()> {
         Language::C => c(&args.name),
     };
     let folder = args.dir.clone().unwrap_or_else(|| PathBuf::from(format!("byoc-{}", args.name)));
+    let made = !folder.exists();
     make_folder(&folder)?;
-    for (path, bytes) in &files {
-        write(&folder.join(path), bytes)?;
+    if let Err(error) = write(&folder, &files) {
+        // Half a project is none. The first error is the one to tell.
+        clear(&folder, &files, made);
+        return Err(error);
     }
     let files = report::count(files.len(), "file");
     report::print(&format!(
@@ -157,13 +161,28 @@ fn make_folder(folder: &Path) -> Result<()> {
     Err(error.hint("Name another folder with --dir"))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-    folder.and_then(|()| std::fs::write(path, bytes)).map_err(|error| {
-        // Nothing is left half-written; the first error is the one to tell.
-        let _ = std::fs::remove_file(path);
-        Diagnostic::io(path, "write", &error)
-    })
+fn write(folder: &Path, files: &Files) -> Result<()> {
+    for (path, bytes) in files {
+        let path = folder.join(path);
+        let parent = path.parent().unwrap_or(folder);
+        std::fs::create_dir_all(parent).map_err(|error| Diagnostic::io(parent, "make the folder", &error))?;
+        whole::write(&path, bytes)?;
+    }
+    Ok(())
+}
+
+/// Removes what there is of these files, and folders that are empty then.
+fn clear(folder: &Path, files: &Files, made: bool) {
+    for (path, _) in files {
+        let path = folder.join(path);
+        let _ = std::fs::remove_file(&path);
+        for parent in path.ancestors().skip(1).take_while(|parent| *parent != folder) {
+            let _ = std::fs::remove_dir(parent);
+        }
+    }
+    if made {
+        let _ = std::fs::remove_dir(folder);
+    }
 }
 
 #[cfg(test)]

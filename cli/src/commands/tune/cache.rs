@@ -58,6 +58,12 @@ impl Cache {
         }
     }
 
+    /// Every file of it.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let entries = self.folder.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+
     fn path(&self, key: &str) -> Option<PathBuf> {
         Some(self.folder.as_ref()?.join(key))
     }

@@ -1,0 +1,72 @@
+//! No output of a verb takes the place of a file that it reads. What the command line and the environment name is compared
+//! before any work is done; what is found later, such as the data of a model, by whoever finds it.
+
+use std::path::{Path, PathBuf};
+
+use byoc_core::diagnostic::Result;
+use byoc_core::overwrite::{self, Input};
+use byoc_core::plugin::allow_lists;
+
+use crate::args::{Data, Execution, InputArg, Inputs, ModelArg, Plugins};
+use crate::{compile_request, dataset};
+
+/// What a verb writes, and what it reads.
+pub(crate) struct Guard {
+    outputs: Vec<PathBuf>,
+    inputs: Vec<Input>,
+}
+
+impl Guard {
+    /// For these outputs.
+    pub(crate) fn of(outputs: impl IntoIterator<Item = impl Into<PathBuf>>) -> Guard {
+        Guard { outputs: outputs.into_iter().map(Into::into).collect(), inputs: Vec::new() }
+    }
+
+    /// Errors where an output is a file that is read, or another output.
+    pub(crate) fn check(&self) -> Result<()> {
+        overwrite::check(&self.outputs, &self.inputs)
+    }
+
+    /// Adds a file that is read.
+    pub(crate) fn reads(self, role: &'static str, path: &Path) -> Guard {
+        self.reads_all([Input::new(role, path)])
+    }
+
+    /// Adds files that are read.
+    pub(crate) fn reads_all(mut self, inputs: impl IntoIterator<Item = Input>) -> Guard {
+        self.inputs.extend(inputs);
+        self
+    }
+
+    /// Adds models.
+    pub(crate) fn models(self, models: &[ModelArg]) -> Guard {
+        self.reads_all(models.iter().map(|model| Input::new("a model", &model.path)))
+    }
+
+    /// Adds plugins, those in folders as well, and the lists of those that are allowed.
+    pub(crate) fn plugins(self, places: &Plugins) -> Guard {
+        let search = compile_request::search(places);
+        let files = search.files.iter().cloned().chain(search.candidates());
+        let guard = self.reads_all(files.map(|path| Input::new("a plugin", path)));
+        guard.reads_all(allow_lists().into_iter().map(|path| Input::new("a list of allowed plugins", path)))
+    }
+
+    /// Adds what is run, and what it is run on.
+    pub(crate) fn execution(self, execution: &Execution) -> Guard {
+        let Execution { file, inputs, plugins, .. } = execution;
+        self.reads("the file to run", file).inputs(inputs).plugins(plugins)
+    }
+
+    fn inputs(self, inputs: &Inputs) -> Guard {
+        let path = |input: &InputArg| match input {
+            InputArg::Npz(path) | InputArg::Npy(_, path) => Input::new("an input", path),
+        };
+        self.reads_all(inputs.input.iter().map(path))
+    }
+
+    /// Adds a data set: the file, or those in the folder.
+    pub(crate) fn dataset(self, data: &Data) -> Guard {
+        let files = data.dataset.iter().flat_map(|path| dataset::files(path));
+        self.reads_all(files.map(|path| Input::new("a data set", path)))
+    }
+}
