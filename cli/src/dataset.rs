@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use byoc_core::calibrate::{Dataset, Input, Samples};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_tools::file;
 
 use self::folder::Folder;
 use self::images::Normalisation;
@@ -30,7 +31,10 @@ impl Files {
     /// What there is at `path`; nothing is read yet. `mean` and `std` are the user's, empty where none is given.
     pub(crate) fn find(path: &Path, mean: &[f32], std: &[f32]) -> Result<Files> {
         let about = std::fs::metadata(path).map_err(|error| Diagnostic::io(path, "open", &error))?;
-        let place = if about.is_dir() { Place::Folder(folder::list(path)?) } else { Place::Stack };
+        let place = match about.is_dir() {
+            true => Place::Folder(folder::list(path)?),
+            false => file::open(path).map(|_| Place::Stack)?,
+        };
         let normalisation = Normalisation { mean: mean.to_vec(), std: std.to_vec() };
         if normalisation.is_given() && !place.has_images() {
             let message =

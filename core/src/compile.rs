@@ -15,7 +15,6 @@ use crate::codegen::{self, Generated};
 use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
 use crate::fold;
 use crate::ir::{self, Model, TypedModel};
-use crate::map::folder_of;
 use crate::onnx::{self, ImportOptions};
 use crate::overwrite::{self, Input};
 use crate::ownership::{self, BackendIdentity, Ledger, SettleOptions, Settled};
@@ -304,7 +303,7 @@ fn generate(
     observer: &mut dyn Observer,
 ) -> Result<(Generated, Vec<NodeRow>)> {
     let inputs = typed.model().inputs();
-    let crashes = place.output.map(|output| (folder_of(output), inputs.as_slice()));
+    let crashes = place.output.map(|output| (output, inputs.as_slice()));
     let mut avoid = Vec::new();
     let mut known = Known::default();
     loop {

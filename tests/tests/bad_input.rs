@@ -260,3 +260,57 @@ fn a_mismatch_is_told_and_exits_with_one() {
         .byoc(&["verify", "model.byoc", "--fill", "ones", "--reference", "other.npz"])
         .fails(2, "error: [B702] there is no output 'z', which the reference has\n  hint: The outputs are: y");
 }
+
+/// A pipe that nobody writes to could be waited for for ever, so none is opened.
+#[test]
+fn data_comes_from_regular_files() {
+    let folder = Folder::compiled(small());
+    for name in ["pipe.npz", "pipe.npy"] {
+        let made = std::process::Command::new("mkfifo").arg(folder.path().join(name)).status();
+        assert!(made.expect("it is there").success());
+    }
+    let commands: [(&[&str], &str); 5] = [
+        (&["run", "model.byoc", "-i", "pipe.npz"], "pipe.npz"),
+        (&["run", "model.byoc", "-i", "x=@pipe.npy"], "pipe.npy"),
+        (&["verify", "model.byoc", "--fill", "ones", "--reference", "pipe.npz"], "pipe.npz"),
+        (&["compile", "model.onnx", "-o", "new.byoc", "--dataset", "pipe.npz"], "pipe.npz"),
+        (&["compile", "model.onnx", "-o", "new.byoc", "--dataset", "pipe.npy"], "pipe.npy"),
+    ];
+    for (command, pipe) in commands {
+        folder.byoc(command).fails(
+            1,
+            &format!(
+                "error: [B601] cannot read '{pipe}': it is no regular file\n  hint: Copy what it gives into a file"
+            ),
+        );
+    }
+}
+
+/// The artifact is right, but not what the model says: whoever goes by the model is told.
+#[test]
+fn outputs_that_are_not_what_the_model_declares_are_told() {
+    let folder = Folder::empty();
+    let model = |ty, shape: &[i64]| {
+        let model = Model::default().input("x", Type::Float, &[2]).node("Relu", &["x"], &["y"]);
+        model.output("y", ty, shape).finish()
+    };
+    let hint = "\n  hint: Readers of the output find what it is; correct the model\n";
+    let cases: [(Type, &[i64], &str); 5] = [
+        (Type::Float, &[2], ""),
+        (Type::Float, &[-1], ""),
+        (Type::Float, &[7, 7], "warning: [B202] output 'y' is declared as f32[7,7] in the model, and is f32[2]"),
+        (Type::Float, &[-1, 2], "warning: [B202] output 'y' is declared as f32[?,2] in the model, and is f32[2]"),
+        (Type::Int64, &[2], "warning: [B201] output 'y' is declared as i64[2] in the model, and is f32[2]"),
+    ];
+    for (ty, shape, warning) in cases {
+        folder.write("model.onnx", model(ty, shape));
+        let expected = if warning.is_empty() { String::new() } else { format!("{warning}{hint}") };
+        for command in [
+            &["compile", "model.onnx", "-o", "model.byoc", "--check-reproducible"][..],
+            &["run", "model.onnx", "--fill", "ones"],
+        ] {
+            let found = folder.byoc(command);
+            assert_eq!((found.code, found.stderr.as_str()), (Some(0), expected.as_str()), "{command:?}");
+        }
+    }
+}

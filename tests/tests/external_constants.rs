@@ -261,18 +261,23 @@ fn every_entry_has_its_own_files() {
 fn a_file_that_is_read_is_never_written() {
     let folder = in_two_files();
     let model = places::read(&folder.path().join("model.onnx"));
-    let hint = "\n  hint: Give the artifact a name of its own";
-    for output in ["model.onnx", "model.data", "./model.data"] {
+    let data_path = folder.path().canonicalize().expect("it is there").join("model.data").display().to_string();
+    let message = |output: &str, input: &str, role: &str| {
+        let message = format!("the output '{output}' is the file '{input}', which is read as {role}");
+        format!("error: [B901] {message}\n  hint: Write the output to another file")
+    };
+    for (output, input, role) in [
+        ("model.onnx", "model.onnx", "a model"),
+        ("model.data", &data_path, "data of a model"),
+        ("./model.data", &data_path, "data of a model"),
+    ] {
         for flags in [&[][..], &["--external-constants"]] {
-            folder
-                .byoc(&[&["compile", "model.onnx", "-o", output], flags].concat())
-                .fails(2, &format!("error: [B901] the output '{output}' is a file that the model is read from{hint}"));
+            let arguments = [&["compile", "model.onnx", "-o", output], flags].concat();
+            folder.byoc(&arguments).fails(2, &message(output, input, role));
         }
     }
     std::os::unix::fs::symlink("model.onnx", folder.path().join("link.onnx")).expect("a link");
-    folder
-        .byoc(&["compile", "link.onnx", "-o", "model.onnx"])
-        .fails(2, &format!("error: [B901] the output 'model.onnx' is a file that the model is read from{hint}"));
+    folder.byoc(&["compile", "link.onnx", "-o", "model.onnx"]).fails(2, &message("model.onnx", "link.onnx", "a model"));
     assert!(places::read(&folder.path().join("model.onnx")) == model);
     assert!(places::read(&folder.path().join("model.data")) == data());
 }

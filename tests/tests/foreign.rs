@@ -316,7 +316,7 @@ fn regions_that_cannot_be_shown_are_errors() {
             "byoc_main_scaler_0",
             &["--extract", "./model.byoc"],
             2,
-            "[B901] the output './model.byoc' is the artifact itself\n  hint: Give the file a name of its own",
+            "[B901] the output './model.byoc' is the file 'model.byoc', which is read as the artifact\n  hint: Write the output to another file",
         ),
         (
             "byoc_main_scaler_0",

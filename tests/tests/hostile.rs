@@ -240,6 +240,10 @@ fn a_crash_can_be_replayed() {
         assert_eq!(crashed.code, Some(5), "{}", crashed.stderr);
         let start = "backend 'hostile' crashed (signal 11) while generating byoc_main_hostile_0";
         assert!(last_error(&crashed.stderr).contains(start), "{}", crashed.stderr);
+        // It would take the place of the very model that shows the crash.
+        let kept =
+            crashed.stderr.contains("; the region cannot be saved: the output './byoc_main_hostile_0.repro.onnx' is ");
+        assert_eq!(kept, model == REPRO, "{}", crashed.stderr);
     }
     byoc(&["repro", "model.onnx", "--backend", "hostile", "--region", "byoc_main_hostile_1", "-o", "x.onnx"], None)
         .fails(

@@ -110,13 +110,14 @@ fn what_a_backend_would_pack_can_be_swapped_where_it_does_not() {
 }
 
 #[test]
-fn an_artifact_can_be_swapped_in_place() {
+fn a_swap_replaces_an_old_file() {
     let folder = folder(layers_of(1), layers_of(11), &[]);
     folder.byoc(&["compile", "new.onnx", "-o", "fresh.byoc"]).success();
-    folder.byoc(&["swap", "old.byoc", "--from", "new.onnx", "-o", "old.byoc"]).success();
-    let [swapped, fresh] = ["old.byoc", "fresh.byoc"].map(|name| places::read(&folder.path().join(name)));
+    folder.write("was.byoc", "old");
+    folder.byoc(&["swap", "old.byoc", "--from", "new.onnx", "-o", "was.byoc"]).success();
+    let [swapped, fresh] = ["was.byoc", "fresh.byoc"].map(|name| places::read(&folder.path().join(name)));
     assert!(swapped == fresh, "not the file of a fresh compile");
-    assert_eq!(places::list(folder.path()), ["fresh.byoc", "new.onnx", "old.byoc", "old.onnx"]);
+    assert_eq!(places::list(folder.path()), ["fresh.byoc", "new.onnx", "old.byoc", "old.onnx", "was.byoc"]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::constants::ConstantTable;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::TypedModel;
 use crate::lend::ConstantViews;
+use crate::map::folder_of;
 use crate::onnx;
 use crate::overwrite::{self, Input};
 use crate::partition::{Avoid, Outcome, Partitioned, RegionPlan};
@@ -21,7 +22,7 @@ use crate::whole;
 const NEXT: &str = "Its nodes go to the next backend";
 
 /// After a failed code generation: what to avoid in the next try, or the error that ends the compile. The region of a
-/// crash is saved into that folder, unless it would take the place of one of these files.
+/// crash is saved beside that output, unless it would take its place or that of a file that is read.
 pub(super) fn from(
     failure: Failure,
     request: &Request,
@@ -31,9 +32,9 @@ pub(super) fn from(
 ) -> Result<Avoid> {
     let Failure { mut diagnostic, crashed } = failure;
     let Some(plan) = crashed else { return Err(diagnostic) };
-    if let Some((folder, inputs)) = crashes {
-        let path = folder.join(format!("{}.repro.onnx", plan.region.symbol));
-        let saved = overwrite::check(&[&path], inputs)
+    if let Some((output, inputs)) = crashes {
+        let path = folder_of(output).join(format!("{}.repro.onnx", plan.region.symbol));
+        let saved = overwrite::check(&[output, &path], inputs)
             .and_then(|()| save(&typed.model().constants, &plan, &request.backends[plan.backend], false, &path));
         diagnostic.message += &match saved {
             // A path in the current folder is as short as the user wrote it.

@@ -10,9 +10,11 @@ fn refused(old: Model, new: Model, message: &str) {
     folder.byoc(&SWAP).fails(1, &expected);
     assert_eq!(places::list(folder.path()), ["new.onnx", "old.byoc", "old.onnx"], "a file is left");
     let before = places::read(&folder.path().join("old.byoc"));
-    folder.byoc(&["swap", "old.byoc", "--from", "new.onnx", "-o", "old.byoc"]).fails(1, &expected);
+    let swapped = folder.write("swapped.byoc", "old");
+    folder.byoc(&SWAP).fails(1, &expected);
     assert!(places::read(&folder.path().join("old.byoc")) == before, "the artifact has changed");
-    assert_eq!(places::list(folder.path()), ["new.onnx", "old.byoc", "old.onnx"], "a file is left");
+    assert_eq!(places::read(&swapped), b"old");
+    assert_eq!(places::list(folder.path()), ["new.onnx", "old.byoc", "old.onnx", "swapped.byoc"], "a file is left");
 }
 
 const COMPILE: &str = "\n  hint: Compile 'new.onnx' in place of swapping";
