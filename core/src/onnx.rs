@@ -31,6 +31,7 @@ mod tests;
 
 pub(crate) use self::export::region_model;
 pub use self::export::{REPRO_BACKEND, REPRO_OPTIONS};
+pub use self::flatten::NEWEST_OPSET;
 pub use self::info::{FileInfo, file_info};
 
 /// What the user says about a model.

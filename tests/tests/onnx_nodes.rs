@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byoc_core::diagnostic::Diagnostic;
+use byoc_core::ops::OPS;
+use byoc_core::ops::attributes::{self, AttributeDef};
 use byoc_core::plugin::Registry;
 use byoc_plugin_api::DType;
 use byoc_tests::tensor::{Tensor, Tolerance, compare};
 use byoc_tests::trial::{Needed, Skip, trial};
 use byoc_tests::{data, engine, npz, places, trial as trials};
 use libtest_mimic::Trial;
+use serde_json::{Value, json};
 
 /// Folders of test data; all of them expect the outputs of the case of the same name in the first.
 const FOLDERS: [&str; 4] = ["node", "node_const_shape", "node_const_tail", ALL_CONSTANT];
@@ -78,6 +81,7 @@ fn main() -> std::process::ExitCode {
         }));
     }
     trials.push(trial("every_operator_is_tested", every_operator_is_tested));
+    trials.push(trial("operators_have_the_form_that_onnx_says", operators_have_the_form_that_onnx_says));
     trials::run(trials).exit_code()
 }
 
@@ -88,6 +92,33 @@ fn every_operator_is_tested() -> Needed<()> {
     let operators = skipped.iter().filter_map(|(case, reason)| Some((case, reason.strip_prefix("operator ")?)));
     let known: Vec<_> = operators.filter(|(_, operator)| byoc_core::ops::find("", operator).is_some()).collect();
     assert!(known.is_empty(), "tests/python/zoo/node_cases.py leaves out {known:?}");
+    Ok(())
+}
+
+/// Arity and attributes of every operator, in every version of the operator set, are those of ONNX's schemas.
+fn operators_have_the_form_that_onnx_says() -> Needed<()> {
+    let any = |count: usize| if count == usize::MAX { Value::Null } else { count.into() };
+    let attributes = |op: &str| -> Vec<Value> {
+        let all = attributes::of(op).expect("a known operator").iter();
+        all.map(|AttributeDef { name, kind, since, until }| {
+            json!({"name": name, "kind": format!("{kind:?}").to_lowercase(), "since": since, "until": until})
+        })
+        .collect()
+    };
+    let mut operators: Vec<_> = OPS
+        .iter()
+        .map(|def| {
+            json!({
+                "name": def.name, "since": def.since, "inputs": [any(def.inputs.0), any(def.inputs.1)],
+                "outputs": any(def.outputs), "attributes": attributes(def.name),
+            })
+        })
+        .collect();
+    operators.push(json!({"name": "Upsample", "since": null, "attributes": attributes("Upsample")}));
+    let folder = places::temporary();
+    let list = json!({"newest": byoc_core::onnx::NEWEST_OPSET, "operators": operators});
+    let list = places::write(folder.path(), "operators.json", list.to_string());
+    assert_eq!(data::script("operator_schemas.py", &[&list])?, "");
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use byoc_plugin_api::Attribute;
 use super::builder::Builder;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::Node;
+use crate::ops::attributes as attributes_of;
 
 mod arithmetic;
 mod attributes;
@@ -105,6 +106,8 @@ pub(super) fn name_of_today(op: &str) -> &str {
 
 /// Adds `node`, of an operator set of that version, in canonical form.
 pub(super) fn add(builder: &mut Builder<'_>, mut node: Node, version: i64) -> Result<()> {
+    attributes_of::check_names(&node.op, version, node.attributes.keys().map(String::as_str))
+        .map_err(|error| error.within(format!("node '{}'", node.name)))?;
     // Operator set 1 told which inputs may be overwritten.
     if version < 6 {
         node.attributes.remove("consumed_inputs");

@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use byoc_plugin_api::closest;
+
 use super::names::Names;
 use super::proto::{AttributeProto, FunctionProto, NodeProto, OperatorSetIdProto};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -13,7 +15,7 @@ const MAX_DEPTH: usize = 64;
 const MAX_STEPS: usize = 250_000;
 
 /// The newest operator set of ONNX that this build knows.
-pub(super) const NEWEST_OPSET: i64 = 28;
+pub const NEWEST_OPSET: i64 = 28;
 
 /// A node whose operator is no function of the model.
 #[derive(Debug)]
@@ -170,6 +172,7 @@ impl Flattener {
             let cause = format!("node '{name}': more inputs or outputs than function {} has", key.1);
             return Err(Diagnostic::new(Code::BadNode, cause));
         }
+        known_attributes(name, &key.1, &function, &call)?;
         let opsets =
             Opsets::new(&function.opset_import).map_err(|error| error.within(format!("function {}", key.1)))?;
         let defaults = function.attribute_proto.into_iter().chain(call.attribute);
@@ -237,4 +240,19 @@ impl Flattener {
             });
         }
     }
+}
+
+/// Fails where a call sets an attribute that the function does not have.
+fn known_attributes(name: &str, op: &str, function: &FunctionProto, call: &NodeProto) -> Result<()> {
+    let with_default = function.attribute_proto.iter().filter_map(|attribute| attribute.name.as_deref());
+    let known = function.attribute.iter().map(String::as_str).chain(with_default);
+    for given in call.attribute.iter().filter_map(|attribute| attribute.name.as_deref()) {
+        if !known.clone().any(|known| known == given) {
+            let cause = format!("node '{name}': attribute '{given}' is not known for function {op}");
+            let near = closest(given, known).map(|near| format!("Did you mean '{near}'?"));
+            let remedy = near.unwrap_or_else(|| "Take it out, or declare it in the function".into());
+            return Err(Diagnostic::new(Code::BadNode, cause).hint(remedy));
+        }
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 
 use byoc_plugin_api::{DType, Dim};
 
-use super::infer::{FLOAT, Infer, bad, mismatch};
+use super::infer::{FLOAT, Infer, bad, mismatch, unsupported};
 use crate::diagnostic::Result;
 use crate::dim;
 use crate::ir::TensorType;
@@ -72,6 +72,7 @@ pub(super) fn attention(infer: &mut Infer<'_>) -> Result<()> {
         let ty = infer.ranked(6, &[DType::I64], 1)?;
         agree(&ty.shape[0], &batch, "nonpad_kv_seqlen has another batch size than Q")?;
     }
+    settings(infer)?;
     match infer.int("qk_matmul_output_mode", 0)? {
         0..=3 => {}
         other => {
@@ -87,6 +88,26 @@ pub(super) fn attention(infer: &mut Infer<'_>) -> Result<()> {
     infer.set(3, q_ty.dtype, vec![batch, q.heads, q.length, total]);
     infer.set(0, q_ty.dtype, output);
     Ok(())
+}
+
+/// Refuses the settings that change the result and that no kernel knows.
+fn settings(infer: &Infer<'_>) -> Result<()> {
+    for name in ["left_window_size", "right_window_size"] {
+        let size = infer.int(name, -1)?;
+        if size < -1 {
+            return Err(bad(format!("attribute '{name}' is {size}, expected at least -1")));
+        }
+        if size >= 0 {
+            let cause =
+                format!("attribute '{name}' is {size}, but Attention over a window of the keys is not supported");
+            return Err(unsupported(cause).hint("Export the model with the window in attn_mask"));
+        }
+    }
+    // Every kernel computes as precisely as f32 at least.
+    match infer.optional_int("softmax_precision")? {
+        None | Some(1 | 10 | 11 | 16) => Ok(()),
+        Some(other) => Err(bad(format!("attribute 'softmax_precision' is {other}, expected 1, 10, 11 or 16"))),
+    }
 }
 
 /// The length of the past keys and values, which come together.
@@ -167,6 +188,25 @@ mod tests {
     use crate::ops::testing::{Case, check};
 
     const ATTENTIONS: &[Case] = &[
+        (
+            "Attention",
+            "left_window_size=2",
+            "f32[2,3,4,8] f32[2,3,6,8] f32[2,3,6,8]",
+            "[B102] attribute 'left_window_size' is 2, but Attention over a window of the keys is not supported",
+        ),
+        (
+            "Attention",
+            "right_window_size=-2",
+            "f32[2,3,4,8] f32[2,3,6,8] f32[2,3,6,8]",
+            "[B106] attribute 'right_window_size' is -2, expected at least -1",
+        ),
+        (
+            "Attention",
+            "softmax_precision=7",
+            "f32[2,3,4,8] f32[2,3,6,8] f32[2,3,6,8]",
+            "[B106] attribute 'softmax_precision' is 7, expected 1, 10, 11 or 16",
+        ),
+        ("Attention", "left_window_size=-1", "f32[2,3,4,8] f32[2,3,6,8] f32[2,3,6,8]", "f32[2,3,4,8]"),
         ("Attention", "", "f32[2,3,4,8] f32[2,3,6,8] f32[2,3,6,10]", "f32[2,3,4,10]"),
         ("Attention", "q_num_heads=9 kv_num_heads=3", "f32[2,4,72] f32[2,6,24] f32[2,6,24]", "f32[2,4,72]"),
         (

@@ -131,8 +131,13 @@ fn quotient(a: &Scalar, b: &Scalar) -> Option<Scalar> {
     if let (Some(a), Some(b)) = (a.as_constant(), b.as_constant()) {
         return a.checked_div(b).map(Scalar::from);
     }
-    let positive = b.as_constant().is_none_or(|b| b > 0);
+    let positive = b.as_constant().is_some_and(|b| b > 0) || not_negative(b);
     (positive && a.lower_bound()? >= 0).then(|| whole(a.floor_div(b)))?
+}
+
+/// Whether a symbolic size is certain not to be negative, as a divisor must be.
+fn not_negative(divisor: &Expr) -> bool {
+    divisor.as_constant().is_none() && divisor.lower_bound().is_some_and(|least| least >= 0)
 }
 
 fn true_quotient(a: &Scalar, b: &Scalar) -> Option<Scalar> {
@@ -181,6 +186,7 @@ pub(super) fn modulo(infer: &mut Infer<'_>) -> Result<()> {
         match (a.as_constant(), b.as_constant()) {
             (Some(a), Some(b)) if fmod => a.checked_rem(b).map(Scalar::from),
             (_, Some(0)) => None,
+            (_, None) if !not_negative(b) => None,
             _ if fmod && a.lower_bound()? < 0 => None,
             _ => whole(a.minus(&a.floor_div(b).ok()?.times(b).ok()?)),
         }

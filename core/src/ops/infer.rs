@@ -4,7 +4,7 @@
 use byoc_plugin_api::{Attribute, DType, Dim};
 
 use super::elements::{self, Scalar};
-use super::{ANY, OpDef, ViewRule};
+use super::{ANY, OpDef, ViewRule, attributes};
 use crate::constants::View;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::{self, Expr};
@@ -51,6 +51,11 @@ pub(super) fn bad(message: impl Into<String>) -> Diagnostic {
     Diagnostic::new(Code::BadNode, message)
 }
 
+/// A form of an operator that is valid, but none of ours.
+pub(super) fn unsupported(message: impl Into<String>) -> Diagnostic {
+    Diagnostic::new(Code::UnknownOperator, message)
+}
+
 /// Shapes that do not fit.
 pub(super) fn mismatch(message: impl Into<String>) -> Diagnostic {
     Diagnostic::new(Code::ShapeMismatch, message)
@@ -91,7 +96,7 @@ impl<'a> Infer<'a> {
         Infer { node, inputs, elements, outputs: vec![None; outputs], output_elements: vec![None; outputs] }
     }
 
-    /// Checks arity, applies the operator's rule and checks that each wanted output got a type.
+    /// Checks arity and attributes, applies the operator's rule and checks that each wanted output got a type.
     pub fn apply(&mut self, def: &OpDef) -> Result<()> {
         let (least, most) = def.inputs;
         let count = self.inputs.len();
@@ -110,6 +115,7 @@ impl<'a> Infer<'a> {
         if self.outputs.is_empty() || self.outputs.len() > def.outputs {
             return Err(bad(format!("has {} outputs, expected 1 to {}", self.outputs.len(), def.outputs)));
         }
+        attributes::check_kinds(def, self.node)?;
         (def.infer)(self)?;
         let mut wanted = self.node.outputs.iter().zip(&self.outputs);
         if let Some(index) = wanted.position(|(output, ty)| output.is_some() && ty.is_none()) {

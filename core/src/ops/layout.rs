@@ -5,7 +5,7 @@ use byoc_plugin_api::{DType, Dim};
 
 use super::infer::{INDEX, Infer, axes_in, bad, mismatch};
 use crate::constants::View;
-use crate::diagnostic::Result;
+use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::{self, Expr};
 use crate::ir::{Node, TensorType};
 
@@ -74,7 +74,7 @@ pub(super) fn squeeze(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.input(0)?;
     let dropped = match infer.optional_numbers(1, "axes")? {
         Some(axes) => axes_in(&axes, x.shape.len())?,
-        None => (0..x.shape.len()).filter(|&axis| x.shape[axis] == Dim::Fixed(1)).collect(),
+        None => ones(&x)?,
     };
     if let Some(&axis) = dropped.iter().find(|&&axis| x.shape[axis].fixed().is_some_and(|size| size != 1)) {
         return Err(mismatch(format!("input 0 is {x}: axis {axis} has not the size 1")));
@@ -83,6 +83,24 @@ pub(super) fn squeeze(infer: &mut Infer<'_>) -> Result<()> {
     let shape = kept.map(|axis| x.shape[axis].clone()).collect();
     infer.set(0, x.dtype, shape);
     Ok(())
+}
+
+/// The axes of size 1. One whose size may turn out to be 1 leaves the rank open.
+fn ones(x: &TensorType) -> Result<Vec<usize>> {
+    let mut axes = Vec::new();
+    for (axis, size) in x.shape.iter().enumerate() {
+        match Expr::of(size)?.equals(&Expr::from(1))? {
+            Some(true) => axes.push(axis),
+            Some(false) => {}
+            None => {
+                let cause =
+                    format!("input 0 is {x}: without axes, whether axis {axis} is dropped is known only at run time");
+                return Err(Diagnostic::new(Code::ShapeUnknown, cause)
+                    .hint("Export the model with the axes, or fix the size with --shape or --dim"));
+            }
+        }
+    }
+    Ok(axes)
 }
 
 /// Unsqueeze.
@@ -252,7 +270,14 @@ mod tests {
 
     const DIMENSIONS_COME_AND_GO: &[Case] = &[
         ("Squeeze", "", "f32[1,3,1] i64[1]=-1", "f32[1,3]"),
-        ("Squeeze", "", "f32[1,3,1,n]", "f32[3,n]"),
+        ("Squeeze", "", "f32[1,3,1,n+2]", "f32[3,n + 2]"),
+        (
+            "Squeeze",
+            "",
+            "f32[1,3,1,n]",
+            "[B203] input 0 is f32[1,3,1,n]: without axes, whether axis 3 is dropped is known only at run time",
+        ),
+        ("Squeeze", "", "f32[1,3,1,n] i64[2]=0,2", "f32[3,n]"),
         ("Squeeze", "", "f32[n,3] i64[1]=0", "f32[3]"),
         ("Squeeze", "", "f32[1,3] i64[1]=1", "[B202] input 0 is f32[1,3]: axis 1 has not the size 1"),
         (

@@ -62,6 +62,11 @@ pub(super) fn rms(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.typed(0, FLOAT)?;
     let scale = infer.typed(1, FLOAT)?;
     let axis = infer.axis("axis", -1, x.shape.len())?;
+    // Kernels compute in f32 at least.
+    match infer.int("stash_type", 1)? {
+        1 | 10 | 11 | 16 => {}
+        other => return Err(bad(format!("attribute 'stash_type' is {other}, expected 1, 10, 11 or 16"))),
+    }
     scale_fits(1, &scale, &x.shape[axis..])?;
     infer.set(0, scale.dtype, x.shape);
     Ok(())
@@ -145,6 +150,12 @@ mod tests {
             "[B106] attribute 'stash_type' is 7, expected 1 (f32) or 16 (bf16)",
         ),
         ("RMSNormalization", "", "f16[b,4] f32[4]", "f32[b,4]"),
+        (
+            "RMSNormalization",
+            "stash_type=7",
+            "f16[b,4] f16[4]",
+            "[B106] attribute 'stash_type' is 7, expected 1, 10, 11 or 16",
+        ),
         (
             "RMSNormalization",
             "",

@@ -11,10 +11,18 @@ use crate::ir::TensorType;
 /// Denominators up to this are tried for a scale of a symbolic size: 0.5 becomes a division by 2.
 const MAX_DENOMINATOR: i64 = 16;
 
+/// How a place in the output becomes one in the input.
+#[rustfmt::skip]
+const COORDINATES: [&str; 6] = [
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
+];
+
 /// Resize.
 pub(super) fn resize(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.typed(0, NUMERIC)?;
     infer.choice("mode", &["nearest", "linear", "cubic"])?;
+    infer.choice("coordinate_transformation_mode", &COORDINATES)?;
+    infer.choice("nearest_mode", &["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])?;
     let policy = infer.choice("keep_aspect_ratio_policy", &["stretch", "not_larger", "not_smaller"])?;
     let rank = x.shape.len();
     let axes = match infer.ints("axes")? {
@@ -117,6 +125,19 @@ mod tests {
     use crate::ops::testing::{Case, check};
 
     const RESIZES: &[Case] = &[
+        (
+            "Resize",
+            "coordinate_transformation_mode=corners",
+            "f32[1] - - i64[1]=1",
+            "[B106] attribute 'coordinate_transformation_mode' is 'corners', expected one of half_pixel, \
+             half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric, tf_crop_and_resize",
+        ),
+        (
+            "Resize",
+            "nearest_mode=round",
+            "f32[1] - - i64[1]=1",
+            "[B106] attribute 'nearest_mode' is 'round', expected one of round_prefer_floor, round_prefer_ceil, floor, ceil",
+        ),
         ("Resize", "", "f32[1,1,2,4] - f32[4]=1,1,0.6,0.6", "f32[1,1,1,2]"),
         ("Resize", "", "f32[1,1,10] f32[0]= f32[3]=1,1,0.7", "f32[1,1,7]"),
         ("Resize", "", "f32[n,3,h,w] - f32[4]=1,1,2,0.5", "f32[n,3,h*2,floor(w/2)]"),

@@ -1,9 +1,9 @@
-//! Operators that read or make shapes, after ONNX: Shape 24, ConstantOfShape 24, Range 11, Expand 13.
+//! Operators that read or make shapes, after ONNX: Shape 24, ConstantOfShape 24, Range 27, Expand 13.
 
 use byoc_plugin_api::{Attribute, DType, Dim, from_hex};
 
 use super::elements::{self, Scalar};
-use super::infer::{Infer, bad, mismatch, unknown};
+use super::infer::{Infer, bad, mismatch, unknown, unsupported};
 use super::layout::shape_input;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::{self, Expr};
@@ -42,9 +42,13 @@ pub(super) fn constant_of_shape(infer: &mut Infer<'_>) -> Result<()> {
 
 /// Range.
 pub(super) fn range(infer: &mut Infer<'_>) -> Result<()> {
-    // The half types came with operator set 27.
+    // The half types came with operator set 27; for them, what is computed in between is f32.
     let types = [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I16, DType::I32, DType::I64];
     let dtype = infer.typed(0, &types)?.dtype;
+    let stash = infer.int("stash_type", 1)?;
+    if stash != 1 && matches!(dtype, DType::F16 | DType::BF16) {
+        return Err(unsupported(format!("attribute 'stash_type' is {stash}, but only 1 (f32) is supported")));
+    }
     let names = ["start", "limit", "delta"];
     let mut values = Vec::with_capacity(3);
     for (index, name) in names.iter().enumerate() {
@@ -72,6 +76,10 @@ pub(super) fn range(infer: &mut Infer<'_>) -> Result<()> {
 }
 
 fn whole_range(start: &Expr, limit: &Expr, delta: &Expr) -> Result<(Expr, Option<Vec<Scalar>>)> {
+    // Rounding up takes the divisor to be positive.
+    if delta.as_constant().is_none() && delta.lower_bound().is_none_or(|least| least < 0) {
+        return Err(unknown(format!("the sign of input 2 (delta), {delta}, is known only at run time")));
+    }
     let span = limit.minus(start)?;
     // From 0 to a size by 1 is the common case; `max(0, ..)` is left away wherever the sign is certain.
     let count = span.ceil_div(delta)?.larger(&Expr::from(0))?;
@@ -94,15 +102,22 @@ fn float_range(values: &[Scalar], dtype: DType) -> Result<(Expr, Option<Vec<Scal
     Ok((Expr::from(count as i64), None))
 }
 
-/// Expand: broadcasts with the given shape, so a 1 in it keeps the input's size.
+/// Expand: broadcasts with the given shape, so a 1 in it keeps the input's size. Of two different symbols the shape's is
+/// taken: it is what the model asks for, and the input's may be 1.
 pub(super) fn expand(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.input(0)?;
     let sizes = shape_input(infer, 1)?;
     let target = sizes.iter().map(Expr::to_dim).collect::<std::result::Result<Vec<_>, _>>()?;
-    let shape = dim::broadcast(&x.shape, &target).ok_or_else(|| {
+    // Broadcasting takes the one with the shorter text, which here could make a node that does nothing.
+    let mut shape = dim::broadcast(&x.shape, &target).ok_or_else(|| {
         let sizes = target.iter().map(Dim::to_string).collect::<Vec<_>>().join(",");
         Diagnostic::new(Code::ShapeMismatch, format!("input 0 is {x}, which does not broadcast with [{sizes}]"))
     })?;
+    for (size, wanted) in shape.iter_mut().rev().zip(target.into_iter().rev()) {
+        if matches!((&*size, &wanted), (Dim::Symbolic(_), Dim::Symbolic(_))) {
+            *size = wanted;
+        }
+    }
     infer.set(0, x.dtype, shape);
     Ok(())
 }
@@ -121,10 +136,12 @@ mod tests {
         ("ConstantOfShape", "", "i64[2]=batch,3", "f32[batch,3]"),
         ("ConstantOfShape", "value=i64:0700000000000000", "i64[1]=2", "i64[2] = 7,7"),
         ("ConstantOfShape", "value=i64:07", "i64[1]=2", "[B106] attribute 'value' does not hold one element"),
-        ("ConstantOfShape", "value=1", "i64[1]=2", "[B106] attribute 'value' must be a tensor of one element"),
+        ("ConstantOfShape", "value=1", "i64[1]=2", "[B106] attribute 'value' must be a tensor"),
         ("ConstantOfShape", "", "i64[1]=-2", "[B106] input 0 (shape) holds the negative size -2"),
         ("ConstantOfShape", "", "i64[0]=", "f32[] = 0"),
         ("Expand", "", "f32[3,1] i64[3]=batch,1,4", "f32[batch,3,4]"),
+        ("Expand", "", "f32[a,b] i64[2]=b,b", "f32[b,b]"),
+        ("Expand", "", "f32[a] i64[2]=n*2,1", "f32[n*2,a]"),
         ("Expand", "", "f32[3] i64[1]=4", "[B202] input 0 is f32[3], which does not broadcast with [4]"),
         ("Expand", "", "f32[3] i64[1]=-1", "[B106] input 1 (shape) holds the negative size -1"),
     ];
@@ -143,6 +160,19 @@ mod tests {
         ("Range", "", "i64[]=5 i64[]=3 i64[]=1", "i64[0] = "),
         ("Range", "", "f32[]=1 f32[]=5.5 f32[]=2", "f32[3]"),
         ("Range", "", "f32[]=0.5 f32[]=batch f32[]=1", "[B203] the range has a symbolic bound and a fraction"),
+        (
+            "Range",
+            "",
+            "i64[]=0 i64[]=9 i64[]=n-5",
+            "[B203] the sign of input 2 (delta), n - 5, is known only at run time",
+        ),
+        ("Range", "stash_type=1", "f16[]=0 f16[]=3 f16[]=1", "f16[3] = 0,1,2"),
+        (
+            "Range",
+            "stash_type=10",
+            "f16[]=0 f16[]=3 f16[]=1",
+            "[B102] attribute 'stash_type' is 10, but only 1 (f32) is supported",
+        ),
         ("Range", "", "i64[]=0 i64[]=3 i64[]=0", "[B106] input 2 (delta) is 0"),
         (
             "Range",

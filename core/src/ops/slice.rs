@@ -69,25 +69,32 @@ impl Bounds<'_> {
         let count = to.minus(from)?.ceil_div(&step)?;
         // Clamping keeps the order of the bounds, so their order before it is enough to know the sign.
         let ordered = forward
-            && !self.is_negative(self.start)
-            && !self.is_negative(self.end)
+            && counts_from_front(self.start)
+            && counts_from_front(self.end)
             && self.end.is_at_least(self.start)?;
         Ok(if ordered { count.to_dim()? } else { count.larger(&zero)?.to_dim()? })
     }
 
-    fn is_negative(&self, bound: &Expr) -> bool {
-        bound.as_constant().is_some_and(|bound| bound < 0)
-    }
-
-    /// A negative number counts from the end. A symbolic bound is taken to count from the front: it comes from shapes.
+    /// A negative bound counts from the end.
     fn clamped(&self, bound: &Expr, low: &Expr, high: &Expr) -> Result<Expr> {
         match bound.as_constant() {
             Some(value) if value >= TO_THE_END => Ok(high.clone()),
             Some(value) if value <= -TO_THE_END => Ok(low.clone()),
             Some(value) if value < 0 => Ok(bound.plus(&self.size)?.larger(low)?.smaller(high)?),
+            None if !counts_from_front(bound) => {
+                let (zero, one) = (Expr::from(0), Expr::from(1));
+                // 1 where the bound turns out to be negative, else 0.
+                let negative = bound.scale(-1)?.larger(&zero)?.smaller(&one)?;
+                Ok(bound.plus(&self.size.times(&negative)?)?.smaller(high)?.larger(low)?)
+            }
             _ => Ok(bound.smaller(high)?.larger(low)?),
         }
     }
+}
+
+/// Whether a bound is certain not to be negative.
+fn counts_from_front(bound: &Expr) -> bool {
+    bound.lower_bound().is_some_and(|least| least >= 0)
 }
 
 /// Start and end as NumPy clamps them.
@@ -154,6 +161,7 @@ mod tests {
         ("Slice", "", "f32[b,s] i64[1]=0 i64[1]=9223372036854775807 i64[1]=1", "f32[b,s]"),
         ("Slice", "", "f32[b,s] i64[1]=0 i64[1]=-1 i64[1]=1", "f32[b,max(0, s - 1)]"),
         ("Slice", "", "f32[1,512] i64[1]=0 i64[1]=seq i64[1]=1", "f32[1,min(512, seq)]"),
+        ("Slice", "", "f32[9] i64[1]=0 i64[1]=n-2", "f32[max(0, min(n + min(1, max(0, -n + 2))*9 - 2, 9))]"),
         ("Slice", "", "f32[b,s] i64[1]=-1 i64[1]=-9223372036854775808 i64[1]=1 i64[1]=-1", "f32[b,s]"),
         ("Slice", "", "f32[5] i64[1]=0 i64[1]=5 i64[1]=0 i64[1]=0", "[B106] input 4 (steps) holds 0"),
         (

@@ -1,14 +1,17 @@
 """The onnx node cases that byoc's first two operator tiers should run, with a reason for each other."""
 
+import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
+from onnx.backend.test.case.test_case import TestCase
+from onnx.backend.test.loader import load_model_tests
 
-from zoo import wheel
 from zoo.store import Task, write_case
 
 CNN_OPS = frozenset(
@@ -65,40 +68,42 @@ def tasks() -> list[Task]:
 def fill(folder: Path) -> None:
     """Writes a folder for each accepted case, and skipped.json with the reason for each other."""
     skipped: dict[str, str] = {}
-    for path in plain_case_folders():
-        model = onnx.load(path / "model.onnx")
-        reason = reason_to_skip(model)
+    for case in plain_cases():
+        reason = reason_to_skip(case.model)
         if reason is None:
-            write_base(folder, read_case(path, model))
+            write_base(folder, read_case(case))
         else:
-            skipped[path.name] = reason
+            skipped[case.name] = reason
     (folder / "skipped.json").write_text(json.dumps(skipped, indent=1) + "\n")
 
 
 def accepted() -> Iterator[Case]:
     """Gives every case that `fill` writes."""
-    for path in plain_case_folders():
-        model = onnx.load(path / "model.onnx")
-        if reason_to_skip(model) is None:
-            yield read_case(path, model)
+    return (read_case(case) for case in plain_cases() if reason_to_skip(case.model) is None)
 
 
-def plain_case_folders() -> list[Path]:
-    """Gives the folders of the cases that use an operator itself and not its expanded body."""
-    folders = sorted((wheel.DATA / "node").iterdir())
-    return [folder for folder in folders if "_expanded" not in folder.name]
+@functools.cache
+def plain_cases() -> list[TestCase]:
+    """Gives the cases that use an operator itself and not its expanded body."""
+    cases = load_model_tests(kind="node")
+    return sorted((case for case in cases if "_expanded" not in case.name), key=lambda case: case.name)
 
 
-def read_case(path: Path, model: onnx.ModelProto) -> Case:
+def read_case(case: TestCase) -> Case:
     """Reads a case whose values are all tensors."""
-    data = path / "test_data_set_0"
-    inputs = {v.name: wheel.read_tensor(data / f"input_{k}.pb") for k, v in enumerate(model.graph.input)}
-    outputs = {v.name: wheel.read_tensor(data / f"output_{k}.pb") for k, v in enumerate(model.graph.output)}
-    return Case(path.name, model, inputs, outputs)
+    inputs, outputs = case.data_sets[0]
+    graph = case.model.graph
+    return Case(case.name, case.model, tensors(graph.input, inputs), tensors(graph.output, outputs))
+
+
+def tensors(values: Iterable[onnx.ValueInfoProto], arrays: Iterable[object]) -> dict[str, TensorProto]:
+    """Gives each value its tensor, whether the case has an array or a tensor for it."""
+    pairs = zip(values, arrays, strict=True)
+    return {v.name: a if isinstance(a, TensorProto) else numpy_helper.from_array(np.asarray(a)) for v, a in pairs}
 
 
 def write_base(folder: Path, case: Case) -> None:
-    """Writes a case as the wheel has it."""
+    """Writes a case as the package has it."""
     inputs = {name: numpy_helper.to_array(tensor) for name, tensor in case.inputs.items()}
     outputs = {name: numpy_helper.to_array(tensor) for name, tensor in case.outputs.items()}
     write_case(folder / case.name, case.model, inputs, outputs)

@@ -178,3 +178,28 @@ fn softmax_before_13_flattens() {
 fn forms_without_a_rewrite_are_refused() {
     refuses(1, "Tile", &["x", "x", "x"], &[], "node 'n': operator Tile version 1 is not supported");
 }
+
+#[test]
+fn attributes_are_those_of_the_version() {
+    let x = [input("x", &[2, 3, 4, 5])];
+    let bad = |opset, op: &str, attribute: AttributeProto| {
+        failure(&model(opset, &x, &[], &[node(op, &["x"], &["y"], &[attribute])]))
+    };
+    assert_eq!(
+        bad(17, "MaxPool", ints("kernel_shapes", &[2, 2])),
+        (
+            Code::BadNode,
+            "node 'n': attribute 'kernel_shapes' is not known for operator MaxPool version 17".into(),
+            "Did you mean 'kernel_shape'?".into()
+        )
+    );
+    assert_eq!(
+        bad(13, "Squeeze", ints("axes", &[0])),
+        (
+            Code::BadNode,
+            "node 'n': attribute 'axes' is not known for operator Squeeze version 13".into(),
+            "It went after operator set 12; export the model anew".into()
+        )
+    );
+    check(12, "Squeeze", &["x"], &[ints("axes", &[0])], &["y = Squeeze(x, [0])"]);
+}

@@ -33,6 +33,7 @@ fn calls_are_replaced_by_the_body() {
     let gone = AttributeProto { ref_attr_name: Some("none".into()), ..attribute("noop", AttributeType::Int) };
     let body = [node("ReduceMean", &["a"], &["m"], &[given, keep, gone]), node("Sub", &["a", "m"], &["r"], &[])];
     let mut center = function("Center", &["a", "unused"], &["r"], &body);
+    center.attribute.extend(["over".into(), "none".into()]);
     center.attribute_proto.push(int("keep", 1));
     let outer = function(
         "Twice",
@@ -76,6 +77,16 @@ fn functions_that_never_end_are_errors() {
     }
     let message = "the model's functions expand to more than 250000 nodes";
     assert_fails(&with(&functions, &[call("F0", "f", &["x"], &["y"], &[])]), Code::BadGraph, message);
+}
+
+#[test]
+fn attributes_of_calls_are_the_functions() {
+    let mut one = function("One", &["a"], &["r"], &[node("Relu", &["a"], &["r"], &[])]);
+    one.attribute.push("slope".into());
+    let with_attribute = |name: &str| with(&[one.clone()], &[call("One", "o", &["x"], &["y"], &[int(name, 1)])]);
+    assert_eq!(nodes(&with_attribute("slope")), ["y = Relu(x)"]);
+    let message = "node 'o': attribute 'slop' is not known for function One".to_owned();
+    assert_eq!(failure(&with_attribute("slop")), (Code::BadNode, message, "Did you mean 'slope'?".into()));
 }
 
 #[test]

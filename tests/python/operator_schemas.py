@@ -1,0 +1,91 @@
+"""Compares core's list of operators with ONNX's schemas: `operator_schemas.py LIST.json`; prints a line for each difference."""
+
+import json
+import sys
+from pathlib import Path
+
+from onnx import defs
+
+# Every operator of operator sets 1 to 5 could say which inputs it may overwrite.
+EVERYWHERE = {"consumed_inputs"}
+ANY = 2**31 - 1
+# What core leaves out on purpose: outputs that only training has.
+OUTPUTS = {"BatchNormalization": 1}
+
+
+def main() -> None:
+    """Prints the differences."""
+    known = json.loads(Path(sys.argv[1]).read_text())
+    for line in differences(known["newest"], known["operators"]):
+        print(line)
+
+
+def differences(newest: int, operators: list[dict]) -> list[str]:
+    """Gives a line for each thing that core has otherwise than ONNX."""
+    found = []
+    if defs.onnx_opset_version() != newest:
+        found.append(f"the newest operator set is {defs.onnx_opset_version()}, core knows {newest}")
+    for operator in operators:
+        for version in range(1, newest + 1):
+            found += attribute_differences(operator, version)
+        if operator["since"] is not None:
+            found += form_differences(operator, newest)
+    return found
+
+
+def schema_of(name: str, version: int) -> defs.OpSchema | None:
+    """Gives the form of an operator in that version of the operator set, if it has one."""
+    try:
+        schema = defs.get_schema(name, max_inclusive_version=version, domain="")
+    except defs.SchemaError:
+        return None
+    return None if schema.deprecated else schema
+
+
+def attribute_differences(operator: dict, version: int) -> list[str]:
+    """Compares names and kinds of the attributes in one version."""
+    schema = schema_of(operator["name"], version)
+    if schema is None:
+        return []
+    theirs = {
+        (name, attribute.type.name.lower())
+        for name, attribute in schema.attributes.items()
+        if name not in EVERYWHERE
+    }
+    # Cast took the type's name before 6, which the importer turns into its number.
+    if operator["name"] == "Cast" and version < 6:
+        theirs = {("to", "int")}
+    ours = {
+        (attribute["name"], attribute["kind"])
+        for attribute in operator["attributes"]
+        if attribute["since"] <= version and (attribute["until"] is None or version <= attribute["until"])
+    }
+    if ours == theirs:
+        return []
+    return [f"{operator['name']} {version}: core has {sorted(ours)}, ONNX {sorted(theirs)}"]
+
+
+def form_differences(operator: dict, newest: int) -> list[str]:
+    """Compares the newest form, and looks for a change of form after the version that core names."""
+    name, since = operator["name"], operator["since"]
+    schema, first = schema_of(name, newest), schema_of(name, since)
+    found = []
+    if first is None or first.since_version != since:
+        found.append(f"{name}: ONNX has no version {since}")
+    elif set(first.attributes) != set(schema.attributes) or arity(first) != arity(schema):
+        found.append(f"{name}: its form has changed since version {since}")
+    ours = (*operator["inputs"], operator["outputs"])
+    if arity(schema) != ours:
+        found.append(f"{name}: core has {ours} as fewest and most inputs and most outputs, ONNX {arity(schema)}")
+    return found
+
+
+def arity(schema: defs.OpSchema) -> tuple[int | None, ...]:
+    """Gives the fewest and most inputs and the most outputs, None for any number."""
+    outputs = OUTPUTS.get(schema.name, schema.max_output)
+    counts = (schema.min_input, schema.max_input, outputs)
+    return tuple(None if count >= ANY else count for count in counts)
+
+
+if __name__ == "__main__":
+    main()
