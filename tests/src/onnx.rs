@@ -30,6 +30,13 @@ impl Message {
         self
     }
 
+    /// Appends an f32.
+    pub fn fixed(mut self, field: u32, value: f32) -> Message {
+        self = self.varint(u64::from(field) << 3 | 5);
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+
     fn varint(mut self, mut value: u64) -> Message {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
