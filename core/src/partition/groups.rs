@@ -1,123 +1,203 @@
 //! Which nodes run together. Every node belongs to one group; a group is what runs as one call, so the graph of groups
 //! must stay free of cycles (regions stay convex).
 
+mod order;
+
 use std::collections::{BTreeSet, HashMap};
 
+use self::order::Order;
 use crate::ir::{Graph, Node, ValueId};
 
 /// A set of nodes that run as one call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     /// The backend's index in the user's list, or `None` while nobody took the nodes.
     pub(super) backend: Option<usize>,
     /// The nodes, ascending.
     pub(super) nodes: BTreeSet<usize>,
+    /// What the nodes read and do not make, constants left out.
+    pub(super) reads: BTreeSet<ValueId>,
+    /// The set that its nodes are in.
+    set: usize,
 }
 
 /// The groups of one graph. Indices stay valid; merged groups are left empty.
 pub(super) struct Groups<'g> {
     graph: &'g Graph,
-    producers: HashMap<ValueId, usize>,
+    producers: Vec<Option<usize>>,
+    consumers: HashMap<ValueId, Vec<usize>>,
     pub(super) groups: Vec<Group>,
-    pub(super) group_of: Vec<usize>,
+    /// The set that each node is in, and the group that each set is: when two groups merge, only the nodes of the smaller
+    /// one move, whichever of the two keeps its index.
+    set_of: Vec<usize>,
+    group_at: Vec<usize>,
+    /// Where each group stands; nothing while that is not known.
+    order: Option<Order>,
 }
 
 impl<'g> Groups<'g> {
     /// Every node alone and untaken.
     pub(super) fn new(graph: &'g Graph) -> Self {
         let count = graph.nodes.len();
-        let alone = |node| Group { backend: None, nodes: BTreeSet::from([node]) };
-        let producers = graph.producers();
-        Groups { graph, producers, groups: (0..count).map(alone).collect(), group_of: (0..count).collect() }
+        let mut producers = vec![None; graph.values.len()];
+        for (index, node) in graph.nodes.iter().enumerate() {
+            node.outputs.iter().flatten().for_each(|value| producers[value.0] = Some(index));
+        }
+        let mut groups = Groups {
+            graph,
+            producers,
+            consumers: graph.consumers(),
+            groups: Vec::with_capacity(count),
+            set_of: vec![0; count],
+            group_at: Vec::with_capacity(count),
+            order: None,
+        };
+        (0..count).for_each(|node| groups.set_apart(node));
+        groups
+    }
+
+    /// Makes a node, which is in no group, one of its own.
+    fn set_apart(&mut self, node: usize) {
+        let inputs = self.graph.nodes[node].inputs.iter().flatten().copied();
+        let reads = inputs.filter(|&value| self.graph.value(value).constant.is_none()).collect();
+        let set = self.group_at.len();
+        self.group_at.push(self.groups.len());
+        self.set_of[node] = set;
+        self.groups.push(Group { backend: None, nodes: BTreeSet::from([node]), reads, set });
+    }
+
+    /// The number of nodes.
+    pub(super) fn count(&self) -> usize {
+        self.set_of.len()
+    }
+
+    /// The group that a node is in.
+    pub(super) fn of_node(&self, node: usize) -> usize {
+        self.group_at[self.set_of[node]]
     }
 
     /// Whether nobody took the node.
     pub(super) fn free(&self, node: usize) -> bool {
-        self.groups[self.group_of[node]].backend.is_none()
+        self.groups[self.of_node(node)].backend.is_none()
     }
 
     /// Takes every node but these away from whoever chooses next.
     pub(super) fn reserve_others(&mut self, nodes: &BTreeSet<usize>) {
-        for node in (0..self.group_of.len()).filter(|node| !nodes.contains(node)) {
-            self.groups[self.group_of[node]].backend = Some(usize::MAX);
+        for node in (0..self.count()).filter(|node| !nodes.contains(node)) {
+            let group = self.of_node(node);
+            self.groups[group].backend = Some(usize::MAX);
         }
     }
 
-    /// Gives the nodes, all free, to a backend as one group, and returns its index.
+    /// Gives the nodes, all free, to a backend as one group, and returns its index. Nothing but the last of them may be
+    /// read outside, as in a match.
     pub(super) fn take(&mut self, nodes: &BTreeSet<usize>, backend: usize) -> usize {
         let mut nodes = nodes.iter();
         let Some(&first) = nodes.next() else { return usize::MAX };
-        let group = self.group_of[first];
+        let group = self.of_node(first);
         self.groups[group].backend = Some(backend);
         for &node in nodes {
-            let other = self.group_of[node];
-            self.merge(group, other);
+            let other = self.of_node(node);
+            self.merge_unordered(group, other);
         }
         group
     }
 
     /// Gives a group's nodes back, each alone.
     pub(super) fn release(&mut self, group: usize) {
-        let nodes = std::mem::take(&mut self.groups[group].nodes);
-        for node in nodes {
-            self.group_of[node] = self.groups.len();
-            self.groups.push(Group { backend: None, nodes: BTreeSet::from([node]) });
-        }
-        self.groups[group].backend = None;
+        self.order = None;
+        let Group { nodes, .. } = std::mem::take(&mut self.groups[group]);
+        nodes.into_iter().for_each(|node| self.set_apart(node));
     }
 
-    /// Moves every node of `from` into `into`.
+    /// Moves every node of `from` into `into`. The two are [`Groups::mergeable`].
     pub(super) fn merge(&mut self, into: usize, from: usize) {
-        let nodes = std::mem::take(&mut self.groups[from].nodes);
-        self.groups[from].backend = None;
-        for &node in &nodes {
-            self.group_of[node] = into;
+        if let Some(mut order) = self.order.take()
+            && order.merge(self, into, from)
+        {
+            self.order = Some(order);
         }
-        self.groups[into].nodes.extend(nodes);
+        self.unite(into, from);
+    }
+
+    /// Moves every node of `from` into `into`. There may be cycles until further groups are merged.
+    pub(super) fn merge_unordered(&mut self, into: usize, from: usize) {
+        self.order = None;
+        self.unite(into, from);
+    }
+
+    fn unite(&mut self, into: usize, from: usize) {
+        let mut large = std::mem::take(&mut self.groups[into]);
+        let mut small = std::mem::take(&mut self.groups[from]);
+        let backend = large.backend;
+        if large.nodes.len() < small.nodes.len() {
+            std::mem::swap(&mut large, &mut small);
+        }
+        let made_in = |value: ValueId, set: usize| self.producers[value.0].is_some_and(|node| self.set_of[node] == set);
+        for value in small.nodes.iter().flat_map(|&node| self.graph.nodes[node].outputs.iter().flatten()) {
+            large.reads.remove(value);
+        }
+        large.reads.extend(small.reads.into_iter().filter(|&value| !made_in(value, large.set)));
+        small.nodes.iter().for_each(|&node| self.set_of[node] = large.set);
+        large.nodes.extend(small.nodes);
+        self.group_at[large.set] = into;
+        self.groups[into] = Group { backend, ..large };
+    }
+
+    /// Groups that `group` reads from, some of them more than once.
+    fn sources(&self, group: usize) -> impl Iterator<Item = usize> {
+        self.groups[group].reads.iter().filter_map(|&value| self.maker(value))
+    }
+
+    /// The group that makes the value.
+    fn maker(&self, value: ValueId) -> Option<usize> {
+        self.producers[value.0].map(|node| self.of_node(node))
+    }
+
+    /// Groups that read what `group` makes, itself left out, some of them more than once.
+    fn readers(&self, group: usize) -> impl Iterator<Item = usize> {
+        let nodes = self.groups[group].nodes.iter();
+        let made = nodes.flat_map(|&node| self.graph.nodes[node].outputs.iter().flatten());
+        let readers = made.flat_map(|value| self.reading(*value));
+        readers.filter(move |&other| other != group)
+    }
+
+    /// Groups of which a node reads the value, some of them more than once.
+    pub(super) fn reading(&self, value: ValueId) -> impl Iterator<Item = usize> {
+        self.consumers.get(&value).into_iter().flatten().map(|&node| self.of_node(node))
     }
 
     /// Groups that make an input of `group`, itself left out.
     pub(super) fn predecessors(&self, group: usize) -> BTreeSet<usize> {
-        let inputs = self.groups[group].nodes.iter().flat_map(|&node| self.graph.nodes[node].inputs.iter().flatten());
-        let producers = inputs.filter_map(|value| self.producers.get(value)).map(|&node| self.group_of[node]);
-        producers.filter(|&producer| producer != group).collect()
+        self.sources(group).collect()
+    }
+
+    /// Groups that make an input of a node, its own left out.
+    pub(super) fn before(&self, node: usize) -> BTreeSet<usize> {
+        let makers = self.graph.nodes[node].inputs.iter().flatten().filter_map(|&value| self.maker(value));
+        makers.filter(|&group| group != self.of_node(node)).collect()
     }
 
     /// Groups that `group` reads from or that read from it.
     pub(super) fn neighbours(&self, group: usize) -> BTreeSet<usize> {
-        let made: BTreeSet<ValueId> = self.groups[group]
-            .nodes
-            .iter()
-            .flat_map(|&node| self.graph.nodes[node].outputs.iter().flatten().copied())
-            .collect();
-        let reads = |&node: &usize| self.graph.nodes[node].inputs.iter().flatten().any(|value| made.contains(value));
-        let readers = (0..self.graph.nodes.len()).filter(reads).map(|node| self.group_of[node]);
-        self.predecessors(group).into_iter().chain(readers).filter(|&other| other != group).collect()
+        self.sources(group).chain(self.readers(group)).collect()
     }
 
     /// Whether merging the two groups closes no cycle: no path leads from one to the other through a third group.
-    pub(super) fn mergeable(&self, a: usize, b: usize) -> bool {
-        !self.path_through_others(a, b) && !self.path_through_others(b, a)
+    pub(super) fn mergeable(&mut self, a: usize, b: usize) -> bool {
+        let order = self.order.take().unwrap_or_else(|| Order::of(self));
+        let mergeable = order.between(self, a, b).is_some();
+        self.order = Some(order);
+        mergeable
     }
 
-    /// Whether a path of groups leads from `from` to `to` that is longer than one step.
-    fn path_through_others(&self, from: usize, to: usize) -> bool {
-        // Nodes stand in topological order, so no path leads through a group that ends before `from` begins.
-        let floor = self.groups[from].nodes.first().copied().unwrap_or(0);
-        let mut seen = BTreeSet::new();
-        let mut open: Vec<_> = self.predecessors(to).into_iter().filter(|&group| group != from).collect();
-        while let Some(group) = open.pop() {
-            if self.groups[group].nodes.last().is_none_or(|&last| last < floor) || !seen.insert(group) {
-                continue;
-            }
-            for predecessor in self.predecessors(group) {
-                if predecessor == from {
-                    return true;
-                }
-                open.push(predecessor);
-            }
-        }
-        false
+    /// For each group whether a path through a third group leads from it to `group` or from `group` to it: all those
+    /// with which it is not [`Groups::mergeable`], in one search.
+    pub(super) fn kept_apart(&self, group: usize) -> Vec<bool> {
+        let mut apart = vec![false; self.groups.len()];
+        beyond(self.sources(group).collect(), &mut apart, |group| self.sources(group));
+        beyond(self.readers(group).collect(), &mut apart, |group| self.readers(group));
+        apart
     }
 
     /// The groups of a backend that have nodes.
@@ -126,14 +206,22 @@ impl<'g> Groups<'g> {
         (0..self.groups.len()).filter(own).collect()
     }
 
-    /// What `parts` taken together read and do not make, constants left out: each reading node with the value.
-    pub(super) fn reads<'a>(&'a self, parts: &'a [usize]) -> impl Iterator<Item = (usize, ValueId)> + 'a {
-        let inside =
-            |value: ValueId| self.producers.get(&value).is_some_and(|&node| parts.contains(&self.group_of[node]));
-        let nodes = parts.iter().flat_map(|&part| &self.groups[part].nodes);
-        let reads =
-            nodes.flat_map(|&node| self.graph.nodes[node].inputs.iter().flatten().map(move |&value| (node, value)));
-        reads.filter(move |&(_, value)| self.graph.value(value).constant.is_none() && !inside(value))
+    /// For each group the most groups of a backend that a path to it goes through, itself included.
+    pub(super) fn levels(&self, backend: usize) -> Vec<usize> {
+        let mut levels = vec![0; self.groups.len()];
+        for group in self.order() {
+            let before = self.sources(group).map(|source| levels[source]).max().unwrap_or(0);
+            levels[group] = before + usize::from(self.groups[group].backend == Some(backend));
+        }
+        levels
+    }
+
+    /// What the two groups taken together read and do not make, constants left out; one of them where they are the same.
+    pub(super) fn reads(&self, a: usize, b: usize) -> impl Iterator<Item = ValueId> {
+        let [first, second] = [a, b].map(|group| &self.groups[group].reads);
+        let more = second.iter().filter(move |value| a != b && !first.contains(value));
+        let outside = move |value: &ValueId| self.maker(*value).is_none_or(|maker| maker != a && maker != b);
+        first.iter().chain(more).copied().filter(outside)
     }
 
     /// A node of the graph.
@@ -144,25 +232,38 @@ impl<'g> Groups<'g> {
     /// Every group that has nodes, such that each stands after the groups it reads from.
     pub(super) fn order(&self) -> Vec<usize> {
         let mut order = Vec::new();
-        let mut done = BTreeSet::new();
+        let mut done = vec![false; self.groups.len()];
         // Depth first along predecessors; the explicit stack keeps deep graphs off the call stack.
-        for &start in &self.group_of {
-            let mut stack = vec![(start, false)];
+        let mut stack = Vec::new();
+        for start in (0..self.count()).map(|node| self.of_node(node)) {
+            stack.push((start, false));
             while let Some((group, expanded)) = stack.pop() {
-                if done.contains(&group) {
+                if done[group] {
                     continue;
                 }
                 if expanded {
-                    done.insert(group);
+                    done[group] = true;
                     order.push(group);
                     continue;
                 }
                 stack.push((group, true));
-                let waiting = self.predecessors(group).into_iter().filter(|group| !done.contains(group));
+                let waiting = self.predecessors(group).into_iter().filter(|&group| !done[group]);
                 stack.extend(waiting.map(|group| (group, false)));
             }
         }
         order
+    }
+}
+
+/// Marks whatever `next` leads to from the groups `near`, these themselves where it leads from one of them to another.
+fn beyond<I: Iterator<Item = usize>>(near: BTreeSet<usize>, found: &mut [bool], next: impl Fn(usize) -> I) {
+    let mut open: Vec<_> = near.into_iter().collect();
+    while let Some(group) = open.pop() {
+        for other in next(group) {
+            if !std::mem::replace(&mut found[other], true) {
+                open.push(other);
+            }
+        }
     }
 }
 
@@ -179,7 +280,7 @@ mod tests {
             &[("A", vec!["x"], vec!["a"]), ("B", vec!["a"], vec!["b"]), ("C", vec!["a", "b"], vec!["c"])],
             &["c"],
         );
-        let groups = Groups::new(&graph);
+        let mut groups = Groups::new(&graph);
         assert!(!groups.mergeable(0, 2));
         assert!(groups.mergeable(0, 1));
         assert!(groups.mergeable(1, 2));

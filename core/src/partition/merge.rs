@@ -7,6 +7,7 @@ use byoc_plugin_api::{Refusal, RegionPolicy};
 
 use super::groups::Groups;
 use crate::diagnostic::Result;
+use crate::ir::ValueId;
 
 /// Asks the backend about nodes as one region: nothing, or why it does not take them.
 pub(super) type Check<'a> = dyn FnMut(&BTreeSet<usize>) -> Result<Option<Refusal>> + 'a;
@@ -16,6 +17,8 @@ struct Merging<'a, 'g> {
     backend: usize,
     policy: &'a RegionPolicy,
     check: &'a mut Check<'a>,
+    /// The backend's nodes that read a value and that no region may start with.
+    barred: HashMap<ValueId, Vec<usize>>,
     /// Two groups that were not merged, each with its size: groups only grow, so these are the same nodes as then.
     asked: HashSet<[(usize, usize); 2]>,
     /// The last refusal of a merge, by group.
@@ -30,24 +33,41 @@ pub(super) fn merge<'a>(
     policy: &'a RegionPolicy,
     check: &'a mut Check<'a>,
 ) -> Result<Vec<(usize, String)>> {
+    let barred = barred(groups, backend, &policy.starts_with);
     let (asked, refusals) = (HashSet::new(), HashMap::new());
-    let mut merging = Merging { groups, backend, policy, check, asked, refusals };
+    let mut merging = Merging { groups, backend, policy, check, barred, asked, refusals };
     if policy.merge {
         merging.all()?;
     }
     Ok(merging.not_allowed())
 }
 
+/// The nodes of `backend` that no region may start with, by what they read.
+fn barred(groups: &Groups<'_>, backend: usize, allowed: &[String]) -> HashMap<ValueId, Vec<usize>> {
+    let mut barred: HashMap<ValueId, Vec<usize>> = HashMap::new();
+    if allowed.is_empty() {
+        return barred;
+    }
+    for index in (0..groups.count()).filter(|&node| groups.groups[groups.of_node(node)].backend == Some(backend)) {
+        let node = groups.node(index);
+        if !node.domain.is_empty() || !allowed.contains(&node.op) {
+            node.inputs.iter().flatten().for_each(|&value| barred.entry(value).or_default().push(index));
+        }
+    }
+    barred
+}
+
 impl Merging<'_, '_> {
     fn all(&mut self) -> Result<()> {
-        loop {
-            let merged = self.along_edges()? | self.side_by_side()?;
-            // Without limits nothing but a path through other backends keeps two groups apart, and that path stays. With
-            // them, what was merged just now may be what a group behind it needs to be within them.
-            if !merged || !self.is_limited() {
-                return Ok(());
-            }
+        if self.is_limited() {
+            // What was merged just now may be what a group behind it needs to be within the limits.
+            while self.along_edges()? | self.side_by_side()? {}
+        } else {
+            // Nothing but a path through other backends keeps two groups apart, and that path stays.
+            self.along_first_edges();
+            self.by_levels();
         }
+        Ok(())
     }
 
     fn is_limited(&self) -> bool {
@@ -55,24 +75,42 @@ impl Merging<'_, '_> {
         max_inputs.is_some() || !starts_with.is_empty() || *check_merged
     }
 
-    /// Merges groups with those that they read from, in topological order. Whether there was anything.
+    fn is_own(&self, group: usize) -> bool {
+        self.groups.groups[group].backend == Some(self.backend)
+    }
+
+    /// Merges groups with those that they read from, in topological order, where there are no limits: what keeps two of
+    /// them apart does so for good, so each edge is followed once.
+    fn along_first_edges(&mut self) {
+        let mut matches: Vec<_> =
+            self.groups.of(self.backend).into_iter().map(|group| self.groups.groups[group].nodes.clone()).collect();
+        matches.sort_unstable();
+        for nodes in matches {
+            let before: BTreeSet<_> = nodes.iter().flat_map(|&node| self.groups.before(node)).collect();
+            for other in before.into_iter().filter(|&other| self.is_own(other)).collect::<Vec<_>>() {
+                let group = nodes.first().map_or(other, |&node| self.groups.of_node(node));
+                if self.groups.mergeable(other, group) {
+                    self.groups.merge(other, group);
+                }
+            }
+        }
+    }
+
+    /// Merges groups with those that they read from, in topological order and within the limits. Whether there was
+    /// anything.
     fn along_edges(&mut self) -> Result<bool> {
         let mut merged = false;
-        let limited = self.is_limited();
         let mut sizes = HashMap::new();
-        for node in 0..self.groups.group_of.len() {
-            let group = self.groups.group_of[node];
-            if self.groups.groups[group].backend != Some(self.backend) {
-                continue;
-            }
-            // A group that is as it was at an earlier node waits for the next round: with limits there is one.
+        for node in 0..self.groups.count() {
+            let group = self.groups.of_node(node);
+            // A group that is as it was at an earlier node waits for the next round.
             let size = self.groups.groups[group].nodes.len();
-            if limited && sizes.insert(group, size) == Some(size) {
+            if !self.is_own(group) || sizes.insert(group, size) == Some(size) {
                 continue;
             }
             for other in self.groups.predecessors(group) {
-                if self.groups.groups[other].backend == Some(self.backend) {
-                    let group = self.groups.group_of[node];
+                let group = self.groups.of_node(node);
+                if self.is_own(other) && self.allowed(other, group) && self.groups.mergeable(other, group) {
                     merged |= self.try_merge(other, group)?;
                 }
             }
@@ -80,35 +118,69 @@ impl Merging<'_, '_> {
         Ok(merged)
     }
 
-    /// Merges whatever else fits together. Whether there was anything.
+    /// Merges groups that no path connects, where there are no limits. A path goes through one group of the backend
+    /// after another, so those that as many stand before are not connected, and there are never fewer regions than the
+    /// longest path needs.
+    fn by_levels(&mut self) {
+        let levels = self.groups.levels(self.backend);
+        let mut first_at = HashMap::new();
+        for group in self.groups.of(self.backend) {
+            let first = *first_at.entry(levels[group]).or_insert(group);
+            if first != group {
+                self.groups.merge_unordered(first, group);
+            }
+        }
+    }
+
+    /// Merges whatever else fits together within the limits. Whether there was anything.
     fn side_by_side(&mut self) -> Result<bool> {
         let mut merged = false;
         // A group that cannot start a region gains nothing but by an edge.
-        let own: Vec<_> = self.groups.of(self.backend).into_iter().filter(|&group| self.starts(&[group])).collect();
+        let own: Vec<_> = self.groups.of(self.backend).into_iter().filter(|&group| self.starts(group, group)).collect();
         for (position, &group) in own.iter().enumerate() {
-            for &other in &own[..position] {
-                let empty = |group: usize| self.groups.groups[group].nodes.is_empty();
-                if !empty(group) && !empty(other) {
-                    merged |= self.try_merge(other, group)?;
+            let mut apart = None;
+            for other in self.partners(group, &own[..position]) {
+                if self.groups.groups[other].nodes.is_empty() || !self.allowed(other, group) {
+                    continue;
+                }
+                let apart = apart.get_or_insert_with(|| self.groups.kept_apart(group));
+                if !apart[other] && self.try_merge(other, group)? {
+                    merged = true;
+                    break;
                 }
             }
         }
         Ok(merged)
     }
 
-    /// Merges the two if nothing is against it. Whether it did.
-    fn try_merge(&mut self, into: usize, from: usize) -> Result<bool> {
-        if into == from || !self.starts(&[into, from]) || !self.inputs_fit(&[into, from]) {
-            return Ok(false);
+    /// Those of the groups `own` that may have few enough inputs together with `group`.
+    fn partners(&self, group: usize, own: &[usize]) -> Vec<usize> {
+        let reads = &self.groups.groups[group].reads;
+        if self.policy.max_inputs.is_none_or(|most| reads.len() < most) {
+            return own.to_vec();
         }
-        let size = |group: usize| self.groups.groups[group].nodes.len();
-        let mut pair = [into, from].map(|group| (group, size(group)));
+        // It has as many as it may: the other one brings no more, or takes one away.
+        let sharing = reads.iter().flat_map(|&value| self.groups.reading(value));
+        let near: BTreeSet<usize> = sharing.chain(self.groups.neighbours(group)).collect();
+        let fits = |other: &usize| near.contains(other) || self.groups.groups[*other].reads.is_empty();
+        own.iter().copied().filter(fits).collect()
+    }
+
+    /// Whether the limits allow a region of the two groups that was not asked about in vain.
+    fn allowed(&self, a: usize, b: usize) -> bool {
+        a != b && self.starts(a, b) && self.inputs_fit(a, b) && !self.asked.contains(&self.pair(a, b))
+    }
+
+    fn pair(&self, a: usize, b: usize) -> [(usize, usize); 2] {
+        let mut pair = [a, b].map(|group| (group, self.groups.groups[group].nodes.len()));
         pair.sort_unstable();
-        if self.asked.contains(&pair) || !self.groups.mergeable(into, from) {
-            return Ok(false);
-        }
+        pair
+    }
+
+    /// Merges the two unless the backend refuses. Whether it did.
+    fn try_merge(&mut self, into: usize, from: usize) -> Result<bool> {
         if let Some(refusal) = self.refusal(into, from)? {
-            self.asked.insert(pair);
+            self.asked.insert(self.pair(into, from));
             self.refusals.insert(into, refusal.clone());
             self.refusals.insert(from, refusal);
             return Ok(false);
@@ -125,29 +197,21 @@ impl Merging<'_, '_> {
         (self.check)(&groups[into].nodes.union(&groups[from].nodes).copied().collect())
     }
 
-    /// Whether a region of these groups starts as it may.
-    fn starts(&self, parts: &[usize]) -> bool {
-        self.wrong_start(parts).is_none()
+    /// Whether a region of the two groups starts as it may.
+    fn starts(&self, a: usize, b: usize) -> bool {
+        self.barred.is_empty() || self.wrong_start(a, b).is_none()
     }
 
-    /// An operator that reads from outside and may not.
-    fn wrong_start(&self, parts: &[usize]) -> Option<String> {
-        let allowed = &self.policy.starts_with;
-        if allowed.is_empty() {
-            return None;
-        }
-        let mut readers = self.groups.reads(parts).map(|(node, _)| self.groups.node(node));
-        let wrong = readers.find(|node| !node.domain.is_empty() || !allowed.contains(&node.op))?;
-        Some(wrong.qualified_op())
+    /// The first node of the two groups that reads from outside and may not.
+    fn wrong_start(&self, a: usize, b: usize) -> Option<usize> {
+        let inside = |node: &usize| [a, b].contains(&self.groups.of_node(*node));
+        let readers = self.groups.reads(a, b).filter_map(|value| self.barred.get(&value)).flatten();
+        readers.copied().filter(inside).min()
     }
 
-    /// Whether a region of these groups has few enough tensor inputs.
-    fn inputs_fit(&self, parts: &[usize]) -> bool {
-        self.policy.max_inputs.is_none_or(|most| self.inputs(parts) <= most)
-    }
-
-    fn inputs(&self, parts: &[usize]) -> usize {
-        self.groups.reads(parts).map(|(_, value)| value).collect::<HashSet<_>>().len()
+    /// Whether a region of the two groups has few enough tensor inputs.
+    fn inputs_fit(&self, a: usize, b: usize) -> bool {
+        self.policy.max_inputs.is_none_or(|most| self.groups.reads(a, b).count() <= most)
     }
 
     /// The groups that are no region of the policy, with the reason.
@@ -157,11 +221,13 @@ impl Merging<'_, '_> {
     }
 
     fn reason(&self, group: usize) -> Option<String> {
-        let mut reason = if let Some(op) = self.wrong_start(&[group]) {
-            format!("region_start: the region would start with {op}, not with {}", self.policy.starts_with.join(" or "))
+        let mut reason = if let Some(node) = self.wrong_start(group, group) {
+            let (op, allowed) = (self.groups.node(node).qualified_op(), self.policy.starts_with.join(" or "));
+            format!("region_start: the region would start with {op}, not with {allowed}")
         } else {
-            let most = self.policy.max_inputs.filter(|_| !self.inputs_fit(&[group]))?;
-            format!("region_inputs: the region would have {} tensor inputs, at most {most}", self.inputs(&[group]))
+            let most = self.policy.max_inputs.filter(|_| !self.inputs_fit(group, group))?;
+            let inputs = self.groups.groups[group].reads.len();
+            format!("region_inputs: the region would have {inputs} tensor inputs, at most {most}")
         };
         if let Some(refusal) = self.refusals.get(&group) {
             reason += &format!("; merged with its neighbours: {refusal}");

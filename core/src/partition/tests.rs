@@ -1,5 +1,7 @@
 //! Regions of a backend with limits: where they start, how much they read, and what the backend says of what was merged.
 
+mod greedy;
+
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
