@@ -58,12 +58,12 @@ fn bench_conv(
         act: Activation::Relu,
     };
     let kind = ConvKind::pick(&p);
-    let x = vec![0.5; kind.input_len(&p)];
-    let mut w = vec![0.0; kind.packed_len(&p)];
+    let x = vec![0.5; kind.input_len(&p).expect("countable")];
+    let mut w = vec![0.0; kind.packed_len(&p).expect("countable")];
     kind.pack(&p, &vec![0.25; oc * (ic / group) * k * k], &mut w);
     let bias = vec![0.1; oc];
-    let mut y = vec![0.0; kind.output_len(&p)];
-    let mut scratch = vec![0.0; kind.scratch_len(&p, 2)];
+    let mut y = vec![0.0; kind.output_len(&p).expect("countable")];
+    let mut scratch = vec![0.0; kind.scratch_len(&p, 2).expect("countable")];
     let times = [0, 1].map(|i| best(|| conv(&threads[i], kind, &p, &x, &w, Some(&bias), None, &mut y, &mut scratch)));
     let flop = 2.0 * (out * out * oc * (ic / group) * k * k) as f64;
     report(&format!("conv {ic}->{oc} {size}x{size} k{k} s{stride} g{group}"), flop, times);
@@ -75,14 +75,14 @@ fn bench_gemm(threads: &[Threads; 2], m: usize, n: usize, k: usize) {
     let (a, b, mut c) = (vec![0.5; m * k], vec![0.25; k * n], vec![0.0; m * n]);
     let bias = vec![0.1; n];
     let e = Epilogue { bias: Bias::PerCol(&bias), ..Default::default() };
-    let mut scratch = vec![0.0; gemm_scratch_len(&p, 2)];
+    let mut scratch = vec![0.0; gemm_scratch_len(&p, 2).expect("countable")];
     let flop = 2.0 * (m * n * k) as f64;
     let times = [0, 1].map(|i| best(|| gemm(&threads[i], &p, &a, &b, &mut c, &e, &mut scratch)));
     report(&format!("gemm {m}x{n}x{k}"), flop, times);
     let t = p.clone().trans_b();
     let times = [0, 1].map(|i| best(|| gemm(&threads[i], &t, &a, &b, &mut c, &e, &mut scratch)));
     report(&format!("gemm {m}x{n}x{k} B transposed"), flop, times);
-    let mut packed = vec![0.0; packed_b_len(k, n)];
+    let mut packed = vec![0.0; packed_b_len(k, n).expect("countable")];
     pack_b(k, n, &b, p.b, &mut packed);
     let times = [0, 1].map(|i| best(|| gemm_packed(&threads[i], &p, &a, &packed, &mut c, &e, &mut scratch)));
     report(&format!("gemm {m}x{n}x{k} B packed"), flop, times);
@@ -224,7 +224,7 @@ fn bench_rest(threads: &[Threads; 2]) {
         out: side,
         mask: [0; 4],
     };
-    let mut scratch = vec![0.0; attention_scratch_len(&p, 2)];
+    let mut scratch = vec![0.0; attention_scratch_len(&p, 2).expect("countable")];
     let times = [0, 1]
         .map(|i| best(|| attention(&threads[i], &p, &x[..n], &b[..n], &x[n..2 * n], None, &mut y[..n], &mut scratch)));
     report("attention 12 x 128x128x64", 4.0 * 12.0 * 128.0 * 128.0 * 64.0, times);

@@ -47,7 +47,8 @@ pub(crate) fn constant_updater(
 fn pack(recipe: &Recipe, id: ConstantId, constants: &Constants<'_>, claims: &mut Claims<'_>) -> Result<(), Error> {
     let view =
         |id: ConstantId| constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")));
-    let mut values = vec![0f32; recipe.len()];
+    let len = recipe.len().ok_or_else(|| Error::new("a recipe that no kernel takes"))?;
+    let mut values = vec![0f32; len];
     recipe.compute(&view, &mut values)?;
     let packed = Packed::new(recipe.layout(), DType::F32, &[values.len()]).aligned(64);
     let mut writer = claims.packed(id, packed)?;

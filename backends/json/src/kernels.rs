@@ -18,6 +18,7 @@ mod parallel;
 mod pool;
 mod reduce;
 mod simd;
+mod sizes;
 mod transpose;
 
 pub use activation::{Activation, Unary, unary, unary_inplace};
@@ -35,4 +36,5 @@ pub use norm::{NormParams, layer_norm, softmax};
 pub use parallel::Threads;
 pub use pool::{Layout, PoolKind, PoolParams, global_pool, pool2d};
 pub use reduce::{Reduce, reduce};
+pub(crate) use sizes::product;
 pub use transpose::{copy_strided, transpose};

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::constants::Recipe;
 
+mod bounds;
+pub(crate) mod float;
 mod op;
 
 pub(crate) use op::{Act, Attention, Conv, Function, Gemm, KindDef, Op, Pool, Side};
@@ -104,7 +106,8 @@ impl Step {
 }
 
 impl Program {
-    /// Reads and checks code: every index is in range, every value has one origin and is there before it is read.
+    /// Reads and checks code: every number is within its bounds, every index in range, every value has one origin and is
+    /// there before it is read.
     pub(crate) fn parse(code: &[u8]) -> Result<Program, Error> {
         let damaged = |what: String| Error::new(format!("damaged code: {what}")).hint("Compile the model again");
         let program: Program = serde_json::from_slice(code).map_err(|error| damaged(error.to_string()))?;
@@ -117,6 +120,7 @@ impl Program {
     }
 
     fn check(&self) -> Result<(), String> {
+        self.check_bounds()?;
         let mut known = vec![false; self.values.len()];
         let mut define = |value: usize| match known.get_mut(value) {
             None => Err(format!("there is no value {value}")),
@@ -132,8 +136,18 @@ impl Program {
             step.outputs.iter().flatten().try_for_each(|&value| define(value))?;
         }
         self.check_order()?;
-        match self.values.iter().position(|value| value.blocked && value.shape.len() != 4) {
-            Some(value) => Err(format!("value {value} is blocked but not of rank 4")),
+        self.check_layouts()
+    }
+
+    /// NCHW16c is for images, and for kernels that know it.
+    fn check_layouts(&self) -> Result<(), String> {
+        if let Some(value) = self.values.iter().position(|value| value.blocked && value.shape.len() != 4) {
+            return Err(format!("value {value} is blocked but not of rank 4"));
+        }
+        let blocked =
+            |step: &&Step| step.inputs.iter().chain(&step.outputs).flatten().any(|&at| self.values[at].blocked);
+        match self.steps.iter().filter(blocked).find(|step| !step.op.takes_blocked()) {
+            Some(step) => Err(format!("step '{}' has a blocked operand, which its kernel does not take", step.name)),
             None => Ok(()),
         }
     }

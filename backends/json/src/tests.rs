@@ -5,5 +5,7 @@ mod allocation;
 mod constants;
 mod fusion;
 mod harness;
+mod hostile;
 mod images;
+mod infinite;
 mod shapes;

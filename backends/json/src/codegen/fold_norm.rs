@@ -49,6 +49,7 @@ fn convolution(graph: &mut Graph<'_>, index: usize, fusion: bool) -> Option<Rewr
         group,
         act: Act::None,
     };
+    Op::Conv(conv.clone()).check().ok()?;
     let chain = match (graph.constant(w).map(|constant| constant.id), constant_or_absent(graph, bias)) {
         (Some(weights), Some(start)) => {
             let chain = if fusion { chain(graph, index, shape[0]) } else { Chain::new(index, y) };
@@ -56,10 +57,10 @@ fn convolution(graph: &mut Graph<'_>, index: usize, fusion: bool) -> Option<Rewr
             let parts = chain.parts.clone();
             let recipe = Recipe::Weights { weights, kind: conv.kind, shape, group, parts };
             let identity = conv.kind == ConvKind::Plain && chain.parts.is_empty();
-            let packed = if identity { w } else { graph.derive(recipe) };
+            let packed = if identity { w } else { graph.derive(recipe)? };
             let bias = match (bias, chain.parts.is_empty()) {
                 (bias, true) => bias,
-                _ => Some(graph.derive(Recipe::Shift { channels: shape[0], start, parts: chain.parts.clone() })),
+                _ => Some(graph.derive(Recipe::Shift { channels: shape[0], start, parts: chain.parts.clone() })?),
             };
             (packed, bias, chain)
         }
@@ -97,8 +98,8 @@ fn affine(graph: &mut Graph<'_>, index: usize, fusion: bool) -> Option<Rewrite> 
     let first = part(graph, &step, x, channels)?;
     let mut chain = if fusion { chain(graph, index, channels) } else { Chain::new(index, step.output(0)?) };
     chain.parts.insert(0, first);
-    let scale = graph.derive(Recipe::Scale { channels, parts: chain.parts.clone() });
-    let shift = graph.derive(Recipe::Shift { channels, start: None, parts: chain.parts.clone() });
+    let scale = graph.derive(Recipe::Scale { channels, parts: chain.parts.clone() })?;
+    let shift = graph.derive(Recipe::Shift { channels, start: None, parts: chain.parts.clone() })?;
     let inputs = vec![Some(x), Some(scale), Some(shift)];
     let at = *chain.steps.last()?;
     let outputs = vec![Some(chain.output)];

@@ -63,9 +63,9 @@ impl Search<'_, '_> {
             sides: [q_side, k_side, v_side],
             rows_first,
         };
+        let op = Some(Op::Attention(attention)).filter(|op| op.check().is_ok() && (scores.scale as f32).is_finite())?;
         let inputs = vec![Some(q), Some(k), Some(v), scores.mask];
-        let step =
-            Step { name: softmax.name.clone(), op: Op::Attention(attention), inputs, outputs: vec![Some(output)] };
+        let step = Step { name: softmax.name.clone(), op, inputs, outputs: vec![Some(output)] };
         Some(Rewrite { at, step, gone: scores.steps })
     }
 

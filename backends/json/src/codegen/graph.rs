@@ -159,14 +159,15 @@ impl<'r> Graph<'r> {
         self.values.len() - 1
     }
 
-    /// The value that a recipe makes; the same recipe gives the same value.
-    pub(super) fn derive(&mut self, recipe: Recipe) -> usize {
+    /// The value that a recipe makes; the same recipe gives the same value. `None` where code could not hold the recipe.
+    pub(super) fn derive(&mut self, recipe: Recipe) -> Option<usize> {
         if let Some((value, _)) = self.derived.iter().find(|(_, known)| *known == recipe) {
-            return *value;
+            return Some(*value);
         }
-        let value = self.add_value(DType::F32, vec![Dim::Fixed(recipe.len())], false);
+        recipe.check().ok()?;
+        let value = self.add_value(DType::F32, vec![Dim::Fixed(recipe.len()?)], false);
         self.derived.push((value, recipe));
-        value
+        Some(value)
     }
 
     /// Who writes and who reads each value, as things are now.

@@ -12,7 +12,8 @@ mod movement;
 /// Lowers every step that is still a node and has a fast kernel.
 pub(super) fn run(graph: &mut Graph<'_>) {
     for index in 0..graph.steps.len() {
-        if let Some(step) = lower(graph, &graph.steps[index]) {
+        // What the runtime would refuse stays a node.
+        if let Some(step) = lower(graph, &graph.steps[index]).filter(|step| step.op.check().is_ok()) {
             graph.steps[index] = step;
         }
     }
@@ -103,14 +104,12 @@ fn function(graph: &Graph<'_>, step: &Step) -> Option<Function> {
     }
 }
 
-/// An end of a clip: absent, or a number. An infinite one is as good as absent.
+/// An end of a clip: absent, or a number, which may be infinite.
 #[expect(clippy::option_option, reason = "the outer one is 'not a constant'")]
 fn end(graph: &Graph<'_>, value: Option<usize>) -> Option<Option<f32>> {
     match value {
         None => Some(None),
-        Some(value) => {
-            graph.scalar(value).filter(|end| !end.is_nan()).map(|end| Some(end).filter(|end| end.is_finite()))
-        }
+        Some(value) => graph.scalar(value).filter(|end| !end.is_nan()).map(Some),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn run(graph: &mut Graph<'_>) {
         if !agree || original.is_some_and(|value| graph.outputs.contains(&value)) {
             continue;
         }
-        let packed = graph.derive(recipe);
+        let Some(packed) = graph.derive(recipe) else { continue };
         for reader in readers {
             let step = &mut graph.steps[reader];
             step.inputs[1] = Some(packed);

@@ -87,7 +87,8 @@ pub(super) fn is_as_large(graph: &Graph<'_>, id: ConstantId, recipe: &Recipe) ->
     let elements = view.shape().iter().zip(view.strides()).filter(|(_, stride)| **stride != 0);
     let stored = elements.map(|(&size, _)| size as usize).product::<usize>() * 4;
     let splat = stored < view.len() * 4;
-    !splat && recipe.len() * 4 <= stored + SLACK.max(stored / 100)
+    let len = recipe.len().unwrap_or(usize::MAX);
+    !splat && len.saturating_mul(4) <= stored + SLACK.max(stored / 100)
 }
 
 /// Drops unused values and numbers the rest anew.

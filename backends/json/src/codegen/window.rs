@@ -34,8 +34,9 @@ impl Window {
                 let mut pads = [0; 4];
                 for i in 0..2 {
                     let (size, out) = (x[i + 2].fixed()?, y[i + 2].fixed()?);
-                    let reach = (out.checked_sub(1)? * strides[i]) + (kernel[i].checked_sub(1)? * dilations[i]) + 1;
-                    let total = reach.saturating_sub(size);
+                    let last = out.checked_sub(1)?.checked_mul(strides[i])?;
+                    let span = kernel[i].checked_sub(1)?.checked_mul(dilations[i])?.checked_add(1)?;
+                    let total = last.checked_add(span)?.saturating_sub(size);
                     let before = if same == "SAME_UPPER" { total / 2 } else { total.div_ceil(2) };
                     pads[i] = before;
                     pads[i + 2] = total - before;

@@ -4,8 +4,8 @@
 use byoc_plugin_api::{ConstantId, Error, TensorView};
 use serde::{Deserialize, Serialize};
 
-use crate::kernels::{Activation, ConvKind, ConvParams, PACKED_B_LAYOUT, pack_b, packed_b_len};
-use crate::program::KindDef;
+use crate::kernels::{Activation, ConvKind, ConvParams, PACKED_B_LAYOUT, pack_b, packed_b_len, product};
+use crate::program::{KindDef, float};
 
 /// The layout tag of folded vectors.
 const VECTOR: &str = "json-bias/1";
@@ -72,6 +72,7 @@ pub(crate) enum Part {
         /// Variance.
         variance: ConstantId,
         /// Added to the variance.
+        #[serde(with = "float")]
         eps: f32,
     },
     /// Times a constant.
@@ -122,12 +123,12 @@ impl Recipe {
         }
     }
 
-    /// f32 values of the result.
-    pub(crate) fn len(&self) -> usize {
+    /// f32 values of the result; `None` if they cannot be counted, or no kernel takes weights like these.
+    pub(crate) fn len(&self) -> Option<usize> {
         match self {
             Recipe::Weights { kind, shape, group, .. } => kind.packed_len(&params(shape, *group)),
             Recipe::Matrix { k, n, .. } => packed_b_len(*k, *n),
-            Recipe::Scale { channels, .. } | Recipe::Shift { channels, .. } => *channels,
+            Recipe::Scale { channels, .. } | Recipe::Shift { channels, .. } => Some(*channels),
         }
     }
 
@@ -137,6 +138,9 @@ impl Recipe {
         view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
         out: &mut [f32],
     ) -> Result<(), Error> {
+        if self.len() != Some(out.len()) {
+            return Err(Error::new(format!("{} values for a recipe that makes {:?}", out.len(), self.len())));
+        }
         match self {
             Recipe::Weights { weights, kind, shape, group, parts } => {
                 let view_of_weights = view(*weights)?;
@@ -147,7 +151,7 @@ impl Recipe {
                     None => scaled(view_of_weights.to_vec()?, &scale),
                 };
                 let oihw = plain.unwrap_or(&copy);
-                if oihw.len() != shape.iter().product::<usize>() || out.len() != self.len() {
+                if Some(oihw.len()) != product(shape) {
                     return Err(Error::new(format!("{} weights for the shape {shape:?}", oihw.len())));
                 }
                 kind.pack(&params(shape, *group), oihw, out);
@@ -156,7 +160,7 @@ impl Recipe {
                 let view = view(*matrix)?;
                 let copy = if view.as_slice::<f32>().is_some() { Vec::new() } else { view.to_vec()? };
                 let plain = view.as_slice::<f32>().unwrap_or(&copy);
-                if plain.len() != k * n || out.len() != self.len() {
+                if Some(plain.len()) != product(&[*k, *n]) {
                     return Err(Error::new(format!("{} values for a matrix of {k} by {n}", plain.len())));
                 }
                 pack_b(*k, *n, plain, if *transposed { [1, *k] } else { [*n, 1] }, out);
@@ -186,7 +190,7 @@ fn scaled(mut weights: Vec<f32>, scale: &[f64]) -> Vec<f32> {
 fn params(shape: &[usize; 4], group: usize) -> ConvParams {
     ConvParams {
         n: 1,
-        ic: shape[1] * group,
+        ic: shape[1].saturating_mul(group),
         ih: 1,
         iw: 1,
         oc: shape[0],
@@ -202,6 +206,14 @@ fn params(shape: &[usize; 4], group: usize) -> ConvParams {
     }
 }
 
+/// As many times the value; an error where there is no memory for it.
+fn repeated(value: f64, count: usize) -> Result<Vec<f64>, Error> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(count).map_err(|_| Error::new(format!("no memory for {count} channels")))?;
+    values.resize(count, value);
+    Ok(values)
+}
+
 /// Factor and offset by channel of all parts one after another, in double precision.
 fn compose<'a>(
     channels: usize,
@@ -212,13 +224,13 @@ fn compose<'a>(
     let vector = |id: ConstantId| -> Result<Vec<f64>, Error> {
         let values = view(id)?.to_vec::<f32>()?;
         match values.len() {
-            1 => Ok(vec![f64::from(values[0]); channels]),
+            1 => repeated(f64::from(values[0]), channels),
             len if len == channels => Ok(values.into_iter().map(f64::from).collect()),
             len => Err(Error::new(format!("{len} values for {channels} channels"))),
         }
     };
-    let mut scale = vec![1.0; channels];
-    let mut shift = start.map_or_else(|| Ok(vec![0.0; channels]), vector)?;
+    let mut scale = repeated(1.0, channels)?;
+    let mut shift = start.map_or_else(|| repeated(0.0, channels), vector)?;
     for part in parts {
         let (factor, offset) = match part {
             Part::Norm { scale, bias, mean, variance, eps } => {
@@ -228,8 +240,8 @@ fn compose<'a>(
                 let offset = (0..channels).map(|c| bias[c] - mean[c] * factor[c]).collect();
                 (factor, offset)
             }
-            Part::Mul(id) => (vector(*id)?, vec![0.0; channels]),
-            Part::Add(id) => (vec![1.0; channels], vector(*id)?),
+            Part::Mul(id) => (vector(*id)?, repeated(0.0, channels)?),
+            Part::Add(id) => (repeated(1.0, channels)?, vector(*id)?),
         };
         for channel in 0..channels {
             scale[channel] *= factor[channel];

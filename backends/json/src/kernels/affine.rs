@@ -6,6 +6,7 @@ use super::layout::{BLOCK, blocked_len};
 use super::parallel::{SharedMut, Threads, part};
 use super::pool::Layout;
 use super::simd::V16;
+use super::sizes::product;
 
 /// Pixels computed before an activation that is no clamp is applied to them.
 const STRIP: usize = 128;
@@ -28,12 +29,12 @@ pub fn affine(
     y: &mut [f32],
 ) {
     let (len, planes, lanes) = match layout {
-        Layout::Nchw => (n * c * hw, c, 1),
-        Layout::Blocked => (blocked_len(n, c, hw), c.div_ceil(BLOCK), BLOCK),
+        Layout::Nchw => (product(&[n, c, hw]), c, 1),
+        Layout::Blocked => (Some(blocked_len(n, c, hw)), c.div_ceil(BLOCK), BLOCK),
     };
-    assert!(x.len() == len && y.len() == len && scale.len() == c && shift.len() == c);
+    assert!(len == Some(x.len()) && len == Some(y.len()) && scale.len() == c && shift.len() == c);
     let (total, plane) = (n * planes, hw * lanes);
-    let parts = parts_of(threads, len).min(total.max(1));
+    let parts = parts_of(threads, x.len()).min(total.max(1));
     let out = SharedMut::new(y);
     threads.parallel_for(parts, |i| {
         for at in part(total, parts, i) {

@@ -14,8 +14,9 @@ mod tests;
 mod tile;
 
 use super::activation::Activation;
-use super::layout::{BLOCK, blocked_len};
+use super::layout::BLOCK;
 use super::parallel::Threads;
+use super::sizes::{product, reach};
 
 /// The shape of a 2-D convolution (or correlation, as in every deep learning framework).
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +74,36 @@ struct Operands<'a> {
 }
 
 impl ConvParams {
+    /// Whether every number means something: nothing is 0 that steps or divides, and groups share out both sides.
+    fn is_valid(&self) -> bool {
+        let [sy, sx] = self.stride;
+        let [dy, dx] = self.dilation;
+        ![self.kh, self.kw, sy, sx, dy, dx, self.group].contains(&0)
+            && self.ic.is_multiple_of(self.group)
+            && self.oc.is_multiple_of(self.group)
+    }
+
+    /// Height and width under the windows of `rows` by `columns` output pixels.
+    fn window(&self, rows: usize, columns: usize) -> Option<[usize; 2]> {
+        let height = reach(&[rows.max(1), self.kh], &[self.stride[0], self.dilation[0]])?;
+        let width = reach(&[columns.max(1), self.kw], &[self.stride[1], self.dilation[1]])?;
+        Some([height, width])
+    }
+
+    /// Whether the bytes between any two pixels that a window can name can be counted, those beside the image included:
+    /// then no coordinate or offset that a kernel computes from these parameters wraps.
+    fn is_countable(&self) -> bool {
+        let far = |under: usize, size: usize, axis: usize| {
+            under.checked_add(size)?.checked_add(self.pad[axis])?.checked_add(self.dilation[axis])
+        };
+        let bytes = || {
+            let [height, width] = self.window(self.oh, self.ow)?;
+            let (height, width) = (far(height, self.ih, 0)?, far(width, self.iw, 1)?);
+            product(&[height, width, BLOCK, size_of::<f32>()])
+        };
+        bytes().is_some_and(|bytes| bytes <= isize::MAX as usize)
+    }
+
     /// Channels of one group: input, output.
     fn group_channels(&self) -> (usize, usize) {
         (self.ic / self.group, self.oc / self.group)
@@ -108,6 +139,9 @@ impl ConvKind {
 
     /// Whether this kernel can compute these parameters at all.
     pub fn supports(self, p: &ConvParams) -> bool {
+        if !p.is_valid() || !p.is_countable() {
+            return false;
+        }
         match self {
             ConvKind::Blocked => p.blocked_groups().is_some(),
             ConvKind::First => p.group == 1,
@@ -136,9 +170,10 @@ impl ConvKind {
         }
     }
 
-    /// f32 values of the packed weights.
-    pub fn packed_len(self, p: &ConvParams) -> usize {
-        pack::len(self, p)
+    /// f32 values of the packed weights; `None` if the kernel does not support the parameters or the values cannot be
+    /// counted.
+    pub fn packed_len(self, p: &ConvParams) -> Option<usize> {
+        if self.supports(p) { pack::len(self, p) } else { None }
     }
 
     /// Packs weights given as [OC][IC / group][KH][KW]; every value of `out` is written.
@@ -150,27 +185,32 @@ impl ConvKind {
         pack::pack(self, p, oihw, out);
     }
 
-    /// f32 values of scratch that [`conv`] needs on this many threads.
-    pub fn scratch_len(self, p: &ConvParams, threads: usize) -> usize {
+    /// f32 values of scratch that [`conv`] needs on this many threads; `None` as in [`ConvKind::packed_len`].
+    pub fn scratch_len(self, p: &ConvParams, threads: usize) -> Option<usize> {
+        if !self.supports(p) {
+            return None;
+        }
         match self {
             ConvKind::Blocked => blocked::scratch_len(p),
-            ConvKind::Depthwise => 0,
-            ConvKind::First => first::scratch_len(p, threads),
-            ConvKind::Plain => plain::scratch_len(p, threads),
+            ConvKind::Depthwise => Some(0),
+            ConvKind::First => first::scratch_len(p)?.checked_mul(threads),
+            ConvKind::Plain => plain::scratch_len(p)?.checked_mul(threads),
         }
     }
 
-    /// f32 values of the input.
-    pub fn input_len(self, p: &ConvParams) -> usize {
-        let hw = p.ih * p.iw;
-        if self.input_blocked() { blocked_len(p.n, p.ic, hw) } else { p.n * p.ic * hw }
+    /// f32 values of the input; `None` if they cannot be counted.
+    pub fn input_len(self, p: &ConvParams) -> Option<usize> {
+        image_len(self.input_blocked(), [p.n, p.ic, p.ih, p.iw])
     }
 
-    /// f32 values of the output and of the residual.
-    pub fn output_len(self, p: &ConvParams) -> usize {
-        let hw = p.oh * p.ow;
-        if self.output_blocked() { blocked_len(p.n, p.oc, hw) } else { p.n * p.oc * hw }
+    /// f32 values of the output and of the residual; `None` if they cannot be counted.
+    pub fn output_len(self, p: &ConvParams) -> Option<usize> {
+        image_len(self.output_blocked(), [p.n, p.oc, p.oh, p.ow])
     }
+}
+
+fn image_len(blocked: bool, [n, c, h, w]: [usize; 4]) -> Option<usize> {
+    if blocked { product(&[n, c.div_ceil(BLOCK), h, w, BLOCK]) } else { product(&[n, c, h, w]) }
 }
 
 /// y = act(x * w + bias + residual): `packed` from [`ConvKind::pack`], `bias` with one value for each output channel,
@@ -191,12 +231,12 @@ pub fn conv(
     scratch: &mut [f32],
 ) {
     assert!(kind.supports(p), "{kind:?} does not support {p:?}");
-    assert_eq!(x.len(), kind.input_len(p));
-    assert_eq!(packed.len(), kind.packed_len(p));
-    assert_eq!(y.len(), kind.output_len(p));
+    assert_eq!(Some(x.len()), kind.input_len(p));
+    assert_eq!(Some(packed.len()), kind.packed_len(p));
+    assert_eq!(Some(y.len()), kind.output_len(p));
     assert!(bias.is_none_or(|b| b.len() == p.oc));
     assert!(residual.is_none_or(|r| r.len() == y.len()));
-    assert!(scratch.len() >= kind.scratch_len(p, threads.count()));
+    assert!(kind.scratch_len(p, threads.count()).is_some_and(|len| scratch.len() >= len));
     if y.is_empty() {
         return;
     }

@@ -4,6 +4,7 @@ use super::activation::{Activation, parts_of};
 use super::isa::{Isa, Kernel, dispatch};
 use super::parallel::{SharedMut, Threads, part};
 use super::simd::V16;
+use super::sizes::{product, reach};
 
 /// A function of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +82,9 @@ impl Broadcast {
         Some(Broadcast { dims, a: sa, b: sb })
     }
 
-    /// Values of the output.
+    /// Values of the output; saturates where they cannot be counted.
     pub fn len(&self) -> usize {
-        self.dims.iter().product()
+        product(&self.dims).unwrap_or(usize::MAX)
     }
 
     /// Whether the output is empty.
@@ -91,8 +92,9 @@ impl Broadcast {
         self.len() == 0
     }
 
-    fn reach(&self, strides: [usize; 4]) -> usize {
-        if self.is_empty() { 0 } else { (0..4).map(|i| (self.dims[i] - 1) * strides[i]).sum::<usize>() + 1 }
+    /// Whether an operand with these strides is long enough.
+    fn fits(&self, operand: &[f32], strides: [usize; 4]) -> bool {
+        reach(&self.dims, &strides).is_some_and(|reach| reach <= operand.len())
     }
 
     /// The strides of a contiguous output, 0 for dimensions of one.
@@ -107,7 +109,7 @@ impl Broadcast {
 /// # Panics
 /// If `dst` is not `bc.len()` long or an operand is shorter than its strides reach.
 pub fn binary(threads: &Threads, op: Binary, bc: &Broadcast, a: &[f32], b: &[f32], dst: &mut [f32], act: Activation) {
-    assert!(a.len() >= bc.reach(bc.a) && b.len() >= bc.reach(bc.b));
+    assert!(bc.fits(a, bc.a) && bc.fits(b, bc.b));
     run(threads, op, bc, a.as_ptr() as usize, b.as_ptr() as usize, dst, act);
 }
 
@@ -124,9 +126,10 @@ pub fn binary_inplace(
     swap: bool,
     act: Activation,
 ) {
+    assert_eq!(dst.len(), bc.len());
     let dense = bc.dense();
     assert!((0..4).all(|i| bc.dims[i] == 1 || bc.a[i] == dense[i]), "the first operand is the output");
-    assert!(b.len() >= bc.reach(bc.b));
+    assert!(bc.fits(b, bc.b));
     let (a, b) = (dst.as_ptr() as usize, b.as_ptr() as usize);
     if swap {
         run(threads, op, &Broadcast { a: bc.b, b: bc.a, ..*bc }, b, a, dst, act);

@@ -14,6 +14,7 @@ mod tile;
 use super::activation::Activation;
 use super::isa::Isa;
 use super::parallel::{SharedMut, Threads, grid, part};
+use super::sizes::reach;
 use block::Source;
 pub(crate) use block::scratch_len as block_scratch_len;
 pub use pack::{pack_b, packed_b_len};
@@ -82,13 +83,19 @@ impl GemmParams {
     }
 
     /// The smallest slice length that holds rows x columns with these strides over the batch.
-    fn extent(&self, rows: usize, columns: usize, strides: [usize; 2], batch: [usize; 2]) -> usize {
-        if rows == 0 || columns == 0 || self.batch.contains(&0) {
-            return 0;
-        }
-        let last = |count: usize, stride: usize| (count - 1) * stride;
-        let matrix = last(rows, strides[0]) + last(columns, strides[1]);
-        matrix + last(self.batch[0], batch[0]) + last(self.batch[1], batch[1]) + 1
+    fn extent(&self, [rows, columns]: [usize; 2], strides: [usize; 2], batch: [usize; 2]) -> Option<usize> {
+        let counts = [rows, columns, self.batch[0], self.batch[1]];
+        reach(&counts, &[strides[0], strides[1], batch[0], batch[1]])
+    }
+
+    fn fits(&self, len: usize, sizes: [usize; 2], strides: [usize; 2], batch: [usize; 2]) -> bool {
+        self.extent(sizes, strides, batch).is_some_and(|extent| extent <= len)
+    }
+
+    /// Multiply-adds; saturates.
+    fn work(&self) -> usize {
+        let matrices = self.batch[0].saturating_mul(self.batch[1]);
+        matrices.saturating_mul(self.m).saturating_mul(self.n).saturating_mul(self.k.max(1))
     }
 
     fn small(&self) -> bool {
@@ -119,9 +126,9 @@ pub struct Epilogue<'a> {
     pub act: Activation,
 }
 
-/// f32 values of scratch that [`gemm`] and [`gemm_packed`] need on this many threads.
-pub fn gemm_scratch_len(p: &GemmParams, threads: usize) -> usize {
-    threads * block_scratch_len(p.m, p.n, p.k)
+/// f32 values of scratch that [`gemm`] and [`gemm_packed`] need on this many threads; `None` if they cannot be counted.
+pub fn gemm_scratch_len(p: &GemmParams, threads: usize) -> Option<usize> {
+    block_scratch_len(p.m, p.n, p.k)?.checked_mul(threads)
 }
 
 /// C = act(alpha A B + beta C + bias + residual).
@@ -137,7 +144,7 @@ pub fn gemm(
     e: &Epilogue<'_>,
     scratch: &mut [f32],
 ) {
-    assert!(b.len() >= p.extent(p.k, p.n, p.b, p.b_batch));
+    assert!(p.fits(b.len(), [p.k, p.n], p.b, p.b_batch));
     if p.small() && gemv::supports(p) {
         check(p, a, c, e);
         gemv::run(threads, p, a, b, c, e);
@@ -159,13 +166,13 @@ pub fn gemm_packed(
     e: &Epilogue<'_>,
     scratch: &mut [f32],
 ) {
-    assert_eq!(packed_b.len(), packed_b_len(p.k, p.n));
+    assert_eq!(Some(packed_b.len()), packed_b_len(p.k, p.n));
     run(threads, p, a, Source::Packed(packed_b.as_ptr()), c, e, scratch);
 }
 
 fn check(p: &GemmParams, a: &[f32], c: &[f32], e: &Epilogue<'_>) {
-    assert!(a.len() >= p.extent(p.m, p.k, p.a, p.a_batch));
-    assert!(c.len() >= p.extent(p.m, p.n, [p.c_row, 1], p.c_batch));
+    assert!(p.fits(a.len(), [p.m, p.k], p.a, p.a_batch));
+    assert!(p.fits(c.len(), [p.m, p.n], [p.c_row, 1], p.c_batch));
     assert!(p.c_row >= p.n || p.m <= 1, "rows of C overlap");
     assert!(p.c_batch.iter().zip(p.batch).all(|(s, n)| n <= 1 || *s > 0), "matrices of C overlap");
     assert!(e.residual.is_none_or(|r| r.len() >= c.len()));
@@ -183,8 +190,7 @@ const UNIT: usize = 32;
 fn split(p: &GemmParams, isa: Isa, threads: usize) -> (usize, usize) {
     let matrices = p.batch[0] * p.batch[1];
     // Below this many multiply-adds a second thread costs more than it saves.
-    let work = matrices * p.m * p.n * p.k.max(1);
-    let wanted = threads.min(work.div_ceil(64 * 1024));
+    let wanted = threads.min(p.work().div_ceil(64 * 1024));
     let rows_tile = if isa == Isa::Avx512 { 14 } else { 6 };
     // Each thread packs what it does not split, so split the longer side.
     let (columns, rows) = grid(wanted, matrices, p.n.div_ceil(UNIT), p.m.div_ceil(rows_tile), p.n >= p.m);
@@ -193,11 +199,14 @@ fn split(p: &GemmParams, isa: Isa, threads: usize) -> (usize, usize) {
 
 fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: Source, c: &mut [f32], e: &Epilogue<'_>, scratch: &mut [f32]) {
     check(p, a, c, e);
-    assert!(scratch.len() >= gemm_scratch_len(p, threads.count()));
+    let each = block_scratch_len(p.m, p.n, p.k);
+    let Some(each) = each.filter(|_| gemm_scratch_len(p, threads.count()).is_some_and(|len| scratch.len() >= len))
+    else {
+        panic!("the scratch is too short");
+    };
     let (row_parts, column_parts) = split(p, threads.isa(), threads.count());
     let total = p.batch[0] * p.batch[1] * row_parts * column_parts;
     let tasks = threads.count().min(total);
-    let each = block_scratch_len(p.m, p.n, p.k);
     let (out, scratch) = (SharedMut::new(c), SharedMut::new(scratch));
     threads.parallel_for(tasks, |task| {
         // SAFETY: one part of the scratch for each task.
@@ -239,7 +248,8 @@ pub(crate) unsafe fn gemm_on_this_thread(
     c: *mut f32,
     scratch: &mut [f32],
 ) {
-    assert!(a.len() >= p.extent(p.m, p.k, p.a, [0, 0]) && b.len() >= p.extent(p.k, p.n, p.b, [0, 0]));
+    assert!(p.fits(a.len(), [p.m, p.k], p.a, [0, 0]) && p.fits(b.len(), [p.k, p.n], p.b, [0, 0]));
+    assert!(block_scratch_len(p.m, p.n, p.k).is_some_and(|len| scratch.len() >= len), "the scratch is too short");
     let block = block::Block {
         p,
         isa,

@@ -2,13 +2,15 @@
 
 use super::activation::parts_of;
 use super::parallel::{SharedMut, Threads, part};
+use super::sizes::product;
 
 /// Channels of a block.
 pub const BLOCK: usize = 16;
 
-/// f32 values of an NCHW16c tensor with `hw` pixels.
+/// f32 values of an NCHW16c tensor with `hw` pixels; saturates where that is more than can be counted, which is longer
+/// than any slice.
 pub fn blocked_len(n: usize, c: usize, hw: usize) -> usize {
-    n * c.div_ceil(BLOCK) * hw * BLOCK
+    product(&[n, c.div_ceil(BLOCK), hw, BLOCK]).unwrap_or(usize::MAX)
 }
 
 /// Pixels converted together: 16 rows of this many f32 stay in the first-level cache.
@@ -19,7 +21,7 @@ const STRIP: usize = 256;
 /// # Panics
 /// If a length is wrong.
 pub fn to_blocked(threads: &Threads, n: usize, c: usize, hw: usize, nchw: &[f32], out: &mut [f32]) {
-    assert_eq!(nchw.len(), n * c * hw);
+    assert_eq!(Some(nchw.len()), product(&[n, c, hw]));
     assert_eq!(out.len(), blocked_len(n, c, hw));
     let dst = SharedMut::new(out);
     each_strip(threads, n, c, hw, |image, block, start, pixels| {
@@ -44,7 +46,7 @@ pub fn to_blocked(threads: &Threads, n: usize, c: usize, hw: usize, nchw: &[f32]
 /// If a length is wrong.
 pub fn from_blocked(threads: &Threads, n: usize, c: usize, hw: usize, blocked: &[f32], out: &mut [f32]) {
     assert_eq!(blocked.len(), blocked_len(n, c, hw));
-    assert_eq!(out.len(), n * c * hw);
+    assert_eq!(Some(out.len()), product(&[n, c, hw]));
     let dst = SharedMut::new(out);
     each_strip(threads, n, c, hw, |image, block, start, pixels| {
         let from = &blocked[((image * c.div_ceil(BLOCK) + block) * hw + start) * BLOCK..][..pixels * BLOCK];

@@ -6,6 +6,7 @@ use super::layout::{BLOCK, blocked_len};
 use super::parallel::{SharedMut, Threads, part};
 use super::pool::Layout;
 use super::simd::V16;
+use super::sizes::product;
 
 /// The widest window that fits the blocked kernel: a block on either side.
 pub const MAX_BLOCKED_LRN: usize = 2 * BLOCK;
@@ -35,13 +36,13 @@ pub struct LrnParams {
 /// If a length is wrong, or the layout is blocked and the window wider than [`MAX_BLOCKED_LRN`].
 pub fn lrn(threads: &Threads, layout: Layout, p: &LrnParams, x: &[f32], y: &mut [f32]) {
     let (len, planes, lanes) = match layout {
-        Layout::Nchw => (p.n * p.c * p.hw, p.c, 1),
-        Layout::Blocked => (blocked_len(p.n, p.c, p.hw), p.c.div_ceil(BLOCK), BLOCK),
+        Layout::Nchw => (product(&[p.n, p.c, p.hw]), p.c, 1),
+        Layout::Blocked => (Some(blocked_len(p.n, p.c, p.hw)), p.c.div_ceil(BLOCK), BLOCK),
     };
-    assert!(x.len() == len && y.len() == len && p.size > 0);
+    assert!(len == Some(x.len()) && len == Some(y.len()) && p.size > 0);
     assert!(lanes == 1 || p.size <= MAX_BLOCKED_LRN);
     let (total, plane) = (p.n * planes, p.hw * lanes);
-    let parts = parts_of(threads, len * p.size).min(total.max(1));
+    let parts = parts_of(threads, x.len().saturating_mul(p.size)).min(total.max(1));
     let out = SharedMut::new(y);
     threads.parallel_for(parts, |i| {
         for at in part(total, parts, i) {
@@ -96,7 +97,7 @@ impl Kernel for Plain<'_> {
     unsafe fn run<V: V16>(self) {
         let Rows { p, image, y, at } = self.0;
         let first = at.saturating_sub(p.before());
-        let last = (at + p.size - p.before()).min(p.c);
+        let last = at.saturating_add(p.size - p.before()).min(p.c);
         for start in (0..p.hw).step_by(16) {
             let count = (p.hw - start).min(16);
             // SAFETY: `count` pixels from `start` lie in every plane; `dispatch` checked the features.

@@ -6,13 +6,14 @@ use super::math;
 use super::parallel::{SharedMut, Threads, part};
 use super::reduce::{Reduce, Row};
 use super::simd::V16;
+use super::sizes::product;
 
 /// Softmax (or its logarithm) over the middle dimension of [outer][len][inner], in place.
 ///
 /// # Panics
 /// If the length is wrong.
 pub fn softmax(threads: &Threads, outer: usize, len: usize, inner: usize, log: bool, x: &mut [f32]) {
-    assert_eq!(x.len(), outer * len * inner);
+    assert_eq!(Some(x.len()), product(&[outer, len, inner]));
     let parts = parts_of(threads, x.len()).min((outer * inner).max(1));
     let out = SharedMut::new(x);
     if inner == 1 {
@@ -144,8 +145,8 @@ pub fn layer_norm(
     sum_out: Option<&mut [f32]>,
     y: &mut [f32],
 ) {
-    let len = p.rows * p.cols;
-    assert_eq!(x.len(), len);
+    let len = x.len();
+    assert_eq!(Some(len), product(&[p.rows, p.cols]));
     assert_eq!(y.len(), len);
     assert!(residual.is_none_or(|r| r.len() == len));
     assert!(sum_out.as_ref().is_none_or(|s| s.len() == len));

@@ -6,6 +6,7 @@ use super::layout::BLOCK;
 use super::parallel::{SharedMut, Threads, part};
 use super::reduce::{Reduce, reduce};
 use super::simd::V16;
+use super::sizes::{product, reach};
 use std::ops::Range;
 
 /// How an image tensor lies in memory.
@@ -55,6 +56,19 @@ pub struct PoolParams {
     pub dilation: [usize; 2],
 }
 
+impl PoolParams {
+    /// Whether no stride, dilation or window is 0, and every coordinate that a window can name can be counted.
+    pub fn is_valid(&self) -> bool {
+        let positive = !self.kernel.iter().chain(&self.stride).chain(&self.dilation).any(|&value| value == 0);
+        let far = |axis: usize| {
+            let (size, outputs) = ([self.ih, self.iw][axis], [self.oh, self.ow][axis].max(1));
+            let under = reach(&[outputs, self.kernel[axis]], &[self.stride[axis], self.dilation[axis]])?;
+            under.checked_add(size)?.checked_add(self.pad[axis])?.checked_add(self.pad[axis + 2])
+        };
+        positive && (0..2).all(|axis| far(axis).is_some_and(|far| far <= isize::MAX as usize))
+    }
+}
+
 /// The taps of one window along one axis: those on the image, and how many lie on the padded image.
 fn taps(p: &PoolParams, axis: usize, out: usize) -> (Range<usize>, usize) {
     let (size, step) = ([p.ih, p.iw][axis] as isize, p.dilation[axis]);
@@ -71,16 +85,18 @@ fn taps(p: &PoolParams, axis: usize, out: usize) -> (Range<usize>, usize) {
 /// Pools every channel of every image.
 ///
 /// # Panics
-/// If a length is wrong.
+/// If a length is wrong or the parameters are not valid.
 pub fn pool2d(threads: &Threads, kind: PoolKind, layout: Layout, p: &PoolParams, x: &[f32], y: &mut [f32]) {
-    let (planes, lanes) = match layout {
-        Layout::Nchw => (p.n * p.c, 1),
-        Layout::Blocked => (p.n * p.c.div_ceil(BLOCK), BLOCK),
+    assert!(p.is_valid(), "no such windows: {p:?}");
+    let (channels, lanes) = match layout {
+        Layout::Nchw => (p.c, 1),
+        Layout::Blocked => (p.c.div_ceil(BLOCK), BLOCK),
     };
-    assert_eq!(x.len(), planes * p.ih * p.iw * lanes);
-    assert_eq!(y.len(), planes * p.oh * p.ow * lanes);
-    let rows = planes * p.oh;
-    let parts = parts_of(threads, y.len() * p.kernel[0] * p.kernel[1]).min(rows.max(1));
+    assert_eq!(Some(x.len()), product(&[p.n, channels, p.ih, p.iw, lanes]));
+    assert_eq!(Some(y.len()), product(&[p.n, channels, p.oh, p.ow, lanes]));
+    let rows = if p.ow == 0 { 0 } else { p.n * channels * p.oh };
+    let taps = p.kernel[0].saturating_mul(p.kernel[1]);
+    let parts = parts_of(threads, y.len().saturating_mul(taps)).min(rows.max(1));
     let out = SharedMut::new(y);
     threads.parallel_for(parts, |i| {
         for at in part(rows, parts, i) {
@@ -109,8 +125,8 @@ pub fn global_pool(
     y: &mut [f32],
 ) {
     match layout {
-        Layout::Nchw => reduce(threads, kind, n * c, hw, 1, x, y),
-        Layout::Blocked => reduce(threads, kind, n * c.div_ceil(BLOCK), hw, BLOCK, x, y),
+        Layout::Nchw => reduce(threads, kind, n.saturating_mul(c), hw, 1, x, y),
+        Layout::Blocked => reduce(threads, kind, n.saturating_mul(c.div_ceil(BLOCK)), hw, BLOCK, x, y),
     }
 }
 
@@ -162,7 +178,8 @@ impl Kernel for Row<'_> {
         let rows = taps(self.p, 0, self.row);
         for px in 0..self.p.ow {
             let columns = taps(self.p, 1, px);
-            // SAFETY: `dispatch` checked the features; taps on the image are in bounds, and so is pixel px of the row.
+            // SAFETY: `dispatch` checked the features; `taps` leaves those on the image, in arithmetic that `is_valid`
+            // says does not wrap, and `pool2d` gave the rows of a plane of that size; px < ow, the pixels of y.
             unsafe {
                 let max = self.kind == PoolKind::Max;
                 let mut acc = V::splat(if max { f32::NEG_INFINITY } else { 0.0 });

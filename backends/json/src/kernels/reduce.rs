@@ -4,6 +4,7 @@ use super::activation::parts_of;
 use super::isa::{Kernel, dispatch};
 use super::parallel::{SharedMut, Threads, part};
 use super::simd::V16;
+use super::sizes::product;
 
 /// What a reduction computes; NaN where a NaN is among the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +88,8 @@ impl Reduce {
 /// # Panics
 /// If a length is wrong.
 pub fn reduce(threads: &Threads, op: Reduce, outer: usize, len: usize, inner: usize, x: &[f32], y: &mut [f32]) {
-    assert_eq!(x.len(), outer * len * inner);
-    assert_eq!(y.len(), outer * inner);
+    assert_eq!(Some(x.len()), product(&[outer, len, inner]));
+    assert_eq!(Some(y.len()), product(&[outer, inner]));
     // Strips of 64 columns of one outer index, or whole rows.
     let width = if inner == 1 { 1 } else { inner.min(64) };
     let strips = inner.div_ceil(width.max(1));

@@ -2,6 +2,7 @@
 
 use super::activation::parts_of;
 use super::parallel::{SharedMut, Threads, part};
+use super::sizes::product;
 
 /// Dimensions left after joining neighbours that stay together.
 const MAX_DIMS: usize = 12;
@@ -43,10 +44,10 @@ impl Walk {
 /// # Panics
 /// If a length is wrong, `perm` is not a permutation, or more than 12 dimensions are left after joining neighbours.
 pub fn transpose<T: Copy + Send + Sync>(threads: &Threads, shape: &[usize], perm: &[usize], x: &[T], y: &mut [T]) {
-    let len = shape.iter().product::<usize>();
-    assert!(x.len() == len && y.len() == len && shape.len() == perm.len());
+    let len = product(shape);
+    assert!(len == Some(x.len()) && len == Some(y.len()) && shape.len() == perm.len());
     assert!((0..perm.len()).all(|axis| perm.contains(&axis)), "not a permutation");
-    if len == 0 {
+    if x.is_empty() {
         return;
     }
     let walk = Walk::new(shape, perm);
@@ -153,9 +154,8 @@ pub fn copy_strided(
     for i in 0..shape.len() {
         copy.push(shape[i], src_strides[i], dst_strides[i]);
     }
-    let total: usize = shape.iter().product();
     let rows = copy.rows();
-    let parts = if copy.overlaps() { 1 } else { parts_of(threads, total * elem / 4).min(rows) };
+    let parts = if copy.overlaps() { 1 } else { parts_of(threads, copy.len().saturating_mul(elem) / 4).min(rows) };
     let out = SharedMut::new(dst);
     threads.parallel_for(parts, |i| {
         for at in part(rows, parts, i) {
@@ -169,10 +169,13 @@ pub fn copy_strided(
     });
 }
 
+/// Whether every element of the box lies in a slice of `len` bytes. Sums saturate far beyond any slice.
 fn check_reach(elem: usize, shape: &[usize], offset: usize, strides: &[isize], len: usize) {
-    let ends = shape.iter().zip(strides).map(|(n, s)| (*n as isize - 1) * s);
-    let (low, high) = ends.fold((offset as isize, offset as isize), |(l, h), e| (l + e.min(0), h + e.max(0)));
-    assert!(low >= 0 && high as usize + elem <= len, "the box reaches outside the slice");
+    let ends = shape.iter().zip(strides).map(|(&n, &s)| (n as i128 - 1).saturating_mul(s as i128));
+    let (low, high) = ends.fold((offset as i128, offset as i128), |(low, high), end| {
+        (low.saturating_add(end.min(0)), high.saturating_add(end.max(0)))
+    });
+    assert!(low >= 0 && high.saturating_add(elem as i128) <= len as i128, "the box reaches outside the slice");
 }
 
 /// A box to copy: (size, source stride, destination stride), neighbours joined.
@@ -196,6 +199,11 @@ impl CopyBox {
         }
         self.dims[self.count] = (n, s, d);
         self.count += 1;
+    }
+
+    /// Elements; saturates.
+    fn len(&self) -> usize {
+        self.dims[..self.count].iter().fold(1, |len, dim| len.saturating_mul(dim.0))
     }
 
     fn rows(&self) -> usize {

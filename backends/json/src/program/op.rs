@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use byoc_plugin_api::Attribute;
 use serde::{Deserialize, Serialize};
 
+use super::float;
 use crate::kernels::{Activation, Binary, ConvKind, ConvParams, Reduce, Unary};
 
 /// A kernel and its parameters, as far as they do not follow from shapes.
@@ -42,10 +43,13 @@ pub(crate) enum Op {
         /// Channels of the window.
         size: usize,
         /// Factor of the mean square.
+        #[serde(with = "float")]
         alpha: f32,
         /// Exponent.
+        #[serde(with = "float")]
         beta: f32,
         /// Added to the mean square.
+        #[serde(with = "float")]
         bias: f32,
     },
     /// A function of each element.
@@ -71,6 +75,7 @@ pub(crate) enum Op {
         /// First normalised axis.
         axis: usize,
         /// Added to the variance.
+        #[serde(with = "float")]
         eps: f32,
         /// Without subtraction of the mean.
         rms: bool,
@@ -120,6 +125,19 @@ pub(crate) enum Op {
     ToBlocked,
     /// NCHW16c to NCHW.
     FromBlocked,
+}
+
+impl Op {
+    /// Whether an operand may lie in NCHW16c.
+    pub(crate) fn takes_blocked(&self) -> bool {
+        match self {
+            Op::View | Op::Conv(_) | Op::Pool(_) | Op::GlobalPool { .. } | Op::Affine { .. } | Op::Lrn { .. } => true,
+            Op::Unary { .. } | Op::Binary { .. } | Op::Concat { .. } | Op::ToBlocked | Op::FromBlocked => true,
+            Op::Reference { .. } | Op::Gemm(_) | Op::Softmax { .. } | Op::LayerNorm { .. } | Op::Reduce { .. } => false,
+            Op::Attention(_) | Op::Transpose { .. } | Op::Split { .. } | Op::Slice { .. } => false,
+            Op::Gather { .. } | Op::Expand => false,
+        }
+    }
 }
 
 /// Parameters of a convolution.
@@ -175,6 +193,7 @@ pub(crate) struct Gemm {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) packed: Option<[usize; 2]>,
     /// Factor of the product.
+    #[serde(with = "float")]
     pub(crate) alpha: f32,
     /// Applied last.
     pub(crate) act: Act,
@@ -207,6 +226,7 @@ pub(crate) struct Attention {
     /// Size of a value.
     pub(crate) value_dim: usize,
     /// Factor of the scores.
+    #[serde(with = "float")]
     pub(crate) scale: f32,
     /// Query i sees the keys up to i.
     pub(crate) causal: bool,
@@ -241,22 +261,30 @@ pub(crate) enum Act {
     Relu,
     /// A missing end is open.
     Clip {
+        #[serde(default, with = "float::option")]
         min: Option<f32>,
+        #[serde(default, with = "float::option")]
         max: Option<f32>,
     },
     LeakyRelu {
+        #[serde(with = "float")]
         alpha: f32,
     },
     Elu {
+        #[serde(with = "float")]
         alpha: f32,
     },
     Sigmoid,
     HardSigmoid {
+        #[serde(with = "float")]
         alpha: f32,
+        #[serde(with = "float")]
         beta: f32,
     },
     HardSwish {
+        #[serde(with = "float")]
         alpha: f32,
+        #[serde(with = "float")]
         beta: f32,
     },
     Silu,

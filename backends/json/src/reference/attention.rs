@@ -156,8 +156,12 @@ impl Stages {
         masked.indexed_iter_mut().for_each(|((q, k), score)| *score += bias(q, k));
         let mut weights = masked.clone();
         for mut row in weights.rows_mut() {
-            if let Some(row) = row.as_slice_mut() {
-                softmax_row(row);
+            match row.as_slice_mut() {
+                // Where every key is masked there is nothing to divide by: ONNX's own reference and onnxruntime give
+                // zeros. Softmax, the operator, gives NaN.
+                Some(row) if row.iter().all(|&score| score == f64::NEG_INFINITY) => row.fill(0.0),
+                Some(row) => softmax_row(row),
+                None => {}
             }
         }
         Stages { raw, capped, masked, weights }
@@ -223,6 +227,17 @@ mod tests {
         assert_eq!(means([1, 1], 1, &[], vec![tensor(&[1, 1], &[7f32])]), [2.0]);
         let lengths = vec![None, None, None, tensor(&[1], &[2i64])];
         assert_eq!(means([1, 1], 1, &[], lengths), [1.5]);
+    }
+
+    #[test]
+    fn a_query_without_keys_gives_zeros() {
+        let hidden = tensor(&[2, 3], &[false, false, false, true, false, false]);
+        assert_eq!(means([1, 1], 2, &[], vec![hidden]), [0.0, 1.0]);
+        let minus = f32::NEG_INFINITY;
+        let added = tensor(&[2, 3], &[minus, minus, minus, 0.0, 0.0, 0.0]);
+        assert_eq!(means([1, 1], 2, &[], vec![added]), [0.0, 2.0]);
+        let unknown = means([1, 1], 1, &[], vec![tensor(&[1, 3], &[f32::NAN, minus, minus])]);
+        assert!(unknown[0].is_nan(), "a NaN is no mask");
     }
 
     #[test]

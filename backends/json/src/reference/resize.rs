@@ -12,6 +12,8 @@ struct AxisPlan {
     input: usize,
     output: usize,
     scale: f64,
+    /// What the output is before it is rounded down: a scale may lead to a fraction.
+    width: f64,
     /// Start and end of the cropped part, as fractions of the input.
     roi: (f64, f64),
 }
@@ -105,25 +107,31 @@ fn plans(call: &Call<'_, '_>, shape: &[usize]) -> Result<Vec<AxisPlan>, Error> {
     if given != along.len() || roi.as_ref().is_some_and(|roi| roi.len() != 2 * along.len()) {
         return Err(Error::new(format!("Resize of {} axes with {given} scales or sizes", along.len())));
     }
-    let mut plans: Vec<AxisPlan> =
-        shape.iter().map(|&size| AxisPlan { input: size, output: size, scale: 1.0, roi: (0.0, 1.0) }).collect();
-    let ratio = |(size, &axis): (&f64, &usize)| {
-        if shape[axis] == 0 { 1.0 } else { size / shape[axis] as f64 }
+    let mut plans: Vec<AxisPlan> = shape
+        .iter()
+        .map(|&size| AxisPlan { input: size, output: size, scale: 1.0, width: size as f64, roi: (0.0, 1.0) })
+        .collect();
+    // Sizes follow in single precision, as the operator's definition and the common runtimes do: 10 x 0.7 is 7 there.
+    let ratio = |(&size, &axis): (&f64, &usize)| {
+        if shape[axis] == 0 { 1.0 } else { size as f32 / shape[axis] as f32 }
     };
     let ratios = sizes.iter().flatten().zip(&along).map(ratio);
     let common = match call.node.string("keep_aspect_ratio_policy", "stretch") {
         "stretch" => None,
         _ if scales.is_some() => None,
-        "not_larger" => ratios.reduce(f64::min),
-        "not_smaller" => ratios.reduce(f64::max),
+        "not_larger" => ratios.reduce(f32::min),
+        "not_smaller" => ratios.reduce(f32::max),
         other => return Err(Error::new(format!("unknown keep_aspect_ratio_policy '{other}'"))),
     };
     for (i, &axis) in along.iter().enumerate() {
         let (plan, input) = (&mut plans[axis], shape[axis] as f64);
-        (plan.scale, plan.output) = match (&scales, &sizes, common) {
-            (Some(scales), _, _) => (scales[i], (scales[i] * input) as usize),
-            (_, _, Some(scale)) => (scale, (scale * input + 0.5) as usize),
-            (_, Some(sizes), _) => (sizes[i] / input, sizes[i] as usize),
+        let fraction = |scale: f32| scale * input as f32;
+        (plan.scale, plan.output, plan.width) = match (&scales, &sizes, common) {
+            (Some(scales), _, _) => {
+                (scales[i], fraction(scales[i] as f32) as usize, f64::from(fraction(scales[i] as f32)))
+            }
+            (_, _, Some(scale)) => (f64::from(scale), (fraction(scale) + 0.5) as usize, f64::from(fraction(scale))),
+            (_, Some(sizes), _) => (sizes[i] / input, sizes[i] as usize, sizes[i]),
             _ => return Err(Error::new("Resize needs scales or sizes")),
         };
         if let Some(roi) = &roi {
@@ -163,20 +171,28 @@ impl Rules<'_> {
         }
     }
 
-    /// Where output `position` lies in the input.
+    /// Where output `position` lies in the input. The nearest element hangs on the last bit where that is halfway between
+    /// two, or on one: for it every operation is rounded to single precision, in which scales and regions are given and
+    /// other runtimes calculate.
     fn origin(&self, plan: &AxisPlan, position: usize) -> f64 {
-        let (x, last) = (position as f64, plan.input as f64 - 1.0);
-        // May be a fraction, where a scale was given.
-        let width = plan.scale * plan.input as f64;
-        let half_pixel = (x + 0.5) / plan.scale - 0.5;
+        let r = |value: f64| if self.mode == "nearest" { f64::from(value as f32) } else { value };
+        let (x, last, scale, width) = (position as f64, plan.input as f64 - 1.0, r(plan.scale), r(plan.width));
+        let (start, end) = (r(plan.roi.0), r(plan.roi.1));
+        let half_pixel = r(r((x + 0.5) / scale) - 0.5);
         match self.coordinates {
             "align_corners" if width == 1.0 => 0.0,
-            "align_corners" => x * last / (width - 1.0),
-            "asymmetric" => x / plan.scale,
-            "tf_crop_and_resize" if width == 1.0 => (plan.roi.0 + plan.roi.1) * last / 2.0,
-            "tf_crop_and_resize" => plan.roi.0 * last + x * (plan.roi.1 - plan.roi.0) * last / (width - 1.0),
+            "align_corners" => r(r(x * last) / r(width - 1.0)),
+            "asymmetric" => r(x / scale),
+            "tf_crop_and_resize" if width == 1.0 => r(r(start + end) * last / 2.0),
+            "tf_crop_and_resize" => {
+                let steps = r(r(r(x * r(end - start)) * last) / r(width - 1.0));
+                r(r(start * last) + steps)
+            }
             "pytorch_half_pixel" if width == 1.0 => 0.0,
-            "half_pixel_symmetric" => plan.input as f64 / 2.0 * (1.0 - plan.output as f64 / width) + half_pixel,
+            "half_pixel_symmetric" => {
+                let around = r(plan.input as f64 - r(plan.output as f64 / scale));
+                r(around / 2.0 + half_pixel)
+            }
             _ => half_pixel,
         }
     }
@@ -232,6 +248,7 @@ impl Rules<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{counting, first, tensor};
     use super::*;
 
     fn rules<'a>(coordinates: &'a str, mode: &'a str, nearest: &'a str) -> Rules<'a> {
@@ -240,7 +257,7 @@ mod tests {
 
     #[test]
     fn halves_round_by_the_mode() {
-        let plan = AxisPlan { input: 4, output: 8, scale: 2.0, roi: (0.0, 1.0) };
+        let plan = AxisPlan { input: 4, output: 8, scale: 2.0, width: 8.0, roi: (0.0, 1.0) };
         let cases = [
             ("round_prefer_floor", [0, 0, 1, 1]),
             ("round_prefer_ceil", [0, 1, 1, 2]),
@@ -256,7 +273,7 @@ mod tests {
 
     #[test]
     fn positions_map_by_the_coordinate_mode() {
-        let plan = AxisPlan { input: 4, output: 2, scale: 0.6, roi: (0.25, 0.75) };
+        let plan = AxisPlan { input: 4, output: 2, scale: 0.6, width: 2.4, roi: (0.25, 0.75) };
         let cases = [
             ("half_pixel", 2.0),
             ("half_pixel_symmetric", 4.0 / 2.0 * (1.0 - 2.0 / 2.4) + 2.0),
@@ -272,8 +289,38 @@ mod tests {
     }
 
     #[test]
+    fn whole_positions_and_ties_are_met_exactly() {
+        let scale = |value: f32| f64::from(value);
+        let plan = |input: usize, output: usize, scale: f64, roi| AxisPlan {
+            input,
+            output,
+            scale,
+            width: f64::from(scale as f32 * input as f32),
+            roi,
+        };
+        let whole = (0.0, 1.0);
+        let cases = [
+            ("half_pixel_symmetric", "ceil", plan(7, 3, 0.5, whole), 0, 1),
+            ("asymmetric", "floor", plan(20, 2, scale(0.1), whole), 1, 10),
+            ("tf_crop_and_resize", "round_prefer_floor", plan(6, 6, 1.0, (scale(0.1), 0.9)), 0, 0),
+            ("tf_crop_and_resize", "round_prefer_ceil", plan(6, 6, 1.0, (scale(0.1), 0.9)), 0, 1),
+        ];
+        for (coordinates, nearest, plan, position, expected) in cases {
+            let taps = rules(coordinates, "nearest", nearest).taps(&plan, position).expect("inside");
+            assert_eq!(taps[0].0, expected, "{coordinates} {nearest}");
+        }
+    }
+
+    #[test]
+    fn sizes_follow_in_single_precision() {
+        let scales = tensor(&[1], &[0.7f32]);
+        let found = first("Resize", &[], vec![counting(&[10]), None, scales]);
+        assert_eq!(found, (vec![7], vec![1.0, 3.0, 4.0, 5.0, 7.0, 8.0, 10.0]));
+    }
+
+    #[test]
     fn weights_add_up_to_one() {
-        let plan = AxisPlan { input: 8, output: 3, scale: 0.4, roi: (0.0, 1.0) };
+        let plan = AxisPlan { input: 8, output: 3, scale: 0.4, width: 3.2, roi: (0.0, 1.0) };
         for (mode, antialias, exclude_outside) in
             [("linear", true, false), ("cubic", true, true), ("cubic", false, true)]
         {

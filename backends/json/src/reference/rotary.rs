@@ -3,7 +3,7 @@
 use byoc_plugin_api::Error;
 
 use super::array::shaped;
-use super::call::{Call, Outputs, index};
+use super::call::{Call, Outputs};
 
 /// Where heads lie: element `i` of one is at the sum of the strides times its coordinates, plus `i`.
 struct Heads {
@@ -60,7 +60,11 @@ pub(crate) fn rotary(call: &Call<'_, '_>) -> Outputs {
     let (cos, sin) = (cos.as_slice().unwrap_or_default(), sin.as_slice().unwrap_or_default());
     let mut data = x.to_f64().into_raw_vec_and_offset().0;
     for (b, t) in (0..heads.batch).flat_map(|b| (0..heads.tokens).map(move |t| (b, t))) {
-        let row = if half == 0 { 0 } else { index(positions[b * heads.tokens + t], rows)? };
+        let position = positions[b * heads.tokens + t];
+        // A position is no index: negative ones do not count from the end.
+        let row = usize::try_from(position).ok().filter(|&row| row < rows || half == 0).ok_or_else(|| {
+            Error::new(format!("position {position} of token {t} in batch {b} is out of range for {rows} rows of cos"))
+        })?;
         for h in 0..heads.heads {
             let head = &mut data[heads.start(b, h, t)..][..heads.size];
             for i in 0..half {
@@ -98,7 +102,11 @@ mod tests {
         assert_eq!(turn(&[int("rotary_embedding_dim", 2)], 1, 1), [-2.0, 1.0, 3.0, 4.0]);
         let flat = [vec![counting(&[1, 1, 4])], caches(1), vec![tensor(&[1, 1], &[1i64])]].concat();
         assert_eq!(first("RotaryEmbedding", &[int("num_heads", 2)], flat).1, [-2.0, 1.0, -4.0, 3.0]);
-        let outside = [vec![counting(&[1, 1, 1, 4])], caches(2), vec![tensor(&[1, 1], &[2i64])]].concat();
-        assert!(all("RotaryEmbedding", &[], outside).is_err());
+        for position in [2i64, -1, i64::MIN] {
+            let outside = [vec![counting(&[1, 1, 1, 4])], caches(2), vec![tensor(&[1, 1], &[position])]].concat();
+            let error = all("RotaryEmbedding", &[], outside).expect_err("outside");
+            let expected = format!("position {position} of token 0 in batch 0 is out of range for 2 rows of cos");
+            assert_eq!((error.message, error.node.as_deref()), (expected, Some("node")));
+        }
     }
 }

@@ -75,42 +75,51 @@ impl Window {
         }
         let mut window =
             Window { input: filled(spatial, 1), kernel, stride, dilation, begin, end, output: [1; AXES], rank };
-        let ceil = node.int("ceil_mode", 0) != 0;
+        // ONNX gives VALID a formula of its own, which ceil_mode does not change.
+        let ceil = node.int("ceil_mode", 0) != 0 && auto_pad != "VALID";
         for axis in 0..AXES {
-            match auto_pad {
+            let fits = match auto_pad {
                 "SAME_UPPER" | "SAME_LOWER" => window.same(axis, auto_pad == "SAME_UPPER"),
                 "NOTSET" | "VALID" | "" => window.explicit(axis, ceil)?,
                 other => return Err(Error::new(format!("unknown auto_pad '{other}'"))),
-            }
+            };
+            fits.ok_or_else(|| Error::new("a kernel, stride, dilation or padding is too large"))?;
         }
         Ok(window)
     }
 
-    /// Elements that a window spans.
-    fn span(&self, axis: usize) -> usize {
-        (self.kernel[axis] - 1) * self.dilation[axis] + 1
+    /// Elements that a window spans; `None` if they cannot be counted, as in what follows.
+    fn span(&self, axis: usize) -> Option<usize> {
+        (self.kernel[axis] - 1).checked_mul(self.dilation[axis])?.checked_add(1)
+    }
+
+    /// From the first element of the first window past the last one of the last.
+    fn reach(&self, axis: usize) -> Option<usize> {
+        self.output[axis].saturating_sub(1).checked_mul(self.stride[axis])?.checked_add(self.span(axis)?)
     }
 
     /// As many windows as strides fit into the input; the padding follows, the odd element goes behind or in front.
-    fn same(&mut self, axis: usize, upper: bool) {
+    fn same(&mut self, axis: usize, upper: bool) -> Option<()> {
         let (input, stride) = (self.input[axis], self.stride[axis]);
         self.output[axis] = input.div_ceil(stride);
-        let needed = (self.output[axis].saturating_sub(1) * stride + self.span(axis)).saturating_sub(input);
+        let needed = self.reach(axis)?.saturating_sub(input);
         self.begin[axis] = if upper { needed / 2 } else { needed.div_ceil(2) };
         self.end[axis] = needed - self.begin[axis];
+        needed.checked_add(input).map(drop)
     }
 
-    fn explicit(&mut self, axis: usize, ceil: bool) -> Result<(), Error> {
-        let (input, stride) = (self.input[axis] + self.begin[axis], self.stride[axis]);
-        let free = (input + self.end[axis]).checked_sub(self.span(axis));
+    fn explicit(&mut self, axis: usize, ceil: bool) -> Result<Option<()>, Error> {
+        let stride = self.stride[axis];
+        let Some(input) = self.input[axis].checked_add(self.begin[axis]) else { return Ok(None) };
+        let (Some(padded), Some(span)) = (input.checked_add(self.end[axis]), self.span(axis)) else { return Ok(None) };
+        let free = padded.checked_sub(span);
         let free =
             free.ok_or_else(|| Error::new(format!("the window is larger than the padded input {:?}", self.input)))?;
-        self.output[axis] = 1 + if ceil { free.div_ceil(stride) } else { free / stride };
+        let steps = if ceil { free.div_ceil(stride) } else { free / stride };
         // With ceil_mode the last window may hang over the end, but it must start inside the input or its front padding.
-        if ceil && (self.output[axis] - 1) * stride >= input {
-            self.output[axis] -= 1;
-        }
-        Ok(())
+        let over = ceil && steps.checked_mul(stride).is_none_or(|start| start >= input);
+        self.output[axis] = if over { steps } else { steps + 1 };
+        Ok(self.reach(axis).map(drop))
     }
 
     /// Sizes of the output's spatial axes.
@@ -130,10 +139,20 @@ impl Window {
         [position / columns / rows, position / columns % rows, position % columns]
     }
 
-    /// Calls `visit` with the coordinates of each input element under the window at `position`.
+    /// How many elements of window `position` begin before `end`, which counts from the start of the padding.
+    fn before(&self, axis: usize, position: usize, end: usize) -> usize {
+        let start = position * self.stride[axis];
+        end.saturating_sub(start).div_ceil(self.dilation[axis]).min(self.kernel[axis])
+    }
+
+    /// Calls `visit` with the coordinates of each input element under the window at `position`. Padding is not walked: a
+    /// window may be much larger than its input.
     pub(crate) fn visit(&self, position: [usize; AXES], mut visit: impl FnMut([usize; AXES])) {
-        let sources =
-            |axis: usize| (0..self.kernel[axis]).filter_map(move |tap| self.source(axis, position[axis], tap));
+        let sources = |axis: usize| {
+            let [first, last] = [self.begin[axis], self.begin[axis] + self.input[axis]]
+                .map(|end| self.before(axis, position[axis], end));
+            (first..last).filter_map(move |tap| self.source(axis, position[axis], tap))
+        };
         for d in sources(0) {
             for h in sources(1) {
                 for w in sources(2) {
@@ -145,12 +164,8 @@ impl Window {
 
     /// Elements of the window at `position` that lie on the input or its padding.
     pub(crate) fn padded_count(&self, position: [usize; AXES]) -> usize {
-        let on = |axis: usize| {
-            let limit = self.begin[axis] + self.input[axis] + self.end[axis];
-            let padded = |tap: usize| position[axis] * self.stride[axis] + tap * self.dilation[axis];
-            (0..self.kernel[axis]).filter(|&tap| padded(tap) < limit).count()
-        };
-        (0..AXES).map(on).product()
+        let on = |axis: usize| self.before(axis, position[axis], self.begin[axis] + self.input[axis] + self.end[axis]);
+        (0..AXES).map(on).fold(1, usize::saturating_mul)
     }
 }
 
@@ -172,8 +187,10 @@ mod tests {
             (1, vec![strided.clone(), ("ceil_mode", Attribute::Int(1)), ("pads", ints(&[1, 2]))], (1, 1, 2)),
             (6, vec![strided.clone(), ("auto_pad", text("SAME_UPPER"))], (3, 0, 1)),
             (6, vec![strided.clone(), ("auto_pad", text("SAME_LOWER"))], (3, 1, 0)),
-            (6, vec![strided, ("auto_pad", text("VALID")), ("pads", ints(&[1, 1]))], (2, 0, 0)),
+            (6, vec![strided.clone(), ("auto_pad", text("VALID")), ("pads", ints(&[1, 1]))], (2, 0, 0)),
             (6, vec![("dilations", ints(&[2]))], (2, 0, 0)),
+            // VALID: ceil((6 - 3 + 1) / 2), with and without ceil_mode.
+            (6, vec![strided.clone(), ("auto_pad", text("VALID")), ("ceil_mode", Attribute::Int(1))], (2, 0, 0)),
         ];
         for (size, attributes, expected) in cases {
             let window = Window::new(&node("MaxPool", 1, &attributes), &[size], Some(&[3])).expect("window");
@@ -181,5 +198,19 @@ mod tests {
         }
         assert!(Window::new(&node("MaxPool", 1, &[]), &[2], Some(&[3])).is_err());
         assert!(Window::new(&node("MaxPool", 1, &[]), &[2], None).is_err());
+    }
+
+    #[test]
+    fn windows_of_any_size_end_at_once_or_are_refused() {
+        let same = [("auto_pad", text("SAME_UPPER"))];
+        let window = Window::new(&node("MaxPool", 1, &same), &[5], Some(&[(1 << 31) - 1])).expect("window");
+        let mut seen = Vec::new();
+        window.visit([0, 0, 4], |at| seen.push(at[2]));
+        assert_eq!((seen, window.padded_count([0, 0, 4])), (vec![0, 1, 2, 3, 4], (1 << 31) - 1));
+        let dilated = [("dilations", ints(&[i64::MAX])), ("auto_pad", text("SAME_LOWER"))];
+        for attributes in [&dilated[..], &dilated[..1], &[("pads", ints(&[i64::MAX; 2]))]] {
+            let error = Window::new(&node("MaxPool", 1, attributes), &[5], Some(&[3])).expect_err("too large");
+            assert_eq!(error.message, "a kernel, stride, dilation or padding is too large", "{attributes:?}");
+        }
     }
 }

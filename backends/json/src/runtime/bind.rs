@@ -48,6 +48,7 @@ fn extent(view: &TensorView<'_>) -> usize {
     if view.is_empty() {
         return 0;
     }
+    // The host vouches that all of it is in memory, so this does not overflow.
     let last: i64 = view.shape().iter().zip(view.strides()).map(|(size, stride)| (size - 1) * stride).sum();
     (last.max(0) as usize + 1) * view.dtype().size()
 }
@@ -70,9 +71,11 @@ pub(super) fn bind<'a>(program: &Program, constants: &BoundConstants<'a>) -> Res
 
 /// Computes what was not stored.
 fn derive<'a>(recipe: &Recipe, constants: &BoundConstants<'a>) -> Result<Bound<'a>, Error> {
-    let bytes = recipe.len().checked_mul(4).ok_or_else(|| Error::new("damaged code: a constant is too large"))?;
+    let too_large = || Error::new("damaged code: a constant is too large");
+    let len = recipe.len().ok_or_else(too_large)?;
+    let bytes = len.checked_mul(4).ok_or_else(too_large)?;
     let mut buffer = Buffer::new(bytes)?;
-    recipe.compute(&|id| constants.host(id), &mut buffer.as_mut_f32()[..bytes / 4])?;
+    recipe.compute(&|id| constants.host(id), &mut buffer.as_mut_f32()[..len])?;
     Ok(Bound::Owned { buffer, bytes })
 }
 
@@ -89,7 +92,8 @@ fn owned<'a>(bytes: &[u8]) -> Result<Bound<'a>, Error> {
 
 /// Whether every reader of a constant takes it with any strides: as a matrix of a product.
 fn takes_strides(program: &Program, value: usize) -> bool {
-    let by_product = |step: &Step| matches!(step.op, Op::Gemm(_)) && !step.inputs[2..].contains(&Some(value));
+    let is_matrix = |step: &Step| !step.inputs.iter().skip(2).any(|input| *input == Some(value));
+    let by_product = |step: &Step| matches!(step.op, Op::Gemm(_)) && is_matrix(step);
     let mut readers = program.steps.iter().filter(|step| step.inputs.contains(&Some(value)));
     program.values[value].shape.len() == 2 && !program.outputs.contains(&value) && readers.all(by_product)
 }
@@ -116,7 +120,7 @@ fn host<'a>(view: TensorView<'a>, strides: bool) -> Result<Bound<'a>, Error> {
 fn check(value: &Value, bound: &Bound<'_>) -> Result<(), Error> {
     let shape: Option<Vec<usize>> = value.shape.iter().map(byoc_plugin_api::Dim::fixed).collect();
     let shape = shape.ok_or_else(|| Error::new("damaged code: a constant without a shape"))?;
-    let bytes = shape.iter().try_fold(value.dtype.size(), |bytes, &size| bytes.checked_mul(size));
+    let bytes = crate::kernels::product(&shape).and_then(|elements| elements.checked_mul(value.dtype.size()));
     let fits = match bound {
         Bound::View(view) => view.dtype() == value.dtype && view.shape().iter().map(|&size| size as usize).eq(shape),
         Bound::Owned { bytes: found, .. } => Some(*found) == bytes,

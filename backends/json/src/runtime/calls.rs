@@ -15,6 +15,7 @@ mod image;
 mod movement;
 mod norm;
 mod product;
+mod unequal;
 
 /// A kernel with everything that follows from shapes. Runs without allocation unless it is a reference kernel.
 pub(super) trait Call: Send {
@@ -101,22 +102,29 @@ impl Call for Nothing {
     }
 }
 
-/// Sets up the kernel of a step.
+/// Sets up the kernel of a step. Where there is nothing to compute, the shapes must go together all the same.
 pub(super) fn prepare(signature: &Signature<'_>) -> Result<Ready, Error> {
+    let ready = set_up(signature)?;
+    // A reference kernel checks the shapes itself, when it runs.
+    let checked = !matches!(signature.step.op, Op::Reference { .. });
+    Ok(if checked && signature.is_empty() { Ready::new(Nothing) } else { ready })
+}
+
+fn set_up(signature: &Signature<'_>) -> Result<Ready, Error> {
     let step = signature.step;
-    if signature.is_empty() {
-        return Ok(Ready::new(Nothing));
-    }
     match &step.op {
         Op::View => view(signature),
-        Op::Reference { op, attributes } => Ok(Ready::new(fallback::Reference::new(Node {
-            name: step.name.clone(),
-            op: op.clone(),
-            domain: String::new(),
-            inputs: step.inputs.clone(),
-            outputs: step.outputs.clone(),
-            attributes: attributes.clone(),
-        }))),
+        Op::Reference { op, attributes } => {
+            let node = Node {
+                name: step.name.clone(),
+                op: op.clone(),
+                domain: String::new(),
+                inputs: step.inputs.clone(),
+                outputs: step.outputs.clone(),
+                attributes: attributes.clone(),
+            };
+            Ok(Ready::new(fallback::Reference::new(node, signature.unequal())))
+        }
         Op::Conv(conv) => image::conv(signature, conv),
         Op::Gemm(gemm) => product::gemm(signature, gemm),
         Op::Pool(pool) => image::pool(signature, pool),
@@ -148,20 +156,25 @@ fn bad_shapes(signature: &Signature<'_>) -> Error {
         values.iter().map(one).collect::<Vec<_>>().join(", ")
     };
     let (inputs, outputs) = (shapes(&signature.step.inputs), shapes(&signature.step.outputs));
-    Error::new(format!("no kernel for the shapes {inputs} to {outputs}"))
+    let error = Error::new(format!("no kernel for the shapes {inputs} to {outputs}"));
+    match signature.unequal() {
+        Some(unequal) => unequal.explain(error),
+        None => error,
+    }
 }
 
-/// A view keeps the number of bytes.
+/// A view shows no more bytes than there are.
 fn view(signature: &Signature<'_>) -> Result<Ready, Error> {
     let (Some(from), Some(to)) = (signature.input_value(0), signature.output_value(0)) else {
         return Err(Error::new("a view of nothing"));
     };
     let (input, output) = (signature.input(0)?, signature.output(0)?);
     let same = input.iter().product::<usize>() == output.iter().product::<usize>();
-    let same_order = match (from.blocked == to.blocked, input) {
-        (true, _) => true,
-        // An image of one pixel: its channels lie the same in both layouts.
-        (false, &[n, c, 1, 1]) => input == output && (n == 1 || c.is_multiple_of(BLOCK)),
+    let same_order = match (from.blocked, to.blocked, input) {
+        (false, false, _) => true,
+        // An image of one pixel: its channels lie the same in both layouts. A last block that is not full is there in
+        // NCHW16c only.
+        (_, _, &[n, c, 1, 1]) => input == output && (c.is_multiple_of(BLOCK) || n == 1 && !to.blocked),
         _ => false,
     };
     if same && from.dtype == to.dtype && same_order {

@@ -4,9 +4,9 @@ use byoc_plugin_api::{Error, TensorView};
 
 use super::bind::Bound;
 use super::calls::{self, Call, Signature};
-use super::memory::{Frame, Home, Operand, Place};
+use super::memory::{ALIGNMENT, Frame, Home, Operand, Place};
 use super::plan::{self, Sharing};
-use crate::kernels::{Threads, blocked_len};
+use crate::kernels::Threads;
 use crate::program::{Op, Program, Value};
 
 /// A program made ready for one set of shapes.
@@ -35,8 +35,7 @@ impl Prepared {
         shapes: &[Vec<usize>],
         threads: &Threads,
     ) -> Result<Self, Error> {
-        let sizes: Vec<usize> =
-            program.values.iter().zip(shapes).map(|(value, shape)| size(value, shape)).collect::<Result<_, _>>()?;
+        let sizes = sizes(program, shapes)?;
         let mut ready = Vec::new();
         for step in &program.steps {
             let signature = Signature::new(program, step, shapes, constants, threads);
@@ -124,8 +123,10 @@ fn merge(inputs: &mut [Option<Operand>], outputs: &[Option<Operand>], sharing: &
         let mut start = 0;
         for (position, input) in inputs.iter_mut().enumerate() {
             let Some(input) = input else { continue };
-            let part = Place { home: output.place.home, offset: output.place.offset + start, bytes: input.place.bytes };
-            start += input.place.bytes;
+            let offset = output.place.offset.saturating_add(start);
+            let part = Place { home: output.place.home, offset, bytes: input.place.bytes };
+            // A step may name an input any number of times.
+            start = start.saturating_add(input.place.bytes);
             if !input.place.overlaps(&output.place) {
                 continue;
             }
@@ -142,14 +143,16 @@ fn merge(inputs: &mut [Option<Operand>], outputs: &[Option<Operand>], sharing: &
     Ok(())
 }
 
-/// Bytes of a value.
-fn size(value: &Value, shape: &[usize]) -> Result<usize, Error> {
-    let too_large = || Error::new(format!("a tensor of shape {shape:?} is too large"));
-    let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size)).ok_or_else(too_large)?;
-    let elements = match (value.blocked, shape) {
-        (true, &[n, c, h, w]) if elements < isize::MAX as usize / 64 => blocked_len(n, c, h * w),
-        (true, _) => return Err(Error::new("a blocked value must be of rank 4")),
-        (false, _) => elements,
+/// Bytes of each value. All of them together can be counted, so no place in memory that is planned for them wraps.
+fn sizes(program: &Program, shapes: &[Vec<usize>]) -> Result<Vec<usize>, Error> {
+    let size = |(value, shape): (&Value, &Vec<usize>)| {
+        value.bytes(shape).ok_or_else(|| Error::new(format!("a tensor of shape {shape:?} is too large")))
     };
-    elements.checked_mul(value.dtype.size()).filter(|&bytes| bytes <= isize::MAX as usize / 2).ok_or_else(too_large)
+    let sizes: Vec<usize> = program.values.iter().zip(shapes).map(size).collect::<Result<_, _>>()?;
+    let padded = |size: &usize| size.checked_next_multiple_of(ALIGNMENT);
+    let total = sizes.iter().try_fold(0usize, |total, size| total.checked_add(padded(size)?));
+    match total {
+        Some(total) if total <= isize::MAX as usize => Ok(sizes),
+        _ => Err(Error::new("the tensors are too large for any memory")),
+    }
 }

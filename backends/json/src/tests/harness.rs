@@ -289,8 +289,18 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// Binds what was claimed and loads.
+    /// Binds what was claimed and loads, which must work.
     pub(super) fn with_loaded<T>(&self, net: &Net, threads: usize, then: impl FnOnce(&mut dyn Executable) -> T) -> T {
+        self.load(net, threads, |loaded| then(loaded.expect("load").as_mut()))
+    }
+
+    /// Binds what was claimed and loads.
+    pub(super) fn load<T>(
+        &self,
+        net: &Net,
+        threads: usize,
+        then: impl FnOnce(Result<Box<dyn Executable + '_>, Error>) -> T,
+    ) -> T {
         let shapes = net.shapes();
         let originals = net.views(&shapes);
         let packed_shapes: Vec<_> = self.store.claims.values().map(|(_, data)| [data.len() as i64]).collect();
@@ -309,8 +319,7 @@ impl Compiled {
         }
         let environment = Environment { threads, options: self.options.clone() };
         let bound = BoundConstants::new(bound);
-        let mut executable = json().load(&self.code, &bound, &environment).expect("load");
-        then(executable.as_mut())
+        then(json().load(&self.code, &bound, &environment))
     }
 }
 

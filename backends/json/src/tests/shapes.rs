@@ -139,3 +139,44 @@ fn inputs_and_constants_may_be_outputs() {
     }
     net.check(&[]);
 }
+
+#[test]
+fn symbols_that_were_taken_as_equal_must_be_equal() {
+    let two = |a: &str, b: &str| vec![Dim::Symbolic(a.into()), Dim::Symbolic(b.into())];
+    let mut net = Net::new();
+    let (a, b) = (net.symbolic_input(&two("A", "B")), net.symbolic_input(&two("C", "D")));
+    let sum = net.symbolic_node("Add", &[a, b], &two("A", "B"), &[]);
+    net.output(sum);
+    for (rows, by) in [(0, [("A", 0), ("C", 1)]), (2, [("A", 2), ("C", 2)])] {
+        let symbols = [by[0], by[1], ("B", 1), ("D", 3)];
+        let shapes = format!("[{rows}, 1], [{}, 3]", by[1].1);
+        let computed = format!("computed f32 [{rows}, 3] for an output of f32 [{rows}, 1]");
+        for (kernels, what) in
+            [("fast", format!("no kernel for the shapes {shapes} to [{rows}, 1]")), ("reference", computed)]
+        {
+            let compiled = net.compile(&[("kernels", kernels)]);
+            let error = compiled.with_loaded(&net, 1, |executable| {
+                net.call(executable, &net.inputs(&symbols), &symbols).expect_err("unequal")
+            });
+            assert_eq!(error.message, format!("{what}: B is 1 and D is 3, which must be equal"));
+            assert_eq!(error.node.as_deref(), Some("Add_0"));
+            let hint = "Give inputs in which the two are equal, or compile the model for these sizes";
+            assert_eq!(error.hint.as_deref(), Some(hint));
+        }
+    }
+    // What broadcasts to the shape that the code was compiled for is no mistake.
+    let symbols = [("A", 0), ("B", 3), ("C", 1), ("D", 1)];
+    assert_eq!(net.run(&[], 1, &symbols), [Vec::<f32>::new()]);
+}
+
+#[test]
+fn a_window_too_large_for_the_kernels_is_left_to_the_reference() {
+    let mut net = Net::new();
+    let x = net.input(&[1, 2, 5, 5]);
+    let kernel = ("kernel_shape", Attribute::Ints(vec![i64::from(i32::MAX); 2]));
+    let pool =
+        net.node("MaxPool", &[x], &[1, 2, 5, 5], &[kernel, ("auto_pad", Attribute::String("SAME_UPPER".into()))]);
+    net.output(pool);
+    assert_eq!(net.calls(), ["reference"]);
+    net.check(&[]);
+}

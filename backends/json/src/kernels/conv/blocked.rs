@@ -4,8 +4,9 @@ use super::pack::group_blocks;
 use super::tile::{Tile, TileFn, cuts, out_blocks, taps_inside, tiles};
 use super::{ConvParams, Operands};
 use crate::kernels::isa::Isa;
-use crate::kernels::layout::{BLOCK, blocked_len};
+use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, grid, part};
+use crate::kernels::sizes::product;
 use std::ops::Range;
 
 /// Bytes of weights and of input that should stay in the second-level cache together.
@@ -23,8 +24,9 @@ fn thins(p: &ConvParams) -> bool {
     pointwise(p) && p.stride != [1, 1] && reaches
 }
 
-pub(super) fn scratch_len(p: &ConvParams) -> usize {
-    if thins(p) { blocked_len(p.n, p.ic, p.oh * p.ow) } else { 0 }
+/// f32 values of scratch: the thinned input.
+pub(super) fn scratch_len(p: &ConvParams) -> Option<usize> {
+    if thins(p) { product(&[p.n, p.ic.div_ceil(BLOCK), p.oh, p.ow, BLOCK]) } else { Some(0) }
 }
 
 /// Output rows as the kernel walks them. A 1x1 convolution of stride 1 sees the image as rows of its own choice,
@@ -77,8 +79,9 @@ impl Plan {
         let rows = Rows::new(p, threads);
         let at_once = out_blocks(isa, out_count, rows.width, p.stride[1]);
         let block_bytes = p.kh * p.kw * BLOCK * BLOCK * size_of::<f32>();
-        let row_bytes = p.stride[0] * rows.in_width * BLOCK * in_blocks * size_of::<f32>();
-        let weights_dominate = out_count * in_blocks * block_bytes > row_bytes * rows.count;
+        // A long stride passes over more rows than the image has, so these two may be larger than any memory.
+        let row_bytes = (rows.in_width * BLOCK * in_blocks * size_of::<f32>()).saturating_mul(p.stride[0]);
+        let weights_dominate = out_count * in_blocks * block_bytes > row_bytes.saturating_mul(rows.count);
         let units = out_count.div_ceil(at_once);
         let (out_parts, row_parts) = grid(threads, p.n * groups, units, rows.count, weights_dominate);
         Plan {
@@ -107,7 +110,8 @@ struct Job<'a> {
 
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
     if thins(p) {
-        let thin = &mut scratch[..scratch_len(p)];
+        let Some(len) = scratch_len(p) else { panic!("`conv` takes no such parameters") };
+        let thin = &mut scratch[..len];
         gather(threads, p, o.x, thin);
         let dense = ConvParams { ih: p.oh, iw: p.ow, stride: [1, 1], ..p.clone() };
         return run_dense(threads, &dense, Operands { x: thin, ..o }, y);
@@ -248,8 +252,10 @@ impl Job<'_> {
             if let Some(r) = self.o.residual.filter(|_| last) {
                 tile.residual = r.as_ptr().wrapping_add(y);
             }
-            // SAFETY: the table matches the CPU; the tile's rows, columns and blocks were clipped to x, w and y above,
-            // whose lengths `conv` checked; tasks write disjoint rows and blocks of y.
+            // SAFETY: the table matches the CPU; the tile's rows are clipped to x by `taps_inside`, its columns by
+            // `Tile::outside`, blocks and taps are those that the lengths of x, w and y hold, which `conv` checked in
+            // arithmetic that does not wrap, as it did that no coordinate here does; tasks write disjoint rows and
+            // blocks of y.
             unsafe { table[pixels - 1](&tile) };
             if last && self.clamp.is_none() {
                 for o in 0..at.count {

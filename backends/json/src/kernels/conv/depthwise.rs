@@ -52,7 +52,7 @@ impl Kernel for Band<'_> {
             let at = (self.plane * p.oh + row) * p.ow * BLOCK;
             // SAFETY: rows and planes are disjoint between tasks.
             let y = unsafe { self.out.slice(at, p.ow * BLOCK) };
-            // SAFETY: `dispatch` checked the features.
+            // SAFETY: `dispatch` checked the features; y is a row of `ow` pixels.
             unsafe { line.run::<V>(y) };
             let bias = self.o.bias.map(|b| &b[block * BLOCK..]);
             let residual = self.o.residual.map(|r| &r[at..at + p.ow * BLOCK]);
@@ -74,7 +74,7 @@ impl Line<'_> {
     /// Sums the taps of every pixel of the row `y`: tiles where all columns exist, single pixels at the borders.
     ///
     /// # Safety
-    /// The CPU has the features of `V`.
+    /// The CPU has the features of `V`; `y` holds a row. That no coordinate wraps is checked by `conv`.
     #[inline(always)]
     unsafe fn run<V: V16>(&self, y: &mut [f32]) {
         let p = self.p;
@@ -86,14 +86,14 @@ impl Line<'_> {
         for px in (0..start).chain(end..p.ow) {
             let column = (px * p.stride[1]) as isize - p.pad[1] as isize;
             let kw = taps_inside(column, p.dilation[1], p.iw, p.kw);
-            // SAFETY: the taps were clipped to the image.
+            // SAFETY: `taps_inside` clipped the taps to the image, in both directions; px < ow.
             unsafe { self.tile::<V, 1, 0>(y, px, kw) };
         }
         for (at, pixels) in cuts(end - start, 8) {
             let mut px = start + at;
             let stop = px + pixels;
             while px < stop {
-                // SAFETY: all taps of these pixels exist.
+                // SAFETY: from `start` to `end` every tap column is on the image, and tap rows were clipped to it; px < ow.
                 px += unsafe {
                     match (stop - px, p.stride[1]) {
                         (8, 1) => self.tile::<V, 8, 1>(y, px, 0..p.kw),

@@ -9,34 +9,45 @@ use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::layout::BLOCK;
 use crate::kernels::parallel::{SharedMut, Threads, part};
 use crate::kernels::simd::V16;
+use crate::kernels::sizes::product;
 
 /// Output rows computed from one band.
 const BAND: usize = 4;
 
-/// Height and width of a band of input rows, border included.
-fn band(p: &ConvParams) -> (usize, usize) {
-    let reach = |out: usize, axis: usize, k: usize| (out - 1) * p.stride[axis] + (k - 1) * p.dilation[axis] + 1;
-    (reach(BAND.min(p.oh.max(1)), 0, p.kh), reach(p.ow.max(1), 1, p.kw))
+/// A band of input rows, border included.
+#[derive(Clone, Copy)]
+struct Band {
+    /// Pixels of a row.
+    width: usize,
+    /// f32 values of all rows.
+    len: usize,
 }
 
-pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> usize {
-    let (h, w) = band(p);
-    threads * p.ic * h * w
+impl Band {
+    fn new(p: &ConvParams) -> Option<Band> {
+        let [height, width] = p.window(BAND.min(p.oh), p.ow)?;
+        Some(Band { width, len: product(&[height, width, p.ic])? })
+    }
+}
+
+/// f32 values of scratch for one thread.
+pub(super) fn scratch_len(p: &ConvParams) -> Option<usize> {
+    Band::new(p).map(|band| band.len)
 }
 
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
     let bands = p.oh.div_ceil(BAND);
     let tasks = threads.count();
-    let each = scratch_len(p, 1);
+    let Some(band) = Band::new(p) else { panic!("`conv` takes no such parameters") };
     let (out, scratch) = (SharedMut::new(y), SharedMut::new(scratch));
     threads.parallel_for(tasks, |task| {
         // SAFETY: one part of the scratch for each task.
-        let scratch = unsafe { scratch.slice(task * each, each) };
+        let scratch = unsafe { scratch.slice(task * band.len, band.len) };
         for at in part(p.n * bands, tasks, task) {
             let (image, first_row) = (at / bands, at % bands * BAND);
-            fill(p, &o.x[image * p.ic * p.ih * p.iw..], first_row, scratch);
+            fill(p, band, &o.x[image * p.ic * p.ih * p.iw..], first_row, scratch);
             let rows = BAND.min(p.oh - first_row);
-            convolve(p, &o, threads.isa(), image, first_row, rows, scratch, out);
+            convolve(p, &o, threads.isa(), image, first_row, rows, (band, scratch), out);
         }
     });
 }
@@ -44,8 +55,8 @@ pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f
 /// Copies the input rows that output rows from `first_row` read into `scratch` [band height][band width][IC].
 /// Channels lie innermost so that one kernel row is one run of values, and pixels are apart from each other: the
 /// compiler would load neighbours as one vector and shuffle.
-fn fill(p: &ConvParams, image: &[f32], first_row: usize, scratch: &mut [f32]) {
-    let (_, w) = band(p);
+fn fill(p: &ConvParams, band: Band, image: &[f32], first_row: usize, scratch: &mut [f32]) {
+    let w = band.width;
     for (line, row) in scratch.chunks_exact_mut(w * p.ic).enumerate() {
         let iy = (first_row * p.stride[0] + line) as isize - p.pad[0] as isize;
         row.fill(0.0);
@@ -69,10 +80,10 @@ fn convolve(
     image: usize,
     first_row: usize,
     rows: usize,
-    band_rows: &[f32],
+    (band, band_rows): (Band, &[f32]),
     out: SharedMut<'_, f32>,
 ) {
-    let (_, w) = band(p);
+    let w = band.width;
     let (blocks, plane, taps) = (p.oc.div_ceil(BLOCK), p.oh * p.ow * BLOCK, p.ic * p.kh * p.kw);
     let (pmax, pair) = match isa {
         Isa::Avx512 => (14, 2),
@@ -128,7 +139,7 @@ impl Kernel for Strip<'_> {
         let mut done = 0;
         while done < self.pixels {
             let left = self.pixels - done;
-            // SAFETY: `dispatch` checked the features; the strip lies in bounds.
+            // SAFETY: `dispatch` checked the features; the pixels from `done` on are those that `convolve` cut from a row.
             done += unsafe {
                 match (left, self.blocks, step) {
                     (14, 2, 3) => self.tile::<V, 14, 2, 3>(done),
@@ -158,7 +169,8 @@ impl Strip<'_> {
         let block = p.ic * p.kh * p.kw * BLOCK;
         // Without dilation a kernel row is one run.
         let (runs, run) = if p.dilation[1] == 1 { (1, p.kw * p.ic) } else { (p.kw, p.ic) };
-        // SAFETY: the band holds every tap of every pixel, the packed weights every tap, y the pixels.
+        // SAFETY: `Band` reaches every tap of every pixel of its rows, the packed weights hold every tap of every block,
+        // y the pixels: the lengths of all three are checked by `conv`, in arithmetic that does not wrap.
         unsafe {
             let mut acc = [[V::splat(0.0); OB]; P];
             let mut w = self.w.as_ptr();

@@ -2,6 +2,7 @@
 
 use super::{ConvKind, ConvParams};
 use crate::kernels::layout::BLOCK;
+use crate::kernels::sizes::product;
 
 /// Blocks in and out of one group, for [`ConvKind::Blocked`], and the number of such groups.
 pub(super) fn group_blocks(p: &ConvParams) -> (usize, usize, usize) {
@@ -9,16 +10,16 @@ pub(super) fn group_blocks(p: &ConvParams) -> (usize, usize, usize) {
     ((p.ic / groups).div_ceil(BLOCK), (p.oc / groups).div_ceil(BLOCK), groups)
 }
 
-pub(super) fn len(kind: ConvKind, p: &ConvParams) -> usize {
-    let taps = p.kh * p.kw;
+pub(super) fn len(kind: ConvKind, p: &ConvParams) -> Option<usize> {
+    let out_blocks = p.oc.div_ceil(BLOCK);
     match kind {
         ConvKind::Blocked => {
             let (ib, ob, groups) = group_blocks(p);
-            groups * ob * ib * taps * BLOCK * BLOCK
+            product(&[groups, ob, ib, p.kh, p.kw, BLOCK, BLOCK])
         }
-        ConvKind::First => p.oc.div_ceil(BLOCK) * p.ic * taps * BLOCK,
-        ConvKind::Depthwise => p.oc.div_ceil(BLOCK) * taps * BLOCK,
-        ConvKind::Plain => p.oc * (p.ic / p.group) * taps,
+        ConvKind::First => product(&[out_blocks, p.ic, p.kh, p.kw, BLOCK]),
+        ConvKind::Depthwise => product(&[out_blocks, p.kh, p.kw, BLOCK]),
+        ConvKind::Plain => product(&[p.oc, p.ic / p.group, p.kh, p.kw]),
     }
 }
 
@@ -26,7 +27,7 @@ pub(super) fn pack(kind: ConvKind, p: &ConvParams, oihw: &[f32], out: &mut [f32]
     let (group_ic, group_oc) = p.group_channels();
     let taps = p.kh * p.kw;
     assert_eq!(oihw.len(), p.oc * group_ic * taps);
-    assert_eq!(out.len(), len(kind, p));
+    assert_eq!(Some(out.len()), len(kind, p));
     let (ib, ob, groups) = group_blocks(p);
     // Channels of a kernel's group; wider than the convolution's own when small groups are joined.
     let (wide_ic, wide_oc) = (p.ic / groups, p.oc / groups);

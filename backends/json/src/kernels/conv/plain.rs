@@ -3,31 +3,37 @@
 use super::{ConvParams, Operands};
 use crate::kernels::gemm::{GemmParams, block_scratch_len, gemm_on_this_thread};
 use crate::kernels::parallel::{SharedMut, Threads};
+use crate::kernels::sizes::product;
 
 /// Output pixels whose columns are gathered at a time; bounds the scratch.
 const STRIP: usize = 512;
 
-fn strip(p: &ConvParams) -> usize {
-    STRIP.min(p.oh * p.ow)
+/// f32 values of scratch for one thread: the gathered columns of a strip, and room to pack them.
+fn spaces(p: &ConvParams) -> Option<(usize, usize)> {
+    let (ic, oc) = p.group_channels();
+    let (strip, k) = (STRIP.min(product(&[p.oh, p.ow])?), product(&[ic, p.kh, p.kw])?);
+    Some((product(&[k, strip])?, block_scratch_len(oc, strip, k)?))
 }
 
-pub(super) fn scratch_len(p: &ConvParams, threads: usize) -> usize {
-    let (ic, oc) = p.group_channels();
-    let k = ic * p.kh * p.kw;
-    threads * (k * strip(p) + block_scratch_len(oc, strip(p), k))
+/// f32 values of scratch for one thread.
+pub(super) fn scratch_len(p: &ConvParams) -> Option<usize> {
+    let (columns, packing) = spaces(p)?;
+    columns.checked_add(packing)
 }
 
 pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f32], scratch: &mut [f32]) {
-    let (pixels, strip) = (p.oh * p.ow, strip(p));
+    let pixels = p.oh * p.ow;
+    let strip = STRIP.min(pixels);
     let strips = pixels.div_ceil(strip);
     let total = p.n * p.group * strips;
-    let each = scratch_len(p, 1);
+    let Some((columns_len, packing_len)) = spaces(p) else { panic!("`conv` takes no such parameters") };
+    let each = columns_len + packing_len;
     let tasks = threads.count().min(total);
     let (out, scratch) = (SharedMut::new(y), SharedMut::new(scratch));
     threads.parallel_for(tasks, |task| {
         // SAFETY: one part of the scratch for each task.
         let scratch = unsafe { scratch.slice(task * each, each) };
-        let (columns, packing) = scratch.split_at_mut((p.ic / p.group) * p.kh * p.kw * strip);
+        let (columns, packing) = scratch.split_at_mut(columns_len);
         // Every tasks-th strip, not a contiguous part: neighbours share input rows in the shared cache.
         for at in (task..total).step_by(tasks) {
             let (start, rest) = (at % strips * strip, at / strips);
@@ -80,7 +86,7 @@ fn multiply(
     let base = ((image * p.group + group) * oc) * pixels + start;
     let w = &o.w[group * oc * k..][..oc * k];
     let product = GemmParams { b: [row, 1], c_row: pixels, ..GemmParams::dense(oc, count, k) };
-    // SAFETY: this task's strip of each row; rows are `pixels` apart and in bounds.
+    // SAFETY: this task's strip of each row; rows are `pixels` apart, and `conv` checked that y holds them all.
     unsafe { gemm_on_this_thread(threads.isa(), &product, w, columns, out.as_ptr().add(base), packing) };
     for c in 0..oc {
         let at = base + c * pixels;

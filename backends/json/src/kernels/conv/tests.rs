@@ -57,9 +57,9 @@ fn run(
     b: Option<&[f32]>,
     r: Option<&[f32]>,
 ) -> Vec<f32> {
-    let mut packed = vec![f32::NAN; kind.packed_len(p)];
+    let mut packed = vec![f32::NAN; kind.packed_len(p).expect("countable")];
     kind.pack(p, w, &mut packed);
-    let mut xk = vec![0.0; kind.input_len(p)];
+    let mut xk = vec![0.0; kind.input_len(p).expect("countable")];
     if kind.input_blocked() {
         to_blocked(threads, p.n, p.ic, p.ih * p.iw, x, &mut xk);
         // Lanes past the last channel are unspecified: nothing may depend on them.
@@ -77,7 +77,7 @@ fn run(
     }
     let hw = p.oh * p.ow;
     let residual = r.map(|r| {
-        let mut out = vec![0.0; kind.output_len(p)];
+        let mut out = vec![0.0; kind.output_len(p).expect("countable")];
         if kind.output_blocked() {
             to_blocked(threads, p.n, p.oc, hw, r, &mut out)
         } else {
@@ -85,8 +85,8 @@ fn run(
         }
         out
     });
-    let mut y = vec![f32::NAN; kind.output_len(p)];
-    let mut scratch = vec![f32::NAN; kind.scratch_len(p, threads.count())];
+    let mut y = vec![f32::NAN; kind.output_len(p).expect("countable")];
+    let mut scratch = vec![f32::NAN; kind.scratch_len(p, threads.count()).expect("countable")];
     conv(threads, kind, p, &xk, &packed, b, residual.as_deref(), &mut y, &mut scratch);
     if kind.output_blocked() {
         let mut out = vec![f32::NAN; p.n * p.oc * hw];

@@ -37,9 +37,10 @@ impl Source {
     }
 }
 
-/// f32 values of scratch for one thread: panels of A over all of k, and a block of B.
-pub(crate) fn scratch_len(m: usize, n: usize, k: usize) -> usize {
-    pack::panel_a_len(m.min(ROWS), k) + k.min(DEPTH + BLOCK) * n.min(COLUMNS).next_multiple_of(BLOCK)
+/// f32 values of scratch for one thread: panels of A over all of k, and a block of B; `None` if they cannot be counted.
+pub(crate) fn scratch_len(m: usize, n: usize, k: usize) -> Option<usize> {
+    let panels = k.checked_next_multiple_of(BLOCK)?.checked_mul(m.min(ROWS))?;
+    panels.checked_add(k.min(DEPTH + BLOCK) * n.min(COLUMNS).next_multiple_of(BLOCK))
 }
 
 /// The rows and columns of C that one task computes. The pointers are those of the whole matrix.
@@ -67,9 +68,9 @@ impl Block<'_> {
             let m1 = (m0 + ROWS).min(self.rows.end);
             let panels = Panels { first: m0, rows: m1 - m0, max: table.len() };
             for (start, count) in panels.iter() {
+                let a = self.a.wrapping_add((m0 + start) * self.p.a[0]);
                 // SAFETY: the caller vouches for the rows of A.
                 unsafe {
-                    let a = self.a.add((m0 + start) * self.p.a[0]);
                     pack::panel_a(a, self.p.a, count, k, self.p.alpha, &mut a_space[pack::panel_a_len(start, k)..]);
                 }
             }

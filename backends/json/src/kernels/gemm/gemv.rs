@@ -16,7 +16,8 @@ const STRIP: usize = 2048;
 
 pub(super) fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: &[f32], c: &mut [f32], e: &Epilogue<'_>) {
     let matrices = p.batch[0] * p.batch[1];
-    let wanted = threads.count().min((matrices * p.n * p.k).div_ceil(16 * 1024)).max(1);
+    let work = matrices.saturating_mul(p.n).saturating_mul(p.k);
+    let wanted = threads.count().min(work.div_ceil(16 * 1024)).max(1);
     let column_parts = if matrices.is_multiple_of(wanted) { 1 } else { wanted.min(p.n.div_ceil(16)).max(1) };
     let total = matrices * column_parts;
     let out = SharedMut::new(c);

@@ -1,10 +1,11 @@
 //! Packing of A into panels [K / 16][P rows][16] and of B into panels [K][16 columns].
 
 use crate::kernels::layout::BLOCK;
+use crate::kernels::sizes::{product, reach};
 
-/// f32 values of a packed B; saturates where that is more than can be counted.
-pub fn packed_b_len(k: usize, n: usize) -> usize {
-    n.div_ceil(BLOCK).saturating_mul(k).saturating_mul(BLOCK)
+/// f32 values of a packed B; `None` if they cannot be counted.
+pub fn packed_b_len(k: usize, n: usize) -> Option<usize> {
+    product(&[n.div_ceil(BLOCK), k, BLOCK])
 }
 
 /// Packs B[k, n] with the given row and column strides as [ceil(n / 16)][k][16], zero past n.
@@ -12,8 +13,8 @@ pub fn packed_b_len(k: usize, n: usize) -> usize {
 /// # Panics
 /// If a length is wrong.
 pub fn pack_b(k: usize, n: usize, b: &[f32], strides: [usize; 2], out: &mut [f32]) {
-    assert_eq!(out.len(), packed_b_len(k, n));
-    assert!(k == 0 || n == 0 || b.len() > (k - 1) * strides[0] + (n - 1) * strides[1]);
+    assert_eq!(Some(out.len()), packed_b_len(k, n));
+    assert!(reach(&[k, n], &strides).is_some_and(|len| b.len() >= len));
     // SAFETY: the length check above covers every element the strides reach.
     unsafe { panels(b.as_ptr(), strides, 0..k, 0..n, out) };
 }
@@ -33,11 +34,12 @@ pub(super) unsafe fn panels(
     for (panel, out) in out.chunks_exact_mut((k * BLOCK).max(1)).take(ns.len().div_ceil(BLOCK)).enumerate() {
         let first = ns.start + panel * BLOCK;
         let width = BLOCK.min(ns.end - first);
-        // SAFETY: within the rows and columns the caller vouches for.
-        let from = unsafe { b.add(ks.start * row + first * column) };
+        // Without rows this may point beside the matrix; then nothing is read.
+        let from = b.wrapping_add(ks.start * row + first * column);
         if column == 1 && width == BLOCK {
             for (i, to) in out.chunks_exact_mut(BLOCK).enumerate() {
-                // SAFETY: 16 contiguous columns of a row in range; a constant length becomes one or two moves.
+                // SAFETY: 16 contiguous columns of a row that the caller vouches for; a constant length becomes one or
+                // two moves.
                 unsafe { *to.as_mut_ptr().cast::<[f32; BLOCK]>() = *from.add(i * row).cast::<[f32; BLOCK]>() };
             }
             continue;
@@ -58,7 +60,7 @@ pub(super) unsafe fn panels(
     }
 }
 
-/// f32 values of `rows` packed rows of A.
+/// f32 values of `rows` packed rows of A. No more than `scratch_len` counted, so nothing wraps here.
 pub(super) fn panel_a_len(rows: usize, k: usize) -> usize {
     rows * k.next_multiple_of(BLOCK)
 }
@@ -81,11 +83,10 @@ pub(super) unsafe fn panel_a(
         let k0 = block * BLOCK;
         let count = BLOCK.min(k - k0);
         for (i, out) in out.chunks_exact_mut(BLOCK).enumerate() {
-            // SAFETY: row i, columns k0.. are in range.
-            let from = unsafe { a.add(i * row + k0 * column) };
+            let from = a.wrapping_add(i * row + k0 * column);
             if column == 1 && count == BLOCK {
                 for (j, v) in out.iter_mut().enumerate() {
-                    // SAFETY: as above.
+                    // SAFETY: row i and column k0 + j < k, which the caller vouches for.
                     *v = alpha * unsafe { *from.add(j) };
                 }
             } else {

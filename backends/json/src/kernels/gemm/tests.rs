@@ -41,18 +41,18 @@ fn reference(p: &GemmParams, a: &[f32], b: &[f32], c: &mut [f64], e: &Epilogue<'
 }
 
 fn compare(p: &GemmParams, e: &Epilogue<'_>, isa: Isa, count: usize, packed: bool) {
-    let a = noise(p.extent(p.m, p.k, p.a, p.a_batch), 1);
-    let b = noise(p.extent(p.k, p.n, p.b, p.b_batch), 2);
-    let mut c = noise(p.extent(p.m, p.n, [p.c_row, 1], p.c_batch), 3);
+    let a = noise(p.extent([p.m, p.k], p.a, p.a_batch).expect("countable"), 1);
+    let b = noise(p.extent([p.k, p.n], p.b, p.b_batch).expect("countable"), 2);
+    let mut c = noise(p.extent([p.m, p.n], [p.c_row, 1], p.c_batch).expect("countable"), 3);
     if p.beta == 0.0 {
         c.fill(f32::NAN);
     }
     let mut want: Vec<f64> = c.iter().map(|v| f64::from(*v)).collect();
     reference(p, &a, &b, &mut want, e);
     let threads = Threads::with_isa(count, isa);
-    let mut scratch = vec![f32::NAN; gemm_scratch_len(p, count)];
+    let mut scratch = vec![f32::NAN; gemm_scratch_len(p, count).expect("countable")];
     if packed {
-        let mut pb = vec![f32::NAN; packed_b_len(p.k, p.n)];
+        let mut pb = vec![f32::NAN; packed_b_len(p.k, p.n).expect("countable")];
         pack_b(p.k, p.n, &b, p.b, &mut pb);
         gemm_packed(&threads, p, &a, &pb, &mut c, e, &mut scratch);
     } else {
@@ -67,7 +67,7 @@ fn compare(p: &GemmParams, e: &Epilogue<'_>, isa: Isa, count: usize, packed: boo
 /// Every instruction set, thread count and epilogue, B plain and (unless batched) packed.
 fn check(p: &GemmParams) {
     let (rows, columns) = (noise(p.m, 5), noise(p.n, 6));
-    let residual = noise(p.extent(p.m, p.n, [p.c_row, 1], p.c_batch), 7);
+    let residual = noise(p.extent([p.m, p.n], [p.c_row, 1], p.c_batch).expect("countable"), 7);
     let epilogues = [
         Epilogue::default(),
         Epilogue { bias: Bias::PerRow(&rows), residual: None, act: Activation::Tanh },

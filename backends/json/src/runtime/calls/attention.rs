@@ -3,7 +3,7 @@
 use byoc_plugin_api::Error;
 
 use super::super::memory::Io;
-use super::{Call, Ready, Signature, bad_shapes};
+use super::{Call, Nothing, Ready, Signature, bad_shapes};
 use crate::kernels::{self, AttentionParams};
 use crate::program::{Attention, Side};
 
@@ -14,12 +14,17 @@ struct Attend {
 }
 
 pub(super) fn attention(signature: &Signature<'_>, attention: &Attention) -> Result<Ready, Error> {
+    if signature.output(0)?.first() == Some(&0) {
+        let empty = (0..3).all(|index| signature.input(index).is_ok_and(|shape| shape.contains(&0)));
+        return if empty { Ok(Ready::new(Nothing)) } else { Err(bad_shapes(signature)) };
+    }
     let params = params(signature, attention).ok_or_else(|| bad_shapes(signature))?;
     let start = |side: Side| match side {
         Side::HeadsFirst => 0,
         Side::RowsFirst { start, .. } => start,
     };
     let scratch = kernels::attention_scratch_len(&params, signature.threads.count());
+    let scratch = scratch.ok_or_else(|| bad_shapes(signature))?;
     Ok(Ready { scratch, ..Ready::new(Attend { params, starts: attention.sides.map(start) }) })
 }
 
@@ -33,9 +38,10 @@ fn params(signature: &Signature<'_>, attention: &Attention) -> Option<AttentionP
     let side = |index: usize, columns: usize| {
         let elements: usize = signature.input(index).ok()?.iter().product();
         let (row, start, used) = match attention.sides[index] {
-            Side::HeadsFirst => (columns * heads, 0, columns * heads),
-            Side::RowsFirst { width, start } => (width, start, start.checked_add(columns.checked_mul(heads)?)?),
+            Side::HeadsFirst => (columns.checked_mul(heads)?, 0, columns.checked_mul(heads)?),
+            Side::RowsFirst { width, start } => (width, start, columns.checked_mul(heads)?.checked_add(start)?),
         };
+        // No more than the elements from here on.
         let rows = elements.checked_div(row)? / batch;
         if used > row || start > row || rows * row * batch != elements {
             return None;

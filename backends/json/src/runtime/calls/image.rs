@@ -6,7 +6,7 @@ use super::super::memory::Io;
 use super::{Call, Ready, Signature, bad_shapes};
 use crate::kernels::{
     self, Activation, ConvKind, ConvParams, Layout, LrnParams, MAX_BLOCKED_LRN, PoolKind, PoolParams, Reduce,
-    from_blocked, to_blocked,
+    from_blocked, product, to_blocked,
 };
 use crate::program::{Conv, Pool};
 
@@ -32,21 +32,22 @@ struct Convolution {
 pub(super) fn conv(signature: &Signature<'_>, conv: &Conv) -> Result<Ready, Error> {
     let (x, y) = (image(signature.input(0)?)?, image(signature.output(0)?)?);
     let params = conv.params(&x, &y);
-    let grouped = conv.group > 0 && x[1].is_multiple_of(conv.group) && y[1].is_multiple_of(conv.group);
-    if x[0] != y[0] || !grouped || !conv.kind.supports(&params) || x.contains(&0) {
+    if x[0] != y[0] || (x.contains(&0) && !y.contains(&0)) {
         return Err(bad_shapes(signature));
     }
-    let weights: usize = signature.input(1)?.iter().product();
     let bias = signature.step.input(2).is_none_or(|_| signature.input(2).is_ok_and(|shape| *shape == [y[1]]));
     let residual = signature.step.input(3).is_none_or(|_| signature.input(3).is_ok_and(|shape| *shape == y));
     let blocked = |value: Option<&crate::program::Value>| value.is_some_and(|value| value.blocked);
     let layouts = blocked(signature.input_value(0)) == conv.kind.input_blocked()
         && blocked(signature.output_value(0)) == conv.kind.output_blocked()
+        && !blocked(signature.input_value(1))
         && signature.input_value(3).is_none_or(|value| value.blocked == conv.kind.output_blocked());
-    if weights != conv.kind.packed_len(&params) || !bias || !residual || !layouts {
+    let weights =
+        product(signature.input(1)?) == Some(conv.kind.packed_len(&params).ok_or_else(|| bad_shapes(signature))?);
+    if !weights || !bias || !residual || !layouts {
         return Err(bad_shapes(signature));
     }
-    let scratch = conv.kind.scratch_len(&params, signature.threads.count());
+    let scratch = conv.kind.scratch_len(&params, signature.threads.count()).ok_or_else(|| bad_shapes(signature))?;
     Ok(Ready { scratch, ..Ready::new(Convolution { kind: conv.kind, params }) })
 }
 
@@ -68,7 +69,7 @@ struct Pooling {
 
 pub(super) fn pool(signature: &Signature<'_>, pool: &Pool) -> Result<Ready, Error> {
     let (x, y) = (image(signature.input(0)?)?, image(signature.output(0)?)?);
-    if x[..2] != y[..2] || x.contains(&0) || pool.kernel.contains(&0) {
+    if x[..2] != y[..2] || (x.contains(&0) && !y.contains(&0)) {
         return Err(bad_shapes(signature));
     }
     let kind = match pool.max {
@@ -87,6 +88,9 @@ pub(super) fn pool(signature: &Signature<'_>, pool: &Pool) -> Result<Ready, Erro
         pad: pool.pads,
         dilation: pool.dilations,
     };
+    if !params.is_valid() {
+        return Err(bad_shapes(signature));
+    }
     Ok(Ready::new(Pooling { kind, layout: layout(signature)?, params }))
 }
 

@@ -94,9 +94,14 @@ pub(super) fn slice(signature: &Signature<'_>, starts: &[i64], steps: &[i64]) ->
     let each = strides(shape, element(signature)?);
     let (mut start, mut from) = (0isize, Vec::new());
     for axis in 0..shape.len() {
-        let (size, step) = (shape[axis] as i64, steps[axis]);
+        // A step of any length leads nowhere where there is one element, or none.
+        let (size, step) = (shape[axis] as i64, if out[axis] > 1 { steps[axis] } else { 0 });
+        if out[axis] == 0 {
+            from.push(0);
+            continue;
+        }
         let first = if starts[axis] < 0 { starts[axis].saturating_add(size) } else { starts[axis] };
-        let first = first.clamp(0, if step < 0 { size - 1 } else { size }.max(0));
+        let first = first.clamp(0, if steps[axis] < 0 { size - 1 } else { size }.max(0));
         let last = (out[axis] as i64 - 1).checked_mul(step).and_then(|reach| reach.checked_add(first));
         if last.is_none_or(|last| !(0..size).contains(&last) || !(0..size).contains(&first)) {
             return Err(bad_shapes(signature));

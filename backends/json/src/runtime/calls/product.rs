@@ -50,7 +50,7 @@ impl<'p> Side<'p> {
     /// A constant in panels, of K rows and N columns.
     fn packed(signature: &Signature<'p>, shape: &'p [usize; 2]) -> Result<Self, Error> {
         let &[rows, columns] = shape;
-        if signature.input(1)? != [kernels::packed_b_len(rows, columns)] {
+        if kernels::packed_b_len(rows, columns).is_none_or(|len| *signature.input(1).unwrap_or_default() != [len]) {
             return Err(bad_shapes(signature));
         }
         Ok(Side { shape, rows, columns, strides: [columns, 1] })
@@ -80,7 +80,7 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &Gemm) -> Result<Ready, Erro
     let mut params = GemmParams::dense(*m, *n, a.columns);
     (params.a, params.b, params.alpha) = (a.strides, b.strides, gemm.alpha);
     let rows: usize = lead.iter().product::<usize>() * m;
-    if b.is_single() && !gemm.trans_a && a.shape.iter().rev().skip(1).product::<usize>() == rows {
+    if rows > 0 && b.is_single() && !gemm.trans_a && a.shape.iter().rev().skip(1).product::<usize>() == rows {
         // One product with more rows, however they are counted.
         params.m = rows;
     } else {
@@ -97,7 +97,7 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &Gemm) -> Result<Ready, Erro
     if signature.step.input(3).is_some() && signature.input(3)? != out {
         return Err(bad_shapes(signature));
     }
-    let scratch = kernels::gemm_scratch_len(&params, signature.threads.count());
+    let scratch = kernels::gemm_scratch_len(&params, signature.threads.count()).ok_or_else(|| bad_shapes(signature))?;
     Ok(Ready {
         scratch,
         ..Ready::new(Product { params, packed: gemm.packed.is_some(), bias, act: gemm.act.activation() })
