@@ -201,6 +201,9 @@ fn borrow<'a, T: Element>(view: &TensorView<'a>) -> Result<CowArray<'a, T, IxDyn
 }
 
 fn store<T: Item>(array: &ArrayViewD<'_, T>, out: &mut TensorViewMut<'_>) -> Result<(), Error> {
+    if array.is_empty() {
+        return Ok(());
+    }
     let slice = out
         .as_mut_slice::<T::Stored>()
         .ok_or_else(|| Error::new("the output's memory is not contiguous and aligned"))?;

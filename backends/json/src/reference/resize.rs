@@ -171,14 +171,14 @@ impl Rules<'_> {
         }
     }
 
-    /// Where output `position` lies in the input. The nearest element hangs on the last bit where that is halfway between
-    /// two, or on one: for it every operation is rounded to single precision, in which scales and regions are given and
-    /// other runtimes calculate.
+    /// Where output `position` lies in the input. Which element is nearest hangs on the last bit where that is on one, or
+    /// halfway between two: for it numbers are rounded to single precision, in which scales and regions are given, and as
+    /// often as onnxruntime does.
     fn origin(&self, plan: &AxisPlan, position: usize) -> f64 {
         let r = |value: f64| if self.mode == "nearest" { f64::from(value as f32) } else { value };
-        let (x, last, scale, width) = (position as f64, plan.input as f64 - 1.0, r(plan.scale), r(plan.width));
+        let (x, last, scale, width) = (position as f64, plan.input as f64 - 1.0, plan.scale, r(plan.width));
         let (start, end) = (r(plan.roi.0), r(plan.roi.1));
-        let half_pixel = r(r((x + 0.5) / scale) - 0.5);
+        let half_pixel = r(r((x + 0.5) / r(scale)) - 0.5);
         match self.coordinates {
             "align_corners" if width == 1.0 => 0.0,
             "align_corners" => r(r(x * last) / r(width - 1.0)),
@@ -190,8 +190,8 @@ impl Rules<'_> {
             }
             "pytorch_half_pixel" if width == 1.0 => 0.0,
             "half_pixel_symmetric" => {
-                let around = r(plan.input as f64 - r(plan.output as f64 / scale));
-                r(around / 2.0 + half_pixel)
+                let around = plan.input as f64 - plan.output as f64 / scale;
+                r(around / 2.0 + (x + 0.5) / scale - 0.5)
             }
             _ => half_pixel,
         }

@@ -2,8 +2,6 @@
 
 use byoc_plugin_api::{Error, Node};
 
-use super::array::dims;
-
 /// Spatial axes that a window can have. Fewer are filled up in front with axes of one element.
 pub(crate) const AXES: usize = 3;
 
@@ -31,13 +29,18 @@ pub(crate) struct Window {
 /// A list attribute with one entry an axis, filled up in front.
 fn list(node: &Node, name: &str, rank: usize, default: usize) -> Result<[usize; AXES], Error> {
     let values = match node.ints(name) {
-        Some(values) if values.len() == rank => dims(values)?,
+        Some(values) if values.len() == rank => sizes(name, values)?,
         None => vec![default; rank],
         Some(values) => {
             return Err(Error::new(format!("{name} has {} entries for {rank} axes", values.len())));
         }
     };
     Ok(filled(&values, default))
+}
+
+fn sizes(name: &str, values: &[i64]) -> Result<Vec<usize>, Error> {
+    let size = |&value: &i64| usize::try_from(value).map_err(|_| Error::new(format!("{name} has the entry {value}")));
+    values.iter().map(size).collect()
 }
 
 /// `values`, filled up in front.
@@ -70,7 +73,7 @@ impl Window {
             if pads.len() != 2 * rank {
                 return Err(Error::new(format!("pads has {} entries for {rank} axes", pads.len())));
             }
-            let pads = dims(pads)?;
+            let pads = sizes("pads", pads)?;
             (begin, end) = (filled(&pads[..rank], 0), filled(&pads[rank..], 0));
         }
         let mut window =
@@ -209,7 +212,7 @@ mod tests {
         assert_eq!((seen, window.padded_count([0, 0, 4])), (vec![0, 1, 2, 3, 4], (1 << 31) - 1));
         let dilated = [("dilations", ints(&[i64::MAX])), ("auto_pad", text("SAME_LOWER"))];
         for attributes in [&dilated[..], &dilated[..1], &[("pads", ints(&[i64::MAX; 2]))]] {
-            let error = Window::new(&node("MaxPool", 1, attributes), &[5], Some(&[3])).expect_err("too large");
+            let error = Window::new(&node("MaxPool", 1, attributes), &[5], Some(&[4])).expect_err("too large");
             assert_eq!(error.message, "a kernel, stride, dilation or padding is too large", "{attributes:?}");
         }
     }

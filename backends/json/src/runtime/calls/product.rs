@@ -50,7 +50,8 @@ impl<'p> Side<'p> {
     /// A constant in panels, of K rows and N columns.
     fn packed(signature: &Signature<'p>, shape: &'p [usize; 2]) -> Result<Self, Error> {
         let &[rows, columns] = shape;
-        if kernels::packed_b_len(rows, columns).is_none_or(|len| *signature.input(1).unwrap_or_default() != [len]) {
+        let given = signature.input(1)?;
+        if kernels::packed_b_len(rows, columns).is_none_or(|len| *given != [len]) {
             return Err(bad_shapes(signature));
         }
         Ok(Side { shape, rows, columns, strides: [columns, 1] })
@@ -80,7 +81,7 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &Gemm) -> Result<Ready, Erro
     let mut params = GemmParams::dense(*m, *n, a.columns);
     (params.a, params.b, params.alpha) = (a.strides, b.strides, gemm.alpha);
     let rows: usize = lead.iter().product::<usize>() * m;
-    if rows > 0 && b.is_single() && !gemm.trans_a && a.shape.iter().rev().skip(1).product::<usize>() == rows {
+    if b.is_single() && !gemm.trans_a && a.shape.iter().rev().skip(1).product::<usize>() == rows {
         // One product with more rows, however they are counted.
         params.m = rows;
     } else {
