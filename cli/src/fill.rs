@@ -1,26 +1,26 @@
 //! Made-up inputs. Random ones depend on the seed and on the input's name alone, so an input keeps its values when
 //! another one is added.
 
+use byoc_core::memory::{self, Shortage};
 use byoc_plugin_api::DType;
-use byoc_tools::tensor::{Tensor, byte_length};
 use half::{bf16, f16};
 
 use crate::args::FillMode;
 
-/// A tensor of that type and shape; `None` when it does not fit in memory.
-pub(crate) fn fill(mode: FillMode, seed: u64, name: &str, dtype: DType, shape: &[i64]) -> Option<Tensor> {
-    let length = byte_length(dtype, shape)?;
-    let bytes = match mode {
-        FillMode::Zeros => vec![0; length],
-        FillMode::Ones => one(dtype).repeat(length / dtype.size()),
-        FillMode::Random => {
-            let mut random = SplitMix::new(seed, name);
-            let mut bytes = Vec::with_capacity(length);
-            (0..length / dtype.size()).for_each(|_| random.element(dtype, &mut bytes));
-            bytes
-        }
+/// The elements of a tensor of that type, as so many bytes. An error where there is no memory for them.
+pub(crate) fn fill(mode: FillMode, seed: u64, name: &str, dtype: DType, length: usize) -> Result<Vec<u8>, Shortage> {
+    let mut bytes = match mode {
+        FillMode::Zeros => return memory::zeroed(length),
+        FillMode::Ones | FillMode::Random => memory::room(length)?,
     };
-    Tensor::new(dtype, shape.to_vec(), bytes)
+    let (one, mut random) = (one(dtype), SplitMix::new(seed, name));
+    for _ in 0..length / dtype.size() {
+        match mode {
+            FillMode::Random => random.element(dtype, &mut bytes),
+            FillMode::Ones | FillMode::Zeros => bytes.extend_from_slice(&one),
+        }
+    }
+    Ok(bytes)
 }
 
 fn one(dtype: DType) -> Vec<u8> {
@@ -76,13 +76,16 @@ impl SplitMix {
 
 #[cfg(test)]
 mod tests {
+    use byoc_tools::tensor::Tensor;
+
     use super::*;
 
     #[test]
     fn fills_every_type() {
         for dtype in DType::all() {
             let numbers = |mode| {
-                let tensor = fill(mode, 7, "x", dtype, &[4, 16]).expect("small");
+                let bytes = fill(mode, 7, "x", dtype, 64 * dtype.size()).expect("small");
+                let tensor = Tensor::new(dtype, vec![4, 16], bytes).expect("a tensor");
                 tensor.numbers().map(byoc_tools::tensor::Number::value).collect::<Vec<_>>()
             };
             assert!(numbers(FillMode::Zeros).iter().all(|&value| value == 0.0), "{dtype}");
@@ -96,7 +99,7 @@ mod tests {
 
     #[test]
     fn seed_and_name_decide() {
-        let random = |seed, name: &str| fill(FillMode::Random, seed, name, DType::F32, &[8]).expect("small");
+        let random = |seed, name: &str| fill(FillMode::Random, seed, name, DType::F32, 32).expect("small");
         assert_eq!(random(1, "x"), random(1, "x"));
         assert_ne!(random(1, "x"), random(2, "x"));
         assert_ne!(random(1, "x"), random(1, "y"));

@@ -8,7 +8,7 @@ use byoc_core::dim::{self, Expr};
 use byoc_core::runtime::PortInfo;
 use byoc_plugin_api::{Dim, closest};
 use byoc_tools::npy::Array;
-use byoc_tools::tensor::Tensor;
+use byoc_tools::tensor::{Tensor, byte_length};
 use byoc_tools::{npy, npz};
 
 use crate::args::{FillMode, InputArg, Inputs, Shapes};
@@ -149,10 +149,14 @@ fn filled(
         Some((_, shape)) => shape.clone(),
         None => dim::eval_shape(&port.shape, symbols).map_err(|_| unknown_size(port))?,
     };
+    let PortInfo { name, dtype, .. } = port;
+    let text = report::shape(&shape);
+    let unfit = || bad(format!("input '{name}' of shape {text} does not fit in memory"));
     let sizes: Option<Vec<i64>> = shape.iter().map(|&size| i64::try_from(size).ok()).collect();
-    sizes
-        .and_then(|sizes| fill(mode, seed, &port.name, port.dtype, &sizes))
-        .ok_or_else(|| bad(format!("input '{}' of shape {} does not fit in memory", port.name, report::shape(&shape))))
+    let length = sizes.as_ref().and_then(|sizes| byte_length(*dtype, sizes)).ok_or_else(unfit)?;
+    let bytes = fill(mode, seed, name, *dtype, length)
+        .map_err(|shortage| shortage.diagnostic(Code::BadInput, format!("input '{name}' {dtype}{text}")))?;
+    sizes.and_then(|sizes| Tensor::new(*dtype, sizes, bytes)).ok_or_else(unfit)
 }
 
 fn unknown_size(port: &PortInfo) -> Diagnostic {

@@ -28,6 +28,8 @@ fn main() -> ExitCode {
         // The host sees how it ends; there is nobody else to tell.
         return byoc_core::plugin::serve().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
+    // What it says stands in the one line of the error.
+    byoc_core::plugin::quiet_panics();
     let cli = args::Cli::parse();
     commands::run(&cli.command).unwrap_or_else(|diagnostic| {
         report::error(&diagnostic);

@@ -1,7 +1,7 @@
 //! The outputs of a run: summed up for people, and copied out for files and comparisons.
 
-use byoc_core::diagnostic::Result;
-use byoc_core::runtime::Session;
+use byoc_core::diagnostic::{Code, Result};
+use byoc_core::runtime::{PortInfo, Session};
 use byoc_tools::tensor::{Number, Tensor};
 use serde::Serialize;
 
@@ -38,8 +38,13 @@ pub(crate) struct Top {
 
 /// Copies of the outputs of the last run, by name.
 pub(crate) fn collect(session: &Session) -> Result<Vec<(String, Tensor)>> {
-    let ports = session.outputs();
-    ports.into_iter().enumerate().map(|(index, port)| Ok((port.name, Tensor::copy(&session.output(index)?)))).collect()
+    let copy = |(index, port): (usize, PortInfo)| {
+        let view = session.output(index)?;
+        let title = || format!("the copy of output '{}' {}{}", port.name, port.dtype, report::shape(view.shape()));
+        let tensor = Tensor::copy(&view).map_err(|shortage| shortage.diagnostic(Code::RunFailed, title()))?;
+        Ok((port.name, tensor))
+    };
+    session.outputs().into_iter().enumerate().map(copy).collect()
 }
 
 impl Summary {
@@ -71,10 +76,22 @@ impl Summary {
 
 /// The `count` largest elements, the largest first; of equal ones the first first.
 fn largest(tensor: &Tensor, count: usize) -> Vec<Top> {
-    let mut found: Vec<(usize, f64)> = tensor.numbers().map(Number::value).enumerate().collect();
-    found.retain(|(_, value)| !value.is_nan());
-    found.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    found.truncate(count);
+    if count == 0 {
+        return Vec::new();
+    }
+    // Never many more than are wanted: there may be more elements than memory for a list of them.
+    let mut found: Vec<(usize, f64)> = Vec::new();
+    let keep_largest = |found: &mut Vec<(usize, f64)>| {
+        found.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        found.truncate(count);
+    };
+    for (index, value) in tensor.numbers().map(Number::value).enumerate().filter(|(_, value)| !value.is_nan()) {
+        found.push((index, value));
+        if found.len() / 2 > count {
+            keep_largest(&mut found);
+        }
+    }
+    keep_largest(&mut found);
     found.into_iter().map(|(index, value)| Top { position: tensor.position(index), value }).collect()
 }
 

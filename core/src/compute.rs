@@ -12,6 +12,7 @@ use crate::constants::ConstantTable;
 use crate::diagnostic::{Diagnostic, Result};
 use crate::ir::TensorType;
 use crate::lend::ConstantViews;
+use crate::memory::{Shortage, titled};
 use crate::partition::RegionPlan;
 use crate::plugin::Selected;
 use crate::spool::Spool;
@@ -43,7 +44,7 @@ impl<'a> Compiled<'a> {
         let outcome =
             backend.constant_updater(&plan.region, &constants, &code, &host.options, &mut Claims::new(&mut recorder));
         let claims = recorder.finish(outcome.map_err(failed))?;
-        let packed = claims.iter().map(|claim| PackedBytes::of(claim, spool)).collect::<Result<Vec<_>>>()?;
+        let packed = claims.iter().map(|claim| PackedBytes::of(claim, spool, failed)).collect::<Result<Vec<_>>>()?;
         drop(constants);
         Ok(Compiled { host, views, code, claims, packed })
     }
@@ -81,11 +82,16 @@ struct PackedBytes {
 }
 
 impl PackedBytes {
-    fn of(recorded: &RecordedClaim, spool: &Spool) -> Result<Option<PackedBytes>> {
+    fn of(
+        recorded: &RecordedClaim,
+        spool: &Spool,
+        failed: &dyn Fn(Error) -> Diagnostic,
+    ) -> Result<Option<PackedBytes>> {
         let Claim::Packed(packed) = &recorded.claim else { return Ok(None) };
         let shape: Vec<_> = packed.shape.iter().map(|&size| size as i64).collect();
         // Aligned as in a mapped artifact.
-        let bytes = Buffer::copy_of(&spool.bytes(recorded.packed.unwrap_or_default())?);
+        let bytes = Buffer::copy_of(&spool.bytes(recorded.packed.unwrap_or_default())?)
+            .map_err(|shortage| failed(shortage.error("a packed constant")))?;
         Ok(Some(PackedBytes { bytes, strides: contiguous_strides(&shape), shape }))
     }
 }
@@ -112,14 +118,16 @@ impl Tensor {
         let shape: Vec<_> = shape.iter().map(|&size| size as i64).collect();
         let ty = TensorType { dtype: value.dtype, shape: value.shape.clone() };
         let strides = contiguous_strides(&shape);
-        Ok(Tensor { name: value.name.clone(), ty, shape, strides, buffer: Buffer::new(size), size })
+        let short = |shortage: Shortage| shortage.error(titled(&value.name, ty.dtype, &ty.shape));
+        let buffer = Buffer::new(size).map_err(short)?;
+        Ok(Tensor { name: value.name.clone(), ty, shape, strides, buffer, size })
     }
 
     /// Takes the place of the elements; whether they are as many bytes.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> bool {
         let fits = bytes.len() == self.size;
         if fits {
-            self.buffer = Buffer::copy_of(bytes);
+            self.buffer.as_mut()[..self.size].copy_from_slice(bytes);
         }
         fits
     }

@@ -14,6 +14,7 @@ mod cpu;
 pub mod diagnostic;
 pub mod ir;
 mod map;
+pub mod memory;
 pub mod ops;
 pub mod overwrite;
 pub mod plugin;

@@ -21,10 +21,11 @@ const UNSAFE: &[(&str, &str)] = &[
     ("plugin-api/src/export", "the wire: the plugin's side of domains"),
     ("plugin-api/src/host", "the wire: opening libraries, opaque handles"),
     ("plugin-api/src/tensor.rs", "views of memory that the other side owns"),
-    ("core/src/buffer.rs", "aligned memory as bytes"),
     ("core/src/compute.rs", "views of operands and results for backends"),
     ("core/src/lend.rs", "views of constants for backends"),
     ("core/src/map.rs", "mapping files"),
+    ("core/src/memory.rs", "zeroed memory that may not be there"),
+    ("core/src/plugin/embedded", "calls of domains, handed on"),
     ("core/src/plugin/worker/shared.rs", "views of files that host and worker map"),
     ("core/src/runtime/bind.rs", "views of the mapped file for backends"),
     ("core/src/runtime/device.rs", "memory of a device, given back"),
@@ -76,6 +77,7 @@ const LAYERS: &[&[&str]] = &[
     &["constants", "dim"],
     &["whole", "overwrite"],
     &["map", "buffer", "cpu"],
+    &["memory"],
     &["diagnostic"],
 ];
 

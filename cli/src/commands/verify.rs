@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, PortInfo, Session};
+use byoc_plugin_api::TensorView;
 use byoc_tools::npz;
 use byoc_tools::tensor::Tensor;
 use serde_json::json;
@@ -88,19 +89,22 @@ pub(crate) fn by_reference_kernels(model: &Path, registry: &Registry, loaded: &L
     let request = compile_request::request(registry, &chosen, sources, &shapes)?;
     let mut session = Session::load(artifact::compile_for_now(&request, model)?.0, registry, &LoadOptions::default())?;
     let inputs = in_order_of(&session.inputs(), loaded)?;
-    session.run(&execution::views(&inputs)?)?;
+    session.run(&inputs)?;
     outputs::collect(&session)
 }
 
 /// The inputs that the artifact was run on, in the order of the model's.
-fn in_order_of(ports: &[PortInfo], loaded: &Loaded) -> Result<Vec<Tensor>> {
+fn in_order_of<'a>(ports: &[PortInfo], loaded: &'a Loaded) -> Result<Vec<TensorView<'a>>> {
     let own = loaded.session.inputs();
     let find = |port: &PortInfo| {
         let at = own.iter().position(|other| other.name == port.name);
-        at.map(|at| loaded.inputs[at].clone()).ok_or_else(|| {
+        let Some(at) = at else {
             let message = format!("the model has an input '{}', which the artifact does not have", port.name);
-            Diagnostic::new(Code::BadInput, message).hint("Is it the model that the artifact was compiled from?")
-        })
+            return Err(
+                Diagnostic::new(Code::BadInput, message).hint("Is it the model that the artifact was compiled from?")
+            );
+        };
+        loaded.inputs[at].view()
     };
     ports.iter().map(find).collect()
 }

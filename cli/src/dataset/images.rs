@@ -4,6 +4,7 @@ use std::path::Path;
 
 use byoc_core::calibrate::Input;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::memory;
 use byoc_plugin_api::DType;
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageReader};
@@ -105,7 +106,8 @@ impl Images {
         };
         let pixels = image.as_bytes();
         let count = self.channels.len();
-        let mut elements = Vec::with_capacity(pixels.len() * 4);
+        let mut elements = memory::room(pixels.len() * 4)
+            .map_err(|shortage| shortage.diagnostic(Code::Io, format!("the image '{}'", file.display())))?;
         for (channel, &normalisation) in self.channels.iter().enumerate() {
             let plane = pixels.iter().skip(channel).step_by(count);
             elements.extend(plane.flat_map(|&pixel| normalised(pixel, normalisation).to_le_bytes()));

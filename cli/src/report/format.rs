@@ -3,21 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-/// A number of bytes, in units of 1000: `417.6 MB`.
-pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
-    if bytes < 1000 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1000.0;
-    let mut unit = 0;
-    // 999.95 would round to 1000.0 of the smaller unit.
-    while value >= 999.95 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
-}
+pub(crate) use byoc_core::memory::readable as size;
 
 /// A time with three digits: `12.3 ms`.
 pub(crate) fn duration(time: Duration) -> String {
@@ -60,22 +46,6 @@ pub(crate) fn shape<T: Display>(sizes: &[T]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_in_units_of_a_thousand() {
-        let cases = [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1000, "1.0 KB"),
-            (999_949, "999.9 KB"),
-            (999_950, "1.0 MB"),
-            (417_649_312, "417.6 MB"),
-            (2_500_000_000_000_000, "2500.0 TB"),
-        ];
-        for (bytes, text) in cases {
-            assert_eq!(size(bytes), text);
-        }
-    }
 
     #[test]
     fn times_with_three_digits() {

@@ -12,6 +12,7 @@ use super::manifest::{ConstantFile, External, Fate, Manifest};
 use crate::buffer::Buffer;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::map_file;
+use crate::memory::Shortage;
 
 /// One constant of another file.
 struct Piece<'a> {
@@ -44,16 +45,18 @@ pub(super) fn attach(
         pieces.push(Piece { index, dtype: stored.dtype, bytes, external });
     }
     let checked = in_parallel(&pieces, |piece| {
-        let bytes = aligned(&piece.bytes, piece.dtype);
-        (blake3::hash(&bytes).to_hex().as_str() == piece.external.digest).then_some(bytes)
+        let bytes = aligned(&piece.bytes, piece.dtype)?;
+        Ok((blake3::hash(&bytes).to_hex().as_str() == piece.external.digest).then_some(bytes))
     });
     let mut attached = BTreeMap::new();
     for (piece, bytes) in pieces.iter().zip(checked) {
-        let path = &files[piece.external.file].0;
-        let bytes = bytes.ok_or_else(|| {
-            let name = name(manifest, piece.index);
-            another(path, artifact, &format!("`{name}` differs"))
-        })?;
+        let (path, name) = (&files[piece.external.file].0, || name(manifest, piece.index));
+        let short = |shortage: Shortage| {
+            let copy = format!("the copy of `{}` of '{}'", name(), path.display());
+            shortage.diagnostic(Code::Io, copy)
+        };
+        let differs = || another(path, artifact, &format!("`{}` differs", name()));
+        let bytes = bytes.map_err(short)?.ok_or_else(differs)?;
         attached.insert(piece.index, bytes);
     }
     Ok(attached)
@@ -103,11 +106,11 @@ fn name(manifest: &Manifest, index: usize) -> &str {
 }
 
 /// Backends are promised bytes that are aligned to their element type, and a model file has them anywhere.
-fn aligned(bytes: &Bytes, dtype: DType) -> Bytes {
+fn aligned(bytes: &Bytes, dtype: DType) -> std::result::Result<Bytes, Shortage> {
     if bytes.as_ptr().addr().is_multiple_of(dtype.size()) {
-        return bytes.clone();
+        return Ok(bytes.clone());
     }
-    Bytes::from_owner(Buffer::copy_of(bytes)).slice(..bytes.len())
+    Ok(Bytes::from_owner(Buffer::copy_of(bytes)?).slice(..bytes.len()))
 }
 
 /// `work` on each item, on all cores. The results stand in the order of the items.
@@ -140,7 +143,8 @@ mod tests {
 
     #[test]
     fn bytes_are_copied_only_to_be_aligned() {
-        let all = Bytes::from_owner(Buffer::copy_of(&[7; 100]));
+        let all = Bytes::from_owner(Buffer::copy_of(&[7; 100]).expect("little"));
+        let aligned = |bytes: &Bytes, dtype| aligned(bytes, dtype).expect("little");
         let even = all.slice(8..72);
         assert_eq!(aligned(&even, DType::F32).as_ptr(), even.as_ptr());
         let odd = all.slice(9..73);

@@ -13,6 +13,7 @@ use super::source::Source;
 use super::{DIGEST, FIRST_FORMAT, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, external, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::map_file;
+use crate::memory::titled;
 use crate::overwrite::Input;
 
 /// An open artifact.
@@ -140,12 +141,17 @@ impl Artifact {
         })
     }
 
-    /// The elements of a constant in row-major order; copied only where a view has them in another.
-    pub fn constant(&self, used: &ConstantUse) -> Result<Bytes> {
+    /// The elements of a constant in row-major order; copied only where a view has them in another. `value` is its name in
+    /// messages.
+    pub fn constant(&self, used: &ConstantUse, value: &str) -> Result<Bytes> {
         let base = self.stored(used.constant)?;
         let dtype = self.manifest.constants[used.constant].dtype;
         let source = Source::View { base, dtype, view: used.view.clone() };
-        source.is_sound().then(|| source.to_bytes()).ok_or_else(|| self.no_constant())
+        if !source.is_sound() {
+            return Err(self.no_constant());
+        }
+        let what = || titled(value, dtype, &used.view.shape);
+        source.to_bytes().map_err(|shortage| shortage.diagnostic(Code::RunFailed, what()))
     }
 
     fn no_constant(&self) -> Diagnostic {

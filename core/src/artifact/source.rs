@@ -6,6 +6,7 @@ use byoc_plugin_api::DType;
 use bytes::Bytes;
 
 use super::manifest::ConstantView;
+use crate::memory::{Shortage, room};
 
 /// Size of a piece: large enough for the disk, small enough to be hashed and written while it is in the cache.
 pub(super) const PIECE: usize = 256 * 1024;
@@ -86,15 +87,15 @@ impl Source {
     }
 
     /// The bytes in order: without a copy where they already stand so. The source must be sound.
-    pub(super) fn to_bytes(&self) -> Bytes {
-        match self {
+    pub(super) fn to_bytes(&self) -> Result<Bytes, Shortage> {
+        Ok(match self {
             Source::Bytes(bytes) => bytes.clone(),
             Source::View { base, dtype, view } if crate::constants::View::from(view).is_contiguous() => {
                 let start = view.offset * dtype.size();
                 base.slice(start..start + self.len() as usize)
             }
             Source::View { base, dtype, view } => {
-                let mut bytes = Vec::with_capacity(self.len() as usize);
+                let mut bytes = room(usize::try_from(self.len()).unwrap_or(usize::MAX))?;
                 // `gather` fails only where its visitor does.
                 let _ = gather(base, dtype.size(), view, |run| {
                     bytes.extend_from_slice(run);
@@ -102,7 +103,7 @@ impl Source {
                 });
                 Bytes::from(bytes)
             }
-        }
+        })
     }
 
     /// Hands out every byte in order, in pieces of at most [`PIECE`] bytes (or one element's run). The source must be

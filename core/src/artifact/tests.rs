@@ -160,7 +160,7 @@ fn what_is_written_is_read_aligned_and_without_a_copy() {
     assert_eq!(artifact.manifest(), &contents.manifest);
     artifact.verify_digests().expect("digests");
     for section in &contents.sections {
-        assert_eq!(artifact.section(&section.name).expect("section"), section.source.to_bytes());
+        assert_eq!(artifact.section(&section.name).expect("section"), section.source.to_bytes().expect("little"));
     }
     for section in artifact.sections() {
         let alignment = if section.name.starts_with(PAD) {
@@ -173,7 +173,7 @@ fn what_is_written_is_read_aligned_and_without_a_copy() {
         assert_eq!(section.offset % alignment, 0, "{}", section.name);
         assert_eq!(section.digest.is_none(), section.name.starts_with(PAD));
     }
-    let transposed = artifact.constant(&contents.manifest.entries[0].constants[0].used).expect("constant");
+    let transposed = artifact.constant(&contents.manifest.entries[0].constants[0].used, "y").expect("constant");
     let original = artifact.section("const/0").expect("section");
     assert_eq!(transposed[4..8], original[12..16]);
     assert_eq!(

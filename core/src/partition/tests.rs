@@ -124,7 +124,7 @@ fn selected(backend: &'static Taker) -> Selected {
         description: backend.describe(),
         origin: Origin::Embedded,
         abi_version: 1,
-        backend: BackendCode::Embedded(backend),
+        backend: BackendCode::embedded(backend).expect("a backend"),
     };
     Selected { registered, options: Options::default() }
 }

@@ -9,6 +9,7 @@ use byoc_plugin_api::{
 };
 
 use super::SearchPath;
+use super::embedded::EmbeddedBackend;
 use super::search::file_is_for;
 use super::worker::{self, IsolatedBackend, Isolation, OpenError};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -196,11 +197,22 @@ pub struct Registry {
 #[derive(Clone)]
 pub enum BackendCode {
     /// Linked into the program.
-    Embedded(&'static dyn Backend),
+    Embedded(Arc<EmbeddedBackend>),
     /// In a plugin that is open in this process.
     Plugin(Arc<PluginBackend>),
     /// In a plugin that is open in a process of its own.
     Isolated(Arc<IsolatedBackend>),
+}
+
+impl BackendCode {
+    /// A backend that is linked into the program.
+    pub fn embedded(backend: &'static dyn Backend) -> Result<BackendCode> {
+        let failed = |error: Error| {
+            let message = format!("an embedded backend cannot say what it is: {}", error.message);
+            Diagnostic { code: Code::BackendFailed, message, hint: error.hint }
+        };
+        Ok(BackendCode::Embedded(Arc::new(EmbeddedBackend::new(backend).map_err(failed)?)))
+    }
 }
 
 impl std::ops::Deref for BackendCode {
@@ -208,7 +220,7 @@ impl std::ops::Deref for BackendCode {
 
     fn deref(&self) -> &Self::Target {
         match self {
-            BackendCode::Embedded(backend) => *backend,
+            BackendCode::Embedded(backend) => backend.as_ref(),
             BackendCode::Plugin(backend) => backend.as_ref(),
             BackendCode::Isolated(backend) => backend.as_ref(),
         }
@@ -228,7 +240,7 @@ impl Registry {
         for path in search.candidates() {
             registry.try_open(path, isolation);
         }
-        registry.add_embedded(embedded);
+        registry.add_embedded(all_embedded(embedded)?);
         Ok(registry)
     }
 
@@ -243,6 +255,7 @@ impl Registry {
         isolation: Option<&Isolation>,
     ) -> Result<Registry> {
         let mut registry = Registry::of_files(search, isolation)?;
+        let embedded = all_embedded(embedded)?;
         let (named, others): (Vec<_>, Vec<_>) =
             search.candidates().into_iter().partition(|path| wanted.iter().any(|name| file_is_for(path, name)));
         for path in named {
@@ -251,7 +264,7 @@ impl Registry {
             }
         }
         for path in others {
-            let missing: Vec<_> = registry.missing(wanted, embedded).cloned().collect();
+            let missing: Vec<_> = registry.missing(wanted, &embedded).cloned().collect();
             if missing.is_empty() {
                 break;
             }
@@ -271,14 +284,14 @@ impl Registry {
         Ok(registry)
     }
 
-    fn add_embedded(&mut self, embedded: &[&'static dyn Backend]) {
-        for &backend in embedded {
-            self.add(BackendCode::Embedded(backend), Origin::Embedded, ABI_VERSION);
+    fn add_embedded(&mut self, embedded: Vec<BackendCode>) {
+        for backend in embedded {
+            self.add(backend, Origin::Embedded, ABI_VERSION);
         }
     }
 
     /// Those of `wanted` that are neither here nor among `embedded`.
-    fn missing<'a>(&self, wanted: &'a [String], embedded: &[&'static dyn Backend]) -> impl Iterator<Item = &'a String> {
+    fn missing<'a>(&self, wanted: &'a [String], embedded: &[BackendCode]) -> impl Iterator<Item = &'a String> {
         let here = self.backends.iter().map(|registered| registered.description.name.clone());
         let here: Vec<_> = here.chain(embedded.iter().map(|backend| backend.describe().name)).collect();
         wanted.iter().filter(move |name| !here.contains(name))
@@ -381,6 +394,10 @@ impl Registry {
         let found = self.backends.iter().find(|registered| registered.description.name == backend);
         found.is_some_and(|found| found.description.run_options.iter().any(|spec| spec.name == key))
     }
+}
+
+fn all_embedded(backends: &[&'static dyn Backend]) -> Result<Vec<BackendCode>> {
+    backends.iter().copied().map(BackendCode::embedded).collect()
 }
 
 fn worker_failed(path: &Path, error: byoc_plugin_api::Error) -> Diagnostic {

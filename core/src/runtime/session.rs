@@ -161,8 +161,13 @@ impl Session {
         }
         // The old memory goes first: both together may not fit.
         self.state = None;
-        let place =
-            state::Place { entry: &self.entry, steps: &self.steps, memories: &self.memories, devices: &self.devices };
+        let place = state::Place {
+            entry: &self.entry,
+            steps: &self.steps,
+            memories: &self.memories,
+            devices: &self.devices,
+            names: &self.names,
+        };
         self.state = Some(place.state(inputs, &mut self.calls)?);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! A tensor in memory of its own, and the numbers in it.
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::memory::{self, Shortage};
 use byoc_plugin_api::{DType, TensorView, contiguous_strides};
 use half::{bf16, f16};
 
@@ -22,15 +23,15 @@ impl Tensor {
         })
     }
 
-    /// A copy of what the view shows.
-    pub fn copy(view: &TensorView<'_>) -> Tensor {
-        let mut bytes = Vec::with_capacity(view.len() * view.dtype().size());
+    /// A copy of what the view shows. An error where there is no memory for it.
+    pub fn copy(view: &TensorView<'_>) -> std::result::Result<Tensor, Shortage> {
+        let mut bytes = memory::room(view.len() * view.dtype().size())?;
         match view.as_bytes() {
             Some(contiguous) => bytes.extend_from_slice(contiguous),
             None => view.for_each_element(|element| bytes.extend_from_slice(element)),
         }
         let shape = view.shape().to_vec();
-        Tensor { dtype: view.dtype(), strides: contiguous_strides(&shape), shape, bytes }
+        Ok(Tensor { dtype: view.dtype(), strides: contiguous_strides(&shape), shape, bytes })
     }
 
     /// The tensor as a run takes it.

@@ -96,7 +96,7 @@ impl Watch {
             description: self.describe(),
             origin: Origin::Embedded,
             abi_version: ABI_VERSION,
-            backend: BackendCode::Embedded(self),
+            backend: BackendCode::embedded(self).expect("it says what it is"),
         }
     }
 }

@@ -51,7 +51,7 @@ fn bytes_of_other_files_are_read_once_they_are_attached() {
         assert_eq!((&bytes, bytes.as_ptr().addr() % 4), (&noise(1, 24), 0));
         assert_eq!(artifact.stored(1).expect("in the file"), noise(2, 64));
         let used = &artifact.manifest().entries[0].constants[0].used;
-        assert_eq!(artifact.constant(used).expect("transposed")[4..8], bytes[12..16]);
+        assert_eq!(artifact.constant(used, "y").expect("transposed")[4..8], bytes[12..16]);
         artifact.stored(3).expect_err("no such constant");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{EntryConstant, LoadedCall, LoadedRegion, Session};
 use crate::artifact::Artifact;
-use crate::artifact::manifest::{Entry, Region};
+use crate::artifact::manifest::{ConstantValue, Entry, Region};
 use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::plugin::{Registry, Settings};
@@ -100,11 +100,12 @@ impl Session {
         let (kinds, memories) = memories(&regions);
         let there = beside.map_or(&[][..], |session| &session.devices);
         let devices = open_devices(&regions, &kinds, registry, options, there)?;
-        let constants = entry
-            .constants
-            .iter()
-            .map(|constant| Ok(EntryConstant { value: constant.value, bytes: artifact.constant(&constant.used)? }))
-            .collect::<Result<_>>()?;
+        let names = names(entry, &regions);
+        let constant = |constant: &ConstantValue| {
+            let bytes = artifact.constant(&constant.used, &names[constant.value])?;
+            Ok(EntryConstant { value: constant.value, bytes })
+        };
+        let constants = entry.constants.iter().map(constant).collect::<Result<_>>()?;
         // From here on, what fails gives back what there is in its turn, as `Session` does when it is dropped.
         let mut session = Session {
             state: None,
@@ -114,7 +115,7 @@ impl Session {
             devices,
             steps: Steps::new(entry, &memories),
             memories,
-            names: names(entry, &regions),
+            names,
             queueing: options.queueing,
             _artifact: Some(artifact.clone()),
             entry: entry.clone(),

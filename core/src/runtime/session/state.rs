@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use byoc_plugin_api::{DeviceTensor, TensorView, TensorViewMut};
+use byoc_plugin_api::{DType, DeviceTensor, TensorView, TensorViewMut};
 
 use super::work::{Piece, pieces};
 use super::{EntryConstant, LoadedCall, LoadedRegion};
 use crate::artifact::manifest::{Call, Entry};
 use crate::buffer::Buffer;
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::memory::{self, Shortage, titled};
 use crate::runtime::device::{Device, DeviceMemory, HostMemory};
 use crate::runtime::plan::{Layout, Plan};
 use crate::runtime::steps::{HOST, Steps};
@@ -70,6 +71,7 @@ pub(super) struct Place<'a> {
     pub(super) steps: &'a Steps,
     pub(super) memories: &'a [usize],
     pub(super) devices: &'a [Device],
+    pub(super) names: &'a [String],
 }
 
 impl Place<'_> {
@@ -91,7 +93,10 @@ impl Place<'_> {
         }
         let plan = layout.plan(shapes, &scratch)?;
         let host = match self.devices.first() {
-            None => HostArena::Own(Buffer::new(plan.arenas[HOST].size)),
+            None => {
+                let arena = Buffer::new(plan.arenas[HOST].size);
+                HostArena::Own(arena.map_err(|shortage| self.short(&plan, shortage))?)
+            }
             Some(device) => HostArena::Shared(device.allocate_host(plan.arenas[HOST].size.max(1))?),
         };
         let allocate = |(index, device): (usize, &Device)| {
@@ -114,6 +119,24 @@ impl Place<'_> {
             inputs: Vec::with_capacity(most(|call| call.inputs.len())),
             outputs: Vec::with_capacity(most(|call| call.outputs.len())),
         })
+    }
+
+    /// The error for values that the host has no memory for: names the one that takes the most.
+    fn short(&self, plan: &Plan, shortage: Shortage) -> Diagnostic {
+        let arena = &plan.arenas[HOST];
+        let size = |value: &usize| bytes(&plan.shapes[*value], self.entry.values[*value].dtype);
+        let here = (0..arena.values.len()).filter(|&value| arena.values[value].is_some());
+        let Some(largest) = here.max_by_key(size) else { return shortage.diagnostic(Code::RunFailed, "the entry") };
+        let title = titled(&self.names[largest], self.entry.values[largest].dtype, &plan.shapes[largest]);
+        let (most, rest) = (size(&largest), arena.size.saturating_sub(size(&largest)));
+        match memory::check(most) {
+            Err(shortage) => shortage.diagnostic(Code::RunFailed, title),
+            Ok(()) if rest < most => shortage.diagnostic(Code::RunFailed, title),
+            Ok(()) => {
+                let run = format!("a run, in which {title} takes {},", memory::readable(most as u64));
+                shortage.diagnostic(Code::RunFailed, run)
+            }
+        }
     }
 
     fn tensors<'s>(
@@ -168,8 +191,7 @@ impl State {
 
     /// Bytes of a value.
     pub(super) fn bytes(&self, entry: &Entry, value: usize) -> usize {
-        let count: i64 = self.plan.shapes[value].iter().product();
-        usize::try_from(count).unwrap_or(0) * entry.values[value].dtype.size()
+        bytes(&self.plan.shapes[value], entry.values[value].dtype)
     }
 
     /// Where a value is in the host's memory; null where it is not.
@@ -206,18 +228,25 @@ impl State {
     }
 
     /// Copies inputs that are not row-major or not aligned, and inputs that are outputs as well.
-    pub(super) fn stage(&mut self, entry: &Entry, inputs: &[TensorView<'_>]) {
+    pub(super) fn stage(&mut self, entry: &Entry, inputs: &[TensorView<'_>]) -> Result<()> {
         for (position, (port, input)) in entry.inputs.iter().zip(inputs).enumerate() {
             if self.plan.arenas[HOST].values[port.value].is_some() {
                 // SAFETY: the value's place in the arena is as large as the input, whose shape the plan was made for.
                 unsafe { copy(input, self.on_host_mut(port.value)) };
             } else if needs_staging(input) {
-                let bytes = input.len() * input.dtype().size();
-                let staged = self.staging[position].get_or_insert_with(|| Buffer::new(bytes));
-                // SAFETY: the block was made for an input of this shape and type.
-                unsafe { copy(input, staged.as_mut_ptr()) };
+                if self.staging[position].is_none() {
+                    let title = || format!("a row-major copy of {}", titled(&port.name, input.dtype(), input.shape()));
+                    let staged = Buffer::new(input.len() * input.dtype().size());
+                    self.staging[position] =
+                        Some(staged.map_err(|shortage| shortage.diagnostic(Code::RunFailed, title()))?);
+                }
+                if let Some(staged) = &mut self.staging[position] {
+                    // SAFETY: the block was made for an input of this shape and type.
+                    unsafe { copy(input, staged.as_mut_ptr()) };
+                }
             }
         }
+        Ok(())
     }
 
     /// Where the host has a value that a call or a copy reads: in its memory, as an input, or as a constant.
@@ -272,6 +301,12 @@ impl State {
             self.outputs.push(unsafe { TensorViewMut::from_raw(data, dtype, &shapes[value], &strides[value]) });
         }
     }
+}
+
+/// Bytes of a tensor.
+fn bytes(shape: &[i64], dtype: DType) -> usize {
+    let count: i64 = shape.iter().product();
+    usize::try_from(count).unwrap_or(0) * dtype.size()
 }
 
 fn needs_staging(input: &TensorView<'_>) -> bool {

@@ -165,7 +165,7 @@ impl Worker<'_> {
 
     fn queue(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
         if run != Run::Outputs {
-            self.state.stage(self.entry, inputs);
+            self.state.stage(self.entry, inputs)?;
             self.compute(inputs, run)?;
         }
         let first = self.steps.crossings().count() - self.steps.outputs.len();

@@ -1,0 +1,84 @@
+//! Calls whose panics are caught, and where in the sources a panic was: only a panic hook is told that.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use byoc_plugin_api::Error;
+
+/// Calls under way, in all threads.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+/// The text and the place of panics that nobody has asked about. A backend may panic in a thread of its own and pass it on to
+/// the one that called, so they are told apart by their text.
+static PLACES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+/// What stands for the text of a panic that has none.
+const NO_TEXT: &str = "no message";
+
+/// More panics than that at a time are not told apart.
+const MOST: usize = 64;
+
+/// Keeps panics of embedded backends from being printed: their text and their place stand in the error that they become. For
+/// a program's start; other panics go to the hook that was there before. Panics of other threads while a backend is
+/// being called count as the backend's: they may be its own.
+pub fn quiet_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| match CALLS.load(Ordering::Relaxed) {
+        0 => before(info),
+        _ => note(info),
+    }));
+}
+
+fn note(info: &PanicHookInfo<'_>) {
+    let text = info.payload_as_str().unwrap_or(NO_TEXT).to_owned();
+    let place = info.location().map(ToString::to_string).unwrap_or_default();
+    let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+    if places.len() < MOST {
+        places.push((text, place));
+    }
+}
+
+/// The place of a panic of that text.
+fn place_of(text: &str) -> Option<String> {
+    let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = places.iter().position(|(known, _)| known == text)?;
+    Some(places.swap_remove(at).1)
+}
+
+/// What the call gives; where it panics, an error of one line that says where, if that is known.
+pub(super) fn answer<T>(call: impl FnOnce() -> T) -> Result<T, Error> {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    let answer = catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
+        let text = text(payload);
+        let place = place_of(&text).map(|place| format!(" ({place})")).unwrap_or_default();
+        let line = text.split(char::is_control).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
+        Error::new(format!("backend panicked: {}{place}", line.join(" ")))
+    });
+    if CALLS.fetch_sub(1, Ordering::Relaxed) == 1 && answer.is_err() {
+        // Of other threads of the backend, whose panics it did not pass on.
+        PLACES.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+    answer
+}
+
+/// What a panic says.
+fn text(payload: Box<dyn Any + Send>) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    // Dropping a payload may panic again.
+    std::mem::forget(payload);
+    text.unwrap_or_else(|| NO_TEXT.into())
+}
+
+/// Runs what gives no answer; a panic ends here.
+pub(super) fn quietly(call: impl FnOnce()) {
+    // There is nobody to tell.
+    let _ = answer(call);
+}
+
+/// What a call gives that may fail by itself, too.
+pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    answer(call).flatten()
+}
