@@ -9,9 +9,12 @@ use byoc_core::overwrite::Input;
 use byoc_core::plugin::{Registry, Settings};
 use byoc_core::runtime::{self, LoadOptions, Session, open_file};
 
+use serde::Serialize;
+
 use crate::args::{Execution, Plugins, Shapes};
 use crate::compile_request;
 use crate::progress::Progress;
+use crate::report::count;
 
 /// A file that was compiled, here or by somebody else.
 pub(crate) enum Compiled {
@@ -19,6 +22,44 @@ pub(crate) enum Compiled {
     Artifact(Box<Artifact>),
     /// A file that is code of a backend by itself.
     File(Box<runtime::Opened>),
+}
+
+/// How many sections of an artifact were compared with their digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Compared {
+    sections: usize,
+    of: usize,
+}
+
+impl Compared {
+    /// What opening does: the graph.
+    pub(crate) fn on_opening(artifact: &Artifact) -> Compared {
+        Compared { sections: 1, of: artifact.sections().count() }
+    }
+
+    /// All of them.
+    pub(crate) fn all(artifact: &Artifact) -> Compared {
+        let of = artifact.sections().count();
+        Compared { sections: of, of }
+    }
+
+    /// The same as a line.
+    pub(crate) fn text(self) -> String {
+        let Compared { sections, of } = self;
+        match sections == of {
+            true => format!("digests ok: all {}\n", count(of, "section")),
+            false => format!("checked: the header and the graph; --verify-digests reads all {}\n", count(of, "section")),
+        }
+    }
+}
+
+/// When an artifact is compared with its digests as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Digests {
+    /// Where the command line asks for it.
+    AsAsked,
+    /// Always.
+    Always,
 }
 
 /// Something that is ready to be loaded.
@@ -85,12 +126,19 @@ fn with_extensions(error: Diagnostic, registry: &Registry) -> Diagnostic {
 }
 
 /// Opens the file, or compiles the model into a temporary file and opens that.
-pub(crate) fn open(execution: &Execution) -> Result<Opened> {
+pub(crate) fn open(execution: &Execution, digests: Digests) -> Result<Opened> {
     let path = execution.file.display();
+    let no_digests = |kind: &str| {
+        let message = format!("'{path}' is {kind}, so it takes no --verify-digests");
+        Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the artifact"))
+    };
     if is_model(&execution.file) {
         if execution.constants_from.is_some() {
             let message = format!("'{path}' is a model, so it takes no --constants-from");
             return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out, or name the artifact"));
+        }
+        if execution.verify_digests {
+            return no_digests("a model");
         }
         let registry = compile_request::isolated_registry(&execution.plugins)?;
         let sources = vec![("main".to_owned(), execution.file.clone())];
@@ -106,7 +154,13 @@ pub(crate) fn open(execution: &Execution) -> Result<Opened> {
     }
     let compiled = find(&execution.file, &execution.plugins)?;
     let registry = match &compiled {
-        Compiled::Artifact(artifact) => compile_request::registry_for(&execution.plugins, artifact)?,
+        Compiled::Artifact(artifact) => {
+            if execution.verify_digests || digests == Digests::Always {
+                artifact.verify_digests()?;
+            }
+            compile_request::registry_for(&execution.plugins, artifact)?
+        }
+        Compiled::File(_) if execution.verify_digests => return no_digests("a file of a backend's own"),
         Compiled::File(_) if execution.constants_from.is_some() => {
             let message = format!("'{path}' has its constants in it, so it takes no --constants-from");
             return Err(Diagnostic::new(Code::Usage, message).hint("Leave the flag out"));

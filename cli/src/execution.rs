@@ -10,6 +10,7 @@ use byoc_tools::tensor::Tensor;
 use serde::Serialize;
 
 use crate::args::{Execution, Inputs};
+use crate::artifact::Digests;
 use crate::report::{self, Table};
 use crate::{artifact, inputs};
 
@@ -63,8 +64,8 @@ pub(crate) struct DeviceBytes {
 
 /// Opens and loads the entry, and gathers its inputs, with `flags` in place of the command line's own. With `profile` the
 /// time of each region is taken, which keeps those on a device from being replayed together.
-pub(crate) fn load(execution: &Execution, flags: &Inputs, profile: bool) -> Result<Loaded> {
-    let mut opened = artifact::open(execution)?;
+pub(crate) fn load(execution: &Execution, flags: &Inputs, profile: bool, digests: Digests) -> Result<Loaded> {
+    let mut opened = artifact::open(execution, digests)?;
     let start = Instant::now();
     let options = LoadOptions {
         entry: execution.entry.clone(),

@@ -5,6 +5,7 @@ mod artifact;
 mod commands;
 mod compare;
 mod compile_request;
+mod cut_file;
 mod dataset;
 #[cfg(test)]
 mod docs;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    cut_file::watch();
     if std::env::args_os().nth(1).is_some_and(|argument| argument == compile_request::WORKER) {
         // The host sees how it ends; there is nobody else to tell.
         return byoc_core::plugin::serve().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);

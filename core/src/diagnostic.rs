@@ -89,7 +89,7 @@ codes! {
     CannotSwap = "B504", exit 1;
     /// A file cannot be read or written.
     Io = "B601", exit 1;
-    /// The file is no artifact, or it is damaged.
+    /// The file is no artifact, or it is damaged; or a file was cut short by another program while it was in use.
     DamagedArtifact = "B602", exit 1;
     /// The artifact was written in a format that this build does not read.
     ArtifactVersion = "B603", exit 1;

@@ -1,5 +1,7 @@
 //! Files as bytes: mapped, or read where a mapping is not wanted. The only place that maps a file.
 
+mod cut;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,6 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 
 use crate::diagnostic::{Code, Diagnostic, Result};
+
+pub use self::cut::on_cut_files;
 
 /// The bytes of a regular file, mapped: they take no memory of their own, and slices of them move no byte. Nobody may
 /// shorten the file while the bytes are in use; where that cannot be promised (network file systems, files that are
@@ -25,7 +29,7 @@ pub(crate) fn map_open(file: File, path: &Path) -> Result<Bytes> {
     // SAFETY: The mapping is private and read-only, and this process never writes to a file that it has mapped: output
     // goes to a new file that is renamed into place. What remains is another process that changes the file meanwhile.
     // Changed bytes are harmless, for all that is read is checked as untrusted and no `&str` or enum is made over the
-    // mapping; a shortened file ends the process with SIGBUS, which the documentation above and `--no-mmap` are for.
+    // mapping; a shortened file ends the process, by SIGBUS or as `on_cut_files` has it.
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| Diagnostic::io(path, "map", &error))?;
     Ok(Bytes::from_owner(Mapped::new(map, path, file)))
 }
@@ -67,10 +71,16 @@ struct Mapped {
 impl Mapped {
     fn new(map: memmap2::Mmap, path: &Path, file: File) -> Mapped {
         use std::os::fd::AsRawFd;
+        use std::os::unix::ffi::OsStrExt;
+        // A number says little to people.
+        let is_number = path.starts_with("/dev/fd") || path.starts_with("/proc");
+        let name = if is_number { std::fs::read_link(path).ok() } else { None };
+        let name = name.unwrap_or_else(|| path.to_owned());
         let given = path.strip_prefix("/dev/fd").ok();
         let number = given.map_or_else(|| PathBuf::from(file.as_raw_fd().to_string()), Path::to_owned);
         let path = Path::new("/proc").join(std::process::id().to_string()).join("fd").join(number);
         let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        cut::add(map.as_ptr() as usize, map.len(), name.as_os_str().as_bytes());
         mappings.insert(map.as_ptr() as usize, (map.len(), path));
         Mapped { map, _file: given.is_none().then_some(file) }
     }
@@ -85,6 +95,7 @@ impl AsRef<[u8]> for Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        cut::remove(self.map.as_ptr() as usize);
         mappings.remove(&(self.map.as_ptr() as usize));
     }
 }

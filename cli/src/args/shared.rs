@@ -130,6 +130,9 @@ pub(crate) struct Execution {
     /// The folder of the files that the artifact takes constants from
     #[arg(long, value_name = "DIR")]
     pub(crate) constants_from: Option<PathBuf>,
+    /// Read every byte of the artifact first, and compare it with the digests (`verify` does so by itself)
+    #[arg(long)]
+    pub(crate) verify_digests: bool,
     /// Where the inputs come from.
     #[command(flatten)]
     pub(crate) inputs: Inputs,

@@ -35,6 +35,9 @@ pub(crate) struct Tune {
     /// The folder of the files that the artifact takes constants from
     #[arg(long, value_name = "DIR")]
     pub(crate) constants_from: Option<PathBuf>,
+    /// Read every byte of the artifact first, and compare it with the digests
+    #[arg(long)]
+    pub(crate) verify_digests: bool,
     /// Report as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -7,6 +7,7 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use serde_json::json;
 
 use crate::args::{Bench, FillMode, Inputs};
+use crate::artifact::Digests;
 use crate::execution::{self, Loaded, Profile};
 use crate::report::{self, Table, duration, size};
 use crate::statistics::Statistics;
@@ -29,7 +30,7 @@ struct Measured {
 pub(crate) fn run(args: &Bench) -> Result<ExitCode> {
     let given = &args.execution.inputs;
     let inputs = Inputs { fill: Some(given.fill.unwrap_or(FillMode::Random)), ..given.clone() };
-    let mut loaded = execution::load(&args.execution, &inputs, args.profile)?;
+    let mut loaded = execution::load(&args.execution, &inputs, args.profile, Digests::AsAsked)?;
     let measured = measure(args, &mut loaded)?;
     let buffers = loaded.session.arena_bytes() as u64;
     let Measured { statistics, first, profile } = measured;

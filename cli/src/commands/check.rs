@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::args::Check;
 use crate::report::{self, Table};
+use crate::artifact::Compared;
 use crate::{artifact, compile_request};
 
 /// How well a region is served here.
@@ -66,6 +67,7 @@ struct DeviceCheck {
 struct FileCheck {
     runs: bool,
     digests: &'static str,
+    compared: Compared,
     regions: Vec<RegionCheck>,
     entries: Vec<EntryCheck>,
 }
@@ -126,7 +128,7 @@ fn check_file(path: &Path, args: &Check) -> Result<FileCheck> {
     let supported = regions.iter().all(|region| region.verdict != Verdict::Unsupported);
     let entries = if supported { entries(&artifact, &registry, &options) } else { Vec::new() };
     let runs = supported && entries.iter().all(|entry| entry.error.is_none());
-    Ok(FileCheck { runs, digests: "ok", regions, entries })
+    Ok(FileCheck { runs, digests: "ok", compared: Compared::all(&artifact), regions, entries })
 }
 
 /// The devices that a run takes: those that are named, and the first one of each other kind that regions need.
@@ -182,7 +184,7 @@ fn load_each(
     let regions = artifact.manifest().regions.iter().zip(checks);
     let here = regions.filter(|(region, _)| region.domain.as_ref() == Some(&name.kind));
     for (region, check) in here.filter(|(_, check)| check.verdict != Verdict::Unsupported) {
-        let loaded = artifact.section(&region.code).and_then(|code| solo.load(region, code, None));
+        let loaded = artifact.code(region).and_then(|code| solo.load(region, code, None));
         if let Err(error) = loaded {
             let hint = error.hint.map(|hint| format!(". {hint}")).unwrap_or_default();
             (check.verdict, check.reason) = (Verdict::Unsupported, Some(format!("{}{hint}", error.message)));
@@ -218,7 +220,7 @@ fn text(file: &FileCheck) -> String {
         }
     }
     let answer = if file.runs { "this machine can run it" } else { "this machine cannot run it" };
-    format!("{text}digests ok; {answer}\n")
+    format!("{text}{}{answer}\n", file.compared.text())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use serde_json::{Map, Value, json};
 
 use crate::args::Inspect;
-use crate::artifact::{Compiled, find, is_model};
+use crate::artifact::{Compared, Compiled, find, is_model};
 use crate::report::{self, Overview, size};
 
 /// Runs the verb.
@@ -80,10 +80,11 @@ fn text(args: &Inspect, artifact: &Artifact) -> Result<String> {
         let (format, producer) = (artifact.manifest().format, &artifact.manifest().producer);
         let path = artifact.path().display();
         let head = format!("{path}: {}, format {format}, written by {producer}\n", size(artifact.size()));
-        parts.push(head + &Overview::of(artifact).text());
+        let compared = if args.verify_digests { String::new() } else { Compared::on_opening(artifact).text() };
+        parts.push(head + &Overview::of(artifact).text() + &compared);
     }
     if args.verify_digests {
-        parts.push("digests ok\n".into());
+        parts.push(Compared::all(artifact).text());
     }
     Ok(parts.join("\n"))
 }
@@ -114,8 +115,11 @@ fn json(args: &Inspect, artifact: &Artifact) -> Result<Value> {
             parts.extend(overview);
         }
     }
+    let mut compared = Compared::on_opening(artifact);
     if args.verify_digests {
         parts.insert("digests".into(), json!("ok"));
+        compared = Compared::all(artifact);
     }
+    parts.insert("compared".into(), json!(compared));
     Ok(Value::Object(parts))
 }

@@ -7,6 +7,7 @@ use byoc_tools::npz;
 use serde_json::json;
 
 use crate::args::Run;
+use crate::artifact::Digests;
 use crate::guard::Guard;
 use crate::outputs::{self, Summary};
 use crate::{execution, report};
@@ -15,7 +16,7 @@ use crate::{execution, report};
 pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     let guard = Guard::of(&args.output).execution(&args.execution);
     guard.check()?;
-    let mut loaded = execution::load(&args.execution, &args.execution.inputs, args.profile)?;
+    let mut loaded = execution::load(&args.execution, &args.execution.inputs, args.profile, Digests::AsAsked)?;
     let guard = guard.reads_all(std::mem::take(&mut loaded.found));
     guard.check()?;
     let time = loaded.run()?;

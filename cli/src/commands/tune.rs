@@ -56,6 +56,9 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode> {
     let guard = guard.reads_all(cache.files().into_iter().map(|path| Input::new("a choice of before", path)));
     guard.check()?;
     let mut artifact = Artifact::open(&args.file)?;
+    if args.verify_digests {
+        artifact.verify_digests()?;
+    }
     let guard = guard.reads_all(artifact.constant_files(args.constants_from.as_deref()));
     guard.check()?;
     artifact.attach(args.constants_from.as_deref())?;
@@ -152,7 +155,7 @@ impl Tuner<'_> {
         }
         same_version(region, &registered.description)?;
         let options = region.options.clone().and(&registered.run_options(&self.solo.options.run_options)?);
-        let code = self.solo.artifact.section(&region.code)?;
+        let code = self.solo.artifact.code(region)?;
         let inputs = self.inputs(region)?;
         let key = self.key(region, &options, &code, &inputs);
         let at = match self.keys.get(&key) {

@@ -12,6 +12,7 @@ use byoc_tools::tensor::Tensor;
 use serde_json::json;
 
 use crate::args::{Backends, FillMode, Inputs, Shapes, Verify};
+use crate::artifact::Digests;
 use crate::compare::{self, Comparison, Tolerance};
 use crate::execution::{self, Loaded};
 use crate::{artifact, compile_request, embed, outputs, report};
@@ -24,7 +25,7 @@ pub(crate) fn run(args: &Verify) -> Result<ExitCode> {
     let given = &args.execution.inputs;
     // Any inputs will do to compare with the model itself.
     let fill = given.fill.or(args.model.as_ref().map(|_| FillMode::Random));
-    let mut loaded = execution::load(&args.execution, &Inputs { fill, ..given.clone() }, false)?;
+    let mut loaded = execution::load(&args.execution, &Inputs { fill, ..given.clone() }, false, Digests::Always)?;
     loaded.run()?;
     let found = outputs::collect(&loaded.session)?;
     let expected = match (&args.reference, &args.model) {

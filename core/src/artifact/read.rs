@@ -1,14 +1,16 @@
 //! Opens an artifact. The file is mapped, so opening costs the same whatever its size; header and graph are checked in
-//! full before anything is believed, and the digests of the rest on demand.
+//! full before anything is believed, code when it is asked for, and the digests of the rest on demand.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use byoc_plugin_api::DType;
 use bytes::Bytes;
 
 use super::header::{Header, Tensor};
-use super::manifest::{ConstantUse, Manifest};
+use super::manifest::{ConstantUse, Manifest, Region};
 use super::source::Source;
 use super::{DIGEST, FIRST_FORMAT, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, external, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -16,18 +18,26 @@ use crate::map::map_file;
 use crate::memory::titled;
 use crate::overwrite::Input;
 
-/// An open artifact.
+/// An open artifact. A clone is the same one.
 #[derive(Clone, Debug)]
 pub struct Artifact {
+    layout: Arc<Layout>,
+    manifest: Arc<Manifest>,
+    /// The bytes of constants that stand in other files, by index; empty until they are attached.
+    attached: Arc<BTreeMap<usize, Bytes>>,
+}
+
+/// The file and its sections.
+#[derive(Debug)]
+struct Layout {
     path: PathBuf,
     file: Bytes,
     header: Header,
     /// Where the data starts in the file.
     data: usize,
     by_name: HashMap<String, usize>,
-    manifest: Manifest,
-    /// The bytes of constants that stand in other files, by index; empty until they are attached.
-    attached: BTreeMap<usize, Bytes>,
+    /// Which sections of code were compared with their digests.
+    compared: Vec<AtomicBool>,
 }
 
 /// What `inspect` tells of a section.
@@ -58,43 +68,20 @@ impl Artifact {
         let (header, data) = Header::decode(&file).map_err(|cause| damaged(path, &cause))?;
         check_version(path, &header)?;
         let by_name = header.tensors.iter().enumerate().map(|(index, tensor)| (tensor.name.clone(), index)).collect();
-        let manifest = Manifest {
-            format: FIRST_FORMAT,
-            producer: String::new(),
-            requirements: Default::default(),
-            entries: vec![],
-            regions: vec![],
-            constants: vec![],
-            files: vec![],
-            ledger: vec![],
-        };
-        let attached = BTreeMap::new();
-        let mut artifact = Artifact { path: path.to_owned(), file, header, data, by_name, manifest, attached };
-        artifact.manifest = artifact.read_manifest().map_err(|cause| damaged(path, &cause))?;
-        Ok(artifact)
-    }
-
-    fn read_manifest(&self) -> std::result::Result<Manifest, String> {
-        check::digests(&self.header)?;
-        let section = self.tensor(GRAPH).ok_or_else(|| format!("it has no section '{GRAPH}'"))?;
-        self.verify(section)?;
-        let manifest = graph::decode(&self.bytes(section)).map_err(|cause| format!("section '{GRAPH}': {cause}"))?;
-        let declared = (self.header.metadata.get(FORMAT_KEY), self.header.metadata.get(PRODUCER_KEY));
-        if declared != (Some(&manifest.format.to_string()), Some(&manifest.producer)) {
-            return Err(format!("section '{GRAPH}': its format and producer are not those of the header"));
-        }
-        check::check(&manifest, &self.header)?;
-        Ok(manifest)
+        let compared = header.tensors.iter().map(|_| AtomicBool::new(false)).collect();
+        let layout = Layout { path: path.to_owned(), file, header, data, by_name, compared };
+        let manifest = layout.manifest().map_err(|cause| damaged(path, &cause))?;
+        Ok(Artifact { layout: Arc::new(layout), manifest: Arc::new(manifest), attached: Arc::default() })
     }
 
     /// Where the file was.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.layout.path
     }
 
     /// Size of the file.
     pub fn size(&self) -> u64 {
-        self.file.len() as u64
+        self.layout.file.len() as u64
     }
 
     /// The graph section.
@@ -102,11 +89,24 @@ impl Artifact {
         &self.manifest
     }
 
-    /// The bytes of a section, without a copy.
+    /// The bytes of a section, without a copy. They are not compared with their digest: a constant may be large.
     pub fn section(&self, name: &str) -> Result<Bytes> {
-        self.tensor(name).map(|tensor| self.bytes(tensor)).ok_or_else(|| {
-            Diagnostic::new(Code::UnknownName, format!("'{}' has no section '{name}'", self.path.display()))
+        self.layout.index(name).map(|index| self.layout.bytes(&self.layout.header.tensors[index])).ok_or_else(|| {
+            Diagnostic::new(Code::UnknownName, format!("'{}' has no section '{name}'", self.path().display()))
         })
+    }
+
+    /// The code of a region, without a copy. It is small, and it is what runs, so it is compared with its digest when it is
+    /// first asked for.
+    pub fn code(&self, region: &Region) -> Result<Bytes> {
+        let bytes = self.section(&region.code)?;
+        let compared = self.layout.index(&region.code).map(|index| (index, &self.layout.compared[index]));
+        if let Some((index, compared)) = compared.filter(|(_, compared)| !compared.load(Ordering::Relaxed)) {
+            let section = &self.layout.header.tensors[index];
+            self.layout.verify(section).map_err(|cause| damaged(self.path(), &cause))?;
+            compared.store(true, Ordering::Relaxed);
+        }
+        Ok(bytes)
     }
 
     /// Opens the other files that hold constants and compares what is read of them with the digests, so it takes time
@@ -117,7 +117,7 @@ impl Artifact {
     /// Errors with [`Code::ConstantSource`] where a file is missing, or not the one that the artifact was compiled from.
     pub fn attach(&mut self, constants_from: Option<&Path>) -> Result<()> {
         if self.attached.is_empty() {
-            self.attached = external::attach(&self.manifest, &self.path, constants_from)?;
+            self.attached = Arc::new(external::attach(&self.manifest, self.path(), constants_from)?);
         }
         Ok(())
     }
@@ -136,7 +136,7 @@ impl Artifact {
             return self.section(&stored.section);
         }
         self.attached.get(&index).cloned().ok_or_else(|| {
-            let message = format!("'{}' has constants in other files, which are not attached", self.path.display());
+            let message = format!("'{}' has constants in other files, which are not attached", self.path().display());
             Diagnostic::new(Code::ConstantSource, message)
         })
     }
@@ -155,29 +155,51 @@ impl Artifact {
     }
 
     fn no_constant(&self) -> Diagnostic {
-        Diagnostic::new(Code::UnknownName, format!("'{}' has no such constant", self.path.display()))
+        Diagnostic::new(Code::UnknownName, format!("'{}' has no such constant", self.path().display()))
     }
 
     /// Every section, in the order of the file.
     pub fn sections(&self) -> impl Iterator<Item = SectionInfo<'_>> {
-        self.header.tensors.iter().map(|tensor| SectionInfo {
+        let layout = &self.layout;
+        layout.header.tensors.iter().map(|tensor| SectionInfo {
             name: &tensor.name,
             dtype: tensor.dtype,
             shape: &tensor.shape,
             bytes: tensor.len(),
-            offset: self.data as u64 + tensor.start,
-            digest: self.digest(tensor),
+            offset: layout.data as u64 + tensor.start,
+            digest: layout.digest(tensor),
         })
     }
 
     /// Reads every byte of the file and compares it with the digests; [`Artifact::attach`] does so with other files. The
     /// error names the first section that is damaged.
     pub fn verify_digests(&self) -> Result<()> {
-        self.header
-            .tensors
-            .iter()
-            .try_for_each(|tensor| self.verify(tensor))
-            .map_err(|cause| damaged(&self.path, &cause))
+        let mut sections = self.layout.header.tensors.iter();
+        sections.try_for_each(|tensor| self.layout.verify(tensor)).map_err(|cause| damaged(self.path(), &cause))
+    }
+
+    /// The BLAKE3 digest that the header has of a section; it is not compared with the bytes.
+    #[cfg(feature = "compiler")]
+    pub(crate) fn digest_of(&self, section: &str) -> Option<[u8; 32]> {
+        let section = &self.layout.header.tensors[self.layout.index(section)?];
+        byoc_plugin_api::from_hex(self.layout.digest(section)?)?.try_into().ok()
+    }
+}
+
+impl Layout {
+    /// What the graph section says, checked against the header.
+    fn manifest(&self) -> std::result::Result<Manifest, String> {
+        check::digests(&self.header)?;
+        let section = self.index(GRAPH).ok_or_else(|| format!("it has no section '{GRAPH}'"))?;
+        let section = &self.header.tensors[section];
+        self.verify(section)?;
+        let manifest = graph::decode(&self.bytes(section)).map_err(|cause| format!("section '{GRAPH}': {cause}"))?;
+        let declared = (self.header.metadata.get(FORMAT_KEY), self.header.metadata.get(PRODUCER_KEY));
+        if declared != (Some(&manifest.format.to_string()), Some(&manifest.producer)) {
+            return Err(format!("section '{GRAPH}': its format and producer are not those of the header"));
+        }
+        check::check(&manifest, &self.header)?;
+        Ok(manifest)
     }
 
     fn verify(&self, tensor: &Tensor) -> std::result::Result<(), String> {
@@ -193,18 +215,13 @@ impl Artifact {
         Ok(())
     }
 
-    /// The BLAKE3 digest that the header has of a section; it is not compared with the bytes.
-    #[cfg(feature = "compiler")]
-    pub(crate) fn digest_of(&self, section: &str) -> Option<[u8; 32]> {
-        byoc_plugin_api::from_hex(self.digest(self.tensor(section)?)?)?.try_into().ok()
-    }
-
     fn digest(&self, tensor: &Tensor) -> Option<&str> {
         self.header.metadata.get(&format!("{DIGEST}{}", tensor.name)).map(String::as_str)
     }
 
-    fn tensor(&self, name: &str) -> Option<&Tensor> {
-        self.by_name.get(name).and_then(|&index| self.header.tensors.get(index))
+    /// The index of the section of that name.
+    fn index(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
     }
 
     fn bytes(&self, tensor: &Tensor) -> Bytes {

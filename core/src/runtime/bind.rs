@@ -73,7 +73,7 @@ impl Loader<'_> {
     pub(super) fn host(&self, region: &manifest::Region) -> Result<Bound<dyn Executable>> {
         let registered = backend(region, self.registry)?;
         let environment = self.environment(region, registered)?;
-        let lent = self.lend(region, self.artifact.section(&region.code)?, &|_, _| 0)?;
+        let lent = self.lend(region, self.artifact.code(region)?, &|_, _| 0)?;
         let bound = Bound::new(lent, |lent| {
             let constants = lent.constants.iter().map(LentConstant::bound).collect();
             registered.backend.load(&lent.code, &BoundConstants::new(constants), &environment)

@@ -48,7 +48,7 @@ pub fn open_region(artifact: &Artifact, symbol: &str, registry: &Registry) -> Re
         let message = format!("region {symbol} is code of the backend '{}', which opens no files", region.backend);
         return Err(Diagnostic::new(Code::CodeFile, message).hint("See byoc inspect --regions for what is known of it"));
     }
-    let code = artifact.section(&region.code)?;
+    let code = artifact.code(region)?;
     let title = format!("the code of region {symbol}");
     let contents = backend.open(&code).map_err(|error| cannot_read(backend, &title, error))?;
     Ok(Opened { backend: backend.clone(), code, contents })

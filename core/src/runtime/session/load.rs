@@ -143,7 +143,7 @@ impl Session {
             let loaded = match memory {
                 HOST => LoadedRegion::Host(loader.host(region)?),
                 at => {
-                    let code = artifact.section(&region.code)?;
+                    let code = artifact.code(region)?;
                     LoadedRegion::Device(loader.device(region, code, &self.devices[at - 1], &self.residents[at - 1])?)
                 }
             };
