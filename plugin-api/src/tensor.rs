@@ -144,9 +144,10 @@ impl<'a> TensorView<'a> {
         is_contiguous(self.shape, self.strides)
     }
 
-    /// The elements as a slice: only if the type matches, the view is contiguous and the address aligned.
+    /// The elements as a slice: only if the type matches, the view is contiguous and the address aligned, which that of
+    /// no element need not be.
     pub fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
-        let aligned = (self.data as usize).is_multiple_of(align_of::<T>());
+        let aligned = self.is_empty() || (self.data as usize).is_multiple_of(align_of::<T>());
         if self.dtype != T::DTYPE || !self.is_contiguous() || !aligned || !self.has_data() {
             return None;
         }
@@ -377,6 +378,10 @@ mod tests {
         let view = unsafe { TensorView::from_raw(bytes.as_ptr().wrapping_add(1), DType::F32, &[1], &[1]) };
         assert_eq!(view.to_vec::<f32>().expect("copied"), [1.0]);
         assert!(view.as_slice::<i32>().is_none());
+        assert!(view.as_slice::<f32>().is_none_or(|_| (bytes.as_ptr() as usize + 1).is_multiple_of(4)));
+        // SAFETY: no element is read.
+        let empty = unsafe { TensorView::from_raw(bytes.as_ptr().wrapping_add(1), DType::F64, &[0], &[1]) };
+        assert_eq!(empty.as_slice::<f64>(), Some(&[][..]));
         assert_eq!(view.to_vec::<i32>().expect_err("type").message, "expected a tensor of i32, found f32");
     }
 }

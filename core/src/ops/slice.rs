@@ -11,6 +11,9 @@ use crate::ir::Node;
 /// A bound this large means "to the end" even where the size is symbolic.
 const TO_THE_END: i64 = i32::MAX as i64;
 
+/// Longer steps than this lead out of every tensor.
+const LONGEST_STEP: u64 = 1 << 48;
+
 /// Slice.
 pub(super) fn slice(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.input(0)?;
@@ -64,8 +67,8 @@ impl Bounds<'_> {
         let start = self.clamped(self.start, if forward { &low } else { &zero }, &high)?;
         let end = self.clamped(self.end, &low, &high)?;
         let (from, to) = if forward { (&start, &end) } else { (&end, &start) };
-        let step =
-            Expr::from(self.step.checked_abs().ok_or_else(|| bad("input 4 (steps) holds a number that is too large"))?);
+        // Beyond every size, so that a step that leads out of all of them does not overflow.
+        let step = Expr::from(self.step.unsigned_abs().min(LONGEST_STEP) as i64);
         let count = to.minus(from)?.ceil_div(&step)?;
         // Clamping keeps the order of the bounds, so their order before it is enough to know the sign.
         let ordered = forward
@@ -97,11 +100,11 @@ fn counts_from_front(bound: &Expr) -> bool {
     bound.lower_bound().is_some_and(|least| least >= 0)
 }
 
-/// Start and end as NumPy clamps them.
+/// Start and end as ONNX clamps them: backwards, a start before the first element is the first. (NumPy takes nothing.)
 fn clamp(size: i64, start: i64, end: i64, step: i64) -> (i64, i64) {
     let from_front = |bound: i64| if bound < 0 { bound.saturating_add(size) } else { bound };
     let (low, high) = if step > 0 { (0, size) } else { (-1, size - 1) };
-    (from_front(start).max(low).min(high.max(low)), from_front(end).max(low).min(high.max(low)))
+    (from_front(start).max(0).min(high), from_front(end).max(low).min(high))
 }
 
 fn steps_between(first: i64, last: i64, step: i64) -> i64 {
@@ -158,6 +161,14 @@ mod tests {
         ("Slice", "", "f32[5] i64[1]=0 i64[1]=5 i64[1]=0 i64[1]=9223372036854775807", "f32[1]"),
         ("Slice", "", "f32[5] i64[1]=4 i64[1]=-9 i64[1]=0 i64[1]=-9223372036854775808", "f32[1]"),
         ("Slice", "", "f32[0] i64[1]=-1 i64[1]=-9 i64[1]=0 i64[1]=-1", "f32[0]"),
+        ("Slice", "", "f32[3] i64[1]=-9 i64[1]=-9 i64[1]=0 i64[1]=-1", "f32[1]"),
+        ("Slice", "", "f32[n+1] i64[1]=-9 i64[1]=-9223372036854775807 i64[1]=0 i64[1]=-1", "f32[max(0, n - 8) + 1]"),
+        (
+            "Slice",
+            "",
+            "f32[n+1] i64[1]=0 i64[1]=9223372036854775807 i64[1]=0 i64[1]=9223372036854775807",
+            "f32[floor(n/281474976710656) + 1]",
+        ),
         ("Slice", "", "f32[b,s] i64[1]=0 i64[1]=9223372036854775807 i64[1]=1", "f32[b,s]"),
         ("Slice", "", "f32[b,s] i64[1]=0 i64[1]=-1 i64[1]=1", "f32[b,max(0, s - 1)]"),
         ("Slice", "", "f32[1,512] i64[1]=0 i64[1]=seq i64[1]=1", "f32[1,min(512, seq)]"),

@@ -169,9 +169,10 @@ impl Builder {
 
     /// A value of one of the types that fits: one that is there, or a new leaf of a rank in the range.
     pub(crate) fn pick(&mut self, types: &[DType], ranks: (usize, usize), fits: impl Fn(&Value) -> bool) -> Value {
-        let there = self.values.iter().filter(|value| {
-            types.contains(&value.dtype) && (ranks.0..=ranks.1).contains(&value.rank()) && fits(value)
-        });
+        let there = self
+            .values
+            .iter()
+            .filter(|value| types.contains(&value.dtype) && (ranks.0..=ranks.1).contains(&value.rank()) && fits(value));
         let there: Vec<_> = there.cloned().collect();
         // Later values make deeper graphs.
         if !there.is_empty() && self.random.chance(85) {

@@ -124,8 +124,7 @@ impl Judge {
         const ATTEMPTS: u64 = 4;
         let step = compare::tolerance(case).step;
         let zero = |tensor: &Tensor| vec![0.0; values::numbers(tensor).len()];
-        let mut noise: Vec<Vec<Vec<f64>>> =
-            expected.iter().map(|outputs| outputs.iter().map(zero).collect()).collect();
+        let mut noise: Vec<Vec<Vec<f64>>> = expected.iter().map(|outputs| outputs.iter().map(zero).collect()).collect();
         for attempt in 0..ATTEMPTS {
             let mut random = Random::new(attempt);
             let mut moved = case.clone();

@@ -6,7 +6,8 @@ use ndarray::{ArrayD, ArrayViewD, Axis};
 use super::array::{Item, count, each, elements, shaped};
 use super::call::{Call, Outputs, axes, same};
 
-/// Indices that `start..end` with this step takes of `size` elements, by the rules of ONNX (and Python).
+/// Indices that `start..end` with this step takes of `size` elements, by the rules of ONNX: backwards, a
+/// start before the first element is the first.
 fn taken(start: i64, end: i64, step: i64, size: usize) -> (usize, usize) {
     let size = size as i64;
     let wrap = |value: i64| if value < 0 { value.saturating_add(size) } else { value };
@@ -15,7 +16,7 @@ fn taken(start: i64, end: i64, step: i64, size: usize) -> (usize, usize) {
         let start = start.clamp(0, size);
         (start, end.clamp(0, size) - start)
     } else {
-        let start = start.clamp(-1, size - 1);
+        let start = start.max(0).min(size - 1);
         (start, start - end.clamp(-1, size - 1))
     };
     let stride = step.unsigned_abs() as usize;
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_are_clamped_as_in_python() {
+    fn slices_are_clamped_as_onnx_says() {
         let cases = [
             ((0, 3, 1), (0, 3)),
             ((1, i64::MAX, 1), (1, 4)),
@@ -184,7 +185,8 @@ mod tests {
             ((4, 0, -2), (4, 2)),
             ((-1, -9, -3), (4, 2)),
             ((0, i64::MAX, i64::MAX), (0, 1)),
-            ((-9, -9, -1), (0, 0)),
+            ((-9, -9, -1), (0, 1)),
+            ((-9, 0, -1), (0, 0)),
         ];
         for ((start, end, step), expected) in cases {
             assert_eq!(taken(start, end, step, 5), expected, "{start}:{end}:{step}");

@@ -170,7 +170,8 @@ pub(crate) fn clip(builder: &mut Builder, op: &'static str, types: &'static [DTy
 pub(crate) fn cast(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
     let x = builder.pick(types, RANKS, |_| true);
     let to = if builder.random.chance(8) { DType::BF16 } else { builder.dtype(types) };
-    if x.dtype.is_float() && !to.is_float() && !(x.exact && x.tame) {
+    let unsigned = [DType::U8, DType::U16, DType::U32, DType::U64].contains(&to);
+    if x.dtype.is_float() && !to.is_float() && (!x.exact || !x.tame || unsigned && builder.random.chance(80)) {
         return None;
     }
     let y = builder.node(op, &[&x.name], vec![("to", Attribute::Int(to_onnx(to)))], to, x.dims.clone());

@@ -285,7 +285,8 @@ pub(crate) fn pad(builder: &mut Builder, op: &'static str, types: &'static [DTyp
                 _ => 3,
             };
             let cut = mode == "constant" && builder.random.chance(20);
-            pads[side] = if cut { -builder.random.between(0, least(axis) / 2) } else { builder.random.between(0, most) };
+            pads[side] =
+                if cut { -builder.random.between(0, least(axis) / 2) } else { builder.random.between(0, most) };
         }
         let by = pads[index] + pads[index + axes.len()];
         dims[axis] = x.dims[axis].map(|size| (size as i64 + by) as usize);

@@ -166,7 +166,8 @@ pub(crate) fn conv(builder: &mut Builder, op: &'static str, types: &'static [DTy
         return None;
     }
     let w = builder.leaf(x.dtype, &weights, Mood::Tame);
-    let b = if builder.random.chance(60) { builder.leaf(x.dtype, &[fixed(made)], Mood::Tame).name } else { String::new() };
+    let b =
+        if builder.random.chance(60) { builder.leaf(x.dtype, &[fixed(made)], Mood::Tame).name } else { String::new() };
     let dims = [x.dims[0], fixed(made)].into_iter().chain(output).collect();
     builder.node(op, &[&x.name, &w.name, &b], attributes, x.dtype, dims);
     Some(())
