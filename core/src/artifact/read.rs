@@ -124,7 +124,7 @@ impl Artifact {
 
     /// The files that the artifact takes constants from, where [`Artifact::attach`] looks for them.
     pub fn constant_files(&self, constants_from: Option<&Path>) -> Vec<Input> {
-        let place = |file| external::locate(file, &self.path, constants_from);
+        let place = |file| external::locate(file, self.path(), constants_from);
         self.manifest.files.iter().map(|file| Input::new("constants of the artifact", place(file))).collect()
     }
 
