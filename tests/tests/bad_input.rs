@@ -294,7 +294,7 @@ fn outputs_that_are_not_what_the_model_declares_are_told() {
         let model = Model::default().input("x", Type::Float, &[2]).node("Relu", &["x"], &["y"]);
         model.output("y", ty, shape).finish()
     };
-    let hint = "\n  hint: Readers of the output find what it is; correct the model\n";
+    let hint = "\n  hint: The output is what is computed; correct what the model says of it\n";
     let cases: [(Type, &[i64], &str); 5] = [
         (Type::Float, &[2], ""),
         (Type::Float, &[-1], ""),

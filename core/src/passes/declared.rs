@@ -19,7 +19,7 @@ fn of_graph(graph: &Graph, named: bool) -> Vec<Diagnostic> {
         let code =
             if declared.dtype.is_none_or(|dtype| dtype == ty.dtype) { Code::ShapeMismatch } else { Code::TypeMismatch };
         let message = format!("output '{}'{place} is declared as {declared} in the model, and is {ty}", value.name);
-        Some(Diagnostic::new(code, message).hint("Readers of the output find what it is; correct the model"))
+        Some(Diagnostic::new(code, message).hint("The output is what is computed; correct what the model says of it"))
     });
     outputs.collect()
 }
@@ -50,7 +50,7 @@ mod tests {
             let output = graph.add_value("y", Some(ty.clone()));
             graph.outputs.push(output);
             let found: Vec<_> = undeclared(&Model { entries: vec![graph], ..Model::default() });
-            let rest = " in the model, and is f32[batch,2]. Readers of the output find what it is; correct the model";
+            let rest = " in the model, and is f32[batch,2]. The output is what is computed; correct what the model says of it";
             let expected: Vec<_> = expected.map(|start| format!("{start}{rest}")).into_iter().collect();
             assert_eq!(found.iter().map(Diagnostic::to_string).collect::<Vec<_>>(), expected, "{declared:?}");
         }

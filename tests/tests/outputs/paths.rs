@@ -5,23 +5,23 @@ use std::collections::BTreeSet;
 use byoc_tests::places;
 
 /// A verb that would write over what it reads.
-pub struct Row {
+pub(crate) struct Row {
     /// The flag, or the argument, of what is written.
-    pub writes: &'static str,
+    pub(crate) writes: &'static str,
     /// The flag, or the argument, of what is read; empty for what the environment names.
-    pub reads: &'static str,
+    pub(crate) reads: &'static str,
     /// What is asked for; `OUT` is the output.
-    pub arguments: &'static str,
+    pub(crate) arguments: &'static str,
     /// The file that is read.
-    pub input: &'static str,
+    pub(crate) input: &'static str,
     /// The same as the message has it; `{folder}` is the folder.
-    pub shown: &'static str,
+    pub(crate) shown: &'static str,
     /// What it is read as.
-    pub role: &'static str,
+    pub(crate) role: &'static str,
 }
 
 /// A folder for text forms, and the file of the first stage.
-pub const DUMP: (&str, &str) = ("dump", "dump/1-onnx.txt");
+pub(crate) const DUMP: (&str, &str) = ("dump", "dump/1-onnx.txt");
 
 macro_rules! rows {
     ($($writes:literal, $reads:literal: $arguments:literal, $input:literal, $role:literal $(, shown $shown:literal)?;)*) => {
@@ -38,7 +38,7 @@ macro_rules! rows {
 
 /// Every row.
 #[rustfmt::skip]
-pub const ROWS: &[Row] = rows! {
+pub(crate) const ROWS: &[Row] = rows! {
     "--output", "[NAME=]MODEL.onnx": "compile model.onnx -o OUT", "model.onnx", "a model";
     "--output", "[NAME=]MODEL.onnx": "compile a=model.onnx b=other.onnx -o OUT", "other.onnx", "a model";
     "--output", "[NAME=]MODEL.onnx": "compile ext.onnx -o OUT", "ext.data", "data of a model", shown "{folder}/ext.data";
