@@ -38,7 +38,8 @@ fn no_verb_leaves_a_part_of_a_file() {
     let folder = folder();
     let plugin = places::plugin("isle");
     let plugin = plugin.to_str().expect("a plain path");
-    folder.byoc(&["compile", "model.onnx", "-o", "isle.byoc", "--backend", "isle,json", "--plugin", plugin]).success();
+    folder.write("isle.onnx", small().finish());
+    folder.byoc(&["compile", "isle.onnx", "-o", "isle.byoc", "--backend", "isle,json", "--plugin", plugin]).success();
     let tune = ["tune", "isle.byoc", "--device", "sim:0", "--in-process", "--plugin", plugin, "-o", "out"];
     let commands: [&[&str]; 4] = [
         &["run", "model.byoc", "--fill", "ones", "-o", "out"],
