@@ -69,8 +69,8 @@ fn no_verb_leaves_a_part_of_a_file() {
         }
     };
     fails(&["compile", "model.onnx", "-o", "out", "--dump-ir", "dump"], "dump/1-onnx.txt", &["dump"]);
-    fails(&["plugin", "new", "acme", "--lang", "c"], "byoc-acme/README.md", &[]);
-    fails(&["plugin", "new", "acme", "--lang", "c", "--dir", "new/acme"], "new/acme/README.md", &["new"]);
+    fails(&["plugin", "new", "acme", "--lang", "c"], "byoc-acme/Makefile", &[]);
+    fails(&["plugin", "new", "acme", "--lang", "c", "--dir", "new/acme"], "new/acme/Makefile", &["new"]);
     fails(&["quickstart"], "byoc-quickstart/model.onnx", &["byoc-quickstart"]);
     assert!(places::list(&folder.path().join("tmp")).is_empty());
 }

@@ -50,7 +50,8 @@ mod tests {
             let output = graph.add_value("y", Some(ty.clone()));
             graph.outputs.push(output);
             let found: Vec<_> = undeclared(&Model { entries: vec![graph], ..Model::default() });
-            let rest = " in the model, and is f32[batch,2]. The output is what is computed; correct what the model says of it";
+            let rest =
+                " in the model, and is f32[batch,2]. The output is what is computed; correct what the model says of it";
             let expected: Vec<_> = expected.map(|start| format!("{start}{rest}")).into_iter().collect();
             assert_eq!(found.iter().map(Diagnostic::to_string).collect::<Vec<_>>(), expected, "{declared:?}");
         }
