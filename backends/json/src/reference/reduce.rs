@@ -98,7 +98,7 @@ pub(crate) fn arg_max(call: &Call<'_, '_>) -> Outputs {
     let axis = call.axis("axis", 0, x.shape().len())?;
     let keep = call.node.int("keepdims", 1) != 0;
     let last = call.node.int("select_last_index", 0) != 0;
-    if x.shape()[axis] == 0 {
+    if x.shape()[axis] == 0 && x.shape().iter().enumerate().all(|(i, &size)| i == axis || size > 0) {
         return Err(Error::new("ArgMax of no element"));
     }
     each!(x, x => Ok(vec![Item::wrap(fold(&x.view(), &[axis], keep, |values| first_largest(values, last))?)]))
