@@ -48,7 +48,9 @@ impl Compared {
         let Compared { sections, of } = self;
         match sections == of {
             true => format!("digests ok: all {}\n", count(of, "section")),
-            false => format!("checked: the header and the graph; --verify-digests reads all {}\n", count(of, "section")),
+            false => {
+                format!("checked: the header and the graph; --verify-digests reads all {}\n", count(of, "section"))
+            }
         }
     }
 }

@@ -26,7 +26,8 @@ pub(crate) fn watch() {
 
 /// Runs in a signal handler: one system call, no memory, no lock.
 fn report(file: &[u8]) -> i32 {
-    const HINT: &str = "Put the whole file back and try again; where files are replaced, rename the new one into its place";
+    const HINT: &str =
+        "Put the whole file back and try again; where files are replaced, rename the new one into its place";
     let code = Code::DamagedArtifact;
     let line = [
         BEFORE.get().unwrap_or(&"").as_bytes(),

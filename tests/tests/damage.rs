@@ -43,6 +43,88 @@ fn damage_is_found_in_every_section() {
     }
 }
 
+/// What each verb makes of a flipped bit in each kind of section: with `--verify-digests`, and with `verify`, none goes unseen.
+#[test]
+fn flipped_bits_are_found_by_whoever_looks_at_them() {
+    let folder = Folder::compiled(small());
+    let whole = places::read(&folder.path().join("model.byoc"));
+    let hint = "\n  hint: Copy the file again, or compile the model again";
+    let run = ["run", "damaged.byoc", "--fill", "ones"];
+    let bench = ["bench", "damaged.byoc", "--repeat", "1", "--warmup", "0"];
+    let verify = ["verify", "damaged.byoc", "--model", "model.onnx"];
+    let by_itself = [&["check", "damaged.byoc"][..], &verify];
+    for (name, offset) in sections(&folder) {
+        let kind = name.split('/').next().unwrap_or_default();
+        let mut damaged = whole.clone();
+        // Of a float, this is a high bit of the exponent.
+        damaged[offset + 3] ^= 0x40;
+        folder.write("damaged.byoc", damaged);
+        let cause = match kind {
+            "__pad__" => "padding is not zero",
+            _ => "its bytes do not have the digest of the header",
+        };
+        let message = format!("error: [B602] 'damaged.byoc' is damaged: section '{name}': {cause}{hint}");
+        let lookers: &[&[&str]] = match kind {
+            "graph" => &[&["inspect", "damaged.byoc"], &run, &bench],
+            "code" => &[&run, &bench],
+            _ => &[],
+        };
+        for verb in lookers.iter().chain(&by_itself) {
+            folder.byoc(verb).fails(1, &message);
+        }
+        for verb in [&["inspect", "damaged.byoc"][..], &run, &bench, &verify] {
+            folder.byoc(&[verb, &["--verify-digests"]].concat()[..]).fails(1, &message);
+        }
+        let blind: &[&[&str]] = match kind {
+            "graph" => &[],
+            "code" => &[&["inspect", "damaged.byoc"]],
+            _ => &[&["inspect", "damaged.byoc"], &run, &bench],
+        };
+        blind.iter().for_each(|verb| drop(folder.byoc(verb).success().to_owned()));
+    }
+    // The header and its length.
+    for at in [0, 1, 9] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        folder.write("damaged.byoc", damaged);
+        for verb in [&["inspect", "damaged.byoc"][..], &run, &bench].iter().chain(&by_itself) {
+            let found = folder.byoc(verb);
+            assert_eq!(found.code, Some(1), "{}", found.stderr);
+            assert!(
+                found.stderr.starts_with("error: [B602] 'damaged.byoc' is damaged: its header"),
+                "{}",
+                found.stderr
+            );
+        }
+    }
+}
+
+/// Verbs say how much of the file they have looked at.
+#[test]
+fn what_was_compared_is_told() {
+    let folder = Folder::compiled(small());
+    let all = sections(&folder).len();
+    let ends = |arguments: &[&str], end: &str| {
+        let found = folder.byoc(arguments);
+        assert!(found.success().ends_with(end), "{}", found.stdout);
+    };
+    let plain = format!("checked: the header and the graph; --verify-digests reads all {all} sections\n");
+    ends(&["inspect", "model.byoc"], &plain);
+    ends(&["inspect", "model.byoc", "--verify-digests"], &format!("digests ok: all {all} sections\n"));
+    ends(&["check", "model.byoc"], &format!("digests ok: all {all} sections\nthis machine can run it\n"));
+    let compared = |arguments: &[&str]| {
+        let found: serde_json::Value = serde_json::from_str(folder.byoc(arguments).success()).expect("JSON");
+        (found["compared"]["sections"].as_u64(), found["compared"]["of"].as_u64())
+    };
+    let all = Some(all as u64);
+    assert_eq!(compared(&["inspect", "model.byoc", "--json"]), (Some(1), all));
+    assert_eq!(compared(&["inspect", "model.byoc", "--json", "--verify-digests"]), (all, all));
+    assert_eq!(compared(&["check", "model.byoc", "--json"]), (all, all));
+    let message = "error: [B901] 'model.onnx' is a model, so it takes no --verify-digests\n  hint: Leave the flag out, or name \
+        the artifact";
+    folder.byoc(&["run", "model.onnx", "--fill", "ones", "--verify-digests"]).fails(2, message);
+}
+
 /// Damage that makes the file unreadable is found by every verb.
 #[test]
 fn damaged_artifacts_are_not_run() {

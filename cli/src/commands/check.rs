@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use byoc_core::artifact::{Artifact, manifest};
 use byoc_core::diagnostic::{Code, Result};
 use byoc_core::plugin::Registry;
-use byoc_core::runtime::{Device, DeviceName, LoadOptions, Session, Solo};
+use byoc_core::runtime::{Device, DeviceName, LoadOptions, Solo, Trial};
 use byoc_plugin_api::DomainInfo;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::args::Check;
-use crate::report::{self, Table};
 use crate::artifact::Compared;
+use crate::report::{self, Table};
 use crate::{artifact, compile_request};
 
 /// How well a region is served here.
@@ -194,13 +194,9 @@ fn load_each(
 
 /// Loads each entry: a backend may find only then that the machine lacks something.
 fn entries(artifact: &Artifact, registry: &Registry, options: &LoadOptions) -> Vec<EntryCheck> {
+    let mut trial = Trial::new(artifact, registry, options);
     let load = |entry: &manifest::Entry| {
-        let regions = entry.calls.iter().filter_map(|call| artifact.manifest().regions.get(call.region));
-        let kinds: Vec<_> = regions.filter_map(|region| region.domain.as_deref()).collect();
-        // An entry need not run on every device of the file.
-        let devices = options.devices.iter().filter(|name| kinds.contains(&name.kind.as_str())).cloned().collect();
-        let options = LoadOptions { entry: Some(entry.name.clone()), devices, ..options.clone() };
-        let error = Session::load(artifact.clone(), registry, &options).err();
+        let error = trial.load(entry).err();
         EntryCheck { entry: entry.name.clone(), error: error.map(|error| error.to_string()) }
     };
     artifact.manifest().entries.iter().map(load).collect()

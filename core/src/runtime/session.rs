@@ -6,6 +6,7 @@ mod file;
 mod load;
 mod solo;
 mod state;
+mod trial;
 mod work;
 
 use std::time::Duration;
@@ -24,9 +25,16 @@ pub use facts::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime};
 pub use load::{LoadOptions, Queueing};
 pub use solo::Solo;
 use state::State;
+pub use trial::Trial;
 use work::Run;
 
 /// A loaded entry.
+///
+/// A session may be moved to another thread, also between two runs: executables, domains and the memory that they work in are
+/// `Send`, and calls for one session come one at a time, because [`Session::run`] takes it by `&mut`. It is not `Sync`, for nothing of
+/// it could be done by two threads at once. Threads that run the same entry load a session each, from clones of one
+/// [`Artifact`]: the file is mapped once and no constant is copied; an artifact, the [`crate::plugin::Registry`] and a
+/// [`Device`] may be shared. Sessions on one device take turns, run by run.
 pub struct Session {
     // Fields are dropped in this order: each may look into those below it. All work is done between runs.
     state: Option<State>,

@@ -189,7 +189,7 @@ fn open_devices(
 }
 
 /// Packed constants may be of use to some processors only.
-fn check_processor(artifact: &Artifact) -> Result<()> {
+pub(super) fn check_processor(artifact: &Artifact) -> Result<()> {
     let needed = &artifact.manifest().requirements.cpu_features;
     let missing: Vec<_> = needed.iter().map(String::as_str).filter(|name| !cpu::has(name)).collect();
     if missing.is_empty() {
