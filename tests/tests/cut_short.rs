@@ -1,6 +1,7 @@
 //! Files that another program cuts short while they are in use: one line that names the file, and an exit code of ours.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ fn scaled() -> Model {
         .output("y", Type::Float, &[1, WIDTH])
 }
 
-/// `y = x * w` with a weight of that many elements in a file `w.bin`, which is all zeros and has no blocks on the disk.
+/// `y = x * w` with a weight of that many elements in a file `w.bin`: a one and zeros, which take no blocks on the disk.
 fn scaled_from_a_file(folder: &Folder, width: i64) {
     let model = Model::default()
         .input("x", Type::Float, &[1, width])
@@ -31,6 +32,7 @@ fn scaled_from_a_file(folder: &Folder, width: i64) {
     folder.write("model.onnx", model.finish());
     let data = File::create(folder.path().join("w.bin")).expect("a file");
     data.set_len(width as u64 * 4).expect("a sparse file");
+    data.write_all_at(&1f32.to_le_bytes(), 0).expect("its first element");
 }
 
 /// Starts the program, and waits until it has mapped that file.

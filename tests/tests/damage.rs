@@ -90,11 +90,7 @@ fn flipped_bits_are_found_by_whoever_looks_at_them() {
         for verb in [&["inspect", "damaged.byoc"][..], &run, &bench].iter().chain(&by_itself) {
             let found = folder.byoc(verb);
             assert_eq!(found.code, Some(1), "{}", found.stderr);
-            assert!(
-                found.stderr.starts_with("error: [B602] 'damaged.byoc' is damaged: its header"),
-                "{}",
-                found.stderr
-            );
+            assert!(found.stderr.starts_with("error: [B602] 'damaged.byoc' is damaged: its "), "{}", found.stderr);
         }
     }
 }

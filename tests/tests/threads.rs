@@ -52,7 +52,8 @@ fn model() -> Model {
 /// The bits of the output for `rows` rows of the input of that number.
 fn run(session: &mut Session, number: usize, rows: usize) -> Vec<u32> {
     let x: Vec<f32> = (0..rows * WIDTH as usize).map(|i| ((i * 7 + number * 13) % 23) as f32 / 23.0).collect();
-    let view = TensorView::from_slice(&x, &[rows as i64, WIDTH], &[WIDTH, 1]).expect("a tensor");
+    let shape = [rows as i64, WIDTH];
+    let view = TensorView::from_slice(&x, &shape, &[WIDTH, 1]).expect("a tensor");
     session.run(&[view]).expect("it runs");
     let y = session.output(0).expect("y").to_vec::<f32>().expect("f32");
     y.iter().map(|value| value.to_bits()).collect()

@@ -23,7 +23,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("plugin-api/src/tensor.rs", "views of memory that the other side owns"),
     ("core/src/compute.rs", "views of operands and results for backends"),
     ("core/src/lend.rs", "views of constants for backends"),
-    ("core/src/map", "the signal that a file was cut short"),
+    ("core/src/map/cut.rs", "the signal that a file was cut short"),
     ("core/src/map.rs", "mapping files"),
     ("core/src/memory.rs", "zeroed memory that may not be there"),
     ("core/src/plugin/embedded", "calls of domains, handed on"),
