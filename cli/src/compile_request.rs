@@ -72,6 +72,7 @@ fn isolation(places: &Plugins) -> Result<Option<Isolation>> {
         arguments: vec![WORKER.into()],
         time: Duration::from_secs(places.plugin_timeout),
         memory: places.plugin_memory << 20,
+        output: places.plugin_output << 20,
     }))
 }
 

@@ -27,8 +27,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     cut_file::watch();
     if std::env::args_os().nth(1).is_some_and(|argument| argument == compile_request::WORKER) {
-        // The host sees how it ends; there is nobody else to tell.
-        return byoc_core::plugin::serve().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+        byoc_core::plugin::serve();
     }
     // What it says stands in the one line of the error.
     byoc_core::plugin::quiet_panics();

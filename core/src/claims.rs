@@ -7,6 +7,10 @@ use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::spool::{Piece, Spool, SpoolRange};
 
+/// Most bytes of the name of a layout, and most dimensions of what is packed. Both stand in the artifact.
+const LONGEST_LAYOUT: usize = 256;
+const MOST_DIMENSIONS: usize = 64;
+
 /// A claim as recorded, with the place of its packed bytes.
 #[derive(Clone, Debug)]
 pub struct RecordedClaim {
@@ -157,6 +161,13 @@ fn check(packed: &Packed) -> std::result::Result<u64, String> {
     if layout.is_empty() {
         return Err("its packed layout has no name".into());
     }
+    if layout.len() > LONGEST_LAYOUT || layout.contains(char::is_control) {
+        let name: String = layout.chars().filter(|char| !char.is_control()).take(LONGEST_LAYOUT).collect();
+        return Err(format!("its packed layout '{name}' is no name of one line and up to {LONGEST_LAYOUT} bytes"));
+    }
+    if shape.len() > MOST_DIMENSIONS {
+        return Err(format!("packed in {} dimensions, and at most {MOST_DIMENSIONS} are stored", shape.len()));
+    }
     if *alignment > MAX_ALIGNMENT || !(*alignment == 0 || alignment.is_power_of_two()) {
         return Err(format!("an alignment of {alignment} is no power of two up to {MAX_ALIGNMENT}"));
     }
@@ -218,7 +229,7 @@ mod tests {
     const B: ConstantId = ConstantId(1);
 
     /// What a backend does wrong, and what is said of it.
-    const BAD: [(Updater, &str); 14] = [
+    const BAD: [(Updater, &str); 17] = [
         (|_| Ok(()), "it does not claim constant 0 (`w0`) and 1 more"),
         (|c| c.host(A), "it does not claim constant 1 (`w1`)"),
         (|c| c.host(ConstantId(9)), "it claims constant 9, which the region does not have"),
@@ -252,6 +263,18 @@ mod tests {
         (
             |c| c.packed(A, Packed::new("", DType::F32, &[2])).map(drop),
             "constant 0 (`w0`): its packed layout has no name",
+        ),
+        (
+            |c| c.packed(A, Packed::new("a\n\u{1b}[31mb", DType::F32, &[2])).map(drop),
+            "constant 0 (`w0`): its packed layout 'a[31mb' is no name of one line and up to 256 bytes",
+        ),
+        (
+            |c| c.packed(A, tile(&[1; 65])).map(drop),
+            "constant 0 (`w0`): packed in 65 dimensions, and at most 64 are stored",
+        ),
+        (
+            |c| c.packed(A, tile(&[1 << 40, 1 << 20, 8])).map(drop),
+            "constant 0 (`w0`): packed as f32[1099511627776, 1048576, 8] it has more bytes than can be counted",
         ),
         (
             |c| c.packed(A, tile(&[2]).aligned(48)).map(drop),

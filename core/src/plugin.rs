@@ -11,4 +11,4 @@ pub use registry::{
     BackendCode, Origin, PluginFile, Refused, Registered, Registry, Selected, Settings, Shadowed, digest, plugin_files,
 };
 pub use search::SearchPath;
-pub use worker::{IsolatedBackend, Isolation, limit_memory, serve};
+pub use worker::{Group, IsolatedBackend, Isolation, OutputBudget, end_process, end_with_parent, limit_memory, serve};

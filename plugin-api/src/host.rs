@@ -11,7 +11,7 @@ pub use self::backend::PluginBackend;
 pub use self::code_file::checked;
 use self::handshake::{Info, check_version, functions, read_info};
 pub use self::manifest::Manifest;
-pub use self::tuning::{checked_candidates, checked_tools};
+pub use self::tuning::{checked_candidates, checked_tools, few_candidates};
 use crate::backend::Description;
 
 mod allow;
@@ -124,6 +124,13 @@ fn judge(description: &Description) -> Result<(), LoadError> {
     if let (true, Some(kind)) = (host, domain) {
         return broken(format!("its backend '{name}' is a host backend and runs in memory of the kind '{kind}'"));
     }
+    let mut named = options.iter().chain(run_options).map(|option| option.name.as_str());
+    if let Some(bad) =
+        named.find(|name| name.is_empty() || name.contains(|char: char| char.is_control() || char == '='))
+    {
+        let bad = one_line(bad);
+        return broken(format!("its backend '{name}' has an option '{bad}', which nobody can set"));
+    }
     match run_options.iter().find(|one| options.iter().any(|other| other.name == one.name)) {
         Some(twice) => {
             let twice = one_line(&twice.name);
@@ -155,4 +162,40 @@ fn reason(error: &dyn std::error::Error) -> String {
         innermost = source;
     }
     one_line(&innermost.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{OptionKind, OptionSpec};
+
+    type Change = fn(&mut Description);
+
+    fn option(name: &str) -> OptionSpec {
+        OptionSpec { name: name.into(), kind: OptionKind::Bool, default: "false".into(), help: String::new() }
+    }
+
+    #[test]
+    fn descriptions_that_nobody_can_use() {
+        let sound = Description { name: "b".into(), options: vec![option("arch")], ..Description::default() };
+        assert_eq!(judge(&sound), Ok(()));
+        let cases: &[(Change, &str)] = &[
+            (
+                |it| it.name = "../a\n".into(),
+                "its backend is called '../a'; names are lower-case letters, digits and '-'",
+            ),
+            (|it| it.options.push(option("")), "its backend 'b' has an option '', which nobody can set"),
+            (|it| it.options.push(option("a\u{1b}b")), "its backend 'b' has an option 'a b', which nobody can set"),
+            (|it| it.run_options.push(option("a=b")), "its backend 'b' has an option 'a=b', which nobody can set"),
+            (
+                |it| it.run_options.push(option("arch")),
+                "its backend 'b' has the option 'arch' both of compiling and of running",
+            ),
+        ];
+        for (change, cause) in cases {
+            let mut description = sound.clone();
+            change(&mut description);
+            assert_eq!(judge(&description), Err(LoadError::Contract((*cause).into())));
+        }
+    }
 }

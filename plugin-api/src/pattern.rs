@@ -34,19 +34,20 @@ impl Pattern {
 
     /// The parsed form. Errors show the text and the place.
     pub fn parse(&self) -> Result<Expr, Error> {
-        let mut parser = Parser { text: &self.text, at: 0 };
+        let mut parser = Parser { text: &self.text, at: 0, depth: 0 };
+        let shown = match self.text.char_indices().nth(MOST_SHOWN) {
+            Some((end, _)) => format!("{}...", &self.text[..end]),
+            None => self.text.clone(),
+        };
         let expr =
             parser.expr().and_then(|expr| if parser.peek().is_some() { Err("the end".into()) } else { Ok(expr) });
         match expr {
             Ok(expr @ (Expr::Node { optional: false, .. } | Expr::Or(_))) => Ok(expr),
-            Ok(_) => {
-                Err(Error::new(format!("pattern '{}': the outermost operator must be there: {}", self.name, self.text)))
-            }
+            Ok(_) => Err(Error::new(format!("pattern '{}': the outermost operator must be there: {shown}", self.name))),
             Err(expected) => Err(Error::new(format!(
-                "pattern '{}': expected {expected} at column {} of {}",
+                "pattern '{}': expected {expected} at column {} of {shown}",
                 self.name,
-                parser.at + 1,
-                self.text
+                parser.at + 1
             ))),
         }
     }
@@ -79,9 +80,17 @@ pub enum Expr {
     },
 }
 
+/// Most operators within one another: each is a call of the parser, and of all that goes through an expression.
+const MOST_DEEP: usize = 100;
+
+/// Most characters of a text that an error shows.
+const MOST_SHOWN: usize = 1000;
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
+    /// Operators that are begun.
+    depth: usize,
 }
 
 impl Parser<'_> {
@@ -104,8 +113,14 @@ impl Parser<'_> {
     fn expr(&mut self) -> Result<Expr, String> {
         match self.peek() {
             Some('(') => {
+                if self.depth == MOST_DEEP {
+                    return Err(format!("no more than {MOST_DEEP} operators within one another"));
+                }
                 self.at += 1;
-                self.node()
+                self.depth += 1;
+                let node = self.node();
+                self.depth -= 1;
+                node
             }
             Some('?' | '_') => operand(self.word()),
             _ => Err("'(', '?name' or '_'".into()),
@@ -211,5 +226,18 @@ mod tests {
             let error = Pattern::new("p", text).parse().expect_err(text);
             assert_eq!(error.message, format!("pattern 'p': {message}"));
         }
+    }
+
+    /// Texts of plugins may be any.
+    #[test]
+    fn depth_has_an_end() {
+        let nested = |depth: usize| format!("{}?x{}", "(Relu ".repeat(depth), ")".repeat(depth));
+        Pattern::new("p", nested(100)).parse().expect("as deep as may be");
+        Pattern::new("p", format!("(Add {} {})", nested(99), nested(99))).parse().expect("beside each other");
+        let text = nested(100_000);
+        let error = Pattern::new("p", text.as_str()).parse().expect_err("too deep");
+        let shown = &text[..1000];
+        let expected = "pattern 'p': expected no more than 100 operators within one another at column 601 of";
+        assert_eq!(error.message, format!("{expected} {shown}..."));
     }
 }

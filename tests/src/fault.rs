@@ -76,6 +76,10 @@ faults! {
     HangsInCodegen,
     /// Asks for more memory in `codegen` than any machine has.
     TakesAllMemory,
+    /// Writes code without end, and takes no notice of a refusal.
+    WritesEndlessCode,
+    /// Writes packed bytes without end, of a constant that it says is as large.
+    PacksEndlessly,
     /// Prints to the standard output in `codegen`.
     PrintsInCodegen,
     /// Fails in `load` with a hint.

@@ -1,6 +1,7 @@
 //! The harness of the whole-system tests: where the program and its plugins are, test data, tensors and how they are
 //! compared, small models made on the spot, and tests that can be skipped by name with a reason.
 
+pub mod c_plugin;
 pub mod data;
 pub mod digits;
 pub mod engine;

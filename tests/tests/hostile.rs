@@ -50,6 +50,9 @@ impl Bench {
         if fault == Some(Fault::TakesAllMemory) {
             command.args(["--plugin-memory", "512"]);
         }
+        if matches!(fault, Some(Fault::WritesEndlessCode | Fault::PacksEndlessly)) {
+            command.args(["--plugin-output", "3"]);
+        }
         // The message of a panic comes from the plugin's own standard library; its backtrace would be noise.
         command.env("RUST_BACKTRACE", "0");
         match fault {
@@ -116,6 +119,8 @@ fn expected(fault: Fault) -> (Verb, i32, &'static str) {
         AbortInConstantUpdater => (Compile, 5, "[B307] backend 'hostile' crashed (signal 6) {generating}"),
         HangsInCodegen => (Compile, 5, "[B307] backend 'hostile' did not answer within 1 s {generating}"),
         TakesAllMemory => (Compile, 5, "[B307] backend 'hostile' crashed (signal 6) {generating}"),
+        WritesEndlessCode => (Compile, 1, "[B306] {failed}: it writes more than 3 MiB of code{output}"),
+        PacksEndlessly => (Compile, 1, "[B306] {failed}: it writes more than 3 MiB of packed constants{output}"),
         PrintsInCodegen => (Compile, 0, ""),
         FailsInLoad => (Run, 1, "[B703] {load}: the device is busy\n  hint: Try again later"),
         FailsInRun => (Run, 1, "[B703] {run}: the device is gone"),
@@ -141,6 +146,7 @@ const PARTS: &[(&str, &str)] = &[
     ("{claims}", "hostile: region byoc_main_hostile_0:"),
     ("{w}", "constant 0 (`w`)"),
     ("{bytes}", "\n  hint: Report this to the backend's maker"),
+    ("{output}", "\n  hint: Report this to the backend's maker, or allow more with --plugin-output"),
     ("{once}", "\n  hint: The backend's constant_updater must claim each constant of its region exactly once"),
     (
         "{embedded}",

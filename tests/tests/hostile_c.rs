@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::process::Command;
 
+use byoc_tests::c_plugin;
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::small;
 use byoc_tests::places;
-use byoc_tests::program::outcome;
 
 /// Which command meets the fault.
 #[derive(Clone, Copy)]
@@ -157,7 +157,7 @@ const CASES: &[Case] = &[
 
 /// Compiles the plugin with a change, without optimisation or any opinion on it.
 fn build(folder: &Path, case: Option<&Case>) {
-    let source = String::from_utf8(places::read(&places::checkout().join("tests/plugins/c/matmul.c"))).expect("text");
+    let source = c_plugin::matmul();
     let source = match case {
         Some(case) => {
             assert!(source.contains(case.text), "{}: nothing to change", case.name);
@@ -165,13 +165,7 @@ fn build(folder: &Path, case: Option<&Case>) {
         }
         None => source,
     };
-    let path = places::write(folder, "plugin.c", source);
-    let cpp = case.is_some_and(|case| case.cpp);
-    let mut command = Command::new(if cpp { "c++" } else { "cc" });
-    command.args(if cpp { &["-x", "c++"][..] } else { &["-std=c99"] }).args(["-w", "-fPIC", "-shared", "-I"]);
-    command.arg(places::checkout().join("plugin-api/include")).arg(path).arg("-o").arg(folder.join("plugin.so"));
-    outcome(&mut command).success();
-    std::fs::remove_file(folder.join("plugin.c")).expect("the file is ours");
+    c_plugin::build(folder, &source, case.is_some_and(|case| case.cpp));
 }
 
 #[test]

@@ -26,6 +26,10 @@ pub(crate) struct Plugins {
     /// Most memory that a plugin's worker may take; 0 for what the machine has
     #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
     pub(crate) plugin_memory: u64,
+    /// Most code, and most packed constants, that a plugin may write for a region; 0 for 1 GiB and eight times the bytes of the
+    /// region's constants
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+    pub(crate) plugin_output: u64,
 }
 
 /// Which backends may take nodes.

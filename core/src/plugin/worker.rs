@@ -3,7 +3,9 @@
 //! both sides map.
 
 mod backend;
+mod budget;
 mod client;
+mod ending;
 mod protocol;
 mod server;
 mod shared;
@@ -14,6 +16,8 @@ use std::time::Duration;
 
 pub use self::backend::IsolatedBackend;
 pub(super) use self::backend::{OpenError, open};
+pub use self::budget::OutputBudget;
+pub use self::ending::{Group, end_process, end_with_parent};
 pub use self::server::{limit as limit_memory, serve};
 
 /// How workers are started, and what they may use.
@@ -27,4 +31,6 @@ pub struct Isolation {
     pub time: Duration,
     /// Most bytes of memory of its own; 0 for what the machine has.
     pub memory: u64,
+    /// Most bytes of code, and of packed constants, that it may write for a region; 0 for the default of [`OutputBudget`].
+    pub output: u64,
 }

@@ -8,37 +8,64 @@ use serde::de::DeserializeOwned;
 use crate::abi::{self, Sink, Slice};
 use crate::error::Error;
 
+/// Most bytes of an answer other than code and constants: JSON, or an error. No sane one is near.
+const MOST: usize = 64 << 20;
+
+/// Most characters of an error.
+const MOST_OF_ERROR: usize = 4096;
+
 pub(super) fn one_line(text: &str) -> String {
     text.split(char::is_control).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Collects what a plugin writes, up to a limit that no sane answer reaches.
-pub(super) fn collect(call: impl FnOnce(Sink, Sink) -> i32) -> (i32, Vec<u8>, Vec<u8>) {
-    extern "C" fn append(context: *mut c_void, bytes: Slice) -> i32 {
-        const MOST: usize = 1 << 30;
-        // SAFETY: `context` is the vector below, alive for the call; the plugin lends `bytes` for this call.
-        let (out, bytes) = unsafe { (&mut *context.cast::<Vec<u8>>(), bytes.bytes()) };
-        if out.len() + bytes.len() > MOST {
-            return abi::FAILED;
-        }
-        out.extend_from_slice(bytes);
-        abi::OK
+/// An error's text: one line that a terminal can take.
+fn message(text: &str) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(MOST_OF_ERROR) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
     }
-    let (mut out, mut error) = (Vec::new(), Vec::new());
-    let sink = |vec: &mut Vec<u8>| Sink { context: std::ptr::from_mut(vec).cast(), write: append };
+}
+
+/// What a plugin has written into a sink.
+#[derive(Default)]
+struct Written {
+    bytes: Vec<u8>,
+    too_much: bool,
+}
+
+extern "C" fn append(context: *mut c_void, bytes: Slice) -> i32 {
+    // SAFETY: `context` is what `collect` keeps for the call; the plugin lends `bytes` for this one.
+    let (written, bytes) = unsafe { (&mut *context.cast::<Written>(), bytes.bytes()) };
+    written.too_much |= written.bytes.len().saturating_add(bytes.len()) > MOST;
+    if written.too_much {
+        return abi::FAILED;
+    }
+    written.bytes.extend_from_slice(bytes);
+    abi::OK
+}
+
+/// Collects what a plugin writes: its status, its answer and its error. An answer that is too long is an error, whatever the
+/// plugin made of the refusal.
+pub(super) fn collect(call: impl FnOnce(Sink, Sink) -> i32) -> (i32, Vec<u8>, Vec<u8>) {
+    let (mut out, mut error) = (Written::default(), Written::default());
+    let sink = |written: &mut Written| Sink { context: std::ptr::from_mut(written).cast(), write: append };
     let status = call(sink(&mut out), sink(&mut error));
-    (status, out, error)
+    if out.too_much {
+        return (abi::FAILED, Vec::new(), format!("the plugin's answer has more than {} MiB", MOST >> 20).into());
+    }
+    (status, out.bytes, error.bytes)
 }
 
 /// The error of a call that did not go well: an `Error` as JSON, or its message alone.
 pub(super) fn failure(status: i32, error: &[u8]) -> Error {
-    let text = one_line(&String::from_utf8_lossy(error));
+    let text = message(&String::from_utf8_lossy(error));
     match serde_json::from_slice::<Error>(error) {
         // What a plugin says ends on the user's terminal: one line, no control characters.
         Ok(error) => Error {
-            message: one_line(&error.message),
-            node: error.node.as_deref().map(one_line),
-            hint: error.hint.as_deref().map(one_line),
+            message: message(&error.message),
+            node: error.node.as_deref().map(message),
+            hint: error.hint.as_deref().map(message),
             crashed: false,
         },
         Err(_) if status == abi::FAILED && !text.is_empty() => Error::new(text),
@@ -57,4 +84,40 @@ pub(super) fn answer<T: DeserializeOwned>(call: impl FnOnce(Sink, Sink) -> i32) 
 
 pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, Error> {
     Ok(serde_json::to_vec(value)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(sink: Sink, bytes: &[u8]) -> i32 {
+        (sink.write)(sink.context, Slice::new(bytes))
+    }
+
+    #[test]
+    fn answers_have_an_end() {
+        let block = vec![b' '; 1 << 20];
+        let endless = |out: Sink, _: Sink| {
+            let written = (0..1000).take_while(|_| put(out, &block) == abi::OK).count();
+            assert_eq!(written, 64);
+            abi::OK
+        };
+        let error = answer::<Vec<String>>(endless).expect_err("too long");
+        assert_eq!(error.message, "the plugin's answer has more than 64 MiB");
+        let (status, out, error) = collect(|out, error| put(out, b"[]") + put(error, b"\0"));
+        assert_eq!((status, out.as_slice(), error.as_slice()), (abi::OK, b"[]".as_slice(), b"\0".as_slice()));
+    }
+
+    #[test]
+    fn errors_are_one_line_of_some_length() {
+        let message = |text: &[u8]| failure(abi::FAILED, text).message;
+        assert_eq!(message(b"bad \xff\0\ntext"), "bad \u{fffd} text");
+        assert_eq!(message(b" \0\x1b"), "the plugin failed and gave no reason");
+        let long = "\u{fc}".repeat(5000);
+        assert_eq!(message(long.as_bytes()), format!("{}...", "\u{fc}".repeat(4096)));
+        let json = serde_json::to_vec(&Error::new(long.clone()).hint(long)).expect("JSON");
+        let error = failure(abi::FAILED, &json);
+        assert_eq!(error.message.chars().count(), 4099);
+        assert_eq!(error.hint.map(|hint| hint.chars().count()), Some(4099));
+    }
 }

@@ -11,13 +11,13 @@ use super::domain::PluginDomain;
 use super::executable::PluginExecutable;
 use super::tuning;
 use crate::abi::{self, ConstantList, ConstantView, Sink, Slice};
-use crate::backend::{Backend, Candidate, CodeFile, Description, Environment, Executable, Tool};
+use crate::backend::{Backend, Candidate, CodeFile, Description, Environment, Executable, FileFormat, Tool};
 use crate::constants::{BoundConstant, BoundConstants, Claim, ClaimSink, Claims, Constants};
 use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles, OPENS_NO_DOMAIN};
 use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION, DeviceTable, DomainTable};
 use crate::error::{Error, Refusal, RefusalCode};
 use crate::open::{OPEN_ID, OPEN_VERSION, OpenTable};
-use crate::options::Options;
+use crate::options::{OptionSpec, Options};
 use crate::pattern::Pattern;
 use crate::region::{ConstantId, Region};
 use crate::table::PluginTable;
@@ -52,7 +52,7 @@ fn list(views: &[ConstantView]) -> ConstantList {
 impl PluginBackend {
     pub(super) fn new(table: PluginTable, index: usize) -> Result<Self, Error> {
         let description = answer(|out, error| (table.describe)(index, out, error))?;
-        Ok(PluginBackend { table, index, description, newer: false })
+        Ok(PluginBackend { table, index, description: in_one_line(description), newer: false })
     }
 }
 
@@ -109,6 +109,22 @@ impl PluginBackend {
     }
 }
 
+/// The same, with all that is printed in one line each. Names are judged, for they are also what the plugin knows things by.
+fn in_one_line(description: Description) -> Description {
+    let options = |specs: Vec<OptionSpec>| -> Vec<OptionSpec> {
+        specs.into_iter().map(|spec| OptionSpec { help: one_line(&spec.help), ..spec }).collect()
+    };
+    let file = |format: FileFormat| FileFormat { summary: one_line(&format.summary), ..format };
+    Description {
+        version: one_line(&description.version),
+        summary: one_line(&description.summary),
+        options: options(description.options),
+        run_options: options(description.run_options),
+        files: description.files.into_iter().map(file).collect(),
+        ..description
+    }
+}
+
 /// A field such as a later version may have.
 fn add_unknown(object: &mut Value) {
     object["of_a_later_version"] = serde_json::json!({ "list": [1, null, "text"], "nested": {} });
@@ -121,7 +137,10 @@ impl Backend for PluginBackend {
 
     fn patterns(&self, options: &Options) -> Result<Vec<Pattern>, Error> {
         let options = json(options)?;
-        answer(|out, error| (self.table.patterns)(self.index, Slice::new(&options), out, error))
+        let patterns: Vec<Pattern> =
+            answer(|out, error| (self.table.patterns)(self.index, Slice::new(&options), out, error))?;
+        let in_lines = |it: Pattern| Pattern { name: one_line(&it.name), text: one_line(&it.text) };
+        Ok(patterns.into_iter().map(in_lines).collect())
     }
 
     fn check(&self, candidate: &Region, options: &Options) -> Result<(), Refusal> {

@@ -30,7 +30,7 @@ struct Taken {
 impl Taken {
     fn take(&mut self, name: &[u8], code: &[u8]) -> Result<(), Error> {
         self.bytes = self.bytes.saturating_add(name.len()).saturating_add(code.len());
-        few_enough(self.candidates.len() + 1, self.bytes)?;
+        few_candidates(self.candidates.len() + 1, self.bytes)?;
         let name = std::str::from_utf8(name).map_err(|_| Error::new("the name of a candidate is no UTF-8"))?;
         self.candidates.push(Candidate { name: name.to_owned(), code: code.to_vec() });
         Ok(())
@@ -70,7 +70,8 @@ pub(super) fn candidates(
     }
 }
 
-fn few_enough(candidates: usize, bytes: usize) -> Result<(), Error> {
+/// Errors where a region has more candidates than anybody tries, or they have more bytes than memory should hold.
+pub fn few_candidates(candidates: usize, bytes: usize) -> Result<(), Error> {
     if candidates > MOST_CANDIDATES {
         return Err(Error::new(format!("it has more than {MOST_CANDIDATES} candidates")));
     }
@@ -102,7 +103,7 @@ pub fn checked_tools(tools: Vec<Tool>) -> Result<Vec<Tool>, Error> {
 pub fn checked_candidates(candidates: Vec<Candidate>, code: &[u8]) -> Result<Vec<Candidate>, Error> {
     let size = |candidate: &Candidate| candidate.name.len().saturating_add(candidate.code.len());
     let bytes = candidates.iter().fold(0usize, |bytes, candidate| bytes.saturating_add(size(candidate)));
-    few_enough(candidates.len(), bytes)?;
+    few_candidates(candidates.len(), bytes)?;
     let clean = |candidate: Candidate| Candidate { name: one_line(&candidate.name), ..candidate };
     let candidates: Vec<_> = candidates.into_iter().map(clean).collect();
     distinct("candidate", candidates.iter().map(|candidate| candidate.name.as_str()))?;

@@ -1,9 +1,10 @@
 //! One region through a backend by hand: code, claims, load and run, with every layout and every layout tag under the
 //! kit's control.
 
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use byoc_core::plugin::Selected;
+use byoc_core::plugin::{OutputBudget, Selected};
 use byoc_plugin_api::{
     BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantAccess, ConstantId, Constants, Environment, Error,
     Executable, Options, Region, TensorView, TensorViewMut,
@@ -38,18 +39,39 @@ pub(crate) struct Claimed {
     pub(crate) packed: Vec<u8>,
 }
 
+/// Takes code, of which there is an end.
+struct Code {
+    bytes: Vec<u8>,
+    budget: OutputBudget,
+}
+
+impl Write for Code {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.budget.take(bytes).map_err(|error| io::Error::other(error.message))?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Takes claims as they come; whether they are right is for core to say.
-#[derive(Default)]
-struct Collector(Vec<Claimed>);
+struct Collector {
+    claims: Vec<Claimed>,
+    budget: OutputBudget,
+}
 
 impl ClaimSink for Collector {
     fn claim(&mut self, id: ConstantId, claim: &Claim) -> Result<(), Error> {
-        self.0.push(Claimed { id, claim: claim.clone(), packed: Vec::new() });
+        self.claims.push(Claimed { id, claim: claim.clone(), packed: Vec::new() });
         Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let last = self.0.last_mut().ok_or_else(|| Error::new("bytes without a claim before them"))?;
+        self.budget.take(bytes)?;
+        let last = self.claims.last_mut().ok_or_else(|| Error::new("bytes without a claim before them"))?;
         last.packed.extend_from_slice(bytes);
         Ok(())
     }
@@ -88,11 +110,12 @@ pub(crate) fn generate(selected: &Selected, region: &Region, constants: &[Placed
             (constant.id, if with_data { placed.view() } else { placed.view_without_data() })
         });
     let constants = Constants::new(views.collect());
-    let mut code = Vec::new();
+    let mut code = Code { bytes: Vec::new(), budget: OutputBudget::new("code", 0, &constants) };
     backend.codegen(region, &constants, &selected.options, &mut code)?;
-    let mut claims = Collector::default();
+    let code = code.bytes;
+    let mut claims = Collector { claims: Vec::new(), budget: OutputBudget::new("packed constants", 0, &constants) };
     backend.constant_updater(region, &constants, &code, &selected.options, &mut Claims::new(&mut claims))?;
-    Ok(Generated { code, claims: claims.0 })
+    Ok(Generated { code, claims: claims.claims })
 }
 
 /// A constant as `load` is given it.
@@ -109,9 +132,9 @@ pub(crate) fn bind(taken: &Taken, generated: &Generated, layout: Layout) -> Vec<
         let (tag, tensor, layout) = match &claimed.claim {
             Claim::Host => (None, taken.constants[at].clone(), layout),
             Claim::Packed(packed) => {
-                let shape: Vec<i64> = packed.shape.iter().map(|&size| size as i64).collect();
-                let bytes = shape.iter().product::<i64>() * packed.dtype.size() as i64;
-                if bytes != claimed.packed.len() as i64 {
+                let shape = packed.shape.iter().map(|&size| i64::try_from(size).ok()).collect::<Option<Vec<_>>>()?;
+                let bytes = packed.shape.iter().try_fold(packed.dtype.size(), |bytes, &size| bytes.checked_mul(size));
+                if bytes != Some(claimed.packed.len()) {
                     return None;
                 }
                 let tensor = Tensor::new(packed.dtype, shape, claimed.packed.clone());

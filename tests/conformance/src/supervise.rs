@@ -1,13 +1,15 @@
 //! The cases in a child process, which may crash or hang: the case that it ended in is recorded, and another child goes
 //! on behind it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::plugin::limit_memory;
+use byoc_core::plugin::{Group, end_process, end_with_parent, limit_memory};
 
 use crate::report::{Case, Report, Tag};
 use crate::stream::Event;
@@ -20,11 +22,13 @@ const CRASHES_A_HANG: usize = 10;
 /// The child's side: runs the cases from number `from` on and writes an event a line to standard output.
 pub fn child(settings: &Settings, from: usize) {
     limit_memory(settings.memory);
+    // Without it a plugin that never returns would outlive a parent that was killed.
+    let _ = end_with_parent(std::io::stdout());
     let mut tell = |event: Event| {
         let mut out = std::io::stdout().lock();
         if out.write_all(event.line().as_bytes()).and_then(|()| out.flush()).is_err() {
-            // The parent is gone, and with it whoever wanted to know.
-            std::process::exit(1);
+            // The parent is gone, and with it whoever wanted to know. Exit handlers of the plugin might wait.
+            end_process();
         }
     };
     if let Err(error) = cases::run(settings, from, &mut tell) {
@@ -88,8 +92,13 @@ enum Ending {
     Stopped(Diagnostic),
 }
 
+/// Longest line that is taken: what a plugin prints may have no end.
+const LONGEST_LINE: u64 = 1 << 20;
+
 struct Watched {
     child: Child,
+    /// Ends what the plugin started once the child has ended: it would keep the pipe open.
+    ended: Option<JoinHandle<()>>,
     lines: Receiver<String>,
 }
 
@@ -97,14 +106,21 @@ impl Watched {
     fn start(mut command: Command) -> Result<Watched> {
         let program = command.get_program().display().to_string();
         let failed = |error| Diagnostic::new(Code::Io, format!("cannot run '{program}': {error}"));
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().map_err(&failed)?;
+        let group = Group::led_by(&child);
+        let ended = group.when_leader_ends(move || group.end()).map_err(|error| {
+            group.end();
+            let _ = child.wait();
+            failed(error)
+        })?;
         let (send, lines) = channel();
         if let Some(out) = child.stdout.take() {
             // Ends with the pipe, or when nobody listens any more.
             std::thread::spawn(move || {
                 let mut out = BufReader::new(out);
                 let mut line = Vec::new();
-                while out.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                while out.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
                     let text = String::from_utf8_lossy(&line).trim_end().to_owned();
                     line.clear();
                     if send.send(text).is_err() {
@@ -113,7 +129,7 @@ impl Watched {
                 }
             });
         }
-        Ok(Watched { child, lines })
+        Ok(Watched { child, ended: Some(ended), lines })
     }
 
     /// Hears of cases until the child ends, or is ended because a case takes too long.
@@ -156,7 +172,10 @@ impl Watched {
     ) -> Ending {
         if timed_out {
             // It may have ended just now; what matters is that it does end.
-            let _ = self.child.kill();
+            Group::led_by(&self.child).end();
+        }
+        if let Some(ended) = self.ended.take() {
+            let _ = ended.join();
         }
         let status = self.child.wait();
         let reason = match &status {

@@ -102,6 +102,7 @@ pub(crate) fn compile_in_process(
         arguments: vec!["__worker".into()],
         time: Duration::from_secs(60),
         memory: 0,
+        output: 0,
     };
     let files = vec![places::plugin("watcher"), places::plugin("hostile")];
     let search = SearchPath { files, ..SearchPath::default() };

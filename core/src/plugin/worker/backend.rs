@@ -12,6 +12,7 @@ use byoc_plugin_api::{
 };
 
 use super::Isolation;
+use super::budget::OutputBudget;
 use super::client::Worker;
 use super::protocol::{Opened, Part, Reply, Request};
 use super::shared::{lend, lend_bytes};
@@ -130,8 +131,10 @@ impl Backend for IsolatedBackend {
             constants: std::mem::take(&mut lent.shared),
             options: options.clone(),
         };
+        let mut budget = OutputBudget::new("code", self.worker.most_output(), constants);
         self.worker.call(&request, |part| match part {
             Part::Bytes(bytes) => {
+                budget.take(&bytes)?;
                 code.write_all(&bytes)?;
                 Ok(None)
             }
@@ -158,8 +161,10 @@ impl Backend for IsolatedBackend {
             options: options.clone(),
         };
         let sink = claims.sink();
+        let mut budget = OutputBudget::new("packed constants", self.worker.most_output(), constants);
         self.worker.call(&request, |part| match part {
             Part::Bytes(bytes) => {
+                budget.take(&bytes)?;
                 sink.write(&bytes)?;
                 Ok(None)
             }
@@ -215,12 +220,17 @@ impl Backend for IsolatedBackend {
         let (code, _file) = lend_bytes(code)?;
         let request = Request::Candidates { backend: self.index, code, options: options.clone() };
         let mut candidates: Vec<Candidate> = Vec::new();
+        let mut taken = 0;
         self.worker.call(&request, |part| match (part, candidates.last_mut()) {
             (Part::Reply(Reply::Candidate(name)), _) => {
+                taken += name.len();
+                host::few_candidates(candidates.len() + 1, taken)?;
                 candidates.push(Candidate { name, code: Vec::new() });
                 Ok(None)
             }
             (Part::Bytes(bytes), Some(candidate)) => {
+                taken += bytes.len();
+                host::few_candidates(1, taken)?;
                 candidate.code.extend_from_slice(&bytes);
                 Ok(None)
             }

@@ -1,18 +1,21 @@
 //! The host's end of a worker: starts it, asks it, and finds out how it ended.
 
 use std::io::{self, BufReader};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use byoc_plugin_api::Error;
 
 use super::Isolation;
-use super::protocol::{Frame, Part, Reply, Request, receive, send};
+use super::ending::Group;
+use super::protocol::{Frame, MOST_ANSWER, Part, Reply, Request, receive, send};
 
 /// A worker for one plugin. It is started when it is first asked, and again after it has ended.
 pub(super) struct Worker {
@@ -32,6 +35,9 @@ enum Answer<T> {
 struct Running {
     child: Child,
     stream: BufReader<UnixStream>,
+    /// Is done once the child has ended, and hangs up then: a process that the plugin forked may hold the other end.
+    ended: JoinHandle<()>,
+    stopped: bool,
 }
 
 impl Worker {
@@ -71,19 +77,34 @@ impl Worker {
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         ours.set_read_timeout(Some(self.isolation.time)).map_err(failed)?;
         ours.set_write_timeout(Some(self.isolation.time)).map_err(failed)?;
-        let child = Command::new(&self.isolation.program)
+        let wire = ours.try_clone().map_err(failed)?;
+        let mut child = Command::new(&self.isolation.program)
             .args(&self.isolation.arguments)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             // What a plugin prints must not end up among our results.
             .stdout(io::stderr())
+            .process_group(0)
             .spawn()
             .map_err(failed)?;
-        Ok(Running { child, stream: BufReader::new(ours) })
+        let group = Group::led_by(&child);
+        match group.when_leader_ends(move || drop(wire.shutdown(Shutdown::Both))) {
+            Ok(ended) => Ok(Running { child, stream: BufReader::new(ours), ended, stopped: false }),
+            Err(error) => {
+                group.end();
+                let _ = child.wait();
+                Err(failed(error))
+            }
+        }
     }
 
     /// The request that every new worker gets first.
     pub(super) fn open_request(&self) -> Request {
         Request::Open { path: self.path.clone(), memory: self.isolation.memory }
+    }
+
+    /// Most bytes of code, and of packed constants, that the plugin may write for a region.
+    pub(super) fn most_output(&self) -> u64 {
+        self.isolation.output
     }
 
     /// Whether there is a worker that has opened the plugin.
@@ -100,7 +121,7 @@ impl Running {
     ) -> io::Result<Answer<T>> {
         send(self.stream.get_mut(), request)?;
         loop {
-            let part = match receive(&mut self.stream)?.ok_or(io::ErrorKind::UnexpectedEof)? {
+            let part = match receive(&mut self.stream, MOST_ANSWER)?.ok_or(io::ErrorKind::UnexpectedEof)? {
                 Frame::Bytes(bytes) => Part::Bytes(bytes),
                 Frame::Message(text) => match serde_json::from_slice(&text) {
                     Ok(Reply::Failed(error)) => return Ok(Answer::Given(Err(error))),
@@ -118,36 +139,45 @@ impl Running {
 
     /// Ends the worker, and says how it came to that.
     fn end(mut self, error: &io::Error, limit: Duration) -> Error {
-        let silent = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-        let cause = if silent {
-            format!("did not answer within {} s", limit.as_secs_f64())
-        } else {
-            match self.wait() {
+        let cause = match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                format!("did not answer within {} s", limit.as_secs_f64())
+            }
+            // It lives, and what it says is nothing to go on with.
+            io::ErrorKind::InvalidData => format!("broke off: {error}"),
+            _ => match self.has_ended().then(|| self.stop()).flatten() {
                 Some(status) => describe(status),
                 None => format!("broke off: {error}"),
-            }
+            },
         };
         Error { crashed: true, ..Error::new(cause) }
     }
 
-    /// The exit status of a worker whose stream has ended; it may need a moment.
-    fn wait(&mut self) -> Option<ExitStatus> {
+    /// Whether a worker whose stream has ended has ended itself; it may need a moment.
+    fn has_ended(&self) -> bool {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(10) {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Some(status);
+            if self.ended.is_finished() {
+                return true;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        None
+        false
+    }
+
+    /// Ends the worker and the programs that the plugin started: it has nothing to save, and may be in an endless loop.
+    fn stop(&mut self) -> Option<ExitStatus> {
+        if !self.stopped {
+            self.stopped = true;
+            Group::led_by(&self.child).end();
+        }
+        self.child.wait().ok()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has nothing to save, and a plugin may be in an endless loop.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.stop();
     }
 }
 
@@ -156,5 +186,49 @@ fn describe(status: ExitStatus) -> String {
         (Some(signal), _) => format!("crashed (signal {signal})"),
         (None, Some(code)) => format!("ended its process (exit code {code})"),
         (None, None) => "ended its process".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of a worker that does `script`, and how long that took.
+    fn said(script: &str) -> (String, Duration) {
+        let arguments = vec!["-c".into(), script.into()];
+        let time = Duration::from_secs(2);
+        let isolation = Isolation { program: "/bin/sh".into(), arguments, time, memory: 0, output: 0 };
+        let worker = Worker::new(Path::new("plugin.so"), &isolation);
+        let start = Instant::now();
+        let error = worker.ask(&worker.open_request(), |_| Ok(Some(()))).expect_err("it is no worker");
+        assert!(error.crashed);
+        (error.message, start.elapsed())
+    }
+
+    #[test]
+    fn whatever_becomes_of_a_worker_is_told() {
+        let cases = [
+            ("exit 3", "ended its process (exit code 3)"),
+            // A process that lives on holds the wire.
+            ("sleep 20 & kill -6 $$", "crashed (signal 6)"),
+            (
+                r"printf '\001\377\377\377\377' >&0; sleep 20",
+                "broke off: a frame of 4294967295 bytes, and 1 to 1048576 are taken",
+            ),
+            (
+                r"printf '\001\000\000\000\000' >&0; sleep 20",
+                "broke off: a frame of 0 bytes, and 1 to 1048576 are taken",
+            ),
+            (
+                r"printf '\000\000\000\000\060' >&0; sleep 20",
+                "broke off: a frame of 805306368 bytes, and 1 to 268435456 are taken",
+            ),
+        ];
+        for (script, expected) in cases {
+            let (message, took) = said(script);
+            assert_eq!(message, expected, "{script}");
+            assert!(took < Duration::from_millis(1900), "{script}: {took:?}");
+        }
+        assert_eq!(said("sleep 20").0, "did not answer within 2 s");
     }
 }

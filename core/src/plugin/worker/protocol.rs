@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 /// Largest frame: what is larger comes in several.
 pub(super) const MOST: usize = 1 << 20;
 
+/// Longest message that a worker may send. The answers of plugins are shorter before they are sent.
+pub(super) const MOST_ANSWER: usize = 256 << 20;
+
 /// What the host asks. `backend` is an index into the plugin's list.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
@@ -133,25 +136,37 @@ fn frame(out: &mut impl Write, kind: u8, bytes: &[u8]) -> io::Result<()> {
     out.write_all(bytes)
 }
 
-/// Reads a frame; `None` where the other side has ended.
-pub(super) fn receive(from: &mut impl Read) -> io::Result<Option<Frame>> {
+/// Reads a frame; `None` where the other side has ended. Bytes are at most [`MOST`], and messages `most_message`; the memory
+/// taken is that of what came, whatever length was announced.
+pub(super) fn receive(from: &mut impl Read, most_message: usize) -> io::Result<Option<Frame>> {
     let mut head = [0; 5];
     match from.read_exact(&mut head[..1]) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         result => result?,
     }
     from.read_exact(&mut head[1..])?;
-    let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
+    let [kind, length @ ..] = head;
+    let length = u32::from_le_bytes(length) as usize;
+    let most = match kind {
+        0 => most_message,
+        1 => MOST,
+        kind => return Err(invalid(format!("a frame of the unknown kind {kind}"))),
+    };
+    // Without bytes, a worker could say nothing for ever.
+    if length == 0 || length > most {
+        return Err(invalid(format!("a frame of {length} bytes, and 1 to {most} are taken")));
+    }
     let mut bytes = Vec::new();
-    from.take(u64::from(length)).read_to_end(&mut bytes)?;
-    if bytes.len() != length as usize {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+    from.take(length as u64).read_to_end(&mut bytes)?;
+    match (bytes.len() == length, kind) {
+        (false, _) => Err(io::ErrorKind::UnexpectedEof.into()),
+        (true, 0) => Ok(Some(Frame::Message(bytes))),
+        (true, _) => Ok(Some(Frame::Bytes(bytes))),
     }
-    match head[0] {
-        0 => Ok(Some(Frame::Message(bytes))),
-        1 => Ok(Some(Frame::Bytes(bytes))),
-        kind => Err(io::Error::other(format!("a frame of the unknown kind {kind}"))),
-    }
+}
+
+fn invalid(cause: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, cause)
 }
 
 #[cfg(test)]
@@ -165,14 +180,25 @@ mod tests {
         send_bytes(&mut wire, &vec![7; MOST + 5]).expect("written");
         let mut from = wire.as_slice();
         let mut lengths = Vec::new();
-        while let Some(frame) = receive(&mut from).expect("frames") {
+        while let Some(frame) = receive(&mut from, 100).expect("frames") {
             match frame {
                 Frame::Message(text) => assert_eq!(text, br#"{"Claim":[3,"embedded"]}"#),
                 Frame::Bytes(bytes) => lengths.push(bytes.len()),
             }
         }
         assert_eq!(lengths, [MOST, 5]);
-        assert!(receive(&mut &wire[..3]).is_err());
-        assert!(receive(&mut [9, 0, 0, 0, 0].as_slice()).is_err());
+        let cut = |wire: &[u8]| receive(&mut &*wire, 100).err().expect("no frame");
+        assert_eq!(cut(&wire[..3]).kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(cut(&wire[..8]).kind(), io::ErrorKind::UnexpectedEof);
+        for (head, cause) in [
+            ([9, 1, 0, 0, 0], "a frame of the unknown kind 9"),
+            ([0, 0, 0, 0, 0], "a frame of 0 bytes, and 1 to 100 are taken"),
+            ([0, 101, 0, 0, 0], "a frame of 101 bytes, and 1 to 100 are taken"),
+            ([1, 1, 0, 16, 0], "a frame of 1048577 bytes, and 1 to 1048576 are taken"),
+            ([1, 255, 255, 255, 255], "a frame of 4294967295 bytes, and 1 to 1048576 are taken"),
+        ] {
+            let error = cut(&head);
+            assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::InvalidData, cause));
+        }
     }
 }

@@ -1,25 +1,31 @@
 //! The worker's end: opens one plugin and answers what it is asked, until the host hangs up.
 
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::parent_id;
-use std::time::Duration;
 
 use byoc_plugin_api::host::{self, Plugin, PluginBackend};
 use byoc_plugin_api::{Backend, Claim, ClaimSink, Claims, ConstantId, Error};
 
+use super::ending::{end_process, end_with_parent};
 use super::protocol::{Frame, MOST, Opened, Reply, Request, receive, send, send_bytes};
 use super::shared::{bytes, constants, map};
 
-/// Serves the host at the other end of the standard input, and returns when that is gone.
-pub fn serve() -> io::Result<()> {
-    end_with_the_host();
-    let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+/// Serves the host at the other end of the standard input, and ends this process when that is gone. What goes wrong on the
+/// way ends it as well: the host sees that, and there is nobody else to tell.
+pub fn serve() -> ! {
+    let _ = serve_host();
+    end_process()
+}
+
+fn serve_host() -> io::Result<()> {
+    let stream = take_wire()?;
+    end_with_parent(&stream)?;
     let mut from = BufReader::new(stream.try_clone()?);
     let mut out = BufWriter::with_capacity(MOST, stream);
     let mut plugin = None;
-    while let Some(frame) = receive(&mut from)? {
+    while let Some(frame) = receive(&mut from, u32::MAX as usize)? {
         let Frame::Message(text) = frame else { return Err(io::Error::other("bytes in place of a request")) };
         let reply = match (serde_json::from_slice(&text)?, &plugin) {
             (Request::Open { path, memory }, _) => {
@@ -37,15 +43,12 @@ pub fn serve() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends this process when the host is gone, whatever the plugin does just then.
-fn end_with_the_host() {
-    let host = parent_id();
-    std::thread::spawn(move || {
-        while parent_id() == host {
-            std::thread::sleep(Duration::from_millis(500));
-        }
-        std::process::exit(1);
-    });
+/// The wire, which no program that the plugin starts inherits: it would outlive a crash and keep the host waiting. The
+/// standard input is empty from now on, so that nobody reads requests from it.
+fn take_wire() -> io::Result<UnixStream> {
+    let wire = io::stdin().as_fd().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(UnixStream::from(wire))
 }
 
 /// Keeps this process from taking more bytes of memory than that; 0 for what the machine has.

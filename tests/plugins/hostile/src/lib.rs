@@ -79,6 +79,7 @@ impl Backend for Hostile {
                 }
                 Err(Error::new("there was enough memory"))
             }
+            Some(Fault::WritesEndlessCode) => write_endlessly(code),
             Some(Fault::PrintsInCodegen) => Ok(std::io::stdout().write_all(b"a plugin's own words\n")?),
             Some(Fault::FailsInColour) => Err(Error::new("\u{1b}[31mfirst line\r\nsecond line\u{7}")),
             Some(fault @ (Fault::EmbedsHost | Fault::EmbedsPart)) => {
@@ -111,6 +112,9 @@ impl Backend for Hostile {
             Some(Fault::PacksTooMuch) => {
                 let _ = claims.packed(id, packed)?.write_all(&[1; 9]);
                 Ok(())
+            }
+            Some(Fault::PacksEndlessly) => {
+                write_endlessly(&mut claims.packed(id, Packed::new("hostile/1", DType::U8, &[1 << 50]))?)
             }
             Some(Fault::PacksMisaligned) => claims.packed(id, packed.aligned(8192)).map(drop),
             Some(Fault::PanicInConstantUpdater) => {
@@ -165,6 +169,14 @@ impl Drop for Scale {
 
 fn has(fault: Fault) -> bool {
     Fault::chosen() == Some(fault)
+}
+
+/// Writes more than any disk holds, unless it is told to stop.
+fn write_endlessly(out: &mut dyn Write) -> Result<(), Error> {
+    let block = vec![7; 1 << 20];
+    loop {
+        out.write_all(&block)?;
+    }
 }
 
 /// Ends the process as a wild pointer does.
