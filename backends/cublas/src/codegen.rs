@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use byoc_nvidia::product::Product;
-use byoc_plugin_api::{ConstantId, Error, Options, Region};
+use byoc_plugin_api::{ConstantId, DType, Error, Options, Region};
 use serde::{Deserialize, Serialize};
 
 use crate::patterns;
@@ -40,6 +40,23 @@ pub(crate) enum Math {
     Tf32,
 }
 
+impl Program {
+    /// Reads a program, which may be anybody's.
+    ///
+    /// # Errors
+    ///
+    /// When it is none, and when its elements are of a type that a call would take for another one: it would read and write
+    /// beyond the tensors.
+    pub(crate) fn read(code: &[u8]) -> Result<Program, Error> {
+        let damaged = |cause: String| Error::new(format!("damaged code: {cause}"));
+        let program: Program = serde_json::from_slice(code).map_err(|cause| damaged(cause.to_string()))?;
+        match program.product.dtype {
+            DType::F16 | DType::BF16 | DType::F32 | DType::F64 => Ok(program),
+            dtype => Err(damaged(format!("cublasLt multiplies no {dtype}"))),
+        }
+    }
+}
+
 pub(crate) fn codegen(region: &Region, options: &Options, code: &mut dyn Write) -> Result<(), Error> {
     let form = patterns::read(region, options).map_err(|refusal| Error::new(refusal.to_string()))?;
     let product = form.product.with(|&value| source(region, value))?;
@@ -54,4 +71,30 @@ fn source(region: &Region, value: usize) -> Result<Source, Error> {
     }
     let position = region.inputs.iter().position(|&input| input == value);
     position.map(Source::Input).ok_or_else(|| Error::new(format!("value {value} comes from nowhere")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(dtype: &str) -> Result<Program, Error> {
+        let factor = r#"{"from": {"input": 0}, "shape": [2, 2], "read": "matrix"}"#;
+        let product = format!(
+            r#"{{"node": "n", "dtype": "{dtype}", "x": {factor}, "w": {factor}, "alpha": 1.0, "c": null, "bias": null,
+                "activation": "none", "y": [2, 2]}}"#
+        );
+        Program::read(format!(r#"{{"math": "f32", "product": {product}}}"#).as_bytes())
+    }
+
+    #[test]
+    fn only_what_is_multiplied() {
+        for dtype in ["f16", "bf16", "f32", "f64"] {
+            read(dtype).expect("a program");
+        }
+        for dtype in ["u8", "i64", "bool"] {
+            let said = read(dtype).expect_err("no program").message;
+            assert_eq!(said, format!("damaged code: cublasLt multiplies no {dtype}"));
+        }
+        assert!(Program::read(b"{").expect_err("cut").message.starts_with("damaged code: EOF while"));
+    }
 }

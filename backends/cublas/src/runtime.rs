@@ -43,7 +43,7 @@ pub(crate) fn load_on<'a>(
     environment: &Environment,
     domain: &DomainHandles,
 ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
-    let program: Program = serde_json::from_slice(code)?;
+    let program = Program::read(code)?;
     let most = workspace(&environment.options)?;
     let places = places(&environment.options);
     let driver = locate::driver(&places)?;
@@ -94,7 +94,8 @@ impl Loaded {
         let &[y] = outputs else { return Err(self.error(&format!("{} results for one", outputs.len()))) };
         bind::same_type(&y, product.dtype, "the result")?;
         let elements = [problem.m, problem.n].into_iter().chain(problem.batch.iter().map(|batch| batch.count));
-        let elements = elements.product::<i64>();
+        // `problem` has counted them; a size of 0 may stand behind others that cannot be multiplied.
+        let elements = elements.fold(1i64, i64::saturating_mul);
         let fits = |operand: &Option<Operand>, length: i64| match operand {
             Some(operand) => operand.elements(product.dtype, inputs).map(|found| found == length),
             None => Ok(true),
@@ -114,7 +115,7 @@ impl Loaded {
     /// A problem for messages.
     fn text(&self, problem: &Problem) -> String {
         let product = &self.program.product;
-        let count: i64 = problem.batch.iter().map(|batch| batch.count).product();
+        let count = problem.batch.iter().fold(1i64, |count, batch| count.saturating_mul(batch.count));
         let mut text = format!("M {} N {} K {} of {}", problem.m, problem.n, problem.k, product.dtype);
         let activation = match product.activation {
             Activation::None => "",

@@ -82,10 +82,9 @@ pub enum Activation {
 }
 
 impl<S> Product<S> {
-    /// The number of columns of W, if it is known.
+    /// The number of columns of W, if it is known and can be counted.
     pub fn n(&self) -> Option<usize> {
-        let fixed: Option<Vec<usize>> = self.w.columns().iter().map(Dim::fixed).collect();
-        fixed.map(|sizes| sizes.into_iter().product())
+        self.w.columns().iter().try_fold(1usize, |n, dim| n.checked_mul(dim.fixed()?))
     }
 
     /// The same product of operands from elsewhere.

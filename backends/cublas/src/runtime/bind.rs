@@ -15,6 +15,9 @@ use byoc_plugin_api::{
 use crate::codegen::Source;
 use crate::problem::{Matrices, Tensor, problem};
 
+/// Most times that a number which is added to each row stands in a row of its own. No row of a call is longer.
+const MOST_TIMES: usize = i32::MAX as usize;
+
 /// An operand.
 pub(super) enum Operand {
     /// The input of that position.
@@ -113,7 +116,7 @@ impl Operand {
         if times == 1 && view.is_contiguous() && is_aligned(&constant) {
             return Ok(Operand::constant(constant.address, view.len(), None, None));
         }
-        let own = own(constant.bound.id, &in_order(&view)?.repeat(times), joined)?;
+        let own = own(constant.bound.id, &repeated(&in_order(&view)?, times)?, joined)?;
         Ok(Operand::constant(own.address(), view.len() * times, None, Some(own)))
     }
 
@@ -164,6 +167,16 @@ impl Operand {
     }
 }
 
+/// Bytes as often as the code says, which may be damaged.
+fn repeated(bytes: &[u8], times: usize) -> Result<Vec<u8>, Error> {
+    let mut all = Vec::new();
+    let length = bytes.len().checked_mul(times).filter(|_| times <= MOST_TIMES);
+    let room = length.filter(|&length| all.try_reserve_exact(length).is_ok());
+    room.ok_or_else(|| Error::new(format!("damaged code: a row of {times} elements")))?;
+    (0..times).for_each(|_| all.extend_from_slice(bytes));
+    Ok(all)
+}
+
 /// A matrix beside one that is to be tried.
 fn beside(rows: i64, columns: i64) -> Matrices {
     Matrices { batch: vec![], rows, columns, view: View { row: columns, column: 1 } }
@@ -204,7 +217,7 @@ pub(super) fn same_type(tensor: &DeviceTensor<'_>, dtype: DType, name: &str) -> 
 
 /// How many elements a tensor of that shape has.
 pub(super) fn elements(shape: &[i64]) -> i64 {
-    shape.iter().product()
+    shape.iter().fold(1i64, |count, &size| count.saturating_mul(size))
 }
 
 /// Whether an actual shape is what the code expects.
@@ -214,4 +227,25 @@ fn fits(expected: &[Dim], found: &[i64]) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("is {found:?}, not {}", byoc_nvidia::form::text(expected)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_no_call_has() {
+        assert_eq!(repeated(&[1, 2], 3), Ok(vec![1, 2, 1, 2, 1, 2]));
+        for times in [MOST_TIMES + 1, usize::MAX / 2, usize::MAX] {
+            let said = repeated(&[0; 8], times).expect_err("too many").message;
+            assert_eq!(said, format!("damaged code: a row of {times} elements"));
+        }
+    }
+
+    /// Sizes of tensors without elements may be any.
+    #[test]
+    fn elements_that_cannot_be_counted() {
+        assert_eq!(elements(&[1 << 40, 1 << 40, 0]), 0);
+        assert_eq!(elements(&[1 << 40, 1 << 40]), i64::MAX);
+    }
 }

@@ -14,6 +14,10 @@ const LATER_VERSIONS: u32 = 0x4b4d_444c;
 /// Bytes that may be missing at the end of a file: the padding of the last body (kmodel v3, section 2).
 const MISSING_PADDING: usize = 7;
 
+/// Most layers, outputs and stretches of memory that are read and written, together. What they are compared with is all
+/// others, and a K210 has 6 MiB for them.
+const MOST_PLACES: usize = 16_384;
+
 /// The numbers that a file starts with, and where its bodies lie.
 pub(crate) struct Outline {
     max_start_address: u32,
@@ -39,6 +43,11 @@ impl Kmodel {
             layers.push(layer);
         }
         let Outline { max_start_address, main_memory, outputs, .. } = outline;
+        let places = layers.iter().map(|layer: &Layer| 1 + layer.accesses().len()).sum::<usize>() + outputs.len();
+        if places > MOST_PLACES {
+            let cause = format!("{places} layers, outputs and stretches of memory, more than {MOST_PLACES}");
+            return Err(Damage::new(12, cause).into_error("header"));
+        }
         Ok(Kmodel { max_start_address, main_memory, outputs, layers })
     }
 }

@@ -56,3 +56,19 @@ fn every_length() {
     assert!((0..file.len() - 7).all(|length| !digest(&file[..length])));
     assert!(!input().is_empty());
 }
+
+/// Each of them would be compared with all others.
+#[test]
+fn more_places_than_any_model_has() {
+    let mut kmodel = every_layer();
+    let places = kmodel.layers.iter().map(|layer| 1 + layer.accesses().len()).sum::<usize>();
+    let output = kmodel.outputs[0];
+    kmodel.outputs = vec![output; 16_384 - places];
+    Kmodel::parse(&kmodel.emit().expect("a kmodel")).expect("as many as are taken");
+    kmodel.outputs.push(output);
+    let error = Kmodel::parse(&kmodel.emit().expect("a kmodel")).expect_err("one more");
+    assert_eq!(
+        error.message,
+        "damaged kmodel: header at offset 12: 16385 layers, outputs and stretches of memory, more than 16384"
+    );
+}

@@ -7,8 +7,8 @@
 use byoc_plugin_api::Error;
 use object::LittleEndian;
 use object::elf::{EM_CUDA, FileHeader64};
-use object::read::elf::{ElfFile64, ElfSymbol64, FileHeader as _, Sym as _};
-use object::read::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
+use object::read::elf::{ElfFile64, ElfSymbol64, FileHeader as _, SectionHeader as _, Sym as _};
+use object::read::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 
 type Elf<'a> = ElfFile64<'a, LittleEndian>;
 
@@ -38,6 +38,10 @@ const ENTRY: u8 = 0x10;
 /// the driver do not.
 const RESERVED: u64 = 1024;
 
+/// Types of sections that say how much memory there is to be and hold none of it, as NOBITS does: SHT_CUDA_GLOBAL,
+/// SHT_CUDA_LOCAL, SHT_CUDA_SHARED and SHT_CUDA_SHARED_RESERVED.
+const NOT_IN_FILE: [u32; 4] = [0x7000_0007, 0x7000_0009, 0x7000_000a, 0x7000_0015];
+
 const REGCOUNT: u8 = 0x2f;
 const MIN_STACK_SIZE: u8 = 0x12;
 const CBANK_PARAM_SIZE: u8 = 0x19;
@@ -54,7 +58,14 @@ impl<'a> Facts<'a> {
         if header.e_machine(LittleEndian) != EM_CUDA {
             return Err(Error::new("not a cubin: an ELF file for another machine"));
         }
-        Ok(Facts(Elf::parse(cubin).map_err(damaged)?))
+        let elf = Elf::parse(cubin).map_err(damaged)?;
+        // The driver is told where the file begins and not where it ends: it reads what the headers say.
+        let in_file = elf
+            .sections()
+            .filter(|section| !NOT_IN_FILE.contains(&section.elf_section_header().sh_type(LittleEndian).0));
+        in_file.map(|section| section.data().map(drop)).collect::<Result<(), _>>().map_err(damaged)?;
+        elf.segments().try_for_each(|segment| segment.data().map(drop)).map_err(damaged)?;
+        Ok(Facts(elf))
     }
 
     /// The kernels, by name.
@@ -204,6 +215,21 @@ mod tests {
         assert_eq!(said(&bytes), "not a cubin: an ELF file for another machine");
         assert!(said(b"").starts_with("damaged cubin: "));
         assert!(said(&[0; 4096]).starts_with("damaged cubin: "));
+    }
+
+    /// A driver reads all that the headers name.
+    #[test]
+    fn parts_outside_the_file() {
+        let whole = small();
+        let table = u64::from_le_bytes(whole[40..48].try_into().expect("8 bytes")) as usize;
+        let sections = u16::from_le_bytes(whole[60..62].try_into().expect("2 bytes"));
+        for (number, field) in (1..usize::from(sections)).flat_map(|number| [(number, 24), (number, 32)]) {
+            let mut bytes = whole.clone();
+            let at = table + number * 64 + field;
+            bytes[at..at + 8].copy_from_slice(&(whole.len() as u64 + 1).to_le_bytes());
+            let error = Facts::of(&bytes).expect_err("it goes on behind the end");
+            assert!(error.message.starts_with("damaged cubin: "), "section {number}: {}", error.message);
+        }
     }
 
     /// Whatever the bytes are, the answer is an answer.

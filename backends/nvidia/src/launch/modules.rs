@@ -98,7 +98,7 @@ impl Kernels {
 /// Checks what is fixed of a launch.
 fn check(launch: &Launch, joined: &Joined) -> Result<(), Error> {
     let (name, [x, y, z]) = (&launch.kernel, launch.block);
-    let threads = launch.block.iter().map(|&threads| u64::from(threads)).product::<u64>();
+    let threads = launch.block.iter().fold(1u64, |all, &threads| all.saturating_mul(threads.into()));
     let within = launch.block.iter().zip(MOST_THREADS).all(|(&threads, most)| threads <= most);
     if threads == 0 || threads > MOST_OF_BLOCK || !within {
         return Err(Error::new(format!("kernel {name}: no device has blocks of {x} x {y} x {z} threads")));
@@ -153,7 +153,7 @@ fn module(cubins: &Cubins<'_>, index: usize, joined: &Joined) -> Result<Arc<Modu
     }
     let cubin = cubins.get(index)?;
     Facts::of(&cubin)?;
-    // SAFETY: it is a whole ELF file for a GPU, and the context is current.
+    // SAFETY: it is a whole ELF file for a GPU, whose parts lie within it, and the context is current.
     let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) };
     let module = module.map_err(|cause| joined.device().failed("load machine code", cause))?;
     let module = Arc::new(Module(module));

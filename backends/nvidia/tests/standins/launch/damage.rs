@@ -18,6 +18,7 @@ fn wrong() -> Vec<(&'static str, Program)> {
     case("arch", &|variant| variant.arch = "sm_9".into());
     case("no threads", &|variant| variant.launches[0].block = [8, 0, 1]);
     case("threads", &|variant| variant.launches[0].block = [1024, 2, 1]);
+    case("wrapping", &|variant| variant.launches[0].block = [u32::MAX, u32::MAX, 2]);
     case("deep", &|variant| variant.launches[0].block = [1, 1, 65]);
     case("shared", &|variant| variant.launches[2].shared = 232_449);
     case("kernel", &|variant| variant.launches[1].kernel = "k_none".into());
@@ -89,6 +90,7 @@ pub(super) fn damaged_code() {
         format!("arch: {damaged} 'sm_9' is no architecture of a GPU ()"),
         format!("no threads: {title}: kernel k_add: no device has blocks of 8 x 0 x 1 threads ()"),
         format!("threads: {title}: kernel k_add: no device has blocks of 1024 x 2 x 1 threads ()"),
+        format!("wrapping: {title}: kernel k_add: no device has blocks of 4294967295 x 4294967295 x 2 threads ()"),
         format!("deep: {title}: kernel k_add: no device has blocks of 1 x 1 x 65 threads ()"),
         format!(
             "shared: {title}: kernel k_next takes 232449 bytes of shared memory a block, and cuda:0 has 232448 \
