@@ -304,4 +304,24 @@ mod tests {
         groups.merge(1, 2);
         assert!(!groups.mergeable(0, 3));
     }
+
+    /// From 2 by way of the group {0, 3} to 1, which stands before both, and on to 4.
+    #[test]
+    fn a_path_may_go_back_in_the_order_of_nodes() {
+        let graph = graph(
+            &["x", "y"],
+            &[
+                ("A", vec!["x"], vec!["a"]),
+                ("C", vec!["a"], vec!["c"]),
+                ("B", vec!["y"], vec!["b"]),
+                ("A", vec!["b"], vec!["d"]),
+                ("B", vec!["b", "c"], vec!["e"]),
+            ],
+            &["d", "e"],
+        );
+        let mut groups = Groups::new(&graph);
+        assert!(groups.mergeable(2, 4));
+        groups.merge(0, 3);
+        assert!(!groups.mergeable(2, 4));
+    }
 }
