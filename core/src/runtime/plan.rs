@@ -1,6 +1,6 @@
 //! Where each value of an entry lies in each memory, for one set of input shapes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use byoc_plugin_api::{DEVICE_ALIGNMENT, Dim, Lifetime, contiguous_strides, plan_arena};
 
@@ -163,6 +163,7 @@ fn wrong_shape(entry: &Entry, port: &str, value: usize, given: &[i64]) -> Diagno
 fn lifetimes(layout: &Layout<'_>, memory: usize, sizes: &[usize]) -> Vec<Option<Lifetime>> {
     let Layout { entry, steps, memories } = layout;
     let end = layout.end();
+    let waits = waits(steps, end);
     let mut lifetimes: Vec<Option<Lifetime>> = vec![None; entry.values.len()];
     let stay = |lifetimes: &mut Vec<Option<Lifetime>>, value: usize| {
         lifetimes[value] = Some(Lifetime { size: sizes[value], first: 0, last: end });
@@ -183,7 +184,7 @@ fn lifetimes(layout: &Layout<'_>, memory: usize, sizes: &[usize]) -> Vec<Option<
         }
         // A device reads the host's memory when its queue gets there.
         let last = match step {
-            Step::Copy(crossing) if memory == HOST => waited(steps, index, crossing.to).unwrap_or(end),
+            Step::Copy(_) if memory == HOST => waits[index],
             _ => time,
         };
         for &value in read {
@@ -204,16 +205,25 @@ fn lifetimes(layout: &Layout<'_>, memory: usize, sizes: &[usize]) -> Vec<Option<
     }
     // An output that is an input: the caller's memory may be gone when the output is read, so it is copied.
     if memory == HOST {
-        let both = entry.inputs.iter().filter(|port| entry.outputs.iter().any(|output| output.value == port.value));
+        let outputs: HashSet<usize> = entry.outputs.iter().map(|port| port.value).collect();
+        let both = entry.inputs.iter().filter(|port| outputs.contains(&port.value));
         both.for_each(|port| stay(&mut lifetimes, port.value));
     }
     lifetimes
 }
 
-/// The time of the first wait for a device after a step.
-fn waited(steps: &Steps, after: usize, device: usize) -> Option<usize> {
-    let later = steps.body.iter().enumerate().skip(after + 1);
-    later.filter(|(_, step)| **step == Step::Wait(device)).map(|(index, _)| index + 1).next()
+/// For each copy the time at which the host next waits for the device that it goes to; `end` where it does not any more.
+fn waits(steps: &Steps, end: usize) -> Vec<usize> {
+    let mut next = HashMap::new();
+    let mut waits = vec![end; steps.body.len()];
+    for (index, step) in steps.body.iter().enumerate().rev() {
+        match step {
+            Step::Wait(device) => drop(next.insert(*device, index + 1)),
+            Step::Copy(crossing) => waits[index] = next.get(&crossing.to).copied().unwrap_or(end),
+            Step::Call(_) => {}
+        }
+    }
+    waits
 }
 
 fn bytes(shape: &[i64], element: usize) -> Result<usize> {

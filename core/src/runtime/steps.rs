@@ -44,7 +44,7 @@ pub(super) struct Steps {
 impl Steps {
     /// The steps of an entry whose calls run in these memories.
     pub(super) fn new(entry: &Entry, memories: &[usize]) -> Steps {
-        let mut planner = Planner::new(entry);
+        let mut planner = Planner::new(entry, memories);
         for (call, (step, &memory)) in entry.calls.iter().zip(memories).enumerate() {
             step.inputs.iter().for_each(|&value| planner.bring(value, memory));
             step.inputs.iter().for_each(|&value| planner.finish(value, memory));
@@ -73,21 +73,29 @@ impl Steps {
     }
 }
 
-struct Planner<'a> {
-    entry: &'a Entry,
+struct Planner {
     steps: Steps,
     /// The memories that have each value.
     places: Vec<Vec<usize>>,
-    /// The memory from which a copy of each value to the host is queued and not waited for.
-    pending: Vec<Option<usize>>,
+    /// Whether the caller gives the value.
+    given: Vec<bool>,
+    /// The memory from which a copy of each value to the host was queued, and how many steps there were then.
+    pending: Vec<Option<(usize, usize)>>,
+    /// How many steps there were when the host last waited for each memory's device.
+    waited: Vec<usize>,
 }
 
-impl Planner<'_> {
-    fn new(entry: &Entry) -> Planner<'_> {
+impl Planner {
+    fn new(entry: &Entry, memories: &[usize]) -> Planner {
         let mut places = vec![Vec::new(); entry.values.len()];
-        let given = entry.inputs.iter().map(|port| port.value);
-        given.chain(entry.constants.iter().map(|constant| constant.value)).for_each(|value| places[value].push(HOST));
-        Planner { entry, steps: Steps::default(), places, pending: vec![None; entry.values.len()] }
+        let inputs = entry.inputs.iter().map(|port| port.value);
+        let constants = entry.constants.iter().map(|constant| constant.value);
+        inputs.clone().chain(constants).for_each(|value| places[value].push(HOST));
+        let mut given = vec![false; entry.values.len()];
+        inputs.for_each(|value| given[value] = true);
+        let pending = vec![None; entry.values.len()];
+        let waited = vec![0; memories.iter().max().map_or(1, |last| last + 1)];
+        Planner { steps: Steps::default(), places, given, pending, waited }
     }
 
     /// Has the value copied to a memory that lacks it.
@@ -101,14 +109,14 @@ impl Planner<'_> {
         }
         self.finish(value, from);
         let crossing = Crossing { value, from, to };
-        if self.entry.inputs.iter().any(|port| port.value == value) && from == HOST {
+        if self.given[value] && from == HOST {
             self.steps.inputs.push(crossing);
         } else {
             self.steps.body.push(Step::Copy(crossing));
         }
         self.places[value].push(to);
         if to == HOST {
-            self.pending[value] = Some(from);
+            self.pending[value] = Some((from, self.steps.body.len()));
         }
     }
 
@@ -117,10 +125,10 @@ impl Planner<'_> {
         if memory != HOST {
             return;
         }
-        if let Some(device) = self.pending[value] {
+        // Whatever was queued before a wait is done then.
+        if let Some((device, _)) = self.pending[value].filter(|&(device, end)| end > self.waited[device]) {
             self.steps.body.push(Step::Wait(device));
-            // Whatever was queued there is done then.
-            self.pending.iter_mut().filter(|pending| **pending == Some(device)).for_each(|pending| *pending = None);
+            self.waited[device] = self.steps.body.len();
         }
     }
 }
