@@ -1,5 +1,7 @@
 //! Records the claims of one region: exactly one for each of its constants, whatever the backend does.
 
+use std::collections::HashMap;
+
 use byoc_plugin_api::{Claim, ClaimSink, ConstantId, Error, Packed, Region};
 
 use crate::artifact::MAX_ALIGNMENT;
@@ -26,6 +28,8 @@ pub(crate) struct Recorder<'a> {
     region: &'a Region,
     backend: &'a str,
     spool: &'a mut Spool,
+    /// Where each constant stands in [`Region::constants`].
+    index_of: HashMap<ConstantId, usize>,
     /// Parallel to [`Region::constants`].
     claims: Vec<Option<RecordedClaim>>,
     packing: Option<Packing>,
@@ -44,7 +48,8 @@ impl<'a> Recorder<'a> {
     /// A recorder for the claims of `backend` on the constants of `region`; packed bytes go to `spool`.
     pub(crate) fn new(region: &'a Region, backend: &'a str, spool: &'a mut Spool) -> Self {
         let claims = vec![None; region.constants.len()];
-        Recorder { region, backend, spool, claims, packing: None, failure: None }
+        let index_of = region.constants.iter().enumerate().map(|(index, constant)| (constant.id, index)).collect();
+        Recorder { region, backend, spool, index_of, claims, packing: None, failure: None }
     }
 
     /// The claims, parallel to [`Region::constants`]. `outcome` is what the backend said of its own work: where it
@@ -65,7 +70,7 @@ impl<'a> Recorder<'a> {
 
     fn take(&mut self, id: ConstantId, claim: &Claim) -> Result<()> {
         self.end_packing()?;
-        let Some(index) = self.region.constants.iter().position(|constant| constant.id == id) else {
+        let Some(&index) = self.index_of.get(&id) else {
             return Err(self.broken(format!("it claims constant {id}, which the region does not have")));
         };
         if let Some(before) = &self.claims[index] {

@@ -84,7 +84,10 @@ impl<'a> Constants<'a> {
 
     /// The constant of that id.
     pub fn get(&self, id: ConstantId) -> Option<&TensorView<'a>> {
-        self.entries.iter().find(|(known, _)| *known == id).map(|(_, view)| view)
+        // The host numbers constants in order.
+        let place = self.entries.binary_search_by_key(&id, |(known, _)| *known).ok();
+        let place = place.or_else(|| self.entries.iter().position(|(known, _)| *known == id))?;
+        Some(&self.entries[place].1)
     }
 
     /// Every constant with its id.
@@ -218,9 +221,8 @@ impl<'a> BoundConstants<'a> {
     }
 
     fn find(&self, id: ConstantId) -> Result<&BoundConstant<'a>, Error> {
-        self.entries
-            .iter()
-            .find(|bound| bound.id == id)
-            .ok_or_else(|| Error::new(format!("constant {id} is not bound")))
+        let place = self.entries.binary_search_by_key(&id, |bound| bound.id).ok();
+        let place = place.or_else(|| self.entries.iter().position(|bound| bound.id == id));
+        place.map(|place| &self.entries[place]).ok_or_else(|| Error::new(format!("constant {id} is not bound")))
     }
 }

@@ -237,7 +237,10 @@ impl Region {
 
     /// The constant that `value` stands for, if it is one.
     pub fn constant(&self, value: usize) -> Option<&Constant> {
-        self.constants.iter().find(|constant| constant.value == value)
+        // The host numbers values and constants in one order.
+        let place = self.constants.partition_point(|constant| constant.value < value);
+        let found = self.constants.get(place).filter(|constant| constant.value == value);
+        found.or_else(|| self.constants.iter().find(|constant| constant.value == value))
     }
 
     /// The elements of a small constant of an integer or boolean type.

@@ -1,6 +1,6 @@
 //! Puts the artifact's contents together: entries, regions and sections, once every constant has its home.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use byoc_plugin_api::{Claim, Dim};
 
@@ -154,12 +154,13 @@ fn entry_of(generated: &Generated, homes: &Homes, index: usize) -> Result<Entry>
     let mut values = Values { graph, numbers: HashMap::new(), types: Vec::new() };
     let inputs = values.ports(&graph.inputs)?;
     let mut constants: Vec<ConstantValue> = Vec::new();
+    let mut known = HashSet::new();
     for (position, used) in &homes.outputs[index] {
         let id = graph.outputs[*position];
         let value = values.number(id)?;
         // The view is what the file holds, so its shape is the value's.
         values.types[value].shape = used.view.shape.iter().copied().map(Dim::Fixed).collect();
-        if constants.iter().all(|known| known.value != value) {
+        if known.insert(value) {
             constants.push(ConstantValue { value, used: used.clone() });
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use byoc_plugin_api::{Claim, to_hex};
+use indexmap::IndexSet;
 
 use super::audit::size;
 use super::homes::Homes;
@@ -37,12 +38,12 @@ impl Ledger {
 /// Who reads one constant, by claim. Symbols stand in the order of the regions.
 #[derive(Default)]
 struct Readers {
-    original: Vec<String>,
+    original: IndexSet<String>,
     /// By the home of the packed bytes: the backend, and the symbols.
-    packed: BTreeMap<usize, (String, Vec<String>)>,
-    embedded: Vec<String>,
-    embedders: Vec<String>,
-    unused: Vec<String>,
+    packed: BTreeMap<usize, (String, IndexSet<String>)>,
+    embedded: IndexSet<String>,
+    embedders: IndexSet<String>,
+    unused: IndexSet<String>,
 }
 
 /// One row for each constant and form, for the manifest.
@@ -55,7 +56,7 @@ pub(super) fn rows(generated: &Generated, backends: &[BackendIdentity], homes: &
             match (&recorded.claim, used) {
                 (Claim::Packed(_), Some(used)) => {
                     let packed = readers.packed.entry(used.constant);
-                    add(&mut packed.or_insert((backend.clone(), Vec::new())).1, symbol);
+                    add(&mut packed.or_insert((backend.clone(), IndexSet::new())).1, symbol);
                 }
                 (Claim::Embedded, _) => {
                     add(&mut readers.embedded, symbol);
@@ -97,10 +98,14 @@ fn bytes_by_name(model: &Model) -> HashMap<(BaseId, &str), u64> {
     bytes
 }
 
-fn add(list: &mut Vec<String>, name: &str) {
-    if list.last().is_none_or(|last| last != name) && !list.iter().any(|known| known == name) {
-        list.push(name.to_owned());
+fn add(list: &mut IndexSet<String>, name: &str) {
+    if !list.contains(name) {
+        list.insert(name.to_owned());
     }
+}
+
+fn joined(names: &IndexSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// The rows of one constant. `homed` holds the packed homes that have a row.
@@ -113,7 +118,10 @@ fn rows_of(
     rows: &mut Vec<LedgerRow>,
 ) {
     let before = rows.len();
-    let row = |fate, stored, readers, owner| LedgerRow { fate, stored, readers, owner, ..constant.clone() };
+    let row = |fate, stored, readers: IndexSet<String>, owner| {
+        let readers = readers.into_iter().collect();
+        LedgerRow { fate, stored, readers, owner, ..constant.clone() }
+    };
     let own = homes.of_base(id);
     if let Some((_, symbols)) = own.and_then(|home| readers.packed.remove(&home)) {
         // Packed bytes that equal the original are the original.
@@ -137,17 +145,17 @@ fn rows_of(
         };
         rows.push(packed);
     }
-    let embedded = readers.embedded.join(", ");
+    let embedded = joined(&readers.embedded);
     if rows.len() == before && !embedded.is_empty() {
-        rows.push(row(Fate::Embedded, None, readers.embedded, Some(readers.embedders.join(", "))));
+        rows.push(row(Fate::Embedded, None, readers.embedded, Some(joined(&readers.embedders))));
     } else if rows.len() == before {
-        let mut dropped = row(Fate::Dropped, None, Vec::new(), None);
+        let mut dropped = row(Fate::Dropped, None, IndexSet::new(), None);
         dropped.note =
-            (!readers.unused.is_empty()).then(|| format!("claimed as unused by {}", readers.unused.join(", ")));
+            (!readers.unused.is_empty()).then(|| format!("claimed as unused by {}", joined(&readers.unused)));
         rows.push(dropped);
     } else if !embedded.is_empty() {
         add_note(&mut rows[before], &format!("also embedded in the code of {embedded}"));
-        rows[before].compiled_in = readers.embedded;
+        rows[before].compiled_in = readers.embedded.into_iter().collect();
     }
     // Whoever says that it does not need the bytes may have looked at them.
     rows[before].compiled_in.extend(readers.unused);

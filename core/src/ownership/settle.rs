@@ -90,7 +90,7 @@ pub fn settle(generated: Generated, backends: &[BackendIdentity], options: &Sett
     contents.manifest.ledger = ledger::rows(&generated, backends, &homes);
     let mut settled = Settled { contents, warnings: duplicates };
     for (base, note) in notes {
-        settled.rows(base).take(1).for_each(|row| ledger::add_note(row, &note));
+        settled.row(base).into_iter().for_each(|row| ledger::add_note(row, &note));
     }
     Ok(settled)
 }
@@ -111,14 +111,16 @@ fn complete(generated: &Generated, backends: &[BackendIdentity]) -> Result<()> {
 }
 
 impl Settled {
-    fn rows(&mut self, base: BaseId) -> impl Iterator<Item = &mut LedgerRow> {
-        self.contents.manifest.ledger.iter_mut().filter(move |row| row.id == base.0)
+    fn row(&mut self, base: BaseId) -> Option<&mut LedgerRow> {
+        let ledger = &mut self.contents.manifest.ledger;
+        let place = ledger.partition_point(|row| row.id < base.0);
+        ledger.get_mut(place).filter(|row| row.id == base.0)
     }
 
     /// Marks constants that were computed into others. Where nobody reads them, that is what became of them.
     pub fn mark_folded(&mut self, bases: impl IntoIterator<Item = BaseId>) {
         for base in bases {
-            let Some(row) = self.rows(base).next() else { continue };
+            let Some(row) = self.row(base) else { continue };
             if row.fate == Fate::Dropped {
                 row.fate = Fate::Folded;
             }
@@ -129,7 +131,7 @@ impl Settled {
     /// Marks constants whose elements decide shapes.
     pub fn mark_shaping(&mut self, bases: impl IntoIterator<Item = BaseId>) {
         for base in bases {
-            self.rows(base).take(1).for_each(|row| row.compiled_in.push("the shapes of the model".into()));
+            self.row(base).into_iter().for_each(|row| row.compiled_in.push("the shapes of the model".into()));
         }
     }
 

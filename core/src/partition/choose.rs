@@ -113,16 +113,17 @@ pub(super) fn give_back_no_ops(
     let domain = |backend: usize| backends.get(backend).and_then(|of| of.registered.description.domain.as_deref());
     let of = |groups: &Groups<'_>, group: usize| groups.groups[group].backend.and_then(domain).map(str::to_owned);
     let own = (0..backends.len()).filter(|&backend| domain(backend).is_some());
-    let mut idle: Vec<(usize, usize)> =
+    let mut idle: BTreeSet<(usize, usize)> =
         own.flat_map(|backend| no_ops(graph, backend, groups).into_iter().map(move |group| (backend, group))).collect();
-    // One that stays is a neighbour for the next.
-    while let Some(position) = idle.iter().position(|&(_, group)| {
-        let mut neighbours = groups.neighbours(group).into_iter();
-        neighbours.any(|other| of(groups, other) == of(groups, group) && idle.iter().all(|&(_, idle)| idle != other))
-    }) {
-        idle.swap_remove(position);
+    let mut waiting: Vec<_> = idle.iter().copied().collect();
+    while let Some((backend, group)) = waiting.pop() {
+        let near = groups.neighbours(group).into_iter().filter(|&other| of(groups, other) == of(groups, group));
+        let near: Vec<_> = near.filter_map(|other| Some((groups.groups[other].backend?, other))).collect();
+        if near.iter().any(|other| !idle.contains(other)) && idle.remove(&(backend, group)) {
+            // One that stays is a neighbour for the next.
+            waiting.extend(near.into_iter().filter(|other| idle.contains(other)));
+        }
     }
-    idle.sort_unstable();
     for (backend, group) in idle {
         release(entry, backend, group, Outcome::OnlyNoOps, groups, attempts);
     }

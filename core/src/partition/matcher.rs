@@ -1,6 +1,6 @@
 //! Finds where a pattern matches: a set of nodes under one root, with nothing but the root's outputs leaving it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use byoc_plugin_api::Expr;
 
@@ -14,6 +14,7 @@ pub(super) struct Matcher<'g> {
     graph: &'g Graph,
     producers: HashMap<ValueId, usize>,
     consumers: HashMap<ValueId, Vec<usize>>,
+    outputs: HashSet<ValueId>,
 }
 
 /// Nodes and names bound so far.
@@ -25,7 +26,8 @@ struct Binding {
 
 impl<'g> Matcher<'g> {
     pub(super) fn new(graph: &'g Graph) -> Self {
-        Matcher { graph, producers: graph.producers(), consumers: graph.consumers() }
+        let outputs = graph.outputs.iter().copied().collect();
+        Matcher { graph, producers: graph.producers(), consumers: graph.consumers(), outputs }
     }
 
     /// The nodes of the first way in which `pattern` matches with `root` as its outermost node and every node `free`.
@@ -41,7 +43,7 @@ impl<'g> Matcher<'g> {
         nodes.iter().filter(|&&node| node != root).all(|&node| {
             self.graph.nodes[node].outputs.iter().flatten().all(|value| {
                 let inside = |consumers: &Vec<usize>| consumers.iter().all(|consumer| nodes.contains(consumer));
-                self.consumers.get(value).is_none_or(inside) && !self.graph.outputs.contains(value)
+                self.consumers.get(value).is_none_or(inside) && !self.outputs.contains(value)
             })
         })
     }

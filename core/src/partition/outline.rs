@@ -44,13 +44,14 @@ pub(super) fn outline(
         constants: Vec::new(),
         by_constant: HashMap::new(),
     };
-    let made: BTreeSet<_> = nodes.iter().flat_map(|&node| graph.nodes[node].outputs.iter().flatten()).collect();
+    let made: HashSet<_> = nodes.iter().flat_map(|&node| graph.nodes[node].outputs.iter().flatten()).collect();
     let mut region_nodes = Vec::with_capacity(nodes.len());
     let mut inputs = Vec::new();
+    let mut read = HashSet::new();
     for &node in nodes {
         let node = &graph.nodes[node];
         for &value in node.inputs.iter().flatten() {
-            if !made.contains(&value) && graph.value(value).constant.is_none() && !inputs.contains(&value) {
+            if !made.contains(&value) && graph.value(value).constant.is_none() && read.insert(value) {
                 inputs.push(value);
             }
         }

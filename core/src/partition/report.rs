@@ -1,6 +1,6 @@
 //! What was tried for each node: the rows of `byoc explain`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use byoc_plugin_api::Refusal;
 
@@ -52,13 +52,17 @@ pub struct NodeRow {
 
 /// One row for each node of each entry, in topological order.
 pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow> {
+    let places =
+        partitioned.regions.iter().flat_map(|plan| plan.nodes.iter().map(move |&node| ((plan.entry, node), plan)));
+    let regions: HashMap<_, _> = places.collect();
+    let last = last_attempts(partitioned);
     let mut rows = Vec::new();
     for (entry, graph) in partitioned.model.entries.iter().enumerate() {
         for (index, node) in graph.nodes.iter().enumerate() {
-            let region = partitioned.regions.iter().find(|plan| plan.entry == entry && plan.nodes.contains(&index));
+            let region = regions.get(&(entry, index));
             let tried = region.map_or(backends.len(), |plan| plan.backend);
-            let refused = (0..tried)
-                .map(|backend| (backends[backend].name().to_owned(), reason(partitioned, entry, backend, index)));
+            let reason = |backend: usize| reason(last.get(&(entry, backend, index)).copied());
+            let refused = (0..tried).map(|backend| (backends[backend].name().to_owned(), reason(backend)));
             rows.push(NodeRow {
                 entry: graph.name.clone(),
                 node: node.name.clone(),
@@ -71,13 +75,17 @@ pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow>
     rows
 }
 
-/// Why a backend did not take a node: the last thing that was tried.
-fn reason(partitioned: &Partitioned, entry: usize, backend: usize, node: usize) -> String {
-    let attempt = partitioned
-        .attempts
-        .iter()
-        .rev()
-        .find(|attempt| (attempt.entry, attempt.backend) == (entry, backend) && attempt.nodes.contains(&node));
+/// The last thing that was tried with a node, by entry, backend and node.
+fn last_attempts(partitioned: &Partitioned) -> HashMap<(usize, usize, usize), &Attempt> {
+    let mut last = HashMap::new();
+    for attempt in &partitioned.attempts {
+        last.extend(attempt.nodes.iter().map(|&node| ((attempt.entry, attempt.backend, node), attempt)));
+    }
+    last
+}
+
+/// Why a backend did not take a node.
+fn reason(attempt: Option<&Attempt>) -> String {
     match attempt.map(|attempt| (&attempt.outcome, &attempt.pattern)) {
         None => "no pattern matches".into(),
         Some((Outcome::Refused(refusal), pattern)) => format!("{pattern}: {refusal}"),
