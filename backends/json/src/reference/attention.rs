@@ -37,10 +37,29 @@ fn with_past(past: Option<&Array<'_>>, new: Array4<f64>) -> Result<Array4<f64>, 
 struct Mask<'a> {
     /// The mask input as something to add, in the rank it came in.
     added: Option<ArrayD<f64>>,
-    /// Tokens of the cache that a causal query sees before its own; `None` if it sees all.
-    causal_past: Option<usize>,
+    /// Keys of the cache that a causal query sees before its own; `None` if it sees all.
+    causal_past: Option<Past<'a>>,
     /// Tokens that are no padding, for each of the batch.
     lengths: Option<&'a [i64]>,
+}
+
+/// Keys before those of the queries themselves.
+enum Past<'a> {
+    /// As many as the cache has.
+    Cached(usize),
+    /// The keys hold the cache and the queries' own: those that are no padding, for each of the batch, end with the last
+    /// of so many queries.
+    Within(&'a [i64], usize),
+}
+
+impl Past<'_> {
+    /// How many there are. Queries may be more than keys: the first ones then see none.
+    fn keys(&self, batch: usize) -> i64 {
+        match self {
+            Past::Cached(keys) => *keys as i64,
+            Past::Within(lengths, queries) => lengths[batch].saturating_sub(*queries as i64),
+        }
+    }
 }
 
 impl Mask<'_> {
@@ -66,7 +85,7 @@ impl Mask<'_> {
 
     /// What to add to the score of query `q` for key `k`.
     fn at(&self, [batch, head, q, k]: [usize; 4]) -> f64 {
-        let hidden = self.causal_past.is_some_and(|past| k > past + q)
+        let hidden = self.causal_past.as_ref().is_some_and(|past| k as i64 > past.keys(batch).saturating_add(q as i64))
             || self.lengths.is_some_and(|lengths| k as i64 >= lengths[batch]);
         if hidden {
             return f64::NEG_INFINITY;
@@ -115,9 +134,13 @@ pub(crate) fn attention(call: &Call<'_, '_>) -> Outputs {
     if lengths.as_ref().is_some_and(|lengths| lengths.len() != batch) {
         return Err(Error::new("nonpad_kv_seqlen does not have one element a batch"));
     }
+    let past = match &lengths {
+        Some(lengths) if call.optional(4).is_none() => Past::Within(lengths, queries),
+        _ => Past::Cached(past_tokens),
+    };
     let mask = Mask {
         added: call.optional(3).map(|mask| Mask::added(mask, [batch, heads, queries, keys])).transpose()?,
-        causal_past: (node.int("is_causal", 0) != 0).then_some(past_tokens),
+        causal_past: (node.int("is_causal", 0) != 0).then_some(past),
         lengths: lengths.as_deref(),
     };
     let softcap = f64::from(node.float("softcap", 0.0));
@@ -227,6 +250,9 @@ mod tests {
         assert_eq!(means([1, 1], 1, &[], vec![tensor(&[1, 1], &[7f32])]), [2.0]);
         let lengths = vec![None, None, None, tensor(&[1], &[2i64])];
         assert_eq!(means([1, 1], 1, &[], lengths), [1.5]);
+        // With a cache among the keys, the last query sees all that is no padding.
+        let lengths = vec![None, None, None, tensor(&[1], &[3i64])];
+        assert_eq!(means([1, 1], 2, &[("is_causal", 1)], lengths), [1.5, 2.0]);
     }
 
     #[test]
