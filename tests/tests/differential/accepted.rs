@@ -27,11 +27,19 @@ pub(crate) const ACCEPTED: &[Accepted] = &[
         holds: |case, _| case.nodes.iter().any(|node| node.op == "Cast" && cut_off(case, node)),
     },
     Accepted {
-        reason: "align_corners of Resize stretches to the size before it is rounded down, as ONNX's reference does",
+        reason: "Clip without a bound lets an infinity through, as ONNX's reference does; onnxruntime cuts it to the largest",
         holds: |case, _| {
-            let corners = |node: &Node| node.attributes.iter().any(|(_, value)| *value == text("align_corners"));
+            let open = |node: &Node| node.inputs.len() < 3 || node.inputs.iter().any(String::is_empty);
+            case.nodes.iter().any(|node| node.op == "Clip" && open(node)) && reads(case, f64::is_infinite)
+        },
+    },
+    Accepted {
+        reason: "coordinates of Resize that need its size take it before it is rounded down, as ONNX's reference does",
+        holds: |case, _| {
+            let sized = ["align_corners", "pytorch_half_pixel"].map(text);
+            let sized = |node: &Node| node.attributes.iter().any(|(_, value)| sized.contains(value));
             let fraction = |leaf: &Leaf| numbers(&leaf.values[0]).iter().any(|scale| scale.fract() != 0.0);
-            case.nodes.iter().any(corners) && case.leaves.iter().filter(|leaf| leaf.structural).any(fraction)
+            case.nodes.iter().any(sized) && case.leaves.iter().filter(|leaf| leaf.structural).any(fraction)
         },
     },
     Accepted {
