@@ -12,6 +12,16 @@ pub enum Type {
     Float16 = 10,
 }
 
+/// The value of a node's attribute.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "each variant is named after the kind of the attribute")]
+pub enum Attribute<'a> {
+    Int(i64),
+    Float(f32),
+    Text(&'a str),
+    Ints(&'a [i64]),
+}
+
 /// A message being written: fields are appended in the order of the calls.
 #[derive(Clone, Debug, Default)]
 pub struct Message(Vec<u8>);
@@ -130,11 +140,21 @@ impl Model {
         self.any_node(if domain.is_empty() { node } else { node.bytes(7, domain) })
     }
 
+    /// Adds a node with attributes; an input or output that is called nothing is absent.
+    pub fn node_with(self, op: &str, inputs: &[&str], outputs: &[&str], attributes: &[(&str, Attribute<'_>)]) -> Model {
+        let attributes = attributes.iter().map(|(name, value)| attribute(name, *value));
+        self.any_node(attributes.fold(node(op, inputs, outputs), |node, attribute| node.bytes(5, attribute)))
+    }
+
+    /// Adds whole numbers of 64 bits.
+    pub fn ints(self, name: &str, shape: &[i64], values: &[i64]) -> Model {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.tensor(tensor(name, Type::Int64, shape).bytes(9, bytes))
+    }
+
     /// Adds a `Cast`.
     pub fn cast(self, input: &str, to: Type, output: &str) -> Model {
-        const INT: i64 = 2;
-        let attribute = Message::default().bytes(1, "to").int(3, to as i64).int(20, INT);
-        self.any_node(node("Cast", &[input], &[output]).bytes(5, attribute))
+        self.node_with("Cast", &[input], &[output], &[("to", Attribute::Int(to as i64))])
     }
 
     fn any_node(mut self, node: Message) -> Model {
@@ -147,6 +167,17 @@ impl Model {
         let opset = |domain: &str, version| Message::default().bytes(1, domain).int(2, version);
         let model = Message::default().int(1, 8).bytes(7, self.graph).bytes(8, opset("", self.opset));
         self.domains.iter().fold(model, |model, (domain, version)| model.bytes(8, opset(domain, *version))).finish()
+    }
+}
+
+/// An attribute with the number of its kind.
+fn attribute(name: &str, value: Attribute<'_>) -> Message {
+    let named = Message::default().bytes(1, name);
+    match value {
+        Attribute::Float(value) => named.fixed(2, value).int(20, 1),
+        Attribute::Int(value) => named.int(3, value).int(20, 2),
+        Attribute::Text(value) => named.bytes(4, value).int(20, 3),
+        Attribute::Ints(values) => values.iter().fold(named, |message, &value| message.int(8, value)).int(20, 7),
     }
 }
 
