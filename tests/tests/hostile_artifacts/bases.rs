@@ -40,6 +40,22 @@ pub(crate) fn bases() -> Vec<Base> {
     ]
 }
 
+/// What the K210 has kernels for: convolutions, one of them depthwise, pooling, and a product.
+pub(crate) fn tiny() -> Model {
+    let net =
+        Net::new(17).input("x", &[1, 3, 8, 8]).weight("w", &[4, 3, 3, 3]).weight("b", &[4]).weight("d", &[4, 1, 3, 3]);
+    let net = net.conv("x w b", "c1", 1, &[AROUND]).plain("Relu", "c1", "r").conv("r d", "c2", 4, &[AROUND]);
+    let window = [("kernel_shape", Ints(&[2, 2])), ("strides", Ints(&[2, 2]))];
+    let net = net.node("MaxPool", "c2", "pool", &window).plain("GlobalAveragePool", "pool", "mean");
+    let net = net.plain("Flatten", "mean", "flat").weight("m", &[4, 5]).plain("MatMul", "flat m", "p");
+    net.plain("Softmax", "p", "y").output("y", &[1, 5]).0
+}
+
+/// A few of the models, for backends that take parts of them.
+pub(crate) fn some(names: &[&str]) -> Vec<Base> {
+    bases().into_iter().filter(|base| names.contains(&base.name)).collect()
+}
+
 /// Numbers that are all different.
 fn values(count: i64, seed: i64) -> Vec<f32> {
     (0..count).map(|i| ((i * 37 + seed * 11) % 101) as f32 / 64.0 - 0.75).collect()
@@ -163,16 +179,19 @@ fn norms() -> Model {
     net.outputs("mean pixel", &[1, 5, 1, 1]).0
 }
 
+/// With matrices in panels, of constants as they are and transposed, and with ones that are computed.
 fn products() -> Model {
-    let net = Net::new(20).input("x", &[4, 8]).input("z", &[8, 4]).input("u", &[1, 8]);
-    let net = net.input("p", &[2, 4, 8]).input("q", &[2, 8, 4]).weight("w1", &[8, 16]).weight("b1", &[16]);
-    let net = net.plain("MatMul", "x w1", "m").plain("Add", "m b1", "a").plain("Gelu", "a", "g").weight("w2", &[16, 8]);
-    let net = net.plain("MatMul", "g w2", "back").plain("Add", "back x", "y1").weight("w3", &[6, 8]).weight("b3", &[6]);
-    let net = net.node("Gemm", "x w3 b3", "y2", &[("transB", Int(1)), ("alpha", Float(0.5))]);
-    let net = net.plain("MatMul", "x z", "y3").plain("MatMul", "p q", "y4").plain("MatMul", "u w1", "y5");
+    let net = Net::new(20).input("x", &[6, 16]).input("z", &[16, 6]).input("u", &[1, 16]);
+    let net = net.input("p", &[2, 4, 8]).input("q", &[2, 8, 4]).weight("w1", &[16, 32]).weight("b1", &[32]);
+    let net =
+        net.plain("MatMul", "x w1", "m").plain("Add", "m b1", "a").plain("Gelu", "a", "g").weight("w2", &[32, 16]);
+    let net =
+        net.plain("MatMul", "g w2", "back").plain("Add", "back x", "y1").weight("w3", &[24, 16]).weight("b3", &[24]);
+    let net = net.node("Gemm", "x w3 b3", "y2", &[("transB", Int(1)), ("alpha", Float(0.5))]).weight("w4", &[16, 8]);
+    let net = net.plain("MatMul", "x z", "y3").plain("MatMul", "p q", "y4").plain("MatMul", "u w4", "y5");
     let net = net.node("Gemm", "z z", "y6", &[("transA", Int(1))]);
-    let net = net.output("y1", &[4, 8]).output("y2", &[4, 6]).output("y3", &[4, 4]).output("y4", &[2, 4, 4]);
-    net.output("y5", &[1, 16]).output("y6", &[4, 4]).0
+    let net = net.output("y1", &[6, 16]).output("y2", &[6, 24]).output("y3", &[6, 6]).output("y4", &[2, 4, 4]);
+    net.output("y5", &[1, 8]).output("y6", &[6, 6]).0
 }
 
 fn rows() -> Model {
