@@ -164,12 +164,22 @@ pub fn compute(
     inputs: Vec<Option<Array<'_>>>,
     outputs: &[Option<DType>],
 ) -> Result<Vec<Array<'static>>, Error> {
+    compute_as(node, inputs, outputs, None)
+}
+
+/// The same, where output 0 must have that shape.
+fn compute_as(
+    node: &Node,
+    inputs: Vec<Option<Array<'_>>>,
+    outputs: &[Option<DType>],
+    shape: Option<&[usize]>,
+) -> Result<Vec<Array<'static>>, Error> {
     let compute = || {
         let kernel = find(&node.op).filter(|_| node.domain.is_empty());
         let kernel = kernel.ok_or_else(|| Error::new(format!("there is no kernel for {}", node.op)))?;
         let dtypes: Vec<Option<DType>> = inputs.iter().map(|input| input.as_ref().map(Array::dtype)).collect();
         types::check(&node.op, kernel.inputs, &dtypes).map_err(Error::new)?;
-        (kernel.run)(&Call::new(node, inputs, outputs))
+        (kernel.run)(&Call::new(node, inputs, outputs, shape))
     };
     compute().map_err(|error: Error| error.at(&node.name))
 }
@@ -185,7 +195,9 @@ pub fn run(
     let arrays: Result<Vec<_>, Error> =
         inputs.iter().map(|input| input.as_ref().map(Array::from_view).transpose()).collect();
     let dtypes: Vec<Option<DType>> = outputs.iter().map(|output| output.as_ref().map(TensorViewMut::dtype)).collect();
-    let results = compute(node, arrays.map_err(at)?, &dtypes)?;
+    let first = outputs.first().and_then(Option::as_ref).map(TensorViewMut::shape);
+    let shape: Option<Vec<usize>> = first.map(|shape| shape.iter().map(|&size| size as usize).collect());
+    let results = compute_as(node, arrays.map_err(at)?, &dtypes, shape.as_deref())?;
     for (index, output) in outputs.iter_mut().enumerate() {
         let Some(output) = output else { continue };
         let result = results.get(index).ok_or_else(|| at(Error::new(format!("{} has no output {index}", node.op))))?;
@@ -233,6 +245,26 @@ mod tests {
         let error = error.expect_err("another type");
         assert_eq!(error.message, "computed f32 [2] for an output of f64 [2]");
         assert_eq!(error.node.as_deref(), Some("node"));
+    }
+
+    /// What is asked for is compared before it is computed: a padding of 2^30 ends at once.
+    #[test]
+    fn outputs_of_another_size_are_not_computed() {
+        let cases: [(&str, &[(&str, byoc_plugin_api::Attribute)], &str); 2] = [
+            (
+                "MaxPool",
+                &[("kernel_shape", testing::list(&[1])), ("pads", testing::list(&[0, 1 << 30]))],
+                "[1, 1, 1073741826]",
+            ),
+            ("AveragePool", &[("kernel_shape", testing::list(&[2]))], "[1, 1, 1]"),
+        ];
+        for (op, attributes, computed) in cases {
+            let (x, mut y) = ([3f32, -1.0], [0f32; 2]);
+            let input = TensorView::from_slice(&x, &[1, 1, 2], &[2, 2, 1]).ok();
+            let output = TensorViewMut::from_slice(&mut y, &[1, 1, 2], &[2, 2, 1]).ok();
+            let error = run(&testing::node(op, 1, attributes), &[input], &mut [output]).expect_err("another size");
+            assert_eq!(error.message, format!("{op} computes {computed} for an output of [1, 1, 2]"));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use byoc_plugin_api::{DType, Error, Node};
 use ndarray::{ArrayD, ArrayViewD};
 
-use super::array::{Array, Item};
+use super::array::{Array, Item, count};
 
 /// One call of a kernel.
 pub(crate) struct Call<'n, 'a> {
@@ -11,15 +11,21 @@ pub(crate) struct Call<'n, 'a> {
     pub(crate) node: &'n Node,
     inputs: Vec<Option<Array<'a>>>,
     outputs: &'n [Option<DType>],
+    shape: Option<&'n [usize]>,
 }
 
 /// What a kernel returns: the outputs by position.
 pub(crate) type Outputs = Result<Vec<Array<'static>>, Error>;
 
 impl<'n, 'a> Call<'n, 'a> {
-    /// A call with these inputs; `outputs` are the wanted types where they are known.
-    pub(crate) fn new(node: &'n Node, inputs: Vec<Option<Array<'a>>>, outputs: &'n [Option<DType>]) -> Self {
-        Call { node, inputs, outputs }
+    /// A call with these inputs; `outputs` are the wanted types where they are known, `shape` is that of output 0.
+    pub(crate) fn new(
+        node: &'n Node,
+        inputs: Vec<Option<Array<'a>>>,
+        outputs: &'n [Option<DType>],
+        shape: Option<&'n [usize]>,
+    ) -> Self {
+        Call { node, inputs, outputs, shape }
     }
 
     /// The input at this position.
@@ -45,6 +51,17 @@ impl<'n, 'a> Call<'n, 'a> {
     /// The type that somebody wants output `index` to have.
     pub(crate) fn output_type(&self, index: usize) -> Option<DType> {
         self.outputs.get(index).copied().flatten()
+    }
+
+    /// Elements of an output 0 of that shape. An error where another one is wanted: attributes and constants of damaged code
+    /// may ask for far more than there is room for, and it would be computed before anybody compares.
+    pub(crate) fn count(&self, shape: &[usize]) -> Result<usize, Error> {
+        match self.shape {
+            Some(wanted) if wanted != shape => {
+                Err(Error::new(format!("{} computes {shape:?} for an output of {wanted:?}", self.node.op)))
+            }
+            _ => count(shape),
+        }
     }
 
     /// The attribute `name` as an axis of a tensor with `rank` dimensions.

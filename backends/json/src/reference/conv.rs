@@ -4,7 +4,7 @@ use byoc_plugin_api::Error;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, s};
 
-use super::array::{count, elements, shaped};
+use super::array::{elements, shaped};
 use super::call::{Call, Outputs};
 use super::window::{AXES, Window};
 
@@ -32,7 +32,7 @@ pub(crate) fn conv(call: &Call<'_, '_>) -> Outputs {
         return Err(Error::new("the bias of Conv does not have one element a filter"));
     }
     let shape = [&[batch, filters], window.output_shape()].concat();
-    let mut y = vec![0.0; count(&shape)?];
+    let mut y = vec![0.0; call.count(&shape)?];
     let (x, weights) = (x.to_f64(), weights.to_f64());
     let (x, weights) = (x.view(), weights.view());
     let (x, weights) = (elements(&x), elements(&weights));

@@ -3,7 +3,7 @@
 use byoc_plugin_api::Error;
 use ndarray::ArrayViewD;
 
-use super::array::{Item, count, each, elements, shaped};
+use super::array::{Item, each, elements, shaped};
 use super::call::{Call, Outputs};
 use super::reduce::fold;
 use super::window::{AXES, Window};
@@ -16,7 +16,7 @@ fn windows(call: &Call<'_, '_>) -> Result<(Window, usize, Vec<usize>), Error> {
     };
     let window = Window::new(call.node, spatial, None)?;
     let output = [&shape[..2], window.output_shape()].concat();
-    count(&output)?;
+    call.count(&output)?;
     Ok((window, batch * channels, output))
 }
 

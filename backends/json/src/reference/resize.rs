@@ -46,7 +46,7 @@ pub(crate) fn resize(call: &Call<'_, '_>) -> Outputs {
     rules.check()?;
     let fill = f64::from(node.float("extrapolation_value", 0.0));
     let plans = plans(call, x.shape())?;
-    count(&plans.iter().map(|plan| plan.output).collect::<Vec<_>>())?;
+    call.count(&plans.iter().map(|plan| plan.output).collect::<Vec<_>>())?;
     let mut taps = Vec::with_capacity(plans.len());
     for plan in &plans {
         if plan.input == 0 && plan.output > 0 {

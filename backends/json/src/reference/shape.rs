@@ -95,6 +95,7 @@ pub(crate) fn transpose(call: &Call<'_, '_>) -> Outputs {
 pub(crate) fn expand(call: &Call<'_, '_>) -> Outputs {
     let x = call.input(0)?;
     let shape = broadcast_shape(x.shape(), &dims(&needed(call, 1)?)?)?;
+    call.count(&shape)?;
     Ok(vec![each!(x, x => Item::wrap(broadcast(&x.view(), &shape)?.to_owned()))])
 }
 
@@ -165,10 +166,7 @@ pub(crate) fn split(call: &Call<'_, '_>) -> Outputs {
 
 /// `Tile`.
 pub(crate) fn tile(call: &Call<'_, '_>) -> Outputs {
-    fn tiled<T: Item>(x: &ArrayViewD<'_, T>, repeats: &[usize]) -> Result<ArrayD<T>, Error> {
-        let shape: Vec<usize> =
-            x.shape().iter().zip(repeats).map(|(size, times)| size.saturating_mul(*times)).collect();
-        count(&shape)?;
+    fn tiled<T: Item>(x: &ArrayViewD<'_, T>, repeats: &[usize], shape: &[usize]) -> Result<ArrayD<T>, Error> {
         let mut data = elements(x).into_owned();
         // From the last axis to the first, so that one run of memory is repeated at a time.
         let mut run = 1;
@@ -184,14 +182,17 @@ pub(crate) fn tile(call: &Call<'_, '_>) -> Outputs {
             }
             run *= repeats[axis];
         }
-        shaped(&shape, if shape.contains(&0) { Vec::new() } else { data })
+        shaped(shape, if shape.contains(&0) { Vec::new() } else { data })
     }
     let x = call.input(0)?;
     let repeats = dims(&needed(call, 1)?)?;
     if repeats.len() != x.shape().len() {
         return Err(Error::new(format!("{} repeats for a tensor of rank {}", repeats.len(), x.shape().len())));
     }
-    Ok(vec![each!(x, x => Item::wrap(tiled(&x.view(), &repeats)?))])
+    let sizes = x.shape().iter().zip(&repeats);
+    let shape: Vec<usize> = sizes.map(|(size, times)| size.saturating_mul(*times)).collect();
+    call.count(&shape)?;
+    Ok(vec![each!(x, x => Item::wrap(tiled(&x.view(), &repeats, &shape)?))])
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ pub(crate) fn pad(call: &Call<'_, '_>) -> Outputs {
         *span = (span.0.saturating_sub(widths[i]), span.1.saturating_add(widths[along.len() + i]));
     }
     let length = |&(start, end): &(i64, i64)| usize::try_from(end.saturating_sub(start)).unwrap_or(0);
-    count(&spans.iter().map(length).collect::<Vec<_>>())?;
+    call.count(&spans.iter().map(length).collect::<Vec<_>>())?;
     let mut sources = Vec::with_capacity(rank);
     for (&(start, end), &size) in spans.iter().zip(x.shape()) {
         if size == 0 && mode != "constant" && end > start {
