@@ -1,6 +1,6 @@
-//! The code of the CUDA backends: lists of launches and calls, loaded, planned and queued on stand-ins for NVIDIA's
-//! libraries. Nothing is computed: a kernel is machine code, which does what its author wants, so whoever runs an artifact
-//! with some trusts it. What is tried here is all that stands around the kernels.
+//! The code of the CUDA backends: lists of launches and calls, loaded, planned and run on stand-ins for NVIDIA's libraries,
+//! which report what a kernel must not do. Lies are told of what stands around the kernels; a kernel itself is machine code
+//! that does what its author wants, so whoever runs an artifact with some trusts it.
 
 use byoc_nvidia_standins::with_cutlass;
 use byoc_tests::folder::Folder;
