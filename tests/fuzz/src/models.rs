@@ -1,0 +1,235 @@
+//! Small models to start from: every kind of operator in a few, and what they compile to.
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use byoc_conformance::onnx::{Fill, Model};
+use byoc_conformance::tensor::Tensor;
+use byoc_core::calibrate::{Dataset, Input, Samples};
+use byoc_core::compile::{self, Request, Silent};
+use byoc_core::diagnostic::{Diagnostic, Result};
+use byoc_core::plugin::{Registry, SearchPath};
+use byoc_plugin_api::{Attribute, DType, registered};
+
+use {byoc_json_backend as _, byoc_kendryte_backend as _};
+
+/// The backends that are linked into this program.
+pub(crate) static REGISTRY: LazyLock<Registry> =
+    LazyLock::new(|| Registry::discover(&SearchPath::default(), &registered(), None).expect("nothing is loaded"));
+
+/// A folder of this process in memory, where there is such.
+pub(crate) static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let shared = PathBuf::from("/dev/shm");
+    let parent = if shared.is_dir() { shared } else { std::env::temp_dir() };
+    let folder = parent.join(format!("byoc-fuzz-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    folder
+});
+
+/// A net of one input `x`, whose nodes are (operator, inputs, attributes); each gives a value called after its place: `n0`,
+/// `n1`, … The last one is the output. Inputs such as `f4x3` are weights of f32 of that shape, `i-1,2` constants of i64.
+type Row = (&'static [usize], &'static [(&'static str, &'static str, &'static [(&'static str, Value)])]);
+
+enum Value {
+    Int(i64),
+    Ints(&'static [i64]),
+    Float(f32),
+    Text(&'static str),
+}
+
+use Value::{Float, Int, Ints, Text};
+
+const PADS: (&str, Value) = ("pads", Ints(&[1, 1, 1, 1]));
+const WINDOW: (&str, Value) = ("kernel_shape", Ints(&[2, 2]));
+
+/// Every row with a batch of a fixed size, and with one that is known at run time only.
+const ROWS: &[Row] = &[
+    (&[2, 3], &[("MatMul", "x f3x4", &[]), ("Add", "n0 f4", &[]), ("Relu", "n1", &[])]),
+    (&[2, 3], &[("Gemm", "x f4x3 f4", &[("transB", Int(1)), ("alpha", Float(0.5))]), ("Softmax", "n0", &[])]),
+    (
+        &[1, 3, 8, 8],
+        &[
+            ("Conv", "x f16x3x3x3 f16", &[PADS, ("strides", Ints(&[2, 2]))]),
+            ("Relu", "n0", &[]),
+            ("Conv", "n1 f16x1x3x3 f16", &[PADS, ("group", Int(16))]),
+            ("BatchNormalization", "n2 f16 f16 f16 p16", &[]),
+            ("Conv", "n3 f32x16x1x1", &[]),
+            ("Clip", "n4 f f", &[]),
+            ("GlobalAveragePool", "n5", &[]),
+            ("Flatten", "n6", &[]),
+            ("Gemm", "n7 f32x4 f4", &[]),
+        ],
+    ),
+    (&[1, 2, 6, 6], &[("Conv", "x f2x2x3x3", &[("dilations", Ints(&[2, 2]))]), ("Sigmoid", "n0", &[])]),
+    (&[1, 8, 6, 6], &[("Conv", "x f8x4x3x3", &[PADS, ("group", Int(2))]), ("Mul", "n0 x", &[])]),
+    (&[1, 2, 5, 5], &[("MaxPool", "x", &[WINDOW, ("ceil_mode", Int(1)), ("strides", Ints(&[2, 2]))])]),
+    (
+        &[1, 2, 5, 5],
+        &[("AveragePool", "x", &[WINDOW, ("auto_pad", Text("SAME_UPPER"))]), ("LRN", "n0", &[("size", Int(3))])],
+    ),
+    (&[1, 2, 5], &[("MaxPool", "x", &[("kernel_shape", Ints(&[2]))]), ("Conv", "n0 f2x2x3", &[])]),
+    (&[2, 4, 8], &[("LayerNormalization", "x f8 f8", &[]), ("Gelu", "n0", &[]), ("ReduceMean", "n1 i-1", &[])]),
+    (
+        &[1, 4, 8],
+        &[
+            ("MatMul", "x f8x8", &[]),
+            ("Reshape", "n0 i0,4,2,4", &[]),
+            ("Transpose", "n1", &[("perm", Ints(&[0, 2, 1, 3]))]),
+            ("Transpose", "n1", &[("perm", Ints(&[0, 2, 3, 1]))]),
+            ("MatMul", "n2 n3", &[]),
+            ("Softmax", "n4", &[]),
+            ("MatMul", "n5 n2", &[]),
+        ],
+    ),
+    (&[1, 2, 4, 8], &[("Attention", "x x x", &[("is_causal", Int(1))])]),
+    (&[1, 2, 4, 8], &[("RotaryEmbedding", "x f4x4 f4x4 i0,1,2,3", &[])]),
+    (&[2, 3, 4], &[("Slice", "x i0,1 i2,3 i0,2", &[]), ("Pad", "n0 i0,1,0,0,1,0 f", &[]), ("Tile", "n1 i1,2,1", &[])]),
+    (
+        &[2, 3, 4],
+        &[("Transpose", "x", &[]), ("Unsqueeze", "n0 i0", &[]), ("Squeeze", "n1", &[]), ("Expand", "n2 i2,4,3,2", &[])],
+    ),
+    (
+        &[2, 6],
+        &[
+            ("Split", "x", &[("num_outputs", Int(1))]),
+            ("Concat", "n0 x", &[("axis", Int(1))]),
+            ("CumSum", "n1 i1", &[]),
+        ],
+    ),
+    (&[4, 3], &[("Gather", "x i2,0,-1", &[]), ("GatherElements", "n0 i0,1", &[]), ("ReduceMax", "n1", &[])]),
+    (&[4, 3], &[("GatherND", "x i1", &[]), ("ScatterND", "x i2 n0", &[]), ("TopK", "n1 i2", &[])]),
+    (&[1, 2, 4, 4], &[("Resize", "x  f i1,2,8,8", &[("mode", Text("linear"))])]),
+    (
+        &[3, 3],
+        &[("Shape", "x", &[]), ("ConstantOfShape", "n0", &[]), ("Where", "n2 x x", &[]), ("Greater", "x n1", &[])],
+    ),
+    (&[3, 3], &[("Trilu", "x", &[]), ("ArgMax", "n0", &[]), ("Cast", "n1", &[("to", Int(1))]), ("Pow", "n2 f", &[])]),
+    (&[2, 2], &[("Div", "x f2", &[]), ("Sqrt", "n0", &[]), ("Erf", "n1", &[]), ("Mod", "n2 f2", &[("fmod", Int(1))])]),
+    (
+        &[2, 2],
+        &[
+            ("Range", "i0 i4 i1", &[]),
+            ("Cast", "n0", &[("to", Int(1))]),
+            ("Reshape", "n1 i2,2", &[]),
+            ("Min", "x n2", &[]),
+        ],
+    ),
+    (&[2, 4], &[("QuantizeLinear", "x f", &[]), ("DequantizeLinear", "n0 f", &[])]),
+];
+
+/// The models.
+pub(crate) fn all() -> Vec<Model> {
+    ROWS.iter().flat_map(|row| [model(row, false), model(row, true)]).collect()
+}
+
+fn model((shape, nodes): &Row, symbolic: bool) -> Model {
+    let mut model = Model::default();
+    model.input("x", DType::F32, shape, Fill::Any, symbolic);
+    for (at, (op, inputs, attributes)) in nodes.iter().enumerate() {
+        let inputs: Vec<_> = inputs.split(' ').map(|name| operand(&mut model, name, at)).collect();
+        let attributes: Vec<_> =
+            attributes.iter().map(|(name, value)| ((*name).to_owned(), attribute(value))).collect();
+        model.node(("", op), inputs, vec![format!("n{at}")], &attributes);
+    }
+    model.output(&format!("n{}", nodes.len() - 1), DType::F32);
+    model
+}
+
+fn attribute(value: &Value) -> Attribute {
+    match value {
+        Int(value) => Attribute::Int(*value),
+        Ints(values) => Attribute::Ints(values.to_vec()),
+        Float(value) => Attribute::Float(*value),
+        Text(text) => Attribute::String((*text).to_owned()),
+    }
+}
+
+/// The name of an operand, which becomes a constant of the model where its name says so.
+fn operand(model: &mut Model, name: &str, at: usize) -> String {
+    let (kind, rest) = name.split_at(name.len().min(1));
+    let tensor = match kind {
+        "f" | "p" => {
+            let shape: Vec<i64> = rest.split('x').filter_map(|size| size.parse().ok()).collect();
+            let least = if kind == "p" { 1.0 } else { -0.5 };
+            let values: Vec<_> =
+                (0..shape.iter().product()).map(|index: i64| (index % 7) as f32 / 6.0 + least).collect();
+            Tensor::f32(&shape, &values)
+        }
+        "i" => {
+            let values: Vec<i64> = rest.split(',').filter_map(|value| value.parse().ok()).collect();
+            let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            Tensor::new(DType::I64, vec![values.len() as i64], bytes)
+        }
+        _ => return name.to_owned(),
+    };
+    let name = format!("{name}_{at}");
+    model.constant(&name, tensor);
+    name
+}
+
+/// One sample of any model.
+struct Ramp;
+
+struct RampOf(Vec<Input>);
+
+impl Dataset for Ramp {
+    fn name(&self) -> String {
+        "a ramp".into()
+    }
+
+    fn open(&self, inputs: &[Input], _: &mut dyn FnMut(Diagnostic)) -> Result<Box<dyn Samples + '_>> {
+        Ok(Box::new(RampOf(inputs.to_vec())))
+    }
+}
+
+impl Samples for RampOf {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn name(&self, _: usize) -> String {
+        "ramp".into()
+    }
+
+    fn load(&self, _: usize) -> Result<Vec<Vec<u8>>> {
+        Ok(self.0.iter().map(|input| crate::run::ramp(input.dtype, input.shape.iter().product())).collect())
+    }
+}
+
+/// What a model, given as a file's bytes, compiles to.
+pub(crate) fn compiled(model: &[u8], registry: &Registry, backends: &[&str]) -> Result<Vec<u8>> {
+    let (source, output) = (FOLDER.join("model.onnx"), FOLDER.join("model.byoc"));
+    std::fs::write(&source, model).map_err(|error| Diagnostic::io(&source, "write", &error))?;
+    let names: Vec<_> = backends.iter().map(|name| (*name).to_owned()).collect();
+    let request = Request {
+        calibration: Some(Box::new(Ramp)),
+        folder: registry.select(&["json".to_owned()], &[])?.pop(),
+        ..Request::new(vec![("main".into(), source)], registry.select(&names, &[])?)
+    };
+    crate::run::guard(&request)?;
+    compile::compile(&request, &output, &mut Silent)?;
+    std::fs::read(&output).map_err(|error| Diagnostic::io(&output, "read", &error))
+}
+
+/// The artifacts of all models that compile.
+pub(crate) fn artifacts() -> Vec<Vec<u8>> {
+    let of = |backends: &[&str]| -> Vec<_> {
+        all().iter().filter_map(|model| compiled(&model.finish(), &REGISTRY, backends).ok()).collect()
+    };
+    let (host, chip) = (of(&["json"]), of(&["kendryte", "json"]));
+    let chip = chip.into_iter().filter(|file| !host.contains(file)).collect();
+    [host, chip].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_models_compile() {
+        for (index, model) in all().iter().enumerate() {
+            let result = compiled(&model.finish(), &REGISTRY, &["json"]);
+            assert!(result.is_ok(), "row {} compiles: {:?}", index / 2, result.err());
+        }
+    }
+}

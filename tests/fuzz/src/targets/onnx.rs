@@ -1,0 +1,22 @@
+//! ONNX files: read, compiled, loaded and run.
+
+use byoc_core::ops::OPS;
+
+use crate::{Target, models, protobuf, run};
+
+pub(crate) const TARGET: Target = Target {
+    name: "onnx",
+    seeds: || models::all().iter().map(|model| model.finish()).collect(),
+    run: |input| {
+        let with = |backends: &[&str]| {
+            let artifact = models::compiled(input, &models::REGISTRY, backends);
+            artifact.and_then(|artifact| run::artifact(&artifact, &models::REGISTRY)).is_ok()
+        };
+        // Little of what is tried could be run on a chip, so it is not asked for more than a part.
+        if input.len() % 4 == 0 { with(&["kendryte", "json"]) } else { with(&["json"]) }
+    },
+    mutate: |input, other, rng, raw| {
+        let words: Vec<_> = OPS.iter().map(|op| op.name).collect();
+        protobuf::bytes(input, other, &words, rng, raw)
+    },
+};

@@ -1,0 +1,160 @@
+//! What a backend answers: a backend that says whatever the input says is asked for everything, compiled with, and run.
+
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+use byoc_core::plugin::{Registry, SearchPath};
+use byoc_plugin_api::{
+    Backend, BoundConstants, Candidate, Claim, Claims, CodeFile, Constants, Description, Environment, Error,
+    Executable, Options, Packed, Pattern, Refusal, Region, TensorView, TensorViewMut, Tool, registered,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{Target, json, models, run};
+
+pub(crate) const TARGET: Target =
+    Target { name: "plugin", seeds, run: |input| take(input).is_some(), mutate: json::bytes };
+
+/// All answers.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Answers {
+    /// Which of the models is compiled.
+    model: usize,
+    description: Description,
+    patterns: Vec<Pattern>,
+    refusal: Option<Refusal>,
+    code: String,
+    claims: Vec<Answer>,
+    failure: Option<Error>,
+    file: CodeFile,
+    tools: Vec<Tool>,
+    candidates: Vec<(String, String)>,
+}
+
+/// A claim for the constant at that place in the region's list, and how many bytes follow it.
+#[derive(Clone, Serialize, Deserialize)]
+struct Answer {
+    constant: usize,
+    claim: Claim,
+    bytes: usize,
+}
+
+/// The backend. There is one thread only, so the answers are those of the input at hand.
+struct Parrot;
+
+static ANSWERS: Mutex<Option<Answers>> = Mutex::new(None);
+
+fn answers() -> Answers {
+    ANSWERS.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+}
+
+impl Backend for Parrot {
+    fn describe(&self) -> Description {
+        answers().description
+    }
+
+    fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
+        Ok(answers().patterns)
+    }
+
+    fn check(&self, _: &Region, _: &Options) -> Result<(), Refusal> {
+        answers().refusal.map_or(Ok(()), Err)
+    }
+
+    fn codegen(&self, _: &Region, _: &Constants<'_>, _: &Options, code: &mut dyn Write) -> Result<(), Error> {
+        Ok(code.write_all(answers().code.as_bytes())?)
+    }
+
+    fn constant_updater(
+        &self,
+        region: &Region,
+        _: &Constants<'_>,
+        _: &[u8],
+        _: &Options,
+        claims: &mut Claims<'_>,
+    ) -> Result<(), Error> {
+        let Answers { claims: all, failure, .. } = answers();
+        for Answer { constant, claim, bytes } in all {
+            let Some(constant) = region.constants.get(constant) else { continue };
+            claims.sink().claim(constant.id, &claim)?;
+            if bytes > 0 {
+                claims.sink().write(&vec![7; bytes.min(run::MOST)])?;
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn load<'a>(
+        &self,
+        _: &'a [u8],
+        constants: &BoundConstants<'a>,
+        _: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        for constant in constants.iter() {
+            constant.view.for_each_element(|element| drop(std::hint::black_box(element.to_vec())));
+        }
+        Ok(Box::new(Parrot))
+    }
+
+    fn open(&self, _: &[u8]) -> Result<CodeFile, Error> {
+        Ok(answers().file)
+    }
+
+    fn tools(&self, _: &Options) -> Result<Vec<Tool>, Error> {
+        Ok(answers().tools)
+    }
+
+    fn candidates(&self, _: &[u8], _: &Options) -> Result<Vec<Candidate>, Error> {
+        let candidate = |(name, code): (String, String)| Candidate { name, code: code.into_bytes() };
+        Ok(answers().candidates.into_iter().map(candidate).collect())
+    }
+}
+
+impl Executable for Parrot {
+    fn run(&mut self, _: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error> {
+        outputs.iter_mut().filter_map(TensorViewMut::as_mut_bytes).for_each(|bytes| bytes.fill(0));
+        answers().failure.map_or(Ok(()), Err)
+    }
+}
+
+fn take(input: &[u8]) -> Option<()> {
+    let answers: Answers = serde_json::from_slice(input).ok()?;
+    let all = models::all();
+    let (name, model) = (answers.description.name.clone(), all[answers.model % all.len()].finish());
+    *ANSWERS.lock().unwrap_or_else(PoisonError::into_inner) = Some(answers);
+    let backends = [&[&Parrot as &dyn Backend][..], &registered()].concat();
+    let registry = Registry::discover(&SearchPath::default(), &backends, None).ok()?;
+    let parrot = registry.get(&name).ok()?;
+    let _ = (parrot.open(&[0; 64]), parrot.tools(&[]), parrot.candidates(b"code", &Options::default()));
+    let artifact = models::compiled(&model, &registry, &[&name, "json"]).ok()?;
+    run::artifact(&artifact, &registry).ok()
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let claims = [Claim::Host, Claim::Embedded, Claim::Unused, packed()];
+    let seed = |(index, claim): (usize, Claim)| {
+        let description = Description { name: "parrot".into(), candidates: true, ..Description::default() };
+        let bytes = if matches!(claim, Claim::Packed(_)) { 48 } else { 0 };
+        let answers = Answers {
+            model: index * 4,
+            description,
+            patterns: vec![
+                Pattern::new("product", "(Add (MatMul|Gemm ?x ?w:const ?b?) ?c:const)"),
+                Pattern::new("conv", "(Relu? (Conv ?x ?w:const ?b:const?))"),
+                Pattern::new("any", "(Relu|Softmax|Transpose|LayerNormalization ?x ...)"),
+            ],
+            code: "code".into(),
+            claims: (0..4).map(|constant| Answer { constant, claim: claim.clone(), bytes }).collect(),
+            tools: vec![Tool { name: "tool".into(), ..Tool::default() }],
+            candidates: vec![("first".into(), "code".into()), ("second".into(), "other".into())],
+            ..Answers::default()
+        };
+        serde_json::to_vec(&answers).expect("JSON")
+    };
+    claims.into_iter().enumerate().map(seed).collect()
+}
+
+fn packed() -> Claim {
+    Claim::Packed(Packed::new("panels/1", byoc_plugin_api::DType::F32, &[3, 4]).aligned(64))
+}

@@ -1,0 +1,131 @@
+//! Fuzzing guided by coverage: builds the targets of `byoc-fuzz` under libFuzzer and AddressSanitizer and runs each for a
+//! minute in CI, else for some seconds, or for `BYOC_FUZZ_SECONDS`. `docs/testing.md` says how to go on from a finding.
+
+#![allow(clippy::print_stdout, reason = "what was tried is part of a test's report")]
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use byoc_fuzz::{TARGETS, Target};
+use byoc_tests::places;
+use libtest_mimic::{Arguments, Trial};
+
+/// What makes the compiler count which edges are taken and what is compared. All of it is stable; libFuzzer asks for it.
+const COVERAGE: &str = "--cfg=fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
+
+/// Finds accesses out of bounds. The flag is not stable, so the compiler has to be told that it may take it.
+const SANITIZER: &str = "-Zsanitizer=address";
+
+/// Ends of an input that are findings: longer than this many seconds, or more than this many MiB.
+const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=2048"];
+
+/// Larger allocations fail, as they would on a machine that has no room for them; whoever cannot go on is found.
+const MEMORY: &str = "max_allocation_size_mb=256:allocator_may_return_null=1:detect_leaks=0:quarantine_size_mb=64";
+
+/// Longest input.
+const LONGEST: usize = 1 << 17;
+
+static ENGINE: LazyLock<PathBuf> = LazyLock::new(build);
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(2));
+    let trial = |target: &'static Target| {
+        Trial::test(target.name, move || {
+            fuzz(target);
+            Ok(())
+        })
+    };
+    libtest_mimic::run(&arguments, TARGETS.iter().map(trial).collect()).exit();
+}
+
+/// How long each target runs.
+fn seconds() -> u64 {
+    match std::env::var("BYOC_FUZZ_SECONDS") {
+        Ok(text) => text.parse().expect("BYOC_FUZZ_SECONDS is a number"),
+        Err(_) if std::env::var_os("CI").is_some() => 60,
+        Err(_) => 5,
+    }
+}
+
+/// Where all of it is kept: the build, what has been tried, what was found.
+fn home() -> PathBuf {
+    places::target().join("fuzz")
+}
+
+/// The triple of this machine: with it, build scripts are built without the flags.
+fn machine(cargo: &Path) -> String {
+    let output = Command::new(cargo).arg("-vV").output().expect("cargo runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().find_map(|line| line.strip_prefix("host: ")).expect("cargo names its machine").to_owned()
+}
+
+/// Builds the engine and says where it is.
+fn build() -> PathBuf {
+    let cargo = PathBuf::from(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let machine = machine(&cargo);
+    // Its run time comes with the toolchain on Linux.
+    let flags = if machine.contains("linux-gnu") { format!("{COVERAGE} {SANITIZER}") } else { COVERAGE.to_owned() };
+    let status = Command::new(cargo)
+        .current_dir(places::checkout().join("tests/fuzz/engine"))
+        .args(["build", "--release", "--target", &machine, "--target-dir"])
+        .arg(home())
+        .env("RUSTFLAGS", flags)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "the fuzz targets do not build");
+    home().join(machine).join("release/byoc-fuzz")
+}
+
+/// A folder of that name for a target.
+fn folder(kind: &str, target: &Target) -> PathBuf {
+    let folder = home().join(kind).join(target.name);
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    folder
+}
+
+/// Runs a target for its time, from all that was worth keeping in earlier runs. Fails where something was found.
+fn fuzz(target: &Target) {
+    let (corpus, seeds, findings) = (folder("corpus", target), folder("seeds", target), folder("findings", target));
+    for (index, seed) in (target.seeds)().iter().enumerate() {
+        places::write(&seeds, &index.to_string(), seed);
+    }
+    let regressions = places::checkout().join("tests/fuzz/regressions").join(target.name);
+    let log = home().join(format!("{}.log", target.name));
+    let mut command = Command::new(&*ENGINE);
+    command
+        .env("BYOC_FUZZ_TARGET", target.name)
+        .env("ASAN_OPTIONS", MEMORY)
+        .arg(format!("-max_total_time={}", seconds()))
+        .arg(format!("-max_len={LONGEST}"))
+        .arg(format!("-artifact_prefix={}/", findings.display()))
+        .args(LIMITS)
+        .args(["-print_final_stats=1", "-len_control=0"])
+        .args([&corpus, &seeds])
+        .args(regressions.is_dir().then_some(regressions))
+        .stderr(File::create(&log).expect("a log can be made"));
+    let status = command.status().expect("the engine runs");
+    let text = String::from_utf8_lossy(&places::read(&log)).into_owned();
+    println!("{:9}{}", target.name, summary(&text));
+    assert!(status.success(), "{status}; see {}:\n{}", log.display(), end(&text));
+}
+
+/// Executions and coverage, from what the engine says at its end.
+fn summary(log: &str) -> String {
+    let statistic = |name: &str| log.lines().find_map(|line| line.strip_prefix(name)).map_or("?", str::trim);
+    let coverage = log.lines().rev().find_map(|line| Some(line.split_once("cov: ")?.1.split_once(" exec/s")?.0));
+    let executions = statistic("stat::number_of_executed_units:");
+    format!("{executions} executions, edges {}", coverage.unwrap_or("?"))
+}
+
+/// The last part of the log, where the finding is.
+fn end(log: &str) -> String {
+    let lines: Vec<_> = log.lines().collect();
+    lines[lines.len().saturating_sub(60)..].join("\n")
+}
