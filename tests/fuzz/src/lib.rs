@@ -39,6 +39,7 @@ pub static TARGETS: &[Target] = &[
     targets::arrays::TARGET,
     targets::kmodel::TARGET,
     targets::plugin::TARGET,
+    targets::worker::TARGET,
 ];
 
 /// The target of that name.

@@ -74,10 +74,15 @@ pub(crate) fn is_small(code: &Value) -> bool {
     }
 }
 
-/// Opens an artifact, loads its only entry and runs it twice.
-pub(crate) fn artifact(file: &[u8], registry: &Registry) -> Result<()> {
+/// Opens an artifact and reads all of it.
+pub(crate) fn check(file: &[u8]) -> Result<Artifact> {
     let artifact = Artifact::from_bytes(Path::new("fuzzed.byoc"), file.to_vec().into())?;
-    artifact.verify_digests()?;
+    artifact.verify_digests().map(|()| artifact)
+}
+
+/// Opens an artifact, loads its first two entries and runs each twice.
+pub(crate) fn artifact(file: &[u8], registry: &Registry) -> Result<()> {
+    let artifact = check(file)?;
     let codes = artifact.manifest().regions.iter().map(|region| artifact.section(&region.code));
     for code in codes.collect::<Result<Vec<_>>>()? {
         if serde_json::from_slice(&code).is_ok_and(|code| !is_small(&code)) {

@@ -6,3 +6,4 @@ pub(crate) mod code;
 pub(crate) mod kmodel;
 pub(crate) mod onnx;
 pub(crate) mod plugin;
+pub(crate) mod worker;

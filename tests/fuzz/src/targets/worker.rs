@@ -1,0 +1,90 @@
+//! What a worker answers: a process that writes the frames of the input, whatever it is asked, compiles a model.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use byoc_core::plugin::{Isolation, Registry, SearchPath};
+use byoc_plugin_api::{ABI_VERSION, Claim, Description, Pattern, registered};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{Target, json as text, models, run};
+
+pub(crate) const TARGET: Target =
+    Target { name: "worker", seeds, run: |input| take(input).is_some(), mutate: text::bytes };
+
+/// Longest time that a worker may be silent: it never is.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Which of the models is compiled, and what the worker says.
+#[derive(Serialize, Deserialize)]
+struct Answers {
+    model: usize,
+    frames: Vec<Frame>,
+}
+
+/// A frame: a message, or bytes; with a length that need not be that of its contents.
+#[derive(Serialize, Deserialize)]
+struct Frame {
+    kind: u8,
+    contents: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    length: Option<u32>,
+}
+
+impl Frame {
+    fn write(&self, out: &mut Vec<u8>) {
+        let bytes = match (&self.contents, self.kind) {
+            (Value::String(text), 1) => text.clone().into_bytes(),
+            (message, _) => message.to_string().into_bytes(),
+        };
+        out.push(self.kind);
+        out.extend_from_slice(&self.length.unwrap_or(bytes.len() as u32).to_le_bytes());
+        out.extend_from_slice(&bytes);
+    }
+}
+
+fn take(input: &[u8]) -> Option<()> {
+    let answers: Answers = serde_json::from_slice(input).ok()?;
+    let mut wire = Vec::new();
+    answers.frames.iter().for_each(|frame| frame.write(&mut wire));
+    let path = models::FOLDER.join("frames");
+    std::fs::write(&path, wire).ok()?;
+    let isolation = Isolation {
+        program: PathBuf::from("/bin/sh"),
+        arguments: ["-c".into(), "exec cat \"$0\" >&0".into(), path.into_os_string()].into(),
+        time: SILENCE,
+        memory: 0,
+    };
+    // It is opened by nobody but the worker.
+    let search = SearchPath { files: vec![models::FOLDER.join("plugin.so")], ..SearchPath::default() };
+    let registry = Registry::discover(&search, &registered(), Some(&isolation)).ok()?;
+    let name = registry.backends.first()?.description.name.clone();
+    let all = models::all();
+    let model = all[answers.model % all.len()].finish();
+    let artifact = models::compiled(&model, &registry, &[&name, "json"]).ok()?;
+    run::check(&artifact).ok()
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let claims = [Claim::Host, Claim::Embedded, Claim::Unused];
+    claims.iter().enumerate().map(|(index, claim)| serde_json::to_vec(&seed(index, claim)).expect("JSON")).collect()
+}
+
+fn seed(model: usize, claim: &Claim) -> Answers {
+    let description = Description { name: "parrot".into(), ..Description::default() };
+    let patterns = [Pattern::new("product", "(Gemm|MatMul ?x ?w:const ?c?)")];
+    let message = |contents| Frame { kind: 0, contents, length: None };
+    let mut frames = vec![
+        message(json!({"Opened": {"abi_version": ABI_VERSION, "backends": [description]}})),
+        message(json!({"Patterns": patterns})),
+        message(json!({"Checked": null})),
+        Frame { kind: 1, contents: "code".into(), length: None },
+        message(json!("Done")),
+    ];
+    // A product has a weight, and a bias or none.
+    let constants = if model < 2 { 1 } else { 2 };
+    frames.extend((0..constants).map(|id| message(json!({"Claim": [id, claim]}))));
+    frames.push(message(json!("Done")));
+    Answers { model, frames }
+}
