@@ -1,8 +1,9 @@
 //! One target of [`byoc_fuzz::TARGETS`] under libFuzzer, whose options and files are the arguments. `BYOC_FUZZ_TARGET`
-//! names it.
+//! names it, and `BYOC_FUZZ_SEEDS` a folder that gets the inputs to start from.
 
 #![no_main]
 
+use std::path::Path;
 use std::sync::LazyLock;
 
 use byoc_fuzz::Target;
@@ -14,7 +15,14 @@ static TARGET: LazyLock<&Target> = LazyLock::new(|| {
     byoc_fuzz::target(&name).unwrap_or_else(|| panic!("BYOC_FUZZ_TARGET is '{name}', and must be one of {names}"))
 });
 
-fuzz_target!(init: LazyLock::force(&TARGET), |data: &[u8]| {
+fn write_seeds() {
+    let Some(folder) = std::env::var_os("BYOC_FUZZ_SEEDS") else { return };
+    for (index, seed) in (TARGET.seeds)().iter().enumerate() {
+        std::fs::write(Path::new(&folder).join(index.to_string()), seed).expect("a seed can be written");
+    }
+}
+
+fuzz_target!(init: write_seeds(), |data: &[u8]| {
     (TARGET.run)(data);
 });
 

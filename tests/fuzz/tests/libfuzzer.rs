@@ -9,7 +9,6 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use byoc_fuzz::{TARGETS, Target};
-use byoc_tests::places;
 use libtest_mimic::{Arguments, Trial};
 
 /// What makes the compiler count which edges are taken and what is compared. All of it is stable; libFuzzer asks for it.
@@ -52,9 +51,15 @@ fn seconds() -> u64 {
     }
 }
 
+/// The folder of this package.
+fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
 /// Where all of it is kept: the build, what has been tried, what was found.
 fn home() -> PathBuf {
-    places::target().join("fuzz")
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    scratch.parent().expect("it lies in the build folder").join("fuzz")
 }
 
 /// The triple of this machine: with it, build scripts are built without the flags.
@@ -71,7 +76,7 @@ fn build() -> PathBuf {
     // Its run time comes with the toolchain on Linux.
     let flags = if machine.contains("linux-gnu") { format!("{COVERAGE} {SANITIZER}") } else { COVERAGE.to_owned() };
     let status = Command::new(cargo)
-        .current_dir(places::checkout().join("tests/fuzz/engine"))
+        .current_dir(package().join("engine"))
         .args(["build", "--release", "--target", &machine, "--target-dir"])
         .arg(home())
         .env("RUSTFLAGS", flags)
@@ -93,14 +98,12 @@ fn folder(kind: &str, target: &Target) -> PathBuf {
 /// Runs a target for its time, from all that was worth keeping in earlier runs. Fails where something was found.
 fn fuzz(target: &Target) {
     let (corpus, seeds, findings) = (folder("corpus", target), folder("seeds", target), folder("findings", target));
-    for (index, seed) in (target.seeds)().iter().enumerate() {
-        places::write(&seeds, &index.to_string(), seed);
-    }
-    let regressions = places::checkout().join("tests/fuzz/regressions").join(target.name);
+    let regressions = package().join("regressions").join(target.name);
     let log = home().join(format!("{}.log", target.name));
     let mut command = Command::new(&*ENGINE);
     command
         .env("BYOC_FUZZ_TARGET", target.name)
+        .env("BYOC_FUZZ_SEEDS", &seeds)
         .env("ASAN_OPTIONS", MEMORY)
         .arg(format!("-max_total_time={}", seconds()))
         .arg(format!("-max_len={LONGEST}"))
@@ -111,7 +114,7 @@ fn fuzz(target: &Target) {
         .args(regressions.is_dir().then_some(regressions))
         .stderr(File::create(&log).expect("a log can be made"));
     let status = command.status().expect("the engine runs");
-    let text = String::from_utf8_lossy(&places::read(&log)).into_owned();
+    let text = String::from_utf8_lossy(&std::fs::read(&log).expect("the log")).into_owned();
     println!("{:9}{}", target.name, summary(&text));
     assert!(status.success(), "{status}; see {}:\n{}", log.display(), end(&text));
 }
