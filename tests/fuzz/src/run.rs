@@ -15,7 +15,7 @@ use serde_json::Value;
 pub(crate) const MOST: usize = 1 << 14;
 
 /// The size of every dimension that is known at run time only.
-const SYMBOL: usize = 2;
+pub(crate) const SYMBOL: usize = 2;
 
 /// As many elements of a type as that, none of them large.
 pub(crate) fn ramp(dtype: DType, elements: usize) -> Vec<u8> {
@@ -30,11 +30,11 @@ pub(crate) fn ramp(dtype: DType, elements: usize) -> Vec<u8> {
     (0..elements).flat_map(element).collect()
 }
 
-/// The shape with a size for every symbol; `None` where it has no value, or more elements than are run.
-pub(crate) fn small(shape: &[Dim]) -> Option<Vec<i64>> {
+/// The shape with the size `symbol` for every symbol; `None` where it has no value, or more elements than are run.
+pub(crate) fn small(shape: &[Dim], symbol: usize) -> Option<Vec<i64>> {
     let mut symbols = HashMap::new();
     for size in shape {
-        symbols.extend(dim::Expr::of(size).ok()?.symbols().into_iter().map(|symbol| (symbol, SYMBOL)));
+        symbols.extend(dim::Expr::of(size).ok()?.symbols().into_iter().map(|name| (name, symbol)));
     }
     sizes(&dim::eval_shape(shape, &symbols).ok()?)
 }
@@ -55,21 +55,21 @@ pub(crate) fn guard(request: &Request) -> Result<()> {
         Request { import: request.import.clone(), ..Request::new(request.sources.clone(), request.backends.clone()) };
     let partitioned = compile::partitioned(&bare, &mut Silent)?;
     let values = partitioned.model.entries.iter().flat_map(|graph| &graph.values);
-    let large = values.filter_map(|value| value.ty.as_ref()).any(|ty| small(&ty.shape).is_none());
+    let large = values.filter_map(|value| value.ty.as_ref()).any(|ty| small(&ty.shape, SYMBOL).is_none());
     if large { Err(too_large()) } else { Ok(()) }
 }
 
-/// Whether every list in the JSON that could be a shape, and every number that could be a size, is small.
-pub(crate) fn is_small(code: &Value) -> bool {
+/// Whether every list in the JSON that is called a shape is one of a small tensor, with the size `symbol` for symbols.
+pub(crate) fn is_small(code: &Value, symbol: usize) -> bool {
     match code {
         Value::Object(fields) => fields.iter().all(|(key, value)| match value {
             Value::Array(items) if key == "shape" => {
                 let dims = serde_json::from_value::<Vec<Dim>>(Value::Array(items.clone()));
-                dims.is_ok_and(|dims| small(&dims).is_some())
+                dims.is_ok_and(|dims| small(&dims, symbol).is_some())
             }
-            value => is_small(value),
+            value => is_small(value, symbol),
         }),
-        Value::Array(items) => items.iter().all(is_small),
+        Value::Array(items) => items.iter().all(|item| is_small(item, symbol)),
         _ => true,
     }
 }
@@ -85,7 +85,7 @@ pub(crate) fn artifact(file: &[u8], registry: &Registry) -> Result<()> {
     let artifact = check(file)?;
     let codes = artifact.manifest().regions.iter().map(|region| artifact.section(&region.code));
     for code in codes.collect::<Result<Vec<_>>>()? {
-        if serde_json::from_slice(&code).is_ok_and(|code| !is_small(&code)) {
+        if serde_json::from_slice(&code).is_ok_and(|code| !is_small(&code, SYMBOL)) {
             return Err(too_large());
         }
     }
@@ -101,7 +101,8 @@ pub(crate) fn artifact(file: &[u8], registry: &Registry) -> Result<()> {
 /// Runs a session on small inputs, twice.
 fn run(session: &mut Session) -> Result<()> {
     let ports = session.inputs();
-    let shapes = ports.iter().map(|port| small(&port.shape)).collect::<Option<Vec<_>>>().ok_or_else(too_large)?;
+    let shapes =
+        ports.iter().map(|port| small(&port.shape, SYMBOL)).collect::<Option<Vec<_>>>().ok_or_else(too_large)?;
     let strides: Vec<_> = shapes.iter().map(|shape| contiguous_strides(shape)).collect();
     let bytes = ports.iter().zip(&shapes).map(|(port, shape)| ramp(port.dtype, shape.iter().product::<i64>() as usize));
     let bytes: Vec<_> = bytes.collect();
