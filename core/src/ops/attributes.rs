@@ -219,15 +219,15 @@ pub(super) fn check_kinds(def: &OpDef, node: &Node) -> Result<()> {
         let Some(attribute) = today.find(|attribute| attribute.name == name) else {
             return Err(bad(format!("attribute '{name}' is not known for operator {}", def.name)));
         };
-        let fits = match (attribute.kind, value) {
+        let fits = matches!(
+            (attribute.kind, value),
             (Kind::Int, Attribute::Int(_))
-            | (Kind::Float, Attribute::Float(_))
-            | (Kind::String, Attribute::String(_))
-            | (Kind::Ints, Attribute::Ints(_))
-            | (Kind::Floats, Attribute::Floats(_))
-            | (Kind::Tensor, Attribute::Tensor { .. }) => true,
-            _ => false,
-        };
+                | (Kind::Float, Attribute::Float(_))
+                | (Kind::String, Attribute::String(_))
+                | (Kind::Ints, Attribute::Ints(_))
+                | (Kind::Floats, Attribute::Floats(_))
+                | (Kind::Tensor, Attribute::Tensor { .. })
+        );
         if !fits {
             return Err(bad(format!("attribute '{name}' must be {}", attribute.kind.described())));
         }

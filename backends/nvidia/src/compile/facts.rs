@@ -60,10 +60,10 @@ impl<'a> Facts<'a> {
         }
         let elf = Elf::parse(cubin).map_err(damaged)?;
         // The driver is told where the file begins and not where it ends: it reads what the headers say.
-        let in_file = elf
+        let mut in_file = elf
             .sections()
             .filter(|section| !NOT_IN_FILE.contains(&section.elf_section_header().sh_type(LittleEndian).0));
-        in_file.map(|section| section.data().map(drop)).collect::<Result<(), _>>().map_err(damaged)?;
+        in_file.try_for_each(|section| section.data().map(drop)).map_err(damaged)?;
         elf.segments().try_for_each(|segment| segment.data().map(drop)).map_err(damaged)?;
         Ok(Facts(elf))
     }
