@@ -85,11 +85,14 @@ impl Bench {
     }
 }
 
+/// Gives a file another name.
+type Link = fn(&Path, &Path) -> std::io::Result<()>;
+
 #[test]
 fn no_output_takes_the_place_of_a_file_that_is_read() {
     let bench = Bench::new();
     std::fs::create_dir(bench.path().join(DUMP.0)).expect("the folder is ours");
-    let link: [(&str, fn(&Path, &Path) -> std::io::Result<()>); 2] = [
+    let links: [(&str, Link); 2] = [
         ("symlink", |from, to| std::os::unix::fs::symlink(from, to)),
         ("hard link", |from, to| std::fs::hard_link(from, to)),
     ];
@@ -101,7 +104,7 @@ fn no_output_takes_the_place_of_a_file_that_is_read() {
             bench.refuses(row, &format!("./{}", row.input));
             bench.refuses(row, &format!("plugins/../{}", row.input));
         }
-        for (kind, link) in link {
+        for (kind, link) in links {
             link(&input, &bench.path().join(alias)).unwrap_or_else(|error| panic!("{kind}: {error}"));
             bench.refuses(row, alias);
             std::fs::remove_file(bench.path().join(alias)).expect("it is ours");
