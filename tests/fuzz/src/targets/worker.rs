@@ -55,6 +55,7 @@ fn take(input: &[u8]) -> Option<()> {
         arguments: ["-c".into(), "exec cat \"$0\" >&0".into(), path.into_os_string()].into(),
         time: SILENCE,
         memory: 0,
+        output: 1 << 24,
     };
     // It is opened by nobody but the worker.
     let search = SearchPath { files: vec![models::FOLDER.join("plugin.so")], ..SearchPath::default() };
