@@ -26,10 +26,13 @@ pub struct Target {
     /// Takes an input, and says whether that went well to its end. Whatever the input is, there is no panic, no crash, and
     /// an end soon.
     pub run: fn(&[u8]) -> bool,
-    /// An input changed a little; with another one, parts of that may be in it. `None` where the input is not of the form
-    /// that the target takes.
-    pub mutate: fn(&[u8], Option<&[u8]>, &mut Rng, Raw<'_>) -> Option<Vec<u8>>,
+    /// How its inputs are changed.
+    pub mutate: Mutate,
 }
+
+/// An input changed a little; with another one, parts of that may be in it. `None` where the input is not of the form that
+/// the target takes.
+pub type Mutate = fn(&[u8], Option<&[u8]>, &mut Rng, Raw<'_>) -> Option<Vec<u8>>;
 
 /// Every target.
 pub static TARGETS: &[Target] = &[
@@ -84,8 +87,9 @@ mod tests {
         for target in TARGETS {
             let Ok(files) = std::fs::read_dir(folder.join(target.name)) else { continue };
             for file in files.flatten() {
-                println!("{}", file.path().display());
-                (target.run)(&std::fs::read(file.path()).expect("a file"));
+                let input = std::fs::read(file.path()).expect("a file");
+                let ended = std::panic::catch_unwind(|| (target.run)(&input));
+                assert!(ended.is_ok(), "{}", file.path().display());
             }
         }
     }
