@@ -36,23 +36,25 @@ unsafe impl Send for TensorViewMut<'_> {}
 
 /// Strides, in elements, of a contiguous row-major tensor.
 pub fn contiguous_strides(shape: &[i64]) -> Vec<i64> {
-    let mut strides = vec![1; shape.len()];
+    let mut strides = vec![1i64; shape.len()];
     for i in (1..shape.len()).rev() {
-        strides[i - 1] = strides[i] * shape[i].max(1);
+        // Beside a size of 0 the others may be anything.
+        strides[i - 1] = strides[i].saturating_mul(shape[i].max(1));
     }
     strides
 }
 
 pub(crate) fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
-    let mut expected = 1;
+    // First: beside a size of 0 the product of the others may be more than can be counted.
+    if shape.contains(&0) {
+        return true;
+    }
+    let mut expected = 1i64;
     for (&size, &stride) in shape.iter().zip(strides).rev() {
-        if size == 0 {
-            return true;
-        }
         if size != 1 && stride != expected {
             return false;
         }
-        expected *= size;
+        expected = expected.saturating_mul(size);
     }
     true
 }
@@ -121,7 +123,8 @@ impl<'a> TensorView<'a> {
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.shape.iter().product::<i64>().try_into().unwrap_or(0)
+        // Beside a size of 0 the product of the others may be more than can be counted.
+        if self.shape.contains(&0) { 0 } else { self.shape.iter().product::<i64>().try_into().unwrap_or(0) }
     }
 
     /// Whether there is no element.
@@ -350,6 +353,15 @@ fn dlpack(data: *mut u8, dtype: DType, shape: &[i64], strides: &[i64]) -> DLTens
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of code that lies: beside a size of 0, sizes whose product is more than can be counted.
+    #[test]
+    fn a_tensor_without_elements_may_have_any_other_sizes() {
+        for shape in [[0, i64::MAX, i64::MAX], [i64::MAX, 0, i64::MAX], [i64::MAX, i64::MAX, 0]] {
+            assert!(is_contiguous(&shape, &contiguous_strides(&shape)), "{shape:?}");
+        }
+        assert!(!is_contiguous(&[i64::MAX, i64::MAX], &[1, 1]));
+    }
 
     #[test]
     fn strided_and_broadcast_views_read_in_row_major_order() {
