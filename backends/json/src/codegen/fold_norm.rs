@@ -3,7 +3,7 @@
 
 use byoc_plugin_api::{ConstantId, DType, Dim};
 
-use super::graph::{Graph, Rewrite, Search};
+use super::graph::{Edges, Graph, Rewrite};
 use super::window::Window;
 use crate::constants::{Part, Recipe};
 use crate::kernels::{Activation, ConvKind, ConvParams};
@@ -11,22 +11,25 @@ use crate::program::{Act, Conv, Op, Step};
 
 /// Lowers every convolution and batch normalisation that has a fast kernel.
 pub(super) fn run(graph: &mut Graph<'_>, fusion: bool) {
-    let mut index = 0;
-    while index < graph.steps.len() {
-        let lowered = match graph.steps[index].onnx() {
-            Some("Conv") => convolution(graph, index, fusion),
-            Some("BatchNormalization") => affine(graph, index, fusion),
+    // No rewrite changes who reads what the steps of another one make.
+    let edges = graph.edges();
+    let mut rewrites = Vec::new();
+    let mut gone = vec![false; graph.steps.len()];
+    for index in 0..graph.steps.len() {
+        let lowered = match graph.steps[index].onnx().filter(|_| !gone[index]) {
+            Some("Conv") => convolution(graph, &edges, index, fusion),
+            Some("BatchNormalization") => affine(graph, &edges, index, fusion),
             _ => None,
         };
-        match lowered {
-            // The steps behind it have moved up.
-            Some(rewrite) => graph.apply(rewrite),
-            None => index += 1,
+        if let Some(rewrite) = lowered {
+            rewrite.gone.iter().for_each(|&step| gone[step] = true);
+            rewrites.push(rewrite);
         }
     }
+    graph.apply(rewrites);
 }
 
-fn convolution(graph: &mut Graph<'_>, index: usize, fusion: bool) -> Option<Rewrite> {
+fn convolution(graph: &mut Graph<'_>, edges: &Edges, index: usize, fusion: bool) -> Option<Rewrite> {
     let step = graph.steps[index].clone();
     let (x, w, y) = (step.input(0)?, step.input(1)?, step.output(0)?);
     let bias = step.input(2);
@@ -52,7 +55,7 @@ fn convolution(graph: &mut Graph<'_>, index: usize, fusion: bool) -> Option<Rewr
     Op::Conv(conv.clone()).check().ok()?;
     let chain = match (graph.constant(w).map(|constant| constant.id), constant_or_absent(graph, bias)) {
         (Some(weights), Some(start)) => {
-            let chain = if fusion { chain(graph, index, shape[0]) } else { Chain::new(index, y) };
+            let chain = if fusion { chain(graph, edges, index, shape[0]) } else { Chain::new(index, y) };
             conv.kind = pick(&conv, &shape);
             let parts = chain.parts.clone();
             let recipe = Recipe::Weights { weights, kind: conv.kind, shape, group, parts };
@@ -88,7 +91,7 @@ fn pick(conv: &Conv, shape: &[usize; 4]) -> ConvKind {
     ConvKind::pick(&params)
 }
 
-fn affine(graph: &mut Graph<'_>, index: usize, fusion: bool) -> Option<Rewrite> {
+fn affine(graph: &mut Graph<'_>, edges: &Edges, index: usize, fusion: bool) -> Option<Rewrite> {
     let step = graph.steps[index].clone();
     let x = step.input(0)?;
     let Some(&Dim::Fixed(channels)) = graph.shape(x).get(1) else { return None };
@@ -96,7 +99,7 @@ fn affine(graph: &mut Graph<'_>, index: usize, fusion: bool) -> Option<Rewrite> 
         return None;
     }
     let first = part(graph, &step, x, channels)?;
-    let mut chain = if fusion { chain(graph, index, channels) } else { Chain::new(index, step.output(0)?) };
+    let mut chain = if fusion { chain(graph, edges, index, channels) } else { Chain::new(index, step.output(0)?) };
     chain.parts.insert(0, first);
     let scale = graph.derive(Recipe::Scale { channels, parts: chain.parts.clone() })?;
     let shift = graph.derive(Recipe::Shift { channels, start: None, parts: chain.parts.clone() })?;
@@ -121,10 +124,10 @@ impl Chain {
 }
 
 /// What can be folded behind the step at `index`.
-fn chain(graph: &Graph<'_>, index: usize, channels: usize) -> Chain {
-    let search = Search::new(graph);
+fn chain(graph: &Graph<'_>, edges: &Edges, index: usize, channels: usize) -> Chain {
     let mut chain = Chain::new(index, graph.steps[index].output(0).unwrap_or_default());
-    while let Some((reader, step)) = search.reader(chain.output) {
+    while let Some(reader) = edges.reader(chain.output) {
+        let step = &graph.steps[reader];
         let (Some(part), Some(output)) = (part(graph, step, chain.output, channels), step.output(0)) else { break };
         chain.parts.push(part);
         chain.steps.push(reader);

@@ -1,5 +1,8 @@
 //! The graph that the passes work on: steps over values, with who writes and who reads each value.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use byoc_plugin_api::{Attribute, Constant, ConstantId, Constants, DType, Dim, Region, TensorView};
 
 use crate::constants::Recipe;
@@ -14,6 +17,8 @@ pub(super) struct Graph<'r> {
     pub(super) outputs: Vec<usize>,
     /// Values that are computed from constants, with how.
     pub(super) derived: Vec<(usize, Recipe)>,
+    /// Where the constant of each value stands in the region.
+    constant_of: HashMap<usize, usize>,
 }
 
 /// Who reads a value as an output of the region.
@@ -31,6 +36,8 @@ pub(super) struct Edges {
 pub(super) struct Search<'g, 'r> {
     pub(super) graph: &'g Graph<'r>,
     edges: Edges,
+    /// The steps that were asked for.
+    looked_at: RefCell<Vec<usize>>,
 }
 
 /// A step to put at the place `at`, and the steps whose work it does.
@@ -40,16 +47,33 @@ pub(super) struct Rewrite {
     pub(super) gone: Vec<usize>,
 }
 
+impl Edges {
+    /// The steps that read a value.
+    pub(super) fn readers(&self, value: usize) -> Vec<usize> {
+        let mut readers: Vec<_> = self.readers[value].iter().copied().filter(|&reader| reader != OUTSIDE).collect();
+        readers.dedup();
+        readers
+    }
+
+    /// The only reader of a value.
+    pub(super) fn reader(&self, value: usize) -> Option<usize> {
+        match self.readers[value][..] {
+            [index] if index != OUTSIDE => Some(index),
+            _ => None,
+        }
+    }
+}
+
 impl<'g, 'r> Search<'g, 'r> {
     /// A graph and its edges.
     pub(super) fn new(graph: &'g Graph<'r>) -> Self {
-        Search { graph, edges: graph.edges() }
+        Search { graph, edges: graph.edges(), looked_at: RefCell::default() }
     }
 
     /// The step that writes a value.
     pub(super) fn producer(&self, value: usize) -> Option<(usize, &'g Step)> {
         let index = self.edges.producers[value]?;
-        Some((index, &self.graph.steps[index]))
+        Some((index, self.look_at(index)))
     }
 
     /// The node of that operator that writes a value.
@@ -59,10 +83,13 @@ impl<'g, 'r> Search<'g, 'r> {
 
     /// The only reader of a value.
     pub(super) fn reader(&self, value: usize) -> Option<(usize, &'g Step)> {
-        match self.edges.readers[value][..] {
-            [index] if index != OUTSIDE => Some((index, &self.graph.steps[index])),
-            _ => None,
-        }
+        let index = self.edges.reader(value)?;
+        Some((index, self.look_at(index)))
+    }
+
+    fn look_at(&self, index: usize) -> &'g Step {
+        self.looked_at.borrow_mut().push(index);
+        &self.graph.steps[index]
     }
 
     /// The operand beside a number, and the number.
@@ -101,12 +128,13 @@ impl<'r> Graph<'r> {
             steps: region.nodes.iter().map(step).collect(),
             outputs: region.outputs.clone(),
             derived: Vec::new(),
+            constant_of: region.constants.iter().enumerate().map(|(index, constant)| (constant.value, index)).collect(),
         }
     }
 
     /// The region's constant that `value` stands for, if it is one.
     pub(super) fn constant(&self, value: usize) -> Option<&'r Constant> {
-        self.region.constant(value)
+        self.region.constants.get(*self.constant_of.get(&value)?)
     }
 
     /// The bytes of a constant, where they may be looked at.
@@ -121,6 +149,7 @@ impl<'r> Graph<'r> {
 
     /// The one number that a constant holds, if it holds one.
     pub(super) fn scalar(&self, value: usize) -> Option<f32> {
+        self.constant(value)?;
         match self.region.constant_floats(value)?.as_slice() {
             [number] => Some(*number as f32),
             _ => None,
@@ -129,6 +158,7 @@ impl<'r> Graph<'r> {
 
     /// The elements of an integer constant.
     pub(super) fn ints(&self, value: usize) -> Option<Vec<i64>> {
+        self.constant(value)?;
         self.region.constant_ints(value)
     }
 
@@ -185,22 +215,43 @@ impl<'r> Graph<'r> {
     /// Applies a rewrite wherever `find` sees one, until it sees none.
     pub(super) fn rewrite(&mut self, find: impl Fn(&Search<'_, 'r>, usize) -> Option<Rewrite>) {
         loop {
-            let search = Search { edges: self.edges(), graph: self };
-            let Some(found) = (0..self.steps.len()).find_map(|index| find(&search, index)) else { return };
+            let found = self.independent(&find);
+            if found.is_empty() {
+                return;
+            }
             self.apply(found);
             self.prune();
         }
     }
 
-    /// Puts a step in the place of others.
-    pub(super) fn apply(&mut self, rewrite: Rewrite) {
-        let Rewrite { at, step, gone } = rewrite;
-        self.steps[at] = step;
-        let mut index = 0;
-        self.steps.retain(|_| {
-            index += 1;
-            index - 1 == at || !gone.contains(&(index - 1))
-        });
+    /// Rewrites that `find` sees, none of which changes what another one looked at: so they may be applied together.
+    fn independent(&self, find: &impl Fn(&Search<'_, 'r>, usize) -> Option<Rewrite>) -> Vec<Rewrite> {
+        let search = Search::new(self);
+        let [mut looked, mut changed] = [vec![false; self.steps.len()], vec![false; self.steps.len()]];
+        let mut found = Vec::new();
+        for index in 0..self.steps.len() {
+            search.looked_at.replace(vec![index]);
+            let Some(rewrite) = find(&search, index) else { continue };
+            let changes = || rewrite.gone.iter().chain([&rewrite.at]).copied();
+            let seen = search.looked_at.take();
+            if seen.iter().all(|&step| !changed[step]) && changes().all(|step| !looked[step] && !changed[step]) {
+                seen.into_iter().for_each(|step| looked[step] = true);
+                changes().for_each(|step| changed[step] = true);
+                found.push(rewrite);
+            }
+        }
+        found
+    }
+
+    /// Puts steps in the place of others.
+    pub(super) fn apply(&mut self, rewrites: impl IntoIterator<Item = Rewrite>) {
+        let mut keep = vec![true; self.steps.len()];
+        for Rewrite { at, step, gone } in rewrites {
+            self.steps[at] = step;
+            gone.into_iter().for_each(|index| keep[index] = index == at);
+        }
+        let mut keep = keep.into_iter();
+        self.steps.retain(|_| keep.next() == Some(true));
     }
 
     /// Removes steps that nobody needs.

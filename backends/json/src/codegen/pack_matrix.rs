@@ -10,16 +10,13 @@ use crate::program::{Op, Step};
 const FEW_ROWS: usize = 4;
 
 pub(super) fn run(graph: &mut Graph<'_>) {
+    let edges = graph.edges();
     for index in 0..graph.steps.len() {
         let Some(recipe) = recipe(graph, &graph.steps[index]) else { continue };
         let Recipe::Matrix { k, n, .. } = recipe else { continue };
         let original = graph.steps[index].inputs[1];
         // Everybody who reads the matrix reads it so, or it would stand in the file twice.
-        let readers = |graph: &Graph<'_>| -> Vec<usize> {
-            let reads = |&other: &usize| graph.steps[other].inputs.contains(&original);
-            (0..graph.steps.len()).filter(reads).collect()
-        };
-        let readers = readers(graph);
+        let readers = original.map_or_else(Vec::new, |value| edges.readers(value));
         let agree = readers.iter().all(|&other| self::recipe(graph, &graph.steps[other]).as_ref() == Some(&recipe));
         if !agree || original.is_some_and(|value| graph.outputs.contains(&value)) {
             continue;

@@ -10,12 +10,13 @@ pub(super) fn run(graph: &mut Graph<'_>) {
         mark_view(graph, index);
     }
     // A view of the same shape is the value itself. An output of the region needs a value of its own.
+    let mut same_as: Vec<usize> = (0..graph.values.len()).collect();
     for index in 0..graph.steps.len() {
-        let step = &graph.steps[index];
+        let step = &mut graph.steps[index];
+        step.inputs.iter_mut().flatten().for_each(|value| *value = same_as[*value]);
         let (Some(from), Some(to), true) = (step.input(0), step.output(0), step.op == Op::View) else { continue };
         if graph.shape(from) == graph.shape(to) && !graph.outputs.contains(&to) {
-            let inputs = graph.steps.iter_mut().flat_map(|step| step.inputs.iter_mut().flatten());
-            inputs.filter(|value| **value == to).for_each(|value| *value = from);
+            same_as[to] = from;
         }
     }
     graph.prune();

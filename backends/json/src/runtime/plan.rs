@@ -79,6 +79,21 @@ impl<'p> Groups<'p> {
         (at, offset)
     }
 
+    /// Attaches a value, and those that it is attached to, to their root: chains of them may be long.
+    fn shorten(&mut self, value: usize) {
+        let (root, _) = self.root(value);
+        let (mut chain, mut at) = (Vec::new(), value);
+        while let Some((parent, inner)) = self.parent[at].filter(|(parent, _)| *parent != root) {
+            chain.push((at, inner));
+            at = parent;
+        }
+        let mut offset = self.parent[at].map_or(0, |(_, inner)| inner);
+        for (at, inner) in chain.into_iter().rev() {
+            offset += inner;
+            self.parent[at] = Some((root, offset));
+        }
+    }
+
     /// Puts the group of the root `child` at `offset` in the group of the root `parent`.
     fn attach(&mut self, child: usize, parent: usize, offset: usize) {
         self.parent[child] = Some((parent, offset));
@@ -164,6 +179,7 @@ impl<'p> Groups<'p> {
             }
         }
         let count = self.program.values.len();
+        (0..count).for_each(|value| self.shorten(value));
         let in_arena: Vec<usize> = (0..count)
             .filter(|&v| self.parent[v].is_none() && self.home[v].is_none() && self.first[v] != usize::MAX)
             .collect();

@@ -45,7 +45,9 @@ impl Prepared {
         let plan = plan::plan(program, &sizes, &sharing);
         let operand = |value: usize| {
             let mut operand = Operand::new(plan.places[value], program.values[value].dtype, &shapes[value]);
-            if let (Home::Constant(index), true) = (operand.place.home, is_constant(program, value)) {
+            if let Home::Constant(index) = operand.place.home
+                && is_constant(program, index, value)
+            {
                 operand.place.bytes = constants[index].bytes();
                 operand.strides = constants[index].strides().map_or(operand.strides, <[i64]>::to_vec);
             }
@@ -112,8 +114,8 @@ fn check<'v>(
     Ok(())
 }
 
-fn is_constant(program: &Program, value: usize) -> bool {
-    program.constants.iter().any(|constant| constant.value == value)
+fn is_constant(program: &Program, index: usize, value: usize) -> bool {
+    program.constants.get(index).is_some_and(|constant| constant.value == value)
 }
 
 /// Marks inputs that lie in an output, and refuses every other overlap: what `memory` relies on.
