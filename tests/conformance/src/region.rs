@@ -39,6 +39,9 @@ pub(crate) struct Claimed {
     pub(crate) packed: Vec<u8>,
 }
 
+/// Most bytes of code, and of packed constants, for a region of the kit's, which are small. They are kept in memory.
+const MOST_OUTPUT: u64 = 256 << 20;
+
 /// Takes code, of which there is an end.
 struct Code {
     bytes: Vec<u8>,
@@ -110,10 +113,11 @@ pub(crate) fn generate(selected: &Selected, region: &Region, constants: &[Placed
             (constant.id, if with_data { placed.view() } else { placed.view_without_data() })
         });
     let constants = Constants::new(views.collect());
-    let mut code = Code { bytes: Vec::new(), budget: OutputBudget::new("code", 0, &constants) };
+    let mut code = Code { bytes: Vec::new(), budget: OutputBudget::new("code", MOST_OUTPUT, &constants) };
     backend.codegen(region, &constants, &selected.options, &mut code)?;
     let code = code.bytes;
-    let mut claims = Collector { claims: Vec::new(), budget: OutputBudget::new("packed constants", 0, &constants) };
+    let mut claims =
+        Collector { claims: Vec::new(), budget: OutputBudget::new("packed constants", MOST_OUTPUT, &constants) };
     backend.constant_updater(region, &constants, &code, &selected.options, &mut Claims::new(&mut claims))?;
     Ok(Generated { code, claims: claims.claims })
 }
