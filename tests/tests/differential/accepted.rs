@@ -19,8 +19,10 @@ pub(crate) struct Accepted {
 /// Every one of them.
 pub(crate) const ACCEPTED: &[Accepted] = &[
     Accepted {
-        reason: "MaxPool, ReduceMax, Max, Min and Clip keep a NaN, as ONNX's reference does; onnxruntime drops it at times",
-        holds: |case, _| has(case, &["MaxPool", "ReduceMax", "Max", "Min", "Clip"]) && reads(case, f64::is_nan),
+        reason: "the larger of a number and a NaN is NaN, as in ONNX's reference; onnxruntime drops it at times",
+        holds: |case, _| {
+            has(case, &["MaxPool", "ReduceMax", "Max", "Min", "Clip", "ScatterND"]) && reads(case, f64::is_nan)
+        },
     },
     Accepted {
         reason: "a float out of an integer's range becomes the nearest in it; ONNX says nothing, onnxruntime wraps",
@@ -57,6 +59,24 @@ pub(crate) const ACCEPTED: &[Accepted] = &[
             has(case, &sums) && differing(difference).all(|(a, b)| !a.is_finite() || !b.is_finite())
         },
     },
+    Accepted {
+        reason: "Slice backwards to the largest integer takes nothing; for onnxruntime it means to the end, either way",
+        holds: |case, _| has(case, &["Slice"]) && case.leaves.iter().any(|leaf| reads_limit(leaf)),
+    },
+    Accepted {
+        reason: "Gelu of a number far below 0 is small; onnxruntime takes it from 1 + erf, of which rounding leaves little",
+        holds: |case, difference| has(case, &["Gelu"]) && differing(difference).next().is_none(),
+    },
+    Accepted {
+        reason: "Gemm of no columns is beta * C; onnxruntime gives C",
+        holds: |case, _| has(case, &["Gemm"]) && case.leaves.iter().any(|leaf| leaf.values[0].shape.contains(&0)),
+    },
+    Accepted {
+        reason: "Attention of f64 is scaled in f64; onnxruntime scales in f32",
+        holds: |case, difference| {
+            has(case, &["Attention"]) && difference.found.dtype == DType::F64 && differing(difference).next().is_none()
+        },
+    },
 ];
 
 const LARGEST_F16: f64 = 65504.0;
@@ -75,6 +95,12 @@ fn differing(difference: &Difference) -> impl Iterator<Item = (f64, f64)> {
     let pairs = numbers(&difference.found).into_iter().zip(numbers(&difference.expected));
     let (relative, least) = (1e-2, 1e-3);
     pairs.filter(move |(a, b)| !(a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= least + relative * b.abs()))
+}
+
+/// Whether a leaf holds the largest i64.
+fn reads_limit(leaf: &Leaf) -> bool {
+    leaf.dtype() == DType::I64
+        && leaf.values[0].bytes.as_chunks().0.iter().any(|&one| i64::from_le_bytes(one) == i64::MAX)
 }
 
 /// Whether some float that the graph reads is such.
