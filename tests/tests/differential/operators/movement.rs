@@ -55,7 +55,7 @@ pub(crate) fn reshape(builder: &mut Builder, op: &'static str, types: &'static [
             }
             _ if place < dims.len() && is_fixed(&dims[place]) => {
                 let size = dims[place][0];
-                let parts: Vec<_> = (1..=size).filter(|part| size % part == 0).collect();
+                let parts: Vec<_> = (1..=size).filter(|part| size.is_multiple_of(*part)).collect();
                 let part = builder.random.of(&parts);
                 dims[place] = fixed(part);
                 dims.insert(place + 1, fixed(size / part));
@@ -202,7 +202,7 @@ pub(crate) fn split(builder: &mut Builder, op: &'static str, types: &'static [DT
         }
         if builder.opset >= 18 {
             attributes.push(("num_outputs", Attribute::Int(count as i64)));
-        } else if (0..RUNS).any(|run| size[run] % count != 0) {
+        } else if (0..RUNS).any(|run| !size[run].is_multiple_of(count)) {
             return None;
         }
         let mut parts = vec![part; count];
