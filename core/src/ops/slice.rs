@@ -88,9 +88,10 @@ impl Bounds<'_> {
                 let (zero, one) = (Expr::from(0), Expr::from(1));
                 // 1 where the bound turns out to be negative, else 0.
                 let negative = bound.scale(-1)?.larger(&zero)?.smaller(&one)?;
-                Ok(bound.plus(&self.size.times(&negative)?)?.smaller(high)?.larger(low)?)
+                Ok(bound.plus(&self.size.times(&negative)?)?.larger(low)?.smaller(high)?)
             }
-            _ => Ok(bound.smaller(high)?.larger(low)?),
+            // An axis of no element has no place for a start that goes backwards: `high` has the last word.
+            _ => Ok(bound.larger(low)?.smaller(high)?),
         }
     }
 }
@@ -162,6 +163,7 @@ mod tests {
         ("Slice", "", "f32[5] i64[1]=4 i64[1]=-9 i64[1]=0 i64[1]=-9223372036854775808", "f32[1]"),
         ("Slice", "", "f32[0] i64[1]=-1 i64[1]=-9 i64[1]=0 i64[1]=-1", "f32[0]"),
         ("Slice", "", "f32[3] i64[1]=-9 i64[1]=-9 i64[1]=0 i64[1]=-1", "f32[1]"),
+        ("Slice", "", "f32[n] i64[1]=0 i64[1]=-9223372036854775807 i64[1]=0 i64[1]=-1", "f32[min(0, n - 1) + 1]"),
         ("Slice", "", "f32[n+1] i64[1]=-9 i64[1]=-9223372036854775807 i64[1]=0 i64[1]=-1", "f32[max(0, n - 8) + 1]"),
         (
             "Slice",
@@ -172,7 +174,7 @@ mod tests {
         ("Slice", "", "f32[b,s] i64[1]=0 i64[1]=9223372036854775807 i64[1]=1", "f32[b,s]"),
         ("Slice", "", "f32[b,s] i64[1]=0 i64[1]=-1 i64[1]=1", "f32[b,max(0, s - 1)]"),
         ("Slice", "", "f32[1,512] i64[1]=0 i64[1]=seq i64[1]=1", "f32[1,min(512, seq)]"),
-        ("Slice", "", "f32[9] i64[1]=0 i64[1]=n-2", "f32[max(0, min(n + min(1, max(0, -n + 2))*9 - 2, 9))]"),
+        ("Slice", "", "f32[9] i64[1]=0 i64[1]=n-2", "f32[min(9, max(0, n + min(1, max(0, -n + 2))*9 - 2))]"),
         ("Slice", "", "f32[b,s] i64[1]=-1 i64[1]=-9223372036854775808 i64[1]=1 i64[1]=-1", "f32[b,s]"),
         ("Slice", "", "f32[5] i64[1]=0 i64[1]=5 i64[1]=0 i64[1]=0", "[B106] input 4 (steps) holds 0"),
         (
