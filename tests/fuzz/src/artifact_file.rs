@@ -61,13 +61,14 @@ impl Parts {
 
     /// The file: sections where they were or after that, at no smaller alignment, with their digests.
     pub(crate) fn write(&self) -> Vec<u8> {
-        let (mut metadata, mut tensors, mut data) = (self.metadata.clone(), Map::new(), Vec::new());
+        let (mut metadata, mut tensors, mut data, mut pads) = (self.metadata.clone(), Map::new(), Vec::new(), 0);
         for section in &self.sections {
             let alignment = 1 << section.start.trailing_zeros().min(PAGE.trailing_zeros());
             let start = data.len();
             data.resize(start.next_multiple_of(alignment), 0);
             if data.len() > start {
-                let (name, length) = (format!("{PAD}{start}"), data.len() - start);
+                let (name, length) = (format!("{PAD}{pads}"), data.len() - start);
+                pads += 1;
                 tensors.insert(name, json!({"dtype": "U8", "shape": [length], "data_offsets": [start, data.len()]}));
             }
             let start = data.len();

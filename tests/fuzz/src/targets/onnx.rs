@@ -9,7 +9,7 @@ pub(crate) const TARGET: Target = Target {
     seeds: || models::all().iter().map(|model| model.finish()).collect(),
     run: |input| {
         let with = |backends: &[&str]| {
-            let artifact = models::compiled(input, &models::REGISTRY, backends);
+            let artifact = models::compiled_if_small(input, &models::REGISTRY, backends);
             artifact.and_then(|artifact| run::artifact(&artifact, &models::REGISTRY)).is_ok()
         };
         // Little of what is tried could be run on a chip, so it is not asked for more than a part.

@@ -16,6 +16,12 @@ pub(crate) const TARGET: Target =
 /// Longest time that a worker may be silent: it never is.
 const SILENCE: Duration = Duration::from_secs(5);
 
+/// The worker: it says all that it has to say at once, and listens until the host hangs up.
+const PROGRAM: &str = "cat \"$0\" >&0; exec cat >/dev/null";
+
+/// A frame of no kind: what comes last, so that the host does not wait for more.
+const END: [u8; 5] = [9, 0, 0, 0, 0];
+
 /// Which of the models is compiled, and what the worker says.
 #[derive(Serialize, Deserialize)]
 struct Answers {
@@ -48,17 +54,18 @@ fn take(input: &[u8]) -> Option<()> {
     let answers: Answers = serde_json::from_slice(input).ok()?;
     let mut wire = Vec::new();
     answers.frames.iter().for_each(|frame| frame.write(&mut wire));
-    let path = models::FOLDER.join("frames");
+    wire.extend_from_slice(&END);
+    let path = models::place("frames");
     std::fs::write(&path, wire).ok()?;
     let isolation = Isolation {
         program: PathBuf::from("/bin/sh"),
-        arguments: ["-c".into(), "exec cat \"$0\" >&0".into(), path.into_os_string()].into(),
+        arguments: ["-c".into(), PROGRAM.into(), path.into_os_string()].into(),
         time: SILENCE,
         memory: 0,
         output: 1 << 24,
     };
     // It is opened by nobody but the worker.
-    let search = SearchPath { files: vec![models::FOLDER.join("plugin.so")], ..SearchPath::default() };
+    let search = SearchPath { files: vec![models::place("plugin.so")], ..SearchPath::default() };
     let registry = Registry::discover(&search, &registered(), Some(&isolation)).ok()?;
     let name = registry.backends.first()?.description.name.clone();
     let all = models::all();
