@@ -40,10 +40,16 @@ impl Layout<'_, '_> {
         let is_conv = matches!(step.op, Op::Conv(_));
         for (position, value) in step.inputs.iter_mut().enumerate() {
             let Some(value) = value else { continue };
-            // Vectors stay as they are; the residual of a convolution lies as its result.
-            let wanted = if is_conv && position == 3 { output } else { inputs };
-            if !wanted || self.is_image(*value) {
-                *value = self.get(*value, wanted && !(is_conv && position == 1));
+            // Weights and vectors stay as they are; the residual of a convolution lies as its result.
+            let wanted = match position {
+                1 if is_conv => false,
+                3 if is_conv => output,
+                _ => inputs,
+            };
+            // The image of a convolution may be a constant; other steps read constants as they lie.
+            let image = if is_conv { self.graph.shape(*value).len() == 4 } else { self.is_image(*value) };
+            if !wanted || image {
+                *value = self.get(*value, wanted);
             }
         }
         for &value in step.outputs.iter().flatten() {

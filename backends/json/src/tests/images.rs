@@ -42,6 +42,22 @@ fn an_input_of_one_pixel_may_end_within_a_block() {
 }
 
 #[test]
+fn a_constant_image_is_convolved_and_added() {
+    for (channels, group) in [(16, 1), (8, 1), (16, 16), (3, 1)] {
+        let shape = [2, channels, 8, 5];
+        let mut net = Net::new();
+        let image = net.weight(&shape);
+        let conv = net.conv(image, shape, 3, 1, group);
+        net.output(conv);
+        let x = net.input(&shape);
+        let sum = net.conv(x, shape, 3, 1, group);
+        let sum = net.node("Add", &[sum, image], &shape, &[]);
+        net.output(sum);
+        net.check(&[]);
+    }
+}
+
+#[test]
 fn a_concatenation_of_whole_blocks_is_computed_in_place() {
     for (parts, shape) in [([16, 32, 20], "blocked"), ([16, 20, 16], "mixed")] {
         let mut net = Net::new();
