@@ -54,6 +54,7 @@ fn main() -> std::process::ExitCode {
 #[derive(Default)]
 struct Tally {
     same: usize,
+    elements: usize,
     oracle: BTreeMap<String, usize>,
     refused: BTreeMap<String, usize>,
     accepted: BTreeMap<&'static str, usize>,
@@ -109,13 +110,17 @@ fn try_one(judge: &Judge, seed: u64, tally: &Mutex<Tally>, show: bool) {
     if show {
         tally().faults.push(format!("{case}\n{manner:?}: {verdict:?}"));
     }
-    if matches!(verdict, Verdict::Same | Verdict::Refused(_)) {
+    if matches!(verdict, Verdict::Same(_) | Verdict::Refused(_)) {
         for node in &case.nodes {
             *tally().drawn.entry(node.op).or_default() += 1;
         }
     }
     match verdict {
-        Verdict::Same => tally().same += 1,
+        Verdict::Same(elements) => {
+            let mut tally = tally();
+            tally.same += 1;
+            tally.elements += elements;
+        }
         Verdict::OracleRefuses(reason) => *tally().oracle.entry(general(&reason)).or_default() += 1,
         Verdict::Refused(error) => {
             let reason = format!("[{}] {}", error.code.id(), error.message);
@@ -125,7 +130,7 @@ fn try_one(judge: &Judge, seed: u64, tally: &Mutex<Tally>, show: bool) {
             let (case, verdict) = minimise::minimise(judge, &case, manner, verdict);
             let fault = match &verdict {
                 Verdict::Differs(difference) => {
-                    if let Some(entry) = ACCEPTED.iter().find(|entry| (entry.holds)(&case, difference)) {
+                    if let Some(entry) = accepted::accepted(&case, difference) {
                         *tally().accepted.entry(entry.reason).or_default() += 1;
                         return;
                     }
@@ -160,7 +165,7 @@ fn general(reason: &str) -> String {
 /// Says what became of all graphs, and fails where byoc is at fault.
 fn finish(tally: Tally, count: u64) {
     let total = |counts: &BTreeMap<String, usize>| counts.values().sum::<usize>();
-    let mut text = format!("{count} graphs: {} the same\n", tally.same);
+    let mut text = format!("{count} graphs: {} the same, in {} elements\n", tally.same, tally.elements);
     for (what, counts) in [("onnxruntime refuses", &tally.oracle), ("byoc refuses", &tally.refused)] {
         text += &format!("{what} {}\n", total(counts));
         text.extend(counts.iter().map(|(reason, count)| format!("  {count} {reason}\n")));

@@ -253,7 +253,7 @@ impl Builder {
         });
         let made: Vec<_> = made.collect();
         let outputs = made.iter().map(|value| value.name.clone()).collect();
-        self.nodes.push(Node { op, inputs, outputs, attributes });
+        self.nodes.push(Node { op, inputs, outputs, attributes, rounds: None });
         // What is larger than it should be is an output, and nothing reads it.
         self.values.extend(made.iter().filter(|value| elements(&value.dims) <= MOST_ELEMENTS).cloned());
         made
@@ -296,6 +296,11 @@ impl Builder {
                 }
                 None => name,
             });
+        }
+        for node in &mut self.nodes {
+            let made = self.values.iter().find(|value| value.name == node.outputs[0] && !value.exact);
+            let float = |dtype: &DType| matches!(dtype, DType::F16 | DType::F32 | DType::F64);
+            node.rounds = made.map(|value| value.dtype).filter(float);
         }
         let runs = if self.symbols.is_empty() { 1 } else { RUNS };
         let case = Case { opset: self.opset, leaves: self.leaves, nodes: self.nodes, outputs, runs };

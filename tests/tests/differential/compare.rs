@@ -14,11 +14,14 @@ pub(crate) const STEP_F16: f64 = 1e-3;
 /// How many times the measured noise of a graph a difference may be.
 const NOISES: f64 = 16.0;
 
+/// Elements beyond it do not widen what is allowed for the others: they would hide all of them.
+const LARGE: f64 = 1e4;
+
 /// What is allowed in a graph whose coarsest float is of some type.
 pub(crate) struct Rule {
     /// In proportion to an element.
     relative: f64,
-    /// In proportion to the largest element of its tensor.
+    /// In proportion to the largest element of its tensor that is not beyond [`LARGE`].
     of_largest: f64,
     /// By how much an input moves when its noise is measured.
     pub(crate) step: f64,
@@ -43,13 +46,33 @@ pub(crate) fn tolerance(case: &Case) -> Rule {
     }
 }
 
+/// What is allowed for an output of the graph, without a look at its noise.
+fn allowed(case: &Case, expected: &Tensor) -> Tolerance {
+    if !expected.dtype.is_float() {
+        return Tolerance::EXACT;
+    }
+    let rule = tolerance(case);
+    let largest = expected.floats().map(f64::abs).filter(|value| *value <= LARGE).fold(0.0, f64::max);
+    // The smallest numbers of a type have few digits, or are 0 to some processors.
+    let least = if expected.dtype == DType::F16 { 1.2e-7 } else { 1e-30 };
+    Tolerance { relative: rule.relative, absolute: least + rule.of_largest * largest }
+}
+
+/// Whether an element is another one, where a difference of `distance` is allowed.
+fn differs(a: f64, b: f64, distance: f64) -> bool {
+    !(a == b || a.is_nan() && b.is_nan() || b.is_finite() && (a - b).abs() <= distance)
+}
+
 /// Whether two outputs are the same, without a look at the graph's noise; if not, what differs.
 pub(crate) fn same(case: &Case, found: &Tensor, expected: &Tensor) -> Result<(), String> {
-    let rule = tolerance(case);
-    let largest = if expected.dtype.is_float() { expected.scale() } else { 0.0 };
-    let least = if expected.dtype == DType::F16 { 1.2e-7 } else { 1e-30 };
-    let tolerance = Tolerance { relative: rule.relative, absolute: least + rule.of_largest * largest };
-    compare(found, expected, tolerance)
+    compare(found, expected, allowed(case, expected))
+}
+
+/// The elements that are not the same, noise apart.
+pub(crate) fn differing(case: &Case, found: &Tensor, expected: &Tensor) -> Vec<usize> {
+    let Tolerance { relative, absolute } = allowed(case, expected);
+    let pairs = numbers(found).into_iter().zip(numbers(expected)).enumerate();
+    pairs.filter(|(_, (a, b))| differs(*a, *b, absolute + relative * b.abs())).map(|(index, _)| index).collect()
 }
 
 /// Whether some element is further away than the graph's noise explains.
@@ -59,17 +82,12 @@ pub(crate) fn beyond(case: &Case, found: &[Vec<Tensor>], expected: &[Vec<Tensor>
         if (found.dtype, &found.shape) != (expected.dtype, &expected.shape) {
             return true;
         }
-        let rule = tolerance(case);
-        let largest = numbers(expected).iter().map(|b| b.abs()).filter(|b| b.is_finite()).fold(0.0, f64::max);
+        let Tolerance { relative, absolute } = allowed(case, expected);
         let mut elements = numbers(found).into_iter().zip(numbers(expected)).zip(noise);
         elements.any(|((a, b), noise)| {
-            if a == b || a.is_nan() && b.is_nan() || noise.is_nan() {
-                return false;
-            }
-            let exact = if found.dtype.is_float() { rule.relative * b.abs() + rule.of_largest * largest } else { 0.0 };
-            let distance = (a - b).abs();
-            // An infinity that comes and goes with the noise is explained by it.
-            if distance.is_finite() { distance > exact + NOISES * noise } else { *noise != f64::INFINITY }
+            // What is now a number and now not may be anything, and an infinity that comes and goes may be a number.
+            let explained = noise.is_nan() || *noise == f64::INFINITY && !a.is_nan();
+            !explained && differs(a, b, absolute + relative * b.abs() + NOISES * noise)
         })
     })
 }

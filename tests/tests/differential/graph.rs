@@ -39,6 +39,8 @@ pub(crate) struct Node {
     pub(crate) inputs: Vec<String>,
     pub(crate) outputs: Vec<String>,
     pub(crate) attributes: Vec<(&'static str, Attribute)>,
+    /// The float type that its first result is rounded to, if it is.
+    pub(crate) rounds: Option<DType>,
 }
 
 /// A graph with the inputs of every run.

@@ -2,14 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use byoc_core::diagnostic::Diagnostic;
+use byoc_core::diagnostic::{Code, Diagnostic};
 use byoc_core::plugin::Registry;
 use byoc_plugin_api::DType;
 use byoc_tests::tensor::Tensor;
 use byoc_tests::{engine, places};
 
 use super::compare;
-use super::graph::Case;
+use super::graph::{Case, Leaf, Node};
 use super::oracle::Oracle;
 use super::random::Random;
 use super::values;
@@ -17,13 +17,13 @@ use super::values;
 /// What can be said of a case.
 #[derive(Clone, Debug)]
 pub(crate) enum Verdict {
-    /// Both give the same.
-    Same,
+    /// Both give the same, in so many elements.
+    Same(usize),
     /// onnxruntime does not run it.
     OracleRefuses(String),
-    /// byoc says with a code that it does not compile it.
+    /// byoc cannot know a shape before it runs, and says so.
     Refused(Diagnostic),
-    /// byoc fails where it may not: by panic, or at run.
+    /// byoc fails where it may not: by panic, at run, or because it takes a valid graph for another one.
     Breaks(String),
     /// An output is another one.
     Differs(Difference),
@@ -78,12 +78,14 @@ impl Judge {
         };
         let found = match self.run(case, manner) {
             Ok(found) => found,
-            Err(Failure::Compile(error)) => return Verdict::Refused(error),
+            Err(Failure::Compile(error)) if error.code == Code::ShapeUnknown => return Verdict::Refused(error),
+            Err(Failure::Compile(error)) => return Verdict::Breaks(error.to_string()),
             Err(Failure::Broken(what)) => return Verdict::Breaks(what),
         };
-        let Some(first) = first_difference(case, &found, &expected) else { return Verdict::Same };
+        let same = Verdict::Same(expected.iter().flatten().map(|tensor| values::numbers(tensor).len()).sum());
+        let Some(first) = first_difference(case, &found, &expected) else { return same };
         match self.noise(case, &expected) {
-            Some(noise) if !compare::beyond(case, &found, &expected, &noise) => Verdict::Same,
+            Some(noise) if !compare::beyond(case, &found, &expected, &noise) => same,
             _ => Verdict::Differs(first),
         }
     }
@@ -118,25 +120,15 @@ impl Judge {
         })
     }
 
-    /// How much onnxruntime's own results move when floats of the inputs move by what rounding them may do; the largest
-    /// of several attempts, element by element. `None` where it cannot be said.
+    /// How much onnxruntime's own results move when floats move by what rounding them may do; the largest of several
+    /// attempts, element by element. `None` where it cannot be said.
     fn noise(&self, case: &Case, expected: &[Vec<Tensor>]) -> Option<Vec<Vec<Vec<f64>>>> {
         const ATTEMPTS: u64 = 4;
         let step = compare::tolerance(case).step;
         let zero = |tensor: &Tensor| vec![0.0; values::numbers(tensor).len()];
         let mut noise: Vec<Vec<Vec<f64>>> = expected.iter().map(|outputs| outputs.iter().map(zero).collect()).collect();
         for attempt in 0..ATTEMPTS {
-            let mut random = Random::new(attempt);
-            let mut moved = case.clone();
-            for leaf in moved.leaves.iter_mut().filter(|leaf| !leaf.structural && leaf.dtype().is_float()) {
-                for tensor in &mut leaf.values {
-                    let size = if tensor.dtype == DType::F16 { compare::STEP_F16.max(step) } else { step };
-                    *tensor = values::mapped(tensor, |_, value| {
-                        if value.is_finite() { value * (1.0 + size * random.of(&[-1.0, 0.0, 1.0])) } else { value }
-                    });
-                }
-            }
-            let outputs = self.oracle.ask(&moved).ok()?;
+            let outputs = self.oracle.ask(&moved(case, step, Random::new(attempt))).ok()?;
             for (run, (outputs, expected)) in outputs.iter().zip(expected).enumerate() {
                 for (index, (output, expected)) in outputs.iter().zip(expected).enumerate() {
                     compare::widen(&mut noise[run][index], output, expected)?;
@@ -145,6 +137,36 @@ impl Judge {
         }
         Some(noise)
     }
+}
+
+/// The case with its floats, and those that its nodes compute, a little larger or smaller.
+fn moved(case: &Case, step: f64, mut random: Random) -> Case {
+    let mut moved = case.clone();
+    let mut factor = |dtype: DType| {
+        let step = if dtype == DType::F16 { compare::STEP_F16.max(step) } else { step };
+        1.0 + step * random.of(&[-1.0, 0.0, 1.0])
+    };
+    for leaf in moved.leaves.iter_mut().filter(|leaf| !leaf.structural && leaf.dtype().is_float()) {
+        for tensor in &mut leaf.values {
+            let change = |_, value: f64| if value.is_finite() { value * factor(tensor.dtype) } else { value };
+            *tensor = values::mapped(tensor, change);
+        }
+    }
+    for mut node in std::mem::take(&mut moved.nodes) {
+        let Some(dtype) = node.rounds else {
+            moved.nodes.push(node);
+            continue;
+        };
+        let value = std::mem::take(&mut node.outputs[0]);
+        let [unmoved, by] = ["unmoved", "by"].map(|prefix| format!("{prefix}_{value}"));
+        let values = vec![values::scalar(dtype, factor(dtype))];
+        moved.leaves.push(Leaf { name: by.clone(), dims: vec![], constant: true, structural: true, values });
+        node.outputs[0].clone_from(&unmoved);
+        let inputs = vec![unmoved, by];
+        let product = Node { op: "Mul", inputs, outputs: vec![value], attributes: vec![], rounds: None };
+        moved.nodes.extend([node, product]);
+    }
+    moved
 }
 
 fn first_difference(case: &Case, found: &[Vec<Tensor>], expected: &[Vec<Tensor>]) -> Option<Difference> {

@@ -61,12 +61,14 @@ impl Search<'_> {
         same
     }
 
+    /// Ends the graph at the first value that differs.
     fn one_output(&mut self) {
-        if self.best.outputs.len() > 1 {
-            for output in self.best.outputs.clone() {
-                if self.accept(Case { outputs: vec![output], ..self.best.clone() }) {
-                    return;
-                }
+        for output in self.best.nodes.iter().flat_map(|node| node.outputs.clone()).collect::<Vec<_>>() {
+            if self.best.outputs == [output.clone()] {
+                return;
+            }
+            if self.accept(Case { outputs: vec![output], ..self.best.clone() }) {
+                return;
             }
         }
     }
