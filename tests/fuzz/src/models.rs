@@ -1,6 +1,6 @@
 //! Small models to start from: every kind of operator in a few, and what they compile to.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use byoc_conformance::onnx::{Fill, Model};
@@ -19,12 +19,8 @@ pub(crate) static REGISTRY: LazyLock<Registry> =
     LazyLock::new(|| Registry::discover(&SearchPath::default(), &registered(), None).expect("nothing is loaded"));
 
 thread_local! {
-    /// A folder of this thread in memory, where there is such: files in it are mapped, so nobody else may write them.
-    static FOLDER: TempDir = {
-        let shared = Path::new("/dev/shm");
-        let made = if shared.is_dir() { tempfile::tempdir_in(shared) } else { tempfile::tempdir() };
-        made.expect("a folder can be made")
-    };
+    /// A folder of this thread: files in it are mapped, so nobody else may write them.
+    static FOLDER: TempDir = tempfile::tempdir().expect("a folder can be made");
 }
 
 /// The path of a file of this thread.

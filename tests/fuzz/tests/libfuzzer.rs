@@ -100,8 +100,13 @@ fn fuzz(target: &Target) {
     let (corpus, seeds, findings) = (folder("corpus", target), folder("seeds", target), folder("findings", target));
     let regressions = package().join("regressions").join(target.name);
     let log = home().join(format!("{}.log", target.name));
+    // In memory, where there is such. The engine ends without clearing up after itself.
+    let shared = Path::new("/dev/shm");
+    let temporary = if shared.is_dir() { tempfile::tempdir_in(shared) } else { tempfile::tempdir() };
+    let temporary = temporary.expect("a folder can be made");
     let mut command = Command::new(&*ENGINE);
     command
+        .env("TMPDIR", temporary.path())
         .env("BYOC_FUZZ_TARGET", target.name)
         .env("BYOC_FUZZ_SEEDS", &seeds)
         .env("ASAN_OPTIONS", MEMORY)
