@@ -145,6 +145,7 @@ fn whole_numbers(text: &str) -> Vec<String> {
         bytes[8 * at..8 * at + 8].copy_from_slice(&(number as u64).to_le_bytes());
         byoc_plugin_api::to_hex(&bytes)
     })
+    .filter(|changed| changed != text)
     .collect()
 }
 
