@@ -15,8 +15,10 @@ pub(super) struct Graph<'r> {
     pub(super) values: Vec<Value>,
     pub(super) steps: Vec<Step>,
     pub(super) outputs: Vec<usize>,
-    /// Values that are computed from constants, with how.
+    /// Values that are computed from constants, with how, in ascending order.
     pub(super) derived: Vec<(usize, Recipe)>,
+    /// Those of `derived` that read the same constants in the same order.
+    derived_from: HashMap<Vec<ConstantId>, Vec<usize>>,
     /// Where the constant of each value stands in the region.
     constant_of: HashMap<usize, usize>,
 }
@@ -128,6 +130,7 @@ impl<'r> Graph<'r> {
             steps: region.nodes.iter().map(step).collect(),
             outputs: region.outputs.clone(),
             derived: Vec::new(),
+            derived_from: HashMap::new(),
             constant_of: region.constants.iter().enumerate().map(|(index, constant)| (constant.value, index)).collect(),
         }
     }
@@ -144,7 +147,7 @@ impl<'r> Graph<'r> {
 
     /// Whether the value is known at load.
     pub(super) fn is_constant(&self, value: usize) -> bool {
-        self.constant(value).is_some() || self.derived.iter().any(|(derived, _)| *derived == value)
+        self.constant(value).is_some() || self.derived.binary_search_by_key(&value, |(derived, _)| *derived).is_ok()
     }
 
     /// The one number that a constant holds, if it holds one.
@@ -191,11 +194,14 @@ impl<'r> Graph<'r> {
 
     /// The value that a recipe makes; the same recipe gives the same value. `None` where code could not hold the recipe.
     pub(super) fn derive(&mut self, recipe: Recipe) -> Option<usize> {
-        if let Some((value, _)) = self.derived.iter().find(|(_, known)| *known == recipe) {
+        let sources = recipe.sources();
+        let alike = self.derived_from.get(&sources).into_iter().flatten();
+        if let Some((value, _)) = alike.map(|&index| &self.derived[index]).find(|(_, known)| *known == recipe) {
             return Some(*value);
         }
         recipe.check().ok()?;
         let value = self.add_value(DType::F32, vec![Dim::Fixed(recipe.len()?)], false);
+        self.derived_from.entry(sources).or_default().push(self.derived.len());
         self.derived.push((value, recipe));
         Some(value)
     }

@@ -4,7 +4,7 @@ use byoc_plugin_api::{BoundConstants, Error, TensorView, from_hex};
 
 use super::memory::Buffer;
 use crate::constants::Recipe;
-use crate::program::{Op, Program, Source, Step, Value};
+use crate::program::{Op, Program, Source, Value};
 
 /// A constant, ready to be read.
 pub(super) enum Bound<'a> {
@@ -55,10 +55,11 @@ fn extent(view: &TensorView<'_>) -> usize {
 
 /// Every constant of the program, in its order.
 pub(super) fn bind<'a>(program: &Program, constants: &BoundConstants<'a>) -> Result<Vec<Bound<'a>>, Error> {
+    let takes_strides = takes_strides(program);
     let one = |constant: &crate::program::Constant| {
         let value = &program.values[constant.value];
         let bound = match &constant.source {
-            Source::Host(id) => host(constants.host(*id)?, takes_strides(program, constant.value)),
+            Source::Host(id) => host(constants.host(*id)?, takes_strides[constant.value]),
             Source::Inline { hex, .. } => inline(hex),
             Source::Derived { recipe, carrier: Some(id) } => host(constants.packed(*id, recipe.layout())?, false),
             Source::Derived { recipe, carrier: None } => derive(recipe, constants),
@@ -90,12 +91,15 @@ fn owned<'a>(bytes: &[u8]) -> Result<Bound<'a>, Error> {
     Ok(Bound::Owned { buffer, bytes: bytes.len() })
 }
 
-/// Whether every reader of a constant takes it with any strides: as a matrix of a product.
-fn takes_strides(program: &Program, value: usize) -> bool {
-    let is_matrix = |step: &Step| !step.inputs.iter().skip(2).any(|input| *input == Some(value));
-    let by_product = |step: &Step| matches!(step.op, Op::Gemm(_)) && is_matrix(step);
-    let mut readers = program.steps.iter().filter(|step| step.inputs.contains(&Some(value)));
-    program.values[value].shape.len() == 2 && !program.outputs.contains(&value) && readers.all(by_product)
+/// For each value whether every reader of it takes it with any strides: as a matrix of a product.
+fn takes_strides(program: &Program) -> Vec<bool> {
+    let mut takes: Vec<bool> = program.values.iter().map(|value| value.shape.len() == 2).collect();
+    program.outputs.iter().for_each(|&value| takes[value] = false);
+    for step in &program.steps {
+        let matrices = if matches!(step.op, Op::Gemm(_)) { 2 } else { 0 };
+        step.inputs.iter().skip(matrices).flatten().for_each(|&value| takes[value] = false);
+    }
+    takes
 }
 
 /// Uses the view as it is where that is possible, else copies the elements.

@@ -2,7 +2,6 @@
 
 use byoc_plugin_api::{Error, Node};
 
-use super::bind::Bound;
 use super::memory::Io;
 use super::plan::Sharing;
 use crate::kernels::{BLOCK, Threads};
@@ -43,19 +42,20 @@ pub(super) struct Signature<'p> {
     program: &'p Program,
     pub(super) step: &'p Step,
     shapes: &'p [Vec<usize>],
-    constants: &'p [Bound<'p>],
+    strides: &'p [Option<&'p [i64]>],
     pub(super) threads: &'p Threads,
 }
 
 impl<'p> Signature<'p> {
+    /// `strides` are those of each value that is a constant and not contiguous.
     pub(super) fn new(
         program: &'p Program,
         step: &'p Step,
         shapes: &'p [Vec<usize>],
-        constants: &'p [Bound<'p>],
+        strides: &'p [Option<&'p [i64]>],
         threads: &'p Threads,
     ) -> Self {
-        Signature { program, step, shapes, constants, threads }
+        Signature { program, step, shapes, strides, threads }
     }
 
     /// Shape of the input at this position.
@@ -82,9 +82,7 @@ impl<'p> Signature<'p> {
 
     /// Strides of an input that is a constant and not contiguous.
     pub(super) fn strides(&self, index: usize) -> Option<&'p [i64]> {
-        let value = self.step.input(index)?;
-        let position = self.program.constants.iter().position(|constant| constant.value == value)?;
-        self.constants[position].strides()
+        self.strides[self.step.input(index)?]
     }
 
     /// Whether every output is empty: then there is nothing to compute.

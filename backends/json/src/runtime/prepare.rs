@@ -36,9 +36,10 @@ impl Prepared {
         threads: &Threads,
     ) -> Result<Self, Error> {
         let sizes = sizes(program, shapes)?;
+        let strides = strides(program, constants);
         let mut ready = Vec::new();
         for step in &program.steps {
-            let signature = Signature::new(program, step, shapes, constants, threads);
+            let signature = Signature::new(program, step, shapes, &strides, threads);
             ready.push(calls::prepare(&signature).map_err(|error| error.at(step.name.clone()))?);
         }
         let sharing: Vec<Sharing> = ready.iter_mut().map(|ready| std::mem::take(&mut ready.sharing)).collect();
@@ -112,6 +113,15 @@ fn check<'v>(
         }
     }
     Ok(())
+}
+
+/// The strides of each value that is a constant and not contiguous.
+fn strides<'c>(program: &Program, constants: &'c [Bound<'_>]) -> Vec<Option<&'c [i64]>> {
+    let mut strides = vec![None; program.values.len()];
+    for (constant, bound) in program.constants.iter().zip(constants) {
+        strides[constant.value] = bound.strides();
+    }
+    strides
 }
 
 fn is_constant(program: &Program, index: usize, value: usize) -> bool {
