@@ -9,6 +9,7 @@ mod state;
 mod trial;
 mod work;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use byoc_plugin_api::{DeviceExecutable, Executable, TensorView};
@@ -39,7 +40,8 @@ pub struct Session {
     // Fields are dropped in this order: each may look into those below it. All work is done between runs.
     state: Option<State>,
     calls: Vec<LoadedCall>,
-    constants: Vec<EntryConstant>,
+    /// The bytes of each value that is a constant, row-major.
+    constants: HashMap<usize, Bytes>,
     /// The constants on each device.
     residents: Vec<Resident>,
     devices: Vec<Device>,
@@ -66,12 +68,6 @@ struct LoadedCall {
 enum LoadedRegion {
     Host(Bound<dyn Executable>),
     Device(Bound<dyn DeviceExecutable>),
-}
-
-/// A value that is a constant, row-major.
-struct EntryConstant {
-    value: usize,
-    bytes: Bytes,
 }
 
 impl Session {
@@ -193,9 +189,8 @@ impl Session {
             let message = "the outputs are on the device that computed them";
             return Err(Diagnostic::new(Code::RunFailed, message).hint("Fetch them first"));
         }
-        let constant = self.constants.iter().find(|constant| constant.value == port.value);
-        let data = match constant {
-            Some(constant) => constant.bytes.as_ptr(),
+        let data = match self.constants.get(&port.value) {
+            Some(constant) => constant.as_ptr(),
             None => state.on_host(port.value),
         };
         let (shape, strides) = (&state.plan.shapes[port.value], &state.plan.strides[port.value]);

@@ -1,5 +1,6 @@
 //! A session of a file that is code by itself: one call, whose inputs and outputs are those of the file.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ impl Session {
         Ok(Session {
             state: None,
             calls: vec![call],
-            constants: Vec::new(),
+            constants: HashMap::new(),
             residents: Vec::new(),
             devices: Vec::new(),
             steps: Steps::new(&entry, &memories),

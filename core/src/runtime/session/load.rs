@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{EntryConstant, LoadedCall, LoadedRegion, Session};
+use super::{LoadedCall, LoadedRegion, Session};
 use crate::artifact::Artifact;
 use crate::artifact::manifest::{ConstantValue, Entry, Region};
 use crate::cpu;
@@ -103,7 +103,7 @@ impl Session {
         let names = names(entry, &regions);
         let constant = |constant: &ConstantValue| {
             let bytes = artifact.constant(&constant.used, &names[constant.value])?;
-            Ok(EntryConstant { value: constant.value, bytes })
+            Ok((constant.value, bytes))
         };
         let constants = entry.constants.iter().map(constant).collect::<Result<_>>()?;
         // From here on, what fails gives back what there is in its turn, as `Session` does when it is dropped.

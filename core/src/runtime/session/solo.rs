@@ -1,5 +1,6 @@
 //! A region of an artifact by itself on a device, with its own code or with other code for it: how codes are compared.
 
+use std::collections::HashMap;
 use std::iter::once;
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ impl Solo<'_> {
         let mut session = Session {
             state: None,
             calls: Vec::new(),
-            constants: Vec::new(),
+            constants: HashMap::new(),
             residents: Vec::new(),
             devices: vec![self.device.clone()],
             steps: Steps::new(&entry, &memories),

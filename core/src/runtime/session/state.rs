@@ -1,11 +1,13 @@
 //! What depends on the shapes of the inputs: memory on the host and on devices, and what is done in it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use byoc_plugin_api::{DType, DeviceTensor, TensorView, TensorViewMut};
+use bytes::Bytes;
 
 use super::work::{Piece, pieces};
-use super::{EntryConstant, LoadedCall, LoadedRegion};
+use super::{LoadedCall, LoadedRegion};
 use crate::artifact::manifest::{Call, Entry};
 use crate::buffer::Buffer;
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -17,6 +19,8 @@ use crate::runtime::steps::{HOST, Steps};
 /// What depends on the shapes of the inputs.
 pub(super) struct State {
     input_shapes: Vec<Vec<i64>>,
+    /// The position of each input, by its value.
+    positions: HashMap<usize, usize>,
     pub(super) plan: Plan,
     /// What a run does, step by step. Dropped before the memory that recordings work in.
     pub(super) pieces: Vec<Piece>,
@@ -108,6 +112,7 @@ impl Place<'_> {
         let most = |count: fn(&Call) -> usize| self.entry.calls.iter().map(count).max().unwrap_or(0);
         Ok(State {
             input_shapes: input_shapes.iter().map(|shape| shape.to_vec()).collect(),
+            positions: self.entry.inputs.iter().enumerate().map(|(index, port)| (port.value, index)).collect(),
             plan,
             pieces: pieces(self.steps, self.memories, &records),
             has_run: false,
@@ -252,23 +257,19 @@ impl State {
     /// Where the host has a value that a call or a copy reads: in its memory, as an input, or as a constant.
     pub(super) fn source(
         &self,
-        entry: &Entry,
-        constants: &[EntryConstant],
+        constants: &HashMap<usize, Bytes>,
         value: usize,
         given: &[TensorView<'_>],
     ) -> *const u8 {
         if self.plan.arenas[HOST].values[value].is_some() {
             return self.on_host(value);
         }
-        match entry.inputs.iter().position(|port| port.value == value) {
-            Some(position) => match &self.staging[position] {
+        match self.positions.get(&value) {
+            Some(&position) => match &self.staging[position] {
                 Some(staged) if needs_staging(&given[position]) => staged.as_ptr(),
                 _ => given[position].as_ptr(),
             },
-            None => constants
-                .iter()
-                .find(|constant| constant.value == value)
-                .map_or(std::ptr::null(), |constant| constant.bytes.as_ptr()),
+            None => constants.get(&value).map_or(std::ptr::null(), |constant| constant.as_ptr()),
         }
     }
 
@@ -280,7 +281,7 @@ impl State {
     pub(super) unsafe fn views(
         &mut self,
         entry: &Entry,
-        constants: &[EntryConstant],
+        constants: &HashMap<usize, Bytes>,
         step: &Call,
         given: &[TensorView<'_>],
     ) {
@@ -289,7 +290,7 @@ impl State {
             (&*std::ptr::from_ref(self.plan.shapes.as_slice()), &*std::ptr::from_ref(self.plan.strides.as_slice()))
         };
         for &value in &step.inputs {
-            let data = self.source(entry, constants, value, given);
+            let data = self.source(constants, value, given);
             let dtype = entry.values[value].dtype;
             // SAFETY: the address holds the value at its planned shape; see the contract for how long.
             self.inputs.push(unsafe { TensorView::from_raw(data, dtype, &shapes[value], &strides[value]) });

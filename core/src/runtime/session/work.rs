@@ -1,11 +1,13 @@
 //! Does the work of a run: calls on the host, copies, and what is queued on devices.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use byoc_plugin_api::{Domain, Error, TensorView};
+use bytes::Bytes;
 
 use super::state::{Filled, State};
-use super::{EntryConstant, LoadedCall, LoadedRegion, Queueing};
+use super::{LoadedCall, LoadedRegion, Queueing};
 use crate::artifact::manifest::Entry;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::runtime::device::Device;
@@ -123,7 +125,7 @@ pub(super) struct Worker<'a> {
     pub(super) entry: &'a Entry,
     pub(super) steps: &'a Steps,
     pub(super) memories: &'a [usize],
-    pub(super) constants: &'a [EntryConstant],
+    pub(super) constants: &'a HashMap<usize, Bytes>,
     pub(super) names: &'a [String],
     pub(super) queueing: Queueing,
 }
@@ -233,7 +235,7 @@ impl Worker<'_> {
         // the run returns, which waits.
         let queued = timing(domain.as_mut(), timed.then_some(self.calls.len() + index), |domain| unsafe {
             if from == HOST {
-                domain.upload(there, self.state.source(self.entry, self.constants, value, inputs), bytes)
+                domain.upload(there, self.state.source(self.constants, value, inputs), bytes)
             } else {
                 domain.download(self.state.on_host_mut(value), there, bytes)
             }
