@@ -15,6 +15,9 @@ use crate::whole::Scratch;
 /// Pieces smaller than this are gathered before they are written.
 const BUFFER: usize = 64 * 1024;
 
+/// Pieces of up to so many bytes are faster read than mapped.
+const SMALL: u64 = 4 * 1024;
+
 /// A piece of the spool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SpoolRange {
@@ -72,6 +75,12 @@ impl Spool {
             return Err(self.error("read", "a piece", "the file is shorter than what was written"));
         }
         Ok(map.slice(start..end))
+    }
+
+    /// The bytes of a finished piece, for a short while: a small one is in memory, for to map it takes longer than to read
+    /// it.
+    pub(crate) fn briefly(&self, range: SpoolRange) -> Result<Bytes> {
+        if range.len <= SMALL { self.read(range) } else { self.bytes(range) }
     }
 
     /// A path by which this process can open the file again.
@@ -232,6 +241,7 @@ mod tests {
             assert_eq!(bytes, piece);
             assert_eq!(spool.bytes(*range).expect("again"), piece);
             assert_eq!(spool.read(*range).expect("read"), piece);
+            assert_eq!(spool.briefly(*range).expect("briefly"), piece);
         }
         drop(spool);
         assert_eq!(kept[0].1, "first");

@@ -94,12 +94,13 @@ pub(super) struct SharedTensor {
     pub(super) place: Option<(usize, usize)>,
 }
 
-/// Bytes in a file.
+/// Bytes that a request is about.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct SharedBytes {
-    pub(super) file: Option<SharedFile>,
-    pub(super) offset: usize,
-    pub(super) length: usize,
+pub(super) enum SharedBytes {
+    /// Few bytes, as hex text: a file would take longer to map.
+    Hex(String),
+    /// A part of a file.
+    File { file: SharedFile, offset: usize, length: usize },
 }
 
 /// A frame.

@@ -5,11 +5,14 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use byoc_plugin_api::{ConstantId, Constants, Error, TensorView, contiguous_strides};
+use byoc_plugin_api::{ConstantId, Constants, Error, TensorView, contiguous_strides, from_hex, to_hex};
 use bytes::Bytes;
 
 use super::protocol::{Shared, SharedBytes, SharedFile, SharedTensor};
 use crate::map::{map_file, origin};
+
+/// Most bytes of code that are sent as they are.
+const SMALL: usize = 4 << 10;
 
 /// What a request refers to, and the file of what lies in no mapped one.
 pub(super) struct Lent {
@@ -79,17 +82,18 @@ fn path_of(file: &File) -> PathBuf {
 
 /// Describes bytes to a worker; the file is to be kept until it has answered.
 pub(super) fn lend_bytes(bytes: &[u8]) -> Result<(SharedBytes, Option<File>), Error> {
-    if bytes.is_empty() {
-        return Ok((SharedBytes { file: None, offset: 0, length: 0 }, None));
+    if bytes.len() <= SMALL {
+        return Ok((SharedBytes::Hex(to_hex(bytes)), None));
     }
+    let length = bytes.len();
     if let Some(found) = origin(bytes.as_ptr()) {
-        let file = Some(SharedFile { path: found.path, length: found.length });
-        return Ok((SharedBytes { file, offset: found.offset, length: bytes.len() }, None));
+        let file = SharedFile { path: found.path, length: found.length };
+        return Ok((SharedBytes::File { file, offset: found.offset, length }, None));
     }
     let mut file = tempfile::tempfile()?;
     file.write_all(bytes)?;
-    let shared = SharedFile { path: path_of(&file), length: bytes.len() };
-    Ok((SharedBytes { file: Some(shared), offset: 0, length: bytes.len() }, Some(file)))
+    let shared = SharedFile { path: path_of(&file), length };
+    Ok((SharedBytes::File { file: shared, offset: 0, length }, Some(file)))
 }
 
 /// The bytes of files, in order. They are mapped anew for each request: the paths are numbers, which may soon stand for
@@ -98,12 +102,17 @@ pub(super) fn map(files: &[SharedFile]) -> Result<Vec<Bytes>, Error> {
     files.iter().map(map_one).collect()
 }
 
-/// Some bytes of a file.
-pub(super) fn bytes(place: &SharedBytes) -> Result<Bytes, Error> {
-    let Some(file) = &place.file else { return Ok(Bytes::new()) };
+/// The bytes that a request is about.
+pub(super) fn bytes(shared: &SharedBytes) -> Result<Bytes, Error> {
+    let (file, offset, length) = match shared {
+        SharedBytes::Hex(text) => {
+            return from_hex(text).map(Bytes::from).ok_or_else(|| Error::new("the code is no hex text"));
+        }
+        SharedBytes::File { file, offset, length } => (file, *offset, *length),
+    };
     let bytes = map_one(file)?;
-    let end = place.offset.checked_add(place.length).filter(|&end| end <= bytes.len());
-    end.map(|end| bytes.slice(place.offset..end)).ok_or_else(|| Error::new("the code ends beyond its file"))
+    let end = offset.checked_add(length).filter(|&end| end <= bytes.len());
+    end.map(|end| bytes.slice(offset..end)).ok_or_else(|| Error::new("the code ends beyond its file"))
 }
 
 fn map_one(file: &SharedFile) -> Result<Bytes, Error> {
@@ -157,6 +166,17 @@ mod tests {
     use byoc_plugin_api::DType;
 
     use super::*;
+
+    #[test]
+    fn code_reaches_the_other_side_whatever_its_size() {
+        for length in [0, 1, SMALL, SMALL + 1] {
+            let code: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
+            let (shared, file) = lend_bytes(&code).expect("lent");
+            assert_eq!(file.is_some(), length > SMALL);
+            assert_eq!(bytes(&shared).expect("bytes"), code);
+        }
+        bytes(&SharedBytes::Hex("0g".into())).expect_err("no hex");
+    }
 
     #[test]
     fn constants_reach_the_other_side_as_they_are() {
