@@ -3,6 +3,8 @@
 
 mod crowded;
 
+use std::sync::Arc;
+
 use byoc_plugin_api::{Claim, Claims, ConstantAccess};
 
 pub(crate) use crate::claims::{RecordedClaim, Recorder, describe};
@@ -30,7 +32,7 @@ pub struct GeneratedRegion {
 /// Stage 5's result.
 pub struct Generated {
     /// The graphs and constants.
-    pub model: Model,
+    pub model: Arc<Model>,
     /// The regions, in the order in which they run.
     pub regions: Vec<GeneratedRegion>,
     /// Where code and packed bytes lie until the artifact is written.
@@ -113,7 +115,7 @@ fn generate_region(
     // The spool's own error (a full disk) is the cause of whatever the backend made of it.
     let code = writer.finish()?;
     outcome.map_err(failed)?;
-    let code_bytes = spool.bytes(code)?;
+    let code_bytes = spool.briefly(code)?;
     let mut recorder = Recorder::new(&plan.region, selected.name(), spool);
     let outcome = backend.constant_updater(
         &plan.region,

@@ -32,7 +32,7 @@ pub(crate) fn simplify(mut model: Model, folder: Option<&Selected>, spool: &mut 
         }
         passes::prune(&mut model);
         if !changed {
-            return Ok(TypedModel(model));
+            return Ok(TypedModel(model.into()));
         }
     }
 }

@@ -3,8 +3,9 @@
 
 mod print;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use byoc_plugin_api::{Attribute, DType, Dim};
 use bytes::Bytes;
@@ -180,22 +181,21 @@ impl Graph {
     }
 
     /// For each value, the node that makes it.
-    pub fn producers(&self) -> HashMap<ValueId, usize> {
-        let outputs = |(index, node): (usize, &Node)| {
-            node.outputs.iter().flatten().map(move |&value| (value, index)).collect::<Vec<_>>()
-        };
-        self.nodes.iter().enumerate().flat_map(outputs).collect()
+    pub fn producers(&self) -> Vec<Option<usize>> {
+        let mut producers = vec![None; self.values.len()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            node.outputs.iter().flatten().for_each(|value| producers[value.0] = Some(index));
+        }
+        producers
     }
 
     /// For each value, the nodes that read it, once an input position, in order.
-    pub fn consumers(&self) -> HashMap<ValueId, Vec<usize>> {
-        let mut map: HashMap<ValueId, Vec<usize>> = HashMap::new();
+    pub fn consumers(&self) -> Vec<Vec<usize>> {
+        let mut consumers = vec![Vec::new(); self.values.len()];
         for (index, node) in self.nodes.iter().enumerate() {
-            for &value in node.inputs.iter().flatten() {
-                map.entry(value).or_default().push(index);
-            }
+            node.inputs.iter().flatten().for_each(|value| consumers[value.0].push(index));
         }
-        map
+        consumers
     }
 }
 
@@ -241,7 +241,7 @@ impl Model {
 
 /// A model in which every value has a type and every foldable node is gone. Stage 3's result.
 #[derive(Clone, Debug)]
-pub struct TypedModel(pub(crate) Model);
+pub struct TypedModel(pub(crate) Arc<Model>);
 
 impl TypedModel {
     /// The graphs and the constants.

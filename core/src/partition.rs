@@ -10,6 +10,7 @@ mod report;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use byoc_plugin_api::Region;
 
@@ -44,7 +45,7 @@ pub struct RegionPlan {
 #[derive(Clone, Debug)]
 pub struct Partitioned {
     /// The graphs and constants.
-    pub model: Model,
+    pub model: Arc<Model>,
     /// The regions of all entries.
     pub regions: Vec<RegionPlan>,
     /// What was tried, for `explain`.

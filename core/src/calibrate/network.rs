@@ -47,7 +47,7 @@ impl<'a> Network<'a> {
         let inputs = graph.inputs.iter().map(|&input| port(&graph, input)).collect();
         let model = Model { entries: vec![graph], constants: model.constants.clone(), ..Model::default() };
         let hosts = std::slice::from_ref(host);
-        let part = partition::partition(TypedModel(model), hosts, &Crashes::default())?;
+        let part = partition::partition(TypedModel(model.into()), hosts, &Crashes::default())?;
         part.require_complete(hosts).map_err(|error| {
             let hint =
                 "What a calibrated region depends on has to run on a host backend: end the list with one that takes it";
@@ -169,7 +169,7 @@ fn part_for(graph: &Graph, wanted: &BTreeSet<ValueId>) -> Graph {
     let mut read = wanted.clone();
     let mut open: Vec<_> = wanted.iter().copied().collect();
     while let Some(value) = open.pop() {
-        if let Some(&node) = producers.get(&value).filter(|&&node| needed.insert(node)) {
+        if let Some(node) = producers[value.0].filter(|&node| needed.insert(node)) {
             open.extend(graph.nodes[node].inputs.iter().flatten());
             read.extend(graph.nodes[node].inputs.iter().flatten());
         }

@@ -2,6 +2,8 @@
 
 mod external;
 
+use std::sync::Arc;
+
 use byoc_plugin_api::{Claim, ClaimSink, Constant, ConstantId, DType, Node, Options, Packed, Region, SCHEMA, Value};
 use bytes::Bytes;
 
@@ -124,7 +126,7 @@ fn generated(mut model: Model, cases: Vec<Case>) -> Generated {
         }
     }
     model.entries = vec![graph];
-    Generated { model, regions, spool }
+    Generated { model: model.into(), regions, spool }
 }
 
 fn backends() -> Vec<BackendIdentity> {
@@ -392,8 +394,9 @@ fn without_deduplication_a_splat_is_as_large_as_the_model_has_it() {
     graph.outputs.push(ValueId(0));
     model.entries.push(graph);
     let mut generated = generated(model, vec![Case::new(0, &id, Claim::Host)]);
-    let more = generated.model.constants.insert("more", DType::F32, &[100], vec![0; 400].into());
-    generated.model.entries[0].add_constant("more", DType::F32, more);
+    let model = Arc::make_mut(&mut generated.model);
+    let more = model.constants.insert("more", DType::F32, &[100], vec![0; 400].into());
+    model.entries[0].add_constant("more", DType::F32, more);
     let settled = settle(generated, &backends(), &SettleOptions::default()).expect("settled");
     let Ledger { rows, totals } = settled.ledger();
     assert_eq!((rows[0].bytes, rows[0].model_bytes), (4, 256 + 400));

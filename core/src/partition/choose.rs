@@ -1,6 +1,7 @@
 //! Which backend gets which nodes: in the user's order, each backend's patterns in its own order, the longest chains
 //! first; then matches become regions, and what cannot is given back.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use byoc_plugin_api::{Description, Expr, Pattern, Refusal, RefusalCode};
@@ -69,7 +70,7 @@ pub(super) fn choose(
     let asking = Asking { model, entry, backend, selected, crashes, uses: Uses::of(graph) };
     for rule in &rules {
         // From the end, so that a chain is met at its last node and not at a part of it.
-        for root in (0..graph.nodes.len()).rev() {
+        for Reverse(root) in matcher.roots(&rule.expr) {
             let Some(nodes) = matcher.find(&rule.expr, root, &|node| groups.free(node)) else { continue };
             let outcome = match asking.check(&nodes)? {
                 None => {

@@ -3,7 +3,7 @@
 
 mod order;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use self::order::Order;
 use crate::ir::{Graph, Node, ValueId};
@@ -25,7 +25,7 @@ pub(super) struct Group {
 pub(super) struct Groups<'g> {
     graph: &'g Graph,
     producers: Vec<Option<usize>>,
-    consumers: HashMap<ValueId, Vec<usize>>,
+    consumers: Vec<Vec<usize>>,
     pub(super) groups: Vec<Group>,
     /// The set that each node is in, and the group that each set is: when two groups merge, only the nodes of the smaller
     /// one move, whichever of the two keeps its index.
@@ -39,13 +39,9 @@ impl<'g> Groups<'g> {
     /// Every node alone and untaken.
     pub(super) fn new(graph: &'g Graph) -> Self {
         let count = graph.nodes.len();
-        let mut producers = vec![None; graph.values.len()];
-        for (index, node) in graph.nodes.iter().enumerate() {
-            node.outputs.iter().flatten().for_each(|value| producers[value.0] = Some(index));
-        }
         let mut groups = Groups {
             graph,
-            producers,
+            producers: graph.producers(),
             consumers: graph.consumers(),
             groups: Vec::with_capacity(count),
             set_of: vec![0; count],
@@ -164,7 +160,7 @@ impl<'g> Groups<'g> {
 
     /// Groups of which a node reads the value, some of them more than once.
     pub(super) fn reading(&self, value: ValueId) -> impl Iterator<Item = usize> {
-        self.consumers.get(&value).into_iter().flatten().map(|&node| self.of_node(node))
+        self.consumers[value.0].iter().map(|&node| self.of_node(node))
     }
 
     /// Groups that make an input of `group`, itself left out.

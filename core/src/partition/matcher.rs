@@ -1,5 +1,6 @@
 //! Finds where a pattern matches: a set of nodes under one root, with nothing but the root's outputs leaving it.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use byoc_plugin_api::Expr;
@@ -12,9 +13,11 @@ const COMMUTATIVE: [&str; 8] = ["Add", "Mul", "And", "Or", "Xor", "Equal", "Min"
 /// A graph with what matching asks of it again and again.
 pub(super) struct Matcher<'g> {
     graph: &'g Graph,
-    producers: HashMap<ValueId, usize>,
-    consumers: HashMap<ValueId, Vec<usize>>,
+    producers: Vec<Option<usize>>,
+    consumers: Vec<Vec<usize>>,
     outputs: HashSet<ValueId>,
+    /// The nodes of each operator, by domain and name, the last one first.
+    by_operator: HashMap<(&'g str, &'g str), Vec<usize>>,
 }
 
 /// Nodes and names bound so far.
@@ -27,7 +30,23 @@ struct Binding {
 impl<'g> Matcher<'g> {
     pub(super) fn new(graph: &'g Graph) -> Self {
         let outputs = graph.outputs.iter().copied().collect();
-        Matcher { graph, producers: graph.producers(), consumers: graph.consumers(), outputs }
+        let mut by_operator: HashMap<_, Vec<usize>> = HashMap::new();
+        for (index, node) in graph.nodes.iter().enumerate().rev() {
+            by_operator.entry((node.domain.as_str(), node.op.as_str())).or_default().push(index);
+        }
+        Matcher { graph, producers: graph.producers(), consumers: graph.consumers(), outputs, by_operator }
+    }
+
+    /// The nodes that `pattern` may have as its outermost one, the last one first.
+    pub(super) fn roots(&self, pattern: &Expr) -> BTreeSet<Reverse<usize>> {
+        match pattern {
+            Expr::Or(alternatives) => alternatives.iter().flat_map(|pattern| self.roots(pattern)).collect(),
+            Expr::Any { .. } => BTreeSet::new(),
+            Expr::Node { ops, .. } => {
+                let named = ops.iter().map(|(domain, op)| (domain.as_str(), op.as_str()));
+                named.filter_map(|name| self.by_operator.get(&name)).flatten().copied().map(Reverse).collect()
+            }
+        }
     }
 
     /// The nodes of the first way in which `pattern` matches with `root` as its outermost node and every node `free`.
@@ -42,8 +61,7 @@ impl<'g> Matcher<'g> {
     fn closed(&self, nodes: &BTreeSet<usize>, root: usize) -> bool {
         nodes.iter().filter(|&&node| node != root).all(|&node| {
             self.graph.nodes[node].outputs.iter().flatten().all(|value| {
-                let inside = |consumers: &Vec<usize>| consumers.iter().all(|consumer| nodes.contains(consumer));
-                self.consumers.get(value).is_none_or(inside) && !self.outputs.contains(value)
+                self.consumers[value.0].iter().all(|consumer| nodes.contains(consumer)) && !self.outputs.contains(value)
             })
         })
     }
@@ -116,9 +134,9 @@ impl<'g> Matcher<'g> {
                 alternatives.iter().flat_map(|pattern| self.at_value(pattern, value, binding, free)).collect()
             }
             Expr::Node { optional, operands, .. } => {
-                let producer = value.and_then(|value| self.producers.get(&value));
+                let producer = value.and_then(|value| self.producers[value.0]);
                 let mut ways =
-                    producer.map_or_else(Vec::new, |&producer| self.at_node(pattern, producer, binding, free));
+                    producer.map_or_else(Vec::new, |producer| self.at_node(pattern, producer, binding, free));
                 if *optional && ways.is_empty() {
                     ways = self.at_value(&operands[0], value, binding, free);
                 }

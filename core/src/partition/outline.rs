@@ -44,14 +44,14 @@ pub(super) fn outline(
         constants: Vec::new(),
         by_constant: HashMap::new(),
     };
-    let made: HashSet<_> = nodes.iter().flat_map(|&node| graph.nodes[node].outputs.iter().flatten()).collect();
     let mut region_nodes = Vec::with_capacity(nodes.len());
     let mut inputs = Vec::new();
-    let mut read = HashSet::new();
     for &node in nodes {
         let node = &graph.nodes[node];
         for &value in node.inputs.iter().flatten() {
-            if !made.contains(&value) && graph.value(value).constant.is_none() && read.insert(value) {
+            let known = outline.index_of.contains_key(&value);
+            outline.index(value)?;
+            if !known && graph.value(value).constant.is_none() && !uses.made_by(value, nodes) {
                 inputs.push(value);
             }
         }
@@ -80,21 +80,27 @@ pub(super) fn outline(
     Ok(RegionPlan { entry, backend, nodes: nodes.clone(), region, constants: refs, inputs, outputs })
 }
 
-/// Who reads each value of a graph, found once for all the regions that are cut out of it.
+/// Who makes and who reads each value of a graph, found once for all the regions that are cut out of it.
 pub(super) struct Uses {
-    consumers: HashMap<ValueId, Vec<usize>>,
+    producers: Vec<Option<usize>>,
+    consumers: Vec<Vec<usize>>,
     outputs: HashSet<ValueId>,
 }
 
 impl Uses {
     pub(super) fn of(graph: &Graph) -> Uses {
-        Uses { consumers: graph.consumers(), outputs: graph.outputs.iter().copied().collect() }
+        let outputs = graph.outputs.iter().copied().collect();
+        Uses { producers: graph.producers(), consumers: graph.consumers(), outputs }
+    }
+
+    /// Whether one of `nodes` makes the value.
+    fn made_by(&self, value: ValueId, nodes: &BTreeSet<usize>) -> bool {
+        self.producers[value.0].is_some_and(|node| nodes.contains(&node))
     }
 
     /// Whether anything but `nodes` reads the value.
     fn outside(&self, value: ValueId, nodes: &BTreeSet<usize>) -> bool {
-        let consumers = self.consumers.get(&value).map_or(&[][..], Vec::as_slice);
-        self.outputs.contains(&value) || consumers.iter().any(|consumer| !nodes.contains(consumer))
+        self.outputs.contains(&value) || self.consumers[value.0].iter().any(|consumer| !nodes.contains(consumer))
     }
 }
 

@@ -105,7 +105,7 @@ fn try_cut(backend: Taker, inputs: &[&str], nodes: &[Node], outputs: &[&str]) ->
     let model = Model { entries: vec![graph(inputs, nodes, outputs)], ..Model::default() };
     let backend: &'static Taker = Box::leak(Box::new(backend));
     let backends = [selected(backend)];
-    let partitioned = partition(TypedModel(model), &backends, &Crashes::default())?;
+    let partitioned = partition(TypedModel(model.into()), &backends, &Crashes::default())?;
     let graph = &partitioned.model.entries[0];
     let ops =
         |plan: &super::RegionPlan| plan.nodes.iter().map(|&node| graph.nodes[node].op.as_str()).collect::<Vec<_>>();
@@ -281,7 +281,7 @@ fn without_limits_everything_fits_together() {
 fn placed(backends: [Taker; 3], nodes: &[Node], outputs: &[&str]) -> Vec<String> {
     let model = Model { entries: vec![graph(&["x"], nodes, outputs)], ..Model::default() };
     let backends = backends.map(|backend| selected(Box::leak(Box::new(backend))));
-    let partitioned = partition(TypedModel(model), &backends, &Crashes::default()).expect("partitions");
+    let partitioned = partition(TypedModel(model.into()), &backends, &Crashes::default()).expect("partitions");
     let graph = &partitioned.model.entries[0];
     let text = |plan: &super::RegionPlan| {
         let ops: Vec<_> = plan.nodes.iter().map(|&node| graph.nodes[node].op.as_str()).collect();

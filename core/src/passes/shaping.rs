@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::infer::infer_graph;
 use crate::constants::BaseId;
 use crate::diagnostic::Result;
-use crate::ir::{Model, Node};
+use crate::ir::{Model, Node, ValueId};
 use crate::ops::{self, Infer};
 
 /// The constants without whose elements some node's outputs would have other types, or elements that are not known.
@@ -15,7 +15,8 @@ pub(crate) fn shaping(model: &Model) -> Result<BTreeSet<BaseId>> {
     for graph in &model.entries {
         let mut graph = graph.clone();
         let known = infer_graph(&mut graph, &model.constants)?;
-        for node in &graph.nodes {
+        let decides = |id: &ValueId| graph.value(*id).constant.is_some() && known.contains_key(id);
+        for node in graph.nodes.iter().filter(|node| node.inputs.iter().flatten().any(decides)) {
             let elements = node.inputs.iter().map(|id| known.get(id.as_ref()?).cloned()).collect();
             let types = node.inputs.iter().map(|id| graph.value((*id)?).ty.clone()).collect();
             let infer = Infer::new(node, types, elements);

@@ -184,12 +184,11 @@ fn matches(graph: &Graph, op: &str, pairs: bool) -> Vec<BTreeSet<usize>> {
         }
         let mut nodes = BTreeSet::from([index]);
         let producers = graph.producers();
-        let before =
-            node.inputs.iter().flatten().filter_map(|value| Some((producers.get(value)?, consumers.get(value)?)));
-        let alone = |&(&before, readers): &(&usize, &Vec<usize>)| {
+        let before = node.inputs.iter().flatten().filter_map(|value| Some((producers[value.0]?, &consumers[value.0])));
+        let alone = |&(before, readers): &(usize, &Vec<usize>)| {
             pairs && graph.nodes[before].op == op && readers.iter().all(|&reader| reader == index)
         };
-        if let Some((&before, _)) = before.into_iter().find(alone)
+        if let Some((before, _)) = before.into_iter().find(alone)
             && taken.insert(before)
         {
             nodes.insert(before);
@@ -216,10 +215,15 @@ fn assert_ordered(groups: &Groups<'_>) {
     }
 }
 
+/// How many random graphs are tried: as many as `BYOC_PARTITION_GRAPHS` says.
+fn rounds() -> usize {
+    std::env::var("BYOC_PARTITION_GRAPHS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(100)
+}
+
 /// Takes and merges for each backend in turn by both, and tells what they made of it for the caller to compare.
 fn each_merge(seed: u64, limited: bool, compare: &mut dyn FnMut(&Greedy<'_>, usize, &RegionPolicy, Regions)) {
     let mut random = fastrand::Rng::with_seed(seed);
-    for round in 0..1000 {
+    for round in 0..rounds() {
         let graph = random_graph(&mut random);
         let mut groups = Groups::new(&graph);
         for (backend, op) in ["A", "B", "C"].into_iter().enumerate() {
