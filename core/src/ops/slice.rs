@@ -82,7 +82,8 @@ impl Bounds<'_> {
     fn clamped(&self, bound: &Expr, low: &Expr, high: &Expr) -> Result<Expr> {
         match bound.as_constant() {
             Some(value) if value >= TO_THE_END => Ok(high.clone()),
-            Some(value) if value <= -TO_THE_END => Ok(low.clone()),
+            // An axis of no element has no place for a start that goes backwards: `high` has the last word.
+            Some(value) if value <= -TO_THE_END => Ok(low.smaller(high)?),
             Some(value) if value < 0 => Ok(bound.plus(&self.size)?.larger(low)?.smaller(high)?),
             None if !counts_from_front(bound) => {
                 let (zero, one) = (Expr::from(0), Expr::from(1));
@@ -90,7 +91,6 @@ impl Bounds<'_> {
                 let negative = bound.scale(-1)?.larger(&zero)?.smaller(&one)?;
                 Ok(bound.plus(&self.size.times(&negative)?)?.larger(low)?.smaller(high)?)
             }
-            // An axis of no element has no place for a start that goes backwards: `high` has the last word.
             _ => Ok(bound.larger(low)?.smaller(high)?),
         }
     }
@@ -148,7 +148,11 @@ pub(super) fn slice_view(node: &Node, view: &View, shape: &[usize], elements: &[
 
 #[cfg(test)]
 mod tests {
+    use byoc_plugin_api::Dim;
+
+    use super::{Bounds, TO_THE_END};
     use crate::constants::View;
+    use crate::dim::{self, Expr};
     use crate::ops::find;
     use crate::ops::testing::{Case, check};
 
@@ -164,6 +168,18 @@ mod tests {
         ("Slice", "", "f32[0] i64[1]=-1 i64[1]=-9 i64[1]=0 i64[1]=-1", "f32[0]"),
         ("Slice", "", "f32[3] i64[1]=-9 i64[1]=-9 i64[1]=0 i64[1]=-1", "f32[1]"),
         ("Slice", "", "f32[n] i64[1]=0 i64[1]=-9223372036854775807 i64[1]=0 i64[1]=-1", "f32[min(0, n - 1) + 1]"),
+        (
+            "Slice",
+            "",
+            "f32[n] i64[1]=-9223372036854775808 i64[1]=-9223372036854775808 i64[1]=0 i64[1]=-1",
+            "f32[min(0, n - 1) + 1]",
+        ),
+        (
+            "Slice",
+            "",
+            "f32[n] i64[1]=-9223372036854775808 i64[1]=2 i64[1]=0 i64[1]=-2",
+            "f32[max(0, floor((min(0, n - 1) - min(n - 1, 2) + 1)/2))]",
+        ),
         ("Slice", "", "f32[n+1] i64[1]=-9 i64[1]=-9223372036854775807 i64[1]=0 i64[1]=-1", "f32[max(0, n - 8) + 1]"),
         (
             "Slice",
@@ -196,6 +212,23 @@ mod tests {
     #[test]
     fn slices() {
         check(SLICES);
+    }
+
+    #[test]
+    fn a_symbolic_size_is_cut_as_the_number_that_it_becomes() {
+        let bounds = [i64::MIN, -TO_THE_END, -7, -3, -2, -1, 0, 1, 2, 3, 7, TO_THE_END, i64::MAX];
+        for (start, end) in bounds.into_iter().flat_map(|start| bounds.map(|end| (start, end))) {
+            for step in [i64::MIN, -3, -2, -1, 1, 2, 3, i64::MAX] {
+                let length = |size| Bounds { size, start: &start.into(), end: &end.into(), step }.length();
+                let symbolic = length(Expr::symbol("n")).expect("a size");
+                for size in 0..6 {
+                    let found = dim::eval_shape(std::slice::from_ref(&symbolic), &[("n".to_owned(), size)].into());
+                    let expected = length((size as i64).into()).expect("a size");
+                    let case = format!("{symbolic} of {start}:{end}:{step}, n = {size}");
+                    assert_eq!(Dim::Fixed(found.expect("a size")[0]), expected, "{case}");
+                }
+            }
+        }
     }
 
     #[test]
