@@ -271,7 +271,9 @@ mod tests {
         assert_eq!(means([4, 2], 1, &[], vec![]), [2.0, 2.0, 5.0, 5.0]);
         let past = |value: f32| tensor(&[1, 1, 1, 1], &[value]);
         let cached = vec![None, past(0.0), past(6.0)];
-        assert_eq!(means([1, 1], 2, &[("is_causal", 1)], cached), [3.5, 3.0]);
+        assert_eq!(means([1, 1], 2, &[("is_causal", 1)], cached.clone()), [3.5, 3.0]);
+        // The only query is the first one still, and does not see the keys of the later ones.
+        assert_eq!(means([1, 1], 1, &[("is_causal", 1)], cached), [3.5]);
     }
 
     #[test]
