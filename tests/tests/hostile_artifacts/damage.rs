@@ -26,7 +26,6 @@ const VERBS: [Call<'_>; 15] = [
     &["inspect", "bad.byoc", "--region", "byoc_main_json_0"],
     &["inspect", "bad.byoc", "--verify-digests"],
     &["swap", "bad.byoc", "--from", "model.onnx", "-o", "swapped.byoc"],
-    &["swap", "bad.byoc", "--from", "model.onnx", "-o", "bad.byoc"],
     &["tune", "bad.byoc", "--device", "cuda:0", "-o", "tuned.byoc"],
 ];
 
