@@ -12,7 +12,7 @@ use super::bases::some;
 use super::program::{Call, ends_well};
 
 /// Every verb that reads an artifact, with every view of it.
-const VERBS: [Call<'_>; 15] = [
+const VERBS: [Call<'_>; 14] = [
     &["run", "bad.byoc", "--fill", "random"],
     &["run", "bad.byoc", "--fill", "ones", "-o", "out.npz", "--profile", "--json"],
     &["bench", "bad.byoc", "--fill", "ones", "--warmup", "0", "--repeat", "1"],
