@@ -115,24 +115,27 @@ fn generate_region(
     // The spool's own error (a full disk) is the cause of whatever the backend made of it.
     let code = writer.finish()?;
     outcome.map_err(failed)?;
+    let opens_files = !selected.registered.description.files.is_empty();
+    // What a backend is not asked costs no message to a worker, and no reading back.
+    if plan.region.constants.is_empty() && !opens_files {
+        return Ok((code, Vec::new(), Vec::new()));
+    }
     let code_bytes = spool.briefly(code)?;
-    let mut recorder = Recorder::new(&plan.region, selected.name(), spool);
-    let outcome = backend.constant_updater(
-        &plan.region,
-        &constants,
-        &code_bytes,
-        &selected.options,
-        &mut Claims::new(&mut recorder),
-    );
-    let claims = recorder.finish(outcome.map_err(failed))?;
-    Ok((code, claims, notes(selected, symbol, &code_bytes)?))
+    let claims = if plan.region.constants.is_empty() {
+        Vec::new()
+    } else {
+        let mut recorder = Recorder::new(&plan.region, selected.name(), spool);
+        let (region, options) = (&plan.region, &selected.options);
+        let outcome =
+            backend.constant_updater(region, &constants, &code_bytes, options, &mut Claims::new(&mut recorder));
+        recorder.finish(outcome.map_err(failed))?
+    };
+    let notes = if opens_files { notes(selected, symbol, &code_bytes)? } else { Vec::new() };
+    Ok((code, claims, notes))
 }
 
 /// What a backend that opens files says about the code that it has just written.
 fn notes(selected: &Selected, symbol: &str, code: &[u8]) -> Result<Vec<String>> {
-    if selected.registered.description.files.is_empty() {
-        return Ok(Vec::new());
-    }
     let failed = |error: byoc_plugin_api::Error| {
         let message = format!("it cannot read its own code: {}", error.message);
         backend_failed(

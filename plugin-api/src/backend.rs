@@ -175,7 +175,8 @@ pub trait Backend: Send + Sync {
         code: &mut dyn Write,
     ) -> Result<(), Error>;
 
-    /// Says for each constant of the region where its bytes live: exactly one claim each.
+    /// Says for each constant of the region where its bytes live: exactly one claim each. It is not asked about a
+    /// region without constants.
     fn constant_updater(
         &self,
         region: &Region,

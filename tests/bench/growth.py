@@ -6,8 +6,8 @@
 `chain` is one Relu behind another; `blocks` are residual blocks of four nodes. With `--plugin` of the tests' backend
 `isle`, every other node of `alternating` is a region of its own there, and the rest of the chain stays on the host.
 
-Seconds are those of processors, of the workers too, for they hold on a machine that does other things as well; the time
-of a load is that of a clock, the least of five. MB are the peak of the larger process.
+Seconds are those of processors, of the workers too, for they hold on a machine that does other things as well, the least
+of three; the time of a load is that of a clock, the least of five. MB are the peak of the larger process.
 """
 
 import argparse
@@ -64,12 +64,15 @@ def blocks(count):
 
 
 def measure(command):
-    """Processor seconds, and the peak of resident memory in MB, of one run."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, process.returncode, used = os.wait4(process.pid, 0)
-    if process.returncode:
-        raise SystemExit(f"{' '.join(command)} failed")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    """Processor seconds, and the peak of resident memory in MB, each the least of three runs."""
+    runs = []
+    for _ in range(3):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, process.returncode, used = os.wait4(process.pid, 0)
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command)} failed")
+        runs.append((used.ru_utime + used.ru_stime, used.ru_maxrss / 1024))
+    return tuple(min(column) for column in zip(*runs))
 
 
 def load(command):

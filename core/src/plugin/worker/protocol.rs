@@ -1,17 +1,26 @@
 //! What host and worker say to each other: frames of a kind, a length and bytes. A request is one frame of JSON; the
 //! answer is any number of frames that lead to the last one.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use byoc_plugin_api::host::LoadError;
 use byoc_plugin_api::{
     Claim, CodeFile, ConstantId, DType, Description, Error, Options, Pattern, Refusal, Region, Tool,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 /// Largest frame: what is larger comes in several.
 pub(super) const MOST: usize = 1 << 20;
+
+/// Bytes before those of a frame.
+const HEAD: usize = 5;
+
+/// How long a side that waits for the other stays awake.
+const AWAKE: Duration = Duration::from_micros(100);
 
 /// Longest message that a worker may send. The answers of plugins are shorter before they are sent.
 pub(super) const MOST_ANSWER: usize = 256 << 20;
@@ -119,28 +128,46 @@ pub(super) enum Part {
     Bytes(Vec<u8>),
 }
 
-/// Writes a request or a reply.
+/// Writes a request or a reply, at once: each write would wake the other side.
 pub(super) fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
-    frame(out, 0, &serde_json::to_vec(message)?)?;
+    let mut frame = vec![0; HEAD];
+    serde_json::to_writer(&mut frame, message)?;
+    let head = head(0, frame.len() - HEAD)?;
+    frame[..HEAD].copy_from_slice(&head);
+    out.write_all(&frame)?;
     out.flush()
 }
 
 /// Writes bytes.
 pub(super) fn send_bytes(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
-    bytes.chunks(MOST).try_for_each(|chunk| frame(out, 1, chunk))
+    bytes.chunks(MOST).try_for_each(|chunk| {
+        out.write_all(&head(1, chunk.len())?)?;
+        out.write_all(chunk)
+    })
 }
 
-fn frame(out: &mut impl Write, kind: u8, bytes: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(bytes.len()).map_err(|_| io::Error::other("a message is too long"))?;
-    out.write_all(&[kind])?;
-    out.write_all(&length.to_le_bytes())?;
-    out.write_all(bytes)
+/// What comes before the bytes of a frame: its kind and their number.
+fn head(kind: u8, length: usize) -> io::Result<[u8; HEAD]> {
+    let length = u32::try_from(length).map_err(|_| io::Error::other("a message is too long"))?;
+    let [a, b, c, d] = length.to_le_bytes();
+    Ok([kind, a, b, c, d])
+}
+
+/// Lets others run while nothing has come, up to [`AWAKE`]: most answers are quick, and to be put to sleep and woken takes
+/// longer than they do.
+pub(super) fn stay_awake(from: &BufReader<UnixStream>) {
+    let start = Instant::now();
+    let mut wire = [PollFd::new(from.get_ref(), PollFlags::IN)];
+    let mut nothing = || from.buffer().is_empty() && poll(&mut wire, Some(&Timespec::default())) == Ok(0);
+    while nothing() && start.elapsed() < AWAKE {
+        std::thread::yield_now();
+    }
 }
 
 /// Reads a frame; `None` where the other side has ended. Bytes are at most [`MOST`], and messages `most_message`; the memory
 /// taken is that of what came, whatever length was announced.
 pub(super) fn receive(from: &mut impl Read, most_message: usize) -> io::Result<Option<Frame>> {
-    let mut head = [0; 5];
+    let mut head = [0; HEAD];
     match from.read_exact(&mut head[..1]) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         result => result?,

@@ -1,5 +1,5 @@
 //! A plugin that misbehaves on demand: it multiplies by a constant of the same shape, and does one thing wrong, see
-//! [`Fault`].
+//! [`Fault`]. A `Neg`, which has no constant, is only compiled.
 
 #[path = "../../../src/fault.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the test uses the rest of the list")]
@@ -36,7 +36,7 @@ impl Backend for Hostile {
     fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
         panic_if(Fault::PanicInPatterns);
         let text = if has(Fault::BadPattern) { "(Mul ?x ?w:const" } else { "(Mul ?x ?w:const)" };
-        Ok(vec![Pattern::new("scale", text)])
+        Ok(vec![Pattern::new("scale", text), Pattern::new("negate", "(Neg ?x)")])
     }
 
     fn check(&self, candidate: &Region, _: &Options) -> Result<(), Refusal> {
@@ -59,7 +59,8 @@ impl Backend for Hostile {
         _: &Options,
         code: &mut dyn Write,
     ) -> Result<(), Error> {
-        writeln!(code, "{}", region.constants[0].id)?;
+        let Some(constant) = region.constants.first() else { return Ok(()) };
+        writeln!(code, "{}", constant.id)?;
         code.flush()?;
         panic_if(Fault::PanicInCodegen);
         segfault_if(Fault::SegfaultInCodegen);
