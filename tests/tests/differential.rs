@@ -40,9 +40,18 @@ use random::Random;
 /// Graphs of a usual run.
 const GRAPHS: u64 = 3000;
 
-/// Seeds of rare graphs that a long run found, which every whole run has as well: a lone query of causal attention with
-/// a past, and a slice that starts far before the first element of an axis that is empty at times.
-const RARE: [u64; 2] = [108701, 109136];
+/// Seeds of rare graphs that a long run found, which every whole run has as well.
+const RARE: [(u64, &str); 9] = [
+    (108701, "a lone query of causal attention with a past"),
+    (109136, "a slice that starts far before the first element of an axis that is empty at times"),
+    (113958, "a transposed matrix of no columns"),
+    (103025, "products over nothing"),
+    (100406, "attention that sees nothing"),
+    (102283, "the logarithm of nearly nothing"),
+    (110579, "a division by what rounding left"),
+    (117628, "1 by a zero of either sign"),
+    (112272, "the softplus of a large f16"),
+];
 
 /// Threads that compile and run; onnxruntime answers one after the other.
 const THREADS: usize = 2;
@@ -73,7 +82,7 @@ fn random_graphs() -> Needed<()> {
     let first = one.or_else(|| number("BYOC_DIFFERENTIAL_FIRST")).unwrap_or(0);
     let count = if one.is_some() { 1 } else { number("BYOC_DIFFERENTIAL_GRAPHS").unwrap_or(GRAPHS) };
     let rare = if count >= GRAPHS { &RARE[..] } else { &[] };
-    let seeds: Vec<u64> = (first..first + count).chain(rare.iter().copied()).collect();
+    let seeds: Vec<u64> = (first..first + count).chain(rare.iter().map(|(seed, _)| *seed)).collect();
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     // A panic of the compiler is a finding that is shown with its graph.
     if one.is_none() {

@@ -29,12 +29,13 @@ pub(crate) struct Rule {
 
 /// The rule for the coarsest float type of the graph.
 pub(crate) fn tolerance(case: &Case) -> Rule {
-    let cast = |(name, value): &(&str, Attribute)| match value {
+    let made = |(name, value): &(&str, Attribute)| match value {
         Attribute::Int(code) if *name == "to" => from_onnx(*code),
+        Attribute::Tensor { dtype, .. } => Some(*dtype),
         _ => None,
     };
-    let casts = case.nodes.iter().flat_map(|node| node.attributes.iter().filter_map(cast));
-    let types: Vec<_> = case.leaves.iter().map(|leaf| leaf.dtype()).chain(casts).collect();
+    let made = case.nodes.iter().flat_map(|node| node.attributes.iter().filter_map(made));
+    let types: Vec<_> = case.leaves.iter().map(|leaf| leaf.dtype()).chain(made).collect();
     if types.contains(&DType::BF16) {
         Rule { relative: 2e-2, of_largest: 4e-3, step: 8e-3 }
     } else if types.contains(&DType::F16) {

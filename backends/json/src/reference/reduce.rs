@@ -121,21 +121,6 @@ fn first_largest<T: Item>(values: &[T], last: bool) -> i64 {
 
 /// `CumSum`; floats are added up in `f64` and each sum rounded once.
 pub(crate) fn cum_sum(call: &Call<'_, '_>) -> Outputs {
-    fn summed<T: Number>(x: ArrayViewD<'_, T>, axis: usize, exclusive: bool, reverse: bool) -> ArrayD<T> {
-        let mut sums = x.to_owned();
-        for mut lane in sums.lanes_mut(Axis(axis)) {
-            if reverse {
-                lane.invert_axis(Axis(0));
-            }
-            let mut total = T::default();
-            for value in lane {
-                let next = total.add(*value);
-                *value = if exclusive { total } else { next };
-                total = next;
-            }
-        }
-        sums
-    }
     let x = call.input(0)?;
     let axis = call.ints(1).and_then(|values| values.first().copied());
     let axis = super::call::axis(axis.ok_or_else(|| Error::new("CumSum needs an axis"))?, x.shape().len())?;
@@ -144,6 +129,23 @@ pub(crate) fn cum_sum(call: &Call<'_, '_>) -> Outputs {
         return call.rounded(summed(x.to_f64().view(), axis, exclusive, reverse));
     }
     each_number!(x, x => Ok(vec![Item::wrap(summed(x.view(), axis, exclusive, reverse))]))
+}
+
+fn summed<T: Number>(x: ArrayViewD<'_, T>, axis: usize, exclusive: bool, reverse: bool) -> ArrayD<T> {
+    let mut sums = x.to_owned();
+    for mut lane in sums.lanes_mut(Axis(axis)) {
+        if reverse {
+            lane.invert_axis(Axis(0));
+        }
+        // The first sum is the first element itself, a -0 too.
+        let mut total: Option<T> = None;
+        for value in lane {
+            let next = total.map_or(*value, |total| total.add(*value));
+            *value = if exclusive { total.unwrap_or_default() } else { next };
+            total = Some(next);
+        }
+    }
+    sums
 }
 
 /// `Softmax` along one axis.
@@ -187,6 +189,21 @@ mod tests {
         ];
         for (values, expected) in cases {
             assert_eq!((first_largest(&values, false), first_largest(&values, true)), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn sums_so_far_start_with_the_first_element() {
+        let x = ArrayD::from_shape_vec(IxDyn(&[3]), vec![-0.0, 1.0, 2.0]).expect("shape");
+        for (exclusive, reverse, expected) in [
+            (false, false, [-0.0, 1.0, 3.0]),
+            (true, false, [0.0, -0.0, 1.0]),
+            (false, true, [3.0, 3.0, 2.0]),
+            (true, true, [3.0, 2.0, 0.0]),
+        ] {
+            let sums = summed(x.view(), 0, exclusive, reverse);
+            let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(sums.as_slice().expect("order")), bits(&expected), "{exclusive} {reverse}");
         }
     }
 

@@ -15,6 +15,9 @@ pub(super) fn supports(p: &GemmParams) -> bool {
 const STRIP: usize = 2048;
 
 pub(super) fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: &[f32], c: &mut [f32], e: &Epilogue<'_>) {
+    if p.n == 0 {
+        return;
+    }
     let matrices = p.batch[0] * p.batch[1];
     let work = matrices.saturating_mul(p.n).saturating_mul(p.k);
     let wanted = threads.count().min(work.div_ceil(16 * 1024)).max(1);
@@ -28,11 +31,11 @@ pub(super) fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: &[f32], c: &m
             let columns = units.start * 16..(units.end * 16).min(p.n);
             let index = [matrix / p.batch[1], matrix % p.batch[1]];
             let offset = |strides: [usize; 2]| index[0] * strides[0] + index[1] * strides[1];
-            let (a, b, c) = (&a[offset(p.a_batch)..], &b[offset(p.b_batch)..], offset(p.c_batch));
+            let (a, b, c) = (from(a, offset(p.a_batch)), from(b, offset(p.b_batch)), offset(p.c_batch));
             for row in 0..p.m {
                 // SAFETY: tasks write disjoint columns or matrices.
                 let y = unsafe { out.slice(c + row * p.c_row + columns.start, columns.len()) };
-                let a = Vector { data: &a[row * p.a[0]..], stride: p.a[1] };
+                let a = Vector { data: from(a, row * p.a[0]), stride: p.a[1] };
                 let line = Line { p, a, b, columns: columns.clone() };
                 dispatch(threads.isa(), Product { line: &line, y });
                 let residual = e.residual.map(|r| &r[c + row * p.c_row + columns.start..][..columns.len()]);
@@ -40,6 +43,11 @@ pub(super) fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: &[f32], c: &m
             }
         }
     });
+}
+
+/// The elements from `start` on: none where there are none, wherever the strides of an empty matrix lead.
+fn from(data: &[f32], start: usize) -> &[f32] {
+    data.get(start..).unwrap_or_default()
 }
 
 /// A row of A.
@@ -116,7 +124,7 @@ impl Line<'_> {
             for (i, f) in factors.iter_mut().enumerate().take(count) {
                 *f = self.a.data[(k0 + i) * self.a.stride] * self.p.alpha;
             }
-            let rows = &self.b[k0 * row + first..];
+            let rows = from(self.b, k0 * row + first);
             assert!(rows.len() >= (count - 1) * row + y.len());
             let mut j = 0;
             while j < y.len() {
@@ -150,7 +158,7 @@ impl Line<'_> {
     unsafe fn dot<V: V16>(&self, column: usize) -> f32 {
         const SUMS: usize = 4;
         let k = self.p.k;
-        let b = &self.b[column * self.p.b[1]..][..k];
+        let b = &from(self.b, column * self.p.b[1])[..k];
         if self.a.stride != 1 {
             return b.iter().enumerate().map(|(i, b)| b * self.a.data[i * self.a.stride]).sum();
         }

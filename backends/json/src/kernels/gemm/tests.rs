@@ -102,6 +102,9 @@ fn shapes_strides_and_epilogues() {
         (130, 130, 130),
         (400, 20, 40),
         (20, 15, 0),
+        (3, 5, 0),
+        (2, 0, 7),
+        (0, 5, 7),
     ] {
         let p = GemmParams::dense(m, n, k);
         check(&p);
@@ -113,7 +116,7 @@ fn shapes_strides_and_epilogues() {
 
 #[test]
 fn batches() {
-    for (m, n, k) in [(1, 20, 40), (9, 33, 40), (40, 64, 16)] {
+    for (m, n, k) in [(1, 20, 40), (9, 33, 40), (40, 64, 16), (2, 5, 0)] {
         let p = GemmParams::dense(m, n, k);
         // Heads side by side in a row, as attention has them, and a broadcast B.
         check(&GemmParams {
