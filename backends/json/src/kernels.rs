@@ -7,6 +7,7 @@ mod activation;
 mod affine;
 mod attention;
 mod conv;
+mod crew;
 mod elementwise;
 mod gemm;
 mod isa;
@@ -19,6 +20,7 @@ mod pool;
 mod reduce;
 mod simd;
 mod sizes;
+mod sync;
 mod transpose;
 
 pub use activation::{Activation, Unary, unary, unary_inplace};

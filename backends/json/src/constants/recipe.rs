@@ -167,11 +167,11 @@ impl Recipe {
             }
             Recipe::Scale { channels, parts } => {
                 let (scale, _) = compose(*channels, None, parts, view)?;
-                out.iter_mut().zip(scale).for_each(|(out, value)| *out = value as f32);
+                out.iter_mut().zip(scale.into_iter().cycle()).for_each(|(out, value)| *out = value as f32);
             }
             Recipe::Shift { channels, start, parts } => {
                 let (_, shift) = compose(*channels, *start, parts, view)?;
-                out.iter_mut().zip(shift).for_each(|(out, value)| *out = value as f32);
+                out.iter_mut().zip(shift.into_iter().cycle()).for_each(|(out, value)| *out = value as f32);
             }
         }
         Ok(())
@@ -206,31 +206,33 @@ fn params(shape: &[usize; 4], group: usize) -> ConvParams {
     }
 }
 
-/// As many times the value; an error where there is no memory for it.
-fn repeated(value: f64, count: usize) -> Result<Vec<f64>, Error> {
-    let mut values = Vec::new();
-    values.try_reserve_exact(count).map_err(|_| Error::new(format!("no memory for {count} channels")))?;
-    values.resize(count, value);
-    Ok(values)
-}
-
-/// Factor and offset by channel of all parts one after another, in double precision.
+/// Factor and offset of all parts one after another, in double precision: one for each channel, or one for all of them.
 fn compose<'a>(
     channels: usize,
     start: Option<ConstantId>,
     parts: &[Part],
     view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
 ) -> Result<(Vec<f64>, Vec<f64>), Error> {
+    // What is read decides how much is computed, so that a number in code is no reason to take memory.
+    let mut all_alike = true;
+    for id in start.into_iter().chain(parts.iter().flat_map(Part::sources)) {
+        let len = view(id)?.len();
+        if len != 1 && len != channels {
+            return Err(Error::new(format!("{len} values for {channels} channels")));
+        }
+        all_alike &= len == 1;
+    }
+    let channels = if all_alike { 1 } else { channels };
     let vector = |id: ConstantId| -> Result<Vec<f64>, Error> {
         let values = view(id)?.to_vec::<f32>()?;
-        match values.len() {
-            1 => repeated(f64::from(values[0]), channels),
-            len if len == channels => Ok(values.into_iter().map(f64::from).collect()),
-            len => Err(Error::new(format!("{len} values for {channels} channels"))),
-        }
+        Ok(if values.len() == 1 {
+            vec![f64::from(values[0]); channels]
+        } else {
+            values.into_iter().map(f64::from).collect()
+        })
     };
-    let mut scale = repeated(1.0, channels)?;
-    let mut shift = start.map_or_else(|| repeated(0.0, channels), vector)?;
+    let mut scale = vec![1.0; channels];
+    let mut shift = start.map_or_else(|| Ok(vec![0.0; channels]), vector)?;
     for part in parts {
         let (factor, offset) = match part {
             Part::Norm { scale, bias, mean, variance, eps } => {
@@ -240,8 +242,8 @@ fn compose<'a>(
                 let offset = (0..channels).map(|c| bias[c] - mean[c] * factor[c]).collect();
                 (factor, offset)
             }
-            Part::Mul(id) => (vector(*id)?, repeated(0.0, channels)?),
-            Part::Add(id) => (repeated(1.0, channels)?, vector(*id)?),
+            Part::Mul(id) => (vector(*id)?, vec![0.0; channels]),
+            Part::Add(id) => (vec![1.0; channels], vector(*id)?),
         };
         for channel in 0..channels {
             scale[channel] *= factor[channel];

@@ -1,52 +1,15 @@
-//! Threads for the kernels: a fixed crew that spins briefly between jobs, because kernels follow each other within
-//! microseconds and a wake-up through the kernel of the operating system costs more than a small layer.
+//! Threads for the kernels, and how they share what they write.
 
+use super::crew::Crew;
 use super::isa::Isa;
-use std::any::Any;
-use std::cell::UnsafeCell;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
-use std::thread::JoinHandle;
-
-/// Iterations of the spin loop before a waiting worker parks (about 50 to 100 microseconds).
-const SPINS: usize = 2000;
-
-/// A type-erased `&dyn Fn()` that lives as long as the call that published it.
-#[derive(Clone, Copy)]
-struct Job {
-    data: *const (),
-    call: unsafe fn(*const ()),
-}
-
-struct Crew {
-    epoch: AtomicUsize,
-    job: UnsafeCell<Option<Job>>,
-    /// Workers inside the job, plus `CLOSED` while there is none to enter.
-    gate: AtomicUsize,
-    stop: AtomicBool,
-    asleep: Vec<AtomicBool>,
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
-}
-
-/// The bit of `Crew::gate` that keeps workers out. A leader that has done all the work itself closes the gate and goes
-/// on: it does not wait for workers that the operating system has not scheduled yet.
-const CLOSED: usize = 1 << (usize::BITS - 1);
-
-// SAFETY: `job` is written only by the holder of `Threads::leader` while the gate is closed and nobody is inside; workers
-// read it only inside, after the acquire operation on the gate that let them in.
-unsafe impl Sync for Crew {}
-// SAFETY: the pointers in `job` are only followed during the call that published them.
-unsafe impl Send for Crew {}
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The threads (and the instruction set) that kernels run on. Build once, share by reference.
 pub struct Threads {
     isa: Isa,
     count: usize,
-    crew: Option<Arc<Crew>>,
-    workers: Vec<JoinHandle<()>>,
-    leader: Mutex<()>,
+    crew: Option<Crew>,
 }
 
 impl Threads {
@@ -58,30 +21,8 @@ impl Threads {
     /// As [`Threads::new`] with a given instruction set; falls back to the portable one if the CPU lacks it.
     pub fn with_isa(count: usize, isa: Isa) -> Threads {
         let isa = if isa.is_available() { isa } else { Isa::Portable };
-        let mut threads = Threads { isa, count: count.max(1), crew: None, workers: Vec::new(), leader: Mutex::new(()) };
-        if threads.count > 1 {
-            let crew = Arc::new(Crew {
-                epoch: AtomicUsize::new(0),
-                job: UnsafeCell::new(None),
-                gate: AtomicUsize::new(CLOSED),
-                stop: AtomicBool::new(false),
-                asleep: (1..threads.count).map(|_| AtomicBool::new(false)).collect(),
-                panic: Mutex::new(None),
-            });
-            for index in 0..threads.count - 1 {
-                let crew = Arc::clone(&crew);
-                let spawned = std::thread::Builder::new()
-                    .name(format!("byoc-kernel-{}", index + 1))
-                    .spawn(move || work(&crew, index));
-                // A machine that refuses threads still computes, with fewer of them.
-                match spawned {
-                    Ok(handle) => threads.workers.push(handle),
-                    Err(_) => break,
-                }
-            }
-            threads.crew = Some(crew);
-        }
-        threads
+        let count = count.max(1);
+        Threads { isa, count, crew: (count > 1).then(|| Crew::start(count - 1)) }
     }
 
     /// How many threads work, the caller included.
@@ -98,17 +39,6 @@ impl Threads {
     /// With one thread or one task it runs on the caller, without synchronisation. A call from inside a task, or
     /// while another caller uses these threads, runs on the caller alone.
     pub fn parallel_for(&self, tasks: usize, f: impl Fn(usize) + Sync) {
-        let guard = match self.leader.try_lock() {
-            _ if tasks <= 1 || self.workers.is_empty() => None,
-            Ok(guard) => Some(guard),
-            // A job that panicked left nothing half done: the lock only says who leads.
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        let (Some(_guard), Some(crew)) = (guard, &self.crew) else {
-            (0..tasks).for_each(f);
-            return;
-        };
         let next = AtomicUsize::new(0);
         let body = || {
             loop {
@@ -119,103 +49,9 @@ impl Threads {
                 f(i);
             }
         };
-        self.lead(crew, &body);
-    }
-
-    /// Publishes `body` to the workers, runs it here as well, and waits for everyone.
-    fn lead<F: Fn() + Sync>(&self, crew: &Crew, body: &F) {
-        unsafe fn call<F: Fn()>(data: *const ()) {
-            // SAFETY: `data` is the `&F` of the `lead` call that waits for this one to return.
-            unsafe { (*data.cast::<F>())() }
-        }
-        // SAFETY: the leader's lock is held, the gate is closed and was empty when it closed: nobody reads the cell.
-        unsafe {
-            *crew.job.get() = Some(Job { data: std::ptr::from_ref(body).cast(), call: call::<F> });
-        }
-        // Not a store: a worker that came too late for the last job may be about to undo its entry.
-        crew.gate.fetch_and(!CLOSED, Ordering::Release);
-        crew.epoch.fetch_add(1, Ordering::SeqCst);
-        for (asleep, worker) in crew.asleep.iter().zip(&self.workers) {
-            if asleep.load(Ordering::SeqCst) {
-                worker.thread().unpark();
-            }
-        }
-        let own = catch_unwind(AssertUnwindSafe(body));
-        // Returning or unwinding before everyone has left would free what the workers still use.
-        crew.gate.fetch_or(CLOSED, Ordering::AcqRel);
-        let mut spins = 0;
-        while crew.gate.load(Ordering::Acquire) != CLOSED {
-            spins += 1;
-            if spins % SPINS == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
-        }
-        let theirs = crew.panic.lock().map_or(None, |mut slot| slot.take());
-        if let Some(payload) = own.err().or(theirs) {
-            resume_unwind(payload);
-        }
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        if let Some(crew) = &self.crew {
-            crew.stop.store(true, Ordering::SeqCst);
-            crew.epoch.fetch_add(1, Ordering::SeqCst);
-        }
-        for worker in self.workers.drain(..) {
-            worker.thread().unpark();
-            // A worker cannot panic: it catches what its jobs throw.
-            drop(worker.join());
-        }
-    }
-}
-
-/// The life of a worker: wait for the next epoch, do its job, say so.
-fn work(crew: &Crew, index: usize) {
-    let mut seen = 0;
-    loop {
-        seen = wait_for_epoch(crew, index, seen);
-        if crew.stop.load(Ordering::SeqCst) {
-            return;
-        }
-        if crew.gate.fetch_add(1, Ordering::AcqRel) & CLOSED == 0 {
-            enter(crew);
-        }
-        crew.gate.fetch_sub(1, Ordering::Release);
-    }
-}
-
-/// Runs the job; the caller is inside the gate.
-fn enter(crew: &Crew) {
-    // SAFETY: inside the gate the leader does not write, and the acquire operation that let this worker in orders the
-    // read after the leader's write.
-    if let Some(job) = unsafe { *crew.job.get() } {
-        // SAFETY: the leader keeps what `data` points to alive until everyone has left.
-        if let Err(payload) = catch_unwind(|| unsafe { (job.call)(job.data) })
-            && let Ok(mut slot) = crew.panic.lock()
-        {
-            *slot = Some(payload);
-        }
-    }
-}
-
-fn wait_for_epoch(crew: &Crew, index: usize, seen: usize) -> usize {
-    for _ in 0..SPINS {
-        let now = crew.epoch.load(Ordering::Acquire);
-        if now != seen {
-            return now;
-        }
-        std::hint::spin_loop();
-    }
-    loop {
-        crew.asleep[index].store(true, Ordering::SeqCst);
-        // Read again after announcing the sleep: the leader either sees the announcement or is seen here.
-        let now = crew.epoch.load(Ordering::SeqCst);
-        if now == seen {
-            std::thread::park();
-        }
-        crew.asleep[index].store(false, Ordering::SeqCst);
-        if now != seen {
-            return now;
+        let done = tasks > 1 && self.crew.as_ref().is_some_and(|crew| crew.lead(&body));
+        if !done {
+            (0..tasks).for_each(f);
         }
     }
 }
@@ -282,6 +118,8 @@ pub(crate) fn part(total: usize, parts: usize, i: usize) -> std::ops::Range<usiz
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use super::*;
 
     #[test]

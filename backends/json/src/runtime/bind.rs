@@ -62,7 +62,7 @@ pub(super) fn bind<'a>(program: &Program, constants: &BoundConstants<'a>) -> Res
             Source::Host(id) => host(constants.host(*id)?, takes_strides[constant.value]),
             Source::Inline { hex, .. } => inline(hex),
             Source::Derived { recipe, carrier: Some(id) } => host(constants.packed(*id, recipe.layout())?, false),
-            Source::Derived { recipe, carrier: None } => derive(recipe, constants),
+            Source::Derived { recipe, carrier: None } => derive(recipe, value, constants),
         }?;
         check(value, &bound)?;
         Ok(bound)
@@ -70,11 +70,14 @@ pub(super) fn bind<'a>(program: &Program, constants: &BoundConstants<'a>) -> Res
     program.constants.iter().map(one).collect()
 }
 
-/// Computes what was not stored.
-fn derive<'a>(recipe: &Recipe, constants: &BoundConstants<'a>) -> Result<Bound<'a>, Error> {
+/// Computes what was not stored: nothing that is larger than the value.
+fn derive<'a>(recipe: &Recipe, value: &Value, constants: &BoundConstants<'a>) -> Result<Bound<'a>, Error> {
     let too_large = || Error::new("damaged code: a constant is too large");
     let len = recipe.len().ok_or_else(too_large)?;
     let bytes = len.checked_mul(4).ok_or_else(too_large)?;
+    if Some(bytes) != bytes_of(value)? {
+        return Err(another());
+    }
     let mut buffer = Buffer::new(bytes)?;
     recipe.compute(&|id| constants.host(id), &mut buffer.as_mut_f32()[..len])?;
     Ok(Bound::Owned { buffer, bytes })
@@ -122,12 +125,27 @@ fn host<'a>(view: TensorView<'a>, strides: bool) -> Result<Bound<'a>, Error> {
 
 /// A constant must be what the program says.
 fn check(value: &Value, bound: &Bound<'_>) -> Result<(), Error> {
-    let shape: Option<Vec<usize>> = value.shape.iter().map(byoc_plugin_api::Dim::fixed).collect();
-    let shape = shape.ok_or_else(|| Error::new("damaged code: a constant without a shape"))?;
-    let bytes = crate::kernels::product(&shape).and_then(|elements| elements.checked_mul(value.dtype.size()));
     let fits = match bound {
-        Bound::View(view) => view.dtype() == value.dtype && view.shape().iter().map(|&size| size as usize).eq(shape),
-        Bound::Owned { bytes: found, .. } => Some(*found) == bytes,
+        Bound::View(view) => {
+            view.dtype() == value.dtype && view.shape().iter().map(|&size| size as usize).eq(shape_of(value)?)
+        }
+        Bound::Owned { bytes, .. } => Some(*bytes) == bytes_of(value)?,
     };
-    if fits { Ok(()) } else { Err(Error::new("a bound constant has another type or shape than the code says")) }
+    if fits { Ok(()) } else { Err(another()) }
+}
+
+fn another() -> Error {
+    Error::new("a bound constant has another type or shape than the code says")
+}
+
+/// The shape of a constant.
+fn shape_of(value: &Value) -> Result<Vec<usize>, Error> {
+    let shape: Option<Vec<usize>> = value.shape.iter().map(byoc_plugin_api::Dim::fixed).collect();
+    shape.ok_or_else(|| Error::new("damaged code: a constant without a shape"))
+}
+
+/// The bytes of a constant, if they can be counted.
+fn bytes_of(value: &Value) -> Result<Option<usize>, Error> {
+    let elements = crate::kernels::product(&shape_of(value)?);
+    Ok(elements.and_then(|elements| elements.checked_mul(value.dtype.size())))
 }

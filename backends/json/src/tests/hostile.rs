@@ -165,6 +165,35 @@ fn values_and_recipes_out_of_bounds_are_refused() {
     assert_eq!(blocked, "no kernel for the shapes [1, 16, 9, 9] to [1, 16, 9, 9]");
 }
 
+/// What is computed at load takes no more memory than what it is computed from, or than its place in the program.
+#[test]
+fn a_number_of_channels_is_no_reason_to_take_memory() {
+    let channels: u64 = 1 << 30;
+    let net = pools();
+    for (recipe, with_shape, expected) in [
+        ("scale", false, "a bound constant has another type or shape than the code says"),
+        ("shift", false, "a bound constant has another type or shape than the code says"),
+        ("scale", true, "4 values for 1073741824 channels"),
+        ("shift", true, "4 values for 1073741824 channels"),
+    ] {
+        let mut compiled = net.compile(&[("pack", "false")]);
+        let mut code = code(&compiled);
+        let constants = code["constants"].as_array_mut().expect("constants");
+        let recipes = constants.iter_mut().filter_map(|constant| {
+            let value = constant["value"].as_u64()?;
+            let derived = constant["source"]["derived"]["recipe"].get_mut(recipe)?;
+            Some((value, derived))
+        });
+        let (value, derived) = recipes.last().expect("a recipe");
+        derived["channels"] = json!(channels);
+        if with_shape {
+            code["values"][value as usize]["shape"] = json!([channels]);
+        }
+        let error = outcome(&net, &mut compiled, &code).expect_err("a lie");
+        assert_eq!(error.message, expected, "{recipe}");
+    }
+}
+
 /// The places of all numbers, as JSON pointers.
 fn numbers(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
