@@ -92,9 +92,8 @@ impl Mask<'_> {
         }
         let Some(added) = &self.added else { return 0.0 };
         let shape = added.shape();
-        // A mask for fewer keys hides the rest, unless it broadcasts.
-        let known = shape[shape.len() - 1];
-        if k >= known && known != 1 {
+        // A mask for fewer keys hides the rest, one for a single key too.
+        if k >= shape[shape.len() - 1] {
             return f64::NEG_INFINITY;
         }
         let skipped = 4 - shape.len();
@@ -245,9 +244,9 @@ mod tests {
         assert_eq!(means([1, 1], 3, &[("is_causal", 1)], vec![]), [1.0, 1.5, 2.0]);
         let mask = tensor(&[2, 3], &[false, true, false, true, false, true]);
         assert_eq!(means([1, 1], 2, &[], vec![mask]), [2.0, 2.0]);
-        // A mask for two of three keys hides the third; one key of a mask stands for all.
+        // A mask for two of three keys hides the third, and one for the first hides both others.
         assert_eq!(means([1, 1], 1, &[], vec![tensor(&[1, 2], &[0f32, 0.0])]), [1.5]);
-        assert_eq!(means([1, 1], 1, &[], vec![tensor(&[1, 1], &[7f32])]), [2.0]);
+        assert_eq!(means([1, 1], 1, &[], vec![tensor(&[1, 1], &[7f32])]), [1.0]);
         let lengths = vec![None, None, None, tensor(&[1], &[2i64])];
         assert_eq!(means([1, 1], 1, &[], lengths), [1.5]);
         // With a cache among the keys, the last query sees all that is no padding.
