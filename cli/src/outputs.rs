@@ -50,12 +50,16 @@ pub(crate) fn collect(session: &Session) -> Result<Vec<(String, Tensor)>> {
 impl Summary {
     /// Looks at every element; `top` is how many of the largest are wanted.
     pub(crate) fn of(name: &str, tensor: &Tensor, top: usize) -> Summary {
-        let finite = || tensor.numbers().map(Number::value).filter(|value| value.is_finite());
         let (mut count, mut sum) = (0usize, 0.0);
-        for value in finite() {
-            count += 1;
-            sum += value;
-        }
+        let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
+        tensor.each_value(|value| {
+            if value.is_finite() {
+                count += 1;
+                sum += value;
+                (min, max) = (min.min(value), max.max(value));
+            }
+        });
+        let of_numbers = |value: f64| (count > 0).then_some(value);
         let first: Vec<_> = tensor.numbers().take(SHOWN).collect();
         let texts: Vec<_> = first.iter().map(Number::to_string).collect();
         let more = if tensor.numbers().len() > SHOWN { " ..." } else { "" };
@@ -63,9 +67,9 @@ impl Summary {
             name: name.to_owned(),
             dtype: tensor.dtype().to_string(),
             shape: tensor.shape().to_vec(),
-            min: finite().reduce(f64::min),
-            max: finite().reduce(f64::max),
-            mean: (count > 0).then(|| sum / count as f64),
+            min: of_numbers(min),
+            max: of_numbers(max),
+            mean: of_numbers(sum / count as f64),
             non_finite: tensor.numbers().len() - count,
             first: first.iter().map(|number| number.json()).collect(),
             first_text: format!("{}{more}", texts.join(" ")),

@@ -60,6 +60,22 @@ impl Tensor {
         self.bytes.chunks_exact(self.dtype.size()).map(|element| Number::read(self.dtype, element))
     }
 
+    /// Shows the nearest `f64` of each element to `see`, in row-major order: fast, for outputs may be large.
+    pub fn each_value(&self, mut see: impl FnMut(f64)) {
+        fn each<const SIZE: usize>(bytes: &[u8], see: impl FnMut([u8; SIZE])) {
+            bytes.as_chunks().0.iter().copied().for_each(see);
+        }
+        let bytes = &self.bytes;
+        match self.dtype {
+            DType::F32 => each(bytes, |bits| see(f32::from_le_bytes(bits).into())),
+            DType::F64 => each(bytes, |bits| see(f64::from_le_bytes(bits))),
+            DType::I64 => each(bytes, |bits| see(i64::from_le_bytes(bits) as f64)),
+            DType::I32 => each(bytes, |bits| see(i32::from_le_bytes(bits).into())),
+            DType::U8 => each(bytes, |[bits]| see(bits.into())),
+            _ => self.numbers().for_each(|number| see(number.value())),
+        }
+    }
+
     /// Where element `index` of the row-major order stands, such as `[0,281]`.
     pub fn position(&self, index: usize) -> Vec<usize> {
         let mut rest = index;
@@ -166,8 +182,9 @@ mod tests {
 
     #[test]
     fn every_type_reads_its_own_bytes() {
-        let cases: [(DType, &[u8], &str); 9] = [
+        let cases: [(DType, &[u8], &str); 10] = [
             (DType::F32, &[0, 0, 128, 63], "1"),
+            (DType::I32, &[253, 255, 255, 255], "-3"),
             (DType::F64, &[0, 0, 0, 0, 0, 0, 0, 192], "-2"),
             (DType::F16, &[0, 0x3e], "1.5"),
             (DType::BF16, &[0x80, 0xbf], "-1"),
@@ -179,6 +196,10 @@ mod tests {
         ];
         for (dtype, bytes, text) in cases {
             assert_eq!(Number::read(dtype, bytes).to_string(), text, "{dtype}");
+            let tensor = Tensor::new(dtype, vec![2], bytes.repeat(2)).expect("two elements");
+            let mut seen = Vec::new();
+            tensor.each_value(|value| seen.push(value));
+            assert_eq!(seen, [Number::read(dtype, bytes).value(); 2], "{dtype}");
         }
     }
 
