@@ -7,7 +7,6 @@ mod activation;
 mod affine;
 mod attention;
 mod conv;
-mod crew;
 mod elementwise;
 mod gemm;
 mod isa;
@@ -21,6 +20,7 @@ mod reduce;
 mod simd;
 mod sizes;
 mod sync;
+mod thread_pool;
 mod transpose;
 
 pub use activation::{Activation, Unary, unary, unary_inplace};

@@ -10,11 +10,11 @@ use crate::program::Program;
 
 mod bind;
 mod calls;
-mod crew;
 mod memory;
 mod plan;
 mod prepare;
 mod shapes;
+mod shared_threads;
 
 use bind::Bound;
 use memory::{Buffer, Frame, Inputs, Outputs};
@@ -44,7 +44,7 @@ pub(crate) fn load<'a>(
         shapes: Shapes::new(&program),
         program,
         constants,
-        threads: crew::crew(environment.threads.max(1)),
+        threads: shared_threads::get(environment.threads.max(1)),
         prepared: None,
         arena: Buffer::default(),
         scratch: Buffer::default(),

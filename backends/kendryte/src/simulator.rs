@@ -3,7 +3,6 @@
 
 mod activation;
 mod conv;
-mod crew;
 mod dense;
 mod depthwise;
 mod float;
@@ -11,6 +10,7 @@ pub(crate) mod isa;
 mod memory;
 mod pooling;
 mod quantized;
+mod threads;
 
 use byoc_plugin_api::Error;
 
@@ -18,9 +18,9 @@ use crate::kmodel::check::Severity;
 use crate::kmodel::{Kmodel, Layer, Operation, type_name};
 
 use conv::{Plan, Scratch};
-use crew::Crew;
 use isa::Isa;
 use memory::Memories;
+use threads::Threads;
 
 /// What the model wants as its one input (kmodel v3, first layer rule).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct Simulator {
     plans: Vec<Option<Plan>>,
     memories: Memories,
     scratch: Scratch,
-    crew: Crew,
+    pool: Threads,
 }
 
 impl Simulator {
@@ -88,7 +88,7 @@ impl Simulator {
         });
         let plans = plans.collect();
         let memories = Memories::new(kmodel.main_memory as usize);
-        Ok(Simulator { kmodel, plans, memories, scratch: Scratch::default(), crew: Crew::new(threads) })
+        Ok(Simulator { kmodel, plans, memories, scratch: Scratch::default(), pool: Threads::new(threads) })
     }
 
     /// The model.
@@ -115,7 +115,7 @@ impl Simulator {
         }
         for (index, (layer, plan)) in self.kmodel.layers.iter().zip(&self.plans).enumerate() {
             let result = match plan {
-                Some(plan) => plan.run(layer.flags, &mut self.memories, &mut self.scratch, &self.crew),
+                Some(plan) => plan.run(layer.flags, &mut self.memories, &mut self.scratch, &self.pool),
                 None => run_layer(layer, &mut self.memories),
             };
             result.map_err(|error| {

@@ -1,7 +1,7 @@
 //! Threads for the kernels, and how they share what they write.
 
-use super::crew::Crew;
 use super::isa::Isa;
+use super::thread_pool::ThreadPool;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Threads {
     isa: Isa,
     count: usize,
-    crew: Option<Crew>,
+    pool: Option<ThreadPool>,
 }
 
 impl Threads {
@@ -22,7 +22,7 @@ impl Threads {
     pub fn with_isa(count: usize, isa: Isa) -> Threads {
         let isa = if isa.is_available() { isa } else { Isa::Portable };
         let count = count.max(1);
-        Threads { isa, count, crew: (count > 1).then(|| Crew::start(count - 1)) }
+        Threads { isa, count, pool: (count > 1).then(|| ThreadPool::start(count - 1)) }
     }
 
     /// How many threads work, the caller included.
@@ -49,7 +49,7 @@ impl Threads {
                 f(i);
             }
         };
-        let done = tasks > 1 && self.crew.as_ref().is_some_and(|crew| crew.lead(&body));
+        let done = tasks > 1 && self.pool.as_ref().is_some_and(|pool| pool.lead(&body));
         if !done {
             (0..tasks).for_each(f);
         }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn panics_reach_the_caller_and_leave_the_crew_usable() {
+    fn panics_reach_the_caller_and_leave_the_pool_usable() {
         let threads = Threads::new(2);
         for _ in 0..3 {
             let caught = catch_unwind(AssertUnwindSafe(|| threads.parallel_for(8, |i| assert!(i != 5))));

@@ -1,4 +1,4 @@
-//! What the crew shares and waits with. The test that checks every order of its steps has the same names from a model
+//! What the pool shares and waits with. The test that checks every order of its steps has the same names from a model
 //! checker.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -3,12 +3,12 @@
 use byoc_plugin_api::Error;
 
 use super::activation::{Channel, Overflow, Step, steps};
-use super::crew::Crew;
 use super::dense::{Dense, Image};
 use super::depthwise::Depthwise;
 use super::isa::{Isa, OUTPUTS};
 use super::memory::{Maps, Memories};
 use super::pooling::{picked, pool};
+use super::threads::Threads;
 use crate::kmodel::OUTPUT_IN_MAIN_MEMORY;
 use crate::kmodel::arguments::Arguments;
 use crate::kmodel::conv::Conv;
@@ -107,18 +107,18 @@ impl Plan {
         flags: u32,
         memories: &mut Memories,
         scratch: &mut Scratch,
-        crew: &Crew,
+        pool: &Threads,
     ) -> Result<(), Error> {
         let arguments = &self.arguments;
         let input = memories.map(source(arguments))?;
         let products = arguments.channel_weights() * (self.grid.pixels() * self.channels.len()) as u64;
-        let threads = if products < WORTH_A_THREAD { 1 } else { crew.count() };
+        let threads = if products < WORTH_A_THREAD { 1 } else { pool.count() };
         if let Kernels::Dense(dense) = &self.kernel {
-            dense.load(input, arguments, &mut scratch.image, crew, threads);
+            dense.load(input, arguments, &mut scratch.image, pool, threads);
         }
         scratch.out.resize(arguments.output_bytes() as usize, 0);
         scratch.workers.resize_with(threads.max(scratch.workers.len()), Worker::default);
-        self.share(input, scratch, crew, threads).map_err(|overflow| {
+        self.share(input, scratch, pool, threads).map_err(|overflow| {
             let Overflow { channel, value } = overflow;
             Error::new(format!("a sum of output channel {channel} is {value}, which has more than 36 bits"))
         })?;
@@ -132,7 +132,7 @@ impl Plan {
     }
 
     /// Gives each thread its output channels. Errors with the first sum of the first thread that met one too large.
-    fn share(&self, input: &[u8], scratch: &mut Scratch, crew: &Crew, threads: usize) -> Result<(), Overflow> {
+    fn share(&self, input: &[u8], scratch: &mut Scratch, pool: &Threads, threads: usize) -> Result<(), Overflow> {
         let group = if self.arguments.depthwise { 1 } else { OUTPUTS };
         let each = self.channels.len().div_ceil(threads).next_multiple_of(group);
         let bytes = scratch.out.len() / self.channels.len().max(1);
@@ -140,7 +140,7 @@ impl Plan {
         let image = &*image;
         workers.iter_mut().for_each(|worker| worker.overflow = None);
         let parts = out.chunks_mut((each * bytes).max(1)).zip(&mut *workers).enumerate();
-        crew.share(parts, |(part, (out, worker))| {
+        pool.share(parts, |(part, (out, worker))| {
             let first = part * each;
             let channels = first..(first + each).min(self.channels.len());
             worker.overflow = self.compute(channels, input, image, worker, out).err();

@@ -3,8 +3,8 @@
 
 use super::activation::{Channel, Overflow, Step};
 use super::conv::{Grid, Worker};
-use super::crew::Crew;
 use super::isa::{Isa, LANES, Lanes, OUTPUTS, PIXELS, Tile};
+use super::threads::Threads;
 use crate::kmodel::arguments::Arguments;
 use crate::kmodel::conv::Conv;
 use crate::kmodel::layout::Layout;
@@ -66,7 +66,7 @@ impl Dense {
     }
 
     /// Lays out the input, with threads sharing the rows.
-    pub(crate) fn load(&self, input: &[u8], arguments: &Arguments, image: &mut Image, crew: &Crew, threads: usize) {
+    pub(crate) fn load(&self, input: &[u8], arguments: &Arguments, image: &mut Image, pool: &Threads, threads: usize) {
         let (width, height) = (arguments.width as usize, arguments.height as usize);
         let (bordered, rows) = (width + 2 * self.border, height + 2 * self.border);
         // The last kernel line may be read beyond its end, where the weights are zero.
@@ -75,7 +75,7 @@ impl Dense {
         let each = rows.div_ceil(threads);
         let values = image.values[..rows * self.pitch].chunks_mut(each * self.pitch);
         let parts = values.zip(image.pixel_sums.chunks_mut(each * bordered)).enumerate();
-        crew.share(parts, |(part, (values, sums))| {
+        pool.share(parts, |(part, (values, sums))| {
             self.isa.with(
                 #[inline(always)]
                 || self.load_rows(input, arguments, part * each, values, sums),

@@ -3,20 +3,20 @@
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 
 /// Threads that share work with the one that asks.
-pub(crate) struct Crew {
+pub(crate) struct Threads {
     count: usize,
     /// The others.
     pool: Option<ThreadPool>,
 }
 
-impl Crew {
+impl Threads {
     /// `count` threads, the caller's included.
     pub(crate) fn new(count: usize) -> Self {
         let others = ThreadPoolBuilder::new().num_threads(count.saturating_sub(1));
         let others = others.thread_name(|index| format!("byoc-kpu-{}", index + 1));
         // A machine that refuses threads still computes, with one.
         let pool = (count > 1).then(|| others.build().ok()).flatten();
-        Crew { count: if pool.is_some() { count } else { 1 }, pool }
+        Threads { count: if pool.is_some() { count } else { 1 }, pool }
     }
 
     /// Threads.

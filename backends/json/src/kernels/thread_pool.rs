@@ -1,7 +1,7 @@
-//! A crew of threads that spins briefly between jobs, because kernels follow each other within microseconds and a wake-up
+//! A pool of threads that spins briefly between jobs, because kernels follow each other within microseconds and a wake-up
 //! through the kernel of the operating system costs more than a small layer.
 //!
-//! `tests/tests/crew.rs` compiles this file once more, with a model checker's types in place of those of `sync`.
+//! `tests/tests/thread_pool.rs` compiles this file once more, with a model checker's types in place of those of `sync`.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,10 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use super::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, SPINS, UnsafeCell, hint, thread};
 
 /// Threads that work on a job together with its caller.
-pub(crate) struct Crew {
+pub(crate) struct ThreadPool {
     state: Arc<State>,
     workers: Vec<thread::JoinHandle<()>>,
-    /// Held by who has the crew at work.
+    /// Held by who has the pool at work.
     leader: Mutex<()>,
 }
 
@@ -40,15 +40,15 @@ struct State {
 /// on: it does not wait for workers that the operating system has not scheduled yet.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-// SAFETY: `job` is written only by the holder of `Crew::leader` while the gate is closed and nobody is inside; workers read
-// it only inside, after the acquire operation on the gate that let them in.
+// SAFETY: `job` is written only by the holder of `ThreadPool::leader` while the gate is closed and nobody is inside; workers
+// read it only inside, after the acquire operation on the gate that let them in.
 unsafe impl Sync for State {}
 // SAFETY: the pointers in `job` are only followed during the call that published them.
 unsafe impl Send for State {}
 
-impl Crew {
-    /// A crew of `count` workers besides the leader, or of fewer where the machine refuses threads.
-    pub(crate) fn start(count: usize) -> Crew {
+impl ThreadPool {
+    /// A pool of `count` workers besides the leader, or of fewer where the machine refuses threads.
+    pub(crate) fn start(count: usize) -> ThreadPool {
         let state = Arc::new(State {
             epoch: AtomicUsize::new(0),
             job: UnsafeCell::new(None),
@@ -62,11 +62,11 @@ impl Crew {
             thread::Builder::new().name(format!("byoc-kernel-{}", index + 1)).spawn(move || work(&state, index)).ok()
         };
         let workers = (0..count).map_while(start).collect();
-        Crew { state, workers, leader: Mutex::new(()) }
+        ThreadPool { state, workers, leader: Mutex::new(()) }
     }
 
     /// Has everyone call `body`, the caller too, and returns when all have returned that began. Does nothing and says so
-    /// where there are no workers or the crew is at work already. A panic in `body` goes on in the caller.
+    /// where there are no workers or the pool is at work already. A panic in `body` goes on in the caller.
     pub(crate) fn lead<F: Fn() + Sync>(&self, body: &F) -> bool {
         let leads = match self.leader.try_lock() {
             // A job that panicked left nothing half done: the lock only says who leads.
@@ -116,7 +116,7 @@ unsafe fn call<F: Fn()>(data: *const ()) {
     unsafe { (*data.cast::<F>())() }
 }
 
-impl Drop for Crew {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::SeqCst);
         self.state.epoch.fetch_add(1, Ordering::SeqCst);
