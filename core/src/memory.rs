@@ -100,13 +100,21 @@ fn machine() -> Option<u64> {
     *MACHINE.get_or_init(|| total(&std::fs::read_to_string("/proc/meminfo").ok()?))
 }
 
+/// Bytes of memory of this machine; `None` where that is not known.
+#[cfg(target_os = "linux")]
+pub(crate) fn physical() -> Option<u64> {
+    of(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
 /// The sum of what `/proc/meminfo` has as memory and as swap.
 fn total(text: &str) -> Option<u64> {
-    let of = |key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
-    };
-    of("MemTotal:")?.checked_add(of("SwapTotal:").unwrap_or(0))
+    of(text, "MemTotal:")?.checked_add(of(text, "SwapTotal:").unwrap_or(0))
+}
+
+/// The bytes of a line of `/proc/meminfo`.
+fn of(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// A number of bytes, in units of 1000: `417.6 MB`.

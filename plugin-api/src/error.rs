@@ -1,5 +1,7 @@
 //! Errors and refusals: what a backend says when it cannot, or will not.
 
+use std::any::Any;
+
 use serde::{Deserialize, Serialize};
 
 /// Why a backend failed. Crosses the border as JSON; core adds the plugin's and the region's name.
@@ -36,6 +38,14 @@ impl Error {
         self.hint = Some(hint.into());
         self
     }
+}
+
+/// What a caught panic says. Its payload is never dropped: that may panic again.
+pub fn panic_text(payload: Box<dyn Any + Send>) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    std::mem::forget(payload);
+    text.unwrap_or_else(|| "no message".into())
 }
 
 impl From<std::io::Error> for Error {

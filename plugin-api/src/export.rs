@@ -16,7 +16,7 @@ use crate::abi::{self, ConstantList, PluginModule, PluginModuleRef, Sink, Slice,
 use crate::backend::{Backend, Description, Environment, Executable};
 use crate::constants::{BoundConstant, BoundConstants, Claim, Claims, Constants};
 use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION};
-use crate::error::Error;
+use crate::error::{Error, panic_text};
 use crate::open::{OPEN_ID, OPEN_VERSION, OpenTable};
 use crate::options::Options;
 use crate::region::{ConstantId, Region};
@@ -46,16 +46,8 @@ pub fn module() -> PluginModuleRef {
 
 /// Runs `call`, turns a panic into an error, and writes an error into its sink.
 fn guard(error: Sink, call: impl FnOnce() -> Result<Answer, Error>) -> i32 {
-    let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|payload| {
-        let text = payload
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "no message".into());
-        // Dropping a payload may panic again.
-        std::mem::forget(payload);
-        Err(Error::new(format!("backend panicked: {text}")))
-    });
+    let outcome = catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|payload| Err(Error::new(format!("backend panicked: {}", panic_text(payload)))));
     match outcome {
         Ok(Answer::Done) => abi::OK,
         Ok(Answer::Refused) => abi::REFUSED,
@@ -70,10 +62,7 @@ fn guard(error: Sink, call: impl FnOnce() -> Result<Answer, Error>) -> i32 {
 
 /// Runs what gives no answer; a panic ends here.
 fn quietly(call: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
-        // Dropping a payload may panic again.
-        std::mem::forget(payload);
-    }
+    let _ = catch_unwind(AssertUnwindSafe(call)).map_err(panic_text);
 }
 
 impl Write for Sink {

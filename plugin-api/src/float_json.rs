@@ -1,4 +1,7 @@
-//! Floats in JSON without loss: JSON has no infinities and no NaN, so those three are written as texts.
+//! Floats in JSON without loss, for `#[serde(with = "...")]`: JSON has no infinities and no NaN, so those three are written as
+//! texts. Code of backends may use it too.
+
+#![allow(missing_docs, clippy::missing_errors_doc, reason = "serde asks for these names and knows what they do")]
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -20,22 +23,36 @@ fn read<E: serde::de::Error>(number: Number) -> Result<f32, E> {
     }
 }
 
-pub(crate) fn serialize<S: Serializer>(value: &f32, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn serialize<S: Serializer>(value: &f32, serializer: S) -> Result<S::Ok, S::Error> {
     write(*value).serialize(serializer)
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
     read(Number::deserialize(deserializer)?)
 }
 
-pub(crate) mod list {
+/// Lists of floats.
+pub mod list {
     use super::*;
 
-    pub(crate) fn serialize<S: Serializer>(values: &[f32], serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(values: &[f32], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(values.iter().map(|&value| write(value)))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
         Vec::<Number>::deserialize(deserializer)?.into_iter().map(read).collect()
+    }
+}
+
+/// A float that may be absent.
+pub mod option {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(value: &Option<f32>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(write).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f32>, D::Error> {
+        Option::<Number>::deserialize(deserializer)?.map(read).transpose()
     }
 }

@@ -100,7 +100,7 @@ mod dtype;
 mod elf;
 mod error;
 mod export;
-mod float_json;
+pub mod float_json;
 #[cfg(feature = "host")]
 pub mod host;
 mod open;

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use crate::constants::Recipe;
 
 mod bounds;
-pub(crate) mod float;
 mod op;
 
 pub(crate) use op::{Act, Attention, Conv, Function, Gemm, KindDef, Op, Pool, Side};

@@ -1,11 +1,11 @@
 //! How a constant is computed from others: the same code runs at compile time, where the result is stored, and at load,
 //! where it is not.
 
-use byoc_plugin_api::{ConstantId, Error, TensorView};
+use byoc_plugin_api::{ConstantId, Error, TensorView, float_json as float};
 use serde::{Deserialize, Serialize};
 
 use crate::kernels::{Activation, ConvKind, ConvParams, PACKED_B_LAYOUT, pack_b, packed_b_len, product};
-use crate::program::{KindDef, float};
+use crate::program::KindDef;
 
 /// The layout tag of folded vectors.
 const VECTOR: &str = "json-bias/1";

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use byoc_plugin_api::Attribute;
+use byoc_plugin_api::{Attribute, float_json as float};
 use serde::{Deserialize, Serialize};
 
-use super::float;
 use crate::kernels::{Activation, Binary, ConvKind, ConvParams, Reduce, Unary};
 
 /// A kernel and its parameters, as far as they do not follow from shapes.

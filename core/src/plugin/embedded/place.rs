@@ -1,11 +1,10 @@
 //! Calls whose panics are caught, and where in the sources a panic was: only a panic hook is told that.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use byoc_plugin_api::Error;
+use byoc_plugin_api::{Error, panic_text};
 
 /// Calls under way, in all threads.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
@@ -13,9 +12,6 @@ static CALLS: AtomicUsize = AtomicUsize::new(0);
 /// The text and the place of panics that nobody has asked about. A backend may panic in a thread of its own and pass it on to
 /// the one that called, so they are told apart by their text.
 static PLACES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
-
-/// What stands for the text of a panic that has none.
-const NO_TEXT: &str = "no message";
 
 /// More panics than that at a time are not told apart.
 const MOST: usize = 64;
@@ -32,7 +28,8 @@ pub fn quiet_panics() {
 }
 
 fn note(info: &PanicHookInfo<'_>) {
-    let text = info.payload_as_str().unwrap_or(NO_TEXT).to_owned();
+    // One without a text cannot be told from others.
+    let Some(text) = info.payload_as_str().map(str::to_owned) else { return };
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
     if places.len() < MOST {
@@ -51,7 +48,7 @@ fn place_of(text: &str) -> Option<String> {
 pub(super) fn answer<T>(call: impl FnOnce() -> T) -> Result<T, Error> {
     CALLS.fetch_add(1, Ordering::Relaxed);
     let answer = catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
-        let text = text(payload);
+        let text = panic_text(payload);
         let place = place_of(&text).map(|place| format!(" ({place})")).unwrap_or_default();
         let line = text.split(char::is_control).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
         Error::new(format!("backend panicked: {}{place}", line.join(" ")))
@@ -61,15 +58,6 @@ pub(super) fn answer<T>(call: impl FnOnce() -> T) -> Result<T, Error> {
         PLACES.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
     answer
-}
-
-/// What a panic says.
-fn text(payload: Box<dyn Any + Send>) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    // Dropping a payload may panic again.
-    std::mem::forget(payload);
-    text.unwrap_or_else(|| NO_TEXT.into())
 }
 
 /// Runs what gives no answer; a panic ends here.

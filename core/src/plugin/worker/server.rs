@@ -63,19 +63,11 @@ pub fn limit(memory: u64) {
 #[cfg(target_os = "linux")]
 fn limit_data(memory: u64) {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    let most = if memory > 0 { Some(memory) } else { machine_memory() };
+    let most = if memory > 0 { Some(memory) } else { crate::memory::physical() };
     if let Some(most) = most {
         // Where it is not allowed, the plugin runs without the limit.
         let _ = setrlimit(Resource::Data, Rlimit { current: Some(most), maximum: Some(most) });
     }
-}
-
-/// Bytes of memory of this machine.
-#[cfg(target_os = "linux")]
-fn machine_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().trim_end_matches(" kB").parse::<u64>().ok()?.checked_mul(1024)
 }
 
 fn summary(plugin: &Plugin) -> Opened {
