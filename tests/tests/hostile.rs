@@ -203,15 +203,6 @@ fn a_lie_leaves_no_file() {
     }
 }
 
-/// A backend is not asked where the weights of a region without weights live.
-#[test]
-fn nothing_is_claimed_where_there_are_no_constants() {
-    let bench = Bench::uncompiled();
-    let model = onnx::Model::default().input("x", onnx::Type::Float, &[2]).output("y", onnx::Type::Float, &[2]);
-    places::write(bench.folder.path(), "model.onnx", model.node("Neg", &["x"], &["y"]).finish());
-    bench.run(Verb::Compile, Some(Fault::AbortInConstantUpdater)).success();
-}
-
 #[test]
 fn a_secret_copy_is_a_warning_when_allowed() {
     let bench = Bench::new();

@@ -12,8 +12,11 @@ use byoc_plugin_api::{
 
 use super::testing::graph;
 use super::{Crashes, explain, partition};
+use crate::codegen;
 use crate::ir::{Model, TypedModel};
 use crate::plugin::{BackendCode, Origin, Registered, Selected};
+use crate::spool::Spool;
+use crate::whole::Scratch;
 
 /// Takes operators by name, up to a number of nodes in a region, and counts how often it is asked.
 #[derive(Default)]
@@ -49,8 +52,8 @@ impl Backend for Taker {
         }
     }
 
-    fn codegen(&self, _: &Region, _: &Constants<'_>, _: &Options, _: &mut dyn Write) -> Result<(), Error> {
-        unreachable!("nothing is compiled")
+    fn codegen(&self, _: &Region, _: &Constants<'_>, _: &Options, code: &mut dyn Write) -> Result<(), Error> {
+        Ok(code.write_all(self.name.as_bytes())?)
     }
 
     fn constant_updater(
@@ -61,7 +64,7 @@ impl Backend for Taker {
         _: &Options,
         _: &mut Claims<'_>,
     ) -> Result<(), Error> {
-        unreachable!("nothing is compiled")
+        unreachable!("no region has constants")
     }
 
     fn load<'a>(
@@ -327,4 +330,18 @@ fn a_reshape_stays_on_the_device_where_a_neighbour_is_there() {
     let alone =
         ["products: Gemm", "single: Identity", "single: Identity", "host: Softmax", "host: Identity", "host: Softmax"];
     assert_eq!(placed([products(gpu), single, host()], &behind, &["y"]), alone);
+}
+
+/// A backend is not asked where the weights of a region live that has none.
+#[test]
+fn nothing_is_claimed_where_there_are_no_constants() {
+    let model = Model { entries: vec![graph(&["x"], &[("Relu", vec!["x"], vec!["y"])], &["y"])], ..Model::default() };
+    let backends = [selected(Box::leak(Box::new(Taker { name: "plain", ops: &["Relu"], ..Taker::default() })))];
+    let partitioned = partition(TypedModel(model.into()), &backends, &Crashes::default()).expect("partitions");
+    let spool = Spool::new(&Scratch::temporary()).expect("a file");
+    let generated = codegen::generate(partitioned, &backends, spool, &mut |_, _, _| ());
+    let generated = generated.map_err(|failure| failure.diagnostic).expect("code");
+    assert_eq!(generated.regions.len(), 1);
+    assert_eq!(generated.spool.bytes(generated.regions[0].code).expect("code"), "plain");
+    assert!(generated.regions[0].claims.is_empty());
 }

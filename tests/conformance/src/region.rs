@@ -118,7 +118,10 @@ pub(crate) fn generate(selected: &Selected, region: &Region, constants: &[Placed
     let code = code.bytes;
     let mut claims =
         Collector { claims: Vec::new(), budget: OutputBudget::new("packed constants", MOST_OUTPUT, &constants) };
-    backend.constant_updater(region, &constants, &code, &selected.options, &mut Claims::new(&mut claims))?;
+    // As in a compile, a backend is not asked where there is nothing to claim.
+    if !region.constants.is_empty() {
+        backend.constant_updater(region, &constants, &code, &selected.options, &mut Claims::new(&mut claims))?;
+    }
     Ok(Generated { code, claims: claims.claims })
 }
 
