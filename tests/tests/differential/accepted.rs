@@ -211,6 +211,15 @@ pub(crate) const ACCEPTED: &[Accepted] = &[
         },
     },
     Accepted {
+        reason: "a mask of Attention for fewer keys than there are hides the rest, as in ONNX; onnxruntime spreads one for one \
+                 key where there is a past",
+        holds: |it| {
+            let Some(node) = it.only(&["Attention"]) else { return false };
+            let size = |input: usize, back: usize| it.read(it.leaf(node, input)?).shape.iter().rev().nth(back).copied();
+            size(3, 0) == Some(1) && size(1, 1).zip(size(4, 1)).is_some_and(|(new, past)| new + past > 1)
+        },
+    },
+    Accepted {
         reason: "Attention of f64 is scaled in f64; onnxruntime scales in f32",
         holds: |it| {
             let f64 = it.difference.found.dtype == DType::F64 && it.only(&["Attention"]).is_some();
