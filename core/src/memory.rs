@@ -103,16 +103,16 @@ fn machine() -> Option<u64> {
 /// Bytes of memory of this machine; `None` where that is not known.
 #[cfg(target_os = "linux")]
 pub(crate) fn physical() -> Option<u64> {
-    of(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+    line(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
 }
 
 /// The sum of what `/proc/meminfo` has as memory and as swap.
 fn total(text: &str) -> Option<u64> {
-    of(text, "MemTotal:")?.checked_add(of(text, "SwapTotal:").unwrap_or(0))
+    line(text, "MemTotal:")?.checked_add(line(text, "SwapTotal:").unwrap_or(0))
 }
 
-/// The bytes of a line of `/proc/meminfo`.
-fn of(text: &str, key: &str) -> Option<u64> {
+/// The bytes that the line of `/proc/meminfo` with that key tells of.
+fn line(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }

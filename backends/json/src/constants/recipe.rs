@@ -166,16 +166,19 @@ impl Recipe {
                 pack_b(*k, *n, plain, if *transposed { [1, *k] } else { [*n, 1] }, out);
             }
             Recipe::Scale { channels, parts } => {
-                let (scale, _) = compose(*channels, None, parts, view)?;
-                out.iter_mut().zip(scale.into_iter().cycle()).for_each(|(out, value)| *out = value as f32);
+                fill(out, &compose(*channels, None, parts, view)?.0);
             }
             Recipe::Shift { channels, start, parts } => {
-                let (_, shift) = compose(*channels, *start, parts, view)?;
-                out.iter_mut().zip(shift.into_iter().cycle()).for_each(|(out, value)| *out = value as f32);
+                fill(out, &compose(*channels, *start, parts, view)?.1);
             }
         }
         Ok(())
     }
+}
+
+/// Rounds one value for each channel, or the one for all of them.
+fn fill(out: &mut [f32], values: &[f64]) {
+    out.iter_mut().zip(values.iter().cycle()).for_each(|(out, &value)| *out = value as f32);
 }
 
 fn scaled(mut weights: Vec<f32>, scale: &[f64]) -> Vec<f32> {

@@ -15,7 +15,7 @@ use byoc_plugin_api::Error;
 
 use super::Isolation;
 use super::ending::Group;
-use super::protocol::{Frame, MOST_ANSWER, Part, Reply, Request, receive, send, stay_awake};
+use super::protocol::{Frame, MOST_ANSWER, Part, Reply, Request, busy_wait, receive, send};
 
 /// A worker for one plugin. It is started when it is first asked, and again after it has ended.
 pub(super) struct Worker {
@@ -120,7 +120,7 @@ impl Running {
         take: &mut impl FnMut(Part) -> Result<Option<T>, Error>,
     ) -> io::Result<Answer<T>> {
         send(self.stream.get_mut(), request)?;
-        stay_awake(&self.stream);
+        busy_wait(&self.stream);
         loop {
             let part = match receive(&mut self.stream, MOST_ANSWER)?.ok_or(io::ErrorKind::UnexpectedEof)? {
                 Frame::Bytes(bytes) => Part::Bytes(bytes),

@@ -153,9 +153,9 @@ fn head(kind: u8, length: usize) -> io::Result<[u8; HEAD]> {
     Ok([kind, a, b, c, d])
 }
 
-/// Lets others run while nothing has come, up to [`AWAKE`]: most answers are quick, and to be put to sleep and woken takes
-/// longer than they do.
-pub(super) fn stay_awake(from: &BufReader<UnixStream>) {
+/// Waits without sleeping while nothing has come, up to [`AWAKE`], and lets others run: most answers are quick, and to be
+/// put to sleep and woken takes longer than they do.
+pub(super) fn busy_wait(from: &BufReader<UnixStream>) {
     let start = Instant::now();
     let mut wire = [PollFd::new(from.get_ref(), PollFlags::IN)];
     let mut nothing = || from.buffer().is_empty() && poll(&mut wire, Some(&Timespec::default())) == Ok(0);

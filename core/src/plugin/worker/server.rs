@@ -9,7 +9,7 @@ use byoc_plugin_api::host::{self, Plugin, PluginBackend};
 use byoc_plugin_api::{Backend, Claim, ClaimSink, Claims, ConstantId, Error};
 
 use super::ending::{end_process, end_with_parent};
-use super::protocol::{Frame, MOST, Opened, Reply, Request, receive, send, send_bytes, stay_awake};
+use super::protocol::{Frame, MOST, Opened, Reply, Request, busy_wait, receive, send, send_bytes};
 use super::shared::{bytes, constants, map};
 
 /// Serves the host at the other end of the standard input, and ends this process when that is gone. What goes wrong on the
@@ -39,7 +39,7 @@ fn serve_host() -> io::Result<()> {
             (request, Some(plugin)) => answer(request, plugin, &mut out).unwrap_or_else(Reply::Failed),
         };
         send(&mut out, &reply)?;
-        stay_awake(&from);
+        busy_wait(&from);
     }
     Ok(())
 }
