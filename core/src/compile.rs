@@ -28,6 +28,8 @@ use crate::whole::{Disk, Scratch};
 pub struct Request {
     /// Entry names with their model files.
     pub sources: Vec<(String, PathBuf)>,
+    /// A model that is in memory already, in place of `sources`.
+    pub model: Option<Model>,
     /// How to read the models.
     pub import: ImportOptions,
     /// The backends, in the order in which they may take nodes.
@@ -54,6 +56,7 @@ impl Request {
     pub fn new(sources: Vec<(String, PathBuf)>, backends: Vec<Selected>) -> Request {
         Request {
             sources,
+            model: None,
             import: ImportOptions::default(),
             backends,
             folder: None,
@@ -263,7 +266,10 @@ fn make(request: &Request, place: &Place<'_>, observer: &mut dyn Observer) -> Re
 fn import(request: &Request, place: &Place<'_>, observer: &mut dyn Observer) -> Result<Model> {
     observer.stage(Stage::Onnx);
     let sources: Vec<_> = request.sources.iter().map(|(name, path)| (name.clone(), path.as_path())).collect();
-    let model = onnx::import(&sources, &request.import)?;
+    let model = match &request.model {
+        Some(model) => model.clone(),
+        None => onnx::import(&sources, &request.import)?,
+    };
     place.check(request, &model.inputs())?;
     observer.dump(Stage::Onnx, &|| ir::print(&model));
     Ok(model)

@@ -1,7 +1,9 @@
 //! The graph that the compile tower works on. Nodes refer to values by index; a constant value holds its place in the
 //! constant table. These types are internal on purpose: backends see `Region`, artifacts have their own manifest.
 
+mod literal;
 mod print;
+mod read;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,9 +15,11 @@ use bytes::Bytes;
 use crate::constants::{BaseId, ConstantRef, ConstantTable};
 use crate::overwrite::Input;
 
+pub use self::literal::elements;
 #[cfg(feature = "compiler")]
 pub(crate) use self::print::node_text;
 pub use self::print::print;
+pub use self::read::{Contents, read};
 
 /// Index of a value in its [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

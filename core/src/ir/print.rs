@@ -4,11 +4,13 @@ use std::fmt::Write;
 
 use byoc_plugin_api::{Attribute, to_hex};
 
-use super::{Graph, Model, Node, ValueId};
+use super::literal::numbers;
+use super::read::special;
+use super::{Graph, Model, Node, Value, ValueId};
 use crate::constants::ConstantTable;
 
-/// Constants of at most this many bytes are printed with their bytes.
-const SHOWN_BYTES: usize = 32;
+/// Constants of at most this many bytes are printed with their elements.
+const SHOWN_BYTES: usize = 64;
 
 /// Every entry of the model, one node a line.
 pub fn print(model: &Model) -> String {
@@ -46,22 +48,29 @@ pub(crate) fn node_text(graph: &Graph, table: &ConstantTable, node: &Node) -> St
 fn typed(graph: &Graph, id: ValueId) -> String {
     let value = graph.value(id);
     match &value.ty {
-        Some(ty) => format!("{}: {ty}", value.name),
-        None => format!("{}: ?", value.name),
+        Some(ty) => format!("{}: {ty}", name(value)),
+        None => format!("{}: ?", name(value)),
     }
 }
 
-/// A value by name; a constant with its type and either its bytes or the start of its digest.
+/// The name of a value, in quotes where it could be taken for something else.
+fn name(Value { name, .. }: &Value) -> String {
+    if name.is_empty() || name == "-" || name.contains(special) { format!("{name:?}") } else { name.clone() }
+}
+
+/// A value by name; a constant with its type and either its elements or the start of its digest.
 fn operand(graph: &Graph, table: &ConstantTable, id: ValueId) -> String {
     let value = graph.value(id);
-    let (Some(constant), Some(ty)) = (&value.constant, &value.ty) else { return value.name.clone() };
+    let (Some(constant), Some(ty)) = (&value.constant, &value.ty) else { return name(value) };
     let base = table.get(constant.base);
     if constant.view.elements() * base.dtype.size() <= SHOWN_BYTES {
-        return format!("{}<{ty} 0x{}>", value.name, to_hex(&table.materialize(constant)));
+        let bytes = table.materialize(constant);
+        let elements = numbers(ty.dtype, &bytes).unwrap_or_else(|| format!("0x{}", to_hex(&bytes)));
+        return format!("{}<{}>", name(value), format!("{ty} {elements}").trim_end());
     }
     let whole = constant.view.is_contiguous() && constant.view.elements() * base.dtype.size() == base.bytes.len();
     let view = if whole { "" } else { " view" };
-    format!("{}<{ty} #{}{view}>", value.name, to_hex(&base.digest[..4]))
+    format!("{}<{ty} #{}{view}>", name(value), to_hex(&base.digest[..4]))
 }
 
 fn attribute(value: &Attribute) -> String {

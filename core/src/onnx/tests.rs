@@ -15,13 +15,11 @@ use super::{ImportOptions, import};
 use crate::diagnostic::{Code, Result};
 use crate::ir::{Graph, Model, Node, ValueId};
 
-mod canonical;
 mod damaged;
 mod external;
 mod functions;
 mod graphs;
 mod inputs;
-mod resizing;
 mod tensors;
 
 /// A model of that operator set: `nodes` from `inputs` (f32) to the value `y`, with `initializers`.
