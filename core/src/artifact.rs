@@ -7,20 +7,22 @@ mod code;
 mod external;
 mod graph;
 mod header;
+mod ledger;
 pub mod manifest;
 mod read;
-mod source;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod write;
 
 #[cfg(feature = "compiler")]
 pub(crate) use code::code_sections;
 #[cfg(feature = "compiler")]
 pub(crate) use external::digests;
+pub use ledger::Ledger;
 pub use manifest::Manifest;
 pub use read::{Artifact, SectionInfo};
-pub use source::Source;
+pub use totals::Totals;
 pub use write::{Contents, Progress, Section};
 
 /// The newest format that this build writes and reads: the code of several regions may be in one section. Files in which

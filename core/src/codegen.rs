@@ -1,42 +1,56 @@
 //! Stage 5: each region through its backend's codegen and constant_updater. Code and packed bytes go to the spool, so
 //! they never pile up in memory.
 
-mod crowded;
+mod claims;
+mod constant_views;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use byoc_plugin_api::{Claim, Claims, ConstantAccess};
+use byoc_plugin_api::{Claims, ConstantAccess, ConstantId, Constants, Error};
 
-pub(crate) use crate::claims::{RecordedClaim, Recorder, describe};
-use crate::constants::ConstantTable;
+pub(crate) use self::claims::Recorder;
+pub(crate) use self::claims::{PackedConstant, RecordedClaim};
+pub(crate) use self::constant_views::ConstantViews;
+use crate::constants::{ConstantRef, ConstantTable};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::Model;
-use crate::lend::ConstantViews;
 use crate::partition::{Partitioned, RegionPlan};
 use crate::plugin::Selected;
 use crate::spool::{Spool, SpoolRange};
 
-/// A region with its code and one claim for each constant, parallel to `plan.region.constants`.
+/// A constant of a region, from the model to the claim.
 #[derive(Clone, Debug)]
-pub struct GeneratedRegion {
+pub(crate) struct RegionConstant {
+    /// The region's parameter.
+    pub(crate) id: ConstantId,
+    /// What the model has for it.
+    pub(crate) source: ConstantRef,
+    /// What the backend wants of it.
+    pub(crate) claim: RecordedClaim,
+}
+
+/// A region with its code and its constants.
+#[derive(Clone, Debug)]
+pub(crate) struct GeneratedRegion {
     /// The region.
-    pub plan: RegionPlan,
+    pub(crate) plan: RegionPlan,
     /// Its code.
-    pub code: SpoolRange,
-    /// Its claims.
-    pub claims: Vec<RecordedClaim>,
+    pub(crate) code: SpoolRange,
+    /// Its constants, in the order of the region's.
+    pub(crate) constants: Vec<RegionConstant>,
     /// What its backend has to say about the code.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Stage 5's result.
-pub struct Generated {
+pub(crate) struct Generated {
     /// The graphs and constants.
-    pub model: Arc<Model>,
+    pub(crate) model: Arc<Model>,
     /// The regions, in the order in which they run.
-    pub regions: Vec<GeneratedRegion>,
+    pub(crate) regions: Vec<GeneratedRegion>,
     /// Where code and packed bytes lie until the artifact is written.
-    pub spool: Spool,
+    pub(crate) spool: Spool,
 }
 
 /// Why there is no code.
@@ -53,8 +67,7 @@ impl From<Diagnostic> for Failure {
     }
 }
 
-/// Generates the code of every region. `progress` is told before each one. Where a constant would be stored in more than
-/// one form, the backends that pack it are told so and asked once more.
+/// Generates the code of every region. `progress` is told before each one.
 pub(crate) fn generate(
     partitioned: Partitioned,
     backends: &[Selected],
@@ -69,17 +82,23 @@ pub(crate) fn generate(
         progress(index, count, &plan.region.symbol);
         regions.push(try_region(&model.constants, plan, backends, &mut spool)?);
     }
-    // Each round marks further constants, so this ends.
-    loop {
-        let again = crowded::mark(&model, &mut regions, &spool)?;
-        if again.is_empty() {
-            return Ok(Generated { model, regions, spool });
-        }
-        for index in again {
-            progress(count, count, &regions[index].plan.region.symbol);
-            regions[index] = try_region(&model.constants, regions[index].plan.clone(), backends, &mut spool)?;
-        }
+    Ok(Generated { model, regions, spool })
+}
+
+/// Generates the code of some regions once more: what is known of their constants has changed.
+pub(crate) fn regenerate(
+    generated: &mut Generated,
+    again: &BTreeSet<usize>,
+    backends: &[Selected],
+    progress: &mut dyn FnMut(usize, usize, &str),
+) -> std::result::Result<(), Failure> {
+    let Generated { model, regions, spool } = generated;
+    let count = regions.len();
+    for &index in again {
+        progress(count, count, &regions[index].plan.region.symbol);
+        regions[index] = try_region(&model.constants, regions[index].plan.clone(), backends, spool)?;
     }
+    Ok(())
 }
 
 fn try_region(
@@ -89,7 +108,7 @@ fn try_region(
     spool: &mut Spool,
 ) -> std::result::Result<GeneratedRegion, Failure> {
     match generate_region(table, &plan, backends, spool) {
-        Ok((code, claims, notes)) => Ok(GeneratedRegion { plan, code, claims, notes }),
+        Ok((code, constants, notes)) => Ok(GeneratedRegion { plan, code, constants, notes }),
         Err(diagnostic) => {
             let crashed = (diagnostic.code == Code::BackendCrashed).then(|| Box::new(plan));
             Err(Failure { diagnostic, crashed })
@@ -102,11 +121,11 @@ fn generate_region(
     plan: &RegionPlan,
     backends: &[Selected],
     spool: &mut Spool,
-) -> Result<(SpoolRange, Vec<RecordedClaim>, Vec<String>)> {
+) -> Result<(SpoolRange, Vec<RegionConstant>, Vec<String>)> {
     let selected = &backends[plan.backend];
     let backend = &selected.registered.backend;
     let symbol = &plan.region.symbol;
-    let failed = |error: byoc_plugin_api::Error| backend_failed(selected.name(), symbol, error);
+    let failed = |error: Error| backend_failed(selected.name(), symbol, error);
     let with_data = selected.registered.description.constant_access != ConstantAccess::Load;
     let views = ConstantViews::new(table, plan, with_data);
     let constants = views.constants();
@@ -121,28 +140,39 @@ fn generate_region(
         return Ok((code, Vec::new(), Vec::new()));
     }
     let code_bytes = spool.briefly(code)?;
-    let claims = if plan.region.constants.is_empty() {
-        Vec::new()
-    } else {
-        let mut recorder = Recorder::new(&plan.region, selected.name(), spool);
-        let (region, options) = (&plan.region, &selected.options);
-        let outcome =
-            backend.constant_updater(region, &constants, &code_bytes, options, &mut Claims::new(&mut recorder));
-        recorder.finish(outcome.map_err(failed))?
-    };
+    let claimed = claimed(plan, &constants, &code_bytes, selected, spool, &failed)?;
     let notes = if opens_files { notes(selected, symbol, &code_bytes)? } else { Vec::new() };
-    Ok((code, claims, notes))
+    Ok((code, claimed, notes))
+}
+
+/// The constants of a region that has code, as its backend claims them. What it packs goes to `spool`; `failed` tells of
+/// its errors. A region without constants is not asked about.
+pub(crate) fn claimed(
+    plan: &RegionPlan,
+    constants: &Constants<'_>,
+    code: &[u8],
+    selected: &Selected,
+    spool: &mut Spool,
+    failed: &dyn Fn(Error) -> Diagnostic,
+) -> Result<Vec<RegionConstant>> {
+    if plan.region.constants.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut recorder = Recorder::new(&plan.region, selected.name(), spool);
+    let (backend, options) = (&selected.registered.backend, &selected.options);
+    let outcome = backend.constant_updater(&plan.region, constants, code, options, &mut Claims::new(&mut recorder));
+    let claims = recorder.finish(outcome.map_err(failed))?;
+    let claimed = plan.constants().zip(claims);
+    Ok(claimed
+        .map(|((constant, source), claim)| RegionConstant { id: constant.id, source: source.clone(), claim })
+        .collect())
 }
 
 /// What a backend that opens files says about the code that it has just written.
 fn notes(selected: &Selected, symbol: &str, code: &[u8]) -> Result<Vec<String>> {
-    let failed = |error: byoc_plugin_api::Error| {
+    let failed = |error: Error| {
         let message = format!("it cannot read its own code: {}", error.message);
-        backend_failed(
-            selected.name(),
-            symbol,
-            if error.crashed { error } else { byoc_plugin_api::Error { message, ..error } },
-        )
+        backend_failed(selected.name(), symbol, if error.crashed { error } else { Error { message, ..error } })
     };
     Ok(selected.registered.open(code).map_err(failed)?.notes)
 }
@@ -162,15 +192,12 @@ pub(crate) fn print(generated: &Generated, backends: &[Selected]) -> String {
     for region in &generated.regions {
         let (plan, code) = (&region.plan, region.code.len);
         text += &format!("region {} on {}, code {code} B\n", plan.region.symbol, backends[plan.backend].name());
-        for (constant, recorded) in plan.region.constants.iter().zip(&region.claims) {
+        for (constant, claimed) in plan.region.constants.iter().zip(&region.constants) {
             let value = &plan.region.values[constant.value];
-            let claim = match &recorded.claim {
-                Claim::Host => "host".to_owned(),
-                Claim::Packed(packed) => format!("packed {} {}{:?}", packed.layout, packed.dtype, packed.shape),
-                Claim::Embedded => "embedded".to_owned(),
-                Claim::Unused => "unused".to_owned(),
-            };
-            text += &format!("  {} '{}' {claim}\n", constant.id, value.name);
+            let kind = format!("{:?}", claimed.claim.kind()).to_lowercase();
+            let form = claimed.claim.packed().map(|PackedConstant { form, .. }| form);
+            let form = form.map(|form| format!(" {} {}{:?}", form.layout, form.dtype, form.shape)).unwrap_or_default();
+            text += &format!("  {} '{}' {kind}{form}\n", constant.id, value.name);
         }
     }
     text
@@ -180,7 +207,7 @@ pub(crate) fn print(generated: &Generated, backends: &[Selected]) -> String {
 const CRASH_HINT: &str = "Report this to the backend's maker; --fallback-on-crash gives the region to the next backend";
 
 /// A backend's error, with backend, region and node before it.
-pub(crate) fn backend_failed(backend: &str, symbol: &str, error: byoc_plugin_api::Error) -> Diagnostic {
+pub(crate) fn backend_failed(backend: &str, symbol: &str, error: Error) -> Diagnostic {
     if error.crashed {
         let message = format!("backend '{backend}' {} while generating {symbol}", error.message);
         return Diagnostic::new(Code::BackendCrashed, message).hint(CRASH_HINT);

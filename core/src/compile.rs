@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 pub use self::policy::{Policy, wildcard};
-use crate::artifact::Contents;
+use crate::artifact::{Contents, Ledger};
 use crate::calibrate::{self, Dataset, Event, Known, Setting};
-use crate::codegen::{self, Generated};
+use crate::codegen::{self, Failure, Generated};
 use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
 use crate::fold;
 use crate::ir::{self, Model, TypedModel};
 use crate::onnx::{self, ImportOptions};
 use crate::overwrite::{self, Input};
-use crate::ownership::{self, BackendIdentity, Ledger, SettleOptions, Settled};
+use crate::ownership::{self, SettleOptions, Settled, Storage};
 use crate::partition::{self, Avoid, Crashes, NodeRow, Partitioned};
 use crate::passes;
-use crate::plugin::Selected;
+use crate::plugin::{BackendIdentity, Selected};
 use crate::spool::Spool;
 use crate::whole::{Disk, Scratch};
 
@@ -307,7 +307,7 @@ fn generate(
     mut spool: Spool,
     place: &Place<'_>,
     observer: &mut dyn Observer,
-) -> Result<(Generated, Vec<NodeRow>)> {
+) -> Result<(Generated, Storage, Vec<NodeRow>)> {
     let inputs = typed.model().inputs();
     let crashes = place.output.map(|output| (output, inputs.as_slice()));
     let mut avoid = Vec::new();
@@ -319,14 +319,31 @@ fn generate(
         let nodes = partition::explain(&partitioned, &request.backends);
         observer.stage(Stage::Codegen);
         watch(request, &mut partitioned, &place.scratch, &mut known, observer)?;
-        let generated = codegen::generate(partitioned, &request.backends, spool, &mut |done, total, next| {
-            observer.progress(done, total, next);
-        });
-        match generated {
-            Ok(generated) => return Ok((generated, nodes)),
+        match generate_settled(partitioned, &request.backends, spool, observer) {
+            Ok((generated, storage)) => return Ok((generated, storage, nodes)),
             Err(failure) => avoid.push(recover::from(failure, request, typed, crashes, observer)?),
         }
         spool = Spool::new(&place.scratch)?;
+    }
+}
+
+/// The code of every region, and what is stored of the constants. Where a constant would be stored in more than one form,
+/// the backends that pack it are told so and asked once more.
+fn generate_settled(
+    partitioned: Partitioned,
+    backends: &[Selected],
+    spool: Spool,
+    observer: &mut dyn Observer,
+) -> std::result::Result<(Generated, Storage), Failure> {
+    let progress = &mut |done, total, next: &str| observer.progress(done, total, next);
+    let mut generated = codegen::generate(partitioned, backends, spool, progress)?;
+    loop {
+        let storage = Storage::find(&generated)?;
+        let again = ownership::mark_shared(&mut generated, &storage);
+        if again.is_empty() {
+            return Ok((generated, storage));
+        }
+        codegen::regenerate(&mut generated, &again, backends, progress)?;
     }
 }
 
@@ -353,7 +370,7 @@ fn finish(
     place: &Place<'_>,
     observer: &mut dyn Observer,
 ) -> Result<(Settled, Vec<NodeRow>)> {
-    let (generated, nodes) = generate(request, &typed, spool, place, observer)?;
+    let (generated, storage, nodes) = generate(request, &typed, spool, place, observer)?;
     codegen::warnings(&generated, &request.backends).iter().for_each(|warning| observer.warning(warning));
     drop(typed);
     observer.dump(Stage::Codegen, &|| codegen::print(&generated, &request.backends));
@@ -363,10 +380,7 @@ fn finish(
         allow_duplicates: request.allow_duplicates,
         refer_from: request.external_constants.then(|| place.folder().to_owned()),
     };
-    let (folded, shaping) = (generated.model.folded.clone(), passes::shaping(&generated.model)?);
-    let mut settled = ownership::settle(generated, &identities, &options)?;
-    settled.mark_folded(folded);
-    settled.mark_shaping(shaping);
+    let settled = ownership::settle(&generated, &storage, &identities, &options)?;
     for warning in settled.warnings() {
         observer.warning(warning);
     }

@@ -2,16 +2,14 @@
 //! no kernels, so folding and calibration both come to this.
 
 use byoc_plugin_api::{
-    BoundConstant, BoundConstants, Claim, Claims, Environment, Error, Executable, TensorView, TensorViewMut, Value,
-    contiguous_strides,
+    BoundConstant, BoundConstants, Environment, Error, Executable, TensorView, TensorViewMut, Value, contiguous_strides,
 };
 
 use crate::buffer::Buffer;
-use crate::claims::{RecordedClaim, Recorder};
+use crate::codegen::{self, ConstantViews, PackedConstant, RecordedClaim, RegionConstant};
 use crate::constants::ConstantTable;
 use crate::diagnostic::{Diagnostic, Result};
 use crate::ir::TensorType;
-use crate::lend::ConstantViews;
 use crate::memory::{Shortage, titled};
 use crate::partition::RegionPlan;
 use crate::plugin::Selected;
@@ -22,8 +20,8 @@ pub(crate) struct Compiled<'a> {
     host: &'a Selected,
     views: ConstantViews<'a>,
     code: Vec<u8>,
-    claims: Vec<RecordedClaim>,
-    packed: Vec<Option<PackedBytes>>,
+    /// In the order of the views.
+    constants: Vec<Bound>,
 }
 
 impl<'a> Compiled<'a> {
@@ -40,13 +38,10 @@ impl<'a> Compiled<'a> {
         let constants = views.constants();
         let mut code = Vec::new();
         backend.codegen(&plan.region, &constants, &host.options, &mut code).map_err(failed)?;
-        let mut recorder = Recorder::new(&plan.region, host.name(), spool);
-        let outcome =
-            backend.constant_updater(&plan.region, &constants, &code, &host.options, &mut Claims::new(&mut recorder));
-        let claims = recorder.finish(outcome.map_err(failed))?;
-        let packed = claims.iter().map(|claim| PackedBytes::of(claim, spool, failed)).collect::<Result<Vec<_>>>()?;
+        let claimed = codegen::claimed(plan, &constants, &code, host, spool, failed)?;
+        let bound = claimed.into_iter().map(|constant| Bound::of(constant, spool, failed)).collect::<Result<_>>()?;
         drop(constants);
-        Ok(Compiled { host, views, code, claims, packed })
+        Ok(Compiled { host, views, code, constants: bound })
     }
 
     /// Makes it ready to run, on one thread: a sum that more threads share may be rounded otherwise, and what is computed
@@ -58,41 +53,47 @@ impl<'a> Compiled<'a> {
 
     /// What the claims have bound at load.
     fn bound(&self) -> Vec<BoundConstant<'_>> {
-        let mut bound = Vec::new();
-        for (((id, view), recorded), bytes) in self.views.iter().zip(&self.claims).zip(&self.packed) {
-            match (&recorded.claim, bytes) {
-                (Claim::Host, _) => bound.push(BoundConstant { id, layout: None, view }),
-                (Claim::Packed(packed), Some(PackedBytes { bytes, shape, strides })) => {
-                    // SAFETY: the recorder saw to it that the bytes are as many as shape and type say.
-                    let view = unsafe { TensorView::from_raw(bytes.as_ptr(), packed.dtype, shape, strides) };
-                    bound.push(BoundConstant { id, layout: Some(&packed.layout), view });
-                }
-                _ => {}
+        let bound = self.views.iter().zip(&self.constants).filter_map(|((id, view), bound)| match bound {
+            Bound::Original => Some(BoundConstant { id, layout: None, view }),
+            Bound::Nothing => None,
+            Bound::Packed(packed) => {
+                let PackedBytes { packed, bytes, shape, strides } = packed.as_ref();
+                // SAFETY: the recorder saw to it that the bytes are as many as shape and type say.
+                let view = unsafe { TensorView::from_raw(bytes.as_ptr(), packed.form.dtype, shape, strides) };
+                Some(BoundConstant { id, layout: Some(&packed.form.layout), view })
             }
-        }
-        bound
+        });
+        bound.collect()
     }
 }
 
-/// The bytes of a packed claim with what a view of them borrows.
+/// What a claim has bound at load.
+enum Bound {
+    Original,
+    Nothing,
+    Packed(Box<PackedBytes>),
+}
+
+/// The bytes of a packed claim, with what a view of them borrows.
 struct PackedBytes {
+    packed: PackedConstant,
     bytes: Buffer,
     shape: Vec<i64>,
     strides: Vec<i64>,
 }
 
-impl PackedBytes {
-    fn of(
-        recorded: &RecordedClaim,
-        spool: &Spool,
-        failed: &dyn Fn(Error) -> Diagnostic,
-    ) -> Result<Option<PackedBytes>> {
-        let Claim::Packed(packed) = &recorded.claim else { return Ok(None) };
-        let shape: Vec<_> = packed.shape.iter().map(|&size| size as i64).collect();
+impl Bound {
+    fn of(constant: RegionConstant, spool: &Spool, failed: &dyn Fn(Error) -> Diagnostic) -> Result<Bound> {
+        let packed = match constant.claim {
+            RecordedClaim::Host => return Ok(Bound::Original),
+            RecordedClaim::Embedded | RecordedClaim::Unused => return Ok(Bound::Nothing),
+            RecordedClaim::Packed(packed) => packed,
+        };
+        let shape: Vec<_> = packed.form.shape.iter().map(|&size| size as i64).collect();
         // Aligned as in a mapped artifact.
-        let bytes = Buffer::copy_of(&spool.bytes(recorded.packed.unwrap_or_default())?)
+        let bytes = Buffer::copy_of(&spool.bytes(packed.bytes)?)
             .map_err(|shortage| failed(shortage.error("a packed constant")))?;
-        Ok(Some(PackedBytes { bytes, strides: contiguous_strides(&shape), shape }))
+        Ok(Bound::Packed(Box::new(PackedBytes { packed, bytes, strides: contiguous_strides(&shape), shape })))
     }
 }
 
@@ -123,7 +124,7 @@ impl Tensor {
         Ok(Tensor { name: value.name.clone(), ty, shape, strides, buffer, size })
     }
 
-    /// Takes the place of the elements; whether they are as many bytes.
+    /// Replaces the elements; false, and nothing is done, where the bytes are not as many.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> bool {
         let fits = bytes.len() == self.size;
         if fits {

@@ -2,10 +2,14 @@
 //! names. A graph refers to a constant as (base bytes, [`View`]): reshaping, transposing or broadcasting one moves no
 //! byte.
 
+mod view;
+
 use std::collections::HashMap;
 
 use byoc_plugin_api::{DType, INLINE_BYTES};
 use bytes::Bytes;
+
+pub use self::view::View;
 
 /// Index of a base in its [`ConstantTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,17 +31,6 @@ pub struct Base {
     pub names: Vec<String>,
     /// Those of the names under which the model has it transposed.
     pub transposed: Vec<String>,
-}
-
-/// How the elements of a tensor are found in a base: element `index` is at `offset + sum(index * strides)`, in elements.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct View {
-    /// Size of each dimension.
-    pub shape: Vec<usize>,
-    /// Stride of each dimension; 0 repeats an element.
-    pub strides: Vec<i64>,
-    /// The first element.
-    pub offset: usize,
 }
 
 /// A constant as a graph sees it.
@@ -66,121 +59,6 @@ struct Corners {
     columns: usize,
     first: Bytes,
     last: Bytes,
-}
-
-impl View {
-    /// The row-major view of a whole base.
-    pub fn contiguous(shape: &[usize]) -> View {
-        let mut strides = vec![1i64; shape.len()];
-        for i in (1..shape.len()).rev() {
-            strides[i - 1] = strides[i] * shape[i].max(1) as i64;
-        }
-        View { shape: shape.to_vec(), strides, offset: 0 }
-    }
-
-    /// One element seen everywhere.
-    pub fn splat(shape: &[usize]) -> View {
-        View { shape: shape.to_vec(), strides: vec![0; shape.len()], offset: 0 }
-    }
-
-    /// Number of elements.
-    pub fn elements(&self) -> usize {
-        self.shape.iter().product()
-    }
-
-    /// Whether the elements follow each other in row-major order.
-    pub fn is_contiguous(&self) -> bool {
-        let mut expected = 1;
-        self.shape.iter().zip(&self.strides).rev().all(|(&size, &stride)| {
-            let fits = size == 1 || stride == expected;
-            expected *= size as i64;
-            fits
-        }) || self.elements() == 0
-    }
-
-    /// Whether every element is the same one.
-    pub fn is_splat(&self) -> bool {
-        self.shape.iter().zip(&self.strides).all(|(&size, &stride)| size == 1 || stride == 0)
-    }
-
-    /// The view with its dimensions permuted: dimension `i` of the result is dimension `perm[i]` of this one.
-    pub fn transpose(&self, perm: &[usize]) -> View {
-        View {
-            shape: perm.iter().map(|&axis| self.shape[axis]).collect(),
-            strides: perm.iter().map(|&axis| self.strides[axis]).collect(),
-            offset: self.offset,
-        }
-    }
-
-    /// The view with another shape of as many elements, if no byte has to move for it.
-    pub fn reshape(&self, shape: &[usize]) -> Option<View> {
-        if shape.iter().product::<usize>() != self.elements() {
-            return None;
-        }
-        if self.is_contiguous() {
-            return Some(View { offset: self.offset, ..View::contiguous(shape) });
-        }
-        if self.is_splat() {
-            return Some(View { offset: self.offset, ..View::splat(shape) });
-        }
-        self.reshape_strided(shape)
-    }
-
-    /// Groups dimensions of both shapes into runs of equal products; each run of the old shape must be contiguous in
-    /// itself (stride of a dimension = stride x size of the next).
-    fn reshape_strided(&self, shape: &[usize]) -> Option<View> {
-        if self.elements() == 0 {
-            return None;
-        }
-        let mut strides = vec![0i64; shape.len()];
-        let (mut old, mut new) = (0, 0);
-        while old < self.shape.len() || new < shape.len() {
-            let (old_start, new_start) = (old, new);
-            let (mut old_size, mut new_size) = (1, 1);
-            loop {
-                if old_size == new_size && (old > old_start || new > new_start) {
-                    break;
-                }
-                if old_size <= new_size && old < self.shape.len() {
-                    old_size *= self.shape[old];
-                    old += 1;
-                } else if new < shape.len() {
-                    new_size *= shape[new];
-                    new += 1;
-                } else {
-                    return None;
-                }
-            }
-            let mut dims = (old_start..old).filter(|&i| self.shape[i] != 1).collect::<Vec<_>>();
-            let inner = dims.last().map_or(1, |&i| self.strides[i]);
-            for pair in dims.windows(2) {
-                if self.strides[pair[0]] != self.strides[pair[1]] * self.shape[pair[1]] as i64 {
-                    return None;
-                }
-            }
-            dims.clear();
-            let mut stride = inner;
-            for i in (new_start..new).rev() {
-                strides[i] = stride;
-                stride *= shape[i] as i64;
-            }
-        }
-        Some(View { shape: shape.to_vec(), strides, offset: self.offset })
-    }
-
-    /// The view broadcast to `shape` by ONNX's rules, if it can be.
-    pub fn broadcast(&self, shape: &[usize]) -> Option<View> {
-        let lead = shape.len().checked_sub(self.shape.len())?;
-        let mut strides = vec![0; shape.len()];
-        for (i, (&size, &stride)) in self.shape.iter().zip(&self.strides).enumerate() {
-            match size {
-                _ if size == shape[lead + i] => strides[lead + i] = stride,
-                1 => {}
-                _ => return None,
-            }
-        }
-        Some(View { shape: shape.to_vec(), strides, offset: self.offset })
-    }
 }
 
 impl ConstantTable {
@@ -254,31 +132,9 @@ impl ConstantTable {
     /// A copy of the elements of `constant` in row-major order.
     pub fn materialize(&self, constant: &ConstantRef) -> Vec<u8> {
         let base = self.get(constant.base);
-        let size = base.dtype.size();
-        let view = &constant.view;
-        if view.is_contiguous() {
-            let start = view.offset * size;
-            return base.bytes[start..start + view.elements() * size].to_vec();
-        }
-        let mut out = Vec::with_capacity(view.elements() * size);
-        for_each_offset(view, |offset| out.extend_from_slice(&base.bytes[offset * size..(offset + 1) * size]));
-        out
-    }
-}
-
-/// Calls `visit` with the element offset of each element of `view`, in row-major order.
-fn for_each_offset(view: &View, mut visit: impl FnMut(usize)) {
-    let mut index = vec![0usize; view.shape.len()];
-    for _ in 0..view.elements() {
-        let strided: i64 = index.iter().zip(&view.strides).map(|(&i, &stride)| i as i64 * stride).sum();
-        visit((view.offset as i64 + strided) as usize);
-        for axis in (0..index.len()).rev() {
-            index[axis] += 1;
-            if index[axis] < view.shape[axis] {
-                break;
-            }
-            index[axis] = 0;
-        }
+        let mut bytes = Vec::with_capacity(constant.view.elements() * base.dtype.size());
+        constant.view.append_to(&mut bytes, &base.bytes, base.dtype.size());
+        bytes
     }
 }
 
@@ -392,31 +248,6 @@ mod tests {
         assert_eq!(table.get(zeros.base).bytes.len(), 4);
         assert!(zeros.view.is_splat());
         assert_eq!(table.materialize(&zeros), vec![0; 256]);
-    }
-
-    #[test]
-    fn views_reshape_only_where_no_byte_moves() {
-        let view = View::contiguous(&[2, 3, 4]);
-        let swapped = view.transpose(&[2, 0, 1]);
-        let cases: [(&[usize], Option<&[i64]>); 5] = [
-            (&[4, 6], Some(&[1, 4])),
-            (&[4, 2, 3], Some(&[1, 12, 4])),
-            (&[2, 2, 6], Some(&[2, 1, 4])),
-            (&[1, 4, 6, 1], Some(&[4, 1, 4, 4])),
-            (&[24], None),
-        ];
-        for (shape, strides) in cases {
-            let found = swapped.reshape(shape);
-            match strides {
-                None => assert_eq!(found, None),
-                Some(expected) => {
-                    let found = found.expect("a view");
-                    for (axis, (&size, &stride)) in shape.iter().zip(expected).enumerate() {
-                        assert!(size == 1 || found.strides[axis] == stride, "{shape:?}: {:?}", found.strides);
-                    }
-                }
-            }
-        }
     }
 
     #[test]

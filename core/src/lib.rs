@@ -25,8 +25,6 @@ pub mod whole;
 #[cfg(feature = "compiler")]
 pub mod calibrate;
 #[cfg(feature = "compiler")]
-mod claims;
-#[cfg(feature = "compiler")]
 mod codegen;
 #[cfg(feature = "compiler")]
 pub mod compile;
@@ -34,8 +32,6 @@ pub mod compile;
 mod compute;
 #[cfg(feature = "compiler")]
 mod fold;
-#[cfg(feature = "compiler")]
-mod lend;
 #[cfg(feature = "compiler")]
 pub mod onnx;
 #[cfg(feature = "compiler")]

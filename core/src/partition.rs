@@ -12,7 +12,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use byoc_plugin_api::Region;
+use byoc_plugin_api::{Constant, Region};
 
 use self::groups::Groups;
 use self::outline::{Naming, Uses};
@@ -39,6 +39,13 @@ pub struct RegionPlan {
     pub inputs: Vec<ValueId>,
     /// Values of the entry's graph, parallel to [`Region::outputs`].
     pub outputs: Vec<ValueId>,
+}
+
+impl RegionPlan {
+    /// The region's constants, each with what the model has for it.
+    pub fn constants(&self) -> impl Iterator<Item = (&Constant, &ConstantRef)> {
+        self.region.constants.iter().zip(&self.constants)
+    }
 }
 
 /// A model whose nodes are in regions. The regions of an entry stand in an order in which they can run.

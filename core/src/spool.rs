@@ -20,16 +20,16 @@ const SMALL: u64 = 4 * 1024;
 
 /// A piece of the spool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SpoolRange {
+pub(crate) struct SpoolRange {
     /// The first byte.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Number of bytes.
-    pub len: u64,
+    pub(crate) len: u64,
 }
 
 /// A file without a name that only grows.
 #[derive(Debug)]
-pub struct Spool {
+pub(crate) struct Spool {
     file: File,
     /// Where the file lies.
     scratch: Scratch,
@@ -40,12 +40,12 @@ pub struct Spool {
 
 impl Spool {
     /// An empty spool.
-    pub fn new(scratch: &Scratch) -> Result<Spool> {
+    pub(crate) fn new(scratch: &Scratch) -> Result<Spool> {
         Ok(Spool { file: scratch.file()?, scratch: scratch.clone(), length: 0, map: Mutex::default() })
     }
 
     /// Appends `bytes`. `what` says what they are, such as `the code of region 'byoc_main_json_0'`.
-    pub fn append(&mut self, what: &str, bytes: &[u8]) -> Result<SpoolRange> {
+    pub(crate) fn append(&mut self, what: &str, bytes: &[u8]) -> Result<SpoolRange> {
         let mut writer = self.writer(what);
         // A failure is kept by the writer, and `finish` reports it with all that is known.
         let _ = writer.write_all(bytes);
@@ -53,12 +53,12 @@ impl Spool {
     }
 
     /// A writer for one piece, which becomes part of the spool when it is finished. Until then the spool is as it was.
-    pub fn writer(&mut self, what: impl Into<String>) -> SpoolWriter<'_> {
+    pub(crate) fn writer(&mut self, what: impl Into<String>) -> SpoolWriter<'_> {
         SpoolWriter { piece: Piece::new(what), spool: self }
     }
 
     /// The bytes of a finished piece, mapped; they stay valid when the spool grows or goes.
-    pub fn bytes(&self, range: SpoolRange) -> Result<Bytes> {
+    pub(crate) fn bytes(&self, range: SpoolRange) -> Result<Bytes> {
         if range.len == 0 {
             return Ok(Bytes::new());
         }
@@ -197,14 +197,14 @@ impl Piece {
 /// Writes one piece of a [`Spool`]. The first failure is kept and comes out of [`SpoolWriter::finish`], whatever the
 /// code in between made of it; so ask `finish` before you believe a backend's own words on why it failed.
 #[derive(Debug)]
-pub struct SpoolWriter<'a> {
+pub(crate) struct SpoolWriter<'a> {
     spool: &'a mut Spool,
     piece: Piece,
 }
 
 impl SpoolWriter<'_> {
     /// Ends the piece.
-    pub fn finish(self) -> Result<SpoolRange> {
+    pub(crate) fn finish(self) -> Result<SpoolRange> {
         self.piece.finish(self.spool)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use byoc_core::artifact::{Artifact, Manifest};
-use byoc_core::ownership::{Ledger, Totals};
+use byoc_core::artifact::{Ledger, Totals};
 use byoc_core::runtime::planned_copies;
 use serde::Serialize;
 

@@ -113,21 +113,10 @@ pub struct ConstantValue {
 pub struct ConstantUse {
     /// Index into [`Manifest::constants`].
     pub constant: usize,
-    /// How its elements are read.
-    pub view: ConstantView,
-}
-
-/// Where element `index` of a constant stands: at `offset + sum(index * strides)`, in elements. Row-major strides and an
-/// offset of 0 are left out of the file: most views are of whole constants, and small models have many small ones.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "WrittenView", into = "WrittenView")]
-pub struct ConstantView {
-    /// Size of each dimension.
-    pub shape: Vec<usize>,
-    /// Stride of each dimension; 0 repeats an element.
-    pub strides: Vec<i64>,
-    /// The first element.
-    pub offset: usize,
+    /// How its elements are read. Row-major strides and an offset of 0 are left out of the file: most views are of whole
+    /// constants, and small models have many small ones.
+    #[serde(with = "written_view")]
+    pub view: View,
 }
 
 /// One run of a region.
@@ -331,52 +320,43 @@ pub enum Fate {
     Viewed,
 }
 
-/// A view as it stands in the file.
-#[derive(Serialize, Deserialize)]
-struct WrittenView {
-    shape: Vec<usize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    strides: Option<Vec<i64>>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    offset: usize,
-}
-
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-impl From<WrittenView> for ConstantView {
-    fn from(written: WrittenView) -> Self {
-        let strides = written.strides.unwrap_or_else(|| row_major(&written.shape));
-        ConstantView { shape: written.shape, strides, offset: written.offset }
-    }
-}
+/// The form of a view in the file.
+mod written_view {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-impl From<ConstantView> for WrittenView {
-    fn from(view: ConstantView) -> Self {
-        let strides = (view.strides != row_major(&view.shape)).then_some(view.strides);
-        WrittenView { shape: view.shape, strides, offset: view.offset }
-    }
-}
+    use super::{View, is_default};
 
-/// Row-major strides of a shape that may come from a damaged file, so without trust in its product.
-fn row_major(shape: &[usize]) -> Vec<i64> {
-    let mut strides = vec![1i64; shape.len()];
-    for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis].saturating_mul(i64::try_from(shape[axis].max(1)).unwrap_or(i64::MAX));
+    #[derive(Serialize, Deserialize)]
+    struct WrittenView {
+        shape: Vec<usize>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        strides: Option<Vec<i64>>,
+        #[serde(default, skip_serializing_if = "is_default")]
+        offset: usize,
     }
-    strides
-}
 
-impl From<&View> for ConstantView {
-    fn from(view: &View) -> Self {
-        ConstantView { shape: view.shape.clone(), strides: view.strides.clone(), offset: view.offset }
+    pub(super) fn serialize<S: Serializer>(view: &View, serializer: S) -> Result<S::Ok, S::Error> {
+        let strides = (view.strides != row_major(&view.shape)).then(|| view.strides.clone());
+        WrittenView { shape: view.shape.clone(), strides, offset: view.offset }.serialize(serializer)
     }
-}
 
-impl From<&ConstantView> for View {
-    fn from(view: &ConstantView) -> Self {
-        View { shape: view.shape.clone(), strides: view.strides.clone(), offset: view.offset }
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<View, D::Error> {
+        let WrittenView { shape, strides, offset } = WrittenView::deserialize(deserializer)?;
+        let strides = strides.unwrap_or_else(|| row_major(&shape));
+        Ok(View { shape, strides, offset })
+    }
+
+    /// Row-major strides of a shape that may come from a damaged file, so without trust in its product.
+    fn row_major(shape: &[usize]) -> Vec<i64> {
+        let mut strides = vec![1i64; shape.len()];
+        for axis in (1..shape.len()).rev() {
+            strides[axis - 1] = strides[axis].saturating_mul(i64::try_from(shape[axis].max(1)).unwrap_or(i64::MAX));
+        }
+        strides
     }
 }
 

@@ -11,11 +11,10 @@ use bytes::Bytes;
 
 use super::header::{Header, Tensor};
 use super::manifest::{ConstantUse, Manifest, Region};
-use super::source::Source;
 use super::{DIGEST, FIRST_FORMAT, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, external, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::map_file;
-use crate::memory::titled;
+use crate::memory::{Shortage, room, titled};
 use crate::overwrite::Input;
 
 /// An open artifact. A clone is the same one.
@@ -145,13 +144,21 @@ impl Artifact {
     /// messages.
     pub fn constant(&self, used: &ConstantUse, value: &str) -> Result<Bytes> {
         let base = self.stored(used.constant)?;
-        let dtype = self.manifest.constants[used.constant].dtype;
-        let source = Source::View { base, dtype, view: used.view.clone() };
-        if !source.is_sound() {
+        let (dtype, view) = (self.manifest.constants[used.constant].dtype, &used.view);
+        let size = dtype.size();
+        if !view.fits((base.len() / size) as u64) {
             return Err(self.no_constant());
         }
-        let what = || titled(value, dtype, &used.view.shape);
-        source.to_bytes().map_err(|shortage| shortage.diagnostic(Code::RunFailed, what()))
+        let length = usize::try_from(view.checked_elements().unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let length = length.saturating_mul(size);
+        if view.is_contiguous() {
+            let start = view.offset * size;
+            return Ok(base.slice(start..start + length));
+        }
+        let short = |shortage: Shortage| shortage.diagnostic(Code::RunFailed, titled(value, dtype, &view.shape));
+        let mut bytes = room(length).map_err(short)?;
+        view.append_to(&mut bytes, &base, size);
+        Ok(bytes.into())
     }
 
     fn no_constant(&self) -> Diagnostic {

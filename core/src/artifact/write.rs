@@ -13,13 +13,15 @@ use super::header::{Header, Tensor, byte_length};
 use super::manifest::Manifest;
 #[cfg(feature = "compiler")]
 use super::manifest::Stored;
-use super::source::{PIECE, Source};
 use super::{DIGEST, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::whole::{self, Scratch};
 
+/// What is hashed and written at a time: large enough for the disk, small enough to stay in the cache between the two.
+const PIECE: usize = 256 * 1024;
+
 /// Entries of at least this many bytes start at a page, so that they can be mapped and sent to devices by themselves.
-const LARGE: u64 = 1 << 20;
+const LARGE: usize = 1 << 20;
 
 /// What every other entry is aligned to: enough for every vector unit and for GPU copies.
 const SMALL_ALIGNMENT: u64 = 256;
@@ -46,7 +48,7 @@ pub struct Section {
     /// Shape, row-major.
     pub shape: Vec<usize>,
     /// The bytes: as many as type and shape say.
-    pub source: Source,
+    pub bytes: Bytes,
     /// BLAKE3 of the bytes, where it is known already; it is believed.
     pub digest: Option<[u8; 32]>,
     /// Alignment of the first byte, a power of two up to [`MAX_ALIGNMENT`]; 0 where the format's own is enough.
@@ -57,7 +59,7 @@ impl Section {
     /// A section of plain bytes.
     pub fn of_bytes(name: impl Into<String>, bytes: Bytes) -> Section {
         let shape = vec![bytes.len()];
-        Section { name: name.into(), dtype: DType::U8, shape, source: Source::Bytes(bytes), digest: None, alignment: 0 }
+        Section { name: name.into(), dtype: DType::U8, shape, bytes, digest: None, alignment: 0 }
     }
 
     /// The section of a stored constant. A digest that is known is believed.
@@ -67,7 +69,7 @@ impl Section {
             name: stored.section.clone(),
             dtype: stored.dtype,
             shape: stored.shape.clone(),
-            source: Source::Bytes(bytes),
+            bytes,
             digest,
             alignment: stored.alignment,
         }
@@ -75,17 +77,14 @@ impl Section {
 
     /// The alignment that it gets.
     fn alignment(&self) -> u64 {
-        let own = if self.source.len() >= LARGE { MAX_ALIGNMENT } else { SMALL_ALIGNMENT };
+        let own = if self.bytes.len() >= LARGE { MAX_ALIGNMENT } else { SMALL_ALIGNMENT };
         self.alignment.max(own)
     }
 
     fn check(&self) -> std::result::Result<(), String> {
-        let Section { name, dtype, shape, source, alignment, .. } = self;
-        if !source.is_sound() {
-            return Err(format!("section '{name}': its view leaves its base"));
-        }
-        if byte_length(*dtype, shape) != Some(source.len()) {
-            return Err(format!("section '{name}': {dtype}{shape:?} is not {} bytes", source.len()));
+        let Section { name, dtype, shape, bytes, alignment, .. } = self;
+        if byte_length(*dtype, shape) != Some(bytes.len() as u64) {
+            return Err(format!("section '{name}': {dtype}{shape:?} is not {} bytes", bytes.len()));
         }
         if *alignment > MAX_ALIGNMENT || !(*alignment == 0 || alignment.is_power_of_two()) {
             return Err(format!("section '{name}': cannot align to {alignment}"));
@@ -122,7 +121,7 @@ impl Contents {
 pub(super) struct Plan {
     header: Header,
     /// Parallel to the header's tensors: the bytes, and their digest where it is known.
-    sources: Vec<(Source, Option<[u8; 32]>)>,
+    sources: Vec<(Bytes, Option<[u8; 32]>)>,
     pads: usize,
 }
 
@@ -140,7 +139,7 @@ impl Plan {
         // Large alignments first, and whole multiples of them before the rest: few sections then need a pad. The sort
         // is stable, so the order depends on nothing but the contents.
         sections.sort_by_key(|section| {
-            let multiple = section.source.len().trailing_zeros().min(MAX_ALIGNMENT.trailing_zeros());
+            let multiple = section.bytes.len().trailing_zeros().min(MAX_ALIGNMENT.trailing_zeros());
             (Reverse(section.alignment()), Reverse(multiple))
         });
         let mut plan = Plan { header: Header::default(), sources: Vec::new(), pads: 0 };
@@ -148,11 +147,11 @@ impl Plan {
         for section in sections {
             let start = end.checked_next_multiple_of(section.alignment()).ok_or("the file would be too large")?;
             plan.pad(end, start);
-            end = start.checked_add(section.source.len()).ok_or("the file would be too large")?;
+            end = start.checked_add(section.bytes.len() as u64).ok_or("the file would be too large")?;
             let (name, dtype, shape) = (section.name.clone(), section.dtype, section.shape.clone());
             plan.header.metadata.insert(format!("{DIGEST}{name}"), "0".repeat(2 * blake3::OUT_LEN));
             plan.header.tensors.push(Tensor { name, dtype, shape, start, end });
-            plan.sources.push((section.source.clone(), section.digest));
+            plan.sources.push((section.bytes.clone(), section.digest));
         }
         plan.header.metadata.insert(FORMAT_KEY.into(), contents.manifest.format.to_string());
         plan.header.metadata.insert(PRODUCER_KEY.into(), contents.manifest.producer.clone());
@@ -166,7 +165,7 @@ impl Plan {
             let name = format!("{PAD}{}", self.pads);
             self.pads += 1;
             self.header.tensors.push(Tensor { name, dtype: DType::U8, shape: vec![length], start, end });
-            self.sources.push((Source::Bytes(Bytes::from_static(&ZEROS[..length])), None));
+            self.sources.push((Bytes::from_static(&ZEROS[..length]), None));
         }
     }
 
@@ -177,15 +176,15 @@ impl Plan {
         out.write_all(&placeholder)?;
         let mut digests = BTreeMap::new();
         let count = self.sources.len();
-        for (index, (tensor, (source, known))) in self.header.tensors.iter().zip(&self.sources).enumerate() {
+        for (index, (tensor, (bytes, known))) in self.header.tensors.iter().zip(&self.sources).enumerate() {
             progress(index, count, &tensor.name);
             let mut hasher = blake3::Hasher::new();
-            source.for_each_piece(|piece| {
+            for piece in bytes.chunks(PIECE) {
                 if known.is_none() {
                     hasher.update(piece);
                 }
-                out.write_all(piece)
-            })?;
+                out.write_all(piece)?;
+            }
             if !tensor.is_pad() {
                 let digest = known.map_or_else(|| hasher.finalize(), blake3::Hash::from_bytes);
                 digests.insert(format!("{DIGEST}{}", tensor.name), digest.to_hex().to_string());

@@ -6,11 +6,10 @@ use std::path::Path;
 use byoc_plugin_api::RefusalCode;
 
 use super::{Observer, Request};
-use crate::codegen::Failure;
+use crate::codegen::{ConstantViews, Failure};
 use crate::constants::ConstantTable;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::TypedModel;
-use crate::lend::ConstantViews;
 use crate::map::folder_of;
 use crate::onnx;
 use crate::overwrite::{self, Input};

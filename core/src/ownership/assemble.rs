@@ -1,36 +1,36 @@
-//! Puts the artifact's contents together: entries, regions and sections, once every constant has its home.
+//! Puts the artifact's contents together: entries, regions and sections, once it is known which constants are stored.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use byoc_plugin_api::{Claim, Dim};
+use byoc_plugin_api::Dim;
 
 use super::external::References;
-use super::homes::{Home, Homes};
-use super::settle::BackendIdentity;
+use super::storage::{Storage, StoredConstant};
 use crate::artifact::manifest::{
-    BackendRequirement, Binding, Call, Chosen, ClaimKind, ConstantValue, Entry, Manifest, NodeSummary, Port, Region,
-    Requirements, Stored, ValueInfo, ValueType,
+    BackendRequirement, Binding, Call, Chosen, ConstantValue, Entry, Manifest, NodeSummary, Port, Region, Requirements,
+    Stored, ValueInfo, ValueType,
 };
 use crate::artifact::{self, Contents, Section};
 use crate::codegen::{Generated, GeneratedRegion};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, ValueId};
+use crate::plugin::BackendIdentity;
 
 /// The contents, still without a ledger. What is referred to has no section.
 pub(super) fn assemble(
     generated: &Generated,
     backends: &[BackendIdentity],
-    homes: &Homes,
+    storage: &Storage,
     references: References,
 ) -> Result<Contents> {
     let regions = generated.regions.iter().enumerate();
-    let regions = regions.map(|(index, region)| region_of(region, &backends[region.plan.backend], homes, index));
-    let constants = homes.homes.iter().enumerate().map(|(index, home)| stored_of(index, home, &references));
+    let regions = regions.map(|(index, region)| region_of(region, &backends[region.plan.backend], storage, index));
+    let constants = storage.constants.iter().enumerate().map(|(index, stored)| stored_of(index, stored, &references));
     let constants: Vec<Stored> = constants.collect();
-    let own = homes.homes.iter().zip(&constants).filter(|(_, stored)| stored.external.is_none());
-    let own = own.map(|(home, stored)| Section::of_stored(stored, home.bytes.clone(), Some(home.digest)));
+    let own = storage.constants.iter().zip(&constants).filter(|(_, stored)| stored.external.is_none());
+    let own = own.map(|(constant, stored)| Section::of_stored(stored, constant.bytes.clone(), Some(constant.digest)));
     let own: Vec<Section> = own.collect();
-    let entries = (0..generated.model.entries.len()).map(|index| entry_of(generated, homes, index));
+    let entries = (0..generated.model.entries.len()).map(|index| entry_of(generated, storage, index));
     let mut manifest = Manifest {
         format: artifact::FIRST_FORMAT,
         producer: concat!("byoc ", env!("CARGO_PKG_VERSION")).into(),
@@ -48,13 +48,13 @@ pub(super) fn assemble(
     Ok(Contents { manifest, sections })
 }
 
-fn stored_of(index: usize, home: &Home, references: &References) -> Stored {
+fn stored_of(index: usize, constant: &StoredConstant, references: &References) -> Stored {
     Stored {
         section: artifact::constant_section(index),
-        dtype: home.dtype,
-        shape: home.shape.clone(),
-        layout: home.layout.clone(),
-        alignment: home.alignment,
+        dtype: constant.dtype,
+        shape: constant.shape.clone(),
+        layout: constant.layout.clone(),
+        alignment: constant.alignment,
         external: references.of(index).cloned(),
     }
 }
@@ -69,32 +69,21 @@ fn requirements(generated: &Generated, backends: &[BackendIdentity]) -> Requirem
             code_version: backend.code_version,
             abi_version: backend.abi_version,
         });
-    let claims = generated.regions.iter().flat_map(|region| &region.claims);
-    let features: BTreeSet<&String> = claims
-        .filter_map(|recorded| match &recorded.claim {
-            Claim::Packed(packed) => Some(&packed.cpu_features),
-            _ => None,
-        })
-        .flatten()
-        .collect();
+    let constants = generated.regions.iter().flat_map(|region| &region.constants);
+    let packed = constants.filter_map(|constant| constant.claim.packed());
+    let features: BTreeSet<&String> = packed.flat_map(|packed| &packed.form.cpu_features).collect();
     Requirements { backends: backends.collect(), cpu_features: features.into_iter().cloned().collect() }
 }
 
-fn region_of(generated: &GeneratedRegion, backend: &BackendIdentity, homes: &Homes, index: usize) -> Region {
+fn region_of(generated: &GeneratedRegion, backend: &BackendIdentity, storage: &Storage, index: usize) -> Region {
     let region = &generated.plan.region;
     let info = |&value: &usize| {
         let value = &region.values[value];
         ValueInfo { name: value.name.clone(), dtype: value.dtype, shape: value.shape.clone() }
     };
-    let claims = region.constants.iter().zip(&generated.claims).zip(&homes.regions[index]);
-    let bindings = claims.map(|((constant, recorded), used)| {
-        let (claim, layout) = match &recorded.claim {
-            Claim::Host => (ClaimKind::Host, None),
-            Claim::Packed(packed) => (ClaimKind::Packed, Some(packed.layout.clone())),
-            Claim::Embedded => (ClaimKind::Embedded, None),
-            Claim::Unused => (ClaimKind::Unused, None),
-        };
-        Binding { id: constant.id, claim, used: used.clone(), layout }
+    let bindings = storage.of_region(index, generated).map(|(constant, used)| {
+        let layout = constant.claim.packed().map(|packed| packed.form.layout.clone());
+        Binding { id: constant.id, claim: constant.claim.kind(), used: used.cloned(), layout }
     });
     let nodes = region.nodes.iter().map(|node| NodeSummary {
         name: node.name.clone(),
@@ -149,13 +138,13 @@ impl Values<'_> {
     }
 }
 
-fn entry_of(generated: &Generated, homes: &Homes, index: usize) -> Result<Entry> {
+fn entry_of(generated: &Generated, storage: &Storage, index: usize) -> Result<Entry> {
     let graph = &generated.model.entries[index];
     let mut values = Values { graph, numbers: HashMap::new(), types: Vec::new() };
     let inputs = values.ports(&graph.inputs)?;
     let mut constants: Vec<ConstantValue> = Vec::new();
     let mut known = HashSet::new();
-    for (position, used) in &homes.outputs[index] {
+    for (position, used) in &storage.outputs[index] {
         let id = graph.outputs[*position];
         let value = values.number(id)?;
         // The view is what the file holds, so its shape is the value's.

@@ -3,16 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use byoc_plugin_api::Claim;
 use bytes::Bytes;
 
-use super::homes::Homes;
 use super::search::{Hit, PART, search};
-use super::settle::BackendIdentity;
-use crate::codegen::describe;
+use super::storage::Storage;
+use crate::artifact::manifest::ClaimKind;
 use crate::codegen::{Generated, GeneratedRegion};
 use crate::constants::{Base, BaseId};
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::plugin::BackendIdentity;
 
 /// What the audit found.
 #[derive(Default)]
@@ -40,10 +39,10 @@ struct Copies {
 }
 
 /// Searches the code of every region.
-pub(super) fn audit(generated: &Generated, backends: &[BackendIdentity], homes: &Homes) -> Result<Findings> {
+pub(super) fn audit(generated: &Generated, backends: &[BackendIdentity], storage: &Storage) -> Result<Findings> {
     let blobs: Vec<Bytes> =
         generated.regions.iter().map(|region| generated.spool.bytes(region.code)).collect::<Result<_>>()?;
-    let targets = targets(generated, homes);
+    let targets = targets(generated, storage);
     let bytes: Vec<Bytes> = targets.iter().map(|target| target.bytes.clone()).collect();
     let mut copies: BTreeMap<(usize, usize), Copies> = BTreeMap::new();
     for Hit { blob, target, offset, len, .. } in search(&blobs, &bytes) {
@@ -58,26 +57,25 @@ pub(super) fn audit(generated: &Generated, backends: &[BackendIdentity], homes: 
 }
 
 /// Every constant that some region was given, and every packed form, if it is large enough to be found.
-fn targets(generated: &Generated, homes: &Homes) -> Vec<Target> {
+fn targets(generated: &Generated, storage: &Storage) -> Vec<Target> {
     let mut originals: BTreeMap<BaseId, bool> = BTreeMap::new();
     let mut packed: BTreeMap<usize, BaseId> = BTreeMap::new();
-    for (region, uses) in generated.regions.iter().zip(&homes.regions) {
-        for (constant, used) in region.plan.constants.iter().zip(uses) {
-            *originals.entry(constant.base).or_default() |= used.is_some();
-            if let Some(used) = used.as_ref().filter(|used| homes.homes[used.constant].base.is_none()) {
-                packed.entry(used.constant).or_insert(constant.base);
-            }
+    for (_, constant, used) in storage.of_regions(generated) {
+        let base = constant.source.base;
+        *originals.entry(base).or_default() |= used.is_some();
+        if let Some(used) = used.filter(|used| storage.constants[used.constant].base.is_none()) {
+            packed.entry(used.constant).or_insert(base);
         }
     }
     let originals = originals.into_iter().map(|(base, stored)| Target {
         base,
         layout: None,
         bytes: generated.model.constants.get(base).bytes.clone(),
-        stored: stored || homes.of_base(base).is_some(),
+        stored: stored || storage.of_base(base).is_some(),
     });
-    let packed = packed.into_iter().map(|(home, base)| {
-        let home = &homes.homes[home];
-        Target { base, layout: home.layout.clone(), bytes: home.bytes.clone(), stored: true }
+    let packed = packed.into_iter().map(|(index, base)| {
+        let stored = &storage.constants[index];
+        Target { base, layout: stored.layout.clone(), bytes: stored.bytes.clone(), stored: true }
     });
     originals.chain(packed).filter(|target| target.bytes.len() >= PART).collect()
 }
@@ -98,14 +96,13 @@ fn judge(
         if copies.bytes < target.bytes.len() { format!("{} of ", self::size(copies.bytes)) } else { String::new() };
     let form = target.layout.as_ref().map(|layout| format!(" packed as '{layout}'")).unwrap_or_default();
     let offset = copies.offset;
-    let constants = region.plan.constants.iter().zip(&region.claims);
-    let mut claims: Vec<&Claim> =
-        constants.filter(|(constant, _)| constant.base == target.base).map(|(_, recorded)| &recorded.claim).collect();
-    claims.sort_by_key(|claim| **claim != Claim::Embedded);
-    let claim = claims.first().copied();
-    if target.stored && claim != Some(&Claim::Embedded) {
+    let constants = region.constants.iter().filter(|constant| constant.source.base == target.base);
+    let mut claims: Vec<ClaimKind> = constants.map(|constant| constant.claim.kind()).collect();
+    claims.sort_by_key(|claim| *claim != ClaimKind::Embedded);
+    let claim = claims.first();
+    if target.stored && claim != Some(&ClaimKind::Embedded) {
         let claimed = match claim {
-            Some(claim) => format!(" and claims {}", describe(claim)),
+            Some(claim) => format!(" and claims {claim:?}"),
             None => ", and another region's claim has it stored".to_owned(),
         };
         let found =
@@ -114,8 +111,8 @@ fn judge(
         return;
     }
     let claimed = match claim {
-        Some(Claim::Embedded) => ", as it claims".to_owned(),
-        Some(claim) => format!(", and claims {}", describe(claim)),
+        Some(ClaimKind::Embedded) => ", as it claims".to_owned(),
+        Some(claim) => format!(", and claims {claim:?}"),
         None => ", which was not given it".to_owned(),
     };
     let what = if part.is_empty() { "it" } else { &format!("{part}it") };

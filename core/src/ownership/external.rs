@@ -3,7 +3,7 @@
 
 use std::path::{Component, Path};
 
-use super::homes::{Home, Homes};
+use super::storage::{Storage, StoredConstant};
 use crate::artifact;
 use crate::artifact::manifest::{ConstantFile, External};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -13,18 +13,18 @@ use crate::ir::SourceFile;
 /// every one is checked by itself.
 const LEAST_BYTES: usize = 4096;
 
-/// The other files, and where in them each home is.
+/// The other files, and where in them each stored constant is.
 #[derive(Default)]
 pub(super) struct References {
     pub(super) files: Vec<ConstantFile>,
-    /// By home; all absent where nothing is referred to.
-    pub(super) homes: Vec<Option<External>>,
+    /// By stored constant; all absent where nothing is referred to.
+    constants: Vec<Option<External>>,
 }
 
 impl References {
-    /// The reference in the place of the bytes of that home, if it has one.
-    pub(super) fn of(&self, home: usize) -> Option<&External> {
-        self.homes.get(home)?.as_ref()
+    /// The reference in place of the bytes of that stored constant, if it has one.
+    pub(super) fn of(&self, index: usize) -> Option<&External> {
+        self.constants.get(index)?.as_ref()
     }
 
     /// The index of the file, which is added where it is new.
@@ -46,33 +46,33 @@ impl References {
     }
 }
 
-/// Finds each home in `sources`. Paths are seen from `folder`, that of the artifact.
-pub(super) fn refer(homes: &Homes, sources: &[SourceFile], folder: &Path) -> Result<References> {
+/// Finds each stored constant in `sources`. Paths are seen from `folder`, that of the artifact.
+pub(super) fn refer(storage: &Storage, sources: &[SourceFile], folder: &Path) -> Result<References> {
     let folder = folder.canonicalize().map_err(|error| Diagnostic::io(folder, "find", &error))?;
     let mut references = References::default();
     let mut pieces = Vec::new();
-    for home in &homes.homes {
-        let external = match find(home, sources) {
+    for stored in &storage.constants {
+        let external = match find(stored, sources) {
             Some((source, offset)) => {
-                pieces.push(home.bytes.clone());
+                pieces.push(stored.bytes.clone());
                 Some(External { file: references.file(source, &folder)?, offset, digest: String::new() })
             }
             None => None,
         };
-        references.homes.push(external);
+        references.constants.push(external);
     }
     let digests = artifact::digests(&pieces);
-    references.homes.iter_mut().flatten().zip(digests).for_each(|(external, digest)| external.digest = digest);
+    references.constants.iter_mut().flatten().zip(digests).for_each(|(external, digest)| external.digest = digest);
     Ok(references)
 }
 
-/// The file that the home's bytes are a slice of, and where they start there. Packed forms and computed constants stand
+/// The file that the bytes are a slice of, and where they start there. Packed forms and computed constants stand
 /// in no such file; what a reader wants aligned needs a section.
-fn find<'a>(home: &Home, sources: &'a [SourceFile]) -> Option<(&'a SourceFile, u64)> {
-    if home.bytes.len() < LEAST_BYTES || home.alignment != 0 || home.layout.is_some() {
+fn find<'a>(stored: &StoredConstant, sources: &'a [SourceFile]) -> Option<(&'a SourceFile, u64)> {
+    if stored.bytes.len() < LEAST_BYTES || stored.alignment != 0 || stored.layout.is_some() {
         return None;
     }
-    sources.iter().find_map(|source| Some((source, source.offset_of(&home.bytes)?)))
+    sources.iter().find_map(|source| Some((source, source.offset_of(&stored.bytes)?)))
 }
 
 /// The way from `folder` to `path`, both absolute and without `..`, with `/` between the parts; `path` itself where there

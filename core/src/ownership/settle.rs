@@ -3,54 +3,15 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use byoc_plugin_api::Options;
-
 use super::assemble::assemble;
 use super::audit::{Findings, audit};
 use super::external::{self, References};
-use super::homes::Homes;
-use super::ledger::{self, Ledger};
-use crate::artifact::Contents;
-use crate::artifact::manifest::{Fate, LedgerRow};
+use super::ledger_rows;
+use super::storage::Storage;
+use crate::artifact::{Contents, Ledger};
 use crate::codegen::Generated;
-use crate::constants::BaseId;
-use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::plugin::Selected;
-
-/// What the artifact says of a backend.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackendIdentity {
-    /// The name.
-    pub name: String,
-    /// Its own version.
-    pub version: String,
-    /// The version of its code format.
-    pub code_version: u32,
-    /// The plugin ABI it speaks.
-    pub abi_version: u32,
-    /// The kind of memory that its regions run in, if it is not the host's.
-    pub domain: Option<String>,
-    /// The options it was run with.
-    pub options: Options,
-    /// Whether it has other code for its regions.
-    pub candidates: bool,
-}
-
-impl BackendIdentity {
-    /// What a chosen backend says of itself.
-    pub fn of(selected: &Selected) -> Self {
-        let description = &selected.registered.description;
-        BackendIdentity {
-            name: description.name.clone(),
-            version: description.version.clone(),
-            code_version: description.code_version,
-            abi_version: selected.registered.abi_version,
-            domain: description.domain.clone(),
-            options: selected.kept_options(),
-            candidates: description.candidates,
-        }
-    }
-}
+use crate::diagnostic::{Diagnostic, Result};
+use crate::plugin::BackendIdentity;
 
 /// How to settle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,19 +23,22 @@ pub struct SettleOptions {
     pub refer_from: Option<PathBuf>,
 }
 
-/// Every constant has one home. Stage 6's result.
+/// Every constant has one place. Stage 6's result.
 #[derive(Debug)]
 pub struct Settled {
     contents: Contents,
     warnings: Vec<Diagnostic>,
 }
 
-/// Gives every constant that somebody reads one home, searches the code for copies, and puts the artifact's contents
-/// together. `backends` are those of the user's list, in its order.
-pub fn settle(generated: Generated, backends: &[BackendIdentity], options: &SettleOptions) -> Result<Settled> {
-    complete(&generated, backends)?;
-    let homes = Homes::find(&generated)?;
-    let Findings { mut duplicates, notes } = audit(&generated, backends, &homes)?;
+/// Searches the code for copies of what is stored, and puts the artifact's contents together, with the ledger. `storage` is
+/// that of `generated`; `backends` are those of the user's list, in its order.
+pub(crate) fn settle(
+    generated: &Generated,
+    storage: &Storage,
+    backends: &[BackendIdentity],
+    options: &SettleOptions,
+) -> Result<Settled> {
+    let Findings { mut duplicates, notes } = audit(generated, backends, storage)?;
     if !options.allow_duplicates && !duplicates.is_empty() {
         let mut first = duplicates.swap_remove(0);
         if !duplicates.is_empty() {
@@ -83,58 +47,15 @@ pub fn settle(generated: Generated, backends: &[BackendIdentity], options: &Sett
         return Err(first);
     }
     let references = match &options.refer_from {
-        Some(folder) => external::refer(&homes, &generated.model.sources, folder)?,
+        Some(folder) => external::refer(storage, &generated.model.sources, folder)?,
         None => References::default(),
     };
-    let mut contents = assemble(&generated, backends, &homes, references)?;
-    contents.manifest.ledger = ledger::rows(&generated, backends, &homes);
-    let mut settled = Settled { contents, warnings: duplicates };
-    for (base, note) in notes {
-        settled.row(base).into_iter().for_each(|row| ledger::add_note(row, &note));
-    }
-    Ok(settled)
-}
-
-/// Checks what the later steps take for granted: one claim for each constant, and a backend for each region.
-fn complete(generated: &Generated, backends: &[BackendIdentity]) -> Result<()> {
-    for region in &generated.regions {
-        let (symbol, constants) = (&region.plan.region.symbol, region.plan.region.constants.len());
-        if region.plan.constants.len() != constants || region.claims.len() != constants {
-            let message = format!("region {symbol} has {constants} constants and {} claims", region.claims.len());
-            return Err(Diagnostic::new(Code::BadClaim, message));
-        }
-        if region.plan.backend >= backends.len() {
-            return Err(Diagnostic::new(Code::UnknownBackend, format!("region {symbol} has no backend")));
-        }
-    }
-    Ok(())
+    let mut contents = assemble(generated, backends, storage, references)?;
+    contents.manifest.ledger = ledger_rows::rows(generated, backends, storage, notes)?;
+    Ok(Settled { contents, warnings: duplicates })
 }
 
 impl Settled {
-    fn row(&mut self, base: BaseId) -> Option<&mut LedgerRow> {
-        let ledger = &mut self.contents.manifest.ledger;
-        let place = ledger.partition_point(|row| row.id < base.0);
-        ledger.get_mut(place).filter(|row| row.id == base.0)
-    }
-
-    /// Marks constants that were computed into others. Where nobody reads them, that is what became of them.
-    pub fn mark_folded(&mut self, bases: impl IntoIterator<Item = BaseId>) {
-        for base in bases {
-            let Some(row) = self.row(base) else { continue };
-            if row.fate == Fate::Dropped {
-                row.fate = Fate::Folded;
-            }
-            row.compiled_in.push("other constants".into());
-        }
-    }
-
-    /// Marks constants whose elements decide shapes.
-    pub fn mark_shaping(&mut self, bases: impl IntoIterator<Item = BaseId>) {
-        for base in bases {
-            self.row(base).into_iter().for_each(|row| row.compiled_in.push("the shapes of the model".into()));
-        }
-    }
-
     /// Copies that were found and allowed.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings

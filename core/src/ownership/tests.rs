@@ -1,30 +1,26 @@
-//! The rules of ownership, each on the smallest model that shows it.
+//! Which constants the artifact refers to in the model's files, and which it stores all the same. The rules of ownership are
+//! in `tests/filetests/settle` and `ledger`, each on the smallest model that shows it.
 
-mod external;
+use std::path::Path;
 
 use byoc_plugin_api::{Claim, ClaimSink, Constant, ConstantId, DType, Node, Options, Packed, Region, SCHEMA, Value};
 use bytes::Bytes;
 
 use super::*;
 use crate::artifact::Artifact;
-use crate::artifact::manifest::{ClaimKind, ConstantFile, External, Fate};
-use crate::codegen::{Generated, GeneratedRegion, Recorder};
-use crate::constants::{ConstantRef, View};
+use crate::artifact::manifest::{ConstantFile, External};
+use crate::codegen::{Generated, GeneratedRegion, Recorder, RegionConstant};
+use crate::constants::ConstantRef;
 use crate::diagnostic::{Code, Result};
-use crate::ir::{Graph, Model, TensorType, ValueId};
+use crate::ir::{self, Graph, Model, SourceFile, TensorType};
 use crate::partition::RegionPlan;
+use crate::plugin::BackendIdentity;
 use crate::spool::Spool;
 
 /// Numbers that repeat nowhere, the same in every run.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..len).map(next).collect()
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..len).map(|_| random.u8(..)).collect()
 }
 
 fn packed(layout: &str, shape: &[usize]) -> Claim {
@@ -96,29 +92,36 @@ fn generated(mut model: Model, cases: Vec<Case>) -> Generated {
         }
         let claims = recorder.finish(Ok(())).expect("claims");
         let next = graph.add_value(format!("y{index}"), ty.clone());
-        let constants = case.claims.into_iter().map(|(constant, _, _)| constant).collect();
+        let sources: Vec<_> = case.claims.into_iter().map(|(constant, _, _)| constant).collect();
+        let constants = region.constants.iter().zip(&sources).zip(claims);
+        let constants = constants.map(|((constant, source), claim)| RegionConstant {
+            id: constant.id,
+            source: source.clone(),
+            claim,
+        });
+        let constants = constants.collect();
         let (inputs, outputs) = (vec![last], vec![next]);
         let plan = RegionPlan {
             entry: 0,
             backend: case.backend,
             nodes: Default::default(),
             region,
-            constants,
+            constants: sources,
             inputs,
             outputs,
         };
-        regions.push(GeneratedRegion { plan, code, claims, notes: Vec::new() });
+        regions.push(GeneratedRegion { plan, code, constants, notes: Vec::new() });
+        graph.nodes.push(ir::Node {
+            name: symbol,
+            op: "Relu".into(),
+            domain: String::new(),
+            inputs: vec![Some(last)],
+            outputs: vec![Some(next)],
+            attributes: Default::default(),
+        });
         last = next;
     }
     graph.outputs.push(last);
-    // Constants that are outputs of the model stand in a graph that the test has prepared.
-    if let Some(prepared) = model.entries.pop() {
-        for &id in &prepared.outputs {
-            let value = prepared.value(id).clone();
-            graph.values.push(value);
-            graph.outputs.push(ValueId(graph.values.len() - 1));
-        }
-    }
     model.entries = vec![graph];
     Generated { model: model.into(), regions, spool }
 }
@@ -136,134 +139,94 @@ fn backends() -> Vec<BackendIdentity> {
     NAMES.into_iter().map(identity).collect()
 }
 
-fn settled(model: Model, cases: Vec<Case>) -> Result<Settled> {
-    settle(generated(model, cases), &backends(), &SettleOptions::default())
+/// Settles the cases with `sources` as the files that the model was read from; the artifact's folder is `folder`.
+fn referring(mut model: Model, sources: Vec<SourceFile>, cases: Vec<Case>, folder: &Path) -> Result<Settled> {
+    model.sources = sources;
+    let options = SettleOptions { refer_from: Some(folder.to_owned()), ..SettleOptions::default() };
+    let generated = generated(model, cases);
+    settle(&generated, &Storage::find(&generated)?, &backends(), &options)
 }
 
-/// A model with constants of that many random bytes each.
-fn model(sizes: &[usize]) -> (Model, Vec<ConstantRef>) {
-    let mut model = Model::default();
-    let insert = |(index, &size): (usize, &usize)| {
-        let bytes = Bytes::from(noise(index as u64 + 1, size));
-        model.constants.insert(&format!("fc{index}.weight"), DType::U8, &[size], bytes)
-    };
-    let constants = sizes.iter().enumerate().map(insert).collect();
-    (model, constants)
-}
-
-/// The rows without what is always the same: fate, section, readers, owner, note.
-fn rows(settled: &Settled) -> Vec<String> {
-    let row = |row: crate::artifact::manifest::LedgerRow| {
-        let stored = row.stored.map(|stored| format!(" const/{stored}")).unwrap_or_default();
-        let readers: Vec<_> = row.readers.iter().map(|name| name.trim_start_matches("byoc_main_")).collect();
-        let owner = row.owner.unwrap_or_default();
-        let note = row.note.map(|note| format!(" ({note})")).unwrap_or_default();
-        format!("{}: {:?}{stored} [{}] {owner}{note}", row.id, row.fate, readers.join(" "))
-    };
-    settled.ledger().rows.into_iter().map(row).collect()
+/// A file of `folder` with that content, as the importer has it.
+fn source(folder: &Path, name: &str, content: &[u8]) -> SourceFile {
+    std::fs::write(folder.join(name), content).expect("write");
+    let path = folder.canonicalize().expect("a folder").join(name);
+    SourceFile { path, bytes: Bytes::copy_from_slice(content), role: "a model" }
 }
 
 #[test]
-fn sums_say_what_sharing_saves() {
-    let (mut model, c) = model(&[2000, 100, 50]);
-    model.constants.insert("tied.weight", DType::U8, &[2000], noise(1, 2000).into());
-    model.constants.insert("tied.again", DType::U8, &[2000], noise(1, 2000).into());
-    let cases = vec![
-        Case::new(0, &c[0], Claim::Host),
-        Case::new(1, &c[0], Claim::Host),
-        Case::new(1, &c[1], Claim::Embedded),
-        Case::packing(0, &c[0], packed("a/1", &[3]), b"abc"),
+fn what_stands_in_a_source_file_is_referred_to() {
+    let folder = tempfile::tempdir().expect("folder");
+    let inner = folder.path().join("out");
+    std::fs::create_dir(&inner).expect("folder");
+    let first = source(folder.path(), "first.onnx", &noise(7, 20_000));
+    let second = source(folder.path(), "second.data", &noise(8, 9000));
+    let mut model = Model::default();
+    let mut add = |name: &str, bytes: Bytes| model.constants.insert(name, DType::U8, &[bytes.len()], bytes);
+    let constants = [
+        add("large", first.bytes.slice(3..8003)),
+        add("small", first.bytes.slice(9000..9000 + 4095)),
+        add("page", second.bytes.slice(4904..)),
+        add("computed", noise(3, 8000).into()),
+        add("aligned", first.bytes.slice(10_000..15_000)),
     ];
-    let mut settled = settled(model, cases).expect("settled");
-    settled.mark_folded([c[2].base, c[0].base]);
+    let page = constants[4].clone();
+    let original = first.bytes.slice(10_000..15_000);
+    let mut cases: Vec<_> = constants.iter().map(|constant| Case::new(0, constant, Claim::Host)).collect();
+    cases.push(Case::packing(1, &page, packed("zeta/1", &[5000]), &original));
+    cases.push(Case::packing(0, &constants[3], packed("acme/1", &[6000]), &noise(9, 6000)));
+    let hash = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
+    let expected = [
+        Some(External { file: 0, offset: 3, digest: hash(&first.bytes[3..8003]) }),
+        None,
+        Some(External { file: 1, offset: 4904, digest: hash(&second.bytes[4904..]) }),
+        None,
+        None,
+        None,
+    ];
+    let settled = referring(model, vec![first, second], cases, &inner).expect("settled");
     let totals = settled.ledger().totals;
-    assert_eq!(
-        totals,
-        Totals {
-            unique: 2100,
-            stored: 2003,
-            external: 0,
-            packed: 3,
-            embedded: 100,
-            folded: 50,
-            dropped: 0,
-            unshared: 6003
-        }
-    );
-    assert_eq!(totals.saved(), 4000);
-}
-
-/// What the sections would take without deduplication, each case on constants of 2000 B (under two names) and of 100 B.
-#[test]
-fn without_deduplication_every_reader_and_every_name_has_a_copy() {
-    type Cases = fn(&[ConstantRef]) -> Vec<Case>;
-    let part = |shape: &[usize], strides: &[i64]| View { shape: shape.into(), strides: strides.into(), offset: 0 };
-    let cases: [(&str, Cases, u64); 9] = [
-        ("names", |c| vec![Case::new(0, &c[0], Claim::Host)], 4000),
-        ("readers", |c| (0..3).map(|i| Case::new(i % 2, &c[0], Claim::Host)).collect(), 6000),
-        ("packed, by names", |c| vec![Case::packing(0, &c[0], packed("a/1", &[300]), &noise(5, 300))], 600),
-        (
-            "packed, by readers",
-            |c| (0..3).map(|i| Case::packing(i % 2, &c[0], packed("a/1", &[300]), &noise(5, 300))).collect(),
-            900,
-        ),
-        (
-            "packed and stored",
-            |c| {
-                let packing = Case::packing(0, &c[0], packed("a/1", &[300]), &noise(5, 300));
-                vec![packing, Case::new(1, &c[0], Claim::Host)]
-            },
-            4300,
-        ),
-        ("embedded, by names", |c| vec![Case::new(0, &c[0], Claim::Embedded)], 2000),
-        ("embedded by two", |c| (0..2).map(|i| Case::new(i, &c[0], Claim::Embedded)).collect(), 0),
-        ("embedded and stored", |c| vec![Case::new(0, &c[1], Claim::Embedded), Case::new(1, &c[1], Claim::Host)], 100),
-        ("dropped", |c| vec![Case::new(0, &c[0], Claim::Unused)], 0),
-    ];
-    for (what, cases, expected) in cases {
-        let (mut model, c) = model(&[2000, 100]);
-        model.constants.insert("tied.weight", DType::U8, &[2000], noise(1, 2000).into());
-        let totals = settled(model, cases(&c)).expect(what).ledger().totals;
-        assert_eq!(totals.unshared, expected, "{what}");
-    }
-    let views = [
-        ("a slice", vec![part(&[10], &[1])], 100),
-        ("slices", vec![part(&[60], &[1]), part(&[80], &[1])], 140),
-        ("a broadcast", vec![part(&[5, 100], &[0, 1])], 500),
-    ];
-    for (what, views, expected) in views {
-        let (model, c) = model(&[100]);
-        let read = |view| Case::new(0, &ConstantRef { base: c[0].base, view }, Claim::Host);
-        let totals = settled(model, views.into_iter().map(read).collect()).expect(what).ledger().totals;
-        assert_eq!(totals.unshared, expected, "{what}");
-    }
+    assert_eq!((totals.external, totals.stored), (8000 + 4096, 4095 + 8000 + 5000 + 6000));
+    assert_eq!(totals.saved(), totals.unshared - totals.external - totals.stored);
+    assert!(settled.print().contains("'large' u8[8000] 8000 B stored in ../first.onnx@3 for"), "{}", settled.print());
+    let path = inner.join("m.byoc");
+    let (contents, _) = settled.into_contents();
+    contents.write(&path, &mut |_, _, _| {}).expect("written");
+    let artifact = Artifact::open(&path).expect("open");
+    let manifest = artifact.manifest();
+    let found: Vec<_> = manifest.constants.iter().map(|stored| stored.external.clone()).collect();
+    assert_eq!(found, expected);
+    let file = |path: &str, bytes| ConstantFile { path: path.into(), bytes };
+    assert_eq!(manifest.files, [file("../first.onnx", 20_000), file("../second.data", 9000)]);
+    let stored = artifact.sections().filter(|section| section.name.starts_with("const/")).map(|section| section.name);
+    assert_eq!(stored.collect::<std::collections::BTreeSet<_>>().len(), 4);
 }
 
 #[test]
-fn outputs_that_are_constants_keep_them() {
-    let (mut model, c) = model(&[2000]);
-    let mut graph = Graph::default();
-    let id = graph.add_constant("copy", DType::U8, ConstantRef { base: c[0].base, view: View::contiguous(&[40, 50]) });
-    graph.outputs.push(id);
-    model.entries.push(graph);
-    let settled = settled(model, vec![Case::new(0, &c[0], Claim::Embedded)]).expect("settled");
-    assert_eq!(rows(&settled), ["0: Stored const/0 [main/copy] byoc (also embedded in the code of byoc_main_acme_0)"]);
-    let manifest = settled.into_contents().0.manifest;
-    let entry = &manifest.entries[0];
-    assert_eq!((entry.outputs[1].value, entry.outputs[1].name.as_str()), (entry.constants[0].value, "copy"));
-    assert_eq!(entry.values[entry.constants[0].value].shape, [40.into(), 50.into()]);
-    assert_eq!(manifest.regions[0].constants[0].claim, ClaimKind::Embedded);
-    assert_eq!(manifest.ledger[0].fate, Fate::Stored);
-}
-
-#[test]
-fn splats_and_empty_constants_are_constants_too() {
+fn a_file_that_is_mapped_twice_is_one() {
+    let folder = tempfile::tempdir().expect("folder");
+    let one = source(folder.path(), "shared.data", &noise(7, 20_000));
+    let two = SourceFile { bytes: Bytes::copy_from_slice(&one.bytes), ..one.clone() };
     let mut model = Model::default();
-    let zeros = model.constants.insert("zeros", DType::F32, &[8, 8], Bytes::from(vec![0; 256]));
-    let empty = model.constants.insert("empty", DType::I64, &[0], Bytes::new());
-    let scalar = model.constants.insert("scalar", DType::F32, &[], Bytes::from_static(&[0; 4]));
-    let cases = [zeros, empty, scalar].iter().map(|c| Case::new(0, c, Claim::Host)).collect();
-    let settled = settled(model, cases).expect("settled");
-    assert_eq!(settled.ledger().totals.stored, 4);
-    assert_eq!(rows(&settled), ["0: Stored const/0 [acme_0 acme_2] byoc", "1: Stored const/1 [acme_1] byoc"]);
+    let mut add = |name: &str, bytes: Bytes| model.constants.insert(name, DType::U8, &[bytes.len()], bytes);
+    let constants = [add("a", one.bytes.slice(..5000)), add("b", two.bytes.slice(5000..10_000))];
+    let cases = constants.iter().map(|constant| Case::new(0, constant, Claim::Host)).collect();
+    let settled = referring(model, vec![one, two], cases, folder.path()).expect("settled");
+    let manifest = settled.into_contents().0.manifest;
+    assert_eq!(manifest.files, [ConstantFile { path: "shared.data".into(), bytes: 20_000 }]);
+    let places: Vec<_> = manifest.constants.iter().map(|stored| stored.place(&manifest.files)).collect();
+    assert_eq!(places, ["shared.data@0", "shared.data@5000"]);
+}
+
+#[test]
+fn what_cannot_be_read_again_is_not_referred_to() {
+    let folder = tempfile::tempdir().expect("folder");
+    let mut pipe = source(folder.path(), "pipe", &noise(7, 5000));
+    pipe.path = "/dev/null".into();
+    let mut model = Model::default();
+    let constant = model.constants.insert("w", DType::U8, &[5000], pipe.bytes.clone());
+    let error = referring(model, vec![pipe], vec![Case::new(0, &constant, Claim::Host)], folder.path());
+    let error = error.expect_err("a device");
+    assert_eq!(error.code, Code::ConstantSource);
+    assert_eq!(error.message, "the artifact cannot refer to '/dev/null': it is no regular file");
 }

@@ -1,8 +1,8 @@
 //! Cases in which a constant is kept by one, shared, tied or folded.
 
 use byoc_core::artifact::Artifact;
+use byoc_core::artifact::Ledger;
 use byoc_core::artifact::manifest::{ClaimKind, Fate};
-use byoc_core::ownership::Ledger;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::tensor::Tensor;
 use half::f16;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use byoc_core::artifact::Artifact;
+use byoc_core::artifact::Ledger;
 use byoc_core::artifact::manifest::{Fate, LedgerRow};
-use byoc_core::ownership::Ledger;
 use byoc_core::plugin::Registry;
 use byoc_plugin_api::DType;
 use byoc_tests::onnx::{self, Model, Type};

@@ -1,6 +1,6 @@
 //! Packed constants that must not be read: in another layout than the code wants, or on another processor.
 
-use byoc_core::artifact::{Artifact, Contents, Section, Source};
+use byoc_core::artifact::{Artifact, Contents, Section};
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::places;
@@ -97,7 +97,7 @@ fn demand(path: &std::path::Path, feature: &str) {
         name: section.name.to_owned(),
         dtype: section.dtype,
         shape: section.shape.to_vec(),
-        source: Source::Bytes(artifact.section(section.name).expect("it is listed")),
+        bytes: artifact.section(section.name).expect("it is listed"),
         digest: None,
         alignment: 0,
     });

@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
-use byoc_core::artifact::Artifact;
+use byoc_core::artifact::{Artifact, Ledger};
 use byoc_core::compile::{self, Observer, Request, Stage};
 use byoc_core::diagnostic::Diagnostic;
 use byoc_core::ir::{self, Model};
-use byoc_core::ownership::Ledger;
 use byoc_core::partition;
 use byoc_core::plugin::{BackendCode, Origin, Registered, Selected};
 use byoc_plugin_api::{ABI_VERSION, Backend, Options};
@@ -153,7 +152,7 @@ fn ledger(case: &Case) -> Result<String, String> {
         return Err("the ledger of the file is not that of the report".into());
     }
     let totals = report.ledger.totals;
-    let mut text = format!("{totals:?}\n").replace("Totals { ", "").replace(" }", "");
+    let mut text = format!("{totals:?}, saved: {}\n", totals.saved()).replace("Totals { ", "").replace(" }", "");
     for row in report.ledger.rows {
         let _ = write!(text, "{} {} {:?}", row.id, row.names.join(" "), row.fate);
         let _ = write!(text, ", {} B, {} B in the model", row.bytes, row.model_bytes);

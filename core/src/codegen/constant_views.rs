@@ -22,7 +22,7 @@ struct Entry<'a> {
 impl<'a> ConstantViews<'a> {
     /// The constants of `plan`, with their bytes if `with_data`.
     pub(crate) fn new(table: &'a ConstantTable, plan: &RegionPlan, with_data: bool) -> Self {
-        let entries = plan.region.constants.iter().zip(&plan.constants).map(|(constant, found)| Entry {
+        let entries = plan.constants().map(|(constant, found)| Entry {
             id: constant.id,
             shape: found.view.shape.iter().map(|&size| size as i64).collect(),
             strides: found.view.strides.clone(),

@@ -1,88 +1,100 @@
-//! The ledger: for every constant of the model who reads it, who owns it and what became of it. It is part of the
-//! artifact, so what `compile` reports and what `inspect` shows is the same.
+//! The rows of the ledger: for every constant of the model who reads it, who owns it and what became of it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use byoc_plugin_api::{Claim, to_hex};
+use byoc_plugin_api::to_hex;
 use indexmap::IndexSet;
 
 use super::audit::size;
-use super::homes::Homes;
-use super::settle::BackendIdentity;
-use super::totals::Totals;
-use crate::artifact::Manifest;
+use super::storage::Storage;
 use crate::artifact::manifest::{Fate, LedgerRow};
-use crate::codegen::Generated;
+use crate::codegen::{Generated, RecordedClaim};
 use crate::constants::{Base, BaseId};
+use crate::diagnostic::Result;
 use crate::ir::Model;
+use crate::passes;
+use crate::plugin::BackendIdentity;
 
 /// The owner of what the file stores unchanged.
 const CORE: &str = "byoc";
-
-/// What became of every constant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ledger {
-    /// The rows, in the order in which the model has the constants.
-    pub rows: Vec<LedgerRow>,
-    /// The sums.
-    pub totals: Totals,
-}
-
-impl Ledger {
-    /// The ledger of an artifact.
-    pub fn of(manifest: &Manifest) -> Ledger {
-        Ledger { rows: manifest.ledger.clone(), totals: Totals::of(manifest) }
-    }
-}
 
 /// Who reads one constant, by claim. Symbols stand in the order of the regions.
 #[derive(Default)]
 struct Readers {
     original: IndexSet<String>,
-    /// By the home of the packed bytes: the backend, and the symbols.
+    /// By the stored constant that has the packed bytes: the backend, and the symbols.
     packed: BTreeMap<usize, (String, IndexSet<String>)>,
     embedded: IndexSet<String>,
     embedders: IndexSet<String>,
     unused: IndexSet<String>,
 }
 
-/// One row for each constant and form, for the manifest.
-pub(super) fn rows(generated: &Generated, backends: &[BackendIdentity], homes: &Homes) -> Vec<LedgerRow> {
+/// One row for each constant and form, for the manifest. `notes` are what the audit found.
+pub(super) fn rows(
+    generated: &Generated,
+    backends: &[BackendIdentity],
+    storage: &Storage,
+    notes: Vec<(BaseId, String)>,
+) -> Result<Vec<LedgerRow>> {
+    let mut readers = readers(generated, backends, storage);
+    let named = bytes_by_name(&generated.model);
+    let mut packed = BTreeSet::new();
+    let mut rows = Vec::new();
+    for (id, base) in generated.model.constants.iter() {
+        let constant = row(id, base, &named);
+        rows_of(id, constant, readers.remove(&id).unwrap_or_default(), storage, &mut packed, &mut rows);
+    }
+    for (base, note) in notes {
+        first_row(&mut rows, base).into_iter().for_each(|row| add_note(row, &note));
+    }
+    for &base in &generated.model.folded {
+        let Some(row) = first_row(&mut rows, base) else { continue };
+        if row.fate == Fate::Dropped {
+            row.fate = Fate::Folded;
+        }
+        row.compiled_in.push("other constants".into());
+    }
+    for base in passes::shaping(&generated.model)? {
+        first_row(&mut rows, base).into_iter().for_each(|row| row.compiled_in.push("the shapes of the model".into()));
+    }
+    Ok(rows)
+}
+
+/// The first row of a constant, in which stands what is known of it as a whole.
+fn first_row(rows: &mut [LedgerRow], base: BaseId) -> Option<&mut LedgerRow> {
+    let place = rows.partition_point(|row| row.id < base.0);
+    rows.get_mut(place).filter(|row| row.id == base.0)
+}
+
+/// Who reads each constant.
+fn readers(generated: &Generated, backends: &[BackendIdentity], storage: &Storage) -> BTreeMap<BaseId, Readers> {
     let mut readers: BTreeMap<BaseId, Readers> = BTreeMap::new();
-    for (region, uses) in generated.regions.iter().zip(&homes.regions) {
-        let (symbol, backend) = (&region.plan.region.symbol, &backends[region.plan.backend].name);
-        for ((constant, recorded), used) in region.plan.constants.iter().zip(&region.claims).zip(uses) {
-            let readers = readers.entry(constant.base).or_default();
-            match (&recorded.claim, used) {
-                (Claim::Packed(_), Some(used)) => {
-                    let packed = readers.packed.entry(used.constant);
-                    add(&mut packed.or_insert((backend.clone(), IndexSet::new())).1, symbol);
-                }
-                (Claim::Embedded, _) => {
-                    add(&mut readers.embedded, symbol);
-                    add(&mut readers.embedders, backend);
-                }
-                (Claim::Unused, _) => add(&mut readers.unused, symbol),
-                _ => add(&mut readers.original, symbol),
+    for (index, constant, used) in storage.of_regions(generated) {
+        let plan = &generated.regions[index].plan;
+        let (symbol, backend) = (&plan.region.symbol, &backends[plan.backend].name);
+        let readers = readers.entry(constant.source.base).or_default();
+        match (&constant.claim, used) {
+            (RecordedClaim::Packed(_), Some(used)) => {
+                let packed = readers.packed.entry(used.constant);
+                add(&mut packed.or_insert((backend.clone(), IndexSet::new())).1, symbol);
             }
+            (RecordedClaim::Embedded, _) => {
+                add(&mut readers.embedded, symbol);
+                add(&mut readers.embedders, backend);
+            }
+            (RecordedClaim::Unused, _) => add(&mut readers.unused, symbol),
+            _ => add(&mut readers.original, symbol),
         }
     }
-    for (graph, uses) in generated.model.entries.iter().zip(&homes.outputs) {
+    for (graph, uses) in generated.model.entries.iter().zip(&storage.outputs) {
         for (position, used) in uses {
             let output = format!("{}/{}", graph.name, graph.value(graph.outputs[*position]).name);
-            if let Some(base) = homes.homes[used.constant].base {
+            if let Some(base) = storage.constants[used.constant].base {
                 add(&mut readers.entry(base).or_default().original, &output);
             }
         }
     }
-    let named = bytes_by_name(&generated.model);
-    let mut homed = BTreeSet::new();
-    let mut rows = Vec::new();
-    for (id, base) in generated.model.constants.iter() {
-        let constant = row(id, base, &named);
-        rows_of(id, constant, readers.remove(&id).unwrap_or_default(), homes, &mut homed, &mut rows);
-    }
-    rows
+    readers
 }
 
 /// For each constant and name what the model has under it, all entries together. A view that was folded has a name of
@@ -108,13 +120,13 @@ fn joined(names: &IndexSet<String>) -> String {
     names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// The rows of one constant. `homed` holds the packed homes that have a row.
+/// The rows of one constant. `listed` are the packed forms that have a row.
 fn rows_of(
     id: BaseId,
     constant: LedgerRow,
     mut readers: Readers,
-    homes: &Homes,
-    homed: &mut BTreeSet<usize>,
+    storage: &Storage,
+    listed: &mut BTreeSet<usize>,
     rows: &mut Vec<LedgerRow>,
 ) {
     let before = rows.len();
@@ -122,20 +134,20 @@ fn rows_of(
         let readers = readers.into_iter().collect();
         LedgerRow { fate, stored, readers, owner, ..constant.clone() }
     };
-    let own = homes.of_base(id);
-    if let Some((_, symbols)) = own.and_then(|home| readers.packed.remove(&home)) {
+    let own = storage.of_base(id);
+    if let Some((_, symbols)) = own.and_then(|stored| readers.packed.remove(&stored)) {
         // Packed bytes that equal the original are the original.
         symbols.iter().for_each(|symbol| add(&mut readers.original, symbol));
     }
     if own.is_some() {
         rows.push(row(Fate::Stored, own, readers.original, Some(CORE.to_owned())));
     }
-    for (home, (backend, symbols)) in readers.packed {
-        let found = &homes.homes[home];
-        let first = found.base.is_none() && homed.insert(home);
+    for (index, (backend, symbols)) in readers.packed {
+        let found = &storage.constants[index];
+        let first = found.base.is_none() && listed.insert(index);
         let fate = if first { Fate::Packed } else { Fate::Viewed };
         let owner = if found.base.is_some() { CORE.to_owned() } else { backend };
-        let mut packed = row(fate, Some(home), symbols, Some(owner));
+        let mut packed = row(fate, Some(index), symbols, Some(owner));
         // The layout stands with the stored constant.
         packed.note = match first {
             true if own.is_some() => Some(format!("{} more than the original alone", size(found.bytes.len()))),
@@ -162,7 +174,7 @@ fn rows_of(
 }
 
 /// Adds to what else there is to know of a row.
-pub(super) fn add_note(row: &mut LedgerRow, note: &str) {
+fn add_note(row: &mut LedgerRow, note: &str) {
     row.note = Some(row.note.take().map_or(note.to_owned(), |before| format!("{before}; {note}")));
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::artifact::Manifest;
-use crate::artifact::manifest::{ConstantUse, Fate, LedgerRow, Stored};
+use super::Manifest;
+use super::manifest::{ConstantUse, Fate, LedgerRow, Stored};
 
 /// Sums over a ledger, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,5 +102,5 @@ fn stored_bytes(stored: &Stored) -> u64 {
 }
 
 fn used_bytes(manifest: &Manifest, used: &ConstantUse) -> u64 {
-    used.view.elements().unwrap_or(0).saturating_mul(manifest.constants[used.constant].dtype.size() as u64)
+    used.view.checked_elements().unwrap_or(0).saturating_mul(manifest.constants[used.constant].dtype.size() as u64)
 }

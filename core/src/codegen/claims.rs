@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use byoc_plugin_api::{Claim, ClaimSink, ConstantId, Error, Packed, Region};
 
 use crate::artifact::MAX_ALIGNMENT;
+use crate::artifact::manifest::ClaimKind;
 use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::spool::{Piece, Spool, SpoolRange};
@@ -13,13 +14,45 @@ use crate::spool::{Piece, Spool, SpoolRange};
 const LONGEST_LAYOUT: usize = 256;
 const MOST_DIMENSIONS: usize = 64;
 
-/// A claim as recorded, with the place of its packed bytes.
+/// A claim as recorded.
 #[derive(Clone, Debug)]
-pub struct RecordedClaim {
-    /// What was claimed.
-    pub claim: Claim,
-    /// The bytes of a packed claim.
-    pub packed: Option<SpoolRange>,
+pub(crate) enum RecordedClaim {
+    /// The region reads the original.
+    Host,
+    /// It reads these bytes.
+    Packed(PackedConstant),
+    /// Its code has the bytes.
+    Embedded,
+    /// It needs no bytes.
+    Unused,
+}
+
+/// What a backend packed.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedConstant {
+    /// Layout, type, shape and what they ask of the machine.
+    pub(crate) form: Packed,
+    /// The bytes: as many as type and shape say.
+    pub(crate) bytes: SpoolRange,
+    /// BLAKE3 of the bytes.
+    pub(crate) digest: [u8; 32],
+}
+
+impl RecordedClaim {
+    /// Which claim it is.
+    pub(crate) fn kind(&self) -> ClaimKind {
+        match self {
+            RecordedClaim::Host => ClaimKind::Host,
+            RecordedClaim::Packed(_) => ClaimKind::Packed,
+            RecordedClaim::Embedded => ClaimKind::Embedded,
+            RecordedClaim::Unused => ClaimKind::Unused,
+        }
+    }
+
+    /// What was packed, if anything was.
+    pub(crate) fn packed(&self) -> Option<&PackedConstant> {
+        if let RecordedClaim::Packed(packed) = self { Some(packed) } else { None }
+    }
 }
 
 /// Takes the claims of one region. The first mistake is kept: it comes out of [`Recorder::finish`] even if the backend
@@ -40,8 +73,10 @@ pub(crate) struct Recorder<'a> {
 struct Packing {
     /// Index into [`Region::constants`].
     constant: usize,
+    form: Packed,
     expected: u64,
     piece: Piece,
+    hasher: blake3::Hasher,
 }
 
 impl<'a> Recorder<'a> {
@@ -74,15 +109,21 @@ impl<'a> Recorder<'a> {
             return Err(self.broken(format!("it claims constant {id}, which the region does not have")));
         };
         if let Some(before) = &self.claims[index] {
-            let (before, now) = (describe(&before.claim), describe(claim));
-            return Err(self.broken(format!("it claims {} twice, as {before} and as {now}", self.name(index))));
+            let (before, now) = (before.kind(), kind(claim));
+            return Err(self.broken(format!("it claims {} twice, as {before:?} and as {now:?}", self.name(index))));
         }
-        if let Claim::Packed(packed) = claim {
-            let expected = check(packed).map_err(|cause| self.wrong_bytes(format!("{}: {cause}", self.name(index))))?;
-            let what = format!("packed {} of region {}", self.name(index), self.region.symbol);
-            self.packing = Some(Packing { constant: index, expected, piece: Piece::new(what) });
-        }
-        self.claims[index] = Some(RecordedClaim { claim: claim.clone(), packed: None });
+        let Claim::Packed(form) = claim else {
+            self.claims[index] = Some(match claim {
+                Claim::Embedded => RecordedClaim::Embedded,
+                Claim::Unused => RecordedClaim::Unused,
+                Claim::Host | Claim::Packed(_) => RecordedClaim::Host,
+            });
+            return Ok(());
+        };
+        let expected = check(form).map_err(|cause| self.wrong_bytes(format!("{}: {cause}", self.name(index))))?;
+        let piece = Piece::new(format!("packed {} of region {}", self.name(index), self.region.symbol));
+        let (form, hasher) = (form.clone(), blake3::Hasher::new());
+        self.packing = Some(Packing { constant: index, form, expected, piece, hasher });
         Ok(())
     }
 
@@ -96,6 +137,7 @@ impl<'a> Recorder<'a> {
                 self.wrong_bytes(format!("it writes more than the {expected} bytes of packed {}", self.name(index)))
             );
         }
+        packing.hasher.update(bytes);
         if packing.piece.push(self.spool, bytes).is_err()
             && let Some(packing) = self.packing.take()
         {
@@ -106,16 +148,14 @@ impl<'a> Recorder<'a> {
     }
 
     fn end_packing(&mut self) -> Result<()> {
-        let Some(Packing { constant, expected, piece }) = self.packing.take() else { return Ok(()) };
+        let Some(Packing { constant, form, expected, piece, hasher }) = self.packing.take() else { return Ok(()) };
         let found = piece.len();
         if found != expected {
             let name = self.name(constant);
             return Err(self.wrong_bytes(format!("it writes {found} of the {expected} bytes of packed {name}")));
         }
-        let range: SpoolRange = piece.finish(self.spool)?;
-        if let Some(recorded) = &mut self.claims[constant] {
-            recorded.packed = Some(range);
-        }
+        let (bytes, digest) = (piece.finish(self.spool)?, *hasher.finalize().as_bytes());
+        self.claims[constant] = Some(RecordedClaim::Packed(PackedConstant { form, bytes, digest }));
         Ok(())
     }
 
@@ -185,13 +225,12 @@ fn check(packed: &Packed) -> std::result::Result<u64, String> {
         .ok_or_else(|| format!("packed as {dtype}{shape:?} it has more bytes than can be counted"))
 }
 
-/// The claim's name as the documentation has it.
-pub(crate) fn describe(claim: &Claim) -> &'static str {
+fn kind(claim: &Claim) -> ClaimKind {
     match claim {
-        Claim::Host => "Host",
-        Claim::Packed(_) => "Packed",
-        Claim::Embedded => "Embedded",
-        Claim::Unused => "Unused",
+        Claim::Host => ClaimKind::Host,
+        Claim::Packed(_) => ClaimKind::Packed,
+        Claim::Embedded => ClaimKind::Embedded,
+        Claim::Unused => ClaimKind::Unused,
     }
 }
 

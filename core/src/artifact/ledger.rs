@@ -1,0 +1,22 @@
+//! The ledger of an artifact: what became of every constant of the model. It is part of the file, so what `compile` reports
+//! and what `inspect` shows is the same.
+
+use super::Manifest;
+use super::manifest::LedgerRow;
+use super::totals::Totals;
+
+/// What became of every constant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    /// The rows, in the order in which the model has the constants.
+    pub rows: Vec<LedgerRow>,
+    /// The sums.
+    pub totals: Totals,
+}
+
+impl Ledger {
+    /// The ledger of an artifact.
+    pub fn of(manifest: &Manifest) -> Ledger {
+        Ledger { rows: manifest.ledger.clone(), totals: Totals::of(manifest) }
+    }
+}

@@ -1,0 +1,40 @@
+//! What an artifact says of a backend: by this a runtime knows whether a backend of that name can load the code.
+
+use byoc_plugin_api::Options;
+
+use super::Selected;
+
+/// What the artifact says of a backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendIdentity {
+    /// The name.
+    pub name: String,
+    /// Its own version.
+    pub version: String,
+    /// The version of its code format.
+    pub code_version: u32,
+    /// The plugin ABI it speaks.
+    pub abi_version: u32,
+    /// The kind of memory that its regions run in, if it is not the host's.
+    pub domain: Option<String>,
+    /// The options it was run with.
+    pub options: Options,
+    /// Whether it has other code for its regions.
+    pub candidates: bool,
+}
+
+impl BackendIdentity {
+    /// What a chosen backend says of itself.
+    pub fn of(selected: &Selected) -> BackendIdentity {
+        let description = &selected.registered.description;
+        BackendIdentity {
+            name: description.name.clone(),
+            version: description.version.clone(),
+            code_version: description.code_version,
+            abi_version: selected.registered.abi_version,
+            domain: description.domain.clone(),
+            options: selected.kept_options(),
+            candidates: description.candidates,
+        }
+    }
+}
