@@ -16,7 +16,6 @@ use crate::constants::{BaseId, ConstantRef, ConstantTable};
 use crate::overwrite::Input;
 
 pub use self::literal::elements;
-#[cfg(feature = "compiler")]
 pub(crate) use self::print::node_text;
 pub use self::print::print;
 pub use self::read::{Contents, read};

@@ -13,10 +13,8 @@ mod buffer;
 pub mod constants;
 mod cpu;
 pub mod diagnostic;
-pub mod ir;
 mod map;
 pub mod memory;
-pub mod ops;
 pub mod overwrite;
 pub mod plugin;
 pub mod runtime;
@@ -33,7 +31,11 @@ mod compute;
 #[cfg(feature = "compiler")]
 mod fold;
 #[cfg(feature = "compiler")]
+pub mod ir;
+#[cfg(feature = "compiler")]
 pub mod onnx;
+#[cfg(feature = "compiler")]
+pub mod ops;
 #[cfg(feature = "compiler")]
 pub mod ownership;
 #[cfg(feature = "compiler")]

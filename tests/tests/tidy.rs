@@ -106,9 +106,11 @@ fn none(offences: &[String]) {
 
 /// Folders beside the backends that are none: code that several of them share, each with the reason.
 const SHARED: &[(&str, &str)] = &[
-    ("cuda", "a word of its own: the kind of memory of NVIDIA's devices"),
     ("nvidia", "finding CUDA and calling it, for every backend that runs on a GPU"),
 ];
+
+/// Terms of the field that hold a backend's name and do not mean the backend.
+const TERMS: &[&str] = &["cuda:0", "cuda-graph"];
 
 /// The names of the backends: those of their folders.
 fn backends() -> Vec<String> {
@@ -121,8 +123,8 @@ fn backends() -> Vec<String> {
 }
 
 /// Backends are known to core and cli by what they say of themselves. A backend's crate must not be named there, nor
-/// its name stand as a word in a text or in a documentation comment (which clap prints); `--json` is the flag and
-/// `{json}` a variable.
+/// its name stand as a word in a text or in a documentation comment (which clap prints); `--json` is the flag, `{json}` a
+/// variable and `cuda:0` a device.
 #[test]
 fn core_and_cli_name_no_backend() {
     let backends = backends();
@@ -146,8 +148,9 @@ fn core_and_cli_name_no_backend() {
     none(&offences);
 }
 
-/// Whether `word` stands in `text` by itself and neither as a flag nor as a variable.
+/// Whether `word` stands in `text` by itself, in none of the [`TERMS`] and neither as a flag nor as a variable.
 fn names_word(text: &str, word: &str) -> bool {
+    let text = TERMS.iter().fold(text.to_owned(), |text, term| text.replace(term, ""));
     let part = |char: char| char.is_alphanumeric() || char == '_';
     text.match_indices(word).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + word.len()..]);
@@ -170,6 +173,9 @@ fn words_are_told_from_parts_of_words() {
     ];
     for (text, expected) in cases {
         assert_eq!(names_word(text, "json"), expected, "{text}");
+    }
+    for (text, expected) in [("on cuda:0", false), ("by cuda", true), ("cuda: no such kernel", true)] {
+        assert_eq!(names_word(text, "cuda"), expected, "{text}");
     }
 }
 

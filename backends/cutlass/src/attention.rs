@@ -7,8 +7,7 @@ use byoc_nvidia::compile::Needs;
 use byoc_nvidia::program::Place;
 use byoc_plugin_api::Error;
 
-use crate::constants::Use;
-use crate::memory::Memory;
+use crate::memory::{Memory, Use};
 use crate::source::Kernel;
 
 /// What becomes of constants: operands are read as they lie.

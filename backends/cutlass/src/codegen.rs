@@ -7,10 +7,9 @@ use byoc_nvidia::compile::{Arch, Cubin, Facts};
 use byoc_nvidia::program::{self, Program, Variant};
 use byoc_plugin_api::{Constants, Error, Options, Region};
 
-use crate::constants;
 use crate::conv;
+use crate::math;
 use crate::memory::{self, Memory};
-use crate::patterns;
 use crate::source::{self, Kernel};
 use crate::steps::{self, Step};
 
@@ -21,9 +20,9 @@ pub(crate) fn codegen(
     code: &mut dyn Write,
 ) -> Result<(), Error> {
     if conv::is_one(region) {
-        return conv::codegen(region, patterns::tf32(options), &Build::new(options)?, code);
+        return conv::codegen(region, math::tf32(options), &Build::new(options)?, code);
     }
-    let steps = steps::read(region, options, &constants::strides(region, data));
+    let steps = steps::read(region, options, &memory::strides(region, data));
     let steps = steps.map_err(|refusal| Error::new(refusal.to_string()))?;
     let build = Build::new(options)?;
     let name = steps.iter().map(Step::name).collect::<Vec<_>>().join("_");

@@ -2,16 +2,8 @@
 
 use byoc_plugin_api::{Claims, Constants, Error, Options, Region};
 
-use crate::{conv, patterns, steps};
-
-/// What a step does with a constant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// Kernels read it as it lies.
-    Host,
-    /// It decided what is computed, and is in the code so.
-    Embedded,
-}
+use crate::memory::{Use, strides};
+use crate::{conv, math, steps};
 
 /// Leaves what kernels read to the host. What no step needs, such as what is multiplied by 0, is not needed.
 pub(crate) fn constant_updater(
@@ -21,7 +13,7 @@ pub(crate) fn constant_updater(
     claims: &mut Claims<'_>,
 ) -> Result<(), Error> {
     if conv::is_one(region) {
-        return conv::constant_updater(region, constants, patterns::tf32(options), claims);
+        return conv::constant_updater(region, constants, math::tf32(options), claims);
     }
     let steps = steps::read(region, options, &strides(region, constants));
     let steps = steps.map_err(|refusal| Error::new(refusal.to_string()))?;
@@ -37,12 +29,4 @@ pub(crate) fn constant_updater(
         }
     }
     Ok(())
-}
-
-/// How far apart the elements of a constant lie as kernels read it.
-pub(crate) fn strides<'a>(region: &'a Region, constants: &'a Constants<'_>) -> impl Fn(usize) -> Option<Vec<i64>> + 'a {
-    |value| {
-        let view = constants.get(region.constant(value)?.id)?;
-        Some(crate::memory::readable(view.shape(), view.strides()))
-    }
 }

@@ -7,6 +7,7 @@ mod codegen;
 mod constants;
 mod conv;
 pub mod kinds;
+mod math;
 mod memory;
 mod patterns;
 mod product;
@@ -33,7 +34,7 @@ struct CutlassBackend;
 impl Backend for CutlassBackend {
     fn describe(&self) -> Description {
         let math = OptionSpec {
-            name: patterns::MATH.into(),
+            name: math::NAME.into(),
             kind: OptionKind::Choice(vec!["f32".into(), "tf32".into()]),
             default: "f32".into(),
             help: "How f32 is multiplied: not at all here, or rounded to TF32".into(),

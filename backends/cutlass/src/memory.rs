@@ -3,6 +3,26 @@
 use byoc_nvidia::program::{self, Place, Tensor};
 use byoc_plugin_api::{Constants, Dim, Error, Region, contiguous_strides};
 
+/// What a step does with a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Kernels read it as it lies.
+    Host,
+    /// It decided what is computed, and is in the code so.
+    Embedded,
+}
+
+/// How far apart the elements of a constant lie, where they are known: during code generation.
+pub(crate) type Strides<'a> = dyn Fn(usize) -> Option<Vec<i64>> + 'a;
+
+/// How far apart the elements of a constant lie as kernels read it.
+pub(crate) fn strides<'a>(region: &'a Region, constants: &'a Constants<'_>) -> impl Fn(usize) -> Option<Vec<i64>> + 'a {
+    |value| {
+        let view = constants.get(region.constant(value)?.id)?;
+        Some(readable(view.shape(), view.strides()))
+    }
+}
+
 /// The places of one variant of a program.
 pub(crate) struct Memory<'a> {
     region: &'a Region,

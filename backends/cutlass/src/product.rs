@@ -7,7 +7,7 @@ mod mma;
 mod words;
 
 use byoc_nvidia::compile::{Arch, Needs};
-use byoc_nvidia::form;
+use byoc_nvidia::form::{self, Erf, Takes};
 use byoc_nvidia::product::Product as Form;
 use byoc_nvidia::program::{Argument, Launch, Place};
 use byoc_plugin_api::dim::Expr;
@@ -16,11 +16,13 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::choice::{By, Tile, candidates};
 pub(crate) use self::gemm::{Batch, Gemm, Matrix, Order};
-use crate::constants::Use;
-use crate::memory::Memory;
-use crate::patterns;
+use crate::math;
+use crate::memory::{Memory, Strides, Use};
 use crate::source::Kernel;
-use crate::steps::Strides;
+
+/// What is read as a product. f32 is among its types, so that the reason why it is not taken can be told.
+pub(crate) const TAKES: Takes =
+    Takes { types: &[DType::F16, DType::BF16, DType::F32], erf: Erf::Taken, silu: true, wide_bias: true };
 
 /// A product, with the values of its region that it is of.
 pub(crate) struct Product {
@@ -62,8 +64,8 @@ impl Recipe {
 impl Product {
     /// Reads a region as one product.
     pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) -> Result<Product, Refusal> {
-        let form::Form { product: form, numbers } = form::read(region, &patterns::TAKES)?;
-        if form.dtype == DType::F32 && options.text(patterns::MATH) != "tf32" {
+        let form::Form { product: form, numbers } = form::read(region, &TAKES)?;
+        if form.dtype == DType::F32 && !math::tf32(options) {
             let message = "the product is f32, and tensor cores round it to TF32; math=tf32 takes it";
             return Err(Refusal::new(RefusalCode::Type, message));
         }

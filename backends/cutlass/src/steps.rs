@@ -5,8 +5,7 @@ use byoc_nvidia::compile::Arch;
 use byoc_plugin_api::{Error, Options, Refusal, Region};
 
 use crate::attention;
-use crate::constants::Use;
-use crate::memory::Memory;
+use crate::memory::{Memory, Strides, Use};
 use crate::product::Product;
 use crate::source::Kernel;
 
@@ -17,9 +16,6 @@ pub(crate) enum Step {
     /// A product of matrices.
     Product(Product),
 }
-
-/// How far apart the elements of a constant lie, where they are known: during code generation.
-pub(crate) type Strides<'a> = dyn Fn(usize) -> Option<Vec<i64>> + 'a;
 
 /// The steps of a region, in the order in which they run.
 pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) -> Result<Vec<Step>, Refusal> {

@@ -143,7 +143,7 @@ pub struct Region {
     pub code_version: u32,
     /// The plugin ABI it spoke.
     pub abi_version: u32,
-    /// The kind of memory that it runs in, such as `cuda`; the host's if absent.
+    /// The kind of memory that it runs in, such as that of the device `cuda:0`; the host's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// The backend's options when the region was compiled.

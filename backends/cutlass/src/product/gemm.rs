@@ -5,7 +5,7 @@ use byoc_nvidia::product::{Activation, Factor, Product, Reading};
 use byoc_plugin_api::{DType, Dim, Refusal, RefusalCode, Region, dim};
 use serde::{Deserialize, Serialize};
 
-use crate::steps::Strides;
+use crate::memory::Strides;
 
 /// `y = activation(alpha x w + beta c + bias)`, for every matrix of a batch. All distances are in elements. What is
 /// M x N lies in rows, one after another.
