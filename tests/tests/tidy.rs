@@ -1,5 +1,9 @@
 //! The invariants of `docs/architecture.md` that can be read off the sources.
 
+mod tidy {
+    pub(crate) mod imports;
+}
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
@@ -105,9 +109,7 @@ fn none(offences: &[String]) {
 }
 
 /// Folders beside the backends that are none: code that several of them share, each with the reason.
-const SHARED: &[(&str, &str)] = &[
-    ("nvidia", "finding CUDA and calling it, for every backend that runs on a GPU"),
-];
+const SHARED: &[(&str, &str)] = &[("nvidia", "finding CUDA and calling it, for every backend that runs on a GPU")];
 
 /// Terms of the field that hold a backend's name and do not mean the backend.
 const TERMS: &[&str] = &["cuda:0", "cuda-graph"];
@@ -276,6 +278,37 @@ fn module_of(source: &Source) -> Option<&str> {
 /// The identifier at the start of the text.
 fn identifier(text: &str) -> &str {
     text.split(|char: char| !char.is_alphanumeric() && char != '_').next().unwrap_or_default()
+}
+
+/// Most files that may import one another in a ring.
+const LARGEST_RING: usize = 3;
+
+/// Files that import one another can only be read together.
+#[test]
+fn rings_of_imports_are_small() {
+    let all = sources(EVERYWHERE);
+    let roots: BTreeSet<&str> = all
+        .iter()
+        .filter_map(|source| Some(source.path.split_at(source.path.find("/src/")? + "/src/".len()).0))
+        .collect();
+    let rings = roots.into_iter().flat_map(|root| tidy::imports::rings(&all, root));
+    none(&rings.filter(|ring| ring.len() > LARGEST_RING).map(|ring| ring.join(" ")).collect::<Vec<_>>());
+}
+
+#[test]
+fn rings_are_found() {
+    let source = |path: &str, text: &str| Source { path: format!("x/src/{path}.rs"), text: text.to_owned() };
+    let files = [
+        source("lib", "mod a; pub use self::a::A;"),
+        source("a", "mod part;\nuse crate::b::{self, more::B};\nfn f() { part::g() }"),
+        source("a/part", "use super::A;\n#[cfg(test)]\nmod tests {\n    use crate::d::D;\n}"),
+        source("b", "pub(crate) fn g() -> usize { super::c::h() }"),
+        source("c", "use crate::d;\nfn h() { crate::a::part::g() }"),
+        source("d", "use std::collections::BTreeMap;"),
+    ];
+    let ring = ["x/src/a.rs", "x/src/a/part.rs", "x/src/b.rs", "x/src/c.rs"];
+    // A part needs the file that it is a part of, and that file the ring.
+    assert_eq!(tidy::imports::rings(&files, "x/src/"), [ring]);
 }
 
 #[test]
