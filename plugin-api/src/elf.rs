@@ -1,49 +1,23 @@
-//! What can be told of an ELF file without opening it as a library: whether it is whole, and the bytes of a section.
+//! What can be told of an ELF file without opening it as a library: whether it is complete, and the bytes of a section.
 //! `dlopen` maps segments without asking how long the file is: a truncated library kills the process with SIGBUS, which
-//! nobody can catch. Offsets are those of the 64-bit headers in the System V ABI. Files may be hostile.
+//! nobody can catch. Files may be hostile.
 
-/// A 64-bit little-endian ELF file.
-struct Elf<'a>(&'a [u8]);
+use object::elf::{FileHeader64, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::{LittleEndian, ReadRef};
 
-impl<'a> Elf<'a> {
-    /// `None` for another format. The dynamic loader refuses those by itself.
-    fn of(bytes: &'a [u8]) -> Option<Elf<'a>> {
-        bytes.starts_with(b"\x7fELF\x02\x01").then_some(Elf(bytes))
-    }
-
-    fn bytes(&self, at: u64, size: u64) -> Option<&'a [u8]> {
-        self.0.get(usize::try_from(at).ok()?..usize::try_from(at.checked_add(size)?).ok()?)
-    }
-
-    fn number(&self, at: u64, size: u64) -> Option<u64> {
-        Some(self.bytes(at, size)?.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
-    }
-
-    /// The bytes of the section header `index`.
-    fn section(&self, index: u64) -> Option<Elf<'a>> {
-        let (table, size) = (self.number(40, 8)?, self.number(58, 2)?);
-        self.bytes(table.checked_add(index * size)?, size).map(Elf)
-    }
-
-    /// What the section with that header holds.
-    fn contents(&self, header: &Elf<'_>) -> Option<&'a [u8]> {
-        self.bytes(header.number(24, 8)?, header.number(32, 8)?)
-    }
-}
-
-/// Errors when a loadable segment of the ELF file `bytes` lies outside it.
+/// Errors when a loadable segment of the 64-bit little-endian ELF file `bytes` lies outside it. Other formats are left to the
+/// dynamic loader, which refuses them by itself.
 pub(crate) fn check_segments(bytes: &[u8]) -> Result<(), String> {
-    const PT_LOAD: u64 = 1;
-    let Some(elf) = Elf::of(bytes) else { return Ok(()) };
-    let field = |at: u64, size: u64| elf.number(at, size).ok_or("truncated ELF file");
-    let (table, entry_size, entries) = (field(32, 8)?, field(54, 2)?, field(56, 2)?);
-    for index in 0..entries {
-        let damaged = "damaged ELF header";
-        let entry = table.checked_add(index * entry_size).filter(|&entry| entry < u64::MAX - 64).ok_or(damaged)?;
-        if field(entry, 4)? != PT_LOAD {
-            continue;
-        }
-        let end = field(entry + 8, 8)?.checked_add(field(entry + 32, 8)?).ok_or(damaged)?;
+    const DAMAGED: &str = "damaged ELF header";
+    if !bytes.starts_with(b"\x7fELF\x02\x01") {
+        return Ok(());
+    }
+    let header = FileHeader64::<LittleEndian>::parse(bytes).map_err(|_| "truncated ELF file")?;
+    let segments = header.program_headers(LittleEndian, bytes).map_err(|_| DAMAGED)?;
+    for segment in segments.iter().filter(|segment| segment.p_type(LittleEndian) == PT_LOAD) {
+        let (start, size) = segment.file_range(LittleEndian);
+        let end = start.checked_add(size).ok_or(DAMAGED)?;
         if end > bytes.len() as u64 {
             return Err(format!("truncated ELF file: {} bytes, its segments need {end}", bytes.len()));
         }
@@ -53,15 +27,11 @@ pub(crate) fn check_segments(bytes: &[u8]) -> Result<(), String> {
 
 /// The bytes of the first section of that name; `None` where there is none that can be read.
 pub(crate) fn section<'a>(bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let elf = Elf::of(bytes)?;
-    let (count, names) = (elf.number(60, 2)?, elf.number(62, 2)?);
-    let names = elf.contents(&elf.section(names)?)?;
-    let found = (0..count).filter_map(|index| elf.section(index)).find(|header| {
-        let at = header.number(0, 4).and_then(|at| usize::try_from(at).ok());
-        let rest = at.and_then(|at| names.get(at..)).and_then(|rest| rest.strip_prefix(name.as_bytes()));
-        rest.is_some_and(|rest| rest.first() == Some(&0))
-    })?;
-    elf.contents(&found)
+    let header = FileHeader64::<LittleEndian>::parse(bytes).ok()?;
+    let sections = header.sections(LittleEndian, bytes).ok()?;
+    let (_, section) = sections.section_by_name(LittleEndian, name.as_bytes())?;
+    let (start, size) = section.file_range(LittleEndian)?;
+    bytes.read_bytes_at(start, size).ok()
 }
 
 #[cfg(test)]
@@ -95,9 +65,9 @@ mod tests {
     /// A file of two sections, small enough that every byte of it can be changed.
     fn small() -> Vec<u8> {
         let mut bytes = vec![0; 64];
-        bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
         let mut put = |at: usize, value: u16| bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
-        for (at, value) in [(32, 64), (54, 56), (56, 1), (40, 120), (58, 64), (60, 2), (62, 0)] {
+        for (at, value) in [(32, 64), (54, 56), (56, 1), (40, 120), (58, 64), (60, 2), (62, 1), (20, 1), (52, 64)] {
             put(at, value);
         }
         let mut header = |numbers: &[(usize, u8)], size: usize| {
@@ -106,8 +76,8 @@ mod tests {
             numbers.iter().for_each(|(at, value)| bytes[start + at] = *value);
         };
         header(&[(0, 1), (8, 0), (32, 255)], 56); // a loadable segment
-        header(&[(0, 6), (24, 248), (32, 7)], 64); // the names
-        header(&[(0, 0), (24, 255), (32, 5)], 64); // .byoc
+        header(&[(0, 0), (4, 1), (24, 255), (32, 5)], 64); // .byoc
+        header(&[(0, 6), (4, 3), (24, 248), (32, 7)], 64); // the names
         bytes.extend(b".byoc\0\0hello");
         bytes
     }
