@@ -124,11 +124,8 @@ mod tests {
 
     #[test]
     fn offsets_are_those_of_the_plain_rule() {
-        let mut state = 1u64;
-        let mut random = |end: usize| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) as usize % end
-        };
+        let mut generator = fastrand::Rng::with_seed(1);
+        let mut random = |end: usize| generator.usize(..end);
         for round in 0..300 {
             let lifetimes: Vec<_> = (0..random(60))
                 .map(|_| {

@@ -111,6 +111,8 @@ mod registry;
 #[cfg(feature = "host")]
 mod table;
 mod tensor;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tuning_tables;
 pub use abi::{ABI_VERSION, OLDEST_ABI_VERSION};
 pub use arena::*;

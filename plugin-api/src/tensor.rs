@@ -81,6 +81,40 @@ impl<'a> TensorView<'a> {
         Ok(TensorView { data: bytes.as_ptr(), dtype, shape, strides })
     }
 
+    /// A tensor with any strides over bytes, of which the first element begins at byte `first`. Errors when shape and
+    /// strides reach beyond the bytes.
+    #[cfg(feature = "testing")]
+    pub(crate) fn strided(
+        bytes: &'a [u8],
+        first: usize,
+        dtype: DType,
+        shape: &'a [i64],
+        strides: &'a [i64],
+    ) -> Result<Self, Error> {
+        let (mut least, mut most) = (0i64, 0i64);
+        for (size, stride) in shape.iter().zip(strides) {
+            let reach = size.saturating_sub(1).saturating_mul(*stride);
+            (least, most) = (least.saturating_add(reach.min(0)), most.saturating_add(reach.max(0)));
+        }
+        let (size, first_at) = (dtype.size() as i64, i64::try_from(first).unwrap_or(i64::MAX));
+        let begin = least.saturating_mul(size).saturating_add(first_at);
+        let end = most.saturating_add(1).saturating_mul(size).saturating_add(first_at);
+        let fits = begin >= 0 && usize::try_from(end).is_ok_and(|end| end <= bytes.len());
+        let counts = shape.len() == strides.len() && shape.iter().all(|&size| size >= 0);
+        if !counts || !(fits || shape.contains(&0) && first <= bytes.len()) {
+            let bytes = bytes.len();
+            return Err(Error::new(format!("{bytes} bytes hold no tensor of {dtype}, {shape:?} by {strides:?}")));
+        }
+        // SAFETY: the elements from the lowest to the highest address lie within the bytes, as was just checked.
+        Ok(unsafe { Self::from_raw(bytes[first..].as_ptr(), dtype, shape, strides) })
+    }
+
+    /// The same tensor without its bytes, as a backend sees it that does not ask for them.
+    #[cfg(feature = "testing")]
+    pub(crate) fn without_data(self) -> Self {
+        TensorView { data: std::ptr::null(), ..self }
+    }
+
     /// A tensor with any strides over raw bytes.
     ///
     /// # Safety
@@ -225,6 +259,18 @@ impl<'a> TensorViewMut<'a> {
     pub fn from_slice<T: Element>(data: &'a mut [T], shape: &'a [i64], strides: &'a [i64]) -> Result<Self, Error> {
         let dtype = TensorView::from_slice(data, shape, strides)?.dtype;
         Ok(TensorViewMut { data: data.as_mut_ptr().cast(), dtype, shape, strides, exclusive: PhantomData })
+    }
+
+    /// A contiguous tensor over bytes, as [`TensorView::from_bytes`].
+    #[cfg(feature = "testing")]
+    pub(crate) fn from_bytes(
+        bytes: &'a mut [u8],
+        dtype: DType,
+        shape: &'a [i64],
+        strides: &'a [i64],
+    ) -> Result<Self, Error> {
+        TensorView::from_bytes(bytes, dtype, shape, strides)?;
+        Ok(TensorViewMut { data: bytes.as_mut_ptr(), dtype, shape, strides, exclusive: PhantomData })
     }
 
     /// A tensor over raw bytes.

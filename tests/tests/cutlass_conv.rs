@@ -9,9 +9,8 @@ use std::process::{Command, ExitCode};
 use byoc_cutlass as _;
 use byoc_nvidia::compile::Facts;
 use byoc_nvidia::program::Program;
-use byoc_plugin_api::{
-    Attribute, Constant, ConstantId, Constants, DType, Node, Options, Region, SCHEMA, Value, registered,
-};
+use byoc_plugin_api::DType;
+use byoc_plugin_api::testing::{RegionBuilder, backend, options};
 use byoc_tests::trial::{Needed, trial};
 use byoc_tests::{data, trial as trials};
 
@@ -82,21 +81,15 @@ fn templates(name: &str) -> Needed<()> {
 /// Compiles a region, and prints architecture, name, registers and local memory of each kernel.
 fn tell(name: &str) -> ExitCode {
     let dtype = DType::all().find(|dtype| dtype.name() == name).expect("the parent names a type");
-    let backends = registered();
-    let backend = backends.iter().find(|backend| backend.describe().name == "cutlass").expect("it is linked");
-    let specs = backend.describe().options;
-    let options = Options::resolve(&specs, [("math", "tf32")]).expect("it has the option");
+    let backend = backend("cutlass");
+    let options = options(backend, &[("math", "tf32")]);
     let region = region(dtype);
-    assert_eq!(backend.check(&region, &options), Ok(()));
-    let code = |region: &Region| {
-        let mut code = Vec::new();
-        backend.codegen(region, &Constants::new(Vec::new()), &options, &mut code).map(|()| code)
-    };
-    let bytes = code(&region).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(region.check(backend, &options), Ok(()));
+    let bytes = region.code(backend, &options).unwrap_or_else(|error| panic!("{error}"));
     let mut renamed = region;
-    renamed.values.iter_mut().for_each(|value| value.name.push('_'));
-    renamed.nodes.iter_mut().for_each(|node| node.name.push('_'));
-    assert_eq!(code(&renamed).as_ref(), Ok(&bytes), "the code does not depend on names");
+    renamed.region.values.iter_mut().for_each(|value| value.name.push('_'));
+    renamed.region.nodes.iter_mut().for_each(|node| node.name.push('_'));
+    assert_eq!(renamed.code(backend, &options).as_ref(), Ok(&bytes), "the code does not depend on names");
     let (program, cubins) = Program::read(&bytes).expect("it was written just now");
     for variant in &program.variants {
         let numbers: BTreeSet<_> = variant.launches.iter().map(|launch| launch.cubin).collect();
@@ -111,95 +104,31 @@ fn tell(name: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Adds values and nodes to a region.
-struct Build(Region, DType);
-
-impl Build {
-    fn value(&mut self, shape: &[usize]) -> usize {
-        let shape = shape.iter().map(|&size| size.into()).collect();
-        self.0.values.push(Value { name: format!("v{}", self.0.values.len()), dtype: self.1, shape });
-        self.0.values.len() - 1
-    }
-
-    fn constant(&mut self, shape: &[usize]) -> usize {
-        let value = self.value(shape);
-        let id = ConstantId(self.0.constants.len() as u64);
-        self.0.constants.push(Constant { id, value, inline: None, shared: false });
-        value
-    }
-
-    fn node(&mut self, op: &str, inputs: &[usize], attributes: &[(&str, &[i64])], shape: &[usize]) -> usize {
-        let output = self.value(shape);
-        self.0.nodes.push(Node {
-            name: format!("{op}{output}"),
-            op: op.into(),
-            inputs: inputs.iter().copied().map(Some).collect(),
-            outputs: vec![Some(output)],
-            attributes: attributes
-                .iter()
-                .map(|(name, ints)| ((*name).into(), Attribute::Ints(ints.to_vec())))
-                .collect(),
-            domain: String::new(),
-        });
-        output
-    }
-
-    fn shape(&self, value: usize) -> Vec<usize> {
-        self.0.values[value].fixed_shape().expect("sizes are known")
-    }
-
-    /// A convolution with as many pixels as there were, divided by `stride`.
-    fn conv(&mut self, x: usize, channels: usize, kernel: usize, stride: usize) -> usize {
-        let [n, c, h, w] = self.shape(x)[..] else { panic!("no image") };
-        let weights = self.constant(&[channels, c, kernel, kernel]);
-        let (pad, step) = ((kernel / 2) as i64, stride as i64);
-        let shape = [n, channels, h.div_ceil(stride), w.div_ceil(stride)];
-        self.node("Conv", &[x, weights], &[("pads", &[pad; 4]), ("strides", &[step; 2])], &shape)
-    }
-
-    fn same(&mut self, op: &str, inputs: &[usize]) -> usize {
-        let shape = self.shape(inputs[0]);
-        self.node(op, inputs, &[], &shape)
-    }
-}
-
 /// A network with a layer for each tile, and one for each kernel over images.
-fn region(dtype: DType) -> Region {
-    let region = Region { schema: SCHEMA.into(), symbol: "byoc_test_cutlass_0".into(), ..Region::default() };
-    let mut build = Build(region, dtype);
-    let x = build.value(&[1, 3, 120, 120]);
-    build.0.inputs.push(x);
-    let a = build.conv(x, 128, 3, 1);
-    let a = build.same("Relu", &[a]);
-    let b = build.conv(a, 128, 3, 1);
-    let b = build.same("Relu", &[b]);
-    let c = build.conv(b, 256, 3, 1);
-    let sigmoid = build.same("Sigmoid", &[c]);
-    let c = build.same("Mul", &[c, sigmoid]);
-    let d = build.conv(c, 64, 1, 1);
-    let e = build.conv(d, 256, 1, 1);
-    let e = build.same("Add", &[e, c]);
-    let e = build.same("Relu", &[e]);
-    let few = 16 / dtype.size();
-    let f = build.conv(e, few, 3, 4);
-    let f = build.same("HardSwish", &[f]);
-    let g = build.conv(f, 32, 3, 1);
-    let g = build.same("LeakyRelu", &[g]);
-    let weights = build.constant(&[32, 1, 3, 3]);
-    let h = build.node("Conv", &[g, weights], &[("pads", &[1; 4])], &[1, 32, 30, 30]);
-    if let Some(node) = build.0.nodes.last_mut() {
-        node.attributes.insert("group".into(), Attribute::Int(32));
-    }
-    let window: [(&str, &[i64]); 2] = [("kernel_shape", &[2, 2]), ("strides", &[2, 2])];
-    let most = build.node("MaxPool", &[h], &window, &[1, 32, 15, 15]);
-    let mean = build.node("AveragePool", &[h], &window, &[1, 32, 15, 15]);
-    let tanh = build.same("Tanh", &[mean]);
-    let joined = build.node("Concat", &[most, tanh], &[], &[1, 64, 15, 15]);
-    if let Some(node) = build.0.nodes.last_mut() {
-        node.attributes.insert("axis".into(), Attribute::Int(1));
-    }
-    let mean = build.node("GlobalAveragePool", &[joined], &[], &[1, 64, 1, 1]);
-    build.0.outputs = vec![joined, mean];
-    build.0.validate().expect("it is well formed");
-    build.0
+fn region(dtype: DType) -> RegionBuilder {
+    let mut net = RegionBuilder::of("cutlass", dtype);
+    let x = net.input([1, 3, 120, 120]);
+    let a = net.conv(x, 128, 3, 1, 1);
+    let a = net.like("Relu", &[a], "");
+    let b = net.conv(a, 128, 3, 1, 1);
+    let b = net.like("Relu", &[b], "");
+    let c = net.conv(b, 256, 3, 1, 1);
+    let sigmoid = net.like("Sigmoid", &[c], "");
+    let c = net.like("Mul", &[c, sigmoid], "");
+    let d = net.conv(c, 64, 1, 1, 1);
+    let e = net.conv(d, 256, 1, 1, 1);
+    let e = net.like("Add", &[e, c], "");
+    let e = net.like("Relu", &[e], "");
+    let f = net.conv(e, 16 / dtype.size(), 3, 4, 1);
+    let f = net.like("HardSwish", &[f], "");
+    let g = net.conv(f, 32, 3, 1, 1);
+    let g = net.like("LeakyRelu", &[g], "");
+    let h = net.conv(g, 32, 3, 1, 32);
+    let window = "kernel_shape=[2,2] strides=[2,2]";
+    let most = net.node("MaxPool", &[h], [1, 32, 15, 15], window);
+    let mean = net.node("AveragePool", &[h], [1, 32, 15, 15], window);
+    let tanh = net.like("Tanh", &[mean], "");
+    let joined = net.node("Concat", &[most, tanh], [1, 64, 15, 15], "axis=1");
+    let mean = net.node("GlobalAveragePool", &[joined], [1, 64, 1, 1], "");
+    net.with(&[joined, mean])
 }

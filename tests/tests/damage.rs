@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use byoc_plugin_api::testing::Rng;
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type, small};
 use byoc_tests::program::{byoc, isolate, outcome};
@@ -254,17 +255,6 @@ fn a_full_disk_leaves_the_old_file() {
 /// How many compiles are killed for each case.
 const KILLS: usize = 200;
 
-/// Delays that repeat in no run and are the same in every run.
-struct Random(u64);
-
-impl Random {
-    /// A duration below `end`, all equally likely.
-    fn below(&mut self, end: Duration) -> Duration {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        end.mul_f64((self.0 >> 11) as f64 / (1u64 << 53) as f64)
-    }
-}
-
 /// A folder with a model and, after a compile, the bytes of the artifact, and the time that takes (the least of three).
 fn timed() -> (Folder, Vec<u8>, Duration) {
     let folder = Folder::empty();
@@ -292,10 +282,10 @@ fn kill_after(folder: &Folder, delay: Duration) {
 #[test]
 fn a_killed_compile_leaves_the_whole_file_or_none() {
     let (folder, whole, time) = timed();
-    let (output, mut random, mut absent) = (folder.path().join("model.byoc"), Random(1), 0);
+    let (output, mut random, mut absent) = (folder.path().join("model.byoc"), Rng::with_seed(1), 0);
     for _ in 0..KILLS {
         let _ = std::fs::remove_file(&output);
-        kill_after(&folder, random.below(time.mul_f64(1.2)));
+        kill_after(&folder, time.mul_f64(1.2 * random.f64()));
         if output.exists() {
             assert_eq!(places::list(folder.path()), ["model.byoc", "model.onnx"]);
             assert!(places::read(&output) == whole, "not the whole file");
@@ -312,10 +302,10 @@ fn a_killed_compile_leaves_the_whole_file_or_none() {
 #[test]
 fn a_killed_compile_leaves_the_old_file_or_the_new_one() {
     let (folder, whole, time) = timed();
-    let (output, mut random, mut kept, mut named) = (folder.path().join("model.byoc"), Random(2), 0, 0);
+    let (output, mut random, mut kept, mut named) = (folder.path().join("model.byoc"), Rng::with_seed(2), 0, 0);
     for _ in 0..KILLS {
         folder.write("model.byoc", "old");
-        kill_after(&folder, random.below(time.mul_f64(1.2)));
+        kill_after(&folder, time.mul_f64(1.2 * random.f64()));
         let found = places::read(&output);
         assert!(found == b"old" || found == whole, "{} bytes, neither the old file nor the new one", found.len());
         kept += usize::from(found == b"old");

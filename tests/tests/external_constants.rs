@@ -1,6 +1,7 @@
 //! Artifacts that take constants from the model's own files: what they compute, what they cost, how they are moved, and
 //! that a file which is not the one of the compile is refused by name.
 
+use byoc_plugin_api::testing::{Rng, Tensor};
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type, external_at};
 use byoc_tests::places;
@@ -15,13 +16,8 @@ const SMALL: usize = 12 * 1024;
 const FILL: [&str; 4] = ["--fill", "random", "--seed", "3"];
 
 /// Numbers that repeat nowhere.
-fn values(seed: u32, count: i64) -> Vec<f32> {
-    let mut state = seed;
-    let next = |_| {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / 16_777_216.0 - 0.5
-    };
-    (0..count).map(next).collect()
+fn values(seed: u64, count: i64) -> Vec<f32> {
+    Tensor::random([count as usize], -0.5..0.5, &mut Rng::with_seed(seed)).to_vec()
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {

@@ -1,8 +1,5 @@
 //! A run that follows another of the same shapes allocates nothing, in core or in an embedded backend.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use byoc_core::artifact::Artifact;
 use byoc_core::calibrate::{Dataset, Input, Samples};
 use byoc_core::compile::{self, Request, Silent};
@@ -11,28 +8,9 @@ use byoc_core::plugin::Registry;
 use byoc_core::runtime::Session;
 use byoc_kendryte_backend as _;
 use byoc_plugin_api::TensorView;
+use byoc_plugin_api::testing::Counting;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::{engine, places};
-
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract.
-        unsafe { System.dealloc(address, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -40,9 +18,9 @@ static ALLOCATOR: Counting = Counting;
 /// Allocations of the second run.
 fn allocations(session: &mut Session, input: TensorView<'_>) -> usize {
     session.run(&[input]).expect("the first run");
-    let before = COUNT.with(Cell::get);
+    let before = Counting::count();
     session.run(&[input]).expect("the second run");
-    COUNT.with(Cell::get) - before
+    Counting::count() - before
 }
 
 /// Allocations of the second run of `relu(x * w + x)` on one thread.

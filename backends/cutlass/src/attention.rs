@@ -35,26 +35,18 @@ pub(crate) fn kernel(form: &Form, symbol: &str, memory: &mut Memory<'_>) -> Resu
 #[cfg(test)]
 mod tests {
     use byoc_nvidia::program::Argument;
-    use byoc_plugin_api::{Constants, DType, Dim, Node, Options, Region, SCHEMA, Value};
+    use byoc_plugin_api::testing::RegionBuilder;
+    use byoc_plugin_api::{Constants, DType, Options};
 
     use super::*;
     use crate::{source, steps};
 
     #[test]
     fn attention_is_one_step() {
-        let heads = || [1, 8, 64, 32].map(Dim::Fixed).to_vec();
-        let value = |at: usize| Value { name: format!("v{at}"), dtype: DType::F16, shape: heads() };
-        let node = Node {
-            name: "attention".into(),
-            op: "Attention".into(),
-            domain: String::new(),
-            inputs: vec![Some(0), Some(1), Some(2)],
-            outputs: vec![Some(3)],
-            attributes: Default::default(),
-        };
-        let (values, nodes) = ((0..4).map(value).collect(), vec![node]);
-        let (schema, inputs, outputs) = (SCHEMA.into(), vec![0, 1, 2], vec![3]);
-        let region = Region { schema, values, inputs, outputs, nodes, ..Region::default() };
+        let mut net = RegionBuilder::of("cutlass", DType::F16);
+        let operands = ["q", "k", "v"].map(|_| net.input([1, 8, 64, 32]));
+        let y = net.node("Attention", &operands, [1, 8, 64, 32], "");
+        let region = net.with(&[y]).region;
         let steps = steps::read(&region, &Options::default(), &|_| None).unwrap_or_else(|refusal| panic!("{refusal}"));
         let [step] = &steps[..] else { panic!("{} steps", steps.len()) };
         assert_eq!(

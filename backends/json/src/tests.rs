@@ -4,7 +4,7 @@
 mod allocation;
 mod constants;
 mod fusion;
-mod harness;
+pub(crate) mod harness;
 mod hostile;
 mod images;
 mod infinite;

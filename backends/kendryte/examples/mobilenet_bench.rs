@@ -9,6 +9,7 @@ use byoc_kendryte_backend::kmodel::layout::{Layout, ROWS};
 use byoc_kendryte_backend::kmodel::tables::{BatchNorm, HIGHEST, LOWEST, Segment};
 use byoc_kendryte_backend::kmodel::{Kmodel, Layer, OUTPUT_IN_MAIN_MEMORY, Operation, Output};
 use byoc_kendryte_backend::simulator::Simulator;
+use byoc_plugin_api::testing::Rng;
 
 /// Output channels of the separable blocks, and whether the map is halved: by the 1x1 convolution, as on a K210.
 const BLOCKS: [(u32, bool); 13] = [
@@ -32,15 +33,10 @@ struct Builder {
     layers: Vec<Layer>,
     channels: u32,
     size: u32,
-    seed: u32,
+    random: Rng,
 }
 
 impl Builder {
-    fn byte(&mut self) -> u8 {
-        self.seed = self.seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (self.seed >> 24) as u8
-    }
-
     fn conv(&mut self, outputs: u32, kernel: Kernel, depthwise: bool, halve: bool) {
         let pooling = if halve { Pooling::LeftTop2 } else { Pooling::None };
         let mut arguments = Arguments {
@@ -77,8 +73,9 @@ impl Builder {
         } else {
             arguments.source = rows(self.size, self.channels);
         }
-        let weights = (0..arguments.weight_bytes()).map(|_| self.byte()).collect();
-        let batch_norm = (0..outputs).map(|_| BatchNorm { mul: 12_000 + i32::from(self.byte()), add: 900, shift: 10 });
+        let weights = (0..arguments.weight_bytes()).map(|_| self.random.u8(..)).collect();
+        let batch_norm =
+            (0..outputs).map(|_| BatchNorm { mul: 12_000 + i32::from(self.random.u8(..)), add: 900, shift: 10 });
         let batch_norm = batch_norm.collect();
         let activation = std::array::from_fn(|number| match number {
             0 => Segment { start: LOWEST, mul: 0, shift: 0, bias: 0 },
@@ -92,7 +89,7 @@ impl Builder {
 }
 
 fn mobilenet() -> Kmodel {
-    let mut builder = Builder { layers: Vec::new(), channels: 3, size: 224, seed: 1 };
+    let mut builder = Builder { layers: Vec::new(), channels: 3, size: 224, random: Rng::with_seed(1) };
     builder.conv(24, Kernel::Three, false, true);
     for (outputs, halve) in BLOCKS {
         builder.conv(builder.channels, Kernel::Three, true, false);

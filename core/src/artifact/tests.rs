@@ -21,14 +21,8 @@ fn view(shape: &[usize], strides: &[i64]) -> View {
 
 /// Numbers that compress to nothing and repeat nowhere, the same in every run.
 fn noise(seed: u64, len: usize) -> Bytes {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..len).map(next).collect::<Vec<_>>().into()
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..len).map(|_| random.u8(..)).collect::<Vec<_>>().into()
 }
 
 fn region(large: usize) -> Region {
@@ -354,10 +348,9 @@ fn no_change_of_any_byte_goes_unseen() {
     let sound = open(bytes.clone()).expect("open");
     let names: BTreeMap<String, Bytes> =
         sound.sections().map(|info| (info.name.to_owned(), sound.section(info.name).expect("section"))).collect();
-    let mut state = 7u64;
+    let mut random = fastrand::Rng::with_seed(7);
     for at in 0..bytes.len() {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        for change in [1u8 << (state >> 61), (state >> 40) as u8 | 1] {
+        for change in [1u8 << random.u8(..8), random.u8(..) | 1] {
             let mut damaged = bytes.clone();
             damaged[at] ^= change;
             same_or_refused(damaged, &sound, &names);

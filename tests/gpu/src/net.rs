@@ -1,4 +1,4 @@
-//! Small models of products of matrices: each is written as ONNX, and computed by plain loops in f64.
+//! Small models of products of matrices: each is written as ONNX, and computed by the reference kernels in f64.
 
 mod reference;
 

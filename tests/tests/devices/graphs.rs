@@ -4,30 +4,19 @@
 
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Queueing, Session};
+use byoc_plugin_api::testing::Rng;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::tensor::Tensor;
 use byoc_tests::{engine, places};
 
-/// Numbers that depend on the seed alone (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % end
-    }
-
-    fn value(&mut self) -> f32 {
-        self.below(2001) as f32 / 1000.0 - 1.0
-    }
+fn value(random: &mut Rng) -> f32 {
+    2.0 * random.f32() - 1.0
 }
 
 /// A graph of `[batch, 4]` tensors: each node reads earlier ones, and some values are outputs.
-fn model(random: &mut Random) -> Model {
-    let nodes = 3 + random.below(12);
-    let weights: Vec<f32> = (0..16).map(|_| random.value()).collect();
+fn model(random: &mut Rng) -> Model {
+    let nodes = 3 + random.usize(..12);
+    let weights: Vec<f32> = (0..16).map(|_| value(random)).collect();
     let mut model = Model::default()
         .input("x", Type::Float, &[-1, 4])
         .input("z", Type::Float, &[-1, 4])
@@ -37,38 +26,38 @@ fn model(random: &mut Random) -> Model {
     let mut values = vec!["x".to_owned(), "z".to_owned()];
     for index in 0..nodes {
         let name = format!("n{index}");
-        let pick = |random: &mut Random| values[values.len() - 1 - random.below(values.len().min(4))].clone();
+        let pick = |random: &mut Rng| values[values.len() - 1 - random.usize(..values.len().min(4))].clone();
         let (one, other) = (pick(random), pick(random));
-        model = match random.below(8) {
+        model = match random.usize(..8) {
             0 => model.node("MatMul", &[&one, "w"], &[&name]),
             1 => model.node("Relu", &[&one], &[&name]),
             2 => model.node("Neg", &[&one], &[&name]),
             3 => model.node("Tanh", &[&one], &[&name]),
-            4 => model.node("Mul", &[&one, ["v", "u"][random.below(2)]], &[&name]),
-            5 => model.node("Add", &[&one, ["v", "u"][random.below(2)]], &[&name]),
+            4 => model.node("Mul", &[&one, ["v", "u"][random.usize(..2)]], &[&name]),
+            5 => model.node("Add", &[&one, ["v", "u"][random.usize(..2)]], &[&name]),
             6 => model.node("Mul", &[&one, &other], &[&name]),
             _ => model.node("Add", &[&one, &other], &[&name]),
         };
         values.push(name);
     }
     let last = values.len() - 1;
-    let outputs = values.iter().enumerate().filter(|(index, _)| *index == last || random.below(4) == 0);
+    let outputs = values.iter().enumerate().filter(|(index, _)| *index == last || random.usize(..4) == 0);
     outputs.fold(model, |model, (_, name)| model.output(name, Type::Float, &[-1, 4]))
 }
 
-fn inputs(random: &mut Random, batch: usize) -> Vec<(String, Tensor)> {
-    let mut tensor = || Tensor::f32(&[batch as i64, 4], &(0..batch * 4).map(|_| random.value()).collect::<Vec<_>>());
+fn inputs(random: &mut Rng, batch: usize) -> Vec<(String, Tensor)> {
+    let mut tensor = || Tensor::f32(&[batch as i64, 4], &(0..batch * 4).map(|_| value(random)).collect::<Vec<_>>());
     vec![("x".into(), tensor()), ("z".into(), tensor())]
 }
 
 /// Runs with inputs that change, of two sizes that take turns.
 fn compare(seed: u64, registry: &Registry, queueing: Queueing) {
-    let random = &mut Random(seed * 2 + 1);
+    let random = &mut Rng::with_seed(seed);
     let folder = places::temporary();
     let path = places::write(folder.path(), "model.onnx", model(random).finish());
     let operators = ["MatMul", "Add", "Relu", "Mul", "Neg"];
-    let takes = |random: &mut Random| {
-        let taken = operators.iter().filter(|_| random.below(3) > 0);
+    let takes = |random: &mut Rng| {
+        let taken = operators.iter().filter(|_| random.usize(..3) > 0);
         taken.copied().collect::<Vec<_>>().join(" ")
     };
     let (isle, ferry) = (takes(random), takes(random));

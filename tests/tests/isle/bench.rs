@@ -1,9 +1,10 @@
 //! The plugin with the simulated device, opened as core opens it, and small regions to run on it.
 
 use byoc_plugin_api::host::PluginBackend;
+use byoc_plugin_api::testing::{RegionBuilder, options};
 use byoc_plugin_api::{
-    Backend, BoundConstant, Constant, ConstantId, Constants, DType, DeviceConstant, DeviceConstants, DeviceExecutable,
-    DeviceTensor, Dim, Domain, Environment, Error, Node, Options, Region, SCHEMA, TensorView, Value,
+    Backend, BoundConstant, Constant, ConstantId, DType, DeviceConstant, DeviceConstants, DeviceExecutable,
+    DeviceTensor, Domain, Environment, Error, Options, TensorView,
 };
 use byoc_tests::places;
 
@@ -20,53 +21,39 @@ pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes"))).collect()
 }
 
-/// Types and ranks are all that code is generated from.
-fn value(rank: usize) -> Value {
-    Value { name: "v".into(), dtype: DType::F32, shape: vec![Dim::Symbolic("n".into()); rank] }
-}
-
-fn node(op: &str, inputs: &[usize], output: usize) -> Node {
-    Node {
-        name: op.to_lowercase(),
-        op: op.into(),
-        domain: String::new(),
-        inputs: inputs.iter().copied().map(Some).collect(),
-        outputs: vec![Some(output)],
-        attributes: Default::default(),
+/// A region of operators one behind the other on tensors of as many rows as columns: types and ranks are all that code is
+/// generated from.
+fn region(symbol: &str, inputs: usize, ops: &[&str]) -> RegionBuilder {
+    let mut net = RegionBuilder::new("isle");
+    net.region.symbol = symbol.into();
+    let mut operands: Vec<_> = (0..inputs).map(|_| net.input("[n,n]")).collect();
+    for op in ops {
+        operands = vec![net.node(op, &operands, "[n,n]", "")];
     }
-}
-
-fn region(symbol: &str, values: usize, inputs: &[usize], nodes: Vec<Node>) -> Region {
-    Region {
-        schema: SCHEMA.into(),
-        symbol: symbol.into(),
-        values: vec![value(2); values],
-        inputs: inputs.to_vec(),
-        outputs: vec![values - 1],
-        nodes,
-        ..Region::default()
-    }
+    net.with(&operands)
 }
 
 /// The larger of 0 and the input.
-pub(crate) fn relu() -> Region {
-    region("relu", 2, &[0], vec![node("Relu", &[0], 1)])
+pub(crate) fn relu() -> RegionBuilder {
+    region("relu", 1, &["Relu"])
 }
 
 /// The product of two inputs.
-pub(crate) fn matmul() -> Region {
-    region("matmul", 3, &[0, 1], vec![node("MatMul", &[0, 1], 2)])
+pub(crate) fn matmul() -> RegionBuilder {
+    region("matmul", 2, &["MatMul"])
 }
 
 /// An operator of one operand behind one of two.
-pub(crate) fn chain(first: &str, second: &str) -> Region {
-    region("chain", 4, &[0, 1], vec![node(first, &[0, 1], 2), node(second, &[2], 3)])
+pub(crate) fn chain(first: &str, second: &str) -> RegionBuilder {
+    region("chain", 2, &[first, second])
 }
 
 /// An input plus constant 5.
-pub(crate) fn add() -> Region {
-    let constant = Constant { id: ConstantId(5), value: 1, inline: None, shared: false };
-    Region { constants: vec![constant], ..region("add", 3, &[0], vec![node("Add", &[0, 1], 2)]) }
+pub(crate) fn add() -> RegionBuilder {
+    let mut net = region("add", 2, &["Add"]);
+    let constant = Constant { id: ConstantId(5), value: net.region.inputs.remove(1), inline: None, shared: false };
+    net.region.constants.push(constant);
+    net
 }
 
 impl Bench {
@@ -84,9 +71,7 @@ impl Bench {
 
     /// All options of a backend, with these settings.
     pub(crate) fn options(&self, backend: &str, settings: &[(&str, &str)]) -> Options {
-        let description = self.backend(backend).describe();
-        let specs = [description.options, description.run_options].concat();
-        Options::resolve(&specs, settings.iter().copied()).expect("there are such options")
+        options(self.backend(backend), settings)
     }
 
     pub(crate) fn open(&self, ordinal: u32, settings: &[(&str, &str)]) -> Result<Box<dyn Domain>, Error> {
@@ -134,7 +119,7 @@ impl Device<'_> {
     pub(crate) fn load(
         &mut self,
         backend: &str,
-        region: &Region,
+        region: &RegionBuilder,
         settings: &[(&str, &str)],
     ) -> Result<Box<dyn DeviceExecutable>, Error> {
         self.load_bound(backend, region, settings, &DeviceConstants::new(Vec::new()))
@@ -144,7 +129,7 @@ impl Device<'_> {
     pub(crate) fn load_with_constant(
         &mut self,
         backend: &str,
-        region: &Region,
+        region: &RegionBuilder,
         values: &'static [f32],
         shape: &'static [i64],
         strides: &'static [i64],
@@ -160,14 +145,13 @@ impl Device<'_> {
     fn load_bound(
         &mut self,
         backend: &str,
-        region: &Region,
+        region: &RegionBuilder,
         settings: &[(&str, &str)],
         constants: &DeviceConstants<'static>,
     ) -> Result<Box<dyn DeviceExecutable>, Error> {
         let options = self.bench.options(backend, settings);
         let backend = self.bench.backend(backend);
-        let mut code = Vec::new();
-        backend.codegen(region, &Constants::new(Vec::new()), &options, &mut code)?;
+        let code = region.code(backend, &options)?;
         // Tests are short, and their regions live as long as they like.
         let code: &'static [u8] = code.leak();
         backend.load_on(code, constants, &Environment { threads: 1, options }, &self.domain.handles())

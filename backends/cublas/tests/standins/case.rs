@@ -2,21 +2,19 @@
 
 use std::collections::HashMap;
 
+use byoc_plugin_api::testing::{Lies, RegionBuilder, Rng, Tensor};
 use byoc_plugin_api::{Attribute, DType, Dim};
-
-use crate::net::{Lies, Net};
-use crate::random::Random;
 
 /// A region, and sizes for what it does not know.
 pub(crate) struct Case {
-    pub(crate) net: Net,
-    pub(crate) sizes: Vec<HashMap<String, usize>>,
+    pub(crate) net: RegionBuilder,
+    pub(crate) sizes: Vec<Vec<(&'static str, usize)>>,
 }
 
 /// A size of the problem: a number, or a symbol with a number for each time that the region is run.
 struct Letters {
     dims: HashMap<&'static str, Dim>,
-    sizes: Vec<HashMap<String, usize>>,
+    sizes: Vec<Vec<(&'static str, usize)>>,
 }
 
 /// How often a region with unknown sizes is run.
@@ -24,15 +22,15 @@ const TIMES: usize = 3;
 
 impl Letters {
     /// Sizes from 1 to 6, of which those named stay numbers.
-    fn new(random: &mut Random, known: &[&str]) -> Letters {
-        let mut letters = Letters { dims: HashMap::new(), sizes: vec![HashMap::new(); TIMES] };
+    fn new(random: &mut Rng, known: &[&str]) -> Letters {
+        let mut letters = Letters { dims: HashMap::new(), sizes: vec![Vec::new(); TIMES] };
         for name in ["b", "c", "m", "n", "k", "p"] {
-            let dim = match random.once_in(3) && !known.contains(&name) {
+            let dim = match random.u8(..3) == 0 && !known.contains(&name) {
                 true => Dim::Symbolic(name.into()),
-                false => Dim::Fixed(1 + random.below(6)),
+                false => Dim::Fixed(1 + random.usize(..6)),
             };
             for sizes in &mut letters.sizes {
-                sizes.insert(name.into(), 1 + random.below(6));
+                sizes.push((name, 1 + random.usize(..6)));
             }
             letters.dims.insert(name, dim);
         }
@@ -50,14 +48,15 @@ impl Letters {
 
 /// A case in the making.
 struct Making<'r> {
-    net: Net,
+    net: RegionBuilder,
+    dtype: DType,
     letters: Letters,
-    random: &'r mut Random,
+    random: &'r mut Rng,
 }
 
 impl Case {
-    pub(crate) fn new(random: &mut Random, dtype: DType) -> Case {
-        let (x_is_known, w_is_known) = (random.once_in(6), !random.once_in(3));
+    pub(crate) fn new(random: &mut Rng, dtype: DType) -> Case {
+        let (x_is_known, w_is_known) = (random.u8(..6) == 0, random.u8(..3) != 0);
         let known: &[&str] = match (x_is_known, w_is_known) {
             (true, true) => &["b", "c", "m", "n", "k"],
             (true, false) => &["b", "c", "m", "k"],
@@ -67,15 +66,15 @@ impl Case {
         // Rows may stay unknown beside a known weight: it has none of them.
         let known = if known.len() == 5 && !x_is_known { &known[..4] } else { known };
         let letters = Letters::new(random, known);
-        let mut making = Making { net: Net::new(dtype), letters, random };
-        let (product, names, has_rows) = match making.random.below(6) {
+        let mut making = Making { net: RegionBuilder::of("cublas", dtype), dtype, letters, random };
+        let (product, names, has_rows) = match making.random.usize(..6) {
             0 => making.convolution(),
             1 | 2 => making.gemm(x_is_known, w_is_known),
             _ => making.matmul(x_is_known, w_is_known),
         };
         let sum = making.sums(product, &names, has_rows);
         let result = if dtype == DType::F64 { sum } else { making.activation(sum, &names) };
-        Case { net: making.net.output(result), sizes: making.letters.sizes }
+        Case { net: making.net.with(&[result]), sizes: making.letters.sizes }
     }
 }
 
@@ -86,31 +85,31 @@ impl Making<'_> {
         match self.letters.fixed(names).filter(|_| is_known) {
             Some(shape) => {
                 let all = [Lies::RowMajor, Lies::RowMajor, Lies::Transposed, Lies::Spread, Lies::Splat];
-                let lies = all[self.random.below(all.len())];
-                self.net.constant(&shape, lies, self.random)
+                let lies = all[self.random.usize(..all.len())];
+                self.net.constant(Tensor::random((self.dtype, shape), -2.0..2.0, self.random).lying(lies))
             }
             None => {
                 let shape = self.letters.shape(names);
-                self.net.input(&shape)
+                self.net.input(shape)
             }
         }
     }
 
     fn node(&mut self, op: &str, inputs: &[usize], names: &[&str], attributes: &[(&str, Attribute)]) -> usize {
         let shape = self.letters.shape(names);
-        self.net.node(op, inputs, &shape, attributes)
+        self.net.node(op, inputs, shape, attributes)
     }
 
     /// The last of the dimensions of a batch, some of them 1.
     fn batch(&mut self, of: usize) -> Vec<&'static str> {
         let all = &["b", "c"][2 - of..];
-        let own = &all[all.len() - self.random.below(all.len() + 1)..];
-        own.iter().map(|&name| if self.random.once_in(4) { "1" } else { name }).collect()
+        let own = &all[all.len() - self.random.usize(..all.len() + 1)..];
+        own.iter().map(|&name| if self.random.u8(..4) == 0 { "1" } else { name }).collect()
     }
 
     fn matmul(&mut self, x_is_known: bool, w_is_known: bool) -> (usize, Vec<&'static str>, bool) {
-        let rank = self.random.below(3);
-        let (row, column) = (self.random.once_in(8), self.random.once_in(8));
+        let rank = self.random.usize(..3);
+        let (row, column) = (self.random.u8(..8) == 0, self.random.u8(..8) == 0);
         let x_batch = if row { vec![] } else { self.batch(rank) };
         let w_batch = if column { vec![] } else { self.batch(rank) };
         let x_names = if row { vec!["k"] } else { [x_batch.as_slice(), &["m", "k"]].concat() };
@@ -130,12 +129,12 @@ impl Making<'_> {
     }
 
     fn gemm(&mut self, x_is_known: bool, w_is_known: bool) -> (usize, Vec<&'static str>, bool) {
-        let (turned_x, turned_w) = (self.random.once_in(2), self.random.once_in(2));
+        let (turned_x, turned_w) = (self.random.u8(..2) == 0, self.random.u8(..2) == 0);
         let x = self.operand(if turned_x { &["k", "m"] } else { &["m", "k"] }, x_is_known);
         let w_is_known = w_is_known && !self.net.region.inputs.is_empty();
         let w = self.operand(if turned_w { &["n", "k"] } else { &["k", "n"] }, w_is_known);
         let mut inputs = vec![x, w];
-        let beta = match self.random.below(3) {
+        let beta = match self.random.usize(..3) {
             0 => 1.0,
             1 => {
                 inputs.push(self.operand(&["m", "n"], false));
@@ -150,7 +149,7 @@ impl Making<'_> {
         let attributes = [
             ("transA", flag(turned_x)),
             ("transB", flag(turned_w)),
-            ("alpha", Attribute::Float([1.0, 0.75][self.random.below(2)])),
+            ("alpha", Attribute::Float([1.0, 0.75][self.random.usize(..2)])),
             ("beta", Attribute::Float(beta)),
         ];
         // No second one of what Gemm adds itself.
@@ -167,32 +166,32 @@ impl Making<'_> {
 
     /// A bias where there are rows for it, and a residual, in any order.
     fn sums(&mut self, product: usize, names: &[&'static str], has_rows: bool) -> usize {
-        let bias: &[&str] = [&["n"][..], &["1", "n"], &[]][self.random.below(3)];
+        let bias: &[&str] = [&["n"][..], &["1", "n"], &[]][self.random.usize(..3)];
         let bias = (has_rows && names.last() == Some(&"n") && bias.len() <= names.len()).then_some(bias);
         let bias = bias.filter(|bias| !bias.is_empty() || self.letters.fixed(&["n"]).is_some());
         let is_own = self.net.region.nodes[0].op == "Gemm" && !has_rows;
         let mut terms: Vec<(Vec<&str>, bool)> = Vec::new();
-        if let Some(bias) = bias.filter(|_| self.random.once_in(2)) {
+        if let Some(bias) = bias.filter(|_| self.random.u8(..2) == 0) {
             // One number may be a constant only.
-            terms.push((bias.to_vec(), bias.is_empty() || self.random.once_in(2)));
+            terms.push((bias.to_vec(), bias.is_empty() || self.random.u8(..2) == 0));
         }
-        if !is_own && self.random.once_in(3) {
-            terms.insert(self.random.below(terms.len() + 1), (names.to_vec(), self.random.once_in(4)));
+        if !is_own && self.random.u8(..3) == 0 {
+            terms.insert(self.random.usize(..terms.len() + 1), (names.to_vec(), self.random.u8(..4) == 0));
         }
         terms.into_iter().fold(product, |sum, (term, is_known)| {
             let term = self.operand(&term, is_known);
-            let operands = if self.random.once_in(2) { [sum, term] } else { [term, sum] };
+            let operands = if self.random.u8(..2) == 0 { [sum, term] } else { [term, sum] };
             self.node("Add", &operands, names, &[])
         })
     }
 
     fn activation(&mut self, x: usize, names: &[&'static str]) -> usize {
-        match self.random.below(4) {
+        match self.random.usize(..4) {
             0 => x,
             1 => self.node("Relu", &[x], names, &[]),
             2 => self.node("Gelu", &[x], names, &[("approximate", Attribute::String("tanh".into()))]),
             // The numbers in pieces are as exact as the type.
-            _ if self.net.dtype != DType::F32 => x,
+            _ if self.dtype != DType::F32 => x,
             _ => self.in_pieces(x, names),
         }
     }
@@ -200,7 +199,7 @@ impl Making<'_> {
     fn in_pieces(&mut self, x: usize, names: &[&'static str]) -> usize {
         let [three, factor, scale, one, half] =
             [3.0, 0.044715, (2.0 / std::f64::consts::PI).sqrt(), 1.0, 0.5].map(|number| self.net.number(number));
-        let cube = if self.random.once_in(2) {
+        let cube = if self.random.u8(..2) == 0 {
             self.node("Pow", &[x, three], names, &[])
         } else {
             let square = self.node("Mul", &[x, x], names, &[]);
@@ -211,7 +210,7 @@ impl Making<'_> {
         let scaled = self.node("Mul", &[sum, scale], names, &[]);
         let tanh = self.node("Tanh", &[scaled], names, &[]);
         let gate = self.node("Add", &[tanh, one], names, &[]);
-        match self.random.below(3) {
+        match self.random.usize(..3) {
             0 => {
                 let product = self.node("Mul", &[x, gate], names, &[]);
                 self.node("Mul", &[product, half], names, &[])

@@ -4,21 +4,19 @@
 //!
 //! What only a GPU can show is not shown here: that cublasLt has algorithms for what is taken, its last bits, its speed.
 
-mod array;
 mod case;
 mod device;
-mod net;
 mod products;
-mod random;
 mod refusals;
 mod runtime;
 mod texts;
 
 use std::process::ExitCode;
 
-use byoc_cublas as _;
+use byoc_plugin_api::testing::{self, RegionBuilder, Tensor};
 use byoc_plugin_api::{Backend, Options};
 use libtest_mimic::{Arguments, Trial};
+use {byoc_cublas as _, byoc_json_backend as _};
 
 fn main() -> ExitCode {
     if let Some(action) = std::env::var_os(byoc_nvidia_standins::ACTION) {
@@ -47,12 +45,15 @@ fn main() -> ExitCode {
 
 /// The backend, as the crate registers it.
 fn backend() -> &'static dyn Backend {
-    *byoc_plugin_api::registered().first().expect("the crate registers one")
+    testing::backend("cublas")
 }
 
 /// Its options, of both kinds, with these set.
 fn options(settings: &[(&str, &str)]) -> Options {
-    let description = backend().describe();
-    let all = [description.options, description.run_options].concat();
-    Options::resolve(&all, settings.iter().copied()).expect("the options are there")
+    testing::options(backend(), settings)
+}
+
+/// The result of a region in `f64`.
+fn exact(net: &RegionBuilder, inputs: &[Tensor], symbols: &[(&str, usize)]) -> Vec<f64> {
+    net.exact(testing::backend("json"), &[("kernels", "reference")], inputs, symbols).remove(0)
 }

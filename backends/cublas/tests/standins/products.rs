@@ -1,16 +1,12 @@
 //! Random products of every kind, on their whole way, against plain loops.
 
-use std::collections::HashMap;
-
 use byoc_nvidia_standins::tried;
+use byoc_plugin_api::testing::{Limit, RegionBuilder, Rng, Tensor, compare};
 use byoc_plugin_api::{DType, Error};
 
-use crate::array::Array;
 use crate::case::Case;
-use crate::device::{Device, Ready, code};
-use crate::net::{Net, decode, encode};
-use crate::random::Random;
-use crate::{backend, options};
+use crate::device::{Device, Ready};
+use crate::{backend, exact, options};
 
 /// All cases, by name.
 pub(crate) const CASES: &[(&str, fn())] = &[("products::random_products", random_products)];
@@ -42,11 +38,11 @@ pub(crate) fn act() -> Result<Vec<String>, Error> {
     let mut device = Device::open(&[])?;
     let mut lines = Vec::new();
     for (dtype, tolerance) in TYPES {
-        let mut random = Random(11);
+        let mut random = Rng::with_seed(11);
         let (mut right, mut refused) = (0, 0);
         while right < REGIONS {
             let case = Case::new(&mut random, dtype);
-            if let Err(refusal) = backend().check(&case.net.region, &options(&[])) {
+            if let Err(refusal) = case.net.check(backend(), &options(&[])) {
                 // Where a batch that is not known broadcasts twice; and where a row that is the whole product, and one
                 // number, are both added.
                 let reasons = ["take depends on sizes not known yet", "is one more tensor to add than a call takes"];
@@ -64,9 +60,9 @@ pub(crate) fn act() -> Result<Vec<String>, Error> {
     Ok(lines)
 }
 
-fn run(device: &mut Device, random: &mut Random, case: &Case, tolerance: f64) -> Result<(), Error> {
+fn run(device: &mut Device, random: &mut Rng, case: &Case, tolerance: f64) -> Result<(), Error> {
     let net = &case.net;
-    let code = code(&net.region, &options(&[]))?;
+    let code = net.code(backend(), &options(&[]))?;
     let mut ready = device.load(net, &code)?;
     for sizes in &case.sizes {
         once(device, random, net, &mut ready, sizes, tolerance)?;
@@ -78,23 +74,20 @@ fn run(device: &mut Device, random: &mut Random, case: &Case, tolerance: f64) ->
 /// Runs a region with these sizes, twice.
 fn once(
     device: &mut Device,
-    random: &mut Random,
-    net: &Net,
+    random: &mut Rng,
+    net: &RegionBuilder,
     ready: &mut Ready<'_>,
-    sizes: &HashMap<String, usize>,
+    sizes: &[(&str, usize)],
     tolerance: f64,
 ) -> Result<(), Error> {
-    let mut inputs = Vec::new();
-    for &input in &net.region.inputs {
-        let shape = net.shape(input, sizes);
-        let count = shape.iter().product::<usize>();
-        let bytes: Vec<u8> = (0..count).flat_map(|_| encode(net.dtype, random.value())).collect();
-        inputs.push(Array { shape, data: decode(net.dtype, &bytes) });
-    }
-    let expected = net.expected(&inputs);
-    let tensors = device.tensors(net, &inputs, &net.shape(net.region.outputs[0], sizes))?;
-    let scratch = tensors.prepare(net, device, ready)?;
-    if random.once_in(4) {
+    let mut input = |&value: &usize| {
+        let ty = (net.region.values[value].dtype, net.sizes_for(value, sizes));
+        Tensor::random(ty, -2.0..2.0, random)
+    };
+    let inputs: Vec<_> = net.region.inputs.iter().map(&mut input).collect();
+    let tensors = device.tensors(net, &inputs, sizes)?;
+    let scratch = tensors.prepare(device, ready)?;
+    if random.u8(..4) == 0 {
         device.domain.begin_recording()?;
         let recorded = ready.executable.run();
         let recording = device.domain.end_recording()?;
@@ -106,19 +99,11 @@ fn once(
         ready.executable.run()?;
         ready.executable.run()?;
     }
-    let got = decode(net.dtype, &device.result(net, tensors)?);
+    let got = device.result(tensors)?;
     if scratch > 0 {
         device.release(scratch);
     }
-    for (at, (got, expected)) in got.iter().zip(&expected.data).enumerate() {
-        // NaN is never near.
-        let near = (got - expected).abs() <= tolerance * expected.abs().max(0.05);
-        if !near {
-            return Err(Error::new(format!("element {at} is {got}, not {expected}; sizes {sizes:?}")));
-        }
-    }
-    match got.len() == expected.data.len() {
-        true => Ok(()),
-        false => Err(Error::new(format!("{} elements, not {}", got.len(), expected.data.len()))),
-    }
+    // NaN is never near.
+    compare(&got, &exact(net, &inputs, sizes), Limit::above(tolerance, 0.05))
+        .map_err(|difference| Error::new(format!("{difference}; sizes {sizes:?}")))
 }

@@ -1,9 +1,8 @@
 //! What is not taken, in the words that users read.
 
-use byoc_plugin_api::{Attribute, DType, Dim};
+use byoc_plugin_api::testing::RegionBuilder;
+use byoc_plugin_api::{Attribute, DType};
 
-use crate::net::{Lies, Net};
-use crate::random::Random;
 use crate::{backend, options};
 
 /// All cases, by name.
@@ -16,110 +15,100 @@ pub(crate) const CASES: &[(&str, fn())] = &[
     ("refusals::other_regions", other_regions),
 ];
 
-/// A shape of numbers, and of symbols where a number is negative.
-pub(crate) fn dims(sizes: &[i64]) -> Vec<Dim> {
-    let names = ["batch", "rows", "heads", "length"];
-    let dim = |&size: &i64| match usize::try_from(size) {
-        Ok(size) => Dim::Fixed(size),
-        Err(_) => Dim::Symbolic(names[size.unsigned_abs() as usize - 1].into()),
-    };
-    sizes.iter().map(dim).collect()
-}
-
 #[track_caller]
-fn refused(net: &Net, settings: &[(&str, &str)], expected: &str) {
-    let refusal = backend().check(&net.region, &options(settings)).expect_err(expected);
+fn refused(net: &RegionBuilder, settings: &[(&str, &str)], expected: &str) {
+    let refusal = net.check(backend(), &options(settings)).expect_err(expected);
     assert_eq!(refusal.to_string(), expected);
 }
 
 #[track_caller]
-fn taken(net: &Net, settings: &[(&str, &str)]) {
-    assert_eq!(backend().check(&net.region, &options(settings)), Ok(()));
+fn taken(net: &RegionBuilder, settings: &[(&str, &str)]) {
+    assert_eq!(net.check(backend(), &options(settings)), Ok(()));
 }
 
 /// `x w` of 2 x 3 and a constant of 3 x 5; the product.
-fn product(dtype: DType) -> (Net, usize) {
-    let mut net = Net::new(dtype);
-    let x = net.input(&dims(&[2, 3]));
-    let w = net.constant(&[3, 5], Lies::RowMajor, &mut Random(1));
-    let y = net.node("MatMul", &[x, w], &dims(&[2, 5]), &[]);
+fn product(dtype: DType) -> (RegionBuilder, usize) {
+    let mut net = RegionBuilder::of("cublas", dtype);
+    let x = net.input("[2,3]");
+    let w = net.weight([3, 5]);
+    let y = net.node("MatMul", &[x, w], "[2,5]", &[]);
     (net, y)
 }
 
 fn types() {
     let (net, y) = product(DType::I32);
-    refused(&net.output(y), &[], "type: 'x0' is i32, taken are f32, f64, f16 and bf16");
+    refused(&net.with(&[y]), &[], "type: 'x0' is i32, taken are f32, f64, f16 and bf16");
     let (mut net, y) = product(DType::F16);
     net.region.values[1].dtype = DType::F32;
-    refused(&net.output(y), &[], "type: 'w1' is f32, and another operand f16");
+    refused(&net.with(&[y]), &[], "type: 'w1' is f32, and another operand f16");
     let (mut net, y) = product(DType::F64);
-    let relu = net.node("Relu", &[y], &dims(&[2, 5]), &[]);
-    refused(&net.output(relu), &[], "type: the product is f64, to which cublasLt applies no activation");
+    let relu = net.node("Relu", &[y], "[2,5]", &[]);
+    refused(&net.with(&[relu]), &[], "type: the product is f64, to which cublasLt applies no activation");
 }
 
 fn what_is_added() {
-    let with = |shape: &[i64]| {
+    let with = |shape: &str| {
         let (mut net, y) = product(DType::F32);
-        let term = net.input(&dims(shape));
-        let sum = net.node("Add", &[y, term], &dims(&[2, 5]), &[]);
-        net.output(sum)
+        let term = net.input(shape);
+        let sum = net.node("Add", &[y, term], "[2,5]", &[]);
+        net.with(&[sum])
     };
-    taken(&with(&[5]), &[]);
-    taken(&with(&[2, 5]), &[]);
-    refused(&with(&[2, 1]), &[], "shape: 'x3' is [2,1], neither a row of the product nor of its shape, [2,5]");
-    refused(&with(&[]), &[], "shape: 'x3' is [], neither a row of the product nor of its shape, [2,5]");
-    refused(&with(&[-1, 5]), &[], "shape: 'x3' is [batch,5], neither a row of the product nor of its shape, [2,5]");
+    taken(&with("[5]"), &[]);
+    taken(&with("[2,5]"), &[]);
+    refused(&with("[2,1]"), &[], "shape: 'x3' is [2,1], neither a row of the product nor of its shape, [2,5]");
+    refused(&with("[]"), &[], "shape: 'x3' is [], neither a row of the product nor of its shape, [2,5]");
+    refused(&with("[batch,5]"), &[], "shape: 'x3' is [batch,5], neither a row of the product nor of its shape, [2,5]");
 
     let (mut net, y) = product(DType::F32);
     let sum = (0..2).fold(y, |sum, _| {
-        let term = net.input(&dims(&[2, 5]));
-        net.node("Add", &[term, sum], &dims(&[2, 5]), &[])
+        let term = net.input("[2,5]");
+        net.node("Add", &[term, sum], "[2,5]", &[])
     });
-    refused(&net.output(sum), &[], "other: 'x5' is one more tensor to add than a call takes");
+    refused(&net.with(&[sum]), &[], "other: 'x5' is one more tensor to add than a call takes");
 
     let (mut net, y) = product(DType::F32);
-    let sum = net.node("Add", &[y, y], &dims(&[2, 5]), &[]);
-    refused(&net.output(sum), &[], "other: 'add1' does not add one tensor to one product");
+    let sum = net.node("Add", &[y, y], "[2,5]", &[]);
+    refused(&net.with(&[sum]), &[], "other: 'Add_1' does not add one tensor to one product");
 
     let (mut net, y) = product(DType::F32);
-    let term = net.constant(&[1, 2, 5], Lies::RowMajor, &mut Random(2));
-    let sum = net.node("Add", &[y, term], &dims(&[1, 2, 5]), &[]);
-    refused(&net.output(sum), &[], "shape: the product is [2,5], and the result [1,2,5]");
+    let term = net.weight([1, 2, 5]);
+    let sum = net.node("Add", &[y, term], "[1,2,5]", &[]);
+    refused(&net.with(&[sum]), &[], "shape: the product is [2,5], and the result [1,2,5]");
 
-    let gemm = |c: &[i64], attributes: &[(&str, Attribute)]| {
-        let mut net = Net::new(DType::F32);
-        let operands = [&[2, 3], &[3, 5], c].map(|shape| net.input(&dims(shape)));
-        let y = net.node("Gemm", &operands, &dims(&[2, 5]), attributes);
-        net.output(y)
+    let gemm = |c: &str, attributes: &[(&str, Attribute)]| {
+        let mut net = RegionBuilder::of("cublas", DType::F32);
+        let operands = ["[2,3]", "[3,5]", c].map(|shape| net.input(shape));
+        let y = net.node("Gemm", &operands, "[2,5]", attributes);
+        net.with(&[y])
     };
     let beta = |beta: f32| [("beta", Attribute::Float(beta))];
-    taken(&gemm(&[1, 5], &[]), &[]);
-    taken(&gemm(&[2, 5], &beta(0.5)), &[]);
-    taken(&gemm(&[2, 1], &beta(0.0)), &[]);
-    refused(&gemm(&[5], &beta(0.5)), &[], "attribute: beta is 0.5, and the vector 'x2' can only be added as it is");
-    refused(&gemm(&[2, 1], &[]), &[], "shape: 'x2' is [2,1], neither a row of the product nor of its shape, [2,5]");
-    refused(&gemm(&[5], &[("alpha", Attribute::Float(f32::INFINITY))]), &[], "attribute: alpha is inf");
+    taken(&gemm("[1,5]", &[]), &[]);
+    taken(&gemm("[2,5]", &beta(0.5)), &[]);
+    taken(&gemm("[2,1]", &beta(0.0)), &[]);
+    refused(&gemm("[5]", &beta(0.5)), &[], "attribute: beta is 0.5, and the vector 'x2' can only be added as it is");
+    refused(&gemm("[2,1]", &[]), &[], "shape: 'x2' is [2,1], neither a row of the product nor of its shape, [2,5]");
+    refused(&gemm("[5]", &[("alpha", Attribute::Float(f32::INFINITY))]), &[], "attribute: alpha is inf");
 }
 
 /// `0.5 y (1 + curve(scale y))` with y a product.
-fn in_pieces(curve: &str, scale: f64, half: f64) -> Net {
+fn in_pieces(curve: &str, scale: f64, half: f64) -> RegionBuilder {
     let (mut net, y) = product(DType::F32);
     let [scale, one, half] = [scale, 1.0, half].map(|number| net.number(number));
-    let shape = dims(&[2, 5]);
-    let scaled = net.node("Mul", &[y, scale], &shape, &[]);
-    let curved = net.node(curve, &[scaled], &shape, &[]);
-    let gate = net.node("Add", &[curved, one], &shape, &[]);
-    let product = net.node("Mul", &[y, gate], &shape, &[]);
-    let result = net.node("Mul", &[product, half], &shape, &[]);
-    net.output(result)
+    let shape = "[2,5]";
+    let scaled = net.node("Mul", &[y, scale], shape, &[]);
+    let curved = net.node(curve, &[scaled], shape, &[]);
+    let gate = net.node("Add", &[curved, one], shape, &[]);
+    let product = net.node("Mul", &[y, gate], shape, &[]);
+    let result = net.node("Mul", &[product, half], shape, &[]);
+    net.with(&[result])
 }
 
 fn activations() {
     let gelu = |approximate: &str| {
         let (mut net, y) = product(DType::F32);
         let attribute = Attribute::String(approximate.into());
-        let gelu = net.node("Gelu", &[y], &dims(&[2, 5]), &[("approximate", attribute)]);
-        net.output(gelu)
+        let gelu = net.node("Gelu", &[y], "[2,5]", &[("approximate", attribute)]);
+        net.with(&[gelu])
     };
     taken(&gelu("tanh"), &[]);
     let erf = "attribute: GELU with erf; gelu-tanh=true takes it for the one with tanh (up to 4e-4 off)";
@@ -144,12 +133,12 @@ fn activations() {
 
 fn convolutions() {
     let conv = |kernel: &[usize], attributes: &[(&str, Attribute)], with_bias: bool| {
-        let mut net = Net::new(DType::F16);
-        let mut operands = vec![net.input(&dims(&[-1, 8, 6, 6]))];
-        operands.push(net.constant(&[&[4, 8], kernel].concat(), Lies::RowMajor, &mut Random(1)));
-        operands.extend(with_bias.then(|| net.constant(&[4], Lies::RowMajor, &mut Random(2))));
-        let y = net.node("Conv", &operands, &dims(&[-1, 4, 6, 6]), attributes);
-        net.output(y)
+        let mut net = RegionBuilder::of("cublas", DType::F16);
+        let mut operands = vec![net.input("[batch,8,6,6]")];
+        operands.push(net.weight([&[4, 8], kernel].concat()));
+        operands.extend(with_bias.then(|| net.weight([4])));
+        let y = net.node("Conv", &operands, "[batch,4,6,6]", attributes);
+        net.with(&[y])
     };
     let end = "a convolution is a product only with a kernel of 1, stride 1, no padding, group 1";
     let ints = |numbers: &[i64]| Attribute::Ints(numbers.to_vec());
@@ -166,41 +155,41 @@ fn convolutions() {
 }
 
 fn sizes() {
-    let matmul = |x: &[i64], w: &[i64], y: &[i64]| {
-        let mut net = Net::new(DType::F32);
-        let operands = [x, w].map(|shape| net.input(&dims(shape)));
-        let y = net.node("MatMul", &operands, &dims(y), &[]);
-        net.output(y)
+    let matmul = |x: &str, w: &str, y: &str| {
+        let mut net = RegionBuilder::of("cublas", DType::F32);
+        let operands = [x, w].map(|shape| net.input(shape));
+        let y = net.node("MatMul", &operands, y, &[]);
+        net.with(&[y])
     };
-    refused(&matmul(&[2, 0], &[0, 5], &[2, 5]), &[], "shape: 'x0' has no elements");
-    refused(&matmul(&[-1, 3], &[3, 0], &[-1, 0]), &[], "shape: 'x1' has no elements");
+    refused(&matmul("[2,0]", "[0,5]", "[2,5]"), &[], "shape: 'x0' has no elements");
+    refused(&matmul("[batch,3]", "[3,0]", "[batch,0]"), &[], "shape: 'x1' has no elements");
     let many = "limit: the batch takes too many calls (5000 against a limit of 4096)";
-    refused(&matmul(&[5000, 1, 2, 3], &[1, 3, 3, 5], &[5000, 3, 2, 5]), &[], many);
-    taken(&matmul(&[4000, 1, 2, 3], &[1, 3, 3, 5], &[4000, 3, 2, 5]), &[]);
+    refused(&matmul("[5000,1,2,3]", "[1,3,3,5]", "[5000,3,2,5]"), &[], many);
+    taken(&matmul("[4000,1,2,3]", "[1,3,3,5]", "[4000,3,2,5]"), &[]);
     // Queries in groups that share keys: one call, whatever the sizes.
-    taken(&matmul(&[-1, -2, 4, 8, 3], &[-1, -2, 1, 3, -4], &[-1, -2, 4, 8, -4]), &[]);
-    taken(&matmul(&[-1, -2, 3], &[3, 5], &[-1, -2, 5]), &[]);
-    taken(&matmul(&[3, 1, 2, 3], &[1, -2, 3, 5], &[3, -2, 2, 5]), &[]);
+    taken(&matmul("[batch,rows,4,8,3]", "[batch,rows,1,3,length]", "[batch,rows,4,8,length]"), &[]);
+    taken(&matmul("[batch,rows,3]", "[3,5]", "[batch,rows,5]"), &[]);
+    taken(&matmul("[3,1,2,3]", "[1,rows,3,5]", "[3,rows,2,5]"), &[]);
     let unknown = "shape: how many calls [batch,1,2,3] by [1,rows,3,5] take depends on sizes not known yet";
-    refused(&matmul(&[-1, 1, 2, 3], &[1, -2, 3, 5], &[-1, -2, 2, 5]), &[], unknown);
+    refused(&matmul("[batch,1,2,3]", "[1,rows,3,5]", "[batch,rows,2,5]"), &[], unknown);
 }
 
 fn other_regions() {
     let (net, y) = product(DType::F32);
-    let mut net = net.output(y);
+    let mut net = net.with(&[y]);
     net.region.outputs.push(y);
     refused(&net, &[], "other: there is more than one result");
 
-    let mut net = Net::new(DType::F32);
-    let x = net.input(&dims(&[2, 3]));
-    let y = net.node("Relu", &[x], &dims(&[2, 3]), &[]);
-    refused(&net.output(y), &[], "other: there is no product");
+    let mut net = RegionBuilder::of("cublas", DType::F32);
+    let x = net.input("[2,3]");
+    let y = net.node("Relu", &[x], "[2,3]", &[]);
+    refused(&net.with(&[y]), &[], "other: there is no product");
 
     let (mut net, y) = product(DType::F32);
-    let softmax = net.node("Softmax", &[y], &dims(&[2, 5]), &[]);
-    refused(&net.output(softmax), &[], "other: 'softmax1' (Softmax) is no product of matrices");
+    let softmax = net.node("Softmax", &[y], "[2,5]", &[]);
+    refused(&net.with(&[softmax]), &[], "other: 'Softmax_1' (Softmax) is no product of matrices");
 
     let (mut net, y) = product(DType::F32);
-    net.node("Exp", &[y], &dims(&[2, 5]), &[]);
-    refused(&net.output(y), &[], "other: 'exp1' is no part of a product that one call computes");
+    net.node("Exp", &[y], "[2,5]", &[]);
+    refused(&net.with(&[y]), &[], "other: 'Exp_1' is no part of a product that one call computes");
 }

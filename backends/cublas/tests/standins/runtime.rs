@@ -1,17 +1,14 @@
 //! The calls that a region makes, what it may not be given, and what is said of a machine without the libraries.
 
 use byoc_nvidia_standins::{Child, FOLDER, both, copy, shield, temporary, tried};
+use byoc_plugin_api::testing::{Lies, Limit, RegionBuilder, Rng, Tensor, compare};
 use byoc_plugin_api::{
     BoundConstant, BoundConstants, DType, DeviceConstant, DeviceConstants, DeviceTensor, DomainHandles, Environment,
     Error, TensorView,
 };
 
-use crate::array::Array;
-use crate::device::{Device, code};
-use crate::net::{Lies, Net, decode};
-use crate::random::Random;
-use crate::refusals::dims;
-use crate::{backend, options, texts};
+use crate::device::Device;
+use crate::{backend, exact, options, texts};
 
 /// All cases, by name.
 pub(crate) const CASES: &[(&str, fn())] = &[
@@ -32,12 +29,11 @@ pub(crate) const CASES: &[(&str, fn())] = &[
 pub(crate) fn act(action: &str) -> Result<Vec<String>, Error> {
     match action {
         "compile" => texts::compile(),
-        "one" => run(&relu(), &[[4, 3].as_slice()], &[4, 5], &[]),
+        "one" | "algorithm" => run(&relu()),
         "share" => share(),
-        "twice" => run(&broadcast(), &[&[2, 1, 2, 3], &[1, 3, 3, 5]], &[2, 3, 2, 5], &[]),
-        "spread" => run(&spread(), &[&[4, 3]], &[4, 5], &[]),
+        "twice" => run(&broadcast()),
+        "spread" => run(&spread()),
         "workspace" => workspace(),
-        "algorithm" => run(&relu(), &[[4, 3].as_slice()], &[4, 5], &[]),
         "sizes" => sizes(),
         "damage" => damage(),
         "constants" => constants(),
@@ -47,48 +43,48 @@ pub(crate) fn act(action: &str) -> Result<Vec<String>, Error> {
 }
 
 /// Rows of 3 by a constant of 3 x 5, with a bias and ReLU.
-fn relu() -> Net {
-    let mut net = Net::new(DType::F16);
-    let x = net.input(&dims(&[-2, 3]));
-    let w = net.constant(&[3, 5], Lies::RowMajor, &mut Random(1));
-    let bias = net.constant(&[5], Lies::RowMajor, &mut Random(2));
-    let shape = dims(&[-2, 5]);
-    let y = net.node("MatMul", &[x, w], &shape, &[]);
-    let sum = net.node("Add", &[y, bias], &shape, &[]);
-    let relu = net.node("Relu", &[sum], &shape, &[]);
-    net.output(relu)
+fn relu() -> RegionBuilder {
+    let mut net = RegionBuilder::of("cublas", DType::F16);
+    let x = net.input("[rows,3]");
+    let w = net.weight([3, 5]);
+    let bias = net.weight([5]);
+    let shape = "[rows,5]";
+    let y = net.node("MatMul", &[x, w], shape, &[]);
+    let sum = net.node("Add", &[y, bias], shape, &[]);
+    let relu = net.node("Relu", &[sum], shape, &[]);
+    net.with(&[relu])
 }
 
 /// A batch in which each operand lacks a dimension of the other.
-fn broadcast() -> Net {
-    let mut net = Net::new(DType::F32);
-    let operands = [[2, 1, 2, 3], [1, 3, 3, 5]].map(|shape| net.input(&dims(&shape)));
-    let y = net.node("MatMul", &operands, &dims(&[2, 3, 2, 5]), &[]);
-    net.output(y)
+fn broadcast() -> RegionBuilder {
+    let mut net = RegionBuilder::of("cublas", DType::F32);
+    let operands = [[2, 1, 2, 3], [1, 3, 3, 5]].map(|shape| net.input(shape));
+    let y = net.node("MatMul", &operands, "[2,3,2,5]", &[]);
+    net.with(&[y])
 }
 
 /// A weight of which every second element is in between.
-fn spread() -> Net {
-    let mut net = Net::new(DType::F32);
-    let x = net.input(&dims(&[4, 3]));
-    let w = net.constant(&[3, 5], Lies::Spread, &mut Random(1));
-    let y = net.node("MatMul", &[x, w], &dims(&[4, 5]), &[]);
-    net.output(y)
+fn spread() -> RegionBuilder {
+    let mut net = RegionBuilder::of("cublas", DType::F32);
+    let x = net.input("[4,3]");
+    let w = net.constant(Tensor::random([3, 5], -2.0..2.0, &mut Rng::with_seed(1)).lying(Lies::Spread));
+    let y = net.node("MatMul", &[x, w], "[4,5]", &[]);
+    net.with(&[y])
 }
 
-/// Runs a region on tensors of ones; tells whether the result is right.
-fn run(net: &Net, inputs: &[&[usize]], output: &[usize], settings: &[(&str, &str)]) -> Result<Vec<String>, Error> {
-    let ones = |shape: &&[usize]| Array { shape: shape.to_vec(), data: vec![1.0; shape.iter().product()] };
-    let inputs: Vec<_> = inputs.iter().map(ones).collect();
-    let mut device = Device::open(settings)?;
-    let code = code(&net.region, &options(&[]))?;
+/// Runs a region with four rows on tensors of ones; tells whether the result is right.
+fn run(net: &RegionBuilder) -> Result<Vec<String>, Error> {
+    let symbols = [("rows", 4)];
+    let ones = |tensor: Tensor| Tensor::new((tensor.dtype(), tensor.sizes()), &vec![1.0; tensor.len()]);
+    let inputs: Vec<_> = net.inputs(1, &symbols).into_iter().map(ones).collect();
+    let mut device = Device::open(&[])?;
+    let code = net.code(backend(), &options(&[]))?;
     let mut ready = device.load(net, &code)?;
-    let tensors = device.tensors(net, &inputs, output)?;
-    let scratch = tensors.prepare(net, &mut device, &mut ready)?;
+    let tensors = device.tensors(net, &inputs, &symbols)?;
+    let scratch = tensors.prepare(&mut device, &mut ready)?;
     ready.executable.run()?;
-    let got = decode(net.dtype, &device.result(net, tensors)?);
-    let expected = net.expected(&inputs).data;
-    let right = got.iter().zip(&expected).all(|(got, expected)| (got - expected).abs() <= 2e-3 * expected.abs());
+    let got = device.result(tensors)?;
+    let right = compare(&got, &exact(net, &inputs, &symbols), Limit::relative(2e-3)).is_ok();
     if scratch > 0 {
         device.release(scratch);
     }
@@ -117,7 +113,7 @@ fn one_call_a_product() {
 /// Two regions of one session, and one of the next.
 fn share() -> Result<Vec<String>, Error> {
     let net = relu();
-    let code = code(&net.region, &options(&[]))?;
+    let code = net.code(backend(), &options(&[]))?;
     for regions in [2, 1] {
         let mut device = Device::open(&[])?;
         let ready = (0..regions).map(|_| device.load(&net, &code)).collect::<Result<Vec<_>, _>>()?;
@@ -162,7 +158,7 @@ fn a_constant_is_laid_out_anew() {
 
 fn workspace() -> Result<Vec<String>, Error> {
     let net = relu();
-    let code = code(&net.region, &options(&[]))?;
+    let code = net.code(backend(), &options(&[]))?;
     let mut lines = Vec::new();
     for asked in ["32", "0", "-1", "9223372036854775807"] {
         let mut device = Device::open(&[("workspace", asked)])?;
@@ -174,7 +170,7 @@ fn workspace() -> Result<Vec<String>, Error> {
             }
         };
         let shapes = [[4i64, 3], [4, 5]];
-        let [x, y] = shapes.each_ref().map(|shape| DeviceTensor { address: 0, dtype: net.dtype, shape });
+        let [x, y] = shapes.each_ref().map(|shape| DeviceTensor { address: 0, dtype: DType::F16, shape });
         lines.push(format!("{:?}", ready.executable.plan(&[x], &[y])?));
         device.unload(ready);
     }
@@ -195,23 +191,23 @@ fn no_algorithm() {
     let hint = "Allow it more memory with cublas.workspace, or leave cublas out of --backend";
     // Not supported, and no failure with an empty answer.
     for refusal in ["15", "0"] {
-        assert_eq!(said(refusal), format!("{message}|matmul0|{hint}"));
+        assert_eq!(said(refusal), format!("{message}|MatMul_0|{hint}"));
     }
     // Whatever else goes wrong has nothing to do with memory.
     let failed = "cublasLtMatmulAlgoGetHeuristic says CUBLAS_STATUS_INTERNAL_ERROR to M 4 N 5 K 3 of f16 bias relu";
-    assert_eq!(said("14"), format!("{failed}|matmul0|"));
+    assert_eq!(said("14"), format!("{failed}|MatMul_0|"));
 }
 
 /// What `plan` says to tensors of other types and shapes.
 fn sizes() -> Result<Vec<String>, Error> {
     let mut device = Device::open(&[])?;
-    let mut net = Net::new(DType::F32);
-    let operands = [[-1, -2, -3], [-1, -3, 5]].map(|shape| net.input(&dims(&shape)));
-    let bias = net.input(&dims(&[5]));
-    let y = net.node("MatMul", &operands, &dims(&[-1, -2, 5]), &[]);
-    let sum = net.node("Add", &[y, bias], &dims(&[-1, -2, 5]), &[]);
-    let net = net.output(sum);
-    let code = code(&net.region, &options(&[]))?;
+    let mut net = RegionBuilder::of("cublas", DType::F32);
+    let operands = ["[batch,rows,heads]", "[batch,heads,5]"].map(|shape| net.input(shape));
+    let bias = net.input("[5]");
+    let y = net.node("MatMul", &operands, "[batch,rows,5]", &[]);
+    let sum = net.node("Add", &[y, bias], "[batch,rows,5]", &[]);
+    let net = net.with(&[sum]);
+    let code = net.code(backend(), &options(&[]))?;
     let mut ready = device.load(&net, &code)?;
     let mut lines = Vec::new();
     let mut said = |x: &[i64], w: &[i64], bias: &[i64], y: &[i64], dtype: DType| {
@@ -270,7 +266,7 @@ fn sizes_that_do_not_fit() {
 fn damage() -> Result<Vec<String>, Error> {
     let mut device = Device::open(&[])?;
     let net = relu();
-    let whole = code(&net.region, &options(&[]))?;
+    let whole = net.code(backend(), &options(&[]))?;
     let (mut refused, mut loaded) = (0, 0);
     let mut one = |code: &[u8]| -> Result<(), Error> {
         let Ok(mut ready) = device.load(&net, code) else {
@@ -279,7 +275,7 @@ fn damage() -> Result<Vec<String>, Error> {
         };
         loaded += 1;
         let shapes = [[4i64, 3], [4, 5]];
-        let [x, y] = shapes.each_ref().map(|shape| DeviceTensor { address: 0, dtype: net.dtype, shape });
+        let [x, y] = shapes.each_ref().map(|shape| DeviceTensor { address: 0, dtype: DType::F16, shape });
         // An error or none: it does not crash.
         let _ = ready.executable.plan(&[x], &[y]);
         let _ = ready.executable.plan(&[], &[]);
@@ -319,7 +315,7 @@ fn damaged_code() {
 fn constants() -> Result<Vec<String>, Error> {
     let mut device = Device::open(&[])?;
     let net = relu();
-    let code = code(&net.region, &options(&[]))?;
+    let code = net.code(backend(), &options(&[]))?;
     let ids: Vec<_> = net.region.constants.iter().map(|constant| constant.id).collect();
     let address = device.holding(&[0; 256])?;
     let handles = device.domain.handles();
@@ -390,7 +386,7 @@ fn no_library() {
 
 fn not_in_host_memory() {
     let environment = Environment { threads: 1, options: options(&[]) };
-    let code = code(&relu().region, &options(&[])).expect("code");
+    let code = relu().code(backend(), &options(&[])).expect("code");
     let error = backend().load(&code, &BoundConstants::new(vec![]), &environment).err().expect("an error");
     assert_eq!(error.message, "cublas runs its regions on a device of the domain cuda, not in the host's memory");
 }

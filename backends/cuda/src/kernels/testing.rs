@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use byoc_nvidia::build::{Generated, PRELUDE};
 use byoc_nvidia::program::{Argument, Place};
 use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
-use byoc_plugin_api::{Attribute, DType, Dim, Node, Region, Value, dim};
-use fastrand::Rng;
-use half::{bf16, f16};
+use byoc_plugin_api::testing::{RegionBuilder, Rng, Tensor, decode, encode};
+use byoc_plugin_api::{Attribute, DType, Dim, Region, dim};
 
 /// What every symbol stands for.
 pub(super) const SYMBOL: usize = 3;
@@ -22,55 +21,10 @@ pub(super) fn size(of: &Dim) -> usize {
     }
 }
 
-/// What an element of that type holds of a number.
-pub(super) fn rounded(dtype: DType, value: f64) -> f64 {
-    match dtype {
-        DType::F16 => f16::from_f64(value).to_f64(),
-        DType::BF16 => bf16::from_f64(value).to_f64(),
-        DType::F32 => f64::from(value as f32),
-        DType::U8 => f64::from(value as u8),
-        DType::I8 => f64::from(value as i8),
-        _ => value,
-    }
-}
-
 /// Numbers around 0 as the type has them.
 pub(super) fn random(dtype: DType, count: usize, rng: &mut Rng) -> Vec<f64> {
     let most = if dtype.size() == 1 { 100.0 } else { 1.0 };
-    (0..count).map(|_| rounded(dtype, most * (2.0 * rng.f64() - 1.0))).collect()
-}
-
-fn buffer(dtype: DType, values: &[f64]) -> Buffer {
-    let values = values.iter();
-    match dtype {
-        DType::F16 => Buffer::of(&values.map(|&value| f16::from_f64(value).to_bits()).collect::<Vec<_>>()),
-        DType::BF16 => Buffer::of(&values.map(|&value| bf16::from_f64(value).to_bits()).collect::<Vec<_>>()),
-        DType::F64 => Buffer::of(&values.copied().collect::<Vec<_>>()),
-        DType::U8 => Buffer::of(&values.map(|&value| value as u8).collect::<Vec<_>>()),
-        DType::I8 => Buffer::of(&values.map(|&value| value as i8).collect::<Vec<_>>()),
-        _ => Buffer::of(&values.map(|&value| value as f32).collect::<Vec<_>>()),
-    }
-}
-
-fn read(dtype: DType, buffer: &Buffer) -> Vec<f64> {
-    match dtype {
-        DType::F16 => buffer.read::<u16>().into_iter().map(|bits| f16::from_bits(bits).to_f64()).collect(),
-        DType::BF16 => buffer.read::<u16>().into_iter().map(|bits| bf16::from_bits(bits).to_f64()).collect(),
-        DType::F64 => buffer.read::<f64>(),
-        DType::U8 => buffer.read::<u8>().into_iter().map(f64::from).collect(),
-        DType::I8 => buffer.read::<i8>().into_iter().map(f64::from).collect(),
-        _ => buffer.read::<f32>().into_iter().map(f64::from).collect(),
-    }
-}
-
-/// Memory for a result that holds NaN, or -1.
-fn room(dtype: DType, count: usize) -> Buffer {
-    match dtype.size() {
-        1 => Buffer::new::<u8>(count),
-        2 => Buffer::new::<u16>(count),
-        4 => Buffer::new::<f32>(count),
-        _ => Buffer::new::<f64>(count),
-    }
+    Tensor::random((dtype, [count]), -most..most, rng).numbers()
 }
 
 /// All kernels in one text.
@@ -81,8 +35,8 @@ pub(super) fn compiled(all: &[Generated]) -> Kernels {
 
 /// Runs a kernel on inputs, and gives the elements of its result.
 pub(super) fn run(kernels: &Kernels, of: &Generated, dtype: DType, inputs: &[Vec<f64>], count: usize) -> Vec<f64> {
-    let inputs: Vec<_> = inputs.iter().map(|values| buffer(dtype, values)).collect();
-    let output = room(dtype, count);
+    let inputs: Vec<_> = inputs.iter().map(|values| Buffer::of(&encode(dtype, values))).collect();
+    let output = Buffer::new::<u8>(count * dtype.size());
     let launch = &of.launch;
     let parameter = |argument: &Argument| match argument {
         Argument::Pointer(Place::Input(at)) => Param::Buffer(&inputs[*at]),
@@ -93,7 +47,7 @@ pub(super) fn run(kernels: &Kernels, of: &Generated, dtype: DType, inputs: &[Vec
     let parameters: Vec<_> = launch.arguments.iter().map(parameter).collect();
     let grid = [0, 1, 2].map(|axis| size(&launch.grid[axis]) as u32);
     kernels.launch(&launch.kernel, grid, launch.block, launch.shared, &parameters);
-    read(dtype, &output)
+    decode(dtype, &output.read::<u8>())
 }
 
 /// Where a kernel of that many inputs finds them and its result.
@@ -114,23 +68,17 @@ pub(super) fn difference(found: &[f64], expected: &[f64]) -> f64 {
 }
 
 /// A region of one node: types and shapes of its inputs and of its result, whose index is the last one.
+pub(super) fn build(op: &str, values: &[(DType, &[usize])], attributes: &[(&str, Attribute)]) -> RegionBuilder {
+    let mut build = RegionBuilder::new("cuda");
+    let (result, operands) = values.split_last().expect("there is a result");
+    let inputs: Vec<_> = operands.iter().map(|&ty| build.input(ty)).collect();
+    let result = build.node(op, &inputs, *result, attributes);
+    build.with(&[result])
+}
+
+/// The region alone.
 pub(super) fn region(op: &str, values: &[(DType, &[usize])], attributes: &[(&str, Attribute)]) -> Region {
-    let value = |(at, (dtype, shape)): (usize, &(DType, &[usize]))| Value {
-        name: format!("v{at}"),
-        dtype: *dtype,
-        shape: shape.iter().map(|&size| Dim::Fixed(size)).collect(),
-    };
-    let inputs: Vec<_> = (0..values.len() - 1).collect();
-    let node = Node {
-        name: "node".into(),
-        op: op.into(),
-        domain: String::new(),
-        inputs: inputs.iter().copied().map(Some).collect(),
-        outputs: vec![Some(values.len() - 1)],
-        attributes: attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
-    };
-    let values: Vec<_> = values.iter().enumerate().map(value).collect();
-    Region { inputs, outputs: vec![values.len() - 1], values, nodes: vec![node], ..Region::default() }
+    build(op, values, attributes).region
 }
 
 /// Attributes as lists.

@@ -1,15 +1,14 @@
 //! Regions that are built and computed at once: the reference kernels say what each node gives, in `f64` where the region has
 //! floats of any width, and the generated kernels run on the host's processor.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 
 use byoc_json_backend::reference::{self, Array};
 use byoc_nvidia::program::{Argument, Place};
 use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
-use byoc_plugin_api::{
-    Attribute, Constant, ConstantId, Constants, DType, Dim, INLINE_BYTES, Node, Region, TensorView, Value, dim, to_hex,
-};
-use half::{bf16, f16};
+use byoc_plugin_api::testing::{Limit, RegionBuilder, Type, compare, decode, encode, rounded};
+use byoc_plugin_api::{Attribute, ConstantAccess, DType, Dim, dim};
 use ndarray::{ArrayD, IxDyn};
 
 use crate::codegen::{Fused, fuse};
@@ -17,12 +16,25 @@ use crate::codegen::{Fused, fuse};
 /// Sizes that are multiples of this have a name in regions with names.
 pub(super) const NAMED: usize = 7;
 
-/// A region with its tensors.
+/// A region with its tensors, which the reference kernels compute while it is built.
 pub(super) struct Net {
-    pub(super) region: Region,
+    build: RegionBuilder,
     arrays: Vec<Array<'static>>,
     named: bool,
-    seed: u64,
+}
+
+impl Deref for Net {
+    type Target = RegionBuilder;
+
+    fn deref(&self) -> &RegionBuilder {
+        &self.build
+    }
+}
+
+impl DerefMut for Net {
+    fn deref_mut(&mut self) -> &mut RegionBuilder {
+        &mut self.build
+    }
 }
 
 /// An operator's name and attributes.
@@ -30,76 +42,61 @@ pub(super) type Op<'a> = (&'a str, &'a [(&'a str, Attribute)]);
 
 impl Net {
     pub(super) fn new(named: bool) -> Net {
-        Net { region: Region::default(), arrays: Vec::new(), named, seed: 7 }
+        Net { build: RegionBuilder::new("cuda"), arrays: Vec::new(), named }
     }
 
-    fn push(&mut self, dtype: DType, array: Array<'static>) -> usize {
+    /// The type of a tensor, whose sizes may have names.
+    fn type_of(&self, dtype: DType, array: &Array<'_>) -> Type {
         let size = |&size: &usize| match size / NAMED {
             _ if !self.named || size % NAMED != 0 || size == 0 => Dim::Fixed(size),
             1 => Dim::Symbolic("s".into()),
             times => Dim::Symbolic(format!("s*{times}")),
         };
-        let shape = array.shape().iter().map(size).collect();
-        self.region.values.push(Value { name: format!("v{}", self.arrays.len()), dtype, shape });
-        self.arrays.push(array);
-        self.arrays.len() - 1
+        Type { dtype: Some(dtype), shape: array.shape().iter().map(size).collect() }
     }
 
-    /// The next of a row of numbers that look random.
-    pub(super) fn random(&mut self, below: usize) -> usize {
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.seed >> 33) as usize % below
+    /// A random number.
+    pub(super) fn draw(&mut self, below: usize) -> usize {
+        self.build.random.usize(..below)
     }
 
     /// Elements of all types of floats: sixteenths between -2 and 2; of integers: up to 50.
-    fn elements(&mut self, dtype: DType, shape: &[usize]) -> Array<'static> {
-        let count = shape.iter().product();
-        let element = |net: &mut Net| match dtype {
-            DType::Bool => net.random(2) as f64,
-            dtype if dtype.is_float() => net.random(65) as f64 / 16.0 - 2.0,
-            DType::U8 | DType::U16 | DType::U32 | DType::U64 => net.random(50) as f64,
-            _ => net.random(100) as f64 - 50.0,
+    fn elements(&mut self, dtype: DType, shape: &[usize]) -> Vec<f64> {
+        let (range, step) = match dtype {
+            DType::Bool => (0..2, 1.0),
+            dtype if dtype.is_float() => (-32..33, 16.0),
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 => (0..50, 1.0),
+            _ => (-50..50, 1.0),
         };
-        let values = (0..count).map(|_| element(self)).collect();
-        array(dtype, shape, values)
+        let random = &mut self.build.random;
+        (0..shape.iter().product()).map(|_| f64::from(random.i32(range.clone())) / step).collect()
     }
 
     pub(super) fn input(&mut self, dtype: DType, shape: &[usize]) -> usize {
-        let array = self.elements(dtype, shape);
-        let value = self.push(dtype, array);
-        self.region.inputs.push(value);
-        value
+        let values = self.elements(dtype, shape);
+        self.input_of(dtype, shape, &values)
     }
 
     pub(super) fn input_of(&mut self, dtype: DType, shape: &[usize], values: &[f64]) -> usize {
-        let value = self.push(dtype, array(dtype, shape, values.to_vec()));
-        self.region.inputs.push(value);
-        value
+        let array = array(dtype, shape, values);
+        let ty = self.type_of(dtype, &array);
+        self.arrays.push(array);
+        self.build.input(ty)
     }
 
     pub(super) fn constant(&mut self, dtype: DType, shape: &[usize]) -> usize {
-        let array = self.elements(dtype, shape);
-        self.fix(dtype, array)
+        let values = self.elements(dtype, shape);
+        self.constant_of(dtype, shape, &values)
     }
 
     pub(super) fn constant_of(&mut self, dtype: DType, shape: &[usize], values: &[f64]) -> usize {
-        self.fix(dtype, array(dtype, shape, values.to_vec()))
+        self.arrays.push(array(dtype, shape, values));
+        self.build.numbers((dtype, shape), values)
     }
 
     pub(super) fn ints(&mut self, values: &[i64]) -> usize {
-        let values: Vec<f64> = values.iter().map(|&value| value as f64).collect();
-        self.constant_of(DType::I64, &[values.len()], &values)
-    }
-
-    fn fix(&mut self, dtype: DType, array: Array<'static>) -> usize {
-        let named = std::mem::replace(&mut self.named, false);
-        let bytes = bytes(dtype, &array);
-        let value = self.push(dtype, array);
-        self.named = named;
-        let inline = (bytes.len() <= INLINE_BYTES).then(|| to_hex(&bytes));
-        let id = ConstantId(self.region.constants.len() as u64);
-        self.region.constants.push(Constant { id, value, inline, shared: false });
-        value
+        let numbers: Vec<f64> = values.iter().map(|&value| value as f64).collect();
+        self.constant_of(DType::I64, &[values.len()], &numbers)
     }
 
     /// A node with one output of the type of its first input, or of what it always gives.
@@ -114,33 +111,25 @@ impl Net {
         inputs: &[Option<usize>],
         types: &[Option<DType>],
     ) -> Vec<usize> {
-        let attributes: BTreeMap<_, _> =
-            attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        let own = inputs.iter().flatten().map(|&input| self.region.values[input].dtype).find(|dtype| dtype.is_float());
+        let own = inputs.iter().flatten().map(|&input| self.dtype(input)).find(|dtype| dtype.is_float());
         let wanted: Vec<Option<DType>> = types
             .iter()
             .map(|&dtype| dtype.filter(|_| op == "Cast").or(if op == "Cast" { None } else { Some(DType::F64) }))
             .collect();
-        let first = self.arrays.len();
-        let outputs = (0..types.len()).map(|output| Some(first + output)).collect();
-        let node = Node {
-            name: format!("n{first}"),
-            op: op.into(),
-            domain: String::new(),
-            inputs: inputs.to_vec(),
-            outputs,
-            attributes,
-        };
+        let made = self.build.nodes(op, inputs, &vec!["[]".into(); types.len()], attributes);
+        let node = self.build.region.nodes.last().expect("it was just made");
         let arrays = inputs.iter().map(|input| input.map(|input| self.arrays[input].clone())).collect();
-        let results = reference::compute(&node, arrays, &wanted).unwrap_or_else(|error| panic!("{op}: {error}"));
-        for (result, &dtype) in results.into_iter().zip(types) {
+        let results = reference::compute(node, arrays, &wanted).unwrap_or_else(|error| panic!("{op}: {error}"));
+        for ((result, &dtype), &value) in results.into_iter().zip(types).zip(&made) {
             let float = result.dtype().is_float();
             let dtype = dtype.unwrap_or(if float { own.unwrap_or(DType::F32) } else { result.dtype() });
             let result = if float { Array::from_f64(DType::F64, result.to_f64()) } else { result };
-            self.push(dtype, result);
+            let ty = self.type_of(dtype, &result);
+            let to = &mut self.build.region.values[value];
+            (to.dtype, to.shape) = (dtype, ty.shape);
+            self.arrays.push(result);
         }
-        self.region.nodes.push(node);
-        (first..self.arrays.len()).collect()
+        made
     }
 
     pub(super) fn output(&mut self, value: usize) -> &mut Net {
@@ -158,25 +147,8 @@ impl Net {
 
     /// Its kernels.
     pub(super) fn fuse(&self) -> Fused {
-        let bytes: Vec<Vec<u8>> = self.region.constants.iter().map(|constant| self.bytes(constant.value)).collect();
-        let shapes: Vec<Vec<i64>> = self.region.constants.iter().map(|constant| self.lengths(constant.value)).collect();
-        let strides: Vec<Vec<i64>> = shapes.iter().map(|shape| byoc_plugin_api::contiguous_strides(shape)).collect();
-        let views = self.region.constants.iter().enumerate().map(|(index, constant)| {
-            let dtype = self.region.values[constant.value].dtype;
-            let view =
-                TensorView::from_bytes(&bytes[index], dtype, &shapes[index], &strides[index]).expect("it is in range");
-            (constant.id, view)
-        });
-        let constants = Constants::new(views.collect());
-        fuse(&self.region, &constants).unwrap_or_else(|error| panic!("{error}\n{:#?}", self.region.nodes))
-    }
-
-    fn bytes(&self, value: usize) -> Vec<u8> {
-        bytes(self.region.values[value].dtype, &self.arrays[value])
-    }
-
-    fn lengths(&self, value: usize) -> Vec<i64> {
-        self.arrays[value].shape().iter().map(|&size| size as i64).collect()
+        fuse(&self.region, &self.views(ConstantAccess::Both))
+            .unwrap_or_else(|error| panic!("{error}\n{:#?}", self.region.nodes))
     }
 
     /// Runs kernels whose symbols begin with a prefix, with that for the size with a name and as much of the inputs as there
@@ -188,10 +160,13 @@ impl Net {
             let value = &self.region.values[value];
             value.shape.iter().map(size).product::<usize>() * value.dtype.size()
         };
-        let buffer = |value: usize| Buffer::of(&self.bytes(value)[..length(value)]);
-        let inputs: Vec<Buffer> = self.region.inputs.iter().map(|&input| buffer(input)).collect();
+        let buffer = |&value: &usize| {
+            let numbers: Vec<_> = self.arrays[value].to_f64().iter().copied().collect();
+            Buffer::of(&encode(self.dtype(value), &numbers)[..length(value)])
+        };
+        let inputs: Vec<Buffer> = self.region.inputs.iter().map(buffer).collect();
         let constants = fused.program.constants.iter().map(|constant| {
-            buffer(self.region.constants.iter().find(|known| known.id == constant.id).expect("it is there").value)
+            buffer(&self.region.constants.iter().find(|known| known.id == constant.id).expect("it is there").value)
         });
         let constants: Vec<Buffer> = constants.collect();
         let outputs: Vec<Buffer> =
@@ -221,7 +196,7 @@ impl Net {
         let fused = self.fuse();
         let kernels = Kernels::compile(&fused.source.as_ref().expect("it computes something").text);
         let outputs = self.run(&kernels, "", &fused, 0);
-        let found = |(&output, buffer): (&usize, &Buffer)| floats(self.dtype(output), &buffer.read::<u8>());
+        let found = |(&output, buffer): (&usize, &Buffer)| decode(self.dtype(output), &buffer.read::<u8>());
         self.region.outputs.iter().zip(&outputs).map(found).collect()
     }
 
@@ -234,24 +209,21 @@ impl Net {
     }
 
     fn compare(&self, what: &str, output: usize, found: &[u8], fused: &Fused) {
-        let dtype = self.region.values[output].dtype;
-        let expected: Vec<f64> = self.arrays[output].to_f64().iter().copied().collect();
-        let found = floats(dtype, found);
-        let tolerance = match dtype {
-            DType::F32 => 2e-5,
-            DType::F64 => 1e-12,
-            DType::F16 => 4e-3,
-            DType::BF16 => 3e-2,
-            _ => 0.0,
-        };
-        for (index, (&found, &expected)) in found.iter().zip(&expected).enumerate() {
-            let expected = if dtype == DType::F64 { expected } else { rounded(dtype, expected) };
-            let same = found == expected || (found.is_nan() && expected.is_nan());
-            let near = (found - expected).abs() <= tolerance * (1.0 + expected.abs());
-            if !same && !near {
-                let text = fused.source.as_ref().map_or("", |source| kernels_of(&source.text));
-                panic!("{what}: output {output} has {found} in place of {expected} at {index}\n{text}");
-            }
+        let dtype = self.dtype(output);
+        let expected: Vec<f64> = self.arrays[output].to_f64().iter().map(|&number| rounded(dtype, number)).collect();
+        let limit = Limit::above(
+            match dtype {
+                DType::F32 => 2e-5,
+                DType::F64 => 1e-12,
+                DType::F16 => 4e-3,
+                DType::BF16 => 3e-2,
+                _ => 0.0,
+            },
+            1.0,
+        );
+        if let Err(difference) = compare(&decode(dtype, found), &expected, limit.with_nan()) {
+            let text = fused.source.as_ref().map_or("", |source| kernels_of(&source.text));
+            panic!("{what}: output {output}: {difference}\n{text}");
         }
     }
 }
@@ -287,49 +259,7 @@ pub(super) fn check(nets: &[(String, Net)]) {
     }
 }
 
-fn array(dtype: DType, shape: &[usize], values: Vec<f64>) -> Array<'static> {
-    let values = ArrayD::from_shape_vec(IxDyn(shape), values).expect("as many elements");
+fn array(dtype: DType, shape: &[usize], values: &[f64]) -> Array<'static> {
+    let values = ArrayD::from_shape_vec(IxDyn(shape), values.to_vec()).expect("as many elements");
     Array::from_f64(if dtype.is_float() { DType::F64 } else { dtype }, values)
-}
-
-fn rounded(dtype: DType, value: f64) -> f64 {
-    match dtype {
-        DType::F32 => f64::from(value as f32),
-        DType::F16 => f16::from_f64(value).to_f64(),
-        DType::BF16 => bf16::from_f64(value).to_f64(),
-        _ => value,
-    }
-}
-
-fn bytes(dtype: DType, array: &Array<'static>) -> Vec<u8> {
-    if !dtype.is_float() {
-        let bytes = |value: i64| value.to_le_bytes()[..dtype.size()].to_vec();
-        return array.to_ints().into_iter().flat_map(bytes).collect();
-    }
-    let bytes = |value: &f64| match dtype {
-        DType::F32 => (*value as f32).to_le_bytes().to_vec(),
-        DType::F64 => value.to_le_bytes().to_vec(),
-        DType::F16 => f16::from_f64(*value).to_le_bytes().to_vec(),
-        _ => bf16::from_f64(*value).to_le_bytes().to_vec(),
-    };
-    array.to_f64().iter().flat_map(bytes).collect()
-}
-
-fn floats(dtype: DType, bytes: &[u8]) -> Vec<f64> {
-    let number = |bytes: &[u8]| {
-        let low = |from: &[u8]| from.iter().rev().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
-        let bits = low(bytes);
-        match dtype {
-            DType::F32 => f32::from_bits(bits as u32).into(),
-            DType::F64 => f64::from_bits(bits),
-            DType::F16 => f16::from_bits(bits as u16).to_f64(),
-            DType::BF16 => bf16::from_bits(bits as u16).to_f64(),
-            DType::I8 => f64::from(bits as u8 as i8),
-            DType::I16 => f64::from(bits as u16 as i16),
-            DType::I32 => f64::from(bits as u32 as i32),
-            DType::I64 => bits as i64 as f64,
-            _ => bits as f64,
-        }
-    };
-    bytes.chunks_exact(dtype.size()).map(number).collect()
 }

@@ -1,5 +1,6 @@
 //! Regions in which values meet in other ways than one after another, and random ones.
 
+use byoc_plugin_api::testing::Rng;
 use byoc_plugin_api::{Attribute, DType};
 
 use super::bed::{Net, check};
@@ -67,17 +68,15 @@ fn random() {
     let mut nets = Vec::new();
     for seed in 0..120 {
         let mut net = Net::new(seed % 2 == 1);
-        for _ in 0..seed {
-            net.random(2);
-        }
-        let dtype = [DType::F32, DType::F16, DType::BF16][net.random(3)];
-        let sizes = [[2usize, 7, 16], [1, 14, 8], [3, 7, 5], [2, 4, 12]][net.random(4)];
+        net.random = Rng::with_seed(seed);
+        let dtype = [DType::F32, DType::F16, DType::BF16][net.draw(3)];
+        let sizes = [[2usize, 7, 16], [1, 14, 8], [3, 7, 5], [2, 4, 12]][net.draw(4)];
         let mut known = vec![net.input(dtype, &sizes), net.input(dtype, &sizes)];
-        for _ in 0..4 + net.random(6) {
-            let pick = known[net.random(known.len())];
+        for _ in 0..4 + net.draw(6) {
+            let pick = known[net.draw(known.len())];
             let next = step(&mut net, &known, pick);
             known.push(next);
-            if net.random(5) == 0 {
+            if net.draw(5) == 0 {
                 net.output(next);
             }
         }
@@ -93,9 +92,9 @@ fn random() {
 fn step(net: &mut Net, known: &[usize], x: usize) -> usize {
     let (shape, dtype) = (net.shape(x), net.dtype(x));
     let same: Vec<usize> = known.iter().copied().filter(|&other| net.shape(other) == shape).collect();
-    let other = same[net.random(same.len())];
+    let other = same[net.draw(same.len())];
     let last = shape[shape.len() - 1];
-    match net.random(14) {
+    match net.draw(14) {
         0 => net.node(("Add", &[]), &[x, other]),
         1 => net.node(("Sub", &[]), &[x, other]),
         2 => {
@@ -106,7 +105,7 @@ fn step(net: &mut Net, known: &[usize], x: usize) -> usize {
         4 => net.node(("Sigmoid", &[]), &[x]),
         5 => net.node(("Relu", &[]), &[x]),
         6 => {
-            let axis = -(net.random(2) as i64);
+            let axis = -(net.draw(2) as i64);
             net.node(("Softmax", &[("axis", Attribute::Int(axis))]), &[x])
         }
         7 => {
@@ -115,19 +114,19 @@ fn step(net: &mut Net, known: &[usize], x: usize) -> usize {
         }
         8 => {
             let mut perm: Vec<i64> = (0..shape.len() as i64).collect();
-            let (a, b) = (net.random(perm.len()), net.random(shape.len()));
+            let (a, b) = (net.draw(perm.len()), net.draw(shape.len()));
             perm.swap(a, b);
             net.node(("Transpose", &[("perm", Attribute::Ints(perm))]), &[x])
         }
         9 => reshaped(net, x),
         10 => {
-            let axis = net.random(shape.len());
+            let axis = net.draw(shape.len());
             let axes = net.ints(&[axis as i64]);
             let mean = net.node(("ReduceMean", &[]), &[x, axes]);
             net.node(("Sub", &[]), &[x, mean])
         }
         11 => {
-            let axis = net.random(shape.len()) as i64;
+            let axis = net.draw(shape.len()) as i64;
             net.node(("Concat", &[("axis", Attribute::Int(axis))]), &[x, other])
         }
         12 if last > 2 && last % 7 != 0 => {
@@ -148,7 +147,7 @@ fn reshaped(net: &mut Net, x: usize) -> usize {
     let size = sizes.pop().unwrap_or(1);
     let front = sizes.pop().unwrap_or(1);
     let front_or_open = if front % 7 == 0 { -1 } else { front };
-    if net.random(2) == 0 || size % 2 == 1 {
+    if net.draw(2) == 0 || size % 2 == 1 {
         sizes.push(if front % 7 == 0 || size % 7 == 0 { -1 } else { front * size });
     } else if size % 7 == 0 {
         sizes = vec![-1];

@@ -3,6 +3,5 @@
 mod build;
 mod lowering;
 mod packing;
-mod reference;
 mod running;
 mod sources;

@@ -1,26 +1,20 @@
 //! Who owns which bytes.
 
-use byoc_plugin_api::{Attribute, BoundConstants, Claim, Environment, TensorView};
+use byoc_plugin_api::testing::{Lies, RegionBuilder, Tensor};
+use byoc_plugin_api::{Attribute, BoundConstants, Environment};
 
-use super::harness::{Net, json};
+use super::harness::{check, compile, empty, json};
 
 /// The claims by constant, in the region's order, as words.
-fn claims(net: &Net, settings: &[(&str, &str)]) -> Vec<&'static str> {
-    let compiled = net.compile(settings);
-    let word = |constant: &byoc_plugin_api::Constant| match &compiled.store.claims[&constant.id].0 {
-        Claim::Host => "host",
-        Claim::Packed(_) => "packed",
-        Claim::Embedded => "embedded",
-        Claim::Unused => "unused",
-    };
-    net.region.constants.iter().map(word).collect()
+fn claims(net: &RegionBuilder, settings: &[(&str, &str)]) -> Vec<&'static str> {
+    compile(net, settings).claims.words()
 }
 
 #[test]
 fn a_folded_norm_leaves_one_packed_weight_and_one_packed_bias() {
-    let mut net = Net::new();
-    let x = net.input(&[1, 16, 4, 4]);
-    let conv = net.conv(x, [1, 16, 4, 4], 3, 1, 1);
+    let mut net = empty();
+    let x = net.input([1, 16, 4, 4]);
+    let conv = net.conv(x, 16, 3, 1, 1);
     let norm = net.norm(conv);
     net.output(norm);
     assert_eq!(claims(&net, &[]), ["packed", "packed", "unused", "unused", "unused", "unused"]);
@@ -30,72 +24,72 @@ fn a_folded_norm_leaves_one_packed_weight_and_one_packed_bias() {
 
 #[test]
 fn a_weight_that_somebody_reads_as_it_is_is_not_packed() {
-    let mut net = Net::new();
-    let x = net.input(&[1, 16, 4, 4]);
-    let w = net.weight(&[16, 16, 1, 1]);
-    let conv = net.node("Conv", &[x, w], &[1, 16, 4, 4], &[]);
+    let mut net = empty();
+    let x = net.input([1, 16, 4, 4]);
+    let w = net.weight([16, 16, 1, 1]);
+    let conv = net.node("Conv", &[x, w], [1, 16, 4, 4], &[]);
     net.output(conv);
     net.output(w);
     assert_eq!(claims(&net, &[]), ["host"]);
-    net.check(&[]);
+    check(&net, &[]);
 }
 
 #[test]
 fn a_shared_weight_is_packed_once_if_all_agree() {
     for agree in [true, false] {
-        let mut net = Net::new();
-        let x = net.input(&[1, 16, 4, 4]);
-        let w = net.weight(&[16, 16, 1, 1]);
+        let mut net = empty();
+        let x = net.input([1, 16, 4, 4]);
+        let w = net.weight([16, 16, 1, 1]);
         let mut y = x;
         for layer in 0..2 {
-            y = net.node("Conv", &[y, w], &[1, 16, 4, 4], &[]);
+            y = net.node("Conv", &[y, w], [1, 16, 4, 4], &[]);
             if layer == 0 && !agree {
                 y = net.norm(y);
             }
         }
         net.output(y);
         assert_eq!(claims(&net, &[])[0], if agree { "packed" } else { "host" });
-        net.check(&[]);
+        check(&net, &[]);
     }
 }
 
 #[test]
 fn padding_that_would_blow_up_a_weight_is_done_at_load() {
-    let mut net = Net::new();
-    let x = net.input(&[1, 17, 4, 4]);
-    let conv = net.conv(x, [1, 33, 4, 4], 3, 1, 1);
+    let mut net = empty();
+    let x = net.input([1, 17, 4, 4]);
+    let conv = net.conv(x, 33, 3, 1, 1);
     net.output(conv);
     assert_eq!(claims(&net, &[]), ["host", "host"]);
-    net.check(&[]);
+    check(&net, &[]);
 }
 
 #[test]
 fn shapes_and_numbers_stand_in_the_program_and_matrices_stay_with_core() {
-    let mut net = Net::new();
-    let x = net.input(&[2, 40]);
-    let (w, axes, min) = (net.weight(&[40, 40]), net.ints(&[1]), net.number(0.25));
-    let product = net.node("MatMul", &[x, w], &[2, 40], &[]);
-    let low = net.node("Max", &[product, min], &[2, 40], &[]);
-    let sum = net.node("ReduceSum", &[low, axes], &[2, 1], &[]);
+    let mut net = empty();
+    let x = net.input([2, 40]);
+    let (w, axes, min) = (net.weight([40, 40]), net.ints(&[1]), net.number(0.25));
+    let product = net.node("MatMul", &[x, w], [2, 40], &[]);
+    let low = net.node("Max", &[product, min], [2, 40], &[]);
+    let sum = net.node("ReduceSum", &[low, axes], [2, 1], &[]);
     net.output(sum);
     assert_eq!(claims(&net, &[]), ["host", "unused", "embedded"]);
-    net.check(&[]);
+    check(&net, &[]);
 }
 
 /// The right side of a product is packed where the kernel would pack it at every run, and nobody needs it otherwise.
 #[test]
 fn matrices_of_products_with_many_rows_are_packed() {
     let product = |rows: usize, columns: usize, second: Option<(&str, &[(&str, i64)])>| {
-        let mut net = Net::new();
-        let x = net.input(&[2, rows / 2, 48]);
-        let w = net.weight(&[48, columns]);
-        let y = net.node("MatMul", &[x, w], &[2, rows / 2, columns], &[]);
+        let mut net = empty();
+        let x = net.input([2, rows / 2, 48]);
+        let w = net.weight([48, columns]);
+        let y = net.node("MatMul", &[x, w], [2, rows / 2, columns], &[]);
         net.output(y);
         if let Some((op, attributes)) = second {
-            let flat = net.input(&[rows, if attributes.is_empty() { 48 } else { columns }]);
+            let flat = net.input([rows, if attributes.is_empty() { 48 } else { columns }]);
             let columns = if attributes.is_empty() { columns } else { 48 };
             let attributes: Vec<_> = attributes.iter().map(|(name, value)| (*name, Attribute::Int(*value))).collect();
-            let z = net.node(op, &[flat, w], &[rows, columns], &attributes);
+            let z = net.node(op, &[flat, w], [rows, columns], &attributes);
             net.output(z);
         }
         net
@@ -110,21 +104,21 @@ fn matrices_of_products_with_many_rows_are_packed() {
     for (case, mut net, expected) in cases {
         assert_eq!(claims(&net, &[])[0], expected, "{case}");
         assert_eq!(claims(&net, &[("pack", "false")])[0], "host", "{case}");
-        net.check(&[]);
+        check(&net, &[]);
         net.region.constants[0].shared = true;
         assert_eq!(claims(&net, &[])[0], "host", "{case}, needed elsewhere as it is");
-        net.check(&[]);
+        check(&net, &[]);
     }
 }
 
 #[test]
 fn damaged_code_is_refused_and_never_panics() {
-    let mut net = Net::new();
-    let x = net.input(&[1, 16, 4, 4]);
-    let conv = net.conv(x, [1, 16, 4, 4], 3, 1, 1);
-    let relu = net.node("Relu", &[conv], &[1, 16, 4, 4], &[]);
+    let mut net = empty();
+    let x = net.input([1, 16, 4, 4]);
+    let conv = net.conv(x, 16, 3, 1, 1);
+    let relu = net.node("Relu", &[conv], [1, 16, 4, 4], &[]);
     net.output(relu);
-    let code = net.compile(&[("pack", "false"), ("fusion", "false")]).code;
+    let code = compile(&net, &[("pack", "false"), ("fusion", "false")]).code;
     let text = String::from_utf8(code).expect("JSON");
     let environment = Environment { threads: 1, options: Default::default() };
     let none = BoundConstants::new(Vec::new());
@@ -141,26 +135,18 @@ fn damaged_code_is_refused_and_never_panics() {
 
 #[test]
 fn a_strided_or_splat_matrix_needs_no_copy() {
-    use byoc_plugin_api::{BoundConstant, DType};
-    let mut net = Net::new();
-    let x = net.input(&[3, 4]);
-    let w = net.weight(&[4, 6]);
-    let product = net.node("MatMul", &[x, w], &[3, 6], &[]);
-    net.output(product);
-    let compiled = net.compile(&[]);
-    let environment = Environment { threads: 1, options: Default::default() };
-    let data: Vec<f32> = (0..24).map(|i| i as f32).collect();
-    for (strides, at) in [([1i64, 4], [1usize, 4]), ([0, 0], [0, 0])] {
-        // SAFETY: the strides reach at most element 23.
-        let view = unsafe { TensorView::from_raw(data.as_ptr().cast(), DType::F32, &[4, 6], &strides) };
-        let id = net.region.constants[0].id;
-        let bound = BoundConstants::new(vec![BoundConstant { id, layout: None, view }]);
-        let mut executable = json().load(&compiled.code, &bound, &environment).expect("load");
-        let inputs = net.inputs(&[]);
-        let found = net.call(executable.as_mut(), &inputs, &[]).expect("run");
-        for (i, found) in found[0].iter().enumerate() {
-            let term = |k: usize| inputs[0][i / 6 * 4 + k] * data[k * at[0] + i % 6 * at[1]];
-            let expected: f32 = (0..4).map(term).sum();
+    let data = Tensor::of([4, 6], &(0..24).map(|i| i as f32).collect::<Vec<_>>());
+    for lies in [Lies::Transposed, Lies::Splat] {
+        let mut net = empty();
+        let x = net.input([3, 4]);
+        let w = net.constant(data.lying(lies));
+        let product = net.node("MatMul", &[x, w], [3, 6], &[]);
+        net.output(product);
+        let inputs = net.inputs(1, &[]);
+        let found = compile(&net, &[]).run(&inputs, &[]).expect("run");
+        let (x, w) = (inputs[0].numbers(), net.constants[0].numbers());
+        for (i, found) in found[0].numbers().into_iter().enumerate() {
+            let expected: f64 = (0..4).map(|k| x[i / 6 * 4 + k] * w[k * 6 + i % 6]).sum();
             assert!((found - expected).abs() < 1e-4, "{found} {expected}");
         }
     }

@@ -1,82 +1,80 @@
 //! Code that somebody edited: whatever its numbers say, it is refused with a message, or computes something within its
 //! memory. Nothing panics; overflow checks are on in these builds, so nothing wraps either.
 
+use byoc_plugin_api::testing::{Compiled, RegionBuilder};
 use byoc_plugin_api::{Attribute, Error};
 use serde_json::{Value, json};
 
-use super::harness::{Compiled, Net};
+use super::harness::{compile, empty};
 
 /// 2^63 + 3: times 2 it wraps to 6.
 const HUGE: u64 = (1 << 63) + 3;
 
-fn conv(channels: usize, out: usize, group: usize) -> Net {
-    let mut net = Net::new();
-    let x = net.input(&[1, channels, 9, 9]);
-    let y = net.conv(x, [1, out, 9, 9], 3, 1, group);
+fn conv(channels: usize, out: usize, group: usize) -> RegionBuilder {
+    let mut net = empty();
+    let x = net.input([1, channels, 9, 9]);
+    let y = net.conv(x, out, 3, 1, group);
     net.output(y);
     net
 }
 
-fn product() -> Net {
-    let mut net = Net::new();
-    let x = net.input(&[6, 8]);
-    let w = net.weight(&[8, 40]);
-    let y = net.node("MatMul", &[x, w], &[6, 40], &[]);
+fn product() -> RegionBuilder {
+    let mut net = empty();
+    let x = net.input([6, 8]);
+    let w = net.weight([8, 40]);
+    let y = net.node("MatMul", &[x, w], [6, 40], &[]);
     net.output(y);
     net
 }
 
-fn pools() -> Net {
-    let mut net = Net::new();
-    let x = net.input(&[1, 4, 9, 9]);
+fn pools() -> RegionBuilder {
+    let mut net = empty();
+    let x = net.input([1, 4, 9, 9]);
     let norm = net.norm(x);
     let kernel = [("kernel_shape", Attribute::Ints(vec![2, 2]))];
-    let y = net.node("MaxPool", &[norm], &[1, 4, 8, 8], &kernel);
-    let y = net.node("LRN", &[y], &[1, 4, 8, 8], &[("size", Attribute::Int(3))]);
+    let y = net.node("MaxPool", &[norm], [1, 4, 8, 8], &kernel);
+    let y = net.node("LRN", &[y], [1, 4, 8, 8], "size=3");
     net.output(y);
     net
 }
 
-fn movements() -> Net {
-    let mut net = Net::new();
-    let x = net.input(&[3, 4, 5]);
+fn movements() -> RegionBuilder {
+    let mut net = empty();
+    let x = net.input([3, 4, 5]);
     let [starts, ends, axes, steps] = [[-1, 1], [-9, 4], [2, 1], [-2, 1]].map(|values| net.ints(&values));
-    let cut = net.node("Slice", &[x, starts, ends, axes, steps], &[3, 3, 3], &[]);
-    let turned = net.node("Transpose", &[cut], &[3, 3, 3], &[("perm", Attribute::Ints(vec![2, 0, 1]))]);
+    let cut = net.node("Slice", &[x, starts, ends, axes, steps], [3, 3, 3], &[]);
+    let turned = net.node("Transpose", &[cut], [3, 3, 3], "perm=[2,0,1]");
     let indices = net.ints(&[2, -3, 0, 1]);
-    let rows = net.node("Gather", &[turned, indices], &[3, 4, 3], &[("axis", Attribute::Int(1))]);
-    let soft = net.node("Softmax", &[rows], &[3, 4, 3], &[("axis", Attribute::Int(1))]);
+    let rows = net.node("Gather", &[turned, indices], [3, 4, 3], "axis=1");
+    let soft = net.node("Softmax", &[rows], [3, 4, 3], "axis=1");
     let axes = net.ints(&[1, 2]);
-    let mean = net.node("ReduceMean", &[soft, axes], &[3, 1, 1], &[]);
-    let both = net.node("Concat", &[mean, mean], &[3, 2, 1], &[("axis", Attribute::Int(1))]);
+    let mean = net.node("ReduceMean", &[soft, axes], [3, 1, 1], &[]);
+    let both = net.node("Concat", &[mean, mean], [3, 2, 1], "axis=1");
     let shape = net.ints(&[3, 2, 4]);
-    let wide = net.node("Expand", &[both, shape], &[3, 2, 4], &[]);
+    let wide = net.node("Expand", &[both, shape], [3, 2, 4], &[]);
     net.output(wide);
     net
 }
 
-fn nets() -> Vec<Net> {
+fn nets() -> Vec<RegionBuilder> {
     let attentions = [false, true].map(|split| super::fusion::attention(split, !split));
     let convolutions = [(3, 16, 1), (16, 32, 1), (16, 16, 16), (6, 6, 3)].map(|(x, y, group)| conv(x, y, group));
     convolutions.into_iter().chain(attentions).chain([product(), pools(), movements()]).collect()
 }
 
 /// What loading and running says to the code after `edit`.
-fn outcome(net: &Net, compiled: &mut Compiled, code: &Value) -> Result<(), Error> {
+fn outcome(net: &RegionBuilder, compiled: &mut Compiled<'_>, code: &Value) -> Result<(), Error> {
     compiled.code = serde_json::to_vec(code).expect("JSON");
-    compiled.load(net, 1, |loaded| {
-        let mut executable = loaded?;
-        net.call(executable.as_mut(), &net.inputs(&[]), &[]).map(drop)
-    })
+    compiled.run(&net.inputs(1, &[]), &[]).map(drop)
 }
 
-fn code(compiled: &Compiled) -> Value {
+fn code(compiled: &Compiled<'_>) -> Value {
     serde_json::from_slice(&compiled.code).expect("JSON")
 }
 
 /// The error for the first step of that call where `field` has another value.
-fn lie(net: &Net, call: &str, field: &str, value: Value) -> Error {
-    let mut compiled = net.compile(&[]);
+fn lie(net: &RegionBuilder, call: &str, field: &str, value: Value) -> Error {
+    let mut compiled = compile(net, &[]);
     let mut code = code(&compiled);
     let steps = code["steps"].as_array_mut().expect("steps");
     steps.iter_mut().find(|step| step["call"] == call).expect("call")[field] = value;
@@ -88,7 +86,7 @@ fn numbers_out_of_bounds_are_refused_by_name() {
     let window = "not 1 to 1048576";
     let (first, pool) = (conv(3, 16, 1), pools());
     let stride = u64::MAX - 999;
-    let cases: [(&Net, &str, &str, Value, String); 10] = [
+    let cases: [(&RegionBuilder, &str, &str, Value, String); 10] = [
         (&first, "conv", "kernel", json!([HUGE, 3]), format!("'Conv_0': a size of the window is {HUGE}, {window}")),
         (&first, "conv", "strides", json!([1, stride]), format!("'Conv_0': a stride is {stride}, {window}")),
         (&first, "conv", "dilations", json!([0, 1]), format!("'Conv_0': a dilation is 0, {window}")),
@@ -137,7 +135,7 @@ fn numbers_that_do_not_fit_the_shapes_are_refused_by_step() {
 fn values_and_recipes_out_of_bounds_are_refused() {
     let net = conv(16, 32, 1);
     let edited = |edit: &dyn Fn(&mut Value)| {
-        let mut compiled = net.compile(&[]);
+        let mut compiled = compile(&net, &[]);
         let mut code = code(&compiled);
         edit(&mut code);
         outcome(&net, &mut compiled, &code).expect_err("a lie").message
@@ -176,7 +174,7 @@ fn a_number_of_channels_is_no_reason_to_take_memory() {
         ("scale", true, "4 values for 1073741824 channels"),
         ("shift", true, "4 values for 1073741824 channels"),
     ] {
-        let mut compiled = net.compile(&[("pack", "false")]);
+        let mut compiled = compile(&net, &[("pack", "false")]);
         let mut code = code(&compiled);
         let constants = code["constants"].as_array_mut().expect("constants");
         let recipes = constants.iter_mut().filter_map(|constant| {
@@ -209,7 +207,7 @@ fn numbers(value: &Value, path: &str, found: &mut Vec<String>) {
 #[test]
 fn no_number_makes_a_panic() {
     for net in nets() {
-        let mut compiled = net.compile(&[]);
+        let mut compiled = compile(&net, &[]);
         let original = code(&compiled);
         let mut places = Vec::new();
         numbers(&original, "", &mut places);

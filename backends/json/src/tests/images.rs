@@ -2,28 +2,24 @@
 
 use byoc_plugin_api::Attribute;
 
-use super::harness::Net;
+use super::harness::{calls, check, empty};
 
 #[test]
 fn channels_that_fill_no_block_survive_every_kernel() {
     for channels in [1, 3, 15, 17, 33] {
-        let mut net = Net::new();
-        let x = net.input(&[2, channels, 10, 8]);
+        let mut net = empty();
+        let x = net.input([2, channels, 10, 8]);
         let shape = [2, 24, 10, 8];
-        let first = net.conv(x, shape, 3, 1, 1);
-        let deep = net.conv(first, shape, 3, 1, 24);
-        let relu = net.node("Relu", &[deep], &shape, &[]);
-        let window = [
-            ("kernel_shape", Attribute::Ints(vec![3, 3])),
-            ("pads", Attribute::Ints(vec![1; 4])),
-            ("strides", Attribute::Ints(vec![2, 2])),
-        ];
-        let max = net.node("MaxPool", &[relu], &[2, 24, 5, 4], &window);
-        let mean = net.node("AveragePool", &[max], &[2, 24, 3, 2], &window);
-        let lrn = net.node("LRN", &[mean], &[2, 24, 3, 2], &[("size", Attribute::Int(5))]);
-        let last = net.conv(lrn, [2, 10, 3, 2], 1, 1, 1);
+        let first = net.conv(x, shape[1], 3, 1, 1);
+        let deep = net.conv(first, shape[1], 3, 1, 24);
+        let relu = net.node("Relu", &[deep], shape, &[]);
+        let window = "kernel_shape=[3,3] pads=[1,1,1,1] strides=[2,2]";
+        let max = net.node("MaxPool", &[relu], [2, 24, 5, 4], window);
+        let mean = net.node("AveragePool", &[max], [2, 24, 3, 2], window);
+        let lrn = net.node("LRN", &[mean], [2, 24, 3, 2], "size=5");
+        let last = net.conv(lrn, 10, 1, 1, 1);
         net.output(last);
-        net.check(&[]);
+        check(&net, &[]);
     }
 }
 
@@ -31,12 +27,12 @@ fn channels_that_fill_no_block_survive_every_kernel() {
 fn an_input_of_one_pixel_may_end_within_a_block() {
     for channels in [3, 16, 39] {
         for group in [1, channels] {
-            let mut net = Net::new();
-            let x = net.input(&[1, channels, 1, 1]);
-            let y = net.conv(x, [1, channels, 1, 1], 1, 1, group);
-            let sum = net.node("Add", &[x, y], &[1, channels, 1, 1], &[]);
+            let mut net = empty();
+            let x = net.input([1, channels, 1, 1]);
+            let y = net.conv(x, channels, 1, 1, group);
+            let sum = net.node("Add", &[x, y], [1, channels, 1, 1], &[]);
             net.output(sum);
-            net.check(&[]);
+            check(&net, &[]);
         }
     }
 }
@@ -45,75 +41,75 @@ fn an_input_of_one_pixel_may_end_within_a_block() {
 fn a_constant_image_is_convolved_and_added() {
     for (channels, group) in [(16, 1), (8, 1), (16, 16), (3, 1)] {
         let shape = [2, channels, 8, 5];
-        let mut net = Net::new();
-        let image = net.weight(&shape);
-        let conv = net.conv(image, shape, 3, 1, group);
+        let mut net = empty();
+        let image = net.weight(shape);
+        let conv = net.conv(image, shape[1], 3, 1, group);
         net.output(conv);
-        let x = net.input(&shape);
-        let sum = net.conv(x, shape, 3, 1, group);
-        let sum = net.node("Add", &[sum, image], &shape, &[]);
+        let x = net.input(shape);
+        let sum = net.conv(x, shape[1], 3, 1, group);
+        let sum = net.node("Add", &[sum, image], shape, &[]);
         net.output(sum);
-        net.check(&[]);
+        check(&net, &[]);
     }
 }
 
 #[test]
 fn a_concatenation_of_whole_blocks_is_computed_in_place() {
     for (parts, shape) in [([16, 32, 20], "blocked"), ([16, 20, 16], "mixed")] {
-        let mut net = Net::new();
-        let x = net.input(&[1, 16, 6, 6]);
-        let outs: Vec<usize> = parts.iter().map(|&channels| net.conv(x, [1, channels, 6, 6], 3, 1, 1)).collect();
+        let mut net = empty();
+        let x = net.input([1, 16, 6, 6]);
+        let outs: Vec<usize> = parts.iter().map(|&channels| net.conv(x, channels, 3, 1, 1)).collect();
         let total: usize = parts.iter().sum();
-        let all = net.node("Concat", &outs, &[1, total, 6, 6], &[("axis", Attribute::Int(1))]);
-        let relu = net.node("Relu", &[all], &[1, total, 6, 6], &[]);
+        let all = net.node("Concat", &outs, [1, total, 6, 6], "axis=1");
+        let relu = net.node("Relu", &[all], [1, total, 6, 6], &[]);
         // A part that is read after the concatenation too.
-        let again = net.conv(outs[0], [1, total, 6, 6], 1, 1, 1);
-        let sum = net.node("Add", &[again, relu], &[1, total, 6, 6], &[]);
+        let again = net.conv(outs[0], total, 1, 1, 1);
+        let sum = net.node("Add", &[again, relu], [1, total, 6, 6], &[]);
         net.output(sum);
-        let conversions = net.calls().iter().filter(|call| *call == "from_blocked").count();
-        assert_eq!(conversions == 1, shape == "blocked", "{:?}", net.calls());
-        net.check(&[]);
+        let conversions = calls(&net).iter().filter(|call| *call == "from_blocked").count();
+        assert_eq!(conversions == 1, shape == "blocked", "{:?}", calls(&net));
+        check(&net, &[]);
     }
 }
 
 #[test]
 fn dense_blocks_share_one_buffer() {
-    let mut net = Net::new();
-    let x = net.input(&[1, 16, 6, 6]);
-    let mut all = net.conv(x, [1, 16, 6, 6], 3, 1, 1);
+    let mut net = empty();
+    let x = net.input([1, 16, 6, 6]);
+    let mut all = net.conv(x, 16, 3, 1, 1);
     for layer in 1..4 {
         let channels = 16 * layer;
         let norm = net.norm(all);
-        let relu = net.node("Relu", &[norm], &[1, channels, 6, 6], &[]);
-        let new = net.conv(relu, [1, 16, 6, 6], 3, 1, 1);
-        all = net.node("Concat", &[all, new], &[1, channels + 16, 6, 6], &[("axis", Attribute::Int(1))]);
+        let relu = net.node("Relu", &[norm], [1, channels, 6, 6], &[]);
+        let new = net.conv(relu, 16, 3, 1, 1);
+        all = net.node("Concat", &[all, new], [1, channels + 16, 6, 6], "axis=1");
     }
     net.output(all);
-    net.check(&[]);
+    check(&net, &[]);
 }
 
 #[test]
 fn the_same_tensor_twice_is_concatenated_twice() {
-    let mut net = Net::new();
-    let x = net.input(&[1, 16, 3, 3]);
-    let conv = net.conv(x, [1, 16, 3, 3], 1, 1, 1);
-    let twice = net.node("Concat", &[conv, conv, x], &[1, 48, 3, 3], &[("axis", Attribute::Int(1))]);
+    let mut net = empty();
+    let x = net.input([1, 16, 3, 3]);
+    let conv = net.conv(x, 16, 1, 1, 1);
+    let twice = net.node("Concat", &[conv, conv, x], [1, 48, 3, 3], "axis=1");
     net.output(twice);
     net.output(conv);
-    net.check(&[]);
+    check(&net, &[]);
 }
 
 #[test]
 fn a_part_of_a_part_is_concatenated_again() {
-    let mut net = Net::new();
-    let x = net.input(&[1, 16, 3, 3]);
-    let [a, b] = [0, 1].map(|_| net.conv(x, [1, 16, 3, 3], 1, 1, 1));
+    let mut net = empty();
+    let x = net.input([1, 16, 3, 3]);
+    let [a, b] = [0, 1].map(|_| net.conv(x, 16, 1, 1, 1));
     let axis = [("axis", Attribute::Int(1))];
-    let inner = net.node("Concat", &[a, b], &[1, 32, 3, 3], &axis);
-    let outer = net.node("Concat", &[inner, a], &[1, 48, 3, 3], &axis);
-    let relu = net.node("Relu", &[outer], &[1, 48, 3, 3], &[]);
+    let inner = net.node("Concat", &[a, b], [1, 32, 3, 3], &axis);
+    let outer = net.node("Concat", &[inner, a], [1, 48, 3, 3], &axis);
+    let relu = net.node("Relu", &[outer], [1, 48, 3, 3], &[]);
     net.output(relu);
-    net.check(&[]);
+    check(&net, &[]);
 }
 
 #[test]
@@ -121,48 +117,47 @@ fn grouped_and_strided_convolutions_agree() {
     for (channels, out, group, kernel, stride) in
         [(16, 32, 4, 3, 1), (12, 24, 3, 1, 1), (48, 48, 3, 3, 2), (20, 20, 20, 5, 2), (8, 16, 8, 3, 1)]
     {
-        let mut net = Net::new();
-        let x = net.input(&[1, channels, 12, 12]);
-        let size = if stride == 2 { 6 } else { 12 };
-        let conv = net.conv(x, [1, out, size, size], kernel, stride, group);
+        let mut net = empty();
+        let x = net.input([1, channels, 12, 12]);
+        let conv = net.conv(x, out, kernel, stride, group);
         net.output(conv);
-        net.check(&[]);
+        check(&net, &[]);
     }
 }
 
 #[test]
 fn padding_that_follows_from_sizes_is_found() {
     for auto_pad in ["SAME_UPPER", "SAME_LOWER", "VALID"] {
-        let mut net = Net::new();
-        let x = net.input(&[1, 3, 11, 10]);
-        let w = net.weight(&[16, 3, 3, 3]);
+        let mut net = empty();
+        let x = net.input([1, 3, 11, 10]);
+        let w = net.weight([16, 3, 3, 3]);
         let attributes = [("auto_pad", Attribute::String(auto_pad.into())), ("strides", Attribute::Ints(vec![2, 2]))];
         let out = if auto_pad == "VALID" { [1, 16, 5, 4] } else { [1, 16, 6, 5] };
-        let conv = net.node("Conv", &[x, w], &out, &attributes);
+        let conv = net.node("Conv", &[x, w], out, &attributes);
         net.output(conv);
-        net.check(&[]);
+        check(&net, &[]);
     }
 }
 
 #[test]
 fn weights_may_be_computed_at_run_time() {
-    let mut net = Net::new();
-    let (x, w) = (net.input(&[1, 4, 6, 6]), net.input(&[8, 4, 3, 3]));
-    let conv = net.node("Conv", &[x, w], &[1, 8, 4, 4], &[]);
+    let mut net = empty();
+    let (x, w) = (net.input([1, 4, 6, 6]), net.input([8, 4, 3, 3]));
+    let conv = net.node("Conv", &[x, w], [1, 8, 4, 4], &[]);
     net.output(conv);
-    net.check(&[]);
+    check(&net, &[]);
 }
 
 #[test]
 fn squeeze_and_excitation_multiplies_by_channel() {
-    let mut net = Net::new();
-    let x = net.input(&[2, 32, 5, 5]);
+    let mut net = empty();
+    let x = net.input([2, 32, 5, 5]);
     let shape = [2, 32, 5, 5];
-    let y = net.conv(x, shape, 1, 1, 1);
-    let mean = net.node("GlobalAveragePool", &[y], &[2, 32, 1, 1], &[]);
-    let gate = net.conv(mean, [2, 32, 1, 1], 1, 1, 1);
-    let gate = net.node("Sigmoid", &[gate], &[2, 32, 1, 1], &[]);
-    let out = net.node("Mul", &[y, gate], &shape, &[]);
+    let y = net.conv(x, shape[1], 1, 1, 1);
+    let mean = net.node("GlobalAveragePool", &[y], [2, 32, 1, 1], &[]);
+    let gate = net.conv(mean, 32, 1, 1, 1);
+    let gate = net.node("Sigmoid", &[gate], [2, 32, 1, 1], &[]);
+    let out = net.node("Mul", &[y, gate], shape, &[]);
     net.output(out);
-    net.check(&[]);
+    check(&net, &[]);
 }

@@ -1,24 +1,21 @@
 //! Symbolic, empty and odd shapes.
 
-use byoc_plugin_api::{Attribute, Dim};
+use byoc_plugin_api::Attribute;
+use byoc_plugin_api::testing::{self, Limit, RegionBuilder, Tensor, assert_close};
 
-use super::harness::{Net, assert_close, dims};
-
-fn symbolic(text: &str, rest: &[usize]) -> Vec<Dim> {
-    std::iter::once(Dim::Symbolic(text.into())).chain(dims(rest)).collect()
-}
+use super::harness::{calls, check, compile, empty, run};
 
 /// A product over rows that are counted as `batch*4` in between.
-fn mlp() -> Net {
-    let mut net = Net::new();
-    let x = net.symbolic_input(&symbolic("batch", &[4, 8]));
-    let (w, bias) = (net.weight(&[8, 16]), net.weight(&[16]));
+fn mlp() -> RegionBuilder {
+    let mut net = empty();
+    let x = net.input("[batch,4,8]");
+    let (w, bias) = (net.weight([8, 16]), net.weight([16]));
     let flat = net.ints(&[-1, 8]);
-    let rows = net.symbolic_node("Reshape", &[x, flat], &symbolic("batch*4", &[8]), &[]);
-    let y = net.symbolic_node("Gemm", &[rows, w, bias], &symbolic("batch*4", &[16]), &[]);
-    let y = net.symbolic_node("Relu", &[y], &symbolic("batch*4", &[16]), &[]);
+    let rows = net.node("Reshape", &[x, flat], "[batch*4,8]", &[]);
+    let y = net.node("Gemm", &[rows, w, bias], "[batch*4,16]", &[]);
+    let y = net.node("Relu", &[y], "[batch*4,16]", &[]);
     let back = net.ints(&[-1, 4, 16]);
-    let out = net.symbolic_node("Reshape", &[y, back], &symbolic("batch", &[4, 16]), &[]);
+    let out = net.node("Reshape", &[y, back], "[batch,4,16]", &[]);
     net.output(out);
     net
 }
@@ -26,68 +23,63 @@ fn mlp() -> Net {
 #[test]
 fn one_executable_serves_every_batch_size() {
     let net = mlp();
-    let compiled = net.compile(&[]);
-    compiled.with_loaded(&net, 2, |executable| {
-        for size in [3, 1, 0, 7, 3] {
-            let symbols = [("batch", size)];
-            let found = net.call(executable, &net.inputs(&symbols), &symbols).expect("run");
-            let expected = net.run(&[("kernels", "reference")], 1, &symbols);
-            assert_close(&found[0], &expected[0], &format!("batch {size}"));
-        }
-    });
+    let compiled = compile(&net, &[]);
+    let mut executable = compiled.load(2).expect("load");
+    for size in [3, 1, 0, 7, 3] {
+        let symbols = [("batch", size)];
+        let found = testing::run(&net, executable.as_mut(), &net.inputs(1, &symbols), &symbols).expect("run");
+        let expected = &run(&net, &[("kernels", "reference")], 1, &symbols)[0];
+        assert_close(&format!("batch {size}"), &found[0].numbers(), expected, Limit::of_largest(1e-4, expected));
+    }
 }
 
 #[test]
 fn a_convolution_net_takes_a_symbolic_batch() {
-    let mut net = Net::new();
-    let x = net.symbolic_input(&symbolic("n", &[3, 8, 8]));
-    let weights = net.weight(&[16, 3, 3, 3]);
+    let mut net = empty();
+    let x = net.input("[n,3,8,8]");
+    let weights = net.weight([16, 3, 3, 3]);
     let pads = [("pads", Attribute::Ints(vec![1; 4]))];
-    let y = net.symbolic_node("Conv", &[x, weights], &symbolic("n", &[16, 8, 8]), &pads);
-    let y = net.symbolic_node("Relu", &[y], &symbolic("n", &[16, 8, 8]), &[]);
-    let y = net.symbolic_node("GlobalAveragePool", &[y], &symbolic("n", &[16, 1, 1]), &[]);
+    let y = net.node("Conv", &[x, weights], "[n,16,8,8]", &pads);
+    let y = net.node("Relu", &[y], "[n,16,8,8]", &[]);
+    let y = net.node("GlobalAveragePool", &[y], "[n,16,1,1]", &[]);
     let shape = net.ints(&[-1, 16]);
-    let y = net.symbolic_node("Reshape", &[y, shape], &symbolic("n", &[16]), &[]);
+    let y = net.node("Reshape", &[y, shape], "[n,16]", &[]);
     net.output(y);
     for size in [1, 2, 5] {
-        net.check(&[("n", size)]);
+        check(&net, &[("n", size)]);
     }
 }
 
 #[test]
 fn sizes_that_contradict_each_other_are_refused() {
-    let mut net = Net::new();
-    let (a, b) = (net.symbolic_input(&symbolic("n", &[2])), net.symbolic_input(&symbolic("n", &[2])));
-    let sum = net.symbolic_node("Add", &[a, b], &symbolic("n", &[2]), &[]);
+    let mut net = empty();
+    let (a, b) = (net.input("[n,2]"), net.input("[n,2]"));
+    let sum = net.node("Add", &[a, b], "[n,2]", &[]);
     net.output(sum);
-    let compiled = net.compile(&[]);
-    compiled.with_loaded(&net, 1, |executable| {
-        let inputs = [vec![0.0; 4], vec![0.0; 4]];
-        assert!(net.call(executable, &inputs, &[("n", 2)]).is_ok());
-        let view = |shape: &'static [i64]| {
-            byoc_plugin_api::TensorView::from_slice(&[0f32; 4][..shape[0] as usize * 2], shape, &[2, 1]).expect("view")
-        };
-        let error = executable.run(&[view(&[2, 2]), view(&[1, 2])], &mut []).expect_err("contradiction");
-        assert!(error.message.contains('n'), "{}", error.message);
-    });
+    let compiled = compile(&net, &[]);
+    let [two, one] = [[2, 2], [1, 2]].map(|sizes: [usize; 2]| Tensor::new(sizes, &vec![0.0; 2 * sizes[0]]));
+    assert!(compiled.run(&[two.clone(), two.clone()], &[("n", 2)]).is_ok());
+    let mut executable = compiled.load(1).expect("load");
+    let error = executable.run(&[two.view(), one.view()], &mut []).expect_err("contradiction");
+    assert!(error.message.contains('n'), "{}", error.message);
 }
 
 #[test]
 fn empty_tensors_pass_through_every_kind_of_step() {
-    let mut net = Net::new();
-    let x = net.input(&[0, 16, 4, 4]);
-    let conv = net.conv(x, [0, 16, 4, 4], 3, 1, 1);
-    let relu = net.node("Relu", &[conv], &[0, 16, 4, 4], &[]);
-    let mean = net.node("GlobalAveragePool", &[relu], &[0, 16, 1, 1], &[]);
+    let mut net = empty();
+    let x = net.input([0, 16, 4, 4]);
+    let conv = net.conv(x, 16, 3, 1, 1);
+    let relu = net.node("Relu", &[conv], [0, 16, 4, 4], &[]);
+    let mean = net.node("GlobalAveragePool", &[relu], [0, 16, 1, 1], &[]);
     net.output(mean);
-    net.check(&[]);
-    let mut net = Net::new();
-    let (x, none) = (net.input(&[3, 0]), net.input(&[0, 5]));
-    let product = net.node("MatMul", &[x, none], &[3, 5], &[]);
-    let y = net.input(&[3, 5]);
-    let all = net.node("Concat", &[product, x, y], &[3, 10], &[("axis", Attribute::Int(1))]);
+    check(&net, &[]);
+    let mut net = empty();
+    let (x, none) = (net.input([3, 0]), net.input([0, 5]));
+    let product = net.node("MatMul", &[x, none], [3, 5], &[]);
+    let y = net.input([3, 5]);
+    let all = net.node("Concat", &[product, x, y], [3, 10], "axis=1");
     net.output(all);
-    net.check(&[]);
+    check(&net, &[]);
 }
 
 #[test]
@@ -100,52 +92,51 @@ fn products_broadcast_over_two_batch_dimensions() {
         ([&[2, 3, 4, 5], &[5, 6]], &[2, 3, 4, 6]),
     ];
     for ([a, b], out) in cases {
-        let mut net = Net::new();
+        let mut net = empty();
         let (a, b) = (net.input(a), net.input(b));
         let product = net.node("MatMul", &[a, b], out, &[]);
         net.output(product);
-        assert_eq!(net.calls(), ["gemm"]);
-        net.check(&[]);
+        assert_eq!(calls(&net), ["gemm"]);
+        check(&net, &[]);
     }
 }
 
 #[test]
 fn movements_agree_with_the_reference() {
-    let mut net = Net::new();
-    let x = net.input(&[3, 4, 5]);
+    let mut net = empty();
+    let x = net.input([3, 4, 5]);
     let [starts, ends, axes, steps] = [[-1, 1], [-9, 4], [2, 1], [-2, 1]].map(|values| net.ints(&values));
-    let cut = net.node("Slice", &[x, starts, ends, axes, steps], &[3, 3, 3], &[]);
+    let cut = net.node("Slice", &[x, starts, ends, axes, steps], [3, 3, 3], &[]);
     let perm = [("perm", Attribute::Ints(vec![2, 0, 1]))];
-    let turned = net.node("Transpose", &[cut], &[3, 3, 3], &perm);
+    let turned = net.node("Transpose", &[cut], [3, 3, 3], &perm);
     let indices = net.ints(&[2, -3, 0, 1]);
-    let rows = net.node("Gather", &[turned, indices], &[3, 4, 3], &[("axis", Attribute::Int(1))]);
+    let rows = net.node("Gather", &[turned, indices], [3, 4, 3], "axis=1");
     let axes = net.ints(&[1, 2]);
-    let mean = net.node("ReduceMean", &[rows, axes], &[3, 1, 1], &[]);
+    let mean = net.node("ReduceMean", &[rows, axes], [3, 1, 1], &[]);
     let shape = net.ints(&[3, 2, 4]);
-    let wide = net.node("Expand", &[mean, shape], &[3, 2, 4], &[]);
+    let wide = net.node("Expand", &[mean, shape], [3, 2, 4], &[]);
     net.output(wide);
-    net.check(&[]);
+    check(&net, &[]);
 }
 
 #[test]
 fn inputs_and_constants_may_be_outputs() {
-    let mut net = Net::new();
-    let (x, c) = (net.input(&[2, 3]), net.weight(&[4]));
+    let mut net = empty();
+    let (x, c) = (net.input([2, 3]), net.weight([4]));
     let shape = net.ints(&[6]);
-    let flat = net.node("Reshape", &[x, shape], &[6], &[]);
-    let relu = net.node("Relu", &[flat], &[6], &[]);
+    let flat = net.node("Reshape", &[x, shape], [6], &[]);
+    let relu = net.node("Relu", &[flat], [6], &[]);
     for value in [x, c, flat, relu, relu] {
         net.output(value);
     }
-    net.check(&[]);
+    check(&net, &[]);
 }
 
 #[test]
 fn symbols_that_were_taken_as_equal_must_be_equal() {
-    let two = |a: &str, b: &str| vec![Dim::Symbolic(a.into()), Dim::Symbolic(b.into())];
-    let mut net = Net::new();
-    let (a, b) = (net.symbolic_input(&two("A", "B")), net.symbolic_input(&two("C", "D")));
-    let sum = net.symbolic_node("Add", &[a, b], &two("A", "B"), &[]);
+    let mut net = empty();
+    let (a, b) = (net.input("[A,B]"), net.input("[C,D]"));
+    let sum = net.node("Add", &[a, b], "[A,B]", &[]);
     net.output(sum);
     for (rows, by) in [(0, [("A", 0), ("C", 1)]), (2, [("A", 2), ("C", 2)])] {
         let symbols = [by[0], by[1], ("B", 1), ("D", 3)];
@@ -154,10 +145,8 @@ fn symbols_that_were_taken_as_equal_must_be_equal() {
         for (kernels, what) in
             [("fast", format!("no kernel for the shapes {shapes} to [{rows}, 1]")), ("reference", computed)]
         {
-            let compiled = net.compile(&[("kernels", kernels)]);
-            let error = compiled.with_loaded(&net, 1, |executable| {
-                net.call(executable, &net.inputs(&symbols), &symbols).expect_err("unequal")
-            });
+            let compiled = compile(&net, &[("kernels", kernels)]);
+            let error = compiled.run(&net.inputs(1, &symbols), &symbols).expect_err("unequal");
             assert_eq!(error.message, format!("{what}: B is 1 and D is 3, which must be equal"));
             assert_eq!(error.node.as_deref(), Some("Add_0"));
             let hint = "Give inputs in which the two are equal, or compile the model for these sizes";
@@ -166,17 +155,16 @@ fn symbols_that_were_taken_as_equal_must_be_equal() {
     }
     // What broadcasts to the shape that the code was compiled for is no mistake.
     let symbols = [("A", 0), ("B", 3), ("C", 1), ("D", 1)];
-    assert_eq!(net.run(&[], 1, &symbols), [Vec::<f32>::new()]);
+    assert_eq!(run(&net, &[], 1, &symbols), [Vec::<f64>::new()]);
 }
 
 #[test]
 fn a_window_too_large_for_the_kernels_is_left_to_the_reference() {
-    let mut net = Net::new();
-    let x = net.input(&[1, 2, 5, 5]);
+    let mut net = empty();
+    let x = net.input([1, 2, 5, 5]);
     let kernel = ("kernel_shape", Attribute::Ints(vec![i64::from(i32::MAX); 2]));
-    let pool =
-        net.node("MaxPool", &[x], &[1, 2, 5, 5], &[kernel, ("auto_pad", Attribute::String("SAME_UPPER".into()))]);
+    let pool = net.node("MaxPool", &[x], [1, 2, 5, 5], &[kernel, ("auto_pad", Attribute::String("SAME_UPPER".into()))]);
     net.output(pool);
-    assert_eq!(net.calls(), ["reference"]);
-    net.check(&[]);
+    assert_eq!(calls(&net), ["reference"]);
+    check(&net, &[]);
 }

@@ -18,10 +18,13 @@ const BITS: i32 = 20;
 /// `Clip(0, high)` where its range ends at `high`; other functions need a [`table`](super::table) behind.
 pub fn add(a: Quantization, b: Quantization, output: Quantization) -> (Rescale, Rescale, Rescale) {
     let ratio = |input: Quantization| f64::from(input.scale) / f64::from(output.scale);
-    // Factors stay below 2^30. Beyond 2^30 steps a step every sum but 0 is clamped anyway.
-    let larger = ratio(a).max(ratio(b)).clamp(f64::MIN_POSITIVE, 2f64.powi(29));
-    let shift = BITS.min(29 - larger.log2().ceil() as i32).max(1);
-    let factor = |input: Quantization| (ratio(input).min(larger) * 2f64.powi(shift)).round() as i64;
+    let (smaller, larger) = (ratio(a).min(ratio(b)), ratio(a).max(ratio(b)));
+    // Factors stay below 2^30, and times a zero point, without what is behind the point, below 2^31. What 2^22 steps a step
+    // would be is clamped anyway, but where two of them cancel each other, which takes factors less than 2^9 apart.
+    let most = larger.min((smaller * 2f64.powi(9)).max(2f64.powi(22))).max(f64::MIN_POSITIVE);
+    let scale = (2f64.powi(22) / most).min(1.0);
+    let shift = BITS.min(29 - (most * scale).log2().ceil() as i32);
+    let factor = |input: Quantization| (ratio(input).min(most) * scale * 2f64.powi(shift)).round() as i64;
     let mut factors = [factor(a), factor(b)];
     let odd = usize::from(factors[1] > factors[0]);
     factors[odd] |= 1;

@@ -1,4 +1,6 @@
-//! Models for tests, and random numbers that are the same in every run.
+//! Models for tests.
+
+use byoc_plugin_api::testing::Rng;
 
 use crate::kmodel::arguments::{Arguments, Kernel, Pooling};
 use crate::kmodel::conv::Conv;
@@ -7,27 +9,9 @@ use crate::kmodel::layout::ROWS;
 use crate::kmodel::tables::{BatchNorm, HIGHEST, LOWEST, SEGMENTS, Segment};
 use crate::kmodel::{Kmodel, Layer, OUTPUT_IN_MAIN_MEMORY, Operation, Output};
 
-/// SplitMix64.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-    /// From -1 to 1.
-    pub(super) fn real(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
-    }
-    /// From `low` to `high`, both included.
-    pub(super) fn between(&mut self, low: i64, high: i64) -> i64 {
-        low + (self.next() % (high - low + 1) as u64) as i64
-    }
-    pub(super) fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next() as u8).collect()
-    }
+/// Random bytes.
+pub(super) fn bytes(random: &mut Rng, count: usize) -> Vec<u8> {
+    std::iter::repeat_with(|| random.u8(..)).take(count).collect()
 }
 
 /// Arguments with one weight load, input at row 0 and output at the end of KPU RAM.
@@ -67,12 +51,12 @@ impl Arguments {
 }
 
 /// A convolution with random weights and tables; `wide` makes sums that may exceed 36 bits.
-pub(super) fn conv(arguments: Arguments, random: &mut Random, wide: bool) -> Conv {
-    let weights = random.bytes(arguments.weight_bytes() as usize);
+pub(super) fn conv(arguments: Arguments, random: &mut Rng, wide: bool) -> Conv {
+    let weights = bytes(random, arguments.weight_bytes() as usize);
     let shift = if wide { 0 } else { 11 };
     let batch_norm = (0..arguments.output_channels).map(|_| BatchNorm {
-        mul: random.between(-200, 30_000) as i32,
-        add: random.between(-60_000, 60_000) as i32,
+        mul: random.i32(-200..=30_000),
+        add: random.i32(-60_000..=60_000),
         shift,
     });
     let batch_norm = batch_norm.collect();
@@ -80,17 +64,17 @@ pub(super) fn conv(arguments: Arguments, random: &mut Random, wide: bool) -> Con
 }
 
 /// Random segments by rising start.
-pub(super) fn activation(random: &mut Random) -> [Segment; SEGMENTS] {
-    let live = random.between(1, 15) as usize;
-    let mut starts: Vec<i64> = (0..live).map(|_| random.between(-2_000_000, 2_000_000)).collect();
+pub(super) fn activation(random: &mut Rng) -> [Segment; SEGMENTS] {
+    let live = random.usize(1..=15);
+    let mut starts: Vec<i64> = (0..live).map(|_| random.i64(-2_000_000..=2_000_000)).collect();
     starts.sort_unstable();
     std::array::from_fn(|number| match number {
-        0 => Segment { start: LOWEST, mul: 0, shift: 0, bias: random.next() as u8 },
+        0 => Segment { start: LOWEST, mul: 0, shift: 0, bias: random.u8(..) },
         number if number <= live => Segment {
             start: starts[number - 1],
-            mul: random.between(-50, 400) as i16,
-            shift: [0, 1, 14, 17, 20][random.between(0, 4) as usize],
-            bias: random.next() as u8,
+            mul: random.i16(-50..=400),
+            shift: [0, 1, 14, 17, 20][random.usize(0..=4)],
+            bias: random.u8(..),
         },
         number => Segment { start: HIGHEST - (SEGMENTS - 1 - number) as i64, mul: 0, shift: 0, bias: 255 },
     })

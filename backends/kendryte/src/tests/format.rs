@@ -1,6 +1,8 @@
 //! Files that are written are read back the same, and what is wrong with others is said.
 
-use super::build::{self, Random};
+use byoc_plugin_api::testing::Rng;
+
+use super::build;
 use super::layers::every_layer;
 use crate::kmodel::arguments::{Arguments, Kernel};
 use crate::kmodel::check::{Problem, Severity};
@@ -8,7 +10,7 @@ use crate::kmodel::{Kmodel, Operation, placement};
 use crate::simulator::Simulator;
 
 fn small() -> Kmodel {
-    build::single(build::conv(build::arguments(3, 5, 8, 6), &mut Random(7), false))
+    build::single(build::conv(build::arguments(3, 5, 8, 6), &mut Rng::with_seed(7), false))
 }
 
 #[test]

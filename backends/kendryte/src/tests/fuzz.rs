@@ -1,36 +1,38 @@
 //! Random convolutions against the plain implementation: every pooling, kernel and depthwise or not.
 
-use super::build::{self, Random};
+use byoc_plugin_api::testing::Rng;
+
+use super::build;
 use super::plain;
 use crate::kmodel::arguments::{Arguments, Kernel, POOLINGS, Pooling};
 use crate::kmodel::{Kmodel, check::Severity};
 use crate::simulator::Simulator;
 use crate::simulator::isa::Isa;
 
-fn random_arguments(pooling: Pooling, kernel: Kernel, depthwise: bool, random: &mut Random) -> Arguments {
-    let inputs = random.between(1, 40) as u32;
-    let outputs = if depthwise { inputs } else { random.between(1, 9) as u32 };
-    let (width, height) = (random.between(4, 70) as u32, random.between(4, 9) as u32);
+fn random_arguments(pooling: Pooling, kernel: Kernel, depthwise: bool, random: &mut Rng) -> Arguments {
+    let inputs = random.u32(1..=40);
+    let outputs = if depthwise { inputs } else { random.u32(1..=9) };
+    let (width, height) = (random.u32(4..=70), random.u32(4..=9));
     let mut sizes = build::arguments(inputs, outputs, width, height);
-    if random.between(0, 1) == 1 {
-        (sizes.arg_x, sizes.shr_x) = (-random.between(0, 1100) as i32, random.between(0, 3) as u32);
-        (sizes.arg_w, sizes.shr_w) = (-random.between(0, 300) as i32, random.between(0, 3) as u32);
+    if random.i64(0..=1) == 1 {
+        (sizes.arg_x, sizes.shr_x) = (-random.i32(0..=1100), random.u32(0..=3));
+        (sizes.arg_w, sizes.shr_w) = (-random.i32(0..=300), random.u32(0..=3));
     }
-    let arg_add = random.between(-50_000, 50_000);
-    Arguments { depthwise, kernel, pooling, pad_value: random.next() as u8, arg_add, ..sizes }.settled()
+    let arg_add = random.i64(-50_000..=50_000);
+    Arguments { depthwise, kernel, pooling, pad_value: random.u8(..), arg_add, ..sizes }.settled()
 }
 
 #[test]
 fn every_pooling_kernel_and_depthwise() {
     let (mut overflows, mut runs, mut grey) = (0, 0, 0);
     for seed in 0..400u64 {
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         let pooling = POOLINGS[(seed % 10) as usize];
         let kernel = if seed / 10 % 2 == 0 { Kernel::One } else { Kernel::Three };
         let arguments = random_arguments(pooling, kernel, seed / 20 % 2 == 1, &mut random);
         let conv = build::conv(arguments, &mut random, seed / 40 % 4 == 3);
         let size = conv.arguments.width * conv.arguments.height * conv.arguments.input_channels;
-        let input = random.bytes(size as usize);
+        let input = build::bytes(&mut random, size as usize);
         let expected = plain::convolve(&conv, &input);
         let file = build::single(conv).emit().expect("a kmodel");
         let kmodel = Kmodel::parse(&file).expect("a kmodel");
@@ -63,11 +65,11 @@ fn every_pooling_kernel_and_depthwise() {
 #[test]
 fn threads_give_the_same_bytes() {
     for (seed, depthwise) in [(1, false), (2, true)] {
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         let mut arguments = build::arguments(37, 37, 60, 40);
         arguments.depthwise = depthwise;
         let conv = build::conv(arguments.settled(), &mut random, false);
-        let input = random.bytes(37 * 60 * 40);
+        let input = build::bytes(&mut random, 37 * 60 * 40);
         let expected = plain::convolve(&conv, &input).expect("no overflow");
         for threads in 1..5 {
             let mut simulator = Simulator::new(build::single(conv.clone()), threads).expect("it can run");
@@ -81,12 +83,12 @@ fn threads_give_the_same_bytes() {
 #[test]
 fn every_shift_of_an_activation() {
     for shift in 0..64 {
-        let mut random = Random(u64::from(shift));
+        let mut random = Rng::with_seed(u64::from(shift));
         let mut conv = build::conv(build::arguments(2, 3, 9, 5), &mut random, false);
         for segment in &mut conv.activation {
-            (segment.shift, segment.mul) = (shift, random.between(-32_768, 32_767) as i16);
+            (segment.shift, segment.mul) = (shift, random.i16(-32_768..=32_767));
         }
-        let input = random.bytes(2 * 9 * 5);
+        let input = build::bytes(&mut random, 2 * 9 * 5);
         let expected = plain::convolve(&conv, &input).expect("no overflow");
         for isa in Isa::all() {
             let mut simulator = Simulator::with_isa(build::single(conv.clone()), 1, isa).expect("it can run");

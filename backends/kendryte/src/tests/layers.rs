@@ -1,6 +1,8 @@
 //! A small model with a layer of every type, and the results of the layers that run on the CPU.
 
-use super::build::{self, Random};
+use byoc_plugin_api::testing::Rng;
+
+use super::build;
 use crate::kmodel::bodies::{
     AddPadding, Binary, ChannelwiseDequantize, Concat, Dequantize, Flatten, FullyConnected, FullyConnectedSizes,
     GlobalAveragePool, Pool, Quantization, Quantize, QuantizedAdd, Range, RemovePadding, Requantize, Rescale, Resize,
@@ -104,7 +106,7 @@ fn operations() -> Vec<Operation> {
 
 /// One layer of every type that is executed, each result an output.
 pub(super) fn every_layer() -> Kmodel {
-    let conv = build::conv(build::arguments(2, 2, 4, 4), &mut Random(21), false);
+    let conv = build::conv(build::arguments(2, 2, 4, 4), &mut Rng::with_seed(21), false);
     let mut operations = operations();
     operations.insert(0, Operation::Conv(Box::new(conv)));
     let layers = operations.into_iter().map(|operation| Layer { flags: OUTPUT_IN_MAIN_MEMORY, operation });
@@ -118,7 +120,7 @@ pub(super) fn every_layer() -> Kmodel {
 
 /// An input of that model.
 pub(super) fn input() -> Vec<u8> {
-    Random(5).bytes(32)
+    build::bytes(&mut Rng::with_seed(5), 32)
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
@@ -196,7 +198,7 @@ fn check_pools(q: &[u8], x: &[f32], most: &[u8], means: &[f32]) {
 /// What goes to KPU RAM: a padded vector and an uploaded map, read by convolutions that copy.
 #[test]
 fn layers_that_write_kpu_ram() {
-    let mut random = Random(3);
+    let mut random = Rng::with_seed(3);
     let mut kmodel = every_layer();
     let mut copy = build::arguments(2, 2, 4, 4);
     (copy.depthwise, copy.kernel) = (true, crate::kmodel::arguments::Kernel::One);

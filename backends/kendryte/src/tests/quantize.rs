@@ -6,7 +6,8 @@ mod curves;
 mod ranges;
 mod refusals;
 
-use super::build::Random;
+use byoc_plugin_api::testing::Rng;
+
 use crate::quantize::Activation;
 
 /// One of each kind, with several parameters.
@@ -41,14 +42,7 @@ fn of_lines(activation: Activation) -> f64 {
     }
 }
 
-impl Random {
-    /// From 0 to 1.
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Normally distributed.
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.unit().max(1e-300).ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
-    }
+/// Normally distributed.
+fn normal(random: &mut Rng) -> f64 {
+    (-2.0 * random.f64().max(1e-300).ln()).sqrt() * (std::f64::consts::TAU * random.f64()).cos()
 }

@@ -2,15 +2,17 @@
 
 use byoc_plugin_api::{TensorView, TensorViewMut};
 
-use super::build::{self, Random};
+use byoc_plugin_api::testing::Rng;
+
+use super::build;
 use crate::runtime::load;
 use crate::simulator::Simulator;
 
 #[test]
 fn tensors_go_in_and_come_out() {
-    let conv = build::conv(build::arguments(3, 5, 8, 6), &mut Random(7), false);
+    let conv = build::conv(build::arguments(3, 5, 8, 6), &mut Rng::with_seed(7), false);
     let kmodel = build::single(conv);
-    let input = Random(8).bytes(3 * 8 * 6);
+    let input = build::bytes(&mut Rng::with_seed(8), 3 * 8 * 6);
     let mut simulator = Simulator::new(kmodel.clone(), 1).expect("it can run");
     simulator.run(&input).expect("it runs");
 
@@ -24,7 +26,7 @@ fn tensors_go_in_and_come_out() {
 
 #[test]
 fn tensors_that_do_not_fit_are_refused() {
-    let kmodel = build::single(build::conv(build::arguments(3, 5, 8, 6), &mut Random(7), false));
+    let kmodel = build::single(build::conv(build::arguments(3, 5, 8, 6), &mut Rng::with_seed(7), false));
     let mut region = load(&kmodel.emit().expect("a kmodel"), 1).expect("it can run");
     let mut message = |input: TensorView<'_>, outputs: &mut [TensorViewMut<'_>]| {
         region.run(&[input], outputs).expect_err("it does not fit").message

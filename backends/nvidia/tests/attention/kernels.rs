@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use byoc_nvidia::attention::{Effect, Layout, Mask, Spec, generate};
 use byoc_nvidia::build::{Generated, PRELUDE};
 use byoc_nvidia::program::{Argument, Place};
-use byoc_nvidia_standins::cpu::{Kernels, Param};
+use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
+use byoc_plugin_api::testing::{Rng, decode};
 use byoc_plugin_api::{DType, Dim, dim};
-use fastrand::Rng;
 
 use crate::reference::{Problem, Tensor};
 
@@ -57,7 +57,7 @@ fn difference(spec: &Spec, generated: &Generated, kernels: &Kernels, rng: &mut R
     let problem = Problem::random(spec, &size, rng);
     let inputs: Vec<_> = [&problem.q, &problem.k, &problem.v].into_iter().chain(&problem.mask).collect();
     let inputs: Vec<_> = inputs.into_iter().map(Tensor::buffer).collect();
-    let output = Tensor::room(spec.dtype, problem.count());
+    let output = Buffer::new::<u8>(problem.count() * spec.dtype.size());
     let launch = &generated.launch;
     let parameter = |argument: &Argument| match argument {
         Argument::Pointer(Place::Input(at)) => Param::Buffer(&inputs[*at]),
@@ -68,7 +68,7 @@ fn difference(spec: &Spec, generated: &Generated, kernels: &Kernels, rng: &mut R
     let parameters: Vec<_> = launch.arguments.iter().map(parameter).collect();
     let grid = [0, 1, 2].map(|axis| size(&launch.grid[axis]) as u32);
     kernels.launch(&launch.kernel, grid, launch.block, launch.shared, &parameters);
-    let found = Tensor::read(spec.dtype, &output);
+    let found = decode(spec.dtype, &output.read::<u8>());
     let pairs = found.iter().zip(problem.solve());
     let difference = |(found, expected): (&f64, f64)| match (found.is_nan(), expected.is_nan()) {
         (true, true) => 0.0,

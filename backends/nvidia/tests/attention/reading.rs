@@ -1,114 +1,57 @@
 //! Which regions are read as attention, and what is said of others.
 
 use byoc_nvidia::attention::{Effect, Form, Layout, Mask, patterns, read};
-use byoc_plugin_api::{Attribute, Constant, ConstantId, DType, Dim, Node, Region, Value, to_hex};
+use byoc_plugin_api::testing::{RegionBuilder, Type};
+use byoc_plugin_api::{DType, Dim};
 
-/// A region under construction. Tensors are f32 until told otherwise.
-struct Model {
-    region: Region,
-    dtype: DType,
+const HEADS: &str = "perm=[0,2,1,3]";
+const TURNED: &str = "perm=[0,2,3,1]";
+
+/// An empty region, whose tensors are of this type where nothing else is said.
+fn of(dtype: DType) -> RegionBuilder {
+    RegionBuilder::of("nvidia", dtype)
 }
 
-fn dims(shape: &str) -> Vec<Dim> {
-    let dim = |text: &str| text.parse().map_or_else(|_| Dim::Symbolic(text.into()), Dim::Fixed);
-    shape.split_whitespace().map(dim).collect()
+/// An input of that name.
+fn input(model: &mut RegionBuilder, name: &str, ty: impl Into<Type>) -> usize {
+    let value = model.input(ty);
+    model.region.values[value].name = name.into();
+    value
 }
 
-fn ints(name: &str, values: &[i64]) -> (String, Attribute) {
-    (name.into(), Attribute::Ints(values.to_vec()))
+fn read_of(model: RegionBuilder, output: usize) -> Form {
+    read(&model.with(&[output]).region).expect("it is attention")
 }
 
-fn int(name: &str, value: i64) -> (String, Attribute) {
-    (name.into(), Attribute::Int(value))
+fn refused(model: RegionBuilder, output: usize) -> String {
+    read(&model.with(&[output]).region).expect_err("it is not taken").to_string()
 }
 
-const HEADS: &[i64] = &[0, 2, 1, 3];
-const TURNED: &[i64] = &[0, 2, 3, 1];
-
-impl Model {
-    fn new(dtype: DType) -> Model {
-        Model { region: Region::default(), dtype }
-    }
-
-    fn value(&mut self, name: &str, dtype: DType, shape: &str) -> usize {
-        self.region.values.push(Value { name: name.into(), dtype, shape: dims(shape) });
-        self.region.values.len() - 1
-    }
-
-    fn input_of(&mut self, name: &str, dtype: DType, shape: &str) -> usize {
-        let value = self.value(name, dtype, shape);
-        self.region.inputs.push(value);
-        value
-    }
-
-    fn input(&mut self, name: &str, shape: &str) -> usize {
-        self.input_of(name, self.dtype, shape)
-    }
-
-    fn number(&mut self, number: f32) -> usize {
-        let value = self.value("number", DType::F32, "");
-        let id = ConstantId(self.region.constants.len() as u64);
-        let inline = Some(to_hex(&number.to_le_bytes()));
-        self.region.constants.push(Constant { id, value, inline, shared: false });
-        value
-    }
-
-    fn node(&mut self, op: &str, inputs: &[usize], shape: &str, attributes: &[(String, Attribute)]) -> usize {
-        let output = self.value(op, self.dtype, shape);
-        self.region.nodes.push(Node {
-            name: op.to_lowercase(),
-            op: op.into(),
-            domain: String::new(),
-            inputs: inputs.iter().map(|&input| Some(input)).collect(),
-            outputs: vec![Some(output)],
-            attributes: attributes.iter().cloned().collect(),
-        });
-        output
-    }
-
-    fn transposed(&mut self, input: usize, perm: &[i64], shape: &str) -> usize {
-        self.node("Transpose", &[input], shape, &[ints("perm", perm)])
-    }
-
-    fn finish(mut self, output: usize) -> Region {
-        self.region.outputs = vec![output];
-        self.region
-    }
-
-    fn read(self, output: usize) -> Form {
-        read(&self.finish(output)).expect("it is attention")
-    }
-
-    fn refused(self, output: usize) -> String {
-        read(&self.finish(output)).expect_err("it is not taken").to_string()
-    }
-}
-
-const WEIGHTS: &str = "1 12 128 128";
+const WEIGHTS: &str = "[1,12,128,128]";
 
 /// `softmax(q k' / 8 ...) v` of heads of rows, with `masked` between scores and softmax, and with the result in rows.
-fn in_rows(model: &mut Model, masked: impl FnOnce(&mut Model, usize) -> usize) -> usize {
-    let [q, k, v] = ["q", "k", "v"].map(|name| model.input(name, "1 128 12 64"));
-    let q = model.transposed(q, HEADS, "1 12 128 64");
-    let k = model.transposed(k, TURNED, "1 12 64 128");
-    let v = model.transposed(v, HEADS, "1 12 128 64");
-    let scores = model.node("MatMul", &[q, k], WEIGHTS, &[]);
+fn in_rows(model: &mut RegionBuilder, masked: impl FnOnce(&mut RegionBuilder, usize) -> usize) -> usize {
+    let [q, k, v] = ["q", "k", "v"].map(|name| input(model, name, "[1,128,12,64]"));
+    let q = model.node("Transpose", &[q], "[1,12,128,64]", HEADS);
+    let k = model.node("Transpose", &[k], "[1,12,64,128]", TURNED);
+    let v = model.node("Transpose", &[v], "[1,12,128,64]", HEADS);
+    let scores = model.node("MatMul", &[q, k], WEIGHTS, "");
     let eight = model.number(8.0);
-    let scaled = model.node("Div", &[scores, eight], WEIGHTS, &[]);
+    let scaled = model.node("Div", &[scores, eight], WEIGHTS, "");
     let scores = masked(model, scaled);
-    let weights = model.node("Softmax", &[scores], WEIGHTS, &[int("axis", -1)]);
-    let product = model.node("MatMul", &[weights, v], "1 12 128 64", &[]);
-    model.transposed(product, HEADS, "1 128 12 64")
+    let weights = model.node("Softmax", &[scores], WEIGHTS, "axis=-1");
+    let product = model.node("MatMul", &[weights, v], "[1,12,128,64]", "");
+    model.node("Transpose", &[product], "[1,128,12,64]", HEADS)
 }
 
 #[test]
 fn heads_of_rows() {
-    let mut model = Model::new(DType::F32);
+    let mut model = of(DType::F32);
     let output = in_rows(&mut model, |model, scores| {
-        let mask = model.input("mask", "1 1 1 128");
-        model.node("Add", &[scores, mask], WEIGHTS, &[])
+        let mask = input(model, "mask", "[1,1,1,128]");
+        model.node("Add", &[scores, mask], WEIGHTS, "")
     });
-    let form = model.read(output);
+    let form = read_of(model, output);
     let rows = Layout::RowsFirst { width: 768, start: 0 };
     let spec = &form.spec;
     assert_eq!([spec.q, spec.k, spec.v, spec.y], [rows; 4]);
@@ -123,14 +66,14 @@ fn heads_of_rows() {
 #[test]
 fn booleans_choose_between_scores_and_a_number() {
     for hides in [false, true] {
-        let mut model = Model::new(DType::F32);
+        let mut model = of(DType::F32);
         let output = in_rows(&mut model, |model, scores| {
-            let visible = model.input_of("visible", DType::Bool, "128 128");
-            let lowest = model.number(f32::MIN);
+            let visible = input(model, "visible", "bool[128,128]");
+            let lowest = model.number(f32::MIN.into());
             let inputs = if hides { [visible, lowest, scores] } else { [visible, scores, lowest] };
-            model.node("Where", &inputs, WEIGHTS, &[])
+            model.node("Where", &inputs, WEIGHTS, "")
         });
-        let mask = model.read(output).spec.mask.expect("it has one");
+        let mask = read_of(model, output).spec.mask.expect("it has one");
         assert_eq!(mask.effect, Effect::Fills { hides, fill: f32::MIN });
         assert_eq!(mask.shape, [1, 1, 128, 128].map(Dim::Fixed));
     }
@@ -139,23 +82,21 @@ fn booleans_choose_between_scores_and_a_number() {
 /// Scales on both factors, a softmax in f32 of scores in f16, sizes that are not known, and no transposition but that of K.
 #[test]
 fn heads_as_they_are() {
-    let mut model = Model::new(DType::F16);
-    let [q, k, v] =
-        [("q", "b 4 s 32"), ("k", "b 4 t 32"), ("v", "b 4 t 16")].map(|(name, shape)| model.input(name, shape));
+    let mut model = of(DType::F16);
+    let [q, k, v] = [("q", "[b,4,s,32]"), ("k", "[b,4,t,32]"), ("v", "[b,4,t,16]")]
+        .map(|(name, shape)| input(&mut model, name, shape));
     let [half, quarter] = [0.5, 0.25].map(|number| model.number(number));
-    let q = model.node("Mul", &[q, half], "b 4 s 32", &[]);
-    let k = model.transposed(k, &[0, 1, 3, 2], "b 4 32 t");
-    let k = model.node("Mul", &[quarter, k], "b 4 32 t", &[]);
-    let scores = model.node("MatMul", &[q, k], "b 4 s t", &[]);
-    model.dtype = DType::F32;
-    let wide = model.node("Cast", &[scores], "b 4 s t", &[]);
-    let mask = model.input("mask", "b 1 s t");
-    let masked = model.node("Add", &[mask, wide], "b 4 s t", &[]);
-    let weights = model.node("Softmax", &[masked], "b 4 s t", &[int("axis", 3)]);
-    model.dtype = DType::F16;
-    let narrow = model.node("Cast", &[weights], "b 4 s t", &[]);
-    let output = model.node("MatMul", &[narrow, v], "b 4 s 16", &[]);
-    let Form { spec, .. } = model.read(output);
+    let q = model.node("Mul", &[q, half], "[b,4,s,32]", "");
+    let k = model.node("Transpose", &[k], "[b,4,32,t]", "perm=[0,1,3,2]");
+    let k = model.node("Mul", &[quarter, k], "[b,4,32,t]", "");
+    let scores = model.node("MatMul", &[q, k], "[b,4,s,t]", "");
+    let wide = model.node("Cast", &[scores], "f32[b,4,s,t]", "");
+    let mask = input(&mut model, "mask", "f32[b,1,s,t]");
+    let masked = model.node("Add", &[mask, wide], "f32[b,4,s,t]", "");
+    let weights = model.node("Softmax", &[masked], "f32[b,4,s,t]", "axis=3");
+    let narrow = model.node("Cast", &[weights], "[b,4,s,t]", "");
+    let output = model.node("MatMul", &[narrow, v], "[b,4,s,16]", "");
+    let Form { spec, .. } = read_of(model, output);
     assert_eq!([spec.q, spec.k, spec.v, spec.y], [Layout::HeadsFirst; 4]);
     assert_eq!((spec.dtype, spec.scale, spec.size, spec.value_size), (DType::F16, 0.125, 32, 16));
     let [b, s, t] = ["b", "s", "t"].map(|name| Dim::Symbolic(name.into()));
@@ -167,34 +108,33 @@ fn heads_as_they_are() {
 /// Of scores with three dimensions, the heads are part of the batch.
 #[test]
 fn one_head_a_batch() {
-    let mut model = Model::new(DType::BF16);
-    let [q, k, v] = ["q", "k", "v"].map(|name| model.input(name, "24 50 64"));
-    let mask = model.input("mask", "24 50 50");
-    let k = model.transposed(k, &[0, 2, 1], "24 64 50");
-    let scores = model.node("MatMul", &[q, k], "24 50 50", &[]);
-    let masked = model.node("Add", &[scores, mask], "24 50 50", &[]);
-    let weights = model.node("Softmax", &[masked], "24 50 50", &[]);
-    let output = model.node("MatMul", &[weights, v], "24 50 64", &[]);
-    let Form { spec, .. } = model.read(output);
+    let mut model = of(DType::BF16);
+    let [q, k, v] = ["q", "k", "v"].map(|name| input(&mut model, name, "[24,50,64]"));
+    let mask = input(&mut model, "mask", "[24,50,50]");
+    let k = model.node("Transpose", &[k], "[24,64,50]", "perm=[0,2,1]");
+    let scores = model.node("MatMul", &[q, k], "[24,50,50]", "");
+    let masked = model.node("Add", &[scores, mask], "[24,50,50]", "");
+    let weights = model.node("Softmax", &[masked], "[24,50,50]", "");
+    let output = model.node("MatMul", &[weights, v], "[24,50,64]", "");
+    let Form { spec, .. } = read_of(model, output);
     assert_eq!((spec.heads, spec.scale, &spec.batch), (1, 1.0, &Dim::Fixed(24)));
     assert_eq!(spec.mask.expect("it has one").shape, [24, 1, 50, 50].map(Dim::Fixed));
 }
 
 /// `Attention` of folded heads, with more heads of Q than of K and V.
-fn operator(model: &mut Model, attributes: &[(String, Attribute)], more: &[usize]) -> usize {
-    let shapes = [("q", "2 50 128"), ("k", "2 60 64"), ("v", "2 60 32")];
-    let heads = shapes.map(|(name, shape)| model.input(name, shape));
-    let attributes = [&[int("q_num_heads", 4), int("kv_num_heads", 2)], attributes].concat();
-    model.node("Attention", &[&heads, more].concat(), "2 50 64", &attributes)
+fn operator(model: &mut RegionBuilder, attributes: &str, more: &[usize]) -> usize {
+    let shapes = [("q", "[2,50,128]"), ("k", "[2,60,64]"), ("v", "[2,60,32]")];
+    let heads = shapes.map(|(name, shape)| input(model, name, shape));
+    let attributes = format!("q_num_heads=4 kv_num_heads=2 {attributes}");
+    model.node("Attention", &[&heads, more].concat(), "[2,50,64]", attributes.as_str())
 }
 
 #[test]
 fn the_operator() {
-    let mut model = Model::new(DType::F16);
-    let mask = model.input_of("mask", DType::Bool, "50 40");
-    let more = [int("is_causal", 1), ("softcap".into(), Attribute::Float(30.0))];
-    let output = operator(&mut model, &more, &[mask]);
-    let Form { spec, .. } = model.read(output);
+    let mut model = of(DType::F16);
+    let mask = input(&mut model, "mask", "bool[50,40]");
+    let output = operator(&mut model, "is_causal=1 softcap=30.0", &[mask]);
+    let Form { spec, .. } = read_of(model, output);
     let rows = |width| Layout::RowsFirst { width, start: 0 };
     assert_eq!([spec.q, spec.k, spec.v, spec.y], [rows(128), rows(64), rows(32), rows(64)]);
     assert_eq!((spec.heads, spec.kv_heads, spec.size, spec.value_size), (4, 2, 32, 16));
@@ -202,29 +142,19 @@ fn the_operator() {
     let effect = Effect::Fills { hides: false, fill: f32::NEG_INFINITY };
     assert_eq!(spec.mask, Some(Mask { effect, shape: [1, 1, 50, 40].map(Dim::Fixed), short: true }));
 
-    let mut model = Model::new(DType::F32);
-    let [q, k, v] = ["q", "k", "v"].map(|name| model.input(name, "2 50 3 16"));
-    let [q, k, v] = [q, k, v].map(|value| model.transposed(value, HEADS, "2 3 50 16"));
-    let scale = ("scale".into(), Attribute::Float(0.5));
-    let attention = model.node("Attention", &[q, k, v], "2 3 50 16", &[scale]);
-    let output = model.transposed(attention, HEADS, "2 50 3 16");
-    let Form { spec, .. } = model.read(output);
+    let mut model = of(DType::F32);
+    let [q, k, v] = ["q", "k", "v"].map(|name| input(&mut model, name, "[2,50,3,16]"));
+    let [q, k, v] = [q, k, v].map(|value| model.node("Transpose", &[value], "[2,3,50,16]", HEADS));
+    let attention = model.node("Attention", &[q, k, v], "[2,3,50,16]", "scale=0.5");
+    let output = model.node("Transpose", &[attention], "[2,50,3,16]", HEADS);
+    let Form { spec, .. } = read_of(model, output);
     assert_eq!([spec.q, spec.k, spec.v, spec.y], [rows(48); 4]);
     assert_eq!(spec.scale, 0.5);
 }
 
 /// Rows of which a node splits three parts of those widths.
-fn parts(model: &mut Model, input: usize, shapes: [&str; 3]) -> [usize; 3] {
-    let parts = ["q", "k", "v"].into_iter().zip(shapes);
-    let parts: Vec<usize> = parts.map(|(name, shape)| model.value(name, model.dtype, shape)).collect();
-    model.region.nodes.push(Node {
-        name: "split".into(),
-        op: "Split".into(),
-        domain: String::new(),
-        inputs: vec![Some(input)],
-        outputs: parts.iter().map(|&part| Some(part)).collect(),
-        attributes: [int("axis", -1)].into(),
-    });
+fn parts(model: &mut RegionBuilder, input: usize, shapes: [&str; 3]) -> [usize; 3] {
+    let parts = model.nodes("Split", &[Some(input)], &shapes.map(Into::into), "axis=-1");
     [parts[0], parts[1], parts[2]]
 }
 
@@ -232,80 +162,80 @@ fn parts(model: &mut Model, input: usize, shapes: [&str; 3]) -> [usize; 3] {
 #[test]
 fn parts_of_rows() {
     let rows = |start| Layout::RowsFirst { width: 2304, start };
-    let mut model = Model::new(DType::F32);
-    let product = model.input("product", "s 2304");
-    let wide = model.node("Reshape", &[product], "1 s 2304", &[]);
-    let parts_of = parts(&mut model, wide, ["1 s 768"; 3]);
-    let [q, k, v] = parts_of.map(|part| model.node("Reshape", &[part], "1 s 12 64", &[]));
-    let q = model.transposed(q, HEADS, "1 12 s 64");
-    let k = model.transposed(k, TURNED, "1 12 64 s");
-    let v = model.transposed(v, HEADS, "1 12 s 64");
-    let scores = model.node("MatMul", &[q, k], "1 12 s s", &[]);
-    let weights = model.node("Softmax", &[scores], "1 12 s s", &[]);
-    let output = model.node("MatMul", &[weights, v], "1 12 s 64", &[]);
-    let Form { spec, q, k, v, .. } = model.read(output);
+    let mut model = of(DType::F32);
+    let product = input(&mut model, "product", "[s,2304]");
+    let wide = model.node("Reshape", &[product], "[1,s,2304]", "");
+    let parts_of = parts(&mut model, wide, ["[1,s,768]"; 3]);
+    let [q, k, v] = parts_of.map(|part| model.node("Reshape", &[part], "[1,s,12,64]", ""));
+    let q = model.node("Transpose", &[q], "[1,12,s,64]", HEADS);
+    let k = model.node("Transpose", &[k], "[1,12,64,s]", TURNED);
+    let v = model.node("Transpose", &[v], "[1,12,s,64]", HEADS);
+    let scores = model.node("MatMul", &[q, k], "[1,12,s,s]", "");
+    let weights = model.node("Softmax", &[scores], "[1,12,s,s]", "");
+    let output = model.node("MatMul", &[weights, v], "[1,12,s,64]", "");
+    let Form { spec, q, k, v, .. } = read_of(model, output);
     assert_eq!(([spec.q, spec.k, spec.v], [q, k, v]), ([rows(0), rows(768), rows(1536)], [product; 3]));
 
     // Of the operator, with fewer heads of K and V; what begins where no 16 bytes do is split before.
     let split = |width: &str, shapes: [&str; 3]| {
-        let mut model = Model::new(DType::F16);
-        let all = model.input("all", width);
+        let mut model = of(DType::F16);
+        let all = input(&mut model, "all", width);
         let inputs = parts(&mut model, all, shapes);
-        let heads = [int("q_num_heads", 4), int("kv_num_heads", 2)];
-        let output = model.node("Attention", &inputs, "2 50 128", &heads);
-        (all, read(&model.finish(output)))
+        let heads = "q_num_heads=4 kv_num_heads=2";
+        let output = model.node("Attention", &inputs, "[2,50,128]", heads);
+        (all, read(&model.with(&[output]).region))
     };
-    let (all, form) = split("2 50 256", ["2 50 128", "2 50 64", "2 50 64"]);
+    let (all, form) = split("[2,50,256]", ["[2,50,128]", "[2,50,64]", "[2,50,64]"]);
     let Form { spec, q, k, v, .. } = form.expect("it is attention");
     let rows = |start| Layout::RowsFirst { width: 256, start };
     assert_eq!(([spec.q, spec.k, spec.v], [q, k, v]), ([rows(0), rows(128), rows(192)], [all; 3]));
-    let (_, form) = split("2 50 260", ["2 50 128", "2 50 64", "2 50 68"]);
+    let (_, form) = split("[2,50,260]", ["[2,50,128]", "[2,50,64]", "[2,50,68]"]);
     let cause = form.expect_err("it is not taken").to_string();
     assert_eq!(cause, "shape: heads of V have 34 columns, taken are multiples of 8 up to 256");
 }
 
 #[test]
 fn what_is_refused_of_the_operator() {
-    let refused = |dtype: DType, attributes: &[(String, Attribute)], more: &[(&str, DType, &str)]| {
-        let mut model = Model::new(dtype);
-        let more: Vec<_> = more.iter().map(|(name, dtype, shape)| model.input_of(name, *dtype, shape)).collect();
+    let refused_with = |dtype: DType, attributes: &str, more: &[(&str, DType, &str)]| {
+        let mut model = of(dtype);
+        let more: Vec<_> = more.iter().map(|(name, dtype, shape)| input(&mut model, name, (*dtype, *shape))).collect();
         let output = operator(&mut model, attributes, &more);
-        model.refused(output)
+        refused(model, output)
     };
     let f32 = DType::F32;
-    assert_eq!(refused(DType::F64, &[], &[]), "type: 'q' is f64, taken are f32, f16 and bf16");
-    let mask = ("mask", f32, "50 60");
-    let past = [mask, ("past_k", f32, "2 2 9 32"), ("past_v", f32, "2 2 9 16")];
-    assert_eq!(refused(f32, &[], &past), "attribute: the input 'past_key' is given, and the kernel has no cache");
-    let refused_mask = |dtype, shape| refused(f32, &[], &[("mask", dtype, shape)]);
-    assert_eq!(refused_mask(DType::I64, "50 60"), "type: the mask 'mask' is i64, taken are bool, f32, f16 and bf16");
-    assert_eq!(refused_mask(f32, "s 60"), "shape: the mask 'mask' is [s,60], and the scores [2,4,50,60]");
-    let heads = [int("q_num_heads", 16), int("kv_num_heads", 8)];
-    assert_eq!(refused(f32, &heads, &[]), "shape: heads of V have 4 columns, taken are multiples of 8 up to 256");
-    let other = refused(f32, &[int("q_num_heads", 8)], &[]);
+    assert_eq!(refused_with(DType::F64, "", &[]), "type: 'q' is f64, taken are f32, f16 and bf16");
+    let mask = ("mask", f32, "[50,60]");
+    let past = [mask, ("past_k", f32, "[2,2,9,32]"), ("past_v", f32, "[2,2,9,16]")];
+    assert_eq!(refused_with(f32, "", &past), "attribute: the input 'past_key' is given, and the kernel has no cache");
+    let refused_mask = |dtype, shape| refused_with(f32, "", &[("mask", dtype, shape)]);
+    assert_eq!(refused_mask(DType::I64, "[50,60]"), "type: the mask 'mask' is i64, taken are bool, f32, f16 and bf16");
+    assert_eq!(refused_mask(f32, "[s,60]"), "shape: the mask 'mask' is [s,60], and the scores [2,4,50,60]");
+    let heads = "q_num_heads=16 kv_num_heads=8";
+    assert_eq!(refused_with(f32, heads, &[]), "shape: heads of V have 4 columns, taken are multiples of 8 up to 256");
+    let other = refused_with(f32, "q_num_heads=8", &[]);
     assert_eq!(other, "shape: 'k' does not have the sizes that the other operands make it");
-    let uneven = refused(f32, &[int("q_num_heads", 1)], &[]);
+    let uneven = refused_with(f32, "q_num_heads=1", &[]);
     assert_eq!(uneven, "shape: 1 heads of Q do not divide into 2 of K and V");
 }
 
 #[test]
 fn what_is_refused_of_pieces() {
-    let mut model = Model::new(DType::F32);
-    let output = in_rows(&mut model, |model, scores| model.node("Relu", &[scores], WEIGHTS, &[]));
-    assert_eq!(model.refused(output), "other: the scores are not from a product");
+    let mut model = of(DType::F32);
+    let output = in_rows(&mut model, |model, scores| model.node("Relu", &[scores], WEIGHTS, ""));
+    assert_eq!(refused(model, output), "other: the scores are not from a product");
 
-    let mut model = Model::new(DType::F32);
-    let [q, k, v] =
-        [("q", "1 12 50 64"), ("k", "1 12 64 50"), ("v", "1 12 50 64")].map(|(name, shape)| model.input(name, shape));
-    let scores = model.node("MatMul", &[q, k], "1 12 50 50", &[]);
-    let weights = model.node("Softmax", &[scores], "1 12 50 50", &[int("axis", -1)]);
-    let output = model.node("MatMul", &[weights, v], "1 12 50 64", &[]);
-    assert_eq!(model.refused(output), "shape: the keys 'k' have no Transpose of their own, and lie by columns");
+    let mut model = of(DType::F32);
+    let [q, k, v] = [("q", "[1,12,50,64]"), ("k", "[1,12,64,50]"), ("v", "[1,12,50,64]")]
+        .map(|(name, shape)| input(&mut model, name, shape));
+    let scores = model.node("MatMul", &[q, k], "[1,12,50,50]", "");
+    let weights = model.node("Softmax", &[scores], "[1,12,50,50]", "axis=-1");
+    let output = model.node("MatMul", &[weights, v], "[1,12,50,64]", "");
+    assert_eq!(refused(model, output), "shape: the keys 'k' have no Transpose of their own, and lie by columns");
 
-    let mut model = Model::new(DType::F32);
-    let weights = model.input("x", "4 4");
-    let output = model.node("Softmax", &[weights], "4 4", &[]);
-    assert_eq!(model.refused(output), "other: there is no attention");
+    let mut model = of(DType::F32);
+    let weights = input(&mut model, "x", "[4,4]");
+    let output = model.node("Softmax", &[weights], "[4,4]", "");
+    assert_eq!(refused(model, output), "other: there is no attention");
 }
 
 #[test]

@@ -2,9 +2,8 @@
 
 use byoc_nvidia::attention::{Effect, Layout, Mask, Spec};
 use byoc_nvidia_standins::cpu::Buffer;
+use byoc_plugin_api::testing::{Rng, encode, rounded};
 use byoc_plugin_api::{DType, Dim};
-use fastrand::Rng;
-use half::{bf16, f16};
 
 /// Elements of some type in memory, and what they are.
 pub(crate) struct Tensor {
@@ -15,13 +14,7 @@ pub(crate) struct Tensor {
 impl Tensor {
     /// Rounds to what the type can hold.
     pub(crate) fn new(dtype: DType, values: impl IntoIterator<Item = f64>) -> Tensor {
-        let round = |value: f64| match dtype {
-            DType::F16 => f16::from_f64(value).to_f64(),
-            DType::BF16 => bf16::from_f64(value).to_f64(),
-            DType::F32 => f64::from(value as f32),
-            _ => value,
-        };
-        Tensor { dtype, values: values.into_iter().map(round).collect() }
+        Tensor { dtype, values: values.into_iter().map(|value| rounded(dtype, value)).collect() }
     }
 
     pub(crate) fn random(dtype: DType, count: usize, rng: &mut Rng) -> Tensor {
@@ -29,26 +22,7 @@ impl Tensor {
     }
 
     pub(crate) fn buffer(&self) -> Buffer {
-        let values = self.values.iter();
-        match self.dtype {
-            DType::F16 => Buffer::of(&values.map(|&value| f16::from_f64(value).to_bits()).collect::<Vec<_>>()),
-            DType::BF16 => Buffer::of(&values.map(|&value| bf16::from_f64(value).to_bits()).collect::<Vec<_>>()),
-            DType::Bool => Buffer::of(&values.map(|&value| value as u8).collect::<Vec<_>>()),
-            _ => Buffer::of(&values.map(|&value| value as f32).collect::<Vec<_>>()),
-        }
-    }
-
-    /// Memory for a result, which holds NaN.
-    pub(crate) fn room(dtype: DType, count: usize) -> Buffer {
-        if dtype == DType::F32 { Buffer::new::<f32>(count) } else { Buffer::new::<u16>(count) }
-    }
-
-    pub(crate) fn read(dtype: DType, buffer: &Buffer) -> Vec<f64> {
-        match dtype {
-            DType::F16 => buffer.read::<u16>().into_iter().map(|bits| f16::from_bits(bits).to_f64()).collect(),
-            DType::BF16 => buffer.read::<u16>().into_iter().map(|bits| bf16::from_bits(bits).to_f64()).collect(),
-            _ => buffer.read::<f32>().into_iter().map(f64::from).collect(),
-        }
+        Buffer::of(&encode(self.dtype, &self.values))
     }
 }
 

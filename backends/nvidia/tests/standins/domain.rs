@@ -3,10 +3,10 @@
 use byoc_nvidia::domain::CudaDomain;
 use byoc_nvidia::locate::Library;
 use byoc_nvidia_standins::{Child, FOLDER, both, build, copy, shield, temporary, tried};
+use byoc_plugin_api::testing::Rng;
 use byoc_plugin_api::{Domain, Error};
 
 use crate::child::{self, refused};
-use crate::products::Random;
 
 /// All cases, by name.
 pub(crate) const CASES: &[(&str, fn())] = &[
@@ -64,14 +64,14 @@ pub(crate) fn got<const N: usize>(domain: &mut CudaDomain, address: u64) -> Resu
 
 fn round() -> Result<Vec<String>, Error> {
     let mut domain = CudaDomain::open(0, &child::places(), &[Library::CublasLt])?;
-    let (info, mut random) = (domain.info(), Random(1));
+    let (info, mut random) = (domain.info(), Rng::with_seed(1));
     for most in [16, 5000, 300_000].repeat(20) {
-        let bytes = random.below(most) as usize + 1;
-        let sent: Vec<u8> = (0..bytes).map(|_| random.below(256) as u8).collect();
+        let bytes = random.usize(..most) + 1;
+        let sent: Vec<u8> = (0..bytes).map(|_| random.u8(..)).collect();
         let (one, other) = (domain.allocate(bytes as u64)?, domain.allocate(bytes as u64)?);
         assert_eq!((one % 256, other % 256), (0, 0));
         let pinned = domain.allocate_host(bytes)?;
-        let (mut got, start) = (vec![0; bytes], random.below(bytes as i64) as usize);
+        let (mut got, start) = (vec![0; bytes], random.usize(..bytes));
         // SAFETY: all ranges are of `bytes`, or of what follows `start`; all stay until `synchronize`.
         unsafe {
             // To the first memory from where it lies, and back to page-locked memory; then the end of it once more, the

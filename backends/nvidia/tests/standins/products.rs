@@ -5,11 +5,11 @@ use std::ffi::c_void;
 use byoc_nvidia::locate;
 use byoc_nvidia::matmul::{Activation, Batch, Call, Offsets, Problem, View, plan};
 use byoc_nvidia_standins::tried;
-use byoc_plugin_api::Error;
+use byoc_plugin_api::testing::{Rng, decode, encode, rounded};
+use byoc_plugin_api::{DType, Error};
 use cudarc::cublaslt::{result as lt, sys};
 use cudarc::driver::result::{self as driver, DriverError};
 use cudarc::driver::sys::{CUgraphInstantiate_flags as GraphFlags, CUstream, CUstreamCaptureMode as CaptureMode};
-use half::{bf16, f16};
 
 use crate::child;
 use crate::driver::stream;
@@ -23,58 +23,29 @@ const PROBLEMS: u64 = 300;
 
 /// How a matrix of one element type is computed with.
 struct Kind {
-    name: &'static str,
     data: sys::cudaDataType,
     scale: sys::cudaDataType,
     compute: sys::cublasComputeType_t,
-    bytes: usize,
+    dtype: DType,
     /// The largest relative error of a result that was rounded to the type once.
     tolerance: f64,
-    write: fn(f64) -> Vec<u8>,
-    read: fn(&[u8]) -> f64,
-}
-
-fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    bytes.try_into().expect("an element has the size of its type")
 }
 
 const F32: Kind = Kind {
-    name: "f32",
     data: sys::cudaDataType::CUDA_R_32F,
     scale: sys::cudaDataType::CUDA_R_32F,
     compute: sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-    bytes: 4,
+    dtype: DType::F32,
     tolerance: 6e-8,
-    write: |value| (value as f32).to_le_bytes().to_vec(),
-    read: |bytes| f32::from_le_bytes(array(bytes)).into(),
 };
-const F16: Kind = Kind {
-    name: "f16",
-    data: sys::cudaDataType::CUDA_R_16F,
-    bytes: 2,
-    tolerance: 4.9e-4,
-    write: |value| f16::from_f64(value).to_le_bytes().to_vec(),
-    read: |bytes| f16::from_le_bytes(array(bytes)).to_f64(),
-    ..F32
-};
-const BF16: Kind = Kind {
-    name: "bf16",
-    data: sys::cudaDataType::CUDA_R_16BF,
-    bytes: 2,
-    tolerance: 4e-3,
-    write: |value| bf16::from_f64(value).to_le_bytes().to_vec(),
-    read: |bytes| bf16::from_le_bytes(array(bytes)).to_f64(),
-    ..F32
-};
+const F16: Kind = Kind { data: sys::cudaDataType::CUDA_R_16F, dtype: DType::F16, tolerance: 4.9e-4, ..F32 };
+const BF16: Kind = Kind { data: sys::cudaDataType::CUDA_R_16BF, dtype: DType::BF16, tolerance: 4e-3, ..F32 };
 const F64: Kind = Kind {
-    name: "f64",
     data: sys::cudaDataType::CUDA_R_64F,
     scale: sys::cudaDataType::CUDA_R_64F,
     compute: sys::cublasComputeType_t::CUBLAS_COMPUTE_64F,
-    bytes: 8,
+    dtype: DType::F64,
     tolerance: 1e-13,
-    write: |value| value.to_le_bytes().to_vec(),
-    read: |bytes| f64::from_le_bytes(array(bytes)),
 };
 
 fn random_problems() {
@@ -102,47 +73,37 @@ pub(crate) fn act() -> Result<Vec<String>, Error> {
     let handle = lt::create_handle().map_err(|cause| Error::new(cause.to_string()))?;
     let mut lines = Vec::new();
     for kind in [F32, F16, BF16, F64] {
-        let mut random = Random(7);
+        let mut random = Rng::with_seed(7);
         for number in 0..PROBLEMS {
             let case = Case::new(&mut random, &kind);
             let got = case
                 .computed(handle, stream.cu_stream())
-                .map_err(|cause| Error::new(format!("{}: {cause}", kind.name)))?;
+                .map_err(|cause| Error::new(format!("{}: {cause}", kind.dtype)))?;
             case.compare(&got)
-                .map_err(|what| Error::new(format!("{} {number}: {what}: {:?}", kind.name, case.problem)))?;
+                .map_err(|what| Error::new(format!("{} {number}: {what}: {:?}", kind.dtype, case.problem)))?;
         }
-        lines.push(format!("{}: {PROBLEMS} right", kind.name));
+        lines.push(format!("{}: {PROBLEMS} right", kind.dtype));
     }
     // SAFETY: the handle is not used any more.
     unsafe { lt::destroy_handle(handle) }.map_err(|cause| Error::new(cause.to_string()))?;
     Ok(lines)
 }
 
-/// Numbers that look random and are the same every time: Knuth's MMIX generator.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, end: i64) -> i64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as i64) % end
+/// A matrix in either order, packed or part of a wider one; and how many elements it spans. A distance along a
+/// dimension of one element may be anything.
+fn view(random: &mut Rng, rows: i64, columns: i64) -> (View, i64) {
+    let gap = random.i64(0..2) * random.i64(0..4);
+    let (mut view, span) = match random.i64(0..2) {
+        0 => (View { row: columns + gap, column: 1 }, rows * (columns + gap)),
+        _ => (View { row: 1, column: rows + gap }, columns * (rows + gap)),
+    };
+    if rows == 1 && random.i64(0..2) == 0 {
+        view.row = random.i64(0..9);
     }
-
-    /// A matrix in either order, packed or part of a wider one; and how many elements it spans. A distance along a
-    /// dimension of one element may be anything.
-    fn view(&mut self, rows: i64, columns: i64) -> (View, i64) {
-        let gap = self.below(2) * self.below(4);
-        let (mut view, span) = match self.below(2) {
-            0 => (View { row: columns + gap, column: 1 }, rows * (columns + gap)),
-            _ => (View { row: 1, column: rows + gap }, columns * (rows + gap)),
-        };
-        if rows == 1 && self.below(2) == 0 {
-            view.row = self.below(9);
-        }
-        if columns == 1 && self.below(2) == 0 {
-            view.column = self.below(9);
-        }
-        (view, span)
+    if columns == 1 && random.i64(0..2) == 0 {
+        view.column = random.i64(0..9);
     }
+    (view, span)
 }
 
 /// A problem with its operands, in elements as f64 that the type can hold.
@@ -159,43 +120,43 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    fn new(random: &mut Random, kind: &'a Kind) -> Self {
-        let (m, n, k) = (1 + random.below(6), 1 + random.below(6), 1 + random.below(6));
-        let ((x, mut xs), (w, mut ws)) = (random.view(m, k), random.view(k, n));
-        let y = View { row: n + random.below(2) * random.below(3), column: 1 };
+    fn new(random: &mut Rng, kind: &'a Kind) -> Self {
+        let (m, n, k) = (1 + random.i64(0..6), 1 + random.i64(0..6), 1 + random.i64(0..6));
+        let ((x, mut xs), (w, mut ws)) = (view(random, m, k), view(random, k, n));
+        let y = View { row: n + random.i64(0..2) * random.i64(0..3), column: 1 };
         let mut ys = m * y.row;
         let mut batch = Vec::new();
-        for _ in 0..random.below(4) {
-            let count = 1 + random.below(3);
+        for _ in 0..random.i64(0..4) {
+            let count = 1 + random.i64(0..3);
             let mut step = |span: &mut i64, may_repeat: bool| {
                 let step =
-                    if may_repeat && random.below(3) == 0 { 0 } else { *span + random.below(2) * random.below(3) };
+                    if may_repeat && random.i64(0..3) == 0 { 0 } else { *span + random.i64(0..2) * random.i64(0..3) };
                 *span += step * (count - 1);
                 step
             };
             batch.insert(0, Batch { count, x: step(&mut xs, true), w: step(&mut ws, true), y: step(&mut ys, false) });
         }
-        let activation = [Activation::None, Activation::Relu, Activation::GeluTanh][random.below(3) as usize];
+        let activation = [Activation::None, Activation::Relu, Activation::GeluTanh][random.i64(0..3) as usize];
         let mut values = |count: i64| -> Vec<f64> {
-            let value = |_| (kind.read)(&(kind.write)(random.below(4001) as f64 / 1000.0 - 2.0));
+            let value = |_| rounded(kind.dtype, 4.0 * random.f64() - 2.0);
             (0..count).map(value).collect()
         };
         let (x_values, w_values, bias) = (values(xs), values(ws), values(n));
-        let bias_is_used = random.below(2) == 1;
+        let bias_is_used = random.i64(0..2) == 1;
         let problem = Problem { m, n, k, batch, x, w, y, bias: bias_is_used, activation };
-        Case { kind, problem, x: x_values, w: w_values, bias, y: ys as usize, captured: random.below(4) == 0 }
+        Case { kind, problem, x: x_values, w: w_values, bias, y: ys as usize, captured: random.i64(0..4) == 0 }
     }
 
     /// What the planned calls leave in Y, which held NaN.
     fn computed(&self, handle: sys::cublasLtHandle_t, stream: CUstream) -> Result<Vec<u8>, String> {
         let plan = plan(&self.problem).map_err(|refusal| refusal.to_string())?;
         let text = |cause: DriverError| byoc_nvidia::device::explain(cause);
-        let mut got = vec![0; self.y * self.kind.bytes];
+        let mut got = vec![0; self.y * self.kind.dtype.size()];
         // SAFETY: every buffer spans what its views reach, `multiply` is given live ones, and each is freed once, after
         // the last use in the stream's order.
         unsafe {
             let upload = |values: &[f64]| {
-                let bytes: Vec<u8> = values.iter().flat_map(|value| (self.kind.write)(*value)).collect();
+                let bytes = encode(self.kind.dtype, values);
                 let at = driver::malloc_sync(bytes.len())?;
                 driver::memcpy_htod_async(at, &bytes, stream)?;
                 Ok(at)
@@ -241,8 +202,8 @@ impl<'a> Case<'a> {
                 }
             }
         }
-        for (at, (expected, got)) in expected.iter().zip(got.chunks(self.kind.bytes)).enumerate() {
-            let value = (self.kind.read)(got);
+        for (at, (expected, got)) in expected.iter().zip(got.chunks(self.kind.dtype.size())).enumerate() {
+            let value = decode(self.kind.dtype, got)[0];
             let right = match expected {
                 // Below the least normal number of f16, errors are absolute.
                 Some(expected) => (value - expected).abs() <= self.kind.tolerance * expected.abs().max(6.2e-5),
@@ -316,9 +277,9 @@ unsafe fn multiply(
     let d_layout = layout((call.m, call.n), call.ldc, call.stride_c)?;
     let workspace_bytes = WORKSPACE as u64;
     let (transa, transb) = (i32::from(call.transa), i32::from(call.transb));
-    let at = |base: u64, offset: i64| (base + offset.unsigned_abs() * kind.bytes as u64) as *mut c_void;
+    let at = |base: u64, offset: i64| (base + offset.unsigned_abs() * kind.dtype.size() as u64) as *mut c_void;
     // Aligned for both scale types.
-    let scale = |value: f64| if kind.bytes == 8 { value.to_bits() } else { (value as f32).to_bits().into() };
+    let scale = |value: f64| if kind.dtype.size() == 8 { value.to_bits() } else { (value as f32).to_bits().into() };
     // SAFETY: all descriptors were made above and are destroyed below, attributes have the sizes of their types, and the
     // caller answers for the buffers. Alpha and beta begin, in little-endian order, with a number of the scale type.
     unsafe {

@@ -126,8 +126,10 @@ fn camel(name: &str) -> String {
 
 /// The skeleton's manifest with values of its own in place of the workspace's.
 fn manifest(skeleton: &str, api: &str) -> String {
-    let mut text = String::new();
-    let mut section = "";
+    let (mut text, mut section) = (String::new(), "");
+    // Beside other keys, a version has a key of its own.
+    let key = api.strip_prefix("{ ").and_then(|api| api.strip_suffix(" }"));
+    let key = key.map_or_else(|| format!("version = {api}"), str::to_owned);
     for line in skeleton.lines() {
         section = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')).unwrap_or(section);
         match (section, line.strip_suffix(".workspace = true")) {
@@ -140,7 +142,7 @@ fn manifest(skeleton: &str, api: &str) -> String {
                 let _ = writeln!(text, "{key} = {value}");
             }
             ("lints", None) => {}
-            (_, None) => text += &format!("{line}\n"),
+            (_, None) => text += &format!("{}\n", line.replace("workspace = true", &key)),
         }
     }
     for tool in ["rust", "clippy"] {

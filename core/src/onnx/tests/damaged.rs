@@ -52,18 +52,6 @@ fn specimen() -> Vec<u8> {
     model.encode_to_vec()
 }
 
-/// A generator of numbers (xorshift64*), the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
-    }
-}
-
 /// Imports each of these files, which stand beside `o.bin`, and returns how many are models; an error must have a
 /// message.
 fn survive(files: impl Iterator<Item = Vec<u8>>) -> usize {
@@ -95,15 +83,15 @@ fn import_decoded(entry: &str, path: &Path, proto: Result<ModelProto>, options: 
 fn mutated_bytes_never_panic() {
     let specimen = specimen();
     assert_eq!(survive(std::iter::once(specimen.clone())), 1);
-    let mut random = Random(0x5eed);
+    let mut random = fastrand::Rng::with_seed(0x5eed);
     let mutated = (0..6000).map(|_| {
         let mut bytes = specimen.clone();
-        for _ in 0..1 + random.below(4) {
-            let at = random.below(bytes.len());
-            match random.below(4) {
-                0 => bytes[at] = random.below(256) as u8,
-                1 => bytes[at] ^= 1 << random.below(8),
-                2 => bytes.insert(at, random.below(256) as u8),
+        for _ in 0..1 + random.usize(..4) {
+            let at = random.usize(..bytes.len());
+            match random.usize(..4) {
+                0 => bytes[at] = random.u8(..),
+                1 => bytes[at] ^= 1 << random.usize(..8),
+                2 => bytes.insert(at, random.u8(..)),
                 _ => _ = bytes.remove(at),
             }
         }

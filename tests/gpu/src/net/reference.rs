@@ -1,9 +1,11 @@
-//! What a net computes, by plain loops in f64. Nothing of byoc is used here.
+//! What a net computes, by the reference kernels in f64.
 
 use byoc_conformance::tensor::Tensor;
-use byoc_plugin_api::DType;
+use byoc_json_backend::reference::{self, Array};
+use byoc_plugin_api::{DType, Node};
+use ndarray::ArrayD;
 
-use super::{Gemm, Net, Op, Source, Window};
+use super::{Gemm, Net, Op, Source};
 
 /// A tensor of f64.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,158 +107,36 @@ fn read(tensor: Option<&Tensor>, unsigned: bool) -> Values {
 }
 
 fn step(op: Op, operands: &[&Values], unsigned: bool) -> Values {
-    let sign = |value: f32| f64::from(if unsigned { value.abs() } else { value });
     match op {
-        Op::MatMul => matmul(operands[0], operands[1]),
-        Op::Gemm(Gemm { alpha, beta, trans_a, trans_b }) => {
-            let turned = |value: &Values, turn: bool| if turn { transpose(value) } else { value.clone() };
-            let product = matmul(&turned(operands[0], trans_a), &turned(operands[1], trans_b));
-            let product = product.map(|value| sign(alpha) * value);
-            match operands.get(2) {
-                Some(c) => together(&product, &c.map(|value| sign(beta) * value), |a, b| a + b),
-                None => product,
-            }
-        }
-        Op::Conv(window) => {
-            let sums = conv(operands[0], operands[1], window);
-            match operands.get(2) {
-                Some(bias) => {
-                    let bias = Values { shape: vec![bias.shape[0], 1, 1], data: bias.data.clone() };
-                    together(&sums, &bias, |a, b| a + b)
-                }
-                None => sums,
-            }
-        }
-        Op::Transpose => transpose(operands[0]),
-        Op::Add => together(operands[0], operands[1], |a, b| a + b),
-        Op::Mul => together(operands[0], operands[1], |a, b| a * b),
-        Op::Relu if !unsigned => operands[0].map(|value| value.max(0.0)),
-        Op::Gelu if !unsigned => operands[0].map(gelu),
-        Op::GeluErf if !unsigned => operands[0].map(|x| 0.5 * x * (1.0 + erf(x / 2f64.sqrt()))),
-        Op::Sigmoid if !unsigned => operands[0].map(|x| 1.0 / (1.0 + (-x).exp())),
         // What is multiplied with it is at most as large as before.
-        Op::Sigmoid => operands[0].map(|_| 1.0),
-        Op::Relu | Op::Gelu | Op::GeluErf => operands[0].clone(),
+        Op::Sigmoid if unsigned => Values { shape: operands[0].shape.clone(), data: vec![1.0; operands[0].data.len()] },
+        Op::Relu | Op::Gelu | Op::GeluErf if unsigned => operands[0].clone(),
+        Op::Gemm(Gemm { alpha, beta, trans_a, trans_b }) if unsigned => {
+            let gemm = Gemm { alpha: alpha.abs(), beta: beta.abs(), trans_a, trans_b };
+            computed(Op::Gemm(gemm), operands)
+        }
+        op => computed(op, operands),
     }
 }
 
-/// GELU in the form with tanh, as ONNX defines it.
-fn gelu(x: f64) -> f64 {
-    0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh())
-}
-
-impl Values {
-    fn map(&self, function: impl Fn(f64) -> f64) -> Values {
-        Values { shape: self.shape.clone(), data: self.data.iter().map(|&value| function(value)).collect() }
-    }
-}
-
-fn transpose(value: &Values) -> Values {
-    let (rows, columns) = (value.shape[0], value.shape[1]);
-    let data = (0..columns).flat_map(|column| (0..rows).map(move |row| value.data[row * columns + column]));
-    Values { shape: vec![columns, rows], data: data.collect() }
-}
-
-/// The error function: its series, and for large arguments the continued fraction of its complement (Abramowitz and
-/// Stegun, 7.1.5 and 7.1.14).
-fn erf(x: f64) -> f64 {
-    let positive = x.abs();
-    let value = if positive < 2.5 {
-        let term = |(sum, term): (f64, f64), n: i32| {
-            let next = -term * positive * positive / f64::from(n);
-            (sum + next / f64::from(2 * n + 1), next)
-        };
-        2.0 / std::f64::consts::PI.sqrt() * (1..60).fold((positive, positive), term).0
-    } else {
-        let fraction = (1..60).rev().fold(positive, |below, n| positive + f64::from(n) / 2.0 / below);
-        1.0 - (-positive * positive).exp() / std::f64::consts::PI.sqrt() / fraction
+/// What the reference kernels make of the operands, in f64.
+fn computed(op: Op, operands: &[&Values]) -> Values {
+    let array = |values: &&Values| {
+        let array = ArrayD::from_shape_vec(values.shape.as_slice(), values.data.clone());
+        Some(Array::from_f64(DType::F64, array.expect("a shape counts its elements")))
     };
-    value.copysign(x)
-}
-
-/// A convolution of images, rows by columns.
-fn conv(x: &Values, w: &Values, window: Window) -> Values {
-    let ([images, channels, rows, columns], [filters, _, height, width]) = (four(x), four(w));
-    let places = |size: usize, own: usize| (size + 2 * window.pad - own) / window.stride + 1;
-    let (down, across) = (places(rows, height), places(columns, width));
-    let mut data = Vec::with_capacity(images * filters * down * across);
-    // Where an element of the window lies in the image, if it is not in its border.
-    let inside = |place: usize, own: usize, size: usize| {
-        (place * window.stride + own).checked_sub(window.pad).filter(|&at| at < size)
+    let (name, attributes) = op.onnx();
+    let node = Node {
+        name: name.into(),
+        op: name.into(),
+        domain: String::new(),
+        inputs: (0..operands.len()).map(Some).collect(),
+        outputs: vec![Some(operands.len())],
+        attributes: attributes.into_iter().collect(),
     };
-    for (image, filter) in (0..images).flat_map(|image| (0..filters).map(move |filter| (image, filter))) {
-        for (y, x_place) in (0..down).flat_map(|y| (0..across).map(move |x| (y, x))) {
-            let mut sum = 0.0;
-            for (channel, i) in (0..channels).flat_map(|channel| (0..height).map(move |i| (channel, i))) {
-                let Some(row) = inside(y, i, rows) else { continue };
-                for j in 0..width {
-                    let Some(column) = inside(x_place, j, columns) else { continue };
-                    let value = x.data[((image * channels + channel) * rows + row) * columns + column];
-                    sum += value * w.data[((filter * channels + channel) * height + i) * width + j];
-                }
-            }
-            data.push(sum);
-        }
-    }
-    Values { shape: vec![images, filters, down, across], data }
-}
-
-fn four(value: &Values) -> [usize; 4] {
-    std::array::from_fn(|axis| value.shape[axis])
-}
-
-/// As numpy's `matmul`: a vector is a row on the left and a column on the right, and batches broadcast.
-fn matmul(a: &Values, b: &Values) -> Values {
-    let left = if a.shape.len() == 1 { [&[1], a.shape.as_slice()].concat() } else { a.shape.clone() };
-    let right = if b.shape.len() == 1 { [b.shape.as_slice(), &[1]].concat() } else { b.shape.clone() };
-    let (batch_a, rest_a) = left.split_at(left.len() - 2);
-    let (batch_b, rest_b) = right.split_at(right.len() - 2);
-    let (m, k, n) = (rest_a[0], rest_a[1], rest_b[1]);
-    let batch = broadcast(batch_a, batch_b);
-    let mut data = Vec::with_capacity(batch.iter().product::<usize>() * m * n);
-    for index in 0..batch.iter().product() {
-        let x = &a.data[place(&batch, index, batch_a) * m * k..][..m * k];
-        let w = &b.data[place(&batch, index, batch_b) * k * n..][..k * n];
-        for row in x.chunks_exact(k) {
-            let mut sums = vec![0.0; n];
-            for (value, weights) in row.iter().zip(w.chunks_exact(n)) {
-                sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += value * weight);
-            }
-            data.extend(sums);
-        }
-    }
-    let (row, column) = (a.shape.len() > 1, b.shape.len() > 1);
-    let shape = batch.into_iter().chain(row.then_some(m)).chain(column.then_some(n));
-    Values { shape: shape.collect(), data }
-}
-
-/// Element by element, as numpy broadcasts.
-fn together(a: &Values, b: &Values, function: impl Fn(f64, f64) -> f64) -> Values {
-    let shape = broadcast(&a.shape, &b.shape);
-    let count = shape.iter().product();
-    let value = |index| function(a.data[place(&shape, index, &a.shape)], b.data[place(&shape, index, &b.shape)]);
-    Values { data: (0..count).map(value).collect(), shape }
-}
-
-fn broadcast(a: &[usize], b: &[usize]) -> Vec<usize> {
-    let rank = a.len().max(b.len());
-    let size = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |axis| shape[axis]);
-    (0..rank).map(|axis| size(a, axis).max(size(b, axis))).collect()
-}
-
-/// Where the element `index` of a tensor of `shape` is in one of the shape `own` that is broadcast to it.
-fn place(shape: &[usize], mut index: usize, own: &[usize]) -> usize {
-    let (mut place, mut step) = (0, 1);
-    for axis in (0..shape.len()).rev() {
-        let at = index % shape[axis];
-        index /= shape[axis];
-        let Some(own_axis) = (axis + own.len()).checked_sub(shape.len()) else { continue };
-        if own[own_axis] > 1 {
-            place += at * step;
-        }
-        step *= own[own_axis];
-    }
-    place
+    let made = reference::compute(&node, operands.iter().map(array).collect(), &[Some(DType::F64)]);
+    let made = made.unwrap_or_else(|error| panic!("{}", error.message)).remove(0);
+    Values { shape: made.shape().to_vec(), data: made.to_f64().iter().copied().collect() }
 }
 
 #[cfg(test)]
@@ -265,48 +145,6 @@ mod tests {
 
     fn values(shape: &[usize], data: &[f64]) -> Values {
         Values { shape: shape.to_vec(), data: data.to_vec() }
-    }
-
-    #[test]
-    fn products_of_batches_broadcast() {
-        let a = values(&[2, 1, 1, 2], &[1.0, 2.0, 3.0, 4.0]);
-        let b = values(&[3, 2, 1], &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
-        assert_eq!(matmul(&a, &b), values(&[2, 3, 1, 1], &[1.0, 2.0, 3.0, 3.0, 4.0, 7.0]));
-        let (row, matrix) = (values(&[2], &[1.0, 2.0]), values(&[2, 2], &[1.0, 2.0, 3.0, 4.0]));
-        assert_eq!(matmul(&row, &matrix), values(&[2], &[7.0, 10.0]));
-        assert_eq!(matmul(&matrix, &row), values(&[2], &[5.0, 11.0]));
-        assert_eq!(together(&matrix, &row, |a, b| a + b), values(&[2, 2], &[2.0, 4.0, 4.0, 6.0]));
-    }
-
-    #[test]
-    fn a_convolution_of_one_pixel_mixes_channels() {
-        let x = values(&[1, 2, 1, 2], &[1.0, 2.0, 10.0, 20.0]);
-        let w = values(&[3, 2, 1, 1], &[1.0, 0.0, 0.0, 1.0, 1.0, -1.0]);
-        let mixed = values(&[1, 3, 1, 2], &[1.0, 2.0, 10.0, 20.0, -9.0, -18.0]);
-        assert_eq!(conv(&x, &w, Window::PIXEL), mixed);
-        assert_eq!(transpose(&values(&[1, 2], &[1.0, 2.0])), values(&[2, 1], &[1.0, 2.0]));
-        // Of the definition with 40 digits.
-        assert!((gelu(1.0) - 0.841_191_990_608_276_7).abs() < 1e-12, "{}", gelu(1.0));
-    }
-
-    #[test]
-    fn a_convolution_has_a_border_of_zeros() {
-        let (x, w) = (values(&[1, 1, 2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), values(&[1, 1, 3, 3], &[1.0; 9]));
-        let sums = |stride, shape, data: &[f64]| {
-            assert_eq!(conv(&x, &w, Window { pad: 1, stride }), values(shape, data));
-        };
-        sums(1, &[1, 1, 2, 3], &[12.0, 21.0, 16.0, 12.0, 21.0, 16.0]);
-        sums(2, &[1, 1, 1, 2], &[12.0, 16.0]);
-    }
-
-    #[test]
-    fn the_error_function() {
-        // Of the definition with 40 digits.
-        for (x, expected) in
-            [(0.5, 0.520_499_877_813_046_5), (-2.0, -0.995_322_265_018_952_7), (3.0, 0.999_977_909_503_001_4)]
-        {
-            assert!((erf(x) - expected).abs() < 1e-15, "{x}: {}", erf(x));
-        }
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use byoc_plugin_api::{Attribute, Constant, ConstantId, Node, Value, to_hex};
-use fastrand::Rng;
+use byoc_plugin_api::Attribute;
+use byoc_plugin_api::testing::{RegionBuilder, Rng};
 
 use super::form::find;
 use super::*;
-use crate::kernels::testing::{compiled, difference, ints, places, random, region, run, size};
+use crate::kernels::testing::{build, compiled, difference, ints, places, random, region, run, size};
 use crate::kernels::{Kind, Whole};
 
 /// A convolution over two axes: input, kernel, stride, padding and dilation are the same along both.
@@ -184,7 +184,7 @@ fn large_groups_are_refused() {
         read(&region, &region.nodes[0]).map(|spec| spec.depth).map_err(|refusal| (refusal.code, refusal.message))
     };
     let x = &[1, 64, 6000, 6000];
-    let reason = "'node' has more elements in the channels of a group than 32 bits count";
+    let reason = "'Conv_0' has more elements in the channels of a group than 32 bits count";
     let refused = Err((RefusalCode::Shape, reason.to_owned()));
     assert_eq!(read_of([x, &[64, 64, 3, 3], &[1, 64, 5998, 5998]], 1), refused);
     assert_eq!(read_of([x, &[64, 32, 3, 3], &[1, 64, 5998, 5998]], 2), Ok(32));
@@ -193,25 +193,9 @@ fn large_groups_are_refused() {
 }
 
 /// Adds a node behind the region's result.
-fn behind(region: &mut Region, op: &str, others: &[usize]) {
-    let result = region.outputs[0];
-    let output = region.values.len();
-    region.values.push(Value { name: op.into(), ..region.values[result].clone() });
-    let inputs = [result].iter().chain(others).map(|&value| Some(value)).collect();
-    let (name, op) = (op.to_lowercase(), op.to_owned());
-    region.nodes.push(Node { name, op, inputs, outputs: vec![Some(output)], ..region.nodes[0].clone() });
-    region.outputs = vec![output];
-}
-
-fn more(region: &mut Region, shape: &[usize], number: Option<f32>) -> usize {
-    let value = region.values.len();
-    let shape = shape.iter().map(|&size| Dim::Fixed(size)).collect();
-    region.values.push(Value { name: "more".into(), dtype: DType::F32, shape });
-    if let Some(number) = number {
-        let inline = Some(to_hex(&number.to_le_bytes()));
-        region.constants.push(Constant { id: ConstantId(value as u64), value, inline, shared: false });
-    }
-    value
+fn behind(net: &mut RegionBuilder, op: &str, others: &[usize]) {
+    let result = net.like(op, &[&net.region.outputs, others].concat(), "");
+    net.region.outputs = vec![result];
 }
 
 /// The convolution that the region begins with.
@@ -226,12 +210,13 @@ fn of(whole: &Whole) -> (bool, Activation) {
 
 #[test]
 fn what_follows_is_read() {
-    let plain = || region("Conv", &values(&[&[1, 8, 5, 5], &[16, 8, 1, 1], &[1, 16, 5, 5]]), &[]);
+    let plain = || build("Conv", &values(&[&[1, 8, 5, 5], &[16, 8, 1, 1], &[1, 16, 5, 5]]), &[]);
     let mut full = plain();
-    let residual = more(&mut full, &[1, 16, 5, 5], None);
+    let residual = full.input([1, 16, 5, 5]);
     behind(&mut full, "Add", &[residual]);
-    let (low, high) = (more(&mut full, &[], Some(0.0)), more(&mut full, &[], Some(6.0)));
+    let (low, high) = (full.number(0.0), full.number(6.0));
     behind(&mut full, "Clip", &[low, high]);
+    let mut full = full.region;
     let whole = found(&full);
     assert_eq!((&whole.inputs, &whole.numbers), (&vec![0, 1, residual], &vec![low, high]));
     assert_eq!((of(&whole), whole.nodes.len()), ((true, Activation::Clip { low: 0.0, high: 6.0 }), 3));
@@ -244,12 +229,12 @@ fn what_follows_is_read() {
     assert_eq!(of(&found(&full)), (true, Activation::None));
 
     let mut row = plain();
-    let residual = more(&mut row, &[1, 16, 1, 1], None);
+    let residual = row.input([1, 16, 1, 1]);
     behind(&mut row, "Add", &[residual]);
-    assert_eq!(of(&found(&row)), (false, Activation::None));
+    assert_eq!(of(&found(&row.region)), (false, Activation::None));
     let mut other = plain();
     behind(&mut other, "Sigmoid", &[]);
-    assert_eq!((of(&found(&other)), found(&other).output), ((false, Activation::None), 2));
+    assert_eq!((of(&found(&other.region)), found(&other.region).output), ((false, Activation::None), 2));
 }
 
 #[test]

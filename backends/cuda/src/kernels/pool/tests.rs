@@ -1,7 +1,7 @@
 //! Poolings of many forms, read from nodes, run on the host and compared with loops in f64.
 
 use byoc_plugin_api::Attribute;
-use fastrand::Rng;
+use byoc_plugin_api::testing::Rng;
 
 use super::*;
 use crate::kernels::testing::{compiled, difference, ints, places, random, region, run, size};
@@ -124,17 +124,17 @@ fn what_is_refused() {
         read(&region, &region.nodes[0]).expect_err("it is not taken").to_string()
     };
     let kernel = |sizes: &[i64]| vec![("kernel_shape", ints(sizes))];
-    assert_eq!(refused("AveragePool", DType::U8, &[1, 2, 8], &kernel(&[1])), "type: 'v0' is u8, which is not pooled");
+    assert_eq!(refused("AveragePool", DType::U8, &[1, 2, 8], &kernel(&[1])), "type: 'x0' is u8, which is not pooled");
     let axes = refused("MaxPool", DType::F32, &[1, 2, 3, 3, 3, 3], &kernel(&[1, 1, 1, 1]));
-    assert_eq!(axes, "shape: 'v0' has 4 spatial axes, taken are 1 to 3");
+    assert_eq!(axes, "shape: 'x0' has 4 spatial axes, taken are 1 to 3");
     let windows = refused("MaxPool", DType::F32, &[1, 2, 8], &kernel(&[1, 1]));
-    assert_eq!(windows, "attribute: 'node' has no windows as its kernel_shape say");
+    assert_eq!(windows, "attribute: 'MaxPool_0' has no windows as its kernel_shape say");
     let mut region = region("MaxPool", &[(DType::F32, &[1, 2, 8]), (DType::F32, &[1, 2, 8])], &kernel(&[1]));
     region.nodes[0].outputs.push(Some(1));
     let indices = read(&region, &region.nodes[0]).expect_err("it is not taken").to_string();
-    assert_eq!(indices, "attribute: the indices of 'node' are wanted, and the kernel has none");
+    assert_eq!(indices, "attribute: the indices of 'MaxPool_0' are wanted, and the kernel has none");
     region.nodes[0].outputs.pop();
     region.values[0].shape[2] = Dim::Symbolic("w".into());
     let open = read(&region, &region.nodes[0]).expect_err("it is not taken").to_string();
-    assert_eq!(open, "shape: the spatial sizes of 'v0' are not known: fix them with --dim");
+    assert_eq!(open, "shape: the spatial sizes of 'x0' are not known: fix them with --dim");
 }

@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::{Attribute, DType, Dim, Region};
 
-use super::build::{Build, ints, mobile, residual};
+use super::build::{build, ints, mobile, residual};
 use crate::conv::lower::lower;
 
 fn steps(region: &Region) -> String {
@@ -12,15 +12,15 @@ fn steps(region: &Region) -> String {
 #[test]
 fn a_residual_network() {
     let expected = "\
-v9 [batch,16,16,16] = v0 by c0, 7x7 stride 2x2 pad 3x3, bias c1, normalised by c2, Relu
+v9 [batch,16,16,16] = v0 by c10, 7x7 stride 2x2 pad 3x3, bias c13, normalised by c16, Relu
 v10 [batch,8,8,16] = most of v9, 3x3 stride 2x2 pad 1x1
-v14 [batch,8,8,8] = v10 by c6, 1x1, bias c7, Relu
-v18 [batch,8,8,8] = v14 by c8, 3x3 pad 1x1, bias c9, Relu
-v29 [batch,8,8,32] = v10 by c16, 1x1, bias c17
-v31 [batch,8,8,32] = v18 by c10, 1x1, bias c11, normalised by c12, plus v29, Relu
-v35 [batch,8,8,8] = v31 by c18, 1x1, bias c19, Relu
-v39 [batch,8,8,8] = v35 by c20, 3x3 pad 1x1, bias c21, Relu
-v49 [batch,8,8,32] = v39 by c22, 1x1, bias c23, normalised by c24, plus v31, Relu
+v14 [batch,8,8,8] = v10 by c28, 1x1, bias c31, Relu
+v18 [batch,8,8,8] = v14 by c34, 3x3 pad 1x1, bias c37, Relu
+v29 [batch,8,8,32] = v10 by c58, 1x1, bias c61
+v31 [batch,8,8,32] = v18 by c40, 1x1, bias c43, normalised by c46, plus v29, Relu
+v35 [batch,8,8,8] = v31 by c64, 1x1, bias c67, Relu
+v39 [batch,8,8,8] = v35 by c70, 3x3 pad 1x1, bias c73, Relu
+v49 [batch,8,8,32] = v39 by c76, 1x1, bias c79, normalised by c82, plus v31, Relu
 v50 [batch,1,1,32] = mean of all of v49
 ";
     assert_eq!(steps(&residual(DType::F16, Dim::Symbolic("batch".into()), 32).region), expected);
@@ -29,15 +29,15 @@ v50 [batch,1,1,32] = mean of all of v49
 #[test]
 fn a_mobile_network() {
     let expected = "\
-v5 [2,14,14,40] = v0 by c0, 1x1, bias c1, Silu
-v13 [2,7,7,40] = each channel of v5 by c2, 3x3 stride 2x2 pad 1x1, normalised by c3, HardSwish
+v5 [2,14,14,40] = v0 by c10, 1x1, bias c13, Silu
+v13 [2,7,7,40] = each channel of v5 by c16, 3x3 stride 2x2 pad 1x1, normalised by c19, HardSwish
 v14 [2,1,1,40] = mean of all of v13
-v18 [2,1,1,12 of 16] = v14 by c7, 1x1, bias c8, Relu
-v22 [2,1,1,40] = v18 by c9, 1x1, bias c10, HardSigmoid(0.2, 0.5)
+v18 [2,1,1,12 of 16] = v14 by c31, 1x1, bias c34, Relu
+v22 [2,1,1,40] = v18 by c37, 1x1, bias c40, HardSigmoid(0.2, 0.5)
 v23 [2,7,7,40] = Mul of v13 and v22
 v24 [2,7,7,40] = mean of v23, 3x3 pad 1x1
 v25 [2,7,7,40] = Tanh of v23
-v28 [2,7,7,10 of 16] = v25 by c11, 3x3 pad 1x1, bias c12
+v28 [2,7,7,10 of 16] = v25 by c43, 3x3 pad 1x1, bias c46
 v29 [2,7,7,90 of 96] = channels of [24, 23, 28]
 ";
     assert_eq!(steps(&mobile(DType::BF16, 2.into(), 14).region), expected);
@@ -45,9 +45,8 @@ v29 [2,7,7,90 of 96] = channels of [24, 23, 28]
 
 /// The steps of one convolution of 8 channels to 8, changed by `change`.
 fn changed(change: impl FnOnce(&mut Region)) -> String {
-    let mut build = Build::new(DType::F16);
-    let x = build.input(&[1, 8, 5, 5].map(Dim::from));
-    let y = build.conv(x, 8, 3, 1);
+    let (mut build, x) = build(DType::F16, [1, 8, 5, 5]);
+    let y = build.conv(x, 8, 3, 1, 1);
     let mut region = build.with(&[y]).region;
     change(&mut region);
     steps(&region)
@@ -78,8 +77,8 @@ fn what_is_refused() {
         (symbolic(2), "shape: 'x0' has the size 'size', which is not known: fix its symbols with --dim NAME=SIZE"),
         (of(DType::F32), "type: 'x0' is f32, which is multiplied here as TF32 only: math=tf32 allows it"),
         (of(DType::F64), "type: 'x0' is f64, taken are f16, bf16 and, with math=tf32, f32"),
-        (changed(|region| region.constants.clear()), "constant_needed: 'c1', which 'Conv_0' reads, is no constant"),
-        (changed(|region| region.values[3].dtype = DType::F32), "type: 'v3' is f32, and another tensor f16"),
+        (changed(|region| region.constants.clear()), "constant_needed: 'w1', which 'Conv_0' reads, is no constant"),
+        (changed(|region| region.values[3].dtype = DType::F32), "type: 'y3' is f32, and another tensor f16"),
         (
             changed(|region| region.values[0].shape.truncate(3)),
             "shape: 'x0' is [1,8,5], taken are images of four dimensions",
@@ -100,9 +99,8 @@ fn what_is_refused() {
 #[test]
 fn as_many_images_as_are_counted() {
     let taken = |dtype: DType, channels: usize, batch: usize| {
-        let mut build = Build::new(dtype);
-        let x = build.input(&[batch, channels, 1024, 1024].map(Dim::from));
-        let y = build.conv(x, 8, 1, 64);
+        let (mut build, x) = build(dtype, [batch, channels, 1024, 1024]);
+        let y = build.conv(x, 8, 1, 64, 1);
         lower(&build.with(&[y]).region, true).map(drop).map_err(|refusal| refusal.to_string())
     };
     let more = || Err("shape: 'x0' has more elements than CUTLASS counts".to_owned());

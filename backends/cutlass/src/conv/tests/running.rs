@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
+use byoc_json_backend as _;
 use byoc_nvidia::program::{Argument, Launch, Made, Place};
 use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
-use byoc_plugin_api::{Attribute, Constants, DType, Dim, TensorView, contiguous_strides, dim};
-use half::{bf16, f16};
+use byoc_plugin_api::testing::{Limit, RegionBuilder, assert_close, backend, decode};
+use byoc_plugin_api::{Attribute, ConstantAccess, DType, Dim, dim};
 
-use super::build::{Build, ints, mobile, residual};
-use super::reference;
+use super::build::{build, ints, mobile, residual};
 use crate::conv::lower::lower;
 use crate::conv::pack;
 use crate::conv::program::{Draft, draft};
@@ -89,38 +89,10 @@ impl Memory {
     }
 }
 
-fn rounded(dtype: DType, x: f32) -> f32 {
-    match dtype {
-        DType::F16 => f16::from_f32(x).to_f32(),
-        DType::BF16 => bf16::from_f32(x).to_f32(),
-        _ => x,
-    }
-}
-
-fn buffer(dtype: DType, data: &[f32]) -> Buffer {
-    match dtype {
-        DType::F16 => Buffer::of(&data.iter().map(|&x| f16::from_f32(x).to_bits()).collect::<Vec<_>>()),
-        DType::BF16 => Buffer::of(&data.iter().map(|&x| bf16::from_f32(x).to_bits()).collect::<Vec<_>>()),
-        _ => Buffer::of(data),
-    }
-}
-
-fn numbers(dtype: DType, buffer: &Buffer) -> Vec<f32> {
-    match dtype {
-        DType::F16 => buffer.read::<u16>().into_iter().map(|bits| f16::from_bits(bits).to_f32()).collect(),
-        DType::BF16 => buffer.read::<u16>().into_iter().map(|bits| bf16::from_bits(bits).to_f32()).collect(),
-        _ => buffer.read(),
-    }
-}
-
 /// The packed weights of a region.
-fn constants(build: &Build) -> Vec<Buffer> {
+fn constants(build: &RegionBuilder) -> Vec<Buffer> {
     let net = lower(&build.region, true).expect("it is taken");
-    let strides: Vec<_> = build.constants.iter().map(|(_, shape, _)| contiguous_strides(shape)).collect();
-    let entries = build.constants.iter().zip(&strides).map(|((id, shape, data), strides)| {
-        (*id, TensorView::from_slice(data, shape, strides).expect("the shape fits"))
-    });
-    let given = Constants::new(entries.collect());
+    let given = build.views(ConstantAccess::Both);
     let packed = |conv| {
         let mut bytes = Vec::new();
         let view = |id| Ok(*given.get(id).expect("it is there"));
@@ -132,22 +104,17 @@ fn constants(build: &Build) -> Vec<Buffer> {
 }
 
 /// Runs a region and compares its results. The largest difference may be that part of the largest number.
-fn compare(build: &mut Build, dtype: DType, part: f64) {
+fn compare(build: &RegionBuilder, dtype: DType, part: f64) {
     let net = lower(&build.region, true).expect("it is taken");
     let Draft { program, sources, scratch, launches } = draft(&net, &build.region).expect("it can be drafted");
-    let count = |build: &Build, value: usize| reference::shape(&build.region, value, BATCH).iter().product::<usize>();
-    let sizes: Vec<_> = build.region.inputs.iter().map(|&input| count(build, input)).collect();
-    let data: Vec<Vec<f32>> =
-        sizes.iter().map(|&size| build.random(size).into_iter().map(|x| rounded(dtype, x)).collect()).collect();
+    let symbols = [("batch", BATCH)];
+    let inputs = build.inputs(1, &symbols);
+    let room =
+        |&value: &usize| Buffer::new::<u8>(build.sizes_for(value, &symbols).iter().product::<usize>() * dtype.size());
     let mut memory = Memory {
         symbols: HashMap::from([("batch".to_owned(), BATCH)]),
-        inputs: data.iter().map(|data| buffer(dtype, data)).collect(),
-        outputs: build
-            .region
-            .outputs
-            .iter()
-            .map(|&value| buffer(dtype, &vec![f32::NAN; count(build, value)]))
-            .collect(),
+        inputs: inputs.iter().map(|input| Buffer::of(input.memory())).collect(),
+        outputs: build.region.outputs.iter().map(room).collect(),
         constants: constants(build),
         scratch: Vec::new(),
     };
@@ -155,14 +122,10 @@ fn compare(build: &mut Build, dtype: DType, part: f64) {
     memory.scratch = scratch.iter().map(|bytes| Buffer::new::<u8>(memory.size(bytes))).collect();
     let compiled: Vec<_> = sources.iter().map(|source| kernels(&source.text)).collect();
     launches.iter().for_each(|launch| memory.launch(&compiled[launch.cubin], launch));
-    let expected = reference::run(build, BATCH, &data);
-    for (position, output) in build.region.outputs.iter().enumerate() {
-        let (found, expected) = (numbers(dtype, &memory.outputs[position]), &expected[output].data);
-        let largest = expected.iter().fold(0f64, |most, x| most.max(x.abs()));
-        for (at, (&found, expected)) in found.iter().zip(expected).enumerate() {
-            let off = (f64::from(found) - expected).abs();
-            assert!(off <= part * largest, "{dtype} output {position} at {at}: {found}, not {expected}, of {largest}");
-        }
+    let expected = build.exact(backend("json"), &[("kernels", "reference")], &inputs, &symbols);
+    for (position, (found, expected)) in memory.outputs.iter().zip(&expected).enumerate() {
+        let found = decode(dtype, &found.read::<u8>());
+        assert_close(&format!("{dtype} output {position}"), &found, expected, Limit::of_largest(part, expected));
     }
 }
 
@@ -172,47 +135,42 @@ const TYPES: [(DType, f64); 3] = [(DType::F32, 2e-6), (DType::F16, 4e-3), (DType
 #[test]
 fn a_residual_network() {
     for (dtype, part) in TYPES {
-        compare(&mut residual(dtype, Dim::Symbolic("batch".into()), 30), dtype, part);
+        compare(&residual(dtype, Dim::Symbolic("batch".into()), 30), dtype, part);
     }
 }
 
 #[test]
 fn a_mobile_network() {
     for (dtype, part) in TYPES {
-        compare(&mut mobile(dtype, 2.into(), 13), dtype, part);
+        compare(&mobile(dtype, 2.into(), 13), dtype, part);
     }
 }
 
 /// Windows with steps, gaps and borders that differ in both directions.
 #[test]
 fn odd_windows() {
-    let mut build = Build::new(DType::F16);
-    let x = build.input(&[2, 11, 17, 12].map(Dim::from));
-    let weights = build.weights(&[20, 11, 3, 2]);
+    let (mut build, x) = build(DType::F16, [2, 11, 17, 12]);
+    let weights = build.weight([20, 11, 3, 2]);
     let window = [("strides", ints(&[2, 1])), ("dilations", ints(&[2, 3])), ("pads", ints(&[1, 2, 3, 0]))];
-    let y = build.node("Conv", &[x, weights], &window, [2, 20, 9, 11].map(Dim::from).to_vec());
-    let y = build.same("LeakyRelu", &[y]);
+    let y = build.node("Conv", &[x, weights], "f16[2,20,9,11]", &window);
+    let y = build.like("LeakyRelu", &[y], "");
     let kernel = ("kernel_shape", ints(&[3, 2]));
-    let most = build.node(
-        "MaxPool",
-        &[y],
-        &[kernel.clone(), ("dilations", ints(&[3, 1]))],
-        [2, 20, 3, 10].map(Dim::from).to_vec(),
-    );
+    let window = [kernel.clone(), ("dilations", ints(&[3, 1]))];
+    let most = build.node("MaxPool", &[y], "f16[2,20,3,10]", &window);
     let window = [kernel, ("pads", ints(&[1, 0, 1, 1])), ("count_include_pad", Attribute::Int(1))];
-    let mean = build.node("AveragePool", &[y], &window, [2, 20, 9, 11].map(Dim::from).to_vec());
-    compare(&mut build.with(&[most, mean]), DType::F16, 2e-3);
+    let mean = build.node("AveragePool", &[y], "f16[2,20,9,11]", &window);
+    compare(&build.with(&[most, mean]), DType::F16, 2e-3);
 }
 
 /// Sums with images from outside, one of which the region gives back changed; and a result that is read on.
 #[test]
 fn sums_and_results_within() {
-    let mut build = Build::new(DType::BF16);
-    let (x, other) = (build.input(&[2, 8, 6, 6].map(Dim::from)), build.input(&[2, 16, 6, 6].map(Dim::from)));
-    let a = build.conv(x, 16, 3, 1);
-    let sum = build.same("Add", &[other, a]);
-    let b = build.conv(sum, 16, 1, 1);
-    let clipped = build.same("Clip", &[b]);
-    let product = build.same("Mul", &[clipped, other]);
-    compare(&mut build.with(&[sum, product]), DType::BF16, 2e-2);
+    let (mut build, x) = build(DType::BF16, [2, 8, 6, 6]);
+    let other = build.input("bf16[2,16,6,6]");
+    let a = build.conv(x, 16, 3, 1, 1);
+    let sum = build.like("Add", &[other, a], "");
+    let b = build.conv(sum, 16, 1, 1, 1);
+    let clipped = build.like("Clip", &[b], "");
+    let product = build.like("Mul", &[clipped, other], "");
+    compare(&build.with(&[sum, product]), DType::BF16, 2e-2);
 }

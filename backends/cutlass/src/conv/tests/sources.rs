@@ -1,9 +1,10 @@
 //! What sources are made of, and how they are launched.
 
 use byoc_nvidia::program::{Argument, Launch};
+use byoc_plugin_api::testing::RegionBuilder;
 use byoc_plugin_api::{DType, Dim};
 
-use super::build::{Build, mobile, residual};
+use super::build::{build, mobile, residual};
 use crate::conv::fprop::Fprop;
 use crate::conv::lower::lower;
 use crate::conv::net::Op;
@@ -41,12 +42,12 @@ fn images() {
     golden("images.cu", &format!("struct of_depthwise{}", instances.1));
 }
 
-fn drafted(build: &Build) -> Draft {
+fn drafted(build: &RegionBuilder) -> Draft {
     let net = lower(&build.region, true).expect("it is taken");
     draft(&net, &build.region).expect("it can be drafted")
 }
 
-fn sources(build: &Build) -> Vec<String> {
+fn sources(build: &RegionBuilder) -> Vec<String> {
     drafted(build).sources.into_iter().map(|source| source.text).collect()
 }
 
@@ -94,9 +95,8 @@ fn how_far_kernels_count() {
 /// Regions that differ in names alone have one code; where there is nothing but convolutions of one pixel, one source.
 #[test]
 fn one_source() {
-    let mut build = Build::new(DType::F16);
-    let x = build.input(&[4, 64, 1, 1].map(Dim::from));
-    let y = build.conv(x, 128, 1, 1);
+    let (mut build, x) = build(DType::F16, [4, 64, 1, 1]);
+    let y = build.conv(x, 128, 1, 1, 1);
     let Draft { launches, sources, .. } = drafted(&build.with(&[y]));
     assert_eq!(sources.len(), 1);
     let expected = "0 conv_f16_64x64 [1, 2, 1] (Input(0), Constant(0), Output(0), Output(0), 4, 1, 1, 64, 128, 1, 1, 1, 1, 0, 0, \

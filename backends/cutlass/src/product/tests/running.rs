@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use byoc_nvidia::build::PRELUDE;
 use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
-use half::{bf16, f16};
+use byoc_plugin_api::testing::{Rng, Tensor, decode, encode};
 
 use super::*;
 use crate::source;
@@ -25,32 +25,18 @@ fn compiled(own: &str) -> Kernels {
 }
 
 /// Numbers of a type, and what they are once they are of it.
-fn stored(dtype: DType, values: &[f32]) -> (Buffer, Vec<f64>) {
-    let f16s = || values.iter().map(|&value| f16::from_f32(value));
-    let bf16s = || values.iter().map(|&value| bf16::from_f32(value));
-    match dtype {
-        DType::F16 => (Buffer::of(&f16s().map(f16::to_bits).collect::<Vec<_>>()), f16s().map(f64::from).collect()),
-        DType::BF16 => (Buffer::of(&bf16s().map(bf16::to_bits).collect::<Vec<_>>()), bf16s().map(f64::from).collect()),
-        _ => (Buffer::of(values), values.iter().map(|&value| f64::from(value)).collect()),
-    }
+fn stored(dtype: DType, values: &[f64]) -> (Buffer, Vec<f64>) {
+    let bytes = encode(dtype, values);
+    (Buffer::of(&bytes), decode(dtype, &bytes))
 }
 
 fn read(dtype: DType, buffer: &Buffer) -> Vec<f64> {
-    match dtype {
-        DType::F16 => buffer.read::<u16>().into_iter().map(|bits| f16::from_bits(bits).into()).collect(),
-        DType::BF16 => buffer.read::<u16>().into_iter().map(|bits| bf16::from_bits(bits).into()).collect(),
-        _ => buffer.read::<f32>().into_iter().map(f64::from).collect(),
-    }
+    decode(dtype, &buffer.read::<u8>())
 }
 
 /// Numbers between -1 and 1, other ones for each seed.
-fn random(count: usize, seed: u32) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..count).map(|_| next()).collect()
+fn random(count: usize, seed: u64) -> Vec<f64> {
+    Tensor::random([count], -1.0..1.0, &mut Rng::with_seed(seed)).numbers()
 }
 
 /// The integral of the normal distribution's density from 0 to `x`, by Simpson's rule.
@@ -94,7 +80,7 @@ fn runs(gemm: &Gemm, tile: Tile, b: usize) {
     let (w, ws) = stored(gemm.dtype, &random(ends(|batch| &batch.w) + k.max(n) * gemm.w.distance, 2));
     let (bias, biases) = stored(gemm.bias.unwrap_or(DType::F32), &random(n, 3));
     let (c, cs) = stored(gemm.dtype, &random(count * m * n, 4));
-    let (y, _) = stored(gemm.dtype, &vec![f32::NAN; count * m * n]);
+    let (y, _) = stored(gemm.dtype, &vec![f64::NAN; count * m * n]);
     let mut buffers = vec![&x, &w];
     buffers.extend(gemm.bias.map(|_| &bias));
     buffers.extend(gemm.beta.map(|_| &c));

@@ -3,16 +3,7 @@
 use super::*;
 use crate::kernels::isa::Isa;
 use crate::kernels::layout::{from_blocked, to_blocked};
-
-/// Deterministic values in -1..1.
-fn noise(len: usize, seed: u32) -> Vec<f32> {
-    let mut s = seed.wrapping_mul(2_654_435_761).wrapping_add(12345);
-    let mut next = || {
-        s = s.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (s >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..len).map(|_| next()).collect()
-}
+use crate::tests::harness::noise;
 
 fn act(a: Activation, v: f64) -> f64 {
     match a {

@@ -1,16 +1,7 @@
 //! The matrix products against plain f64 loops.
 
 use super::*;
-
-/// Deterministic values in -1..1.
-fn noise(len: usize, seed: u32) -> Vec<f32> {
-    let mut s = seed.wrapping_mul(2_654_435_761).wrapping_add(99);
-    let mut next = || {
-        s = s.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (s >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..len).map(|_| next()).collect()
-}
+use crate::tests::harness::noise;
 
 fn reference(p: &GemmParams, a: &[f32], b: &[f32], c: &mut [f64], e: &Epilogue<'_>) {
     for at in 0..p.batch[0] * p.batch[1] * p.m * p.n {

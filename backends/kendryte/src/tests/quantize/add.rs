@@ -1,6 +1,8 @@
 //! Sums of bytes, and tables of bytes.
 
-use super::{Random, activations};
+use byoc_plugin_api::testing::Rng;
+
+use super::activations;
 use crate::kmodel::arguments::Kernel;
 use crate::kmodel::bodies::{QuantizedAdd, Rescale};
 use crate::kmodel::conv::Conv;
@@ -38,14 +40,14 @@ fn model((a_scale, b_scale, output_scale): (Rescale, Rescale, Rescale)) -> Kmode
 /// Every pair of bytes against the sum of what they stand for, clamped to the output's range.
 #[test]
 fn sums_are_the_nearest_bytes() {
-    let mut random = Random(31);
+    let mut random = Rng::with_seed(31);
     let x: Vec<u8> = (0..PAIRS).map(|pair| (pair >> 8) as u8).chain((0..PAIRS).map(|pair| pair as u8)).collect();
     for case in 0..60 {
         // Scales from a hundredth of the output's to a hundred times it; far apart in the last cases.
         let decades = if case < 50 { 2.0 } else { 12.0 };
         let mut draw = |decades: f64| Quantization {
-            scale: 10f64.powf((2.0 * random.unit() - 1.0) * decades) as f32,
-            zero_point: [0, 255, random.next() as u8, random.next() as u8][random.between(0, 3) as usize],
+            scale: 10f64.powf((2.0 * random.f64() - 1.0) * decades) as f32,
+            zero_point: [0, 255, random.u8(..), random.u8(..)][random.usize(0..=3)],
         };
         let (a, b, output) = (draw(decades), draw(decades), Quantization { scale: 1.0, ..draw(1.0) });
         let mut simulator = Simulator::new(model(add(a, b, output)), 1).expect("it can run");

@@ -1,7 +1,9 @@
 //! Quantised convolutions in the simulator against convolutions in real numbers.
 
 use super::curves::outputs;
-use super::{Random, activations, of_lines};
+use byoc_plugin_api::testing::Rng;
+
+use super::{activations, normal, of_lines};
 use crate::kmodel::arguments::{Arguments, Kernel};
 use crate::kmodel::conv::Conv;
 use crate::quantize::{Activation, Curve, FloatConv, Quantization, QuantizedConv, conv};
@@ -34,22 +36,22 @@ struct Layer {
 }
 
 impl Layer {
-    fn random(kernel: Kernel, depthwise: bool, drawn: Weights, input: Quantization, random: &mut Random) -> Self {
-        let outputs = random.between(2, 5) as usize;
-        let inputs = if depthwise { outputs } else { random.between(1, 9) as usize };
+    fn random(kernel: Kernel, depthwise: bool, drawn: Weights, input: Quantization, random: &mut Rng) -> Self {
+        let outputs = random.usize(2..=5);
+        let inputs = if depthwise { outputs } else { random.usize(1..=9) };
         let size = (kernel.size() * kernel.size()) as usize * if depthwise { 1 } else { inputs };
         // So that sums are about as large as the largest output range, or much smaller.
         let (low, high) = input.range();
-        let usual = 10f64.powf(-1.5 * random.unit()) * 6.0 / (f64::from(high - low) * (size as f64).sqrt());
-        let weight = |index: usize, random: &mut Random| match drawn {
-            Weights::Normal => random.normal(),
-            Weights::Peaky => random.normal().powi(5),
+        let usual = 10f64.powf(-1.5 * random.f64()) * 6.0 / (f64::from(high - low) * (size as f64).sqrt());
+        let weight = |index: usize, random: &mut Rng| match drawn {
+            Weights::Normal => normal(random),
+            Weights::Peaky => normal(random).powi(5),
             Weights::Spread if index < size => 0.0,
-            Weights::Spread => random.normal() * 100f64.powi(1 - (index / size) as i32),
+            Weights::Spread => normal(random) * 100f64.powi(1 - (index / size) as i32),
         };
         let weights = (0..outputs * size).map(|index| (weight(index, random) * usual) as f32).collect();
-        let bias = (0..outputs).map(|_| random.normal() as f32).collect();
-        let scale = (random.next().is_multiple_of(2)).then(|| (0..outputs).map(|_| random.normal() as f32).collect());
+        let bias = (0..outputs).map(|_| normal(random) as f32).collect();
+        let scale = (random.bool()).then(|| (0..outputs).map(|_| normal(random) as f32).collect());
         Layer { weights, bias, scale, inputs, outputs, kernel, depthwise, input }
     }
 
@@ -128,11 +130,11 @@ fn steepest(activation: Activation) -> f64 {
 ///
 /// The bound: half a step for the byte, what the table costs, and what the rounding of weights can make of these
 /// inputs: half a weight step times the sum of their absolute values, times the slope of the function.
-fn hold(layer: &Layer, output: Quantization, activation: Activation, curve: &Curve, random: &mut Random) -> f64 {
+fn hold(layer: &Layer, output: Quantization, activation: Activation, curve: &Curve, random: &mut Rng) -> f64 {
     let quantized = conv(&layer.float(), layer.input, output, activation).expect("it fits");
     let model = layer.kmodel(&quantized);
     assert_eq!(model.check(), [], "{activation:?}");
-    let x = random.bytes(layer.inputs * WIDTH * HEIGHT);
+    let x = build::bytes(random, layer.inputs * WIDTH * HEIGHT);
     let mut simulator = Simulator::new(model, 1).expect("it can run");
     simulator.run(&x).expect("it runs");
     let y = simulator.output(0).expect("an output");
@@ -187,7 +189,7 @@ fn check_weights(layer: &Layer, quantized: &QuantizedConv) {
 
 #[test]
 fn random_layers_are_within_their_bound() {
-    let mut random = Random(11);
+    let mut random = Rng::with_seed(11);
     let inputs = [(0.0, 1.0), (-1.0, 1.0), (-2.1, 2.6), (-0.5, 6.0), (-3.0, 0.0)];
     let (mut layers, mut worst) = (0, [0f64; 2]);
     for activation in activations() {
@@ -197,7 +199,7 @@ fn random_layers_are_within_their_bound() {
                 [(Kernel::One, false), (Kernel::Three, false), (Kernel::One, true), (Kernel::Three, true)]
             {
                 for drawn in [Weights::Normal, Weights::Peaky, Weights::Spread] {
-                    let (low, high) = inputs[random.between(0, 4) as usize];
+                    let (low, high) = inputs[random.usize(0..=4)];
                     let input = Quantization::of(low, high);
                     let layer = Layer::random(kernel, depthwise, drawn, input, &mut random);
                     let found = hold(&layer, output, activation, &curve, &mut random);
@@ -216,7 +218,7 @@ fn random_layers_are_within_their_bound() {
 /// The most channels that there are, and biases that need a coarser unit than others.
 #[test]
 fn large_sums_are_within_their_bound() {
-    let mut random = Random(13);
+    let mut random = Rng::with_seed(13);
     for (inputs, bias) in [(1024, 0.0), (1024, 900.0), (3, 4000.0), (3, -4000.0)] {
         let input = Quantization::of(-1.0, 3.0);
         let mut layer = Layer::random(Kernel::Three, false, Weights::Normal, input, &mut random);
@@ -224,7 +226,7 @@ fn large_sums_are_within_their_bound() {
         // Sums around the bias to the other side, so that the output is not saturated.
         let weight = -bias / (9.0 * inputs as f64);
         let spread = if bias == 0.0 { 1e-3 } else { weight.abs() };
-        layer.weights = (0..9 * inputs * 2).map(|_| (weight + random.normal() * spread) as f32).collect();
+        layer.weights = (0..9 * inputs * 2).map(|_| (weight + normal(&mut random) * spread) as f32).collect();
         layer.bias = vec![bias as f32, 0.5];
         let output = Quantization::of(-1.0, 1.0);
         hold(&layer, output, Activation::Linear, &Curve::new(Activation::Linear, output), &mut random);
@@ -237,14 +239,14 @@ fn large_sums_are_within_their_bound() {
 /// Scales that are as large or as small as they get: what is quantised keeps the rules, the rest is told.
 #[test]
 fn extreme_scales() {
-    let mut random = Random(15);
+    let mut random = Rng::with_seed(15);
     let (mut fitting, mut refused) = (0, 0);
     for activation in activations() {
         for _ in 0..40 {
-            let decades = [3.0, 36.0][random.between(0, 1) as usize];
+            let decades = [3.0, 36.0][random.usize(0..=1)];
             let mut draw = || Quantization {
-                scale: 10f64.powf((2.0 * random.unit() - 1.0) * decades) as f32,
-                zero_point: random.next() as u8,
+                scale: 10f64.powf((2.0 * random.f64() - 1.0) * decades) as f32,
+                zero_point: random.u8(..),
             };
             let (input, output) = (draw(), draw());
             let layer = Layer::random(Kernel::Three, false, Weights::Normal, input, &mut random);
@@ -266,13 +268,13 @@ fn extreme_scales() {
 /// The documentation of the weights says that a search for a step that clips gains little.
 #[test]
 fn clipped_weights_would_gain_little() {
-    let mut random = Random(14);
+    let mut random = Rng::with_seed(14);
     for (count, laplacian) in [(9, false), (144, false), (1152, false), (144, true), (1152, true)] {
-        let draw = |random: &mut Random| {
+        let draw = |random: &mut Rng| {
             if laplacian {
-                -random.unit().max(1e-300).ln() * if random.next().is_multiple_of(2) { 1.0 } else { -1.0 }
+                -random.f64().max(1e-300).ln() * if random.bool() { 1.0 } else { -1.0 }
             } else {
-                random.normal()
+                normal(random)
             }
         };
         let (mut ours, mut best) = (0.0, 0.0);
@@ -295,14 +297,14 @@ fn clipped_weights_would_gain_little() {
 /// `acc` is exactly the sum of `(x - zero point) * (w - 128)`, for every zero point and outside the image.
 #[test]
 fn sums_are_exact() {
-    let mut random = Random(12);
+    let mut random = Rng::with_seed(12);
     for zero_point in 0..=255u8 {
         let (kernel, depthwise) =
             [(Kernel::Three, false), (Kernel::One, false), (Kernel::Three, true)][usize::from(zero_point) % 3];
         let input = Quantization { scale: 0.02, zero_point };
         let layer = Layer::random(kernel, depthwise, Weights::Normal, input, &mut random);
         let quantized = conv(&layer.float(), input, Quantization::of(-1.0, 1.0), Activation::Linear).expect("it fits");
-        let x = random.bytes(layer.inputs * WIDTH * HEIGHT);
+        let x = build::bytes(&mut random, layer.inputs * WIDTH * HEIGHT);
         for channel in 0..layer.outputs {
             for pixel in 0..WIDTH * HEIGHT {
                 let window = layer.window(&x, channel, pixel);

@@ -2,7 +2,9 @@
 
 use byoc_plugin_api::Observed;
 
-use super::Random;
+use byoc_plugin_api::testing::Rng;
+
+use super::normal;
 use crate::quantize::{Bins, Method, Quantization, choose};
 
 const METHODS: [Method; 4] = [Method::MinMax, Method::Percentile, Method::L2, Method::Kl];
@@ -21,25 +23,23 @@ fn observe(values: &[f32], bins: usize) -> Observed {
 
 /// Values of several distributions, with their names.
 fn tensors() -> Vec<(&'static str, Vec<f32>)> {
-    let mut random = Random(41);
-    let mut draw = |function: &dyn Fn(&mut Random) -> f64| -> Vec<f32> {
+    let mut random = Rng::with_seed(2);
+    let mut draw = |function: &dyn Fn(&mut Rng) -> f64| -> Vec<f32> {
         (0..40_000).map(|_| function(&mut random) as f32).collect()
     };
-    let laplace = |random: &mut Random| {
-        -random.unit().max(1e-300).ln() * if random.next().is_multiple_of(2) { 1.0 } else { -1.0 }
-    };
-    let mut outliers = draw(&Random::normal);
+    let laplace = |random: &mut Rng| -random.f64().max(1e-300).ln() * if random.bool() { 1.0 } else { -1.0 };
+    let mut outliers = draw(&normal);
     (outliers[7], outliers[8]) = (40.0, -25.0);
     vec![
-        ("normal", draw(&Random::normal)),
-        ("shifted", draw(&|random| random.normal() + 2.0)),
-        ("relu", draw(&|random| random.normal().max(0.0))),
+        ("normal", draw(&normal)),
+        ("shifted", draw(&|random| normal(random) + 2.0)),
+        ("relu", draw(&|random| normal(random).max(0.0))),
         ("laplace", draw(&laplace)),
         ("relu of laplace", draw(&|random| laplace(random).max(0.0))),
-        ("uniform", draw(&|random| random.unit() * 3.0 - 1.0)),
-        ("negative", draw(&|random| -random.unit() * 1e-6)),
+        ("uniform", draw(&|random| random.f64() * 3.0 - 1.0)),
+        ("negative", draw(&|random| -random.f64() * 1e-6)),
         ("outliers", outliers),
-        ("peaks", draw(&|random| random.normal().powi(5))),
+        ("peaks", draw(&|random| normal(random).powi(5))),
     ]
 }
 

@@ -1,77 +1,52 @@
 //! What is refused, and why.
 
-use byoc_plugin_api::{Attribute, Backend, DType, Dim};
+use byoc_plugin_api::testing::{Type, options};
+use byoc_plugin_api::{Attribute, DType, Dim};
 
 use super::build::Build;
-use super::{compile, options};
+use super::compile;
 use crate::KendryteBackend;
 
 fn refusal(build: &Build) -> String {
-    let refusal = KendryteBackend.check(&build.region, &options(&[])).expect_err("it is refused");
+    let refusal = build.check(&KendryteBackend, &options(&KendryteBackend, &[])).expect_err("it is refused");
     refusal.to_string()
 }
 
-/// A convolution with these weights and attributes.
-fn conv(input: &[usize], weights: &[usize], attributes: &[(&str, Attribute)], output: &[usize]) -> Build {
-    let mut build = Build::new(input, 1);
-    let weights = build.weights(weights, 1.0);
-    let y = build.node("Conv", &[0, weights], attributes, output);
+/// A convolution: the sizes of its input, of its weights and of its output, and its attributes.
+fn conv(text: &str) -> Build {
+    let mut words = text.splitn(4, ' ').chain([""]);
+    let mut next = || words.next().expect("three shapes");
+    let (input, weights, output, attributes) = (next(), next(), next(), next());
+    let mut build = Build::new(&Type::from(input).sizes(), 1);
+    let weights = build.weight(weights);
+    let y = build.node("Conv", &[0, weights], output, attributes);
     build.output(y);
     build
 }
 
-fn pads(pads: &[i64]) -> (&'static str, Attribute) {
-    ("pads", Attribute::Ints(pads.to_vec()))
-}
+/// A convolution that is taken.
+const TAKEN: &str = "[1,3,8,8] [4,3,3,3] [1,4,8,8] pads=[1,1,1,1]";
 
-fn same() -> (&'static str, Attribute) {
-    pads(&[1, 1, 1, 1])
-}
-
-fn pair(name: &'static str, number: i64) -> (&'static str, Attribute) {
-    (name, Attribute::Ints(vec![number; 2]))
-}
-
-/// Input, weights, attributes and output of a convolution, and why it is refused.
-type Case<'a> = (&'a [usize], &'a [usize], &'a [(&'a str, Attribute)], &'a [usize], &'a str);
-
-fn check_refusals(cases: &[Case<'_>]) {
-    for (input, weights, attributes, output, expected) in cases {
-        assert_eq!(refusal(&conv(input, weights, attributes, output)), *expected);
+/// Convolutions, and why they are refused.
+fn check_refusals(cases: &[(&str, &str)]) {
+    for (text, expected) in cases {
+        assert_eq!(refusal(&conv(text)), *expected);
     }
 }
 
 #[test]
 fn kernels_and_pads_that_the_accelerator_has_not() {
     check_refusals(&[
+        ("[1,3,8,8] [4,3,5,5] [1,4,8,8] pads=[2,2,2,2]", "shape: a kernel of 5x5, only 1x1 and 3x3 have code"),
+        ("[1,3,8] [4,3,3] [1,4,6]", "shape: 'x0' is [1, 3, 8], an image of rank 4 is needed"),
+        ("[1,3,8,8] [4,3,3,3] [1,4,6,6]", "attribute: pads [0, 0, 0, 0], a kernel of 3x3 has 1 on each side"),
         (
-            &[1, 3, 8, 8],
-            &[4, 3, 5, 5],
-            &[pads(&[2, 2, 2, 2])],
-            &[1, 4, 8, 8],
-            "shape: a kernel of 5x5, only 1x1 and 3x3 have code",
-        ),
-        (&[1, 3, 8], &[4, 3, 3], &[], &[1, 4, 6], "shape: 'x0' is [1, 3, 8], an image of rank 4 is needed"),
-        (
-            &[1, 3, 8, 8],
-            &[4, 3, 3, 3],
-            &[],
-            &[1, 4, 6, 6],
-            "attribute: pads [0, 0, 0, 0], a kernel of 3x3 has 1 on each side",
-        ),
-        (
-            &[1, 3, 8, 8],
-            &[4, 3, 3, 3],
-            &[("auto_pad", Attribute::String("SAME_UPPER".into())), pair("strides", 2)],
-            &[1, 4, 4, 4],
+            "[1,3,8,8] [4,3,3,3] [1,4,4,4] auto_pad=SAME_UPPER strides=[2,2]",
             "attribute: pads [0, 0, 1, 1], a kernel of 3x3 has 1 on each side",
         ),
         // `auto_pad` overrides `pads`, as in the other cases of it.
         (
-            &[1, 3, 8, 8],
-            &[4, 3, 3, 3],
-            &[("auto_pad", Attribute::String("VALID".into())), same()],
-            &[1, 4, 6, 6],
+            "[1,3,8,8] [4,3,3,3] [1,4,6,6] auto_pad=VALID pads=[1,1,1,1]",
             "attribute: pads [0, 0, 0, 0], a kernel of 3x3 has 1 on each side",
         ),
     ]);
@@ -81,31 +56,19 @@ fn kernels_and_pads_that_the_accelerator_has_not() {
 fn strides_dilations_and_groups_that_the_accelerator_has_not() {
     check_refusals(&[
         (
-            &[1, 3, 8, 8],
-            &[4, 3, 3, 3],
-            &[same(), pair("dilations", 2)],
-            &[1, 4, 6, 6],
+            "[1,3,8,8] [4,3,3,3] [1,4,6,6] pads=[1,1,1,1] dilations=[2,2]",
             "attribute: dilations [2, 2], only 1 has code",
         ),
         (
-            &[1, 3, 9, 9],
-            &[4, 3, 3, 3],
-            &[same(), pair("strides", 2)],
-            &[1, 4, 5, 5],
+            "[1,3,9,9] [4,3,3,3] [1,4,5,5] pads=[1,1,1,1] strides=[2,2]",
             "shape: a stride of 2 on 9x9, both must be even",
         ),
         (
-            &[1, 3, 9, 9],
-            &[4, 3, 3, 3],
-            &[same(), pair("strides", 3)],
-            &[1, 4, 3, 3],
+            "[1,3,9,9] [4,3,3,3] [1,4,3,3] pads=[1,1,1,1] strides=[3,3]",
             "attribute: strides [3, 3], only 1 and 2 have code",
         ),
         (
-            &[1, 4, 8, 8],
-            &[4, 2, 3, 3],
-            &[same(), ("group", Attribute::Int(2))],
-            &[1, 4, 8, 8],
+            "[1,4,8,8] [4,2,3,3] [1,4,8,8] pads=[1,1,1,1] group=2",
             "attribute: group 2 with 4 channels in and 4 out, only 1 and depthwise have code",
         ),
     ]);
@@ -114,39 +77,21 @@ fn strides_dilations_and_groups_that_the_accelerator_has_not() {
 #[test]
 fn sizes_beyond_the_limits() {
     check_refusals(&[
+        ("[2,3,8,8] [4,3,3,3] [2,4,8,8] pads=[1,1,1,1]", "limit: 'x0' has a batch of 2 (2 against a limit of 1)"),
         (
-            &[2, 3, 8, 8],
-            &[4, 3, 3, 3],
-            &[same()],
-            &[2, 4, 8, 8],
-            "limit: 'x0' has a batch of 2 (2 against a limit of 1)",
-        ),
-        (
-            &[1, 3, 2, 8],
-            &[4, 3, 3, 3],
-            &[same()],
-            &[1, 4, 2, 8],
+            "[1,3,2,8] [4,3,3,3] [1,4,2,8] pads=[1,1,1,1]",
             "limit: rows of the convolution's input (2 against a limit of 4)",
         ),
         (
-            &[1, 1, 8, 516],
-            &[1, 1, 3, 3],
-            &[same()],
-            &[1, 1, 8, 516],
+            "[1,1,8,516] [1,1,3,3] [1,1,8,516] pads=[1,1,1,1]",
             "limit: columns of the convolution's input (516 against a limit of 512)",
         ),
         (
-            &[1, 1025, 8, 8],
-            &[1, 1025, 1, 1],
-            &[],
-            &[1, 1, 8, 8],
+            "[1,1025,8,8] [1,1025,1,1] [1,1,8,8]",
             "limit: channels of the convolution's input (1025 against a limit of 1024)",
         ),
         (
-            &[1, 64, 128, 256],
-            &[64, 64, 3, 3],
-            &[same()],
-            &[1, 64, 128, 256],
+            "[1,64,128,256] [64,64,3,3] [1,64,128,256] pads=[1,1,1,1]",
             "limit: rows of KPU RAM for maps that are needed at the same time (65536 against a limit of 32768)",
         ),
     ]);
@@ -154,17 +99,17 @@ fn sizes_beyond_the_limits() {
 
 #[test]
 fn sizes_must_be_known() {
-    let mut build = conv(&[1, 3, 8, 8], &[4, 3, 3, 3], &[pads(&[1, 1, 1, 1])], &[1, 4, 8, 8]);
+    let mut build = conv(TAKEN);
     build.region.values[0].shape[0] = Dim::Symbolic("batch".into());
     assert_eq!(refusal(&build), "shape: 'x0' is [batch,3,8,8]: every size must be fixed by --shape or --dim");
 }
 
 #[test]
 fn other_types_are_not_quantised() {
-    let mut build = conv(&[1, 3, 8, 8], &[4, 3, 3, 3], &[pads(&[1, 1, 1, 1])], &[1, 4, 8, 8]);
+    let mut build = conv(TAKEN);
     build.region.values[0].dtype = DType::F64;
     assert_eq!(refusal(&build), "type: 'x0' is f64, only f32 is quantised");
-    let mut build = conv(&[1, 3, 8, 8], &[4, 3, 3, 3], &[pads(&[1, 1, 1, 1])], &[1, 4, 8, 8]);
+    let mut build = conv(TAKEN);
     build.region.values[1].dtype = DType::F16;
     assert_eq!(refusal(&build), "type: 'w1' is f16, only f32 is quantised");
 }
@@ -174,36 +119,35 @@ fn other_layers_that_have_no_code() {
     let mut cases: Vec<(Build, &str)> = Vec::new();
     let image = || Build::new(&[1, 4, 8, 8], 1);
     let mut build = image();
-    let w = build.weights(&[1, 4, 1, 1], 1.0);
+    let w = build.weight([1, 4, 1, 1]);
     let y = build.add(0, w);
     build.output(y);
     cases.push((build, "shape: 'w1' is a constant, only computed tensors are added"));
     let mut build = image();
-    let y = build.function("LeakyRelu", 0, &[("alpha", Attribute::Float(-0.5))]);
+    let y = build.like("LeakyRelu", &[0], "alpha=-0.5");
     build.output(y);
     cases.push((build, "attribute: a slope of -0.5, only rising functions have code"));
     let mut build = image();
-    let y = build.function("HardSigmoid", 0, &[("beta", Attribute::Float(f32::INFINITY))]);
+    let y = build.like("HardSigmoid", &[0], &[("beta", Attribute::Float(f32::INFINITY))]);
     build.output(y);
     let rising = "attribute: HardSigmoid { alpha: 0.2, beta: inf }, only rising functions have code";
     cases.push((build, rising));
     let mut build = image();
-    let y = build.function("Softmax", 0, &[]);
+    let y = build.like("Softmax", &[0], "");
     build.output(y);
     cases.push((build, "shape: softmax over axis -1 of [1, 4, 8, 8], only one vector is taken"));
     let mut build = image();
-    let y = build.node("Resize", &[0], &[("mode", Attribute::String("linear".into()))], &[1, 4, 16, 16]);
+    let y = build.resize(0, &[1, 4, 16, 16], "mode=linear");
     build.output(y);
     cases.push((build, "attribute: mode 'linear', only 'nearest' has code"));
     let mut build = image();
-    let attributes =
-        [("kernel_shape", Attribute::Ints(vec![2, 2])), ("count_include_pad", Attribute::Int(1)), pads(&[1, 1, 0, 0])];
-    let y = build.node("AveragePool", &[0], &attributes, &[1, 4, 8, 8]);
+    let attributes = "kernel_shape=[2,2] count_include_pad=1 pads=[1,1,0,0]";
+    let y = build.node("AveragePool", &[0], [1, 4, 8, 8], attributes);
     build.output(y);
     cases.push((build, "attribute: count_include_pad 1 has no code"));
     let mut build = image();
-    let attributes = [("kernel_shape", Attribute::Ints(vec![2, 2])), pads(&[0, 0, 2, 2])];
-    let y = build.node("AveragePool", &[0], &attributes, &[1, 4, 9, 9]);
+    let attributes = "kernel_shape=[2,2] pads=[0,0,2,2]";
+    let y = build.node("AveragePool", &[0], [1, 4, 9, 9], attributes);
     build.output(y);
     cases.push((build, "attribute: pads as large as the kernel"));
     for (build, expected) in cases {
@@ -213,7 +157,7 @@ fn other_layers_that_have_no_code() {
 
 #[test]
 fn without_observations_there_is_no_code() {
-    let build = conv(&[1, 3, 8, 8], &[4, 3, 3, 3], &[pads(&[1, 1, 1, 1])], &[1, 4, 8, 8]);
+    let build = conv(TAKEN);
     let error = compile(&build, &[]).expect_err("nothing was observed");
     assert_eq!(error.message, "nothing is known of the range of 'x0'");
     assert_eq!(error.hint.as_deref(), Some("Give samples of the model's inputs with --dataset"));
@@ -221,7 +165,7 @@ fn without_observations_there_is_no_code() {
 
 #[test]
 fn a_part_of_a_model_is_refused_where_the_whole_is_asked_for() {
-    let mut build = conv(&[1, 3, 8, 8], &[4, 3, 3, 3], &[pads(&[1, 1, 1, 1])], &[1, 4, 8, 8]);
+    let mut build = conv(TAKEN);
     build.observe(1);
     let whole = [("require-whole-model", "true")];
     let error = compile(&build, &whole).expect_err("it is a part");

@@ -1,6 +1,7 @@
 //! Random networks: whatever the compiler makes of them keeps every rule and computes what they say.
 
 use byoc_plugin_api::Attribute;
+use byoc_plugin_api::testing::Rng;
 
 use super::build::Build;
 use super::ratios;
@@ -9,8 +10,8 @@ type Pick<'a> = &'a mut dyn FnMut(&[usize]) -> usize;
 
 /// A random network with up to `layers` layers.
 fn network(seed: u64, layers: usize) -> Build {
-    let mut random = crate::tests::build::Random(seed);
-    let mut pick = |from: &[usize]| from[random.next() as usize % from.len()];
+    let mut random = Rng::with_seed(seed);
+    let mut pick = |from: &[usize]| from[random.usize(..from.len())];
     let (channels, height, width) = (pick(&[1, 3, 4]), pick(&[8, 12, 16, 20]), pick(&[8, 16, 20, 32, 40]));
     let mut build = Build::new(&[1, channels, height, width], seed);
     let mut values = vec![build.region.inputs[0]];
@@ -29,9 +30,9 @@ fn network(seed: u64, layers: usize) -> Build {
                 let y = build.conv(x, outputs, 3, 1, false);
                 build.norm(y)
             }
-            4 => build.function("Relu", x, &[]),
+            4 => build.like("Relu", &[x], ""),
             5 => build.clip(x, 0.0, 6.0),
-            6 => build.function("LeakyRelu", x, &[("alpha", Attribute::Float(0.1))]),
+            6 => build.like("LeakyRelu", &[x], &[("alpha", Attribute::Float(0.1))]),
             7 => {
                 let other = build.conv(x, channels, 3, 1, false);
                 build.add(x, other)
@@ -49,7 +50,7 @@ fn network(seed: u64, layers: usize) -> Build {
             13 => max_pool(&mut build, x, &mut pick),
             14 => join(&mut build, &values, x, &mut pick),
             _ if halves => build.pool(if pick(&[0, 1]) == 0 { "MaxPool" } else { "AveragePool" }, x, 2),
-            _ => build.function("Tanh", x, &[]),
+            _ => build.like("Tanh", &[x], ""),
         };
         values.push(y);
     }
@@ -89,7 +90,7 @@ fn max_pool(build: &mut Build, x: usize, pick: Pick<'_>) -> usize {
     let [_, channels, height, width] = build.sizes(x)[..] else { panic!("no image") };
     let pads: [i64; 4] = [[0, 0, 2, 2], [1, 1, 1, 1], [2, 0, 0, 2]][pick(&[0, 1, 2])];
     let attributes = [("kernel_shape", Attribute::Ints(vec![3, 3])), ("pads", Attribute::Ints(pads.into()))];
-    build.node("MaxPool", &[x], &attributes, &[1, channels, height, width])
+    build.node("MaxPool", &[x], [1, channels, height, width], &attributes)
 }
 
 /// A value with others of its height and width, itself once more among them.
@@ -98,7 +99,7 @@ fn join(build: &mut Build, values: &[usize], x: usize, pick: Pick<'_>) -> usize 
     let mut parts = vec![x, x];
     parts.extend(values.iter().filter(|&&value| build.sizes(value)[2..] == shape[2..] && pick(&[0, 1]) == 0));
     shape[1] = parts.iter().map(|&part| build.sizes(part)[1]).sum();
-    build.node("Concat", &parts, &[("axis", Attribute::Int(1))], &shape)
+    build.node("Concat", &parts, shape, "axis=1")
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! What regions become, layer by layer.
 
-use byoc_plugin_api::{Attribute, Backend};
+use byoc_plugin_api::Attribute;
+use byoc_plugin_api::testing::{Tensor, options};
 
 use super::build::Build;
-use super::{compile, options, ratios};
+use super::{compile, ratios};
 use crate::KendryteBackend;
 use crate::kmodel::{Kmodel, Operation};
 use crate::trailer::Trailer;
@@ -32,7 +33,7 @@ fn what_follows_a_convolution_is_one_layer_with_it() {
     let mut build = Build::new(&[1, 3, 16, 16], 1);
     let x = build.conv(0, 8, 3, 1, false);
     let x = build.norm(x);
-    let x = build.function("Relu", x, &[]);
+    let x = build.like("Relu", &[x], "");
     let x = build.pool("MaxPool", x, 2);
     let x = build.conv(x, 4, 1, 1, false);
     let x = build.clip(x, 0.0, 6.0);
@@ -47,7 +48,7 @@ fn a_residual_block_adds_in_main_memory_and_goes_back() {
     let x = build.conv(0, 4, 3, 1, false);
     let y = build.conv(x, 4, 3, 1, false);
     let sum = build.add(x, y);
-    let sum = build.function("Relu", sum, &[]);
+    let sum = build.like("Relu", &[sum], "");
     let x = build.conv(sum, 4, 3, 2, false);
     build.output(x);
     let expected =
@@ -60,7 +61,7 @@ fn a_1x1_convolution_skips_the_pixels_of_a_depthwise_stride() {
     let mut build = Build::new(&[1, 3, 16, 16], 3);
     let x = build.conv(0, 4, 3, 1, false);
     let x = build.conv(x, 4, 3, 2, true);
-    let x = build.function("Relu", x, &[]);
+    let x = build.like("Relu", &[x], "");
     let y = build.conv(x, 6, 1, 1, false);
     build.output(y);
     let expected = ["conv 3x3 None 1 loads", "depthwise 3x3 None 1 loads", "conv 1x1 LeftTop2 1 loads", "DEQUANTIZE"];
@@ -88,7 +89,7 @@ fn too_many_weight_loads_are_split_over_output_channels() {
 fn fully_connected_layers_run_on_the_accelerator_or_in_floats() {
     let mut build = Build::new(&[1, 3, 8, 8], 5);
     let x = build.conv(0, 4, 3, 1, false);
-    let x = build.function("LeakyRelu", x, &[("alpha", Attribute::Float(0.125))]);
+    let x = build.like("LeakyRelu", &[x], &[("alpha", Attribute::Float(0.125))]);
     let y = build.head(x, 10);
     build.output(y);
     let tail = ["SOFTMAX"];
@@ -102,9 +103,8 @@ fn fully_connected_layers_run_on_the_accelerator_or_in_floats() {
 fn several_outputs_and_swish() {
     let mut build = Build::new(&[1, 1, 8, 8], 6);
     let x = build.conv(0, 4, 3, 1, false);
-    let gate = build.function("Sigmoid", x, &[]);
-    let shape = build.sizes(x);
-    let y = build.node("Mul", &[x, gate], &[], &shape);
+    let gate = build.like("Sigmoid", &[x], "");
+    let y = build.like("Mul", &[x, gate], "");
     let z = build.pool("MaxPool", y, 2);
     build.output(y);
     build.output(z);
@@ -117,7 +117,7 @@ fn every_method_compiles_and_says_what_it_loses() {
     for method in ["minmax", "no_clip", "percentile", "cdf", "l2", "kl"] {
         let mut build = Build::new(&[1, 3, 16, 16], 7);
         let x = build.conv(0, 8, 3, 1, false);
-        let x = build.function("Relu", x, &[]);
+        let x = build.like("Relu", &[x], "");
         let x = build.conv(x, 8, 3, 1, false);
         build.output(x);
         let ratio = ratios(&mut build, &[("calibrate-method", method)])[0];
@@ -145,10 +145,10 @@ fn layers_read_reshaped_values_in_their_new_shape() {
         let nearest =
             [("coordinate_transformation_mode", asymmetric), ("nearest_mode", Attribute::String("floor".into()))];
         let outputs = [
-            build.node("MaxPool", &[x], &[kernel.clone(), stride(1)], &[1, 8, 2, 14]),
-            build.node("AveragePool", &[x], &[kernel, stride(1)], &[1, 8, 2, 14]),
-            build.node("GlobalAveragePool", &[x], &[], &[1, 8, 1, 1]),
-            build.node("Resize", &[x], &nearest, &[1, 8, 8, 32]),
+            build.node("MaxPool", &[x], [1, 8, 2, 14], &[kernel.clone(), stride(1)]),
+            build.node("AveragePool", &[x], [1, 8, 2, 14], &[kernel, stride(1)]),
+            build.node("GlobalAveragePool", &[x], [1, 8, 1, 1], ""),
+            build.resize(x, &[1, 8, 8, 32], &nearest),
             build.conv(x, 4, 1, 1, false),
             build.conv(x, 4, 3, 1, false),
         ];
@@ -188,8 +188,8 @@ fn a_clipped_sum_is_joined_with_values_beyond_its_limits() {
     let x = build.conv(0, 4, 3, 1, false);
     let y = build.conv(x, 4, 3, 1, false);
     let sum = build.add(x, y);
-    let sum = build.function("Relu", sum, &[]);
-    let sum = build.node("MaxPool", &[sum], &[("kernel_shape", Attribute::Ints(vec![1, 1]))], &[1, 4, 8, 8]);
+    let sum = build.like("Relu", &[sum], "");
+    let sum = build.node("MaxPool", &[sum], [1, 4, 8, 8], "kernel_shape=[1,1]");
     let z = build.conv(x, 4, 3, 1, false);
     let all = build.concat(z, sum);
     build.output(all);
@@ -208,8 +208,10 @@ fn parts_that_others_read_keep_their_scale() {
         let x = build.conv(0, 4, 3, 1, false);
         let (y, big) = (build.conv(x, 4, 3, 1, false), build.conv(x, 4, 3, 1, false));
         // A range that is greater by far.
-        let weights = &mut build.constants.iter_mut().rev().nth(1).expect("weights").1;
-        weights.iter_mut().for_each(|weight| *weight *= 1e4);
+        let last = build.constants.len() - 2;
+        let larger: Vec<_> = build.constants[last].numbers().iter().map(|weight| weight * 1e4).collect();
+        let sizes = build.constants[last].sizes();
+        build.refill(last, Tensor::new(sizes, &larger));
         (build, y, big)
     };
     let (mut build, y, big) = start();
@@ -220,12 +222,12 @@ fn parts_that_others_read_keep_their_scale() {
     assert_eq!(requantized(&mut build), 0);
     let (mut build, y, big) = start();
     let all = build.concat(y, big);
-    let mean = build.node("GlobalAveragePool", &[y], &[], &[1, 4, 1, 1]);
+    let mean = build.node("GlobalAveragePool", &[y], [1, 4, 1, 1], "");
     build.output(all);
     build.output(mean);
     assert_eq!(requantized(&mut build), 1);
     let (mut build, y, big) = start();
-    let most = build.node("MaxPool", &[y], &[("kernel_shape", Attribute::Ints(vec![1, 1]))], &[1, 4, 8, 8]);
+    let most = build.node("MaxPool", &[y], [1, 4, 8, 8], "kernel_shape=[1,1]");
     let all = build.concat(most, big);
     build.output(all);
     build.output(y);
@@ -239,7 +241,7 @@ fn limits_that_stand_for_none_are_none() {
         let x = build.conv(0, 4, 3, 1, false);
         let x = build.clip_some(x, min, max);
         let x = build.conv(x, 4, 1, 1, false);
-        let x = build.function("Tanh", x, &[]);
+        let x = build.like("Tanh", &[x], "");
         let x = build.clip_some(x, min, max);
         build.output(x);
         layers(&mut build, &[]);
@@ -250,13 +252,13 @@ fn limits_that_stand_for_none_are_none() {
 fn a_softmax_of_large_negative_numbers_has_a_result() {
     let mut build = Build::new(&[1, 3, 8, 8], 12);
     let x = build.conv(0, 4, 3, 1, false);
-    let x = build.node("GlobalAveragePool", &[x], &[], &[1, 4, 1, 1]);
+    let x = build.node("GlobalAveragePool", &[x], [1, 4, 1, 1], "");
     let x = build.reshape(x, &[1, 4]);
-    let weights = build.weights(&[3, 4], 1.0);
-    let bias = build.constant(&[3], vec![-300.0, -301.0, -300.5]);
-    let x = build.node("Gemm", &[x, weights, bias], &[("transB", Attribute::Int(1))], &[1, 3]);
+    let weights = build.weight([3, 4]);
+    let bias = build.numbers([3], &[-300.0, -301.0, -300.5]);
+    let x = build.node("Gemm", &[x, weights, bias], [1, 3], "transB=1");
     let logits = build.reshape(x, &[1, 3, 1, 1]);
-    let y = build.function("Softmax", logits, &[("axis", Attribute::Int(1))]);
+    let y = build.like("Softmax", &[logits], "axis=1");
     build.output(y);
     assert!(ratios(&mut build, &[])[0] > 5.0);
     let notes = |settings| {
@@ -272,7 +274,7 @@ fn a_softmax_of_large_negative_numbers_has_a_result() {
 fn numbers_become_bytes_and_are_clipped_at_once() {
     let mut build = Build::new(&[1, 3, 8, 8], 14);
     let x = build.conv(0, 4, 3, 1, false);
-    let mean = build.node("GlobalAveragePool", &[x], &[], &[1, 4, 1, 1]);
+    let mean = build.node("GlobalAveragePool", &[x], [1, 4, 1, 1], "");
     let clipped = build.clip_some(mean, None, Some(0.125));
     build.output(clipped);
     assert_eq!(layers(&mut build, &[])[1..], ["DEQUANTIZE", "GLOBAL_AVERAGE_POOL2D", "QUANTIZE", "DEQUANTIZE"]);
@@ -286,10 +288,10 @@ fn a_resize_is_taken_where_the_pixels_are_the_same() {
         let x = build.conv(0, 4, 3, 1, false);
         let text = |text: &str| Attribute::String(text.into());
         let modes = [("coordinate_transformation_mode", text(coordinates)), ("nearest_mode", text(nearest))];
-        let y = build.node("Resize", &[x], &modes, &[1, 4, rows, 16]);
+        let y = build.resize(x, &[1, 4, rows, 16], &modes);
         build.output(y);
         // The plain computation takes whole factors, rounded down.
-        let check = KendryteBackend.check(&build.region, &options(&[]));
+        let check = build.check(&KendryteBackend, &options(&KendryteBackend, &[]));
         check.map(|()| assert!(ratios(&mut build, &[])[0] > 25.0)).map_err(|refusal| refusal.to_string())
     };
     let other = Err("other: the SDKs pick other pixels for these sizes and modes".to_owned());

@@ -140,7 +140,7 @@ fn one(bed: &Bed, timed: &Timed) -> Result<Row> {
     let problem = Problem { sizes, dtype, tf32, x: &inputs[0].bytes, w: bytes(w), bias: bias.map(bytes) };
     bed::run(&mut session, &inputs)?;
     let found = bed::run(&mut session, &inputs)?;
-    // One row of the result is as much as loops in f64 can do here. A device's tanh is not exact.
+    // One row of the result: more takes long on the host. A device's tanh is not exact.
     let (expected, _) = net.evaluate(&[rows(&inputs[0], m / 2, 1)]);
     let most = match dtype {
         DType::BF16 => 1e-2,

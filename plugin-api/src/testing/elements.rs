@@ -1,0 +1,65 @@
+//! Numbers as elements of any type, and back.
+
+use half::{bf16, f16};
+
+use crate::dtype::DType;
+
+/// Numbers as elements, little-endian. Those of integers are cut off behind the point.
+pub fn encode(dtype: DType, numbers: &[f64]) -> Vec<u8> {
+    let element = |&number: &f64| -> [u8; 8] {
+        let mut bytes = [0; 8];
+        match dtype {
+            DType::F32 => bytes[..4].copy_from_slice(&(number as f32).to_le_bytes()),
+            DType::F64 => bytes = number.to_le_bytes(),
+            DType::F16 => bytes[..2].copy_from_slice(&f16::from_f64(number).to_le_bytes()),
+            DType::BF16 => bytes[..2].copy_from_slice(&bf16::from_f64(number).to_le_bytes()),
+            DType::U64 => bytes = (number as u64).to_le_bytes(),
+            _ => bytes = (number as i64).to_le_bytes(),
+        }
+        bytes
+    };
+    numbers.iter().flat_map(|number| element(number).into_iter().take(dtype.size())).collect()
+}
+
+/// Elements as numbers, which are exact but for integers beyond 2^53.
+pub fn decode(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    let number = |element: &[u8]| {
+        let mut wide = [0; 8];
+        wide[..element.len()].copy_from_slice(element);
+        let bits = u64::from_le_bytes(wide);
+        match dtype {
+            DType::F32 => f32::from_bits(bits as u32).into(),
+            DType::F64 => f64::from_bits(bits),
+            DType::F16 => f16::from_bits(bits as u16).to_f64(),
+            DType::BF16 => bf16::from_bits(bits as u16).to_f64(),
+            DType::I8 => f64::from(bits as i8),
+            DType::I16 => f64::from(bits as i16),
+            DType::I32 => f64::from(bits as i32),
+            DType::I64 => bits as i64 as f64,
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => bits as f64,
+        }
+    };
+    bytes.chunks_exact(dtype.size()).map(number).collect()
+}
+
+/// What an element of that type holds of a number.
+pub fn rounded(dtype: DType, number: f64) -> f64 {
+    decode(dtype, &encode(dtype, &[number]))[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_as_the_type_holds_them() {
+        for dtype in DType::all() {
+            assert_eq!(encode(dtype, &[1.0, 0.0]).len(), 2 * dtype.size());
+            assert_eq!(decode(dtype, &encode(dtype, &[1.0, 0.0])), [1.0, 0.0], "{dtype}");
+        }
+        for dtype in [DType::I8, DType::I16, DType::I32, DType::I64] {
+            assert_eq!(rounded(dtype, -7.5), -7.0, "{dtype}");
+        }
+        assert_eq!(rounded(DType::BF16, 1.001), 1.0);
+    }
+}
