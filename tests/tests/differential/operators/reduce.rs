@@ -10,7 +10,7 @@ fn reduced(dims: &[Size], axes: &[usize], keep: bool) -> Vec<Size> {
     kept.map(|(axis, size)| if axes.contains(&axis) { fixed(1) } else { *size }).collect()
 }
 
-/// ReduceSum, ReduceMean and ReduceMax.
+/// The reductions.
 pub(crate) fn reduce(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
     // A mean of integers is exact in one and not in the other; one of no element is what nobody says.
     let x = builder.pick(types, (0, 4), |x| (op != "ReduceMean" || x.dtype.is_float()) && !x.empty());
@@ -35,10 +35,11 @@ pub(crate) fn reduce(builder: &mut Builder, op: &'static str, types: &'static [D
         false => builder.structural(values::ints(&shown)),
     };
     let y = builder.node(op, &[&x.name, &given], attributes, x.dtype, reduced(&x.dims, &over, keep));
-    if op == "ReduceMax" {
+    let extreme = matches!(op, "ReduceMax" | "ReduceMin");
+    if extreme {
         builder.keeps(&y, &[&x]);
     }
-    builder.exact(&y, (op == "ReduceMax" || !x.dtype.is_float()) && x.exact);
+    builder.exact(&y, (extreme || !x.dtype.is_float()) && x.exact);
     Some(())
 }
 
