@@ -112,6 +112,7 @@ mod registry;
 mod table;
 mod tensor;
 mod tuning_tables;
+mod window;
 pub use abi::{ABI_VERSION, OLDEST_ABI_VERSION};
 pub use arena::*;
 pub use backend::*;
@@ -124,6 +125,7 @@ pub use pattern::*;
 pub use region::*;
 pub use registry::*;
 pub use tensor::*;
+pub use window::*;
 
 /// What the macros expand to. Not part of the contract.
 #[doc(hidden)]

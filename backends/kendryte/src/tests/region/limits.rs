@@ -62,17 +62,16 @@ fn kernels_and_pads_that_the_accelerator_has_not() {
         (
             &[1, 3, 8, 8],
             &[4, 3, 3, 3],
-            &[("auto_pad", Attribute::String("SAME_UPPER".into())), pair("strides", 2)],
+            &[pads(&[0, 0, 1, 1]), pair("strides", 2)],
             &[1, 4, 4, 4],
             "attribute: pads [0, 0, 1, 1], a kernel of 3x3 has 1 on each side",
         ),
-        // `auto_pad` overrides `pads`, as in the other cases of it.
         (
             &[1, 3, 8, 8],
             &[4, 3, 3, 3],
-            &[("auto_pad", Attribute::String("VALID".into())), same()],
-            &[1, 4, 6, 6],
-            "attribute: pads [0, 0, 0, 0], a kernel of 3x3 has 1 on each side",
+            &[("auto_pad", Attribute::String("SAME_UPPER".into()))],
+            &[1, 4, 8, 8],
+            "shape: 'Conv_0' has auto_pad SAME_UPPER, and its padding is not known yet",
         ),
     ]);
 }
