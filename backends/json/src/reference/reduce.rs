@@ -45,12 +45,12 @@ pub(crate) fn fold<T: Item, R>(
     shaped(&shape, (0..outer).map(|o| f(&ordered[o * inner..(o + 1) * inner])).collect())
 }
 
-/// The axes of a reduction: input 1, or all; `None` for none at all.
-fn reduced_axes(call: &Call<'_, '_>, rank: usize) -> Result<Option<Vec<usize>>, Error> {
+/// The axes of a reduction: input 1, or all. Over none at all each element is reduced by itself: its square stays one.
+fn reduced_axes(call: &Call<'_, '_>, rank: usize) -> Result<Vec<usize>, Error> {
     match call.ints(1) {
-        Some(values) if !values.is_empty() => Ok(Some(axes(&values, rank)?)),
-        _ if call.node.int("noop_with_empty_axes", 0) != 0 => Ok(None),
-        _ => Ok(Some((0..rank).collect())),
+        Some(values) if !values.is_empty() => axes(&values, rank),
+        _ if call.node.int("noop_with_empty_axes", 0) != 0 => Ok(Vec::new()),
+        _ => Ok((0..rank).collect()),
     }
 }
 
@@ -71,9 +71,7 @@ fn reduce(
     }
     let x = call.input(0)?;
     let keep = call.node.int("keepdims", 1) != 0;
-    let Some(along) = reduced_axes(call, x.shape().len())? else {
-        return Ok(vec![x.to_owned()]);
-    };
+    let along = reduced_axes(call, x.shape().len())?;
     if x.dtype().is_float() {
         return call.rounded(fold(&x.to_f64().view(), &along, keep, float)?);
     }
@@ -147,9 +145,7 @@ fn extreme(call: &Call<'_, '_>, largest: bool) -> Outputs {
         Ok(vec![T::wrap(fold(x, along, keep, |values| values.iter().copied().fold(start, choose))?)])
     }
     let x = call.input(0)?;
-    let Some(along) = reduced_axes(call, x.shape().len())? else {
-        return Ok(vec![x.to_owned()]);
-    };
+    let along = reduced_axes(call, x.shape().len())?;
     each!(x, x => folded(&x.view(), &along, call.node.int("keepdims", 1) != 0, largest))
 }
 
@@ -274,6 +270,10 @@ mod tests {
         assert!(first("ReduceMin", &[], vec![tensor(&[2], &[f32::NAN, 1.0])]).1[0].is_nan());
         let all = |values: &[bool]| first("ReduceMin", &[], vec![tensor(&[values.len()], values)]).1[0];
         assert_eq!([all(&[true, false]), all(&[true]), all(&[])], [0.0, 1.0, 1.0]);
+        for (op, expected) in [("ReduceSumSquare", [4.0, 9.0]), ("ReduceL1", [2.0, 3.0]), ("ReduceSum", [-2.0, 3.0])] {
+            let noop = [("noop_with_empty_axes", byoc_plugin_api::Attribute::Int(1))];
+            assert_eq!(first(op, &noop, vec![tensor(&[2], &[-2f32, 3.0])]).1, expected, "{op}");
+        }
         let large = first("ReduceL2", &[], vec![tensor(&[1], &[i64::MIN])]).1;
         assert_eq!(large, [i64::MIN as f64]);
     }
