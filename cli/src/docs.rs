@@ -6,6 +6,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use byoc_core::diagnostic::Code;
+use byoc_core::ops::OPS;
+use byoc_core::ops::attributes::Default;
 use clap::CommandFactory;
 
 const GENERATED: &str =
@@ -60,22 +62,52 @@ fn errors() -> String {
     text
 }
 
+/// What stands before the table of operators.
+const CANONICAL: &str = "\
+What core knows, in the form in which backends see it: the newest of ONNX. `since` is the operator set that has
+had this form; models of operator sets 7 to 28 are brought to it (`core/src/onnx/canonical.rs`). `Constant`
+nodes become constants. A *view* of a constant moves no byte.
+
+The nodes of a region are complete (`core/src/passes/complete.rs`), so that no backend needs ONNX's defaults:
+
+- Every attribute in the table is there, unless `?` stands behind it. `=` tells what it is where the model says
+  nothing. Attributes that are not in the table are not in the region.
+- `axis`, `axes` and `perm` count the axes of input 0 from the front: 0 is the first one, and none is negative.
+  Axes that are an input (of `Squeeze`, `ReduceSum`, `Slice` ...) are as the model has them.
+- `kernel_shape`, `strides`, `dilations` and `pads` have one number, or two, for each spatial axis, and `auto_pad`
+  is not there. It stays, as SAME_UPPER or SAME_LOWER and without `pads`, only where the padding follows from a
+  size that is known at run time: where a spatial axis of input 0 is symbolic and its stride is not 1, or has no
+  element. Backends read windows with `byoc_plugin_api::Window`, which refuses such a node, or at run time makes
+  its padding of the sizes (`Window::over`).
+
+";
+
 /// `docs/operators.md`.
 fn operators() -> String {
     let generated = GENERATED.replace("cli/src/args", "core/src/ops.rs");
-    let mut text = format!("# Operators\n\n{generated}\n\n");
-    text += "What core knows, in the form in which backends see it: the newest of ONNX. `since` is the operator set that has\n\
-             had this form; models of operator sets 7 to 28 are brought to it (`core/src/onnx/canonical.rs`). `Constant`\n\
-             nodes become constants. A *view* of a constant moves no byte.\n\n\
-             | operator | since | inputs | outputs | of a constant |\n|---|---|---|---|---|\n";
-    for def in byoc_core::ops::OPS {
+    let mut text = format!("# Operators\n\n{generated}\n\n{CANONICAL}");
+    text += "| operator | since | inputs | outputs | of a constant | attributes |\n|---|---|---|---|---|---|\n";
+    for def in OPS {
         let most = |most: usize| if most == usize::MAX { "any".into() } else { most.to_string() };
         let inputs = match def.inputs {
             (least, last) if least == last => least.to_string(),
             (least, last) => format!("{least} to {}", most(last)),
         };
         let constant = if def.view.is_some() { "view" } else { "computed" };
-        let _ = writeln!(text, "| {} | {} | {inputs} | {} | {constant} |", def.name, def.since, most(def.outputs));
+        let attributes = def.attributes.iter().filter(|attribute| attribute.until.is_none()).map(|attribute| {
+            let name = attribute.name;
+            match attribute.default {
+                _ if name == "auto_pad" => "`auto_pad`?".into(),
+                Default::Required | Default::Shapes => format!("`{name}`"),
+                Default::Absent => format!("`{name}`?"),
+                Default::Int(value) => format!("`{name}` = {value}"),
+                Default::Float(value) => format!("`{name}` = {value}"),
+                Default::String(value) => format!("`{name}` = {value}"),
+            }
+        });
+        let attributes = attributes.collect::<Vec<_>>().join(", ");
+        let outputs = most(def.outputs);
+        let _ = writeln!(text, "| {} | {} | {inputs} | {outputs} | {constant} | {attributes} |", def.name, def.since);
     }
     text
 }

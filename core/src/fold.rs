@@ -19,12 +19,13 @@ use crate::spool::Spool;
 /// Results up to this many bytes are computed ahead of time whatever they are computed from.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// Stage 3: types for every value, constants folded, dead nodes gone. Without a `folder` nothing is computed; shapes
+/// Stage 3: types for every value, nodes complete, constants folded, dead nodes gone. Without a `folder` nothing is computed; shapes
 /// and views still fold. What is computed goes to `spool` where it is large.
 pub(crate) fn simplify(mut model: Model, folder: Option<&Selected>, spool: &mut Spool) -> Result<TypedModel> {
     // A folded shape can make further shapes known, so the passes run until nothing moves.
     loop {
         let mut changed = passes::infer_and_fold_views(&mut model)?;
+        passes::complete(&mut model);
         if let Some(folder) = folder {
             for entry in 0..model.entries.len() {
                 changed |= fold_entry(&mut model, entry, folder, spool)?;

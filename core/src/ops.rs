@@ -26,7 +26,7 @@ mod shape;
 mod slice;
 mod softmax;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use elements::{ELEMENT_LIMIT, Scalar};
 pub use infer::Infer;
@@ -50,6 +50,21 @@ pub enum NoOp {
     SameType,
 }
 
+/// What output 0 has of the inputs, whatever their sizes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Like {
+    /// Nothing that is told here.
+    Nothing,
+    /// Rank and element type of input 0.
+    Rank,
+    /// Shape and element type of input 0.
+    First,
+    /// The element type of input 0, and the rank that all inputs are broadcast to.
+    Broadcast,
+    /// The rank that all inputs are broadcast to, of `bool`.
+    Compared,
+}
+
 /// What core knows of one operator in its canonical (newest) form.
 #[derive(Clone, Debug)]
 pub struct OpDef {
@@ -62,13 +77,15 @@ pub struct OpDef {
     pub inputs: (usize, usize),
     /// Most outputs; output 0 is required, the others are optional.
     pub outputs: usize,
+    /// Where a model of an older operator set may have another number of them: before that version, the most inputs and
+    /// the most outputs. Rows stand in the order of versions.
+    pub older: &'static [(i64, usize, usize)],
+    /// What output 0 has of the inputs.
+    pub like: Like,
     /// Its attributes, in all versions.
     pub attributes: attributes::List,
     /// Sets type and shape of each output.
     pub infer: InferRule,
-    /// Whether equal inputs give equal outputs, so that a node over constants may be computed ahead of time. So far
-    /// this holds for every operator of the list.
-    pub foldable: bool,
     /// How a constant input becomes the output without a byte being moved.
     pub view: Option<ViewRule>,
     /// When the operator does nothing.
@@ -82,16 +99,32 @@ impl OpDef {
             since,
             inputs,
             outputs: 1,
+            older: &[],
+            like: Like::Nothing,
             attributes: &[],
             infer,
-            foldable: true,
             view: None,
             no_op: NoOp::Never,
         }
     }
 
+    /// An operator that works on each element of its only input by itself.
+    const fn unary(name: &'static str, since: u32, infer: InferRule) -> OpDef {
+        OpDef::new(name, since, (1, 1), infer).like(Like::First)
+    }
+
+    const fn like(mut self, like: Like) -> OpDef {
+        self.like = like;
+        self
+    }
+
     const fn outputs(mut self, most: usize) -> OpDef {
         self.outputs = most;
+        self
+    }
+
+    const fn older(mut self, rows: &'static [(i64, usize, usize)]) -> OpDef {
+        self.older = rows;
         self
     }
 
@@ -108,6 +141,27 @@ impl OpDef {
     const fn no_op(mut self, when: NoOp) -> OpDef {
         self.no_op = when;
         self
+    }
+
+    /// Fails where a node of that version of the operator set has more inputs or outputs than the operator has there.
+    pub(crate) fn check_counts(&self, version: i64, inputs: usize, outputs: usize) -> Result<()> {
+        let older = self.older.iter().find(|(before, ..)| version < *before);
+        let (most_inputs, most_outputs) = older.map_or((self.inputs.1, self.outputs), |row| (row.1, row.2));
+        for (what, count, most, newest) in
+            [("inputs", inputs, most_inputs, self.inputs.1), ("outputs", outputs, most_outputs, self.outputs)]
+        {
+            if count > most {
+                let error = infer::bad(format!("has {count} {what}, expected at most {most} in version {version}"));
+                let newer = older.filter(|_| count <= newest);
+                return Err(newer.map_or(error.clone(), |_| error.hint("Export the model with a newer operator set")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The attribute of that name, if the operator has it in its canonical form.
+    pub fn attribute(&self, name: &str) -> Option<&attributes::AttributeDef> {
+        self.attributes.iter().find(|attribute| attribute.until.is_none() && attribute.name == name)
     }
 
     /// Whether `node` only hands input 0 on, given the types of its input 0 and output 0. A node with a second output
@@ -127,105 +181,163 @@ const ANY: usize = usize::MAX;
 
 /// Every operator core knows, by name. `Constant` is not among them: the importer turns it into a constant.
 pub static OPS: &[OpDef] = &[
-    OpDef::new("Abs", 13, (1, 1), elementwise::numeric_unary),
-    OpDef::new("Add", 14, (2, 2), elementwise::arithmetic).attributes(attributes::BROADCAST),
-    OpDef::new("And", 7, (2, 2), elementwise::logic).attributes(attributes::BROADCAST),
+    OpDef::unary("Abs", 13, elementwise::numeric_unary),
+    OpDef::new("Add", 14, (2, 2), elementwise::arithmetic).like(Like::Broadcast).attributes(attributes::BROADCAST),
+    OpDef::new("And", 7, (2, 2), elementwise::logic).like(Like::Compared).attributes(attributes::BROADCAST),
     OpDef::new("ArgMax", 13, (1, 1), reduce::arg).attributes(attributes::ARG),
-    OpDef::new("Attention", 25, (3, 7), attention::attention).attributes(attributes::ATTENTION).outputs(4),
-    OpDef::new("AveragePool", 22, (1, 1), pool::average).attributes(attributes::AVERAGE_POOL),
-    OpDef::new("BatchNormalization", 15, (5, 5), norm::batch).attributes(attributes::BATCH_NORMALIZATION),
+    OpDef::new("Attention", 25, (3, 7), attention::attention)
+        .older(&[(24, 6, 4)])
+        .attributes(attributes::ATTENTION)
+        .outputs(4),
+    OpDef::new("AveragePool", 22, (1, 1), pool::average).like(Like::Rank).attributes(attributes::AVERAGE_POOL),
+    OpDef::new("BatchNormalization", 15, (5, 5), norm::batch)
+        .like(Like::First)
+        .older(&[(14, 5, 5), (i64::MAX, 5, 3)])
+        .attributes(attributes::BATCH_NORMALIZATION),
     OpDef::new("Cast", 24, (1, 1), cast::cast).attributes(attributes::CAST).no_op(NoOp::SameType),
-    OpDef::new("Clip", 13, (1, 3), elementwise::clip).attributes(attributes::CLIP),
-    OpDef::new("Concat", 13, (1, ANY), concat::concat).attributes(attributes::AXIS),
+    OpDef::unary("Ceil", 13, elementwise::float_unary),
+    OpDef::new("Clip", 13, (1, 3), elementwise::clip)
+        .like(Like::First)
+        .older(&[(11, 1, 1)])
+        .attributes(attributes::CLIP),
+    OpDef::new("Concat", 13, (1, ANY), concat::concat).attributes(attributes::CONCAT),
     OpDef::new("ConstantOfShape", 24, (1, 1), shape::constant_of_shape).attributes(attributes::CONSTANT_OF_SHAPE),
     OpDef::new("Conv", 22, (2, 3), conv::conv).attributes(attributes::CONV),
-    OpDef::new("Cos", 22, (1, 1), elementwise::float_unary),
-    OpDef::new("CumSum", 14, (2, 2), reduce::cumsum).attributes(attributes::CUM_SUM),
-    OpDef::new("Div", 14, (2, 2), elementwise::arithmetic).attributes(attributes::BROADCAST),
+    OpDef::unary("Cos", 22, elementwise::float_unary),
+    OpDef::new("CumSum", 14, (2, 2), reduce::cumsum).like(Like::First).attributes(attributes::CUM_SUM),
+    OpDef::new("Div", 14, (2, 2), elementwise::arithmetic).like(Like::Broadcast).attributes(attributes::BROADCAST),
     OpDef::new("Dropout", 22, (1, 3), norm::dropout)
+        .like(Like::First)
+        .older(&[(12, 1, 2)])
         .attributes(attributes::DROPOUT)
         .outputs(2)
         .no_op(NoOp::Always)
         .view(layout::identity_view),
-    OpDef::new("Elu", 22, (1, 1), elementwise::float_unary).attributes(attributes::ALPHA),
-    OpDef::new("Equal", 19, (2, 2), elementwise::equal).attributes(attributes::BROADCAST),
-    OpDef::new("Erf", 13, (1, 1), elementwise::float_unary),
-    OpDef::new("Exp", 13, (1, 1), elementwise::float_unary),
+    OpDef::unary("Elu", 22, elementwise::float_unary).attributes(attributes::ELU),
+    OpDef::new("Equal", 19, (2, 2), elementwise::equal).like(Like::Compared).attributes(attributes::BROADCAST),
+    OpDef::unary("Erf", 13, elementwise::float_unary),
+    OpDef::unary("Exp", 13, elementwise::float_unary),
     OpDef::new("Expand", 13, (2, 2), shape::expand).view(layout::expand_view).no_op(NoOp::SameType),
     OpDef::new("Flatten", 24, (1, 1), layout::flatten)
-        .attributes(attributes::AXIS)
+        .attributes(attributes::FLATTEN)
         .view(layout::reshape_view)
         .no_op(NoOp::Always),
-    OpDef::new("Gather", 13, (2, 2), gather::gather).attributes(attributes::AXIS),
-    OpDef::new("GatherElements", 13, (2, 2), gather::gather_elements).attributes(attributes::AXIS),
+    OpDef::unary("Floor", 13, elementwise::float_unary),
+    OpDef::new("Gather", 13, (2, 2), gather::gather).attributes(attributes::GATHER),
+    OpDef::new("GatherElements", 13, (2, 2), gather::gather_elements).attributes(attributes::GATHER),
     OpDef::new("GatherND", 13, (2, 2), gather::gather_nd).attributes(attributes::GATHER_ND),
-    OpDef::new("Gelu", 20, (1, 1), elementwise::gelu).attributes(attributes::GELU),
+    OpDef::unary("Gelu", 20, elementwise::gelu).attributes(attributes::GELU),
     OpDef::new("Gemm", 13, (2, 3), matmul::gemm).attributes(attributes::GEMM),
-    OpDef::new("GlobalAveragePool", 22, (1, 1), pool::global),
-    OpDef::new("Greater", 13, (2, 2), elementwise::compare).attributes(attributes::BROADCAST),
-    OpDef::new("GreaterOrEqual", 16, (2, 2), elementwise::compare),
-    OpDef::new("HardSigmoid", 22, (1, 1), elementwise::float_unary).attributes(attributes::HARD_SIGMOID),
-    OpDef::new("HardSwish", 22, (1, 1), elementwise::float_unary),
-    OpDef::new("Identity", 24, (1, 1), layout::identity).view(layout::identity_view).no_op(NoOp::Always),
+    OpDef::new("GlobalAveragePool", 22, (1, 1), pool::global).like(Like::Rank),
+    OpDef::new("GlobalMaxPool", 22, (1, 1), pool::global).like(Like::Rank),
+    OpDef::new("Greater", 13, (2, 2), elementwise::compare).like(Like::Compared).attributes(attributes::BROADCAST),
+    OpDef::new("GreaterOrEqual", 16, (2, 2), elementwise::compare).like(Like::Compared),
+    OpDef::unary("HardSigmoid", 22, elementwise::float_unary).attributes(attributes::HARD_SIGMOID),
+    OpDef::unary("HardSwish", 22, elementwise::float_unary),
+    OpDef::new("Identity", 24, (1, 1), layout::identity)
+        .like(Like::First)
+        .view(layout::identity_view)
+        .no_op(NoOp::Always),
     OpDef::new("IsNaN", 20, (1, 1), elementwise::is_nan),
-    OpDef::new("LRN", 13, (1, 1), norm::lrn).attributes(attributes::LRN),
-    OpDef::new("LayerNormalization", 17, (2, 3), norm::layer).attributes(attributes::LAYER_NORMALIZATION).outputs(3),
-    OpDef::new("LeakyRelu", 16, (1, 1), elementwise::float_unary).attributes(attributes::ALPHA),
-    OpDef::new("Less", 13, (2, 2), elementwise::compare).attributes(attributes::BROADCAST),
-    OpDef::new("LessOrEqual", 16, (2, 2), elementwise::compare),
-    OpDef::new("Log", 13, (1, 1), elementwise::float_unary),
+    OpDef::new("LRN", 13, (1, 1), norm::lrn).like(Like::First).attributes(attributes::LRN),
+    OpDef::new("LayerNormalization", 17, (2, 3), norm::layer)
+        .like(Like::First)
+        .attributes(attributes::LAYER_NORMALIZATION)
+        .outputs(3),
+    OpDef::unary("LeakyRelu", 16, elementwise::float_unary).attributes(attributes::LEAKY_RELU),
+    OpDef::new("Less", 13, (2, 2), elementwise::compare).like(Like::Compared).attributes(attributes::BROADCAST),
+    OpDef::new("LessOrEqual", 16, (2, 2), elementwise::compare).like(Like::Compared),
+    OpDef::unary("Log", 13, elementwise::float_unary),
     OpDef::new("MatMul", 13, (2, 2), matmul::matmul),
-    OpDef::new("Max", 13, (1, ANY), elementwise::extreme),
-    OpDef::new("MaxPool", 22, (1, 1), pool::max).attributes(attributes::MAX_POOL).outputs(2),
-    OpDef::new("Min", 13, (1, ANY), elementwise::extreme),
-    OpDef::new("Mish", 22, (1, 1), elementwise::float_unary),
-    OpDef::new("Mod", 13, (2, 2), elementwise::modulo).attributes(attributes::MOD),
-    OpDef::new("Mul", 14, (2, 2), elementwise::arithmetic).attributes(attributes::BROADCAST),
-    OpDef::new("Neg", 13, (1, 1), elementwise::negate),
+    OpDef::new("Max", 13, (1, ANY), elementwise::extreme).like(Like::Broadcast),
+    OpDef::new("MaxPool", 22, (1, 1), pool::max)
+        .like(Like::Rank)
+        .older(&[(8, 1, 1)])
+        .attributes(attributes::MAX_POOL)
+        .outputs(2),
+    OpDef::new("Min", 13, (1, ANY), elementwise::extreme).like(Like::Broadcast),
+    OpDef::unary("Mish", 22, elementwise::float_unary),
+    OpDef::new("Mod", 13, (2, 2), elementwise::modulo).like(Like::Broadcast).attributes(attributes::MOD),
+    OpDef::new("Mul", 14, (2, 2), elementwise::arithmetic).like(Like::Broadcast).attributes(attributes::BROADCAST),
+    OpDef::unary("Neg", 13, elementwise::negate),
     OpDef::new("Not", 1, (1, 1), elementwise::not),
-    OpDef::new("Pad", 24, (2, 4), concat::pad).attributes(attributes::PAD),
-    OpDef::new("Pow", 15, (2, 2), elementwise::pow).attributes(attributes::BROADCAST),
+    OpDef::new("Pad", 24, (2, 4), concat::pad)
+        .like(Like::Rank)
+        .older(&[(11, 1, 1), (18, 3, 1)])
+        .attributes(attributes::PAD),
+    OpDef::new("Pow", 15, (2, 2), elementwise::pow).like(Like::Broadcast).attributes(attributes::BROADCAST),
     OpDef::new("RMSNormalization", 23, (2, 2), norm::rms).attributes(attributes::LAYER_NORMALIZATION),
     OpDef::new("Range", 27, (3, 3), shape::range).attributes(attributes::RANGE),
-    OpDef::new("Reciprocal", 13, (1, 1), elementwise::float_unary),
-    OpDef::new("ReduceMax", 20, (1, 2), reduce::max).attributes(attributes::REDUCE),
-    OpDef::new("ReduceMean", 18, (1, 2), reduce::sum).attributes(attributes::REDUCE),
-    OpDef::new("ReduceSum", 13, (1, 2), reduce::sum).attributes(attributes::REDUCE_SUM),
-    OpDef::new("Relu", 14, (1, 1), elementwise::signed_unary),
+    OpDef::unary("Reciprocal", 13, elementwise::float_unary),
+    OpDef::new("ReduceL1", 18, (1, 2), reduce::sum).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
+    OpDef::new("ReduceL2", 18, (1, 2), reduce::sum).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
+    OpDef::new("ReduceMax", 20, (1, 2), reduce::extreme).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
+    OpDef::new("ReduceMean", 18, (1, 2), reduce::sum).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
+    OpDef::new("ReduceMin", 20, (1, 2), reduce::extreme).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
+    OpDef::new("ReduceProd", 18, (1, 2), reduce::sum).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
+    OpDef::new("ReduceSum", 13, (1, 2), reduce::sum).older(&[(13, 1, 1)]).attributes(attributes::REDUCE_SUM),
+    OpDef::new("ReduceSumSquare", 18, (1, 2), reduce::sum).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
+    OpDef::unary("Relu", 14, elementwise::signed_unary),
     OpDef::new("Reshape", 24, (2, 2), layout::reshape)
+        .older(&[(5, 1, 1)])
         .attributes(attributes::RESHAPE)
         .view(layout::reshape_view)
         .no_op(NoOp::Always),
-    OpDef::new("Resize", 19, (1, 4), resize::resize).attributes(attributes::RESIZE),
+    OpDef::new("Resize", 19, (1, 4), resize::resize)
+        .like(Like::Rank)
+        .older(&[(11, 2, 1)])
+        .attributes(attributes::RESIZE),
     OpDef::new("RotaryEmbedding", 23, (3, 4), attention::rotary).attributes(attributes::ROTARY),
+    OpDef::unary("Round", 22, elementwise::float_unary),
     OpDef::new("ScatterND", 18, (3, 3), scatter::scatter_nd).attributes(attributes::SCATTER_ND),
     OpDef::new("Shape", 24, (1, 1), shape::shape).attributes(attributes::SHAPE),
-    OpDef::new("Sigmoid", 13, (1, 1), elementwise::float_unary),
-    OpDef::new("Sin", 22, (1, 1), elementwise::float_unary),
-    OpDef::new("Slice", 13, (3, 5), slice::slice).attributes(attributes::SLICE).view(slice::slice_view),
-    OpDef::new("Softmax", 13, (1, 1), softmax::softmax).attributes(attributes::AXIS),
-    OpDef::new("Softplus", 22, (1, 1), elementwise::float_unary),
-    OpDef::new("Split", 18, (1, 2), concat::split).attributes(attributes::SPLIT).outputs(ANY),
-    OpDef::new("Sqrt", 13, (1, 1), elementwise::float_unary),
+    OpDef::unary("Sigmoid", 13, elementwise::float_unary),
+    OpDef::unary("Sign", 13, elementwise::numeric_unary),
+    OpDef::unary("Sin", 22, elementwise::float_unary),
+    OpDef::new("Slice", 13, (3, 5), slice::slice)
+        .like(Like::Rank)
+        .older(&[(10, 1, 1)])
+        .attributes(attributes::SLICE)
+        .view(slice::slice_view),
+    OpDef::new("Softmax", 13, (1, 1), softmax::softmax).like(Like::First).attributes(attributes::SOFTMAX),
+    OpDef::unary("Softplus", 22, elementwise::float_unary),
+    OpDef::new("Split", 18, (1, 2), concat::split)
+        .older(&[(2, 2, ANY), (13, 1, ANY)])
+        .attributes(attributes::SPLIT)
+        .outputs(ANY),
+    OpDef::unary("Sqrt", 13, elementwise::float_unary),
     OpDef::new("Squeeze", 24, (1, 2), layout::squeeze)
+        .older(&[(13, 1, 1)])
         .attributes(attributes::SQUEEZE)
         .view(layout::reshape_view)
         .no_op(NoOp::Always),
-    OpDef::new("Sub", 14, (2, 2), elementwise::arithmetic).attributes(attributes::BROADCAST),
-    OpDef::new("Sum", 13, (1, ANY), elementwise::sum),
-    OpDef::new("Swish", 24, (1, 1), elementwise::float_unary).attributes(attributes::ALPHA),
-    OpDef::new("Tanh", 13, (1, 1), elementwise::float_unary),
-    OpDef::new("Tile", 13, (2, 2), concat::tile).no_op(NoOp::SameType),
+    OpDef::new("Sub", 14, (2, 2), elementwise::arithmetic).like(Like::Broadcast).attributes(attributes::BROADCAST),
+    OpDef::new("Sum", 13, (1, ANY), elementwise::sum).like(Like::Broadcast),
+    OpDef::unary("Swish", 24, elementwise::float_unary).attributes(attributes::SWISH),
+    OpDef::unary("Tan", 22, elementwise::float_unary),
+    OpDef::unary("Tanh", 13, elementwise::float_unary),
+    OpDef::new("Tile", 13, (2, 2), concat::tile).like(Like::Rank).older(&[(6, 3, 1)]).no_op(NoOp::SameType),
     OpDef::new("Transpose", 24, (1, 1), layout::transpose)
+        .like(Like::Rank)
         .attributes(attributes::TRANSPOSE)
         .view(layout::transpose_view),
     OpDef::new("Trilu", 14, (1, 2), layout::trilu).attributes(attributes::TRILU),
     OpDef::new("Unsqueeze", 24, (2, 2), layout::unsqueeze)
+        .older(&[(13, 1, 1)])
         .attributes(attributes::SQUEEZE)
         .view(layout::reshape_view)
         .no_op(NoOp::Always),
     OpDef::new("Where", 16, (3, 3), elementwise::select),
 ];
+
+/// Operators that are no more, which the importer rewrites to ones of [`OPS`], in their last form.
+pub static REWRITTEN: &[OpDef] =
+    &[OpDef::new("Upsample", 9, (2, 2), resize::resize).older(&[(9, 1, 1)]).attributes(attributes::UPSAMPLE)];
+
+/// The facts about an operator in its canonical form or, of one that is no more, in its last.
+pub(crate) fn find_any(op: &str) -> Option<&'static OpDef> {
+    find("", op).or_else(|| REWRITTEN.iter().find(|def| def.name == op))
+}
 
 /// The facts about an operator of ONNX's own domain, if core knows it.
 pub fn find(domain: &str, op: &str) -> Option<&'static OpDef> {

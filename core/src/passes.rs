@@ -1,11 +1,13 @@
 //! Stage 3: what turns an imported model into one in which every value has a type and no node is idle.
 
+mod complete;
 mod declared;
 pub mod infer;
 mod prune;
 mod shaping;
 mod views;
 
+pub(crate) use self::complete::complete;
 pub(crate) use self::declared::undeclared;
 pub(crate) use self::prune::prune;
 pub(crate) use self::shaping::shaping;

@@ -114,6 +114,7 @@ mod tensor;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tuning_tables;
+mod window;
 pub use abi::{ABI_VERSION, OLDEST_ABI_VERSION};
 pub use arena::*;
 pub use backend::*;
@@ -126,6 +127,7 @@ pub use pattern::*;
 pub use region::*;
 pub use registry::*;
 pub use tensor::*;
+pub use window::*;
 
 /// What the macros expand to. Not part of the contract.
 #[doc(hidden)]

@@ -152,7 +152,7 @@ pub struct Node {
     pub inputs: Vec<Option<usize>>,
     /// Indices into [`Region::values`]; `None` for an output nobody wants.
     pub outputs: Vec<Option<usize>>,
-    /// Attributes that are set; absent ones have ONNX's default.
+    /// Attributes. Every one that has a default is there, axes count from the front (`docs/operators.md`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Attribute>,
 }

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from onnx import defs
+from onnx import defs, helper
 
 # Every operator of operator sets 1 to 5 could say which inputs it may overwrite.
 EVERYWHERE = {"consumed_inputs"}
@@ -28,7 +28,8 @@ def differences(newest: int, operators: list[dict]) -> list[str]:
     for operator in operators:
         for version in range(1, newest + 1):
             found += attribute_differences(operator, version)
-        if operator["since"] is not None:
+            found += count_differences(operator, version)
+        if schema_of(operator["name"], newest) is not None:
             found += form_differences(operator, newest)
     return found
 
@@ -65,11 +66,22 @@ def attribute_differences(operator: dict, version: int) -> list[str]:
     return [f"{operator['name']} {version}: core has {sorted(ours)}, ONNX {sorted(theirs)}"]
 
 
+def count_differences(operator: dict, version: int) -> list[str]:
+    """Compares the most inputs and outputs in one version."""
+    schema = schema_of(operator["name"], version)
+    if schema is None:
+        return []
+    newest = [operator["inputs"][1], operator["outputs"]]
+    older = next((counts for before, *counts in operator["older"] if version < before), newest)
+    theirs = [None if count >= ANY else count for count in (schema.max_input, schema.max_output)]
+    return [] if older == theirs else [f"{operator['name']} {version}: core has at most {older}, ONNX {theirs}"]
+
+
 def form_differences(operator: dict, newest: int) -> list[str]:
     """Compares the newest form, and looks for a change of form after the version that core names."""
     name, since = operator["name"], operator["since"]
     schema, first = schema_of(name, newest), schema_of(name, since)
-    found = []
+    found = default_differences(operator, schema)
     if first is None or first.since_version != since:
         found.append(f"{name}: ONNX has no version {since}")
     elif set(first.attributes) != set(schema.attributes) or arity(first) != arity(schema):
@@ -78,6 +90,25 @@ def form_differences(operator: dict, newest: int) -> list[str]:
     if arity(schema) != ours:
         found.append(f"{name}: core has {ours} as fewest and most inputs and most outputs, ONNX {arity(schema)}")
     return found
+
+
+def default_differences(operator: dict, schema: defs.OpSchema) -> list[str]:
+    """Compares which attributes are required, and the defaults of the others."""
+    theirs = {name: (attribute.required, default(attribute)) for name, attribute in schema.attributes.items()}
+    ours = {
+        attribute["name"]: (attribute["required"], attribute["default"])
+        for attribute in operator["attributes"]
+        if attribute["until"] is None
+    }
+    different = sorted(name for name in ours if ours[name] != theirs.get(name))
+    return [f"{operator['name']}: {name} is {ours[name]} in core, {theirs.get(name)} in ONNX" for name in different]
+
+
+def default(attribute: defs.OpSchema.Attribute) -> int | float | str | None:
+    """Gives the default of an attribute, if it has one."""
+    proto = attribute.default_value
+    value = helper.get_attribute_value(proto) if proto.name else None
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def arity(schema: defs.OpSchema) -> tuple[int | None, ...]:

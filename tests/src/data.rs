@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
+use byoc_core::ops::OPS;
 use serde_json::Value;
 
 use crate::places;
@@ -58,7 +59,9 @@ impl Compiler {
 pub fn test_data(name: &str) -> Needed<PathBuf> {
     // One at a time: the makers take most of the memory and all of the cores.
     static MAKING: Mutex<()> = Mutex::new(());
-    let root = places::target().join(format!("testdata-{:016x}", hash_of(&sources())));
+    // They say which of ONNX's own cases there are.
+    let operators: Vec<_> = OPS.iter().map(|def| def.name).collect();
+    let root = places::target().join(format!("testdata-{:016x}", hash_of(&sources(), &operators)));
     let folder = root.join(name);
     if folder.is_dir() {
         return Ok(folder);
@@ -93,7 +96,7 @@ fn scripts() -> PathBuf {
 /// A Python environment with the packages of a file of `tests/python`. Returns its folder.
 fn make_environment(name: &str, requirements: &str, options: &[&str]) -> Needed<PathBuf> {
     let requirements = scripts().join(requirements);
-    let folder = places::target().join(format!("{name}-{:016x}", hash_of(std::slice::from_ref(&requirements))));
+    let folder = places::target().join(format!("{name}-{:016x}", hash_of(std::slice::from_ref(&requirements), &[])));
     let (python, ready) = (folder.join("bin/python"), folder.join("ready"));
     let _lock = lock(&folder);
     if ready.is_file() {
@@ -145,11 +148,12 @@ fn sources() -> Vec<PathBuf> {
     modules.chain(["prepare.py", "requirements.txt"].map(|name| scripts().join(name))).collect()
 }
 
-fn hash_of(files: &[PathBuf]) -> u64 {
+fn hash_of(files: &[PathBuf], names: &[&str]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in files {
         file.file_name().hash(&mut hasher);
         places::read(file).hash(&mut hasher);
     }
+    names.iter().for_each(|name| name.hash(&mut hasher));
     hasher.finish()
 }

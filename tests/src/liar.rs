@@ -1,6 +1,6 @@
 //! The lies that can be told of one artifact: each place of its code and of its graph by itself, then some at once.
 
-use byoc_json_backend::reference::KERNELS;
+use byoc_json_backend::reference::kernels;
 use serde_json::Value;
 
 use crate::lies::{self, Lie};
@@ -48,7 +48,7 @@ impl Liar {
     /// Takes an artifact apart; without `graph` nothing is changed but code.
     pub fn new(file: &[u8], graph: bool) -> Liar {
         let artifact = Resigned::read(file);
-        let calls: Vec<&str> = KERNELS.iter().map(|kernel| kernel.op).collect();
+        let calls: Vec<&str> = kernels().map(|kernel| kernel.op).collect();
         let words: [&[&str]; 6] = [
             &calls,
             &["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"],

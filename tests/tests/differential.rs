@@ -82,7 +82,8 @@ fn random_graphs() -> Needed<()> {
     let first = one.or_else(|| number("BYOC_DIFFERENTIAL_FIRST")).unwrap_or(0);
     let count = if one.is_some() { 1 } else { number("BYOC_DIFFERENTIAL_GRAPHS").unwrap_or(GRAPHS) };
     let rare = if count >= GRAPHS { &RARE[..] } else { &[] };
-    let seeds: Vec<u64> = (first..first + count).chain(rare.iter().map(|(seed, _)| *seed)).collect();
+    let later = if count >= GRAPHS { operators::LATER_SEEDS } else { 0..0 };
+    let seeds: Vec<u64> = (first..first + count).chain(rare.iter().map(|(seed, _)| *seed)).chain(later).collect();
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     // A panic of the compiler is a finding that is shown with its graph.
     if one.is_none() {
@@ -112,6 +113,7 @@ fn graph_of(seed: u64) -> (Case, Manner) {
         _ => Manner::Reference,
     };
     let mut builder = Builder::new(random);
+    builder.later = operators::LATER_SEEDS.contains(&seed);
     while builder.nodes() < nodes {
         operators::draw(&mut builder);
     }
@@ -187,7 +189,7 @@ fn finish(tally: Tally, count: u64) {
     }
     text.extend(tally.accepted.iter().map(|(reason, count)| format!("accepted {count}: {reason}\n")));
     let whole = count >= GRAPHS;
-    let all = operators::FAMILIES.iter().flat_map(|family| family.operators);
+    let all = operators::FAMILIES.iter().chain(operators::LATER).flat_map(|family| family.operators);
     let missing: Vec<_> = all.filter(|op| !tally.drawn.contains_key(*op)).collect();
     let unused = ACCEPTED.iter().filter(|entry| !tally.accepted.contains_key(entry.reason));
     let unused: Vec<_> = unused.map(|entry| entry.reason).collect();

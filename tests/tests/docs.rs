@@ -49,6 +49,17 @@ fn every_block_is_compiled_or_run() {
     }
 }
 
+/// What the page on operators shows stands in the file that it names.
+#[test]
+fn the_example_of_an_operator_is_what_the_sources_say() {
+    let blocks = blocks(&file("docs/adding-an-operator.md"));
+    for block in &blocks {
+        let path = block.info.strip_prefix("rust ").unwrap_or_else(|| panic!("no file: {block:?}"));
+        assert!(file(path).contains(&block.text), "{path} has no {block:?}");
+    }
+    assert_eq!(blocks.len(), 5);
+}
+
 /// Reads a block as the type that it names.
 fn is_what_it_says(block: &Block) {
     match block.info.as_str() {

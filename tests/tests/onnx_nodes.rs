@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byoc_core::diagnostic::Diagnostic;
-use byoc_core::ops::OPS;
-use byoc_core::ops::attributes::{self, AttributeDef};
+use byoc_core::ops::attributes::{AttributeDef, Default};
+use byoc_core::ops::{OPS, OpDef, REWRITTEN};
 use byoc_core::plugin::Registry;
 use byoc_plugin_api::DType;
 use byoc_tests::tensor::{Tensor, Tolerance, compare};
@@ -98,23 +98,32 @@ fn every_operator_is_tested() -> Needed<()> {
 /// Arity and attributes of every operator, in every version of the operator set, are those of ONNX's schemas.
 fn operators_have_the_form_that_onnx_says() -> Needed<()> {
     let any = |count: usize| if count == usize::MAX { Value::Null } else { count.into() };
-    let attributes = |op: &str| -> Vec<Value> {
-        let all = attributes::of(op).expect("a known operator").iter();
-        all.map(|AttributeDef { name, kind, since, until }| {
-            json!({"name": name, "kind": format!("{kind:?}").to_lowercase(), "since": since, "until": until})
+    let attributes = |def: &OpDef| -> Vec<Value> {
+        def.attributes.iter().map(|AttributeDef { name, kind, default, since, until }| {
+            let kind = format!("{kind:?}").to_lowercase();
+            let (required, default) = match default {
+                Default::Int(value) => (false, json!(value)),
+                Default::Float(value) => (false, json!(value)),
+                Default::String(value) => (false, json!(value)),
+                Default::Absent | Default::Shapes => (false, Value::Null),
+                Default::Required => (true, Value::Null),
+            };
+            json!({
+                "name": name, "kind": kind, "since": since, "until": until, "required": required, "default": default,
+            })
         })
         .collect()
     };
-    let mut operators: Vec<_> = OPS
-        .iter()
-        .map(|def| {
-            json!({
-                "name": def.name, "since": def.since, "inputs": [any(def.inputs.0), any(def.inputs.1)],
-                "outputs": any(def.outputs), "attributes": attributes(def.name),
-            })
+    let older = |def: &OpDef| -> Vec<Value> {
+        def.older.iter().map(|&(before, inputs, outputs)| json!([before, any(inputs), any(outputs)])).collect()
+    };
+    let operator = |def: &OpDef| {
+        json!({
+            "name": def.name, "since": def.since, "inputs": [any(def.inputs.0), any(def.inputs.1)],
+            "outputs": any(def.outputs), "older": older(def), "attributes": attributes(def),
         })
-        .collect();
-    operators.push(json!({"name": "Upsample", "since": null, "attributes": attributes("Upsample")}));
+    };
+    let operators: Vec<_> = OPS.iter().chain(REWRITTEN).map(operator).collect();
     let folder = places::temporary();
     let list = json!({"newest": byoc_core::onnx::NEWEST_OPSET, "operators": operators});
     let list = places::write(folder.path(), "operators.json", list.to_string());

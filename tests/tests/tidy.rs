@@ -7,6 +7,7 @@ mod tidy {
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
+use byoc_core::ops::{OPS, REWRITTEN};
 use byoc_tests::places;
 use byoc_tests::sources::{EVERYWHERE, Source, sources, texts};
 
@@ -122,6 +123,37 @@ fn backends() -> Vec<String> {
     let names: Vec<_> = places::list(&folder).into_iter().filter(|name| is_package(name) && !is_shared(name)).collect();
     assert!(names.len() >= 2, "{names:?}");
     names
+}
+
+/// Files that go by the names of operators, each with the words in it that are none.
+const BY_OPERATOR: &[(&str, &[&str])] = &[
+    ("backends/json/src/codegen/lower.rs", &[]),
+    ("backends/json/src/codegen/lower/movement.rs", &[]),
+    ("core/src/onnx/canonical.rs", &["Export"]),
+    ("core/src/onnx/facts.rs", &["Reduce"]),
+    ("core/src/partition/matcher.rs", &[]),
+    ("tests/conformance/src/recipes.rs", &[]),
+    ("tests/tests/differential/operators/mod.rs", &[]),
+];
+
+/// Code for an operator that core does not know is code that no model reaches.
+#[test]
+fn operators_are_those_of_the_list() {
+    let known = |word: &str| OPS.iter().chain(REWRITTEN).any(|def| def.name == word);
+    let mut offences = Vec::new();
+    for (path, others) in BY_OPERATOR {
+        let source = sources(&[path.rsplit_once('/').expect("a folder").0]).into_iter().find(|one| one.path == *path);
+        let source = source.unwrap_or_else(|| panic!("there is no {path}"));
+        for (number, line) in source.code() {
+            let names = texts(line).filter(|text| text.starts_with(|first: char| first.is_ascii_uppercase()));
+            let words = names.map(|text| text.split(' ').next().unwrap_or_default());
+            let unknown = words.filter(|word| !known(word) && !others.contains(word));
+            offences.extend(unknown.map(|word| format!("{path}:{number}: {word} is not an operator of core")));
+        }
+    }
+    none(&offences);
+    let kernels: BTreeSet<_> = byoc_json_backend::reference::kernels().map(|kernel| kernel.op).collect();
+    assert_eq!(kernels, OPS.iter().map(|def| def.name).collect(), "reference kernels, and operators of core");
 }
 
 /// Backends are known to core and cli by what they say of themselves. A backend's crate must not be named there, nor

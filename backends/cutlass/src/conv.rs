@@ -15,7 +15,6 @@ mod program;
 #[cfg(test)]
 mod tests;
 mod tile;
-mod window;
 
 use std::io::Write;
 

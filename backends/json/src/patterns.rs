@@ -7,7 +7,7 @@ use crate::reference;
 /// One pattern for each operator that has a reference kernel.
 pub(crate) fn patterns() -> Vec<Pattern> {
     let pattern = |kernel: &reference::Kernel| Pattern::new(kernel.op.to_lowercase(), format!("({} ...)", kernel.op));
-    reference::KERNELS.iter().map(pattern).collect()
+    reference::kernels().map(pattern).collect()
 }
 
 /// Accepts nodes whose operator and element types have a reference kernel: what no fast kernel takes, that one does.

@@ -1,6 +1,6 @@
 //! The code of a region: steps over values, as JSON. Written by codegen, read by `constant_updater` and the runtime.
 
-use byoc_plugin_api::{ConstantId, DType, Dim, Error};
+use byoc_plugin_api::{ConstantId, DType, Dim, Error, Node};
 use serde::{Deserialize, Serialize};
 
 use crate::constants::Recipe;
@@ -93,6 +93,19 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Step {
+    /// The ONNX node that the step is, if it has no faster kernel.
+    pub(crate) fn node(&self) -> Option<Node> {
+        let Op::Reference { op, attributes } = &self.op else { return None };
+        Some(Node {
+            name: self.name.clone(),
+            op: op.clone(),
+            domain: String::new(),
+            inputs: self.inputs.clone(),
+            outputs: self.outputs.clone(),
+            attributes: attributes.clone(),
+        })
+    }
+
     /// The value at input `index`, if it is there.
     pub(crate) fn input(&self, index: usize) -> Option<usize> {
         self.inputs.get(index).copied().flatten()

@@ -5,6 +5,7 @@ use byoc_plugin_api::{Attribute, DType};
 
 use super::builder::Builder;
 use crate::ir::{Node, ValueId};
+use crate::ops::{self, Like};
 
 /// Rank and element type of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,34 +14,18 @@ pub(super) struct Fact {
     pub(super) dtype: Option<DType>,
 }
 
-/// Operators whose output has rank and type of input 0.
-#[rustfmt::skip]
-const LIKE_INPUT: &[&str] = &[
-    "Abs", "AveragePool", "BatchNormalization", "Ceil", "Clip", "CumSum", "Dropout", "Elu", "Erf", "Exp", "Floor",
-    "Gelu", "GlobalAveragePool", "GlobalMaxPool", "HardSigmoid", "HardSwish", "Identity", "InstanceNormalization",
-    "LRN", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MaxPool", "Neg", "PRelu", "Pad", "Reciprocal",
-    "Relu", "Resize", "Selu", "Sigmoid", "Slice", "Softmax", "Softplus", "Sqrt", "Tanh", "Tile", "Transpose",
-];
-
-/// Operators whose inputs are broadcast to one rank.
-const BROADCAST: &[&str] = &["Add", "Div", "Max", "Min", "Mul", "Pow", "Sub", "Sum"];
-
-/// As [`BROADCAST`], with a boolean result.
-const COMPARE: &[&str] = &["And", "Equal", "Greater", "Less", "Or", "Xor"];
-
 /// What is known of the outputs of `node`.
 pub(super) fn of_outputs(builder: &Builder<'_>, node: &Node) -> Vec<Fact> {
     let fact = |index: usize| node.input(index).map(|id| builder.fact(id)).unwrap_or_default();
     let all: Vec<Fact> = node.inputs.iter().flatten().map(|&id| builder.fact(id)).collect();
     let (rank, dtype) = (fact(0).rank, fact(0).dtype);
     let shift = |by: Option<usize>, op: fn(usize, usize) -> Option<usize>| op(rank?, by?);
+    let like = ops::find(&node.domain, &node.op).map_or(Like::Nothing, |def| def.like);
     let rank = match node.op.as_str() {
+        _ if matches!(like, Like::First | Like::Rank) => rank,
+        _ if like == Like::Broadcast => widest(&all),
+        _ if like == Like::Compared => return vec![Fact { rank: widest(&all), dtype: Some(DType::Bool) }],
         "Split" => return vec![fact(0); node.outputs.len()],
-        op if LIKE_INPUT.contains(&op) => rank,
-        op if BROADCAST.contains(&op) => widest(&all),
-        op if COMPARE.contains(&op) => {
-            return vec![Fact { rank: widest(&all), dtype: Some(DType::Bool) }];
-        }
         op if op.starts_with("Reduce") && node.int("keepdims", 1) == 1 => rank,
         "Conv" => rank.or(fact(1).rank),
         "Concat" => all.iter().find_map(|fact| fact.rank),

@@ -1,15 +1,16 @@
-//! Which operators a model may use. The one place that decides it: if plugins ever bring operators of their own, they
-//! are asked here.
+//! Which operators a model may use, with how many inputs and outputs. The one place that decides it: if plugins ever bring
+//! operators of their own, they are asked here.
 
 use super::canonical;
 use super::flatten::FlatNode;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ops;
 
-/// Fails if some node's operator is not known; names the first such node, and every other such operator.
+/// Fails if some node's operator is not known; names the first such node, and every other such operator. Then fails if one
+/// has more inputs or outputs than its operator.
 pub(super) fn check(nodes: &[FlatNode]) -> Result<()> {
     let mut unknown = nodes.iter().filter(|node| !known(&node.domain, &node.op));
-    let Some(first) = unknown.next() else { return Ok(()) };
+    let Some(first) = unknown.next() else { return nodes.iter().try_for_each(check_counts) };
     let operator = qualified(first);
     let cause = format!("node '{}': operator {operator} version {} is not known", first.name, first.version);
     let error = Diagnostic::new(Code::UnknownOperator, cause);
@@ -21,6 +22,13 @@ pub(super) fn check(nodes: &[FlatNode]) -> Result<()> {
         Some(remedy) => error.hint(remedy),
         None => error,
     })
+}
+
+fn check_counts(node: &FlatNode) -> Result<()> {
+    let Some(def) = ops::find_any(&node.op) else { return Ok(()) };
+    let count = |names: &[String]| names.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
+    let place = |error: Diagnostic| error.within(format!("node '{}' ({})", node.name, node.op));
+    def.check_counts(node.version, count(&node.inputs), count(&node.outputs)).map_err(place)
 }
 
 /// What helps against operators that people often meet.

@@ -1,4 +1,4 @@
-//! Which attributes each operator has, of which kind and in which versions of the operator set.
+//! Which attributes each operator has, of which kind, with which default and in which versions of the operator set.
 //! `tests/python/operator_schemas.py` compares them with ONNX's own schemas.
 
 use byoc_plugin_api::{Attribute, closest};
@@ -33,13 +33,44 @@ impl Kind {
     }
 }
 
+/// What a node has where its model leaves an attribute out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Default {
+    /// A model must not leave it out.
+    Required,
+    /// It stays absent, which has a meaning of its own.
+    Absent,
+    /// What follows from the shapes.
+    Shapes,
+    /// An integer.
+    Int(i64),
+    /// A number.
+    Float(f32),
+    /// A text.
+    String(&'static str),
+}
+
+impl Default {
+    /// The value, if it is one whatever the shapes are.
+    pub fn value(self) -> Option<Attribute> {
+        match self {
+            Default::Required | Default::Absent | Default::Shapes => None,
+            Default::Int(value) => Some(Attribute::Int(value)),
+            Default::Float(value) => Some(Attribute::Float(value)),
+            Default::String(value) => Some(Attribute::String(value.into())),
+        }
+    }
+}
+
 /// An attribute of an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttributeDef {
     /// Its name.
     pub name: &'static str,
     /// What it holds.
     pub kind: Kind,
+    /// What a node has where its model leaves it out.
+    pub default: Default,
     /// The first version of the operator set in which the operator has it.
     pub since: i64,
     /// The last one, `None` while it still does.
@@ -47,8 +78,8 @@ pub struct AttributeDef {
 }
 
 impl AttributeDef {
-    const fn new(name: &'static str, kind: Kind) -> AttributeDef {
-        AttributeDef { name, kind, since: 1, until: None }
+    const fn new(name: &'static str, kind: Kind, default: Default) -> AttributeDef {
+        AttributeDef { name, kind, default, since: 1, until: None }
     }
 
     const fn since(mut self, version: i64) -> AttributeDef {
@@ -56,8 +87,19 @@ impl AttributeDef {
         self
     }
 
+    /// It went after that version, so that its default is no matter.
     const fn until(mut self, version: i64) -> AttributeDef {
         self.until = Some(version);
+        self
+    }
+
+    const fn required(mut self) -> AttributeDef {
+        self.default = Default::Required;
+        self
+    }
+
+    const fn by_shapes(mut self) -> AttributeDef {
+        self.default = Default::Shapes;
         self
     }
 
@@ -67,125 +109,149 @@ impl AttributeDef {
 }
 
 const fn int(name: &'static str) -> AttributeDef {
-    AttributeDef::new(name, Kind::Int)
+    AttributeDef::new(name, Kind::Int, Default::Absent)
+}
+
+const fn int_or(name: &'static str, default: i64) -> AttributeDef {
+    AttributeDef::new(name, Kind::Int, Default::Int(default))
 }
 
 const fn float(name: &'static str) -> AttributeDef {
-    AttributeDef::new(name, Kind::Float)
+    AttributeDef::new(name, Kind::Float, Default::Absent)
 }
 
-const fn string(name: &'static str) -> AttributeDef {
-    AttributeDef::new(name, Kind::String)
+const fn float_or(name: &'static str, default: f32) -> AttributeDef {
+    AttributeDef::new(name, Kind::Float, Default::Float(default))
+}
+
+const fn string_or(name: &'static str, default: &'static str) -> AttributeDef {
+    AttributeDef::new(name, Kind::String, Default::String(default))
 }
 
 const fn ints(name: &'static str) -> AttributeDef {
-    AttributeDef::new(name, Kind::Ints)
+    AttributeDef::new(name, Kind::Ints, Default::Absent)
 }
 
 /// The attributes of an operator.
 pub type List = &'static [AttributeDef];
 
-pub(super) const ALPHA: List = &[float("alpha")];
-pub(super) const ARG: List = &[int("axis"), int("keepdims"), int("select_last_index").since(12)];
+pub(super) const ARG: List = &[int_or("axis", 0), int_or("keepdims", 1), int_or("select_last_index", 0).since(12)];
 pub(super) const ATTENTION: List = &[
-    int("is_causal"),
+    int_or("is_causal", 0),
     int("kv_num_heads"),
-    int("left_window_size").since(25),
+    int_or("left_window_size", -1).since(25),
     int("q_num_heads"),
-    int("qk_matmul_output_mode"),
-    int("right_window_size").since(25),
+    int_or("qk_matmul_output_mode", 0),
+    int_or("right_window_size", -1).since(25),
     float("scale"),
-    float("softcap"),
+    float_or("softcap", 0.0),
     int("softmax_precision"),
 ];
 pub(super) const AVERAGE_POOL: List = &[
-    string("auto_pad"),
-    int("ceil_mode").since(10),
-    int("count_include_pad").since(7),
-    ints("dilations").since(19),
-    ints("kernel_shape"),
-    ints("pads"),
-    ints("strides"),
+    AUTO_PAD,
+    int_or("ceil_mode", 0).since(10),
+    int_or("count_include_pad", 0).since(7),
+    ints("dilations").by_shapes().since(19),
+    ints("kernel_shape").required(),
+    ints("pads").by_shapes(),
+    ints("strides").by_shapes(),
 ];
-pub(super) const AXIS: List = &[int("axis")];
+const AUTO_PAD: AttributeDef = string_or("auto_pad", "NOTSET");
 pub(super) const BATCH_NORMALIZATION: List = &[
-    float("epsilon"),
+    float_or("epsilon", 1e-5),
     int("is_test").until(6),
-    float("momentum"),
+    float_or("momentum", 0.9),
     int("spatial").until(8),
-    int("training_mode").since(14),
+    int_or("training_mode", 0).since(14),
 ];
 /// How two shapes met before they were broadcast as today.
 pub(super) const BROADCAST: List = &[int("axis").until(6), int("broadcast").until(6)];
-pub(super) const CAST: List = &[string("round_mode").since(24), int("saturate").since(19), int("to")];
+pub(super) const CAST: List =
+    &[string_or("round_mode", "up").since(24), int_or("saturate", 1).since(19), int("to").required()];
 pub(super) const CLIP: List = &[float("max").until(10), float("min").until(10)];
-pub(super) const CONSTANT_OF_SHAPE: List = &[AttributeDef::new("value", Kind::Tensor)];
-pub(super) const CONV: List =
-    &[string("auto_pad"), ints("dilations"), int("group"), ints("kernel_shape"), ints("pads"), ints("strides")];
-pub(super) const CUM_SUM: List = &[int("exclusive"), int("reverse")];
+pub(super) const CONCAT: List = &[int("axis").required()];
+pub(super) const CONSTANT_OF_SHAPE: List = &[AttributeDef::new("value", Kind::Tensor, Default::Absent)];
+pub(super) const CONV: List = &[
+    AUTO_PAD,
+    ints("dilations").by_shapes(),
+    int_or("group", 1),
+    ints("kernel_shape").by_shapes(),
+    ints("pads").by_shapes(),
+    ints("strides").by_shapes(),
+];
+pub(super) const CUM_SUM: List = &[int_or("exclusive", 0), int_or("reverse", 0)];
 pub(super) const DROPOUT: List = &[int("is_test").until(6), float("ratio").until(11), int("seed").since(12)];
-pub(super) const GATHER_ND: List = &[int("batch_dims").since(12)];
-pub(super) const GELU: List = &[string("approximate")];
-pub(super) const GEMM: List = &[float("alpha"), float("beta"), int("broadcast").until(6), int("transA"), int("transB")];
-pub(super) const HARD_SIGMOID: List = &[float("alpha"), float("beta")];
-pub(super) const LAYER_NORMALIZATION: List = &[int("axis"), float("epsilon"), int("stash_type")];
-pub(super) const LRN: List = &[float("alpha"), float("beta"), float("bias"), int("size")];
+pub(super) const ELU: List = &[float_or("alpha", 1.0)];
+pub(super) const FLATTEN: List = &[int_or("axis", 1)];
+pub(super) const GATHER: List = &[int_or("axis", 0)];
+pub(super) const GATHER_ND: List = &[int_or("batch_dims", 0).since(12)];
+pub(super) const GELU: List = &[string_or("approximate", "none")];
+pub(super) const GEMM: List = &[
+    float_or("alpha", 1.0),
+    float_or("beta", 1.0),
+    int("broadcast").until(6),
+    int_or("transA", 0),
+    int_or("transB", 0),
+];
+pub(super) const HARD_SIGMOID: List = &[float_or("alpha", 0.2), float_or("beta", 0.5)];
+pub(super) const LAYER_NORMALIZATION: List = &[int_or("axis", -1), float_or("epsilon", 1e-5), int_or("stash_type", 1)];
+pub(super) const LEAKY_RELU: List = &[float_or("alpha", 0.01)];
+pub(super) const LRN: List =
+    &[float_or("alpha", 1e-4), float_or("beta", 0.75), float_or("bias", 1.0), int("size").required()];
 pub(super) const MAX_POOL: List = &[
-    string("auto_pad"),
-    int("ceil_mode").since(10),
-    ints("dilations").since(10),
-    ints("kernel_shape"),
-    ints("pads"),
-    int("storage_order").since(8),
-    ints("strides"),
+    AUTO_PAD,
+    int_or("ceil_mode", 0).since(10),
+    ints("dilations").by_shapes().since(10),
+    ints("kernel_shape").required(),
+    ints("pads").by_shapes(),
+    int_or("storage_order", 0).since(8),
+    ints("strides").by_shapes(),
 ];
-pub(super) const MOD: List = &[int("fmod")];
-pub(super) const PAD: List =
-    &[string("mode"), ints("paddings").until(1), ints("pads").since(2).until(10), float("value").until(10)];
-pub(super) const RANGE: List = &[int("stash_type").since(27)];
+pub(super) const MOD: List = &[int_or("fmod", 0)];
+pub(super) const PAD: List = &[
+    string_or("mode", "constant"),
+    ints("paddings").until(1),
+    ints("pads").since(2).until(10),
+    float("value").until(10),
+];
+pub(super) const RANGE: List = &[int_or("stash_type", 1).since(27)];
 /// ReduceSum has had its axes as an input since 13, the other reductions since 18.
-pub(super) const REDUCE: List = &[ints("axes").until(17), int("keepdims"), int("noop_with_empty_axes").since(18)];
-pub(super) const REDUCE_SUM: List = &[ints("axes").until(12), int("keepdims"), int("noop_with_empty_axes").since(13)];
-pub(super) const RESHAPE: List = &[int("allowzero").since(14), ints("shape").until(4)];
+pub(super) const REDUCE: List =
+    &[ints("axes").until(17), int_or("keepdims", 1), int_or("noop_with_empty_axes", 0).since(18)];
+pub(super) const REDUCE_SUM: List =
+    &[ints("axes").until(12), int_or("keepdims", 1), int_or("noop_with_empty_axes", 0).since(13)];
+pub(super) const RESHAPE: List = &[int_or("allowzero", 0).since(14), ints("shape").until(4)];
 pub(super) const RESIZE: List = &[
-    int("antialias").since(18),
-    ints("axes").since(18),
-    string("coordinate_transformation_mode").since(11),
-    float("cubic_coeff_a").since(11),
-    int("exclude_outside").since(11),
-    float("extrapolation_value").since(11),
-    string("keep_aspect_ratio_policy").since(18),
-    string("mode"),
-    string("nearest_mode").since(11),
+    int_or("antialias", 0).since(18),
+    ints("axes").by_shapes().since(18),
+    string_or("coordinate_transformation_mode", "half_pixel").since(11),
+    float_or("cubic_coeff_a", -0.75).since(11),
+    int_or("exclude_outside", 0).since(11),
+    float_or("extrapolation_value", 0.0).since(11),
+    string_or("keep_aspect_ratio_policy", "stretch").since(18),
+    string_or("mode", "nearest"),
+    string_or("nearest_mode", "round_prefer_floor").since(11),
 ];
-pub(super) const ROTARY: List = &[int("interleaved"), int("num_heads"), int("rotary_embedding_dim")];
-pub(super) const SCATTER_ND: List = &[string("reduction").since(16)];
-pub(super) const SHAPE: List = &[int("end").since(15), int("start").since(15)];
+pub(super) const ROTARY: List = &[int_or("interleaved", 0), int("num_heads"), int_or("rotary_embedding_dim", 0)];
+pub(super) const SCATTER_ND: List = &[string_or("reduction", "none").since(16)];
+pub(super) const SHAPE: List = &[int("end").since(15), int_or("start", 0).since(15)];
 pub(super) const SLICE: List = &[ints("axes").until(9), ints("ends").until(9), ints("starts").until(9)];
-pub(super) const SPLIT: List = &[int("axis"), int("num_outputs").since(18), ints("split").until(12)];
+pub(super) const SOFTMAX: List = &[int_or("axis", -1)];
+pub(super) const SPLIT: List = &[int_or("axis", 0), int("num_outputs").since(18), ints("split").until(12)];
 pub(super) const SQUEEZE: List = &[ints("axes").until(12)];
-pub(super) const TRANSPOSE: List = &[ints("perm")];
-pub(super) const TRILU: List = &[int("upper")];
-/// Upsample has no row among the operators: it is rewritten to Resize.
-const UPSAMPLE: List = &[
+pub(super) const SWISH: List = ELU;
+pub(super) const TRANSPOSE: List = &[ints("perm").by_shapes()];
+pub(super) const TRILU: List = &[int_or("upper", 1)];
+pub(super) const UPSAMPLE: List = &[
     float("height_scale").until(6),
-    string("mode"),
-    AttributeDef::new("scales", Kind::Floats).since(7).until(8),
+    string_or("mode", "nearest"),
+    AttributeDef::new("scales", Kind::Floats, Default::Absent).since(7).until(8),
     float("width_scale").until(6),
 ];
 
-/// The attributes that an operator has had in any version, by its name in that version; `None` for one that core does
-/// not know.
-pub fn of(op: &str) -> Option<&'static [AttributeDef]> {
-    match op {
-        "Upsample" => Some(UPSAMPLE),
-        _ => super::find("", op).map(|def| def.attributes),
-    }
-}
-
 /// Fails where a node of that version of the operator set has an attribute that its operator does not have there.
 pub(crate) fn check_names<'a>(op: &str, version: i64, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
-    let all = of(op).unwrap_or_default();
+    let all = super::find_any(op).map_or(&[][..], |def| def.attributes);
     let known = || all.iter().filter(|attribute| attribute.holds_in(version)).map(|attribute| attribute.name);
     for name in names {
         // Operator sets 1 to 5 told of every operator which inputs it may overwrite.
@@ -215,8 +281,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 /// Fails where an attribute of a node in canonical form is not one of its operator's, or is of another kind.
 pub(super) fn check_kinds(def: &OpDef, node: &Node) -> Result<()> {
     for (name, value) in &node.attributes {
-        let mut today = def.attributes.iter().filter(|attribute| attribute.until.is_none());
-        let Some(attribute) = today.find(|attribute| attribute.name == name) else {
+        let Some(attribute) = def.attribute(name) else {
             return Err(bad(format!("attribute '{name}' is not known for operator {}", def.name)));
         };
         let fits = matches!(

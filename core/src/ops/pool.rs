@@ -1,4 +1,4 @@
-//! Pooling, after ONNX: AveragePool 22, MaxPool 22, GlobalAveragePool 22.
+//! Pooling, after ONNX: AveragePool 22, MaxPool 22, GlobalAveragePool and GlobalMaxPool 22.
 
 use byoc_plugin_api::{DType, Dim};
 
@@ -46,7 +46,7 @@ fn spatial(x: &TensorType) -> Result<()> {
     if x.shape.len() >= 3 { Ok(()) } else { Err(mismatch(format!("X is {x}, expected at least 3 dimensions"))) }
 }
 
-/// GlobalAveragePool.
+/// GlobalAveragePool and GlobalMaxPool.
 pub(super) fn global(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.typed(0, FLOAT)?;
     spatial(&x)?;

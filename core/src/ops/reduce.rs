@@ -1,4 +1,5 @@
-//! Reductions, after ONNX: ReduceMean 18, ReduceSum 13, ReduceMax 20 (axes are an input), ArgMax 13; and CumSum 14.
+//! Reductions, after ONNX: ReduceSum 13, ReduceMax and ReduceMin 20, the others 18 (axes are an input), ArgMax 13; and
+//! CumSum 14.
 
 use byoc_plugin_api::{DType, Dim};
 
@@ -6,13 +7,13 @@ use super::Infer;
 use super::infer::{INDEX, NUMERIC, WIDE, axes_in, mismatch};
 use crate::diagnostic::Result;
 
-/// ReduceSum and ReduceMean.
+/// ReduceSum, ReduceMean, ReduceProd, ReduceSumSquare, ReduceL1 and ReduceL2.
 pub(super) fn sum(infer: &mut Infer<'_>) -> Result<()> {
     reduce(infer, WIDE)
 }
 
-/// ReduceMax.
-pub(super) fn max(infer: &mut Infer<'_>) -> Result<()> {
+/// ReduceMax and ReduceMin.
+pub(super) fn extreme(infer: &mut Infer<'_>) -> Result<()> {
     let mut types = WIDE.to_vec();
     types.extend([DType::I8, DType::U8, DType::Bool]);
     reduce(infer, &types)
@@ -75,6 +76,8 @@ mod tests {
         ("ReduceSum", "noop_with_empty_axes=1", "f32[b,3,4] i64[0]=", "f32[b,3,4]"),
         ("ReduceSum", "noop_with_empty_axes=1", "f32[b,3,4]", "f32[b,3,4]"),
         ("ReduceMax", "", "bool[3] i64[1]=0", "bool[1]"),
+        ("ReduceMin", "keepdims=0", "u8[b,3] i64[1]=-1", "u8[b]"),
+        ("ReduceL2", "", "i32[b,3] i64[1]=1", "i32[b,1]"),
         ("ReduceSum", "", "f32[b,3] i64[2]=1,-1", "[B106] axis -1 is given twice"),
         ("ReduceSum", "", "f32[b,3] i64[1]=2", "[B106] axis 2 is out of range for 2 dimensions"),
         (

@@ -1,5 +1,7 @@
 //! What the families' tables of tests are run with.
 
+use std::collections::BTreeMap;
+
 use byoc_plugin_api::{Attribute, DType, Dim};
 
 use super::{Infer, Scalar, find};
@@ -8,7 +10,7 @@ use crate::dim;
 use crate::ir::{Node, TensorType, ValueId};
 
 /// A type in a message's form: `f32[2,batch]`.
-pub(super) fn ty(text: &str) -> TensorType {
+pub(crate) fn ty(text: &str) -> TensorType {
     let (name, sizes) = text.trim_end_matches(']').split_once('[').unwrap_or_else(|| panic!("no type: {text}"));
     let dtype = DType::all().find(|dtype| dtype.name() == name).unwrap_or_else(|| panic!("no type: {text}"));
     let size = |size: &str| size.parse().map_or_else(|_| dim::symbol(size), Dim::Fixed);
@@ -27,6 +29,11 @@ fn attribute(text: &str) -> (String, Attribute) {
         value.parse().map_or_else(|_| Attribute::String(value.into()), Attribute::Int)
     };
     (name.to_owned(), attribute)
+}
+
+/// Attributes, separated by spaces.
+pub(crate) fn attributes(text: &str) -> BTreeMap<String, Attribute> {
+    text.split_whitespace().map(attribute).collect()
 }
 
 /// Runs one operator. An input is `f32[2,3]`, `-` for none, or with elements `i64[2]=3,batch` (names must not hold commas).
@@ -55,7 +62,7 @@ pub(super) fn run(
         domain: String::new(),
         inputs: types.iter().map(|ty| ty.as_ref().map(|_| ValueId(0))).collect(),
         outputs: vec![Some(ValueId(0)); outputs],
-        attributes: attributes.split_whitespace().map(attribute).collect(),
+        attributes: self::attributes(attributes),
     };
     let mut infer = Infer::new(&node, types, elements);
     infer.apply(find("", op).unwrap_or_else(|| panic!("no operator {op}")))?;

@@ -8,7 +8,7 @@ use byoc_plugin_api::Expr;
 use crate::ir::{Graph, ValueId};
 
 /// Operators whose two operands may be matched in either order.
-const COMMUTATIVE: [&str; 8] = ["Add", "Mul", "And", "Or", "Xor", "Equal", "Min", "Max"];
+const COMMUTATIVE: [&str; 6] = ["Add", "Mul", "And", "Equal", "Min", "Max"];
 
 /// A graph with what matching asks of it again and again.
 pub(super) struct Matcher<'g> {

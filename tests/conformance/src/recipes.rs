@@ -1,6 +1,8 @@
 //! The table of shape makers: for each operator, what its inputs and attributes have to be for its first output to have
 //! a wanted type and shape.
 
+use byoc_core::ops::Like;
+use byoc_core::ops::attributes::Default as Missing;
 use byoc_plugin_api::{Attribute, DType};
 
 /// What a tensor is to be.
@@ -87,9 +89,6 @@ fn elementwise(op: &str, Wish { dtype, shape }: &Wish, broadcast: bool) -> Optio
     let second = if broadcast { &shape[shape.len().saturating_sub(1)..] } else { shape };
     let pair = |dtype| recipe(vec![any(dtype, shape), any(dtype, second)], 2);
     match op {
-        "Abs" | "Cos" | "Elu" | "Erf" | "Exp" | "Gelu" | "HardSigmoid" | "HardSwish" | "Identity" | "LeakyRelu"
-        | "Mish" | "Neg" | "Reciprocal" | "Relu" | "Sigmoid" | "Sin" | "Softmax" | "Softplus" | "Swish" | "Tanh"
-        | "Dropout" => recipe(vec![any(*dtype, shape)], 1),
         "Log" | "Sqrt" => recipe(vec![Operand::Positive(Wish { dtype: *dtype, shape: shape.clone() })], 1),
         "Clip" => recipe(vec![any(*dtype, shape), Operand::Number(0.0, *dtype), Operand::Number(1.0, *dtype)], 1),
         "Add" | "Sub" | "Mul" | "Max" | "Min" | "Sum" => pair(*dtype),
@@ -109,8 +108,17 @@ fn elementwise(op: &str, Wish { dtype, shape }: &Wish, broadcast: bool) -> Optio
             let from = if *dtype == DType::F32 { DType::I32 } else { DType::F32 };
             with(vec![any(from, shape)], 1, &[("to", Attribute::Int(onnx_code(*dtype)))])
         }
+        _ if is_function(op) => recipe(vec![any(*dtype, shape)], 1),
         _ => None,
     }
+}
+
+/// Whether the operator makes of its first input alone one of the same type and shape.
+fn is_function(op: &str) -> bool {
+    byoc_core::ops::find("", op).is_some_and(|def| {
+        let asks_more = def.attributes.iter().any(|attribute| attribute.default == Missing::Required);
+        def.like == Like::First && def.inputs.0 == 1 && !asks_more
+    })
 }
 
 /// ONNX's number of an element type, for the attribute of `Cast`.
@@ -152,7 +160,9 @@ fn linear(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
             &window,
         ),
         ("MaxPool" | "AveragePool", [_, _, _, _]) => with(vec![any(*dtype, shape)], 1, &window),
-        ("GlobalAveragePool", &[batch, channels, 1, 1]) => recipe(vec![any(*dtype, &[batch, channels, 5, 4])], 1),
+        ("GlobalAveragePool" | "GlobalMaxPool", &[batch, channels, 1, 1]) => {
+            recipe(vec![any(*dtype, &[batch, channels, 5, 4])], 1)
+        }
         // Nearest neighbours as exporters write them.
         ("Resize", &[batch, channels, height, width]) if height % 2 == 0 && width % 2 == 0 => with(
             vec![
@@ -201,7 +211,8 @@ fn reduction(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
     let longer: Vec<usize> = shape.iter().copied().chain([INNER]).collect();
     let flat = ("keepdims", Attribute::Int(0));
     match op {
-        "ReduceMax" | "ReduceMean" | "ReduceSum" => with(vec![any(*dtype, &longer), ints(&[-1])], 2, &[flat]),
+        "ReduceL1" | "ReduceL2" | "ReduceMax" | "ReduceMean" | "ReduceMin" | "ReduceProd" | "ReduceSum"
+        | "ReduceSumSquare" => with(vec![any(*dtype, &longer), ints(&[-1])], 2, &[flat]),
         "ArgMax" if *dtype == DType::I64 => {
             with(vec![any(DType::F32, &longer)], 1, &[("axis", Attribute::Int(-1)), flat])
         }

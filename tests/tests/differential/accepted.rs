@@ -38,13 +38,30 @@ pub(crate) fn accepted(case: &Case, difference: &Difference) -> Option<&'static 
 /// Every one of them.
 pub(crate) const ACCEPTED: &[Accepted] = &[
     Accepted {
-        reason: "the larger of a number and a NaN is NaN, as in ONNX's reference; onnxruntime drops it at times",
+        reason: "the larger of a number and a NaN is NaN, and so is its sign, as in ONNX's reference; onnxruntime drops it at times",
         holds: |it| {
-            let op = it.only(&["MaxPool", "ReduceMax", "Max", "Min", "Clip", "ScatterND"]);
+            let op = it.only(&[
+                "MaxPool",
+                "GlobalMaxPool",
+                "ReduceMax",
+                "ReduceMin",
+                "Max",
+                "Min",
+                "Clip",
+                "ScatterND",
+                "Sign",
+            ]);
             // The index of a maximum is no NaN itself.
             let kept = it.is_float() && it.elements(|a, b| a.is_nan() && !b.is_nan());
             let index = op.is_some_and(|node| node.op == "MaxPool") && !it.is_float();
             op.is_some() && (kept || index) && it.reads(f64::is_nan)
+        },
+    },
+    Accepted {
+        reason: "the largest of minus infinities is one, as in ONNX's reference; onnxruntime begins with the least number",
+        holds: |it| {
+            let least = |a: f64, b: f64| a == f64::NEG_INFINITY && b.is_finite() && b < -6e4;
+            it.only(&["GlobalMaxPool"]).is_some() && it.elements(least)
         },
     },
     Accepted {
@@ -109,6 +126,10 @@ pub(crate) const ACCEPTED: &[Accepted] = &[
                 "Conv",
                 "ReduceSum",
                 "ReduceMean",
+                "ReduceProd",
+                "ReduceSumSquare",
+                "ReduceL1",
+                "ReduceL2",
                 "CumSum",
                 "AveragePool",
                 "GlobalAveragePool",

@@ -72,6 +72,8 @@ pub(crate) fn broadcast(a: &[Size], b: &[Size]) -> Option<Vec<Size>> {
 pub(crate) struct Builder {
     pub(crate) random: Random,
     pub(crate) opset: i64,
+    /// Whether operators of [`super::operators::LATER`] are drawn.
+    pub(crate) later: bool,
     pub(crate) values: Vec<Value>,
     symbols: Vec<(&'static str, Size)>,
     leaves: Vec<Leaf>,
@@ -88,7 +90,7 @@ impl Builder {
         } else {
             symbols
         };
-        Builder { random, opset, values: vec![], symbols, leaves: vec![], nodes: vec![], read: vec![] }
+        Builder { random, opset, later: false, values: vec![], symbols, leaves: vec![], nodes: vec![], read: vec![] }
     }
 
     /// How many nodes there are.

@@ -176,7 +176,8 @@ fn norms() -> Model {
     let net = net.node("Softmax", "lrn", "s", &[("axis", Int(1))]).ints("axes", &[2, 3]);
     let net = net.node("MaxPool", "s", "pool", &[("kernel_shape", Ints(&[2, 2])), ("dilations", Ints(&[2, 2]))]);
     let net = net.plain("ReduceMean", "pool axes", "mean").plain("GlobalAveragePool", "s", "pixel");
-    net.outputs("mean pixel", &[1, 5, 1, 1]).0
+    let net = net.plain("GlobalMaxPool", "s", "largest");
+    net.outputs("mean pixel largest", &[1, 5, 1, 1]).0
 }
 
 /// With matrices in panels, of constants as they are and transposed, and with ones that are computed.
@@ -200,7 +201,9 @@ fn rows() -> Model {
         net.plain("Add", "x r", "sum").plain("LayerNormalization", "sum scale bias", "n").plain("Add", "n sum", "y1");
     let net = net.plain("RMSNormalization", "x scale", "y2").plain("Softmax", "x", "y3").ints("axes", &[-1]);
     let net = net.plain("ReduceSum", "x axes", "y4").plain("ReduceMax", "x axes", "y5");
-    net.outputs("y1 y2 y3", &[2, 6, 8]).outputs("y4 y5", &[2, 6, 1]).0
+    let others = ["ReduceMin", "ReduceProd", "ReduceSumSquare", "ReduceL1", "ReduceL2"];
+    let net = others.iter().fold(net, |net, op| net.plain(op, "x axes", op));
+    net.outputs("y1 y2 y3", &[2, 6, 8]).outputs(&format!("y4 y5 {}", others.join(" ")), &[2, 6, 1]).0
 }
 
 /// Attention in pieces, with heads side by side in rows and with heads first.
@@ -246,13 +249,14 @@ fn moves() -> Model {
 /// Every function of one element or two, each on the result of the one before.
 fn elements() -> Model {
     let mut net = Net::new(24).input("x", &[3, 4]).weight("low", &[]).weight("high", &[]).weight("row", &[4]);
-    let unary = "Relu Elu Sigmoid HardSigmoid HardSwish Swish Tanh Gelu Softplus Mish Exp Reciprocal Log Abs Sqrt Erf Neg Sin Cos";
+    let unary = "Relu Elu Sigmoid HardSigmoid HardSwish Swish Tanh Gelu Softplus Mish Exp Reciprocal Log Abs Sqrt Erf Neg Sin Cos \
+                 Tan Floor Ceil Round Sign";
     let mut last = "x".to_owned();
     for op in unary.split(' ') {
         net = net.plain(op, &last, op);
         last = op.to_owned();
     }
-    net = net.plain("Clip", "Cos low high", "clip").node("LeakyRelu", "clip", "leaky", &[("alpha", Float(0.1))]);
+    net = net.plain("Clip", "Sign low high", "clip").node("LeakyRelu", "clip", "leaky", &[("alpha", Float(0.1))]);
     last = "leaky".to_owned();
     for op in "Add Sub Mul Div Max Min Pow Sum".split(' ') {
         net = net.plain(op, &format!("{last} row"), op);

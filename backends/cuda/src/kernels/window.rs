@@ -26,57 +26,25 @@ impl Window {
     /// attribute, or of the weights' last axes.
     pub(super) fn read(region: &Region, node: &Node, x: usize, y: usize, w: Option<usize>) -> Result<Self, Refusal> {
         let (input, output) = (spatial(region, x)?, spatial(region, y)?);
-        let rank = input.len();
-        let kernel = match w {
-            Some(w) => spatial(region, w)?,
-            None => list(node, "kernel_shape", rank)?.ok_or_else(|| bad(node, "kernel_shape"))?,
-        };
-        if output.len() != rank || kernel.len() != rank {
+        let weights = w.map(|w| spatial(region, w)).transpose()?;
+        if [Some(&output), weights.as_ref()].into_iter().flatten().any(|sizes| sizes.len() != input.len()) {
             return Err(shape(format!("'{}' has windows of another rank than its input", node.name)));
         }
-        let ones = || vec![1; rank];
-        let stride = list(node, "strides", rank)?.unwrap_or_else(ones);
-        let dilation = list(node, "dilations", rank)?.unwrap_or_else(ones);
-        if [&kernel, &stride, &dilation].iter().any(|sizes| sizes.contains(&0)) {
-            return Err(bad(node, "kernel_shape, strides or dilations"));
-        }
-        let mut window = Window {
+        let read = byoc_plugin_api::Window::of(node, input.len(), weights.as_deref())?;
+        let window = Window {
             input: filled(&input, 1),
-            kernel: filled(&kernel, 1),
-            stride: filled(&stride, 1),
-            dilation: filled(&dilation, 1),
-            begin: [0; AXES],
-            end: [0; AXES],
+            kernel: filled(&read.kernel, 1),
+            stride: filled(&read.strides, 1),
+            dilation: filled(&read.dilations, 1),
+            begin: filled(&read.begin, 0),
+            end: filled(&read.end, 0),
             output: filled(&output, 1),
         };
-        window.pad(node, rank)?;
         let sizes = [&window.input, &window.output, &window.kernel];
         if sizes.iter().any(|sizes| sizes.iter().product::<usize>() > i32::MAX as usize) {
             return Err(shape(format!("'{}' has more elements a channel than 32 bits count", node.name)));
         }
         Ok(window)
-    }
-
-    fn pad(&mut self, node: &Node, rank: usize) -> Result<(), Refusal> {
-        match node.string("auto_pad", "NOTSET") {
-            "SAME_UPPER" => (0..AXES).for_each(|axis| self.same(axis, true)),
-            "SAME_LOWER" => (0..AXES).for_each(|axis| self.same(axis, false)),
-            "NOTSET" | "" => {
-                if let Some(pads) = list(node, "pads", 2 * rank)? {
-                    (self.begin, self.end) = (filled(&pads[..rank], 0), filled(&pads[rank..], 0));
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// What is missing for all windows is divided between front and back; an odd element goes behind, or in front.
-    fn same(&mut self, axis: usize, upper: bool) {
-        let reach = (self.output[axis].saturating_sub(1)) * self.stride[axis] + self.span(axis);
-        let needed = reach.saturating_sub(self.input[axis]);
-        self.begin[axis] = if upper { needed / 2 } else { needed.div_ceil(2) };
-        self.end[axis] = needed - self.begin[axis];
     }
 
     /// Elements that a window spans.
@@ -132,20 +100,10 @@ fn spatial(region: &Region, value: usize) -> Result<Vec<usize>, Refusal> {
     sizes.ok_or_else(|| shape(format!("the spatial sizes of '{}' are not known: fix them with --dim", value.name)))
 }
 
-fn list(node: &Node, name: &str, length: usize) -> Result<Option<Vec<usize>>, Refusal> {
-    let Some(values) = node.ints(name) else { return Ok(None) };
-    let values: Option<Vec<_>> = values.iter().map(|&value| usize::try_from(value).ok()).collect();
-    values.filter(|values| values.len() == length).map(Some).ok_or_else(|| bad(node, name))
-}
-
 fn filled(values: &[usize], default: usize) -> [usize; AXES] {
     let mut all = [default; AXES];
     all[AXES - values.len()..].copy_from_slice(values);
     all
-}
-
-fn bad(node: &Node, name: &str) -> Refusal {
-    Refusal::new(RefusalCode::Attribute, format!("'{}' has no windows as its {name} say", node.name))
 }
 
 pub(super) fn shape(message: String) -> Refusal {

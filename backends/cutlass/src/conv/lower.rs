@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use byoc_plugin_api::{DType, Node, Refusal, RefusalCode, Region};
 
 use super::graph::Graph;
-use super::net::{Act, Conv, Image, Net, Norm, Op, Pair, Step, Weights};
-use super::window;
+use super::net::{Act, Conv, Image, Net, Norm, Op, Pair, Step, Weights, Window};
 
 /// The most rows or columns of a filter: CUTLASS's iterator has a bit for each.
 const MOST_TAPS: usize = 32;
@@ -103,8 +102,9 @@ impl Lowering<'_> {
         if node.output(1).is_some() {
             return Err(Refusal::new(RefusalCode::Other, format!("'{}' has a second result", node.name)));
         }
-        let (x, y) = (self.image(from)?, self.image(to)?);
-        let (window, behind) = window::read(node, window::kernel(node)?, &x, &y)?;
+        self.image(from)?;
+        self.image(to)?;
+        let (window, behind) = Window::read(node, None)?;
         if node.op == "MaxPool" {
             return Ok(Op::MaxPool { from, window });
         }
@@ -150,7 +150,8 @@ impl Lowering<'_> {
             return Err(other("a convolution without weights"));
         };
         let result = output(node)?;
-        let (x, y) = (self.image(from)?, self.image(result)?);
+        let x = self.image(from)?;
+        self.image(result)?;
         let (filters, shape) = self.graph.constant(node, weights)?;
         let depthwise = self.groups(node, &x, &shape)?;
         let kernel = [shape[2], shape[3]];
@@ -161,7 +162,7 @@ impl Lowering<'_> {
             );
             return Err(Refusal::new(RefusalCode::Shape, message));
         }
-        let (window, _) = window::read(node, kernel, &x, &y)?;
+        let (window, _) = Window::read(node, Some(&kernel))?;
         let bias = node.input(2).map(|bias| self.graph.constant(node, bias).map(|(id, _)| id)).transpose()?;
         // What they are as they lie is known when all images are.
         let weights = Weights { filters, bias, norm: None, depthwise, pitch_out: shape[0], pitch_in: shape[1] };

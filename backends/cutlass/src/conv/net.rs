@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use byoc_plugin_api::dim::{self, DimError};
-use byoc_plugin_api::{ConstantId, DType, Dim};
+use byoc_plugin_api::{ConstantId, DType, Dim, Node, Refusal};
 
 /// The steps in the order in which they run.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,6 +111,16 @@ pub(crate) struct Window {
     pub(crate) dilations: [usize; 2],
     /// Above and to the left. What is below and to the right follows from the size of the result.
     pub(crate) pads: [usize; 2],
+}
+
+impl Window {
+    /// The window of a node over images whose weights have these rows and columns, and its padding below and to the right.
+    pub(crate) fn read(node: &Node, weights: Option<&[usize]>) -> Result<(Window, [usize; 2]), Refusal> {
+        let read = byoc_plugin_api::Window::of(node, 2, weights)?;
+        let pair = |list: Vec<usize>| [list[0], list[1]];
+        let (kernel, strides, dilations) = (pair(read.kernel), pair(read.strides), pair(read.dilations));
+        Ok((Window { kernel, strides, dilations, pads: pair(read.begin) }, pair(read.end)))
+    }
 }
 
 /// A function of one element.

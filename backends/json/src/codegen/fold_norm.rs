@@ -41,11 +41,10 @@ fn convolution(graph: &mut Graph<'_>, edges: &Edges, index: usize, fusion: bool)
     if !shape[0].is_multiple_of(group) || graph.shape(x).get(1) != Some(&Dim::Fixed(shape[1] * group)) {
         return None;
     }
-    let kernel = [shape[2], shape[3]];
-    let window = Window::of(&step, graph.shape(x), graph.shape(y), kernel)?;
+    let window = Window::of(&step, graph.shape(x), graph.shape(y), Some(&shape[2..]))?;
     let mut conv = Conv {
         kind: ConvKind::Plain,
-        kernel,
+        kernel: window.kernel,
         strides: window.strides,
         pads: [window.pads[0], window.pads[1]],
         dilations: window.dilations,

@@ -186,14 +186,11 @@ fn pool(graph: &Graph<'_>, step: &Step) -> Option<Op> {
     if step.output(1).is_some() || step.int("storage_order", 0) != 0 {
         return None;
     }
-    let kernel: Vec<usize> =
-        step.ints("kernel_shape")?.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<_>>()?;
-    let kernel: [usize; 2] = kernel.try_into().ok()?;
-    let window = Window::of(step, graph.shape(step.input(0)?), graph.shape(step.output(0)?), kernel)?;
+    let window = Window::of(step, graph.shape(step.input(0)?), graph.shape(step.output(0)?), None)?;
     Some(Op::Pool(Pool {
         max,
         count_include_pad: step.int("count_include_pad", 0) != 0,
-        kernel,
+        kernel: window.kernel,
         strides: window.strides,
         pads: window.pads,
         dilations: window.dilations,

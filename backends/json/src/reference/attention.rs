@@ -7,6 +7,13 @@ use super::array::Array;
 use super::call::{Call, Outputs};
 use super::matmul::dot;
 use super::reduce::softmax_row;
+use super::{ANY, FLOAT, I64, Kernel, SAME, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("Attention", attention, &[FLOAT, SAME, FLOAT, ANY, SAME, FLOAT, I64]),
+];
 
 /// An input as `(batch, heads, tokens, size)`; one of rank 3 has its heads in the last axis, `heads` of them.
 fn heads(x: &Array<'_>, heads: i64) -> Result<Array4<f64>, Error> {

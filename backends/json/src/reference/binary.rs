@@ -6,6 +6,28 @@ use ndarray::{ArrayD, ArrayViewD, IxDyn};
 use super::array::{Array, Item, count, each, each_number};
 use super::call::{Call, Outputs, same};
 use super::number::Number;
+use super::{ANY, BOOL, FLOAT, INDEX, Kernel, NUMBER, SAME, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("Add", add, &[NUMBER, SAME]),
+    kernel("And", and, &[BOOL, BOOL]),
+    kernel("Div", div, &[NUMBER, SAME]),
+    kernel("Equal", equal, &[ANY, SAME]),
+    kernel("Greater", greater, &[NUMBER, SAME]),
+    kernel("GreaterOrEqual", greater_or_equal, &[NUMBER, SAME]),
+    kernel("Less", less, &[NUMBER, SAME]),
+    kernel("LessOrEqual", less_or_equal, &[NUMBER, SAME]),
+    kernel("Max", max, &[NUMBER, SAME]),
+    kernel("Min", min, &[NUMBER, SAME]),
+    kernel("Mod", modulo, &[NUMBER, SAME]),
+    kernel("Mul", mul, &[NUMBER, SAME]),
+    kernel("Pow", pow, &[FLOAT.or(INDEX), NUMBER]),
+    kernel("Sub", sub, &[NUMBER, SAME]),
+    kernel("Sum", sum, &[FLOAT, SAME]),
+    kernel("Where", select, &[BOOL, ANY]),
+];
 
 /// The shape that both shapes broadcast to.
 pub(crate) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Vec<usize>, Error> {

@@ -7,6 +7,13 @@ use ndarray::{Array2, ArrayView2, ArrayViewMut2, s};
 use super::array::{elements, shaped};
 use super::call::{Call, Outputs};
 use super::window::{AXES, Window};
+use super::{FLOAT, Kernel, SAME, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("Conv", conv, &[FLOAT, SAME]),
+];
 
 /// Output positions that are unfolded at a time: enough for the product to be fast, few enough to stay small.
 const BLOCK: usize = 4096;

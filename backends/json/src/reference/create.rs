@@ -1,10 +1,18 @@
-//! Operators that make a tensor from attributes or a few numbers: `Constant`, `ConstantOfShape`, `Range`.
+//! Operators that make a tensor from a few numbers: `ConstantOfShape`, `Range`.
 
 use byoc_plugin_api::{Attribute, DType, Error, from_hex};
 use ndarray::{Array1, ArrayD, IxDyn};
 
 use super::array::{Array, Item, count, dims, each, shaped};
 use super::call::{Call, Outputs};
+use super::{I64, Kernel, SAME, SIGNED, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("ConstantOfShape", constant_of_shape, &[I64]),
+    kernel("Range", range, &[SIGNED, SAME]),
+];
 
 /// The tensor of an attribute.
 pub(crate) fn tensor(dtype: DType, shape: &[usize], hex: &str) -> Result<Array<'static>, Error> {
@@ -28,20 +36,6 @@ pub(crate) fn tensor(dtype: DType, shape: &[usize], hex: &str) -> Result<Array<'
         DType::U64 => read::<u64>(shape, &bytes),
         DType::Bool => read::<bool>(shape, &bytes),
     }
-}
-
-/// `Constant`, from whichever of its attributes is set.
-pub(crate) fn constant(call: &Call<'_, '_>) -> Outputs {
-    let scalar = |shape: &[usize]| IxDyn(shape);
-    let known = call.node.attributes.iter().find_map(|(name, value)| match (name.as_str(), value) {
-        ("value", Attribute::Tensor { dtype, shape, hex }) => Some(tensor(*dtype, shape, hex)),
-        ("value_int", Attribute::Int(value)) => Some(Ok(Item::wrap(ArrayD::from_elem(scalar(&[]), *value)))),
-        ("value_float", Attribute::Float(value)) => Some(Ok(Item::wrap(ArrayD::from_elem(scalar(&[]), *value)))),
-        ("value_ints", Attribute::Ints(values)) => Some(Ok(Item::wrap(Array1::from(values.clone()).into_dyn()))),
-        ("value_floats", Attribute::Floats(values)) => Some(Ok(Item::wrap(Array1::from(values.clone()).into_dyn()))),
-        _ => None,
-    });
-    Ok(vec![known.ok_or_else(|| Error::new("Constant has no numeric value"))??])
 }
 
 /// `ConstantOfShape`.

@@ -6,6 +6,16 @@ use ndarray::{ArrayD, ArrayViewD};
 use super::array::{Array, Item, count, each, each_number, elements, shaped};
 use super::call::{Call, Outputs, around, index, same};
 use super::number::Number;
+use super::{ANY, I64, INDEX, Kernel, SAME, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("Gather", gather, &[ANY, INDEX]),
+    kernel("GatherElements", gather_elements, &[ANY, INDEX]),
+    kernel("GatherND", gather_nd, &[ANY, I64]),
+    kernel("ScatterND", scatter_nd, &[ANY, I64, SAME]),
+];
 
 /// `Gather` along one axis.
 pub(crate) fn gather(call: &Call<'_, '_>) -> Outputs {

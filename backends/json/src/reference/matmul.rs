@@ -8,6 +8,14 @@ use super::array::{Array, Item, count, each, each_number, elements, shaped};
 use super::binary::{broadcast_shape, zip};
 use super::call::{Call, Outputs, same};
 use super::number::Number;
+use super::{Kernel, SAME, WIDE, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("Gemm", gemm, &[WIDE, SAME]),
+    kernel("MatMul", matmul, &[WIDE, SAME]),
+];
 
 /// Rows of `b` that are widened to `f64` at a time, so that a large weight is never there twice.
 const DEPTH: usize = 512;

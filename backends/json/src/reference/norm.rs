@@ -7,6 +7,16 @@ use super::array::{Array, shaped};
 use super::binary::zip;
 use super::call::{Call, Outputs, around};
 use super::reduce::fold;
+use super::{FLOAT, Kernel, SAME, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("BatchNormalization", batch_norm, &[FLOAT]),
+    kernel("LRN", lrn, &[FLOAT]),
+    kernel("LayerNormalization", layer_norm, &[FLOAT, SAME]),
+    kernel("RMSNormalization", rms_norm, &[FLOAT]),
+];
 
 /// The elements of a float input with one element a channel.
 fn per_channel(call: &Call<'_, '_>, index: usize, channels: usize) -> Result<Vec<f64>, Error> {

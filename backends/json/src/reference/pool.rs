@@ -1,4 +1,4 @@
-//! Pooling: `MaxPool` (with indices), `AveragePool`, `GlobalAveragePool`.
+//! Pooling: `MaxPool` (with indices), `AveragePool`, `GlobalAveragePool`, `GlobalMaxPool`.
 
 use byoc_plugin_api::Error;
 use ndarray::ArrayViewD;
@@ -7,6 +7,16 @@ use super::array::{Item, each, elements, shaped};
 use super::call::{Call, Outputs};
 use super::reduce::fold;
 use super::window::{AXES, Window};
+use super::{FLOAT, Kernel, Types, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("AveragePool", average_pool, &[FLOAT]),
+    kernel("GlobalAveragePool", global_average_pool, &[FLOAT]),
+    kernel("GlobalMaxPool", global_max_pool, &[FLOAT]),
+    kernel("MaxPool", max_pool, &[FLOAT.or(Types::BYTE)]),
+];
 
 /// The windows of a pooling node, and the number of images times channels.
 fn windows(call: &Call<'_, '_>) -> Result<(Window, usize, Vec<usize>), Error> {
@@ -86,6 +96,14 @@ pub(crate) fn global_average_pool(call: &Call<'_, '_>) -> Outputs {
     call.rounded(fold(&x.view(), &spatial, true, |values| values.iter().sum::<f64>() / values.len() as f64)?)
 }
 
+/// `GlobalMaxPool`; NaN wins.
+pub(crate) fn global_max_pool(call: &Call<'_, '_>) -> Outputs {
+    let x = call.input(0)?.to_f64();
+    let spatial: Vec<usize> = (2..x.ndim()).collect();
+    let largest = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, Item::larger);
+    call.rounded(fold(&x.view(), &spatial, true, largest)?)
+}
+
 #[cfg(test)]
 mod tests {
     use byoc_plugin_api::Attribute;
@@ -116,5 +134,8 @@ mod tests {
         let nan = tensor(&[1, 1, 3], &[f32::NAN, 1.0, 2.0]);
         let pooled = first("MaxPool", &[("kernel_shape", list(&[2]))], vec![nan]).1;
         assert!(pooled[0].is_nan() && pooled[1] == 2.0);
+        let whole = tensor(&[1, 2, 2], &[f32::NAN, 1.0, 3.0, 2.0]);
+        let (shape, values) = first("GlobalMaxPool", &[], vec![whole]);
+        assert!(shape == [1, 2, 1] && values[0].is_nan() && values[1] == 3.0);
     }
 }

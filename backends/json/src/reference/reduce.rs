@@ -1,4 +1,4 @@
-//! Operators that run along axes: sums, means, maxima, `ArgMax`, `CumSum`, `Softmax`.
+//! Operators that run along axes: sums, means, products, norms, extremes, `ArgMax`, `CumSum`, `Softmax`.
 
 use byoc_plugin_api::Error;
 use ndarray::{ArrayD, ArrayViewD, Axis, IxDyn};
@@ -6,6 +6,23 @@ use ndarray::{ArrayD, ArrayViewD, Axis, IxDyn};
 use super::array::{Array, Item, each, each_number, elements, shaped};
 use super::call::{Call, Outputs, around, axes};
 use super::number::Number;
+use super::{ANY, FLOAT, I64, INDEX, Kernel, NUMBER, WIDE, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("ArgMax", arg_max, &[NUMBER]),
+    kernel("CumSum", cum_sum, &[WIDE, INDEX]),
+    kernel("ReduceL1", l1, &[WIDE, I64]),
+    kernel("ReduceL2", l2, &[WIDE, I64]),
+    kernel("ReduceMax", max, &[ANY, I64]),
+    kernel("ReduceMean", mean, &[WIDE, I64]),
+    kernel("ReduceMin", min, &[ANY, I64]),
+    kernel("ReduceProd", prod, &[WIDE, I64]),
+    kernel("ReduceSum", sum, &[WIDE, I64]),
+    kernel("ReduceSumSquare", sum_square, &[WIDE, I64]),
+    kernel("Softmax", softmax, &[FLOAT]),
+];
 
 /// Maps the elements along `along` to one each; the other axes stay, those become 1 or go.
 pub(crate) fn fold<T: Item, R>(
@@ -28,12 +45,12 @@ pub(crate) fn fold<T: Item, R>(
     shaped(&shape, (0..outer).map(|o| f(&ordered[o * inner..(o + 1) * inner])).collect())
 }
 
-/// The axes of a reduction: input 1, or all; `None` for none at all.
-fn reduced_axes(call: &Call<'_, '_>, rank: usize) -> Result<Option<Vec<usize>>, Error> {
+/// The axes of a reduction: input 1, or all. Over none at all each element is reduced by itself: its square stays one.
+fn reduced_axes(call: &Call<'_, '_>, rank: usize) -> Result<Vec<usize>, Error> {
     match call.ints(1) {
-        Some(values) if !values.is_empty() => Ok(Some(axes(&values, rank)?)),
-        _ if call.node.int("noop_with_empty_axes", 0) != 0 => Ok(None),
-        _ => Ok(Some((0..rank).collect())),
+        Some(values) if !values.is_empty() => axes(&values, rank),
+        _ if call.node.int("noop_with_empty_axes", 0) != 0 => Ok(Vec::new()),
+        _ => Ok((0..rank).collect()),
     }
 }
 
@@ -54,9 +71,7 @@ fn reduce(
     }
     let x = call.input(0)?;
     let keep = call.node.int("keepdims", 1) != 0;
-    let Some(along) = reduced_axes(call, x.shape().len())? else {
-        return Ok(vec![x.to_owned()]);
-    };
+    let along = reduced_axes(call, x.shape().len())?;
     if x.dtype().is_float() {
         return call.rounded(fold(&x.to_f64().view(), &along, keep, float)?);
     }
@@ -77,19 +92,61 @@ pub(crate) fn mean(call: &Call<'_, '_>) -> Outputs {
     )
 }
 
+/// `ReduceProd`.
+pub(crate) fn prod(call: &Call<'_, '_>) -> Outputs {
+    reduce(call, |values| values.iter().product(), |values, _| values.fold(1, i128::wrapping_mul))
+}
+
+/// `ReduceL1`.
+pub(crate) fn l1(call: &Call<'_, '_>) -> Outputs {
+    let sum = |sum: i128, value: i128| sum.wrapping_add(value.abs());
+    reduce(call, |values| values.iter().map(|value| value.abs()).sum(), |values, _| values.fold(0, sum))
+}
+
+/// The sum of squares.
+fn squares(values: &[f64]) -> f64 {
+    values.iter().map(|value| value * value).sum()
+}
+
+/// As [`squares`]; more than `i128` holds stays its largest number.
+fn whole_squares(values: &mut dyn Iterator<Item = i128>) -> i128 {
+    values.fold(0, |sum, value| sum.saturating_add(value.saturating_mul(value)))
+}
+
+/// `ReduceSumSquare`.
+pub(crate) fn sum_square(call: &Call<'_, '_>) -> Outputs {
+    reduce(call, squares, |values, _| values.fold(0, |sum, value| sum.wrapping_add(value.wrapping_mul(value))))
+}
+
+/// `ReduceL2`; of integers truncated.
+pub(crate) fn l2(call: &Call<'_, '_>) -> Outputs {
+    reduce(call, |values| squares(values).sqrt(), |values, _| whole_squares(values).isqrt())
+}
+
 /// `ReduceMax`; NaN wins, and of nothing it is the least value of the type.
 pub(crate) fn max(call: &Call<'_, '_>) -> Outputs {
-    fn largest<T: Item>(x: &ArrayViewD<'_, T>, along: &[usize], keep: bool) -> Outputs {
-        // Saturates to the least integer, and to false for booleans, where minus infinity would be "not zero".
-        let least =
-            if T::DTYPE == byoc_plugin_api::DType::Bool { T::default() } else { T::from_f64(f64::NEG_INFINITY) };
-        Ok(vec![T::wrap(fold(x, along, keep, |values| values.iter().copied().fold(least, T::larger))?)])
+    extreme(call, true)
+}
+
+/// `ReduceMin`; NaN wins, and of nothing it is the greatest value of the type.
+pub(crate) fn min(call: &Call<'_, '_>) -> Outputs {
+    extreme(call, false)
+}
+
+fn extreme(call: &Call<'_, '_>, largest: bool) -> Outputs {
+    fn folded<T: Item>(x: &ArrayViewD<'_, T>, along: &[usize], keep: bool, largest: bool) -> Outputs {
+        // Saturates to the least or greatest integer; of booleans minus infinity would be "not zero".
+        let start = match (T::DTYPE, largest) {
+            (byoc_plugin_api::DType::Bool, true) => T::default(),
+            (_, true) => T::from_f64(f64::NEG_INFINITY),
+            (_, false) => T::from_f64(f64::INFINITY),
+        };
+        let choose = if largest { T::larger } else { T::smaller };
+        Ok(vec![T::wrap(fold(x, along, keep, |values| values.iter().copied().fold(start, choose))?)])
     }
     let x = call.input(0)?;
-    let Some(along) = reduced_axes(call, x.shape().len())? else {
-        return Ok(vec![x.to_owned()]);
-    };
-    each!(x, x => largest(&x.view(), &along, call.node.int("keepdims", 1) != 0))
+    let along = reduced_axes(call, x.shape().len())?;
+    each!(x, x => folded(&x.view(), &along, call.node.int("keepdims", 1) != 0, largest))
 }
 
 /// `ArgMax`: the first (or last) of the largest; NaN is the largest of all, as in numpy.
@@ -190,6 +247,35 @@ mod tests {
         for (values, expected) in cases {
             assert_eq!((first_largest(&values, false), first_largest(&values, true)), expected, "{values:?}");
         }
+    }
+
+    #[test]
+    fn reductions_of_floats_of_integers_and_of_nothing() {
+        use crate::reference::testing::{first, tensor};
+        let infinity = f64::INFINITY;
+        let cases = [
+            ("ReduceProd", [-6.0, -6.0, 1.0]),
+            ("ReduceSumSquare", [14.0, 14.0, 0.0]),
+            ("ReduceL1", [6.0, 6.0, 0.0]),
+            ("ReduceL2", [14f64.sqrt(), 3.0, 0.0]),
+            ("ReduceMax", [2.0, 2.0, -infinity]),
+            ("ReduceMin", [-3.0, -3.0, infinity]),
+        ];
+        for (op, expected) in cases {
+            let floats = first(op, &[], vec![tensor(&[3], &[1f64, 2.0, -3.0])]).1;
+            let integers = first(op, &[], vec![tensor(&[3], &[1i32, 2, -3])]).1;
+            let nothing = first(op, &[], vec![tensor::<f64>(&[0], &[])]).1;
+            assert_eq!([floats[0], integers[0], nothing[0]], expected, "{op}");
+        }
+        assert!(first("ReduceMin", &[], vec![tensor(&[2], &[f32::NAN, 1.0])]).1[0].is_nan());
+        let all = |values: &[bool]| first("ReduceMin", &[], vec![tensor(&[values.len()], values)]).1[0];
+        assert_eq!([all(&[true, false]), all(&[true]), all(&[])], [0.0, 1.0, 1.0]);
+        for (op, expected) in [("ReduceSumSquare", [4.0, 9.0]), ("ReduceL1", [2.0, 3.0]), ("ReduceSum", [-2.0, 3.0])] {
+            let noop = [("noop_with_empty_axes", byoc_plugin_api::Attribute::Int(1))];
+            assert_eq!(first(op, &noop, vec![tensor(&[2], &[-2f32, 3.0])]).1, expected, "{op}");
+        }
+        let large = first("ReduceL2", &[], vec![tensor(&[1], &[i64::MIN])]).1;
+        assert_eq!(large, [i64::MIN as f64]);
     }
 
     #[test]

@@ -6,6 +6,13 @@ use ndarray::ArrayD;
 use super::array::{Array, Item, count, each, shaped};
 use super::call::{Call, Outputs, around, axes};
 use super::slice::surrounded;
+use super::{ANY, FLOAT, I64, Kernel, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("Resize", resize, &[ANY, FLOAT, FLOAT, I64]),
+];
 
 /// How one axis is resized.
 struct AxisPlan {

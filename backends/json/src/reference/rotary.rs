@@ -4,6 +4,13 @@ use byoc_plugin_api::Error;
 
 use super::array::shaped;
 use super::call::{Call, Outputs};
+use super::{FLOAT, I64, Kernel, SAME, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("RotaryEmbedding", rotary, &[FLOAT, SAME, SAME, I64]),
+];
 
 /// Where heads lie: element `i` of one is at the sum of the strides times its coordinates, plus `i`.
 struct Heads {

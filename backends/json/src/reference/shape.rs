@@ -6,6 +6,22 @@ use ndarray::{Array1, ArrayD, ArrayViewD, Axis, IxDyn, Slice};
 use super::array::{Array, Item, count, dims, each, elements, shaped};
 use super::binary::{broadcast, broadcast_shape};
 use super::call::{Call, Outputs, around, axes, same};
+use super::{ANY, I64, Kernel, SAME, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("Concat", concat, &[ANY, SAME]),
+    kernel("Expand", expand, &[ANY, I64]),
+    kernel("Flatten", flatten, &[ANY]),
+    kernel("Reshape", reshape, &[ANY, I64]),
+    kernel("Shape", shape, &[ANY]),
+    kernel("Split", split, &[ANY, I64]),
+    kernel("Squeeze", squeeze, &[ANY, I64]),
+    kernel("Tile", tile, &[ANY, I64]),
+    kernel("Transpose", transpose, &[ANY]),
+    kernel("Unsqueeze", unsqueeze, &[ANY, I64]),
+];
 
 fn reshaped(x: &Array<'_>, shape: &[usize]) -> Outputs {
     Ok(vec![each!(x, x => Item::wrap(shaped(shape, elements(&x.view()).into_owned())?))])

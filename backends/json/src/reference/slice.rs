@@ -5,6 +5,15 @@ use ndarray::{ArrayD, ArrayViewD, Axis};
 
 use super::array::{Item, count, each, elements, shaped};
 use super::call::{Call, Outputs, axes, same};
+use super::{ANY, I64, INDEX, Kernel, SAME, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("Pad", pad, &[ANY, I64, SAME, INDEX]),
+    kernel("Slice", slice, &[ANY, INDEX]),
+    kernel("Trilu", trilu, &[ANY, I64]),
+];
 
 /// Indices that `start..end` with this step takes of `size` elements, by the rules of ONNX: backwards, a
 /// start before the first element is the first.

@@ -6,6 +6,43 @@ use ndarray::{ArrayD, ArrayViewD};
 use super::array::{Array, Item, each, each_number};
 use super::call::{Call, Outputs, same};
 use super::number::Number;
+use super::{ANY, BOOL, FLOAT, Kernel, NUMBER, SAME, SIGNED, kernel};
+
+/// The operators of this file.
+#[rustfmt::skip]
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("Abs", abs, &[NUMBER]),
+    kernel("Cast", cast, &[ANY]),
+    kernel("Ceil", |call| float(call, f64::ceil), &[FLOAT]),
+    kernel("Clip", clip, &[NUMBER, SAME]),
+    kernel("Cos", |call| float(call, f64::cos), &[FLOAT]),
+    kernel("Dropout", dropout, &[FLOAT, FLOAT, BOOL]),
+    kernel("Elu", elu, &[FLOAT]),
+    kernel("Erf", |call| float(call, erf), &[FLOAT]),
+    kernel("Exp", |call| float(call, f64::exp), &[FLOAT]),
+    kernel("Floor", |call| float(call, f64::floor), &[FLOAT]),
+    kernel("Gelu", gelu, &[FLOAT]),
+    kernel("HardSigmoid", hard_sigmoid, &[FLOAT]),
+    kernel("HardSwish", hard_swish, &[FLOAT]),
+    kernel("Identity", identity, &[ANY]),
+    kernel("IsNaN", is_nan, &[FLOAT]),
+    kernel("LeakyRelu", leaky_relu, &[FLOAT]),
+    kernel("Log", |call| float(call, f64::ln), &[FLOAT]),
+    kernel("Mish", |call| float(call, |x| x * softplus(x).tanh()), &[FLOAT]),
+    kernel("Neg", neg, &[SIGNED]),
+    kernel("Not", not, &[BOOL]),
+    kernel("Reciprocal", |call| float(call, f64::recip), &[FLOAT]),
+    kernel("Relu", relu, &[SIGNED]),
+    kernel("Round", |call| float(call, f64::round_ties_even), &[FLOAT]),
+    kernel("Sigmoid", |call| float(call, sigmoid), &[FLOAT]),
+    kernel("Sign", sign, &[NUMBER]),
+    kernel("Sin", |call| float(call, f64::sin), &[FLOAT]),
+    kernel("Softplus", |call| float(call, softplus), &[FLOAT]),
+    kernel("Sqrt", |call| float(call, f64::sqrt), &[FLOAT]),
+    kernel("Swish", swish, &[FLOAT]),
+    kernel("Tan", |call| float(call, f64::tan), &[FLOAT]),
+    kernel("Tanh", |call| float(call, f64::tanh), &[FLOAT]),
+];
 
 /// Maps a float tensor through `f` in `f64`.
 pub(crate) fn float(call: &Call<'_, '_>, f: impl Fn(f64) -> f64) -> Outputs {
@@ -109,6 +146,20 @@ pub(crate) fn abs(call: &Call<'_, '_>) -> Outputs {
     each_number!(call.input(0)?, x => number(&x.view(), Number::abs))
 }
 
+/// `Sign`: -1, 0 or 1; NaN stays NaN.
+pub(crate) fn sign(call: &Call<'_, '_>) -> Outputs {
+    fn sign<T: Item>(x: T) -> T {
+        let zero = T::default();
+        match x.partial_cmp(&zero) {
+            Some(std::cmp::Ordering::Less) => T::from_f64(-1.0),
+            Some(std::cmp::Ordering::Equal) => zero,
+            Some(std::cmp::Ordering::Greater) => T::from_f64(1.0),
+            None => x,
+        }
+    }
+    each_number!(call.input(0)?, x => number(&x.view(), sign))
+}
+
 /// `Clip`; NaN stays NaN, and the upper bound wins where the bounds cross, as in numpy.
 pub(crate) fn clip(call: &Call<'_, '_>) -> Outputs {
     fn bound<T: Item>(x: &ArrayViewD<'_, T>, array: Option<&Array<'_>>) -> Result<Option<T>, Error> {
@@ -209,6 +260,25 @@ mod tests {
             assert!((erf(x) - expected).abs() < 1e-15, "erf({x}) = {}", erf(x));
         }
         assert!(erf(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn numbers_are_rounded_and_signs_told() {
+        use super::super::testing::{first, tensor};
+        let cases: [(&str, [f64; 4]); 4] = [
+            ("Ceil", [-0.0, 1.0, 3.0, 4.0]),
+            ("Floor", [-1.0, 0.0, 2.0, 3.0]),
+            ("Round", [-0.0, 0.0, 2.0, 4.0]),
+            ("Sign", [-1.0, 1.0, 1.0, 1.0]),
+        ];
+        for (op, expected) in cases {
+            let found = first(op, &[], vec![tensor(&[4], &[-0.5f32, 0.5, 2.5, 3.5])]).1;
+            assert_eq!(found, expected, "{op}");
+            assert_eq!(found[0].is_sign_negative(), expected[0].is_sign_negative(), "{op}");
+        }
+        assert!(first("Sign", &[], vec![tensor(&[1], &[f32::NAN])]).1[0].is_nan());
+        assert_eq!(first("Sign", &[], vec![tensor(&[3], &[7u8, 0, 255])]).1, [1.0, 0.0, 1.0]);
+        assert_eq!(first("Tan", &[], vec![tensor(&[1], &[1f64])]).1, [1f64.tan()]);
     }
 
     #[test]

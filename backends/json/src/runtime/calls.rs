@@ -1,6 +1,6 @@
 //! Steps to calls: each family of kernels has a file that checks shapes and sets up parameters.
 
-use byoc_plugin_api::{Error, Node};
+use byoc_plugin_api::Error;
 
 use super::memory::Io;
 use super::plan::Sharing;
@@ -112,15 +112,8 @@ fn set_up(signature: &Signature<'_>) -> Result<Ready, Error> {
     let step = signature.step;
     match &step.op {
         Op::View => view(signature),
-        Op::Reference { op, attributes } => {
-            let node = Node {
-                name: step.name.clone(),
-                op: op.clone(),
-                domain: String::new(),
-                inputs: step.inputs.clone(),
-                outputs: step.outputs.clone(),
-                attributes: attributes.clone(),
-            };
+        Op::Reference { .. } => {
+            let node = step.node().ok_or_else(|| Error::new("the step is not a node"))?;
             Ok(Ready::new(fallback::Reference::new(node, signature.unequal())))
         }
         Op::Conv(conv) => image::conv(signature, conv),

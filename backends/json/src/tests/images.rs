@@ -126,15 +126,15 @@ fn grouped_and_strided_convolutions_agree() {
 }
 
 #[test]
-fn padding_that_follows_from_sizes_is_found() {
-    for auto_pad in ["SAME_UPPER", "SAME_LOWER", "VALID"] {
+fn padding_that_follows_from_sizes_is_left_to_the_reference() {
+    for auto_pad in ["SAME_UPPER", "SAME_LOWER"] {
         let mut net = empty();
         let x = net.input([1, 3, 11, 10]);
         let w = net.weight([16, 3, 3, 3]);
         let attributes = [("auto_pad", Attribute::String(auto_pad.into())), ("strides", Attribute::Ints(vec![2, 2]))];
-        let out = if auto_pad == "VALID" { [1, 16, 5, 4] } else { [1, 16, 6, 5] };
-        let conv = net.node("Conv", &[x, w], out, &attributes);
+        let conv = net.node("Conv", &[x, w], [1, 16, 6, 5], &attributes);
         net.output(conv);
+        assert_eq!(calls(&net), ["reference"]);
         check(&net, &[]);
     }
 }

@@ -163,7 +163,8 @@ fn a_window_too_large_for_the_kernels_is_left_to_the_reference() {
     let mut net = empty();
     let x = net.input([1, 2, 5, 5]);
     let kernel = ("kernel_shape", Attribute::Ints(vec![i64::from(i32::MAX); 2]));
-    let pool = net.node("MaxPool", &[x], [1, 2, 5, 5], &[kernel, ("auto_pad", Attribute::String("SAME_UPPER".into()))]);
+    let pads = ("pads", Attribute::Ints(vec![i64::from(i32::MAX / 2); 4]));
+    let pool = net.node("MaxPool", &[x], [1, 2, 5, 5], &[kernel, pads]);
     net.output(pool);
     assert_eq!(calls(&net), ["reference"]);
     check(&net, &[]);

@@ -22,7 +22,7 @@ impl Lowering<'_> {
         let image = self.map(input)?;
         let (kernel, depthwise) = self.kernel(node, &image)?;
         let filters = self.fixed(weights)?;
-        let window = self.window(node, [filters[2], filters[3]], &image)?;
+        let window = self.window(node, Some(&filters[2..]), &image)?;
         let strided = check_window(&window, kernel, &image)?;
         let mut conv = Conv {
             node: index,

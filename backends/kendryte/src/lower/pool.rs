@@ -9,13 +9,10 @@ impl Lowering<'_> {
     /// The window of a pooling, and that its attributes are ones that have code.
     pub(super) fn pool_window(&self, node: &Node) -> Result<Window, Refusal> {
         let image = self.map(read::input(node, 0)?)?;
-        let Some(&[rows, columns]) = node.ints("kernel_shape") else {
-            return Err(read::attribute("a kernel_shape of two numbers is needed"));
-        };
         if node.int("storage_order", 0) != 0 {
             return Err(read::attribute("storage_order 1 has no code"));
         }
-        let window = self.window(node, [rows.max(0) as usize, columns.max(0) as usize], &image)?;
+        let window = self.window(node, None, &image)?;
         let padded = window.begin != [0, 0] || window.end != [0, 0];
         if node.op == "AveragePool" && padded && node.int("count_include_pad", 0) != 0 {
             return Err(read::attribute("count_include_pad 1 has no code"));

@@ -70,42 +70,22 @@ impl Lowering<'_> {
         self.map(value).or_else(|_| self.vector(value))
     }
 
-    /// The window of a convolution or pooling of an image whose kernel is `kernel`.
-    pub(super) fn window(&self, node: &Node, kernel: [usize; 2], image: &Shape) -> Result<Window, Refusal> {
-        let pair = |name: &str| -> Result<[u32; 2], Refusal> {
-            match node.ints(name) {
-                None => Ok([1, 1]),
-                Some(&[rows, columns]) => Ok([small(rows, name)?, small(columns, name)?]),
-                Some(other) => Err(attribute(format!("{name} {other:?}, two numbers are needed"))),
-            }
-        };
-        if pair("dilations")? != [1, 1] {
-            return Err(attribute(format!("dilations {:?}, only 1 has code", pair("dilations")?)));
+    /// The window of a pooling of an image, or of a convolution whose weights have these rows and columns.
+    pub(super) fn window(&self, node: &Node, weights: Option<&[usize]>, image: &Shape) -> Result<Window, Refusal> {
+        let read = byoc_plugin_api::Window::of(node, 2, weights)?;
+        if read.dilations != [1, 1] {
+            return Err(attribute(format!("dilations {:?}, only 1 has code", read.dilations)));
         }
-        let stride = pair("strides")?;
-        let kernel = [small(kernel[0] as i64, "kernel")?, small(kernel[1] as i64, "kernel")?];
-        let (begin, end) = match (node.string("auto_pad", "NOTSET"), node.ints("pads")) {
-            ("NOTSET" | "", Some(&[top, left, bottom, right])) => {
-                let number = |pad| small(pad, "pads");
-                ([number(top)?, number(left)?], [number(bottom)?, number(right)?])
-            }
-            ("NOTSET" | "", None) | ("VALID", _) => ([0, 0], [0, 0]),
-            (same @ ("SAME_UPPER" | "SAME_LOWER"), _) => {
-                let size = [image.height, image.width];
-                let total: [u32; 2] = std::array::from_fn(|axis| {
-                    let covered = (size[axis].div_ceil(stride[axis].max(1)) - 1) * stride[axis] + kernel[axis];
-                    covered.saturating_sub(size[axis])
-                });
-                let small = total.map(|total| total / 2);
-                let large = [total[0] - small[0], total[1] - small[1]];
-                if same == "SAME_UPPER" { (small, large) } else { (large, small) }
-            }
-            (other, pads) => return Err(attribute(format!("auto_pad '{other}' with pads {pads:?}"))),
+        let pair = |list: &[usize], name: &str| -> Result<[u32; 2], Refusal> {
+            Ok([small(list[0], name)?, small(list[1], name)?])
         };
-        if stride.contains(&0) || kernel.contains(&0) {
-            return Err(attribute("a stride or a kernel of 0"));
-        }
-        Ok(Window { image: *image, kernel, stride, begin, end })
+        Ok(Window {
+            image: *image,
+            kernel: pair(&read.kernel, "kernel")?,
+            stride: pair(&read.strides, "strides")?,
+            begin: pair(&read.begin, "pads")?,
+            end: pair(&read.end, "pads")?,
+        })
     }
 
     /// The function of a node with one input, if it has code.
@@ -150,7 +130,7 @@ fn bound(region: &Region, node: &Node, index: usize) -> Result<Option<f32>, Refu
     }
 }
 
-fn small(number: i64, name: &str) -> Result<u32, Refusal> {
+fn small(number: usize, name: &str) -> Result<u32, Refusal> {
     u32::try_from(number)
         .ok()
         .filter(|&number| number < 1 << 16)

@@ -1,6 +1,6 @@
 //! The nodes that multiply: MatMul, Gemm, and convolutions of one pixel.
 
-use byoc_plugin_api::{Dim, Node, Refusal, RefusalCode, Region};
+use byoc_plugin_api::{Dim, Node, Refusal, RefusalCode, Region, Window};
 
 use super::other;
 use crate::product::{Factor, Reading};
@@ -68,12 +68,12 @@ fn one_pixel(region: &Region, node: &Node, x: usize, w: usize) -> Result<(), Ref
     if node.int("group", 1) != 1 {
         return no(&format!("group is {}", node.int("group", 1)));
     }
-    if let Some(strides) = node.ints("strides").filter(|strides| strides.iter().any(|&stride| stride != 1)) {
-        return no(&format!("strides is {strides:?}"));
+    let window = Window::of(node, kernel.len(), Some(&vec![1; kernel.len()]))?;
+    if window.strides.iter().any(|&stride| stride != 1) {
+        return no(&format!("strides is {:?}", window.strides));
     }
-    // SAME and VALID pad nothing around a kernel of one pixel.
-    let pads = node.ints("pads").filter(|_| matches!(node.string("auto_pad", "NOTSET"), "NOTSET" | ""));
-    if let Some(pads) = pads.filter(|pads| pads.iter().any(|&pad| pad != 0)) {
+    let pads = [window.begin, window.end].concat();
+    if pads.iter().any(|&pad| pad != 0) {
         return no(&format!("pads is {pads:?}"));
     }
     if let Some(bias) = node.input(2) {

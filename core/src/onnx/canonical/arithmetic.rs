@@ -33,20 +33,6 @@ pub(super) fn gemm(_: &mut Builder<'_>, node: &mut Node, _: i64) -> Result<()> {
     take_int(node, "broadcast").map(drop)
 }
 
-/// Lines a slope a channel up with axis 1.
-pub(super) fn prelu(builder: &mut Builder<'_>, node: &mut Node, _: i64) -> Result<()> {
-    let slope = node.input(1);
-    if builder.elements(slope) == Some(1) || builder.rank(slope) != Some(1) {
-        return Ok(());
-    }
-    let Some(rank) = builder.rank(node.input(0)) else {
-        return Err(unsupported(node, "PRelu before version 7 needs a rank that is not known")
-            .hint("Export the model with operator set 7 or newer"));
-    };
-    pad_rank(builder, node, 1, rank.saturating_sub(2));
-    Ok(())
-}
-
 /// Puts `count` axes of size 1 behind input 1, which has `rank` of them.
 fn pad_rank(builder: &mut Builder<'_>, node: &mut Node, rank: usize, count: usize) {
     if count == 0 {

@@ -1,4 +1,4 @@
-//! Softmax, LogSoftmax and Hardmax as they were before operator set 13: over all axes from `axis` on, as one.
+//! Softmax as it was before operator set 13: over all axes from `axis` on, as one.
 
 use byoc_plugin_api::Attribute;
 

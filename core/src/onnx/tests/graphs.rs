@@ -1,6 +1,7 @@
 //! Graphs: order, names, and what is wrong with one.
 
 use super::*;
+use crate::ops::{OPS, REWRITTEN};
 
 fn named(name: &str, node: NodeProto) -> NodeProto {
     NodeProto { name: Some(name.into()), ..node }
@@ -105,6 +106,37 @@ fn unknown_operators_are_named() {
     let (_, message, remedy) = failure(&with(&[branch]));
     assert_eq!(message, "node 'i': operator If version 13 is not known");
     assert_eq!(remedy, "Export the model for one fixed path, without control flow");
+}
+
+/// Of every operator, in every operator set: what it does not have is an error that names node and operator, and so is what
+/// only a newer form of it has.
+#[test]
+fn attributes_inputs_and_outputs_are_those_of_the_operator() {
+    for (def, version) in OPS.iter().chain(REWRITTEN).flat_map(|def| (1..=28).map(move |version| (def, version))) {
+        let fails = |node, cause: &str| {
+            let (code, message, _) = failure(&model(version, &[input("x", &[2])], &[], &[node]));
+            assert_eq!((code, message), (Code::BadNode, cause.to_owned()), "{} {version}", def.name);
+        };
+        let sharp = node(def.name, &["x"], &["y"], &[int("sharpness", 1)]);
+        let cause = format!("attribute 'sharpness' is not known for operator {} version {version}", def.name);
+        fails(sharp, &format!("node 'n': {cause}"));
+        let older = def.older.iter().find(|(before, ..)| version < *before);
+        let (inputs, outputs) = older.map_or((def.inputs.1, def.outputs), |row| (row.1, row.2));
+        let place = format!("node 'n' ({}): has", def.name);
+        if inputs != usize::MAX {
+            let more = node(def.name, &vec!["x"; inputs + 1], &["y"], &[]);
+            let cause = format!("{} inputs, expected at most {inputs} in version {version}", inputs + 1);
+            fails(more, &format!("{place} {cause}"));
+        }
+        if outputs != usize::MAX {
+            let names: Vec<_> = (0..outputs).map(|index| format!("unread{index}")).collect();
+            let names: Vec<_> = ["y"].into_iter().chain(names.iter().map(String::as_str)).collect();
+            let cause = format!("{} outputs, expected at most {outputs} in version {version}", outputs + 1);
+            fails(node(def.name, &["x"], &names, &[]), &format!("{place} {cause}"));
+        }
+    }
+    let (_, _, remedy) = failure(&model(11, &[input("x", &[2])], &[], &[node("Squeeze", &["x", "x"], &["y"], &[])]));
+    assert_eq!(remedy, "Export the model with a newer operator set");
 }
 
 #[test]

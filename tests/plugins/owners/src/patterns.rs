@@ -42,7 +42,8 @@ fn check_node(owner: &Owner, candidate: &Region, node: &Node, options: &Options)
             if left.len() < 2 || right.len() != 2 {
                 return Err(Refusal::new(RefusalCode::Shape, "the weight must be a matrix"));
             }
-            if !node.attributes.is_empty() {
+            let factors = ["alpha", "beta"].map(|name| node.float(name, 1.0));
+            if factors != [1.0; 2] || node.int("transA", 0) != 0 || node.int("transB", 0) != 0 {
                 return Err(Refusal::new(RefusalCode::Attribute, "only a plain product is taken"));
             }
             let width = panel_width(options.text("layout"));

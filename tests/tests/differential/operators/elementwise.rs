@@ -38,6 +38,22 @@ pub(crate) fn exact_function(builder: &mut Builder, op: &'static str, types: &'s
     Some(())
 }
 
+/// Ceil, Floor and Round, of what was not rounded before: a number just beside an integer may become either neighbour.
+pub(crate) fn rounding(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
+    let x = builder.pick(types, RANKS, |x| x.exact);
+    let y = builder.node(op, &[&x.name], vec![], x.dtype, x.dims.clone());
+    builder.keeps(&y, &[&x]);
+    Some(())
+}
+
+/// Sign, of what was not rounded before.
+pub(crate) fn sign(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
+    let x = builder.pick(types, RANKS, |x| x.exact);
+    let y = builder.node(op, &[&x.name], vec![], x.dtype, x.dims.clone());
+    builder.exact(&y, true);
+    Some(())
+}
+
 pub(crate) fn is_nan(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
     let x = builder.pick(types, RANKS, |x| x.exact);
     let y = builder.node(op, &[&x.name], vec![], DType::Bool, x.dims);

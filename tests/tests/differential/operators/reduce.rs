@@ -10,11 +10,13 @@ fn reduced(dims: &[Size], axes: &[usize], keep: bool) -> Vec<Size> {
     kept.map(|(axis, size)| if axes.contains(&axis) { fixed(1) } else { *size }).collect()
 }
 
-/// ReduceSum, ReduceMean and ReduceMax.
+/// The reductions.
 pub(crate) fn reduce(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
     // A mean of integers is exact in one and not in the other; one of no element is what nobody says.
     let x = builder.pick(types, (0, 4), |x| (op != "ReduceMean" || x.dtype.is_float()) && !x.empty());
-    if x.empty() || op == "ReduceMean" && !x.dtype.is_float() {
+    // Squares and products soon leave what a type holds.
+    let steep = matches!(op, "ReduceProd" | "ReduceSumSquare" | "ReduceL1" | "ReduceL2");
+    if x.empty() || op == "ReduceMean" && !x.dtype.is_float() || steep && !x.tame {
         return None;
     }
     let all: Vec<usize> = (0..x.rank()).collect();
@@ -35,10 +37,11 @@ pub(crate) fn reduce(builder: &mut Builder, op: &'static str, types: &'static [D
         false => builder.structural(values::ints(&shown)),
     };
     let y = builder.node(op, &[&x.name, &given], attributes, x.dtype, reduced(&x.dims, &over, keep));
-    if op == "ReduceMax" {
+    let extreme = matches!(op, "ReduceMax" | "ReduceMin");
+    if extreme {
         builder.keeps(&y, &[&x]);
     }
-    builder.exact(&y, (op == "ReduceMax" || !x.dtype.is_float()) && x.exact);
+    builder.exact(&y, (extreme || !x.dtype.is_float()) && x.exact);
     Some(())
 }
 

@@ -200,13 +200,16 @@ pub(crate) fn pool(builder: &mut Builder, op: &'static str, types: &'static [DTy
     Some(())
 }
 
-pub(crate) fn global_average(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
+pub(crate) fn global(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
     let x = builder.pick(types, (3, 5), |x| !x.empty());
     if x.rank() < 3 || x.empty() {
         return None;
     }
     let dims = x.dims.iter().enumerate().map(|(axis, size)| if axis < 2 { *size } else { fixed(1) }).collect();
-    builder.node(op, &[&x.name], vec![], x.dtype, dims);
+    let y = builder.node(op, &[&x.name], vec![], x.dtype, dims);
+    if op == "GlobalMaxPool" {
+        builder.keeps(&y, &[&x]);
+    }
     Some(())
 }
 

@@ -18,7 +18,6 @@ fn cases() -> Vec<Case> {
         attributes
     };
     let ceil = |attributes| with(attributes, "ceil_mode", Attribute::Int(1));
-    let auto = |attributes, how: &str| with(attributes, "auto_pad", Attribute::String(how.into()));
     vec![
         (&[17, 19], &[9, 10], list(&[("kernel_shape", &[3, 3]), ("strides", &[2, 2]), ("pads", &[1, 1, 1, 1])])),
         (&[8], &[4], ceil(list(&[("kernel_shape", &[3]), ("strides", &[2]), ("pads", &[1, 0])]))),
@@ -34,9 +33,9 @@ fn cases() -> Vec<Case> {
             &[8, 4],
             list(&[("kernel_shape", &[3, 2]), ("strides", &[1, 2]), ("dilations", &[3, 2]), ("pads", &[2, 0, 0, 1])]),
         ),
-        (&[7], &[4], auto(list(&[("kernel_shape", &[4]), ("strides", &[2])]), "SAME_UPPER")),
-        (&[7], &[4], auto(list(&[("kernel_shape", &[4]), ("strides", &[2])]), "SAME_LOWER")),
-        (&[7], &[2], auto(list(&[("kernel_shape", &[4]), ("strides", &[2])]), "VALID")),
+        (&[7], &[4], list(&[("kernel_shape", &[4]), ("strides", &[2]), ("pads", &[1, 2])])),
+        (&[7], &[4], list(&[("kernel_shape", &[4]), ("strides", &[2]), ("pads", &[2, 1])])),
+        (&[7], &[2], list(&[("kernel_shape", &[4]), ("strides", &[2])])),
     ]
 }
 
@@ -128,7 +127,10 @@ fn what_is_refused() {
     let axes = refused("MaxPool", DType::F32, &[1, 2, 3, 3, 3, 3], &kernel(&[1, 1, 1, 1]));
     assert_eq!(axes, "shape: 'x0' has 4 spatial axes, taken are 1 to 3");
     let windows = refused("MaxPool", DType::F32, &[1, 2, 8], &kernel(&[1, 1]));
-    assert_eq!(windows, "attribute: 'MaxPool_0' has no windows as its kernel_shape say");
+    assert_eq!(
+        windows,
+        "attribute: 'MaxPool_0' has kernel_shape [1, 1], which is not a list of length 1 of numbers from 1 on"
+    );
     let mut region = region("MaxPool", &[(DType::F32, &[1, 2, 8]), (DType::F32, &[1, 2, 8])], &kernel(&[1]));
     region.nodes[0].outputs.push(Some(1));
     let indices = read(&region, &region.nodes[0]).expect_err("it is not taken").to_string();

@@ -72,8 +72,14 @@ fn what_is_refused() {
             attribute("group", Attribute::Int(2)),
             "attribute: 'Conv_0' has 2 groups, taken are one, and one for each channel",
         ),
-        (attribute("strides", ints(&[1])), "attribute: 'Conv_0' has no strides of two dimensions that counts up"),
-        (attribute("pads", ints(&[-1, 0, 0, 0])), "attribute: 'Conv_0' has no pads of two dimensions that counts up"),
+        (
+            attribute("strides", ints(&[1])),
+            "attribute: 'Conv_0' has strides [1], which is not a list of length 2 of numbers from 1 on",
+        ),
+        (
+            attribute("pads", ints(&[-1, 0, 0, 0])),
+            "attribute: 'Conv_0' has pads [-1, 0, 0, 0], which is not a list of length 4 of numbers from 0 on",
+        ),
         (symbolic(2), "shape: 'x0' has the size 'size', which is not known: fix its symbols with --dim NAME=SIZE"),
         (of(DType::F32), "type: 'x0' is f32, which is multiplied here as TF32 only: math=tf32 allows it"),
         (of(DType::F64), "type: 'x0' is f64, taken are f16, bf16 and, with math=tf32, f32"),

@@ -41,13 +41,12 @@ fn kernels_and_pads_that_the_accelerator_has_not() {
         ("[1,3,8] [4,3,3] [1,4,6]", "shape: 'x0' is [1, 3, 8], an image of rank 4 is needed"),
         ("[1,3,8,8] [4,3,3,3] [1,4,6,6]", "attribute: pads [0, 0, 0, 0], a kernel of 3x3 has 1 on each side"),
         (
-            "[1,3,8,8] [4,3,3,3] [1,4,4,4] auto_pad=SAME_UPPER strides=[2,2]",
+            "[1,3,8,8] [4,3,3,3] [1,4,4,4] pads=[0,0,1,1] strides=[2,2]",
             "attribute: pads [0, 0, 1, 1], a kernel of 3x3 has 1 on each side",
         ),
-        // `auto_pad` overrides `pads`, as in the other cases of it.
         (
-            "[1,3,8,8] [4,3,3,3] [1,4,6,6] auto_pad=VALID pads=[1,1,1,1]",
-            "attribute: pads [0, 0, 0, 0], a kernel of 3x3 has 1 on each side",
+            "[1,3,8,8] [4,3,3,3] [1,4,8,8] auto_pad=SAME_UPPER",
+            "shape: 'Conv_0' has auto_pad SAME_UPPER, and its padding is not known yet",
         ),
     ]);
 }
