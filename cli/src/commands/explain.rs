@@ -7,13 +7,33 @@ use byoc_core::diagnostic::Result;
 use byoc_core::partition::NodeRow;
 use serde_json::{Value, json};
 
-use crate::args::Explain;
+use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value};
 use crate::compile_request;
 use crate::progress::Progress;
 use crate::report::{self, Table, count};
 
+/// Show for each node of a model which backend takes it, and why the others do not
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Models
+    #[arg(required = true, value_name = "[NAME=]MODEL.onnx", value_parser = name_value::model)]
+    models: Vec<ModelArg>,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Which backends may take nodes.
+    #[command(flatten)]
+    backends: Backends,
+    /// Where plugins are.
+    #[command(flatten)]
+    plugins: Plugins,
+    /// Sizes that are left open.
+    #[command(flatten)]
+    shapes: Shapes,
+}
+
 /// Runs the verb.
-pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let registry = compile_request::isolated_registry(&args.plugins)?;
     let sources = compile_request::sources(&args.models);
     let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;

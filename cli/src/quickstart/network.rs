@@ -3,7 +3,7 @@
 //! written twice under different names, as exporters write tied ones.
 
 use super::protobuf::{Message, int, ints, node, tensor, value};
-use crate::fill::SplitMix;
+use byoc_tools::fill::SplitMix;
 
 /// Output channels and stride of each block.
 const BLOCKS: [(i64, i64); 13] = [
