@@ -3,17 +3,18 @@
 use std::process::Command;
 
 use byoc_core::memory::readable;
+use byoc_core::onnx::proto::TensorProto;
 use byoc_tests::folder::Folder;
-use byoc_tests::onnx::{Message, Model, Type, tensor};
+use byoc_tests::onnx::{Model, Type, tensor};
 use byoc_tests::program::{self, Outcome, isolate, outcome};
 
 /// Elements that no machine has the memory for.
 const HUGE: i64 = 1 << 45;
 
 /// A constant of 64-bit integers.
-fn numbers(name: &str, values: &[i64]) -> Message {
+fn numbers(name: &str, values: &[i64]) -> TensorProto {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    tensor(name, Type::Int64, &[values.len() as i64]).bytes(9, bytes)
+    tensor(name, Type::Int64, &[values.len() as i64], bytes)
 }
 
 /// `y = op(x, shape)` from `x` of one element to `y` of [`HUGE`].
