@@ -50,7 +50,8 @@ fn outputs_that_no_machine_has_memory_for_are_errors() {
     for (op, shape) in cases {
         let folder = Folder::compiled(grown(op, &shape));
         for file in ["model.onnx", "model.byoc"] {
-            let message = format!("value 'y' f32[{HUGE}] needs 140.7 TB of memory, and this machine has {}", machine());
+            let message =
+                format!("value 'y' f32[{HUGE}] needs 128.0 TiB of memory, and this machine has {}", machine());
             folder.byoc(&["run", file, "--fill", "ones"]).fails(1, &format!("error: [B703] {message}{hint}"));
         }
     }
@@ -68,7 +69,7 @@ fn outputs_that_are_views_of_constants_are_judged_before_they_are_made() {
         .output("y", Type::Float, &[HUGE])
         .output("z", Type::Float, &[1]);
     let folder = Folder::compiled(model);
-    let message = format!("value 'y' f32[{HUGE}] needs 140.7 TB of memory, and this machine has {}", machine());
+    let message = format!("value 'y' f32[{HUGE}] needs 128.0 TiB of memory, and this machine has {}", machine());
     let hint = "\n  hint: Choose smaller shapes, or a machine with more memory";
     folder.byoc(&["run", "model.byoc", "--fill", "ones"]).fails(1, &format!("error: [B703] {message}{hint}"));
 }
@@ -88,7 +89,7 @@ fn limits_of_the_process_are_errors() {
         limited(&folder, 4 << 20, &["run", "model.byoc", "--threads", "1", "--fill", mode]).fails(
             2,
             &format!(
-                "error: [B701] input 'x' f32[{rows}] needs 8.6 GB of memory, which the system does not give{hint}"
+                "error: [B701] input 'x' f32[{rows}] needs 8.0 GiB of memory, which the system does not give{hint}"
             ),
         );
     }
@@ -96,7 +97,7 @@ fn limits_of_the_process_are_errors() {
     limited(&folder, 4 << 20, &["run", "model.byoc", "--threads", "1", "--fill", "ones"]).fails(
         1,
         &format!(
-            "error: [B703] value 'y' f32[{}] needs 4.3 GB of memory, which the system does not give{hint}",
+            "error: [B703] value 'y' f32[{}] needs 4.0 GiB of memory, which the system does not give{hint}",
             1 << 30
         ),
     );

@@ -106,7 +106,7 @@ fn swapped_weights_give_the_file_of_a_fresh_compile() {
 fn what_a_backend_would_pack_can_be_swapped_where_it_does_not() {
     let options = ["--backend-opt", "json.pack=false"];
     let folder = folder(convolution(1, 2, 3), convolution(11, 12, 13), &options);
-    swapped_is_fresh(&folder, &options, "swapped.byoc: 3 constants replaced, 1.2 KB\n");
+    swapped_is_fresh(&folder, &options, "swapped.byoc: 3 constants replaced, 1.2 KiB\n");
     same_results(&folder, "swapped.byoc", "fresh.byoc");
 }
 

@@ -137,8 +137,8 @@ mod tests {
                         r0      gpu      2.00 ms  25.0%\n\
                         r1      gpu      4.00 ms  50.0%\n\
                         \n\
-                        copy of  from  to        size     time  share\n\
-                        x        host  cuda:0  2.0 KB  2.00 ms  25.0%\n";
+                        copy of  from  to         size     time  share\n\
+                        x        host  cuda:0  2.0 KiB  2.00 ms  25.0%\n";
         assert_eq!(profile(&both), expected);
         let on_host = Profile { regions: vec![region(("r0", 0.0))], copies: Vec::new() };
         assert_eq!(profile(&on_host), "region  backend     time  share\nr0      gpu      0.00 µs   0.0%\n");
@@ -153,7 +153,7 @@ mod tests {
             recordings: 1,
             unrecorded: Vec::new(),
         };
-        let line = "cuda:0: constants 1.0 MB, values and scratch 4.1 KB";
+        let line = "cuda:0: constants 976.6 KiB, values and scratch 4.0 KiB";
         assert_eq!(super::devices(std::slice::from_ref(&device)), format!("{line}, 1 recording replayed\n"));
         device.recordings = 0;
         device.unrecorded.push("the queue is busy".into());

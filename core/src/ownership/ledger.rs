@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use byoc_plugin_api::{Claim, to_hex};
 use indexmap::IndexSet;
 
-use super::audit::size;
 use super::homes::Homes;
 use super::settle::BackendIdentity;
 use super::totals::Totals;
@@ -15,6 +14,7 @@ use crate::artifact::manifest::{Fate, LedgerRow};
 use crate::codegen::Generated;
 use crate::constants::{Base, BaseId};
 use crate::ir::Model;
+use crate::memory::readable;
 
 /// The owner of what the file stores unchanged.
 const CORE: &str = "byoc";
@@ -138,8 +138,12 @@ fn rows_of(
         let mut packed = row(fate, Some(home), symbols, Some(owner));
         // The layout stands with the stored constant.
         packed.note = match first {
-            true if own.is_some() => Some(format!("{} more than the original alone", size(found.bytes.len()))),
-            true if rows.len() > before => Some(format!("{} more than one form alone", size(found.bytes.len()))),
+            true if own.is_some() => {
+                Some(format!("{} more than the original alone", readable(found.bytes.len() as u64)))
+            }
+            true if rows.len() > before => {
+                Some(format!("{} more than one form alone", readable(found.bytes.len() as u64)))
+            }
             true => None,
             false => Some("packed it has the bytes of another constant".to_owned()),
         };
