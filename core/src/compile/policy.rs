@@ -31,7 +31,7 @@ impl Policy {
             let wanted = rows.iter().filter(|row| wildcard(pattern, &row.op));
             let missed = wanted.clone().find(|row| row.taken.as_ref().is_none_or(|(_, taken)| taken != backend));
             if let Some(row) = missed {
-                let taken = row.taken.as_ref().map_or("nobody", |(_, backend)| backend);
+                let taken = row.taken.as_ref().map_or("no backend", |(_, backend)| backend);
                 let reason = row.refused.iter().find(|(name, _)| name == backend).map(|(_, reason)| reason.as_str());
                 let reason = reason.map(|reason| format!(" ({backend}: {reason})")).unwrap_or_default();
                 return broken(format!(
