@@ -98,6 +98,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "serde",
     "serde_json",
     "tempfile",
+    "wildmatch",
 ];
 
 /// Fails with one line for each offence.
