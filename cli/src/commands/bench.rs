@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let Measured { statistics, first, profile } = measure(&mut loaded, &plan)?;
     let buffers = loaded.session.arena_bytes() as u64;
-    let devices = loaded.devices();
+    let devices = loaded.session.devices();
     if args.json {
         let (regions, copies) = args.profile.then_some((profile.regions, profile.copies)).unzip();
         let mut answer = json!({

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let top = args.print_top.unwrap_or(0);
     let summaries: Vec<_> = tensors.iter().map(|(name, tensor)| Summary::of(name, tensor, top)).collect();
     let profile = args.profile.then(|| loaded.profile());
-    let devices = loaded.devices();
+    let devices = loaded.session.devices();
     if args.json {
         let seconds = time.as_secs_f64();
         let (regions, copies) = profile.map(|it| (it.regions, it.copies)).unzip();

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use byoc_core::runtime::DeviceUse;
 use byoc_tools::compare::Comparison;
-use byoc_tools::execution::{DeviceBytes, Profile};
+use byoc_tools::execution::Profile;
 use byoc_tools::outputs::Summary;
 
 use super::{Table, count, duration, shape, short, size};
@@ -56,22 +57,22 @@ pub(crate) fn comparisons(comparisons: &[Comparison]) -> String {
 
 /// The times as a table: regions in their order, then what was copied between memories.
 pub(crate) fn profile(profile: &Profile) -> String {
-    let times = profile.regions.iter().map(|time| time.seconds);
-    let total: f64 = times.chain(profile.copies.iter().map(|time| time.seconds)).sum();
-    let cells = |seconds: f64| {
-        let share = if total > 0.0 { 100.0 * seconds / total } else { 0.0 };
-        [duration(Duration::from_secs_f64(seconds)), format!("{share:.1}%")]
+    let times = profile.regions.iter().map(|region| region.time);
+    let total: Duration = times.chain(profile.copies.iter().map(|copy| copy.time)).sum();
+    let cells = |time: Duration| {
+        let share = if total.is_zero() { 0.0 } else { 100.0 * time.as_secs_f64() / total.as_secs_f64() };
+        [duration(time), format!("{share:.1}%")]
     };
     let mut table = Table::new(&["region", "backend", ">time", ">share"]);
-    for time in &profile.regions {
-        let [duration, share] = cells(time.seconds);
-        table.row([&time.region, &time.backend, &duration, &share]);
+    for region in &profile.regions {
+        let [duration, share] = cells(region.time);
+        table.row([&region.symbol, &region.backend, &duration, &share]);
     }
     let mut text = table.text();
     if !profile.copies.is_empty() {
         let mut table = Table::new(&["copy of", "from", "to", ">size", ">time", ">share"]);
         for copy in &profile.copies {
-            let [duration, share] = cells(copy.seconds);
+            let [duration, share] = cells(copy.time);
             table.row([&copy.value, &copy.from, &copy.to, &size(copy.bytes), &duration, &share]);
         }
         text += &format!("\n{}", table.text());
@@ -80,8 +81,8 @@ pub(crate) fn profile(profile: &Profile) -> String {
 }
 
 /// What an entry takes of its devices, a line each.
-pub(crate) fn devices(devices: &[DeviceBytes]) -> String {
-    let line = |it: &DeviceBytes| {
+pub(crate) fn devices(devices: &[DeviceUse]) -> String {
+    let line = |it: &DeviceUse| {
         let (constants, arena) = (size(it.constant_bytes as u64), size(it.arena_bytes as u64));
         let recordings = match it.recordings {
             0 => String::new(),
@@ -96,9 +97,10 @@ pub(crate) fn devices(devices: &[DeviceBytes]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use byoc_core::runtime::{CopyTime, RegionTime};
     use byoc_plugin_api::DType;
     use byoc_tools::compare::Tolerance;
-    use byoc_tools::execution::{CopySeconds, RegionSeconds};
+
     use byoc_tools::tensor::Tensor;
 
     use super::*;
@@ -126,12 +128,15 @@ mod tests {
 
     #[test]
     fn the_profile_shows_shares() {
-        let region =
-            |(region, seconds): (&str, f64)| RegionSeconds { region: region.into(), backend: "gpu".into(), seconds };
+        let region = |(symbol, millis): (&str, u64)| RegionTime {
+            symbol: symbol.into(),
+            backend: "gpu".into(),
+            time: Duration::from_millis(millis),
+        };
         let (value, from, to) = ("x".into(), "host".into(), "cuda:0".into());
         let both = Profile {
-            regions: [("r0", 0.002), ("r1", 0.004)].map(region).into(),
-            copies: vec![CopySeconds { value, from, to, bytes: 2000, seconds: 0.002 }],
+            regions: [("r0", 2), ("r1", 4)].map(region).into(),
+            copies: vec![CopyTime { value, from, to, bytes: 2000, time: Duration::from_millis(2) }],
         };
         let expected = "region  backend     time  share\n\
                         r0      gpu      2.00 ms  25.0%\n\
@@ -140,14 +145,14 @@ mod tests {
                         copy of  from  to         size     time  share\n\
                         x        host  cuda:0  2.0 KiB  2.00 ms  25.0%\n";
         assert_eq!(profile(&both), expected);
-        let on_host = Profile { regions: vec![region(("r0", 0.0))], copies: Vec::new() };
+        let on_host = Profile { regions: vec![region(("r0", 0))], copies: Vec::new() };
         assert_eq!(profile(&on_host), "region  backend     time  share\nr0      gpu      0.00 µs   0.0%\n");
     }
 
     #[test]
     fn devices_are_a_line_each_with_why_nothing_is_replayed() {
-        let mut device = DeviceBytes {
-            device: "cuda:0".into(),
+        let mut device = DeviceUse {
+            device: "cuda:0".parse().expect("a device"),
             constant_bytes: 1_000_000,
             arena_bytes: 4096,
             recordings: 1,

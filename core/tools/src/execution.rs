@@ -18,55 +18,14 @@ pub struct Loaded {
     pub inputs: Vec<Tensor>,
 }
 
-/// How long a region took.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RegionSeconds {
-    /// The region, by its symbol.
-    pub region: String,
-    /// Whose it is.
-    pub backend: String,
-    /// The time.
-    pub seconds: f64,
-}
-
-/// A value that was copied between memories.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CopySeconds {
-    /// The value.
-    pub value: String,
-    /// The memory it was in.
-    pub from: String,
-    /// The memory it was needed in.
-    pub to: String,
-    /// Its size.
-    pub bytes: u64,
-    /// The time.
-    pub seconds: f64,
-}
-
 /// Where the time of runs went.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Profile {
     /// Regions, in their order.
-    pub regions: Vec<RegionSeconds>,
+    pub regions: Vec<RegionTime>,
     /// What was copied between memories.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub copies: Vec<CopySeconds>,
-}
-
-/// What an entry takes of a device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct DeviceBytes {
-    /// The device, such as `cuda:0`.
-    pub device: String,
-    /// Constants.
-    pub constant_bytes: usize,
-    /// Values and scratch memory.
-    pub arena_bytes: usize,
-    /// Rows of regions that are replayed.
-    pub recordings: usize,
-    /// Why others are not.
-    pub unrecorded: Vec<String>,
+    pub copies: Vec<CopyTime>,
 }
 
 impl Loaded {
@@ -107,32 +66,7 @@ impl Loaded {
 
     /// Where the time of the last run went.
     pub fn profile(&self) -> Profile {
-        let region = |time: RegionTime| RegionSeconds {
-            region: time.symbol,
-            backend: time.backend,
-            seconds: time.time.as_secs_f64(),
-        };
-        let copy = |copy: CopyTime| CopySeconds {
-            value: copy.value,
-            from: copy.from,
-            to: copy.to,
-            bytes: copy.bytes,
-            seconds: copy.time.as_secs_f64(),
-        };
-        let (regions, copies) = (self.session.times(), self.session.copies());
-        Profile { regions: regions.into_iter().map(region).collect(), copies: copies.into_iter().map(copy).collect() }
-    }
-
-    /// What the entry takes of each device.
-    pub fn devices(&self) -> Vec<DeviceBytes> {
-        let device = |it: byoc_core::runtime::DeviceUse| DeviceBytes {
-            device: it.device.to_string(),
-            constant_bytes: it.constant_bytes,
-            arena_bytes: it.arena_bytes,
-            recordings: it.recordings,
-            unrecorded: it.unrecorded,
-        };
-        self.session.devices().into_iter().map(device).collect()
+        Profile { regions: self.session.times(), copies: self.session.copies() }
     }
 }
 
@@ -148,14 +82,15 @@ impl Profile {
             *self = run;
             return;
         }
-        self.regions.iter_mut().zip(run.regions).for_each(|(sum, time)| sum.seconds += time.seconds);
-        self.copies.iter_mut().zip(run.copies).for_each(|(sum, time)| sum.seconds += time.seconds);
+        self.regions.iter_mut().zip(run.regions).for_each(|(sum, time)| sum.time += time.time);
+        self.copies.iter_mut().zip(run.copies).for_each(|(sum, time)| sum.time += time.time);
     }
 
     /// The sums over `runs` runs as means.
     pub fn means(mut self, runs: usize) -> Profile {
-        let seconds = self.regions.iter_mut().map(|time| &mut time.seconds);
-        seconds.chain(self.copies.iter_mut().map(|time| &mut time.seconds)).for_each(|sum| *sum /= runs.max(1) as f64);
+        let times = self.regions.iter_mut().map(|region| &mut region.time);
+        let runs = u32::try_from(runs.max(1)).unwrap_or(u32::MAX);
+        times.chain(self.copies.iter_mut().map(|copy| &mut copy.time)).for_each(|sum| *sum /= runs);
         self
     }
 }
@@ -166,19 +101,19 @@ mod tests {
 
     #[test]
     fn profiles_of_runs_become_their_means() {
-        let profile = |region: f64, copied: f64| Profile {
-            regions: vec![RegionSeconds { region: "r0".into(), backend: "gpu".into(), seconds: region }],
-            copies: vec![CopySeconds {
+        let profile = |region, copied| Profile {
+            regions: vec![RegionTime { symbol: "r0".into(), backend: "gpu".into(), time: Duration::from_secs(region) }],
+            copies: vec![CopyTime {
                 value: "x".into(),
                 from: "host".into(),
                 to: "cuda:0".into(),
                 bytes: 2000,
-                seconds: copied,
+                time: Duration::from_secs(copied),
             }],
         };
         let mut sums = Profile::default();
-        sums.add(profile(1.0, 0.5));
-        sums.add(profile(3.0, 1.5));
-        assert_eq!(sums.means(2), profile(2.0, 1.0));
+        sums.add(profile(1, 2));
+        sums.add(profile(3, 4));
+        assert_eq!(sums.means(2), profile(2, 3));
     }
 }

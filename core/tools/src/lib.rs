@@ -1,8 +1,8 @@
 //! What programs around the compiler and the runtime share, such as the command line: tensors in memory of their own and the
 //! files that hold them, data sets, made-up inputs, runs that are measured or compared with others, and the tuner.
 //!
-//! Nothing here prints, ends the process or asks for a flag: results are values, and errors are
-//! [`Diagnostic`](byoc_core::diagnostic::Diagnostic)s.
+//! Nothing here prints or ends the process: results are values, and errors are
+//! [`Diagnostic`](byoc_core::diagnostic::Diagnostic)s, whose hints name the flags of the command line.
 
 pub mod bench;
 pub mod compare;
