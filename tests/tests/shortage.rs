@@ -3,25 +3,18 @@
 use std::process::Command;
 
 use byoc_core::memory::readable;
-use byoc_core::onnx::proto::TensorProto;
 use byoc_tests::folder::Folder;
-use byoc_tests::onnx::{Model, Type, tensor};
+use byoc_tests::onnx::{Model, Type};
 use byoc_tests::program::{self, Outcome, isolate, outcome};
 
 /// Elements that no machine has the memory for.
 const HUGE: i64 = 1 << 45;
 
-/// A constant of 64-bit integers.
-fn numbers(name: &str, values: &[i64]) -> TensorProto {
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    tensor(name, Type::Int64, &[values.len() as i64], bytes)
-}
-
 /// `y = op(x, shape)` from `x` of one element to `y` of [`HUGE`].
 fn grown(op: &str, shape: &[i64]) -> Model {
     Model::default()
         .input("x", Type::Float, &[1])
-        .tensor(numbers("shape", shape))
+        .ints("shape", &[shape.len() as i64], shape)
         .node(op, &["x", "shape"], &["y"])
         .output("y", Type::Float, &[HUGE])
 }
@@ -63,7 +56,7 @@ fn outputs_that_are_views_of_constants_are_judged_before_they_are_made() {
     let model = Model::default()
         .input("x", Type::Float, &[1])
         .weight("w", &[1], &[1.5])
-        .tensor(numbers("shape", &[HUGE]))
+        .ints("shape", &[1], &[HUGE])
         .node("Expand", &["w", "shape"], &["y"])
         .node("Relu", &["x"], &["z"])
         .output("y", Type::Float, &[HUGE])
@@ -107,7 +100,7 @@ fn limits_of_the_process_are_errors() {
 fn grown_to(size: i64) -> Model {
     Model::default()
         .input("x", Type::Float, &[1])
-        .tensor(numbers("shape", &[size]))
+        .ints("shape", &[1], &[size])
         .node("Expand", &["x", "shape"], &["y"])
         .output("y", Type::Float, &[size])
 }

@@ -4,7 +4,6 @@
 #[path = "swap/refused.rs"]
 mod refused;
 
-use byoc_core::onnx::proto::TensorProto;
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type, tensor};
 use byoc_tests::places;
@@ -14,11 +13,6 @@ use serde_json::{Value, json};
 /// Numbers that differ from each other and from those of other seeds.
 fn numbers(seed: usize, count: i64) -> Vec<f32> {
     (0..count as usize).map(|i| ((i * 37 + seed * 101) % 251) as f32 / 64.0 - 1.9).collect()
-}
-
-fn ints(name: &str, values: &[i64]) -> TensorProto {
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    tensor(name, Type::Int64, &[values.len() as i64], bytes)
 }
 
 /// Two layers, the second without a bias: `y = relu(x * w1 + b) * w2`.

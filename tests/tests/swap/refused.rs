@@ -139,7 +139,7 @@ fn constants_that_decide_shapes_are_refused() {
     let model = |size: i64| {
         Model::default()
             .input("x", Type::Float, &[24])
-            .tensor(ints("shape", &[size, -1]))
+            .ints("shape", &[2], &[size, -1])
             .node("Reshape", &["x", "shape"], &["y"])
             .output("y", Type::Float, &[-1, -1])
     };
