@@ -1,4 +1,4 @@
-//! The verbs, one file each.
+//! The verbs, one file each, which has its flags, what it does and how it shows what came of it.
 
 mod bench;
 mod check;
@@ -17,22 +17,39 @@ use std::process::ExitCode;
 
 use byoc_core::diagnostic::Diagnostic;
 
-use crate::args::Command;
+/// Makes the enum of verbs, and gives each to the function of its module.
+macro_rules! verbs {
+    ($($(#[$attribute:meta])* $verb:ident: $module:ident,)*) => {
+        /// The verbs.
+        #[derive(clap::Subcommand, Debug)]
+        pub(crate) enum Command {
+            $($(#[$attribute])* $verb($module::Args),)*
+        }
 
-/// Runs a verb. An error becomes the exit code of its kind.
-pub(crate) fn run(command: &Command) -> Result<ExitCode, Diagnostic> {
-    match command {
-        Command::Compile(args) => compile::run(args),
-        Command::Run(args) => run::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Verify(args) => verify::run(args),
-        Command::Inspect(args) => inspect::run(args),
-        Command::Explain(args) => explain::run(args),
-        Command::Swap(args) => swap::run(args),
-        Command::Tune(args) => tune::run(args),
-        Command::Repro(args) => repro::run(args),
-        Command::Check(args) => check::run(args),
-        Command::Plugin(args) => plugin::run(args),
-        Command::Quickstart(args) => quickstart::run(args),
-    }
+        impl Command {
+            /// Runs the verb. An error becomes the exit code of its kind.
+            pub(crate) fn run(&self) -> Result<ExitCode, Diagnostic> {
+                match self {
+                    $(Command::$verb(args) => $module::run(args),)*
+                }
+            }
+        }
+    };
+}
+
+// The only list of them, in the order in which help shows them.
+verbs! {
+    Compile: compile,
+    Run: run,
+    Bench: bench,
+    Verify: verify,
+    Inspect: inspect,
+    Explain: explain,
+    Swap: swap,
+    Tune: tune,
+    Repro: repro,
+    Check: check,
+    #[command(subcommand)]
+    Plugin: plugin,
+    Quickstart: quickstart,
 }

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use byoc_core::diagnostic::Result;
 use byoc_core::overwrite::{self, Input};
 use byoc_core::plugin::allow_lists;
+use byoc_tools::dataset;
 
-use crate::args::{Data, Execution, InputArg, Inputs, ModelArg, Plugins};
-use crate::{compile_request, dataset};
+use crate::args::{Execution, ModelArg, Plugins};
+use crate::compile_request;
 
 /// What a verb writes, and what it reads.
 pub(crate) struct Guard {
@@ -54,19 +55,13 @@ impl Guard {
     /// Adds what is run, and what it is run on.
     pub(crate) fn execution(self, execution: &Execution) -> Guard {
         let Execution { file, inputs, plugins, .. } = execution;
-        self.reads("the file to run", file).inputs(inputs).plugins(plugins)
-    }
-
-    fn inputs(self, inputs: &Inputs) -> Guard {
-        let path = |input: &InputArg| match input {
-            InputArg::Npz(path) | InputArg::Npy(_, path) => Input::new("an input", path),
-        };
-        self.reads_all(inputs.input.iter().map(path))
+        let inputs = inputs.input.iter().map(|source| Input::new("an input", source.path()));
+        self.reads("the file to run", file).reads_all(inputs).plugins(plugins)
     }
 
     /// Adds a data set: the file, or those in the folder.
-    pub(crate) fn dataset(self, data: &Data) -> Guard {
-        let files = data.dataset.iter().flat_map(|path| dataset::files(path));
+    pub(crate) fn dataset(self, path: Option<&Path>) -> Guard {
+        let files = path.into_iter().flat_map(dataset::files);
         self.reads_all(files.map(|path| Input::new("a data set", path)))
     }
 }

@@ -3,22 +3,16 @@
 mod args;
 mod artifact;
 mod commands;
-mod compare;
 mod compile_request;
 mod cut_file;
-mod dataset;
 #[cfg(test)]
 mod docs;
 mod embed;
 mod execution;
-mod fill;
 mod guard;
-mod inputs;
-mod outputs;
 mod progress;
 mod quickstart;
 mod report;
-mod statistics;
 
 use std::process::ExitCode;
 
@@ -32,7 +26,7 @@ fn main() -> ExitCode {
     // What it says stands in the one line of the error.
     byoc_core::plugin::quiet_panics();
     let cli = args::Cli::parse();
-    commands::run(&cli.command).unwrap_or_else(|diagnostic| {
+    cli.command.run().unwrap_or_else(|diagnostic| {
         report::error(&diagnostic);
         ExitCode::from(diagnostic.code.exit())
     })

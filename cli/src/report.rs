@@ -2,6 +2,7 @@
 
 mod format;
 mod overview;
+mod results;
 mod table;
 
 use std::io::{ErrorKind, Write};
@@ -9,9 +10,10 @@ use std::io::{ErrorKind, Write};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use serde::Serialize;
 
-pub(crate) use byoc_tools::tensor::short;
-pub(crate) use format::{count, duration, seconds, shape, size};
+pub(crate) use byoc_tools::text::{count, shape, short};
+pub(crate) use format::{duration, seconds, size};
 pub(crate) use overview::{Bytes, Overview, copies};
+pub(crate) use results::{comparisons, devices, outputs, profile};
 pub(crate) use table::Table;
 
 /// Writes a result. A reader that went away (`byoc ... | head`) is no error.

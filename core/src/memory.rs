@@ -117,17 +117,17 @@ fn line(text: &str, key: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// A number of bytes, in units of 1000: `417.6 MB`.
+/// A number of bytes as messages and tables have it, in units of 1024: `417.6 MiB`.
 pub fn readable(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
-    if bytes < 1000 {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
         return format!("{bytes} B");
     }
-    let mut value = bytes as f64 / 1000.0;
+    let mut value = bytes as f64 / 1024.0;
     let mut unit = 0;
-    // 999.95 would round to 1000.0 of the smaller unit.
-    while value >= 999.95 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
+    // 1023.95 would round to 1024.0 of the smaller unit.
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
         unit += 1;
     }
     format!("{value:.1} {}", UNITS[unit])
@@ -138,15 +138,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_in_units_of_a_thousand() {
+    fn sizes_in_units_of_1024() {
         let cases = [
             (0, "0 B"),
-            (999, "999 B"),
-            (1000, "1.0 KB"),
-            (999_949, "999.9 KB"),
-            (999_950, "1.0 MB"),
-            (417_649_312, "417.6 MB"),
-            (2_500_000_000_000_000, "2500.0 TB"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1_048_524, "1023.9 KiB"),
+            (1_048_525, "1.0 MiB"),
+            (417_649_312, "398.3 MiB"),
+            (2_500_000_000_000_000, "2273.7 TiB"),
         ];
         for (bytes, text) in cases {
             assert_eq!(readable(bytes), text);
@@ -163,7 +163,7 @@ mod tests {
         }
         assert_eq!(room::<u64>(usize::MAX).expect_err("too much").bytes, usize::MAX);
         let refused = Shortage { bytes: 2_000_000_000, machine: None };
-        let text = "[B703] 'y' needs 2.0 GB of memory, which the system does not give. Free memory, or raise the limit on it (ulimit -v)";
+        let text = "[B703] 'y' needs 1.9 GiB of memory, which the system does not give. Free memory, or raise the limit on it (ulimit -v)";
         assert_eq!(refused.diagnostic(Code::RunFailed, "'y'").to_string(), text);
     }
 

@@ -28,6 +28,7 @@ mod sort;
 mod tensor;
 #[cfg(test)]
 mod tests;
+pub mod write;
 
 pub(crate) use self::export::region_model;
 pub use self::export::{REPRO_BACKEND, REPRO_OPTIONS};

@@ -178,7 +178,7 @@ pub(crate) fn print(partitioned: &Partitioned, backends: &[Selected]) -> String 
     }
     for &(entry, node) in &partitioned.left_over {
         let graph = &partitioned.model.entries[entry];
-        text += &format!("nobody\n  {}\n", node_text(graph, &partitioned.model.constants, &graph.nodes[node]));
+        text += &format!("unassigned\n  {}\n", node_text(graph, &partitioned.model.constants, &graph.nodes[node]));
     }
     text
 }

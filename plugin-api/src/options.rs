@@ -119,24 +119,8 @@ fn unknown(specs: &[OptionSpec], key: &str) -> Error {
 
 /// The name nearest to `word` by edit distance, if one is near enough to be what was meant.
 pub fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let best = names.into_iter().map(|name| (distance(word, name), name)).min()?;
+    let best = names.into_iter().map(|name| (strsim::levenshtein(word, name), name)).min()?;
     (best.0 <= (word.chars().count() / 3).max(2)).then_some(best.1)
-}
-
-/// Levenshtein distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<_> = b.chars().collect();
-    let mut row: Vec<_> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let substitute = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub fn python() -> Needed<PathBuf> {
 }
 
 /// The folder `nvidia` among the packages of an environment that has those of `tests/python/nvrtc.txt`: NVIDIA's
-/// compiler and its headers, 107 MB to download.
+/// compiler and its headers, 102 MiB to download.
 pub fn nvidia() -> Needed<PathBuf> {
     static KNOWN: Mutex<Option<Needed<PathBuf>>> = Mutex::new(None);
     once(&KNOWN, || {

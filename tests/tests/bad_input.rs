@@ -89,11 +89,7 @@ fn wrong_types_and_shapes() {
              the second",
         ),
         (
-            float(Model::default()).tensor(tensor("v", Type::Float, &[3]).bytes(9, [0; 8])).node(
-                "Relu",
-                &["v"],
-                &["y"],
-            ),
+            float(Model::default()).tensor(tensor("v", Type::Float, &[3], vec![0; 8])).node("Relu", &["v"], &["y"]),
             "[B103] tensor 'v': f32[3] needs 12 bytes, but the file has 8",
         ),
         (

@@ -261,7 +261,7 @@ fn aliases() -> Model {
         model = weight(model, name, shape, seed);
     }
     model
-        .tensor(onnx::tensor("sizes", Type::Int64, &[2]).bytes(9, sizes))
+        .tensor(onnx::tensor("sizes", Type::Int64, &[2], sizes))
         .node("Conv", &["x", "packed"], &["image"])
         .node("Flatten", &["image"], &["flat"])
         .node("MatMul", &["flat", "host"], &["first"])

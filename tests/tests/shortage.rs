@@ -4,23 +4,17 @@ use std::process::Command;
 
 use byoc_core::memory::readable;
 use byoc_tests::folder::Folder;
-use byoc_tests::onnx::{Message, Model, Type, tensor};
+use byoc_tests::onnx::{Model, Type};
 use byoc_tests::program::{self, Outcome, isolate, outcome};
 
 /// Elements that no machine has the memory for.
 const HUGE: i64 = 1 << 45;
 
-/// A constant of 64-bit integers.
-fn numbers(name: &str, values: &[i64]) -> Message {
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    tensor(name, Type::Int64, &[values.len() as i64]).bytes(9, bytes)
-}
-
 /// `y = op(x, shape)` from `x` of one element to `y` of [`HUGE`].
 fn grown(op: &str, shape: &[i64]) -> Model {
     Model::default()
         .input("x", Type::Float, &[1])
-        .tensor(numbers("shape", shape))
+        .ints("shape", &[shape.len() as i64], shape)
         .node(op, &["x", "shape"], &["y"])
         .output("y", Type::Float, &[HUGE])
 }
@@ -49,7 +43,8 @@ fn outputs_that_no_machine_has_memory_for_are_errors() {
     for (op, shape) in cases {
         let folder = Folder::compiled(grown(op, &shape));
         for file in ["model.onnx", "model.byoc"] {
-            let message = format!("value 'y' f32[{HUGE}] needs 140.7 TB of memory, and this machine has {}", machine());
+            let message =
+                format!("value 'y' f32[{HUGE}] needs 128.0 TiB of memory, and this machine has {}", machine());
             folder.byoc(&["run", file, "--fill", "ones"]).fails(1, &format!("error: [B703] {message}{hint}"));
         }
     }
@@ -61,13 +56,13 @@ fn outputs_that_are_views_of_constants_are_judged_before_they_are_made() {
     let model = Model::default()
         .input("x", Type::Float, &[1])
         .weight("w", &[1], &[1.5])
-        .tensor(numbers("shape", &[HUGE]))
+        .ints("shape", &[1], &[HUGE])
         .node("Expand", &["w", "shape"], &["y"])
         .node("Relu", &["x"], &["z"])
         .output("y", Type::Float, &[HUGE])
         .output("z", Type::Float, &[1]);
     let folder = Folder::compiled(model);
-    let message = format!("value 'y' f32[{HUGE}] needs 140.7 TB of memory, and this machine has {}", machine());
+    let message = format!("value 'y' f32[{HUGE}] needs 128.0 TiB of memory, and this machine has {}", machine());
     let hint = "\n  hint: Choose smaller shapes, or a machine with more memory";
     folder.byoc(&["run", "model.byoc", "--fill", "ones"]).fails(1, &format!("error: [B703] {message}{hint}"));
 }
@@ -87,7 +82,7 @@ fn limits_of_the_process_are_errors() {
         limited(&folder, 4 << 20, &["run", "model.byoc", "--threads", "1", "--fill", mode]).fails(
             2,
             &format!(
-                "error: [B701] input 'x' f32[{rows}] needs 8.6 GB of memory, which the system does not give{hint}"
+                "error: [B701] input 'x' f32[{rows}] needs 8.0 GiB of memory, which the system does not give{hint}"
             ),
         );
     }
@@ -95,7 +90,7 @@ fn limits_of_the_process_are_errors() {
     limited(&folder, 4 << 20, &["run", "model.byoc", "--threads", "1", "--fill", "ones"]).fails(
         1,
         &format!(
-            "error: [B703] value 'y' f32[{}] needs 4.3 GB of memory, which the system does not give{hint}",
+            "error: [B703] value 'y' f32[{}] needs 4.0 GiB of memory, which the system does not give{hint}",
             1 << 30
         ),
     );
@@ -105,7 +100,7 @@ fn limits_of_the_process_are_errors() {
 fn grown_to(size: i64) -> Model {
     Model::default()
         .input("x", Type::Float, &[1])
-        .tensor(numbers("shape", &[size]))
+        .ints("shape", &[1], &[size])
         .node("Expand", &["x", "shape"], &["y"])
         .output("y", Type::Float, &[size])
 }

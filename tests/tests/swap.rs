@@ -5,7 +5,7 @@
 mod refused;
 
 use byoc_tests::folder::Folder;
-use byoc_tests::onnx::{Message, Model, Type, tensor};
+use byoc_tests::onnx::{Model, Type, tensor};
 use byoc_tests::places;
 use byoc_tests::tensor::Tensor;
 use serde_json::{Value, json};
@@ -13,11 +13,6 @@ use serde_json::{Value, json};
 /// Numbers that differ from each other and from those of other seeds.
 fn numbers(seed: usize, count: i64) -> Vec<f32> {
     (0..count as usize).map(|i| ((i * 37 + seed * 101) % 251) as f32 / 64.0 - 1.9).collect()
-}
-
-fn ints(name: &str, values: &[i64]) -> Message {
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    tensor(name, Type::Int64, &[values.len() as i64]).bytes(9, bytes)
 }
 
 /// Two layers, the second without a bias: `y = relu(x * w1 + b) * w2`.
@@ -105,7 +100,7 @@ fn swapped_weights_give_the_file_of_a_fresh_compile() {
 fn what_a_backend_would_pack_can_be_swapped_where_it_does_not() {
     let options = ["--backend-opt", "json.pack=false"];
     let folder = folder(convolution(1, 2, 3), convolution(11, 12, 13), &options);
-    swapped_is_fresh(&folder, &options, "swapped.byoc: 3 constants replaced, 1.2 KB\n");
+    swapped_is_fresh(&folder, &options, "swapped.byoc: 3 constants replaced, 1.2 KiB\n");
     same_results(&folder, "swapped.byoc", "fresh.byoc");
 }
 

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use byoc_core::runtime::{DeviceName, Queueing};
+use byoc_tools::fill::Fill;
+use byoc_tools::inputs::{self, OpenSizes, Source};
 
-use super::{InputArg, dim, input, name_value, shape};
+use super::{dim, input, name_value, shape};
 
 /// Where plugins are looked for.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -100,13 +102,32 @@ pub(crate) struct Shapes {
 pub(crate) struct Inputs {
     /// Inputs from a file (repeatable): in.npz, or name=@in.npy for one of them
     #[arg(short, long = "input", value_name = "IN.npz|NAME=@IN.npy", value_parser = input::parse)]
-    pub(crate) input: Vec<InputArg>,
+    pub(crate) input: Vec<Source>,
     /// Fill inputs that no file gives; random is even in [0,1) for floats, 0 to 255 for u8, 0 or 1 for other types
     #[arg(long, value_name = "MODE")]
     pub(crate) fill: Option<FillMode>,
     /// The seed of random inputs; the same seed and input name give the same values
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
+}
+
+impl Shapes {
+    /// The same, as the library takes them.
+    pub(crate) fn sizes(&self) -> OpenSizes {
+        OpenSizes { shapes: self.shape.clone(), dims: self.dim.clone() }
+    }
+}
+
+impl Inputs {
+    /// The same, as the library takes them; filled with `otherwise` where the user does not say.
+    pub(crate) fn given(&self, otherwise: Option<Fill>) -> inputs::Inputs {
+        let fill = self.fill.map(|mode| match mode {
+            FillMode::Random => Fill::Random,
+            FillMode::Zeros => Fill::Zeros,
+            FillMode::Ones => Fill::Ones,
+        });
+        inputs::Inputs { sources: self.input.clone(), fill: fill.or(otherwise), seed: self.seed }
+    }
 }
 
 /// What inputs are filled with.

@@ -1,44 +1,64 @@
 //! `byoc bench`: how long runs take.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::diagnostic::Result;
+use byoc_tools::bench::{Measured, Plan, measure};
+use byoc_tools::fill::Fill;
+use byoc_tools::statistics::Statistics;
 use serde_json::json;
 
-use crate::args::{Bench, FillMode, Inputs};
+use crate::args::{Execution, number};
 use crate::artifact::Digests;
-use crate::execution::{self, Loaded, Profile};
+use crate::execution::{self, Need, Ready};
 use crate::report::{self, Table, duration, size};
-use crate::statistics::Statistics;
 
-/// Least number of runs where the user says nothing.
-const RUNS: usize = 5;
-
-/// Least time to measure for where the user says nothing.
-const SECONDS: f64 = 3.0;
-
-/// What was measured.
-struct Measured {
-    statistics: Statistics,
-    /// The first run of all: it allocates.
-    first: Duration,
-    profile: Profile,
+/// Measure how long an artifact, or a model, takes
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Runs before the measured ones
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    warmup: usize,
+    /// Least number of measured runs [default: 5]
+    #[arg(long, value_name = "N")]
+    repeat: Option<usize>,
+    /// Least time to measure for, in seconds [default: 3 without --repeat, 0 with it]
+    #[arg(long, value_name = "S", value_parser = number::seconds)]
+    duration: Option<f64>,
+    /// Print the mean time of each region; regions on a device are then queued one by one and not replayed
+    #[arg(long, conflicts_with = "sync_each")]
+    profile: bool,
+    /// Leave inputs on the devices that read them and outputs on those that compute them, and measure runs without those
+    /// copies
+    #[arg(long)]
+    resident: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// What to run. Inputs that no file gives are filled at random.
+    #[command(flatten)]
+    execution: Execution,
 }
 
 /// Runs the verb.
-pub(crate) fn run(args: &Bench) -> Result<ExitCode> {
-    let given = &args.execution.inputs;
-    let inputs = Inputs { fill: Some(given.fill.unwrap_or(FillMode::Random)), ..given.clone() };
-    let mut loaded = execution::load(&args.execution, &inputs, args.profile, Digests::AsAsked)?;
-    let measured = measure(args, &mut loaded)?;
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let need = Need { fill: Some(Fill::Random), profile: args.profile, digests: Digests::AsAsked };
+    let Ready { mut loaded, load_time, .. } = execution::load(&args.execution, need)?;
+    let plan = Plan {
+        warmup: args.warmup,
+        repeat: args.repeat,
+        duration: args.duration,
+        profile: args.profile,
+        resident: args.resident,
+    };
+    let Measured { statistics, first, profile } = measure(&mut loaded, &plan)?;
     let buffers = loaded.session.arena_bytes() as u64;
-    let Measured { statistics, first, profile } = measured;
-    let devices = loaded.devices();
+    let devices = loaded.session.devices();
     if args.json {
         let (regions, copies) = args.profile.then_some((profile.regions, profile.copies)).unzip();
         let mut answer = json!({
-            "load_seconds": loaded.load_time.as_secs_f64(),
+            "load_seconds": load_time.as_secs_f64(),
             "first_run_seconds": first.as_secs_f64(),
             "seconds": statistics,
             "buffer_bytes": buffers,
@@ -51,39 +71,15 @@ pub(crate) fn run(args: &Bench) -> Result<ExitCode> {
         report::print_json(&answer)?;
     } else {
         let mut text = table(&statistics);
-        let load = duration(loaded.load_time);
+        let load = duration(load_time);
         text += &format!("load {load}, first run {}, buffers {}\n", duration(first), size(buffers));
-        text += &execution::devices_text(&devices);
+        text += &report::devices(&devices);
         if args.profile {
-            text += &format!("\n{}", profile.table());
+            text += &format!("\n{}", report::profile(&profile));
         }
         report::print(&text)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn measure(args: &Bench, loaded: &mut Loaded) -> Result<Measured> {
-    let runs = args.repeat.unwrap_or(if args.duration.is_some() { 1 } else { RUNS });
-    let seconds = args.duration.unwrap_or(if args.repeat.is_some() { 0.0 } else { SECONDS });
-    let mut first = None;
-    for _ in 0..args.warmup {
-        let time = loaded.run()?;
-        first.get_or_insert(time);
-    }
-    if args.resident && first.is_none() {
-        first = Some(loaded.run()?);
-    }
-    let (start, mut times, mut profile) = (Instant::now(), Vec::new(), Profile::default());
-    while times.len() < runs || start.elapsed().as_secs_f64() < seconds {
-        times.push(if args.resident { loaded.run_resident()? } else { loaded.run()? });
-        if args.profile {
-            profile.add(loaded.profile());
-        }
-    }
-    let none = || Diagnostic::new(Code::Usage, "nothing is to be measured").hint("Give --repeat or --duration above 0");
-    let statistics = Statistics::of(&times).ok_or_else(none)?;
-    let first = first.or(times.first().copied()).unwrap_or_default();
-    Ok(Measured { statistics, first, profile: profile.means(times.len()) })
 }
 
 fn table(statistics: &Statistics) -> String {

@@ -1,6 +1,6 @@
 //! `byoc check`: can this machine run an artifact, and does it run as well as it could; and what its devices are.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use byoc_core::artifact::{Artifact, manifest};
@@ -11,7 +11,7 @@ use byoc_plugin_api::DomainInfo;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::Check;
+use crate::args::{Plugins, name_value};
 use crate::artifact::Compared;
 use crate::report::{self, Table};
 use crate::{artifact, compile_request};
@@ -72,8 +72,31 @@ struct FileCheck {
     entries: Vec<EntryCheck>,
 }
 
+/// Tell whether this machine can run an artifact
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// An artifact
+    #[arg(required_unless_present = "device")]
+    file: Option<PathBuf>,
+    /// A device to look at, and to load the artifact on, such as cuda:0 (repeatable, one of each kind)
+    #[arg(long, value_name = "KIND:N")]
+    device: Vec<DeviceName>,
+    /// An option of a backend about the machine that runs its regions (repeatable); see `byoc plugin info NAME`
+    #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
+    backend_opt: Vec<(String, String)>,
+    /// The folder of the files that the artifact takes constants from
+    #[arg(long, value_name = "DIR")]
+    constants_from: Option<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Where plugins are.
+    #[command(flatten)]
+    places: Plugins,
+}
+
 /// Runs the verb.
-pub(crate) fn run(args: &Check) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let devices = devices(args)?;
     let file = args.file.as_deref().map(|path| check_file(path, args)).transpose()?;
     let runs = file.as_ref().is_none_or(|file| file.runs);
@@ -91,7 +114,7 @@ pub(crate) fn run(args: &Check) -> Result<ExitCode> {
 }
 
 /// Opens each of the devices.
-fn devices(args: &Check) -> Result<Vec<DeviceCheck>> {
+fn devices(args: &Args) -> Result<Vec<DeviceCheck>> {
     if args.device.is_empty() {
         return Ok(Vec::new());
     }
@@ -110,7 +133,7 @@ fn device_text(device: &DeviceCheck) -> String {
     format!("{} {}, {}\n{libraries}", device.device, device.title, report::size(device.memory))
 }
 
-fn check_file(path: &Path, args: &Check) -> Result<FileCheck> {
+fn check_file(path: &Path, args: &Args) -> Result<FileCheck> {
     let mut artifact = Artifact::open(path)?;
     artifact.verify_digests()?;
     artifact.attach(args.constants_from.as_deref())?;

@@ -1,17 +1,18 @@
 //! `byoc compile`: models into one artifact.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use byoc_core::artifact::Artifact;
 use byoc_core::compile::{Policy, Request, Stage, compile, compile_unnamed, compile_until};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_tools::dataset::Files;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
-use crate::args::Compile;
+use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value, number};
 use crate::compile_request;
-use crate::dataset::Files;
 use crate::guard::Guard;
 use crate::progress::{Progress, dump_files};
 use crate::report::{self, Overview};
@@ -24,12 +25,113 @@ struct Report {
     seconds: f64,
 }
 
+/// Compile models into one artifact
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Models; several become entries of one artifact that share constants. NAME names the entry
+    #[arg(required = true, value_name = "[NAME=]MODEL.onnx", value_parser = name_value::model)]
+    models: Vec<ModelArg>,
+    /// The artifact to write
+    #[arg(short, long, value_name = "FILE", required_unless_present = "stop_after")]
+    output: Option<PathBuf>,
+    /// Refer to the models' constants in their own files, which the artifact then needs, in place of copying them
+    #[arg(long)]
+    external_constants: bool,
+    /// Store a constant although a backend's code holds its bytes too: a warning in place of an error
+    #[arg(long)]
+    allow_duplicates: bool,
+    /// Give the nodes of a region in which a backend crashes to the next backend: a warning in place of an error
+    #[arg(long)]
+    fallback_on_crash: bool,
+    /// Read the models into memory; for files on a network or ones that may change meanwhile
+    #[arg(long)]
+    no_mmap: bool,
+    /// Compile a second time and compare the files
+    #[arg(long, conflicts_with = "stop_after")]
+    check_reproducible: bool,
+    /// Report as JSON
+    #[arg(long, conflicts_with = "print")]
+    json: bool,
+    /// Which backends may take nodes.
+    #[command(flatten)]
+    backends: Backends,
+    /// Where plugins are.
+    #[command(flatten)]
+    plugins: Plugins,
+    /// Sizes that are left open.
+    #[command(flatten)]
+    shapes: Shapes,
+    /// Samples of the inputs.
+    #[command(flatten)]
+    data: Data,
+    /// Where nodes may go.
+    #[command(flatten)]
+    policy: PolicyFlags,
+    /// Looking inside.
+    #[command(flatten)]
+    debug: Debugging,
+}
+
+/// Samples of the inputs, and how images become some.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Data set (for backends that choose number ranges from samples)")]
+struct Data {
+    /// Samples of the inputs: a folder of images (.png, .jpg, .bmp), .npy and .npz files, one a sample; or an .npz file with
+    /// an array for each input, or an .npy file for the only one, in which the samples are the first dimension
+    #[arg(long, value_name = "PATH")]
+    dataset: Option<PathBuf>,
+    /// What is taken from each pixel of an image, where 0 is black and 1 is white: one number, or one a channel [default: 0]
+    #[arg(long, value_name = "MEAN,...", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(requires = "dataset", value_parser = number::finite)]
+    input_mean: Vec<f32>,
+    /// What each pixel is divided by after that: one number, or one a channel [default: 1]
+    #[arg(long, value_name = "STD,...", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(requires = "dataset", value_parser = number::positive)]
+    input_std: Vec<f32>,
+}
+
+/// Rules for the placement of nodes.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Placement policy (exit code 4 where it does not hold)")]
+struct PolicyFlags {
+    /// Nodes of that operator must go to that backend (repeatable): 'gpu=Conv*'
+    #[arg(long, value_name = "NAME=PATTERN", value_parser = name_value::require)]
+    require: Vec<(String, String)>,
+    /// No node may go to a host backend, unless the list has no other
+    #[arg(long)]
+    no_fallback: bool,
+    /// Most nodes that may go to host backends
+    #[arg(long, value_name = "N")]
+    max_host_nodes: Option<usize>,
+}
+
+/// Flags that show what the compiler does.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Looking inside")]
+struct Debugging {
+    /// Stop after a stage
+    #[arg(long, value_name = "STAGE", value_parser = stages())]
+    stop_after: Option<Stage>,
+    /// Print the text form of the stage to stop after
+    #[arg(long, requires = "stop_after")]
+    print: bool,
+    /// Write the text form of every stage into this folder
+    #[arg(long, value_name = "DIR")]
+    dump_ir: Option<PathBuf>,
+}
+
+fn stages() -> impl TypedValueParser<Value = Stage> {
+    let stage = |name: String| Stage::ALL.into_iter().find(|stage| stage.name() == name);
+    PossibleValuesParser::new(Stage::ALL.map(Stage::name))
+        .try_map(move |name| stage(name).ok_or("not the name of a stage"))
+}
+
 /// Runs the verb.
-pub(crate) fn run(args: &Compile) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let start = Instant::now();
     let dumps = args.debug.dump_ir.as_deref().map(dump_files).unwrap_or_default();
     let outputs = args.output.iter().chain(&dumps);
-    Guard::of(outputs).models(&args.models).plugins(&args.plugins).dataset(&args.data).check()?;
+    Guard::of(outputs).models(&args.models).plugins(&args.plugins).dataset(args.data.dataset.as_deref()).check()?;
     let request = Request { also_written: dumps, ..request(args)? };
     let stop = args.debug.stop_after.filter(|&stage| stage != Stage::Artifact);
     if let Some(stage) = stop {
@@ -52,7 +154,7 @@ pub(crate) fn run(args: &Compile) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn request(args: &Compile) -> Result<Request> {
+fn request(args: &Args) -> Result<Request> {
     let registry = compile_request::isolated_registry(&args.plugins)?;
     let sources = compile_request::sources(&args.models);
     let mut request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
@@ -71,7 +173,7 @@ fn request(args: &Compile) -> Result<Request> {
     Ok(request)
 }
 
-fn stop_after(args: &Compile, request: &Request, stage: Stage) -> Result<()> {
+fn stop_after(args: &Args, request: &Request, stage: Stage) -> Result<()> {
     let keep = args.debug.print.then_some(stage);
     let mut progress = Progress::new(args.debug.dump_ir.clone()).keep_text(keep);
     let done = compile_until(request, stage, &mut progress);
@@ -110,7 +212,7 @@ fn first_difference(first: &Artifact, second: &Artifact) -> Option<String> {
     }
 }
 
-fn print(args: &Compile, output: &Path, overview: Overview, time: Duration) -> Result<()> {
+fn print(args: &Args, output: &Path, overview: Overview, time: Duration) -> Result<()> {
     if args.json {
         let file = output.display().to_string();
         return report::print_json(&Report { file, overview, seconds: time.as_secs_f64() });

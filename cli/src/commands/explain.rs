@@ -7,13 +7,33 @@ use byoc_core::diagnostic::Result;
 use byoc_core::partition::NodeRow;
 use serde_json::{Value, json};
 
-use crate::args::Explain;
+use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value};
 use crate::compile_request;
 use crate::progress::Progress;
 use crate::report::{self, Table, count};
 
+/// Show for each node of a model which backend takes it, and why the others do not
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Models
+    #[arg(required = true, value_name = "[NAME=]MODEL.onnx", value_parser = name_value::model)]
+    models: Vec<ModelArg>,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Which backends may take nodes.
+    #[command(flatten)]
+    backends: Backends,
+    /// Where plugins are.
+    #[command(flatten)]
+    plugins: Plugins,
+    /// Sizes that are left open.
+    #[command(flatten)]
+    shapes: Shapes,
+}
+
 /// Runs the verb.
-pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let registry = compile_request::isolated_registry(&args.plugins)?;
     let sources = compile_request::sources(&args.models);
     let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
@@ -26,7 +46,7 @@ pub(crate) fn run(args: &Explain) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many regions and nodes each backend has, in order of appearance; `None` stands for nobody.
+/// How many regions and nodes each backend has, in order of appearance; `None` for those that no backend takes.
 fn counts(rows: &[NodeRow]) -> Vec<(Option<&str>, usize, usize)> {
     let mut counts: Vec<(Option<&str>, Vec<&str>, usize)> = Vec::new();
     for row in rows {
@@ -51,14 +71,14 @@ fn text(rows: &[NodeRow]) -> String {
     let several = rows.iter().any(|row| row.entry != rows[0].entry);
     let mut table = Table::new(&["node", "operator", "backend", "region", "not taken by"]);
     for row in rows {
-        let (region, backend) = row.taken.as_ref().map_or(("-", "nobody"), |(region, backend)| (region, backend));
+        let (region, backend) = row.taken.as_ref().map_or(("-", "unassigned"), |(region, backend)| (region, backend));
         let refused: Vec<_> = row.refused.iter().map(|(backend, reason)| format!("{backend}: {reason}")).collect();
         let node = if several { format!("{}/{}", row.entry, row.node) } else { row.node.clone() };
         table.row([&node, &row.op, backend, region, &refused.join("; ")]);
     }
     let counts = counts(rows).into_iter().map(|(backend, regions, nodes)| match backend {
         Some(backend) => format!("{backend}: {} in {}", count(nodes, "node"), count(regions, "region")),
-        None => format!("nobody: {}", count(nodes, "node")),
+        None => format!("unassigned: {}", count(nodes, "node")),
     });
     format!("{}\n{}\n", table.text(), counts.collect::<Vec<_>>().join("; "))
 }
@@ -100,12 +120,12 @@ mod tests {
             row("b", Some(("byoc_main_host_0", "host")), &[("gpu", "add: type: f64 is not f32")]),
             row("c", None, &[("gpu", "no pattern matches"), ("host", "no pattern matches")]),
         ];
-        let expected = "node  operator  backend  region            not taken by\n\
-                        a     Add       gpu      byoc_main_gpu_0\n\
-                        b     Add       host     byoc_main_host_0  gpu: add: type: f64 is not f32\n\
-                        c     Add       nobody   -                 gpu: no pattern matches; host: no pattern matches\n\
+        let expected = "node  operator  backend     region            not taken by\n\
+                        a     Add       gpu         byoc_main_gpu_0\n\
+                        b     Add       host        byoc_main_host_0  gpu: add: type: f64 is not f32\n\
+                        c     Add       unassigned  -                 gpu: no pattern matches; host: no pattern matches\n\
                         \n\
-                        gpu: 1 node in 1 region; host: 1 node in 1 region; nobody: 1 node\n";
+                        gpu: 1 node in 1 region; host: 1 node in 1 region; unassigned: 1 node\n";
         assert_eq!(text(&rows), expected);
     }
 }

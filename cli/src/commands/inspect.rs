@@ -5,18 +5,59 @@ mod ledger;
 mod model;
 mod views;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use byoc_core::artifact::Artifact;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use serde_json::{Map, Value, json};
 
-use crate::args::Inspect;
+use crate::args::{Plugins, Shapes};
 use crate::artifact::{Compared, Compiled, find, is_model};
 use crate::report::{self, Overview, size};
 
+/// Show what is in an artifact, in a model, or in a file that a backend opens
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// An artifact, an .onnx model, or a file that a backend opens
+    file: PathBuf,
+    /// The ledger: for every constant who reads it, who owns it and what became of it
+    #[arg(long)]
+    constants: bool,
+    /// Every region with its backend, code, inputs and outputs
+    #[arg(long)]
+    regions: bool,
+    /// Every section of the file
+    #[arg(long)]
+    sections: bool,
+    /// The backends that the artifact needs
+    #[arg(long)]
+    plugins: bool,
+    /// What its backend says is in the code of this region
+    #[arg(long, value_name = "SYMBOL", conflicts_with_all = ["constants", "regions", "sections", "plugins", "verify_digests"])]
+    region: Option<String>,
+    /// Write the file that is in the code of that region
+    #[arg(long, value_name = "OUT", requires = "region")]
+    extract: Option<PathBuf>,
+    /// Read every byte and compare it with the digests
+    #[arg(long)]
+    verify_digests: bool,
+    /// The folder of the files that the artifact takes constants from
+    #[arg(long, value_name = "DIR", requires = "verify_digests")]
+    constants_from: Option<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Sizes that a model leaves open.
+    #[command(flatten)]
+    shapes: Shapes,
+    /// Where plugins are, for code and files that backends open.
+    #[command(flatten)]
+    places: Plugins,
+}
+
 /// Runs the verb.
-pub(crate) fn run(args: &Inspect) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if is_model(&args.file) {
         no_parts(args, "a model", "Compile it first, or leave the flags out")?;
         model::run(args)?;
@@ -47,7 +88,7 @@ pub(crate) fn run(args: &Inspect) -> Result<ExitCode> {
 }
 
 /// Errors where parts are asked for that only an artifact has.
-fn no_parts(args: &Inspect, kind: &str, hint: &str) -> Result<()> {
+fn no_parts(args: &Args, kind: &str, hint: &str) -> Result<()> {
     if args.constants || args.regions || args.sections || args.plugins || args.verify_digests || args.region.is_some() {
         let message = format!("'{}' is {kind}; only an artifact has these parts", args.file.display());
         return Err(Diagnostic::new(Code::Usage, message).hint(hint));
@@ -62,7 +103,7 @@ pub(crate) fn largest_constants(artifact: &Artifact) -> String {
 }
 
 /// The parts that are asked for; the overview where none is.
-fn text(args: &Inspect, artifact: &Artifact) -> Result<String> {
+fn text(args: &Args, artifact: &Artifact) -> Result<String> {
     let mut parts = Vec::new();
     if args.constants {
         parts.push(ledger::text(artifact, usize::MAX));
@@ -89,7 +130,7 @@ fn text(args: &Inspect, artifact: &Artifact) -> Result<String> {
     Ok(parts.join("\n"))
 }
 
-fn json(args: &Inspect, artifact: &Artifact) -> Result<Value> {
+fn json(args: &Args, artifact: &Artifact) -> Result<Value> {
     let manifest = artifact.manifest();
     let mut parts = Map::new();
     if args.constants {

@@ -12,22 +12,61 @@ use byoc_core::plugin::{Registered, Registry, digest, plugin_files};
 use byoc_plugin_api::{OptionKind, OptionSpec, RegionPolicy, Tool};
 use serde_json::{Value, json};
 
-use crate::args::{Plugin, PluginInfo, PluginList};
+use crate::args::{Plugins, name_value};
 use crate::compile_request;
 use crate::report::{self, Table};
 
+/// Show backends and where they come from
+#[derive(clap::Subcommand, Debug)]
+pub(crate) enum Args {
+    List(List),
+    Info(Info),
+    New(new::Args),
+    Test(test::Args),
+}
+
+/// List every backend that is found, and files that were not loaded
+#[derive(clap::Args, Debug)]
+pub(crate) struct List {
+    /// List the plugin files and what each says of itself, and run no code of any of them
+    #[arg(long)]
+    no_load: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Where plugins are.
+    #[command(flatten)]
+    places: Plugins,
+}
+
+/// Show what a backend says of itself, and its options
+#[derive(clap::Args, Debug)]
+pub(crate) struct Info {
+    /// The backend
+    name: String,
+    /// An option of the backend, for what it looks for on this machine (repeatable)
+    #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
+    backend_opt: Vec<(String, String)>,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Where plugins are.
+    #[command(flatten)]
+    places: Plugins,
+}
+
 /// Runs the verb.
-pub(crate) fn run(args: &Plugin) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match args {
-        Plugin::List(args) => list(args),
-        Plugin::Info(args) => info(args),
-        Plugin::New(args) => new::run(args),
-        Plugin::Test(args) => return test::run(args),
+        Args::List(args) => list(args),
+        Args::Info(args) => info(args),
+        Args::New(args) => new::run(args),
+        Args::Test(args) => return test::run(args),
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(args: &PluginList) -> Result<()> {
+fn list(args: &List) -> Result<()> {
     if args.no_load {
         return list_files(args);
     }
@@ -53,7 +92,7 @@ fn list(args: &PluginList) -> Result<()> {
 }
 
 /// The files, going by their manifests.
-fn list_files(args: &PluginList) -> Result<()> {
+fn list_files(args: &List) -> Result<()> {
     let search = compile_request::search(&args.places);
     let files = plugin_files(&search);
     if args.json {
@@ -115,7 +154,7 @@ fn backend_json(backend: &Registered) -> Result<Value> {
     }))
 }
 
-fn info(args: &PluginInfo) -> Result<()> {
+fn info(args: &Info) -> Result<()> {
     let registry = compile_request::isolated_registry(&args.places)?;
     let backend = registry.get(&args.name)?;
     of_backend(&args.name, &args.backend_opt)?;

@@ -1,6 +1,6 @@
 //! `byoc quickstart`: the whole tour in one go, through the same functions as the verbs themselves.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,19 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
 use byoc_core::whole;
+use byoc_tools::compare::{Comparison, Tolerance, compare_all};
+use byoc_tools::execution::Loaded;
+use byoc_tools::inputs::{Inputs, OpenSizes};
+use byoc_tools::outputs::{self, Summary};
+use byoc_tools::statistics::Statistics;
+use byoc_tools::tensor::Tensor;
 
 use super::{inspect, verify};
-use crate::args::{Backends, FillMode, Inputs, Quickstart, Shapes};
-use crate::compare::{self, Comparison, Tolerance};
-use crate::execution::Loaded;
+use crate::args::{Backends, Shapes};
 use crate::guard::Guard;
-use crate::outputs::{self, Summary};
 use crate::progress::Progress;
 use crate::report::{self, Overview, duration, size};
-use crate::statistics::Statistics;
-use crate::{compile_request, inputs, quickstart};
+use crate::{compile_request, quickstart};
 
 /// How many runs are measured.
 const RUNS: usize = 10;
@@ -28,18 +30,29 @@ const RUNS: usize = 10;
 /// How many of the largest probabilities are shown.
 const TOP: usize = 3;
 
+/// Write a model, compile, run and verify it: the whole tour in one go
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The folder to write the model and the artifact into; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "byoc-quickstart")]
+    dir: PathBuf,
+}
+
 /// Runs the verb.
-pub(crate) fn run(args: &Quickstart) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     std::fs::create_dir_all(&args.dir).map_err(|error| Diagnostic::io(&args.dir, "make the folder", &error))?;
     let (model, artifact) = (args.dir.join("model.onnx"), args.dir.join("model.byoc"));
     Guard::of([&model, &artifact]).check()?;
     let registry = compile_request::embedded_registry()?;
     write_model(&model)?;
     compile_model(&registry, &model, &artifact)?;
-    let mut loaded = load(&registry, &artifact)?;
+    let start = Instant::now();
+    let session = Session::open(&artifact, &registry, &LoadOptions::default())?;
+    let load_time = start.elapsed();
+    let mut loaded = Loaded::new(session, &Inputs::random(), &OpenSizes::default())?;
     let found = run_model(&mut loaded, &artifact)?;
     let holds = verify_model(&registry, &model, &artifact, &loaded, &found)?;
-    measure(&mut loaded, &artifact)?;
+    measure(&mut loaded, load_time, &artifact)?;
     step("What became of the weights", &format!("byoc inspect {} --constants", artifact.display()))?;
     report::print(&inspect::largest_constants(&Artifact::open(&artifact)?))?;
     report::print(&next(&model, &artifact))?;
@@ -72,21 +85,12 @@ fn compile_model(registry: &Registry, model: &Path, artifact: &Path) -> Result<(
     report::print(&format!("{}compiled in {}\n", overview.text(), duration(start.elapsed())))
 }
 
-fn load(registry: &Registry, artifact: &Path) -> Result<Loaded> {
-    let start = Instant::now();
-    let session = Session::open(artifact, registry, &LoadOptions::default())?;
-    let load_time = start.elapsed();
-    let random = Inputs { fill: Some(FillMode::Random), ..Inputs::default() };
-    let inputs = inputs::gather(&session.inputs(), &random, &Shapes::default())?;
-    Ok(Loaded { session, inputs, load_time, found: Vec::new() })
-}
-
-fn run_model(loaded: &mut Loaded, artifact: &Path) -> Result<verify::Named> {
+fn run_model(loaded: &mut Loaded, artifact: &Path) -> Result<Vec<(String, Tensor)>> {
     step("Run it", &format!("byoc run {} --fill random --print-top {TOP}", artifact.display()))?;
     loaded.run()?;
     let found = outputs::collect(&loaded.session)?;
     let summaries: Vec<_> = found.iter().map(|(name, tensor)| Summary::of(name, tensor, TOP)).collect();
-    report::print(&outputs::table(&summaries))?;
+    report::print(&report::outputs(&summaries))?;
     Ok(found)
 }
 
@@ -95,22 +99,22 @@ fn verify_model(
     model: &Path,
     artifact: &Path,
     loaded: &Loaded,
-    found: &verify::Named,
+    found: &[(String, Tensor)],
 ) -> Result<bool> {
     let command = format!("byoc verify {} --model {}", artifact.display(), model.display());
     step("Compare it with the reference kernels", &command)?;
     let expected = verify::by_reference_kernels(model, registry, loaded)?;
-    let comparisons = verify::compare_all(found, &expected, Tolerance::default())?;
-    report::print(&compare::table(&comparisons))?;
+    let comparisons = compare_all(found, &expected, Tolerance::default())?;
+    report::print(&report::comparisons(&comparisons))?;
     Ok(comparisons.iter().all(Comparison::holds))
 }
 
-fn measure(loaded: &mut Loaded, artifact: &Path) -> Result<()> {
+fn measure(loaded: &mut Loaded, load_time: Duration, artifact: &Path) -> Result<()> {
     step("Measure it", &format!("byoc bench {} --repeat {RUNS}", artifact.display()))?;
     let times = (0..RUNS).map(|_| loaded.run()).collect::<Result<Vec<_>>>()?;
     let Some(statistics) = Statistics::of(&times) else { return Ok(()) };
     let [median, min] = [statistics.median, statistics.min].map(|time| duration(Duration::from_secs_f64(time)));
-    report::print(&format!("median {median}, min {min}, load {}\n", duration(loaded.load_time)))
+    report::print(&format!("median {median}, min {min}, load {}\n", duration(load_time)))
 }
 
 fn next(model: &Path, artifact: &Path) -> String {

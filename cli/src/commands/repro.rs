@@ -1,18 +1,45 @@
 //! `byoc repro`: one region of a model as a model of its own.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use byoc_core::compile::repro;
 use byoc_core::diagnostic::Result;
 
-use crate::args::Repro;
+use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value};
 use crate::compile_request;
 use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::report;
 
+/// Write one region as a model of its own, for the maker of a backend
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Models, as for compile
+    #[arg(required = true, value_name = "[NAME=]MODEL.onnx", value_parser = name_value::model)]
+    models: Vec<ModelArg>,
+    /// The region, by its symbol; see `byoc compile --stop-after partition --print`
+    #[arg(long, value_name = "SYMBOL")]
+    region: String,
+    /// The model to write; '.repro.onnx' is a good ending
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Put made-up elements in the place of the weights
+    #[arg(long)]
+    strip_weights: bool,
+    /// Which backends may take nodes.
+    #[command(flatten)]
+    backends: Backends,
+    /// Where plugins are.
+    #[command(flatten)]
+    plugins: Plugins,
+    /// Sizes that are left open.
+    #[command(flatten)]
+    shapes: Shapes,
+}
+
 /// Runs the verb.
-pub(crate) fn run(args: &Repro) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Guard::of([&args.output]).models(&args.models).plugins(&args.plugins).check()?;
     let registry = compile_request::isolated_registry(&args.plugins)?;
     let sources = compile_request::sources(&args.models);

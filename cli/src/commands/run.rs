@@ -1,23 +1,46 @@
 //! `byoc run`: one run, and what came out.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use byoc_core::diagnostic::Result;
 use byoc_tools::npz;
+use byoc_tools::outputs::{self, Summary};
 use serde_json::json;
 
-use crate::args::Run;
+use crate::args::Execution;
 use crate::artifact::Digests;
+use crate::execution::{self, Need, Ready};
 use crate::guard::Guard;
-use crate::outputs::{self, Summary};
-use crate::{execution, report};
+use crate::report;
+
+/// Run an artifact, a model, or a file that a backend opens, once
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Write the outputs into this file
+    #[arg(short, long, value_name = "OUT.npz")]
+    output: Option<PathBuf>,
+    /// Print the N largest elements of each output
+    #[arg(long, value_name = "N")]
+    print_top: Option<usize>,
+    /// Print the time of each region
+    #[arg(long, conflicts_with = "sync_each")]
+    profile: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// What to run.
+    #[command(flatten)]
+    execution: Execution,
+}
 
 /// Runs the verb.
-pub(crate) fn run(args: &Run) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let guard = Guard::of(&args.output).execution(&args.execution);
     guard.check()?;
-    let mut loaded = execution::load(&args.execution, &args.execution.inputs, args.profile, Digests::AsAsked)?;
-    let guard = guard.reads_all(std::mem::take(&mut loaded.found));
+    let need = Need { fill: None, profile: args.profile, digests: Digests::AsAsked };
+    let Ready { mut loaded, found, .. } = execution::load(&args.execution, need)?;
+    let guard = guard.reads_all(found);
     guard.check()?;
     let time = loaded.run()?;
     let tensors = outputs::collect(&loaded.session)?;
@@ -28,7 +51,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
     let top = args.print_top.unwrap_or(0);
     let summaries: Vec<_> = tensors.iter().map(|(name, tensor)| Summary::of(name, tensor, top)).collect();
     let profile = args.profile.then(|| loaded.profile());
-    let devices = loaded.devices();
+    let devices = loaded.session.devices();
     if args.json {
         let seconds = time.as_secs_f64();
         let (regions, copies) = profile.map(|it| (it.regions, it.copies)).unzip();
@@ -39,9 +62,9 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
         }
         report::print_json(&answer)?;
     } else {
-        let mut text = outputs::table(&summaries);
+        let mut text = report::outputs(&summaries);
         if let Some(profile) = profile {
-            text += &format!("\n{}{}", profile.table(), execution::devices_text(&devices));
+            text += &format!("\n{}{}", report::profile(&profile), report::devices(&devices));
         }
         report::print(&text)?;
     }

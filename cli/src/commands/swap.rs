@@ -1,5 +1,6 @@
 //! `byoc swap`: other weights in an artifact, without compiling.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use byoc_core::compile::Observer;
@@ -8,13 +9,29 @@ use byoc_core::overwrite::Input;
 use byoc_core::swap::{Report, swap};
 use serde_json::json;
 
-use crate::args::Swap;
 use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::report::{self, count, size};
 
+/// Put other weights into an artifact without compiling
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// An artifact
+    file: PathBuf,
+    /// The model to take constants from, by name; its operators are not looked at. Repeat it for an artifact of several
+    /// models
+    #[arg(long, value_name = "MODEL.onnx", required = true)]
+    from: Vec<PathBuf>,
+    /// The artifact to write, another file than FILE
+    #[arg(short, long, value_name = "FILE2")]
+    output: PathBuf,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// Runs the verb.
-pub(crate) fn run(args: &Swap) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let models = args.from.iter().map(|path| Input::new("a model", path));
     Guard::of([&args.output]).reads("the artifact", &args.file).reads_all(models).check()?;
     let mut progress = Progress::new(None);
@@ -30,7 +47,7 @@ pub(crate) fn run(args: &Swap) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(args: &Swap, swapped: &Report) -> String {
+fn text(args: &Args, swapped: &Report) -> String {
     let replaced = format!("{} replaced, {}", count(swapped.replaced.len(), "constant"), size(bytes(swapped)));
     let merged = match swapped.merged {
         0 => String::new(),
@@ -41,7 +58,7 @@ fn text(args: &Swap, swapped: &Report) -> String {
     format!("{}: {replaced}{merged}\n", args.output.display())
 }
 
-fn json(args: &Swap, swapped: &Report) -> serde_json::Value {
+fn json(args: &Args, swapped: &Report) -> serde_json::Value {
     let replaced = swapped.replaced.iter().map(|constant| json!({ "names": constant.names, "bytes": constant.bytes }));
     json!({
         "file": args.output,

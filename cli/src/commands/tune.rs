@@ -1,59 +1,67 @@
 //! `byoc tune`: the fastest of the kernels that backends have for each region, found on a device.
 
-mod cache;
-mod measure;
-
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use byoc_core::artifact::Artifact;
-use byoc_core::artifact::manifest::{Chosen, Region, ValueInfo};
 use byoc_core::compile::Observer;
-use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::dim::Expr;
+use byoc_core::diagnostic::Result;
 use byoc_core::overwrite::Input;
-use byoc_core::plugin::Registered;
-use byoc_core::runtime::{Device, LoadOptions, PortInfo, Solo, region_backend};
-use byoc_core::tune::{Choice, check_output, rewrite};
-use byoc_plugin_api::{Description, DomainInfo, Error, Options};
-use byoc_tools::tensor::Tensor;
-use bytes::Bytes;
+use byoc_core::runtime::DeviceName;
+use byoc_core::tune::{check_output, rewrite};
+use byoc_tools::tune::{Found, LeftOut, Outcome, Request, Tuned, kept_files, tune};
 use serde_json::json;
 
-use self::cache::Cache;
-use self::measure::{LeftOut, Outcome, measure};
-use crate::args::{FillMode, Inputs, Shapes, Tune};
+use crate::args::{Plugins, dim, name_value};
 use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::report::{self, Table, count, seconds, size};
-use crate::{artifact, compile_request, inputs};
+use crate::{artifact, compile_request};
 
-/// Regions that have the same code, and what was found for it.
-struct Tuned {
-    symbols: Vec<String>,
-    backend: String,
-    outcome: Outcome,
-    /// Whether it was found before.
-    known: bool,
-}
-
-/// What regions are tuned with.
-struct Tuner<'a> {
-    solo: Solo<'a>,
-    args: &'a Tune,
-    device: DomainInfo,
-    cache: Cache,
-    /// What was found, by key, and where in [`Tuner::found`].
-    keys: HashMap<String, usize>,
-    found: Vec<Tuned>,
-    choices: BTreeMap<usize, Choice>,
+/// Try the kernels that backends have for each region on a device, and write the artifact with the fastest
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// An artifact
+    file: PathBuf,
+    /// The device to try kernels on, such as cuda:0
+    #[arg(long, value_name = "KIND:N")]
+    device: DeviceName,
+    /// The artifact to write, another file than FILE
+    #[arg(short, long, value_name = "FILE2")]
+    output: PathBuf,
+    /// Only regions of these backends (repeatable) [default: all that run on the device]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    backend: Vec<String>,
+    /// An option of a backend about the machine that runs its regions (repeatable); see `byoc plugin info NAME`
+    #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
+    backend_opt: Vec<(String, String)>,
+    /// The size of a symbolic dimension (repeatable): batch=4. Kernels are chosen for these sizes, and run for all
+    #[arg(long, value_name = "NAME=SIZE", value_parser = dim::parse)]
+    dim: Vec<(String, usize)>,
+    /// How often the time of each kernel is taken; the median counts
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// Try everything anew, whatever was found on this device before
+    #[arg(long)]
+    again: bool,
+    /// The folder of the files that the artifact takes constants from
+    #[arg(long, value_name = "DIR")]
+    constants_from: Option<PathBuf>,
+    /// Read every byte of the artifact first, and compare it with the digests
+    #[arg(long)]
+    verify_digests: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Where plugins are.
+    #[command(flatten)]
+    places: Plugins,
 }
 
 /// Runs the verb.
-pub(crate) fn run(args: &Tune) -> Result<ExitCode> {
-    let cache = Cache::of_process();
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let guard = Guard::of([&args.output]).reads("the artifact", &args.file).plugins(&args.places);
-    let guard = guard.reads_all(cache.files().into_iter().map(|path| Input::new("a choice of before", path)));
+    let guard = guard.reads_all(kept_files().into_iter().map(|path| Input::new("a choice of before", path)));
     guard.check()?;
     let mut artifact = Artifact::open(&args.file)?;
     if args.verify_digests {
@@ -64,293 +72,74 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode> {
     artifact.attach(args.constants_from.as_deref())?;
     // Trying kernels takes long: what can be known before it is.
     check_output(&artifact, &args.output)?;
-    let regions = wanted(&artifact, args)?;
     let registry = compile_request::isolated_registry_for(&args.places, &artifact)?;
-    for &index in &regions {
-        region_backend(&artifact.manifest().regions[index], &registry)?;
-    }
     let settings = artifact::run_options(&registry, &args.backend_opt)?;
-    let device = Device::open(&args.device, &registry, &|backend| backend.run_options(&settings))?;
-    let options = LoadOptions { run_options: settings, ..LoadOptions::default() };
-    let solo = Solo { artifact: &artifact, registry: &registry, options: &options, device: &device };
-    let mut tuner = Tuner {
-        solo,
-        args,
-        device: device.info(),
-        cache,
-        keys: HashMap::new(),
-        found: Vec::new(),
-        choices: BTreeMap::new(),
+    let request = Request {
+        device: args.device.clone(),
+        backends: args.backend.clone(),
+        dims: args.dim.clone(),
+        repeat: args.repeat,
+        again: args.again,
     };
     let mut progress = Progress::new(None);
-    for (done, &index) in regions.iter().enumerate() {
-        progress.progress(done, regions.len(), &artifact.manifest().regions[index].symbol);
-        tuner.tune(index)?;
-    }
+    let mut tell = |done: usize, total: usize, next: &str| progress.progress(done, total, next);
+    let found = tune(&artifact, &registry, settings, &request, &mut tell)?;
     guard.check()?;
-    let file_bytes = rewrite(&artifact, &tuner.choices, &args.output, &mut |done, total, next| {
-        progress.progress(done, total, next);
-    })?;
+    let file_bytes = rewrite(&artifact, &found.choices, &args.output, &mut tell)?;
     drop(progress);
     if args.json {
-        report::print_json(&tuner.json(file_bytes))?;
+        report::print_json(&json(args, &found, file_bytes))?;
     } else {
-        report::print(&tuner.text(file_bytes))?;
+        report::print(&text(args, &found, file_bytes))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The regions that are asked about, by number.
-fn wanted(artifact: &Artifact, args: &Tune) -> Result<Vec<usize>> {
-    let all = &artifact.manifest().regions;
-    let (path, device) = (artifact.path().display(), &args.device);
-    for name in &args.backend {
-        if !all.iter().any(|region| region.backend == *name) {
-            let message = format!("'{path}' has no region of the backend '{name}'");
-            return Err(Diagnostic::new(Code::UnknownName, message).hint("See byoc inspect --plugins"));
+fn text(args: &Args, found: &Found, file_bytes: u64) -> String {
+    let mut table = Table::new(&["region", "backend", ">kernels", "chosen", ">before", ">after", ">ratio"]);
+    let mut notes = String::new();
+    for Tuned { symbols, backend, outcome, .. } in &found.tuned {
+        let more = if symbols.len() > 1 { format!(" and {} more", symbols.len() - 1) } else { String::new() };
+        let Outcome { candidate, candidates, before, after, .. } = outcome;
+        table.row([
+            format!("{}{more}", symbols[0]),
+            backend.clone(),
+            candidates.to_string(),
+            candidate.clone(),
+            seconds(*before),
+            seconds(*after),
+            format!("{:.2}", before / after),
+        ]);
+        for LeftOut { candidate, reason } in &outcome.left_out {
+            notes += &format!("{}: '{candidate}' is left out: {reason}\n", symbols[0]);
         }
     }
-    let is_wanted = |region: &Region| {
-        let of_backend = args.backend.is_empty() || args.backend.contains(&region.backend);
-        of_backend && region.domain.as_deref() == Some(&device.kind)
+    let (output, title, size) = (args.output.display(), &found.title, size(file_bytes));
+    if found.tuned.is_empty() {
+        return format!("no region has kernels to choose from\n{output}: as it was; {size}\n");
+    }
+    let other = found.tuned.iter().filter(|tuned| tuned.outcome.code.is_some());
+    let other = count(other.map(|tuned| tuned.symbols.len()).sum(), "region");
+    let known = match found.tuned.iter().filter(|tuned| tuned.known).count() {
+        0 => String::new(),
+        known => format!(", {known} of {} known from before", found.tuned.len()),
     };
-    let regions: Vec<_> = (0..all.len()).filter(|&index| is_wanted(&all[index])).collect();
-    if regions.is_empty() {
-        let message = format!("no region of '{path}' that is asked about runs on {device}");
-        return Err(Diagnostic::new(Code::UnknownName, message).hint("See byoc inspect --regions"));
-    }
-    let mut known = BTreeSet::new();
-    for &index in &regions {
-        known.extend(symbols(&all[index])?);
-    }
-    match args.dim.iter().find(|(name, _)| !known.contains(name)) {
-        None => Ok(regions),
-        Some((name, _)) => {
-            let error = Diagnostic::new(Code::ShapeOption, format!("no region has a dimension '{name}'"));
-            let names: Vec<_> = known.into_iter().collect();
-            Err(match names.is_empty() {
-                true => error.hint("All dimensions of their inputs are fixed"),
-                false => error.hint(format!("Their dimensions are: {}", names.join(", "))),
-            })
-        }
-    }
+    let table = table.text();
+    format!("{table}{notes}{output}: other code in {other}, tuned on {title}{known}; {size}\n")
 }
 
-/// The symbols in the shapes of a region's inputs.
-fn symbols(region: &Region) -> Result<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    for dim in region.inputs.iter().flat_map(|input| &input.shape) {
-        names.extend(Expr::of(dim)?.symbols());
-    }
-    Ok(names)
-}
-
-impl Tuner<'_> {
-    /// Chooses the code of a region.
-    fn tune(&mut self, index: usize) -> Result<()> {
-        let region = &self.solo.artifact.manifest().regions[index];
-        let registered = region_backend(region, self.solo.registry)?;
-        if !registered.description.candidates {
-            return Ok(());
-        }
-        same_version(region, &registered.description)?;
-        let options = region.options.clone().and(&registered.run_options(&self.solo.options.run_options)?);
-        let code = self.solo.artifact.code(region)?;
-        let inputs = self.inputs(region)?;
-        let key = self.key(region, &options, &code, &inputs);
-        let at = match self.keys.get(&key) {
-            Some(&at) => at,
-            None => {
-                let known = if self.args.again { None } else { self.cache.find(&key) };
-                let is_known = known.is_some();
-                let found = match known {
-                    Some(outcome) => Some(outcome),
-                    None => self.measured(region, registered, &options, &code, &inputs)?,
-                };
-                let Some(outcome) = found else { return Ok(()) };
-                if !is_known {
-                    self.keep(&key, region, &options, &outcome, &inputs);
-                }
-                let backend = region.backend.clone();
-                self.found.push(Tuned { symbols: Vec::new(), backend, outcome, known: is_known });
-                self.keys.insert(key, self.found.len() - 1);
-                self.found.len() - 1
-            }
-        };
-        let tuned = &mut self.found[at];
-        tuned.symbols.push(region.symbol.clone());
-        let choice = choice(region, &tuned.outcome, &self.device.title);
-        self.choices.insert(index, choice);
-        Ok(())
-    }
-
-    /// Tries what its backend has for a region; `None` where there is nothing to choose.
-    fn measured(
-        &self,
-        region: &Region,
-        registered: &Registered,
-        options: &Options,
-        code: &Bytes,
-        inputs: &[Tensor],
-    ) -> Result<Option<Outcome>> {
-        let failed = |error: Error| {
-            let (name, symbol) = (&region.backend, &region.symbol);
-            if error.crashed {
-                let message = format!("backend '{name}' {} while it made kernels for region {symbol}", error.message);
-                return Diagnostic::new(Code::BackendCrashed, message).hint("Report this to the backend's maker");
-            }
-            let message = format!("backend '{name}' cannot make kernels for region {symbol}: {}", error.message);
-            Diagnostic { code: Code::BackendFailed, message, hint: error.hint }
-        };
-        let candidates = registered.candidates(code, options).map_err(failed)?;
-        measure(&self.solo, region, candidates, inputs, self.args.repeat)
-    }
-
-    /// Made-up inputs of the shapes that the region has.
-    fn inputs(&self, region: &Region) -> Result<Vec<Tensor>> {
-        let port =
-            |info: &ValueInfo| PortInfo { name: info.name.clone(), dtype: info.dtype, shape: info.shape.clone() };
-        let ports: Vec<_> = region.inputs.iter().map(port).collect();
-        let known = symbols(region)?;
-        let dim = self.args.dim.iter().filter(|(name, _)| known.contains(name)).cloned().collect();
-        let random = Inputs { fill: Some(FillMode::Random), ..Inputs::default() };
-        let place = || format!("region {}", region.symbol);
-        inputs::gather(&ports, &random, &Shapes { dim, shape: Vec::new() }).map_err(|error| error.within(place()))
-    }
-
-    /// What the choice depends on, in hex: code, options, shapes, the device with its software, and the backend's version.
-    fn key(&self, region: &Region, options: &Options, code: &[u8], inputs: &[Tensor]) -> String {
-        let DomainInfo { title, libraries, .. } = &self.device;
-        let shapes: Vec<_> = inputs.iter().map(Tensor::shape).collect();
-        let Region { backend, backend_version, code_version, .. } = region;
-        let about = json!([backend, backend_version, code_version, options, shapes, title, libraries]);
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(about.to_string().as_bytes()).update(&[0]).update(code);
-        hasher.finalize().to_hex().to_string()
-    }
-
-    /// Keeps what was found, for this code and for the code that was chosen.
-    fn keep(&self, key: &str, region: &Region, options: &Options, outcome: &Outcome, inputs: &[Tensor]) {
-        self.cache.keep(key, outcome);
-        if let Some(code) = &outcome.code {
-            self.cache.keep(&self.key(region, options, code, inputs), &outcome.of_chosen());
-        }
-    }
-
-    fn text(&self, file_bytes: u64) -> String {
-        let mut table = Table::new(&["region", "backend", ">kernels", "chosen", ">before", ">after", ">ratio"]);
-        let mut notes = String::new();
-        for Tuned { symbols, backend, outcome, .. } in &self.found {
-            let more = if symbols.len() > 1 { format!(" and {} more", symbols.len() - 1) } else { String::new() };
-            let Outcome { candidate, candidates, before, after, .. } = outcome;
-            table.row([
-                format!("{}{more}", symbols[0]),
-                backend.clone(),
-                candidates.to_string(),
-                candidate.clone(),
-                seconds(*before),
-                seconds(*after),
-                format!("{:.2}", before / after),
-            ]);
-            for LeftOut { candidate, reason } in &outcome.left_out {
-                notes += &format!("{}: '{candidate}' is left out: {reason}\n", symbols[0]);
-            }
-        }
-        let other = self.found.iter().filter(|tuned| tuned.outcome.code.is_some());
-        let other = count(other.map(|tuned| tuned.symbols.len()).sum(), "region");
-        let known = self.found.iter().filter(|tuned| tuned.known).count();
-        let known =
-            if known > 0 { format!(", {known} of {} known from before", self.found.len()) } else { String::new() };
-        let (output, title, size) = (self.args.output.display(), &self.device.title, size(file_bytes));
-        if self.found.is_empty() {
-            return format!("no region has kernels to choose from\n{output}: as it was; {size}\n");
-        }
-        let table = table.text();
-        format!("{table}{notes}{output}: other code in {other}, tuned on {title}{known}; {size}\n")
-    }
-
-    fn json(&self, file_bytes: u64) -> serde_json::Value {
-        let tuned = |tuned: &Tuned| {
-            json!({
-                "regions": tuned.symbols, "backend": tuned.backend, "known": tuned.known,
-                "changed": tuned.outcome.code.is_some(), "outcome": tuned.outcome,
-            })
-        };
+fn json(args: &Args, found: &Found, file_bytes: u64) -> serde_json::Value {
+    let tuned = |tuned: &Tuned| {
         json!({
-            "file": self.args.output,
-            "device": self.args.device.to_string(),
-            "title": self.device.title,
-            "tuned": self.found.iter().map(tuned).collect::<Vec<_>>(),
-            "file_bytes": file_bytes,
+            "regions": tuned.symbols, "backend": tuned.backend, "known": tuned.known,
+            "changed": tuned.outcome.code.is_some(), "outcome": tuned.outcome,
         })
-    }
-}
-
-/// Other code is the region's own only if it comes from the same version of its backend.
-fn same_version(region: &Region, here: &Description) -> Result<()> {
-    let (was, found) = (&region.backend_version, &here.version);
-    if was == found {
-        return Ok(());
-    }
-    let message = format!("region {} was compiled with {} {was}, and {found} is here", region.symbol, region.backend);
-    Err(Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again with this backend"))
-}
-
-/// What becomes of a region. One that was tuned on that device before and keeps its code stays as it is.
-fn choice(region: &Region, outcome: &Outcome, title: &str) -> Choice {
-    let Outcome { candidate, before, after, code, .. } = outcome;
-    let chosen = match &region.chosen {
-        Some(known @ Chosen::Tuned { device, .. }) if code.is_none() && device == title => known.clone(),
-        _ => Chosen::Tuned { device: title.into(), candidate: candidate.clone(), seconds: *after, before: *before },
     };
-    Choice { code: code.clone(), chosen }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn region() -> Region {
-        serde_json::from_value(json!({
-            "symbol": "byoc_main_gpu_0", "backend": "gpu", "backend_version": "1.0", "code_version": 2,
-            "abi_version": 1, "code": "code/byoc_main_gpu_0", "constants": [], "inputs": [], "outputs": [],
-        }))
-        .expect("a region")
-    }
-
-    #[test]
-    fn kernels_are_those_of_the_version_that_compiled() {
-        let here = |version: &str| Description { version: version.into(), ..Description::default() };
-        assert_eq!(same_version(&region(), &here("1.0")), Ok(()));
-        assert_eq!(
-            same_version(&region(), &here("1.1")).expect_err("another").to_string(),
-            "[B604] region byoc_main_gpu_0 was compiled with gpu 1.0, and 1.1 is here. Compile the model again with this backend"
-        );
-    }
-
-    #[test]
-    fn a_record_lasts_as_long_as_the_code_it_is_about() {
-        let outcome = Outcome {
-            own: "a".into(),
-            candidate: "b".into(),
-            candidates: 2,
-            before: 2.0,
-            after: 1.0,
-            left_out: Vec::new(),
-            code: Some(Bytes::from_static(b"b")),
-        };
-        let tuned = |device: &str, candidate: &str, seconds, before| {
-            let (device, candidate) = (device.into(), candidate.into());
-            Some(Chosen::Tuned { device, candidate, seconds, before })
-        };
-        let chosen = |was: Option<Chosen>, outcome: &Outcome| {
-            Some(choice(&Region { chosen: was, ..region() }, outcome, "a card").chosen)
-        };
-        let fresh = tuned("a card", "b", 1.0, 2.0);
-        assert_eq!(chosen(Some(Chosen::Table), &outcome), fresh);
-        assert_eq!(chosen(tuned("a card", "a", 3.0, 4.0), &outcome), fresh);
-        let kept = outcome.of_chosen();
-        assert_eq!(chosen(fresh.clone(), &kept), fresh);
-        assert_eq!(chosen(tuned("another card", "b", 3.0, 4.0), &kept), tuned("a card", "b", 1.0, 1.0));
-    }
+    json!({
+        "file": args.output,
+        "device": args.device.to_string(),
+        "title": found.title,
+        "tuned": found.tuned.iter().map(tuned).collect::<Vec<_>>(),
+        "file_bytes": file_bytes,
+    })
 }

@@ -1,35 +1,57 @@
 //! `byoc verify`: are the outputs what they should be, going by a file or by the reference kernels.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, PortInfo, Session};
-use byoc_plugin_api::TensorView;
-use byoc_tools::npz;
+use byoc_tools::compare::{Comparison, Tolerance, compare_all};
+use byoc_tools::execution::Loaded;
+use byoc_tools::fill::Fill;
+use byoc_tools::outputs;
 use byoc_tools::tensor::Tensor;
 use serde_json::json;
 
-use crate::args::{Backends, FillMode, Inputs, Shapes, Verify};
+use crate::args::{Backends, Execution, Shapes, number};
 use crate::artifact::Digests;
-use crate::compare::{self, Comparison, Tolerance};
-use crate::execution::{self, Loaded};
-use crate::{artifact, compile_request, embed, outputs, report};
+use crate::execution::{self, Need, Ready};
+use crate::{artifact, compile_request, embed, report};
 
-/// Outputs by name.
-pub(crate) type Named = Vec<(String, Tensor)>;
+/// Compare the outputs of an artifact, or of a model, with a reference
+#[derive(clap::Args, Debug)]
+#[command(group = clap::ArgGroup::new("expected").required(true).args(["reference", "model"]))]
+pub(crate) struct Args {
+    /// The expected outputs
+    #[arg(long, value_name = "OUT.npz")]
+    reference: Option<PathBuf>,
+    /// The model to compute the expected outputs with, by reference kernels; inputs that no file gives are random
+    #[arg(long, value_name = "MODEL.onnx")]
+    model: Option<PathBuf>,
+    /// Absolute tolerance: |a-b| <= atol + rtol*|b| [default: 1e-5 for f32 and f64, 1e-3 for f16, 1e-2 for bf16]
+    #[arg(long, value_name = "X", value_parser = number::tolerance)]
+    atol: Option<f64>,
+    /// Relative tolerance [default: 1e-3 for f32 and f64, 1e-2 for f16, 5e-2 for bf16]
+    #[arg(long, value_name = "X", value_parser = number::tolerance)]
+    rtol: Option<f64>,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// What to run.
+    #[command(flatten)]
+    execution: Execution,
+}
 
 /// Runs the verb.
-pub(crate) fn run(args: &Verify) -> Result<ExitCode> {
-    let given = &args.execution.inputs;
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     // Any inputs will do to compare with the model itself.
-    let fill = given.fill.or(args.model.as_ref().map(|_| FillMode::Random));
-    let mut loaded = execution::load(&args.execution, &Inputs { fill, ..given.clone() }, false, Digests::Always)?;
+    let fill = args.model.as_ref().map(|_| Fill::Random);
+    let need = Need { fill, profile: false, digests: Digests::Always };
+    let Ready { mut loaded, .. } = execution::load(&args.execution, need)?;
     loaded.run()?;
     let found = outputs::collect(&loaded.session)?;
     let expected = match (&args.reference, &args.model) {
-        (Some(path), _) => from_file(path, &loaded.session.outputs())?,
+        (Some(path), _) => outputs::read_expected(path, &loaded.session.outputs())?,
         (None, Some(model)) => {
             let names = [embed::reference()?.0, embed::default_backend()?];
             let registry = compile_request::registry_of(&args.execution.plugins, &names)?;
@@ -44,41 +66,17 @@ pub(crate) fn run(args: &Verify) -> Result<ExitCode> {
     if args.json {
         report::print_json(&json!({ "matches": holds, "outputs": comparisons }))?;
     } else {
-        report::print(&compare::table(&comparisons))?;
+        report::print(&report::comparisons(&comparisons))?;
     }
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
 }
 
-/// Compares each output with the expected one of its name.
-pub(crate) fn compare_all(found: &Named, expected: &Named, tolerance: Tolerance) -> Result<Vec<Comparison>> {
-    if let Some((name, _)) = expected.iter().find(|(name, _)| !found.iter().any(|(other, _)| other == name)) {
-        let names: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
-        let message = format!("there is no output '{name}', which the reference has");
-        return Err(Diagnostic::new(Code::UnknownName, message).hint(format!("The outputs are: {}", names.join(", "))));
-    }
-    let compare = |(name, tensor): &(String, Tensor)| match expected.iter().find(|(other, _)| other == name) {
-        Some((_, expected)) => Comparison::of(name, tensor, expected, tolerance),
-        None => Comparison::without_reference(name, tensor),
-    };
-    Ok(found.iter().map(compare).collect())
-}
-
-fn from_file(path: &Path, ports: &[PortInfo]) -> Result<Named> {
-    let arrays = npz::read(path)?.into_iter();
-    let tensor = |(name, array): (String, byoc_tools::npy::Array)| {
-        // An array of another name is told of when the names are compared; its type does not matter then.
-        let dtype = ports.iter().find(|port| port.name == name).map(|port| port.dtype);
-        let tensor = array.into_tensor_like(dtype).map_err(|found| {
-            let message = format!("output '{name}' is {found} in '{}'", path.display());
-            Diagnostic::new(Code::BadInput, message).hint("Convert it with NumPy's astype")
-        })?;
-        Ok((name, tensor))
-    };
-    arrays.map(tensor).collect()
-}
-
 /// The outputs of the model on the same inputs, computed by the kernels that are there to compare with.
-pub(crate) fn by_reference_kernels(model: &Path, registry: &Registry, loaded: &Loaded) -> Result<Named> {
+pub(crate) fn by_reference_kernels(
+    model: &Path,
+    registry: &Registry,
+    loaded: &Loaded,
+) -> Result<Vec<(String, Tensor)>> {
     let (name, setting) = embed::reference()?;
     let chosen = Backends { backend: vec![name], backend_opt: vec![setting] };
     let shape = |(port, tensor): (PortInfo, &Tensor)| {
@@ -89,23 +87,7 @@ pub(crate) fn by_reference_kernels(model: &Path, registry: &Registry, loaded: &L
     let sources = vec![("main".to_owned(), model.to_owned())];
     let request = compile_request::request(registry, &chosen, sources, &shapes)?;
     let mut session = Session::load(artifact::compile_for_now(&request, model)?.0, registry, &LoadOptions::default())?;
-    let inputs = in_order_of(&session.inputs(), loaded)?;
+    let inputs = loaded.inputs_for(&session.inputs())?;
     session.run(&inputs)?;
     outputs::collect(&session)
-}
-
-/// The inputs that the artifact was run on, in the order of the model's.
-fn in_order_of<'a>(ports: &[PortInfo], loaded: &'a Loaded) -> Result<Vec<TensorView<'a>>> {
-    let own = loaded.session.inputs();
-    let find = |port: &PortInfo| {
-        let at = own.iter().position(|other| other.name == port.name);
-        let Some(at) = at else {
-            let message = format!("the model has an input '{}', which the artifact does not have", port.name);
-            return Err(
-                Diagnostic::new(Code::BadInput, message).hint("Is it the model that the artifact was compiled from?")
-            );
-        };
-        loaded.inputs[at].view()
-    };
-    ports.iter().map(find).collect()
 }

@@ -2,8 +2,11 @@
 //! and pointwise convolutions with batch normalization, 4.2 million weights. Two of its blocks have the same weights,
 //! written twice under different names, as exporters write tied ones.
 
-use super::protobuf::{Message, int, ints, node, tensor, value};
-use crate::fill::SplitMix;
+use byoc_core::onnx::proto::NodeProto;
+use byoc_core::onnx::proto::tensor_proto::DataType::Float;
+use byoc_core::onnx::write::{Model, attribute, node, tensor};
+use byoc_plugin_api::Attribute;
+use byoc_tools::fill::SplitMix;
 
 /// Output channels and stride of each block.
 const BLOCKS: [(i64, i64); 13] = [
@@ -27,16 +30,12 @@ const TIED: (usize, usize) = (8, 7);
 
 const CLASSES: i64 = 1000;
 
-/// The graph as far as it is written.
-#[derive(Default)]
-struct Builder {
-    nodes: Vec<Message>,
-    weights: Vec<Message>,
-}
+/// The model as far as it is written.
+struct Builder(Model);
 
 /// The bytes of the model file.
 pub(crate) fn model() -> Vec<u8> {
-    let mut builder = Builder::default();
+    let mut builder = Builder(Model::default().input("image", Float, &[1, 3, 224, 224]));
     let mut channels = 32;
     let mut x = builder.convolution(
         "stem",
@@ -55,14 +54,10 @@ pub(crate) fn model() -> Vec<u8> {
         channels = outputs;
     }
     builder.classifier(&x, channels);
-    let graph = Message::default()
-        .messages(1, builder.nodes)
-        .bytes(2, b"quickstart")
-        .messages(5, builder.weights)
-        .message(11, value("image", &[1, 3, 224, 224]))
-        .message(12, value("probabilities", &[1, CLASSES]));
-    let opset = Message::default().bytes(1, b"").int(2, 17);
-    Message::default().int(1, 8).bytes(2, b"byoc quickstart").message(7, graph).message(8, opset).into_bytes()
+    let mut model = builder.0.output("probabilities", Float, &[1, CLASSES]);
+    model.graph.name = Some("quickstart".into());
+    model.head.producer_name = Some("byoc quickstart".into());
+    model.finish()
 }
 
 /// What a convolution is like.
@@ -81,13 +76,13 @@ impl Builder {
         let fan_in = inputs / groups * kernel * kernel;
         let weight = self.weight(name, "weight", seed, &[outputs, inputs / groups, kernel, kernel], he(fan_in));
         let pad = kernel / 2;
-        let attributes = vec![
-            int("group", groups),
-            ints("kernel_shape", &[kernel, kernel]),
-            ints("pads", &[pad, pad, pad, pad]),
-            ints("strides", &[stride, stride]),
+        let attributes = [
+            ("group", Attribute::Int(groups)),
+            ("kernel_shape", Attribute::Ints(vec![kernel; 2])),
+            ("pads", Attribute::Ints(vec![pad; 4])),
+            ("strides", Attribute::Ints(vec![stride; 2])),
         ];
-        let convolved = self.node(name, "Conv", &[x, &weight], attributes);
+        let convolved = self.node(name, "Conv", &[x, &weight], &attributes);
         let around = |middle: f32, width: f32| move |random: &mut SplitMix| middle + width * (random.uniform() - 0.5);
         let statistics = [
             self.weight(name, "scale", seed, &[outputs], around(1.0, 0.4)),
@@ -96,25 +91,35 @@ impl Builder {
             self.weight(name, "variance", seed, &[outputs], around(1.0, 0.4)),
         ];
         let [scale, bias, mean, variance] = &statistics;
-        let normalized = self.node(name, "BatchNormalization", &[&convolved, scale, bias, mean, variance], vec![]);
-        self.node(name, "Relu", &[&normalized], vec![])
+        let normalized = self.node(name, "BatchNormalization", &[&convolved, scale, bias, mean, variance], &[]);
+        self.node(name, "Relu", &[&normalized], &[])
     }
 
     /// Pooling, one dense layer and Softmax.
     fn classifier(&mut self, x: &str, channels: i64) {
-        let pooled = self.node("pool", "GlobalAveragePool", &[x], vec![]);
-        let flat = self.node("flatten", "Flatten", &[&pooled], vec![int("axis", 1)]);
+        let pooled = self.node("pool", "GlobalAveragePool", &[x], &[]);
+        let flat = self.node("flatten", "Flatten", &[&pooled], &[("axis", Attribute::Int(1))]);
         let weight = self.weight("classifier", "weight", "classifier", &[CLASSES, channels], he(channels));
         let bias = self.weight("classifier", "bias", "classifier", &[CLASSES], |random| 0.1 * (random.uniform() - 0.5));
-        let logits = self.node("classifier", "Gemm", &[&flat, &weight, &bias], vec![int("transB", 1)]);
-        self.nodes.push(node("probabilities", "Softmax", &[&logits], "probabilities", vec![int("axis", 1)]));
+        let logits = self.node("classifier", "Gemm", &[&flat, &weight, &bias], &[("transB", Attribute::Int(1))]);
+        let axis = [("axis", Attribute::Int(1))];
+        self.add("probabilities", "Softmax", &[&logits], &axis);
     }
 
     /// Adds a node and gives the name of its output.
-    fn node(&mut self, layer: &str, op: &str, inputs: &[&str], attributes: Vec<Message>) -> String {
+    fn node(&mut self, layer: &str, op: &str, inputs: &[&str], attributes: &[(&str, Attribute)]) -> String {
         let name = format!("{layer}/{op}");
-        self.nodes.push(node(&name, op, inputs, &name, attributes));
+        self.add(&name, op, inputs, attributes);
         name
+    }
+
+    /// Adds a node that is called as its output is.
+    fn add(&mut self, name: &str, op: &str, inputs: &[&str], attributes: &[(&str, Attribute)]) {
+        let inputs = inputs.iter().map(|&input| input.to_owned()).collect();
+        self.0.graph.node.push(NodeProto {
+            attribute: attributes.iter().map(|(name, value)| attribute(name, value)).collect(),
+            ..node(name, ("", op), inputs, vec![name.to_owned()])
+        });
     }
 
     /// Adds a weight and gives its name.
@@ -129,7 +134,8 @@ impl Builder {
         let mut random = SplitMix::new(0, &format!("{seed}.{kind}"));
         let values: Vec<f32> = (0..shape.iter().product()).map(|_| next(&mut random)).collect();
         let name = format!("{layer}.{kind}");
-        self.weights.push(tensor(&name, shape, &values));
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.0.graph.initializer.push(tensor(&name, Float, shape, bytes));
         name
     }
 }

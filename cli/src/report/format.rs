@@ -1,6 +1,5 @@
-//! Numbers as people read them.
+//! Times as people read them.
 
-use std::fmt::Display;
 use std::time::Duration;
 
 pub(crate) use byoc_core::memory::readable as size;
@@ -28,21 +27,6 @@ pub(crate) fn seconds(seconds: f64) -> String {
     Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".into(), duration)
 }
 
-/// `1 region`, `2 regions`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
-    let plural = match noun.strip_suffix('y') {
-        Some(stem) => format!("{stem}ies"),
-        None => format!("{noun}s"),
-    };
-    format!("{number} {}", if number == 1 { noun } else { &plural })
-}
-
-/// `[1,3,224,224]`.
-pub(crate) fn shape<T: Display>(sizes: &[T]) -> String {
-    let sizes: Vec<_> = sizes.iter().map(T::to_string).collect();
-    format!("[{}]", sizes.join(","))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,12 +43,5 @@ mod tests {
         for (nanoseconds, text) in cases {
             assert_eq!(duration(Duration::from_nanos(nanoseconds)), text);
         }
-    }
-
-    #[test]
-    fn counts_and_shapes() {
-        assert_eq!([count(0, "region"), count(1, "entry"), count(2, "entry")], ["0 regions", "1 entry", "2 entries"]);
-        assert_eq!(shape(&[1, 3]), "[1,3]");
-        assert_eq!(shape::<i64>(&[]), "[]");
     }
 }

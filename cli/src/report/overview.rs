@@ -118,7 +118,7 @@ impl CodeShare {
         CodeShare { regions: regions.len(), distinct: distinct.len(), bytes, saved: all - bytes }
     }
 
-    /// `code of 24 regions, 3 distinct, 1.2 MB`; empty where nothing is shared.
+    /// `code of 24 regions, 3 distinct, 1.2 MiB`; empty where nothing is shared.
     fn sentence(&self) -> String {
         if self.distinct == self.regions {
             return String::new();
@@ -143,7 +143,7 @@ impl Bytes {
         self.stored
     }
 
-    /// `weights 417.6 MB, file 417.9 MB (1.001x); without deduplication it would be 652.1 MB`.
+    /// `weights 398.3 MiB, file 398.5 MiB (1.001x); without deduplication it would be 621.9 MiB`.
     pub(crate) fn sentence(&self) -> String {
         let ratio = self.file as f64 / self.weights as f64;
         let ratio = if self.weights > 0 { format!(" ({ratio:.3}x)") } else { String::new() };
@@ -240,9 +240,9 @@ mod tests {
             without_deduplication: 652_100_000,
             ..none
         };
-        let sentence = "weights 417.6 MB, file 417.9 MB (1.001x); without deduplication it would be 652.1 MB";
+        let sentence = "weights 398.3 MiB, file 398.5 MiB (1.001x); without deduplication it would be 621.9 MiB";
         assert_eq!(all.sentence(), sentence);
-        let details = "6.0 KB in other files, 2.0 KB packed by a backend, 3.0 KB inside code, 4.0 KB computed into others, 5.0 KB dropped\n";
+        let details = "5.9 KiB in other files, 2.0 KiB packed by a backend, 2.9 KiB inside code, 3.9 KiB computed into others, 4.9 KiB dropped\n";
         assert_eq!(all.details(), details);
     }
 }

@@ -1,5 +1,7 @@
 //! Rules that the user sets for where nodes may go.
 
+use wildmatch::WildMatchPattern;
+
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::partition::{self, Partitioned};
 use crate::plugin::Selected;
@@ -31,7 +33,7 @@ impl Policy {
             let wanted = rows.iter().filter(|row| wildcard(pattern, &row.op));
             let missed = wanted.clone().find(|row| row.taken.as_ref().is_none_or(|(_, taken)| taken != backend));
             if let Some(row) = missed {
-                let taken = row.taken.as_ref().map_or("nobody", |(_, backend)| backend);
+                let taken = row.taken.as_ref().map_or("no backend", |(_, backend)| backend);
                 let reason = row.refused.iter().find(|(name, _)| name == backend).map(|(_, reason)| reason.as_str());
                 let reason = reason.map(|reason| format!(" ({backend}: {reason})")).unwrap_or_default();
                 return broken(format!(
@@ -63,17 +65,10 @@ impl Policy {
     }
 }
 
-/// Whether `text` fits `pattern`, in which `*` stands for any characters.
+/// Whether `text` fits `pattern`, in which `*` stands for any characters. No other character is special.
 pub fn wildcard(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
-    let parts: Vec<_> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
-    for part in middle {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    rest.ends_with(last)
+    // The second character stands for a single one: no pattern has it.
+    WildMatchPattern::<'*', '\0'>::new(pattern).matches(text)
 }
 
 #[cfg(test)]
@@ -90,6 +85,7 @@ mod tests {
             ("*a*b*", "xaybz", true),
             ("*a*b", "xaybz", false),
             ("*", "", true),
+            ("?onv", "Conv", false),
         ];
         for (pattern, text, expected) in cases {
             assert_eq!(wildcard(pattern, text), expected, "{pattern} {text}");

@@ -3,20 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use byoc_plugin_api::{
-    Attribute, ConstantId, Constants, DType, Dim, INLINE_BYTES, Node, Region, TensorView, Value, from_hex,
-};
+use byoc_plugin_api::{ConstantId, Constants, DType, INLINE_BYTES, Node, Region, TensorView, from_hex};
 use bytes::Bytes;
 use prost::Message;
 
 use super::flatten::NEWEST_OPSET;
-use super::proto::attribute_proto::AttributeType;
-use super::proto::tensor_shape_proto::{Dimension, dimension};
-use super::proto::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
-    TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
-};
-use super::tensor::to_onnx;
+use super::proto::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, ValueInfoProto};
+use super::write::{attribute, node, opset, tensor, to_onnx, value};
 use crate::diagnostic::{Code, Diagnostic, Result};
 
 /// The metadata key of the backend that a repro model was made for.
@@ -51,11 +44,19 @@ pub(crate) fn region_model(
             (None, true) if size(view) > INLINE_BYTES => made_up(view, constant.id),
             _ => elements(view),
         };
-        initializer.push(tensor(Some(name(constant.value)), view, bytes));
+        initializer.push(tensor(&name(constant.value), to_onnx(view.dtype()), view.shape(), bytes));
     }
-    let port = |&value: &usize| port(&region.values[value]);
+    let port = |&index: &usize| -> ValueInfoProto {
+        let port = &region.values[index];
+        value(&port.name, to_onnx(port.dtype), Some(&port.shape))
+    };
+    let names = |values: &[Option<usize>]| values.iter().map(|value| value.map_or(String::new(), name)).collect();
+    let node = |it: &Node| NodeProto {
+        attribute: it.attributes.iter().map(|(name, value)| attribute(name, value)).collect(),
+        ..node(&it.name, (&it.domain, &it.op), names(&it.inputs), names(&it.outputs))
+    };
     let graph = GraphProto {
-        node: region.nodes.iter().map(|node| node_proto(node, &name)).collect(),
+        node: region.nodes.iter().map(node).collect(),
         name: Some(region.symbol.clone()),
         initializer,
         input: region.inputs.iter().map(port).collect(),
@@ -63,10 +64,7 @@ pub(crate) fn region_model(
         ..GraphProto::default()
     };
     let domains: BTreeSet<&str> = region.nodes.iter().map(|node| node.domain.as_str()).collect();
-    let opset = |domain: &str| OperatorSetIdProto {
-        domain: Some(domain.to_owned()),
-        version: Some(if domain.is_empty() { NEWEST_OPSET } else { 1 }),
-    };
+    let opset = |domain: &str| opset(domain, if domain.is_empty() { NEWEST_OPSET } else { 1 });
     let entry = |(key, value): &(&str, String)| StringStringEntryProto {
         key: Some(Bytes::copy_from_slice(key.as_bytes())),
         value: Some(Bytes::copy_from_slice(value.as_bytes())),
@@ -106,85 +104,4 @@ fn made_up(view: &TensorView<'_>, id: ConstantId) -> Vec<u8> {
         }
     };
     (0..view.len()).flat_map(|_| element()).collect()
-}
-
-fn tensor(name: Option<String>, view: &TensorView<'_>, bytes: Vec<u8>) -> TensorProto {
-    TensorProto {
-        dims: view.shape().to_vec(),
-        data_type: Some(to_onnx(view.dtype())),
-        name,
-        raw_data: Some(bytes.into()),
-        ..TensorProto::default()
-    }
-}
-
-fn port(value: &Value) -> ValueInfoProto {
-    let dim = |dim: &Dim| Dimension {
-        denotation: None,
-        value: Some(match dim {
-            Dim::Fixed(size) => dimension::Value::DimValue(*size as i64),
-            Dim::Symbolic(text) => dimension::Value::DimParam(text.clone()),
-        }),
-    };
-    let tensor = type_proto::Tensor {
-        elem_type: Some(to_onnx(value.dtype)),
-        shape: Some(TensorShapeProto { dim: value.shape.iter().map(dim).collect() }),
-    };
-    let ty = TypeProto { denotation: None, value: Some(type_proto::Value::TensorType(tensor)) };
-    ValueInfoProto { name: Some(value.name.clone()), r#type: Some(ty), ..ValueInfoProto::default() }
-}
-
-fn node_proto(node: &Node, name: &impl Fn(usize) -> String) -> NodeProto {
-    let names = |values: &[Option<usize>]| values.iter().map(|value| value.map_or(String::new(), name)).collect();
-    NodeProto {
-        input: names(&node.inputs),
-        output: names(&node.outputs),
-        name: Some(node.name.clone()),
-        op_type: Some(node.op.clone()),
-        domain: Some(node.domain.clone()),
-        attribute: node.attributes.iter().map(|(name, attribute)| attribute_proto(name, attribute)).collect(),
-        ..NodeProto::default()
-    }
-}
-
-fn attribute_proto(name: &str, attribute: &Attribute) -> AttributeProto {
-    let text = |text: &String| Bytes::copy_from_slice(text.as_bytes());
-    let mut proto = AttributeProto { name: Some(name.to_owned()), ..AttributeProto::default() };
-    let kind = match attribute {
-        Attribute::Int(value) => {
-            proto.i = Some(*value);
-            AttributeType::Int
-        }
-        Attribute::Float(value) => {
-            proto.f = Some(*value);
-            AttributeType::Float
-        }
-        Attribute::String(value) => {
-            proto.s = Some(text(value));
-            AttributeType::String
-        }
-        Attribute::Ints(values) => {
-            proto.ints.clone_from(values);
-            AttributeType::Ints
-        }
-        Attribute::Floats(values) => {
-            proto.floats.clone_from(values);
-            AttributeType::Floats
-        }
-        Attribute::Strings(values) => {
-            proto.strings = values.iter().map(text).collect();
-            AttributeType::Strings
-        }
-        Attribute::Tensor { dtype, shape, hex } => {
-            proto.t = Some(TensorProto {
-                dims: shape.iter().map(|&size| size as i64).collect(),
-                data_type: Some(to_onnx(*dtype)),
-                raw_data: Some(from_hex(hex).unwrap_or_default().into()),
-                ..TensorProto::default()
-            });
-            AttributeType::Tensor
-        }
-    };
-    proto.r#type = Some(kind as i32);
-    proto
 }

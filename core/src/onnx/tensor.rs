@@ -67,7 +67,7 @@ fn from_onnx(code: DataType) -> Option<DType> {
 }
 
 /// ONNX's number of our element type.
-pub(super) fn to_onnx(dtype: DType) -> i32 {
+pub fn to_onnx(dtype: DType) -> i32 {
     let code = match dtype {
         DType::F32 => DataType::Float,
         DType::F64 => DataType::Double,

@@ -11,6 +11,7 @@ use crate::artifact::manifest::ClaimKind;
 use crate::codegen::{Generated, GeneratedRegion};
 use crate::constants::{Base, BaseId};
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::memory::readable;
 use crate::plugin::BackendIdentity;
 
 /// What the audit found.
@@ -91,9 +92,12 @@ fn judge(
     let backend = &backends[region.plan.backend].name;
     let symbol = &region.plan.region.symbol;
     let name = name(generated.model.constants.get(target.base), target.base);
-    let size = size(target.bytes.len());
-    let part =
-        if copies.bytes < target.bytes.len() { format!("{} of ", self::size(copies.bytes)) } else { String::new() };
+    let size = readable(target.bytes.len() as u64);
+    let part = if copies.bytes < target.bytes.len() {
+        format!("{} of ", readable(copies.bytes as u64))
+    } else {
+        String::new()
+    };
     let form = target.layout.as_ref().map(|layout| format!(" packed as '{layout}'")).unwrap_or_default();
     let offset = copies.offset;
     let constants = region.constants.iter().filter(|constant| constant.source.base == target.base);
@@ -128,16 +132,4 @@ fn duplicate(message: String) -> Diagnostic {
 /// The constant as messages have it.
 pub(super) fn name(base: &Base, id: BaseId) -> String {
     base.names.first().cloned().unwrap_or_else(|| format!("constant {}", id.0))
-}
-
-/// A number of bytes as messages have it: `4.0 MiB`.
-pub(super) fn size(bytes: usize) -> String {
-    let mut size = bytes as f64;
-    for unit in ["B", "KiB", "MiB"] {
-        if size < 1024.0 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{size:.1} {unit}") };
-        }
-        size /= 1024.0;
-    }
-    format!("{size:.1} GiB")
 }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use byoc_plugin_api::to_hex;
 use indexmap::IndexSet;
 
-use super::audit::size;
 use super::storage::Storage;
 use crate::artifact::manifest::{Fate, LedgerRow};
 use crate::codegen::{Generated, RecordedClaim};
 use crate::constants::{Base, BaseId};
 use crate::diagnostic::Result;
 use crate::ir::Model;
+use crate::memory::readable;
 use crate::passes;
 use crate::plugin::BackendIdentity;
 
@@ -150,8 +150,12 @@ fn rows_of(
         let mut packed = row(fate, Some(index), symbols, Some(owner));
         // The layout stands with the stored constant.
         packed.note = match first {
-            true if own.is_some() => Some(format!("{} more than the original alone", size(found.bytes.len()))),
-            true if rows.len() > before => Some(format!("{} more than one form alone", size(found.bytes.len()))),
+            true if own.is_some() => {
+                Some(format!("{} more than the original alone", readable(found.bytes.len() as u64)))
+            }
+            true if rows.len() > before => {
+                Some(format!("{} more than one form alone", readable(found.bytes.len() as u64)))
+            }
             true => None,
             false => Some("packed it has the bytes of another constant".to_owned()),
         };

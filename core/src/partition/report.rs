@@ -44,7 +44,7 @@ pub struct NodeRow {
     pub node: String,
     /// The operator, with its domain.
     pub op: String,
-    /// The region that holds the node, and its backend; `None` where nobody takes it.
+    /// The region that holds the node, and its backend; `None` where no backend takes it.
     pub taken: Option<(String, String)>,
     /// For each backend before the one that took it: its name, and why it did not.
     pub refused: Vec<(String, String)>,

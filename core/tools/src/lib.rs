@@ -1,6 +1,20 @@
-//! What programs around the compiler and the runtime share: tensors in memory of their own, and the files that hold them.
+//! What programs around the compiler and the runtime share, such as the command line: tensors in memory of their own and the
+//! files that hold them, data sets, made-up inputs, runs that are measured or compared with others, and the tuner.
+//!
+//! Nothing here prints or ends the process: results are values, and errors are
+//! [`Diagnostic`](byoc_core::diagnostic::Diagnostic)s, whose hints name the flags of the command line.
 
+pub mod bench;
+pub mod compare;
+pub mod dataset;
+pub mod execution;
 pub mod file;
+pub mod fill;
+pub mod inputs;
 pub mod npy;
 pub mod npz;
+pub mod outputs;
+pub mod statistics;
 pub mod tensor;
+pub mod text;
+pub mod tune;

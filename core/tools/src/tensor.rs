@@ -155,25 +155,11 @@ impl Number {
 impl std::fmt::Display for Number {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Number::Single(_) | Number::Double(_) => f.write_str(&short(self.value())),
+            Number::Single(_) | Number::Double(_) => f.write_str(&crate::text::short(self.value())),
             Number::Int(value) => value.fmt(f),
             Number::Bool(value) => value.fmt(f),
         }
     }
-}
-
-/// A number in at most six digits.
-pub fn short(value: f64) -> String {
-    let magnitude = value.abs();
-    if value == 0.0 || !value.is_finite() {
-        return value.to_string();
-    }
-    if !(1e-4..1e6).contains(&magnitude) {
-        return format!("{value:.4e}");
-    }
-    let before = magnitude.log10().floor() as i32 + 1;
-    let text = format!("{value:.*}", usize::try_from(6 - before.max(0)).unwrap_or(0));
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 #[cfg(test)]
@@ -217,24 +203,5 @@ mod tests {
         let tensor = Tensor::new(DType::U8, vec![2, 3], vec![0; 6]).expect("a tensor");
         assert_eq!(tensor.position(5), [1, 2]);
         assert_eq!(tensor.position(3), [1, 0]);
-    }
-
-    #[test]
-    fn numbers_in_at_most_six_digits() {
-        let cases = [
-            (0.0, "0"),
-            (1.0, "1"),
-            (-0.5, "-0.5"),
-            (0.123_456_789, "0.123457"),
-            (123.456_789, "123.457"),
-            (999_999.0, "999999"),
-            (1e6, "1.0000e6"),
-            (0.000_012_345, "1.2345e-5"),
-            (f64::NAN, "NaN"),
-            (f64::NEG_INFINITY, "-inf"),
-        ];
-        for (value, text) in cases {
-            assert_eq!(short(value), text);
-        }
     }
 }

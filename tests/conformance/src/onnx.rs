@@ -1,16 +1,16 @@
-//! Small models as ONNX files: what goes in is plain, and the messages are core's own.
+//! Small models as ONNX files: made by core, with what the cases have to know of them.
 
-use byoc_core::onnx::proto::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
-    ValueInfoProto, attribute_proto::AttributeType, tensor_proto::DataType, tensor_shape_proto, type_proto,
-};
-use byoc_plugin_api::{Attribute, DType};
-use prost::Message;
+use byoc_core::onnx::proto::{NodeProto, OperatorSetIdProto};
+use byoc_core::onnx::write::{self, attribute, node, tensor, to_onnx, value};
+use byoc_plugin_api::{Attribute, DType, Dim};
 
 use crate::tensor::Tensor;
 
 /// The operator set that models are written in: the newest that core knows in all its operators.
 const OPSET: i64 = 24;
+
+/// The IR version of ONNX that has this operator set.
+const IR_VERSION: i64 = 10;
 
 /// What an input may hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,8 +35,7 @@ pub struct Input {
 /// A model that is being written.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    graph: GraphProto,
-    domains: Vec<String>,
+    file: write::Model,
     /// The inputs, for who fills them.
     pub inputs: Vec<Input>,
     /// (domain, operator) of each node.
@@ -45,93 +44,25 @@ pub struct Model {
     pub(crate) front: Vec<String>,
 }
 
-fn code(dtype: DType) -> i32 {
-    let code = match dtype {
-        DType::F32 => DataType::Float,
-        DType::F64 => DataType::Double,
-        DType::F16 => DataType::Float16,
-        DType::BF16 => DataType::Bfloat16,
-        DType::I8 => DataType::Int8,
-        DType::I16 => DataType::Int16,
-        DType::I32 => DataType::Int32,
-        DType::I64 => DataType::Int64,
-        DType::U8 => DataType::Uint8,
-        DType::U16 => DataType::Uint16,
-        DType::U32 => DataType::Uint32,
-        DType::U64 => DataType::Uint64,
-        DType::Bool => DataType::Bool,
-    };
-    code as i32
-}
-
-fn info(name: &str, dtype: DType, shape: Option<TensorShapeProto>) -> ValueInfoProto {
-    let tensor = type_proto::Tensor { elem_type: Some(code(dtype)), shape };
-    let ty = TypeProto { value: Some(type_proto::Value::TensorType(tensor)), ..Default::default() };
-    ValueInfoProto { name: Some(name.to_owned()), r#type: Some(ty), ..Default::default() }
-}
-
-/// A shape, with a first size that is known at run time only where it is `symbolic`.
-fn sizes(shape: &[usize], symbolic: bool) -> TensorShapeProto {
-    let size = |(axis, &size): (usize, &usize)| {
-        let value = match (axis, symbolic) {
-            (0, true) => tensor_shape_proto::dimension::Value::DimParam("batch".into()),
-            _ => tensor_shape_proto::dimension::Value::DimValue(size as i64),
-        };
-        tensor_shape_proto::Dimension { value: Some(value), ..Default::default() }
-    };
-    TensorShapeProto { dim: shape.iter().enumerate().map(size).collect() }
-}
-
-/// A tensor as ONNX has it.
-fn tensor_proto(name: &str, dtype: DType, shape: &[i64], bytes: Vec<u8>) -> TensorProto {
-    TensorProto {
-        name: Some(name.to_owned()),
-        data_type: Some(code(dtype)),
-        dims: shape.to_vec(),
-        raw_data: Some(bytes.into()),
-        ..Default::default()
-    }
-}
-
 /// The name of the node that gives the value `output` first.
 fn node_name(output: &str) -> String {
     format!("make_{output}")
 }
 
-fn attribute(name: &str, value: &Attribute) -> AttributeProto {
-    let kind = |kind: AttributeType| AttributeProto {
-        name: Some(name.to_owned()),
-        r#type: Some(kind as i32),
-        ..Default::default()
-    };
-    let text = |text: &String| text.clone().into_bytes().into();
-    match value {
-        Attribute::Int(value) => AttributeProto { i: Some(*value), ..kind(AttributeType::Int) },
-        Attribute::Float(value) => AttributeProto { f: Some(*value), ..kind(AttributeType::Float) },
-        Attribute::String(value) => AttributeProto { s: Some(text(value)), ..kind(AttributeType::String) },
-        Attribute::Ints(values) => AttributeProto { ints: values.clone(), ..kind(AttributeType::Ints) },
-        Attribute::Floats(values) => AttributeProto { floats: values.clone(), ..kind(AttributeType::Floats) },
-        Attribute::Strings(values) => {
-            AttributeProto { strings: values.iter().map(text).collect(), ..kind(AttributeType::Strings) }
-        }
-        Attribute::Tensor { dtype, shape, hex } => {
-            let shape: Vec<_> = shape.iter().map(|&size| size as i64).collect();
-            let bytes = byoc_plugin_api::from_hex(hex).unwrap_or_default();
-            AttributeProto { t: Some(tensor_proto(name, *dtype, &shape, bytes)), ..kind(AttributeType::Tensor) }
-        }
-    }
-}
-
 impl Model {
     /// Adds an input. The first of its sizes is known at run time only where it is `symbolic`.
     pub fn input(&mut self, name: &str, dtype: DType, shape: &[usize], fill: Fill, symbolic: bool) {
-        self.graph.input.push(info(name, dtype, Some(sizes(shape, symbolic))));
+        let mut dims: Vec<_> = shape.iter().map(|&size| Dim::Fixed(size)).collect();
+        if let Some(first) = dims.first_mut().filter(|_| symbolic) {
+            *first = Dim::Symbolic("batch".into());
+        }
+        self.file.graph.input.push(value(name, to_onnx(dtype), Some(&dims)));
         self.inputs.push(Input { name: name.to_owned(), fill });
     }
 
     /// Adds a constant.
-    pub fn constant(&mut self, name: &str, tensor: Tensor) {
-        self.graph.initializer.push(tensor_proto(name, tensor.dtype, &tensor.shape, tensor.bytes));
+    pub fn constant(&mut self, name: &str, Tensor { dtype, shape, bytes }: Tensor) {
+        self.file.graph.initializer.push(tensor(name, to_onnx(dtype), &shape, bytes));
     }
 
     /// Adds a node; an empty name stands for an input that is absent.
@@ -142,19 +73,15 @@ impl Model {
         outputs: Vec<String>,
         attributes: &[(String, Attribute)],
     ) {
-        let known = domain.is_empty() || self.domains.iter().any(|known| known == domain);
-        if !known {
-            self.domains.push(domain.to_owned());
+        let known = |it: &OperatorSetIdProto| it.domain() == domain;
+        if !domain.is_empty() && !self.file.head.opset_import.iter().any(known) {
+            self.file.head.opset_import.push(write::opset(domain, 1));
         }
         self.ops.push((domain.to_owned(), op.to_owned()));
-        self.graph.node.push(NodeProto {
-            input: inputs,
-            name: outputs.first().map(|name| node_name(name)),
-            output: outputs,
-            op_type: Some(op.to_owned()),
-            domain: (!domain.is_empty()).then(|| domain.to_owned()),
+        let name = outputs.first().map(|name| node_name(name)).unwrap_or_default();
+        self.file.graph.node.push(NodeProto {
             attribute: attributes.iter().map(|(name, value)| attribute(name, value)).collect(),
-            ..Default::default()
+            ..node(&name, (domain, op), inputs, outputs)
         });
     }
 
@@ -165,21 +92,14 @@ impl Model {
 
     /// Adds an output. Core infers what it is.
     pub fn output(&mut self, name: &str, dtype: DType) {
-        self.graph.output.push(info(name, dtype, None));
+        self.file.graph.output.push(value(name, to_onnx(dtype), None));
     }
 
     /// The file.
     pub fn finish(&self) -> Vec<u8> {
-        let opset =
-            |domain: &str, version| OperatorSetIdProto { domain: Some(domain.to_owned()), version: Some(version) };
-        let others = self.domains.iter().map(|domain| opset(domain, 1));
-        let graph = GraphProto { name: Some("conformance".into()), ..self.graph.clone() };
-        let model = ModelProto {
-            ir_version: Some(10),
-            opset_import: std::iter::once(opset("", OPSET)).chain(others).collect(),
-            graph: Some(graph),
-            ..Default::default()
-        };
-        model.encode_to_vec()
+        let mut file = self.file.clone().opset(OPSET);
+        file.graph.name = Some("conformance".into());
+        file.head.ir_version = Some(IR_VERSION);
+        file.finish()
     }
 }

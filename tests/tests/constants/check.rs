@@ -108,7 +108,7 @@ impl Constant {
 
     /// Adds it to a model.
     pub(crate) fn add_to(&self, model: Model) -> Model {
-        model.tensor(onnx::tensor(self.name, self.ty, &self.shape).bytes(9, &self.bytes))
+        model.tensor(onnx::tensor(self.name, self.ty, &self.shape, self.bytes.clone()))
     }
 
     /// What has to become of it.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use byoc_core::ops::cast::to_onnx;
+use byoc_core::onnx::proto::{NodeProto, TensorProto, ValueInfoProto};
+use byoc_core::onnx::write::{Model, attribute, node, tensor, to_onnx, value};
 use byoc_plugin_api::{Attribute, DType};
-use byoc_tests::onnx::Message;
 use byoc_tests::tensor::Tensor;
 
 /// A size of an input: a number, or a symbol that has another number in each run.
@@ -78,55 +78,42 @@ impl Case {
 
     /// The ONNX file.
     pub(crate) fn to_onnx(&self) -> Vec<u8> {
-        let graph = self.nodes.iter().fold(Message::default(), |graph, node| graph.bytes(1, node.to_onnx()));
-        let mut graph = graph.bytes(2, "graph");
-        for leaf in &self.leaves {
-            graph = if leaf.constant { graph.bytes(5, tensor(leaf)) } else { graph.bytes(11, port(leaf)) };
-        }
-        let graph = self.outputs.iter().fold(graph, |graph, name| graph.bytes(12, Message::default().bytes(1, name)));
-        let opset = Message::default().bytes(1, "").int(2, self.opset);
-        Message::default().int(1, 8).bytes(7, graph).bytes(8, opset).finish()
+        let mut model = Model::default().opset(self.opset);
+        let (constants, inputs): (Vec<&Leaf>, Vec<&Leaf>) = self.leaves.iter().partition(|leaf| leaf.constant);
+        model.graph.input = inputs.into_iter().map(port).collect();
+        model.graph.initializer = constants.into_iter().map(constant).collect();
+        model.graph.node = self.nodes.iter().map(Node::to_onnx).collect();
+        // Both sides infer what an output is.
+        model.graph.output = self
+            .outputs
+            .iter()
+            .map(|name| ValueInfoProto { name: Some(name.clone()), ..ValueInfoProto::default() })
+            .collect();
+        model.finish()
     }
 }
 
-fn port(leaf: &Leaf) -> Message {
-    let sizes = leaf.dims.iter().fold(Message::default(), |sizes, dim| match dim {
-        Dim::Fixed(size) => sizes.bytes(1, Message::default().int(1, *size as i64)),
-        Dim::Symbol(name) => sizes.bytes(1, Message::default().bytes(2, name)),
-    });
-    let tensor = Message::default().int(1, to_onnx(leaf.dtype())).bytes(2, sizes);
-    Message::default().bytes(1, &leaf.name).bytes(2, Message::default().bytes(1, tensor))
+fn port(leaf: &Leaf) -> ValueInfoProto {
+    let dim = |dim: &Dim| match dim {
+        Dim::Fixed(size) => byoc_plugin_api::Dim::Fixed(*size),
+        Dim::Symbol(name) => byoc_plugin_api::Dim::Symbolic((*name).into()),
+    };
+    let dims: Vec<_> = leaf.dims.iter().map(dim).collect();
+    value(&leaf.name, to_onnx(leaf.dtype()), Some(&dims))
 }
 
-fn tensor(leaf: &Leaf) -> Message {
-    let value = &leaf.values[0];
-    let sizes = value.shape.iter().fold(Message::default(), |tensor, &size| tensor.int(1, size));
-    sizes.int(2, to_onnx(value.dtype)).bytes(8, &leaf.name).bytes(9, &value.bytes)
+fn constant(leaf: &Leaf) -> TensorProto {
+    let Tensor { dtype, shape, bytes } = &leaf.values[0];
+    tensor(&leaf.name, to_onnx(*dtype), shape, bytes.clone())
 }
 
 impl Node {
-    fn to_onnx(&self) -> Message {
-        let node = self.inputs.iter().fold(Message::default(), |node, name| node.bytes(1, name));
-        let node = self.outputs.iter().fold(node, |node, name| node.bytes(2, name));
-        let node = node.bytes(3, format!("make_{}", self.outputs[0])).bytes(4, self.op);
-        self.attributes.iter().fold(node, |node, (name, value)| node.bytes(5, attribute(name, value)))
-    }
-}
-
-/// An attribute; the numbers of fields and kinds are those of `onnx.proto`.
-fn attribute(name: &str, value: &Attribute) -> Message {
-    let message = Message::default().bytes(1, name);
-    match value {
-        Attribute::Float(value) => message.fixed(2, *value).int(20, 1),
-        Attribute::Int(value) => message.int(3, *value).int(20, 2),
-        Attribute::String(text) => message.bytes(4, text).int(20, 3),
-        Attribute::Ints(values) => values.iter().fold(message, |message, &value| message.int(8, value)).int(20, 7),
-        Attribute::Tensor { dtype, shape, hex } => {
-            let bytes = byoc_plugin_api::from_hex(hex).expect("our own hex");
-            let sizes = shape.iter().fold(Message::default(), |tensor, &size| tensor.int(1, size as i64));
-            message.bytes(5, sizes.int(2, to_onnx(*dtype)).bytes(9, bytes)).int(20, 4)
+    fn to_onnx(&self) -> NodeProto {
+        let name = format!("make_{}", self.outputs[0]);
+        NodeProto {
+            attribute: self.attributes.iter().map(|(name, value)| attribute(name, value)).collect(),
+            ..node(&name, ("", self.op), self.inputs.clone(), self.outputs.clone())
         }
-        other => unreachable!("no operator is drawn with {other:?}"),
     }
 }
 

@@ -1,8 +1,28 @@
 //! Small models that together have every kernel, every recipe and every operator of the host backend in their code.
 
-use byoc_tests::onnx::{Attribute, Model, Type};
+use byoc_tests::onnx::{Model, Type};
 
 use Attribute::{Float, Int, Ints, Text};
+
+/// The value of a node's attribute.
+#[derive(Clone, Copy)]
+enum Attribute<'a> {
+    Int(i64),
+    Float(f32),
+    Text(&'a str),
+    Ints(&'a [i64]),
+}
+
+impl From<Attribute<'_>> for byoc_plugin_api::Attribute {
+    fn from(value: Attribute<'_>) -> Self {
+        match value {
+            Int(value) => Self::Int(value),
+            Float(value) => Self::Float(value),
+            Text(value) => Self::String(value.into()),
+            Ints(values) => Self::Ints(values.into()),
+        }
+    }
+}
 
 /// A model, and with which settings of the backend it is compiled beside the default ones.
 pub(crate) struct Base {
@@ -89,7 +109,8 @@ impl Net {
     /// A node: inputs and outputs with spaces between them, `-` for one that is absent.
     fn node(self, op: &str, inputs: &str, outputs: &str, attributes: &[(&str, Attribute<'_>)]) -> Net {
         let names = |text| str::split(text, ' ').map(|name| if name == "-" { "" } else { name }).collect::<Vec<_>>();
-        Net(self.0.node_with(op, &names(inputs), &names(outputs), attributes))
+        let attributes: Vec<_> = attributes.iter().map(|&(name, value)| (name, value.into())).collect();
+        Net(self.0.node_with(op, &names(inputs), &names(outputs), &attributes))
     }
 
     /// A node without attributes.

@@ -139,7 +139,7 @@ fn constants_that_decide_shapes_are_refused() {
     let model = |size: i64| {
         Model::default()
             .input("x", Type::Float, &[24])
-            .tensor(ints("shape", &[size, -1]))
+            .ints("shape", &[2], &[size, -1])
             .node("Reshape", &["x", "shape"], &["y"])
             .output("y", Type::Float, &[-1, -1])
     };
@@ -170,7 +170,7 @@ fn other_models_are_refused() {
         let bytes: Vec<u8> = numbers(1, count).iter().flat_map(|value| value.to_le_bytes()).collect();
         Model::default()
             .input("x", ty, &[2, shape[0]])
-            .tensor(tensor(name, ty, shape).bytes(9, bytes))
+            .tensor(tensor(name, ty, shape, bytes))
             .node("MatMul", &["x", name], &["y"])
             .output("y", ty, &[2, shape[1]])
     };

@@ -6,18 +6,18 @@ use byoc_core::runtime::{Opened, open_region};
 use byoc_core::whole;
 use byoc_plugin_api::{CodeFile, Value};
 
-use crate::args::Inspect;
+use super::Args;
 use crate::compile_request;
 use crate::guard::Guard;
 use crate::report::{self, Table, size};
 
 /// Prints what is in a file.
-pub(crate) fn file(args: &Inspect, opened: &Opened) -> Result<()> {
+pub(crate) fn file(args: &Args, opened: &Opened) -> Result<()> {
     print(args, opened, &args.file.display().to_string())
 }
 
 /// Prints what is in the code of a region, and writes the file that is in it where that is asked for.
-pub(crate) fn region(args: &Inspect, artifact: &Artifact, symbol: &str) -> Result<()> {
+pub(crate) fn region(args: &Args, artifact: &Artifact, symbol: &str) -> Result<()> {
     let constants = artifact.constant_files(args.constants_from.as_deref());
     let guard = Guard::of(&args.extract).reads("the artifact", &args.file).plugins(&args.places);
     let guard = guard.reads_all(constants);
@@ -35,7 +35,7 @@ pub(crate) fn region(args: &Inspect, artifact: &Artifact, symbol: &str) -> Resul
     print(args, &opened, &format!("region {symbol}"))
 }
 
-fn print(args: &Inspect, opened: &Opened, title: &str) -> Result<()> {
+fn print(args: &Args, opened: &Opened, title: &str) -> Result<()> {
     if args.json {
         return report::print_json(&opened.contents);
     }

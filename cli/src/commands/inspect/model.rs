@@ -8,12 +8,12 @@ use byoc_core::onnx::{self, FileInfo, ImportOptions};
 use byoc_core::passes::infer::infer;
 use serde_json::{Value, json};
 
+use super::Args;
 use super::views::by_count;
-use crate::args::Inspect;
 use crate::report::{self, count, size};
 
 /// Prints it.
-pub(crate) fn run(args: &Inspect) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     let options = ImportOptions { shapes: args.shapes.shape.clone(), dims: args.shapes.dim.clone(), no_mmap: false };
     let info = onnx::file_info(&args.file)?;
     let model = onnx::import(&[("main".to_owned(), args.file.as_path())], &options)?;

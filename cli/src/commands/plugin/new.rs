@@ -6,12 +6,36 @@ use std::path::{Path, PathBuf};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::whole;
 
-use crate::args::{Language, PluginNew};
 use crate::embed::{self, skeleton};
 use crate::{quickstart, report};
 
+/// Start a backend: write a project that builds by itself
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The backend's name: lower-case letters, digits and '-', a letter first
+    name: String,
+    /// The language to write it in
+    #[arg(long, value_name = "LANG", default_value = "rust")]
+    lang: Language,
+    /// The folder to write into; made if it is not there [default: byoc-NAME]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Where the crate takes byoc-plugin-api from: a folder that holds it, or a version [default: this byoc's version]
+    #[arg(long, value_name = "PATH|VERSION")]
+    api: Option<String>,
+}
+
+/// The language of a new backend.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Language {
+    /// A crate with the five files of every backend
+    Rust,
+    /// One C file with a Makefile; needs no Rust
+    C,
+}
+
 /// Runs the verb.
-pub(super) fn run(args: &PluginNew) -> Result<()> {
+pub(super) fn run(args: &Args) -> Result<()> {
     check_name(&args.name)?;
     let files = match args.lang {
         Language::Rust => rust(&args.name, &api(args.api.as_deref())?),

@@ -1,5 +1,6 @@
 //! `byoc plugin test`: the conformance kit on one plugin file, in a child process that may crash.
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -8,12 +9,40 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::{Registry, SearchPath, Selected};
 use serde_json::json;
 
-use crate::args::PluginTest;
+use crate::args::name_value;
 use crate::embed;
 use crate::report::{self, Table, duration, size};
 
+/// Test a plugin, given nothing but its file
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// The plugin file
+    file: PathBuf,
+    /// Only these backends of the plugin (repeatable) [default: all of them]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    backend: Vec<String>,
+    /// An option of a backend (repeatable); see `byoc plugin info NAME`
+    #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
+    backend_opt: Vec<(String, String)>,
+    /// Further cases and expected failures: a TOML file, or a folder of them (repeatable)
+    #[arg(long, value_name = "DIR|FILE.toml")]
+    case: Vec<PathBuf>,
+    /// The longest that a case may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+    /// Most memory that the tests may take; 0 for what the machine has
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+    memory: u64,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Run the cases in this process, from this number on; how the verb calls itself.
+    #[arg(long, hide = true)]
+    child: Option<usize>,
+}
+
 /// Runs the verb.
-pub(crate) fn run(args: &PluginTest) -> Result<ExitCode> {
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let settings = Settings {
         plugin: args.file.clone(),
         backends: args.backend.clone(),

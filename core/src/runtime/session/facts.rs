@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use byoc_plugin_api::{DType, Dim};
+use serde::{Serialize, Serializer};
 
 use super::{LoadedCall, Session};
 use crate::artifact::manifest::Port;
@@ -30,18 +31,20 @@ pub enum PortIndex {
 }
 
 /// How long a region took in the last run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RegionTime {
     /// The region's symbol, or the file that is code by itself.
+    #[serde(rename = "region")]
     pub symbol: String,
     /// The backend it ran on.
     pub backend: String,
     /// Wall time on the host. On a device, its own time where that is taken ([`Queueing::Timed`]), else 0.
+    #[serde(rename = "seconds", serialize_with = "seconds")]
     pub time: Duration,
 }
 
 /// A value that was copied from one memory to another in the last run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CopyTime {
     /// The value's name in the model.
     pub value: String,
@@ -52,13 +55,15 @@ pub struct CopyTime {
     /// Bytes.
     pub bytes: u64,
     /// The device's own time where that is taken ([`Queueing::Timed`]), else 0.
+    #[serde(rename = "seconds", serialize_with = "seconds")]
     pub time: Duration,
 }
 
 /// What an entry takes of a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceUse {
     /// The device.
+    #[serde(serialize_with = "text")]
     pub device: DeviceName,
     /// Bytes of constants: each stands there once.
     pub constant_bytes: usize,
@@ -68,6 +73,14 @@ pub struct DeviceUse {
     pub recordings: usize,
     /// Why sequences of regions are not, though they were to be.
     pub unrecorded: Vec<String>,
+}
+
+fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+fn text<S: Serializer>(device: &DeviceName, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(device)
 }
 
 impl Session {

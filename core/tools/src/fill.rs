@@ -5,19 +5,28 @@ use byoc_core::memory::{self, Shortage};
 use byoc_plugin_api::DType;
 use half::{bf16, f16};
 
-use crate::args::FillMode;
+/// What a made-up input is filled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// Random values: even in [0,1) for floats, 0 to 255 for `u8`, 0 or 1 for other types.
+    Random,
+    /// Zeros.
+    Zeros,
+    /// Ones.
+    Ones,
+}
 
 /// The elements of a tensor of that type, as so many bytes. An error where there is no memory for them.
-pub(crate) fn fill(mode: FillMode, seed: u64, name: &str, dtype: DType, length: usize) -> Result<Vec<u8>, Shortage> {
+pub fn fill(mode: Fill, seed: u64, name: &str, dtype: DType, length: usize) -> Result<Vec<u8>, Shortage> {
     let mut bytes = match mode {
-        FillMode::Zeros => return memory::zeroed(length),
-        FillMode::Ones | FillMode::Random => memory::room(length)?,
+        Fill::Zeros => return memory::zeroed(length),
+        Fill::Ones | Fill::Random => memory::room(length)?,
     };
     let (one, mut random) = (one(dtype), SplitMix::new(seed, name));
     for _ in 0..length / dtype.size() {
         match mode {
-            FillMode::Random => random.element(dtype, &mut bytes),
-            FillMode::Ones | FillMode::Zeros => bytes.extend_from_slice(&one),
+            Fill::Random => random.element(dtype, &mut bytes),
+            Fill::Ones | Fill::Zeros => bytes.extend_from_slice(&one),
         }
     }
     Ok(bytes)
@@ -35,11 +44,11 @@ fn one(dtype: DType) -> Vec<u8> {
 
 /// The generator SplitMix64: small, good enough for test data, and the same on every machine
 /// (<https://prng.di.unimi.it/splitmix64.c>).
-pub(crate) struct SplitMix(u64);
+pub struct SplitMix(u64);
 
 impl SplitMix {
     /// A stream of its own for each seed and name.
-    pub(crate) fn new(seed: u64, name: &str) -> SplitMix {
+    pub fn new(seed: u64, name: &str) -> SplitMix {
         // FNV-1a: the name only has to move the start.
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         SplitMix(name.bytes().fold(0xcbf2_9ce4_8422_2325, hash) ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -53,7 +62,7 @@ impl SplitMix {
     }
 
     /// Even in [0,1), with the 24 bits that an `f32` holds.
-    pub(crate) fn uniform(&mut self) -> f32 {
+    pub fn uniform(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1u32 << 24) as f32
     }
 
@@ -76,7 +85,7 @@ impl SplitMix {
 
 #[cfg(test)]
 mod tests {
-    use byoc_tools::tensor::Tensor;
+    use crate::tensor::Tensor;
 
     use super::*;
 
@@ -86,12 +95,12 @@ mod tests {
             let numbers = |mode| {
                 let bytes = fill(mode, 7, "x", dtype, 64 * dtype.size()).expect("small");
                 let tensor = Tensor::new(dtype, vec![4, 16], bytes).expect("a tensor");
-                tensor.numbers().map(byoc_tools::tensor::Number::value).collect::<Vec<_>>()
+                tensor.numbers().map(crate::tensor::Number::value).collect::<Vec<_>>()
             };
-            assert!(numbers(FillMode::Zeros).iter().all(|&value| value == 0.0), "{dtype}");
-            assert!(numbers(FillMode::Ones).iter().all(|&value| value == 1.0), "{dtype}");
+            assert!(numbers(Fill::Zeros).iter().all(|&value| value == 0.0), "{dtype}");
+            assert!(numbers(Fill::Ones).iter().all(|&value| value == 1.0), "{dtype}");
             let most = if dtype == DType::U8 { 255.0 } else { 1.0 };
-            let random = numbers(FillMode::Random);
+            let random = numbers(Fill::Random);
             assert!(random.iter().all(|value| (0.0..=most).contains(value)), "{dtype}");
             assert!(random.iter().any(|&value| value != random[0]), "{dtype}");
         }
@@ -99,7 +108,7 @@ mod tests {
 
     #[test]
     fn seed_and_name_decide() {
-        let random = |seed, name: &str| fill(FillMode::Random, seed, name, DType::F32, 32).expect("small");
+        let random = |seed, name: &str| fill(Fill::Random, seed, name, DType::F32, 32).expect("small");
         assert_eq!(random(1, "x"), random(1, "x"));
         assert_ne!(random(1, "x"), random(2, "x"));
         assert_ne!(random(1, "x"), random(1, "y"));

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
+use super::{arrays, bad};
+use crate::npz;
 use byoc_core::calibrate::{Input, Samples};
 use byoc_core::diagnostic::Result;
-use byoc_tools::npz;
-
-use super::{arrays, bad};
 
 /// The samples of a file.
 pub(super) struct Stack {

@@ -5,7 +5,6 @@ use byoc_core::artifact::manifest::Region;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::runtime::{Session, Solo};
 use byoc_plugin_api::{Candidate, TensorView};
-use byoc_tools::tensor::Tensor;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +12,7 @@ use crate::compare::{Comparison, Tolerance};
 use crate::execution::views;
 use crate::outputs;
 use crate::statistics::Statistics;
+use crate::tensor::Tensor;
 
 /// Runs between two marks take at least so many seconds together, so that what is measured is not the marks.
 const LEAST: f64 = 1e-3;
@@ -25,30 +25,31 @@ const NOISE: f64 = 0.02;
 
 /// What was found for a region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Outcome {
+pub struct Outcome {
     /// What the region's own code is called.
-    pub(super) own: String,
+    pub own: String,
     /// What the fastest is called.
-    pub(super) candidate: String,
+    pub candidate: String,
     /// How many there are.
-    pub(super) candidates: usize,
+    pub candidates: usize,
     /// Seconds that a run of the region's own code takes.
-    pub(super) before: f64,
+    pub before: f64,
     /// Seconds that a run of the fastest takes.
-    pub(super) after: f64,
+    pub after: f64,
     /// Those that do not run, or compute something else.
-    pub(super) left_out: Vec<LeftOut>,
+    pub left_out: Vec<LeftOut>,
     /// The fastest, unless it is the region's own code.
     #[serde(skip)]
-    pub(super) code: Option<Bytes>,
+    pub code: Option<Bytes>,
 }
 
 /// A candidate that is of no use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct LeftOut {
-    pub(super) candidate: String,
+pub struct LeftOut {
+    /// What it is called.
+    pub candidate: String,
     /// One line.
-    pub(super) reason: String,
+    pub reason: String,
 }
 
 impl Outcome {

@@ -7,16 +7,15 @@ mod stack;
 
 use std::path::{Path, PathBuf};
 
-use byoc_core::calibrate::{Dataset, Input, Samples};
-use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_tools::file;
-
 use self::folder::Folder;
 use self::images::Normalisation;
 use self::stack::Stack;
+use crate::file;
+use byoc_core::calibrate::{Dataset, Input, Samples};
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
 
 /// Where the samples are, and how images become tensors.
-pub(crate) struct Files {
+pub struct Files {
     path: PathBuf,
     place: Place,
     normalisation: Normalisation,
@@ -29,7 +28,7 @@ enum Place {
 
 impl Files {
     /// What there is at `path`; nothing is read yet. `mean` and `std` are the user's, empty where none is given.
-    pub(crate) fn find(path: &Path, mean: &[f32], std: &[f32]) -> Result<Files> {
+    pub fn find(path: &Path, mean: &[f32], std: &[f32]) -> Result<Files> {
         let about = std::fs::metadata(path).map_err(|error| Diagnostic::io(path, "open", &error))?;
         let place = match about.is_dir() {
             true => Place::Folder(folder::list(path)?),
@@ -46,7 +45,7 @@ impl Files {
 }
 
 /// The files of the data set at `path`; none where there is no data set.
-pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
+pub fn files(path: &Path) -> Vec<PathBuf> {
     match folder::list(path) {
         Ok(samples) => samples.into_iter().map(|sample| sample.path).collect(),
         Err(_) => vec![path.to_owned()],

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use byoc_core::calibrate::{Input, Samples};
 use byoc_core::diagnostic::{Diagnostic, Result};
-use byoc_tools::npz;
 
 use super::images::{Images, Normalisation};
 use super::{arrays, bad};
+use crate::npz;
 
 /// A file that is a sample.
 pub(super) struct Sample {

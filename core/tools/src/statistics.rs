@@ -6,26 +6,26 @@ use serde::Serialize;
 
 /// The times of the runs of one thing, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Statistics {
+pub struct Statistics {
     /// Number of runs.
-    pub(crate) runs: usize,
+    pub runs: usize,
     /// Sum over number.
-    pub(crate) mean: f64,
+    pub mean: f64,
     /// Half of the runs took at most this.
-    pub(crate) median: f64,
+    pub median: f64,
     /// Nine in ten took at most this.
-    pub(crate) p90: f64,
+    pub p90: f64,
     /// 99 in a hundred took at most this.
-    pub(crate) p99: f64,
+    pub p99: f64,
     /// The fastest.
-    pub(crate) min: f64,
+    pub min: f64,
     /// The slowest.
-    pub(crate) max: f64,
+    pub max: f64,
 }
 
 impl Statistics {
     /// `None` where there was no run.
-    pub(crate) fn of(times: &[Duration]) -> Option<Statistics> {
+    pub fn of(times: &[Duration]) -> Option<Statistics> {
         let mut sorted: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
         sorted.sort_by(f64::total_cmp);
         let (&min, &max) = (sorted.first()?, sorted.last()?);

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
+use super::bad;
+use crate::npy::{self, Array};
+use crate::text;
 use byoc_core::calibrate::Input;
 use byoc_core::diagnostic::{Diagnostic, Result};
 use byoc_plugin_api::closest;
-use byoc_tools::npy::{self, Array};
-
-use super::bad;
-use crate::report;
 
 /// Reads a `.npy` file, which must be for the only input.
 pub(super) fn read_npy(path: &Path, inputs: &[Input]) -> Result<Array> {
@@ -45,8 +44,8 @@ fn missing(path: &Path, names: &[String], input: &Input) -> Diagnostic {
 pub(super) fn sample(path: &Path, array: Array, input: &Input) -> Result<Vec<u8>> {
     let fits = same(&array.shape, &input.shape) || batch_less(input).is_some_and(|shape| same(&array.shape, shape));
     if !fits {
-        let without = batch_less(input).map(|shape| format!(" or {}", report::shape(shape))).unwrap_or_default();
-        let hint = format!("Its shape must be {}{without}", report::shape(&input.shape));
+        let without = batch_less(input).map(|shape| format!(" or {}", text::shape(shape))).unwrap_or_default();
+        let hint = format!("Its shape must be {}{without}", text::shape(&input.shape));
         return Err(wrong_shape(path, &array, input).hint(hint));
     }
     elements(path, array, input)
@@ -80,7 +79,7 @@ fn elements(path: &Path, array: Array, input: &Input) -> Result<Vec<u8>> {
 }
 
 fn wrong_shape(path: &Path, array: &Array, input: &Input) -> Diagnostic {
-    let (name, found, wanted) = (&input.name, report::shape(&array.shape), report::shape(&input.shape));
+    let (name, found, wanted) = (&input.name, text::shape(&array.shape), text::shape(&input.shape));
     bad(format!("'{}': the array for input '{name}' has shape {found}, the model takes {wanted}", path.display()))
 }
 

@@ -1,26 +1,69 @@
 //! The inputs of a run: by name from files, the rest filled where the user asks for it.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::dim::{self, Expr};
 use byoc_core::runtime::PortInfo;
 use byoc_plugin_api::{Dim, closest};
-use byoc_tools::npy::Array;
-use byoc_tools::tensor::{Tensor, byte_length};
-use byoc_tools::{npy, npz};
 
-use crate::args::{FillMode, InputArg, Inputs, Shapes};
-use crate::fill::fill;
+use crate::fill::{Fill, fill};
+use crate::npy::{self, Array};
+use crate::npz;
+use crate::tensor::{Tensor, byte_length};
+use crate::text;
 
-use crate::report;
+/// A file with values of inputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A file of arrays with names.
+    Npz(PathBuf),
+    /// A file with the array of one input.
+    Npy(String, PathBuf),
+}
+
+/// Where the values of inputs come from.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// Files.
+    pub sources: Vec<Source>,
+    /// What inputs are filled with that no file gives; without it such an input is an error.
+    pub fill: Option<Fill>,
+    /// The seed of random values; the same seed and input name give the same values.
+    pub seed: u64,
+}
+
+/// Sizes that are left open by a model or an artifact, and are known now.
+#[derive(Clone, Debug, Default)]
+pub struct OpenSizes {
+    /// Shapes of inputs, by name.
+    pub shapes: Vec<(String, Vec<usize>)>,
+    /// Sizes of symbolic dimensions, by name.
+    pub dims: Vec<(String, usize)>,
+}
+
+impl Inputs {
+    /// Every input at random.
+    pub fn random() -> Inputs {
+        Inputs { fill: Some(Fill::Random), ..Inputs::default() }
+    }
+}
+
+impl Source {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Source::Npz(path) | Source::Npy(_, path) => path,
+        }
+    }
+}
 
 /// One tensor for each port, in their order.
-pub(crate) fn gather(ports: &[PortInfo], inputs: &Inputs, open_sizes: &Shapes) -> Result<Vec<Tensor>> {
+pub fn gather(ports: &[PortInfo], inputs: &Inputs, open_sizes: &OpenSizes) -> Result<Vec<Tensor>> {
     let mut given: Vec<Option<Tensor>> = vec![None; ports.len()];
-    for argument in &inputs.input {
-        for (name, array, path) in read(argument)? {
+    for source in &inputs.sources {
+        for (name, array, path) in read(source)? {
             let index = find(ports, &name, path)?;
             if given[index].is_some() {
                 return Err(bad(format!("input '{name}' is given twice")));
@@ -37,12 +80,12 @@ pub(crate) fn gather(ports: &[PortInfo], inputs: &Inputs, open_sizes: &Shapes) -
     ports.iter().zip(given).map(tensor).collect()
 }
 
-fn read(argument: &InputArg) -> Result<Vec<(String, Array, &Path)>> {
-    match argument {
-        InputArg::Npz(path) => {
+fn read(source: &Source) -> Result<Vec<(String, Array, &Path)>> {
+    match source {
+        Source::Npz(path) => {
             Ok(npz::read(path)?.into_iter().map(|(name, array)| (name, array, path.as_path())).collect())
         }
-        InputArg::Npy(name, path) => Ok(vec![(name.clone(), npy::open(path)?, path.as_path())]),
+        Source::Npy(name, path) => Ok(vec![(name.clone(), npy::open(path)?, path.as_path())]),
     }
 }
 
@@ -71,16 +114,16 @@ fn typed(port: &PortInfo, array: Array, path: &Path) -> Result<Tensor> {
 
 fn missing(ports: &[PortInfo], port: &PortInfo) -> Diagnostic {
     let all: Vec<_> =
-        ports.iter().map(|port| format!("{}: {}{}", port.name, port.dtype, report::shape(&port.shape))).collect();
+        ports.iter().map(|port| format!("{}: {}{}", port.name, port.dtype, text::shape(&port.shape))).collect();
     bad(format!("input '{}' is not given", port.name))
         .hint(format!("Give it with --input, or make it up with --fill random. The inputs are: {}", all.join(", ")))
 }
 
 /// The sizes of symbolic dimensions: what the user says, and what the tensors from files and `--shape` tell.
-fn symbols(ports: &[PortInfo], given: &[Option<Tensor>], open_sizes: &Shapes) -> Result<HashMap<String, usize>> {
+fn symbols(ports: &[PortInfo], given: &[Option<Tensor>], open_sizes: &OpenSizes) -> Result<HashMap<String, usize>> {
     let known = known_symbols(ports)?;
     let mut symbols = HashMap::new();
-    for (name, size) in &open_sizes.dim {
+    for (name, size) in &open_sizes.dims {
         if !known.contains(name) {
             let error = Diagnostic::new(Code::ShapeOption, format!("the entry has no dimension '{name}'"));
             return Err(match known.is_empty() {
@@ -90,7 +133,7 @@ fn symbols(ports: &[PortInfo], given: &[Option<Tensor>], open_sizes: &Shapes) ->
         }
         symbols.insert(name.clone(), *size);
     }
-    for (name, _) in &open_sizes.shape {
+    for (name, _) in &open_sizes.shapes {
         if !ports.iter().any(|port| port.name == *name) {
             let names: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
             let error = Diagnostic::new(Code::ShapeOption, format!("there is no input '{name}'"));
@@ -100,7 +143,8 @@ fn symbols(ports: &[PortInfo], given: &[Option<Tensor>], open_sizes: &Shapes) ->
     let mut open = Vec::new();
     for (port, given) in ports.iter().zip(given) {
         let from_file = given.as_ref().map(|tensor| tensor.shape().iter().map(|&size| size as usize).collect());
-        let from_flag = || open_sizes.shape.iter().find(|(name, _)| *name == port.name).map(|(_, shape)| shape.clone());
+        let from_flag =
+            || open_sizes.shapes.iter().find(|(name, _)| *name == port.name).map(|(_, shape)| shape.clone());
         let shape: Option<Vec<usize>> = from_file.or_else(from_flag);
         open.extend(port.shape.iter().zip(shape.into_iter().flatten()).map(|(dim, size)| (port, dim, size)));
     }
@@ -139,18 +183,18 @@ fn known_symbols(ports: &[PortInfo]) -> Result<Vec<String>> {
 
 fn filled(
     port: &PortInfo,
-    mode: FillMode,
+    mode: Fill,
     seed: u64,
     symbols: &HashMap<String, usize>,
-    open_sizes: &Shapes,
+    open_sizes: &OpenSizes,
 ) -> Result<Tensor> {
-    let chosen = open_sizes.shape.iter().find(|(name, _)| *name == port.name);
+    let chosen = open_sizes.shapes.iter().find(|(name, _)| *name == port.name);
     let shape = match chosen {
         Some((_, shape)) => shape.clone(),
         None => dim::eval_shape(&port.shape, symbols).map_err(|_| unknown_size(port))?,
     };
     let PortInfo { name, dtype, .. } = port;
-    let text = report::shape(&shape);
+    let text = text::shape(&shape);
     let unfit = || bad(format!("input '{name}' of shape {text} does not fit in memory"));
     let sizes: Option<Vec<i64>> = shape.iter().map(|&size| i64::try_from(size).ok()).collect();
     let length = sizes.as_ref().and_then(|sizes| byte_length(*dtype, sizes)).ok_or_else(unfit)?;
@@ -161,7 +205,7 @@ fn filled(
 
 fn unknown_size(port: &PortInfo) -> Diagnostic {
     let symbol = port.shape.iter().find(|dim| dim.fixed().is_none()).map(Dim::to_string).unwrap_or_default();
-    let shape = report::shape(&port.shape);
+    let shape = text::shape(&port.shape);
     bad(format!("input '{}' of shape {shape} cannot be filled: the size '{symbol}' is open", port.name))
         .hint(format!("Say what it is, as in --dim '{symbol}=1'"))
 }
@@ -182,50 +226,46 @@ mod tests {
         vec![port("ids", DType::I64, &[batch.clone(), Dim::Fixed(4)]), port("mask", DType::F32, &[batch])]
     }
 
-    fn random() -> Inputs {
-        Inputs { fill: Some(FillMode::Random), ..Inputs::default() }
-    }
-
-    fn sizes(dim: &[(&str, usize)], shape: &[(&str, &[usize])]) -> Shapes {
-        Shapes {
-            dim: dim.iter().map(|(name, size)| ((*name).into(), *size)).collect(),
-            shape: shape.iter().map(|(name, shape)| ((*name).into(), shape.to_vec())).collect(),
+    fn sizes(dim: &[(&str, usize)], shape: &[(&str, &[usize])]) -> OpenSizes {
+        OpenSizes {
+            dims: dim.iter().map(|(name, size)| ((*name).into(), *size)).collect(),
+            shapes: shape.iter().map(|(name, shape)| ((*name).into(), shape.to_vec())).collect(),
         }
     }
 
     #[test]
     fn open_sizes_come_from_flags_and_from_files() {
-        let shapes = |inputs: &Inputs, open: &Shapes| {
+        let shapes = |inputs: &Inputs, open: &OpenSizes| {
             gather(&ports(), inputs, open)
                 .expect("filled")
                 .iter()
                 .map(|tensor| tensor.shape().to_vec())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(shapes(&random(), &sizes(&[("batch", 2)], &[])), [vec![2, 4], vec![2]]);
-        assert_eq!(shapes(&random(), &sizes(&[], &[("mask", &[3])])), [vec![3, 4], vec![3]]);
+        assert_eq!(shapes(&Inputs::random(), &sizes(&[("batch", 2)], &[])), [vec![2, 4], vec![2]]);
+        assert_eq!(shapes(&Inputs::random(), &sizes(&[], &[("mask", &[3])])), [vec![3, 4], vec![3]]);
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("in.npz");
         let mask = Tensor::new(DType::F32, vec![5], vec![0; 20]).expect("a tensor");
         npz::write(&path, &[("mask".into(), mask)]).expect("written");
-        let inputs = Inputs { input: vec![InputArg::Npz(path)], ..random() };
-        assert_eq!(shapes(&inputs, &Shapes::default()), [vec![5, 4], vec![5]]);
+        let inputs = Inputs { sources: vec![Source::Npz(path)], ..Inputs::random() };
+        assert_eq!(shapes(&inputs, &OpenSizes::default()), [vec![5, 4], vec![5]]);
     }
 
     #[test]
     fn mistakes_name_the_input_and_what_there_is() {
-        let error = |inputs: &Inputs, open: &Shapes| {
+        let error = |inputs: &Inputs, open: &OpenSizes| {
             let error = gather(&ports(), inputs, open).expect_err("a mistake");
             (error.message, error.hint.unwrap_or_default())
         };
-        let none = Shapes::default();
-        let (message, hint) = error(&random(), &none);
+        let none = OpenSizes::default();
+        let (message, hint) = error(&Inputs::random(), &none);
         assert_eq!(message, "input 'ids' of shape [batch,4] cannot be filled: the size 'batch' is open");
         assert_eq!(hint, "Say what it is, as in --dim 'batch=1'");
         let (message, hint) = error(&Inputs::default(), &none);
         assert_eq!(message, "input 'ids' is not given");
         assert!(hint.ends_with("The inputs are: ids: i64[batch,4], mask: f32[batch]"), "{hint}");
-        let (message, hint) = error(&random(), &sizes(&[("bach", 1)], &[]));
+        let (message, hint) = error(&Inputs::random(), &sizes(&[("bach", 1)], &[]));
         assert_eq!(
             (message.as_str(), hint.as_str()),
             ("the entry has no dimension 'bach'", "Its dimensions are: batch")
@@ -246,7 +286,7 @@ mod tests {
             ),
         ] {
             npz::write(&path, &[(name.into(), tensor())]).expect("written");
-            let inputs = Inputs { input: vec![InputArg::Npz(path.clone())], ..Inputs::default() };
+            let inputs = Inputs { sources: vec![Source::Npz(path.clone())], ..Inputs::default() };
             assert_eq!(error(&inputs, &none), (expected, remedy.to_owned()));
         }
     }

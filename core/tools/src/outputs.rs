@@ -1,55 +1,83 @@
 //! The outputs of a run: summed up for people, and copied out for files and comparisons.
 
-use byoc_core::diagnostic::{Code, Result};
+use std::path::Path;
+
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::runtime::{PortInfo, Session};
-use byoc_tools::tensor::{Number, Tensor};
 use serde::Serialize;
 
-use crate::report::{self, Table};
+use crate::npy::Array;
+use crate::npz;
+use crate::tensor::{Number, Tensor};
+use crate::text;
 
 /// How many elements of an output are shown.
 const SHOWN: usize = 5;
 
 /// What is told of one output.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary {
-    name: String,
-    dtype: String,
-    shape: Vec<i64>,
-    /// Over the elements that are numbers; none where there is no such element.
-    min: Option<f64>,
-    max: Option<f64>,
-    mean: Option<f64>,
+pub struct Summary {
+    /// The output.
+    pub name: String,
+    /// Its element type.
+    pub dtype: String,
+    /// Its shape.
+    pub shape: Vec<i64>,
+    /// The smallest of the elements that are numbers; none where there is no such element.
+    pub min: Option<f64>,
+    /// The largest of them.
+    pub max: Option<f64>,
+    /// Their mean.
+    pub mean: Option<f64>,
     /// Elements that are not numbers or infinite.
-    non_finite: usize,
-    first: Vec<serde_json::Value>,
+    pub non_finite: usize,
+    /// The first elements, in JSON.
+    pub first: Vec<serde_json::Value>,
+    /// The same as text.
     #[serde(skip)]
-    first_text: String,
+    pub first_text: String,
+    /// The largest elements, as many as were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    top: Vec<Top>,
+    pub top: Vec<Top>,
 }
 
 /// One of the largest elements.
 #[derive(Debug, Serialize)]
-pub(crate) struct Top {
-    position: Vec<usize>,
-    value: f64,
+pub struct Top {
+    /// The index in each dimension.
+    pub position: Vec<usize>,
+    /// The element.
+    pub value: f64,
 }
 
 /// Copies of the outputs of the last run, by name.
-pub(crate) fn collect(session: &Session) -> Result<Vec<(String, Tensor)>> {
+pub fn collect(session: &Session) -> Result<Vec<(String, Tensor)>> {
     let copy = |(index, port): (usize, PortInfo)| {
         let view = session.output(index)?;
-        let title = || format!("the copy of output '{}' {}{}", port.name, port.dtype, report::shape(view.shape()));
+        let title = || format!("the copy of output '{}' {}{}", port.name, port.dtype, text::shape(view.shape()));
         let tensor = Tensor::copy(&view).map_err(|shortage| shortage.diagnostic(Code::RunFailed, title()))?;
         Ok((port.name, tensor))
     };
     session.outputs().into_iter().enumerate().map(copy).collect()
 }
 
+/// The expected outputs of a `.npz` file, by name, in the types that the outputs have.
+pub fn read_expected(path: &Path, ports: &[PortInfo]) -> Result<Vec<(String, Tensor)>> {
+    let tensor = |(name, array): (String, Array)| {
+        // An array of another name is told of when the names are compared; its type does not matter then.
+        let dtype = ports.iter().find(|port| port.name == name).map(|port| port.dtype);
+        let tensor = array.into_tensor_like(dtype).map_err(|found| {
+            let message = format!("output '{name}' is {found} in '{}'", path.display());
+            Diagnostic::new(Code::BadInput, message).hint("Convert it with NumPy's astype")
+        })?;
+        Ok((name, tensor))
+    };
+    npz::read(path)?.into_iter().map(tensor).collect()
+}
+
 impl Summary {
     /// Looks at every element; `top` is how many of the largest are wanted.
-    pub(crate) fn of(name: &str, tensor: &Tensor, top: usize) -> Summary {
+    pub fn of(name: &str, tensor: &Tensor, top: usize) -> Summary {
         let (mut count, mut sum) = (0usize, 0.0);
         let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
         tensor.each_value(|value| {
@@ -99,36 +127,6 @@ fn largest(tensor: &Tensor, count: usize) -> Vec<Top> {
     found.into_iter().map(|(index, value)| Top { position: tensor.position(index), value }).collect()
 }
 
-/// The summaries as a table, with a table of the largest elements below where they are wanted.
-pub(crate) fn table(summaries: &[Summary]) -> String {
-    let mut table = Table::new(&["output", "type", "shape", ">min", ">max", ">mean", "first values"]);
-    let number = |value: Option<f64>| value.map_or_else(|| "-".into(), report::short);
-    for summary in summaries {
-        let odd = match summary.non_finite {
-            0 => String::new(),
-            count => format!("  ({count} not finite)"),
-        };
-        table.row([
-            summary.name.clone(),
-            summary.dtype.clone(),
-            report::shape(&summary.shape),
-            number(summary.min),
-            number(summary.max),
-            number(summary.mean),
-            format!("{}{odd}", summary.first_text),
-        ]);
-    }
-    let mut text = table.text();
-    for summary in summaries.iter().filter(|summary| !summary.top.is_empty()) {
-        let mut table = Table::new(&[&format!("largest of {}", summary.name), ">value"]);
-        for top in &summary.top {
-            table.row([report::shape(&top.position), report::short(top.value)]);
-        }
-        text += &format!("\n{}", table.text());
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use byoc_plugin_api::DType;
@@ -148,10 +146,6 @@ mod tests {
         assert_eq!(summary.first_text, "1 NaN 3 inf -1 ...");
         let top: Vec<_> = summary.top.iter().map(|top| top.position.clone()).collect();
         assert_eq!(top, [[1, 0], [0, 2]]);
-        let text = table(&[Summary::of("y", &tensor, 0)]);
-        let expected = "output  type  shape  min  max  mean  first values\n\
-                        y       f32   [2,3]   -1    3  1.25  1 NaN 3 inf -1 ...  (2 not finite)\n";
-        assert_eq!(text, expected);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use image::imageops::FilterType;
 use image::{DynamicImage, ImageReader};
 
 use super::bad;
-use crate::report;
+use crate::text;
 
 /// The user's mean and deviation of pixels between 0 and 1: one number, or one a channel; empty for 0 and 1.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,9 +41,9 @@ impl Normalisation {
             several => {
                 let message = format!(
                     "{flag} has {}, and input '{}' has {}",
-                    report::count(several.len(), "number"),
+                    text::count(several.len(), "number"),
                     input.name,
-                    report::count(count, "channel")
+                    text::count(count, "channel")
                 );
                 Err(Diagnostic::new(Code::Usage, message).hint("Give one number, or one a channel"))
             }
@@ -65,7 +65,7 @@ impl Images {
         }
         let inputs: Vec<_> = inputs
             .iter()
-            .map(|input| format!("{}: {}{}", input.name, input.dtype, report::shape(&input.shape)))
+            .map(|input| format!("{}: {}{}", input.name, input.dtype, text::shape(&input.shape)))
             .collect();
         let message = format!("'{}' is an image, which the model does not take: {}", file.display(), inputs.join(", "));
         Err(bad(message)
@@ -84,7 +84,7 @@ impl Images {
         }
         let message = format!(
             "{resized} of {} in '{}' are not {} wide and {} high: they are stretched with a bilinear filter",
-            report::count(files.len(), "image"),
+            text::count(files.len(), "image"),
             folder.display(),
             self.width,
             self.height

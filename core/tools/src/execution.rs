@@ -1,0 +1,119 @@
+//! A loaded entry with its inputs: what runs, is measured and is compared.
+
+use std::time::{Duration, Instant};
+
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::runtime::{CopyTime, PortInfo, RegionTime, Session};
+use byoc_plugin_api::TensorView;
+use serde::Serialize;
+
+use crate::inputs::{self, Inputs, OpenSizes};
+use crate::tensor::Tensor;
+
+/// A loaded entry with its inputs.
+pub struct Loaded {
+    /// The entry.
+    pub session: Session,
+    /// One tensor for each of its inputs.
+    pub inputs: Vec<Tensor>,
+}
+
+/// Where the time of runs went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Profile {
+    /// Regions, in their order.
+    pub regions: Vec<RegionTime>,
+    /// What was copied between memories.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<CopyTime>,
+}
+
+impl Loaded {
+    /// Gathers the inputs of a session.
+    pub fn new(session: Session, given: &Inputs, open_sizes: &OpenSizes) -> Result<Loaded> {
+        let inputs = inputs::gather(&session.inputs(), given, open_sizes)?;
+        Ok(Loaded { session, inputs })
+    }
+
+    /// The inputs in the order of these ports: those of the model that the entry was compiled from.
+    pub fn inputs_for(&self, ports: &[PortInfo]) -> Result<Vec<TensorView<'_>>> {
+        let own = self.session.inputs();
+        let find = |port: &PortInfo| {
+            let at = own.iter().position(|other| other.name == port.name).ok_or_else(|| {
+                let message = format!("the model has an input '{}', which the artifact does not have", port.name);
+                Diagnostic::new(Code::BadInput, message).hint("Is it the model that the artifact was compiled from?")
+            })?;
+            self.inputs[at].view()
+        };
+        ports.iter().map(find).collect()
+    }
+
+    /// Runs once.
+    pub fn run(&mut self) -> Result<Duration> {
+        let views = views(&self.inputs)?;
+        let start = Instant::now();
+        self.session.run(&views)?;
+        Ok(start.elapsed())
+    }
+
+    /// Runs once, with inputs and outputs that stay on devices where they can.
+    pub fn run_resident(&mut self) -> Result<Duration> {
+        let views = views(&self.inputs)?;
+        let start = Instant::now();
+        self.session.run_resident(&views)?;
+        Ok(start.elapsed())
+    }
+
+    /// Where the time of the last run went.
+    pub fn profile(&self) -> Profile {
+        Profile { regions: self.session.times(), copies: self.session.copies() }
+    }
+}
+
+/// The tensors as a run takes them.
+pub fn views(tensors: &[Tensor]) -> Result<Vec<TensorView<'_>>> {
+    tensors.iter().map(Tensor::view).collect()
+}
+
+impl Profile {
+    /// Adds the times of another run.
+    pub fn add(&mut self, run: Profile) {
+        if self.regions.is_empty() {
+            *self = run;
+            return;
+        }
+        self.regions.iter_mut().zip(run.regions).for_each(|(sum, time)| sum.time += time.time);
+        self.copies.iter_mut().zip(run.copies).for_each(|(sum, time)| sum.time += time.time);
+    }
+
+    /// The sums over `runs` runs as means.
+    pub fn means(mut self, runs: usize) -> Profile {
+        let times = self.regions.iter_mut().map(|region| &mut region.time);
+        let runs = u32::try_from(runs.max(1)).unwrap_or(u32::MAX);
+        times.chain(self.copies.iter_mut().map(|copy| &mut copy.time)).for_each(|sum| *sum /= runs);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_of_runs_become_their_means() {
+        let profile = |region, copied| Profile {
+            regions: vec![RegionTime { symbol: "r0".into(), backend: "gpu".into(), time: Duration::from_secs(region) }],
+            copies: vec![CopyTime {
+                value: "x".into(),
+                from: "host".into(),
+                to: "cuda:0".into(),
+                bytes: 2000,
+                time: Duration::from_secs(copied),
+            }],
+        };
+        let mut sums = Profile::default();
+        sums.add(profile(1, 2));
+        sums.add(profile(3, 4));
+        assert_eq!(sums.means(2), profile(2, 3));
+    }
+}
