@@ -5,7 +5,7 @@ mod crowded;
 
 use std::sync::Arc;
 
-use byoc_plugin_api::{Claim, Claims, ConstantAccess};
+use byoc_plugin_api::{Backend, Claim, Claims, ConstantAccess};
 
 pub(crate) use crate::claims::{RecordedClaim, Recorder, describe};
 use crate::constants::ConstantTable;
@@ -144,7 +144,7 @@ fn notes(selected: &Selected, symbol: &str, code: &[u8]) -> Result<Vec<String>> 
             if error.crashed { error } else { byoc_plugin_api::Error { message, ..error } },
         )
     };
-    Ok(selected.registered.open(code).map_err(failed)?.notes)
+    Ok(selected.registered.backend.open(code).map_err(failed)?.notes)
 }
 
 /// The notes of every region, as warnings.

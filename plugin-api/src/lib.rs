@@ -90,6 +90,7 @@
 mod abi;
 mod arena;
 mod backend;
+mod call;
 mod constants;
 pub mod dim;
 pub mod dlpack;
@@ -103,15 +104,14 @@ mod export;
 pub mod float_json;
 #[cfg(feature = "host")]
 pub mod host;
-mod open;
 mod options;
+mod panics;
 mod pattern;
 mod region;
 mod registry;
 #[cfg(feature = "host")]
 mod table;
 mod tensor;
-mod tuning_tables;
 pub use abi::{ABI_VERSION, OLDEST_ABI_VERSION};
 pub use arena::*;
 pub use backend::*;

@@ -14,7 +14,7 @@ use super::testing::graph;
 use super::{Crashes, explain, partition};
 use crate::codegen;
 use crate::ir::{Model, TypedModel};
-use crate::plugin::{BackendCode, Origin, Registered, Selected};
+use crate::plugin::{Origin, Registered, Selected, embedded};
 use crate::spool::Spool;
 use crate::whole::Scratch;
 
@@ -127,7 +127,7 @@ fn selected(backend: &'static Taker) -> Selected {
         description: backend.describe(),
         origin: Origin::Embedded,
         abi_version: 1,
-        backend: BackendCode::embedded(backend).expect("a backend"),
+        backend: embedded(backend).expect("a backend"),
     };
     Selected { registered, options: Options::default() }
 }
