@@ -7,7 +7,7 @@ mod constant_views;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use byoc_plugin_api::{Claims, ConstantAccess, ConstantId, Constants, Error};
+use byoc_plugin_api::{Backend, Claims, ConstantAccess, ConstantId, Constants, Error};
 
 pub(crate) use self::claims::Recorder;
 pub(crate) use self::claims::{PackedConstant, RecordedClaim};
@@ -174,7 +174,7 @@ fn notes(selected: &Selected, symbol: &str, code: &[u8]) -> Result<Vec<String>> 
         let message = format!("it cannot read its own code: {}", error.message);
         backend_failed(selected.name(), symbol, if error.crashed { error } else { Error { message, ..error } })
     };
-    Ok(selected.registered.open(code).map_err(failed)?.notes)
+    Ok(selected.registered.backend.open(code).map_err(failed)?.notes)
 }
 
 /// The notes of every region, as warnings.

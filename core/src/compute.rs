@@ -2,7 +2,8 @@
 //! no kernels, so folding and calibration both come to this.
 
 use byoc_plugin_api::{
-    BoundConstant, BoundConstants, Environment, Error, Executable, TensorView, TensorViewMut, Value, contiguous_strides,
+    Backend, BoundConstant, BoundConstants, Environment, Error, Executable, TensorView, TensorViewMut, Value,
+    contiguous_strides,
 };
 
 use crate::buffer::Buffer;

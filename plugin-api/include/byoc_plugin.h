@@ -6,7 +6,7 @@
  * A plugin is a shared library that exports two symbols:
  *
  *     const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("acme", "1.0.0");
- *     const byoc_table byoc_plugin_table = { sizeof(byoc_table), count, describe, ... };
+ *     const byoc_table byoc_plugin_table = { sizeof(byoc_table), count, call, load, run, free, extension };
  *
  * It should also say who it is in a form that is read without opening it, with the names of all its backends as JSON:
  *
@@ -17,8 +17,8 @@
  *     `load` stay until `free`. Results are written into sinks, in as many pieces as is handy.
  *   - Descriptions, patterns, options, regions, claims, refusals and environments are JSON in UTF-8, as described in
  *     docs/writing-a-backend.md. Readers ignore fields that they do not know.
- *   - A function returns BYOC_OK, or BYOC_FAILED with the reason, one line of text, in `error`; `check` may return
- *     BYOC_REFUSED with a refusal in `out`.
+ *   - A function returns BYOC_OK, or BYOC_FAILED with the reason, one line of text, in `error`; `call` returns
+ *     BYOC_UNKNOWN for a method that the backend does not have.
  *   - No function lets an exception or a longjmp out: write BYOC_NOEXCEPT behind each in C++.
  *   - Functions that take a backend's index may be called from several threads at once. One executable runs once at a
  *     time, not always on the same thread.
@@ -45,23 +45,14 @@ extern "C" {
 // Failed; the error sink has an `Error` as JSON, or the message alone as text.
 #define BYOC_FAILED 1
 
-// `check` refused; a `Refusal` as JSON is in the output sink.
-#define BYOC_REFUSED 2
-
-// The version that `extension` is asked for.
-#define BYOC_OPEN_VERSION 1
+// `call`: the backend has no such method.
+#define BYOC_UNKNOWN 2
 
 // The version that `extension` is asked for.
 #define BYOC_DOMAIN_VERSION 1
 
 // The version that `extension` is asked for.
 #define BYOC_DEVICE_VERSION 1
-
-// The version that `extension` is asked for.
-#define BYOC_TOOLS_VERSION 1
-
-// The version that `extension` is asked for.
-#define BYOC_CANDIDATES_VERSION 1
 
 // Borrowed bytes; texts are UTF-8.
 typedef struct {
@@ -79,15 +70,16 @@ typedef struct {
   int32_t (*write)(void *context, byoc_slice bytes);
 } byoc_sink;
 
-// Takes claims: `claim` starts one (a `Claim` as JSON), `write` appends bytes to a packed one.
+// Takes the answer of a call: `write` appends bytes, in as many calls as the writer likes, and `item` says what the bytes
+// behind it are, as JSON. Both return `BYOC_OK` or `BYOC_FAILED`.
 typedef struct {
   // Given back to both functions.
   void *context;
-  // Claims the constant of that id.
-  int32_t (*claim)(void *context, uint64_t id, byoc_slice claim);
-  // Appends bytes to the constant claimed last.
+  // Begins an item.
+  int32_t (*item)(void *context, byoc_slice json);
+  // Appends bytes to the answer, or to the last item.
   int32_t (*write)(void *context, byoc_slice bytes);
-} byoc_claim_sink;
+} byoc_output;
 
 // Where a tensor's memory is: `device_type` 1 is the CPU, 2 CUDA, 12 an accelerator of another kind.
 typedef struct {
@@ -172,31 +164,16 @@ typedef struct {
   size_t struct_size;
   // Number of backends in the plugin.
   size_t (*count)(void);
-  // Writes a `Description` to `out`.
-  int32_t (*describe)(size_t backend, byoc_sink out, byoc_sink error);
-  // Writes a list of `Pattern` to `out`.
-  int32_t (*patterns)(size_t backend, byoc_slice options, byoc_sink out, byoc_sink error);
-  // Accepts a candidate, or returns `BYOC_REFUSED` and writes a `Refusal` to `out`.
-  int32_t (*check)(size_t backend,
-                   byoc_slice region,
-                   byoc_slice options,
-                   byoc_sink out,
-                   byoc_sink error);
-  // Writes the code of a region to `code`.
-  int32_t (*codegen)(size_t backend,
-                     byoc_slice region,
-                     byoc_constants constants,
-                     byoc_slice options,
-                     byoc_sink code,
-                     byoc_sink error);
-  // Claims every constant of a region once.
-  int32_t (*constant_updater)(size_t backend,
-                              byoc_slice region,
-                              byoc_constants constants,
-                              byoc_slice code,
-                              byoc_slice options,
-                              byoc_claim_sink claims,
-                              byoc_sink error);
+  // Calls a method of a backend by its name. The request is JSON; `constants` are those of its region, `bytes` the code
+  // of a region or a file. What each method is asked and answers stands in `docs/abi.md`. For a method that the backend
+  // does not have the answer is `BYOC_UNKNOWN`.
+  int32_t (*call)(size_t backend,
+                  byoc_slice method,
+                  byoc_slice request,
+                  byoc_constants constants,
+                  byoc_slice bytes,
+                  byoc_output out,
+                  byoc_sink error);
   // Makes a region ready to run and stores a handle, not null, in `executable`.
   int32_t (*load)(size_t backend,
                   byoc_slice code,
@@ -208,17 +185,9 @@ typedef struct {
   int32_t (*run)(void *executable, byoc_tensors inputs, byoc_tensors outputs, byoc_sink error);
   // Ends an executable.
   void (*free)(void *executable);
-  // The table of an optional ability by id and version, or null.
+  // The table of a group of functions that few backends have, by id and version, or null.
   const void *(*extension)(size_t backend, byoc_slice id, uint32_t version);
 } byoc_table;
-
-// The function of a backend whose description has `files`. It is static: the host may call it at any time.
-typedef struct {
-  // Size of this struct in the plugin; it grows at the end only.
-  size_t struct_size;
-  // Reads a file of one of the backend's formats, or code of a region, and writes a `CodeFile` to `out`.
-  int32_t (*open)(size_t backend, byoc_slice file, byoc_sink out, byoc_sink error);
-} byoc_open_table;
 
 // How a plugin joins a domain that another one opened: the device, and what its own calls for it need. For a device of
 // type 2 (CUDA), `context` is the primary context of the ordinal (a `CUcontext`) and `queue` a `CUstream` of it, never
@@ -326,35 +295,6 @@ typedef struct {
   void (*free)(void *executable);
 } byoc_device_table;
 
-// Takes candidates, in their order.
-typedef struct {
-  // Passed back to the function.
-  void *context;
-  // Takes the name of a candidate, in UTF-8, and its code. Anything but `BYOC_OK` means that no more are taken.
-  int32_t (*take)(void *context, byoc_slice name, byoc_slice code);
-} byoc_candidate_sink;
-
-// The function of a backend that says what it uses on this machine.
-typedef struct {
-  // Size of this struct in the plugin; it grows at the end only.
-  size_t struct_size;
-  // Writes a list of `Tool` to `out`. `options` are all of the backend's, those of compiling and those of running.
-  int32_t (*tools)(size_t backend, byoc_slice options, byoc_sink out, byoc_sink error);
-} byoc_tools_table;
-
-// The function of a backend whose description has `candidates`.
-typedef struct {
-  // Size of this struct in the plugin; it grows at the end only.
-  size_t struct_size;
-  // Gives `candidates` the code of a region and whatever else computes the same from the same constants, or nothing.
-  // The first one is `code`. `options` are those of the region and of this machine.
-  int32_t (*candidates)(size_t backend,
-                        byoc_slice code,
-                        byoc_slice options,
-                        byoc_candidate_sink candidates,
-                        byoc_sink error);
-} byoc_candidates_table;
-
 /* Makes a symbol visible whatever the compiler's default is. */
 #if defined(_WIN32)
 #define BYOC_EXPORT __declspec(dllexport)
@@ -362,23 +302,11 @@ typedef struct {
 #define BYOC_EXPORT __attribute__((visibility("default")))
 #endif
 
-/* What `extension` is asked for, with BYOC_OPEN_VERSION, of a backend whose description has `files`: it answers a
- * `byoc_open_table`. NULL is the answer to a text that it does not know, and to this one where a backend opens no files. */
-#define BYOC_OPEN "byoc.open"
-
 /* What `extension` is asked for, with BYOC_DOMAIN_VERSION and BYOC_DEVICE_VERSION, of a backend whose description has
  * `domain`: it answers a `byoc_domain_table` if it opens such memory, and a `byoc_device_table`, for its regions run
  * there. */
 #define BYOC_DOMAIN "byoc.domain"
 #define BYOC_DEVICE "byoc.device"
-
-/* What `extension` is asked for, with BYOC_TOOLS_VERSION, of any backend: it answers a `byoc_tools_table` if it has to say
- * what it uses on this machine. */
-#define BYOC_TOOLS "byoc.tools"
-
-/* What `extension` is asked for, with BYOC_CANDIDATES_VERSION, of a backend whose description has `candidates`: it
- * answers a `byoc_candidates_table`. */
-#define BYOC_CANDIDATES "byoc.candidates"
 
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \

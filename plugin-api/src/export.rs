@@ -1,38 +1,28 @@
 //! The plugin's side of the wire: turns the functions of [`crate::abi`] into calls of [`Backend`], catches every panic
 //! and turns it into an error. Used through `export_plugin!` only.
 
-mod device;
-mod domain;
-mod tuning;
+pub(crate) mod device;
+pub(crate) mod domain;
 
 use std::ffi::c_void;
-use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use abi_stable::prefix_type::PrefixTypeTrait;
 use serde::de::DeserializeOwned;
 
 use crate::abi::{self, ConstantList, PluginModule, PluginModuleRef, Sink, Slice, TensorList};
-use crate::backend::{Backend, Description, Environment, Executable};
-use crate::constants::{BoundConstant, BoundConstants, Claim, Claims, Constants};
+use crate::backend::{Backend, Environment, Executable};
+use crate::call::{self, Call, Part};
+use crate::constants::{BoundConstant, BoundConstants, Constants};
 use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION};
-use crate::error::{Error, panic_text};
-use crate::open::{OPEN_ID, OPEN_VERSION, OpenTable};
-use crate::options::Options;
-use crate::region::{ConstantId, Region};
+use crate::error::Error;
+use crate::panics::{Guard, caught, guarded, quietly};
+use crate::region::ConstantId;
 use crate::registry::registered;
 use crate::tensor::{TensorView, TensorViewMut};
-use crate::tuning_tables::{CANDIDATES_ID, CANDIDATES_VERSION, TOOLS_ID, TOOLS_VERSION};
-
-/// What `check` answers inside the guard.
-enum Answer {
-    Done,
-    Refused,
-}
 
 /// An executable behind an opaque handle, with the space for its views so that a run allocates nothing.
 struct Loaded {
-    executable: Box<dyn Executable>,
+    executable: Guard<dyn Executable>,
     inputs: Vec<TensorView<'static>>,
     outputs: Vec<TensorViewMut<'static>>,
 }
@@ -40,59 +30,30 @@ struct Loaded {
 /// The root module that `export_plugin!` exports.
 #[doc(hidden)]
 pub fn module() -> PluginModuleRef {
-    PluginModule { count, describe, patterns, check, codegen, constant_updater, load, run, free, extension }
-        .leak_into_prefix()
+    PluginModule { count, call, load, run, free, extension }.leak_into_prefix()
 }
 
 /// Runs `call`, turns a panic into an error, and writes an error into its sink.
-fn guard(error: Sink, call: impl FnOnce() -> Result<Answer, Error>) -> i32 {
-    let outcome = catch_unwind(AssertUnwindSafe(call))
-        .unwrap_or_else(|payload| Err(Error::new(format!("backend panicked: {}", panic_text(payload)))));
-    match outcome {
-        Ok(Answer::Done) => abi::OK,
-        Ok(Answer::Refused) => abi::REFUSED,
-        Err(failure) => {
-            let text = serde_json::to_vec(&failure).unwrap_or_default();
-            // Nobody is left to tell when even the error sink fails.
-            let _ = (error.write)(error.context, Slice::new(&text));
-            abi::FAILED
-        }
-    }
+fn guard(error: Sink, call: impl FnOnce() -> Result<(), Error>) -> i32 {
+    status(error, || call().map(|()| abi::OK))
 }
 
-/// Runs what gives no answer; a panic ends here.
-fn quietly(call: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(call)).map_err(panic_text);
+/// The same for a call with a status of its own.
+fn status(error: Sink, call: impl FnOnce() -> Result<i32, Error>) -> i32 {
+    guarded(call).unwrap_or_else(|failure| {
+        // Nobody is left to tell when even the error sink fails.
+        let _ = write_json(error, &failure);
+        abi::FAILED
+    })
 }
 
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match (self.write)(self.context, Slice::new(bytes)) {
-            abi::OK => Ok(bytes.len()),
-            _ => Err(std::io::Error::other("the host cannot take more bytes")),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+fn write_json(sink: Sink, value: &impl serde::Serialize) -> Result<(), Error> {
+    taken((sink.write)(sink.context, Slice::new(&serde_json::to_vec(value)?)))
 }
 
-impl crate::constants::ClaimSink for abi::ClaimSink {
-    fn claim(&mut self, id: ConstantId, claim: &Claim) -> Result<(), Error> {
-        let json = serde_json::to_vec(claim)?;
-        match (self.claim)(self.context, id.0, Slice::new(&json)) {
-            abi::OK => Ok(()),
-            _ => Err(Error::new(format!("the host refused the claim for constant {id}"))),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        match (self.write)(self.context, Slice::new(bytes)) {
-            abi::OK => Ok(()),
-            _ => Err(Error::new("the host cannot take more packed bytes")),
-        }
-    }
+/// What a sink answers.
+fn taken(status: i32) -> Result<(), Error> {
+    if status == abi::OK { Ok(()) } else { Err(Error::new("the host takes no more")) }
 }
 
 fn backend(index: usize) -> Result<&'static dyn Backend, Error> {
@@ -102,12 +63,6 @@ fn backend(index: usize) -> Result<&'static dyn Backend, Error> {
 fn parse<T: DeserializeOwned>(json: Slice) -> Result<T, Error> {
     // SAFETY: the host lends the bytes for the length of the call.
     Ok(serde_json::from_slice(unsafe { json.bytes() })?)
-}
-
-fn region(json: Slice) -> Result<Region, Error> {
-    let region: Region = parse(json)?;
-    region.validate()?;
-    Ok(region)
 }
 
 /// # Safety
@@ -138,60 +93,29 @@ fn constants<'a>(list: ConstantList) -> Result<Constants<'a>, Error> {
 }
 
 extern "C" fn count() -> usize {
-    catch_unwind(|| registered().len()).unwrap_or(0)
+    caught(|| registered().len()).unwrap_or(0)
 }
 
-extern "C" fn describe(index: usize, mut out: Sink, error: Sink) -> i32 {
-    guard(error, || {
-        serde_json::to_writer(&mut out, &backend(index)?.describe())?;
-        Ok(Answer::Done)
-    })
-}
-
-extern "C" fn patterns(index: usize, options: Slice, mut out: Sink, error: Sink) -> i32 {
-    guard(error, || {
-        serde_json::to_writer(&mut out, &backend(index)?.patterns(&parse(options)?)?)?;
-        Ok(Answer::Done)
-    })
-}
-
-extern "C" fn check(index: usize, candidate: Slice, options: Slice, mut out: Sink, error: Sink) -> i32 {
-    guard(error, || match backend(index)?.check(&region(candidate)?, &parse(options)?) {
-        Ok(()) => Ok(Answer::Done),
-        Err(refusal) => {
-            serde_json::to_writer(&mut out, &refusal)?;
-            Ok(Answer::Refused)
-        }
-    })
-}
-
-extern "C" fn codegen(index: usize, json: Slice, list: ConstantList, options: Slice, code: Sink, error: Sink) -> i32 {
-    guard(error, || {
-        let options: Options = parse(options)?;
-        // Small writes are gathered: each call across the border would cost the host a system call.
-        let mut code = std::io::BufWriter::with_capacity(1 << 16, code);
-        backend(index)?.codegen(&region(json)?, &constants(list)?, &options, &mut code)?;
-        code.flush()?;
-        Ok(Answer::Done)
-    })
-}
-
-extern "C" fn constant_updater(
+extern "C" fn call(
     index: usize,
-    json: Slice,
+    method: Slice,
+    request: Slice,
     list: ConstantList,
-    code: Slice,
-    options: Slice,
-    mut claims: abi::ClaimSink,
+    bytes: Slice,
+    out: abi::Output,
     error: Sink,
 ) -> i32 {
-    guard(error, || {
-        let options: Options = parse(options)?;
-        // SAFETY: the host lends the bytes for the length of the call.
-        let code = unsafe { code.bytes() };
-        let mut claims = Claims::new(&mut claims);
-        backend(index)?.constant_updater(&region(json)?, &constants(list)?, code, &options, &mut claims)?;
-        Ok(Answer::Done)
+    status(error, || {
+        // SAFETY: the host lends all of them for the length of the call.
+        let (method, request, bytes) = unsafe { (method.bytes(), request.bytes(), bytes.bytes()) };
+        let method = std::str::from_utf8(method).unwrap_or_default();
+        let call = Call { method, request, constants: &constants(list)?, bytes };
+        let mut answer = |part: Part<'_>| match part {
+            Part::Item(json) => taken((out.item)(out.context, Slice::new(json))),
+            Part::Bytes(bytes) => taken((out.write)(out.context, Slice::new(bytes))),
+        };
+        let known = call::make(backend(index)?, &call, &mut answer)?;
+        Ok(if known { abi::OK } else { abi::UNKNOWN })
     })
 }
 
@@ -209,10 +133,10 @@ extern "C" fn load(
         // as anything in the executable may look at them.
         let (code, bound): (&'static [u8], _) = unsafe { (code.bytes(), constant_views(list)?) };
         let loaded = backend(index)?.load(code, &BoundConstants::new(bound), &environment)?;
-        let loaded = Box::new(Loaded { executable: loaded, inputs: Vec::new(), outputs: Vec::new() });
+        let loaded = Box::new(Loaded { executable: Guard::new(loaded), inputs: Vec::new(), outputs: Vec::new() });
         // SAFETY: the host gives a valid place for the handle.
         unsafe { *executable = Box::into_raw(loaded).cast() };
-        Ok(Answer::Done)
+        Ok(())
     })
 }
 
@@ -232,10 +156,10 @@ extern "C" fn run(executable: *mut c_void, inputs: TensorList, outputs: TensorLi
                 loaded.outputs.push(TensorViewMut::from_dlpack(tensor)?);
             }
         }
-        let result = loaded.executable.run(&loaded.inputs, &mut loaded.outputs);
+        let result = loaded.executable.call(|executable| executable.run(&loaded.inputs, &mut loaded.outputs));
         loaded.inputs.clear();
         loaded.outputs.clear();
-        result.map(|()| Answer::Done)
+        result
     })
 }
 
@@ -258,29 +182,13 @@ extern "C" fn free(executable: *mut c_void) {
     quietly(|| drop(loaded));
 }
 
-extern "C" fn open(index: usize, file: Slice, mut out: Sink, error: Sink) -> i32 {
-    guard(error, || {
-        // SAFETY: the host lends the bytes for the length of the call.
-        let file = backend(index)?.open(unsafe { file.bytes() })?;
-        serde_json::to_writer(&mut out, &file)?;
-        Ok(Answer::Done)
-    })
-}
-
 extern "C" fn extension(index: usize, id: Slice, version: u32) -> *const c_void {
-    const OPEN: &OpenTable = &OpenTable { struct_size: size_of::<OpenTable>(), open };
     // SAFETY: the host lends the text for the length of the call.
     let id = std::str::from_utf8(unsafe { id.bytes() }).unwrap_or_default();
-    let has = |ability: fn(&Description) -> bool| {
-        catch_unwind(|| backend(index).is_ok_and(|backend| ability(&backend.describe()))).unwrap_or(false)
-    };
+    let in_a_domain = || backend(index).is_ok_and(|backend| backend.describe().domain.is_some());
     match (id, version) {
-        (OPEN_ID, OPEN_VERSION) if has(|it| !it.files.is_empty()) => std::ptr::from_ref(OPEN).cast(),
-        (DOMAIN_ID, DOMAIN_VERSION) if has(|it| it.domain.is_some()) => std::ptr::from_ref(domain::TABLE).cast(),
-        (DEVICE_ID, DEVICE_VERSION) if has(|it| it.domain.is_some()) => std::ptr::from_ref(device::TABLE).cast(),
-        (CANDIDATES_ID, CANDIDATES_VERSION) if has(|it| it.candidates) => std::ptr::from_ref(tuning::CANDIDATES).cast(),
-        // Whoever uses nothing answers with an empty list.
-        (TOOLS_ID, TOOLS_VERSION) => std::ptr::from_ref(tuning::TOOLS).cast(),
+        (DOMAIN_ID, DOMAIN_VERSION) if caught(in_a_domain).unwrap_or(false) => std::ptr::from_ref(domain::TABLE).cast(),
+        (DEVICE_ID, DEVICE_VERSION) if caught(in_a_domain).unwrap_or(false) => std::ptr::from_ref(device::TABLE).cast(),
         _ => std::ptr::null(),
     }
 }

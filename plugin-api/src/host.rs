@@ -1,18 +1,22 @@
-//! The host's side of the wire: opens a plugin file, shakes hands, and makes each of its backends look like any other
-//! [`crate::Backend`]. Libraries stay open for the life of the process: nothing of a plugin can dangle.
+//! The host's side of the wire: opens a plugin file, here or in another process, shakes hands, and makes each of its
+//! backends look like any other [`crate::Backend`]. Libraries stay open for the life of the process: nothing of a plugin can dangle.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use libloading::os::unix::{RTLD_LOCAL, RTLD_NOW};
 use serde::{Deserialize, Serialize};
 
 use self::answer::one_line;
-pub use self::backend::PluginBackend;
-pub use self::code_file::checked;
+pub use self::backend::LoadedBackend;
 use self::handshake::{Info, check_version, functions, read_info};
+pub use self::lists::checked_candidates;
 pub use self::manifest::Manifest;
-pub use self::tuning::{checked_candidates, checked_tools, few_candidates};
+pub use self::wire::{Ending, Library, Wire};
 use crate::backend::Description;
+pub use crate::call::{Answer, Call, Part};
+use crate::error::Error;
+pub use crate::panics::quiet_panics;
 
 mod allow;
 mod answer;
@@ -22,8 +26,9 @@ mod device;
 mod domain;
 mod executable;
 mod handshake;
+mod lists;
 mod manifest;
-mod tuning;
+mod wire;
 
 pub use allow::allow_lists;
 
@@ -43,6 +48,8 @@ pub enum LoadError {
     Contract(String),
     /// `BYOC_PLUGIN_ALLOW` does not name the file's digest.
     NotAllowed(String),
+    /// The process that it was opened in has failed or ended.
+    Process(Error),
 }
 
 impl std::fmt::Display for LoadError {
@@ -50,59 +57,92 @@ impl std::fmt::Display for LoadError {
         match self {
             LoadError::NotAPlugin(text) | LoadError::Contract(text) | LoadError::NotAllowed(text) => f.write_str(text),
             LoadError::Incompatible { message, .. } => f.write_str(message),
+            LoadError::Process(error) => error.fmt(f),
         }
     }
 }
 
-/// An open plugin.
-pub struct Plugin {
+/// What a plugin that is open says of itself before any of its backends is called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
     /// The plugin's name, from its package.
     pub name: String,
     /// The plugin's version, from its package.
     pub version: String,
     /// The ABI version it speaks.
     pub abi_version: u32,
-    /// Its backends.
-    pub backends: Vec<PluginBackend>,
+    /// How many backends it has.
+    pub backends: usize,
+    /// What its file says.
+    pub manifest: Option<Manifest>,
 }
 
-/// Opens the plugin file at `path`. Where `BYOC_PLUGIN_ALLOW` is set, its digest must be among those listed there.
-///
-/// What is checked are the bytes read right before the file is opened by its path. It is not opened by way of the
-/// descriptor they were read from: the plugin would not find the libraries beside it (`$ORIGIN`), nor its own folder.
+/// An open plugin.
+pub struct Plugin {
+    /// What it says of itself.
+    pub identity: Identity,
+    /// Its backends.
+    pub backends: Vec<LoadedBackend>,
+}
+
+/// Opens the plugin file at `path` in this process. Where `BYOC_PLUGIN_ALLOW` is set, its digest must be among those listed
+/// there.
 pub fn open(path: &Path) -> Result<Plugin, LoadError> {
-    let bytes = read_file(path)?;
-    allow::check(&bytes)?;
-    crate::elf::check_segments(&bytes).map_err(LoadError::NotAPlugin)?;
-    let manifest = Manifest::find(&bytes)?;
-    if let Some(Manifest { name, version, abi, .. }) = &manifest {
-        // Before anything of an incompatible plugin can run.
-        check_version(&Info { name: name.clone(), version: version.clone(), abi: *abi })?;
+    let (identity, library) = Library::open(path)?;
+    Plugin::over(Arc::new(library), identity)
+}
+
+impl Library {
+    /// Opens the plugin file at `path`, and calls none of its backends.
+    ///
+    /// What is checked are the bytes read right before the file is opened by its path. It is not opened by way of the
+    /// descriptor they were read from: the plugin would not find the libraries beside it (`$ORIGIN`), nor its own folder.
+    pub fn open(path: &Path) -> Result<(Identity, Library), LoadError> {
+        let bytes = read_file(path)?;
+        allow::check(&bytes)?;
+        crate::elf::check_segments(&bytes).map_err(LoadError::NotAPlugin)?;
+        let manifest = Manifest::find(&bytes)?;
+        if let Some(Manifest { name, version, abi, .. }) = &manifest {
+            // Before anything of an incompatible plugin can run.
+            check_version(&Info { name: name.clone(), version: version.clone(), abi: *abi })?;
+        }
+        drop(bytes);
+        // The system looks for a bare file name in its own folders, and not here.
+        let path = &std::path::absolute(path).map_err(|error| LoadError::NotAPlugin(error.to_string()))?;
+        // SAFETY: opening runs the library's constructors. The file is whole and its user chose it as a plugin.
+        let library = unsafe { libloading::os::unix::Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
+            .map_err(|error| LoadError::NotAPlugin(reason(&error)))?;
+        let info = read_info(&library)?;
+        // Never unloaded: executables, static texts and threads of the plugin may live on.
+        let library = std::mem::ManuallyDrop::new(library);
+        check_version(&info)?;
+        let table = functions(&library, path, &info)?;
+        let Info { name, version, abi } = info;
+        let identity = Identity { name, version, abi_version: abi, backends: (table.count)(), manifest };
+        Ok((identity, Library { table }))
     }
-    drop(bytes);
-    // The system looks for a bare file name in its own folders, and not here.
-    let path = &std::path::absolute(path).map_err(|error| LoadError::NotAPlugin(error.to_string()))?;
-    // SAFETY: opening runs the library's constructors. The file is whole and its user chose it as a plugin.
-    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
-        .map_err(|error| LoadError::NotAPlugin(reason(&error)))?;
-    let info = read_info(&library)?;
-    // Never unloaded: executables, static texts and threads of the plugin may live on.
-    let library = std::mem::ManuallyDrop::new(library);
-    check_version(&info)?;
-    let table = functions(&library, path, &info)?;
-    let backends = (0..(table.count)())
-        .map(|index| PluginBackend::new(table, index))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| LoadError::Contract(format!("describe failed: {error}")))?;
-    if backends.is_empty() {
-        return Err(LoadError::Contract("it registers no backend".into()));
+}
+
+impl Plugin {
+    /// The plugin of that identity, open at the other end of a wire.
+    pub fn over(wire: Arc<dyn Wire>, identity: Identity) -> Result<Plugin, LoadError> {
+        let backends = (0..identity.backends)
+            .map(|index| LoadedBackend::of_plugin(wire.clone(), index))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| match error.crashed {
+                true => LoadError::Process(error),
+                false => LoadError::Contract(format!("describe failed: {error}")),
+            })?;
+        if backends.is_empty() {
+            return Err(LoadError::Contract("it registers no backend".into()));
+        }
+        backends.iter().try_for_each(|backend| judge(&backend.description))?;
+        if let Some(manifest) = &identity.manifest {
+            let names: Vec<_> = backends.iter().map(|backend| backend.description.name.as_str()).collect();
+            manifest.agrees(&identity.name, &identity.version, &names)?;
+        }
+        Ok(Plugin { identity, backends })
     }
-    backends.iter().try_for_each(|backend| judge(&backend.description))?;
-    if let Some(manifest) = manifest {
-        let names: Vec<_> = backends.iter().map(|backend| backend.description.name.as_str()).collect();
-        manifest.agrees(&info.name, &info.version, &names)?;
-    }
-    Ok(Plugin { name: info.name, version: info.version, abi_version: info.abi, backends })
 }
 
 /// What a description may not say.

@@ -90,6 +90,7 @@
 mod abi;
 mod arena;
 mod backend;
+mod call;
 mod constants;
 pub mod dim;
 pub mod dlpack;
@@ -103,8 +104,8 @@ mod export;
 pub mod float_json;
 #[cfg(feature = "host")]
 pub mod host;
-mod open;
 mod options;
+mod panics;
 mod pattern;
 mod region;
 mod registry;
@@ -113,7 +114,6 @@ mod table;
 mod tensor;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod tuning_tables;
 mod window;
 pub use abi::{ABI_VERSION, OLDEST_ABI_VERSION};
 pub use arena::*;

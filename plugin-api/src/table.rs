@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use crate::abi::{ClaimSink, ConstantList, Sink, Slice, TensorList};
+use crate::abi::{ConstantList, Output, Sink, Slice, TensorList};
 
 /// The same functions as a plugin written in C or C++ has them, under the symbol `byoc_plugin_table`. No function may be
 /// null, and none may let an exception out.
@@ -17,29 +17,16 @@ pub struct PluginTable {
     pub struct_size: usize,
     /// Number of backends in the plugin.
     pub count: extern "C" fn() -> usize,
-    /// Writes a `Description` to `out`.
-    pub describe: extern "C" fn(backend: usize, out: Sink, error: Sink) -> i32,
-    /// Writes a list of `Pattern` to `out`.
-    pub patterns: extern "C" fn(backend: usize, options: Slice, out: Sink, error: Sink) -> i32,
-    /// Accepts a candidate, or returns [`REFUSED`] and writes a `Refusal` to `out`.
-    pub check: extern "C" fn(backend: usize, region: Slice, options: Slice, out: Sink, error: Sink) -> i32,
-    /// Writes the code of a region to `code`.
-    pub codegen: extern "C" fn(
+    /// Calls a method of a backend by its name. The request is JSON; `constants` are those of its region, `bytes` the code
+    /// of a region or a file. What each method is asked and answers stands in `docs/abi.md`. For a method that the backend
+    /// does not have the answer is [`UNKNOWN`].
+    pub call: extern "C" fn(
         backend: usize,
-        region: Slice,
+        method: Slice,
+        request: Slice,
         constants: ConstantList,
-        options: Slice,
-        code: Sink,
-        error: Sink,
-    ) -> i32,
-    /// Claims every constant of a region once.
-    pub constant_updater: extern "C" fn(
-        backend: usize,
-        region: Slice,
-        constants: ConstantList,
-        code: Slice,
-        options: Slice,
-        claims: ClaimSink,
+        bytes: Slice,
+        out: Output,
         error: Sink,
     ) -> i32,
     /// Makes a region ready to run and stores a handle, not null, in `executable`.
@@ -55,6 +42,6 @@ pub struct PluginTable {
     pub run: extern "C" fn(executable: *mut c_void, inputs: TensorList, outputs: TensorList, error: Sink) -> i32,
     /// Ends an executable.
     pub free: extern "C" fn(executable: *mut c_void),
-    /// The table of an optional ability by id and version, or null.
+    /// The table of a group of functions that few backends have, by id and version, or null.
     pub extension: extern "C" fn(backend: usize, id: Slice, version: u32) -> *const c_void,
 }

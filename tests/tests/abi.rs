@@ -100,7 +100,7 @@ const MATRIX: &[(&str, Build, Outcome)] = &[
         "changed_struct_in_c",
         |folder| c_plugin(folder, "shorter", C_SHORTER),
         Refused(
-            "[B301] '{file}' cannot be loaded as a plugin: its byoc_plugin_table has 80 bytes, and 88 are needed\n  \
+            "[B301] '{file}' cannot be loaded as a plugin: its byoc_plugin_table has 48 bytes, and 56 are needed\n  \
              hint: A plugin is a dynamic library that ends with export_plugin!",
         ),
     ),

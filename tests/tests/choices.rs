@@ -1,7 +1,7 @@
 //! What backends say of this machine and of other code for a region: in Rust and in C, from this process and from one of
 //! their own, and what a host makes of answers that break the contract.
 
-use byoc_plugin_api::host::PluginBackend;
+use byoc_plugin_api::host::LoadedBackend;
 use byoc_plugin_api::{Backend, Candidate, Error, Options};
 use byoc_tests::fixture::{Change, c_device_plugin};
 use byoc_tests::folder::Folder;
@@ -12,17 +12,16 @@ use std::path::Path;
 /// The code of a region of the plugin in C, with constant 7.
 static CODE: [u8; 8] = 7i64.to_ne_bytes();
 
-fn backend(plugin: &Path) -> PluginBackend {
+fn backend(plugin: &Path) -> LoadedBackend {
     byoc_plugin_api::host::open(plugin).expect("it opens").backends.remove(0)
 }
 
-fn candidates(backend: &PluginBackend, code: &[u8]) -> Result<Vec<Candidate>, Error> {
-    let found = backend.candidates(code, &Options::default())?;
-    byoc_plugin_api::host::checked_candidates(found, code)
+fn candidates(backend: &LoadedBackend, code: &[u8]) -> Result<Vec<Candidate>, Error> {
+    backend.candidates(code, &Options::default())
 }
 
-fn tools(backend: &PluginBackend) -> Result<Vec<String>, Error> {
-    let found = byoc_plugin_api::host::checked_tools(backend.tools(&Options::default())?)?;
+fn tools(backend: &LoadedBackend) -> Result<Vec<String>, Error> {
+    let found = backend.tools(&Options::default())?;
     Ok(found.into_iter().map(|tool| format!("{}: {:?}, {:?}", tool.name, tool.found, tool.hint)).collect())
 }
 
@@ -50,22 +49,26 @@ fn a_plugin_that_has_neither_answers_with_nothing() {
     assert_eq!(candidates(&backend, b"code"), Ok(vec![]));
 }
 
-const TAKE: &str = "    for (i = 0; i < 2; i++) {\n        name.data";
+const TAKE: &str = "    for (i = 0; i < 2; i++) {\n        length";
 
 /// A change of the plugin, and the error of asking for candidates.
 const BROKEN: &[(&str, &str, &str)] = &[
     (
         TAKE,
-        "    return BYOC_FAILED;\n    for (i = 0; i < 2; i++) {\n        name.data",
+        "    return BYOC_FAILED;\n    for (i = 0; i < 2; i++) {\n        length",
         "the plugin failed and gave no reason",
     ),
     (
         TAKE,
-        "    return 42;\n    for (i = 0; i < 2; i++) {\n        name.data",
+        "    return 42;\n    for (i = 0; i < 2; i++) {\n        length",
         "the plugin answered with the unknown status 42",
     ),
-    ("\"long\"}", "\"b\\xffd\"}", "the name of a candidate is no UTF-8"),
-    ("\"long\"}", "\"\\n\"}", "a candidate has no name"),
+    (
+        "\"long\"}",
+        "\"b\\xffd\"}",
+        "the name of a candidate is not valid: invalid unicode code point at line 1 column 11",
+    ),
+    ("\"long\"}", "\"\\\\n\"}", "a candidate has no name"),
     ("\"long\"}", "\" short\"}", "two candidates are called 'short'"),
     (
         "codes[0] = code;",
@@ -74,12 +77,17 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ),
     (
         TAKE,
-        "    for (i = 0; i < 1000; i++) taken.take(taken.context, code, code);\n    for (i = 0; i < 2; i++) {\n        name.data",
+        "    for (i = 0; i < 1000; i++) byoc_item(out, \"{\\\"name\\\":\\\"x\\\"}\", 100, 12);\n    for (i = 0; i < 2; i++) {\n        length",
         "it has more than 256 candidates",
     ),
     (
         TAKE,
-        "    codes[0].len = ((size_t)1 << 30) + 1;\n    for (i = 0; i < 2; i++) {\n        name.data",
+        "    out.write(out.context, code);\n    for (i = 0; i < 2; i++) {\n        length",
+        "the plugin gave code before the name of a candidate",
+    ),
+    (
+        TAKE,
+        "    codes[0].len = ((size_t)1 << 30) + 1;\n    for (i = 0; i < 2; i++) {\n        length",
         "its candidates have more than 1073741824 bytes",
     ),
 ];
@@ -133,10 +141,7 @@ const TELLS: &[(&str, &str, Told)] = &[
     ),
     (TOLD, "[{\\\"name\\\":\\\"\\\\u0007\\\"", Err("a tool has no name")),
     (TOLD, "[{\\\"name\\\":\\\"x\\\"},{\\\"name\\\":\\\"x\\\"", Err("two tools are called 'x'")),
-    // A table that is not whole is as good as none.
-    ("sizeof(byoc_tools_table), tools", "sizeof(byoc_tools_table), NULL", Ok(&[])),
-    ("sizeof(byoc_tools_table), tools", "sizeof(byoc_tools_table) - 1, tools", Ok(&[])),
-    ("version == BYOC_TOOLS_VERSION", "version == 2", Ok(&[])),
+    ("byoc_is(method, \"tools\")", "byoc_is(method, \"later\")", Ok(&[])),
 ];
 
 #[test]
@@ -155,19 +160,12 @@ fn tools_that_break_the_contract_are_one_error() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A table that is not whole is as good as none, and so is one of a backend whose description does not have it.
 #[test]
 fn candidates_are_an_ability() {
     let folder = places::temporary();
-    let cases = [
-        ("sizeof(byoc_candidates_table), candidates", "sizeof(byoc_candidates_table), NULL"),
-        ("sizeof(byoc_candidates_table), candidates", "8, candidates"),
-        ("version == BYOC_CANDIDATES_VERSION", "version == 2"),
-    ];
-    for (index, (text, new)) in cases.into_iter().enumerate() {
-        let backend = backend(&c_device_plugin(folder.path(), &format!("without{index}"), &[("plugin.c", text, new)]));
-        assert_eq!(candidates(&backend, &CODE), Ok(vec![]), "{new}");
-    }
+    let change = ("plugin.c", "byoc_is(method, \"candidates\")", "byoc_is(method, \"later\")");
+    let backend = backend(&c_device_plugin(folder.path(), "without", &[change]));
+    assert_eq!(candidates(&backend, &CODE), Ok(vec![]));
 }
 
 /// What users see of it, through a process of the plugin's own.

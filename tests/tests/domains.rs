@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use byoc_plugin_api::host::PluginBackend;
+use byoc_plugin_api::host::LoadedBackend;
 use byoc_plugin_api::{
     Backend, BoundConstant, ConstantId, DType, DeviceConstant, DeviceConstants, DevicePlan, DeviceTensor, Environment,
     Error, Options, TensorView,
@@ -17,16 +17,16 @@ use byoc_tests::tensor::{Tensor, Tolerance, compare};
 /// The code of a region with constant 7.
 static CODE: [u8; 8] = 7i64.to_ne_bytes();
 
-fn backend(plugin: &Path) -> PluginBackend {
+fn backend(plugin: &Path) -> LoadedBackend {
     byoc_plugin_api::host::open(plugin).expect("it opens").backends.remove(0)
 }
 
-fn options(backend: &PluginBackend) -> Options {
+fn options(backend: &LoadedBackend) -> Options {
     Options::resolve(&backend.describe().run_options, []).expect("defaults")
 }
 
 /// Opens the domain and runs a region that multiplies by 2.5, on memory that the domain gives.
-fn whole(backend: &PluginBackend) -> Result<Vec<f32>, Error> {
+fn whole(backend: &LoadedBackend) -> Result<Vec<f32>, Error> {
     let mut domain = backend.open_domain(0, &options(backend))?;
     let (x, y, by) = (domain.allocate(8)?, domain.allocate(8)?, domain.allocate(4)?);
     let (values, factor, mut result) = ([1.0f32, -2.0], [2.5f32], [0f32; 2]);

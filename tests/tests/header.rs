@@ -22,7 +22,7 @@ const TAIL: &str = include_str!("header/tail.h");
 const NAMES: &[(&str, &str)] = &[
     ("Slice", "byoc_slice"),
     ("Sink", "byoc_sink"),
-    ("ClaimSink", "byoc_claim_sink"),
+    ("Output", "byoc_output"),
     ("DLDevice", "byoc_device"),
     ("DLDataType", "byoc_dtype"),
     ("DLTensor", "byoc_tensor"),
@@ -31,24 +31,17 @@ const NAMES: &[(&str, &str)] = &[
     ("TensorList", "byoc_tensors"),
     ("PluginInfo", "byoc_info"),
     ("PluginTable", "byoc_table"),
-    ("OpenTable", "byoc_open_table"),
     ("DomainHandles", "byoc_domain_handles"),
     ("DeviceConstantView", "byoc_device_constant"),
     ("DeviceConstantList", "byoc_device_constants"),
     ("DomainTable", "byoc_domain_table"),
     ("DeviceTable", "byoc_device_table"),
-    ("CandidateSink", "byoc_candidate_sink"),
-    ("ToolsTable", "byoc_tools_table"),
-    ("CandidatesTable", "byoc_candidates_table"),
-    ("OPEN_VERSION", "BYOC_OPEN_VERSION"),
     ("DOMAIN_VERSION", "BYOC_DOMAIN_VERSION"),
     ("DEVICE_VERSION", "BYOC_DEVICE_VERSION"),
-    ("TOOLS_VERSION", "BYOC_TOOLS_VERSION"),
-    ("CANDIDATES_VERSION", "BYOC_CANDIDATES_VERSION"),
     ("ABI_VERSION", "BYOC_ABI_VERSION"),
     ("OK", "BYOC_OK"),
     ("FAILED", "BYOC_FAILED"),
-    ("REFUSED", "BYOC_REFUSED"),
+    ("UNKNOWN", "BYOC_UNKNOWN"),
 ];
 
 fn generate() -> String {
@@ -65,9 +58,9 @@ fn generate() -> String {
     config.export.include = NAMES.iter().map(|(rust, _)| (*rust).to_owned()).collect();
     config.export.rename = NAMES.iter().map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned())).collect();
     let rust_only = ["MAGIC", "OLDEST_ABI_VERSION", "CPU", "PluginModule"];
-    let ids = ["OPEN_ID", "DOMAIN_ID", "DEVICE_ID", "TOOLS_ID", "CANDIDATES_ID"];
+    let ids = ["DOMAIN_ID", "DEVICE_ID"];
     config.export.exclude = rust_only.into_iter().chain(ids).map(str::to_owned).collect();
-    let builder = ["abi.rs", "dlpack.rs", "table.rs", "open.rs", "domain_tables.rs", "tuning_tables.rs"]
+    let builder = ["abi.rs", "dlpack.rs", "table.rs", "domain_tables.rs"]
         .into_iter()
         .fold(cbindgen::Builder::new().with_config(config), |builder, name| builder.with_src(source(name)));
     let mut generated = Vec::new();
@@ -127,19 +120,15 @@ fn both_sides_lay_out_the_same() {
     let sizes = [
         ("byoc_slice", 2 * word),
         ("byoc_sink", 2 * word),
-        ("byoc_claim_sink", 3 * word),
+        ("byoc_output", 3 * word),
         ("byoc_tensor", size_of::<byoc_plugin_api::dlpack::DLTensor>()),
         ("byoc_constant", 8 + 2 * word + size_of::<byoc_plugin_api::dlpack::DLTensor>()),
         ("byoc_info", 16 + 4 * word),
-        ("byoc_table", 11 * word),
-        ("byoc_open_table", 2 * word),
+        ("byoc_table", 7 * word),
         ("byoc_domain_handles", 8 + 2 * word),
         ("byoc_device_constant", 16 + 2 * word + size_of::<byoc_plugin_api::dlpack::DLTensor>()),
         ("byoc_domain_table", 17 * word),
         ("byoc_device_table", 6 * word),
-        ("byoc_candidate_sink", 2 * word),
-        ("byoc_tools_table", 2 * word),
-        ("byoc_candidates_table", 2 * word),
     ];
     let checks: String =
         sizes.iter().map(|(name, size)| format!("_Static_assert(sizeof({name}) == {size}, \"{name}\");\n")).collect();
@@ -176,7 +165,7 @@ fn broken_tables_are_refused() {
     let source = String::from_utf8(places::read(&places::checkout().join("tests/plugins/c/matmul.c"))).expect("text");
     let cases = [
         ("sizeof(byoc_table), count", "sizeof(byoc_table), 0", "function 1 of its byoc_plugin_table is null"),
-        ("sizeof(byoc_table), count", "16, count", "its byoc_plugin_table has 16 bytes, and 88 are needed"),
+        ("sizeof(byoc_table), count", "16, count", "its byoc_plugin_table has 16 bytes, and 56 are needed"),
     ];
     let folder = Folder::empty();
     for (text, new, cause) in cases {

@@ -32,7 +32,6 @@ const UNSAFE: &[(&str, &str)] = &[
     ("core/src/map/cut.rs", "the signal that a file was cut short"),
     ("core/src/map.rs", "mapping files"),
     ("core/src/memory.rs", "zeroed memory that may not be there"),
-    ("core/src/plugin/embedded", "calls of domains, handed on"),
     ("core/src/plugin/worker/shared.rs", "views of files that host and worker map"),
     ("core/src/runtime/bind.rs", "views of the mapped file for backends"),
     ("core/src/runtime/device.rs", "memory of a device, given back"),

@@ -102,17 +102,12 @@ static int32_t codegen(size_t backend, byoc_slice region, byoc_constants constan
 /* ---- one claim for each constant ---- */
 
 static int32_t constant_updater(size_t backend, byoc_slice region, byoc_constants constants, byoc_slice code,
-                                byoc_slice options, byoc_claim_sink claims, byoc_sink error) BYOC_NOEXCEPT {
-    static const char host[] = "\"host\"";
+                                byoc_slice options, byoc_output claims, byoc_sink error) BYOC_NOEXCEPT {
     byoc_json constant = byoc_json_first(byoc_json_get(byoc_json_of(region), "constants"));
-    byoc_slice claim;
     int64_t id;
     (void)backend, (void)constants, (void)code, (void)options;
-    claim.data = (const uint8_t *)host;
-    claim.len = sizeof host - 1;
     for (; byoc_json_ok(constant); constant = byoc_json_next(constant))
-        if (!byoc_json_int(byoc_json_get(constant, "id"), &id) ||
-            claims.claim(claims.context, (uint64_t)id, claim) != BYOC_OK)
+        if (!byoc_json_int(byoc_json_get(constant, "id"), &id) || byoc_claim(claims, id, "\"host\"") != BYOC_OK)
             return byoc_fail(error, "the claim was not taken");
     return BYOC_OK;
 }
@@ -198,6 +193,19 @@ static void free_executable(void *handle) BYOC_NOEXCEPT { free(handle); }
 
 /* ---- what the library exports ---- */
 
+static int32_t call(size_t backend, byoc_slice method, byoc_slice request, byoc_constants constants, byoc_slice bytes,
+                    byoc_output out, byoc_sink error) BYOC_NOEXCEPT {
+    byoc_slice region = byoc_json_text(byoc_json_get(byoc_json_of(request), "region"));
+    byoc_slice options = byoc_json_text(byoc_json_get(byoc_json_of(request), "options"));
+    if (byoc_is(method, "describe")) return describe(backend, byoc_bytes(out), error);
+    if (byoc_is(method, "patterns")) return patterns(backend, options, byoc_bytes(out), error);
+    if (byoc_is(method, "check")) return check(backend, region, options, byoc_bytes(out), error);
+    if (byoc_is(method, "codegen")) return codegen(backend, region, constants, options, byoc_bytes(out), error);
+    if (byoc_is(method, "constant_updater"))
+        return constant_updater(backend, region, constants, bytes, options, out, error);
+    return BYOC_UNKNOWN;
+}
+
 static const void *extension(size_t backend, byoc_slice id, uint32_t version) BYOC_NOEXCEPT {
     (void)backend, (void)id, (void)version;
     return NULL;
@@ -209,6 +217,5 @@ const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("byoc-template", "0.1.0");
 BYOC_PLUGIN_MANIFEST("byoc-template", "0.1.0", "[\"template\"]");
 
 const byoc_table byoc_plugin_table = {
-    sizeof(byoc_table), count, describe, patterns, check,           codegen,
-    constant_updater,   load,  run,      free_executable, extension,
+    sizeof(byoc_table), count, call, load, run, free_executable, extension,
 };

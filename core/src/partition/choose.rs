@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use byoc_plugin_api::{Description, Expr, Pattern, Refusal, RefusalCode};
+use byoc_plugin_api::{Backend, Description, Expr, Pattern, Refusal, RefusalCode};
 
 use super::groups::Groups;
 use super::matcher::Matcher;

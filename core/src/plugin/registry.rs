@@ -3,15 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byoc_plugin_api::host::{self, LoadError, Manifest, PluginBackend};
-use byoc_plugin_api::{
-    ABI_VERSION, Backend, Candidate, CodeFile, Description, Error, OptionSpec, Options, Tool, closest,
-};
+use byoc_plugin_api::host::{self, LoadError, LoadedBackend, Manifest};
+use byoc_plugin_api::{ABI_VERSION, Backend, Candidate, Description, Error, OptionSpec, Options, Tool, closest};
 
 use super::SearchPath;
-use super::embedded::EmbeddedBackend;
 use super::search::file_is_for;
-use super::worker::{self, IsolatedBackend, Isolation, OpenError};
+use super::worker::{self, Isolation};
 use crate::diagnostic::{Code, Diagnostic, Result};
 
 /// Where a backend comes from.
@@ -79,21 +76,16 @@ pub struct Registered {
     pub origin: Origin,
     /// The ABI version it speaks.
     pub abi_version: u32,
-    /// Its code.
-    pub backend: BackendCode,
+    /// Its code, wherever that is.
+    pub backend: Arc<LoadedBackend>,
 }
 
 impl Registered {
-    /// What the backend says is in a file of its own, or in code of a region; judged, for it may say anything.
-    pub fn open(&self, file: &[u8]) -> std::result::Result<CodeFile, Error> {
-        host::checked(self.backend.open(file)?, file.len())
-    }
-
-    /// What the backend uses on this machine, with settings `(backend.key, value)` of its options of either kind; judged.
+    /// What the backend uses on this machine, with settings `(backend.key, value)` of its options of either kind.
     pub fn tools(&self, settings: &[(String, String)]) -> Result<Vec<Tool>> {
         let Description { name, options, run_options, .. } = &self.description;
         let options = self.resolve(&[&options[..], run_options].concat(), settings)?;
-        self.backend.tools(&options).and_then(host::checked_tools).map_err(|error| {
+        self.backend.tools(&options).map_err(|error| {
             if error.crashed {
                 let message = format!("backend '{name}' {} while it looked for its tools", error.message);
                 return Diagnostic::new(Code::BackendCrashed, message).hint("Report this to the backend's maker");
@@ -104,10 +96,10 @@ impl Registered {
     }
 
     /// The code of a region with whatever else computes the same, its own first; empty where there is nothing to
-    /// choose. Judged.
+    /// choose.
     pub fn candidates(&self, code: &[u8], options: &Options) -> std::result::Result<Vec<Candidate>, Error> {
         match self.description.candidates {
-            true => host::checked_candidates(self.backend.candidates(code, options)?, code),
+            true => self.backend.candidates(code, options),
             false => Ok(Vec::new()),
         }
     }
@@ -193,38 +185,13 @@ pub struct Registry {
     pub ignored: Vec<PathBuf>,
 }
 
-/// The code of a backend: part of the program, or of a plugin.
-#[derive(Clone)]
-pub enum BackendCode {
-    /// Linked into the program.
-    Embedded(Arc<EmbeddedBackend>),
-    /// In a plugin that is open in this process.
-    Plugin(Arc<PluginBackend>),
-    /// In a plugin that is open in a process of its own.
-    Isolated(Arc<IsolatedBackend>),
-}
-
-impl BackendCode {
-    /// A backend that is linked into the program.
-    pub fn embedded(backend: &'static dyn Backend) -> Result<BackendCode> {
-        let failed = |error: Error| {
-            let message = format!("an embedded backend cannot say what it is: {}", error.message);
-            Diagnostic { code: Code::BackendFailed, message, hint: error.hint }
-        };
-        Ok(BackendCode::Embedded(Arc::new(EmbeddedBackend::new(backend).map_err(failed)?)))
-    }
-}
-
-impl std::ops::Deref for BackendCode {
-    type Target = dyn Backend;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            BackendCode::Embedded(backend) => backend.as_ref(),
-            BackendCode::Plugin(backend) => backend.as_ref(),
-            BackendCode::Isolated(backend) => backend.as_ref(),
-        }
-    }
+/// A backend that is linked into the program.
+pub fn embedded(backend: &'static dyn Backend) -> Result<Arc<LoadedBackend>> {
+    let failed = |error: Error| {
+        let message = format!("an embedded backend cannot say what it is: {}", error.message);
+        Diagnostic { code: Code::BackendFailed, message, hint: error.hint }
+    };
+    LoadedBackend::linked(backend).map(Arc::new).map_err(failed)
 }
 
 impl Registry {
@@ -284,14 +251,14 @@ impl Registry {
         Ok(registry)
     }
 
-    fn add_embedded(&mut self, embedded: Vec<BackendCode>) {
+    fn add_embedded(&mut self, embedded: Vec<Arc<LoadedBackend>>) {
         for backend in embedded {
             self.add(backend, Origin::Embedded, ABI_VERSION);
         }
     }
 
     /// Those of `wanted` that are neither here nor among `embedded`.
-    fn missing<'a>(&self, wanted: &'a [String], embedded: &[BackendCode]) -> impl Iterator<Item = &'a String> {
+    fn missing<'a>(&self, wanted: &'a [String], embedded: &[Arc<LoadedBackend>]) -> impl Iterator<Item = &'a String> {
         let here = self.backends.iter().map(|registered| registered.description.name.clone());
         let here: Vec<_> = here.chain(embedded.iter().map(|backend| backend.describe().name)).collect();
         wanted.iter().filter(move |name| !here.contains(name))
@@ -305,24 +272,18 @@ impl Registry {
     }
 
     fn open(&mut self, path: &Path, isolation: Option<&Isolation>) -> Result<()> {
-        if let Some(isolation) = isolation {
-            let (abi_version, backends) = worker::open(path, isolation).map_err(|error| match error {
-                OpenError::Refused(error) => refusal(path, error),
-                OpenError::Worker(error) => worker_failed(path, error),
-            })?;
-            for backend in backends {
-                self.add(BackendCode::Isolated(Arc::new(backend)), Origin::File(path.to_owned()), abi_version);
-            }
-            return Ok(());
-        }
-        let plugin = host::open(path).map_err(|error| refusal(path, error))?;
+        let plugin = match isolation {
+            Some(isolation) => worker::open(path, isolation),
+            None => host::open(path),
+        };
+        let plugin = plugin.map_err(|error| refusal(path, error))?;
         for backend in plugin.backends {
-            self.add(BackendCode::Plugin(Arc::new(backend)), Origin::File(path.to_owned()), plugin.abi_version);
+            self.add(Arc::new(backend), Origin::File(path.to_owned()), plugin.identity.abi_version);
         }
         Ok(())
     }
 
-    fn add(&mut self, backend: BackendCode, origin: Origin, abi_version: u32) {
+    fn add(&mut self, backend: Arc<LoadedBackend>, origin: Origin, abi_version: u32) {
         let description = backend.describe();
         let known = self.backends.iter().find(|known| known.description.name == description.name);
         match known {
@@ -396,22 +357,18 @@ impl Registry {
     }
 }
 
-fn all_embedded(backends: &[&'static dyn Backend]) -> Result<Vec<BackendCode>> {
-    backends.iter().copied().map(BackendCode::embedded).collect()
-}
-
-fn worker_failed(path: &Path, error: byoc_plugin_api::Error) -> Diagnostic {
-    let file = path.display();
-    if error.crashed {
-        return Diagnostic::new(Code::BackendCrashed, format!("plugin '{file}' {} while it was opened", error.message))
-            .hint("Report this to the plugin's maker");
-    }
-    Diagnostic { hint: error.hint, ..Diagnostic::new(Code::Io, error.message) }
+fn all_embedded(backends: &[&'static dyn Backend]) -> Result<Vec<Arc<LoadedBackend>>> {
+    backends.iter().copied().map(embedded).collect()
 }
 
 fn refusal(path: &Path, error: LoadError) -> Diagnostic {
     let file = path.display();
     match error {
+        LoadError::Process(error) if error.crashed => {
+            Diagnostic::new(Code::BackendCrashed, format!("plugin '{file}' {} while it was opened", error.message))
+                .hint("Report this to the plugin's maker")
+        }
+        LoadError::Process(error) => Diagnostic { hint: error.hint, ..Diagnostic::new(Code::Io, error.message) },
         LoadError::NotAPlugin(reason) => {
             let message = format!("'{file}' cannot be loaded as a plugin: {reason}");
             Diagnostic::new(Code::NotAPlugin, message)

@@ -2,21 +2,20 @@
 //! lives. Each plugin has one worker, the same program started once more; constants reach it as ranges of files that
 //! both sides map.
 
-mod backend;
 mod budget;
 mod client;
 mod ending;
 mod protocol;
 mod server;
 mod shared;
+mod wait;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use self::backend::IsolatedBackend;
-pub(super) use self::backend::{OpenError, open};
 pub use self::budget::OutputBudget;
+pub(super) use self::client::open;
 pub use self::ending::{Group, end_process, end_with_parent};
 pub use self::server::{limit as limit_memory, serve};
 

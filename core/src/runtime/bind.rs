@@ -2,8 +2,8 @@
 //! here.
 
 use byoc_plugin_api::{
-    BoundConstant, BoundConstants, ConstantId, DType, DeviceConstant, DeviceConstants, DeviceExecutable, Environment,
-    Error, Executable, TensorView,
+    Backend, BoundConstant, BoundConstants, ConstantId, DType, DeviceConstant, DeviceConstants, DeviceExecutable,
+    Environment, Error, Executable, TensorView,
 };
 use bytes::Bytes;
 

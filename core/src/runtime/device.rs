@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use byoc_plugin_api::dlpack::CPU;
-use byoc_plugin_api::{Domain, DomainHandles, DomainInfo, Error, OPENS_NO_DOMAIN, Options};
+use byoc_plugin_api::{Backend, Domain, DomainHandles, DomainInfo, Error, OPENS_NO_DOMAIN, Options};
 
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::plugin::{Registered, Registry};

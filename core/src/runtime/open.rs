@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use byoc_plugin_api::{CodeFile, Error};
+use byoc_plugin_api::{Backend, CodeFile, Error};
 use bytes::Bytes;
 
 use super::bind;
@@ -31,7 +31,7 @@ pub fn open_file(path: &Path, registry: &Registry) -> Result<Option<Opened>> {
     let Some(backend) = registry.backends.iter().find(has) else { return Ok(None) };
     let code = map_file(path)?;
     let contents =
-        backend.open(&code).map_err(|error| cannot_read(backend, &format!("'{}'", path.display()), error))?;
+        backend.backend.open(&code).map_err(|error| cannot_read(backend, &format!("'{}'", path.display()), error))?;
     Ok(Some(Opened { backend: backend.clone(), code, contents }))
 }
 
@@ -50,7 +50,7 @@ pub fn open_region(artifact: &Artifact, symbol: &str, registry: &Registry) -> Re
     }
     let code = artifact.code(region)?;
     let title = format!("the code of region {symbol}");
-    let contents = backend.open(&code).map_err(|error| cannot_read(backend, &title, error))?;
+    let contents = backend.backend.open(&code).map_err(|error| cannot_read(backend, &title, error))?;
     Ok(Opened { backend: backend.clone(), code, contents })
 }
 

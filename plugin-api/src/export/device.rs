@@ -2,19 +2,25 @@
 
 use std::ffi::c_void;
 
-use super::{Answer, backend, constant_view, guard, parse, quietly, tensors};
+use super::{backend, constant_view, guard, parse, tensors, write_json};
 use crate::abi::{Sink, Slice, TensorList};
 use crate::backend::Environment;
 use crate::domain::{DeviceConstant, DeviceConstants, DeviceExecutable, DeviceTensor, DomainHandles};
 use crate::domain_tables::{DeviceConstantList, DeviceTable};
 use crate::error::Error;
+use crate::panics::{Guard, quietly};
 use crate::tensor::{is_contiguous, parts_anywhere};
 
-pub(super) const TABLE: &DeviceTable =
+pub(crate) const TABLE: &DeviceTable =
     &DeviceTable { struct_size: size_of::<DeviceTable>(), load, plan, prepare, run, free };
 
 /// What a handle points to.
-type Loaded = Box<dyn DeviceExecutable>;
+type Loaded<'a> = Guard<dyn DeviceExecutable + 'a>;
+
+/// A handle for the functions of [`TABLE`], to be freed before what the executable borrows is gone.
+pub(crate) fn handle_of(executable: Box<dyn DeviceExecutable + '_>) -> *mut c_void {
+    Box::into_raw(Box::new(Loaded::new(executable))).cast()
+}
 
 /// # Safety
 /// The list and what it points to must live for `'a`.
@@ -52,9 +58,9 @@ unsafe fn device_tensors(list: &TensorList) -> Result<Vec<DeviceTensor<'_>>, Err
 ///
 /// # Safety
 /// The handle came from `load`, is not freed yet, and no other call for it is running.
-unsafe fn at<'a>(executable: *mut c_void) -> &'a mut dyn DeviceExecutable {
+unsafe fn at<'a>(executable: *mut c_void) -> &'a mut Loaded<'a> {
     // SAFETY: the caller vouches for the handle.
-    unsafe { (*executable.cast::<Loaded>()).as_mut() }
+    unsafe { &mut *executable.cast::<Loaded<'a>>() }
 }
 
 extern "C" fn load(
@@ -71,25 +77,19 @@ extern "C" fn load(
         // SAFETY: the host keeps code and constants unchanged until it frees the executable, so `'static` is as long
         // as anything in the executable may look at them; the handles are lent for the call.
         let (code, constants, domain) = unsafe { (code.bytes::<'static>(), constants(list)?, *domain) };
-        let loaded: Loaded = backend(index)?.load_on(code, &constants, &environment, &domain)?;
+        let loaded = backend(index)?.load_on(code, &constants, &environment, &domain)?;
         // SAFETY: the host gives a valid place for the handle.
-        unsafe { *executable = Box::into_raw(Box::new(loaded)).cast() };
-        Ok(Answer::Done)
+        unsafe { *executable = handle_of(loaded) };
+        Ok(())
     })
 }
 
-extern "C" fn plan(
-    executable: *mut c_void,
-    inputs: TensorList,
-    outputs: TensorList,
-    mut out: Sink,
-    error: Sink,
-) -> i32 {
+extern "C" fn plan(executable: *mut c_void, inputs: TensorList, outputs: TensorList, out: Sink, error: Sink) -> i32 {
     guard(error, || {
         // SAFETY: the host lends handle and tensors for the length of the call.
-        let plan = unsafe { at(executable).plan(&device_tensors(&inputs)?, &device_tensors(&outputs)?)? };
-        serde_json::to_writer(&mut out, &plan)?;
-        Ok(Answer::Done)
+        let (loaded, inputs, outputs) =
+            unsafe { (at(executable), device_tensors(&inputs)?, device_tensors(&outputs)?) };
+        write_json(out, &loaded.call(|executable| executable.plan(&inputs, &outputs))?)
     })
 }
 
@@ -102,14 +102,15 @@ extern "C" fn prepare(
 ) -> i32 {
     guard(error, || {
         // SAFETY: the host lends handle and tensors for the length of the call.
-        unsafe { at(executable).prepare(&device_tensors(&inputs)?, &device_tensors(&outputs)?, scratch)? };
-        Ok(Answer::Done)
+        let (loaded, inputs, outputs) =
+            unsafe { (at(executable), device_tensors(&inputs)?, device_tensors(&outputs)?) };
+        loaded.call(|executable| executable.prepare(&inputs, &outputs, scratch))
     })
 }
 
 extern "C" fn run(executable: *mut c_void, error: Sink) -> i32 {
     // SAFETY: the host lends the handle for the length of the call.
-    guard(error, || unsafe { at(executable).run() }.map(|()| Answer::Done))
+    guard(error, || unsafe { at(executable) }.call(|executable| executable.run()))
 }
 
 extern "C" fn free(executable: *mut c_void) {
@@ -117,6 +118,6 @@ extern "C" fn free(executable: *mut c_void) {
         return;
     }
     // SAFETY: the handle came from `load` and the host frees it once.
-    let loaded = unsafe { Box::from_raw(executable.cast::<Loaded>()) };
+    let loaded = unsafe { Box::from_raw(executable.cast::<Loaded<'_>>()) };
     quietly(|| drop(loaded));
 }

@@ -2,13 +2,14 @@
 
 use std::ffi::c_void;
 
-use super::{Answer, backend, guard, parse, quietly};
+use super::{backend, guard, parse, write_json};
 use crate::abi::{Sink, Slice};
-use crate::domain::{Domain, DomainHandles};
+use crate::domain::{Domain, DomainHandles, DomainInfo};
 use crate::domain_tables::DomainTable;
 use crate::error::Error;
+use crate::panics::{Guard, guarded, quietly};
 
-pub(super) const TABLE: &DomainTable = &DomainTable {
+pub(crate) const TABLE: &DomainTable = &DomainTable {
     struct_size: size_of::<DomainTable>(),
     open,
     close,
@@ -29,7 +30,13 @@ pub(super) const TABLE: &DomainTable = &DomainTable {
 };
 
 /// What a handle points to.
-type Opened = Box<dyn Domain>;
+type Opened = Guard<dyn Domain>;
+
+/// A handle for the functions of [`TABLE`], and what the host is told of the domain. Panics are the caller's to catch.
+pub(crate) fn handle_of(domain: Box<dyn Domain>) -> (*mut c_void, DomainInfo, DomainHandles) {
+    let (info, handles) = (domain.info(), domain.handles());
+    (Box::into_raw(Box::new(Opened::new(domain))).cast(), info, handles)
+}
 
 extern "C" fn open(
     index: usize,
@@ -37,18 +44,17 @@ extern "C" fn open(
     options: Slice,
     domain: *mut *mut c_void,
     handles: *mut DomainHandles,
-    mut out: Sink,
+    out: Sink,
     error: Sink,
 ) -> i32 {
     guard(error, || {
-        let opened = backend(index)?.open_domain(ordinal, &parse(options)?)?;
-        serde_json::to_writer(&mut out, &opened.info())?;
+        let (handle, info, joins) = handle_of(backend(index)?.open_domain(ordinal, &parse(options)?)?);
         // SAFETY: the host gives valid places for both.
         unsafe {
-            *handles = opened.handles();
-            *domain = Box::into_raw(Box::new(opened)).cast();
+            *handles = joins;
+            *domain = handle;
         }
-        Ok(Answer::Done)
+        write_json(out, &info)
     })
 }
 
@@ -66,15 +72,27 @@ extern "C" fn close(domain: *mut c_void) {
 ///
 /// # Safety
 /// The handle came from `open`, is not closed yet, and no other call for it is running.
-unsafe fn at<'a>(domain: *mut c_void) -> &'a mut dyn Domain {
+unsafe fn at<'a>(domain: *mut c_void) -> &'a mut Opened {
     // SAFETY: the caller vouches for the handle.
-    unsafe { (*domain.cast::<Opened>()).as_mut() }
+    unsafe { &mut *domain.cast::<Opened>() }
 }
 
 /// Runs a call for a domain.
 fn with(domain: *mut c_void, error: Sink, call: impl FnOnce(&mut dyn Domain) -> Result<(), Error>) -> i32 {
     // SAFETY: the host keeps to the contract of domains.
-    guard(error, || call(unsafe { at(domain) }).map(|()| Answer::Done))
+    guard(error, || unsafe { at(domain) }.call(|domain| call(domain)))
+}
+
+/// Runs a call that has no answer.
+fn tell(domain: *mut c_void, call: impl FnOnce(&mut dyn Domain)) {
+    let call = |domain: &mut Opened| {
+        domain.call(|domain| {
+            call(domain);
+            Ok(())
+        })
+    };
+    // SAFETY: the host keeps to the contract of domains. After a panic there is nobody to tell.
+    let _ = guarded(|| call(unsafe { at(domain) }));
 }
 
 /// Runs a call that gives a number, which goes to `place`.
@@ -98,7 +116,7 @@ extern "C" fn allocate(domain: *mut c_void, bytes: u64, address: *mut u64, error
 
 extern "C" fn release(domain: *mut c_void, address: u64) {
     // SAFETY: the host keeps to the contract of `Domain::release`.
-    quietly(|| unsafe { at(domain).release(address) });
+    tell(domain, |domain| unsafe { domain.release(address) });
 }
 
 extern "C" fn allocate_host(domain: *mut c_void, bytes: usize, address: *mut *mut c_void, error: Sink) -> i32 {
@@ -107,7 +125,7 @@ extern "C" fn allocate_host(domain: *mut c_void, bytes: usize, address: *mut *mu
 
 extern "C" fn release_host(domain: *mut c_void, address: *mut c_void) {
     // SAFETY: the host keeps to the contract of `Domain::release_host`.
-    quietly(|| unsafe { at(domain).release_host(address.cast()) });
+    tell(domain, |domain| unsafe { domain.release_host(address.cast()) });
 }
 
 extern "C" fn upload(domain: *mut c_void, to: u64, from: *const c_void, bytes: usize, error: Sink) -> i32 {
@@ -150,6 +168,5 @@ extern "C" fn replay(domain: *mut c_void, recording: u64, error: Sink) -> i32 {
 }
 
 extern "C" fn forget(domain: *mut c_void, recording: u64) {
-    // SAFETY: the host keeps to the contract of domains.
-    quietly(|| unsafe { at(domain).forget(recording) });
+    tell(domain, |domain| domain.forget(recording));
 }

@@ -9,7 +9,7 @@ use crate::abi::{self, Sink, Slice};
 use crate::error::Error;
 
 /// Most bytes of an answer other than code and constants: JSON, or an error. No sane one is near.
-const MOST: usize = 64 << 20;
+pub(super) const MOST: usize = 64 << 20;
 
 /// Most characters of an error.
 const MOST_OF_ERROR: usize = 4096;
@@ -52,9 +52,13 @@ pub(super) fn collect(call: impl FnOnce(Sink, Sink) -> i32) -> (i32, Vec<u8>, Ve
     let sink = |written: &mut Written| Sink { context: std::ptr::from_mut(written).cast(), write: append };
     let status = call(sink(&mut out), sink(&mut error));
     if out.too_much {
-        return (abi::FAILED, Vec::new(), format!("the plugin's answer has more than {} MiB", MOST >> 20).into());
+        return (abi::FAILED, Vec::new(), too_long().message.into());
     }
     (status, out.bytes, error.bytes)
+}
+
+pub(super) fn too_long() -> Error {
+    Error::new(format!("the plugin's answer has more than {} MiB", MOST >> 20))
 }
 
 /// The error of a call that did not go well: an `Error` as JSON, or its message alone.
@@ -70,6 +74,7 @@ pub(super) fn failure(status: i32, error: &[u8]) -> Error {
         },
         Err(_) if status == abi::FAILED && !text.is_empty() => Error::new(text),
         Err(_) if status == abi::FAILED => Error::new("the plugin failed and gave no reason"),
+        Err(_) if status == abi::UNKNOWN => Error::new("the plugin does not have a method that every plugin has"),
         Err(_) => Error::new(format!("the plugin answered with the unknown status {status}")),
     }
 }
@@ -79,7 +84,12 @@ pub(super) fn answer<T: DeserializeOwned>(call: impl FnOnce(Sink, Sink) -> i32) 
     if status != abi::OK {
         return Err(failure(status, &error));
     }
-    serde_json::from_slice(&out).map_err(|error| Error::new(format!("the plugin's answer is not valid: {error}")))
+    parsed(&out)
+}
+
+/// An answer in JSON.
+pub(super) fn parsed<T: DeserializeOwned>(answer: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(answer).map_err(|error| Error::new(format!("the plugin's answer is not valid: {error}")))
 }
 
 pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, Error> {

@@ -1,78 +1,132 @@
-//! A backend that lives in a plugin, as any other [`Backend`].
+//! A backend as a host has it, as any other [`Backend`], wherever its code is: linked into this program, in a library that
+//! is open here, or in one that is open in another process. What it says is judged here, for it may say anything and ends up
+//! on terminals, in artifacts and in memory sizes.
 
-use std::ffi::c_void;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
 use std::io::Write;
+use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::answer::{answer, collect, failure, json, one_line};
+use super::answer::{MOST, failure, json, one_line, parsed, too_long};
+use super::code_file::checked_file;
 use super::device::PluginDeviceExecutable;
 use super::domain::PluginDomain;
-use super::executable::PluginExecutable;
-use super::tuning;
-use crate::abi::{self, ConstantList, ConstantView, Sink, Slice};
+use super::lists::{checked_candidates, checked_tools, few_candidates};
+use super::wire::Wire;
+use crate::abi;
 use crate::backend::{Backend, Candidate, CodeFile, Description, Environment, Executable, FileFormat, Tool};
-use crate::constants::{BoundConstant, BoundConstants, Claim, ClaimSink, Claims, Constants};
-use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles, OPENS_NO_DOMAIN};
-use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION, DeviceTable, DomainTable};
+use crate::call::{Answer, Call, CandidateItem, ClaimItem, Part, Request, make};
+use crate::constants::{BoundConstants, Claims, Constants};
+use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles};
 use crate::error::{Error, Refusal, RefusalCode};
-use crate::open::{OPEN_ID, OPEN_VERSION, OpenTable};
 use crate::options::{OptionSpec, Options};
+use crate::panics::{Guard, guarded};
 use crate::pattern::Pattern;
-use crate::region::{ConstantId, Region};
-use crate::table::PluginTable;
-use crate::tuning_tables::{CANDIDATES_ID, CANDIDATES_VERSION, CandidatesTable, TOOLS_ID, TOOLS_VERSION, ToolsTable};
+use crate::region::Region;
+use crate::tensor::{TensorView, TensorViewMut};
 
-/// A backend that lives in a plugin.
-pub struct PluginBackend {
-    table: PluginTable,
-    index: usize,
+/// A backend that a host has.
+pub struct LoadedBackend {
+    code: Code,
     pub(super) description: Description,
     /// Whether it is spoken to as by a host of the future.
     newer: bool,
 }
 
-impl BoundConstant<'_> {
-    /// The constant as it crosses the border.
-    pub(super) fn wire(&self) -> ConstantView {
-        let layout = Slice::new(self.layout.unwrap_or("").as_bytes());
-        ConstantView { id: self.id.0, layout, tensor: self.view.to_dlpack() }
+/// Where the code of a backend is.
+#[derive(Clone)]
+enum Code {
+    /// In this program. A panic in any of its calls is an error.
+    Linked(&'static dyn Backend),
+    /// In a plugin, which has it under that index.
+    Plugin(Arc<dyn Wire>, usize),
+}
+
+impl LoadedBackend {
+    /// A backend that is linked into this program.
+    pub fn linked(backend: &'static dyn Backend) -> Result<LoadedBackend, Error> {
+        LoadedBackend::described(Code::Linked(backend))
     }
-}
 
-fn constant_views(constants: &Constants<'_>) -> Vec<ConstantView> {
-    let layout = Slice::new(&[]);
-    constants.iter().map(|(id, view)| ConstantView { id: id.0, layout, tensor: view.to_dlpack() }).collect()
-}
-
-fn list(views: &[ConstantView]) -> ConstantList {
-    ConstantList { data: views.as_ptr(), len: views.len() }
-}
-
-impl PluginBackend {
-    pub(super) fn new(table: PluginTable, index: usize) -> Result<Self, Error> {
-        let description = answer(|out, error| (table.describe)(index, out, error))?;
-        Ok(PluginBackend { table, index, description: in_one_line(description), newer: false })
+    /// The backend of that index of a plugin.
+    pub(super) fn of_plugin(wire: Arc<dyn Wire>, index: usize) -> Result<LoadedBackend, Error> {
+        LoadedBackend::described(Code::Plugin(wire, index))
     }
-}
 
-impl PluginBackend {
+    fn described(code: Code) -> Result<LoadedBackend, Error> {
+        let mut backend = LoadedBackend { code, description: Description::default(), newer: false };
+        backend.description = in_one_line(backend.ask("describe", &Request::default(), &[])?.ok_or_else(unknown)?);
+        Ok(backend)
+    }
+
     /// The same backend, spoken to as by a host of a later version: regions and environments have fields that nobody
-    /// knows yet, and that a plugin must ignore.
-    pub fn under_newer_host(&self) -> PluginBackend {
-        let PluginBackend { table, index, ref description, .. } = *self;
-        PluginBackend { table, index, description: description.clone(), newer: true }
+    /// knows yet, and that a backend must ignore.
+    pub fn under_newer_host(&self) -> LoadedBackend {
+        LoadedBackend { code: self.code.clone(), description: self.description.clone(), newer: true }
     }
 
-    fn region(&self, region: &Region) -> Result<Vec<u8>, Error> {
+    /// The backend itself where it is linked into this program: a call without a detour by JSON, for methods that are called
+    /// for every node or that borrow.
+    fn direct(&self) -> Option<&'static dyn Backend> {
+        match self.code {
+            Code::Linked(backend) if !self.newer => Some(backend),
+            _ => None,
+        }
+    }
+
+    /// Calls a method. False where the backend does not have it.
+    fn call(
+        &self,
+        method: &str,
+        request: &Request<'_>,
+        constants: &Constants<'_>,
+        bytes: &[u8],
+        answer: &mut Answer<'_>,
+    ) -> Result<bool, Error> {
+        let call = Call { method, request: &self.request(request)?, constants, bytes };
+        let ending = match &self.code {
+            Code::Linked(backend) => return guarded(|| make(*backend, &call, answer)),
+            Code::Plugin(wire, index) => wire.call(*index, &call, answer)?,
+        };
+        match ending.status {
+            abi::OK => Ok(true),
+            abi::UNKNOWN => Ok(false),
+            status => Err(failure(status, &ending.error)),
+        }
+    }
+
+    /// The answer of a method that gives nothing but JSON; `None` where the backend does not have it. No answer at all is
+    /// as good as `null`.
+    fn ask<T: DeserializeOwned>(&self, method: &str, request: &Request<'_>, bytes: &[u8]) -> Result<Option<T>, Error> {
+        let mut answer = Vec::new();
+        let has = self.call(method, request, &Constants::new(Vec::new()), bytes, &mut |part| match part {
+            Part::Bytes(more) if answer.len().saturating_add(more.len()) > MOST => Err(too_long()),
+            Part::Bytes(more) => {
+                answer.extend_from_slice(more);
+                Ok(())
+            }
+            Part::Item(_) => Err(no_items()),
+        })?;
+        has.then(|| parsed(if answer.is_empty() { b"null" } else { &answer })).transpose()
+    }
+
+    fn request(&self, request: &Request<'_>) -> Result<Vec<u8>, Error> {
         if !self.newer {
-            return json(region);
+            return json(request);
         }
-        let mut value = serde_json::to_value(region)?;
-        for list in ["values", "constants", "nodes"] {
-            value[list].as_array_mut().into_iter().flatten().for_each(add_unknown);
-        }
+        let mut value = serde_json::to_value(request)?;
         add_unknown(&mut value);
+        if let Some(region) = value.get_mut("region") {
+            for list in ["values", "constants", "nodes"] {
+                region[list].as_array_mut().into_iter().flatten().for_each(add_unknown);
+            }
+            add_unknown(region);
+        }
         json(&value)
     }
 
@@ -86,27 +140,18 @@ impl PluginBackend {
     }
 }
 
-impl PluginBackend {
-    /// The table of an optional ability, where the plugin has it: a struct of its size and of functions, all of which
-    /// are there.
-    ///
-    /// # Safety
-    /// `T` is the table that stands for `id` and `version` in the contract.
-    unsafe fn ability<T: Copy>(&self, id: &str, version: u32) -> Option<T> {
-        const WORD: usize = size_of::<usize>();
-        let table = (self.table.extension)(self.index, Slice::new(id.as_bytes()), version);
-        if table.is_null() {
-            return None;
-        }
-        let words = table.cast::<usize>();
-        // SAFETY: by contract such a table starts with its size, which covers what else is read. A function pointer must
-        // not even be read as one while it may be null.
-        unsafe {
-            let functions = 1..size_of::<T>() / WORD;
-            let present = *words >= size_of::<T>() && functions.into_iter().all(|at| *words.add(at) != 0);
-            present.then(|| *table.cast::<T>())
-        }
-    }
+/// A field such as a later version may have.
+fn add_unknown(object: &mut Value) {
+    object["of_a_later_version"] = serde_json::json!({ "list": [1, null, "text"], "nested": {} });
+}
+
+fn no_items() -> Error {
+    Error::new("the plugin gave an item where none is taken")
+}
+
+/// The error of a plugin without a method that every backend has.
+fn unknown() -> Error {
+    failure(abi::UNKNOWN, &[])
 }
 
 /// The same, with all that is printed in one line each. Names are judged, for they are also what the plugin knows things by.
@@ -125,36 +170,38 @@ fn in_one_line(description: Description) -> Description {
     }
 }
 
-/// A field such as a later version may have.
-fn add_unknown(object: &mut Value) {
-    object["of_a_later_version"] = serde_json::json!({ "list": [1, null, "text"], "nested": {} });
+/// What a request is about.
+fn about<'a>(region: &'a Region, options: &'a Options) -> Request<'a> {
+    Request { region: Some(Cow::Borrowed(region)), ..with(options) }
 }
 
-impl Backend for PluginBackend {
+fn with(options: &Options) -> Request<'_> {
+    Request { options: Cow::Borrowed(options), region: None }
+}
+
+impl Backend for LoadedBackend {
     fn describe(&self) -> Description {
         self.description.clone()
     }
 
     fn patterns(&self, options: &Options) -> Result<Vec<Pattern>, Error> {
-        let options = json(options)?;
-        let patterns: Vec<Pattern> =
-            answer(|out, error| (self.table.patterns)(self.index, Slice::new(&options), out, error))?;
+        let patterns: Vec<Pattern> = self.ask("patterns", &with(options), &[])?.ok_or_else(unknown)?;
         let in_lines = |it: Pattern| Pattern { name: one_line(&it.name), text: one_line(&it.text) };
         Ok(patterns.into_iter().map(in_lines).collect())
     }
 
     fn check(&self, candidate: &Region, options: &Options) -> Result<(), Refusal> {
-        let failed = |error: Error| Refusal::new(RefusalCode::Failed, error.message);
-        let (region, options) = (self.region(candidate).map_err(failed)?, json(options).map_err(failed)?);
-        let (status, out, error) =
-            collect(|out, error| (self.table.check)(self.index, Slice::new(&region), Slice::new(&options), out, error));
-        match status {
-            abi::OK => Ok(()),
-            abi::REFUSED => match serde_json::from_slice::<Refusal>(&out) {
-                Ok(refusal) => Err(Refusal { message: one_line(&refusal.message), ..refusal }),
-                Err(error) => Err(failed(error.into())),
-            },
-            _ => Err(failed(failure(status, &error))),
+        let answer = match self.direct() {
+            Some(backend) => guarded(|| Ok(backend.check(candidate, options).err())),
+            None => self.ask("check", &about(candidate, options), &[]).and_then(|answer| answer.ok_or_else(unknown)),
+        };
+        match answer {
+            Ok(None) => Ok(()),
+            Ok(Some(refusal)) => Err(Refusal { message: one_line(&refusal.message), ..refusal }),
+            Err(error) => {
+                let code = if error.crashed { RefusalCode::Crashed } else { RefusalCode::Failed };
+                Err(Refusal::new(code, error.message))
+            }
         }
     }
 
@@ -165,18 +212,14 @@ impl Backend for PluginBackend {
         options: &Options,
         code: &mut dyn Write,
     ) -> Result<(), Error> {
-        let (region, options, views) = (self.region(region)?, json(options)?, constant_views(constants));
-        let mut sink = CodeSink { code, failed: None };
-        let context = std::ptr::from_mut(&mut sink).cast();
-        let (status, _, error) = collect(|_, error| {
-            let code = Sink { context, write: write_code };
-            (self.table.codegen)(self.index, Slice::new(&region), list(&views), Slice::new(&options), code, error)
-        });
-        match (sink.failed, status) {
-            (Some(error), _) => Err(error.into()),
-            (None, abi::OK) => Ok(()),
-            (None, status) => Err(failure(status, &error)),
+        if let Some(backend) = self.direct() {
+            return guarded(|| backend.codegen(region, constants, options, code));
         }
+        let has = self.call("codegen", &about(region, options), constants, &[], &mut |part| match part {
+            Part::Bytes(bytes) => Ok(code.write_all(bytes)?),
+            Part::Item(_) => Err(no_items()),
+        })?;
+        has.then_some(()).ok_or_else(unknown)
     }
 
     fn constant_updater(
@@ -187,26 +230,19 @@ impl Backend for PluginBackend {
         options: &Options,
         claims: &mut Claims<'_>,
     ) -> Result<(), Error> {
-        let (region, options, views) = (self.region(region)?, json(options)?, constant_views(constants));
-        let mut sink = HostClaims { claims: claims.sink(), failed: None };
-        let context = std::ptr::from_mut(&mut sink).cast();
-        let (status, _, error) = collect(|_, error| {
-            let claims = abi::ClaimSink { context, claim: take_claim, write: take_bytes };
-            (self.table.constant_updater)(
-                self.index,
-                Slice::new(&region),
-                list(&views),
-                Slice::new(code),
-                Slice::new(&options),
-                claims,
-                error,
-            )
-        });
-        match (sink.failed, status) {
-            (Some(error), _) => Err(error),
-            (None, abi::OK) => Ok(()),
-            (None, status) => Err(failure(status, &error)),
+        if let Some(backend) = self.direct() {
+            return guarded(|| backend.constant_updater(region, constants, code, options, claims));
         }
+        let sink = claims.sink();
+        let has = self.call("constant_updater", &about(region, options), constants, code, &mut |part| match part {
+            Part::Bytes(bytes) => sink.write(bytes),
+            Part::Item(json) => {
+                let item: ClaimItem = serde_json::from_slice(json)
+                    .map_err(|error| Error::new(format!("a claim is not valid: {error}")))?;
+                sink.claim(item.id, &item.claim)
+            }
+        })?;
+        has.then_some(()).ok_or_else(unknown)
     }
 
     fn load<'a>(
@@ -215,32 +251,28 @@ impl Backend for PluginBackend {
         constants: &BoundConstants<'a>,
         environment: &Environment,
     ) -> Result<Box<dyn Executable + 'a>, Error> {
-        let environment = self.environment(environment)?;
-        let views: Vec<_> = constants.iter().map(BoundConstant::wire).collect();
-        let mut handle = std::ptr::null_mut();
-        let (status, _, error) = collect(|_, error| {
-            let (code, environment) = (Slice::new(code), Slice::new(&environment));
-            (self.table.load)(self.index, code, list(&views), environment, &mut handle, error)
-        });
-        match (status, handle.is_null()) {
-            (abi::OK, false) => Ok(Box::new(PluginExecutable::new(self.table, handle))),
-            (abi::OK, true) => Err(Error::new("the plugin loaded the region and gave no handle")),
-            (status, _) => Err(failure(status, &error)),
+        match &self.code {
+            Code::Linked(backend) => {
+                let executable = guarded(|| backend.load(code, constants, environment))?;
+                Ok(Box::new(LinkedExecutable(Guard::new(executable))))
+            }
+            Code::Plugin(wire, index) => wire.library()?.load(*index, code, constants, &self.environment(environment)?),
         }
     }
 
     fn open(&self, file: &[u8]) -> Result<CodeFile, Error> {
-        // SAFETY: id, version and table belong together.
-        let table: Option<OpenTable> = unsafe { self.ability(OPEN_ID, OPEN_VERSION) };
-        let table = table.ok_or_else(|| Error::new("this backend opens no files"))?;
-        answer(|out, error| (table.open)(self.index, Slice::new(file), out, error))
+        let answer = self.ask("open", &Request::default(), file)?;
+        checked_file(answer.ok_or_else(|| Error::new("this backend opens no files"))?, file.len())
     }
 
     fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
-        // SAFETY: id, version and table belong together.
-        let table: Option<DomainTable> = unsafe { self.ability(DOMAIN_ID, DOMAIN_VERSION) };
-        let table = table.ok_or_else(|| Error::new(OPENS_NO_DOMAIN))?;
-        Ok(Box::new(PluginDomain::open(table, self.index, ordinal, options)?))
+        match &self.code {
+            Code::Linked(backend) => {
+                let opened = guarded(|| Ok(PluginDomain::linked(backend.open_domain(ordinal, options)?)))?;
+                Ok(Box::new(opened))
+            }
+            Code::Plugin(wire, index) => wire.library()?.open_domain(*index, ordinal, options),
+        }
     }
 
     fn load_on<'a>(
@@ -250,79 +282,51 @@ impl Backend for PluginBackend {
         environment: &Environment,
         domain: &DomainHandles,
     ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
-        // SAFETY: id, version and table belong together.
-        let table: Option<DeviceTable> = unsafe { self.ability(DEVICE_ID, DEVICE_VERSION) };
-        let table = table.ok_or_else(|| Error::new("this backend runs in host memory only"))?;
-        let environment = self.environment(environment)?;
-        Ok(Box::new(PluginDeviceExecutable::load(table, self.index, code, constants, &environment, domain)?))
-    }
-
-    fn tools(&self, options: &Options) -> Result<Vec<Tool>, Error> {
-        // SAFETY: id, version and table belong together.
-        let Some(table) = (unsafe { self.ability::<ToolsTable>(TOOLS_ID, TOOLS_VERSION) }) else {
-            return Ok(Vec::new());
-        };
-        let options = json(options)?;
-        answer(|out, error| (table.tools)(self.index, Slice::new(&options), out, error))
-    }
-
-    fn candidates(&self, code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
-        // SAFETY: id, version and table belong together.
-        let Some(table) = (unsafe { self.ability::<CandidatesTable>(CANDIDATES_ID, CANDIDATES_VERSION) }) else {
-            return Ok(Vec::new());
-        };
-        tuning::candidates(table, self.index, code, &json(options)?)
-    }
-}
-
-struct CodeSink<'a> {
-    code: &'a mut dyn Write,
-    failed: Option<std::io::Error>,
-}
-
-extern "C" fn write_code(context: *mut c_void, bytes: Slice) -> i32 {
-    // SAFETY: `context` is the sink of the running `codegen`; the plugin lends `bytes` for this call.
-    let (sink, bytes) = unsafe { (&mut *context.cast::<CodeSink<'_>>(), bytes.bytes()) };
-    match sink.code.write_all(bytes) {
-        Ok(()) => abi::OK,
-        Err(error) => {
-            sink.failed = Some(error);
-            abi::FAILED
-        }
-    }
-}
-
-struct HostClaims<'a> {
-    claims: &'a mut dyn ClaimSink,
-    failed: Option<Error>,
-}
-
-impl HostClaims<'_> {
-    fn note(&mut self, result: Result<(), Error>) -> i32 {
-        match result {
-            Ok(()) => abi::OK,
-            Err(error) => {
-                // The first error is the cause; what follows are its consequences.
-                self.failed.get_or_insert(error);
-                abi::FAILED
+        match &self.code {
+            Code::Linked(backend) => {
+                let executable = guarded(|| backend.load_on(code, constants, environment, domain))?;
+                Ok(Box::new(PluginDeviceExecutable::linked(executable, domain)))
+            }
+            Code::Plugin(wire, index) => {
+                let environment = self.environment(environment)?;
+                wire.library()?.load_on(*index, code, constants, &environment, domain)
             }
         }
     }
+
+    fn tools(&self, options: &Options) -> Result<Vec<Tool>, Error> {
+        checked_tools(self.ask("tools", &with(options), &[])?.unwrap_or_default())
+    }
+
+    fn candidates(&self, code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
+        let mut candidates: Vec<Candidate> = Vec::new();
+        let mut taken = 0_usize;
+        self.call("candidates", &with(options), &Constants::new(Vec::new()), code, &mut |part| {
+            let (Part::Item(bytes) | Part::Bytes(bytes)) = part;
+            taken = taken.saturating_add(bytes.len());
+            few_candidates(candidates.len() + usize::from(matches!(part, Part::Item(_))), taken)?;
+            match (part, candidates.last_mut()) {
+                (Part::Item(json), _) => {
+                    let item: CandidateItem = serde_json::from_slice(json)
+                        .map_err(|error| Error::new(format!("the name of a candidate is not valid: {error}")))?;
+                    candidates.push(Candidate { name: item.name, code: Vec::new() });
+                }
+                (Part::Bytes(bytes), Some(candidate)) => candidate.code.extend_from_slice(bytes),
+                (Part::Bytes(_), None) => {
+                    return Err(Error::new("the plugin gave code before the name of a candidate"));
+                }
+            }
+            Ok(())
+        })?;
+        checked_candidates(candidates, code)
+    }
 }
 
-extern "C" fn take_claim(context: *mut c_void, id: u64, claim: Slice) -> i32 {
-    // SAFETY: `context` is the sink of the running `constant_updater`; the plugin lends `claim` for this call.
-    let (sink, claim) = unsafe { (&mut *context.cast::<HostClaims<'_>>(), claim.bytes()) };
-    let result = match serde_json::from_slice::<Claim>(claim) {
-        Ok(claim) => sink.claims.claim(ConstantId(id), &claim),
-        Err(error) => Err(Error::new(format!("the claim for constant {id} is not valid: {error}"))),
-    };
-    sink.note(result)
-}
+/// A loaded region of a backend that is linked into this program: its tensors take no detour.
+struct LinkedExecutable<'a>(Guard<dyn Executable + 'a>);
 
-extern "C" fn take_bytes(context: *mut c_void, bytes: Slice) -> i32 {
-    // SAFETY: as in `take_claim`.
-    let (sink, bytes) = unsafe { (&mut *context.cast::<HostClaims<'_>>(), bytes.bytes()) };
-    let result = sink.claims.write(bytes);
-    sink.note(result)
+impl Executable for LinkedExecutable<'_> {
+    fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error> {
+        self.0.call(|executable| executable.run(inputs, outputs))
+    }
 }

@@ -9,7 +9,7 @@ use crate::region::Value;
 
 /// The answer of [`crate::Backend::open`] to a file of that many bytes, with each of its texts in one line. Errors where
 /// it contradicts itself or the file.
-pub fn checked(file: CodeFile, bytes: usize) -> Result<CodeFile, Error> {
+pub(super) fn checked_file(file: CodeFile, bytes: usize) -> Result<CodeFile, Error> {
     judge(clean(file), bytes).map_err(|cause| Error::new(format!("what it says of the file is not valid: {cause}")))
 }
 
@@ -95,10 +95,10 @@ mod tests {
         file.inputs[0].name = "\u{1b}x".into();
         file.tables[0].rows[0][0] = "a\r\nb".into();
         file.notes = vec!["\tone\ntwo".into()];
-        let file = checked(file, 8).expect("sound");
+        let file = checked_file(file, 8).expect("sound");
         assert_eq!((file.format.as_str(), file.inputs[0].name.as_str()), ("acme 1", "x"));
         assert_eq!((file.tables[0].rows[0][0].as_str(), file.notes[0].as_str()), ("a b", "one two"));
-        assert_eq!(checked(sound(), 9), Ok(sound()));
+        assert_eq!(checked_file(sound(), 9), Ok(sound()));
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
         for (change, cause) in cases {
             let mut file = sound();
             change(&mut file);
-            let error = checked(file, 8).expect_err(cause);
+            let error = checked_file(file, 8).expect_err(cause);
             assert_eq!(error.message, format!("what it says of the file is not valid: {cause}"));
         }
     }

@@ -8,6 +8,7 @@ use crate::dlpack::{DLDevice, DLTensor};
 use crate::domain::{DeviceConstants, DeviceExecutable, DevicePlan, DeviceTensor, DomainHandles};
 use crate::domain_tables::{DeviceConstantList, DeviceConstantView, DeviceTable};
 use crate::error::Error;
+use crate::export;
 use crate::tensor::contiguous_strides;
 
 pub(super) struct PluginDeviceExecutable {
@@ -42,6 +43,12 @@ impl PluginDeviceExecutable {
             (abi::OK, true) => Err(Error::new("the plugin loaded the region and gave no handle")),
             (status, _) => Err(failure(status, &error)),
         }
+    }
+
+    /// A region of a backend that is linked into this program.
+    pub(super) fn linked(executable: Box<dyn DeviceExecutable + '_>, domain: &DomainHandles) -> PluginDeviceExecutable {
+        let handle = export::device::handle_of(executable);
+        PluginDeviceExecutable { table: *export::device::TABLE, handle, device: domain.device }
     }
 
     /// The tensors as they cross the border, with the memory of their strides.

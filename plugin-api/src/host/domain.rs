@@ -2,11 +2,12 @@
 
 use std::ffi::c_void;
 
-use super::answer::{collect, failure, json, one_line};
+use super::answer::{collect, failure, json, one_line, parsed};
 use crate::abi::{self, Sink, Slice};
 use crate::domain::{DEVICE_ALIGNMENT, Domain, DomainHandles, DomainInfo, HOST_ALIGNMENT};
 use crate::domain_tables::DomainTable;
 use crate::error::Error;
+use crate::export;
 use crate::options::Options;
 
 pub(super) struct PluginDomain {
@@ -40,12 +41,20 @@ impl PluginDomain {
         }
         // From here on, dropping it closes it.
         let mut opened = PluginDomain { table, handle, info: DomainInfo::default(), handles };
-        let info: DomainInfo = serde_json::from_slice(&out)
-            .map_err(|error| Error::new(format!("the plugin's answer is not valid: {error}")))?;
-        let libraries = info.libraries.iter().map(|line| one_line(line)).collect();
-        opened.info = DomainInfo { title: one_line(&info.title), libraries, ..info };
+        opened.info = in_one_line(parsed(&out)?);
         Ok(opened)
     }
+
+    /// A domain of a backend that is linked into this program. Panics of its first calls are the caller's to catch.
+    pub(super) fn linked(domain: Box<dyn Domain>) -> PluginDomain {
+        let (handle, info, handles) = export::domain::handle_of(domain);
+        PluginDomain { table: *export::domain::TABLE, handle, info: in_one_line(info), handles }
+    }
+}
+
+fn in_one_line(info: DomainInfo) -> DomainInfo {
+    let libraries = info.libraries.iter().map(|line| one_line(line)).collect();
+    DomainInfo { title: one_line(&info.title), libraries, ..info }
 }
 
 /// Nobody trusts such an address enough to give it back; what was allocated goes with the domain.

@@ -17,7 +17,7 @@ const FIRST_INFO: u32 = 48;
 
 /// Words of [`PluginTable`] in ABI 1.0, the least that a plugin has. Functions that are added are `Option`s, and absent
 /// where the plugin's table ends before them.
-const FIRST_WORDS: usize = 11;
+const FIRST_WORDS: usize = 7;
 
 /// What a plugin says of itself.
 pub(super) struct Info {
@@ -109,11 +109,7 @@ fn table_of(module: PluginModuleRef) -> PluginTable {
     PluginTable {
         struct_size: size_of::<PluginTable>(),
         count: module.count(),
-        describe: module.describe(),
-        patterns: module.patterns(),
-        check: module.check(),
-        codegen: module.codegen(),
-        constant_updater: module.constant_updater(),
+        call: module.call(),
         load: module.load(),
         run: module.run(),
         free: module.free(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use byoc_core::plugin::BackendCode;
+use byoc_plugin_api::Backend;
 
 use crate::bench::{Bench, Prepared, Source};
 use crate::memory::Layout;
@@ -43,9 +43,8 @@ pub(crate) fn codegen(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
 
 /// A host of a later version gets the same code and claims: the plugin ignores fields that it does not know.
 pub(crate) fn newer_host(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
-    let BackendCode::Plugin(backend) = &bench.selected.registered.backend else { return Err(Verdict::Skip) };
     let mut newer = bench.clone();
-    newer.selected.registered.backend = BackendCode::Plugin(Arc::new(backend.under_newer_host()));
+    newer.selected.registered.backend = Arc::new(bench.selected.registered.backend.under_newer_host());
     for taken in &prepared.taken {
         let symbol = &taken.region.symbol;
         if let Err(refusal) = newer.selected.registered.backend.check(&taken.region, &newer.selected.options) {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use byoc_core::plugin::{Registered, Selected};
 use byoc_core::runtime::open_domain;
 use byoc_plugin_api::{
-    BoundConstant, DeviceConstant, DeviceConstants, DeviceExecutable, DeviceTensor, Domain, Environment, Error, Options,
+    Backend, BoundConstant, DeviceConstant, DeviceConstants, DeviceExecutable, DeviceTensor, Domain, Environment,
+    Error, Options,
 };
 
 use crate::memory::{GUARD_BYTE, Placed};

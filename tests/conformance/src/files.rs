@@ -1,6 +1,6 @@
 //! Cases of a backend that opens files: it tells what is in its own code, and damage is an error.
 
-use byoc_plugin_api::{DType, Value};
+use byoc_plugin_api::{Backend, DType, Value};
 
 use crate::bench::{Bench, Prepared, Source};
 use crate::claims::generated;
@@ -16,8 +16,10 @@ pub(crate) fn open(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
     }
     for taken in &prepared.taken {
         let code = generated(bench, taken)?.code;
-        let whole =
-            registered.open(&code).or_else(|error| fail(format!("open fails on the region's code: {error}")))?;
+        let whole = registered
+            .backend
+            .open(&code)
+            .or_else(|error| fail(format!("open fails on the region's code: {error}")))?;
         for (kind, values, found) in
             [("input", &taken.region.inputs, &whole.inputs), ("output", &taken.region.outputs, &whole.outputs)]
         {
@@ -28,8 +30,10 @@ pub(crate) fn open(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
             }
         }
         let file = &code[..whole.file_bytes as usize];
-        let alone =
-            registered.open(file).or_else(|error| fail(format!("open fails on the file in the code: {error}")))?;
+        let alone = registered
+            .backend
+            .open(file)
+            .or_else(|error| fail(format!("open fails on the file in the code: {error}")))?;
         if (&alone.format, alone.file_bytes) != (&whole.format, whole.file_bytes) {
             return fail(format!(
                 "open tells of {} of {} bytes in the code, and of {} of {} bytes in the file alone",
@@ -37,7 +41,7 @@ pub(crate) fn open(bench: &Bench, _: &Source, prepared: &Prepared) -> Step {
             ));
         }
         let mut panicked = Ok(());
-        let mut open = |code: &[u8], what: &str| match registered.open(code) {
+        let mut open = |code: &[u8], what: &str| match registered.backend.open(code) {
             Err(error) if error.message.starts_with("backend panicked") => {
                 panicked = fail(format!("open of {what} panics: {}", error.message));
                 false

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use byoc_core::diagnostic::Result;
 use byoc_core::plugin::{Registry, SearchPath, Selected};
-use byoc_plugin_api::{Description, Expr, OptionKind, OptionSpec, Options, Pattern};
+use byoc_plugin_api::{Backend, Description, Expr, OptionKind, OptionSpec, Options, Pattern};
 
 use crate::report::{Step, fail, one_line};
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use byoc_core::plugin::{OutputBudget, Selected};
 use byoc_plugin_api::{
-    BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantAccess, ConstantId, Constants, Environment, Error,
-    Executable, Options, Region, TensorView, TensorViewMut,
+    Backend, BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantAccess, ConstantId, Constants,
+    Environment, Error, Executable, Options, Region, TensorView, TensorViewMut,
 };
 
 use crate::device::OnDevice;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use byoc_core::plugin::Settings;
 use byoc_core::runtime::{LoadOptions, Session};
-use byoc_plugin_api::DType;
+use byoc_plugin_api::{Backend, DType};
 
 use crate::bench::{Bench, Prepared, Source};
 use crate::claims::{generate, generated};

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use byoc_conformance::tensor::Tensor;
-use byoc_core::plugin::{BackendCode, Origin, Registered};
+use byoc_core::plugin::{Origin, Registered, embedded};
 use byoc_core::runtime::{Queueing, Session};
 use byoc_nvidia::domain::CudaDomain;
 use byoc_nvidia::locate::{Library, Places};
@@ -96,7 +96,7 @@ impl Watch {
             description: self.describe(),
             origin: Origin::Embedded,
             abi_version: ABI_VERSION,
-            backend: BackendCode::embedded(self).expect("it says what it is"),
+            backend: embedded(self).expect("it says what it is"),
         }
     }
 }

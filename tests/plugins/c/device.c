@@ -76,13 +76,9 @@ static int32_t codegen(size_t backend, byoc_slice region, byoc_constants constan
 }
 
 static int32_t constant_updater(size_t backend, byoc_slice region, byoc_constants constants, byoc_slice code,
-                                byoc_slice options, byoc_claim_sink claims, byoc_sink error) BYOC_NOEXCEPT {
-    static const char host[] = "\"host\"";
-    byoc_slice claim;
+                                byoc_slice options, byoc_output claims, byoc_sink error) BYOC_NOEXCEPT {
     (void)backend, (void)constants, (void)code, (void)options;
-    claim.data = (const uint8_t *)host;
-    claim.len = sizeof host - 1;
-    if (claims.claim(claims.context, (uint64_t)factor_of(byoc_json_of(region)), claim) != BYOC_OK)
+    if (byoc_claim(claims, factor_of(byoc_json_of(region)), "\"host\"") != BYOC_OK)
         return byoc_fail(error, "the claim was refused");
     return BYOC_OK;
 }
@@ -308,12 +304,14 @@ static int32_t tools(size_t backend, byoc_slice options, byoc_sink out, byoc_sin
 }
 
 /* Both codes of a region, first the one that it has. */
-static int32_t candidates(size_t backend, byoc_slice code, byoc_slice options, byoc_candidate_sink taken,
+static int32_t candidates(size_t backend, byoc_slice code, byoc_slice options, byoc_output out,
                           byoc_sink error) BYOC_NOEXCEPT {
     static const char *const names[] = {"short", "long"};
     uint8_t other[LONG];
-    byoc_slice codes[2], name;
+    char name[80];
+    byoc_slice codes[2];
     size_t own = code.len == LONG, i;
+    int length;
     (void)backend, (void)options;
     if (code.len != SHORT && code.len != LONG) return byoc_fail(error, "damaged code");
     memset(other, 0, sizeof other);
@@ -322,14 +320,27 @@ static int32_t candidates(size_t backend, byoc_slice code, byoc_slice options, b
     codes[1].data = other;
     codes[1].len = own ? SHORT : LONG;
     for (i = 0; i < 2; i++) {
-        name.data = (const uint8_t *)names[own ^ i];
-        name.len = strlen(names[own ^ i]);
-        if (taken.take(taken.context, name, codes[i]) != BYOC_OK) return byoc_fail(error, "no more are taken");
+        length = snprintf(name, sizeof name, "{\"name\":\"%s\"}", names[own ^ i]);
+        if (byoc_item(out, name, sizeof name, length) != BYOC_OK || out.write(out.context, codes[i]) != BYOC_OK)
+            return byoc_fail(error, "no more are taken");
     }
     return BYOC_OK;
 }
 
-static int is(byoc_slice id, const char *name) { return id.len == strlen(name) && memcmp(id.data, name, id.len) == 0; }
+static int32_t call(size_t backend, byoc_slice method, byoc_slice request, byoc_constants constants, byoc_slice bytes,
+                    byoc_output out, byoc_sink error) BYOC_NOEXCEPT {
+    byoc_slice region = byoc_json_text(byoc_json_get(byoc_json_of(request), "region"));
+    byoc_slice options = byoc_json_text(byoc_json_get(byoc_json_of(request), "options"));
+    if (byoc_is(method, "describe")) return describe(backend, byoc_bytes(out), error);
+    if (byoc_is(method, "patterns")) return patterns(backend, options, byoc_bytes(out), error);
+    if (byoc_is(method, "check")) return check(backend, region, options, byoc_bytes(out), error);
+    if (byoc_is(method, "codegen")) return codegen(backend, region, constants, options, byoc_bytes(out), error);
+    if (byoc_is(method, "constant_updater"))
+        return constant_updater(backend, region, constants, bytes, options, out, error);
+    if (byoc_is(method, "tools")) return tools(backend, options, byoc_bytes(out), error);
+    if (byoc_is(method, "candidates")) return candidates(backend, bytes, options, out, error);
+    return BYOC_UNKNOWN;
+}
 
 static const void *extension(size_t backend, byoc_slice id, uint32_t version) BYOC_NOEXCEPT {
     static const byoc_domain_table domain_table = {
@@ -339,13 +350,9 @@ static const void *extension(size_t backend, byoc_slice id, uint32_t version) BY
     static const byoc_device_table device_table = {
         sizeof(byoc_device_table), load_on, plan, prepare, run_on, free_loaded,
     };
-    static const byoc_tools_table tools_table = { sizeof(byoc_tools_table), tools };
-    static const byoc_candidates_table candidates_table = { sizeof(byoc_candidates_table), candidates };
     (void)backend;
-    if (is(id, BYOC_TOOLS) && version == BYOC_TOOLS_VERSION) return &tools_table;
-    if (is(id, BYOC_CANDIDATES) && version == BYOC_CANDIDATES_VERSION) return &candidates_table;
-    if (is(id, BYOC_DOMAIN) && version == BYOC_DOMAIN_VERSION) return &domain_table;
-    if (is(id, BYOC_DEVICE) && version == BYOC_DEVICE_VERSION) return &device_table;
+    if (byoc_is(id, BYOC_DOMAIN) && version == BYOC_DOMAIN_VERSION) return &domain_table;
+    if (byoc_is(id, BYOC_DEVICE) && version == BYOC_DEVICE_VERSION) return &device_table;
     return NULL;
 }
 
@@ -354,6 +361,5 @@ const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("cdevice", "1.0.0");
 BYOC_PLUGIN_MANIFEST("cdevice", "1.0.0", "[\"cdevice\"]");
 
 const byoc_table byoc_plugin_table = {
-    sizeof(byoc_table), count, describe, patterns, check,           codegen,
-    constant_updater,   load,  run,      free_executable, extension,
+    sizeof(byoc_table), count, call, load, run, free_executable, extension,
 };

@@ -6,8 +6,6 @@
 
 #define LAYOUT "columns/1"
 
-static const byoc_slice NO_BYTES = {NULL, 0};
-
 static size_t count(void) BYOC_NOEXCEPT { return 1; }
 
 static int32_t describe(size_t backend, byoc_sink out, byoc_sink error) BYOC_NOEXCEPT {
@@ -128,11 +126,10 @@ static float element(const byoc_tensor *tensor, int64_t row, int64_t column) {
 }
 
 static int32_t constant_updater(size_t backend, byoc_slice region, byoc_constants constants, byoc_slice code,
-                                byoc_slice options, byoc_claim_sink claims, byoc_sink error) BYOC_NOEXCEPT {
-    static const char host[] = "\"host\"";
+                                byoc_slice options, byoc_output claims, byoc_sink error) BYOC_NOEXCEPT {
     dense found;
     char claim[160];
-    byoc_slice text = NO_BYTES;
+    byoc_slice bytes;
     const byoc_constant *matrix;
     int64_t row, column;
     const char *reason = read_region(region, &found);
@@ -140,21 +137,18 @@ static int32_t constant_updater(size_t backend, byoc_slice region, byoc_constant
     if (reason) return byoc_fail(error, reason);
     matrix = find(constants, found.matrix);
     if (!matrix || !matrix->tensor.data) return byoc_fail(error, "the matrix was not given");
-    text.data = (const uint8_t *)host;
-    text.len = sizeof host - 1;
-    if (found.bias != found.matrix && claims.claim(claims.context, (uint64_t)found.bias, text) != BYOC_OK)
+    if (found.bias != found.matrix && byoc_claim(claims, found.bias, "\"host\"") != BYOC_OK)
         return byoc_fail(error, "the claim was refused");
-    text.data = (const uint8_t *)claim;
-    text.len = (size_t)snprintf(claim, sizeof claim, "{\"packed\":{\"layout\":\"" LAYOUT "\",\"dtype\":\"f32\",\"shape\":[%lld,%lld]}}",
-                                (long long)found.columns, (long long)found.inner);
-    if (claims.claim(claims.context, (uint64_t)found.matrix, text) != BYOC_OK)
+    (void)snprintf(claim, sizeof claim, "{\"packed\":{\"layout\":\"" LAYOUT "\",\"dtype\":\"f32\",\"shape\":[%lld,%lld]}}",
+                   (long long)found.columns, (long long)found.inner);
+    if (byoc_claim(claims, found.matrix, claim) != BYOC_OK)
         return byoc_fail(error, "the claim was refused");
     for (column = 0; column < found.columns; column++)
         for (row = 0; row < found.inner; row++) {
             float value = element(&matrix->tensor, row, column);
-            text.data = (const uint8_t *)&value;
-            text.len = sizeof value;
-            if (claims.write(claims.context, text) != BYOC_OK) return byoc_fail(error, "the bytes were refused");
+            bytes.data = (const uint8_t *)&value;
+            bytes.len = sizeof value;
+            if (claims.write(claims.context, bytes) != BYOC_OK) return byoc_fail(error, "the bytes were refused");
         }
     return BYOC_OK;
 }
@@ -224,11 +218,23 @@ static int32_t open_file(size_t backend, byoc_slice file, byoc_sink out, byoc_si
     return byoc_put(out, text);
 }
 
+static int32_t call(size_t backend, byoc_slice method, byoc_slice request, byoc_constants constants, byoc_slice bytes,
+                    byoc_output out, byoc_sink error) BYOC_NOEXCEPT {
+    byoc_slice region = byoc_json_text(byoc_json_get(byoc_json_of(request), "region"));
+    byoc_slice options = byoc_json_text(byoc_json_get(byoc_json_of(request), "options"));
+    if (byoc_is(method, "describe")) return describe(backend, byoc_bytes(out), error);
+    if (byoc_is(method, "patterns")) return patterns(backend, options, byoc_bytes(out), error);
+    if (byoc_is(method, "check")) return check(backend, region, options, byoc_bytes(out), error);
+    if (byoc_is(method, "codegen")) return codegen(backend, region, constants, options, byoc_bytes(out), error);
+    if (byoc_is(method, "constant_updater"))
+        return constant_updater(backend, region, constants, bytes, options, out, error);
+    if (byoc_is(method, "open")) return open_file(backend, bytes, byoc_bytes(out), error);
+    return BYOC_UNKNOWN;
+}
+
 static const void *extension(size_t backend, byoc_slice id, uint32_t version) BYOC_NOEXCEPT {
-    static const byoc_open_table open_table = {sizeof(byoc_open_table), open_file};
-    const int is_open = id.len == strlen(BYOC_OPEN) && memcmp(id.data, BYOC_OPEN, id.len) == 0;
-    (void)backend;
-    return is_open && version == BYOC_OPEN_VERSION ? &open_table : NULL;
+    (void)backend, (void)id, (void)version;
+    return NULL;
 }
 
 const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("cmatmul", "1.0.0");
@@ -236,6 +242,5 @@ const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("cmatmul", "1.0.0");
 BYOC_PLUGIN_MANIFEST("cmatmul", "1.0.0", "[\"cmatmul\"]");
 
 const byoc_table byoc_plugin_table = {
-    sizeof(byoc_table), count, describe, patterns, check,           codegen,
-    constant_updater,   load,  run,      free_executable, extension,
+    sizeof(byoc_table), count, call, load, run, free_executable, extension,
 };

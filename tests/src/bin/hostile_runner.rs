@@ -11,8 +11,8 @@ use byoc_core::diagnostic::Result;
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, PortInfo, Session};
 use byoc_kendryte_backend as _;
-use byoc_plugin_api::DType;
 use byoc_plugin_api::dim::{self, Expr};
+use byoc_plugin_api::{Backend, DType};
 use byoc_tests::liar::{Liar, random};
 use byoc_tests::tensor::Tensor;
 use byoc_tests::{engine, places};
@@ -78,7 +78,7 @@ fn attempt(path: &Path, file: Vec<u8>, registry: &Registry, case: usize) -> Resu
     for region in &manifest.regions {
         let code = artifact.section(&region.code)?;
         if let Ok(found) = registry.get(&region.backend) {
-            let _ = found.open(&code);
+            let _ = found.backend.open(&code);
         }
     }
     let entries: Vec<String> = manifest.entries.iter().map(|entry| entry.name.clone()).collect();

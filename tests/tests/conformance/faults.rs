@@ -106,9 +106,9 @@ const CHANGES: &[(&str, &str, &str, &str)] = &[
         "open takes empty code",
     ),
     (
-        "return byoc_put(out, text);\n}\n\nstatic const void *extension",
+        "return byoc_put(out, text);\n}\n\nstatic int32_t call",
         "static int calls; if (calls++ % 2) text[strlen(\"{'format':'dense \")] = '2'; return byoc_put(out, text);\n}\n\n\
-         static const void *extension",
+         static int32_t call",
         "open",
         " bytes in the file alone",
     ),

@@ -7,7 +7,7 @@ use byoc_core::compile::{self, Observer, Request, Stage};
 use byoc_core::diagnostic::Diagnostic;
 use byoc_core::ir::{self, Model};
 use byoc_core::partition;
-use byoc_core::plugin::{BackendCode, Origin, Registered, Selected};
+use byoc_core::plugin::{Origin, Registered, Selected, embedded};
 use byoc_plugin_api::{ABI_VERSION, Backend, Options};
 use byoc_tests::{engine, places};
 
@@ -185,7 +185,7 @@ fn request(case: &Case) -> Result<(Request, Vec<&'static Scripted>), String> {
             description: backend.describe(),
             origin: Origin::Embedded,
             abi_version: ABI_VERSION,
-            backend: BackendCode::embedded(backend).map_err(|error| error.to_string())?,
+            backend: embedded(backend).map_err(|error| error.to_string())?,
         };
         backends.push(Selected { registered, options: Options::default() });
         scripted.push(backend);

@@ -6,7 +6,7 @@
  * A plugin is a shared library that exports two symbols:
  *
  *     const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("acme", "1.0.0");
- *     const byoc_table byoc_plugin_table = { sizeof(byoc_table), count, describe, ... };
+ *     const byoc_table byoc_plugin_table = { sizeof(byoc_table), count, call, load, run, free, extension };
  *
  * It should also say who it is in a form that is read without opening it, with the names of all its backends as JSON:
  *
@@ -17,8 +17,8 @@
  *     `load` stay until `free`. Results are written into sinks, in as many pieces as is handy.
  *   - Descriptions, patterns, options, regions, claims, refusals and environments are JSON in UTF-8, as described in
  *     docs/writing-a-backend.md. Readers ignore fields that they do not know.
- *   - A function returns BYOC_OK, or BYOC_FAILED with the reason, one line of text, in `error`; `check` may return
- *     BYOC_REFUSED with a refusal in `out`.
+ *   - A function returns BYOC_OK, or BYOC_FAILED with the reason, one line of text, in `error`; `call` returns
+ *     BYOC_UNKNOWN for a method that the backend does not have.
  *   - No function lets an exception or a longjmp out: write BYOC_NOEXCEPT behind each in C++.
  *   - Functions that take a backend's index may be called from several threads at once. One executable runs once at a
  *     time, not always on the same thread.

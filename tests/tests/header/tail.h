@@ -5,23 +5,11 @@
 #define BYOC_EXPORT __attribute__((visibility("default")))
 #endif
 
-/* What `extension` is asked for, with BYOC_OPEN_VERSION, of a backend whose description has `files`: it answers a
- * `byoc_open_table`. NULL is the answer to a text that it does not know, and to this one where a backend opens no files. */
-#define BYOC_OPEN "byoc.open"
-
 /* What `extension` is asked for, with BYOC_DOMAIN_VERSION and BYOC_DEVICE_VERSION, of a backend whose description has
  * `domain`: it answers a `byoc_domain_table` if it opens such memory, and a `byoc_device_table`, for its regions run
  * there. */
 #define BYOC_DOMAIN "byoc.domain"
 #define BYOC_DEVICE "byoc.device"
-
-/* What `extension` is asked for, with BYOC_TOOLS_VERSION, of any backend: it answers a `byoc_tools_table` if it has to say
- * what it uses on this machine. */
-#define BYOC_TOOLS "byoc.tools"
-
-/* What `extension` is asked for, with BYOC_CANDIDATES_VERSION, of a backend whose description has `candidates`: it
- * answers a `byoc_candidates_table`. */
-#define BYOC_CANDIDATES "byoc.candidates"
 
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \

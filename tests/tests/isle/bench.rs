@@ -1,6 +1,6 @@
 //! The plugin with the simulated device, opened as core opens it, and small regions to run on it.
 
-use byoc_plugin_api::host::PluginBackend;
+use byoc_plugin_api::host::LoadedBackend;
 use byoc_plugin_api::testing::{RegionBuilder, options};
 use byoc_plugin_api::{
     Backend, BoundConstant, Constant, ConstantId, DType, DeviceConstant, DeviceConstants, DeviceExecutable,
@@ -10,7 +10,7 @@ use byoc_tests::places;
 
 /// The plugin.
 pub(crate) struct Bench {
-    backends: Vec<PluginBackend>,
+    backends: Vec<LoadedBackend>,
 }
 
 pub(crate) fn bytes(values: &[f32]) -> Vec<u8> {
@@ -61,11 +61,11 @@ impl Bench {
         Bench { backends: byoc_plugin_api::host::open(&places::plugin("isle")).expect("it opens").backends }
     }
 
-    fn backend(&self, name: &str) -> &PluginBackend {
+    fn backend(&self, name: &str) -> &LoadedBackend {
         self.backends.iter().find(|backend| backend.describe().name == name).expect("it is there")
     }
 
-    pub(crate) fn ferry(&self) -> &PluginBackend {
+    pub(crate) fn ferry(&self) -> &LoadedBackend {
         self.backend("ferry")
     }
 

@@ -25,6 +25,16 @@ impl OutputBudget {
         OutputBudget { what, most, taken: 0 }
     }
 
+    /// For what that method of a backend writes; `None` where the answer is as short as answers have to be.
+    pub(super) fn of_method(method: &str, most: u64, constants: &Constants<'_>) -> Option<OutputBudget> {
+        let what = match method {
+            "codegen" => "code",
+            "constant_updater" => "packed constants",
+            _ => return None,
+        };
+        Some(OutputBudget::new(what, most, constants))
+    }
+
     /// Takes note of bytes that are about to be kept.
     ///
     /// # Errors

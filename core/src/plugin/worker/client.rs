@@ -1,4 +1,5 @@
-//! The host's end of a worker: starts it, asks it, and finds out how it ended.
+//! The host's end of a worker: starts it, passes calls on to it, and finds out how it ended. What it compiled is loaded and
+//! run in this process: only then is the plugin opened here.
 
 use std::io::{self, BufReader};
 use std::net::Shutdown;
@@ -7,27 +8,42 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use byoc_plugin_api::Error;
+use byoc_plugin_api::host::{Answer, Call, Ending, Identity, Library, LoadError, Part, Plugin, Wire};
 
 use super::Isolation;
+use super::budget::OutputBudget;
 use super::ending::Group;
-use super::protocol::{Frame, MOST_ANSWER, Part, Reply, Request, busy_wait, receive, send};
+use super::protocol::{Frame, LentCall, MOST_ANSWER, Request, receive, send_request};
+use super::shared::{lend, lend_bytes};
+use super::wait::busy_wait;
+
+/// Opens a plugin in a worker.
+pub(crate) fn open(path: &Path, isolation: &Isolation) -> Result<Plugin, LoadError> {
+    let worker = Arc::new(Worker::new(path, isolation));
+    let identity = worker.open()?;
+    Plugin::over(worker, identity)
+}
 
 /// A worker for one plugin. It is started when it is first asked, and again after it has ended.
 pub(super) struct Worker {
     isolation: Isolation,
     path: PathBuf,
     running: Mutex<Option<Running>>,
+    /// Who the plugin is: what is opened again must be the same.
+    identity: OnceLock<Identity>,
+    /// The plugin in this process, once something is to be run.
+    here: OnceLock<Result<Library, Error>>,
 }
 
 /// How a request that the worker lived through ended.
-enum Answer<T> {
-    /// With the worker's result or error.
-    Given(Result<T, Error>),
+enum Answered {
+    /// As the worker says.
+    Whole(Ending),
     /// With an error of the host's own.
     BrokenOff(Error),
 }
@@ -42,33 +58,57 @@ struct Running {
 
 impl Worker {
     pub(super) fn new(path: &Path, isolation: &Isolation) -> Worker {
-        Worker { isolation: isolation.clone(), path: path.to_owned(), running: Mutex::new(None) }
+        Worker {
+            isolation: isolation.clone(),
+            path: path.to_owned(),
+            running: Mutex::new(None),
+            identity: OnceLock::new(),
+            here: OnceLock::new(),
+        }
     }
 
-    /// Sends a request and gives `take` what comes back, until it answers with a result. When the worker ends or is
-    /// silent for too long, the error says how, and [`Error::crashed`] is set.
-    pub(super) fn ask<T>(
-        &self,
-        request: &Request,
-        mut take: impl FnMut(Part) -> Result<Option<T>, Error>,
-    ) -> Result<T, Error> {
+    /// Starts the worker and has it open the plugin.
+    fn open(&self) -> Result<Identity, LoadError> {
+        let request = Request::Open { path: self.path.clone(), memory: self.isolation.memory };
+        let mut opened = Err(LoadError::Process(Error::new("the worker does not say whether the plugin is open")));
+        let mut take = |part: Part<'_>| {
+            if let Part::Item(json) = part {
+                opened = serde_json::from_slice(json)?;
+            }
+            Ok(())
+        };
+        self.ask(&request, None, &mut take).map_err(LoadError::Process)?;
+        self.known(opened?)
+    }
+
+    /// The identity, unless it was another one before.
+    fn known(&self, identity: Identity) -> Result<Identity, LoadError> {
+        match self.identity.get_or_init(|| identity.clone()) == &identity {
+            true => Ok(identity),
+            false => Err(LoadError::Contract("its file has become another plugin".into())),
+        }
+    }
+
+    /// Sends a request and gives `answer` what comes back. When the worker ends or is silent for too long, the error says
+    /// how, and [`Error::crashed`] is set.
+    fn ask(&self, request: &Request, behind: Option<&[u8]>, answer: &mut Answer<'_>) -> Result<Ending, Error> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let mut worker = match running.take() {
             Some(worker) => worker,
             None => self.start()?,
         };
-        match worker.ask(request, &mut take) {
-            Ok(Answer::Given(answer)) => {
+        match worker.ask(request, behind, answer) {
+            Ok(Answered::Whole(ending)) => {
                 *running = Some(worker);
-                answer
+                Ok(ending)
             }
             // Frames are left over: the next request goes to a new worker.
-            Ok(Answer::BrokenOff(error)) => Err(error),
+            Ok(Answered::BrokenOff(error)) => Err(error),
             Err(error) => Err(worker.end(&error, self.isolation.time)),
         }
     }
 
-    /// Starts the worker and has it open the plugin.
+    /// Starts the process.
     fn start(&self) -> Result<Running, Error> {
         let failed = |error: io::Error| {
             let program = self.isolation.program.display();
@@ -97,43 +137,55 @@ impl Worker {
         }
     }
 
-    /// The request that every new worker gets first.
-    pub(super) fn open_request(&self) -> Request {
-        Request::Open { path: self.path.clone(), memory: self.isolation.memory }
-    }
-
-    /// Most bytes of code, and of packed constants, that the plugin may write for a region.
-    pub(super) fn most_output(&self) -> u64 {
-        self.isolation.output
-    }
-
     /// Whether there is a worker that has opened the plugin.
-    pub(super) fn is_running(&self) -> bool {
+    fn is_running(&self) -> bool {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 }
 
+impl Wire for Worker {
+    fn call(&self, backend: usize, call: &Call<'_>, answer: &mut Answer<'_>) -> Result<Ending, Error> {
+        if !self.is_running() {
+            self.open().map_err(|error| match error {
+                LoadError::Process(error) => error,
+                refused => Error::new(format!("the plugin cannot be opened again: {refused}")),
+            })?;
+        }
+        let mut lent = lend(call.constants)?;
+        let (bytes, _file) = lend_bytes(call.bytes)?;
+        let constants = std::mem::take(&mut lent.shared);
+        let request = Request::Call(LentCall { backend, method: call.method.to_owned(), constants, bytes });
+        let mut budget = OutputBudget::of_method(call.method, self.isolation.output, call.constants);
+        self.ask(&request, Some(call.request), &mut |part| {
+            if let (Part::Bytes(bytes), Some(budget)) = (&part, &mut budget) {
+                budget.take(bytes)?;
+            }
+            answer(part)
+        })
+    }
+
+    fn library(&self) -> Result<&Library, Error> {
+        let here = self.here.get_or_init(|| {
+            let opened =
+                Library::open(&self.path).and_then(|(identity, library)| self.known(identity).map(|_| library));
+            opened.map_err(|error| Error::new(format!("its plugin cannot be opened here: {error}")))
+        });
+        here.as_ref().map_err(Clone::clone)
+    }
+}
+
 impl Running {
-    fn ask<T>(
-        &mut self,
-        request: &Request,
-        take: &mut impl FnMut(Part) -> Result<Option<T>, Error>,
-    ) -> io::Result<Answer<T>> {
-        send(self.stream.get_mut(), request)?;
+    fn ask(&mut self, request: &Request, behind: Option<&[u8]>, answer: &mut Answer<'_>) -> io::Result<Answered> {
+        send_request(self.stream.get_mut(), request, behind)?;
         busy_wait(&self.stream);
         loop {
-            let part = match receive(&mut self.stream, MOST_ANSWER)?.ok_or(io::ErrorKind::UnexpectedEof)? {
-                Frame::Bytes(bytes) => Part::Bytes(bytes),
-                Frame::Message(text) => match serde_json::from_slice(&text) {
-                    Ok(Reply::Failed(error)) => return Ok(Answer::Given(Err(error))),
-                    Ok(reply) => Part::Reply(reply),
-                    Err(error) => return Ok(Answer::BrokenOff(error.into())),
-                },
+            let taken = match receive(&mut self.stream, MOST_ANSWER)?.ok_or(io::ErrorKind::UnexpectedEof)? {
+                Frame::Bytes(bytes) => answer(Part::Bytes(&bytes)),
+                Frame::Message(json) => answer(Part::Item(&json)),
+                Frame::End(ending) => return Ok(Answered::Whole(ending)),
             };
-            match take(part) {
-                Ok(None) => {}
-                Ok(Some(answer)) => return Ok(Answer::Given(Ok(answer))),
-                Err(error) => return Ok(Answer::BrokenOff(error)),
+            if let Err(error) = taken {
+                return Ok(Answered::BrokenOff(error));
             }
         }
     }
@@ -201,7 +253,7 @@ mod tests {
         let isolation = Isolation { program: "/bin/sh".into(), arguments, time, memory: 0, output: 0 };
         let worker = Worker::new(Path::new("plugin.so"), &isolation);
         let start = Instant::now();
-        let error = worker.ask(&worker.open_request(), |_| Ok(Some(()))).expect_err("it is no worker");
+        let Err(LoadError::Process(error)) = worker.open() else { panic!("it is no worker") };
         assert!(error.crashed);
         (error.message, start.elapsed())
     }

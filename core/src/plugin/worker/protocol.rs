@@ -1,81 +1,40 @@
-//! What host and worker say to each other: frames of a kind, a length and bytes. A request is one frame of JSON; the
-//! answer is any number of frames that lead to the last one.
+//! What host and worker say to each other: frames of a kind, a length and bytes. A request is a frame of JSON, and for a
+//! call another one, with what the plugin is to get; the answer is what the plugin gives, frame by frame, and how the call
+//! ended. The worker knows no method: whatever a backend can be asked passes through.
 
-use std::io::{self, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use byoc_plugin_api::host::LoadError;
-use byoc_plugin_api::{
-    Claim, CodeFile, ConstantId, DType, Description, Error, Options, Pattern, Refusal, Region, Tool,
-};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use byoc_plugin_api::host::Ending;
+use byoc_plugin_api::{ConstantId, DType};
 use serde::{Deserialize, Serialize};
 
-/// Largest frame: what is larger comes in several.
+/// Largest frame of bytes: what is larger comes in several.
 pub(super) const MOST: usize = 1 << 20;
 
 /// Bytes before those of a frame.
 const HEAD: usize = 5;
 
-/// How long a side that waits for the other stays awake.
-const AWAKE: Duration = Duration::from_micros(100);
-
-/// Longest message that a worker may send. The answers of plugins are shorter before they are sent.
+/// Longest message that a worker may send. Those of plugins are shorter.
 pub(super) const MOST_ANSWER: usize = 256 << 20;
 
-/// What the host asks. `backend` is an index into the plugin's list.
+/// What the host asks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// The first request: opens the plugin.
+    /// The first request: opens the plugin. The answer is an item, a `Result<Identity, LoadError>`.
     Open { path: PathBuf, memory: u64 },
-    /// The patterns of a backend.
-    Patterns { backend: usize, options: Options },
-    /// Whether it takes a candidate.
-    Check { backend: usize, region: Region, options: Options },
-    /// Its code for a region.
-    Codegen { backend: usize, region: Region, constants: Shared, options: Options },
-    /// Its claims.
-    ConstantUpdater { backend: usize, region: Region, constants: Shared, code: SharedBytes, options: Options },
-    /// What is in a file of its own, or in code.
-    OpenFile { backend: usize, file: SharedBytes },
-    /// What it uses on this machine.
-    Tools { backend: usize, options: Options },
-    /// Other code for a region.
-    Candidates { backend: usize, code: SharedBytes, options: Options },
+    /// Calls a method. The plugin's request is in the frame behind this one.
+    Call(LentCall),
 }
 
-/// What the worker answers.
+/// A call with what is lent for it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Reply {
-    /// To `Open`.
-    Opened(Opened),
-    /// To `Open`.
-    NotOpened(LoadError),
-    /// To `Patterns`.
-    Patterns(Vec<Pattern>),
-    /// To `Check`.
-    Checked(Option<Refusal>),
-    /// A claim; more may follow.
-    Claim(ConstantId, Claim),
-    /// To `OpenFile`.
-    FileOpened(CodeFile),
-    /// To `Tools`.
-    Tools(Vec<Tool>),
-    /// The name of a candidate, whose code follows; more may follow.
-    Candidate(String),
-    /// The end of `Codegen`, `ConstantUpdater` or `Candidates`.
-    Done,
-    /// The end of any other request.
-    Failed(Error),
-}
-
-/// Who the plugin is.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Opened {
-    pub(super) abi_version: u32,
-    pub(super) backends: Vec<Description>,
+pub(super) struct LentCall {
+    /// An index into the plugin's list.
+    pub(super) backend: usize,
+    pub(super) method: String,
+    pub(super) constants: Shared,
+    pub(super) bytes: SharedBytes,
 }
 
 /// Constants as places in files.
@@ -113,29 +72,30 @@ pub(super) enum SharedBytes {
 }
 
 /// A frame.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// A request or a reply.
+    /// A request, or an item of an answer: JSON.
     Message(Vec<u8>),
-    /// Code, or the bytes of the constant or the candidate that was named last.
+    /// Bytes of an answer.
     Bytes(Vec<u8>),
+    /// The end of an answer.
+    End(Ending),
 }
 
-/// A part of an answer.
-pub(super) enum Part {
-    /// A reply other than an error.
-    Reply(Reply),
-    /// Code, or the bytes of the constant or the candidate that was named last.
-    Bytes(Vec<u8>),
+/// Writes a request, and what stands behind it, at once: each write would wake the other side.
+pub(super) fn send_request(out: &mut impl Write, request: &Request, behind: Option<&[u8]>) -> io::Result<()> {
+    let text = serde_json::to_vec(request)?;
+    let mut frames = Vec::with_capacity(2 * HEAD + text.len() + behind.map_or(0, <[u8]>::len));
+    for message in [Some(text.as_slice()), behind].into_iter().flatten() {
+        send_message(&mut frames, message)?;
+    }
+    out.write_all(&frames)
 }
 
-/// Writes a request or a reply, at once: each write would wake the other side.
-pub(super) fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
-    let mut frame = vec![0; HEAD];
-    serde_json::to_writer(&mut frame, message)?;
-    let head = head(0, frame.len() - HEAD)?;
-    frame[..HEAD].copy_from_slice(&head);
-    out.write_all(&frame)?;
-    out.flush()
+/// Writes a message.
+pub(super) fn send_message(out: &mut impl Write, json: &[u8]) -> io::Result<()> {
+    out.write_all(&head(0, json.len())?)?;
+    out.write_all(json)
 }
 
 /// Writes bytes.
@@ -146,22 +106,19 @@ pub(super) fn send_bytes(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
+/// Ends an answer.
+pub(super) fn send_end(out: &mut impl Write, ending: &Ending) -> io::Result<()> {
+    out.write_all(&head(2, size_of::<i32>() + ending.error.len())?)?;
+    out.write_all(&ending.status.to_le_bytes())?;
+    out.write_all(&ending.error)?;
+    out.flush()
+}
+
 /// What comes before the bytes of a frame: its kind and their number.
 fn head(kind: u8, length: usize) -> io::Result<[u8; HEAD]> {
     let length = u32::try_from(length).map_err(|_| io::Error::other("a message is too long"))?;
     let [a, b, c, d] = length.to_le_bytes();
     Ok([kind, a, b, c, d])
-}
-
-/// Waits without sleeping while nothing has come, up to [`AWAKE`], and lets others run: most answers are quick, and to be
-/// put to sleep and woken takes longer than they do.
-pub(super) fn busy_wait(from: &BufReader<UnixStream>) {
-    let start = Instant::now();
-    let mut wire = [PollFd::new(from.get_ref(), PollFlags::IN)];
-    let mut nothing = || from.buffer().is_empty() && poll(&mut wire, Some(&Timespec::default())) == Ok(0);
-    while nothing() && start.elapsed() < AWAKE {
-        std::thread::yield_now();
-    }
 }
 
 /// Reads a frame; `None` where the other side has ended. Bytes are at most [`MOST`], and messages `most_message`; the memory
@@ -176,7 +133,7 @@ pub(super) fn receive(from: &mut impl Read, most_message: usize) -> io::Result<O
     let [kind, length @ ..] = head;
     let length = u32::from_le_bytes(length) as usize;
     let most = match kind {
-        0 => most_message,
+        0 | 2 => most_message,
         1 => MOST,
         kind => return Err(invalid(format!("a frame of the unknown kind {kind}"))),
     };
@@ -186,11 +143,18 @@ pub(super) fn receive(from: &mut impl Read, most_message: usize) -> io::Result<O
     }
     let mut bytes = Vec::new();
     from.take(length as u64).read_to_end(&mut bytes)?;
-    match (bytes.len() == length, kind) {
-        (false, _) => Err(io::ErrorKind::UnexpectedEof.into()),
-        (true, 0) => Ok(Some(Frame::Message(bytes))),
-        (true, _) => Ok(Some(Frame::Bytes(bytes))),
+    if bytes.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
     }
+    Ok(Some(match kind {
+        0 => Frame::Message(bytes),
+        1 => Frame::Bytes(bytes),
+        _ => {
+            let (status, error) =
+                bytes.split_first_chunk().ok_or_else(|| invalid(format!("an end of {length} bytes")))?;
+            Frame::End(Ending { status: i32::from_le_bytes(*status), error: error.to_vec() })
+        }
+    }))
 }
 
 fn invalid(cause: String) -> io::Error {
@@ -204,29 +168,29 @@ mod tests {
     #[test]
     fn frames_come_out_as_they_went_in() {
         let mut wire = Vec::new();
-        send(&mut wire, &Reply::Claim(ConstantId(3), Claim::Embedded)).expect("written");
+        let ending = Ending { status: -3, error: b"why".to_vec() };
+        send_message(&mut wire, b"{}").expect("written");
         send_bytes(&mut wire, &vec![7; MOST + 5]).expect("written");
+        send_end(&mut wire, &ending).expect("written");
         let mut from = wire.as_slice();
-        let mut lengths = Vec::new();
-        while let Some(frame) = receive(&mut from, 100).expect("frames") {
-            match frame {
-                Frame::Message(text) => assert_eq!(text, br#"{"Claim":[3,"embedded"]}"#),
-                Frame::Bytes(bytes) => lengths.push(bytes.len()),
-            }
-        }
-        assert_eq!(lengths, [MOST, 5]);
-        let cut = |wire: &[u8]| receive(&mut &*wire, 100).err().expect("no frame");
+        let frames: Vec<_> = std::iter::from_fn(|| receive(&mut from, 100).expect("frames")).collect();
+        let bytes = |length: usize| Frame::Bytes(vec![7; length]);
+        assert_eq!(frames, [Frame::Message(b"{}".to_vec()), bytes(MOST), bytes(5), Frame::End(ending)]);
+        let cut = |wire: &[u8]| receive(&mut &*wire, 100).expect_err("no frame");
         assert_eq!(cut(&wire[..3]).kind(), io::ErrorKind::UnexpectedEof);
-        assert_eq!(cut(&wire[..8]).kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(cut(&wire[..6]).kind(), io::ErrorKind::UnexpectedEof);
         for (head, cause) in [
             ([9, 1, 0, 0, 0], "a frame of the unknown kind 9"),
             ([0, 0, 0, 0, 0], "a frame of 0 bytes, and 1 to 100 are taken"),
             ([0, 101, 0, 0, 0], "a frame of 101 bytes, and 1 to 100 are taken"),
             ([1, 1, 0, 16, 0], "a frame of 1048577 bytes, and 1 to 1048576 are taken"),
             ([1, 255, 255, 255, 255], "a frame of 4294967295 bytes, and 1 to 1048576 are taken"),
+            ([2, 101, 0, 0, 0], "a frame of 101 bytes, and 1 to 100 are taken"),
         ] {
             let error = cut(&head);
             assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::InvalidData, cause));
         }
+        let error = cut(&[2, 3, 0, 0, 0, 1, 0, 0]);
+        assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::InvalidData, "an end of 3 bytes"));
     }
 }

@@ -1,16 +1,18 @@
-//! The worker's end: opens one plugin and answers what it is asked, until the host hangs up.
+//! The worker's end: opens one plugin and makes the calls it is asked for, until the host hangs up. What the plugin answers
+//! goes out while it is made, as it is: the host judges it.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use byoc_plugin_api::host::{self, Plugin, PluginBackend};
-use byoc_plugin_api::{Backend, Claim, ClaimSink, Claims, ConstantId, Error};
+use byoc_plugin_api::Error;
+use byoc_plugin_api::host::{Call, Ending, Library, Part, Wire};
 
 use super::ending::{end_process, end_with_parent};
-use super::protocol::{Frame, MOST, Opened, Reply, Request, busy_wait, receive, send, send_bytes};
+use super::protocol::{Frame, LentCall, MOST, Request, receive, send_bytes, send_end, send_message};
 use super::shared::{bytes, constants, map};
+use super::wait::busy_wait;
 
 /// Serves the host at the other end of the standard input, and ends this process when that is gone. What goes wrong on the
 /// way ends it as well: the host sees that, and there is nobody else to tell.
@@ -25,23 +27,37 @@ fn serve_host() -> io::Result<()> {
     let mut from = BufReader::new(stream.try_clone()?);
     let mut out = BufWriter::with_capacity(MOST, stream);
     let mut plugin = None;
-    while let Some(frame) = receive(&mut from, u32::MAX as usize)? {
-        let Frame::Message(text) = frame else { return Err(io::Error::other("bytes in place of a request")) };
-        let reply = match (serde_json::from_slice(&text)?, &plugin) {
-            (Request::Open { path, memory }, _) => {
+    while let Some(request) = message(&mut from)? {
+        let ending = match serde_json::from_slice(&request)? {
+            Request::Open { path, memory } => {
                 limit(memory);
-                match host::open(&path) {
-                    Ok(opened) => Reply::Opened(summary(plugin.insert(opened))),
-                    Err(error) => Reply::NotOpened(error),
-                }
+                let opened = Library::open(&path).map(|(identity, library)| {
+                    plugin = Some(library);
+                    identity
+                });
+                send_message(&mut out, &serde_json::to_vec(&opened)?)?;
+                Ending::default()
             }
-            (_, None) => Reply::Failed(Error::new("the plugin is not open")),
-            (request, Some(plugin)) => answer(request, plugin, &mut out).unwrap_or_else(Reply::Failed),
+            Request::Call(call) => {
+                let behind = message(&mut from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+                let plugin = plugin.as_ref().ok_or_else(|| Error::new("the plugin is not open"));
+                let answered = plugin.and_then(|plugin| answer(&call, &behind, plugin, &mut out));
+                answered.unwrap_or_else(|error| Ending::failed(&error))
+            }
         };
-        send(&mut out, &reply)?;
+        send_end(&mut out, &ending)?;
         busy_wait(&from);
     }
     Ok(())
+}
+
+/// What the host says next; `None` where it has hung up.
+fn message(from: &mut BufReader<UnixStream>) -> io::Result<Option<Vec<u8>>> {
+    match receive(from, u32::MAX as usize)? {
+        None => Ok(None),
+        Some(Frame::Message(text)) => Ok(Some(text)),
+        Some(_) => Err(io::Error::other("something else in place of a request")),
+    }
 }
 
 /// The wire, which no program that the plugin starts inherits: it would outlive a crash and keep the host waiting. The
@@ -70,70 +86,15 @@ fn limit_data(memory: u64) {
     }
 }
 
-fn summary(plugin: &Plugin) -> Opened {
-    let backends = plugin.backends.iter().map(PluginBackend::describe);
-    Opened { abi_version: plugin.abi_version, backends: backends.collect() }
-}
-
-/// Answers a request; code, claims and packed bytes go out while they are made.
-fn answer(request: Request, plugin: &Plugin, out: &mut impl Write) -> Result<Reply, Error> {
-    let backend =
-        |index: usize| plugin.backends.get(index).ok_or_else(|| Error::new(format!("there is no backend {index}")));
-    match request {
-        Request::Open { .. } => Err(Error::new("the plugin is open")),
-        Request::Patterns { backend: index, options } => Ok(Reply::Patterns(backend(index)?.patterns(&options)?)),
-        Request::Check { backend: index, region, options } => {
-            Ok(Reply::Checked(backend(index)?.check(&region, &options).err()))
-        }
-        Request::Codegen { backend: index, region, constants: shared, options } => {
-            let files = map(&shared.files)?;
-            let mut code = BytesOut(out);
-            backend(index)?.codegen(&region, &constants(&shared.tensors, &files)?, &options, &mut code)?;
-            Ok(Reply::Done)
-        }
-        Request::ConstantUpdater { backend: index, region, constants: shared, code, options } => {
-            let (files, code) = (map(&shared.files)?, bytes(&code)?);
-            let mut sink = ClaimsOut(out);
-            let mut claims = Claims::new(&mut sink);
-            let views = constants(&shared.tensors, &files)?;
-            backend(index)?.constant_updater(&region, &views, &code, &options, &mut claims)?;
-            Ok(Reply::Done)
-        }
-        Request::OpenFile { backend: index, file } => Ok(Reply::FileOpened(backend(index)?.open(&bytes(&file)?)?)),
-        Request::Tools { backend: index, options } => Ok(Reply::Tools(backend(index)?.tools(&options)?)),
-        Request::Candidates { backend: index, code, options } => {
-            for candidate in backend(index)?.candidates(&bytes(&code)?, &options)? {
-                send(out, &Reply::Candidate(candidate.name))?;
-                send_bytes(out, &candidate.code)?;
-            }
-            Ok(Reply::Done)
-        }
-    }
-}
-
-/// Code on its way to the host.
-struct BytesOut<'a, W>(&'a mut W);
-
-impl<W: Write> Write for BytesOut<'_, W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        send_bytes(self.0, bytes)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Claims on their way to the host, which judges them.
-struct ClaimsOut<'a, W>(&'a mut W);
-
-impl<W: Write> ClaimSink for ClaimsOut<'_, W> {
-    fn claim(&mut self, id: ConstantId, claim: &Claim) -> Result<(), Error> {
-        Ok(send(self.0, &Reply::Claim(id, claim.clone()))?)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        Ok(send_bytes(self.0, bytes)?)
-    }
+/// Makes a call.
+fn answer(call: &LentCall, behind: &[u8], plugin: &Library, out: &mut impl Write) -> Result<Ending, Error> {
+    let (files, lent) = (map(&call.constants.files)?, bytes(&call.bytes)?);
+    let constants = constants(&call.constants.tensors, &files)?;
+    let made = Call { method: &call.method, request: behind, constants: &constants, bytes: &lent };
+    plugin.call(call.backend, &made, &mut |part| match part {
+        // An empty frame would be a broken wire.
+        Part::Item([]) => Err(Error::new("the plugin gave an empty item")),
+        Part::Item(json) => Ok(send_message(out, json)?),
+        Part::Bytes(bytes) => Ok(send_bytes(out, bytes)?),
+    })
 }

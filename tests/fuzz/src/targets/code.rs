@@ -5,7 +5,7 @@ use std::path::Path;
 
 use byoc_core::artifact::Artifact;
 use byoc_core::artifact::manifest::{Manifest, Region, ValueInfo};
-use byoc_plugin_api::{BoundConstant, BoundConstants, ConstantId, DType, Environment, Options};
+use byoc_plugin_api::{Backend, BoundConstant, BoundConstants, ConstantId, DType, Environment, Options};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

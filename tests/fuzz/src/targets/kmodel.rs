@@ -1,7 +1,7 @@
 //! Kmodels: shown, loaded into the simulator and run.
 
 use byoc_core::diagnostic::Result;
-use byoc_plugin_api::{BoundConstants, Environment, Options, Value};
+use byoc_plugin_api::{Backend, BoundConstants, Environment, Options, Value};
 
 use crate::artifact_file::Parts;
 use crate::owned::{Input, Output};
@@ -12,7 +12,7 @@ pub(crate) const TARGET: Target =
 
 fn take(input: &[u8]) -> Option<()> {
     let backend = models::REGISTRY.get("kendryte").ok()?;
-    let file = backend.open(input).ok()?;
+    let file = backend.backend.open(input).ok()?;
     let environment = Environment { threads: 1, options: Options::default() };
     let mut executable = backend.backend.load(input, &BoundConstants::new(Vec::new()), &environment).ok()?;
     let inputs = file.inputs.iter().map(|value| Input::new(value.dtype, &value.fixed_shape()?));

@@ -128,7 +128,7 @@ fn take(input: &[u8]) -> Option<()> {
     let backends = [&[&Parrot as &dyn Backend][..], &registered()].concat();
     let registry = Registry::discover(&SearchPath::default(), &backends, None).ok()?;
     let parrot = registry.get(&name).ok()?;
-    let _ = (parrot.open(&[0; 64]), parrot.tools(&[]), parrot.candidates(b"code", &Options::default()));
+    let _ = (parrot.backend.open(&[0; 64]), parrot.tools(&[]), parrot.candidates(b"code", &Options::default()));
     let artifact = models::compiled(&model, &registry, &[&name, "json"]).ok()?;
     run::artifact(&artifact, &registry).ok()
 }

@@ -29,7 +29,7 @@ struct Answers {
     frames: Vec<Frame>,
 }
 
-/// A frame: a message, or bytes; with a length that need not be that of its contents.
+/// A frame: a message, bytes, or an end with a status and an error; with a length that need not be that of its contents.
 #[derive(Serialize, Deserialize)]
 struct Frame {
     kind: u8,
@@ -42,6 +42,11 @@ impl Frame {
     fn write(&self, out: &mut Vec<u8>) {
         let bytes = match (&self.contents, self.kind) {
             (Value::String(text), 1) => text.clone().into_bytes(),
+            (Value::Array(end), 2) => {
+                let status = end.first().and_then(Value::as_i64).unwrap_or_default() as i32;
+                let error = end.get(1).and_then(Value::as_str).unwrap_or_default();
+                [&status.to_le_bytes(), error.as_bytes()].concat()
+            }
             (message, _) => message.to_string().into_bytes(),
         };
         out.push(self.kind);
@@ -82,17 +87,25 @@ fn seeds() -> Vec<Vec<u8>> {
 fn seed(model: usize, claim: &Claim) -> Answers {
     let description = Description { name: "parrot".into(), ..Description::default() };
     let patterns = [Pattern::new("product", "(Gemm|MatMul ?x ?w:const ?c?)")];
-    let message = |contents| Frame { kind: 0, contents, length: None };
-    let mut frames = vec![
-        message(json!({"Opened": {"abi_version": ABI_VERSION, "backends": [description]}})),
-        message(json!({"Patterns": patterns})),
-        message(json!({"Checked": null})),
-        Frame { kind: 1, contents: "code".into(), length: None },
-        message(json!("Done")),
-    ];
+    let frame = |kind, contents| Frame { kind, contents, length: None };
+    let answer = |value: Value| frame(1, value.to_string().into());
+    let end = || frame(2, json!([0, ""]));
+    let identity =
+        json!({"name": "parrot", "version": "1", "abi_version": ABI_VERSION, "backends": 1, "manifest": null});
+    // To being opened, `describe`, `patterns`, `check` and `codegen`.
+    let mut frames = vec![frame(0, json!({"Ok": identity})), end()];
+    frames.extend([
+        answer(json!(description)),
+        end(),
+        answer(json!(patterns)),
+        end(),
+        end(),
+        answer("code".into()),
+        end(),
+    ]);
     // A product has a weight, and a bias or none.
     let constants = if model < 2 { 1 } else { 2 };
-    frames.extend((0..constants).map(|id| message(json!({"Claim": [id, claim]}))));
-    frames.push(message(json!("Done")));
+    frames.extend((0..constants).map(|id| frame(0, json!({"id": id, "claim": claim}))));
+    frames.push(end());
     Answers { model, frames }
 }

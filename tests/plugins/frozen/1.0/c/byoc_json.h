@@ -138,6 +138,20 @@ static inline int byoc_json_int(byoc_json value, int64_t *number) {
     return 1;
 }
 
+/* The bytes of a value, for a function that takes a text. */
+static inline byoc_slice byoc_json_text(byoc_json value) {
+    byoc_slice text = {NULL, 0};
+    if (!byoc_json_ok(value)) return text;
+    text.data = (const uint8_t *)value.at;
+    text.len = (size_t)(byoc_json_value_end(value.at, value.end) - value.at);
+    return text;
+}
+
+/* Whether a name, such as that of a method, is this one. */
+static inline int byoc_is(byoc_slice name, const char *text) {
+    return name.len == strlen(text) && memcmp(name.data, text, name.len) == 0;
+}
+
 /* Writes a text into a sink. */
 static inline int32_t byoc_put(byoc_sink sink, const char *text) {
     byoc_slice bytes;
@@ -158,8 +172,31 @@ static inline int32_t byoc_refuse(byoc_sink out, const char *code, const char *m
     (void)byoc_put(out, code);
     (void)byoc_put(out, "\",\"message\":\"");
     (void)byoc_put(out, message);
-    (void)byoc_put(out, "\"}");
-    return BYOC_REFUSED;
+    return byoc_put(out, "\"}");
+}
+
+/* The bytes of an answer. */
+static inline byoc_sink byoc_bytes(byoc_output out) {
+    byoc_sink sink;
+    sink.context = out.context;
+    sink.write = out.write;
+    return sink;
+}
+
+/* Begins an item of an answer, from a text that snprintf has written: `length` is what it has returned. */
+static inline int32_t byoc_item(byoc_output out, const char *text, size_t size, int length) {
+    byoc_slice json;
+    if (length < 0 || (size_t)length >= size) return BYOC_FAILED;
+    json.data = (const uint8_t *)text;
+    json.len = (size_t)length;
+    return out.item(out.context, json);
+}
+
+/* Claims a constant in `constant_updater`, with a claim in JSON of up to 400 bytes. */
+static inline int32_t byoc_claim(byoc_output out, int64_t id, const char *claim) {
+    char text[500];
+    int length = snprintf(text, sizeof text, "{\"id\":%lld,\"claim\":%s}", (long long)id, claim);
+    return byoc_item(out, text, sizeof text, length);
 }
 
 #endif

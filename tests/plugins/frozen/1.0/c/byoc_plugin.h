@@ -6,15 +6,19 @@
  * A plugin is a shared library that exports two symbols:
  *
  *     const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("acme", "1.0.0");
- *     const byoc_table byoc_plugin_table = { sizeof(byoc_table), count, describe, ... };
+ *     const byoc_table byoc_plugin_table = { sizeof(byoc_table), count, call, load, run, free, extension };
+ *
+ * It should also say who it is in a form that is read without opening it, with the names of all its backends as JSON:
+ *
+ *     BYOC_PLUGIN_MANIFEST("acme", "1.0.0", "[\"acme\"]");
  *
  * Rules:
  *   - No memory changes its owner. Whatever a function is given is borrowed until it returns; code and constants given to
  *     `load` stay until `free`. Results are written into sinks, in as many pieces as is handy.
  *   - Descriptions, patterns, options, regions, claims, refusals and environments are JSON in UTF-8, as described in
  *     docs/writing-a-backend.md. Readers ignore fields that they do not know.
- *   - A function returns BYOC_OK, or BYOC_FAILED with the reason, one line of text, in `error`; `check` may return
- *     BYOC_REFUSED with a refusal in `out`.
+ *   - A function returns BYOC_OK, or BYOC_FAILED with the reason, one line of text, in `error`; `call` returns
+ *     BYOC_UNKNOWN for a method that the backend does not have.
  *   - No function lets an exception or a longjmp out: write BYOC_NOEXCEPT behind each in C++.
  *   - Functions that take a backend's index may be called from several threads at once. One executable runs once at a
  *     time, not always on the same thread.
@@ -41,8 +45,14 @@ extern "C" {
 // Failed; the error sink has an `Error` as JSON, or the message alone as text.
 #define BYOC_FAILED 1
 
-// `check` refused; a `Refusal` as JSON is in the output sink.
-#define BYOC_REFUSED 2
+// `call`: the backend has no such method.
+#define BYOC_UNKNOWN 2
+
+// The version that `extension` is asked for.
+#define BYOC_DOMAIN_VERSION 1
+
+// The version that `extension` is asked for.
+#define BYOC_DEVICE_VERSION 1
 
 // Borrowed bytes; texts are UTF-8.
 typedef struct {
@@ -60,15 +70,16 @@ typedef struct {
   int32_t (*write)(void *context, byoc_slice bytes);
 } byoc_sink;
 
-// Takes claims: `claim` starts one (a `Claim` as JSON), `write` appends bytes to a packed one.
+// Takes the answer of a call: `write` appends bytes, in as many calls as the writer likes, and `item` says what the bytes
+// behind it are, as JSON. Both return `BYOC_OK` or `BYOC_FAILED`.
 typedef struct {
   // Given back to both functions.
   void *context;
-  // Claims the constant of that id.
-  int32_t (*claim)(void *context, uint64_t id, byoc_slice claim);
-  // Appends bytes to the constant claimed last.
+  // Begins an item.
+  int32_t (*item)(void *context, byoc_slice json);
+  // Appends bytes to the answer, or to the last item.
   int32_t (*write)(void *context, byoc_slice bytes);
-} byoc_claim_sink;
+} byoc_output;
 
 // Where a tensor's memory is: `device_type` 1 is the CPU, 2 CUDA, 12 an accelerator of another kind.
 typedef struct {
@@ -153,31 +164,16 @@ typedef struct {
   size_t struct_size;
   // Number of backends in the plugin.
   size_t (*count)(void);
-  // Writes a `Description` to `out`.
-  int32_t (*describe)(size_t backend, byoc_sink out, byoc_sink error);
-  // Writes a list of `Pattern` to `out`.
-  int32_t (*patterns)(size_t backend, byoc_slice options, byoc_sink out, byoc_sink error);
-  // Accepts a candidate, or returns `BYOC_REFUSED` and writes a `Refusal` to `out`.
-  int32_t (*check)(size_t backend,
-                   byoc_slice region,
-                   byoc_slice options,
-                   byoc_sink out,
-                   byoc_sink error);
-  // Writes the code of a region to `code`.
-  int32_t (*codegen)(size_t backend,
-                     byoc_slice region,
-                     byoc_constants constants,
-                     byoc_slice options,
-                     byoc_sink code,
-                     byoc_sink error);
-  // Claims every constant of a region once.
-  int32_t (*constant_updater)(size_t backend,
-                              byoc_slice region,
-                              byoc_constants constants,
-                              byoc_slice code,
-                              byoc_slice options,
-                              byoc_claim_sink claims,
-                              byoc_sink error);
+  // Calls a method of a backend by its name. The request is JSON; `constants` are those of its region, `bytes` the code
+  // of a region or a file. What each method is asked and answers stands in `docs/abi.md`. For a method that the backend
+  // does not have the answer is `BYOC_UNKNOWN`.
+  int32_t (*call)(size_t backend,
+                  byoc_slice method,
+                  byoc_slice request,
+                  byoc_constants constants,
+                  byoc_slice bytes,
+                  byoc_output out,
+                  byoc_sink error);
   // Makes a region ready to run and stores a handle, not null, in `executable`.
   int32_t (*load)(size_t backend,
                   byoc_slice code,
@@ -189,9 +185,115 @@ typedef struct {
   int32_t (*run)(void *executable, byoc_tensors inputs, byoc_tensors outputs, byoc_sink error);
   // Ends an executable.
   void (*free)(void *executable);
-  // The table of an optional ability by id and version, or null.
+  // The table of a group of functions that few backends have, by id and version, or null.
   const void *(*extension)(size_t backend, byoc_slice id, uint32_t version);
 } byoc_table;
+
+// How a plugin joins a domain that another one opened: the device, and what its own calls for it need. For a device of
+// type 2 (CUDA), `context` is the primary context of the ordinal (a `CUcontext`) and `queue` a `CUstream` of it, never
+// the legacy one.
+typedef struct {
+  // DLPack's type of the device, and its ordinal.
+  byoc_device device;
+  // What the device's libraries call a context; may be null where they have none.
+  void *context;
+  // The queue that all work goes into, in order; may be null where there is only one.
+  void *queue;
+} byoc_domain_handles;
+
+// A constant on a device: on the host it is at `constant.tensor`, and its element of index 0 is at `address` on the device.
+typedef struct {
+  // Id, layout, type, shape, strides, and the bytes on the host.
+  byoc_constant constant;
+  // The address on the device.
+  uint64_t address;
+} byoc_device_constant;
+
+// Borrowed constants on a device.
+typedef struct {
+  // First entry; may be null when `len` is 0.
+  const byoc_device_constant *data;
+  // Number of entries.
+  size_t len;
+} byoc_device_constants;
+
+// The functions of a backend that opens a memory domain. All are there. Calls for one domain come one at a time, from any
+// thread. What is queued is done in order; memory that a queued copy reads or writes is left alone until `synchronize`.
+typedef struct {
+  // Size of this struct in the plugin; it grows at the end only.
+  size_t struct_size;
+  // Opens the device of that ordinal with a queue of its own, stores a handle, not null, in `domain`, what others need to
+  // join in `handles`, and writes a `DomainInfo` to `out`. `options` are the backend's `run_options`.
+  int32_t (*open)(size_t backend,
+                  uint32_t ordinal,
+                  byoc_slice options,
+                  void **domain,
+                  byoc_domain_handles *handles,
+                  byoc_sink out,
+                  byoc_sink error);
+  // Waits for what is queued and ends a domain.
+  void (*close)(void *domain);
+  // Stores in `address` where `bytes` of the device's memory begin, at a multiple of 256.
+  int32_t (*allocate)(void *domain, uint64_t bytes, uint64_t *address, byoc_sink error);
+  // Gives memory back.
+  void (*release)(void *domain, uint64_t address);
+  // Stores in `address` where `bytes` of page-locked host memory begin, at a multiple of 64.
+  int32_t (*allocate_host)(void *domain, size_t bytes, void **address, byoc_sink error);
+  // Gives host memory back.
+  void (*release_host)(void *domain, void *address);
+  // Queues a copy from the host.
+  int32_t (*upload)(void *domain, uint64_t to, const void *from, size_t bytes, byoc_sink error);
+  // Queues a copy to the host.
+  int32_t (*download)(void *domain, void *to, uint64_t from, size_t bytes, byoc_sink error);
+  // Queues a copy within the device.
+  int32_t (*copy)(void *domain, uint64_t to, uint64_t from, size_t bytes, byoc_sink error);
+  // Waits for what is queued; fails where any of it went wrong.
+  int32_t (*synchronize)(void *domain, byoc_sink error);
+  // Queues taking the time under a number.
+  int32_t (*mark)(void *domain, uint32_t number, byoc_sink error);
+  // Stores the seconds between two marks that the queue has passed.
+  int32_t (*elapsed)(void *domain, uint32_t from, uint32_t to, double *seconds, byoc_sink error);
+  // Records what is queued from here on in place of doing it. Until the end of the recording, which comes from the same
+  // thread, regions are run and nothing else is called.
+  int32_t (*begin_recording)(void *domain, byoc_sink error);
+  // Ends the recording, also where it fails, and stores a number for it.
+  int32_t (*end_recording)(void *domain, uint64_t *recording, byoc_sink error);
+  // Queues what was recorded.
+  int32_t (*replay)(void *domain, uint64_t recording, byoc_sink error);
+  // Forgets a recording.
+  void (*forget)(void *domain, uint64_t recording);
+} byoc_domain_table;
+
+// The functions of a backend whose regions run in the domain that its description names. All are there.
+typedef struct {
+  // Size of this struct in the plugin; it grows at the end only.
+  size_t struct_size;
+  // Makes a region ready for a domain, which outlives it, and stores a handle, not null, in `executable`. Code and
+  // constants stay as they are, on the host and on the device, until it is freed.
+  int32_t (*load)(size_t backend,
+                  byoc_slice code,
+                  byoc_device_constants constants,
+                  byoc_slice environment,
+                  const byoc_domain_handles *domain,
+                  void **executable,
+                  byoc_sink error);
+  // Writes to `out` what tensors of these shapes need, a `DevicePlan`. Their addresses are not known yet.
+  int32_t (*plan)(void *executable,
+                  byoc_tensors inputs,
+                  byoc_tensors outputs,
+                  byoc_sink out,
+                  byoc_sink error);
+  // Makes ready to run on tensors at these addresses, which are those of the device.
+  int32_t (*prepare)(void *executable,
+                     byoc_tensors inputs,
+                     byoc_tensors outputs,
+                     uint64_t scratch,
+                     byoc_sink error);
+  // Queues the work on what was prepared last.
+  int32_t (*run)(void *executable, byoc_sink error);
+  // Ends an executable.
+  void (*free)(void *executable);
+} byoc_device_table;
 
 /* Makes a symbol visible whatever the compiler's default is. */
 #if defined(_WIN32)
@@ -199,6 +301,12 @@ typedef struct {
 #else
 #define BYOC_EXPORT __attribute__((visibility("default")))
 #endif
+
+/* What `extension` is asked for, with BYOC_DOMAIN_VERSION and BYOC_DEVICE_VERSION, of a backend whose description has
+ * `domain`: it answers a `byoc_domain_table` if it opens such memory, and a `byoc_device_table`, for its regions run
+ * there. */
+#define BYOC_DOMAIN "byoc.domain"
+#define BYOC_DEVICE "byoc.device"
 
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \
@@ -210,6 +318,20 @@ typedef struct {
 /* What a plugin exports. */
 extern BYOC_EXPORT const byoc_info byoc_plugin_info;
 extern BYOC_EXPORT const byoc_table byoc_plugin_table;
+extern BYOC_EXPORT const char byoc_plugin_manifest[];
+
+/* Defines `byoc_plugin_manifest` from string literals: name and version as in BYOC_PLUGIN_INFO, and a JSON list of the
+ * names of all backends in the order of their indices; "[]" where they are not known before the plugin runs. */
+#define BYOC_TEXT_OF(NUMBER) #NUMBER
+#define BYOC_TEXT(NUMBER) BYOC_TEXT_OF(NUMBER)
+#if defined(__ELF__)
+#define BYOC_MANIFEST_SECTION __attribute__((section(".byoc"), used))
+#else
+#define BYOC_MANIFEST_SECTION
+#endif
+#define BYOC_PLUGIN_MANIFEST(NAME, VERSION, BACKENDS) \
+    BYOC_MANIFEST_SECTION const char byoc_plugin_manifest[] = "{\"name\":\"" NAME "\",\"version\":\"" VERSION \
+        "\",\"abi\":" BYOC_TEXT(BYOC_ABI_VERSION) ",\"backends\":" BACKENDS "}"
 
 #ifdef __cplusplus
 }

@@ -26,8 +26,8 @@ pub(crate) const MAGIC: [u8; 8] = *b"byocplug";
 pub const OK: i32 = 0;
 /// Failed; the error sink has an `Error` as JSON, or the message alone as text.
 pub const FAILED: i32 = 1;
-/// `check` refused; a `Refusal` as JSON is in the output sink.
-pub const REFUSED: i32 = 2;
+/// `call`: the backend has no such method.
+pub const UNKNOWN: i32 = 2;
 
 /// Borrowed bytes; texts are UTF-8.
 #[repr(C)]
@@ -49,15 +49,16 @@ pub struct Sink {
     pub write: extern "C" fn(context: *mut c_void, bytes: Slice) -> i32,
 }
 
-/// Takes claims: `claim` starts one (a `Claim` as JSON), `write` appends bytes to a packed one.
+/// Takes the answer of a call: `write` appends bytes, in as many calls as the writer likes, and `item` says what the bytes
+/// behind it are, as JSON. Both return [`OK`] or [`FAILED`].
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy)]
-pub struct ClaimSink {
+pub struct Output {
     /// Given back to both functions.
     pub context: *mut c_void,
-    /// Claims the constant of that id.
-    pub claim: extern "C" fn(context: *mut c_void, id: u64, claim: Slice) -> i32,
-    /// Appends bytes to the constant claimed last.
+    /// Begins an item.
+    pub item: extern "C" fn(context: *mut c_void, json: Slice) -> i32,
+    /// Appends bytes to the answer, or to the last item.
     pub write: extern "C" fn(context: *mut c_void, bytes: Slice) -> i32,
 }
 
@@ -124,8 +125,8 @@ impl PluginInfo {
     }
 }
 
-/// The functions of a plugin written in Rust. `backend` is an index below `count`; regions, options, descriptions,
-/// patterns and environments are JSON; a function returns [`OK`], [`FAILED`] or (`check` only) [`REFUSED`].
+/// The functions of a plugin written in Rust. `backend` is an index below `count`; environments are JSON; a function
+/// returns [`OK`], [`FAILED`] or (`call` only) [`UNKNOWN`].
 #[repr(C)]
 #[derive(StableAbi)]
 #[sabi(kind(Prefix(prefix_ref = PluginModuleRef)))]
@@ -133,29 +134,16 @@ impl PluginInfo {
 pub struct PluginModule {
     /// Number of backends in the plugin.
     pub count: extern "C" fn() -> usize,
-    /// Writes a `Description` to `out`.
-    pub describe: extern "C" fn(backend: usize, out: Sink, error: Sink) -> i32,
-    /// Writes a list of `Pattern` to `out`.
-    pub patterns: extern "C" fn(backend: usize, options: Slice, out: Sink, error: Sink) -> i32,
-    /// Accepts a candidate, or returns [`REFUSED`] and writes a `Refusal` to `out`.
-    pub check: extern "C" fn(backend: usize, region: Slice, options: Slice, out: Sink, error: Sink) -> i32,
-    /// Writes the code of a region to `code`.
-    pub codegen: extern "C" fn(
+    /// Calls a method of a backend by its name. The request is JSON; `constants` are those of its region, `bytes` the code
+    /// of a region or a file. What each method is asked and answers stands in `docs/abi.md`. For a method that the backend
+    /// does not have the answer is [`UNKNOWN`].
+    pub call: extern "C" fn(
         backend: usize,
-        region: Slice,
+        method: Slice,
+        request: Slice,
         constants: ConstantList,
-        options: Slice,
-        code: Sink,
-        error: Sink,
-    ) -> i32,
-    /// Claims every constant of a region once.
-    pub constant_updater: extern "C" fn(
-        backend: usize,
-        region: Slice,
-        constants: ConstantList,
-        code: Slice,
-        options: Slice,
-        claims: ClaimSink,
+        bytes: Slice,
+        out: Output,
         error: Sink,
     ) -> i32,
     /// Makes a region ready to run and stores a handle, not null, in `executable`.
@@ -171,7 +159,7 @@ pub struct PluginModule {
     pub run: extern "C" fn(executable: *mut c_void, inputs: TensorList, outputs: TensorList, error: Sink) -> i32,
     /// Ends an executable.
     pub free: extern "C" fn(executable: *mut c_void),
-    /// The table of an optional ability by id and version, or null.
+    /// The table of a group of functions that few backends have, by id and version, or null.
     #[sabi(last_prefix_field)]
     pub extension: extern "C" fn(backend: usize, id: Slice, version: u32) -> *const c_void,
 }

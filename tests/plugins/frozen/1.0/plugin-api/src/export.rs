@@ -2,7 +2,6 @@
 //! and turns it into an error. Used through `export_plugin!` only.
 
 use std::ffi::c_void;
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use abi_stable::prefix_type::PrefixTypeTrait;
@@ -10,18 +9,12 @@ use serde::de::DeserializeOwned;
 
 use crate::abi::{self, ConstantList, PluginModule, PluginModuleRef, Sink, Slice, TensorList};
 use crate::backend::{Backend, Environment, Executable};
-use crate::constants::{BoundConstant, BoundConstants, Claim, Claims, Constants};
+use crate::call::{self, Call, Part};
+use crate::constants::{BoundConstant, BoundConstants, Constants};
 use crate::error::Error;
-use crate::options::Options;
-use crate::region::{ConstantId, Region};
+use crate::region::ConstantId;
 use crate::registry::registered;
 use crate::tensor::{TensorView, TensorViewMut};
-
-/// What `check` answers inside the guard.
-enum Answer {
-    Done,
-    Refused,
-}
 
 /// An executable behind an opaque handle, with the space for its views so that a run allocates nothing.
 struct Loaded {
@@ -33,12 +26,16 @@ struct Loaded {
 /// The root module that `export_plugin!` exports.
 #[doc(hidden)]
 pub fn module() -> PluginModuleRef {
-    PluginModule { count, describe, patterns, check, codegen, constant_updater, load, run, free, extension }
-        .leak_into_prefix()
+    PluginModule { count, call, load, run, free, extension }.leak_into_prefix()
 }
 
 /// Runs `call`, turns a panic into an error, and writes an error into its sink.
-fn guard(error: Sink, call: impl FnOnce() -> Result<Answer, Error>) -> i32 {
+fn guard(error: Sink, call: impl FnOnce() -> Result<(), Error>) -> i32 {
+    status(error, || call().map(|()| abi::OK))
+}
+
+/// The same for a call with a status of its own.
+fn status(error: Sink, call: impl FnOnce() -> Result<i32, Error>) -> i32 {
     let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|payload| {
         let text = payload
             .downcast_ref::<&str>()
@@ -49,46 +46,20 @@ fn guard(error: Sink, call: impl FnOnce() -> Result<Answer, Error>) -> i32 {
         std::mem::forget(payload);
         Err(Error::new(format!("backend panicked: {text}")))
     });
-    match outcome {
-        Ok(Answer::Done) => abi::OK,
-        Ok(Answer::Refused) => abi::REFUSED,
-        Err(failure) => {
-            let text = serde_json::to_vec(&failure).unwrap_or_default();
-            // Nobody is left to tell when even the error sink fails.
-            let _ = (error.write)(error.context, Slice::new(&text));
-            abi::FAILED
-        }
-    }
+    outcome.unwrap_or_else(|failure| {
+        // Nobody is left to tell when even the error sink fails.
+        let _ = write_json(error, &failure);
+        abi::FAILED
+    })
 }
 
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match (self.write)(self.context, Slice::new(bytes)) {
-            abi::OK => Ok(bytes.len()),
-            _ => Err(std::io::Error::other("the host cannot take more bytes")),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+fn write_json(sink: Sink, value: &impl serde::Serialize) -> Result<(), Error> {
+    taken((sink.write)(sink.context, Slice::new(&serde_json::to_vec(value)?)))
 }
 
-impl crate::constants::ClaimSink for abi::ClaimSink {
-    fn claim(&mut self, id: ConstantId, claim: &Claim) -> Result<(), Error> {
-        let json = serde_json::to_vec(claim)?;
-        match (self.claim)(self.context, id.0, Slice::new(&json)) {
-            abi::OK => Ok(()),
-            _ => Err(Error::new(format!("the host refused the claim for constant {id}"))),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        match (self.write)(self.context, Slice::new(bytes)) {
-            abi::OK => Ok(()),
-            _ => Err(Error::new("the host cannot take more packed bytes")),
-        }
-    }
+/// What a sink answers.
+fn taken(status: i32) -> Result<(), Error> {
+    if status == abi::OK { Ok(()) } else { Err(Error::new("the host takes no more")) }
 }
 
 fn backend(index: usize) -> Result<&'static dyn Backend, Error> {
@@ -98,12 +69,6 @@ fn backend(index: usize) -> Result<&'static dyn Backend, Error> {
 fn parse<T: DeserializeOwned>(json: Slice) -> Result<T, Error> {
     // SAFETY: the host lends the bytes for the length of the call.
     Ok(serde_json::from_slice(unsafe { json.bytes() })?)
-}
-
-fn region(json: Slice) -> Result<Region, Error> {
-    let region: Region = parse(json)?;
-    region.validate()?;
-    Ok(region)
 }
 
 /// # Safety
@@ -135,57 +100,26 @@ extern "C" fn count() -> usize {
     catch_unwind(|| registered().len()).unwrap_or(0)
 }
 
-extern "C" fn describe(index: usize, mut out: Sink, error: Sink) -> i32 {
-    guard(error, || {
-        serde_json::to_writer(&mut out, &backend(index)?.describe())?;
-        Ok(Answer::Done)
-    })
-}
-
-extern "C" fn patterns(index: usize, options: Slice, mut out: Sink, error: Sink) -> i32 {
-    guard(error, || {
-        serde_json::to_writer(&mut out, &backend(index)?.patterns(&parse(options)?)?)?;
-        Ok(Answer::Done)
-    })
-}
-
-extern "C" fn check(index: usize, candidate: Slice, options: Slice, mut out: Sink, error: Sink) -> i32 {
-    guard(error, || match backend(index)?.check(&region(candidate)?, &parse(options)?) {
-        Ok(()) => Ok(Answer::Done),
-        Err(refusal) => {
-            serde_json::to_writer(&mut out, &refusal)?;
-            Ok(Answer::Refused)
-        }
-    })
-}
-
-extern "C" fn codegen(index: usize, json: Slice, list: ConstantList, options: Slice, code: Sink, error: Sink) -> i32 {
-    guard(error, || {
-        let options: Options = parse(options)?;
-        // Small writes are gathered: each call across the border would cost the host a system call.
-        let mut code = std::io::BufWriter::with_capacity(1 << 16, code);
-        backend(index)?.codegen(&region(json)?, &constants(list)?, &options, &mut code)?;
-        code.flush()?;
-        Ok(Answer::Done)
-    })
-}
-
-extern "C" fn constant_updater(
+extern "C" fn call(
     index: usize,
-    json: Slice,
+    method: Slice,
+    request: Slice,
     list: ConstantList,
-    code: Slice,
-    options: Slice,
-    mut claims: abi::ClaimSink,
+    bytes: Slice,
+    out: abi::Output,
     error: Sink,
 ) -> i32 {
-    guard(error, || {
-        let options: Options = parse(options)?;
-        // SAFETY: the host lends the bytes for the length of the call.
-        let code = unsafe { code.bytes() };
-        let mut claims = Claims::new(&mut claims);
-        backend(index)?.constant_updater(&region(json)?, &constants(list)?, code, &options, &mut claims)?;
-        Ok(Answer::Done)
+    status(error, || {
+        // SAFETY: the host lends all of them for the length of the call.
+        let (method, request, bytes) = unsafe { (method.bytes(), request.bytes(), bytes.bytes()) };
+        let method = std::str::from_utf8(method).unwrap_or_default();
+        let call = Call { method, request, constants: &constants(list)?, bytes };
+        let mut answer = |part: Part<'_>| match part {
+            Part::Item(json) => taken((out.item)(out.context, Slice::new(json))),
+            Part::Bytes(bytes) => taken((out.write)(out.context, Slice::new(bytes))),
+        };
+        let known = call::make(backend(index)?, &call, &mut answer)?;
+        Ok(if known { abi::OK } else { abi::UNKNOWN })
     })
 }
 
@@ -206,7 +140,7 @@ extern "C" fn load(
         let loaded = Box::new(Loaded { executable: loaded, inputs: Vec::new(), outputs: Vec::new() });
         // SAFETY: the host gives a valid place for the handle.
         unsafe { *executable = Box::into_raw(loaded).cast() };
-        Ok(Answer::Done)
+        Ok(())
     })
 }
 
@@ -229,7 +163,7 @@ extern "C" fn run(executable: *mut c_void, inputs: TensorList, outputs: TensorLi
         let result = loaded.executable.run(&loaded.inputs, &mut loaded.outputs);
         loaded.inputs.clear();
         loaded.outputs.clear();
-        result.map(|()| Answer::Done)
+        result
     })
 }
 

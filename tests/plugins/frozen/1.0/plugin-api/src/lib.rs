@@ -4,6 +4,7 @@
 
 mod abi;
 mod backend;
+mod call;
 mod constants;
 pub mod dlpack;
 mod dtype;

@@ -1,14 +1,10 @@
-//! The host's side of `byoc.tools` and `byoc.candidates`: what a plugin gives is collected, and what any backend says is
-//! judged, for it ends up on terminals and in artifacts.
+//! The lists that backends answer with, judged: what they use on this machine, and other code for a region.
 
 use std::collections::HashSet;
-use std::ffi::c_void;
 
-use super::answer::{collect, failure, one_line};
-use crate::abi::{self, Slice};
+use super::answer::one_line;
 use crate::backend::{Candidate, Tool};
 use crate::error::Error;
-use crate::tuning_tables::{CandidateSink, CandidatesTable};
 
 /// Most tools of a backend.
 const MOST_TOOLS: usize = 256;
@@ -19,59 +15,8 @@ const MOST_CANDIDATES: usize = 256;
 /// Most bytes of all candidates for a region, names included.
 const MOST_BYTES: usize = 1 << 30;
 
-/// What a plugin has given so far.
-#[derive(Default)]
-struct Taken {
-    candidates: Vec<Candidate>,
-    bytes: usize,
-    failed: Option<Error>,
-}
-
-impl Taken {
-    fn take(&mut self, name: &[u8], code: &[u8]) -> Result<(), Error> {
-        self.bytes = self.bytes.saturating_add(name.len()).saturating_add(code.len());
-        few_candidates(self.candidates.len() + 1, self.bytes)?;
-        let name = std::str::from_utf8(name).map_err(|_| Error::new("the name of a candidate is no UTF-8"))?;
-        self.candidates.push(Candidate { name: name.to_owned(), code: code.to_vec() });
-        Ok(())
-    }
-}
-
-extern "C" fn take(context: *mut c_void, name: Slice, code: Slice) -> i32 {
-    // SAFETY: `context` is the `Taken` of the running `candidates`; the plugin lends name and code for this call.
-    let (taken, name, code) = unsafe { (&mut *context.cast::<Taken>(), name.bytes(), code.bytes()) };
-    match taken.take(name, code) {
-        Ok(()) => abi::OK,
-        Err(error) => {
-            // The first error is the cause; what follows are its consequences.
-            taken.failed.get_or_insert(error);
-            abi::FAILED
-        }
-    }
-}
-
-/// What a plugin gives for the code of a region.
-pub(super) fn candidates(
-    table: CandidatesTable,
-    backend: usize,
-    code: &[u8],
-    options: &[u8],
-) -> Result<Vec<Candidate>, Error> {
-    let mut taken = Taken::default();
-    let context = std::ptr::from_mut(&mut taken).cast();
-    let (status, _, error) = collect(|_, error| {
-        let sink = CandidateSink { context, take };
-        (table.candidates)(backend, Slice::new(code), Slice::new(options), sink, error)
-    });
-    match (taken.failed, status) {
-        (Some(error), _) => Err(error),
-        (None, abi::OK) => Ok(taken.candidates),
-        (None, status) => Err(failure(status, &error)),
-    }
-}
-
 /// Errors where a region has more candidates than anybody tries, or they have more bytes than memory should hold.
-pub fn few_candidates(candidates: usize, bytes: usize) -> Result<(), Error> {
+pub(super) fn few_candidates(candidates: usize, bytes: usize) -> Result<(), Error> {
     if candidates > MOST_CANDIDATES {
         return Err(Error::new(format!("it has more than {MOST_CANDIDATES} candidates")));
     }
@@ -83,7 +28,7 @@ pub fn few_candidates(candidates: usize, bytes: usize) -> Result<(), Error> {
 
 /// The answer of [`crate::Backend::tools`] with each of its texts in one line. Errors where there are too many, one has
 /// no name, or two have the same.
-pub fn checked_tools(tools: Vec<Tool>) -> Result<Vec<Tool>, Error> {
+pub(super) fn checked_tools(tools: Vec<Tool>) -> Result<Vec<Tool>, Error> {
     if tools.len() > MOST_TOOLS {
         return Err(Error::new(format!("it names more than {MOST_TOOLS} tools")));
     }

@@ -1,10 +1,11 @@
-//! Calls whose panics are caught, and where in the sources a panic was: only a panic hook is told that.
+//! Calls of backends whose panics are caught, in plugins and in hosts, and where in the sources a panic was: only a panic
+//! hook is told that, and only a host has one.
 
-use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use byoc_plugin_api::{Error, panic_text};
+use crate::error::{Error, panic_text};
 
 /// Calls under way, in all threads.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
@@ -14,11 +15,13 @@ static CALLS: AtomicUsize = AtomicUsize::new(0);
 static PLACES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 /// More panics than that at a time are not told apart.
+#[cfg(feature = "host")]
 const MOST: usize = 64;
 
 /// Keeps panics of embedded backends from being printed: their text and their place stand in the error that they become. For
 /// a program's start; other panics go to the hook that was there before. Panics of other threads while a backend is
 /// being called count as the backend's: they may be its own.
+#[cfg(feature = "host")]
 pub fn quiet_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| match CALLS.load(Ordering::Relaxed) {
@@ -27,7 +30,8 @@ pub fn quiet_panics() {
     }));
 }
 
-fn note(info: &PanicHookInfo<'_>) {
+#[cfg(feature = "host")]
+fn note(info: &std::panic::PanicHookInfo<'_>) {
     // One without a text cannot be told from others.
     let Some(text) = info.payload_as_str().map(str::to_owned) else { return };
     let place = info.location().map(ToString::to_string).unwrap_or_default();
@@ -45,7 +49,7 @@ fn place_of(text: &str) -> Option<String> {
 }
 
 /// What the call gives; where it panics, an error of one line that says where, if that is known.
-pub(super) fn answer<T>(call: impl FnOnce() -> T) -> Result<T, Error> {
+pub(crate) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Error> {
     CALLS.fetch_add(1, Ordering::Relaxed);
     let answer = catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
         let text = panic_text(payload);
@@ -61,12 +65,41 @@ pub(super) fn answer<T>(call: impl FnOnce() -> T) -> Result<T, Error> {
 }
 
 /// Runs what gives no answer; a panic ends here.
-pub(super) fn quietly(call: impl FnOnce()) {
+pub(crate) fn quietly(call: impl FnOnce()) {
     // There is nobody to tell.
-    let _ = answer(call);
+    let _ = caught(call);
 }
 
 /// What a call gives that may fail by itself, too.
-pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    answer(call).flatten()
+pub(crate) fn guarded<T>(call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    caught(call).flatten()
+}
+
+/// Something of a backend that lasts. Once a call of it has panicked it may be half done, so it is not called again.
+pub(crate) struct Guard<T: ?Sized> {
+    /// Taken when this is dropped.
+    held: Option<Box<T>>,
+    panicked: Option<Error>,
+}
+
+impl<T: ?Sized> Guard<T> {
+    pub(crate) fn new(held: Box<T>) -> Guard<T> {
+        Guard { held: Some(held), panicked: None }
+    }
+
+    /// What the call gives, unless it panics, or one before it has.
+    pub(crate) fn call<R>(&mut self, call: impl FnOnce(&mut T) -> Result<R, Error>) -> Result<R, Error> {
+        let (Some(held), None) = (&mut self.held, &self.panicked) else {
+            let before = self.panicked.as_ref().map_or("", |error| error.message.as_str());
+            return Err(Error::new(format!("it failed before and is not called again: {before}")));
+        };
+        caught(|| call(held)).map_err(|error| self.panicked.insert(error).clone()).flatten()
+    }
+}
+
+impl<T: ?Sized> Drop for Guard<T> {
+    fn drop(&mut self) {
+        let held = self.held.take();
+        quietly(|| drop(held));
+    }
 }

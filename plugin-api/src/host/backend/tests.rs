@@ -1,12 +1,10 @@
-//! A backend that panics in each of its calls.
-
-use byoc_plugin_api::{
-    Backend, BoundConstants, Candidate, Claim, ClaimSink, Claims, CodeFile, ConstantId, Constants, Description,
-    DeviceConstants, DeviceExecutable, DevicePlan, DeviceTensor, Domain, DomainHandles, DomainInfo, Environment, Error,
-    Executable, Options, Pattern, Refusal, RefusalCode, Region, TensorView, TensorViewMut, Tool, dlpack,
-};
+//! A linked backend that panics in each of its calls, and one that is spoken to as a plugin is.
 
 use super::*;
+use crate::constants::{Claim, ClaimSink};
+use crate::dlpack;
+use crate::domain::{DevicePlan, DeviceTensor, DomainInfo};
+use crate::region::ConstantId;
 
 /// Panics in the call of that name.
 struct Panicking(&'static str);
@@ -144,7 +142,7 @@ impl Domain for Panicking {
 
     fn allocate_host(&mut self, _: usize) -> Result<*mut u8, Error> {
         self.at("allocate_host");
-        Ok(std::ptr::dangling_mut())
+        Ok(std::ptr::without_provenance_mut(64))
     }
 
     unsafe fn release_host(&mut self, _: *mut u8) {
@@ -201,8 +199,8 @@ impl Domain for Panicking {
     }
 }
 
-fn embedded(call: &'static str) -> EmbeddedBackend {
-    EmbeddedBackend::new(Box::leak(Box::new(Panicking(call)))).expect("it says what it is")
+fn linked(call: &'static str) -> LoadedBackend {
+    LoadedBackend::linked(Box::leak(Box::new(Panicking(call)))).expect("it says what it is")
 }
 
 fn environment() -> Environment {
@@ -233,28 +231,28 @@ fn message<T>(result: Result<T, Error>) -> String {
 #[test]
 fn a_panic_in_any_call_is_an_error_of_one_line() {
     let panicked = |call: &str| format!("backend panicked: in {call} and more");
-    let described = EmbeddedBackend::new(Box::leak(Box::new(Panicking("describe"))));
+    let described = LoadedBackend::linked(Box::leak(Box::new(Panicking("describe"))));
     assert_eq!(message(described), panicked("describe"));
     let (options, region) = (Options::default(), Region::default());
-    assert_eq!(message(embedded("patterns").patterns(&options)), panicked("patterns"));
-    let refusal = embedded("check").check(&region, &options).expect_err("a refusal");
+    assert_eq!(message(linked("patterns").patterns(&options)), panicked("patterns"));
+    let refusal = linked("check").check(&region, &options).expect_err("a refusal");
     assert!(refusal.code == RefusalCode::Failed && refusal.message.starts_with(&panicked("check")), "{refusal:?}");
     let constants = Constants::new(Vec::new());
-    let written = embedded("codegen").codegen(&region, &constants, &options, &mut Vec::new());
+    let written = linked("codegen").codegen(&region, &constants, &options, &mut Vec::new());
     assert_eq!(message(written), panicked("codegen"));
     let mut sink = Nowhere;
     let claimed =
-        embedded("constant_updater").constant_updater(&region, &constants, b"", &options, &mut Claims::new(&mut sink));
+        linked("constant_updater").constant_updater(&region, &constants, b"", &options, &mut Claims::new(&mut sink));
     assert_eq!(message(claimed), panicked("constant_updater"));
     let bound = BoundConstants::new(Vec::new());
-    assert_eq!(message(embedded("load").load(b"", &bound, &environment())), panicked("load"));
-    assert_eq!(message(embedded("open").open(b"")), panicked("open"));
-    assert_eq!(message(embedded("tools").tools(&options)), panicked("tools"));
-    assert_eq!(message(embedded("candidates").candidates(b"", &options)), panicked("candidates"));
+    assert_eq!(message(linked("load").load(b"", &bound, &environment())), panicked("load"));
+    assert_eq!(message(linked("open").open(b"")), panicked("open"));
+    assert_eq!(message(linked("tools").tools(&options)), panicked("tools"));
+    assert_eq!(message(linked("candidates").candidates(b"", &options)), panicked("candidates"));
     for call in ["open_domain", "info", "handles"] {
-        assert_eq!(message(embedded(call).open_domain(0, &options)), panicked(call));
+        assert_eq!(message(linked(call).open_domain(0, &options)), panicked(call));
     }
-    let backend = embedded("drop");
+    let backend = linked("drop");
     drop(backend.load(b"", &bound, &environment()).expect("loaded"));
     drop(backend.open_domain(0, &options).expect("opened"));
 }
@@ -262,7 +260,7 @@ fn a_panic_in_any_call_is_an_error_of_one_line() {
 #[test]
 fn what_has_panicked_is_not_called_again() {
     let bound = BoundConstants::new(Vec::new());
-    let backend = embedded("run");
+    let backend = linked("run");
     let mut executable = backend.load(b"", &bound, &environment()).expect("loaded");
     assert_eq!(message(executable.run(&[], &mut [])), "backend panicked: in run and more");
     let again = "it failed before and is not called again: backend panicked: in run and more";
@@ -277,7 +275,7 @@ fn devices_are_guarded_in_the_same_way() {
     let constants = DeviceConstants::new(Vec::new());
     for call in ["load_on", "plan", "prepare", "run"] {
         let handles = Panicking("").handles();
-        let done = embedded(call).load_on(b"", &constants, &environment(), &handles).and_then(|mut region| {
+        let done = linked(call).load_on(b"", &constants, &environment(), &handles).and_then(|mut region| {
             region.plan(&[], &[])?;
             region.prepare(&[], &[], 0)?;
             region.run()
@@ -298,14 +296,14 @@ fn devices_are_guarded_in_the_same_way() {
         "replay",
     ];
     for call in calls {
-        let mut domain = embedded(call).open_domain(0, &options).expect("opened");
+        let mut domain = linked(call).open_domain(0, &options).expect("opened");
         assert_eq!(message(every_call(domain.as_mut())), format!("backend panicked: in {call} and more"));
         let again = format!("it failed before and is not called again: backend panicked: in {call} and more");
         assert_eq!(message(every_call(domain.as_mut())), again);
     }
     // Whoever gives something back is not told, and what comes after is.
     for call in ["release", "release_host", "forget"] {
-        let mut domain = embedded(call).open_domain(0, &options).expect("opened");
+        let mut domain = linked(call).open_domain(0, &options).expect("opened");
         let _ = every_call(domain.as_mut());
         let again = format!("it failed before and is not called again: backend panicked: in {call} and more");
         assert_eq!(message(domain.synchronize()), again);
