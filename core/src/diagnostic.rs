@@ -3,8 +3,8 @@
 
 use std::fmt;
 
+use byoc_dim::{DimError, DimErrorKind};
 use byoc_plugin_api::closest;
-use byoc_plugin_api::dim::{DimError, DimErrorKind};
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $id:literal, exit $exit:literal;)*) => {

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 
+use byoc_dim::DimError;
 use serde::{Deserialize, Serialize};
 
 /// Why a backend failed. Crosses the border as JSON; core adds the plugin's and the region's name.
@@ -51,6 +52,12 @@ pub fn panic_text(payload: Box<dyn Any + Send>) -> String {
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Error::new(error.to_string())
+    }
+}
+
+impl From<DimError> for Error {
+    fn from(error: DimError) -> Self {
+        Error { hint: error.hint, ..Error::new(error.message) }
     }
 }
 

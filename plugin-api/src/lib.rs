@@ -88,11 +88,9 @@
 //! DLPack views, results through sinks; a panic becomes an error. `docs/abi.md` tells what is promised to stay.
 
 mod abi;
-mod arena;
 mod backend;
 mod call;
 mod constants;
-pub mod dim;
 pub mod dlpack;
 mod domain;
 mod domain_tables;
@@ -116,7 +114,6 @@ mod tensor;
 pub mod testing;
 mod window;
 pub use abi::{ABI_VERSION, OLDEST_ABI_VERSION};
-pub use arena::*;
 pub use backend::*;
 pub use constants::*;
 pub use domain::*;

@@ -6,45 +6,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::DType;
+pub use byoc_dim::Dim;
 
 /// The schema of [`Region`] that this crate writes.
 pub const SCHEMA: &str = "byoc-region/1";
-
-/// One dimension: a number, or the text of a symbolic expression such as `"batch"` or `"batch*12"`, which is a number
-/// by the time `run` is called.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Dim {
-    /// A size known when the model is compiled.
-    Fixed(usize),
-    /// A size known only when the model is run.
-    Symbolic(String),
-}
-
-impl Dim {
-    /// The size, if it is known.
-    pub fn fixed(&self) -> Option<usize> {
-        match self {
-            Dim::Fixed(size) => Some(*size),
-            Dim::Symbolic(_) => None,
-        }
-    }
-}
-
-impl From<usize> for Dim {
-    fn from(size: usize) -> Self {
-        Dim::Fixed(size)
-    }
-}
-
-impl std::fmt::Display for Dim {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Dim::Fixed(size) => write!(f, "{size}"),
-            Dim::Symbolic(text) => f.write_str(text),
-        }
-    }
-}
 
 /// A tensor of the region: an input, a constant or a node's output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

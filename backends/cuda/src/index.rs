@@ -1,6 +1,7 @@
 //! Coordinates as digits of the loops' counters, so that reshapes and transposes vanish where elements lie in the same order.
 
-use byoc_plugin_api::{Dim, dim};
+use byoc_dim as dim;
+use byoc_plugin_api::Dim;
 
 use crate::kernel::Stop;
 

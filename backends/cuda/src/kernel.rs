@@ -10,9 +10,9 @@ mod shape;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use byoc_dim::DimError;
 use byoc_nvidia::program::Place;
 use byoc_plugin_api::Dim;
-use byoc_plugin_api::dim::DimError;
 
 use crate::index::Coordinate;
 use crate::ir::{Def, Id, Value, computed};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use byoc_dim as dim;
 use byoc_nvidia::attention;
-use byoc_plugin_api::{Pattern, Refusal, RefusalCode, Region, dim};
+use byoc_plugin_api::{Pattern, Refusal, RefusalCode, Region};
 
 use crate::kernels;
 use crate::lower::{lower, refused};

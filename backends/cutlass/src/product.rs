@@ -6,12 +6,13 @@ mod hopper;
 mod mma;
 mod words;
 
+use byoc_dim as dim;
+use byoc_dim::Expr;
 use byoc_nvidia::compile::{Arch, Needs};
 use byoc_nvidia::form::{self, Erf, Takes};
 use byoc_nvidia::product::Product as Form;
 use byoc_nvidia::program::{Argument, Launch, Place};
-use byoc_plugin_api::dim::Expr;
-use byoc_plugin_api::{DType, Dim, Error, Options, Refusal, RefusalCode, Region, dim};
+use byoc_plugin_api::{DType, Dim, Error, Options, Refusal, RefusalCode, Region};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::choice::{By, Tile, candidates};

@@ -1,7 +1,8 @@
 //! Gives every tensor of a net its address: main memory and KPU RAM, each shared by tensors that are never alive
 //! together.
 
-use byoc_plugin_api::{Lifetime, Refusal, plan_arena};
+use byoc_dim::{Lifetime, plan_arena};
+use byoc_plugin_api::Refusal;
 
 use crate::kmodel::check::GENERAL_MEMORY;
 use crate::kmodel::layout::{Layout, ROWS};

@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use byoc_plugin_api::{DEVICE_ALIGNMENT, Dim, Lifetime, contiguous_strides, plan_arena};
+use byoc_dim::{Lifetime, plan_arena};
+use byoc_plugin_api::{DEVICE_ALIGNMENT, Dim, contiguous_strides};
 
 use crate::artifact::manifest::Entry;
 use crate::buffer::ALIGNMENT;

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use fastrand::Rng;
 
 use super::{Attributes, Tensor, Type};
-use crate::dim;
 use crate::dtype::DType;
 use crate::region::{Attribute, Constant, ConstantId, INLINE_BYTES, Node, Region, SCHEMA, Value, to_hex};
 
@@ -153,7 +152,7 @@ impl RegionBuilder {
     pub fn sizes_for(&self, value: usize, symbols: &[(&str, usize)]) -> Vec<usize> {
         let symbols: HashMap<_, _> = symbols.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
         let value = &self.region.values[value];
-        dim::eval_shape(&value.shape, &symbols).unwrap_or_else(|error| panic!("'{}': {error}", value.name))
+        byoc_dim::eval_shape(&value.shape, &symbols).unwrap_or_else(|error| panic!("'{}': {error}", value.name))
     }
 
     /// Random inputs from -1 to 1, the same for the same seed.

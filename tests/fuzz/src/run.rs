@@ -8,7 +8,8 @@ use byoc_core::compile::{self, Request, Silent};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
-use byoc_plugin_api::{DType, Dim, TensorView, contiguous_strides, dim};
+use byoc_dim as dim;
+use byoc_plugin_api::{DType, Dim, TensorView, contiguous_strides};
 use serde_json::Value;
 
 /// Most elements of a tensor. A kernel does no more than the square of it: seconds.

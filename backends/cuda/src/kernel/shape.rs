@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use byoc_dim as dim;
 use byoc_nvidia::program::{Argument, Launch, Place};
-use byoc_plugin_api::{DType, Dim, dim};
+use byoc_plugin_api::{DType, Dim};
 
 use super::{Atom, Level, Loop, Memory, Stop, Writer};
 use crate::index::{Coordinate, ONE, divides, joined, product, spread};

@@ -5,9 +5,9 @@ mod tests;
 
 use std::fmt::Write;
 
+use byoc_dim as dim;
 use byoc_nvidia::build::Generated;
 use byoc_nvidia::program::{Argument, Launch, Place};
-use byoc_plugin_api::dim;
 use byoc_plugin_api::{DType, Dim, Node, Refusal, RefusalCode, Region};
 
 use super::window::{Window, shape};

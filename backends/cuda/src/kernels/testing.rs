@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use byoc_dim as dim;
 use byoc_nvidia::build::{Generated, PRELUDE};
 use byoc_nvidia::program::{Argument, Place};
 use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
 use byoc_plugin_api::testing::{RegionBuilder, Rng, Tensor, decode, encode};
-use byoc_plugin_api::{Attribute, DType, Dim, Region, dim};
+use byoc_plugin_api::{Attribute, DType, Dim, Region};
 
 /// What every symbol stands for.
 pub(super) const SYMBOL: usize = 3;

@@ -1,6 +1,7 @@
 //! Operators that move elements, or make them from nothing.
 
-use byoc_plugin_api::{Attribute, DType, Dim, Node, Refusal, RefusalCode, dim};
+use byoc_dim as dim;
+use byoc_plugin_api::{Attribute, DType, Dim, Node, Refusal, RefusalCode};
 
 use super::{Lowering, refused};
 use crate::ir::{Def, Edge, Move, Rotary, Start, number};

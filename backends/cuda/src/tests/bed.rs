@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
+use byoc_dim as dim;
 use byoc_json_backend::reference::{self, Array};
 use byoc_nvidia::program::{Argument, Place};
 use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
 use byoc_plugin_api::testing::{Limit, RegionBuilder, Type, compare, decode, encode, rounded};
-use byoc_plugin_api::{Attribute, ConstantAccess, DType, Dim, dim};
+use byoc_plugin_api::{Attribute, ConstantAccess, DType, Dim};
 use ndarray::{ArrayD, IxDyn};
 
 use crate::codegen::{Fused, fuse};

@@ -1,8 +1,8 @@
 //! What is not a convolution: kernels over images in NHWC, and those that bring images into that layout and out of it. Each
 //! is an instance of a template for its sizes; that of the batch is no part of it.
 
+use byoc_dim::{self as dim, DimError};
 use byoc_nvidia::build::PRELUDE;
-use byoc_plugin_api::dim::{self, DimError};
 use byoc_plugin_api::{DType, Dim};
 
 use super::net::{Act, Conv, Image, Pair, Window};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use byoc_plugin_api::dim::{self, DimError};
+use byoc_dim::{self as dim, DimError};
 use byoc_plugin_api::{ConstantId, DType, Dim, Node, Refusal};
 
 /// The steps in the order in which they run.

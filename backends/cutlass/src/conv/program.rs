@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use byoc_dim::{self as dim, DimError};
 use byoc_nvidia::build::Source;
 use byoc_nvidia::compile::{Facts, Needs};
 use byoc_nvidia::program::{Argument, Constant, Launch, Limit, Made, Place, Program, Tensor, Variant};
-use byoc_plugin_api::dim::{self, DimError};
 use byoc_plugin_api::{Dim, Error, Region};
 
 use super::fprop::{self, Fprop};

@@ -1,8 +1,9 @@
 //! A product in sizes and distances, which is all that its kernel depends on.
 
+use byoc_dim as dim;
 use byoc_nvidia::form;
 use byoc_nvidia::product::{Activation, Factor, Product, Reading};
-use byoc_plugin_api::{DType, Dim, Refusal, RefusalCode, Region, dim};
+use byoc_plugin_api::{DType, Dim, Refusal, RefusalCode, Region};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::Strides;

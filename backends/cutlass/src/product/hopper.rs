@@ -1,8 +1,9 @@
 //! The kernel of a product on sm_90a: `wgmma` on operands that TMA brings to shared memory.
 
+use byoc_dim as dim;
 use byoc_nvidia::build::PRELUDE;
 use byoc_nvidia::program::{Argument, Place, TensorMap};
-use byoc_plugin_api::{DType, Dim, Error, dim};
+use byoc_plugin_api::{DType, Dim, Error};
 
 use super::Sizes;
 use super::choice::Tile;

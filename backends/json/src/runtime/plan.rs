@@ -1,7 +1,7 @@
 //! Where each value lies: views share the memory of what they view, parts of a concatenation are computed in place, an
 //! elementwise kernel overwrites an input nobody needs any more, and the rest is packed into one arena.
 
-use byoc_plugin_api::{Lifetime, plan_arena};
+use byoc_dim::{Lifetime, plan_arena};
 
 use super::memory::{ALIGNMENT, Home, Place};
 use crate::program::{Op, Program};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use byoc_plugin_api::dim::{DimError, bind, eval_shape};
+use byoc_dim::{DimError, bind, eval_shape};
 use byoc_plugin_api::{Dim, Error, TensorView};
 
 use crate::program::Program;

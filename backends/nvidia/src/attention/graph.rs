@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
-use byoc_plugin_api::{DType, Dim, Node, Region, dim};
+use byoc_dim as dim;
+use byoc_plugin_api::{DType, Dim, Node, Region};
 
 use super::STEP;
 use crate::nodes::Nodes;

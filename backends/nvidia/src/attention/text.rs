@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use byoc_plugin_api::dim::{self, DimError};
+use byoc_dim::{self as dim, DimError};
 use byoc_plugin_api::{DType, Dim};
 
 use super::{Effect, Layout, Mask, Spec};

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
-use byoc_plugin_api::dim::{self, DimError};
-use byoc_plugin_api::{DEVICE_ALIGNMENT, DType, DeviceTensor, Dim, Error, Lifetime, plan_arena};
+use byoc_dim::{self as dim, DimError};
+use byoc_dim::{Lifetime, plan_arena};
+use byoc_plugin_api::{DEVICE_ALIGNMENT, DType, DeviceTensor, Dim, Error};
 
 use crate::program::{Argument, Launch, Limit, Place, Program, Tensor, Variant};
 

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use byoc_dim as dim;
 use byoc_nvidia::attention::{Effect, Layout, Mask, Spec, generate};
 use byoc_nvidia::build::{Generated, PRELUDE};
 use byoc_nvidia::program::{Argument, Place};
 use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
 use byoc_plugin_api::testing::{Rng, decode};
-use byoc_plugin_api::{DType, Dim, dim};
+use byoc_plugin_api::{DType, Dim};
 
 use crate::reference::{Problem, Tensor};
 

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 
+use byoc_dim as dim;
 use byoc_json_backend as _;
 use byoc_nvidia::program::{Argument, Launch, Made, Place};
 use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
 use byoc_plugin_api::testing::{Limit, RegionBuilder, assert_close, backend, decode};
-use byoc_plugin_api::{Attribute, ConstantAccess, DType, Dim, dim};
+use byoc_plugin_api::{Attribute, ConstantAccess, DType, Dim};
 
 use super::build::{build, ints, mobile, residual};
 use crate::conv::lower::lower;

@@ -33,9 +33,3 @@ impl DimError {
         self
     }
 }
-
-impl From<DimError> for crate::Error {
-    fn from(error: DimError) -> Self {
-        crate::Error { hint: error.hint, ..crate::Error::new(error.message) }
-    }
-}
