@@ -28,6 +28,7 @@ pub(crate) struct Progress {
     kept: Option<String>,
     keep_text_of: Option<Stage>,
     warns: bool,
+    logs: bool,
 }
 
 /// The files in `folder` that hold the text forms of the stages.
@@ -57,12 +58,18 @@ impl Progress {
             }
             false => (None, None),
         };
-        Progress { bar, done, waiter, dump, failed: None, kept: None, keep_text_of: None, warns: true }
+        Progress { bar, done, waiter, dump, failed: None, kept: None, keep_text_of: None, warns: true, logs: false }
     }
 
     /// Keeps the text form of `stage` for [`Progress::text`].
     pub(crate) fn keep_text(mut self, stage: Option<Stage>) -> Progress {
         self.keep_text_of = stage;
+        self
+    }
+
+    /// Shows what backends log, if that is wanted.
+    pub(crate) fn with_log(mut self, logs: bool) -> Progress {
+        self.logs = logs;
         self
     }
 
@@ -113,6 +120,12 @@ impl Observer for Progress {
         self.bar.set_length(total as u64);
         self.bar.set_position(done as u64);
         self.bar.set_message(next.to_owned());
+    }
+
+    fn log(&mut self, backend: &str, line: &str) {
+        if self.logs {
+            self.bar.suspend(|| report::note(&format!("{backend}: {line}")));
+        }
     }
 
     fn dump(&mut self, stage: Stage, text: &dyn Fn() -> String) {

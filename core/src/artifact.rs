@@ -25,12 +25,8 @@ pub use read::{Artifact, SectionInfo};
 pub use totals::Totals;
 pub use write::{Contents, Progress, Section};
 
-/// The newest format that this build writes and reads: the code of several regions may be in one section. Files in which
-/// no code is shared are written in [`FIRST_FORMAT`].
-pub const FORMAT: u32 = 2;
-
-/// The oldest format, which every build reads: the code of each region is in a section of its own.
-pub const FIRST_FORMAT: u32 = 1;
+/// The version of the format that this build writes, and the newest that it reads.
+pub const FORMAT: u32 = 1;
 
 /// Largest alignment that a section can have: mapped files are aligned to a page and no further.
 pub const MAX_ALIGNMENT: u64 = 4096;

@@ -7,7 +7,7 @@ mod constant_views;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use byoc_plugin_api::{Backend, Claims, ConstantAccess, ConstantId, Constants, Error};
+use byoc_plugin_api::{self as api, Backend, Claims, ConstantAccess, ConstantId, Error, Job};
 
 pub(crate) use self::claims::Recorder;
 pub(crate) use self::claims::{PackedConstant, RecordedClaim};
@@ -53,6 +53,14 @@ pub(crate) struct Generated {
     pub(crate) spool: Spool,
 }
 
+/// What happens while code is generated.
+pub(crate) enum Event<'a> {
+    /// So many of so many regions have code; what is next.
+    Progress(usize, usize, &'a str),
+    /// A backend logs a line.
+    Log(&'a str, &'a str),
+}
+
 /// Why there is no code.
 pub(crate) struct Failure {
     /// The error.
@@ -67,20 +75,20 @@ impl From<Diagnostic> for Failure {
     }
 }
 
-/// Generates the code of every region. `progress` is told before each one.
+/// Generates the code of every region. `tell` is called before each one, and for events of its backend.
 pub(crate) fn generate(
     partitioned: Partitioned,
     backends: &[Selected],
     mut spool: Spool,
-    progress: &mut dyn FnMut(usize, usize, &str),
+    tell: &dyn Fn(Event<'_>),
 ) -> std::result::Result<Generated, Failure> {
     let Partitioned { model, regions: plans, .. } = partitioned;
     let count = plans.len();
     let mut regions = Vec::with_capacity(count);
     for (index, mut plan) in plans.into_iter().enumerate() {
-        plan.region.whole = plan.nodes.len() == model.entries[plan.entry].nodes.len();
-        progress(index, count, &plan.region.symbol);
-        regions.push(try_region(&model.constants, plan, backends, &mut spool)?);
+        plan.region.covers_entry = plan.nodes.len() == model.entries[plan.entry].nodes.len();
+        let tell = Teller { done: index, count, tell };
+        regions.push(try_region(&model.constants, plan, backends, &mut spool, &tell)?);
     }
     Ok(Generated { model, regions, spool })
 }
@@ -90,15 +98,38 @@ pub(crate) fn regenerate(
     generated: &mut Generated,
     again: &BTreeSet<usize>,
     backends: &[Selected],
-    progress: &mut dyn FnMut(usize, usize, &str),
+    tell: &dyn Fn(Event<'_>),
 ) -> std::result::Result<(), Failure> {
     let Generated { model, regions, spool } = generated;
     let count = regions.len();
     for &index in again {
-        progress(count, count, &regions[index].plan.region.symbol);
-        regions[index] = try_region(&model.constants, regions[index].plan.clone(), backends, spool)?;
+        let tell = Teller { done: count, count, tell };
+        regions[index] = try_region(&model.constants, regions[index].plan.clone(), backends, spool, &tell)?;
     }
     Ok(())
+}
+
+/// Passes on what happens while the code of one of so many regions is generated.
+struct Teller<'a> {
+    done: usize,
+    count: usize,
+    tell: &'a dyn Fn(Event<'_>),
+}
+
+impl Teller<'_> {
+    fn begin(&self, region: &str) {
+        (self.tell)(Event::Progress(self.done, self.count, region));
+    }
+
+    fn event(&self, backend: &str, region: &str, event: api::Event) {
+        match event {
+            api::Event::Log(line) => (self.tell)(Event::Log(backend, &line)),
+            api::Event::Progress { done, total, next } => {
+                self.begin(&format!("{region}: {next} ({done} of {total})"));
+            }
+            _ => {}
+        }
+    }
 }
 
 fn try_region(
@@ -106,8 +137,9 @@ fn try_region(
     plan: RegionPlan,
     backends: &[Selected],
     spool: &mut Spool,
+    tell: &Teller<'_>,
 ) -> std::result::Result<GeneratedRegion, Failure> {
-    match generate_region(table, &plan, backends, spool) {
+    match generate_region(table, &plan, &backends[plan.backend], spool, tell) {
         Ok((code, constants, notes)) => Ok(GeneratedRegion { plan, code, constants, notes }),
         Err(diagnostic) => {
             let crashed = (diagnostic.code == Code::BackendCrashed).then(|| Box::new(plan));
@@ -119,38 +151,43 @@ fn try_region(
 fn generate_region(
     table: &ConstantTable,
     plan: &RegionPlan,
-    backends: &[Selected],
+    selected: &Selected,
     spool: &mut Spool,
+    tell: &Teller<'_>,
 ) -> Result<(SpoolRange, Vec<RegionConstant>, Vec<String>)> {
-    let selected = &backends[plan.backend];
     let backend = &selected.registered.backend;
     let symbol = &plan.region.symbol;
     let failed = |error: Error| backend_failed(selected.name(), symbol, error);
     let with_data = selected.registered.description.constant_access != ConstantAccess::Load;
     let views = ConstantViews::new(table, plan, with_data);
     let constants = views.constants();
+    tell.begin(symbol);
+    let events = |event| tell.event(selected.name(), symbol, event);
+    let job = Job::new(&plan.region, &constants, &selected.options).with_events(&events);
     let mut writer = spool.writer(format!("the code of region {symbol}"));
-    let outcome = backend.codegen(&plan.region, &constants, &selected.options, &mut writer);
+    let outcome = backend.codegen(&job, &mut writer);
     // The spool's own error (a full disk) is the cause of whatever the backend made of it.
     let code = writer.finish()?;
-    outcome.map_err(failed)?;
+    let api::Generated { notes, learnt } = outcome.map_err(failed)?;
     let opens_files = !selected.registered.description.files.is_empty();
     // What a backend is not asked costs no message to a worker, and no reading back.
     if plan.region.constants.is_empty() && !opens_files {
-        return Ok((code, Vec::new(), Vec::new()));
+        return Ok((code, Vec::new(), notes));
     }
     let code_bytes = spool.briefly(code)?;
-    let claimed = claimed(plan, &constants, &code_bytes, selected, spool, &failed)?;
-    let notes = if opens_files { notes(selected, symbol, &code_bytes)? } else { Vec::new() };
+    let claimed = claimed(plan, &job, (&code_bytes, &learnt), selected, spool, &failed)?;
+    if opens_files {
+        check_readable(selected, symbol, &code_bytes)?;
+    }
     Ok((code, claimed, notes))
 }
 
-/// The constants of a region that has code, as its backend claims them. What it packs goes to `spool`; `failed` tells of
+/// The constants of a region that has code, as its backend claims them, given that code and what was learnt. What it packs goes to `spool`; `failed` tells of
 /// its errors. A region without constants is not asked about.
 pub(crate) fn claimed(
     plan: &RegionPlan,
-    constants: &Constants<'_>,
-    code: &[u8],
+    job: &Job<'_>,
+    (code, learnt): (&[u8], &[u8]),
     selected: &Selected,
     spool: &mut Spool,
     failed: &dyn Fn(Error) -> Diagnostic,
@@ -159,8 +196,7 @@ pub(crate) fn claimed(
         return Ok(Vec::new());
     }
     let mut recorder = Recorder::new(&plan.region, selected.name(), spool);
-    let (backend, options) = (&selected.registered.backend, &selected.options);
-    let outcome = backend.constant_updater(&plan.region, constants, code, options, &mut Claims::new(&mut recorder));
+    let outcome = selected.registered.backend.constant_updater(job, code, learnt, &mut Claims::new(&mut recorder));
     let claims = recorder.finish(outcome.map_err(failed))?;
     let claimed = plan.constants().zip(claims);
     Ok(claimed
@@ -168,13 +204,13 @@ pub(crate) fn claimed(
         .collect())
 }
 
-/// What a backend that opens files says about the code that it has just written.
-fn notes(selected: &Selected, symbol: &str, code: &[u8]) -> Result<Vec<String>> {
+/// A backend that opens files has to open the code that it has just written.
+fn check_readable(selected: &Selected, symbol: &str, code: &[u8]) -> Result<()> {
     let failed = |error: Error| {
         let message = format!("it cannot read its own code: {}", error.message);
         backend_failed(selected.name(), symbol, if error.crashed { error } else { Error { message, ..error } })
     };
-    Ok(selected.registered.backend.open(code).map_err(failed)?.notes)
+    selected.registered.backend.open(code).map(drop).map_err(failed)
 }
 
 /// The notes of every region, as warnings.

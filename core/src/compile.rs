@@ -4,6 +4,7 @@
 mod policy;
 mod recover;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -111,6 +112,8 @@ pub trait Observer {
     fn stage(&mut self, _stage: Stage) {}
     /// Within a stage: `done` of `total` steps, and what is next.
     fn progress(&mut self, _done: usize, _total: usize, _next: &str) {}
+    /// A backend logs a line while it generates code.
+    fn log(&mut self, _backend: &str, _line: &str) {}
     /// A stage that has a text form ended; `text` makes it.
     fn dump(&mut self, _stage: Stage, _text: &dyn Fn() -> String) {}
     /// Something the user should know that is no error.
@@ -335,15 +338,19 @@ fn generate_settled(
     spool: Spool,
     observer: &mut dyn Observer,
 ) -> std::result::Result<(Generated, Storage), Failure> {
-    let progress = &mut |done, total, next: &str| observer.progress(done, total, next);
-    let mut generated = codegen::generate(partitioned, backends, spool, progress)?;
+    let observer = RefCell::new(observer);
+    let tell = |event: codegen::Event<'_>| match event {
+        codegen::Event::Progress(done, total, next) => observer.borrow_mut().progress(done, total, next),
+        codegen::Event::Log(backend, line) => observer.borrow_mut().log(backend, line),
+    };
+    let mut generated = codegen::generate(partitioned, backends, spool, &tell)?;
     loop {
         let storage = Storage::find(&generated)?;
         let again = ownership::mark_shared(&mut generated, &storage);
         if again.is_empty() {
             return Ok((generated, storage));
         }
-        codegen::regenerate(&mut generated, &again, backends, progress)?;
+        codegen::regenerate(&mut generated, &again, backends, &tell)?;
     }
 }
 

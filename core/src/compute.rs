@@ -2,7 +2,7 @@
 //! no kernels, so folding and calibration both come to this.
 
 use byoc_plugin_api::{
-    Backend, BoundConstant, BoundConstants, Environment, Error, Executable, TensorView, TensorViewMut, Value,
+    Backend, BoundConstant, BoundConstants, Environment, Error, Executable, Job, TensorView, TensorViewMut, Value,
     contiguous_strides,
 };
 
@@ -38,8 +38,9 @@ impl<'a> Compiled<'a> {
         let views = ConstantViews::new(table, plan, true);
         let constants = views.constants();
         let mut code = Vec::new();
-        backend.codegen(&plan.region, &constants, &host.options, &mut code).map_err(failed)?;
-        let claimed = codegen::claimed(plan, &constants, &code, host, spool, failed)?;
+        let job = Job::new(&plan.region, &constants, &host.options);
+        let generated = backend.codegen(&job, &mut code).map_err(failed)?;
+        let claimed = codegen::claimed(plan, &job, (&code, &generated.learnt), host, spool, failed)?;
         let bound = claimed.into_iter().map(|constant| Bound::of(constant, spool, failed)).collect::<Result<_>>()?;
         drop(constants);
         Ok(Compiled { host, views, code, constants: bound })
@@ -49,7 +50,8 @@ impl<'a> Compiled<'a> {
     /// must not depend on the machine's cores.
     pub(crate) fn load(&self) -> std::result::Result<Box<dyn Executable + '_>, Error> {
         let environment = Environment { threads: 1, options: self.host.options.clone() };
-        self.host.registered.backend.load(&self.code, &BoundConstants::new(self.bound()), &environment)
+        let runtime = self.host.registered.backend.runtime().host()?;
+        runtime.load(&self.code, &BoundConstants::new(self.bound()), &environment)
     }
 
     /// What the claims have bound at load.

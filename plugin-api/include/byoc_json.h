@@ -1,6 +1,6 @@
 /* byoc_json.h: reads the JSON that byoc gives to a plugin, and writes answers. Header only, C99 and C++11, no memory.
  *
- * A byoc_json is a value inside a text that somebody else owns. Looking something up walks the text, so fetch what you
+ * A byoc_json_value is a value inside a text that somebody else owns. Looking something up walks the text, so fetch what you
  * need once. What is not there is a value for which byoc_json_ok() is 0; all functions take such values.
  */
 #ifndef BYOC_JSON_H
@@ -15,14 +15,14 @@
 typedef struct {
     const char *at;
     const char *end;
-} byoc_json;
+} byoc_json_value;
 
-static inline byoc_json byoc_json_none(void) {
-    byoc_json none = {NULL, NULL};
+static inline byoc_json_value byoc_json_none(void) {
+    byoc_json_value none = {NULL, NULL};
     return none;
 }
 
-static inline int byoc_json_ok(byoc_json value) { return value.at != NULL; }
+static inline int byoc_json_ok(byoc_json_value value) { return value.at != NULL; }
 
 static inline const char *byoc_json_space(const char *at, const char *end) {
     while (at < end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) at++;
@@ -61,8 +61,8 @@ static inline const char *byoc_json_value_end(const char *at, const char *end) {
 }
 
 /* The value that a text holds. */
-static inline byoc_json byoc_json_of(byoc_slice text) {
-    byoc_json value;
+static inline byoc_json_value byoc_json_of(byoc_slice text) {
+    byoc_json_value value;
     if (text.len == 0) return byoc_json_none();
     value.end = (const char *)text.data + text.len;
     value.at = byoc_json_space((const char *)text.data, value.end);
@@ -70,14 +70,14 @@ static inline byoc_json byoc_json_of(byoc_slice text) {
 }
 
 /* The first element of a list or the first key of an object, or none. */
-static inline byoc_json byoc_json_first(byoc_json value) {
+static inline byoc_json_value byoc_json_first(byoc_json_value value) {
     if (!byoc_json_ok(value) || (*value.at != '[' && *value.at != '{')) return byoc_json_none();
     value.at = byoc_json_space(value.at + 1, value.end);
     return value.at < value.end && *value.at != ']' && *value.at != '}' ? value : byoc_json_none();
 }
 
 /* The element after `value` in its list, or none. */
-static inline byoc_json byoc_json_next(byoc_json value) {
+static inline byoc_json_value byoc_json_next(byoc_json_value value) {
     if (!byoc_json_ok(value)) return value;
     value.at = byoc_json_space(byoc_json_value_end(value.at, value.end), value.end);
     if (value.at >= value.end || *value.at != ',') return byoc_json_none();
@@ -86,18 +86,18 @@ static inline byoc_json byoc_json_next(byoc_json value) {
 }
 
 /* Whether the value is this text (without escapes). */
-static inline int byoc_json_is(byoc_json value, const char *text) {
+static inline int byoc_json_is(byoc_json_value value, const char *text) {
     size_t length = strlen(text);
     if (!byoc_json_ok(value) || *value.at != '"' || (size_t)(value.end - value.at) < length + 2) return 0;
     return memcmp(value.at + 1, text, length) == 0 && value.at[length + 1] == '"';
 }
 
 /* The element of an object under `key`, or none. */
-static inline byoc_json byoc_json_get(byoc_json object, const char *key) {
-    byoc_json name = byoc_json_first(object);
+static inline byoc_json_value byoc_json_get(byoc_json_value object, const char *key) {
+    byoc_json_value name = byoc_json_first(object);
     if (!byoc_json_ok(object) || *object.at != '{') return byoc_json_none();
     while (byoc_json_ok(name) && *name.at == '"') {
-        byoc_json value = name;
+        byoc_json_value value = name;
         value.at = byoc_json_space(byoc_json_text_end(name.at, name.end), name.end);
         if (value.at >= value.end || *value.at != ':') return byoc_json_none();
         value.at = byoc_json_space(value.at + 1, value.end);
@@ -108,22 +108,22 @@ static inline byoc_json byoc_json_get(byoc_json object, const char *key) {
 }
 
 /* The element of a list at `index`, or none. */
-static inline byoc_json byoc_json_at(byoc_json list, size_t index) {
-    byoc_json value = byoc_json_first(list);
+static inline byoc_json_value byoc_json_at(byoc_json_value list, size_t index) {
+    byoc_json_value value = byoc_json_first(list);
     while (index-- > 0 && byoc_json_ok(value)) value = byoc_json_next(value);
     return value;
 }
 
 /* Number of elements of a list. */
-static inline size_t byoc_json_length(byoc_json list) {
+static inline size_t byoc_json_length(byoc_json_value list) {
     size_t length = 0;
-    byoc_json value = byoc_json_first(list);
+    byoc_json_value value = byoc_json_first(list);
     for (; byoc_json_ok(value); value = byoc_json_next(value)) length++;
     return length;
 }
 
 /* Reads a whole number; 0 where the value is none or does not fit. */
-static inline int byoc_json_int(byoc_json value, int64_t *number) {
+static inline int byoc_json_int(byoc_json_value value, int64_t *number) {
     int negative, digits = 0;
     uint64_t magnitude = 0;
     if (!byoc_json_ok(value)) return 0;
@@ -139,12 +139,19 @@ static inline int byoc_json_int(byoc_json value, int64_t *number) {
 }
 
 /* The bytes of a value, for a function that takes a text. */
-static inline byoc_slice byoc_json_text(byoc_json value) {
+static inline byoc_slice byoc_json_text(byoc_json_value value) {
     byoc_slice text = {NULL, 0};
     if (!byoc_json_ok(value)) return text;
     text.data = (const uint8_t *)value.at;
     text.len = (size_t)(byoc_json_value_end(value.at, value.end) - value.at);
     return text;
+}
+
+/* A byte string that is lent to a call: the code of a region, what its codegen has learnt, or a file; empty where there
+ * is none of that index. */
+static inline byoc_slice byoc_blob(byoc_slices blobs, size_t index) {
+    static const byoc_slice none = {NULL, 0};
+    return index < blobs.len ? blobs.data[index] : none;
 }
 
 /* Whether a name, such as that of a method, is this one. */
@@ -190,6 +197,18 @@ static inline int32_t byoc_item(byoc_output out, const char *text, size_t size, 
     json.data = (const uint8_t *)text;
     json.len = (size_t)length;
     return out.item(out.context, json);
+}
+
+/* Tells how far codegen is; `next` is what comes next, without quotes or backslashes, of up to 400 bytes. */
+static inline int32_t byoc_progress(byoc_output out, uint64_t done, uint64_t total, const char *next) {
+    char text[500];
+    byoc_slice json;
+    int length = snprintf(text, sizeof text, "{\"progress\":{\"done\":%llu,\"total\":%llu,\"next\":\"%s\"}}",
+                          (unsigned long long)done, (unsigned long long)total, next);
+    if (length < 0 || (size_t)length >= sizeof text) return BYOC_FAILED;
+    json.data = (const uint8_t *)text;
+    json.len = (size_t)length;
+    return out.event(out.context, json);
 }
 
 /* Claims a constant in `constant_updater`, with a claim in JSON of up to 400 bytes. */

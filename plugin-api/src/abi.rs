@@ -39,6 +39,16 @@ pub struct Slice {
     pub len: usize,
 }
 
+/// Borrowed byte strings.
+#[repr(C)]
+#[derive(StableAbi, Clone, Copy)]
+pub struct SliceList {
+    /// First entry; may be null when `len` is 0.
+    pub data: *const Slice,
+    /// Number of entries.
+    pub len: usize,
+}
+
 /// Takes bytes, in as many calls as the writer likes. `write` returns [`OK`] or [`FAILED`].
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy)]
@@ -49,17 +59,19 @@ pub struct Sink {
     pub write: extern "C" fn(context: *mut c_void, bytes: Slice) -> i32,
 }
 
-/// Takes the answer of a call: `write` appends bytes, in as many calls as the writer likes, and `item` says what the bytes
-/// behind it are, as JSON. Both return [`OK`] or [`FAILED`].
+/// Takes the answer of a call: `write` appends bytes, in as many calls as the writer likes, `item` says what the bytes
+/// behind it are, as JSON, and `event` tells what happens meanwhile. All return [`OK`] or [`FAILED`].
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy)]
 pub struct Output {
-    /// Given back to both functions.
+    /// Given back to the functions.
     pub context: *mut c_void,
     /// Begins an item.
     pub item: extern "C" fn(context: *mut c_void, json: Slice) -> i32,
     /// Appends bytes to the answer, or to the last item.
     pub write: extern "C" fn(context: *mut c_void, bytes: Slice) -> i32,
+    /// Tells of an event, as JSON: a line of a log, or progress. No part of the answer; unknown events are ignored.
+    pub event: extern "C" fn(context: *mut c_void, json: Slice) -> i32,
 }
 
 /// A constant: `layout` is empty for the original bytes and names the layout of packed ones.
@@ -134,15 +146,15 @@ impl PluginInfo {
 pub struct PluginModule {
     /// Number of backends in the plugin.
     pub count: extern "C" fn() -> usize,
-    /// Calls a method of a backend by its name. The request is JSON; `constants` are those of its region, `bytes` the code
-    /// of a region or a file. What each method is asked and answers stands in `docs/abi.md`. For a method that the backend
-    /// does not have the answer is [`UNKNOWN`].
+    /// Calls a method of a backend by its name. The request is JSON; `constants` are those of its region, `blobs` what else
+    /// is lent: the code of a region, what its code generation has learnt, or a file. What each method is given and answers
+    /// is in `docs/abi.md`. For a method that the backend does not have the answer is [`UNKNOWN`].
     pub call: extern "C" fn(
         backend: usize,
         method: Slice,
         request: Slice,
         constants: ConstantList,
-        bytes: Slice,
+        blobs: SliceList,
         out: Output,
         error: Sink,
     ) -> i32,
@@ -169,6 +181,27 @@ impl RootModule for PluginModuleRef {
     const BASE_NAME: &'static str = "byoc";
     const NAME: &'static str = "byoc plugin";
     const VERSION_STRINGS: VersionStrings = abi_stable::package_version_strings!();
+}
+
+impl SliceList {
+    /// Borrows byte strings.
+    pub fn new(slices: &[Slice]) -> SliceList {
+        SliceList { data: slices.as_ptr(), len: slices.len() }
+    }
+
+    /// The byte strings.
+    ///
+    /// # Safety
+    /// The list and all bytes must be readable and unchanged for `'a`.
+    pub unsafe fn blobs<'a>(self) -> Vec<&'a [u8]> {
+        if self.data.is_null() || self.len == 0 {
+            return Vec::new();
+        }
+        // SAFETY: not null, and readable by the caller's contract.
+        let slices = unsafe { std::slice::from_raw_parts(self.data, self.len) };
+        // SAFETY: readable by the caller's contract.
+        slices.iter().map(|slice| unsafe { slice.bytes() }).collect()
+    }
 }
 
 impl Slice {

@@ -1,16 +1,16 @@
-//! The traits that a backend implements.
+//! The trait that a backend implements, and what it says of itself.
 
 use std::io::Write;
 
 use serde::{Deserialize, Serialize};
 
-use crate::constants::{BoundConstants, Claims, ConstantAccess, Constants};
-use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles, OPENS_NO_DOMAIN};
+use crate::constants::{Claims, ConstantAccess};
 use crate::error::{Error, Refusal};
+use crate::job::{Generated, Job};
 use crate::options::{OptionSpec, Options};
 use crate::pattern::Pattern;
 use crate::region::{Region, Value};
-use crate::tensor::{TensorView, TensorViewMut};
+use crate::runtime::Runtime;
 
 /// What a backend is. Given without touching any hardware. Later versions may have more fields, each with a default, so
 /// end a literal with `..Description::default()`.
@@ -41,11 +41,11 @@ pub struct Description {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub calibration: bool,
     /// Files that other programs read or write and that are code of this backend: [`Backend::open`] reads them, and
-    /// [`Backend::load`] takes them as they are.
+    /// its runtime takes them as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileFormat>,
     /// The kind of memory in which its regions run, if it is not the host's: `cuda` for the domains `cuda:0`, `cuda:1`.
-    /// They are loaded by [`Backend::load_on`] then.
+    /// [`Backend::runtime`] is [`Runtime::Device`] then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// Options that are about a machine, such as where a library is. They are not kept in the artifact: the user gives
@@ -91,18 +91,15 @@ pub struct RegionPolicy {
 pub struct CodeFile {
     /// The format with its version, such as `kmodel v3`.
     pub format: String,
-    /// How many of the bytes are the file; what follows is for [`Backend::load`] alone.
+    /// How many of the bytes are the file; what follows is for the backend's runtime alone.
     pub file_bytes: u64,
-    /// What `run` takes, in order. Shapes are fixed.
+    /// What a run takes, in order. Shapes are fixed.
     pub inputs: Vec<Value>,
     /// What `run` gives, in order. Shapes are fixed.
     pub outputs: Vec<Value>,
     /// What a reader may want to know: layers, sizes, memory.
     #[serde(default)]
     pub tables: Vec<Table>,
-    /// What the user should know about this code, a line each. Shown as warnings when a region is compiled.
-    #[serde(default)]
-    pub notes: Vec<String>,
 }
 
 /// A table for people.
@@ -137,25 +134,15 @@ pub struct Tool {
 pub struct Candidate {
     /// What tells it from the others, such as the tile of a kernel. Reports show it.
     pub name: String,
-    /// What [`Backend::load`] or [`Backend::load_on`] takes, with the constants as the region has claimed them.
+    /// What the backend's runtime loads, with the constants as the region has claimed them.
     pub code: Vec<u8>,
-}
-
-/// What `load` may know of the process it runs in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Environment {
-    /// Most threads that `run` may use, the caller's included; at least 1.
-    pub threads: usize,
-    /// The options of the backend, as they were when the region was compiled, and those of this run.
-    #[serde(default)]
-    pub options: Options,
 }
 
 /// A code generator and its runtime. All methods are required but those of optional abilities, which are the last ones:
 /// there is no silent default for who owns a constant.
 ///
 /// The order of calls is `describe`, `patterns`, then for each candidate `check`, for each region `codegen` and
-/// `constant_updater`; in another process, later, `load` and `run`. Calls may come from any thread.
+/// `constant_updater`; in another process, later, [`Backend::runtime`] loads and runs. Calls may come from any thread.
 pub trait Backend: Send + Sync {
     /// What the backend is. Must not need the hardware.
     fn describe(&self) -> Description;
@@ -167,59 +154,20 @@ pub trait Backend: Send + Sync {
     fn check(&self, candidate: &Region, options: &Options) -> Result<(), Refusal>;
 
     /// Writes the code of a region. The same region gives the same bytes.
-    fn codegen(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error>;
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error>;
 
     /// Says for each constant of the region where its bytes live: exactly one claim each. It is not asked about a
-    /// region without constants.
-    fn constant_updater(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        code: &[u8],
-        options: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error>;
+    /// region without constants. `code` and `learnt` are what [`Backend::codegen`] made of the same job.
+    fn constant_updater(&self, job: &Job<'_>, code: &[u8], learnt: &[u8], claims: &mut Claims<'_>)
+    -> Result<(), Error>;
 
-    /// Makes a region ready to run. Code and constants stay valid and unchanged as long as the executable, so they
-    /// need no copy.
-    fn load<'a>(
-        &self,
-        code: &'a [u8],
-        constants: &BoundConstants<'a>,
-        environment: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error>;
+    /// What runs the code: in the host's memory, or in that of a device.
+    fn runtime(&self) -> Runtime<'_>;
 
     /// Reads a file of one of [`Description::files`], or code of a region. The bytes may come from anybody: damage is
-    /// an error, and a version that is not known names what reads it. For backends without such files there is nothing
-    /// to do.
+    /// an error, and a version that is not known names what reads it. Backends without such files are not asked.
     fn open(&self, _file: &[u8]) -> Result<CodeFile, Error> {
         Err(Error::new("this backend opens no files"))
-    }
-
-    /// Opens the device of that ordinal, of the kind that [`Description::domain`] names; the options are those of
-    /// [`Description::run_options`]. A backend that only joins
-    /// domains that others open has nothing to do.
-    fn open_domain(&self, _ordinal: u32, _options: &Options) -> Result<Box<dyn Domain>, Error> {
-        Err(Error::new(OPENS_NO_DOMAIN))
-    }
-
-    /// Makes a region ready to run in a domain, which outlives it. Code and constants stay valid and unchanged as long
-    /// as the executable, on the host and on the device. In place of [`Backend::load`] for backends whose description
-    /// names a domain.
-    fn load_on<'a>(
-        &self,
-        _code: &'a [u8],
-        _constants: &DeviceConstants<'a>,
-        _environment: &Environment,
-        _domain: &DomainHandles,
-    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
-        Err(Error::new("this backend runs in host memory only"))
     }
 
     /// What the backend uses on this machine beside itself, found or missing; it looks without failing where something
@@ -235,12 +183,4 @@ pub trait Backend: Send + Sync {
     fn candidates(&self, _code: &[u8], _options: &Options) -> Result<Vec<Candidate>, Error> {
         Ok(Vec::new())
     }
-}
-
-/// A loaded region.
-pub trait Executable: Send {
-    /// Computes the outputs. Inputs and outputs come in the order of [`Region::inputs`] and [`Region::outputs`];
-    /// inputs are contiguous, outputs are contiguous, aligned to 64 bytes and of unspecified content. Only one call runs at a
-    /// time. A second run with the same shapes should not allocate.
-    fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error>;
 }

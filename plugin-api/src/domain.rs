@@ -1,6 +1,6 @@
 //! Memory that is not the host's: domains, such as `cuda:0`, and regions that run on one.
 //!
-//! A backend whose description names a domain runs its regions there ([`crate::Backend::load_on`]): they take and give
+//! A backend whose description names a domain runs its regions there ([`crate::DeviceRuntime::load`]): they take and give
 //! addresses of that memory, and what they do is put into the one queue of the domain. Regions of several backends that
 //! share a domain pass addresses to each other. Core plans the memory, sends each constant there once, and copies between
 //! the host and the domain where a value crosses.

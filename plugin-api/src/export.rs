@@ -9,8 +9,8 @@ use std::ffi::c_void;
 use abi_stable::prefix_type::PrefixTypeTrait;
 use serde::de::DeserializeOwned;
 
-use crate::abi::{self, ConstantList, PluginModule, PluginModuleRef, Sink, Slice, TensorList};
-use crate::backend::{Backend, Environment, Executable};
+use crate::abi::{self, ConstantList, PluginModule, PluginModuleRef, Sink, Slice, SliceList, TensorList};
+use crate::backend::Backend;
 use crate::call::{self, Call, Part};
 use crate::constants::{BoundConstant, BoundConstants, Constants};
 use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION};
@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::panics::{Guard, caught, guarded, quietly};
 use crate::region::ConstantId;
 use crate::registry::registered;
+use crate::runtime::{Environment, Executable, Runtime};
 use crate::tensor::{TensorView, TensorViewMut};
 
 /// An executable behind an opaque handle, with the space for its views so that a run allocates nothing.
@@ -101,18 +102,19 @@ extern "C" fn call(
     method: Slice,
     request: Slice,
     list: ConstantList,
-    bytes: Slice,
+    blobs: SliceList,
     out: abi::Output,
     error: Sink,
 ) -> i32 {
     status(error, || {
         // SAFETY: the host lends all of them for the length of the call.
-        let (method, request, bytes) = unsafe { (method.bytes(), request.bytes(), bytes.bytes()) };
+        let (method, request, blobs) = unsafe { (method.bytes(), request.bytes(), blobs.blobs()) };
         let method = std::str::from_utf8(method).unwrap_or_default();
-        let call = Call { method, request, constants: &constants(list)?, bytes };
+        let call = Call { method, request, constants: &constants(list)?, blobs: &blobs };
         let mut answer = |part: Part<'_>| match part {
             Part::Item(json) => taken((out.item)(out.context, Slice::new(json))),
             Part::Bytes(bytes) => taken((out.write)(out.context, Slice::new(bytes))),
+            Part::Event(json) => taken((out.event)(out.context, Slice::new(json))),
         };
         let known = call::make(backend(index)?, &call, &mut answer)?;
         Ok(if known { abi::OK } else { abi::UNKNOWN })
@@ -132,7 +134,7 @@ extern "C" fn load(
         // SAFETY: the host keeps code and constants unchanged until it frees the executable, so `'static` is as long
         // as anything in the executable may look at them.
         let (code, bound): (&'static [u8], _) = unsafe { (code.bytes(), constant_views(list)?) };
-        let loaded = backend(index)?.load(code, &BoundConstants::new(bound), &environment)?;
+        let loaded = backend(index)?.runtime().host()?.load(code, &BoundConstants::new(bound), &environment)?;
         let loaded = Box::new(Loaded { executable: Guard::new(loaded), inputs: Vec::new(), outputs: Vec::new() });
         // SAFETY: the host gives a valid place for the handle.
         unsafe { *executable = Box::into_raw(loaded).cast() };
@@ -185,7 +187,7 @@ extern "C" fn free(executable: *mut c_void) {
 extern "C" fn extension(index: usize, id: Slice, version: u32) -> *const c_void {
     // SAFETY: the host lends the text for the length of the call.
     let id = std::str::from_utf8(unsafe { id.bytes() }).unwrap_or_default();
-    let in_a_domain = || backend(index).is_ok_and(|backend| backend.describe().domain.is_some());
+    let in_a_domain = || backend(index).is_ok_and(|backend| matches!(backend.runtime(), Runtime::Device(_)));
     match (id, version) {
         (DOMAIN_ID, DOMAIN_VERSION) if caught(in_a_domain).unwrap_or(false) => std::ptr::from_ref(domain::TABLE).cast(),
         (DEVICE_ID, DEVICE_VERSION) if caught(in_a_domain).unwrap_or(false) => std::ptr::from_ref(device::TABLE).cast(),

@@ -2,7 +2,7 @@
 //!
 //! A backend says which subgraphs it takes ([`Backend::patterns`], [`Backend::check`]), writes code for them
 //! ([`Backend::codegen`]), says for each constant where its bytes live ([`Backend::constant_updater`]), and runs the
-//! code ([`Backend::load`], [`Executable::run`]). This is a whole one: it scales a tensor by a constant.
+//! code ([`HostRuntime::load`], [`Executable::run`]). This is all of one: it scales a tensor by a constant.
 //!
 //! ```
 //! use byoc_plugin_api::*;
@@ -35,16 +35,21 @@
 //!         }
 //!     }
 //!
-//!     fn codegen(&self, region: &Region, _: &Constants, _: &Options, code: &mut dyn std::io::Write) -> Result<(), Error> {
-//!         Ok(write!(code, "{}", region.constants[0].id)?)
+//!     fn codegen(&self, job: &Job, code: &mut dyn std::io::Write) -> Result<Generated, Error> {
+//!         write!(code, "{}", job.region.constants[0].id)?;
+//!         Ok(Generated::default())
 //!     }
 //!
-//!     fn constant_updater(
-//!         &self, region: &Region, _: &Constants, _: &[u8], _: &Options, claims: &mut Claims,
-//!     ) -> Result<(), Error> {
-//!         claims.host(region.constants[0].id)
+//!     fn constant_updater(&self, job: &Job, _: &[u8], _: &[u8], claims: &mut Claims) -> Result<(), Error> {
+//!         claims.host(job.region.constants[0].id)
 //!     }
 //!
+//!     fn runtime(&self) -> Runtime<'_> {
+//!         Runtime::Host(self)
+//!     }
+//! }
+//!
+//! impl HostRuntime for Scale {
 //!     fn load<'a>(
 //!         &self, code: &'a [u8], constants: &BoundConstants<'a>, _: &Environment,
 //!     ) -> Result<Box<dyn Executable + 'a>, Error> {
@@ -76,7 +81,7 @@
 //! # let view = TensorView::from_slice(&data, &[1], &[1]).unwrap();
 //! # let bound = BoundConstants::new(vec![BoundConstant { id: ConstantId(7), layout: None, view }]);
 //! # let environment = Environment { threads: 1, options: Options::default() };
-//! # let mut run = backend.load(b"7", &bound, &environment).unwrap();
+//! # let mut run = backend.runtime().host().unwrap().load(b"7", &bound, &environment).unwrap();
 //! # let (x, mut y) = ([1f32, 2.0], [0f32; 2]);
 //! # let input = TensorView::from_slice(&x, &[2], &[1]).unwrap();
 //! # let output = TensorViewMut::from_slice(&mut y, &[2], &[1]).unwrap();
@@ -102,11 +107,13 @@ mod export;
 pub mod float_json;
 #[cfg(feature = "host")]
 pub mod host;
+mod job;
 mod options;
 mod panics;
 mod pattern;
 mod region;
 mod registry;
+mod runtime;
 #[cfg(feature = "host")]
 mod table;
 mod tensor;
@@ -119,10 +126,12 @@ pub use constants::*;
 pub use domain::*;
 pub use dtype::*;
 pub use error::*;
+pub use job::*;
 pub use options::*;
 pub use pattern::*;
 pub use region::*;
 pub use registry::*;
+pub use runtime::*;
 pub use tensor::*;
 pub use window::*;
 

@@ -22,8 +22,10 @@ pub enum OptionKind {
     Choice(Vec<String>),
 }
 
-/// An option of a backend, as `byoc plugin info` prints it.
+/// An option of a backend, as `byoc plugin info` prints it. Made by a function for each kind; later versions may have more
+/// fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OptionSpec {
     /// The key, without the backend's name.
     pub name: String,
@@ -92,6 +94,36 @@ impl Options {
 }
 
 impl OptionSpec {
+    /// An option that is `true` or `false`.
+    pub fn bool(name: impl Into<String>, default: bool, help: impl Into<String>) -> OptionSpec {
+        OptionSpec::new(name, OptionKind::Bool, default, help)
+    }
+
+    /// An option that is a whole number.
+    pub fn int(name: impl Into<String>, default: i64, help: impl Into<String>) -> OptionSpec {
+        OptionSpec::new(name, OptionKind::Int, default, help)
+    }
+
+    /// An option that is a number.
+    pub fn float(name: impl Into<String>, default: f64, help: impl Into<String>) -> OptionSpec {
+        OptionSpec::new(name, OptionKind::Float, default, help)
+    }
+
+    /// An option that is any text.
+    pub fn text(name: impl Into<String>, default: impl Into<String>, help: impl Into<String>) -> OptionSpec {
+        OptionSpec::new(name, OptionKind::Text, default.into(), help)
+    }
+
+    /// An option that is one of these words; the first one is the default.
+    pub fn choice(name: impl Into<String>, words: &[&str], help: impl Into<String>) -> OptionSpec {
+        let kind = OptionKind::Choice(words.iter().map(|&word| word.to_owned()).collect());
+        OptionSpec::new(name, kind, words.first().copied().unwrap_or_default(), help)
+    }
+
+    fn new(name: impl Into<String>, kind: OptionKind, default: impl ToString, help: impl Into<String>) -> OptionSpec {
+        OptionSpec { name: name.into(), kind, default: default.to_string(), help: help.into() }
+    }
+
     fn check(&self, value: &str) -> Result<(), Error> {
         let (fits, takes) = match &self.kind {
             OptionKind::Bool => (matches!(value, "true" | "false"), "true or false".to_owned()),
@@ -129,10 +161,7 @@ mod tests {
 
     #[test]
     fn defaults_settings_and_mistakes() {
-        let specs = [
-            OptionSpec { name: "arch".into(), kind: OptionKind::Text, default: "sm_80".into(), help: "Target".into() },
-            OptionSpec { name: "tiles".into(), kind: OptionKind::Int, default: "4".into(), help: "Tiles".into() },
-        ];
+        let specs = [OptionSpec::text("arch", "sm_80", "Target"), OptionSpec::int("tiles", 4, "Tiles")];
         let options = Options::resolve(&specs, [("tiles", "8")]).expect("valid");
         assert_eq!((options.text("arch"), options.int("tiles")), ("sm_80", 8));
         let unknown = Options::resolve(&specs, [("tilse", "8")]).expect_err("unknown");

@@ -188,10 +188,10 @@ pub struct Region {
     /// that ask for it: [`Description::calibration`](crate::Description::calibration).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observed: Vec<Observed>,
-    /// Whether the region is a whole entry of the model: no other region runs before or after it. Known to `codegen` and
+    /// Whether the region is all of an entry of the model: no other region runs before or after it. Known to `codegen` and
     /// `constant_updater`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub whole: bool,
+    pub covers_entry: bool,
 }
 
 impl Region {

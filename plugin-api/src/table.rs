@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use crate::abi::{ConstantList, Output, Sink, Slice, TensorList};
+use crate::abi::{ConstantList, Output, Sink, Slice, SliceList, TensorList};
 
 /// The same functions as a plugin written in C or C++ has them, under the symbol `byoc_plugin_table`. No function may be
 /// null, and none may let an exception out.
@@ -17,15 +17,15 @@ pub struct PluginTable {
     pub struct_size: usize,
     /// Number of backends in the plugin.
     pub count: extern "C" fn() -> usize,
-    /// Calls a method of a backend by its name. The request is JSON; `constants` are those of its region, `bytes` the code
-    /// of a region or a file. What each method is asked and answers stands in `docs/abi.md`. For a method that the backend
-    /// does not have the answer is [`UNKNOWN`].
+    /// Calls a method of a backend by its name. The request is JSON; `constants` are those of its region, `blobs` what else
+    /// is lent: the code of a region, what its code generation has learnt, or a file. What each method is given and answers
+    /// is in `docs/abi.md`. For a method that the backend does not have the answer is [`UNKNOWN`].
     pub call: extern "C" fn(
         backend: usize,
         method: Slice,
         request: Slice,
         constants: ConstantList,
-        bytes: Slice,
+        blobs: SliceList,
         out: Output,
         error: Sink,
     ) -> i32,

@@ -74,6 +74,8 @@ faults! {
     AbortInConstantUpdater,
     /// Never returns from `codegen`.
     HangsInCodegen,
+    /// Works in `codegen` for longer than it has to answer, once in a process, and tells of its progress.
+    WorksLong,
     /// Asks for more memory in `codegen` than any machine has.
     TakesAllMemory,
     /// Writes code without end, and takes no notice of a refusal.

@@ -52,7 +52,7 @@ fn every_value_is_observed_over_all_samples() {
     npz::write(&folder.path().join("data.npz"), &[("x", &Tensor::f32(&[3, 4], &samples))]);
     compile(&folder, &["--dataset", "data.npz"]).success();
     let [region]: [Region; 1] = regions(&folder).try_into().expect("one region");
-    assert!(region.whole);
+    assert!(region.covers_entry);
     let product: Vec<f32> = samples.iter().zip([2.0, -1.0, 0.5, 1.0].iter().cycle()).map(|(x, w)| x * w).collect();
     let sum: Vec<f32> = product.iter().zip([0.25, 0.0, 0.0, -8.0].iter().cycle()).map(|(x, b)| x + b).collect();
     let relu: Vec<f32> = sum.iter().map(|x| x.max(0.0)).collect();
@@ -109,7 +109,7 @@ fn ranges_of_a_convolution_are_those_of_a_run() {
     }
     compile(&folder, &["--dataset", "data"]).success();
     let [region]: [Region; 1] = regions(&folder).try_into().expect("one region");
-    assert!(!region.whole);
+    assert!(!region.covers_entry);
     for (name, elements) in ["a", "b", "c"].into_iter().zip(&seen) {
         let found = observed(&region, name);
         let wanted = expected(found.value, elements);
@@ -220,7 +220,7 @@ fn entries_share_a_data_set() {
     let all = regions(&folder);
     let found: Vec<_> = all.iter().map(|region| (region.symbol.as_str(), observed(region, "y").max)).collect();
     assert_eq!(found, [("byoc_one_watcher_0", 2.0), ("byoc_two_watcher_0", 6.0)]);
-    assert!(all.iter().all(|region| region.whole));
+    assert!(all.iter().all(|region| region.covers_entry));
 }
 
 #[test]

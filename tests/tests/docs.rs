@@ -4,8 +4,8 @@
 use std::fmt::Debug;
 
 use byoc_plugin_api::{
-    Claim, CodeFile, DType, Description, DevicePlan, DomainInfo, Environment, Error, Options, Pattern, Refusal, Region,
-    Tool,
+    Claim, CodeFile, DType, Description, DevicePlan, DomainInfo, Environment, Error, Event, Generated, Options,
+    Pattern, Refusal, Region, Tool,
 };
 use byoc_tests::markdown::{Block, blocks};
 use byoc_tests::places;
@@ -74,6 +74,8 @@ fn is_what_it_says(block: &Block) {
         "json Error" => drop(reads_back::<Error>(block)),
         "json Refusal" => drop(reads_back::<Refusal>(block)),
         "json Claim" => drop(reads_back::<Claim>(block)),
+        "json Generated" => drop(reads_back::<Generated>(block)),
+        "json Events" => drop(reads_back::<Vec<Event>>(block)),
         "json CodeFile" => drop(reads_back::<CodeFile>(block)),
         "json Tools" => drop(reads_back::<Vec<Tool>>(block)),
         "json DomainInfo" => drop(reads_back::<DomainInfo>(block)),
@@ -102,13 +104,14 @@ const TYPES: &[(&str, &[&str])] = &[
             "struct CodeFile",
             "struct Tool",
             "struct Table",
-            "struct Environment",
         ],
     ),
     ("constants.rs", &["enum ConstantAccess", "enum Claim", "struct Packed"]),
     ("domain.rs", &["struct DomainInfo", "struct DevicePlan"]),
     ("dtype.rs", &["enum DType"]),
     ("error.rs", &["struct Error", "struct Refusal", "enum RefusalCode"]),
+    ("job.rs", &["struct Generated", "enum Event"]),
+    ("runtime.rs", &["struct Environment"]),
     ("options.rs", &["struct OptionSpec", "enum OptionKind"]),
     ("pattern.rs", &["struct Pattern"]),
     ("region.rs", &["struct Region", "struct Value", "struct Constant", "struct Node", "enum Attribute"]),

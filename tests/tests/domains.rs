@@ -27,7 +27,8 @@ fn options(backend: &LoadedBackend) -> Options {
 
 /// Opens the domain and runs a region that multiplies by 2.5, on memory that the domain gives.
 fn whole(backend: &LoadedBackend) -> Result<Vec<f32>, Error> {
-    let mut domain = backend.open_domain(0, &options(backend))?;
+    let device = backend.runtime().device()?;
+    let mut domain = device.open_domain(0, &options(backend))?;
     let (x, y, by) = (domain.allocate(8)?, domain.allocate(8)?, domain.allocate(4)?);
     let (values, factor, mut result) = ([1.0f32, -2.0], [2.5f32], [0f32; 2]);
     let host = domain.allocate_host(8)?;
@@ -41,7 +42,7 @@ fn whole(backend: &LoadedBackend) -> Result<Vec<f32>, Error> {
     let bound = BoundConstant { id: ConstantId(7), layout: None, view };
     let constants = DeviceConstants::new(vec![DeviceConstant { bound, address: by }]);
     let environment = Environment { threads: 1, options: options(backend) };
-    let mut region = backend.load_on(&CODE, &constants, &environment, &domain.handles())?;
+    let mut region = device.load(&CODE, &constants, &environment, &domain.handles())?;
     let tensor = |address| DeviceTensor { address, dtype: DType::F32, shape: &[2] };
     let plan = region.plan(&[tensor(0)], &[tensor(0)])?;
     assert_eq!(plan, DevicePlan { scratch: 0, records: false });
@@ -70,12 +71,13 @@ fn a_domain_in_c_is_a_domain() {
     let folder = places::temporary();
     let backend = backend(&c_device_plugin(folder.path(), "cdevice", &[]));
     assert_eq!(whole(&backend), Ok(vec![2.5, -5.0]));
-    let mut domain = backend.open_domain(0, &options(&backend)).expect("opens");
+    let device = backend.runtime().device().expect("a device");
+    let mut domain = device.open_domain(0, &options(&backend)).expect("opens");
     let info = domain.info();
     assert_eq!((info.title.as_str(), info.memory, info.records, info.libraries), ("the heap", 1 << 20, false, vec![]));
     assert_eq!(domain.handles().device.device_type, 12);
     assert_eq!(domain.begin_recording(), Err(Error::new("the heap records nothing")));
-    assert_eq!(backend.open_domain(1, &options(&backend)).err(), Some(Error::new("there is one heap")));
+    assert_eq!(device.open_domain(1, &options(&backend)).err(), Some(Error::new("there is one heap")));
 }
 
 /// The whole way: a model with a region on the device in C gives the results of the host backend.
@@ -198,7 +200,8 @@ fn answers_are_read_with_patience() {
     ];
     let backend = backend(&c_device_plugin(folder.path(), "patient", &changes));
     assert_eq!(whole(&backend), Ok(vec![2.5, -5.0]));
-    let domain = backend.open_domain(0, &options(&backend)).expect("opens");
+    let device = backend.runtime().device().expect("a device");
+    let domain = device.open_domain(0, &options(&backend)).expect("opens");
     assert_eq!(domain.info().libraries, ["a b"]);
 }
 

@@ -27,6 +27,7 @@ const NAMES: &[(&str, &str)] = &[
     ("DLDataType", "byoc_dtype"),
     ("DLTensor", "byoc_tensor"),
     ("ConstantView", "byoc_constant"),
+    ("SliceList", "byoc_slices"),
     ("ConstantList", "byoc_constants"),
     ("TensorList", "byoc_tensors"),
     ("PluginInfo", "byoc_info"),
@@ -120,7 +121,8 @@ fn both_sides_lay_out_the_same() {
     let sizes = [
         ("byoc_slice", 2 * word),
         ("byoc_sink", 2 * word),
-        ("byoc_output", 3 * word),
+        ("byoc_output", 4 * word),
+        ("byoc_slices", 2 * word),
         ("byoc_tensor", size_of::<byoc_plugin_api::dlpack::DLTensor>()),
         ("byoc_constant", 8 + 2 * word + size_of::<byoc_plugin_api::dlpack::DLTensor>()),
         ("byoc_info", 16 + 4 * word),

@@ -43,7 +43,7 @@ fn what_is_there() {
         ("the simulator is switched off", Some("Leave out isle.off"))
     );
     assert_eq!(
-        message(bench.ferry().open_domain(0, &bench.options("ferry", &[]))),
+        message(bench.ferry().runtime().device().expect("a device").open_domain(0, &bench.options("ferry", &[]))),
         "this backend opens no memory domain"
     );
 }

@@ -104,6 +104,8 @@ fn snapshot() -> Vec<Block> {
     let files = [
         "call.rs",
         "backend.rs",
+        "job.rs",
+        "runtime.rs",
         "options.rs",
         "pattern.rs",
         "region.rs",
@@ -112,7 +114,9 @@ fn snapshot() -> Vec<Block> {
         "error.rs",
         "domain.rs",
     ];
-    blocks.extend(files.into_iter().flat_map(items).filter_map(|item| message(&item)));
+    let sizes =
+        items("../dim/src/lib.rs").into_iter().filter(|item| matches!(item, Item::Enum(item) if item.ident == "Dim"));
+    blocks.extend(files.into_iter().flat_map(items).chain(sizes).filter_map(|item| message(&item)));
     blocks
 }
 

@@ -3,8 +3,9 @@
 
 use std::io::Write;
 
+use byoc_nvidia::claims::Learnt;
 use byoc_nvidia::product::Product;
-use byoc_plugin_api::{ConstantId, DType, Error, Options, Region};
+use byoc_plugin_api::{ConstantId, DType, Error, Generated, Job, Region};
 use serde::{Deserialize, Serialize};
 
 use crate::patterns;
@@ -57,12 +58,18 @@ impl Program {
     }
 }
 
-pub(crate) fn codegen(region: &Region, options: &Options, code: &mut dyn Write) -> Result<(), Error> {
+pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+    let Job { region, options, .. } = *job;
     let form = patterns::read(region, options).map_err(|refusal| Error::new(refusal.to_string()))?;
+    let added = [form.product.c.as_ref().map(|c| c.from), form.product.bias];
+    let operands: Vec<_> =
+        [form.product.x.from, form.product.w.from].into_iter().chain(added.into_iter().flatten()).collect();
+    let learnt = Learnt::of(region, &operands, &form.numbers);
     let product = form.product.with(|&value| source(region, value))?;
     let math = if options.text(MATH) == "tf32" { Math::Tf32 } else { Math::F32 };
     serde_json::to_writer_pretty(&mut *code, &Program { math, product })?;
-    Ok(code.write_all(b"\n")?)
+    code.write_all(b"\n")?;
+    Generated::learnt(&learnt)
 }
 
 fn source(region: &Region, value: usize) -> Result<Source, Error> {

@@ -1,6 +1,6 @@
 //! Code and constants to calls of cublasLt on a device.
 //!
-//! All that is slow happens before a run: libraries are found and the product's operands bound in `load_on`, calls are
+//! All that is slow happens before a run: libraries are found and the product's operands bound in `load`, calls are
 //! described and their algorithms chosen in `plan`, addresses are put in in `prepare`. A run makes the calls.
 
 mod bind;
@@ -14,21 +14,18 @@ use byoc_nvidia::locate::{self, Library};
 use byoc_nvidia::matmul::{self, Problem};
 use byoc_nvidia::product::Activation;
 use byoc_plugin_api::{
-    DeviceConstants, DeviceExecutable, DevicePlan, DeviceTensor, Domain, DomainHandles, Environment, Error, Options,
+    DeviceConstants, DeviceExecutable, DevicePlan, DeviceRuntime, DeviceTensor, Domain, DomainHandles, Environment,
+    Error, Options,
 };
 
 use self::bind::{Operand, Operands};
 use self::describe::Described;
 use self::lt::Handle;
+use crate::CublasBackend;
 use crate::codegen::Program;
 
 /// The option that says how much scratch memory there may be.
 pub(crate) const WORKSPACE: &str = "workspace";
-
-/// Opens a device with a queue of its own.
-pub(crate) fn open_domain(ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
-    Ok(Box::new(CudaDomain::open(ordinal, &places(options), &[Library::CublasLt])?))
-}
 
 /// Bytes of scratch memory that a call may ask for.
 fn workspace(options: &Options) -> Result<u64, Error> {
@@ -37,22 +34,29 @@ fn workspace(options: &Options) -> Result<u64, Error> {
     bytes.ok_or_else(|| Error::new(format!("option '{WORKSPACE}' is {asked}, which is no number of MiB")))
 }
 
-pub(crate) fn load_on<'a>(
-    code: &'a [u8],
-    constants: &DeviceConstants<'a>,
-    environment: &Environment,
-    domain: &DomainHandles,
-) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
-    let program = Program::read(code)?;
-    let most = workspace(&environment.options)?;
-    let places = places(&environment.options);
-    let driver = locate::driver(&places)?;
-    locate::cublaslt(&places, &driver)?;
-    let joined = Joined::new(domain, &driver)?;
-    joined.enter()?;
-    let operands = Operands::bind(&program.product, constants, &joined)?;
-    let handle = Handle::of(&joined)?;
-    Ok(Box::new(Loaded { state: State::Unplanned, handle, operands, program, most, joined }))
+impl DeviceRuntime for CublasBackend {
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &DeviceConstants<'a>,
+        environment: &Environment,
+        domain: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
+        let program = Program::read(code)?;
+        let most = workspace(&environment.options)?;
+        let places = places(&environment.options);
+        let driver = locate::driver(&places)?;
+        locate::cublaslt(&places, &driver)?;
+        let joined = Joined::new(domain, &driver)?;
+        joined.enter()?;
+        let operands = Operands::bind(&program.product, constants, &joined)?;
+        let handle = Handle::of(&joined)?;
+        Ok(Box::new(Loaded { state: State::Unplanned, handle, operands, program, most, joined }))
+    }
+
+    fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
+        Ok(Box::new(CudaDomain::open(ordinal, &places(options), &[Library::CublasLt])?))
+    }
 }
 
 /// A product that is ready on a device.

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use byoc_nvidia::build::{Build, PRELUDE, Source};
+use byoc_nvidia::claims::Learnt;
 use byoc_nvidia::compile::Needs;
 use byoc_nvidia::program::{Launch, Program, Tensor, Variant};
-use byoc_plugin_api::{Constants, Error, Options, Region};
+use byoc_plugin_api::{ConstantId, Constants, Error, Generated, Job, Region};
 
 use crate::lower::{Graph, lower};
 use crate::plan::{Plan, plan};
@@ -21,18 +22,16 @@ pub(crate) struct Fused {
     pub(crate) program: Program,
     /// Its one variant.
     pub(crate) variant: Variant,
+    /// Constants that decided the structure.
+    pub(crate) embedded: Vec<ConstantId>,
 }
 
-pub(crate) fn codegen(
-    region: &Region,
-    constants: &Constants<'_>,
-    options: &Options,
-    code: &mut dyn Write,
-) -> Result<(), Error> {
-    let Fused { source, mut program, variant } = fuse(region, constants)?;
-    let build = Build::new(options)?;
+pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+    let Fused { source, mut program, variant, embedded } = fuse(job.region, job.constants)?;
+    let build = Build::new(job.options)?;
     let mut cubins = Vec::new();
-    for &arch in build.arches() {
+    for (done, &arch) in build.arches().iter().enumerate() {
+        job.progress(done, build.arches().len(), format!("{} for {arch}", program.title));
         let own = |launch: &Launch| Launch { cubin: cubins.len(), ..launch.clone() };
         let launches = variant.launches.iter().map(own).collect();
         program.variants.push(Variant { arch: arch.to_string(), scratch: variant.scratch.clone(), launches });
@@ -41,7 +40,8 @@ pub(crate) fn codegen(
         }
     }
     let cubins: Vec<&[u8]> = cubins.iter().map(Vec::as_slice).collect();
-    program.write(&cubins, code)
+    program.write(&cubins, code)?;
+    Generated::learnt(&Learnt { host: program.constants.iter().map(|constant| constant.id).collect(), embedded })
 }
 
 /// Fuses a region.
@@ -76,7 +76,9 @@ fn assemble(region: &Region, graph: Graph, mut plan: Plan) -> Fused {
     };
     let source = (!plan.kernels.is_empty()).then(|| source(&plan, &operators));
     let launches = plan.kernels.into_iter().map(|kernel| kernel.launch).collect();
-    Fused { source, program, variant: Variant { arch: String::new(), scratch: plan.scratch, launches } }
+    let embedded =
+        graph.decided.iter().filter_map(|&value| region.constant(value)).map(|constant| constant.id).collect();
+    Fused { source, program, embedded, variant: Variant { arch: String::new(), scratch: plan.scratch, launches } }
 }
 
 fn source(plan: &Plan, operators: &[&str]) -> Source {

@@ -1,27 +1,4 @@
-//! The constant_updater: one claim for each constant.
+//! The constant_updater: one claim for each constant. What kernels read is left to the host; what decided the structure is
+//! embedded in the code so, and nothing else is needed.
 
-use byoc_nvidia::program::Program;
-use byoc_plugin_api::{Claims, Constants, Error, Region};
-
-use crate::lower::lower;
-
-/// Leaves to the host what kernels read; what decided the structure is in the code so, and nothing else is needed.
-pub(crate) fn constant_updater(
-    region: &Region,
-    constants: &Constants<'_>,
-    code: &[u8],
-    claims: &mut Claims<'_>,
-) -> Result<(), Error> {
-    let (program, _) = Program::read(code)?;
-    let graph = lower(region, Some(constants)).map_err(|refusal| Error::new(refusal.to_string()))?;
-    for constant in &region.constants {
-        if program.constants.iter().any(|read| read.id == constant.id) {
-            claims.host(constant.id)?;
-        } else if graph.decided.contains(&constant.value) {
-            claims.embedded(constant.id)?;
-        } else {
-            claims.unused(constant.id)?;
-        }
-    }
-    Ok(())
-}
+pub(crate) use byoc_nvidia::claims::constant_updater;

@@ -21,8 +21,8 @@ use std::io::Write;
 use byoc_nvidia::compile::Needs;
 use byoc_nvidia::{build, tools};
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, ConstantAccess, Constants, Description, DeviceConstants, DeviceExecutable, Domain,
-    DomainHandles, Environment, Error, Executable, Options, Pattern, Refusal, Region, RegionPolicy, Tool,
+    Backend, Claims, ConstantAccess, Description, Error, Generated, Job, Options, Pattern, Refusal, Region,
+    RegionPolicy, Runtime, Tool,
 };
 
 /// The backend. It has no state: every call gets all that it needs.
@@ -56,48 +56,16 @@ impl Backend for CudaBackend {
         patterns::check(candidate)
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
-        codegen::codegen(region, constants, options, code)
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        codegen::codegen(job, code)
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        code: &[u8],
-        _: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
-        constants::constant_updater(region, constants, code, claims)
+    fn constant_updater(&self, job: &Job<'_>, _: &[u8], learnt: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        constants::constant_updater(job, learnt, claims)
     }
 
-    fn load<'a>(
-        &self,
-        _: &'a [u8],
-        _: &BoundConstants<'a>,
-        _: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error> {
-        Err(Error::new("cuda runs its regions on a device of the domain cuda, not in the host's memory"))
-    }
-
-    fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
-        runtime::open_domain(ordinal, options)
-    }
-
-    fn load_on<'a>(
-        &self,
-        code: &'a [u8],
-        constants: &DeviceConstants<'a>,
-        environment: &Environment,
-        domain: &DomainHandles,
-    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
-        runtime::load_on(code, constants, environment, domain)
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Device(self)
     }
 }
 

@@ -1,18 +1,24 @@
 //! Code and constants to launches on a device: as for every backend of generated kernels.
 
 use byoc_nvidia::launch;
-use byoc_plugin_api::{DeviceConstants, DeviceExecutable, Domain, DomainHandles, Environment, Error, Options};
+use byoc_plugin_api::{
+    DeviceConstants, DeviceExecutable, DeviceRuntime, Domain, DomainHandles, Environment, Error, Options,
+};
 
-/// Opens a device with a queue of its own.
-pub(crate) fn open_domain(ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
-    launch::open_domain(ordinal, options)
-}
+use crate::CudaBackend;
 
-pub(crate) fn load_on<'a>(
-    code: &'a [u8],
-    constants: &DeviceConstants<'a>,
-    environment: &Environment,
-    domain: &DomainHandles,
-) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
-    launch::load_on("cuda", code, constants, environment, domain)
+impl DeviceRuntime for CudaBackend {
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &DeviceConstants<'a>,
+        environment: &Environment,
+        domain: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
+        launch::load_on("cuda", code, constants, environment, domain)
+    }
+
+    fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
+        launch::open_domain(ordinal, options)
+    }
 }

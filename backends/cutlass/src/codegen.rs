@@ -3,24 +3,21 @@
 use std::io::Write;
 
 use byoc_nvidia::build::Build;
+use byoc_nvidia::claims::Learnt;
 use byoc_nvidia::compile::{Arch, Cubin, Facts};
 use byoc_nvidia::program::{self, Program, Variant};
-use byoc_plugin_api::{Constants, Error, Options, Region};
+use byoc_plugin_api::{Error, Generated, Job};
 
 use crate::conv;
 use crate::math;
-use crate::memory::{self, Memory};
+use crate::memory::{self, Memory, Use};
 use crate::source::{self, Kernel};
 use crate::steps::{self, Step};
 
-pub(crate) fn codegen(
-    region: &Region,
-    data: &Constants<'_>,
-    options: &Options,
-    code: &mut dyn Write,
-) -> Result<(), Error> {
+pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+    let Job { region, constants: data, options, .. } = *job;
     if conv::is_one(region) {
-        return conv::codegen(region, math::tf32(options), &Build::new(options)?, code);
+        return conv::codegen(job, math::tf32(options), &Build::new(options)?, code);
     }
     let steps = steps::read(region, options, &memory::strides(region, data));
     let steps = steps.map_err(|refusal| Error::new(refusal.to_string()))?;
@@ -33,7 +30,8 @@ pub(crate) fn codegen(
         ..Program::default()
     };
     let (mut cubins, mut recipes) = (Vec::new(), serde_json::Map::new());
-    for &arch in build.arches() {
+    for (done, &arch) in build.arches().iter().enumerate() {
+        job.progress(done, build.arches().len(), format!("{name} for {arch}"));
         let mut memory = Memory::new(region, data);
         let kernels = kernels(&steps, arch, &mut memory)?;
         let cubin = build.cubin(&source::source(&name, &kernels), arch)?;
@@ -44,7 +42,12 @@ pub(crate) fn codegen(
         cubins.push(cubin.bytes);
     }
     program.recipe = Some(recipes.into());
-    program.write(&cubins.iter().map(Vec::as_slice).collect::<Vec<_>>(), code)
+    program.write(&cubins.iter().map(Vec::as_slice).collect::<Vec<_>>(), code)?;
+    let used = |wanted: Use| -> Vec<usize> {
+        let uses = steps.iter().flat_map(Step::uses);
+        uses.filter(|&(_, used)| used == wanted).map(|(value, _)| value).collect()
+    };
+    Generated::learnt(&Learnt::of(region, &used(Use::Host), &used(Use::Embedded)))
 }
 
 /// The kernels of all steps.

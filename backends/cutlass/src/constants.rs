@@ -1,32 +1,14 @@
-//! The constant_updater: one claim for each constant, as the steps of the region say.
+//! The constant_updater: one claim for each constant, as code generation has learnt. What kernels read is left to the host, but
+//! for the filters of convolutions, which are packed; what no step needs, such as what is multiplied by 0, is not needed.
 
-use byoc_plugin_api::{Claims, Constants, Error, Options, Region};
+use byoc_nvidia::claims;
+use byoc_plugin_api::{Claims, Error, Job};
 
-use crate::memory::{Use, strides};
-use crate::{conv, math, steps};
+use crate::conv;
 
-/// Leaves what kernels read to the host. What no step needs, such as what is multiplied by 0, is not needed.
-pub(crate) fn constant_updater(
-    region: &Region,
-    constants: &Constants<'_>,
-    options: &Options,
-    claims: &mut Claims<'_>,
-) -> Result<(), Error> {
-    if conv::is_one(region) {
-        return conv::constant_updater(region, constants, math::tf32(options), claims);
+pub(crate) fn constant_updater(job: &Job<'_>, learnt: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+    match conv::is_one(job.region) {
+        true => conv::constant_updater(job, &serde_json::from_slice(learnt)?, claims),
+        false => claims::constant_updater(job, learnt, claims),
     }
-    let steps = steps::read(region, options, &strides(region, constants));
-    let steps = steps.map_err(|refusal| Error::new(refusal.to_string()))?;
-    let uses: Vec<_> = steps.iter().flat_map(steps::Step::uses).collect();
-    for constant in &region.constants {
-        let of_this = |wanted: Use| uses.contains(&(constant.value, wanted));
-        if of_this(Use::Host) {
-            claims.host(constant.id)?;
-        } else if of_this(Use::Embedded) {
-            claims.embedded(constant.id)?;
-        } else {
-            claims.unused(constant.id)?;
-        }
-    }
-    Ok(())
 }

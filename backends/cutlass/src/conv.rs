@@ -19,9 +19,10 @@ mod tile;
 use std::io::Write;
 
 use byoc_nvidia::build::Build;
-use byoc_plugin_api::{Claims, Constants, Error, Pattern, Refusal, Region};
+use byoc_plugin_api::{Claims, ConstantId, DType, Error, Generated, Job, Pattern, Refusal, Region};
+use serde::{Deserialize, Serialize};
 
-use self::net::Net;
+use self::net::{Net, Weights};
 
 /// Whether a region is this module's: it has a convolution.
 pub(crate) fn is_one(region: &Region) -> bool {
@@ -67,12 +68,31 @@ pub(crate) fn check(region: &Region, tf32: bool) -> Result<(), Refusal> {
     lower::lower(region, tf32).map(drop)
 }
 
+/// What code generation has learnt of the constants of a region.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Learnt {
+    dtype: DType,
+    /// What is packed, with the size of each filter.
+    weights: Vec<(Weights, [usize; 2])>,
+    /// What decided what is computed.
+    embedded: Vec<ConstantId>,
+}
+
+impl Learnt {
+    pub(crate) fn of(net: &Net, region: &Region) -> Learnt {
+        let embedded = net.numbers.iter().filter_map(|&value| region.constant(value)).map(|constant| constant.id);
+        let weights = net.convolutions().map(|conv| (conv.weights.clone(), conv.window.kernel));
+        Learnt { dtype: net.dtype, weights: weights.collect(), embedded: embedded.collect() }
+    }
+}
+
 /// Writes the code of a region.
-pub(crate) fn codegen(region: &Region, tf32: bool, build: &Build, code: &mut dyn Write) -> Result<(), Error> {
-    let net = lower(region, tf32)?;
-    let mut draft = program::draft(&net, region)?;
+pub(crate) fn codegen(job: &Job<'_>, tf32: bool, build: &Build, code: &mut dyn Write) -> Result<Generated, Error> {
+    let net = lower(job.region, tf32)?;
+    let mut draft = program::draft(&net, job.region)?;
     let mut cubins: Vec<Vec<u8>> = Vec::new();
-    for &arch in build.arches() {
+    for (done, &arch) in build.arches().iter().enumerate() {
+        job.progress(done, build.arches().len(), format!("{} for {arch}", draft.program.title));
         let made = draft.sources.iter().map(|source| Ok(build.cubin(source, arch)?.bytes));
         let made: Vec<Vec<u8>> = made.collect::<Result<_, Error>>()?;
         let variant = draft.variant(arch.to_string(), cubins.len(), &made)?;
@@ -80,24 +100,19 @@ pub(crate) fn codegen(region: &Region, tf32: bool, build: &Build, code: &mut dyn
         cubins.extend(made);
     }
     let cubins: Vec<&[u8]> = cubins.iter().map(Vec::as_slice).collect();
-    draft.program.write(&cubins, code)
+    draft.program.write(&cubins, code)?;
+    Generated::learnt(&Learnt::of(&net, job.region))
 }
 
 /// Claims the constants of a region: each filter is packed with all that goes into it.
-pub(crate) fn constant_updater(
-    region: &Region,
-    constants: &Constants<'_>,
-    tf32: bool,
-    claims: &mut Claims<'_>,
-) -> Result<(), Error> {
-    let net = lower(region, tf32)?;
-    let view = |id| constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")));
-    for constant in &region.constants {
+pub(crate) fn constant_updater(job: &Job<'_>, learnt: &Learnt, claims: &mut Claims<'_>) -> Result<(), Error> {
+    let view = |id| job.constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")));
+    for constant in &job.region.constants {
         let id = constant.id;
-        if let Some(conv) = net.convolutions().find(|conv| conv.weights.filters == id) {
-            let mut writer = claims.packed(id, pack::packed(conv, net.dtype))?;
-            pack::pack(conv, net.dtype, &view, &mut writer)?;
-        } else if net.numbers.contains(&constant.value) {
+        if let Some((weights, kernel)) = learnt.weights.iter().find(|(weights, _)| weights.filters == id) {
+            let mut writer = claims.packed(id, pack::packed(weights, *kernel, learnt.dtype))?;
+            pack::pack(weights, *kernel, learnt.dtype, &view, &mut writer)?;
+        } else if learnt.embedded.contains(&id) {
             claims.embedded(id)?;
         } else {
             claims.unused(id)?;

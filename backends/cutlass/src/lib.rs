@@ -20,9 +20,8 @@ use std::io::Write;
 use byoc_nvidia::compile::Needs;
 use byoc_nvidia::{build, tools};
 use byoc_plugin_api::{
-    Backend, BoundConstants, Candidate, Claims, Constants, Description, DeviceConstants, DeviceExecutable, Domain,
-    DomainHandles, Environment, Error, Executable, OptionKind, OptionSpec, Options, Pattern, Refusal, Region,
-    RegionPolicy, Tool,
+    Backend, Candidate, Claims, Description, Error, Generated, Job, OptionSpec, Options, Pattern, Refusal, Region,
+    RegionPolicy, Runtime, Tool,
 };
 
 /// What the backend is called.
@@ -33,12 +32,8 @@ struct CutlassBackend;
 
 impl Backend for CutlassBackend {
     fn describe(&self) -> Description {
-        let math = OptionSpec {
-            name: math::NAME.into(),
-            kind: OptionKind::Choice(vec!["f32".into(), "tf32".into()]),
-            default: "f32".into(),
-            help: "How f32 is multiplied: not at all here, or rounded to TF32".into(),
-        };
+        let help = "How f32 is multiplied: not at all here, or rounded to TF32";
+        let math = OptionSpec::choice(math::NAME, &["f32", "tf32"], help);
         Description {
             name: NAME.into(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -65,52 +60,20 @@ impl Backend for CutlassBackend {
         patterns::check(candidate, options)
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
-        codegen::codegen(region, constants, options, code)
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        codegen::codegen(job, code)
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        _: &[u8],
-        options: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
-        constants::constant_updater(region, constants, options, claims)
+    fn constant_updater(&self, job: &Job<'_>, _: &[u8], learnt: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        constants::constant_updater(job, learnt, claims)
     }
 
-    fn load<'a>(
-        &self,
-        _: &'a [u8],
-        _: &BoundConstants<'a>,
-        _: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error> {
-        Err(Error::new("cutlass runs its regions on a device of the domain cuda, not in the host's memory"))
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Device(self)
     }
 
     fn candidates(&self, code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
         candidates::candidates(code, options)
-    }
-
-    fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
-        runtime::open_domain(ordinal, options)
-    }
-
-    fn load_on<'a>(
-        &self,
-        code: &'a [u8],
-        constants: &DeviceConstants<'a>,
-        environment: &Environment,
-        domain: &DomainHandles,
-    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
-        runtime::load_on(code, constants, environment, domain)
     }
 }
 

@@ -1,16 +1,24 @@
-//! Code and constants to launches on a device, as every program of kernels is run.
+//! Code and constants to launches on a device: as for every backend of generated kernels.
 
 use byoc_nvidia::launch;
-pub(crate) use byoc_nvidia::launch::open_domain;
-use byoc_plugin_api::{DeviceConstants, DeviceExecutable, DomainHandles, Environment, Error};
+use byoc_plugin_api::{
+    DeviceConstants, DeviceExecutable, DeviceRuntime, Domain, DomainHandles, Environment, Error, Options,
+};
 
-use crate::NAME;
+use crate::{CutlassBackend, NAME};
 
-pub(crate) fn load_on(
-    code: &[u8],
-    constants: &DeviceConstants<'_>,
-    environment: &Environment,
-    domain: &DomainHandles,
-) -> Result<Box<dyn DeviceExecutable>, Error> {
-    launch::load_on(NAME, code, constants, environment, domain)
+impl DeviceRuntime for CutlassBackend {
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &DeviceConstants<'a>,
+        environment: &Environment,
+        domain: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
+        launch::load_on(NAME, code, constants, environment, domain)
+    }
+
+    fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
+        launch::open_domain(ordinal, options)
+    }
 }

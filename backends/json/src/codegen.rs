@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use byoc_plugin_api::{Constants, Error, Options, Region};
+use byoc_plugin_api::{Constants, Error, Generated, Job, Options, Region};
 
 use crate::program::Program;
 
@@ -23,14 +23,10 @@ mod window;
 use graph::Graph;
 
 /// Writes the code of a region.
-pub(crate) fn codegen(
-    region: &Region,
-    constants: &Constants<'_>,
-    options: &Options,
-    code: &mut dyn Write,
-) -> Result<(), Error> {
-    let program = lower(region, constants, options)?;
-    Ok(serde_json::to_writer(code, &program)?)
+pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+    let program = lower(job.region, job.constants, job.options)?;
+    serde_json::to_writer(code, &program)?;
+    Ok(Generated::default())
 }
 
 fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Result<Program, Error> {

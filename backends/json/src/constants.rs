@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
-use byoc_plugin_api::{Claims, ConstantId, Constants, DType, Error, Packed, Region};
+use byoc_plugin_api::{Claims, ConstantId, Constants, DType, Error, Job, Packed};
 
 use crate::program::{Program, Source};
 
@@ -13,12 +13,7 @@ pub(crate) use recipe::{Part, Recipe};
 
 /// Claims every constant of the region: what the program reads at load is kept by core, what it holds is embedded, what
 /// carries a derived constant is packed, and the rest is not needed.
-pub(crate) fn constant_updater(
-    region: &Region,
-    constants: &Constants<'_>,
-    code: &[u8],
-    claims: &mut Claims<'_>,
-) -> Result<(), Error> {
+pub(crate) fn constant_updater(job: &Job<'_>, code: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
     let program = Program::parse(code)?;
     let mut host: HashSet<ConstantId> = HashSet::new();
     let mut embedded: HashSet<ConstantId> = HashSet::new();
@@ -31,11 +26,11 @@ pub(crate) fn constant_updater(
             Source::Derived { recipe, carrier: None } => host.extend(recipe.sources()),
         }
     }
-    for constant in &region.constants {
+    for constant in &job.region.constants {
         let id = constant.id;
         match packed.get(&id) {
             _ if host.contains(&id) => claims.host(id)?,
-            Some(recipe) => pack(recipe, id, constants, claims)?,
+            Some(recipe) => pack(recipe, id, job.constants, claims)?,
             None if embedded.contains(&id) => claims.embedded(id)?,
             None => claims.unused(id)?,
         }

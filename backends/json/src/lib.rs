@@ -14,19 +14,14 @@ mod tests;
 use std::io::Write;
 
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, ConstantAccess, Constants, Description, Environment, Error, Executable,
-    OptionKind, OptionSpec, Options, Pattern, Refusal, Region, RegionPolicy,
+    Backend, Claims, ConstantAccess, Description, Error, Generated, Job, OptionSpec, Options, Pattern, Refusal, Region,
+    RegionPolicy, Runtime,
 };
 
 struct Json;
 
-fn option(name: &str, kind: OptionKind, default: &str, help: &str) -> OptionSpec {
-    OptionSpec { name: name.into(), kind, default: default.into(), help: help.into() }
-}
-
 impl Backend for Json {
     fn describe(&self) -> Description {
-        let kernels = OptionKind::Choice(vec!["fast".into(), "reference".into()]);
         Description {
             name: "json".into(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -36,9 +31,13 @@ impl Backend for Json {
             regions: RegionPolicy { merge: true, ..RegionPolicy::default() },
             constant_access: ConstantAccess::Both,
             options: vec![
-                option("kernels", kernels, "fast", "reference: plain kernels one node at a time, to compare with"),
-                option("fusion", OptionKind::Bool, "true", "Whether neighbouring operators become one kernel"),
-                option("pack", OptionKind::Bool, "true", "Whether weights are stored in the layout of the kernels"),
+                OptionSpec::choice(
+                    "kernels",
+                    &["fast", "reference"],
+                    "reference: plain kernels one node at a time, to compare with",
+                ),
+                OptionSpec::bool("fusion", true, "Whether neighbouring operators become one kernel"),
+                OptionSpec::bool("pack", true, "Whether weights are stored in the layout of the kernels"),
             ],
             ..Description::default()
         }
@@ -52,34 +51,16 @@ impl Backend for Json {
         patterns::check(candidate)
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
-        codegen::codegen(region, constants, options, code)
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        codegen::codegen(job, code)
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        code: &[u8],
-        _: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
-        constants::constant_updater(region, constants, code, claims)
+    fn constant_updater(&self, job: &Job<'_>, code: &[u8], _: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        constants::constant_updater(job, code, claims)
     }
 
-    fn load<'a>(
-        &self,
-        code: &'a [u8],
-        constants: &BoundConstants<'a>,
-        environment: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error> {
-        runtime::load(code, constants, environment)
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Host(self)
     }
 }
 

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use byoc_plugin_api::{BoundConstants, Environment, Error, Executable, TensorView, TensorViewMut};
+use byoc_plugin_api::{BoundConstants, Environment, Error, Executable, HostRuntime, TensorView, TensorViewMut};
 
+use crate::Json;
 use crate::kernels::Threads;
 use crate::program::Program;
 
@@ -32,27 +33,29 @@ struct Loaded<'a> {
     scratch: Buffer,
 }
 
-/// Makes a region ready to run.
-pub(crate) fn load<'a>(
-    code: &'a [u8],
-    constants: &BoundConstants<'a>,
-    environment: &Environment,
-) -> Result<Box<dyn Executable + 'a>, Error> {
-    let program = Program::parse(code)?;
-    let constants = bind::bind(&program, constants)?;
-    let mut loaded = Loaded {
-        shapes: Shapes::new(&program),
-        program,
-        constants,
-        threads: shared_threads::get(environment.threads.max(1)),
-        prepared: None,
-        arena: Buffer::default(),
-        scratch: Buffer::default(),
-    };
-    if loaded.shapes.fixed()? {
-        loaded.prepare()?;
+impl HostRuntime for Json {
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &BoundConstants<'a>,
+        environment: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        let program = Program::parse(code)?;
+        let constants = bind::bind(&program, constants)?;
+        let mut loaded = Loaded {
+            shapes: Shapes::new(&program),
+            program,
+            constants,
+            threads: shared_threads::get(environment.threads.max(1)),
+            prepared: None,
+            arena: Buffer::default(),
+            scratch: Buffer::default(),
+        };
+        if loaded.shapes.fixed()? {
+            loaded.prepare()?;
+        }
+        Ok(Box::new(loaded))
     }
-    Ok(Box::new(loaded))
 }
 
 impl Loaded<'_> {

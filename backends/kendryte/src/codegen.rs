@@ -7,7 +7,7 @@ mod weights;
 
 use std::io::Write;
 
-use byoc_plugin_api::{Constants, Error, Options, Refusal, Region};
+use byoc_plugin_api::{Constants, Error, Generated, Job, Options, Refusal, Region};
 
 use self::scales::Scales;
 use crate::kmodel::check::GENERAL_MEMORY;
@@ -18,7 +18,7 @@ use crate::place::{Placement, place};
 use crate::trailer::{Input, Named, Trailer};
 
 /// What code generation looks at for one region.
-struct Job<'a> {
+struct Network<'a> {
     region: &'a Region,
     constants: &'a Constants<'a>,
     net: Net,
@@ -27,26 +27,23 @@ struct Job<'a> {
 }
 
 /// Writes the kmodel of a region, and the trailer behind it.
-pub(crate) fn codegen(
-    region: &Region,
-    constants: &Constants<'_>,
-    options: &Options,
-    code: &mut dyn Write,
-) -> Result<(), Error> {
+pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+    let Job { region, constants, options, .. } = *job;
     require_whole_model(region, options)?;
     let net = lower(region, Settings::of(options)).map_err(refused)?;
     require_one_input(&net)?;
     let placement = place(&net).map_err(refused)?;
     let scales = Scales::of(region, &net, options.text("calibrate-method"))?;
-    let job = Job { region, constants, net, placement, scales };
-    let kmodel = job.kmodel()?;
+    let network = Network { region, constants, net, placement, scales };
+    let kmodel = network.kmodel()?;
     if let Some(problem) = kmodel.check().first() {
         return Err(Error::new(format!("the kmodel would break a rule: {problem}")));
     }
     let mut file = kmodel.emit()?;
-    let trailer = job.trailer(file.len())?;
-    trailer.append(&mut file)?;
-    Ok(code.write_all(&file)?)
+    let notes = network.notes(file.len());
+    network.trailer()?.append(&mut file)?;
+    code.write_all(&file)?;
+    Ok(Generated { notes, ..Generated::default() })
 }
 
 fn refused(refusal: Refusal) -> Error {
@@ -54,7 +51,7 @@ fn refused(refusal: Refusal) -> Error {
 }
 
 fn require_whole_model(region: &Region, options: &Options) -> Result<(), Error> {
-    if !options.bool("require-whole-model") || region.whole {
+    if !options.bool("require-whole-model") || region.covers_entry {
         return Ok(());
     }
     Err(Error::new("the region is not the whole model, and require-whole-model is set")
@@ -69,7 +66,7 @@ fn require_one_input(net: &Net) -> Result<(), Error> {
     }
 }
 
-impl Job<'_> {
+impl Network<'_> {
     fn kmodel(&self) -> Result<Kmodel, Error> {
         let mut layers = Vec::new();
         for step in &self.net.steps {
@@ -84,13 +81,22 @@ impl Job<'_> {
         Ok(Kmodel { max_start_address, main_memory: self.placement.main_memory, outputs: outputs.collect(), layers })
     }
 
-    fn trailer(&self, file_bytes: usize) -> Result<Trailer, Error> {
+    fn trailer(&self) -> Result<Trailer, Error> {
         let [input] = *self.region.inputs.as_slice() else { return Err(Error::new("the region has several inputs")) };
         let quantization = self.scales.of_value(input)?;
         let named = |value: usize| {
             let value = &self.region.values[value];
             Named { name: value.name.clone(), shape: value.fixed_shape().unwrap_or_default() }
         };
+        Ok(Trailer {
+            input: Input { value: named(input), scale: quantization.scale, zero_point: quantization.zero_point },
+            outputs: self.region.outputs.iter().map(|&output| named(output)).collect(),
+            scales: self.scales.rows(self.region),
+        })
+    }
+
+    /// What the user should know.
+    fn notes(&self, file_bytes: usize) -> Vec<String> {
         let mut notes = self.scales.notes(self.region);
         let memory = file_bytes as u64 + u64::from(self.placement.main_memory);
         if memory > u64::from(GENERAL_MEMORY) {
@@ -98,11 +104,6 @@ impl Job<'_> {
                 "the kmodel and its main memory take {memory} bytes, a K210 has {GENERAL_MEMORY} for them and the program"
             ));
         }
-        Ok(Trailer {
-            input: Input { value: named(input), scale: quantization.scale, zero_point: quantization.zero_point },
-            outputs: self.region.outputs.iter().map(|&output| named(output)).collect(),
-            scales: self.scales.rows(self.region),
-            notes,
-        })
+        notes
     }
 }

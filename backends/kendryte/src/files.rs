@@ -41,7 +41,6 @@ pub(crate) fn open(code: &[u8]) -> Result<CodeFile, Error> {
         inputs: vec![input],
         outputs,
         tables,
-        notes: trailer.map(|trailer| trailer.notes).unwrap_or_default(),
     })
 }
 

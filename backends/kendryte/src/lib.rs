@@ -19,8 +19,8 @@ mod trailer;
 use std::io::Write;
 
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, CodeFile, ConstantAccess, Constants, Description, Environment, Error, Executable,
-    OptionKind, OptionSpec, Options, Pattern, Refusal, Region, RegionPolicy,
+    Backend, Claims, CodeFile, ConstantAccess, Description, Error, Generated, Job, OptionSpec, Options, Pattern,
+    Refusal, Region, RegionPolicy, Runtime,
 };
 
 /// Changes whenever `load` could not read older code.
@@ -29,13 +29,9 @@ const CODE_VERSION: u32 = 1;
 /// The backend. It has no state.
 struct KendryteBackend;
 
-fn option(name: &str, kind: OptionKind, default: &str, help: &str) -> OptionSpec {
-    OptionSpec { name: name.into(), kind, default: default.into(), help: help.into() }
-}
-
 impl Backend for KendryteBackend {
     fn describe(&self) -> Description {
-        let methods = quantize::METHODS.map(|(name, _)| name.into());
+        let methods = quantize::METHODS.map(|(name, _)| name);
         Description {
             name: "kendryte".into(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -50,17 +46,15 @@ impl Backend for KendryteBackend {
             },
             constant_access: ConstantAccess::Codegen,
             options: vec![
-                option(
+                OptionSpec::choice(
                     "calibrate-method",
-                    OptionKind::Choice(methods.into()),
-                    "minmax",
+                    &methods,
                     "Which range of the observed values is kept (no_clip is minmax, cdf is percentile)",
                 ),
-                option("float-dense", OptionKind::Bool, "false", "Fully connected layers in f32 on the CPU"),
-                option(
+                OptionSpec::bool("float-dense", false, "Fully connected layers in f32 on the CPU"),
+                OptionSpec::bool(
                     "require-whole-model",
-                    OptionKind::Bool,
-                    "false",
+                    false,
                     "Fail unless the whole model becomes one kmodel, for those who flash it",
                 ),
             ],
@@ -78,34 +72,16 @@ impl Backend for KendryteBackend {
         patterns::check(candidate, options)
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
-        codegen::codegen(region, constants, options, code)
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        codegen::codegen(job, code)
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        _: &Constants<'_>,
-        _: &[u8],
-        _: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
-        constants::constant_updater(region, claims)
+    fn constant_updater(&self, job: &Job<'_>, _: &[u8], _: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        constants::constant_updater(job.region, claims)
     }
 
-    fn load<'a>(
-        &self,
-        code: &'a [u8],
-        _: &BoundConstants<'a>,
-        environment: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error> {
-        runtime::load(code, environment.threads)
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Host(self)
     }
 
     fn open(&self, file: &[u8]) -> Result<CodeFile, Error> {

@@ -1,7 +1,8 @@
 //! Code, which is a kmodel, to an executable that runs it in the simulator.
 
-use byoc_plugin_api::{DType, Error, Executable, TensorView, TensorViewMut};
+use byoc_plugin_api::{BoundConstants, DType, Environment, Error, Executable, HostRuntime, TensorView, TensorViewMut};
 
+use crate::KendryteBackend;
 use crate::kmodel::Kmodel;
 use crate::quantize::Quantization;
 use crate::simulator::{Input, Simulator};
@@ -24,6 +25,17 @@ pub fn load(code: &[u8], threads: usize) -> Result<Box<dyn Executable>, Error> {
     let simulator = Simulator::new(Kmodel::parse(file)?, threads)?;
     let quantization = trailer.map(|trailer| trailer.input.quantization());
     Ok(Box::new(Loaded { simulator, quantization, bytes: Vec::new() }))
+}
+
+impl HostRuntime for KendryteBackend {
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        _: &BoundConstants<'a>,
+        environment: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        load(code, environment.threads)
+    }
 }
 
 impl Executable for Loaded {

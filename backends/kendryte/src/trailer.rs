@@ -18,8 +18,6 @@ pub(crate) struct Trailer {
     pub(crate) outputs: Vec<Named>,
     /// What the bytes of the values mean.
     pub(crate) scales: Vec<ScaleRow>,
-    /// What the user should know.
-    pub(crate) notes: Vec<String>,
 }
 
 /// An input of `f32`, and what its bytes mean: `real = (byte - zero_point) * scale`.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use byoc_plugin_api::{Error, OptionKind, OptionSpec, Options};
+use byoc_plugin_api::{Error, OptionSpec, Options};
 
 use crate::compile::{Arch, Cache, Cubin, Needs, Request, Toolchain, arches, file_name};
 use crate::locate::Places;
@@ -21,29 +21,19 @@ pub const COMPILER: &str = "compiler";
 /// The option that says where CUDA's libraries are.
 pub const LIBRARY_PATH: &str = "library-path";
 
-fn option(name: &str, kind: OptionKind, default: &str, help: &str) -> OptionSpec {
-    OptionSpec { name: name.into(), kind, default: default.into(), help: help.into() }
-}
-
 /// The options of these backends that decide what code is.
 pub fn options() -> Vec<OptionSpec> {
-    let compilers = OptionKind::Choice(vec!["nvrtc".into(), "nvcc".into()]);
     vec![
-        option(ARCH, OptionKind::Text, "sm_80,sm_90a", "Architectures to make code for, such as sm_80 or sm_90a"),
-        option(COMPILER, compilers, "nvrtc", "What compiles the generated CUDA C++"),
+        OptionSpec::text(ARCH, "sm_80,sm_90a", "Architectures to make code for, such as sm_80 or sm_90a"),
+        OptionSpec::choice(COMPILER, &["nvrtc", "nvcc"], "What compiles the generated CUDA C++"),
     ]
 }
 
 /// Their options about the machine.
 pub fn run_options() -> Vec<OptionSpec> {
     vec![
-        option(LIBRARY_PATH, OptionKind::Text, "", "Folder with CUDA's libraries and headers, looked into first"),
-        option(
-            KEEP_SOURCES,
-            OptionKind::Text,
-            "",
-            "Folder to write the generated CUDA C++ to when a model is compiled",
-        ),
+        OptionSpec::text(LIBRARY_PATH, "", "Folder with CUDA's libraries and headers, looked into first"),
+        OptionSpec::text(KEEP_SOURCES, "", "Folder to write the generated CUDA C++ to when a model is compiled"),
     ]
 }
 

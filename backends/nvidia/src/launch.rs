@@ -1,7 +1,7 @@
 //! Programs on a device: what every backend of generated kernels does with its regions.
 //!
 //! All that is slow happens before a run: the variant for the device is chosen, its kernels are loaded and constants are
-//! looked at in `load_on`; sizes become numbers in `plan`, and addresses arguments in `prepare`. A run launches.
+//! looked at in `load`; sizes become numbers in `plan`, and addresses arguments in `prepare`. A run launches.
 
 mod arguments;
 mod constants;

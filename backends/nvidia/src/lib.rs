@@ -14,6 +14,7 @@
 
 pub mod attention;
 pub mod build;
+pub mod claims;
 pub mod compile;
 pub mod device;
 pub mod domain;

@@ -21,15 +21,15 @@ static int32_t patterns(size_t backend, byoc_slice options, byoc_sink out, byoc_
 }
 
 /* Input `index` of the region's node, as an index into its values, or -1. */
-static int64_t input_of(byoc_json region, size_t index) {
-    byoc_json node = byoc_json_first(byoc_json_get(region, "nodes"));
+static int64_t input_of(byoc_json_value region, size_t index) {
+    byoc_json_value node = byoc_json_first(byoc_json_get(region, "nodes"));
     int64_t value = -1;
     (void)byoc_json_int(byoc_json_at(byoc_json_get(node, "inputs"), index), &value);
     return value;
 }
 
 /* Whether two values stand for the same JSON. byoc writes a thing in one way only. */
-static int same(byoc_json a, byoc_json b) {
+static int same(byoc_json_value a, byoc_json_value b) {
     size_t length;
     if (!byoc_json_ok(a) || !byoc_json_ok(b)) return 0;
     length = (size_t)(byoc_json_value_end(a.at, a.end) - a.at);
@@ -38,9 +38,9 @@ static int same(byoc_json a, byoc_json b) {
 
 static int32_t check(size_t backend, byoc_slice region, byoc_slice options, byoc_sink out,
                      byoc_sink error) BYOC_NOEXCEPT {
-    byoc_json candidate = byoc_json_of(region), values = byoc_json_get(candidate, "values");
+    byoc_json_value candidate = byoc_json_of(region), values = byoc_json_get(candidate, "values");
     int64_t x = input_of(candidate, 0), y = input_of(candidate, 1);
-    byoc_json left, right;
+    byoc_json_value left, right;
     (void)backend, (void)options;
     if (x < 0 || y < 0) return byoc_fail(error, "the region has no node with two inputs");
     left = byoc_json_at(values, (size_t)x);
@@ -66,8 +66,8 @@ typedef struct {
 } program;
 
 /* Finds out where value `value` of the region comes from; 0 if from nowhere. */
-static int find_operand(byoc_json region, int64_t value, operand *found) {
-    byoc_json entry = byoc_json_first(byoc_json_get(region, "constants"));
+static int find_operand(byoc_json_value region, int64_t value, operand *found) {
+    byoc_json_value entry = byoc_json_first(byoc_json_get(region, "constants"));
     int64_t number, id;
     for (; byoc_json_ok(entry); entry = byoc_json_next(entry))
         if (byoc_json_int(byoc_json_get(entry, "value"), &number) && number == value) {
@@ -86,7 +86,7 @@ static int find_operand(byoc_json region, int64_t value, operand *found) {
 
 static int32_t codegen(size_t backend, byoc_slice region, byoc_constants constants, byoc_slice options, byoc_sink code,
                        byoc_sink error) BYOC_NOEXCEPT {
-    byoc_json graph = byoc_json_of(region);
+    byoc_json_value graph = byoc_json_of(region);
     program result;
     byoc_slice bytes;
     size_t i;
@@ -103,7 +103,7 @@ static int32_t codegen(size_t backend, byoc_slice region, byoc_constants constan
 
 static int32_t constant_updater(size_t backend, byoc_slice region, byoc_constants constants, byoc_slice code,
                                 byoc_slice options, byoc_output claims, byoc_sink error) BYOC_NOEXCEPT {
-    byoc_json constant = byoc_json_first(byoc_json_get(byoc_json_of(region), "constants"));
+    byoc_json_value constant = byoc_json_first(byoc_json_get(byoc_json_of(region), "constants"));
     int64_t id;
     (void)backend, (void)constants, (void)code, (void)options;
     for (; byoc_json_ok(constant); constant = byoc_json_next(constant))
@@ -193,7 +193,7 @@ static void free_executable(void *handle) BYOC_NOEXCEPT { free(handle); }
 
 /* ---- what the library exports ---- */
 
-static int32_t call(size_t backend, byoc_slice method, byoc_slice request, byoc_constants constants, byoc_slice bytes,
+static int32_t call(size_t backend, byoc_slice method, byoc_slice request, byoc_constants constants, byoc_slices blobs,
                     byoc_output out, byoc_sink error) BYOC_NOEXCEPT {
     byoc_slice region = byoc_json_text(byoc_json_get(byoc_json_of(request), "region"));
     byoc_slice options = byoc_json_text(byoc_json_get(byoc_json_of(request), "options"));
@@ -202,7 +202,7 @@ static int32_t call(size_t backend, byoc_slice method, byoc_slice request, byoc_
     if (byoc_is(method, "check")) return check(backend, region, options, byoc_bytes(out), error);
     if (byoc_is(method, "codegen")) return codegen(backend, region, constants, options, byoc_bytes(out), error);
     if (byoc_is(method, "constant_updater"))
-        return constant_updater(backend, region, constants, bytes, options, out, error);
+        return constant_updater(backend, region, constants, byoc_blob(blobs, 0), options, out, error);
     return BYOC_UNKNOWN;
 }
 

@@ -51,6 +51,7 @@ static byoc_slice text(const char *bytes) {
 
 static buffer output, error;
 static const byoc_constants NO_CONSTANTS = {NULL, 0};
+static const byoc_slices NO_BLOBS = {NULL, 0};
 
 /* Calls a method that gets a region; bytes and items of the answer go into `output`. */
 static int32_t call(const char *method, const char *region) {
@@ -60,7 +61,8 @@ static int32_t call(const char *method, const char *region) {
     out.context = sink_of(&output).context;
     out.item = append;
     out.write = append;
-    return byoc_plugin_table.call(0, text(method), text(request), NO_CONSTANTS, text(""), out, sink_of(&error));
+    out.event = append;
+    return byoc_plugin_table.call(0, text(method), text(request), NO_CONSTANTS, NO_BLOBS, out, sink_of(&error));
 }
 
 static void refuses(const char *region, const char *refusal) {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use byoc_plugin_api::{ConstantId, Error, Region};
+use byoc_plugin_api::{ConstantId, Error, Generated, Job, Region};
 use serde::{Deserialize, Serialize};
 
 /// Where an operand comes from.
@@ -21,9 +21,10 @@ pub(crate) struct Program {
     pub(crate) operands: Vec<Operand>,
 }
 
-pub(crate) fn codegen(region: &Region, code: &mut dyn Write) -> Result<(), Error> {
-    let operands = region.nodes[0].inputs.iter().flatten().map(|&value| operand(region, value));
-    Ok(serde_json::to_writer(code, &Program { operands: operands.collect::<Result<_, _>>()? })?)
+pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+    let operands = job.region.nodes[0].inputs.iter().flatten().map(|&value| operand(job.region, value));
+    serde_json::to_writer(code, &Program { operands: operands.collect::<Result<_, _>>()? })?;
+    Ok(Generated::default())
 }
 
 fn operand(region: &Region, value: usize) -> Result<Operand, Error> {

@@ -11,8 +11,8 @@ mod tests;
 use std::io::Write;
 
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, ConstantAccess, Constants, Description, Environment, Error, Executable, Options,
-    Pattern, Refusal, Region, RegionPolicy,
+    Backend, Claims, ConstantAccess, Description, Error, Generated, Job, Options, Pattern, Refusal, Region,
+    RegionPolicy, Runtime,
 };
 
 /// The backend. It has no state: every call gets all that it needs.
@@ -41,28 +41,16 @@ impl Backend for TemplateBackend {
         patterns::check(candidate)
     }
 
-    fn codegen(&self, region: &Region, _: &Constants<'_>, _: &Options, code: &mut dyn Write) -> Result<(), Error> {
-        codegen::codegen(region, code)
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        codegen::codegen(job, code)
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        _: &Constants<'_>,
-        _: &[u8],
-        _: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
-        constants::constant_updater(region, claims)
+    fn constant_updater(&self, job: &Job<'_>, _: &[u8], _: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        constants::constant_updater(job.region, claims)
     }
 
-    fn load<'a>(
-        &self,
-        code: &'a [u8],
-        constants: &BoundConstants<'a>,
-        _: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error> {
-        runtime::load(code, constants)
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Host(self)
     }
 }
 

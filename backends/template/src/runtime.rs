@@ -1,7 +1,8 @@
 //! Code and constants to an executable.
 
-use byoc_plugin_api::{BoundConstants, Error, Executable, TensorView, TensorViewMut};
+use byoc_plugin_api::{BoundConstants, Environment, Error, Executable, HostRuntime, TensorView, TensorViewMut};
 
+use crate::TemplateBackend;
 use crate::codegen::{Operand, Program};
 
 /// An operand, ready to be read.
@@ -14,15 +15,22 @@ struct Add<'a> {
     operands: [Source<'a>; 2],
 }
 
-pub(crate) fn load<'a>(code: &[u8], constants: &BoundConstants<'a>) -> Result<Box<dyn Executable + 'a>, Error> {
-    let program: Program = serde_json::from_slice(code)?;
-    let bind = |operand: &Operand| match *operand {
-        Operand::Input(position) => Ok(Source::Input(position)),
-        Operand::Constant(id) => constants.host(id).map(Source::Constant),
-    };
-    let operands = program.operands.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-    let operands = operands.try_into().map_err(|_| Error::new("damaged code: Add takes two operands"))?;
-    Ok(Box::new(Add { operands }))
+impl HostRuntime for TemplateBackend {
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &BoundConstants<'a>,
+        _: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        let program: Program = serde_json::from_slice(code)?;
+        let bind = |operand: &Operand| match *operand {
+            Operand::Input(position) => Ok(Source::Input(position)),
+            Operand::Constant(id) => constants.host(id).map(Source::Constant),
+        };
+        let operands = program.operands.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let operands = operands.try_into().map_err(|_| Error::new("damaged code: Add takes two operands"))?;
+        Ok(Box::new(Add { operands }))
+    }
 }
 
 impl Executable for Add<'_> {

@@ -1,7 +1,7 @@
 //! A region on its whole way through the backend, without byoc: check, codegen, claims, load, run.
 
 use byoc_plugin_api::testing::{Lies, RegionBuilder, Tensor, options};
-use byoc_plugin_api::{Backend, BoundConstants, Environment, Options, RefusalCode};
+use byoc_plugin_api::{BoundConstants, Environment, HostRuntime, Options, RefusalCode};
 
 use crate::TemplateBackend;
 

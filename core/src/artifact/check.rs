@@ -10,7 +10,7 @@ use super::header::{Header, Tensor};
 use super::manifest::{
     Binding, Call, ClaimKind, ConstantUse, Entry, External, Fate, Manifest, Region, Stored, ValueInfo, ValueType,
 };
-use super::{CONSTANT, DIGEST, FIRST_FORMAT, GRAPH, PAD};
+use super::{CONSTANT, DIGEST, GRAPH, PAD};
 
 type Checked<T = ()> = Result<T, String>;
 
@@ -62,7 +62,7 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
         if !symbols.insert(&region.symbol) {
             return Err(format!("it has two regions '{}'", region.symbol));
         }
-        sections.take_code(manifest, region)?;
+        sections.take_code(region)?;
         check_region(manifest, region).map_err(|cause| format!("region '{}': {cause}", region.symbol))?;
     }
     let mut names = HashSet::new();
@@ -120,9 +120,9 @@ impl<'a> Sections<'a> {
     }
 
     /// A section may hold the code of several regions, if that is code of one backend in one version.
-    fn take_code(&mut self, manifest: &Manifest, region: &'a Region) -> Checked {
+    fn take_code(&mut self, region: &'a Region) -> Checked {
         let name = region.code.as_str();
-        let Some(first) = self.code.get(name).filter(|_| manifest.format > FIRST_FORMAT) else {
+        let Some(first) = self.code.get(name) else {
             self.code.insert(name, region);
             return self.take_bytes(name);
         };

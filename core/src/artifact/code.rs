@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use super::manifest::{Manifest, Region};
-use super::{FIRST_FORMAT, FORMAT, Section, code_section};
+use super::{Section, code_section};
 use crate::diagnostic::Result;
 
 /// Code with its BLAKE3 digest, where that is known already; it is believed.
@@ -29,6 +29,5 @@ pub(crate) fn code_sections(
         });
         region.code.clone_from(name);
     }
-    manifest.format = if sections.len() < manifest.regions.len() { FORMAT } else { FIRST_FORMAT };
     Ok(sections)
 }

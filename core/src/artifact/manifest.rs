@@ -10,8 +10,7 @@ use crate::constants::View;
 /// The whole section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The format's version, from [`crate::artifact::FIRST_FORMAT`] to [`crate::artifact::FORMAT`]: the oldest that has what
-    /// is in the file.
+    /// The format's version, at most [`crate::artifact::FORMAT`].
     pub format: u32,
     /// What wrote the file, such as `byoc 0.1.0`.
     pub producer: String,
@@ -154,6 +153,9 @@ pub struct Region {
     /// How that code was chosen among several; absent where its backend has one only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<Chosen>,
+    /// What its backend has told the user about the code, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The constants of the region, by id.
     pub constants: Vec<Binding>,
     /// The operators that the region stands for, for people to read.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::header::{Header, Tensor};
 use super::manifest::{ConstantUse, Manifest, Region};
-use super::{DIGEST, FIRST_FORMAT, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, external, graph};
+use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, external, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::map_file;
 use crate::memory::{Shortage, room, titled};
@@ -244,7 +244,7 @@ fn check_version(path: &Path, header: &Header) -> Result<()> {
         return Err(Diagnostic::new(Code::DamagedArtifact, message).hint("Artifacts are made by 'byoc compile'"));
     };
     match text.parse::<u32>() {
-        Ok(FIRST_FORMAT..=FORMAT) => Ok(()),
+        Ok(1..=FORMAT) => Ok(()),
         Ok(format) if format > FORMAT => {
             let message = format!("'{path}' is written in format {format}; this byoc reads formats up to {FORMAT}");
             Err(Diagnostic::new(Code::ArtifactVersion, message)

@@ -43,6 +43,7 @@ fn region(large: usize) -> Region {
         options: Options::default(),
         code: code_section("byoc_main_acme_0"),
         chosen: None,
+        notes: Vec::new(),
         constants: vec![
             binding(0, ClaimKind::Host, Some((0, view(&[2, 3], &[3, 1]))), None),
             binding(1, ClaimKind::Host, Some((0, view(&[3, 2], &[1, 3]))), None),
@@ -96,7 +97,7 @@ fn sample(large: usize) -> Contents {
     };
     let backend = BackendRequirement { name: "acme".into(), version: "2.1".into(), code_version: 3, abi_version: 1 };
     let manifest = Manifest {
-        format: FIRST_FORMAT,
+        format: FORMAT,
         producer: "byoc test".into(),
         requirements: Requirements { backends: vec![backend], cpu_features: vec![] },
         entries: vec![entry()],

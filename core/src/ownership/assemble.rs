@@ -32,7 +32,7 @@ pub(super) fn assemble(
     let own: Vec<Section> = own.collect();
     let entries = (0..generated.model.entries.len()).map(|index| entry_of(generated, storage, index));
     let mut manifest = Manifest {
-        format: artifact::FIRST_FORMAT,
+        format: artifact::FORMAT,
         producer: concat!("byoc ", env!("CARGO_PKG_VERSION")).into(),
         requirements: requirements(generated, backends),
         entries: entries.collect::<Result<_>>()?,
@@ -99,6 +99,7 @@ fn region_of(generated: &GeneratedRegion, backend: &BackendIdentity, storage: &S
         options: backend.options.clone(),
         code: artifact::code_section(&region.symbol),
         chosen: backend.candidates.then_some(Chosen::Table),
+        notes: generated.notes.clone(),
         constants: bindings.collect(),
         nodes: nodes.collect(),
         inputs: region.inputs.iter().map(info).collect(),

@@ -76,7 +76,7 @@ impl Loader<'_> {
         let lent = self.lend(region, self.artifact.code(region)?, &|_, _| 0)?;
         let bound = Bound::new(lent, |lent| {
             let constants = lent.constants.iter().map(LentConstant::bound).collect();
-            registered.backend.load(&lent.code, &BoundConstants::new(constants), &environment)
+            registered.backend.runtime().host()?.load(&lent.code, &BoundConstants::new(constants), &environment)
         });
         bound.map_err(|error| load_failed(registered, &format!("region {}", region.symbol), error))
     }
@@ -100,7 +100,7 @@ impl Loader<'_> {
             let constant =
                 |constant: &'static LentConstant| DeviceConstant { bound: constant.bound(), address: constant.address };
             let constants = DeviceConstants::new(lent.constants.iter().map(constant).collect());
-            registered.backend.load_on(&lent.code, &constants, &environment, &handles)
+            registered.backend.runtime().device()?.load(&lent.code, &constants, &environment, &handles)
         });
         bound.map_err(|error| load_failed(registered, &format!("region {}", region.symbol), error))
     }
@@ -130,8 +130,8 @@ pub(super) fn bind_file(
     title: &str,
 ) -> Result<Bound<dyn Executable>> {
     let lent = Lent { code, constants: Vec::new() };
-    let bound =
-        Bound::new(lent, |lent| registered.backend.load(&lent.code, &BoundConstants::new(Vec::new()), environment));
+    let none = BoundConstants::new(Vec::new());
+    let bound = Bound::new(lent, |lent| registered.backend.runtime().host()?.load(&lent.code, &none, environment));
     bound.map_err(|error| load_failed(registered, title, error))
 }
 

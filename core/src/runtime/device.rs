@@ -161,7 +161,7 @@ pub fn open_domain<'a>(
 ) -> std::result::Result<OpenedDomain<'a>, Option<UnopenedDomain<'a>>> {
     let mut failed: Option<UnopenedDomain<'a>> = None;
     for (backend, options) in openers {
-        match backend.backend.open_domain(ordinal, &options) {
+        match backend.backend.runtime().device().and_then(|device| device.open_domain(ordinal, &options)) {
             Ok(domain) => return Ok((backend, domain)),
             Err(error) => match &failed {
                 Some((_, first)) if first.message != OPENS_NO_DOMAIN => {}

@@ -4,11 +4,11 @@ use std::ffi::c_void;
 
 use super::{backend, constant_view, guard, parse, tensors, write_json};
 use crate::abi::{Sink, Slice, TensorList};
-use crate::backend::Environment;
 use crate::domain::{DeviceConstant, DeviceConstants, DeviceExecutable, DeviceTensor, DomainHandles};
 use crate::domain_tables::{DeviceConstantList, DeviceTable};
 use crate::error::Error;
 use crate::panics::{Guard, quietly};
+use crate::runtime::Environment;
 use crate::tensor::{is_contiguous, parts_anywhere};
 
 pub(crate) const TABLE: &DeviceTable =
@@ -77,7 +77,7 @@ extern "C" fn load(
         // SAFETY: the host keeps code and constants unchanged until it frees the executable, so `'static` is as long
         // as anything in the executable may look at them; the handles are lent for the call.
         let (code, constants, domain) = unsafe { (code.bytes::<'static>(), constants(list)?, *domain) };
-        let loaded = backend(index)?.load_on(code, &constants, &environment, &domain)?;
+        let loaded = backend(index)?.runtime().device()?.load(code, &constants, &environment, &domain)?;
         // SAFETY: the host gives a valid place for the handle.
         unsafe { *executable = handle_of(loaded) };
         Ok(())

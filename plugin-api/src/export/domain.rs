@@ -48,7 +48,8 @@ extern "C" fn open(
     error: Sink,
 ) -> i32 {
     guard(error, || {
-        let (handle, info, joins) = handle_of(backend(index)?.open_domain(ordinal, &parse(options)?)?);
+        let (handle, info, joins) =
+            handle_of(backend(index)?.runtime().device()?.open_domain(ordinal, &parse(options)?)?);
         // SAFETY: the host gives valid places for both.
         unsafe {
             *handles = joins;

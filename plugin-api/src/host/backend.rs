@@ -19,15 +19,17 @@ use super::domain::PluginDomain;
 use super::lists::{checked_candidates, checked_tools, few_candidates};
 use super::wire::Wire;
 use crate::abi;
-use crate::backend::{Backend, Candidate, CodeFile, Description, Environment, Executable, FileFormat, Tool};
+use crate::backend::{Backend, Candidate, CodeFile, Description, FileFormat, Tool};
 use crate::call::{Answer, Call, CandidateItem, ClaimItem, Part, Request, make};
 use crate::constants::{BoundConstants, Claims, Constants};
 use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles};
 use crate::error::{Error, Refusal, RefusalCode};
+use crate::job::{Event, Generated, Job};
 use crate::options::{OptionSpec, Options};
 use crate::panics::{Guard, guarded};
 use crate::pattern::Pattern;
 use crate::region::Region;
+use crate::runtime::{DeviceRuntime, Environment, Executable, HostRuntime, Runtime};
 use crate::tensor::{TensorView, TensorViewMut};
 
 /// A backend that a host has.
@@ -85,10 +87,10 @@ impl LoadedBackend {
         method: &str,
         request: &Request<'_>,
         constants: &Constants<'_>,
-        bytes: &[u8],
+        blobs: &[&[u8]],
         answer: &mut Answer<'_>,
     ) -> Result<bool, Error> {
-        let call = Call { method, request: &self.request(request)?, constants, bytes };
+        let call = Call { method, request: &self.request(request)?, constants, blobs };
         let ending = match &self.code {
             Code::Linked(backend) => return guarded(|| make(*backend, &call, answer)),
             Code::Plugin(wire, index) => wire.call(*index, &call, answer)?,
@@ -102,15 +104,17 @@ impl LoadedBackend {
 
     /// The answer of a method that gives nothing but JSON; `None` where the backend does not have it. No answer at all is
     /// as good as `null`.
-    fn ask<T: DeserializeOwned>(&self, method: &str, request: &Request<'_>, bytes: &[u8]) -> Result<Option<T>, Error> {
+    fn ask<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        request: &Request<'_>,
+        blobs: &[&[u8]],
+    ) -> Result<Option<T>, Error> {
         let mut answer = Vec::new();
-        let has = self.call(method, request, &Constants::new(Vec::new()), bytes, &mut |part| match part {
-            Part::Bytes(more) if answer.len().saturating_add(more.len()) > MOST => Err(too_long()),
-            Part::Bytes(more) => {
-                answer.extend_from_slice(more);
-                Ok(())
-            }
-            Part::Item(_) => Err(no_items()),
+        let has = self.call(method, request, &Constants::new(Vec::new()), blobs, &mut |part| match part {
+            Part::Bytes(more) => append(&mut answer, more),
+            Part::Item(_) => Err(Error::new("the plugin gave an item where none is taken")),
+            Part::Event(_) => Ok(()),
         })?;
         has.then(|| parsed(if answer.is_empty() { b"null" } else { &answer })).transpose()
     }
@@ -145,8 +149,27 @@ fn add_unknown(object: &mut Value) {
     object["of_a_later_version"] = serde_json::json!({ "list": [1, null, "text"], "nested": {} });
 }
 
-fn no_items() -> Error {
-    Error::new("the plugin gave an item where none is taken")
+/// Appends to an answer that is kept in memory.
+fn append(answer: &mut Vec<u8>, more: &[u8]) -> Result<(), Error> {
+    if answer.len().saturating_add(more.len()) > MOST {
+        return Err(too_long());
+    }
+    answer.extend_from_slice(more);
+    Ok(())
+}
+
+/// Hands an event to whoever listens to the job. One that cannot be read is one of a later version.
+fn report(job: &Job<'_>, json: &[u8]) {
+    if let Ok(event) = serde_json::from_slice(json) {
+        job.emit(in_lines(event));
+    }
+}
+
+fn in_lines(event: Event) -> Event {
+    match event {
+        Event::Log(line) => Event::Log(one_line(&line)),
+        Event::Progress { done, total, next } => Event::Progress { done, total, next: one_line(&next) },
+    }
 }
 
 /// The error of a plugin without a method that every backend has.
@@ -205,93 +228,69 @@ impl Backend for LoadedBackend {
         }
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        let mut generated: Option<Generated> = None;
         if let Some(backend) = self.direct() {
-            return guarded(|| backend.codegen(region, constants, options, code));
+            let clean = |event| job.emit(in_lines(event));
+            generated = Some(guarded(|| backend.codegen(&job.with_events(&clean), code))?);
+        } else {
+            let request = about(job.region, job.options);
+            let has = self.call("codegen", &request, job.constants, &[], &mut |part| match (part, &mut generated) {
+                (Part::Bytes(bytes), None) => Ok(code.write_all(bytes)?),
+                (Part::Bytes(bytes), Some(generated)) => append(&mut generated.learnt, bytes),
+                (Part::Item(json), None) => {
+                    generated = Some(parsed(json)?);
+                    Ok(())
+                }
+                (Part::Item(_), Some(_)) => Err(Error::new("the plugin gave a second item behind the code")),
+                (Part::Event(json), _) => {
+                    report(job, json);
+                    Ok(())
+                }
+            })?;
+            has.then_some(()).ok_or_else(unknown)?;
         }
-        let has = self.call("codegen", &about(region, options), constants, &[], &mut |part| match part {
-            Part::Bytes(bytes) => Ok(code.write_all(bytes)?),
-            Part::Item(_) => Err(no_items()),
-        })?;
-        has.then_some(()).ok_or_else(unknown)
+        let generated = generated.unwrap_or_default();
+        Ok(Generated { notes: generated.notes.iter().map(|note| one_line(note)).collect(), ..generated })
     }
 
     fn constant_updater(
         &self,
-        region: &Region,
-        constants: &Constants<'_>,
+        job: &Job<'_>,
         code: &[u8],
-        options: &Options,
+        learnt: &[u8],
         claims: &mut Claims<'_>,
     ) -> Result<(), Error> {
         if let Some(backend) = self.direct() {
-            return guarded(|| backend.constant_updater(region, constants, code, options, claims));
+            let clean = |event| job.emit(in_lines(event));
+            return guarded(|| backend.constant_updater(&job.with_events(&clean), code, learnt, claims));
         }
-        let sink = claims.sink();
-        let has = self.call("constant_updater", &about(region, options), constants, code, &mut |part| match part {
+        let (request, blobs, sink) = (about(job.region, job.options), [code, learnt], claims.sink());
+        let has = self.call("constant_updater", &request, job.constants, &blobs, &mut |part| match part {
             Part::Bytes(bytes) => sink.write(bytes),
             Part::Item(json) => {
                 let item: ClaimItem = serde_json::from_slice(json)
                     .map_err(|error| Error::new(format!("a claim is not valid: {error}")))?;
                 sink.claim(item.id, &item.claim)
             }
+            Part::Event(json) => {
+                report(job, json);
+                Ok(())
+            }
         })?;
         has.then_some(()).ok_or_else(unknown)
     }
 
-    fn load<'a>(
-        &self,
-        code: &'a [u8],
-        constants: &BoundConstants<'a>,
-        environment: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error> {
-        match &self.code {
-            Code::Linked(backend) => {
-                let executable = guarded(|| backend.load(code, constants, environment))?;
-                Ok(Box::new(LinkedExecutable(Guard::new(executable))))
-            }
-            Code::Plugin(wire, index) => wire.library()?.load(*index, code, constants, &self.environment(environment)?),
+    fn runtime(&self) -> Runtime<'_> {
+        match self.description.domain {
+            None => Runtime::Host(self),
+            Some(_) => Runtime::Device(self),
         }
     }
 
     fn open(&self, file: &[u8]) -> Result<CodeFile, Error> {
-        let answer = self.ask("open", &Request::default(), file)?;
+        let answer = self.ask("open", &Request::default(), &[file])?;
         checked_file(answer.ok_or_else(|| Error::new("this backend opens no files"))?, file.len())
-    }
-
-    fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
-        match &self.code {
-            Code::Linked(backend) => {
-                let opened = guarded(|| Ok(PluginDomain::linked(backend.open_domain(ordinal, options)?)))?;
-                Ok(Box::new(opened))
-            }
-            Code::Plugin(wire, index) => wire.library()?.open_domain(*index, ordinal, options),
-        }
-    }
-
-    fn load_on<'a>(
-        &self,
-        code: &'a [u8],
-        constants: &DeviceConstants<'a>,
-        environment: &Environment,
-        domain: &DomainHandles,
-    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
-        match &self.code {
-            Code::Linked(backend) => {
-                let executable = guarded(|| backend.load_on(code, constants, environment, domain))?;
-                Ok(Box::new(PluginDeviceExecutable::linked(executable, domain)))
-            }
-            Code::Plugin(wire, index) => {
-                let environment = self.environment(environment)?;
-                wire.library()?.load_on(*index, code, constants, &environment, domain)
-            }
-        }
     }
 
     fn tools(&self, options: &Options) -> Result<Vec<Tool>, Error> {
@@ -301,8 +300,8 @@ impl Backend for LoadedBackend {
     fn candidates(&self, code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
         let mut candidates: Vec<Candidate> = Vec::new();
         let mut taken = 0_usize;
-        self.call("candidates", &with(options), &Constants::new(Vec::new()), code, &mut |part| {
-            let (Part::Item(bytes) | Part::Bytes(bytes)) = part;
+        self.call("candidates", &with(options), &Constants::new(Vec::new()), &[code], &mut |part| {
+            let (Part::Item(bytes) | Part::Bytes(bytes)) = part else { return Ok(()) };
             taken = taken.saturating_add(bytes.len());
             few_candidates(candidates.len() + usize::from(matches!(part, Part::Item(_))), taken)?;
             match (part, candidates.last_mut()) {
@@ -315,10 +314,59 @@ impl Backend for LoadedBackend {
                 (Part::Bytes(_), None) => {
                     return Err(Error::new("the plugin gave code before the name of a candidate"));
                 }
+                (Part::Event(_), _) => {}
             }
             Ok(())
         })?;
         checked_candidates(candidates, code)
+    }
+}
+
+impl HostRuntime for LoadedBackend {
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &BoundConstants<'a>,
+        environment: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        match &self.code {
+            Code::Linked(backend) => {
+                let executable = guarded(|| backend.runtime().host()?.load(code, constants, environment))?;
+                Ok(Box::new(LinkedExecutable(Guard::new(executable))))
+            }
+            Code::Plugin(wire, index) => wire.library()?.load(*index, code, constants, &self.environment(environment)?),
+        }
+    }
+}
+
+impl DeviceRuntime for LoadedBackend {
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &DeviceConstants<'a>,
+        environment: &Environment,
+        domain: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
+        match &self.code {
+            Code::Linked(backend) => {
+                let executable = guarded(|| backend.runtime().device()?.load(code, constants, environment, domain))?;
+                Ok(Box::new(PluginDeviceExecutable::linked(executable, domain)))
+            }
+            Code::Plugin(wire, index) => {
+                let environment = self.environment(environment)?;
+                wire.library()?.load_on(*index, code, constants, &environment, domain)
+            }
+        }
+    }
+
+    fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
+        match &self.code {
+            Code::Linked(backend) => {
+                let open = || Ok(PluginDomain::linked(backend.runtime().device()?.open_domain(ordinal, options)?));
+                Ok(Box::new(guarded(open)?))
+            }
+            Code::Plugin(wire, index) => wire.library()?.open_domain(*index, ordinal, options),
+        }
     }
 }
 

@@ -29,7 +29,6 @@ fn clean(file: CodeFile) -> CodeFile {
         inputs: values(file.inputs),
         outputs: values(file.outputs),
         tables: file.tables.into_iter().map(table).collect(),
-        notes: lines(file.notes),
     }
 }
 
@@ -84,7 +83,6 @@ mod tests {
             inputs: vec![value("x", &[Dim::Fixed(2)])],
             outputs: vec![value("y", &[])],
             tables: vec![Table { title: "layers".into(), columns: vec!["op".into()], rows: vec![vec!["conv".into()]] }],
-            notes: vec!["a note".into()],
         }
     }
 
@@ -94,10 +92,9 @@ mod tests {
         file.format = "acme\n1".into();
         file.inputs[0].name = "\u{1b}x".into();
         file.tables[0].rows[0][0] = "a\r\nb".into();
-        file.notes = vec!["\tone\ntwo".into()];
         let file = checked_file(file, 8).expect("sound");
         assert_eq!((file.format.as_str(), file.inputs[0].name.as_str()), ("acme 1", "x"));
-        assert_eq!((file.tables[0].rows[0][0].as_str(), file.notes[0].as_str()), ("a b", "one two"));
+        assert_eq!(file.tables[0].rows[0][0], "a b");
         assert_eq!(checked_file(sound(), 9), Ok(sound()));
     }
 

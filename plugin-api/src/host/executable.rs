@@ -4,9 +4,9 @@ use std::ffi::c_void;
 
 use super::answer::{collect, failure};
 use crate::abi::{self, TensorList};
-use crate::backend::Executable;
 use crate::dlpack::DLTensor;
 use crate::error::Error;
+use crate::runtime::Executable;
 use crate::table::PluginTable;
 use crate::tensor::{TensorView, TensorViewMut};
 

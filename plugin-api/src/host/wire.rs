@@ -7,14 +7,14 @@ use super::answer::{collect, failure};
 use super::device::PluginDeviceExecutable;
 use super::domain::PluginDomain;
 use super::executable::PluginExecutable;
-use crate::abi::{self, ConstantList, ConstantView, Output, Slice};
-use crate::backend::Executable;
+use crate::abi::{self, ConstantList, ConstantView, Output, Slice, SliceList};
 use crate::call::{Answer, Call, Part};
 use crate::constants::{BoundConstant, BoundConstants, Constants};
 use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles, OPENS_NO_DOMAIN};
 use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION, DeviceTable, DomainTable};
 use crate::error::Error;
 use crate::options::Options;
+use crate::runtime::Executable;
 use crate::table::PluginTable;
 
 /// Where a plugin is open.
@@ -79,15 +79,23 @@ extern "C" fn take_bytes(context: *mut c_void, bytes: Slice) -> i32 {
     taker.take(Part::Bytes(bytes))
 }
 
+extern "C" fn take_event(context: *mut c_void, json: Slice) -> i32 {
+    // SAFETY: as in `take_item`.
+    let (taker, json) = unsafe { (&mut *context.cast::<Taker<'_, '_>>(), json.bytes()) };
+    taker.take(Part::Event(json))
+}
+
 impl Wire for Library {
     fn call(&self, backend: usize, call: &Call<'_>, answer: &mut Answer<'_>) -> Result<Ending, Error> {
         let views = constant_views(call.constants);
         let mut taker = Taker { answer, failed: None };
-        let out = Output { context: std::ptr::from_mut(&mut taker).cast(), item: take_item, write: take_bytes };
-        let (method, request, bytes) =
-            (Slice::new(call.method.as_bytes()), Slice::new(call.request), Slice::new(call.bytes));
+        let context = std::ptr::from_mut(&mut taker).cast();
+        let out = Output { context, item: take_item, write: take_bytes, event: take_event };
+        let (method, request) = (Slice::new(call.method.as_bytes()), Slice::new(call.request));
+        let blobs: Vec<_> = call.blobs.iter().map(|blob| Slice::new(blob)).collect();
+        let blobs = SliceList::new(&blobs);
         let (status, _, error) =
-            collect(|_, error| (self.table.call)(backend, method, request, list(&views), bytes, out, error));
+            collect(|_, error| (self.table.call)(backend, method, request, list(&views), blobs, out, error));
         taker.failed.map_or(Ok(Ending { status, error }), Err)
     }
 

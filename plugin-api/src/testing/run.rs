@@ -1,11 +1,13 @@
 //! A region's way through a backend, without byoc: check, code, claims, load and run.
 
 use super::{Claimed, RegionBuilder, Tensor};
-use crate::backend::{Backend, Environment, Executable};
+use crate::backend::Backend;
 use crate::constants::{BoundConstant, BoundConstants, Claim, Claims, ConstantAccess, Constants};
 use crate::dtype::DType;
 use crate::error::{Error, Refusal};
+use crate::job::{Generated, Job};
 use crate::options::Options;
+use crate::runtime::{Environment, Executable};
 
 /// The backend of that name, as its crate registers it. A test that links no other item of that crate names it by
 /// `use the_crate as _;`.
@@ -38,23 +40,43 @@ impl RegionBuilder {
         Constants::new(entries.collect())
     }
 
-    /// The code of the region, which must be the same when it is asked for again.
+    /// The code of the region.
     pub fn code(&self, backend: &dyn Backend, options: &Options) -> Result<Vec<u8>, Error> {
+        self.generate(backend, options).map(|(code, _)| code)
+    }
+
+    /// The code of the region and what comes beside it, which must be the same when it is asked for again.
+    pub fn generate(&self, backend: &dyn Backend, options: &Options) -> Result<(Vec<u8>, Generated), Error> {
         let constants = self.views(backend.describe().constant_access);
-        let (mut code, mut again) = (Vec::new(), Vec::new());
-        backend.codegen(&self.region, &constants, options, &mut code)?;
-        backend.codegen(&self.region, &constants, options, &mut again)?;
-        assert!(code == again, "the same region gives other code");
-        Ok(code)
+        let job = Job::new(&self.region, &constants, options);
+        let once = || {
+            let mut code = Vec::new();
+            backend.codegen(&job, &mut code).map(|generated| (code, generated))
+        };
+        let (first, again) = (once()?, once()?);
+        assert!(first == again, "the same region gives other code");
+        Ok(first)
     }
 
     /// The claims of the region, which must be one for each constant; they are put into the order of the region.
-    pub fn claims(&self, backend: &dyn Backend, code: &[u8], options: &Options) -> Result<Claimed, Error> {
+    pub fn claims(&self, backend: &dyn Backend, options: &Options) -> Result<Claimed, Error> {
+        let (code, generated) = self.generate(backend, options)?;
+        self.claims_for(backend, &code, &generated.learnt, options)
+    }
+
+    fn claims_for(
+        &self,
+        backend: &dyn Backend,
+        code: &[u8],
+        learnt: &[u8],
+        options: &Options,
+    ) -> Result<Claimed, Error> {
         let mut claimed = Claimed::default();
         // As in a compile, a backend is not asked where there is nothing to claim.
         if !self.region.constants.is_empty() {
             let constants = self.views(backend.describe().constant_access);
-            backend.constant_updater(&self.region, &constants, code, options, &mut Claims::new(&mut claimed))?;
+            let job = Job::new(&self.region, &constants, options);
+            backend.constant_updater(&job, code, learnt, &mut Claims::new(&mut claimed))?;
         }
         let place = |id| self.region.constants.iter().position(|constant| constant.id == id);
         claimed.0.sort_by_key(|(id, ..)| place(*id));
@@ -68,9 +90,9 @@ impl RegionBuilder {
     pub fn compile<'r>(&'r self, backend: &'r dyn Backend, settings: &[(&str, &str)]) -> Result<Compiled<'r>, Error> {
         let options = options(backend, settings);
         self.check(backend, &options).map_err(|refusal| Error::new(refusal.to_string()))?;
-        let code = self.code(backend, &options)?;
-        let claims = self.claims(backend, &code, &options)?;
-        Ok(Compiled { net: self, backend, packed: packed(&claims), code, claims, options })
+        let (code, generated) = self.generate(backend, &options)?;
+        let claims = self.claims_for(backend, &code, &generated.learnt, &options)?;
+        Ok(Compiled { net: self, backend, packed: packed(&claims), code, claims, notes: generated.notes, options })
     }
 
     /// Room for the outputs, which holds NaN.
@@ -122,6 +144,8 @@ pub struct Compiled<'r> {
     pub code: Vec<u8>,
     /// The claims, in the order of the region's constants.
     pub claims: Claimed,
+    /// What the user is told about the code.
+    pub notes: Vec<String>,
     /// The options that it was compiled with, which are also those of its runs.
     pub options: Options,
     net: &'r RegionBuilder,
@@ -150,7 +174,7 @@ impl Compiled<'_> {
     /// Loads the code in host memory.
     pub fn load(&self, threads: usize) -> Result<Box<dyn Executable + '_>, Error> {
         let environment = Environment { threads, options: self.options.clone() };
-        self.backend.load(&self.code, &BoundConstants::new(self.bound()), &environment)
+        self.backend.runtime().host()?.load(&self.code, &BoundConstants::new(self.bound()), &environment)
     }
 
     /// Loads for one thread and runs, with these sizes for symbols.

@@ -14,10 +14,7 @@ use std::time::Instant;
 
 use byoc_core::compile::{Observer, Request, Stage, compile_until};
 use byoc_core::plugin::{Registry, SearchPath};
-use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, ConstantAccess, Constants, Description, Environment, Error, Executable,
-    OptionKind, OptionSpec, Options, Pattern, Refusal, Region, RegionPolicy,
-};
+use byoc_plugin_api::{Backend, BoundConstants, Claims, ConstantAccess, Description, Environment, Error, Executable, Generated, HostRuntime, Job, OptionSpec, Options, Pattern, Refusal, Region, RegionPolicy, Runtime};
 
 use onnx::{Message, Model, Type, tensor};
 
@@ -38,12 +35,6 @@ struct Blob;
 
 impl Backend for Blob {
     fn describe(&self) -> Description {
-        let option = |name: &str, kind, default: &str| OptionSpec {
-            name: name.into(),
-            kind,
-            default: default.into(),
-            help: String::new(),
-        };
         Description {
             name: "blob".into(),
             version: "1.0.0".into(),
@@ -52,7 +43,7 @@ impl Backend for Blob {
             host: true,
             regions: RegionPolicy::default(),
             constant_access: ConstantAccess::Load,
-            options: vec![option("bytes", OptionKind::Int, "0"), option("text", OptionKind::Bool, "false")],
+            options: vec![OptionSpec::int("bytes", 0, ""), OptionSpec::bool("text", false, "")],
             ..Description::default()
         }
     }
@@ -65,28 +56,22 @@ impl Backend for Blob {
         Ok(())
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        _: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
-        let seed = 1000 + region.constants.first().map_or(0, |constant| constant.id.0);
-        Ok(noise(seed, options.int("bytes") as usize, options.bool("text"), code)?)
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        let seed = 1000 + job.region.constants.first().map_or(0, |constant| constant.id.0);
+        noise(seed, job.options.int("bytes") as usize, job.options.bool("text"), code)?;
+        Ok(Generated::default())
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        _: &Constants<'_>,
-        _: &[u8],
-        _: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
-        region.constants.iter().try_for_each(|constant| claims.host(constant.id))
+    fn constant_updater(&self, job: &Job<'_>, _: &[u8], _: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        job.region.constants.iter().try_for_each(|constant| claims.host(constant.id))
     }
 
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Host(self)
+    }
+}
+
+impl HostRuntime for Blob {
     fn load<'a>(
         &self,
         _: &'a [u8],

@@ -191,7 +191,7 @@ pub(crate) fn load<'a>(
     });
     let (on_device, handles) = (DeviceConstants::new(on_device.collect()), open.handles());
     let environment = Environment { threads: 2, options: options.clone() };
-    let executable = selected.registered.backend.load_on(code, &on_device, &environment, &handles)?;
+    let executable = selected.registered.backend.runtime().device()?.load(code, &on_device, &environment, &handles)?;
     Ok(OnDevice { executable: Some(executable), constants, prepared: None, memory })
 }
 

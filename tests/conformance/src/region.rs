@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use byoc_core::plugin::{OutputBudget, Selected};
 use byoc_plugin_api::{
     Backend, BoundConstant, BoundConstants, Claim, ClaimSink, Claims, ConstantAccess, ConstantId, Constants,
-    Environment, Error, Executable, Options, Region, TensorView, TensorViewMut,
+    Environment, Error, Executable, Job, Options, Region, TensorView, TensorViewMut,
 };
 
 use crate::device::OnDevice;
@@ -114,13 +114,14 @@ pub(crate) fn generate(selected: &Selected, region: &Region, constants: &[Placed
         });
     let constants = Constants::new(views.collect());
     let mut code = Code { bytes: Vec::new(), budget: OutputBudget::new("code", MOST_OUTPUT, &constants) };
-    backend.codegen(region, &constants, &selected.options, &mut code)?;
+    let job = Job::new(region, &constants, &selected.options);
+    let learnt = backend.codegen(&job, &mut code)?.learnt;
     let code = code.bytes;
     let mut claims =
         Collector { claims: Vec::new(), budget: OutputBudget::new("packed constants", MOST_OUTPUT, &constants) };
     // As in a compile, a backend is not asked where there is nothing to claim.
     if !region.constants.is_empty() {
-        backend.constant_updater(region, &constants, &code, &selected.options, &mut Claims::new(&mut claims))?;
+        backend.constant_updater(&job, &code, &learnt, &mut Claims::new(&mut claims))?;
     }
     Ok(Generated { code, claims: claims.claims })
 }
@@ -181,8 +182,8 @@ pub(crate) fn load<'a>(
         view: bound.placed.view(),
     });
     let environment = Environment { threads: 2, options: options.clone() };
-    let loaded = selected.registered.backend.load(code, &BoundConstants::new(constants.collect()), &environment);
-    loaded.map(Loaded::Host)
+    let runtime = selected.registered.backend.runtime().host()?;
+    runtime.load(code, &BoundConstants::new(constants.collect()), &environment).map(Loaded::Host)
 }
 
 /// Runs once. How long it took.

@@ -15,8 +15,8 @@ use byoc_core::runtime::{Queueing, Session};
 use byoc_nvidia::domain::CudaDomain;
 use byoc_nvidia::locate::{Library, Places};
 use byoc_plugin_api::{
-    ABI_VERSION, Backend, BoundConstants, Claims, Constants, Description, Domain, DomainHandles, DomainInfo,
-    Environment, Error, Executable, Options, Pattern, Refusal, RefusalCode, Region,
+    ABI_VERSION, Backend, Claims, Description, DeviceConstants, DeviceExecutable, DeviceRuntime, Domain, DomainHandles,
+    DomainInfo, Environment, Error, Generated, Job, Options, Pattern, Refusal, RefusalCode, Region, Runtime,
 };
 
 use crate::bed::{self, Bed};
@@ -123,15 +123,27 @@ impl Backend for Watch {
         Err(Refusal::new(RefusalCode::Other, "this backend only opens devices"))
     }
 
-    fn codegen(&self, _: &Region, _: &Constants<'_>, _: &Options, _: &mut dyn Write) -> Answer<()> {
+    fn codegen(&self, _: &Job<'_>, _: &mut dyn Write) -> Answer<Generated> {
         Err(compiles_nothing())
     }
 
-    fn constant_updater(&self, _: &Region, _: &Constants<'_>, _: &[u8], _: &Options, _: &mut Claims<'_>) -> Answer<()> {
+    fn constant_updater(&self, _: &Job<'_>, _: &[u8], _: &[u8], _: &mut Claims<'_>) -> Answer<()> {
         Err(compiles_nothing())
     }
 
-    fn load<'a>(&self, _: &'a [u8], _: &BoundConstants<'a>, _: &Environment) -> Answer<Box<dyn Executable + 'a>> {
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Device(self)
+    }
+}
+
+impl DeviceRuntime for Watch {
+    fn load<'a>(
+        &self,
+        _: &'a [u8],
+        _: &DeviceConstants<'a>,
+        _: &Environment,
+        _: &DomainHandles,
+    ) -> Answer<Box<dyn DeviceExecutable + 'a>> {
         Err(compiles_nothing())
     }
 

@@ -28,20 +28,20 @@ static int32_t patterns(size_t backend, byoc_slice options, byoc_sink out, byoc_
 }
 
 /* The id of the constant, or -1 where there is none. */
-static int64_t factor_of(byoc_json region) {
+static int64_t factor_of(byoc_json_value region) {
     int64_t id;
     return byoc_json_int(byoc_json_get(byoc_json_first(byoc_json_get(region, "constants")), "id"), &id) ? id : -1;
 }
 
 /* The shape of a value. */
-static byoc_json shape_of(byoc_json region, int64_t value) {
+static byoc_json_value shape_of(byoc_json_value region, int64_t value) {
     return byoc_json_get(byoc_json_at(byoc_json_get(region, "values"), (size_t)value), "shape");
 }
 
 /* Whether the factor is broadcast to the input, which has the shape of the result then. */
-static int fits(byoc_json region) {
+static int fits(byoc_json_value region) {
     int64_t input = 0, constant = 0, size, other;
-    byoc_json x, by;
+    byoc_json_value x, by;
     size_t rank, skipped, axis;
     if (!byoc_json_int(byoc_json_first(byoc_json_get(region, "inputs")), &input) ||
         !byoc_json_int(byoc_json_get(byoc_json_first(byoc_json_get(region, "constants")), "value"), &constant))
@@ -58,7 +58,7 @@ static int fits(byoc_json region) {
 }
 
 static int32_t check(size_t backend, byoc_slice text, byoc_slice options, byoc_sink out, byoc_sink error) BYOC_NOEXCEPT {
-    byoc_json region = byoc_json_of(text), value = byoc_json_first(byoc_json_get(region, "values"));
+    byoc_json_value region = byoc_json_of(text), value = byoc_json_first(byoc_json_get(region, "values"));
     (void)backend, (void)options, (void)error;
     for (; byoc_json_ok(value); value = byoc_json_next(value))
         if (!byoc_json_is(byoc_json_get(value, "dtype"), "f32")) return byoc_refuse(out, "type", "only f32 is taken");
@@ -127,7 +127,7 @@ static void give_back(heap *domain, const void *begin) {
 
 static int32_t open_domain(size_t backend, uint32_t ordinal, byoc_slice options, void **domain,
                            byoc_domain_handles *handles, byoc_sink out, byoc_sink error) BYOC_NOEXCEPT {
-    byoc_json title = byoc_json_get(byoc_json_of(options), "title");
+    byoc_json_value title = byoc_json_get(byoc_json_of(options), "title");
     byoc_slice text;
     heap *opened;
     (void)backend;
@@ -327,7 +327,7 @@ static int32_t candidates(size_t backend, byoc_slice code, byoc_slice options, b
     return BYOC_OK;
 }
 
-static int32_t call(size_t backend, byoc_slice method, byoc_slice request, byoc_constants constants, byoc_slice bytes,
+static int32_t call(size_t backend, byoc_slice method, byoc_slice request, byoc_constants constants, byoc_slices blobs,
                     byoc_output out, byoc_sink error) BYOC_NOEXCEPT {
     byoc_slice region = byoc_json_text(byoc_json_get(byoc_json_of(request), "region"));
     byoc_slice options = byoc_json_text(byoc_json_get(byoc_json_of(request), "options"));
@@ -336,9 +336,9 @@ static int32_t call(size_t backend, byoc_slice method, byoc_slice request, byoc_
     if (byoc_is(method, "check")) return check(backend, region, options, byoc_bytes(out), error);
     if (byoc_is(method, "codegen")) return codegen(backend, region, constants, options, byoc_bytes(out), error);
     if (byoc_is(method, "constant_updater"))
-        return constant_updater(backend, region, constants, bytes, options, out, error);
+        return constant_updater(backend, region, constants, byoc_blob(blobs, 0), options, out, error);
     if (byoc_is(method, "tools")) return tools(backend, options, byoc_bytes(out), error);
-    if (byoc_is(method, "candidates")) return candidates(backend, bytes, options, out, error);
+    if (byoc_is(method, "candidates")) return candidates(backend, byoc_blob(blobs, 0), options, out, error);
     return BYOC_UNKNOWN;
 }
 

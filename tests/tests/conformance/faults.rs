@@ -39,8 +39,8 @@ fn expected(fault: Fault) -> Option<(&'static str, &'static str)> {
         WritesEndlessCode => ("scale: f32[3x16] constants: codegen", "it writes more than 256 MiB of code"),
         PacksEndlessly => ("scale: f32[3x16] constants: codegen", "it writes more than 256 MiB of packed constants"),
         HangsInCodegen => ("scale: f32[3x16] constants: codegen", "timed out after 2 s"),
-        // The plugin's own side of the wire keeps the panic, and `free` has no answer; printing is no fault here.
-        PanicInDrop | PrintsInCodegen => return None,
+        // The plugin's own side of the wire keeps the panic, and `free` has no answer; printing is no fault here, and who tells of progress may take long.
+        PanicInDrop | PrintsInCodegen | WorksLong => return None,
     })
 }
 

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use byoc_core::compile::wildcard;
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, Constant, Constants, Description, Environment, Error, Executable, Options, Packed,
-    Pattern, Refusal, RefusalCode, Region,
+    Backend, BoundConstants, Claims, Constant, Description, Environment, Error, Executable, Generated, HostRuntime,
+    Job, Options, Packed, Pattern, Refusal, RefusalCode, Region, Runtime,
 };
 
 use byoc_tests::tensor::Tensor;
@@ -164,13 +164,8 @@ impl Backend for Scripted {
         }
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        _: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        let Job { region, constants, .. } = *job;
         code.write_all(self.name().as_bytes())?;
         let ids: HashMap<_, _> =
             region.constants.iter().map(|found| (region.values[found.value].name.as_str(), found.id)).collect();
@@ -186,17 +181,11 @@ impl Backend for Scripted {
                 }
             }
         }
-        Ok(())
+        Ok(Generated::default())
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        _: &Constants<'_>,
-        _: &[u8],
-        _: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
+    fn constant_updater(&self, job: &Job<'_>, _: &[u8], _: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        let region = job.region;
         if region.constants.is_empty() {
             return Err(Error::new("asked about a region without constants"));
         }
@@ -212,6 +201,12 @@ impl Backend for Scripted {
         Ok(())
     }
 
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Host(self)
+    }
+}
+
+impl HostRuntime for Scripted {
     fn load<'a>(
         &self,
         _: &'a [u8],

@@ -75,7 +75,7 @@ impl Bench {
     }
 
     pub(crate) fn open(&self, ordinal: u32, settings: &[(&str, &str)]) -> Result<Box<dyn Domain>, Error> {
-        self.backend("isle").open_domain(ordinal, &self.options("isle", settings))
+        self.backend("isle").runtime().device()?.open_domain(ordinal, &self.options("isle", settings))
     }
 
     pub(crate) fn device<'a>(&'a self, domain: &'a mut dyn Domain) -> Device<'a> {
@@ -154,7 +154,7 @@ impl Device<'_> {
         let code = region.code(backend, &options)?;
         // Tests are short, and their regions live as long as they like.
         let code: &'static [u8] = code.leak();
-        backend.load_on(code, constants, &Environment { threads: 1, options }, &self.domain.handles())
+        backend.runtime().device()?.load(code, constants, &Environment { threads: 1, options }, &self.domain.handles())
     }
 
     /// Plans and prepares; the address of the scratch memory.

@@ -35,7 +35,7 @@ impl Device {
         let folder = std::env::var_os(FOLDER).unwrap_or_default();
         let folder = Path::new(&folder).to_string_lossy().into_owned();
         let options = options(&[&[("library-path", folder.as_str())], settings].concat());
-        Ok(Device { domain: backend().open_domain(0, &options)?, options })
+        Ok(Device { domain: backend().runtime().device()?.open_domain(0, &options)?, options })
     }
 
     /// Memory that holds these bytes.
@@ -54,7 +54,7 @@ impl Device {
 
     /// Loads a region of this code, and sends it the constants that it claims as the host's.
     pub(crate) fn load<'a>(&mut self, net: &'a RegionBuilder, code: &'a [u8]) -> Result<Ready<'a>, Error> {
-        let claimed = net.claims(backend(), code, &self.options)?;
+        let claimed = net.claims(backend(), &self.options)?;
         let (mut entries, mut constants) = (Vec::new(), Vec::new());
         for ((id, claim, _), tensor) in claimed.0.iter().zip(&net.constants) {
             if *claim == Claim::Host {
@@ -66,7 +66,8 @@ impl Device {
         }
         let environment = Environment { threads: 1, options: self.options.clone() };
         let handles = self.domain.handles();
-        let executable = backend().load_on(code, &DeviceConstants::new(entries), &environment, &handles)?;
+        let executable =
+            backend().runtime().device()?.load(code, &DeviceConstants::new(entries), &environment, &handles)?;
         Ok(Ready { executable, constants })
     }
 

@@ -311,7 +311,7 @@ fn damaged_code() {
     assert!(log.rfind("no descriptions live") > log.rfind("choose an algorithm"));
 }
 
-/// What `load_on` says to constants that are not those of the code.
+/// What `load` says to constants that are not those of the code.
 fn constants() -> Result<Vec<String>, Error> {
     let mut device = Device::open(&[])?;
     let net = relu();
@@ -328,7 +328,7 @@ fn constants() -> Result<Vec<String>, Error> {
             DeviceConstant { bound, address }
         });
         let constants = DeviceConstants::new(entries.collect());
-        let loaded = backend().load_on(&code, &constants, &environment, handles);
+        let loaded = backend().runtime().device().expect("a device").load(&code, &constants, &environment, handles);
         loaded.map_or_else(|error| error.message, |_| "loaded".into())
     };
     let said = |views, handles: &DomainHandles| at(address, views, handles);
@@ -387,6 +387,10 @@ fn no_library() {
 fn not_in_host_memory() {
     let environment = Environment { threads: 1, options: options(&[]) };
     let code = relu().code(backend(), &options(&[])).expect("code");
-    let error = backend().load(&code, &BoundConstants::new(vec![]), &environment).err().expect("an error");
-    assert_eq!(error.message, "cublas runs its regions on a device of the domain cuda, not in the host's memory");
+    let error = backend()
+        .runtime()
+        .host()
+        .and_then(|host| host.load(&code, &BoundConstants::new(vec![]), &environment).map(drop))
+        .expect_err("an error");
+    assert_eq!(error.message, "this backend runs in a memory domain, not in host memory");
 }

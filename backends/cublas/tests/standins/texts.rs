@@ -61,7 +61,7 @@ fn a_convolution() {
 
 /// The claims of a region as words.
 fn claims(net: &RegionBuilder, settings: &[(&str, &str)]) -> Vec<&'static str> {
-    net.claims(backend(), &[], &options(settings)).expect("each is claimed").words()
+    net.claims(backend(), &options(settings)).expect("each is claimed").words()
 }
 
 fn every_constant_has_a_claim() {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use byoc_dim::{self as dim, DimError};
 use byoc_plugin_api::{ConstantId, DType, Dim, Node, Refusal};
+use serde::{Deserialize, Serialize};
 
 /// The steps in the order in which they run.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +79,7 @@ pub(crate) struct Conv {
 }
 
 /// What the weights and the bias of a convolution are made of.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Weights {
     /// [K, C, R, S]; in the constant's place stands what is made of all of these.
     pub(crate) filters: ConstantId,
@@ -93,7 +94,7 @@ pub(crate) struct Weights {
 }
 
 /// Batch normalisation.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Norm {
     pub(crate) scale: ConstantId,
     pub(crate) shift: ConstantId,

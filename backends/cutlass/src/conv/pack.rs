@@ -6,7 +6,7 @@ use std::io::Write;
 use byoc_plugin_api::{ConstantId, DType, Error, Packed, TensorView};
 use half::{bf16, f16};
 
-use super::net::{Conv, Weights};
+use super::net::Weights;
 
 /// Filters [K, R, S, C], K and C as they lie.
 const DENSE: &str = "cutlass-krsc/1";
@@ -15,8 +15,8 @@ const DENSE: &str = "cutlass-krsc/1";
 const DEPTHWISE: &str = "cutlass-rsk/1";
 
 /// How packed weights are called and how many elements they are.
-pub(crate) fn packed(conv: &Conv, dtype: DType) -> Packed {
-    Packed::new(layout(&conv.weights), dtype, &[elements(conv, dtype)]).aligned(256)
+pub(crate) fn packed(weights: &Weights, kernel: [usize; 2], dtype: DType) -> Packed {
+    Packed::new(layout(weights), dtype, &[elements(weights, kernel, dtype)]).aligned(256)
 }
 
 /// The layout's name.
@@ -25,9 +25,8 @@ pub(crate) fn layout(weights: &Weights) -> &'static str {
 }
 
 /// Elements of the filters and behind them those that the biases take.
-pub(crate) fn elements(conv: &Conv, dtype: DType) -> usize {
-    let Weights { pitch_out, pitch_in, .. } = conv.weights;
-    let [r, s] = conv.window.kernel;
+pub(crate) fn elements(weights: &Weights, [r, s]: [usize; 2], dtype: DType) -> usize {
+    let &Weights { pitch_out, pitch_in, .. } = weights;
     pitch_out * r * s * pitch_in + pitch_out * (size_of::<f32>() / dtype.size())
 }
 
@@ -37,22 +36,23 @@ pub(crate) fn elements(conv: &Conv, dtype: DType) -> usize {
 ///
 /// When a constant is missing or is not what its shape says, and those of `out`.
 pub(crate) fn pack<'a>(
-    conv: &Conv,
+    weights: &Weights,
+    kernel: [usize; 2],
     dtype: DType,
     view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    let Weights { filters, depthwise, pitch_out, pitch_in, .. } = conv.weights;
+    let &Weights { filters, depthwise, pitch_out, pitch_in, .. } = weights;
     let filters_view = view(filters)?;
     let &[k, c, r, s] = filters_view.shape() else {
         return Err(Error::new("weights are no filters of two dimensions"));
     };
     let [k, c, r, s] = [k, c, r, s].map(|size| usize::try_from(size).unwrap_or(0));
     let filters = numbers(&filters_view)?;
-    if k > pitch_out || c > pitch_in || filters.len() != k * c * r * s || [r, s] != conv.window.kernel {
+    if k > pitch_out || c > pitch_in || filters.len() != k * c * r * s || [r, s] != kernel {
         return Err(Error::new(format!("weights of {k}x{c}x{r}x{s} for {pitch_out}x{pitch_in}")));
     }
-    let (factors, shifts) = affine(&conv.weights, k, view)?;
+    let (factors, shifts) = affine(weights, k, view)?;
     let taps = r * s;
     let scaled = |filter: usize, channel: usize, tap: usize| match filter < k && channel < c {
         true => f64::from(filters[(filter * c + channel) * taps + tap]) * factors[filter],

@@ -79,7 +79,7 @@ fn constants(net: &Net) -> Vec<Constant> {
     for conv in net.convolutions() {
         let (id, layout) = (conv.weights.filters, Some(pack::layout(&conv.weights).to_owned()));
         if constants.iter().all(|constant| constant.id != id) {
-            let shape = vec![pack::elements(conv, net.dtype)];
+            let shape = vec![pack::elements(&conv.weights, conv.window.kernel, net.dtype)];
             constants.push(Constant { id, layout, dtype: net.dtype, shape, strides: vec![1] });
         }
     }

@@ -121,15 +121,16 @@ fn damaged_code_is_refused_and_never_panics() {
     let code = compile(&net, &[("pack", "false"), ("fusion", "false")]).code;
     let text = String::from_utf8(code).expect("JSON");
     let environment = Environment { threads: 1, options: Default::default() };
+    let host = json().runtime().host().expect("the host");
     let none = BoundConstants::new(Vec::new());
     let changes = [("\"version\":1", "\"version\":9"), ("\"inputs\":[0]", "\"inputs\":[77]"), ("16", "15"), ("{", "[")];
     for (from, to) in changes {
         let damaged = text.replace(from, to);
         assert_ne!(damaged, text, "{from}");
-        assert!(json().load(damaged.as_bytes(), &none, &environment).is_err(), "{from}");
+        assert!(host.load(damaged.as_bytes(), &none, &environment).is_err(), "{from}");
     }
     for cut in (0..text.len()).step_by(7) {
-        assert!(json().load(&text.as_bytes()[..cut], &none, &environment).is_err());
+        assert!(host.load(&text.as_bytes()[..cut], &none, &environment).is_err());
     }
 }
 

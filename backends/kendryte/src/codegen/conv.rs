@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use byoc_plugin_api::Error;
 
-use super::Job;
+use super::Network;
 use crate::kmodel::arguments::{Arguments, MOST_LOADS};
 use crate::kmodel::conv::Conv as ConvBody;
 use crate::kmodel::layout::Layout;
@@ -19,7 +19,7 @@ const LOAD: u64 = 30 * 1024;
 /// and their transfers begin at whole words.
 const PART: u32 = 8;
 
-impl Job<'_> {
+impl Network<'_> {
     /// The layers of a convolution.
     pub(super) fn conv(&self, conv: &Conv, step: &Step, layers: &mut Vec<Layer>) -> Result<(), Error> {
         let tensor = |id: usize| &self.net.tensors[id];

@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::Error;
 
-use super::Job;
+use super::Network;
 use crate::kmodel::bodies::{
     AddPadding, Concat, Dequantize, GlobalAveragePool, Pool, Quantize, QuantizedAdd, Range, RemovePadding, Requantize,
     Resize, Shape, Upload, Vector,
@@ -19,7 +19,7 @@ struct Ends<'a> {
     output: u32,
 }
 
-impl Job<'_> {
+impl Network<'_> {
     /// Appends the layers of a step.
     pub(super) fn layers(&self, step: &Step, layers: &mut Vec<Layer>) -> Result<(), Error> {
         let (Some(&input), Some(&output)) = (step.inputs.first(), step.outputs.first()) else {

@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::{Error, Node};
 
-use super::Job;
+use super::Network;
 use crate::kmodel::bodies::FullyConnected;
 use crate::kmodel::bodies::FullyConnectedSizes;
 use crate::net::{Conv, DenseActivation};
@@ -15,7 +15,7 @@ pub(super) struct Affine {
     pub(super) bias: Vec<f32>,
 }
 
-impl Job<'_> {
+impl Network<'_> {
     /// The elements of a constant.
     fn floats(&self, value: usize) -> Result<Vec<f32>, Error> {
         let missing = || Error::new(format!("the bytes of '{}' are not there", self.region.values[value].name));

@@ -5,6 +5,7 @@ use byoc_core::diagnostic::Result;
 use byoc_core::runtime::{Opened, open_region};
 use byoc_core::whole;
 use byoc_plugin_api::{CodeFile, Value};
+use serde::Serialize;
 
 use super::Args;
 use crate::compile_request;
@@ -13,7 +14,7 @@ use crate::report::{self, Table, size};
 
 /// Prints what is in a file.
 pub(crate) fn file(args: &Args, opened: &Opened) -> Result<()> {
-    print(args, opened, &args.file.display().to_string())
+    print(args, opened, &[], &args.file.display().to_string())
 }
 
 /// Prints what is in the code of a region, and writes the file that is in it where that is asked for.
@@ -32,18 +33,28 @@ pub(crate) fn region(args: &Args, artifact: &Artifact, symbol: &str) -> Result<(
         // Judged when it was opened: there are as many bytes.
         whole::write(output, &opened.code[..opened.contents.file_bytes as usize])?;
     }
-    print(args, &opened, &format!("region {symbol}"))
+    let notes = region.map(|region| region.notes.as_slice()).unwrap_or_default();
+    print(args, &opened, notes, &format!("region {symbol}"))
 }
 
-fn print(args: &Args, opened: &Opened, title: &str) -> Result<()> {
+/// What `--json` prints: what the backend says of the code, and what it has said when it was made.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    contents: &'a CodeFile,
+    notes: &'a [String],
+}
+
+fn print(args: &Args, opened: &Opened, notes: &[String], title: &str) -> Result<()> {
+    let shown = Shown { contents: &opened.contents, notes };
     if args.json {
-        return report::print_json(&opened.contents);
+        return report::print_json(&shown);
     }
-    report::print(&text(&opened.contents, title, &opened.backend.description.name))
+    report::print(&text(&shown, title, &opened.backend.description.name))
 }
 
-fn text(contents: &CodeFile, title: &str, backend: &str) -> String {
-    let CodeFile { format, file_bytes, inputs, outputs, tables, notes } = contents;
+fn text(Shown { contents, notes }: &Shown<'_>, title: &str, backend: &str) -> String {
+    let CodeFile { format, file_bytes, inputs, outputs, tables } = contents;
     let mut text = format!("{title}: {format}, {}, for the backend {backend}\n", size(*file_bytes));
     let values = [("input", inputs), ("output", outputs)];
     for (kind, value) in values.into_iter().flat_map(|(kind, values)| values.iter().map(move |value| (kind, value))) {

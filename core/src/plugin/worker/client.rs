@@ -152,9 +152,16 @@ impl Wire for Worker {
             })?;
         }
         let mut lent = lend(call.constants)?;
-        let (bytes, _file) = lend_bytes(call.bytes)?;
+        let mut blobs = Vec::new();
+        // Open until the worker has answered.
+        let mut files = Vec::new();
+        for blob in call.blobs {
+            let (blob, file) = lend_bytes(blob)?;
+            blobs.push(blob);
+            files.extend(file);
+        }
         let constants = std::mem::take(&mut lent.shared);
-        let request = Request::Call(LentCall { backend, method: call.method.to_owned(), constants, bytes });
+        let request = Request::Call(LentCall { backend, method: call.method.to_owned(), constants, blobs });
         let mut budget = OutputBudget::of_method(call.method, self.isolation.output, call.constants);
         self.ask(&request, Some(call.request), &mut |part| {
             if let (Part::Bytes(bytes), Some(budget)) = (&part, &mut budget) {
@@ -182,6 +189,7 @@ impl Running {
             let taken = match receive(&mut self.stream, MOST_ANSWER)?.ok_or(io::ErrorKind::UnexpectedEof)? {
                 Frame::Bytes(bytes) => answer(Part::Bytes(&bytes)),
                 Frame::Message(json) => answer(Part::Item(&json)),
+                Frame::Event(json) => answer(Part::Event(&json)),
                 Frame::End(ending) => return Ok(Answered::Whole(ending)),
             };
             if let Err(error) = taken {

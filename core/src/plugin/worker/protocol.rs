@@ -34,7 +34,7 @@ pub(super) struct LentCall {
     pub(super) backend: usize,
     pub(super) method: String,
     pub(super) constants: Shared,
-    pub(super) bytes: SharedBytes,
+    pub(super) blobs: Vec<SharedBytes>,
 }
 
 /// Constants as places in files.
@@ -78,6 +78,8 @@ pub(super) enum Frame {
     Message(Vec<u8>),
     /// Bytes of an answer.
     Bytes(Vec<u8>),
+    /// An event: JSON.
+    Event(Vec<u8>),
     /// The end of an answer.
     End(Ending),
 }
@@ -96,6 +98,13 @@ pub(super) fn send_request(out: &mut impl Write, request: &Request, behind: Opti
 pub(super) fn send_message(out: &mut impl Write, json: &[u8]) -> io::Result<()> {
     out.write_all(&head(0, json.len())?)?;
     out.write_all(json)
+}
+
+/// Writes an event, which is sent at once: it is also a sign of life.
+pub(super) fn send_event(out: &mut impl Write, json: &[u8]) -> io::Result<()> {
+    out.write_all(&head(3, json.len())?)?;
+    out.write_all(json)?;
+    out.flush()
 }
 
 /// Writes bytes.
@@ -133,7 +142,7 @@ pub(super) fn receive(from: &mut impl Read, most_message: usize) -> io::Result<O
     let [kind, length @ ..] = head;
     let length = u32::from_le_bytes(length) as usize;
     let most = match kind {
-        0 | 2 => most_message,
+        0 | 2 | 3 => most_message,
         1 => MOST,
         kind => return Err(invalid(format!("a frame of the unknown kind {kind}"))),
     };
@@ -149,6 +158,7 @@ pub(super) fn receive(from: &mut impl Read, most_message: usize) -> io::Result<O
     Ok(Some(match kind {
         0 => Frame::Message(bytes),
         1 => Frame::Bytes(bytes),
+        3 => Frame::Event(bytes),
         _ => {
             let (status, error) =
                 bytes.split_first_chunk().ok_or_else(|| invalid(format!("an end of {length} bytes")))?;
@@ -170,12 +180,16 @@ mod tests {
         let mut wire = Vec::new();
         let ending = Ending { status: -3, error: b"why".to_vec() };
         send_message(&mut wire, b"{}").expect("written");
+        send_event(&mut wire, b"[]").expect("written");
         send_bytes(&mut wire, &vec![7; MOST + 5]).expect("written");
         send_end(&mut wire, &ending).expect("written");
         let mut from = wire.as_slice();
         let frames: Vec<_> = std::iter::from_fn(|| receive(&mut from, 100).expect("frames")).collect();
         let bytes = |length: usize| Frame::Bytes(vec![7; length]);
-        assert_eq!(frames, [Frame::Message(b"{}".to_vec()), bytes(MOST), bytes(5), Frame::End(ending)]);
+        assert_eq!(
+            frames,
+            [Frame::Message(b"{}".to_vec()), Frame::Event(b"[]".to_vec()), bytes(MOST), bytes(5), Frame::End(ending)]
+        );
         let cut = |wire: &[u8]| receive(&mut &*wire, 100).expect_err("no frame");
         assert_eq!(cut(&wire[..3]).kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(cut(&wire[..6]).kind(), io::ErrorKind::UnexpectedEof);

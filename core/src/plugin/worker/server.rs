@@ -10,7 +10,7 @@ use byoc_plugin_api::Error;
 use byoc_plugin_api::host::{Call, Ending, Library, Part, Wire};
 
 use super::ending::{end_process, end_with_parent};
-use super::protocol::{Frame, LentCall, MOST, Request, receive, send_bytes, send_end, send_message};
+use super::protocol::{Frame, LentCall, MOST, Request, receive, send_bytes, send_end, send_event, send_message};
 use super::shared::{bytes, constants, map};
 use super::wait::busy_wait;
 
@@ -88,13 +88,17 @@ fn limit_data(memory: u64) {
 
 /// Makes a call.
 fn answer(call: &LentCall, behind: &[u8], plugin: &Library, out: &mut impl Write) -> Result<Ending, Error> {
-    let (files, lent) = (map(&call.constants.files)?, bytes(&call.bytes)?);
+    let files = map(&call.constants.files)?;
+    let lent = call.blobs.iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
+    let blobs: Vec<&[u8]> = lent.iter().map(|bytes| &bytes[..]).collect();
     let constants = constants(&call.constants.tensors, &files)?;
-    let made = Call { method: &call.method, request: behind, constants: &constants, bytes: &lent };
+    let made = Call { method: &call.method, request: behind, constants: &constants, blobs: &blobs };
     plugin.call(call.backend, &made, &mut |part| match part {
         // An empty frame would be a broken wire.
         Part::Item([]) => Err(Error::new("the plugin gave an empty item")),
+        Part::Event([]) => Err(Error::new("the plugin gave an empty event")),
         Part::Item(json) => Ok(send_message(out, json)?),
         Part::Bytes(bytes) => Ok(send_bytes(out, bytes)?),
+        Part::Event(json) => Ok(send_event(out, json)?),
     })
 }

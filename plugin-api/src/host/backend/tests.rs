@@ -6,8 +6,8 @@ use crate::dlpack;
 use crate::domain::{DevicePlan, DeviceTensor, DomainInfo};
 use crate::region::ConstantId;
 
-/// Panics in the call of that name.
-struct Panicking(&'static str);
+/// Panics in the call of that name, which is one of a device's where that is true.
+struct Panicking(&'static str, bool);
 
 impl Panicking {
     fn at(&self, call: &str) {
@@ -18,7 +18,7 @@ impl Panicking {
 impl Backend for Panicking {
     fn describe(&self) -> Description {
         self.at("describe");
-        Description { name: "panicking".into(), ..Description::default() }
+        Description { name: "panicking".into(), domain: self.1.then(|| "test".into()), ..Description::default() }
     }
 
     fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
@@ -31,52 +31,26 @@ impl Backend for Panicking {
         Ok(())
     }
 
-    fn codegen(&self, _: &Region, _: &Constants<'_>, _: &Options, _: &mut dyn Write) -> Result<(), Error> {
+    fn codegen(&self, _: &Job<'_>, _: &mut dyn Write) -> Result<Generated, Error> {
         self.at("codegen");
-        Ok(())
+        Ok(Generated::default())
     }
 
-    fn constant_updater(
-        &self,
-        _: &Region,
-        _: &Constants<'_>,
-        _: &[u8],
-        _: &Options,
-        _: &mut Claims<'_>,
-    ) -> Result<(), Error> {
+    fn constant_updater(&self, _: &Job<'_>, _: &[u8], _: &[u8], _: &mut Claims<'_>) -> Result<(), Error> {
         self.at("constant_updater");
         Ok(())
     }
 
-    fn load<'a>(
-        &self,
-        _: &'a [u8],
-        _: &BoundConstants<'a>,
-        _: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error> {
-        self.at("load");
-        Ok(Box::new(Panicking(self.0)))
+    fn runtime(&self) -> Runtime<'_> {
+        match self.1 {
+            false => Runtime::Host(self),
+            true => Runtime::Device(self),
+        }
     }
 
     fn open(&self, _: &[u8]) -> Result<CodeFile, Error> {
         self.at("open");
         Ok(CodeFile::default())
-    }
-
-    fn open_domain(&self, _: u32, _: &Options) -> Result<Box<dyn Domain>, Error> {
-        self.at("open_domain");
-        Ok(Box::new(Panicking(self.0)))
-    }
-
-    fn load_on<'a>(
-        &self,
-        _: &'a [u8],
-        _: &DeviceConstants<'a>,
-        _: &Environment,
-        _: &DomainHandles,
-    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
-        self.at("load_on");
-        Ok(Box::new(Panicking(self.0)))
     }
 
     fn tools(&self, _: &Options) -> Result<Vec<Tool>, Error> {
@@ -87,6 +61,36 @@ impl Backend for Panicking {
     fn candidates(&self, _: &[u8], _: &Options) -> Result<Vec<Candidate>, Error> {
         self.at("candidates");
         Ok(Vec::new())
+    }
+}
+
+impl HostRuntime for Panicking {
+    fn load<'a>(
+        &self,
+        _: &'a [u8],
+        _: &BoundConstants<'a>,
+        _: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        self.at("load");
+        Ok(Box::new(Panicking(self.0, self.1)))
+    }
+}
+
+impl DeviceRuntime for Panicking {
+    fn open_domain(&self, _: u32, _: &Options) -> Result<Box<dyn Domain>, Error> {
+        self.at("open_domain");
+        Ok(Box::new(Panicking(self.0, self.1)))
+    }
+
+    fn load<'a>(
+        &self,
+        _: &'a [u8],
+        _: &DeviceConstants<'a>,
+        _: &Environment,
+        _: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
+        self.at("load");
+        Ok(Box::new(Panicking(self.0, self.1)))
     }
 }
 
@@ -200,7 +204,19 @@ impl Domain for Panicking {
 }
 
 fn linked(call: &'static str) -> LoadedBackend {
-    LoadedBackend::linked(Box::leak(Box::new(Panicking(call)))).expect("it says what it is")
+    LoadedBackend::linked(Box::leak(Box::new(Panicking(call, false)))).expect("it says what it is")
+}
+
+fn on_device(call: &'static str) -> LoadedBackend {
+    LoadedBackend::linked(Box::leak(Box::new(Panicking(call, true)))).expect("it says what it is")
+}
+
+fn load(backend: &LoadedBackend) -> Result<Box<dyn Executable + 'static>, Error> {
+    backend.runtime().host()?.load(b"", &BoundConstants::new(Vec::new()), &environment())
+}
+
+fn open_domain(backend: &LoadedBackend) -> Result<Box<dyn Domain>, Error> {
+    backend.runtime().device()?.open_domain(0, &Options::default())
 }
 
 fn environment() -> Environment {
@@ -231,37 +247,33 @@ fn message<T>(result: Result<T, Error>) -> String {
 #[test]
 fn a_panic_in_any_call_is_an_error_of_one_line() {
     let panicked = |call: &str| format!("backend panicked: in {call} and more");
-    let described = LoadedBackend::linked(Box::leak(Box::new(Panicking("describe"))));
+    let described = LoadedBackend::linked(Box::leak(Box::new(Panicking("describe", false))));
     assert_eq!(message(described), panicked("describe"));
     let (options, region) = (Options::default(), Region::default());
     assert_eq!(message(linked("patterns").patterns(&options)), panicked("patterns"));
     let refusal = linked("check").check(&region, &options).expect_err("a refusal");
     assert!(refusal.code == RefusalCode::Failed && refusal.message.starts_with(&panicked("check")), "{refusal:?}");
     let constants = Constants::new(Vec::new());
-    let written = linked("codegen").codegen(&region, &constants, &options, &mut Vec::new());
+    let job = Job::new(&region, &constants, &options);
+    let written = linked("codegen").codegen(&job, &mut Vec::new());
     assert_eq!(message(written), panicked("codegen"));
     let mut sink = Nowhere;
-    let claimed =
-        linked("constant_updater").constant_updater(&region, &constants, b"", &options, &mut Claims::new(&mut sink));
+    let claimed = linked("constant_updater").constant_updater(&job, b"", b"", &mut Claims::new(&mut sink));
     assert_eq!(message(claimed), panicked("constant_updater"));
-    let bound = BoundConstants::new(Vec::new());
-    assert_eq!(message(linked("load").load(b"", &bound, &environment())), panicked("load"));
+    assert_eq!(message(load(&linked("load"))), panicked("load"));
     assert_eq!(message(linked("open").open(b"")), panicked("open"));
     assert_eq!(message(linked("tools").tools(&options)), panicked("tools"));
     assert_eq!(message(linked("candidates").candidates(b"", &options)), panicked("candidates"));
     for call in ["open_domain", "info", "handles"] {
-        assert_eq!(message(linked(call).open_domain(0, &options)), panicked(call));
+        assert_eq!(message(open_domain(&on_device(call))), panicked(call));
     }
-    let backend = linked("drop");
-    drop(backend.load(b"", &bound, &environment()).expect("loaded"));
-    drop(backend.open_domain(0, &options).expect("opened"));
+    drop(load(&linked("drop")).expect("loaded"));
+    drop(open_domain(&on_device("drop")).expect("opened"));
 }
 
 #[test]
 fn what_has_panicked_is_not_called_again() {
-    let bound = BoundConstants::new(Vec::new());
-    let backend = linked("run");
-    let mut executable = backend.load(b"", &bound, &environment()).expect("loaded");
+    let mut executable = load(&linked("run")).expect("loaded");
     assert_eq!(message(executable.run(&[], &mut [])), "backend panicked: in run and more");
     let again = "it failed before and is not called again: backend panicked: in run and more";
     for _ in 0..2 {
@@ -271,11 +283,12 @@ fn what_has_panicked_is_not_called_again() {
 
 #[test]
 fn devices_are_guarded_in_the_same_way() {
-    let options = Options::default();
     let constants = DeviceConstants::new(Vec::new());
-    for call in ["load_on", "plan", "prepare", "run"] {
-        let handles = Panicking("").handles();
-        let done = linked(call).load_on(b"", &constants, &environment(), &handles).and_then(|mut region| {
+    for call in ["load", "plan", "prepare", "run"] {
+        let handles = Panicking("", true).handles();
+        let backend = on_device(call);
+        let device = backend.runtime().device().expect("a device");
+        let done = device.load(b"", &constants, &environment(), &handles).and_then(|mut region| {
             region.plan(&[], &[])?;
             region.prepare(&[], &[], 0)?;
             region.run()
@@ -296,14 +309,14 @@ fn devices_are_guarded_in_the_same_way() {
         "replay",
     ];
     for call in calls {
-        let mut domain = linked(call).open_domain(0, &options).expect("opened");
+        let mut domain = open_domain(&on_device(call)).expect("opened");
         assert_eq!(message(every_call(domain.as_mut())), format!("backend panicked: in {call} and more"));
         let again = format!("it failed before and is not called again: backend panicked: in {call} and more");
         assert_eq!(message(every_call(domain.as_mut())), again);
     }
     // Whoever gives something back is not told, and what comes after is.
     for call in ["release", "release_host", "forget"] {
-        let mut domain = linked(call).open_domain(0, &options).expect("opened");
+        let mut domain = open_domain(&on_device(call)).expect("opened");
         let _ = every_call(domain.as_mut());
         let again = format!("it failed before and is not called again: backend panicked: in {call} and more");
         assert_eq!(message(domain.synchronize()), again);
@@ -329,4 +342,108 @@ fn every_call(domain: &mut dyn Domain) -> Result<(), Error> {
     domain.begin_recording()?;
     domain.end_recording()?;
     domain.replay(0)
+}
+
+#[test]
+fn where_a_backend_runs_is_said_once() {
+    struct Torn(bool, Panicking);
+    impl Backend for Torn {
+        fn describe(&self) -> Description {
+            Description { name: "torn".into(), domain: (!self.0).then(|| "test".into()), ..Description::default() }
+        }
+
+        fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
+            Ok(Vec::new())
+        }
+
+        fn check(&self, _: &Region, _: &Options) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        fn codegen(&self, _: &Job<'_>, _: &mut dyn Write) -> Result<Generated, Error> {
+            Ok(Generated::default())
+        }
+
+        fn constant_updater(&self, _: &Job<'_>, _: &[u8], _: &[u8], _: &mut Claims<'_>) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn runtime(&self) -> Runtime<'_> {
+            match self.0 {
+                false => Runtime::Host(&self.1),
+                true => Runtime::Device(&self.1),
+            }
+        }
+    }
+    let said = |device| message(LoadedBackend::linked(Box::leak(Box::new(Torn(device, Panicking("", device))))));
+    assert_eq!(said(false), "its description names the domain 'test', and its runtime is Runtime::Host");
+    assert_eq!(said(true), "its description names no domain, and its runtime is Runtime::Device");
+}
+
+/// Writes code, and says what there is to say beside it.
+struct Talkative(Panicking);
+
+impl Backend for Talkative {
+    fn describe(&self) -> Description {
+        Description { name: "talkative".into(), ..Description::default() }
+    }
+
+    fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn check(&self, _: &Region, _: &Options) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        job.log("one\ntwo");
+        code.write_all(b"co")?;
+        job.progress(1, 2, "the\nrest");
+        code.write_all(b"de")?;
+        Ok(Generated { notes: vec!["\tone\ntwo".into()], learnt: vec![7, 0, 9] })
+    }
+
+    fn constant_updater(
+        &self,
+        job: &Job<'_>,
+        code: &[u8],
+        learnt: &[u8],
+        claims: &mut Claims<'_>,
+    ) -> Result<(), Error> {
+        assert_eq!((code, learnt), (&b"code"[..], &[7, 0, 9][..]));
+        claims.host(ConstantId(5))?;
+        job.log("done");
+        Ok(())
+    }
+
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Host(&self.0)
+    }
+}
+
+#[test]
+fn what_codegen_says_beside_the_code_reaches_the_host() {
+    let backend =
+        LoadedBackend::linked(Box::leak(Box::new(Talkative(Panicking("", false))))).expect("it says what it is");
+    for backend in [backend.under_newer_host(), backend] {
+        let (region, constants, options) = (Region::default(), Constants::new(Vec::new()), Options::default());
+        let events = std::cell::RefCell::new(Vec::new());
+        let tell = |event| events.borrow_mut().push(event);
+        let job = Job::new(&region, &constants, &options).with_events(&tell);
+        let mut code = Vec::new();
+        let generated = backend.codegen(&job, &mut code).expect("code");
+        assert_eq!((code.as_slice(), generated.learnt.as_slice()), (&b"code"[..], &[7, 0, 9][..]));
+        assert_eq!(generated.notes, ["one two"]);
+        let mut sink = Nowhere;
+        backend
+            .constant_updater(&job, &code, &generated.learnt, &mut Claims::new(&mut sink))
+            .expect("the constant is claimed");
+        let expected = [
+            Event::Log("one two".into()),
+            Event::Progress { done: 1, total: 2, next: "the rest".into() },
+            Event::Log("done".into()),
+        ];
+        assert_eq!(events.into_inner(), expected);
+    }
 }

@@ -54,7 +54,7 @@ fn take(input: &[u8]) -> Option<()> {
     });
     let bound = BoundConstants::new(bound.collect::<Option<Vec<_>>>()?);
     let environment = Environment { threads: 1, options: Options::default() };
-    let mut executable = backend.backend.load(code.as_bytes(), &bound, &environment).ok()?;
+    let mut executable = backend.backend.runtime().host().ok()?.load(code.as_bytes(), &bound, &environment).ok()?;
     let inputs = case.inputs.iter().map(|port| Input::new(port.dtype, &port.shape)).collect::<Option<Vec<_>>>()?;
     let outputs = case.outputs.iter().map(|port| Output::new(port.dtype, &port.shape));
     let mut outputs = outputs.collect::<Option<Vec<_>>>()?;

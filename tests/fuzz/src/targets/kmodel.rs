@@ -14,7 +14,8 @@ fn take(input: &[u8]) -> Option<()> {
     let backend = models::REGISTRY.get("kendryte").ok()?;
     let file = backend.backend.open(input).ok()?;
     let environment = Environment { threads: 1, options: Options::default() };
-    let mut executable = backend.backend.load(input, &BoundConstants::new(Vec::new()), &environment).ok()?;
+    let mut executable =
+        backend.backend.runtime().host().ok()?.load(input, &BoundConstants::new(Vec::new()), &environment).ok()?;
     let inputs = file.inputs.iter().map(|value| Input::new(value.dtype, &value.fixed_shape()?));
     let inputs = inputs.collect::<Option<Vec<_>>>()?;
     let output = |value: &Value| Output::new(value.dtype, &value.fixed_shape()?);

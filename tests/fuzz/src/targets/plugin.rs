@@ -5,8 +5,9 @@ use std::io::Write;
 
 use byoc_core::plugin::{Registry, SearchPath};
 use byoc_plugin_api::{
-    Backend, BoundConstants, Candidate, Claim, Claims, CodeFile, Constants, Description, Environment, Error,
-    Executable, Options, Packed, Pattern, Refusal, Region, TensorView, TensorViewMut, Tool, registered,
+    Backend, BoundConstants, Candidate, Claim, Claims, CodeFile, Description, DeviceConstants, DeviceExecutable,
+    DeviceRuntime, DomainHandles, Environment, Error, Executable, Generated, HostRuntime, Job, Options, Packed,
+    Pattern, Refusal, Region, Runtime, TensorView, TensorViewMut, Tool, registered,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,8 @@ struct Answers {
     patterns: Vec<Pattern>,
     refusal: Option<Refusal>,
     code: String,
+    notes: Vec<String>,
+    learnt: String,
     claims: Vec<Answer>,
     failure: Option<Error>,
     file: CodeFile,
@@ -64,21 +67,17 @@ impl Backend for Parrot {
         answers().refusal.map_or(Ok(()), Err)
     }
 
-    fn codegen(&self, _: &Region, _: &Constants<'_>, _: &Options, code: &mut dyn Write) -> Result<(), Error> {
-        Ok(code.write_all(answers().code.as_bytes())?)
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        code.write_all(answers().code.as_bytes())?;
+        let Answers { notes, learnt, .. } = answers();
+        job.log(notes.concat());
+        Ok(Generated { notes, learnt: learnt.into_bytes() })
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        _: &Constants<'_>,
-        _: &[u8],
-        _: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
+    fn constant_updater(&self, job: &Job<'_>, _: &[u8], _: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
         let Answers { claims: all, failure, .. } = answers();
         for Answer { constant, claim, bytes } in all {
-            let Some(constant) = region.constants.get(constant) else { continue };
+            let Some(constant) = job.region.constants.get(constant) else { continue };
             claims.sink().claim(constant.id, &claim)?;
             if bytes > 0 {
                 claims.sink().write(&vec![7; bytes.min(run::MOST)])?;
@@ -87,16 +86,11 @@ impl Backend for Parrot {
         failure.map_or(Ok(()), Err)
     }
 
-    fn load<'a>(
-        &self,
-        _: &'a [u8],
-        constants: &BoundConstants<'a>,
-        _: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error> {
-        for constant in constants.iter() {
-            constant.view.for_each_element(|element| drop(std::hint::black_box(element.to_vec())));
+    fn runtime(&self) -> Runtime<'_> {
+        match answers().description.domain {
+            None => Runtime::Host(self),
+            Some(_) => Runtime::Device(self),
         }
-        Ok(Box::new(Parrot))
     }
 
     fn open(&self, _: &[u8]) -> Result<CodeFile, Error> {
@@ -110,6 +104,32 @@ impl Backend for Parrot {
     fn candidates(&self, _: &[u8], _: &Options) -> Result<Vec<Candidate>, Error> {
         let candidate = |(name, code): (String, String)| Candidate { name, code: code.into_bytes() };
         Ok(answers().candidates.into_iter().map(candidate).collect())
+    }
+}
+
+impl HostRuntime for Parrot {
+    fn load<'a>(
+        &self,
+        _: &'a [u8],
+        constants: &BoundConstants<'a>,
+        _: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        for constant in constants.iter() {
+            constant.view.for_each_element(|element| drop(std::hint::black_box(element.to_vec())));
+        }
+        Ok(Box::new(Parrot))
+    }
+}
+
+impl DeviceRuntime for Parrot {
+    fn load<'a>(
+        &self,
+        _: &'a [u8],
+        _: &DeviceConstants<'a>,
+        _: &Environment,
+        _: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
+        Err(answers().failure.unwrap_or_else(|| Error::new("nothing runs on this device")))
     }
 }
 

@@ -6,10 +6,12 @@
 mod fault;
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, ConstantAccess, ConstantId, Constants, DType, Description, Environment, Error,
-    Executable, Options, Packed, Pattern, Refusal, RefusalCode, Region, RegionPolicy, TensorView, TensorViewMut,
+    Backend, BoundConstants, Claims, ConstantAccess, ConstantId, DType, Description, Environment, Error, Executable,
+    Generated, HostRuntime, Job, Options, Packed, Pattern, Refusal, RefusalCode, Region, RegionPolicy, Runtime,
+    TensorView, TensorViewMut,
 };
 use fault::Fault;
 
@@ -52,55 +54,12 @@ impl Backend for Hostile {
         }
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        _: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
-        writeln!(code, "{}", region.constants[0].id)?;
-        code.flush()?;
-        panic_if(Fault::PanicInCodegen);
-        segfault_if(Fault::SegfaultInCodegen);
-        match Fault::chosen() {
-            Some(Fault::RefusesLate) => Err(Error::new("no more than 3 dimensions are supported")),
-            Some(Fault::FailsWithHint) => {
-                Err(Error::new("the kernel does not fit").at(&region.nodes[0].name).hint("Lower hostile.size"))
-            }
-            Some(Fault::HangsInCodegen) => loop {
-                std::thread::sleep(std::time::Duration::from_secs(1));
-            },
-            Some(Fault::TakesAllMemory) => {
-                // In pieces, so that it is the limit that ends it and not a size that no allocator takes.
-                let mut taken: Vec<Vec<u8>> = Vec::new();
-                while taken.len() < 4096 {
-                    taken.push(vec![1; 32 << 20]);
-                }
-                Err(Error::new("there was enough memory"))
-            }
-            Some(Fault::WritesEndlessCode) => write_endlessly(code),
-            Some(Fault::PrintsInCodegen) => Ok(std::io::stdout().write_all(b"a plugin's own words\n")?),
-            Some(Fault::FailsInColour) => Err(Error::new("\u{1b}[31mfirst line\r\nsecond line\u{7}")),
-            Some(fault @ (Fault::EmbedsHost | Fault::EmbedsPart)) => {
-                let constant = constants.get(region.constants[0].id);
-                let bytes = constant.and_then(TensorView::as_bytes).unwrap_or_default();
-                let start = if fault == Fault::EmbedsPart { bytes.len() / 4 } else { 0 };
-                Ok(code.write_all(&bytes[start..])?)
-            }
-            _ => Ok(()),
-        }
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        write_code(job, code).map(|()| Generated::default())
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        _: &Constants<'_>,
-        _: &[u8],
-        _: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
-        let id = region.constants[0].id;
+    fn constant_updater(&self, job: &Job<'_>, _: &[u8], _: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        let id = job.region.constants[0].id;
         let packed = Packed::new("hostile/1", DType::U8, &[8]);
         match Fault::chosen() {
             Some(Fault::AbortInConstantUpdater) => std::process::abort(),
@@ -125,6 +84,12 @@ impl Backend for Hostile {
         }
     }
 
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Host(self)
+    }
+}
+
+impl HostRuntime for Hostile {
     fn load<'a>(
         &self,
         code: &'a [u8],
@@ -138,6 +103,52 @@ impl Backend for Hostile {
         let id = std::str::from_utf8(code).ok().and_then(|text| text.trim().parse().ok());
         let id = ConstantId(id.ok_or_else(|| Error::new("damaged code"))?);
         Ok(Box::new(Scale { by: constants.host(id)?.to_vec::<f32>()? }))
+    }
+}
+
+/// Whether this process has worked for long.
+static WORKED: AtomicBool = AtomicBool::new(false);
+
+/// Writes the id of the constant, or does what the fault wants.
+fn write_code(job: &Job<'_>, code: &mut dyn Write) -> Result<(), Error> {
+    let Job { region, constants, .. } = *job;
+    writeln!(code, "{}", region.constants[0].id)?;
+    code.flush()?;
+    panic_if(Fault::PanicInCodegen);
+    segfault_if(Fault::SegfaultInCodegen);
+    match Fault::chosen() {
+        Some(Fault::RefusesLate) => Err(Error::new("no more than 3 dimensions are supported")),
+        Some(Fault::FailsWithHint) => {
+            Err(Error::new("the kernel does not fit").at(&region.nodes[0].name).hint("Lower hostile.size"))
+        }
+        Some(Fault::HangsInCodegen) => loop {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        },
+        Some(Fault::WorksLong) if !WORKED.swap(true, Ordering::Relaxed) => {
+            for step in 0..20 {
+                job.progress(step, 20, "long work");
+                std::thread::sleep(std::time::Duration::from_millis(100));
+            }
+            Ok(())
+        }
+        Some(Fault::TakesAllMemory) => {
+            // In pieces, so that it is the limit that ends it and not a size that no allocator takes.
+            let mut taken: Vec<Vec<u8>> = Vec::new();
+            while taken.len() < 4096 {
+                taken.push(vec![1; 32 << 20]);
+            }
+            Err(Error::new("there was enough memory"))
+        }
+        Some(Fault::WritesEndlessCode) => write_endlessly(code),
+        Some(Fault::PrintsInCodegen) => Ok(std::io::stdout().write_all(b"a plugin's own words\n")?),
+        Some(Fault::FailsInColour) => Err(Error::new("\u{1b}[31mfirst line\r\nsecond line\u{7}")),
+        Some(fault @ (Fault::EmbedsHost | Fault::EmbedsPart)) => {
+            let constant = constants.get(region.constants[0].id);
+            let bytes = constant.and_then(TensorView::as_bytes).unwrap_or_default();
+            let start = if fault == Fault::EmbedsPart { bytes.len() / 4 } else { 0 };
+            Ok(code.write_all(&bytes[start..])?)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -18,9 +18,9 @@ mod sim;
 use std::io::Write;
 
 use byoc_plugin_api::{
-    Backend, BoundConstants, Candidate, Claims, ConstantAccess, Constants, DType, Description, DeviceConstants,
-    DeviceExecutable, Domain, DomainHandles, Environment, Error, Executable, OptionKind, OptionSpec, Options, Pattern,
-    Refusal, RefusalCode, Region, RegionPolicy, Tool,
+    Backend, Candidate, Claims, ConstantAccess, DType, Description, DeviceConstants, DeviceExecutable, DeviceRuntime,
+    Domain, DomainHandles, Environment, Error, Generated, Job, OptionSpec, Options, Pattern, Refusal, RefusalCode,
+    Region, RegionPolicy, Runtime, Tool,
 };
 
 use crate::log::panic_if;
@@ -53,27 +53,22 @@ const FERRY: Sailor = Sailor {
     opens: false,
 };
 
-fn option(name: &str, kind: OptionKind, default: &str, help: &str) -> OptionSpec {
-    OptionSpec { name: name.into(), kind, default: default.into(), help: help.into() }
-}
-
 impl Sailor {
     fn run_options(&self) -> Vec<OptionSpec> {
-        let (bool, int) = (OptionKind::Bool, OptionKind::Int);
-        let wrong = OptionKind::Choice(run::Wrong::NAMES.iter().map(|&(name, _)| name.into()).collect());
+        let wrong: Vec<_> = run::Wrong::NAMES.iter().map(|&(name, _)| name).collect();
         let mut options = vec![
-            option("unrecordable", bool.clone(), "false", "Say that regions cannot be recorded"),
-            option("scratch", int.clone(), "0", "Bytes of scratch memory that each region asks for"),
-            option("wrong", wrong, "nothing", "What the regions do wrong"),
-            option("panic", OptionKind::Text, "", "Name of the call that panics"),
+            OptionSpec::bool("unrecordable", false, "Say that regions cannot be recorded"),
+            OptionSpec::int("scratch", 0, "Bytes of scratch memory that each region asks for"),
+            OptionSpec::choice("wrong", &wrong, "What the regions do wrong"),
+            OptionSpec::text("panic", "", "Name of the call that panics"),
         ];
         if self.opens {
             options.extend([
-                option("memory", int, "4294967296", "Bytes of memory that the device has"),
-                option("fault", OptionKind::Text, "", "Operator whose kernel faults"),
-                option("records", bool.clone(), "true", "Whether the device records work"),
-                option("reef", bool.clone(), "false", "Whether there is a kernel that loses the device"),
-                option("off", bool, "false", "Whether the device is switched off, so that it cannot be opened"),
+                OptionSpec::int("memory", 4294967296, "Bytes of memory that the device has"),
+                OptionSpec::text("fault", "", "Operator whose kernel faults"),
+                OptionSpec::bool("records", true, "Whether the device records work"),
+                OptionSpec::bool("reef", false, "Whether there is a kernel that loses the device"),
+                OptionSpec::bool("off", false, "Whether the device is switched off, so that it cannot be opened"),
             ]);
         }
         options
@@ -90,8 +85,8 @@ impl Backend for Sailor {
             regions: RegionPolicy { merge: self.merge, ..RegionPolicy::default() },
             constant_access: ConstantAccess::Load,
             options: vec![
-                option("takes", OptionKind::Text, self.takes, "Operators that it takes"),
-                option("named", OptionKind::Bool, "true", "Whether the code has the name of its region"),
+                OptionSpec::text("takes", self.takes, "Operators that it takes"),
+                OptionSpec::bool("named", true, "Whether the code has the name of its region"),
             ],
             domain: Some("sim".into()),
             run_options: self.run_options(),
@@ -125,51 +120,17 @@ impl Backend for Sailor {
         }
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        _: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
-        Ok(serde_json::to_writer(code, &codegen::Program::of(region, options.bool("named"))?)?)
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        serde_json::to_writer(code, &codegen::Program::of(job.region, job.options.bool("named"))?)?;
+        Ok(Generated::default())
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        _: &Constants<'_>,
-        _: &[u8],
-        _: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
-        region.constants.iter().try_for_each(|constant| claims.host(constant.id))
+    fn constant_updater(&self, job: &Job<'_>, _: &[u8], _: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        job.region.constants.iter().try_for_each(|constant| claims.host(constant.id))
     }
 
-    fn load<'a>(
-        &self,
-        _: &'a [u8],
-        _: &BoundConstants<'a>,
-        _: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error> {
-        Err(Error::new("its regions run on the simulator only"))
-    }
-
-    fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
-        match self.opens {
-            true => Ok(Box::new(domain::Opened::open(ordinal, options)?)),
-            false => Err(Error::new("this backend opens no memory domain")),
-        }
-    }
-
-    fn load_on<'a>(
-        &self,
-        code: &'a [u8],
-        constants: &DeviceConstants<'a>,
-        environment: &Environment,
-        domain: &DomainHandles,
-    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
-        Ok(Box::new(region::Loaded::load(code, constants, &environment.options, domain)?))
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Device(self)
     }
 
     fn tools(&self, options: &Options) -> Result<Vec<Tool>, Error> {
@@ -184,6 +145,25 @@ impl Backend for Sailor {
     fn candidates(&self, code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
         panic_if(options.text("panic"), "candidates");
         codegen::Program::read(code)?.candidates(options.bool("reef"))
+    }
+}
+
+impl DeviceRuntime for Sailor {
+    fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
+        match self.opens {
+            true => Ok(Box::new(domain::Opened::open(ordinal, options)?)),
+            false => Err(Error::new("this backend opens no memory domain")),
+        }
+    }
+
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &DeviceConstants<'a>,
+        environment: &Environment,
+        domain: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
+        Ok(Box::new(region::Loaded::load(code, constants, &environment.options, domain)?))
     }
 }
 

@@ -2,19 +2,14 @@
 
 use std::io::Write;
 
-use byoc_plugin_api::{Constant, Constants, Error, Options, Region};
+use byoc_plugin_api::{Constant, Error, Generated, Job, Options, Region};
 
 use crate::Owner;
 use crate::constants::quantise;
 use crate::program::{Call, Home, Program, Role, Variable};
 
-pub(crate) fn codegen(
-    owner: &Owner,
-    region: &Region,
-    constants: &Constants<'_>,
-    options: &Options,
-    code: &mut dyn Write,
-) -> Result<(), Error> {
+pub(crate) fn codegen(owner: &Owner, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+    let Job { region, constants, options, .. } = *job;
     let program = program(owner, region, options)?;
     let mut data = Vec::new();
     for variable in &program.variables {
@@ -26,7 +21,8 @@ pub(crate) fn codegen(
             _ => data.extend(values.iter().flat_map(|value| value.to_le_bytes())),
         }
     }
-    Ok(code.write_all(&program.join(&data))?)
+    code.write_all(&program.join(&data))?;
+    Ok(Generated::default())
 }
 
 fn program(owner: &Owner, region: &Region, options: &Options) -> Result<Program, Error> {

@@ -2,17 +2,12 @@
 
 use std::io::Write;
 
-use byoc_plugin_api::{Claims, ConstantId, Constants, DType, Error, Options, Packed, Region};
+use byoc_plugin_api::{Claims, ConstantId, Constants, DType, Error, Job, Options, Packed};
 
 use crate::program::{Home, Program};
 
-pub(crate) fn constant_updater(
-    region: &Region,
-    constants: &Constants<'_>,
-    code: &[u8],
-    options: &Options,
-    claims: &mut Claims<'_>,
-) -> Result<(), Error> {
+pub(crate) fn constant_updater(job: &Job<'_>, code: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+    let Job { region, constants, options, .. } = *job;
     let (program, _) = Program::split(code)?;
     for constant in &region.constants {
         let id = constant.id;

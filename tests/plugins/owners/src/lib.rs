@@ -11,8 +11,8 @@ mod runtime;
 use std::io::Write;
 
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, ConstantAccess, Constants, Description, Environment, Error, Executable,
-    OptionKind, OptionSpec, Options, Pattern, Refusal, Region, RegionPolicy,
+    Backend, Claims, ConstantAccess, Description, Error, Generated, Job, OptionSpec, Options, Pattern, Refusal, Region,
+    RegionPolicy, Runtime,
 };
 use program::Home;
 
@@ -75,23 +75,16 @@ const SLABS: Owner = Owner { name: "slabs", takes: &["(Gemm ?x ?w:const)"], layo
 
 impl Owner {
     fn options(&self) -> Vec<OptionSpec> {
-        let option = |name: &str, kind, default: &str, help: &str| OptionSpec {
-            name: name.into(),
-            kind,
-            default: default.into(),
-            help: help.into(),
-        };
-        let mut options = vec![option("most", OptionKind::Int, "0", "Bytes of the largest weight taken; 0 for any")];
+        let mut options = vec![OptionSpec::int("most", 0, "Bytes of the largest weight taken; 0 for any")];
         match self.home {
             Home::Embedded | Home::Quantised => {
-                let words = OptionKind::Choice(vec!["f32".into(), "i8".into()]);
-                options.push(option("precision", words, "f32", "Type of the weights in the code"));
+                options.push(OptionSpec::choice("precision", &["f32", "i8"], "Type of the weights in the code"));
             }
             Home::Packed => options.extend([
-                option("layout", OptionKind::Text, self.layout, "panels-N/1: panels of N columns"),
-                option("expect", OptionKind::Text, "", "The layout that load wants; the same where empty"),
-                option("feature", OptionKind::Text, "", "Processor feature that the layout is for"),
-                option("honour", OptionKind::Bool, "true", "Leave weights to the host that others need unpacked"),
+                OptionSpec::text("layout", self.layout, "panels-N/1: panels of N columns"),
+                OptionSpec::text("expect", "", "The layout that load wants; the same where empty"),
+                OptionSpec::text("feature", "", "Processor feature that the layout is for"),
+                OptionSpec::bool("honour", true, "Leave weights to the host that others need unpacked"),
             ]),
             Home::Host => {}
         }
@@ -122,34 +115,16 @@ impl Backend for Owner {
         patterns::check(self, candidate, options)
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
-        codegen::codegen(self, region, constants, options, code)
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        codegen::codegen(self, job, code)
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        code: &[u8],
-        options: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
-        constants::constant_updater(region, constants, code, options, claims)
+    fn constant_updater(&self, job: &Job<'_>, code: &[u8], _: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        constants::constant_updater(job, code, claims)
     }
 
-    fn load<'a>(
-        &self,
-        code: &'a [u8],
-        constants: &BoundConstants<'a>,
-        environment: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error> {
-        runtime::load(code, constants, &environment.options)
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Host(self)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Code and constants to an executable: plain loops over f32; f16 is rounded to wherever it is stored.
 
-use byoc_plugin_api::{BoundConstants, DType, Error, Executable, Options, TensorView, TensorViewMut};
+use byoc_plugin_api::{BoundConstants, DType, Environment, Error, Executable, HostRuntime, TensorView, TensorViewMut};
 use half::f16;
 
+use crate::Owner;
 use crate::constants::{panel_order, panel_width, restore};
 use crate::program::{Home, Program, Role, Variable};
 
@@ -21,29 +22,33 @@ struct Loaded<'a> {
 /// An operand of a kernel: elements and shape.
 type Operand<'a> = (&'a [f32], &'a [usize]);
 
-pub(crate) fn load<'a>(
-    code: &'a [u8],
-    constants: &BoundConstants<'a>,
-    options: &Options,
-) -> Result<Box<dyn Executable + 'a>, Error> {
-    let (program, mut data) = Program::split(code)?;
-    let mut memory = Vec::with_capacity(program.variables.len());
-    for variable in &program.variables {
-        let Role::Constant(id, home) = variable.role else {
-            memory.push(Memory::Own(vec![0.0; variable.len()]));
-            continue;
-        };
-        memory.push(match home {
-            Home::Host => host(constants.host(id)?)?,
-            Home::Packed => {
-                let expected = [options.text("expect"), options.text("layout")];
-                let layout = expected.into_iter().find(|layout| !layout.is_empty()).unwrap_or_default();
-                Memory::Own(unpack(&constants.packed(id, layout)?, variable, layout)?)
-            }
-            Home::Embedded | Home::Quantised => Memory::Own(embedded(&mut data, variable, home)?),
-        });
+impl HostRuntime for Owner {
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &BoundConstants<'a>,
+        environment: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        let options = &environment.options;
+        let (program, mut data) = Program::split(code)?;
+        let mut memory = Vec::with_capacity(program.variables.len());
+        for variable in &program.variables {
+            let Role::Constant(id, home) = variable.role else {
+                memory.push(Memory::Own(vec![0.0; variable.len()]));
+                continue;
+            };
+            memory.push(match home {
+                Home::Host => host(constants.host(id)?)?,
+                Home::Packed => {
+                    let expected = [options.text("expect"), options.text("layout")];
+                    let layout = expected.into_iter().find(|layout| !layout.is_empty()).unwrap_or_default();
+                    Memory::Own(unpack(&constants.packed(id, layout)?, variable, layout)?)
+                }
+                Home::Embedded | Home::Quantised => Memory::Own(embedded(&mut data, variable, home)?),
+            });
+        }
+        Ok(Box::new(Loaded { program, memory }))
     }
-    Ok(Box::new(Loaded { program, memory }))
 }
 
 fn host(view: TensorView<'_>) -> Result<Memory<'_>, Error> {

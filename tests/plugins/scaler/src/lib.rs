@@ -6,9 +6,9 @@ mod file;
 use std::io::Write;
 
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, CodeFile, Constants, DType, Description, Environment, Error, Executable,
-    FileFormat, OptionKind, OptionSpec, Options, Pattern, Refusal, RefusalCode, Region, RegionPolicy, Table,
-    TensorView, TensorViewMut, Value,
+    Backend, BoundConstants, Claims, CodeFile, DType, Description, Environment, Error, Executable, FileFormat,
+    Generated, HostRuntime, Job, OptionSpec, Options, Pattern, Refusal, RefusalCode, Region, RegionPolicy, Runtime,
+    Table, TensorView, TensorViewMut, Value,
 };
 
 use crate::file::{File, VERSION};
@@ -18,8 +18,7 @@ struct Scaler;
 impl Backend for Scaler {
     fn describe(&self) -> Description {
         let format = FileFormat { extension: "scale".into(), summary: "A tensor and its factors".into() };
-        let help = "The version of the files to write".into();
-        let version = OptionSpec { name: "version".into(), kind: OptionKind::Int, default: "1".into(), help };
+        let version = OptionSpec::int("version", 1, "The version of the files to write");
         let starts_with = vec!["Mul".into()];
         Description {
             name: "scaler".into(),
@@ -51,45 +50,32 @@ impl Backend for Scaler {
         }
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        let Job { region, constants, options, .. } = *job;
         let (x, y) = (&region.values[region.inputs[0]], &region.values[region.outputs[0]]);
         let shape = y.fixed_shape().ok_or_else(|| Error::new("the shape is open"))?;
         let by = constants.get(region.constants[0].id).ok_or_else(|| Error::new("the factors are missing"))?;
-        let by = by.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect();
+        let by = by.to_vec::<f32>()?;
+        job.log(format!("{} factors", by.len()));
+        job.progress(0, 1, "the file");
+        let notes = match by.iter().all(|&by| by == 1.0) {
+            true => vec!["the factor is 1, so nothing is computed".into()],
+            false => Vec::new(),
+        };
+        let by = by.into_iter().map(f32::to_bits).collect();
         let scaler = options.int("version");
         let file = File { scaler, x: x.name.clone(), y: y.name.clone(), shape, by, ..File::default() };
         serde_json::to_writer(&mut *code, &file)?;
-        Ok(writeln!(code, "\nfor {}", region.symbol)?)
+        writeln!(code, "\nfor {}", region.symbol)?;
+        Ok(Generated { notes, ..Generated::default() })
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        _: &Constants<'_>,
-        _: &[u8],
-        _: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
-        region.constants.iter().try_for_each(|constant| claims.unused(constant.id))
+    fn constant_updater(&self, job: &Job<'_>, _: &[u8], _: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        job.region.constants.iter().try_for_each(|constant| claims.unused(constant.id))
     }
 
-    fn load<'a>(
-        &self,
-        code: &'a [u8],
-        _: &BoundConstants<'a>,
-        _: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error> {
-        let (file, _) = File::read(code)?;
-        match file.fault.as_deref() {
-            Some("load") => Err(Error::new("the device is busy").hint("Wait")),
-            _ => Ok(Box::new(Loaded(file))),
-        }
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Host(self)
     }
 
     fn open(&self, file: &[u8]) -> Result<CodeFile, Error> {
@@ -106,15 +92,28 @@ impl Backend for Scaler {
         let cells = ["Mul".into(), factors.join(" ")];
         let columns = ["step".into(), ">factor".into()];
         let table = Table { title: "steps".into(), columns: columns.into(), rows: vec![cells.into()] };
-        let note = file.factors().all(|by| by == 1.0).then(|| "the factor is 1, so nothing is computed".into());
         Ok(CodeFile {
             format: format!("scale v{VERSION}"),
             file_bytes: bytes as u64,
             inputs: vec![value(&file.x)],
             outputs: vec![value(&file.y)],
             tables: vec![table],
-            notes: note.into_iter().collect(),
         })
+    }
+}
+
+impl HostRuntime for Scaler {
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        _: &BoundConstants<'a>,
+        _: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error> {
+        let (file, _) = File::read(code)?;
+        match file.fault.as_deref() {
+            Some("load") => Err(Error::new("the device is busy").hint("Wait")),
+            _ => Ok(Box::new(Loaded(file))),
+        }
     }
 }
 

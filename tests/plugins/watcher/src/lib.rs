@@ -4,8 +4,8 @@
 use std::io::Write;
 
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, Constants, DType, Description, Environment, Error, Executable, OptionKind,
-    OptionSpec, Options, Pattern, Refusal, Region, RegionPolicy,
+    Backend, BoundConstants, Claims, DType, Description, Environment, Error, Executable, Generated, HostRuntime, Job,
+    OptionSpec, Options, Pattern, Refusal, Region, RegionPolicy, Runtime,
 };
 
 struct Watcher;
@@ -21,12 +21,7 @@ impl Backend for Watcher {
             code_version: 1,
             summary: "Writes down what it is told".into(),
             regions: RegionPolicy { merge: true, ..RegionPolicy::default() },
-            options: vec![OptionSpec {
-                name: "crash".into(),
-                kind: OptionKind::Text,
-                default: String::new(),
-                help: "Operator of whose region code generation ends the process".into(),
-            }],
+            options: vec![OptionSpec::text("crash", "", "Operator of whose region code generation ends the process")],
             calibration: true,
             ..Description::default()
         }
@@ -44,13 +39,8 @@ impl Backend for Watcher {
         Ok(())
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        _: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        let Job { region, options, .. } = *job;
         if region.nodes.iter().any(|node| node.op == options.text("crash")) {
             std::process::abort();
         }
@@ -59,20 +49,20 @@ impl Backend for Watcher {
             return Err(Error::new(format!("'{}' was not observed", region.values[value].name)));
         }
         let text = serde_json::to_string(region).map_err(|error| Error::new(error.to_string()))?;
-        Ok(code.write_all(text.as_bytes())?)
+        code.write_all(text.as_bytes())?;
+        Ok(Generated::default())
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        _: &Constants<'_>,
-        _: &[u8],
-        _: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
-        region.constants.iter().try_for_each(|constant| claims.unused(constant.id))
+    fn constant_updater(&self, job: &Job<'_>, _: &[u8], _: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        job.region.constants.iter().try_for_each(|constant| claims.unused(constant.id))
     }
 
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Host(self)
+    }
+}
+
+impl HostRuntime for Watcher {
     fn load<'a>(
         &self,
         _: &'a [u8],

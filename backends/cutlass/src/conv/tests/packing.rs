@@ -1,14 +1,17 @@
 //! Weights as they are packed, element by element.
 
 use byoc_plugin_api::testing::{Claimed, RegionBuilder, decode, rounded};
-use byoc_plugin_api::{Claims, ConstantAccess, DType};
+use byoc_plugin_api::{Claims, ConstantAccess, DType, Job, Options};
 
 use super::build::{build, depthwise};
 use crate::conv;
 
 fn claims(build: &RegionBuilder) -> Claimed {
     let (mut claims, constants) = (Claimed::default(), build.views(ConstantAccess::Both));
-    conv::constant_updater(&build.region, &constants, true, &mut Claims::new(&mut claims)).expect("it is taken");
+    let (region, options) = (&build.region, Options::default());
+    let learnt = conv::Learnt::of(&conv::lower(region, true).expect("it is taken"), region);
+    let job = Job::new(region, &constants, &options);
+    conv::constant_updater(&job, &learnt, &mut Claims::new(&mut claims)).expect("it is claimed");
     claims
 }
 

@@ -12,6 +12,7 @@ use byoc_plugin_api::{Attribute, ConstantAccess, DType, Dim};
 
 use super::build::{build, ints, mobile, residual};
 use crate::conv::lower::lower;
+use crate::conv::net::Conv;
 use crate::conv::pack;
 use crate::conv::program::{Draft, draft};
 
@@ -94,11 +95,12 @@ impl Memory {
 fn constants(build: &RegionBuilder) -> Vec<Buffer> {
     let net = lower(&build.region, true).expect("it is taken");
     let given = build.views(ConstantAccess::Both);
-    let packed = |conv| {
+    let packed = |conv: &Conv| {
+        let (weights, kernel) = (&conv.weights, conv.window.kernel);
         let mut bytes = Vec::new();
         let view = |id| Ok(*given.get(id).expect("it is there"));
-        pack::pack(conv, net.dtype, &view, &mut bytes).expect("it can be packed");
-        assert_eq!(bytes.len(), pack::elements(conv, net.dtype) * net.dtype.size());
+        pack::pack(weights, kernel, net.dtype, &view, &mut bytes).expect("it can be packed");
+        assert_eq!(bytes.len(), pack::elements(weights, kernel, net.dtype) * net.dtype.size());
         Buffer::of(&bytes)
     };
     net.convolutions().map(packed).collect()

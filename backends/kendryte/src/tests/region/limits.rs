@@ -169,6 +169,6 @@ fn a_part_of_a_model_is_refused_where_the_whole_is_asked_for() {
     let whole = [("require-whole-model", "true")];
     let error = compile(&build, &whole).expect_err("it is a part");
     assert_eq!(error.message, "the region is not the whole model, and require-whole-model is set");
-    build.region.whole = true;
+    build.region.covers_entry = true;
     compile(&build, &whole).expect("it is the whole");
 }

@@ -122,8 +122,8 @@ fn every_method_compiles_and_says_what_it_loses() {
         build.output(x);
         let ratio = ratios(&mut build, &[("calibrate-method", method)])[0];
         assert!(ratio > 10.0, "{method}: {ratio:.1} dB");
-        let code = compile(&build, &[("calibrate-method", method)]).expect("it compiles");
-        let notes = Trailer::split(&code).expect("code").1.expect("a trailer").notes;
+        let settings = [("calibrate-method", method)];
+        let notes = build.compile(&KendryteBackend, &settings).expect("it compiles").notes;
         let worse = notes.iter().filter(|note| note.starts_with(&format!("calibrate-method {method} keeps "))).count();
         assert_eq!(worse, notes.len(), "{notes:?}");
         assert!(method != "minmax" || notes.is_empty(), "{notes:?}");
@@ -261,10 +261,7 @@ fn a_softmax_of_large_negative_numbers_has_a_result() {
     let y = build.like("Softmax", &[logits], "axis=1");
     build.output(y);
     assert!(ratios(&mut build, &[])[0] > 5.0);
-    let notes = |settings| {
-        let code = compile(&build, settings).expect("it compiles");
-        Trailer::split(&code).expect("code").1.expect("a trailer").notes
-    };
+    let notes = |settings| build.compile(&KendryteBackend, settings).expect("it compiles").notes;
     assert_eq!(notes(&[]), [""; 0]);
     // As floats they stay what they are.
     assert_eq!(notes(&[("float-dense", "true")]).len(), 1);

@@ -70,15 +70,17 @@ typedef struct {
   int32_t (*write)(void *context, byoc_slice bytes);
 } byoc_sink;
 
-// Takes the answer of a call: `write` appends bytes, in as many calls as the writer likes, and `item` says what the bytes
-// behind it are, as JSON. Both return `BYOC_OK` or `BYOC_FAILED`.
+// Takes the answer of a call: `write` appends bytes, in as many calls as the writer likes, `item` says what the bytes
+// behind it are, as JSON, and `event` tells what happens meanwhile. All return `BYOC_OK` or `BYOC_FAILED`.
 typedef struct {
-  // Given back to both functions.
+  // Given back to the functions.
   void *context;
   // Begins an item.
   int32_t (*item)(void *context, byoc_slice json);
   // Appends bytes to the answer, or to the last item.
   int32_t (*write)(void *context, byoc_slice bytes);
+  // Tells of an event, as JSON: a line of a log, or progress. No part of the answer; unknown events are ignored.
+  int32_t (*event)(void *context, byoc_slice json);
 } byoc_output;
 
 // Where a tensor's memory is: `device_type` 1 is the CPU, 2 CUDA, 12 an accelerator of another kind.
@@ -127,6 +129,14 @@ typedef struct {
   byoc_tensor tensor;
 } byoc_constant;
 
+// Borrowed byte strings.
+typedef struct {
+  // First entry; may be null when `len` is 0.
+  const byoc_slice *data;
+  // Number of entries.
+  size_t len;
+} byoc_slices;
+
 // Borrowed constants.
 typedef struct {
   // First entry; may be null when `len` is 0.
@@ -164,14 +174,14 @@ typedef struct {
   size_t struct_size;
   // Number of backends in the plugin.
   size_t (*count)(void);
-  // Calls a method of a backend by its name. The request is JSON; `constants` are those of its region, `bytes` the code
-  // of a region or a file. What each method is asked and answers stands in `docs/abi.md`. For a method that the backend
-  // does not have the answer is `BYOC_UNKNOWN`.
+  // Calls a method of a backend by its name. The request is JSON; `constants` are those of its region, `blobs` what else
+  // is lent: the code of a region, what its code generation has learnt, or a file. What each method is given and answers
+  // is in `docs/abi.md`. For a method that the backend does not have the answer is `BYOC_UNKNOWN`.
   int32_t (*call)(size_t backend,
                   byoc_slice method,
                   byoc_slice request,
                   byoc_constants constants,
-                  byoc_slice bytes,
+                  byoc_slices blobs,
                   byoc_output out,
                   byoc_sink error);
   // Makes a region ready to run and stores a handle, not null, in `executable`.

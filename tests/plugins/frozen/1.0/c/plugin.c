@@ -27,8 +27,8 @@ typedef struct {
 } dense;
 
 /* The id of the constant that is value `value` of the region, or -1. */
-static int64_t constant_of(byoc_json region, int64_t value) {
-    byoc_json constant = byoc_json_first(byoc_json_get(region, "constants"));
+static int64_t constant_of(byoc_json_value region, int64_t value) {
+    byoc_json_value constant = byoc_json_first(byoc_json_get(region, "constants"));
     for (; byoc_json_ok(constant); constant = byoc_json_next(constant)) {
         int64_t found, id;
         if (byoc_json_int(byoc_json_get(constant, "value"), &found) && found == value &&
@@ -39,14 +39,14 @@ static int64_t constant_of(byoc_json region, int64_t value) {
 }
 
 /* The node of that operator. */
-static byoc_json node_of(byoc_json region, const char *op) {
-    byoc_json node = byoc_json_first(byoc_json_get(region, "nodes"));
+static byoc_json_value node_of(byoc_json_value region, const char *op) {
+    byoc_json_value node = byoc_json_first(byoc_json_get(region, "nodes"));
     while (byoc_json_ok(node) && !byoc_json_is(byoc_json_get(node, "op"), op)) node = byoc_json_next(node);
     return node;
 }
 
 /* Input `index` of a node, as a value of the region. */
-static int64_t input_of(byoc_json node, size_t index) {
+static int64_t input_of(byoc_json_value node, size_t index) {
     int64_t value = -1;
     (void)byoc_json_int(byoc_json_at(byoc_json_get(node, "inputs"), index), &value);
     return value;
@@ -54,8 +54,8 @@ static int64_t input_of(byoc_json node, size_t index) {
 
 /* Reads a region; the reason why it is not taken, or NULL. */
 static const char *read_region(byoc_slice text, dense *found) {
-    byoc_json region = byoc_json_of(text), values = byoc_json_get(region, "values"), value;
-    byoc_json matmul = node_of(region, "MatMul"), add = node_of(region, "Add");
+    byoc_json_value region = byoc_json_of(text), values = byoc_json_get(region, "values"), value;
+    byoc_json_value matmul = node_of(region, "MatMul"), add = node_of(region, "Add");
     int64_t matrix = input_of(matmul, 1), product = -1, bias, size;
     (void)byoc_json_int(byoc_json_first(byoc_json_get(matmul, "outputs")), &product);
     bias = input_of(add, 0) == product ? input_of(add, 1) : input_of(add, 0);
@@ -186,16 +186,19 @@ static int32_t run(void *executable, byoc_tensors inputs, byoc_tensors outputs, 
 
 static void free_executable(void *executable) BYOC_NOEXCEPT { free(executable); }
 
-static int32_t call(size_t backend, byoc_slice method, byoc_slice request, byoc_constants constants, byoc_slice bytes,
+static int32_t call(size_t backend, byoc_slice method, byoc_slice request, byoc_constants constants, byoc_slices blobs,
                     byoc_output out, byoc_sink error) BYOC_NOEXCEPT {
     byoc_slice region = byoc_json_text(byoc_json_get(byoc_json_of(request), "region"));
     byoc_slice options = byoc_json_text(byoc_json_get(byoc_json_of(request), "options"));
     if (byoc_is(method, "describe")) return describe(backend, byoc_bytes(out), error);
     if (byoc_is(method, "patterns")) return patterns(backend, options, byoc_bytes(out), error);
     if (byoc_is(method, "check")) return check(backend, region, options, byoc_bytes(out), error);
-    if (byoc_is(method, "codegen")) return codegen(backend, region, constants, options, byoc_bytes(out), error);
+    if (byoc_is(method, "codegen")) {
+        if (byoc_progress(out, 0, 1, "the code") != BYOC_OK) return byoc_fail(error, "nobody listens");
+        return codegen(backend, region, constants, options, byoc_bytes(out), error);
+    }
     if (byoc_is(method, "constant_updater"))
-        return constant_updater(backend, region, constants, bytes, options, out, error);
+        return constant_updater(backend, region, constants, byoc_blob(blobs, 0), options, out, error);
     return BYOC_UNKNOWN;
 }
 

@@ -4,12 +4,13 @@ use std::io::Write;
 
 use serde::{Deserialize, Serialize};
 
-use crate::constants::{BoundConstants, Claims, ConstantAccess, Constants};
+use crate::constants::{Claims, ConstantAccess};
 use crate::error::{Error, Refusal};
+use crate::job::{Generated, Job};
 use crate::options::{OptionSpec, Options};
 use crate::pattern::Pattern;
 use crate::region::Region;
-use crate::tensor::{TensorView, TensorViewMut};
+use crate::runtime::Runtime;
 
 /// What a backend is. Given without touching any hardware.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,16 +48,6 @@ pub struct RegionPolicy {
     pub max_inputs: Option<usize>,
 }
 
-/// What `load` may know of the process it runs in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Environment {
-    /// Most threads that `run` may use, the caller's included; at least 1.
-    pub threads: usize,
-    /// The options of the backend, as they were when the region was compiled.
-    #[serde(default)]
-    pub options: Options,
-}
-
 /// A code generator and its runtime. All methods are required: there is no silent default for who owns a constant.
 ///
 /// The order of calls is `describe`, `patterns`, then for each candidate `check`, for each region `codegen` and
@@ -72,38 +63,13 @@ pub trait Backend: Send + Sync {
     fn check(&self, candidate: &Region, options: &Options) -> Result<(), Refusal>;
 
     /// Writes the code of a region. The same region gives the same bytes.
-    fn codegen(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error>;
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error>;
 
-    /// Says for each constant of the region where its bytes live: exactly one claim each.
-    fn constant_updater(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        code: &[u8],
-        options: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error>;
+    /// Says for each constant of the region where its bytes live: exactly one claim each. It is not asked about a
+    /// region without constants. `code` and `learnt` are what [`Backend::codegen`] made of the same job.
+    fn constant_updater(&self, job: &Job<'_>, code: &[u8], learnt: &[u8], claims: &mut Claims<'_>)
+    -> Result<(), Error>;
 
-    /// Makes a region ready to run. Code and constants stay valid and unchanged as long as the executable, so they
-    /// need no copy.
-    fn load<'a>(
-        &self,
-        code: &'a [u8],
-        constants: &BoundConstants<'a>,
-        environment: &Environment,
-    ) -> Result<Box<dyn Executable + 'a>, Error>;
-}
-
-/// A loaded region.
-pub trait Executable: Send {
-    /// Computes the outputs. Inputs and outputs come in the order of [`Region::inputs`] and [`Region::outputs`];
-    /// inputs are contiguous, outputs are contiguous, aligned to 64 bytes and of unspecified content. Only one call runs at a
-    /// time. A second run with the same shapes should not allocate.
-    fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error>;
+    /// What runs the code: in the host's memory, or in that of a device.
+    fn runtime(&self) -> Runtime<'_>;
 }

@@ -7,13 +7,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use abi_stable::prefix_type::PrefixTypeTrait;
 use serde::de::DeserializeOwned;
 
-use crate::abi::{self, ConstantList, PluginModule, PluginModuleRef, Sink, Slice, TensorList};
-use crate::backend::{Backend, Environment, Executable};
+use crate::abi::{self, ConstantList, PluginModule, PluginModuleRef, Sink, Slice, SliceList, TensorList};
+use crate::backend::Backend;
 use crate::call::{self, Call, Part};
 use crate::constants::{BoundConstant, BoundConstants, Constants};
 use crate::error::Error;
 use crate::region::ConstantId;
 use crate::registry::registered;
+use crate::runtime::{Environment, Executable};
 use crate::tensor::{TensorView, TensorViewMut};
 
 /// An executable behind an opaque handle, with the space for its views so that a run allocates nothing.
@@ -105,18 +106,19 @@ extern "C" fn call(
     method: Slice,
     request: Slice,
     list: ConstantList,
-    bytes: Slice,
+    blobs: SliceList,
     out: abi::Output,
     error: Sink,
 ) -> i32 {
     status(error, || {
         // SAFETY: the host lends all of them for the length of the call.
-        let (method, request, bytes) = unsafe { (method.bytes(), request.bytes(), bytes.bytes()) };
+        let (method, request, blobs) = unsafe { (method.bytes(), request.bytes(), blobs.blobs()) };
         let method = std::str::from_utf8(method).unwrap_or_default();
-        let call = Call { method, request, constants: &constants(list)?, bytes };
+        let call = Call { method, request, constants: &constants(list)?, blobs: &blobs };
         let mut answer = |part: Part<'_>| match part {
             Part::Item(json) => taken((out.item)(out.context, Slice::new(json))),
             Part::Bytes(bytes) => taken((out.write)(out.context, Slice::new(bytes))),
+            Part::Event(json) => taken((out.event)(out.context, Slice::new(json))),
         };
         let known = call::make(backend(index)?, &call, &mut answer)?;
         Ok(if known { abi::OK } else { abi::UNKNOWN })
@@ -136,7 +138,7 @@ extern "C" fn load(
         // SAFETY: the host keeps code and constants unchanged until it frees the executable, so `'static` is as long
         // as anything in the executable may look at them.
         let (code, bound): (&'static [u8], _) = unsafe { (code.bytes(), constant_views(list)?) };
-        let loaded = backend(index)?.load(code, &BoundConstants::new(bound), &environment)?;
+        let loaded = backend(index)?.runtime().host()?.load(code, &BoundConstants::new(bound), &environment)?;
         let loaded = Box::new(Loaded { executable: loaded, inputs: Vec::new(), outputs: Vec::new() });
         // SAFETY: the host gives a valid place for the handle.
         unsafe { *executable = Box::into_raw(loaded).cast() };

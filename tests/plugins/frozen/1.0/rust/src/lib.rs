@@ -6,9 +6,9 @@ mod allocator;
 use std::io::Write;
 
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, ConstantAccess, ConstantId, Constants, DType, Description, Environment, Error,
-    Executable, OptionKind, OptionSpec, Options, Packed, Pattern, Refusal, RefusalCode, Region, RegionPolicy,
-    TensorView, TensorViewMut, export_plugin, register_backend,
+    Backend, BoundConstants, Claims, ConstantAccess, ConstantId, DType, Description, Environment, Error, Executable,
+    Generated, HostRuntime, Job, OptionSpec, Options, Packed, Pattern, Refusal, RefusalCode, Region, RegionPolicy,
+    Runtime, TensorView, TensorViewMut, export_plugin, register_backend,
 };
 
 const LAYOUT: &str = "doubled/1";
@@ -25,12 +25,7 @@ impl Backend for Frozen {
             host: false,
             regions: RegionPolicy::default(),
             constant_access: ConstantAccess::Both,
-            options: vec![OptionSpec {
-                name: "twice".into(),
-                kind: OptionKind::Bool,
-                default: "false".into(),
-                help: "Multiplies twice".into(),
-            }],
+            options: vec![OptionSpec::bool("twice", false, "Multiplies twice")],
         }
     }
 
@@ -51,35 +46,34 @@ impl Backend for Frozen {
         }
     }
 
-    fn codegen(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        options: &Options,
-        code: &mut dyn Write,
-    ) -> Result<(), Error> {
+    fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        let Job { region, constants, options, .. } = *job;
         if allocator::live() == 0 {
             return Err(Error::new("the allocator is not used"));
         }
         let id = region.constants[0].id;
         constants.get(id).ok_or_else(|| Error::new("no constant"))?.to_vec::<f32>()?;
-        Ok(write!(code, "{id} {}", if options.bool("twice") { 2 } else { 1 })?)
+        job.progress(0, 1, "the code");
+        write!(code, "{id} {}", if options.bool("twice") { 2 } else { 1 })?;
+        Ok(Generated { learnt: vec![1], ..Generated::default() })
     }
 
-    fn constant_updater(
-        &self,
-        region: &Region,
-        constants: &Constants<'_>,
-        _: &[u8],
-        _: &Options,
-        claims: &mut Claims<'_>,
-    ) -> Result<(), Error> {
-        let id = region.constants[0].id;
-        let by = constants.get(id).ok_or_else(|| Error::new("no constant"))?.to_vec::<f32>()?[0];
+    fn constant_updater(&self, job: &Job<'_>, _: &[u8], learnt: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
+        if learnt != [1] {
+            return Err(Error::new("what was learnt is lost"));
+        }
+        let id = job.region.constants[0].id;
+        let by = job.constants.get(id).ok_or_else(|| Error::new("no constant"))?.to_vec::<f32>()?[0];
         let mut packed = claims.packed(id, Packed::new(LAYOUT, DType::F32, &[2]))?;
         Ok(packed.write_all(&[by, by].map(f32::to_le_bytes).concat())?)
     }
 
+    fn runtime(&self) -> Runtime<'_> {
+        Runtime::Host(self)
+    }
+}
+
+impl HostRuntime for Frozen {
     fn load<'a>(
         &self,
         code: &'a [u8],

@@ -1,0 +1,85 @@
+//! What runs the code of a backend: in the host's memory, or in that of a device.
+
+use serde::{Deserialize, Serialize};
+
+use crate::constants::BoundConstants;
+use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles, OPENS_NO_DOMAIN};
+use crate::error::Error;
+use crate::options::Options;
+use crate::tensor::{TensorView, TensorViewMut};
+
+/// What `load` may know of the process it runs in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Most threads that `run` may use, the caller's included; at least 1.
+    pub threads: usize,
+    /// The options of the backend, as they were when the region was compiled, and those of this run.
+    #[serde(default)]
+    pub options: Options,
+}
+
+/// Where the regions of a backend run.
+#[derive(Clone, Copy)]
+pub enum Runtime<'a> {
+    /// In the host's memory. [`crate::Description::domain`] is `None`.
+    Host(&'a dyn HostRuntime),
+    /// In the memory of a device, of the kind that [`crate::Description::domain`] names.
+    Device(&'a dyn DeviceRuntime),
+}
+
+impl<'a> Runtime<'a> {
+    /// The runtime for the host's memory; an error where there is none.
+    pub fn host(self) -> Result<&'a dyn HostRuntime, Error> {
+        match self {
+            Runtime::Host(host) => Ok(host),
+            Runtime::Device(_) => Err(Error::new("this backend runs in a memory domain, not in host memory")),
+        }
+    }
+
+    /// The runtime for a device's memory; an error where there is none.
+    pub fn device(self) -> Result<&'a dyn DeviceRuntime, Error> {
+        match self {
+            Runtime::Device(device) => Ok(device),
+            Runtime::Host(_) => Err(Error::new("this backend runs in host memory only")),
+        }
+    }
+}
+
+/// Runs regions in the host's memory.
+pub trait HostRuntime {
+    /// Makes a region ready to run. Code and constants stay valid and unchanged as long as the executable, so they
+    /// need no copy.
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &BoundConstants<'a>,
+        environment: &Environment,
+    ) -> Result<Box<dyn Executable + 'a>, Error>;
+}
+
+/// Runs regions in the memory of a device.
+pub trait DeviceRuntime {
+    /// Makes a region ready to run in a domain, which outlives it. Code and constants stay valid and unchanged as long
+    /// as the executable, on the host and on the device.
+    fn load<'a>(
+        &self,
+        code: &'a [u8],
+        constants: &DeviceConstants<'a>,
+        environment: &Environment,
+        domain: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error>;
+
+    /// Opens the device of that ordinal; the options are those of [`crate::Description::run_options`]. A backend that only
+    /// joins domains that others open leaves this out.
+    fn open_domain(&self, _ordinal: u32, _options: &Options) -> Result<Box<dyn Domain>, Error> {
+        Err(Error::new(OPENS_NO_DOMAIN))
+    }
+}
+
+/// A loaded region.
+pub trait Executable: Send {
+    /// Computes the outputs. Inputs and outputs come in the order of [`crate::Region::inputs`] and
+    /// [`crate::Region::outputs`]; inputs are contiguous, outputs are contiguous, aligned to 64 bytes and of unspecified
+    /// content. Only one call runs at a time. A second run with the same shapes should not allocate.
+    fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error>;
+}
