@@ -10,7 +10,7 @@ use byoc_tests::tensor::Tensor;
 use byoc_tests::{npz, places};
 use serde_json::{Value, json};
 
-/// A folder with the plugin of the scaler, which takes files that end with `.scale`.
+/// A folder with the plugin `file_format`, which takes files that end with `.scale`.
 struct Bench {
     folder: Folder,
     plugin: String,
@@ -18,14 +18,14 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let plugin = places::plugin("scaler").to_str().expect("a plain path").to_owned();
+        let plugin = places::plugin("file_format").to_str().expect("a plain path").to_owned();
         Bench { folder: Folder::empty(), plugin }
     }
 
     /// With a file of one line, changed as a test wants it.
     fn with(name: &str, change: Value) -> Bench {
         let bench = Bench::new();
-        let mut file = json!({ "scaler": 1, "x": "in", "y": "out", "shape": [2, 2], "by": [2.5f32.to_bits()] });
+        let mut file = json!({ "version": 1, "x": "in", "y": "out", "shape": [2, 2], "by": [2.5f32.to_bits()] });
         if let (Some(file), Value::Object(change)) = (file.as_object_mut(), change) {
             file.extend(change);
         }
@@ -33,11 +33,11 @@ impl Bench {
         bench
     }
 
-    /// With a model of a scaled input behind a `Relu`, and what the scaler and the host backend make of it.
+    /// With a model of a scaled input behind a `Relu`, and what `file-format` and the host backend make of it.
     fn compiled(by: f32) -> Bench {
         let bench = Bench::new();
         bench.folder.write("model.onnx", model(by).finish());
-        bench.byoc(&["compile", "model.onnx", "-o", "model.byoc", "--backend", "scaler,json"]).success();
+        bench.byoc(&["compile", "model.onnx", "-o", "model.byoc", "--backend", "file-format,json"]).success();
         bench
     }
 
@@ -64,7 +64,10 @@ fn a_file_is_shown() {
         let size = places::read(&bench.folder.path().join(name)).len();
         let shown = bench.byoc(&["inspect", name]);
         let values = "input  in: f32[2,2]\noutput out: f32[2,2]\n";
-        assert_eq!(shown.success(), format!("{name}: scale v1, {size} B, for the backend scaler\n{values}{STEPS}"));
+        assert_eq!(
+            shown.success(),
+            format!("{name}: scale v1, {size} B, for the backend file-format\n{values}{STEPS}")
+        );
         let shown: Value = serde_json::from_str(bench.byoc(&["inspect", name, "--json"]).success()).expect("JSON");
         let expected = json!({
             "format": "scale v1",
@@ -97,7 +100,10 @@ fn a_file_is_run_like_an_artifact() {
     bench.byoc(&["verify", "a.scale", "-i", "in.npz", "--reference", "out.npz"]).success();
     let profile = bench.byoc(&["run", "a.scale", "--fill", "ones", "--profile", "--json"]);
     let profile: Value = serde_json::from_str(profile.success()).expect("JSON");
-    assert_eq!((&profile["outputs"][0]["max"], &profile["regions"][0]["backend"]), (&json!(2.5), &json!("scaler")));
+    assert_eq!(
+        (&profile["outputs"][0]["max"], &profile["regions"][0]["backend"]),
+        (&json!(2.5), &json!("file-format"))
+    );
     let timed = bench.byoc(&["bench", "a.scale", "--repeat", "1", "--warmup", "0", "--json"]);
     assert!(serde_json::from_str::<Value>(timed.success()).is_ok());
 }
@@ -131,7 +137,7 @@ fn flags_that_a_file_does_not_take_are_errors() {
             "[B901] 'a.scale' is a file of a backend's own; only an artifact has these parts\n  hint: Leave the flags out",
         ),
         (
-            &["inspect", "a.scale", "--region", "byoc_main_scaler_0"],
+            &["inspect", "a.scale", "--region", "byoc_main_file-format_0"],
             "[B901] 'a.scale' is a file of a backend's own; only an artifact has these parts\n  hint: Leave the flags out",
         ),
     ];
@@ -152,8 +158,8 @@ fn files_that_cannot_be_read_are_errors() {
     };
     let invalid = "what it says of the file is not valid: ";
     let cases: [(Value, i32, &str, String); 8] = [
-        (json!({ "scaler": 0 }), 1, "B606", "it does not say which version it has".into()),
-        (json!({ "scaler": 2 }), 1, "B606", "it is of version 2\n  hint: Install a newer scaler".into()),
+        (json!({ "version": 0 }), 1, "B606", "it does not say which version it has".into()),
+        (json!({ "version": 2 }), 1, "B606", "it is of version 2\n  hint: Install a newer file-format".into()),
         (
             answer(|answer| answer["file_bytes"] = json!(99_999)),
             1,
@@ -190,7 +196,7 @@ fn files_that_cannot_be_read_are_errors() {
         let bench = Bench::with("a.scale", change);
         for verb in [&["inspect", "a.scale"][..], &["run", "a.scale", "--fill", "ones"]] {
             let found = bench.byoc(verb);
-            let expected = format!("error: [{id}] backend 'scaler' cannot read 'a.scale': {cause}");
+            let expected = format!("error: [{id}] backend 'file-format' cannot read 'a.scale': {cause}");
             // What a panic says comes before.
             let error = found.stderr.find("error: ").map_or("", |at| found.stderr[at..].trim_end());
             let exact = if cause.ends_with(' ') { error.starts_with(&expected) } else { error == expected };
@@ -205,9 +211,9 @@ fn a_file_that_is_no_such_file_or_crashes_its_backend_is_an_error() {
     bench.folder.write("a.scale", "no line");
     bench
         .byoc(&["inspect", "a.scale"])
-        .fails(1, "error: [B606] backend 'scaler' cannot read 'a.scale': it is cut short");
+        .fails(1, "error: [B606] backend 'file-format' cannot read 'a.scale': it is cut short");
     let crash = Bench::with("a.scale", json!({ "fault": "crash" }));
-    let message = "[B307] backend 'scaler' crashed (signal 6) while it read 'a.scale'\n  hint: Report this to the backend's maker";
+    let message = "[B307] backend 'file-format' crashed (signal 6) while it read 'a.scale'\n  hint: Report this to the backend's maker";
     crash.byoc(&["inspect", "a.scale"]).fails(5, &format!("error: {message}"));
 }
 
@@ -223,7 +229,7 @@ fn what_a_backend_says_is_one_line_each() {
     let bench = Bench::with("a.scale", json!({ "answer": answer }));
     let text = "a [31m b";
     let expected = format!(
-        "a.scale: {text}, 0 B, for the backend scaler\ninput  {text}: f32[]\nnote   {text}\n\n{text}\n{text}\n{text}\n"
+        "a.scale: {text}, 0 B, for the backend file-format\ninput  {text}: f32[]\nnote   {text}\n\n{text}\n{text}\n{text}\n"
     );
     assert_eq!(bench.byoc(&["inspect", "a.scale"]).success(), expected);
 }
@@ -231,8 +237,8 @@ fn what_a_backend_says_is_one_line_each() {
 #[test]
 fn a_file_may_fail_to_load_and_to_run() {
     let cases = [
-        ("load", "[B703] backend 'scaler' cannot load 'a.scale': the device is busy\n  hint: Wait"),
-        ("run", "[B703] 'a.scale' failed on backend 'scaler': the device is gone"),
+        ("load", "[B703] backend 'file-format' cannot load 'a.scale': the device is busy\n  hint: Wait"),
+        ("run", "[B703] 'a.scale' failed on backend 'file-format': the device is gone"),
     ];
     for (fault, message) in cases {
         let bench = Bench::with("a.scale", json!({ "fault": fault }));
@@ -244,7 +250,7 @@ fn a_file_may_fail_to_load_and_to_run() {
 #[test]
 fn a_file_that_nobody_knows_is_an_error_that_tells_what_is_known() {
     let bench = Bench::new();
-    let known = ". Files of backends end with '.scale' (scaler)";
+    let known = ". Files of backends end with '.scale' (file-format)";
     for (name, hint) in [("a.scales", known), ("a.byoc", ""), ("a", "")] {
         bench.folder.write(name, "no artifact, and long enough to have a header");
         for verb in ["inspect", "run"] {
@@ -265,11 +271,11 @@ fn a_file_that_nobody_knows_is_an_error_that_tells_what_is_known() {
 fn the_code_of_a_region_is_shown_and_comes_out_as_a_file() {
     let bench = Bench::compiled(2.5);
     let artifact = Artifact::open(&bench.folder.path().join("model.byoc")).expect("opens");
-    let code = artifact.section("code/byoc_main_scaler_0").expect("code");
+    let code = artifact.section("code/byoc_main_file-format_0").expect("code");
     let (file, rest) = code.split_at(code.iter().position(|&byte| byte == b'\n').expect("two lines") + 1);
-    assert_eq!(rest, b"for byoc_main_scaler_0\n");
-    let region = ["inspect", "model.byoc", "--region", "byoc_main_scaler_0"];
-    let head = format!("region byoc_main_scaler_0: scale v1, {} B, for the backend scaler\n", file.len());
+    assert_eq!(rest, b"for byoc_main_file-format_0\n");
+    let region = ["inspect", "model.byoc", "--region", "byoc_main_file-format_0"];
+    let head = format!("region byoc_main_file-format_0: scale v1, {} B, for the backend file-format\n", file.len());
     let expected = format!("{head}input  positive: f32[2,2]\noutput y: f32[2,2]\n{STEPS}");
     assert_eq!(bench.byoc(&region).success(), expected);
     let extract = [&region[..], &["--extract", "out.scale", "--json"]].concat();
@@ -295,16 +301,16 @@ fn regions_that_cannot_be_shown_are_errors() {
     let before = places::read(&bench.folder.path().join("model.byoc"));
     let cases: [(&str, &[&str], i32, &str); 5] = [
         (
-            "byoc_main_scaler_1",
+            "byoc_main_file-format_1",
             &[],
             2,
-            "[B702] 'model.byoc' has no region 'byoc_main_scaler_1'\n  hint: Did you mean 'byoc_main_scaler_0'?",
+            "[B702] 'model.byoc' has no region 'byoc_main_file-format_1'\n  hint: Did you mean 'byoc_main_file-format_0'?",
         ),
         (
             "elsewhere",
             &[],
             2,
-            "[B702] 'model.byoc' has no region 'elsewhere'\n  hint: There is byoc_main_json_0, byoc_main_scaler_0",
+            "[B702] 'model.byoc' has no region 'elsewhere'\n  hint: There is byoc_main_json_0, byoc_main_file-format_0",
         ),
         (
             "byoc_main_json_0",
@@ -313,13 +319,13 @@ fn regions_that_cannot_be_shown_are_errors() {
             "[B606] region byoc_main_json_0 is code of the backend 'json', which opens no files\n  hint: See byoc inspect --regions for what is known of it",
         ),
         (
-            "byoc_main_scaler_0",
+            "byoc_main_file-format_0",
             &["--extract", "./model.byoc"],
             2,
             "[B901] the output './model.byoc' is the file 'model.byoc', which is read as the artifact\n  hint: Write the output to another file",
         ),
         (
-            "byoc_main_scaler_0",
+            "byoc_main_file-format_0",
             &["--extract", "none/out.scale"],
             1,
             "[B601] cannot write 'none/out.scale': No such file or directory (os error 2)",
@@ -331,9 +337,9 @@ fn regions_that_cannot_be_shown_are_errors() {
         let at = found.stderr.find(" at path").map_or(found.stderr.trim_end(), |at| &found.stderr[..at]);
         assert_eq!((found.code, at, found.stdout.as_str()), (Some(code), &*format!("error: {message}"), ""));
     }
-    bench.folder.byoc(&["inspect", "model.byoc", "--region", "byoc_main_scaler_0"]).fails(
+    bench.folder.byoc(&["inspect", "model.byoc", "--region", "byoc_main_file-format_0"]).fails(
         3,
-        "error: [B604] region byoc_main_scaler_0 needs the backend 'scaler': there is no backend 'scaler'\n  \
+        "error: [B604] region byoc_main_file-format_0 needs the backend 'file-format': there is no backend 'file-format'\n  \
          hint: There is json, kendryte; name further plugins with --plugin or --plugin-dir",
     );
     assert_eq!(places::read(&bench.folder.path().join("model.byoc")), before);
@@ -345,20 +351,28 @@ fn a_backend_may_tell_something_of_its_code_when_it_is_compiled() {
     let bench = Bench::new();
     // Backends fold no factor of one that is not there: the note is about the file.
     bench.folder.write("model.onnx", model(1.0).finish());
-    let note = "warning: [B309] backend 'scaler', region byoc_main_scaler_0: the factor is 1, so nothing is computed\n";
+    let note = "warning: [B309] backend 'file-format', region byoc_main_file-format_0: the factor is 1, so nothing is computed\n";
     for process in [&[][..], &["--in-process"]] {
-        let compile = ["compile", "model.onnx", "-o", "model.byoc", "--backend", "scaler,json"];
+        let compile = ["compile", "model.onnx", "-o", "model.byoc", "--backend", "file-format,json"];
         let compiled = bench.byoc(&[&compile[..], process].concat());
         compiled.success();
         assert_eq!(compiled.stderr, note);
     }
     std::fs::remove_file(bench.folder.path().join("model.byoc")).expect("it is ours");
-    let broken =
-        ["compile", "model.onnx", "-o", "model.byoc", "--backend", "scaler,json", "--backend-opt", "scaler.version=2"];
+    let broken = [
+        "compile",
+        "model.onnx",
+        "-o",
+        "model.byoc",
+        "--backend",
+        "file-format,json",
+        "--backend-opt",
+        "file-format.version=2",
+    ];
     bench.byoc(&broken).fails(
         1,
-        "error: [B306] backend 'scaler' failed on region byoc_main_scaler_0: it cannot read its own code: it is of version 2\n  \
-         hint: Install a newer scaler",
+        "error: [B306] backend 'file-format' failed on region byoc_main_file-format_0: it cannot read its own code: it is of version 2\n  \
+         hint: Install a newer file-format",
     );
     assert_eq!(places::list(bench.folder.path()), ["model.onnx"]);
 }
@@ -366,7 +380,7 @@ fn a_backend_may_tell_something_of_its_code_when_it_is_compiled() {
 #[test]
 fn info_tells_of_files_and_where_regions_start() {
     let bench = Bench::new();
-    let info = bench.byoc(&["plugin", "info", "scaler"]);
+    let info = bench.byoc(&["plugin", "info", "file-format"]);
     let text = info.success();
     assert!(text.contains("\nregions  one for each match, at most 1 input, start with Mul\n"), "{text}");
     assert!(text.contains("\nfile     .scale: A tensor and its factors\n"), "{text}");

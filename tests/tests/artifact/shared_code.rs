@@ -35,7 +35,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let plugin = places::plugin("isle").to_str().expect("a plain path").to_owned();
+        let plugin = places::plugin("simdev").to_str().expect("a plain path").to_owned();
         let bench = Bench { folder: Folder::empty(), plugin };
         bench.folder.write("model.onnx", model(1.0));
         bench
@@ -46,8 +46,8 @@ impl Bench {
     }
 
     fn compile(&self, output: &str, named: &str) {
-        let option = format!("isle.named={named}");
-        let arguments = ["compile", "model.onnx", "-o", output, "--backend", "isle,json", "--backend-opt", &option];
+        let option = format!("simdev.named={named}");
+        let arguments = ["compile", "model.onnx", "-o", output, "--backend", "simdev,json", "--backend-opt", &option];
         self.byoc(&arguments).success();
     }
 
@@ -56,10 +56,10 @@ impl Bench {
     }
 }
 
-/// Bytes of the sections of code, and how many there are for isle's regions.
+/// Bytes of the sections of code, and how many there are for simdev's regions.
 fn code(artifact: &Artifact) -> (u64, usize) {
     let bytes = artifact.sections().filter(|section| section.name.starts_with("code/")).map(|section| section.bytes);
-    let regions = artifact.manifest().regions.iter().filter(|region| region.backend == "isle");
+    let regions = artifact.manifest().regions.iter().filter(|region| region.backend == "simdev");
     (bytes.sum(), regions.map(|region| &region.code).collect::<BTreeSet<_>>().len())
 }
 
@@ -93,7 +93,7 @@ fn equal_layers_have_one_code() {
 }
 
 fn relu(artifact: &Artifact) -> u64 {
-    let region = artifact.manifest().regions.iter().rfind(|region| region.backend == "isle").expect("it is the last");
+    let region = artifact.manifest().regions.iter().rfind(|region| region.backend == "simdev").expect("it is the last");
     artifact.section(&region.code).expect("code").len() as u64
 }
 

@@ -36,11 +36,13 @@ const TEMPORARY: &str = "hint: Make room on that disk, or name a folder on anoth
 #[test]
 fn no_verb_leaves_a_part_of_a_file() {
     let folder = folder();
-    let plugin = places::plugin("isle");
+    let plugin = places::plugin("simdev");
     let plugin = plugin.to_str().expect("a plain path");
-    folder.write("isle.onnx", small().finish());
-    folder.byoc(&["compile", "isle.onnx", "-o", "isle.byoc", "--backend", "isle,json", "--plugin", plugin]).success();
-    let tune = ["tune", "isle.byoc", "--device", "sim:0", "--in-process", "--plugin", plugin, "-o", "out"];
+    folder.write("simdev.onnx", small().finish());
+    folder
+        .byoc(&["compile", "simdev.onnx", "-o", "simdev.byoc", "--backend", "simdev,json", "--plugin", plugin])
+        .success();
+    let tune = ["tune", "simdev.byoc", "--device", "sim:0", "--in-process", "--plugin", plugin, "-o", "out"];
     let commands: [&[&str]; 4] = [
         &["run", "model.byoc", "--fill", "ones", "-o", "out"],
         &["swap", "model.byoc", "--from", "other.onnx", "-o", "out"],
@@ -80,10 +82,12 @@ fn what_is_extracted_is_whole() {
     let folder = Folder::empty();
     folder.write("model.onnx", scale().finish());
     std::fs::create_dir(folder.path().join("tmp")).expect("the folder is ours");
-    let plugin = places::plugin("scaler");
+    let plugin = places::plugin("file_format");
     let plugin = ["--plugin", plugin.to_str().expect("a plain path")];
-    folder.byoc(&[&["compile", "model.onnx", "-o", "model.byoc", "--backend", "scaler,json"], &plugin[..]].concat());
-    let extract = ["inspect", "model.byoc", "--region", "byoc_main_scaler_0", "--in-process", "--extract", "out.scale"];
+    folder
+        .byoc(&[&["compile", "model.onnx", "-o", "model.byoc", "--backend", "file-format,json"], &plugin[..]].concat());
+    let extract =
+        ["inspect", "model.byoc", "--region", "byoc_main_file-format_0", "--in-process", "--extract", "out.scale"];
     let found = without_room(&folder, &[&extract[..], &plugin].concat());
     found.fails(1, &format!("error: [B601] cannot write 'out.scale': {FULL}\n  {OUTPUT}"));
     assert_eq!(places::list(folder.path()), ["model.byoc", "model.onnx", "tmp"]);

@@ -13,7 +13,7 @@ struct Bench {
     plugin: String,
 }
 
-/// `x w` and the sum with `b` on isle, the product with `w` again on ferry, Tanh on the host, Relu on the device.
+/// `x w` and the sum with `b` on simdev, the product with `w` again on simdev-guest, Tanh on the host, Relu on the device.
 fn model() -> Model {
     let weights: Vec<f32> = (0..16).map(|i| i as f32 / 8.0 - 1.0).collect();
     Model::default()
@@ -29,11 +29,11 @@ fn model() -> Model {
         .output("sum", Type::Float, &[4, 4])
 }
 
-const BACKENDS: &str = "isle,ferry,json";
+const BACKENDS: &str = "simdev,simdev-guest,json";
 
 impl Bench {
     fn new(model: Model) -> Bench {
-        let plugin = places::plugin("isle").to_str().expect("a plain path").to_owned();
+        let plugin = places::plugin("simdev").to_str().expect("a plain path").to_owned();
         let bench = Bench { folder: Folder::empty(), plugin };
         bench.folder.write("model.onnx", model.finish());
         bench.byoc(&["compile", "model.onnx", "-o", "model.byoc", "--backend", BACKENDS]).success();
@@ -49,7 +49,7 @@ impl Bench {
         let path = self.folder.path().join("log");
         let _ = std::fs::remove_file(&path);
         let mut command = byoc(&[arguments, &["--plugin", self.plugin.as_str()]].concat());
-        outcome(command.current_dir(self.folder.path()).env("BYOC_ISLE_LOG", &path)).success();
+        outcome(command.current_dir(self.folder.path()).env("BYOC_SIMDEV_LOG", &path)).success();
         String::from_utf8(places::read(&path)).expect("text")
     }
 
@@ -78,10 +78,10 @@ fn sequences_are_recorded_in_the_second_run_and_replayed() {
         let log = bench.log(&[&runs[..], off].concat());
         assert!(!log.contains("begin") && !log.contains("replay"), "{off:?}: {log}");
     }
-    let unable = ["--backend-opt", "isle.records=false"];
+    let unable = ["--backend-opt", "simdev.records=false"];
     assert!(!bench.log(&[&runs[..], &unable].concat()).contains("begin"));
     // What is between the regions that may not be recorded still is.
-    let unwilling = bench.log(&[&runs[..], &["--backend-opt", "ferry.unrecordable=true"]].concat());
+    let unwilling = bench.log(&[&runs[..], &["--backend-opt", "simdev-guest.unrecordable=true"]].concat());
     assert_eq!(unwilling.matches("begin").count(), 1, "{unwilling}");
 }
 
@@ -95,7 +95,7 @@ fn users_are_told_what_is_on_the_device() {
     assert_eq!(columns.collect::<Vec<_>>(), COPIES);
     golden("devices/check.txt", bench.byoc(&["check", "model.byoc", "--device", "sim:1"]).success());
     golden("devices/device.txt", bench.byoc(&["check", "--device", "sim:0"]).success());
-    golden("devices/info.txt", &without_digest(bench.byoc(&["plugin", "info", "isle"]).success()));
+    golden("devices/info.txt", &without_digest(bench.byoc(&["plugin", "info", "simdev"]).success()));
 }
 
 /// Value, memories and size of each copy; then what is on the device.
@@ -125,31 +125,31 @@ fn errors_name_the_device_and_the_region() {
         assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(code), format!("error: {message}\n").as_str()));
     };
     fails(
-        &["--backend-opt", "isle.fault=Mul"],
+        &["--backend-opt", "simdev.fault=Mul"],
         1,
-        "[B706] one of region byoc_main_isle_0, region byoc_main_ferry_0, region byoc_main_isle_1 failed on sim:0: a kernel \
+        "[B706] one of region byoc_main_simdev_0, region byoc_main_simdev-guest_0, region byoc_main_simdev_1 failed on sim:0: a kernel \
          wrote outside of its memory\n  hint: Run again with --sync-each to learn which region it was",
     );
     fails(
-        &["--backend-opt", "isle.fault=Mul", "--sync-each"],
+        &["--backend-opt", "simdev.fault=Mul", "--sync-each"],
         1,
-        "[B706] region byoc_main_ferry_0 failed on sim:0: a kernel wrote outside of its memory",
+        "[B706] region byoc_main_simdev-guest_0 failed on sim:0: a kernel wrote outside of its memory",
     );
     fails(
-        &["--backend-opt", "isle.memory=100"],
+        &["--backend-opt", "simdev.memory=100"],
         1,
         "[B706] sim:0 has no 512 bytes for constants: the simulator has 100 bytes free of 100, and 512 were asked for",
     );
     fails(
-        &["--backend-opt", "isle.memory=700", "--backend-opt", "ferry.scratch=300"],
+        &["--backend-opt", "simdev.memory=700", "--backend-opt", "simdev-guest.scratch=300"],
         1,
-        "[B706] sim:0 has no 1088 bytes for values and scratch, of which region byoc_main_ferry_0 takes 300 bytes: the \
+        "[B706] sim:0 has no 1088 bytes for values and scratch, of which region byoc_main_simdev-guest_0 takes 300 bytes: the \
          simulator has 188 bytes free of 700, and 1088 were asked for",
     );
     fails(
         &["--device", "sim:7"],
         3,
-        "[B604] backend 'isle' cannot open sim:7: the simulator has no device sim:7\n  hint: It has sim:0 and sim:1",
+        "[B604] backend 'simdev' cannot open sim:7: the simulator has no device sim:7\n  hint: It has sim:0 and sim:1",
     );
     fails(
         &["--device", "cuda:0"],
@@ -162,9 +162,9 @@ fn errors_name_the_device_and_the_region() {
         "[B901] sim:0 and sim:1 are two devices of one kind\n  hint: Name one of them with --device",
     );
     fails(
-        &["--backend-opt", "isle.takes=Add"],
+        &["--backend-opt", "simdev.takes=Add"],
         2,
-        "[B304] option 'isle.takes' is none of running what is compiled already\n  hint: Give it to byoc compile, or name the \
+        "[B304] option 'simdev.takes' is none of running what is compiled already\n  hint: Give it to byoc compile, or name the \
          .onnx model",
     );
 }
@@ -173,7 +173,7 @@ fn errors_name_the_device_and_the_region() {
 #[test]
 fn a_check_on_a_device_asks_for_each_region() {
     let bench = Bench::new(model());
-    let told = bench.byoc(&["check", "model.byoc", "--device", "sim:0", "--backend-opt", "isle.panic=load_on"]);
+    let told = bench.byoc(&["check", "model.byoc", "--device", "sim:0", "--backend-opt", "simdev.panic=load_on"]);
     assert_eq!(told.code, Some(3), "{}", told.stderr);
     golden("devices/unsupported.txt", &told.stdout);
 }

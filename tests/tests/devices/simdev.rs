@@ -38,10 +38,10 @@ fn what_is_there() {
     let error = bench.open(0, &[("off", "true")]).err().expect("it is off");
     assert_eq!(
         (error.message.as_str(), error.hint.as_deref()),
-        ("the simulator is switched off", Some("Leave out isle.off"))
+        ("the simulator is switched off", Some("Leave out simdev.off"))
     );
     assert_eq!(
-        message(bench.ferry().open_domain(0, &bench.options("ferry", &[]))),
+        message(bench.guest().open_domain(0, &bench.options("simdev-guest", &[]))),
         "this backend opens no memory domain"
     );
 }
@@ -74,8 +74,8 @@ fn both_backends_pass_addresses_to_each_other() {
     let mut device = bench.device(&mut *domain);
     let (x, w) = (device.upload(&[1.0, -2.0, 3.0, 4.0]), device.upload(&[1.0, 2.0, 0.5, -1.0]));
     let (product, scaled) = (device.empty(4), device.empty(4));
-    let mut first = device.load("isle", &matmul(), &[]).expect("loads");
-    let mut second = device.load("ferry", &chain("Mul", "Neg"), &[]).expect("loads");
+    let mut first = device.load("simdev", &matmul(), &[]).expect("loads");
+    let mut second = device.load("simdev-guest", &chain("Mul", "Neg"), &[]).expect("loads");
     device.ready(&mut *first, &[(x, &[2, 2]), (w, &[2, 2])], &[(product, &[2, 2])]).expect("ready");
     device.ready(&mut *second, &[(product, &[2, 2]), (w, &[2, 2])], &[(scaled, &[2, 2])]).expect("ready");
     first.run().expect("queued");
@@ -93,7 +93,7 @@ fn constants_are_read_as_they_are_viewed() {
     let y = device.empty(6);
     // Two rows of three, transposed: the columns of the bytes.
     let mut region =
-        device.load_with_constant("isle", &add(), &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2], &[1, 3]).expect("loads");
+        device.load_with_constant("simdev", &add(), &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2], &[1, 3]).expect("loads");
     device.ready(&mut *region, &[(x, &[3, 2])], &[(y, &[3, 2])]).expect("ready");
     region.run().expect("queued");
     assert_eq!(device.download(y, 6), [2.0, 5.0, 3.0, 6.0, 4.0, -4.0]);
@@ -155,7 +155,7 @@ fn regions_are_strict_about_what_they_are_given() {
     let mut domain = bench.open(0, &[]).expect("opens");
     let mut device = bench.device(&mut *domain);
     let memory = device.empty(1024);
-    let mut region = device.load("isle", &relu(), &[("scratch", "64")]).expect("loads");
+    let mut region = device.load("simdev", &relu(), &[("scratch", "64")]).expect("loads");
     assert_eq!(message(region.run()), "nothing was prepared");
     let shape: &[i64] = &[2, 2];
     let tensor = |address| DeviceTensor { address, dtype: byoc_plugin_api::DType::F32, shape };
@@ -187,7 +187,7 @@ fn scratch_memory_is_lost_with_every_run() {
     let mut domain = bench.open(0, &[]).expect("opens");
     let mut device = bench.device(&mut *domain);
     let (x, y) = (device.upload(&[1.0]), device.empty(1));
-    let mut region = device.load("isle", &relu(), &[("scratch", "8")]).expect("loads");
+    let mut region = device.load("simdev", &relu(), &[("scratch", "8")]).expect("loads");
     let scratch = device.ready(&mut *region, &[(x, &[1])], &[(y, &[1])]).expect("ready");
     device.write(scratch, &[5.0, 6.0]);
     assert_eq!(device.download(scratch, 2), [5.0, 6.0]);
@@ -202,7 +202,7 @@ fn a_fault_is_told_when_somebody_waits() {
     let mut domain = bench.open(0, &[("fault", "Relu")]).expect("opens");
     let mut device = bench.device(&mut *domain);
     let (x, y) = (device.upload(&[1.0]), device.empty(1));
-    let mut region = device.load("isle", &relu(), &[]).expect("loads");
+    let mut region = device.load("simdev", &relu(), &[]).expect("loads");
     device.ready(&mut *region, &[(x, &[1])], &[(y, &[1])]).expect("ready");
     region.run().expect("queued");
     assert_eq!(message(device.domain.synchronize()), "a kernel wrote outside of its memory");
@@ -216,7 +216,7 @@ fn work_is_recorded_and_replayed() {
     let mut domain = bench.open(0, &[]).expect("opens");
     let mut device = bench.device(&mut *domain);
     let (x, y) = (device.upload(&[-1.0, 2.0]), device.empty(2));
-    let mut region = device.load("isle", &relu(), &[]).expect("loads");
+    let mut region = device.load("simdev", &relu(), &[]).expect("loads");
     device.ready(&mut *region, &[(x, &[2])], &[(y, &[2])]).expect("ready");
     device.domain.begin_recording().expect("begins");
     region.run().expect("recorded");
@@ -239,7 +239,7 @@ fn a_recording_takes_runs_only() {
     let mut domain = bench.open(0, &[]).expect("opens");
     let mut device = bench.device(&mut *domain);
     let (x, y) = (device.upload(&[1.0]), device.empty(1));
-    let mut region = device.load("isle", &relu(), &[("unrecordable", "true")]).expect("loads");
+    let mut region = device.load("simdev", &relu(), &[("unrecordable", "true")]).expect("loads");
     device.ready(&mut *region, &[(x, &[1])], &[(y, &[1])]).expect("ready");
     let mut buffer = [0u8; 4];
     let address = buffer.as_mut_ptr();
@@ -281,7 +281,7 @@ fn time_passes_as_it_is_told() {
     let mut device = bench.device(&mut *domain);
     let elements = 1 << 17;
     let (x, y) = (device.empty(elements), device.empty(elements));
-    let mut region = device.load("isle", &relu(), &[]).expect("loads");
+    let mut region = device.load("simdev", &relu(), &[]).expect("loads");
     let shape = [elements as i64];
     device.ready(&mut *region, &[(x, &shape)], &[(y, &shape)]).expect("ready");
     device.domain.mark(0).expect("queued");
@@ -297,7 +297,7 @@ fn time_passes_as_it_is_told() {
 }
 
 /// This test again in a process of its own, which the environment tells from the first one.
-const CHILD: &str = "BYOC_ISLE_LOG";
+const CHILD: &str = "BYOC_SIMDEV_LOG";
 
 fn in_child(test: &str) -> (std::process::Output, String) {
     let folder = places::temporary();
@@ -332,7 +332,7 @@ fn every_call_is_a_line() {
     unsafe { domain.upload(x, buffer.as_ptr(), 8).expect("queued") };
     let y = domain.allocate(8).expect("memory");
     let mut device = bench.device(&mut *domain);
-    let mut region = device.load("isle", &relu(), &[("scratch", "256")]).expect("loads");
+    let mut region = device.load("simdev", &relu(), &[("scratch", "256")]).expect("loads");
     device.ready(&mut *region, &[(x, &[2])], &[(y, &[2])]).expect("ready");
     domain.mark(0).expect("queued");
     domain.begin_recording().expect("begins");
@@ -384,7 +384,7 @@ fn memory_is_released_once() {
 #[test]
 fn regions_go_before_their_domain() {
     ends_the_process("regions_go_before_their_domain", "close: 1 regions are still loaded", |bench, mut domain| {
-        let region = bench.device(&mut *domain).load("ferry", &relu(), &[]).expect("loads");
+        let region = bench.device(&mut *domain).load("simdev-guest", &relu(), &[]).expect("loads");
         drop(domain);
         drop(region);
     });
@@ -398,7 +398,7 @@ fn regions_go_when_their_work_is_done() {
         |bench, mut domain| {
             let mut device = bench.device(&mut *domain);
             let (x, y) = (device.upload(&[1.0]), device.empty(1));
-            let mut region = device.load("isle", &relu(), &[]).expect("loads");
+            let mut region = device.load("simdev", &relu(), &[]).expect("loads");
             device.ready(&mut *region, &[(x, &[1])], &[(y, &[1])]).expect("ready");
             region.run().expect("queued");
             drop(region);

@@ -40,11 +40,11 @@ impl Bench {
     }
 
     fn of(model: Vec<u8>, more: &[&str]) -> Bench {
-        let plugin = places::plugin("isle").to_str().expect("a plain path").to_owned();
+        let plugin = places::plugin("simdev").to_str().expect("a plain path").to_owned();
         let bench = Bench { folder: Folder::empty(), plugin };
         bench.folder.write("model.onnx", model);
-        let compile = ["compile", "model.onnx", "-o", "m.byoc", "--backend", "isle,json"];
-        bench.byoc(&[&compile[..], &["--backend-opt", "isle.named=false"], more].concat()).success();
+        let compile = ["compile", "model.onnx", "-o", "m.byoc", "--backend", "simdev,json"];
+        bench.byoc(&[&compile[..], &["--backend-opt", "simdev.named=false"], more].concat()).success();
         bench
     }
 
@@ -71,7 +71,7 @@ impl Bench {
         let arguments = [&["tune", "m.byoc", "--device", "sim:0", "-o", "tuned.byoc", "--plugin", &self.plugin], more];
         let mut command = byoc(&arguments.concat());
         command.current_dir(self.folder.path()).env("BYOC_CACHE_DIR", self.path("cache"));
-        outcome(command.env("BYOC_ISLE_LOG", self.path("log"))).success();
+        outcome(command.env("BYOC_SIMDEV_LOG", self.path("log"))).success();
         String::from_utf8(places::read(&self.path("log"))).expect("text")
     }
 
@@ -131,7 +131,7 @@ fn what_was_found_is_not_tried_again() {
     assert_eq!(places::read(&bench.path("tuned.byoc")), tuned);
     assert_eq!(bench.log(&["--again"]), first);
     // Another device with other software would be another key, and so are other options of the machine.
-    assert_eq!(bench.log(&["--backend-opt", "isle.scratch=256"]).matches("\nload region").count(), 2 * 4);
+    assert_eq!(bench.log(&["--backend-opt", "simdev.scratch=256"]).matches("\nload region").count(), 2 * 4);
     // What was chosen is known as well: the file stays as it is.
     let again = ["tune", "tuned.byoc", "--device", "sim:0", "-o", "again.byoc"];
     golden("tune/again.txt", bench.byoc(&again).success());
@@ -147,11 +147,11 @@ fn what_was_found_is_not_tried_again() {
 #[test]
 fn a_file_can_be_tuned_in_parts() {
     let bench = Bench::new();
-    let told = bench.byoc(&["tune", "m.byoc", "--device", "sim:1", "-o", "part.byoc", "--backend", "isle", "--json"]);
+    let told = bench.byoc(&["tune", "m.byoc", "--device", "sim:1", "-o", "part.byoc", "--backend", "simdev", "--json"]);
     let told: serde_json::Value = serde_json::from_str(told.success()).expect("JSON");
     assert_eq!((&told["device"], &told["title"]), (&"sim:1".into(), &"a simulated device".into()));
     let first = &told["tuned"][0];
-    assert_eq!(first["regions"], serde_json::json!(["byoc_main_isle_0", "byoc_main_isle_1"]));
+    assert_eq!(first["regions"], serde_json::json!(["byoc_main_simdev_0", "byoc_main_simdev_1"]));
     assert_eq!((&first["known"], &first["changed"]), (&false.into(), &true.into()));
     assert_eq!(first["outcome"]["left_out"].as_array().map(Vec::len), Some(2));
     assert_eq!(told["file_bytes"].as_u64(), Some(places::read(&bench.path("part.byoc")).len() as u64));
@@ -175,7 +175,7 @@ fn open_sizes_are_told() {
     let bench = Bench::of(model.finish(), &[]);
     bench.tune(&[]).fails(
         2,
-        "error: [B701] region byoc_main_isle_0: input 'x' of shape [batch,4] cannot be filled: the size 'batch' is open\n  \
+        "error: [B701] region byoc_main_simdev_0: input 'x' of shape [batch,4] cannot be filled: the size 'batch' is open\n  \
          hint: Say what it is, as in --dim 'batch=1'",
     );
     bench
@@ -219,9 +219,9 @@ fn what_cannot_be_tuned_is_said_and_nothing_is_written() {
     std::fs::write(bench.path("tuned.byoc"), "what was there before").expect("the folder is ours");
     let cases: &[(&[&str], i32, &str)] = &[
         (
-            &["--backend", "ferry"],
+            &["--backend", "simdev-guest"],
             2,
-            "[B702] 'm.byoc' has no region of the backend 'ferry'\n  hint: See byoc inspect --plugins",
+            "[B702] 'm.byoc' has no region of the backend 'simdev-guest'\n  hint: See byoc inspect --plugins",
         ),
         (
             &["--backend", "json"],
@@ -229,30 +229,30 @@ fn what_cannot_be_tuned_is_said_and_nothing_is_written() {
             "[B702] no region of 'm.byoc' that is asked about runs on sim:0\n  hint: See byoc inspect --regions",
         ),
         (
-            &["--backend-opt", "isle.off=true"],
+            &["--backend-opt", "simdev.off=true"],
             3,
-            "[B604] backend 'isle' cannot open sim:0: the simulator is switched off\n  hint: Leave out isle.off",
+            "[B604] backend 'simdev' cannot open sim:0: the simulator is switched off\n  hint: Leave out simdev.off",
         ),
         (
-            &["--backend-opt", "isle.fault=MatMul"],
+            &["--backend-opt", "simdev.fault=MatMul"],
             1,
-            "[B706] region byoc_main_isle_0 failed on sim:0: a kernel wrote outside of its memory",
+            "[B706] region byoc_main_simdev_0 failed on sim:0: a kernel wrote outside of its memory",
         ),
         (
-            &["--backend-opt", "isle.reef=true"],
+            &["--backend-opt", "simdev.fatal=true"],
             1,
-            "[B706] sim:0 is lost after the kernel 'reef' of region byoc_main_isle_0: region byoc_main_isle_0 failed on \
+            "[B706] sim:0 is lost after the kernel 'fatal' of region byoc_main_simdev_0: region byoc_main_simdev_0 failed on \
              sim:0: a kernel wrote outside of its memory\n  hint: Report this to the backend's maker; what was found before is kept",
         ),
         (
-            &["--backend-opt", "isle.panic=candidates"],
+            &["--backend-opt", "simdev.panic=candidates"],
             1,
-            "[B306] backend 'isle' cannot make kernels for region byoc_main_isle_0: backend panicked: as asked in candidates",
+            "[B306] backend 'simdev' cannot make kernels for region byoc_main_simdev_0: backend panicked: as asked in candidates",
         ),
         (
-            &["--backend-opt", "isle.named=true"],
+            &["--backend-opt", "simdev.named=true"],
             2,
-            "[B304] option 'isle.named' is none of running what is compiled already\n  hint: Give it to byoc compile, or name the .onnx model",
+            "[B304] option 'simdev.named' is none of running what is compiled already\n  hint: Give it to byoc compile, or name the .onnx model",
         ),
     ];
     let mut wrong = Vec::new();
@@ -266,7 +266,7 @@ fn what_cannot_be_tuned_is_said_and_nothing_is_written() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     bench.bare(&["tune", "m.byoc", "--device", "sim:0", "-o", "tuned.byoc"]).fails(
         3,
-        "error: [B604] region byoc_main_isle_0 needs the backend 'isle': there is no backend 'isle'\n  hint: There is json, \
+        "error: [B604] region byoc_main_simdev_0 needs the backend 'simdev': there is no backend 'simdev'\n  hint: There is json, \
          kendryte; name further plugins with --plugin or --plugin-dir",
     );
     let without = bench.byoc(&["tune", "m.byoc", "-o", "tuned.byoc"]);
@@ -279,8 +279,16 @@ fn what_cannot_be_tuned_is_said_and_nothing_is_written() {
 #[test]
 fn without_candidates_there_is_nothing_to_choose() {
     let bench = Bench::new();
-    let compile =
-        ["compile", "model.onnx", "-o", "m.byoc", "--backend", "ferry,json", "--backend-opt", "ferry.takes=Add"];
+    let compile = [
+        "compile",
+        "model.onnx",
+        "-o",
+        "m.byoc",
+        "--backend",
+        "simdev-guest,json",
+        "--backend-opt",
+        "simdev-guest.takes=Add",
+    ];
     bench.byoc(&compile).success();
     let before = places::read(&bench.path("m.byoc"));
     let told = bench.tune(&[]);

@@ -3,7 +3,7 @@
 mod data;
 mod files;
 
-use self::data::{Counting, compile, compile_in_process, observed, regions, watcher};
+use self::data::{Counting, calibrated, compile, compile_in_process, observed, regions};
 use byoc_plugin_api::{Observed, Region};
 use byoc_tests::folder::Folder;
 use byoc_tests::npz;
@@ -152,7 +152,7 @@ fn values_that_never_change_have_a_range() {
 /// When a backend crashes, the regions are cut anew; what was observed is not observed again.
 #[test]
 fn a_crash_costs_no_second_run_over_the_data() {
-    // Two regions of the watcher, of which the second makes it crash.
+    // Two regions of `calibrated`, of which the second makes it crash.
     let model = Model::default()
         .input("x", Type::Float, &[2, 2])
         .weight("w", &[2, 2], &[1.0, 2.0, 3.0, 4.0])
@@ -164,7 +164,7 @@ fn a_crash_costs_no_second_run_over_the_data() {
     folder.write("model.onnx", model.finish());
     let counting = Counting::default();
     let loads = counting.loads();
-    compile_in_process(&folder, counting, "json", &[("watcher.crash", "Relu")]).expect("compiles");
+    compile_in_process(&folder, counting, "json", &[("calibrated.crash", "Relu")]).expect("compiles");
     let [region]: [Region; 1] = regions(&folder).try_into().expect("the other one");
     assert_eq!(region.nodes[0].op, "Mul");
     assert_eq!((observed(&region, "a").min, observed(&region, "a").max), (1.0, 8.0));
@@ -212,12 +212,12 @@ fn entries_share_a_data_set() {
     folder.write("two.onnx", entry("right"));
     let (left, right) = (Tensor::f32(&[1, 2], &[1.0, 2.0]), Tensor::f32(&[2, 2], &[3.0, 4.0, 5.0, 6.0]));
     npz::write(&folder.path().join("data.npz"), &[("right", &right), ("left", &left)]);
-    let plugin = watcher();
+    let plugin = calibrated();
     let models = ["compile", "one.onnx", "two.onnx", "-o", "model.byoc", "--dataset", "data.npz"];
-    folder.byoc(&[&models[..], &["--plugin", &plugin, "--backend", "watcher"]].concat()).success();
+    folder.byoc(&[&models[..], &["--plugin", &plugin, "--backend", "calibrated"]].concat()).success();
     let all = regions(&folder);
     let found: Vec<_> = all.iter().map(|region| (region.symbol.as_str(), observed(region, "y").max)).collect();
-    assert_eq!(found, [("byoc_one_watcher_0", 2.0), ("byoc_two_watcher_0", 6.0)]);
+    assert_eq!(found, [("byoc_one_calibrated_0", 2.0), ("byoc_two_calibrated_0", 6.0)]);
     assert!(all.iter().all(|region| region.whole));
 }
 
@@ -225,15 +225,15 @@ fn entries_share_a_data_set() {
 fn only_code_generation_needs_the_data() {
     let folder = Folder::empty();
     folder.write("model.onnx", elements().finish());
-    let needed = "error: [B704] backend 'watcher' needs a data set to choose the ranges of region byoc_main_watcher_0\n  \
+    let needed = "error: [B704] backend 'calibrated' needs a data set to choose the ranges of region byoc_main_calibrated_0\n  \
                   hint: Give byoc compile --dataset DIR or --dataset FILE.npz with samples of the model's inputs";
     compile(&folder, &[]).fails(2, needed);
     for stage in ["codegen", "ownership"] {
         compile(&folder, &["--stop-after", stage]).fails(2, needed);
     }
     compile(&folder, &["--stop-after", "partition"]).success();
-    let plugin = watcher();
-    folder.byoc(&["explain", "model.onnx", "--plugin", &plugin, "--backend", "watcher"]).success();
+    let plugin = calibrated();
+    folder.byoc(&["explain", "model.onnx", "--plugin", &plugin, "--backend", "calibrated"]).success();
     assert_eq!(byoc_tests::places::list(folder.path()), ["model.onnx"]);
     npz::write(&folder.path().join("data.npz"), &[("x", &Tensor::f32(&[1, 4], &[0.0; 4]))]);
     compile(&folder, &["--dataset", "data.npz", "--stop-after", "codegen"]).success();

@@ -44,7 +44,7 @@ fn a_plugin_in_c_has_both() {
 
 #[test]
 fn a_plugin_that_has_neither_answers_with_nothing() {
-    let backend = backend(&places::plugin("scaler"));
+    let backend = backend(&places::plugin("file_format"));
     assert_eq!(tools(&backend), Ok(vec![]));
     assert_eq!(candidates(&backend, b"code"), Ok(vec![]));
 }
@@ -172,25 +172,25 @@ fn candidates_are_an_ability() {
 #[test]
 fn info_tells_what_is_found_and_how_to_get_the_rest() {
     let folder = Folder::empty();
-    let plugin = places::plugin("isle");
+    let plugin = places::plugin("simdev");
     let plugin = plugin.to_str().expect("a plain path");
     let info = |name: &str, more: &[&str]| folder.byoc(&[&["plugin", "info", name, "--plugin", plugin], more].concat());
-    let told = info("isle", &["--backend-opt", "isle.off=true"]);
+    let told = info("simdev", &["--backend-opt", "simdev.off=true"]);
     let lines: Vec<_> = told.success().lines().rev().take(3).collect();
     let expected =
-        ["hint: Leave out isle.off", "the simulator  running     missing", "tool           needed for  found"];
+        ["hint: Leave out simdev.off", "the simulator  running     missing", "tool           needed for  found"];
     assert_eq!(lines, expected);
-    let told: serde_json::Value = serde_json::from_str(info("isle", &["--json"]).success()).expect("JSON");
+    let told: serde_json::Value = serde_json::from_str(info("simdev", &["--json"]).success()).expect("JSON");
     golden("tools.json", &format!("{}\n", serde_json::to_string_pretty(&told["tools"]).expect("JSON")));
     // What a panicking plugin prints stands before it.
-    let failed = info("isle", &["--backend-opt", "isle.panic=tools"]);
-    let error = "error: [B306] backend 'isle' cannot say what it uses: backend panicked: as asked in tools\n";
+    let failed = info("simdev", &["--backend-opt", "simdev.panic=tools"]);
+    let error = "error: [B306] backend 'simdev' cannot say what it uses: backend panicked: as asked in tools\n";
     assert!(failed.code == Some(1) && failed.stderr.ends_with(error), "{}", failed.stderr);
-    info("isle", &["--backend-opt", "ferry.off=true"]).fails(
+    info("simdev", &["--backend-opt", "simdev-guest.off=true"]).fails(
         2,
-        "error: [B304] option 'ferry.off' is none of the backend 'isle'\n  hint: Write --backend-opt isle.KEY=VALUE",
+        "error: [B304] option 'simdev-guest.off' is none of the backend 'simdev'\n  hint: Write --backend-opt simdev.KEY=VALUE",
     );
-    info("isle", &["--backend-opt", "isle.of=true"])
-        .fails(2, "error: [B304] backend 'isle': there is no option 'of'\n  hint: Did you mean 'off'?");
+    info("simdev", &["--backend-opt", "simdev.of=true"])
+        .fails(2, "error: [B304] backend 'simdev': there is no option 'of'\n  hint: Did you mean 'off'?");
     assert!(!info("json", &[]).success().contains("tool"), "it uses nothing");
 }

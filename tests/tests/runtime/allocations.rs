@@ -71,8 +71,8 @@ fn a_device_and_the_host() {
         .finish();
     let model = places::write(folder.path(), "model.onnx", bytes);
     let artifact = folder.path().join("model.byoc");
-    let registry = engine::from_files(vec![places::plugin("isle"), places::plugin("json")]);
-    engine::compile(&model, &artifact, &registry, &["isle", "json"]).expect("compiled");
+    let registry = engine::from_files(vec![places::plugin("simdev"), places::plugin("json")]);
+    engine::compile(&model, &artifact, &registry, &["simdev", "json"]).expect("compiled");
     let mut session = engine::load(&artifact, &registry, 1).expect("loaded");
     let data = [1f32; 16];
     let input = TensorView::from_slice(&data, &[2, 8], &[8, 1]).expect("a tensor");

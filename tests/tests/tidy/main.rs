@@ -58,7 +58,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("tests/gpu/src/gpu.rs", "filling memory of a device"),
     ("tests/gpu/src/watch.rs", "a domain, and filling its memory"),
     ("tests/plugins/hostile/src/lib.rs", "a plugin that crashes"),
-    ("tests/plugins/isle/src", "a device that copies from and to the host"),
+    ("tests/plugins/simdev/src", "a device that copies from and to the host"),
     ("tests/tests/devices/domains_in_c.rs", "calls of domains"),
     ("tests/tests/devices/simdev", "calls of domains"),
     ("tests/tests/runtime/interleavings.rs", "cells of a model checker"),

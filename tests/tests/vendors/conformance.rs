@@ -89,9 +89,9 @@ fn backends_that_keep_their_promises_pass() {
     let plugins = [
         (places::plugin("template"), 100),
         (places::plugin("hostile"), 50),
-        (places::plugin("isle"), 700),
-        (places::plugin("owners"), 600),
-        (places::plugin("scaler"), 90),
+        (places::plugin("simdev"), 700),
+        (places::plugin("claim_variants"), 600),
+        (places::plugin("file_format"), 90),
         (c_plugin(folder.path(), &[]), 25),
         (c_device_plugin(folder.path(), "cdevice", &[]), 100),
     ];

@@ -1,5 +1,5 @@
 //! `docs/writing-a-backend.md` shows what is: its code stands in the skeletons and the test plugins, which are compiled; its JSON is what the
-//! plugin API reads and writes; its commands are those that `vendor.rs` runs.
+//! plugin API reads and writes; its commands are those that `first_hour.rs` runs.
 
 use std::fmt::Debug;
 
@@ -26,7 +26,7 @@ fn every_block_is_compiled_or_run() {
     let rust = places::list(&places::checkout().join("backends/template/src"));
     let rust = rust.iter().map(|name| format!("backends/template/src/{name}"));
     let rust: Vec<_> = rust
-        .chain(["scaler", "isle"].map(|name| format!("tests/plugins/{name}/src/lib.rs")))
+        .chain(["file_format", "simdev"].map(|name| format!("tests/plugins/{name}/src/lib.rs")))
         .map(|path| file(&path))
         .collect();
     let c = ["backends/template/c/template.c", "tests/plugins/c/matmul.c", "tests/plugins/c/device.c"].map(file);

@@ -24,7 +24,7 @@ const PROBE: usize = 256;
 
 /// The backends of the test's own plugin and the dynamic json backend, in no other way than any user would load them.
 pub(crate) static BACKENDS: LazyLock<Registry> =
-    LazyLock::new(|| engine::from_files(vec![places::plugin("owners"), places::plugin("json")]));
+    LazyLock::new(|| engine::from_files(vec![places::plugin("claim_variants"), places::plugin("json")]));
 
 /// A model, how it is compiled, and what has to come of it.
 pub(crate) struct Case {

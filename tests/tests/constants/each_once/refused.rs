@@ -31,7 +31,7 @@ fn run(folder: &Folder, plugin: &str) -> byoc_tests::program::Outcome {
 
 /// Code that wants a layout and is given another does not run.
 pub(crate) fn another_layout() -> Needed<()> {
-    let plugin = places::plugin("owners");
+    let plugin = places::plugin("claim_variants");
     let plugin = plugin.to_str().expect("a plain path");
     run(&compiled("panels.expect=panels-8/1", plugin), plugin).success();
     run(&compiled("panels.expect=panels-16/1", plugin), plugin).fails(
@@ -45,7 +45,7 @@ pub(crate) fn another_layout() -> Needed<()> {
 /// A layout for a processor that this one is not. The feature is one that this processor lacks; where it has all that
 /// byoc knows, the file is changed to name one of the future.
 pub(crate) fn missing_feature() -> Needed<()> {
-    let plugin = places::plugin("owners");
+    let plugin = places::plugin("claim_variants");
     let plugin = plugin.to_str().expect("a plain path");
     let lacking = lacking();
     let folder = compiled(&format!("panels.feature={}", lacking.unwrap_or("sse4.1")), plugin);

@@ -24,7 +24,7 @@ pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
 /// A region of operators one behind the other on tensors of as many rows as columns: types and ranks are all that code is
 /// generated from.
 fn region(symbol: &str, inputs: usize, ops: &[&str]) -> RegionBuilder {
-    let mut net = RegionBuilder::new("isle");
+    let mut net = RegionBuilder::new("simdev");
     net.region.symbol = symbol.into();
     let mut operands: Vec<_> = (0..inputs).map(|_| net.input("[n,n]")).collect();
     for op in ops {
@@ -58,15 +58,15 @@ pub(crate) fn add() -> RegionBuilder {
 
 impl Bench {
     pub(crate) fn new() -> Bench {
-        Bench { backends: byoc_plugin_api::host::open(&places::plugin("isle")).expect("it opens").backends }
+        Bench { backends: byoc_plugin_api::host::open(&places::plugin("simdev")).expect("it opens").backends }
     }
 
     fn backend(&self, name: &str) -> &LoadedBackend {
         self.backends.iter().find(|backend| backend.describe().name == name).expect("it is there")
     }
 
-    pub(crate) fn ferry(&self) -> &LoadedBackend {
-        self.backend("ferry")
+    pub(crate) fn guest(&self) -> &LoadedBackend {
+        self.backend("simdev-guest")
     }
 
     /// All options of a backend, with these settings.
@@ -75,7 +75,7 @@ impl Bench {
     }
 
     pub(crate) fn open(&self, ordinal: u32, settings: &[(&str, &str)]) -> Result<Box<dyn Domain>, Error> {
-        self.backend("isle").open_domain(ordinal, &self.options("isle", settings))
+        self.backend("simdev").open_domain(ordinal, &self.options("simdev", settings))
     }
 
     pub(crate) fn device<'a>(&'a self, domain: &'a mut dyn Domain) -> Device<'a> {

@@ -58,7 +58,7 @@ fn a_panic_of_a_region_is_an_error_of_the_call() {
         let mut domain = bench.open(0, &[]).expect("opens");
         let mut device = bench.device(&mut *domain);
         let (x, y) = (device.upload(&[1.0]), device.empty(1));
-        let panicked = device.load("ferry", &relu(), &[("panic", call)]).and_then(|mut region| {
+        let panicked = device.load("simdev-guest", &relu(), &[("panic", call)]).and_then(|mut region| {
             device.ready(&mut *region, &[(x, &[1])], &[(y, &[1])])?;
             region.run()?;
             device.domain.synchronize()

@@ -16,21 +16,21 @@ use byoc_tests::places;
 use byoc_tests::program::{self, Outcome};
 
 /// The plugin's path.
-pub(crate) fn watcher() -> String {
-    places::plugin("watcher").to_str().expect("a plain path").to_owned()
+pub(crate) fn calibrated() -> String {
+    places::plugin("calibrated").to_str().expect("a plain path").to_owned()
 }
 
-/// Compiles `model.onnx` for the watcher, and for the embedded backend what it leaves over.
+/// Compiles `model.onnx` for `calibrated`, and for the embedded backend what it leaves over.
 pub(crate) fn compile(folder: &Folder, arguments: &[&str]) -> Outcome {
-    let plugin = watcher();
-    let always = ["compile", "model.onnx", "-o", "model.byoc", "--plugin", &plugin, "--backend", "watcher,json"];
+    let plugin = calibrated();
+    let always = ["compile", "model.onnx", "-o", "model.byoc", "--plugin", &plugin, "--backend", "calibrated,json"];
     folder.byoc(&[&always[..], arguments].concat())
 }
 
-/// The regions of `model.byoc` as the watcher was given them.
+/// The regions of `model.byoc` as `calibrated` was given them.
 pub(crate) fn regions(folder: &Folder) -> Vec<Region> {
     let artifact = Artifact::open(&folder.path().join("model.byoc")).expect("opens");
-    let watched = artifact.manifest().regions.iter().filter(|region| region.backend == "watcher");
+    let watched = artifact.manifest().regions.iter().filter(|region| region.backend == "calibrated");
     let code = watched.map(|region| artifact.section(&region.code).expect("the region has code"));
     code.map(|code| serde_json::from_slice(&code).expect("a region")).collect()
 }
@@ -89,7 +89,7 @@ impl Samples for Ones {
     }
 }
 
-/// Compiles `model.onnx` for the watcher and, where that is another, for `host`, which runs the model over the data set. Only
+/// Compiles `model.onnx` for `calibrated` and, where that is another, for `host`, which runs the model over the data set. Only
 /// plugins are in other processes; when one crashes its nodes go to the next backend.
 pub(crate) fn compile_in_process(
     folder: &Folder,
@@ -104,11 +104,11 @@ pub(crate) fn compile_in_process(
         memory: 0,
         output: 0,
     };
-    let files = vec![places::plugin("watcher"), places::plugin("hostile")];
+    let files = vec![places::plugin("calibrated"), places::plugin("hostile")];
     let search = SearchPath { files, ..SearchPath::default() };
     let registry = Registry::discover(&search, &byoc_plugin_api::registered(), Some(&isolation))?;
     let settings: Vec<_> = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let backends = registry.select(&["watcher".into(), host.into()], &settings)?;
+    let backends = registry.select(&["calibrated".into(), host.into()], &settings)?;
     let request = Request {
         calibration: Some(Box::new(dataset)),
         folder: backends.last().cloned(),

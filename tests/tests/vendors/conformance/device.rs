@@ -19,8 +19,8 @@ const WRONG: &[(&str, &str)] = &[
 
 #[test]
 fn faults_on_a_device_are_found() {
-    let plugin = places::plugin("isle");
-    for (backend, pattern) in [("isle", "MatMul"), ("ferry", "Mul")] {
+    let plugin = places::plugin("simdev");
+    for (backend, pattern) in [("simdev", "MatMul"), ("simdev-guest", "Mul")] {
         for (wrong, reason) in WRONG {
             let setting = format!("{backend}.wrong={wrong}");
             let tested = Tested::plain(&plugin, &["--backend", backend, "--backend-opt", &setting]);
@@ -35,13 +35,13 @@ fn faults_on_a_device_are_found() {
 /// A kernel that faults is an error of the run, and so is a device that is full.
 #[test]
 fn errors_of_a_device_are_told() {
-    let plugin = places::plugin("isle");
+    let plugin = places::plugin("simdev");
     let cases = [
-        ("isle.fault=MatMul", "run fails: a kernel wrote outside of its memory"),
-        ("isle.memory=600", "load fails: the simulator has 600 bytes free of 600, and "),
+        ("simdev.fault=MatMul", "run fails: a kernel wrote outside of its memory"),
+        ("simdev.memory=600", "load fails: the simulator has 600 bytes free of 600, and "),
     ];
     for (setting, reason) in cases {
-        let tested = Tested::plain(&plugin, &["--backend", "isle", "--backend-opt", setting]);
+        let tested = Tested::plain(&plugin, &["--backend", "simdev", "--backend-opt", setting]);
         let (name, found) = tested.first_failure();
         assert!(name == "MatMul: f32[3x16] constants: run" && found.starts_with(reason), "{name}: {found}");
     }
@@ -50,9 +50,11 @@ fn errors_of_a_device_are_told() {
 /// Regions that cannot be recorded, and devices that record nothing, are no fault.
 #[test]
 fn recordings_are_not_asked_for_where_there_are_none() {
-    for settings in [["isle.unrecordable=true", "isle.scratch=100"], ["isle.records=false", "isle.wrong=recording"]] {
+    for settings in
+        [["simdev.unrecordable=true", "simdev.scratch=100"], ["simdev.records=false", "simdev.wrong=recording"]]
+    {
         let settings = settings.map(|setting| ["--backend-opt", setting]).concat();
-        let tested = Tested::plain(&places::plugin("isle"), &[&["--backend", "isle"], &settings[..]].concat());
+        let tested = Tested::plain(&places::plugin("simdev"), &[&["--backend", "simdev"], &settings[..]].concat());
         assert_eq!((tested.code, tested.failures()), (Some(0), vec![]), "{settings:?}");
     }
 }
@@ -60,10 +62,10 @@ fn recordings_are_not_asked_for_where_there_are_none() {
 /// Where there is no device, what needs none is still asked.
 #[test]
 fn without_the_device_the_compile_side_is_tested() {
-    let plugin = places::plugin("isle");
-    let there = Tested::plain(&plugin, &["--backend", "isle"]);
-    for backend in ["isle", "ferry"] {
-        let tested = Tested::plain(&plugin, &["--backend", backend, "--backend-opt", "isle.off=true"]);
+    let plugin = places::plugin("simdev");
+    let there = Tested::plain(&plugin, &["--backend", "simdev"]);
+    for backend in ["simdev", "simdev-guest"] {
+        let tested = Tested::plain(&plugin, &["--backend", backend, "--backend-opt", "simdev.off=true"]);
         assert_eq!((tested.code, tested.failures()), (Some(0), vec![]));
         let cases = tested.report["cases"].as_array().expect("a list").iter();
         let runs: Vec<_> =

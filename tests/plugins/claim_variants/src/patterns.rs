@@ -2,16 +2,16 @@
 
 use byoc_plugin_api::{DType, Node, Options, Pattern, Refusal, RefusalCode, Region};
 
-use crate::Owner;
+use crate::Variant;
 use crate::constants::panel_width;
 use crate::program::Home;
 
-pub(crate) fn patterns(owner: &Owner) -> Vec<Pattern> {
-    owner.takes.iter().map(|text| Pattern::new("node", *text)).collect()
+pub(crate) fn patterns(variant: &Variant) -> Vec<Pattern> {
+    variant.takes.iter().map(|text| Pattern::new("node", *text)).collect()
 }
 
 /// Accepts tensors of f32 and f16 of known sizes.
-pub(crate) fn check(owner: &Owner, candidate: &Region, options: &Options) -> Result<(), Refusal> {
+pub(crate) fn check(variant: &Variant, candidate: &Region, options: &Options) -> Result<(), Refusal> {
     for value in &candidate.values {
         if !matches!(value.dtype, DType::F32 | DType::F16 | DType::Bool) {
             return Err(Refusal::new(RefusalCode::Type, format!("'{}' is {}", value.name, value.dtype)));
@@ -22,7 +22,7 @@ pub(crate) fn check(owner: &Owner, candidate: &Region, options: &Options) -> Res
     }
     for constant in &candidate.constants {
         let value = &candidate.values[constant.value];
-        if value.dtype == DType::F16 && owner.home != Home::Host {
+        if value.dtype == DType::F16 && variant.home != Home::Host {
             return Err(Refusal::new(RefusalCode::Type, format!("'{}' is f16, and only f32 is laid out", value.name)));
         }
         let elements: usize = value.fixed_shape().unwrap_or_default().iter().product();
@@ -31,10 +31,10 @@ pub(crate) fn check(owner: &Owner, candidate: &Region, options: &Options) -> Res
             return Err(Refusal::limit("the weight is too large", bytes as f64, most as f64));
         }
     }
-    candidate.nodes.iter().try_for_each(|node| check_node(owner, candidate, node, options))
+    candidate.nodes.iter().try_for_each(|node| check_node(variant, candidate, node, options))
 }
 
-fn check_node(owner: &Owner, candidate: &Region, node: &Node, options: &Options) -> Result<(), Refusal> {
+fn check_node(variant: &Variant, candidate: &Region, node: &Node, options: &Options) -> Result<(), Refusal> {
     let shape = |index| node.input(index).and_then(|value| candidate.values[value].fixed_shape()).unwrap_or_default();
     match node.op.as_str() {
         "MatMul" | "Gemm" => {
@@ -47,7 +47,7 @@ fn check_node(owner: &Owner, candidate: &Region, node: &Node, options: &Options)
                 return Err(Refusal::new(RefusalCode::Attribute, "only a plain product is taken"));
             }
             let width = panel_width(options.text("layout"));
-            if owner.home == Home::Packed && width.is_none_or(|width| right[1] % width != 0) {
+            if variant.home == Home::Packed && width.is_none_or(|width| right[1] % width != 0) {
                 return Err(Refusal::new(RefusalCode::Shape, format!("{} columns make no panels", right[1])));
             }
         }

@@ -22,7 +22,7 @@ impl Opened {
         let log = Log::of_environment();
         log.line(&format!("open {ordinal}"));
         if options.bool("off") {
-            return Err(Error::new("the simulator is switched off").hint("Leave out isle.off"));
+            return Err(Error::new("the simulator is switched off").hint("Leave out simdev.off"));
         }
         let total = u64::try_from(options.int("memory")).unwrap_or(0);
         let memory = Memory::new(ordinal, total).ok_or_else(|| {
@@ -32,7 +32,7 @@ impl Opened {
             title: "a simulated device".into(),
             memory: total,
             records: options.bool("records"),
-            libraries: vec![concat!("isle ", env!("CARGO_PKG_VERSION"), ", within the plugin").into()],
+            libraries: vec![concat!("simdev ", env!("CARGO_PKG_VERSION"), ", within the plugin").into()],
         };
         Ok(Opened {
             number: sim::enter(Sim::new(log, memory, options.text("fault"))),

@@ -8,15 +8,15 @@ use byoc_plugin_api::{
     OptionSpec, Options, Pattern, Refusal, Region, RegionPolicy,
 };
 
-struct Watcher;
+struct Calibrated;
 
 /// Operators that it takes.
 const TAKES: [&str; 4] = ["Conv", "Mul", "Add", "Relu"];
 
-impl Backend for Watcher {
+impl Backend for Calibrated {
     fn describe(&self) -> Description {
         Description {
-            name: "watcher".into(),
+            name: "calibrated".into(),
             version: env!("CARGO_PKG_VERSION").into(),
             code_version: 1,
             summary: "Writes down what it is told".into(),
@@ -83,5 +83,5 @@ impl Backend for Watcher {
     }
 }
 
-byoc_plugin_api::register_backend!(Watcher);
+byoc_plugin_api::register_backend!(Calibrated);
 byoc_plugin_api::export_plugin!();

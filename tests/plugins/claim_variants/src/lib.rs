@@ -17,7 +17,7 @@ use byoc_plugin_api::{
 use program::Home;
 
 /// A backend: what it takes, and where it keeps constants.
-struct Owner {
+struct Variant {
     name: &'static str,
     summary: &'static str,
     /// Pattern texts.
@@ -32,7 +32,7 @@ struct Owner {
 const MATMUL: &[&str] = &["(MatMul ?x ?w:const)"];
 
 /// As cuBLAS: one call a region, all weights by pointer.
-const BLAS: Owner = Owner {
+const BLAS: Variant = Variant {
     name: "blas",
     summary: "Matrix products with weights by pointer",
     takes: MATMUL,
@@ -42,7 +42,7 @@ const BLAS: Owner = Owner {
 };
 
 /// As CUTLASS: fused kernels in source form, every constant a parameter.
-const CSOURCE: Owner = Owner {
+const CSOURCE: Variant = Variant {
     name: "csource",
     summary: "C source with constants as parameters",
     takes: &[
@@ -58,11 +58,11 @@ const CSOURCE: Owner = Owner {
 };
 
 /// As the compiler of Kendryte's accelerator: weights, quantised or not, are part of the code.
-const EMBEDDER: Owner =
-    Owner { name: "embedder", summary: "Matrix products with weights in the code", home: Home::Embedded, ..BLAS };
+const EMBEDDER: Variant =
+    Variant { name: "embedder", summary: "Matrix products with weights in the code", home: Home::Embedded, ..BLAS };
 
 /// As a library of kernels for one processor: weights in panels of columns.
-const PANELS: Owner = Owner {
+const PANELS: Variant = Variant {
     name: "panels",
     summary: "Matrix products with packed weights",
     home: Home::Packed,
@@ -71,9 +71,9 @@ const PANELS: Owner = Owner {
 };
 
 /// As `panels`, with other panels, for the other operator of matrix products.
-const SLABS: Owner = Owner { name: "slabs", takes: &["(Gemm ?x ?w:const)"], layout: "panels-16/1", ..PANELS };
+const SLABS: Variant = Variant { name: "slabs", takes: &["(Gemm ?x ?w:const)"], layout: "panels-16/1", ..PANELS };
 
-impl Owner {
+impl Variant {
     fn options(&self) -> Vec<OptionSpec> {
         let option = |name: &str, kind, default: &str, help: &str| OptionSpec {
             name: name.into(),
@@ -99,7 +99,7 @@ impl Owner {
     }
 }
 
-impl Backend for Owner {
+impl Backend for Variant {
     fn describe(&self) -> Description {
         Description {
             name: self.name.into(),

@@ -9,7 +9,7 @@ pub(crate) struct Log(Option<PathBuf>);
 
 impl Log {
     pub(crate) fn of_environment() -> Log {
-        Log(std::env::var_os("BYOC_ISLE_LOG").map(PathBuf::from))
+        Log(std::env::var_os("BYOC_SIMDEV_LOG").map(PathBuf::from))
     }
 
     /// Appends a line. Whoever reads it finds that it is missing, so failures are not told.

@@ -11,7 +11,7 @@ pub(crate) const VERSION: i64 = 1;
 #[serde(default)]
 pub(crate) struct File {
     /// The version of the format.
-    pub(crate) scaler: i64,
+    pub(crate) version: i64,
     pub(crate) x: String,
     pub(crate) y: String,
     pub(crate) shape: Vec<usize>,
@@ -39,10 +39,10 @@ impl File {
             Some("panic") => panic!("as asked"),
             _ => {}
         }
-        match file.scaler {
+        match file.version {
             VERSION => Ok((file, end + 1)),
             0 => Err(Error::new("it does not say which version it has")),
-            other => Err(Error::new(format!("it is of version {other}")).hint("Install a newer scaler")),
+            other => Err(Error::new(format!("it is of version {other}")).hint("Install a newer file-format")),
         }
     }
 }

@@ -13,16 +13,16 @@ use byoc_plugin_api::{
 
 use crate::file::{File, VERSION};
 
-struct Scaler;
+struct Scale;
 
-impl Backend for Scaler {
+impl Backend for Scale {
     fn describe(&self) -> Description {
         let format = FileFormat { extension: "scale".into(), summary: "A tensor and its factors".into() };
         let help = "The version of the files to write".into();
         let version = OptionSpec { name: "version".into(), kind: OptionKind::Int, default: "1".into(), help };
         let starts_with = vec!["Mul".into()];
         Description {
-            name: "scaler".into(),
+            name: "file-format".into(),
             version: "1.0.0".into(),
             code_version: 1,
             summary: "Multiplies by constants".into(),
@@ -62,8 +62,8 @@ impl Backend for Scaler {
         let shape = y.fixed_shape().ok_or_else(|| Error::new("the shape is open"))?;
         let by = constants.get(region.constants[0].id).ok_or_else(|| Error::new("the factors are missing"))?;
         let by = by.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect();
-        let scaler = options.int("version");
-        let file = File { scaler, x: x.name.clone(), y: y.name.clone(), shape, by, ..File::default() };
+        let version = options.int("version");
+        let file = File { version, x: x.name.clone(), y: y.name.clone(), shape, by, ..File::default() };
         serde_json::to_writer(&mut *code, &file)?;
         Ok(writeln!(code, "\nfor {}", region.symbol)?)
     }
@@ -135,5 +135,5 @@ impl Executable for Loaded {
     }
 }
 
-byoc_plugin_api::register_backend!(Scaler);
-byoc_plugin_api::export_plugin!("scaler");
+byoc_plugin_api::register_backend!(Scale);
+byoc_plugin_api::export_plugin!("file-format");

@@ -1,8 +1,8 @@
 //! Two backends on a simulated device, so that what core does with memory that is not the host's is tested on every
-//! machine. `isle` opens the domain `sim`; `ferry` runs its regions there and needs `isle` for that. The device is
+//! machine. `simdev` opens the domain `sim`; `simdev-guest` runs its regions there and needs `simdev` for that. The device is
 //! strict: whatever a real one leaves undefined is an error here, or comes out as NaN.
 //!
-//! Where the environment variable `BYOC_ISLE_LOG` names a file, every call of a domain, and of the regions in it, is a
+//! Where the environment variable `BYOC_SIMDEV_LOG` names a file, every call of a domain, and of the regions in it, is a
 //! line there.
 
 mod codegen;
@@ -26,7 +26,7 @@ use byoc_plugin_api::{
 use crate::log::panic_if;
 
 /// One of the two.
-struct Sailor {
+struct Simulated {
     name: &'static str,
     summary: &'static str,
     /// The operators that it takes, unless the user names others.
@@ -37,17 +37,17 @@ struct Sailor {
     opens: bool,
 }
 
-const ISLE: Sailor = Sailor {
-    name: "isle",
+const SIMDEV: Simulated = Simulated {
+    name: "simdev",
     summary: "Runs on a simulated device, which it opens",
     takes: "MatMul Add Relu",
     merge: true,
     opens: true,
 };
 
-const FERRY: Sailor = Sailor {
-    name: "ferry",
-    summary: "Runs on the simulated device that isle opens",
+const GUEST: Simulated = Simulated {
+    name: "simdev-guest",
+    summary: "Runs on the simulated device that simdev opens",
     takes: "Mul Neg Relu",
     merge: false,
     opens: false,
@@ -57,7 +57,7 @@ fn option(name: &str, kind: OptionKind, default: &str, help: &str) -> OptionSpec
     OptionSpec { name: name.into(), kind, default: default.into(), help: help.into() }
 }
 
-impl Sailor {
+impl Simulated {
     fn run_options(&self) -> Vec<OptionSpec> {
         let (bool, int) = (OptionKind::Bool, OptionKind::Int);
         let wrong = OptionKind::Choice(run::Wrong::NAMES.iter().map(|&(name, _)| name.into()).collect());
@@ -72,7 +72,7 @@ impl Sailor {
                 option("memory", int, "4294967296", "Bytes of memory that the device has"),
                 option("fault", OptionKind::Text, "", "Operator whose kernel faults"),
                 option("records", bool.clone(), "true", "Whether the device records work"),
-                option("reef", bool.clone(), "false", "Whether there is a kernel that loses the device"),
+                option("fatal", bool.clone(), "false", "Whether there is a kernel that loses the device"),
                 option("off", bool, "false", "Whether the device is switched off, so that it cannot be opened"),
             ]);
         }
@@ -80,7 +80,7 @@ impl Sailor {
     }
 }
 
-impl Backend for Sailor {
+impl Backend for Simulated {
     fn describe(&self) -> Description {
         Description {
             name: self.name.into(),
@@ -176,17 +176,17 @@ impl Backend for Sailor {
         panic_if(options.text("panic"), "tools");
         let simulator = Tool { name: "the simulator".into(), needed_for: "running".into(), ..Tool::default() };
         Ok(vec![match options.bool("off") {
-            true => Tool { hint: Some("Leave out isle.off".into()), ..simulator },
+            true => Tool { hint: Some("Leave out simdev.off".into()), ..simulator },
             false => Tool { found: Some("0.1.0, within the plugin".into()), ..simulator },
         }])
     }
 
     fn candidates(&self, code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
         panic_if(options.text("panic"), "candidates");
-        codegen::Program::read(code)?.candidates(options.bool("reef"))
+        codegen::Program::read(code)?.candidates(options.bool("fatal"))
     }
 }
 
-byoc_plugin_api::register_backend!(ISLE);
-byoc_plugin_api::register_backend!(FERRY);
-byoc_plugin_api::export_plugin!("isle", "ferry");
+byoc_plugin_api::register_backend!(SIMDEV);
+byoc_plugin_api::register_backend!(GUEST);
+byoc_plugin_api::export_plugin!("simdev", "simdev-guest");

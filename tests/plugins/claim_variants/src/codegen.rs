@@ -4,18 +4,18 @@ use std::io::Write;
 
 use byoc_plugin_api::{Constant, Constants, Error, Options, Region};
 
-use crate::Owner;
+use crate::Variant;
 use crate::constants::quantise;
 use crate::program::{Call, Home, Program, Role, Variable};
 
 pub(crate) fn codegen(
-    owner: &Owner,
+    variant: &Variant,
     region: &Region,
     constants: &Constants<'_>,
     options: &Options,
     code: &mut dyn Write,
 ) -> Result<(), Error> {
-    let program = program(owner, region, options)?;
+    let program = program(variant, region, options)?;
     let mut data = Vec::new();
     for variable in &program.variables {
         let Role::Constant(id, home @ (Home::Embedded | Home::Quantised)) = variable.role else { continue };
@@ -29,7 +29,7 @@ pub(crate) fn codegen(
     Ok(code.write_all(&program.join(&data))?)
 }
 
-fn program(owner: &Owner, region: &Region, options: &Options) -> Result<Program, Error> {
+fn program(variant: &Variant, region: &Region, options: &Options) -> Result<Program, Error> {
     let mut program = Program { symbol: region.symbol.clone(), variables: Vec::new(), calls: Vec::new() };
     let mut indices = vec![None; region.values.len()];
     for node in &region.nodes {
@@ -42,7 +42,7 @@ fn program(owner: &Owner, region: &Region, options: &Options) -> Result<Program,
         let mut index = |value: usize| -> Result<usize, Error> {
             if indices[value].is_none() {
                 indices[value] = Some(program.variables.len());
-                program.variables.push(variable(owner, region, value, options)?);
+                program.variables.push(variable(variant, region, value, options)?);
             }
             indices[value].ok_or_else(|| Error::new("a value has no variable"))
         };
@@ -53,10 +53,10 @@ fn program(owner: &Owner, region: &Region, options: &Options) -> Result<Program,
     Ok(program)
 }
 
-fn variable(owner: &Owner, region: &Region, value: usize, options: &Options) -> Result<Variable, Error> {
+fn variable(variant: &Variant, region: &Region, value: usize, options: &Options) -> Result<Variable, Error> {
     let place = |list: &[usize]| list.iter().position(|&known| known == value);
     let role = match (region.constant(value), place(&region.inputs), place(&region.outputs)) {
-        (Some(constant), ..) => Role::Constant(constant.id, home(owner, constant, options)),
+        (Some(constant), ..) => Role::Constant(constant.id, home(variant, constant, options)),
         (_, Some(input), _) => Role::Input(input),
         (.., Some(output)) => Role::Output(output),
         _ => Role::Local(value),
@@ -67,8 +67,8 @@ fn variable(owner: &Owner, region: &Region, value: usize, options: &Options) -> 
 }
 
 /// Where a constant that the code reads is to be.
-fn home(owner: &Owner, constant: &Constant, options: &Options) -> Home {
-    match owner.home {
+fn home(variant: &Variant, constant: &Constant, options: &Options) -> Home {
+    match variant.home {
         Home::Embedded if options.text("precision") == "i8" => Home::Quantised,
         Home::Packed if constant.shared && options.bool("honour") => Home::Host,
         home => home,

@@ -51,8 +51,8 @@ pub(crate) const KERNELS: [Kernel; 6] = [
     kernel("narrow", 2.0),
     kernel("wide", 0.5),
     Kernel { wrong: true, ..kernel("hasty", 0.25) },
-    Kernel { broken: Some("it needs more islands than there are"), ..kernel("huge", 0.125) },
-    Kernel { fatal: true, ..kernel("reef", 0.0) },
+    Kernel { broken: Some("it needs more cores than there are"), ..kernel("huge", 0.125) },
+    Kernel { fatal: true, ..kernel("fatal", 0.0) },
 ];
 
 /// What the kernel is called that has no name in code.
