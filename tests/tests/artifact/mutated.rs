@@ -1,8 +1,8 @@
-//! Artifacts whose digests fit and whose code or graph lies: every number, text and list of small ones is changed, and
+//! Artifacts whose digests fit and whose code or graph was mutated: every number, text and list of small ones is changed, and
 //! whatever is said ends in an error or in a run, never in a crash, a panic or a hang. Some go through the program, as users
 //! have it; many more through processes that try one after another.
 //!
-//! `BYOC_HOSTILE=all` tells every lie, `BYOC_HOSTILE=<n>` one in n. How to do so with a sanitizer stands in CONTRIBUTING.md.
+//! `BYOC_MUTATIONS=all` tries every mutation, `BYOC_MUTATIONS=<n>` one in n. How to do so with a sanitizer stands in CONTRIBUTING.md.
 
 mod bases;
 mod coverage;
@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use self::bases::{Base, bases};
 use self::sweep::Stage;
 use byoc_tests::folder::Folder;
-use byoc_tests::liar::{Liar, random};
+use byoc_tests::mutator::{Mutator, random};
 use byoc_tests::tensor::Tensor;
 use byoc_tests::trial::{Needed, Trial, trial};
 use byoc_tests::{engine, npz, places};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut all = Vec::new();
-    all.push(trial("every_kernel_is_lied_about", coverage::every_kernel));
+    all.push(trial("every_kernel_is_mutated", coverage::every_kernel));
     for base in bases() {
         all.push(trial(format!("json/{}", base.name), move || json(&base)));
     }
@@ -35,11 +35,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     all
 }
 
-/// One lie in how many is told.
+/// One mutation in how many is tried.
 fn share() -> usize {
-    match std::env::var("BYOC_HOSTILE").as_deref() {
+    match std::env::var("BYOC_MUTATIONS").as_deref() {
         Ok("all") => 1,
-        Ok(number) => number.parse().expect("BYOC_HOSTILE is 'all' or a number"),
+        Ok(number) => number.parse().expect("BYOC_MUTATIONS is 'all' or a number"),
         Err(_) => 40,
     }
 }
@@ -73,30 +73,30 @@ fn compiled(base: &Base, folder: &Path) -> Vec<(&'static str, PathBuf)> {
     compiled.collect()
 }
 
-/// How many lies go through the program, each by every verb of [`VERBS`].
-const TOLD: u64 = 120;
+/// How many mutations go through the program, each by every verb of [`VERBS`].
+const TRIED: u64 = 120;
 
 /// What users do with a file that they were given.
 const VERBS: [&[&str]; 3] = [
-    &["check", "lie.byoc"],
-    &["inspect", "lie.byoc", "--constants", "--regions", "--sections", "--plugins"],
-    &["run", "lie.byoc", "--fill", "random"],
+    &["check", "mutant.byoc"],
+    &["inspect", "mutant.byoc", "--constants", "--regions", "--sections", "--plugins"],
+    &["run", "mutant.byoc", "--fill", "random"],
 ];
 
-/// A sample of the lies by processes of their own.
+/// A sample of the mutations by processes of their own.
 fn through_the_program() -> Needed<()> {
     let folder = Folder::empty();
-    let mut liars = Vec::new();
+    let mut mutators = Vec::new();
     for base in bases() {
         let compiled = compiled(&base, folder.path()).into_iter();
-        liars.extend(compiled.map(|(_, path)| (base.name, Liar::new(&places::read(&path), true))));
+        mutators.extend(compiled.map(|(_, path)| (base.name, Mutator::new(&places::read(&path), true))));
     }
     let mut wrong = Vec::new();
-    for number in 0..TOLD {
-        let (name, liar) = &liars[number as usize % liars.len()];
-        let case = (random(number) % liar.cases() as u64) as usize;
-        let (text, file) = liar.tell(case);
-        folder.write("lie.byoc", file);
+    for number in 0..TRIED {
+        let (name, mutator) = &mutators[number as usize % mutators.len()];
+        let case = (random(number) % mutator.cases() as u64) as usize;
+        let (text, file) = mutator.mutate(case);
+        folder.write("mutant.byoc", file);
         let size: &[&str] = if name == &"open" { &["--dim", "batch=3"] } else { &[] };
         for verb in VERBS {
             let size = if verb[0] == "run" { size } else { &[] };
@@ -105,7 +105,7 @@ fn through_the_program() -> Needed<()> {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), TOLD * VERBS.len() as u64, wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), TRIED * VERBS.len() as u64, wrong.join("\n"));
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use byoc_json_backend::reference::kernels;
-use byoc_tests::liar::Liar;
+use byoc_tests::mutator::Mutator;
 use byoc_tests::places;
 use byoc_tests::trial::Needed;
 use serde_json::Value;
@@ -32,7 +32,7 @@ fn words() -> BTreeSet<String> {
     for base in bases() {
         let folder = places::temporary();
         for (_, path) in compiled(&base, folder.path()) {
-            Liar::new(&places::read(&path), false).documents().for_each(|document| collect(document, &mut words));
+            Mutator::new(&places::read(&path), false).documents().for_each(|document| collect(document, &mut words));
         }
     }
     words

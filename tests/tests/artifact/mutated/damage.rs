@@ -4,7 +4,7 @@
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::places;
-use byoc_tests::resign::{Resigned, split};
+use byoc_tests::repack::{Repacked, split};
 use byoc_tests::trial::Needed;
 use serde_json::Value;
 
@@ -105,7 +105,7 @@ fn cut(whole: &[u8]) -> Vec<(String, Vec<u8>)> {
 
 /// Two sections have each other's bytes: of the same length or not, with their digests or with those of the places.
 fn swapped(whole: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let artifact = Resigned::read(whole);
+    let artifact = Repacked::read(whole);
     let count = artifact.sections.len();
     let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other)));
     let each = pairs.map(|(one, other)| {
@@ -125,7 +125,7 @@ fn swapped(whole: &[u8]) -> Vec<(String, Vec<u8>)> {
 /// Parts of one file and parts of another: each section of the one in the other, and the bytes up to a border followed by
 /// those behind it.
 fn spliced(whole: &[u8], other: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let (one, two) = (Resigned::read(whole), Resigned::read(other));
+    let (one, two) = (Repacked::read(whole), Repacked::read(other));
     let mut files = Vec::new();
     for section in &two.sections {
         let Some(at) = one.sections.iter().position(|known| known.name == section.name) else { continue };

@@ -1,4 +1,4 @@
-//! Files that lie, through the program as users have it: whatever a verb is given, it ends in time, with an exit code that
+//! Mutated files, through the program as users have it: whatever a verb is given, it ends in time, with an exit code that
 //! `docs/cli.md` lists, and within its memory.
 
 use std::os::unix::process::ExitStatusExt;

@@ -1,4 +1,4 @@
-//! Lies told to processes of this program, which try many of them each; one that ends or hangs is followed by another,
+//! Mutations tried by processes of a program, which try many of them each; one that ends or hangs is followed by another,
 //! from the next case on.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use byoc_tests::liar::Liar;
+use byoc_tests::mutator::Mutator;
 use byoc_tests::places;
 
 /// The longest that a case may take.
@@ -21,7 +21,7 @@ pub(crate) struct Stage {
     pub(crate) path: PathBuf,
     pub(crate) plugins: Vec<PathBuf>,
     pub(crate) settings: Vec<(&'static str, String)>,
-    /// Whether lies are told of its graph, too.
+    /// Whether its graph is mutated, too.
     pub(crate) graph: bool,
 }
 
@@ -44,16 +44,16 @@ impl Tally {
     }
 }
 
-/// Tells one out of `each` of the lies about an artifact.
+/// Tries one out of `each` of the mutations of an artifact.
 pub(crate) fn sweep(stage: &Stage, each: usize) -> Tally {
-    let liar = Liar::new(&places::read(&stage.path), stage.graph);
+    let mutator = Mutator::new(&places::read(&stage.path), stage.graph);
     let mut tally = Tally::default();
     let mut first = 0;
     while let Some((case, how)) = one_process(stage, first, each, &mut tally) {
         let end = how.split(':').next().unwrap_or_default();
         *tally.ends.entry(end.to_owned()).or_default() += 1;
         tally.cases += 1;
-        tally.wrong.push(format!("{} case {case}: {how}: {}", stage.name, liar.tell(case).0));
+        tally.wrong.push(format!("{} case {case}: {how}: {}", stage.name, mutator.mutate(case).0));
         first = case + 1;
     }
     tally
@@ -116,7 +116,8 @@ fn one_process(stage: &Stage, first: usize, each: usize, tally: &mut Tally) -> O
 
 /// The program that tries cases; another build of it where the environment names one.
 fn start(stage: &Stage, first: usize, each: usize) -> Child {
-    let runner = std::env::var_os("BYOC_HOSTILE_RUNNER").unwrap_or_else(|| env!("CARGO_BIN_EXE_hostile_runner").into());
+    let runner =
+        std::env::var_os("BYOC_MUTATION_RUNNER").unwrap_or_else(|| env!("CARGO_BIN_EXE_mutation_runner").into());
     let mut command = Command::new(runner);
     command.arg(&stage.path).args([first.to_string(), each.to_string(), stage.graph.to_string()]);
     command.args(&stage.plugins).envs(stage.settings.iter().map(|(name, value)| (name, value)));

@@ -1,10 +1,10 @@
-//! The lies that can be told of one artifact: each place of its code and of its graph by itself, then some at once.
+//! The mutations of one artifact: each place of its code and of its graph by itself, then some at once.
 
 use byoc_json_backend::reference::kernels;
 use serde_json::Value;
 
-use crate::lies::{self, Lie};
-use crate::resign::{CODE, GRAPH, Resigned};
+use crate::mutations::{self, Mutation};
+use crate::repack::{CODE, GRAPH, Repacked};
 
 /// What ends code of `kendryte` behind its kmodel, after a text in JSON and its length.
 const MARK: &[u8] = b"byocK210";
@@ -13,8 +13,8 @@ const MARK: &[u8] = b"byocK210";
 const WORDS: [u32; 9] = [0, 1, u32::MAX, 0x7fff_ffff, 0x8000_0000, (1 << 20) + 1, 0x4000_0001, 0xffff_fc18, 0x1_0001];
 
 /// An artifact, and what can be changed in it.
-pub struct Liar {
-    artifact: Resigned,
+pub struct Mutator {
+    artifact: Repacked,
     targets: Vec<Target>,
 }
 
@@ -22,16 +22,16 @@ pub struct Liar {
 struct Target {
     section: String,
     content: Content,
-    lies: usize,
+    mutations: usize,
 }
 
 enum Content {
     /// The graph section.
-    Graph(Value, Vec<Lie>),
+    Graph(Value, Vec<Mutation>),
     /// A document, and the bytes behind it.
-    Document(Value, Vec<Lie>, Vec<u8>),
+    Document(Value, Vec<Mutation>, Vec<u8>),
     /// The bytes in front of a document, which its length and a mark follow.
-    Trailer(Vec<u8>, Value, Vec<Lie>),
+    Trailer(Vec<u8>, Value, Vec<Mutation>),
     /// Words of 32 bits, and the bytes behind them.
     Words(Vec<u8>, Vec<u8>),
 }
@@ -44,10 +44,10 @@ pub fn random(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-impl Liar {
+impl Mutator {
     /// Takes an artifact apart; without `graph` nothing is changed but code.
-    pub fn new(file: &[u8], graph: bool) -> Liar {
-        let artifact = Resigned::read(file);
+    pub fn new(file: &[u8], graph: bool) -> Mutator {
+        let artifact = Repacked::read(file);
         let calls: Vec<&str> = kernels().map(|kernel| kernel.op).collect();
         let words: [&[&str]; 6] = [
             &calls,
@@ -64,31 +64,32 @@ impl Liar {
                 name if name.starts_with(CODE) => contents(&section.bytes, &words),
                 _ => Vec::new(),
             };
-            let target = |content: Content| Target { section: section.name.clone(), lies: content.lies(), content };
+            let target =
+                |content: Content| Target { section: section.name.clone(), mutations: content.mutations(), content };
             targets.extend(contents.into_iter().map(target));
         }
-        Liar { artifact, targets }
+        Mutator { artifact, targets }
     }
 
     fn single(&self) -> usize {
-        self.targets.iter().map(|target| target.lies).sum()
+        self.targets.iter().map(|target| target.mutations).sum()
     }
 
-    /// How many there are: every single lie, and half as many times several at once.
+    /// How many there are: every single mutation, and half as many times several at once.
     pub fn cases(&self) -> usize {
         self.single() + self.single() / 2
     }
 
     /// What is changed in a case, and the file.
-    pub fn tell(&self, case: usize) -> (String, Vec<u8>) {
+    pub fn mutate(&self, case: usize) -> (String, Vec<u8>) {
         let mut target = &self.targets[0];
-        let mut lies = vec![case];
+        let mut mutations = vec![case];
         for other in &self.targets {
             target = other;
-            if lies[0] < other.lies {
+            if mutations[0] < other.mutations {
                 break;
             }
-            lies[0] -= other.lies;
+            mutations[0] -= other.mutations;
         }
         if case >= self.single() {
             let mut seed = case as u64;
@@ -96,15 +97,15 @@ impl Liar {
                 seed = random(seed);
                 (seed % end as u64) as usize
             };
-            let told: Vec<_> = self.targets.iter().filter(|target| target.lies > 0).collect();
-            target = told[below(told.len())];
-            // Lies that fit together stand side by side: strides and dilations of one step.
-            let first = below(target.lies);
-            lies = vec![first];
-            lies.extend((0..1 + below(3)).map(|_| (first + below(200)) % target.lies));
+            let mutable: Vec<_> = self.targets.iter().filter(|target| target.mutations > 0).collect();
+            target = mutable[below(mutable.len())];
+            // Mutations that fit together stand side by side: strides and dilations of one step.
+            let first = below(target.mutations);
+            mutations = vec![first];
+            mutations.extend((0..1 + below(3)).map(|_| (first + below(200)) % target.mutations));
         }
         let mut artifact = self.artifact.clone();
-        let text = target.content.tell(&mut artifact, &target.section, &lies);
+        let text = target.content.mutate(&mut artifact, &target.section, &mutations);
         (format!("{}: {text}", target.section), artifact.write())
     }
 
@@ -118,12 +119,12 @@ impl Liar {
 }
 
 /// What can be changed in code, by the form it has.
-fn contents(code: &[u8], words: lies::Words<'_>) -> Vec<Content> {
+fn contents(code: &[u8], words: mutations::Words<'_>) -> Vec<Content> {
     let line = code.iter().position(|&byte| byte == b'\n').unwrap_or(code.len());
     for end in [code.len(), line] {
         if let Ok(document) = serde_json::from_slice::<Value>(&code[..end]) {
-            let lies = lies::lies(&document, words);
-            return vec![Content::Document(document, lies, code[end..].to_vec())];
+            let mutations = mutations::mutations(&document, words);
+            return vec![Content::Document(document, mutations, code[end..].to_vec())];
         }
     }
     let Some((rest, length)) = code.strip_suffix(MARK).and_then(|rest| rest.split_last_chunk::<4>()) else {
@@ -131,49 +132,53 @@ fn contents(code: &[u8], words: lies::Words<'_>) -> Vec<Content> {
     };
     let at = rest.len() - u32::from_le_bytes(*length) as usize;
     let document = serde_json::from_slice(&rest[at..]).expect("a trailer");
-    let lies = lies::lies(&document, words);
+    let mutations = mutations::mutations(&document, words);
     let kmodel = code[..at].to_vec();
-    vec![Content::Words(kmodel.clone(), code[at..].to_vec()), Content::Trailer(kmodel, document, lies)]
+    vec![Content::Words(kmodel.clone(), code[at..].to_vec()), Content::Trailer(kmodel, document, mutations)]
 }
 
 impl Content {
-    fn graph(document: Value, words: lies::Words<'_>) -> Content {
-        let lies = lies::lies(&document, words);
-        Content::Graph(document, lies)
+    fn graph(document: Value, words: mutations::Words<'_>) -> Content {
+        let mutations = mutations::mutations(&document, words);
+        Content::Graph(document, mutations)
     }
 
-    fn lies(&self) -> usize {
+    fn mutations(&self) -> usize {
         match self {
-            Content::Graph(_, lies) | Content::Document(_, lies, _) | Content::Trailer(_, _, lies) => lies.len(),
+            Content::Graph(_, mutations) | Content::Document(_, mutations, _) | Content::Trailer(_, _, mutations) => {
+                mutations.len()
+            }
             Content::Words(bytes, _) => bytes.len() / 4 * (WORDS.len() + 3),
         }
     }
 
-    fn tell(&self, artifact: &mut Resigned, section: &str, chosen: &[usize]) -> String {
+    fn mutate(&self, artifact: &mut Repacked, section: &str, chosen: &[usize]) -> String {
         let mut text = String::new();
-        let mut told = |document: &Value, lies: &[Lie]| {
+        let mut changed = |document: &Value, mutations: &[Mutation]| {
             let mut document = document.clone();
-            for lie in chosen.iter().map(|&lie| &lies[lie]) {
-                lies::tell(&mut document, lie);
-                text += &format!("{} {:.80?} ", lie.place, lie.change);
+            for mutation in chosen.iter().map(|&mutation| &mutations[mutation]) {
+                mutations::apply(&mut document, mutation);
+                text += &format!("{} {:.80?} ", mutation.place, mutation.change);
             }
             document
         };
         let code = match self {
-            Content::Graph(document, lies) => {
-                artifact.set_graph(&told(document, lies));
+            Content::Graph(document, mutations) => {
+                artifact.set_graph(&changed(document, mutations));
                 return text;
             }
-            Content::Document(document, lies, behind) => [told(document, lies).to_string().as_bytes(), behind].concat(),
-            Content::Trailer(before, document, lies) => {
-                let document = told(document, lies).to_string();
+            Content::Document(document, mutations, behind) => {
+                [changed(document, mutations).to_string().as_bytes(), behind].concat()
+            }
+            Content::Trailer(before, document, mutations) => {
+                let document = changed(document, mutations).to_string();
                 let length = (document.len() as u32).to_le_bytes();
                 [before, document.as_bytes(), &length, MARK].concat()
             }
             Content::Words(bytes, behind) => {
                 let mut bytes = bytes.clone();
-                for &lie in chosen {
-                    let (at, kind) = (lie / (WORDS.len() + 3) * 4, lie % (WORDS.len() + 3));
+                for &mutation in chosen {
+                    let (at, kind) = (mutation / (WORDS.len() + 3) * 4, mutation % (WORDS.len() + 3));
                     let is = u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
                     let near = [is.wrapping_add(1), is.wrapping_sub(1), is.wrapping_mul(2)];
                     let word = WORDS.get(kind).copied().unwrap_or_else(|| near[kind - WORDS.len()]);

@@ -1,5 +1,5 @@
 //! Artifacts that are taken apart and put together again with digests that fit: what is changed in between is then the
-//! only lie in the file. Written after `docs/artifact-format.md` and not with core's own code, which refuses to write lies.
+//! only mistake in the file. Written after `docs/artifact-format.md` and not with core's own code, which refuses to write mistakes.
 
 use std::io::{Read, Write};
 
@@ -25,7 +25,7 @@ const PAGE: usize = 4096;
 
 /// An artifact in pieces.
 #[derive(Clone, Debug)]
-pub struct Resigned {
+pub struct Repacked {
     /// The header's metadata without the digests.
     pub metadata: Map<String, Value>,
     /// The sections in the order of the file, without padding.
@@ -47,13 +47,13 @@ pub struct Section {
     alignment: usize,
 }
 
-impl Resigned {
+impl Repacked {
     /// Takes an artifact apart.
     ///
     /// # Panics
     ///
     /// When it is none.
-    pub fn read(file: &[u8]) -> Resigned {
+    pub fn read(file: &[u8]) -> Repacked {
         let (header, data) = split(file);
         let header: Map<String, Value> = serde_json::from_slice(header).expect("a header");
         let mut metadata = header["__metadata__"].as_object().expect("metadata").clone();
@@ -69,7 +69,7 @@ impl Resigned {
             })
             .collect();
         sections.sort_by_key(|(start, _)| *start);
-        Resigned { metadata, sections: sections.into_iter().map(|(_, section)| section).collect() }
+        Repacked { metadata, sections: sections.into_iter().map(|(_, section)| section).collect() }
     }
 
     /// The file: padding, offsets, lengths of plain bytes and digests are those of what is there now.
@@ -166,19 +166,19 @@ mod tests {
         let path = folder.path().join("model.byoc");
         engine::compile(&model, &path, &engine::embedded(), &["json"]).expect("it compiles");
         let file = places::read(&path);
-        let mut resigned = Resigned::read(&file);
+        let mut repacked = Repacked::read(&file);
         let open = |bytes: Vec<u8>| {
             let artifact = Artifact::from_bytes(&path, bytes.into()).expect("an artifact");
             artifact.verify_digests().expect("digests fit");
             artifact
         };
-        let (before, same) = (open(file), open(resigned.write()));
+        let (before, same) = (open(file), open(repacked.write()));
         assert_eq!(before.manifest(), same.manifest());
         assert!(before.sections().eq(same.sections()));
-        let mut graph = resigned.graph();
+        let mut graph = repacked.graph();
         graph["ledger"][0]["note"] = "another one".into();
-        resigned.set_graph(&graph);
-        let changed = open(resigned.write());
+        repacked.set_graph(&graph);
+        let changed = open(repacked.write());
         assert_eq!(changed.manifest().ledger[0].note.as_deref(), Some("another one"));
         assert_eq!(changed.manifest().regions, before.manifest().regions);
     }

@@ -1,4 +1,4 @@
-//! The process that opens, loads and runs artifacts that lie, one after another: it says the number of each case before it
+//! The process that opens, loads and runs mutated artifacts, one after another: it says the number of each case before it
 //! begins, so that whoever reads knows which one it was that ended it.
 
 use std::collections::HashMap;
@@ -13,14 +13,14 @@ use byoc_core::runtime::{LoadOptions, PortInfo, Session};
 use byoc_kendryte_backend as _;
 use byoc_plugin_api::dim::{self, Expr};
 use byoc_plugin_api::{Backend, DType};
-use byoc_tests::liar::{Liar, random};
+use byoc_tests::mutator::{Mutator, random};
 use byoc_tests::tensor::Tensor;
 use byoc_tests::{engine, places};
 use half::{bf16, f16};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// Set where memory is not to be limited: sanitizers reserve more than any machine has.
-const UNLIMITED: &str = "BYOC_HOSTILE_UNLIMITED";
+const UNLIMITED: &str = "BYOC_MUTATION_UNLIMITED";
 
 /// Most memory of the process, in bytes: more than an honest case needs.
 const MEMORY: u64 = 4 << 30;
@@ -34,7 +34,9 @@ static PANICS: AtomicUsize = AtomicUsize::new(0);
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [base, first, each, graph, plugins @ ..] = arguments.as_slice() else {
-        panic!("the artifact, the first case, out of how many one is tried, whether the graph lies, and plugin files");
+        panic!(
+            "the artifact, the first case, out of how many one is tried, whether the graph is mutated, and plugin files"
+        );
     };
     limit();
     let hook = std::panic::take_hook();
@@ -48,12 +50,12 @@ fn main() {
     };
     let (base, graph) = (Path::new(base), graph == "true");
     let (first, each): (usize, u64) = (first.parse().expect("a number"), each.parse().expect("a number"));
-    let liar = Liar::new(&places::read(base), graph);
+    let mutator = Mutator::new(&places::read(base), graph);
     let mut out = std::io::stdout();
     let mut say = |text: String| out.write_all(text.as_bytes()).and_then(|()| out.flush()).expect("the parent reads");
-    for case in (first..liar.cases()).filter(|&case| random(case as u64).is_multiple_of(each)) {
+    for case in (first..mutator.cases()).filter(|&case| random(case as u64).is_multiple_of(each)) {
         say(format!("{case} "));
-        let file = liar.tell(case).1;
+        let file = mutator.mutate(case).1;
         let panics = PANICS.load(Ordering::Relaxed);
         let end = attempt(base, file, &registry, case).map_or_else(|error| error.code.id(), |()| "ok");
         let panicked = if PANICS.load(Ordering::Relaxed) > panics { " panic" } else { "" };

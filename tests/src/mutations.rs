@@ -1,10 +1,10 @@
-//! What can be said in JSON that is not so: every number, text, list and field of a document, changed one at a time.
+//! Mutations of JSON: every number, text, list and field of a document, changed one at a time.
 
 use serde_json::{Number, Value};
 
 /// A change of one place of a document.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lie {
+pub struct Mutation {
     /// The place, as a JSON pointer.
     pub place: String,
     /// What happens there.
@@ -43,23 +43,23 @@ const NUMBERS: [i128; 14] = [
     -(1 << 63),
 ];
 
-/// Every lie of one place, in the order of the document.
-pub fn lies(document: &Value, words: Words<'_>) -> Vec<Lie> {
-    let mut lies = Vec::new();
-    collect(document, &mut String::new(), words, &mut lies);
-    lies
+/// Every mutation of one place, in the order of the document.
+pub fn mutations(document: &Value, words: Words<'_>) -> Vec<Mutation> {
+    let mut mutations = Vec::new();
+    collect(document, &mut String::new(), words, &mut mutations);
+    mutations
 }
 
-/// The document with a lie in it; as it is where the place is gone.
-pub fn tell(document: &mut Value, lie: &Lie) {
-    if let Change::Becomes(value) = &lie.change {
-        if let Some(place) = document.pointer_mut(&lie.place) {
+/// The document with a mutation in it; as it is where the place is gone.
+pub fn apply(document: &mut Value, mutation: &Mutation) {
+    if let Change::Becomes(value) = &mutation.change {
+        if let Some(place) = document.pointer_mut(&mutation.place) {
             *place = value.clone();
         }
         return;
     }
-    let Some((parent, key)) = lie.place.rsplit_once('/') else { return };
-    match (document.pointer_mut(parent), &lie.change) {
+    let Some((parent, key)) = mutation.place.rsplit_once('/') else { return };
+    match (document.pointer_mut(parent), &mutation.change) {
         (Some(Value::Object(fields)), _) => drop(fields.remove(&unescaped(key))),
         (Some(Value::Array(list)), change) => {
             let Some(at) = key.parse().ok().filter(|&at: &usize| at < list.len()) else { return };
@@ -75,22 +75,22 @@ pub fn tell(document: &mut Value, lie: &Lie) {
     }
 }
 
-fn collect(value: &Value, place: &mut String, words: Words<'_>, lies: &mut Vec<Lie>) {
-    let mut lie = |change: Change| lies.push(Lie { place: place.clone(), change });
+fn collect(value: &Value, place: &mut String, words: Words<'_>, mutations: &mut Vec<Mutation>) {
+    let mut mutation = |change: Change| mutations.push(Mutation { place: place.clone(), change });
     match value {
-        Value::Null => [Value::from(0), Value::from("")].into_iter().for_each(|value| lie(Change::Becomes(value))),
-        Value::Bool(is) => lie(Change::Becomes((!is).into())),
-        Value::Number(number) => numbers(number).into_iter().for_each(|value| lie(Change::Becomes(value))),
-        Value::String(text) => texts(text, words).into_iter().for_each(|value| lie(Change::Becomes(value))),
+        Value::Null => [Value::from(0), Value::from("")].into_iter().for_each(|value| mutation(Change::Becomes(value))),
+        Value::Bool(is) => mutation(Change::Becomes((!is).into())),
+        Value::Number(number) => numbers(number).into_iter().for_each(|value| mutation(Change::Becomes(value))),
+        Value::String(text) => texts(text, words).into_iter().for_each(|value| mutation(Change::Becomes(value))),
         Value::Array(list) => {
-            lie(Change::Becomes(Value::Array(Vec::new())));
+            mutation(Change::Becomes(Value::Array(Vec::new())));
             let length = place.len();
             for (at, item) in list.iter().enumerate() {
                 place.push_str(&format!("/{at}"));
                 for change in [Change::Goes, Change::Repeats(1), Change::Repeats(1000)] {
-                    lies.push(Lie { place: place.clone(), change });
+                    mutations.push(Mutation { place: place.clone(), change });
                 }
-                collect(item, place, words, lies);
+                collect(item, place, words, mutations);
                 place.truncate(length);
             }
         }
@@ -98,8 +98,8 @@ fn collect(value: &Value, place: &mut String, words: Words<'_>, lies: &mut Vec<L
             let length = place.len();
             for (key, item) in fields {
                 place.push_str(&format!("/{}", key.replace('~', "~0").replace('/', "~1")));
-                lies.push(Lie { place: place.clone(), change: Change::Goes });
-                collect(item, place, words, lies);
+                mutations.push(Mutation { place: place.clone(), change: Change::Goes });
+                collect(item, place, words, mutations);
                 place.truncate(length);
             }
         }
@@ -158,11 +158,11 @@ mod tests {
     #[test]
     fn each_place_is_changed() {
         let document = json!({"a/b": [7, {"kind": "plain"}], "hex": "0100000000000000"});
-        let told: Vec<Value> = lies(&document, &[&["plain", "first"]])
+        let told: Vec<Value> = mutations(&document, &[&["plain", "first"]])
             .iter()
-            .map(|lie| {
+            .map(|mutation| {
                 let mut document = document.clone();
-                tell(&mut document, lie);
+                apply(&mut document, mutation);
                 document
             })
             .collect();
