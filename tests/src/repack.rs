@@ -1,5 +1,6 @@
 //! Artifacts that are taken apart and put together again with digests that fit: what is changed in between is then the
-//! only mistake in the file. Written after `docs/artifact-format.md` and not with core's own code, which refuses to write mistakes.
+//! only mistake in the file. Written after `docs/artifact-format.md` and not with core's own code, which refuses to
+//! write mistakes.
 
 use std::io::{Read, Write};
 

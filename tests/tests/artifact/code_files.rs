@@ -359,17 +359,8 @@ fn a_backend_may_tell_something_of_its_code_when_it_is_compiled() {
         assert_eq!(compiled.stderr, note);
     }
     std::fs::remove_file(bench.folder.path().join("model.byoc")).expect("it is ours");
-    let broken = [
-        "compile",
-        "model.onnx",
-        "-o",
-        "model.byoc",
-        "--backend",
-        "file-format,json",
-        "--backend-opt",
-        "file-format.version=2",
-    ];
-    bench.byoc(&broken).fails(
+    let broken = ["--backend", "file-format,json", "--backend-opt", "file-format.version=2"];
+    bench.byoc(&[&["compile", "model.onnx", "-o", "model.byoc"], &broken[..]].concat()).fails(
         1,
         "error: [B306] backend 'file-format' failed on region byoc_main_file-format_0: it cannot read its own code: it is of version 2\n  \
          hint: Install a newer file-format",

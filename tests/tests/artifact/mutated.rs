@@ -2,7 +2,8 @@
 //! whatever is said ends in an error or in a run, never in a crash, a panic or a hang. Some go through the program, as users
 //! have it; many more through processes that try one after another.
 //!
-//! `BYOC_MUTATIONS=all` tries every mutation, `BYOC_MUTATIONS=<n>` one in n. How to do so with a sanitizer stands in CONTRIBUTING.md.
+//! `BYOC_MUTATIONS=all` tries every mutation, `BYOC_MUTATIONS=<n>` one in n. How to do so with a sanitizer stands
+//! in CONTRIBUTING.md.
 
 mod bases;
 mod coverage;

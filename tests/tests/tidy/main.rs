@@ -1,6 +1,7 @@
 //! The invariants of `docs/architecture.md` that can be read off the sources.
 
 mod imports;
+mod subjects;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
