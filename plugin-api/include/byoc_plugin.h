@@ -1,6 +1,6 @@
 /* byoc_plugin.h: the plugin interface of byoc for C99 and C++11.
  *
- * Generated from the Rust definitions in plugin-api/src by `UPDATE_GOLDEN=1 cargo test -p byoc-tests --test header`; do
+ * Generated from the Rust definitions in plugin-api/src by `UPDATE_GOLDEN=1 cargo test -p byoc-tests --test abi header::`; do
  * not edit. docs/writing-a-backend.md shows a whole backend, docs/abi.md what is promised to stay.
  *
  * A plugin is a shared library that exports two symbols:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """How the time and the memory of a compile and of a load grow with the number of nodes.
 
-    python3 tests/bench/growth.py target/release/byoc [--plugin libbyoc_isle.so] [--sizes 1000 5000 ...]
+    python3 tests/bench/growth.py target/release/byoc [--plugin libbyoc_simdev.so] [--sizes 1000 5000 ...]
 
 `chain` is one Relu behind another; `blocks` are residual blocks of four nodes. With `--plugin` of the tests' backend
-`isle`, every other node of `alternating` is a region of its own there, and the rest of the chain stays on the host.
+`simdev`, every other node of `alternating` is a region of its own there, and the rest of the chain stays on the host.
 
 Seconds are those of processors, of the workers too, for they hold on a machine that does other things as well, the least
 of three; the time of a load is that of a clock, the least of five. MB are the peak of the larger process.
@@ -89,7 +89,7 @@ def main():
     arguments = parser.parse_args()
     kinds = {"chain": (chain, []), "blocks": (blocks, [])}
     if arguments.plugin:
-        backends = ["--backend", "isle,json", "--plugin", arguments.plugin, "--backend-opt", "isle.takes=Relu"]
+        backends = ["--backend", "simdev,json", "--plugin", arguments.plugin, "--backend-opt", "simdev.takes=Relu"]
         kinds["alternating"] = (lambda count: chain(count, ("Relu", "Exp")), backends)
     print("| graph | nodes | to partition s | compile s | MB | load ms | run s | MB |\n|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:

@@ -108,7 +108,7 @@ mod tests {
         let lines: Vec<_> = source.code().into_iter().map(|(number, _)| number).collect();
         assert_eq!(lines, [3, 6, 8, 9, 15]);
         assert!(Source { path: "core/src/a/tests/b.rs".into(), text: text.into() }.code().is_empty());
-        assert!(!Source { path: "tests/tests/b.rs".into(), text: text.into() }.code().is_empty());
+        assert!(!Source { path: "tests/tests/a/b.rs".into(), text: text.into() }.code().is_empty());
     }
 
     #[test]

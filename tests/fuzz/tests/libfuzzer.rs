@@ -1,5 +1,5 @@
-//! Fuzzing guided by coverage: builds the targets of `byoc-fuzz` under libFuzzer and AddressSanitizer and runs each for a
-//! minute in CI, else for some seconds, or for `BYOC_FUZZ_SECONDS`. `docs/testing.md` says how to go on from a finding.
+//! Fuzzing guided by coverage: builds the targets of `byoc-fuzz` under libFuzzer and AddressSanitizer and runs each for
+//! 20 seconds in CI, else for 5, or for `BYOC_FUZZ_SECONDS`. `docs/testing.md` says how to go on from a finding.
 
 #![allow(clippy::print_stdout, reason = "what was tried is part of a test's report")]
 
@@ -46,7 +46,7 @@ fn main() {
 fn seconds() -> u64 {
     match std::env::var("BYOC_FUZZ_SECONDS") {
         Ok(text) => text.parse().expect("BYOC_FUZZ_SECONDS is a number"),
-        Err(_) if std::env::var_os("CI").is_some() => 60,
+        Err(_) if std::env::var_os("CI").is_some() => 20,
         Err(_) => 5,
     }
 }

@@ -38,19 +38,19 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let folder = places::temporary();
-        let registry = engine::from_files(vec![places::plugin("isle"), places::plugin("json")]);
+        let registry = engine::from_files(vec![places::plugin("simdev"), places::plugin("json")]);
         let source = |name: &str, model: Model| {
             (name.to_owned(), places::write(folder.path(), &format!("{name}.onnx"), model.finish()))
         };
         let sources = vec![source("product", entry("MatMul", -1)), source("sum", entry("Add", 1))];
-        let backends = registry.select(&["isle".into(), "json".into()], &[]).expect("both are there");
+        let backends = registry.select(&["simdev".into(), "json".into()], &[]).expect("both are there");
         let path = folder.path().join("model.byoc");
         compile::compile(&Request::new(sources, backends), &path, &mut Silent).expect("compiles");
         Bench { artifact: Artifact::open(&path).expect("opens"), registry, _folder: folder }
     }
 
     fn options(&self, entry: &str, memory: usize) -> LoadOptions {
-        let run_options = vec![("isle.memory".to_owned(), memory.to_string())];
+        let run_options = vec![("simdev.memory".to_owned(), memory.to_string())];
         LoadOptions { entry: Some(entry.into()), threads: 1, run_options, ..LoadOptions::default() }
     }
 }

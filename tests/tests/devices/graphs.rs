@@ -60,13 +60,13 @@ fn compare(seed: u64, registry: &Registry, queueing: Queueing) {
         let taken = operators.iter().filter(|_| random.usize(..3) > 0);
         taken.copied().collect::<Vec<_>>().join(" ")
     };
-    let (isle, ferry) = (takes(random), takes(random));
-    let settings = [("isle.takes", isle.as_str()), ("ferry.takes", ferry.as_str())];
+    let (simdev, guest) = (takes(random), takes(random));
+    let settings = [("simdev.takes", simdev.as_str()), ("simdev-guest.takes", guest.as_str())];
     let (spread, alone) = (folder.path().join("spread.byoc"), folder.path().join("alone.byoc"));
-    engine::compile_with(&path, &spread, registry, &["isle", "ferry", "json"], &settings).expect("compiles");
+    engine::compile_with(&path, &spread, registry, &["simdev", "simdev-guest", "json"], &settings).expect("compiles");
     engine::compile(&path, &alone, registry, &["json"]).expect("compiles");
     let scratch = |name: &str| (format!("{name}.scratch"), (random_bytes(seed)).to_string());
-    let run_options = vec![scratch("isle"), scratch("ferry")];
+    let run_options = vec![scratch("simdev"), scratch("simdev-guest")];
     let options = LoadOptions { threads: 1, queueing, run_options, ..LoadOptions::default() };
     let mut spread = Session::open(&spread, registry, &options).expect("loads");
     let mut alone = engine::load(&alone, registry, 1).expect("loads");
@@ -119,7 +119,7 @@ fn close(found: &Tensor, expected: &Tensor) -> Result<(), String> {
 
 #[test]
 fn random_graphs_give_what_the_host_gives() {
-    let registry = engine::from_files(vec![places::plugin("isle"), places::plugin("json")]);
+    let registry = engine::from_files(vec![places::plugin("simdev"), places::plugin("json")]);
     let queueings = [Queueing::Recorded, Queueing::Direct, Queueing::Timed, Queueing::Waiting];
     for seed in 0..96 {
         compare(seed, &registry, queueings[seed as usize % queueings.len()]);

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use byoc_tests::folder::Folder;
 use byoc_tests::tensor::Tensor;
-use byoc_tests::trial::{Needed, trial};
+use byoc_tests::trial::{Needed, Trial, trial};
 use byoc_tests::{digits, npz, places};
-use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
-use super::compile;
+use crate::models::compile;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

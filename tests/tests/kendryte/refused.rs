@@ -3,11 +3,10 @@
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::tensor::Tensor;
-use byoc_tests::trial::{Needed, trial};
+use byoc_tests::trial::{Needed, Trial, trial};
 use byoc_tests::{digits, npz};
-use libtest_mimic::Trial;
 
-use super::{compile, text};
+use crate::models::{compile, text};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![

@@ -1,7 +1,7 @@
 //! A pool of threads that spins briefly between jobs, because kernels follow each other within microseconds and a wake-up
 //! through the kernel of the operating system costs more than a small layer.
 //!
-//! `tests/tests/thread_pool.rs` compiles this file once more, with a model checker's types in place of those of `sync`.
+//! `tests/tests/runtime/interleavings.rs` compiles this file once more, with a model checker's types in place of those of `sync`.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -1,7 +1,7 @@
 //! What a cubin says of itself, read without a GPU: its kernels with what they use, and the globals that it exports.
 //!
 //! A cubin is an ELF file. What is read of it beyond the ELF standard is measured on NVRTC 12.9 and 13.0, for sm_75 to sm_120,
-//! against what ptxas reports of the same kernels (`tests/tests/nvrtc.rs`): the bit of symbols that are kernels, and in
+//! against what ptxas reports of the same kernels (`tests/tests/cuda/nvrtc.rs`): the bit of symbols that are kernels, and in
 //! `.nv.info` the attributes that cuobjdump names EIATTR_REGCOUNT, EIATTR_MIN_STACK_SIZE and EIATTR_CBANK_PARAM_SIZE.
 
 use byoc_plugin_api::Error;

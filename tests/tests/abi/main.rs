@@ -1,0 +1,16 @@
+//! The ABI of plugins: what is frozen, its C header, and plugins and hosts of different ages.
+
+#[macro_use]
+extern crate byoc_tests_macros;
+
+mod header;
+mod layout;
+mod versions;
+
+use std::process::ExitCode;
+
+use byoc_tests::trial;
+
+fn main() -> ExitCode {
+    trial::run(&[("versions", versions::trials)])
+}

@@ -1,0 +1,168 @@
+//! Whole models on CUDA's backends alone, as a user compiles them on a machine without a GPU: nothing of them is left to the
+//! host, a run copies inputs and outputs and nothing else, and every weight stands once. What they compute is shown on
+//! stand-ins, which run the same sources on the processor; that it runs on a GPU, by the GPU suite.
+
+#![allow(clippy::print_stdout, reason = "what was measured is part of a test's report")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use byoc_core::artifact::Artifact;
+use byoc_core::runtime::planned_copies;
+use byoc_nvidia_standins::with_cutlass;
+use byoc_tests::folder::Folder;
+use byoc_tests::onnx::{Model, Type};
+use byoc_tests::program::{byoc, outcome};
+use byoc_tests::trial::{Needed, Trial, trial};
+use byoc_tests::{data, places};
+use half::f16;
+
+/// The backends, in the order that the documentation gives.
+const BACKENDS: &str = "cutlass,cublas,cuda,json";
+
+/// An artifact has at most 1.01 times the bytes of the model's different weights.
+const MOST_PERCENT: u64 = 101;
+
+/// Models of f32, with how many regions they may become: what is merged today stays merged.
+const MODELS: [(&str, usize); 3] = [("bert_base", 123), ("gpt2_small", 110), ("resnet50", 68)];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let tests = MODELS.into_iter().flat_map(|(name, most)| {
+        [trial(format!("f32/{name}"), move || f32(name, most)), trial(format!("f16/{name}"), move || f16(name, most))]
+    });
+    let right = ["bert_base", "gpt2_small", "resnet50"].map(|name| trial(format!("right/{name}"), move || right(name)));
+    let half = ["bert_base", "resnet50"];
+    let half = half.map(|name| trial(format!("right_in_f16/{name}"), move || right_in_f16(name)));
+    let bias = trial("a_bias_after_folding", a_bias_after_folding);
+    tests.chain(right).chain(half).chain([bias]).collect()
+}
+
+/// What C++ source could not cope with elsewhere: a bias in f32 beside a product in f16, folded to f16 or left in f32. It
+/// stands in the file once, in the one form that the kernel reads.
+fn a_bias_after_folding() -> Needed<()> {
+    let compiler = data::compiler()?;
+    let bias: Vec<f32> = (0..64u8).map(|i| f32::from(i * 3) / 8.0 - 9.0).collect();
+    let weights: Vec<f32> = (0..64 * 64u16).map(|i| f32::from(i % 251) / 64.0 - 2.0).collect();
+    let product = || {
+        let model = Model::default().input("x", Type::Float16, &[4, 64]).weight("w32", &[64, 64], &weights);
+        let model = model.weight("b", &[64], &bias).cast("w32", Type::Float16, "w");
+        model.node("MatMul", &["x", "w"], &["p"])
+    };
+    let folded = product().cast("b", Type::Float16, "b16").node("Add", &["p", "b16"], &["y"]);
+    let left = product().cast("p", Type::Float, "p32").node("Add", &["p32", "b"], &["s"]).cast("s", Type::Float16, "y");
+    let wide: Vec<u8> = bias.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let narrow: Vec<u8> = bias.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect();
+    for (name, model, expected) in [("folded", folded, [1, 0]), ("left", left, [0, 1])] {
+        let folder = Folder::empty();
+        folder.write("model.onnx", model.output("y", Type::Float16, &[4, 64]).finish());
+        let mut command = byoc(&["compile", "model.onnx", "-o", "model.byoc", "--backend", "cutlass,json"]);
+        command.args(["--backend-opt", "cutlass.arch=sm_80", "--plugin"]).arg(places::plugin("cutlass"));
+        compiler.set(&mut command);
+        outcome(command.current_dir(folder.path())).success();
+        let path = folder.path().join("model.byoc");
+        let artifact = Artifact::open(&path).expect("opens");
+        let backends: Vec<_> = artifact.manifest().regions.iter().map(|region| region.backend.as_str()).collect();
+        assert_eq!(backends, ["cutlass"], "{name}");
+        let file = places::read(&path);
+        let times = |bytes: &[u8]| file.windows(bytes.len()).filter(|window| *window == bytes).count();
+        assert_eq!([times(&narrow), times(&wide)], expected, "{name}: in f16, in f32");
+    }
+    Ok(())
+}
+
+/// The outputs that onnxruntime computed.
+fn right(name: &str) -> Needed<()> {
+    let folder = data::test_data(&format!("seeded/{name}"))?;
+    let path = |name: &str| folder.join(name).to_str().expect("a plain path").to_owned();
+    let (inputs, outputs) = (path("inputs.npz"), path("outputs.npz"));
+    let expected = ["--reference", &outputs, "--input", &inputs, "--atol", "1e-3", "--rtol", "1e-3"];
+    runs_on_the_host(name, &path("model.onnx"), &expected);
+    Ok(())
+}
+
+/// In f16, what the reference kernels compute. f16 keeps 11 bits, and each layer rounds what it gives to the next.
+fn right_in_f16(name: &str) -> Needed<()> {
+    let scratch = places::temporary();
+    let model = half(name, scratch.path())?;
+    let model = model.to_str().expect("a plain path");
+    runs_on_the_host(&format!("{name} in f16"), model, &["--model", model, "--atol", "1e-2", "--rtol", "2e-2"]);
+    Ok(())
+}
+
+/// On stand-ins for the driver, cublasLt, NVRTC and CUTLASS's templates for `sm_80`: every other line of a source is what a GPU
+/// runs.
+fn runs_on_the_host(name: &str, model: &str, expected: &[&str]) {
+    let scratch = places::temporary();
+    let artifact = scratch.path().join("model.byoc").to_str().expect("a plain path").to_owned();
+    let run = |arguments: &[&str]| {
+        let mut command = byoc(arguments);
+        for plugin in ["cutlass", "cublas", "cuda"] {
+            command.arg("--plugin").arg(places::plugin(plugin));
+        }
+        for name in ["CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"] {
+            command.env_remove(name);
+        }
+        command.env("BYOC_CUDA_PATH", with_cutlass()).env("STANDIN_CAPABILITY", "80");
+        outcome(command.env("BYOC_CACHE_DIR", scratch.path())).success().to_owned()
+    };
+    let start = Instant::now();
+    let arch = ["--backend-opt", "cutlass.arch=sm_80", "--backend-opt", "cuda.arch=sm_80"];
+    run(&[&["compile", model, "-o", &artifact, "--backend", "cutlass,cublas,cuda"][..], &arch].concat());
+    let compiled = start.elapsed().as_secs_f64();
+    run(&[&["verify", &artifact][..], expected].concat());
+    println!("{name}: compiled in {compiled:.1} s, all in {:.1} s", start.elapsed().as_secs_f64());
+}
+
+/// The same model with every f32 as f16, written into `folder`.
+fn half(name: &str, folder: &Path) -> Needed<PathBuf> {
+    let half = folder.join("half.onnx");
+    data::script("half.py", &[&data::test_data(&format!("seeded/{name}"))?.join("model.onnx"), &half])?;
+    Ok(half)
+}
+
+fn f32(name: &str, most: usize) -> Needed<()> {
+    let folder = data::test_data(&format!("seeded/{name}"))?;
+    on_the_device(name, &folder.join("model.onnx"), most, &[])
+}
+
+fn f16(name: &str, most: usize) -> Needed<()> {
+    let scratch = places::temporary();
+    let half = half(name, scratch.path())?;
+    // One architecture: templates of CUTLASS take seconds each.
+    let arch = ["--backend-opt", "cutlass.arch=sm_90a", "--backend-opt", "cuda.arch=sm_90a"];
+    on_the_device(&format!("{name} in f16"), &half, most, &arch)
+}
+
+fn on_the_device(name: &str, model: &Path, most: usize, options: &[&str]) -> Needed<()> {
+    let (compiler, scratch) = (data::compiler()?, places::temporary());
+    let path = scratch.path().join("model.byoc");
+    let [model_text, path_text] = [model, &path].map(|path| path.to_str().expect("a plain path").to_owned());
+    let mut command = byoc(&["compile", &model_text, "-o", &path_text, "--backend", BACKENDS]);
+    for plugin in ["cutlass", "cublas", "cuda"] {
+        command.arg("--plugin").arg(places::plugin(plugin));
+    }
+    compiler.set(command.args(options));
+    let start = Instant::now();
+    outcome(&mut command).success();
+    let seconds = start.elapsed().as_secs_f64();
+    let artifact = Artifact::open(&path).expect("opens");
+    let manifest = artifact.manifest();
+    let on_host: Vec<_> = manifest.regions.iter().filter(|region| region.domain.is_none()).collect();
+    assert!(on_host.is_empty(), "on the host: {:#?}", on_host.iter().map(|region| &region.nodes).collect::<Vec<_>>());
+    let entry = &manifest.entries[0];
+    let copies = planned_copies(manifest, entry);
+    assert_eq!(copies.len(), entry.inputs.len() + entry.outputs.len(), "{copies:#?}");
+    let regions = manifest.regions.len();
+    assert!(regions <= most, "{regions} regions");
+    let unique: u64 = data::script("unique_bytes.py", &[model])?.trim().parse().expect("a number");
+    let bytes = std::fs::metadata(&path).expect("it was written").len();
+    assert!(bytes <= unique * MOST_PERCENT / 100, "{bytes} bytes for {unique} bytes of weights");
+    let codes: BTreeSet<_> = manifest.regions.iter().map(|region| &region.code).collect();
+    let ratio = bytes as f64 / unique as f64;
+    println!(
+        "{name}: {regions} regions of {} codes, {ratio:.4} x the weights, compiled in {seconds:.1} s",
+        codes.len()
+    );
+    Ok(())
+}

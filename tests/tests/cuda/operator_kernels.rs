@@ -1,0 +1,104 @@
+//! Kernels of whole operators, compiled by NVIDIA's compiler on a machine without a GPU: that all of them compile, what they
+//! use, and that attention multiplies on tensor cores. Nothing is run.
+
+use byoc_nvidia::attention::{Effect, Layout, Mask, Spec, generate};
+use byoc_nvidia::build::{Generated, PRELUDE, Source};
+use byoc_nvidia::compile::{Facts, Needs};
+use byoc_nvidia::program::Place;
+use byoc_plugin_api::{DType, Dim};
+use byoc_tests::trial::{Needed, Trial, trial};
+
+use crate::cubins;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("attention_on_sm_80", || attention("sm_80")),
+        trial("attention_on_sm_90a", || attention("sm_90a")),
+        trial("operators_on_sm_80", || operators("sm_80")),
+        trial("operators_on_sm_90a", || operators("sm_90a")),
+    ]
+}
+
+/// Compiles kernels as one source. None has a value in memory for which there are no registers, and a block of each fits.
+fn compiled(name: &str, all: &[Generated], on: &str) -> Needed<Vec<u8>> {
+    let texts: Vec<_> = [PRELUDE].into_iter().chain(all.iter().map(|generated| generated.text.as_str())).collect();
+    let source = Source { name: name.into(), text: texts.join("\n"), needs: Needs::default(), memory: 0 };
+    let cubin = cubins::compile(&source, on.parse().expect("it is one"))?;
+    let facts = Facts::of(&cubin).expect("it is a cubin");
+    assert_eq!(facts.kernels().len(), all.len());
+    // Of the devices of generation 8, the smaller ones have 99 KiB of shared memory a block.
+    let most = 99 << 10;
+    for launch in all.iter().map(|generated| &generated.launch) {
+        let kernel = facts.kernel_named(&launch.kernel).expect("it has the kernel");
+        assert_eq!(kernel.local, 0, "{name} on {on}: {kernel:?}");
+        assert!(kernel.registers * launch.block[0] <= 65536, "{name} on {on}: {kernel:?}");
+        assert!(kernel.shared + u64::from(launch.shared) <= most, "{name} on {on}: {kernel:?} {launch:?}");
+        assert_eq!(kernel.arguments as usize, 8 * launch.arguments.len(), "{name} on {on}: {kernel:?}");
+    }
+    Ok(cubin)
+}
+
+fn attention(on: &str) -> Needed<()> {
+    let sizes = [(8, 8), (64, 64), (72, 40), (80, 80), (128, 128), (192, 128), (256, 256)];
+    for dtype in [DType::F16, DType::BF16, DType::F32] {
+        let specs = sizes.iter().flat_map(|&(size, value_size)| specs(dtype, size, value_size));
+        let generated = specs.enumerate().map(|(at, spec)| {
+            let inputs = (0..3 + usize::from(spec.mask.is_some())).map(Place::Input);
+            let at_places: Vec<_> = inputs.chain([Place::Output(0)]).collect();
+            generate(&spec, &format!("k{at}"), &at_places).expect("it has sizes that can be counted")
+        });
+        let all: Vec<_> = generated.collect();
+        let cubin = compiled(&format!("attention_{dtype}"), &all, on)?;
+        let code = cubins::instructions(&cubin, "k1")?;
+        let word = match dtype {
+            DType::F16 => "HMMA.16816.F32 ",
+            DType::BF16 => "HMMA.16816.F32.BF16 ",
+            _ => "FFMA ",
+        };
+        assert!(code.contains(word) && code.contains("LDGSTS.E.BYPASS.128"), "{dtype} on {on}");
+    }
+    Ok(())
+}
+
+/// Attention with heads of those sizes: plain, with masks, and with all else that changes scores.
+fn specs(dtype: DType, size: usize, value_size: usize) -> Vec<Spec> {
+    let rows = |size: usize| Layout::RowsFirst { width: 12 * size, start: 0 };
+    let plain = Spec {
+        dtype,
+        batch: Dim::Fixed(2),
+        heads: 12,
+        kv_heads: 12,
+        queries: Dim::Fixed(512),
+        keys: Dim::Fixed(500),
+        size,
+        value_size,
+        scale: 0.125,
+        softcap: 0.0,
+        causal: false,
+        mask: None,
+        q: rows(size),
+        k: rows(size),
+        v: rows(value_size),
+        y: rows(value_size),
+    };
+    let length = || Dim::Symbolic("s".into());
+    let fills = Effect::Fills { hides: false, fill: f32::MIN };
+    let row = Mask { effect: Effect::Added(DType::F32), shape: [2, 1, 1, 500].map(Dim::Fixed), short: false };
+    let square = Mask { effect: fills, shape: [1.into(), 12.into(), length(), length()], short: false };
+    let heads_first = Layout::HeadsFirst;
+    let mut specs = vec![
+        Spec { mask: Some(row), ..plain.clone() },
+        Spec { kv_heads: 4, causal: true, k: heads_first, v: heads_first, ..plain.clone() },
+        Spec { queries: length(), keys: length(), mask: Some(square), ..plain.clone() },
+        Spec { softcap: 30.0, ..plain.clone() },
+    ];
+    if dtype == DType::F32 {
+        // Of few queries a block has fewer.
+        specs.extend([200, 100].map(|queries| Spec { queries: queries.into(), ..plain.clone() }));
+    }
+    specs
+}
+
+fn operators(on: &str) -> Needed<()> {
+    compiled("operators", &byoc_cuda::kinds::kinds(), on).map(drop)
+}

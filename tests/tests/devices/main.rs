@@ -1,0 +1,8 @@
+//! Regions in memory that is not the host's, on a simulated device.
+
+mod domains_in_c;
+mod entries;
+mod graphs;
+mod runs;
+mod simdev;
+mod tune;

@@ -1,0 +1,21 @@
+//! From ONNX models to results: ONNX's own cases, random graphs, graphs as text for each stage, and whole models.
+
+mod differential;
+mod digits;
+mod filetests;
+mod models;
+mod nodes;
+
+use std::process::ExitCode;
+
+use byoc_tests::trial;
+
+fn main() -> ExitCode {
+    trial::run(&[
+        ("differential", differential::trials),
+        ("digits", digits::trials),
+        ("filetests", filetests::trials),
+        ("models", models::trials),
+        ("nodes", nodes::trials),
+    ])
+}

@@ -1,0 +1,9 @@
+//! Plugins as files and processes: which are opened, what they are asked and told, and those that misbehave.
+
+mod calibration;
+mod discovery;
+mod files;
+mod hostile;
+mod hostile_in_c;
+mod tools_and_candidates;
+mod workers;

@@ -1,0 +1,6 @@
+//! Sessions: in several threads and processes, and without allocations. The allocator of this binary counts for
+//! `allocations.rs`: each thread for itself, so other tests do not disturb it.
+
+mod allocations;
+mod interleavings;
+mod threads;
