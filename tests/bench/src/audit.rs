@@ -14,9 +14,12 @@ use std::time::Instant;
 
 use byoc_core::compile::{Observer, Request, Stage, compile_until};
 use byoc_core::plugin::{Registry, SearchPath};
-use byoc_plugin_api::{Backend, BoundConstants, Claims, ConstantAccess, Description, Environment, Error, Executable, Generated, HostRuntime, Job, OptionSpec, Options, Pattern, Refusal, Region, RegionPolicy, Runtime};
+use byoc_plugin_api::{
+    Backend, BoundConstants, Claims, ConstantAccess, Description, Environment, Error, Executable, Generated,
+    HostRuntime, Job, OptionSpec, Options, Pattern, Refusal, Region, RegionPolicy, Runtime,
+};
 
-use onnx::{Message, Model, Type, tensor};
+use onnx::{Model, Type, external_at};
 
 #[allow(dead_code, reason = "the tests' own writer of models, of which this needs a part")]
 #[path = "../../src/onnx.rs"]
@@ -115,12 +118,7 @@ fn write_model(folder: &Path, constants: usize) -> Result<PathBuf, Box<dyn AnyEr
     for index in 0..constants {
         noise(index as u64 + 1, CONSTANT, false, &mut data)?;
         let (weight, next) = (format!("w{index}"), format!("y{index}"));
-        let offset = (index * CONSTANT).to_string();
-        let entry = |key: &str, value: &str| Message::default().bytes(1, key).bytes(2, value);
-        let external = tensor(&weight, Type::Float, &[width])
-            .bytes(13, entry("location", "weights.bin"))
-            .bytes(13, entry("offset", &offset))
-            .int(14, 1);
+        let external = external_at(&weight, &[width], "weights.bin", index * CONSTANT);
         model = model.tensor(external).node("Mul", &[&last, &weight], &[&next]);
         last = next;
     }
