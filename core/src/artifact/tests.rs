@@ -311,7 +311,7 @@ fn damage_is_named() {
     let newer = open(patched(r#""byoc_format":"1""#, r#""byoc_format":"7""#)).expect_err("newer");
     assert_eq!(
         newer.to_string(),
-        "[B603] 'm.byoc' is written in format 7; this byoc reads formats up to 2. Update byoc, or compile the model again with this one"
+        "[B603] 'm.byoc' is written in format 7; this byoc reads formats up to 1. Update byoc, or compile the model again with this one"
     );
     let mut bytes = bytes_of(&sample(64));
     let at = open(bytes.clone()).expect("sound").sections().find(|found| found.name == GRAPH).expect("graph").offset;
