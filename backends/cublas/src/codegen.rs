@@ -58,8 +58,8 @@ impl Program {
 }
 
 pub(crate) fn codegen(region: &Region, options: &Options, code: &mut dyn Write) -> Result<(), Error> {
-    let form = patterns::read(region, options).map_err(|refusal| Error::new(refusal.to_string()))?;
-    let product = form.product.with(|&value| source(region, value))?;
+    let matched = patterns::read(region, options).map_err(|refusal| Error::new(refusal.to_string()))?;
+    let product = matched.product.with(|&value| source(region, value))?;
     let math = if options.text(MATH) == "tf32" { Math::Tf32 } else { Math::F32 };
     serde_json::to_writer_pretty(&mut *code, &Program { math, product })?;
     Ok(code.write_all(b"\n")?)

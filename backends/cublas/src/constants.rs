@@ -7,14 +7,14 @@ use crate::patterns;
 /// Leaves every operand to the host: cublasLt reads matrices and their transposes as they lie. The numbers of a GELU
 /// decided which function the code names, and are in it so; what is multiplied by 0 is not needed.
 pub(crate) fn constant_updater(region: &Region, options: &Options, claims: &mut Claims<'_>) -> Result<(), Error> {
-    let form = patterns::read(region, options).map_err(|refusal| Error::new(refusal.to_string()))?;
-    let product = &form.product;
+    let matched = patterns::read(region, options).map_err(|refusal| Error::new(refusal.to_string()))?;
+    let product = &matched.product;
     let added = [product.c.as_ref().map(|c| c.from), product.bias];
     for constant in &region.constants {
         let value = constant.value;
         if [product.x.from, product.w.from].contains(&value) || added.contains(&Some(value)) {
             claims.host(constant.id)?;
-        } else if form.numbers.contains(&value) {
+        } else if matched.numbers.contains(&value) {
             claims.embedded(constant.id)?;
         } else {
             claims.unused(constant.id)?;

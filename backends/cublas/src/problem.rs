@@ -1,7 +1,7 @@
 //! A product in numbers: sizes and distances, as the row-major rules of cublasLt want them.
 
 use byoc_nvidia::matmul::{self, Batch, Problem, View};
-use byoc_nvidia::product::{Activation, Product, Reading};
+use byoc_nvidia::product::{Activation, MatrixView, Product};
 
 /// A tensor in numbers.
 #[derive(Clone, Copy)]
@@ -24,16 +24,16 @@ pub(crate) struct Matrices {
 impl Matrices {
     /// Reads a tensor. `None` where dimensions that should be one longer one do not lie so, and for a rank that the
     /// reading does not have.
-    pub(crate) fn read(read: Reading, tensor: Tensor<'_>) -> Option<Matrices> {
+    pub(crate) fn read(read: MatrixView, tensor: Tensor<'_>) -> Option<Matrices> {
         let dims: Vec<_> = tensor.shape.iter().copied().zip(tensor.strides.iter().copied()).collect();
         let one = (1, 0);
         let (batch, row, column) = match (read, dims.as_slice()) {
-            (Reading::Matrix, [batch @ .., row, column]) => (batch, *row, *column),
-            (Reading::Transposed, [batch @ .., column, row]) => (batch, *row, *column),
-            (Reading::Row, [column]) => (&[][..], one, *column),
-            (Reading::Column, [row]) => (&[][..], *row, one),
-            (Reading::Filter, [row, column, ..]) => (&[][..], *row, *column),
-            (Reading::Pixels, [image, row, pixels @ ..]) => (std::slice::from_ref(image), *row, together(pixels)?),
+            (MatrixView::Matrix, [batch @ .., row, column]) => (batch, *row, *column),
+            (MatrixView::Transposed, [batch @ .., column, row]) => (batch, *row, *column),
+            (MatrixView::Row, [column]) => (&[][..], one, *column),
+            (MatrixView::Column, [row]) => (&[][..], *row, one),
+            (MatrixView::Filter, [row, column, ..]) => (&[][..], *row, *column),
+            (MatrixView::Pixels, [image, row, pixels @ ..]) => (std::slice::from_ref(image), *row, together(pixels)?),
             _ => return None,
         };
         let view = View { row: row.1, column: column.1 };
@@ -106,7 +106,7 @@ fn batch(x: &Matrices, w: &Matrices) -> Result<Vec<Batch>, String> {
 mod tests {
     use super::*;
 
-    fn read(read: Reading, shape: &[i64], strides: &[i64]) -> Option<Matrices> {
+    fn read(read: MatrixView, shape: &[i64], strides: &[i64]) -> Option<Matrices> {
         Matrices::read(read, Tensor { shape, strides })
     }
 
@@ -116,18 +116,18 @@ mod tests {
             Some(Matrices { batch: batch.to_vec(), rows, columns, view: View { row, column } })
         };
         let batch = [(2, 60), (3, 20)];
-        assert_eq!(read(Reading::Matrix, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&batch, 4, 5, 5, 1));
-        assert_eq!(read(Reading::Transposed, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&batch, 5, 4, 1, 5));
-        assert_eq!(read(Reading::Row, &[4], &[2]), matrices(&[], 1, 4, 0, 2));
-        assert_eq!(read(Reading::Column, &[4], &[2]), matrices(&[], 4, 1, 2, 0));
-        assert_eq!(read(Reading::Filter, &[4, 5, 1, 1], &[5, 1, 9, 9]), matrices(&[], 4, 5, 5, 1));
+        assert_eq!(read(MatrixView::Matrix, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&batch, 4, 5, 5, 1));
+        assert_eq!(read(MatrixView::Transposed, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&batch, 5, 4, 1, 5));
+        assert_eq!(read(MatrixView::Row, &[4], &[2]), matrices(&[], 1, 4, 0, 2));
+        assert_eq!(read(MatrixView::Column, &[4], &[2]), matrices(&[], 4, 1, 2, 0));
+        assert_eq!(read(MatrixView::Filter, &[4, 5, 1, 1], &[5, 1, 9, 9]), matrices(&[], 4, 5, 5, 1));
         // Rows of pixels are one longer row where each begins behind the one before.
-        assert_eq!(read(Reading::Pixels, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&[(2, 60)], 3, 20, 20, 1));
-        assert_eq!(read(Reading::Pixels, &[2, 3, 4, 5], &[120, 40, 10, 2]), matrices(&[(2, 120)], 3, 20, 40, 2));
-        assert_eq!(read(Reading::Pixels, &[2, 3, 4, 5], &[60, 20, 1, 4]), None);
-        assert_eq!(read(Reading::Pixels, &[2, 3, 4, 1], &[12, 4, 1, 9]), matrices(&[(2, 12)], 3, 4, 4, 1));
-        assert_eq!(read(Reading::Pixels, &[2, 3, 1, 1], &[3, 1, 7, 9]), matrices(&[(2, 3)], 3, 1, 1, 0));
-        assert_eq!(read(Reading::Row, &[4, 5], &[5, 1]), None);
-        assert_eq!(read(Reading::Matrix, &[4], &[1]), None);
+        assert_eq!(read(MatrixView::Pixels, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&[(2, 60)], 3, 20, 20, 1));
+        assert_eq!(read(MatrixView::Pixels, &[2, 3, 4, 5], &[120, 40, 10, 2]), matrices(&[(2, 120)], 3, 20, 40, 2));
+        assert_eq!(read(MatrixView::Pixels, &[2, 3, 4, 5], &[60, 20, 1, 4]), None);
+        assert_eq!(read(MatrixView::Pixels, &[2, 3, 4, 1], &[12, 4, 1, 9]), matrices(&[(2, 12)], 3, 4, 4, 1));
+        assert_eq!(read(MatrixView::Pixels, &[2, 3, 1, 1], &[3, 1, 7, 9]), matrices(&[(2, 3)], 3, 1, 1, 0));
+        assert_eq!(read(MatrixView::Row, &[4, 5], &[5, 1]), None);
+        assert_eq!(read(MatrixView::Matrix, &[4], &[1]), None);
     }
 }

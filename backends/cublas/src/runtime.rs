@@ -7,9 +7,9 @@ mod bind;
 mod describe;
 mod lt;
 
-use byoc_nvidia::build::places;
+use byoc_nvidia::attached_domain::AttachedDomain;
+use byoc_nvidia::build::search_path;
 use byoc_nvidia::domain::CudaDomain;
-use byoc_nvidia::join::Joined;
 use byoc_nvidia::locate::{self, Library};
 use byoc_nvidia::matmul::{self, Problem};
 use byoc_nvidia::product::Activation;
@@ -27,7 +27,7 @@ pub(crate) const WORKSPACE: &str = "workspace";
 
 /// Opens a device with a queue of its own.
 pub(crate) fn open_domain(ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
-    Ok(Box::new(CudaDomain::open(ordinal, &places(options), &[Library::CublasLt])?))
+    Ok(Box::new(CudaDomain::open(ordinal, &search_path(options), &[Library::CublasLt])?))
 }
 
 /// Bytes of scratch memory that a call may ask for.
@@ -45,14 +45,14 @@ pub(crate) fn load_on<'a>(
 ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
     let program = Program::read(code)?;
     let most = workspace(&environment.options)?;
-    let places = places(&environment.options);
-    let driver = locate::driver(&places)?;
-    locate::cublaslt(&places, &driver)?;
-    let joined = Joined::new(domain, &driver)?;
-    joined.enter()?;
-    let operands = Operands::bind(&program.product, constants, &joined)?;
-    let handle = Handle::of(&joined)?;
-    Ok(Box::new(Loaded { state: State::Unplanned, handle, operands, program, most, joined }))
+    let search_path = search_path(&environment.options);
+    let driver = locate::driver(&search_path)?;
+    locate::cublaslt(&search_path, &driver)?;
+    let attached = AttachedDomain::new(domain, &driver)?;
+    attached.enter()?;
+    let operands = Operands::bind(&program.product, constants, &attached)?;
+    let handle = Handle::of(&attached)?;
+    Ok(Box::new(Loaded { state: State::Unplanned, handle, operands, program, most, attached }))
 }
 
 /// A product that is ready on a device.
@@ -64,7 +64,7 @@ struct Loaded {
     /// Bytes of scratch memory that a call may ask for.
     most: u64,
     /// Dropped after all that is of its context.
-    joined: Joined,
+    attached: AttachedDomain,
 }
 
 /// What became of the shapes planned last.
@@ -80,7 +80,7 @@ enum State {
 impl Drop for Loaded {
     fn drop(&mut self) {
         // What is dropped next belongs to this context. Where it cannot be entered, the device is lost with all of it.
-        let _ = self.joined.enter();
+        let _ = self.attached.enter();
     }
 }
 
@@ -138,7 +138,7 @@ impl Loaded {
 
 impl DeviceExecutable for Loaded {
     fn plan(&mut self, inputs: &[DeviceTensor<'_>], outputs: &[DeviceTensor<'_>]) -> Result<DevicePlan, Error> {
-        self.joined.enter()?;
+        self.attached.enter()?;
         self.state = State::Unplanned;
         let Some(problem) = self.problem(inputs, outputs)? else {
             self.state = State::Empty;
@@ -165,7 +165,7 @@ impl DeviceExecutable for Loaded {
         outputs: &[DeviceTensor<'_>],
         scratch: u64,
     ) -> Result<(), Error> {
-        self.joined.enter()?;
+        self.attached.enter()?;
         let mut described = match std::mem::replace(&mut self.state, State::Unplanned) {
             State::Planned(described) | State::Ready(described) => described,
             State::Empty => {
@@ -184,10 +184,10 @@ impl DeviceExecutable for Loaded {
     }
 
     fn run(&mut self) -> Result<(), Error> {
-        self.joined.enter()?;
+        self.attached.enter()?;
         match &self.state {
             State::Ready(described) => described
-                .run(&self.handle, self.joined.stream())
+                .run(&self.handle, self.attached.stream())
                 .map_err(|cause| self.error(&format!("cublasLt does not multiply: {cause}"))),
             State::Empty => Ok(()),
             State::Unplanned | State::Planned(_) => Err(self.error("the product is to be run and was not prepared")),

@@ -8,8 +8,8 @@ use byoc_nvidia::compile::Needs;
 use byoc_nvidia::program::{Launch, Program, Tensor, Variant};
 use byoc_plugin_api::{Constants, Error, Options, Region};
 
-use crate::lower::{Graph, lower};
-use crate::plan::{Plan, plan};
+use crate::lower::{IrGraph, lower};
+use crate::plan::{KernelPlan, plan};
 
 const HELPERS: &str = include_str!("helpers.cuh");
 
@@ -52,7 +52,7 @@ pub(crate) fn fuse(region: &Region, constants: &Constants<'_>) -> Result<Fused, 
     Ok(assemble(region, graph, plan))
 }
 
-fn assemble(region: &Region, graph: Graph, mut plan: Plan) -> Fused {
+fn assemble(region: &Region, graph: IrGraph, mut plan: KernelPlan) -> Fused {
     let used: Vec<usize> = plan.constants().into_iter().collect();
     plan.renumber(&used);
     let tensor = |&value: &usize| {
@@ -79,7 +79,7 @@ fn assemble(region: &Region, graph: Graph, mut plan: Plan) -> Fused {
     Fused { source, program, variant: Variant { arch: String::new(), scratch: plan.scratch, launches } }
 }
 
-fn source(plan: &Plan, operators: &[&str]) -> Source {
+fn source(plan: &KernelPlan, operators: &[&str]) -> Source {
     let mut kernels = String::new();
     for kernel in &plan.kernels {
         let _ = write!(kernels, "\n// {}.\n{}", kernel.operators.join(", "), kernel.text);

@@ -109,7 +109,7 @@ pub(crate) fn regroup(
     Ok(coordinates)
 }
 
-/// Takes the least significant digits that make up a size; `None`, with nothing taken, where they do not.
+/// Supported the least significant digits that make up a size; `None`, with nothing taken, where they do not.
 fn take(left: &mut Coordinate, size: &Dim) -> Result<Option<Coordinate>, Stop> {
     let before = left.clone();
     let (mut need, mut taken) = (size.clone(), Vec::new());

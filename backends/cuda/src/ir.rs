@@ -1,7 +1,7 @@
 //! What a region computes, as values of which each is an expression of the values before it: an element of a value is asked
 //! for by its coordinates, and asks its operands for theirs. Nothing here says what is kept in memory.
 
-use byoc_nvidia::program::Place;
+use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::{DType, Dim};
 
 /// The position of a value.
@@ -21,7 +21,7 @@ pub(crate) struct Value {
 #[derive(Clone, Debug)]
 pub(crate) enum Def {
     /// It is in memory from the start, with these distances from element to element.
-    Memory(Place, Vec<i64>),
+    Memory(BufferRef, Vec<i64>),
     /// Contiguous memory from the start.
     Input(usize),
     /// Each element is made of the elements of operands that are broadcast against each other: C++ with `{0}` for the
@@ -32,7 +32,7 @@ pub(crate) enum Def {
     /// The axes of an operand folded into one element, which leaves them at size 1.
     Fold(Fold, Id, Vec<usize>),
     /// The result of a kernel of its own: the position of its call.
-    Whole(usize),
+    Standalone(usize),
 }
 
 /// Where an element comes from.
@@ -112,7 +112,7 @@ impl Value {
     /// The operands.
     pub(crate) fn operands(&self) -> &[Id] {
         match &self.def {
-            Def::Memory(..) | Def::Input(_) | Def::Whole(..) => &[],
+            Def::Memory(..) | Def::Input(_) | Def::Standalone(..) => &[],
             Def::Each(_, operands) | Def::Move(_, operands) => operands,
             Def::Fold(_, operand, _) => std::slice::from_ref(operand),
         }

@@ -10,7 +10,7 @@ mod shape;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use byoc_nvidia::program::Place;
+use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::Dim;
 use byoc_plugin_api::dim::DimError;
 
@@ -40,9 +40,9 @@ impl From<DimError> for Stop {
 
 /// What is known of memory while kernels are written.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct Materialised {
     /// Values that are kept in memory.
-    pub(crate) kept: BTreeMap<Id, Place>,
+    pub(crate) kept: BTreeMap<Id, BufferRef>,
     /// Those that a kernel has computed already.
     pub(crate) done: BTreeSet<Id>,
 }
@@ -97,10 +97,10 @@ enum Item {
     Loop(Loop),
 }
 
-/// Memory that a kernel is given.
+/// Materialised that a kernel is given.
 #[derive(Clone, Debug)]
 struct Parameter {
-    place: Place,
+    place: BufferRef,
     ty: &'static str,
     written: bool,
 }
@@ -111,7 +111,7 @@ type Key = (Id, Vec<Coordinate>, String);
 /// A kernel while it is written.
 pub(crate) struct Writer<'a> {
     values: &'a [Value],
-    memory: &'a Memory,
+    memory: &'a Materialised,
     shape: &'a Shape,
     atoms: Vec<Atom>,
     /// What is done once for each row, and the loops in between.
@@ -154,7 +154,7 @@ impl<'a> Writer<'a> {
         let value = &self.values[id];
         let place = self.memory.kept.get(&id).copied();
         match (&value.def, place) {
-            (Def::Input(input), _) => self.read(id, Place::Input(*input), None, at),
+            (Def::Input(input), _) => self.read(id, BufferRef::Input(*input), None, at),
             (Def::Memory(place, strides), _) => self.read(id, *place, Some(strides), at),
             (_, Some(place)) if self.memory.done.contains(&id) => self.read(id, place, None, at),
             (_, Some(place)) => self.take_along(id, place, at),
@@ -163,7 +163,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The element of a value that is to be in memory: computed here and written, if this kernel computes all of them.
-    fn take_along(&mut self, id: Id, place: Place, at: &[Coordinate]) -> Result<Term, Stop> {
+    fn take_along(&mut self, id: Id, place: BufferRef, at: &[Coordinate]) -> Result<Term, Stop> {
         if !self.guards.is_empty() || !self.covers(at)? {
             return Err(Stop::First(id));
         }
@@ -196,8 +196,8 @@ impl<'a> Writer<'a> {
             }
             Def::Move(how, operands) => return self.moved(id, how, operands, at),
             Def::Fold(..) => return self.fold(id, at),
-            Def::Whole(..) if self.memory.kept.contains_key(&id) => return Err(Stop::First(id)),
-            Def::Whole(..) => return Err(Stop::Store(id)),
+            Def::Standalone(..) if self.memory.kept.contains_key(&id) => return Err(Stop::First(id)),
+            Def::Standalone(..) => return Err(Stop::Store(id)),
             Def::Memory(..) | Def::Input(_) => return Err(Stop::Refused("memory is computed".into())),
         };
         Ok(self.keep(id, at, text))

@@ -4,20 +4,20 @@
 mod elements;
 mod moves;
 mod rows;
-mod whole;
+mod standalone;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use byoc_nvidia::program::{self, Place};
+use byoc_nvidia::program::{self, BufferRef};
 use byoc_plugin_api::{Constants, DType, Dim, Node, Refusal, RefusalCode, Region, contiguous_strides};
 
 use crate::ir::{Def, Id, Move, Value};
 use crate::kernels;
-pub(crate) use whole::Call;
+pub(crate) use standalone::Call;
 
 /// A region as values.
 #[derive(Debug, Default)]
-pub(crate) struct Graph {
+pub(crate) struct IrGraph {
     /// All of them, operands first.
     pub(crate) values: Vec<Value>,
     /// The outputs of the region.
@@ -26,7 +26,7 @@ pub(crate) struct Graph {
     pub(crate) constants: Vec<program::Constant>,
     /// Values of the region that decided what is computed.
     pub(crate) decided: BTreeSet<usize>,
-    /// What kernels of their own compute.
+    /// The calls of standalone kernels.
     pub(crate) calls: Vec<Call>,
     /// What stands for a value of the region.
     pub(crate) known: BTreeMap<usize, Id>,
@@ -36,7 +36,7 @@ pub(crate) struct Graph {
 pub(crate) struct Lowering<'a> {
     pub(crate) region: &'a Region,
     constants: Option<&'a Constants<'a>>,
-    graph: Graph,
+    graph: IrGraph,
     /// The operator at hand.
     op: String,
 }
@@ -46,19 +46,19 @@ pub(crate) struct Lowering<'a> {
 /// # Errors
 ///
 /// When a node is none that these kernels compute, with the reason.
-pub(crate) fn lower(region: &Region, constants: Option<&Constants<'_>>) -> Result<Graph, Refusal> {
-    let mut lowering = Lowering { region, constants, graph: Graph::default(), op: String::new() };
+pub(crate) fn lower(region: &Region, constants: Option<&Constants<'_>>) -> Result<IrGraph, Refusal> {
+    let mut lowering = Lowering { region, constants, graph: IrGraph::default(), op: String::new() };
     for (position, &input) in region.inputs.iter().enumerate() {
         let value = &region.values[input];
         let id = lowering.push(value.dtype, value.shape.clone(), Def::Input(position));
         lowering.graph.known.insert(input, id);
     }
-    let wholes = kernels::find(region)?;
+    let standalones = kernels::find(region)?;
     for (index, node) in region.nodes.iter().enumerate() {
         lowering.op.clone_from(&node.op);
-        let done = match wholes.iter().find(|whole| whole.nodes.contains(&index)) {
+        let done = match standalones.iter().find(|kernel| kernel.nodes.contains(&index)) {
             None => lowering.node(node),
-            Some(whole) if whole.nodes.last() == Some(&index) => lowering.whole(whole),
+            Some(kernel) if kernel.nodes.last() == Some(&index) => lowering.standalone(kernel),
             Some(_) => Ok(()),
         };
         done.map_err(|refusal| at(&node.name, refusal))?;
@@ -74,8 +74,8 @@ pub(crate) fn at(node: &str, refusal: Refusal) -> Refusal {
     Refusal { message: format!("'{node}': {}", refusal.message), ..refusal }
 }
 
-/// Whether strides are those of a whole piece of memory, in whatever order of axes: others are laid out anew at load.
-fn is_whole(shape: &[usize], strides: &[i64]) -> bool {
+/// Whether strides are dense, in any order of axes: a constant with other strides is repacked at load.
+fn is_dense(shape: &[usize], strides: &[i64]) -> bool {
     let mut order: Vec<(i64, usize)> =
         strides.iter().copied().zip(shape.iter().copied()).filter(|&(_, size)| size != 1).collect();
     order.sort_unstable();
@@ -133,9 +133,9 @@ impl Lowering<'_> {
         };
         let view = self.constants.and_then(|constants| constants.get(constant.id));
         let plain = || contiguous_strides(&shape.iter().map(|&size| size as i64).collect::<Vec<_>>());
-        let strides = view.map(|view| view.strides().to_vec()).filter(|strides| is_whole(&shape, strides));
+        let strides = view.map(|view| view.strides().to_vec()).filter(|strides| is_dense(&shape, strides));
         let strides = strides.unwrap_or_else(plain);
-        let place = Place::Constant(self.graph.constants.len());
+        let place = BufferRef::Constant(self.graph.constants.len());
         let (id, dtype) = (constant.id, tensor.dtype);
         self.graph.constants.push(program::Constant { id, layout: None, dtype, shape, strides: strides.clone() });
         let id = self.push(dtype, tensor.shape.clone(), Def::Memory(place, strides));
@@ -204,12 +204,12 @@ impl Lowering<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_whole;
+    use super::is_dense;
 
     #[test]
-    fn whole_pieces_of_memory() {
-        assert!(is_whole(&[2, 3], &[3, 1]) && is_whole(&[2, 3], &[1, 2]) && is_whole(&[2, 1, 3], &[3, 99, 1]));
-        assert!(is_whole(&[], &[]) && !is_whole(&[2, 3], &[6, 1]) && !is_whole(&[2, 3], &[0, 1]));
-        assert!(!is_whole(&[3], &[2]) && !is_whole(&[3], &[-1]));
+    fn strides_are_dense() {
+        assert!(is_dense(&[2, 3], &[3, 1]) && is_dense(&[2, 3], &[1, 2]) && is_dense(&[2, 1, 3], &[3, 99, 1]));
+        assert!(is_dense(&[], &[]) && !is_dense(&[2, 3], &[6, 1]) && !is_dense(&[2, 3], &[0, 1]));
+        assert!(!is_dense(&[3], &[2]) && !is_dense(&[3], &[-1]));
     }
 }

@@ -91,7 +91,7 @@ pub(crate) fn patterns() -> Vec<Pattern> {
     attention::patterns().into_iter().chain(operators).collect()
 }
 
-/// Takes what can be lowered, if its sizes follow from those of its inputs.
+/// Supported what can be lowered, if its sizes follow from those of its inputs.
 pub(crate) fn check(candidate: &Region) -> Result<(), Refusal> {
     let given: BTreeSet<String> = candidate.inputs.iter().flat_map(|&input| symbols(candidate, input)).collect();
     for node in &candidate.nodes {

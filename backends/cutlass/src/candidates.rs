@@ -19,7 +19,7 @@ const OTHERS: usize = 5;
 pub(crate) fn candidates(code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
     let (program, cubins) = Program::read(code)?;
     let mut all = Vec::new();
-    let run = launch::variants(&program, &build::places(options));
+    let run = launch::variants(&program, &build::search_path(options));
     for (at, variant) in program.variants.iter().enumerate().filter(|(at, _)| run.contains(at)) {
         let Some(recipes) = recipes(&program, &variant.arch)? else { return Ok(Vec::new()) };
         let arch: Arch = variant.arch.parse()?;

@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use byoc_nvidia::build::Build;
-use byoc_nvidia::compile::{Arch, Cubin, Facts};
+use byoc_nvidia::compile::{Arch, Cubin, CubinInfo};
 use byoc_nvidia::program::{self, Program, Variant};
 use byoc_plugin_api::{Constants, Error, Options, Region};
 
+use crate::buffers::{self, Buffers};
 use crate::conv;
 use crate::math;
-use crate::memory::{self, Memory};
 use crate::source::{self, Kernel};
 use crate::steps::{self, Step};
 
@@ -22,19 +22,19 @@ pub(crate) fn codegen(
     if conv::is_one(region) {
         return conv::codegen(region, math::tf32(options), &Build::new(options)?, code);
     }
-    let steps = steps::read(region, options, &memory::strides(region, data));
+    let steps = steps::read(region, options, &buffers::strides(region, data));
     let steps = steps.map_err(|refusal| Error::new(refusal.to_string()))?;
     let build = Build::new(options)?;
     let name = steps.iter().map(Step::name).collect::<Vec<_>>().join("_");
     let mut program = Program {
         title: name.clone(),
-        inputs: memory::tensors(region, &region.inputs),
-        outputs: memory::tensors(region, &region.outputs),
+        inputs: buffers::tensors(region, &region.inputs),
+        outputs: buffers::tensors(region, &region.outputs),
         ..Program::default()
     };
     let (mut cubins, mut recipes) = (Vec::new(), serde_json::Map::new());
     for &arch in build.arches() {
-        let mut memory = Memory::new(region, data);
+        let mut memory = Buffers::new(region, data);
         let kernels = kernels(&steps, arch, &mut memory)?;
         let cubin = build.cubin(&source::source(&name, &kernels), arch)?;
         let (constants, scratch) = memory.take();
@@ -48,7 +48,7 @@ pub(crate) fn codegen(
 }
 
 /// The kernels of all steps.
-fn kernels(steps: &[Step], arch: Arch, memory: &mut Memory<'_>) -> Result<Vec<Kernel>, Error> {
+fn kernels(steps: &[Step], arch: Arch, memory: &mut Buffers<'_>) -> Result<Vec<Kernel>, Error> {
     let kernel = |(at, step): (usize, &Step)| step.kernel(&format!("k{at}"), arch, memory);
     steps.iter().enumerate().map(kernel).collect()
 }
@@ -61,8 +61,8 @@ pub(crate) fn variant(
     number: usize,
     scratch: Vec<byoc_plugin_api::Dim>,
 ) -> Result<Variant, Error> {
-    let facts = Facts::of(&cubin.bytes)?;
-    let settled = |kernel: &Kernel| Ok(program::Launch { cubin: number, ..kernel.settle(&facts)? });
+    let info = CubinInfo::of(&cubin.bytes)?;
+    let settled = |kernel: &Kernel| Ok(program::Launch { cubin: number, ..kernel.settle(&info)? });
     let launches = kernels.iter().map(settled).collect::<Result<_, Error>>()?;
     Ok(Variant { arch: arch.to_string(), scratch, launches })
 }

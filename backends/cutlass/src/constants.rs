@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::{Claims, Constants, Error, Options, Region};
 
-use crate::memory::{Use, strides};
+use crate::buffers::{Use, strides};
 use crate::{conv, math, steps};
 
 /// Leaves what kernels read to the host. What no step needs, such as what is multiplied by 0, is not needed.

@@ -1,14 +1,14 @@
 //! What the backend takes, and why not.
 
 use byoc_nvidia::attention;
-use byoc_nvidia::form;
+use byoc_nvidia::match_product;
 use byoc_plugin_api::{Options, Pattern, Refusal, Region};
 
 use crate::{conv, math, product, steps};
 
 /// Attention, then convolutions and products, the longest of each first.
 pub(crate) fn patterns() -> Vec<Pattern> {
-    let products = form::patterns("(or (MatMul ?x ?w) (Gemm ?x ?w ?c?))", &product::TAKES);
+    let products = match_product::patterns("(or (MatMul ?x ?w) (Gemm ?x ?w ?c?))", &product::SUPPORTED);
     attention::patterns().into_iter().chain(conv::patterns()).chain(products).collect()
 }
 

@@ -1,32 +1,32 @@
 //! A product of matrices as a step: what it computes, with which kernel, and from what.
 
 mod choice;
+mod emit;
 mod gemm;
 mod hopper;
 mod mma;
-mod words;
 
 use byoc_nvidia::compile::{Arch, Needs};
-use byoc_nvidia::form::{self, Erf, Takes};
-use byoc_nvidia::product::Product as Form;
-use byoc_nvidia::program::{Argument, Launch, Place};
+use byoc_nvidia::match_product::{self, Erf, MatchedProduct, Supported};
+use byoc_nvidia::product::Product as FusedProduct;
+use byoc_nvidia::program::{Argument, BufferRef, Launch};
 use byoc_plugin_api::dim::Expr;
 use byoc_plugin_api::{DType, Dim, Error, Options, Refusal, RefusalCode, Region, dim};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::choice::{By, Tile, candidates};
 pub(crate) use self::gemm::{Batch, Gemm, Matrix, Order};
+use crate::buffers::{Buffers, Strides, Use};
 use crate::math;
-use crate::memory::{Memory, Strides, Use};
 use crate::source::Kernel;
 
 /// What is read as a product. f32 is among its types, so that the reason why it is not taken can be told.
-pub(crate) const TAKES: Takes =
-    Takes { types: &[DType::F16, DType::BF16, DType::F32], erf: Erf::Taken, silu: true, wide_bias: true };
+pub(crate) const SUPPORTED: Supported =
+    Supported { types: &[DType::F16, DType::BF16, DType::F32], erf: Erf::Exact, silu: true, wide_bias: true };
 
 /// A product, with the values of its region that it is of.
 pub(crate) struct Product {
-    form: Form<usize>,
+    fused: FusedProduct<usize>,
     gemm: Gemm,
     output: usize,
     /// Constants that decided what is computed.
@@ -41,7 +41,7 @@ pub(crate) struct Recipe {
     /// The tile that was chosen.
     pub(crate) tile: Tile,
     /// Where x, w, the bias and c where they are there, and y lie.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<BufferRef>,
 }
 
 impl Recipe {
@@ -64,19 +64,19 @@ impl Recipe {
 impl Product {
     /// Reads a region as one product.
     pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) -> Result<Product, Refusal> {
-        let form::Form { product: form, numbers } = form::read(region, &TAKES)?;
-        if form.dtype == DType::F32 && !math::tf32(options) {
+        let MatchedProduct { product: fused, numbers } = match_product::read(region, &SUPPORTED)?;
+        if fused.dtype == DType::F32 && !math::tf32(options) {
             let message = "the product is f32, and tensor cores round it to TF32; math=tf32 takes it";
             return Err(Refusal::new(RefusalCode::Type, message));
         }
-        let gemm = Gemm::of(&form, region, strides)?;
+        let gemm = Gemm::of(&fused, region, strides)?;
         let output = *region.outputs.first().ok_or_else(|| Refusal::new(RefusalCode::Other, "there is no result"))?;
-        Ok(Product { form, gemm, output, numbers })
+        Ok(Product { fused, gemm, output, numbers })
     }
 
     /// What becomes of constants: operands are read as they lie.
     pub(crate) fn uses(&self) -> Vec<(usize, Use)> {
-        let Form { x, w, c, bias, .. } = &self.form;
+        let FusedProduct { x, w, c, bias, .. } = &self.fused;
         let operands = [Some(x.from), Some(w.from), c.as_ref().map(|c| c.from), *bias];
         let read = operands.into_iter().flatten().map(|value| (value, Use::Host));
         read.chain(self.numbers.iter().map(|&value| (value, Use::Embedded))).collect()
@@ -88,9 +88,9 @@ impl Product {
     }
 
     /// The kernel for an architecture.
-    pub(crate) fn kernel(&self, symbol: &str, arch: Arch, memory: &mut Memory<'_>) -> Result<Kernel, Error> {
-        let mut pointers = vec![memory.operand(self.form.x.from)?, memory.operand(self.form.w.from)?];
-        for value in [self.form.bias, self.form.c.as_ref().map(|c| c.from)].into_iter().flatten() {
+    pub(crate) fn kernel(&self, symbol: &str, arch: Arch, memory: &mut Buffers<'_>) -> Result<Kernel, Error> {
+        let mut pointers = vec![memory.operand(self.fused.x.from)?, memory.operand(self.fused.w.from)?];
+        for value in [self.fused.bias, self.fused.c.as_ref().map(|c| c.from)].into_iter().flatten() {
             pointers.push(memory.operand(value)?);
         }
         pointers.push(memory.place(self.output)?);
@@ -121,7 +121,7 @@ impl Recipe {
 }
 
 /// The kernel of a product with a tile.
-fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[Place]) -> Result<Kernel, Error> {
+fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[BufferRef]) -> Result<Kernel, Error> {
     let mut sizes = Sizes::default();
     let mut arguments: Vec<_> = places.iter().copied().map(Argument::Pointer).collect();
     let blocks = blocks(gemm, tile)?;
@@ -146,9 +146,9 @@ fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[Place]) -
         shared: 0,
         arguments,
     };
-    let facts = Some(vec![tile.m, tile.n, tile.k]);
+    let launch_info = Some(vec![tile.m, tile.n, tile.k]);
     let needs = Needs { cutlass: true, ..Needs::default() };
-    Ok(Kernel { parts: parts.to_vec(), text, launch, facts, needs, memory, recipe: serde_json::Value::Null })
+    Ok(Kernel { parts: parts.to_vec(), text, launch, launch_info, needs, memory, recipe: serde_json::Value::Null })
 }
 
 /// How many tiles all matrices have.

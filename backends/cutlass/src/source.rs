@@ -1,7 +1,7 @@
 //! Kernels put together to one source: the parts that several share stand in it once.
 
 use byoc_nvidia::build::Source;
-use byoc_nvidia::compile::{Facts, Needs};
+use byoc_nvidia::compile::{CubinInfo, Needs};
 use byoc_nvidia::program::Launch;
 use byoc_plugin_api::Error;
 
@@ -12,11 +12,11 @@ pub(crate) struct Kernel {
     pub(crate) parts: Vec<&'static str>,
     /// One `extern "C" __global__` function, with what only it needs.
     pub(crate) text: String,
-    /// Its launch. Where there are `facts`, the bytes of shared memory are those of the cubin.
+    /// Its launch. Where there are `launch_info`, the bytes of shared memory are those of the cubin.
     pub(crate) launch: Launch,
-    /// What the kernel exports as `<symbol>_facts` behind threads of a block and bytes of shared memory, as computed here;
+    /// What the kernel exports as `<symbol>_launch_info` behind threads of a block and bytes of shared memory, as computed here;
     /// none where it exports nothing.
-    pub(crate) facts: Option<Vec<u32>>,
+    pub(crate) launch_info: Option<Vec<u32>>,
     /// The headers that it includes.
     pub(crate) needs: Needs,
     /// Bytes of memory that compiling it takes.
@@ -52,10 +52,10 @@ impl Kernel {
     /// # Errors
     ///
     /// When the cubin says otherwise than what was computed here, so that no launch goes wrong silently.
-    pub(crate) fn settle(&self, facts: &Facts<'_>) -> Result<Launch, Error> {
-        let Some(expected) = &self.facts else { return Ok(self.launch.clone()) };
+    pub(crate) fn settle(&self, info: &CubinInfo<'_>) -> Result<Launch, Error> {
+        let Some(expected) = &self.launch_info else { return Ok(self.launch.clone()) };
         let Launch { kernel, block, .. } = &self.launch;
-        let words = facts.words(&format!("{kernel}_facts")).unwrap_or_default();
+        let words = info.words(&format!("{kernel}_launch_info")).unwrap_or_default();
         let words: Vec<u32> = words.into_iter().filter_map(|word| u32::try_from(word).ok()).collect();
         match words.split_first_chunk() {
             Some(([threads, shared], tile)) if *threads == block[0] && tile == *expected => {

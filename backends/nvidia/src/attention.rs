@@ -5,15 +5,15 @@
 //! [`read`] finds attention in a region, and [`patterns`] are what to ask for. f16 and bf16 are multiplied on tensor cores
 //! (`tensor.cuh`), f32 by the units for f32 (`plain.cuh`), and all sums and weights are f32.
 
-mod form;
-mod graph;
+mod match_attention;
+mod matcher;
 mod operands;
 mod patterns;
 mod text;
 
 use byoc_plugin_api::{DType, Dim};
 
-pub use form::{Form, read, read_at};
+pub use match_attention::{MatchedAttention, read, read_at};
 pub use patterns::patterns;
 pub use text::generate;
 

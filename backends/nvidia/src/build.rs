@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use byoc_plugin_api::{Error, OptionKind, OptionSpec, Options};
 
 use crate::compile::{Arch, Cache, Cubin, Needs, Request, Toolchain, arches, file_name};
-use crate::locate::Places;
+use crate::locate::CudaSearchPath;
 use crate::program::Launch;
 
 /// The oldest architecture that kernels are written for: it has `mma.sync` of 16 bits and of TF32, bf16 and `cp.async`.
@@ -52,7 +52,7 @@ pub const PRELUDE: &str = include_str!("prelude.cuh");
 
 /// A kernel as CUDA C++, and its launch from the first cubin. Whoever puts several into one source moves them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Generated {
+pub struct GeneratedKernel {
     /// One `extern "C" __global__` function, with what only it needs. The prelude stands before it.
     pub text: String,
     /// How it is launched.
@@ -60,8 +60,8 @@ pub struct Generated {
 }
 
 /// Where the user, and then the environment, have CUDA's libraries and headers.
-pub fn places(options: &Options) -> Places {
-    Places::of_process(Some(Path::new(options.text(LIBRARY_PATH))))
+pub fn search_path(options: &Options) -> CudaSearchPath {
+    CudaSearchPath::of_process(Some(Path::new(options.text(LIBRARY_PATH))))
 }
 
 /// A generated source, before it is known for which architecture.
@@ -99,10 +99,10 @@ impl Build {
                 error.hint(format!("They are for sm_{OLDEST} and newer: leave {old} out of the option '{ARCH}'"))
             );
         }
-        let places = places(options);
+        let search_path = search_path(options);
         let toolchain = match options.text(COMPILER) {
-            "nvcc" => Toolchain::find_nvcc(&places)?,
-            _ => Toolchain::find(&places)?,
+            "nvcc" => Toolchain::find_nvcc(&search_path)?,
+            _ => Toolchain::find(&search_path)?,
         };
         arches.iter().try_for_each(|&arch| toolchain.check_arch(arch))?;
         let keep = Some(options.text(KEEP_SOURCES)).filter(|folder| !folder.is_empty()).map(PathBuf::from);

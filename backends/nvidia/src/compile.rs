@@ -1,17 +1,17 @@
 //! CUDA C++ to machine code of a GPU, on a machine that needs none: by NVRTC, in this process.
 //!
-//! A [`Toolchain`] is libnvrtc, or nvcc where the user wants that, and the places where headers may be; a [`Request`] is one source for one architecture. What
-//! comes out is kept in a [`Cache`], and [`Facts`] reads from it what a launch has to know. Why there is no process of
+//! A [`Toolchain`] is libnvrtc, or nvcc where the user wants that, and the search_path where headers may be; a [`Request`] is one source for one architecture. What
+//! comes out is kept in a [`Cache`], and [`CubinInfo`] reads from it what a launch has to know. Why there is no process of
 //! its own for each source is told in `docs/decisions/0013-nvrtc.md`.
 
 mod arch;
 mod cache;
-mod complaint;
-mod facts;
+mod cubin_info;
+mod diagnostics;
 mod headers;
 mod memory;
 mod nvcc;
-mod program;
+mod nvrtc;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use std::sync::{Mutex, PoisonError};
 
 use byoc_plugin_api::Error;
 
-use crate::locate::{self, Found, Places, one_line};
+use crate::locate::{self, CudaSearchPath, Found, one_line};
 pub use arch::{Arch, arches};
 pub use cache::{Cache, VARIABLE as CACHE_VARIABLE};
-pub use facts::{Facts, Kernel};
+pub use cubin_info::{CubinInfo, KernelInfo};
 use headers::Headers;
 pub use headers::{HeaderSet, Needs};
 use nvcc::Nvcc;
@@ -32,7 +32,7 @@ use nvcc::Nvcc;
 pub struct Toolchain {
     compiler: Compiler,
     numbers: Vec<u32>,
-    places: Places,
+    search_path: CudaSearchPath,
 }
 
 /// What compiles.
@@ -91,10 +91,10 @@ impl Toolchain {
     /// # Errors
     ///
     /// Those of [`locate::nvrtc`].
-    pub fn find(places: &Places) -> Result<Toolchain, Error> {
-        let nvrtc = locate::nvrtc(places)?;
-        let numbers = program::supported(&nvrtc)?;
-        Ok(Toolchain { compiler: Compiler::Nvrtc(nvrtc), numbers, places: places.clone() })
+    pub fn find(search_path: &CudaSearchPath) -> Result<Toolchain, Error> {
+        let nvrtc = locate::nvrtc(search_path)?;
+        let numbers = nvrtc::supported(&nvrtc)?;
+        Ok(Toolchain { compiler: Compiler::Nvrtc(nvrtc), numbers, search_path: search_path.clone() })
     }
 
     /// Finds nvcc in place of NVRTC: where libraries are looked for, beside them, and in `PATH`.
@@ -102,10 +102,10 @@ impl Toolchain {
     /// # Errors
     ///
     /// When there is none, or it does not say what it is.
-    pub fn find_nvcc(places: &Places) -> Result<Toolchain, Error> {
-        let nvcc = Nvcc::find(places)?;
+    pub fn find_nvcc(search_path: &CudaSearchPath) -> Result<Toolchain, Error> {
+        let nvcc = Nvcc::find(search_path)?;
         let numbers = nvcc.numbers.clone();
-        Ok(Toolchain { compiler: Compiler::Nvcc(nvcc), numbers, places: places.clone() })
+        Ok(Toolchain { compiler: Compiler::Nvcc(nvcc), numbers, search_path: search_path.clone() })
     }
 
     /// The compiler with its version and its file, for messages.
@@ -113,13 +113,13 @@ impl Toolchain {
         self.compiler.to_string()
     }
 
-    /// The sets of headers that are needed, found or not; for a compiler that is not there, by the places alone.
-    pub fn headers_of(toolchain: Option<&Toolchain>, places: &Places, needs: Needs) -> Vec<HeaderSet> {
-        headers::sets(needs, places, toolchain.map(Toolchain::for_headers))
+    /// The sets of headers that are needed, found or not; for a compiler that is not there, by the search_path alone.
+    pub fn headers_of(toolchain: Option<&Toolchain>, search_path: &CudaSearchPath, needs: Needs) -> Vec<HeaderSet> {
+        headers::sets(needs, search_path, toolchain.map(Toolchain::for_headers))
     }
 
     fn headers(&self, needs: Needs) -> Result<Headers, Error> {
-        Headers::find(needs, &self.places, self.for_headers())
+        Headers::find(needs, &self.search_path, self.for_headers())
     }
 
     fn for_headers(&self) -> headers::Compiler<'_> {
@@ -216,15 +216,15 @@ impl Toolchain {
         memory::check(&what, request.memory)?;
         let name = file_name(request.name);
         let outcome = match &self.compiler {
-            Compiler::Nvrtc(_) => program::compile(request.source, &name, &options),
+            Compiler::Nvrtc(_) => nvrtc::compile(request.source, &name, &options),
             Compiler::Nvcc(nvcc) => nvcc.compile(request.source, &name, request.arch, &options),
         };
-        program::give_memory_back();
+        nvrtc::give_memory_back();
         drop(compiling);
         match outcome {
             Ok(cubin) => Ok(cubin),
             Err(failure) if failure.is_out_of_memory() => Err(memory::ran_out(&what)),
-            Err(failure) => Err(complaint::error(&what, request.source, &failure, keep(&failure.log))),
+            Err(failure) => Err(diagnostics::error(&what, request.source, &failure, keep(&failure.log))),
         }
     }
 }

@@ -13,16 +13,16 @@ use byoc_plugin_api::{Domain, DomainHandles, DomainInfo, Error};
 use cudarc::driver::result::{self, DriverError, stream};
 use cudarc::driver::sys::{self, CUstream, cudaError_enum as Code};
 
-use crate::join::DEVICE_TYPE;
-use crate::locate::{self, Library, Places};
-use crate::primary::Primary;
+use crate::attached_domain::DEVICE_TYPE;
+use crate::locate::{self, CudaSearchPath, Library};
+use crate::primary_context::PrimaryContext;
 use marks::Marks;
 use recordings::Recordings;
 
 /// An open domain of CUDA.
 pub struct CudaDomain {
     // Released last, after `drop` has ended what belongs to it.
-    primary: Primary,
+    primary: PrimaryContext,
     stream: CUstream,
     libraries: Vec<String>,
     memory: BTreeSet<u64>,
@@ -42,14 +42,14 @@ impl CudaDomain {
     /// # Errors
     ///
     /// When a library is missing or does not fit, when there is no such device, and when it makes no context or stream.
-    pub fn open(ordinal: u32, places: &Places, libraries: &[Library]) -> Result<CudaDomain, Error> {
-        let driver = locate::driver(places)?;
+    pub fn open(ordinal: u32, search_path: &CudaSearchPath, libraries: &[Library]) -> Result<CudaDomain, Error> {
+        let driver = locate::driver(search_path)?;
         let mut found = vec![driver.to_string()];
         for library in libraries.iter().filter(|library| **library != Library::Driver) {
-            found.push(locate::library(*library, places, &driver)?.to_string());
+            found.push(locate::library(*library, search_path, &driver)?.to_string());
         }
         let marks = Marks::new(&driver)?;
-        let primary = Primary::retain(&driver, ordinal)?;
+        let primary = PrimaryContext::retain(&driver, ordinal)?;
         primary.enter()?;
         let made = stream::create(stream::StreamKind::NonBlocking);
         let stream = made.map_err(|cause| primary.device.failed("make a stream", cause))?;

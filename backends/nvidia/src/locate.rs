@@ -7,7 +7,7 @@
 //! line.
 
 mod library;
-mod places;
+mod search_path;
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_void};
@@ -23,7 +23,7 @@ use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW};
 
 use library::{ELAPSED_TIME, OR};
 pub use library::{Library, Version};
-pub use places::{Place, Places, VARIABLE};
+pub use search_path::{CudaSearchPath, SearchEntry, VARIABLE};
 
 /// A library that is open for the rest of the process, as `cudarc` uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +59,8 @@ impl Deref for Driver {
 /// # Errors
 ///
 /// When there is none, when it is too old, or when another one gets in between.
-pub fn driver(places: &Places) -> Result<Driver, Error> {
-    open(Library::Driver, places, library::NEWEST).map(Driver)
+pub fn driver(search_path: &CudaSearchPath) -> Result<Driver, Error> {
+    open(Library::Driver, search_path, library::NEWEST).map(Driver)
 }
 
 /// Opens cublasLt for use with the driver.
@@ -69,8 +69,8 @@ pub fn driver(places: &Places) -> Result<Driver, Error> {
 ///
 /// When there is none, when it is of a version that the bindings or the driver cannot use, or when another one gets in
 /// between.
-pub fn cublaslt(places: &Places, driver: &Driver) -> Result<Found, Error> {
-    let found = open(Library::CublasLt, places, driver.version.major)?;
+pub fn cublaslt(search_path: &CudaSearchPath, driver: &Driver) -> Result<Found, Error> {
+    let found = open(Library::CublasLt, search_path, driver.version.major)?;
     fits(&found, driver)?;
     Ok(found)
 }
@@ -80,8 +80,8 @@ pub fn cublaslt(places: &Places, driver: &Driver) -> Result<Found, Error> {
 /// # Errors
 ///
 /// When there is none, when it is of a version that the bindings cannot use, or when another one gets in between.
-pub fn nvrtc(places: &Places) -> Result<Found, Error> {
-    open(Library::Nvrtc, places, library::NEWEST)
+pub fn nvrtc(search_path: &CudaSearchPath) -> Result<Found, Error> {
+    open(Library::Nvrtc, search_path, library::NEWEST)
 }
 
 /// Opens any of the libraries, for use with the driver.
@@ -89,11 +89,11 @@ pub fn nvrtc(places: &Places) -> Result<Found, Error> {
 /// # Errors
 ///
 /// Those of [`cublaslt`] and of [`nvrtc`].
-pub fn library(library: Library, places: &Places, driver: &Driver) -> Result<Found, Error> {
+pub fn library(library: Library, search_path: &CudaSearchPath, driver: &Driver) -> Result<Found, Error> {
     match library {
         Library::Driver => Ok(driver.0.clone()),
-        Library::CublasLt => cublaslt(places, driver),
-        Library::Nvrtc => nvrtc(places),
+        Library::CublasLt => cublaslt(search_path, driver),
+        Library::Nvrtc => nvrtc(search_path),
     }
 }
 
@@ -131,26 +131,29 @@ fn fits(found: &Found, driver: &Driver) -> Result<(), Error> {
 }
 
 /// What was found where. What is open stays open, so it need not be looked for again.
-static KNOWN: Mutex<Vec<(Library, Places, u32, Found)>> = Mutex::new(Vec::new());
+static KNOWN: Mutex<Vec<(Library, CudaSearchPath, u32, Found)>> = Mutex::new(Vec::new());
 
-/// Opens the first one that the places hold, and checks it; once for the same places. One of a major version up to
+/// Opens the first one that the search_path hold, and checks it; once for the same search_path. One of a major version up to
 /// `newest` is preferred, wherever it is.
-fn open(library: Library, places: &Places, newest: u32) -> Result<Found, Error> {
+fn open(library: Library, search_path: &CudaSearchPath, newest: u32) -> Result<Found, Error> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((.., found)) = known.iter().find(|(of, at, up_to, _)| (*of, at, *up_to) == (library, places, newest)) {
+    if let Some((.., found)) =
+        known.iter().find(|(of, at, up_to, _)| (*of, at, *up_to) == (library, search_path, newest))
+    {
         return Ok(found.clone());
     }
-    let found = search(library, places, newest)?;
-    known.push((library, places.clone(), newest, found.clone()));
+    let found = search(library, search_path, newest)?;
+    known.push((library, search_path.clone(), newest, found.clone()));
     Ok(found)
 }
 
-/// Looks for a library in these places: for one that is newer than asked for only where there is no other, so that it
+/// Looks for a library in these search_path: for one that is newer than asked for only where there is no other, so that it
 /// can be told of.
-fn search(library: Library, places: &Places, newest: u32) -> Result<Found, Error> {
+fn search(library: Library, search_path: &CudaSearchPath, newest: u32) -> Result<Found, Error> {
     let (fitting, newer): (Vec<_>, Vec<_>) = library.files().iter().partition(|(_, major)| *major <= newest);
     let mut broken = Vec::new();
-    for (names, place) in [fitting, newer].iter().flat_map(|names| places.all().iter().map(move |at| (names, at))) {
+    for (names, place) in [fitting, newer].iter().flat_map(|names| search_path.all().iter().map(move |at| (names, at)))
+    {
         for candidate in candidates(names, library, place) {
             match open_for_all(library, &candidate) {
                 Ok(handle) => {
@@ -168,14 +171,14 @@ fn search(library: Library, places: &Places, newest: u32) -> Result<Found, Error
     }
     let names: Vec<_> = library.files().iter().map(|(name, _)| *name).collect();
     let names = names.join(" or ");
-    let looked: Vec<_> = places.all().iter().flat_map(|place| place.texts(library)).collect();
+    let looked: Vec<_> = search_path.all().iter().flat_map(|place| place.texts(library)).collect();
     let mut message = format!("there is no {names} in {}", looked.join(", "));
     broken.iter().for_each(|cause| message = format!("{message}; {cause}"));
     Err(one_line(message).hint(library.hint(newest)))
 }
 
 /// What may be the library at a place: files in folders, or bare names for the loader to look up.
-fn candidates(names: &[(&str, u32)], library: Library, place: &Place) -> Vec<PathBuf> {
+fn candidates(names: &[(&str, u32)], library: Library, place: &SearchEntry) -> Vec<PathBuf> {
     let names = names.iter().map(|(name, _)| name);
     match place.folders(library) {
         Some(folders) => folders.iter().flat_map(|folder| names.clone().map(move |name| folder.join(name))).collect(),
@@ -226,13 +229,13 @@ fn path_of(handle: &Handle, library: Library) -> Result<PathBuf, Error> {
 }
 
 /// Looks at what `cudarc` gets when it opens the library by itself, now that `opened` is there for it.
-fn check(library: Library, place: &Place, opened: PathBuf, newest: u32) -> Result<Found, Error> {
+fn check(library: Library, place: &SearchEntry, opened: PathBuf, newest: u32) -> Result<Found, Error> {
     let Some(handle) = library.bound() else {
         let message = format!("{} ({}) is open, and not found by its name", library.name(), opened.display());
         return Err(one_line(message).hint("Its file must have the SONAME that NVIDIA gives it"));
     };
     let path = path_of(handle, library)?;
-    if !matches!(place, Place::Loader) && !same_file(&path, &opened) {
+    if !matches!(place, SearchEntry::Loader) && !same_file(&path, &opened) {
         let message = format!("{} comes before {} under another name", path.display(), opened.display());
         let folder = path.parent().unwrap_or(&path).display();
         let hint = format!("Take {folder} out of LD_LIBRARY_PATH, or name that folder in {VARIABLE}");

@@ -108,7 +108,7 @@ pub struct Offsets {
 
 /// The same call made at one or more places.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct MatmulPlan {
     /// The call.
     pub call: Call,
     /// The places.
@@ -133,7 +133,7 @@ impl Call {
 /// # Errors
 ///
 /// When a matrix lies in memory as cublasLt's never do, or when a number is too large for it.
-pub fn plan(problem: &Problem) -> Result<Plan, Refusal> {
+pub fn plan(problem: &Problem) -> Result<MatmulPlan, Refusal> {
     let mut problem = problem.clone();
     let counts = problem.batch.iter().map(|batch| batch.count);
     if [problem.m, problem.n, problem.k].into_iter().chain(counts).any(|extent| extent < 1) {
@@ -150,7 +150,7 @@ pub fn plan(problem: &Problem) -> Result<Plan, Refusal> {
 }
 
 /// The calls for a problem whose batch cannot be made shorter.
-fn calls(problem: &Problem) -> Result<Plan, Refusal> {
+fn calls(problem: &Problem) -> Result<MatmulPlan, Refusal> {
     let (inner, outer) = match problem.batch.split_last() {
         Some((inner, outer)) => (*inner, outer),
         None => (Batch { count: 1, x: 0, w: 0, y: 0 }, &[][..]),
@@ -177,7 +177,7 @@ fn calls(problem: &Problem) -> Result<Plan, Refusal> {
         stride_c: inner.y,
         epilogue: epilogue(problem.bias, problem.activation),
     };
-    Ok(Plan { call, offsets: offsets(outer)? })
+    Ok(MatmulPlan { call, offsets: offsets(outer)? })
 }
 
 /// A number of `cublasLtEpilogue_t`: 1 is none, and the bits 4 a bias, 2 ReLU, 32 GELU.

@@ -35,7 +35,7 @@ pub struct Factor<S> {
     /// Of the tensor, before it is read as matrices.
     pub shape: Vec<Dim>,
     /// How it is matrices.
-    pub read: Reading,
+    pub read: MatrixView,
 }
 
 /// A tensor that is added, and the number that it is multiplied with before.
@@ -50,7 +50,7 @@ pub struct Scaled<S> {
 /// How a tensor is a batch of matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reading {
+pub enum MatrixView {
     /// The last two dimensions are rows and columns.
     Matrix,
     /// The last two dimensions are columns and rows.
@@ -107,22 +107,22 @@ impl<S> Factor<S> {
     fn columns(&self) -> &[Dim] {
         let rank = self.shape.len();
         let range = match self.read {
-            Reading::Matrix => rank.saturating_sub(1)..rank,
-            Reading::Transposed => rank.saturating_sub(2)..rank.saturating_sub(1),
-            Reading::Row => 0..1,
-            Reading::Column => 0..0,
-            Reading::Filter => 1..2,
-            Reading::Pixels => 2..rank,
+            MatrixView::Matrix => rank.saturating_sub(1)..rank,
+            MatrixView::Transposed => rank.saturating_sub(2)..rank.saturating_sub(1),
+            MatrixView::Row => 0..1,
+            MatrixView::Column => 0..0,
+            MatrixView::Filter => 1..2,
+            MatrixView::Pixels => 2..rank,
         };
         self.shape.get(range).unwrap_or_default()
     }
 }
 
-impl Reading {
+impl MatrixView {
     /// The least number of dimensions.
     pub fn least_rank(self) -> usize {
         match self {
-            Reading::Row | Reading::Column => 1,
+            MatrixView::Row | MatrixView::Column => 1,
             _ => 2,
         }
     }

@@ -108,7 +108,7 @@ pub struct Launch {
 #[serde(rename_all = "snake_case")]
 pub enum Argument {
     /// An address.
-    Pointer(Place),
+    Pointer(BufferRef),
     /// A size: `long long` in the source.
     Size(Dim),
     /// What the driver makes of the description of a tensor: 128 bytes, a `CUtensorMap` by value, aligned to 64 bytes.
@@ -121,7 +121,7 @@ pub enum Argument {
 /// Where memory begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum BufferRef {
     /// The input of that position.
     Input(usize),
     /// The output of that position.
@@ -136,7 +136,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TensorMap {
     /// Where it begins.
-    pub at: Place,
+    pub at: BufferRef,
     /// Element type: f16, bf16 or f32 (which is read as TF32).
     pub dtype: DType,
     /// Size of each dimension, the innermost first.
@@ -165,11 +165,11 @@ impl Program {
     /// Checks every index, so that later code may index without asking. The cause, if something is wrong.
     fn check(&self, cubins: usize) -> Result<(), String> {
         for variant in &self.variants {
-            let within = |place: &Place| match *place {
-                Place::Input(at) => at < self.inputs.len(),
-                Place::Output(at) => at < self.outputs.len(),
-                Place::Constant(at) => at < self.constants.len(),
-                Place::Scratch(at) => at < variant.scratch.len(),
+            let within = |place: &BufferRef| match *place {
+                BufferRef::Input(at) => at < self.inputs.len(),
+                BufferRef::Output(at) => at < self.outputs.len(),
+                BufferRef::Constant(at) => at < self.constants.len(),
+                BufferRef::Scratch(at) => at < variant.scratch.len(),
             };
             for launch in &variant.launches {
                 if launch.cubin >= cubins {
@@ -186,7 +186,7 @@ impl Program {
 
 impl Launch {
     /// The memory that it is given, once for each mention.
-    pub fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<BufferRef> {
         let mut places = Vec::new();
         self.arguments.iter().for_each(|argument| argument.places(&mut places));
         places
@@ -194,7 +194,7 @@ impl Launch {
 }
 
 impl Argument {
-    fn places(&self, places: &mut Vec<Place>) {
+    fn places(&self, places: &mut Vec<BufferRef>) {
         match self {
             Argument::Pointer(place) => places.push(*place),
             Argument::Size(_) => {}

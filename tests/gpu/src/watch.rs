@@ -13,13 +13,13 @@ use byoc_conformance::tensor::Tensor;
 use byoc_core::plugin::{Origin, Registered, embedded};
 use byoc_core::runtime::{Queueing, Session};
 use byoc_nvidia::domain::CudaDomain;
-use byoc_nvidia::locate::{Library, Places};
+use byoc_nvidia::locate::{CudaSearchPath, Library};
 use byoc_plugin_api::{
     ABI_VERSION, Backend, BoundConstants, Claims, Constants, Description, Domain, DomainHandles, DomainInfo,
     Environment, Error, Executable, Options, Pattern, Refusal, RefusalCode, Region,
 };
 
-use crate::bed::{self, Bed};
+use crate::fixture::{self, Fixture};
 use crate::gpu::{self, Gpu, POISON};
 use crate::report::{Result, ensure};
 
@@ -28,7 +28,7 @@ type Answer<T> = std::result::Result<T, Error>;
 
 /// What sessions have done since the last [`Watch::take`], and what they hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct Activity {
     /// Allocations on the device and of page-locked host memory.
     pub(crate) allocations: usize,
     /// Copies to the device, and their bytes.
@@ -43,23 +43,23 @@ pub(crate) struct Seen {
 
 /// What is allocated: bytes by address.
 #[derive(Default)]
-struct Held {
+struct Allocations {
     device: BTreeMap<u64, u64>,
     host: BTreeMap<usize, usize>,
-    seen: Seen,
+    seen: Activity,
 }
 
 /// The backend that opens such domains. The suite has one, for as long as it runs.
 #[derive(Default)]
-pub(crate) struct Watch(Mutex<Held>);
+pub(crate) struct Watch(Mutex<Allocations>);
 
 impl Watch {
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, Allocations> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was done since the last call.
-    pub(crate) fn take(&self) -> Seen {
+    pub(crate) fn take(&self) -> Activity {
         std::mem::take(&mut self.held().seen)
     }
 
@@ -136,7 +136,7 @@ impl Backend for Watch {
     }
 
     fn open_domain(&self, ordinal: u32, _: &Options) -> Answer<Box<dyn Domain>> {
-        let domain = CudaDomain::open(ordinal, &Places::of_process(None), &[Library::CublasLt])?;
+        let domain = CudaDomain::open(ordinal, &CudaSearchPath::of_process(None), &[Library::CublasLt])?;
         Ok(Box::new(Watched { domain, watch: watch() }))
     }
 }
@@ -152,25 +152,25 @@ pub(crate) fn watch() -> &'static Watch {
 /// The only watched session of its time, whose memory is made NaN before each run, but for its constants.
 pub(crate) struct Poisoned<'a> {
     session: Session,
-    bed: &'a Bed,
+    fixture: &'a Fixture,
     /// Where its constants are.
     constants: Vec<u64>,
 }
 
 impl<'a> Poisoned<'a> {
     /// Loads an artifact; an error while another watched session is there.
-    pub(crate) fn load(bed: &'a Bed, path: &Path, queueing: Queueing) -> Result<Poisoned<'a>> {
-        let held = bed.watch.device_bytes();
+    pub(crate) fn load(fixture: &'a Fixture, path: &Path, queueing: Queueing) -> Result<Poisoned<'a>> {
+        let held = fixture.watch.device_bytes();
         ensure(held == 0, || format!("another session holds {held} bytes of the device"))?;
-        let session = bed.load_watched(path, queueing)?;
-        Ok(Poisoned { session, bed, constants: bed.watch.addresses() })
+        let session = fixture.load_watched(path, queueing)?;
+        Ok(Poisoned { session, fixture, constants: fixture.watch.addresses() })
     }
 
     /// Makes its memory NaN, runs, and copies the first output.
     pub(crate) fn run(&mut self, inputs: &[Tensor]) -> Result<Tensor> {
         // SAFETY: the session is borrowed, so it does not run, and nobody looks at its outputs; there is no other one.
-        unsafe { self.bed.watch.poison(&mut self.bed.gpu(), &self.constants) }?;
-        bed::run(&mut self.session, inputs)
+        unsafe { self.fixture.watch.poison(&mut self.fixture.gpu(), &self.constants) }?;
+        fixture::run(&mut self.session, inputs)
     }
 }
 

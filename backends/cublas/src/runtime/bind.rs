@@ -4,9 +4,9 @@
 //! cublasLt does (equal elements are stored once and read with strides of 0) is laid out anew, in memory of the region's
 //! own; it stands in the file once all the same.
 
-use byoc_nvidia::join::Joined;
+use byoc_nvidia::attached_domain::AttachedDomain;
+use byoc_nvidia::device_buffer::{DeviceBuffer, row_major_bytes};
 use byoc_nvidia::matmul::{self, View};
-use byoc_nvidia::memory::{Memory, in_order};
 use byoc_nvidia::product::{Factor, Product};
 use byoc_plugin_api::{
     ConstantId, DType, DeviceConstant, DeviceConstants, DeviceTensor, Dim, Error, contiguous_strides,
@@ -29,7 +29,7 @@ pub(super) enum Operand {
         /// How it is a batch of matrices, if it is multiplied.
         matrices: Option<Matrices>,
         /// The memory at that address, if it is the region's own.
-        _own: Option<Memory>,
+        _own: Option<DeviceBuffer>,
     },
 }
 
@@ -56,18 +56,18 @@ impl Operands {
     pub(super) fn bind(
         product: &Product<Source>,
         constants: &DeviceConstants<'_>,
-        joined: &Joined,
+        attached: &AttachedDomain,
     ) -> Result<Operands, Error> {
         let constant = |id: ConstantId| typed(constants.host(id)?, product.dtype);
         let factor = |factor: &Factor<Source>, multiplies: &dyn Fn(&Matrices) -> bool| match factor.from {
             Source::Input(position) => Ok(Operand::Input(position)),
-            Source::Constant(id) => Operand::factor(constant(id)?, factor, multiplies, joined),
+            Source::Constant(id) => Operand::factor(constant(id)?, factor, multiplies, attached),
         };
         let x = factor(&product.x, &|x| plans(product, x, &beside(x.columns, 1)))?;
         let w = factor(&product.w, &|w| plans(product, &beside(1, w.rows), w))?;
         let added = |source: Source, length: Option<usize>| match source {
             Source::Input(position) => Ok(Operand::Input(position)),
-            Source::Constant(id) => Operand::added(constant(id)?, length, joined),
+            Source::Constant(id) => Operand::added(constant(id)?, length, attached),
         };
         let c = product.c.as_ref().map(|c| added(c.from, None)).transpose()?;
         let bias = product.bias.map(|bias| added(bias, product.n())).transpose()?;
@@ -92,7 +92,7 @@ impl Operand {
         constant: DeviceConstant<'_>,
         factor: &Factor<Source>,
         multiplies: &dyn Fn(&Matrices) -> bool,
-        joined: &Joined,
+        attached: &AttachedDomain,
     ) -> Result<Operand, Error> {
         let view = constant.bound.view;
         let named = |cause| Error::new(format!("constant {} {cause}", constant.bound.id));
@@ -105,22 +105,22 @@ impl Operand {
         let strides = contiguous_strides(view.shape());
         let matrices = Matrices::read(factor.read, Tensor { shape: view.shape(), strides: &strides });
         let matrices = matrices.ok_or_else(|| Error::new("damaged code: a factor is no matrix"))?;
-        let own = own(constant.bound.id, &in_order(&view)?, joined)?;
+        let own = own(constant.bound.id, &row_major_bytes(&view)?, attached)?;
         Ok(Operand::constant(own.address(), view.len(), Some(matrices), Some(own)))
     }
 
     /// A constant that is added: one element after another, and one alone as often as it takes.
-    fn added(constant: DeviceConstant<'_>, length: Option<usize>, joined: &Joined) -> Result<Operand, Error> {
+    fn added(constant: DeviceConstant<'_>, length: Option<usize>, attached: &AttachedDomain) -> Result<Operand, Error> {
         let view = constant.bound.view;
         let times = length.filter(|_| view.len() == 1).unwrap_or(1);
         if times == 1 && view.is_contiguous() && is_aligned(&constant) {
             return Ok(Operand::constant(constant.address, view.len(), None, None));
         }
-        let own = own(constant.bound.id, &repeated(&in_order(&view)?, times)?, joined)?;
+        let own = own(constant.bound.id, &repeated(&row_major_bytes(&view)?, times)?, attached)?;
         Ok(Operand::constant(own.address(), view.len() * times, None, Some(own)))
     }
 
-    fn constant(address: u64, elements: usize, matrices: Option<Matrices>, own: Option<Memory>) -> Operand {
+    fn constant(address: u64, elements: usize, matrices: Option<Matrices>, own: Option<DeviceBuffer>) -> Operand {
         Operand::Constant { address, elements: elements as i64, matrices, _own: own }
     }
 
@@ -196,8 +196,8 @@ fn typed(constant: DeviceConstant<'_>, dtype: DType) -> Result<DeviceConstant<'_
 }
 
 /// A copy of a constant in these bytes, on the device.
-fn own(constant: ConstantId, bytes: &[u8], joined: &Joined) -> Result<Memory, Error> {
-    Memory::holding(bytes, &format!("lay out constant {constant} anew"), joined)
+fn own(constant: ConstantId, bytes: &[u8], attached: &AttachedDomain) -> Result<DeviceBuffer, Error> {
+    DeviceBuffer::holding(bytes, &format!("lay out constant {constant} anew"), attached)
 }
 
 fn is_aligned(constant: &DeviceConstant<'_>) -> bool {
@@ -226,7 +226,7 @@ fn fits(expected: &[Dim], found: &[i64]) -> Result<(), String> {
     if expected.len() == found.len() && expected.iter().zip(found).all(same) {
         return Ok(());
     }
-    Err(format!("is {found:?}, not {}", byoc_nvidia::form::text(expected)))
+    Err(format!("is {found:?}, not {}", byoc_nvidia::match_product::shape_text(expected)))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use byoc_nvidia::matmul::{Call, Offsets, Plan};
+use byoc_nvidia::matmul::{Call, MatmulPlan, Offsets};
 use byoc_plugin_api::DType;
 use cudarc::cublaslt::result;
 use cudarc::cublaslt::sys;
@@ -48,10 +48,10 @@ impl Described {
         handle: &Handle,
         program: &Program,
         operands: &Operands,
-        plan: Plan,
+        plan: MatmulPlan,
         most: u64,
     ) -> Result<Described> {
-        let Plan { call, offsets: places } = plan;
+        let MatmulPlan { call, offsets: places } = plan;
         let product = &program.product;
         let dtype = product.dtype;
         let (data, scale, compute) = types(dtype, program.math);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use byoc_nvidia::join::Joined;
+use byoc_nvidia::attached_domain::AttachedDomain;
 use byoc_plugin_api::Error;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
@@ -77,10 +77,10 @@ unsafe impl Send for Description {}
 unsafe impl Send for Layout {}
 
 impl Handle {
-    /// That of the device joined, whose context is current.
-    pub(super) fn of(joined: &Joined) -> std::result::Result<Handle, Error> {
+    /// That of the device attached, whose context is current.
+    pub(super) fn of(attached: &AttachedDomain) -> std::result::Result<Handle, Error> {
         let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
-        let ordinal = joined.device().ordinal;
+        let ordinal = attached.device().ordinal;
         if let Some(handle) = handles.get(&ordinal) {
             return Ok(*handle);
         }
@@ -89,7 +89,7 @@ impl Handle {
             Error::new(format!("cublasLt does not start on cuda:{ordinal} ({:?})", cause.0))
                 .hint("See whether the device has memory left")
         })?;
-        joined.keep()?;
+        attached.keep()?;
         handles.insert(ordinal, handle);
         Ok(handle)
     }

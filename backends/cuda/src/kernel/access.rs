@@ -1,6 +1,6 @@
-//! Reading and writing memory: a pack at a time where elements lie together.
+//! MatrixView and writing memory: a pack at a time where elements lie together.
 
-use byoc_nvidia::program::Place;
+use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::{DType, Dim};
 
 use super::{Item, Level, Line, Parameter, Stop, Term, Writer};
@@ -12,7 +12,7 @@ const MOST: usize = (1 << 31) - (1 << 16);
 
 impl Writer<'_> {
     /// The parameter for a place.
-    fn parameter(&mut self, id: Id, place: Place, written: bool) -> String {
+    fn parameter(&mut self, id: Id, place: BufferRef, written: bool) -> String {
         if !self.places.iter().any(|known| known.place == place) {
             self.places.push(Parameter { place, ty: stored(self.values[id].dtype), written });
         }
@@ -81,7 +81,7 @@ impl Writer<'_> {
     pub(super) fn read(
         &mut self,
         id: Id,
-        place: Place,
+        place: BufferRef,
         strides: Option<&[i64]>,
         at: &[Coordinate],
     ) -> Result<Term, Stop> {
@@ -112,7 +112,7 @@ impl Writer<'_> {
     }
 
     /// Writes an element.
-    pub(super) fn write(&mut self, id: Id, place: Place, at: &[Coordinate], value: &Term) -> Result<(), Stop> {
+    pub(super) fn write(&mut self, id: Id, place: BufferRef, at: &[Coordinate], value: &Term) -> Result<(), Stop> {
         let dtype = self.values[id].dtype;
         let element = narrowed(dtype, &value.text);
         let (offset, packed) = self.offset(id, None, at)?;
@@ -138,12 +138,12 @@ impl Writer<'_> {
 }
 
 /// What a place is called in a source.
-pub(super) fn name(place: Place) -> String {
+pub(super) fn name(place: BufferRef) -> String {
     match place {
-        Place::Input(at) => format!("in{at}"),
-        Place::Output(at) => format!("out{at}"),
-        Place::Constant(at) => format!("c{at}"),
-        Place::Scratch(at) => format!("s{at}"),
+        BufferRef::Input(at) => format!("in{at}"),
+        BufferRef::Output(at) => format!("out{at}"),
+        BufferRef::Constant(at) => format!("c{at}"),
+        BufferRef::Scratch(at) => format!("s{at}"),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use byoc_nvidia::program::{Argument, Launch, Place};
+use byoc_nvidia::program::{Argument, BufferRef, Launch};
 use byoc_plugin_api::{DType, Dim, dim};
 
-use super::{Atom, Level, Loop, Memory, Stop, Writer};
+use super::{Atom, Level, Loop, Materialised, Stop, Writer};
 use crate::index::{Coordinate, ONE, divides, joined, product, spread};
 use crate::ir::{Def, Id, Value};
 
@@ -142,7 +142,13 @@ impl Team {
 /// # Errors
 ///
 /// When other values have to be in memory first.
-pub(crate) fn make(values: &[Value], memory: &Memory, root: Id, place: Place, name: &str) -> Result<Kernel, Stop> {
+pub(crate) fn make(
+    values: &[Value],
+    memory: &Materialised,
+    root: Id,
+    place: BufferRef,
+    name: &str,
+) -> Result<Kernel, Stop> {
     let job = Job { values, memory, root, place };
     match job.probe() {
         Ok(()) => {
@@ -161,9 +167,9 @@ pub(crate) fn make(values: &[Value], memory: &Memory, root: Id, place: Place, na
 /// What is to be written.
 struct Job<'a> {
     values: &'a [Value],
-    memory: &'a Memory,
+    memory: &'a Materialised,
     root: Id,
-    place: Place,
+    place: BufferRef,
 }
 
 /// The rows and columns of a result.

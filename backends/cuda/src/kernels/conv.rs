@@ -4,14 +4,14 @@
 //! groups of few filters each element is computed by itself (`direct.cuh`). Sums are f32, and f32 is not rounded before it
 //! is multiplied.
 
-pub(crate) mod form;
+pub(crate) mod epilogue;
 #[cfg(test)]
 mod tests;
 
 use std::fmt::Write;
 
-use byoc_nvidia::build::Generated;
-use byoc_nvidia::program::{Argument, Launch, Place};
+use byoc_nvidia::build::GeneratedKernel;
+use byoc_nvidia::program::{Argument, BufferRef, Launch};
 use byoc_plugin_api::dim;
 use byoc_plugin_api::{DType, Dim, Node, Refusal, RefusalCode, Region};
 
@@ -124,7 +124,7 @@ pub(crate) fn read(region: &Region, node: &Node) -> Result<ConvSpec, Refusal> {
 }
 
 /// The kernel called `name`, which is given the input, the weights, the bias and the residual if there are, and the result.
-pub(crate) fn generate(spec: &ConvSpec, name: &str, at: &[Place]) -> Generated {
+pub(crate) fn generate(spec: &ConvSpec, name: &str, at: &[BufferRef]) -> GeneratedKernel {
     // What was read can be divided.
     let (windows, grid) = spec.launched().unwrap_or((Dim::Fixed(0), [const { Dim::Fixed(0) }; 3]));
     let threads = spec.threads();
@@ -160,7 +160,7 @@ pub(crate) fn generate(spec: &ConvSpec, name: &str, at: &[Place]) -> Generated {
         shared: 0,
         arguments,
     };
-    Generated { text, launch }
+    GeneratedKernel { text, launch }
 }
 
 impl ConvSpec {

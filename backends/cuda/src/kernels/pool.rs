@@ -5,8 +5,8 @@ mod tests;
 
 use std::fmt::Write;
 
-use byoc_nvidia::build::Generated;
-use byoc_nvidia::program::{Argument, Launch, Place};
+use byoc_nvidia::build::GeneratedKernel;
+use byoc_nvidia::program::{Argument, BufferRef, Launch};
 use byoc_plugin_api::dim;
 use byoc_plugin_api::{DType, Dim, Node, Refusal, RefusalCode, Region};
 
@@ -66,7 +66,7 @@ pub(crate) fn read(region: &Region, node: &Node) -> Result<PoolSpec, Refusal> {
 }
 
 /// The kernel called `name`, which is given the input and the result.
-pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[Place]) -> Generated {
+pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[BufferRef]) -> GeneratedKernel {
     let mut text = format!("namespace {name}_parts {{\n\n");
     text += &spec.window.constants();
     text += &constants(spec);
@@ -93,7 +93,7 @@ pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[Place]) -> Generated {
         shared: 0,
         arguments,
     };
-    Generated { text, launch }
+    GeneratedKernel { text, launch }
 }
 
 fn constants(spec: &PoolSpec) -> String {

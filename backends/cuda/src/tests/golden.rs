@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::{Attribute, DType};
 
-use super::bed::{Net, check, kernels_of};
+use super::fixture::{Net, check, kernels_of};
 
 fn net(name: &str) -> Net {
     let named = name.ends_with("named");

@@ -3,7 +3,7 @@
 use byoc_plugin_api::testing::Rng;
 use byoc_plugin_api::{Attribute, DType};
 
-use super::bed::{Net, check};
+use super::fixture::{Net, check};
 
 /// A result of which another result is a part, and one that is read along another axis than it is folded.
 #[test]

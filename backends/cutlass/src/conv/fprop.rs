@@ -62,7 +62,7 @@ impl Fprop {
         let iterator = if self.few { "kFixedChannels" } else { "kOptimized" };
         let act = |act: Option<Act>| act.map_or_else(|| "x".to_owned(), Act::text);
         let (before, after) = (act(self.before), act(self.after));
-        let (name, facts, init) = (self.name(), facts(&self.name()), init(&self.name()));
+        let (name, launch_info, init) = (self.name(), launch_info(&self.name()), init(&self.name()));
         let Fprop { alignment, residual, .. } = self;
         let sizes = [
             "n",
@@ -91,7 +91,7 @@ struct acts_of_{name} {{
 }};
 using of_{name} = Conv<{element}, GemmShape<{m}, {n}, {depth}>, GemmShape<{warp_m}, {warp_n}, {depth}>,
     GemmShape<16, 8, {instruction}>, {stages}, {alignment}, IteratorAlgorithm::{iterator}, acts_of_{name}, {residual}>;
-extern \"C\" __device__ int {facts}[3] = {{of_{name}::THREADS, int(sizeof(of_{name}::Shared)), int(sizeof(of_{name}::Params))}};
+extern \"C\" __device__ int {launch_info}[3] = {{of_{name}::THREADS, int(sizeof(of_{name}::Shared)), int(sizeof(of_{name}::Params))}};
 extern \"C\" __global__ void __launch_bounds__(of_{name}::THREADS) {name}(__grid_constant__ of_{name}::Params const params) {{
   BYOC_SHARED(memory);
   of_{name}::run(params, memory);
@@ -107,8 +107,8 @@ extern \"C\" __global__ void {init}({element} *x, {element} *weights, {element} 
 }
 
 /// The name of the global that has threads of a block, bytes of shared memory and bytes of arguments.
-pub(crate) fn facts(kernel: &str) -> String {
-    format!("{kernel}_facts")
+pub(crate) fn launch_info(kernel: &str) -> String {
+    format!("{kernel}_launch_info")
 }
 
 /// The name of the kernel of one thread that makes the arguments.

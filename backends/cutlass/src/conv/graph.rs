@@ -5,19 +5,19 @@ use byoc_plugin_api::{ConstantId, DType, Dim, Node, Refusal, RefusalCode, Region
 use super::net::Image;
 
 /// A region, and which node reads what.
-pub(super) struct Graph<'a> {
+pub(super) struct RegionGraph<'a> {
     pub(super) region: &'a Region,
     /// The nodes that read each value, once for each time.
     readers: Vec<Vec<usize>>,
 }
 
-impl<'a> Graph<'a> {
-    pub(super) fn new(region: &'a Region) -> Graph<'a> {
+impl<'a> RegionGraph<'a> {
+    pub(super) fn new(region: &'a Region) -> RegionGraph<'a> {
         let mut readers = vec![Vec::new(); region.values.len()];
         for (at, node) in region.nodes.iter().enumerate() {
             node.inputs.iter().flatten().for_each(|&value| readers[value].push(at));
         }
-        Graph { region, readers }
+        RegionGraph { region, readers }
     }
 
     /// The nodes that read a value, each with the position of the input.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use byoc_plugin_api::{DType, Node, Refusal, RefusalCode, Region};
 
-use super::graph::Graph;
+use super::graph::RegionGraph;
 use super::net::{Act, Conv, Image, Net, Norm, Op, Pair, Step, Weights, Window};
 
 /// The most rows or columns of a filter: CUTLASS's iterator has a bit for each.
@@ -15,7 +15,7 @@ const MOST_TAPS: usize = 32;
 const FEW: usize = 4;
 
 struct Lowering<'a> {
-    graph: Graph<'a>,
+    graph: RegionGraph<'a>,
     dtype: DType,
     images: BTreeMap<usize, Image>,
     /// Steps, each with the last node that is in it.
@@ -26,7 +26,7 @@ struct Lowering<'a> {
 
 /// Lowers a region. With `tf32`, `f32` may be rounded to TF32.
 pub(crate) fn lower(region: &Region, tf32: bool) -> Result<Net, Refusal> {
-    let graph = Graph::new(region);
+    let graph = RegionGraph::new(region);
     let dtype = element_type(region, tf32)?;
     let mut lowering =
         Lowering { graph, dtype, images: BTreeMap::new(), steps: vec![], taken: HashSet::new(), numbers: vec![] };
@@ -186,7 +186,7 @@ impl Lowering<'_> {
         Ok(all && group != 1)
     }
 
-    /// Takes what follows a convolution into it. Returns the last node that is in it, and what it makes.
+    /// Supported what follows a convolution into it. Returns the last node that is in it, and what it makes.
     fn absorb(&mut self, mut conv: Conv, mut last: usize, mut value: usize) -> Result<(Conv, usize, usize), Refusal> {
         loop {
             let place = if conv.residual.is_some() { conv.after } else { conv.before };

@@ -30,7 +30,7 @@ struct Product {
 
   // One tile of y = finish(x w), where x is m by k, w is k by n, and `ldx` and `ldw` are the distances of their rows or
   // columns. The rows of c and y lie one after another.
-  __device__ static void tile(Shared &shared, Finish const &finish, int m, int n, int k, Spot at, Element const *x,
+  __device__ static void tile(Shared &shared, Finish const &finish, int m, int n, int k, TileCoord at, Element const *x,
                               long long ldx, Element const *w, long long ldw,
                               typename Finish::ElementVector const *bias, Element const *c, Element *y) {
     int thread = threadIdx.x, warp = cutlass::canonical_warp_idx_sync(), lane = threadIdx.x % 32;

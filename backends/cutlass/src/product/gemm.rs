@@ -1,11 +1,11 @@
 //! A product in sizes and distances, which is all that its kernel depends on.
 
-use byoc_nvidia::form;
-use byoc_nvidia::product::{Activation, Factor, Product, Reading};
+use byoc_nvidia::match_product;
+use byoc_nvidia::product::{Activation, Factor, MatrixView, Product};
 use byoc_plugin_api::{DType, Dim, Refusal, RefusalCode, Region, dim};
 use serde::{Deserialize, Serialize};
 
-use crate::memory::Strides;
+use crate::buffers::Strides;
 
 /// `y = activation(alpha x w + beta c + bias)`, for every matrix of a batch. All distances are in elements. What is
 /// M x N lies in rows, one after another.
@@ -187,11 +187,11 @@ fn matrices(factor: &Factor<usize>, strides: Option<Vec<i64>>) -> Result<Matrice
     let axes: Vec<Axis> = factor.shape.iter().cloned().zip(strides).collect();
     let one = || (Dim::Fixed(1), Dim::Fixed(0));
     let (batch, rows, columns) = match (factor.read, axes.as_slice()) {
-        (Reading::Matrix, [batch @ .., row, column]) => (batch, row.clone(), column.clone()),
-        (Reading::Transposed, [batch @ .., column, row]) => (batch, row.clone(), column.clone()),
-        (Reading::Row, [column]) => (&[][..], one(), column.clone()),
-        (Reading::Column, [row]) => (&[][..], row.clone(), one()),
-        _ => return Err(shape(format!("{} is no matrix", form::text(&factor.shape)))),
+        (MatrixView::Matrix, [batch @ .., row, column]) => (batch, row.clone(), column.clone()),
+        (MatrixView::Transposed, [batch @ .., column, row]) => (batch, row.clone(), column.clone()),
+        (MatrixView::Row, [column]) => (&[][..], one(), column.clone()),
+        (MatrixView::Column, [row]) => (&[][..], row.clone(), one()),
+        _ => return Err(shape(format!("{} is no matrix", match_product::shape_text(&factor.shape)))),
     };
     Ok(Matrices { batch: batch.to_vec(), rows, columns })
 }

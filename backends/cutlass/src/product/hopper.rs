@@ -1,19 +1,19 @@
 //! The kernel of a product on sm_90a: `wgmma` on operands that TMA brings to shared memory.
 
 use byoc_nvidia::build::PRELUDE;
-use byoc_nvidia::program::{Argument, Place, TensorMap};
+use byoc_nvidia::program::{Argument, BufferRef, TensorMap};
 use byoc_plugin_api::{DType, Dim, Error, dim};
 
 use super::Sizes;
 use super::choice::Tile;
+use super::emit::{activation, element, indices, offset_y, parameters};
 use super::gemm::{Batch, Gemm, Order};
-use super::words::{activation, element, indices, offset_y, parameters};
 
 /// What the kernel uses.
 pub(crate) const PARTS: &[&str] = &[
     PRELUDE,
     include_str!("../kernels/epilogue.cuh"),
-    include_str!("../kernels/spot.cuh"),
+    include_str!("../kernels/tile_order.cuh"),
     WRITE,
     include_str!("../kernels/hopper.cuh"),
 ];
@@ -66,7 +66,7 @@ using Element = {element};
 using Atom = cute::SM90_64x{tile_n}x16_{instruction}_SS<cute::GMMA::Major::K, cute::GMMA::Major::{major}>;
 using Kernel = Hopper<Element, Atom, {groups}, {tile_n}, {stages}, {by_rows}, {vector}, {activation}, {source}>;
 }}
-extern \"C\" __device__ int {symbol}_facts[] = {{
+extern \"C\" __device__ int {symbol}_launch_info[] = {{
     {symbol}_::Kernel::kThreads, {symbol}_::Kernel::kShared, {tile_m}, {tile_n}, {deep}}};
 
 extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads, 1)
@@ -81,7 +81,7 @@ extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads, 1)
 {fewer}    if (threadIdx.x >= 32 || !cute::elect_one_sync()) return;
     for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{
       [[maybe_unused]] int const z = int(tile / (rows * columns));
-      Spot const at = spot(int(tile % (rows * columns)), rows, columns);
+      TileCoord const at = tile_coord(int(tile % (rows * columns)), rows, columns);
       auto copy_x = [&](uint64_t *full, Element *to, int a, int b) {{ Kernel::copy(x, full, to, a, b{at_x}); }};
       auto copy_w = [&](uint64_t *full, Element *to, int a, int b) {{ Kernel::copy(w, full, to, a, b{at_w}); }};
       kernel.bring(step, at.m * {tile_m}, at.n * {tile_n}, k, copy_x, copy_w);
@@ -89,7 +89,7 @@ extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads, 1)
   }} else {{
 {more}    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{
       [[maybe_unused]] long long const z = tile / (rows * columns);
-      Spot const at = spot(int(tile % (rows * columns)), rows, columns);
+      TileCoord const at = tile_coord(int(tile % (rows * columns)), rows, columns);
       {at_y}
       kernel.multiply(step, at.m * {tile_m}, at.n * {tile_n}, m, n, k, {alpha:?}f, {beta:?}f, {bias}, {c}, y + at_y);
     }}
@@ -107,7 +107,7 @@ fn beyond(gemm: &Gemm, sizes: &mut Sizes, step: fn(&Batch) -> &Dim) -> String {
 }
 
 /// The maps of x and w: what one copy takes is a tile of x; of w a tile by columns, or 64 columns of it by rows.
-pub(crate) fn maps(gemm: &Gemm, tile: Tile, x: Place, w: Place) -> Result<[Argument; 2], Error> {
+pub(crate) fn maps(gemm: &Gemm, tile: Tile, x: BufferRef, w: BufferRef) -> Result<[Argument; 2], Error> {
     let (n, k, deep) = (Dim::Fixed(gemm.n), Dim::Fixed(gemm.k), DEEP as u32);
     let of_x = map(gemm, x, [k.clone(), gemm.m.clone()], gemm.x.distance, [deep, tile.m], |batch| &batch.x)?;
     let of_w = match gemm.w.order {
@@ -119,7 +119,7 @@ pub(crate) fn maps(gemm: &Gemm, tile: Tile, x: Place, w: Place) -> Result<[Argum
 
 fn map(
     gemm: &Gemm,
-    at: Place,
+    at: BufferRef,
     sizes: [Dim; 2],
     distance: usize,
     block: [u32; 2],

@@ -5,14 +5,14 @@ use byoc_plugin_api::{DType, Error};
 
 use super::Sizes;
 use super::choice::Tile;
+use super::emit::{activation, element, offsets, order, parameters};
 use super::gemm::Gemm;
-use super::words::{activation, element, offsets, order, parameters};
 
 /// What the kernel uses.
 pub(crate) const PARTS: &[&str] = &[
     PRELUDE,
     include_str!("../kernels/epilogue.cuh"),
-    include_str!("../kernels/spot.cuh"),
+    include_str!("../kernels/tile_order.cuh"),
     include_str!("../kernels/product.cuh"),
 ];
 
@@ -41,7 +41,7 @@ using End = Finish<{element}, {vector}, {align_y}, {activation}, {source}>;
 using Kernel = Product<{element}, {order_x}, {align_x}, {order_w}, {align_w}, GemmShape<{m}, {n}, {k}>,
                        GemmShape<{warp_m}, {warp_n}, {k}>, GemmShape<16, 8, {instruction}>, {stages}, End>;
 }}
-extern \"C\" __device__ int {symbol}_facts[] = {{
+extern \"C\" __device__ int {symbol}_launch_info[] = {{
     {symbol}_::Kernel::kThreads, (int)sizeof({symbol}_::Kernel::Shared), {m}, {n}, {k}}};
 
 extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads)
@@ -51,7 +51,7 @@ extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads)
   int const m = int({rows}), n = {size_n}, k = {size_k}, rows = (m + {m} - 1) / {m}, columns = {columns};
   [[maybe_unused]] long long const z = blockIdx.x / (rows * columns);
 {offsets}
-  Spot const at = spot(blockIdx.x % (rows * columns), rows, columns);
+  TileCoord const at = tile_coord(blockIdx.x % (rows * columns), rows, columns);
   Kernel::tile(*reinterpret_cast<Kernel::Shared *>(memory), End({alpha:?}f, {beta:?}f), m, n, k, at,
                x + at_x, {}, w + at_w, {}, {bias}, {c}, y + at_y);
 }}

@@ -6,8 +6,8 @@ use byoc_plugin_api::dim::{self, DimError};
 use byoc_plugin_api::{DType, Dim};
 
 use super::{Effect, Layout, Mask, Spec};
-use crate::build::Generated;
-use crate::program::{Argument, Launch, Place};
+use crate::build::GeneratedKernel;
+use crate::program::{Argument, BufferRef, Launch};
 
 /// Blocks that a device should at least have: most have about as many multiprocessors.
 const ENOUGH: usize = 128;
@@ -27,7 +27,7 @@ struct Tiles {
 /// # Errors
 ///
 /// When there are more tiles of queries than sizes can count.
-pub fn generate(spec: &Spec, name: &str, at: &[Place]) -> Result<Generated, DimError> {
+pub fn generate(spec: &Spec, name: &str, at: &[BufferRef]) -> Result<GeneratedKernel, DimError> {
     let tiles = Tiles::of(spec);
     let symbolic = [&spec.queries, &spec.keys].into_iter().filter(|dim| dim.fixed().is_none());
     let mut arguments: Vec<_> = at.iter().map(|&place| Argument::Pointer(place)).collect();
@@ -52,7 +52,7 @@ pub fn generate(spec: &Spec, name: &str, at: &[Place]) -> Result<Generated, DimE
     let _ = write!(text, "static_assert(SHARED == {shared}, \"the launch gives as much\");\n\n");
     text += "}\n\n";
     text += &entry(spec, name);
-    Ok(Generated { text, launch })
+    Ok(GeneratedKernel { text, launch })
 }
 
 impl Tiles {

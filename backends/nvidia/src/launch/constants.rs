@@ -5,31 +5,35 @@
 
 use byoc_plugin_api::{DeviceConstant, DeviceConstants, Error, TensorView};
 
-use crate::join::Joined;
-use crate::memory::{Memory, in_order};
+use crate::attached_domain::AttachedDomain;
+use crate::device_buffer::{DeviceBuffer, row_major_bytes};
 use crate::program::Constant;
 
 /// What kernels take the first element of a constant to be aligned to, so that they may load 16 bytes at once.
 const ALIGNMENT: u64 = 16;
 
 /// A constant with its place on the device.
-pub(super) struct Bound {
+pub(super) struct BoundConstant {
     pub(super) address: u64,
     /// The memory at that address, if it is the region's own.
-    _own: Option<Memory>,
+    _own: Option<DeviceBuffer>,
 }
 
-impl Bound {
+impl BoundConstant {
     /// All constants, in the order of the program.
     pub(super) fn all(
         expected: &[Constant],
         found: &DeviceConstants<'_>,
-        joined: &Joined,
-    ) -> Result<Vec<Bound>, Error> {
-        expected.iter().map(|constant| Bound::new(constant, found, joined)).collect()
+        attached: &AttachedDomain,
+    ) -> Result<Vec<BoundConstant>, Error> {
+        expected.iter().map(|constant| BoundConstant::new(constant, found, attached)).collect()
     }
 
-    fn new(expected: &Constant, found: &DeviceConstants<'_>, joined: &Joined) -> Result<Bound, Error> {
+    fn new(
+        expected: &Constant,
+        found: &DeviceConstants<'_>,
+        attached: &AttachedDomain,
+    ) -> Result<BoundConstant, Error> {
         let id = expected.id;
         let DeviceConstant { bound, address } = match &expected.layout {
             None => found.host(id),
@@ -43,7 +47,7 @@ impl Bound {
             return Err(Error::new(format!("constant {id} is {dtype} {found:?}, not {} {shape:?}", expected.dtype)));
         }
         if view.is_empty() || (same(&shape, view.strides(), &expected.strides) && address.is_multiple_of(ALIGNMENT)) {
-            return Ok(Bound { address, _own: None });
+            return Ok(BoundConstant { address, _own: None });
         }
         let bytes = laid_out(&view, &shape, &expected.strides)?.ok_or_else(|| {
             let (found, strides) = (view.strides(), &expected.strides);
@@ -51,8 +55,8 @@ impl Bound {
                 Error::new(format!("constant {id} lies in strides {found:?}, and its kernels read {strides:?}"));
             error.hint("Compile the model again")
         })?;
-        let own = Memory::holding(&bytes, &format!("lay out constant {id} anew"), joined)?;
-        Ok(Bound { address: own.address(), _own: Some(own) })
+        let own = DeviceBuffer::holding(&bytes, &format!("lay out constant {id} anew"), attached)?;
+        Ok(BoundConstant { address: own.address(), _own: Some(own) })
     }
 }
 
@@ -77,7 +81,7 @@ fn laid_out(view: &TensorView<'_>, shape: &[i64], strides: &[i64]) -> Result<Opt
         }
         next = next.saturating_mul(shape[axis]);
     }
-    let (elements, size) = (in_order(view)?, view.dtype().size());
+    let (elements, size) = (row_major_bytes(view)?, view.dtype().size());
     let mut bytes = vec![0; elements.len()];
     let mut index = vec![0i64; shape.len()];
     for element in elements.chunks_exact(size) {

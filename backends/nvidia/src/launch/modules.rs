@@ -7,8 +7,8 @@ use byoc_plugin_api::Error;
 use cudarc::driver::result;
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute_enum as Attribute, CUmodule};
 
-use crate::compile::Facts;
-use crate::join::Joined;
+use crate::attached_domain::AttachedDomain;
+use crate::compile::CubinInfo;
 use crate::locate::{self, Driver};
 use crate::program::{Argument, Cubins, Launch, Variant};
 
@@ -54,56 +54,56 @@ pub(super) struct Kernel {
 unsafe impl Send for Kernel {}
 
 /// The kernels of a launch.
-pub(super) struct OfLaunch {
+pub(super) struct LaunchKernels {
     pub(super) kernel: Kernel,
     /// Those that make its arguments, by the position of the argument.
     pub(super) makers: Vec<Option<Kernel>>,
 }
 
 /// The kernels of a variant, by launch.
-pub(super) struct Kernels(pub(super) Vec<OfLaunch>);
+pub(super) struct Kernels(pub(super) Vec<LaunchKernels>);
 
 impl Kernels {
     /// Loads what the launches need.
     pub(super) fn load(
         variant: &Variant,
         cubins: &Cubins<'_>,
-        joined: &Joined,
+        attached: &AttachedDomain,
         driver: &Driver,
     ) -> Result<Kernels, Error> {
         let mut modules: Vec<Option<Arc<Module>>> = vec![None; cubins.len()];
         let mut kernels = Vec::with_capacity(variant.launches.len());
         for launch in &variant.launches {
-            check(launch, joined)?;
+            check(launch, attached)?;
             let module = match &mut modules[launch.cubin] {
                 Some(module) => module,
-                none => none.insert(module(cubins, launch.cubin, joined)?),
+                none => none.insert(module(cubins, launch.cubin, attached)?),
             };
-            let kernel = kernel(module, &launch.kernel, joined)?;
+            let kernel = kernel(module, &launch.kernel, attached)?;
             takes(&kernel, &lengths(&launch.arguments), driver)?;
-            allow(&kernel, launch.shared, joined)?;
+            allow(&kernel, launch.shared, attached)?;
             let maker = |argument: &Argument| {
                 let Argument::Made(made) = argument else { return Ok(None) };
-                let maker = self::kernel(module, &made.kernel, joined)?;
+                let maker = self::kernel(module, &made.kernel, attached)?;
                 takes(&maker, &[lengths(&made.arguments), vec![ADDRESS]].concat(), driver)?;
                 Ok(Some(maker))
             };
             let makers = launch.arguments.iter().map(maker).collect::<Result<_, Error>>()?;
-            kernels.push(OfLaunch { kernel, makers });
+            kernels.push(LaunchKernels { kernel, makers });
         }
         Ok(Kernels(kernels))
     }
 }
 
 /// Checks what is fixed of a launch.
-fn check(launch: &Launch, joined: &Joined) -> Result<(), Error> {
+fn check(launch: &Launch, attached: &AttachedDomain) -> Result<(), Error> {
     let (name, [x, y, z]) = (&launch.kernel, launch.block);
     let threads = launch.block.iter().fold(1u64, |all, &threads| all.saturating_mul(threads.into()));
     let within = launch.block.iter().zip(MOST_THREADS).all(|(&threads, most)| threads <= most);
     if threads == 0 || threads > MOST_OF_BLOCK || !within {
         return Err(Error::new(format!("kernel {name}: no device has blocks of {x} x {y} x {z} threads")));
     }
-    let (device, most) = (joined.device().ordinal, joined.device().shared);
+    let (device, most) = (attached.device().ordinal, attached.device().shared);
     if launch.shared > most {
         let error = Error::new(format!(
             "kernel {name} takes {} bytes of shared memory a block, and cuda:{device} has {most}",
@@ -144,34 +144,34 @@ fn takes(kernel: &Kernel, lengths: &[usize], driver: &Driver) -> Result<(), Erro
 }
 
 /// The module of a cubin: the one that is loaded, if another region has it.
-fn module(cubins: &Cubins<'_>, index: usize, joined: &Joined) -> Result<Arc<Module>, Error> {
-    let key = (joined.context().addr(), blake3::hash(cubins.compressed(index).unwrap_or_default()));
+fn module(cubins: &Cubins<'_>, index: usize, attached: &AttachedDomain) -> Result<Arc<Module>, Error> {
+    let key = (attached.context().addr(), blake3::hash(cubins.compressed(index).unwrap_or_default()));
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     loaded.retain(|(_, module)| module.strong_count() > 0);
     if let Some(module) = loaded.iter().find(|(of, _)| *of == key).and_then(|(_, module)| module.upgrade()) {
         return Ok(module);
     }
     let cubin = cubins.get(index)?;
-    Facts::of(&cubin)?;
+    CubinInfo::of(&cubin)?;
     // SAFETY: it is a whole ELF file for a GPU, whose parts lie within it, and the context is current.
     let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) };
-    let module = module.map_err(|cause| joined.device().failed("load machine code", cause))?;
+    let module = module.map_err(|cause| attached.device().failed("load machine code", cause))?;
     let module = Arc::new(Module(module));
     loaded.push((key, Arc::downgrade(&module)));
     Ok(module)
 }
 
-fn kernel(module: &Arc<Module>, name: &str, joined: &Joined) -> Result<Kernel, Error> {
+fn kernel(module: &Arc<Module>, name: &str, attached: &AttachedDomain) -> Result<Kernel, Error> {
     let symbol = CString::new(name).map_err(|_| Error::new("damaged code: the name of a kernel has a zero"))?;
     // SAFETY: the module lives.
     let function = unsafe { result::module::get_function(module.0, symbol) };
-    let function = function.map_err(|cause| joined.device().failed(&format!("find kernel {name}"), cause))?;
+    let function = function.map_err(|cause| attached.device().failed(&format!("find kernel {name}"), cause))?;
     Ok(Kernel { name: name.into(), function, _module: Arc::clone(module) })
 }
 
 /// Lets a kernel be launched with that much dynamic shared memory. What was allowed before stays so: other regions may
 /// launch it with more.
-fn allow(kernel: &Kernel, shared: u32, joined: &Joined) -> Result<(), Error> {
+fn allow(kernel: &Kernel, shared: u32, attached: &AttachedDomain) -> Result<(), Error> {
     let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     let _no_other = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let set = || {
@@ -184,5 +184,5 @@ fn allow(kernel: &Kernel, shared: u32, joined: &Joined) -> Result<(), Error> {
         unsafe { result::function::set_function_attribute(kernel.function, most, shared.cast_signed()) }
     };
     let what = format!("give kernel {} {shared} bytes of shared memory", kernel.name);
-    set().map_err(|cause| joined.device().failed(&what, cause))
+    set().map_err(|cause| attached.device().failed(&what, cause))
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use byoc_plugin_api::dim::{self, DimError};
 use byoc_plugin_api::{DEVICE_ALIGNMENT, DType, DeviceTensor, Dim, Error, Lifetime, plan_arena};
 
-use crate::program::{Argument, Launch, Limit, Place, Program, Tensor, Variant};
+use crate::program::{Argument, BufferRef, Launch, Limit, Program, Tensor, Variant};
 
 /// The most blocks along x, and along y and z.
 const MOST_BLOCKS: [u64; 3] = [i32::MAX as u64, 65535, 65535];
@@ -14,7 +14,7 @@ const MOST_BLOCKS: [u64; 3] = [i32::MAX as u64, 65535, 65535];
 /// A variant in numbers.
 pub(super) struct Sizes {
     /// What is launched, in this order.
-    pub(super) work: Vec<Work>,
+    pub(super) work: Vec<SizedLaunch>,
     /// Where each piece of scratch memory begins.
     pub(super) offsets: Vec<u64>,
     /// Bytes of scratch memory.
@@ -22,7 +22,7 @@ pub(super) struct Sizes {
 }
 
 /// A launch.
-pub(super) struct Work {
+pub(super) struct SizedLaunch {
     /// Its position among the launches of the variant.
     pub(super) launch: usize,
     pub(super) grid: [u32; 3],
@@ -33,7 +33,7 @@ pub(super) struct Work {
 
 /// An argument whose sizes are numbers.
 pub(super) enum Value {
-    Pointer(Place),
+    Pointer(BufferRef),
     Size(i64),
     Map(Map),
     Made { arguments: Vec<Value>, bytes: u32 },
@@ -41,7 +41,7 @@ pub(super) enum Value {
 
 /// A tensor map.
 pub(super) struct Map {
-    pub(super) at: Place,
+    pub(super) at: BufferRef,
     pub(super) dtype: DType,
     pub(super) sizes: Vec<u64>,
     pub(super) strides: Vec<u64>,
@@ -72,7 +72,13 @@ impl Sizes {
             if let Some(grid) = grid(launch, multiprocessors, &symbols).map_err(named)? {
                 let arguments = launch.arguments.iter().map(|argument| Value::of(argument, &symbols));
                 let arguments = arguments.collect::<Result<_, Error>>().map_err(named)?;
-                work.push(Work { launch: position, grid, block: launch.block, shared: launch.shared, arguments });
+                work.push(SizedLaunch {
+                    launch: position,
+                    grid,
+                    block: launch.block,
+                    shared: launch.shared,
+                    arguments,
+                });
             }
         }
         Ok(Sizes { work, offsets, scratch })
@@ -151,7 +157,7 @@ fn lay_out(variant: &Variant, symbols: &Symbols) -> Result<(Vec<u64>, u64), Erro
     let mut uses: Vec<Option<(usize, usize)>> = vec![None; variant.scratch.len()];
     for (step, launch) in variant.launches.iter().enumerate() {
         for place in launch.places() {
-            if let Place::Scratch(piece) = place {
+            if let BufferRef::Scratch(piece) = place {
                 let first = uses[piece].map_or(step, |(first, _)| first);
                 uses[piece] = Some((first, step));
             }

@@ -15,7 +15,7 @@ fn product() -> Problem {
 fn text(problem: &Problem) -> String {
     match plan(problem) {
         Err(refusal) => refusal.to_string(),
-        Ok(Plan { call, offsets }) => {
+        Ok(MatmulPlan { call, offsets }) => {
             let letter = |transposed| if transposed { 'T' } else { 'N' };
             let at: Vec<_> = offsets.iter().map(|at| format!("{} {} {}", at.a, at.b, at.c)).collect();
             format!(

@@ -1,6 +1,6 @@
 //! Which regions are read as attention, and what is said of others.
 
-use byoc_nvidia::attention::{Effect, Form, Layout, Mask, patterns, read};
+use byoc_nvidia::attention::{Effect, Layout, Mask, MatchedAttention, patterns, read};
 use byoc_plugin_api::testing::{RegionBuilder, Type};
 use byoc_plugin_api::{DType, Dim};
 
@@ -19,7 +19,7 @@ fn input(model: &mut RegionBuilder, name: &str, ty: impl Into<Type>) -> usize {
     value
 }
 
-fn read_of(model: RegionBuilder, output: usize) -> Form {
+fn read_of(model: RegionBuilder, output: usize) -> MatchedAttention {
     read(&model.with(&[output]).region).expect("it is attention")
 }
 
@@ -96,7 +96,7 @@ fn heads_as_they_are() {
     let weights = model.node("Softmax", &[masked], "f32[b,4,s,t]", "axis=3");
     let narrow = model.node("Cast", &[weights], "[b,4,s,t]", "");
     let output = model.node("MatMul", &[narrow, v], "[b,4,s,16]", "");
-    let Form { spec, .. } = read_of(model, output);
+    let MatchedAttention { spec, .. } = read_of(model, output);
     assert_eq!([spec.q, spec.k, spec.v, spec.y], [Layout::HeadsFirst; 4]);
     assert_eq!((spec.dtype, spec.scale, spec.size, spec.value_size), (DType::F16, 0.125, 32, 16));
     let [b, s, t] = ["b", "s", "t"].map(|name| Dim::Symbolic(name.into()));
@@ -116,7 +116,7 @@ fn one_head_a_batch() {
     let masked = model.node("Add", &[scores, mask], "[24,50,50]", "");
     let weights = model.node("Softmax", &[masked], "[24,50,50]", "");
     let output = model.node("MatMul", &[weights, v], "[24,50,64]", "");
-    let Form { spec, .. } = read_of(model, output);
+    let MatchedAttention { spec, .. } = read_of(model, output);
     assert_eq!((spec.heads, spec.scale, &spec.batch), (1, 1.0, &Dim::Fixed(24)));
     assert_eq!(spec.mask.expect("it has one").shape, [24, 1, 50, 50].map(Dim::Fixed));
 }
@@ -134,7 +134,7 @@ fn the_operator() {
     let mut model = of(DType::F16);
     let mask = input(&mut model, "mask", "bool[50,40]");
     let output = operator(&mut model, "is_causal=1 softcap=30.0", &[mask]);
-    let Form { spec, .. } = read_of(model, output);
+    let MatchedAttention { spec, .. } = read_of(model, output);
     let rows = |width| Layout::RowsFirst { width, start: 0 };
     assert_eq!([spec.q, spec.k, spec.v, spec.y], [rows(128), rows(64), rows(32), rows(64)]);
     assert_eq!((spec.heads, spec.kv_heads, spec.size, spec.value_size), (4, 2, 32, 16));
@@ -147,7 +147,7 @@ fn the_operator() {
     let [q, k, v] = [q, k, v].map(|value| model.node("Transpose", &[value], "[2,3,50,16]", HEADS));
     let attention = model.node("Attention", &[q, k, v], "[2,3,50,16]", "scale=0.5");
     let output = model.node("Transpose", &[attention], "[2,50,3,16]", HEADS);
-    let Form { spec, .. } = read_of(model, output);
+    let MatchedAttention { spec, .. } = read_of(model, output);
     assert_eq!([spec.q, spec.k, spec.v, spec.y], [rows(48); 4]);
     assert_eq!(spec.scale, 0.5);
 }
@@ -173,7 +173,7 @@ fn parts_of_rows() {
     let scores = model.node("MatMul", &[q, k], "[1,12,s,s]", "");
     let weights = model.node("Softmax", &[scores], "[1,12,s,s]", "");
     let output = model.node("MatMul", &[weights, v], "[1,12,s,64]", "");
-    let Form { spec, q, k, v, .. } = read_of(model, output);
+    let MatchedAttention { spec, q, k, v, .. } = read_of(model, output);
     assert_eq!(([spec.q, spec.k, spec.v], [q, k, v]), ([rows(0), rows(768), rows(1536)], [product; 3]));
 
     // Of the operator, with fewer heads of K and V; what begins where no 16 bytes do is split before.
@@ -186,7 +186,7 @@ fn parts_of_rows() {
         (all, read(&model.with(&[output]).region))
     };
     let (all, form) = split("[2,50,256]", ["[2,50,128]", "[2,50,64]", "[2,50,64]"]);
-    let Form { spec, q, k, v, .. } = form.expect("it is attention");
+    let MatchedAttention { spec, q, k, v, .. } = form.expect("it is attention");
     let rows = |start| Layout::RowsFirst { width: 256, start };
     assert_eq!(([spec.q, spec.k, spec.v], [q, k, v]), ([rows(0), rows(128), rows(192)], [all; 3]));
     let (_, form) = split("[2,50,260]", ["[2,50,128]", "[2,50,64]", "[2,50,68]"]);

@@ -41,7 +41,7 @@ pub(crate) fn act(action: &str) -> Result<Vec<String>, Error> {
 
 /// The first device.
 pub(crate) fn open() -> Result<CudaDomain, Error> {
-    CudaDomain::open(0, &child::places(), &[])
+    CudaDomain::open(0, &child::search_path(), &[])
 }
 
 /// Fresh memory that holds these bytes.
@@ -63,7 +63,7 @@ pub(crate) fn got<const N: usize>(domain: &mut CudaDomain, address: u64) -> Resu
 }
 
 fn round() -> Result<Vec<String>, Error> {
-    let mut domain = CudaDomain::open(0, &child::places(), &[Library::CublasLt])?;
+    let mut domain = CudaDomain::open(0, &child::search_path(), &[Library::CublasLt])?;
     let (info, mut random) = (domain.info(), Rng::with_seed(1));
     for most in [16, 5000, 300_000].repeat(20) {
         let bytes = random.usize(..most) + 1;
@@ -109,7 +109,7 @@ fn bytes_come_back() {
 
 fn two() -> Result<Vec<String>, Error> {
     let (mut one, mut two) = (open()?, open()?);
-    let other = CudaDomain::open(1, &child::places(), &[])?;
+    let other = CudaDomain::open(1, &child::search_path(), &[])?;
     let (first, second, third) = (one.handles(), two.handles(), other.handles());
     let device = format!("{:?} {:?} {:?}", first.device, second.device, third.device);
     let same = [first.context == second.context, first.context == third.context, first.queue == second.queue];

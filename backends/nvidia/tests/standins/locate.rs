@@ -75,7 +75,7 @@ fn the_first_place_wins() {
     assert_eq!(used(child().with(FOLDER, &option)), "libcublasLt 13.0 (DIR/option/libcublasLt.so.13)");
 }
 
-/// The files go away after the first search; other places are searched all the same.
+/// The files go away after the first search; other search_path are searched all the same.
 fn what_is_found_is_remembered() {
     let scratch = temporary();
     let folder = scratch.path().join("folder");
@@ -109,10 +109,10 @@ fn nothing_is_there() {
     let child = child.with("CUDA_HOME", scratch.path().join("cuda")).with("BYOC_CUDA_PATH", &other);
     let output = child.with("VIRTUAL_ENV", scratch.path().join("venv")).output(scratch.path());
     let packages = "DIR/venv/lib/python3.12/site-packages/nvidia";
-    let places = format!(
+    let search_path = format!(
         "DIR/one, DIR/other, the loader's path, DIR/cuda/lib64, DIR/cuda/lib, {packages}/cu13/lib, {packages}/cublas/lib"
     );
-    assert_eq!(output, format!("there is no {what} in {places} ({CUBLASLT_HINT})"));
+    assert_eq!(output, format!("there is no {what} in {search_path} ({CUBLASLT_HINT})"));
 }
 
 fn a_file_does_not_open() {

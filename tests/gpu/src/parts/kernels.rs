@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use super::correctness::cases::{Case, activated, plain};
 use super::correctness::{Kind, Settings, rounds};
-use crate::bed::{Bed, PRODUCTS};
+use crate::fixture::{Fixture, PRODUCTS};
 use crate::net::{Gemm, Id, Net, Op, Window};
 use crate::report::Report;
 
@@ -28,14 +28,14 @@ const ALL: &[Case] = &[
     activated("compiled convolution", conv, false),
 ];
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
-    if let Err(error) = bed.needs(PRODUCTS) {
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
+    if let Err(error) = fixture.needs(PRODUCTS) {
         return report.check(PRODUCTS, Err(error));
     }
-    let mut random = bed.random("kernels");
+    let mut random = fixture.random("kernels");
     for case in ALL {
         for (name, dtype, settings) in TYPES {
-            let found = rounds(bed, &mut random, case, &Kind { backend: PRODUCTS, dtype, settings });
+            let found = rounds(fixture, &mut random, case, &Kind { backend: PRODUCTS, dtype, settings });
             report.check(&format!("{} {name}", case.name), found);
         }
     }

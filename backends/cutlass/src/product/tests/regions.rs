@@ -87,7 +87,7 @@ fn a_bias_of_f32_beside_f16() {
     let product = read(net, "f32", &|_| None).expect("it is a product");
     assert_eq!((product.gemm.bias, product.gemm.activation), (Some(DType::F32), Activation::Relu));
     assert!(product.uses().contains(&(bias, Use::Host)));
-    let places = vec![Place::Input(0), Place::Constant(0), Place::Constant(1), Place::Output(0)];
+    let places = vec![BufferRef::Input(0), BufferRef::Constant(0), BufferRef::Constant(1), BufferRef::Output(0)];
     let tile = best(&product.gemm, arch("sm_80"));
     let kernel = Recipe { gemm: product.gemm, tile, places }.kernel("k0", arch("sm_80")).expect("it is a kernel");
     assert!(kernel.text.contains("float const *__restrict__ bias"), "{}", kernel.text);

@@ -8,28 +8,28 @@ use cudarc::driver::sys::{CUcontext, CUstream};
 
 use crate::device::Device;
 use crate::locate::Driver;
-use crate::primary::Primary;
+use crate::primary_context::PrimaryContext;
 
 /// DLPack's number for devices of CUDA.
 pub(crate) const DEVICE_TYPE: i32 = 2;
 
-/// A domain that this library has joined: its device's primary context, which it retains, and the queue, which it
+/// A domain that this library has attached: its device's primary context, which it retains, and the queue, which it
 /// borrows. To be dropped before the domain.
-pub struct Joined {
-    primary: Primary,
+pub struct AttachedDomain {
+    primary: PrimaryContext,
     stream: CUstream,
 }
 
 // SAFETY: calls for a domain may come from any thread, one at a time; CUDA takes a stream from any thread.
-unsafe impl Send for Joined {}
+unsafe impl Send for AttachedDomain {}
 
-impl Joined {
+impl AttachedDomain {
     /// Joins the domain of these handles.
     ///
     /// # Errors
     ///
     /// When the handles are not a CUDA device's, or when its primary context here is another one than the domain's.
-    pub fn new(handles: &DomainHandles, driver: &Driver) -> Result<Joined, Error> {
+    pub fn new(handles: &DomainHandles, driver: &Driver) -> Result<AttachedDomain, Error> {
         let (kind, ordinal) = (handles.device.device_type, handles.device.device_id);
         if kind != DEVICE_TYPE {
             return Err(Error::new(format!(
@@ -40,12 +40,12 @@ impl Joined {
         if handles.queue.is_null() {
             return Err(Error::new(format!("the domain cuda:{ordinal} has no stream of its own")));
         }
-        let primary = Primary::retain(driver, ordinal)?;
+        let primary = PrimaryContext::retain(driver, ordinal)?;
         if primary.context() != handles.context.cast() {
             let message = format!("the context of the domain cuda:{ordinal} is not the one that {} gives", **driver);
             return Err(Error::new(message).hint("Have one libcuda.so.1 in BYOC_CUDA_PATH and LD_LIBRARY_PATH"));
         }
-        Ok(Joined { primary, stream: handles.queue.cast() })
+        Ok(AttachedDomain { primary, stream: handles.queue.cast() })
     }
 
     /// Makes the context current on this thread. To be called before any other call of CUDA.

@@ -1,6 +1,6 @@
 //! Where the values of a region lie: inputs, outputs, constants, and scratch for what one step leaves to the next.
 
-use byoc_nvidia::program::{self, Place, Tensor};
+use byoc_nvidia::program::{self, BufferRef, Tensor};
 use byoc_plugin_api::{Constants, Dim, Error, Region, contiguous_strides};
 
 /// What a step does with a constant.
@@ -24,17 +24,17 @@ pub(crate) fn strides<'a>(region: &'a Region, constants: &'a Constants<'_>) -> i
 }
 
 /// The places of one variant of a program.
-pub(crate) struct Memory<'a> {
+pub(crate) struct Buffers<'a> {
     region: &'a Region,
     data: &'a Constants<'a>,
     constants: Vec<program::Constant>,
     scratch: Vec<Dim>,
-    kept: Vec<(usize, Place)>,
+    kept: Vec<(usize, BufferRef)>,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> Buffers<'a> {
     pub(crate) fn new(region: &'a Region, data: &'a Constants<'a>) -> Self {
-        Memory { region, data, constants: Vec::new(), scratch: Vec::new(), kept: Vec::new() }
+        Buffers { region, data, constants: Vec::new(), scratch: Vec::new(), kept: Vec::new() }
     }
 
     /// The place of a value that is an input, an output, or what an earlier step made.
@@ -42,26 +42,26 @@ impl<'a> Memory<'a> {
     /// # Errors
     ///
     /// When it is none of them.
-    pub(crate) fn place(&self, value: usize) -> Result<Place, Error> {
+    pub(crate) fn place(&self, value: usize) -> Result<BufferRef, Error> {
         let of = |list: &[usize]| list.iter().position(|&known| known == value);
         let kept = self.kept.iter().find(|(known, _)| *known == value).map(|(_, place)| *place);
-        let place = of(&self.region.inputs).map(Place::Input);
-        let place = place.or_else(|| of(&self.region.outputs).map(Place::Output)).or(kept);
+        let place = of(&self.region.inputs).map(BufferRef::Input);
+        let place = place.or_else(|| of(&self.region.outputs).map(BufferRef::Output)).or(kept);
         place.ok_or_else(|| Error::new(format!("value {value} comes from nowhere")))
     }
 
     /// The place of an operand that may be a constant, which is read as it lies where its rows or its columns lie one
     /// after another.
-    pub(crate) fn operand(&mut self, value: usize) -> Result<Place, Error> {
+    pub(crate) fn operand(&mut self, value: usize) -> Result<BufferRef, Error> {
         self.read(value, readable)
     }
 
     /// The place of an operand that may be a constant, which is read in row-major order.
-    pub(crate) fn contiguous(&mut self, value: usize) -> Result<Place, Error> {
+    pub(crate) fn contiguous(&mut self, value: usize) -> Result<BufferRef, Error> {
         self.read(value, |shape, _| contiguous_strides(shape))
     }
 
-    fn read(&mut self, value: usize, strides: fn(&[i64], &[i64]) -> Vec<i64>) -> Result<Place, Error> {
+    fn read(&mut self, value: usize, strides: fn(&[i64], &[i64]) -> Vec<i64>) -> Result<BufferRef, Error> {
         let Some(constant) = self.region.constant(value) else { return self.place(value) };
         let missing = || Error::new(format!("constant {} is missing", constant.id));
         let view = self.data.get(constant.id).ok_or_else(missing)?;
@@ -75,9 +75,9 @@ impl<'a> Memory<'a> {
     }
 
     /// The place of a constant, once for each way to read it.
-    pub(crate) fn constant(&mut self, entry: program::Constant) -> Place {
+    pub(crate) fn constant(&mut self, entry: program::Constant) -> BufferRef {
         let known = self.constants.iter().position(|constant| *constant == entry);
-        Place::Constant(known.unwrap_or_else(|| {
+        BufferRef::Constant(known.unwrap_or_else(|| {
             self.constants.push(entry);
             self.constants.len() - 1
         }))

@@ -3,18 +3,17 @@
 
 mod activation;
 mod factors;
-mod graph;
 mod patterns;
 
 use byoc_plugin_api::{DType, Dim, Node, Refusal, RefusalCode, Region};
 
-use self::graph::Graph;
 pub use self::patterns::patterns;
-use crate::product::{Product, Reading, Scaled};
+use crate::product::{MatrixView, Product, Scaled};
+use crate::region_matcher::RegionMatcher;
 
 /// A region that is one product.
 #[derive(Debug)]
-pub struct Form {
+pub struct MatchedProduct {
     /// The product of the region's values.
     pub product: Product<usize>,
     /// Constants that decided what is computed, and are not needed for it.
@@ -23,7 +22,7 @@ pub struct Form {
 
 /// What a backend takes of what is read here.
 #[derive(Clone, Copy, Debug)]
-pub struct Takes {
+pub struct Supported {
     /// The element types that it multiplies.
     pub types: &'static [DType],
     /// What becomes of GELU with erf.
@@ -42,39 +41,41 @@ pub enum Erf {
     /// It counts as the one with tanh.
     AsTanh,
     /// It is computed as it is.
-    Taken,
+    Exact,
 }
+
+type Matcher<'a> = RegionMatcher<'a, Supported>;
 
 /// Reads a region.
 ///
 /// # Errors
 ///
 /// When it is not one product, or one that is not taken: why.
-pub fn read(region: &Region, takes: &Takes) -> Result<Form, Refusal> {
-    let mut graph = Graph::new(region, *takes);
+pub fn read(region: &Region, supported: &Supported) -> Result<MatchedProduct, Refusal> {
+    let mut matcher = Matcher::new(region, *supported);
     let &[output] = region.outputs.as_slice() else { return Err(other("there is more than one result")) };
-    let wide = graph.narrowed(output);
-    let (activation, mut value) = graph.activation(wide.unwrap_or(output))?;
+    let wide = matcher.narrowed(output);
+    let (activation, mut value) = matcher.activation(wide.unwrap_or(output))?;
     let mut added = Vec::new();
-    while let Some(node) = graph.step(value, "Add") {
-        let (inner, term) = chain(&graph, node)?;
+    while let Some(node) = matcher.step(value, "Add") {
+        let (inner, term) = chain(&matcher, node)?;
         added.push((term, 1.0));
         value = inner;
     }
     if wide.is_some() {
-        value = graph.widened(value)?;
+        value = matcher.widened(value)?;
     }
-    let Some(node) = graph.producer(value) else { return Err(other("there is no product")) };
+    let Some(node) = matcher.producer(value) else { return Err(other("there is no product")) };
     let (x, w, alpha) = factors::read(region, node)?;
     added.extend(factors::own_term(node));
     let y = region.values[value].shape.clone();
-    let dtype = same_type(region, takes.types, &[x.from, w.from, value, output])?;
+    let dtype = same_type(region, supported.types, &[x.from, w.from, value, output])?;
     let node_name = node.name.clone();
     let mut product = Product { node: node_name, dtype, x, w, alpha, c: None, bias: None, activation, y };
-    graph.mark(value);
+    matcher.mark(value);
     for (term, beta) in added.into_iter().rev().filter(|(_, beta)| *beta != 0.0) {
         if wide.is_none() {
-            same_type(region, takes.types, &[value, term])?;
+            same_type(region, supported.types, &[value, term])?;
         }
         add(region, &mut product, term, beta)?;
     }
@@ -85,27 +86,42 @@ pub fn read(region: &Region, takes: &Takes) -> Result<Form, Refusal> {
             format!("'{name}' is f32, and no vector that is added to each row"),
         ));
     }
-    whole(&graph, &product, output)?;
-    Ok(Form { product, numbers: graph.numbers() })
+    require_consumed(&matcher, &product, output)?;
+    Ok(MatchedProduct { product, numbers: matcher.numbers() })
+}
+
+impl Matcher<'_> {
+    /// The f32 value that `output` is cast from, where the backend computes the sum before it.
+    pub(super) fn narrowed(&mut self, output: usize) -> Option<usize> {
+        let from = self.producer(output).filter(|_| self.state.wide_bias)?.input(0)?;
+        let is_wide = |value: usize| self.region.values[value].dtype == DType::F32;
+        (is_wide(from) && !is_wide(output)).then(|| self.step(output, "Cast")).flatten().map(|_| from)
+    }
+
+    /// The product that a cast made `value` of.
+    pub(super) fn widened(&mut self, value: usize) -> Result<usize, Refusal> {
+        let cast = self.step(value, "Cast").and_then(|node| node.input(0));
+        cast.ok_or_else(|| other("a sum in f32 that is cast, of no product that was cast"))
+    }
 }
 
 /// The operand of a sum that the region computes, and the other one.
-fn chain(graph: &Graph<'_>, node: &Node) -> Result<(usize, usize), Refusal> {
+fn chain(matcher: &Matcher<'_>, node: &Node) -> Result<(usize, usize), Refusal> {
     let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a sum without two operands")) };
-    match (graph.producer(a).is_some(), graph.producer(b).is_some()) {
+    match (matcher.producer(a).is_some(), matcher.producer(b).is_some()) {
         (true, false) => Ok((a, b)),
         (false, true) => Ok((b, a)),
         _ => Err(other(&format!("'{}' does not add one tensor to one product", node.name))),
     }
 }
 
-/// Takes a tensor that is added: as the bias where it is a vector along the rows, or as C where it has the shape of the
+/// Supported a tensor that is added: as the bias where it is a vector along the rows, or as C where it has the shape of the
 /// product.
 fn add(region: &Region, product: &mut Product<usize>, term: usize, beta: f32) -> Result<(), Refusal> {
     let tensor = &region.values[term];
     let is_constant = region.constant(term).is_some();
     let (own, y) = (without_ones(&tensor.shape), without_ones(&product.y));
-    let along_the_row = matches!(product.w.read, Reading::Matrix | Reading::Transposed)
+    let along_the_row = matches!(product.w.read, MatrixView::Matrix | MatrixView::Transposed)
         && product.y.last().is_some_and(|n| own == without_ones(std::slice::from_ref(n)));
     // One number is that many equal ones, which are made when a constant is bound.
     let one_number = own.is_empty() && (product.n() == Some(1) || is_constant && product.n().is_some());
@@ -125,23 +141,23 @@ fn add(region: &Region, product: &mut Product<usize>, term: usize, beta: f32) ->
     } else if is_vector || own == y {
         other(&format!("'{name}' is one more tensor to add than a call takes"))
     } else {
-        let (own, y) = (text(&tensor.shape), text(&product.y));
+        let (own, y) = (shape_text(&tensor.shape), shape_text(&product.y));
         let message = format!("'{name}' is {own}, neither a row of the product nor of its shape, {y}");
         Refusal::new(RefusalCode::Shape, message)
     })
 }
 
 /// Errors unless all of the region is in the product.
-fn whole(graph: &Graph<'_>, product: &Product<usize>, output: usize) -> Result<(), Refusal> {
-    if let Some(node) = graph.unread() {
+fn require_consumed(matcher: &Matcher<'_>, product: &Product<usize>, output: usize) -> Result<(), Refusal> {
+    if let Some(node) = matcher.unmatched() {
         return Err(other(&format!("'{}' is no part of a product that one call computes", node.name)));
     }
-    let found = &graph.region.values[output].shape;
+    let found = &matcher.region.values[output].shape;
     if *found != product.y {
-        let message = format!("the product is {}, and the result {}", text(&product.y), text(found));
+        let message = format!("the product is {}, and the result {}", shape_text(&product.y), shape_text(found));
         return Err(Refusal::new(RefusalCode::Shape, message));
     }
-    let is_number = |value: &Option<usize>| value.is_some_and(|value| graph.numbers().contains(&value));
+    let is_number = |value: &Option<usize>| value.is_some_and(|value| matcher.numbers().contains(&value));
     let (c, bias) = (product.c.as_ref().map(|c| c.from), product.bias);
     if [Some(product.x.from), Some(product.w.from), c, bias].iter().any(is_number) {
         return Err(other("a number of GELU is an operand, too"));
@@ -177,7 +193,7 @@ fn without_ones(shape: &[Dim]) -> &[Dim] {
 }
 
 /// A shape, for messages.
-pub fn text(shape: &[Dim]) -> String {
+pub fn shape_text(shape: &[Dim]) -> String {
     format!("[{}]", shape.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
 }
 

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use byoc_plugin_api::{Node, Refusal, RefusalCode, Region};
 
 use super::{Activation, read};
-use crate::kernels::{Kind, Whole, only_reader};
+use crate::kernels::{Kind, StandaloneKernel, only_reader};
 
 /// The convolution at a node with what follows, as far as that is not `taken`.
-pub(crate) fn find(region: &Region, index: usize, taken: &BTreeSet<usize>) -> Result<Whole, Refusal> {
+pub(crate) fn find(region: &Region, index: usize, taken: &BTreeSet<usize>) -> Result<StandaloneKernel, Refusal> {
     let node = &region.nodes[index];
     let mut spec = read(region, node)?;
     let output = node.output(0).ok_or_else(|| Refusal::new(RefusalCode::Other, "it has no result"))?;
-    let mut found = Whole {
+    let mut found = StandaloneKernel {
         nodes: BTreeSet::from([index]),
         inputs: node.inputs.iter().take(3).flatten().copied().collect(),
         output,

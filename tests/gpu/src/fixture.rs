@@ -34,7 +34,7 @@ pub(crate) const GENERATING: [&str; 2] = [PRODUCTS, REST];
 pub(crate) const HOST: &str = "json";
 
 /// What every part works with.
-pub(crate) struct Bed {
+pub(crate) struct Fixture {
     /// The backend under test, as it is, and the one for the rest.
     pub(crate) registry: Registry,
     /// The same, on devices that are opened by [`Watch`].
@@ -79,9 +79,9 @@ pub(crate) fn registry(plugins: &[PathBuf]) -> Result<Registry> {
     Ok(registry)
 }
 
-impl Bed {
+impl Fixture {
     /// Opens the plugin and the device.
-    pub(crate) fn new(args: &Args, seed: u64) -> Result<Bed> {
+    pub(crate) fn new(args: &Args, seed: u64) -> Result<Fixture> {
         let plugins = plugins(args)?;
         let registry = registry(&plugins)?;
         let watch = watch::watch();
@@ -90,7 +90,20 @@ impl Bed {
         let gpu = Gpu::open(args.device.ordinal)?;
         let (title, arch, gpu) = (gpu.name().to_owned(), gpu.arch(), Mutex::new(gpu));
         let (device, quick, folder) = (args.device.clone(), args.quick, tempfile::tempdir()?);
-        Ok(Bed { registry, watched, watch, gpu, title, arch, device, plugins, quick, seed, args: args.clone(), folder })
+        Ok(Fixture {
+            registry,
+            watched,
+            watch,
+            gpu,
+            title,
+            arch,
+            device,
+            plugins,
+            quick,
+            seed,
+            args: args.clone(),
+            folder,
+        })
     }
 
     /// The device from the suite's own side.

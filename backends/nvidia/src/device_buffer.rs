@@ -3,40 +3,40 @@
 use byoc_plugin_api::{Error, TensorView};
 use cudarc::driver::result;
 
-use crate::join::Joined;
+use crate::attached_domain::AttachedDomain;
 
 /// Bytes on the device, given back when dropped. The context must be current then.
-pub struct Memory {
+pub struct DeviceBuffer {
     address: u64,
     bytes: usize,
 }
 
-impl Memory {
-    /// Memory of so many bytes, at least one, in the current context. What it holds is not said. `what` is what it is for,
+impl DeviceBuffer {
+    /// DeviceBuffer of so many bytes, at least one, in the current context. What it holds is not said. `what` is what it is for,
     /// such as "lay out constant 3 anew".
     ///
     /// # Errors
     ///
     /// When there is not so much.
-    pub fn of(bytes: usize, what: &str, joined: &Joined) -> Result<Memory, Error> {
-        let failed = |cause| joined.device().failed(&format!("{what}, in {bytes} bytes"), cause);
+    pub fn of(bytes: usize, what: &str, attached: &AttachedDomain) -> Result<DeviceBuffer, Error> {
+        let failed = |cause| attached.device().failed(&format!("{what}, in {bytes} bytes"), cause);
         // SAFETY: a plain allocation, which the returned value alone frees.
         let address = unsafe { result::malloc_sync(bytes.max(1)) }.map_err(failed)?;
-        Ok(Memory { address, bytes })
+        Ok(DeviceBuffer { address, bytes })
     }
 
-    /// Memory with a copy of these bytes, in the current context. Waits until they are there.
+    /// DeviceBuffer with a copy of these bytes, in the current context. Waits until they are there.
     ///
     /// # Errors
     ///
-    /// As for [`Memory::of`], and when they cannot be copied.
-    pub fn holding(bytes: &[u8], what: &str, joined: &Joined) -> Result<Memory, Error> {
-        let failed = |cause| joined.device().failed(&format!("{what}, in {} bytes", bytes.len()), cause);
-        let memory = Memory::of(bytes.len(), what, joined)?;
+    /// As for [`DeviceBuffer::of`], and when they cannot be copied.
+    pub fn holding(bytes: &[u8], what: &str, attached: &AttachedDomain) -> Result<DeviceBuffer, Error> {
+        let failed = |cause| attached.device().failed(&format!("{what}, in {} bytes", bytes.len()), cause);
+        let memory = DeviceBuffer::of(bytes.len(), what, attached)?;
         // SAFETY: the allocation is of that length, and the bytes stay until the stream is waited for.
         unsafe {
-            result::memcpy_htod_async(memory.address, bytes, joined.stream()).map_err(failed)?;
-            result::stream::synchronize(joined.stream()).map_err(failed)?;
+            result::memcpy_htod_async(memory.address, bytes, attached.stream()).map_err(failed)?;
+            result::stream::synchronize(attached.stream()).map_err(failed)?;
         }
         Ok(memory)
     }
@@ -46,13 +46,13 @@ impl Memory {
     /// # Errors
     ///
     /// When the work, or the copy, goes wrong.
-    pub fn read(&self, what: &str, joined: &Joined) -> Result<Vec<u8>, Error> {
-        let failed = |cause| joined.device().failed(what, cause);
+    pub fn read(&self, what: &str, attached: &AttachedDomain) -> Result<Vec<u8>, Error> {
+        let failed = |cause| attached.device().failed(what, cause);
         let mut bytes = vec![0; self.bytes];
         // SAFETY: the allocation is of that length, and nobody looks at the bytes before the stream was waited for.
         unsafe {
-            result::memcpy_dtoh_async(&mut bytes, self.address, joined.stream()).map_err(failed)?;
-            result::stream::synchronize(joined.stream()).map_err(failed)?;
+            result::memcpy_dtoh_async(&mut bytes, self.address, attached.stream()).map_err(failed)?;
+            result::stream::synchronize(attached.stream()).map_err(failed)?;
         }
         Ok(bytes)
     }
@@ -63,7 +63,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         // SAFETY: the address came from an allocation, and nothing uses it any more. A failure leaves it to the context.
         let _ = unsafe { result::free_sync(self.address) };
@@ -75,7 +75,7 @@ impl Drop for Memory {
 /// # Errors
 ///
 /// When it has none on the host.
-pub fn in_order(view: &TensorView<'_>) -> Result<Vec<u8>, Error> {
+pub fn row_major_bytes(view: &TensorView<'_>) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::with_capacity(view.len() * view.dtype().size());
     view.for_each_element(|element| bytes.extend_from_slice(element));
     if bytes.is_empty() {

@@ -2,13 +2,13 @@
 
 use byoc_plugin_api::{Attribute, DType, Dim, Node, Refusal, RefusalCode, Region};
 
-use super::graph::{Graph, are_rows_of};
+use super::matcher::{Matcher, Parts, are_rows_of};
 use super::operands::{Heads, result, shape};
 use super::{Effect, Layout, MOST, Mask, STEP, Spec};
 
 /// A region that is attention.
 #[derive(Clone, Debug)]
-pub struct Form {
+pub struct MatchedAttention {
     /// What is computed.
     pub spec: Spec,
     /// The region's value of Q.
@@ -40,14 +40,14 @@ struct Scores {
 /// # Errors
 ///
 /// When it is no attention, or one that the kernels do not compute: which part, and what would be.
-pub fn read(region: &Region) -> Result<Form, Refusal> {
+pub fn read(region: &Region) -> Result<MatchedAttention, Refusal> {
     let &[output] = region.outputs.as_slice() else { return Err(other("there is more than one result")) };
-    let form = read_at(region, output)?;
-    let unread = region.nodes.iter().enumerate().find(|(index, _)| !form.nodes.contains(index));
+    let matched = read_at(region, output)?;
+    let unread = region.nodes.iter().enumerate().find(|(index, _)| !matched.nodes.contains(index));
     if let Some((_, node)) = unread {
         return Err(other(&format!("'{}' is no part of attention as the kernel computes it", node.name)));
     }
-    Ok(form)
+    Ok(matched)
 }
 
 /// Reads the part of a region that makes a value.
@@ -55,24 +55,24 @@ pub fn read(region: &Region) -> Result<Form, Refusal> {
 /// # Errors
 ///
 /// Those of [`read`], which asks for all of the region.
-pub fn read_at(region: &Region, output: usize) -> Result<Form, Refusal> {
-    let mut graph = Graph::new(region);
+pub fn read_at(region: &Region, output: usize) -> Result<MatchedAttention, Refusal> {
+    let mut matcher = Matcher::new(region, Parts::new());
     let before = |value: usize, op: &str| {
-        graph.producer(value).filter(|node| node.op == op).and_then(|node| node.input(0)).unwrap_or(value)
+        matcher.producer(value).filter(|node| node.op == op).and_then(|node| node.input(0)).unwrap_or(value)
     };
     let inner = before(before(output, "Reshape"), "Transpose");
-    let node = graph.producer(inner).ok_or_else(|| other("there is no attention"))?;
-    let form = match node.op.as_str() {
-        "Attention" => operator(&mut graph, node, output)?,
-        "MatMul" => in_pieces(&mut graph, node, output)?,
+    let node = matcher.producer(inner).ok_or_else(|| other("there is no attention"))?;
+    let matched = match node.op.as_str() {
+        "Attention" => operator(&mut matcher, node, output)?,
+        "MatMul" => in_pieces(&mut matcher, node, output)?,
         _ => return Err(other("there is no attention")),
     };
-    check(&graph, &form)?;
-    Ok(Form { numbers: graph.numbers(), nodes: graph.nodes(), ..form })
+    check(&matcher, &matched)?;
+    Ok(MatchedAttention { numbers: matcher.numbers(), nodes: matcher.nodes(), ..matched })
 }
 
 /// `Attention` of ONNX.
-fn operator(graph: &mut Graph<'_>, node: &Node, output: usize) -> Result<Form, Refusal> {
+fn operator(matcher: &mut Matcher<'_>, node: &Node, output: usize) -> Result<MatchedAttention, Refusal> {
     let behind = [("past_key", 4), ("past_value", 5), ("nonpad_kv_seqlen", 6)];
     if let Some((name, _)) = behind.iter().find(|(_, at)| node.input(*at).is_some()) {
         return Err(attribute(format!("the input '{name}' is given, and the kernel has no cache")));
@@ -83,16 +83,16 @@ fn operator(graph: &mut Graph<'_>, node: &Node, output: usize) -> Result<Form, R
     let operand = |at: usize| node.input(at).ok_or_else(|| other("an operand is missing"));
     let (q, k, v) = (operand(0)?, operand(1)?, operand(2)?);
     let (q_heads, kv_heads) = (node.int("q_num_heads", 0), node.int("kv_num_heads", 0));
-    let dtype = graph.dtype(q);
-    let in_rows = graph.shape(q).len() == 3;
-    let q = Heads::of_attention(graph, q, q_heads)?;
-    let k = Heads::of_attention(graph, k, kv_heads)?;
-    let v = Heads::of_attention(graph, v, kv_heads)?;
-    let (inner, mut y) = result(graph, output, q.heads, v.size);
+    let dtype = matcher.dtype(q);
+    let in_rows = matcher.shape(q).len() == 3;
+    let q = Heads::of_attention(matcher, q, q_heads)?;
+    let k = Heads::of_attention(matcher, k, kv_heads)?;
+    let v = Heads::of_attention(matcher, v, kv_heads)?;
+    let (inner, mut y) = result(matcher, output, q.heads, v.size);
     if in_rows {
         y = Layout::RowsFirst { width: q.heads * v.size, start: 0 };
     }
-    if graph.step(inner, "Attention").is_none() || (in_rows && inner != output) {
+    if matcher.step(inner, "Attention").is_none() || (in_rows && inner != output) {
         return Err(other("the result of Attention is transposed in another way"));
     }
     let scale = match node.attributes.get("scale") {
@@ -100,38 +100,38 @@ fn operator(graph: &mut Graph<'_>, node: &Node, output: usize) -> Result<Form, R
         _ => 1.0 / (q.size as f64).sqrt(),
     };
     let mask = match node.input(3) {
-        Some(mask) => Some((mask, mask_of(graph, mask, &scores_shape(&q, &k, 4), f32::NEG_INFINITY, false)?)),
+        Some(mask) => Some((mask, mask_of(matcher, mask, &scores_shape(&q, &k, 4), f32::NEG_INFINITY, false)?)),
         None => None,
     };
     let scores = Scores { q, k, scale, mask };
-    let form = form(scores, v, output, dtype, y);
+    let matched = matched(scores, v, output, dtype, y);
     let spec =
-        Spec { softcap: node.float("softcap", 0.0).max(0.0), causal: node.int("is_causal", 0) != 0, ..form.spec };
-    Ok(Form { spec, ..form })
+        Spec { softcap: node.float("softcap", 0.0).max(0.0), causal: node.int("is_causal", 0) != 0, ..matched.spec };
+    Ok(MatchedAttention { spec, ..matched })
 }
 
 /// Two products with a softmax between them.
-fn in_pieces(graph: &mut Graph<'_>, product: &Node, output: usize) -> Result<Form, Refusal> {
+fn in_pieces(matcher: &mut Matcher<'_>, product: &Node, output: usize) -> Result<MatchedAttention, Refusal> {
     let (Some(weights), Some(v)) = (product.input(0), product.input(1)) else { return Err(other("no product")) };
-    let v_rank = graph.shape(v).len();
-    let v = Heads::read_unscaled(graph, v)?;
-    let weights = graph.uncast(weights);
-    let softmax = graph.step(weights, "Softmax").ok_or_else(|| other("the weights are not from a Softmax"))?;
-    let rank = graph.shape(weights).len() as i64;
+    let v_rank = matcher.shape(v).len();
+    let v = Heads::read_unscaled(matcher, v)?;
+    let weights = matcher.uncast(weights);
+    let softmax = matcher.step(weights, "Softmax").ok_or_else(|| other("the weights are not from a Softmax"))?;
+    let rank = matcher.shape(weights).len() as i64;
     if ![-1, rank - 1].contains(&softmax.int("axis", -1)) {
         return Err(attribute(format!("the softmax '{}' is not along the keys", softmax.name)));
     }
     let value = softmax.input(0).ok_or_else(|| other("a softmax of nothing"))?;
-    let scores = scores(graph, value)?;
-    let (inner, y) = result(graph, output, scores.q.heads, v.size);
-    if graph.step(inner, "MatMul").is_none() || v_rank != graph.shape(inner).len() {
+    let scores = scores(matcher, value)?;
+    let (inner, y) = result(matcher, output, scores.q.heads, v.size);
+    if matcher.step(inner, "MatMul").is_none() || v_rank != matcher.shape(inner).len() {
         return Err(other("the result is transposed in another way"));
     }
-    let dtype = graph.dtype(scores.q.from);
-    Ok(form(scores, v, output, dtype, y))
+    let dtype = matcher.dtype(scores.q.from);
+    Ok(matched(scores, v, output, dtype, y))
 }
 
-fn form(scores: Scores, v: Heads, output: usize, dtype: DType, y: Layout) -> Form {
+fn matched(scores: Scores, v: Heads, output: usize, dtype: DType, y: Layout) -> MatchedAttention {
     let Scores { q, k, scale, mask } = scores;
     let (mask, mask_spec) = mask.unzip();
     let spec = Spec {
@@ -152,49 +152,49 @@ fn form(scores: Scores, v: Heads, output: usize, dtype: DType, y: Layout) -> For
         v: v.layout,
         y,
     };
-    Form { spec, q: q.from, k: k.from, v: v.from, mask, output, numbers: Vec::new(), nodes: Vec::new() }
+    MatchedAttention { spec, q: q.from, k: k.from, v: v.from, mask, output, numbers: Vec::new(), nodes: Vec::new() }
 }
 
 /// What the softmax is of, back to the product of Q and K.
-fn scores(graph: &mut Graph<'_>, value: usize) -> Result<Scores, Refusal> {
-    let value = graph.uncast(value);
-    if graph.step(value, "Add").is_some() {
-        return added(graph, value);
+fn scores(matcher: &mut Matcher<'_>, value: usize) -> Result<Scores, Refusal> {
+    let value = matcher.uncast(value);
+    if matcher.step(value, "Add").is_some() {
+        return added(matcher, value);
     }
-    let Some(node) = graph.step(value, "Where") else { return unmasked(graph, value) };
+    let Some(node) = matcher.step(value, "Where") else { return unmasked(matcher, value) };
     let operand = |at: usize| node.input(at).ok_or_else(|| other("an operand is missing"));
     let (mask, a, b) = (operand(0)?, operand(1)?, operand(2)?);
-    let is_number = |value: usize| graph.region.constant_floats(value).is_some_and(|numbers| numbers.len() == 1);
+    let is_number = |value: usize| matcher.region.constant_floats(value).is_some_and(|numbers| numbers.len() == 1);
     let (inner, fill, hides) = if is_number(b) { (a, b, false) } else { (b, a, true) };
-    let number = graph.number(fill).filter(|fill| !fill.is_nan() && *fill < f64::INFINITY);
-    let number = number.ok_or_else(|| other(&format!("'{}' is not one number", graph.name(fill))))?;
-    whole(graph, value, inner)?;
-    let scores = unmasked(graph, inner)?;
+    let number = matcher.number(fill).filter(|fill| !fill.is_nan() && *fill < f64::INFINITY);
+    let number = number.ok_or_else(|| other(&format!("'{}' is not one number", matcher.name(fill))))?;
+    require_same_shape(matcher, value, inner)?;
+    let scores = unmasked(matcher, inner)?;
     let mask_spec =
-        mask_of(graph, mask, &scores_shape(&scores.q, &scores.k, graph.shape(inner).len()), number as f32, hides)?;
+        mask_of(matcher, mask, &scores_shape(&scores.q, &scores.k, matcher.shape(inner).len()), number as f32, hides)?;
     Ok(Scores { mask: Some((mask, mask_spec)), ..scores })
 }
 
 /// Scores to which a mask is added: either operand may be the scores.
-fn added(graph: &mut Graph<'_>, value: usize) -> Result<Scores, Refusal> {
-    let node = graph.producer(value).ok_or_else(|| other("no sum"))?;
+fn added(matcher: &mut Matcher<'_>, value: usize) -> Result<Scores, Refusal> {
+    let node = matcher.producer(value).ok_or_else(|| other("no sum"))?;
     let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a sum without two operands")) };
-    let first = graph.producer(a).is_some();
-    let before = graph.clone();
-    let found = plus(graph, value, if first { a } else { b }, if first { b } else { a });
-    if found.is_ok() || !first || graph.producer(b).is_none() {
+    let first = matcher.producer(a).is_some();
+    let before = matcher.clone();
+    let found = plus(matcher, value, if first { a } else { b }, if first { b } else { a });
+    if found.is_ok() || !first || matcher.producer(b).is_none() {
         return found;
     }
-    *graph = before;
-    plus(graph, value, b, a).or(found)
+    *matcher = before;
+    plus(matcher, value, b, a).or(found)
 }
 
 /// Scores, and the mask that is added to them.
-fn plus(graph: &mut Graph<'_>, value: usize, inner: usize, mask: usize) -> Result<Scores, Refusal> {
-    whole(graph, value, inner)?;
-    let scores = unmasked(graph, inner)?;
-    let shape = scores_shape(&scores.q, &scores.k, graph.shape(inner).len());
-    let mask_spec = mask_of(graph, mask, &shape, 0.0, false)?;
+fn plus(matcher: &mut Matcher<'_>, value: usize, inner: usize, mask: usize) -> Result<Scores, Refusal> {
+    require_same_shape(matcher, value, inner)?;
+    let scores = unmasked(matcher, inner)?;
+    let shape = scores_shape(&scores.q, &scores.k, matcher.shape(inner).len());
+    let mask_spec = mask_of(matcher, mask, &shape, 0.0, false)?;
     if matches!(mask_spec.effect, Effect::Fills { .. }) {
         return Err(other("booleans are added to scores"));
     }
@@ -202,24 +202,24 @@ fn plus(graph: &mut Graph<'_>, value: usize, inner: usize, mask: usize) -> Resul
 }
 
 /// A mask must not make the scores larger.
-fn whole(graph: &Graph<'_>, value: usize, inner: usize) -> Result<(), Refusal> {
-    if graph.shape(value) == graph.shape(inner) {
+fn require_same_shape(matcher: &Matcher<'_>, value: usize, inner: usize) -> Result<(), Refusal> {
+    if matcher.shape(value) == matcher.shape(inner) {
         return Ok(());
     }
-    Err(shape(format!("'{}' is larger than the scores that it is of", graph.name(value))))
+    Err(shape(format!("'{}' is larger than the scores that it is of", matcher.name(value))))
 }
 
 /// A product of Q and K with its factors.
-fn unmasked(graph: &mut Graph<'_>, value: usize) -> Result<Scores, Refusal> {
-    let value = graph.uncast(value);
-    let (inner, scale) = graph.unscaled(value);
-    let inner = graph.uncast(inner);
-    let product = graph.step(inner, "MatMul").ok_or_else(|| other("the scores are not from a product"))?;
+fn unmasked(matcher: &mut Matcher<'_>, value: usize) -> Result<Scores, Refusal> {
+    let value = matcher.uncast(value);
+    let (inner, scale) = matcher.unscaled(value);
+    let inner = matcher.uncast(inner);
+    let product = matcher.step(inner, "MatMul").ok_or_else(|| other("the scores are not from a product"))?;
     let (Some(q), Some(k)) = (product.input(0), product.input(1)) else { return Err(other("no product")) };
-    if graph.shape(q).len() != graph.shape(k).len() {
+    if matcher.shape(q).len() != matcher.shape(k).len() {
         return Err(shape("Q and K have different numbers of dimensions".into()));
     }
-    Ok(Scores { q: Heads::read(graph, q)?, k: Heads::read_transposed(graph, k)?, scale, mask: None })
+    Ok(Scores { q: Heads::read(matcher, q)?, k: Heads::read_transposed(matcher, k)?, scale, mask: None })
 }
 
 /// The shape of scores: batch, heads, queries and keys; and how many of these the model has.
@@ -233,20 +233,20 @@ fn scores_shape(q: &Heads, k: &Heads, rank: usize) -> Shape {
 }
 
 /// A mask for scores of that shape. One of fewer dimensions broadcasts.
-fn mask_of(graph: &Graph<'_>, value: usize, scores: &Shape, fill: f32, hides: bool) -> Result<Mask, Refusal> {
-    let effect = match graph.dtype(value) {
+fn mask_of(matcher: &Matcher<'_>, value: usize, scores: &Shape, fill: f32, hides: bool) -> Result<Mask, Refusal> {
+    let effect = match matcher.dtype(value) {
         DType::Bool => Effect::Fills { hides, fill },
         dtype @ (DType::F32 | DType::F16 | DType::BF16) => Effect::Added(dtype),
         dtype => {
-            let message = format!("the mask '{}' is {dtype}, taken are bool, f32, f16 and bf16", graph.name(value));
+            let message = format!("the mask '{}' is {dtype}, taken are bool, f32, f16 and bf16", matcher.name(value));
             return Err(Refusal::new(RefusalCode::Type, message));
         }
     };
-    let own = graph.shape(value);
+    let own = matcher.shape(value);
     let mut sizes = [const { Dim::Fixed(1) }; 4];
     let places = scores.rank.checked_sub(own.len());
     if places.is_none() || own.is_empty() {
-        return Err(shape(format!("the mask '{}' has {} dimensions", graph.name(value), own.len())));
+        return Err(shape(format!("the mask '{}' has {} dimensions", matcher.name(value), own.len())));
     }
     // Of scores without a dimension of heads, the first one is the batch.
     let axes = if scores.rank == 3 { &[3, 2, 0][..] } else { &[3, 2, 1, 0] };
@@ -257,21 +257,22 @@ fn mask_of(graph: &Graph<'_>, value: usize, scores: &Shape, fill: f32, hides: bo
     let short = !fits(3) && sizes[3].fixed().zip(scores[3].fixed()).is_some_and(|(own, all)| own < all);
     if !(0..3).all(fits) || !(fits(3) || short) {
         let text = |shape: &[Dim]| shape.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        let message = format!("the mask '{}' is [{}], and the scores [{}]", graph.name(value), text(own), text(scores));
+        let message =
+            format!("the mask '{}' is [{}], and the scores [{}]", matcher.name(value), text(own), text(scores));
         return Err(shape(message));
     }
     Ok(Mask { effect, shape: sizes, short })
 }
 
 /// What the kernels cannot do.
-fn check(graph: &Graph<'_>, form: &Form) -> Result<(), Refusal> {
-    let Spec { dtype, heads, kv_heads, size, value_size, .. } = &form.spec;
+fn check(matcher: &Matcher<'_>, matched: &MatchedAttention) -> Result<(), Refusal> {
+    let Spec { dtype, heads, kv_heads, size, value_size, .. } = &matched.spec;
     if ![DType::F32, DType::F16, DType::BF16].contains(dtype) {
-        let message = format!("'{}' is {dtype}, taken are f32, f16 and bf16", graph.name(form.q));
+        let message = format!("'{}' is {dtype}, taken are f32, f16 and bf16", matcher.name(matched.q));
         return Err(Refusal::new(RefusalCode::Type, message));
     }
-    if let Some(&value) = [form.k, form.v, form.output].iter().find(|&&value| graph.dtype(value) != *dtype) {
-        let message = format!("'{}' is {}, and another operand {dtype}", graph.name(value), graph.dtype(value));
+    if let Some(&value) = [matched.k, matched.v, matched.output].iter().find(|&&value| matcher.dtype(value) != *dtype) {
+        let message = format!("'{}' is {}, and another operand {dtype}", matcher.name(value), matcher.dtype(value));
         return Err(Refusal::new(RefusalCode::Type, message));
     }
     for (what, size) in [("Q and K", *size), ("V", *value_size)] {
@@ -283,26 +284,26 @@ fn check(graph: &Graph<'_>, form: &Form) -> Result<(), Refusal> {
     if *heads == 0 || *kv_heads == 0 || heads % kv_heads != 0 {
         return Err(shape(format!("{heads} heads of Q do not divide into {kv_heads} of K and V")));
     }
-    agree(graph, form)
+    agree(matcher, matched)
 }
 
 /// Sizes that must be equal are, and counts of blocks are what a launch takes.
-fn agree(graph: &Graph<'_>, form: &Form) -> Result<(), Refusal> {
-    let spec = &form.spec;
+fn agree(matcher: &Matcher<'_>, matched: &MatchedAttention) -> Result<(), Refusal> {
+    let spec = &matched.spec;
     let expected = |layout: &Layout, heads: usize, rows: &Dim, size: usize| match layout {
         Layout::HeadsFirst => vec![spec.batch.clone(), heads.into(), rows.clone(), size.into()],
         Layout::RowsFirst { .. } => vec![spec.batch.clone(), rows.clone(), heads.into(), size.into()],
     };
     let operands = [
-        (form.k, &spec.k, spec.kv_heads, &spec.keys, spec.size),
-        (form.v, &spec.v, spec.kv_heads, &spec.keys, spec.value_size),
-        (form.output, &spec.y, spec.heads, &spec.queries, spec.value_size),
+        (matched.k, &spec.k, spec.kv_heads, &spec.keys, spec.size),
+        (matched.v, &spec.v, spec.kv_heads, &spec.keys, spec.value_size),
+        (matched.output, &spec.y, spec.heads, &spec.queries, spec.value_size),
     ];
     for (value, layout, heads, rows, size) in operands {
         let whole = expected(layout, heads, rows, size);
         let own = match layout {
-            Layout::RowsFirst { start, .. } => graph.shape_from(value, *start),
-            Layout::HeadsFirst => graph.shape(value).to_vec(),
+            Layout::RowsFirst { start, .. } => matcher.shape_from(value, *start),
+            Layout::HeadsFirst => matcher.shape(value).to_vec(),
         };
         let joined = matches!(layout, Layout::RowsFirst { .. }) && are_rows_of(&own, &whole);
         let fits = match own.as_slice() {
@@ -313,7 +314,7 @@ fn agree(graph: &Graph<'_>, form: &Form) -> Result<(), Refusal> {
         if !fits {
             return Err(shape(format!(
                 "'{}' does not have the sizes that the other operands make it",
-                graph.name(value)
+                matcher.name(value)
             )));
         }
     }

@@ -3,7 +3,7 @@
 use byoc_plugin_api::{Dim, Node, Refusal, RefusalCode, Region, Window};
 
 use super::other;
-use crate::product::{Factor, Reading};
+use crate::product::{Factor, MatrixView};
 
 /// What a node multiplies: X, W, and the number alpha.
 pub(super) fn read(region: &Region, node: &Node) -> Result<(Factor<usize>, Factor<usize>, f32), Refusal> {
@@ -15,17 +15,17 @@ pub(super) fn read(region: &Region, node: &Node) -> Result<(Factor<usize>, Facto
     let rank = |value: usize| region.values[value].shape.len();
     let (x, w, alpha) = match node.op.as_str() {
         "MatMul" => {
-            let x = if rank(a) == 1 { Reading::Row } else { Reading::Matrix };
-            let w = if rank(b) == 1 { Reading::Column } else { Reading::Matrix };
+            let x = if rank(a) == 1 { MatrixView::Row } else { MatrixView::Matrix };
+            let w = if rank(b) == 1 { MatrixView::Column } else { MatrixView::Matrix };
             (factor(a, x), factor(b, w), 1.0)
         }
         "Gemm" => {
-            let turned = |name| if node.int(name, 0) != 0 { Reading::Transposed } else { Reading::Matrix };
+            let turned = |name| if node.int(name, 0) != 0 { MatrixView::Transposed } else { MatrixView::Matrix };
             (factor(a, turned("transA")), factor(b, turned("transB")), node.float("alpha", 1.0))
         }
         _ => {
             one_pixel(region, node, a, b)?;
-            (factor(b, Reading::Filter), factor(a, Reading::Pixels), 1.0)
+            (factor(b, MatrixView::Filter), factor(a, MatrixView::Pixels), 1.0)
         }
     };
     for (name, number) in [("alpha", alpha), ("beta", node.float("beta", 1.0))] {
@@ -63,7 +63,7 @@ fn one_pixel(region: &Region, node: &Node, x: usize, w: usize) -> Result<(), Ref
     };
     let (rank, kernel) = (region.values[x].shape.len(), region.values[w].shape.get(2..).unwrap_or_default());
     if rank < 3 || kernel.len() + 2 != rank || kernel.iter().any(|size| *size != Dim::Fixed(1)) {
-        return no(&format!("the kernel is {}", super::text(kernel)));
+        return no(&format!("the kernel is {}", super::shape_text(kernel)));
     }
     if node.int("group", 1) != 1 {
         return no(&format!("group is {}", node.int("group", 1)));

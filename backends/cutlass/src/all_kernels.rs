@@ -1,30 +1,30 @@
 //! Kernels of every kind that is generated for products, put together to a few sources: for tests that compile all of them.
 
 use byoc_nvidia::build::Source;
-use byoc_nvidia::compile::{Arch, Facts};
+use byoc_nvidia::compile::{Arch, CubinInfo};
 use byoc_nvidia::product::Activation;
-use byoc_nvidia::program::{Launch, Place};
+use byoc_nvidia::program::{BufferRef, Launch};
 use byoc_plugin_api::{DType, Dim, Error};
 
 use crate::product::{Batch, By, Gemm, Matrix, Order, Recipe, Tile, candidates};
 use crate::source::{self, Kernel};
 
 /// Some kernels in one source.
-pub struct Kind {
+pub struct KernelSource {
     /// The source.
     pub source: Source,
     kernels: Vec<Kernel>,
 }
 
-impl Kind {
+impl KernelSource {
     /// The launches of its kernels, as a region would have them.
     ///
     /// # Errors
     ///
     /// When the cubin says otherwise than what was computed for a launch.
     pub fn launches(&self, cubin: &[u8]) -> Result<Vec<Launch>, Error> {
-        let facts = Facts::of(cubin)?;
-        self.kernels.iter().map(|kernel| kernel.settle(&facts)).collect()
+        let info = CubinInfo::of(cubin)?;
+        self.kernels.iter().map(|kernel| kernel.settle(&info)).collect()
     }
 }
 
@@ -34,7 +34,7 @@ impl Kind {
 /// # Errors
 ///
 /// When a kernel cannot be generated.
-pub fn kinds(arch: Arch) -> Result<Vec<Kind>, Error> {
+pub fn all_kernels(arch: Arch) -> Result<Vec<KernelSource>, Error> {
     [("f16", DType::F16), ("bf16", DType::BF16), ("tf32", DType::F32)]
         .into_iter()
         .map(|(name, dtype)| {
@@ -48,7 +48,7 @@ pub fn kinds(arch: Arch) -> Result<Vec<Kind>, Error> {
                 let tile = own[at % own.len()];
                 kernels.push(Recipe { places: places(&gemm), tile, gemm }.kernel(&format!("k{at}"), arch)?);
             }
-            Ok(Kind { source: source::source(name, &kernels), kernels })
+            Ok(KernelSource { source: source::source(name, &kernels), kernels })
         })
         .collect()
 }
@@ -96,8 +96,8 @@ fn gemm(dtype: DType, number: usize) -> Gemm {
 }
 
 /// Places in the order of a kernel's parameters.
-fn places(gemm: &Gemm) -> Vec<Place> {
+fn places(gemm: &Gemm) -> Vec<BufferRef> {
     let more = usize::from(gemm.bias.is_some()) + usize::from(gemm.beta.is_some());
-    let others = (2..2 + more).map(Place::Input);
-    [Place::Input(0), Place::Input(1)].into_iter().chain(others).chain([Place::Output(0)]).collect()
+    let others = (2..2 + more).map(BufferRef::Input);
+    [BufferRef::Input(0), BufferRef::Input(1)].into_iter().chain(others).chain([BufferRef::Output(0)]).collect()
 }
