@@ -52,7 +52,7 @@ impl Program {
         let program: Program = serde_json::from_slice(code).map_err(|cause| damaged(cause.to_string()))?;
         match program.product.dtype {
             DType::F16 | DType::BF16 | DType::F32 | DType::F64 => Ok(program),
-            dtype => Err(damaged(format!("cublasLt multiplies no {dtype}"))),
+            dtype => Err(damaged(format!("cublasLt does not multiply {dtype}"))),
         }
     }
 }
@@ -70,7 +70,7 @@ fn source(region: &Region, value: usize) -> Result<Source, Error> {
         return Ok(Source::Constant(constant.id));
     }
     let position = region.inputs.iter().position(|&input| input == value);
-    position.map(Source::Input).ok_or_else(|| Error::new(format!("value {value} comes from nowhere")))
+    position.map(Source::Input).ok_or_else(|| Error::new(format!("value {value} is neither an input nor a constant")))
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
         }
         for dtype in ["u8", "i64", "bool"] {
             let said = read(dtype).expect_err("no program").message;
-            assert_eq!(said, format!("damaged code: cublasLt multiplies no {dtype}"));
+            assert_eq!(said, format!("damaged code: cublasLt does not multiply {dtype}"));
         }
         assert!(Program::read(b"{").expect_err("cut").message.starts_with("damaged code: EOF while"));
     }

@@ -43,7 +43,7 @@ pub(crate) fn check(candidate: &Region, options: &Options) -> Result<(), Refusal
 fn calls(product: &Product<usize>, x: &[i64], w: &[i64]) -> Result<usize, Refusal> {
     let read = |read: MatrixView, shape: &[i64]| {
         let tensor = Tensor { shape, strides: &contiguous_strides(shape) };
-        Matrices::read(read, tensor).ok_or_else(|| Refusal::new(RefusalCode::Shape, "a factor is no matrix"))
+        Matrices::read(read, tensor).ok_or_else(|| Refusal::new(RefusalCode::Shape, "a factor is not a matrix"))
     };
     let problem = problem(product, &read(product.x.read, x)?, &read(product.w.read, w)?);
     let problem = problem.map_err(|message| Refusal::new(RefusalCode::Shape, message))?;
@@ -66,7 +66,8 @@ fn unknown_sizes(product: &Product<usize>) -> Result<(), Refusal> {
         [Ok(one), Ok(other)] if one == other => Ok(()),
         _ => {
             let shapes = [&product.x, &product.w].map(|factor| match_product::shape_text(&factor.shape));
-            let message = format!("how many calls {} by {} take depends on sizes not known yet", shapes[0], shapes[1]);
+            let message =
+                format!("the number of calls for {} by {} depends on sizes not known yet", shapes[0], shapes[1]);
             Err(Refusal::new(RefusalCode::Shape, message))
         }
     }

@@ -76,13 +76,13 @@ fn of_call(activation: Activation) -> Result<matmul::Activation, String> {
         Activation::None => Ok(matmul::Activation::None),
         Activation::Relu => Ok(matmul::Activation::Relu),
         Activation::GeluTanh => Ok(matmul::Activation::GeluTanh),
-        Activation::Gelu | Activation::Silu => Err(format!("cublasLt computes no {activation:?}")),
+        Activation::Gelu | Activation::Silu => Err(format!("cublasLt does not compute {activation:?}")),
     }
 }
 
 /// The dimensions of a batch, of which each operand may lack some or have 1 for them, as in numpy.
 fn batch(x: &Matrices, w: &Matrices) -> Result<Vec<Batch>, String> {
-    let too_large = || "the result is larger than any memory".to_owned();
+    let too_large = || "the result is too large".to_owned();
     let rank = x.batch.len().max(w.batch.len());
     let mut step = x.rows.checked_mul(w.columns).ok_or_else(too_large)?;
     let mut all = Vec::with_capacity(rank);
@@ -92,7 +92,7 @@ fn batch(x: &Matrices, w: &Matrices) -> Result<Vec<Batch>, String> {
         let count = match (left.0, right.0) {
             (1, count) | (count, 1) => count,
             (a, b) if a == b => a,
-            (a, b) => return Err(format!("a batch of {a} against one of {b}")),
+            (a, b) => return Err(format!("batches of {a} and {b} do not broadcast")),
         };
         let distance = |(size, stride): (i64, i64)| if size == 1 { 0 } else { stride };
         all.push(Batch { count, x: distance(left), w: distance(right), y: step });

@@ -34,7 +34,7 @@ pub(crate) fn open_domain(ordinal: u32, options: &Options) -> Result<Box<dyn Dom
 fn workspace(options: &Options) -> Result<u64, Error> {
     let asked = options.int(WORKSPACE);
     let bytes = u64::try_from(asked).ok().and_then(|mebibytes| mebibytes.checked_mul(1 << 20));
-    bytes.ok_or_else(|| Error::new(format!("option '{WORKSPACE}' is {asked}, which is no number of MiB")))
+    bytes.ok_or_else(|| Error::new(format!("option '{WORKSPACE}' is {asked}, which is not a number of MiB")))
 }
 
 pub(crate) fn load_on<'a>(
@@ -104,10 +104,10 @@ impl Loaded {
             return Err(self.error(&format!("{} makes {elements} elements, not {:?}", self.text(&problem), y.shape)));
         }
         if !fits(&self.operands.bias, problem.n)? {
-            return Err(self.error(&format!("{} with a bias of another length", self.text(&problem))));
+            return Err(self.error(&format!("{} with a bias of the wrong length", self.text(&problem))));
         }
         if elements > 0 && problem.k == 0 {
-            return Err(self.error(&format!("{} adds up nothing", self.text(&problem))));
+            return Err(self.error(&format!("{} sums over no elements", self.text(&problem))));
         }
         Ok((elements > 0).then_some(problem))
     }
@@ -172,13 +172,13 @@ impl DeviceExecutable for Loaded {
                 self.state = State::Empty;
                 return Ok(());
             }
-            State::Unplanned => return Err(self.error("the product is to be prepared and was not planned")),
+            State::Unplanned => return Err(self.error("the product cannot be prepared before it is planned")),
         };
         let y = outputs.first().map(|tensor| tensor.address).ok_or_else(|| self.error("the result is missing"))?;
         let at = self.operands.addresses(inputs, y)?;
-        described
-            .place(&at, scratch)
-            .map_err(|cause| self.error(&format!("cublasLt takes no bias at {:#x}: {cause}", at.bias.unwrap_or(0))))?;
+        described.place(&at, scratch).map_err(|cause| {
+            self.error(&format!("cublasLt does not take a bias at {:#x}: {cause}", at.bias.unwrap_or(0)))
+        })?;
         self.state = State::Ready(described);
         Ok(())
     }
@@ -188,9 +188,9 @@ impl DeviceExecutable for Loaded {
         match &self.state {
             State::Ready(described) => described
                 .run(&self.handle, self.attached.stream())
-                .map_err(|cause| self.error(&format!("cublasLt does not multiply: {cause}"))),
+                .map_err(|cause| self.error(&format!("cublasLt failed: {cause}"))),
             State::Empty => Ok(()),
-            State::Unplanned | State::Planned(_) => Err(self.error("the product is to be run and was not prepared")),
+            State::Unplanned | State::Planned(_) => Err(self.error("the product cannot run before it is prepared")),
         }
     }
 }

@@ -173,7 +173,7 @@ impl Lowering<'_> {
     fn ints(&mut self, node: &Node, input: usize, what: &str) -> Result<Option<Vec<i64>>, Refusal> {
         let Some(value) = node.input(input) else { return Ok(None) };
         let Some(ints) = self.region.constant_ints(value) else {
-            let message = format!("its {what} are computed, and kernels are made for known ones");
+            let message = format!("its {what} are not constant");
             return Err(refused(RefusalCode::Attribute, message));
         };
         self.graph.decided.insert(value);

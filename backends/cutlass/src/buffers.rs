@@ -47,7 +47,7 @@ impl<'a> Buffers<'a> {
         let kept = self.kept.iter().find(|(known, _)| *known == value).map(|(_, place)| *place);
         let place = of(&self.region.inputs).map(BufferRef::Input);
         let place = place.or_else(|| of(&self.region.outputs).map(BufferRef::Output)).or(kept);
-        place.ok_or_else(|| Error::new(format!("value {value} comes from nowhere")))
+        place.ok_or_else(|| Error::new(format!("value {value} is neither an input nor computed")))
     }
 
     /// The place of an operand that may be a constant, which is read as it lies where its rows or its columns lie one

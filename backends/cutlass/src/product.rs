@@ -49,13 +49,13 @@ impl Recipe {
     pub(crate) fn check(&self, arch: Arch) -> Result<(), &'static str> {
         let Gemm { n, k, x, w, bias, beta, .. } = &self.gemm;
         if self.gemm.limits().is_err() || [*n, *k, x.distance, w.distance].contains(&0) {
-            return Err("a product has sizes that none has");
+            return Err("a product has an invalid size or stride");
         }
         if self.places.len() != 3 + usize::from(bias.is_some()) + usize::from(beta.is_some()) {
-            return Err("a product has another number of operands");
+            return Err("a product has the wrong number of operands");
         }
         if !choice::candidates(&self.gemm, arch).contains(&self.tile) {
-            return Err("a product has a tile that is none of its own");
+            return Err("a product has a tile that its architecture does not support");
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl Product {
     pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) -> Result<Product, Refusal> {
         let MatchedProduct { product: fused, numbers } = match_product::read(region, &SUPPORTED)?;
         if fused.dtype == DType::F32 && !math::tf32(options) {
-            let message = "the product is f32, and tensor cores round it to TF32; math=tf32 takes it";
+            let message = "the product is f32, and tensor cores round it to TF32; math=tf32 allows it";
             return Err(Refusal::new(RefusalCode::Type, message));
         }
         let gemm = Gemm::of(&fused, region, strides)?;
@@ -128,7 +128,7 @@ fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[BufferRef
     let (parts, text, grid, memory) = match tile.by {
         By::Mma => (mma::PARTS, mma::text(symbol, gemm, tile, &mut sizes)?, blocks, mma::MEMORY),
         By::Wgmma => {
-            let &[x, w, ..] = places else { return Err(Error::new("a product without two factors")) };
+            let &[x, w, ..] = places else { return Err(Error::new("a product needs two factors")) };
             arguments.splice(..2, hopper::maps(gemm, tile, x, w)?);
             // A block for each multiprocessor goes from tile to tile.
             let most = Expr::from(choice::multiprocessors(arch) as i64);

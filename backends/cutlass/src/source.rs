@@ -62,8 +62,7 @@ impl Kernel {
                 Ok(Launch { shared: *shared, ..self.launch.clone() })
             }
             _ => {
-                let message =
-                    format!("'{kernel}' says {words:?} of itself, not {} threads and {:?}", block[0], expected);
+                let message = format!("'{kernel}' exports {words:?}, not {} threads and {:?}", block[0], expected);
                 Err(Error::new(message))
             }
         }

@@ -33,7 +33,7 @@ impl AttachedDomain {
         let (kind, ordinal) = (handles.device.device_type, handles.device.device_id);
         if kind != DEVICE_TYPE {
             return Err(Error::new(format!(
-                "the domain is a device of DLPack's type {kind}, and CUDA's are of type {DEVICE_TYPE}"
+                "the domain is a device of DLPack's type {kind}, but CUDA's are of type {DEVICE_TYPE}"
             )));
         }
         let ordinal = u32::try_from(ordinal).map_err(|_| Error::new(format!("there is no device cuda:{ordinal}")))?;

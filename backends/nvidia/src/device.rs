@@ -37,8 +37,8 @@ impl Device {
     pub fn failed(&self, what: &str, cause: DriverError) -> Error {
         let (ordinal, text) = (self.ordinal, explain(cause));
         if FAULTS.contains(&cause.0) {
-            let message = format!("work that was queued on cuda:{ordinal} earlier went wrong: {text}");
-            return Error::new(message).hint("CUDA takes no more work from this process: start it again");
+            let message = format!("earlier work on cuda:{ordinal} failed: {text}");
+            return Error::new(message).hint("CUDA accepts no more work from this process: start it again");
         }
         let error = Error::new(format!("cuda:{ordinal} cannot {what}: {text}"));
         if cause.0 == Code::CUDA_ERROR_OUT_OF_MEMORY {
@@ -99,8 +99,8 @@ pub fn one(driver: &Driver, ordinal: u32) -> Result<Device, Error> {
 
 /// How many there are; at least one.
 fn count(driver: &Driver) -> Result<u32, Error> {
-    result::init().map_err(|cause| failed(driver, "starts no device", cause))?;
-    let count = result::device::get_count().map_err(|cause| failed(driver, "counts no devices", cause))?;
+    result::init().map_err(|cause| failed(driver, "cannot be initialised", cause))?;
+    let count = result::device::get_count().map_err(|cause| failed(driver, "cannot count its devices", cause))?;
     if count < 1 {
         return Err(Error::new(format!("{} finds no device", name(driver))).hint(HINT));
     }
@@ -117,7 +117,7 @@ pub fn explain(cause: DriverError) -> String {
 }
 
 /// What most often hides a device.
-const HINT: &str = "See whether `nvidia-smi` lists it, and whether CUDA_VISIBLE_DEVICES leaves it out";
+const HINT: &str = "Check whether `nvidia-smi` lists it, and whether CUDA_VISIBLE_DEVICES leaves it out";
 
 fn name(driver: &Driver) -> String {
     format!("the driver for CUDA {} ({})", driver.version, driver.path.display())

@@ -13,7 +13,7 @@ pub struct DeviceBuffer {
 
 impl DeviceBuffer {
     /// DeviceBuffer of so many bytes, at least one, in the current context. What it holds is not said. `what` is what it is for,
-    /// such as "lay out constant 3 anew".
+    /// such as "repack constant 3".
     ///
     /// # Errors
     ///

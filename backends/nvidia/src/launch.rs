@@ -118,10 +118,10 @@ impl DeviceExecutable for Loaded {
         self.attached.enter()?;
         let sizes = match std::mem::replace(&mut self.state, State::Unplanned) {
             State::Planned(sizes) | State::Ready(sizes, _) => sizes,
-            State::Unplanned => return Err(self.named(Error::new("it is to be prepared and was not planned"))),
+            State::Unplanned => return Err(self.named(Error::new("it cannot be prepared before it is planned"))),
         };
         if inputs.len() != self.program.inputs.len() || outputs.len() != self.program.outputs.len() {
-            return Err(self.named(Error::new("it is to be prepared for other tensors than it was planned for")));
+            return Err(self.named(Error::new("it was planned for other tensors than it is prepared for")));
         }
         let addresses = Addresses { inputs, outputs, constants: &self.constants, scratch, offsets: &sizes.offsets };
         let ready = arguments::ready(&sizes, &addresses, &self.kernels, &self.attached);
@@ -133,7 +133,7 @@ impl DeviceExecutable for Loaded {
     fn run(&mut self) -> Result<(), Error> {
         self.attached.enter()?;
         let State::Ready(_, ready) = &mut self.state else {
-            return Err(self.named(Error::new("it is to be run and was not prepared")));
+            return Err(self.named(Error::new("it cannot run before it is prepared")));
         };
         let ran = ready.iter_mut().try_for_each(|ready| ready.launch(&self.attached));
         ran.map_err(|error| self.named(error))

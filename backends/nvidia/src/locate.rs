@@ -231,7 +231,7 @@ fn path_of(handle: &Handle, library: Library) -> Result<PathBuf, Error> {
 /// Looks at what `cudarc` gets when it opens the library by itself, now that `opened` is there for it.
 fn check(library: Library, place: &SearchEntry, opened: PathBuf, newest: u32) -> Result<Found, Error> {
     let Some(handle) = library.bound() else {
-        let message = format!("{} ({}) is open, and not found by its name", library.name(), opened.display());
+        let message = format!("{} ({}) is open, but not found by its name", library.name(), opened.display());
         return Err(one_line(message).hint("Its file must have the SONAME that NVIDIA gives it"));
     };
     let path = path_of(handle, library)?;
@@ -242,7 +242,7 @@ fn check(library: Library, place: &SearchEntry, opened: PathBuf, newest: u32) ->
         return Err(one_line(message).hint(hint));
     }
     let Some(version) = library.version(handle) else {
-        let message = format!("{} ({}) does not tell its version", library.name(), path.display());
+        let message = format!("{} ({}) does not report its version", library.name(), path.display());
         return Err(one_line(message).hint(stub_hint(&path).unwrap_or_else(|| library.hint(newest))));
     };
     let found = Found { library, path, version };
@@ -260,7 +260,7 @@ fn check(library: Library, place: &SearchEntry, opened: PathBuf, newest: u32) ->
 /// CUDA's toolkit has a folder of libraries to link with, all of whose functions fail.
 fn stub_hint(path: &Path) -> Option<String> {
     let folder = path.parent().filter(|folder| folder.ends_with("stubs"))?;
-    Some(format!("Take {} out of LD_LIBRARY_PATH: what is there is only to link with", folder.display()))
+    Some(format!("Take {} out of LD_LIBRARY_PATH: it has stubs, which are only to link with", folder.display()))
 }
 
 fn same_file(one: &Path, other: &Path) -> bool {

@@ -83,7 +83,7 @@ pub fn read(region: &Region, supported: &Supported) -> Result<MatchedProduct, Re
         let name = &region.values[c.from].name;
         return Err(Refusal::new(
             RefusalCode::Type,
-            format!("'{name}' is f32, and no vector that is added to each row"),
+            format!("'{name}' is f32, and is not a vector that is added to each row"),
         ));
     }
     require_consumed(&matcher, &product, output)?;
@@ -101,13 +101,13 @@ impl Matcher<'_> {
     /// The product that a cast made `value` of.
     pub(super) fn widened(&mut self, value: usize) -> Result<usize, Refusal> {
         let cast = self.step(value, "Cast").and_then(|node| node.input(0));
-        cast.ok_or_else(|| other("a sum in f32 that is cast, of no product that was cast"))
+        cast.ok_or_else(|| other("a sum in f32 is cast, but its product is not"))
     }
 }
 
 /// The operand of a sum that the region computes, and the other one.
 fn chain(matcher: &Matcher<'_>, node: &Node) -> Result<(usize, usize), Refusal> {
-    let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a sum without two operands")) };
+    let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a sum needs two operands")) };
     match (matcher.producer(a).is_some(), matcher.producer(b).is_some()) {
         (true, false) => Ok((a, b)),
         (false, true) => Ok((b, a)),
@@ -136,13 +136,13 @@ fn add(region: &Region, product: &mut Product<usize>, term: usize, beta: f32) ->
     }
     let name = &tensor.name;
     Err(if is_vector && beta != 1.0 {
-        let message = format!("beta is {beta}, and the vector '{name}' can only be added as it is");
+        let message = format!("beta is {beta}, but the vector '{name}' cannot be scaled");
         Refusal::new(RefusalCode::Attribute, message)
     } else if is_vector || own == y {
-        other(&format!("'{name}' is one more tensor to add than a call takes"))
+        other(&format!("'{name}' is one more tensor to add than a call supports"))
     } else {
         let (own, y) = (shape_text(&tensor.shape), shape_text(&product.y));
-        let message = format!("'{name}' is {own}, neither a row of the product nor of its shape, {y}");
+        let message = format!("'{name}' is {own}, neither a row of the product nor of its shape {y}");
         Refusal::new(RefusalCode::Shape, message)
     })
 }
@@ -150,17 +150,17 @@ fn add(region: &Region, product: &mut Product<usize>, term: usize, beta: f32) ->
 /// Errors unless all of the region is in the product.
 fn require_consumed(matcher: &Matcher<'_>, product: &Product<usize>, output: usize) -> Result<(), Refusal> {
     if let Some(node) = matcher.unmatched() {
-        return Err(other(&format!("'{}' is no part of a product that one call computes", node.name)));
+        return Err(other(&format!("'{}' is not part of a product that one call computes", node.name)));
     }
     let found = &matcher.region.values[output].shape;
     if *found != product.y {
-        let message = format!("the product is {}, and the result {}", shape_text(&product.y), shape_text(found));
+        let message = format!("the product is {}, but the result is {}", shape_text(&product.y), shape_text(found));
         return Err(Refusal::new(RefusalCode::Shape, message));
     }
     let is_number = |value: &Option<usize>| value.is_some_and(|value| matcher.numbers().contains(&value));
     let (c, bias) = (product.c.as_ref().map(|c| c.from), product.bias);
     if [Some(product.x.from), Some(product.w.from), c, bias].iter().any(is_number) {
-        return Err(other("a number of GELU is an operand, too"));
+        return Err(other("a constant of GELU is an operand, too"));
     }
     Ok(())
 }
@@ -176,11 +176,11 @@ fn same_type(region: &Region, types: &[DType], values: &[usize]) -> Result<DType
                 [] => last.clone(),
                 _ => format!("{} and {last}", others.join(", ")),
             });
-            let message = format!("'{name}' is {}, taken are {taken}", value.dtype);
+            let message = format!("'{name}' is {}; supported are {taken}", value.dtype);
             return Err(Refusal::new(RefusalCode::Type, message));
         }
         if value.dtype != dtype {
-            let message = format!("'{name}' is {}, and another operand {dtype}", value.dtype);
+            let message = format!("'{name}' is {}, but another operand is {dtype}", value.dtype);
             return Err(Refusal::new(RefusalCode::Type, message));
         }
     }

@@ -141,7 +141,7 @@ pub fn plan(problem: &Problem) -> Result<MatmulPlan, Refusal> {
     }
     join(&mut problem.batch);
     if problem.batch.iter().any(|batch| batch.x < 0 || batch.w < 0 || batch.y < 1) {
-        return Err(refusal("a batch that goes backwards, or whose results share memory"));
+        return Err(refusal("a batch with negative strides, or with results that overlap"));
     }
     match rows_together(&problem).map(|longer| calls(&longer)) {
         Some(Ok(plan)) => Ok(plan),
@@ -159,7 +159,7 @@ fn calls(problem: &Problem) -> Result<MatmulPlan, Refusal> {
     let (transb, ldb) = column_major("X", problem.k, problem.m, problem.x.column, problem.x.row)?;
     let (turned, ldc) = column_major("Y", problem.n, problem.m, problem.y.column, problem.y.row)?;
     if turned {
-        return Err(refusal("the columns of Y do not lie beside each other"));
+        return Err(refusal("the rows of Y are not contiguous"));
     }
     let too_many = |_| Refusal::limit("the batch has too many products", inner.count as f64, f64::from(i32::MAX));
     let call = Call {
@@ -202,7 +202,7 @@ fn column_major(name: &str, rows: i64, columns: i64, row: i64, column: i64) -> R
     };
     let as_it_is = lies(rows, columns, row, column).map(|leading| (false, leading));
     let found = as_it_is.or_else(|| lies(columns, rows, column, row).map(|leading| (true, leading)));
-    found.ok_or_else(|| refusal(&format!("neither the rows nor the columns of {name} lie one after another")))
+    found.ok_or_else(|| refusal(&format!("neither the rows nor the columns of {name} are contiguous")))
 }
 
 /// Drops dimensions of one product, and puts those together that are one longer dimension in all three operands.
@@ -244,7 +244,7 @@ const MOST_CALLS: i64 = 4096;
 fn offsets(outer: &[Batch]) -> Result<Vec<Offsets>, Refusal> {
     let count = outer.iter().fold(1i64, |count, batch| count.saturating_mul(batch.count));
     if count > MOST_CALLS {
-        return Err(Refusal::limit("the batch takes too many calls", count as f64, MOST_CALLS as f64));
+        return Err(Refusal::limit("the batch needs too many calls", count as f64, MOST_CALLS as f64));
     }
     let mut all = vec![Offsets::default()];
     for batch in outer {
@@ -254,7 +254,7 @@ fn offsets(outer: &[Batch]) -> Result<Vec<Offsets>, Refusal> {
             Some(Offsets { a: step(from.a, batch.w, i)?, b: step(from.b, batch.x, i)?, c: step(from.c, batch.y, i)? })
         });
         let moved: Option<_> = moved.collect();
-        all = moved.ok_or_else(|| refusal("a batch beyond what memory can hold"))?;
+        all = moved.ok_or_else(|| refusal("a batch larger than any memory"))?;
     }
     Ok(all)
 }

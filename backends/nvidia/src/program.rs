@@ -176,7 +176,7 @@ impl Program {
                     return Err(format!("'{}' is in cubin {} of {cubins}", launch.kernel, launch.cubin));
                 }
                 if let Some(place) = launch.places().iter().find(|place| !within(place)) {
-                    return Err(format!("'{}' is given {place:?}, which is not there", launch.kernel));
+                    return Err(format!("'{}' is given {place:?}, which does not exist", launch.kernel));
                 }
             }
         }

@@ -31,5 +31,5 @@ fn operand(region: &Region, value: usize) -> Result<Operand, Error> {
         return Ok(Operand::Constant(constant.id));
     }
     let position = region.inputs.iter().position(|&input| input == value);
-    position.map(Operand::Input).ok_or_else(|| Error::new(format!("value {value} comes from nowhere")))
+    position.map(Operand::Input).ok_or_else(|| Error::new(format!("value {value} is neither an input nor computed")))
 }

@@ -104,7 +104,7 @@ impl Operand {
         }
         let strides = contiguous_strides(view.shape());
         let matrices = Matrices::read(factor.read, Tensor { shape: view.shape(), strides: &strides });
-        let matrices = matrices.ok_or_else(|| Error::new("damaged code: a factor is no matrix"))?;
+        let matrices = matrices.ok_or_else(|| Error::new("damaged code: a factor is not a matrix"))?;
         let own = own(constant.bound.id, &row_major_bytes(&view)?, attached)?;
         Ok(Operand::constant(own.address(), view.len(), Some(matrices), Some(own)))
     }
@@ -133,7 +133,7 @@ impl Operand {
     ) -> Result<Matrices, Error> {
         match self {
             Operand::Constant { matrices: Some(matrices), .. } => Ok(matrices.clone()),
-            Operand::Constant { .. } => Err(Error::new("damaged code: a factor is no matrix")),
+            Operand::Constant { .. } => Err(Error::new("damaged code: a factor is not a matrix")),
             Operand::Input(position) => {
                 let tensor = input(inputs, *position)?;
                 let name = format!("input {position}");
@@ -141,7 +141,7 @@ impl Operand {
                 fits(&factor.shape, tensor.shape).map_err(|cause| Error::new(format!("{name} {cause}")))?;
                 let strides = contiguous_strides(tensor.shape);
                 let matrices = Matrices::read(factor.read, Tensor { shape: tensor.shape, strides: &strides });
-                matrices.ok_or_else(|| Error::new(format!("damaged code: {name} is no matrix")))
+                matrices.ok_or_else(|| Error::new(format!("damaged code: {name} is not a matrix")))
             }
         }
     }
@@ -197,7 +197,7 @@ fn typed(constant: DeviceConstant<'_>, dtype: DType) -> Result<DeviceConstant<'_
 
 /// A copy of a constant in these bytes, on the device.
 fn own(constant: ConstantId, bytes: &[u8], attached: &AttachedDomain) -> Result<DeviceBuffer, Error> {
-    DeviceBuffer::holding(bytes, &format!("lay out constant {constant} anew"), attached)
+    DeviceBuffer::holding(bytes, &format!("repack constant {constant}"), attached)
 }
 
 fn is_aligned(constant: &DeviceConstant<'_>) -> bool {

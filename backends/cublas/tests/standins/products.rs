@@ -45,7 +45,7 @@ pub(crate) fn act() -> Result<Vec<String>, Error> {
             if let Err(refusal) = case.net.check(backend(), &options(&[])) {
                 // Where a batch that is not known broadcasts twice; and where a row that is the whole product, and one
                 // number, are both added.
-                let reasons = ["take depends on sizes not known yet", "is one more tensor to add than a call takes"];
+                let reasons = ["depends on sizes not known yet", "is one more tensor to add than a call supports"];
                 assert!(reasons.iter().any(|reason| refusal.message.ends_with(reason)), "{refusal}");
                 refused += 1;
                 continue;

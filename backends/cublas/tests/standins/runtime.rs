@@ -152,7 +152,7 @@ fn a_constant_is_laid_out_anew() {
     assert!(log.ends_with("release 0: 1, 0 bytes live"), "{log}");
     // Where there is not as much memory.
     let (output, _) = tried("spread", &[("STANDIN_MEMORY", "150")]);
-    let message = "cuda:0 cannot lay out constant 10 anew, in 60 bytes: CUDA_ERROR_OUT_OF_MEMORY: out of memory";
+    let message = "cuda:0 cannot repack constant 10, in 60 bytes: CUDA_ERROR_OUT_OF_MEMORY: out of memory";
     assert_eq!(output, format!("{message}||Use a smaller batch, or another device"));
 }
 
@@ -180,8 +180,8 @@ fn workspace() -> Result<Vec<String>, Error> {
 fn scratch_memory() {
     let (output, _) = tried("workspace", &[]);
     let expected = "DevicePlan { scratch: 256, records: true }\nDevicePlan { scratch: 0, records: true }\n\
-                    option 'workspace' is -1, which is no number of MiB\n\
-                    option 'workspace' is 9223372036854775807, which is no number of MiB";
+                    option 'workspace' is -1, which is not a number of MiB\n\
+                    option 'workspace' is 9223372036854775807, which is not a number of MiB";
     assert_eq!(output, expected);
 }
 
@@ -248,15 +248,15 @@ fn sizes_that_do_not_fit() {
         "input 1 is [3, 5], not [batch,heads,5]",
         "input 1 is [2, 3, 6], not [batch,heads,5]",
         "X has 3 columns and W has 4 rows",
-        "a batch of 2 against one of 3",
+        "batches of 2 and 3 do not broadcast",
         "M 4 N 5 K 3 of f32 batch 2 bias makes 40 elements, not [2, 4, 4]",
-        "M 4 N 5 K 3 of f32 batch 2 bias with a bias of another length",
-        "M 4 N 5 K 0 of f32 batch 2 bias adds up nothing",
+        "M 4 N 5 K 3 of f32 batch 2 bias with a bias of the wrong length",
+        "M 4 N 5 K 0 of f32 batch 2 bias sums over no elements",
         "scratch 0",
         "scratch 0",
         "input 0 is [], not [batch,rows,heads]",
-        "the product is to be prepared and was not planned",
-        "the product is to be run and was not prepared",
+        "the product cannot be prepared before it is planned",
+        "the product cannot run before it is prepared",
     ];
     assert_eq!(output.lines().collect::<Vec<_>>(), expected);
     assert_eq!((log.matches("matmul").count(), log.matches("choose an algorithm").count()), (0, 1));
@@ -360,7 +360,7 @@ fn constants_that_do_not_fit() {
         "constant 10 is packed as 'panels/1', expected the original",
         "constant 10 is f32, not f16",
         "constant 10 is [5, 3], not [3,5]",
-        "the domain is a device of DLPack's type 1, and CUDA's are of type 2",
+        "the domain is a device of DLPack's type 1, but CUDA's are of type 2",
         "loaded",
     ];
     assert_eq!(output.lines().collect::<Vec<_>>(), expected);

@@ -56,7 +56,7 @@ impl Writer<'_> {
 
     /// The elements of an operand on one side of a diagonal, and 0 on the other.
     fn partly(&mut self, id: Id, how: &Move, operand: Id, at: &[Coordinate]) -> Result<Term, Stop> {
-        let [.., before, last] = at else { return Err(Stop::Refused("it has no diagonal".into())) };
+        let [.., before, last] = at else { return Err(Stop::Refused("expected a matrix".into())) };
         let (to, compare, diagonal, mut from) = match how {
             Move::Triangle(true, diagonal) => (before, ">=", *diagonal, at.to_vec()),
             Move::Triangle(false, diagonal) => (before, "<=", *diagonal, at.to_vec()),
@@ -71,7 +71,7 @@ impl Writer<'_> {
                 };
                 (&at[*axis], compare, 0, inner)
             }
-            _ => return Err(Stop::Refused("it is no triangle".into())),
+            _ => return Err(Stop::Refused("it is neither a triangle nor a running sum".into())),
         };
         let (to, position) = (self.coordinate(to)?, self.coordinate(last)?);
         let condition = format!("{} - {} {compare} {diagonal}", position.text, to.text);

@@ -80,14 +80,14 @@ const TILES: [Tile; 5] = [
 /// Reads a convolution.
 pub(crate) fn read(region: &Region, node: &Node) -> Result<ConvSpec, Refusal> {
     let (Some(x), Some(w), Some(y)) = (node.input(0), node.input(1), node.output(0)) else {
-        return Err(Refusal::new(RefusalCode::Other, "a convolution of nothing"));
+        return Err(Refusal::new(RefusalCode::Other, "a convolution needs an input and weights"));
     };
     if node.op != "Conv" {
-        return Err(Refusal::new(RefusalCode::Other, format!("'{}' is no convolution", node.name)));
+        return Err(Refusal::new(RefusalCode::Other, format!("'{}' is not a convolution", node.name)));
     }
     let dtype = region.values[x].dtype;
     if ![DType::F32, DType::F16, DType::BF16].contains(&dtype) {
-        let message = format!("'{}' is {dtype}, taken are f32, f16 and bf16", region.values[x].name);
+        let message = format!("'{}' is {dtype}; supported are f32, f16 and bf16", region.values[x].name);
         return Err(Refusal::new(RefusalCode::Type, message));
     }
     let window = Window::read(region, node, x, y, Some(w))?;
@@ -115,10 +115,13 @@ pub(crate) fn read(region: &Region, node: &Node) -> Result<ConvSpec, Refusal> {
         residual: false,
         activation: Activation::None,
     };
-    let too_large = |_| shape(format!("'{}' has more elements than sizes count", node.name));
+    let too_large = |_| shape(format!("'{}' has too many elements", node.name));
     spec.launched().map_err(too_large)?;
     if spec.is_looked_up() && spec.depth.saturating_mul(spec.window.input.iter().product()) > i32::MAX as usize {
-        return Err(shape(format!("'{}' has more elements in the channels of a group than 32 bits count", node.name)));
+        return Err(shape(format!(
+            "'{}' has more elements in the channels of a group than 32 bits can count",
+            node.name
+        )));
     }
     Ok(spec)
 }

@@ -40,20 +40,20 @@ pub(crate) fn read(region: &Region, node: &Node) -> Result<PoolSpec, Refusal> {
     let kind = match node.op.as_str() {
         "MaxPool" => Kind::Maximum,
         "AveragePool" => Kind::Mean { padding_counts: node.int("count_include_pad", 0) != 0 },
-        _ => return Err(Refusal::new(RefusalCode::Other, format!("'{}' is no pooling", node.name))),
+        _ => return Err(Refusal::new(RefusalCode::Other, format!("'{}' is not a pooling", node.name))),
     };
     if node.output(1).is_some() {
-        let message = format!("the indices of '{}' are wanted, and the kernel has none", node.name);
+        let message = format!("'{}' outputs indices, which the kernel does not compute", node.name);
         return Err(Refusal::new(RefusalCode::Attribute, message));
     }
     let (Some(x), Some(y)) = (node.input(0), node.output(0)) else {
-        return Err(Refusal::new(RefusalCode::Other, "a pooling of nothing"));
+        return Err(Refusal::new(RefusalCode::Other, "a pooling needs an input"));
     };
     let dtype = region.values[x].dtype;
     let floats = [DType::F32, DType::F64, DType::F16, DType::BF16];
     let pooled = floats.contains(&dtype) || kind == Kind::Maximum && [DType::I8, DType::U8].contains(&dtype);
     if !pooled {
-        let message = format!("'{}' is {dtype}, which is not pooled", region.values[x].name);
+        let message = format!("'{}' is {dtype}, which poolings do not support", region.values[x].name);
         return Err(Refusal::new(RefusalCode::Type, message));
     }
     let window = Window::read(region, node, x, y, None)?;

@@ -28,7 +28,7 @@ impl Window {
         let (input, output) = (spatial(region, x)?, spatial(region, y)?);
         let weights = w.map(|w| spatial(region, w)).transpose()?;
         if [Some(&output), weights.as_ref()].into_iter().flatten().any(|sizes| sizes.len() != input.len()) {
-            return Err(shape(format!("'{}' has windows of another rank than its input", node.name)));
+            return Err(shape(format!("'{}' has a window of another rank than its input", node.name)));
         }
         let read = byoc_plugin_api::Window::of(node, input.len(), weights.as_deref())?;
         let window = Window {
@@ -42,7 +42,7 @@ impl Window {
         };
         let sizes = [&window.input, &window.output, &window.kernel];
         if sizes.iter().any(|sizes| sizes.iter().product::<usize>() > i32::MAX as usize) {
-            return Err(shape(format!("'{}' has more elements a channel than 32 bits count", node.name)));
+            return Err(shape(format!("'{}' has more elements a channel than 32 bits can count", node.name)));
         }
         Ok(window)
     }
@@ -94,7 +94,7 @@ fn spatial(region: &Region, value: usize) -> Result<Vec<usize>, Refusal> {
     let value = &region.values[value];
     let sizes = value.shape.get(2..).unwrap_or_default();
     if sizes.is_empty() || sizes.len() > AXES {
-        return Err(shape(format!("'{}' has {} spatial axes, taken are 1 to {AXES}", value.name, sizes.len())));
+        return Err(shape(format!("'{}' has {} spatial axes; supported are 1 to {AXES}", value.name, sizes.len())));
     }
     let sizes: Option<Vec<_>> = sizes.iter().map(Dim::fixed).collect();
     sizes.ok_or_else(|| shape(format!("the spatial sizes of '{}' are not known: fix them with --dim", value.name)))

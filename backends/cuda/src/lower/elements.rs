@@ -50,7 +50,7 @@ impl Lowering<'_> {
 
     fn batch_norm(&mut self, node: &Node) -> Result<bool, Refusal> {
         if node.int("training_mode", 0) != 0 {
-            return Err(refused(RefusalCode::Attribute, "it is to be trained"));
+            return Err(refused(RefusalCode::Attribute, "it is in training mode"));
         }
         let x = self.operand(node, 0)?;
         let (dtype, shape) = (self.dtype(x), self.shape(x));

@@ -37,7 +37,7 @@ impl Lowering<'_> {
     fn fold(&mut self, kind: Fold, x: Id, axes: &[usize]) -> Result<Id, Refusal> {
         let dtype = self.dtype(x);
         if dtype == DType::U64 && kind != Fold::Sum {
-            return Err(refused(RefusalCode::Type, "it compares u64"));
+            return Err(refused(RefusalCode::Type, "comparing u64 is not supported"));
         }
         let mut shape = self.shape(x);
         axes.iter().for_each(|&axis| shape[axis] = ONE);
@@ -50,7 +50,7 @@ impl Lowering<'_> {
     fn count(&mut self, x: Id, axes: &[usize], dtype: DType, operands: &mut Vec<Id>) -> Result<String, Refusal> {
         let shape = self.shape(x);
         let count = product(axes.iter().map(|&axis| &shape[axis]))
-            .map_err(|_| refused(RefusalCode::Shape, "it folds too many elements"))?;
+            .map_err(|_| refused(RefusalCode::Shape, "it reduces too many elements"))?;
         if let Dim::Fixed(count) = count {
             return Ok(if dtype.is_float() { number(count as f64, dtype) } else { format!("i64({count})") });
         }
@@ -179,7 +179,7 @@ impl Lowering<'_> {
         let (dtype, shape) = (self.dtype(x), self.shape(x));
         let size = node.int("size", 0);
         if !(1..=31).contains(&size) || shape.len() < 2 {
-            return Err(refused(RefusalCode::Attribute, format!("its size is {size}, at most 31 are added up")));
+            return Err(refused(RefusalCode::Attribute, format!("its size is {size}, but at most 31 is supported")));
         }
         let mut operands = vec![x];
         let mut squares = Vec::new();

@@ -110,14 +110,14 @@ fn clip(region: &Region, node: &Node) -> Result<(Act, Vec<usize>), Refusal> {
         let Some(value) = node.input(position + 1) else { continue };
         let elements = region.constant_floats(value).unwrap_or_default();
         let &[number] = elements.as_slice() else {
-            let message = format!("'{}' has a bound that is no constant number", node.name);
+            let message = format!("a bound of '{}' is not a constant number", node.name);
             return Err(Refusal::new(RefusalCode::ConstantNeeded, message));
         };
         *bound = (number as f32).clamp(f32::MIN, f32::MAX);
         numbers.push(value);
     }
     if bounds.iter().any(|bound| bound.is_nan()) {
-        let message = format!("'{}' has a bound that is no number", node.name);
+        let message = format!("a bound of '{}' is not a number", node.name);
         return Err(Refusal::new(RefusalCode::Attribute, message));
     }
     Ok((Act::Clip(bounds[0], bounds[1]), numbers))

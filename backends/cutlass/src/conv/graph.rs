@@ -55,7 +55,7 @@ impl<'a> RegionGraph<'a> {
         let value = &self.region.values[value];
         let name = &value.name;
         if value.dtype != dtype {
-            let message = format!("'{name}' is {}, and another tensor {dtype}", value.dtype);
+            let message = format!("'{name}' is {}, but another tensor is {dtype}", value.dtype);
             return Err(Refusal::new(RefusalCode::Type, message));
         }
         let [batch, rest @ ..] = value.shape.as_slice() else { return Err(no_image(name, &value.shape)) };
@@ -75,12 +75,13 @@ impl<'a> RegionGraph<'a> {
     /// The shape of a constant, and its id.
     pub(super) fn constant(&self, node: &Node, value: usize) -> Result<(ConstantId, Vec<usize>), Refusal> {
         let Some(constant) = self.region.constant(value) else {
-            let message = format!("'{}', which '{}' reads, is no constant", self.region.values[value].name, node.name);
+            let message =
+                format!("'{}', which '{}' reads, is not a constant", self.region.values[value].name, node.name);
             return Err(Refusal::new(RefusalCode::ConstantNeeded, message));
         };
         let tensor = &self.region.values[value];
         if ![DType::F16, DType::BF16, DType::F32].contains(&tensor.dtype) {
-            let message = format!("'{}' is {}, weights are f16, bf16 or f32", tensor.name, tensor.dtype);
+            let message = format!("'{}' is {}; weights are f16, bf16 or f32", tensor.name, tensor.dtype);
             return Err(Refusal::new(RefusalCode::Type, message));
         }
         let shape = tensor.fixed_shape();
@@ -91,6 +92,6 @@ impl<'a> RegionGraph<'a> {
 
 fn no_image(name: &str, shape: &[Dim]) -> Refusal {
     let shape: Vec<_> = shape.iter().map(ToString::to_string).collect();
-    let message = format!("'{name}' is [{}], taken are images of four dimensions", shape.join(","));
+    let message = format!("'{name}' is [{}], expected an image of four dimensions", shape.join(","));
     Refusal::new(RefusalCode::Shape, message)
 }

@@ -45,7 +45,7 @@ pub(crate) fn pack<'a>(
     let Weights { filters, depthwise, pitch_out, pitch_in, .. } = conv.weights;
     let filters_view = view(filters)?;
     let &[k, c, r, s] = filters_view.shape() else {
-        return Err(Error::new("weights are no filters of two dimensions"));
+        return Err(Error::new("weights are not two-dimensional filters"));
     };
     let [k, c, r, s] = [k, c, r, s].map(|size| usize::try_from(size).unwrap_or(0));
     let filters = numbers(&filters_view)?;

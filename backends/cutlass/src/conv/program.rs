@@ -243,7 +243,7 @@ impl Draft {
             if let [Argument::Made(made)] = launch.arguments.as_mut_slice() {
                 let words = info[launch.cubin].words(&fprop::launch_info(&launch.kernel)).unwrap_or_default();
                 let &[threads, shared, bytes] = words.as_slice() else {
-                    return Err(Error::new(format!("the cubin of '{}' tells nothing of its launch", launch.kernel)));
+                    return Err(Error::new(format!("the cubin of '{}' has no launch info", launch.kernel)));
                 };
                 (launch.block[0], launch.shared, made.bytes) = (threads as u32, shared as u32, bytes as u32);
             }

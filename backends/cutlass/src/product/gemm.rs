@@ -80,7 +80,7 @@ impl Gemm {
         if let Some(bias) =
             product.bias.map(|bias| &region.values[bias]).filter(|bias| bias.shape.last() != Some(&Dim::Fixed(n)))
         {
-            return Err(shape(format!("'{}' is one number, and kernels add a vector of {n}", bias.name)));
+            return Err(shape(format!("'{}' is one number, but kernels add a vector of {n}", bias.name)));
         }
         let mut gemm = Gemm {
             dtype: product.dtype,
@@ -174,7 +174,8 @@ fn size<T>(result: Result<T, dim::DimError>) -> Result<T, Refusal> {
 
 /// A size that kernels are made for.
 fn known(size: &Dim, name: &str) -> Result<usize, Refusal> {
-    let unknown = || shape(format!("{name} is '{size}', and kernels are made for one {name}; fix it with --dim"));
+    let unknown =
+        || shape(format!("{name} is '{size}', but kernels are generated for a known {name}; fix it with --dim"));
     size.fixed().ok_or_else(unknown)
 }
 
@@ -191,7 +192,7 @@ fn matrices(factor: &Factor<usize>, strides: Option<Vec<i64>>) -> Result<Matrice
         (MatrixView::Transposed, [batch @ .., column, row]) => (batch, row.clone(), column.clone()),
         (MatrixView::Row, [column]) => (&[][..], one(), column.clone()),
         (MatrixView::Column, [row]) => (&[][..], row.clone(), one()),
-        _ => return Err(shape(format!("{} is no matrix", match_product::shape_text(&factor.shape)))),
+        _ => return Err(shape(format!("{} is not a matrix", match_product::shape_text(&factor.shape)))),
     };
     Ok(Matrices { batch: batch.to_vec(), rows, columns })
 }
@@ -216,7 +217,7 @@ fn matrix(name: &str, rows: &Axis, columns: &Axis) -> Result<Matrix, Refusal> {
     let is_column = columns.0 == one && rows.1 == one;
     let by_rows = lies(columns, rows).filter(|_| !is_column).map(|distance| Matrix { order: Order::Rows, distance });
     let found = by_rows.or_else(|| lies(rows, columns).map(|distance| Matrix { order: Order::Columns, distance }));
-    let unknown = || shape(format!("the columns of {name} are not a known distance apart; fix sizes with --dim"));
+    let unknown = || shape(format!("the stride of the columns of {name} is not known; fix sizes with --dim"));
     found.ok_or_else(unknown)
 }
 
@@ -231,7 +232,7 @@ fn batch(x: &Matrices, w: &Matrices, n: usize) -> Result<Vec<Batch>, Refusal> {
             at.map_or((Dim::Fixed(1), Dim::Fixed(0)), |at| batch[at].clone())
         };
         let (left, right) = (of(&x.batch), of(&w.batch));
-        let different = || shape(format!("a batch of {} against one of {}", left.0, right.0));
+        let different = || shape(format!("batches of {} and {} do not broadcast", left.0, right.0));
         let count = dim::unify(&left.0, &right.0).ok_or_else(different)?;
         let distance = |(size, stride): &Axis| if *size == Dim::Fixed(1) { Dim::Fixed(0) } else { stride.clone() };
         all.push(Batch { x: distance(&left), w: distance(&right), y: step.clone(), count: count.clone() });

@@ -45,7 +45,7 @@ pub fn read(region: &Region) -> Result<MatchedAttention, Refusal> {
     let matched = read_at(region, output)?;
     let unread = region.nodes.iter().enumerate().find(|(index, _)| !matched.nodes.contains(index));
     if let Some((_, node)) = unread {
-        return Err(other(&format!("'{}' is no part of attention as the kernel computes it", node.name)));
+        return Err(other(&format!("'{}' is not part of the attention that the kernel computes", node.name)));
     }
     Ok(matched)
 }
@@ -78,7 +78,7 @@ fn operator(matcher: &mut Matcher<'_>, node: &Node, output: usize) -> Result<Mat
         return Err(attribute(format!("the input '{name}' is given, and the kernel has no cache")));
     }
     if (1..4).any(|at| node.output(at).is_some()) {
-        return Err(attribute("keys, values or scores are wanted as results, too".into()));
+        return Err(attribute("the kernel does not output keys, values or scores".into()));
     }
     let operand = |at: usize| node.input(at).ok_or_else(|| other("an operand is missing"));
     let (q, k, v) = (operand(0)?, operand(1)?, operand(2)?);
@@ -93,7 +93,7 @@ fn operator(matcher: &mut Matcher<'_>, node: &Node, output: usize) -> Result<Mat
         y = Layout::RowsFirst { width: q.heads * v.size, start: 0 };
     }
     if matcher.step(inner, "Attention").is_none() || (in_rows && inner != output) {
-        return Err(other("the result of Attention is transposed in another way"));
+        return Err(other("the result of Attention is transposed in an unsupported way"));
     }
     let scale = match node.attributes.get("scale") {
         Some(Attribute::Float(scale)) => f64::from(*scale),
@@ -112,7 +112,9 @@ fn operator(matcher: &mut Matcher<'_>, node: &Node, output: usize) -> Result<Mat
 
 /// Two products with a softmax between them.
 fn in_pieces(matcher: &mut Matcher<'_>, product: &Node, output: usize) -> Result<MatchedAttention, Refusal> {
-    let (Some(weights), Some(v)) = (product.input(0), product.input(1)) else { return Err(other("no product")) };
+    let (Some(weights), Some(v)) = (product.input(0), product.input(1)) else {
+        return Err(other("a product needs two factors"));
+    };
     let v_rank = matcher.shape(v).len();
     let v = Heads::read_unscaled(matcher, v)?;
     let weights = matcher.uncast(weights);
@@ -121,11 +123,11 @@ fn in_pieces(matcher: &mut Matcher<'_>, product: &Node, output: usize) -> Result
     if ![-1, rank - 1].contains(&softmax.int("axis", -1)) {
         return Err(attribute(format!("the softmax '{}' is not along the keys", softmax.name)));
     }
-    let value = softmax.input(0).ok_or_else(|| other("a softmax of nothing"))?;
+    let value = softmax.input(0).ok_or_else(|| other("the softmax has no input"))?;
     let scores = scores(matcher, value)?;
     let (inner, y) = result(matcher, output, scores.q.heads, v.size);
     if matcher.step(inner, "MatMul").is_none() || v_rank != matcher.shape(inner).len() {
-        return Err(other("the result is transposed in another way"));
+        return Err(other("the result is transposed in an unsupported way"));
     }
     let dtype = matcher.dtype(scores.q.from);
     Ok(matched(scores, v, output, dtype, y))
@@ -178,7 +180,7 @@ fn scores(matcher: &mut Matcher<'_>, value: usize) -> Result<Scores, Refusal> {
 /// Scores to which a mask is added: either operand may be the scores.
 fn added(matcher: &mut Matcher<'_>, value: usize) -> Result<Scores, Refusal> {
     let node = matcher.producer(value).ok_or_else(|| other("no sum"))?;
-    let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a sum without two operands")) };
+    let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a sum needs two operands")) };
     let first = matcher.producer(a).is_some();
     let before = matcher.clone();
     let found = plus(matcher, value, if first { a } else { b }, if first { b } else { a });
@@ -196,7 +198,7 @@ fn plus(matcher: &mut Matcher<'_>, value: usize, inner: usize, mask: usize) -> R
     let shape = scores_shape(&scores.q, &scores.k, matcher.shape(inner).len());
     let mask_spec = mask_of(matcher, mask, &shape, 0.0, false)?;
     if matches!(mask_spec.effect, Effect::Fills { .. }) {
-        return Err(other("booleans are added to scores"));
+        return Err(other("a boolean mask is added to the scores"));
     }
     Ok(Scores { mask: Some((mask, mask_spec)), ..scores })
 }
@@ -206,7 +208,7 @@ fn require_same_shape(matcher: &Matcher<'_>, value: usize, inner: usize) -> Resu
     if matcher.shape(value) == matcher.shape(inner) {
         return Ok(());
     }
-    Err(shape(format!("'{}' is larger than the scores that it is of", matcher.name(value))))
+    Err(shape(format!("'{}' is larger than the scores before the mask", matcher.name(value))))
 }
 
 /// A product of Q and K with its factors.
@@ -214,10 +216,12 @@ fn unmasked(matcher: &mut Matcher<'_>, value: usize) -> Result<Scores, Refusal> 
     let value = matcher.uncast(value);
     let (inner, scale) = matcher.unscaled(value);
     let inner = matcher.uncast(inner);
-    let product = matcher.step(inner, "MatMul").ok_or_else(|| other("the scores are not from a product"))?;
-    let (Some(q), Some(k)) = (product.input(0), product.input(1)) else { return Err(other("no product")) };
+    let product = matcher.step(inner, "MatMul").ok_or_else(|| other("the scores are not from a MatMul"))?;
+    let (Some(q), Some(k)) = (product.input(0), product.input(1)) else {
+        return Err(other("a product needs two factors"));
+    };
     if matcher.shape(q).len() != matcher.shape(k).len() {
-        return Err(shape("Q and K have different numbers of dimensions".into()));
+        return Err(shape("Q and K have different ranks".into()));
     }
     Ok(Scores { q: Heads::read(matcher, q)?, k: Heads::read_transposed(matcher, k)?, scale, mask: None })
 }
@@ -238,7 +242,8 @@ fn mask_of(matcher: &Matcher<'_>, value: usize, scores: &Shape, fill: f32, hides
         DType::Bool => Effect::Fills { hides, fill },
         dtype @ (DType::F32 | DType::F16 | DType::BF16) => Effect::Added(dtype),
         dtype => {
-            let message = format!("the mask '{}' is {dtype}, taken are bool, f32, f16 and bf16", matcher.name(value));
+            let message =
+                format!("the mask '{}' is {dtype}; supported are bool, f32, f16 and bf16", matcher.name(value));
             return Err(Refusal::new(RefusalCode::Type, message));
         }
     };
@@ -268,21 +273,22 @@ fn mask_of(matcher: &Matcher<'_>, value: usize, scores: &Shape, fill: f32, hides
 fn check(matcher: &Matcher<'_>, matched: &MatchedAttention) -> Result<(), Refusal> {
     let Spec { dtype, heads, kv_heads, size, value_size, .. } = &matched.spec;
     if ![DType::F32, DType::F16, DType::BF16].contains(dtype) {
-        let message = format!("'{}' is {dtype}, taken are f32, f16 and bf16", matcher.name(matched.q));
+        let message = format!("'{}' is {dtype}; supported are f32, f16 and bf16", matcher.name(matched.q));
         return Err(Refusal::new(RefusalCode::Type, message));
     }
     if let Some(&value) = [matched.k, matched.v, matched.output].iter().find(|&&value| matcher.dtype(value) != *dtype) {
-        let message = format!("'{}' is {}, and another operand {dtype}", matcher.name(value), matcher.dtype(value));
+        let message = format!("'{}' is {}, but another operand is {dtype}", matcher.name(value), matcher.dtype(value));
         return Err(Refusal::new(RefusalCode::Type, message));
     }
     for (what, size) in [("Q and K", *size), ("V", *value_size)] {
         if size == 0 || size % STEP != 0 || size > MOST {
-            let message = format!("heads of {what} have {size} columns, taken are multiples of {STEP} up to {MOST}");
+            let message =
+                format!("heads of {what} have {size} columns; supported are multiples of {STEP} up to {MOST}");
             return Err(shape(message));
         }
     }
     if *heads == 0 || *kv_heads == 0 || heads % kv_heads != 0 {
-        return Err(shape(format!("{heads} heads of Q do not divide into {kv_heads} of K and V")));
+        return Err(shape(format!("{heads} heads of Q are not a multiple of {kv_heads} heads of K and V")));
     }
     agree(matcher, matched)
 }
@@ -313,7 +319,7 @@ fn agree(matcher: &Matcher<'_>, matched: &MatchedAttention) -> Result<(), Refusa
         };
         if !fits {
             return Err(shape(format!(
-                "'{}' does not have the sizes that the other operands make it",
+                "'{}' does not have the sizes that follow from the other operands",
                 matcher.name(value)
             )));
         }
@@ -321,7 +327,7 @@ fn agree(matcher: &Matcher<'_>, matched: &MatchedAttention) -> Result<(), Refusa
     let most = 65535;
     let blocks = [spec.batch.fixed().unwrap_or(1), spec.heads];
     if blocks.iter().any(|&count| count > most) || [&spec.queries, &spec.keys].iter().any(|dim| is_too_long(dim)) {
-        return Err(shape("there are more heads, batches or rows than a launch counts".into()));
+        return Err(shape("there are too many heads, batches or rows for one launch".into()));
     }
     if [&spec.batch, &spec.queries, &spec.keys].contains(&&Dim::Fixed(0)) {
         return Err(shape("there is nothing to compute".into()));

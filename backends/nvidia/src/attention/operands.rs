@@ -45,7 +45,7 @@ impl Heads {
         let own = matcher.transposed(inner, &[0, 1, 3, 2]).or_else(|| matcher.transposed(inner, &[0, 2, 1]));
         let Some(own) = own else {
             let name = matcher.name(value);
-            return Err(shape(format!("the keys '{name}' have no Transpose of their own, and lie by columns")));
+            return Err(shape(format!("the keys '{name}' are stored by columns, and not by a Transpose")));
         };
         let heads = Heads::read(matcher, own)?;
         Ok(Heads { scale: heads.scale * scale, ..heads })
@@ -91,7 +91,7 @@ impl Heads {
         };
         let width = fixed(matcher, value, width)?;
         let heads = usize::try_from(heads).ok().filter(|&heads| heads > 0 && width % heads == 0);
-        let heads = heads.ok_or_else(|| shape(format!("'{}' does not divide into heads", matcher.name(value))))?;
+        let heads = heads.ok_or_else(|| shape(format!("'{}' cannot be split into heads", matcher.name(value))))?;
         let (batch, rows) = (batch.clone(), rows.clone());
         let (from, layout) = Heads::joined(matcher, value, width);
         Ok(Heads { from, layout, batch, heads, rows, size: width / heads, scale: 1.0 })
@@ -108,13 +108,13 @@ pub(super) fn result(matcher: &mut Matcher<'_>, output: usize, heads: usize, siz
 }
 
 fn fixed(matcher: &Matcher<'_>, value: usize, dim: &Dim) -> Result<usize, Refusal> {
-    let unknown = || shape(format!("the heads of '{}' have a size that is not known: {dim}", matcher.name(value)));
+    let unknown = || shape(format!("the head size of '{}' is not known: {dim}", matcher.name(value)));
     dim.fixed().ok_or_else(unknown)
 }
 
 fn rank(matcher: &Matcher<'_>, value: usize) -> Refusal {
     let (name, rank) = (matcher.name(value), matcher.shape(value).len());
-    shape(format!("'{name}' has {rank} dimensions, and heads have 3 or 4"))
+    shape(format!("'{name}' has {rank} dimensions; heads have 3 or 4"))
 }
 
 pub(super) fn shape(message: String) -> Refusal {

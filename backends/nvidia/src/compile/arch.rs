@@ -62,7 +62,7 @@ impl FromStr for Arch {
 
     fn from_str(text: &str) -> Result<Arch, Error> {
         let unknown =
-            || one_line(format!("'{text}' is no architecture of a GPU")).hint("Write it as in sm_80 or sm_90a");
+            || one_line(format!("'{text}' is not an architecture of a GPU")).hint("Write it as in sm_80 or sm_90a");
         let rest = text.strip_prefix("sm_").ok_or_else(unknown)?;
         let (digits, suffix) = match (rest.strip_suffix('a'), rest.strip_suffix('f')) {
             (Some(digits), _) => (digits, Suffix::Own),
@@ -138,11 +138,13 @@ mod tests {
         for text in
             ["", "sm_", "90a", "sm_9", "sm_0900", "sm_090", "compute_90", "sm_90b", "sm_90aa", "sm_+90", "sm_\n80"]
         {
-            let said =
-                format!("'{}' is no architecture of a GPU (Write it as in sm_80 or sm_90a)", text.replace('\n', " "));
+            let said = format!(
+                "'{}' is not an architecture of a GPU (Write it as in sm_80 or sm_90a)",
+                text.replace('\n', " ")
+            );
             assert_eq!(written(text), said);
         }
-        assert!(written("sm_80,").starts_with("'' is no architecture"));
+        assert!(written("sm_80,").starts_with("'' is not an architecture"));
         assert_eq!(written("sm_80a"), "there is no sm_80a (Write sm_80: the letter is for sm_90 and newer ones)");
         assert_eq!(written("sm_90f"), "there is no sm_90f (Write sm_90: the letter is for sm_100 and newer ones)");
     }

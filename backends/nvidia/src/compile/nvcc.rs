@@ -49,7 +49,7 @@ impl Nvcc {
     /// The architectures that it compiles for, as numbers.
     fn supported(&self) -> Result<Vec<u32>, Error> {
         let listed = run(Command::new(&self.path).arg("--list-gpu-arch"))
-            .map_err(|failure| one_line(format!("{self} does not tell its architectures: {}", failure.status)))?;
+            .map_err(|failure| one_line(format!("{self} does not report its architectures: {}", failure.status)))?;
         let number = |line: &str| line.trim().strip_prefix("compute_")?.parse().ok();
         Ok(listed.lines().filter_map(number).collect())
     }
@@ -81,9 +81,9 @@ fn search(search_path: &CudaSearchPath) -> Result<Nvcc, Error> {
         return Err(error.hint(format!("Try `pip install {packages}`, name its folder in {VARIABLE}, or use NVRTC")));
     };
     let told = run(Command::new(path).arg("--version"))
-        .map_err(|failure| one_line(format!("{} does not tell its version: {}", path.display(), failure.status)))?;
+        .map_err(|failure| one_line(format!("{} does not report its version: {}", path.display(), failure.status)))?;
     let version =
-        version(&told).ok_or_else(|| one_line(format!("{} does not tell its version: {told}", path.display())))?;
+        version(&told).ok_or_else(|| one_line(format!("{} does not report its version: {told}", path.display())))?;
     Ok(Nvcc { path: path.clone(), version, told, numbers: Vec::new() })
 }
 

@@ -31,7 +31,7 @@ impl Failure {
 
 /// The architectures that NVRTC compiles for, as numbers.
 pub(super) fn supported(found: &Found) -> Result<Vec<u32>, Error> {
-    let failed = |error: NvrtcError| one_line(format!("{found} does not tell its architectures: {:?}", error.0));
+    let failed = |error: NvrtcError| one_line(format!("{found} does not report its architectures: {:?}", error.0));
     let mut count: c_int = 0;
     // SAFETY: `found` is what cudarc has open, with this function; it writes one number.
     unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) }.result().map_err(failed)?;

@@ -166,7 +166,7 @@ fn bytes(value: &Value, addresses: &Addresses<'_>, attached: &AttachedDomain) ->
         Value::Pointer(place) => Ok(addresses.of(*place).to_ne_bytes().to_vec()),
         Value::Size(size) => Ok(size.to_ne_bytes().to_vec()),
         Value::Map(map) => encode(map, addresses.of(map.at), attached),
-        Value::Made { .. } => Err(Error::new("damaged code: what makes an argument is given one that is made")),
+        Value::Made { .. } => Err(Error::new("damaged code: a kernel that makes an argument takes one that is made")),
     }
 }
 
@@ -186,7 +186,7 @@ fn encode(map: &Map, address: u64, attached: &AttachedDomain) -> Result<Vec<u8>,
         DType::F32 => Some(Type::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32),
         _ => None,
     };
-    let damaged = || Error::new("damaged code: a tensor map that no device has");
+    let damaged = || Error::new("damaged code: an invalid tensor map");
     let (Some(swizzle), Some(dtype), 1..=5) = (swizzle, dtype, rank) else { return Err(damaged()) };
     if map.strides.len() != rank - 1 || map.block.len() != rank {
         return Err(damaged());

@@ -41,7 +41,7 @@ impl BoundConstant {
         }?;
         let view = bound.view;
         let shape = sizes(&expected.shape).filter(|_| expected.strides.len() == expected.shape.len());
-        let shape = shape.ok_or_else(|| Error::new(format!("damaged code: constant {id} has no such shape")))?;
+        let shape = shape.ok_or_else(|| Error::new(format!("damaged code: constant {id} has an invalid shape")))?;
         if view.dtype() != expected.dtype || view.shape() != shape {
             let (dtype, found) = (view.dtype(), view.shape());
             return Err(Error::new(format!("constant {id} is {dtype} {found:?}, not {} {shape:?}", expected.dtype)));
@@ -51,11 +51,10 @@ impl BoundConstant {
         }
         let bytes = laid_out(&view, &shape, &expected.strides)?.ok_or_else(|| {
             let (found, strides) = (view.strides(), &expected.strides);
-            let error =
-                Error::new(format!("constant {id} lies in strides {found:?}, and its kernels read {strides:?}"));
+            let error = Error::new(format!("constant {id} has strides {found:?}, but its kernels read {strides:?}"));
             error.hint("Compile the model again")
         })?;
-        let own = DeviceBuffer::holding(&bytes, &format!("lay out constant {id} anew"), attached)?;
+        let own = DeviceBuffer::holding(&bytes, &format!("repack constant {id}"), attached)?;
         Ok(BoundConstant { address: own.address(), _own: Some(own) })
     }
 }

@@ -112,7 +112,7 @@ fn check(launch: &Launch, attached: &AttachedDomain) -> Result<(), Error> {
         return Err(error.hint("Use a device of the kind that the model was compiled for"));
     }
     if lengths(&launch.arguments).iter().sum::<usize>() > MOST_ARGUMENTS {
-        return Err(Error::new(format!("damaged code: kernel {name} has more arguments than any")));
+        return Err(Error::new(format!("damaged code: kernel {name} has too many arguments")));
     }
     Ok(())
 }
@@ -140,7 +140,7 @@ fn takes(kernel: &Kernel, lengths: &[usize], driver: &Driver) -> Result<(), Erro
     if same && length(lengths.len()).is_none() {
         return Ok(());
     }
-    Err(Error::new(format!("damaged code: kernel {} takes no arguments of {lengths:?} bytes", kernel.name)))
+    Err(Error::new(format!("damaged code: kernel {} does not take arguments of {lengths:?} bytes", kernel.name)))
 }
 
 /// The module of a cubin: the one that is loaded, if another region has it.
@@ -162,7 +162,8 @@ fn module(cubins: &Cubins<'_>, index: usize, attached: &AttachedDomain) -> Resul
 }
 
 fn kernel(module: &Arc<Module>, name: &str, attached: &AttachedDomain) -> Result<Kernel, Error> {
-    let symbol = CString::new(name).map_err(|_| Error::new("damaged code: the name of a kernel has a zero"))?;
+    let symbol =
+        CString::new(name).map_err(|_| Error::new("damaged code: the name of a kernel has a NUL character"))?;
     // SAFETY: the module lives.
     let function = unsafe { result::module::get_function(module.0, symbol) };
     let function = function.map_err(|cause| attached.device().failed(&format!("find kernel {name}"), cause))?;

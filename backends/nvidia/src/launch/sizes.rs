@@ -145,7 +145,7 @@ fn within(limit: &Limit, symbols: &Symbols) -> Result<(), Error> {
     let Limit { of, elements, most } = limit;
     let found = size(elements, symbols)?;
     if found > *most {
-        let error = Error::new(format!("{of} has {found} elements, and its kernels count to {most}"));
+        let error = Error::new(format!("{of} has {found} elements, but its kernels support at most {most}"));
         return Err(error.hint("Use a smaller batch"));
     }
     Ok(())
@@ -176,7 +176,7 @@ fn lay_out(variant: &Variant, symbols: &Symbols) -> Result<(Vec<u64>, u64), Erro
         lifetimes.push(Lifetime { size: usize::try_from(bytes).unwrap_or(usize::MAX), first, last });
     }
     if sum > i64::MAX as u64 {
-        return Err(Error::new("its scratch memory is larger than any memory"));
+        return Err(Error::new("its scratch memory is too large"));
     }
     let plan = plan_arena(&lifetimes, DEVICE_ALIGNMENT);
     Ok((plan.offsets.iter().map(|&offset| offset as u64).collect(), plan.size as u64))

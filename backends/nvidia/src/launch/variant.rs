@@ -88,6 +88,6 @@ mod tests {
         assert_eq!(chosen(&["sm_80"], (9, 0)), format!("{said} sm_90 {}", again("sm_90a")));
         let old = "(Kernels are for sm_80 and newer: leave cuda out of --backend)";
         assert_eq!(chosen(&["sm_80"], (7, 5)), format!("{said} sm_75 {old}"));
-        assert_eq!(chosen(&["sm_8"], (8, 0)), "damaged code: 'sm_8' is no architecture of a GPU ()");
+        assert_eq!(chosen(&["sm_8"], (8, 0)), "damaged code: 'sm_8' is not an architecture of a GPU ()");
     }
 }

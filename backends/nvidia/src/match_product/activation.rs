@@ -18,25 +18,24 @@ impl Matcher<'_> {
     /// The activation that makes `output`, and the value that it is applied to.
     pub(super) fn activation(&mut self, output: usize) -> Result<(Activation, usize), Refusal> {
         if let Some(node) = self.step(output, "Relu") {
-            return Ok((Activation::Relu, node.input(0).ok_or_else(|| other("Relu of nothing"))?));
+            return Ok((Activation::Relu, node.input(0).ok_or_else(|| other("Relu has no input"))?));
         }
         if let Some(node) = self.step(output, "Gelu") {
             let activation = match (node.string("approximate", "none"), self.state.erf) {
                 ("tanh", _) | (_, Erf::AsTanh) => Activation::GeluTanh,
                 (_, Erf::Exact) => Activation::Gelu,
                 (_, Erf::Refused) => {
-                    let message =
-                        format!("GELU with erf; gelu-tanh=true takes it for the one with tanh ({DIFFERENCE} off)");
+                    let message = format!("GELU with erf; gelu-tanh=true approximates it with tanh ({DIFFERENCE} off)");
                     return Err(Refusal::new(RefusalCode::Attribute, message));
                 }
             };
-            return Ok((activation, node.input(0).ok_or_else(|| other("Gelu of nothing"))?));
+            return Ok((activation, node.input(0).ok_or_else(|| other("Gelu has no input"))?));
         }
         if self.producer(output).is_some_and(|node| node.op == "Mul") {
             if let Some(value) = self.silu(output) {
                 return Ok((Activation::Silu, value));
             }
-            return self.gelu(output).ok_or_else(|| other("a product of tensors that is no GELU"));
+            return self.gelu(output).ok_or_else(|| other("a product of tensors that is not GELU"));
         }
         Ok((Activation::None, output))
     }

@@ -8,9 +8,9 @@ use crate::product::{Factor, MatrixView};
 /// What a node multiplies: X, W, and the number alpha.
 pub(super) fn read(region: &Region, node: &Node) -> Result<(Factor<usize>, Factor<usize>, f32), Refusal> {
     if !node.domain.is_empty() || !matches!(node.op.as_str(), "MatMul" | "Gemm" | "Conv") {
-        return Err(other(&format!("'{}' ({}) is no product of matrices", node.name, node.op)));
+        return Err(other(&format!("'{}' ({}) is not a product of matrices", node.name, node.op)));
     }
-    let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a product without two factors")) };
+    let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a product needs two factors")) };
     let factor = |value: usize, read| Factor { from: value, shape: region.values[value].shape.clone(), read };
     let rank = |value: usize| region.values[value].shape.len();
     let (x, w, alpha) = match node.op.as_str() {
@@ -36,7 +36,7 @@ pub(super) fn read(region: &Region, node: &Node) -> Result<(Factor<usize>, Facto
     for factor in [&x, &w] {
         let name = &region.values[factor.from].name;
         if factor.shape.len() < factor.read.least_rank() {
-            return Err(Refusal::new(RefusalCode::Shape, format!("'{name}' is no matrix")));
+            return Err(Refusal::new(RefusalCode::Shape, format!("'{name}' is not a matrix")));
         }
         if factor.shape.contains(&Dim::Fixed(0)) {
             return Err(Refusal::new(RefusalCode::Shape, format!("'{name}' has no elements")));
@@ -78,7 +78,7 @@ fn one_pixel(region: &Region, node: &Node, x: usize, w: usize) -> Result<(), Ref
     }
     if let Some(bias) = node.input(2) {
         let name = &region.values[bias].name;
-        let message = format!("the bias '{name}' goes along the channels, and cublasLt adds one along the pixels");
+        let message = format!("the bias '{name}' goes along the channels, but cublasLt adds one along the pixels");
         return Err(Refusal::new(RefusalCode::Other, message));
     }
     Ok(())

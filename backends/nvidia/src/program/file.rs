@@ -68,12 +68,13 @@ impl Program {
         let mut cubins = Vec::with_capacity(file.cubins.len());
         for entry in &file.cubins {
             let length = usize::try_from(entry.compressed).ok().filter(|&length| length <= rest.len());
-            let (cubin, behind) = rest.split_at(length.ok_or_else(|| damaged("a cubin ends behind its end"))?);
+            let (cubin, behind) =
+                rest.split_at(length.ok_or_else(|| damaged("a cubin ends after the end of the file"))?);
             cubins.push((cubin, entry.bytes));
             rest = behind;
         }
         if !rest.is_empty() {
-            return Err(damaged("there is more behind its cubins"));
+            return Err(damaged("there are bytes after its cubins"));
         }
         file.program.check(cubins.len()).map_err(|cause| damaged(&cause))?;
         Ok((file.program, Cubins(cubins)))
@@ -102,15 +103,16 @@ impl Cubins<'_> {
     ///
     /// When there is none of that number, or it is damaged.
     pub fn get(&self, index: usize) -> Result<Vec<u8>, Error> {
-        let &(packed, bytes) = self.0.get(index).ok_or_else(|| damaged("a launch names a cubin that is not there"))?;
+        let &(packed, bytes) =
+            self.0.get(index).ok_or_else(|| damaged("a launch names a cubin that does not exist"))?;
         if bytes > MOST {
-            return Err(damaged("a cubin is larger than any is"));
+            return Err(damaged("a cubin is too large"));
         }
         let mut cubin = Vec::new();
         let read = ZlibDecoder::new(packed).take(bytes + 1).read_to_end(&mut cubin);
         match read {
             Ok(length) if length as u64 == bytes => Ok(cubin),
-            _ => Err(damaged("a cubin is not what it was")),
+            _ => Err(damaged("a cubin does not decompress to its size")),
         }
     }
 }

@@ -191,7 +191,7 @@ fn parts_of_rows() {
     assert_eq!(([spec.q, spec.k, spec.v], [q, k, v]), ([rows(0), rows(128), rows(192)], [all; 3]));
     let (_, form) = split("[2,50,260]", ["[2,50,128]", "[2,50,64]", "[2,50,68]"]);
     let cause = form.expect_err("it is not taken").to_string();
-    assert_eq!(cause, "shape: heads of V have 34 columns, taken are multiples of 8 up to 256");
+    assert_eq!(cause, "shape: heads of V have 34 columns; supported are multiples of 8 up to 256");
 }
 
 #[test]
@@ -203,26 +203,32 @@ fn what_is_refused_of_the_operator() {
         refused(model, output)
     };
     let f32 = DType::F32;
-    assert_eq!(refused_with(DType::F64, "", &[]), "type: 'q' is f64, taken are f32, f16 and bf16");
+    assert_eq!(refused_with(DType::F64, "", &[]), "type: 'q' is f64; supported are f32, f16 and bf16");
     let mask = ("mask", f32, "[50,60]");
     let past = [mask, ("past_k", f32, "[2,2,9,32]"), ("past_v", f32, "[2,2,9,16]")];
     assert_eq!(refused_with(f32, "", &past), "attribute: the input 'past_key' is given, and the kernel has no cache");
     let refused_mask = |dtype, shape| refused_with(f32, "", &[("mask", dtype, shape)]);
-    assert_eq!(refused_mask(DType::I64, "[50,60]"), "type: the mask 'mask' is i64, taken are bool, f32, f16 and bf16");
+    assert_eq!(
+        refused_mask(DType::I64, "[50,60]"),
+        "type: the mask 'mask' is i64; supported are bool, f32, f16 and bf16"
+    );
     assert_eq!(refused_mask(f32, "[s,60]"), "shape: the mask 'mask' is [s,60], and the scores [2,4,50,60]");
     let heads = "q_num_heads=16 kv_num_heads=8";
-    assert_eq!(refused_with(f32, heads, &[]), "shape: heads of V have 4 columns, taken are multiples of 8 up to 256");
+    assert_eq!(
+        refused_with(f32, heads, &[]),
+        "shape: heads of V have 4 columns; supported are multiples of 8 up to 256"
+    );
     let other = refused_with(f32, "q_num_heads=8", &[]);
-    assert_eq!(other, "shape: 'k' does not have the sizes that the other operands make it");
+    assert_eq!(other, "shape: 'k' does not have the sizes that follow from the other operands");
     let uneven = refused_with(f32, "q_num_heads=1", &[]);
-    assert_eq!(uneven, "shape: 1 heads of Q do not divide into 2 of K and V");
+    assert_eq!(uneven, "shape: 1 heads of Q are not a multiple of 2 heads of K and V");
 }
 
 #[test]
 fn what_is_refused_of_pieces() {
     let mut model = of(DType::F32);
     let output = in_rows(&mut model, |model, scores| model.node("Relu", &[scores], WEIGHTS, ""));
-    assert_eq!(refused(model, output), "other: the scores are not from a product");
+    assert_eq!(refused(model, output), "other: the scores are not from a MatMul");
 
     let mut model = of(DType::F32);
     let [q, k, v] = [("q", "[1,12,50,64]"), ("k", "[1,12,64,50]"), ("v", "[1,12,50,64]")]
@@ -230,7 +236,7 @@ fn what_is_refused_of_pieces() {
     let scores = model.node("MatMul", &[q, k], "[1,12,50,50]", "");
     let weights = model.node("Softmax", &[scores], "[1,12,50,50]", "axis=-1");
     let output = model.node("MatMul", &[weights, v], "[1,12,50,64]", "");
-    assert_eq!(refused(model, output), "shape: the keys 'k' have no Transpose of their own, and lie by columns");
+    assert_eq!(refused(model, output), "shape: the keys 'k' are stored by columns, and not by a Transpose");
 
     let mut model = of(DType::F32);
     let weights = input(&mut model, "x", "[4,4]");

@@ -87,7 +87,7 @@ fn handles_of_something_else() {
         )
     };
     let expected = [
-        "the domain is a device of DLPack's type 1, and CUDA's are of type 2 ()".into(),
+        "the domain is a device of DLPack's type 1, but CUDA's are of type 2 ()".into(),
         "there is no device cuda:-1 ()".into(),
         "the driver for CUDA 13.0 (DIR/libcuda.so.1) finds no device cuda:2 (It finds cuda:0, cuda:1)".into(),
         other(1),

@@ -279,8 +279,8 @@ fn fault() -> Result<Vec<String>, Error> {
 
 fn work_that_goes_wrong() {
     let (output, log) = tried("domain-fault", &[("STANDIN_FAULT", "2")]);
-    let cause = "work that was queued on cuda:0 earlier went wrong: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory \
-                 access was encountered (CUDA takes no more work from this process: start it again)";
+    let cause = "earlier work on cuda:0 failed: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory \
+                 access was encountered (CUDA accepts no more work from this process: start it again)";
     assert_eq!(output, format!("done\n{cause}\n{cause}\ntrue\n{cause}"));
     // The device takes nothing back, but the context is let go, twice.
     assert_eq!(log.matches("\nrelease 0: 0, 16 bytes live\n").count(), 2, "{log}");

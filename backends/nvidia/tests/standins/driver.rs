@@ -143,8 +143,8 @@ fn failures_that_end_the_process() {
     let child = Child::new("failures").with(FOLDER, both()).with("LD_LIBRARY_PATH", shield(scratch.path()));
     let output = child.output(both());
     let ended = |text: &str| {
-        let hint = "CUDA takes no more work from this process: start it again";
-        format!("work that was queued on cuda:0 earlier went wrong: {text} ({hint})")
+        let hint = "CUDA accepts no more work from this process: start it again";
+        format!("earlier work on cuda:0 failed: {text} ({hint})")
     };
     let expected = [
         ended("CUDA_ERROR_CONTAINED"),

@@ -231,8 +231,8 @@ fn a_library_to_link_with() {
     copy(&built, &scratch.path().join("stubs/libcuda.so"));
     let path = std::env::join_paths([&scratch.path().join("stubs"), both()]).expect("the names have no separators");
     let output = Child::new("open").with("LD_LIBRARY_PATH", path).output(scratch.path());
-    let hint = "Take DIR/stubs out of LD_LIBRARY_PATH: what is there is only to link with";
-    assert_eq!(output, format!("libcuda (DIR/stubs/libcuda.so) does not tell its version ({hint})"));
+    let hint = "Take DIR/stubs out of LD_LIBRARY_PATH: it has stubs, which are only to link with";
+    assert_eq!(output, format!("libcuda (DIR/stubs/libcuda.so) does not report its version ({hint})"));
 }
 
 /// NVRTC that cannot open its builtins by their bare name is of no use; this one does not even tell its version.
@@ -264,7 +264,7 @@ fn nvrtc_finds_its_builtins() {
     };
     let path = "DIR/venv/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13";
     let hint = "Try `pip install nvidia-cuda-nvrtc==13.0.*`, or name its folder in BYOC_CUDA_PATH";
-    let expected = format!("libnvrtc ({path}) does not tell its version ({hint})");
+    let expected = format!("libnvrtc ({path}) does not report its version ({hint})");
     assert_eq!(child().output(scratch.path()), expected);
     let builtins = source("builtins.c", "int builtins;\n");
     compile(&[builtins], &folder.join("libnvrtc-builtins.so.13.0"), &[]);
@@ -281,11 +281,11 @@ fn devices_that_are_missing() {
         child.with(variable, value).output(Path::new(both()))
     };
     let driver = "the driver for CUDA 13.0 (DIR/libcuda.so.1)";
-    let hint = "See whether `nvidia-smi` lists it, and whether CUDA_VISIBLE_DEVICES leaves it out";
+    let hint = "Check whether `nvidia-smi` lists it, and whether CUDA_VISIBLE_DEVICES leaves it out";
     let none = "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected";
-    assert_eq!(said("open", "STANDIN_DEVICES", "0"), format!("{driver} starts no device: {none} ({hint})"));
+    assert_eq!(said("open", "STANDIN_DEVICES", "0"), format!("{driver} cannot be initialised: {none} ({hint})"));
     let other = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination";
-    assert_eq!(said("open", "STANDIN_INIT", "803"), format!("{driver} starts no device: {other} ({hint})"));
+    assert_eq!(said("open", "STANDIN_INIT", "803"), format!("{driver} cannot be initialised: {other} ({hint})"));
     let three = said("third-device", "STANDIN_DEVICES", "2");
     assert_eq!(three, format!("{driver} finds no device cuda:2 (It finds cuda:0, cuda:1)"));
     assert_eq!(said("third-device", "STANDIN_DEVICES", "3"), "");

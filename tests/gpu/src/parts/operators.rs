@@ -19,7 +19,7 @@ pub(super) fn run(fixture: &Fixture, report: &mut Report) {
 
 fn kit(fixture: &Fixture, backend: &str) -> Result<Found> {
     let Origin::File(plugin) = &fixture.registry.get(backend)?.origin else {
-        return failure(format!("'{backend}' is no plugin"));
+        return failure(format!("'{backend}' is not a plugin"));
     };
     let reference = fixture.registry.select(&[HOST.to_owned()], &[("json.kernels".into(), "reference".into())])?.pop();
     let settings = Settings {

@@ -184,7 +184,7 @@ fn large_groups_are_refused() {
         read(&region, &region.nodes[0]).map(|spec| spec.depth).map_err(|refusal| (refusal.code, refusal.message))
     };
     let x = &[1, 64, 6000, 6000];
-    let reason = "'Conv_0' has more elements in the channels of a group than 32 bits count";
+    let reason = "'Conv_0' has more elements in the channels of a group than 32 bits can count";
     let refused = Err((RefusalCode::Shape, reason.to_owned()));
     assert_eq!(read_of([x, &[64, 64, 3, 3], &[1, 64, 5998, 5998]], 1), refused);
     assert_eq!(read_of([x, &[64, 32, 3, 3], &[1, 64, 5998, 5998]], 2), Ok(32));
