@@ -1,5 +1,5 @@
-//! Region to code: the product as JSON, with operands by their place among the inputs or by the id of a constant. No
-//! weight is in it, and sizes that are not known yet stand in it as the texts that they are in the region.
+//! Generates the code of a region: the fused GEMM as JSON, whose operands are indices of inputs or ids of constants. It has
+//! no weights; unknown sizes are symbolic.
 
 use std::io::Write;
 
@@ -9,44 +9,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::patterns;
 
-/// The option that says with what precision f32 is multiplied.
+/// The option for the precision of f32 products.
 pub(crate) const MATH: &str = "math";
 
 /// The code of a region.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Program {
-    /// How f32 is multiplied. Other types have one way only.
+    /// The precision of f32. Other types have one precision only.
     pub(crate) math: Math,
     pub(crate) product: Product<Source>,
 }
 
-/// Where an operand comes from.
+/// The source of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
-    /// The input of that position.
+    /// The input of that index.
     Input(usize),
     /// A constant.
     Constant(ConstantId),
 }
 
-/// What f32 is rounded to before it is multiplied.
+/// The precision to which f32 is rounded before it is multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Math {
     /// Nothing.
     F32,
-    /// TF32: 10 bits behind the leading one in place of 23.
+    /// TF32: 10 bits of mantissa instead of 23.
     Tf32,
 }
 
 impl Program {
-    /// Reads a program, which may be anybody's.
+    /// Reads a program, which is untrusted.
     ///
     /// # Errors
     ///
-    /// When it is none, and when its elements are of a type that a call would take for another one: it would read and write
-    /// beyond the tensors.
+    /// When it is not a program, and when cublasLt does not multiply its element type: a call would access memory out of
+    /// bounds.
     pub(crate) fn read(code: &[u8]) -> Result<Program, Error> {
         let damaged = |cause: String| Error::new(format!("damaged code: {cause}"));
         let program: Program = serde_json::from_slice(code).map_err(|cause| damaged(cause.to_string()))?;

@@ -4,8 +4,8 @@ use byoc_plugin_api::{Claims, Error, Options, Region};
 
 use crate::patterns;
 
-/// Leaves every operand to the host: cublasLt reads matrices and their transposes as they lie. The numbers of a GELU
-/// decided which function the code names, and are in it so; what is multiplied by 0 is not needed.
+/// Claims every operand for the host: cublasLt reads matrices and their transposes in place. The numbers of a GELU are
+/// embedded, as the code names the function; what is multiplied by 0 is unused.
 pub(crate) fn constant_updater(region: &Region, options: &Options, claims: &mut Claims<'_>) -> Result<(), Error> {
     let matched = patterns::read(region, options).map_err(|refusal| Error::new(refusal.to_string()))?;
     let product = &matched.product;

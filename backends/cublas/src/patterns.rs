@@ -1,4 +1,4 @@
-//! What the backend takes, and why not.
+//! Which regions the backend supports, and why it refuses others.
 
 use byoc_nvidia::match_product::{self, Erf, MatchedProduct, Supported};
 use byoc_nvidia::matmul;
@@ -7,21 +7,21 @@ use byoc_plugin_api::{DType, Dim, Options, Pattern, Refusal, RefusalCode, Region
 
 use crate::problem::{Matrices, Tensor, problem};
 
-/// The option that lets GELU with erf be the one with tanh.
+/// The option that approximates GELU with erf by GELU with tanh.
 pub(crate) const GELU_TANH: &str = "gelu-tanh";
 
-/// The products, then what may follow in the same call, the longest first.
+/// Products with the epilogues that one call computes, the longest first.
 pub(crate) fn patterns(options: &Options) -> Vec<Pattern> {
     match_product::patterns("(or (MatMul ?x ?w) (Gemm ?x ?w ?c?) (Conv ?x ?w ?b?))", &supported(options))
 }
 
-/// What cublasLt multiplies and core knows, as the options say.
+/// The fused GEMMs that cublasLt supports with these options.
 fn supported(options: &Options) -> Supported {
     let erf = if options.bool(GELU_TANH) { Erf::AsTanh } else { Erf::Refused };
     Supported { types: &[DType::F32, DType::F64, DType::F16, DType::BF16], erf, silu: false, wide_bias: false }
 }
 
-/// Reads a region as one product that cublasLt computes.
+/// Matches a region to one product that cublasLt computes.
 pub(crate) fn read(region: &Region, options: &Options) -> Result<MatchedProduct, Refusal> {
     let matched = match_product::read(region, &supported(options))?;
     if matched.product.dtype == DType::F64 && matched.product.activation != Activation::None {
@@ -30,7 +30,7 @@ pub(crate) fn read(region: &Region, options: &Options) -> Result<MatchedProduct,
     Ok(matched)
 }
 
-/// Accepts what is one product, in a layout that cublasLt can be told.
+/// Accepts a region that is one product, in layouts that cublasLt supports.
 pub(crate) fn check(candidate: &Region, options: &Options) -> Result<(), Refusal> {
     let product = read(candidate, options)?.product;
     match (fixed(&product.x), fixed(&product.w)) {
@@ -39,7 +39,7 @@ pub(crate) fn check(candidate: &Region, options: &Options) -> Result<(), Refusal
     }
 }
 
-/// How many calls a product of contiguous operands takes.
+/// The number of calls for a product of contiguous operands.
 fn calls(product: &Product<usize>, x: &[i64], w: &[i64]) -> Result<usize, Refusal> {
     let read = |read: MatrixView, shape: &[i64]| {
         let tensor = Tensor { shape, strides: &contiguous_strides(shape) };
@@ -50,9 +50,8 @@ fn calls(product: &Product<usize>, x: &[i64], w: &[i64]) -> Result<usize, Refusa
     Ok(matmul::plan(&problem)?.offsets.len())
 }
 
-/// Which layouts a plan meets does not depend on sizes, but the number of its calls may, where a batch broadcasts in
-/// more than one dimension; and beyond a limit there is no plan. So that number must not depend on a size that is not
-/// known yet.
+/// Layouts do not depend on sizes, but the number of calls may, where a batch broadcasts in more than one dimension, and it
+/// has a limit. So it must not depend on an unknown size.
 fn unknown_sizes(product: &Product<usize>) -> Result<(), Refusal> {
     if (product.x.read, product.w.read) != (MatrixView::Matrix, MatrixView::Matrix) {
         return Ok(());
@@ -73,7 +72,7 @@ fn unknown_sizes(product: &Product<usize>) -> Result<(), Refusal> {
     }
 }
 
-/// Shapes of 2 x 2 matrices with these batches, in which sizes that are not known are `size`, or what the other one has.
+/// Shapes of 2 x 2 matrices with these batches. Unknown sizes are `size`, or the size of the other shape.
 fn assumed(x: &[Dim], w: &[Dim], size: usize) -> (Vec<i64>, Vec<i64>) {
     let of = |own: &[Dim], other: &[Dim]| -> Vec<i64> {
         let (own, other) = (&own[..own.len() - 2], &other[..other.len() - 2]);

@@ -1,9 +1,9 @@
-//! A product in numbers: sizes and distances, as the row-major rules of cublasLt want them.
+//! A product for given shapes: sizes and strides, as [`byoc_nvidia::matmul`] needs them.
 
 use byoc_nvidia::matmul::{self, Batch, Problem, View};
 use byoc_nvidia::product::{Activation, MatrixView, Product};
 
-/// A tensor in numbers.
+/// A shape and its strides.
 #[derive(Clone, Copy)]
 pub(crate) struct Tensor<'a> {
     pub(crate) shape: &'a [i64],
@@ -14,7 +14,7 @@ pub(crate) struct Tensor<'a> {
 /// A tensor read as a batch of matrices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Matrices {
-    /// Sizes of the batch's dimensions, and how far apart their matrices are.
+    /// Sizes and strides of the batch's dimensions.
     pub(crate) batch: Vec<(i64, i64)>,
     pub(crate) rows: i64,
     pub(crate) columns: i64,
@@ -22,8 +22,8 @@ pub(crate) struct Matrices {
 }
 
 impl Matrices {
-    /// Reads a tensor. `None` where dimensions that should be one longer one do not lie so, and for a rank that the
-    /// reading does not have.
+    /// Views a tensor as matrices. `None` if dimensions that should merge are not contiguous, and for a rank that the view does
+    /// not support.
     pub(crate) fn read(read: MatrixView, tensor: Tensor<'_>) -> Option<Matrices> {
         let dims: Vec<_> = tensor.shape.iter().copied().zip(tensor.strides.iter().copied()).collect();
         let one = (1, 0);
@@ -41,7 +41,7 @@ impl Matrices {
     }
 }
 
-/// Several dimensions as one.
+/// Merges dimensions.
 fn together(dims: &[(i64, i64)]) -> Option<(i64, i64)> {
     dims.iter().try_fold((1, 0), |(size, stride), &(inner, step)| match (size, inner) {
         (_, 1) => Some((size, stride)),
@@ -70,7 +70,7 @@ pub(crate) fn problem<S>(product: &Product<S>, x: &Matrices, w: &Matrices) -> Re
     })
 }
 
-/// The activation in the words of a call.
+/// The activation of a call.
 fn of_call(activation: Activation) -> Result<matmul::Activation, String> {
     match activation {
         Activation::None => Ok(matmul::Activation::None),
@@ -80,7 +80,7 @@ fn of_call(activation: Activation) -> Result<matmul::Activation, String> {
     }
 }
 
-/// The dimensions of a batch, of which each operand may lack some or have 1 for them, as in numpy.
+/// The dimensions of a batch, broadcast as in numpy.
 fn batch(x: &Matrices, w: &Matrices) -> Result<Vec<Batch>, String> {
     let too_large = || "the result is too large".to_owned();
     let rank = x.batch.len().max(w.batch.len());
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(read(MatrixView::Row, &[4], &[2]), matrices(&[], 1, 4, 0, 2));
         assert_eq!(read(MatrixView::Column, &[4], &[2]), matrices(&[], 4, 1, 2, 0));
         assert_eq!(read(MatrixView::Filter, &[4, 5, 1, 1], &[5, 1, 9, 9]), matrices(&[], 4, 5, 5, 1));
-        // Rows of pixels are one longer row where each begins behind the one before.
+        // Rows of pixels merge if they are contiguous.
         assert_eq!(read(MatrixView::Pixels, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&[(2, 60)], 3, 20, 20, 1));
         assert_eq!(read(MatrixView::Pixels, &[2, 3, 4, 5], &[120, 40, 10, 2]), matrices(&[(2, 120)], 3, 20, 40, 2));
         assert_eq!(read(MatrixView::Pixels, &[2, 3, 4, 5], &[60, 20, 1, 4]), None);

@@ -1,7 +1,7 @@
-//! Code and constants to calls of cublasLt on a device.
+//! Runs a product by calls of cublasLt on a device.
 //!
-//! All that is slow happens before a run: libraries are found and the product's operands bound in `load_on`, calls are
-//! described and their algorithms chosen in `plan`, addresses are put in in `prepare`. A run makes the calls.
+//! `load_on` finds the libraries and binds constants; `plan` creates descriptors and chooses algorithms; `prepare` binds
+//! addresses. A run only makes the calls.
 
 mod bind;
 mod describe;
@@ -22,15 +22,15 @@ use self::describe::Described;
 use self::lt::Handle;
 use crate::codegen::Program;
 
-/// The option that says how much scratch memory there may be.
+/// The option for the size of the workspace.
 pub(crate) const WORKSPACE: &str = "workspace";
 
-/// Opens a device with a queue of its own.
+/// Opens a device with its own stream.
 pub(crate) fn open_domain(ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
     Ok(Box::new(CudaDomain::open(ordinal, &search_path(options), &[Library::CublasLt])?))
 }
 
-/// Bytes of scratch memory that a call may ask for.
+/// The largest workspace of a call, in bytes.
 fn workspace(options: &Options) -> Result<u64, Error> {
     let asked = options.int(WORKSPACE);
     let bytes = u64::try_from(asked).ok().and_then(|mebibytes| mebibytes.checked_mul(1 << 20));
@@ -61,31 +61,31 @@ struct Loaded {
     handle: Handle,
     operands: Operands,
     program: Program,
-    /// Bytes of scratch memory that a call may ask for.
+    /// The largest workspace of a call, in bytes.
     most: u64,
-    /// Dropped after all that is of its context.
+    /// Dropped last, after all objects of its context.
     attached: AttachedDomain,
 }
 
-/// What became of the shapes planned last.
+/// The state of the last planned shapes.
 enum State {
     Unplanned,
     /// There is nothing to compute.
     Empty,
     Planned(Described),
-    /// Everything has its place.
+    /// All addresses are bound.
     Ready(Described),
 }
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // What is dropped next belongs to this context. Where it cannot be entered, the device is lost with all of it.
+        // The fields that are dropped next need this context. If it cannot be entered, the device is lost with all of it.
         let _ = self.attached.enter();
     }
 }
 
 impl Loaded {
-    /// The product of tensors of these shapes, in numbers; `None` where its result has no elements.
+    /// The product for these shapes; `None` if its result has no elements.
     fn problem(&self, inputs: &[DeviceTensor<'_>], outputs: &[DeviceTensor<'_>]) -> Result<Option<Problem>, Error> {
         let product = &self.program.product;
         let x = self.operands.x.matrices(&product.x, product.dtype, inputs)?;
@@ -94,7 +94,7 @@ impl Loaded {
         let &[y] = outputs else { return Err(self.error(&format!("{} results for one", outputs.len()))) };
         bind::same_type(&y, product.dtype, "the result")?;
         let elements = [problem.m, problem.n].into_iter().chain(problem.batch.iter().map(|batch| batch.count));
-        // `problem` has counted them; a size of 0 may stand behind others that cannot be multiplied.
+        // `problem` has checked the product of these sizes; with a size of 0 it may overflow before.
         let elements = elements.fold(1i64, i64::saturating_mul);
         let fits = |operand: &Option<Operand>, length: i64| match operand {
             Some(operand) => operand.elements(product.dtype, inputs).map(|found| found == length),
@@ -112,7 +112,7 @@ impl Loaded {
         Ok((elements > 0).then_some(problem))
     }
 
-    /// A problem for messages.
+    /// Describes a problem for messages.
     fn text(&self, problem: &Problem) -> String {
         let product = &self.program.product;
         let count = problem.batch.iter().fold(1i64, |count, batch| count.saturating_mul(batch.count));
@@ -176,7 +176,7 @@ impl DeviceExecutable for Loaded {
         };
         let y = outputs.first().map(|tensor| tensor.address).ok_or_else(|| self.error("the result is missing"))?;
         let at = self.operands.addresses(inputs, y)?;
-        described.place(&at, scratch).map_err(|cause| {
+        described.bind(&at, scratch).map_err(|cause| {
             self.error(&format!("cublasLt does not take a bias at {:#x}: {cause}", at.bias.unwrap_or(0)))
         })?;
         self.state = State::Ready(described);

@@ -1,4 +1,4 @@
-//! Kernels of every kind that is generated for whole operators: for tests that compile all of them.
+//! Standalone kernels of every variant, for tests that compile all of them.
 
 use byoc_nvidia::build::GeneratedKernel;
 use byoc_nvidia::program::BufferRef;
@@ -8,8 +8,8 @@ use crate::kernels::conv::{self, Activation, ConvSpec};
 use crate::kernels::pool::{self, Kind, PoolSpec};
 use crate::kernels::window::Window;
 
-/// Kernels called `k0`, `k1` and so on: poolings and convolutions of each type, every tile, every way to load one, and what
-/// a convolution's kernel does behind it.
+/// Kernels called `k0`, `k1` and so on: poolings and convolutions of each type, every tile, every way to load one, and every
+/// epilogue.
 pub fn all_kernels() -> Vec<GeneratedKernel> {
     let mut pools = Vec::new();
     let mut convs = Vec::new();
@@ -57,7 +57,7 @@ fn convolutions(dtype: DType) -> Vec<ConvSpec> {
     sizes.into_iter().enumerate().map(spec).collect()
 }
 
-/// A window that is the same along both axes.
+/// A square window.
 fn square(input: usize, kernel: usize, stride: usize, pad: usize) -> Window {
     let output = (input + 2 * pad - kernel) / stride + 1;
     Window {

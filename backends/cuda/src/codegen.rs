@@ -1,4 +1,4 @@
-//! Region to code: one source with a kernel for each value that is kept in memory, compiled for each architecture.
+//! Generates the code of a region: one source with its fused and standalone kernels, compiled for each architecture.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -13,9 +13,9 @@ use crate::plan::{KernelPlan, plan};
 
 const HELPERS: &str = include_str!("helpers.cuh");
 
-/// A region as kernels, for no architecture yet.
+/// The kernels of a region, before they are compiled.
 pub(crate) struct Fused {
-    /// The source; none where there is nothing to compute.
+    /// The source; `None` if there is nothing to compute.
     pub(crate) source: Option<Source>,
     /// The program but for its variants.
     pub(crate) program: Program,

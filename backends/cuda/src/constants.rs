@@ -5,7 +5,7 @@ use byoc_plugin_api::{Claims, Constants, Error, Region};
 
 use crate::lower::lower;
 
-/// Leaves to the host what kernels read; what decided the structure is in the code so, and nothing else is needed.
+/// Claims what kernels read for the host, and structural constants such as axes as embedded; the rest is unused.
 pub(crate) fn constant_updater(
     region: &Region,
     constants: &Constants<'_>,

@@ -1,5 +1,5 @@
-//! Region to values: each node as expressions of elements. What decides the structure, such as axes, is read from constants
-//! here, and no element of another constant is.
+//! Lowers a region to the fusion IR (`ir.rs`). Structural constants such as axes are read here; no element of another
+//! constant is.
 
 mod elements;
 mod moves;
@@ -15,37 +15,37 @@ use crate::ir::{Def, Id, Move, Value};
 use crate::kernels;
 pub(crate) use standalone::Call;
 
-/// A region as values.
+/// The IR of a region.
 #[derive(Debug, Default)]
 pub(crate) struct IrGraph {
-    /// All of them, operands first.
+    /// The values, operands first.
     pub(crate) values: Vec<Value>,
     /// The outputs of the region.
     pub(crate) outputs: Vec<Id>,
-    /// The constants that may be read, in the order of their places.
+    /// The constants that may be read, in the order of their indices.
     pub(crate) constants: Vec<program::Constant>,
-    /// Values of the region that decided what is computed.
+    /// Constants of the region whose elements are in the code.
     pub(crate) decided: BTreeSet<usize>,
     /// The calls of standalone kernels.
     pub(crate) calls: Vec<Call>,
-    /// What stands for a value of the region.
+    /// The IR value of a value of the region.
     pub(crate) known: BTreeMap<usize, Id>,
 }
 
-/// What lowers one region.
+/// The state of lowering.
 pub(crate) struct Lowering<'a> {
     pub(crate) region: &'a Region,
     constants: Option<&'a Constants<'a>>,
     graph: IrGraph,
-    /// The operator at hand.
+    /// The current operator.
     op: String,
 }
 
-/// Lowers a region; without constants where it is only asked whether that can be done.
+/// Lowers a region; without constants for `check`, which only needs to know whether it is possible.
 ///
 /// # Errors
 ///
-/// When a node is none that these kernels compute, with the reason.
+/// When a node is not supported, with the reason.
 pub(crate) fn lower(region: &Region, constants: Option<&Constants<'_>>) -> Result<IrGraph, Refusal> {
     let mut lowering = Lowering { region, constants, graph: IrGraph::default(), op: String::new() };
     for (position, &input) in region.inputs.iter().enumerate() {
@@ -110,7 +110,7 @@ impl Lowering<'_> {
         self.graph.values.len() - 1
     }
 
-    /// The value that an operator gives for one of the region.
+    /// Defines the IR value of an output of a node.
     fn give(&mut self, node: &Node, output: usize, def: Def) {
         let Some(value) = node.output(output) else { return };
         let tensor = &self.region.values[value];
@@ -119,7 +119,7 @@ impl Lowering<'_> {
         self.graph.known.insert(value, id);
     }
 
-    /// What stands for a value of the region.
+    /// The IR value of a value of the region.
     fn value(&mut self, value: usize) -> Result<Id, Refusal> {
         if let Some(&id) = self.graph.known.get(&value) {
             return Ok(id);
@@ -143,7 +143,7 @@ impl Lowering<'_> {
         Ok(id)
     }
 
-    /// The operand at a position.
+    /// The operand of that index.
     fn operand(&mut self, node: &Node, input: usize) -> Result<Id, Refusal> {
         match self.optional(node, input)? {
             Some(id) => Ok(id),
@@ -151,7 +151,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The operand at a position, if it is there.
+    /// The operand of that index, if it is there.
     fn optional(&mut self, node: &Node, input: usize) -> Result<Option<Id>, Refusal> {
         node.input(input).map(|value| self.value(value)).transpose()
     }
@@ -169,7 +169,7 @@ impl Lowering<'_> {
         self.graph.values[id].shape.clone()
     }
 
-    /// The integers of an input that decides the structure; none where the input is absent.
+    /// The integers of a structural input; `None` if the input is absent.
     fn ints(&mut self, node: &Node, input: usize, what: &str) -> Result<Option<Vec<i64>>, Refusal> {
         let Some(value) = node.input(input) else { return Ok(None) };
         let Some(ints) = self.region.constant_ints(value) else {
@@ -180,19 +180,19 @@ impl Lowering<'_> {
         Ok(Some(ints))
     }
 
-    /// Notes an input that the shape of the output stands for.
+    /// Notes a structural input whose content the shape of the output has.
     fn in_shape(&mut self, node: &Node, input: usize) {
         if let Some(value) = node.input(input).filter(|&value| self.region.constant(value).is_some()) {
             self.graph.decided.insert(value);
         }
     }
 
-    /// The same element under the shape of a scalar.
+    /// Reshapes one element to a scalar.
     fn scalar(&mut self, id: Id) -> Id {
         self.push(self.dtype(id), Vec::new(), Def::Move(Move::Reshape, vec![id]))
     }
 
-    /// An axis, counted from the back where it is negative.
+    /// An axis, which counts from the end if negative.
     fn axis(&self, value: i64, rank: usize) -> Result<usize, Refusal> {
         let front = if value < 0 { value + rank as i64 } else { value };
         usize::try_from(front)

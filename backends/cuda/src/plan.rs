@@ -1,7 +1,7 @@
-//! Which values are kept in memory, and the kernels that put them there.
+//! Fusion: chooses the values that are stored in memory, and writes the kernels that compute them.
 //!
-//! Kernels are written from the outputs back. One that needs a value that is to be in memory computes and writes it along
-//! the way where it meets all of its elements, and else waits for the kernel of that value.
+//! Kernels are written from the outputs back. A kernel that needs a stored value computes and stores it as well if it visits
+//! all of its elements; else the kernel of that value comes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,11 @@ use crate::kernel::{self, Kernel, Materialised, Stop};
 use crate::kernels;
 use crate::lower::{Call, IrGraph};
 
-/// The kernels of a region, in the order in which they are launched.
+/// The kernels of a region, in launch order.
 #[derive(Default)]
 pub(crate) struct KernelPlan {
     pub(crate) kernels: Vec<Written>,
-    /// Bytes of each piece of scratch memory.
+    /// Bytes of each scratch buffer.
     pub(crate) scratch: Vec<Dim>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Written {
     touched: BTreeSet<Id>,
 }
 
-/// More rounds than any region needs: each keeps more values in memory.
+/// The most rounds, more than any region needs: each round stores more values.
 const ROUNDS: usize = 1000;
 
 /// Plans a region.
@@ -84,7 +84,7 @@ impl Planner<'_> {
             let Value { shape, dtype, .. } = &self.graph.values[value];
             self.plan.scratch.push(times(&product(shape)?, &Dim::Fixed(dtype.size()))?);
         }
-        // The last one first: it takes those along that it is made of.
+        // The last one first: its kernel may store its operands as well.
         let mut wanted = self.graph.outputs.clone();
         wanted.sort_unstable();
         while let Some(&value) = wanted.last() {
@@ -94,11 +94,11 @@ impl Planner<'_> {
             }
             match self.produce(value) {
                 Ok(()) => drop(wanted.pop()),
-                // It is to be in memory already, and another kernel can only read it from there.
+                // It is stored by its own kernel, from which this one reads it.
                 Err(Stop::Store(first)) if first != value && self.memory.kept.contains_key(&first) => {
                     wanted.push(first)
                 }
-                // Each waits for operands only, so none is wanted by itself.
+                // Kernels wait for their operands only, so there is no cycle.
                 Err(Stop::First(first)) => wanted.push(first),
                 Err(other) => return Err(other),
             }
@@ -139,7 +139,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Where a value is that has to be in memory.
+    /// The buffer of a value that has to be in memory.
     fn in_memory(&self, value: Id) -> Result<BufferRef, Stop> {
         match (&self.graph.values[value].def, self.memory.kept.get(&value)) {
             (Def::Input(input), _) => Ok(BufferRef::Input(*input)),
@@ -151,14 +151,14 @@ impl Planner<'_> {
     }
 }
 
-/// Values that several kernels compute, and that are worth to be computed once.
+/// Values that several kernels compute, and that are worth storing.
 fn shared(values: &[Value], plan: &KernelPlan, stored: &BTreeSet<Id>, outputs: &[Id]) -> BTreeSet<Id> {
     let mut counts: BTreeMap<Id, usize> = BTreeMap::new();
     plan.kernels.iter().flat_map(|kernel| &kernel.touched).for_each(|&value| *counts.entry(value).or_default() += 1);
     let mut below: BTreeSet<Id> = BTreeSet::new();
     let mut chosen = BTreeSet::new();
     let kept = |value: &Id| stored.contains(value) || outputs.contains(value);
-    // From the last one back: what is kept needs nothing kept below it.
+    // From the last one back: operands of a stored value need not be stored.
     for (&value, &count) in counts.iter().rev() {
         let wanted = count > 1
             && !kept(&value)
@@ -174,11 +174,11 @@ fn shared(values: &[Value], plan: &KernelPlan, stored: &BTreeSet<Id>, outputs: &
     chosen
 }
 
-/// What has to be computed for an element before it is worth to be written and read: about two numbers read.
+/// The cost of an element from which storing it pays off: about two loads.
 const WORTH: usize = 4;
 
-/// Roughly what an element costs: 1 for a simple operation, 2 for what is read, 4 for a function. An operand that stands in
-/// `known` has been counted before: many paths may lead to it.
+/// A rough cost of an element: 1 for a simple operation, 2 for a load, 4 for a function. `known` memoises operands that are
+/// reached by several paths.
 fn cost(values: &[Value], value: Id, kept: &impl Fn(&Id) -> bool, known: &mut BTreeMap<Id, usize>) -> usize {
     if let Some(&cost) = known.get(&value) {
         return cost;
@@ -200,13 +200,13 @@ fn cost(values: &[Value], value: Id, kept: &impl Fn(&Id) -> bool, known: &mut BT
 }
 
 impl KernelPlan {
-    /// The places of constants that are read.
+    /// The indices of constants that are read.
     pub(crate) fn constants(&self) -> BTreeSet<usize> {
         let places = self.kernels.iter().flat_map(|kernel| kernel.launch.places());
         places.filter_map(|place| if let BufferRef::Constant(at) = place { Some(at) } else { None }).collect()
     }
 
-    /// Gives constants new places.
+    /// Renumbers the constants.
     pub(crate) fn renumber(&mut self, constants: &[usize]) {
         let moved = |argument: &mut Argument| {
             if let Argument::Pointer(BufferRef::Constant(at)) = argument {

@@ -1,9 +1,9 @@
-//! Code and constants to launches on a device: as for every backend of generated kernels.
+//! Runs a region on a device, by the launcher of all backends that generate kernels.
 
 use byoc_nvidia::launch;
 use byoc_plugin_api::{DeviceConstants, DeviceExecutable, Domain, DomainHandles, Environment, Error, Options};
 
-/// Opens a device with a queue of its own.
+/// Opens a device with its own stream.
 pub(crate) fn open_domain(ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
     launch::open_domain(ordinal, options)
 }

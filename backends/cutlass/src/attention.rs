@@ -1,4 +1,4 @@
-//! Attention as a step: what backends of CUDA share makes its kernel.
+//! Attention as a step, whose kernel `byoc_nvidia` generates.
 
 use byoc_nvidia::attention;
 pub(crate) use byoc_nvidia::attention::{MatchedAttention, read};
@@ -10,14 +10,14 @@ use byoc_plugin_api::Error;
 use crate::buffers::{Buffers, Use};
 use crate::source::Kernel;
 
-/// What becomes of constants: operands are read as they lie.
+/// The uses of constants: operands are read in place.
 pub(crate) fn uses(matched: &MatchedAttention) -> Vec<(usize, Use)> {
     let operands = [Some(matched.q), Some(matched.k), Some(matched.v), matched.mask].into_iter().flatten();
     let numbers = matched.numbers.iter().map(|&value| (value, Use::Embedded));
     operands.map(|value| (value, Use::Host)).chain(numbers).collect()
 }
 
-/// Its type and sizes.
+/// Its name: type and sizes.
 pub(crate) fn name(matched: &MatchedAttention) -> String {
     format!("attention_{}_{}_{}", matched.spec.dtype, matched.spec.heads, matched.spec.size)
 }

@@ -1,4 +1,4 @@
-//! Region to code: kernels for each architecture, all of one architecture in one source, and how they are launched.
+//! Generates the code of a region: one source of kernels for each architecture, and the launches.
 
 use std::io::Write;
 
@@ -53,7 +53,7 @@ fn kernels(steps: &[Step], arch: Arch, memory: &mut Buffers<'_>) -> Result<Vec<K
     steps.iter().enumerate().map(kernel).collect()
 }
 
-/// The launches for an architecture, from the cubin of that number.
+/// The launches for an architecture, from the cubin of that index.
 pub(crate) fn variant(
     kernels: &[Kernel],
     arch: Arch,
@@ -67,7 +67,7 @@ pub(crate) fn variant(
     Ok(Variant { arch: arch.to_string(), scratch, launches })
 }
 
-/// The constants of a program, which are those of each of its variants.
+/// The constants of a program, which are the same for all variants.
 fn same(known: &[program::Constant], found: Vec<program::Constant>) -> Result<Vec<program::Constant>, Error> {
     if known.is_empty() || known == found {
         return Ok(found);

@@ -5,7 +5,7 @@ use byoc_plugin_api::{Claims, Constants, Error, Options, Region};
 use crate::buffers::{Use, strides};
 use crate::{conv, math, steps};
 
-/// Leaves what kernels read to the host. What no step needs, such as what is multiplied by 0, is not needed.
+/// Claims what kernels read for the host. What no step reads, such as a factor of 0, is unused.
 pub(crate) fn constant_updater(
     region: &Region,
     constants: &Constants<'_>,

@@ -1,4 +1,4 @@
-//! What the backend takes, and why not.
+//! Which regions the backend supports, and why it refuses others.
 
 use byoc_nvidia::attention;
 use byoc_nvidia::match_product;
@@ -12,7 +12,7 @@ pub(crate) fn patterns() -> Vec<Pattern> {
     attention::patterns().into_iter().chain(conv::patterns()).chain(products).collect()
 }
 
-/// Accepts what kernels are generated for.
+/// Accepts a region for which kernels can be generated.
 pub(crate) fn check(candidate: &Region, options: &Options) -> Result<(), Refusal> {
     if conv::is_one(candidate) {
         return conv::check(candidate, math::tf32(options));

@@ -1,4 +1,4 @@
-//! A product of matrices as a step: what it computes, with which kernel, and from what.
+//! A fused GEMM as a step: what it computes, and its kernel.
 
 mod choice;
 mod emit;
@@ -20,32 +20,32 @@ use crate::buffers::{Buffers, Strides, Use};
 use crate::math;
 use crate::source::Kernel;
 
-/// What is read as a product. f32 is among its types, so that the reason why it is not taken can be told.
+/// The supported fused GEMMs. f32 is listed so that its refusal without `math=tf32` has a reason of its own.
 pub(crate) const SUPPORTED: Supported =
     Supported { types: &[DType::F16, DType::BF16, DType::F32], erf: Erf::Exact, silu: true, wide_bias: true };
 
-/// A product, with the values of its region that it is of.
+/// A product of a region.
 pub(crate) struct Product {
     fused: FusedProduct<usize>,
     gemm: Gemm,
     output: usize,
-    /// Constants that decided what is computed.
+    /// Constants whose numbers are in the code.
     numbers: Vec<usize>,
 }
 
-/// What a kernel can be made of again, with another tile as well.
+/// From this a kernel can be generated again, also with another tile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Recipe {
     /// What is computed.
     pub(crate) gemm: Gemm,
-    /// The tile that was chosen.
+    /// The chosen tile.
     pub(crate) tile: Tile,
-    /// Where x, w, the bias and c where they are there, and y lie.
+    /// The buffers of x, w, the bias and c if there are any, and y.
     pub(crate) places: Vec<BufferRef>,
 }
 
 impl Recipe {
-    /// Checks what may come from a damaged file: sizes, the tile, and how many operands there are.
+    /// Checks a recipe from an untrusted file: sizes, the tile, and the number of operands.
     pub(crate) fn check(&self, arch: Arch) -> Result<(), &'static str> {
         let Gemm { n, k, x, w, bias, beta, .. } = &self.gemm;
         if self.gemm.limits().is_err() || [*n, *k, x.distance, w.distance].contains(&0) {
@@ -62,7 +62,7 @@ impl Recipe {
 }
 
 impl Product {
-    /// Reads a region as one product.
+    /// Matches a region to one product.
     pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) -> Result<Product, Refusal> {
         let MatchedProduct { product: fused, numbers } = match_product::read(region, &SUPPORTED)?;
         if fused.dtype == DType::F32 && !math::tf32(options) {
@@ -74,7 +74,7 @@ impl Product {
         Ok(Product { fused, gemm, output, numbers })
     }
 
-    /// What becomes of constants: operands are read as they lie.
+    /// The uses of constants: operands are read in place.
     pub(crate) fn uses(&self) -> Vec<(usize, Use)> {
         let FusedProduct { x, w, c, bias, .. } = &self.fused;
         let operands = [Some(x.from), Some(w.from), c.as_ref().map(|c| c.from), *bias];
@@ -82,7 +82,7 @@ impl Product {
         read.chain(self.numbers.iter().map(|&value| (value, Use::Embedded))).collect()
     }
 
-    /// Its type and sizes.
+    /// Its name: type and sizes.
     pub(crate) fn name(&self) -> String {
         format!("product_{}_{}_{}", self.gemm.dtype, self.gemm.n, self.gemm.k)
     }
@@ -100,14 +100,14 @@ impl Product {
 }
 
 impl Recipe {
-    /// What tells it from others of the same product.
+    /// Its name among the recipes of the same product.
     pub(crate) fn name(&self) -> String {
         let Tile { by, m, n, k, stages, .. } = self.tile;
         let by = if by == By::Wgmma { "wgmma" } else { "mma" };
         format!("{m}x{n}x{k}_{stages} {by}")
     }
 
-    /// The same product in other tiles, those thought to be the fastest first.
+    /// The same product with other tiles, the fastest by estimate first.
     pub(crate) fn others(&self, arch: Arch) -> Vec<Recipe> {
         let others = choice::candidates(&self.gemm, arch).into_iter().filter(|tile| *tile != self.tile);
         others.map(|tile| Recipe { tile, ..self.clone() }).collect()
@@ -130,7 +130,7 @@ fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[BufferRef
         By::Wgmma => {
             let &[x, w, ..] = places else { return Err(Error::new("a product needs two factors")) };
             arguments.splice(..2, hopper::maps(gemm, tile, x, w)?);
-            // A block for each multiprocessor goes from tile to tile.
+            // Persistent: one block per multiprocessor.
             let most = Expr::from(choice::multiprocessors(arch) as i64);
             let grid = Expr::of(&blocks)?.smaller(&most)?.to_dim()?;
             (hopper::PARTS, hopper::text(symbol, gemm, tile, &mut sizes)?, grid, hopper::MEMORY)
@@ -151,7 +151,7 @@ fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[BufferRef
     Ok(Kernel { parts: parts.to_vec(), text, launch, launch_info, needs, memory, recipe: serde_json::Value::Null })
 }
 
-/// How many tiles all matrices have.
+/// The number of tiles of all matrices of the batch.
 fn blocks(gemm: &Gemm, tile: Tile) -> Result<Dim, Error> {
     let rows = dim::ceil_div(&gemm.m, &Dim::Fixed(tile.m as usize))?;
     let tiles = dim::mul(&rows, &Dim::Fixed(gemm.n.div_ceil(tile.n as usize)))?;
@@ -159,12 +159,12 @@ fn blocks(gemm: &Gemm, tile: Tile) -> Result<Dim, Error> {
     Ok(dim::mul(&tiles, &batch)?)
 }
 
-/// The sizes that a kernel is given because they are not known yet, in the order of its parameters.
+/// The unknown sizes, which are arguments of the kernel, in the order of its parameters.
 #[derive(Default)]
 pub(crate) struct Sizes(Vec<Dim>);
 
 impl Sizes {
-    /// A size as it stands in the source: a number, or the name of a parameter.
+    /// A size as C++: a number, or the name of a parameter.
     pub(crate) fn text(&mut self, size: &Dim) -> String {
         if let Dim::Fixed(size) = size {
             return size.to_string();

@@ -1,4 +1,4 @@
-//! Code and constants to launches on a device, as every program of kernels is run.
+//! Runs a region on a device, by the launcher of all backends that generate kernels.
 
 use byoc_nvidia::launch;
 pub(crate) use byoc_nvidia::launch::open_domain;

@@ -1,5 +1,5 @@
-//! A region as the steps that compute it, each of which becomes a launch. `check` asks whether there are such steps, and why
-//! not; codegen and the constant_updater read what was accepted.
+//! Matches a region to steps, each of which becomes a launch. `check` needs the reason of a refusal; codegen and the
+//! constant_updater match what was accepted.
 
 use byoc_nvidia::compile::Arch;
 use byoc_plugin_api::{Error, Options, Refusal, Region};
@@ -26,7 +26,7 @@ pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) ->
 }
 
 impl Step {
-    /// What the step does with constants, by value.
+    /// The uses of constants, by value.
     pub(crate) fn uses(&self) -> Vec<(usize, Use)> {
         match self {
             Step::Attention(matched) => attention::uses(matched),
@@ -34,7 +34,7 @@ impl Step {
         }
     }
 
-    /// What it is called in names of files and in messages.
+    /// Its name in file names and messages.
     pub(crate) fn name(&self) -> String {
         match self {
             Step::Attention(matched) => attention::name(matched),

@@ -1,7 +1,7 @@
-//! Joining a memory domain that another library has opened: the same context, the same queue.
+//! Attaches to a memory domain that another plugin has opened: the same context, the same stream.
 //!
-//! Each plugin has bindings of its own, with what they remember of CUDA. What they share is the driver, of which there is
-//! one in a process, and so the primary context of each of its devices.
+//! Each plugin links its own bindings with their own state. All share the process's one driver, and so the primary context
+//! of each device.
 
 use byoc_plugin_api::{DomainHandles, Error};
 use cudarc::driver::sys::{CUcontext, CUstream};
@@ -13,8 +13,8 @@ use crate::primary_context::PrimaryContext;
 /// DLPack's number for devices of CUDA.
 pub(crate) const DEVICE_TYPE: i32 = 2;
 
-/// A domain that this library has attached: its device's primary context, which it retains, and the queue, which it
-/// borrows. To be dropped before the domain.
+/// A domain of another plugin: its device's primary context, which is retained, and its stream, which is borrowed. Drop it
+/// before the domain.
 pub struct AttachedDomain {
     primary: PrimaryContext,
     stream: CUstream,
@@ -24,11 +24,11 @@ pub struct AttachedDomain {
 unsafe impl Send for AttachedDomain {}
 
 impl AttachedDomain {
-    /// Joins the domain of these handles.
+    /// Attaches to the domain of these handles.
     ///
     /// # Errors
     ///
-    /// When the handles are not a CUDA device's, or when its primary context here is another one than the domain's.
+    /// When the handles are not a CUDA device's, or its primary context here differs from the domain's.
     pub fn new(handles: &DomainHandles, driver: &Driver) -> Result<AttachedDomain, Error> {
         let (kind, ordinal) = (handles.device.device_type, handles.device.device_id);
         if kind != DEVICE_TYPE {
@@ -57,7 +57,7 @@ impl AttachedDomain {
         self.primary.enter()
     }
 
-    /// Keeps the context for the life of the process, for what is made in it once and stays.
+    /// Keeps the context for the life of the process, for objects in it that are never destroyed.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl AttachedDomain {
         self.primary.context()
     }
 
-    /// The domain's queue.
+    /// The domain's stream.
     pub fn stream(&self) -> CUstream {
         self.stream
     }

@@ -1,4 +1,4 @@
-//! What backends that generate CUDA C++ do alike when a region is compiled: their options, and source to cubin.
+//! Compiles the sources of a backend that generates CUDA C++, by the options that these backends have in common.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::program::Launch;
 /// CUTLASS's templates compile for older ones as well, to kernels that only trap.
 const OLDEST: u32 = 80;
 
-/// The option that names the architectures that code is made for.
+/// The option that lists the target architectures.
 pub const ARCH: &str = "arch";
 /// The option that names a folder for the generated sources.
 pub const KEEP_SOURCES: &str = "keep-sources";
@@ -25,7 +25,7 @@ fn option(name: &str, kind: OptionKind, default: &str, help: &str) -> OptionSpec
     OptionSpec { name: name.into(), kind, default: default.into(), help: help.into() }
 }
 
-/// The options of these backends that decide what code is.
+/// The options that affect the generated code.
 pub fn options() -> Vec<OptionSpec> {
     let compilers = OptionKind::Choice(vec!["nvrtc".into(), "nvcc".into()]);
     vec![
@@ -34,7 +34,7 @@ pub fn options() -> Vec<OptionSpec> {
     ]
 }
 
-/// Their options about the machine.
+/// The options that describe the machine.
 pub fn run_options() -> Vec<OptionSpec> {
     vec![
         option(LIBRARY_PATH, OptionKind::Text, "", "Folder with CUDA's libraries and headers, looked into first"),
@@ -47,37 +47,37 @@ pub fn run_options() -> Vec<OptionSpec> {
     ]
 }
 
-/// What generated sources begin with: types of 16 bits and how they are converted, and what lanes of a warp exchange.
+/// The beginning of every generated source: 16-bit types with their conversions, and warp shuffles.
 pub const PRELUDE: &str = include_str!("prelude.cuh");
 
-/// A kernel as CUDA C++, and its launch from the first cubin. Whoever puts several into one source moves them.
+/// A kernel as CUDA C++, and its launch. The launch names cubin 0: the caller sets the index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GeneratedKernel {
-    /// One `extern "C" __global__` function, with what only it needs. The prelude stands before it.
+    /// One `extern "C" __global__` function with its helpers. It needs [`PRELUDE`] before it.
     pub text: String,
     /// How it is launched.
     pub launch: Launch,
 }
 
-/// Where the user, and then the environment, have CUDA's libraries and headers.
+/// Where to search for CUDA's libraries and headers: the user's folder, then the environment.
 pub fn search_path(options: &Options) -> CudaSearchPath {
     CudaSearchPath::of_process(Some(Path::new(options.text(LIBRARY_PATH))))
 }
 
-/// A generated source, before it is known for which architecture.
+/// A generated source, for any architecture.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What it is called: letters, digits and `_`. Regions that compute the same give the same name.
+    /// Its name: letters, digits and `_`. Equal for regions that compute the same.
     pub name: String,
     /// The whole text.
     pub text: String,
     /// The headers that it includes.
     pub needs: Needs,
-    /// Bytes of memory that compiling it takes, as measured for its kind; 0 if that is little.
+    /// Bytes of memory that its compilation needs, as measured for its kind; 0 if that is little.
     pub memory: u64,
 }
 
-/// Makes cubins as the options say.
+/// A compiler with the options of a backend.
 pub struct Build {
     toolchain: Toolchain,
     cache: Cache,
@@ -90,7 +90,7 @@ impl Build {
     ///
     /// # Errors
     ///
-    /// When there is none, when it does not know an architecture, and when kernels are not written for one.
+    /// When there is none, and when it or the kernels do not support an architecture.
     pub fn new(options: &Options) -> Result<Build, Error> {
         let arches = arches(options.text(ARCH))?;
         if let Some(old) = arches.iter().find(|arch| arch.number() < OLDEST) {
@@ -109,7 +109,7 @@ impl Build {
         Ok(Build { toolchain, cache: Cache::of_process(), arches, keep })
     }
 
-    /// What code is made for.
+    /// The target architectures.
     pub fn arches(&self) -> &[Arch] {
         &self.arches
     }
@@ -129,7 +129,7 @@ impl Build {
     }
 }
 
-/// Writes a source to the user's folder. Its name may come from an artifact, and sources of one name differ.
+/// Writes a source to the user's folder. The file name has a digest, as sources of one name differ.
 fn keep(folder: &Path, source: &Source, arch: Arch) -> Result<(), Error> {
     let digest = blake3::hash(source.text.as_bytes()).to_hex();
     let file = folder.join(file_name(&format!("{}-{}.{arch}", source.name, &digest[..8])));

@@ -1,4 +1,4 @@
-//! The devices that the driver knows.
+//! Lists the devices of the driver, and describes failures of theirs.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use cudarc::driver::sys::{CUdevice_attribute_enum as Attribute, cudaError_enum a
 
 use crate::locate::Driver;
 
-/// What there is to know of a device before any use of it.
+/// Properties of a device, read without opening it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its number, as in `cuda:0`.
@@ -26,14 +26,14 @@ pub struct Device {
 }
 
 impl Device {
-    /// What it is, in one line, without its number and its memory.
+    /// Its name and compute capability, for messages.
     pub fn title(&self) -> String {
         let (major, minor) = self.capability;
         format!("{}, compute capability {major}.{minor}", self.name)
     }
 
-    /// The error of a call for this device. `what` is what cannot be done, such as "make a stream"; where the cause is
-    /// work that went wrong earlier, it is said so instead.
+    /// The error of a call for this device. `what` is the operation, such as "make a stream"; where the cause is
+    /// earlier work that failed, the message says so instead.
     pub fn failed(&self, what: &str, cause: DriverError) -> Error {
         let (ordinal, text) = (self.ordinal, explain(cause));
         if FAULTS.contains(&cause.0) {
@@ -54,8 +54,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// Failures on the device itself. Any later call may tell of them, and all do: of each, CUDA's manual says that the
-/// process has to be started again.
+/// Sticky errors: every later call returns them. Of each, CUDA's manual says that the process has to be started again.
 const FAULTS: &[Code] = &[
     Code::CUDA_ERROR_ECC_UNCORRECTABLE,
     Code::CUDA_ERROR_NVLINK_UNCORRECTABLE,
@@ -107,7 +106,7 @@ fn count(driver: &Driver) -> Result<u32, Error> {
     Ok(count.unsigned_abs())
 }
 
-/// What a failure of the driver means: its name and its text, in one line.
+/// The name and the text of a driver's error, in one line.
 pub fn explain(cause: DriverError) -> String {
     let text = |part: Result<&std::ffi::CStr, DriverError>| part.map(|text| text.to_string_lossy().into_owned()).ok();
     match (text(cause.error_name()), text(cause.error_string())) {
@@ -116,7 +115,7 @@ pub fn explain(cause: DriverError) -> String {
     }
 }
 
-/// What most often hides a device.
+/// The most likely reasons why no device is found.
 const HINT: &str = "Check whether `nvidia-smi` lists it, and whether CUDA_VISIBLE_DEVICES leaves it out";
 
 fn name(driver: &Driver) -> String {

@@ -1,23 +1,23 @@
-//! Device memory of a region's own: for constants that are laid out anew, and for what kernels make.
+//! Device memory that a region owns: for repacked constants, and for arguments that kernels make.
 
 use byoc_plugin_api::{Error, TensorView};
 use cudarc::driver::result;
 
 use crate::attached_domain::AttachedDomain;
 
-/// Bytes on the device, given back when dropped. The context must be current then.
+/// A device allocation, freed on drop. The context must be current then.
 pub struct DeviceBuffer {
     address: u64,
     bytes: usize,
 }
 
 impl DeviceBuffer {
-    /// DeviceBuffer of so many bytes, at least one, in the current context. What it holds is not said. `what` is what it is for,
+    /// Allocates uninitialised memory, at least one byte, in the current context. `what` is the purpose for messages,
     /// such as "repack constant 3".
     ///
     /// # Errors
     ///
-    /// When there is not so much.
+    /// When there is not enough memory.
     pub fn of(bytes: usize, what: &str, attached: &AttachedDomain) -> Result<DeviceBuffer, Error> {
         let failed = |cause| attached.device().failed(&format!("{what}, in {bytes} bytes"), cause);
         // SAFETY: a plain allocation, which the returned value alone frees.
@@ -25,7 +25,7 @@ impl DeviceBuffer {
         Ok(DeviceBuffer { address, bytes })
     }
 
-    /// DeviceBuffer with a copy of these bytes, in the current context. Waits until they are there.
+    /// Allocates a copy of these bytes, in the current context. Waits for the copy.
     ///
     /// # Errors
     ///
@@ -41,15 +41,15 @@ impl DeviceBuffer {
         Ok(memory)
     }
 
-    /// What it holds when all work that is queued now is done. Waits for that.
+    /// Copies its contents to the host after all queued work. Waits for that.
     ///
     /// # Errors
     ///
-    /// When the work, or the copy, goes wrong.
+    /// When the work or the copy fails.
     pub fn read(&self, what: &str, attached: &AttachedDomain) -> Result<Vec<u8>, Error> {
         let failed = |cause| attached.device().failed(what, cause);
         let mut bytes = vec![0; self.bytes];
-        // SAFETY: the allocation is of that length, and nobody looks at the bytes before the stream was waited for.
+        // SAFETY: the allocation is of that length, and the bytes are not read before the stream is synchronised.
         unsafe {
             result::memcpy_dtoh_async(&mut bytes, self.address, attached.stream()).map_err(failed)?;
             result::stream::synchronize(attached.stream()).map_err(failed)?;
@@ -57,7 +57,7 @@ impl DeviceBuffer {
         Ok(bytes)
     }
 
-    /// Where it begins, at a multiple of 256 bytes.
+    /// Its address, a multiple of 256 bytes.
     pub fn address(&self) -> u64 {
         self.address
     }

@@ -1,7 +1,7 @@
-//! Programs on a device: what every backend of generated kernels does with its regions.
+//! Runs a [`Program`] on a device, for every backend that generates kernels.
 //!
-//! All that is slow happens before a run: the variant for the device is chosen, its kernels are loaded and constants are
-//! looked at in `load_on`; sizes become numbers in `plan`, and addresses arguments in `prepare`. A run launches.
+//! `load_on` chooses the variant for the device, loads its kernels and repacks constants; `plan` evaluates symbolic sizes;
+//! `prepare` binds addresses to kernel arguments. A run only launches.
 
 mod arguments;
 mod constants;
@@ -24,7 +24,7 @@ use crate::domain::CudaDomain;
 use crate::locate::{self, CudaSearchPath};
 use crate::program::{Program, Variant};
 
-/// Opens a device with a queue of its own.
+/// Opens a device with its own stream.
 ///
 /// # Errors
 ///
@@ -33,18 +33,18 @@ pub fn open_domain(ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, E
     Ok(Box::new(CudaDomain::open(ordinal, &search_path(options), &[])?))
 }
 
-/// The positions of the variants that devices of this machine run; of all where it has none.
+/// The indices of the variants that this machine's devices can run; all of them on a machine without devices.
 pub fn variants(program: &Program, search_path: &CudaSearchPath) -> Vec<usize> {
     let devices = locate::driver(search_path).and_then(|driver| device::all(&driver)).unwrap_or_default();
     variant::run(program, &devices)
 }
 
-/// Loads a program. `backend` is who made it, for hints.
+/// Loads a program. `backend` is the backend that compiled it, for hints.
 ///
 /// # Errors
 ///
-/// When the code is damaged or has nothing for this device, when constants are bound that are not what it says, and when the
-/// driver takes a kernel not.
+/// When the code is damaged or has no variant for this device, when constants do not match it, and when the driver does not
+/// load a kernel.
 pub fn load_on(
     backend: &str,
     code: &[u8],
@@ -72,27 +72,27 @@ struct Loaded {
     program: Program,
     /// What is launched on this device.
     variant: Variant,
-    /// Dropped after all that is of its context.
+    /// Dropped last, after all objects of its context.
     attached: AttachedDomain,
 }
 
-/// What became of the shapes planned last.
+/// The state of the last planned shapes.
 enum State {
     Unplanned,
     Planned(Sizes),
-    /// Everything has its place.
+    /// All addresses are bound.
     Ready(Sizes, Vec<PreparedLaunch>),
 }
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // What is dropped next belongs to this context. Where it cannot be entered, the device is lost with all of it.
+        // The fields that are dropped next need this context. If it cannot be entered, the device is lost with all of it.
         let _ = self.attached.enter();
     }
 }
 
 impl Loaded {
-    /// The same error, with what it is about.
+    /// The error with the program's title.
     fn named(&self, error: Error) -> Error {
         Error { message: format!("{}: {}", self.program.title, error.message), ..error }
     }

@@ -2,9 +2,8 @@
 //!
 //! `cudarc` opens libraries by bare names, such as `libcublasLt.so` and then `libcublasLt.so.13`, and panics when none
 //! opens, or later when a function is missing. So the library is opened here first, by its path and for the whole
-//! process: the loader knows it by its SONAME from then on, and gives it to `cudarc` under that name. What `cudarc` did
-//! get is then asked for its path, its version and every function that backends call. All failures are errors of one
-//! line.
+//! process: from then on the loader resolves its SONAME to it, also for `cudarc`. The library that `cudarc` got is checked:
+//! its path, its version and every function that backends call. All failures are errors of one line.
 
 mod library;
 mod search_path;
@@ -32,7 +31,7 @@ pub struct Found {
     pub library: Library,
     /// Its file, as the loader names it.
     pub path: PathBuf,
-    /// What it says of itself. For the driver, the newest CUDA that it can run.
+    /// Its version. For the driver, the newest CUDA that it can run.
     pub version: Version,
 }
 
@@ -58,7 +57,7 @@ impl Deref for Driver {
 ///
 /// # Errors
 ///
-/// When there is none, when it is too old, or when another one gets in between.
+/// When there is none, when it is too old, or when another library shadows it.
 pub fn driver(search_path: &CudaSearchPath) -> Result<Driver, Error> {
     open(Library::Driver, search_path, library::NEWEST).map(Driver)
 }
@@ -67,19 +66,19 @@ pub fn driver(search_path: &CudaSearchPath) -> Result<Driver, Error> {
 ///
 /// # Errors
 ///
-/// When there is none, when it is of a version that the bindings or the driver cannot use, or when another one gets in
-/// between.
+/// When there is none, when it is of a version that the bindings or the driver cannot use, or when another library shadows
+/// it.
 pub fn cublaslt(search_path: &CudaSearchPath, driver: &Driver) -> Result<Found, Error> {
     let found = open(Library::CublasLt, search_path, driver.version.major)?;
     fits(&found, driver)?;
     Ok(found)
 }
 
-/// Opens NVRTC, CUDA's compiler, and before it the builtins that it looks for by their bare name. Needs no driver.
+/// Opens NVRTC, after the builtins that it loads by their bare name. Needs no driver.
 ///
 /// # Errors
 ///
-/// When there is none, when it is of a version that the bindings cannot use, or when another one gets in between.
+/// When there is none, when it is of a version that the bindings cannot use, or when another library shadows it.
 pub fn nvrtc(search_path: &CudaSearchPath) -> Result<Found, Error> {
     open(Library::Nvrtc, search_path, library::NEWEST)
 }
@@ -97,10 +96,10 @@ pub fn library(library: Library, search_path: &CudaSearchPath, driver: &Driver) 
     }
 }
 
-/// Tells the milliseconds between two events.
+/// `cuEventElapsedTime`: the milliseconds between two events.
 pub(crate) type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
 
-/// The function of that kind that the driver has. `cudarc` knows the newer name only.
+/// The driver's function of that type. `cudarc` has only the newer name.
 pub(crate) fn elapsed_time(driver: &Driver) -> Result<ElapsedTime, Error> {
     let handle = driver.library.bound();
     // SAFETY: both have this signature in cuda.h.
@@ -109,10 +108,10 @@ pub(crate) fn elapsed_time(driver: &Driver) -> Result<ElapsedTime, Error> {
     found.map(|function| *function).ok_or_else(|| lacks(driver.library, Some(&driver.path), ELAPSED_TIME))
 }
 
-/// Tells where a kernel has the parameter of that position, and its bytes.
+/// `cuFuncGetParamInfo`: the offset and the size of a kernel's parameter.
 pub(crate) type ParameterInfo = unsafe extern "C" fn(CUfunction, usize, *mut usize, *mut usize) -> CUresult;
 
-/// The function of that kind, which drivers have since CUDA 12.4.
+/// The function of that type, which drivers have since CUDA 12.4.
 pub(crate) fn parameter_info(driver: &Driver) -> Option<ParameterInfo> {
     let handle = driver.library.bound()?;
     // SAFETY: it has this signature in cuda.h.
@@ -130,11 +129,11 @@ fn fits(found: &Found, driver: &Driver) -> Result<(), Error> {
     Err(one_line(message).hint(format!("Update NVIDIA's driver{}", package.unwrap_or_default())))
 }
 
-/// What was found where. What is open stays open, so it need not be looked for again.
+/// The libraries found so far, by search path. They stay open, so no search is repeated.
 static KNOWN: Mutex<Vec<(Library, CudaSearchPath, u32, Found)>> = Mutex::new(Vec::new());
 
-/// Opens the first one that the search_path hold, and checks it; once for the same search_path. One of a major version up to
-/// `newest` is preferred, wherever it is.
+/// Opens the first library on the search path, and checks it; once per search path. A major version up to `newest` is
+/// preferred, wherever it is.
 fn open(library: Library, search_path: &CudaSearchPath, newest: u32) -> Result<Found, Error> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((.., found)) =
@@ -147,8 +146,7 @@ fn open(library: Library, search_path: &CudaSearchPath, newest: u32) -> Result<F
     Ok(found)
 }
 
-/// Looks for a library in these search_path: for one that is newer than asked for only where there is no other, so that it
-/// can be told of.
+/// Searches for a library. A newer one than supported is taken only if there is no other, so that the error can name it.
 fn search(library: Library, search_path: &CudaSearchPath, newest: u32) -> Result<Found, Error> {
     let (fitting, newer): (Vec<_>, Vec<_>) = library.files().iter().partition(|(_, major)| *major <= newest);
     let mut broken = Vec::new();
@@ -177,7 +175,7 @@ fn search(library: Library, search_path: &CudaSearchPath, newest: u32) -> Result
     Err(one_line(message).hint(library.hint(newest)))
 }
 
-/// What may be the library at a place: files in folders, or bare names for the loader to look up.
+/// The candidates of one entry: files in folders, or bare names for the loader.
 fn candidates(names: &[(&str, u32)], library: Library, place: &SearchEntry) -> Vec<PathBuf> {
     let names = names.iter().map(|(name, _)| name);
     match place.folders(library) {
@@ -186,8 +184,7 @@ fn candidates(names: &[(&str, u32)], library: Library, place: &SearchEntry) -> V
     }
 }
 
-/// Opens a library, and what it looks for by bare names, so that later calls for its SONAME anywhere in the process
-/// find it.
+/// Opens a library, and those that it loads by bare names, so that its SONAME resolves to it in the whole process.
 fn open_for_all(library: Library, path: &Path) -> Result<Handle, String> {
     let open = |path: &Path| {
         // SAFETY: opening runs the library's initialisers. The user, the loader's configuration or the active Python
@@ -228,7 +225,7 @@ fn path_of(handle: &Handle, library: Library) -> Result<PathBuf, Error> {
     Ok(PathBuf::from(path.to_string_lossy().into_owned()))
 }
 
-/// Looks at what `cudarc` gets when it opens the library by itself, now that `opened` is there for it.
+/// Checks the library that `cudarc` gets by itself, which should be `opened`.
 fn check(library: Library, place: &SearchEntry, opened: PathBuf, newest: u32) -> Result<Found, Error> {
     let Some(handle) = library.bound() else {
         let message = format!("{} ({}) is open, but not found by its name", library.name(), opened.display());
@@ -257,7 +254,7 @@ fn check(library: Library, place: &SearchEntry, opened: PathBuf, newest: u32) ->
     }
 }
 
-/// CUDA's toolkit has a folder of libraries to link with, all of whose functions fail.
+/// CUDA's toolkit has a folder of stub libraries to link with, all of whose functions fail.
 fn stub_hint(path: &Path) -> Option<String> {
     let folder = path.parent().filter(|folder| folder.ends_with("stubs"))?;
     Some(format!("Take {} out of LD_LIBRARY_PATH: it has stubs, which are only to link with", folder.display()))
@@ -273,7 +270,7 @@ fn lacks(library: Library, path: Option<&Path>, function: &str) -> Error {
     one_line(format!("{}{place} has no function {function}", library.name())).hint(library.hint(library::NEWEST))
 }
 
-/// An error of one line, whatever stands in the paths.
+/// An error of one line, even if paths have line breaks.
 pub(crate) fn one_line(message: String) -> Error {
     Error::new(message.replace(char::is_control, " "))
 }

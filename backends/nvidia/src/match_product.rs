@@ -1,5 +1,5 @@
-//! Reads a region as one product of matrices. `check` asks whether it is one, and why not; `codegen` and the
-//! constant_updater read what was accepted.
+//! Matches a region to one fused GEMM: a product of matrices with what is added to it and an activation. `check` needs the
+//! reason of a refusal; `codegen` and the constant_updater match what was accepted.
 
 mod activation;
 mod factors;
@@ -11,46 +11,46 @@ pub use self::patterns::patterns;
 use crate::product::{MatrixView, Product, Scaled};
 use crate::region_matcher::RegionMatcher;
 
-/// A region that is one product.
+/// A region as one fused GEMM.
 #[derive(Debug)]
 pub struct MatchedProduct {
-    /// The product of the region's values.
+    /// The product, of values of the region.
     pub product: Product<usize>,
-    /// Constants that decided what is computed, and are not needed for it.
+    /// Constants whose numbers are in the code, which does not read them otherwise.
     pub numbers: Vec<usize>,
 }
 
-/// What a backend takes of what is read here.
+/// The parts of a fused GEMM that a backend supports.
 #[derive(Clone, Copy, Debug)]
 pub struct Supported {
-    /// The element types that it multiplies.
+    /// Element types.
     pub types: &'static [DType],
-    /// What becomes of GELU with erf.
+    /// Support of GELU with erf.
     pub erf: Erf,
-    /// Whether it computes `x` times the sigmoid of `x`.
+    /// Whether SiLU, `x` times the sigmoid of `x`, is supported.
     pub silu: bool,
-    /// Whether a product of 16 bits may be cast to f32 for a bias of that type and what follows, and back at last.
+    /// Whether a 16-bit product may be cast to f32 for an f32 bias and an activation, and back at the end.
     pub wide_bias: bool,
 }
 
-/// What becomes of GELU with erf.
+/// How a backend supports GELU with erf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Erf {
-    /// It is not taken.
+    /// It is refused.
     Refused,
-    /// It counts as the one with tanh.
+    /// It is approximated by GELU with tanh.
     AsTanh,
-    /// It is computed as it is.
+    /// It is computed exactly.
     Exact,
 }
 
 type Matcher<'a> = RegionMatcher<'a, Supported>;
 
-/// Reads a region.
+/// Matches a region.
 ///
 /// # Errors
 ///
-/// When it is not one product, or one that is not taken: why.
+/// When it is not one product, or not a supported one, with the reason.
 pub fn read(region: &Region, supported: &Supported) -> Result<MatchedProduct, Refusal> {
     let mut matcher = Matcher::new(region, *supported);
     let &[output] = region.outputs.as_slice() else { return Err(other("there is more than one result")) };
@@ -91,21 +91,21 @@ pub fn read(region: &Region, supported: &Supported) -> Result<MatchedProduct, Re
 }
 
 impl Matcher<'_> {
-    /// The f32 value that `output` is cast from, where the backend computes the sum before it.
+    /// The f32 value that `output` is cast from, if the backend supports f32 sums.
     pub(super) fn narrowed(&mut self, output: usize) -> Option<usize> {
         let from = self.producer(output).filter(|_| self.state.wide_bias)?.input(0)?;
         let is_wide = |value: usize| self.region.values[value].dtype == DType::F32;
         (is_wide(from) && !is_wide(output)).then(|| self.step(output, "Cast")).flatten().map(|_| from)
     }
 
-    /// The product that a cast made `value` of.
+    /// The 16-bit product before the cast to f32 that makes `value`.
     pub(super) fn widened(&mut self, value: usize) -> Result<usize, Refusal> {
         let cast = self.step(value, "Cast").and_then(|node| node.input(0));
         cast.ok_or_else(|| other("a sum in f32 is cast, but its product is not"))
     }
 }
 
-/// The operand of a sum that the region computes, and the other one.
+/// The operands of a sum: the one that the region computes first.
 fn chain(matcher: &Matcher<'_>, node: &Node) -> Result<(usize, usize), Refusal> {
     let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a sum needs two operands")) };
     match (matcher.producer(a).is_some(), matcher.producer(b).is_some()) {
@@ -115,15 +115,14 @@ fn chain(matcher: &Matcher<'_>, node: &Node) -> Result<(usize, usize), Refusal> 
     }
 }
 
-/// Supported a tensor that is added: as the bias where it is a vector along the rows, or as C where it has the shape of the
-/// product.
+/// Adds a tensor: as the bias if it is a vector of N elements, or as C if it has the shape of the product.
 fn add(region: &Region, product: &mut Product<usize>, term: usize, beta: f32) -> Result<(), Refusal> {
     let tensor = &region.values[term];
     let is_constant = region.constant(term).is_some();
     let (own, y) = (without_ones(&tensor.shape), without_ones(&product.y));
     let along_the_row = matches!(product.w.read, MatrixView::Matrix | MatrixView::Transposed)
         && product.y.last().is_some_and(|n| own == without_ones(std::slice::from_ref(n)));
-    // One number is that many equal ones, which are made when a constant is bound.
+    // A scalar is broadcast to a vector when the constant is bound.
     let one_number = own.is_empty() && (product.n() == Some(1) || is_constant && product.n().is_some());
     let is_vector = along_the_row && (!own.is_empty() || product.n() == Some(1)) || one_number;
     if is_vector && beta == 1.0 && product.bias.is_none() {
@@ -147,7 +146,7 @@ fn add(region: &Region, product: &mut Product<usize>, term: usize, beta: f32) ->
     })
 }
 
-/// Errors unless all of the region is in the product.
+/// An error unless the product consumes all nodes of the region.
 fn require_consumed(matcher: &Matcher<'_>, product: &Product<usize>, output: usize) -> Result<(), Refusal> {
     if let Some(node) = matcher.unmatched() {
         return Err(other(&format!("'{}' is not part of a product that one call computes", node.name)));

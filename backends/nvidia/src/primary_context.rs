@@ -1,4 +1,4 @@
-//! A device's primary context: the one that all libraries of a process share.
+//! A device's primary context, which all libraries of a process share.
 
 use byoc_plugin_api::Error;
 use cudarc::driver::result;
@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUcontext, CUdevice};
 use crate::device::{self, Device};
 use crate::locate::Driver;
 
-/// The primary context of a device, kept until this is dropped.
+/// The retained primary context of a device, released on drop.
 pub(crate) struct PrimaryContext {
     /// The device.
     pub(crate) device: Device,
@@ -19,7 +19,7 @@ pub(crate) struct PrimaryContext {
 unsafe impl Send for PrimaryContext {}
 
 impl PrimaryContext {
-    /// Retains it, which makes it if nobody has.
+    /// Retains it, which creates it if needed.
     pub(crate) fn retain(driver: &Driver, ordinal: u32) -> Result<PrimaryContext, Error> {
         let device = device::one(driver, ordinal)?;
         let open = || {

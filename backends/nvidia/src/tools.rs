@@ -1,4 +1,4 @@
-//! What backends that generate kernels use on this machine, found or missing: for `byoc plugin info`.
+//! The tools that backends of generated kernels need on this machine, found or missing: for `byoc plugin info`.
 
 use byoc_plugin_api::{Error, Options, Tool};
 

@@ -1,8 +1,8 @@
-//! Operands, found: inputs by their place, constants where they lie on the device.
+//! Binds operands: inputs by index, constants by their address on the device.
 //!
-//! A constant is read as it lies, transposed or as a part of something larger. Only one that lies as no matrix of
-//! cublasLt does (equal elements are stored once and read with strides of 0) is laid out anew, in memory of the region's
-//! own; it stands in the file once all the same.
+//! A constant is read in place, also transposed or as part of a larger one. Only if cublasLt does not support its strides
+//! (equal elements are stored once, with strides of 0), it is repacked into memory that the region owns; the file has it
+//! once all the same.
 
 use byoc_nvidia::attached_domain::AttachedDomain;
 use byoc_nvidia::device_buffer::{DeviceBuffer, row_major_bytes};
@@ -15,20 +15,20 @@ use byoc_plugin_api::{
 use crate::codegen::Source;
 use crate::problem::{Matrices, Tensor, problem};
 
-/// Most times that a number which is added to each row stands in a row of its own. No row of a call is longer.
+/// The longest vector to which a scalar bias is broadcast. No row of a call is longer.
 const MOST_TIMES: usize = i32::MAX as usize;
 
 /// An operand.
 pub(super) enum Operand {
-    /// The input of that position.
+    /// The input of that index.
     Input(usize),
     /// A constant.
     Constant {
         address: u64,
         elements: i64,
-        /// How it is a batch of matrices, if it is multiplied.
+        /// Its view as a batch of matrices, if it is multiplied.
         matrices: Option<Matrices>,
-        /// The memory at that address, if it is the region's own.
+        /// The memory at that address, if the region owns it.
         _own: Option<DeviceBuffer>,
     },
 }
@@ -41,18 +41,18 @@ pub(super) struct Operands {
     pub(super) bias: Option<Operand>,
 }
 
-/// Where the operands of a product begin on the device.
+/// The addresses of the operands of a product.
 pub(super) struct Addresses {
     pub(super) x: u64,
     pub(super) w: u64,
     pub(super) y: u64,
-    /// That of the result where nothing is added.
+    /// The address of the result if nothing is added.
     pub(super) c: u64,
     pub(super) bias: Option<u64>,
 }
 
 impl Operands {
-    /// Finds the operands. Constants must be of the types and shapes that the code says.
+    /// Binds the constants, whose types and shapes must be those in the code.
     pub(super) fn bind(
         product: &Product<Source>,
         constants: &DeviceConstants<'_>,
@@ -74,7 +74,7 @@ impl Operands {
         Ok(Operands { x, w, c, bias })
     }
 
-    /// Where they are, with the inputs at these addresses and the result at `y`.
+    /// The addresses, with these inputs and the result at `y`.
     pub(super) fn addresses(&self, inputs: &[DeviceTensor<'_>], y: u64) -> Result<Addresses, Error> {
         let at = |operand: &Operand| match *operand {
             Operand::Constant { address, .. } => Ok(address),
@@ -87,7 +87,7 @@ impl Operands {
 }
 
 impl Operand {
-    /// A constant that is multiplied, as it lies if it can be.
+    /// A constant that is multiplied, in place if possible.
     fn factor(
         constant: DeviceConstant<'_>,
         factor: &Factor<Source>,
@@ -109,7 +109,7 @@ impl Operand {
         Ok(Operand::constant(own.address(), view.len(), Some(matrices), Some(own)))
     }
 
-    /// A constant that is added: one element after another, and one alone as often as it takes.
+    /// A constant that is added, contiguous; a scalar is broadcast to the length.
     fn added(constant: DeviceConstant<'_>, length: Option<usize>, attached: &AttachedDomain) -> Result<Operand, Error> {
         let view = constant.bound.view;
         let times = length.filter(|_| view.len() == 1).unwrap_or(1);
@@ -158,7 +158,7 @@ impl Operand {
         }
     }
 
-    /// The address, as far as it is known before inputs have theirs; 0 is a multiple of everything.
+    /// The address of a constant; 0, which has any alignment, for an input.
     pub(super) fn known_address(&self) -> u64 {
         match self {
             Operand::Constant { address, .. } => *address,
@@ -167,7 +167,7 @@ impl Operand {
     }
 }
 
-/// Bytes as often as the code says, which may be damaged.
+/// Bytes repeated as often as the code says, which may be damaged.
 fn repeated(bytes: &[u8], times: usize) -> Result<Vec<u8>, Error> {
     let mut all = Vec::new();
     let length = bytes.len().checked_mul(times).filter(|_| times <= MOST_TIMES);
@@ -177,12 +177,12 @@ fn repeated(bytes: &[u8], times: usize) -> Result<Vec<u8>, Error> {
     Ok(all)
 }
 
-/// A matrix beside one that is to be tried.
+/// A contiguous matrix, to try another one with.
 fn beside(rows: i64, columns: i64) -> Matrices {
     Matrices { batch: vec![], rows, columns, view: View { row: columns, column: 1 } }
 }
 
-/// Whether there are calls for the product of matrices that lie so.
+/// Whether cublasLt supports matrices with these strides.
 fn plans(product: &Product<Source>, x: &Matrices, w: &Matrices) -> bool {
     problem(product, x, w).is_ok_and(|problem| matmul::plan(&problem).is_ok())
 }

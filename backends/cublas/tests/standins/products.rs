@@ -1,4 +1,4 @@
-//! Random products of every kind, on their whole way, against plain loops.
+//! Random products of every kind, end to end, against plain loops.
 
 use byoc_nvidia_standins::tried;
 use byoc_plugin_api::testing::{Limit, RegionBuilder, Rng, Tensor, compare};

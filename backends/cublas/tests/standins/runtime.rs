@@ -15,7 +15,7 @@ pub(crate) const CASES: &[(&str, fn())] = &[
     ("runtime::one_call_a_product", one_call_a_product),
     ("runtime::regions_share_a_handle", regions_share_a_handle),
     ("runtime::calls_for_a_batch_that_broadcasts_twice", calls_for_a_batch_that_broadcasts_twice),
-    ("runtime::a_constant_that_is_no_matrix_is_laid_out_anew", a_constant_is_laid_out_anew),
+    ("runtime::a_constant_that_is_not_a_matrix_is_repacked", a_constant_is_repacked),
     ("runtime::scratch_memory", scratch_memory),
     ("runtime::no_algorithm", no_algorithm),
     ("runtime::sizes_that_do_not_fit", sizes_that_do_not_fit),
@@ -140,10 +140,10 @@ fn calls_for_a_batch_that_broadcasts_twice() {
     assert_eq!(log.matches("choose an algorithm").count(), 1);
 }
 
-fn a_constant_is_laid_out_anew() {
+fn a_constant_is_repacked() {
     let (output, log) = tried("spread", &[]);
     assert_eq!(output, "20 elements, right: true");
-    // The whole, in which it lies, is core's; what follows is the region's own.
+    // Core uploads the constant that it is a part of; what follows is the region's own.
     assert!(
         log.contains("retain 0: 2\nallocate 60\nupload 60\nsynchronize stream\ncreate cublasLt\nretain 0: 3\n"),
         "{log}"
@@ -345,7 +345,7 @@ fn constants() -> Result<Vec<String>, Error> {
         said(vec![(other_type, None), (bias, None)], &handles),
         said(vec![(other_shape, None), (bias, None)], &handles),
         said(vec![(w, None), (bias, None)], &elsewhere),
-        // Between two elements nothing can be read: both are laid out anew.
+        // Between two elements nothing can be read: both are repacked.
         at(address + 1, vec![(w, None), (bias, None)], &handles),
     ];
     device.release(address);
@@ -364,8 +364,8 @@ fn constants_that_do_not_fit() {
         "loaded",
     ];
     assert_eq!(output.lines().collect::<Vec<_>>(), expected);
-    let anew = "allocate 30\nupload 30\nsynchronize stream\nallocate 10\nupload 10\nsynchronize stream\n";
-    assert!(log.matches(anew).count() == 1 && log.ends_with("release 0: 1, 0 bytes live"), "{log}");
+    let repacked = "allocate 30\nupload 30\nsynchronize stream\nallocate 10\nupload 10\nsynchronize stream\n";
+    assert!(log.matches(repacked).count() == 1 && log.ends_with("release 0: 1, 0 bytes live"), "{log}");
 }
 
 fn no_library() {

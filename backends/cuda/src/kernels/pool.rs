@@ -13,7 +13,7 @@ use byoc_plugin_api::{DType, Dim, Node, Refusal, RefusalCode, Region};
 use super::window::{Window, shape};
 
 const THREADS: u32 = 256;
-/// Windows of more elements are gone over by loops.
+/// Loops over windows of up to this size are unrolled.
 const UNROLLED: usize = 64;
 
 /// What is computed.
@@ -26,12 +26,12 @@ pub(crate) struct PoolSpec {
     pub(crate) count: Dim,
 }
 
-/// What becomes of a window.
+/// The reduction of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Its largest element.
     Maximum,
-    /// The mean of its elements, among which padding is zeros or is not there.
+    /// The mean of its elements; padding may count as zeros.
     Mean { padding_counts: bool },
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn read(region: &Region, node: &Node) -> Result<PoolSpec, Refusal> {
     Ok(PoolSpec { kind, dtype, window, count })
 }
 
-/// The kernel called `name`, which is given the input and the result.
+/// The kernel called `name`. Its arguments are the input and the result.
 pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[BufferRef]) -> GeneratedKernel {
     let mut text = format!("namespace {name}_parts {{\n\n");
     text += &spec.window.constants();
@@ -86,7 +86,7 @@ pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[BufferRef]) -> Generat
     let launch = Launch {
         cubin: 0,
         kernel: name.to_owned(),
-        // What was read can be divided.
+        // `read` has checked the sizes.
         grid: [blocks.unwrap_or(Dim::Fixed(0)), Dim::Fixed(1), Dim::Fixed(1)],
         block: [THREADS, 1, 1],
         persistent: false,

@@ -8,7 +8,7 @@ use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
 use byoc_plugin_api::testing::{RegionBuilder, Rng, Tensor, decode, encode};
 use byoc_plugin_api::{Attribute, DType, Dim, Region, dim};
 
-/// What every symbol stands for.
+/// The value of every symbol.
 pub(super) const SYMBOL: usize = 3;
 
 /// The size in a run.

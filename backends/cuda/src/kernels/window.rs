@@ -1,10 +1,10 @@
-//! What convolutions and poolings share: windows over up to three spatial axes, whose sizes the source has as constants.
+//! Windows of convolutions and poolings, over up to three spatial axes. Their sizes are constants of the source.
 
 use std::fmt::Write;
 
 use byoc_plugin_api::{Dim, Node, Refusal, RefusalCode, Region};
 
-/// Spatial axes of a kernel. Fewer are filled up in front with axes of one element.
+/// Spatial axes of a kernel. Missing ones are prepended with size 1.
 pub(super) const AXES: usize = 3;
 
 /// Windows over a padded input.
@@ -14,9 +14,9 @@ pub(crate) struct Window {
     pub(crate) kernel: [usize; AXES],
     pub(crate) stride: [usize; AXES],
     pub(crate) dilation: [usize; AXES],
-    /// Padding in front.
+    /// Padding at the begin.
     pub(crate) begin: [usize; AXES],
-    /// Padding behind, without what a window hangs over (`ceil_mode`).
+    /// Padding at the end, without the excess of `ceil_mode`.
     pub(crate) end: [usize; AXES],
     pub(crate) output: [usize; AXES],
 }
@@ -52,7 +52,7 @@ impl Window {
         (self.kernel[axis] - 1) * self.dilation[axis] + 1
     }
 
-    /// Whether every window lies on the input alone.
+    /// Whether no window reaches into padding.
     pub(crate) fn is_inside(&self) -> bool {
         let ends = |axis: usize| self.output[axis].saturating_sub(1) * self.stride[axis] + self.span(axis);
         self.begin == [0; AXES] && (0..AXES).all(|axis| ends(axis) <= self.input[axis])
@@ -70,7 +70,7 @@ impl Window {
 
     /// The constants of the source.
     pub(super) fn constants(&self) -> String {
-        // Enumerators, since not every source reads all of them, which would be warned of.
+        // Enumerators, since unused constants would be warned of.
         let mut text = "enum : int {\n".to_owned();
         let lists = [
             ("IN", &self.input),

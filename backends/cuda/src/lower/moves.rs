@@ -1,4 +1,4 @@
-//! Operators that move elements, or make them from nothing.
+//! Operators that move elements, or generate them.
 
 use byoc_plugin_api::{Attribute, DType, Dim, Node, Refusal, RefusalCode, dim};
 
@@ -6,7 +6,7 @@ use super::{Lowering, refused};
 use crate::ir::{Def, Edge, Move, Rotary, Start, number};
 
 impl Lowering<'_> {
-    /// Whether the node is one of these.
+    /// Lowers the node if it is one of these.
     pub(super) fn moves(&mut self, node: &Node) -> Result<bool, Refusal> {
         let how = match node.op.as_str() {
             "Identity" => Move::Reshape,

@@ -29,7 +29,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A value whose elements lie one after another. A constant that lies otherwise is laid out anew at load.
+    /// A contiguous value. A constant with other strides is repacked at load.
     fn contiguous(&mut self, value: usize) -> Result<Id, Refusal> {
         let id = self.value(value)?;
         let Def::Memory(BufferRef::Constant(at), strides) = &self.graph.values[id].def else { return Ok(id) };

@@ -1,10 +1,10 @@
-//! Questions about a region's graph, and its values as images.
+//! Queries of a region: who reads a value, and values as images.
 
 use byoc_plugin_api::{ConstantId, DType, Dim, Node, Refusal, RefusalCode, Region};
 
 use super::net::Image;
 
-/// A region, and which node reads what.
+/// A region, and the readers of its values.
 pub(super) struct RegionGraph<'a> {
     pub(super) region: &'a Region,
     /// The nodes that read each value, once for each time.
@@ -31,7 +31,7 @@ impl<'a> RegionGraph<'a> {
         nodes.into_iter().flat_map(positions)
     }
 
-    /// The one node that reads a value once, if nobody else needs the value.
+    /// The only reader of a value, which is not an output.
     pub(super) fn only_reader(&self, value: usize) -> Option<usize> {
         match self.readers[value].as_slice() {
             &[at] if !self.region.outputs.contains(&value) => Some(at),
@@ -39,7 +39,7 @@ impl<'a> RegionGraph<'a> {
         }
     }
 
-    /// The node that multiplies a value by its sigmoid, with that of the sigmoid, if nobody else needs either.
+    /// The Sigmoid and the Mul that make SiLU of a value, if both have no other readers.
     pub(super) fn gate(&self, value: usize) -> Option<(usize, usize)> {
         let &[a, b] = self.readers[value].as_slice() else { return None };
         let [sigmoid, mul] = [a.min(b), a.max(b)];
@@ -50,7 +50,7 @@ impl<'a> RegionGraph<'a> {
         (self.only_reader(one.output(0)?)? == mul).then_some((sigmoid, mul))
     }
 
-    /// A value as an image, with no channels behind its own.
+    /// A value as an image, without padding of its channels.
     pub(super) fn image(&self, value: usize, dtype: DType) -> Result<Image, Refusal> {
         let value = &self.region.values[value];
         let name = &value.name;

@@ -9,7 +9,7 @@ template <> __device__ __forceinline__ float narrow<float>(float x) { return x; 
 template <> __device__ __forceinline__ f16 narrow<f16>(float x) { return to_f16(x); }
 template <> __device__ __forceinline__ bf16 narrow<bf16>(float x) { return to_bf16(x); }
 
-// What one access of memory takes.
+// The elements of one access of memory.
 template <class T, int COUNT> struct alignas(COUNT * sizeof(T)) Pack { T at[COUNT]; };
 
 template <class T> struct Lanes {
@@ -34,10 +34,10 @@ template <class T> struct Lanes {
   }
 };
 
-// The number of this thread, where each takes one item.
+// The index of this thread, for one item per thread.
 __device__ __forceinline__ i64 item() { return i64(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-// [N, C, PIXELS] to [N, PIXELS, PITCH] by squares of 32 by 32, with zeros behind the channels.
+// [N, C, PIXELS] to [N, PIXELS, PITCH] by tiles of 32 by 32, with zeros after the channels.
 template <class T, int C, int PIXELS, int PITCH> __device__ __forceinline__ void to_nhwc(const T *x, T *y) {
   __shared__ T square[32][33];
   constexpr int ACROSS = (PIXELS + 31) / 32;
@@ -56,7 +56,7 @@ template <class T, int C, int PIXELS, int PITCH> __device__ __forceinline__ void
   }
 }
 
-// The same for so few channels that a thread writes those of a pixel at once.
+// The same for few channels: a thread writes those of a pixel at once.
 template <class T, int C, int PIXELS, int PITCH>
 __device__ __forceinline__ void few_to_nhwc(const T *x, T *y, i64 count) {
   const i64 i = item();
@@ -68,7 +68,7 @@ __device__ __forceinline__ void few_to_nhwc(const T *x, T *y, i64 count) {
   reinterpret_cast<Pack<T, PITCH> *>(y)[i] = packed;
 }
 
-// [N, PIXELS, PITCH] to [N, C, PIXELS] by squares of 32 by 32.
+// [N, PIXELS, PITCH] to [N, C, PIXELS] by tiles of 32 by 32.
 template <class T, int C, int PIXELS, int PITCH> __device__ __forceinline__ void to_nchw(const T *x, T *y) {
   __shared__ T square[32][33];
   constexpr int ACROSS = (PIXELS + 31) / 32;
@@ -95,7 +95,7 @@ struct Window {
                        TOP = TOP_, LEFT = LEFT_, DILATION_H = DILATION_H_, DILATION_W = DILATION_W_;
 };
 
-// Where a thread that makes one pack of the result is.
+// The position of a thread, which computes one pack of the result.
 template <class T, class Win, int PITCH> struct Position {
   static constexpr int PACKS = PITCH / Lanes<T>::COUNT;
   int c, q, p;
@@ -218,7 +218,7 @@ template <class T, int FROM, int PITCH, int FIRST> __device__ __forceinline__ vo
   *reinterpret_cast<Packed *>(y + i / PACKS * PITCH + FIRST + i % PACKS * COUNT) = reinterpret_cast<const Packed *>(x)[i];
 }
 
-// A convolution of each channel with a filter of its own, [R, S, PITCH], whose biases stand behind it.
+// A depthwise convolution with filters [R, S, PITCH], followed by their biases.
 template <class T, class F, class Win, int PITCH>
 __device__ __forceinline__ void depthwise(const T *x, const T *weights, T *y, i64 count) {
   const i64 i = item();

@@ -1,5 +1,5 @@
-//! A region to the steps that compute it. Each convolution takes along what follows it: normalisation, a function, a
-//! residual, and one function more. What is left over is a step of its own.
+//! Lowers a region to steps. What follows a convolution is fused into it: normalisation, a function, a residual, and
+//! another function. Every other node is a step of its own.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,10 +8,10 @@ use byoc_plugin_api::{DType, Node, Refusal, RefusalCode, Region};
 use super::graph::RegionGraph;
 use super::net::{Act, Conv, Image, Net, Norm, Op, Pair, Step, Weights, Window};
 
-/// The most rows or columns of a filter: CUTLASS's iterator has a bit for each.
+/// The most rows or columns of a filter: CUTLASS's iterator has a bit mask of them.
 const MOST_TAPS: usize = 32;
 
-/// Fewest channels as they lie, in an image that convolutions alone read.
+/// The least pitch of an image that only convolutions read.
 const FEW: usize = 4;
 
 struct Lowering<'a> {
@@ -165,7 +165,7 @@ impl Lowering<'_> {
         }
         let (window, _) = Window::read(node, Some(&kernel))?;
         let bias = node.input(2).map(|bias| self.graph.constant(node, bias).map(|(id, _)| id)).transpose()?;
-        // What they are as they lie is known when all images are.
+        // The pitch is known when all images are.
         let weights = Weights { filters, bias, norm: None, depthwise, pitch_out: shape[0], pitch_in: shape[1] };
         let conv = Conv { from, weights, window, before: None, residual: None, after: None };
         let (conv, last, to) = self.absorb(conv, at, result)?;
@@ -175,7 +175,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Whether each channel has a filter of its own; other groups are refused.
+    /// Whether a convolution is depthwise; other groups are refused.
     fn groups(&self, node: &Node, x: &Image, weights: &[usize]) -> Result<bool, Refusal> {
         let group = node.int("group", 1);
         let &[filters, channels, ..] = weights else {
@@ -189,7 +189,7 @@ impl Lowering<'_> {
         Ok(all && group != 1)
     }
 
-    /// Supported what follows a convolution into it. Returns the last node that is in it, and what it makes.
+    /// Fuses what follows a convolution. Returns the last fused node and its result.
     fn absorb(&mut self, mut conv: Conv, mut last: usize, mut value: usize) -> Result<(Conv, usize, usize), Refusal> {
         loop {
             let place = if conv.residual.is_some() { conv.after } else { conv.before };
@@ -221,7 +221,7 @@ impl Lowering<'_> {
         Ok((conv, last, value))
     }
 
-    /// Where the next function of a convolution goes.
+    /// The list for the next function of a convolution.
     fn free<'c>(&self, conv: &'c mut Conv) -> &'c mut Option<Act> {
         if conv.residual.is_some() { &mut conv.after } else { &mut conv.before }
     }
@@ -238,7 +238,7 @@ impl Lowering<'_> {
         Ok(Norm { scale: constant(1)?, shift: constant(2)?, mean: constant(3)?, variance: constant(4)?, epsilon })
     }
 
-    /// The other operand of a sum, if it can go into the convolution that makes `value`.
+    /// The residual: the other operand of a sum, if it can be fused into the convolution that makes `value`.
     fn residual(&self, conv: &Conv, node: &Node, value: usize) -> Option<usize> {
         let (a, b) = (node.input(0)?, node.input(1)?);
         let residual = if a == value { b } else { a };
@@ -252,7 +252,7 @@ impl Lowering<'_> {
         16 / self.dtype.size()
     }
 
-    /// Orders the steps, and lays out all images.
+    /// Orders the steps, and chooses the pitch of all images.
     fn finish(mut self) -> Result<Net, Refusal> {
         let unit = self.unit();
         for (value, image) in &mut self.images {
@@ -286,7 +286,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Checks that CUTLASS can count the elements of all images; with a batch that is not known, of one image.
+/// Checks that CUTLASS can index all images; with an unknown batch, one image.
 fn countable(net: &Net, region: &Region) -> Result<(), Refusal> {
     for (&value, image) in &net.images {
         let one = Image { batch: image.batch.fixed().unwrap_or(1).into(), ..image.clone() };
@@ -300,7 +300,7 @@ fn countable(net: &Net, region: &Region) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that no weights are packed in two ways, or needed beside their packed form.
+/// Checks that no weights are packed in two layouts, or read unpacked as well.
 fn one_packing(net: &Net) -> Result<(), Refusal> {
     let all: Vec<&Weights> = net.convolutions().map(|conv| &conv.weights).collect();
     for (position, one) in all.iter().enumerate() {

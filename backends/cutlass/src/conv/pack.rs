@@ -1,5 +1,5 @@
-//! Weights as the kernels read them, made once when the model is compiled: filters with their channels innermost and
-//! padded, scaled by what normalises the result, and behind them the bias of each filter as `f32`.
+//! Packs weights at compile time: filters with channels innermost and padded, scaled by the folded batch normalisation, and
+//! followed by the biases as `f32`.
 
 use std::io::Write;
 
@@ -8,13 +8,13 @@ use half::{bf16, f16};
 
 use super::net::{Conv, Weights};
 
-/// Filters [K, R, S, C], K and C as they lie.
+/// Filters [K, R, S, C], K and C padded.
 const DENSE: &str = "cutlass-krsc/1";
 
-/// One filter for each channel: [R, S, K].
+/// Depthwise filters: [R, S, K].
 const DEPTHWISE: &str = "cutlass-rsk/1";
 
-/// How packed weights are called and how many elements they are.
+/// The layout of packed weights and their number of elements.
 pub(crate) fn packed(conv: &Conv, dtype: DType) -> Packed {
     Packed::new(layout(&conv.weights), dtype, &[elements(conv, dtype)]).aligned(256)
 }
@@ -24,14 +24,14 @@ pub(crate) fn layout(weights: &Weights) -> &'static str {
     if weights.depthwise { DEPTHWISE } else { DENSE }
 }
 
-/// Elements of the filters and behind them those that the biases take.
+/// Elements of the filters and of the biases after them.
 pub(crate) fn elements(conv: &Conv, dtype: DType) -> usize {
     let Weights { pitch_out, pitch_in, .. } = conv.weights;
     let [r, s] = conv.window.kernel;
     pitch_out * r * s * pitch_in + pitch_out * (size_of::<f32>() / dtype.size())
 }
 
-/// Writes what a convolution's weights are packed to.
+/// Writes the packed weights of a convolution.
 ///
 /// # Errors
 ///
@@ -80,7 +80,7 @@ pub(crate) fn pack<'a>(
     Ok(out.write_all(&row)?)
 }
 
-/// What each filter is multiplied by, and what is added to its sums.
+/// The scale of each filter, and its bias.
 fn affine<'a>(
     weights: &Weights,
     count: usize,

@@ -1,4 +1,4 @@
-//! Steps to the code of a region: sources, what is launched with what, and what constants are packed to.
+//! Makes the program of a region from its steps: sources, launches, and packed constants.
 
 use std::collections::HashMap;
 
@@ -13,9 +13,9 @@ use super::images::{self, Call};
 use super::net::{Conv, Net, Op};
 use super::pack;
 
-/// A region's code before anything is compiled. Launches of convolutions lack what their cubins tell.
+/// A region's program before compilation. Launches of convolutions lack the launch info of their cubins.
 pub(crate) struct Draft {
-    /// All but `variants`.
+    /// The program but for its variants.
     pub(crate) program: Program,
     pub(crate) sources: Vec<Source>,
     pub(crate) scratch: Vec<Dim>,
@@ -27,14 +27,14 @@ struct Drafting<'a> {
     net: &'a Net,
     region: &'a Region,
     draft: Draft,
-    /// Where images are in NHWC.
+    /// The NHWC buffers of images.
     places: HashMap<usize, BufferRef>,
     /// Kernels over images: name and text.
     images: Vec<(String, String)>,
     convolutions: Vec<Fprop>,
 }
 
-/// The source of convolutions, and that of all else. One that has no kernel is left out.
+/// The source of convolutions, and the source of all other kernels. An empty one is left out.
 const CONVOLUTIONS: usize = 0;
 const IMAGES: usize = 1;
 
@@ -60,7 +60,7 @@ pub(crate) fn draft(net: &Net, region: &Region) -> Result<Draft, Error> {
     Ok(drafting.draft)
 }
 
-/// What batches of unknown size may be, each once.
+/// The limits of unknown batch sizes, each once.
 fn limits(net: &Net) -> Result<Vec<Limit>, DimError> {
     let mut limits = Vec::new();
     for (&value, image) in net.images.iter().filter(|(_, image)| image.batch.fixed().is_none()) {
@@ -126,7 +126,7 @@ impl Drafting<'_> {
         }
     }
 
-    /// Buffers for an image that is computed.
+    /// A buffer for a computed image.
     fn new_place(&mut self, value: usize) -> Result<BufferRef, DimError> {
         let image = &self.net.images[&value];
         let output = self.region.outputs.iter().position(|&output| output == value);
@@ -166,7 +166,7 @@ impl Drafting<'_> {
         Ok(())
     }
 
-    /// The place of a convolution's weights.
+    /// The buffer of a convolution's weights.
     fn weights(&self, conv: &Conv) -> BufferRef {
         let constants = &self.draft.program.constants;
         BufferRef::Constant(
@@ -231,11 +231,11 @@ impl Drafting<'_> {
 }
 
 impl Draft {
-    /// The launches for one architecture, whose cubins stand at `first` and after it.
+    /// The launches for one architecture, whose cubins begin at index `first`.
     ///
     /// # Errors
     ///
-    /// When a cubin does not tell what it should.
+    /// When a cubin lacks its launch info.
     pub(crate) fn variant(&self, arch: String, first: usize, cubins: &[Vec<u8>]) -> Result<Variant, Error> {
         let info: Vec<_> = cubins.iter().map(|cubin| CubinInfo::of(cubin)).collect::<Result<_, Error>>()?;
         let mut launches = self.launches.clone();

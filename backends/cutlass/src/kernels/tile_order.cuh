@@ -1,5 +1,5 @@
-// The place of a tile among those of a matrix. Tiles are taken in groups of 8 rows of tiles, so that those that run at
-// the same time share what they read.
+// The order of tiles (rasterisation): groups of 8 rows of tiles, so that tiles that run at the same time share operands in
+// the L2 cache.
 struct TileCoord {
   int m, n;
 };

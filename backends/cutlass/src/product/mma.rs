@@ -1,4 +1,5 @@
-//! The kernel of a product by CUTLASS 2: `mma.sync` on operands that `cp.async` brings to shared memory. For sm_80 and newer.
+//! Generates the GEMM kernel by CUTLASS 2, for sm_80 and newer: `mma.sync` on operands that `cp.async` copies to shared
+//! memory.
 
 use byoc_nvidia::build::PRELUDE;
 use byoc_plugin_api::{DType, Error};
@@ -8,7 +9,7 @@ use super::choice::Tile;
 use super::emit::{activation, element, offsets, order, parameters};
 use super::gemm::Gemm;
 
-/// What the kernel uses.
+/// The headers of the kernel.
 pub(crate) const PARTS: &[&str] = &[
     PRELUDE,
     include_str!("../kernels/epilogue.cuh"),
@@ -16,10 +17,10 @@ pub(crate) const PARTS: &[&str] = &[
     include_str!("../kernels/product.cuh"),
 ];
 
-/// Bytes that compiling it takes: 350 MB were measured.
+/// Bytes of memory for its compilation: 350 MB were measured.
 pub(crate) const MEMORY: u64 = 400 << 20;
 
-/// The kernel's text. Its parameters are x, w, the bias and c where they are there, y, and the sizes.
+/// The kernel's text. Its parameters are x, w, the bias and c if there are any, y, and the sizes.
 pub(crate) fn text(symbol: &str, gemm: &Gemm, tile: Tile, sizes: &mut Sizes) -> Result<String, Error> {
     let Tile { m, n, k, warp: (warp_m, warp_n), stages, .. } = tile;
     let Gemm { n: size_n, k: size_k, alpha, x, w, .. } = gemm;

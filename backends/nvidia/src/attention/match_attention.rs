@@ -1,4 +1,4 @@
-//! Reads a region as attention.
+//! Matches a region to attention: the operator `Attention`, or two products with a softmax between them.
 
 use byoc_plugin_api::{Attribute, DType, Dim, Node, Refusal, RefusalCode, Region};
 
@@ -17,13 +17,13 @@ pub struct MatchedAttention {
     pub k: usize,
     /// The region's value of V.
     pub v: usize,
-    /// The region's value that masks.
+    /// The region's value of the mask.
     pub mask: Option<usize>,
     /// The region's value of the result.
     pub output: usize,
-    /// Constants that decided what is computed, and are not needed for it.
+    /// Constants whose numbers are in the code, which does not read them otherwise.
     pub numbers: Vec<usize>,
-    /// The nodes of the region that are in it.
+    /// The nodes that the kernel computes.
     pub nodes: Vec<usize>,
 }
 
@@ -35,11 +35,11 @@ struct Scores {
     mask: Option<(usize, Mask)>,
 }
 
-/// Reads a region.
+/// Matches a whole region.
 ///
 /// # Errors
 ///
-/// When it is no attention, or one that the kernels do not compute: which part, and what would be.
+/// When the region is not attention, or the kernels do not support it: which part, and what is supported.
 pub fn read(region: &Region) -> Result<MatchedAttention, Refusal> {
     let &[output] = region.outputs.as_slice() else { return Err(other("there is more than one result")) };
     let matched = read_at(region, output)?;
@@ -50,11 +50,11 @@ pub fn read(region: &Region) -> Result<MatchedAttention, Refusal> {
     Ok(matched)
 }
 
-/// Reads the part of a region that makes a value.
+/// Matches the part of a region that makes a value.
 ///
 /// # Errors
 ///
-/// Those of [`read`], which asks for all of the region.
+/// Those of [`read`], but that nodes may be left over.
 pub fn read_at(region: &Region, output: usize) -> Result<MatchedAttention, Refusal> {
     let mut matcher = Matcher::new(region, Parts::new());
     let before = |value: usize, op: &str| {
@@ -157,7 +157,7 @@ fn matched(scores: Scores, v: Heads, output: usize, dtype: DType, y: Layout) -> 
     MatchedAttention { spec, q: q.from, k: k.from, v: v.from, mask, output, numbers: Vec::new(), nodes: Vec::new() }
 }
 
-/// What the softmax is of, back to the product of Q and K.
+/// Matches the scores from the input of the softmax back to the product of Q and K.
 fn scores(matcher: &mut Matcher<'_>, value: usize) -> Result<Scores, Refusal> {
     let value = matcher.uncast(value);
     if matcher.step(value, "Add").is_some() {
@@ -203,7 +203,7 @@ fn plus(matcher: &mut Matcher<'_>, value: usize, inner: usize, mask: usize) -> R
     Ok(Scores { mask: Some((mask, mask_spec)), ..scores })
 }
 
-/// A mask must not make the scores larger.
+/// A mask must not broadcast the scores.
 fn require_same_shape(matcher: &Matcher<'_>, value: usize, inner: usize) -> Result<(), Refusal> {
     if matcher.shape(value) == matcher.shape(inner) {
         return Ok(());
@@ -226,7 +226,7 @@ fn unmasked(matcher: &mut Matcher<'_>, value: usize) -> Result<Scores, Refusal> 
     Ok(Scores { q: Heads::read(matcher, q)?, k: Heads::read_transposed(matcher, k)?, scale, mask: None })
 }
 
-/// The shape of scores: batch, heads, queries and keys; and how many of these the model has.
+/// The shape of scores: batch, heads, queries and keys; and the rank that they have in the model.
 struct Shape {
     sizes: [Dim; 4],
     rank: usize,
@@ -269,7 +269,7 @@ fn mask_of(matcher: &Matcher<'_>, value: usize, scores: &Shape, fill: f32, hides
     Ok(Mask { effect, shape: sizes, short })
 }
 
-/// What the kernels cannot do.
+/// Checks the limits of the kernels.
 fn check(matcher: &Matcher<'_>, matched: &MatchedAttention) -> Result<(), Refusal> {
     let Spec { dtype, heads, kv_heads, size, value_size, .. } = &matched.spec;
     if ![DType::F32, DType::F16, DType::BF16].contains(dtype) {
@@ -293,7 +293,7 @@ fn check(matcher: &Matcher<'_>, matched: &MatchedAttention) -> Result<(), Refusa
     agree(matcher, matched)
 }
 
-/// Sizes that must be equal are, and counts of blocks are what a launch takes.
+/// Checks that sizes agree, and that the grid is within the limits of a launch.
 fn agree(matcher: &Matcher<'_>, matched: &MatchedAttention) -> Result<(), Refusal> {
     let spec = &matched.spec;
     let expected = |layout: &Layout, heads: usize, rows: &Dim, size: usize| match layout {

@@ -1,11 +1,11 @@
-//! Where Q, K, V and the result of attention lie, with the transpositions around it read through strides.
+//! The layouts of Q, K, V and the result of attention. Transposes around it become strides.
 
 use byoc_plugin_api::{Dim, Refusal, RefusalCode};
 
 use super::Layout;
 use super::matcher::Matcher;
 
-/// The transposition that makes heads of rows, and rows of heads.
+/// The permutation that makes heads of rows, and rows of heads.
 const HEADS: &[i64] = &[0, 2, 1, 3];
 
 /// Heads in memory.
@@ -16,7 +16,7 @@ pub(super) struct Heads {
     pub(super) heads: usize,
     pub(super) rows: Dim,
     pub(super) size: usize,
-    /// What the heads are multiplied by, on the way from memory.
+    /// The factor by which the heads are scaled after they are loaded.
     pub(super) scale: f64,
 }
 
@@ -30,7 +30,7 @@ impl Heads {
         }
     }
 
-    /// Reads what nothing may be multiplied into.
+    /// Reads heads that may not be scaled.
     pub(super) fn read_unscaled(matcher: &mut Matcher<'_>, value: usize) -> Result<Heads, Refusal> {
         let Some(from) = matcher.transposed(value, HEADS) else { return Heads::as_they_are(matcher, value, 1.0) };
         Heads::in_rows(matcher, from, 1.0)
@@ -68,7 +68,7 @@ impl Heads {
         Ok(Heads { from, layout, batch, heads, rows, size, scale })
     }
 
-    /// Where heads beside each other lie, which may be a part of wider rows.
+    /// The layout of heads that are contiguous in rows, which may be part of wider rows.
     fn joined(matcher: &mut Matcher<'_>, from: usize, width: usize) -> (usize, Layout) {
         let (from, width, start) = matcher.whole_rows(from).unwrap_or((from, width, 0));
         (from, Layout::RowsFirst { width, start })
@@ -98,7 +98,7 @@ impl Heads {
     }
 }
 
-/// What attention makes, with a Transpose behind it, and a Reshape behind that, taken as where it writes to.
+/// The output of attention and its layout. A Transpose after attention, and a Reshape after that, become the layout.
 pub(super) fn result(matcher: &mut Matcher<'_>, output: usize, heads: usize, size: usize) -> (usize, Layout) {
     let rows = matcher.unjoined(output).unwrap_or(output);
     match matcher.transposed(rows, HEADS) {

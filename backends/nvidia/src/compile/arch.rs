@@ -1,4 +1,4 @@
-//! The architectures that code is made for, by NVIDIA's names: `sm_80`, `sm_90a`.
+//! Target architectures by NVIDIA's names: `sm_80`, `sm_90a`.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What a cubin says of itself, read without a GPU: its kernels with what they use, and the globals that it exports.
+//! Cubin metadata, read without a GPU: the resources that its kernels use, and exported globals.
 //!
 //! A cubin is an ELF file. What is read of it beyond the ELF standard is measured on NVRTC 12.9 and 13.0, for sm_75 to sm_120,
 //! against what ptxas reports of the same kernels (`tests/tests/nvrtc.rs`): the bit of symbols that are kernels, and in
@@ -12,20 +12,20 @@ use object::read::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSy
 
 type Elf<'a> = ElfFile64<'a, LittleEndian>;
 
-/// A cubin, opened. It may come from anybody: damage is an error or an absence.
+/// A parsed cubin. It is untrusted: damage is an error or `None`.
 #[derive(Debug)]
 pub struct CubinInfo<'a>(Elf<'a>);
 
-/// What a kernel uses.
+/// The resources of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelInfo {
     /// Its name, as the driver knows it.
     pub name: String,
     /// Registers of a thread.
     pub registers: u32,
-    /// Bytes of local memory of a thread, in all that it calls: arrays and values for which there were no registers.
+    /// Bytes of local memory of a thread, with all that it calls: arrays and spilled registers.
     pub local: u32,
-    /// Bytes of shared memory of a block, without what a launch adds.
+    /// Bytes of static shared memory of a block.
     pub shared: u64,
     /// Bytes of its arguments.
     pub arguments: u32,
@@ -51,7 +51,7 @@ impl<'a> CubinInfo<'a> {
     ///
     /// # Errors
     ///
-    /// When it is none.
+    /// When the bytes are not a cubin.
     pub fn of(cubin: &'a [u8]) -> Result<CubinInfo<'a>, Error> {
         let damaged = |cause: object::read::Error| Error::new(format!("damaged cubin: {cause}"));
         let header = FileHeader64::<LittleEndian>::parse(cubin).map_err(damaged)?;
@@ -59,7 +59,7 @@ impl<'a> CubinInfo<'a> {
             return Err(Error::new("not a cubin: an ELF file for another machine"));
         }
         let elf = Elf::parse(cubin).map_err(damaged)?;
-        // The driver is told where the file begins and not where it ends: it reads what the headers say.
+        // The driver gets no length: it reads what the headers name.
         let mut in_file = elf
             .sections()
             .filter(|section| !NOT_IN_FILE.contains(&section.elf_section_header().sh_type(LittleEndian).0));
@@ -83,7 +83,7 @@ impl<'a> CubinInfo<'a> {
 
     /// The words of an exported global, which the source writes as
     /// `extern "C" __device__ int info[2] = {sizeof(Shared), THREADS};`. With `const` it would not be exported. `None` where
-    /// there is none of that name, or where it holds something else than whole words that are known.
+    /// there is none of that name, or where it is not an initialised array of words.
     pub fn words(&self, name: &str) -> Option<Vec<i32>> {
         let symbol = self.0.symbols().find(|symbol| symbol.name() == Ok(name) && symbol.kind() == SymbolKind::Data)?;
         let section = self.0.section_by_index(symbol.section_index()?).ok()?;
@@ -114,8 +114,8 @@ impl<'a> CubinInfo<'a> {
         })
     }
 
-    /// The attributes of a section: kinds, and the bytes of each. Each is a byte that tells its form, one that tells its
-    /// kind, and two of a value, which in form 4 is the length of the bytes that follow.
+    /// The attributes of a section: kinds, and the bytes of each. Each has a byte for its format, one for its
+    /// kind, and two of a value, which in format 4 is the length of the bytes that follow.
     fn attributes(&self, section: &str) -> Vec<(u8, &'a [u8])> {
         const SIZED: u8 = 4;
         let section = self.0.section_by_name(section);
@@ -186,7 +186,7 @@ mod tests {
         bytes
     }
 
-    /// The file, with the attributes about the kernel's symbol, wherever that came to stand.
+    /// The file, whose attributes name the index of the kernel's symbol.
     fn small() -> Vec<u8> {
         let first = written(0);
         let elf = Elf::parse(first.as_slice()).expect("it is an ELF file");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cubin() {
+    fn what_is_not_a_cubin() {
         let mut bytes = small();
         let said = |bytes: &[u8]| CubinInfo::of(bytes).expect_err("it is none").message;
         bytes[18] = 62;
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Whatever the bytes are, the answer is an answer.
+    /// No bytes make it panic.
     #[test]
     fn hostile_files_do_no_harm() {
         let whole = small();

@@ -1,4 +1,4 @@
-//! One line for a source that does not compile: the first error of NVRTC's log, with the line that it is about.
+//! One-line errors for sources that do not compile: the first error of the log, with its line of source.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ struct Diagnostic<'a> {
     message: &'a str,
     /// File and line, where it is an error of the front end.
     place: Option<(&'a str, usize)>,
-    /// What stands below it: the line of source, if there is a place.
+    /// The line of source that the log shows for it.
     below: &'a str,
 }
 
@@ -59,7 +59,7 @@ fn first(log: &str) -> Option<Diagnostic<'_>> {
     None
 }
 
-/// What stands before the word: `file(line): `.
+/// Parses the text before the word: `file(line): `.
 fn place(before: &str) -> Option<(&str, usize)> {
     let before = before.trim_end().trim_end_matches("catastrophic").trim_end().strip_suffix("):")?;
     let (file, line) = before.rsplit_once('(')?;

@@ -1,4 +1,4 @@
-//! The headers that kernels include, and where they may be: CUDA's own, those of CCCL, and CUTLASS.
+//! Finds the headers that kernels include: CUDA's own, those of CCCL, and CUTLASS.
 //!
 //! They are looked for where the libraries are: in the user's folders, beside the library of compiled code that the loader
 //! found, in `CUDA_HOME`, and among the packages of the active Python. The layouts are those of NVIDIA's toolkit and of
@@ -21,14 +21,14 @@ pub struct Needs {
     pub cutlass: bool,
 }
 
-/// The compiler that headers are for: its file, beside which they may lie, and the major version of its CUDA.
+/// The compiler that headers are for: its file, beside which they may be, and its major version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compiler<'a> {
     pub(super) path: &'a Path,
     pub(super) major: u32,
 }
 
-/// A set of headers that comes as one.
+/// A set of headers that is installed as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Cutlass,
@@ -38,7 +38,7 @@ enum Part {
 }
 
 impl Part {
-    /// The header that tells whether the set is there.
+    /// The header that marks the set as installed.
     fn header(self) -> &'static str {
         match self {
             Part::Cutlass => "cutlass/cutlass.h",
@@ -58,7 +58,7 @@ impl Part {
         }
     }
 
-    /// Its version, where its headers tell it in a way that is known.
+    /// Its version, if its headers define it.
     fn version(self, folder: &Path) -> Option<String> {
         let text = std::fs::read_to_string(folder.join(self.version_header())).ok()?;
         let number = |name: &str| -> Option<u32> {
@@ -76,7 +76,7 @@ impl Part {
         }
     }
 
-    /// The header that tells its version.
+    /// The header that defines its version.
     fn version_header(self) -> &'static str {
         match self {
             Part::Cutlass => "cutlass/version.h",
@@ -162,13 +162,13 @@ fn parts(needs: Needs) -> impl Iterator<Item = Part> {
 pub struct HeaderSet {
     /// What it is called.
     pub name: &'static str,
-    /// Its version, where it tells, and its folder.
+    /// Its version, if known, and its folder.
     pub found: Option<String>,
     /// The package of Python's that has it.
     pub package: &'static str,
 }
 
-/// The newest major version of CUDA whose packages are asked for where there is no compiler.
+/// The major version of CUDA whose packages hints name if there is no compiler.
 const NEWEST: u32 = 13;
 
 /// The sets that are needed, for a compiler or without one.
@@ -189,7 +189,7 @@ pub(super) fn sets(needs: Needs, search_path: &CudaSearchPath, compiler: Option<
 pub(super) struct Headers(Vec<(PathBuf, blake3::Hash)>);
 
 impl Headers {
-    /// Looks for what is needed, and for nothing else.
+    /// Finds the needed sets.
     pub(super) fn find(needs: Needs, search_path: &CudaSearchPath, compiler: Compiler<'_>) -> Result<Headers, Error> {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for part in parts(needs) {
@@ -213,7 +213,7 @@ impl Headers {
             .map(|(_, folder)| folder)
     }
 
-    /// What tells these headers from those of other versions. Headers that are changed by hand keep it.
+    /// A digest of the headers' versions. Headers that were edited by hand keep it.
     pub(super) fn digests(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(|(_, digest)| digest.as_bytes().as_slice())
     }

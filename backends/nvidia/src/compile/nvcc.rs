@@ -1,5 +1,5 @@
-//! nvcc, NVIDIA's compiler for the command line, where a machine has it. It needs a C++ compiler of the host and takes longer
-//! for a small source than NVRTC; its cubins of CUTLASS's kernels are a tenth as large.
+//! Runs nvcc, NVIDIA's command-line compiler. It needs a C++ compiler of the host and takes longer than NVRTC for a small
+//! source; its cubins of CUTLASS's kernels are a tenth as large.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -18,13 +18,13 @@ use crate::locate::{CudaSearchPath, SearchEntry, VARIABLE, Version, one_line};
 pub(super) struct Nvcc {
     pub(super) path: PathBuf,
     pub(super) version: Version,
-    /// All that it says of its version, the patch level included.
+    /// Its output for `--version`, which has the patch level.
     pub(super) told: String,
     /// The architectures that it compiles for.
     pub(super) numbers: Vec<u32>,
 }
 
-/// What was found where: it is asked once in a process, not for every region.
+/// What was found, by search path: nvcc runs once per process for its version, not for every region.
 static KNOWN: Mutex<Vec<(CudaSearchPath, Nvcc)>> = Mutex::new(Vec::new());
 
 impl fmt::Display for Nvcc {

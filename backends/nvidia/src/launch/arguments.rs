@@ -1,4 +1,4 @@
-//! Addresses to arguments: what a launch hands to the driver, which copies it then.
+//! Kernel arguments: binds addresses and sizes to what `cuLaunchKernel` takes, and launches.
 
 use std::ffi::c_void;
 
@@ -16,12 +16,12 @@ use crate::attached_domain::AttachedDomain;
 use crate::device_buffer::DeviceBuffer;
 use crate::program::BufferRef;
 
-/// A part of what holds arguments. Each argument begins at one: no type wants more alignment.
+/// A unit of argument storage. Each argument begins at one: no type needs more alignment.
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 struct Chunk([u8; 128]);
 
-/// Where everything is.
+/// The addresses of all buffers of a program.
 pub(super) struct Addresses<'a> {
     pub(super) inputs: &'a [DeviceTensor<'a>],
     pub(super) outputs: &'a [DeviceTensor<'a>],
@@ -31,7 +31,7 @@ pub(super) struct Addresses<'a> {
 }
 
 impl Addresses<'_> {
-    /// The address of a place, which the program was checked to have.
+    /// The address of a buffer, which the program was checked to have.
     fn of(&self, place: BufferRef) -> u64 {
         match place {
             BufferRef::Input(at) => self.inputs[at].address,
@@ -45,7 +45,7 @@ impl Addresses<'_> {
 /// The arguments of a launch, as the driver takes them.
 struct Arguments {
     chunks: Vec<Chunk>,
-    /// Where each begins, in `chunks`.
+    /// The address of each argument, in `chunks`.
     pointers: Vec<*mut c_void>,
 }
 
@@ -64,14 +64,14 @@ impl Arguments {
                 chunks.push(chunk);
             }
         }
-        // One of no bytes has an address too.
+        // An argument of no bytes needs an address, too.
         chunks.push(Chunk([0; size_of::<Chunk>()]));
         let pointers = starts.iter().map(|&start| (&raw mut chunks[start]).cast()).collect();
         Arguments { chunks, pointers }
     }
 }
 
-/// A launch that only waits for its turn.
+/// A launch with its arguments bound.
 pub(super) struct PreparedLaunch {
     kernel: Kernel,
     grid: [u32; 3],
@@ -92,8 +92,8 @@ impl PreparedLaunch {
         debug_assert!(!self.arguments.chunks.is_empty(), "the pointers are into them");
         let pointers = self.arguments.pointers.as_mut_ptr();
         let (function, stream, nothing) = (self.kernel.function, attached.stream(), std::ptr::null_mut());
-        // SAFETY: the function's module lives as long as the kernel, and the stream is the domain's. That the kernel has
-        // these parameters is for the code to say, as what it does with them.
+        // SAFETY: the function's module lives as long as the kernel, and the stream is the domain's. The code is
+        // trusted to name the kernel's parameters, as it is with what the kernel does.
         let queued = unsafe { sys::cuLaunchKernel(function, x, y, z, a, b, c, self.shared, stream, pointers, nothing) };
         queued.result().map_err(|cause| {
             let (name, shared) = (&self.kernel.name, self.shared);
@@ -105,7 +105,7 @@ impl PreparedLaunch {
     }
 }
 
-/// The launches with all that they are given. Runs the kernels that make arguments, and waits for them.
+/// Prepares all launches. Runs the kernels that make arguments, and waits for them.
 pub(super) fn ready(
     sizes: &Sizes,
     addresses: &Addresses<'_>,
@@ -126,7 +126,7 @@ pub(super) fn ready(
     Ok(launches)
 }
 
-/// The bytes that kernels make, in the order in which they are mentioned.
+/// Runs the kernels that make arguments; their bytes, in the order of use.
 fn make(
     sizes: &Sizes,
     addresses: &Addresses<'_>,
@@ -160,7 +160,7 @@ fn make(
     Ok(calls.into_iter().map(|(.., range)| all[range].to_vec()).collect())
 }
 
-/// An argument that nobody has to make.
+/// The bytes of an argument that is not made by a kernel.
 fn bytes(value: &Value, addresses: &Addresses<'_>, attached: &AttachedDomain) -> Result<Vec<u8>, Error> {
     match value {
         Value::Pointer(place) => Ok(addresses.of(*place).to_ne_bytes().to_vec()),
@@ -170,7 +170,7 @@ fn bytes(value: &Value, addresses: &Addresses<'_>, attached: &AttachedDomain) ->
     }
 }
 
-/// A tensor map as the TMA unit takes it.
+/// Encodes a tensor map for TMA.
 fn encode(map: &Map, address: u64, attached: &AttachedDomain) -> Result<Vec<u8>, Error> {
     let rank = map.sizes.len();
     let swizzle = match map.swizzle {

@@ -1,7 +1,7 @@
-//! Constants of a program, found on the device.
+//! Binds the constants of a program on the device.
 //!
-//! One that lies as the kernels read it is taken as it lies. Others are laid out anew, in memory of the region's own; they
-//! stand in the file once all the same.
+//! A constant with the strides that the kernels expect is read in place. Others are repacked into memory that the region
+//! owns; the file has them once all the same.
 
 use byoc_plugin_api::{DeviceConstant, DeviceConstants, Error, TensorView};
 
@@ -9,13 +9,13 @@ use crate::attached_domain::AttachedDomain;
 use crate::device_buffer::{DeviceBuffer, row_major_bytes};
 use crate::program::Constant;
 
-/// What kernels take the first element of a constant to be aligned to, so that they may load 16 bytes at once.
+/// Alignment that kernels assume of a constant, so that they may load 16 bytes at once.
 const ALIGNMENT: u64 = 16;
 
-/// A constant with its place on the device.
+/// A constant on the device.
 pub(super) struct BoundConstant {
     pub(super) address: u64,
-    /// The memory at that address, if it is the region's own.
+    /// The memory at that address, if the region owns it.
     _own: Option<DeviceBuffer>,
 }
 
@@ -63,13 +63,13 @@ fn sizes(shape: &[usize]) -> Option<Vec<i64>> {
     shape.iter().map(|&size| i64::try_from(size).ok()).collect()
 }
 
-/// Whether elements lie at the same places. Where there is one along a dimension, its stride says nothing.
+/// Whether the strides are equal. The stride of a dimension of size 1 does not matter.
 fn same(shape: &[i64], strides: &[i64], others: &[i64]) -> bool {
     shape.iter().zip(strides.iter().zip(others)).all(|(&size, (stride, other))| size == 1 || stride == other)
 }
 
-/// The bytes of a constant in other strides; none where they are not those of a whole piece of memory with each element
-/// once, in whatever order of dimensions. Strides of 0 are not: what is bound need not have equal elements.
+/// The bytes of a constant repacked to other strides; `None` unless these are dense, in any order of dimensions. Strides of 0
+/// are not: the bound constant need not have equal elements.
 fn laid_out(view: &TensorView<'_>, shape: &[i64], strides: &[i64]) -> Result<Option<Vec<u8>>, Error> {
     let mut order: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] != 1).collect();
     order.sort_by_key(|&axis| strides[axis]);

@@ -1,4 +1,4 @@
-//! Kernels on the device. Machine code is loaded once for all regions of a process that have the same.
+//! Loads kernels. Regions of a process with the same machine code share one module.
 
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,16 +12,16 @@ use crate::compile::CubinInfo;
 use crate::locate::{self, Driver};
 use crate::program::{Argument, Cubins, Launch, Variant};
 
-/// The most threads of a block along x, y and z, and in all.
+/// The maximum block size along x, y and z, and in total.
 const MOST_THREADS: [u32; 3] = [1024, 1024, 64];
 const MOST_OF_BLOCK: u64 = 1024;
-/// The most bytes of all arguments.
+/// The maximum size of all arguments.
 const MOST_ARGUMENTS: usize = 32764;
 /// Bytes of an address, as of a size, and of a tensor map.
 const ADDRESS: usize = 8;
 const TENSOR_MAP: usize = 128;
 
-/// Machine code that the driver has loaded. Its context must be current when it is dropped.
+/// A loaded module. Its context must be current when it is dropped.
 struct Module(CUmodule);
 
 // SAFETY: a handle, which CUDA takes from any thread on which its context is current.
@@ -39,7 +39,7 @@ impl Drop for Module {
 /// A context, and the compressed bytes of a cubin.
 type Key = (usize, blake3::Hash);
 
-/// What is loaded.
+/// The loaded modules.
 static LOADED: Mutex<Vec<(Key, Weak<Module>)>> = Mutex::new(Vec::new());
 
 /// A function of a loaded module.
@@ -56,7 +56,7 @@ unsafe impl Send for Kernel {}
 /// The kernels of a launch.
 pub(super) struct LaunchKernels {
     pub(super) kernel: Kernel,
-    /// Those that make its arguments, by the position of the argument.
+    /// The kernels that make its arguments, by the index of the argument.
     pub(super) makers: Vec<Option<Kernel>>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct LaunchKernels {
 pub(super) struct Kernels(pub(super) Vec<LaunchKernels>);
 
 impl Kernels {
-    /// Loads what the launches need.
+    /// Loads the kernels of the launches.
     pub(super) fn load(
         variant: &Variant,
         cubins: &Cubins<'_>,
@@ -95,7 +95,7 @@ impl Kernels {
     }
 }
 
-/// Checks what is fixed of a launch.
+/// Checks the fixed sizes of a launch.
 fn check(launch: &Launch, attached: &AttachedDomain) -> Result<(), Error> {
     let (name, [x, y, z]) = (&launch.kernel, launch.block);
     let threads = launch.block.iter().fold(1u64, |all, &threads| all.saturating_mul(threads.into()));
@@ -127,7 +127,7 @@ fn lengths(arguments: &[Argument]) -> Vec<usize> {
     arguments.iter().map(length).collect()
 }
 
-/// Checks that a kernel has parameters of so many bytes, where the driver can tell: it reads as many as they have.
+/// Checks the parameter sizes of a kernel, if the driver can report them: it reads as many bytes as they have.
 fn takes(kernel: &Kernel, lengths: &[usize], driver: &Driver) -> Result<(), Error> {
     let Some(info) = locate::parameter_info(driver) else { return Ok(()) };
     let length = |position: usize| {
@@ -143,7 +143,7 @@ fn takes(kernel: &Kernel, lengths: &[usize], driver: &Driver) -> Result<(), Erro
     Err(Error::new(format!("damaged code: kernel {} does not take arguments of {lengths:?} bytes", kernel.name)))
 }
 
-/// The module of a cubin: the one that is loaded, if another region has it.
+/// The module of a cubin, shared with other regions.
 fn module(cubins: &Cubins<'_>, index: usize, attached: &AttachedDomain) -> Result<Arc<Module>, Error> {
     let key = (attached.context().addr(), blake3::hash(cubins.compressed(index).unwrap_or_default()));
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,8 +170,8 @@ fn kernel(module: &Arc<Module>, name: &str, attached: &AttachedDomain) -> Result
     Ok(Kernel { name: name.into(), function, _module: Arc::clone(module) })
 }
 
-/// Lets a kernel be launched with that much dynamic shared memory. What was allowed before stays so: other regions may
-/// launch it with more.
+/// Raises a kernel's limit of dynamic shared memory to at least this much. It is never lowered: other regions may launch it
+/// with more.
 fn allow(kernel: &Kernel, shared: u32, attached: &AttachedDomain) -> Result<(), Error> {
     let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     let _no_other = LOADED.lock().unwrap_or_else(PoisonError::into_inner);

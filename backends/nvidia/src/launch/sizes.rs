@@ -1,5 +1,5 @@
-//! Sizes of a program in numbers, for tensors of given shapes: what is launched with which sizes, and where in scratch
-//! memory each piece lies. Nothing here calls CUDA.
+//! Evaluates the symbolic sizes of a program for given shapes: grids, size arguments, and the offsets of scratch buffers.
+//! Nothing here calls CUDA.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use crate::program::{Argument, BufferRef, Launch, Limit, Program, Tensor, Varian
 /// The most blocks along x, and along y and z.
 const MOST_BLOCKS: [u64; 3] = [i32::MAX as u64, 65535, 65535];
 
-/// A variant in numbers.
+/// A variant with its sizes evaluated.
 pub(super) struct Sizes {
-    /// What is launched, in this order.
+    /// The launches, in order.
     pub(super) work: Vec<SizedLaunch>,
-    /// Where each piece of scratch memory begins.
+    /// The offset of each scratch buffer.
     pub(super) offsets: Vec<u64>,
     /// Bytes of scratch memory.
     pub(super) scratch: u64,
@@ -85,7 +85,7 @@ impl Sizes {
     }
 }
 
-/// Learns the symbols from the shapes of the inputs, and checks what is known of them.
+/// Solves the symbols from the shapes of the inputs, and checks the shapes.
 fn bind(expected: &[Tensor], inputs: &[DeviceTensor<'_>]) -> Result<Symbols, Error> {
     let mut symbols = Symbols::new();
     let pairs = expected.iter().zip(inputs).flat_map(|(tensor, input)| tensor.shape.iter().zip(input.shape));
@@ -95,7 +95,7 @@ fn bind(expected: &[Tensor], inputs: &[DeviceTensor<'_>]) -> Result<Symbols, Err
             Dim::Fixed(_) => None,
         })
         .collect();
-    // One that has several unknown symbols waits for others that tell of them.
+    // A size with several unknown symbols waits until other sizes determine them.
     loop {
         let before = open.len();
         let mut left = Vec::new();
@@ -140,7 +140,7 @@ fn size(dim: &Dim, symbols: &Symbols) -> Result<u64, DimError> {
     }
 }
 
-/// Checks that kernels count so far.
+/// Checks a limit of the kernels.
 fn within(limit: &Limit, symbols: &Symbols) -> Result<(), Error> {
     let Limit { of, elements, most } = limit;
     let found = size(elements, symbols)?;
@@ -151,8 +151,8 @@ fn within(limit: &Limit, symbols: &Symbols) -> Result<(), Error> {
     Ok(())
 }
 
-/// Places the pieces such that those that are in use at the same time do not overlap: each from the first to the last
-/// launch that is given it. Bytes of the whole, too.
+/// Assigns offsets to the scratch buffers, and their total size. Each is live from its first to its last launch; live ones
+/// do not overlap.
 fn lay_out(variant: &Variant, symbols: &Symbols) -> Result<(Vec<u64>, u64), Error> {
     let mut uses: Vec<Option<(usize, usize)>> = vec![None; variant.scratch.len()];
     for (step, launch) in variant.launches.iter().enumerate() {
@@ -167,7 +167,7 @@ fn lay_out(variant: &Variant, symbols: &Symbols) -> Result<(Vec<u64>, u64), Erro
     let mut sum = 0u64;
     for (dim, used) in variant.scratch.iter().zip(&uses) {
         let bytes = if used.is_some() { size(dim, symbols)? } else { 0 };
-        // So that no sum below is too large.
+        // Keeps the sums below from overflowing.
         sum = bytes
             .checked_next_multiple_of(DEVICE_ALIGNMENT as u64)
             .and_then(|bytes| sum.checked_add(bytes))
@@ -182,7 +182,7 @@ fn lay_out(variant: &Variant, symbols: &Symbols) -> Result<(Vec<u64>, u64), Erro
     Ok((plan.offsets.iter().map(|&offset| offset as u64).collect(), plan.size as u64))
 }
 
-/// The numbers of blocks; none where there is nothing to do.
+/// The grid; `None` if it is empty.
 fn grid(launch: &Launch, multiprocessors: u32, symbols: &Symbols) -> Result<Option<[u32; 3]>, Error> {
     let [x, y, z] = &launch.grid;
     let mut blocks = [size(x, symbols)?, size(y, symbols)?, size(z, symbols)?];
@@ -226,7 +226,7 @@ impl Value {
 mod tests {
     use super::*;
 
-    /// Blocks that take work in turn are no more than run at the same time.
+    /// A persistent kernel has no more blocks than run at the same time.
     #[test]
     fn blocks_that_stay() {
         let launched = |persistent: bool, multiprocessors: u32| {
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Launch>(OLD).map(|launch| launch.persistent).ok(), Some(false));
     }
 
-    /// A launch as it was written before there were such blocks.
+    /// A launch as it was written before there were persistent kernels.
     const OLD: &str = r#"{"cubin": 0, "kernel": "k", "grid": [1, 1, 1], "block": [8, 1, 1], "arguments": []}"#;
 
     fn grid_of(launch: &Launch, multiprocessors: u32, n: usize) -> [u32; 3] {

@@ -1,4 +1,4 @@
-//! Where CUDA's libraries may be, in the order in which they are looked for.
+//! The search path of CUDA's libraries.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::Library;
 /// The environment variable that names folders of CUDA's libraries, separated as in `PATH`.
 pub const VARIABLE: &str = "BYOC_CUDA_PATH";
 
-/// One place to look in.
+/// One entry of the search path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SearchEntry {
     /// A folder that holds the libraries themselves.
@@ -33,7 +33,7 @@ impl SearchEntry {
         }
     }
 
-    /// What it is called in messages, a text for each folder.
+    /// Its folders, for messages.
     pub(super) fn texts(&self, library: Library) -> Vec<String> {
         match self.folders(library) {
             Some(folders) => folders.iter().map(|folder| folder.display().to_string()).collect(),
@@ -42,12 +42,12 @@ impl SearchEntry {
     }
 }
 
-/// All search_path, in order.
+/// The entries, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaSearchPath(Vec<SearchEntry>);
 
 impl CudaSearchPath {
-    /// The search_path of this process: `folder` if the user names one, then what the environment tells.
+    /// The search path of this process: `folder` if the user names one, then the environment's.
     pub fn of_process(folder: Option<&Path>) -> CudaSearchPath {
         CudaSearchPath::new(folder, &|name| std::env::var_os(name))
     }
@@ -73,7 +73,7 @@ impl CudaSearchPath {
         CudaSearchPath(search_path)
     }
 
-    /// Only the given search_path.
+    /// Only the given entries.
     pub fn only(search_path: Vec<SearchEntry>) -> CudaSearchPath {
         CudaSearchPath(search_path)
     }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_stand_in_their_order() {
+    fn entries_are_in_order() {
         let environment = tempfile::tempdir().expect("a temporary folder can be made");
         let python = environment.path().join("lib/python3.11");
         std::fs::create_dir_all(&python).expect("the folder is ours");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_current_folder_is_no_place() {
+    fn the_current_folder_is_not_searched() {
         let search_path = CudaSearchPath::new(Some(Path::new("")), &|_| Some("".into()));
         assert_eq!(search_path.all(), [SearchEntry::Loader]);
     }

@@ -1,11 +1,11 @@
-//! The function at the end: Relu, Gelu, and GELU in the pieces in which exporters write it.
+//! Matches the activation: Relu, Gelu, SiLU, and GELU decomposed into several nodes as exporters write it.
 
 use byoc_plugin_api::{DType, Refusal, RefusalCode};
 
 use super::{Erf, Matcher, other};
 use crate::product::Activation;
 
-/// How far GELU with tanh is from the one with erf at most.
+/// The largest difference between GELU with tanh and GELU with erf.
 const DIFFERENCE: &str = "up to 4e-4";
 
 /// A product of values and one number.
@@ -73,7 +73,7 @@ impl Matcher<'_> {
         (fits && one == 1.0 && close(all.number, 0.5, dtype)).then_some((activation, x))
     }
 
-    /// Whether a node may be the sum of 1 and a curve.
+    /// Whether a node may be the sum of 1 and tanh or erf.
     fn is_gate(&self, node: &byoc_plugin_api::Node) -> bool {
         let curve =
             |value: &usize| self.producer(*value).is_some_and(|node| matches!(node.op.as_str(), "Tanh" | "Erf"));
@@ -100,7 +100,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// A value as the product of what is no product itself.
+    /// A value as a flattened product of factors.
     fn factors(&mut self, value: usize) -> Factors {
         if let Some(number) = self.number(value) {
             return Factors { number, values: vec![] };

@@ -1,11 +1,11 @@
-//! The nodes that multiply: MatMul, Gemm, and convolutions of one pixel.
+//! Matches the product itself: MatMul, Gemm, or a 1x1 convolution.
 
 use byoc_plugin_api::{Dim, Node, Refusal, RefusalCode, Region, Window};
 
 use super::other;
 use crate::product::{Factor, MatrixView};
 
-/// What a node multiplies: X, W, and the number alpha.
+/// The factors X and W of a node, and alpha.
 pub(super) fn read(region: &Region, node: &Node) -> Result<(Factor<usize>, Factor<usize>, f32), Refusal> {
     if !node.domain.is_empty() || !matches!(node.op.as_str(), "MatMul" | "Gemm" | "Conv") {
         return Err(other(&format!("'{}' ({}) is not a product of matrices", node.name, node.op)));
@@ -45,7 +45,7 @@ pub(super) fn read(region: &Region, node: &Node) -> Result<(Factor<usize>, Facto
     Ok((x, w, alpha))
 }
 
-/// What a node adds to its own product, and the number beta.
+/// The C of a Gemm, and beta.
 pub(super) fn own_term(node: &Node) -> Option<(usize, f32)> {
     match node.op.as_str() {
         "Gemm" => node.input(2).map(|c| (c, node.float("beta", 1.0))),
@@ -53,8 +53,8 @@ pub(super) fn own_term(node: &Node) -> Option<(usize, f32)> {
     }
 }
 
-/// A convolution with a kernel of one pixel is a product of its weights with each image as it lies. A bias would go along
-/// the columns, where no epilogue adds one.
+/// A 1x1 convolution is a product of its weights with each image, in place. Its bias would be one per row of the result,
+/// which no epilogue adds.
 fn one_pixel(region: &Region, node: &Node, x: usize, w: usize) -> Result<(), Refusal> {
     let no = |what: &str| {
         let message =

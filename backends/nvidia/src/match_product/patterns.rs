@@ -1,10 +1,10 @@
-//! The shapes of subgraph that are read here, as patterns.
+//! The patterns of fused GEMMs.
 
 use byoc_plugin_api::Pattern;
 
 use super::{Erf, Supported};
 
-/// The patterns of a product, which is one itself, and of what may follow it in the same call, the longest first.
+/// Patterns of `product`, itself a pattern, with the sums and activations that may follow, the longest first.
 pub fn patterns(product: &str, supported: &Supported) -> Vec<Pattern> {
     let sum = format!("(Add {product} ?t)");
     let sums = format!("(Add {sum} ?u)");

@@ -100,7 +100,7 @@ fn batches() {
     assert_eq!(with(&[(1, 9, 9, 9), (4, 6, 15, 10), (1, 0, 0, 0)]), one(2, "4 by 15 6 10 epilogue 1 at 0 0 0"));
     // Each broadcasts in another dimension: [2, 1] with [1, 3].
     assert_eq!(with(&[(2, 6, 0, 30), (3, 0, 15, 10)]), one(2, "3 by 15 0 10 epilogue 1 at 0 0 0, 0 6 30"));
-    // Rows of one each, which are one matrix if they lie as one.
+    // Matrices of one row each, which merge to one matrix.
     let vectors = |x: View, step: i64| {
         let batch = vec![Batch { count: 4, x: step, w: 0, y: 5 }];
         text(&Problem { m: 1, x, batch, ..product() })

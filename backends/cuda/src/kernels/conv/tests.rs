@@ -250,6 +250,6 @@ fn texts() {
             std::fs::write(&path, &found).expect("the checkout can be written");
         }
         let expected = std::fs::read_to_string(&path).expect("it is in the checkout");
-        assert!(found == expected, "{name} has changed: UPDATE_GOLDEN=1 writes it anew");
+        assert!(found == expected, "{name} has changed: UPDATE_GOLDEN=1 rewrites it");
     }
 }
