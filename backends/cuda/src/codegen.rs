@@ -5,7 +5,7 @@ use std::io::Write;
 
 use byoc_nvidia::build::{Build, PRELUDE, Source};
 use byoc_nvidia::compile::Needs;
-use byoc_nvidia::program::{Launch, Program, Tensor, Variant};
+use byoc_nvidia::program::{Launch, Program, Variant, tensors};
 use byoc_plugin_api::{Constants, Error, Options, Region};
 
 use crate::lower::{IrGraph, lower};
@@ -55,10 +55,6 @@ pub(crate) fn fuse(region: &Region, constants: &Constants<'_>) -> Result<Fused, 
 fn assemble(region: &Region, graph: IrGraph, mut plan: KernelPlan) -> Fused {
     let used: Vec<usize> = plan.constants().into_iter().collect();
     plan.renumber(&used);
-    let tensor = |&value: &usize| {
-        let value = &region.values[value];
-        Tensor { dtype: value.dtype, shape: value.shape.clone() }
-    };
     let mut operators: Vec<&str> = Vec::new();
     for operator in plan.kernels.iter().flat_map(|kernel| &kernel.operators) {
         if !operators.contains(&operator.as_str()) {
@@ -67,8 +63,8 @@ fn assemble(region: &Region, graph: IrGraph, mut plan: KernelPlan) -> Fused {
     }
     let program = Program {
         title: if operators.is_empty() { "nothing".into() } else { operators.join(", ") },
-        inputs: region.inputs.iter().map(tensor).collect(),
-        outputs: region.outputs.iter().map(tensor).collect(),
+        inputs: tensors(region, &region.inputs),
+        outputs: tensors(region, &region.outputs),
         constants: used.iter().map(|&at| graph.constants[at].clone()).collect(),
         limits: Vec::new(),
         variants: Vec::new(),

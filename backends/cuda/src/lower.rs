@@ -8,7 +8,7 @@ mod standalone;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use byoc_nvidia::program::{self, BufferRef};
+use byoc_nvidia::program::{self, BufferRef, is_dense};
 use byoc_plugin_api::{Constants, DType, Dim, Node, Refusal, RefusalCode, Region, contiguous_strides};
 
 use crate::ir::{Def, Id, Move, Value};
@@ -74,19 +74,6 @@ pub(crate) fn at(node: &str, refusal: Refusal) -> Refusal {
     Refusal { message: format!("'{node}': {}", refusal.message), ..refusal }
 }
 
-/// Whether strides are dense, in any order of axes: a constant with other strides is repacked at load.
-fn is_dense(shape: &[usize], strides: &[i64]) -> bool {
-    let mut order: Vec<(i64, usize)> =
-        strides.iter().copied().zip(shape.iter().copied()).filter(|&(_, size)| size != 1).collect();
-    order.sort_unstable();
-    let mut next = 1;
-    order.into_iter().all(|(stride, size)| {
-        let fits = stride == next;
-        next = next.saturating_mul(i64::try_from(size).unwrap_or(i64::MAX));
-        fits
-    })
-}
-
 pub(crate) fn refused(code: RefusalCode, message: impl Into<String>) -> Refusal {
     Refusal::new(code, message)
 }
@@ -132,9 +119,10 @@ impl Lowering<'_> {
             return Err(refused(RefusalCode::Shape, "a constant without a fixed shape"));
         };
         let view = self.constants.and_then(|constants| constants.get(constant.id));
-        let plain = || contiguous_strides(&shape.iter().map(|&size| size as i64).collect::<Vec<_>>());
-        let strides = view.map(|view| view.strides().to_vec()).filter(|strides| is_dense(&shape, strides));
-        let strides = strides.unwrap_or_else(plain);
+        // A constant with other strides is repacked at load.
+        let sizes: Vec<_> = shape.iter().map(|&size| size as i64).collect();
+        let strides = view.map(|view| view.strides().to_vec()).filter(|strides| is_dense(&sizes, strides));
+        let strides = strides.unwrap_or_else(|| contiguous_strides(&sizes));
         let place = BufferRef::Constant(self.graph.constants.len());
         let (id, dtype) = (constant.id, tensor.dtype);
         self.graph.constants.push(program::Constant { id, layout: None, dtype, shape, strides: strides.clone() });
@@ -199,17 +187,5 @@ impl Lowering<'_> {
             .ok()
             .filter(|&axis| axis < rank)
             .ok_or_else(|| refused(RefusalCode::Attribute, format!("there is no axis {value} of {rank}")))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_dense;
-
-    #[test]
-    fn strides_are_dense() {
-        assert!(is_dense(&[2, 3], &[3, 1]) && is_dense(&[2, 3], &[1, 2]) && is_dense(&[2, 1, 3], &[3, 99, 1]));
-        assert!(is_dense(&[], &[]) && !is_dense(&[2, 3], &[6, 1]) && !is_dense(&[2, 3], &[0, 1]));
-        assert!(!is_dense(&[3], &[2]) && !is_dense(&[3], &[-1]));
     }
 }

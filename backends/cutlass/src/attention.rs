@@ -58,7 +58,7 @@ mod tests {
         let kernel = step.kernel("k0", arch, &mut Buffers::new(&region, &data)).expect("it is a kernel");
         let places = [BufferRef::Input(0), BufferRef::Input(1), BufferRef::Input(2), BufferRef::Output(0)];
         assert_eq!(kernel.launch.arguments, places.map(Argument::Pointer));
-        // The prelude stands before it, and no header of CUTLASS.
+        // It has the prelude, and no headers of CUTLASS.
         let source = source::source("attention", &[kernel]);
         assert!(source.text.starts_with(PRELUDE) && !source.needs.cutlass);
     }

@@ -1,6 +1,6 @@
 //! Assigns buffers to the values of a region: inputs, outputs, constants, and scratch between steps.
 
-use byoc_nvidia::program::{self, BufferRef, Tensor};
+use byoc_nvidia::program::{self, BufferRef};
 use byoc_plugin_api::{Constants, Dim, Error, Region, contiguous_strides};
 
 /// How a step uses a constant.
@@ -102,13 +102,4 @@ pub(crate) fn readable(shape: &[i64], strides: &[i64]) -> Vec<i64> {
         _ => false,
     };
     if fits { strides.to_vec() } else { contiguous_strides(shape) }
-}
-
-/// The tensors of these values, for a program.
-pub(crate) fn tensors(region: &Region, values: &[usize]) -> Vec<Tensor> {
-    let tensor = |&value: &usize| {
-        let value = &region.values[value];
-        Tensor { dtype: value.dtype, shape: value.shape.clone() }
-    };
-    values.iter().map(tensor).collect()
 }

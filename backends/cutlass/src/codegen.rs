@@ -28,8 +28,8 @@ pub(crate) fn codegen(
     let name = steps.iter().map(Step::name).collect::<Vec<_>>().join("_");
     let mut program = Program {
         title: name.clone(),
-        inputs: buffers::tensors(region, &region.inputs),
-        outputs: buffers::tensors(region, &region.outputs),
+        inputs: program::tensors(region, &region.inputs),
+        outputs: program::tensors(region, &region.outputs),
         ..Program::default()
     };
     let (mut cubins, mut recipes) = (Vec::new(), serde_json::Map::new());

@@ -2,7 +2,7 @@
 //!
 //! A row-major matrix is, byte for byte, the transposed matrix in column-major order. So `Y = X W`, with X of M x K, W of
 //! K x N and Y of M x N, is asked for as `Y' = W' X'`: W is the call's A, X its B, N its m and M its n. Nothing is moved.
-//! A bias of length N then lies along the rows of `Y'`, which is where cublasLt's epilogue adds it.
+//! A bias of length N is then along the rows of `Y'`, where cublasLt's epilogue adds it.
 
 use byoc_plugin_api::{Refusal, RefusalCode};
 

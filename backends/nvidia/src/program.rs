@@ -9,7 +9,7 @@ mod file;
 
 pub use file::Cubins;
 
-use byoc_plugin_api::{ConstantId, DType, Dim};
+use byoc_plugin_api::{ConstantId, DType, Dim, Region};
 use serde::{Deserialize, Serialize};
 
 /// The kernels of a region.
@@ -160,6 +160,27 @@ pub struct Made {
     pub bytes: u32,
 }
 
+/// The tensors of these values of a region.
+pub fn tensors(region: &Region, values: &[usize]) -> Vec<Tensor> {
+    let tensor = |&value: &usize| {
+        let value = &region.values[value];
+        Tensor { dtype: value.dtype, shape: value.shape.clone() }
+    };
+    values.iter().map(tensor).collect()
+}
+
+/// Whether strides are dense: each element of one piece of memory once, in any order of dimensions.
+pub fn is_dense(shape: &[i64], strides: &[i64]) -> bool {
+    let mut order: Vec<_> = strides.iter().zip(shape).filter(|&(_, &size)| size != 1).collect();
+    order.sort_unstable();
+    let mut next = 1i64;
+    order.into_iter().all(|(&stride, &size)| {
+        let fits = stride == next;
+        next = next.saturating_mul(size);
+        fits
+    })
+}
+
 impl Program {
     /// Checks every index, so that later code need not. The cause, if one is wrong.
     fn check(&self, cubins: usize) -> Result<(), String> {
@@ -200,5 +221,17 @@ impl Argument {
             Argument::TensorMap(map) => places.push(map.at),
             Argument::Made(made) => made.arguments.iter().for_each(|argument| argument.places(places)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_dense;
+
+    #[test]
+    fn strides_are_dense() {
+        assert!(is_dense(&[2, 3], &[3, 1]) && is_dense(&[2, 3], &[1, 2]) && is_dense(&[2, 1, 3], &[3, 99, 1]));
+        assert!(is_dense(&[], &[]) && !is_dense(&[2, 3], &[6, 1]) && !is_dense(&[2, 3], &[0, 1]));
+        assert!(!is_dense(&[3], &[2]) && !is_dense(&[3], &[-1]));
     }
 }

@@ -1,11 +1,11 @@
-//! Region to code: which operand is a constant. The code holds no weight.
+//! Generates the code of a region: the source of each operand. It has no weights.
 
 use std::io::Write;
 
 use byoc_plugin_api::{ConstantId, Error, Region};
 use serde::{Deserialize, Serialize};
 
-/// Where an operand comes from.
+/// The source of an operand.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Operand {

@@ -1,4 +1,4 @@
-//! The device from the suite's own side: how much of its memory is free, and filling it.
+//! The device, as the suite itself uses it: its free memory, and filling memory.
 
 use byoc_core::runtime::{PortIndex, Session};
 use byoc_nvidia::attached_domain::AttachedDomain;
@@ -54,7 +54,7 @@ impl Gpu {
         self.attached.stream()
     }
 
-    /// Bytes that are free, and all bytes, as the driver tells. Other processes on the device count, too.
+    /// Bytes that are free, and all bytes, by the driver. Other processes on the device count, too.
     pub(crate) fn memory(&self) -> Result<(u64, u64)> {
         self.enter()?;
         let (free, all) = result::mem_get_info().map_err(explained)?;
@@ -64,7 +64,7 @@ impl Gpu {
     /// Makes every byte of a range NaN.
     ///
     /// # Safety
-    /// The range lies in memory of this device that nobody uses meanwhile.
+    /// The range is in memory of this device that is not used meanwhile.
     pub(crate) unsafe fn poison(&mut self, address: u64, bytes: u64) -> Result<()> {
         self.enter()?;
         // SAFETY: the caller answers for the range.
@@ -85,7 +85,7 @@ impl Gpu {
 /// Queues making every byte of a range NaN. The context must be current.
 ///
 /// # Safety
-/// The range lies in memory of that context, and the stream is one of it.
+/// The range is in memory of that context, and the stream is one of it.
 pub(crate) unsafe fn poison(address: u64, bytes: u64, stream: CUstream) -> std::result::Result<(), Error> {
     // SAFETY: the caller answers for range and stream.
     let filled = unsafe { result::memset_d8_async(address, POISON, bytes as usize, stream) };

@@ -1,5 +1,5 @@
-//! The GPU suite: one program and one plugin, which are carried to a machine with a GPU and show there what only a GPU
-//! can. `docs/gpu.md` says how, and what each part shows. It makes its own models, of random weights and inputs.
+//! The GPU suite: a program and plugins that are copied to a machine with a GPU, for the tests that need one. `docs/gpu.md`
+//! says how, and describes each part. It makes its own models, with random weights and inputs.
 
 mod args;
 mod direct;

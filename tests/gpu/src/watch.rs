@@ -1,8 +1,8 @@
-//! A domain that fills all that it gives with NaN, and counts what a session does.
+//! A domain that fills all memory that it allocates with NaN, and counts the calls of a session.
 //!
-//! Core takes the first backend of a kind to open a device, and all others join by its handles. So a backend of the
-//! suite's own, which compiles nothing, is put before the one under test: the session is the real one, and so are the
-//! device and the regions' code, but memory is never what it happened to be, and nothing is done unseen.
+//! Core opens a device by the first backend of its kind, and the others attach by its handles. So the suite puts a backend
+//! that compiles nothing before the one under test: session, device and the regions' code are the real ones, but memory
+//! never has its old content, and all calls are counted.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -23,10 +23,10 @@ use crate::fixture::{self, Fixture};
 use crate::gpu::{self, Gpu, POISON};
 use crate::report::{Result, ensure};
 
-/// What backends and domains answer.
+/// The result of backends and domains.
 type Answer<T> = std::result::Result<T, Error>;
 
-/// What sessions have done since the last [`Watch::take`], and what they hold.
+/// Calls of sessions since the last [`Watch::take`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Activity {
     /// Allocations on the device and of page-locked host memory.
@@ -41,7 +41,7 @@ pub(crate) struct Activity {
     pub(crate) replays: usize,
 }
 
-/// What is allocated: bytes by address.
+/// Live allocations: bytes by address.
 #[derive(Default)]
 struct Allocations {
     device: BTreeMap<u64, u64>,
@@ -58,7 +58,7 @@ impl Watch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was done since the last call.
+    /// The calls since the last [`Watch::take`].
     pub(crate) fn take(&self) -> Activity {
         std::mem::take(&mut self.held().seen)
     }
@@ -68,7 +68,7 @@ impl Watch {
         self.held().device.values().sum()
     }
 
-    /// Where the device memory is that sessions hold.
+    /// The addresses of device memory that sessions hold.
     fn addresses(&self) -> Vec<u64> {
         self.held().device.keys().copied().collect()
     }
@@ -80,7 +80,7 @@ impl Watch {
     unsafe fn poison(&self, gpu: &mut Gpu, constants: &[u64]) -> Result<()> {
         let held = self.held();
         for (&address, &bytes) in held.device.iter().filter(|(address, _)| !constants.contains(address)) {
-            // SAFETY: it is allocated, and by contract nobody uses it.
+            // SAFETY: it is allocated, and by contract it is not in use.
             unsafe { gpu.poison(address, bytes) }?;
         }
         for (&address, &bytes) in &held.host {
@@ -141,7 +141,7 @@ impl Backend for Watch {
     }
 }
 
-/// The one that the suite has.
+/// The backend of the suite.
 static WATCH: std::sync::OnceLock<Watch> = std::sync::OnceLock::new();
 
 /// The backend, the same one at every call.
@@ -168,7 +168,7 @@ impl<'a> Poisoned<'a> {
 
     /// Makes its memory NaN, runs, and copies the first output.
     pub(crate) fn run(&mut self, inputs: &[Tensor]) -> Result<Tensor> {
-        // SAFETY: the session is borrowed, so it does not run, and nobody looks at its outputs; there is no other one.
+        // SAFETY: the session is borrowed, so it does not run, and its outputs are not read; there is no other one.
         unsafe { self.fixture.watch.poison(&mut self.fixture.gpu(), &self.constants) }?;
         fixture::run(&mut self.session, inputs)
     }

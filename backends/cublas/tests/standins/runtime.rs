@@ -72,7 +72,7 @@ fn spread() -> RegionBuilder {
     net.with(&[y])
 }
 
-/// Runs a region with four rows on tensors of ones; tells whether the result is right.
+/// Runs a region with four rows on tensors of ones; returns whether the result is right.
 fn run(net: &RegionBuilder) -> Result<Vec<String>, Error> {
     let symbols = [("rows", 4)];
     let ones = |tensor: Tensor| Tensor::new((tensor.dtype(), tensor.sizes()), &vec![1.0; tensor.len()]);

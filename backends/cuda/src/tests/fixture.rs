@@ -228,7 +228,7 @@ impl Net {
     }
 }
 
-/// The kernels of a source, without what stands before them.
+/// The kernels of a source, without prelude and helpers.
 pub(super) fn kernels_of(text: &str) -> &str {
     let end = "return x;\n}\n";
     text.rfind(end).map_or(text, |at| &text[at + end.len()..])

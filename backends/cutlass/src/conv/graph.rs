@@ -1,5 +1,6 @@
 //! Queries of a region: who reads a value, and values as images.
 
+use byoc_nvidia::match_product::shape_text;
 use byoc_plugin_api::{ConstantId, DType, Dim, Node, Refusal, RefusalCode, Region};
 
 use super::net::Image;
@@ -91,7 +92,6 @@ impl<'a> RegionGraph<'a> {
 }
 
 fn no_image(name: &str, shape: &[Dim]) -> Refusal {
-    let shape: Vec<_> = shape.iter().map(ToString::to_string).collect();
-    let message = format!("'{name}' is [{}], expected an image of four dimensions", shape.join(","));
+    let message = format!("'{name}' is {}, expected an image of four dimensions", shape_text(shape));
     Refusal::new(RefusalCode::Shape, message)
 }

@@ -120,7 +120,7 @@ fn blocks_that_stay() {
         let (sizes, strides, block) = (fixed(sizes), fixed(strides), block.to_vec());
         Argument::TensorMap(TensorMap { at, dtype: DType::F16, sizes, strides, block, swizzle: 128 })
     };
-    // W lies by rows: a copy brings 64 rows of 64 columns.
+    // W is row-major: a copy brings 64 rows of 64 columns.
     let x = map(BufferRef::Input(0), &[768, 512], &[1536], &[64, 128]);
     let w = map(BufferRef::Constant(0), &[3072, 768], &[6144], &[64, 64]);
     assert_eq!(arguments, [x, w, Argument::Pointer(BufferRef::Output(0))]);
@@ -173,7 +173,7 @@ fn how_wide_accesses_are() {
     assert_eq!(Gemm { dtype: DType::F32, ..plain() }.alignment(), [4, 4, 4]);
     assert_eq!(Gemm { n: 3070, w: Matrix { order: Order::Rows, distance: 3070 }, ..plain() }.alignment(), [8, 2, 2]);
     assert_eq!(Gemm { k: 767, x: Matrix { order: Order::Rows, distance: 767 }, ..plain() }.alignment(), [1, 8, 8]);
-    // Columns of x lie one after another: what counts is how many rows there are.
+    // x is column-major: its alignment depends on the number of rows.
     let turned = Gemm { m: Dim::Fixed(6), x: Matrix { order: Order::Columns, distance: 6 }, ..plain() };
     assert_eq!(turned.alignment(), [2, 8, 8]);
     // Elements of 2 bytes are too small for cp.async.

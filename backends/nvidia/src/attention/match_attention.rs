@@ -5,6 +5,7 @@ use byoc_plugin_api::{Attribute, DType, Dim, Node, Refusal, RefusalCode, Region}
 use super::matcher::{Matcher, Parts, are_rows_of};
 use super::operands::{Heads, result, shape};
 use super::{Effect, Layout, MOST, Mask, STEP, Spec};
+use crate::match_product::shape_text;
 
 /// A region that is attention.
 #[derive(Clone, Debug)]
@@ -261,9 +262,8 @@ fn mask_of(matcher: &Matcher<'_>, value: usize, scores: &Shape, fill: f32, hides
     let fits = |at: usize| sizes[at] == one || sizes[at] == scores[at];
     let short = !fits(3) && sizes[3].fixed().zip(scores[3].fixed()).is_some_and(|(own, all)| own < all);
     if !(0..3).all(fits) || !(fits(3) || short) {
-        let text = |shape: &[Dim]| shape.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        let message =
-            format!("the mask '{}' is [{}], and the scores [{}]", matcher.name(value), text(own), text(scores));
+        let (name, own, scores) = (matcher.name(value), shape_text(own), shape_text(scores));
+        let message = format!("the mask '{name}' is {own}, and the scores {scores}");
         return Err(shape(message));
     }
     Ok(Mask { effect, shape: sizes, short })

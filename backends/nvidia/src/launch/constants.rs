@@ -7,7 +7,7 @@ use byoc_plugin_api::{DeviceConstant, DeviceConstants, Error, TensorView};
 
 use crate::attached_domain::AttachedDomain;
 use crate::device_buffer::{DeviceBuffer, row_major_bytes};
-use crate::program::Constant;
+use crate::program::{Constant, is_dense};
 
 /// Alignment that kernels assume of a constant, so that they may load 16 bytes at once.
 const ALIGNMENT: u64 = 16;
@@ -71,14 +71,8 @@ fn same(shape: &[i64], strides: &[i64], others: &[i64]) -> bool {
 /// The bytes of a constant repacked to other strides; `None` unless these are dense, in any order of dimensions. Strides of 0
 /// are not: the bound constant need not have equal elements.
 fn laid_out(view: &TensorView<'_>, shape: &[i64], strides: &[i64]) -> Result<Option<Vec<u8>>, Error> {
-    let mut order: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] != 1).collect();
-    order.sort_by_key(|&axis| strides[axis]);
-    let mut next = 1i64;
-    for axis in order {
-        if strides[axis] != next {
-            return Ok(None);
-        }
-        next = next.saturating_mul(shape[axis]);
+    if !is_dense(shape, strides) {
+        return Ok(None);
     }
     let (elements, size) = (row_major_bytes(view)?, view.dtype().size());
     let mut bytes = vec![0; elements.len()];

@@ -153,7 +153,7 @@ fn module(cubins: &Cubins<'_>, index: usize, attached: &AttachedDomain) -> Resul
     }
     let cubin = cubins.get(index)?;
     CubinInfo::of(&cubin)?;
-    // SAFETY: it is a whole ELF file for a GPU, whose parts lie within it, and the context is current.
+    // SAFETY: it is a whole ELF file for a GPU, whose sections are within it, and the context is current.
     let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) };
     let module = module.map_err(|cause| attached.device().failed("load machine code", cause))?;
     let module = Arc::new(Module(module));

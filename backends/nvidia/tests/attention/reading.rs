@@ -1,4 +1,4 @@
-//! Which regions are read as attention, and what is said of others.
+//! Which regions match attention, and the reasons for others.
 
 use byoc_nvidia::attention::{Effect, Layout, Mask, MatchedAttention, patterns, read};
 use byoc_plugin_api::testing::{RegionBuilder, Type};

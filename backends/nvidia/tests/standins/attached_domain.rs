@@ -1,4 +1,4 @@
-//! Joining a domain that another library opened, here the same one.
+//! Attaching to a domain that another library opened, here the same one.
 
 use std::ptr::null_mut;
 

@@ -41,7 +41,7 @@ pub(crate) fn refused<T>(result: Result<T, Error>) -> String {
     result.map_or_else(told, |_| "done".into())
 }
 
-/// The search_path of this process, and the user's folder before them.
+/// The search path of this process, after the user's folder.
 pub(crate) fn search_path() -> CudaSearchPath {
     CudaSearchPath::of_process(std::env::var_os(FOLDER).as_deref().map(Path::new))
 }
@@ -51,7 +51,7 @@ fn only() -> CudaSearchPath {
     CudaSearchPath::only(std::env::split_paths(&folders).map(SearchEntry::Folder).collect())
 }
 
-/// Opens the driver and cublasLt, and tells what was found.
+/// Opens the driver and cublasLt, and returns what was found.
 fn open(search_path: &CudaSearchPath) -> Result<Vec<String>, Error> {
     let driver = locate::driver(search_path)?;
     let mut lines = vec![driver.to_string(), locate::cublaslt(search_path, &driver)?.to_string()];

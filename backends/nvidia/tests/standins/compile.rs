@@ -1,4 +1,4 @@
-//! What the stand-in for NVRTC makes, as a toolchain sees it: enough like a cubin that nobody has to know.
+//! The toolchain with the stand-in for NVRTC, whose output is enough like a cubin.
 
 use byoc_nvidia::compile::{Cache, CubinInfo, Needs, Request, Toolchain};
 use byoc_nvidia_standins::{FOLDER, all, tried};

@@ -74,7 +74,7 @@ fn round() -> Result<Vec<String>, Error> {
         let (mut got, start) = (vec![0; bytes], random.usize(..bytes));
         // SAFETY: all ranges are of `bytes`, or of what follows `start`; all stay until `synchronize`.
         unsafe {
-            // To the first memory from where it lies, and back to page-locked memory; then the end of it once more, the
+            // To the first allocation, and back to page-locked memory; then the end of it once more, the
             // other way round.
             domain.upload(one, sent.as_ptr(), bytes)?;
             domain.download(pinned, one, bytes)?;
@@ -224,7 +224,7 @@ fn marks_tell_the_time() {
     let (output, log) = tried("domain-marks", &[]);
     assert_eq!(output, expected);
     assert!(log.ends_with("release 0: 0, 0 bytes live"), "{log}");
-    // Drivers before CUDA 12.8, and those of a day when nobody asks for the old name any more.
+    // Drivers before CUDA 12.8, and later ones without the old name.
     let scratch = temporary();
     for name in ["cuEventElapsedTime_v2", "cuEventElapsedTime"] {
         let folder = scratch.path().join(name);

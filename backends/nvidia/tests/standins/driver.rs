@@ -115,7 +115,7 @@ fn fault() -> Result<Vec<String>, DriverError> {
     Ok(vec![queued, said(stream.synchronize()), said(stream.alloc_zeros::<u8>(8))])
 }
 
-/// The call that queues the work succeeds, as on a device; whoever waits for it hears of the failure.
+/// The call that queues the work succeeds, as on a device; a later wait returns the failure.
 fn a_device_that_failed_stays_so() {
     let (output, log) = tried("fault", &[("STANDIN_FAULT", "2")]);
     let failure = "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered";
@@ -211,7 +211,7 @@ fn keep() -> Result<Vec<String>, DriverError> {
     // SAFETY: as above.
     unsafe { result::malloc_sync(8) }?;
     // The event holds the context too.
-    // SAFETY: the context was retained for the stream and the event, which nobody uses any more.
+    // SAFETY: the context was retained for the stream and the event, which are not used any more.
     unsafe { result::primary_ctx::release(stream.context().cu_device()) }?;
     std::mem::forget(stream);
     Ok(Vec::new())

@@ -1,4 +1,4 @@
-//! A program of kernels on its whole way to numbers: loaded, planned, prepared, run and replayed. Its kernels run, on the host.
+//! A program of kernels end to end: loaded, planned, prepared, run and replayed. Its kernels run on the host.
 
 mod bench;
 mod damage;
@@ -66,7 +66,7 @@ fn numbers() -> Result<Vec<String>, Error> {
 
 fn numbers_for_each_batch() {
     let (output, log) = ran("launch-numbers", &[]);
-    // Two of three pieces at a time: the third lies where the first was.
+    // Two of three pieces at a time: the third reuses the memory of the first.
     let expected = ["3 rows, 352 bytes: true", "17 rows, 1312 bytes: true", "1 rows, 288 bytes: true"];
     let replayed = ["replayed: true", "nothing launched: true"];
     assert_eq!(output.lines().collect::<Vec<_>>(), [&expected[..], &replayed].concat());
@@ -228,7 +228,7 @@ fn outside() -> Result<Vec<String>, Error> {
     Ok(vec![refused(executable.run()), refused(bench.result(2))])
 }
 
-/// The call that queues it succeeds; whoever waits for it hears of the failure.
+/// The call that queues it succeeds; a later wait returns the failure.
 fn a_kernel_that_goes_wrong() {
     let (output, log) = ran("launch-outside", &[]);
     let failure = "earlier work on cuda:0 failed: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access \

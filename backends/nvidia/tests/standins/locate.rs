@@ -1,4 +1,4 @@
-//! Where libraries are found, and what is said of those that are missing or do not fit.
+//! Where libraries are found, and the errors for missing and unsupported ones.
 
 use std::path::Path;
 
@@ -75,7 +75,7 @@ fn the_first_place_wins() {
     assert_eq!(used(child().with(FOLDER, &option)), "libcublasLt 13.0 (DIR/option/libcublasLt.so.13)");
 }
 
-/// The files go away after the first search; other search_path are searched all the same.
+/// The files go away after the first search; another search path is searched all the same.
 fn what_is_found_is_remembered() {
     let scratch = temporary();
     let folder = scratch.path().join("folder");
@@ -109,10 +109,10 @@ fn nothing_is_there() {
     let child = child.with("CUDA_HOME", scratch.path().join("cuda")).with("BYOC_CUDA_PATH", &other);
     let output = child.with("VIRTUAL_ENV", scratch.path().join("venv")).output(scratch.path());
     let packages = "DIR/venv/lib/python3.12/site-packages/nvidia";
-    let search_path = format!(
+    let searched = format!(
         "DIR/one, DIR/other, the loader's path, DIR/cuda/lib64, DIR/cuda/lib, {packages}/cu13/lib, {packages}/cublas/lib"
     );
-    assert_eq!(output, format!("there is no {what} in {search_path} ({CUBLASLT_HINT})"));
+    assert_eq!(output, format!("there is no {what} in {searched} ({CUBLASLT_HINT})"));
 }
 
 fn a_file_does_not_open() {
@@ -145,7 +145,7 @@ fn versions_that_do_not_fit() {
     assert!(said("14020", "130102").starts_with("libcuda 14.2 (DIR/libcuda.so.1)\nlibcublasLt 13.1 "));
 }
 
-/// One that the driver cannot use does not stand before one that it can.
+/// A library that the driver cannot use does not hide one that it can.
 fn an_older_one_for_an_older_driver() {
     let scratch = temporary();
     let (first, second) = (scratch.path().join("first"), scratch.path().join("second"));
@@ -182,7 +182,7 @@ fn functions_that_are_missing() {
     ];
     for (library, file, count, hint) in lists {
         assert_eq!(library.functions().len(), count);
-        // Building takes most of the time; the first, the last, and some between stand for the rest.
+        // Building takes most of the time; the first, the last, and some between are enough.
         for function in library.functions().iter().step_by(6).chain(library.functions().last()) {
             let folder = scratch.path().join(function);
             let left_out: Vec<_> = function.split(" or ").collect();

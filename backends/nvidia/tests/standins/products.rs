@@ -1,4 +1,4 @@
-//! The row-major rules in numbers: what the planned calls compute, against a plain loop over the views.
+//! The results of planned calls of cublasLt, against a plain loop over the matrices.
 
 use std::ffi::c_void;
 

@@ -26,7 +26,7 @@ pub(super) fn run(fixture: &Fixture, report: &mut Report) {
     };
     let begin = Instant::now();
     match start(fixture, &checker) {
-        // What does not end when it is told to is killed, and then the code is another one.
+        // A process that does not end on request is killed, with another exit code.
         Ok(output) if output.status.code() == Some(OVER) || begin.elapsed().as_secs() >= LIMIT => {
             report.note(&format!("note  {CHECKER} was not done after {LIMIT} s: memory was checked in part"));
         }
@@ -49,7 +49,7 @@ fn find() -> Option<PathBuf> {
 fn start(fixture: &Fixture, checker: &Path) -> Result<Output> {
     let mut command = Command::new("timeout");
     command.arg("--kill-after=10").arg(LIMIT.to_string()).arg(checker);
-    // Calls that the driver refuses are no errors of memory: libraries make some to find out what there is.
+    // Calls that the driver refuses are not memory errors: libraries make some to find out what there is.
     command.args(["--tool", "memcheck", "--error-exitcode", FOUND, "--report-api-errors", "no"]);
     command.arg(std::env::current_exe()?);
     command.args(fixture.plugin_arguments());

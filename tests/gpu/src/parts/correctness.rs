@@ -1,7 +1,7 @@
-//! Products of every kind that the backend takes, as small models through the whole of byoc, against the reference kernels in f64.
+//! Products of every kind that the backend supports, compiled and run as small models, against the reference kernels in f64.
 //!
 //! Each model runs several times on new inputs. All memory, on the device and page-locked on the host, begins as NaN, and
-//! is made NaN again before each run, but for the weights: what is not written, or is read before it is, is seen.
+//! is made NaN again before each run, but for the weights: a read of memory that was not written shows.
 
 pub(super) mod cases;
 

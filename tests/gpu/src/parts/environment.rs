@@ -1,4 +1,4 @@
-//! What the machine has: device, driver, libraries, free memory.
+//! Describes the machine: device, driver, libraries, free memory.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What is said when something cannot be, and that work goes on after it.
+//! Errors that a session recovers from, and their messages.
 
 use byoc_core::diagnostic::{Code, Diagnostic};
 use byoc_core::runtime::{DeviceName, LoadOptions, Queueing, Session};

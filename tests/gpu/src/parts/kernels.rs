@@ -1,6 +1,5 @@
-//! Products and convolutions that are compiled for their sizes, as small models through the whole of byoc, against loops in
-//! f64: as in `correctness`, with memory that begins as NaN. Sizes are those that such kernels take; what they refuse is
-//! tested where no GPU is needed.
+//! Products and convolutions by generated kernels, compiled and run as small models, against loops in f64: as in
+//! `correctness`, with memory that begins as NaN. Refusals are tested where no GPU is needed.
 
 use byoc_plugin_api::DType;
 use fastrand::Rng;

@@ -1,4 +1,4 @@
-//! What stands on the device, in the file, and that nothing stays there: weights once, and what values need.
+//! Memory of the device and of the file: weights once, an arena for values, and no leaks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -134,7 +134,7 @@ fn driver(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
     if holds { Ok(text) } else { failure(text) }
 }
 
-/// A weight that several regions read is sent once, and stands there once.
+/// A weight that several regions read is uploaded and stored once.
 fn once(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
     fixture.watch.take();
     let session = fixture.load_watched(&compiled.path, Queueing::Recorded)?;
@@ -234,7 +234,7 @@ fn loads(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
     if device <= most && host <= 4 * HOST { Ok(text) } else { failure(text) }
 }
 
-/// Resident memory of this process, as Linux tells.
+/// Resident memory of this process, by Linux.
 fn resident_bytes() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the system tells no VmRSS")?;

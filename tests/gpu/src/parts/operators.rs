@@ -1,5 +1,5 @@
-//! What the conformance kit finds of the backends that generate kernels, as `byoc plugin test` does: every operator that
-//! they take, alone and in chains, of every type, on the device and against the host's reference kernels.
+//! Runs the conformance kit on the backends that generate kernels, as `byoc plugin test` does: every operator that they
+//! support, alone and in chains, of every type, on the device and against the host's reference kernels.
 
 use byoc_conformance::{Report as Found, Settings, Tag, Vendor};
 use byoc_core::plugin::Origin;
@@ -7,7 +7,7 @@ use byoc_core::plugin::Origin;
 use crate::fixture::{Fixture, GENERATING, HOST};
 use crate::report::{Report, Result, failure};
 
-/// How many failures are told.
+/// The most failures that are printed.
 const TOLD: usize = 20;
 
 pub(super) fn run(fixture: &Fixture, report: &mut Report) {

@@ -1,5 +1,4 @@
-//! Recorded work against work that is queued anew in every run: the same bits, whatever the inputs and their shapes were
-//! before. All memory but the weights is made NaN before each run.
+//! Recorded work against work that is queued in every run: the same bits, for any earlier inputs and shapes. All memory but the weights is made NaN before each run.
 
 use byoc_core::runtime::Queueing;
 use byoc_plugin_api::DType;

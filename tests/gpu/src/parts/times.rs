@@ -1,4 +1,4 @@
-//! How long it takes: products beside cublasLt called directly, an MLP, and the encoder of BERT.
+//! Benchmarks: products beside direct calls of cublasLt, an MLP, and the encoder of BERT.
 //! Everything that is timed is also checked. Times are medians of wall time on the host, the wait for the device included.
 
 pub(crate) mod bert;

@@ -35,7 +35,7 @@ fn a_batch_of_rows_is_one_product() {
 #[test]
 fn constants_are_read_as_they_lie() {
     let (net, _) = linear(DType::F16);
-    // The view of a matrix that lies transposed.
+    // The view of a transposed matrix.
     let strides = |value: usize| (value == 1).then(|| vec![1, 64]);
     let gemm = read(net, "f32", &strides).map(|product| product.gemm).expect("it is a product");
     assert_eq!(gemm.w, Matrix { order: Order::Columns, distance: 64 });
@@ -67,7 +67,7 @@ fn activations_are_those_of_the_model() {
     let (mut net, y) = linear(DType::F16);
     net.node("Gelu", &[y], ROWS, "");
     assert_eq!(gemm(net).map(|gemm| gemm.activation), Ok(Activation::Gelu));
-    // A gate of another value is no activation.
+    // A gate of another value is not an activation.
     let (mut net, y) = linear(DType::F16);
     let other = net.input(ROWS);
     let gate = net.node("Sigmoid", &[other], ROWS, "");
@@ -75,7 +75,7 @@ fn activations_are_those_of_the_model() {
     assert_eq!(gemm(net), Err("other: a product of tensors that is not GELU".into()));
 }
 
-/// What constant folding leaves in f32 beside a product of 16 bits is read as it is: nothing of it is stored anew.
+/// A bias that constant folding leaves in f32 beside a product of 16 bits is read in f32: it is not stored again.
 #[test]
 fn a_bias_of_f32_beside_f16() {
     let (mut net, y) = linear(DType::F16);

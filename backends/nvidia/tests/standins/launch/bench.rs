@@ -1,4 +1,4 @@
-//! The program of these cases, and a device with what it is given.
+//! The program of these cases, and a device with its inputs.
 
 use std::sync::LazyLock;
 
@@ -180,7 +180,7 @@ impl Bench {
 
     pub(super) fn result(&mut self, rows: usize) -> Result<Vec<f32>, Error> {
         let mut bytes = vec![0u8; rows * COLUMNS * 4];
-        // SAFETY: the memory is larger, and nobody looks at the bytes before the queue was waited for.
+        // SAFETY: the memory is larger, and the bytes are not read before the stream is synchronised.
         unsafe { self.domain.download(bytes.as_mut_ptr(), self.y, bytes.len())? };
         self.domain.synchronize()?;
         Ok(bytes.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect())

@@ -1,4 +1,4 @@
-//! Code that is wrong in one thing.
+//! Damaged code: one flaw each.
 
 use byoc_nvidia::program::{Argument, Limit, Made, Program, Variant};
 use byoc_plugin_api::{DType, Dim, Error};

@@ -1,5 +1,5 @@
-//! The encoder of BERT-base with random weights: its products on the device, everything else on the host. Shows what it
-//! costs that values go back and forth.
+//! The encoder of BERT-base with random weights: its products on the device, everything else on the host. Shows the
+//! cost of copies between the two.
 
 pub(crate) mod model;
 

@@ -40,7 +40,7 @@ struct Timed {
     sizes: [usize; 3],
     /// Whether a bias and GELU follow.
     gelu: bool,
-    /// How much slower than the direct call it may be on a GPU, if that is judged.
+    /// How much slower than the direct call it may be on a GPU, if that is checked.
     most: Option<f64>,
 }
 
@@ -185,7 +185,7 @@ mod tests {
             let (row, mut table) = (Row { byoc, direct, same: true, replayed: Ok(String::new()) }, Vec::new());
             let most = timed.most.filter(|_| judged);
             let found = judge(&timed, &row, most, &mut table).map_err(|error| error.to_string());
-            // A row stands in the table whether it fails or not.
+            // The table has the row whether it fails or not.
             assert_eq!(table.len(), 1);
             found
         };
