@@ -1,5 +1,5 @@
-//! Region to code: the product as JSON, with operands by their place among the inputs or by the id of a constant. No
-//! weight is in it, and sizes that are not known yet stand in it as the texts that they are in the region.
+//! Generates the code of a region: the fused GEMM as JSON, whose operands are indices of inputs or ids of constants. It has
+//! no weights; unknown sizes are symbolic.
 
 use std::io::Write;
 
@@ -10,62 +10,62 @@ use serde::{Deserialize, Serialize};
 
 use crate::patterns;
 
-/// The option that says with what precision f32 is multiplied.
+/// The option for the precision of f32 products.
 pub(crate) const MATH: &str = "math";
 
 /// The code of a region.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Program {
-    /// How f32 is multiplied. Other types have one way only.
+    /// The precision of f32. Other types have one precision only.
     pub(crate) math: Math,
     pub(crate) product: Product<Source>,
 }
 
-/// Where an operand comes from.
+/// The source of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
-    /// The input of that position.
+    /// The input of that index.
     Input(usize),
     /// A constant.
     Constant(ConstantId),
 }
 
-/// What f32 is rounded to before it is multiplied.
+/// The precision to which f32 is rounded before it is multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Math {
     /// Nothing.
     F32,
-    /// TF32: 10 bits behind the leading one in place of 23.
+    /// TF32: 10 bits of mantissa instead of 23.
     Tf32,
 }
 
 impl Program {
-    /// Reads a program, which may be anybody's.
+    /// Reads a program, which is untrusted.
     ///
     /// # Errors
     ///
-    /// When it is none, and when its elements are of a type that a call would take for another one: it would read and write
-    /// beyond the tensors.
+    /// When it is not a program, and when cublasLt does not multiply its element type: a call would access memory out of
+    /// bounds.
     pub(crate) fn read(code: &[u8]) -> Result<Program, Error> {
         let damaged = |cause: String| Error::new(format!("damaged code: {cause}"));
         let program: Program = serde_json::from_slice(code).map_err(|cause| damaged(cause.to_string()))?;
         match program.product.dtype {
             DType::F16 | DType::BF16 | DType::F32 | DType::F64 => Ok(program),
-            dtype => Err(damaged(format!("cublasLt multiplies no {dtype}"))),
+            dtype => Err(damaged(format!("cublasLt does not multiply {dtype}"))),
         }
     }
 }
 
 pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
     let Job { region, options, .. } = *job;
-    let form = patterns::read(region, options).map_err(|refusal| Error::new(refusal.to_string()))?;
-    let added = [form.product.c.as_ref().map(|c| c.from), form.product.bias];
-    let operands: Vec<_> =
-        [form.product.x.from, form.product.w.from].into_iter().chain(added.into_iter().flatten()).collect();
-    let learnt = Learnt::of(region, &operands, &form.numbers);
-    let product = form.product.with(|&value| source(region, value))?;
+    let matched = patterns::read(region, options).map_err(|refusal| Error::new(refusal.to_string()))?;
+    let added = [matched.product.c.as_ref().map(|c| c.from), matched.product.bias];
+    let factors = [matched.product.x.from, matched.product.w.from];
+    let operands: Vec<_> = factors.into_iter().chain(added.into_iter().flatten()).collect();
+    let learnt = Learnt::of(region, &operands, &matched.numbers);
+    let product = matched.product.with(|&value| source(region, value))?;
     let math = if options.text(MATH) == "tf32" { Math::Tf32 } else { Math::F32 };
     serde_json::to_writer_pretty(&mut *code, &Program { math, product })?;
     code.write_all(b"\n")?;
@@ -77,7 +77,7 @@ fn source(region: &Region, value: usize) -> Result<Source, Error> {
         return Ok(Source::Constant(constant.id));
     }
     let position = region.inputs.iter().position(|&input| input == value);
-    position.map(Source::Input).ok_or_else(|| Error::new(format!("value {value} comes from nowhere")))
+    position.map(Source::Input).ok_or_else(|| Error::new(format!("value {value} is neither an input nor a constant")))
 }
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
         }
         for dtype in ["u8", "i64", "bool"] {
             let said = read(dtype).expect_err("no program").message;
-            assert_eq!(said, format!("damaged code: cublasLt multiplies no {dtype}"));
+            assert_eq!(said, format!("damaged code: cublasLt does not multiply {dtype}"));
         }
         assert!(Program::read(b"{").expect_err("cut").message.starts_with("damaged code: EOF while"));
     }

@@ -1,36 +1,36 @@
-//! What the backend takes, and why not.
+//! Which regions the backend supports, and why it refuses others.
 
-use byoc_nvidia::form::{self, Erf, Form, Takes};
+use byoc_nvidia::match_product::{self, Erf, MatchedProduct, Supported};
 use byoc_nvidia::matmul;
-use byoc_nvidia::product::{Activation, Factor, Product, Reading};
+use byoc_nvidia::product::{Activation, Factor, MatrixView, Product};
 use byoc_plugin_api::{DType, Dim, Options, Pattern, Refusal, RefusalCode, Region, contiguous_strides};
 
 use crate::problem::{Matrices, Tensor, problem};
 
-/// The option that lets GELU with erf be the one with tanh.
+/// The option that approximates GELU with erf by GELU with tanh.
 pub(crate) const GELU_TANH: &str = "gelu-tanh";
 
-/// The products, then what may follow in the same call, the longest first.
+/// Products with the epilogues that one call computes, the longest first.
 pub(crate) fn patterns(options: &Options) -> Vec<Pattern> {
-    form::patterns("(or (MatMul ?x ?w) (Gemm ?x ?w ?c?) (Conv ?x ?w ?b?))", &takes(options))
+    match_product::patterns("(or (MatMul ?x ?w) (Gemm ?x ?w ?c?) (Conv ?x ?w ?b?))", &supported(options))
 }
 
-/// What cublasLt multiplies and core knows, as the options say.
-fn takes(options: &Options) -> Takes {
+/// The fused GEMMs that cublasLt supports with these options.
+fn supported(options: &Options) -> Supported {
     let erf = if options.bool(GELU_TANH) { Erf::AsTanh } else { Erf::Refused };
-    Takes { types: &[DType::F32, DType::F64, DType::F16, DType::BF16], erf, silu: false, wide_bias: false }
+    Supported { types: &[DType::F32, DType::F64, DType::F16, DType::BF16], erf, silu: false, wide_bias: false }
 }
 
-/// Reads a region as one product that cublasLt computes.
-pub(crate) fn read(region: &Region, options: &Options) -> Result<Form, Refusal> {
-    let form = form::read(region, &takes(options))?;
-    if form.product.dtype == DType::F64 && form.product.activation != Activation::None {
+/// Matches a region to one product that cublasLt computes.
+pub(crate) fn read(region: &Region, options: &Options) -> Result<MatchedProduct, Refusal> {
+    let matched = match_product::read(region, &supported(options))?;
+    if matched.product.dtype == DType::F64 && matched.product.activation != Activation::None {
         return Err(Refusal::new(RefusalCode::Type, "the product is f64, to which cublasLt applies no activation"));
     }
-    Ok(form)
+    Ok(matched)
 }
 
-/// Accepts what is one product, in a layout that cublasLt can be told.
+/// Accepts a region that is one product, in layouts that cublasLt supports.
 pub(crate) fn check(candidate: &Region, options: &Options) -> Result<(), Refusal> {
     let product = read(candidate, options)?.product;
     match (fixed(&product.x), fixed(&product.w)) {
@@ -39,22 +39,21 @@ pub(crate) fn check(candidate: &Region, options: &Options) -> Result<(), Refusal
     }
 }
 
-/// How many calls a product of contiguous operands takes.
+/// The number of calls for a product of contiguous operands.
 fn calls(product: &Product<usize>, x: &[i64], w: &[i64]) -> Result<usize, Refusal> {
-    let read = |read: Reading, shape: &[i64]| {
+    let read = |read: MatrixView, shape: &[i64]| {
         let tensor = Tensor { shape, strides: &contiguous_strides(shape) };
-        Matrices::read(read, tensor).ok_or_else(|| Refusal::new(RefusalCode::Shape, "a factor is no matrix"))
+        Matrices::read(read, tensor).ok_or_else(|| Refusal::new(RefusalCode::Shape, "a factor is not a matrix"))
     };
     let problem = problem(product, &read(product.x.read, x)?, &read(product.w.read, w)?);
     let problem = problem.map_err(|message| Refusal::new(RefusalCode::Shape, message))?;
     Ok(matmul::plan(&problem)?.offsets.len())
 }
 
-/// Which layouts a plan meets does not depend on sizes, but the number of its calls may, where a batch broadcasts in
-/// more than one dimension; and beyond a limit there is no plan. So that number must not depend on a size that is not
-/// known yet.
+/// Layouts do not depend on sizes, but the number of calls may, where a batch broadcasts in more than one dimension, and it
+/// has a limit. So it must not depend on an unknown size.
 fn unknown_sizes(product: &Product<usize>) -> Result<(), Refusal> {
-    if (product.x.read, product.w.read) != (Reading::Matrix, Reading::Matrix) {
+    if (product.x.read, product.w.read) != (MatrixView::Matrix, MatrixView::Matrix) {
         return Ok(());
     }
     let counts = [64, 96].map(|size| {
@@ -65,14 +64,15 @@ fn unknown_sizes(product: &Product<usize>) -> Result<(), Refusal> {
         [Err(refusal), _] | [_, Err(refusal)] => Err(refusal),
         [Ok(one), Ok(other)] if one == other => Ok(()),
         _ => {
-            let shapes = [&product.x, &product.w].map(|factor| form::text(&factor.shape));
-            let message = format!("how many calls {} by {} take depends on sizes not known yet", shapes[0], shapes[1]);
+            let shapes = [&product.x, &product.w].map(|factor| match_product::shape_text(&factor.shape));
+            let message =
+                format!("the number of calls for {} by {} depends on sizes not known yet", shapes[0], shapes[1]);
             Err(Refusal::new(RefusalCode::Shape, message))
         }
     }
 }
 
-/// Shapes of 2 x 2 matrices with these batches, in which sizes that are not known are `size`, or what the other one has.
+/// Shapes of 2 x 2 matrices with these batches. Unknown sizes are `size`, or the size of the other shape.
 fn assumed(x: &[Dim], w: &[Dim], size: usize) -> (Vec<i64>, Vec<i64>) {
     let of = |own: &[Dim], other: &[Dim]| -> Vec<i64> {
         let (own, other) = (&own[..own.len() - 2], &other[..other.len() - 2]);

@@ -1,9 +1,9 @@
-//! A product in numbers: sizes and distances, as the row-major rules of cublasLt want them.
+//! A product for given shapes: sizes and strides, as [`byoc_nvidia::matmul`] needs them.
 
 use byoc_nvidia::matmul::{self, Batch, Problem, View};
-use byoc_nvidia::product::{Activation, Product, Reading};
+use byoc_nvidia::product::{Activation, MatrixView, Product};
 
-/// A tensor in numbers.
+/// A shape and its strides.
 #[derive(Clone, Copy)]
 pub(crate) struct Tensor<'a> {
     pub(crate) shape: &'a [i64],
@@ -14,7 +14,7 @@ pub(crate) struct Tensor<'a> {
 /// A tensor read as a batch of matrices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Matrices {
-    /// Sizes of the batch's dimensions, and how far apart their matrices are.
+    /// Sizes and strides of the batch's dimensions.
     pub(crate) batch: Vec<(i64, i64)>,
     pub(crate) rows: i64,
     pub(crate) columns: i64,
@@ -22,18 +22,18 @@ pub(crate) struct Matrices {
 }
 
 impl Matrices {
-    /// Reads a tensor. `None` where dimensions that should be one longer one do not lie so, and for a rank that the
-    /// reading does not have.
-    pub(crate) fn read(read: Reading, tensor: Tensor<'_>) -> Option<Matrices> {
+    /// Views a tensor as matrices. `None` if dimensions that should merge are not contiguous, and for a rank that the view does
+    /// not support.
+    pub(crate) fn read(read: MatrixView, tensor: Tensor<'_>) -> Option<Matrices> {
         let dims: Vec<_> = tensor.shape.iter().copied().zip(tensor.strides.iter().copied()).collect();
         let one = (1, 0);
         let (batch, row, column) = match (read, dims.as_slice()) {
-            (Reading::Matrix, [batch @ .., row, column]) => (batch, *row, *column),
-            (Reading::Transposed, [batch @ .., column, row]) => (batch, *row, *column),
-            (Reading::Row, [column]) => (&[][..], one, *column),
-            (Reading::Column, [row]) => (&[][..], *row, one),
-            (Reading::Filter, [row, column, ..]) => (&[][..], *row, *column),
-            (Reading::Pixels, [image, row, pixels @ ..]) => (std::slice::from_ref(image), *row, together(pixels)?),
+            (MatrixView::Matrix, [batch @ .., row, column]) => (batch, *row, *column),
+            (MatrixView::Transposed, [batch @ .., column, row]) => (batch, *row, *column),
+            (MatrixView::Row, [column]) => (&[][..], one, *column),
+            (MatrixView::Column, [row]) => (&[][..], *row, one),
+            (MatrixView::Filter, [row, column, ..]) => (&[][..], *row, *column),
+            (MatrixView::Pixels, [image, row, pixels @ ..]) => (std::slice::from_ref(image), *row, together(pixels)?),
             _ => return None,
         };
         let view = View { row: row.1, column: column.1 };
@@ -41,7 +41,7 @@ impl Matrices {
     }
 }
 
-/// Several dimensions as one.
+/// Merges dimensions.
 fn together(dims: &[(i64, i64)]) -> Option<(i64, i64)> {
     dims.iter().try_fold((1, 0), |(size, stride), &(inner, step)| match (size, inner) {
         (_, 1) => Some((size, stride)),
@@ -70,19 +70,19 @@ pub(crate) fn problem<S>(product: &Product<S>, x: &Matrices, w: &Matrices) -> Re
     })
 }
 
-/// The activation in the words of a call.
+/// The activation of a call.
 fn of_call(activation: Activation) -> Result<matmul::Activation, String> {
     match activation {
         Activation::None => Ok(matmul::Activation::None),
         Activation::Relu => Ok(matmul::Activation::Relu),
         Activation::GeluTanh => Ok(matmul::Activation::GeluTanh),
-        Activation::Gelu | Activation::Silu => Err(format!("cublasLt computes no {activation:?}")),
+        Activation::Gelu | Activation::Silu => Err(format!("cublasLt does not compute {activation:?}")),
     }
 }
 
-/// The dimensions of a batch, of which each operand may lack some or have 1 for them, as in numpy.
+/// The dimensions of a batch, broadcast as in numpy.
 fn batch(x: &Matrices, w: &Matrices) -> Result<Vec<Batch>, String> {
-    let too_large = || "the result is larger than any memory".to_owned();
+    let too_large = || "the result is too large".to_owned();
     let rank = x.batch.len().max(w.batch.len());
     let mut step = x.rows.checked_mul(w.columns).ok_or_else(too_large)?;
     let mut all = Vec::with_capacity(rank);
@@ -92,7 +92,7 @@ fn batch(x: &Matrices, w: &Matrices) -> Result<Vec<Batch>, String> {
         let count = match (left.0, right.0) {
             (1, count) | (count, 1) => count,
             (a, b) if a == b => a,
-            (a, b) => return Err(format!("a batch of {a} against one of {b}")),
+            (a, b) => return Err(format!("batches of {a} and {b} do not broadcast")),
         };
         let distance = |(size, stride): (i64, i64)| if size == 1 { 0 } else { stride };
         all.push(Batch { count, x: distance(left), w: distance(right), y: step });
@@ -106,7 +106,7 @@ fn batch(x: &Matrices, w: &Matrices) -> Result<Vec<Batch>, String> {
 mod tests {
     use super::*;
 
-    fn read(read: Reading, shape: &[i64], strides: &[i64]) -> Option<Matrices> {
+    fn read(read: MatrixView, shape: &[i64], strides: &[i64]) -> Option<Matrices> {
         Matrices::read(read, Tensor { shape, strides })
     }
 
@@ -116,18 +116,18 @@ mod tests {
             Some(Matrices { batch: batch.to_vec(), rows, columns, view: View { row, column } })
         };
         let batch = [(2, 60), (3, 20)];
-        assert_eq!(read(Reading::Matrix, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&batch, 4, 5, 5, 1));
-        assert_eq!(read(Reading::Transposed, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&batch, 5, 4, 1, 5));
-        assert_eq!(read(Reading::Row, &[4], &[2]), matrices(&[], 1, 4, 0, 2));
-        assert_eq!(read(Reading::Column, &[4], &[2]), matrices(&[], 4, 1, 2, 0));
-        assert_eq!(read(Reading::Filter, &[4, 5, 1, 1], &[5, 1, 9, 9]), matrices(&[], 4, 5, 5, 1));
-        // Rows of pixels are one longer row where each begins behind the one before.
-        assert_eq!(read(Reading::Pixels, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&[(2, 60)], 3, 20, 20, 1));
-        assert_eq!(read(Reading::Pixels, &[2, 3, 4, 5], &[120, 40, 10, 2]), matrices(&[(2, 120)], 3, 20, 40, 2));
-        assert_eq!(read(Reading::Pixels, &[2, 3, 4, 5], &[60, 20, 1, 4]), None);
-        assert_eq!(read(Reading::Pixels, &[2, 3, 4, 1], &[12, 4, 1, 9]), matrices(&[(2, 12)], 3, 4, 4, 1));
-        assert_eq!(read(Reading::Pixels, &[2, 3, 1, 1], &[3, 1, 7, 9]), matrices(&[(2, 3)], 3, 1, 1, 0));
-        assert_eq!(read(Reading::Row, &[4, 5], &[5, 1]), None);
-        assert_eq!(read(Reading::Matrix, &[4], &[1]), None);
+        assert_eq!(read(MatrixView::Matrix, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&batch, 4, 5, 5, 1));
+        assert_eq!(read(MatrixView::Transposed, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&batch, 5, 4, 1, 5));
+        assert_eq!(read(MatrixView::Row, &[4], &[2]), matrices(&[], 1, 4, 0, 2));
+        assert_eq!(read(MatrixView::Column, &[4], &[2]), matrices(&[], 4, 1, 2, 0));
+        assert_eq!(read(MatrixView::Filter, &[4, 5, 1, 1], &[5, 1, 9, 9]), matrices(&[], 4, 5, 5, 1));
+        // Rows of pixels merge if they are contiguous.
+        assert_eq!(read(MatrixView::Pixels, &[2, 3, 4, 5], &[60, 20, 5, 1]), matrices(&[(2, 60)], 3, 20, 20, 1));
+        assert_eq!(read(MatrixView::Pixels, &[2, 3, 4, 5], &[120, 40, 10, 2]), matrices(&[(2, 120)], 3, 20, 40, 2));
+        assert_eq!(read(MatrixView::Pixels, &[2, 3, 4, 5], &[60, 20, 1, 4]), None);
+        assert_eq!(read(MatrixView::Pixels, &[2, 3, 4, 1], &[12, 4, 1, 9]), matrices(&[(2, 12)], 3, 4, 4, 1));
+        assert_eq!(read(MatrixView::Pixels, &[2, 3, 1, 1], &[3, 1, 7, 9]), matrices(&[(2, 3)], 3, 1, 1, 0));
+        assert_eq!(read(MatrixView::Row, &[4, 5], &[5, 1]), None);
+        assert_eq!(read(MatrixView::Matrix, &[4], &[1]), None);
     }
 }

@@ -1,15 +1,15 @@
-//! Code and constants to calls of cublasLt on a device.
+//! Runs a product by calls of cublasLt on a device.
 //!
-//! All that is slow happens before a run: libraries are found and the product's operands bound in `load`, calls are
-//! described and their algorithms chosen in `plan`, addresses are put in in `prepare`. A run makes the calls.
+//! `load` finds the libraries and binds constants; `plan` creates descriptors and chooses algorithms; `prepare` binds
+//! addresses. A run only makes the calls.
 
 mod bind;
 mod describe;
 mod lt;
 
-use byoc_nvidia::build::places;
+use byoc_nvidia::attached_domain::AttachedDomain;
+use byoc_nvidia::build::search_path;
 use byoc_nvidia::domain::CudaDomain;
-use byoc_nvidia::join::Joined;
 use byoc_nvidia::locate::{self, Library};
 use byoc_nvidia::matmul::{self, Problem};
 use byoc_nvidia::product::Activation;
@@ -24,14 +24,14 @@ use self::lt::Handle;
 use crate::CublasBackend;
 use crate::codegen::Program;
 
-/// The option that says how much scratch memory there may be.
+/// The option for the size of the workspace.
 pub(crate) const WORKSPACE: &str = "workspace";
 
-/// Bytes of scratch memory that a call may ask for.
+/// The largest workspace of a call, in bytes.
 fn workspace(options: &Options) -> Result<u64, Error> {
     let asked = options.int(WORKSPACE);
     let bytes = u64::try_from(asked).ok().and_then(|mebibytes| mebibytes.checked_mul(1 << 20));
-    bytes.ok_or_else(|| Error::new(format!("option '{WORKSPACE}' is {asked}, which is no number of MiB")))
+    bytes.ok_or_else(|| Error::new(format!("option '{WORKSPACE}' is {asked}, which is not a number of MiB")))
 }
 
 impl DeviceRuntime for CublasBackend {
@@ -44,18 +44,18 @@ impl DeviceRuntime for CublasBackend {
     ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
         let program = Program::read(code)?;
         let most = workspace(&environment.options)?;
-        let places = places(&environment.options);
-        let driver = locate::driver(&places)?;
-        locate::cublaslt(&places, &driver)?;
-        let joined = Joined::new(domain, &driver)?;
-        joined.enter()?;
-        let operands = Operands::bind(&program.product, constants, &joined)?;
-        let handle = Handle::of(&joined)?;
-        Ok(Box::new(Loaded { state: State::Unplanned, handle, operands, program, most, joined }))
+        let search_path = search_path(&environment.options);
+        let driver = locate::driver(&search_path)?;
+        locate::cublaslt(&search_path, &driver)?;
+        let attached = AttachedDomain::new(domain, &driver)?;
+        attached.enter()?;
+        let operands = Operands::bind(&program.product, constants, &attached)?;
+        let handle = Handle::of(&attached)?;
+        Ok(Box::new(Loaded { state: State::Unplanned, handle, operands, program, most, attached }))
     }
 
     fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
-        Ok(Box::new(CudaDomain::open(ordinal, &places(options), &[Library::CublasLt])?))
+        Ok(Box::new(CudaDomain::open(ordinal, &search_path(options), &[Library::CublasLt])?))
     }
 }
 
@@ -65,31 +65,31 @@ struct Loaded {
     handle: Handle,
     operands: Operands,
     program: Program,
-    /// Bytes of scratch memory that a call may ask for.
+    /// The largest workspace of a call, in bytes.
     most: u64,
-    /// Dropped after all that is of its context.
-    joined: Joined,
+    /// Dropped last, after all objects of its context.
+    attached: AttachedDomain,
 }
 
-/// What became of the shapes planned last.
+/// The state of the last planned shapes.
 enum State {
     Unplanned,
     /// There is nothing to compute.
     Empty,
     Planned(Described),
-    /// Everything has its place.
+    /// All addresses are bound.
     Ready(Described),
 }
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // What is dropped next belongs to this context. Where it cannot be entered, the device is lost with all of it.
-        let _ = self.joined.enter();
+        // The fields that are dropped next need this context. If it cannot be entered, the device is lost with all of it.
+        let _ = self.attached.enter();
     }
 }
 
 impl Loaded {
-    /// The product of tensors of these shapes, in numbers; `None` where its result has no elements.
+    /// The product for these shapes; `None` if its result has no elements.
     fn problem(&self, inputs: &[DeviceTensor<'_>], outputs: &[DeviceTensor<'_>]) -> Result<Option<Problem>, Error> {
         let product = &self.program.product;
         let x = self.operands.x.matrices(&product.x, product.dtype, inputs)?;
@@ -98,7 +98,7 @@ impl Loaded {
         let &[y] = outputs else { return Err(self.error(&format!("{} results for one", outputs.len()))) };
         bind::same_type(&y, product.dtype, "the result")?;
         let elements = [problem.m, problem.n].into_iter().chain(problem.batch.iter().map(|batch| batch.count));
-        // `problem` has counted them; a size of 0 may stand behind others that cannot be multiplied.
+        // `problem` has checked the product of these sizes; with a size of 0 it may overflow before.
         let elements = elements.fold(1i64, i64::saturating_mul);
         let fits = |operand: &Option<Operand>, length: i64| match operand {
             Some(operand) => operand.elements(product.dtype, inputs).map(|found| found == length),
@@ -108,15 +108,15 @@ impl Loaded {
             return Err(self.error(&format!("{} makes {elements} elements, not {:?}", self.text(&problem), y.shape)));
         }
         if !fits(&self.operands.bias, problem.n)? {
-            return Err(self.error(&format!("{} with a bias of another length", self.text(&problem))));
+            return Err(self.error(&format!("{} with a bias of the wrong length", self.text(&problem))));
         }
         if elements > 0 && problem.k == 0 {
-            return Err(self.error(&format!("{} adds up nothing", self.text(&problem))));
+            return Err(self.error(&format!("{} sums over no elements", self.text(&problem))));
         }
         Ok((elements > 0).then_some(problem))
     }
 
-    /// A problem for messages.
+    /// Describes a problem for messages.
     fn text(&self, problem: &Problem) -> String {
         let product = &self.program.product;
         let count = problem.batch.iter().fold(1i64, |count, batch| count.saturating_mul(batch.count));
@@ -142,7 +142,7 @@ impl Loaded {
 
 impl DeviceExecutable for Loaded {
     fn plan(&mut self, inputs: &[DeviceTensor<'_>], outputs: &[DeviceTensor<'_>]) -> Result<DevicePlan, Error> {
-        self.joined.enter()?;
+        self.attached.enter()?;
         self.state = State::Unplanned;
         let Some(problem) = self.problem(inputs, outputs)? else {
             self.state = State::Empty;
@@ -169,32 +169,32 @@ impl DeviceExecutable for Loaded {
         outputs: &[DeviceTensor<'_>],
         scratch: u64,
     ) -> Result<(), Error> {
-        self.joined.enter()?;
+        self.attached.enter()?;
         let mut described = match std::mem::replace(&mut self.state, State::Unplanned) {
             State::Planned(described) | State::Ready(described) => described,
             State::Empty => {
                 self.state = State::Empty;
                 return Ok(());
             }
-            State::Unplanned => return Err(self.error("the product is to be prepared and was not planned")),
+            State::Unplanned => return Err(self.error("the product cannot be prepared before it is planned")),
         };
         let y = outputs.first().map(|tensor| tensor.address).ok_or_else(|| self.error("the result is missing"))?;
         let at = self.operands.addresses(inputs, y)?;
-        described
-            .place(&at, scratch)
-            .map_err(|cause| self.error(&format!("cublasLt takes no bias at {:#x}: {cause}", at.bias.unwrap_or(0))))?;
+        described.bind(&at, scratch).map_err(|cause| {
+            self.error(&format!("cublasLt does not take a bias at {:#x}: {cause}", at.bias.unwrap_or(0)))
+        })?;
         self.state = State::Ready(described);
         Ok(())
     }
 
     fn run(&mut self) -> Result<(), Error> {
-        self.joined.enter()?;
+        self.attached.enter()?;
         match &self.state {
             State::Ready(described) => described
-                .run(&self.handle, self.joined.stream())
-                .map_err(|cause| self.error(&format!("cublasLt does not multiply: {cause}"))),
+                .run(&self.handle, self.attached.stream())
+                .map_err(|cause| self.error(&format!("cublasLt failed: {cause}"))),
             State::Empty => Ok(()),
-            State::Unplanned | State::Planned(_) => Err(self.error("the product is to be run and was not prepared")),
+            State::Unplanned | State::Planned(_) => Err(self.error("the product cannot run before it is prepared")),
         }
     }
 }

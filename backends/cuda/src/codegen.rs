@@ -1,4 +1,4 @@
-//! Region to code: one source with a kernel for each value that is kept in memory, compiled for each architecture.
+//! Generates the code of a region: one source with its fused and standalone kernels, compiled for each architecture.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -6,17 +6,17 @@ use std::io::Write;
 use byoc_nvidia::build::{Build, PRELUDE, Source};
 use byoc_nvidia::claims::Learnt;
 use byoc_nvidia::compile::Needs;
-use byoc_nvidia::program::{Launch, Program, Tensor, Variant};
+use byoc_nvidia::program::{Launch, Program, Variant, tensors};
 use byoc_plugin_api::{ConstantId, Constants, Error, Generated, Job, Region};
 
-use crate::lower::{Graph, lower};
-use crate::plan::{Plan, plan};
+use crate::lower::{IrGraph, lower};
+use crate::plan::{KernelPlan, plan};
 
 const HELPERS: &str = include_str!("helpers.cuh");
 
-/// A region as kernels, for no architecture yet.
+/// The kernels of a region, before they are compiled.
 pub(crate) struct Fused {
-    /// The source; none where there is nothing to compute.
+    /// The source; `None` if there is nothing to compute.
     pub(crate) source: Option<Source>,
     /// The program but for its variants.
     pub(crate) program: Program,
@@ -52,13 +52,9 @@ pub(crate) fn fuse(region: &Region, constants: &Constants<'_>) -> Result<Fused, 
     Ok(assemble(region, graph, plan))
 }
 
-fn assemble(region: &Region, graph: Graph, mut plan: Plan) -> Fused {
+fn assemble(region: &Region, graph: IrGraph, mut plan: KernelPlan) -> Fused {
     let used: Vec<usize> = plan.constants().into_iter().collect();
     plan.renumber(&used);
-    let tensor = |&value: &usize| {
-        let value = &region.values[value];
-        Tensor { dtype: value.dtype, shape: value.shape.clone() }
-    };
     let mut operators: Vec<&str> = Vec::new();
     for operator in plan.kernels.iter().flat_map(|kernel| &kernel.operators) {
         if !operators.contains(&operator.as_str()) {
@@ -67,8 +63,8 @@ fn assemble(region: &Region, graph: Graph, mut plan: Plan) -> Fused {
     }
     let program = Program {
         title: if operators.is_empty() { "nothing".into() } else { operators.join(", ") },
-        inputs: region.inputs.iter().map(tensor).collect(),
-        outputs: region.outputs.iter().map(tensor).collect(),
+        inputs: tensors(region, &region.inputs),
+        outputs: tensors(region, &region.outputs),
         constants: used.iter().map(|&at| graph.constants[at].clone()).collect(),
         limits: Vec::new(),
         variants: Vec::new(),
@@ -81,7 +77,7 @@ fn assemble(region: &Region, graph: Graph, mut plan: Plan) -> Fused {
     Fused { source, program, embedded, variant: Variant { arch: String::new(), scratch: plan.scratch, launches } }
 }
 
-fn source(plan: &Plan, operators: &[&str]) -> Source {
+fn source(plan: &KernelPlan, operators: &[&str]) -> Source {
     let mut kernels = String::new();
     for kernel in &plan.kernels {
         let _ = write!(kernels, "\n// {}.\n{}", kernel.operators.join(", "), kernel.text);

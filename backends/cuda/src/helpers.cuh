@@ -1,6 +1,6 @@
-// What fused kernels share. Indices that no tensor has take the nearest element; integers wrap and never trap.
+// Helpers of fused kernels. Indices out of range are clamped; integers wrap and never trap.
 
-// Elements that lie together and are read and written at once.
+// Contiguous elements that are loaded and stored at once.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack { T at[N]; };
 template <int N, class T> __device__ __forceinline__ Pack<T, N> load(const T *from) {
   return *reinterpret_cast<const Pack<T, N> *>(from);
@@ -57,7 +57,7 @@ __device__ __forceinline__ double sigmoid(double x) {
 __device__ __forceinline__ float softplus(float x) { return (x > 0.0f ? x : 0.0f) + log1pf(expf(-fabsf(x))); }
 __device__ __forceinline__ double softplus(double x) { return (x > 0.0 ? x : 0.0) + log1p(exp(-fabs(x))); }
 
-// Truncated, the nearest number of the type for what is beyond it, and 0 for NaN.
+// Truncates and saturates; 0 for NaN.
 template <class T> __device__ __forceinline__ T truncated(double x) {
   constexpr int bits = sizeof(T) * 8 - (T(-1) < T(0) ? 1 : 0);
   constexpr T most = T(~u64(0) >> (64 - bits));
@@ -67,13 +67,13 @@ template <class T> __device__ __forceinline__ T truncated(double x) {
   return x >= double(most) ? most : T(x);
 }
 
-// An index that may count from the back; 0 where there is no element.
+// An index that may be negative; 0 if the axis is empty.
 template <class T> __device__ __forceinline__ T within(i64 index, T size) {
   const i64 i = index < 0 ? index + i64(size) : index;
   const i64 at = i >= i64(size) ? i64(size) - 1 : i;
   return T(at < 0 ? 0 : at);
 }
-// An index beyond an edge as in a mirror.
+// An index reflected at the edges.
 template <class T> __device__ __forceinline__ T mirrored(T index, T size) {
   if (size == T(1)) return T(0);
   const T period = T(2) * (size - T(1)), phase = (index % period + period) % period;
@@ -103,13 +103,13 @@ template <bool LAST> struct ArgMax {
   template <class T> static __device__ __forceinline__ T of(T a, T b) { return better<LAST>(a, b); }
 };
 
-// What LANES neighbouring lanes of a warp have together.
+// Reduces over LANES neighbouring lanes of a warp.
 template <class F, int LANES, class T> __device__ __forceinline__ T of_lanes(T x) {
 #pragma unroll
   for (int mask = LANES / 2; mask > 0; mask /= 2) x = F::of(x, exchange(x, mask));
   return x;
 }
-// What all THREADS of a block have together.
+// Reduces over all THREADS of a block.
 template <class F, int THREADS, class T> __device__ __forceinline__ T of_block(T x) {
   __shared__ T parts[THREADS / 32];
   x = of_lanes<F, 32>(x);

@@ -1,4 +1,5 @@
-//! Coordinates as digits of the loops' counters, so that reshapes and transposes vanish where elements lie in the same order.
+//! Symbolic coordinates, as mixed-radix digits of the loop counters, so that reshapes and transposes cost nothing where the
+//! order of elements stays.
 
 use byoc_dim as dim;
 use byoc_plugin_api::Dim;
@@ -12,11 +13,11 @@ pub(crate) struct Digit {
     pub(crate) atom: usize,
     /// What it is divided by.
     pub(crate) divisor: Dim,
-    /// The least number that it never reaches.
+    /// Its exclusive upper bound.
     pub(crate) size: Dim,
 }
 
-/// A coordinate: digits, the most significant first. None is 0.
+/// A coordinate: digits, the most significant first. No digits are 0.
 pub(crate) type Coordinate = Vec<Digit>;
 
 pub(crate) const ONE: Dim = Dim::Fixed(1);
@@ -31,7 +32,7 @@ pub(crate) fn product<'a>(sizes: impl IntoIterator<Item = &'a Dim>) -> Result<Di
     sizes.into_iter().try_fold(ONE, |product, size| times(&product, size))
 }
 
-/// `a / b` where that is certain to leave no rest.
+/// `a / b`, if `b` is known to divide `a`.
 pub(crate) fn quotient(a: &Dim, b: &Dim) -> Option<Dim> {
     match (a, b) {
         (_, Dim::Fixed(1)) => Some(a.clone()),
@@ -47,12 +48,12 @@ pub(crate) fn quotient(a: &Dim, b: &Dim) -> Option<Dim> {
     }
 }
 
-/// Whether a size is a multiple of a number whatever it comes to.
+/// Whether a size is a multiple of a number for all values of its symbols.
 pub(crate) fn divides(number: usize, size: &Dim) -> bool {
     quotient(size, &Dim::Fixed(number)).is_some()
 }
 
-/// The same coordinate of fewest digits.
+/// Merges adjacent digits of the same counter.
 pub(crate) fn joined(digits: impl IntoIterator<Item = Digit>) -> Result<Coordinate, Stop> {
     let mut result: Coordinate = Vec::new();
     for digit in digits {
@@ -70,7 +71,7 @@ pub(crate) fn joined(digits: impl IntoIterator<Item = Digit>) -> Result<Coordina
     Ok(result)
 }
 
-/// The digits of one counter that stand for coordinates along axes of these sizes, the last one the fastest.
+/// Splits one counter into coordinates along axes of these sizes, the last one the fastest.
 pub(crate) fn spread(atom: usize, sizes: &[Dim]) -> Result<Vec<Coordinate>, Stop> {
     let mut divisor = ONE;
     let mut coordinates = Vec::with_capacity(sizes.len());
@@ -83,8 +84,8 @@ pub(crate) fn spread(atom: usize, sizes: &[Dim]) -> Result<Vec<Coordinate>, Stop
     Ok(coordinates)
 }
 
-/// Digits of as many elements as axes of these sizes have, as coordinates along these. What does not come apart into digits
-/// is made a counter of its own by `collapse`.
+/// Regroups digits as coordinates along axes of these sizes. Digits that cannot be split are made a counter of their own by
+/// `collapse`.
 pub(crate) fn regroup(
     digits: Vec<Digit>,
     sizes: &[Dim],
@@ -110,7 +111,7 @@ pub(crate) fn regroup(
     Ok(coordinates)
 }
 
-/// Takes the least significant digits that make up a size; `None`, with nothing taken, where they do not.
+/// Takes the least significant digits whose product is a size; `None`, with nothing taken, if there are none.
 fn take(left: &mut Coordinate, size: &Dim) -> Result<Option<Coordinate>, Stop> {
     let before = left.clone();
     let (mut need, mut taken) = (size.clone(), Vec::new());
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_come_apart_is_counted_anew() {
+    fn digits_that_cannot_be_split_get_a_counter() {
         let mut asked = Vec::new();
         let digits = vec![digit(0, 1, 3), digit(1, 1, 4)];
         let found = regroup(digits.clone(), &sizes(&[2, 6]), &mut |digits, size| {

@@ -1,5 +1,5 @@
-//! One kernel while it is written: asks values for elements, from the result back to memory, and notes what is computed for
-//! each row, for each column and for each element of a pack.
+//! Writes one fused kernel: requests elements from its result back to memory, and places each statement at the level of the
+//! thread or row, of the pack, or of the element.
 
 mod access;
 mod fold;
@@ -11,7 +11,7 @@ mod shape;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use byoc_dim::DimError;
-use byoc_nvidia::program::Place;
+use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::Dim;
 
 use crate::index::Coordinate;
@@ -19,16 +19,16 @@ use crate::ir::{Def, Id, Value, computed};
 pub(crate) use shape::{Kernel, make};
 use shape::{Shape, Team};
 
-/// Why a kernel is not written.
+/// Why a kernel cannot be written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Stop {
-    /// Nothing can be done about it.
+    /// It is not supported.
     Refused(String),
-    /// This value has to be in memory, and another kernel puts it there.
+    /// Another kernel has to store this value first.
     First(Id),
-    /// This value has to be in memory, which it is not to be so far.
+    /// This value has to be stored, which is not planned yet.
     Store(Id),
-    /// Elements of a row are folded: which, and at which coordinates.
+    /// A row has to be reduced: of which value, and at which coordinates.
     Rows(Id, Vec<Coordinate>),
 }
 
@@ -38,16 +38,16 @@ impl From<DimError> for Stop {
     }
 }
 
-/// What is known of memory while kernels are written.
+/// The values that are stored in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
-    /// Values that are kept in memory.
-    pub(crate) kept: BTreeMap<Id, Place>,
-    /// Those that a kernel has computed already.
+pub(crate) struct Materialised {
+    /// The buffers of values that are stored.
+    pub(crate) kept: BTreeMap<Id, BufferRef>,
+    /// Those that a kernel has stored already.
     pub(crate) done: BTreeSet<Id>,
 }
 
-/// How often something is computed.
+/// The loop level of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     /// Once for each row; in a kernel without rows, once for each thread.
@@ -58,14 +58,14 @@ pub(crate) enum Level {
     Element,
 }
 
-/// C++ for something that is known. `$7$` stands for the statement of that number.
+/// A C++ expression and its level. `$7$` is a placeholder for the name of statement 7.
 #[derive(Clone, Debug)]
 struct Term {
     text: String,
     level: Level,
 }
 
-/// Something that counts: a counter of the kernel, or an index that was computed.
+/// A loop counter of the kernel, or a computed index.
 #[derive(Clone, Debug)]
 struct Atom {
     /// C++ for the first element of a pack.
@@ -97,38 +97,38 @@ enum Item {
     Loop(Loop),
 }
 
-/// Memory that a kernel is given.
+/// A pointer parameter of a kernel.
 #[derive(Clone, Debug)]
 struct Parameter {
-    place: Place,
+    place: BufferRef,
     ty: &'static str,
     written: bool,
 }
 
-/// What element of which value, under which conditions.
+/// An element: value, coordinates, and the conditions under which it is read.
 type Key = (Id, Vec<Coordinate>, String);
 
 /// A kernel while it is written.
 pub(crate) struct Writer<'a> {
     values: &'a [Value],
-    memory: &'a Memory,
+    memory: &'a Materialised,
     shape: &'a Shape,
     atoms: Vec<Atom>,
-    /// What is done once for each row, and the loops in between.
+    /// The statements of a row, and the loops between them.
     body: Vec<Item>,
     /// The loops being written, the innermost last.
     loops: Vec<Loop>,
     statements: usize,
-    /// What is known of the row.
+    /// Elements computed for the row.
     known: HashMap<Key, Term>,
     indices: HashMap<String, Term>,
-    /// What loops before this one have computed of each element.
+    /// Elements computed by earlier loops.
     earlier: HashMap<Key, usize>,
     /// Statements whose values stay in registers from loop to loop.
     promoted: HashSet<usize>,
     /// Conditions under which memory is read.
     guards: Vec<Term>,
-    /// The memory that is given.
+    /// The pointer parameters.
     places: Vec<Parameter>,
     /// The parameters of the sizes with a name.
     sizes: Vec<Dim>,
@@ -136,11 +136,11 @@ pub(crate) struct Writer<'a> {
     touched: BTreeSet<Id>,
     /// Values that are written here.
     written: Vec<Id>,
-    /// Folds, as they come.
+    /// The reductions, in order.
     folds: Vec<(Id, Vec<Coordinate>)>,
-    /// Whether indices need 64 bits.
+    /// Whether indices have 64 bits.
     long: bool,
-    /// Accesses that a pack does not serve, and those along columns and along rows.
+    /// Counts of accesses: those that cannot use a pack, along columns, and along rows.
     scattered: usize,
     along: [usize; 2],
 }
@@ -154,7 +154,7 @@ impl<'a> Writer<'a> {
         let value = &self.values[id];
         let place = self.memory.kept.get(&id).copied();
         match (&value.def, place) {
-            (Def::Input(input), _) => self.read(id, Place::Input(*input), None, at),
+            (Def::Input(input), _) => self.read(id, BufferRef::Input(*input), None, at),
             (Def::Memory(place, strides), _) => self.read(id, *place, Some(strides), at),
             (_, Some(place)) if self.memory.done.contains(&id) => self.read(id, place, None, at),
             (_, Some(place)) => self.take_along(id, place, at),
@@ -162,8 +162,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The element of a value that is to be in memory: computed here and written, if this kernel computes all of them.
-    fn take_along(&mut self, id: Id, place: Place, at: &[Coordinate]) -> Result<Term, Stop> {
+    /// The element of a value that is to be stored: computed and stored here, if this kernel computes all of its elements.
+    fn take_along(&mut self, id: Id, place: BufferRef, at: &[Coordinate]) -> Result<Term, Stop> {
         if !self.guards.is_empty() || !self.covers(at)? {
             return Err(Stop::First(id));
         }
@@ -196,8 +196,8 @@ impl<'a> Writer<'a> {
             }
             Def::Move(how, operands) => return self.moved(id, how, operands, at),
             Def::Fold(..) => return self.fold(id, at),
-            Def::Whole(..) if self.memory.kept.contains_key(&id) => return Err(Stop::First(id)),
-            Def::Whole(..) => return Err(Stop::Store(id)),
+            Def::Standalone(..) if self.memory.kept.contains_key(&id) => return Err(Stop::First(id)),
+            Def::Standalone(..) => return Err(Stop::Store(id)),
             Def::Memory(..) | Def::Input(_) => return Err(Stop::Refused("memory is computed".into())),
         };
         Ok(self.keep(id, at, text))
@@ -208,7 +208,7 @@ impl<'a> Writer<'a> {
         (id, at.to_vec(), guards.join("&"))
     }
 
-    /// What is known already.
+    /// An element that is computed already.
     fn recall(&mut self, id: Id, at: &[Coordinate]) -> Option<Term> {
         let key = self.key(id, at);
         if let Some(term) = self.known.get(&key) {
@@ -222,7 +222,7 @@ impl<'a> Writer<'a> {
         Some(Term { text: format!("${number}$"), level: Level::Element })
     }
 
-    /// Gives a value a name.
+    /// Names the expression of an element.
     fn keep(&mut self, id: Id, at: &[Coordinate], value: Term) -> Term {
         let key = self.key(id, at);
         let ty = computed(self.values[id].dtype);
@@ -234,7 +234,7 @@ impl<'a> Writer<'a> {
         term
     }
 
-    /// A statement that gives something a name, where it belongs.
+    /// Adds a statement that names an expression, at its level.
     fn bind(&mut self, level: Level, ty: &str, letter: char, text: &str) -> (Term, usize) {
         let number = self.statements;
         self.statements += 1;

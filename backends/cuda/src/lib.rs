@@ -2,13 +2,13 @@
 //! operands once and write their results once. Constants are left to the host; the code is the machine code of the kernels
 //! and how they are launched. NVRTC is needed to compile a region, and a GPU to run one.
 
+pub mod all_kernels;
 mod codegen;
 mod constants;
 mod index;
 mod ir;
 mod kernel;
 mod kernels;
-pub mod kinds;
 mod lower;
 mod patterns;
 mod plan;

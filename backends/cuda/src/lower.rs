@@ -1,64 +1,64 @@
-//! Region to values: each node as expressions of elements. What decides the structure, such as axes, is read from constants
-//! here, and no element of another constant is.
+//! Lowers a region to the fusion IR (`ir.rs`). Structural constants such as axes are read here; no element of another
+//! constant is.
 
 mod elements;
 mod moves;
 mod rows;
-mod whole;
+mod standalone;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use byoc_nvidia::program::{self, Place};
+use byoc_nvidia::program::{self, BufferRef, is_dense};
 use byoc_plugin_api::{Constants, DType, Dim, Node, Refusal, RefusalCode, Region, contiguous_strides};
 
 use crate::ir::{Def, Id, Move, Value};
 use crate::kernels;
-pub(crate) use whole::Call;
+pub(crate) use standalone::Call;
 
-/// A region as values.
+/// The IR of a region.
 #[derive(Debug, Default)]
-pub(crate) struct Graph {
-    /// All of them, operands first.
+pub(crate) struct IrGraph {
+    /// The values, operands first.
     pub(crate) values: Vec<Value>,
     /// The outputs of the region.
     pub(crate) outputs: Vec<Id>,
-    /// The constants that may be read, in the order of their places.
+    /// The constants that may be read, in the order of their indices.
     pub(crate) constants: Vec<program::Constant>,
-    /// Values of the region that decided what is computed.
+    /// Constants of the region whose elements are in the code.
     pub(crate) decided: BTreeSet<usize>,
-    /// What kernels of their own compute.
+    /// The calls of standalone kernels.
     pub(crate) calls: Vec<Call>,
-    /// What stands for a value of the region.
+    /// The IR value of a value of the region.
     pub(crate) known: BTreeMap<usize, Id>,
 }
 
-/// What lowers one region.
+/// The state of lowering.
 pub(crate) struct Lowering<'a> {
     pub(crate) region: &'a Region,
     constants: Option<&'a Constants<'a>>,
-    graph: Graph,
-    /// The operator at hand.
+    graph: IrGraph,
+    /// The current operator.
     op: String,
 }
 
-/// Lowers a region; without constants where it is only asked whether that can be done.
+/// Lowers a region; without constants for `check`, which only needs to know whether it is possible.
 ///
 /// # Errors
 ///
-/// When a node is none that these kernels compute, with the reason.
-pub(crate) fn lower(region: &Region, constants: Option<&Constants<'_>>) -> Result<Graph, Refusal> {
-    let mut lowering = Lowering { region, constants, graph: Graph::default(), op: String::new() };
+/// When a node is not supported, with the reason.
+pub(crate) fn lower(region: &Region, constants: Option<&Constants<'_>>) -> Result<IrGraph, Refusal> {
+    let mut lowering = Lowering { region, constants, graph: IrGraph::default(), op: String::new() };
     for (position, &input) in region.inputs.iter().enumerate() {
         let value = &region.values[input];
         let id = lowering.push(value.dtype, value.shape.clone(), Def::Input(position));
         lowering.graph.known.insert(input, id);
     }
-    let wholes = kernels::find(region)?;
+    let standalones = kernels::find(region)?;
     for (index, node) in region.nodes.iter().enumerate() {
         lowering.op.clone_from(&node.op);
-        let done = match wholes.iter().find(|whole| whole.nodes.contains(&index)) {
+        let done = match standalones.iter().find(|kernel| kernel.nodes.contains(&index)) {
             None => lowering.node(node),
-            Some(whole) if whole.nodes.last() == Some(&index) => lowering.whole(whole),
+            Some(kernel) if kernel.nodes.last() == Some(&index) => lowering.standalone(kernel),
             Some(_) => Ok(()),
         };
         done.map_err(|refusal| at(&node.name, refusal))?;
@@ -72,19 +72,6 @@ pub(crate) fn lower(region: &Region, constants: Option<&Constants<'_>>) -> Resul
 
 pub(crate) fn at(node: &str, refusal: Refusal) -> Refusal {
     Refusal { message: format!("'{node}': {}", refusal.message), ..refusal }
-}
-
-/// Whether strides are those of a whole piece of memory, in whatever order of axes: others are laid out anew at load.
-fn is_whole(shape: &[usize], strides: &[i64]) -> bool {
-    let mut order: Vec<(i64, usize)> =
-        strides.iter().copied().zip(shape.iter().copied()).filter(|&(_, size)| size != 1).collect();
-    order.sort_unstable();
-    let mut next = 1;
-    order.into_iter().all(|(stride, size)| {
-        let fits = stride == next;
-        next = next.saturating_mul(i64::try_from(size).unwrap_or(i64::MAX));
-        fits
-    })
 }
 
 pub(crate) fn refused(code: RefusalCode, message: impl Into<String>) -> Refusal {
@@ -110,7 +97,7 @@ impl Lowering<'_> {
         self.graph.values.len() - 1
     }
 
-    /// The value that an operator gives for one of the region.
+    /// Defines the IR value of an output of a node.
     fn give(&mut self, node: &Node, output: usize, def: Def) {
         let Some(value) = node.output(output) else { return };
         let tensor = &self.region.values[value];
@@ -119,7 +106,7 @@ impl Lowering<'_> {
         self.graph.known.insert(value, id);
     }
 
-    /// What stands for a value of the region.
+    /// The IR value of a value of the region.
     fn value(&mut self, value: usize) -> Result<Id, Refusal> {
         if let Some(&id) = self.graph.known.get(&value) {
             return Ok(id);
@@ -132,10 +119,11 @@ impl Lowering<'_> {
             return Err(refused(RefusalCode::Shape, "a constant without a fixed shape"));
         };
         let view = self.constants.and_then(|constants| constants.get(constant.id));
-        let plain = || contiguous_strides(&shape.iter().map(|&size| size as i64).collect::<Vec<_>>());
-        let strides = view.map(|view| view.strides().to_vec()).filter(|strides| is_whole(&shape, strides));
-        let strides = strides.unwrap_or_else(plain);
-        let place = Place::Constant(self.graph.constants.len());
+        // A constant with other strides is repacked at load.
+        let sizes: Vec<_> = shape.iter().map(|&size| size as i64).collect();
+        let strides = view.map(|view| view.strides().to_vec()).filter(|strides| is_dense(&sizes, strides));
+        let strides = strides.unwrap_or_else(|| contiguous_strides(&sizes));
+        let place = BufferRef::Constant(self.graph.constants.len());
         let (id, dtype) = (constant.id, tensor.dtype);
         self.graph.constants.push(program::Constant { id, layout: None, dtype, shape, strides: strides.clone() });
         let id = self.push(dtype, tensor.shape.clone(), Def::Memory(place, strides));
@@ -143,7 +131,7 @@ impl Lowering<'_> {
         Ok(id)
     }
 
-    /// The operand at a position.
+    /// The operand of that index.
     fn operand(&mut self, node: &Node, input: usize) -> Result<Id, Refusal> {
         match self.optional(node, input)? {
             Some(id) => Ok(id),
@@ -151,7 +139,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The operand at a position, if it is there.
+    /// The operand of that index, if it is there.
     fn optional(&mut self, node: &Node, input: usize) -> Result<Option<Id>, Refusal> {
         node.input(input).map(|value| self.value(value)).transpose()
     }
@@ -169,47 +157,35 @@ impl Lowering<'_> {
         self.graph.values[id].shape.clone()
     }
 
-    /// The integers of an input that decides the structure; none where the input is absent.
+    /// The integers of a structural input; `None` if the input is absent.
     fn ints(&mut self, node: &Node, input: usize, what: &str) -> Result<Option<Vec<i64>>, Refusal> {
         let Some(value) = node.input(input) else { return Ok(None) };
         let Some(ints) = self.region.constant_ints(value) else {
-            let message = format!("its {what} are computed, and kernels are made for known ones");
+            let message = format!("its {what} are not constant");
             return Err(refused(RefusalCode::Attribute, message));
         };
         self.graph.decided.insert(value);
         Ok(Some(ints))
     }
 
-    /// Notes an input that the shape of the output stands for.
+    /// Notes a structural input whose content the shape of the output has.
     fn in_shape(&mut self, node: &Node, input: usize) {
         if let Some(value) = node.input(input).filter(|&value| self.region.constant(value).is_some()) {
             self.graph.decided.insert(value);
         }
     }
 
-    /// The same element under the shape of a scalar.
+    /// Reshapes one element to a scalar.
     fn scalar(&mut self, id: Id) -> Id {
         self.push(self.dtype(id), Vec::new(), Def::Move(Move::Reshape, vec![id]))
     }
 
-    /// An axis, counted from the back where it is negative.
+    /// An axis, which counts from the end if negative.
     fn axis(&self, value: i64, rank: usize) -> Result<usize, Refusal> {
         let front = if value < 0 { value + rank as i64 } else { value };
         usize::try_from(front)
             .ok()
             .filter(|&axis| axis < rank)
             .ok_or_else(|| refused(RefusalCode::Attribute, format!("there is no axis {value} of {rank}")))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_whole;
-
-    #[test]
-    fn whole_pieces_of_memory() {
-        assert!(is_whole(&[2, 3], &[3, 1]) && is_whole(&[2, 3], &[1, 2]) && is_whole(&[2, 1, 3], &[3, 99, 1]));
-        assert!(is_whole(&[], &[]) && !is_whole(&[2, 3], &[6, 1]) && !is_whole(&[2, 3], &[0, 1]));
-        assert!(!is_whole(&[3], &[2]) && !is_whole(&[3], &[-1]));
     }
 }

@@ -1,4 +1,4 @@
-//! What the backend takes, and why not.
+//! Which regions the backend supports, and why it refuses others.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use byoc_plugin_api::{Pattern, Refusal, RefusalCode, Region};
 use crate::kernels;
 use crate::lower::{lower, refused};
 
-/// The operators of which elements, moves and rows are known.
+/// Operators that can be fused.
 const FUSED: &[&str] = &[
     "Abs",
     "Add",
@@ -85,14 +85,14 @@ const FUSED: &[&str] = &[
     "Where",
 ];
 
-/// Attention, and one for each operator: merging them is what fuses.
+/// Attention, and one pattern for each operator: the partitioner merges them to regions that are fused.
 pub(crate) fn patterns() -> Vec<Pattern> {
     let pattern = |op: &&str| Pattern::new(op.to_lowercase(), format!("({op} ...)"));
     let operators = FUSED.iter().chain(kernels::OPERATORS).map(pattern);
     attention::patterns().into_iter().chain(operators).collect()
 }
 
-/// Takes what can be lowered, if its sizes follow from those of its inputs.
+/// Accepts a region that can be lowered and whose sizes follow from those of its inputs.
 pub(crate) fn check(candidate: &Region) -> Result<(), Refusal> {
     let given: BTreeSet<String> = candidate.inputs.iter().flat_map(|&input| symbols(candidate, input)).collect();
     for node in &candidate.nodes {
@@ -107,7 +107,7 @@ pub(crate) fn check(candidate: &Region) -> Result<(), Refusal> {
         Ok(_) => return Ok(()),
         Err(refusal) => refusal,
     };
-    // Products are taken within attention only, whose reason says more.
+    // A MatMul is supported within attention only, so that refusal is the better reason.
     let is_product = candidate.nodes.iter().any(|node| node.op == "MatMul");
     Err(if is_product { attention::read(candidate).err().unwrap_or(refusal) } else { refusal })
 }

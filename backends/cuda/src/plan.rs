@@ -1,24 +1,24 @@
-//! Which values are kept in memory, and the kernels that put them there.
+//! Fusion: chooses the values that are stored in memory, and writes the kernels that compute them.
 //!
-//! Kernels are written from the outputs back. One that needs a value that is to be in memory computes and writes it along
-//! the way where it meets all of its elements, and else waits for the kernel of that value.
+//! Kernels are written from the outputs back. A kernel that needs a stored value computes and stores it as well if it visits
+//! all of its elements; else the kernel of that value comes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use byoc_nvidia::program::{Argument, Launch, Place};
+use byoc_nvidia::program::{Argument, BufferRef, Launch};
 use byoc_plugin_api::{Dim, Region};
 
 use crate::index::{product, times};
 use crate::ir::{Def, Id, Move, Value};
-use crate::kernel::{self, Kernel, Memory, Stop};
+use crate::kernel::{self, Kernel, Materialised, Stop};
 use crate::kernels;
-use crate::lower::{Call, Graph};
+use crate::lower::{Call, IrGraph};
 
-/// The kernels of a region, in the order in which they are launched.
+/// The kernels of a region, in launch order.
 #[derive(Default)]
-pub(crate) struct Plan {
+pub(crate) struct KernelPlan {
     pub(crate) kernels: Vec<Written>,
-    /// Bytes of each piece of scratch memory.
+    /// Bytes of each scratch buffer.
     pub(crate) scratch: Vec<Dim>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Written {
     touched: BTreeSet<Id>,
 }
 
-/// More rounds than any region needs: each keeps more values in memory.
+/// The most rounds, more than any region needs: each round stores more values.
 const ROUNDS: usize = 1000;
 
 /// Plans a region.
@@ -38,10 +38,10 @@ const ROUNDS: usize = 1000;
 /// # Errors
 ///
 /// With the cause, when there is no way to compute it.
-pub(crate) fn plan(region: &Region, graph: &Graph) -> Result<Plan, String> {
+pub(crate) fn plan(region: &Region, graph: &IrGraph) -> Result<KernelPlan, String> {
     let mut stored = BTreeSet::new();
     for _ in 0..ROUNDS {
-        let planner = Planner { region, graph, memory: Memory::default(), plan: Plan::default() };
+        let planner = Planner { region, graph, memory: Materialised::default(), plan: KernelPlan::default() };
         match planner.run(&stored) {
             Ok(plan) => {
                 let shared = shared(&graph.values, &plan, &stored, &graph.outputs);
@@ -64,15 +64,15 @@ pub(crate) fn plan(region: &Region, graph: &Graph) -> Result<Plan, String> {
 
 struct Planner<'a> {
     region: &'a Region,
-    graph: &'a Graph,
-    memory: Memory,
-    plan: Plan,
+    graph: &'a IrGraph,
+    memory: Materialised,
+    plan: KernelPlan,
 }
 
 impl Planner<'_> {
-    fn run(mut self, stored: &BTreeSet<Id>) -> Result<Plan, Stop> {
+    fn run(mut self, stored: &BTreeSet<Id>) -> Result<KernelPlan, Stop> {
         for (position, &output) in self.graph.outputs.iter().enumerate() {
-            if self.memory.kept.insert(output, Place::Output(position)).is_some() {
+            if self.memory.kept.insert(output, BufferRef::Output(position)).is_some() {
                 return Err(Stop::Refused("two outputs are the same value".into()));
             }
         }
@@ -80,11 +80,11 @@ impl Planner<'_> {
             if self.memory.kept.contains_key(&value) {
                 return Err(Stop::Refused(format!("output {value} is stored twice")));
             }
-            self.memory.kept.insert(value, Place::Scratch(self.plan.scratch.len()));
+            self.memory.kept.insert(value, BufferRef::Scratch(self.plan.scratch.len()));
             let Value { shape, dtype, .. } = &self.graph.values[value];
             self.plan.scratch.push(times(&product(shape)?, &Dim::Fixed(dtype.size()))?);
         }
-        // The last one first: it takes those along that it is made of.
+        // The last one first: its kernel may store its operands as well.
         let mut wanted = self.graph.outputs.clone();
         wanted.sort_unstable();
         while let Some(&value) = wanted.last() {
@@ -94,11 +94,11 @@ impl Planner<'_> {
             }
             match self.produce(value) {
                 Ok(()) => drop(wanted.pop()),
-                // It is to be in memory already, and another kernel can only read it from there.
+                // It is stored by its own kernel, from which this one reads it.
                 Err(Stop::Store(first)) if first != value && self.memory.kept.contains_key(&first) => {
                     wanted.push(first)
                 }
-                // Each waits for operands only, so none is wanted by itself.
+                // Kernels wait for their operands only, so there is no cycle.
                 Err(Stop::First(first)) => wanted.push(first),
                 Err(other) => return Err(other),
             }
@@ -112,8 +112,8 @@ impl Planner<'_> {
             self.memory.done.insert(value);
             return Ok(());
         }
-        if let Def::Whole(call) = *def {
-            return self.whole(call);
+        if let Def::Standalone(call) = *def {
+            return self.standalone(call);
         }
         let place = self.memory.kept[&value];
         let name = format!("k{}", self.plan.kernels.len());
@@ -125,24 +125,24 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A kernel of its own.
-    fn whole(&mut self, index: usize) -> Result<(), Stop> {
-        let Call { whole, inputs, output } = &self.graph.calls[index];
+    /// Writes a standalone kernel.
+    fn standalone(&mut self, index: usize) -> Result<(), Stop> {
+        let Call { kernel, inputs, output } = &self.graph.calls[index];
         let mut at = inputs.iter().map(|&input| self.in_memory(input)).collect::<Result<Vec<_>, _>>()?;
         at.push(self.memory.kept[output]);
         let name = format!("k{}", self.plan.kernels.len());
-        let generated = kernels::write(&whole.kind, &name, &at).map_err(Stop::Refused)?;
+        let generated = kernels::write(&kernel.kind, &name, &at).map_err(Stop::Refused)?;
         self.memory.done.insert(*output);
-        let operators = whole.nodes.iter().map(|&node| self.region.nodes[node].op.clone()).collect();
+        let operators = kernel.nodes.iter().map(|&node| self.region.nodes[node].op.clone()).collect();
         let (text, launch) = (generated.text, generated.launch);
         self.plan.kernels.push(Written { text, launch, operators, touched: BTreeSet::new() });
         Ok(())
     }
 
-    /// Where a value is that has to be in memory.
-    fn in_memory(&self, value: Id) -> Result<Place, Stop> {
+    /// The buffer of a value that has to be in memory.
+    fn in_memory(&self, value: Id) -> Result<BufferRef, Stop> {
         match (&self.graph.values[value].def, self.memory.kept.get(&value)) {
-            (Def::Input(input), _) => Ok(Place::Input(*input)),
+            (Def::Input(input), _) => Ok(BufferRef::Input(*input)),
             (Def::Memory(place, _), _) => Ok(*place),
             (_, Some(&place)) if self.memory.done.contains(&value) => Ok(place),
             (_, Some(_)) => Err(Stop::First(value)),
@@ -151,14 +151,14 @@ impl Planner<'_> {
     }
 }
 
-/// Values that several kernels compute, and that are worth to be computed once.
-fn shared(values: &[Value], plan: &Plan, stored: &BTreeSet<Id>, outputs: &[Id]) -> BTreeSet<Id> {
+/// Values that several kernels compute, and that are worth storing.
+fn shared(values: &[Value], plan: &KernelPlan, stored: &BTreeSet<Id>, outputs: &[Id]) -> BTreeSet<Id> {
     let mut counts: BTreeMap<Id, usize> = BTreeMap::new();
     plan.kernels.iter().flat_map(|kernel| &kernel.touched).for_each(|&value| *counts.entry(value).or_default() += 1);
     let mut below: BTreeSet<Id> = BTreeSet::new();
     let mut chosen = BTreeSet::new();
     let kept = |value: &Id| stored.contains(value) || outputs.contains(value);
-    // From the last one back: what is kept needs nothing kept below it.
+    // From the last one back: operands of a stored value need not be stored.
     for (&value, &count) in counts.iter().rev() {
         let wanted = count > 1
             && !kept(&value)
@@ -174,11 +174,11 @@ fn shared(values: &[Value], plan: &Plan, stored: &BTreeSet<Id>, outputs: &[Id]) 
     chosen
 }
 
-/// What has to be computed for an element before it is worth to be written and read: about two numbers read.
+/// The cost of an element from which storing it pays off: about two loads.
 const WORTH: usize = 4;
 
-/// Roughly what an element costs: 1 for a simple operation, 2 for what is read, 4 for a function. An operand that stands in
-/// `known` has been counted before: many paths may lead to it.
+/// A rough cost of an element: 1 for a simple operation, 2 for a load, 4 for a function. `known` memoises operands that are
+/// reached by several paths.
 fn cost(values: &[Value], value: Id, kept: &impl Fn(&Id) -> bool, known: &mut BTreeMap<Id, usize>) -> usize {
     if let Some(&cost) = known.get(&value) {
         return cost;
@@ -186,7 +186,7 @@ fn cost(values: &[Value], value: Id, kept: &impl Fn(&Id) -> bool, known: &mut BT
     let own = |operand: &Id| if kept(operand) { 2 } else { cost(values, *operand, kept, known) };
     let below: usize = values[value].operands().iter().map(own).sum();
     let found = match &values[value].def {
-        Def::Input(_) | Def::Memory(..) | Def::Whole(..) => 2,
+        Def::Input(_) | Def::Memory(..) | Def::Standalone(..) => 2,
         Def::Fold(..) => 2 * WORTH,
         Def::Move(Move::Gather(_) | Move::GatherElements(_) | Move::GatherNd(_), _) => 2 + below,
         Def::Move(..) => below.min(WORTH - 1),
@@ -199,17 +199,17 @@ fn cost(values: &[Value], value: Id, kept: &impl Fn(&Id) -> bool, known: &mut BT
     found
 }
 
-impl Plan {
-    /// The places of constants that are read.
+impl KernelPlan {
+    /// The indices of constants that are read.
     pub(crate) fn constants(&self) -> BTreeSet<usize> {
         let places = self.kernels.iter().flat_map(|kernel| kernel.launch.places());
-        places.filter_map(|place| if let Place::Constant(at) = place { Some(at) } else { None }).collect()
+        places.filter_map(|place| if let BufferRef::Constant(at) = place { Some(at) } else { None }).collect()
     }
 
-    /// Gives constants new places.
+    /// Renumbers the constants.
     pub(crate) fn renumber(&mut self, constants: &[usize]) {
         let moved = |argument: &mut Argument| {
-            if let Argument::Pointer(Place::Constant(at)) = argument {
+            if let Argument::Pointer(BufferRef::Constant(at)) = argument {
                 *at = constants.iter().position(|known| known == at).unwrap_or(*at);
             }
         };

@@ -1,7 +1,7 @@
 //! What kernels compute, on the host's processor, beside the reference kernels; and sources as they are to stay.
 
-mod bed;
+mod fixture;
 mod golden;
 mod graphs;
 mod operators;
-mod wholes;
+mod standalone;

@@ -1,35 +1,35 @@
-//! Attention as a step: what backends of CUDA share makes its kernel.
+//! Attention as a step, whose kernel `byoc_nvidia` generates.
 
 use byoc_nvidia::attention;
-pub(crate) use byoc_nvidia::attention::{Form, read};
-use byoc_nvidia::build::{Generated, PRELUDE};
+pub(crate) use byoc_nvidia::attention::{MatchedAttention, read};
+use byoc_nvidia::build::{GeneratedKernel, PRELUDE};
 use byoc_nvidia::compile::Needs;
-use byoc_nvidia::program::Place;
+use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::Error;
 
-use crate::memory::{Memory, Use};
+use crate::buffers::{Buffers, Use};
 use crate::source::Kernel;
 
-/// What becomes of constants: operands are read as they lie.
-pub(crate) fn uses(form: &Form) -> Vec<(usize, Use)> {
-    let operands = [Some(form.q), Some(form.k), Some(form.v), form.mask].into_iter().flatten();
-    let numbers = form.numbers.iter().map(|&value| (value, Use::Embedded));
+/// The uses of constants: operands are read in place.
+pub(crate) fn uses(matched: &MatchedAttention) -> Vec<(usize, Use)> {
+    let operands = [Some(matched.q), Some(matched.k), Some(matched.v), matched.mask].into_iter().flatten();
+    let numbers = matched.numbers.iter().map(|&value| (value, Use::Embedded));
     operands.map(|value| (value, Use::Host)).chain(numbers).collect()
 }
 
-/// Its type and sizes.
-pub(crate) fn name(form: &Form) -> String {
-    format!("attention_{}_{}_{}", form.spec.dtype, form.spec.heads, form.spec.size)
+/// Its name: type and sizes.
+pub(crate) fn name(matched: &MatchedAttention) -> String {
+    format!("attention_{}_{}_{}", matched.spec.dtype, matched.spec.heads, matched.spec.size)
 }
 
 /// The kernel, which is the same for every architecture.
-pub(crate) fn kernel(form: &Form, symbol: &str, memory: &mut Memory<'_>) -> Result<Kernel, Error> {
-    let values = [Some(form.q), Some(form.k), Some(form.v), form.mask].into_iter().flatten();
-    let mut places: Vec<Place> = values.map(|value| memory.contiguous(value)).collect::<Result<_, _>>()?;
-    places.push(memory.place(form.output)?);
-    let Generated { text, launch } = attention::generate(&form.spec, symbol, &places)?;
+pub(crate) fn kernel(matched: &MatchedAttention, symbol: &str, memory: &mut Buffers<'_>) -> Result<Kernel, Error> {
+    let values = [Some(matched.q), Some(matched.k), Some(matched.v), matched.mask].into_iter().flatten();
+    let mut places: Vec<BufferRef> = values.map(|value| memory.contiguous(value)).collect::<Result<_, _>>()?;
+    places.push(memory.place(matched.output)?);
+    let GeneratedKernel { text, launch } = attention::generate(&matched.spec, symbol, &places)?;
     let (needs, recipe) = (Needs::default(), serde_json::Value::Null);
-    Ok(Kernel { parts: vec![PRELUDE], text, launch, facts: None, needs, memory: 0, recipe })
+    Ok(Kernel { parts: vec![PRELUDE], text, launch, launch_info: None, needs, memory: 0, recipe })
 }
 
 #[cfg(test)]
@@ -55,10 +55,10 @@ mod tests {
         );
         let data = Constants::new(Vec::new());
         let arch = "sm_80".parse().expect("it is one");
-        let kernel = step.kernel("k0", arch, &mut Memory::new(&region, &data)).expect("it is a kernel");
-        let places = [Place::Input(0), Place::Input(1), Place::Input(2), Place::Output(0)];
+        let kernel = step.kernel("k0", arch, &mut Buffers::new(&region, &data)).expect("it is a kernel");
+        let places = [BufferRef::Input(0), BufferRef::Input(1), BufferRef::Input(2), BufferRef::Output(0)];
         assert_eq!(kernel.launch.arguments, places.map(Argument::Pointer));
-        // The prelude stands before it, and no header of CUTLASS.
+        // It has the prelude, and no headers of CUTLASS.
         let source = source::source("attention", &[kernel]);
         assert!(source.text.starts_with(PRELUDE) && !source.needs.cutlass);
     }

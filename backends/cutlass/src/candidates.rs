@@ -1,4 +1,4 @@
-//! Other code for a region: the same steps by kernels with other tiles, made of what the code says of its own.
+//! Tuning candidates of a region: the same steps by kernels with other tiles, generated from the recipes in its code.
 
 use byoc_nvidia::build::{self, Build};
 use byoc_nvidia::compile::Arch;
@@ -11,21 +11,21 @@ use crate::codegen;
 use crate::product::Recipe;
 use crate::source::{self, Kernel};
 
-/// How many other tiles are tried for each architecture.
+/// The number of other tiles for each architecture.
 const OTHERS: usize = 5;
 
-/// The code itself, and others that differ from it for the architecture that this machine's devices run; for each, where it
-/// has none: what is not run cannot be told to be faster.
+/// The code itself, and candidates that differ in the variant that this machine's devices run, or, on a machine without
+/// devices, in any variant.
 pub(crate) fn candidates(code: &[u8], options: &Options) -> Result<Vec<Candidate>, Error> {
     let (program, cubins) = Program::read(code)?;
     let mut all = Vec::new();
-    let run = launch::variants(&program, &build::places(options));
+    let run = launch::variants(&program, &build::search_path(options));
     for (at, variant) in program.variants.iter().enumerate().filter(|(at, _)| run.contains(at)) {
         let Some(recipes) = recipes(&program, &variant.arch)? else { return Ok(Vec::new()) };
         let arch: Arch = variant.arch.parse()?;
         for number in 0..OTHERS {
             let other: Vec<_> = recipes.iter().map(|recipe| recipe.others(arch).into_iter().nth(number)).collect();
-            // A step that has no more tiles keeps its own.
+            // A step without another tile keeps its own.
             if other.iter().all(Option::is_none) {
                 break;
             }
@@ -43,7 +43,7 @@ pub(crate) fn candidates(code: &[u8], options: &Options) -> Result<Vec<Candidate
     std::iter::once(Ok(chosen)).chain(others).collect()
 }
 
-/// What the kernels for an architecture can be made of again, if all of them can.
+/// The recipes of the kernels of an architecture, if all kernels have one.
 fn recipes(program: &Program, arch: &str) -> Result<Option<Vec<Recipe>>, Error> {
     let list = program.recipe.as_ref().and_then(|recipe| recipe.get(arch)).and_then(Value::as_array);
     let Some(list) = list.filter(|list| !list.is_empty() && list.iter().all(|recipe| !recipe.is_null())) else {
@@ -85,7 +85,7 @@ fn other(
     let mut program = program.clone();
     let mut bytes = (0..cubins.len()).map(|number| cubins.get(number)).collect::<Result<Vec<_>, Error>>()?;
     let scratch = std::mem::take(&mut program.variants[at].scratch);
-    // Code that was generated has one cubin for each variant.
+    // Generated code has one cubin for each variant.
     let Some(place) = bytes.get_mut(at) else { return Err(Error::new("a variant without a cubin")) };
     program.variants[at] = codegen::variant(&kernels, arch, &cubin, at, scratch)?;
     *place = cubin.bytes;

@@ -1,16 +1,16 @@
-//! Region to code: kernels for each architecture, all of one architecture in one source, and how they are launched.
+//! Generates the code of a region: one source of kernels for each architecture, and the launches.
 
 use std::io::Write;
 
 use byoc_nvidia::build::Build;
 use byoc_nvidia::claims::Learnt;
-use byoc_nvidia::compile::{Arch, Cubin, Facts};
+use byoc_nvidia::compile::{Arch, Cubin, CubinInfo};
 use byoc_nvidia::program::{self, Program, Variant};
 use byoc_plugin_api::{Error, Generated, Job};
 
+use crate::buffers::{self, Buffers, Use};
 use crate::conv;
 use crate::math;
-use crate::memory::{self, Memory, Use};
 use crate::source::{self, Kernel};
 use crate::steps::{self, Step};
 
@@ -19,20 +19,20 @@ pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, 
     if conv::is_one(region) {
         return conv::codegen(job, math::tf32(options), &Build::new(options)?, code);
     }
-    let steps = steps::read(region, options, &memory::strides(region, data));
+    let steps = steps::read(region, options, &buffers::strides(region, data));
     let steps = steps.map_err(|refusal| Error::new(refusal.to_string()))?;
     let build = Build::new(options)?;
     let name = steps.iter().map(Step::name).collect::<Vec<_>>().join("_");
     let mut program = Program {
         title: name.clone(),
-        inputs: memory::tensors(region, &region.inputs),
-        outputs: memory::tensors(region, &region.outputs),
+        inputs: program::tensors(region, &region.inputs),
+        outputs: program::tensors(region, &region.outputs),
         ..Program::default()
     };
     let (mut cubins, mut recipes) = (Vec::new(), serde_json::Map::new());
     for (done, &arch) in build.arches().iter().enumerate() {
         job.progress(done, build.arches().len(), format!("{name} for {arch}"));
-        let mut memory = Memory::new(region, data);
+        let mut memory = Buffers::new(region, data);
         let kernels = kernels(&steps, arch, &mut memory)?;
         let cubin = build.cubin(&source::source(&name, &kernels), arch)?;
         let (constants, scratch) = memory.take();
@@ -51,12 +51,12 @@ pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, 
 }
 
 /// The kernels of all steps.
-fn kernels(steps: &[Step], arch: Arch, memory: &mut Memory<'_>) -> Result<Vec<Kernel>, Error> {
+fn kernels(steps: &[Step], arch: Arch, memory: &mut Buffers<'_>) -> Result<Vec<Kernel>, Error> {
     let kernel = |(at, step): (usize, &Step)| step.kernel(&format!("k{at}"), arch, memory);
     steps.iter().enumerate().map(kernel).collect()
 }
 
-/// The launches for an architecture, from the cubin of that number.
+/// The launches for an architecture, from the cubin of that index.
 pub(crate) fn variant(
     kernels: &[Kernel],
     arch: Arch,
@@ -64,13 +64,13 @@ pub(crate) fn variant(
     number: usize,
     scratch: Vec<byoc_plugin_api::Dim>,
 ) -> Result<Variant, Error> {
-    let facts = Facts::of(&cubin.bytes)?;
-    let settled = |kernel: &Kernel| Ok(program::Launch { cubin: number, ..kernel.settle(&facts)? });
+    let info = CubinInfo::of(&cubin.bytes)?;
+    let settled = |kernel: &Kernel| Ok(program::Launch { cubin: number, ..kernel.settle(&info)? });
     let launches = kernels.iter().map(settled).collect::<Result<_, Error>>()?;
     Ok(Variant { arch: arch.to_string(), scratch, launches })
 }
 
-/// The constants of a program, which are those of each of its variants.
+/// The constants of a program, which are the same for all variants.
 fn same(known: &[program::Constant], found: Vec<program::Constant>) -> Result<Vec<program::Constant>, Error> {
     if known.is_empty() || known == found {
         return Ok(found);

@@ -1,8 +1,8 @@
-//! Convolutions of images by CUTLASS's implicit products of matrices, with what stands between them in a network, so that a
-//! region is as large as it can be.
+//! Convolutions by CUTLASS's implicit GEMM, with the pooling, activations, sums and joins between them, so that regions are
+//! as large as possible.
 //!
-//! Inside a region images lie in NHWC. [`lower`] makes steps of a region; [`program`] makes launches of steps, of CUTLASS's
-//! template ([`fprop`]) and of kernels of our own ([`images`]); [`pack`] makes weights for both.
+//! Inside a region images are in NHWC. [`lower`] makes steps of a region; [`program`] makes launches of steps, of CUTLASS's
+//! template ([`fprop`]) and of our own kernels ([`images`]); [`pack`] packs weights for both.
 
 mod act;
 mod fprop;
@@ -24,14 +24,14 @@ use serde::{Deserialize, Serialize};
 
 use self::net::{Net, Weights};
 
-/// Whether a region is this module's: it has a convolution.
+/// Whether this module compiles a region: it has a convolution.
 pub(crate) fn is_one(region: &Region) -> bool {
     region.nodes.iter().any(|node| node.op == "Conv")
 }
 
-/// Convolutions with what comes between them: each pattern has one, so that nothing else is taken where there is none.
-/// The largest stand first, each with a pooling before the convolution, then without: a pooling that others read too would
-/// hide the shorter match.
+/// Convolutions with their neighbours: each pattern has a convolution, so that a region without one is never taken.
+/// The largest come first, each with a pooling before the convolution and without: a pooling with other readers would
+/// prevent the shorter match.
 pub(crate) fn patterns() -> Vec<Pattern> {
     let conv = "(Conv ?x ?w:const ?b:const?)";
     let plain = patterns_of(conv);
@@ -47,7 +47,7 @@ fn patterns_of(conv: &str) -> Vec<Pattern> {
     let normalised = format!("(BatchNormalization? {conv} {constants})");
     let gated = format!("(Mul {normalised} (Sigmoid {normalised}))");
     let act = format!("(or {gated} ({acts}? {normalised} ...))");
-    // Only of `Add` and `Mul` patterns match both orders.
+    // Patterns match both operand orders of `Add` and `Mul` only.
     let sum = format!("(or (Add|Sum {act} ?r) (Sum ?r {act}))");
     let any = format!("(or ({acts}? {sum} ...) {act})");
     vec![
@@ -63,7 +63,7 @@ fn patterns_of(conv: &str) -> Vec<Pattern> {
     ]
 }
 
-/// Accepts what becomes steps.
+/// Accepts a region that can be lowered.
 pub(crate) fn check(region: &Region, tf32: bool) -> Result<(), Refusal> {
     lower::lower(region, tf32).map(drop)
 }
@@ -104,7 +104,7 @@ pub(crate) fn codegen(job: &Job<'_>, tf32: bool, build: &Build, code: &mut dyn W
     Generated::learnt(&Learnt::of(&net, job.region))
 }
 
-/// Claims the constants of a region: each filter is packed with all that goes into it.
+/// Claims the constants of a region: each filter is packed together with its scale and bias.
 pub(crate) fn constant_updater(job: &Job<'_>, learnt: &Learnt, claims: &mut Claims<'_>) -> Result<(), Error> {
     let view = |id| job.constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")));
     for constant in &job.region.constants {

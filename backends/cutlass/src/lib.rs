@@ -1,14 +1,14 @@
 //! Products and convolutions on NVIDIA's GPUs, as generated CUDA C++ on CUTLASS's templates, compiled by NVRTC when the
 //! model is compiled. Weights stay with the host; code names them and has none of their bytes.
 
+pub mod all_kernels;
 mod attention;
+mod buffers;
 mod candidates;
 mod codegen;
 mod constants;
 mod conv;
-pub mod kinds;
 mod math;
-mod memory;
 mod patterns;
 mod product;
 mod runtime;

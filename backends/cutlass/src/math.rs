@@ -1,4 +1,4 @@
-//! The option `math`: with what precision f32 is multiplied.
+//! The option `math`: the precision of f32 products.
 
 use byoc_plugin_api::Options;
 

@@ -1,97 +1,97 @@
-//! A product of matrices as a step: what it computes, with which kernel, and from what.
+//! A fused GEMM as a step: what it computes, and its kernel.
 
 mod choice;
+mod emit;
 mod gemm;
 mod hopper;
 mod mma;
-mod words;
 
 use byoc_dim as dim;
 use byoc_dim::Expr;
 use byoc_nvidia::compile::{Arch, Needs};
-use byoc_nvidia::form::{self, Erf, Takes};
-use byoc_nvidia::product::Product as Form;
-use byoc_nvidia::program::{Argument, Launch, Place};
+use byoc_nvidia::match_product::{self, Erf, MatchedProduct, Supported};
+use byoc_nvidia::product::Product as FusedProduct;
+use byoc_nvidia::program::{Argument, BufferRef, Launch};
 use byoc_plugin_api::{DType, Dim, Error, Options, Refusal, RefusalCode, Region};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::choice::{By, Tile, candidates};
 pub(crate) use self::gemm::{Batch, Gemm, Matrix, Order};
+use crate::buffers::{Buffers, Strides, Use};
 use crate::math;
-use crate::memory::{Memory, Strides, Use};
 use crate::source::Kernel;
 
-/// What is read as a product. f32 is among its types, so that the reason why it is not taken can be told.
-pub(crate) const TAKES: Takes =
-    Takes { types: &[DType::F16, DType::BF16, DType::F32], erf: Erf::Taken, silu: true, wide_bias: true };
+/// The supported fused GEMMs. f32 is listed so that its refusal without `math=tf32` has a reason of its own.
+pub(crate) const SUPPORTED: Supported =
+    Supported { types: &[DType::F16, DType::BF16, DType::F32], erf: Erf::Exact, silu: true, wide_bias: true };
 
-/// A product, with the values of its region that it is of.
+/// A product of a region.
 pub(crate) struct Product {
-    form: Form<usize>,
+    fused: FusedProduct<usize>,
     gemm: Gemm,
     output: usize,
-    /// Constants that decided what is computed.
+    /// Constants whose numbers are in the code.
     numbers: Vec<usize>,
 }
 
-/// What a kernel can be made of again, with another tile as well.
+/// From this a kernel can be generated again, also with another tile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Recipe {
     /// What is computed.
     pub(crate) gemm: Gemm,
-    /// The tile that was chosen.
+    /// The chosen tile.
     pub(crate) tile: Tile,
-    /// Where x, w, the bias and c where they are there, and y lie.
-    pub(crate) places: Vec<Place>,
+    /// The buffers of x, w, the bias and c if there are any, and y.
+    pub(crate) places: Vec<BufferRef>,
 }
 
 impl Recipe {
-    /// Checks what may come from a damaged file: sizes, the tile, and how many operands there are.
+    /// Checks a recipe from an untrusted file: sizes, the tile, and the number of operands.
     pub(crate) fn check(&self, arch: Arch) -> Result<(), &'static str> {
         let Gemm { n, k, x, w, bias, beta, .. } = &self.gemm;
         if self.gemm.limits().is_err() || [*n, *k, x.distance, w.distance].contains(&0) {
-            return Err("a product has sizes that none has");
+            return Err("a product has an invalid size or stride");
         }
         if self.places.len() != 3 + usize::from(bias.is_some()) + usize::from(beta.is_some()) {
-            return Err("a product has another number of operands");
+            return Err("a product has the wrong number of operands");
         }
         if !choice::candidates(&self.gemm, arch).contains(&self.tile) {
-            return Err("a product has a tile that is none of its own");
+            return Err("a product has a tile that its architecture does not support");
         }
         Ok(())
     }
 }
 
 impl Product {
-    /// Reads a region as one product.
+    /// Matches a region to one product.
     pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) -> Result<Product, Refusal> {
-        let form::Form { product: form, numbers } = form::read(region, &TAKES)?;
-        if form.dtype == DType::F32 && !math::tf32(options) {
-            let message = "the product is f32, and tensor cores round it to TF32; math=tf32 takes it";
+        let MatchedProduct { product: fused, numbers } = match_product::read(region, &SUPPORTED)?;
+        if fused.dtype == DType::F32 && !math::tf32(options) {
+            let message = "the product is f32, and tensor cores round it to TF32; math=tf32 allows it";
             return Err(Refusal::new(RefusalCode::Type, message));
         }
-        let gemm = Gemm::of(&form, region, strides)?;
+        let gemm = Gemm::of(&fused, region, strides)?;
         let output = *region.outputs.first().ok_or_else(|| Refusal::new(RefusalCode::Other, "there is no result"))?;
-        Ok(Product { form, gemm, output, numbers })
+        Ok(Product { fused, gemm, output, numbers })
     }
 
-    /// What becomes of constants: operands are read as they lie.
+    /// The uses of constants: operands are read in place.
     pub(crate) fn uses(&self) -> Vec<(usize, Use)> {
-        let Form { x, w, c, bias, .. } = &self.form;
+        let FusedProduct { x, w, c, bias, .. } = &self.fused;
         let operands = [Some(x.from), Some(w.from), c.as_ref().map(|c| c.from), *bias];
         let read = operands.into_iter().flatten().map(|value| (value, Use::Host));
         read.chain(self.numbers.iter().map(|&value| (value, Use::Embedded))).collect()
     }
 
-    /// Its type and sizes.
+    /// Its name: type and sizes.
     pub(crate) fn name(&self) -> String {
         format!("product_{}_{}_{}", self.gemm.dtype, self.gemm.n, self.gemm.k)
     }
 
     /// The kernel for an architecture.
-    pub(crate) fn kernel(&self, symbol: &str, arch: Arch, memory: &mut Memory<'_>) -> Result<Kernel, Error> {
-        let mut pointers = vec![memory.operand(self.form.x.from)?, memory.operand(self.form.w.from)?];
-        for value in [self.form.bias, self.form.c.as_ref().map(|c| c.from)].into_iter().flatten() {
+    pub(crate) fn kernel(&self, symbol: &str, arch: Arch, memory: &mut Buffers<'_>) -> Result<Kernel, Error> {
+        let mut pointers = vec![memory.operand(self.fused.x.from)?, memory.operand(self.fused.w.from)?];
+        for value in [self.fused.bias, self.fused.c.as_ref().map(|c| c.from)].into_iter().flatten() {
             pointers.push(memory.operand(value)?);
         }
         pointers.push(memory.place(self.output)?);
@@ -101,14 +101,14 @@ impl Product {
 }
 
 impl Recipe {
-    /// What tells it from others of the same product.
+    /// Its name among the recipes of the same product.
     pub(crate) fn name(&self) -> String {
         let Tile { by, m, n, k, stages, .. } = self.tile;
         let by = if by == By::Wgmma { "wgmma" } else { "mma" };
         format!("{m}x{n}x{k}_{stages} {by}")
     }
 
-    /// The same product in other tiles, those thought to be the fastest first.
+    /// The same product with other tiles, the fastest by estimate first.
     pub(crate) fn others(&self, arch: Arch) -> Vec<Recipe> {
         let others = choice::candidates(&self.gemm, arch).into_iter().filter(|tile| *tile != self.tile);
         others.map(|tile| Recipe { tile, ..self.clone() }).collect()
@@ -122,16 +122,16 @@ impl Recipe {
 }
 
 /// The kernel of a product with a tile.
-fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[Place]) -> Result<Kernel, Error> {
+fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[BufferRef]) -> Result<Kernel, Error> {
     let mut sizes = Sizes::default();
     let mut arguments: Vec<_> = places.iter().copied().map(Argument::Pointer).collect();
     let blocks = blocks(gemm, tile)?;
     let (parts, text, grid, memory) = match tile.by {
         By::Mma => (mma::PARTS, mma::text(symbol, gemm, tile, &mut sizes)?, blocks, mma::MEMORY),
         By::Wgmma => {
-            let &[x, w, ..] = places else { return Err(Error::new("a product without two factors")) };
+            let &[x, w, ..] = places else { return Err(Error::new("a product needs two factors")) };
             arguments.splice(..2, hopper::maps(gemm, tile, x, w)?);
-            // A block for each multiprocessor goes from tile to tile.
+            // Persistent: one block per multiprocessor.
             let most = Expr::from(choice::multiprocessors(arch) as i64);
             let grid = Expr::of(&blocks)?.smaller(&most)?.to_dim()?;
             (hopper::PARTS, hopper::text(symbol, gemm, tile, &mut sizes)?, grid, hopper::MEMORY)
@@ -147,12 +147,12 @@ fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[Place]) -
         shared: 0,
         arguments,
     };
-    let facts = Some(vec![tile.m, tile.n, tile.k]);
+    let launch_info = Some(vec![tile.m, tile.n, tile.k]);
     let needs = Needs { cutlass: true, ..Needs::default() };
-    Ok(Kernel { parts: parts.to_vec(), text, launch, facts, needs, memory, recipe: serde_json::Value::Null })
+    Ok(Kernel { parts: parts.to_vec(), text, launch, launch_info, needs, memory, recipe: serde_json::Value::Null })
 }
 
-/// How many tiles all matrices have.
+/// The number of tiles of all matrices of the batch.
 fn blocks(gemm: &Gemm, tile: Tile) -> Result<Dim, Error> {
     let rows = dim::ceil_div(&gemm.m, &Dim::Fixed(tile.m as usize))?;
     let tiles = dim::mul(&rows, &Dim::Fixed(gemm.n.div_ceil(tile.n as usize)))?;
@@ -160,12 +160,12 @@ fn blocks(gemm: &Gemm, tile: Tile) -> Result<Dim, Error> {
     Ok(dim::mul(&tiles, &batch)?)
 }
 
-/// The sizes that a kernel is given because they are not known yet, in the order of its parameters.
+/// The unknown sizes, which are arguments of the kernel, in the order of its parameters.
 #[derive(Default)]
 pub(crate) struct Sizes(Vec<Dim>);
 
 impl Sizes {
-    /// A size as it stands in the source: a number, or the name of a parameter.
+    /// A size as C++: a number, or the name of a parameter.
     pub(crate) fn text(&mut self, size: &Dim) -> String {
         if let Dim::Fixed(size) = size {
             return size.to_string();

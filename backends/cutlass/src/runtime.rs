@@ -1,4 +1,4 @@
-//! Code and constants to launches on a device: as for every backend of generated kernels.
+//! Runs a region on a device, by the launcher of all backends that generate kernels.
 
 use byoc_nvidia::launch;
 use byoc_plugin_api::{

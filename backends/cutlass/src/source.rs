@@ -1,27 +1,27 @@
-//! Kernels put together to one source: the parts that several share stand in it once.
+//! Joins kernels to one source, in which shared headers occur once.
 
 use byoc_nvidia::build::Source;
-use byoc_nvidia::compile::{Facts, Needs};
+use byoc_nvidia::compile::{CubinInfo, Needs};
 use byoc_nvidia::program::Launch;
 use byoc_plugin_api::Error;
 
-/// A kernel as CUDA C++, and how it is launched.
+/// A kernel as CUDA C++, and its launch.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    /// What stands before it, in this order, once in a source.
+    /// The headers before it, in this order, once in a source.
     pub(crate) parts: Vec<&'static str>,
-    /// One `extern "C" __global__` function, with what only it needs.
+    /// One `extern "C" __global__` function with its helpers.
     pub(crate) text: String,
-    /// Its launch. Where there are `facts`, the bytes of shared memory are those of the cubin.
+    /// Its launch. With `launch_info`, the bytes of shared memory are those of the cubin.
     pub(crate) launch: Launch,
-    /// What the kernel exports as `<symbol>_facts` behind threads of a block and bytes of shared memory, as computed here;
-    /// none where it exports nothing.
-    pub(crate) facts: Option<Vec<u32>>,
+    /// The tile that the kernel exports as `<symbol>_launch_info`, after threads of a block and bytes of shared memory; `None`
+    /// if it exports nothing.
+    pub(crate) launch_info: Option<Vec<u32>>,
     /// The headers that it includes.
     pub(crate) needs: Needs,
-    /// Bytes of memory that compiling it takes.
+    /// Bytes of memory for its compilation.
     pub(crate) memory: u64,
-    /// What it can be made of again; null where there is no other way to compute the same.
+    /// From this it can be generated again with other tiles; null if there are none.
     pub(crate) recipe: serde_json::Value,
 }
 
@@ -47,23 +47,22 @@ pub(crate) fn source(name: &str, kernels: &[Kernel]) -> Source {
 }
 
 impl Kernel {
-    /// Its launch, with what the cubin says of it.
+    /// Its launch, completed by the launch info of the cubin.
     ///
     /// # Errors
     ///
-    /// When the cubin says otherwise than what was computed here, so that no launch goes wrong silently.
-    pub(crate) fn settle(&self, facts: &Facts<'_>) -> Result<Launch, Error> {
-        let Some(expected) = &self.facts else { return Ok(self.launch.clone()) };
+    /// When the cubin disagrees with what was computed here.
+    pub(crate) fn settle(&self, info: &CubinInfo<'_>) -> Result<Launch, Error> {
+        let Some(expected) = &self.launch_info else { return Ok(self.launch.clone()) };
         let Launch { kernel, block, .. } = &self.launch;
-        let words = facts.words(&format!("{kernel}_facts")).unwrap_or_default();
+        let words = info.words(&format!("{kernel}_launch_info")).unwrap_or_default();
         let words: Vec<u32> = words.into_iter().filter_map(|word| u32::try_from(word).ok()).collect();
         match words.split_first_chunk() {
             Some(([threads, shared], tile)) if *threads == block[0] && tile == *expected => {
                 Ok(Launch { shared: *shared, ..self.launch.clone() })
             }
             _ => {
-                let message =
-                    format!("'{kernel}' says {words:?} of itself, not {} threads and {:?}", block[0], expected);
+                let message = format!("'{kernel}' exports {words:?}, not {} threads and {:?}", block[0], expected);
                 Err(Error::new(message))
             }
         }

@@ -1,18 +1,18 @@
-//! A region as the steps that compute it, each of which becomes a launch. `check` asks whether there are such steps, and why
-//! not; codegen and the constant_updater read what was accepted.
+//! Matches a region to steps, each of which becomes a launch. `check` needs the reason of a refusal; codegen and the
+//! constant_updater match what was accepted.
 
 use byoc_nvidia::compile::Arch;
 use byoc_plugin_api::{Error, Options, Refusal, Region};
 
 use crate::attention;
-use crate::memory::{Memory, Strides, Use};
+use crate::buffers::{Buffers, Strides, Use};
 use crate::product::Product;
 use crate::source::Kernel;
 
 /// One step.
 pub(crate) enum Step {
     /// `softmax(scale Q K' + mask) V`.
-    Attention(attention::Form),
+    Attention(attention::MatchedAttention),
     /// A product of matrices.
     Product(Product),
 }
@@ -26,26 +26,26 @@ pub(crate) fn read(region: &Region, options: &Options, strides: &Strides<'_>) ->
 }
 
 impl Step {
-    /// What the step does with constants, by value.
+    /// The uses of constants, by value.
     pub(crate) fn uses(&self) -> Vec<(usize, Use)> {
         match self {
-            Step::Attention(form) => attention::uses(form),
+            Step::Attention(matched) => attention::uses(matched),
             Step::Product(product) => product.uses(),
         }
     }
 
-    /// What it is called in names of files and in messages.
+    /// Its name in file names and messages.
     pub(crate) fn name(&self) -> String {
         match self {
-            Step::Attention(form) => attention::name(form),
+            Step::Attention(matched) => attention::name(matched),
             Step::Product(product) => product.name(),
         }
     }
 
     /// The kernel of that symbol for an architecture.
-    pub(crate) fn kernel(&self, symbol: &str, arch: Arch, memory: &mut Memory<'_>) -> Result<Kernel, Error> {
+    pub(crate) fn kernel(&self, symbol: &str, arch: Arch, memory: &mut Buffers<'_>) -> Result<Kernel, Error> {
         match self {
-            Step::Attention(form) => attention::kernel(form, symbol, memory),
+            Step::Attention(matched) => attention::kernel(matched, symbol, memory),
             Step::Product(product) => product.kernel(symbol, arch, memory),
         }
     }

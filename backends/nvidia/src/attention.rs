@@ -1,19 +1,19 @@
-//! `softmax(scale Q K' + mask) V` as one kernel, for every backend that generates CUDA C++: what it computes, and how its
-//! text and launch are made. No matrix of all scores is in memory: a block has some queries and goes over the keys in
-//! tiles, with the sums so far adjusted to the largest score so far.
+//! Fused attention, `softmax(scale Q K' + mask) V`, as one kernel for every backend that generates CUDA C++. The scores are
+//! never in global memory: a block has some queries, iterates over tiles of keys and rescales its partial sums to the
+//! largest score so far (online softmax).
 //!
-//! [`read`] finds attention in a region, and [`patterns`] are what to ask for. f16 and bf16 are multiplied on tensor cores
-//! (`tensor.cuh`), f32 by the units for f32 (`plain.cuh`), and all sums and weights are f32.
+//! [`read`] matches a region to attention; [`patterns`] are what a backend asks the partitioner for. f16 and bf16 use tensor
+//! cores (`tensor.cuh`), f32 the f32 units (`plain.cuh`); all sums and weights are f32.
 
-mod form;
-mod graph;
+mod match_attention;
+mod matcher;
 mod operands;
 mod patterns;
 mod text;
 
 use byoc_plugin_api::{DType, Dim};
 
-pub use form::{Form, read, read_at};
+pub use match_attention::{MatchedAttention, read, read_at};
 pub use patterns::patterns;
 pub use text::generate;
 
@@ -28,11 +28,11 @@ pub const MOST: usize = 256;
 pub struct Spec {
     /// The type of Q, K, V and the result: f32, f16 or bf16.
     pub dtype: DType,
-    /// How many problems there are that share nothing but the mask.
+    /// Batch size. Problems of a batch share the mask at most.
     pub batch: Dim,
     /// Heads of Q.
     pub heads: usize,
-    /// Heads of K and V, of which each serves as many neighbouring heads of Q.
+    /// Heads of K and V, each shared by `heads / kv_heads` neighbouring heads of Q.
     pub kv_heads: usize,
     /// Rows of Q.
     pub queries: Dim,
@@ -42,46 +42,46 @@ pub struct Spec {
     pub size: usize,
     /// Columns of V and the result.
     pub value_size: usize,
-    /// What products of rows are multiplied by.
+    /// Factor of the scores.
     pub scale: f32,
     /// If not 0, scores `s` become `softcap tanh(s / softcap)`.
     pub softcap: f32,
-    /// Whether query `i` sees no key behind key `i`.
+    /// Whether query `i` attends to keys up to `i` only.
     pub causal: bool,
-    /// What else decides which keys a query sees.
+    /// The mask, if there is one.
     pub mask: Option<Mask>,
-    /// Where Q lies.
+    /// The layout of Q.
     pub q: Layout,
-    /// Where K lies.
+    /// The layout of K.
     pub k: Layout,
-    /// Where V lies.
+    /// The layout of V.
     pub v: Layout,
-    /// Where the result goes.
+    /// The layout of the result.
     pub y: Layout,
 }
 
-/// Where rows of heads lie. The elements of a row of a head are neighbours.
+/// The layout of heads in memory. The elements of a row of a head are contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// `[batch, heads, rows, size]`.
     HeadsFirst,
-    /// `[batch, rows, width]`, with all heads beside each other from `start` on.
+    /// `[batch, rows, width]`, with the heads of a row contiguous from column `start` on.
     RowsFirst {
-        /// Elements of a row of all heads, and of what else lies in it.
+        /// Elements of a row: of all heads, and of other tensors that share the row.
         width: usize,
-        /// Where the first head begins.
+        /// The first column of the first head.
         start: usize,
     },
 }
 
-/// A tensor that the scores meet.
+/// A mask of the scores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mask {
     /// What it does.
     pub effect: Effect,
-    /// Sizes along batch, heads, queries and keys: 1, or the one that it has in the scores; the last one may be less.
+    /// Sizes along batch, heads, queries and keys: 1, or the size of the scores; the last one may be smaller.
     pub shape: [Dim; 4],
-    /// Whether a last size of less than the keys hides the others.
+    /// Whether the last size is smaller than the number of keys, which hides the other keys.
     pub short: bool,
 }
 
@@ -90,11 +90,11 @@ pub struct Mask {
 pub enum Effect {
     /// It is added. Its type is f32, f16 or bf16.
     Added(DType),
-    /// It is of booleans, and scores at which it is `hides` become `fill`.
+    /// A boolean mask: scores where it equals `hides` become `fill`.
     Fills {
-        /// The boolean that hides.
+        /// The value that hides a score.
         hides: bool,
-        /// The score of what is hidden.
+        /// The hidden score.
         fill: f32,
     },
 }

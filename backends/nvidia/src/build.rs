@@ -1,18 +1,18 @@
-//! What backends that generate CUDA C++ do alike when a region is compiled: their options, and source to cubin.
+//! Compiles the sources of a backend that generates CUDA C++, by the options that these backends have in common.
 
 use std::path::{Path, PathBuf};
 
 use byoc_plugin_api::{Error, OptionSpec, Options};
 
 use crate::compile::{Arch, Cache, Cubin, Needs, Request, Toolchain, arches, file_name};
-use crate::locate::Places;
+use crate::locate::CudaSearchPath;
 use crate::program::Launch;
 
 /// The oldest architecture that kernels are written for: it has `mma.sync` of 16 bits and of TF32, bf16 and `cp.async`.
 /// CUTLASS's templates compile for older ones as well, to kernels that only trap.
 const OLDEST: u32 = 80;
 
-/// The option that names the architectures that code is made for.
+/// The option that lists the target architectures.
 pub const ARCH: &str = "arch";
 /// The option that names a folder for the generated sources.
 pub const KEEP_SOURCES: &str = "keep-sources";
@@ -21,7 +21,7 @@ pub const COMPILER: &str = "compiler";
 /// The option that says where CUDA's libraries are.
 pub const LIBRARY_PATH: &str = "library-path";
 
-/// The options of these backends that decide what code is.
+/// The options that affect the generated code.
 pub fn options() -> Vec<OptionSpec> {
     vec![
         OptionSpec::text(ARCH, "sm_80,sm_90a", "Architectures to make code for, such as sm_80 or sm_90a"),
@@ -29,7 +29,7 @@ pub fn options() -> Vec<OptionSpec> {
     ]
 }
 
-/// Their options about the machine.
+/// The options that describe the machine.
 pub fn run_options() -> Vec<OptionSpec> {
     vec![
         OptionSpec::text(LIBRARY_PATH, "", "Folder with CUDA's libraries and headers, looked into first"),
@@ -37,37 +37,37 @@ pub fn run_options() -> Vec<OptionSpec> {
     ]
 }
 
-/// What generated sources begin with: types of 16 bits and how they are converted, and what lanes of a warp exchange.
+/// The beginning of every generated source: 16-bit types with their conversions, and warp shuffles.
 pub const PRELUDE: &str = include_str!("prelude.cuh");
 
-/// A kernel as CUDA C++, and its launch from the first cubin. Whoever puts several into one source moves them.
+/// A kernel as CUDA C++, and its launch. The launch names cubin 0: the caller sets the index.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Generated {
-    /// One `extern "C" __global__` function, with what only it needs. The prelude stands before it.
+pub struct GeneratedKernel {
+    /// One `extern "C" __global__` function with its helpers. It needs [`PRELUDE`] before it.
     pub text: String,
     /// How it is launched.
     pub launch: Launch,
 }
 
-/// Where the user, and then the environment, have CUDA's libraries and headers.
-pub fn places(options: &Options) -> Places {
-    Places::of_process(Some(Path::new(options.text(LIBRARY_PATH))))
+/// Where to search for CUDA's libraries and headers: the user's folder, then the environment.
+pub fn search_path(options: &Options) -> CudaSearchPath {
+    CudaSearchPath::of_process(Some(Path::new(options.text(LIBRARY_PATH))))
 }
 
-/// A generated source, before it is known for which architecture.
+/// A generated source, for any architecture.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What it is called: letters, digits and `_`. Regions that compute the same give the same name.
+    /// Its name: letters, digits and `_`. Equal for regions that compute the same.
     pub name: String,
     /// The whole text.
     pub text: String,
     /// The headers that it includes.
     pub needs: Needs,
-    /// Bytes of memory that compiling it takes, as measured for its kind; 0 if that is little.
+    /// Bytes of memory that its compilation needs, as measured for its kind; 0 if that is little.
     pub memory: u64,
 }
 
-/// Makes cubins as the options say.
+/// A compiler with the options of a backend.
 pub struct Build {
     toolchain: Toolchain,
     cache: Cache,
@@ -80,7 +80,7 @@ impl Build {
     ///
     /// # Errors
     ///
-    /// When there is none, when it does not know an architecture, and when kernels are not written for one.
+    /// When there is none, and when it or the kernels do not support an architecture.
     pub fn new(options: &Options) -> Result<Build, Error> {
         let arches = arches(options.text(ARCH))?;
         if let Some(old) = arches.iter().find(|arch| arch.number() < OLDEST) {
@@ -89,17 +89,17 @@ impl Build {
                 error.hint(format!("They are for sm_{OLDEST} and newer: leave {old} out of the option '{ARCH}'"))
             );
         }
-        let places = places(options);
+        let search_path = search_path(options);
         let toolchain = match options.text(COMPILER) {
-            "nvcc" => Toolchain::find_nvcc(&places)?,
-            _ => Toolchain::find(&places)?,
+            "nvcc" => Toolchain::find_nvcc(&search_path)?,
+            _ => Toolchain::find(&search_path)?,
         };
         arches.iter().try_for_each(|&arch| toolchain.check_arch(arch))?;
         let keep = Some(options.text(KEEP_SOURCES)).filter(|folder| !folder.is_empty()).map(PathBuf::from);
         Ok(Build { toolchain, cache: Cache::of_process(), arches, keep })
     }
 
-    /// What code is made for.
+    /// The target architectures.
     pub fn arches(&self) -> &[Arch] {
         &self.arches
     }
@@ -119,7 +119,7 @@ impl Build {
     }
 }
 
-/// Writes a source to the user's folder. Its name may come from an artifact, and sources of one name differ.
+/// Writes a source to the user's folder. The file name has a digest, as sources of one name differ.
 fn keep(folder: &Path, source: &Source, arch: Arch) -> Result<(), Error> {
     let digest = blake3::hash(source.text.as_bytes()).to_hex();
     let file = folder.join(file_name(&format!("{}-{}.{arch}", source.name, &digest[..8])));

@@ -1,17 +1,17 @@
-//! CUDA C++ to machine code of a GPU, on a machine that needs none: by NVRTC, in this process.
+//! Compiles CUDA C++ to a cubin, without a GPU: by NVRTC in this process, or by nvcc if the user asks for it.
 //!
-//! A [`Toolchain`] is libnvrtc, or nvcc where the user wants that, and the places where headers may be; a [`Request`] is one source for one architecture. What
-//! comes out is kept in a [`Cache`], and [`Facts`] reads from it what a launch has to know. Why there is no process of
-//! its own for each source is told in `docs/decisions/0013-nvrtc.md`.
+//! A [`Toolchain`] is the compiler and where to search for headers; a [`Request`] is one source for one architecture.
+//! Results are kept in a [`Cache`], and [`CubinInfo`] reads from a cubin what a launch needs.
+//! `docs/decisions/0013-nvrtc.md` says why NVRTC runs in this process.
 
 mod arch;
 mod cache;
-mod complaint;
-mod facts;
+mod cubin_info;
+mod diagnostics;
 mod headers;
 mod memory;
 mod nvcc;
-mod program;
+mod nvrtc;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use std::sync::{Mutex, PoisonError};
 
 use byoc_plugin_api::Error;
 
-use crate::locate::{self, Found, Places, one_line};
+use crate::locate::{self, CudaSearchPath, Found, one_line};
 pub use arch::{Arch, arches};
 pub use cache::{Cache, VARIABLE as CACHE_VARIABLE};
-pub use facts::{Facts, Kernel};
+pub use cubin_info::{CubinInfo, KernelInfo};
 use headers::Headers;
 pub use headers::{HeaderSet, Needs};
 use nvcc::Nvcc;
@@ -32,10 +32,10 @@ use nvcc::Nvcc;
 pub struct Toolchain {
     compiler: Compiler,
     numbers: Vec<u32>,
-    places: Places,
+    search_path: CudaSearchPath,
 }
 
-/// What compiles.
+/// The compiler.
 #[derive(Clone, Debug)]
 enum Compiler {
     /// The library, opened.
@@ -57,22 +57,22 @@ impl fmt::Display for Compiler {
 /// serialise `wgmma`. The current folder is not searched for headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What the user knows it by, such as the symbol of its kernel.
+    /// Its name for messages, such as the symbol of its kernel.
     pub name: &'a str,
-    /// The whole source. What it includes beyond `needs` is not found.
+    /// The source. Only headers of `needs` are found.
     pub source: &'a str,
-    /// What it is compiled for.
+    /// The target architecture.
     pub arch: Arch,
     /// Options of NVRTC beyond those that every source gets, such as `-DTILE=128` or `--fmad=false`.
     pub options: &'a [&'a str],
     /// The headers that it includes.
     pub needs: Needs,
-    /// Bytes of memory that compiling it takes, as measured for its kind; 0 if that is little. Where they are not to be had
-    /// the answer is an error, in place of a process that dies.
+    /// Bytes of memory that the compilation needs, as measured for its kind; 0 if that is little. If they are not available,
+    /// the answer is an error instead of a process that is killed.
     pub memory: u64,
 }
 
-/// What NVRTC made of a source.
+/// A compiled source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cubin {
     /// The machine code: an ELF file. The same request gives the same bytes.
@@ -81,8 +81,8 @@ pub struct Cubin {
     pub log: String,
 }
 
-/// Held while NVRTC compiles. Its front end, which takes most of the time, runs one source at a time anyway, while the
-/// memory of all that wait adds up.
+/// Locked while NVRTC compiles. Its front end, which takes most of the time, is serial anyway, while the memory of
+/// concurrent compilations would add up.
 static COMPILING: Mutex<()> = Mutex::new(());
 
 impl Toolchain {
@@ -91,21 +91,21 @@ impl Toolchain {
     /// # Errors
     ///
     /// Those of [`locate::nvrtc`].
-    pub fn find(places: &Places) -> Result<Toolchain, Error> {
-        let nvrtc = locate::nvrtc(places)?;
-        let numbers = program::supported(&nvrtc)?;
-        Ok(Toolchain { compiler: Compiler::Nvrtc(nvrtc), numbers, places: places.clone() })
+    pub fn find(search_path: &CudaSearchPath) -> Result<Toolchain, Error> {
+        let nvrtc = locate::nvrtc(search_path)?;
+        let numbers = nvrtc::supported(&nvrtc)?;
+        Ok(Toolchain { compiler: Compiler::Nvrtc(nvrtc), numbers, search_path: search_path.clone() })
     }
 
     /// Finds nvcc in place of NVRTC: where libraries are looked for, beside them, and in `PATH`.
     ///
     /// # Errors
     ///
-    /// When there is none, or it does not say what it is.
-    pub fn find_nvcc(places: &Places) -> Result<Toolchain, Error> {
-        let nvcc = Nvcc::find(places)?;
+    /// When there is none, or it does not report its version.
+    pub fn find_nvcc(search_path: &CudaSearchPath) -> Result<Toolchain, Error> {
+        let nvcc = Nvcc::find(search_path)?;
         let numbers = nvcc.numbers.clone();
-        Ok(Toolchain { compiler: Compiler::Nvcc(nvcc), numbers, places: places.clone() })
+        Ok(Toolchain { compiler: Compiler::Nvcc(nvcc), numbers, search_path: search_path.clone() })
     }
 
     /// The compiler with its version and its file, for messages.
@@ -113,13 +113,13 @@ impl Toolchain {
         self.compiler.to_string()
     }
 
-    /// The sets of headers that are needed, found or not; for a compiler that is not there, by the places alone.
-    pub fn headers_of(toolchain: Option<&Toolchain>, places: &Places, needs: Needs) -> Vec<HeaderSet> {
-        headers::sets(needs, places, toolchain.map(Toolchain::for_headers))
+    /// The needed sets of headers, found or not. Without a compiler only the search path is used.
+    pub fn headers_of(toolchain: Option<&Toolchain>, search_path: &CudaSearchPath, needs: Needs) -> Vec<HeaderSet> {
+        headers::sets(needs, search_path, toolchain.map(Toolchain::for_headers))
     }
 
     fn headers(&self, needs: Needs) -> Result<Headers, Error> {
-        Headers::find(needs, &self.places, self.for_headers())
+        Headers::find(needs, &self.search_path, self.for_headers())
     }
 
     fn for_headers(&self) -> headers::Compiler<'_> {
@@ -128,15 +128,6 @@ impl Toolchain {
             Compiler::Nvcc(nvcc) => (&nvcc.path, nvcc.version.major),
         };
         headers::Compiler { path, major }
-    }
-
-    /// Checks that the headers are there, so that a backend can say so before it compiles anything.
-    ///
-    /// # Errors
-    ///
-    /// When some are missing: which, where they were looked for, and how to install all of them.
-    pub fn check_headers(&self, needs: Needs) -> Result<(), Error> {
-        self.headers(needs).map(drop)
     }
 
     /// Checks that the compiler knows an architecture.
@@ -153,7 +144,7 @@ impl Toolchain {
         Err(error.hint(format!("It compiles for {}", known.join(", "))))
     }
 
-    /// Compiles a source, or takes what became of it before.
+    /// Compiles a source, or takes the result from the cache.
     ///
     /// # Errors
     ///
@@ -167,7 +158,7 @@ impl Toolchain {
         cache.get(&key, || self.run(request, options, &headers, &|log| cache.keep_failed(&key, request, log)))
     }
 
-    /// What NVRTC or nvcc is told of every source, but for where headers are.
+    /// The options for every source, but for the paths of headers.
     fn options(&self, request: &Request<'_>) -> Vec<String> {
         let mut options = vec!["-std=c++17".to_owned(), "-DNDEBUG".into()];
         if let Compiler::Nvrtc(_) = self.compiler {
@@ -181,7 +172,7 @@ impl Toolchain {
         options
     }
 
-    /// A digest of all that the result depends on. `nvrtcVersion` tells no patch level, which the file's size does.
+    /// A digest of everything that the result depends on. NVRTC's file size stands in for the patch level that it lacks.
     fn key(&self, request: &Request<'_>, options: &[String], headers: &Headers) -> String {
         let compiler = match &self.compiler {
             Compiler::Nvrtc(found) => {
@@ -216,15 +207,15 @@ impl Toolchain {
         memory::check(&what, request.memory)?;
         let name = file_name(request.name);
         let outcome = match &self.compiler {
-            Compiler::Nvrtc(_) => program::compile(request.source, &name, &options),
+            Compiler::Nvrtc(_) => nvrtc::compile(request.source, &name, &options),
             Compiler::Nvcc(nvcc) => nvcc.compile(request.source, &name, request.arch, &options),
         };
-        program::give_memory_back();
+        nvrtc::give_memory_back();
         drop(compiling);
         match outcome {
             Ok(cubin) => Ok(cubin),
             Err(failure) if failure.is_out_of_memory() => Err(memory::ran_out(&what)),
-            Err(failure) => Err(complaint::error(&what, request.source, &failure, keep(&failure.log))),
+            Err(failure) => Err(diagnostics::error(&what, request.source, &failure, keep(&failure.log))),
         }
     }
 }

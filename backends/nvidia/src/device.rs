@@ -1,4 +1,4 @@
-//! The devices that the driver knows.
+//! Lists the devices of the driver, and describes failures of theirs.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use cudarc::driver::sys::{CUdevice_attribute_enum as Attribute, cudaError_enum a
 
 use crate::locate::Driver;
 
-/// What there is to know of a device before any use of it.
+/// Properties of a device, read without opening it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its number, as in `cuda:0`.
@@ -26,19 +26,19 @@ pub struct Device {
 }
 
 impl Device {
-    /// What it is, in one line, without its number and its memory.
+    /// Its name and compute capability, for messages.
     pub fn title(&self) -> String {
         let (major, minor) = self.capability;
         format!("{}, compute capability {major}.{minor}", self.name)
     }
 
-    /// The error of a call for this device. `what` is what cannot be done, such as "make a stream"; where the cause is
-    /// work that went wrong earlier, it is said so instead.
+    /// The error of a call for this device. `what` is the operation, such as "make a stream"; where the cause is
+    /// earlier work that failed, the message says so instead.
     pub fn failed(&self, what: &str, cause: DriverError) -> Error {
         let (ordinal, text) = (self.ordinal, explain(cause));
         if FAULTS.contains(&cause.0) {
-            let message = format!("work that was queued on cuda:{ordinal} earlier went wrong: {text}");
-            return Error::new(message).hint("CUDA takes no more work from this process: start it again");
+            let message = format!("earlier work on cuda:{ordinal} failed: {text}");
+            return Error::new(message).hint("CUDA accepts no more work from this process: start it again");
         }
         let error = Error::new(format!("cuda:{ordinal} cannot {what}: {text}"));
         if cause.0 == Code::CUDA_ERROR_OUT_OF_MEMORY {
@@ -54,8 +54,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// Failures on the device itself. Any later call may tell of them, and all do: of each, CUDA's manual says that the
-/// process has to be started again.
+/// Sticky errors: every later call returns them. Of each, CUDA's manual says that the process has to be started again.
 const FAULTS: &[Code] = &[
     Code::CUDA_ERROR_ECC_UNCORRECTABLE,
     Code::CUDA_ERROR_NVLINK_UNCORRECTABLE,
@@ -99,15 +98,15 @@ pub fn one(driver: &Driver, ordinal: u32) -> Result<Device, Error> {
 
 /// How many there are; at least one.
 fn count(driver: &Driver) -> Result<u32, Error> {
-    result::init().map_err(|cause| failed(driver, "starts no device", cause))?;
-    let count = result::device::get_count().map_err(|cause| failed(driver, "counts no devices", cause))?;
+    result::init().map_err(|cause| failed(driver, "cannot be initialised", cause))?;
+    let count = result::device::get_count().map_err(|cause| failed(driver, "cannot count its devices", cause))?;
     if count < 1 {
         return Err(Error::new(format!("{} finds no device", name(driver))).hint(HINT));
     }
     Ok(count.unsigned_abs())
 }
 
-/// What a failure of the driver means: its name and its text, in one line.
+/// The name and the text of a driver's error, in one line.
 pub fn explain(cause: DriverError) -> String {
     let text = |part: Result<&std::ffi::CStr, DriverError>| part.map(|text| text.to_string_lossy().into_owned()).ok();
     match (text(cause.error_name()), text(cause.error_string())) {
@@ -116,8 +115,8 @@ pub fn explain(cause: DriverError) -> String {
     }
 }
 
-/// What most often hides a device.
-const HINT: &str = "See whether `nvidia-smi` lists it, and whether CUDA_VISIBLE_DEVICES leaves it out";
+/// The most likely reasons why no device is found.
+const HINT: &str = "Check whether `nvidia-smi` lists it, and whether CUDA_VISIBLE_DEVICES leaves it out";
 
 fn name(driver: &Driver) -> String {
     format!("the driver for CUDA {} ({})", driver.version, driver.path.display())

@@ -1,7 +1,7 @@
-//! A device's memory and a queue of work on it: the domain `cuda:N`.
+//! The memory domain `cuda:N`: a device's memory and a stream.
 //!
-//! Memory is that of the device's primary context, so that all plugins of a process can use it. The queue is a stream of
-//! the domain's own, which the legacy stream does not hold up. Marks are events; a recording is a captured graph.
+//! Memory is that of the device's primary context, so that all plugins of a process can use it. The stream is
+//! non-blocking: it does not wait for the legacy stream. Marks are events; a recording is a CUDA graph, made by capture.
 
 mod marks;
 mod recordings;
@@ -13,16 +13,16 @@ use byoc_plugin_api::{Domain, DomainHandles, DomainInfo, Error};
 use cudarc::driver::result::{self, DriverError, stream};
 use cudarc::driver::sys::{self, CUstream, cudaError_enum as Code};
 
-use crate::join::DEVICE_TYPE;
-use crate::locate::{self, Library, Places};
-use crate::primary::Primary;
+use crate::attached_domain::DEVICE_TYPE;
+use crate::locate::{self, CudaSearchPath, Library};
+use crate::primary_context::PrimaryContext;
 use marks::Marks;
 use recordings::Recordings;
 
 /// An open domain of CUDA.
 pub struct CudaDomain {
-    // Released last, after `drop` has ended what belongs to it.
-    primary: Primary,
+    // Released last, after `drop` has destroyed its objects.
+    primary: PrimaryContext,
     stream: CUstream,
     libraries: Vec<String>,
     memory: BTreeSet<u64>,
@@ -36,20 +36,20 @@ pub struct CudaDomain {
 unsafe impl Send for CudaDomain {}
 
 impl CudaDomain {
-    /// Opens the device of that ordinal. `libraries` are what its backends call beside the driver, so that one that is
-    /// missing is told at once.
+    /// Opens the device of that ordinal. `libraries` are what its backends call besides the driver, so that a missing one is
+    /// reported at once.
     ///
     /// # Errors
     ///
     /// When a library is missing or does not fit, when there is no such device, and when it makes no context or stream.
-    pub fn open(ordinal: u32, places: &Places, libraries: &[Library]) -> Result<CudaDomain, Error> {
-        let driver = locate::driver(places)?;
+    pub fn open(ordinal: u32, search_path: &CudaSearchPath, libraries: &[Library]) -> Result<CudaDomain, Error> {
+        let driver = locate::driver(search_path)?;
         let mut found = vec![driver.to_string()];
         for library in libraries.iter().filter(|library| **library != Library::Driver) {
-            found.push(locate::library(*library, places, &driver)?.to_string());
+            found.push(locate::library(*library, search_path, &driver)?.to_string());
         }
         let marks = Marks::new(&driver)?;
-        let primary = Primary::retain(&driver, ordinal)?;
+        let primary = PrimaryContext::retain(&driver, ordinal)?;
         primary.enter()?;
         let made = stream::create(stream::StreamKind::NonBlocking);
         let stream = made.map_err(|cause| primary.device.failed("make a stream", cause))?;
@@ -64,12 +64,12 @@ impl CudaDomain {
         })
     }
 
-    /// What a call gave, or what cannot be done, such as "copy 12 bytes to the host".
+    /// The result of a call, or an error; `what` is the operation, such as "copy 12 bytes to the host".
     fn done<T>(&self, what: &str, given: Result<T, DriverError>) -> Result<T, Error> {
         given.map_err(|cause| self.primary.device.failed(what, cause))
     }
 
-    /// An error for a number that stands for nothing here.
+    /// The error for an unknown mark or recording.
     fn unknown(&self, what: &str, number: u64) -> Error {
         Error::new(format!("cuda:{} has no {what} {number}", self.primary.device.ordinal))
     }
@@ -107,7 +107,7 @@ impl Domain for CudaDomain {
         if self.memory.contains(&address) && self.primary.enter().is_ok() {
             // SAFETY: the address came from `allocate`, as it is in the list, and is not used any more.
             let freed = unsafe { result::free_sync(address) };
-            // What cannot be given back now is tried again at the end.
+            // A failed free is tried again at the end.
             if freed.is_ok() {
                 self.memory.remove(&address);
             }
@@ -208,7 +208,7 @@ impl Domain for CudaDomain {
 }
 
 impl Drop for CudaDomain {
-    /// After work that went wrong, CUDA takes nothing back; what is left goes with the process.
+    /// After a sticky error CUDA frees nothing; the rest is freed with the process.
     fn drop(&mut self) {
         if self.primary.enter().is_err() {
             return;

@@ -1,7 +1,7 @@
-//! Programs on a device: what every backend of generated kernels does with its regions.
+//! Runs a [`Program`] on a device, for every backend that generates kernels.
 //!
-//! All that is slow happens before a run: the variant for the device is chosen, its kernels are loaded and constants are
-//! looked at in `load`; sizes become numbers in `plan`, and addresses arguments in `prepare`. A run launches.
+//! `load` chooses the variant for the device, loads its kernels and repacks constants; `plan` evaluates symbolic sizes;
+//! `prepare` binds addresses to kernel arguments. A run only launches.
 
 mod arguments;
 mod constants;
@@ -13,38 +13,38 @@ use byoc_plugin_api::{
     DeviceConstants, DeviceExecutable, DevicePlan, DeviceTensor, Domain, DomainHandles, Environment, Error, Options,
 };
 
-use self::arguments::{Addresses, Ready};
-use self::constants::Bound;
+use self::arguments::{Addresses, PreparedLaunch};
+use self::constants::BoundConstant;
 use self::modules::Kernels;
 use self::sizes::Sizes;
-use crate::build::places;
+use crate::attached_domain::AttachedDomain;
+use crate::build::search_path;
 use crate::device;
 use crate::domain::CudaDomain;
-use crate::join::Joined;
-use crate::locate::{self, Places};
+use crate::locate::{self, CudaSearchPath};
 use crate::program::{Program, Variant};
 
-/// Opens a device with a queue of its own.
+/// Opens a device with its own stream.
 ///
 /// # Errors
 ///
 /// When the driver is missing or too old, and when there is no such device.
 pub fn open_domain(ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
-    Ok(Box::new(CudaDomain::open(ordinal, &places(options), &[])?))
+    Ok(Box::new(CudaDomain::open(ordinal, &search_path(options), &[])?))
 }
 
-/// The positions of the variants that devices of this machine run; of all where it has none.
-pub fn variants(program: &Program, places: &Places) -> Vec<usize> {
-    let devices = locate::driver(places).and_then(|driver| device::all(&driver)).unwrap_or_default();
+/// The indices of the variants that this machine's devices can run; all of them on a machine without devices.
+pub fn variants(program: &Program, search_path: &CudaSearchPath) -> Vec<usize> {
+    let devices = locate::driver(search_path).and_then(|driver| device::all(&driver)).unwrap_or_default();
     variant::run(program, &devices)
 }
 
-/// Loads a program. `backend` is who made it, for hints.
+/// Loads a program. `backend` is the backend that compiled it, for hints.
 ///
 /// # Errors
 ///
-/// When the code is damaged or has nothing for this device, when constants are bound that are not what it says, and when the
-/// driver takes a kernel not.
+/// When the code is damaged or has no variant for this device, when constants do not match it, and when the driver does not
+/// load a kernel.
 pub fn load_on(
     backend: &str,
     code: &[u8],
@@ -53,46 +53,46 @@ pub fn load_on(
     domain: &DomainHandles,
 ) -> Result<Box<dyn DeviceExecutable>, Error> {
     let (mut program, cubins) = Program::read(code)?;
-    let driver = locate::driver(&places(&environment.options))?;
-    let joined = Joined::new(domain, &driver)?;
-    joined.enter()?;
-    let chosen = variant::choose(&program, joined.device(), backend)?;
+    let driver = locate::driver(&search_path(&environment.options))?;
+    let attached = AttachedDomain::new(domain, &driver)?;
+    attached.enter()?;
+    let chosen = variant::choose(&program, attached.device(), backend)?;
     let variant = program.variants.swap_remove(chosen);
     let named = |error: Error| Error { message: format!("{}: {}", program.title, error.message), ..error };
-    let constants = Bound::all(&program.constants, constants, &joined).map_err(named)?;
-    let kernels = Kernels::load(&variant, &cubins, &joined, &driver).map_err(named)?;
-    Ok(Box::new(Loaded { state: State::Unplanned, kernels, constants, program, variant, joined }))
+    let constants = BoundConstant::all(&program.constants, constants, &attached).map_err(named)?;
+    let kernels = Kernels::load(&variant, &cubins, &attached, &driver).map_err(named)?;
+    Ok(Box::new(Loaded { state: State::Unplanned, kernels, constants, program, variant, attached }))
 }
 
 /// A program that is ready on a device.
 struct Loaded {
     state: State,
     kernels: Kernels,
-    constants: Vec<Bound>,
+    constants: Vec<BoundConstant>,
     program: Program,
     /// What is launched on this device.
     variant: Variant,
-    /// Dropped after all that is of its context.
-    joined: Joined,
+    /// Dropped last, after all objects of its context.
+    attached: AttachedDomain,
 }
 
-/// What became of the shapes planned last.
+/// The state of the last planned shapes.
 enum State {
     Unplanned,
     Planned(Sizes),
-    /// Everything has its place.
-    Ready(Sizes, Vec<Ready>),
+    /// All addresses are bound.
+    Ready(Sizes, Vec<PreparedLaunch>),
 }
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // What is dropped next belongs to this context. Where it cannot be entered, the device is lost with all of it.
-        let _ = self.joined.enter();
+        // The fields that are dropped next need this context. If it cannot be entered, the device is lost with all of it.
+        let _ = self.attached.enter();
     }
 }
 
 impl Loaded {
-    /// The same error, with what it is about.
+    /// The error with the program's title.
     fn named(&self, error: Error) -> Error {
         Error { message: format!("{}: {}", self.program.title, error.message), ..error }
     }
@@ -101,7 +101,7 @@ impl Loaded {
 impl DeviceExecutable for Loaded {
     fn plan(&mut self, inputs: &[DeviceTensor<'_>], outputs: &[DeviceTensor<'_>]) -> Result<DevicePlan, Error> {
         self.state = State::Unplanned;
-        let multiprocessors = self.joined.device().multiprocessors;
+        let multiprocessors = self.attached.device().multiprocessors;
         let sizes = Sizes::of(&self.program, &self.variant, multiprocessors, inputs, outputs);
         let sizes = sizes.map_err(|error| self.named(error))?;
         let scratch = sizes.scratch;
@@ -115,27 +115,27 @@ impl DeviceExecutable for Loaded {
         outputs: &[DeviceTensor<'_>],
         scratch: u64,
     ) -> Result<(), Error> {
-        self.joined.enter()?;
+        self.attached.enter()?;
         let sizes = match std::mem::replace(&mut self.state, State::Unplanned) {
             State::Planned(sizes) | State::Ready(sizes, _) => sizes,
-            State::Unplanned => return Err(self.named(Error::new("it is to be prepared and was not planned"))),
+            State::Unplanned => return Err(self.named(Error::new("it cannot be prepared before it is planned"))),
         };
         if inputs.len() != self.program.inputs.len() || outputs.len() != self.program.outputs.len() {
-            return Err(self.named(Error::new("it is to be prepared for other tensors than it was planned for")));
+            return Err(self.named(Error::new("it was planned for other tensors than it is prepared for")));
         }
         let addresses = Addresses { inputs, outputs, constants: &self.constants, scratch, offsets: &sizes.offsets };
-        let ready = arguments::ready(&sizes, &addresses, &self.kernels, &self.joined);
+        let ready = arguments::ready(&sizes, &addresses, &self.kernels, &self.attached);
         let ready = ready.map_err(|error| self.named(error))?;
         self.state = State::Ready(sizes, ready);
         Ok(())
     }
 
     fn run(&mut self) -> Result<(), Error> {
-        self.joined.enter()?;
+        self.attached.enter()?;
         let State::Ready(_, ready) = &mut self.state else {
-            return Err(self.named(Error::new("it is to be run and was not prepared")));
+            return Err(self.named(Error::new("it cannot run before it is prepared")));
         };
-        let ran = ready.iter_mut().try_for_each(|ready| ready.launch(&self.joined));
+        let ran = ready.iter_mut().try_for_each(|ready| ready.launch(&self.attached));
         ran.map_err(|error| self.named(error))
     }
 }

@@ -1,31 +1,31 @@
-//! What CUDA backends share; no backend of its own.
+//! Code that the CUDA backends share; not a backend itself.
 //!
-//! Nothing here links CUDA: its libraries are opened when they are first needed, from where the machine has them, so
-//! that a backend builds, describes itself and compiles models on a machine without a GPU. [`cudarc`] makes the calls.
-//! It panics where a library or a function of one is missing, so [`locate`] has to say yes before any call of it.
-//! [`domain`] is a device's memory with a queue of work on it, and [`join`] is how a region of another library gets at both.
-//! [`compile`] makes machine code of CUDA C++, with no GPU; [`build`] does so as a backend's options say, and [`program`]
-//! is what a region of such kernels is in an artifact. [`launch`] runs it.
-//! [`form`] reads a region as one [`product`] of matrices, and [`matmul`] turns products of row-major matrices into the
-//! numbers of calls of cublasLt; neither needs a library.
+//! Nothing here links CUDA. Its libraries are loaded at run time when they are first needed, so that a backend builds,
+//! describes itself and compiles models on a machine without a GPU. [`cudarc`] has the bindings; it panics where a library
+//! or a function is missing, so [`locate`] must succeed before any call of it.
 //!
-//! `standins/` has libraries in C that stand in for NVIDIA's in tests: what they show, and what only a GPU can, is said
-//! at the head of each.
+//! - [`domain`]: a device's memory and stream. [`attached_domain`]: the same domain, used by another plugin.
+//! - [`compile`]: CUDA C++ to cubin, without a GPU. [`build`]: the same with a backend's options.
+//! - [`program`]: a region's kernels and launches in an artifact. [`launch`]: runs them.
+//! - [`match_product`]: matches a region to one fused GEMM, a [`product`]. [`matmul`]: lowers it to calls of cublasLt.
+//! - [`attention`]: fused attention, matched and generated.
+//!
+//! `standins/` has test doubles of NVIDIA's libraries, written in C; the head of each says what it checks.
 
+pub mod attached_domain;
 pub mod attention;
 pub mod build;
 pub mod claims;
 pub mod compile;
 pub mod device;
+pub mod device_buffer;
 pub mod domain;
-pub mod form;
-pub mod join;
 pub mod launch;
 pub mod locate;
+pub mod match_product;
 pub mod matmul;
-pub mod memory;
-mod nodes;
-mod primary;
+mod primary_context;
 pub mod product;
 pub mod program;
+mod region_matcher;
 pub mod tools;

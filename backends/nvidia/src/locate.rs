@@ -2,12 +2,11 @@
 //!
 //! `cudarc` opens libraries by bare names, such as `libcublasLt.so` and then `libcublasLt.so.13`, and panics when none
 //! opens, or later when a function is missing. So the library is opened here first, by its path and for the whole
-//! process: the loader knows it by its SONAME from then on, and gives it to `cudarc` under that name. What `cudarc` did
-//! get is then asked for its path, its version and every function that backends call. All failures are errors of one
-//! line.
+//! process: from then on the loader resolves its SONAME to it, also for `cudarc`. The library that `cudarc` got is checked:
+//! its path, its version and every function that backends call. All failures are errors of one line.
 
 mod library;
-mod places;
+mod search_path;
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_void};
@@ -23,7 +22,7 @@ use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW};
 
 use library::{ELAPSED_TIME, OR};
 pub use library::{Library, Version};
-pub use places::{Place, Places, VARIABLE};
+pub use search_path::{CudaSearchPath, SearchEntry, VARIABLE};
 
 /// A library that is open for the rest of the process, as `cudarc` uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ pub struct Found {
     pub library: Library,
     /// Its file, as the loader names it.
     pub path: PathBuf,
-    /// What it says of itself. For the driver, the newest CUDA that it can run.
+    /// Its version. For the driver, the newest CUDA that it can run.
     pub version: Version,
 }
 
@@ -58,30 +57,30 @@ impl Deref for Driver {
 ///
 /// # Errors
 ///
-/// When there is none, when it is too old, or when another one gets in between.
-pub fn driver(places: &Places) -> Result<Driver, Error> {
-    open(Library::Driver, places, library::NEWEST).map(Driver)
+/// When there is none, when it is too old, or when another library shadows it.
+pub fn driver(search_path: &CudaSearchPath) -> Result<Driver, Error> {
+    open(Library::Driver, search_path, library::NEWEST).map(Driver)
 }
 
 /// Opens cublasLt for use with the driver.
 ///
 /// # Errors
 ///
-/// When there is none, when it is of a version that the bindings or the driver cannot use, or when another one gets in
-/// between.
-pub fn cublaslt(places: &Places, driver: &Driver) -> Result<Found, Error> {
-    let found = open(Library::CublasLt, places, driver.version.major)?;
+/// When there is none, when it is of a version that the bindings or the driver cannot use, or when another library shadows
+/// it.
+pub fn cublaslt(search_path: &CudaSearchPath, driver: &Driver) -> Result<Found, Error> {
+    let found = open(Library::CublasLt, search_path, driver.version.major)?;
     fits(&found, driver)?;
     Ok(found)
 }
 
-/// Opens NVRTC, CUDA's compiler, and before it the builtins that it looks for by their bare name. Needs no driver.
+/// Opens NVRTC, after the builtins that it loads by their bare name. Needs no driver.
 ///
 /// # Errors
 ///
-/// When there is none, when it is of a version that the bindings cannot use, or when another one gets in between.
-pub fn nvrtc(places: &Places) -> Result<Found, Error> {
-    open(Library::Nvrtc, places, library::NEWEST)
+/// When there is none, when it is of a version that the bindings cannot use, or when another library shadows it.
+pub fn nvrtc(search_path: &CudaSearchPath) -> Result<Found, Error> {
+    open(Library::Nvrtc, search_path, library::NEWEST)
 }
 
 /// Opens any of the libraries, for use with the driver.
@@ -89,18 +88,18 @@ pub fn nvrtc(places: &Places) -> Result<Found, Error> {
 /// # Errors
 ///
 /// Those of [`cublaslt`] and of [`nvrtc`].
-pub fn library(library: Library, places: &Places, driver: &Driver) -> Result<Found, Error> {
+pub fn library(library: Library, search_path: &CudaSearchPath, driver: &Driver) -> Result<Found, Error> {
     match library {
         Library::Driver => Ok(driver.0.clone()),
-        Library::CublasLt => cublaslt(places, driver),
-        Library::Nvrtc => nvrtc(places),
+        Library::CublasLt => cublaslt(search_path, driver),
+        Library::Nvrtc => nvrtc(search_path),
     }
 }
 
-/// Tells the milliseconds between two events.
+/// `cuEventElapsedTime`: the milliseconds between two events.
 pub(crate) type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
 
-/// The function of that kind that the driver has. `cudarc` knows the newer name only.
+/// The driver's function of that type. `cudarc` has only the newer name.
 pub(crate) fn elapsed_time(driver: &Driver) -> Result<ElapsedTime, Error> {
     let handle = driver.library.bound();
     // SAFETY: both have this signature in cuda.h.
@@ -109,10 +108,10 @@ pub(crate) fn elapsed_time(driver: &Driver) -> Result<ElapsedTime, Error> {
     found.map(|function| *function).ok_or_else(|| lacks(driver.library, Some(&driver.path), ELAPSED_TIME))
 }
 
-/// Tells where a kernel has the parameter of that position, and its bytes.
+/// `cuFuncGetParamInfo`: the offset and the size of a kernel's parameter.
 pub(crate) type ParameterInfo = unsafe extern "C" fn(CUfunction, usize, *mut usize, *mut usize) -> CUresult;
 
-/// The function of that kind, which drivers have since CUDA 12.4.
+/// The function of that type, which drivers have since CUDA 12.4.
 pub(crate) fn parameter_info(driver: &Driver) -> Option<ParameterInfo> {
     let handle = driver.library.bound()?;
     // SAFETY: it has this signature in cuda.h.
@@ -130,27 +129,29 @@ fn fits(found: &Found, driver: &Driver) -> Result<(), Error> {
     Err(one_line(message).hint(format!("Update NVIDIA's driver{}", package.unwrap_or_default())))
 }
 
-/// What was found where. What is open stays open, so it need not be looked for again.
-static KNOWN: Mutex<Vec<(Library, Places, u32, Found)>> = Mutex::new(Vec::new());
+/// The libraries found so far, by search path. They stay open, so no search is repeated.
+static KNOWN: Mutex<Vec<(Library, CudaSearchPath, u32, Found)>> = Mutex::new(Vec::new());
 
-/// Opens the first one that the places hold, and checks it; once for the same places. One of a major version up to
-/// `newest` is preferred, wherever it is.
-fn open(library: Library, places: &Places, newest: u32) -> Result<Found, Error> {
+/// Opens the first library on the search path, and checks it; once per search path. A major version up to `newest` is
+/// preferred, wherever it is.
+fn open(library: Library, search_path: &CudaSearchPath, newest: u32) -> Result<Found, Error> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((.., found)) = known.iter().find(|(of, at, up_to, _)| (*of, at, *up_to) == (library, places, newest)) {
+    if let Some((.., found)) =
+        known.iter().find(|(of, at, up_to, _)| (*of, at, *up_to) == (library, search_path, newest))
+    {
         return Ok(found.clone());
     }
-    let found = search(library, places, newest)?;
-    known.push((library, places.clone(), newest, found.clone()));
+    let found = search(library, search_path, newest)?;
+    known.push((library, search_path.clone(), newest, found.clone()));
     Ok(found)
 }
 
-/// Looks for a library in these places: for one that is newer than asked for only where there is no other, so that it
-/// can be told of.
-fn search(library: Library, places: &Places, newest: u32) -> Result<Found, Error> {
+/// Searches for a library. A newer one than supported is taken only if there is no other, so that the error can name it.
+fn search(library: Library, search_path: &CudaSearchPath, newest: u32) -> Result<Found, Error> {
     let (fitting, newer): (Vec<_>, Vec<_>) = library.files().iter().partition(|(_, major)| *major <= newest);
     let mut broken = Vec::new();
-    for (names, place) in [fitting, newer].iter().flat_map(|names| places.all().iter().map(move |at| (names, at))) {
+    for (names, place) in [fitting, newer].iter().flat_map(|names| search_path.all().iter().map(move |at| (names, at)))
+    {
         for candidate in candidates(names, library, place) {
             match open_for_all(library, &candidate) {
                 Ok(handle) => {
@@ -168,14 +169,14 @@ fn search(library: Library, places: &Places, newest: u32) -> Result<Found, Error
     }
     let names: Vec<_> = library.files().iter().map(|(name, _)| *name).collect();
     let names = names.join(" or ");
-    let looked: Vec<_> = places.all().iter().flat_map(|place| place.texts(library)).collect();
+    let looked: Vec<_> = search_path.all().iter().flat_map(|place| place.texts(library)).collect();
     let mut message = format!("there is no {names} in {}", looked.join(", "));
     broken.iter().for_each(|cause| message = format!("{message}; {cause}"));
     Err(one_line(message).hint(library.hint(newest)))
 }
 
-/// What may be the library at a place: files in folders, or bare names for the loader to look up.
-fn candidates(names: &[(&str, u32)], library: Library, place: &Place) -> Vec<PathBuf> {
+/// The candidates of one entry: files in folders, or bare names for the loader.
+fn candidates(names: &[(&str, u32)], library: Library, place: &SearchEntry) -> Vec<PathBuf> {
     let names = names.iter().map(|(name, _)| name);
     match place.folders(library) {
         Some(folders) => folders.iter().flat_map(|folder| names.clone().map(move |name| folder.join(name))).collect(),
@@ -183,8 +184,7 @@ fn candidates(names: &[(&str, u32)], library: Library, place: &Place) -> Vec<Pat
     }
 }
 
-/// Opens a library, and what it looks for by bare names, so that later calls for its SONAME anywhere in the process
-/// find it.
+/// Opens a library, and those that it loads by bare names, so that its SONAME resolves to it in the whole process.
 fn open_for_all(library: Library, path: &Path) -> Result<Handle, String> {
     let open = |path: &Path| {
         // SAFETY: opening runs the library's initialisers. The user, the loader's configuration or the active Python
@@ -225,21 +225,21 @@ fn path_of(handle: &Handle, library: Library) -> Result<PathBuf, Error> {
     Ok(PathBuf::from(path.to_string_lossy().into_owned()))
 }
 
-/// Looks at what `cudarc` gets when it opens the library by itself, now that `opened` is there for it.
-fn check(library: Library, place: &Place, opened: PathBuf, newest: u32) -> Result<Found, Error> {
+/// Checks the library that `cudarc` gets by itself, which should be `opened`.
+fn check(library: Library, place: &SearchEntry, opened: PathBuf, newest: u32) -> Result<Found, Error> {
     let Some(handle) = library.bound() else {
-        let message = format!("{} ({}) is open, and not found by its name", library.name(), opened.display());
+        let message = format!("{} ({}) is open, but not found by its name", library.name(), opened.display());
         return Err(one_line(message).hint("Its file must have the SONAME that NVIDIA gives it"));
     };
     let path = path_of(handle, library)?;
-    if !matches!(place, Place::Loader) && !same_file(&path, &opened) {
+    if !matches!(place, SearchEntry::Loader) && !same_file(&path, &opened) {
         let message = format!("{} comes before {} under another name", path.display(), opened.display());
         let folder = path.parent().unwrap_or(&path).display();
         let hint = format!("Take {folder} out of LD_LIBRARY_PATH, or name that folder in {VARIABLE}");
         return Err(one_line(message).hint(hint));
     }
     let Some(version) = library.version(handle) else {
-        let message = format!("{} ({}) does not tell its version", library.name(), path.display());
+        let message = format!("{} ({}) does not report its version", library.name(), path.display());
         return Err(one_line(message).hint(stub_hint(&path).unwrap_or_else(|| library.hint(newest))));
     };
     let found = Found { library, path, version };
@@ -254,10 +254,10 @@ fn check(library: Library, place: &Place, opened: PathBuf, newest: u32) -> Resul
     }
 }
 
-/// CUDA's toolkit has a folder of libraries to link with, all of whose functions fail.
+/// CUDA's toolkit has a folder of stub libraries to link with, all of whose functions fail.
 fn stub_hint(path: &Path) -> Option<String> {
     let folder = path.parent().filter(|folder| folder.ends_with("stubs"))?;
-    Some(format!("Take {} out of LD_LIBRARY_PATH: what is there is only to link with", folder.display()))
+    Some(format!("Take {} out of LD_LIBRARY_PATH: it has stubs, which are only to link with", folder.display()))
 }
 
 fn same_file(one: &Path, other: &Path) -> bool {
@@ -270,7 +270,7 @@ fn lacks(library: Library, path: Option<&Path>, function: &str) -> Error {
     one_line(format!("{}{place} has no function {function}", library.name())).hint(library.hint(library::NEWEST))
 }
 
-/// An error of one line, whatever stands in the paths.
+/// An error of one line, even if paths have line breaks.
 pub(crate) fn one_line(message: String) -> Error {
     Error::new(message.replace(char::is_control, " "))
 }

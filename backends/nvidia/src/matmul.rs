@@ -1,13 +1,12 @@
-//! The row-major rules: a product of row-major matrices as calls of cublasLt, which knows column-major ones.
+//! Lowers a product of row-major matrices to calls of cublasLt, which is column-major.
 //!
 //! A row-major matrix is, byte for byte, the transposed matrix in column-major order. So `Y = X W`, with X of M x K, W of
 //! K x N and Y of M x N, is asked for as `Y' = W' X'`: W is the call's A, X its B, N its m and M its n. Nothing is moved.
-//! A bias of length N then lies along the rows of `Y'`, which is where cublasLt's epilogue adds it.
+//! A bias of length N is then along the rows of `Y'`, where cublasLt's epilogue adds it.
 
 use byoc_plugin_api::{Refusal, RefusalCode};
 
-/// Where the elements of a matrix lie: how many elements apart those of neighbouring rows and of neighbouring columns
-/// are. Transposing a matrix swaps the two.
+/// The strides of a matrix, in elements. Transposing it swaps the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// From row to row.
@@ -16,7 +15,7 @@ pub struct View {
     pub column: i64,
 }
 
-/// One dimension of a batch: how many products, and how far apart their matrices are. 0 takes the same matrix again.
+/// One dimension of a batch: its size and strides. A stride of 0 broadcasts the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// How many.
@@ -29,13 +28,13 @@ pub struct Batch {
     pub y: i64,
 }
 
-/// What is done to each element of the product, after the bias.
+/// The activation, applied after the bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     /// Nothing.
     #[default]
     None,
-    /// The greater of it and 0; NaN becomes 0.
+    /// `max(x, 0)`; NaN becomes 0.
     Relu,
     /// GELU in the form with tanh, which differs from the one with erf by up to 4e-4.
     GeluTanh,
@@ -56,15 +55,15 @@ pub struct Problem {
     pub x: View,
     /// W.
     pub w: View,
-    /// Y, whose columns have to lie beside each other.
+    /// Y, whose rows have to be contiguous.
     pub y: View,
     /// Whether a vector of N elements is added to each row of the product.
     pub bias: bool,
-    /// What follows.
+    /// The activation.
     pub activation: Activation,
 }
 
-/// The numbers of a call of cublasLt, in its own words. All distances are in elements.
+/// The parameters of a call of cublasLt, by its own names. Strides are in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Rows of D, and of A as it is multiplied.
@@ -77,11 +76,11 @@ pub struct Call {
     pub transa: bool,
     /// Whether B is stored transposed.
     pub transb: bool,
-    /// From column to column of A as it is stored.
+    /// The leading dimension of A.
     pub lda: i64,
-    /// The same of B.
+    /// The leading dimension of B.
     pub ldb: i64,
-    /// The same of C and D.
+    /// The leading dimension of C and D.
     pub ldc: i64,
     /// How many products.
     pub batch: i32,
@@ -95,7 +94,7 @@ pub struct Call {
     pub epilogue: u32,
 }
 
-/// Where the matrices of one call begin, in elements from those of the problem.
+/// Offsets of the matrices of one call, in elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offsets {
     /// Of A, which is W.
@@ -106,12 +105,12 @@ pub struct Offsets {
     pub c: i64,
 }
 
-/// The same call made at one or more places.
+/// A call, made once for each of its offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct MatmulPlan {
     /// The call.
     pub call: Call,
-    /// The places.
+    /// The offsets.
     pub offsets: Vec<Offsets>,
 }
 
@@ -127,13 +126,12 @@ impl Call {
     }
 }
 
-/// The calls that compute a problem: one, where its batch has at most one dimension that cannot be put together with
-/// another.
+/// The calls that compute a problem: one, if its batch merges to at most one dimension.
 ///
 /// # Errors
 ///
-/// When a matrix lies in memory as cublasLt's never do, or when a number is too large for it.
-pub fn plan(problem: &Problem) -> Result<Plan, Refusal> {
+/// When cublasLt does not support the strides of a matrix, or a number is too large for it.
+pub fn plan(problem: &Problem) -> Result<MatmulPlan, Refusal> {
     let mut problem = problem.clone();
     let counts = problem.batch.iter().map(|batch| batch.count);
     if [problem.m, problem.n, problem.k].into_iter().chain(counts).any(|extent| extent < 1) {
@@ -141,7 +139,7 @@ pub fn plan(problem: &Problem) -> Result<Plan, Refusal> {
     }
     join(&mut problem.batch);
     if problem.batch.iter().any(|batch| batch.x < 0 || batch.w < 0 || batch.y < 1) {
-        return Err(refusal("a batch that goes backwards, or whose results share memory"));
+        return Err(refusal("a batch with negative strides, or with results that overlap"));
     }
     match rows_together(&problem).map(|longer| calls(&longer)) {
         Some(Ok(plan)) => Ok(plan),
@@ -149,8 +147,8 @@ pub fn plan(problem: &Problem) -> Result<Plan, Refusal> {
     }
 }
 
-/// The calls for a problem whose batch cannot be made shorter.
-fn calls(problem: &Problem) -> Result<Plan, Refusal> {
+/// The calls for a problem whose batch dimensions are merged.
+fn calls(problem: &Problem) -> Result<MatmulPlan, Refusal> {
     let (inner, outer) = match problem.batch.split_last() {
         Some((inner, outer)) => (*inner, outer),
         None => (Batch { count: 1, x: 0, w: 0, y: 0 }, &[][..]),
@@ -159,7 +157,7 @@ fn calls(problem: &Problem) -> Result<Plan, Refusal> {
     let (transb, ldb) = column_major("X", problem.k, problem.m, problem.x.column, problem.x.row)?;
     let (turned, ldc) = column_major("Y", problem.n, problem.m, problem.y.column, problem.y.row)?;
     if turned {
-        return Err(refusal("the columns of Y do not lie beside each other"));
+        return Err(refusal("the rows of Y are not contiguous"));
     }
     let too_many = |_| Refusal::limit("the batch has too many products", inner.count as f64, f64::from(i32::MAX));
     let call = Call {
@@ -177,7 +175,7 @@ fn calls(problem: &Problem) -> Result<Plan, Refusal> {
         stride_c: inner.y,
         epilogue: epilogue(problem.bias, problem.activation),
     };
-    Ok(Plan { call, offsets: offsets(outer)? })
+    Ok(MatmulPlan { call, offsets: offsets(outer)? })
 }
 
 /// A number of `cublasLtEpilogue_t`: 1 is none, and the bits 4 a bias, 2 ReLU, 32 GELU.
@@ -193,8 +191,8 @@ fn epilogue(bias: bool, activation: Activation) -> u32 {
     }
 }
 
-/// A matrix of so many rows and columns as cublasLt's: whether its transposed one lies there in column-major order, and
-/// from column to column of what lies there. A distance along a dimension of one element means nothing.
+/// A matrix in column-major order, as cublasLt has it: whether it is stored transposed, and its leading dimension. The stride
+/// of a dimension of size 1 does not matter.
 fn column_major(name: &str, rows: i64, columns: i64, row: i64, column: i64) -> Result<(bool, i64), Refusal> {
     let lies = |rows: i64, columns: i64, row: i64, column: i64| {
         let leading = if columns == 1 { rows } else { column };
@@ -202,10 +200,10 @@ fn column_major(name: &str, rows: i64, columns: i64, row: i64, column: i64) -> R
     };
     let as_it_is = lies(rows, columns, row, column).map(|leading| (false, leading));
     let found = as_it_is.or_else(|| lies(columns, rows, column, row).map(|leading| (true, leading)));
-    found.ok_or_else(|| refusal(&format!("neither the rows nor the columns of {name} lie one after another")))
+    found.ok_or_else(|| refusal(&format!("neither the rows nor the columns of {name} are contiguous")))
 }
 
-/// Drops dimensions of one product, and puts those together that are one longer dimension in all three operands.
+/// Drops dimensions of size 1, and merges those that are contiguous in all three operands.
 fn join(batch: &mut Vec<Batch>) {
     batch.retain(|dimension| dimension.count != 1);
     let mut joined: Vec<Batch> = Vec::with_capacity(batch.len());
@@ -223,8 +221,8 @@ fn join(batch: &mut Vec<Batch>) {
     *batch = joined;
 }
 
-/// The same problem with one dimension less, where every product of the innermost one takes the same W, and the rows of
-/// X and Y go on from one product to the next: it is one product of more rows.
+/// Merges the innermost batch dimension into the rows, if it broadcasts W and the rows of X and Y continue from one matrix
+/// to the next.
 fn rows_together(problem: &Problem) -> Option<Problem> {
     let (inner, outer) = problem.batch.split_last()?;
     let m = problem.m.checked_mul(inner.count)?;
@@ -237,14 +235,14 @@ fn rows_together(problem: &Problem) -> Option<Problem> {
     longer.then(|| Problem { m, x, y, batch: outer.to_vec(), ..problem.clone() })
 }
 
-/// The most calls for one problem: beyond, their cost is no longer that of the products.
+/// The most calls for one problem: with more, the calls cost more than the products.
 const MOST_CALLS: i64 = 4096;
 
-/// The beginning of each call, for all dimensions of a batch but the one within the call.
+/// The offsets of the calls, over all dimensions of a batch but the one within the call.
 fn offsets(outer: &[Batch]) -> Result<Vec<Offsets>, Refusal> {
     let count = outer.iter().fold(1i64, |count, batch| count.saturating_mul(batch.count));
     if count > MOST_CALLS {
-        return Err(Refusal::limit("the batch takes too many calls", count as f64, MOST_CALLS as f64));
+        return Err(Refusal::limit("the batch needs too many calls", count as f64, MOST_CALLS as f64));
     }
     let mut all = vec![Offsets::default()];
     for batch in outer {
@@ -254,7 +252,7 @@ fn offsets(outer: &[Batch]) -> Result<Vec<Offsets>, Refusal> {
             Some(Offsets { a: step(from.a, batch.w, i)?, b: step(from.b, batch.x, i)?, c: step(from.c, batch.y, i)? })
         });
         let moved: Option<_> = moved.collect();
-        all = moved.ok_or_else(|| refusal("a batch beyond what memory can hold"))?;
+        all = moved.ok_or_else(|| refusal("a batch larger than any memory"))?;
     }
     Ok(all)
 }

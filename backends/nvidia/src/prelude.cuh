@@ -1,5 +1,5 @@
 // What generated kernels share. It includes no header: NVRTC alone compiles it. With BYOC_ON_CPU the device's own
-// instructions are left out, for whoever runs kernels on a processor to supply as BYOC_CPU_PRELUDE (standins/cpu).
+// instructions are left out, and BYOC_CPU_PRELUDE supplies them for kernels that run on the host (standins/cpu).
 
 typedef signed char i8;
 typedef unsigned char u8;

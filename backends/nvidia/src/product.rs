@@ -1,27 +1,27 @@
-//! One product of matrices, with all that is done to it in the same call: a bias, a residual, an activation.
+//! A fused GEMM: a product of matrices with its epilogue, which is a bias, a residual and an activation.
 
 use byoc_plugin_api::{DType, Dim};
 use serde::{Deserialize, Serialize};
 
-/// `y = activation(alpha * x w + beta * c + bias)`, for each matrix of a batch. `S` is where operands come from: values of
-/// a region while it is read, inputs and constants in the code.
+/// `y = activation(alpha * x w + beta * c + bias)`, for each matrix of a batch. `S` is the source of operands: values of
+/// a region while it is matched, inputs and constants in the code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Product<S> {
     /// The node that multiplies; for messages.
     pub node: String,
-    /// Of all operands and of the result; only a bias may have another one.
+    /// The type of operands and result. A bias may have another one.
     pub dtype: DType,
     /// M x K.
     pub x: Factor<S>,
     /// K x N.
     pub w: Factor<S>,
-    /// What the product is multiplied with.
+    /// Factor of the product.
     pub alpha: f32,
-    /// What is added, of as many elements as the result and in the same order.
+    /// The residual, with as many elements as the result, in the same order.
     pub c: Option<Scaled<S>>,
     /// N elements, added to each row.
     pub bias: Option<S>,
-    /// What is done at last.
+    /// The activation.
     pub activation: Activation,
     /// The shape of the result.
     pub y: Vec<Dim>,
@@ -32,25 +32,25 @@ pub struct Product<S> {
 pub struct Factor<S> {
     /// The tensor.
     pub from: S,
-    /// Of the tensor, before it is read as matrices.
+    /// The shape of the tensor.
     pub shape: Vec<Dim>,
-    /// How it is matrices.
-    pub read: Reading,
+    /// How it is viewed as matrices.
+    pub read: MatrixView,
 }
 
-/// A tensor that is added, and the number that it is multiplied with before.
+/// A tensor that is scaled and added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scaled<S> {
     /// The tensor.
     pub from: S,
-    /// The number.
+    /// Its factor.
     pub beta: f32,
 }
 
-/// How a tensor is a batch of matrices.
+/// How a tensor is viewed as a batch of matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reading {
+pub enum MatrixView {
     /// The last two dimensions are rows and columns.
     Matrix,
     /// The last two dimensions are columns and rows.
@@ -61,17 +61,17 @@ pub enum Reading {
     Column,
     /// The first two dimensions are rows and columns, all others are 1.
     Filter,
-    /// The second dimension is rows, all behind it together are columns.
+    /// The second dimension is rows, all later ones together are columns.
     Pixels,
 }
 
-/// What is done to each element at last.
+/// The activation of each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// Nothing.
     None,
-    /// The greater of it and 0.
+    /// `max(x, 0)`.
     Relu,
     /// GELU in the form with erf.
     Gelu,
@@ -87,7 +87,7 @@ impl<S> Product<S> {
         self.w.columns().iter().try_fold(1usize, |n, dim| n.checked_mul(dim.fixed()?))
     }
 
-    /// The same product of operands from elsewhere.
+    /// The same product with other sources of operands.
     pub fn with<T, E>(&self, mut source: impl FnMut(&S) -> Result<T, E>) -> Result<Product<T>, E> {
         let mut factor = |factor: &Factor<S>| -> Result<Factor<T>, E> {
             Ok(Factor { from: source(&factor.from)?, shape: factor.shape.clone(), read: factor.read })
@@ -102,27 +102,26 @@ impl<S> Product<S> {
 }
 
 impl<S> Factor<S> {
-    /// The dimensions that are the columns as they are multiplied: several where they are one longer one, and none where
-    /// the tensor has too few.
+    /// The dimensions of the columns: several if they are merged, and none if the rank is too low.
     fn columns(&self) -> &[Dim] {
         let rank = self.shape.len();
         let range = match self.read {
-            Reading::Matrix => rank.saturating_sub(1)..rank,
-            Reading::Transposed => rank.saturating_sub(2)..rank.saturating_sub(1),
-            Reading::Row => 0..1,
-            Reading::Column => 0..0,
-            Reading::Filter => 1..2,
-            Reading::Pixels => 2..rank,
+            MatrixView::Matrix => rank.saturating_sub(1)..rank,
+            MatrixView::Transposed => rank.saturating_sub(2)..rank.saturating_sub(1),
+            MatrixView::Row => 0..1,
+            MatrixView::Column => 0..0,
+            MatrixView::Filter => 1..2,
+            MatrixView::Pixels => 2..rank,
         };
         self.shape.get(range).unwrap_or_default()
     }
 }
 
-impl Reading {
-    /// The least number of dimensions.
+impl MatrixView {
+    /// The lowest rank.
     pub fn least_rank(self) -> usize {
         match self {
-            Reading::Row | Reading::Column => 1,
+            MatrixView::Row | MatrixView::Column => 1,
             _ => 2,
         }
     }

@@ -1,39 +1,39 @@
-//! The code of a region that is kernels: which are launched in which order, with what, for each architecture; and the
-//! machine code of all of them, compressed.
+//! The code of a region of kernels: the launches in order with their arguments, for each architecture, and the compressed
+//! cubins.
 //!
-//! No address and no element of a constant is in it. Sizes that are not known when the model is compiled stand in it as the
-//! texts that they are in the region, and are numbers by the time of [`byoc_plugin_api::DeviceExecutable::plan`].
-//! Constants are named by their ids, which count from 0 in each region: regions that compute the same have the same code.
+//! It has no addresses and no elements of constants. Sizes that are unknown at compile time are symbolic expressions,
+//! which [`byoc_plugin_api::DeviceExecutable::plan`] evaluates. Constants are named by their ids, which count from 0 in
+//! each region: regions that compute the same have the same code.
 
 mod file;
 
 pub use file::Cubins;
 
-use byoc_plugin_api::{ConstantId, DType, Dim};
+use byoc_plugin_api::{ConstantId, DType, Dim, Region};
 use serde::{Deserialize, Serialize};
 
-/// What a region runs.
+/// The kernels of a region.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Program {
-    /// What it is called in messages: the name of a node of the region is not, since regions share code.
+    /// Its name for messages. Not the name of a node, since regions share code.
     pub title: String,
-    /// The inputs of the region. Their symbols are what other sizes are made of.
+    /// The inputs of the region. All symbols occur in their shapes.
     pub inputs: Vec<Tensor>,
     /// The outputs of the region.
     pub outputs: Vec<Tensor>,
     /// The constants that kernels read.
     pub constants: Vec<Constant>,
-    /// What kernels do not count beyond.
+    /// Limits of the kernels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
     /// The same work for several architectures, each with kernels of its own.
     pub variants: Vec<Variant>,
-    /// What the backend needs to make the same work of other kernels, in its own words; none where it has only these.
+    /// What the backend needs to generate other kernels for the same work, in its own format; `None` if it has only these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<serde_json::Value>,
 }
 
-/// A tensor that comes or goes: row-major and contiguous.
+/// An input or an output: row-major and contiguous.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tensor {
     /// Element type.
@@ -42,18 +42,18 @@ pub struct Tensor {
     pub shape: Vec<Dim>,
 }
 
-/// The most that a size may be when symbols are known.
+/// A limit of a size, checked when symbols are known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
-    /// What has the size, as in messages: "an image of 8 channels".
+    /// The thing that is limited, for messages: "an image of 8 channels".
     pub of: String,
     /// Its elements.
     pub elements: Dim,
-    /// How many they may be.
+    /// The most elements.
     pub most: u64,
 }
 
-/// A constant as the kernels read it: from a multiple of 16 bytes on. One that is bound otherwise is laid out anew at load.
+/// A constant as the kernels read it, aligned to 16 bytes. One that is bound differently is repacked at load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Constant {
     /// The id by which it was claimed.
@@ -65,118 +65,138 @@ pub struct Constant {
     pub dtype: DType,
     /// Size of each dimension.
     pub shape: Vec<usize>,
-    /// Distance from one element to the next along each dimension, in elements.
+    /// Stride of each dimension, in elements.
     pub strides: Vec<i64>,
 }
 
-/// The work, for one architecture.
+/// The launches for one architecture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
     /// The architecture, such as `sm_90a`.
     pub arch: String,
-    /// Bytes of each piece of scratch memory. A piece begins at a multiple of 256 bytes.
+    /// Bytes of each scratch buffer. A buffer is aligned to 256 bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scratch: Vec<Dim>,
-    /// What is launched, in this order.
+    /// The launches, in order.
     pub launches: Vec<Launch>,
 }
 
 /// One launch of a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
-    /// The machine code that has it: an index into the cubins of the file.
+    /// The index of its cubin.
     pub cubin: usize,
     /// The symbol of the kernel.
     pub kernel: String,
-    /// How many blocks there are along x, y and z. Where one is 0 nothing is launched.
+    /// The grid: blocks along x, y and z. If one is 0, nothing is launched.
     pub grid: [Dim; 3],
-    /// Whether blocks take work in turn until there is none: along x, no more are launched than the device has
-    /// multiprocessors.
+    /// Whether the kernel is persistent: its blocks take tiles until none is left, and along x no more are launched than the
+    /// device has multiprocessors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub persistent: bool,
-    /// How many threads of a block there are along x, y and z.
+    /// The block: threads along x, y and z.
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory of a block.
     #[serde(default)]
     pub shared: u32,
-    /// What the kernel is given, in the order of its parameters.
+    /// The arguments, in the order of the parameters.
     pub arguments: Vec<Argument>,
 }
 
-/// What a kernel is given for a parameter.
+/// An argument of a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Argument {
     /// An address.
-    Pointer(Place),
+    Pointer(BufferRef),
     /// A size: `long long` in the source.
     Size(Dim),
-    /// What the driver makes of the description of a tensor: 128 bytes, a `CUtensorMap` by value, aligned to 64 bytes.
+    /// A tensor map for TMA: a `CUtensorMap` by value, 128 bytes, aligned to 64 bytes.
     TensorMap(TensorMap),
-    /// Bytes by value that a kernel of one thread makes when addresses are known (`<<<1, 1>>>`): as CUTLASS lowers its
-    /// arguments, in its own code.
+    /// Bytes by value that a kernel of one thread (`<<<1, 1>>>`) makes once addresses are known: CUTLASS lowers its arguments
+    /// in its own code.
     Made(Made),
 }
 
-/// Where memory begins.
+/// A buffer that a kernel reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
-    /// The input of that position.
+pub enum BufferRef {
+    /// The input of that index.
     Input(usize),
-    /// The output of that position.
+    /// The output of that index.
     Output(usize),
-    /// The entry of [`Program::constants`] of that position.
+    /// The entry of [`Program::constants`] of that index.
     Constant(usize),
-    /// The piece of [`Variant::scratch`] of that position.
+    /// The entry of [`Variant::scratch`] of that index.
     Scratch(usize),
 }
 
-/// A part of memory that the TMA unit reads: the arguments of `cuTensorMapEncodeTiled`.
+/// A tensor that TMA copies: the arguments of `cuTensorMapEncodeTiled`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TensorMap {
-    /// Where it begins.
-    pub at: Place,
+    /// The buffer.
+    pub at: BufferRef,
     /// Element type: f16, bf16 or f32 (which is read as TF32).
     pub dtype: DType,
     /// Size of each dimension, the innermost first.
     pub sizes: Vec<Dim>,
-    /// Bytes from one element to the next along each dimension but the innermost, whose elements lie together. Each a
-    /// multiple of 16.
+    /// Strides in bytes of each dimension but the innermost, whose elements are contiguous. Each is a multiple of 16.
     pub strides: Vec<Dim>,
-    /// How many elements one copy takes along each dimension.
+    /// Elements of one copy along each dimension.
     pub block: Vec<u32>,
-    /// Bytes within which the copy in shared memory is swizzled: 0, 32, 64 or 128.
+    /// Bytes of the swizzle in shared memory: 0, 32, 64 or 128.
     pub swizzle: u32,
 }
 
-/// Bytes that a kernel makes.
+/// An argument that a kernel makes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Made {
     /// The kernel, in the same cubin as the launch.
     pub kernel: String,
-    /// What it is given before its last parameter, which is the address to which it writes the bytes.
+    /// Its arguments but the last, which is the address to which it writes the bytes.
     pub arguments: Vec<Argument>,
     /// How many bytes there are.
     pub bytes: u32,
 }
 
+/// The tensors of these values of a region.
+pub fn tensors(region: &Region, values: &[usize]) -> Vec<Tensor> {
+    let tensor = |&value: &usize| {
+        let value = &region.values[value];
+        Tensor { dtype: value.dtype, shape: value.shape.clone() }
+    };
+    values.iter().map(tensor).collect()
+}
+
+/// Whether strides are dense: each element of one piece of memory once, in any order of dimensions.
+pub fn is_dense(shape: &[i64], strides: &[i64]) -> bool {
+    let mut order: Vec<_> = strides.iter().zip(shape).filter(|&(_, &size)| size != 1).collect();
+    order.sort_unstable();
+    let mut next = 1i64;
+    order.into_iter().all(|(&stride, &size)| {
+        let fits = stride == next;
+        next = next.saturating_mul(size);
+        fits
+    })
+}
+
 impl Program {
-    /// Checks every index, so that later code may index without asking. The cause, if something is wrong.
+    /// Checks every index, so that later code need not. The cause, if one is wrong.
     fn check(&self, cubins: usize) -> Result<(), String> {
         for variant in &self.variants {
-            let within = |place: &Place| match *place {
-                Place::Input(at) => at < self.inputs.len(),
-                Place::Output(at) => at < self.outputs.len(),
-                Place::Constant(at) => at < self.constants.len(),
-                Place::Scratch(at) => at < variant.scratch.len(),
+            let within = |place: &BufferRef| match *place {
+                BufferRef::Input(at) => at < self.inputs.len(),
+                BufferRef::Output(at) => at < self.outputs.len(),
+                BufferRef::Constant(at) => at < self.constants.len(),
+                BufferRef::Scratch(at) => at < variant.scratch.len(),
             };
             for launch in &variant.launches {
                 if launch.cubin >= cubins {
                     return Err(format!("'{}' is in cubin {} of {cubins}", launch.kernel, launch.cubin));
                 }
                 if let Some(place) = launch.places().iter().find(|place| !within(place)) {
-                    return Err(format!("'{}' is given {place:?}, which is not there", launch.kernel));
+                    return Err(format!("'{}' is given {place:?}, which does not exist", launch.kernel));
                 }
             }
         }
@@ -185,8 +205,8 @@ impl Program {
 }
 
 impl Launch {
-    /// The memory that it is given, once for each mention.
-    pub fn places(&self) -> Vec<Place> {
+    /// The buffers among its arguments, once for each use.
+    pub fn places(&self) -> Vec<BufferRef> {
         let mut places = Vec::new();
         self.arguments.iter().for_each(|argument| argument.places(&mut places));
         places
@@ -194,12 +214,24 @@ impl Launch {
 }
 
 impl Argument {
-    fn places(&self, places: &mut Vec<Place>) {
+    fn places(&self, places: &mut Vec<BufferRef>) {
         match self {
             Argument::Pointer(place) => places.push(*place),
             Argument::Size(_) => {}
             Argument::TensorMap(map) => places.push(map.at),
             Argument::Made(made) => made.arguments.iter().for_each(|argument| argument.places(places)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_dense;
+
+    #[test]
+    fn strides_are_dense() {
+        assert!(is_dense(&[2, 3], &[3, 1]) && is_dense(&[2, 3], &[1, 2]) && is_dense(&[2, 1, 3], &[3, 99, 1]));
+        assert!(is_dense(&[], &[]) && !is_dense(&[2, 3], &[6, 1]) && !is_dense(&[2, 3], &[0, 1]));
+        assert!(!is_dense(&[3], &[2]) && !is_dense(&[3], &[-1]));
     }
 }

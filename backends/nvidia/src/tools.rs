@@ -1,38 +1,38 @@
-//! What backends that generate kernels use on this machine, found or missing: for `byoc plugin info`.
+//! The tools that backends of generated kernels need on this machine, found or missing: for `byoc plugin info`.
 
 use byoc_plugin_api::{Error, Options, Tool};
 
 use crate::build::{self, COMPILER};
 use crate::compile::{HeaderSet, Needs, Toolchain};
-use crate::locate::{self, Places, VARIABLE};
+use crate::locate::{self, CudaSearchPath, VARIABLE};
 
 /// The package of Python's that has NVRTC.
 const NVRTC: &str = "nvidia-cuda-nvrtc==13.0.*";
 
 /// The compiler with the headers that sources of a backend need, and the driver.
 pub fn tools(options: &Options, needs: Needs) -> Vec<Tool> {
-    let places = build::places(options);
+    let search_path = build::search_path(options);
     let (toolchain, name) = match options.text(COMPILER) {
-        "nvcc" => (Toolchain::find_nvcc(&places), "nvcc"),
-        _ => (Toolchain::find(&places), "NVRTC"),
+        "nvcc" => (Toolchain::find_nvcc(&search_path), "nvcc"),
+        _ => (Toolchain::find(&search_path), "NVRTC"),
     };
     let mut tools = vec![tool(name, "compiling", toolchain.as_ref().map(Toolchain::title))];
-    tools.extend(headers(toolchain.ok().as_ref(), &places, needs));
+    tools.extend(headers(toolchain.ok().as_ref(), &search_path, needs));
     one_line(&mut tools, name == "NVRTC");
-    let driver = locate::driver(&places);
+    let driver = locate::driver(&search_path);
     tools.push(tool("driver", "running", driver.as_ref().map(|driver| driver.to_string())));
     tools
 }
 
 /// The sets of headers, with the package of each that is missing for a hint.
-fn headers(toolchain: Option<&Toolchain>, places: &Places, needs: Needs) -> impl Iterator<Item = Tool> {
+fn headers(toolchain: Option<&Toolchain>, search_path: &CudaSearchPath, needs: Needs) -> impl Iterator<Item = Tool> {
     let tool = |set: HeaderSet| Tool {
         name: format!("headers of {}", set.name),
         hint: set.found.is_none().then(|| set.package.to_owned()),
         found: set.found,
         needed_for: "compiling".into(),
     };
-    Toolchain::headers_of(toolchain, places, needs).into_iter().map(tool)
+    Toolchain::headers_of(toolchain, search_path, needs).into_iter().map(tool)
 }
 
 /// Gives all that is missing for compiling the same hint: the line that installs all of it.

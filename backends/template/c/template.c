@@ -93,7 +93,7 @@ static int32_t codegen(size_t backend, byoc_slice region, byoc_constants constan
     (void)backend, (void)constants, (void)options;
     for (i = 0; i < 2; i++)
         if (!find_operand(graph, input_of(graph, i), &result.operands[i]))
-            return byoc_fail(error, "an operand comes from nowhere");
+            return byoc_fail(error, "an operand is neither an input nor a constant");
     bytes.data = (const uint8_t *)&result;
     bytes.len = sizeof result;
     return code.write(code.context, bytes) == BYOC_OK ? BYOC_OK : byoc_fail(error, "the code was not taken");

@@ -1,11 +1,11 @@
-//! Region to code: which operand is a constant. The code holds no weight.
+//! Generates the code of a region: the source of each operand. It has no weights.
 
 use std::io::Write;
 
 use byoc_plugin_api::{ConstantId, Error, Generated, Job, Region};
 use serde::{Deserialize, Serialize};
 
-/// Where an operand comes from.
+/// The source of an operand.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Operand {
@@ -32,5 +32,5 @@ fn operand(region: &Region, value: usize) -> Result<Operand, Error> {
         return Ok(Operand::Constant(constant.id));
     }
     let position = region.inputs.iter().position(|&input| input == value);
-    position.map(Operand::Input).ok_or_else(|| Error::new(format!("value {value} comes from nowhere")))
+    position.map(Operand::Input).ok_or_else(|| Error::new(format!("value {value} is neither an input nor computed")))
 }

@@ -1,4 +1,4 @@
-//! What the backend takes, and why not.
+//! Which regions the backend supports, and why it refuses others.
 
 use byoc_plugin_api::{DType, Pattern, Refusal, RefusalCode, Region};
 

@@ -1,4 +1,4 @@
-//! Code and constants to an executable.
+//! Loads code and constants as an executable.
 
 use byoc_plugin_api::{BoundConstants, Environment, Error, Executable, HostRuntime, TensorView, TensorViewMut};
 

@@ -1,4 +1,4 @@
-//! A region on its whole way through the backend, without byoc: check, codegen, claims, load, run.
+//! A region end to end through the backend, without byoc: check, codegen, claims, load, run.
 
 use byoc_plugin_api::testing::{Lies, RegionBuilder, Tensor, options};
 use byoc_plugin_api::{BoundConstants, Environment, HostRuntime, Options, RefusalCode};

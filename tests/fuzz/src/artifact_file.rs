@@ -40,7 +40,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The parts of a file; `None` where it is none.
+    /// The parts of a file; `None` if it is not an artifact.
     pub(crate) fn read(file: &[u8]) -> Option<Parts> {
         let (length, rest) = file.split_first_chunk()?;
         let (header, data) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;

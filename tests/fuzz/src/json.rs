@@ -1,4 +1,4 @@
-//! Changes of JSON that keep it JSON: numbers, texts and branches become others, often ones that stand elsewhere in it.
+//! Mutations of JSON that keep it well-formed: numbers, texts and branches become others, often from elsewhere in it.
 
 use serde_json::{Map, Number, Value};
 
@@ -7,7 +7,7 @@ use crate::{Raw, Rng, pool};
 /// Most changes at once.
 const MOST: usize = 4;
 
-/// JSON as bytes, changed. `None` where the input is no JSON.
+/// Mutated JSON as bytes. `None` if the input is not JSON.
 pub(crate) fn bytes(input: &[u8], other: Option<&[u8]>, rng: &mut Rng, raw: Raw<'_>) -> Option<Vec<u8>> {
     let mut value: Value = serde_json::from_slice(input).ok()?;
     let other = other.and_then(|other| serde_json::from_slice(other).ok());

@@ -1,4 +1,4 @@
-//! Kmodels in parts: the file itself, and the trailer of code behind it, which is JSON.
+//! Splits a kmodel into the file itself and the trailer of code after it, which is JSON.
 
 use crate::{Raw, Rng, json};
 

@@ -1,5 +1,5 @@
-//! What is fuzzed: targets, each with inputs to start from and a way to change one that keeps it worth trying. The
-//! engine is `tests/fuzz/engine`; nothing in here knows it, so all of this is built and tested like the rest.
+//! Fuzz targets, each with a seed corpus and a structure-aware mutator. The engine is `tests/fuzz/engine`; nothing here
+//! depends on it, so all of this is built and tested like the rest.
 
 mod array_file;
 mod artifact_file;
@@ -23,7 +23,7 @@ pub struct Target {
     pub name: &'static str,
     /// Inputs to start from.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Takes an input, and says whether that went well to its end. Whatever the input is, there is no panic, no crash, and
+    /// Runs an input, and returns whether it was valid to its end. For any input there is no panic, no crash, and
     /// an end soon.
     pub run: fn(&[u8]) -> bool,
     /// How its inputs are changed.

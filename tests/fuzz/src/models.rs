@@ -19,7 +19,7 @@ pub(crate) static REGISTRY: LazyLock<Registry> =
     LazyLock::new(|| Registry::discover(&SearchPath::default(), &registered(), None).expect("nothing is loaded"));
 
 thread_local! {
-    /// A folder of this thread: files in it are mapped, so nobody else may write them.
+    /// A folder of this thread: files in it are mapped, so they must not be written.
     static FOLDER: TempDir = tempfile::tempdir().expect("a folder can be made");
 }
 

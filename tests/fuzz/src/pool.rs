@@ -1,4 +1,4 @@
-//! Numbers that are worth trying.
+//! Numbers at the edges of types and ranges, for mutators.
 
 use crate::Rng;
 

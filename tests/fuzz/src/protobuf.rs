@@ -1,5 +1,5 @@
-//! Changes of protobuf messages that keep them messages, whatever their schema: fields become others, often ones that
-//! stand elsewhere in the message.
+//! Mutations of protobuf messages that keep them well-formed, whatever their schema: fields become others, often from
+//! elsewhere in the message.
 
 use crate::{Raw, Rng, pool};
 
@@ -24,7 +24,7 @@ enum Value {
     Message(Vec<Field>),
 }
 
-/// A message, changed; parts of `other` and some of the `words` may be in it. `None` where the input is no message.
+/// A mutated message, with parts of `other` and some of the `words`. `None` if the input is not a message.
 pub(crate) fn bytes(
     input: &[u8],
     other: Option<&[u8]>,
@@ -69,7 +69,7 @@ fn parse(mut input: &[u8], depth: usize) -> Option<Vec<Field>> {
     Some(fields)
 }
 
-/// What is in a field of bytes: a message, if it reads as one and is no text.
+/// The content of a field of bytes: a message, if it parses as one and is not a text.
 fn branch(bytes: &[u8], depth: usize) -> Value {
     let text = bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
     let message = if text || depth == 0 { None } else { parse(bytes, depth - 1) };
@@ -154,7 +154,7 @@ fn nth<'a>(fields: &'a [Field], index: &mut usize) -> Option<&'a Field> {
     None
 }
 
-/// The list that has the field of that index, and where the field stands in it.
+/// The list that has the field of that index, and the index of the field in it.
 fn nth_list<'a>(fields: &'a mut Vec<Field>, index: &mut usize) -> Option<(&'a mut Vec<Field>, usize)> {
     let mut at = 0;
     while at < fields.len() {

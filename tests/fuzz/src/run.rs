@@ -1,4 +1,4 @@
-//! Runs that stay small: what would take long without being wrong is not run.
+//! Runs within limits: inputs that would only take long are skipped.
 
 use std::collections::HashMap;
 use std::path::Path;

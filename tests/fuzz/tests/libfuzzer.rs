@@ -16,13 +16,13 @@ const COVERAGE: &str = "--cfg=fuzzing -Cpasses=sancov-module -Cllvm-args=-saniti
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
 
-/// Finds accesses out of bounds. The flag is not stable, so the compiler has to be told that it may take it.
+/// Finds accesses out of bounds. The flag is not stable, so the compiler has to allow it.
 const SANITIZER: &str = "-Zsanitizer=address";
 
 /// Ends of an input that are findings: longer than this many seconds, or more than this many MiB.
 const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=2048"];
 
-/// Larger allocations fail, as they would on a machine that has no room for them; whoever cannot go on is found.
+/// Larger allocations fail, as they would on a machine that has no room for them; code that cannot handle it is found.
 const MEMORY: &str = "max_allocation_size_mb=256:allocator_may_return_null=1:detect_leaks=0:quarantine_size_mb=64";
 
 /// Longest input.

@@ -10,7 +10,7 @@ use clap::{Parser, ValueEnum};
 #[command(version)]
 pub(crate) struct Args {
     /// A plugin with one of the backends `cublas`, `cutlass` and `cuda` [default: those of libbyoc_cublas.so,
-    /// libbyoc_cutlass.so and libbyoc_cuda.so that lie beside this program]
+    /// libbyoc_cutlass.so and libbyoc_cuda.so beside this program]
     #[arg(long, value_name = "FILE")]
     pub(crate) plugin: Vec<PathBuf>,
     /// The device
@@ -47,9 +47,9 @@ pub(crate) enum Part {
     Kernels,
     /// What the conformance kit finds of the backends that generate kernels
     Operators,
-    /// Recorded work against work that is queued anew
+    /// Recorded work against work that is queued in every run
     Replay,
-    /// What stands on the device, and that nothing stays there
+    /// Memory of the device, and that it does not leak
     Memory,
     /// What is said when something cannot be
     Errors,

@@ -1,10 +1,10 @@
-//! The device from the suite's own side: how much of its memory is free, and filling it.
+//! The device, as the suite itself uses it: its free memory, and filling memory.
 
 use byoc_core::runtime::{PortIndex, Session};
+use byoc_nvidia::attached_domain::AttachedDomain;
 use byoc_nvidia::device;
 use byoc_nvidia::domain::CudaDomain;
-use byoc_nvidia::join::Joined;
-use byoc_nvidia::locate::{self, Library, Places};
+use byoc_nvidia::locate::{self, CudaSearchPath, Library};
 use byoc_plugin_api::{Domain, Error};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::CUstream;
@@ -17,7 +17,7 @@ pub(crate) const POISON: u8 = 0xFF;
 /// The device, open for the whole of a run, so that its context stays.
 pub(crate) struct Gpu {
     // Left before the domain is closed.
-    joined: Joined,
+    attached: AttachedDomain,
     /// A domain of the suite's own, with a queue of its own.
     pub(crate) domain: CudaDomain,
 }
@@ -25,20 +25,20 @@ pub(crate) struct Gpu {
 impl Gpu {
     /// Opens the device of that number.
     pub(crate) fn open(ordinal: u32) -> Result<Gpu> {
-        let places = Places::of_process(None);
-        let domain = CudaDomain::open(ordinal, &places, &[Library::CublasLt])?;
-        let joined = Joined::new(&domain.handles(), &locate::driver(&places)?)?;
-        Ok(Gpu { joined, domain })
+        let search_path = CudaSearchPath::of_process(None);
+        let domain = CudaDomain::open(ordinal, &search_path, &[Library::CublasLt])?;
+        let attached = AttachedDomain::new(&domain.handles(), &locate::driver(&search_path)?)?;
+        Ok(Gpu { attached, domain })
     }
 
     /// What NVIDIA calls it.
     pub(crate) fn name(&self) -> &str {
-        &self.joined.device().name
+        &self.attached.device().name
     }
 
     /// The architecture to make code for: with instructions of its own where kernels use them.
     pub(crate) fn arch(&self) -> String {
-        match self.joined.device().capability {
+        match self.attached.device().capability {
             (9, 0) => "sm_90a".into(),
             (major, minor) => format!("sm_{major}{minor}"),
         }
@@ -46,15 +46,15 @@ impl Gpu {
 
     /// Makes its context current on this thread.
     pub(crate) fn enter(&self) -> Result<()> {
-        Ok(self.joined.enter()?)
+        Ok(self.attached.enter()?)
     }
 
     /// The suite's own queue.
     pub(crate) fn stream(&self) -> CUstream {
-        self.joined.stream()
+        self.attached.stream()
     }
 
-    /// Bytes that are free, and all bytes, as the driver tells. Other processes on the device count, too.
+    /// Bytes that are free, and all bytes, by the driver. Other processes on the device count, too.
     pub(crate) fn memory(&self) -> Result<(u64, u64)> {
         self.enter()?;
         let (free, all) = result::mem_get_info().map_err(explained)?;
@@ -64,7 +64,7 @@ impl Gpu {
     /// Makes every byte of a range NaN.
     ///
     /// # Safety
-    /// The range lies in memory of this device that nobody uses meanwhile.
+    /// The range is in memory of this device that is not used meanwhile.
     pub(crate) unsafe fn poison(&mut self, address: u64, bytes: u64) -> Result<()> {
         self.enter()?;
         // SAFETY: the caller answers for the range.
@@ -85,7 +85,7 @@ impl Gpu {
 /// Queues making every byte of a range NaN. The context must be current.
 ///
 /// # Safety
-/// The range lies in memory of that context, and the stream is one of it.
+/// The range is in memory of that context, and the stream is one of it.
 pub(crate) unsafe fn poison(address: u64, bytes: u64, stream: CUstream) -> std::result::Result<(), Error> {
     // SAFETY: the caller answers for range and stream.
     let filled = unsafe { result::memset_d8_async(address, POISON, bytes as usize, stream) };

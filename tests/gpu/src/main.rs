@@ -1,9 +1,9 @@
-//! The GPU suite: one program and one plugin, which are carried to a machine with a GPU and show there what only a GPU
-//! can. `docs/gpu.md` says how, and what each part shows. It makes its own models, of random weights and inputs.
+//! The GPU suite: a program and plugins that are copied to a machine with a GPU, for the tests that need one. `docs/gpu.md`
+//! says how, and describes each part. It makes its own models, with random weights and inputs.
 
 mod args;
-mod bed;
 mod direct;
+mod fixture;
 mod gpu;
 mod net;
 mod parts;
@@ -19,7 +19,7 @@ use clap::Parser;
 use fastrand::Rng;
 
 use crate::args::Args;
-use crate::bed::Bed;
+use crate::fixture::Fixture;
 use crate::parts::times::bert::model::{LARGE, TINY, encoder};
 use crate::report::Report;
 
@@ -48,25 +48,25 @@ fn main() -> ExitCode {
     }
     report.note(&format!("byoc GPU suite {}, seed {seed}", env!("CARGO_PKG_VERSION")));
     report.figure("seed", seed);
-    match Bed::new(&args, seed) {
-        Ok(bed) => parts(&bed, &mut report),
+    match Fixture::new(&args, seed) {
+        Ok(fixture) => parts(&fixture, &mut report),
         Err(error) => report.check("plugin and device", Err(error)),
     }
     report.end(start.elapsed());
     if report.failures() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn parts(bed: &Bed, report: &mut Report) {
-    let name = &bed.title;
+fn parts(fixture: &Fixture, report: &mut Report) {
+    let name = &fixture.title;
     report.figure("device", name.as_str());
-    report.figure("stand_in", bed.is_stand_in());
-    if bed.is_stand_in() {
+    report.figure("stand_in", fixture.is_stand_in());
+    if fixture.is_stand_in() {
         report.note(&format!("'{name}' is no GPU: it computes on the CPU, and its times and sizes say nothing of one"));
     }
-    for part in bed.args.parts() {
+    for part in fixture.args.parts() {
         let start = Instant::now();
         report.note(&format!("\n{}", part.name()));
-        report.guard(&part.name(), |report| parts::run(part, bed, report));
+        report.guard(&part.name(), |report| parts::run(part, fixture, report));
         report.note(&format!("{:.1} s", start.elapsed().as_secs_f64()));
     }
 }

@@ -11,20 +11,20 @@ mod replay;
 pub(crate) mod times;
 
 use crate::args::Part;
-use crate::bed::Bed;
+use crate::fixture::Fixture;
 use crate::report::Report;
 
 /// Does a part.
-pub(crate) fn run(part: Part, bed: &Bed, report: &mut Report) {
+pub(crate) fn run(part: Part, fixture: &Fixture, report: &mut Report) {
     match part {
-        Part::Environment => environment::run(bed, report),
-        Part::Correctness => correctness::run(bed, report),
-        Part::Kernels => kernels::run(bed, report),
-        Part::Operators => operators::run(bed, report),
-        Part::Replay => replay::run(bed, report),
-        Part::Memory => memory::run(bed, report),
-        Part::Errors => errors::run(bed, report),
-        Part::Times => times::run(bed, report),
-        Part::Checker => checker::run(bed, report),
+        Part::Environment => environment::run(fixture, report),
+        Part::Correctness => correctness::run(fixture, report),
+        Part::Kernels => kernels::run(fixture, report),
+        Part::Operators => operators::run(fixture, report),
+        Part::Replay => replay::run(fixture, report),
+        Part::Memory => memory::run(fixture, report),
+        Part::Errors => errors::run(fixture, report),
+        Part::Times => times::run(fixture, report),
+        Part::Checker => checker::run(fixture, report),
     }
 }

@@ -12,7 +12,7 @@ use byoc_plugin_api::Dim;
 use fastrand::Rng;
 
 use crate::args::Args;
-use crate::bed::{self, Bed, same};
+use crate::fixture::{self, Fixture, same};
 use crate::random;
 use crate::report::{Result, ensure, failure};
 
@@ -27,12 +27,12 @@ const ROWS: usize = 4;
 
 /// Starts the process on an artifact of one input and one output, and compares what its sessions give with what one gives
 /// here.
-pub(crate) fn check(bed: &Bed, artifact: &Path) -> Result<String> {
-    let expected = session(&bed.registry, &bed.device, artifact, bed.seed)?;
+pub(crate) fn check(fixture: &Fixture, artifact: &Path) -> Result<String> {
+    let expected = session(&fixture.registry, &fixture.device, artifact, fixture.seed)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--reopen").arg(artifact);
-    command.args(bed.plugin_arguments());
-    command.args(["--device", &bed.device.to_string(), "--seed", &bed.seed.to_string()]);
+    command.args(fixture.plugin_arguments());
+    command.args(["--device", &fixture.device.to_string(), "--seed", &fixture.seed.to_string()]);
     let output = command.output()?;
     if !output.status.success() {
         return failure(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim_end()));
@@ -44,7 +44,7 @@ pub(crate) fn check(bed: &Bed, artifact: &Path) -> Result<String> {
 
 /// The process: writes the output of each session to the standard output.
 pub(crate) fn child(args: &Args, artifact: &Path, seed: u64) -> Result<()> {
-    let (registry, mut out) = (bed::registry(&bed::plugins(args)?)?, std::io::stdout().lock());
+    let (registry, mut out) = (fixture::registry(&fixture::plugins(args)?)?, std::io::stdout().lock());
     for _ in 0..SESSIONS {
         out.write_all(&session(&registry, &args.device, artifact, seed)?.bytes)?;
     }
@@ -58,9 +58,9 @@ fn session(registry: &Registry, device: &DeviceName, artifact: &Path, seed: u64)
     let port = session.inputs().into_iter().next().ok_or("the artifact has no input")?;
     let Some(&Dim::Fixed(width)) = port.shape.last() else { return failure("the artifact's input has no width") };
     let input = [random::tensor(&mut Rng::with_seed(seed), port.dtype, &[ROWS, width], 1.0)];
-    let output = bed::run(&mut session, &input)?;
+    let output = fixture::run(&mut session, &input)?;
     for index in 1..RUNS {
-        same(&bed::run(&mut session, &input)?, &output, &format!("run {}", index + 1))?;
+        same(&fixture::run(&mut session, &input)?, &output, &format!("run {}", index + 1))?;
     }
     Ok(output)
 }

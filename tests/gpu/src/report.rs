@@ -1,4 +1,4 @@
-//! What the suite prints: a line for each check, tables of what was measured, and the same as JSON.
+//! The report of the suite: a line for each check, tables of measurements, and the same as JSON.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the program's only purpose")]
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 /// The result of all that can fail here.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// A failure in own words.
+/// A failure with a message.
 pub(crate) fn failure<T>(message: impl Into<String>) -> Result<T> {
     Err(message.into().into())
 }
@@ -82,7 +82,7 @@ impl Report {
         self.figure(title, rows.iter().map(row).collect::<Vec<_>>());
     }
 
-    /// The last line, and the JSON where it is wanted.
+    /// Prints the last line, and writes the JSON if there is a path.
     pub(crate) fn end(&self, time: Duration) {
         let (count, failures, seconds) = (self.checks.len(), self.failures, time.as_secs_f64());
         self.note(&format!("\n{seconds:.1} s\n{count} checks, {failures} failed"));

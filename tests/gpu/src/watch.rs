@@ -1,8 +1,8 @@
-//! A domain that fills all that it gives with NaN, and counts what a session does.
+//! A domain that fills all memory that it allocates with NaN, and counts the calls of a session.
 //!
-//! Core takes the first backend of a kind to open a device, and all others join by its handles. So a backend of the
-//! suite's own, which compiles nothing, is put before the one under test: the session is the real one, and so are the
-//! device and the regions' code, but memory is never what it happened to be, and nothing is done unseen.
+//! Core opens a device by the first backend of its kind, and the others attach by its handles. So the suite puts a backend
+//! that compiles nothing before the one under test: session, device and the regions' code are the real ones, but memory
+//! never has its old content, and all calls are counted.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,22 +13,22 @@ use byoc_conformance::tensor::Tensor;
 use byoc_core::plugin::{Origin, Registered, embedded};
 use byoc_core::runtime::{Queueing, Session};
 use byoc_nvidia::domain::CudaDomain;
-use byoc_nvidia::locate::{Library, Places};
+use byoc_nvidia::locate::{CudaSearchPath, Library};
 use byoc_plugin_api::{
     ABI_VERSION, Backend, Claims, Description, DeviceConstants, DeviceExecutable, DeviceRuntime, Domain, DomainHandles,
     DomainInfo, Environment, Error, Generated, Job, Options, Pattern, Refusal, RefusalCode, Region, Runtime,
 };
 
-use crate::bed::{self, Bed};
+use crate::fixture::{self, Fixture};
 use crate::gpu::{self, Gpu, POISON};
 use crate::report::{Result, ensure};
 
-/// What backends and domains answer.
+/// The result of backends and domains.
 type Answer<T> = std::result::Result<T, Error>;
 
-/// What sessions have done since the last [`Watch::take`], and what they hold.
+/// Calls of sessions since the last [`Watch::take`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct Activity {
     /// Allocations on the device and of page-locked host memory.
     pub(crate) allocations: usize,
     /// Copies to the device, and their bytes.
@@ -41,25 +41,25 @@ pub(crate) struct Seen {
     pub(crate) replays: usize,
 }
 
-/// What is allocated: bytes by address.
+/// Live allocations: bytes by address.
 #[derive(Default)]
-struct Held {
+struct Allocations {
     device: BTreeMap<u64, u64>,
     host: BTreeMap<usize, usize>,
-    seen: Seen,
+    seen: Activity,
 }
 
 /// The backend that opens such domains. The suite has one, for as long as it runs.
 #[derive(Default)]
-pub(crate) struct Watch(Mutex<Held>);
+pub(crate) struct Watch(Mutex<Allocations>);
 
 impl Watch {
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, Allocations> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was done since the last call.
-    pub(crate) fn take(&self) -> Seen {
+    /// The calls since the last [`Watch::take`].
+    pub(crate) fn take(&self) -> Activity {
         std::mem::take(&mut self.held().seen)
     }
 
@@ -68,7 +68,7 @@ impl Watch {
         self.held().device.values().sum()
     }
 
-    /// Where the device memory is that sessions hold.
+    /// The addresses of device memory that sessions hold.
     fn addresses(&self) -> Vec<u64> {
         self.held().device.keys().copied().collect()
     }
@@ -80,7 +80,7 @@ impl Watch {
     unsafe fn poison(&self, gpu: &mut Gpu, constants: &[u64]) -> Result<()> {
         let held = self.held();
         for (&address, &bytes) in held.device.iter().filter(|(address, _)| !constants.contains(address)) {
-            // SAFETY: it is allocated, and by contract nobody uses it.
+            // SAFETY: it is allocated, and by contract it is not in use.
             unsafe { gpu.poison(address, bytes) }?;
         }
         for (&address, &bytes) in &held.host {
@@ -148,12 +148,12 @@ impl DeviceRuntime for Watch {
     }
 
     fn open_domain(&self, ordinal: u32, _: &Options) -> Answer<Box<dyn Domain>> {
-        let domain = CudaDomain::open(ordinal, &Places::of_process(None), &[Library::CublasLt])?;
+        let domain = CudaDomain::open(ordinal, &CudaSearchPath::of_process(None), &[Library::CublasLt])?;
         Ok(Box::new(Watched { domain, watch: watch() }))
     }
 }
 
-/// The one that the suite has.
+/// The backend of the suite.
 static WATCH: std::sync::OnceLock<Watch> = std::sync::OnceLock::new();
 
 /// The backend, the same one at every call.
@@ -164,25 +164,25 @@ pub(crate) fn watch() -> &'static Watch {
 /// The only watched session of its time, whose memory is made NaN before each run, but for its constants.
 pub(crate) struct Poisoned<'a> {
     session: Session,
-    bed: &'a Bed,
+    fixture: &'a Fixture,
     /// Where its constants are.
     constants: Vec<u64>,
 }
 
 impl<'a> Poisoned<'a> {
     /// Loads an artifact; an error while another watched session is there.
-    pub(crate) fn load(bed: &'a Bed, path: &Path, queueing: Queueing) -> Result<Poisoned<'a>> {
-        let held = bed.watch.device_bytes();
+    pub(crate) fn load(fixture: &'a Fixture, path: &Path, queueing: Queueing) -> Result<Poisoned<'a>> {
+        let held = fixture.watch.device_bytes();
         ensure(held == 0, || format!("another session holds {held} bytes of the device"))?;
-        let session = bed.load_watched(path, queueing)?;
-        Ok(Poisoned { session, bed, constants: bed.watch.addresses() })
+        let session = fixture.load_watched(path, queueing)?;
+        Ok(Poisoned { session, fixture, constants: fixture.watch.addresses() })
     }
 
     /// Makes its memory NaN, runs, and copies the first output.
     pub(crate) fn run(&mut self, inputs: &[Tensor]) -> Result<Tensor> {
-        // SAFETY: the session is borrowed, so it does not run, and nobody looks at its outputs; there is no other one.
-        unsafe { self.bed.watch.poison(&mut self.bed.gpu(), &self.constants) }?;
-        bed::run(&mut self.session, inputs)
+        // SAFETY: the session is borrowed, so it does not run, and its outputs are not read; there is no other one.
+        unsafe { self.fixture.watch.poison(&mut self.fixture.gpu(), &self.constants) }?;
+        fixture::run(&mut self.session, inputs)
     }
 }
 

@@ -1,16 +1,16 @@
-//! Generated sources compiled by NVIDIA's compiler, wherever else one may be, and the machine code that comes out.
+//! GeneratedKernel sources compiled by NVIDIA's compiler, wherever else one may be, and the machine code that comes out.
 
 use std::process::Command;
 
 use byoc_nvidia::build::Source;
 use byoc_nvidia::compile::{Arch, Cache, Request, Toolchain};
-use byoc_nvidia::locate::{Place, Places};
+use byoc_nvidia::locate::{CudaSearchPath, SearchEntry};
 use byoc_tests::trial::Needed;
 use byoc_tests::{data, places};
 
 /// The cubin. Nothing was said of the source.
 pub(crate) fn compile(source: &Source, arch: Arch) -> Needed<Vec<u8>> {
-    let places = Places::only(vec![Place::Wheels(data::nvidia()?)]);
+    let places = CudaSearchPath::only(vec![SearchEntry::Wheels(data::nvidia()?)]);
     let toolchain = Toolchain::find(&places).expect("the packages have it");
     let Source { name, text, needs, memory } = source;
     let request = Request { name, source: text, arch, options: &[], needs: *needs, memory: *memory };

@@ -197,7 +197,7 @@ fn gelu() {
     let model = layer(model, "x", "h", 8, 16).node("Gelu", &["h"], &["y"]);
     let bench = Bench::new(model.output("y", Type::Float, &[-1, 16]));
     let explain = ["explain", "model.onnx", "--backend", "cublas,json"];
-    let reason = "GELU with erf; gelu-tanh=true takes it for the one with tanh (up to 4e-4 off)";
+    let reason = "GELU with erf; gelu-tanh=true approximates it with tanh (up to 4e-4 off)";
     let told = bench.without(&explain);
     assert!(told.success().contains(reason), "{told:?}");
     let allowed = bench.without(&[&explain[..], &["--backend-opt", "cublas.gelu-tanh=true"]].concat());
@@ -226,8 +226,8 @@ fn errors_of_the_device() {
         "[B706] cuda:0 has no 512 bytes for constants: cuda:0 cannot allocate 512 bytes with 300 of 300 free: \
          CUDA_ERROR_OUT_OF_MEMORY: out of memory\n  hint: Use a smaller batch, or another device",
     );
-    let fault = "work that was queued on cuda:0 earlier went wrong: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was \
-                 encountered\n  hint: CUDA takes no more work from this process: start it again";
+    let fault = "earlier work on cuda:0 failed: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was \
+                 encountered\n  hint: CUDA accepts no more work from this process: start it again";
     let advice = "Run again with --sync-each to learn which region it was";
     let unknown = format!("[B706] cuda:0 cannot copy 'a': {fault}. {advice}");
     fails(&[], &[("STANDIN_FAULT", "4")], 1, &unknown);

@@ -59,7 +59,7 @@ fn kernels_are_for_some_architectures() {
             "sm_75",
             "kernels are not written for sm_75\n  hint: They are for sm_80 and newer: leave sm_75 out of the option 'arch'",
         ),
-        ("banana", "'banana' is no architecture of a GPU\n  hint: Write it as in sm_80 or sm_90a"),
+        ("banana", "'banana' is not an architecture of a GPU\n  hint: Write it as in sm_80 or sm_90a"),
     ] {
         let found = compile(&folder, arch, &standing_in());
         assert_eq!((found.code, found.stderr), (Some(1), format!("{region} {told}\n")));

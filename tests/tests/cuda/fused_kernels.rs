@@ -4,8 +4,8 @@
 use std::fs;
 
 use byoc_nvidia::build::PRELUDE;
-use byoc_nvidia::compile::{Arch, Cache, Facts, Needs, Request, Toolchain};
-use byoc_nvidia::locate::{Place, Places};
+use byoc_nvidia::compile::{Arch, Cache, CubinInfo, Needs, Request, Toolchain};
+use byoc_nvidia::locate::{CudaSearchPath, SearchEntry};
 use byoc_tests::trial::{Needed, Trial, trial};
 use byoc_tests::{data, places};
 
@@ -14,7 +14,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn kernels_keep_everything_in_registers() -> Needed<()> {
-    let toolchain = Toolchain::find(&Places::only(vec![Place::Wheels(data::nvidia()?)])).expect("the packages have it");
+    let toolchain = Toolchain::find(&CudaSearchPath::only(vec![SearchEntry::Wheels(data::nvidia()?)]))
+        .expect("the packages have it");
     let backend = places::checkout().join("backends/cuda/src");
     let helpers = fs::read_to_string(backend.join("helpers.cuh")).expect("it is a file");
     let sources = places::list(&backend.join("tests/sources"));
@@ -28,14 +29,14 @@ fn kernels_keep_everything_in_registers() -> Needed<()> {
                 Request { name: &name, source: &source, arch, options: &[], needs: Needs::default(), memory: 0 };
             let cubin = toolchain.compile(&request, &Cache::new(&|_| None)).expect("it compiles");
             assert_eq!(cubin.log, "", "{name} for {arch}");
-            let facts = Facts::of(&cubin.bytes).expect("it is a cubin");
+            let info = CubinInfo::of(&cubin.bytes).expect("it is a cubin");
             // CUDA's functions of angles have some, for arguments beyond 10^5.
             let angles = ["// Sin.", "// Cos."];
             let plain = kernels.split("\n\n").filter(|kernel| !angles.iter().any(|start| kernel.starts_with(start)));
             let symbols: Vec<_> = plain.filter_map(symbol).collect();
             assert!(!symbols.is_empty(), "{name}");
             for symbol in symbols {
-                let kernel = facts.kernel_named(symbol).expect("it has the kernel");
+                let kernel = info.kernel_named(symbol).expect("it has the kernel");
                 if kernel.local > 0 {
                     spilled.push(format!("{symbol} of {name} for {arch}: {}", kernel.local));
                 }

@@ -6,8 +6,8 @@ mod sources;
 use std::fs;
 use std::process::{Command, ExitCode};
 
-use byoc_nvidia::compile::{Arch, Cache, Facts, Kernel, Needs, Request, Toolchain};
-use byoc_nvidia::locate::{Place, Places};
+use byoc_nvidia::compile::{Arch, Cache, CubinInfo, KernelInfo, Needs, Request, Toolchain};
+use byoc_nvidia::locate::{CudaSearchPath, SearchEntry};
 use byoc_plugin_api::Error;
 use byoc_tests::trial::{Needed, Trial, trial};
 use byoc_tests::{data, places};
@@ -38,7 +38,7 @@ pub(crate) fn child() -> Option<ExitCode> {
 
 /// The compiler of the packages, wherever else one may be.
 fn toolchain() -> Needed<Toolchain> {
-    let places = Places::only(vec![Place::Wheels(data::nvidia()?)]);
+    let places = CudaSearchPath::only(vec![SearchEntry::Wheels(data::nvidia()?)]);
     Ok(Toolchain::find(&places).expect("the packages have it"))
 }
 
@@ -65,12 +65,12 @@ fn a_plain_kernel(toolchain: &Toolchain) -> Needed<()> {
         let request = Request { arch: arch(text), ..request("plain", sources::PLAIN) };
         let cubin = toolchain.compile(&request, &none()).expect("it compiles");
         assert_eq!(cubin.log, "");
-        let facts = Facts::of(&cubin.bytes).expect("it is a cubin");
-        let kernel = facts.kernel_named("k_plain").expect("it has the kernel");
+        let info = CubinInfo::of(&cubin.bytes).expect("it is a cubin");
+        let kernel = info.kernel_named("k_plain").expect("it has the kernel");
         assert_eq!((kernel.local, kernel.shared, kernel.arguments), (0, 0, 12), "{text}");
         assert!(kernel.registers > 0, "{text}");
-        assert_eq!(facts.words("k_facts"), Some(vec![7, -8, 9]), "{text}");
-        assert_eq!(facts.words("k_none"), None);
+        assert_eq!(info.words("k_launch_info"), Some(vec![7, -8, 9]), "{text}");
+        assert_eq!(info.words("k_none"), None);
         assert_eq!(toolchain.compile(&request, &none()), Ok(cubin), "the same bytes");
     }
     Ok(())
@@ -82,7 +82,7 @@ fn facts_are_those_of_ptxas(toolchain: &Toolchain) -> Needed<()> {
         let options = ["--ptxas-options=-v"];
         let request = Request { arch: arch(text), options: &options, ..request("busy", sources::BUSY) };
         let cubin = toolchain.compile(&request, &none()).expect("it compiles");
-        let kernel = |name| Facts::of(&cubin.bytes).ok()?.kernel_named(name);
+        let kernel = |name| CubinInfo::of(&cubin.bytes).ok()?.kernel_named(name);
         let busy = kernel("k_busy").expect("it has the kernel");
         let number = |unit: &str| -> u64 {
             let before = cubin.log.split(unit).next().filter(|before| before.len() < cubin.log.len());
@@ -104,7 +104,7 @@ fn half_precision(toolchain: &Toolchain) -> Needed<()> {
     assert!(said.starts_with("compiling half for sm_80: could not open source file \"cuda_fp16.h\""), "{said}");
     let cubin = toolchain.compile(&Request { needs, ..request("half", sources::HALF) }, &none()).expect("it compiles");
     let kernel =
-        Facts::of(&cubin.bytes).ok().and_then(|facts| facts.kernel_named("k_half")).expect("it has the kernel");
+        CubinInfo::of(&cubin.bytes).ok().and_then(|info| info.kernel_named("k_half")).expect("it has the kernel");
     assert_eq!((kernel.local, kernel.shared, kernel.arguments), (0, 0, 8));
     Ok(())
 }
@@ -113,12 +113,12 @@ fn cutlass(toolchain: &Toolchain) -> Needed<()> {
     let needs = Needs { cutlass: true, ..Needs::default() };
     let request = Request { needs, memory: 400 * MIB, ..request("gemm", sources::CUTLASS) };
     let cubin = toolchain.compile(&request, &none()).expect("it compiles");
-    let facts = Facts::of(&cubin.bytes).expect("it is a cubin");
-    let Kernel { local, arguments, .. } = facts.kernel_named("k_gemm").expect("it has the kernel");
+    let info = CubinInfo::of(&cubin.bytes).expect("it is a cubin");
+    let KernelInfo { local, arguments, .. } = info.kernel_named("k_gemm").expect("it has the kernel");
     // Four pointers and three sizes; and nothing was spilled.
     assert_eq!((local, arguments), (0, 4 * 8 + 3 * 4));
-    let [threads, shared, tile @ ..] = &facts.words("k_facts").expect("it has the facts")[..] else {
-        panic!("no facts")
+    let [threads, shared, tile @ ..] = &info.words("k_launch_info").expect("it has the info")[..] else {
+        panic!("no info")
     };
     // Four warps, and four stages of both tiles in half precision.
     assert_eq!((*threads, *shared, tile), (128, 4 * (128 + 128) * 32 * 2, [128, 128, 32].as_slice()));

@@ -2,9 +2,9 @@
 //! use, and that attention multiplies on tensor cores. Nothing is run.
 
 use byoc_nvidia::attention::{Effect, Layout, Mask, Spec, generate};
-use byoc_nvidia::build::{Generated, PRELUDE, Source};
-use byoc_nvidia::compile::{Facts, Needs};
-use byoc_nvidia::program::Place;
+use byoc_nvidia::build::{GeneratedKernel, PRELUDE, Source};
+use byoc_nvidia::compile::{CubinInfo, Needs};
+use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::{DType, Dim};
 use byoc_tests::trial::{Needed, Trial, trial};
 
@@ -20,16 +20,16 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Compiles kernels as one source. None has a value in memory for which there are no registers, and a block of each fits.
-fn compiled(name: &str, all: &[Generated], on: &str) -> Needed<Vec<u8>> {
+fn compiled(name: &str, all: &[GeneratedKernel], on: &str) -> Needed<Vec<u8>> {
     let texts: Vec<_> = [PRELUDE].into_iter().chain(all.iter().map(|generated| generated.text.as_str())).collect();
     let source = Source { name: name.into(), text: texts.join("\n"), needs: Needs::default(), memory: 0 };
     let cubin = cubins::compile(&source, on.parse().expect("it is one"))?;
-    let facts = Facts::of(&cubin).expect("it is a cubin");
-    assert_eq!(facts.kernels().len(), all.len());
+    let info = CubinInfo::of(&cubin).expect("it is a cubin");
+    assert_eq!(info.kernels().len(), all.len());
     // Of the devices of generation 8, the smaller ones have 99 KiB of shared memory a block.
     let most = 99 << 10;
     for launch in all.iter().map(|generated| &generated.launch) {
-        let kernel = facts.kernel_named(&launch.kernel).expect("it has the kernel");
+        let kernel = info.kernel_named(&launch.kernel).expect("it has the kernel");
         assert_eq!(kernel.local, 0, "{name} on {on}: {kernel:?}");
         assert!(kernel.registers * launch.block[0] <= 65536, "{name} on {on}: {kernel:?}");
         assert!(kernel.shared + u64::from(launch.shared) <= most, "{name} on {on}: {kernel:?} {launch:?}");
@@ -43,8 +43,8 @@ fn attention(on: &str) -> Needed<()> {
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         let specs = sizes.iter().flat_map(|&(size, value_size)| specs(dtype, size, value_size));
         let generated = specs.enumerate().map(|(at, spec)| {
-            let inputs = (0..3 + usize::from(spec.mask.is_some())).map(Place::Input);
-            let at_places: Vec<_> = inputs.chain([Place::Output(0)]).collect();
+            let inputs = (0..3 + usize::from(spec.mask.is_some())).map(BufferRef::Input);
+            let at_places: Vec<_> = inputs.chain([BufferRef::Output(0)]).collect();
             generate(&spec, &format!("k{at}"), &at_places).expect("it has sizes that can be counted")
         });
         let all: Vec<_> = generated.collect();
@@ -100,5 +100,5 @@ fn specs(dtype: DType, size: usize, value_size: usize) -> Vec<Spec> {
 }
 
 fn operators(on: &str) -> Needed<()> {
-    compiled("operators", &byoc_cuda::kinds::kinds(), on).map(drop)
+    compiled("operators", &byoc_cuda::all_kernels::all_kernels(), on).map(drop)
 }

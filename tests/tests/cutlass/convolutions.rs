@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, ExitCode};
 
 use byoc_cutlass as _;
-use byoc_nvidia::compile::Facts;
+use byoc_nvidia::compile::CubinInfo;
 use byoc_nvidia::program::Program;
 use byoc_plugin_api::DType;
 use byoc_plugin_api::testing::{RegionBuilder, backend, options};
@@ -97,7 +97,7 @@ fn tell(name: &str) -> ExitCode {
         let numbers: BTreeSet<_> = variant.launches.iter().map(|launch| launch.cubin).collect();
         for number in numbers {
             let cubin = cubins.get(number).expect("it is there");
-            for kernel in Facts::of(&cubin).expect("it is a cubin").kernels() {
+            for kernel in CubinInfo::of(&cubin).expect("it is a cubin").kernels() {
                 println!("{} {} {} {}", variant.arch, kernel.name, kernel.registers, kernel.local);
             }
         }

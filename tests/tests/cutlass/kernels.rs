@@ -5,8 +5,8 @@ mod region;
 
 use std::process::{Command, ExitCode};
 
-use byoc_cutlass::kinds::kinds;
-use byoc_nvidia::compile::{Arch, Facts};
+use byoc_cutlass::all_kernels::all_kernels;
+use byoc_nvidia::compile::{Arch, CubinInfo};
 use byoc_tests::trial::{Needed, Trial, trial};
 use byoc_tests::{data, places};
 
@@ -35,15 +35,15 @@ fn arch(text: &str) -> Arch {
 /// What a launch is told is what the cubin says; no kernel has an array or a value in memory for which there are no
 /// registers; and those for sm_90a multiply and copy by its own instructions.
 fn every_kind(on: &str) -> Needed<()> {
-    for kind in kinds(arch(on)).expect("they can be generated") {
+    for kind in all_kernels(arch(on)).expect("they can be generated") {
         let name = &kind.source.name;
         let cubin = compile(&kind.source, arch(on))?;
         let launches = kind.launches(&cubin).unwrap_or_else(|error| panic!("{name} on {on}: {error:?}"));
-        let facts = Facts::of(&cubin).expect("it is a cubin");
-        assert_eq!(facts.kernels().len(), launches.len(), "{name} on {on}");
+        let info = CubinInfo::of(&cubin).expect("it is a cubin");
+        assert_eq!(info.kernels().len(), launches.len(), "{name} on {on}");
         let most = if on == "sm_80" { 163 << 10 } else { 227 << 10 };
         for launch in &launches {
-            let kernel = facts.kernel_named(&launch.kernel).expect("it has the kernel");
+            let kernel = info.kernel_named(&launch.kernel).expect("it has the kernel");
             assert_eq!((kernel.local, kernel.shared), (0, 0), "{name} on {on}: {kernel:?}");
             assert!(kernel.registers * launch.block[0] <= 65536, "{name} on {on}: {kernel:?}");
             assert!(launch.shared <= most, "{name} on {on}: {launch:?}");
@@ -70,7 +70,7 @@ fn the_code_of_a_region() -> Needed<()> {
 }
 /// Without the letter, NVRTC compiles the same source for Hopper without an error, and the code has no `wgmma`.
 fn sm_90_has_no_wgmma() -> Needed<()> {
-    let kind = kinds(arch("sm_90a")).expect("they can be generated").swap_remove(1);
+    let kind = all_kernels(arch("sm_90a")).expect("they can be generated").swap_remove(1);
     assert_eq!(kind.source.name, "bf16");
     let cubin = compile(&kind.source, arch("sm_90"))?;
     assert!(!instructions(&cubin, "k0")?.contains("HGMMA"));

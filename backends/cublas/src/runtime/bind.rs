@@ -1,12 +1,12 @@
-//! Operands, found: inputs by their place, constants where they lie on the device.
+//! Binds operands: inputs by index, constants by their address on the device.
 //!
-//! A constant is read as it lies, transposed or as a part of something larger. Only one that lies as no matrix of
-//! cublasLt does (equal elements are stored once and read with strides of 0) is laid out anew, in memory of the region's
-//! own; it stands in the file once all the same.
+//! A constant is read in place, also transposed or as part of a larger one. Only if cublasLt does not support its strides
+//! (equal elements are stored once, with strides of 0), it is repacked into memory that the region owns; the file has it
+//! once all the same.
 
-use byoc_nvidia::join::Joined;
+use byoc_nvidia::attached_domain::AttachedDomain;
+use byoc_nvidia::device_buffer::{DeviceBuffer, row_major_bytes};
 use byoc_nvidia::matmul::{self, View};
-use byoc_nvidia::memory::{Memory, in_order};
 use byoc_nvidia::product::{Factor, Product};
 use byoc_plugin_api::{
     ConstantId, DType, DeviceConstant, DeviceConstants, DeviceTensor, Dim, Error, contiguous_strides,
@@ -15,21 +15,21 @@ use byoc_plugin_api::{
 use crate::codegen::Source;
 use crate::problem::{Matrices, Tensor, problem};
 
-/// Most times that a number which is added to each row stands in a row of its own. No row of a call is longer.
+/// The longest vector to which a scalar bias is broadcast. No row of a call is longer.
 const MOST_TIMES: usize = i32::MAX as usize;
 
 /// An operand.
 pub(super) enum Operand {
-    /// The input of that position.
+    /// The input of that index.
     Input(usize),
     /// A constant.
     Constant {
         address: u64,
         elements: i64,
-        /// How it is a batch of matrices, if it is multiplied.
+        /// Its view as a batch of matrices, if it is multiplied.
         matrices: Option<Matrices>,
-        /// The memory at that address, if it is the region's own.
-        _own: Option<Memory>,
+        /// The memory at that address, if the region owns it.
+        _own: Option<DeviceBuffer>,
     },
 }
 
@@ -41,40 +41,40 @@ pub(super) struct Operands {
     pub(super) bias: Option<Operand>,
 }
 
-/// Where the operands of a product begin on the device.
+/// The addresses of the operands of a product.
 pub(super) struct Addresses {
     pub(super) x: u64,
     pub(super) w: u64,
     pub(super) y: u64,
-    /// That of the result where nothing is added.
+    /// The address of the result if nothing is added.
     pub(super) c: u64,
     pub(super) bias: Option<u64>,
 }
 
 impl Operands {
-    /// Finds the operands. Constants must be of the types and shapes that the code says.
+    /// Binds the constants, whose types and shapes must be those in the code.
     pub(super) fn bind(
         product: &Product<Source>,
         constants: &DeviceConstants<'_>,
-        joined: &Joined,
+        attached: &AttachedDomain,
     ) -> Result<Operands, Error> {
         let constant = |id: ConstantId| typed(constants.host(id)?, product.dtype);
         let factor = |factor: &Factor<Source>, multiplies: &dyn Fn(&Matrices) -> bool| match factor.from {
             Source::Input(position) => Ok(Operand::Input(position)),
-            Source::Constant(id) => Operand::factor(constant(id)?, factor, multiplies, joined),
+            Source::Constant(id) => Operand::factor(constant(id)?, factor, multiplies, attached),
         };
         let x = factor(&product.x, &|x| plans(product, x, &beside(x.columns, 1)))?;
         let w = factor(&product.w, &|w| plans(product, &beside(1, w.rows), w))?;
         let added = |source: Source, length: Option<usize>| match source {
             Source::Input(position) => Ok(Operand::Input(position)),
-            Source::Constant(id) => Operand::added(constant(id)?, length, joined),
+            Source::Constant(id) => Operand::added(constant(id)?, length, attached),
         };
         let c = product.c.as_ref().map(|c| added(c.from, None)).transpose()?;
         let bias = product.bias.map(|bias| added(bias, product.n())).transpose()?;
         Ok(Operands { x, w, c, bias })
     }
 
-    /// Where they are, with the inputs at these addresses and the result at `y`.
+    /// The addresses, with these inputs and the result at `y`.
     pub(super) fn addresses(&self, inputs: &[DeviceTensor<'_>], y: u64) -> Result<Addresses, Error> {
         let at = |operand: &Operand| match *operand {
             Operand::Constant { address, .. } => Ok(address),
@@ -87,12 +87,12 @@ impl Operands {
 }
 
 impl Operand {
-    /// A constant that is multiplied, as it lies if it can be.
+    /// A constant that is multiplied, in place if possible.
     fn factor(
         constant: DeviceConstant<'_>,
         factor: &Factor<Source>,
         multiplies: &dyn Fn(&Matrices) -> bool,
-        joined: &Joined,
+        attached: &AttachedDomain,
     ) -> Result<Operand, Error> {
         let view = constant.bound.view;
         let named = |cause| Error::new(format!("constant {} {cause}", constant.bound.id));
@@ -104,23 +104,23 @@ impl Operand {
         }
         let strides = contiguous_strides(view.shape());
         let matrices = Matrices::read(factor.read, Tensor { shape: view.shape(), strides: &strides });
-        let matrices = matrices.ok_or_else(|| Error::new("damaged code: a factor is no matrix"))?;
-        let own = own(constant.bound.id, &in_order(&view)?, joined)?;
+        let matrices = matrices.ok_or_else(|| Error::new("damaged code: a factor is not a matrix"))?;
+        let own = own(constant.bound.id, &row_major_bytes(&view)?, attached)?;
         Ok(Operand::constant(own.address(), view.len(), Some(matrices), Some(own)))
     }
 
-    /// A constant that is added: one element after another, and one alone as often as it takes.
-    fn added(constant: DeviceConstant<'_>, length: Option<usize>, joined: &Joined) -> Result<Operand, Error> {
+    /// A constant that is added, contiguous; a scalar is broadcast to the length.
+    fn added(constant: DeviceConstant<'_>, length: Option<usize>, attached: &AttachedDomain) -> Result<Operand, Error> {
         let view = constant.bound.view;
         let times = length.filter(|_| view.len() == 1).unwrap_or(1);
         if times == 1 && view.is_contiguous() && is_aligned(&constant) {
             return Ok(Operand::constant(constant.address, view.len(), None, None));
         }
-        let own = own(constant.bound.id, &repeated(&in_order(&view)?, times)?, joined)?;
+        let own = own(constant.bound.id, &repeated(&row_major_bytes(&view)?, times)?, attached)?;
         Ok(Operand::constant(own.address(), view.len() * times, None, Some(own)))
     }
 
-    fn constant(address: u64, elements: usize, matrices: Option<Matrices>, own: Option<Memory>) -> Operand {
+    fn constant(address: u64, elements: usize, matrices: Option<Matrices>, own: Option<DeviceBuffer>) -> Operand {
         Operand::Constant { address, elements: elements as i64, matrices, _own: own }
     }
 
@@ -133,7 +133,7 @@ impl Operand {
     ) -> Result<Matrices, Error> {
         match self {
             Operand::Constant { matrices: Some(matrices), .. } => Ok(matrices.clone()),
-            Operand::Constant { .. } => Err(Error::new("damaged code: a factor is no matrix")),
+            Operand::Constant { .. } => Err(Error::new("damaged code: a factor is not a matrix")),
             Operand::Input(position) => {
                 let tensor = input(inputs, *position)?;
                 let name = format!("input {position}");
@@ -141,7 +141,7 @@ impl Operand {
                 fits(&factor.shape, tensor.shape).map_err(|cause| Error::new(format!("{name} {cause}")))?;
                 let strides = contiguous_strides(tensor.shape);
                 let matrices = Matrices::read(factor.read, Tensor { shape: tensor.shape, strides: &strides });
-                matrices.ok_or_else(|| Error::new(format!("damaged code: {name} is no matrix")))
+                matrices.ok_or_else(|| Error::new(format!("damaged code: {name} is not a matrix")))
             }
         }
     }
@@ -158,7 +158,7 @@ impl Operand {
         }
     }
 
-    /// The address, as far as it is known before inputs have theirs; 0 is a multiple of everything.
+    /// The address of a constant; 0, which has any alignment, for an input.
     pub(super) fn known_address(&self) -> u64 {
         match self {
             Operand::Constant { address, .. } => *address,
@@ -167,7 +167,7 @@ impl Operand {
     }
 }
 
-/// Bytes as often as the code says, which may be damaged.
+/// Bytes repeated as often as the code says, which may be damaged.
 fn repeated(bytes: &[u8], times: usize) -> Result<Vec<u8>, Error> {
     let mut all = Vec::new();
     let length = bytes.len().checked_mul(times).filter(|_| times <= MOST_TIMES);
@@ -177,12 +177,12 @@ fn repeated(bytes: &[u8], times: usize) -> Result<Vec<u8>, Error> {
     Ok(all)
 }
 
-/// A matrix beside one that is to be tried.
+/// A contiguous matrix, to try another one with.
 fn beside(rows: i64, columns: i64) -> Matrices {
     Matrices { batch: vec![], rows, columns, view: View { row: columns, column: 1 } }
 }
 
-/// Whether there are calls for the product of matrices that lie so.
+/// Whether cublasLt supports matrices with these strides.
 fn plans(product: &Product<Source>, x: &Matrices, w: &Matrices) -> bool {
     problem(product, x, w).is_ok_and(|problem| matmul::plan(&problem).is_ok())
 }
@@ -196,8 +196,8 @@ fn typed(constant: DeviceConstant<'_>, dtype: DType) -> Result<DeviceConstant<'_
 }
 
 /// A copy of a constant in these bytes, on the device.
-fn own(constant: ConstantId, bytes: &[u8], joined: &Joined) -> Result<Memory, Error> {
-    Memory::holding(bytes, &format!("lay out constant {constant} anew"), joined)
+fn own(constant: ConstantId, bytes: &[u8], attached: &AttachedDomain) -> Result<DeviceBuffer, Error> {
+    DeviceBuffer::holding(bytes, &format!("repack constant {constant}"), attached)
 }
 
 fn is_aligned(constant: &DeviceConstant<'_>) -> bool {
@@ -226,7 +226,7 @@ fn fits(expected: &[Dim], found: &[i64]) -> Result<(), String> {
     if expected.len() == found.len() && expected.iter().zip(found).all(same) {
         return Ok(());
     }
-    Err(format!("is {found:?}, not {}", byoc_nvidia::form::text(expected)))
+    Err(format!("is {found:?}, not {}", byoc_nvidia::match_product::shape_text(expected)))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! A planned call as cublasLt wants it described, with the algorithm that it chooses, and the calls themselves.
+//! Descriptors of a planned call, the choice of its algorithm, and the calls themselves.
 
 use std::ffi::c_void;
 
-use byoc_nvidia::matmul::{Call, Offsets, Plan};
+use byoc_nvidia::matmul::{Call, MatmulPlan, Offsets};
 use byoc_plugin_api::DType;
 use cudarc::cublaslt::result;
 use cudarc::cublaslt::sys;
@@ -16,42 +16,42 @@ use super::bind::{Addresses, Operand, Operands};
 use super::lt::{self, Description, Handle, Layout, Preference, Result};
 use crate::codegen::{Math, Program};
 
-/// What cublasLt assumes of every address if nobody says less, and so the most that is worth saying.
+/// The alignment that cublasLt assumes by default, and so the largest one worth passing.
 const ALIGNMENT: u64 = 256;
 
-/// How partial sums may be added up, as bits of `cublasLtReductionScheme_t`: not at all, or in the type of the sums
-/// (2, COMPUTE_TYPE). INPLACE and OUTPUT_TYPE would keep some in the type of the result.
+/// The allowed reductions of split K, as bits of `cublasLtReductionScheme_t`: none, or in the type of the sums (2,
+/// COMPUTE_TYPE). INPLACE and OUTPUT_TYPE would round partial sums to the type of the result.
 const REDUCTIONS: u32 = 2;
 
-/// One call, to be made at one or more places.
+/// One call, made once for each of its offsets.
 pub(super) struct Described {
     dtype: DType,
-    places: Vec<Offsets>,
+    offsets: Vec<Offsets>,
     description: Description,
     a: Layout,
     b: Layout,
-    /// Of C as well.
+    /// The layout of C as well.
     d: Layout,
     algorithm: sys::cublasLtMatmulAlgo_t,
     workspace: usize,
     /// Alpha and beta.
     alpha: Number,
     beta: Number,
-    /// Of A, B, C and D for each place, once they are known.
+    /// The addresses of A, B, C and D for each offset, once they are known.
     pointers: Vec<[u64; 4]>,
     scratch: u64,
 }
 
 impl Described {
-    /// Describes a plan and has cublasLt choose an algorithm that needs at most so many bytes of scratch memory.
+    /// Creates the descriptors of a plan and has cublasLt choose an algorithm with a workspace of at most so many bytes.
     pub(super) fn new(
         handle: &Handle,
         program: &Program,
         operands: &Operands,
-        plan: Plan,
+        plan: MatmulPlan,
         most: u64,
     ) -> Result<Described> {
-        let Plan { call, offsets: places } = plan;
+        let MatmulPlan { call, offsets } = plan;
         let product = &program.product;
         let dtype = product.dtype;
         let (data, scale, compute) = types(dtype, program.math);
@@ -60,7 +60,7 @@ impl Described {
         description.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, i32::from(call.transb))?;
         description.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, call.epilogue)?;
         if let Some(bias) = &operands.bias {
-            // The choice of an algorithm may look at the address: one that is not known yet will be as good as this one.
+            // The heuristic may depend on the address of the bias: an unknown one will have at least this alignment.
             let known = Some(bias.known_address()).filter(|&address| address != 0);
             description.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, known.unwrap_or(ALIGNMENT))?;
         }
@@ -68,7 +68,7 @@ impl Described {
         let a = layout(call.a(), call.lda, call.stride_a)?;
         let b = layout(call.b(), call.ldb, call.stride_b)?;
         let d = layout((call.m, call.n), call.ldc, call.stride_c)?;
-        let preference = preference(dtype, &call, &places, operands, most)?;
+        let preference = preference(dtype, &call, &offsets, operands, most)?;
         // SAFETY: all of these were made above and live.
         let found =
             unsafe { result::get_matmul_algo_heuristic(handle.0, description.0, a.0, b.0, d.0, d.0, preference.0) };
@@ -77,25 +77,25 @@ impl Described {
         let (alpha, beta) = (number(product.alpha, dtype), number(beta, dtype));
         let (algorithm, workspace) = (found.algo, found.workspaceSize);
         let (pointers, scratch) = (Vec::new(), 0);
-        Ok(Described { dtype, places, description, a, b, d, algorithm, workspace, alpha, beta, pointers, scratch })
+        Ok(Described { dtype, offsets, description, a, b, d, algorithm, workspace, alpha, beta, pointers, scratch })
     }
 
-    /// Bytes of scratch memory that the algorithm needs.
+    /// Bytes of workspace that the algorithm needs.
     pub(super) fn workspace(&self) -> u64 {
         self.workspace as u64
     }
 
-    /// Puts in where everything is.
-    pub(super) fn place(&mut self, at: &Addresses, scratch: u64) -> Result<()> {
+    /// Binds the addresses.
+    pub(super) fn bind(&mut self, at: &Addresses, scratch: u64) -> Result<()> {
         if let Some(bias) = at.bias {
             self.description.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
         }
         let bytes = |elements: i64| elements.unsigned_abs() * self.dtype.size() as u64;
-        let place = |place: &Offsets| {
-            let [a, b, c] = [place.a, place.b, place.c].map(bytes);
+        let pointers = |offset: &Offsets| {
+            let [a, b, c] = [offset.a, offset.b, offset.c].map(bytes);
             [at.w + a, at.x + b, at.c + c, at.y + c]
         };
-        self.pointers = self.places.iter().map(place).collect();
+        self.pointers = self.offsets.iter().map(pointers).collect();
         self.scratch = scratch;
         Ok(())
     }
@@ -131,22 +131,22 @@ impl Described {
     }
 }
 
-/// What an algorithm may use: so much memory, no sums in the type of the result, and no better alignment than the operands have at every place.
-fn preference(dtype: DType, call: &Call, places: &[Offsets], operands: &Operands, most: u64) -> Result<Preference> {
+/// The preference: the workspace, no reduction in the type of the result, and the least alignment of each operand.
+fn preference(dtype: DType, call: &Call, offsets: &[Offsets], operands: &Operands, most: u64) -> Result<Preference> {
     let preference = Preference::new()?;
     preference.set(Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most)?;
     preference.set(Wish::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, REDUCTIONS)?;
     let least = |operand: Option<&Operand>, offset: fn(&Offsets) -> i64, stride: i64| {
         let stride = if call.batch > 1 { stride } else { 0 };
-        let steps = places.iter().map(offset).chain([stride]);
+        let steps = offsets.iter().map(offset).chain([stride]);
         let bytes = steps.map(|elements| elements.unsigned_abs() * dtype.size() as u64);
         alignment(bytes.fold(operand.map_or(0, Operand::known_address), |all, offset| all | offset))
     };
-    let a = least(Some(&operands.w), |place| place.a, call.stride_a);
-    let b = least(Some(&operands.x), |place| place.b, call.stride_b);
-    let c = least(operands.c.as_ref(), |place| place.c, call.stride_c);
+    let a = least(Some(&operands.w), |offset| offset.a, call.stride_a);
+    let b = least(Some(&operands.x), |offset| offset.b, call.stride_b);
+    let c = least(operands.c.as_ref(), |offset| offset.c, call.stride_c);
     // An epilogue reads the bias as it writes D.
-    let d = least(None, |place| place.c, call.stride_c);
+    let d = least(None, |offset| offset.c, call.stride_c);
     let bias = alignment(operands.bias.as_ref().map_or(0, Operand::known_address));
     preference.set(Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a)?;
     preference.set(Wish::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b)?;
@@ -160,7 +160,7 @@ fn alignment(bits: u64) -> u32 {
     1 << (bits | ALIGNMENT).trailing_zeros()
 }
 
-/// The types of elements, of alpha and beta, and of the sums.
+/// The types of elements, of alpha and beta (the scale type), and of the sums (the compute type).
 fn types(dtype: DType, math: Math) -> (Data, Data, Compute) {
     let single = Data::CUDA_R_32F;
     match (dtype, math) {
@@ -172,7 +172,7 @@ fn types(dtype: DType, math: Math) -> (Data, Data, Compute) {
     }
 }
 
-/// A number of a scale type, read as the one or the other: it lies as both want it.
+/// Alpha or beta, to be passed as f32 or as f64.
 #[repr(C)]
 union Number {
     single: f32,

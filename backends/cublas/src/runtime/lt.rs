@@ -1,5 +1,5 @@
-//! What cublasLt gives to hold: descriptions, preferences, each destroyed when it is dropped, and a handle for each device,
-//! which stays.
+//! Owned handles of cublasLt: descriptors and preferences, which are destroyed on drop, and a handle for each device, which
+//! is kept for the life of the process.
 //!
 //! The calls are those of `cudarc`, which reads a status as one of the ten that it has names for; another one would be no
 //! value of that type. cublas_api.h has had these ten, and no others, in every version from 11.4 to 13.4, for which the
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use byoc_nvidia::join::Joined;
+use byoc_nvidia::attached_domain::AttachedDomain;
 use byoc_plugin_api::Error;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
@@ -17,23 +17,23 @@ use cudarc::cublaslt::sys::cublasLtMatmulDescAttributes_t as DescriptionAttribut
 use cudarc::cublaslt::sys::cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute;
 use cudarc::cublaslt::sys::cublasLtMatrixLayoutAttribute_t as LayoutAttribute;
 
-/// A call that failed, and what it says.
+/// A failed call and its status.
 #[derive(Debug)]
 pub(super) struct Failed {
     call: &'static str,
     status: sys::cublasStatus_t,
 }
 
-/// What a call gives.
+/// The result of a call.
 pub(super) type Result<T> = std::result::Result<T, Failed>;
 
 impl Failed {
-    /// What it says.
+    /// The status.
     pub(super) fn status(&self) -> sys::cublasStatus_t {
         self.status
     }
 
-    /// Whether cublasLt has nothing for what is asked. No algorithm at all is told as this, too.
+    /// Whether cublasLt does not support the problem. It has the same status for finding no algorithm.
     pub(super) fn is_unsupported(&self) -> bool {
         self.status == sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED
     }
@@ -45,28 +45,28 @@ impl fmt::Display for Failed {
     }
 }
 
-/// What a call of that name gave.
+/// The result of the call of that name.
 pub(super) fn called<T>(call: &'static str, given: std::result::Result<T, CublasError>) -> Result<T> {
     given.map_err(|CublasError(status)| Failed { call, status })
 }
 
 /// The handle of a device's primary context: one for all regions, and for the life of the process.
 ///
-/// To destroy it would wait for the whole device, which no other session may be recording then; and the memory that
-/// each takes on the device is better taken once. So nobody destroys it, and its context stays with it.
+/// Destroying it would synchronise the device, which fails while another session captures a graph; and each handle takes
+/// memory on the device. So it is never destroyed, and its context is kept.
 #[derive(Clone, Copy)]
 pub(super) struct Handle(pub(super) sys::cublasLtHandle_t);
 
-/// What is computed: types, transposes, epilogue.
+/// The descriptor of the operation: types, transposes, epilogue.
 pub(super) struct Description(pub(super) sys::cublasLtMatmulDesc_t);
 
-/// How the matrices of one operand lie.
+/// The layout of one operand.
 pub(super) struct Layout(pub(super) sys::cublasLtMatrixLayout_t);
 
-/// What an algorithm may need.
+/// The limits of an algorithm.
 pub(super) struct Preference(pub(super) sys::cublasLtMatmulPreference_t);
 
-/// The handles that there are, by the ordinals of their devices.
+/// The handles, by the ordinals of their devices.
 static HANDLES: Mutex<BTreeMap<u32, Handle>> = Mutex::new(BTreeMap::new());
 
 // SAFETY: cublasLt may be called from several threads with one handle, which is tied to a context and not to a thread.
@@ -77,10 +77,10 @@ unsafe impl Send for Description {}
 unsafe impl Send for Layout {}
 
 impl Handle {
-    /// That of the device joined, whose context is current.
-    pub(super) fn of(joined: &Joined) -> std::result::Result<Handle, Error> {
+    /// The handle of the device, whose context is current.
+    pub(super) fn of(attached: &AttachedDomain) -> std::result::Result<Handle, Error> {
         let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
-        let ordinal = joined.device().ordinal;
+        let ordinal = attached.device().ordinal;
         if let Some(handle) = handles.get(&ordinal) {
             return Ok(*handle);
         }
@@ -89,7 +89,7 @@ impl Handle {
             Error::new(format!("cublasLt does not start on cuda:{ordinal} ({:?})", cause.0))
                 .hint("See whether the device has memory left")
         })?;
-        joined.keep()?;
+        attached.keep()?;
         handles.insert(ordinal, handle);
         Ok(handle)
     }
@@ -116,7 +116,7 @@ impl Layout {
         called("cublasLtMatrixLayoutCreate", made).map(Layout)
     }
 
-    /// So many of them, `stride` elements from one to the next.
+    /// Makes it a batch, with `stride` elements from one matrix to the next.
     pub(super) fn repeated(self, count: i32, stride: i64) -> Result<Layout> {
         self.set(LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count)?;
         self.set(LayoutAttribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride)?;
@@ -146,7 +146,7 @@ impl Preference {
     }
 }
 
-// A failure to destroy is one of the device, of which the next call tells.
+// A failure to destroy comes from the device, and the next call returns it as well.
 impl Drop for Description {
     fn drop(&mut self) {
         // SAFETY: made in `new`, destroyed once.

@@ -1,4 +1,4 @@
-//! A region on its whole way: check, codegen, claims, and its calls on the stand-in of a device.
+//! Compiles and runs a region: check, codegen, claims, and its calls on a stand-in of a device.
 
 use std::path::Path;
 

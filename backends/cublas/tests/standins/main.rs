@@ -1,6 +1,5 @@
-//! The backend on stand-ins for CUDA's libraries (`backends/nvidia/standins`): whole ways from a region to its result, with
-//! the calls that it takes; the code as text; and what is refused. Cases that open libraries do so in processes of their
-//! own.
+//! The backend on stand-ins for CUDA's libraries (`backends/nvidia/standins`): end-to-end runs of regions with their calls,
+//! the code as text, and refusals. Cases that open libraries run in child processes.
 //!
 //! What only a GPU can show is not shown here: that cublasLt has algorithms for what is taken, its last bits, its speed.
 

@@ -1,4 +1,4 @@
-//! Random products of every kind, on their whole way, against plain loops.
+//! Random products of every kind, end to end, against plain loops.
 
 use byoc_nvidia_standins::tried;
 use byoc_plugin_api::testing::{Limit, RegionBuilder, Rng, Tensor, compare};
@@ -45,7 +45,7 @@ pub(crate) fn act() -> Result<Vec<String>, Error> {
             if let Err(refusal) = case.net.check(backend(), &options(&[])) {
                 // Where a batch that is not known broadcasts twice; and where a row that is the whole product, and one
                 // number, are both added.
-                let reasons = ["take depends on sizes not known yet", "is one more tensor to add than a call takes"];
+                let reasons = ["depends on sizes not known yet", "is one more tensor to add than a call supports"];
                 assert!(reasons.iter().any(|reason| refusal.message.ends_with(reason)), "{refusal}");
                 refused += 1;
                 continue;

@@ -37,10 +37,10 @@ fn product(dtype: DType) -> (RegionBuilder, usize) {
 
 fn types() {
     let (net, y) = product(DType::I32);
-    refused(&net.with(&[y]), &[], "type: 'x0' is i32, taken are f32, f64, f16 and bf16");
+    refused(&net.with(&[y]), &[], "type: 'x0' is i32; supported are f32, f64, f16 and bf16");
     let (mut net, y) = product(DType::F16);
     net.region.values[1].dtype = DType::F32;
-    refused(&net.with(&[y]), &[], "type: 'w1' is f32, and another operand f16");
+    refused(&net.with(&[y]), &[], "type: 'w1' is f32, but another operand is f16");
     let (mut net, y) = product(DType::F64);
     let relu = net.node("Relu", &[y], "[2,5]", &[]);
     refused(&net.with(&[relu]), &[], "type: the product is f64, to which cublasLt applies no activation");
@@ -55,16 +55,16 @@ fn what_is_added() {
     };
     taken(&with("[5]"), &[]);
     taken(&with("[2,5]"), &[]);
-    refused(&with("[2,1]"), &[], "shape: 'x3' is [2,1], neither a row of the product nor of its shape, [2,5]");
-    refused(&with("[]"), &[], "shape: 'x3' is [], neither a row of the product nor of its shape, [2,5]");
-    refused(&with("[batch,5]"), &[], "shape: 'x3' is [batch,5], neither a row of the product nor of its shape, [2,5]");
+    refused(&with("[2,1]"), &[], "shape: 'x3' is [2,1], neither a row of the product nor of its shape [2,5]");
+    refused(&with("[]"), &[], "shape: 'x3' is [], neither a row of the product nor of its shape [2,5]");
+    refused(&with("[batch,5]"), &[], "shape: 'x3' is [batch,5], neither a row of the product nor of its shape [2,5]");
 
     let (mut net, y) = product(DType::F32);
     let sum = (0..2).fold(y, |sum, _| {
         let term = net.input("[2,5]");
         net.node("Add", &[term, sum], "[2,5]", &[])
     });
-    refused(&net.with(&[sum]), &[], "other: 'x5' is one more tensor to add than a call takes");
+    refused(&net.with(&[sum]), &[], "other: 'x5' is one more tensor to add than a call supports");
 
     let (mut net, y) = product(DType::F32);
     let sum = net.node("Add", &[y, y], "[2,5]", &[]);
@@ -73,7 +73,7 @@ fn what_is_added() {
     let (mut net, y) = product(DType::F32);
     let term = net.weight([1, 2, 5]);
     let sum = net.node("Add", &[y, term], "[1,2,5]", &[]);
-    refused(&net.with(&[sum]), &[], "shape: the product is [2,5], and the result [1,2,5]");
+    refused(&net.with(&[sum]), &[], "shape: the product is [2,5], but the result is [1,2,5]");
 
     let gemm = |c: &str, attributes: &[(&str, Attribute)]| {
         let mut net = RegionBuilder::of("cublas", DType::F32);
@@ -85,8 +85,8 @@ fn what_is_added() {
     taken(&gemm("[1,5]", &[]), &[]);
     taken(&gemm("[2,5]", &beta(0.5)), &[]);
     taken(&gemm("[2,1]", &beta(0.0)), &[]);
-    refused(&gemm("[5]", &beta(0.5)), &[], "attribute: beta is 0.5, and the vector 'x2' can only be added as it is");
-    refused(&gemm("[2,1]", &[]), &[], "shape: 'x2' is [2,1], neither a row of the product nor of its shape, [2,5]");
+    refused(&gemm("[5]", &beta(0.5)), &[], "attribute: beta is 0.5, but the vector 'x2' cannot be scaled");
+    refused(&gemm("[2,1]", &[]), &[], "shape: 'x2' is [2,1], neither a row of the product nor of its shape [2,5]");
     refused(&gemm("[5]", &[("alpha", Attribute::Float(f32::INFINITY))]), &[], "attribute: alpha is inf");
 }
 
@@ -111,11 +111,11 @@ fn activations() {
         net.with(&[gelu])
     };
     taken(&gelu("tanh"), &[]);
-    let erf = "attribute: GELU with erf; gelu-tanh=true takes it for the one with tanh (up to 4e-4 off)";
+    let erf = "attribute: GELU with erf; gelu-tanh=true approximates it with tanh (up to 4e-4 off)";
     refused(&gelu("none"), &[], erf);
     taken(&gelu("none"), &[("gelu-tanh", "true")]);
 
-    let no = "other: a product of tensors that is no GELU";
+    let no = "other: a product of tensors that is not GELU";
     let root = std::f64::consts::FRAC_1_SQRT_2;
     refused(&in_pieces("Erf", root, 0.5), &[], no);
     taken(&in_pieces("Erf", root, 0.5), &[("gelu-tanh", "true")]);
@@ -148,7 +148,7 @@ fn convolutions() {
     refused(&conv(&[1, 1], &[("strides", ints(&[2, 2]))], false), &[], &format!("attribute: strides is [2, 2]; {end}"));
     let pads = [("pads", ints(&[0, 0, 1, 1]))];
     refused(&conv(&[1, 1], &pads, false), &[], &format!("attribute: pads is [0, 0, 1, 1]; {end}"));
-    let bias = "other: the bias 'w2' goes along the channels, and cublasLt adds one along the pixels";
+    let bias = "other: the bias 'w2' goes along the channels, but cublasLt adds one along the pixels";
     refused(&conv(&[1, 1], &[], true), &[], bias);
 }
 
@@ -161,14 +161,14 @@ fn sizes() {
     };
     refused(&matmul("[2,0]", "[0,5]", "[2,5]"), &[], "shape: 'x0' has no elements");
     refused(&matmul("[batch,3]", "[3,0]", "[batch,0]"), &[], "shape: 'x1' has no elements");
-    let many = "limit: the batch takes too many calls (5000 against a limit of 4096)";
+    let many = "limit: the batch needs too many calls (5000 against a limit of 4096)";
     refused(&matmul("[5000,1,2,3]", "[1,3,3,5]", "[5000,3,2,5]"), &[], many);
     taken(&matmul("[4000,1,2,3]", "[1,3,3,5]", "[4000,3,2,5]"), &[]);
     // Queries in groups that share keys: one call, whatever the sizes.
     taken(&matmul("[batch,rows,4,8,3]", "[batch,rows,1,3,length]", "[batch,rows,4,8,length]"), &[]);
     taken(&matmul("[batch,rows,3]", "[3,5]", "[batch,rows,5]"), &[]);
     taken(&matmul("[3,1,2,3]", "[1,rows,3,5]", "[3,rows,2,5]"), &[]);
-    let unknown = "shape: how many calls [batch,1,2,3] by [1,rows,3,5] take depends on sizes not known yet";
+    let unknown = "shape: the number of calls for [batch,1,2,3] by [1,rows,3,5] depends on sizes not known yet";
     refused(&matmul("[batch,1,2,3]", "[1,rows,3,5]", "[batch,rows,2,5]"), &[], unknown);
 }
 
@@ -185,9 +185,9 @@ fn other_regions() {
 
     let (mut net, y) = product(DType::F32);
     let softmax = net.node("Softmax", &[y], "[2,5]", &[]);
-    refused(&net.with(&[softmax]), &[], "other: 'Softmax_1' (Softmax) is no product of matrices");
+    refused(&net.with(&[softmax]), &[], "other: 'Softmax_1' (Softmax) is not a product of matrices");
 
     let (mut net, y) = product(DType::F32);
     net.node("Exp", &[y], "[2,5]", &[]);
-    refused(&net.with(&[y]), &[], "other: 'Exp_1' is no part of a product that one call computes");
+    refused(&net.with(&[y]), &[], "other: 'Exp_1' is not part of a product that one call computes");
 }

@@ -15,7 +15,7 @@ pub(crate) const CASES: &[(&str, fn())] = &[
     ("runtime::one_call_a_product", one_call_a_product),
     ("runtime::regions_share_a_handle", regions_share_a_handle),
     ("runtime::calls_for_a_batch_that_broadcasts_twice", calls_for_a_batch_that_broadcasts_twice),
-    ("runtime::a_constant_that_is_no_matrix_is_laid_out_anew", a_constant_is_laid_out_anew),
+    ("runtime::a_constant_that_is_not_a_matrix_is_repacked", a_constant_is_repacked),
     ("runtime::scratch_memory", scratch_memory),
     ("runtime::no_algorithm", no_algorithm),
     ("runtime::sizes_that_do_not_fit", sizes_that_do_not_fit),
@@ -72,7 +72,7 @@ fn spread() -> RegionBuilder {
     net.with(&[y])
 }
 
-/// Runs a region with four rows on tensors of ones; tells whether the result is right.
+/// Runs a region with four rows on tensors of ones; returns whether the result is right.
 fn run(net: &RegionBuilder) -> Result<Vec<String>, Error> {
     let symbols = [("rows", 4)];
     let ones = |tensor: Tensor| Tensor::new((tensor.dtype(), tensor.sizes()), &vec![1.0; tensor.len()]);
@@ -140,10 +140,10 @@ fn calls_for_a_batch_that_broadcasts_twice() {
     assert_eq!(log.matches("choose an algorithm").count(), 1);
 }
 
-fn a_constant_is_laid_out_anew() {
+fn a_constant_is_repacked() {
     let (output, log) = tried("spread", &[]);
     assert_eq!(output, "20 elements, right: true");
-    // The whole, in which it lies, is core's; what follows is the region's own.
+    // Core uploads the constant that it is a part of; what follows is the region's own.
     assert!(
         log.contains("retain 0: 2\nallocate 60\nupload 60\nsynchronize stream\ncreate cublasLt\nretain 0: 3\n"),
         "{log}"
@@ -152,7 +152,7 @@ fn a_constant_is_laid_out_anew() {
     assert!(log.ends_with("release 0: 1, 0 bytes live"), "{log}");
     // Where there is not as much memory.
     let (output, _) = tried("spread", &[("STANDIN_MEMORY", "150")]);
-    let message = "cuda:0 cannot lay out constant 10 anew, in 60 bytes: CUDA_ERROR_OUT_OF_MEMORY: out of memory";
+    let message = "cuda:0 cannot repack constant 10, in 60 bytes: CUDA_ERROR_OUT_OF_MEMORY: out of memory";
     assert_eq!(output, format!("{message}||Use a smaller batch, or another device"));
 }
 
@@ -180,8 +180,8 @@ fn workspace() -> Result<Vec<String>, Error> {
 fn scratch_memory() {
     let (output, _) = tried("workspace", &[]);
     let expected = "DevicePlan { scratch: 256, records: true }\nDevicePlan { scratch: 0, records: true }\n\
-                    option 'workspace' is -1, which is no number of MiB\n\
-                    option 'workspace' is 9223372036854775807, which is no number of MiB";
+                    option 'workspace' is -1, which is not a number of MiB\n\
+                    option 'workspace' is 9223372036854775807, which is not a number of MiB";
     assert_eq!(output, expected);
 }
 
@@ -248,15 +248,15 @@ fn sizes_that_do_not_fit() {
         "input 1 is [3, 5], not [batch,heads,5]",
         "input 1 is [2, 3, 6], not [batch,heads,5]",
         "X has 3 columns and W has 4 rows",
-        "a batch of 2 against one of 3",
+        "batches of 2 and 3 do not broadcast",
         "M 4 N 5 K 3 of f32 batch 2 bias makes 40 elements, not [2, 4, 4]",
-        "M 4 N 5 K 3 of f32 batch 2 bias with a bias of another length",
-        "M 4 N 5 K 0 of f32 batch 2 bias adds up nothing",
+        "M 4 N 5 K 3 of f32 batch 2 bias with a bias of the wrong length",
+        "M 4 N 5 K 0 of f32 batch 2 bias sums over no elements",
         "scratch 0",
         "scratch 0",
         "input 0 is [], not [batch,rows,heads]",
-        "the product is to be prepared and was not planned",
-        "the product is to be run and was not prepared",
+        "the product cannot be prepared before it is planned",
+        "the product cannot run before it is prepared",
     ];
     assert_eq!(output.lines().collect::<Vec<_>>(), expected);
     assert_eq!((log.matches("matmul").count(), log.matches("choose an algorithm").count()), (0, 1));
@@ -345,7 +345,7 @@ fn constants() -> Result<Vec<String>, Error> {
         said(vec![(other_type, None), (bias, None)], &handles),
         said(vec![(other_shape, None), (bias, None)], &handles),
         said(vec![(w, None), (bias, None)], &elsewhere),
-        // Between two elements nothing can be read: both are laid out anew.
+        // Between two elements nothing can be read: both are repacked.
         at(address + 1, vec![(w, None), (bias, None)], &handles),
     ];
     device.release(address);
@@ -360,12 +360,12 @@ fn constants_that_do_not_fit() {
         "constant 10 is packed as 'panels/1', expected the original",
         "constant 10 is f32, not f16",
         "constant 10 is [5, 3], not [3,5]",
-        "the domain is a device of DLPack's type 1, and CUDA's are of type 2",
+        "the domain is a device of DLPack's type 1, but CUDA's are of type 2",
         "loaded",
     ];
     assert_eq!(output.lines().collect::<Vec<_>>(), expected);
-    let anew = "allocate 30\nupload 30\nsynchronize stream\nallocate 10\nupload 10\nsynchronize stream\n";
-    assert!(log.matches(anew).count() == 1 && log.ends_with("release 0: 1, 0 bytes live"), "{log}");
+    let repacked = "allocate 30\nupload 30\nsynchronize stream\nallocate 10\nupload 10\nsynchronize stream\n";
+    assert!(log.matches(repacked).count() == 1 && log.ends_with("release 0: 1, 0 bytes live"), "{log}");
 }
 
 fn no_library() {

@@ -99,7 +99,7 @@ fn nothing_of_cuda_is_needed() {
     assert_eq!(child.output(scratch.path()), "cublas 1, libraries of CUDA: []");
 }
 
-/// Does all that a compile does, and tells which libraries it opened.
+/// Does all that a compile does, and returns which libraries it opened.
 pub(crate) fn compile() -> Result<Vec<String>, Error> {
     let description = backend().describe();
     let kinds: Vec<_> = description.options.iter().map(|option| &option.kind).collect();

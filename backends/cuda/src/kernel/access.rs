@@ -1,31 +1,31 @@
-//! Reading and writing memory: a pack at a time where elements lie together.
+//! Loads and stores: vectorised, a pack at a time, where elements are contiguous.
 
-use byoc_nvidia::program::Place;
+use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::{DType, Dim};
 
 use super::{Item, Level, Line, Parameter, Stop, Term, Writer};
 use crate::index::{Coordinate, Digit, ONE, divides, joined, product};
 use crate::ir::{Id, computed, stored};
 
-/// The most elements that are counted in 32 bits, with room for the last block.
+/// The most elements with 32-bit indices, with room for the last block.
 const MOST: usize = (1 << 31) - (1 << 16);
 
 impl Writer<'_> {
-    /// The parameter for a place.
-    fn parameter(&mut self, id: Id, place: Place, written: bool) -> String {
+    /// The parameter of a buffer.
+    fn parameter(&mut self, id: Id, place: BufferRef, written: bool) -> String {
         if !self.places.iter().any(|known| known.place == place) {
             self.places.push(Parameter { place, ty: stored(self.values[id].dtype), written });
         }
         name(place)
     }
 
-    /// Notes how many elements are counted.
+    /// Switches to 64-bit indices if a tensor of that shape needs them.
     pub(super) fn count(&mut self, shape: &[Dim]) {
         let elements = product(shape).ok().and_then(|count| count.fixed());
         self.long |= elements.is_none_or(|elements| elements > MOST);
     }
 
-    /// The place of the element in memory, and whether it is the first one of a pack.
+    /// The offset of an element, and whether it is the first one of a pack.
     fn offset(&mut self, id: Id, strides: Option<&[i64]>, at: &[Coordinate]) -> Result<(Term, bool), Stop> {
         let shape = &self.values[id].shape;
         self.count(shape);
@@ -57,7 +57,7 @@ impl Writer<'_> {
         Ok((term, false))
     }
 
-    /// Sums of coordinates by their strides.
+    /// The sum of coordinates times strides.
     fn strided(&mut self, terms: &[(i64, Coordinate)]) -> Result<(Term, bool), Stop> {
         let mut texts = Vec::new();
         let mut level = Level::Row;
@@ -71,7 +71,7 @@ impl Writer<'_> {
         Ok((self.index(&text, level), false))
     }
 
-    /// Notes along what an access runs.
+    /// Notes the direction of an access.
     fn note(&mut self, last: &Digit) {
         if last.divisor == ONE && last.atom < 2 {
             self.along[last.atom] += 1;
@@ -81,7 +81,7 @@ impl Writer<'_> {
     pub(super) fn read(
         &mut self,
         id: Id,
-        place: Place,
+        place: BufferRef,
         strides: Option<&[i64]>,
         at: &[Coordinate],
     ) -> Result<Term, Stop> {
@@ -112,7 +112,7 @@ impl Writer<'_> {
     }
 
     /// Writes an element.
-    pub(super) fn write(&mut self, id: Id, place: Place, at: &[Coordinate], value: &Term) -> Result<(), Stop> {
+    pub(super) fn write(&mut self, id: Id, place: BufferRef, at: &[Coordinate], value: &Term) -> Result<(), Stop> {
         let dtype = self.values[id].dtype;
         let element = narrowed(dtype, &value.text);
         let (offset, packed) = self.offset(id, None, at)?;
@@ -137,17 +137,17 @@ impl Writer<'_> {
     }
 }
 
-/// What a place is called in a source.
-pub(super) fn name(place: Place) -> String {
+/// The name of a buffer in the source.
+pub(super) fn name(place: BufferRef) -> String {
     match place {
-        Place::Input(at) => format!("in{at}"),
-        Place::Output(at) => format!("out{at}"),
-        Place::Constant(at) => format!("c{at}"),
-        Place::Scratch(at) => format!("s{at}"),
+        BufferRef::Input(at) => format!("in{at}"),
+        BufferRef::Output(at) => format!("out{at}"),
+        BufferRef::Constant(at) => format!("c{at}"),
+        BufferRef::Scratch(at) => format!("s{at}"),
     }
 }
 
-/// An element of memory as one in a register.
+/// Converts an element from its type in memory to that in registers.
 fn widened(dtype: DType, text: &str) -> String {
     match dtype {
         DType::F16 | DType::BF16 => format!("to_float({text})"),
@@ -156,7 +156,7 @@ fn widened(dtype: DType, text: &str) -> String {
     }
 }
 
-/// An element in a register as one of memory.
+/// Converts an element from its type in registers to that in memory.
 fn narrowed(dtype: DType, text: &str) -> String {
     match dtype {
         DType::F16 => format!("to_f16({text})"),

@@ -1,4 +1,4 @@
-//! Elements of a row folded into one.
+//! Reductions over rows.
 
 use byoc_plugin_api::DType;
 
@@ -7,7 +7,7 @@ use crate::index::{Coordinate, joined, product, regroup, spread};
 use crate::ir::{Def, Fold, Id, computed, number, wide};
 
 impl Writer<'_> {
-    /// The element of a fold: a loop over the columns, if the rows of this kernel are those of the fold.
+    /// The result of a reduction: a loop over the columns, if the rows of this kernel are those of the reduction.
     pub(super) fn fold(&mut self, id: Id, at: &[Coordinate]) -> Result<Term, Stop> {
         let values = self.values;
         let Def::Fold(kind, operand, axes) = &values[id].def else { return Err(Stop::Store(id)) };
@@ -51,15 +51,15 @@ impl Writer<'_> {
     }
 }
 
-/// How a fold is written.
+/// A reduction in C++.
 struct Folding {
-    /// What is folded into.
+    /// The accumulator's initial value.
     ty: String,
     start: String,
     function: String,
-    /// What is folded.
+    /// The element that is accumulated.
     element: String,
-    /// What becomes of all together, `{}`.
+    /// The result, of the accumulator `{}`.
     result: String,
 }
 
@@ -85,7 +85,7 @@ fn folding(kind: Fold, dtype: DType, result: DType, element: &str, position: &st
     }
 }
 
-/// The least number of a type.
+/// The lowest number of a type.
 fn least(dtype: DType) -> String {
     match dtype {
         DType::I8 => "i64(-128)".into(),

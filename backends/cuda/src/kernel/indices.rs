@@ -26,7 +26,7 @@ impl Writer<'_> {
         vec![Digit { atom, divisor: ONE, size: size.clone() }]
     }
 
-    /// An index that is worth a name, once for each loop.
+    /// Names an index, once per loop.
     pub(super) fn index(&mut self, text: &str, level: Level) -> Term {
         let plain = text.chars().all(|char| char.is_ascii_alphanumeric() || char == '$');
         if plain {
@@ -45,7 +45,7 @@ impl Writer<'_> {
         term
     }
 
-    /// Whether an atom is the counter along which packs lie.
+    /// Whether an atom is the counter of packs.
     pub(super) fn is_packed(&self, atom: usize) -> bool {
         self.shape.packed() == Some(atom)
     }
@@ -57,7 +57,7 @@ impl Writer<'_> {
         if self.pack() == 1 || !divides(self.pack(), &digit.divisor) { Level::Element } else { Level::Pack }
     }
 
-    /// C++ for a digit: that of the first element of the pack, if so.
+    /// C++ for a digit, optionally of the first element of the pack.
     pub(super) fn digit(&mut self, digit: &Digit, first: bool) -> Term {
         let level = if first { Level::Pack } else { self.level(digit) };
         let atom = &self.atoms[digit.atom];
@@ -81,7 +81,7 @@ impl Writer<'_> {
         Ok(self.number(&digits, false))
     }
 
-    /// Digits as one number; the last one of the first element of a pack, if so.
+    /// Digits as one number, optionally of the first element of a pack.
     pub(super) fn number(&mut self, digits: &[Digit], first: bool) -> Term {
         let mut text = String::new();
         let mut level = Level::Row;
@@ -107,7 +107,7 @@ impl Writer<'_> {
         })
     }
 
-    /// The coordinates of an operand that is repeated to `shape`.
+    /// The coordinates of an operand that is broadcast to `shape`.
     pub(super) fn broadcast(&mut self, at: &[Coordinate], shape: &[Dim], own: &[Dim]) -> Result<Vec<Coordinate>, Stop> {
         let lead = shape.len().saturating_sub(own.len());
         let mut coordinates = Vec::with_capacity(own.len());
@@ -126,7 +126,7 @@ impl Writer<'_> {
         Ok(coordinates)
     }
 
-    /// Whether each element of the kernel's loops is met once.
+    /// Whether the loops visit each element once.
     pub(super) fn covers(&self, at: &[Coordinate]) -> Result<bool, Stop> {
         let mut digits = joined(at.concat())?;
         if let Shape::Probe(sizes) = self.shape {

@@ -1,4 +1,4 @@
-//! Where the elements of moved tensors come from.
+//! Moves: the operand's coordinates for an element of the result.
 
 use byoc_plugin_api::Dim;
 
@@ -54,9 +54,9 @@ impl Writer<'_> {
         self.pull(operands[0], &from)
     }
 
-    /// The elements of an operand on one side of a diagonal, and 0 on the other.
+    /// The elements of an operand on one side of a diagonal, and 0 on the other side.
     fn partly(&mut self, id: Id, how: &Move, operand: Id, at: &[Coordinate]) -> Result<Term, Stop> {
-        let [.., before, last] = at else { return Err(Stop::Refused("it has no diagonal".into())) };
+        let [.., before, last] = at else { return Err(Stop::Refused("expected a matrix".into())) };
         let (to, compare, diagonal, mut from) = match how {
             Move::Triangle(true, diagonal) => (before, ">=", *diagonal, at.to_vec()),
             Move::Triangle(false, diagonal) => (before, "<=", *diagonal, at.to_vec()),
@@ -71,7 +71,7 @@ impl Writer<'_> {
                 };
                 (&at[*axis], compare, 0, inner)
             }
-            _ => return Err(Stop::Refused("it is no triangle".into())),
+            _ => return Err(Stop::Refused("it is neither a triangle nor a running sum".into())),
         };
         let (to, position) = (self.coordinate(to)?, self.coordinate(last)?);
         let condition = format!("{} - {} {compare} {diagonal}", position.text, to.text);
@@ -101,7 +101,7 @@ impl Writer<'_> {
         self.atom(&term, size)
     }
 
-    /// The same number along an axis of another size.
+    /// The same coordinate on an axis of another size.
     fn within(&mut self, at: &Coordinate, own: &Dim, size: &Dim) -> Result<Coordinate, Stop> {
         if own == size {
             return Ok(at.clone());
@@ -212,7 +212,7 @@ impl Writer<'_> {
         Ok(self.keep(id, at, Term { text, level }))
     }
 
-    /// An element of an operand, which is 0 and not read where one of those sizes, which are not known, is 0.
+    /// An element of an operand, which is 0 and not read if one of these unknown sizes is 0.
     fn unless_empty(&mut self, sizes: &[Dim], operand: Id, from: &[Coordinate]) -> Result<Term, Stop> {
         let unknown = sizes.iter().filter(|size| size.fixed().is_none_or(|size| size == 0));
         let conditions: Vec<String> = unknown.map(|size| format!("{} > 0", self.size(size))).collect();
@@ -275,7 +275,7 @@ impl Writer<'_> {
         Ok(self.keep(id, at, Term { text: format!("{} ? {} : {}", guard.text, element.text, fill.text), level }))
     }
 
-    /// Elements that come from no tensor.
+    /// Elements that are generated: ranges, constants, shapes.
     fn made(&mut self, id: Id, how: &Move, operands: &[Id], at: &[Coordinate]) -> Result<Term, Stop> {
         let values = self.values;
         let dtype = values[id].dtype;

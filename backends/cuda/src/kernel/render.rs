@@ -1,4 +1,4 @@
-//! A kernel as text: statements get their names, and what nobody reads is left out.
+//! Renders a kernel as C++: names statements, and removes dead ones.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
@@ -229,7 +229,7 @@ impl Writer<'_> {
     }
 }
 
-/// Leaves out what nobody reads.
+/// Removes dead statements.
 fn drop_unread(body: &mut Vec<Item>) {
     let mut read = HashSet::new();
     let mut wanted = |line: &Line| match line {

@@ -1,20 +1,20 @@
-//! Which threads of a kernel compute what: chosen by what its result needs.
+//! Chooses the loops of a kernel, its mapping to threads and its vector width, by what its result needs.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use byoc_dim as dim;
-use byoc_nvidia::program::{Argument, Launch, Place};
+use byoc_nvidia::program::{Argument, BufferRef, Launch};
 use byoc_plugin_api::{DType, Dim};
 
-use super::{Atom, Level, Loop, Memory, Stop, Writer};
+use super::{Atom, Level, Loop, Materialised, Stop, Writer};
 use crate::index::{Coordinate, ONE, divides, joined, product, spread};
 use crate::ir::{Def, Id, Value};
 
-/// The threads of a block where each computes elements of its own.
+/// Threads of a block of an elementwise kernel.
 pub(super) const THREADS: u32 = 256;
-/// The threads of a block of which some together have a row, the most wanted first.
+/// Threads of a block of a kernel with rows, the preferred first.
 const GROUPED: [u32; 3] = [128, 64, 32];
-/// Blocks that a device should at least have: most have about as many multiprocessors.
+/// Fewest blocks that keep a device busy: most have about as many multiprocessors.
 const ENOUGH: usize = 128;
 /// The most elements of a row that a thread keeps in registers, half as many in `f64`.
 const KEPT: usize = 32;
@@ -22,18 +22,18 @@ const KEPT: usize = 32;
 /// The loops of a kernel.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
-    /// None yet: a counter for each axis of the result, to see what it needs.
+    /// A trial: a counter for each axis of the result, to see what it needs.
     Probe(Vec<Dim>),
     /// One counter for all elements.
     Map { total: Dim, pack: usize },
-    /// One counter for rows and one for the columns that are folded.
+    /// One counter for rows and one for the columns that are reduced.
     Rows { rows: Dim, columns: Dim, team: Team, pack: usize, keeps: bool },
 }
 
-/// The threads that have a row.
+/// The threads that share a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Team {
-    /// Neighbouring lanes of a warp; a single one has rows that lie beside each other.
+    /// Neighbouring lanes of a warp; a single one if memory is contiguous along rows.
     Lanes(u32),
     /// A block.
     Block(u32),
@@ -58,7 +58,7 @@ impl Shape {
         }
     }
 
-    /// The counter along which packs lie.
+    /// The counter of packs.
     pub(super) fn packed(&self) -> Option<usize> {
         match self {
             Shape::Probe(_) => None,
@@ -67,7 +67,7 @@ impl Shape {
         }
     }
 
-    /// The counters, and whether each element of a result has to depend on them.
+    /// The counters, and whether a result has to depend on each.
     pub(super) fn counters(&self) -> Vec<(usize, bool)> {
         match self {
             Shape::Probe(_) => Vec::new(),
@@ -76,7 +76,7 @@ impl Shape {
         }
     }
 
-    /// Whether threads keep their elements of a row.
+    /// Whether threads keep their elements of a row in registers.
     pub(super) fn keeps_rows(&self) -> bool {
         matches!(self, Shape::Rows { keeps: true, .. })
     }
@@ -100,7 +100,7 @@ impl Team {
         }
     }
 
-    /// C++ for what all threads of the team have together.
+    /// C++ for a reduction over the team.
     pub(super) fn together(&self, function: &str, own: &str) -> String {
         match self {
             Team::Lanes(1) => own.to_owned(),
@@ -142,8 +142,14 @@ impl Team {
 ///
 /// # Errors
 ///
-/// When other values have to be in memory first.
-pub(crate) fn make(values: &[Value], memory: &Memory, root: Id, place: Place, name: &str) -> Result<Kernel, Stop> {
+/// When other values have to be stored first.
+pub(crate) fn make(
+    values: &[Value],
+    memory: &Materialised,
+    root: Id,
+    place: BufferRef,
+    name: &str,
+) -> Result<Kernel, Stop> {
     let job = Job { values, memory, root, place };
     match job.probe() {
         Ok(()) => {
@@ -159,19 +165,19 @@ pub(crate) fn make(values: &[Value], memory: &Memory, root: Id, place: Place, na
     }
 }
 
-/// What is to be written.
+/// The kernel to write.
 struct Job<'a> {
     values: &'a [Value],
-    memory: &'a Memory,
+    memory: &'a Materialised,
     root: Id,
-    place: Place,
+    place: BufferRef,
 }
 
 /// The rows and columns of a result.
 struct Rows {
     rows: Dim,
     columns: Dim,
-    /// The columns of the result: none if it has one element for each row.
+    /// The columns of the result: `None` if it has one element per row.
     rest: Vec<Dim>,
     /// The coordinates of the result.
     at: Vec<Coordinate>,
@@ -217,7 +223,7 @@ impl<'a> Job<'a> {
         writer.compute(self.root, &at).map(drop)
     }
 
-    /// What is a row of the result, for a fold at these coordinates.
+    /// The rows of the result, for a reduction at these coordinates.
     fn rows(&self, fold: Id, at: &[Coordinate]) -> Result<Rows, Stop> {
         let Def::Fold(_, operand, axes) = &self.values[fold].def else { return Err(Stop::Store(fold)) };
         let sizes = &self.values[self.root].shape;
@@ -247,7 +253,7 @@ impl<'a> Job<'a> {
         Ok(Rows { rows: product(&outer)?, columns, rest, at })
     }
 
-    /// Elements of a pack, the most wanted first.
+    /// Sizes of packs, the preferred first.
     fn packs(&self, size: &Dim) -> Vec<usize> {
         let bytes = self.values[self.root].dtype.size();
         let most = (16 / bytes).min(8);
@@ -267,7 +273,7 @@ impl<'a> Job<'a> {
         Err(Stop::Refused("no pack is small enough".into()))
     }
 
-    /// The team that has a row: lanes along the columns, unless memory lies along the rows.
+    /// The team for a row: lanes along the columns, unless memory is contiguous along the rows.
     fn teamed(&self, rows: &Rows) -> Result<Shape, Stop> {
         let shape = |pack: usize, alone: bool, kept: usize| {
             let (team, keeps) = if alone { (Team::Lanes(1), false) } else { Team::of(&rows.columns, pack, kept) };
@@ -289,7 +295,7 @@ impl<'a> Job<'a> {
         Ok(shape(1, false, kept))
     }
 
-    /// Folds first, so that what they read stays in registers for what comes after them.
+    /// Reductions first, so that their elements stay in registers for what follows.
     fn write_rows<'w>(&'w self, shape: &'w Shape, rows: &Rows) -> Result<Writer<'w>, Stop> {
         let order = self.write(shape, &rows.at, rows.rest.is_empty())?.folds;
         let mut writer = self.writer(shape);

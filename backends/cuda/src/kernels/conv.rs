@@ -1,29 +1,28 @@
-//! `Conv` over one to three spatial axes, of tensors with channels first, with what may follow in the same kernel.
+//! `Conv` over one to three spatial axes, channels first, with a fused epilogue.
 //!
-//! A group of some filters is a product of the filters with the elements under the windows, in tiles (`tiled.cuh`); of
-//! groups of few filters each element is computed by itself (`direct.cuh`). Sums are f32, and f32 is not rounded before it
-//! is multiplied.
+//! Groups with enough filters are computed as a tiled implicit GEMM (`tiled.cuh`), others directly, one element per thread
+//! (`direct.cuh`). Sums are f32, and f32 is not rounded to TF32.
 
-pub(crate) mod form;
+pub(crate) mod epilogue;
 #[cfg(test)]
 mod tests;
 
 use std::fmt::Write;
 
 use byoc_dim as dim;
-use byoc_nvidia::build::Generated;
-use byoc_nvidia::program::{Argument, Launch, Place};
+use byoc_nvidia::build::GeneratedKernel;
+use byoc_nvidia::program::{Argument, BufferRef, Launch};
 use byoc_plugin_api::{DType, Dim, Node, Refusal, RefusalCode, Region};
 
 use super::window::{Window, shape};
 
-/// Threads of a block where each computes an element.
+/// Threads of a block, with one element each.
 const THREADS: u32 = 256;
-/// Groups of fewer filters are not worth a tile.
+/// Groups of fewer filters are computed directly.
 const FEW_FILTERS: usize = 8;
-/// Windows of more elements are gone over by loops.
+/// Loops over windows of up to this size are unrolled.
 const UNROLLED: usize = 64;
-/// Blocks that a device should at least have: most have about as many multiprocessors.
+/// Fewest blocks that keep a device busy: most have about as many multiprocessors.
 const ENOUGH: usize = 128;
 
 /// What is computed.
@@ -31,21 +30,21 @@ const ENOUGH: usize = 128;
 pub(crate) struct ConvSpec {
     pub(crate) dtype: DType,
     pub(crate) window: Window,
-    /// Images.
+    /// Batch size.
     pub(crate) batch: Dim,
     pub(crate) groups: usize,
     /// Channels of the input in a group.
     pub(crate) depth: usize,
     /// Channels of the result in a group.
     pub(crate) filters: usize,
-    /// Whether a number a filter is added.
+    /// Whether there is a bias.
     pub(crate) bias: bool,
-    /// Whether a tensor of the shape of the result is added.
+    /// Whether there is a residual: a tensor of the shape of the result.
     pub(crate) residual: bool,
     pub(crate) activation: Activation,
 }
 
-/// What is done to each element at last.
+/// The activation of each element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Activation {
     None,
@@ -58,7 +57,7 @@ pub(crate) enum Activation {
     },
 }
 
-/// A tile of filters by windows: how large it is, what a thread has of it, and in which steps it is computed.
+/// A tile of filters by windows: its size, the part of a thread, and the step along the inner dimension.
 #[derive(Clone, Copy)]
 struct Tile {
     rows: usize,
@@ -80,14 +79,14 @@ const TILES: [Tile; 5] = [
 /// Reads a convolution.
 pub(crate) fn read(region: &Region, node: &Node) -> Result<ConvSpec, Refusal> {
     let (Some(x), Some(w), Some(y)) = (node.input(0), node.input(1), node.output(0)) else {
-        return Err(Refusal::new(RefusalCode::Other, "a convolution of nothing"));
+        return Err(Refusal::new(RefusalCode::Other, "a convolution needs an input and weights"));
     };
     if node.op != "Conv" {
-        return Err(Refusal::new(RefusalCode::Other, format!("'{}' is no convolution", node.name)));
+        return Err(Refusal::new(RefusalCode::Other, format!("'{}' is not a convolution", node.name)));
     }
     let dtype = region.values[x].dtype;
     if ![DType::F32, DType::F16, DType::BF16].contains(&dtype) {
-        let message = format!("'{}' is {dtype}, taken are f32, f16 and bf16", region.values[x].name);
+        let message = format!("'{}' is {dtype}; supported are f32, f16 and bf16", region.values[x].name);
         return Err(Refusal::new(RefusalCode::Type, message));
     }
     let window = Window::read(region, node, x, y, Some(w))?;
@@ -115,17 +114,21 @@ pub(crate) fn read(region: &Region, node: &Node) -> Result<ConvSpec, Refusal> {
         residual: false,
         activation: Activation::None,
     };
-    let too_large = |_| shape(format!("'{}' has more elements than sizes count", node.name));
+    let too_large = |_| shape(format!("'{}' has too many elements", node.name));
     spec.launched().map_err(too_large)?;
     if spec.is_looked_up() && spec.depth.saturating_mul(spec.window.input.iter().product()) > i32::MAX as usize {
-        return Err(shape(format!("'{}' has more elements in the channels of a group than 32 bits count", node.name)));
+        return Err(shape(format!(
+            "'{}' has more elements in the channels of a group than 32 bits can count",
+            node.name
+        )));
     }
     Ok(spec)
 }
 
-/// The kernel called `name`, which is given the input, the weights, the bias and the residual if there are, and the result.
-pub(crate) fn generate(spec: &ConvSpec, name: &str, at: &[Place]) -> Generated {
-    // What was read can be divided.
+/// The kernel called `name`. Its arguments are the input, the weights, the bias and the residual if there are any, and the
+/// result.
+pub(crate) fn generate(spec: &ConvSpec, name: &str, at: &[BufferRef]) -> GeneratedKernel {
+    // `read` has checked the sizes.
     let (windows, grid) = spec.launched().unwrap_or((Dim::Fixed(0), [const { Dim::Fixed(0) }; 3]));
     let threads = spec.threads();
     let mut text = format!("namespace {name}_parts {{\n\n");
@@ -160,7 +163,7 @@ pub(crate) fn generate(spec: &ConvSpec, name: &str, at: &[Place]) -> Generated {
         shared: 0,
         arguments,
     };
-    Generated { text, launch }
+    GeneratedKernel { text, launch }
 }
 
 impl ConvSpec {
@@ -168,12 +171,12 @@ impl ConvSpec {
         self.filters < FEW_FILTERS
     }
 
-    /// Whether what an element of a window adds to its place comes from a table, in 32 bits.
+    /// Whether the offsets within a window come from a table, of 32 bits.
     fn is_looked_up(&self) -> bool {
         !self.is_direct() && !self.window.is_point()
     }
 
-    /// The largest tile of which there are enough, or the smallest.
+    /// The largest tile that makes enough blocks, or the smallest.
     fn tile(&self) -> Tile {
         let enough = |tile: &&Tile| {
             let windows = self.batch.fixed().unwrap_or(ENOUGH) * self.window.positions();
@@ -188,7 +191,7 @@ impl ConvSpec {
         if self.is_direct() { THREADS } else { (tile.rows * tile.columns / tile.own_rows / tile.own_columns) as u32 }
     }
 
-    /// The number of windows, and how many blocks there are.
+    /// The number of windows, and the grid.
     fn launched(&self) -> Result<(Dim, [Dim; 3]), dim::DimError> {
         let windows = dim::mul(&self.batch, &Dim::Fixed(self.window.positions()))?;
         if self.is_direct() {

@@ -1,4 +1,4 @@
-// Elements of tensors as what is computed with, and back; four at a time where they lie at a multiple of four.
+// Conversions between tensor elements and float; four at a time where they are aligned.
 
 __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ double widen(double x) { return x; }

@@ -6,14 +6,14 @@ mod tests;
 use std::fmt::Write;
 
 use byoc_dim as dim;
-use byoc_nvidia::build::Generated;
-use byoc_nvidia::program::{Argument, Launch, Place};
+use byoc_nvidia::build::GeneratedKernel;
+use byoc_nvidia::program::{Argument, BufferRef, Launch};
 use byoc_plugin_api::{DType, Dim, Node, Refusal, RefusalCode, Region};
 
 use super::window::{Window, shape};
 
 const THREADS: u32 = 256;
-/// Windows of more elements are gone over by loops.
+/// Loops over windows of up to this size are unrolled.
 const UNROLLED: usize = 64;
 
 /// What is computed.
@@ -26,12 +26,12 @@ pub(crate) struct PoolSpec {
     pub(crate) count: Dim,
 }
 
-/// What becomes of a window.
+/// The reduction of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Its largest element.
     Maximum,
-    /// The mean of its elements, among which padding is zeros or is not there.
+    /// The mean of its elements; padding may count as zeros.
     Mean { padding_counts: bool },
 }
 
@@ -40,20 +40,20 @@ pub(crate) fn read(region: &Region, node: &Node) -> Result<PoolSpec, Refusal> {
     let kind = match node.op.as_str() {
         "MaxPool" => Kind::Maximum,
         "AveragePool" => Kind::Mean { padding_counts: node.int("count_include_pad", 0) != 0 },
-        _ => return Err(Refusal::new(RefusalCode::Other, format!("'{}' is no pooling", node.name))),
+        _ => return Err(Refusal::new(RefusalCode::Other, format!("'{}' is not a pooling", node.name))),
     };
     if node.output(1).is_some() {
-        let message = format!("the indices of '{}' are wanted, and the kernel has none", node.name);
+        let message = format!("'{}' outputs indices, which the kernel does not compute", node.name);
         return Err(Refusal::new(RefusalCode::Attribute, message));
     }
     let (Some(x), Some(y)) = (node.input(0), node.output(0)) else {
-        return Err(Refusal::new(RefusalCode::Other, "a pooling of nothing"));
+        return Err(Refusal::new(RefusalCode::Other, "a pooling needs an input"));
     };
     let dtype = region.values[x].dtype;
     let floats = [DType::F32, DType::F64, DType::F16, DType::BF16];
     let pooled = floats.contains(&dtype) || kind == Kind::Maximum && [DType::I8, DType::U8].contains(&dtype);
     if !pooled {
-        let message = format!("'{}' is {dtype}, which is not pooled", region.values[x].name);
+        let message = format!("'{}' is {dtype}, which poolings do not support", region.values[x].name);
         return Err(Refusal::new(RefusalCode::Type, message));
     }
     let window = Window::read(region, node, x, y, None)?;
@@ -65,8 +65,8 @@ pub(crate) fn read(region: &Region, node: &Node) -> Result<PoolSpec, Refusal> {
     Ok(PoolSpec { kind, dtype, window, count })
 }
 
-/// The kernel called `name`, which is given the input and the result.
-pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[Place]) -> Generated {
+/// The kernel called `name`. Its arguments are the input and the result.
+pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[BufferRef]) -> GeneratedKernel {
     let mut text = format!("namespace {name}_parts {{\n\n");
     text += &spec.window.constants();
     text += &constants(spec);
@@ -86,14 +86,14 @@ pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[Place]) -> Generated {
     let launch = Launch {
         cubin: 0,
         kernel: name.to_owned(),
-        // What was read can be divided.
+        // `read` has checked the sizes.
         grid: [blocks.unwrap_or(Dim::Fixed(0)), Dim::Fixed(1), Dim::Fixed(1)],
         block: [THREADS, 1, 1],
         persistent: false,
         shared: 0,
         arguments,
     };
-    Generated { text, launch }
+    GeneratedKernel { text, launch }
 }
 
 fn constants(spec: &PoolSpec) -> String {

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use byoc_dim as dim;
-use byoc_nvidia::build::{Generated, PRELUDE};
-use byoc_nvidia::program::{Argument, Place};
+use byoc_nvidia::build::{GeneratedKernel, PRELUDE};
+use byoc_nvidia::program::{Argument, BufferRef};
 use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
 use byoc_plugin_api::testing::{RegionBuilder, Rng, Tensor, decode, encode};
 use byoc_plugin_api::{Attribute, DType, Dim, Region};
 
-/// What every symbol stands for.
+/// The value of every symbol.
 pub(super) const SYMBOL: usize = 3;
 
 /// The size in a run.
@@ -29,19 +29,25 @@ pub(super) fn random(dtype: DType, count: usize, rng: &mut Rng) -> Vec<f64> {
 }
 
 /// All kernels in one text.
-pub(super) fn compiled(all: &[Generated]) -> Kernels {
+pub(super) fn compiled(all: &[GeneratedKernel]) -> Kernels {
     let texts: Vec<_> = all.iter().map(|generated| generated.text.as_str()).collect();
     Kernels::compile(&format!("{PRELUDE}\n{}", texts.join("\n")))
 }
 
 /// Runs a kernel on inputs, and gives the elements of its result.
-pub(super) fn run(kernels: &Kernels, of: &Generated, dtype: DType, inputs: &[Vec<f64>], count: usize) -> Vec<f64> {
+pub(super) fn run(
+    kernels: &Kernels,
+    of: &GeneratedKernel,
+    dtype: DType,
+    inputs: &[Vec<f64>],
+    count: usize,
+) -> Vec<f64> {
     let inputs: Vec<_> = inputs.iter().map(|values| Buffer::of(&encode(dtype, values))).collect();
     let output = Buffer::new::<u8>(count * dtype.size());
     let launch = &of.launch;
     let parameter = |argument: &Argument| match argument {
-        Argument::Pointer(Place::Input(at)) => Param::Buffer(&inputs[*at]),
-        Argument::Pointer(Place::Output(0)) => Param::Buffer(&output),
+        Argument::Pointer(BufferRef::Input(at)) => Param::Buffer(&inputs[*at]),
+        Argument::Pointer(BufferRef::Output(0)) => Param::Buffer(&output),
         Argument::Size(dim) => Param::Size(size(dim) as i64),
         other => panic!("{other:?}"),
     };
@@ -52,8 +58,8 @@ pub(super) fn run(kernels: &Kernels, of: &Generated, dtype: DType, inputs: &[Vec
 }
 
 /// Where a kernel of that many inputs finds them and its result.
-pub(super) fn places(inputs: usize) -> Vec<Place> {
-    (0..inputs).map(Place::Input).chain([Place::Output(0)]).collect()
+pub(super) fn places(inputs: usize) -> Vec<BufferRef> {
+    (0..inputs).map(BufferRef::Input).chain([BufferRef::Output(0)]).collect()
 }
 
 /// The largest difference, relative where numbers are above 1. Infinite where only one of two is NaN.

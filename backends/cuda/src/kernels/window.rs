@@ -1,10 +1,10 @@
-//! What convolutions and poolings share: windows over up to three spatial axes, whose sizes the source has as constants.
+//! Windows of convolutions and poolings, over up to three spatial axes. Their sizes are constants of the source.
 
 use std::fmt::Write;
 
 use byoc_plugin_api::{Dim, Node, Refusal, RefusalCode, Region};
 
-/// Spatial axes of a kernel. Fewer are filled up in front with axes of one element.
+/// Spatial axes of a kernel. Missing ones are prepended with size 1.
 pub(super) const AXES: usize = 3;
 
 /// Windows over a padded input.
@@ -14,9 +14,9 @@ pub(crate) struct Window {
     pub(crate) kernel: [usize; AXES],
     pub(crate) stride: [usize; AXES],
     pub(crate) dilation: [usize; AXES],
-    /// Padding in front.
+    /// Padding at the begin.
     pub(crate) begin: [usize; AXES],
-    /// Padding behind, without what a window hangs over (`ceil_mode`).
+    /// Padding at the end, without the excess of `ceil_mode`.
     pub(crate) end: [usize; AXES],
     pub(crate) output: [usize; AXES],
 }
@@ -28,7 +28,7 @@ impl Window {
         let (input, output) = (spatial(region, x)?, spatial(region, y)?);
         let weights = w.map(|w| spatial(region, w)).transpose()?;
         if [Some(&output), weights.as_ref()].into_iter().flatten().any(|sizes| sizes.len() != input.len()) {
-            return Err(shape(format!("'{}' has windows of another rank than its input", node.name)));
+            return Err(shape(format!("'{}' has a window of another rank than its input", node.name)));
         }
         let read = byoc_plugin_api::Window::of(node, input.len(), weights.as_deref())?;
         let window = Window {
@@ -42,7 +42,7 @@ impl Window {
         };
         let sizes = [&window.input, &window.output, &window.kernel];
         if sizes.iter().any(|sizes| sizes.iter().product::<usize>() > i32::MAX as usize) {
-            return Err(shape(format!("'{}' has more elements a channel than 32 bits count", node.name)));
+            return Err(shape(format!("'{}' has more elements a channel than 32 bits can count", node.name)));
         }
         Ok(window)
     }
@@ -52,7 +52,7 @@ impl Window {
         (self.kernel[axis] - 1) * self.dilation[axis] + 1
     }
 
-    /// Whether every window lies on the input alone.
+    /// Whether no window reaches into padding.
     pub(crate) fn is_inside(&self) -> bool {
         let ends = |axis: usize| self.output[axis].saturating_sub(1) * self.stride[axis] + self.span(axis);
         self.begin == [0; AXES] && (0..AXES).all(|axis| ends(axis) <= self.input[axis])
@@ -70,7 +70,7 @@ impl Window {
 
     /// The constants of the source.
     pub(super) fn constants(&self) -> String {
-        // Enumerators, since not every source reads all of them, which would be warned of.
+        // Enumerators, since unused constants would be warned of.
         let mut text = "enum : int {\n".to_owned();
         let lists = [
             ("IN", &self.input),
@@ -94,7 +94,7 @@ fn spatial(region: &Region, value: usize) -> Result<Vec<usize>, Refusal> {
     let value = &region.values[value];
     let sizes = value.shape.get(2..).unwrap_or_default();
     if sizes.is_empty() || sizes.len() > AXES {
-        return Err(shape(format!("'{}' has {} spatial axes, taken are 1 to {AXES}", value.name, sizes.len())));
+        return Err(shape(format!("'{}' has {} spatial axes; supported are 1 to {AXES}", value.name, sizes.len())));
     }
     let sizes: Option<Vec<_>> = sizes.iter().map(Dim::fixed).collect();
     sizes.ok_or_else(|| shape(format!("the spatial sizes of '{}' are not known: fix them with --dim", value.name)))

@@ -1,4 +1,4 @@
-//! Operators of which each element depends on one element of each operand.
+//! Elementwise operators.
 
 use byoc_plugin_api::{DType, Node, Refusal, RefusalCode};
 
@@ -6,7 +6,7 @@ use super::{Lowering, refused};
 use crate::ir::{Def, computed, number, wide};
 
 impl Lowering<'_> {
-    /// Whether the node is one of these.
+    /// Lowers the node if it is one of these.
     pub(super) fn elements(&mut self, node: &Node) -> Result<bool, Refusal> {
         let Some(&dtype) = node.input(0).map(|value| &self.region.values[value].dtype) else { return Ok(false) };
         let text = match node.op.as_str() {
@@ -50,7 +50,7 @@ impl Lowering<'_> {
 
     fn batch_norm(&mut self, node: &Node) -> Result<bool, Refusal> {
         if node.int("training_mode", 0) != 0 {
-            return Err(refused(RefusalCode::Attribute, "it is to be trained"));
+            return Err(refused(RefusalCode::Attribute, "it is in training mode"));
         }
         let x = self.operand(node, 0)?;
         let (dtype, shape) = (self.dtype(x), self.shape(x));

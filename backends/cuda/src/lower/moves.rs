@@ -1,4 +1,4 @@
-//! Operators that move elements, or make them from nothing.
+//! Operators that move elements, or generate them.
 
 use byoc_dim as dim;
 use byoc_plugin_api::{Attribute, DType, Dim, Node, Refusal, RefusalCode};
@@ -7,7 +7,7 @@ use super::{Lowering, refused};
 use crate::ir::{Def, Edge, Move, Rotary, Start, number};
 
 impl Lowering<'_> {
-    /// Whether the node is one of these.
+    /// Lowers the node if it is one of these.
     pub(super) fn moves(&mut self, node: &Node) -> Result<bool, Refusal> {
         let how = match node.op.as_str() {
             "Identity" => Move::Reshape,
@@ -54,7 +54,7 @@ impl Lowering<'_> {
     fn dropout(&mut self, node: &Node) -> Result<bool, Refusal> {
         let training = self.ints(node, 2, "modes")?.is_some_and(|values| values.first() == Some(&1));
         if training {
-            return Err(refused(RefusalCode::Attribute, "it is to be trained"));
+            return Err(refused(RefusalCode::Attribute, "it is in training mode"));
         }
         let x = self.operand(node, 0)?;
         self.in_shape(node, 1);
@@ -89,7 +89,7 @@ impl Lowering<'_> {
         for output in 0..node.outputs.len() {
             let size = sizes.as_ref().map_or(each, |sizes| sizes.get(output).copied());
             let Some(size) = size else {
-                return Err(refused(RefusalCode::Shape, "what is split has a size that is not known"));
+                return Err(refused(RefusalCode::Shape, "the size of the axis that is split is not known"));
             };
             let mut parts = vec![(Start::Front(0), 1); shape.len()];
             parts[axis] = (Start::Front(start), 1);
@@ -141,7 +141,7 @@ impl Lowering<'_> {
             "Gather" => Move::Gather(axis?),
             "GatherElements" => Move::GatherElements(axis?),
             _ if indices.last().and_then(Dim::fixed).is_none() => {
-                return Err(refused(RefusalCode::Shape, "its tuples have a length that is not known"));
+                return Err(refused(RefusalCode::Shape, "the length of its tuples is not known"));
             }
             _ => Move::GatherNd(usize::try_from(node.int("batch_dims", 0)).unwrap_or(0)),
         };
@@ -195,7 +195,7 @@ impl Lowering<'_> {
             heads = self.push(dtype, turned, Def::Move(Move::Transpose(vec![0, 2, 1, 3]), vec![apart]));
         }
         let Some(size) = self.shape(heads).get(3).and_then(Dim::fixed) else {
-            return Err(refused(RefusalCode::Shape, "its heads have a size that is not known"));
+            return Err(refused(RefusalCode::Shape, "its head size is not known"));
         };
         let turned = match node.int("rotary_embedding_dim", 0) {
             0 => size as i64,

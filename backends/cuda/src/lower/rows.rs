@@ -1,4 +1,4 @@
-//! Operators that fold the elements of rows, in steps: folds, and what each element becomes of them.
+//! Reductions and normalisations: operators that reduce rows, and elementwise steps on the results.
 
 use byoc_plugin_api::{DType, Dim, Node, Refusal, RefusalCode};
 
@@ -8,7 +8,7 @@ use crate::index::{ONE, product};
 use crate::ir::{Def, Fold, Id, Move, computed, number, wide};
 
 impl Lowering<'_> {
-    /// Whether the node is one of these.
+    /// Lowers the node if it is one of these.
     pub(super) fn rows(&mut self, node: &Node) -> Result<bool, Refusal> {
         match node.op.as_str() {
             "Softmax" => self.softmax(node),
@@ -33,11 +33,11 @@ impl Lowering<'_> {
         self.push(dtype, shape, Def::Each(text, operands))
     }
 
-    /// Axes folded to size 1; of integers as i64.
+    /// Reduces axes to size 1; integers as i64.
     fn fold(&mut self, kind: Fold, x: Id, axes: &[usize]) -> Result<Id, Refusal> {
         let dtype = self.dtype(x);
         if dtype == DType::U64 && kind != Fold::Sum {
-            return Err(refused(RefusalCode::Type, "it compares u64"));
+            return Err(refused(RefusalCode::Type, "comparing u64 is not supported"));
         }
         let mut shape = self.shape(x);
         axes.iter().for_each(|&axis| shape[axis] = ONE);
@@ -46,11 +46,11 @@ impl Lowering<'_> {
         Ok(self.push(dtype, shape, Def::Fold(kind, x, axes.to_vec())))
     }
 
-    /// The number of elements along axes: C++, with an operand where it is not known.
+    /// The number of elements along axes as C++, with an operand if it is unknown.
     fn count(&mut self, x: Id, axes: &[usize], dtype: DType, operands: &mut Vec<Id>) -> Result<String, Refusal> {
         let shape = self.shape(x);
         let count = product(axes.iter().map(|&axis| &shape[axis]))
-            .map_err(|_| refused(RefusalCode::Shape, "it folds too many elements"))?;
+            .map_err(|_| refused(RefusalCode::Shape, "it reduces too many elements"))?;
         if let Dim::Fixed(count) = count {
             return Ok(if dtype.is_float() { number(count as f64, dtype) } else { format!("i64({count})") });
         }
@@ -58,7 +58,7 @@ impl Lowering<'_> {
         Ok(format!("{}({{{}}})", computed(dtype), operands.len() - 1))
     }
 
-    /// Sums divided by how many were added, in the type of sums.
+    /// Means, in the type of sums.
     fn mean(&mut self, x: Id, axes: &[usize]) -> Result<Id, Refusal> {
         let sum = self.fold(Fold::Sum, x, axes)?;
         let dtype = self.dtype(sum);
@@ -137,7 +137,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A fold in the type and shape of the result.
+    /// Defines the result by a reduction, cast and reshaped.
     fn narrow(&mut self, node: &Node, folded: Id) {
         let Some(output) = node.output(0) else { return };
         let to = self.region.values[output].dtype;
@@ -159,7 +159,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Each sum by itself: short axes are what models have.
+    /// Each prefix sum is computed separately: models have short axes.
     fn running_sum(&mut self, node: &Node) -> Result<(), Refusal> {
         let x = self.operand(node, 0)?;
         let mut shape = self.shape(x);
@@ -179,7 +179,7 @@ impl Lowering<'_> {
         let (dtype, shape) = (self.dtype(x), self.shape(x));
         let size = node.int("size", 0);
         if !(1..=31).contains(&size) || shape.len() < 2 {
-            return Err(refused(RefusalCode::Attribute, format!("its size is {size}, at most 31 are added up")));
+            return Err(refused(RefusalCode::Attribute, format!("its size is {size}, but at most 31 is supported")));
         }
         let mut operands = vec![x];
         let mut squares = Vec::new();

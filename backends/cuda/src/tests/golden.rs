@@ -1,8 +1,8 @@
-//! Sources of regions that models have, as they are to stay: `UPDATE_GOLDEN=1` writes them anew.
+//! Golden sources of regions of models; `UPDATE_GOLDEN=1` rewrites them.
 
 use byoc_plugin_api::{Attribute, DType};
 
-use super::bed::{Net, check, kernels_of};
+use super::fixture::{Net, check, kernels_of};
 
 fn net(name: &str) -> Net {
     let named = name.ends_with("named");
@@ -177,7 +177,7 @@ fn sources() {
             std::fs::write(&file, text).expect("it is ours");
         }
         let expected = std::fs::read_to_string(&file).unwrap_or_default();
-        assert_eq!(text, expected, "{name}: UPDATE_GOLDEN=1 writes it anew");
+        assert_eq!(text, expected, "{name}: UPDATE_GOLDEN=1 rewrites it");
     }
 }
 

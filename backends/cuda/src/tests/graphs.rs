@@ -3,7 +3,7 @@
 use byoc_plugin_api::testing::Rng;
 use byoc_plugin_api::{Attribute, DType};
 
-use super::bed::{Net, check};
+use super::fixture::{Net, check};
 
 /// A result of which another result is a part, and one that is read along another axis than it is folded.
 #[test]
@@ -40,7 +40,7 @@ fn parts_of_results() {
     check(&nets);
 }
 
-/// Elements that are taken from an axis which turns out to have none are 0, and what lies around it in memory is not read.
+/// Elements of an axis that is empty at run time are 0, and memory around it is not read.
 #[test]
 fn parts_of_nothing() {
     for dtype in [DType::F16, DType::I64] {

@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::{Attribute, DType};
 
-use super::bed::{Net, Op, check};
+use super::fixture::{Net, Op, check};
 
 const FLOATS: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
 const INTS: [DType; 8] = [DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];

@@ -1,11 +1,11 @@
-//! Functions of elements: as a region has them, and as CUDA C++.
+//! Elementwise functions: matched in a region, and as CUDA C++.
 
 use byoc_plugin_api::{Node, Refusal, RefusalCode, Region};
 
 use super::net::{Act, Pair};
 
 impl Act {
-    /// The function of a node, and the constants that decided which. `None` where it is no such node.
+    /// The function of a node, and the constants that are its parameters. `None` if the node is not elementwise.
     pub(super) fn read(region: &Region, node: &Node) -> Option<Result<(Act, Vec<usize>), Refusal>> {
         let act = match node.op.as_str() {
             "Relu" => Act::Relu,
@@ -22,14 +22,14 @@ impl Act {
         Some(if finite { Ok((act, Vec::new())) } else { Err(odd()) })
     }
 
-    /// An expression of the float `x`. NaN stays NaN. Sigmoids are divided as the device divides without a call: within 2
-    /// units of the last place, and to 0 where the divisor is above 2^126.
+    /// An expression of the float `x`. NaN stays NaN. Sigmoids use the fast division: within 2 ulp, and 0 if the divisor is
+    /// above 2^126.
     pub(super) fn text(self) -> String {
         let [a, b] = self.numbers().map(literal);
         match self {
             Act::Relu => "x < 0.f ? 0.f : x".into(),
             Act::Clip(..) => {
-                // The upper bound is the last word, as in ONNX, where it is below the other one.
+                // The upper bound wins if it is below the lower one, as in ONNX.
                 let raised = format!("(x < {a} ? {a} : x)");
                 format!("{raised} > {b} ? {b} : {raised}")
             }
@@ -45,7 +45,7 @@ impl Act {
         }
     }
 
-    /// A name for it that is part of an identifier: equal for equal functions only.
+    /// A part of an identifier, unique for the function.
     pub(super) fn name(self) -> String {
         let [a, b] = self.numbers().map(|number| format!("{:08x}", number.to_bits()));
         match self {
@@ -97,12 +97,12 @@ impl Pair {
     }
 }
 
-/// A number as CUDA C++ has it, exactly.
+/// A number as an exact C++ literal.
 fn literal(number: f32) -> String {
     format!("{number:e}f")
 }
 
-/// Bounds that are absent are the least and the greatest number of the type.
+/// Absent bounds are the lowest and the largest number of the type.
 fn clip(region: &Region, node: &Node) -> Result<(Act, Vec<usize>), Refusal> {
     let mut numbers = Vec::new();
     let mut bounds = [f32::MIN, f32::MAX];
@@ -110,14 +110,14 @@ fn clip(region: &Region, node: &Node) -> Result<(Act, Vec<usize>), Refusal> {
         let Some(value) = node.input(position + 1) else { continue };
         let elements = region.constant_floats(value).unwrap_or_default();
         let &[number] = elements.as_slice() else {
-            let message = format!("'{}' has a bound that is no constant number", node.name);
+            let message = format!("a bound of '{}' is not a constant number", node.name);
             return Err(Refusal::new(RefusalCode::ConstantNeeded, message));
         };
         *bound = (number as f32).clamp(f32::MIN, f32::MAX);
         numbers.push(value);
     }
     if bounds.iter().any(|bound| bound.is_nan()) {
-        let message = format!("'{}' has a bound that is no number", node.name);
+        let message = format!("a bound of '{}' is not a number", node.name);
         return Err(Refusal::new(RefusalCode::Attribute, message));
     }
     Ok((Act::Clip(bounds[0], bounds[1]), numbers))

@@ -2,14 +2,14 @@
 #include "cutlass/cutlass.h"
 #include "cutlass/conv/kernel/default_conv2d_fprop_with_broadcast.h"
 
-// Convolutions of images in NHWC by implicit products of matrices: CUTLASS's template, and what stands around it.
+// Convolutions of images in NHWC by implicit GEMM: CUTLASS's template with our epilogue and launch code.
 
 using cutlass::gemm::GemmShape;
 using cutlass::conv::IteratorAlgorithm;
 using Nhwc = cutlass::layout::TensorNHWC;
 
-// What becomes of the sums of 16 bytes of results: they get a bias, and a residual where there is one. Acts are functions of
-// what is there `before` the residual, and `after` it.
+// The epilogue for 16 bytes of results: adds a bias, and a residual if there is one. Acts has the functions applied `before`
+// the residual is added, and `after`.
 template <class Element, class Acts, bool RESIDUAL> struct Finish {
   static int const kElementsPerAccess = 16 / int(sizeof(Element));
   static int const kCount = kElementsPerAccess;
@@ -66,7 +66,7 @@ struct Conv {
 
   __device__ static void run(Params const &params, void *shared) { Kernel()(params, *static_cast<Shared *>(shared)); }
 
-  // Lowers the arguments, as CUTLASS does on the host otherwise. The biases stand behind the weights.
+  // Lowers the arguments, which CUTLASS usually does on the host. The biases follow the weights.
   __device__ static void init(Element *x, Element *weights, Element *residual, Element *y, int n, int h, int w, int c,
                               int k, int r, int s, int p, int q, int top, int left, int stride_h, int stride_w,
                               int dilation_h, int dilation_w, Params *made) {

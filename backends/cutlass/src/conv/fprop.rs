@@ -1,5 +1,5 @@
-//! The source of a convolution: CUTLASS's template, by types, tile, alignment and what is done to the sums. Sizes are
-//! arguments, so that layers of a model share machine code.
+//! Generates a convolution kernel: CUTLASS's template for a type, tile, alignment and epilogue. Sizes are arguments, so that
+//! the layers of a model share kernels.
 
 use byoc_nvidia::build::{PRELUDE, Source};
 use byoc_nvidia::compile::Needs;
@@ -8,21 +8,21 @@ use byoc_plugin_api::DType;
 use super::net::{Act, Conv, Image};
 use super::tile::Tile;
 
-/// What a source depends on.
+/// The parameters of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fprop {
     pub(crate) dtype: DType,
     pub(crate) tile: Tile,
-    /// Elements that one access of the images takes.
+    /// Elements of one access of the images.
     alignment: usize,
-    /// Whether that many are all channels there are, so that a tile runs over pixels of the filter.
+    /// Whether an image has no more channels than that, so that a tile covers several pixels of the filter.
     few: bool,
     before: Option<Act>,
     residual: bool,
     after: Option<Act>,
 }
 
-/// Bytes that compiling takes, NVRTC's 110 MB included, and more for each kernel: 400 MB were measured for seven.
+/// Bytes of memory for the compilation, NVRTC's 110 MB included, and for each kernel: 400 MB were measured for seven.
 const MEMORY: u64 = 360 << 20;
 const MEMORY_EACH: u64 = 10 << 20;
 
@@ -38,7 +38,7 @@ impl Fprop {
         Fprop { dtype, tile, alignment, few, before: conv.before, residual, after: conv.after }
     }
 
-    /// The kernel's name: equal for equal kernels only.
+    /// The kernel's name, unique for its parameters.
     pub(crate) fn name(&self) -> String {
         let mut name = format!("conv_{}_{}", self.dtype, self.tile);
         if self.few {
@@ -50,7 +50,7 @@ impl Fprop {
         name + &before + if self.residual { "_add" } else { "" } + &after
     }
 
-    /// The kernel, and beside it the global and the kernel that tell how it is launched.
+    /// The kernel, its launch info, and the kernel that makes its arguments.
     pub(super) fn text(&self) -> String {
         let (element, instruction) = match self.dtype {
             DType::F16 => ("cutlass::half_t", 16),
@@ -62,7 +62,7 @@ impl Fprop {
         let iterator = if self.few { "kFixedChannels" } else { "kOptimized" };
         let act = |act: Option<Act>| act.map_or_else(|| "x".to_owned(), Act::text);
         let (before, after) = (act(self.before), act(self.after));
-        let (name, facts, init) = (self.name(), facts(&self.name()), init(&self.name()));
+        let (name, launch_info, init) = (self.name(), launch_info(&self.name()), init(&self.name()));
         let Fprop { alignment, residual, .. } = self;
         let sizes = [
             "n",
@@ -91,7 +91,7 @@ struct acts_of_{name} {{
 }};
 using of_{name} = Conv<{element}, GemmShape<{m}, {n}, {depth}>, GemmShape<{warp_m}, {warp_n}, {depth}>,
     GemmShape<16, 8, {instruction}>, {stages}, {alignment}, IteratorAlgorithm::{iterator}, acts_of_{name}, {residual}>;
-extern \"C\" __device__ int {facts}[3] = {{of_{name}::THREADS, int(sizeof(of_{name}::Shared)), int(sizeof(of_{name}::Params))}};
+extern \"C\" __device__ int {launch_info}[3] = {{of_{name}::THREADS, int(sizeof(of_{name}::Shared)), int(sizeof(of_{name}::Params))}};
 extern \"C\" __global__ void __launch_bounds__(of_{name}::THREADS) {name}(__grid_constant__ of_{name}::Params const params) {{
   BYOC_SHARED(memory);
   of_{name}::run(params, memory);
@@ -106,9 +106,9 @@ extern \"C\" __global__ void {init}({element} *x, {element} *weights, {element} 
     }
 }
 
-/// The name of the global that has threads of a block, bytes of shared memory and bytes of arguments.
-pub(crate) fn facts(kernel: &str) -> String {
-    format!("{kernel}_facts")
+/// The global with the launch info: threads of a block, bytes of shared memory, bytes of arguments.
+pub(crate) fn launch_info(kernel: &str) -> String {
+    format!("{kernel}_launch_info")
 }
 
 /// The name of the kernel of one thread that makes the arguments.
@@ -116,7 +116,7 @@ pub(crate) fn init(kernel: &str) -> String {
     format!("{kernel}_init")
 }
 
-/// One source of several: most of what compiling takes is headers, and most of a cubin is names that they share.
+/// One source for several kernels: they share the headers, most of the compilation, and the names, most of a cubin.
 pub(crate) fn source(kernels: &[Fprop]) -> Source {
     let texts: String = kernels.iter().map(Fprop::text).collect();
     let needs = Needs { cutlass: true, ..Needs::default() };

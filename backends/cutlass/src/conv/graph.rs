@@ -1,23 +1,24 @@
-//! Questions about a region's graph, and its values as images.
+//! Queries of a region: who reads a value, and values as images.
 
+use byoc_nvidia::match_product::shape_text;
 use byoc_plugin_api::{ConstantId, DType, Dim, Node, Refusal, RefusalCode, Region};
 
 use super::net::Image;
 
-/// A region, and which node reads what.
-pub(super) struct Graph<'a> {
+/// A region, and the readers of its values.
+pub(super) struct RegionGraph<'a> {
     pub(super) region: &'a Region,
     /// The nodes that read each value, once for each time.
     readers: Vec<Vec<usize>>,
 }
 
-impl<'a> Graph<'a> {
-    pub(super) fn new(region: &'a Region) -> Graph<'a> {
+impl<'a> RegionGraph<'a> {
+    pub(super) fn new(region: &'a Region) -> RegionGraph<'a> {
         let mut readers = vec![Vec::new(); region.values.len()];
         for (at, node) in region.nodes.iter().enumerate() {
             node.inputs.iter().flatten().for_each(|&value| readers[value].push(at));
         }
-        Graph { region, readers }
+        RegionGraph { region, readers }
     }
 
     /// The nodes that read a value, each with the position of the input.
@@ -31,7 +32,7 @@ impl<'a> Graph<'a> {
         nodes.into_iter().flat_map(positions)
     }
 
-    /// The one node that reads a value once, if nobody else needs the value.
+    /// The only reader of a value, which is not an output.
     pub(super) fn only_reader(&self, value: usize) -> Option<usize> {
         match self.readers[value].as_slice() {
             &[at] if !self.region.outputs.contains(&value) => Some(at),
@@ -39,7 +40,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The node that multiplies a value by its sigmoid, with that of the sigmoid, if nobody else needs either.
+    /// The Sigmoid and the Mul that make SiLU of a value, if both have no other readers.
     pub(super) fn gate(&self, value: usize) -> Option<(usize, usize)> {
         let &[a, b] = self.readers[value].as_slice() else { return None };
         let [sigmoid, mul] = [a.min(b), a.max(b)];
@@ -50,12 +51,12 @@ impl<'a> Graph<'a> {
         (self.only_reader(one.output(0)?)? == mul).then_some((sigmoid, mul))
     }
 
-    /// A value as an image, with no channels behind its own.
+    /// A value as an image, without padding of its channels.
     pub(super) fn image(&self, value: usize, dtype: DType) -> Result<Image, Refusal> {
         let value = &self.region.values[value];
         let name = &value.name;
         if value.dtype != dtype {
-            let message = format!("'{name}' is {}, and another tensor {dtype}", value.dtype);
+            let message = format!("'{name}' is {}, but another tensor is {dtype}", value.dtype);
             return Err(Refusal::new(RefusalCode::Type, message));
         }
         let [batch, rest @ ..] = value.shape.as_slice() else { return Err(no_image(name, &value.shape)) };
@@ -75,12 +76,13 @@ impl<'a> Graph<'a> {
     /// The shape of a constant, and its id.
     pub(super) fn constant(&self, node: &Node, value: usize) -> Result<(ConstantId, Vec<usize>), Refusal> {
         let Some(constant) = self.region.constant(value) else {
-            let message = format!("'{}', which '{}' reads, is no constant", self.region.values[value].name, node.name);
+            let message =
+                format!("'{}', which '{}' reads, is not a constant", self.region.values[value].name, node.name);
             return Err(Refusal::new(RefusalCode::ConstantNeeded, message));
         };
         let tensor = &self.region.values[value];
         if ![DType::F16, DType::BF16, DType::F32].contains(&tensor.dtype) {
-            let message = format!("'{}' is {}, weights are f16, bf16 or f32", tensor.name, tensor.dtype);
+            let message = format!("'{}' is {}; weights are f16, bf16 or f32", tensor.name, tensor.dtype);
             return Err(Refusal::new(RefusalCode::Type, message));
         }
         let shape = tensor.fixed_shape();
@@ -90,7 +92,6 @@ impl<'a> Graph<'a> {
 }
 
 fn no_image(name: &str, shape: &[Dim]) -> Refusal {
-    let shape: Vec<_> = shape.iter().map(ToString::to_string).collect();
-    let message = format!("'{name}' is [{}], taken are images of four dimensions", shape.join(","));
+    let message = format!("'{name}' is {}, expected an image of four dimensions", shape_text(shape));
     Refusal::new(RefusalCode::Shape, message)
 }

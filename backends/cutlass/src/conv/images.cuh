@@ -9,7 +9,7 @@ template <> __device__ __forceinline__ float narrow<float>(float x) { return x; 
 template <> __device__ __forceinline__ f16 narrow<f16>(float x) { return to_f16(x); }
 template <> __device__ __forceinline__ bf16 narrow<bf16>(float x) { return to_bf16(x); }
 
-// What one access of memory takes.
+// The elements of one access of memory.
 template <class T, int COUNT> struct alignas(COUNT * sizeof(T)) Pack { T at[COUNT]; };
 
 template <class T> struct Lanes {
@@ -34,10 +34,10 @@ template <class T> struct Lanes {
   }
 };
 
-// The number of this thread, where each takes one item.
+// The index of this thread, for one item per thread.
 __device__ __forceinline__ i64 item() { return i64(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-// [N, C, PIXELS] to [N, PIXELS, PITCH] by squares of 32 by 32, with zeros behind the channels.
+// [N, C, PIXELS] to [N, PIXELS, PITCH] by tiles of 32 by 32, with zeros after the channels.
 template <class T, int C, int PIXELS, int PITCH> __device__ __forceinline__ void to_nhwc(const T *x, T *y) {
   __shared__ T square[32][33];
   constexpr int ACROSS = (PIXELS + 31) / 32;
@@ -56,7 +56,7 @@ template <class T, int C, int PIXELS, int PITCH> __device__ __forceinline__ void
   }
 }
 
-// The same for so few channels that a thread writes those of a pixel at once.
+// The same for few channels: a thread writes those of a pixel at once.
 template <class T, int C, int PIXELS, int PITCH>
 __device__ __forceinline__ void few_to_nhwc(const T *x, T *y, i64 count) {
   const i64 i = item();
@@ -68,7 +68,7 @@ __device__ __forceinline__ void few_to_nhwc(const T *x, T *y, i64 count) {
   reinterpret_cast<Pack<T, PITCH> *>(y)[i] = packed;
 }
 
-// [N, PIXELS, PITCH] to [N, C, PIXELS] by squares of 32 by 32.
+// [N, PIXELS, PITCH] to [N, C, PIXELS] by tiles of 32 by 32.
 template <class T, int C, int PIXELS, int PITCH> __device__ __forceinline__ void to_nchw(const T *x, T *y) {
   __shared__ T square[32][33];
   constexpr int ACROSS = (PIXELS + 31) / 32;
@@ -95,12 +95,12 @@ struct Window {
                        TOP = TOP_, LEFT = LEFT_, DILATION_H = DILATION_H_, DILATION_W = DILATION_W_;
 };
 
-// Where a thread that makes one pack of the result is.
-template <class T, class Win, int PITCH> struct Spot {
+// The position of a thread, which computes one pack of the result.
+template <class T, class Win, int PITCH> struct Position {
   static constexpr int PACKS = PITCH / Lanes<T>::COUNT;
   int c, q, p;
   i64 n;
-  __device__ __forceinline__ explicit Spot(i64 i)
+  __device__ __forceinline__ explicit Position(i64 i)
       : c(int(i % PACKS) * Lanes<T>::COUNT), q(int(i / PACKS % Win::Q)), p(int(i / PACKS / Win::Q % Win::P)),
         n(i / PACKS / Win::Q / Win::P) {}
   __device__ __forceinline__ int row(int r) const { return p * Win::STRIDE_H - Win::TOP + r * Win::DILATION_H; }
@@ -115,18 +115,18 @@ __device__ __forceinline__ bool within(int at, int size) { return at >= 0 && at 
 template <class T, class Win, int PITCH> __device__ __forceinline__ void max_pool(const T *x, T *y, i64 count) {
   const i64 i = item();
   if (i >= count) return;
-  const Spot<T, Win, PITCH> spot(i);
+  const Position<T, Win, PITCH> position(i);
   Lanes<T> most(float_of_bits(0xff800000u));
   for (int r = 0; r < Win::R; ++r) {
-    if (!within(spot.row(r), Win::H)) continue;
+    if (!within(position.row(r), Win::H)) continue;
 #pragma unroll
     for (int s = 0; s < Win::S; ++s) {
-      if (!within(spot.column(s), Win::W)) continue;
-      const Lanes<T> seen(spot.at(x, spot.row(r), spot.column(s)));
+      if (!within(position.column(s), Win::W)) continue;
+      const Lanes<T> values(position.at(x, position.row(r), position.column(s)));
 #pragma unroll
       for (int lane = 0; lane < Lanes<T>::COUNT; ++lane) {
         // A NaN is not less than anything, and nothing replaces it.
-        if (!(seen.at[lane] <= most.at[lane]) && most.at[lane] == most.at[lane]) most.at[lane] = seen.at[lane];
+        if (!(values.at[lane] <= most.at[lane]) && most.at[lane] == most.at[lane]) most.at[lane] = values.at[lane];
       }
     }
   }
@@ -138,19 +138,19 @@ template <class T, class Win, int PITCH, bool PADDED, int BOTTOM, int RIGHT>
 __device__ __forceinline__ void average_pool(const T *x, T *y, i64 count) {
   const i64 i = item();
   if (i >= count) return;
-  const Spot<T, Win, PITCH> spot(i);
+  const Position<T, Win, PITCH> position(i);
   Lanes<T> sum(0.f);
   int pixels = 0;
   for (int r = 0; r < Win::R; ++r) {
 #pragma unroll
     for (int s = 0; s < Win::S; ++s) {
-      const int row = spot.row(r), column = spot.column(s);
+      const int row = position.row(r), column = position.column(s);
       const bool inside = within(row, Win::H) && within(column, Win::W);
       pixels += PADDED ? row < Win::H + BOTTOM && column < Win::W + RIGHT : inside;
       if (!inside) continue;
-      const Lanes<T> seen(spot.at(x, row, column));
+      const Lanes<T> values(position.at(x, row, column));
 #pragma unroll
-      for (int lane = 0; lane < Lanes<T>::COUNT; ++lane) sum.at[lane] += seen.at[lane];
+      for (int lane = 0; lane < Lanes<T>::COUNT; ++lane) sum.at[lane] += values.at[lane];
     }
   }
 #pragma unroll
@@ -167,9 +167,9 @@ template <class T, int PIXELS, int PITCH> __device__ __forceinline__ void global
   Lanes<T> sum(0.f);
   if (pack < PACKS) {
     for (int pixel = int(threadIdx.y); pixel < PIXELS; pixel += 8) {
-      const Lanes<T> seen(x + (image * PIXELS + pixel) * PITCH + pack * COUNT);
+      const Lanes<T> values(x + (image * PIXELS + pixel) * PITCH + pack * COUNT);
 #pragma unroll
-      for (int i = 0; i < COUNT; ++i) sum.at[i] += seen.at[i];
+      for (int i = 0; i < COUNT; ++i) sum.at[i] += values.at[i];
     }
   }
 #pragma unroll
@@ -218,25 +218,25 @@ template <class T, int FROM, int PITCH, int FIRST> __device__ __forceinline__ vo
   *reinterpret_cast<Packed *>(y + i / PACKS * PITCH + FIRST + i % PACKS * COUNT) = reinterpret_cast<const Packed *>(x)[i];
 }
 
-// A convolution of each channel with a filter of its own, [R, S, PITCH], whose biases stand behind it.
+// A depthwise convolution with filters [R, S, PITCH], followed by their biases.
 template <class T, class F, class Win, int PITCH>
 __device__ __forceinline__ void depthwise(const T *x, const T *weights, T *y, i64 count) {
   const i64 i = item();
   if (i >= count) return;
-  const Spot<T, Win, PITCH> spot(i);
+  const Position<T, Win, PITCH> position(i);
   Lanes<T> sum(0.f);
-  const float *bias = reinterpret_cast<const float *>(weights + Win::R * Win::S * PITCH) + spot.c;
+  const float *bias = reinterpret_cast<const float *>(weights + Win::R * Win::S * PITCH) + position.c;
 #pragma unroll
   for (int lane = 0; lane < Lanes<T>::COUNT; ++lane) sum.at[lane] = bias[lane];
   for (int r = 0; r < Win::R; ++r) {
-    if (!within(spot.row(r), Win::H)) continue;
+    if (!within(position.row(r), Win::H)) continue;
 #pragma unroll
     for (int s = 0; s < Win::S; ++s) {
-      if (!within(spot.column(s), Win::W)) continue;
-      const Lanes<T> seen(spot.at(x, spot.row(r), spot.column(s)));
-      const Lanes<T> weight(weights + (r * Win::S + s) * PITCH + spot.c);
+      if (!within(position.column(s), Win::W)) continue;
+      const Lanes<T> values(position.at(x, position.row(r), position.column(s)));
+      const Lanes<T> weight(weights + (r * Win::S + s) * PITCH + position.c);
 #pragma unroll
-      for (int lane = 0; lane < Lanes<T>::COUNT; ++lane) sum.at[lane] += seen.at[lane] * weight.at[lane];
+      for (int lane = 0; lane < Lanes<T>::COUNT; ++lane) sum.at[lane] += values.at[lane] * weight.at[lane];
     }
   }
 #pragma unroll

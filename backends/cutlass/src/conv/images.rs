@@ -1,5 +1,5 @@
-//! What is not a convolution: kernels over images in NHWC, and those that bring images into that layout and out of it. Each
-//! is an instance of a template for its sizes; that of the batch is no part of it.
+//! Generates all kernels over NHWC images but convolutions, and the conversions to and from NHWC. Each instantiates a
+//! template with its sizes; the batch size is an argument.
 
 use byoc_dim::{self as dim, DimError};
 use byoc_nvidia::build::PRELUDE;
@@ -9,18 +9,18 @@ use super::net::{Act, Conv, Image, Pair, Window};
 
 const TEMPLATES: &str = include_str!("images.cuh");
 
-/// Threads of a block where each takes an item.
+/// Threads of a block, for one item per thread.
 const THREADS: u32 = 256;
 
-/// A kernel and how it is launched. What it reads comes first among its parameters, then what it writes, then `count`.
+/// A kernel and its launch. Its parameters are its inputs, its output, and `count`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Call {
-    /// The kernel's name: equal for equal kernels only.
+    /// The kernel's name, unique for its sizes.
     pub(crate) kernel: String,
     pub(crate) text: String,
     pub(crate) grid: [Dim; 3],
     pub(crate) block: [u32; 3],
-    /// Items, if there is a thread for each.
+    /// Items, if there is one thread per item.
     pub(crate) count: Option<Dim>,
 }
 
@@ -39,7 +39,7 @@ fn element(dtype: DType) -> &'static str {
     }
 }
 
-/// A kernel whose body calls a template, with as many images that it reads as `reads` has names.
+/// A kernel whose body calls a template. Its inputs are named by `reads`.
 fn text(kernel: &str, dtype: DType, reads: &[&str], count: bool, ahead: &str, call: &str) -> String {
     let element = element(dtype);
     let reads: String = reads.iter().map(|name| format!("const {element} *{name}, ")).collect();
@@ -50,7 +50,7 @@ fn text(kernel: &str, dtype: DType, reads: &[&str], count: bool, ahead: &str, ca
     )
 }
 
-/// A kernel of one thread for each of `items` for an image.
+/// A kernel with one thread for each of an image's `items`.
 fn each(
     (kernel, dtype): (String, DType),
     reads: &[&str],
@@ -105,7 +105,7 @@ fn window(window: &Window, x: &Image, y: &Image) -> [String; 2] {
     [format!("Window<{}>", sizes.join(", ")), sizes.join("_")]
 }
 
-/// The most of each window.
+/// Maximum pooling.
 pub(crate) fn max_pool(of: &Window, x: &Image, y: &Image, dtype: DType) -> Result<Call, DimError> {
     let ([win, name], element, pitch) = (window(of, x, y), element(dtype), x.pitch);
     let kernel = format!("max_pool_{element}_{pitch}_{name}");
@@ -167,7 +167,7 @@ pub(crate) fn pair(pair: Pair, a: &Image, b: &Image, dtype: DType) -> Result<Cal
     each((kernel, dtype), &["a", "b"], (&a.batch, packs(a, dtype)), &ahead, &template)
 }
 
-/// One part of joined channels, to its place among them.
+/// Copies one input of a concatenation to its channels.
 pub(crate) fn place(x: &Image, y: &Image, first: usize, dtype: DType) -> Result<Call, DimError> {
     let (element, from, pitch) = (element(dtype), x.pitch, y.pitch);
     let kernel = format!("place_{element}_{from}_{pitch}_{first}");
@@ -175,7 +175,7 @@ pub(crate) fn place(x: &Image, y: &Image, first: usize, dtype: DType) -> Result<
     each((kernel, dtype), &["x"], (&x.batch, packs(x, dtype)), "", &template)
 }
 
-/// A convolution of each channel on its own.
+/// A depthwise convolution.
 pub(crate) fn depthwise(conv: &Conv, x: &Image, y: &Image, dtype: DType) -> Result<Call, DimError> {
     let ([win, name], element, pitch) = (window(&conv.window, x, y), element(dtype), x.pitch);
     let (act, text) = conv.before.map_or(("".into(), "x".into()), |act| (format!("_{}", act.name()), act.text()));

@@ -1,21 +1,21 @@
-//! A region to the steps that compute it. Each convolution takes along what follows it: normalisation, a function, a
-//! residual, and one function more. What is left over is a step of its own.
+//! Lowers a region to steps. What follows a convolution is fused into it: normalisation, a function, a residual, and
+//! another function. Every other node is a step of its own.
 
 use std::collections::{BTreeMap, HashSet};
 
 use byoc_plugin_api::{DType, Node, Refusal, RefusalCode, Region};
 
-use super::graph::Graph;
+use super::graph::RegionGraph;
 use super::net::{Act, Conv, Image, Net, Norm, Op, Pair, Step, Weights, Window};
 
-/// The most rows or columns of a filter: CUTLASS's iterator has a bit for each.
+/// The most rows or columns of a filter: CUTLASS's iterator has a bit mask of them.
 const MOST_TAPS: usize = 32;
 
-/// Fewest channels as they lie, in an image that convolutions alone read.
+/// The least pitch of an image that only convolutions read.
 const FEW: usize = 4;
 
 struct Lowering<'a> {
-    graph: Graph<'a>,
+    graph: RegionGraph<'a>,
     dtype: DType,
     images: BTreeMap<usize, Image>,
     /// Steps, each with the last node that is in it.
@@ -26,7 +26,7 @@ struct Lowering<'a> {
 
 /// Lowers a region. With `tf32`, `f32` may be rounded to TF32.
 pub(crate) fn lower(region: &Region, tf32: bool) -> Result<Net, Refusal> {
-    let graph = Graph::new(region);
+    let graph = RegionGraph::new(region);
     let dtype = element_type(region, tf32)?;
     let mut lowering =
         Lowering { graph, dtype, images: BTreeMap::new(), steps: vec![], taken: HashSet::new(), numbers: vec![] };
@@ -52,7 +52,7 @@ fn element_type(region: &Region, tf32: bool) -> Result<DType, Refusal> {
             Err(Refusal::new(RefusalCode::Type, message))
         }
         dtype => {
-            let message = format!("'{}' is {dtype}, taken are f16, bf16 and, with math=tf32, f32", value.name);
+            let message = format!("'{}' is {dtype}; supported are f16, bf16 and, with math=tf32, f32", value.name);
             Err(Refusal::new(RefusalCode::Type, message))
         }
     }
@@ -76,7 +76,7 @@ impl Lowering<'_> {
                 (None, Some(pair)) => self.pair(node, pair)?,
                 (None, None) => {
                     return Err(other(&format!(
-                        "'{}' is a {}, which does not go with convolutions",
+                        "'{}' is a {}, which is not supported in a region of convolutions",
                         node.name, node.op
                     )));
                 }
@@ -91,7 +91,7 @@ impl Lowering<'_> {
     fn image(&mut self, value: usize) -> Result<Image, Refusal> {
         if self.graph.region.constant(value).is_some() {
             let name = &self.graph.region.values[value].name;
-            return Err(other(&format!("'{name}' is a constant in the place of an image")));
+            return Err(other(&format!("'{name}' is a constant, not an image")));
         }
         let image = self.graph.image(value, self.dtype)?;
         self.images.insert(value, image.clone());
@@ -113,7 +113,7 @@ impl Lowering<'_> {
     }
 
     fn pair(&mut self, node: &Node, pair: Pair) -> Result<Op, Refusal> {
-        let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a sum of one operand")) };
+        let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return Err(other("a sum needs two operands")) };
         let (first, second) = (self.image(a)?, self.image(b)?);
         let gate = |image: &Image, other: &Image| {
             image.pixels() == 1 && image.channels == other.channels && image.batch == other.batch
@@ -123,7 +123,7 @@ impl Lowering<'_> {
         } else if gate(&first, &second) {
             Ok(Op::Pair { from: [b, a], pair })
         } else {
-            let message = format!("the operands of '{}' have neither one shape nor one pixel an image", node.name);
+            let message = format!("the operands of '{}' have neither the same shape nor one pixel an image", node.name);
             Err(Refusal::new(RefusalCode::Shape, message))
         }
     }
@@ -131,14 +131,17 @@ impl Lowering<'_> {
     fn concat(&mut self, node: &Node) -> Result<Op, Refusal> {
         let from: Vec<usize> = node.inputs.iter().flatten().copied().collect();
         if ![1, -3].contains(&node.int("axis", 0)) {
-            let message = format!("'{}' does not join channels", node.name);
+            let message = format!("'{}' does not concatenate channels", node.name);
             return Err(Refusal::new(RefusalCode::Attribute, message));
         }
         for &value in &from[..from.len().saturating_sub(1)] {
             let channels = self.image(value)?.channels;
             if !channels.is_multiple_of(self.unit()) {
-                let message =
-                    format!("'{}' joins {channels} channels to others, no multiple of {}", node.name, self.unit());
+                let message = format!(
+                    "'{}' concatenates {channels} channels, which is not a multiple of {}",
+                    node.name,
+                    self.unit()
+                );
                 return Err(Refusal::new(RefusalCode::Shape, message));
             }
         }
@@ -156,15 +159,13 @@ impl Lowering<'_> {
         let depthwise = self.groups(node, &x, &shape)?;
         let kernel = [shape[2], shape[3]];
         if kernel.iter().any(|&taps| taps > MOST_TAPS) {
-            let message = format!(
-                "'{}' has a filter of {}x{}, taken are {MOST_TAPS}x{MOST_TAPS}",
-                node.name, kernel[0], kernel[1]
-            );
+            let message =
+                format!("'{}' has a filter of {}x{}; at most {MOST_TAPS}x{MOST_TAPS}", node.name, kernel[0], kernel[1]);
             return Err(Refusal::new(RefusalCode::Shape, message));
         }
         let (window, _) = Window::read(node, Some(&kernel))?;
         let bias = node.input(2).map(|bias| self.graph.constant(node, bias).map(|(id, _)| id)).transpose()?;
-        // What they are as they lie is known when all images are.
+        // The pitch is known when all images are.
         let weights = Weights { filters, bias, norm: None, depthwise, pitch_out: shape[0], pitch_in: shape[1] };
         let conv = Conv { from, weights, window, before: None, residual: None, after: None };
         let (conv, last, to) = self.absorb(conv, at, result)?;
@@ -174,19 +175,21 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Whether each channel has a filter of its own; other groups are refused.
+    /// Whether a convolution is depthwise; other groups are refused.
     fn groups(&self, node: &Node, x: &Image, weights: &[usize]) -> Result<bool, Refusal> {
         let group = node.int("group", 1);
-        let &[filters, channels, ..] = weights else { return Err(other("a convolution of odd weights")) };
+        let &[filters, channels, ..] = weights else {
+            return Err(other("a convolution whose weights are not of four dimensions"));
+        };
         let all = usize::try_from(group).is_ok_and(|group| group == x.channels && channels == 1 && filters == group);
         if weights.len() != 4 || !(group == 1 && channels == x.channels || all) {
-            let message = format!("'{}' has {group} groups, taken are one, and one for each channel", node.name);
+            let message = format!("'{}' has {group} groups; supported are 1 and one per channel", node.name);
             return Err(Refusal::new(RefusalCode::Attribute, message));
         }
         Ok(all && group != 1)
     }
 
-    /// Takes what follows a convolution into it. Returns the last node that is in it, and what it makes.
+    /// Fuses what follows a convolution. Returns the last fused node and its result.
     fn absorb(&mut self, mut conv: Conv, mut last: usize, mut value: usize) -> Result<(Conv, usize, usize), Refusal> {
         loop {
             let place = if conv.residual.is_some() { conv.after } else { conv.before };
@@ -218,7 +221,7 @@ impl Lowering<'_> {
         Ok((conv, last, value))
     }
 
-    /// Where the next function of a convolution goes.
+    /// The list for the next function of a convolution.
     fn free<'c>(&self, conv: &'c mut Conv) -> &'c mut Option<Act> {
         if conv.residual.is_some() { &mut conv.after } else { &mut conv.before }
     }
@@ -229,13 +232,13 @@ impl Lowering<'_> {
             self.graph.constant(node, value).map(|(id, _)| id)
         };
         if node.int("training_mode", 0) != 0 {
-            return Err(Refusal::new(RefusalCode::Attribute, format!("'{}' is for training", node.name)));
+            return Err(Refusal::new(RefusalCode::Attribute, format!("'{}' is in training mode", node.name)));
         }
         let epsilon = node.float("epsilon", 1e-5);
         Ok(Norm { scale: constant(1)?, shift: constant(2)?, mean: constant(3)?, variance: constant(4)?, epsilon })
     }
 
-    /// The other operand of a sum, if it can go into the convolution that makes `value`.
+    /// The residual: the other operand of a sum, if it can be fused into the convolution that makes `value`.
     fn residual(&self, conv: &Conv, node: &Node, value: usize) -> Option<usize> {
         let (a, b) = (node.input(0)?, node.input(1)?);
         let residual = if a == value { b } else { a };
@@ -249,7 +252,7 @@ impl Lowering<'_> {
         16 / self.dtype.size()
     }
 
-    /// Orders the steps, and lays out all images.
+    /// Orders the steps, and chooses the pitch of all images.
     fn finish(mut self) -> Result<Net, Refusal> {
         let unit = self.unit();
         for (value, image) in &mut self.images {
@@ -283,26 +286,26 @@ impl Lowering<'_> {
     }
 }
 
-/// Checks that CUTLASS can count the elements of all images; with a batch that is not known, of one image.
+/// Checks that CUTLASS can index all images; with an unknown batch, one image.
 fn countable(net: &Net, region: &Region) -> Result<(), Refusal> {
     for (&value, image) in &net.images {
         let one = Image { batch: image.batch.fixed().unwrap_or(1).into(), ..image.clone() };
         let elements = one.elements().ok().and_then(|elements| elements.fixed());
         if elements.is_none_or(|elements| elements > net.most_elements(value)) {
             let name = &region.values[value].name;
-            let message = format!("'{name}' has more elements than CUTLASS counts");
+            let message = format!("'{name}' has more elements than CUTLASS can count");
             return Err(Refusal::new(RefusalCode::Shape, message));
         }
     }
     Ok(())
 }
 
-/// Checks that no weights are packed in two ways, or needed beside their packed form.
+/// Checks that no weights are packed in two layouts, or read unpacked as well.
 fn one_packing(net: &Net) -> Result<(), Refusal> {
     let all: Vec<&Weights> = net.convolutions().map(|conv| &conv.weights).collect();
     for (position, one) in all.iter().enumerate() {
         if all[..position].iter().any(|before| before.filters == one.filters && before != one) {
-            return Err(other("two convolutions of the region need the same weights in two forms"));
+            return Err(other("two convolutions of the region need the same weights in two layouts"));
         }
     }
     Ok(())

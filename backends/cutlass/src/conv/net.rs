@@ -1,4 +1,4 @@
-//! What a region of convolutions is: steps over images. Values are indices into those of the region.
+//! The IR of a region of convolutions: steps over images. Values are those of the region.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 /// The steps in the order in which they run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Net {
-    /// Of all images.
+    /// The type of all images.
     pub(crate) dtype: DType,
     pub(crate) images: BTreeMap<usize, Image>,
     pub(crate) steps: Vec<Step>,
-    /// Constants that decided what is computed, and are not needed for it.
+    /// Constants whose numbers are in the code, which does not read them otherwise.
     pub(crate) numbers: Vec<usize>,
 }
 
-/// A tensor [batch, channels, height, width], which lies in memory as [batch, height, width, pitch].
+/// A tensor [batch, channels, height, width], stored as [batch, height, width, pitch].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Image {
     pub(crate) batch: Dim,
     pub(crate) channels: usize,
     pub(crate) height: usize,
     pub(crate) width: usize,
-    /// Channels as they lie. Those behind `channels` are finite and reach no other channel.
+    /// Channels as stored. Padding channels are finite and do not affect others.
     pub(crate) pitch: usize,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Op {
         from: usize,
         window: Window,
     },
-    /// With `padded`, as many pixels of padding below and to the right count as pixels, and all above and to the left.
+    /// With `padded`, padding counts: all above and to the left, and so many pixels below and to the right.
     AveragePool {
         from: usize,
         window: Window,
@@ -61,7 +61,7 @@ pub(crate) enum Op {
         from: [usize; 2],
         pair: Pair,
     },
-    /// One behind another along the channels.
+    /// Concatenated along the channels.
     Concat {
         from: Vec<usize>,
     },
@@ -78,18 +78,18 @@ pub(crate) struct Conv {
     pub(crate) after: Option<Act>,
 }
 
-/// What the weights and the bias of a convolution are made of.
+/// The constants that are packed to the weights and the bias of a convolution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Weights {
-    /// [K, C, R, S]; in the constant's place stands what is made of all of these.
+    /// [K, C, R, S]. The packed form replaces this constant.
     pub(crate) filters: ConstantId,
     pub(crate) bias: Option<ConstantId>,
     pub(crate) norm: Option<Norm>,
-    /// Whether each channel has a filter of its own, and C is 1.
+    /// Whether it is depthwise: C is 1.
     pub(crate) depthwise: bool,
-    /// K as it lies.
+    /// K as stored.
     pub(crate) pitch_out: usize,
-    /// C as it lies, 1 where it is depthwise.
+    /// C as stored; 1 if depthwise.
     pub(crate) pitch_in: usize,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct Window {
     pub(crate) kernel: [usize; 2],
     pub(crate) strides: [usize; 2],
     pub(crate) dilations: [usize; 2],
-    /// Above and to the left. What is below and to the right follows from the size of the result.
+    /// Above and to the left. The padding below and to the right follows from the size of the result.
     pub(crate) pads: [usize; 2],
 }
 
@@ -153,7 +153,7 @@ impl Net {
         })
     }
 
-    /// The most elements that an image may have: CUTLASS counts in 32 bits, and where there are few channels it counts bits.
+    /// The most elements of an image: CUTLASS has 32-bit offsets, and with few channels they count bits.
     pub(crate) fn most_elements(&self, value: usize) -> usize {
         let few = self.images[&value].has_few_channels(self.dtype);
         let counts_bits = few && self.convolutions().any(|conv| conv.from == value && !conv.weights.depthwise);
@@ -167,7 +167,7 @@ impl Image {
         self.height * self.width
     }
 
-    /// Whether one access takes all channels of a pixel: a convolution of it runs over pixels of the filter.
+    /// Whether one access has all channels of a pixel, so that a tile covers several pixels of the filter.
     pub(crate) fn has_few_channels(&self, dtype: DType) -> bool {
         self.pitch * dtype.size() <= 16
     }
@@ -178,7 +178,7 @@ impl Image {
         sizes.iter().try_fold(self.batch.clone(), |elements, &size| dim::mul(&elements, &size.into()))
     }
 
-    /// Whether it lies in memory as the tensor of the model does.
+    /// Whether its layout is that of the tensor in the model.
     pub(crate) fn is_plain(&self) -> bool {
         self.pixels() == 1 && self.pitch == self.channels
     }

@@ -1,5 +1,5 @@
-//! Weights as the kernels read them, made once when the model is compiled: filters with their channels innermost and
-//! padded, scaled by what normalises the result, and behind them the bias of each filter as `f32`.
+//! Packs weights at compile time: filters with channels innermost and padded, scaled by the folded batch normalisation, and
+//! followed by the biases as `f32`.
 
 use std::io::Write;
 
@@ -8,13 +8,13 @@ use half::{bf16, f16};
 
 use super::net::Weights;
 
-/// Filters [K, R, S, C], K and C as they lie.
+/// Filters [K, R, S, C], K and C padded.
 const DENSE: &str = "cutlass-krsc/1";
 
-/// One filter for each channel: [R, S, K].
+/// Depthwise filters: [R, S, K].
 const DEPTHWISE: &str = "cutlass-rsk/1";
 
-/// How packed weights are called and how many elements they are.
+/// The layout of packed weights and their number of elements.
 pub(crate) fn packed(weights: &Weights, kernel: [usize; 2], dtype: DType) -> Packed {
     Packed::new(layout(weights), dtype, &[elements(weights, kernel, dtype)]).aligned(256)
 }
@@ -24,13 +24,13 @@ pub(crate) fn layout(weights: &Weights) -> &'static str {
     if weights.depthwise { DEPTHWISE } else { DENSE }
 }
 
-/// Elements of the filters and behind them those that the biases take.
+/// Elements of the filters and of the biases after them.
 pub(crate) fn elements(weights: &Weights, [r, s]: [usize; 2], dtype: DType) -> usize {
     let &Weights { pitch_out, pitch_in, .. } = weights;
     pitch_out * r * s * pitch_in + pitch_out * (size_of::<f32>() / dtype.size())
 }
 
-/// Writes what a convolution's weights are packed to.
+/// Writes the packed weights of a convolution.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub(crate) fn pack<'a>(
     let &Weights { filters, depthwise, pitch_out, pitch_in, .. } = weights;
     let filters_view = view(filters)?;
     let &[k, c, r, s] = filters_view.shape() else {
-        return Err(Error::new("weights are no filters of two dimensions"));
+        return Err(Error::new("weights are not two-dimensional filters"));
     };
     let [k, c, r, s] = [k, c, r, s].map(|size| usize::try_from(size).unwrap_or(0));
     let filters = numbers(&filters_view)?;
@@ -80,7 +80,7 @@ pub(crate) fn pack<'a>(
     Ok(out.write_all(&row)?)
 }
 
-/// What each filter is multiplied by, and what is added to its sums.
+/// The scale of each filter, and its bias.
 fn affine<'a>(
     weights: &Weights,
     count: usize,

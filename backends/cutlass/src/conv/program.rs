@@ -1,11 +1,11 @@
-//! Steps to the code of a region: sources, what is launched with what, and what constants are packed to.
+//! Makes the program of a region from its steps: sources, launches, and packed constants.
 
 use std::collections::HashMap;
 
 use byoc_dim::{self as dim, DimError};
 use byoc_nvidia::build::Source;
-use byoc_nvidia::compile::{Facts, Needs};
-use byoc_nvidia::program::{Argument, Constant, Launch, Limit, Made, Place, Program, Tensor, Variant};
+use byoc_nvidia::compile::{CubinInfo, Needs};
+use byoc_nvidia::program::{Argument, BufferRef, Constant, Launch, Limit, Made, Program, Tensor, Variant};
 use byoc_plugin_api::{Dim, Error, Region};
 
 use super::fprop::{self, Fprop};
@@ -13,9 +13,9 @@ use super::images::{self, Call};
 use super::net::{Conv, Net, Op};
 use super::pack;
 
-/// A region's code before anything is compiled. Launches of convolutions lack what their cubins tell.
+/// A region's program before compilation. Launches of convolutions lack the launch info of their cubins.
 pub(crate) struct Draft {
-    /// All but `variants`.
+    /// The program but for its variants.
     pub(crate) program: Program,
     pub(crate) sources: Vec<Source>,
     pub(crate) scratch: Vec<Dim>,
@@ -27,14 +27,14 @@ struct Drafting<'a> {
     net: &'a Net,
     region: &'a Region,
     draft: Draft,
-    /// Where images are in NHWC.
-    places: HashMap<usize, Place>,
+    /// The NHWC buffers of images.
+    places: HashMap<usize, BufferRef>,
     /// Kernels over images: name and text.
     images: Vec<(String, String)>,
     convolutions: Vec<Fprop>,
 }
 
-/// The source of convolutions, and that of all else. One that has no kernel is left out.
+/// The source of convolutions, and the source of all other kernels. An empty one is left out.
 const CONVOLUTIONS: usize = 0;
 const IMAGES: usize = 1;
 
@@ -60,7 +60,7 @@ pub(crate) fn draft(net: &Net, region: &Region) -> Result<Draft, Error> {
     Ok(drafting.draft)
 }
 
-/// What batches of unknown size may be, each once.
+/// The limits of unknown batch sizes, each once.
 fn limits(net: &Net) -> Result<Vec<Limit>, DimError> {
     let mut limits = Vec::new();
     for (&value, image) in net.images.iter().filter(|(_, image)| image.batch.fixed().is_none()) {
@@ -90,7 +90,7 @@ impl Drafting<'_> {
     fn all(&mut self) -> Result<(), DimError> {
         for (position, value) in self.region.inputs.iter().enumerate() {
             let Some(image) = self.net.images.get(value) else { continue };
-            let input = Place::Input(position);
+            let input = BufferRef::Input(position);
             if image.is_plain() {
                 self.places.insert(*value, input);
             } else {
@@ -107,7 +107,7 @@ impl Drafting<'_> {
             let image = &self.net.images[value];
             if !image.is_plain() {
                 let call = images::to_nchw(image, self.net.dtype)?;
-                self.launch(call, &[self.places[value], Place::Output(position)]);
+                self.launch(call, &[self.places[value], BufferRef::Output(position)]);
             }
         }
         self.sources();
@@ -126,26 +126,26 @@ impl Drafting<'_> {
         }
     }
 
-    /// Memory for an image that is computed.
-    fn new_place(&mut self, value: usize) -> Result<Place, DimError> {
+    /// A buffer for a computed image.
+    fn new_place(&mut self, value: usize) -> Result<BufferRef, DimError> {
         let image = &self.net.images[&value];
         let output = self.region.outputs.iter().position(|&output| output == value);
         let place = match output {
-            Some(position) if image.is_plain() => Place::Output(position),
+            Some(position) if image.is_plain() => BufferRef::Output(position),
             _ => {
                 let bytes = image.pixels() * image.pitch * self.net.dtype.size();
                 self.draft.scratch.push(dim::mul(&image.batch, &bytes.into())?);
-                Place::Scratch(self.draft.scratch.len() - 1)
+                BufferRef::Scratch(self.draft.scratch.len() - 1)
             }
         };
         self.places.insert(value, place);
         Ok(place)
     }
 
-    fn step(&mut self, op: &Op, value: usize, to: Place) -> Result<(), DimError> {
+    fn step(&mut self, op: &Op, value: usize, to: BufferRef) -> Result<(), DimError> {
         let (net, dtype) = (self.net, self.net.dtype);
         let (images, y) = (&net.images, &net.images[&value]);
-        let from: Vec<Place> = op.reads().iter().map(|read| self.places[read]).collect();
+        let from: Vec<BufferRef> = op.reads().iter().map(|read| self.places[read]).collect();
         let call = match op {
             Op::Conv(conv) if conv.weights.depthwise => {
                 let call = images::depthwise(conv, &images[&conv.from], y, dtype)?;
@@ -166,13 +166,15 @@ impl Drafting<'_> {
         Ok(())
     }
 
-    /// The place of a convolution's weights.
-    fn weights(&self, conv: &Conv) -> Place {
+    /// The buffer of a convolution's weights.
+    fn weights(&self, conv: &Conv) -> BufferRef {
         let constants = &self.draft.program.constants;
-        Place::Constant(constants.iter().position(|constant| constant.id == conv.weights.filters).unwrap_or_default())
+        BufferRef::Constant(
+            constants.iter().position(|constant| constant.id == conv.weights.filters).unwrap_or_default(),
+        )
     }
 
-    fn launch(&mut self, call: Call, places: &[Place]) {
+    fn launch(&mut self, call: Call, places: &[BufferRef]) {
         if self.images.iter().all(|(name, _)| *name != call.kernel) {
             self.images.push((call.kernel.clone(), call.text));
         }
@@ -189,7 +191,7 @@ impl Drafting<'_> {
         });
     }
 
-    fn concat(&mut self, values: &[usize], value: usize, to: Place) -> Result<(), DimError> {
+    fn concat(&mut self, values: &[usize], value: usize, to: BufferRef) -> Result<(), DimError> {
         let y = &self.net.images[&value];
         let mut first = 0;
         for part in values {
@@ -201,7 +203,7 @@ impl Drafting<'_> {
         Ok(())
     }
 
-    fn conv(&mut self, conv: &Conv, value: usize, to: Place) -> Result<(), DimError> {
+    fn conv(&mut self, conv: &Conv, value: usize, to: BufferRef) -> Result<(), DimError> {
         let (x, y) = (&self.net.images[&conv.from], &self.net.images[&value]);
         let fprop = Fprop::of(conv, self.net.dtype, x, y);
         if !self.convolutions.contains(&fprop) {
@@ -229,19 +231,19 @@ impl Drafting<'_> {
 }
 
 impl Draft {
-    /// The launches for one architecture, whose cubins stand at `first` and after it.
+    /// The launches for one architecture, whose cubins begin at index `first`.
     ///
     /// # Errors
     ///
-    /// When a cubin does not tell what it should.
+    /// When a cubin lacks its launch info.
     pub(crate) fn variant(&self, arch: String, first: usize, cubins: &[Vec<u8>]) -> Result<Variant, Error> {
-        let facts: Vec<_> = cubins.iter().map(|cubin| Facts::of(cubin)).collect::<Result<_, Error>>()?;
+        let info: Vec<_> = cubins.iter().map(|cubin| CubinInfo::of(cubin)).collect::<Result<_, Error>>()?;
         let mut launches = self.launches.clone();
         for launch in &mut launches {
             if let [Argument::Made(made)] = launch.arguments.as_mut_slice() {
-                let words = facts[launch.cubin].words(&fprop::facts(&launch.kernel)).unwrap_or_default();
+                let words = info[launch.cubin].words(&fprop::launch_info(&launch.kernel)).unwrap_or_default();
                 let &[threads, shared, bytes] = words.as_slice() else {
-                    return Err(Error::new(format!("the cubin of '{}' tells nothing of its launch", launch.kernel)));
+                    return Err(Error::new(format!("the cubin of '{}' has no launch info", launch.kernel)));
                 };
                 (launch.block[0], launch.shared, made.bytes) = (threads as u32, shared as u32, bytes as u32);
             }

@@ -1,4 +1,4 @@
-//! How large the tiles of a convolution are: what a block of threads computes of the product of N P Q rows and K columns.
+//! Chooses the tile of a convolution: the part of the implicit GEMM (N P Q rows, K columns) that a block computes.
 
 use std::fmt;
 
@@ -11,14 +11,13 @@ pub(crate) struct Tile {
     pub(crate) block: [usize; 2],
     /// Rows and columns of a warp.
     pub(crate) warp: [usize; 2],
-    /// Bytes along the dimension that is summed over.
+    /// Bytes along K.
     depth: usize,
-    /// Tiles that are on their way at once.
+    /// Pipeline stages.
     pub(crate) stages: usize,
 }
 
-/// Where a tile is large, each byte that a block loads is used often; where there are few tiles, multiprocessors are idle.
-/// The larger stand first.
+/// A large tile reuses each loaded byte more often; with few tiles multiprocessors are idle. The larger ones come first.
 const TILES: [Tile; 4] = [
     Tile { block: [256, 128], warp: [64, 64], depth: 64, stages: 3 },
     Tile { block: [128, 128], warp: [64, 64], depth: 64, stages: 4 },
@@ -26,11 +25,10 @@ const TILES: [Tile; 4] = [
     Tile { block: [64, 64], warp: [32, 32], depth: 128, stages: 4 },
 ];
 
-/// Multiprocessors of the smaller of the GPUs that this is for (A100; H100 has 114 to 132). A tile is taken if there are as
-/// many of it.
+/// Multiprocessors of an A100 (an H100 has 114 to 132). A tile is chosen if there are at least as many of it.
 const MULTIPROCESSORS: usize = 108;
 
-/// What a batch of unknown size is taken for.
+/// The assumed size of an unknown batch.
 const BATCH: usize = 8;
 
 impl Tile {
@@ -39,19 +37,19 @@ impl Tile {
         let rows = batch.unwrap_or(BATCH).saturating_mul(pixels);
         let enough = |tile: &&Tile| {
             let [m, n] = tile.block;
-            // Half of a tile's columns at most are computed for nothing.
+            // At most half of a tile's columns are wasted.
             let wide = columns > n / 2 || n == TILES[3].block[1];
             wide && rows.div_ceil(m).saturating_mul(columns.div_ceil(n)) >= MULTIPROCESSORS
         };
         *TILES.iter().find(enough).unwrap_or(&TILES[3])
     }
 
-    /// The tile for images of few channels, where what is summed over changes pixel within a tile.
+    /// The tile for images of few channels, where a tile covers several pixels along K.
     pub(crate) fn of_few_channels() -> Tile {
         TILES[2]
     }
 
-    /// Elements along the dimension that is summed over.
+    /// Elements along K.
     pub(crate) fn depth(&self, dtype: DType) -> usize {
         self.depth / dtype.size()
     }

@@ -1,4 +1,4 @@
-// What follows a product: y = activation(alpha * product + beta * c + bias), in float.
+// The epilogue of a GEMM: y = activation(alpha * product + beta * c + bias), in float.
 #include "cutlass/array.h"
 #include "cutlass/numeric_conversion.h"
 

@@ -1,6 +1,6 @@
-// A product of matrices on sm_90a: one warp has TMA bring tiles of x and w to shared memory, as many ahead as there are
-// stages, and groups of four warps multiply them by wgmma and write y. A block takes one tile of y after the other, so that
-// the tiles of the next one come while y is written.
+// A warp-specialised, persistent GEMM for sm_90a: one producer warp loads tiles of x and w to shared memory by TMA, in a
+// pipeline of stages, and consumer warpgroups multiply them by wgmma and write y. A block iterates over tiles of y, so that
+// the next tiles are loaded while y is written.
 #pragma nv_diag_suppress 20044
 #include <cuda/std/cstdint>
 #include "cute/tensor.hpp"
@@ -21,7 +21,7 @@ struct alignas(64) Map {
 // The elements of K in a tile: a row of 128 bytes, which is what one swizzle covers.
 constexpr int DEEP = 64;
 
-// Atom is the wgmma instruction. With ByRows w is K x N as it lies, else N x K.
+// Atom is the wgmma instruction. With ByRows w is stored as K x N, else as N x K.
 template <class Element, class Atom, int Groups, int N, int Stages, bool ByRows, class Vector, class Activation,
           bool Source>
 struct Hopper {
@@ -31,7 +31,7 @@ struct Hopper {
   template <int Rows>
   using Deep = cute::Shape<cute::Int<Rows>, cute::Int<DEEP>, cute::Int<Stages>>;
   using LayoutX = decltype(cute::tile_to_shape(ByK{}, Deep<M>{}));
-  // Rows of K lie behind each other within 64 columns, as one copy brings them.
+  // A copy brings 64 columns, in which the rows of K are contiguous.
   using KFirst = cute::Step<cute::_2, cute::_1, cute::_3>;
   using LayoutW = cute::conditional_t<ByRows, decltype(cute::tile_to_shape(ByN{}, Deep<N>{}, KFirst{})),
                                       decltype(cute::tile_to_shape(ByK{}, Deep<N>{}))>;
@@ -73,7 +73,7 @@ struct Hopper {
     if constexpr (sizeof...(At) == 4) cute::SM90_TMA_LOAD_4D::copy(&map, full, hint, to, at...);
   }
 
-  // Brings what a tile of y needs; `step` counts over all tiles of the block. The last arguments are functions that copy x
+  // Loads the operands of a tile of y; `step` counts over all tiles of the block. The last arguments are functions that copy x
   // and w, given where from and to.
   template <class CopyX, class CopyW>
   __device__ void bring(int &step, int m, int n, int k, CopyX copy_x, CopyW copy_w) {
@@ -92,7 +92,7 @@ struct Hopper {
     }
   }
 
-  // Multiplies what was brought for a tile of y, and writes it: rows from m0 and columns from n0 on.
+  // Multiplies the loaded tiles, and writes a tile of y: rows from m0 and columns from n0 on.
   __device__ void multiply(int &step, int m0, int n0, int m, int n, int k, float alpha, float beta, Vector const *bias,
                            Element const *c, Element *y) {
     using namespace cute;

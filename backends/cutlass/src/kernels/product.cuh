@@ -1,5 +1,5 @@
-// A product of matrices on tensor cores, by the parts of CUTLASS that compute one tile: what CUTLASS's own kernels do,
-// with a batch and with C beside a bias.
+// A GEMM on tensor cores, by CUTLASS's threadblock-level mainloop and epilogue: as CUTLASS's own kernels, with a strided
+// batch and with both C and a bias.
 #pragma nv_diag_suppress 20044
 #include "cutlass/cutlass.h"
 #include "cutlass/epilogue/threadblock/default_epilogue_simt.h"
@@ -29,8 +29,8 @@ struct Product {
   static int const kThreads = 32 * Mma::WarpCount::kCount;
 
   // One tile of y = finish(x w), where x is m by k, w is k by n, and `ldx` and `ldw` are the distances of their rows or
-  // columns. The rows of c and y lie one after another.
-  __device__ static void tile(Shared &shared, Finish const &finish, int m, int n, int k, Spot at, Element const *x,
+  // columns. The rows of c and y are contiguous.
+  __device__ static void tile(Shared &shared, Finish const &finish, int m, int n, int k, TileCoord at, Element const *x,
                               long long ldx, Element const *w, long long ldw,
                               typename Finish::ElementVector const *bias, Element const *c, Element *y) {
     int thread = threadIdx.x, warp = cutlass::canonical_warp_idx_sync(), lane = threadIdx.x % 32;

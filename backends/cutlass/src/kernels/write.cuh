@@ -1,4 +1,4 @@
-// What four warps have of a tile after wgmma, to memory.
+// Writes the accumulators of a warpgroup after wgmma to memory.
 #include "cutlass/array.h"
 #include "cutlass/arch/memory.h"
 #include "cutlass/numeric_conversion.h"
@@ -25,7 +25,7 @@ __device__ inline Pair wide(cutlass::Array<Element, 2> const &pair) {
   return cutlass::NumericArrayConverter<float, Element, 2>()(pair);
 }
 
-// What is read of c for a tile of N columns from n0 on: of each 32 columns 16 bytes a lane, in the rows `row` and 8 below.
+// Loads c for a tile of N columns from n0 on: of each 32 columns 16 bytes a lane, in the rows `row` and 8 below.
 template <int N, bool Source>
 struct Old {
   uint4 words[Source ? N / 16 : 1];

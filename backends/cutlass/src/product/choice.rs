@@ -1,9 +1,9 @@
-//! Which tile a product is computed in.
+//! Chooses the tile of a product.
 //!
-//! A block computes a tile of M x N elements and reads `(M + N) K` for it, so larger tiles read less; but the GPU's
-//! multiprocessors wait for the last tile, so a product needs several tiles for each of them. What a tile costs is its area
-//! over the share of the peak that its shape reaches. These shares are estimates from how often a warp's operands are used
-//! again; `byoc tune` measures what they cannot tell.
+//! A block computes a tile of M x N elements and reads `(M + N) K` for it, so larger tiles read less; but all
+//! multiprocessors wait for the last tile (wave quantisation), so a product needs several tiles for each. The cost of a tile
+//! is its area over the share of the peak that its shape reaches. The shares are estimates from the reuse of a warp's
+//! operands; `byoc tune` measures the rest.
 
 use byoc_nvidia::compile::Arch;
 use byoc_plugin_api::DType;
@@ -15,14 +15,14 @@ use super::hopper;
 /// What a block computes: elements of y, and of K in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tile {
-    /// How it is multiplied.
+    /// The instruction.
     pub(crate) by: By,
     pub(crate) m: u32,
     pub(crate) n: u32,
     pub(crate) k: u32,
     /// What a warp computes.
     pub(crate) warp: (u32, u32),
-    /// How many steps of K are in shared memory at a time.
+    /// Pipeline stages: steps of K in shared memory at a time.
     pub(crate) stages: u32,
 }
 
@@ -69,9 +69,9 @@ const TILES: [(Tile, usize); 15] = [
 /// The peak of `mma` on sm_90 in percent of that of `wgmma`.
 const MMA_ON_HOPPER: usize = 62;
 
-/// Rows that a product is taken to have where their number is not known yet: a few sequences of some hundred tokens.
+/// Assumed rows of a product if unknown: a few sequences of some hundred tokens.
 const LIKELY_ROWS: usize = 1024;
-/// Matrices that a batch is taken to have.
+/// Assumed size of an unknown batch.
 const LIKELY_BATCH: usize = 8;
 
 impl Tile {
@@ -79,21 +79,21 @@ impl Tile {
     pub(crate) fn threads(self) -> u32 {
         match self.by {
             By::Mma => 32 * (self.m / self.warp.0) * (self.n / self.warp.1),
-            // Four warps for 64 rows, and four that copy.
+            // A consumer warpgroup for 64 rows, and a producer warpgroup.
             By::Wgmma => 128 * (self.m / 64 + 1),
         }
     }
 }
 
-/// How many multiprocessors the GPUs have that an architecture stands for: the A100 and the H100.
+/// The multiprocessors of the GPU that an architecture represents: the A100 or the H100.
 pub(crate) fn multiprocessors(arch: Arch) -> usize {
     if arch.number() >= 90 { 132 } else { 108 }
 }
 
-/// The tiles for a product, the one thought to be the fastest first.
+/// The tiles for a product, the fastest by estimate first.
 pub(crate) fn candidates(gemm: &Gemm, arch: Arch) -> Vec<Tile> {
     let narrow = gemm.dtype == DType::F32;
-    // cp.async copies 4 bytes at least. Elements that lie worse come through registers, in two stages.
+    // cp.async copies at least 4 bytes. Elements of less alignment are copied through registers, in two stages.
     let slow = gemm.alignment().iter().take(2).any(|&width| width as usize * gemm.dtype.size() < 4);
     let takes_wgmma = arch.number() == 90 && arch.is_own() && hopper::takes(gemm);
     let of = |&(tile, share): &(Tile, usize)| match tile.by {
@@ -109,12 +109,12 @@ pub(crate) fn candidates(gemm: &Gemm, arch: Arch) -> Vec<Tile> {
     all.into_iter().map(|(tile, _)| tile).collect()
 }
 
-/// The tile thought to be the fastest.
+/// The fastest tile by estimate.
 pub(crate) fn best(gemm: &Gemm, arch: Arch) -> Tile {
     candidates(gemm, arch)[0]
 }
 
-/// The time until the last multiprocessor is done, in no unit.
+/// The estimated time until the last multiprocessor is done, in arbitrary units.
 fn cost(gemm: &Gemm, arch: Arch, tile: Tile, share: usize) -> usize {
     let m = gemm.m.fixed().unwrap_or(LIKELY_ROWS);
     let batch: usize = gemm.batch.iter().map(|batch| batch.count.fixed().unwrap_or(LIKELY_BATCH)).product();

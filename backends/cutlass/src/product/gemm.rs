@@ -1,18 +1,18 @@
-//! A product in sizes and distances, which is all that its kernel depends on.
+//! The sizes and strides of a product, on which alone its kernel depends.
 
 use byoc_dim as dim;
-use byoc_nvidia::form;
-use byoc_nvidia::product::{Activation, Factor, Product, Reading};
+use byoc_nvidia::match_product;
+use byoc_nvidia::product::{Activation, Factor, MatrixView, Product};
 use byoc_plugin_api::{DType, Dim, Refusal, RefusalCode, Region};
 use serde::{Deserialize, Serialize};
 
-use crate::memory::Strides;
+use crate::buffers::Strides;
 
-/// `y = activation(alpha x w + beta c + bias)`, for every matrix of a batch. All distances are in elements. What is
-/// M x N lies in rows, one after another.
+/// `y = activation(alpha x w + beta c + bias)`, for every matrix of a batch. Strides are in elements. M x N
+/// matrices are row-major and contiguous.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Gemm {
-    /// Of x, w, c and y.
+    /// The type of x, w, c and y.
     pub(crate) dtype: DType,
     /// Rows of x and y.
     pub(crate) m: Dim,
@@ -25,32 +25,32 @@ pub(crate) struct Gemm {
     pub(crate) x: Matrix,
     pub(crate) w: Matrix,
     pub(crate) alpha: f32,
-    /// The number that c is multiplied with, if there is a c.
+    /// The factor of c, if there is a c.
     pub(crate) beta: Option<f32>,
     /// The type of the bias, if there is one.
     pub(crate) bias: Option<DType>,
     pub(crate) activation: Activation,
 }
 
-/// One dimension of a batch: how many matrices, and how far apart they are. 0 takes the same matrix again.
+/// One dimension of a batch: its size and strides. A stride of 0 broadcasts the matrix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Batch {
     pub(crate) count: Dim,
     pub(crate) x: Dim,
     pub(crate) w: Dim,
-    /// Of c as well.
+    /// The stride of c as well.
     pub(crate) y: Dim,
 }
 
-/// How a matrix lies.
+/// The layout of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Matrix {
     pub(crate) order: Order,
-    /// From row to row, or from column to column.
+    /// The leading dimension: the stride of rows, or of columns.
     pub(crate) distance: usize,
 }
 
-/// What of a matrix lies one after another.
+/// Row-major or column-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
@@ -58,7 +58,7 @@ pub(crate) enum Order {
     Columns,
 }
 
-/// A size, and how far apart its elements are.
+/// A size and its stride.
 type Axis = (Dim, Dim);
 
 /// A tensor as matrices.
@@ -69,8 +69,7 @@ struct Matrices {
 }
 
 impl Gemm {
-    /// Brings a product of these values into numbers. Where the strides of constants are not known, they are taken to be
-    /// contiguous.
+    /// The sizes and strides of a product. Constants of unknown strides are assumed to be contiguous.
     pub(crate) fn of(product: &Product<usize>, region: &Region, strides: &Strides<'_>) -> Result<Gemm, Refusal> {
         let x = matrices(&product.x, strides(product.x.from))?;
         let w = matrices(&product.w, strides(product.w.from))?;
@@ -81,7 +80,7 @@ impl Gemm {
         if let Some(bias) =
             product.bias.map(|bias| &region.values[bias]).filter(|bias| bias.shape.last() != Some(&Dim::Fixed(n)))
         {
-            return Err(shape(format!("'{}' is one number, and kernels add a vector of {n}", bias.name)));
+            return Err(shape(format!("'{}' is one number, but kernels add a vector of {n}", bias.name)));
         }
         let mut gemm = Gemm {
             dtype: product.dtype,
@@ -102,11 +101,11 @@ impl Gemm {
         Ok(gemm)
     }
 
-    /// The most elements that one access may take of x, w and y: a power of two.
+    /// The alignment of x, w and y: elements of one access, a power of two.
     pub(crate) fn alignment(&self) -> [u32; 3] {
         let most = 16 / self.dtype.size();
         let of = |sizes: &[usize], steps: &dyn Fn(&Batch) -> &Dim| {
-            // A distance that is not known yet is that of tensors which lie one after another: a multiple of the row.
+            // An unknown stride is that of contiguous tensors: a multiple of the row.
             let steps = self.batch.iter().filter_map(|batch| steps(batch).fixed());
             let all = sizes.iter().copied().chain(steps);
             all.fold(most, |width, size| width.min(1 << size.trailing_zeros().min(4))) as u32
@@ -115,7 +114,7 @@ impl Gemm {
             Order::Rows => [columns, matrix.distance],
             Order::Columns => [rows, matrix.distance],
         };
-        // Columns are only told apart where M is known.
+        // A column-major x needs a known M.
         let m = self.m.fixed().unwrap_or_default();
         [
             of(&along(&self.x, m, self.k), &|batch| &batch.x),
@@ -124,7 +123,7 @@ impl Gemm {
         ]
     }
 
-    /// Drops dimensions of one matrix, and puts those together that are one longer dimension of all operands.
+    /// Drops dimensions of size 1, and merges those that are contiguous in all operands.
     fn join(&mut self) -> Result<(), Refusal> {
         let mut joined: Vec<Batch> = Vec::with_capacity(self.batch.len());
         for inner in self.batch.drain(..).filter(|batch| batch.count != Dim::Fixed(1)) {
@@ -141,8 +140,8 @@ impl Gemm {
         Ok(())
     }
 
-    /// Where every matrix of the innermost dimension takes the same w, and the rows of x and y go on from one to the next,
-    /// it is one product of more rows.
+    /// Merges the innermost batch dimension into the rows, if it broadcasts w and the rows of x and y continue from one matrix
+    /// to the next.
     fn rows_together(&mut self) -> Result<(), Refusal> {
         let Some(inner) = self.batch.last() else { return Ok(()) };
         let continues = |row: usize, step: &Dim| dim::mul(&Dim::Fixed(row), &self.m).is_ok_and(|all| all == *step);
@@ -154,7 +153,7 @@ impl Gemm {
         Ok(())
     }
 
-    /// CUTLASS counts rows and columns in 32 bits.
+    /// CUTLASS has 32-bit rows and columns.
     pub(super) fn limits(&self) -> Result<(), Refusal> {
         let most = i32::MAX as usize;
         let sizes = [self.m.fixed().unwrap_or(1), self.n, self.k, self.x.distance, self.w.distance];
@@ -173,13 +172,14 @@ fn size<T>(result: Result<T, dim::DimError>) -> Result<T, Refusal> {
     result.map_err(|error| shape(error.to_string()))
 }
 
-/// A size that kernels are made for.
+/// A size that must be known at compile time.
 fn known(size: &Dim, name: &str) -> Result<usize, Refusal> {
-    let unknown = || shape(format!("{name} is '{size}', and kernels are made for one {name}; fix it with --dim"));
+    let unknown =
+        || shape(format!("{name} is '{size}', but kernels are generated for a known {name}; fix it with --dim"));
     size.fixed().ok_or_else(unknown)
 }
 
-/// A factor as matrices, with these strides or contiguous.
+/// A factor viewed as matrices, with these strides or contiguous.
 fn matrices(factor: &Factor<usize>, strides: Option<Vec<i64>>) -> Result<Matrices, Refusal> {
     let strides = match strides {
         Some(strides) => strides.into_iter().map(|stride| Dim::Fixed(stride.unsigned_abs() as usize)).collect(),
@@ -188,11 +188,11 @@ fn matrices(factor: &Factor<usize>, strides: Option<Vec<i64>>) -> Result<Matrice
     let axes: Vec<Axis> = factor.shape.iter().cloned().zip(strides).collect();
     let one = || (Dim::Fixed(1), Dim::Fixed(0));
     let (batch, rows, columns) = match (factor.read, axes.as_slice()) {
-        (Reading::Matrix, [batch @ .., row, column]) => (batch, row.clone(), column.clone()),
-        (Reading::Transposed, [batch @ .., column, row]) => (batch, row.clone(), column.clone()),
-        (Reading::Row, [column]) => (&[][..], one(), column.clone()),
-        (Reading::Column, [row]) => (&[][..], row.clone(), one()),
-        _ => return Err(shape(format!("{} is no matrix", form::text(&factor.shape)))),
+        (MatrixView::Matrix, [batch @ .., row, column]) => (batch, row.clone(), column.clone()),
+        (MatrixView::Transposed, [batch @ .., column, row]) => (batch, row.clone(), column.clone()),
+        (MatrixView::Row, [column]) => (&[][..], one(), column.clone()),
+        (MatrixView::Column, [row]) => (&[][..], row.clone(), one()),
+        _ => return Err(shape(format!("{} is not a matrix", match_product::shape_text(&factor.shape)))),
     };
     Ok(Matrices { batch: batch.to_vec(), rows, columns })
 }
@@ -205,7 +205,7 @@ fn contiguous(shape: &[Dim]) -> Result<Vec<Dim>, Refusal> {
     Ok(strides)
 }
 
-/// How a matrix lies. A distance along a dimension of one element means nothing.
+/// The layout of a matrix. The stride of a dimension of size 1 does not matter.
 fn matrix(name: &str, rows: &Axis, columns: &Axis) -> Result<Matrix, Refusal> {
     let one = Dim::Fixed(1);
     let lies = |along: &Axis, across: &Axis| {
@@ -213,15 +213,15 @@ fn matrix(name: &str, rows: &Axis, columns: &Axis) -> Result<Matrix, Refusal> {
         let distance = if across.0 == one { along.0.fixed() } else { across.1.fixed() };
         distance.filter(|_| dense)
     };
-    // A matrix of one column is better read as what it is, one row of its transposed one.
+    // A matrix of one column is better read as one row of its transpose.
     let is_column = columns.0 == one && rows.1 == one;
     let by_rows = lies(columns, rows).filter(|_| !is_column).map(|distance| Matrix { order: Order::Rows, distance });
     let found = by_rows.or_else(|| lies(rows, columns).map(|distance| Matrix { order: Order::Columns, distance }));
-    let unknown = || shape(format!("the columns of {name} are not a known distance apart; fix sizes with --dim"));
+    let unknown = || shape(format!("the stride of the columns of {name} is not known; fix sizes with --dim"));
     found.ok_or_else(unknown)
 }
 
-/// The dimensions of a batch, of which each operand may lack some or have 1 for them, as in numpy.
+/// The dimensions of a batch, broadcast as in numpy.
 fn batch(x: &Matrices, w: &Matrices, n: usize) -> Result<Vec<Batch>, Refusal> {
     let rank = x.batch.len().max(w.batch.len());
     let mut step = size(dim::mul(&x.rows.0, &Dim::Fixed(n)))?;
@@ -232,7 +232,7 @@ fn batch(x: &Matrices, w: &Matrices, n: usize) -> Result<Vec<Batch>, Refusal> {
             at.map_or((Dim::Fixed(1), Dim::Fixed(0)), |at| batch[at].clone())
         };
         let (left, right) = (of(&x.batch), of(&w.batch));
-        let different = || shape(format!("a batch of {} against one of {}", left.0, right.0));
+        let different = || shape(format!("batches of {} and {} do not broadcast", left.0, right.0));
         let count = dim::unify(&left.0, &right.0).ok_or_else(different)?;
         let distance = |(size, stride): &Axis| if *size == Dim::Fixed(1) { Dim::Fixed(0) } else { stride.clone() };
         all.push(Batch { x: distance(&left), w: distance(&right), y: step.clone(), count: count.clone() });

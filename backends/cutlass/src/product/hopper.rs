@@ -1,35 +1,35 @@
-//! The kernel of a product on sm_90a: `wgmma` on operands that TMA brings to shared memory.
+//! Generates the GEMM kernel for sm_90a: `wgmma` on operands that TMA copies to shared memory.
 
 use byoc_dim as dim;
 use byoc_nvidia::build::PRELUDE;
-use byoc_nvidia::program::{Argument, Place, TensorMap};
+use byoc_nvidia::program::{Argument, BufferRef, TensorMap};
 use byoc_plugin_api::{DType, Dim, Error};
 
 use super::Sizes;
 use super::choice::Tile;
+use super::emit::{activation, element, indices, offset_y, parameters};
 use super::gemm::{Batch, Gemm, Order};
-use super::words::{activation, element, indices, offset_y, parameters};
 
-/// What the kernel uses.
+/// The headers of the kernel.
 pub(crate) const PARTS: &[&str] = &[
     PRELUDE,
     include_str!("../kernels/epilogue.cuh"),
-    include_str!("../kernels/spot.cuh"),
+    include_str!("../kernels/tile_order.cuh"),
     WRITE,
     include_str!("../kernels/hopper.cuh"),
 ];
 
-/// How its results are written.
+/// The header that writes its results.
 pub(crate) const WRITE: &str = include_str!("../kernels/write.cuh");
 
-/// Bytes that compiling it takes: 0.9 GB were measured.
+/// Bytes of memory for its compilation: 0.9 GB were measured.
 pub(crate) const MEMORY: u64 = 1000 << 20;
 
 /// Elements of a row that one swizzle covers: 128 bytes of 16 bits.
 const DEEP: usize = 64;
 
-/// Whether the kernel computes it: of 16 bits, with rows and distances of whole pieces of 16 bytes, which TMA asks for; and
-/// with no more dimensions than a copy has.
+/// Whether the kernel supports a product: 16 bits, rows and strides that are multiples of 16 bytes for TMA, and no more
+/// dimensions than a tensor map has.
 pub(crate) fn takes(gemm: &Gemm) -> bool {
     let batches = |step: fn(&Batch) -> &Dim| gemm.batch.iter().filter(|batch| *step(batch) != Dim::Fixed(0)).count();
     gemm.dtype != DType::F32
@@ -39,7 +39,7 @@ pub(crate) fn takes(gemm: &Gemm) -> bool {
         && batches(|batch| &batch.w) <= 2
 }
 
-/// The kernel's text. Its parameters are the maps of x and w, the bias and c where they are there, y, and the sizes.
+/// The kernel's text. Its parameters are the maps of x and w, the bias and c if there are any, y, and the sizes.
 pub(crate) fn text(symbol: &str, gemm: &Gemm, tile: Tile, sizes: &mut Sizes) -> Result<String, Error> {
     let Tile { m: tile_m, n: tile_n, k: deep, stages, .. } = tile;
     let Gemm { n, k, alpha, .. } = gemm;
@@ -56,7 +56,7 @@ pub(crate) fn text(symbol: &str, gemm: &Gemm, tile: Tile, sizes: &mut Sizes) -> 
     let parameters = parameters(gemm, maps, sizes)?;
     let bias = if gemm.bias.is_some() { "bias" } else { "nullptr" };
     let (c, beta) = (if source { "c + at_y" } else { "nullptr" }, gemm.beta.unwrap_or(0.0));
-    // Registers go from those that copy to those that multiply: 168 of each of 384 threads are 40 and twice 232.
+    // Registers are reallocated from producers to consumers: 168 of each of 384 threads are 40 and twice 232.
     let (fewer, more) = match groups {
         2 => ("    cutlass::arch::warpgroup_reg_dealloc<40>();\n", "    cutlass::arch::warpgroup_reg_alloc<232>();\n"),
         _ => ("", ""),
@@ -67,7 +67,7 @@ using Element = {element};
 using Atom = cute::SM90_64x{tile_n}x16_{instruction}_SS<cute::GMMA::Major::K, cute::GMMA::Major::{major}>;
 using Kernel = Hopper<Element, Atom, {groups}, {tile_n}, {stages}, {by_rows}, {vector}, {activation}, {source}>;
 }}
-extern \"C\" __device__ int {symbol}_facts[] = {{
+extern \"C\" __device__ int {symbol}_launch_info[] = {{
     {symbol}_::Kernel::kThreads, {symbol}_::Kernel::kShared, {tile_m}, {tile_n}, {deep}}};
 
 extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads, 1)
@@ -82,7 +82,7 @@ extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads, 1)
 {fewer}    if (threadIdx.x >= 32 || !cute::elect_one_sync()) return;
     for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{
       [[maybe_unused]] int const z = int(tile / (rows * columns));
-      Spot const at = spot(int(tile % (rows * columns)), rows, columns);
+      TileCoord const at = tile_coord(int(tile % (rows * columns)), rows, columns);
       auto copy_x = [&](uint64_t *full, Element *to, int a, int b) {{ Kernel::copy(x, full, to, a, b{at_x}); }};
       auto copy_w = [&](uint64_t *full, Element *to, int a, int b) {{ Kernel::copy(w, full, to, a, b{at_w}); }};
       kernel.bring(step, at.m * {tile_m}, at.n * {tile_n}, k, copy_x, copy_w);
@@ -90,7 +90,7 @@ extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads, 1)
   }} else {{
 {more}    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{
       [[maybe_unused]] long long const z = tile / (rows * columns);
-      Spot const at = spot(int(tile % (rows * columns)), rows, columns);
+      TileCoord const at = tile_coord(int(tile % (rows * columns)), rows, columns);
       {at_y}
       kernel.multiply(step, at.m * {tile_m}, at.n * {tile_n}, m, n, k, {alpha:?}f, {beta:?}f, {bias}, {c}, y + at_y);
     }}
@@ -100,15 +100,15 @@ extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads, 1)
     ))
 }
 
-/// Where a copy begins along the dimensions of the batch, the innermost first.
+/// The batch coordinates of a copy, the innermost first.
 fn beyond(gemm: &Gemm, sizes: &mut Sizes, step: fn(&Batch) -> &Dim) -> String {
     let indices = indices(gemm, sizes);
     let moving = indices.iter().zip(&gemm.batch).rev().filter(|(_, batch)| *step(batch) != Dim::Fixed(0));
     moving.map(|(index, _)| format!(", int({index})")).collect()
 }
 
-/// The maps of x and w: what one copy takes is a tile of x; of w a tile by columns, or 64 columns of it by rows.
-pub(crate) fn maps(gemm: &Gemm, tile: Tile, x: Place, w: Place) -> Result<[Argument; 2], Error> {
+/// The tensor maps of x and w. One copy brings a tile of x; of w a tile if column-major, or 64 of its columns if row-major.
+pub(crate) fn maps(gemm: &Gemm, tile: Tile, x: BufferRef, w: BufferRef) -> Result<[Argument; 2], Error> {
     let (n, k, deep) = (Dim::Fixed(gemm.n), Dim::Fixed(gemm.k), DEEP as u32);
     let of_x = map(gemm, x, [k.clone(), gemm.m.clone()], gemm.x.distance, [deep, tile.m], |batch| &batch.x)?;
     let of_w = match gemm.w.order {
@@ -120,7 +120,7 @@ pub(crate) fn maps(gemm: &Gemm, tile: Tile, x: Place, w: Place) -> Result<[Argum
 
 fn map(
     gemm: &Gemm,
-    at: Place,
+    at: BufferRef,
     sizes: [Dim; 2],
     distance: usize,
     block: [u32; 2],

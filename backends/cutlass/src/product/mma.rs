@@ -1,25 +1,26 @@
-//! The kernel of a product by CUTLASS 2: `mma.sync` on operands that `cp.async` brings to shared memory. For sm_80 and newer.
+//! Generates the GEMM kernel by CUTLASS 2, for sm_80 and newer: `mma.sync` on operands that `cp.async` copies to shared
+//! memory.
 
 use byoc_nvidia::build::PRELUDE;
 use byoc_plugin_api::{DType, Error};
 
 use super::Sizes;
 use super::choice::Tile;
+use super::emit::{activation, element, offsets, order, parameters};
 use super::gemm::Gemm;
-use super::words::{activation, element, offsets, order, parameters};
 
-/// What the kernel uses.
+/// The headers of the kernel.
 pub(crate) const PARTS: &[&str] = &[
     PRELUDE,
     include_str!("../kernels/epilogue.cuh"),
-    include_str!("../kernels/spot.cuh"),
+    include_str!("../kernels/tile_order.cuh"),
     include_str!("../kernels/product.cuh"),
 ];
 
-/// Bytes that compiling it takes: 350 MB were measured.
+/// Bytes of memory for its compilation: 350 MB were measured.
 pub(crate) const MEMORY: u64 = 400 << 20;
 
-/// The kernel's text. Its parameters are x, w, the bias and c where they are there, y, and the sizes.
+/// The kernel's text. Its parameters are x, w, the bias and c if there are any, y, and the sizes.
 pub(crate) fn text(symbol: &str, gemm: &Gemm, tile: Tile, sizes: &mut Sizes) -> Result<String, Error> {
     let Tile { m, n, k, warp: (warp_m, warp_n), stages, .. } = tile;
     let Gemm { n: size_n, k: size_k, alpha, x, w, .. } = gemm;
@@ -41,7 +42,7 @@ using End = Finish<{element}, {vector}, {align_y}, {activation}, {source}>;
 using Kernel = Product<{element}, {order_x}, {align_x}, {order_w}, {align_w}, GemmShape<{m}, {n}, {k}>,
                        GemmShape<{warp_m}, {warp_n}, {k}>, GemmShape<16, 8, {instruction}>, {stages}, End>;
 }}
-extern \"C\" __device__ int {symbol}_facts[] = {{
+extern \"C\" __device__ int {symbol}_launch_info[] = {{
     {symbol}_::Kernel::kThreads, (int)sizeof({symbol}_::Kernel::Shared), {m}, {n}, {k}}};
 
 extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads)
@@ -51,7 +52,7 @@ extern \"C\" __global__ void __launch_bounds__({symbol}_::Kernel::kThreads)
   int const m = int({rows}), n = {size_n}, k = {size_k}, rows = (m + {m} - 1) / {m}, columns = {columns};
   [[maybe_unused]] long long const z = blockIdx.x / (rows * columns);
 {offsets}
-  Spot const at = spot(blockIdx.x % (rows * columns), rows, columns);
+  TileCoord const at = tile_coord(blockIdx.x % (rows * columns), rows, columns);
   Kernel::tile(*reinterpret_cast<Kernel::Shared *>(memory), End({alpha:?}f, {beta:?}f), m, n, k, at,
                x + at_x, {}, w + at_w, {}, {bias}, {c}, y + at_y);
 }}

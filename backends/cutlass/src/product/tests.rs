@@ -41,8 +41,14 @@ fn heads() -> Gemm {
 }
 
 fn launched(gemm: &Gemm, on: &str) -> Kernel {
-    kernel("k0", gemm, best(gemm, arch(on)), arch(on), &[Place::Input(0), Place::Constant(0), Place::Output(0)])
-        .expect("it is a product")
+    kernel(
+        "k0",
+        gemm,
+        best(gemm, arch(on)),
+        arch(on),
+        &[BufferRef::Input(0), BufferRef::Constant(0), BufferRef::Output(0)],
+    )
+    .expect("it is a product")
 }
 
 #[test]
@@ -114,10 +120,10 @@ fn blocks_that_stay() {
         let (sizes, strides, block) = (fixed(sizes), fixed(strides), block.to_vec());
         Argument::TensorMap(TensorMap { at, dtype: DType::F16, sizes, strides, block, swizzle: 128 })
     };
-    // W lies by rows: a copy brings 64 rows of 64 columns.
-    let x = map(Place::Input(0), &[768, 512], &[1536], &[64, 128]);
-    let w = map(Place::Constant(0), &[3072, 768], &[6144], &[64, 64]);
-    assert_eq!(arguments, [x, w, Argument::Pointer(Place::Output(0))]);
+    // W is row-major: a copy brings 64 rows of 64 columns.
+    let x = map(BufferRef::Input(0), &[768, 512], &[1536], &[64, 128]);
+    let w = map(BufferRef::Constant(0), &[3072, 768], &[6144], &[64, 64]);
+    assert_eq!(arguments, [x, w, Argument::Pointer(BufferRef::Output(0))]);
     assert_eq!(launched(&Gemm { m: Dim::Fixed(65536), ..plain() }, "sm_90a").launch.grid[0], Dim::Fixed(132));
 
     // The batch is a dimension of the maps, but for what is the same for all of it.
@@ -126,7 +132,7 @@ fn blocks_that_stay() {
     assert_eq!((x.sizes.len(), x.block.len(), x.strides.len()), (4, 4, 3));
     assert_eq!(w.sizes, fixed(&[96, 64, 12]));
     assert_eq!(w.strides, fixed(&[96 * 2, 96 * 64 * 2]));
-    assert_eq!(arguments[2..], [Argument::Pointer(Place::Output(0)), Argument::Size(symbol("b"))]);
+    assert_eq!(arguments[2..], [Argument::Pointer(BufferRef::Output(0)), Argument::Size(symbol("b"))]);
 }
 
 #[test]
@@ -167,7 +173,7 @@ fn how_wide_accesses_are() {
     assert_eq!(Gemm { dtype: DType::F32, ..plain() }.alignment(), [4, 4, 4]);
     assert_eq!(Gemm { n: 3070, w: Matrix { order: Order::Rows, distance: 3070 }, ..plain() }.alignment(), [8, 2, 2]);
     assert_eq!(Gemm { k: 767, x: Matrix { order: Order::Rows, distance: 767 }, ..plain() }.alignment(), [1, 8, 8]);
-    // Columns of x lie one after another: what counts is how many rows there are.
+    // x is column-major: its alignment depends on the number of rows.
     let turned = Gemm { m: Dim::Fixed(6), x: Matrix { order: Order::Columns, distance: 6 }, ..plain() };
     assert_eq!(turned.alignment(), [2, 8, 8]);
     // Elements of 2 bytes are too small for cp.async.

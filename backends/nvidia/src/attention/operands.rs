@@ -1,11 +1,11 @@
-//! Where Q, K, V and the result of attention lie, with the transpositions around it read through strides.
+//! The layouts of Q, K, V and the result of attention. Transposes around it become strides.
 
 use byoc_plugin_api::{Dim, Refusal, RefusalCode};
 
 use super::Layout;
-use super::graph::Graph;
+use super::matcher::Matcher;
 
-/// The transposition that makes heads of rows, and rows of heads.
+/// The permutation that makes heads of rows, and rows of heads.
 const HEADS: &[i64] = &[0, 2, 1, 3];
 
 /// Heads in memory.
@@ -16,105 +16,105 @@ pub(super) struct Heads {
     pub(super) heads: usize,
     pub(super) rows: Dim,
     pub(super) size: usize,
-    /// What the heads are multiplied by, on the way from memory.
+    /// The factor by which the heads are scaled after they are loaded.
     pub(super) scale: f64,
 }
 
 impl Heads {
     /// Reads `[batch, heads, rows, size]` or `[batch, rows, size]`.
-    pub(super) fn read(graph: &mut Graph<'_>, value: usize) -> Result<Heads, Refusal> {
-        let (inner, scale) = graph.unscaled(value);
-        match graph.transposed(inner, HEADS) {
-            Some(rows) => Heads::of_rows(graph, rows, scale),
-            None => Heads::as_they_are(graph, inner, scale),
+    pub(super) fn read(matcher: &mut Matcher<'_>, value: usize) -> Result<Heads, Refusal> {
+        let (inner, scale) = matcher.unscaled(value);
+        match matcher.transposed(inner, HEADS) {
+            Some(rows) => Heads::of_rows(matcher, rows, scale),
+            None => Heads::as_they_are(matcher, inner, scale),
         }
     }
 
-    /// Reads what nothing may be multiplied into.
-    pub(super) fn read_unscaled(graph: &mut Graph<'_>, value: usize) -> Result<Heads, Refusal> {
-        let Some(from) = graph.transposed(value, HEADS) else { return Heads::as_they_are(graph, value, 1.0) };
-        Heads::in_rows(graph, from, 1.0)
+    /// Reads heads that may not be scaled.
+    pub(super) fn read_unscaled(matcher: &mut Matcher<'_>, value: usize) -> Result<Heads, Refusal> {
+        let Some(from) = matcher.transposed(value, HEADS) else { return Heads::as_they_are(matcher, value, 1.0) };
+        Heads::in_rows(matcher, from, 1.0)
     }
 
     /// Reads K, which is there as `[batch, heads, size, rows]` or `[batch, size, rows]`.
-    pub(super) fn read_transposed(graph: &mut Graph<'_>, value: usize) -> Result<Heads, Refusal> {
-        let (inner, scale) = graph.unscaled(value);
-        if let Some(rows) = graph.transposed(inner, &[0, 2, 3, 1]) {
-            return Heads::of_rows(graph, rows, scale);
+    pub(super) fn read_transposed(matcher: &mut Matcher<'_>, value: usize) -> Result<Heads, Refusal> {
+        let (inner, scale) = matcher.unscaled(value);
+        if let Some(rows) = matcher.transposed(inner, &[0, 2, 3, 1]) {
+            return Heads::of_rows(matcher, rows, scale);
         }
-        let own = graph.transposed(inner, &[0, 1, 3, 2]).or_else(|| graph.transposed(inner, &[0, 2, 1]));
+        let own = matcher.transposed(inner, &[0, 1, 3, 2]).or_else(|| matcher.transposed(inner, &[0, 2, 1]));
         let Some(own) = own else {
-            let name = graph.name(value);
-            return Err(shape(format!("the keys '{name}' have no Transpose of their own, and lie by columns")));
+            let name = matcher.name(value);
+            return Err(shape(format!("the keys '{name}' are stored by columns, and not by a Transpose")));
         };
-        let heads = Heads::read(graph, own)?;
+        let heads = Heads::read(matcher, own)?;
         Ok(Heads { scale: heads.scale * scale, ..heads })
     }
 
     /// `[batch, rows, heads, size]`.
-    fn of_rows(graph: &mut Graph<'_>, value: usize, scale: f64) -> Result<Heads, Refusal> {
-        let (from, own) = graph.unscaled(value);
-        Heads::in_rows(graph, from, scale * own)
+    fn of_rows(matcher: &mut Matcher<'_>, value: usize, scale: f64) -> Result<Heads, Refusal> {
+        let (from, own) = matcher.unscaled(value);
+        Heads::in_rows(matcher, from, scale * own)
     }
 
-    fn in_rows(graph: &mut Graph<'_>, from: usize, scale: f64) -> Result<Heads, Refusal> {
-        let [batch, rows, heads, size] = graph.shape(from) else { return Err(rank(graph, from)) };
-        let (heads, size) = (fixed(graph, from, heads)?, fixed(graph, from, size)?);
+    fn in_rows(matcher: &mut Matcher<'_>, from: usize, scale: f64) -> Result<Heads, Refusal> {
+        let [batch, rows, heads, size] = matcher.shape(from) else { return Err(rank(matcher, from)) };
+        let (heads, size) = (fixed(matcher, from, heads)?, fixed(matcher, from, size)?);
         let (batch, rows) = (batch.clone(), rows.clone());
-        let (from, layout) = match graph.unsplit(from) {
-            Some(joined) => Heads::joined(graph, joined, heads * size),
+        let (from, layout) = match matcher.unsplit(from) {
+            Some(joined) => Heads::joined(matcher, joined, heads * size),
             None => (from, Layout::RowsFirst { width: heads * size, start: 0 }),
         };
         Ok(Heads { from, layout, batch, heads, rows, size, scale })
     }
 
-    /// Where heads beside each other lie, which may be a part of wider rows.
-    fn joined(graph: &mut Graph<'_>, from: usize, width: usize) -> (usize, Layout) {
-        let (from, width, start) = graph.whole_rows(from).unwrap_or((from, width, 0));
+    /// The layout of heads that are contiguous in rows, which may be part of wider rows.
+    fn joined(matcher: &mut Matcher<'_>, from: usize, width: usize) -> (usize, Layout) {
+        let (from, width, start) = matcher.whole_rows(from).unwrap_or((from, width, 0));
         (from, Layout::RowsFirst { width, start })
     }
 
-    fn as_they_are(graph: &Graph<'_>, from: usize, scale: f64) -> Result<Heads, Refusal> {
-        let (batch, heads, rows, size) = match graph.shape(from) {
-            [batch, heads, rows, size] => (batch, fixed(graph, from, heads)?, rows, size),
+    fn as_they_are(matcher: &Matcher<'_>, from: usize, scale: f64) -> Result<Heads, Refusal> {
+        let (batch, heads, rows, size) = match matcher.shape(from) {
+            [batch, heads, rows, size] => (batch, fixed(matcher, from, heads)?, rows, size),
             [batch, rows, size] => (batch, 1, rows, size),
-            _ => return Err(rank(graph, from)),
+            _ => return Err(rank(matcher, from)),
         };
-        let size = fixed(graph, from, size)?;
+        let size = fixed(matcher, from, size)?;
         Ok(Heads { from, layout: Layout::HeadsFirst, batch: batch.clone(), heads, rows: rows.clone(), size, scale })
     }
 
     /// Reads an operand of `Attention`: as [`Heads::read_unscaled`], or `[batch, rows, heads * size]`.
-    pub(super) fn of_attention(graph: &mut Graph<'_>, value: usize, heads: i64) -> Result<Heads, Refusal> {
-        let [batch, rows, width] = graph.shape(value) else {
-            return Heads::read_unscaled(graph, value);
+    pub(super) fn of_attention(matcher: &mut Matcher<'_>, value: usize, heads: i64) -> Result<Heads, Refusal> {
+        let [batch, rows, width] = matcher.shape(value) else {
+            return Heads::read_unscaled(matcher, value);
         };
-        let width = fixed(graph, value, width)?;
+        let width = fixed(matcher, value, width)?;
         let heads = usize::try_from(heads).ok().filter(|&heads| heads > 0 && width % heads == 0);
-        let heads = heads.ok_or_else(|| shape(format!("'{}' does not divide into heads", graph.name(value))))?;
+        let heads = heads.ok_or_else(|| shape(format!("'{}' cannot be split into heads", matcher.name(value))))?;
         let (batch, rows) = (batch.clone(), rows.clone());
-        let (from, layout) = Heads::joined(graph, value, width);
+        let (from, layout) = Heads::joined(matcher, value, width);
         Ok(Heads { from, layout, batch, heads, rows, size: width / heads, scale: 1.0 })
     }
 }
 
-/// What attention makes, with a Transpose behind it, and a Reshape behind that, taken as where it writes to.
-pub(super) fn result(graph: &mut Graph<'_>, output: usize, heads: usize, size: usize) -> (usize, Layout) {
-    let rows = graph.unjoined(output).unwrap_or(output);
-    match graph.transposed(rows, HEADS) {
+/// The output of attention and its layout. A Transpose after attention, and a Reshape after that, become the layout.
+pub(super) fn result(matcher: &mut Matcher<'_>, output: usize, heads: usize, size: usize) -> (usize, Layout) {
+    let rows = matcher.unjoined(output).unwrap_or(output);
+    match matcher.transposed(rows, HEADS) {
         Some(inner) => (inner, Layout::RowsFirst { width: heads * size, start: 0 }),
         None => (output, Layout::HeadsFirst),
     }
 }
 
-fn fixed(graph: &Graph<'_>, value: usize, dim: &Dim) -> Result<usize, Refusal> {
-    let unknown = || shape(format!("the heads of '{}' have a size that is not known: {dim}", graph.name(value)));
+fn fixed(matcher: &Matcher<'_>, value: usize, dim: &Dim) -> Result<usize, Refusal> {
+    let unknown = || shape(format!("the head size of '{}' is not known: {dim}", matcher.name(value)));
     dim.fixed().ok_or_else(unknown)
 }
 
-fn rank(graph: &Graph<'_>, value: usize) -> Refusal {
-    let (name, rank) = (graph.name(value), graph.shape(value).len());
-    shape(format!("'{name}' has {rank} dimensions, and heads have 3 or 4"))
+fn rank(matcher: &Matcher<'_>, value: usize) -> Refusal {
+    let (name, rank) = (matcher.name(value), matcher.shape(value).len());
+    shape(format!("'{name}' has {rank} dimensions; heads have 3 or 4"))
 }
 
 pub(super) fn shape(message: String) -> Refusal {

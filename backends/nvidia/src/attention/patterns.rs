@@ -1,19 +1,19 @@
-//! What to ask for: the operator, and the products and the softmax that exporters write in its place.
+//! Patterns of attention: the operator, and the two products and the softmax that exporters write instead.
 
 use byoc_plugin_api::Pattern;
 
-/// What Q, K and V are taken from.
+/// The source of Q, K and V.
 #[derive(Clone, Copy)]
 enum Origin {
-    /// Parts of the same rows.
+    /// Parts of the same rows, by a Split.
     Parts,
-    /// Rows of their own.
+    /// Separate rows.
     Rows,
-    /// Heads as they are.
+    /// Separate heads.
     Heads,
 }
 
-/// The longest first: what a Transpose makes may be wanted by others, too, and is read as it is then.
+/// The longest first. A Transpose whose result other nodes read, too, is left to a shorter pattern.
 pub fn patterns() -> Vec<Pattern> {
     let mut patterns = Vec::new();
     for (inside, from) in
@@ -40,7 +40,7 @@ impl Origin {
         }
     }
 
-    /// Whether heads are made of it.
+    /// Whether heads are split from rows.
     fn folded(self) -> bool {
         !matches!(self, Origin::Heads)
     }

@@ -1,4 +1,4 @@
-// Attention in f32: a thread has a few queries and every eighth key of a tile, and the same rows of the result.
+// Attention in f32: a thread has a few queries, every eighth key of a tile, and the same rows of the result.
 
 constexpr int THREADS = 128, LANES = 8, OWN = ROWS / 16, EACH = KEYS / LANES;
 __device__ constexpr int padded(int size) { return (size + 31) / 32 * 32; }
@@ -32,7 +32,7 @@ __device__ __forceinline__ void scores_of(float (&scores)[OWN][EACH], const floa
   }
 }
 
-// Makes weights of scores, and adjusts the sums so far to the largest score.
+// Online softmax: makes weights of scores, and rescales the partial sums to the new largest score.
 __device__ __forceinline__ void weigh(float (&scores)[OWN][EACH], Sums& sums, float* weights, int lane) {
 #pragma unroll
   for (int i = 0; i < OWN; i++) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ void weigh(float (&scores)[OWN][EACH], Sums& sums, fl
     for (int j = 0; j < EACH; j++) largest = fmaxf(largest, scores[i][j]);
 #pragma unroll
     for (int mask = 1; mask < LANES; mask *= 2) largest = fmaxf(largest, exchange(largest, mask));
-    // As long as all keys are hidden their weights are 0, and no number.
+    // As long as all keys are hidden their weights are 0, and not NaN.
     const float from = largest == -infinite() ? 0.0f : largest;
     const float keep = power_of_two((sums.largest[i] - from) * UNIT);
     float total = sums.total[i] * keep;

@@ -1,4 +1,4 @@
-// What the kernels of attention share: copies to shared memory, rows of a mask, powers of two.
+// Helpers of the attention kernels: copies to shared memory, rows of a mask, powers of two.
 
 #ifndef BYOC_ON_CPU
 // Begins a copy of 16 bytes to shared memory; zeros where `there` is not set.
@@ -6,7 +6,7 @@ __device__ __forceinline__ void copy_16(void* to, const void* from, bool there) 
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :: "r"(u32(__cvta_generic_to_shared(to))), "l"(from), "r"(there ? 16 : 0));
 }
-// Waits until the copies that this thread began are there.
+// Waits for the copies that this thread began.
 __device__ __forceinline__ void copies_are_there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 __device__ __forceinline__ float power_of_two(float x) {
   float y;

@@ -50,9 +50,9 @@ __device__ __forceinline__ void multiply(bf16, float (&d)[4], const u32 (&a)[4],
 __device__ constexpr int padded(int size) { return (size + 15) / 16 * 16; }
 constexpr int THREADS = 2 * ROWS;
 constexpr int WIDTH = padded(SIZE), VALUES = padded(VALUE_SIZE), STRIDE = WIDTH + 8, VALUE_STRIDE = VALUES + 8;
-// Rows of 8 elements more than a power of two lie in other banks.
+// Rows are padded by 8 elements against bank conflicts.
 constexpr int OWN_STRIDE = STRIDE > VALUE_STRIDE ? STRIDE : VALUE_STRIDE;
-// Where registers do not hold the queries beside the sums, they are read again for each tile.
+// If registers cannot hold the queries beside the sums, they are loaded again for each tile.
 constexpr bool HELD = WIDTH <= 128 && VALUES <= 128;
 constexpr int SHARED = int(sizeof(T)) * (ROWS * OWN_STRIDE + 2 * KEYS * (STRIDE + VALUE_STRIDE));
 
@@ -89,7 +89,7 @@ __device__ __forceinline__ void scores_of(
   }
 }
 
-// Makes weights of scores, and adjusts the sums so far to the largest score.
+// Online softmax: makes weights of scores, and rescales the partial sums to the new largest score.
 __device__ __forceinline__ void weigh(float (&scores)[KEYS / 8][4], Sums& sums) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
@@ -99,7 +99,7 @@ __device__ __forceinline__ void weigh(float (&scores)[KEYS / 8][4], Sums& sums) 
       largest = fmaxf(largest, fmaxf(scores[tile][2 * half], scores[tile][2 * half + 1]));
     largest = fmaxf(largest, exchange(largest, 1));
     largest = fmaxf(largest, exchange(largest, 2));
-    // As long as all keys are hidden their weights are 0, and no number.
+    // As long as all keys are hidden their weights are 0, and not NaN.
     const float from = largest == -infinite() ? 0.0f : largest;
     const float keep = power_of_two((sums.largest[half] - from) * UNIT);
     float total = sums.total[half] * keep;

@@ -1,4 +1,4 @@
-//! The text of a kernel: constants of its sizes, what a mask does, the shared text, and the entry.
+//! Generates the source of an attention kernel: its sizes as constants, the mask, the shared code, and the entry point.
 
 use std::fmt::Write;
 
@@ -6,13 +6,13 @@ use byoc_dim::{self as dim, DimError};
 use byoc_plugin_api::{DType, Dim};
 
 use super::{Effect, Layout, Mask, Spec};
-use crate::build::Generated;
-use crate::program::{Argument, Launch, Place};
+use crate::build::GeneratedKernel;
+use crate::program::{Argument, BufferRef, Launch};
 
-/// Blocks that a device should at least have: most have about as many multiprocessors.
+/// Fewest blocks that keep a device busy: most have about as many multiprocessors.
 const ENOUGH: usize = 128;
 
-/// How a kernel divides its work.
+/// Tile sizes.
 struct Tiles {
     /// Queries of a block.
     rows: usize,
@@ -22,12 +22,12 @@ struct Tiles {
     shared: u32,
 }
 
-/// The kernel called `name`, which is given Q, K, V, the mask if there is one, and the result, in this order.
+/// The kernel called `name`, whose arguments are Q, K, V, the mask if there is one, and the result.
 ///
 /// # Errors
 ///
-/// When there are more tiles of queries than sizes can count.
-pub fn generate(spec: &Spec, name: &str, at: &[Place]) -> Result<Generated, DimError> {
+/// When the number of tiles overflows.
+pub fn generate(spec: &Spec, name: &str, at: &[BufferRef]) -> Result<GeneratedKernel, DimError> {
     let tiles = Tiles::of(spec);
     let symbolic = [&spec.queries, &spec.keys].into_iter().filter(|dim| dim.fixed().is_none());
     let mut arguments: Vec<_> = at.iter().map(|&place| Argument::Pointer(place)).collect();
@@ -52,7 +52,7 @@ pub fn generate(spec: &Spec, name: &str, at: &[Place]) -> Result<Generated, DimE
     let _ = write!(text, "static_assert(SHARED == {shared}, \"the launch gives as much\");\n\n");
     text += "}\n\n";
     text += &entry(spec, name);
-    Ok(Generated { text, launch })
+    Ok(GeneratedKernel { text, launch })
 }
 
 impl Tiles {
@@ -114,7 +114,7 @@ fn constants(spec: &Spec, tiles: &Tiles) -> String {
     text + "\n"
 }
 
-/// The score of a key for a query, or what stands for it.
+/// The function that applies the mask to a score.
 fn masked(spec: &Spec, tiles: &Tiles) -> String {
     let mut text = "\n// What a query's score for a key is when the mask has been applied.\n".to_owned();
     text += "__device__ __forceinline__ float masked(\n";
@@ -153,7 +153,7 @@ fn masked(spec: &Spec, tiles: &Tiles) -> String {
     text + "}\n\n"
 }
 
-/// The function that is launched, which is in no namespace.
+/// The entry point, outside of the namespace.
 fn entry(spec: &Spec, name: &str) -> String {
     let parts = format!("{name}_parts");
     let threads = Tiles::of(spec).threads;
@@ -204,7 +204,7 @@ fn entry(spec: &Spec, name: &str) -> String {
     text
 }
 
-/// Where the mask of a head begins.
+/// The address of the mask of a head.
 fn mask_at(mask: &Mask, spec: &Spec) -> String {
     let [batch, heads, ..] = &mask.shape;
     let plane = format!("{} * {}", size_of_mask(mask, spec, 2), size_of_mask(mask, spec, 3));
@@ -217,7 +217,7 @@ fn mask_at(mask: &Mask, spec: &Spec) -> String {
     }
 }
 
-/// The text of a size of the mask, which is a number or a size that the kernel is given.
+/// A size of the mask as C++: a number, or a parameter of the kernel.
 fn size_of_mask(mask: &Mask, spec: &Spec, axis: usize) -> String {
     match &mask.shape[axis] {
         Dim::Fixed(size) => size.to_string(),
@@ -245,7 +245,7 @@ fn float(number: f32) -> String {
 }
 
 impl Mask {
-    /// Whether all it does is to hide.
+    /// Whether it only hides: its fill is minus infinity.
     fn only_hides(&self) -> bool {
         matches!(self.effect, Effect::Fills { fill: f32::NEG_INFINITY, .. })
     }

@@ -1,4 +1,4 @@
-//! The architectures that code is made for, by NVIDIA's names: `sm_80`, `sm_90a`.
+//! Target architectures by NVIDIA's names: `sm_80`, `sm_90a`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,11 +12,11 @@ use crate::locate::one_line;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Arch {
     number: u32,
-    form: Form,
+    suffix: Suffix,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Form {
+enum Suffix {
     Common,
     Family,
     Own,
@@ -42,18 +42,18 @@ impl Arch {
     /// Whether it has the instructions of that one architecture, such as `wgmma` of `sm_90a`. Without the `a` NVRTC
     /// compiles CUTLASS's kernels for Hopper too, without an error, and the result has none of these instructions.
     pub fn is_own(self) -> bool {
-        self.form == Form::Own
+        self.suffix == Suffix::Own
     }
 }
 
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let form = match self.form {
-            Form::Common => "",
-            Form::Family => "f",
-            Form::Own => "a",
+        let suffix = match self.suffix {
+            Suffix::Common => "",
+            Suffix::Family => "f",
+            Suffix::Own => "a",
         };
-        write!(f, "sm_{}{form}", self.number)
+        write!(f, "sm_{}{suffix}", self.number)
     }
 }
 
@@ -62,12 +62,12 @@ impl FromStr for Arch {
 
     fn from_str(text: &str) -> Result<Arch, Error> {
         let unknown =
-            || one_line(format!("'{text}' is no architecture of a GPU")).hint("Write it as in sm_80 or sm_90a");
+            || one_line(format!("'{text}' is not an architecture of a GPU")).hint("Write it as in sm_80 or sm_90a");
         let rest = text.strip_prefix("sm_").ok_or_else(unknown)?;
-        let (digits, form) = match (rest.strip_suffix('a'), rest.strip_suffix('f')) {
-            (Some(digits), _) => (digits, Form::Own),
-            (_, Some(digits)) => (digits, Form::Family),
-            _ => (rest, Form::Common),
+        let (digits, suffix) = match (rest.strip_suffix('a'), rest.strip_suffix('f')) {
+            (Some(digits), _) => (digits, Suffix::Own),
+            (_, Some(digits)) => (digits, Suffix::Family),
+            _ => (rest, Suffix::Common),
         };
         let plain = (2..=3).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
         let number: u32 = Some(digits)
@@ -75,16 +75,16 @@ impl FromStr for Arch {
             .ok_or_else(unknown)?
             .parse()
             .map_err(|_| unknown())?;
-        let oldest = match form {
-            Form::Common => 0,
-            Form::Family => OLDEST_FAMILY,
-            Form::Own => OLDEST_OWN,
+        let oldest = match suffix {
+            Suffix::Common => 0,
+            Suffix::Family => OLDEST_FAMILY,
+            Suffix::Own => OLDEST_OWN,
         };
         if number < oldest {
             let error = Error::new(format!("there is no {text}"));
             return Err(error.hint(format!("Write sm_{number}: the letter is for sm_{oldest} and newer ones")));
         }
-        Ok(Arch { number, form })
+        Ok(Arch { number, suffix })
     }
 }
 
@@ -138,11 +138,13 @@ mod tests {
         for text in
             ["", "sm_", "90a", "sm_9", "sm_0900", "sm_090", "compute_90", "sm_90b", "sm_90aa", "sm_+90", "sm_\n80"]
         {
-            let said =
-                format!("'{}' is no architecture of a GPU (Write it as in sm_80 or sm_90a)", text.replace('\n', " "));
+            let said = format!(
+                "'{}' is not an architecture of a GPU (Write it as in sm_80 or sm_90a)",
+                text.replace('\n', " ")
+            );
             assert_eq!(written(text), said);
         }
-        assert!(written("sm_80,").starts_with("'' is no architecture"));
+        assert!(written("sm_80,").starts_with("'' is not an architecture"));
         assert_eq!(written("sm_80a"), "there is no sm_80a (Write sm_80: the letter is for sm_90 and newer ones)");
         assert_eq!(written("sm_90f"), "there is no sm_90f (Write sm_90: the letter is for sm_100 and newer ones)");
     }

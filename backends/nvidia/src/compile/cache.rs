@@ -1,9 +1,8 @@
-//! What was compiled before, in a folder of the user's.
+//! A cache of compiled cubins in a folder of the user's.
 //!
-//! A file is the cubin, the log after it, the log's length (8 bytes) and a BLAKE3 digest of its key and all that: programs
-//! that read cubins read it as it is, and one that was damaged, or that lies under another's name, is compiled again. Files are written under another name first.
-//! Above a total size the ones go that were not used for longest. What goes wrong with the folder costs time, and is no
-//! error.
+//! A file is the cubin, the log, the log's length (8 bytes) and a BLAKE3 digest of its key and all that, so other programs
+//! can read it as a cubin. A damaged or misnamed file is compiled again. Files are written atomically. Above a total size
+//! the least recently used are removed. A failure of the folder costs time and is not an error.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -21,7 +20,7 @@ pub const VARIABLE: &str = "BYOC_CACHE_DIR";
 const MOST: u64 = 512 << 20;
 const MOST_FAILED: u64 = 16 << 20;
 
-/// Bytes behind cubin and log: the log's length and the digest.
+/// Bytes after cubin and log: the log's length and the digest.
 const FOOTER: usize = 8 + blake3::OUT_LEN;
 
 /// A folder of cubins, or none.
@@ -38,7 +37,7 @@ impl Cache {
         Cache::new(&|name| std::env::var_os(name))
     }
 
-    /// The same, with the environment as `variable` tells it.
+    /// The same, with environment variables by `variable`.
     pub fn new(variable: &dyn Fn(&str) -> Option<OsString>) -> Cache {
         let folder = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let folder = match variable(VARIABLE) {
@@ -62,12 +61,12 @@ impl Cache {
         self.folder.as_deref()
     }
 
-    /// What is kept under `key`, or what `make` makes, which is kept from then on.
+    /// The cubin of `key`, or what `make` returns, which is added.
     pub(super) fn get(&self, key: &str, make: impl FnOnce() -> Result<Cubin, Error>) -> Result<Cubin, Error> {
         let Some(folder) = &self.folder else { return make() };
         let path = folder.join(format!("{key}.cubin"));
         if let Some(kept) = std::fs::read(&path).ok().and_then(|bytes| decode(key, bytes)) {
-            // What is used last is dropped last.
+            // The time of last use, for eviction.
             let touched = std::fs::File::options().append(true).open(&path);
             let _ = touched.and_then(|file| file.set_modified(SystemTime::now()));
             return Ok(kept);
@@ -79,7 +78,7 @@ impl Cache {
         Ok(made)
     }
 
-    /// Keeps a source that did not compile and what NVRTC said of it, and returns the source's file.
+    /// Keeps a source that did not compile, and its log; returns the path of the source.
     pub(super) fn keep_failed(&self, key: &str, request: &Request<'_>, log: &str) -> Option<PathBuf> {
         let folder = self.folder.as_ref()?.join("failed");
         let path = folder.join(format!("{}-{}", key.get(..16)?, file_name(request.name)));
@@ -102,7 +101,7 @@ fn encode(key: &str, cubin: &Cubin) -> Vec<u8> {
     bytes
 }
 
-/// `None` for what is not whole.
+/// `None` for a damaged file.
 fn decode(key: &str, mut bytes: Vec<u8>) -> Option<Cubin> {
     let body = bytes.len().checked_sub(FOOTER)?;
     let (content, found) = bytes.split_at(body + 8);
@@ -116,7 +115,7 @@ fn decode(key: &str, mut bytes: Vec<u8>) -> Option<Cubin> {
     Some(Cubin { bytes, log })
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically.
 fn write(path: &Path, bytes: &[u8]) -> Option<()> {
     let folder = path.parent()?;
     std::fs::create_dir_all(folder).ok()?;
@@ -125,8 +124,7 @@ fn write(path: &Path, bytes: &[u8]) -> Option<()> {
     file.persist(path).ok().map(drop)
 }
 
-/// Removes the files that were not used for longest, until what is left fits. That takes along what a process left that
-/// was ended while it wrote.
+/// Removes the least recently used files until the rest fits, among them temporary files of processes that were killed.
 fn drop_oldest(folder: &Path, most: u64) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries

@@ -1,4 +1,4 @@
-//! The headers that kernels include, and where they may be: CUDA's own, those of CCCL, and CUTLASS.
+//! Finds the headers that kernels include: CUDA's own, those of CCCL, and CUTLASS.
 //!
 //! They are looked for where the libraries are: in the user's folders, beside the library of compiled code that the loader
 //! found, in `CUDA_HOME`, and among the packages of the active Python. The layouts are those of NVIDIA's toolkit and of
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use byoc_plugin_api::Error;
 
-use crate::locate::{Place, Places, VARIABLE, one_line};
+use crate::locate::{CudaSearchPath, SearchEntry, VARIABLE, one_line};
 
 /// What a source includes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,14 +21,14 @@ pub struct Needs {
     pub cutlass: bool,
 }
 
-/// The compiler that headers are for: its file, beside which they may lie, and the major version of its CUDA.
+/// The compiler that headers are for: its file, beside which they may be, and its major version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compiler<'a> {
     pub(super) path: &'a Path,
     pub(super) major: u32,
 }
 
-/// A set of headers that comes as one.
+/// A set of headers that is installed as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Cutlass,
@@ -38,7 +38,7 @@ enum Part {
 }
 
 impl Part {
-    /// The header that tells whether the set is there.
+    /// The header that marks the set as installed.
     fn header(self) -> &'static str {
         match self {
             Part::Cutlass => "cutlass/cutlass.h",
@@ -58,7 +58,7 @@ impl Part {
         }
     }
 
-    /// Its version, where its headers tell it in a way that is known.
+    /// Its version, if its headers define it.
     fn version(self, folder: &Path) -> Option<String> {
         let text = std::fs::read_to_string(folder.join(self.version_header())).ok()?;
         let number = |name: &str| -> Option<u32> {
@@ -76,7 +76,7 @@ impl Part {
         }
     }
 
-    /// The header that tells its version.
+    /// The header that defines its version.
     fn version_header(self) -> &'static str {
         match self {
             Part::Cutlass => "cutlass/version.h",
@@ -101,15 +101,15 @@ impl Part {
     }
 
     /// The folders of that place that may hold it.
-    fn folders(self, place: &Place, compiler: &Path) -> Vec<PathBuf> {
+    fn folders(self, place: &SearchEntry, compiler: &Path) -> Vec<PathBuf> {
         let include = match (self, place) {
-            (_, Place::Folder(folder)) => beside(folder),
-            (_, Place::Loader) => compiler.parent().map(beside).unwrap_or_default(),
-            (Part::Cutlass, Place::Wheels(nvidia)) => {
+            (_, SearchEntry::Folder(folder)) => beside(folder),
+            (_, SearchEntry::Loader) => compiler.parent().map(beside).unwrap_or_default(),
+            (Part::Cutlass, SearchEntry::Wheels(nvidia)) => {
                 let packages = nvidia.parent().unwrap_or(nvidia);
                 return vec![packages.join("cutlass_library/source/include")];
             }
-            (_, Place::Wheels(nvidia)) => {
+            (_, SearchEntry::Wheels(nvidia)) => {
                 ["cu13", self.component()].map(|name| nvidia.join(name).join("include")).into()
             }
         };
@@ -121,8 +121,8 @@ impl Part {
     }
 
     /// Where it is.
-    fn find(self, places: &Places, compiler: &Path) -> Option<PathBuf> {
-        let mut folders = places.all().iter().flat_map(|place| self.folders(place, compiler));
+    fn find(self, search_path: &CudaSearchPath, compiler: &Path) -> Option<PathBuf> {
+        let mut folders = search_path.all().iter().flat_map(|place| self.folders(place, compiler));
         folders.find(|folder| folder.join(self.header()).is_file())
     }
 
@@ -162,24 +162,24 @@ fn parts(needs: Needs) -> impl Iterator<Item = Part> {
 pub struct HeaderSet {
     /// What it is called.
     pub name: &'static str,
-    /// Its version, where it tells, and its folder.
+    /// Its version, if known, and its folder.
     pub found: Option<String>,
     /// The package of Python's that has it.
     pub package: &'static str,
 }
 
-/// The newest major version of CUDA whose packages are asked for where there is no compiler.
+/// The major version of CUDA whose packages hints name if there is no compiler.
 const NEWEST: u32 = 13;
 
 /// The sets that are needed, for a compiler or without one.
-pub(super) fn sets(needs: Needs, places: &Places, compiler: Option<Compiler<'_>>) -> Vec<HeaderSet> {
+pub(super) fn sets(needs: Needs, search_path: &CudaSearchPath, compiler: Option<Compiler<'_>>) -> Vec<HeaderSet> {
     let Compiler { path, major } = compiler.unwrap_or(Compiler { path: Path::new(""), major: NEWEST });
     let set = |part: Part| {
         let told = |folder: PathBuf| match part.version(&folder) {
             Some(version) => format!("{version} ({})", folder.display()),
             None => folder.display().to_string(),
         };
-        HeaderSet { name: part.title(), found: part.find(places, path).map(told), package: part.package(major) }
+        HeaderSet { name: part.title(), found: part.find(search_path, path).map(told), package: part.package(major) }
     };
     parts(needs).map(set).collect()
 }
@@ -189,11 +189,11 @@ pub(super) fn sets(needs: Needs, places: &Places, compiler: Option<Compiler<'_>>
 pub(super) struct Headers(Vec<(PathBuf, blake3::Hash)>);
 
 impl Headers {
-    /// Looks for what is needed, and for nothing else.
-    pub(super) fn find(needs: Needs, places: &Places, compiler: Compiler<'_>) -> Result<Headers, Error> {
+    /// Finds the needed sets.
+    pub(super) fn find(needs: Needs, search_path: &CudaSearchPath, compiler: Compiler<'_>) -> Result<Headers, Error> {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for part in parts(needs) {
-            match part.find(places, compiler.path) {
+            match part.find(search_path, compiler.path) {
                 Some(folder) => {
                     let version = std::fs::read(folder.join(part.version_header())).unwrap_or_default();
                     found.push((folder, blake3::hash(&version)));
@@ -201,7 +201,7 @@ impl Headers {
                 None => missing.push(part),
             }
         }
-        if missing.is_empty() { Ok(Headers(found)) } else { Err(lacking(&missing, places, compiler)) }
+        if missing.is_empty() { Ok(Headers(found)) } else { Err(lacking(&missing, search_path, compiler)) }
     }
 
     /// The folders, each once, in the order in which they are searched.
@@ -213,16 +213,16 @@ impl Headers {
             .map(|(_, folder)| folder)
     }
 
-    /// What tells these headers from those of other versions. Headers that are changed by hand keep it.
+    /// A digest of the headers' versions. Headers that were edited by hand keep it.
     pub(super) fn digests(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(|(_, digest)| digest.as_bytes().as_slice())
     }
 }
 
 /// All that is missing, in one error.
-fn lacking(missing: &[Part], places: &Places, compiler: Compiler<'_>) -> Error {
+fn lacking(missing: &[Part], search_path: &CudaSearchPath, compiler: Compiler<'_>) -> Error {
     let mut looked: Vec<String> = Vec::new();
-    for place in places.all() {
+    for place in search_path.all() {
         for folder in missing.iter().flat_map(|part| part.folders(place, compiler.path)) {
             let text = folder.display().to_string();
             if !looked.contains(&text) {
@@ -252,9 +252,9 @@ mod tests {
         }
     }
 
-    fn found(needs: Needs, place: Place, root: &Path, major: u32) -> String {
+    fn found(needs: Needs, place: SearchEntry, root: &Path, major: u32) -> String {
         let library = root.join("lib64/libnvrtc.so");
-        let told = match Headers::find(needs, &Places::only(vec![place]), Compiler { path: &library, major }) {
+        let told = match Headers::find(needs, &CudaSearchPath::only(vec![place]), Compiler { path: &library, major }) {
             Ok(headers) => headers.folders().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(" "),
             Err(error) => format!("{} ({})", error.message, error.hint.unwrap_or_default()),
         };
@@ -269,10 +269,10 @@ mod tests {
         put(&root.join("include"), &[Part::Cuda, Part::Crt]);
         put(&root.join("include/cccl"), &[Part::Cccl]);
         let toolkit = Needs { half: true, cccl: true, cutlass: false };
-        assert_eq!(found(toolkit, Place::Loader, root, 13), "DIR/include DIR/include/cccl");
-        assert_eq!(found(toolkit, Place::Folder(root.join("lib")), root, 13), "DIR/include DIR/include/cccl");
-        assert_eq!(found(toolkit, Place::Folder(root.to_owned()), root, 13), "DIR/include DIR/include/cccl");
-        assert_eq!(found(toolkit, Place::Folder(root.join("include")), root, 13), "DIR/include DIR/include/cccl");
+        assert_eq!(found(toolkit, SearchEntry::Loader, root, 13), "DIR/include DIR/include/cccl");
+        assert_eq!(found(toolkit, SearchEntry::Folder(root.join("lib")), root, 13), "DIR/include DIR/include/cccl");
+        assert_eq!(found(toolkit, SearchEntry::Folder(root.to_owned()), root, 13), "DIR/include DIR/include/cccl");
+        assert_eq!(found(toolkit, SearchEntry::Folder(root.join("include")), root, 13), "DIR/include DIR/include/cccl");
         // Packages of Python.
         let nvidia = root.join("packages/nvidia");
         put(&nvidia.join("cu13/include"), &[Part::Cuda, Part::Crt]);
@@ -280,7 +280,7 @@ mod tests {
         put(&root.join("packages/cutlass_library/source/include"), &[Part::Cutlass]);
         let cutlass = "DIR/packages/cutlass_library/source/include";
         let cu13 = "DIR/packages/nvidia/cu13/include";
-        assert_eq!(found(ALL, Place::Wheels(nvidia), root, 13), format!("{cutlass} {cu13} {cu13}/cccl"));
+        assert_eq!(found(ALL, SearchEntry::Wheels(nvidia), root, 13), format!("{cutlass} {cu13} {cu13}/cccl"));
         let nvidia = root.join("older/nvidia");
         for (name, part) in [("cuda_runtime", Part::Cuda), ("cuda_nvcc", Part::Crt), ("cuda_cccl", Part::Cccl)] {
             put(&nvidia.join(name).join("include"), &[part]);
@@ -288,24 +288,24 @@ mod tests {
         put(&root.join("older/cutlass_library/source/include"), &[Part::Cutlass]);
         let folders = ["cuda_runtime", "cuda_nvcc", "cuda_cccl"].map(|name| format!("DIR/older/nvidia/{name}/include"));
         let expected = format!("DIR/older/cutlass_library/source/include {}", folders.join(" "));
-        assert_eq!(found(ALL, Place::Wheels(nvidia), root, 12), expected);
+        assert_eq!(found(ALL, SearchEntry::Wheels(nvidia), root, 12), expected);
     }
 
     #[test]
     fn only_what_is_needed_is_looked_for() {
         let nowhere = Path::new("/nowhere");
-        assert_eq!(found(Needs::default(), Place::Loader, nowhere, 13), "");
+        assert_eq!(found(Needs::default(), SearchEntry::Loader, nowhere, 13), "");
         let said = "there is no cuda_fp16.h in DIR/include";
         let hint = "Try `pip install --no-deps nvidia-cuda-runtime==13.0.96`, or name its folder in BYOC_CUDA_PATH";
         let half = Needs { half: true, ..Needs::default() };
-        assert_eq!(found(half, Place::Loader, nowhere, 13), format!("{said} ({hint})"));
+        assert_eq!(found(half, SearchEntry::Loader, nowhere, 13), format!("{said} ({hint})"));
         let scratch = tempfile::tempdir().expect("a temporary folder can be made");
         put(&scratch.path().join("include"), &[Part::Cuda, Part::Crt]);
         let said = "there is no cutlass/cutlass.h and no cuda/std/cstddef in DIR/include, DIR/include/cccl";
         let packages = "nvidia-cutlass==4.2.0.0 nvidia-cuda-cccl==13.0.85";
         let hint = format!("Try `pip install --no-deps {packages}`, or name their folders in BYOC_CUDA_PATH");
-        assert_eq!(found(ALL, Place::Loader, scratch.path(), 13), format!("{said} ({hint})"));
-        let said = found(ALL, Place::Wheels("/nowhere/nvidia".into()), nowhere, 12);
+        assert_eq!(found(ALL, SearchEntry::Loader, scratch.path(), 13), format!("{said} ({hint})"));
+        let said = found(ALL, SearchEntry::Wheels("/nowhere/nvidia".into()), nowhere, 12);
         let packages = "nvidia-cutlass==4.2.0.0 nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-nvcc-cu12==12.9.86 \
                         nvidia-cuda-cccl-cu12==12.9.27";
         assert!(said.contains(packages), "{said}");
@@ -315,11 +315,11 @@ mod tests {
     fn versions_are_told_apart() {
         let scratch = tempfile::tempdir().expect("a temporary folder can be made");
         put(&scratch.path().join("include"), &[Part::Cuda]);
-        let places = Places::only(vec![Place::Folder(scratch.path().to_owned())]);
+        let search_path = CudaSearchPath::only(vec![SearchEntry::Folder(scratch.path().to_owned())]);
         let digest = || {
             let half = Needs { half: true, ..Needs::default() };
             let compiler = Compiler { path: Path::new("/lib/libnvrtc.so"), major: 13 };
-            let headers = Headers::find(half, &places, compiler).expect("they are there");
+            let headers = Headers::find(half, &search_path, compiler).expect("they are there");
             headers.digests().map(<[u8]>::to_vec).collect::<Vec<_>>()
         };
         let before = digest();

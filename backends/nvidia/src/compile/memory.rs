@@ -1,5 +1,5 @@
-//! Whether there is memory for a compilation. A template of CUTLASS may take gigabytes, and a process that takes more than
-//! there is dies, or makes others die.
+//! Checks that there is enough memory for a compilation. A template of CUTLASS may need gigabytes, and a process that runs
+//! out of memory is killed, or makes the system kill others.
 
 use std::fs::read_to_string;
 
@@ -10,11 +10,11 @@ const MIB: u64 = 1 << 20;
 /// What this process and its machine have, in bytes; `None` where that is not limited or not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Room {
-    /// Most that this process may have: `RLIMIT_DATA`, which `--plugin-memory` sets in the processes of plugins.
+    /// The limit of this process: `RLIMIT_DATA`, which `--plugin-memory` sets in the processes of plugins.
     limit: Option<u64>,
-    /// What it has of that.
+    /// How much of it is used.
     used: u64,
-    /// What the machine can give.
+    /// What is free on the machine.
     machine: Option<u64>,
 }
 

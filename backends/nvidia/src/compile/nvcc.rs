@@ -1,5 +1,5 @@
-//! nvcc, NVIDIA's compiler for the command line, where a machine has it. It needs a C++ compiler of the host and takes longer
-//! for a small source than NVRTC; its cubins of CUTLASS's kernels are a tenth as large.
+//! Runs nvcc, NVIDIA's command-line compiler. It needs a C++ compiler of the host and takes longer than NVRTC for a small
+//! source; its cubins of CUTLASS's kernels are a tenth as large.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,23 +9,23 @@ use std::sync::{Mutex, PoisonError};
 
 use byoc_plugin_api::Error;
 
-use super::program::Failure;
+use super::nvrtc::Failure;
 use super::{Arch, Cubin};
-use crate::locate::{Place, Places, VARIABLE, Version, one_line};
+use crate::locate::{CudaSearchPath, SearchEntry, VARIABLE, Version, one_line};
 
 /// The program, found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Nvcc {
     pub(super) path: PathBuf,
     pub(super) version: Version,
-    /// All that it says of its version, the patch level included.
+    /// Its output for `--version`, which has the patch level.
     pub(super) told: String,
     /// The architectures that it compiles for.
     pub(super) numbers: Vec<u32>,
 }
 
-/// What was found where: it is asked once in a process, not for every region.
-static KNOWN: Mutex<Vec<(Places, Nvcc)>> = Mutex::new(Vec::new());
+/// What was found, by search path: nvcc runs once per process for its version, not for every region.
+static KNOWN: Mutex<Vec<(CudaSearchPath, Nvcc)>> = Mutex::new(Vec::new());
 
 impl fmt::Display for Nvcc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,21 +35,21 @@ impl fmt::Display for Nvcc {
 
 impl Nvcc {
     /// Looks where CUDA's libraries may be, and in `PATH`.
-    pub(super) fn find(places: &Places) -> Result<Nvcc, Error> {
+    pub(super) fn find(search_path: &CudaSearchPath) -> Result<Nvcc, Error> {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, found)) = known.iter().find(|(at, _)| at == places) {
+        if let Some((_, found)) = known.iter().find(|(at, _)| at == search_path) {
             return Ok(found.clone());
         }
-        let mut found = search(places)?;
+        let mut found = search(search_path)?;
         found.numbers = found.supported()?;
-        known.push((places.clone(), found.clone()));
+        known.push((search_path.clone(), found.clone()));
         Ok(found)
     }
 
     /// The architectures that it compiles for, as numbers.
     fn supported(&self) -> Result<Vec<u32>, Error> {
         let listed = run(Command::new(&self.path).arg("--list-gpu-arch"))
-            .map_err(|failure| one_line(format!("{self} does not tell its architectures: {}", failure.status)))?;
+            .map_err(|failure| one_line(format!("{self} does not report its architectures: {}", failure.status)))?;
         let number = |line: &str| line.trim().strip_prefix("compute_")?.parse().ok();
         Ok(listed.lines().filter_map(number).collect())
     }
@@ -71,8 +71,8 @@ impl Nvcc {
 }
 
 /// Looks for it, and asks for its version.
-fn search(places: &Places) -> Result<Nvcc, Error> {
-    let candidates: Vec<_> = places.all().iter().flat_map(candidates).collect();
+fn search(search_path: &CudaSearchPath) -> Result<Nvcc, Error> {
+    let candidates: Vec<_> = search_path.all().iter().flat_map(candidates).collect();
     let Some(path) = candidates.iter().find(|path| path.is_file()) else {
         let looked: Vec<_> = candidates.iter().map(|path| path.display().to_string()).collect();
         let error = one_line(format!("there is no nvcc: neither {}", looked.join(" nor ")));
@@ -81,24 +81,24 @@ fn search(places: &Places) -> Result<Nvcc, Error> {
         return Err(error.hint(format!("Try `pip install {packages}`, name its folder in {VARIABLE}, or use NVRTC")));
     };
     let told = run(Command::new(path).arg("--version"))
-        .map_err(|failure| one_line(format!("{} does not tell its version: {}", path.display(), failure.status)))?;
+        .map_err(|failure| one_line(format!("{} does not report its version: {}", path.display(), failure.status)))?;
     let version =
-        version(&told).ok_or_else(|| one_line(format!("{} does not tell its version: {told}", path.display())))?;
+        version(&told).ok_or_else(|| one_line(format!("{} does not report its version: {told}", path.display())))?;
     Ok(Nvcc { path: path.clone(), version, told, numbers: Vec::new() })
 }
 
 /// The files that may be nvcc, for a place of libraries.
-fn candidates(place: &Place) -> Vec<PathBuf> {
+fn candidates(place: &SearchEntry) -> Vec<PathBuf> {
     let folders = match place {
-        Place::Folder(folder) => {
+        SearchEntry::Folder(folder) => {
             let home = folder.parent().filter(|_| ["lib", "lib64"].iter().any(|name| folder.ends_with(name)));
             home.map_or_else(|| vec![folder.clone(), folder.join("bin")], |home| vec![home.join("bin")])
         }
-        Place::Loader => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        SearchEntry::Loader => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
             .filter(|folder| folder.is_absolute())
             .collect(),
         // Packages for CUDA 12 have parts of nvcc, and not the program.
-        Place::Wheels(packages) => vec![packages.join("cu13/bin")],
+        SearchEntry::Wheels(packages) => vec![packages.join("cu13/bin")],
     };
     folders.into_iter().map(|folder| folder.join("nvcc")).collect()
 }
@@ -139,8 +139,9 @@ mod tests {
 
     #[test]
     fn without_one_it_is_said_where_it_was_looked_for() {
-        let places = Places::only(vec![Place::Folder("/none/lib64".into()), Place::Folder("/other".into())]);
-        let error = Nvcc::find(&places).expect_err("there is none");
+        let search_path =
+            CudaSearchPath::only(vec![SearchEntry::Folder("/none/lib64".into()), SearchEntry::Folder("/other".into())]);
+        let error = Nvcc::find(&search_path).expect_err("there is none");
         assert_eq!(error.message, "there is no nvcc: neither /none/bin/nvcc nor /other/nvcc nor /other/bin/nvcc");
         let hint = "Try `pip install nvidia-cuda-nvcc==13.0.* nvidia-nvvm==13.0.* nvidia-cuda-crt==13.0.* \
                     nvidia-cuda-runtime==13.0.*`, name its folder in BYOC_CUDA_PATH, or use NVRTC";

@@ -1,4 +1,4 @@
-//! Marks in a stream: events, each made when its number is first used, and kept.
+//! Marks in a stream: CUDA events, created on first use and reused.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ impl Marks {
         Ok(Marks { events: BTreeMap::new(), elapsed_time: locate::elapsed_time(driver)? })
     }
 
-    /// Queues a mark.
+    /// Records an event.
     ///
     /// # Safety
     /// The stream is one of the current context, and so were those of earlier calls.
@@ -37,7 +37,7 @@ impl Marks {
         unsafe { result::event::record(event, stream) }
     }
 
-    /// The event of that number, if it was ever set.
+    /// The event of that number, if it was recorded before.
     pub(super) fn get(&self, number: u32) -> Option<CUevent> {
         self.events.get(&number).copied()
     }
@@ -53,7 +53,7 @@ impl Marks {
         Ok(f64::from(milliseconds) / 1e3)
     }
 
-    /// Ends all of them. What fails is left to the end of the context.
+    /// Destroys them. What fails is left to the end of the context.
     pub(super) fn destroy(&mut self) {
         for event in std::mem::take(&mut self.events).into_values() {
             // SAFETY: it was made by `set`, and is known no more.

@@ -1,4 +1,4 @@
-//! Recordings of a stream's work: captured as a graph, and kept in the form that can be launched.
+//! Recordings of a stream's work: captured as CUDA graphs and instantiated.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Recordings {
 }
 
 impl Recordings {
-    /// Begins one. Only calls of this thread are kept from what a recording does not allow.
+    /// Begins a capture, in thread-local mode: only this thread may not make calls that a capture does not allow.
     ///
     /// # Safety
     /// The stream is one of the current context, and the same in every call.
@@ -28,7 +28,7 @@ impl Recordings {
         Ok(())
     }
 
-    /// Ends the one that was begun, and keeps it. Where that fails, nothing of it is left.
+    /// Ends the capture and keeps its graph. After a failure nothing of it is left.
     ///
     /// # Safety
     /// As for [`Recordings::begin`].
@@ -51,7 +51,7 @@ impl Recordings {
         Ok(self.made)
     }
 
-    /// Ends the capture. The driver gives no graph where a call in between was not allowed, and ends it all the same.
+    /// Ends the capture. If a call in between was not allowed, there is no graph, and the capture has ended all the same.
     ///
     /// # Safety
     /// As for [`Recordings::begin`].
@@ -66,7 +66,7 @@ impl Recordings {
         }
     }
 
-    /// Queues one. `None` if there is none of that number.
+    /// Launches a graph. `None` for an unknown number.
     ///
     /// # Safety
     /// As for [`Recordings::begin`].
@@ -75,7 +75,7 @@ impl Recordings {
         self.graphs.get(&number).map(|graph| unsafe { graph::launch(*graph, stream) })
     }
 
-    /// Ends one, after its work.
+    /// Destroys a graph after its work.
     ///
     /// # Safety
     /// As for [`Recordings::begin`].
@@ -89,7 +89,7 @@ impl Recordings {
         }
     }
 
-    /// Ends the capture that may be under way, waits, and ends all.
+    /// Ends a capture in progress, waits, and destroys all graphs.
     ///
     /// # Safety
     /// As for [`Recordings::begin`].

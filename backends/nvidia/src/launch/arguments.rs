@@ -1,4 +1,4 @@
-//! Addresses to arguments: what a launch hands to the driver, which copies it then.
+//! Kernel arguments: binds addresses and sizes to what `cuLaunchKernel` takes, and launches.
 
 use std::ffi::c_void;
 
@@ -9,35 +9,35 @@ use cudarc::driver::sys::{
     CUtensorMapSwizzle_enum as Swizzle,
 };
 
-use super::constants::Bound;
+use super::constants::BoundConstant;
 use super::modules::{Kernel, Kernels};
-use super::sizes::{Map, Sizes, Value, Work};
-use crate::join::Joined;
-use crate::memory::Memory;
-use crate::program::Place;
+use super::sizes::{Map, SizedLaunch, Sizes, Value};
+use crate::attached_domain::AttachedDomain;
+use crate::device_buffer::DeviceBuffer;
+use crate::program::BufferRef;
 
-/// A part of what holds arguments. Each argument begins at one: no type wants more alignment.
+/// A unit of argument storage. Each argument begins at one: no type needs more alignment.
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 struct Chunk([u8; 128]);
 
-/// Where everything is.
+/// The addresses of all buffers of a program.
 pub(super) struct Addresses<'a> {
     pub(super) inputs: &'a [DeviceTensor<'a>],
     pub(super) outputs: &'a [DeviceTensor<'a>],
-    pub(super) constants: &'a [Bound],
+    pub(super) constants: &'a [BoundConstant],
     pub(super) scratch: u64,
     pub(super) offsets: &'a [u64],
 }
 
 impl Addresses<'_> {
-    /// The address of a place, which the program was checked to have.
-    fn of(&self, place: Place) -> u64 {
+    /// The address of a buffer, which the program was checked to have.
+    fn of(&self, place: BufferRef) -> u64 {
         match place {
-            Place::Input(at) => self.inputs[at].address,
-            Place::Output(at) => self.outputs[at].address,
-            Place::Constant(at) => self.constants[at].address,
-            Place::Scratch(at) => self.scratch + self.offsets[at],
+            BufferRef::Input(at) => self.inputs[at].address,
+            BufferRef::Output(at) => self.outputs[at].address,
+            BufferRef::Constant(at) => self.constants[at].address,
+            BufferRef::Scratch(at) => self.scratch + self.offsets[at],
         }
     }
 }
@@ -45,7 +45,7 @@ impl Addresses<'_> {
 /// The arguments of a launch, as the driver takes them.
 struct Arguments {
     chunks: Vec<Chunk>,
-    /// Where each begins, in `chunks`.
+    /// The address of each argument, in `chunks`.
     pointers: Vec<*mut c_void>,
 }
 
@@ -64,15 +64,15 @@ impl Arguments {
                 chunks.push(chunk);
             }
         }
-        // One of no bytes has an address too.
+        // An argument of no bytes needs an address, too.
         chunks.push(Chunk([0; size_of::<Chunk>()]));
         let pointers = starts.iter().map(|&start| (&raw mut chunks[start]).cast()).collect();
         Arguments { chunks, pointers }
     }
 }
 
-/// A launch that only waits for its turn.
-pub(super) struct Ready {
+/// A launch with its arguments bound.
+pub(super) struct PreparedLaunch {
     kernel: Kernel,
     grid: [u32; 3],
     block: [u32; 3],
@@ -80,54 +80,59 @@ pub(super) struct Ready {
     arguments: Arguments,
 }
 
-impl Ready {
-    fn new(kernel: &Kernel, work: &Work, values: &[Vec<u8>]) -> Ready {
-        let Work { grid, block, shared, .. } = *work;
-        Ready { kernel: kernel.clone(), grid, block, shared, arguments: Arguments::new(values) }
+impl PreparedLaunch {
+    fn new(kernel: &Kernel, work: &SizedLaunch, values: &[Vec<u8>]) -> PreparedLaunch {
+        let SizedLaunch { grid, block, shared, .. } = *work;
+        PreparedLaunch { kernel: kernel.clone(), grid, block, shared, arguments: Arguments::new(values) }
     }
 
     /// Queues it.
-    pub(super) fn launch(&mut self, joined: &Joined) -> Result<(), Error> {
+    pub(super) fn launch(&mut self, attached: &AttachedDomain) -> Result<(), Error> {
         let ([x, y, z], [a, b, c]) = (self.grid, self.block);
         debug_assert!(!self.arguments.chunks.is_empty(), "the pointers are into them");
         let pointers = self.arguments.pointers.as_mut_ptr();
-        let (function, stream, nothing) = (self.kernel.function, joined.stream(), std::ptr::null_mut());
-        // SAFETY: the function's module lives as long as the kernel, and the stream is the domain's. That the kernel has
-        // these parameters is for the code to say, as what it does with them.
+        let (function, stream, nothing) = (self.kernel.function, attached.stream(), std::ptr::null_mut());
+        // SAFETY: the function's module lives as long as the kernel, and the stream is the domain's. The code is
+        // trusted to name the kernel's parameters, as it is with what the kernel does.
         let queued = unsafe { sys::cuLaunchKernel(function, x, y, z, a, b, c, self.shared, stream, pointers, nothing) };
         queued.result().map_err(|cause| {
             let (name, shared) = (&self.kernel.name, self.shared);
             let what = format!(
                 "launch kernel {name} with {x} x {y} x {z} blocks of {a} x {b} x {c} threads and {shared} bytes"
             );
-            joined.device().failed(&what, cause)
+            attached.device().failed(&what, cause)
         })
     }
 }
 
-/// The launches with all that they are given. Runs the kernels that make arguments, and waits for them.
+/// Prepares all launches. Runs the kernels that make arguments, and waits for them.
 pub(super) fn ready(
     sizes: &Sizes,
     addresses: &Addresses<'_>,
     kernels: &Kernels,
-    joined: &Joined,
-) -> Result<Vec<Ready>, Error> {
-    let mut made = make(sizes, addresses, kernels, joined)?.into_iter();
+    attached: &AttachedDomain,
+) -> Result<Vec<PreparedLaunch>, Error> {
+    let mut made = make(sizes, addresses, kernels, attached)?.into_iter();
     let mut launches = Vec::with_capacity(sizes.work.len());
     for work in &sizes.work {
         let kernel = &kernels.0[work.launch].kernel;
         let named = |error: Error| Error { message: format!("kernel {}: {}", kernel.name, error.message), ..error };
         let values = work.arguments.iter().map(|value| match value {
             Value::Made { .. } => Ok(made.next().unwrap_or_default()),
-            value => bytes(value, addresses, joined).map_err(named),
+            value => bytes(value, addresses, attached).map_err(named),
         });
-        launches.push(Ready::new(kernel, work, &values.collect::<Result<Vec<_>, Error>>()?));
+        launches.push(PreparedLaunch::new(kernel, work, &values.collect::<Result<Vec<_>, Error>>()?));
     }
     Ok(launches)
 }
 
-/// The bytes that kernels make, in the order in which they are mentioned.
-fn make(sizes: &Sizes, addresses: &Addresses<'_>, kernels: &Kernels, joined: &Joined) -> Result<Vec<Vec<u8>>, Error> {
+/// Runs the kernels that make arguments; their bytes, in the order of use.
+fn make(
+    sizes: &Sizes,
+    addresses: &Addresses<'_>,
+    kernels: &Kernels,
+    attached: &AttachedDomain,
+) -> Result<Vec<Vec<u8>>, Error> {
     const APART: usize = 256;
     let mut calls = Vec::new();
     let mut end = 0;
@@ -143,30 +148,30 @@ fn make(sizes: &Sizes, addresses: &Addresses<'_>, kernels: &Kernels, joined: &Jo
     if calls.is_empty() {
         return Ok(Vec::new());
     }
-    let memory = Memory::of(end, "make arguments", joined)?;
+    let memory = DeviceBuffer::of(end, "make arguments", attached)?;
     for (maker, arguments, range) in &calls {
         let mut values =
-            arguments.iter().map(|value| bytes(value, addresses, joined)).collect::<Result<Vec<_>, Error>>()?;
+            arguments.iter().map(|value| bytes(value, addresses, attached)).collect::<Result<Vec<_>, Error>>()?;
         values.push((memory.address() + range.start as u64).to_ne_bytes().to_vec());
-        let one = Work { launch: 0, grid: [1; 3], block: [1; 3], shared: 0, arguments: Vec::new() };
-        Ready::new(maker, &one, &values).launch(joined)?;
+        let one = SizedLaunch { launch: 0, grid: [1; 3], block: [1; 3], shared: 0, arguments: Vec::new() };
+        PreparedLaunch::new(maker, &one, &values).launch(attached)?;
     }
-    let all = memory.read("make arguments", joined)?;
+    let all = memory.read("make arguments", attached)?;
     Ok(calls.into_iter().map(|(.., range)| all[range].to_vec()).collect())
 }
 
-/// An argument that nobody has to make.
-fn bytes(value: &Value, addresses: &Addresses<'_>, joined: &Joined) -> Result<Vec<u8>, Error> {
+/// The bytes of an argument that is not made by a kernel.
+fn bytes(value: &Value, addresses: &Addresses<'_>, attached: &AttachedDomain) -> Result<Vec<u8>, Error> {
     match value {
         Value::Pointer(place) => Ok(addresses.of(*place).to_ne_bytes().to_vec()),
         Value::Size(size) => Ok(size.to_ne_bytes().to_vec()),
-        Value::Map(map) => encode(map, addresses.of(map.at), joined),
-        Value::Made { .. } => Err(Error::new("damaged code: what makes an argument is given one that is made")),
+        Value::Map(map) => encode(map, addresses.of(map.at), attached),
+        Value::Made { .. } => Err(Error::new("damaged code: a kernel that makes an argument takes one that is made")),
     }
 }
 
-/// A tensor map as the TMA unit takes it.
-fn encode(map: &Map, address: u64, joined: &Joined) -> Result<Vec<u8>, Error> {
+/// Encodes a tensor map for TMA.
+fn encode(map: &Map, address: u64, attached: &AttachedDomain) -> Result<Vec<u8>, Error> {
     let rank = map.sizes.len();
     let swizzle = match map.swizzle {
         0 => Some(Swizzle::CU_TENSOR_MAP_SWIZZLE_NONE),
@@ -181,7 +186,7 @@ fn encode(map: &Map, address: u64, joined: &Joined) -> Result<Vec<u8>, Error> {
         DType::F32 => Some(Type::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32),
         _ => None,
     };
-    let damaged = || Error::new("damaged code: a tensor map that no device has");
+    let damaged = || Error::new("damaged code: an invalid tensor map");
     let (Some(swizzle), Some(dtype), 1..=5) = (swizzle, dtype, rank) else { return Err(damaged()) };
     if map.strides.len() != rank - 1 || map.block.len() != rank {
         return Err(damaged());
@@ -206,6 +211,6 @@ fn encode(map: &Map, address: u64, joined: &Joined) -> Result<Vec<u8>, Error> {
     };
     let Map { sizes, strides, block, .. } = map;
     let what = || format!("map a tensor of sizes {sizes:?}, strides {strides:?} and blocks {block:?}");
-    encoded.result().map_err(|cause| joined.device().failed(&what(), cause))?;
+    encoded.result().map_err(|cause| attached.device().failed(&what(), cause))?;
     Ok(made.opaque.iter().flat_map(|word| word.to_ne_bytes()).collect())
 }

@@ -1,35 +1,39 @@
-//! Constants of a program, found on the device.
+//! Binds the constants of a program on the device.
 //!
-//! One that lies as the kernels read it is taken as it lies. Others are laid out anew, in memory of the region's own; they
-//! stand in the file once all the same.
+//! A constant with the strides that the kernels expect is read in place. Others are repacked into memory that the region
+//! owns; the file has them once all the same.
 
 use byoc_plugin_api::{DeviceConstant, DeviceConstants, Error, TensorView};
 
-use crate::join::Joined;
-use crate::memory::{Memory, in_order};
-use crate::program::Constant;
+use crate::attached_domain::AttachedDomain;
+use crate::device_buffer::{DeviceBuffer, row_major_bytes};
+use crate::program::{Constant, is_dense};
 
-/// What kernels take the first element of a constant to be aligned to, so that they may load 16 bytes at once.
+/// Alignment that kernels assume of a constant, so that they may load 16 bytes at once.
 const ALIGNMENT: u64 = 16;
 
-/// A constant with its place on the device.
-pub(super) struct Bound {
+/// A constant on the device.
+pub(super) struct BoundConstant {
     pub(super) address: u64,
-    /// The memory at that address, if it is the region's own.
-    _own: Option<Memory>,
+    /// The memory at that address, if the region owns it.
+    _own: Option<DeviceBuffer>,
 }
 
-impl Bound {
+impl BoundConstant {
     /// All constants, in the order of the program.
     pub(super) fn all(
         expected: &[Constant],
         found: &DeviceConstants<'_>,
-        joined: &Joined,
-    ) -> Result<Vec<Bound>, Error> {
-        expected.iter().map(|constant| Bound::new(constant, found, joined)).collect()
+        attached: &AttachedDomain,
+    ) -> Result<Vec<BoundConstant>, Error> {
+        expected.iter().map(|constant| BoundConstant::new(constant, found, attached)).collect()
     }
 
-    fn new(expected: &Constant, found: &DeviceConstants<'_>, joined: &Joined) -> Result<Bound, Error> {
+    fn new(
+        expected: &Constant,
+        found: &DeviceConstants<'_>,
+        attached: &AttachedDomain,
+    ) -> Result<BoundConstant, Error> {
         let id = expected.id;
         let DeviceConstant { bound, address } = match &expected.layout {
             None => found.host(id),
@@ -37,22 +41,21 @@ impl Bound {
         }?;
         let view = bound.view;
         let shape = sizes(&expected.shape).filter(|_| expected.strides.len() == expected.shape.len());
-        let shape = shape.ok_or_else(|| Error::new(format!("damaged code: constant {id} has no such shape")))?;
+        let shape = shape.ok_or_else(|| Error::new(format!("damaged code: constant {id} has an invalid shape")))?;
         if view.dtype() != expected.dtype || view.shape() != shape {
             let (dtype, found) = (view.dtype(), view.shape());
             return Err(Error::new(format!("constant {id} is {dtype} {found:?}, not {} {shape:?}", expected.dtype)));
         }
         if view.is_empty() || (same(&shape, view.strides(), &expected.strides) && address.is_multiple_of(ALIGNMENT)) {
-            return Ok(Bound { address, _own: None });
+            return Ok(BoundConstant { address, _own: None });
         }
         let bytes = laid_out(&view, &shape, &expected.strides)?.ok_or_else(|| {
             let (found, strides) = (view.strides(), &expected.strides);
-            let error =
-                Error::new(format!("constant {id} lies in strides {found:?}, and its kernels read {strides:?}"));
+            let error = Error::new(format!("constant {id} has strides {found:?}, but its kernels read {strides:?}"));
             error.hint("Compile the model again")
         })?;
-        let own = Memory::holding(&bytes, &format!("lay out constant {id} anew"), joined)?;
-        Ok(Bound { address: own.address(), _own: Some(own) })
+        let own = DeviceBuffer::holding(&bytes, &format!("repack constant {id}"), attached)?;
+        Ok(BoundConstant { address: own.address(), _own: Some(own) })
     }
 }
 
@@ -60,24 +63,18 @@ fn sizes(shape: &[usize]) -> Option<Vec<i64>> {
     shape.iter().map(|&size| i64::try_from(size).ok()).collect()
 }
 
-/// Whether elements lie at the same places. Where there is one along a dimension, its stride says nothing.
+/// Whether the strides are equal. The stride of a dimension of size 1 does not matter.
 fn same(shape: &[i64], strides: &[i64], others: &[i64]) -> bool {
     shape.iter().zip(strides.iter().zip(others)).all(|(&size, (stride, other))| size == 1 || stride == other)
 }
 
-/// The bytes of a constant in other strides; none where they are not those of a whole piece of memory with each element
-/// once, in whatever order of dimensions. Strides of 0 are not: what is bound need not have equal elements.
+/// The bytes of a constant repacked to other strides; `None` unless these are dense, in any order of dimensions. Strides of 0
+/// are not: the bound constant need not have equal elements.
 fn laid_out(view: &TensorView<'_>, shape: &[i64], strides: &[i64]) -> Result<Option<Vec<u8>>, Error> {
-    let mut order: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] != 1).collect();
-    order.sort_by_key(|&axis| strides[axis]);
-    let mut next = 1i64;
-    for axis in order {
-        if strides[axis] != next {
-            return Ok(None);
-        }
-        next = next.saturating_mul(shape[axis]);
+    if !is_dense(shape, strides) {
+        return Ok(None);
     }
-    let (elements, size) = (in_order(view)?, view.dtype().size());
+    let (elements, size) = (row_major_bytes(view)?, view.dtype().size());
     let mut bytes = vec![0; elements.len()];
     let mut index = vec![0i64; shape.len()];
     for element in elements.chunks_exact(size) {

@@ -1,5 +1,5 @@
-//! Sizes of a program in numbers, for tensors of given shapes: what is launched with which sizes, and where in scratch
-//! memory each piece lies. Nothing here calls CUDA.
+//! Evaluates the symbolic sizes of a program for given shapes: grids, size arguments, and the offsets of scratch buffers.
+//! Nothing here calls CUDA.
 
 use std::collections::HashMap;
 
@@ -7,23 +7,23 @@ use byoc_dim::{self as dim, DimError};
 use byoc_dim::{Lifetime, plan_arena};
 use byoc_plugin_api::{DEVICE_ALIGNMENT, DType, DeviceTensor, Dim, Error};
 
-use crate::program::{Argument, Launch, Limit, Place, Program, Tensor, Variant};
+use crate::program::{Argument, BufferRef, Launch, Limit, Program, Tensor, Variant};
 
 /// The most blocks along x, and along y and z.
 const MOST_BLOCKS: [u64; 3] = [i32::MAX as u64, 65535, 65535];
 
-/// A variant in numbers.
+/// A variant with its sizes evaluated.
 pub(super) struct Sizes {
-    /// What is launched, in this order.
-    pub(super) work: Vec<Work>,
-    /// Where each piece of scratch memory begins.
+    /// The launches, in order.
+    pub(super) work: Vec<SizedLaunch>,
+    /// The offset of each scratch buffer.
     pub(super) offsets: Vec<u64>,
     /// Bytes of scratch memory.
     pub(super) scratch: u64,
 }
 
 /// A launch.
-pub(super) struct Work {
+pub(super) struct SizedLaunch {
     /// Its position among the launches of the variant.
     pub(super) launch: usize,
     pub(super) grid: [u32; 3],
@@ -34,7 +34,7 @@ pub(super) struct Work {
 
 /// An argument whose sizes are numbers.
 pub(super) enum Value {
-    Pointer(Place),
+    Pointer(BufferRef),
     Size(i64),
     Map(Map),
     Made { arguments: Vec<Value>, bytes: u32 },
@@ -42,7 +42,7 @@ pub(super) enum Value {
 
 /// A tensor map.
 pub(super) struct Map {
-    pub(super) at: Place,
+    pub(super) at: BufferRef,
     pub(super) dtype: DType,
     pub(super) sizes: Vec<u64>,
     pub(super) strides: Vec<u64>,
@@ -73,14 +73,20 @@ impl Sizes {
             if let Some(grid) = grid(launch, multiprocessors, &symbols).map_err(named)? {
                 let arguments = launch.arguments.iter().map(|argument| Value::of(argument, &symbols));
                 let arguments = arguments.collect::<Result<_, Error>>().map_err(named)?;
-                work.push(Work { launch: position, grid, block: launch.block, shared: launch.shared, arguments });
+                work.push(SizedLaunch {
+                    launch: position,
+                    grid,
+                    block: launch.block,
+                    shared: launch.shared,
+                    arguments,
+                });
             }
         }
         Ok(Sizes { work, offsets, scratch })
     }
 }
 
-/// Learns the symbols from the shapes of the inputs, and checks what is known of them.
+/// Solves the symbols from the shapes of the inputs, and checks the shapes.
 fn bind(expected: &[Tensor], inputs: &[DeviceTensor<'_>]) -> Result<Symbols, Error> {
     let mut symbols = Symbols::new();
     let pairs = expected.iter().zip(inputs).flat_map(|(tensor, input)| tensor.shape.iter().zip(input.shape));
@@ -90,7 +96,7 @@ fn bind(expected: &[Tensor], inputs: &[DeviceTensor<'_>]) -> Result<Symbols, Err
             Dim::Fixed(_) => None,
         })
         .collect();
-    // One that has several unknown symbols waits for others that tell of them.
+    // A size with several unknown symbols waits until other sizes determine them.
     loop {
         let before = open.len();
         let mut left = Vec::new();
@@ -135,24 +141,24 @@ fn size(dim: &Dim, symbols: &Symbols) -> Result<u64, DimError> {
     }
 }
 
-/// Checks that kernels count so far.
+/// Checks a limit of the kernels.
 fn within(limit: &Limit, symbols: &Symbols) -> Result<(), Error> {
     let Limit { of, elements, most } = limit;
     let found = size(elements, symbols)?;
     if found > *most {
-        let error = Error::new(format!("{of} has {found} elements, and its kernels count to {most}"));
+        let error = Error::new(format!("{of} has {found} elements, but its kernels support at most {most}"));
         return Err(error.hint("Use a smaller batch"));
     }
     Ok(())
 }
 
-/// Places the pieces such that those that are in use at the same time do not overlap: each from the first to the last
-/// launch that is given it. Bytes of the whole, too.
+/// Assigns offsets to the scratch buffers, and their total size. Each is live from its first to its last launch; live ones
+/// do not overlap.
 fn lay_out(variant: &Variant, symbols: &Symbols) -> Result<(Vec<u64>, u64), Error> {
     let mut uses: Vec<Option<(usize, usize)>> = vec![None; variant.scratch.len()];
     for (step, launch) in variant.launches.iter().enumerate() {
         for place in launch.places() {
-            if let Place::Scratch(piece) = place {
+            if let BufferRef::Scratch(piece) = place {
                 let first = uses[piece].map_or(step, |(first, _)| first);
                 uses[piece] = Some((first, step));
             }
@@ -162,7 +168,7 @@ fn lay_out(variant: &Variant, symbols: &Symbols) -> Result<(Vec<u64>, u64), Erro
     let mut sum = 0u64;
     for (dim, used) in variant.scratch.iter().zip(&uses) {
         let bytes = if used.is_some() { size(dim, symbols)? } else { 0 };
-        // So that no sum below is too large.
+        // Keeps the sums below from overflowing.
         sum = bytes
             .checked_next_multiple_of(DEVICE_ALIGNMENT as u64)
             .and_then(|bytes| sum.checked_add(bytes))
@@ -171,13 +177,13 @@ fn lay_out(variant: &Variant, symbols: &Symbols) -> Result<(Vec<u64>, u64), Erro
         lifetimes.push(Lifetime { size: usize::try_from(bytes).unwrap_or(usize::MAX), first, last });
     }
     if sum > i64::MAX as u64 {
-        return Err(Error::new("its scratch memory is larger than any memory"));
+        return Err(Error::new("its scratch memory is too large"));
     }
     let plan = plan_arena(&lifetimes, DEVICE_ALIGNMENT);
     Ok((plan.offsets.iter().map(|&offset| offset as u64).collect(), plan.size as u64))
 }
 
-/// The numbers of blocks; none where there is nothing to do.
+/// The grid; `None` if it is empty.
 fn grid(launch: &Launch, multiprocessors: u32, symbols: &Symbols) -> Result<Option<[u32; 3]>, Error> {
     let [x, y, z] = &launch.grid;
     let mut blocks = [size(x, symbols)?, size(y, symbols)?, size(z, symbols)?];
@@ -221,7 +227,7 @@ impl Value {
 mod tests {
     use super::*;
 
-    /// Blocks that take work in turn are no more than run at the same time.
+    /// A persistent kernel has no more blocks than run at the same time.
     #[test]
     fn blocks_that_stay() {
         let launched = |persistent: bool, multiprocessors: u32| {
@@ -237,7 +243,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Launch>(OLD).map(|launch| launch.persistent).ok(), Some(false));
     }
 
-    /// A launch as it was written before there were such blocks.
+    /// A launch as it was written before there were persistent kernels.
     const OLD: &str = r#"{"cubin": 0, "kernel": "k", "grid": [1, 1, 1], "block": [8, 1, 1], "arguments": []}"#;
 
     fn grid_of(launch: &Launch, multiprocessors: u32, n: usize) -> [u32; 3] {

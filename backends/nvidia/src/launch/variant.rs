@@ -1,4 +1,4 @@
-//! Which of a program's variants a device runs.
+//! Chooses the variant of a program for a device.
 
 use byoc_plugin_api::Error;
 
@@ -7,8 +7,7 @@ use crate::device::Device;
 use crate::locate::one_line;
 use crate::program::Program;
 
-/// The position of the variant that suits the device best: with instructions of its own, or else for the newest
-/// architecture.
+/// The index of the best variant for the device: one for its very architecture (`sm_90a`), or else the newest.
 pub(super) fn choose(program: &Program, device: &Device, backend: &str) -> Result<usize, Error> {
     let arches: Vec<Arch> = program
         .variants
@@ -22,7 +21,7 @@ pub(super) fn choose(program: &Program, device: &Device, backend: &str) -> Resul
     }
     let (major, minor) = device.capability;
     let own = format!("sm_{major}{minor}");
-    // The one whose own instructions kernels use.
+    // The architecture with instructions that kernels use.
     let wanted = if (major, minor) == (9, 0) { "sm_90a".to_owned() } else { own.clone() };
     let names: Vec<_> = arches.iter().map(ToString::to_string).collect();
     let names = if names.is_empty() { "no architecture".into() } else { names.join(" and ") };
@@ -33,7 +32,7 @@ pub(super) fn choose(program: &Program, device: &Device, backend: &str) -> Resul
     }))
 }
 
-/// The positions of the variants that these devices run; of all where there is no device.
+/// The indices of the variants that these devices can run; all of them without a device.
 pub(super) fn run(program: &Program, devices: &[Device]) -> Vec<usize> {
     let chosen: Vec<_> = devices.iter().filter_map(|device| choose(program, device, "").ok()).collect();
     (0..program.variants.len()).filter(|at| chosen.is_empty() || chosen.contains(at)).collect()
@@ -88,6 +87,6 @@ mod tests {
         assert_eq!(chosen(&["sm_80"], (9, 0)), format!("{said} sm_90 {}", again("sm_90a")));
         let old = "(Kernels are for sm_80 and newer: leave cuda out of --backend)";
         assert_eq!(chosen(&["sm_80"], (7, 5)), format!("{said} sm_75 {old}"));
-        assert_eq!(chosen(&["sm_8"], (8, 0)), "damaged code: 'sm_8' is no architecture of a GPU ()");
+        assert_eq!(chosen(&["sm_8"], (8, 0)), "damaged code: 'sm_8' is not an architecture of a GPU ()");
     }
 }

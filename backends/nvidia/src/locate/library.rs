@@ -91,7 +91,7 @@ impl Library {
         }
     }
 
-    /// How to get it, for a driver of that major version.
+    /// A hint how to install it, for a driver of that major version.
     pub(super) fn hint(self, driver: u32) -> String {
         match self.package(driver) {
             Some(package) => format!("Try `pip install {package}`, or name its folder in BYOC_CUDA_PATH"),
@@ -104,7 +104,7 @@ impl Library {
         version >= OLDEST && (self == Library::Driver || version.major <= NEWEST)
     }
 
-    /// The versions that are accepted, in words.
+    /// The supported versions, for messages.
     pub(super) fn range(self) -> String {
         match self {
             Library::Driver => format!("{OLDEST} or newer"),
@@ -126,7 +126,7 @@ impl Library {
         }
     }
 
-    /// The function that tells its version.
+    /// The function that returns its version.
     pub(super) fn version_function(self) -> &'static str {
         match self {
             Library::Driver => "cuDriverGetVersion",
@@ -135,7 +135,7 @@ impl Library {
         }
     }
 
-    /// Its version; `None` if it does not tell.
+    /// Its version; `None` if the call fails.
     pub(super) fn version(self, handle: &Handle) -> Option<Version> {
         let name = self.version_function().as_bytes();
         let (mut major, mut minor): (c_int, c_int) = (0, 0);
@@ -179,7 +179,7 @@ impl Library {
     }
 }
 
-/// Stands between the names of a function that has two.
+/// Separates the names of a function that has two.
 pub(super) const OR: &str = " or ";
 
 /// The name since CUDA 12.8, and that of older drivers.

@@ -15,7 +15,7 @@ fn product() -> Problem {
 fn text(problem: &Problem) -> String {
     match plan(problem) {
         Err(refusal) => refusal.to_string(),
-        Ok(Plan { call, offsets }) => {
+        Ok(MatmulPlan { call, offsets }) => {
             let letter = |transposed| if transposed { 'T' } else { 'N' };
             let at: Vec<_> = offsets.iter().map(|at| format!("{} {} {}", at.a, at.b, at.c)).collect();
             format!(
@@ -100,7 +100,7 @@ fn batches() {
     assert_eq!(with(&[(1, 9, 9, 9), (4, 6, 15, 10), (1, 0, 0, 0)]), one(2, "4 by 15 6 10 epilogue 1 at 0 0 0"));
     // Each broadcasts in another dimension: [2, 1] with [1, 3].
     assert_eq!(with(&[(2, 6, 0, 30), (3, 0, 15, 10)]), one(2, "3 by 15 0 10 epilogue 1 at 0 0 0, 0 6 30"));
-    // Rows of one each, which are one matrix if they lie as one.
+    // Matrices of one row each, which merge to one matrix.
     let vectors = |x: View, step: i64| {
         let batch = vec![Batch { count: 4, x: step, w: 0, y: 5 }];
         text(&Problem { m: 1, x, batch, ..product() })
@@ -121,26 +121,26 @@ fn refusals() {
         (Problem { batch: batch(0, 6, 10), ..product() }, "shape: a product without elements"),
         (
             Problem { x: View { row: 6, column: 2 }, ..product() },
-            "shape: neither the rows nor the columns of X lie one after another",
+            "shape: neither the rows nor the columns of X are contiguous",
         ),
         (
             Problem { w: View { row: 0, column: 1 }, ..product() },
-            "shape: neither the rows nor the columns of W lie one after another",
+            "shape: neither the rows nor the columns of W are contiguous",
         ),
         (
             Problem { w: View { row: -5, column: 1 }, ..product() },
-            "shape: neither the rows nor the columns of W lie one after another",
+            "shape: neither the rows nor the columns of W are contiguous",
         ),
         // Rows that overlap.
-        (Problem { x: ROWS(2), ..product() }, "shape: neither the rows nor the columns of X lie one after another"),
-        (Problem { y: COLUMNS(2), ..product() }, "shape: the columns of Y do not lie beside each other"),
+        (Problem { x: ROWS(2), ..product() }, "shape: neither the rows nor the columns of X are contiguous"),
+        (Problem { y: COLUMNS(2), ..product() }, "shape: the rows of Y are not contiguous"),
         (
             Problem { batch: batch(2, 6, 0), ..product() },
-            "shape: a batch that goes backwards, or whose results share memory",
+            "shape: a batch with negative strides, or with results that overlap",
         ),
         (
             Problem { batch: batch(2, -6, 10), ..product() },
-            "shape: a batch that goes backwards, or whose results share memory",
+            "shape: a batch with negative strides, or with results that overlap",
         ),
         (
             Problem { batch: batch(3_000_000_000, 6, 10), ..product() },
@@ -148,11 +148,11 @@ fn refusals() {
         ),
         (
             Problem { batch: vec![Batch { count: 5000, x: 1, w: 0, y: 10 }, batch(3, 6, 10)[0]], ..product() },
-            "limit: the batch takes too many calls (5000 against a limit of 4096)",
+            "limit: the batch needs too many calls (5000 against a limit of 4096)",
         ),
         (
             Problem { batch: vec![Batch { count: 3, x: i64::MAX, w: 0, y: 10 }, batch(3, 6, 10)[0]], ..product() },
-            "shape: a batch beyond what memory can hold",
+            "shape: a batch larger than any memory",
         ),
     ];
     for (problem, expected) in cases {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Program;
 
-/// No cubin is larger. One that says so is damaged, or meant to fill the memory.
+/// The largest size of a cubin. A larger one is damaged, or an attempt to fill the memory.
 const MOST: u64 = 256 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -21,7 +21,7 @@ struct File {
     cubins: Vec<Entry>,
 }
 
-/// Bytes of a cubin, as they stand in the file and as they are.
+/// Bytes of a cubin: compressed, and not.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Entry {
     compressed: u64,
@@ -33,7 +33,7 @@ struct Entry {
 pub struct Cubins<'a>(Vec<(&'a [u8], u64)>);
 
 impl Program {
-    /// Writes the program with its cubins, which launches name by their position.
+    /// Writes the program with its cubins, which launches name by index.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl Program {
         Ok(())
     }
 
-    /// Reads a program. Its cubins stay compressed until one is asked for.
+    /// Reads a program. Cubins are decompressed on demand.
     ///
     /// # Errors
     ///
@@ -68,12 +68,13 @@ impl Program {
         let mut cubins = Vec::with_capacity(file.cubins.len());
         for entry in &file.cubins {
             let length = usize::try_from(entry.compressed).ok().filter(|&length| length <= rest.len());
-            let (cubin, behind) = rest.split_at(length.ok_or_else(|| damaged("a cubin ends behind its end"))?);
+            let (cubin, behind) =
+                rest.split_at(length.ok_or_else(|| damaged("a cubin ends after the end of the file"))?);
             cubins.push((cubin, entry.bytes));
             rest = behind;
         }
         if !rest.is_empty() {
-            return Err(damaged("there is more behind its cubins"));
+            return Err(damaged("there are bytes after its cubins"));
         }
         file.program.check(cubins.len()).map_err(|cause| damaged(&cause))?;
         Ok((file.program, Cubins(cubins)))
@@ -91,7 +92,7 @@ impl Cubins<'_> {
         self.0.is_empty()
     }
 
-    /// The compressed bytes of one, by which it is known.
+    /// The compressed bytes of one, which identify it.
     pub fn compressed(&self, index: usize) -> Option<&[u8]> {
         self.0.get(index).map(|(bytes, _)| *bytes)
     }
@@ -100,17 +101,18 @@ impl Cubins<'_> {
     ///
     /// # Errors
     ///
-    /// When there is none of that number, or it is damaged.
+    /// When the index is out of range, or the cubin is damaged.
     pub fn get(&self, index: usize) -> Result<Vec<u8>, Error> {
-        let &(packed, bytes) = self.0.get(index).ok_or_else(|| damaged("a launch names a cubin that is not there"))?;
+        let &(packed, bytes) =
+            self.0.get(index).ok_or_else(|| damaged("a launch names a cubin that does not exist"))?;
         if bytes > MOST {
-            return Err(damaged("a cubin is larger than any is"));
+            return Err(damaged("a cubin is too large"));
         }
         let mut cubin = Vec::new();
         let read = ZlibDecoder::new(packed).take(bytes + 1).read_to_end(&mut cubin);
         match read {
             Ok(length) if length as u64 == bytes => Ok(cubin),
-            _ => Err(damaged("a cubin is not what it was")),
+            _ => Err(damaged("a cubin does not decompress to its size")),
         }
     }
 }

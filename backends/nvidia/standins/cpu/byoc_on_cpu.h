@@ -1,12 +1,12 @@
 /* Lets the text of a generated kernel compile as C++ for the host, and run there: g++ -DBYOC_ON_CPU -include this.
  *
- * The text begins with the prelude (backends/nvidia/src/prelude.cuh), which leaves to this what only a device has. The
+ * The text begins with the prelude (backends/nvidia/src/prelude.cuh), which leaves device-only instructions to this header. The
  * threads of a block are fibers on one thread of the host (threads.h), and the blocks run one after another: the order is
  * a legal one of a device, so right kernels compute the right thing. What it shows beyond results: memory of a block that
- * is read before it is written (it holds NaN), writes behind the end of dynamic shared memory, and a barrier or an
+ * is read before it is written (it holds NaN), writes past the end of dynamic shared memory, and a barrier or an
  * exchange that some threads do not reach. What it cannot show: races that this order hides, the memory model, and speed.
  *
- * At the end of the text stands BYOC_KERNEL(name) for each kernel (libnvrtc/compile.c appends it). */
+ * The text ends with BYOC_KERNEL(name) for each kernel (libnvrtc/compile.c appends it). */
 
 #ifndef BYOC_ON_CPU_H
 #define BYOC_ON_CPU_H

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-/* A kernel as the loader sees it. The same structure stands in libcuda/modules.c and in src/cpu.rs. */
+/* A kernel as the loader sees it. libcuda/modules.c and src/cpu.rs have the same structure. */
 struct byoc_cpu_kernel {
     void (*call)(void *const *parameters);
     unsigned parameters;

@@ -1,4 +1,4 @@
-/* What the lanes of a warp do together. */
+/* Warp-level operations. */
 
 #pragma once
 

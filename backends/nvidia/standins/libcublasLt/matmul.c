@@ -6,9 +6,9 @@
  * kept in double and rounded once, so results may differ from a device's in the last bits.
  *
  * The work goes through the stand-in for the driver (libcuda): it is logged there, is captured into graphs, and
- * matrices must lie in its device memory, aligned as was said when the algorithm was chosen. Without it a handle
+ * matrices must be in its device memory, with the alignment for which the algorithm was chosen. Without it a handle
  * cannot be created, as with the library. The log also has the choices of algorithms, with the reductions that they
- * may use, and tells when the last description, layout or preference is destroyed.
+ * may use, and says when the last description, layout or preference is destroyed.
  *
  *   STANDIN_CUBLASLT   what cublasLtGetVersion says; 130002
  *   STANDIN_REFUSE     an element type (a number of cudaDataType) for which no algorithm is found; none

@@ -100,7 +100,7 @@ int cuFuncGetParamInfo(struct symbol *function, size_t position, size_t *offset,
     return SUCCESS;
 }
 
-/* A launch that waits for its turn: behind it, the parameters, each at a multiple of their alignment. */
+/* A queued launch, followed by its parameters, each at a multiple of their alignment. */
 struct work {
     const struct symbol *function;
     unsigned grid[3], block[3], shared;

@@ -5,13 +5,13 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct allocation *allocations;
 
-/* Bytes before and behind an allocation that nobody may write. Nothing may rely on what new memory holds: as floats of
- * any kind, these bytes are NaN. */
+/* Guard bytes before and after an allocation. Nothing may rely on the content of new memory: as floats of any type, these
+ * bytes are NaN. */
 enum { AROUND = 256, UNWRITTEN = 0xFF };
 
 static size_t room(size_t bytes) { return AROUND + (bytes + 255) / 256 * 256 + AROUND; }
 
-/* Whether the bytes lie in one live allocation of a device. */
+/* Whether the bytes are in one live allocation of a device. */
 int standin_is_device_memory(const void *at, size_t bytes) {
     int found = 0;
     pthread_mutex_lock(&lock);
@@ -76,7 +76,7 @@ void adopt(void *at, size_t bytes) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Tells of a write closely before or behind an allocation; null if there was none. */
+/* Describes a write closely before or after an allocation; null if there was none. */
 const char *written_outside(void) {
     static char text[80];
     const char *said = NULL;

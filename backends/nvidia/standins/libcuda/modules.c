@@ -76,7 +76,7 @@ int cuModuleGetGlobal_v2(uint64_t *pointer, size_t *bytes, struct module *module
     return SUCCESS;
 }
 
-/* Where such a map ends up is nobody's business: what was asked for, in some order, that tests can recognise. */
+/* The encoding of such a map is opaque: here its arguments, in an order that tests can recognise. */
 struct tensor_map {
     char name[4];
     unsigned char type, rank, swizzle, unused;

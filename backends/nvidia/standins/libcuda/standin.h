@@ -2,14 +2,13 @@
  *
  * It has the functions that backends call (backends/nvidia/src/locate/library.rs), with device memory in host memory.
  * Copies, fills and the work of other stand-ins really happen, in the order of the calls. Launches are checked
- * against the limits of a compute capability of 9.0 and logged. Kernels of the stand-in for NVRTC run, on the host; what no
- * kernel may do, such as writing outside of all allocations, breaks the device. Others are not run: of them it cannot
+ * against the limits of a compute capability of 9.0 and logged. Kernels of the stand-in for NVRTC run, on the host; an invalid access, such as writing outside of all allocations, breaks the device. Others are not run: of them it cannot
  * show that they compute the right thing or load at all. Of all, it cannot show races and speed.
  *
- * It is strict where a real driver may let a mistake pass: every pointer must lie in a live allocation, also when a
+ * It is strict where a real driver may let a mistake pass: every pointer must be in a live allocation, also when a
  * graph is launched, a context must be current and retained, also to give back what belongs to it, and a thread that
  * captures a stream must not allocate, synchronise or load: what it captures is lost then. Each piece of work takes a
- * millisecond, as events tell. When a context is released for the last time, a line of the log tells what was not given
+ * millisecond, as events tell. When a context is released for the last time, a line of the log says what was not given
  * back.
  *
  * Settings, read from the environment:

@@ -1,9 +1,9 @@
 /* A stand-in for NVRTC, for tests on machines without a GPU: it compiles CUDA C++ by the host's g++, to a shared object that
  * runs kernels on the host (standins/cpu says how), and calls that a cubin. The stand-in for the driver runs it.
  *
- * Options of NVRTC that say nothing of the language are left out, and so are folders of headers that do not exist. Errors
+ * Options of NVRTC that do not affect the language are left out, and so are folders of headers that do not exist. Errors
  * are g++'s, in the form of NVRTC's log. The same source gives the same bytes. What it cannot show: that a source compiles
- * for a device at all, what a kernel uses of registers and shared memory, and whatever stands behind #ifndef BYOC_ON_CPU.
+ * for a device at all, what a kernel uses of registers and shared memory, and everything under #ifndef BYOC_ON_CPU.
  *
  * Settings, read from the environment:
  *   STANDIN_LOG  a file to which one line is appended for each source that is compiled

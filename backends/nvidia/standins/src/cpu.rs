@@ -7,7 +7,7 @@
 //!                 long long i = blockIdx.x * 256ll + threadIdx.x;
 //!                 if (i < n) out0[i] = 2.0f * in0[i];
 //!             }";
-//! let kernels = Kernels::compile(text); // The prelude, if the text needs it, stands before it.
+//! let kernels = Kernels::compile(text); // It begins with the prelude, if it needs that.
 //! let (input, output) = (Buffer::of(&[1.0f32, 2.0, 3.0]), Buffer::new::<f32>(3));
 //! let parameters = [Param::Buffer(&input), Param::Buffer(&output), Param::Size(3)];
 //! kernels.launch("k0", [1, 1, 1], [256, 1, 1], 0, &parameters);
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A text takes about 0.2 s to compile, whatever the number of its kernels. What this shows and what it does not is said at
-//! the head of `cpu/byoc_on_cpu.h`; beside that, a write of up to 4 KiB before or behind a buffer is told, and what is read
+//! the head of `cpu/byoc_on_cpu.h`; beside that, a write of up to 4 KiB before or after a buffer is reported, and what is read
 //! there is NaN.
 
 use std::cell::Cell;
@@ -28,7 +28,7 @@ use tempfile::TempDir;
 
 use crate::libraries::{build, temporary};
 
-/// Bytes before and behind a buffer that are watched.
+/// Guard bytes before and after a buffer.
 const AROUND: usize = 4096;
 /// What a kernel writes elsewhere must not be there. As floats of any kind, these bytes are NaN.
 const UNWRITTEN: u8 = 0xFF;
@@ -173,7 +173,7 @@ impl Kernels {
     ///
     /// # Errors
     ///
-    /// When there is none of that name, its parameters are others, or it does what no kernel may.
+    /// When there is none of that name, its parameters differ, or it makes an invalid access.
     pub fn try_launch(
         &self,
         name: &str,

@@ -1,7 +1,7 @@
 //! Stand-ins for CUDA's libraries, and processes that use them: for tests of what calls CUDA, on machines without a GPU.
 //!
 //! The libraries are in C beside this crate, and are built as a test asks for them. Which libraries a process uses is
-//! settled once, when it first opens them; so a test starts its own program again, which then does what the test names.
+//! fixed when it first opens them; so a test starts its own program again, with the name of what to do.
 //!
 //! Kernels run on the host: [`cpu`] compiles and launches single ones, within the process of the test; with the libraries of
 //! [`all`] whatever compiles and launches by CUDA does so.

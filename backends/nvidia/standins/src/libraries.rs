@@ -146,7 +146,7 @@ pub fn compile(sources: &[PathBuf], library: &Path, flags: &[String]) -> PathBuf
     library.to_owned()
 }
 
-/// Copies a built stand-in, so that it lies in another folder or under another name.
+/// Copies a built stand-in, to another folder or another name.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to.parent().expect("a file lies in a folder")).expect("the folder is ours");
     std::fs::copy(from, to).expect("the file is there");

@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(96, (1 + 1)) sums(const float* __re
     assert_eq!(said, Err("sums: block 0 0 0 writes behind its 0 bytes of dynamic shared memory".into()));
 }
 
-/// All values of 16 bits, there and back, and what lies between neighbours.
+/// All values of 16 bits, there and back, and values between neighbours.
 #[test]
 fn numbers_of_16_bits() {
     let kernels = kernels(
@@ -104,7 +104,7 @@ extern "C" __global__ void narrow(const float* in0, f16* out0, bf16* out1, f16* 
     }
 }
 
-/// A product of 16 x 16 by 16 x 8 on what stands in for a matrix unit, with the fragments as the prelude documents them.
+/// A product of 16 x 16 by 16 x 8 on the stand-in for a matrix unit, with the fragments as the prelude documents them.
 #[test]
 fn matrix_units() {
     let kernels = kernels(

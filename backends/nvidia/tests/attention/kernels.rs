@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use byoc_dim as dim;
 use byoc_nvidia::attention::{Effect, Layout, Mask, Spec, generate};
-use byoc_nvidia::build::{Generated, PRELUDE};
-use byoc_nvidia::program::{Argument, Place};
+use byoc_nvidia::build::{GeneratedKernel, PRELUDE};
+use byoc_nvidia::program::{Argument, BufferRef};
 use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
 use byoc_plugin_api::testing::{Rng, decode};
 use byoc_plugin_api::{DType, Dim};
@@ -54,15 +54,15 @@ fn size(of: &Dim) -> usize {
 }
 
 /// Runs what was generated, and gives the largest difference to what the loops give.
-fn difference(spec: &Spec, generated: &Generated, kernels: &Kernels, rng: &mut Rng) -> f64 {
+fn difference(spec: &Spec, generated: &GeneratedKernel, kernels: &Kernels, rng: &mut Rng) -> f64 {
     let problem = Problem::random(spec, &size, rng);
     let inputs: Vec<_> = [&problem.q, &problem.k, &problem.v].into_iter().chain(&problem.mask).collect();
     let inputs: Vec<_> = inputs.into_iter().map(Tensor::buffer).collect();
     let output = Buffer::new::<u8>(problem.count() * spec.dtype.size());
     let launch = &generated.launch;
     let parameter = |argument: &Argument| match argument {
-        Argument::Pointer(Place::Input(at)) => Param::Buffer(&inputs[*at]),
-        Argument::Pointer(Place::Output(0)) => Param::Buffer(&output),
+        Argument::Pointer(BufferRef::Input(at)) => Param::Buffer(&inputs[*at]),
+        Argument::Pointer(BufferRef::Output(0)) => Param::Buffer(&output),
         Argument::Size(dim) => Param::Size(size(dim) as i64),
         other => panic!("{other:?}"),
     };
@@ -82,8 +82,8 @@ fn difference(spec: &Spec, generated: &Generated, kernels: &Kernels, rng: &mut R
 fn compare(specs: &[Spec]) {
     let mut rng = Rng::with_seed(7);
     let generate = |(number, spec): (usize, &Spec)| {
-        let inputs = (0..3 + usize::from(spec.mask.is_some())).map(Place::Input);
-        let at: Vec<_> = inputs.chain([Place::Output(0)]).collect();
+        let inputs = (0..3 + usize::from(spec.mask.is_some())).map(BufferRef::Input);
+        let at: Vec<_> = inputs.chain([BufferRef::Output(0)]).collect();
         generate(spec, &format!("k{number}"), &at).expect("it has sizes that can be counted")
     };
     let all: Vec<_> = specs.iter().enumerate().map(generate).collect();
@@ -197,7 +197,13 @@ fn texts() {
     let causal = mask(Effect::Fills { hides: false, fill: f32::MIN }, [1.into(), 1.into(), 40.into(), 40.into()]);
     let cases = [("bert", bert), ("gpt", Spec { mask: causal, ..plain(DType::F32) })];
     for (name, spec) in cases {
-        let at = [Place::Input(0), Place::Input(1), Place::Input(2), Place::Constant(0), Place::Output(0)];
+        let at = [
+            BufferRef::Input(0),
+            BufferRef::Input(1),
+            BufferRef::Input(2),
+            BufferRef::Constant(0),
+            BufferRef::Output(0),
+        ];
         let generated = generate(&spec, "k0", &at).expect("it has sizes that can be counted");
         let launch = serde_json::to_string(&generated.launch).expect("it is plain data");
         let found = format!("// {launch}\n{}", generated.text);
@@ -206,6 +212,6 @@ fn texts() {
             std::fs::write(&path, &found).expect("the checkout can be written");
         }
         let expected = std::fs::read_to_string(&path).expect("it is in the checkout");
-        assert!(found == expected, "{name} has changed: UPDATE_GOLDEN=1 writes it anew");
+        assert!(found == expected, "{name} has changed: UPDATE_GOLDEN=1 rewrites it");
     }
 }

@@ -1,6 +1,6 @@
-//! Which regions are read as attention, and what is said of others.
+//! Which regions match attention, and the reasons for others.
 
-use byoc_nvidia::attention::{Effect, Form, Layout, Mask, patterns, read};
+use byoc_nvidia::attention::{Effect, Layout, Mask, MatchedAttention, patterns, read};
 use byoc_plugin_api::testing::{RegionBuilder, Type};
 use byoc_plugin_api::{DType, Dim};
 
@@ -19,7 +19,7 @@ fn input(model: &mut RegionBuilder, name: &str, ty: impl Into<Type>) -> usize {
     value
 }
 
-fn read_of(model: RegionBuilder, output: usize) -> Form {
+fn read_of(model: RegionBuilder, output: usize) -> MatchedAttention {
     read(&model.with(&[output]).region).expect("it is attention")
 }
 
@@ -96,7 +96,7 @@ fn heads_as_they_are() {
     let weights = model.node("Softmax", &[masked], "f32[b,4,s,t]", "axis=3");
     let narrow = model.node("Cast", &[weights], "[b,4,s,t]", "");
     let output = model.node("MatMul", &[narrow, v], "[b,4,s,16]", "");
-    let Form { spec, .. } = read_of(model, output);
+    let MatchedAttention { spec, .. } = read_of(model, output);
     assert_eq!([spec.q, spec.k, spec.v, spec.y], [Layout::HeadsFirst; 4]);
     assert_eq!((spec.dtype, spec.scale, spec.size, spec.value_size), (DType::F16, 0.125, 32, 16));
     let [b, s, t] = ["b", "s", "t"].map(|name| Dim::Symbolic(name.into()));
@@ -116,7 +116,7 @@ fn one_head_a_batch() {
     let masked = model.node("Add", &[scores, mask], "[24,50,50]", "");
     let weights = model.node("Softmax", &[masked], "[24,50,50]", "");
     let output = model.node("MatMul", &[weights, v], "[24,50,64]", "");
-    let Form { spec, .. } = read_of(model, output);
+    let MatchedAttention { spec, .. } = read_of(model, output);
     assert_eq!((spec.heads, spec.scale, &spec.batch), (1, 1.0, &Dim::Fixed(24)));
     assert_eq!(spec.mask.expect("it has one").shape, [24, 1, 50, 50].map(Dim::Fixed));
 }
@@ -134,7 +134,7 @@ fn the_operator() {
     let mut model = of(DType::F16);
     let mask = input(&mut model, "mask", "bool[50,40]");
     let output = operator(&mut model, "is_causal=1 softcap=30.0", &[mask]);
-    let Form { spec, .. } = read_of(model, output);
+    let MatchedAttention { spec, .. } = read_of(model, output);
     let rows = |width| Layout::RowsFirst { width, start: 0 };
     assert_eq!([spec.q, spec.k, spec.v, spec.y], [rows(128), rows(64), rows(32), rows(64)]);
     assert_eq!((spec.heads, spec.kv_heads, spec.size, spec.value_size), (4, 2, 32, 16));
@@ -147,7 +147,7 @@ fn the_operator() {
     let [q, k, v] = [q, k, v].map(|value| model.node("Transpose", &[value], "[2,3,50,16]", HEADS));
     let attention = model.node("Attention", &[q, k, v], "[2,3,50,16]", "scale=0.5");
     let output = model.node("Transpose", &[attention], "[2,50,3,16]", HEADS);
-    let Form { spec, .. } = read_of(model, output);
+    let MatchedAttention { spec, .. } = read_of(model, output);
     assert_eq!([spec.q, spec.k, spec.v, spec.y], [rows(48); 4]);
     assert_eq!(spec.scale, 0.5);
 }
@@ -173,7 +173,7 @@ fn parts_of_rows() {
     let scores = model.node("MatMul", &[q, k], "[1,12,s,s]", "");
     let weights = model.node("Softmax", &[scores], "[1,12,s,s]", "");
     let output = model.node("MatMul", &[weights, v], "[1,12,s,64]", "");
-    let Form { spec, q, k, v, .. } = read_of(model, output);
+    let MatchedAttention { spec, q, k, v, .. } = read_of(model, output);
     assert_eq!(([spec.q, spec.k, spec.v], [q, k, v]), ([rows(0), rows(768), rows(1536)], [product; 3]));
 
     // Of the operator, with fewer heads of K and V; what begins where no 16 bytes do is split before.
@@ -186,12 +186,12 @@ fn parts_of_rows() {
         (all, read(&model.with(&[output]).region))
     };
     let (all, form) = split("[2,50,256]", ["[2,50,128]", "[2,50,64]", "[2,50,64]"]);
-    let Form { spec, q, k, v, .. } = form.expect("it is attention");
+    let MatchedAttention { spec, q, k, v, .. } = form.expect("it is attention");
     let rows = |start| Layout::RowsFirst { width: 256, start };
     assert_eq!(([spec.q, spec.k, spec.v], [q, k, v]), ([rows(0), rows(128), rows(192)], [all; 3]));
     let (_, form) = split("[2,50,260]", ["[2,50,128]", "[2,50,64]", "[2,50,68]"]);
     let cause = form.expect_err("it is not taken").to_string();
-    assert_eq!(cause, "shape: heads of V have 34 columns, taken are multiples of 8 up to 256");
+    assert_eq!(cause, "shape: heads of V have 34 columns; supported are multiples of 8 up to 256");
 }
 
 #[test]
@@ -203,26 +203,32 @@ fn what_is_refused_of_the_operator() {
         refused(model, output)
     };
     let f32 = DType::F32;
-    assert_eq!(refused_with(DType::F64, "", &[]), "type: 'q' is f64, taken are f32, f16 and bf16");
+    assert_eq!(refused_with(DType::F64, "", &[]), "type: 'q' is f64; supported are f32, f16 and bf16");
     let mask = ("mask", f32, "[50,60]");
     let past = [mask, ("past_k", f32, "[2,2,9,32]"), ("past_v", f32, "[2,2,9,16]")];
     assert_eq!(refused_with(f32, "", &past), "attribute: the input 'past_key' is given, and the kernel has no cache");
     let refused_mask = |dtype, shape| refused_with(f32, "", &[("mask", dtype, shape)]);
-    assert_eq!(refused_mask(DType::I64, "[50,60]"), "type: the mask 'mask' is i64, taken are bool, f32, f16 and bf16");
+    assert_eq!(
+        refused_mask(DType::I64, "[50,60]"),
+        "type: the mask 'mask' is i64; supported are bool, f32, f16 and bf16"
+    );
     assert_eq!(refused_mask(f32, "[s,60]"), "shape: the mask 'mask' is [s,60], and the scores [2,4,50,60]");
     let heads = "q_num_heads=16 kv_num_heads=8";
-    assert_eq!(refused_with(f32, heads, &[]), "shape: heads of V have 4 columns, taken are multiples of 8 up to 256");
+    assert_eq!(
+        refused_with(f32, heads, &[]),
+        "shape: heads of V have 4 columns; supported are multiples of 8 up to 256"
+    );
     let other = refused_with(f32, "q_num_heads=8", &[]);
-    assert_eq!(other, "shape: 'k' does not have the sizes that the other operands make it");
+    assert_eq!(other, "shape: 'k' does not have the sizes that follow from the other operands");
     let uneven = refused_with(f32, "q_num_heads=1", &[]);
-    assert_eq!(uneven, "shape: 1 heads of Q do not divide into 2 of K and V");
+    assert_eq!(uneven, "shape: 1 heads of Q are not a multiple of 2 heads of K and V");
 }
 
 #[test]
 fn what_is_refused_of_pieces() {
     let mut model = of(DType::F32);
     let output = in_rows(&mut model, |model, scores| model.node("Relu", &[scores], WEIGHTS, ""));
-    assert_eq!(refused(model, output), "other: the scores are not from a product");
+    assert_eq!(refused(model, output), "other: the scores are not from a MatMul");
 
     let mut model = of(DType::F32);
     let [q, k, v] = [("q", "[1,12,50,64]"), ("k", "[1,12,64,50]"), ("v", "[1,12,50,64]")]
@@ -230,7 +236,7 @@ fn what_is_refused_of_pieces() {
     let scores = model.node("MatMul", &[q, k], "[1,12,50,50]", "");
     let weights = model.node("Softmax", &[scores], "[1,12,50,50]", "axis=-1");
     let output = model.node("MatMul", &[weights, v], "[1,12,50,64]", "");
-    assert_eq!(refused(model, output), "shape: the keys 'k' have no Transpose of their own, and lie by columns");
+    assert_eq!(refused(model, output), "shape: the keys 'k' are stored by columns, and not by a Transpose");
 
     let mut model = of(DType::F32);
     let weights = input(&mut model, "x", "[4,4]");

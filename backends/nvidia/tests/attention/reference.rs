@@ -77,7 +77,7 @@ impl<'a> Problem<'a> {
                     Tensor::new(dtype, values.collect::<Vec<_>>())
                 }
                 Effect::Fills { .. } => {
-                    // Some rows are hidden as a whole.
+                    // Some rows are hidden completely.
                     let row = sizes(&mask.shape[3]);
                     let value = |at: usize| f64::from(u8::from(at / row % 7 != 3 && rng.bool()));
                     Tensor { dtype: DType::Bool, values: (0..count).map(value).collect() }

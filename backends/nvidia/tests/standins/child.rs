@@ -3,24 +3,24 @@
 use std::path::Path;
 
 use byoc_nvidia::device;
-use byoc_nvidia::locate::{self, Place, Places};
+use byoc_nvidia::locate::{self, CudaSearchPath, SearchEntry};
 use byoc_nvidia_standins::{FOLDER, say};
 use byoc_plugin_api::Error;
 
-use crate::{compile, domain, driver, join, launch, products, recordings};
+use crate::{attached_domain, compile, domain, driver, launch, products, recordings};
 
 /// Does what the process was started for.
 pub(crate) fn act(action: &str) {
     let said = match action {
-        "open" => open(&places()),
+        "open" => open(&search_path()),
         "open-only" => open(&only()),
         "open-again" => open_again(),
-        "nvrtc" => nvrtc(&places()),
-        "third-device" => locate::driver(&places()).and_then(|driver| device::one(&driver, 2)).map(|_| Vec::new()),
+        "nvrtc" => nvrtc(&search_path()),
+        "third-device" => locate::driver(&search_path()).and_then(|driver| device::one(&driver, 2)).map(|_| Vec::new()),
         "products" => products::act(),
         "compile" => compile::act(),
         _ if action.starts_with("domain-") => domain::act(action),
-        _ if action.starts_with("join-") => join::act(action),
+        _ if action.starts_with("join-") => attached_domain::act(action),
         _ if action.starts_with("launch-") => launch::act(action),
         _ if action.starts_with("recordings-") => recordings::act(action),
         _ => driver::act(action),
@@ -41,20 +41,20 @@ pub(crate) fn refused<T>(result: Result<T, Error>) -> String {
     result.map_or_else(told, |_| "done".into())
 }
 
-/// The places of this process, and the user's folder before them.
-pub(crate) fn places() -> Places {
-    Places::of_process(std::env::var_os(FOLDER).as_deref().map(Path::new))
+/// The search path of this process, after the user's folder.
+pub(crate) fn search_path() -> CudaSearchPath {
+    CudaSearchPath::of_process(std::env::var_os(FOLDER).as_deref().map(Path::new))
 }
 
-fn only() -> Places {
+fn only() -> CudaSearchPath {
     let folders = std::env::var_os(FOLDER).expect("the case sets it");
-    Places::only(std::env::split_paths(&folders).map(Place::Folder).collect())
+    CudaSearchPath::only(std::env::split_paths(&folders).map(SearchEntry::Folder).collect())
 }
 
-/// Opens the driver and cublasLt, and tells what was found.
-fn open(places: &Places) -> Result<Vec<String>, Error> {
-    let driver = locate::driver(places)?;
-    let mut lines = vec![driver.to_string(), locate::cublaslt(places, &driver)?.to_string()];
+/// Opens the driver and cublasLt, and returns what was found.
+fn open(search_path: &CudaSearchPath) -> Result<Vec<String>, Error> {
+    let driver = locate::driver(search_path)?;
+    let mut lines = vec![driver.to_string(), locate::cublaslt(search_path, &driver)?.to_string()];
     lines.extend(device::all(&driver)?.iter().map(ToString::to_string));
     Ok(lines)
 }
@@ -62,18 +62,18 @@ fn open(places: &Places) -> Result<Vec<String>, Error> {
 /// Finds the libraries, removes their files, and looks for them again, there and in a place that holds none.
 fn open_again() -> Result<Vec<String>, Error> {
     let folder = std::env::var_os(FOLDER).expect("the case sets it");
-    let find = |places: &Places| -> Result<String, Error> {
-        let driver = locate::driver(places)?;
-        Ok(format!("{}, {}", *driver, locate::cublaslt(places, &driver)?))
+    let find = |search_path: &CudaSearchPath| -> Result<String, Error> {
+        let driver = locate::driver(search_path)?;
+        Ok(format!("{}, {}", *driver, locate::cublaslt(search_path, &driver)?))
     };
     let first = find(&only())?;
     for file in ["libcuda.so.1", "libcublasLt.so.13"] {
         std::fs::remove_file(Path::new(&folder).join(file))?;
     }
-    let elsewhere = Places::only(vec![Place::Folder(Path::new(&folder).join("libcuda.so.1"))]);
+    let elsewhere = CudaSearchPath::only(vec![SearchEntry::Folder(Path::new(&folder).join("libcuda.so.1"))]);
     Ok(vec![first, find(&only())?, refused(find(&elsewhere))])
 }
 
-fn nvrtc(places: &Places) -> Result<Vec<String>, Error> {
-    Ok(vec![locate::nvrtc(places)?.to_string()])
+fn nvrtc(search_path: &CudaSearchPath) -> Result<Vec<String>, Error> {
+    Ok(vec![locate::nvrtc(search_path)?.to_string()])
 }

@@ -1,6 +1,6 @@
-//! What the stand-in for NVRTC makes, as a toolchain sees it: enough like a cubin that nobody has to know.
+//! The toolchain with the stand-in for NVRTC, whose output is enough like a cubin.
 
-use byoc_nvidia::compile::{Cache, Facts, Needs, Request, Toolchain};
+use byoc_nvidia::compile::{Cache, CubinInfo, Needs, Request, Toolchain};
 use byoc_nvidia_standins::{FOLDER, all, tried};
 use byoc_plugin_api::Error;
 
@@ -9,12 +9,12 @@ use crate::child::{self, refused};
 /// All cases, by name.
 pub(crate) const CASES: &[(&str, fn())] = &[("compile::sources_for_the_host", sources_for_the_host)];
 
-const TEXT: &str = "extern \"C\" __device__ int facts[2] = {SIZE, __CUDA_ARCH__};\n\
-                    extern \"C\" __global__ void __launch_bounds__(32)\nk_none(int* out0) {\n    out0[0] = facts[0];\n}\n";
+const TEXT: &str = "extern \"C\" __device__ int info[2] = {SIZE, __CUDA_ARCH__};\n\
+                    extern \"C\" __global__ void __launch_bounds__(32)\nk_none(int* out0) {\n    out0[0] = info[0];\n}\n";
 
 /// Does what a case's process was started for.
 pub(crate) fn act() -> Result<Vec<String>, Error> {
-    let toolchain = Toolchain::find(&child::places())?;
+    let toolchain = Toolchain::find(&child::search_path())?;
     let none = Cache::new(&|_| None);
     let compile = |source, arch: &str, options: &[&str]| {
         let arch = arch.parse()?;
@@ -22,7 +22,7 @@ pub(crate) fn act() -> Result<Vec<String>, Error> {
         toolchain.compile(&request, &none)
     };
     let cubin = compile(TEXT, "sm_90a", &["-DSIZE=7"])?;
-    let words = |bytes: &[u8]| Ok::<_, Error>(format!("{:?}", Facts::of(bytes)?.words("facts")));
+    let words = |bytes: &[u8]| Ok::<_, Error>(format!("{:?}", CubinInfo::of(bytes)?.words("info")));
     let same = compile(TEXT, "sm_90a", &["-DSIZE=7"])? == cubin;
     let other = compile(TEXT, "sm_80", &["-DSIZE=7"])?;
     Ok(vec![
@@ -43,7 +43,7 @@ fn sources_for_the_host() {
         "Some([7, 800])",
         "the same bytes: true, for another architecture: false",
         "compiling none for sm_80: 'SIZE' was not declared in this scope \
-         (line 1: extern \"C\" __device__ int facts[2] = {SIZE, __CUDA_ARCH__};) ()",
+         (line 1: extern \"C\" __device__ int info[2] = {SIZE, __CUDA_ARCH__};) ()",
         "compiling none for sm_80: none.h: No such file or directory (line 1: #include <none.h>) ()",
         &format!(
             "libnvrtc 13.0 ({folder}/libnvrtc.so.13) does not compile for sm_70 \

@@ -41,7 +41,7 @@ pub(crate) fn act(action: &str) -> Result<Vec<String>, Error> {
 
 /// The first device.
 pub(crate) fn open() -> Result<CudaDomain, Error> {
-    CudaDomain::open(0, &child::places(), &[])
+    CudaDomain::open(0, &child::search_path(), &[])
 }
 
 /// Fresh memory that holds these bytes.
@@ -63,7 +63,7 @@ pub(crate) fn got<const N: usize>(domain: &mut CudaDomain, address: u64) -> Resu
 }
 
 fn round() -> Result<Vec<String>, Error> {
-    let mut domain = CudaDomain::open(0, &child::places(), &[Library::CublasLt])?;
+    let mut domain = CudaDomain::open(0, &child::search_path(), &[Library::CublasLt])?;
     let (info, mut random) = (domain.info(), Rng::with_seed(1));
     for most in [16, 5000, 300_000].repeat(20) {
         let bytes = random.usize(..most) + 1;
@@ -74,7 +74,7 @@ fn round() -> Result<Vec<String>, Error> {
         let (mut got, start) = (vec![0; bytes], random.usize(..bytes));
         // SAFETY: all ranges are of `bytes`, or of what follows `start`; all stay until `synchronize`.
         unsafe {
-            // To the first memory from where it lies, and back to page-locked memory; then the end of it once more, the
+            // To the first allocation, and back to page-locked memory; then the end of it once more, the
             // other way round.
             domain.upload(one, sent.as_ptr(), bytes)?;
             domain.download(pinned, one, bytes)?;
@@ -109,7 +109,7 @@ fn bytes_come_back() {
 
 fn two() -> Result<Vec<String>, Error> {
     let (mut one, mut two) = (open()?, open()?);
-    let other = CudaDomain::open(1, &child::places(), &[])?;
+    let other = CudaDomain::open(1, &child::search_path(), &[])?;
     let (first, second, third) = (one.handles(), two.handles(), other.handles());
     let device = format!("{:?} {:?} {:?}", first.device, second.device, third.device);
     let same = [first.context == second.context, first.context == third.context, first.queue == second.queue];
@@ -224,7 +224,7 @@ fn marks_tell_the_time() {
     let (output, log) = tried("domain-marks", &[]);
     assert_eq!(output, expected);
     assert!(log.ends_with("release 0: 0, 0 bytes live"), "{log}");
-    // Drivers before CUDA 12.8, and those of a day when nobody asks for the old name any more.
+    // Drivers before CUDA 12.8, and later ones without the old name.
     let scratch = temporary();
     for name in ["cuEventElapsedTime_v2", "cuEventElapsedTime"] {
         let folder = scratch.path().join(name);
@@ -279,8 +279,8 @@ fn fault() -> Result<Vec<String>, Error> {
 
 fn work_that_goes_wrong() {
     let (output, log) = tried("domain-fault", &[("STANDIN_FAULT", "2")]);
-    let cause = "work that was queued on cuda:0 earlier went wrong: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory \
-                 access was encountered (CUDA takes no more work from this process: start it again)";
+    let cause = "earlier work on cuda:0 failed: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory \
+                 access was encountered (CUDA accepts no more work from this process: start it again)";
     assert_eq!(output, format!("done\n{cause}\n{cause}\ntrue\n{cause}"));
     // The device takes nothing back, but the context is let go, twice.
     assert_eq!(log.matches("\nrelease 0: 0, 16 bytes live\n").count(), 2, "{log}");

@@ -33,7 +33,7 @@ const IMAGE: &str = "STANDIN_IMAGE";
 
 /// Does what a case's process was started for.
 pub(crate) fn act(action: &str) -> Result<Vec<String>, Error> {
-    locate::driver(&child::places())?;
+    locate::driver(&child::search_path())?;
     if action == "failures" {
         return failures();
     }
@@ -115,7 +115,7 @@ fn fault() -> Result<Vec<String>, DriverError> {
     Ok(vec![queued, said(stream.synchronize()), said(stream.alloc_zeros::<u8>(8))])
 }
 
-/// The call that queues the work succeeds, as on a device; whoever waits for it hears of the failure.
+/// The call that queues the work succeeds, as on a device; a later wait returns the failure.
 fn a_device_that_failed_stays_so() {
     let (output, log) = tried("fault", &[("STANDIN_FAULT", "2")]);
     let failure = "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered";
@@ -125,7 +125,7 @@ fn a_device_that_failed_stays_so() {
 
 /// What is said of failures from which a process does, and does not, recover.
 fn failures() -> Result<Vec<String>, Error> {
-    let device = device::one(&locate::driver(&child::places())?, 0)?;
+    let device = device::one(&locate::driver(&child::search_path())?, 0)?;
     let codes = [
         Code::CUDA_ERROR_CONTAINED,
         Code::CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -143,8 +143,8 @@ fn failures_that_end_the_process() {
     let child = Child::new("failures").with(FOLDER, both()).with("LD_LIBRARY_PATH", shield(scratch.path()));
     let output = child.output(both());
     let ended = |text: &str| {
-        let hint = "CUDA takes no more work from this process: start it again";
-        format!("work that was queued on cuda:0 earlier went wrong: {text} ({hint})")
+        let hint = "CUDA accepts no more work from this process: start it again";
+        format!("earlier work on cuda:0 failed: {text} ({hint})")
     };
     let expected = [
         ended("CUDA_ERROR_CONTAINED"),
@@ -211,7 +211,7 @@ fn keep() -> Result<Vec<String>, DriverError> {
     // SAFETY: as above.
     unsafe { result::malloc_sync(8) }?;
     // The event holds the context too.
-    // SAFETY: the context was retained for the stream and the event, which nobody uses any more.
+    // SAFETY: the context was retained for the stream and the event, which are not used any more.
     unsafe { result::primary_ctx::release(stream.context().cu_device()) }?;
     std::mem::forget(stream);
     Ok(Vec::new())
@@ -228,7 +228,7 @@ fn what_is_not_given_back_is_told() {
 /// A cubin as far as the stand-in looks: an object file of the host's, which says that it is for a device.
 fn image(folder: &Path) -> String {
     let (source, object) = (folder.join("module.c"), folder.join("module.o"));
-    std::fs::write(&source, "void k_add(void) {}\nint k_facts[3] = {128, 0, 7};\n").expect("the folder is ours");
+    std::fs::write(&source, "void k_add(void) {}\nint k_launch_info[3] = {128, 0, 7};\n").expect("the folder is ours");
     let status = std::process::Command::new("cc").arg("-c").arg(&source).arg("-o").arg(&object).status();
     assert!(status.expect("Rust links with it").success());
     let mut bytes = std::fs::read(&object).expect("the compiler wrote it");
@@ -248,13 +248,13 @@ fn launch() -> Result<Vec<String>, DriverError> {
         let module = result::module::load_data(image.as_ptr().cast())?;
         let kernel = result::module::get_function(module, name("k_add"))?;
         let absent = said(result::module::get_function(module, name("k_sub")));
-        let (at, bytes) = result::module::get_global(module, name("k_facts"))?;
-        let mut facts = [0i32; 3];
-        result::memcpy_dtoh_async(&mut facts, at, stream.cu_stream())?;
+        let (at, bytes) = result::module::get_global(module, name("k_launch_info"))?;
+        let mut info = [0i32; 3];
+        result::memcpy_dtoh_async(&mut info, at, stream.cu_stream())?;
         let launch = |grid, block, shared| {
             said(result::launch_kernel(kernel, grid, (block, 1, 1), shared, stream.cu_stream(), &mut []))
         };
-        let mut lines = vec![absent, format!("{bytes} {facts:?}")];
+        let mut lines = vec![absent, format!("{bytes} {info:?}")];
         lines.push([launch((4, 2, 1), 1024, 0), launch((1, 1, 1), 1025, 0), launch((1, 70_000, 1), 32, 0)].join(", "));
         let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let before = launch((1, 1, 1), 32, 100_000);

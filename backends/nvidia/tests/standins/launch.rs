@@ -1,4 +1,4 @@
-//! A program of kernels on its whole way to numbers: loaded, planned, prepared, run and replayed. Its kernels run, on the host.
+//! A program of kernels end to end: loaded, planned, prepared, run and replayed. Its kernels run on the host.
 
 mod bench;
 mod damage;
@@ -66,7 +66,7 @@ fn numbers() -> Result<Vec<String>, Error> {
 
 fn numbers_for_each_batch() {
     let (output, log) = ran("launch-numbers", &[]);
-    // Two of three pieces at a time: the third lies where the first was.
+    // Two of three pieces at a time: the third reuses the memory of the first.
     let expected = ["3 rows, 352 bytes: true", "17 rows, 1312 bytes: true", "1 rows, 288 bytes: true"];
     let replayed = ["replayed: true", "nothing launched: true"];
     assert_eq!(output.lines().collect::<Vec<_>>(), [&expected[..], &replayed].concat());
@@ -166,9 +166,9 @@ fn tensors_that_do_not_fit() {
         "input 0 is f32 [2, 9], not f32 [N, 8]",
         "output 0 is f32 [3, 8], not f32 [N, 8]",
         "it has 1 outputs, not 0",
-        "it is to be prepared and was not planned",
-        "it is to be run and was not prepared",
-        "it is to be prepared for other tensors than it was planned for",
+        "it cannot be prepared before it is planned",
+        "it cannot run before it is prepared",
+        "it was planned for other tensors than it is prepared for",
     ];
     assert_eq!(output.lines().collect::<Vec<_>>(), expected.map(|text| format!("sum and scale: {text} ()")));
 }
@@ -199,7 +199,7 @@ fn constants() -> Result<Vec<String>, Error> {
 fn constants_that_do_not_fit() {
     let (output, log) = ran("launch-constants", &[]);
     let lies = |strides: &str| {
-        format!("constant 4 lies in strides [4, 1], and its kernels read {strides} (Compile the model again)")
+        format!("constant 4 has strides [4, 1], but its kernels read {strides} (Compile the model again)")
     };
     let expected = [
         "constant 4 is i32 [2, 4], not f32 [2, 4] ()".into(),
@@ -208,7 +208,7 @@ fn constants_that_do_not_fit() {
         "done".into(),
         lies("[0, 1]"),
         lies("[1, -2]"),
-        "damaged code: constant 4 has no such shape ()".into(),
+        "damaged code: constant 4 has an invalid shape ()".into(),
         "constant 4 is packed as 'the original', expected 'panels' (Compile the model again with this version of the backend)"
             .into(),
         "constant 5 is not bound ()".into(),
@@ -228,11 +228,11 @@ fn outside() -> Result<Vec<String>, Error> {
     Ok(vec![refused(executable.run()), refused(bench.result(2))])
 }
 
-/// The call that queues it succeeds; whoever waits for it hears of the failure.
+/// The call that queues it succeeds; a later wait returns the failure.
 fn a_kernel_that_goes_wrong() {
     let (output, log) = ran("launch-outside", &[]);
-    let failure = "work that was queued on cuda:0 earlier went wrong: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access \
-                   was encountered (CUDA takes no more work from this process: start it again)";
+    let failure = "earlier work on cuda:0 failed: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access \
+                   was encountered (CUDA accepts no more work from this process: start it again)";
     assert_eq!(output, format!("done\n{failure}"));
     assert!(log.contains("fault in k_outside: a write to byte -4 of an allocation of 64\n"), "{log}");
 }

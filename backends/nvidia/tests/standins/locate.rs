@@ -1,4 +1,4 @@
-//! Where libraries are found, and what is said of those that are missing or do not fit.
+//! Where libraries are found, and the errors for missing and unsupported ones.
 
 use std::path::Path;
 
@@ -75,7 +75,7 @@ fn the_first_place_wins() {
     assert_eq!(used(child().with(FOLDER, &option)), "libcublasLt 13.0 (DIR/option/libcublasLt.so.13)");
 }
 
-/// The files go away after the first search; other places are searched all the same.
+/// The files go away after the first search; another search path is searched all the same.
 fn what_is_found_is_remembered() {
     let scratch = temporary();
     let folder = scratch.path().join("folder");
@@ -109,10 +109,10 @@ fn nothing_is_there() {
     let child = child.with("CUDA_HOME", scratch.path().join("cuda")).with("BYOC_CUDA_PATH", &other);
     let output = child.with("VIRTUAL_ENV", scratch.path().join("venv")).output(scratch.path());
     let packages = "DIR/venv/lib/python3.12/site-packages/nvidia";
-    let places = format!(
+    let searched = format!(
         "DIR/one, DIR/other, the loader's path, DIR/cuda/lib64, DIR/cuda/lib, {packages}/cu13/lib, {packages}/cublas/lib"
     );
-    assert_eq!(output, format!("there is no {what} in {places} ({CUBLASLT_HINT})"));
+    assert_eq!(output, format!("there is no {what} in {searched} ({CUBLASLT_HINT})"));
 }
 
 fn a_file_does_not_open() {
@@ -145,7 +145,7 @@ fn versions_that_do_not_fit() {
     assert!(said("14020", "130102").starts_with("libcuda 14.2 (DIR/libcuda.so.1)\nlibcublasLt 13.1 "));
 }
 
-/// One that the driver cannot use does not stand before one that it can.
+/// A library that the driver cannot use does not hide one that it can.
 fn an_older_one_for_an_older_driver() {
     let scratch = temporary();
     let (first, second) = (scratch.path().join("first"), scratch.path().join("second"));
@@ -182,7 +182,7 @@ fn functions_that_are_missing() {
     ];
     for (library, file, count, hint) in lists {
         assert_eq!(library.functions().len(), count);
-        // Building takes most of the time; the first, the last, and some between stand for the rest.
+        // Building takes most of the time; the first, the last, and some between are enough.
         for function in library.functions().iter().step_by(6).chain(library.functions().last()) {
             let folder = scratch.path().join(function);
             let left_out: Vec<_> = function.split(" or ").collect();
@@ -231,8 +231,8 @@ fn a_library_to_link_with() {
     copy(&built, &scratch.path().join("stubs/libcuda.so"));
     let path = std::env::join_paths([&scratch.path().join("stubs"), both()]).expect("the names have no separators");
     let output = Child::new("open").with("LD_LIBRARY_PATH", path).output(scratch.path());
-    let hint = "Take DIR/stubs out of LD_LIBRARY_PATH: what is there is only to link with";
-    assert_eq!(output, format!("libcuda (DIR/stubs/libcuda.so) does not tell its version ({hint})"));
+    let hint = "Take DIR/stubs out of LD_LIBRARY_PATH: it has stubs, which are only to link with";
+    assert_eq!(output, format!("libcuda (DIR/stubs/libcuda.so) does not report its version ({hint})"));
 }
 
 /// NVRTC that cannot open its builtins by their bare name is of no use; this one does not even tell its version.
@@ -264,7 +264,7 @@ fn nvrtc_finds_its_builtins() {
     };
     let path = "DIR/venv/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13";
     let hint = "Try `pip install nvidia-cuda-nvrtc==13.0.*`, or name its folder in BYOC_CUDA_PATH";
-    let expected = format!("libnvrtc ({path}) does not tell its version ({hint})");
+    let expected = format!("libnvrtc ({path}) does not report its version ({hint})");
     assert_eq!(child().output(scratch.path()), expected);
     let builtins = source("builtins.c", "int builtins;\n");
     compile(&[builtins], &folder.join("libnvrtc-builtins.so.13.0"), &[]);
@@ -281,11 +281,11 @@ fn devices_that_are_missing() {
         child.with(variable, value).output(Path::new(both()))
     };
     let driver = "the driver for CUDA 13.0 (DIR/libcuda.so.1)";
-    let hint = "See whether `nvidia-smi` lists it, and whether CUDA_VISIBLE_DEVICES leaves it out";
+    let hint = "Check whether `nvidia-smi` lists it, and whether CUDA_VISIBLE_DEVICES leaves it out";
     let none = "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected";
-    assert_eq!(said("open", "STANDIN_DEVICES", "0"), format!("{driver} starts no device: {none} ({hint})"));
+    assert_eq!(said("open", "STANDIN_DEVICES", "0"), format!("{driver} cannot be initialised: {none} ({hint})"));
     let other = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver combination";
-    assert_eq!(said("open", "STANDIN_INIT", "803"), format!("{driver} starts no device: {other} ({hint})"));
+    assert_eq!(said("open", "STANDIN_INIT", "803"), format!("{driver} cannot be initialised: {other} ({hint})"));
     let three = said("third-device", "STANDIN_DEVICES", "2");
     assert_eq!(three, format!("{driver} finds no device cuda:2 (It finds cuda:0, cuda:1)"));
     assert_eq!(said("third-device", "STANDIN_DEVICES", "3"), "");

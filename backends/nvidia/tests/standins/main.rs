@@ -5,11 +5,11 @@
 //! used in balance, that domains do what they promise, that the calls describe the right products, and that programs of
 //! kernels are launched as they say, with the right numbers. What only a GPU can show is not shown here.
 
+mod attached_domain;
 mod child;
 mod compile;
 mod domain;
 mod driver;
-mod join;
 mod launch;
 mod locate;
 mod products;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         .chain(driver::CASES)
         .chain(domain::CASES)
         .chain(recordings::CASES)
-        .chain(join::CASES)
+        .chain(attached_domain::CASES)
         .chain(compile::CASES)
         .chain(launch::CASES)
         .chain(products::CASES);

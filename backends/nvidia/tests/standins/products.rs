@@ -1,4 +1,4 @@
-//! The row-major rules in numbers: what the planned calls compute, against a plain loop over the views.
+//! The results of planned calls of cublasLt, against a plain loop over the matrices.
 
 use std::ffi::c_void;
 
@@ -67,8 +67,8 @@ fn no_algorithm() {
 
 /// Computes all problems of all types.
 pub(crate) fn act() -> Result<Vec<String>, Error> {
-    let places = child::places();
-    locate::cublaslt(&places, &locate::driver(&places)?)?;
+    let search_path = child::search_path();
+    locate::cublaslt(&search_path, &locate::driver(&search_path)?)?;
     let stream = stream().map_err(|cause| Error::new(cause.to_string()))?;
     let handle = lt::create_handle().map_err(|cause| Error::new(cause.to_string()))?;
     let mut lines = Vec::new();

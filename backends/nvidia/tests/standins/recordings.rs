@@ -137,8 +137,8 @@ fn freed() -> Result<Vec<String>, Error> {
 
 fn memory_that_was_freed() {
     let (output, log) = tried("recordings-freed", &[]);
-    let cause = "work that was queued on cuda:0 earlier went wrong: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory \
-                 access was encountered (CUDA takes no more work from this process: start it again)";
+    let cause = "earlier work on cuda:0 failed: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory \
+                 access was encountered (CUDA accepts no more work from this process: start it again)";
     assert_eq!(output, format!("done\n{cause}"));
     assert!(log.contains("copy 3\nfault in a copy of memory that was freed\n"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! What a backend answers: a backend that says whatever the input says is asked for everything, compiled with, and run.
+//! Answers of a backend: a backend answers from the input, and is used by a compile and a run.
 
 use std::cell::RefCell;
 use std::io::Write;

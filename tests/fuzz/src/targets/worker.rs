@@ -1,4 +1,4 @@
-//! What a worker answers: a process that writes the frames of the input, whatever it is asked, compiles a model.
+//! Answers of a worker: a process that writes the frames of the input for any request is used by a compile.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,7 +69,7 @@ fn take(input: &[u8]) -> Option<()> {
         memory: 0,
         output: 1 << 24,
     };
-    // It is opened by nobody but the worker.
+    // Only the worker opens it.
     let search = SearchPath { files: vec![models::place("plugin.so")], ..SearchPath::default() };
     let registry = Registry::discover(&search, &registered(), Some(&isolation)).ok()?;
     let name = registry.backends.first()?.description.name.clone();

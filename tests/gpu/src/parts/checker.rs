@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::time::Instant;
 
 use crate::args::Part;
-use crate::bed::{Bed, PRODUCTS};
+use crate::fixture::{Fixture, PRODUCTS};
 use crate::report::{Report, Result, failure};
 
 /// The program. It comes with CUDA's toolkit.
@@ -20,13 +20,13 @@ const LIMIT: u64 = 15 * 60;
 /// What `timeout` of coreutils exits with when the time is over.
 const OVER: i32 = 124;
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
     let Some(checker) = find() else {
         return report.note(&format!("note  there is no {CHECKER} in PATH or CUDA_HOME/bin: memory was not checked"));
     };
     let begin = Instant::now();
-    match start(bed, &checker) {
-        // What does not end when it is told to is killed, and then the code is another one.
+    match start(fixture, &checker) {
+        // A process that does not end on request is killed, with another exit code.
         Ok(output) if output.status.code() == Some(OVER) || begin.elapsed().as_secs() >= LIMIT => {
             report.note(&format!("note  {CHECKER} was not done after {LIMIT} s: memory was checked in part"));
         }
@@ -46,16 +46,16 @@ fn find() -> Option<PathBuf> {
 }
 
 /// Small sizes, for it slows every access down. `timeout` ends the checker with all that it started.
-fn start(bed: &Bed, checker: &Path) -> Result<Output> {
+fn start(fixture: &Fixture, checker: &Path) -> Result<Output> {
     let mut command = Command::new("timeout");
     command.arg("--kill-after=10").arg(LIMIT.to_string()).arg(checker);
-    // Calls that the driver refuses are no errors of memory: libraries make some to find out what there is.
+    // Calls that the driver refuses are not memory errors: libraries make some to find out what there is.
     command.args(["--tool", "memcheck", "--error-exitcode", FOUND, "--report-api-errors", "no"]);
     command.arg(std::env::current_exe()?);
-    command.args(bed.plugin_arguments());
-    command.args(["--device", &bed.device.to_string(), "--seed", &bed.seed.to_string()]);
+    command.args(fixture.plugin_arguments());
+    command.args(["--device", &fixture.device.to_string(), "--seed", &fixture.seed.to_string()]);
     command.args(["--quick", "--only", &Part::Correctness.name()]);
-    if bed.needs(PRODUCTS).is_ok() {
+    if fixture.needs(PRODUCTS).is_ok() {
         command.args(["--only", &Part::Kernels.name()]);
     }
     Ok(command.output().map_err(|error| format!("cannot start {CHECKER} by timeout: {error}"))?)

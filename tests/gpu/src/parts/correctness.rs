@@ -1,7 +1,7 @@
-//! Products of every kind that the backend takes, as small models through the whole of byoc, against the reference kernels in f64.
+//! Products of every kind that the backend supports, compiled and run as small models, against the reference kernels in f64.
 //!
 //! Each model runs several times on new inputs. All memory, on the device and page-locked on the host, begins as NaN, and
-//! is made NaN again before each run, but for the weights: what is not written, or is read before it is, is seen.
+//! is made NaN again before each run, but for the weights: a read of memory that was not written shows.
 
 pub(super) mod cases;
 
@@ -9,7 +9,7 @@ use byoc_core::runtime::Queueing;
 use byoc_plugin_api::DType;
 use fastrand::Rng;
 
-use crate::bed::{BACKEND, Bed, Compiled};
+use crate::fixture::{BACKEND, Compiled, Fixture};
 use crate::net::{Allowed, Net};
 use crate::report::{Report, Result};
 use crate::watch::Poisoned;
@@ -30,11 +30,11 @@ const TYPES: [(&str, DType, Settings); 5] = [
     ("f64", DType::F64, &[]),
 ];
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
-    let mut random = bed.random("correctness");
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
+    let mut random = fixture.random("correctness");
     let mut check = |case: &Case, types: &dyn Fn(DType) -> bool| {
         for (name, dtype, settings) in TYPES.into_iter().filter(|(_, dtype, _)| types(*dtype)) {
-            let found = rounds(bed, &mut random, case, &Kind { backend: BACKEND, dtype, settings });
+            let found = rounds(fixture, &mut random, case, &Kind { backend: BACKEND, dtype, settings });
             report.check(&format!("{} {name}", case.name), found);
         }
     };
@@ -42,7 +42,7 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
         check(case, &|dtype| dtype != DType::F64 || !case.has_activation);
     }
     check(&cases::LONG, &|dtype| matches!(dtype, DType::F16 | DType::BF16));
-    if !bed.quick {
+    if !fixture.quick {
         check(&cases::MANY, &|dtype| dtype == DType::F16);
     }
 }
@@ -56,15 +56,15 @@ pub(super) struct Kind {
 }
 
 /// Several models of one kind, of other sizes each.
-pub(super) fn rounds(bed: &Bed, random: &mut Rng, case: &Case, kind: &Kind) -> Result<String> {
+pub(super) fn rounds(fixture: &Fixture, random: &mut Rng, case: &Case, kind: &Kind) -> Result<String> {
     let (mut worst, mut runs) = (0f64, 0);
-    for _ in 0..bed.pick(6, 2) {
+    for _ in 0..fixture.pick(6, 2) {
         let mut net = Net::new(kind.dtype);
-        (case.build)(&mut net, random, bed.pick(256, 40));
+        (case.build)(&mut net, random, fixture.pick(256, 40));
         let shapes = format!("{:?}", net.input_shapes(0));
-        let compiled = bed.compile("product", &net.onnx(), &[kind.backend], kind.settings)?;
+        let compiled = fixture.compile("product", &net.onnx(), &[kind.backend], kind.settings)?;
         let allowed = Allowed::new(kind.dtype, !kind.settings.is_empty(), case.has_gelu);
-        let found = one(bed, random, &net, &compiled, allowed);
+        let found = one(fixture, random, &net, &compiled, allowed);
         let (parts, count) = found.map_err(|error| format!("inputs {shapes}: {error}"))?;
         (worst, runs) = (worst.max(parts), runs + count);
     }
@@ -72,8 +72,8 @@ pub(super) fn rounds(bed: &Bed, random: &mut Rng, case: &Case, kind: &Kind) -> R
 }
 
 /// Runs of one model, in a session of its own: the greatest difference as a part of what is allowed, and how many runs.
-fn one(bed: &Bed, random: &mut Rng, net: &Net, compiled: &Compiled, allowed: Allowed) -> Result<(f64, usize)> {
-    let mut session = Poisoned::load(bed, &compiled.path, Queueing::Recorded)?;
+fn one(fixture: &Fixture, random: &mut Rng, net: &Net, compiled: &Compiled, allowed: Allowed) -> Result<(f64, usize)> {
+    let mut session = Poisoned::load(fixture, &compiled.path, Queueing::Recorded)?;
     // The third run replays what the second one recorded. Only where the first size is symbolic is there another batch.
     let (batches, mut worst) = ([3, 3, 3, 1, 17], 0f64);
     for (index, batch) in batches.into_iter().enumerate() {

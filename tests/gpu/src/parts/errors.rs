@@ -1,10 +1,10 @@
-//! What is said when something cannot be, and that work goes on after it.
+//! Errors that a session recovers from, and their messages.
 
 use byoc_core::diagnostic::{Code, Diagnostic};
 use byoc_core::runtime::{DeviceName, LoadOptions, Queueing, Session};
 use byoc_plugin_api::DType;
 
-use crate::bed::{self, BACKEND, Bed, Compiled, with_views};
+use crate::fixture::{self, BACKEND, Compiled, Fixture, with_views};
 use crate::net::{Allowed, Net, Op};
 use crate::report::{Report, Result, ensure, failure};
 
@@ -15,19 +15,19 @@ const WIDTH: usize = 1 << 20;
 /// A device that no machine has.
 const NOBODY: u32 = 4095;
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
-    let net = wide(bed);
-    let compiled = match bed.compile("errors", &net.onnx(), &[BACKEND], &[]) {
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
+    let net = wide(fixture);
+    let compiled = match fixture.compile("errors", &net.onnx(), &[BACKEND], &[]) {
         Ok(compiled) => compiled,
         Err(error) => return report.check("compile", Err(error)),
     };
-    report.check("more than the device holds", too_much(bed, &net, &compiled));
-    report.check("a device that is not there", nobody(bed, &compiled));
+    report.check("more than the device holds", too_much(fixture, &net, &compiled));
+    report.check("a device that is not there", nobody(fixture, &compiled));
 }
 
 /// From 1 element to many and back.
-fn wide(bed: &Bed) -> Net {
-    let (mut net, mut random) = (Net::new(DType::F32), bed.random("errors"));
+fn wide(fixture: &Fixture) -> Net {
+    let (mut net, mut random) = (Net::new(DType::F32), fixture.random("errors"));
     let x = net.batch_input(&[1, 1]);
     let (up, down) = (net.constant(&mut random, &[1, WIDTH], 1.0), net.constant(&mut random, &[WIDTH, 1], 0.01));
     let hidden = net.step(Op::MatMul, &[x, up]);
@@ -36,11 +36,11 @@ fn wide(bed: &Bed) -> Net {
 }
 
 /// A batch that needs more than all memory fails with the number of bytes, and smaller ones run before and after.
-fn too_much(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
-    let mut random = bed.random("too much");
-    let (_, all) = bed.gpu().memory()?;
+fn too_much(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
+    let mut random = fixture.random("too much");
+    let (_, all) = fixture.gpu().memory()?;
     let batch = (all + all / 4) as usize / (WIDTH * size_of::<f32>());
-    let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Recorded)?;
+    let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Recorded)?;
     check(net, &mut session, &mut random)?;
     let error = match run_once(net, &mut session, &mut random, batch) {
         Ok(()) => return failure(format!("a batch of {batch} ran on a device with {all} bytes")),
@@ -77,16 +77,16 @@ fn run_once(
 /// A small batch gives the right result.
 fn check(net: &Net, session: &mut Session, random: &mut fastrand::Rng) -> Result<()> {
     let inputs = net.inputs(random, 3);
-    let found = bed::run(session, &inputs)?;
+    let found = fixture::run(session, &inputs)?;
     let (expected, sums) = net.evaluate(&inputs);
     Allowed::new(net.dtype, false, false).worst(&found, &expected, &sums)?;
     Ok(())
 }
 
-fn nobody(bed: &Bed, compiled: &Compiled) -> Result<String> {
-    let name = DeviceName { kind: bed.device.kind.clone(), ordinal: NOBODY };
+fn nobody(fixture: &Fixture, compiled: &Compiled) -> Result<String> {
+    let name = DeviceName { kind: fixture.device.kind.clone(), ordinal: NOBODY };
     let options = LoadOptions { devices: vec![name.clone()], ..LoadOptions::default() };
-    let error = match Session::open(&compiled.path, &bed.registry, &options) {
+    let error = match Session::open(&compiled.path, &fixture.registry, &options) {
         Ok(_) => return failure(format!("{name} was opened")),
         Err(error) => error,
     };

@@ -1,13 +1,12 @@
-//! Products and convolutions that are compiled for their sizes, as small models through the whole of byoc, against loops in
-//! f64: as in `correctness`, with memory that begins as NaN. Sizes are those that such kernels take; what they refuse is
-//! tested where no GPU is needed.
+//! Products and convolutions by generated kernels, compiled and run as small models, against loops in f64: as in
+//! `correctness`, with memory that begins as NaN. Refusals are tested where no GPU is needed.
 
 use byoc_plugin_api::DType;
 use fastrand::Rng;
 
 use super::correctness::cases::{Case, activated, plain};
 use super::correctness::{Kind, Settings, rounds};
-use crate::bed::{Bed, PRODUCTS};
+use crate::fixture::{Fixture, PRODUCTS};
 use crate::net::{Gemm, Id, Net, Op, Window};
 use crate::report::Report;
 
@@ -28,14 +27,14 @@ const ALL: &[Case] = &[
     activated("compiled convolution", conv, false),
 ];
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
-    if let Err(error) = bed.needs(PRODUCTS) {
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
+    if let Err(error) = fixture.needs(PRODUCTS) {
         return report.check(PRODUCTS, Err(error));
     }
-    let mut random = bed.random("kernels");
+    let mut random = fixture.random("kernels");
     for case in ALL {
         for (name, dtype, settings) in TYPES {
-            let found = rounds(bed, &mut random, case, &Kind { backend: PRODUCTS, dtype, settings });
+            let found = rounds(fixture, &mut random, case, &Kind { backend: PRODUCTS, dtype, settings });
             report.check(&format!("{} {name}", case.name), found);
         }
     }

@@ -1,4 +1,4 @@
-//! What stands on the device, in the file, and that nothing stays there: weights once, and what values need.
+//! Memory of the device and of the file: weights once, an arena for values, and no leaks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -7,7 +7,7 @@ use byoc_conformance::tensor::Tensor;
 use byoc_core::runtime::{Queueing, Session};
 use byoc_plugin_api::DType;
 
-use crate::bed::{self, BACKEND, Bed, Compiled, same};
+use crate::fixture::{self, BACKEND, Compiled, Fixture, same};
 use crate::net::{Net, Op};
 use crate::reopen;
 use crate::report::{Report, Result, ensure, failure};
@@ -28,33 +28,33 @@ const OWN: u64 = 32 << 20;
 /// What resident memory of the process may grow by in all runs: far less than a kilobyte a run.
 const HOST: u64 = 8 << 20;
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
-    let nets = (mlp(bed), shared(bed));
-    let compile = |name, net: &Net| bed.compile(name, &net.onnx(), &[BACKEND], &[]);
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
+    let nets = (mlp(fixture), shared(fixture));
+    let compile = |name, net: &Net| fixture.compile(name, &net.onnx(), &[BACKEND], &[]);
     let compiled = compile("memory", &nets.0).and_then(|one| Ok((one, compile("shared", &nets.1)?)));
     let (large, tied) = match compiled {
         Ok(compiled) => compiled,
         Err(error) => return report.check("compile", Err(error)),
     };
     report.check("file over weights", file(&nets.0, &large));
-    report.check("weights once + arena, as counted", counted(bed, &nets.0, &large));
-    if bed.quick && !bed.is_stand_in() {
+    report.check("weights once + arena, as counted", counted(fixture, &nets.0, &large));
+    if fixture.quick && !fixture.is_stand_in() {
         let why = "what a driver takes for itself may be more than these weights";
         report.note(&format!("note  weights once + arena, by the driver: left out with --quick, {why}"));
     } else {
-        report.check("weights once + arena, by the driver", driver(bed, &nets.0, &large));
+        report.check("weights once + arena, by the driver", driver(fixture, &nets.0, &large));
     }
-    report.check("one weight of three regions", once(bed, &nets.1, &tied));
-    report.check("two artifacts at once", two(bed, (&nets.0, &large), (&nets.1, &tied)));
-    report.check("sessions one after another in a new process", reopen::check(bed, &tied.path));
-    report.check(&format!("{RUNS} runs leave nothing"), runs(bed, &nets.1, &tied));
-    report.check(&format!("{LOADS} loads leave nothing"), loads(bed, &nets.1, &tied));
+    report.check("one weight of three regions", once(fixture, &nets.1, &tied));
+    report.check("two artifacts at once", two(fixture, (&nets.0, &large), (&nets.1, &tied)));
+    report.check("sessions one after another in a new process", reopen::check(fixture, &tied.path));
+    report.check(&format!("{RUNS} runs leave nothing"), runs(fixture, &nets.1, &tied));
+    report.check(&format!("{LOADS} loads leave nothing"), loads(fixture, &nets.1, &tied));
 }
 
 /// Four products of equal width.
-fn mlp(bed: &Bed) -> Net {
-    let (mut net, mut random) = (Net::new(DType::F32), bed.random("memory"));
-    let width = bed.pick(4096, 512);
+fn mlp(fixture: &Fixture) -> Net {
+    let (mut net, mut random) = (Net::new(DType::F32), fixture.random("memory"));
+    let width = fixture.pick(4096, 512);
     let mut value = net.batch_input(&[1, width]);
     for _ in 0..4 {
         let w = net.constant(&mut random, &[width, width], 0.02);
@@ -65,9 +65,9 @@ fn mlp(bed: &Bed) -> Net {
 }
 
 /// Three products with one and the same matrix.
-fn shared(bed: &Bed) -> Net {
-    let (mut net, mut random) = (Net::new(DType::F32), bed.random("shared"));
-    let width = bed.pick(256, 16);
+fn shared(fixture: &Fixture) -> Net {
+    let (mut net, mut random) = (Net::new(DType::F32), fixture.random("shared"));
+    let width = fixture.pick(256, 16);
     let (mut value, w) = (net.batch_input(&[1, width]), net.constant(&mut random, &[width, width], 0.1));
     for _ in 0..3 {
         value = net.step(Op::MatMul, &[value, w]);
@@ -90,55 +90,55 @@ fn taken(session: &Session) -> Result<(u64, u64)> {
 }
 
 /// What goes through the domain is what the session says, and each weight is sent once.
-fn counted(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
-    let mut random = bed.random("counted");
-    let (weights, before) = (net.constant_bytes(), bed.watch.device_bytes());
+fn counted(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
+    let mut random = fixture.random("counted");
+    let (weights, before) = (net.constant_bytes(), fixture.watch.device_bytes());
     ensure(before == 0, || format!("{before} bytes are held before a session is loaded"))?;
-    bed.watch.take();
-    let mut session = bed.load_watched(&compiled.path, Queueing::Recorded)?;
-    let sent = bed.watch.take().uploaded;
+    fixture.watch.take();
+    let mut session = fixture.load_watched(&compiled.path, Queueing::Recorded)?;
+    let sent = fixture.watch.take().uploaded;
     ensure(sent == weights, || format!("{sent} bytes were sent for {weights} bytes of weights"))?;
-    bed::run(&mut session, &net.inputs(&mut random, 8))?;
+    fixture::run(&mut session, &net.inputs(&mut random, 8))?;
     let (constants, arena) = taken(&session)?;
     ensure(constants == weights, || format!("constants are {constants} bytes, weights {weights}"))?;
-    let held = bed.watch.device_bytes();
+    let held = fixture.watch.device_bytes();
     ensure(held == constants + arena, || format!("{held} bytes are held, {constants} + {arena} were said"))?;
     drop(session);
-    let left = bed.watch.device_bytes();
+    let left = fixture.watch.device_bytes();
     ensure(left == 0, || format!("{left} bytes are held when the session is gone"))?;
     Ok(format!("{constants} + {arena} bytes"))
 }
 
 /// The driver has as much less as the session says. A session of the same kind is there before, so that what a process
 /// takes once is taken.
-fn driver(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
-    let mut random = bed.random("driver");
+fn driver(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
+    let mut random = fixture.random("driver");
     let inputs = net.inputs(&mut random, 8);
-    let load = |bed: &Bed| -> Result<Session> {
-        let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Recorded)?;
-        (0..3).try_for_each(|_| bed::run(&mut session, &inputs).map(drop))?;
+    let load = |fixture: &Fixture| -> Result<Session> {
+        let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Recorded)?;
+        (0..3).try_for_each(|_| fixture::run(&mut session, &inputs).map(drop))?;
         Ok(session)
     };
-    let first = load(bed)?;
-    let (before, _) = bed.gpu().memory()?;
-    let second = load(bed)?;
-    let (after, _) = bed.gpu().memory()?;
+    let first = load(fixture)?;
+    let (before, _) = fixture.gpu().memory()?;
+    let second = load(fixture)?;
+    let (after, _) = fixture.gpu().memory()?;
     let (constants, arena) = taken(&second)?;
     drop((first, second));
     let (used, said) = (before.saturating_sub(after), constants + arena);
     let text = format!("{used} bytes less are free, the session says {constants} + {arena}");
     // A stand-in rounds nothing, and takes nothing for itself.
-    let most = if bed.is_stand_in() { 0 } else { 2 * PAGE + OWN };
+    let most = if fixture.is_stand_in() { 0 } else { 2 * PAGE + OWN };
     // A page may be in use already.
     let holds = used <= said + most && used + PAGE.min(most) >= said;
     if holds { Ok(text) } else { failure(text) }
 }
 
-/// A weight that several regions read is sent once, and stands there once.
-fn once(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
-    bed.watch.take();
-    let session = bed.load_watched(&compiled.path, Queueing::Recorded)?;
-    let seen = bed.watch.take();
+/// A weight that several regions read is uploaded and stored once.
+fn once(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
+    fixture.watch.take();
+    let session = fixture.load_watched(&compiled.path, Queueing::Recorded)?;
+    let seen = fixture.watch.take();
     let (regions, weights) = (session.times().len(), net.constant_bytes());
     ensure(regions == 3, || format!("the model is {regions} regions, expected 3"))?;
     let expected = (1, weights);
@@ -150,14 +150,14 @@ fn once(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
 
 /// Sessions of two artifacts, each on a thread of its own, give what each gives alone and record all, while a third thread
 /// loads and drops sessions.
-fn two(bed: &Bed, one: (&Net, &Compiled), other: (&Net, &Compiled)) -> Result<String> {
-    let count = bed.pick(200, 20);
+fn two(fixture: &Fixture, one: (&Net, &Compiled), other: (&Net, &Compiled)) -> Result<String> {
+    let count = fixture.pick(200, 20);
     let work = |(net, compiled): (&Net, &Compiled), name: &str| -> Result<Vec<Tensor>> {
-        let mut random = bed.random(name);
-        let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Recorded)?;
+        let mut random = fixture.random(name);
+        let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Recorded)?;
         let run = |index: usize| {
             let inputs = net.inputs(&mut random, [2, 2, 2, 5][index % 4]);
-            let found = bed::run(&mut session, &inputs)?;
+            let found = fixture::run(&mut session, &inputs)?;
             let why: Vec<_> = session.devices().into_iter().flat_map(|device| device.unrecorded).collect();
             ensure(why.is_empty(), || format!("run {} was not recorded: {}", index + 1, why.join("; ")))?;
             Ok(found)
@@ -169,7 +169,7 @@ fn two(bed: &Bed, one: (&Net, &Compiled), other: (&Net, &Compiled)) -> Result<St
     let loads = || -> Result<usize> {
         let mut count = 0;
         while count == 0 || !over.load(Ordering::Relaxed) {
-            drop(bed.load(&bed.registry, &other.1.path, Queueing::Recorded)?);
+            drop(fixture.load(&fixture.registry, &other.1.path, Queueing::Recorded)?);
             count += 1;
         }
         Ok(count)
@@ -191,50 +191,50 @@ fn two(bed: &Bed, one: (&Net, &Compiled), other: (&Net, &Compiled)) -> Result<St
 }
 
 /// Free memory of the device and resident memory of the process, before and after.
-fn left(bed: &Bed, work: impl FnOnce() -> Result<()>) -> Result<(u64, u64)> {
-    let (free, resident) = (bed.gpu().memory()?.0, resident_bytes()?);
+fn left(fixture: &Fixture, work: impl FnOnce() -> Result<()>) -> Result<(u64, u64)> {
+    let (free, resident) = (fixture.gpu().memory()?.0, resident_bytes()?);
     work()?;
-    Ok((free.saturating_sub(bed.gpu().memory()?.0), resident_bytes()?.saturating_sub(resident)))
+    Ok((free.saturating_sub(fixture.gpu().memory()?.0), resident_bytes()?.saturating_sub(resident)))
 }
 
-fn runs(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
-    let mut random = bed.random("runs");
-    let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Recorded)?;
+fn runs(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
+    let mut random = fixture.random("runs");
+    let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Recorded)?;
     let inputs = net.inputs(&mut random, 4);
-    let mut run = |count: usize| (0..count).try_for_each(|_| bed::run(&mut session, &inputs).map(drop));
+    let mut run = |count: usize| (0..count).try_for_each(|_| fixture::run(&mut session, &inputs).map(drop));
     run(RUNS / 100)?;
     let start = Instant::now();
     // Others on the device count, too: a page is allowed, and what is more than that must be so twice.
-    let most = if bed.is_stand_in() { 0 } else { PAGE };
+    let most = if fixture.is_stand_in() { 0 } else { PAGE };
     let fits = |(device, host): (u64, u64)| device <= most && host <= HOST;
-    let mut found = left(bed, || run(RUNS))?;
+    let mut found = left(fixture, || run(RUNS))?;
     if !fits(found) {
-        found = left(bed, || run(RUNS))?;
+        found = left(fixture, || run(RUNS))?;
     }
     let (device, host) = found;
     let text = format!("{:.1} s, {device} bytes on the device, {host} on the host", start.elapsed().as_secs_f64());
     if fits(found) { Ok(text) } else { failure(text) }
 }
 
-fn loads(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
-    let mut random = bed.random("loads");
+fn loads(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
+    let mut random = fixture.random("loads");
     let inputs = net.inputs(&mut random, 4);
     let load = |count: usize| {
         (0..count).try_for_each(|_| {
-            let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Recorded)?;
-            (0..3).try_for_each(|_| bed::run(&mut session, &inputs).map(drop))
+            let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Recorded)?;
+            (0..3).try_for_each(|_| fixture::run(&mut session, &inputs).map(drop))
         })
     };
     load(LOADS / 10)?;
     let start = Instant::now();
-    let (device, host) = left(bed, || load(LOADS))?;
+    let (device, host) = left(fixture, || load(LOADS))?;
     let text = format!("{:.1} s, {device} bytes on the device, {host} on the host", start.elapsed().as_secs_f64());
     // Less than a page a load would need hundreds of loads to be told from what the driver keeps for later use.
-    let most = if bed.is_stand_in() { 0 } else { 4 * PAGE };
+    let most = if fixture.is_stand_in() { 0 } else { 4 * PAGE };
     if device <= most && host <= 4 * HOST { Ok(text) } else { failure(text) }
 }
 
-/// Resident memory of this process, as Linux tells.
+/// Resident memory of this process, by Linux.
 fn resident_bytes() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the system tells no VmRSS")?;

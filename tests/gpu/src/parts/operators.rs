@@ -1,31 +1,31 @@
-//! What the conformance kit finds of the backends that generate kernels, as `byoc plugin test` does: every operator that
-//! they take, alone and in chains, of every type, on the device and against the host's reference kernels.
+//! Runs the conformance kit on the backends that generate kernels, as `byoc plugin test` does: every operator that they
+//! support, alone and in chains, of every type, on the device and against the host's reference kernels.
 
 use byoc_conformance::{Report as Found, Settings, Tag, Vendor};
 use byoc_core::plugin::Origin;
 
-use crate::bed::{Bed, GENERATING, HOST};
+use crate::fixture::{Fixture, GENERATING, HOST};
 use crate::report::{Report, Result, failure};
 
-/// How many failures are told.
+/// The most failures that are printed.
 const TOLD: usize = 20;
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
     for backend in GENERATING {
-        let found = kit(bed, backend).and_then(|found| verdict(&found, report));
+        let found = kit(fixture, backend).and_then(|found| verdict(&found, report));
         report.check(&format!("operators of {backend}"), found);
     }
 }
 
-fn kit(bed: &Bed, backend: &str) -> Result<Found> {
-    let Origin::File(plugin) = &bed.registry.get(backend)?.origin else {
-        return failure(format!("'{backend}' is no plugin"));
+fn kit(fixture: &Fixture, backend: &str) -> Result<Found> {
+    let Origin::File(plugin) = &fixture.registry.get(backend)?.origin else {
+        return failure(format!("'{backend}' is not a plugin"));
     };
-    let reference = bed.registry.select(&[HOST.to_owned()], &[("json.kernels".into(), "reference".into())])?.pop();
+    let reference = fixture.registry.select(&[HOST.to_owned()], &[("json.kernels".into(), "reference".into())])?.pop();
     let settings = Settings {
         plugin: plugin.clone(),
         backends: vec![backend.to_owned()],
-        options: bed.arch_of(backend).into_iter().collect(),
+        options: fixture.arch_of(backend).into_iter().collect(),
         memory: 0,
         reference: reference.ok_or("there is no reference")?,
         vendor: Vendor::default(),

@@ -1,30 +1,29 @@
-//! Recorded work against work that is queued anew in every run: the same bits, whatever the inputs and their shapes were
-//! before. All memory but the weights is made NaN before each run.
+//! Recorded work against work that is queued in every run: the same bits, for any earlier inputs and shapes. All memory but the weights is made NaN before each run.
 
 use byoc_core::runtime::Queueing;
 use byoc_plugin_api::DType;
 
-use crate::bed::{self, BACKEND, Bed, Compiled, same, with_views};
+use crate::fixture::{self, BACKEND, Compiled, Fixture, same, with_views};
 use crate::net::{Net, Op};
 use crate::report::{Report, Result, ensure};
-use crate::watch::{Poisoned, Seen};
+use crate::watch::{Activity, Poisoned};
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
-    let net = chain(bed);
-    let compiled = match bed.compile("replay", &net.onnx(), &[BACKEND], &[]) {
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
+    let net = chain(fixture);
+    let compiled = match fixture.compile("replay", &net.onnx(), &[BACKEND], &[]) {
         Ok(compiled) => compiled,
         Err(error) => return report.check("compile", Err(error)),
     };
-    report.check("recorded and queued: same bits", bits(bed, &net, &compiled));
-    report.check("one sequence is recorded", recorded(bed, &net, &compiled));
-    report.check("a run does what it must, no more", steady(bed, &net, &compiled));
-    report.check("inputs and outputs that stay", resident(bed, &net, &compiled));
+    report.check("recorded and queued: same bits", bits(fixture, &net, &compiled));
+    report.check("one sequence is recorded", recorded(fixture, &net, &compiled));
+    report.check("a run does what it must, no more", steady(fixture, &net, &compiled));
+    report.check("inputs and outputs that stay", resident(fixture, &net, &compiled));
 }
 
 /// Three products, one after another.
-fn chain(bed: &Bed) -> Net {
-    let (mut net, mut random) = (Net::new(DType::F16), bed.random("replay"));
-    let width = bed.pick(1024, 24);
+fn chain(fixture: &Fixture) -> Net {
+    let (mut net, mut random) = (Net::new(DType::F16), fixture.random("replay"));
+    let width = fixture.pick(1024, 24);
     let mut value = net.batch_input(&[1, width]);
     for _ in 0..3 {
         let (w, b) = (net.constant(&mut random, &[width, width], 0.05), net.constant(&mut random, &[width], 0.05));
@@ -36,13 +35,13 @@ fn chain(bed: &Bed) -> Net {
 }
 
 /// Both ways, with batches that change back and forth.
-fn bits(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
-    let mut random = bed.random("bits");
+fn bits(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
+    let mut random = fixture.random("bits");
     let batches = [4, 4, 4, 4, 9, 9, 9, 4, 4, 4, 1, 1, 1, 9];
     let inputs: Vec<_> = batches.iter().map(|&batch| net.inputs(&mut random, batch)).collect();
     let mut outputs = Vec::new();
     for queueing in [Queueing::Direct, Queueing::Recorded, Queueing::Waiting] {
-        let mut session = Poisoned::load(bed, &compiled.path, queueing)?;
+        let mut session = Poisoned::load(fixture, &compiled.path, queueing)?;
         outputs.push(inputs.iter().map(|inputs| session.run(inputs)).collect::<Result<Vec<_>>>()?);
     }
     for other in &outputs[1..] {
@@ -56,11 +55,11 @@ fn bits(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
 }
 
 /// The third run of the same shapes replays one recording, and nothing is said against it.
-fn recorded(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
-    let mut random = bed.random("recorded");
-    let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Recorded)?;
+fn recorded(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
+    let mut random = fixture.random("recorded");
+    let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Recorded)?;
     for _ in 0..3 {
-        bed::run(&mut session, &net.inputs(&mut random, 5))?;
+        fixture::run(&mut session, &net.inputs(&mut random, 5))?;
     }
     let [device] = session.devices().try_into().map_err(|_| "the session is on several devices, or none")?;
     ensure(device.unrecorded.is_empty(), || format!("not recorded: {}", device.unrecorded.join("; ")))?;
@@ -71,20 +70,20 @@ fn recorded(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
 }
 
 /// From the third run on: one copy there, one back, one replay, no allocation.
-fn steady(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
+fn steady(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
     const RUNS: usize = 50;
-    let mut random = bed.random("steady");
-    let mut session = bed.load_watched(&compiled.path, Queueing::Recorded)?;
+    let mut random = fixture.random("steady");
+    let mut session = fixture.load_watched(&compiled.path, Queueing::Recorded)?;
     let inputs = net.inputs(&mut random, 5);
-    bed::run(&mut session, &inputs)?;
-    bed::run(&mut session, &inputs)?;
-    bed.watch.take();
+    fixture::run(&mut session, &inputs)?;
+    fixture::run(&mut session, &inputs)?;
+    fixture.watch.take();
     let mut output = 0;
     for _ in 0..RUNS {
-        output = bed::run(&mut session, &inputs)?.bytes.len();
+        output = fixture::run(&mut session, &inputs)?.bytes.len();
     }
     let each = |bytes: usize| (bytes * RUNS) as u64;
-    let expected = Seen {
+    let expected = Activity {
         allocations: 0,
         uploads: RUNS,
         uploaded: each(inputs[0].bytes.len()),
@@ -92,7 +91,7 @@ fn steady(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
         downloaded: each(output),
         replays: RUNS,
     };
-    let seen = bed.watch.take();
+    let seen = fixture.watch.take();
     ensure(seen == expected, || format!("{RUNS} runs did {seen:?}, expected {expected:?}"))?;
     Ok(format!(
         "{RUNS} runs: {} uploads, {} downloads, {} replays, no allocation",
@@ -101,22 +100,22 @@ fn steady(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
 }
 
 /// Runs that leave inputs and outputs on the device give what whole runs give, and copy nothing.
-fn resident(bed: &Bed, net: &Net, compiled: &Compiled) -> Result<String> {
+fn resident(fixture: &Fixture, net: &Net, compiled: &Compiled) -> Result<String> {
     const RUNS: usize = 5;
-    let mut random = bed.random("resident");
-    let mut session = bed.load_watched(&compiled.path, Queueing::Recorded)?;
+    let mut random = fixture.random("resident");
+    let mut session = fixture.load_watched(&compiled.path, Queueing::Recorded)?;
     let [first, second] = [4, 4].map(|batch| net.inputs(&mut random, batch));
-    bed::run(&mut session, &first)?;
-    let expected = bed::run(&mut session, &second)?;
-    bed.watch.take();
+    fixture::run(&mut session, &first)?;
+    let expected = fixture::run(&mut session, &second)?;
+    fixture.watch.take();
     for _ in 0..RUNS {
         // What is given here is not looked at: the device has the inputs of the last whole run.
         with_views(&first, |views| Ok(session.run_resident(views)?))?;
     }
-    let seen = bed.watch.take();
-    let nothing = Seen { replays: RUNS, ..Seen::default() };
+    let seen = fixture.watch.take();
+    let nothing = Activity { replays: RUNS, ..Activity::default() };
     ensure(seen == nothing, || format!("{RUNS} resident runs did {seen:?}, expected {nothing:?}"))?;
     session.fetch()?;
-    same(&bed::first_output(&session)?, &expected, "the output after resident runs")?;
+    same(&fixture::first_output(&session)?, &expected, "the output after resident runs")?;
     Ok(format!("{RUNS} runs without a copy, then the output"))
 }

@@ -1,4 +1,4 @@
-//! How long it takes: products beside cublasLt called directly, an MLP, and the encoder of BERT.
+//! Benchmarks: products beside direct calls of cublasLt, an MLP, and the encoder of BERT.
 //! Everything that is timed is also checked. Times are medians of wall time on the host, the wait for the device included.
 
 pub(crate) mod bert;
@@ -11,25 +11,25 @@ use std::time::{Duration, Instant};
 use byoc_conformance::tensor::Tensor;
 use byoc_core::runtime::{Queueing, Session};
 
-use crate::bed::{self, Bed, PRODUCTS, REST, with_views};
+use crate::fixture::{self, Fixture, PRODUCTS, REST, with_views};
 use crate::report::{Report, Result};
 
 /// Most runs for a median.
 const RUNS: usize = 200;
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
-    products::run(bed, report);
-    mlp::run(bed, report);
-    bert::run(bed, report);
-    if bed.needs(PRODUCTS).is_ok() && bed.needs(REST).is_ok() {
-        encoder::run(bed, report);
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
+    products::run(fixture, report);
+    mlp::run(fixture, report);
+    bert::run(fixture, report);
+    if fixture.needs(PRODUCTS).is_ok() && fixture.needs(REST).is_ok() {
+        encoder::run(fixture, report);
     }
 }
 
 /// The heading of a table.
-fn title(bed: &Bed, what: &str) -> String {
-    let kind = if bed.is_stand_in() { " (NO GPU)" } else { "" };
-    format!("{what}, {}{kind}", bed.title)
+fn title(fixture: &Fixture, what: &str) -> String {
+    let kind = if fixture.is_stand_in() { " (NO GPU)" } else { "" };
+    format!("{what}, {}{kind}", fixture.title)
 }
 
 /// The median of `values`, which are not none.
@@ -59,8 +59,8 @@ fn medians(seconds: f64, calls: &mut [&mut dyn FnMut() -> Result<()>]) -> Result
 }
 
 /// Medians of whole runs, and of runs whose inputs and outputs stay on the device.
-fn whole_and_resident(bed: &Bed, session: &mut Session, inputs: &[Tensor]) -> Result<[Duration; 2]> {
-    let seconds = bed.pick(0.5, 0.02);
+fn whole_and_resident(fixture: &Fixture, session: &mut Session, inputs: &[Tensor]) -> Result<[Duration; 2]> {
+    let seconds = fixture.pick(0.5, 0.02);
     with_views(inputs, |views| {
         // The second run records.
         (0..2).try_for_each(|_| session.run(views))?;
@@ -94,14 +94,14 @@ impl Shares {
 }
 
 /// The shares of the fastest of several runs in which times are taken on the device.
-fn shares(bed: &Bed, compiled: &bed::Compiled, inputs: &[Tensor]) -> Result<Shares> {
-    let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Timed)?;
+fn shares(fixture: &Fixture, compiled: &fixture::Compiled, inputs: &[Tensor]) -> Result<Shares> {
+    let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Timed)?;
     let mut all = Vec::new();
-    for _ in 0..bed.pick(10, 3) {
-        bed::run(&mut session, inputs)?;
+    for _ in 0..fixture.pick(10, 3) {
+        fixture::run(&mut session, inputs)?;
         let mut shares = Shares::default();
         for region in session.times() {
-            let sum = if region.backend == bed::BACKEND { &mut shares.device } else { &mut shares.host };
+            let sum = if region.backend == fixture::BACKEND { &mut shares.device } else { &mut shares.host };
             *sum += region.time;
         }
         for copy in session.copies() {

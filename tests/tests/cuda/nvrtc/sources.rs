@@ -2,7 +2,7 @@
 
 /// Exports numbers, and has arguments of 12 bytes.
 pub(crate) const PLAIN: &str = r#"
-extern "C" __device__ int k_facts[3] = {7, -8, 9};
+extern "C" __device__ int k_launch_info[3] = {7, -8, 9};
 
 extern "C" __global__ void k_plain(float *values, int count) {
     int at = blockIdx.x * blockDim.x + threadIdx.x;
@@ -53,7 +53,7 @@ using Gemm = cutlass::gemm::kernel::DefaultGemm<
     cutlass::arch::Sm80, Tile, cutlass::gemm::GemmShape<64, 64, 32>, cutlass::gemm::GemmShape<16, 8, 16>, Relu,
     Swizzle, 4, false, cutlass::arch::OpMultiplyAdd>::GemmKernel;
 
-extern "C" __device__ int k_facts[5] = {
+extern "C" __device__ int k_launch_info[5] = {
     Gemm::kThreadCount, (int)sizeof(Gemm::SharedStorage), Tile::kM, Tile::kN, Tile::kK};
 
 extern "C" __global__ void __launch_bounds__(Gemm::kThreadCount, 1)

@@ -1,6 +1,6 @@
 //! A region as core would make it, and what becomes of it.
 
-use byoc_nvidia::program::{Argument, Place, Program};
+use byoc_nvidia::program::{Argument, BufferRef, Program};
 use byoc_plugin_api::DType;
 use byoc_plugin_api::host::checked_candidates;
 use byoc_plugin_api::testing::{RegionBuilder, Rng, backend, options};
@@ -45,7 +45,7 @@ pub(crate) fn checks() {
     // The kernel is given the bias of f32 as it lies.
     assert_eq!((program.constants[1].id, program.constants[1].dtype), (net.region.constants[1].id, DType::F32));
     let [launch] = &program.variants[0].launches[..] else { panic!("{program:?}") };
-    let given = [Place::Input(0), Place::Constant(0), Place::Constant(1), Place::Output(0)];
+    let given = [BufferRef::Input(0), BufferRef::Constant(0), BufferRef::Constant(1), BufferRef::Output(0)];
     assert_eq!(launch.arguments[..4], given.map(Argument::Pointer));
 
     let settings = [("arch", "sm_80"), ("math", "f32")];

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use byoc_plugin_api::Attribute;
 use byoc_plugin_api::testing::{RegionBuilder, Rng};
 
-use super::form::find;
+use super::epilogue::find;
 use super::*;
 use crate::kernels::testing::{build, compiled, difference, ints, places, random, region, run, size};
-use crate::kernels::{Kind, Whole};
+use crate::kernels::{Kind, StandaloneKernel};
 
 /// A convolution over two axes: input, kernel, stride, padding and dilation are the same along both.
 fn square(input: usize, kernel: usize, stride: usize, pad: usize, dilation: usize) -> Window {
@@ -184,7 +184,7 @@ fn large_groups_are_refused() {
         read(&region, &region.nodes[0]).map(|spec| spec.depth).map_err(|refusal| (refusal.code, refusal.message))
     };
     let x = &[1, 64, 6000, 6000];
-    let reason = "'Conv_0' has more elements in the channels of a group than 32 bits count";
+    let reason = "'Conv_0' has more elements in the channels of a group than 32 bits can count";
     let refused = Err((RefusalCode::Shape, reason.to_owned()));
     assert_eq!(read_of([x, &[64, 64, 3, 3], &[1, 64, 5998, 5998]], 1), refused);
     assert_eq!(read_of([x, &[64, 32, 3, 3], &[1, 64, 5998, 5998]], 2), Ok(32));
@@ -199,12 +199,12 @@ fn behind(net: &mut RegionBuilder, op: &str, others: &[usize]) {
 }
 
 /// The convolution that the region begins with.
-fn found(region: &Region) -> Whole {
+fn found(region: &Region) -> StandaloneKernel {
     find(region, 0, &BTreeSet::new()).expect("it is taken")
 }
 
-fn of(whole: &Whole) -> (bool, Activation) {
-    let Kind::Conv(spec) = &whole.kind else { panic!("{whole:?}") };
+fn of(kernel: &StandaloneKernel) -> (bool, Activation) {
+    let Kind::Conv(spec) = &kernel.kind else { panic!("{kernel:?}") };
     (spec.residual, spec.activation)
 }
 
@@ -217,10 +217,10 @@ fn what_follows_is_read() {
     let (low, high) = (full.number(0.0), full.number(6.0));
     behind(&mut full, "Clip", &[low, high]);
     let mut full = full.region;
-    let whole = found(&full);
-    assert_eq!((&whole.inputs, &whole.numbers), (&vec![0, 1, residual], &vec![low, high]));
-    assert_eq!((of(&whole), whole.nodes.len()), ((true, Activation::Clip { low: 0.0, high: 6.0 }), 3));
-    assert_eq!(Some(&whole.output), full.outputs.first());
+    let kernel = found(&full);
+    assert_eq!((&kernel.inputs, &kernel.numbers), (&vec![0, 1, residual], &vec![low, high]));
+    assert_eq!((of(&kernel), kernel.nodes.len()), ((true, Activation::Clip { low: 0.0, high: 6.0 }), 3));
+    assert_eq!(Some(&kernel.output), full.outputs.first());
     // The sum belongs to another convolution already.
     let alone = find(&full, 0, &BTreeSet::from([1])).expect("it is taken");
     assert_eq!((of(&alone), alone.nodes.len()), ((false, Activation::None), 1));
@@ -250,6 +250,6 @@ fn texts() {
             std::fs::write(&path, &found).expect("the checkout can be written");
         }
         let expected = std::fs::read_to_string(&path).expect("it is in the checkout");
-        assert!(found == expected, "{name} has changed: UPDATE_GOLDEN=1 writes it anew");
+        assert!(found == expected, "{name} has changed: UPDATE_GOLDEN=1 rewrites it");
     }
 }

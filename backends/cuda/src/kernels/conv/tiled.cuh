@@ -1,6 +1,6 @@
-// A convolution as a product: a block computes a tile of filters by windows, in steps of some of the INNER elements under
-// a window. Tiles are in shared memory as floats, the next one on its way in registers. What an element of a window adds
-// to the place where the window begins is looked up, so that no step divides.
+// A convolution as an implicit GEMM: a block computes a tile of filters by windows, in steps along the INNER elements of a
+// window. Tiles are in shared memory as floats; the next one is prefetched into registers. The offsets of a window's
+// elements come from a table, so that no step divides.
 
 constexpr int LANES = TILE_COLUMNS / OWN_COLUMNS, THREADS = TILE_ROWS / OWN_ROWS * LANES;
 constexpr int STEPS = (INNER + STEP - 1) / STEP;
@@ -9,7 +9,7 @@ constexpr int W_LOADS = TILE_ROWS * STEP / W_EACH / THREADS, X_LOADS = TILE_COLU
 constexpr int X_LANES = TILE_COLUMNS / X_EACH;
 static_assert(W_LOADS * W_EACH * THREADS == TILE_ROWS * STEP && THREADS % X_LANES == 0, "threads load whole tiles");
 
-// What an element of a window adds to the coordinates of its first one, and to where it lies.
+// An element of a window: its coordinates and its offset, relative to the window's first one.
 struct alignas(16) Tap { int depth, row, column, offset; };
 
 struct Tiles {
@@ -47,7 +47,7 @@ __device__ __forceinline__ Tap tap_of(int inner) {
   return found;
 }
 
-// Elements of tiles, on their way.
+// The prefetched elements of the next tiles.
 struct Coming {
   float w[W_LOADS][W_EACH], x[X_LOADS][X_EACH];
 };
@@ -134,12 +134,12 @@ __device__ __forceinline__ i64 at_of(i64 window, int filter, int group) {
   return (window / POSITIONS * (GROUPS * FILTERS) + group * FILTERS + filter) * POSITIONS + window % POSITIONS;
 }
 
-// The first of four neighbouring windows. Those of the same image lie beside each other.
+// The first of four neighbouring windows. Those of the same image are contiguous.
 __device__ __forceinline__ i64 window_of(int four) {
   return i64(blockIdx.x) * TILE_COLUMNS + four * (TILE_COLUMNS / (OWN_COLUMNS / 4)) + int(threadIdx.x) % LANES * 4;
 }
 
-// Adds to the sums of a filter what is added to all its elements, and what is added to each.
+// Adds the bias of a filter and the residual to its sums.
 __device__ __forceinline__ void add(
     float (&sums)[OWN_COLUMNS], const T* bias, const T* residual, i64 windows, int filter, int group) {
   const float all = bias ? widen(bias[group * FILTERS + filter]) : 0.0f;
@@ -175,8 +175,8 @@ __device__ __forceinline__ void write(const float (&sums)[OWN_COLUMNS], T* y, i6
   }
 }
 
-// Four filters at a time are added to before any is written: what is loaded behind a store waits for it. More take more
-// registers.
+// Residuals of four filters at a time are loaded before any result is stored, since a load waits for an earlier store. More
+// filters need more registers.
 __device__ __forceinline__ void finish(
     float (&sums)[OWN_ROWS][OWN_COLUMNS], const T* bias, const T* residual, T* y, i64 windows, int group) {
 #pragma unroll

@@ -123,9 +123,12 @@ fn what_is_refused() {
         read(&region, &region.nodes[0]).expect_err("it is not taken").to_string()
     };
     let kernel = |sizes: &[i64]| vec![("kernel_shape", ints(sizes))];
-    assert_eq!(refused("AveragePool", DType::U8, &[1, 2, 8], &kernel(&[1])), "type: 'x0' is u8, which is not pooled");
+    assert_eq!(
+        refused("AveragePool", DType::U8, &[1, 2, 8], &kernel(&[1])),
+        "type: 'x0' is u8, which poolings do not support"
+    );
     let axes = refused("MaxPool", DType::F32, &[1, 2, 3, 3, 3, 3], &kernel(&[1, 1, 1, 1]));
-    assert_eq!(axes, "shape: 'x0' has 4 spatial axes, taken are 1 to 3");
+    assert_eq!(axes, "shape: 'x0' has 4 spatial axes; supported are 1 to 3");
     let windows = refused("MaxPool", DType::F32, &[1, 2, 8], &kernel(&[1, 1]));
     assert_eq!(
         windows,
@@ -134,7 +137,7 @@ fn what_is_refused() {
     let mut region = region("MaxPool", &[(DType::F32, &[1, 2, 8]), (DType::F32, &[1, 2, 8])], &kernel(&[1]));
     region.nodes[0].outputs.push(Some(1));
     let indices = read(&region, &region.nodes[0]).expect_err("it is not taken").to_string();
-    assert_eq!(indices, "attribute: the indices of 'MaxPool_0' are wanted, and the kernel has none");
+    assert_eq!(indices, "attribute: 'MaxPool_0' outputs indices, which the kernel does not compute");
     region.nodes[0].outputs.pop();
     region.values[0].shape[2] = Dim::Symbolic("w".into());
     let open = read(&region, &region.nodes[0]).expect_err("it is not taken").to_string();

@@ -70,7 +70,7 @@ fn what_is_refused() {
     let cases = [
         (
             attribute("group", Attribute::Int(2)),
-            "attribute: 'Conv_0' has 2 groups, taken are one, and one for each channel",
+            "attribute: 'Conv_0' has 2 groups; supported are 1 and one per channel",
         ),
         (
             attribute("strides", ints(&[1])),
@@ -82,18 +82,18 @@ fn what_is_refused() {
         ),
         (symbolic(2), "shape: 'x0' has the size 'size', which is not known: fix its symbols with --dim NAME=SIZE"),
         (of(DType::F32), "type: 'x0' is f32, which is multiplied here as TF32 only: math=tf32 allows it"),
-        (of(DType::F64), "type: 'x0' is f64, taken are f16, bf16 and, with math=tf32, f32"),
-        (changed(|region| region.constants.clear()), "constant_needed: 'w1', which 'Conv_0' reads, is no constant"),
-        (changed(|region| region.values[3].dtype = DType::F32), "type: 'y3' is f32, and another tensor f16"),
+        (of(DType::F64), "type: 'x0' is f64; supported are f16, bf16 and, with math=tf32, f32"),
+        (changed(|region| region.constants.clear()), "constant_needed: 'w1', which 'Conv_0' reads, is not a constant"),
+        (changed(|region| region.values[3].dtype = DType::F32), "type: 'y3' is f32, but another tensor is f16"),
         (
             changed(|region| region.values[0].shape.truncate(3)),
-            "shape: 'x0' is [1,8,5], taken are images of four dimensions",
+            "shape: 'x0' is [1,8,5], expected an image of four dimensions",
         ),
         (changed(|region| region.values[0].shape[0] = 0.into()), "shape: 'x0' has no elements"),
         (changed(|region| region.nodes[0].op = "LRN".into()), "other: there is no convolution"),
         (
             changed(|region| region.values[0].shape[2] = (1 << 30).into()),
-            "shape: 'x0' has more elements than CUTLASS counts",
+            "shape: 'x0' has more elements than CUTLASS can count",
         ),
     ];
     for (found, expected) in cases {
@@ -109,7 +109,7 @@ fn as_many_images_as_are_counted() {
         let y = build.conv(x, 8, 1, 64, 1);
         lower(&build.with(&[y]).region, true).map(drop).map_err(|refusal| refusal.to_string())
     };
-    let more = || Err("shape: 'x0' has more elements than CUTLASS counts".to_owned());
+    let more = || Err("shape: 'x0' has more elements than CUTLASS can count".to_owned());
     for (dtype, channels, most) in
         [(DType::F16, 3, 31), (DType::F16, 64, 31), (DType::F32, 3, 15), (DType::F32, 8, 255)]
     {

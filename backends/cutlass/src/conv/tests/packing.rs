@@ -15,7 +15,7 @@ fn claims(build: &RegionBuilder) -> Claimed {
     claims
 }
 
-/// Three channels to five, as eight and four lie, normalised.
+/// Three channels to five, padded to eight and four, normalised.
 #[test]
 fn filters_are_padded_and_normalised() {
     let (mut build, x) = build(DType::F16, [1, 3, 6, 6]);

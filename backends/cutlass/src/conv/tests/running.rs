@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use byoc_dim as dim;
 use byoc_json_backend as _;
-use byoc_nvidia::program::{Argument, Launch, Made, Place};
+use byoc_nvidia::program::{Argument, BufferRef, Launch, Made};
 use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
 use byoc_plugin_api::testing::{Limit, RegionBuilder, assert_close, backend, decode};
 use byoc_plugin_api::{Attribute, ConstantAccess, DType, Dim};
@@ -23,7 +23,7 @@ const FPROP: &str =
 /// A kernel that writes what a cubin exports of a convolution.
 fn tell(name: &str) -> String {
     format!(
-        "extern \"C\" __global__ void {name}_tell(int *to) {{ for (int i = 0; i < 3; ++i) to[i] = {name}_facts[i]; }}\n"
+        "extern \"C\" __global__ void {name}_tell(int *to) {{ for (int i = 0; i < 3; ++i) to[i] = {name}_launch_info[i]; }}\n"
     )
 }
 
@@ -33,7 +33,8 @@ const BATCH: usize = 3;
 fn kernels(text: &str) -> Kernels {
     let include = |name: &str| format!("#include \"cutlass/{name}\"");
     let fprop = FPROP.replace(&include("cutlass.h"), "").replace("#pragma once", "");
-    let marks = text.split("int ").skip(1).filter_map(|rest| rest.split_once("_facts[3]")).map(|(name, _)| tell(name));
+    let marks =
+        text.split("int ").skip(1).filter_map(|rest| rest.split_once("_launch_info[3]")).map(|(name, _)| tell(name));
     let tells: String = marks.collect();
     let text = text
         .replace(&include("cutlass.h"), &CUTLASS.replace("#pragma once", ""))
@@ -51,12 +52,12 @@ struct Memory {
 }
 
 impl Memory {
-    fn at(&self, place: Place) -> &Buffer {
+    fn at(&self, place: BufferRef) -> &Buffer {
         match place {
-            Place::Input(at) => &self.inputs[at],
-            Place::Output(at) => &self.outputs[at],
-            Place::Constant(at) => &self.constants[at],
-            Place::Scratch(at) => &self.scratch[at],
+            BufferRef::Input(at) => &self.inputs[at],
+            BufferRef::Output(at) => &self.outputs[at],
+            BufferRef::Constant(at) => &self.constants[at],
+            BufferRef::Scratch(at) => &self.scratch[at],
         }
     }
 
@@ -75,9 +76,9 @@ impl Memory {
     fn launch(&self, kernels: &Kernels, launch: &Launch) {
         let grid = launch.grid.each_ref().map(|dim| self.size(dim) as u32);
         if let [Argument::Made(Made { kernel, arguments, .. })] = launch.arguments.as_slice() {
-            let facts = Buffer::new::<i32>(3);
-            kernels.launch(&format!("{}_tell", launch.kernel), [1; 3], [1; 3], 0, &[Param::Buffer(&facts)]);
-            let [threads, shared, bytes] = facts.read::<i32>()[..] else { panic!("three numbers") };
+            let launch_info = Buffer::new::<i32>(3);
+            kernels.launch(&format!("{}_tell", launch.kernel), [1; 3], [1; 3], 0, &[Param::Buffer(&launch_info)]);
+            let [threads, shared, bytes] = launch_info.read::<i32>()[..] else { panic!("three numbers") };
             let made = Buffer::new::<u8>(bytes as usize);
             let mut parameters: Vec<_> = arguments.iter().map(|argument| self.param(argument)).collect();
             parameters.push(Param::Buffer(&made));

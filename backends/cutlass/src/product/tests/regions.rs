@@ -35,7 +35,7 @@ fn a_batch_of_rows_is_one_product() {
 #[test]
 fn constants_are_read_as_they_lie() {
     let (net, _) = linear(DType::F16);
-    // The view of a matrix that lies transposed.
+    // The view of a transposed matrix.
     let strides = |value: usize| (value == 1).then(|| vec![1, 64]);
     let gemm = read(net, "f32", &strides).map(|product| product.gemm).expect("it is a product");
     assert_eq!(gemm.w, Matrix { order: Order::Columns, distance: 64 });
@@ -67,15 +67,15 @@ fn activations_are_those_of_the_model() {
     let (mut net, y) = linear(DType::F16);
     net.node("Gelu", &[y], ROWS, "");
     assert_eq!(gemm(net).map(|gemm| gemm.activation), Ok(Activation::Gelu));
-    // A gate of another value is no activation.
+    // A gate of another value is not an activation.
     let (mut net, y) = linear(DType::F16);
     let other = net.input(ROWS);
     let gate = net.node("Sigmoid", &[other], ROWS, "");
     net.node("Mul", &[gate, y], ROWS, "");
-    assert_eq!(gemm(net), Err("other: a product of tensors that is no GELU".into()));
+    assert_eq!(gemm(net), Err("other: a product of tensors that is not GELU".into()));
 }
 
-/// What constant folding leaves in f32 beside a product of 16 bits is read as it is: nothing of it is stored anew.
+/// A bias that constant folding leaves in f32 beside a product of 16 bits is read in f32: it is not stored again.
 #[test]
 fn a_bias_of_f32_beside_f16() {
     let (mut net, y) = linear(DType::F16);
@@ -87,7 +87,7 @@ fn a_bias_of_f32_beside_f16() {
     let product = read(net, "f32", &|_| None).expect("it is a product");
     assert_eq!((product.gemm.bias, product.gemm.activation), (Some(DType::F32), Activation::Relu));
     assert!(product.uses().contains(&(bias, Use::Host)));
-    let places = vec![Place::Input(0), Place::Constant(0), Place::Constant(1), Place::Output(0)];
+    let places = vec![BufferRef::Input(0), BufferRef::Constant(0), BufferRef::Constant(1), BufferRef::Output(0)];
     let tile = best(&product.gemm, arch("sm_80"));
     let kernel = Recipe { gemm: product.gemm, tile, places }.kernel("k0", arch("sm_80")).expect("it is a kernel");
     assert!(kernel.text.contains("float const *__restrict__ bias"), "{}", kernel.text);
@@ -101,23 +101,23 @@ fn a_residual_in_f32_beside_f16_is_not_taken() {
     let sum = net.node("Add", &[wide, other], (DType::F32, ROWS), "");
     net.node("Cast", &[sum], ROWS, "to=10");
     let said = gemm(net).expect_err("it is refused");
-    assert_eq!(said, "type: 'x3' is f32, and no vector that is added to each row");
+    assert_eq!(said, "type: 'x3' is f32, and is not a vector that is added to each row");
 }
 
 #[test]
 fn refusals_say_what_helps() {
     let said = gemm(linear(DType::F32).0).expect_err("it is refused");
-    assert_eq!(said, "type: the product is f32, and tensor cores round it to TF32; math=tf32 takes it");
+    assert_eq!(said, "type: the product is f32, and tensor cores round it to TF32; math=tf32 allows it");
     assert!(read(linear(DType::F32).0, "tf32", &|_| None).is_ok());
     assert_eq!(
         gemm(linear(DType::F64).0).expect_err("it is refused"),
-        "type: 'x0' is f64, taken are f16, bf16 and f32"
+        "type: 'x0' is f64; supported are f16, bf16 and f32"
     );
 
     let (mut net, y) = linear(DType::F16);
     let one = net.weight([1]);
     net.node("Add", &[y, one], ROWS, "");
-    assert_eq!(gemm(net), Err("shape: 'w3' is one number, and kernels add a vector of 32".into()));
+    assert_eq!(gemm(net), Err("shape: 'w3' is one number, but kernels add a vector of 32".into()));
 
     let mut net = RegionBuilder::of("cutlass", DType::F16);
     let (x, w) = (net.input([128, 0]), net.weight([0, 32]));
@@ -131,7 +131,7 @@ fn refusals_say_what_helps() {
         gemm(net)
     };
     assert!(scores(Dim::Fixed(96)).is_ok());
-    let expected = "shape: N is 'seq', and kernels are made for one N; fix it with --dim";
+    let expected = "shape: N is 'seq', but kernels are generated for a known N; fix it with --dim";
     assert_eq!(scores(symbol("seq")), Err(expected.into()));
 }
 
@@ -142,5 +142,5 @@ fn products_are_not_merged() {
     let w = net.weight([32, 8]);
     net.node("MatMul", &[y, w], "[batch,128,8]", "");
     let said = gemm(net).expect_err("it is refused");
-    assert_eq!(said, "other: 'MatMul_0' is no part of a product that one call computes");
+    assert_eq!(said, "other: 'MatMul_0' is not part of a product that one call computes");
 }

@@ -86,10 +86,10 @@ fn runs(gemm: &Gemm, tile: Tile, b: usize) {
     buffers.extend(gemm.beta.map(|_| &c));
     buffers.push(&y);
 
-    let places = (0..buffers.len()).map(Place::Input).collect();
+    let places = (0..buffers.len()).map(BufferRef::Input).collect();
     let kernel = Recipe { gemm: gemm.clone(), tile, places }.kernel("k0", arch("sm_80")).expect("it is a kernel");
     let param = |argument: &Argument| match argument {
-        Argument::Pointer(Place::Input(at)) => Param::Buffer(buffers[*at]),
+        Argument::Pointer(BufferRef::Input(at)) => Param::Buffer(buffers[*at]),
         Argument::Size(dim) => Param::Size(size(dim) as i64),
         other => panic!("{other:?}"),
     };

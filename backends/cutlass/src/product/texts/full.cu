@@ -3,7 +3,7 @@ using End = Finish<cutlass::half_t, float, 8, GeluErf, true>;
 using Kernel = Product<cutlass::half_t, Rows, 8, Rows, 8, GemmShape<256, 128, 32>,
                        GemmShape<64, 64, 32>, GemmShape<16, 8, 16>, 3, End>;
 }
-extern "C" __device__ int k0_facts[] = {
+extern "C" __device__ int k0_launch_info[] = {
     k0_::Kernel::kThreads, (int)sizeof(k0_::Kernel::Shared), 256, 128, 32};
 
 extern "C" __global__ void __launch_bounds__(k0_::Kernel::kThreads)
@@ -15,7 +15,7 @@ k0(cutlass::half_t const *x, cutlass::half_t const *w, float const *__restrict__
   long long const at_x = 0;
   long long const at_w = 0;
   long long const at_y = 0;
-  Spot const at = spot(blockIdx.x % (rows * columns), rows, columns);
+  TileCoord const at = tile_coord(blockIdx.x % (rows * columns), rows, columns);
   Kernel::tile(*reinterpret_cast<Kernel::Shared *>(memory), End(1.0f, 0.5f), m, n, k, at,
                x + at_x, 768, w + at_w, 3072, bias, c + at_y, y + at_y);
 }

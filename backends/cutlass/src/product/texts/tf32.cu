@@ -3,7 +3,7 @@ using End = Finish<float, float, 4, Silu, false>;
 using Kernel = Product<float, Rows, 4, Rows, 4, GemmShape<128, 128, 16>,
                        GemmShape<64, 64, 16>, GemmShape<16, 8, 8>, 4, End>;
 }
-extern "C" __device__ int k0_facts[] = {
+extern "C" __device__ int k0_launch_info[] = {
     k0_::Kernel::kThreads, (int)sizeof(k0_::Kernel::Shared), 128, 128, 16};
 
 extern "C" __global__ void __launch_bounds__(k0_::Kernel::kThreads)
@@ -15,7 +15,7 @@ k0(float const *x, float const *w, float *y) {
   long long const at_x = 0;
   long long const at_w = 0;
   long long const at_y = 0;
-  Spot const at = spot(blockIdx.x % (rows * columns), rows, columns);
+  TileCoord const at = tile_coord(blockIdx.x % (rows * columns), rows, columns);
   Kernel::tile(*reinterpret_cast<Kernel::Shared *>(memory), End(0.125f, 0.0f), m, n, k, at,
                x + at_x, 768, w + at_w, 3072, nullptr, nullptr, y + at_y);
 }

@@ -1,5 +1,5 @@
 // A stand-in for CUTLASS's header of this name, for kernels that run on the host (standins/cpu): the parts that generated
-// sources name. Types of 16 bits are those of the prelude, which stands before.
+// sources name. 16-bit types are those of the prelude before it.
 
 #pragma once
 

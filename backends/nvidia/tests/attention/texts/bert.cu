@@ -14,7 +14,7 @@ constexpr i64 K_ROW = 768;
 constexpr i64 V_ROW = 768;
 constexpr i64 Y_ROW = 768;
 
-// What the kernels of attention share: copies to shared memory, rows of a mask, powers of two.
+// Helpers of the attention kernels: copies to shared memory, rows of a mask, powers of two.
 
 #ifndef BYOC_ON_CPU
 // Begins a copy of 16 bytes to shared memory; zeros where `there` is not set.
@@ -22,7 +22,7 @@ __device__ __forceinline__ void copy_16(void* to, const void* from, bool there) 
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :: "r"(u32(__cvta_generic_to_shared(to))), "l"(from), "r"(there ? 16 : 0));
 }
-// Waits until the copies that this thread began are there.
+// Waits for the copies that this thread began.
 __device__ __forceinline__ void copies_are_there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 __device__ __forceinline__ float power_of_two(float x) {
   float y;
@@ -119,9 +119,9 @@ __device__ __forceinline__ void multiply(bf16, float (&d)[4], const u32 (&a)[4],
 __device__ constexpr int padded(int size) { return (size + 15) / 16 * 16; }
 constexpr int THREADS = 2 * ROWS;
 constexpr int WIDTH = padded(SIZE), VALUES = padded(VALUE_SIZE), STRIDE = WIDTH + 8, VALUE_STRIDE = VALUES + 8;
-// Rows of 8 elements more than a power of two lie in other banks.
+// Rows are padded by 8 elements against bank conflicts.
 constexpr int OWN_STRIDE = STRIDE > VALUE_STRIDE ? STRIDE : VALUE_STRIDE;
-// Where registers do not hold the queries beside the sums, they are read again for each tile.
+// If registers cannot hold the queries beside the sums, they are loaded again for each tile.
 constexpr bool HELD = WIDTH <= 128 && VALUES <= 128;
 constexpr int SHARED = int(sizeof(T)) * (ROWS * OWN_STRIDE + 2 * KEYS * (STRIDE + VALUE_STRIDE));
 
@@ -158,7 +158,7 @@ __device__ __forceinline__ void scores_of(
   }
 }
 
-// Makes weights of scores, and adjusts the sums so far to the largest score.
+// Online softmax: makes weights of scores, and rescales the partial sums to the new largest score.
 __device__ __forceinline__ void weigh(float (&scores)[KEYS / 8][4], Sums& sums) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
@@ -168,7 +168,7 @@ __device__ __forceinline__ void weigh(float (&scores)[KEYS / 8][4], Sums& sums) 
       largest = fmaxf(largest, fmaxf(scores[tile][2 * half], scores[tile][2 * half + 1]));
     largest = fmaxf(largest, exchange(largest, 1));
     largest = fmaxf(largest, exchange(largest, 2));
-    // As long as all keys are hidden their weights are 0, and no number.
+    // As long as all keys are hidden their weights are 0, and not NaN.
     const float from = largest == -infinite() ? 0.0f : largest;
     const float keep = power_of_two((sums.largest[half] - from) * UNIT);
     float total = sums.total[half] * keep;

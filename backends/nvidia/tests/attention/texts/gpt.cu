@@ -14,7 +14,7 @@ constexpr i64 K_ROW = 32;
 constexpr i64 V_ROW = 32;
 constexpr i64 Y_ROW = 32;
 
-// What the kernels of attention share: copies to shared memory, rows of a mask, powers of two.
+// Helpers of the attention kernels: copies to shared memory, rows of a mask, powers of two.
 
 #ifndef BYOC_ON_CPU
 // Begins a copy of 16 bytes to shared memory; zeros where `there` is not set.
@@ -22,7 +22,7 @@ __device__ __forceinline__ void copy_16(void* to, const void* from, bool there) 
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :: "r"(u32(__cvta_generic_to_shared(to))), "l"(from), "r"(there ? 16 : 0));
 }
-// Waits until the copies that this thread began are there.
+// Waits for the copies that this thread began.
 __device__ __forceinline__ void copies_are_there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 __device__ __forceinline__ float power_of_two(float x) {
   float y;
@@ -69,7 +69,7 @@ __device__ __forceinline__ float masked(
   return !found ? -3.4028235e38f : score;
 }
 
-// Attention in f32: a thread has a few queries and every eighth key of a tile, and the same rows of the result.
+// Attention in f32: a thread has a few queries, every eighth key of a tile, and the same rows of the result.
 
 constexpr int THREADS = 128, LANES = 8, OWN = ROWS / 16, EACH = KEYS / LANES;
 __device__ constexpr int padded(int size) { return (size + 31) / 32 * 32; }
@@ -103,7 +103,7 @@ __device__ __forceinline__ void scores_of(float (&scores)[OWN][EACH], const floa
   }
 }
 
-// Makes weights of scores, and adjusts the sums so far to the largest score.
+// Online softmax: makes weights of scores, and rescales the partial sums to the new largest score.
 __device__ __forceinline__ void weigh(float (&scores)[OWN][EACH], Sums& sums, float* weights, int lane) {
 #pragma unroll
   for (int i = 0; i < OWN; i++) {
@@ -112,7 +112,7 @@ __device__ __forceinline__ void weigh(float (&scores)[OWN][EACH], Sums& sums, fl
     for (int j = 0; j < EACH; j++) largest = fmaxf(largest, scores[i][j]);
 #pragma unroll
     for (int mask = 1; mask < LANES; mask *= 2) largest = fmaxf(largest, exchange(largest, mask));
-    // As long as all keys are hidden their weights are 0, and no number.
+    // As long as all keys are hidden their weights are 0, and not NaN.
     const float from = largest == -infinite() ? 0.0f : largest;
     const float keep = power_of_two((sums.largest[i] - from) * UNIT);
     float total = sums.total[i] * keep;

@@ -1,10 +1,10 @@
-//! The program of these cases, and a device with what it is given.
+//! The program of these cases, and a device with its inputs.
 
 use std::sync::LazyLock;
 
 use byoc_nvidia::compile::{Cache, Needs, Request, Toolchain};
 use byoc_nvidia::launch;
-use byoc_nvidia::program::{Argument, Constant, Launch, Made, Place, Program, Tensor, TensorMap, Variant};
+use byoc_nvidia::program::{Argument, BufferRef, Constant, Launch, Made, Program, Tensor, TensorMap, Variant};
 use byoc_plugin_api::{
     BoundConstant, ConstantId, DType, DeviceConstant, DeviceConstants, DeviceExecutable, DeviceTensor, Dim, Domain,
     Environment, Error, Options, TensorView,
@@ -17,7 +17,7 @@ pub(super) const COLUMNS: usize = 8;
 /// `y = ((x + h) * c + 1) * N`, over scratch memory, with a constant that is read transposed, an argument that a kernel makes
 /// and a tensor map.
 pub(super) const TEXT: &str = r#"
-struct Facts { float factor; int unused[30]; const float* from; };
+struct Params { float factor; int unused[30]; const float* from; };
 struct __align__(64) Map { u32 words[32]; };
 extern "C" __global__ void k_add(const float* in0, const f16* in1, float* t0, i64 n) {
     i64 i = blockIdx.x * 8 + threadIdx.x;
@@ -33,9 +33,9 @@ extern "C" __global__ void k_scale(const float* t0, const float* c0, float* t1) 
 extern "C" __global__ void k_next(const float* t1, float* t2) {
     t2[blockIdx.x * 8 + threadIdx.x] = t1[blockIdx.x * 8 + threadIdx.x] + 1.0f;
 }
-extern "C" __global__ void k_make(const float* t2, i64 n, Facts* facts) { facts->factor = float(n); facts->from = t2; }
-extern "C" __global__ void k_last(const Facts facts, const __grid_constant__ Map map, float* out0) {
-    if (map.words[0] == 0x70616d74) out0[blockIdx.x * 8 + threadIdx.x] = facts.from[blockIdx.x * 8 + threadIdx.x] * facts.factor;
+extern "C" __global__ void k_make(const float* t2, i64 n, Params* params) { params->factor = float(n); params->from = t2; }
+extern "C" __global__ void k_last(const Params params, const __grid_constant__ Map map, float* out0) {
+    if (map.words[0] == 0x70616d74) out0[blockIdx.x * 8 + threadIdx.x] = params.from[blockIdx.x * 8 + threadIdx.x] * params.factor;
 }
 extern "C" __global__ void k_outside(const float* in0, const f16* in1, float* t0, i64 n) { t0[-1] = 1.0f; }
 "#;
@@ -53,7 +53,7 @@ pub(super) fn program() -> Program {
     let pointer = Argument::Pointer;
     let tensor = |dtype| Tensor { dtype, shape: vec![n("N"), Dim::Fixed(COLUMNS)] };
     let map = TensorMap {
-        at: Place::Scratch(2),
+        at: BufferRef::Scratch(2),
         dtype: DType::F32,
         sizes: vec![Dim::Fixed(COLUMNS), n("N")],
         strides: vec![Dim::Fixed(32)],
@@ -62,16 +62,17 @@ pub(super) fn program() -> Program {
     };
     let made = Made {
         kernel: "k_make".into(),
-        arguments: vec![pointer(Place::Scratch(2)), Argument::Size(n("N"))],
+        arguments: vec![pointer(BufferRef::Scratch(2)), Argument::Size(n("N"))],
         bytes: 136,
     };
-    let first = [Place::Input(0), Place::Input(1), Place::Scratch(0)].map(pointer).to_vec();
-    let scale = launch("k_scale", [Place::Scratch(0), Place::Constant(0), Place::Scratch(1)].map(pointer).to_vec());
+    let first = [BufferRef::Input(0), BufferRef::Input(1), BufferRef::Scratch(0)].map(pointer).to_vec();
+    let scale =
+        launch("k_scale", [BufferRef::Scratch(0), BufferRef::Constant(0), BufferRef::Scratch(1)].map(pointer).to_vec());
     let launches = vec![
         launch("k_add", [first, vec![Argument::Size(n("8*N"))]].concat()),
         Launch { shared: 100_000, ..scale },
-        launch("k_next", [Place::Scratch(1), Place::Scratch(2)].map(pointer).to_vec()),
-        launch("k_last", vec![Argument::Made(made), Argument::TensorMap(map), pointer(Place::Output(0))]),
+        launch("k_next", [BufferRef::Scratch(1), BufferRef::Scratch(2)].map(pointer).to_vec()),
+        launch("k_last", vec![Argument::Made(made), Argument::TensorMap(map), pointer(BufferRef::Output(0))]),
     ];
     let scratch = vec![n("32*N"); 3];
     Program {
@@ -94,7 +95,7 @@ pub(super) fn program() -> Program {
 pub(super) static CUBIN: LazyLock<Vec<u8>> = LazyLock::new(|| cubin("sm_90a"));
 
 pub(super) fn cubin(arch: &str) -> Vec<u8> {
-    let toolchain = Toolchain::find(&child::places()).expect("the stand-in is there");
+    let toolchain = Toolchain::find(&child::search_path()).expect("the stand-in is there");
     let text = format!("{}{TEXT}", byoc_nvidia::build::PRELUDE);
     let arch = arch.parse().expect("it is one");
     let request = Request { name: "sums", source: &text, arch, options: &[], needs: Needs::default(), memory: 0 };
@@ -179,7 +180,7 @@ impl Bench {
 
     pub(super) fn result(&mut self, rows: usize) -> Result<Vec<f32>, Error> {
         let mut bytes = vec![0u8; rows * COLUMNS * 4];
-        // SAFETY: the memory is larger, and nobody looks at the bytes before the queue was waited for.
+        // SAFETY: the memory is larger, and the bytes are not read before the stream is synchronised.
         unsafe { self.domain.download(bytes.as_mut_ptr(), self.y, bytes.len())? };
         self.domain.synchronize()?;
         Ok(bytes.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect())

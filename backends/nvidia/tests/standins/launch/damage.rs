@@ -1,4 +1,4 @@
-//! Code that is wrong in one thing.
+//! Damaged code: one flaw each.
 
 use byoc_nvidia::program::{Argument, Limit, Made, Program, Variant};
 use byoc_plugin_api::{DType, Dim, Error};
@@ -84,10 +84,10 @@ pub(super) fn damaged_code() {
     let (output, log) = ran("launch-damage", &[]);
     let title = "sum and scale";
     let damaged = "damaged code:";
-    let map = format!("{title}: kernel k_last: {damaged} a tensor map that no device has ()");
+    let map = format!("{title}: kernel k_last: {damaged} an invalid tensor map ()");
     let invalid = "CUDA_ERROR_INVALID_VALUE: invalid argument";
     let expected = [
-        format!("arch: {damaged} 'sm_9' is no architecture of a GPU ()"),
+        format!("arch: {damaged} 'sm_9' is not an architecture of a GPU ()"),
         format!("no threads: {title}: kernel k_add: no device has blocks of 8 x 0 x 1 threads ()"),
         format!("threads: {title}: kernel k_add: no device has blocks of 1024 x 2 x 1 threads ()"),
         format!("wrapping: {title}: kernel k_add: no device has blocks of 4294967295 x 4294967295 x 2 threads ()"),
@@ -97,10 +97,10 @@ pub(super) fn damaged_code() {
              (Use a device of the kind that the model was compiled for)"
         ),
         format!("kernel: {title}: cuda:0 cannot find kernel k_none: CUDA_ERROR_NOT_FOUND: named symbol not found ()"),
-        format!("zero: {title}: {damaged} the name of a kernel has a zero ()"),
-        format!("few: {title}: {damaged} kernel k_add takes no arguments of [8, 8, 8] bytes ()"),
-        format!("many: {title}: {damaged} kernel k_next takes no arguments of [8, 8, 8] bytes ()"),
-        format!("other: {title}: {damaged} kernel k_last takes no arguments of [128, 136, 8] bytes ()"),
+        format!("zero: {title}: {damaged} the name of a kernel has a NUL character ()"),
+        format!("few: {title}: {damaged} kernel k_add does not take arguments of [8, 8, 8] bytes ()"),
+        format!("many: {title}: {damaged} kernel k_next does not take arguments of [8, 8, 8] bytes ()"),
+        format!("other: {title}: {damaged} kernel k_last does not take arguments of [128, 136, 8] bytes ()"),
         format!(
             "grid: {title}: kernel k_add: the size 'M' is not known (fix it with --dim M=<number>, or give an input that \
              has it)"
@@ -112,7 +112,7 @@ pub(super) fn damaged_code() {
         ),
         format!("size: {title}: kernel k_add: a size is too large to compute with ()"),
         format!("fixed: {title}: kernel k_add: the size 18446744073709551615 is too large ()"),
-        format!("scratch: {title}: its scratch memory is larger than any memory ()"),
+        format!("scratch: {title}: its scratch memory is too large ()"),
         format!("rank: {map}"),
         format!("block: {map}"),
         format!("swizzle: {map}"),
@@ -121,9 +121,11 @@ pub(super) fn damaged_code() {
              {invalid} ()"
         ),
         format!("type: {map}"),
-        format!("bytes: {title}: {damaged} kernel k_last has more arguments than any ()"),
-        format!("makers: {title}: {damaged} what makes an argument is given one that is made ()"),
-        format!("limits: {title}: a batch of rows has 16 elements, and its kernels count to 15 (Use a smaller batch)"),
+        format!("bytes: {title}: {damaged} kernel k_last has too many arguments ()"),
+        format!("makers: {title}: {damaged} a kernel that makes an argument takes one that is made ()"),
+        format!(
+            "limits: {title}: a batch of rows has 16 elements, but its kernels support at most 15 (Use a smaller batch)"
+        ),
         format!("{title}: damaged cubin: Invalid ELF header size or alignment ()"),
         "0 of the first parts load".into(),
     ];

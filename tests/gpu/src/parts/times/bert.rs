@@ -1,5 +1,5 @@
-//! The encoder of BERT-base with random weights: its products on the device, everything else on the host. Shows what it
-//! costs that values go back and forth.
+//! The encoder of BERT-base with random weights: its products on the device, everything else on the host. Shows the
+//! cost of copies between the two.
 
 pub(crate) mod model;
 
@@ -10,17 +10,17 @@ use byoc_core::runtime::{LoadOptions, Queueing, Session};
 use byoc_plugin_api::DType;
 
 use super::{close, medians, ms, shares, title};
-use crate::bed::{self, BACKEND, Bed, HOST, with_views};
+use crate::fixture::{self, BACKEND, Fixture, HOST, with_views};
 use crate::random;
 use crate::report::{Report, Result, ensure};
 use model::{Sizes, TINY};
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
-    let sizes = bed.pick(model::BASE, TINY);
-    let mut random = bed.random("bert");
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
+    let sizes = fixture.pick(model::BASE, TINY);
+    let mut random = fixture.random("bert");
     let onnx = model::encoder(&mut random, &sizes);
     let inputs = [random::tensor(&mut random, DType::F32, &[1, sizes.sequence, sizes.width], 1.0)];
-    let expected = match host(bed, &onnx, &inputs) {
+    let expected = match host(fixture, &onnx, &inputs) {
         Ok(found) => found,
         Err(error) => return report.check("bert on the host", Err(error)),
     };
@@ -30,7 +30,7 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
     for (name, settings) in
         [("f32", &[][..]), ("tf32", &[("cublas.math", "tf32")]), ("gelu-tanh", &[("cublas.gelu-tanh", "true")])]
     {
-        let found = device(bed, &onnx, &inputs, output, &sizes, settings);
+        let found = device(fixture, &onnx, &inputs, output, &sizes, settings);
         let text = found.map(|cells| {
             let text = format!("{} ms, {} copies there, {} back, {} in copies", cells[0], cells[4], cells[5], cells[1]);
             table.push([format!("{BACKEND} {name} + {HOST}")].into_iter().chain(cells).collect());
@@ -39,40 +39,40 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
         report.check(&format!("bert {name}"), text);
     }
     let Sizes { layers, width, sequence, .. } = sizes;
-    let title = title(bed, &format!("Encoder of BERT, {layers} layers of {width}, sequence of {sequence}"));
+    let title = title(fixture, &format!("Encoder of BERT, {layers} layers of {width}, sequence of {sequence}"));
     let columns = ["on", "ms", "in copies", "on the device", "on the host", "uploads", "downloads", "file / weights"];
     report.table(&title, &columns, &table);
 }
 
 /// The same model on the host alone: what to compare with, and how long it takes. No reference, but of other code.
-fn host(bed: &Bed, onnx: &[u8], inputs: &[Tensor]) -> Result<(Tensor, Duration)> {
-    let compiled = bed.compile("bert_host", onnx, &[HOST], &[])?;
-    let mut session = Session::open(&compiled.path, &bed.registry, &LoadOptions::default())?;
-    let times = with_views(inputs, |views| medians(bed.pick(2.0, 0.02), &mut [&mut || Ok(session.run(views)?)]))?;
-    Ok((bed::first_output(&session)?, times[0]))
+fn host(fixture: &Fixture, onnx: &[u8], inputs: &[Tensor]) -> Result<(Tensor, Duration)> {
+    let compiled = fixture.compile("bert_host", onnx, &[HOST], &[])?;
+    let mut session = Session::open(&compiled.path, &fixture.registry, &LoadOptions::default())?;
+    let times = with_views(inputs, |views| medians(fixture.pick(2.0, 0.02), &mut [&mut || Ok(session.run(views)?)]))?;
+    Ok((fixture::first_output(&session)?, times[0]))
 }
 
 /// Cells from the second column on.
 fn device(
-    bed: &Bed,
+    fixture: &Fixture,
     onnx: &[u8],
     inputs: &[Tensor],
     expected: &Tensor,
     sizes: &Sizes,
     settings: &[(&str, &str)],
 ) -> Result<Vec<String>> {
-    let compiled = bed.compile("bert", onnx, &[BACKEND, HOST], settings)?;
-    let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Recorded)?;
+    let compiled = fixture.compile("bert", onnx, &[BACKEND, HOST], settings)?;
+    let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Recorded)?;
     let products = session.times().iter().filter(|region| region.backend == BACKEND).count();
     ensure(products == sizes.products(), || format!("{products} of {} products are on the device", sizes.products()))?;
-    let times = with_views(inputs, |views| medians(bed.pick(2.0, 0.02), &mut [&mut || Ok(session.run(views)?)]))?;
+    let times = with_views(inputs, |views| medians(fixture.pick(2.0, 0.02), &mut [&mut || Ok(session.run(views)?)]))?;
     let values: Vec<_> = expected.floats().collect();
     let most = if settings.is_empty() { 1e-3 } else { 1e-2 };
-    close(bed::first_output(&session)?.floats(), &values, most)?;
+    close(fixture::first_output(&session)?.floats(), &values, most)?;
     drop(session);
-    let shares = shares(bed, &compiled, inputs)?;
+    let shares = shares(fixture, &compiled, inputs)?;
     let ratio = compiled.bytes as f64 / sizes.weight_bytes() as f64;
-    ensure(bed.quick || ratio <= 1.01, || format!("the file is {ratio:.4} times the weights"))?;
+    ensure(fixture.quick || ratio <= 1.01, || format!("the file is {ratio:.4} times the weights"))?;
     let parts = [shares.copies, shares.device, shares.host].map(|part| shares.percent(part));
     let counts = [shares.uploads, shares.downloads].map(|count| count.to_string());
     Ok([ms(times[0])].into_iter().chain(parts).chain(counts).chain([format!("{ratio:.4}")]).collect())

@@ -10,7 +10,7 @@ use byoc_plugin_api::DType;
 
 use super::bert::model::{self, Sizes, TINY};
 use super::{close, ms, shares, title, whole_and_resident};
-use crate::bed::{self, BACKEND, Bed, HOST, PRODUCTS, REST};
+use crate::fixture::{self, BACKEND, Fixture, HOST, PRODUCTS, REST};
 use crate::random;
 use crate::report::{Report, Result, ensure};
 
@@ -21,8 +21,8 @@ const OTHERS: &str = include_str!("others.py");
 const BATCHES: [usize; 3] = [1, 8, 32];
 
 /// The models, each for its batches.
-fn all(bed: &Bed) -> Vec<(&'static str, Sizes, &'static [usize])> {
-    if bed.quick {
+fn all(fixture: &Fixture) -> Vec<(&'static str, Sizes, &'static [usize])> {
+    if fixture.quick {
         return vec![("tiny", Sizes { dtype: DType::F16, ..TINY }, &[1, 3])];
     }
     let base = ("BERT-base", Sizes { dtype: DType::F16, ..model::BASE }, &BATCHES[..1]);
@@ -30,12 +30,12 @@ fn all(bed: &Bed) -> Vec<(&'static str, Sizes, &'static [usize])> {
     vec![base, large(128), large(512)]
 }
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
     let mut table = Vec::new();
-    for (name, one, batches) in all(bed) {
+    for (name, one, batches) in all(fixture) {
         let name = format!("{name} f16, sequence of {}", one.sequence);
-        let sentence = random::tensor(&mut bed.random("sentence"), DType::F16, &one.shape(), 1.0);
-        let expected = match host(bed, &one, &sentence) {
+        let sentence = random::tensor(&mut fixture.random("sentence"), DType::F16, &one.shape(), 1.0);
+        let expected = match host(fixture, &one, &sentence) {
             Ok(expected) => expected,
             Err(error) => {
                 report.check(&format!("{name}, on the host"), Err(error));
@@ -44,7 +44,7 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
         };
         for &batch in batches {
             let name = format!("{name}, batch {batch}");
-            let found = device(bed, &Sizes { batch, ..one }, &sentence, &expected, report);
+            let found = device(fixture, &Sizes { batch, ..one }, &sentence, &expected, report);
             let text = found.map(|cells| {
                 let text = format!("{} ms, {} ms resident; {}", cells[0], cells[1], cells[4]);
                 table.push([name.clone()].into_iter().chain(cells).collect());
@@ -54,43 +54,49 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
         }
     }
     let columns = ["model", "ms", "ms resident", "regions", "file / weights", "others, ms"];
-    report.table(&title(bed, "Encoder of BERT, all on the device"), &columns, &table);
+    report.table(&title(fixture, "Encoder of BERT, all on the device"), &columns, &table);
 }
 
 /// The encoder with random weights, the same ones for every batch.
-fn encoder(bed: &Bed, sizes: &Sizes) -> Vec<u8> {
-    model::encoder(&mut bed.random("encoder"), sizes)
+fn encoder(fixture: &Fixture, sizes: &Sizes) -> Vec<u8> {
+    model::encoder(&mut fixture.random("encoder"), sizes)
 }
 
 /// What the same model gives on the host alone: no reference, but other code.
-fn host(bed: &Bed, sizes: &Sizes, sentence: &Tensor) -> Result<Vec<f64>> {
-    let compiled = bed.compile("encoder_host", &encoder(bed, sizes), &[HOST], &[])?;
-    let mut session = Session::open(&compiled.path, &bed.registry, &LoadOptions::default())?;
-    Ok(bed::run(&mut session, std::slice::from_ref(sentence))?.floats().collect())
+fn host(fixture: &Fixture, sizes: &Sizes, sentence: &Tensor) -> Result<Vec<f64>> {
+    let compiled = fixture.compile("encoder_host", &encoder(fixture, sizes), &[HOST], &[])?;
+    let mut session = Session::open(&compiled.path, &fixture.registry, &LoadOptions::default())?;
+    Ok(fixture::run(&mut session, std::slice::from_ref(sentence))?.floats().collect())
 }
 
 /// Cells from the second column on. The input is the same sentence again and again, so all results are those of one.
-fn device(bed: &Bed, sizes: &Sizes, sentence: &Tensor, expected: &[f64], report: &Report) -> Result<Vec<String>> {
-    let onnx = encoder(bed, sizes);
-    let others = others(&bed.write("encoder", &onnx)?, sizes, report);
-    let compiled = bed.compile("encoder", &onnx, &[PRODUCTS, BACKEND, REST, HOST], &[])?;
+fn device(
+    fixture: &Fixture,
+    sizes: &Sizes,
+    sentence: &Tensor,
+    expected: &[f64],
+    report: &Report,
+) -> Result<Vec<String>> {
+    let onnx = encoder(fixture, sizes);
+    let others = others(&fixture.write("encoder", &onnx)?, sizes, report);
+    let compiled = fixture.compile("encoder", &onnx, &[PRODUCTS, BACKEND, REST, HOST], &[])?;
     let shape = sizes.shape().map(|size| size as i64);
     let inputs = [Tensor::new(DType::F16, shape.to_vec(), sentence.bytes.repeat(sizes.batch))];
-    let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Recorded)?;
+    let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Recorded)?;
     let times = session.times();
     let (regions, on_host) = (times.len(), times.iter().filter(|region| region.backend == HOST).count());
     drop(times);
     ensure(on_host == 0, || format!("{on_host} of {regions} regions are on the host"))?;
-    let [whole, resident] = whole_and_resident(bed, &mut session, &inputs)?;
-    let found: Vec<_> = bed::run(&mut session, &inputs)?.floats().collect();
+    let [whole, resident] = whole_and_resident(fixture, &mut session, &inputs)?;
+    let found: Vec<_> = fixture::run(&mut session, &inputs)?.floats().collect();
     drop(session);
     // f16 keeps 11 bits, and each layer rounds what it gives to the next.
     found.chunks(expected.len()).try_for_each(|one| close(one.iter().copied(), expected, 2e-2).map(drop))?;
-    let shares = shares(bed, &compiled, &inputs)?;
+    let shares = shares(fixture, &compiled, &inputs)?;
     let copies = (shares.uploads, shares.downloads);
     ensure(copies == (1, 1), || format!("{copies:?} copies to and from the device, for one input and one output"))?;
     let ratio = compiled.bytes as f64 / sizes.weight_bytes() as f64;
-    ensure(bed.quick || ratio <= 1.01, || format!("the file is {ratio:.4} times the weights"))?;
+    ensure(fixture.quick || ratio <= 1.01, || format!("the file is {ratio:.4} times the weights"))?;
     Ok(vec![ms(whole), ms(resident), regions.to_string(), format!("{ratio:.4}"), others])
 }
 

@@ -4,19 +4,19 @@ use byoc_core::runtime::Queueing;
 use byoc_plugin_api::DType;
 
 use super::{close, ms, shares, title, whole_and_resident};
-use crate::bed::{self, BACKEND, Bed, Compiled};
+use crate::fixture::{self, BACKEND, Compiled, Fixture};
 use crate::net::{Net, Op, rows};
 use crate::report::{Report, Result};
 
 const BATCHES: [usize; 4] = [1, 8, 64, 256];
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
-    let (width, mut table) = (bed.pick(4096, 32), Vec::new());
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
+    let (width, mut table) = (fixture.pick(4096, 32), Vec::new());
     for (name, dtype, settings) in
         [("f16", DType::F16, None), ("tf32", DType::F32, Some(("cublas.math", "tf32"))), ("f32", DType::F32, None)]
     {
-        let net = net(bed, dtype, width);
-        let compiled = bed.compile("mlp", &net.onnx(), &[BACKEND], settings.as_slice());
+        let net = net(fixture, dtype, width);
+        let compiled = fixture.compile("mlp", &net.onnx(), &[BACKEND], settings.as_slice());
         let compiled = match compiled {
             Ok(compiled) => compiled,
             Err(error) => {
@@ -26,7 +26,7 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
         };
         for batch in BATCHES {
             let title = format!("mlp 4 x {width} {name}, batch {batch}");
-            let row = one(bed, &net, &compiled, batch, settings.is_some());
+            let row = one(fixture, &net, &compiled, batch, settings.is_some());
             let text = row.map(|row| {
                 let text = format!("{} ms, {} ms resident", row[0], row[1]);
                 table.push([name.to_owned(), batch.to_string()].into_iter().chain(row).collect());
@@ -36,12 +36,12 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
         }
     }
     let columns = ["type", "batch", "ms", "ms resident", "GB/s of weights", "in copies", "uploads", "downloads"];
-    report.table(&title(bed, &format!("MLP 4 x {width}")), &columns, &table);
+    report.table(&title(fixture, &format!("MLP 4 x {width}")), &columns, &table);
 }
 
 /// Four layers with bias and ReLU, with weights that keep values about as large as they are.
-fn net(bed: &Bed, dtype: DType, width: usize) -> Net {
-    let (mut net, mut random) = (Net::new(dtype), bed.random("mlp"));
+fn net(fixture: &Fixture, dtype: DType, width: usize) -> Net {
+    let (mut net, mut random) = (Net::new(dtype), fixture.random("mlp"));
     let scale = (6.0 / width as f32).sqrt();
     let mut value = net.batch_input(&[1, width]);
     for _ in 0..4 {
@@ -54,12 +54,12 @@ fn net(bed: &Bed, dtype: DType, width: usize) -> Net {
 }
 
 /// Cells from the third column on.
-fn one(bed: &Bed, net: &Net, compiled: &Compiled, batch: usize, tf32: bool) -> Result<Vec<String>> {
-    let mut random = bed.random("mlp inputs");
+fn one(fixture: &Fixture, net: &Net, compiled: &Compiled, batch: usize, tf32: bool) -> Result<Vec<String>> {
+    let mut random = fixture.random("mlp inputs");
     let inputs = net.inputs(&mut random, batch);
-    let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Recorded)?;
-    let [whole, resident] = whole_and_resident(bed, &mut session, &inputs)?;
-    let found = bed::run(&mut session, &inputs)?;
+    let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Recorded)?;
+    let [whole, resident] = whole_and_resident(fixture, &mut session, &inputs)?;
+    let found = fixture::run(&mut session, &inputs)?;
     drop(session);
     // The last row, for rows do not depend on each other. Every layer rounds.
     let (expected, _) = net.evaluate(&[rows(&inputs[0], batch - 1, 1)]);
@@ -69,7 +69,7 @@ fn one(bed: &Bed, net: &Net, compiled: &Compiled, batch: usize, tf32: bool) -> R
         _ => 1e-4,
     };
     close(rows(&found, batch - 1, 1).floats(), &expected.data, most)?;
-    let shares = shares(bed, compiled, &inputs)?;
+    let shares = shares(fixture, compiled, &inputs)?;
     let rate = net.constant_bytes() as f64 / resident.as_secs_f64() / 1e9;
     let (copies, counts) = (shares.percent(shares.copies), [shares.uploads, shares.downloads].map(|n| n.to_string()));
     Ok([ms(whole), ms(resident), format!("{rate:.0}"), copies].into_iter().chain(counts).collect())

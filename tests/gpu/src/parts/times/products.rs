@@ -8,8 +8,8 @@ use byoc_core::runtime::{Queueing, Session};
 use byoc_plugin_api::DType;
 
 use super::{close, medians, ms, title};
-use crate::bed::{self, BACKEND, Bed, PRODUCTS, with_views};
 use crate::direct::{Direct, Problem};
+use crate::fixture::{self, BACKEND, Fixture, PRODUCTS, with_views};
 use crate::gpu::Gpu;
 use crate::net::{Net, Op, rows};
 use crate::report::{Report, Result, failure};
@@ -40,7 +40,7 @@ struct Timed {
     sizes: [usize; 3],
     /// Whether a bias and GELU follow.
     gelu: bool,
-    /// How much slower than the direct call it may be on a GPU, if that is judged.
+    /// How much slower than the direct call it may be on a GPU, if that is checked.
     most: Option<f64>,
 }
 
@@ -54,10 +54,10 @@ struct Row {
     replayed: Result<String>,
 }
 
-pub(super) fn run(bed: &Bed, report: &mut Report) {
+pub(super) fn run(fixture: &Fixture, report: &mut Report) {
     let mut table = Vec::new();
-    for timed in all(bed) {
-        let found = one(bed, &timed);
+    for timed in all(fixture) {
+        let found = one(fixture, &timed);
         let row = match found {
             Ok(row) => row,
             Err(error) => {
@@ -65,17 +65,17 @@ pub(super) fn run(bed: &Bed, report: &mut Report) {
                 continue;
             }
         };
-        let most = timed.most.filter(|_| !bed.quick && !bed.is_stand_in());
+        let most = timed.most.filter(|_| !fixture.quick && !fixture.is_stand_in());
         report.check(&timed.name, judge(&timed, &row, most, &mut table));
         report.check(&format!("{}, replayed", timed.name), row.replayed);
     }
     let columns = ["product", "byoc ms", "cublasLt ms", "byoc / cublasLt", "TFLOP/s", "same bits"];
-    report.table(&title(bed, "Products beside cublasLt"), &columns, &table);
+    report.table(&title(fixture, "Products beside cublasLt"), &columns, &table);
 }
 
 /// Squares by cublas, and by cutlass, where its plugin is there, squares and the shapes of BERT-large.
-fn all(bed: &Bed) -> Vec<Timed> {
-    let sides = bed.pick([4096, 8192], [24, 48]);
+fn all(fixture: &Fixture) -> Vec<Timed> {
+    let sides = fixture.pick([4096, 8192], [24, 48]);
     let mut all = Vec::new();
     for (side, (name, dtype, tf32)) in sides.into_iter().flat_map(|side| TYPES.map(|kind| (side, kind))) {
         let sizes = [side; 3];
@@ -84,7 +84,7 @@ fn all(bed: &Bed) -> Vec<Timed> {
             let half = dtype != DType::F32;
             let most = (half && side == sides[1]).then_some(MOST);
             all.push(Timed { backend: BACKEND, name: title.clone(), dtype, tf32, sizes, gelu, most });
-            if bed.needs(PRODUCTS).is_ok() && (half || tf32) {
+            if fixture.needs(PRODUCTS).is_ok() && (half || tf32) {
                 let most = match gelu {
                     true => (half && side == sides[0]).then_some(MOST_FUSED),
                     false => (dtype == DType::F16 && side == sides[1]).then_some(MOST_OF_PEAK),
@@ -94,7 +94,7 @@ fn all(bed: &Bed) -> Vec<Timed> {
             }
         }
     }
-    if bed.needs(PRODUCTS).is_ok() && !bed.quick {
+    if fixture.needs(PRODUCTS).is_ok() && !fixture.quick {
         for (m, [n, k]) in ROWS.into_iter().flat_map(|m| LAYERS.map(|layer| (m, layer))) {
             let (name, most) = (format!("{PRODUCTS} f16 {m}x{n}x{k} bias gelu"), Some(MOST_FUSED));
             let (dtype, tf32, gelu) = (DType::F16, false, true);
@@ -119,10 +119,10 @@ fn judge(timed: &Timed, row: &Row, most: Option<f64>, table: &mut Vec<Vec<String
     }
 }
 
-fn one(bed: &Bed, timed: &Timed) -> Result<Row> {
+fn one(fixture: &Fixture, timed: &Timed) -> Result<Row> {
     let &Timed { backend, dtype, tf32, sizes, gelu, .. } = timed;
     let [m, n, k] = sizes;
-    let (mut net, mut random) = (Net::new(dtype), bed.random("products"));
+    let (mut net, mut random) = (Net::new(dtype), fixture.random("products"));
     let (x, w) = (net.input(&[m, k]), net.constant(&mut random, &[k, n], 1.0));
     let product = net.step(Op::MatMul, &[x, w]);
     let bias = gelu.then(|| {
@@ -133,13 +133,13 @@ fn one(bed: &Bed, timed: &Timed) -> Result<Row> {
     });
     let key = format!("{backend}.math");
     let settings = [(key.as_str(), "tf32")];
-    let compiled = bed.compile("products", &net.onnx(), &[backend], if tf32 { &settings } else { &[] })?;
-    let mut session = bed.load(&bed.registry, &compiled.path, Queueing::Recorded)?;
+    let compiled = fixture.compile("products", &net.onnx(), &[backend], if tf32 { &settings } else { &[] })?;
+    let mut session = fixture.load(&fixture.registry, &compiled.path, Queueing::Recorded)?;
     let inputs = net.inputs(&mut random, 0);
     let bytes = |id| net.constant_of(id).map_or(&[][..], |tensor| tensor.bytes.as_slice());
     let problem = Problem { sizes, dtype, tf32, x: &inputs[0].bytes, w: bytes(w), bias: bias.map(bytes) };
-    bed::run(&mut session, &inputs)?;
-    let found = bed::run(&mut session, &inputs)?;
+    fixture::run(&mut session, &inputs)?;
+    let found = fixture::run(&mut session, &inputs)?;
     // One row of the result: more takes long on the host. A device's tanh is not exact.
     let (expected, _) = net.evaluate(&[rows(&inputs[0], m / 2, 1)]);
     let most = match dtype {
@@ -149,8 +149,8 @@ fn one(bed: &Bed, timed: &Timed) -> Result<Row> {
         _ => 1e-5,
     };
     close(rows(&found, m / 2, 1).floats(), &expected.data, most)?;
-    let seconds = bed.pick(0.5, 0.02);
-    let gpu = &mut *bed.gpu();
+    let seconds = fixture.pick(0.5, 0.02);
+    let gpu = &mut *fixture.gpu();
     let direct = Direct::new(gpu, &problem)?;
     let times = with_views(&inputs, |views| {
         medians(seconds, &mut [&mut || Ok(session.run_resident(views)?), &mut || direct.run(gpu)])
@@ -169,7 +169,7 @@ fn replay(gpu: &mut Gpu, session: &mut Session, inputs: &[Tensor]) -> Result<Ten
     gpu.poison_output(session)?;
     with_views(inputs, |views| Ok(session.run_resident(views)?))?;
     session.fetch()?;
-    bed::first_output(session)
+    fixture::first_output(session)
 }
 
 #[cfg(test)]
@@ -185,7 +185,7 @@ mod tests {
             let (row, mut table) = (Row { byoc, direct, same: true, replayed: Ok(String::new()) }, Vec::new());
             let most = timed.most.filter(|_| judged);
             let found = judge(&timed, &row, most, &mut table).map_err(|error| error.to_string());
-            // A row stands in the table whether it fails or not.
+            // The table has the row whether it fails or not.
             assert_eq!(table.len(), 1);
             found
         };

@@ -5,7 +5,7 @@ struct acts_of_conv_f16_128x64_few8_add_then_relu {
 };
 using of_conv_f16_128x64_few8_add_then_relu = Conv<cutlass::half_t, GemmShape<128, 64, 32>, GemmShape<64, 32, 32>,
     GemmShape<16, 8, 16>, 4, 8, IteratorAlgorithm::kFixedChannels, acts_of_conv_f16_128x64_few8_add_then_relu, true>;
-extern "C" __device__ int conv_f16_128x64_few8_add_then_relu_facts[3] = {of_conv_f16_128x64_few8_add_then_relu::THREADS, int(sizeof(of_conv_f16_128x64_few8_add_then_relu::Shared)), int(sizeof(of_conv_f16_128x64_few8_add_then_relu::Params))};
+extern "C" __device__ int conv_f16_128x64_few8_add_then_relu_launch_info[3] = {of_conv_f16_128x64_few8_add_then_relu::THREADS, int(sizeof(of_conv_f16_128x64_few8_add_then_relu::Shared)), int(sizeof(of_conv_f16_128x64_few8_add_then_relu::Params))};
 extern "C" __global__ void __launch_bounds__(of_conv_f16_128x64_few8_add_then_relu::THREADS) conv_f16_128x64_few8_add_then_relu(__grid_constant__ of_conv_f16_128x64_few8_add_then_relu::Params const params) {
   BYOC_SHARED(memory);
   of_conv_f16_128x64_few8_add_then_relu::run(params, memory);

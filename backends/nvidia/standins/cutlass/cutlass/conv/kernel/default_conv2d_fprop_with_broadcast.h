@@ -1,4 +1,4 @@
-// A stand-in for CUTLASS's header of this name: the convolution by loops, with the epilogue of whoever uses it.
+// A stand-in for CUTLASS's header of this name: the convolution by loops, with the epilogue that is its argument.
 //
 // What it shows: sizes, addresses, layouts, the grid and the epilogue of a generated source; that channels are as many as
 // the alignment asks for, and that filters are counted as the iterator does: with too few iterations pixels of the filter are

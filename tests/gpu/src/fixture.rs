@@ -1,4 +1,4 @@
-//! What every part works with: the backends, the device, and a folder for models and artifacts.
+//! The fixture of all parts: the backends, the device, and a folder for models and artifacts.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(crate) const BACKEND: &str = "cublas";
 /// The backend whose products are compiled for them.
 pub(crate) const PRODUCTS: &str = "cutlass";
 
-/// The backend for what is no product.
+/// The backend for all but products.
 pub(crate) const REST: &str = "cuda";
 
 /// The backends that generate kernels, for which CUDA's compiler is needed.
@@ -33,9 +33,9 @@ pub(crate) const GENERATING: [&str; 2] = [PRODUCTS, REST];
 /// The backend for the rest of a model.
 pub(crate) const HOST: &str = "json";
 
-/// What every part works with.
-pub(crate) struct Bed {
-    /// The backend under test, as it is, and the one for the rest.
+/// The fixture of all parts.
+pub(crate) struct Fixture {
+    /// The backend under test, and the one for the rest.
     pub(crate) registry: Registry,
     /// The same, on devices that are opened by [`Watch`].
     pub(crate) watched: Registry,
@@ -60,7 +60,7 @@ pub(crate) struct Compiled {
     pub(crate) bytes: u64,
 }
 
-/// Where the plugins lie: beside this program if nobody says. Only the one with [`BACKEND`] has to be there.
+/// The paths of the plugins, by default beside this program. Only the one with [`BACKEND`] is required.
 pub(crate) fn plugins(args: &Args) -> Result<Vec<PathBuf>> {
     if !args.plugin.is_empty() {
         return Ok(args.plugin.clone());
@@ -79,9 +79,9 @@ pub(crate) fn registry(plugins: &[PathBuf]) -> Result<Registry> {
     Ok(registry)
 }
 
-impl Bed {
+impl Fixture {
     /// Opens the plugin and the device.
-    pub(crate) fn new(args: &Args, seed: u64) -> Result<Bed> {
+    pub(crate) fn new(args: &Args, seed: u64) -> Result<Fixture> {
         let plugins = plugins(args)?;
         let registry = registry(&plugins)?;
         let watch = watch::watch();
@@ -90,20 +90,33 @@ impl Bed {
         let gpu = Gpu::open(args.device.ordinal)?;
         let (title, arch, gpu) = (gpu.name().to_owned(), gpu.arch(), Mutex::new(gpu));
         let (device, quick, folder) = (args.device.clone(), args.quick, tempfile::tempdir()?);
-        Ok(Bed { registry, watched, watch, gpu, title, arch, device, plugins, quick, seed, args: args.clone(), folder })
+        Ok(Fixture {
+            registry,
+            watched,
+            watch,
+            gpu,
+            title,
+            arch,
+            device,
+            plugins,
+            quick,
+            seed,
+            args: args.clone(),
+            folder,
+        })
     }
 
-    /// The device from the suite's own side.
+    /// The device, as the suite opens it.
     pub(crate) fn gpu(&self) -> MutexGuard<'_, Gpu> {
         self.gpu.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the device is none, but a stand-in for tests.
+    /// Whether the device is a stand-in for tests.
     pub(crate) fn is_stand_in(&self) -> bool {
         self.title.starts_with("stand-in")
     }
 
-    /// What gives a program like this one the same plugins.
+    /// The arguments for the same plugins.
     pub(crate) fn plugin_arguments(&self) -> impl Iterator<Item = &OsStr> {
         self.plugins.iter().flat_map(|file| [OsStr::new("--plugin"), file.as_os_str()])
     }
@@ -113,12 +126,12 @@ impl Bed {
         Ok(self.registry.get(backend).map(drop)?)
     }
 
-    /// Random numbers for a part: the same ones, whichever other parts there are.
+    /// A generator of random numbers for a part, which does not depend on other parts.
     pub(crate) fn random(&self, part: &str) -> Rng {
         Rng::with_seed(part.bytes().fold(self.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte))))
     }
 
-    /// One of two numbers: for a GPU, or for a quick look.
+    /// One of two numbers: for a GPU, or with `--quick`.
     pub(crate) fn pick<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
@@ -130,7 +143,7 @@ impl Bed {
         Ok(path)
     }
 
-    /// What a backend that generates kernels compiles them for, as an option (`backend.key`, value).
+    /// The target architecture of a backend that generates kernels, as an option (`backend.key`, value).
     pub(crate) fn arch_of(&self, backend: &str) -> Option<(String, String)> {
         GENERATING.contains(&backend).then(|| (format!("{backend}.arch"), self.arch.clone()))
     }
@@ -178,7 +191,7 @@ pub(crate) fn first_output(session: &Session) -> Result<Tensor> {
     Ok(Tensor::of(&session.output(0)?))
 }
 
-/// Calls with the inputs as a run takes them.
+/// Calls with views of the inputs.
 pub(crate) fn with_views<T>(
     inputs: &[Tensor],
     call: impl FnOnce(&[byoc_plugin_api::TensorView<'_>]) -> Result<T>,

@@ -1,4 +1,4 @@
-//! A device's primary context: the one that all libraries of a process share.
+//! A device's primary context, which all libraries of a process share.
 
 use byoc_plugin_api::Error;
 use cudarc::driver::result;
@@ -7,8 +7,8 @@ use cudarc::driver::sys::{CUcontext, CUdevice};
 use crate::device::{self, Device};
 use crate::locate::Driver;
 
-/// The primary context of a device, kept until this is dropped.
-pub(crate) struct Primary {
+/// The retained primary context of a device, released on drop.
+pub(crate) struct PrimaryContext {
     /// The device.
     pub(crate) device: Device,
     handle: CUdevice,
@@ -16,11 +16,11 @@ pub(crate) struct Primary {
 }
 
 // SAFETY: a context may be current on any thread, and on several at once; what is called on it is CUDA's to order.
-unsafe impl Send for Primary {}
+unsafe impl Send for PrimaryContext {}
 
-impl Primary {
-    /// Retains it, which makes it if nobody has.
-    pub(crate) fn retain(driver: &Driver, ordinal: u32) -> Result<Primary, Error> {
+impl PrimaryContext {
+    /// Retains it, which creates it if needed.
+    pub(crate) fn retain(driver: &Driver, ordinal: u32) -> Result<PrimaryContext, Error> {
         let device = device::one(driver, ordinal)?;
         let open = || {
             let handle = result::device::get(ordinal.cast_signed())?;
@@ -28,7 +28,7 @@ impl Primary {
             Ok((handle, unsafe { result::primary_ctx::retain(handle) }?))
         };
         match open() {
-            Ok((handle, context)) => Ok(Primary { device, handle, context }),
+            Ok((handle, context)) => Ok(PrimaryContext { device, handle, context }),
             Err(cause) => Err(device.failed("open its context", cause)),
         }
     }
@@ -53,7 +53,7 @@ impl Primary {
     }
 }
 
-impl Drop for Primary {
+impl Drop for PrimaryContext {
     fn drop(&mut self) {
         // SAFETY: it was retained once, by `retain`. A failure leaves it to the end of the process.
         let _ = unsafe { result::primary_ctx::release(self.handle) };

@@ -1,4 +1,4 @@
-//! Where CUDA's libraries may be, in the order in which they are looked for.
+//! The search path of CUDA's libraries.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use super::Library;
 /// The environment variable that names folders of CUDA's libraries, separated as in `PATH`.
 pub const VARIABLE: &str = "BYOC_CUDA_PATH";
 
-/// One place to look in.
+/// One entry of the search path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SearchEntry {
     /// A folder that holds the libraries themselves.
     Folder(PathBuf),
     /// Wherever the loader finds a bare name: `LD_LIBRARY_PATH`, its cache, the system's folders.
@@ -19,13 +19,13 @@ pub enum Place {
     Wheels(PathBuf),
 }
 
-impl Place {
+impl SearchEntry {
     /// The folders that may hold the library; `None` where the loader decides.
     pub(super) fn folders(&self, library: Library) -> Option<Vec<PathBuf>> {
         match self {
-            Place::Folder(folder) => Some(vec![folder.clone()]),
-            Place::Loader => None,
-            Place::Wheels(packages) => {
+            SearchEntry::Folder(folder) => Some(vec![folder.clone()]),
+            SearchEntry::Loader => None,
+            SearchEntry::Wheels(packages) => {
                 let component = library.component().into_iter();
                 // All packages for CUDA 13 share one folder; those for 12 have one each.
                 Some(component.flat_map(|name| ["cu13", name]).map(|name| packages.join(name).join("lib")).collect())
@@ -33,7 +33,7 @@ impl Place {
         }
     }
 
-    /// What it is called in messages, a text for each folder.
+    /// Its folders, for messages.
     pub(super) fn texts(&self, library: Library) -> Vec<String> {
         match self.folders(library) {
             Some(folders) => folders.iter().map(|folder| folder.display().to_string()).collect(),
@@ -42,42 +42,43 @@ impl Place {
     }
 }
 
-/// All places, in order.
+/// The entries, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places(Vec<Place>);
+pub struct CudaSearchPath(Vec<SearchEntry>);
 
-impl Places {
-    /// The places of this process: `folder` if the user names one, then what the environment tells.
-    pub fn of_process(folder: Option<&Path>) -> Places {
-        Places::new(folder, &|name| std::env::var_os(name))
+impl CudaSearchPath {
+    /// The search path of this process: `folder` if the user names one, then the environment's.
+    pub fn of_process(folder: Option<&Path>) -> CudaSearchPath {
+        CudaSearchPath::new(folder, &|name| std::env::var_os(name))
     }
 
     /// The user's folder, [`VARIABLE`], the loader's path, `CUDA_HOME`, Conda's own libraries, and the packages of the
     /// active Python.
-    pub fn new(folder: Option<&Path>, variable: &dyn Fn(&str) -> Option<OsString>) -> Places {
+    pub fn new(folder: Option<&Path>, variable: &dyn Fn(&str) -> Option<OsString>) -> CudaSearchPath {
         let folders = |name: &str| -> Vec<PathBuf> {
             let value = variable(name).unwrap_or_default();
             std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
         };
         let asked = folder.filter(|folder| !folder.as_os_str().is_empty()).map(Path::to_owned);
-        let mut places: Vec<_> = asked.into_iter().chain(folders(VARIABLE)).map(Place::Folder).collect();
-        places.push(Place::Loader);
+        let mut search_path: Vec<_> = asked.into_iter().chain(folders(VARIABLE)).map(SearchEntry::Folder).collect();
+        search_path.push(SearchEntry::Loader);
         for home in folders("CUDA_HOME") {
-            places.extend(["lib64", "lib"].map(|name| Place::Folder(home.join(name))));
+            search_path.extend(["lib64", "lib"].map(|name| SearchEntry::Folder(home.join(name))));
         }
-        places.extend(folders("CONDA_PREFIX").iter().map(|prefix| Place::Folder(prefix.join("lib"))));
+        search_path.extend(folders("CONDA_PREFIX").iter().map(|prefix| SearchEntry::Folder(prefix.join("lib"))));
         for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
-            places.extend(folders(environment).iter().flat_map(|prefix| packages(prefix)).map(Place::Wheels));
+            search_path
+                .extend(folders(environment).iter().flat_map(|prefix| packages(prefix)).map(SearchEntry::Wheels));
         }
-        Places(places)
+        CudaSearchPath(search_path)
     }
 
-    /// Only the given places.
-    pub fn only(places: Vec<Place>) -> Places {
-        Places(places)
+    /// Only the given entries.
+    pub fn only(search_path: Vec<SearchEntry>) -> CudaSearchPath {
+        CudaSearchPath(search_path)
     }
 
-    pub(crate) fn all(&self) -> &[Place] {
+    pub(crate) fn all(&self) -> &[SearchEntry] {
         &self.0
     }
 }
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_stand_in_their_order() {
+    fn entries_are_in_order() {
         let environment = tempfile::tempdir().expect("a temporary folder can be made");
         let python = environment.path().join("lib/python3.11");
         std::fs::create_dir_all(&python).expect("the folder is ours");
@@ -111,26 +112,26 @@ mod tests {
             _ => None,
         };
         let wheels = python.join("site-packages/nvidia");
-        let folder = |path: &str| Place::Folder(path.into());
+        let folder = |path: &str| SearchEntry::Folder(path.into());
         let expected = [
             folder("/asked"),
             folder("/first"),
             folder("/second"),
-            Place::Loader,
+            SearchEntry::Loader,
             folder("/usr/local/cuda/lib64"),
             folder("/usr/local/cuda/lib"),
             folder("/conda/lib"),
-            Place::Wheels(wheels.clone()),
+            SearchEntry::Wheels(wheels.clone()),
         ];
-        assert_eq!(Places::new(Some(Path::new("/asked")), &variable).all(), expected);
-        let folders = Place::Wheels(wheels.clone()).folders(Library::CublasLt);
+        assert_eq!(CudaSearchPath::new(Some(Path::new("/asked")), &variable).all(), expected);
+        let folders = SearchEntry::Wheels(wheels.clone()).folders(Library::CublasLt);
         assert_eq!(folders, Some(vec![wheels.join("cu13/lib"), wheels.join("cublas/lib")]));
-        assert_eq!(Place::Wheels(wheels).folders(Library::Driver), Some(vec![]));
+        assert_eq!(SearchEntry::Wheels(wheels).folders(Library::Driver), Some(vec![]));
     }
 
     #[test]
-    fn the_current_folder_is_no_place() {
-        let places = Places::new(Some(Path::new("")), &|_| Some("".into()));
-        assert_eq!(places.all(), [Place::Loader]);
+    fn the_current_folder_is_not_searched() {
+        let search_path = CudaSearchPath::new(Some(Path::new("")), &|_| Some("".into()));
+        assert_eq!(search_path.all(), [SearchEntry::Loader]);
     }
 }

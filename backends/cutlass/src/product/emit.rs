@@ -1,4 +1,4 @@
-//! What both kinds of kernel write alike.
+//! Emits the C++ that both kinds of GEMM kernel have in common: parameters, batch offsets, names of types.
 
 use byoc_nvidia::product::Activation;
 use byoc_plugin_api::{DType, Dim, Error};
@@ -6,7 +6,7 @@ use byoc_plugin_api::{DType, Dim, Error};
 use super::Sizes;
 use super::gemm::{Batch, Gemm, Matrix, Order};
 
-/// What a kernel is given: the factors, the bias and c where they are there, y, and the sizes.
+/// The parameters: the factors, the bias and c if there are any, y, and the sizes.
 pub(super) fn parameters(gemm: &Gemm, factors: [String; 2], sizes: &Sizes) -> Result<String, Error> {
     let element = element(gemm.dtype)?;
     let mut all = factors.to_vec();
@@ -36,7 +36,7 @@ pub(super) fn indices(gemm: &Gemm, sizes: &mut Sizes) -> Vec<String> {
     all
 }
 
-/// Where one of the matrices of the batch's member `z` begins.
+/// The offset of one operand of the batch's member `z`.
 fn offset(gemm: &Gemm, sizes: &mut Sizes, name: &str, step: &dyn Fn(&Batch) -> &Dim) -> String {
     let indices = indices(gemm, sizes);
     let mut terms = Vec::new();
@@ -47,13 +47,13 @@ fn offset(gemm: &Gemm, sizes: &mut Sizes, name: &str, step: &dyn Fn(&Batch) -> &
     format!("long long const at_{name} = {sum};")
 }
 
-/// Where x, w and y of the batch's member `z` begin.
+/// The offsets of x, w and y of the batch's member `z`.
 pub(super) fn offsets(gemm: &Gemm, sizes: &mut Sizes) -> String {
     let (x, w) = (offset(gemm, sizes, "x", &|batch| &batch.x), offset(gemm, sizes, "w", &|batch| &batch.w));
     format!("  {x}\n  {w}\n  {}", offset_y(gemm, sizes))
 }
 
-/// Where y of the batch's member `z` begins.
+/// The offset of y of the batch's member `z`.
 pub(super) fn offset_y(gemm: &Gemm, sizes: &mut Sizes) -> String {
     offset(gemm, sizes, "y", &|batch| &batch.y)
 }
@@ -65,7 +65,7 @@ pub(super) fn order(matrix: &Matrix) -> &'static str {
     }
 }
 
-/// A type as CUTLASS calls it.
+/// CUTLASS's name of a type.
 pub(super) fn element(dtype: DType) -> Result<&'static str, Error> {
     match dtype {
         DType::F16 => Ok("cutlass::half_t"),
@@ -75,7 +75,7 @@ pub(super) fn element(dtype: DType) -> Result<&'static str, Error> {
     }
 }
 
-/// An activation as `epilogue.cuh` calls it.
+/// The name of an activation in `epilogue.cuh`.
 pub(super) fn activation(activation: Activation) -> &'static str {
     match activation {
         Activation::None => "Same",

@@ -1,46 +1,46 @@
-//! Kernels of every kind that is generated for products, put together to a few sources: for tests that compile all of them.
+//! One GEMM kernel of each variant that is generated, in a few sources: for tests that compile all of them.
 
 use byoc_nvidia::build::Source;
-use byoc_nvidia::compile::{Arch, Facts};
+use byoc_nvidia::compile::{Arch, CubinInfo};
 use byoc_nvidia::product::Activation;
-use byoc_nvidia::program::{Launch, Place};
+use byoc_nvidia::program::{BufferRef, Launch};
 use byoc_plugin_api::{DType, Dim, Error};
 
 use crate::product::{Batch, By, Gemm, Matrix, Order, Recipe, Tile, candidates};
 use crate::source::{self, Kernel};
 
 /// Some kernels in one source.
-pub struct Kind {
+pub struct KernelSource {
     /// The source.
     pub source: Source,
     kernels: Vec<Kernel>,
 }
 
-impl Kind {
-    /// The launches of its kernels, as a region would have them.
+impl KernelSource {
+    /// The launches of its kernels.
     ///
     /// # Errors
     ///
-    /// When the cubin says otherwise than what was computed for a launch.
+    /// When the cubin disagrees with the computed launches.
     pub fn launches(&self, cubin: &[u8]) -> Result<Vec<Launch>, Error> {
-        let facts = Facts::of(cubin)?;
-        self.kernels.iter().map(|kernel| kernel.settle(&facts)).collect()
+        let info = CubinInfo::of(cubin)?;
+        self.kernels.iter().map(|kernel| kernel.settle(&info)).collect()
     }
 }
 
-/// The sources for an architecture: every tile, every activation, both orders of both factors, every width of an access,
+/// The sources for an architecture: every tile, every activation, both orders of both factors, every alignment,
 /// with and without a bias and c.
 ///
 /// # Errors
 ///
 /// When a kernel cannot be generated.
-pub fn kinds(arch: Arch) -> Result<Vec<Kind>, Error> {
+pub fn all_kernels(arch: Arch) -> Result<Vec<KernelSource>, Error> {
     [("f16", DType::F16), ("bf16", DType::BF16), ("tf32", DType::F32)]
         .into_iter()
         .map(|(name, dtype)| {
             let mut kernels = Vec::new();
             let tiles = tiles(&gemm(dtype, 0), arch).len();
-            // Types differ in no more than a name: one of them has all tiles.
+            // Types differ only in a name: one of them has all tiles.
             let tiles = if dtype == DType::F16 { tiles } else { 2 };
             for at in 0..tiles {
                 let gemm = gemm(dtype, at);
@@ -48,23 +48,23 @@ pub fn kinds(arch: Arch) -> Result<Vec<Kind>, Error> {
                 let tile = own[at % own.len()];
                 kernels.push(Recipe { places: places(&gemm), tile, gemm }.kernel(&format!("k{at}"), arch)?);
             }
-            Ok(Kind { source: source::source(name, &kernels), kernels })
+            Ok(KernelSource { source: source::source(name, &kernels), kernels })
         })
         .collect()
 }
 
-/// The tiles of the instructions that the architecture is newest with, as the others are compiled for sm_80; or, where these
-/// do not take a product, all.
+/// The tiles for the newest instruction of the architecture, as the others are compiled for sm_80; all tiles if that
+/// instruction does not support the product.
 fn tiles(gemm: &Gemm, arch: Arch) -> Vec<Tile> {
     let all = candidates(gemm, arch);
     let newest: Vec<_> = all.iter().copied().filter(|tile| tile.by == By::Wgmma).collect();
     if newest.is_empty() { all } else { newest }
 }
 
-/// A product, in the variety of that number.
+/// A product for each tile.
 fn gemm(dtype: DType, number: usize) -> Gemm {
     let activations = [Activation::None, Activation::Relu, Activation::Gelu, Activation::GeluTanh, Activation::Silu];
-    // The last varieties have rows of odd sizes, which lie worse and worse.
+    // The last ones have rows of less and less alignment.
     let (n, k) = match number {
         5 => (1020, 772),
         6 => (1022, 774),
@@ -95,9 +95,9 @@ fn gemm(dtype: DType, number: usize) -> Gemm {
     }
 }
 
-/// Places in the order of a kernel's parameters.
-fn places(gemm: &Gemm) -> Vec<Place> {
+/// Buffers in the order of a kernel's parameters.
+fn places(gemm: &Gemm) -> Vec<BufferRef> {
     let more = usize::from(gemm.bias.is_some()) + usize::from(gemm.beta.is_some());
-    let others = (2..2 + more).map(Place::Input);
-    [Place::Input(0), Place::Input(1)].into_iter().chain(others).chain([Place::Output(0)]).collect()
+    let others = (2..2 + more).map(BufferRef::Input);
+    [BufferRef::Input(0), BufferRef::Input(1)].into_iter().chain(others).chain([BufferRef::Output(0)]).collect()
 }

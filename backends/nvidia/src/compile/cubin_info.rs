@@ -1,4 +1,4 @@
-//! What a cubin says of itself, read without a GPU: its kernels with what they use, and the globals that it exports.
+//! Cubin metadata, read without a GPU: the resources that its kernels use, and exported globals.
 //!
 //! A cubin is an ELF file. What is read of it beyond the ELF standard is measured on NVRTC 12.9 and 13.0, for sm_75 to sm_120,
 //! against what ptxas reports of the same kernels (`tests/tests/cuda/nvrtc.rs`): the bit of symbols that are kernels, and in
@@ -12,20 +12,20 @@ use object::read::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSy
 
 type Elf<'a> = ElfFile64<'a, LittleEndian>;
 
-/// A cubin, opened. It may come from anybody: damage is an error or an absence.
+/// A parsed cubin. It is untrusted: damage is an error or `None`.
 #[derive(Debug)]
-pub struct Facts<'a>(Elf<'a>);
+pub struct CubinInfo<'a>(Elf<'a>);
 
-/// What a kernel uses.
+/// The resources of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kernel {
+pub struct KernelInfo {
     /// Its name, as the driver knows it.
     pub name: String,
     /// Registers of a thread.
     pub registers: u32,
-    /// Bytes of local memory of a thread, in all that it calls: arrays and values for which there were no registers.
+    /// Bytes of local memory of a thread, with all that it calls: arrays and spilled registers.
     pub local: u32,
-    /// Bytes of shared memory of a block, without what a launch adds.
+    /// Bytes of static shared memory of a block.
     pub shared: u64,
     /// Bytes of its arguments.
     pub arguments: u32,
@@ -46,30 +46,30 @@ const REGCOUNT: u8 = 0x2f;
 const MIN_STACK_SIZE: u8 = 0x12;
 const CBANK_PARAM_SIZE: u8 = 0x19;
 
-impl<'a> Facts<'a> {
+impl<'a> CubinInfo<'a> {
     /// Opens a cubin.
     ///
     /// # Errors
     ///
-    /// When it is none.
-    pub fn of(cubin: &'a [u8]) -> Result<Facts<'a>, Error> {
+    /// When the bytes are not a cubin.
+    pub fn of(cubin: &'a [u8]) -> Result<CubinInfo<'a>, Error> {
         let damaged = |cause: object::read::Error| Error::new(format!("damaged cubin: {cause}"));
         let header = FileHeader64::<LittleEndian>::parse(cubin).map_err(damaged)?;
         if header.e_machine(LittleEndian) != EM_CUDA {
             return Err(Error::new("not a cubin: an ELF file for another machine"));
         }
         let elf = Elf::parse(cubin).map_err(damaged)?;
-        // The driver is told where the file begins and not where it ends: it reads what the headers say.
+        // The driver gets no length: it reads what the headers name.
         let mut in_file = elf
             .sections()
             .filter(|section| !NOT_IN_FILE.contains(&section.elf_section_header().sh_type(LittleEndian).0));
         in_file.try_for_each(|section| section.data().map(drop)).map_err(damaged)?;
         elf.segments().try_for_each(|segment| segment.data().map(drop)).map_err(damaged)?;
-        Ok(Facts(elf))
+        Ok(CubinInfo(elf))
     }
 
     /// The kernels, by name.
-    pub fn kernels(&self) -> Vec<Kernel> {
+    pub fn kernels(&self) -> Vec<KernelInfo> {
         let kernels = self.0.symbols().filter(|symbol| symbol.elf_symbol().st_other().0 & ENTRY != 0);
         let mut kernels: Vec<_> = kernels.filter_map(|symbol| self.kernel(&symbol)).collect();
         kernels.sort_by(|one, other| one.name.cmp(&other.name));
@@ -77,13 +77,13 @@ impl<'a> Facts<'a> {
     }
 
     /// The kernel of that name.
-    pub fn kernel_named(&self, name: &str) -> Option<Kernel> {
+    pub fn kernel_named(&self, name: &str) -> Option<KernelInfo> {
         self.kernels().into_iter().find(|kernel| kernel.name == name)
     }
 
     /// The words of an exported global, which the source writes as
-    /// `extern "C" __device__ int facts[2] = {sizeof(Shared), THREADS};`. With `const` it would not be exported. `None` where
-    /// there is none of that name, or where it holds something else than whole words that are known.
+    /// `extern "C" __device__ int info[2] = {sizeof(Shared), THREADS};`. With `const` it would not be exported. `None` where
+    /// there is none of that name, or where it is not an initialised array of words.
     pub fn words(&self, name: &str) -> Option<Vec<i32>> {
         let symbol = self.0.symbols().find(|symbol| symbol.name() == Ok(name) && symbol.kind() == SymbolKind::Data)?;
         let section = self.0.section_by_index(symbol.section_index()?).ok()?;
@@ -93,7 +93,7 @@ impl<'a> Facts<'a> {
         (rest.is_empty() && !words.is_empty()).then(|| words.iter().map(|word| i32::from_le_bytes(*word)).collect())
     }
 
-    fn kernel(&self, symbol: &ElfSymbol64<'a, '_, LittleEndian>) -> Option<Kernel> {
+    fn kernel(&self, symbol: &ElfSymbol64<'a, '_, LittleEndian>) -> Option<KernelInfo> {
         let name = symbol.name().ok()?;
         let shared = self.0.section_by_name(&format!(".nv.shared.{name}")).map_or(0, |section| section.size());
         let reserved = self.0.section_by_name(".nv.shared.reserved.0").map_or(0, |_| RESERVED);
@@ -105,7 +105,7 @@ impl<'a> Facts<'a> {
         };
         let own = self.attributes(&format!(".nv.info.{name}"));
         let arguments = own.iter().find(|(kind, _)| *kind == CBANK_PARAM_SIZE).and_then(|(_, value)| half_word(value));
-        Some(Kernel {
+        Some(KernelInfo {
             name: name.to_owned(),
             registers: about(REGCOUNT)?,
             local: about(MIN_STACK_SIZE)?,
@@ -114,8 +114,8 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// The attributes of a section: kinds, and the bytes of each. Each is a byte that tells its form, one that tells its
-    /// kind, and two of a value, which in form 4 is the length of the bytes that follow.
+    /// The attributes of a section: kinds, and the bytes of each. Each has a byte for its format, one for its
+    /// kind, and two of a value, which in format 4 is the length of the bytes that follow.
     fn attributes(&self, section: &str) -> Vec<(u8, &'a [u8])> {
         const SIZED: u8 = 4;
         let section = self.0.section_by_name(section);
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// An ELF file with one kernel `k` and the global `facts`, as NVRTC lays them out for sm_90; `index` is that of the
+    /// An ELF file with one kernel `k` and the global `info`, as NVRTC lays them out for sm_90; `index` is that of the
     /// kernel's symbol.
     fn written(index: u32) -> Vec<u8> {
         let mut file = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
@@ -176,7 +176,7 @@ mod tests {
             let (scope, section) = (SymbolScope::Linkage, SymbolSection::Section(section));
             file.add_symbol(Symbol { name: name.into(), value, size, kind, scope, weak: false, section, flags });
         };
-        symbol("facts", data, SymbolKind::Data, 4, 8, 0);
+        symbol("info", data, SymbolKind::Data, 4, 8, 0);
         symbol("odd", data, SymbolKind::Data, 4, 7, 0);
         symbol("beyond", data, SymbolKind::Data, 4, 80, 0);
         symbol("called", text, SymbolKind::Text, 0, 64, 0);
@@ -186,7 +186,7 @@ mod tests {
         bytes
     }
 
-    /// The file, with the attributes about the kernel's symbol, wherever that came to stand.
+    /// The file, whose attributes name the index of the kernel's symbol.
     fn small() -> Vec<u8> {
         let first = written(0);
         let elf = Elf::parse(first.as_slice()).expect("it is an ELF file");
@@ -197,20 +197,20 @@ mod tests {
     #[test]
     fn kernels_and_globals() {
         let bytes = small();
-        let facts = Facts::of(&bytes).expect("it is a cubin");
-        let kernel = Kernel { name: "k".into(), registers: 32, local: 256, shared: 40, arguments: 12 };
-        assert_eq!(facts.kernels(), std::slice::from_ref(&kernel));
-        assert_eq!((facts.kernel_named("k"), facts.kernel_named("called")), (Some(kernel), None));
-        assert_eq!(facts.words("facts"), Some(vec![1, -1]));
+        let info = CubinInfo::of(&bytes).expect("it is a cubin");
+        let kernel = KernelInfo { name: "k".into(), registers: 32, local: 256, shared: 40, arguments: 12 };
+        assert_eq!(info.kernels(), std::slice::from_ref(&kernel));
+        assert_eq!((info.kernel_named("k"), info.kernel_named("called")), (Some(kernel), None));
+        assert_eq!(info.words("info"), Some(vec![1, -1]));
         for name in ["odd", "beyond", "k", "none"] {
-            assert_eq!(facts.words(name), None, "{name}");
+            assert_eq!(info.words(name), None, "{name}");
         }
     }
 
     #[test]
-    fn what_is_no_cubin() {
+    fn what_is_not_a_cubin() {
         let mut bytes = small();
-        let said = |bytes: &[u8]| Facts::of(bytes).expect_err("it is none").message;
+        let said = |bytes: &[u8]| CubinInfo::of(bytes).expect_err("it is none").message;
         bytes[18] = 62;
         assert_eq!(said(&bytes), "not a cubin: an ELF file for another machine");
         assert!(said(b"").starts_with("damaged cubin: "));
@@ -231,18 +231,18 @@ mod tests {
             let mut bytes = whole.clone();
             let at = header(number) + field;
             bytes[at..at + 8].copy_from_slice(&(whole.len() as u64 + 1).to_le_bytes());
-            let error = Facts::of(&bytes).expect_err("it goes on behind the end");
+            let error = CubinInfo::of(&bytes).expect_err("it goes on behind the end");
             assert!(error.message.starts_with("damaged cubin: "), "section {number}: {}", error.message);
         }
     }
 
-    /// Whatever the bytes are, the answer is an answer.
+    /// No bytes make it panic.
     #[test]
     fn hostile_files_do_no_harm() {
         let whole = small();
         let look = |bytes: &[u8]| {
-            if let Ok(facts) = Facts::of(bytes) {
-                drop((facts.kernels(), facts.words("facts")));
+            if let Ok(info) = CubinInfo::of(bytes) {
+                drop((info.kernels(), info.words("info")));
             }
         };
         for at in 0..whole.len() {

@@ -1,16 +1,16 @@
-//! Kernels of every kind that is generated for whole operators: for tests that compile all of them.
+//! Standalone kernels of every variant, for tests that compile all of them.
 
-use byoc_nvidia::build::Generated;
-use byoc_nvidia::program::Place;
+use byoc_nvidia::build::GeneratedKernel;
+use byoc_nvidia::program::BufferRef;
 use byoc_plugin_api::{DType, Dim};
 
 use crate::kernels::conv::{self, Activation, ConvSpec};
 use crate::kernels::pool::{self, Kind, PoolSpec};
 use crate::kernels::window::Window;
 
-/// Kernels called `k0`, `k1` and so on: poolings and convolutions of each type, every tile, every way to load one, and what
-/// a convolution's kernel does behind it.
-pub fn kinds() -> Vec<Generated> {
+/// Kernels called `k0`, `k1` and so on: poolings and convolutions of each type, every tile, every way to load one, and every
+/// epilogue.
+pub fn all_kernels() -> Vec<GeneratedKernel> {
     let mut pools = Vec::new();
     let mut convs = Vec::new();
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64, DType::U8, DType::I8] {
@@ -25,7 +25,7 @@ pub fn kinds() -> Vec<Generated> {
             convs.extend(convolutions(dtype));
         }
     }
-    let places = |count: usize| -> Vec<_> { (0..count).map(Place::Input).chain([Place::Output(0)]).collect() };
+    let places = |count: usize| -> Vec<_> { (0..count).map(BufferRef::Input).chain([BufferRef::Output(0)]).collect() };
     let pools = pools.iter().enumerate().map(|(at, spec)| pool::generate(spec, &format!("k{at}"), &places(1)));
     let mut all: Vec<_> = pools.collect();
     for spec in &convs {
@@ -57,7 +57,7 @@ fn convolutions(dtype: DType) -> Vec<ConvSpec> {
     sizes.into_iter().enumerate().map(spec).collect()
 }
 
-/// A window that is the same along both axes.
+/// A square window.
 fn square(input: usize, kernel: usize, stride: usize, pad: usize) -> Window {
     let output = (input + 2 * pad - kernel) / stride + 1;
     Window {

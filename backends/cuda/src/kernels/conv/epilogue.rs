@@ -1,18 +1,18 @@
-//! Finds in a region what follows a convolution and can be in its kernel: a sum with another tensor, and an activation.
+//! Matches the epilogue of a convolution, which is fused into its kernel: a residual, and an activation.
 
 use std::collections::BTreeSet;
 
 use byoc_plugin_api::{Node, Refusal, RefusalCode, Region};
 
 use super::{Activation, read};
-use crate::kernels::{Kind, Whole, only_reader};
+use crate::kernels::{Kind, StandaloneKernel, only_reader};
 
-/// The convolution at a node with what follows, as far as that is not `taken`.
-pub(crate) fn find(region: &Region, index: usize, taken: &BTreeSet<usize>) -> Result<Whole, Refusal> {
+/// The convolution at a node with its epilogue, of nodes that are not `taken`.
+pub(crate) fn find(region: &Region, index: usize, taken: &BTreeSet<usize>) -> Result<StandaloneKernel, Refusal> {
     let node = &region.nodes[index];
     let mut spec = read(region, node)?;
     let output = node.output(0).ok_or_else(|| Refusal::new(RefusalCode::Other, "it has no result"))?;
-    let mut found = Whole {
+    let mut found = StandaloneKernel {
         nodes: BTreeSet::from([index]),
         inputs: node.inputs.iter().take(3).flatten().copied().collect(),
         output,
@@ -39,7 +39,7 @@ pub(crate) fn find(region: &Region, index: usize, taken: &BTreeSet<usize>) -> Re
     Ok(found)
 }
 
-/// What a node adds to `value`, if that is a tensor of the same shape.
+/// The residual that a node adds to `value`: a tensor of the same shape.
 fn addend(region: &Region, node: &Node, value: usize) -> Option<usize> {
     let (a, b) = (node.input(0)?, node.input(1)?);
     let other = if a == value { b } else { a };
@@ -47,7 +47,7 @@ fn addend(region: &Region, node: &Node, value: usize) -> Option<usize> {
     (node.op == "Add" && node.domain.is_empty() && same).then_some(other)
 }
 
-/// The activation of `value` that a node is, and the constants that decided it.
+/// The activation that a node applies to `value`, and the constants that are its parameters.
 fn activation(region: &Region, node: &Node, value: usize) -> Option<(Activation, Vec<usize>)> {
     if !node.domain.is_empty() || node.input(0) != Some(value) {
         return None;

@@ -1,33 +1,33 @@
-//! The shapes of subgraph that are read here, as patterns.
+//! The patterns of fused GEMMs.
 
 use byoc_plugin_api::Pattern;
 
-use super::{Erf, Takes};
+use super::{Erf, Supported};
 
-/// The patterns of a product, which is one itself, and of what may follow it in the same call, the longest first.
-pub fn patterns(product: &str, takes: &Takes) -> Vec<Pattern> {
+/// Patterns of `product`, itself a pattern, with the sums and activations that may follow, the longest first.
+pub fn patterns(product: &str, supported: &Supported) -> Vec<Pattern> {
     let sum = format!("(Add {product} ?t)");
     let sums = format!("(Add {sum} ?u)");
     let any = format!("(Add? (Add? {product} ?t) ?u)");
     let mut patterns = Vec::new();
-    if takes.wide_bias {
+    if supported.wide_bias {
         let wide = format!("(Add (Cast {product}) ?t)");
-        let activated = activated(&wide, takes).into_iter().map(|(name, text)| (format!("{name} in f32"), text));
+        let activated = activated(&wide, supported).into_iter().map(|(name, text)| (format!("{name} in f32"), text));
         let all = activated.chain([("sum in f32".to_owned(), wide.clone())]);
         patterns.extend(all.map(|(name, text)| Pattern::new(name, format!("(Cast {text})"))));
     }
-    patterns.extend(activated(&any, takes).into_iter().map(|(name, text)| Pattern::new(name, text)));
+    patterns.extend(activated(&any, supported).into_iter().map(|(name, text)| Pattern::new(name, text)));
     patterns.extend([Pattern::new("two sums", sums), Pattern::new("sum", sum), Pattern::new("product", product)]);
     patterns
 }
 
 /// The activations of `x`.
-fn activated(x: &str, takes: &Takes) -> Vec<(&'static str, String)> {
+fn activated(x: &str, supported: &Supported) -> Vec<(&'static str, String)> {
     let mut texts = vec![("gelu", format!("(Gelu {x})")), ("gelu in pieces", in_pieces(x, &with_tanh(x)))];
-    if takes.erf != Erf::Refused {
+    if supported.erf != Erf::Refused {
         texts.push(("gelu with erf in pieces", in_pieces(x, &format!("(Erf (Mul|Div {x} ?scale:const))"))));
     }
-    if takes.silu {
+    if supported.silu {
         texts.push(("silu", format!("(Mul {x} (Sigmoid {x}))")));
     }
     texts.push(("relu", format!("(Relu {x})")));

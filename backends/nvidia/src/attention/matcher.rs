@@ -1,22 +1,20 @@
-//! A region as attention is read of it: through transpositions, splits, joins and factors around its products.
+//! Looks through the nodes around attention's products that move no data or only scale: Transpose, Reshape, Split, Cast,
+//! and products with numbers.
 
 use std::collections::HashMap;
-use std::ops::{Deref, DerefMut};
 
 use byoc_dim as dim;
-use byoc_plugin_api::{DType, Dim, Node, Region};
+use byoc_plugin_api::{DType, Dim, Node};
 
 use super::STEP;
-use crate::nodes::Nodes;
+use crate::region_matcher::RegionMatcher;
 
-#[derive(Clone)]
-pub(super) struct Graph<'a> {
-    nodes: Nodes<'a>,
-    /// How wide parts of rows are that are read there, by the rows and where a part begins.
-    parts: HashMap<(usize, usize), Dim>,
-}
+/// Widths of parts of rows, by the value of the rows and the column where a part begins.
+pub(super) type Parts = HashMap<(usize, usize), Dim>;
 
-/// Whether rows of heads that lie beside each other make up heads of that shape: `[..., heads, size]`.
+pub(super) type Matcher<'a> = RegionMatcher<'a, Parts>;
+
+/// Whether `rows` is `[..., heads * size]` and `heads` the same split: `[..., heads, size]`.
 pub(super) fn are_rows_of(rows: &[Dim], heads: &[Dim]) -> bool {
     let ([before @ .., width], [split @ .., count, size]) = (rows, heads) else { return false };
     let whole = |count: &Dim, size: &Dim| Some(Dim::Fixed(count.fixed()?.checked_mul(size.fixed()?)?));
@@ -27,25 +25,7 @@ fn same_count(a: &[Dim], b: &[Dim]) -> bool {
     matches!((dim::product(a), dim::product(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-impl<'a> Deref for Graph<'a> {
-    type Target = Nodes<'a>;
-
-    fn deref(&self) -> &Nodes<'a> {
-        &self.nodes
-    }
-}
-
-impl DerefMut for Graph<'_> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.nodes
-    }
-}
-
-impl<'a> Graph<'a> {
-    pub(super) fn new(region: &'a Region) -> Self {
-        Graph { nodes: Nodes::new(region), parts: HashMap::new() }
-    }
-
+impl<'a> Matcher<'a> {
     pub(super) fn shape(&self, value: usize) -> &'a [Dim] {
         &self.region.values[value].shape
     }
@@ -58,14 +38,13 @@ impl<'a> Graph<'a> {
         &self.region.values[value].name
     }
 
-    /// The transposed value, if a node transposes it so. It counts as read.
+    /// The input of the Transpose that makes a value by this permutation. Each method marks the nodes that it looks through.
     pub(super) fn transposed(&mut self, value: usize, perm: &[i64]) -> Option<usize> {
         self.producer(value).filter(|node| node.op == "Transpose" && node.ints("perm") == Some(perm))?;
         self.step(value, "Transpose")?.input(0)
     }
 
-    /// The rows that a Reshape splits into heads to make a value of that shape, whose last two dimensions are heads and
-    /// their columns: the same memory. The Reshape counts as read.
+    /// The rows that a Reshape splits into heads, `[..., heads, size]`, without moving them.
     pub(super) fn unsplit(&mut self, value: usize) -> Option<usize> {
         let rows = self.producer(value).filter(|node| node.op == "Reshape")?.input(0)?;
         if !are_rows_of(self.shape(rows), self.shape(value)) {
@@ -75,8 +54,8 @@ impl<'a> Graph<'a> {
         Some(rows)
     }
 
-    /// The rows of which a Split along them makes a value that copies of 16 bytes reach: their value, how wide they are, and
-    /// where the part begins. The Split counts as read, and a Reshape before it that leaves rows as they are.
+    /// The rows of which a value is one part of a Split, aligned to 16 bytes: their value, their width, and the part's first
+    /// column. Looks through a Reshape before the Split, too, which keeps rows.
     pub(super) fn whole_rows(&mut self, value: usize) -> Option<(usize, usize, usize)> {
         let makes = |node: &Node| node.outputs.iter().position(|&output| output == Some(value));
         let mut nodes = self.region.nodes.iter().enumerate();
@@ -94,20 +73,20 @@ impl<'a> Graph<'a> {
         }
         self.mark_node(index);
         let rows = self.unshaped(rows).unwrap_or(rows);
-        self.parts.insert((rows, start), self.shape(value).last()?.clone());
+        self.state.insert((rows, start), self.shape(value).last()?.clone());
         Some((rows, width, start))
     }
 
-    /// The shape of what is read of a value from there on: its own, but for parts of its rows.
+    /// The shape of a value, or of the part of its rows that begins at this column.
     pub(super) fn shape_from(&self, value: usize, start: usize) -> Vec<Dim> {
         let mut shape = self.shape(value).to_vec();
-        if let (Some(part), Some(last)) = (self.parts.get(&(value, start)), shape.last_mut()) {
+        if let (Some(part), Some(last)) = (self.state.get(&(value, start)), shape.last_mut()) {
             last.clone_from(part);
         }
         shape
     }
 
-    /// What a Reshape makes rows of as wide as they were. The Reshape counts as read.
+    /// The input of a Reshape that keeps the width of rows.
     fn unshaped(&mut self, value: usize) -> Option<usize> {
         let inner = self.producer(value).filter(|node| node.op == "Reshape")?.input(0)?;
         let ([before @ .., width], [after @ .., same]) = (self.shape(inner), self.shape(value)) else { return None };
@@ -118,7 +97,7 @@ impl<'a> Graph<'a> {
         Some(inner)
     }
 
-    /// What a Reshape joins to rows, which it makes. The Reshape counts as read.
+    /// The heads that a Reshape joins to rows.
     pub(super) fn unjoined(&mut self, value: usize) -> Option<usize> {
         let heads = self.producer(value).filter(|node| node.op == "Reshape")?.input(0)?;
         if !are_rows_of(self.shape(value), self.shape(heads)) {
@@ -128,7 +107,7 @@ impl<'a> Graph<'a> {
         Some(heads)
     }
 
-    /// Follows products with numbers and divisions by numbers, and gives the value without them and their product.
+    /// A value before it is multiplied or divided by numbers, and the product of these.
     pub(super) fn unscaled(&mut self, mut value: usize) -> (usize, f64) {
         let mut scale = 1.0;
         while let Some((inner, factor)) = self.factor(value) {
@@ -154,11 +133,11 @@ impl<'a> Graph<'a> {
             return None;
         }
         self.mark(value);
-        self.decided_by(by);
+        self.read_number(by);
         Some((inner, factor))
     }
 
-    /// The value before a conversion between floating-point types. The conversion counts as read.
+    /// The value before a conversion between floating-point types.
     pub(super) fn uncast(&mut self, value: usize) -> usize {
         let floats = [DType::F32, DType::F16, DType::BF16];
         match self.producer(value).and_then(|node| node.input(0).filter(|_| node.op == "Cast")) {

@@ -1,12 +1,11 @@
-//! The function at the end: Relu, Gelu, and GELU in the pieces in which exporters write it.
+//! Matches the activation: Relu, Gelu, SiLU, and GELU decomposed into several nodes as exporters write it.
 
 use byoc_plugin_api::{DType, Refusal, RefusalCode};
 
-use super::graph::Graph;
-use super::{Erf, other};
+use super::{Erf, Matcher, other};
 use crate::product::Activation;
 
-/// How far GELU with tanh is from the one with erf at most.
+/// The largest difference between GELU with tanh and GELU with erf.
 const DIFFERENCE: &str = "up to 4e-4";
 
 /// A product of values and one number.
@@ -15,36 +14,35 @@ struct Factors {
     values: Vec<usize>,
 }
 
-impl Graph<'_> {
+impl Matcher<'_> {
     /// The activation that makes `output`, and the value that it is applied to.
     pub(super) fn activation(&mut self, output: usize) -> Result<(Activation, usize), Refusal> {
         if let Some(node) = self.step(output, "Relu") {
-            return Ok((Activation::Relu, node.input(0).ok_or_else(|| other("Relu of nothing"))?));
+            return Ok((Activation::Relu, node.input(0).ok_or_else(|| other("Relu has no input"))?));
         }
         if let Some(node) = self.step(output, "Gelu") {
-            let activation = match (node.string("approximate", "none"), self.takes.erf) {
+            let activation = match (node.string("approximate", "none"), self.state.erf) {
                 ("tanh", _) | (_, Erf::AsTanh) => Activation::GeluTanh,
-                (_, Erf::Taken) => Activation::Gelu,
+                (_, Erf::Exact) => Activation::Gelu,
                 (_, Erf::Refused) => {
-                    let message =
-                        format!("GELU with erf; gelu-tanh=true takes it for the one with tanh ({DIFFERENCE} off)");
+                    let message = format!("GELU with erf; gelu-tanh=true approximates it with tanh ({DIFFERENCE} off)");
                     return Err(Refusal::new(RefusalCode::Attribute, message));
                 }
             };
-            return Ok((activation, node.input(0).ok_or_else(|| other("Gelu of nothing"))?));
+            return Ok((activation, node.input(0).ok_or_else(|| other("Gelu has no input"))?));
         }
         if self.producer(output).is_some_and(|node| node.op == "Mul") {
             if let Some(value) = self.silu(output) {
                 return Ok((Activation::Silu, value));
             }
-            return self.gelu(output).ok_or_else(|| other("a product of tensors that is no GELU"));
+            return self.gelu(output).ok_or_else(|| other("a product of tensors that is not GELU"));
         }
         Ok((Activation::None, output))
     }
 
     /// `x` where `output` is `x` times the sigmoid of `x`.
     fn silu(&mut self, output: usize) -> Option<usize> {
-        let node = self.producer(output).filter(|node| node.domain.is_empty() && self.takes.silu)?;
+        let node = self.producer(output).filter(|node| node.domain.is_empty() && self.state.silu)?;
         let (a, b) = (node.input(0)?, node.input(1)?);
         let of = |value: usize| self.producer(value).filter(|node| node.op == "Sigmoid").and_then(|node| node.input(0));
         let (x, gate) = if of(b) == Some(a) { (a, b) } else { (b, a) };
@@ -67,15 +65,15 @@ impl Graph<'_> {
         let (activation, fits) = if let Some(tanh) = self.step(curve, "Tanh") {
             (Activation::GeluTanh, self.is_cubic(tanh.input(0)?, x, dtype)?)
         } else {
-            let erf = self.step(curve, "Erf").filter(|_| self.takes.erf != Erf::Refused)?;
+            let erf = self.step(curve, "Erf").filter(|_| self.state.erf != Erf::Refused)?;
             let inner = self.factors(erf.input(0)?);
-            let activation = if self.takes.erf == Erf::Taken { Activation::Gelu } else { Activation::GeluTanh };
+            let activation = if self.state.erf == Erf::Exact { Activation::Gelu } else { Activation::GeluTanh };
             (activation, inner.values == [x] && close(inner.number, std::f64::consts::FRAC_1_SQRT_2, dtype))
         };
         (fits && one == 1.0 && close(all.number, 0.5, dtype)).then_some((activation, x))
     }
 
-    /// Whether a node may be the sum of 1 and a curve.
+    /// Whether a node may be the sum of 1 and tanh or erf.
     fn is_gate(&self, node: &byoc_plugin_api::Node) -> bool {
         let curve =
             |value: &usize| self.producer(*value).is_some_and(|node| matches!(node.op.as_str(), "Tanh" | "Erf"));
@@ -102,7 +100,7 @@ impl Graph<'_> {
         }
     }
 
-    /// A value as the product of what is no product itself.
+    /// A value as a flattened product of factors.
     fn factors(&mut self, value: usize) -> Factors {
         if let Some(number) = self.number(value) {
             return Factors { number, values: vec![] };

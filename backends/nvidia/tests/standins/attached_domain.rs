@@ -1,9 +1,9 @@
-//! Joining a domain that another library opened, here the same one.
+//! Attaching to a domain that another library opened, here the same one.
 
 use std::ptr::null_mut;
 
+use byoc_nvidia::attached_domain::AttachedDomain;
 use byoc_nvidia::domain::CudaDomain;
-use byoc_nvidia::join::Joined;
 use byoc_nvidia::{device, locate};
 use byoc_nvidia_standins::tried;
 use byoc_plugin_api::dlpack::DLDevice;
@@ -28,24 +28,24 @@ pub(crate) fn act(action: &str) -> Result<Vec<String>, Error> {
 }
 
 fn share() -> Result<Vec<String>, Error> {
-    let mut domain = CudaDomain::open(0, &child::places(), &[])?;
+    let mut domain = CudaDomain::open(0, &child::search_path(), &[])?;
     let (from, to) = (domain.allocate(4)?, domain.allocate(4)?);
     let (data, mut got) = ([1u8, 2, 3, 4], [0u8; 4]);
     // SAFETY: both ranges are of 4 bytes, and are left alone until `synchronize`.
     unsafe { domain.upload(from, data.as_ptr(), 4) }?;
-    let joined = Joined::new(&domain.handles(), &locate::driver(&child::places())?)?;
-    let same = joined.stream().cast() == domain.handles().queue;
-    let line = format!("{same} {}", joined.device());
+    let attached = AttachedDomain::new(&domain.handles(), &locate::driver(&child::search_path())?)?;
+    let same = attached.stream().cast() == domain.handles().queue;
+    let line = format!("{same} {}", attached.device());
     // On a thread that no context is current on.
     let region = std::thread::spawn(move || -> Result<(), Error> {
         let copy = || {
             // SAFETY: both ranges are the domain's; the stream is the one that `from` is written on.
-            unsafe { result::memcpy_dtod_async(to, from, 4, joined.stream()) }
+            unsafe { result::memcpy_dtod_async(to, from, 4, attached.stream()) }
         };
         let outside = copy().err().map(device::explain);
         assert_eq!(outside.as_deref(), Some("CUDA_ERROR_INVALID_CONTEXT: invalid device context"));
-        joined.enter()?;
-        copy().map_err(|cause| joined.device().failed("copy", cause))
+        attached.enter()?;
+        copy().map_err(|cause| attached.device().failed("copy", cause))
     });
     region.join().expect("it does not panic")?;
     // SAFETY: as above.
@@ -64,8 +64,8 @@ fn a_region_shares_context_and_queue() {
 }
 
 fn others() -> Result<Vec<String>, Error> {
-    let domain = CudaDomain::open(0, &child::places(), &[])?;
-    let (driver, handles) = (locate::driver(&child::places())?, domain.handles());
+    let domain = CudaDomain::open(0, &child::search_path(), &[])?;
+    let (driver, handles) = (locate::driver(&child::search_path())?, domain.handles());
     let device = |device_type, device_id| DomainHandles { device: DLDevice { device_type, device_id }, ..handles };
     let cases = [
         device(1, 0),
@@ -75,7 +75,7 @@ fn others() -> Result<Vec<String>, Error> {
         DomainHandles { context: null_mut(), ..handles },
         DomainHandles { queue: null_mut(), ..handles },
     ];
-    Ok(cases.iter().map(|handles| refused(Joined::new(handles, &driver))).collect())
+    Ok(cases.iter().map(|handles| refused(AttachedDomain::new(handles, &driver))).collect())
 }
 
 fn handles_of_something_else() {
@@ -87,7 +87,7 @@ fn handles_of_something_else() {
         )
     };
     let expected = [
-        "the domain is a device of DLPack's type 1, and CUDA's are of type 2 ()".into(),
+        "the domain is a device of DLPack's type 1, but CUDA's are of type 2 ()".into(),
         "there is no device cuda:-1 ()".into(),
         "the driver for CUDA 13.0 (DIR/libcuda.so.1) finds no device cuda:2 (It finds cuda:0, cuda:1)".into(),
         other(1),

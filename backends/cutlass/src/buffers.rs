@@ -1,21 +1,21 @@
-//! Where the values of a region lie: inputs, outputs, constants, and scratch for what one step leaves to the next.
+//! Assigns buffers to the values of a region: inputs, outputs, constants, and scratch between steps.
 
-use byoc_nvidia::program::{self, Place, Tensor};
+use byoc_nvidia::program::{self, BufferRef};
 use byoc_plugin_api::{Constants, Dim, Error, Region, contiguous_strides};
 
-/// What a step does with a constant.
+/// How a step uses a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Kernels read it as it lies.
+    /// Kernels read it in place.
     Host,
-    /// It decided what is computed, and is in the code so.
+    /// Its numbers are in the code.
     Embedded,
 }
 
-/// How far apart the elements of a constant lie, where they are known: during code generation.
+/// The strides of a constant, if they are known, as they are during code generation.
 pub(crate) type Strides<'a> = dyn Fn(usize) -> Option<Vec<i64>> + 'a;
 
-/// How far apart the elements of a constant lie as kernels read it.
+/// The strides of a constant as kernels read it.
 pub(crate) fn strides<'a>(region: &'a Region, constants: &'a Constants<'_>) -> impl Fn(usize) -> Option<Vec<i64>> + 'a {
     |value| {
         let view = constants.get(region.constant(value)?.id)?;
@@ -23,45 +23,44 @@ pub(crate) fn strides<'a>(region: &'a Region, constants: &'a Constants<'_>) -> i
     }
 }
 
-/// The places of one variant of a program.
-pub(crate) struct Memory<'a> {
+/// The buffers of one variant of a program.
+pub(crate) struct Buffers<'a> {
     region: &'a Region,
     data: &'a Constants<'a>,
     constants: Vec<program::Constant>,
     scratch: Vec<Dim>,
-    kept: Vec<(usize, Place)>,
+    kept: Vec<(usize, BufferRef)>,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> Buffers<'a> {
     pub(crate) fn new(region: &'a Region, data: &'a Constants<'a>) -> Self {
-        Memory { region, data, constants: Vec::new(), scratch: Vec::new(), kept: Vec::new() }
+        Buffers { region, data, constants: Vec::new(), scratch: Vec::new(), kept: Vec::new() }
     }
 
-    /// The place of a value that is an input, an output, or what an earlier step made.
+    /// The buffer of a value that is an input, an output, or the result of an earlier step.
     ///
     /// # Errors
     ///
-    /// When it is none of them.
-    pub(crate) fn place(&self, value: usize) -> Result<Place, Error> {
+    /// When it is none of these.
+    pub(crate) fn place(&self, value: usize) -> Result<BufferRef, Error> {
         let of = |list: &[usize]| list.iter().position(|&known| known == value);
         let kept = self.kept.iter().find(|(known, _)| *known == value).map(|(_, place)| *place);
-        let place = of(&self.region.inputs).map(Place::Input);
-        let place = place.or_else(|| of(&self.region.outputs).map(Place::Output)).or(kept);
-        place.ok_or_else(|| Error::new(format!("value {value} comes from nowhere")))
+        let place = of(&self.region.inputs).map(BufferRef::Input);
+        let place = place.or_else(|| of(&self.region.outputs).map(BufferRef::Output)).or(kept);
+        place.ok_or_else(|| Error::new(format!("value {value} is neither an input nor computed")))
     }
 
-    /// The place of an operand that may be a constant, which is read as it lies where its rows or its columns lie one
-    /// after another.
-    pub(crate) fn operand(&mut self, value: usize) -> Result<Place, Error> {
+    /// The buffer of an operand that may be a constant, which is read in place if its rows or its columns are contiguous.
+    pub(crate) fn operand(&mut self, value: usize) -> Result<BufferRef, Error> {
         self.read(value, readable)
     }
 
-    /// The place of an operand that may be a constant, which is read in row-major order.
-    pub(crate) fn contiguous(&mut self, value: usize) -> Result<Place, Error> {
+    /// The buffer of an operand that may be a constant, which is read in row-major order.
+    pub(crate) fn contiguous(&mut self, value: usize) -> Result<BufferRef, Error> {
         self.read(value, |shape, _| contiguous_strides(shape))
     }
 
-    fn read(&mut self, value: usize, strides: fn(&[i64], &[i64]) -> Vec<i64>) -> Result<Place, Error> {
+    fn read(&mut self, value: usize, strides: fn(&[i64], &[i64]) -> Vec<i64>) -> Result<BufferRef, Error> {
         let Some(constant) = self.region.constant(value) else { return self.place(value) };
         let missing = || Error::new(format!("constant {} is missing", constant.id));
         let view = self.data.get(constant.id).ok_or_else(missing)?;
@@ -74,23 +73,23 @@ impl<'a> Memory<'a> {
         }))
     }
 
-    /// The place of a constant, once for each way to read it.
-    pub(crate) fn constant(&mut self, entry: program::Constant) -> Place {
+    /// The buffer of a constant, one for each set of strides.
+    pub(crate) fn constant(&mut self, entry: program::Constant) -> BufferRef {
         let known = self.constants.iter().position(|constant| *constant == entry);
-        Place::Constant(known.unwrap_or_else(|| {
+        BufferRef::Constant(known.unwrap_or_else(|| {
             self.constants.push(entry);
             self.constants.len() - 1
         }))
     }
 
-    /// The constants and the scratch memory that were asked for.
+    /// The constants and the scratch buffers in use.
     pub(crate) fn take(self) -> (Vec<program::Constant>, Vec<Dim>) {
         (self.constants, self.scratch)
     }
 }
 
-/// The strides by which kernels read a constant that lies with these: its own, where its rows or its columns lie one after
-/// another and nothing overlaps; else it is laid out anew at load.
+/// The strides by which kernels read a constant with these strides: the same, if its rows or its columns are contiguous and
+/// do not overlap; else it is repacked at load.
 pub(crate) fn readable(shape: &[i64], strides: &[i64]) -> Vec<i64> {
     let dense = |size: i64, stride: i64| size == 1 || stride == 1;
     let fits = match (shape, strides) {
@@ -103,13 +102,4 @@ pub(crate) fn readable(shape: &[i64], strides: &[i64]) -> Vec<i64> {
         _ => false,
     };
     if fits { strides.to_vec() } else { contiguous_strides(shape) }
-}
-
-/// The tensors of these values, as a program tells them.
-pub(crate) fn tensors(region: &Region, values: &[usize]) -> Vec<Tensor> {
-    let tensor = |&value: &usize| {
-        let value = &region.values[value];
-        Tensor { dtype: value.dtype, shape: value.shape.clone() }
-    };
-    values.iter().map(tensor).collect()
 }

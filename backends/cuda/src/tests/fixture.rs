@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use byoc_dim as dim;
 use byoc_json_backend::reference::{self, Array};
-use byoc_nvidia::program::{Argument, Place};
+use byoc_nvidia::program::{Argument, BufferRef};
 use byoc_nvidia_standins::cpu::{Buffer, Kernels, Param};
 use byoc_plugin_api::testing::{Limit, RegionBuilder, Type, compare, decode, encode, rounded};
 use byoc_plugin_api::{Attribute, ConstantAccess, DType, Dim};
@@ -179,10 +179,10 @@ impl Net {
                 continue;
             }
             let parameter = |argument: &Argument| match argument {
-                Argument::Pointer(Place::Input(at)) => Param::Pointer(inputs[*at].address()),
-                Argument::Pointer(Place::Constant(at)) => Param::Pointer(constants[*at].address()),
-                Argument::Pointer(Place::Output(at)) => Param::Pointer(outputs[*at].address()),
-                Argument::Pointer(Place::Scratch(at)) => Param::Pointer(scratch[*at].address()),
+                Argument::Pointer(BufferRef::Input(at)) => Param::Pointer(inputs[*at].address()),
+                Argument::Pointer(BufferRef::Constant(at)) => Param::Pointer(constants[*at].address()),
+                Argument::Pointer(BufferRef::Output(at)) => Param::Pointer(outputs[*at].address()),
+                Argument::Pointer(BufferRef::Scratch(at)) => Param::Pointer(scratch[*at].address()),
                 Argument::Size(own) => Param::Size(size(own) as i64),
                 other => panic!("{other:?}"),
             };
@@ -229,7 +229,7 @@ impl Net {
     }
 }
 
-/// The kernels of a source, without what stands before them.
+/// The kernels of a source, without prelude and helpers.
 pub(super) fn kernels_of(text: &str) -> &str {
     let end = "return x;\n}\n";
     text.rfind(end).map_or(text, |at| &text[at + end.len()..])

@@ -1,10 +1,10 @@
-//! One line for a source that does not compile: the first error of NVRTC's log, with the line that it is about.
+//! One-line errors for sources that do not compile: the first error of the log, with its line of source.
 
 use std::path::PathBuf;
 
 use byoc_plugin_api::Error;
 
-use super::program::Failure;
+use super::nvrtc::Failure;
 use crate::locate::one_line;
 
 /// Most characters of a line of source that are shown.
@@ -12,18 +12,18 @@ const MOST: usize = 120;
 
 /// An error of the log.
 #[derive(Debug, PartialEq, Eq)]
-struct Complaint<'a> {
+struct Diagnostic<'a> {
     message: &'a str,
     /// File and line, where it is an error of the front end.
     place: Option<(&'a str, usize)>,
-    /// What stands below it: the line of source, if there is a place.
+    /// The line of source that the log shows for it.
     below: &'a str,
 }
 
 /// The error of `what`, whose source and log were kept in the file `kept`, if that could be written.
 pub(super) fn error(what: &str, source: &str, failure: &Failure, kept: Option<PathBuf>) -> Error {
     let message = match first(&failure.log) {
-        Some(complaint) => format!("{what}: {}", told(&complaint, source)),
+        Some(diagnostic) => format!("{what}: {}", told(&diagnostic, source)),
         None => format!("{what}: {}", failure.status),
     };
     let error = one_line(message);
@@ -33,19 +33,19 @@ pub(super) fn error(what: &str, source: &str, failure: &Failure, kept: Option<Pa
     }
 }
 
-fn told(complaint: &Complaint<'_>, source: &str) -> String {
-    let Some((file, line)) = complaint.place else { return complaint.message.to_owned() };
+fn told(diagnostic: &Diagnostic<'_>, source: &str) -> String {
+    let Some((file, line)) = diagnostic.place else { return diagnostic.message.to_owned() };
     // Sources have names, headers have paths.
     let is_header = file.contains('/');
     let own = source.lines().nth(line.saturating_sub(1)).filter(|_| !is_header);
-    let text: String = own.unwrap_or(complaint.below).trim().chars().take(MOST).collect();
+    let text: String = own.unwrap_or(diagnostic.below).trim().chars().take(MOST).collect();
     let place = if is_header { format!("{file}, line {line}") } else { format!("line {line}") };
-    format!("{} ({place}: {text})", complaint.message)
+    format!("{} ({place}: {text})", diagnostic.message)
 }
 
 /// The first error. Lines of the front end are `file(line): error: message`, where the error may be catastrophic; those of
 /// NVRTC itself and of ptxas have no file.
-fn first(log: &str) -> Option<Complaint<'_>> {
+fn first(log: &str) -> Option<Diagnostic<'_>> {
     let mut lines = log.lines();
     while let Some(line) = lines.next() {
         let parts = ["error", "fatal"].iter().find_map(|word| {
@@ -53,13 +53,13 @@ fn first(log: &str) -> Option<Complaint<'_>> {
             Some((before, after.trim_start().strip_prefix(':')?.trim()))
         });
         if let Some((before, message)) = parts {
-            return Some(Complaint { message, place: place(before), below: lines.next().unwrap_or_default() });
+            return Some(Diagnostic { message, place: place(before), below: lines.next().unwrap_or_default() });
         }
     }
     None
 }
 
-/// What stands before the word: `file(line): `.
+/// Parses the text before the word: `file(line): `.
 fn place(before: &str) -> Option<(&str, usize)> {
     let before = before.trim_end().trim_end_matches("catastrophic").trim_end().strip_suffix("):")?;
     let (file, line) = before.rsplit_once('(')?;

@@ -1,4 +1,4 @@
-//! The calls of NVRTC.
+//! Calls NVRTC.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -12,9 +12,9 @@ use crate::locate::{Found, one_line};
 /// Why there is no cubin.
 #[derive(Debug)]
 pub(super) struct Failure {
-    /// NVRTC's word for it, such as `NVRTC_ERROR_COMPILATION`.
+    /// NVRTC's name of the error, such as `NVRTC_ERROR_COMPILATION`.
     pub(super) status: String,
-    /// What NVRTC said.
+    /// NVRTC's log.
     pub(super) log: String,
 }
 
@@ -23,7 +23,7 @@ impl Failure {
         Failure { status: format!("{:?}", error.0), log: String::new() }
     }
 
-    /// Whether an allocation failed. NVRTC says so in its log, as of an error in the source.
+    /// Whether an allocation failed, which NVRTC may report in its log like an error in the source.
     pub(super) fn is_out_of_memory(&self) -> bool {
         self.status == "NVRTC_ERROR_OUT_OF_MEMORY" || self.log.contains("catastrophic error: out of memory")
     }
@@ -31,7 +31,7 @@ impl Failure {
 
 /// The architectures that NVRTC compiles for, as numbers.
 pub(super) fn supported(found: &Found) -> Result<Vec<u32>, Error> {
-    let failed = |error: NvrtcError| one_line(format!("{found} does not tell its architectures: {:?}", error.0));
+    let failed = |error: NvrtcError| one_line(format!("{found} does not report its architectures: {:?}", error.0));
     let mut count: c_int = 0;
     // SAFETY: `found` is what cudarc has open, with this function; it writes one number.
     unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) }.result().map_err(failed)?;
@@ -41,9 +41,8 @@ pub(super) fn supported(found: &Found) -> Result<Vec<u32>, Error> {
     Ok(numbers.into_iter().filter_map(|number| u32::try_from(number).ok()).collect())
 }
 
-/// The folder that NVRTC is told the source lies in. It looks there for headers in quotes, and so do headers that it
-/// includes: nobody can put anything there. Without one it would look in the current folder, and with `--no-source-include` not even in
-/// the folder of the header that includes another.
+/// The folder that NVRTC believes the source to be in, which cannot have files: it searches there for headers in quotes.
+/// Without it NVRTC would search the current folder, and with `--no-source-include` not even the including header's own.
 const NOWHERE: &str = "/proc/nowhere/";
 
 /// A program, destroyed at the end.
@@ -80,7 +79,7 @@ fn cubin(program: &Program) -> Result<Vec<u8>, NvrtcError> {
     let mut bytes = vec![0u8; size];
     // SAFETY: there is room for as many bytes as NVRTC has just said.
     unsafe { sys::nvrtcGetCUBIN(program.0, bytes.as_mut_ptr().cast::<c_char>()) }.result()?;
-    // Of a virtual architecture there is none.
+    // A virtual architecture has no cubin.
     if bytes.is_empty() { Err(NvrtcError(nvrtcResult::NVRTC_ERROR_INTERNAL_ERROR)) } else { Ok(bytes) }
 }
 

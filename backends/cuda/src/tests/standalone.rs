@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::{Attribute, DType};
 
-use super::bed::{NAMED, Net, check};
+use super::fixture::{NAMED, Net, check};
 
 fn ints(values: &[i64]) -> Attribute {
     Attribute::Ints(values.to_vec())

@@ -1,9 +1,0 @@
-// The place of a tile among those of a matrix. Tiles are taken in groups of 8 rows of tiles, so that those that run at
-// the same time share what they read.
-struct Spot {
-  int m, n;
-};
-__device__ inline Spot spot(int at, int rows, int columns) {
-  int group = at / (8 * columns) * 8, within = at % (8 * columns), height = min(rows - group, 8);
-  return {group + within % height, within / height};
-}
