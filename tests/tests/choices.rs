@@ -184,11 +184,11 @@ fn info_tells_what_is_found_and_how_to_get_the_rest() {
     golden("tools.json", &format!("{}\n", serde_json::to_string_pretty(&told["tools"]).expect("JSON")));
     // What a panicking plugin prints stands before it.
     let failed = info("isle", &["--backend-opt", "isle.panic=tools"]);
-    let error = "error: [B306] backend 'isle' cannot say what it uses: backend panicked: as asked in tools\n";
+    let error = "error: [B306] backend 'isle' cannot report what it uses: backend panicked: as asked in tools\n";
     assert!(failed.code == Some(1) && failed.stderr.ends_with(error), "{}", failed.stderr);
     info("isle", &["--backend-opt", "ferry.off=true"]).fails(
         2,
-        "error: [B304] option 'ferry.off' is none of the backend 'isle'\n  hint: Write --backend-opt isle.KEY=VALUE",
+        "error: [B304] option 'ferry.off' is not one of the backend 'isle'\n  hint: Write --backend-opt isle.KEY=VALUE",
     );
     info("isle", &["--backend-opt", "isle.of=true"])
         .fails(2, "error: [B304] backend 'isle': there is no option 'of'\n  hint: Did you mean 'off'?");

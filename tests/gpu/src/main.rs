@@ -61,7 +61,9 @@ fn parts(bed: &Bed, report: &mut Report) {
     report.figure("device", name.as_str());
     report.figure("stand_in", bed.is_stand_in());
     if bed.is_stand_in() {
-        report.note(&format!("'{name}' is no GPU: it computes on the CPU, and its times and sizes say nothing of one"));
+        report.note(&format!(
+            "'{name}' is not a GPU: it computes on the CPU, and its times and sizes say nothing of one"
+        ));
     }
     for part in bed.args.parts() {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Equal code stands once; code that is not of one backend is not shared, and files without shared code are what they were.
+//! Equal code is stored once; code that is not of one backend is not shared, and files without shared code are what they were.
 
 use bytes::Bytes;
 

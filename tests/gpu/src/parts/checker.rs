@@ -49,7 +49,7 @@ fn find() -> Option<PathBuf> {
 fn start(bed: &Bed, checker: &Path) -> Result<Output> {
     let mut command = Command::new("timeout");
     command.arg("--kill-after=10").arg(LIMIT.to_string()).arg(checker);
-    // Calls that the driver refuses are no errors of memory: libraries make some to find out what there is.
+    // Calls that the driver refuses are not memory errors: libraries make some to find out what there is.
     command.args(["--tool", "memcheck", "--error-exitcode", FOUND, "--report-api-errors", "no"]);
     command.arg(std::env::current_exe()?);
     command.args(bed.plugin_arguments());
