@@ -2,6 +2,7 @@
 
 mod tidy {
     pub(crate) mod imports;
+    pub(crate) mod words;
 }
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -395,4 +396,10 @@ fn backends_have_the_same_files() {
         offences.extend(missing.map(|file| format!("backends/{name}/src/{file} is missing")));
     }
     none(&offences);
+}
+
+/// The field's terms are the same in code, comments, messages and pages.
+#[test]
+fn words() {
+    none(&tidy::words::offences());
 }
