@@ -11,7 +11,7 @@ mod shared;
 pub(crate) use name_value::ModelArg;
 pub(crate) use shared::{Backends, Execution, Plugins, Shapes};
 
-/// Compile ONNX models with plugin backends into one artifact in which every weight stands once
+/// Compile ONNX models with plugin backends into one artifact in which every weight is stored once
 #[derive(clap::Parser, Debug)]
 #[command(name = "byoc", version, max_term_width = 100)]
 pub(crate) struct Cli {

@@ -1,4 +1,4 @@
-//! What a verb works on: an artifact, what the model there compiles to, or a file that is code of a backend by itself.
+//! The input of a verb: an artifact, a model to compile, or a file in a backend's own format.
 
 use std::path::Path;
 
@@ -16,11 +16,11 @@ use crate::compile_request;
 use crate::progress::Progress;
 use crate::report::count;
 
-/// A file that was compiled, here or by somebody else.
+/// A compiled file: an artifact, or a backend's own format.
 pub(crate) enum Compiled {
     /// An artifact.
     Artifact(Box<Artifact>),
-    /// A file that is code of a backend by itself.
+    /// A file in a backend's own format.
     File(Box<runtime::Opened>),
 }
 
@@ -55,7 +55,7 @@ impl Compared {
     }
 }
 
-/// When an artifact is compared with its digests as a whole.
+/// When all bytes of an artifact are compared with their digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Digests {
     /// Where the command line asks for it.
@@ -69,7 +69,7 @@ pub(crate) struct Opened {
     compiled: Compiled,
     /// The backends that it needs, and maybe more.
     registry: Registry,
-    /// Sizes that it leaves open. None are left for a model: they went into compiling it.
+    /// Symbolic sizes; none for a model, where they were used for compiling.
     pub(crate) open_sizes: Shapes,
     /// Files that belong to it though the command line does not name them.
     pub(crate) found: Vec<Input>,
@@ -96,7 +96,7 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
 }
 
-/// Opens an artifact; a file that is none, by the backend whose files end as it does.
+/// Opens an artifact, or another file by the backend that declares its file ending.
 pub(crate) fn find(path: &Path, places: &Plugins) -> Result<Compiled> {
     let error = match Artifact::open(path) {
         Ok(artifact) => return Ok(Compiled::Artifact(Box::new(artifact))),
@@ -183,7 +183,7 @@ pub(crate) fn run_options(registry: &Registry, settings: &[(String, String)]) ->
     match others.first() {
         None => Ok(run_options),
         Some((key, _)) => {
-            let message = format!("option '{key}' is none of running what is compiled already");
+            let message = format!("option '{key}' is not an option of running");
             Err(Diagnostic::new(Code::BadOption, message).hint("Give it to byoc compile, or name the .onnx model"))
         }
     }

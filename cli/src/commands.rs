@@ -1,4 +1,4 @@
-//! The verbs, one file each, which has its flags, what it does and how it shows what came of it.
+//! The verbs, one file each, with flags, implementation and output.
 
 mod bench;
 mod check;

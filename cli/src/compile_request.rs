@@ -1,4 +1,4 @@
-//! From flags to what core compiles: finds the plugins, picks the backends, names the entries.
+//! Turns flags into a compile request: finds the plugins, selects the backends, names the entries.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(crate) fn registry_of(places: &Plugins, names: &[String]) -> Result<Registry
     Registry::discover_wanted(&search(places), &embed::backends(), names, None)
 }
 
-/// The backend of that name, its plugin in a process of its own: for what is to be described.
+/// The backend of that name, its plugin in a worker: for descriptions.
 pub(crate) fn isolated_registry_of(places: &Plugins, name: &str) -> Result<Registry> {
     let isolation = isolation(places)?;
     Registry::discover_wanted(&search(places), &embed::backends(), &[name.to_owned()], isolation.as_ref())
@@ -32,7 +32,7 @@ pub(crate) fn registry_for(places: &Plugins, artifact: &Artifact) -> Result<Regi
     registry_of(places, &backends_of(artifact))
 }
 
-/// The same, each plugin in a process of its own until something of it is run: for what is to be compiled further.
+/// The same, each plugin in a worker until its code is run: for compiling.
 pub(crate) fn isolated_registry_for(places: &Plugins, artifact: &Artifact) -> Result<Registry> {
     let isolation = isolation(places)?;
     Registry::discover_wanted(&search(places), &embed::backends(), &backends_of(artifact), isolation.as_ref())
@@ -45,7 +45,7 @@ fn backends_of(artifact: &Artifact) -> Vec<String> {
     names
 }
 
-/// Every backend that can be found, each plugin in a process of its own: for what is to be compiled or described.
+/// Every backend that can be found, each plugin in a worker: for compiling and descriptions.
 pub(crate) fn isolated_registry(places: &Plugins) -> Result<Registry> {
     let isolation = isolation(places)?;
     Registry::discover(&search(places), &embed::backends(), isolation.as_ref())
@@ -85,9 +85,9 @@ pub(crate) fn request(
 ) -> Result<Request> {
     let chosen = chosen_backends(chosen, &sources)?;
     let backends = registry.select(&chosen.backend, &chosen.backend_opt)?;
-    let folder = folder(registry, &backends)?;
+    let folding_backend = folding_backend(registry, &backends)?;
     let import = ImportOptions { shapes: shapes.shape.clone(), dims: shapes.dim.clone(), no_mmap: false };
-    Ok(Request { import, folder, ..Request::new(sources, backends) })
+    Ok(Request { import, folding_backend, ..Request::new(sources, backends) })
 }
 
 /// The user's choice; else, for a model that ends in `.repro.onnx`, the backend and the options that it was made for; else the embedded one.
@@ -112,7 +112,7 @@ fn chosen_backends(chosen: &Backends, sources: &[(String, PathBuf)]) -> Result<B
 
 /// The backend that computes constants: the last host backend of the list that computes in the model's own precision, with
 /// its options, or else the embedded one.
-fn folder(registry: &Registry, backends: &[Selected]) -> Result<Option<Selected>> {
+fn folding_backend(registry: &Registry, backends: &[Selected]) -> Result<Option<Selected>> {
     match backends.iter().rev().find(|selected| selected.is_exact_host()) {
         Some(selected) => Ok(Some(selected.clone())),
         None => Ok(registry.select(&[embed::default_backend()?], &[])?.pop()),

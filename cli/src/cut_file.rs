@@ -1,5 +1,5 @@
-//! What is said of a file that another program cuts short while it is in use: in place of the end by a signal, one line as of
-//! any other error.
+//! Reports a file that another program truncates while it is mapped: one line as for any other error, in place of the end
+//! by a signal.
 
 use std::io::{IoSlice, IsTerminal};
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use byoc_core::diagnostic::Code;
 /// What is written before the line: a terminal may show a progress bar.
 static BEFORE: OnceLock<&str> = OnceLock::new();
 
-/// From here on, such a file is told of.
+/// From here on, such a file is reported.
 pub(crate) fn watch() {
     let _ = BEFORE.set(if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" });
     byoc_core::on_cut_files(report);
@@ -30,7 +30,7 @@ fn report(file: &[u8]) -> i32 {
         HINT.as_bytes(),
         b"\n",
     ];
-    // Past the lock that the language puts before it.
+    // Bypasses the lock of `std`'s stderr.
     let _ = rustix::io::writev(std::io::stderr(), &line.map(IoSlice::new));
     code.exit().into()
 }

@@ -1,4 +1,4 @@
-//! What `run`, `bench` and `verify` begin with: an entry that is loaded as the command line asks.
+//! Common start of `run`, `bench` and `verify`: loads an entry by the flags.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub(crate) struct Ready {
 /// What differs from verb to verb.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
-    /// What inputs are filled with that no file gives, where the user does not say.
+    /// The default fill of inputs without a file.
     pub(crate) fill: Option<Fill>,
     /// Whether the time of each region is taken, which keeps those on a device from being replayed together.
     pub(crate) profile: bool,

@@ -1,5 +1,5 @@
-//! No output of a verb takes the place of a file that it reads. What the command line and the environment name is compared
-//! before any work is done; what is found later, such as the data of a model, by whoever finds it.
+//! No output of a verb overwrites a file that it reads. What the command line and the environment name is compared
+//! before any work is done; what is found later, such as external data of a model, where it is found.
 
 use std::path::{Path, PathBuf};
 

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == compile_request::WORKER) {
         byoc_core::plugin::serve();
     }
-    // What it says stands in the one line of the error.
+    // Its message is part of the one-line error.
     byoc_core::plugin::quiet_panics();
     let cli = args::Cli::parse();
     cli.command.run().unwrap_or_else(|diagnostic| {

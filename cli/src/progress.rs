@@ -1,4 +1,4 @@
-//! A line on stderr that tells what the compiler is doing: only on a terminal, and only once it takes over half a second.
+//! A progress line on stderr: only on a terminal, and only once it takes over half a second.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use byoc_core::atomic_file;
 use byoc_core::compile::{Observer, Stage};
 use byoc_core::diagnostic::Diagnostic;
-use byoc_core::whole;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::report;
 
-/// Work that takes less is over before a line could be read.
+/// Shorter work shows no progress line.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Shows progress and warnings, and writes or keeps the text form of stages.
@@ -32,13 +32,13 @@ pub(crate) struct Progress {
 }
 
 /// The files in `folder` that hold the text forms of the stages.
-pub(crate) fn dump_files(folder: &Path) -> Vec<PathBuf> {
-    Stage::ALL.iter().map(|&stage| dump_file(folder, stage)).collect()
+pub(crate) fn dump_files(dir: &Path) -> Vec<PathBuf> {
+    Stage::ALL.iter().map(|&stage| dump_file(dir, stage)).collect()
 }
 
-fn dump_file(folder: &Path, stage: Stage) -> PathBuf {
+fn dump_file(dir: &Path, stage: Stage) -> PathBuf {
     let number = Stage::ALL.iter().position(|&other| other == stage).unwrap_or(0) + 1;
-    folder.join(format!("{number}-{}.txt", stage.name()))
+    dir.join(format!("{number}-{}.txt", stage.name()))
 }
 
 impl Progress {
@@ -73,7 +73,7 @@ impl Progress {
         self
     }
 
-    /// Says nothing but how far the work is: for what was done before.
+    /// Shows progress only: for repeated work.
     pub(crate) fn without_warnings(mut self) -> Progress {
         self.warns = false;
         self
@@ -90,9 +90,9 @@ impl Progress {
     }
 
     fn write_dump(&self, stage: Stage, text: &str) -> Result<(), Diagnostic> {
-        let Some(folder) = &self.dump else { return Ok(()) };
-        std::fs::create_dir_all(folder).map_err(|error| Diagnostic::io(folder, "make the folder", &error))?;
-        whole::write(&dump_file(folder, stage), text.as_bytes())
+        let Some(dir) = &self.dump else { return Ok(()) };
+        std::fs::create_dir_all(dir).map_err(|error| Diagnostic::io(dir, "make the folder", &error))?;
+        atomic_file::write(&dump_file(dir, stage), text.as_bytes())
     }
 }
 
@@ -100,7 +100,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.done = None;
         if let Some(waiter) = self.waiter.take() {
-            // The thread only waits and draws; were it to panic, the work itself would be unharmed.
+            // The thread only waits and draws; a panic there does not affect the work.
             let _ = waiter.join();
         }
         self.bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! What people see: results on stdout, everything else on stderr. No other module writes to either.
+//! All output: results on stdout, everything else on stderr. No other module prints.
 
 mod format;
 mod overview;
@@ -16,7 +16,7 @@ pub(crate) use overview::{Bytes, Overview, copies};
 pub(crate) use results::{comparisons, devices, outputs, profile};
 pub(crate) use table::Table;
 
-/// Writes a result. A reader that went away (`byoc ... | head`) is no error.
+/// Writes a result. A reader that went away (`byoc ... | head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
@@ -35,17 +35,17 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     print(&text)
 }
 
-/// Tells of the error that ends the command.
+/// Prints the error that ends the command.
 pub(crate) fn error(diagnostic: &Diagnostic) {
     stderr(&told("error", diagnostic));
 }
 
-/// Tells of something that does not end the command.
+/// Prints a warning.
 pub(crate) fn warning(diagnostic: &Diagnostic) {
     stderr(&told("warning", diagnostic));
 }
 
-/// Tells what is going on.
+/// Prints progress.
 pub(crate) fn note(text: &str) {
     stderr(text);
 }
@@ -56,7 +56,7 @@ fn told(kind: &str, diagnostic: &Diagnostic) -> String {
 }
 
 fn stderr(text: &str) {
-    // Nobody is left to tell when stderr is gone.
+    // An error of stderr itself cannot be reported.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 

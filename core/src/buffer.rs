@@ -35,7 +35,7 @@ impl Buffer {
 
     /// Address of the first byte.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
-        // Not by way of a slice, which would claim what views of other values in the block borrow.
+        // Not through a slice, which would alias the views of other values in the block.
         self.bytes.as_mut_ptr().wrapping_add(self.start)
     }
 

@@ -1,21 +1,21 @@
-//! Calibration: which values the tensors of a region take while the model runs over the user's samples. Backends that
-//! quantise choose their scales from it; core watches for all of them in one way, and no backend sees the samples.
+//! Calibration: ranges and histograms of a region's tensors while the model runs over the user's samples. Quantising
+//! backends choose their scales from them; core observes for all of them alike, and no backend sees the samples.
 
+mod histogram;
 mod network;
-mod seen;
 
 use std::collections::{BTreeSet, HashMap};
 
 use byoc_plugin_api::{DType, Observed};
 
+use self::histogram::{Histogram, Range};
 use self::network::{Loaded, Network, Sample};
-use self::seen::{Histogram, Range};
+use crate::atomic_file::Scratch;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, ValueId};
 use crate::partition::{Partitioned, RegionPlan};
 use crate::plugin::Selected;
 use crate::spool::Spool;
-use crate::whole::Scratch;
 
 /// Equal parts of the range of a value that its histogram counts.
 pub const PARTS: usize = 2048;
@@ -31,13 +31,13 @@ pub struct Input {
     pub shape: Vec<usize>,
 }
 
-/// Data of the kind that a model is made for.
+/// A calibration data set.
 pub trait Dataset {
     /// What the user calls it, such as its path.
     fn name(&self) -> String;
 
     /// The samples for a model that takes these inputs; there may be data for others as well. Errors where the data does
-    /// not fit them. `warn` is told what is no error.
+    /// not fit them. `warn` gets warnings.
     fn open(&self, inputs: &[Input], warn: &mut dyn FnMut(Diagnostic)) -> Result<Box<dyn Samples + '_>>;
 }
 
@@ -60,15 +60,15 @@ pub trait Samples {
     }
 }
 
-/// What calibration tells while it runs.
+/// A progress report or a warning of calibration.
 pub(crate) enum Event<'a> {
-    /// `done` of `total` steps, and what is next.
+    /// `done` of `total` steps, and the next one.
     Progress(usize, usize, &'a str),
-    /// Something the user should know that is no error.
+    /// A warning.
     Warning(Diagnostic),
 }
 
-/// What calibration works with.
+/// The inputs of calibration.
 pub(crate) struct Setting<'a> {
     /// The backends, in the user's order.
     pub(crate) backends: &'a [Selected],
@@ -76,52 +76,52 @@ pub(crate) struct Setting<'a> {
     pub(crate) host: Option<&'a Selected>,
     /// The user's data.
     pub(crate) dataset: Option<&'a dyn Dataset>,
-    /// Where what the host packs may lie meanwhile.
+    /// Where packed constants of the host backend are spooled.
     pub(crate) scratch: &'a Scratch,
 }
 
-/// What was seen of values, by entry: kept when the regions are cut anew, for a run over the data takes long.
+/// Observations of values, by entry: kept across repartitioning, because a run over the data is slow.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct Observations {
     seen: HashMap<(usize, ValueId), Observed>,
-    /// Whether a data set was asked for, or the user knows that none was.
+    /// Whether the data set was used, or its being unused was reported.
     settled: bool,
 }
 
 /// Fills [`byoc_plugin_api::Region::observed`] of every region whose backend wants it, from two runs over the data set:
-/// one for the ranges, one for the histograms. What is known already is not run for again.
+/// one for the ranges, one for the histograms. Values with observations are not run for again.
 pub(crate) fn calibrate(
     partitioned: &mut Partitioned,
     setting: &Setting<'_>,
-    known: &mut Known,
+    observations: &mut Observations,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<()> {
     let wants = |plan: &RegionPlan| setting.backends[plan.backend].registered.description.calibration;
     let Some(first) = partitioned.regions.iter().find(|plan| wants(plan)) else {
-        if let Some(dataset) = setting.dataset.filter(|_| !std::mem::replace(&mut known.settled, true)) {
+        if let Some(dataset) = setting.dataset.filter(|_| !std::mem::replace(&mut observations.settled, true)) {
             tell(Event::Warning(unused(dataset)));
         }
         return Ok(());
     };
     let dataset = setting.dataset.ok_or_else(|| needs_dataset(first, setting))?;
     let host = setting.host.ok_or_else(no_host)?;
-    known.settled = true;
+    observations.settled = true;
     for entry in 0..partitioned.model.entries.len() {
         let graph = &partitioned.model.entries[entry];
         let plans = partitioned.regions.iter().filter(|plan| plan.entry == entry && wants(plan));
         let values = plans.flat_map(|plan| watched(graph, plan)).map(|(value, _)| value);
-        let wanted: BTreeSet<_> = values.filter(|&value| !known.seen.contains_key(&(entry, value))).collect();
+        let wanted: BTreeSet<_> = values.filter(|&value| !observations.seen.contains_key(&(entry, value))).collect();
         if wanted.is_empty() {
             continue;
         }
         let network = Network::new(&partitioned.model, entry, &wanted, host)?;
         let compiled = network.compile(&mut Spool::new(setting.scratch)?)?;
         let seen = watch(&mut network.load(&compiled)?, dataset, tell)?;
-        known.seen.extend(seen.into_iter().map(|(value, observed)| ((entry, value), observed)));
+        observations.seen.extend(seen.into_iter().map(|(value, observed)| ((entry, value), observed)));
     }
     let Partitioned { model, regions, .. } = partitioned;
     for plan in regions.iter_mut().filter(|plan| wants(plan)) {
-        let of = |(id, value)| Some(Observed { value, ..known.seen.get(&(plan.entry, id))?.clone() });
+        let of = |(id, value)| Some(Observed { value, ..observations.seen.get(&(plan.entry, id))?.clone() });
         let mut observed: Vec<_> = watched(&model.entries[plan.entry], plan).into_iter().filter_map(of).collect();
         observed.sort_unstable_by_key(|observed| observed.value);
         plan.region.observed = observed;
@@ -129,7 +129,7 @@ pub(crate) fn calibrate(
     Ok(())
 }
 
-/// The tensors of a region that are watched: in the entry's graph, and the region's number of each.
+/// The observed tensors of a region: in the entry's graph, and the region's number of each.
 fn watched(graph: &Graph, plan: &RegionPlan) -> BTreeSet<(ValueId, usize)> {
     let nodes = plan.nodes.iter().map(|&node| &graph.nodes[node]).zip(&plan.region.nodes);
     let ports = nodes.flat_map(|(node, cut)| {
@@ -160,7 +160,7 @@ fn watch(
     })?;
     for input in 0..network.inputs().len() {
         if let (Some(watched), Some((least, greatest))) = (network.watched_input(input), samples.declared(input)) {
-            // Finite by contract; what is not would change nothing.
+            // Finite by contract; a range that is not finite is ignored.
             let _ = ranges[watched].widen(&[least, greatest]);
         }
     }
@@ -172,7 +172,7 @@ fn watch(
     Ok(network.watched().iter().copied().zip(histograms.into_iter().map(Histogram::observed)).collect())
 }
 
-/// Looks at the elements of a watched value, given by its place among them, on a sample.
+/// Visits the elements of an observed value, given by its index, on a sample.
 type Visit<'v> = dyn FnMut(usize, &[f32], &Sample<'_>) -> Result<()> + 'v;
 
 /// Runs over all samples, one sample in memory at a time.

@@ -1,5 +1,5 @@
-//! Stage 5: each region through its backend's codegen and constant_updater. Code and packed bytes go to the spool, so
-//! they never pile up in memory.
+//! Stage 5: runs each region through its backend's codegen and constant_updater. Code and packed bytes go to the spool,
+//! not into memory.
 
 mod claims;
 mod constant_views;
@@ -24,9 +24,9 @@ use crate::spool::{Spool, SpoolRange};
 pub(crate) struct RegionConstant {
     /// The region's parameter.
     pub(crate) id: ConstantId,
-    /// What the model has for it.
+    /// The model's constant.
     pub(crate) source: ConstantRef,
-    /// What the backend wants of it.
+    /// The backend's claim.
     pub(crate) claim: RecordedClaim,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct GeneratedRegion {
     pub(crate) code: SpoolRange,
     /// Its constants, in the order of the region's.
     pub(crate) constants: Vec<RegionConstant>,
-    /// What its backend has to say about the code.
+    /// Its backend's notes about the code.
     pub(crate) notes: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Generated {
     pub(crate) model: Arc<Model>,
     /// The regions, in the order in which they run.
     pub(crate) regions: Vec<GeneratedRegion>,
-    /// Where code and packed bytes lie until the artifact is written.
+    /// Holds code and packed bytes until the artifact is written.
     pub(crate) spool: Spool,
 }
 
@@ -61,11 +61,11 @@ pub(crate) enum Event<'a> {
     Log(&'a str, &'a str),
 }
 
-/// Why there is no code.
+/// A failed code generation.
 pub(crate) struct Failure {
     /// The error.
     pub(crate) diagnostic: Diagnostic,
-    /// The region, where its backend's process ended.
+    /// The region, if its backend's process ended.
     pub(crate) crashed: Option<Box<RegionPlan>>,
 }
 
@@ -166,7 +166,7 @@ fn generate_region(
     let job = Job::new(&plan.region, &constants, &selected.options).with_events(&events);
     let mut writer = spool.writer(format!("the code of region {symbol}"));
     let outcome = backend.codegen(&job, &mut writer);
-    // The spool's own error (a full disk) is the cause of whatever the backend made of it.
+    // The spool's own error (a full disk) is the cause of the backend's.
     let code = writer.finish()?;
     let api::Generated { notes, learnt } = outcome.map_err(failed)?;
     let opens_files = !selected.registered.description.files.is_empty();
@@ -182,7 +182,8 @@ fn generate_region(
     Ok((code, claimed, notes))
 }
 
-/// The constants of a region that has code, as its backend claims them, given that code and what was learnt. What it packs goes to `spool`; `failed` tells of
+/// The constants of a region that has code, as its backend claims them, given that code and what codegen has learnt. What
+/// it packs goes to `spool`; `failed` wraps
 /// its errors. A region without constants is not asked about.
 pub(crate) fn claimed(
     plan: &RegionPlan,
@@ -239,7 +240,7 @@ pub(crate) fn print(generated: &Generated, backends: &[Selected]) -> String {
     text
 }
 
-/// What to do about a backend whose process ended.
+/// The remedy for a backend whose process ended.
 const CRASH_HINT: &str = "Report this to the backend's maker; --fallback-on-crash gives the region to the next backend";
 
 /// A backend's error, with backend, region and node before it.

@@ -11,7 +11,8 @@ use bytes::Bytes;
 
 pub use self::policy::{Policy, wildcard};
 use crate::artifact::{Contents, Ledger};
-use crate::calibrate::{self, Dataset, Event, Known, Setting};
+use crate::atomic_file::{Disk, Scratch};
+use crate::calibrate::{self, Dataset, Event, Observations, Setting};
 use crate::codegen::{self, Failure, Generated};
 use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
 use crate::fold;
@@ -23,7 +24,6 @@ use crate::partition::{self, Avoid, Crashes, NodeRow, Partitioned};
 use crate::passes;
 use crate::plugin::{BackendIdentity, Selected};
 use crate::spool::Spool;
-use crate::whole::{Disk, Scratch};
 
 /// What to compile, and how.
 pub struct Request {
@@ -36,15 +36,15 @@ pub struct Request {
     /// The backends, in the order in which they may take nodes.
     pub backends: Vec<Selected>,
     /// The host backend that computes constants ahead of time; nothing is folded by computation without one.
-    pub folder: Option<Selected>,
+    pub folding_backend: Option<Selected>,
     /// Samples of the inputs, for backends that choose ranges from them. The last host backend of the list runs the model
-    /// over them, or else `folder`.
+    /// over them, or else `folding_backend`.
     pub calibration: Option<Box<dyn Dataset>>,
     /// Rules for where nodes may go.
     pub policy: Policy,
     /// Gives the nodes of a region in which a backend crashes to the next backend, with a warning in place of an error.
     pub fallback_on_crash: bool,
-    /// Turns a constant found in a code blob and stored as well from an error into a warning.
+    /// Makes a constant that is both in code and stored a warning in place of an error.
     pub allow_duplicates: bool,
     /// Refers to constants in the model's files in place of copying them into the artifact.
     pub external_constants: bool,
@@ -60,7 +60,7 @@ impl Request {
             model: None,
             import: ImportOptions::default(),
             backends,
-            folder: None,
+            folding_backend: None,
             calibration: None,
             policy: Policy::default(),
             fallback_on_crash: false,
@@ -106,17 +106,17 @@ impl Stage {
     }
 }
 
-/// Is told what is going on. All methods do nothing by default.
+/// Callbacks for progress, stage output and warnings. All methods do nothing by default.
 pub trait Observer {
     /// A stage begins.
     fn stage(&mut self, _stage: Stage) {}
-    /// Within a stage: `done` of `total` steps, and what is next.
+    /// Within a stage: `done` of `total` steps, and the next one.
     fn progress(&mut self, _done: usize, _total: usize, _next: &str) {}
     /// A backend logs a line while it generates code.
     fn log(&mut self, _backend: &str, _line: &str) {}
     /// A stage that has a text form ended; `text` makes it.
     fn dump(&mut self, _stage: Stage, _text: &dyn Fn() -> String) {}
-    /// Something the user should know that is no error.
+    /// A warning.
     fn warning(&mut self, _warning: &Diagnostic) {}
 }
 
@@ -125,60 +125,60 @@ pub struct Silent;
 
 impl Observer for Silent {}
 
-/// What came of a compile.
+/// The result of a compile.
 pub struct Report {
-    /// One row for each node: who took it, and who refused it why.
+    /// One row for each node: the backend that took it, and the refusals of others.
     pub nodes: Vec<NodeRow>,
-    /// What became of every constant.
+    /// The ledger.
     pub ledger: Ledger,
     /// Bytes of the file.
     pub file_bytes: u64,
 }
 
-/// Compiles the request into the file `output`. On an error nothing is written, and what was there stays; so it is where
-/// `output` is a file that a model is read from.
+/// Compiles the request into the file `output`. On an error nothing is written, and an existing file stays. It is an error if
+/// a model is read from `output`.
 pub fn compile(request: &Request, output: &Path, observer: &mut dyn Observer) -> Result<Report> {
-    let place = Place { scratch: Scratch::beside(output), output: Some(output) };
-    let Made { contents, nodes, ledger, inputs } = make(request, &place, observer)?;
-    // The models were read a while ago.
-    place.check(request, &inputs)?;
+    let destination = Destination { scratch: Scratch::beside(output), output: Some(output) };
+    let Made { contents, nodes, ledger, inputs } = make(request, &destination, observer)?;
+    // The models may have been replaced since they were read.
+    destination.check(request, &inputs)?;
     let file_bytes = contents.write(output, &mut |done, total, next| observer.progress(done, total, next))?;
     Ok(Report { nodes, ledger, file_bytes })
 }
 
 /// An artifact without a file of its own.
 pub struct Unnamed {
-    /// Its bytes, mapped from a file without a name.
+    /// Its bytes, mapped from an unnamed file.
     pub bytes: Bytes,
     /// The files that it was made of.
     pub inputs: Vec<Input>,
 }
 
-/// Compiles the request into a file without a name, which goes with the last of the bytes, even where the process is
+/// Compiles the request into an unnamed file, which is freed with the last of the bytes, even if the process is
 /// killed. With `beside` it is the artifact that would be written to that path, on the same disk.
 pub fn compile_unnamed(request: &Request, beside: Option<&Path>, observer: &mut dyn Observer) -> Result<Unnamed> {
     let scratch = beside.map_or_else(Scratch::temporary, Scratch::beside);
-    let place = Place { scratch, output: None };
-    let Made { contents, inputs, .. } = make(request, &place, observer)?;
-    let name = beside.unwrap_or(&place.scratch.folder);
-    let bytes =
-        contents.write_unnamed(name, &place.scratch, &mut |done, total, next| observer.progress(done, total, next))?;
+    let destination = Destination { scratch, output: None };
+    let Made { contents, inputs, .. } = make(request, &destination, observer)?;
+    let name = beside.unwrap_or(&destination.scratch.dir);
+    let bytes = contents
+        .write_unnamed(name, &destination.scratch, &mut |done, total, next| observer.progress(done, total, next))?;
     Ok(Unnamed { bytes, inputs })
 }
 
 /// Runs the stages up to and including `last` (at most [`Stage::Ownership`]); the observer gets each one's text form.
 pub fn compile_until(request: &Request, last: Stage, observer: &mut dyn Observer) -> Result<()> {
-    let place = Place { scratch: Scratch::temporary(), output: None };
-    let model = import(request, &place, observer)?;
+    let destination = Destination { scratch: Scratch::temporary(), output: None };
+    let model = import(request, &destination, observer)?;
     if last == Stage::Onnx {
         return Ok(());
     }
-    let mut spool = Spool::new(&place.scratch)?;
+    let mut spool = Spool::new(&destination.scratch)?;
     let typed = simplify(request, model, &mut spool, observer)?;
     match last {
         Stage::Onnx | Stage::Passes => Ok(()),
         Stage::Partition => partition(request, typed, &[], observer).map(drop),
-        _ => finish(request, typed, spool, &place, observer).map(drop),
+        _ => finish(request, typed, spool, &destination, observer).map(drop),
     }
 }
 
@@ -188,59 +188,63 @@ pub fn explain(request: &Request, observer: &mut dyn Observer) -> Result<Vec<Nod
     Ok(partition::explain(&partitioned, &request.backends))
 }
 
-/// Writes the region of that symbol as an ONNX model of its own to `output`: what its backend's maker needs to see what
-/// it did. With `strip` its weights have made-up elements.
+/// Writes the region of that symbol as an ONNX model to `output`: what its backend's maker needs to reproduce
+/// a failure. With `strip` its weights have made-up elements.
 pub fn repro(request: &Request, symbol: &str, strip: bool, output: &Path, observer: &mut dyn Observer) -> Result<()> {
-    let place = Place { scratch: Scratch::temporary(), output: Some(output) };
-    let partitioned = partitioned_at(request, &place, observer)?;
+    let destination = Destination { scratch: Scratch::temporary(), output: Some(output) };
+    let partitioned = partitioned_at(request, &destination, observer)?;
     let Some(plan) = partitioned.regions.iter().find(|plan| plan.region.symbol == symbol) else {
         let symbols = partitioned.regions.iter().map(|plan| plan.region.symbol.as_str());
         let error = Diagnostic::new(Code::UnknownName, format!("the model has no region '{symbol}'"));
         return Err(error.hint(in_place_of(symbol, symbols)));
     };
-    place.check(request, &partitioned.model.inputs())?;
+    destination.check(request, &partitioned.model.inputs())?;
     recover::save(&partitioned.model.constants, plan, &request.backends[plan.backend], strip, output)
 }
 
-/// The stages up to the partition: the regions as backends are given them, what was tried, and nodes that nobody takes.
+/// The stages up to the partition: the regions as backends get them, the attempts, and unassigned nodes.
 pub fn partitioned(request: &Request, observer: &mut dyn Observer) -> Result<Partitioned> {
-    partitioned_at(request, &Place { scratch: Scratch::temporary(), output: None }, observer)
+    partitioned_at(request, &Destination { scratch: Scratch::temporary(), output: None }, observer)
 }
 
-fn partitioned_at(request: &Request, place: &Place<'_>, observer: &mut dyn Observer) -> Result<Partitioned> {
-    let model = import(request, place, observer)?;
-    let mut spool = Spool::new(&place.scratch)?;
+fn partitioned_at(
+    request: &Request,
+    destination: &Destination<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Partitioned> {
+    let model = import(request, destination, observer)?;
+    let mut spool = Spool::new(&destination.scratch)?;
     let typed = simplify(request, model, &mut spool, observer)?;
     partition(request, typed, &[], observer)
 }
 
-/// As [`partitioned`], with what backends that want calibration are told of their regions.
+/// As [`partitioned`], with the observations for backends that use calibration.
 pub fn prepared(request: &Request, observer: &mut dyn Observer) -> Result<Partitioned> {
     let mut partitioned = partitioned(request, observer)?;
-    watch(request, &mut partitioned, &Scratch::temporary(), &mut Known::default(), observer)?;
+    watch(request, &mut partitioned, &Scratch::temporary(), &mut Observations::default(), observer)?;
     Ok(partitioned)
 }
 
 /// Where a compile may write.
-struct Place<'a> {
+struct Destination<'a> {
     scratch: Scratch,
     /// The file that is to be written, if it has a name.
     output: Option<&'a Path>,
 }
 
-impl Place<'_> {
-    /// Errors where what is to be written is a file that a model is read from: an artifact may need that file, and nobody
-    /// wants a model to be gone.
+impl Destination<'_> {
+    /// Errors where an output is a file that a model is read from: it would be lost, and an artifact may refer
+    /// to it.
     fn check(&self, request: &Request, inputs: &[Input]) -> Result<()> {
         let outputs: Vec<&Path> =
             self.output.into_iter().chain(request.also_written.iter().map(PathBuf::as_path)).collect();
         overwrite::check(&outputs, inputs)
     }
 
-    /// Seen from where the artifact refers to other files.
-    fn folder(&self) -> &Path {
+    /// The directory from which the artifact refers to other files.
+    fn dir(&self) -> &Path {
         match self.scratch.disk {
-            Disk::Output => &self.scratch.folder,
+            Disk::Output => &self.scratch.dir,
             Disk::Temporary => Path::new("."),
         }
     }
@@ -255,32 +259,32 @@ struct Made {
     inputs: Vec<Input>,
 }
 
-fn make(request: &Request, place: &Place<'_>, observer: &mut dyn Observer) -> Result<Made> {
-    let model = import(request, place, observer)?;
+fn make(request: &Request, destination: &Destination<'_>, observer: &mut dyn Observer) -> Result<Made> {
+    let model = import(request, destination, observer)?;
     let inputs = model.inputs();
-    let mut spool = Spool::new(&place.scratch)?;
+    let mut spool = Spool::new(&destination.scratch)?;
     let typed = simplify(request, model, &mut spool, observer)?;
-    let (settled, nodes) = finish(request, typed, spool, place, observer)?;
+    let (settled, nodes) = finish(request, typed, spool, destination, observer)?;
     observer.stage(Stage::Artifact);
     let (contents, ledger) = settled.into_contents();
     Ok(Made { contents, nodes, ledger, inputs })
 }
 
-fn import(request: &Request, place: &Place<'_>, observer: &mut dyn Observer) -> Result<Model> {
+fn import(request: &Request, destination: &Destination<'_>, observer: &mut dyn Observer) -> Result<Model> {
     observer.stage(Stage::Onnx);
     let sources: Vec<_> = request.sources.iter().map(|(name, path)| (name.clone(), path.as_path())).collect();
     let model = match &request.model {
         Some(model) => model.clone(),
         None => onnx::import(&sources, &request.import)?,
     };
-    place.check(request, &model.inputs())?;
+    destination.check(request, &model.inputs())?;
     observer.dump(Stage::Onnx, &|| ir::print(&model));
     Ok(model)
 }
 
 fn simplify(request: &Request, model: Model, spool: &mut Spool, observer: &mut dyn Observer) -> Result<TypedModel> {
     observer.stage(Stage::Passes);
-    let typed = fold::simplify(model, request.folder.as_ref(), spool)?;
+    let typed = fold::simplify(model, request.folding_backend.as_ref(), spool)?;
     passes::undeclared(typed.model()).iter().for_each(|warning| observer.warning(warning));
     observer.dump(Stage::Passes, &|| ir::print(typed.model()));
     Ok(typed)
@@ -308,30 +312,30 @@ fn generate(
     request: &Request,
     typed: &TypedModel,
     mut spool: Spool,
-    place: &Place<'_>,
+    destination: &Destination<'_>,
     observer: &mut dyn Observer,
 ) -> Result<(Generated, Storage, Vec<NodeRow>)> {
     let inputs = typed.model().inputs();
-    let crashes = place.output.map(|output| (output, inputs.as_slice()));
+    let crashes = destination.output.map(|output| (output, inputs.as_slice()));
     let mut avoid = Vec::new();
-    let mut known = Known::default();
+    let mut known = Observations::default();
     loop {
         let mut partitioned = partition(request, typed.clone(), &avoid, observer)?;
         partitioned.require_complete(&request.backends)?;
         request.policy.check(&partitioned, &request.backends)?;
         let nodes = partition::explain(&partitioned, &request.backends);
         observer.stage(Stage::Codegen);
-        watch(request, &mut partitioned, &place.scratch, &mut known, observer)?;
+        watch(request, &mut partitioned, &destination.scratch, &mut known, observer)?;
         match generate_settled(partitioned, &request.backends, spool, observer) {
             Ok((generated, storage)) => return Ok((generated, storage, nodes)),
             Err(failure) => avoid.push(recover::from(failure, request, typed, crashes, observer)?),
         }
-        spool = Spool::new(&place.scratch)?;
+        spool = Spool::new(&destination.scratch)?;
     }
 }
 
 /// The code of every region, and what is stored of the constants. Where a constant would be stored in more than one form,
-/// the backends that pack it are told so and asked once more.
+/// the backends that pack it are asked once more, with that constant marked as shared.
 fn generate_settled(
     partitioned: Partitioned,
     backends: &[Selected],
@@ -354,15 +358,16 @@ fn generate_settled(
     }
 }
 
-/// Tells backends that want it which values the tensors of their regions take.
+/// Calibrates: sets the observed ranges of the regions whose backends use them.
 fn watch(
     request: &Request,
     partitioned: &mut Partitioned,
     scratch: &Scratch,
-    known: &mut Known,
+    known: &mut Observations,
     observer: &mut dyn Observer,
 ) -> Result<()> {
-    let host = request.backends.iter().rev().find(|selected| selected.is_exact_host()).or(request.folder.as_ref());
+    let host =
+        request.backends.iter().rev().find(|selected| selected.is_exact_host()).or(request.folding_backend.as_ref());
     let setting = Setting { backends: &request.backends, host, dataset: request.calibration.as_deref(), scratch };
     calibrate::calibrate(partitioned, &setting, known, &mut |event| match event {
         Event::Progress(done, total, next) => observer.progress(done, total, next),
@@ -374,10 +379,10 @@ fn finish(
     request: &Request,
     typed: TypedModel,
     spool: Spool,
-    place: &Place<'_>,
+    destination: &Destination<'_>,
     observer: &mut dyn Observer,
 ) -> Result<(Settled, Vec<NodeRow>)> {
-    let (generated, storage, nodes) = generate(request, &typed, spool, place, observer)?;
+    let (generated, storage, nodes) = generate(request, &typed, spool, destination, observer)?;
     codegen::warnings(&generated, &request.backends).iter().for_each(|warning| observer.warning(warning));
     drop(typed);
     observer.dump(Stage::Codegen, &|| codegen::print(&generated, &request.backends));
@@ -385,7 +390,7 @@ fn finish(
     let identities: Vec<_> = request.backends.iter().map(BackendIdentity::of).collect();
     let options = SettleOptions {
         allow_duplicates: request.allow_duplicates,
-        refer_from: request.external_constants.then(|| place.folder().to_owned()),
+        refer_from: request.external_constants.then(|| destination.dir().to_owned()),
     };
     let settled = ownership::settle(&generated, &storage, &identities, &options)?;
     for warning in settled.warnings() {

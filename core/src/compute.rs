@@ -1,5 +1,5 @@
-//! Computes while it compiles: a region goes through code generation for a host backend, is loaded and run here. Core has
-//! no kernels, so folding and calibration both come to this.
+//! Computes at compile time: compiles a region for a host backend, loads it and runs it. Core has no kernels, so folding
+//! and calibration both use this.
 
 use byoc_plugin_api::{
     Backend, BoundConstant, BoundConstants, Environment, Error, Executable, Job, TensorView, TensorViewMut, Value,
@@ -26,7 +26,7 @@ pub(crate) struct Compiled<'a> {
 }
 
 impl<'a> Compiled<'a> {
-    /// Generates the code of a region for `host`. What it packs goes to `spool`; `failed` tells of the backend's errors.
+    /// Generates the code of a region for `host`. What it packs goes to `spool`; `failed` wraps the backend's errors.
     pub(crate) fn new(
         table: &'a ConstantTable,
         plan: &RegionPlan,
@@ -46,22 +46,22 @@ impl<'a> Compiled<'a> {
         Ok(Compiled { host, views, code, constants: bound })
     }
 
-    /// Makes it ready to run, on one thread: a sum that more threads share may be rounded otherwise, and what is computed
-    /// must not depend on the machine's cores.
+    /// Loads it for one thread: a sum over several threads may be rounded otherwise, and the result must not depend on
+    /// the number of cores.
     pub(crate) fn load(&self) -> std::result::Result<Box<dyn Executable + '_>, Error> {
         let environment = Environment { threads: 1, options: self.host.options.clone() };
         let runtime = self.host.registered.backend.runtime().host()?;
         runtime.load(&self.code, &BoundConstants::new(self.bound()), &environment)
     }
 
-    /// What the claims have bound at load.
+    /// The constants that are bound at load.
     fn bound(&self) -> Vec<BoundConstant<'_>> {
         let bound = self.views.iter().zip(&self.constants).filter_map(|((id, view), bound)| match bound {
             Bound::Original => Some(BoundConstant { id, layout: None, view }),
             Bound::Nothing => None,
             Bound::Packed(packed) => {
                 let PackedBytes { packed, bytes, shape, strides } = packed.as_ref();
-                // SAFETY: the recorder saw to it that the bytes are as many as shape and type say.
+                // SAFETY: the recorder checked that the bytes are as many as shape and type say.
                 let view = unsafe { TensorView::from_raw(bytes.as_ptr(), packed.form.dtype, shape, strides) };
                 Some(BoundConstant { id, layout: Some(&packed.form.layout), view })
             }
@@ -70,7 +70,7 @@ impl<'a> Compiled<'a> {
     }
 }
 
-/// What a claim has bound at load.
+/// The constant that a claim binds at load.
 enum Bound {
     Original,
     Nothing,
@@ -113,7 +113,7 @@ pub(crate) struct Tensor {
 }
 
 impl Tensor {
-    /// Zeros of the type and shape of `value`. An error where its shape is not fixed, or counts more than fits in memory.
+    /// Zeros of the type and shape of `value`. An error where its shape is not fixed, or does not fit in memory.
     pub(crate) fn zeros(value: &Value) -> std::result::Result<Tensor, Error> {
         let shape = value.fixed_shape().ok_or_else(|| Error::new(format!("'{}' has no fixed shape", value.name)))?;
         let size = shape.iter().try_fold(value.dtype.size(), |size, &count| size.checked_mul(count));
@@ -127,7 +127,7 @@ impl Tensor {
         Ok(Tensor { name: value.name.clone(), ty, shape, strides, buffer, size })
     }
 
-    /// Replaces the elements; false, and nothing is done, where the bytes are not as many.
+    /// Replaces the contents; false if the length differs.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> bool {
         let fits = bytes.len() == self.size;
         if fits {
@@ -136,7 +136,7 @@ impl Tensor {
         fits
     }
 
-    /// The block that holds the elements, and how many of its bytes they are.
+    /// The memory of the elements, and their length in bytes.
     pub(crate) fn into_buffer(self) -> (Buffer, usize) {
         (self.buffer, self.size)
     }

@@ -1,5 +1,5 @@
-//! The constant table: every constant of every entry, found by content, so that equal bytes are one whatever their
-//! names. A graph refers to a constant as (base bytes, [`View`]): reshaping, transposing or broadcasting one moves no
+//! The constant table: every constant of every entry, found by content, so that equal bytes are one constant under any
+//! name. A graph refers to a constant as (base bytes, [`View`]): reshaping, transposing or broadcasting one moves no
 //! byte.
 
 mod view;
@@ -47,7 +47,7 @@ pub struct ConstantRef {
 pub struct ConstantTable {
     bases: Vec<Base>,
     by_content: HashMap<(DType, [u8; 32]), BaseId>,
-    /// Matrices by what tells most of them apart.
+    /// Matrices by a key that most of them differ in.
     by_corners: HashMap<Corners, Vec<BaseId>>,
 }
 
@@ -172,7 +172,7 @@ fn is_transpose(matrix: &[u8], columns: usize, other: &[u8], size: usize) -> boo
     }
 }
 
-/// Compares in tiles, so that both matrices are read a cache line at a time. Most matrices that are no transposes differ
+/// Compares in tiles, so that both matrices are read a cache line at a time. Most matrices that are not transposes differ
 /// in the first row.
 fn is_transpose_of<const SIZE: usize>(matrix: &[u8], columns: usize, other: &[u8]) -> bool {
     const TILE: usize = 32;

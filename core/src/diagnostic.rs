@@ -57,7 +57,7 @@ codes! {
     ShapeOption = "B204", exit 2;
     /// Constant folding failed in the host backend.
     Folding = "B205", exit 1;
-    /// A plugin file cannot be opened, or is no plugin.
+    /// A plugin file cannot be opened, or is not a plugin.
     NotAPlugin = "B301", exit 3;
     /// A plugin and this host do not speak a common ABI version.
     AbiMismatch = "B302", exit 3;
@@ -73,11 +73,11 @@ codes! {
     BackendCrashed = "B307", exit 5;
     /// `BYOC_PLUGIN_ALLOW` is set and does not name the digest of a plugin file.
     PluginNotAllowed = "B308", exit 3;
-    /// What a backend wants its users to know about the code of a region. A warning, never an error.
+    /// A backend's note about the code of a region. A warning, never an error.
     BackendNote = "B309", exit 1;
     /// No backend of the list takes a node, and no host backend of the list knows it.
     NoBackend = "B401", exit 4;
-    /// The placement is not what `--require`, `--no-fallback` or `--max-host-nodes` asks for.
+    /// The placement breaks `--require`, `--no-fallback` or `--max-host-nodes`.
     PlacementPolicy = "B402", exit 4;
     /// A constant of a region has no claim, two claims, or a claim names an unknown constant.
     BadClaim = "B501", exit 1;
@@ -89,7 +89,7 @@ codes! {
     CannotSwap = "B504", exit 1;
     /// A file cannot be read or written.
     Io = "B601", exit 1;
-    /// The file is no artifact, or it is damaged; or a file was cut short by another program while it was in use.
+    /// The file is not an artifact, or it is damaged; or a file was cut short by another program while it was in use.
     DamagedArtifact = "B602", exit 1;
     /// The artifact was written in a format that this build does not read.
     ArtifactVersion = "B603", exit 1;
@@ -132,7 +132,7 @@ pub struct Diagnostic {
 /// The result type of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Diagnostic>;
 
-/// The remedy for a name that there is not: the nearest one that there is, or all of them.
+/// The remedy for an unknown name: the nearest known one, or all of them.
 pub(crate) fn in_place_of<'a>(word: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
     match closest(word, names.clone()) {
         Some(near) => format!("Did you mean '{near}'?"),

@@ -1,5 +1,5 @@
-//! Computes ahead of time what depends on constants only. Core has no kernels: the nodes are compiled for a host
-//! backend and run there, through the same interface as any region.
+//! Constant folding. Core has no kernels: foldable nodes are compiled for a host backend and run there, through the same
+//! interface as any region.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -16,19 +16,19 @@ use crate::passes;
 use crate::plugin::Selected;
 use crate::spool::Spool;
 
-/// Results up to this many bytes are computed ahead of time whatever they are computed from.
+/// Results up to this many bytes are always folded.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// Stage 3: types for every value, nodes complete, constants folded, dead nodes gone. Without a `folder` nothing is computed; shapes
-/// and views still fold. What is computed goes to `spool` where it is large.
-pub(crate) fn simplify(mut model: Model, folder: Option<&Selected>, spool: &mut Spool) -> Result<TypedModel> {
-    // A folded shape can make further shapes known, so the passes run until nothing moves.
+/// Stage 3: types for every value, nodes complete, constants folded, dead nodes gone. Without a `folding_backend`
+/// nothing is computed; shapes and views still fold. Large results go to `spool`.
+pub(crate) fn simplify(mut model: Model, folding_backend: Option<&Selected>, spool: &mut Spool) -> Result<TypedModel> {
+    // A folded shape can make further shapes known, so the passes run to a fixed point.
     loop {
         let mut changed = passes::infer_and_fold_views(&mut model)?;
         passes::complete(&mut model);
-        if let Some(folder) = folder {
+        if let Some(folding_backend) = folding_backend {
             for entry in 0..model.entries.len() {
-                changed |= fold_entry(&mut model, entry, folder, spool)?;
+                changed |= fold_entry(&mut model, entry, folding_backend, spool)?;
             }
         }
         passes::prune(&mut model);
@@ -38,16 +38,16 @@ pub(crate) fn simplify(mut model: Model, folder: Option<&Selected>, spool: &mut 
     }
 }
 
-/// Computes the foldable nodes of an entry; whether there were any.
-fn fold_entry(model: &mut Model, entry: usize, folder: &Selected, spool: &mut Spool) -> Result<bool> {
+/// Folds the nodes of an entry; false if there were none.
+fn fold_entry(model: &mut Model, entry: usize, folding_backend: &Selected, spool: &mut Spool) -> Result<bool> {
     let nodes = foldable(model, entry);
     if nodes.is_empty() {
         return Ok(false);
     }
     let mut done = BTreeSet::new();
-    for nodes in partition::groups_for(model, entry, folder, &nodes)? {
-        let plan = partition::outline_for(model, entry, folder, &nodes)?;
-        let results = evaluate(&model.constants, &plan, folder, spool)?;
+    for nodes in partition::groups_for(model, entry, folding_backend, &nodes)? {
+        let plan = partition::outline_for(model, entry, folding_backend, &nodes)?;
+        let results = evaluate(&model.constants, &plan, folding_backend, spool)?;
         for ((bytes, ty), &value) in results.into_iter().zip(&plan.outputs) {
             let shape = ty.fixed_shape().unwrap_or_default();
             let name = model.entries[entry].value(value).name.clone();
@@ -66,7 +66,7 @@ fn fold_entry(model: &mut Model, entry: usize, folder: &Selected, spool: &mut Sp
 }
 
 /// Nodes that depend on constants only and whose results are worth storing: small ones, and those that replace constants
-/// of as many bytes. No constant beyond a few bytes is folded while anybody else needs it as it is, for then the file
+/// of as many bytes. No constant beyond a few bytes is folded while it has other readers, for then the file
 /// would hold it in both forms.
 fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
     let graph = &model.entries[entry];
@@ -90,12 +90,12 @@ fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
     nodes
 }
 
-/// The bytes of the constants that nobody needs any more once the node is folded; `None` where somebody would.
+/// The bytes of the constants that folding the node makes unused; `None` where one keeps a reader.
 fn freed(model: &Model, graph: &Graph, node: &Node, readings: &HashMap<BaseId, HashSet<Reading<'_>>>) -> Option<usize> {
     let mut freed = 0;
     for &value in node.inputs.iter().flatten() {
         let Some(constant) = &graph.value(value).constant else {
-            // Computed in this round; what is large waits for the next one, when it is a constant with readers.
+            // Computed in this round; a large result waits for the next one, when it is a constant with readers.
             bytes(graph, value).filter(|&bytes| bytes <= INLINE_BYTES)?;
             continue;
         };
@@ -108,7 +108,7 @@ fn freed(model: &Model, graph: &Graph, node: &Node, readings: &HashMap<BaseId, H
     Some(freed)
 }
 
-/// What is done with a constant: readers that do the same agree on what it may be folded into.
+/// A use of a constant: equal uses fold to equal results.
 #[derive(PartialEq, Eq, Hash)]
 enum Reading<'a> {
     /// An operator, its attributes, and its inputs where they are constants.
@@ -146,15 +146,15 @@ fn bytes(graph: &Graph, value: ValueId) -> Option<usize> {
     ty.fixed_shape()?.iter().try_fold(ty.dtype.size(), |bytes, &size| bytes.checked_mul(size))
 }
 
-/// The outputs of a region whose inputs are all constants. Large ones lie in the spool.
+/// The outputs of a region whose inputs are all constants. Large ones are in the spool.
 fn evaluate(
     table: &ConstantTable,
     plan: &RegionPlan,
-    folder: &Selected,
+    folding_backend: &Selected,
     spool: &mut Spool,
 ) -> Result<Vec<(Bytes, TensorType)>> {
-    let failed = |error| failed(plan, folder, error);
-    let compiled = Compiled::new(table, plan, folder, spool, &failed)?;
+    let failed = |error| failed(plan, folding_backend, error);
+    let compiled = Compiled::new(table, plan, folding_backend, spool, &failed)?;
     let outputs = plan.region.outputs.iter().map(|&value| Tensor::zeros(&plan.region.values[value]));
     let mut results = outputs.collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
     let mut views: Vec<_> = results.iter_mut().map(Tensor::view_mut).collect();
@@ -174,8 +174,8 @@ fn keep(result: Tensor, spool: &mut Spool) -> Result<(Bytes, TensorType)> {
     Ok((spool.bytes(range)?, ty))
 }
 
-fn failed(plan: &RegionPlan, folder: &Selected, error: Error) -> Diagnostic {
+fn failed(plan: &RegionPlan, folding_backend: &Selected, error: Error) -> Diagnostic {
     let node = error.node.or_else(|| plan.region.nodes.first().map(|node| node.name.clone())).unwrap_or_default();
-    let message = format!("folding node '{node}' on backend '{}' failed: {}", folder.name(), error.message);
+    let message = format!("folding node '{node}' on backend '{}' failed: {}", folding_backend.name(), error.message);
     Diagnostic { code: Code::Folding, message, hint: error.hint }
 }

@@ -24,7 +24,7 @@ pub use self::read::{Contents, read};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub usize);
 
-/// What a tensor is: element type and shape.
+/// Type of a tensor: element type and shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorType {
     /// Element type.
@@ -69,7 +69,7 @@ pub struct Node {
     pub domain: String,
     /// Inputs; `None` for an optional one that is absent.
     pub inputs: Vec<Option<ValueId>>,
-    /// Outputs; `None` for one nobody wants.
+    /// Outputs; `None` for one that is not used.
     pub outputs: Vec<Option<ValueId>>,
     /// Attributes that are set.
     pub attributes: BTreeMap<String, Attribute>,
@@ -86,7 +86,7 @@ impl Node {
         self.inputs.get(index).copied().flatten()
     }
 
-    /// The value at output `index`, if somebody wants it.
+    /// The value at output `index`, if it is used.
     pub fn output(&self, index: usize) -> Option<ValueId> {
         self.outputs.get(index).copied().flatten()
     }
@@ -116,7 +116,7 @@ impl Node {
     }
 }
 
-/// One main graph. `nodes` stand in topological order.
+/// One main graph. `nodes` are in topological order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// The entry's name.
@@ -129,16 +129,16 @@ pub struct Graph {
     pub inputs: Vec<ValueId>,
     /// What the caller gets.
     pub outputs: Vec<ValueId>,
-    /// What the model says of them, in the same order; nothing is believed of it.
+    /// Their types as the model declares them, in the same order; not trusted.
     pub declared: Vec<Declared>,
 }
 
-/// What a model says of the type of an output.
+/// The declared type of an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
-    /// Element type, where it is one that we know.
+    /// Element type, if supported.
     pub dtype: Option<DType>,
-    /// Size of each dimension, where it is a number; `None` where not even the rank is told.
+    /// Size of each dimension, where it is a number; `None` where not even the rank is given.
     pub shape: Option<Vec<Option<usize>>>,
 }
 
@@ -207,7 +207,7 @@ impl Graph {
 pub struct SourceFile {
     /// The real path of its folder, and the name that it goes by there.
     pub path: PathBuf,
-    /// The whole file. Constants that stand in it are slices of these bytes.
+    /// The whole file. Constants that are in it are slices of these bytes.
     pub bytes: Bytes,
     /// What it is, such as `a model`.
     pub role: &'static str,

@@ -13,8 +13,8 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 
 pub use self::cut::on_cut_files;
 
-/// The bytes of a regular file, mapped: they take no memory of their own, and slices of them move no byte. Nobody may
-/// shorten the file while the bytes are in use; where that cannot be promised (network file systems, files that are
+/// The bytes of a regular file, mapped: they take no memory of their own, and slices of them move no byte. The file must
+/// not be shortened while the bytes are in use; where that cannot be promised (network file systems, files that are
 /// still being written), use [`read_file`].
 pub(crate) fn map_file(path: &Path) -> Result<Bytes> {
     map_open(open_regular(path)?, path)
@@ -34,12 +34,12 @@ pub(crate) fn map_open(file: File, path: &Path) -> Result<Bytes> {
     Ok(Bytes::from_owner(Mapped::new(map, path, file)))
 }
 
-/// The folder that a file lies in, or is to lie in; `.` for a bare name.
-pub(crate) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+/// The directory of a file, which need not exist; `.` for a bare name.
+pub(crate) fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Where the byte at `address` lies, if it is part of a file that this process has mapped.
+/// The place of the byte at `address` in a file that this process has mapped.
 pub(crate) fn origin(address: *const u8) -> Option<Origin> {
     let mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
     let (&start, (length, path)) = mappings.range(..=address as usize).next_back()?;
@@ -64,7 +64,7 @@ static MAPPINGS: Mutex<BTreeMap<usize, (usize, PathBuf)>> = Mutex::new(BTreeMap:
 /// A mapping that is listed for as long as it is there.
 struct Mapped {
     map: memmap2::Mmap,
-    /// Kept so that its number is a path; not where the path was one already, for then somebody else keeps it.
+    /// Kept open so that its descriptor is a path; not needed where the path was one already.
     _file: Option<File>,
 }
 
@@ -72,7 +72,7 @@ impl Mapped {
     fn new(map: memmap2::Mmap, path: &Path, file: File) -> Mapped {
         use std::os::fd::AsRawFd;
         use std::os::unix::ffi::OsStrExt;
-        // A number says little to people.
+        // A descriptor number is not a name for messages.
         let is_number = path.starts_with("/dev/fd") || path.starts_with("/proc");
         let name = if is_number { std::fs::read_link(path).ok() } else { None };
         let name = name.unwrap_or_else(|| path.to_owned());
@@ -110,18 +110,18 @@ pub(crate) fn read_file(path: &Path) -> Result<Bytes> {
 /// the file by, and what a new file would take.
 #[cfg(feature = "compiler")]
 pub(crate) fn real_place(path: &Path) -> Result<std::path::PathBuf> {
-    let folder = folder_of(path);
-    let folder = folder.canonicalize().map_err(|error| Diagnostic::io(folder, "find", &error))?;
+    let dir = dir_of(path);
+    let dir = dir.canonicalize().map_err(|error| Diagnostic::io(dir, "find", &error))?;
     let name = path.file_name();
-    name.map(|name| folder.join(name))
-        .ok_or_else(|| Diagnostic::new(Code::Io, format!("'{}' is no name of a file", path.display())))
+    name.map(|name| dir.join(name))
+        .ok_or_else(|| Diagnostic::new(Code::Io, format!("'{}' is not a file name", path.display())))
 }
 
 /// Opens `path` if it is a regular file. A pipe is refused before it is opened, for that could wait for ever.
 fn open_regular(path: &Path) -> Result<File> {
     let metadata = std::fs::metadata(path).map_err(|error| Diagnostic::io(path, "open", &error))?;
     if !metadata.is_file() {
-        return Err(Diagnostic::new(Code::Io, format!("cannot map '{}': it is no regular file", path.display())));
+        return Err(Diagnostic::new(Code::Io, format!("cannot map '{}': it is not a regular file", path.display())));
     }
     File::open(path).map_err(|error| Diagnostic::io(path, "open", &error))
 }
@@ -132,9 +132,9 @@ mod tests {
 
     #[test]
     fn mapped_and_read_bytes_are_the_same() {
-        let folder = tempfile::tempdir().expect("folder");
+        let dir = tempfile::tempdir().expect("folder");
         for content in [&b""[..], b"some bytes"] {
-            let path = folder.path().join("file");
+            let path = dir.path().join("file");
             std::fs::write(&path, content).expect("write");
             assert_eq!(map_file(&path).expect("map"), content);
             assert_eq!(read_file(&path).expect("read"), content);
@@ -150,11 +150,11 @@ mod tests {
 
     #[test]
     fn folders_and_missing_files_are_errors() {
-        let folder = tempfile::tempdir().expect("folder");
-        let place = folder.path().display().to_string();
-        let error = map_file(folder.path()).expect_err("a folder");
-        assert_eq!(error.message, format!("cannot map '{place}': it is no regular file"));
-        let error = map_file(&folder.path().join("none")).expect_err("missing");
+        let dir = tempfile::tempdir().expect("folder");
+        let place = dir.path().display().to_string();
+        let error = map_file(dir.path()).expect_err("a folder");
+        assert_eq!(error.message, format!("cannot map '{place}': it is not a regular file"));
+        let error = map_file(&dir.path().join("none")).expect_err("missing");
         assert_eq!(error.message, format!("cannot open '{place}/none': No such file or directory (os error 2)"));
     }
 }

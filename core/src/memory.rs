@@ -1,5 +1,5 @@
-//! Memory of sizes that come from models and files. What the machine does not have is an error, where an allocation of the
-//! language ends the process, and so is what the system would promise and then end the process over.
+//! Allocations whose sizes come from models and files. A failed allocation is an error instead of an abort, and so is one
+//! beyond memory and swap, which the system would grant and then kill the process for.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -9,7 +9,7 @@ use byoc_plugin_api::{DType, Error};
 
 use crate::diagnostic::{Code, Diagnostic};
 
-/// Memory that is not to be had. Its text follows the name of what needs it.
+/// A refused allocation. Its text follows the name of what needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
     bytes: usize,
@@ -111,7 +111,7 @@ fn total(text: &str) -> Option<u64> {
     line(text, "MemTotal:")?.checked_add(line(text, "SwapTotal:").unwrap_or(0))
 }
 
-/// The bytes that the line of `/proc/meminfo` with that key tells of.
+/// The bytes that the line of `/proc/meminfo` with that key gives.
 fn line(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)

@@ -12,15 +12,15 @@ use crate::map;
 mod attribute;
 mod builder;
 mod canonical;
+mod early_types;
 mod export;
 mod external;
-mod facts;
 mod flatten;
 mod graph;
 mod info;
 mod inputs;
-mod known;
 mod names;
+mod supported_ops;
 #[rustfmt::skip]
 #[allow(missing_docs, clippy::all, reason = "generated code")]
 pub mod proto;
@@ -60,7 +60,7 @@ pub fn import(sources: &[(String, &Path)], options: &ImportOptions) -> Result<Mo
         let proto = decode(path, bytes)?;
         let mut files = external::ExternalFiles::beside(path, options.no_mmap);
         let graph = graph::build(entry, proto, &mut shapes, &mut files, &mut model.constants);
-        // With one model it is clear whose node it is.
+        // With one model no name is needed.
         let place = |error: Diagnostic| {
             if sources.len() > 1 { error.within(format!("'{}'", path.display())) } else { error }
         };
@@ -93,7 +93,7 @@ fn decode(path: &Path, bytes: Bytes) -> Result<proto::ModelProto> {
     Ok(model)
 }
 
-/// What people take for an ONNX model: first bytes, what it is, remedy.
+/// Files that are mistaken for ONNX models: first bytes, format, remedy.
 const OTHER_FORMATS: &[(&[u8], &str, &str)] = &[
     (b"version https://git-lfs", "a pointer of Git LFS", "Fetch the file itself with 'git lfs pull'"),
     (b"PK\x03\x04", "a zip archive", "Unpack it; a PyTorch checkpoint is exported with torch.onnx.export"),

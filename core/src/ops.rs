@@ -1,5 +1,5 @@
 //! The operators core knows, as facts about them: versions, arity, types and shapes. No kernels. [`OPS`] is the one
-//! list; each family has one file. `docs/adding-an-operator.md` tells how a row comes in.
+//! list; each family has one file. `docs/adding-an-operator.md` shows how to add a row.
 
 use crate::constants::View;
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -31,7 +31,7 @@ pub(crate) mod testing;
 pub use elements::{ELEMENT_LIMIT, Scalar};
 pub use infer::Infer;
 
-/// Sets type and shape of each output, or says what is wrong with the node.
+/// Sets type and shape of each output, or reports an invalid node.
 pub type InferRule = fn(&mut Infer<'_>) -> Result<()>;
 
 /// The view that stands for output 0 when input 0 is a constant seen through the given view, or `None` where bytes
@@ -53,7 +53,7 @@ pub enum NoOp {
 /// What output 0 has of the inputs, whatever their sizes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Like {
-    /// Nothing that is told here.
+    /// Neither.
     Nothing,
     /// Rank and element type of input 0.
     Rank,
@@ -65,7 +65,7 @@ pub enum Like {
     Compared,
 }
 
-/// What core knows of one operator in its canonical (newest) form.
+/// The definition of one operator in its canonical (newest) form.
 #[derive(Clone, Debug)]
 pub struct OpDef {
     /// The ONNX name.
@@ -78,7 +78,7 @@ pub struct OpDef {
     /// Most outputs; output 0 is required, the others are optional.
     pub outputs: usize,
     /// Where a model of an older operator set may have another number of them: before that version, the most inputs and
-    /// the most outputs. Rows stand in the order of versions.
+    /// the most outputs. Rows are in the order of versions.
     pub older: &'static [(i64, usize, usize)],
     /// What output 0 has of the inputs.
     pub like: Like,
@@ -165,7 +165,7 @@ impl OpDef {
     }
 
     /// Whether `node` only hands input 0 on, given the types of its input 0 and output 0. A node with a second output
-    /// that somebody wants does more.
+    /// that is used does more.
     pub fn is_no_op(&self, node: &Node, input: &TensorType, output: &TensorType) -> bool {
         let alone = node.outputs.iter().skip(1).all(Option::is_none);
         alone
@@ -330,11 +330,11 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("Where", 16, (3, 3), elementwise::select),
 ];
 
-/// Operators that are no more, which the importer rewrites to ones of [`OPS`], in their last form.
+/// Operators of older operator sets, which the importer rewrites to ones of [`OPS`], in their last form.
 pub static REWRITTEN: &[OpDef] =
     &[OpDef::new("Upsample", 9, (2, 2), resize::resize).older(&[(9, 1, 1)]).attributes(attributes::UPSAMPLE)];
 
-/// The facts about an operator in its canonical form or, of one that is no more, in its last.
+/// The facts about an operator in its canonical form or, for an older one, in its last form.
 pub(crate) fn find_any(op: &str) -> Option<&'static OpDef> {
     find("", op).or_else(|| REWRITTEN.iter().find(|def| def.name == op))
 }

@@ -1,10 +1,10 @@
-//! No output takes the place of a file that is read. Paths are compared by the files that they lead to, so a link, a second
-//! name or a way round is no way past it.
+//! Guards inputs against being overwritten by outputs. Paths are compared by device and inode, so links and other
+//! spellings of a path are recognised.
 
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::map::folder_of;
+use crate::map::dir_of;
 
 /// A file that is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ impl Input {
     }
 }
 
-/// Errors where one of `outputs` is one of `inputs`, or another output. Whoever finds files only while it works asks again
-/// before it writes.
+/// Errors where one of `outputs` is one of `inputs`, or another output. Files that are found later are checked
+/// again before writing.
 pub fn check<P: AsRef<Path>>(outputs: &[P], inputs: &[Input]) -> Result<()> {
     for (index, output) in outputs.iter().map(AsRef::as_ref).enumerate() {
         if let Some(input) = identity(output).and_then(|own| inputs.iter().find(|it| identity(&it.path) == Some(own))) {
@@ -33,7 +33,7 @@ pub fn check<P: AsRef<Path>>(outputs: &[P], inputs: &[Input]) -> Result<()> {
         }
         if let Some(other) = outputs[..index].iter().map(AsRef::as_ref).find(|other| are_one(other, output)) {
             let message = format!("the outputs '{}' and '{}' are one file", other.display(), output.display());
-            return Err(Diagnostic::new(Code::Usage, message).hint("Give each a file of its own"));
+            return Err(Diagnostic::new(Code::Usage, message).hint("Give each its own file"));
         }
     }
     Ok(())
@@ -46,9 +46,9 @@ fn are_one(a: &Path, b: &Path) -> bool {
 
 /// The folder, and the name in it.
 fn place(path: &Path) -> (PathBuf, Option<&std::ffi::OsStr>) {
-    let folder = folder_of(path);
-    let real = folder.canonicalize().or_else(|_| std::path::absolute(folder));
-    (real.unwrap_or_else(|_| folder.to_owned()), path.file_name())
+    let dir = dir_of(path);
+    let real = dir.canonicalize().or_else(|_| std::path::absolute(dir));
+    (real.unwrap_or_else(|_| dir.to_owned()), path.file_name())
 }
 
 /// Device and number of the file that the path leads to, if one is there.
@@ -70,13 +70,13 @@ mod tests {
 
     #[test]
     fn a_file_is_known_by_every_name() {
-        let folder = tempfile::tempdir().expect("folder");
-        let at = |name: &str| folder.path().join(name);
+        let dir = tempfile::tempdir().expect("folder");
+        let at = |name: &str| dir.path().join(name);
         std::fs::write(at("model.onnx"), "model").expect("written");
         std::fs::write(at("other"), "other").expect("written");
         std::fs::create_dir(at("sub")).expect("made");
         std::os::unix::fs::symlink("model.onnx", at("link")).expect("linked");
-        std::os::unix::fs::symlink(folder.path(), at("sub/up")).expect("linked");
+        std::os::unix::fs::symlink(dir.path(), at("sub/up")).expect("linked");
         std::fs::hard_link(at("model.onnx"), at("second")).expect("linked");
         let inputs = [Input::new("data", at("none")), Input::new("a model", at("model.onnx"))];
         for name in ["model.onnx", "./model.onnx", "sub/../model.onnx", "link", "second", "sub/up/model.onnx"] {
@@ -91,14 +91,14 @@ mod tests {
                 )
             );
         }
-        // What is not read may be replaced, and what is not there is no file.
+        // Other files may be replaced, and missing ones are ignored.
         assert_eq!(check(&[at("other"), at("new"), at("none")], &inputs), Ok(()));
     }
 
     #[test]
     fn two_outputs_are_two_files() {
-        let folder = tempfile::tempdir().expect("folder");
-        let at = |name: &str| folder.path().join(name);
+        let dir = tempfile::tempdir().expect("folder");
+        let at = |name: &str| dir.path().join(name);
         std::fs::create_dir(at("sub")).expect("made");
         std::fs::write(at("old"), "").expect("written");
         std::fs::hard_link(at("old"), at("second")).expect("linked");
@@ -106,7 +106,7 @@ mod tests {
             let error = check(&[at(a), at(b)], &[]).expect_err("one file");
             let (a, b) = (at(a), at(b));
             let message = format!("the outputs '{}' and '{}' are one file", a.display(), b.display());
-            assert_eq!((error.message, error.hint.as_deref()), (message, Some("Give each a file of its own")));
+            assert_eq!((error.message, error.hint.as_deref()), (message, Some("Give each its own file")));
         }
         assert_eq!(check(&[at("a"), at("b"), at("sub/a"), at("none/a")], &[]), Ok(()));
     }

@@ -1,5 +1,5 @@
-//! Stage 6: who owns which constant. Claims are recorded region by region, settled so that every stored constant stands
-//! once, and audited against the code, so that a copy which a backend does not own up to is found.
+//! Stage 6: constant ownership. The claims of all regions are settled, so that every constant is stored once, and audited
+//! against the code, so that undeclared copies are found.
 
 mod assemble;
 mod audit;

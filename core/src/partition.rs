@@ -48,20 +48,20 @@ impl RegionPlan {
     }
 }
 
-/// A model whose nodes are in regions. The regions of an entry stand in an order in which they can run.
+/// A model whose nodes are in regions. The regions of an entry are in an order in which they can run.
 #[derive(Clone, Debug)]
 pub struct Partitioned {
     /// The graphs and constants.
     pub model: Arc<Model>,
     /// The regions of all entries.
     pub regions: Vec<RegionPlan>,
-    /// What was tried, for `explain`.
+    /// The attempts, for `explain`.
     pub attempts: Vec<Attempt>,
     /// Nodes that no backend takes, as (entry, node). Code can be generated only when there is none.
     pub left_over: Vec<(usize, usize)>,
 }
 
-/// Nodes that a backend is not to have: its process ended while it compiled them.
+/// Nodes that are kept from a backend: its process ended while it compiled them.
 #[derive(Clone, Debug)]
 pub struct Avoid {
     /// Index into [`Model::entries`].
@@ -72,12 +72,12 @@ pub struct Avoid {
     pub nodes: BTreeSet<usize>,
 }
 
-/// What to do about backends whose process ends.
+/// Handling of backends whose process ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Crashes<'a> {
-    /// What has happened so far.
+    /// The crashes so far.
     pub avoid: &'a [Avoid],
-    /// Whether one that ends while it checks has refused, in place of an error.
+    /// Whether a crash in `check` counts as a refusal instead of an error.
     pub tolerated: bool,
 }
 
@@ -112,17 +112,17 @@ pub fn partition(typed: TypedModel, backends: &[Selected], crashes: &Crashes<'_>
     Ok(Partitioned { model, regions, attempts, left_over })
 }
 
-/// The given nodes of an entry as groups that `folder` takes and that can be computed in this order.
+/// The given nodes of an entry as groups that `backend` takes, in topological order.
 pub(crate) fn groups_for(
     model: &Model,
     entry: usize,
-    folder: &Selected,
+    backend: &Selected,
     nodes: &BTreeSet<usize>,
 ) -> Result<Vec<BTreeSet<usize>>> {
     let mut groups = Groups::new(&model.entries[entry]);
     groups.reserve_others(nodes);
-    let folder = std::slice::from_ref(folder);
-    choose::choose(model, entry, folder, 0, &Crashes::default(), &mut groups, &mut Vec::new())?;
+    let backend = std::slice::from_ref(backend);
+    choose::choose(model, entry, backend, 0, &Crashes::default(), &mut groups, &mut Vec::new())?;
     let order = groups.order().into_iter().filter(|&group| groups.groups[group].backend == Some(0));
     Ok(order.map(|group| groups.groups[group].nodes.clone()).collect())
 }
@@ -131,10 +131,10 @@ pub(crate) fn groups_for(
 pub(crate) fn outline_for(
     model: &Model,
     entry: usize,
-    folder: &Selected,
+    backend: &Selected,
     nodes: &BTreeSet<usize>,
 ) -> Result<RegionPlan> {
-    let naming = Naming { entry: &model.entries[entry].name, backend: folder.name(), number: 0 };
+    let naming = Naming { entry: &model.entries[entry].name, backend: backend.name(), number: 0 };
     outline::outline(model, entry, 0, nodes, &Uses::of(&model.entries[entry]), naming)
 }
 

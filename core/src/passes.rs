@@ -1,4 +1,4 @@
-//! Stage 3: what turns an imported model into one in which every value has a type and no node is idle.
+//! Stage 3: passes after which every value has a type and no node is dead.
 
 mod complete;
 mod declared;

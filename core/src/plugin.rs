@@ -1,4 +1,4 @@
-//! Plugins: where they lie, which backends they hold, and what the user chose of them.
+//! Plugins: search, the registry of backends, and the user's selection.
 
 mod identity;
 mod registry;

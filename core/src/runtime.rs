@@ -14,4 +14,6 @@ pub use bind::backend as region_backend;
 pub use copies::{PlannedCopy, planned_copies};
 pub use device::{Device, DeviceName, OpenedDomain, UnopenedDomain, open_domain};
 pub use open::{Opened, open_file, open_region};
-pub use session::{CopyTime, DeviceUse, LoadOptions, PortIndex, PortInfo, Queueing, RegionTime, Session, Solo, Trial};
+pub use session::{
+    CopyTime, DeviceUse, LoadOptions, PortIndex, PortInfo, Queueing, RegionTime, Session, SingleRegion, Trial,
+};

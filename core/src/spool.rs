@@ -1,5 +1,5 @@
-//! The spool: where generated code and packed constants lie until the artifact is written. It is a file without a name,
-//! so that none of them sits in memory and an interrupted compile leaves nothing behind.
+//! The spool: an unnamed temporary file that holds generated code and packed constants until the artifact is written, so
+//! that they are not kept in memory and an interrupted compile leaves nothing behind.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,9 +8,9 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use crate::atomic_file::Scratch;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::map_file;
-use crate::whole::Scratch;
 
 /// Pieces smaller than this are gathered before they are written.
 const BUFFER: usize = 64 * 1024;
@@ -27,11 +27,11 @@ pub(crate) struct SpoolRange {
     pub(crate) len: u64,
 }
 
-/// A file without a name that only grows.
+/// An unnamed, append-only file.
 #[derive(Debug)]
 pub(crate) struct Spool {
     file: File,
-    /// Where the file lies.
+    /// Where the file is.
     scratch: Scratch,
     length: u64,
     /// The newest mapping. Older ones live as long as the slices that were taken from them.
@@ -66,7 +66,7 @@ impl Spool {
         if range.end()? > map.len() as u64 {
             match self.path().and_then(|path| map_file(&path).ok()) {
                 Some(grown) => *map = grown,
-                // Where open files have no path, memory takes the place of the mapping.
+                // Where open files have no path, the bytes are read into memory.
                 None => return self.read(range),
             }
         }
@@ -106,7 +106,7 @@ impl Spool {
     }
 
     fn error(&self, doing: &str, what: &str, cause: impl std::fmt::Display) -> Diagnostic {
-        let place = self.scratch.folder.display();
+        let place = self.scratch.dir.display();
         Diagnostic::new(Code::Io, format!("cannot {doing} {what} in a temporary file in '{place}': {cause}"))
     }
 }
@@ -120,7 +120,7 @@ impl SpoolRange {
     }
 }
 
-/// A piece under way. Of several that are begun, only one may be finished: they would lie in the same place.
+/// A piece under way. Of several that are begun, only one may be finished: they would be in the same place.
 #[derive(Debug)]
 pub(crate) struct Piece {
     what: String,
@@ -194,8 +194,8 @@ impl Piece {
     }
 }
 
-/// Writes one piece of a [`Spool`]. The first failure is kept and comes out of [`SpoolWriter::finish`], whatever the
-/// code in between made of it; so ask `finish` before you believe a backend's own words on why it failed.
+/// Writes one piece of a [`Spool`]. The first failure is kept and returned by [`SpoolWriter::finish`], even if the code in
+/// between ignored it; so check `finish` before a backend's own error.
 #[derive(Debug)]
 pub(crate) struct SpoolWriter<'a> {
     spool: &'a mut Spool,
@@ -278,9 +278,9 @@ mod tests {
         assert!(error.message.starts_with("cannot create a temporary file in '/no/such': No such file"), "{error}");
         let mut spool = Spool::new(&Scratch::temporary()).expect("spool");
         // A file that was opened for reading only fails as a full disk does: in `write`.
-        let folder = tempfile::NamedTempFile::new().expect("file");
-        spool.file = File::open(folder.path()).expect("open");
-        spool.scratch.folder = PathBuf::from("/out");
+        let dir = tempfile::NamedTempFile::new().expect("file");
+        spool.file = File::open(dir.path()).expect("open");
+        spool.scratch.dir = PathBuf::from("/out");
         let error = spool.append("the code of region 'r'", b"x").expect_err("not writable");
         assert_eq!(
             error.to_string(),

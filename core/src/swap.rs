@@ -1,5 +1,5 @@
-//! Other weights in a compiled model: takes constants from new model files by name and puts them in the place of those
-//! that the artifact holds as the model had them. Nothing is compiled; what was made with the old bytes is refused.
+//! Replaces weights in a compiled model: takes constants from new model files by name in place of those that the artifact
+//! stores unchanged. Nothing is compiled; constants whose old bytes were compiled into something are refused.
 //!
 //! Only constants are compared. Attributes and operators of the new model are not looked at.
 
@@ -17,12 +17,12 @@ use crate::artifact::{Artifact, Progress};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::overwrite::{self, Input};
 
-/// What was swapped.
+/// The replaced constants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Every constant that has other bytes now.
     pub replaced: Vec<Replaced>,
-    /// How many of them became equal to another constant and are one with it now.
+    /// How many of them became equal to another constant and were merged with it.
     pub merged: usize,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -37,7 +37,7 @@ pub struct Replaced {
     pub bytes: u64,
 }
 
-/// Writes the artifact to `output` with the constants of `models`, the files in the place of those that it was compiled
+/// Writes the artifact to `output` with the constants of `models`, which replace the files that it was compiled
 /// from. Every constant that cannot be swapped is found before anything is written; the error names the first.
 ///
 /// `output` may be none of the files that are read.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::artifact::manifest::Chosen;
 use crate::artifact::{Artifact, Contents, Progress, Section, code_sections};
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::map::folder_of;
+use crate::map::dir_of;
 use crate::overwrite::{self, Input};
 
 /// The code that was chosen for a region.
@@ -39,7 +39,7 @@ fn contents(artifact: &Artifact, choices: &BTreeMap<usize, Choice>) -> Result<Co
             region.chosen = Some(choice.chosen.clone());
         }
     }
-    // What stays keeps the digest that it has: made anew, it would vouch for a damaged section.
+    // Kept sections keep their digests: a new one would vouch for a damaged section.
     let mut sections = code_sections(&mut manifest, |index, region| {
         match choices.get(&index).and_then(|choice| choice.code.clone()) {
             Some(code) => Ok((code, None)),
@@ -60,7 +60,7 @@ pub fn check_output(artifact: &Artifact, output: &Path) -> Result<()> {
     inputs.push(Input::new("the artifact", artifact.path()));
     overwrite::check(&[output], &inputs)?;
     let Some(first) = artifact.manifest().files.first() else { return Ok(()) };
-    let place = |path: &Path| std::fs::canonicalize(folder_of(path)).ok();
+    let place = |path: &Path| std::fs::canonicalize(dir_of(path)).ok();
     if place(artifact.path()) != place(output) {
         let message = format!("'{}' refers to '{}' from its folder", artifact.path().display(), first.path);
         return Err(Diagnostic::new(Code::Usage, message).hint("Write the output into the same folder"));

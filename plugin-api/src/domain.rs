@@ -109,7 +109,7 @@ pub trait Domain: Send {
         Err(Error::new("this domain records nothing"))
     }
 
-    /// Forgets a recording. Unknown numbers are no error.
+    /// Forgets a recording. Unknown numbers are not an error.
     fn forget(&mut self, _recording: u64) {}
 }
 

@@ -81,7 +81,7 @@ pub enum RefusalCode {
     ConstantNeeded,
     /// A number above (or below) what the hardware takes; see [`Refusal::limit`].
     Limit,
-    /// `check` itself failed, for example by a panic. This is no answer: the compile ends with an error.
+    /// `check` itself failed, for example by a panic. This is not an answer: the compile ends with an error.
     Failed,
     /// The backend's process ended while it checked. Set by a host only.
     #[serde(skip)]

@@ -83,7 +83,7 @@ unsafe fn constant_views<'a>(list: ConstantList) -> Result<Vec<BoundConstant<'a>
 unsafe fn constant_view<'a>(entry: &abi::ConstantView) -> Result<BoundConstant<'a>, Error> {
     // SAFETY: the caller vouches for it.
     let (layout, view) = unsafe { (entry.layout.bytes(), TensorView::from_dlpack(&entry.tensor)?) };
-    let layout = std::str::from_utf8(layout).map_err(|_| Error::new("a layout tag is no UTF-8"))?;
+    let layout = std::str::from_utf8(layout).map_err(|_| Error::new("a layout tag is not UTF-8"))?;
     Ok(BoundConstant { id: ConstantId(entry.id), layout: (!layout.is_empty()).then_some(layout), view })
 }
 

@@ -19,7 +19,7 @@ fn write(value: f32) -> Number {
 fn read<E: serde::de::Error>(number: Number) -> Result<f32, E> {
     match number {
         Number::Finite(value) => Ok(value),
-        Number::Text(text) => text.parse().map_err(|_| E::custom(format!("'{text}' is no number"))),
+        Number::Text(text) => text.parse().map_err(|_| E::custom(format!("'{text}' is not a number"))),
     }
 }
 

@@ -35,7 +35,7 @@ pub use allow::allow_lists;
 /// Why a file was not loaded. Each text is one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LoadError {
-    /// The file cannot be opened as a library, or it is no plugin.
+    /// The file cannot be opened as a library, or it is not a plugin.
     NotAPlugin(String),
     /// The plugin speaks another ABI.
     Incompatible {
@@ -180,11 +180,11 @@ fn judge(description: &Description) -> Result<(), LoadError> {
     }
 }
 
-/// The bytes of a plugin file. What is no regular file is not read: that might never end.
+/// The bytes of a plugin file. What is not a regular file is not read: that might never end.
 fn read_file(path: &Path) -> Result<Vec<u8>, LoadError> {
     let failed = |error: std::io::Error| LoadError::NotAPlugin(error.to_string());
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(LoadError::NotAPlugin("it is no regular file".into()));
+        return Err(LoadError::NotAPlugin("it is not a regular file".into()));
     }
     std::fs::read(path).map_err(failed)
 }

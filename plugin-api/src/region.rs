@@ -184,7 +184,7 @@ pub struct Region {
     pub constants: Vec<Constant>,
     /// The operators.
     pub nodes: Vec<Node>,
-    /// What was seen of every tensor of `f32` that is no constant. Only for `codegen` and `constant_updater` of backends
+    /// What was seen of every tensor of `f32` that is not a constant. Only for `codegen` and `constant_updater` of backends
     /// that ask for it: [`Description::calibration`](crate::Description::calibration).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observed: Vec<Observed>,

@@ -65,7 +65,7 @@ impl<'a> TensorView<'a> {
         let elements: i64 = shape.iter().product();
         if usize::try_from(elements) != Ok(data.len()) || !is_contiguous(shape, strides) || shape.len() != strides.len()
         {
-            return Err(Error::new(format!("a slice of {} elements is no tensor of shape {shape:?}", data.len())));
+            return Err(Error::new(format!("a slice of {} elements is not a tensor of shape {shape:?}", data.len())));
         }
         Ok(TensorView { data: data.as_ptr().cast(), dtype: T::DTYPE, shape, strides })
     }
@@ -76,7 +76,7 @@ impl<'a> TensorView<'a> {
         let size = |length: usize, &size: &i64| length.checked_mul(usize::try_from(size).ok()?);
         let length = shape.iter().try_fold(dtype.size(), size);
         if length != Some(bytes.len()) || shape.len() != strides.len() || !is_contiguous(shape, strides) {
-            return Err(Error::new(format!("{} bytes are no tensor of {dtype} and shape {shape:?}", bytes.len())));
+            return Err(Error::new(format!("{} bytes are not a tensor of {dtype} and shape {shape:?}", bytes.len())));
         }
         Ok(TensorView { data: bytes.as_ptr(), dtype, shape, strides })
     }

@@ -42,7 +42,7 @@ pub struct Score {
 }
 
 /// The model whose every node a K210 can run.
-pub fn whole() -> Needed<Digits> {
+pub fn k210_only() -> Needed<Digits> {
     Ok(load(&data::test_data("digits")?, "model.onnx", "float_probabilities.npy"))
 }
 
@@ -105,7 +105,7 @@ fn score(found: &[Vec<f32>], expected: &[Vec<f32>], labels: &[usize]) -> Score {
     }
 }
 
-/// Where the largest value stands, the first of several. Panics at what is no number: a probability that is none must not pass.
+/// Where the largest value stands, the first of several. Panics at what is not a number: a probability that is none must not pass.
 fn largest(row: &[f32]) -> usize {
     let by_value = |&a: &usize, &b: &usize| row[a].partial_cmp(&row[b]).expect("a number");
     (0..row.len()).rev().max_by(by_value).expect("a probability for each digit")

@@ -36,8 +36,8 @@ pub fn compile_with(
     let names: Vec<_> = backends.iter().map(|name| (*name).to_owned()).collect();
     let settings: Vec<_> = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let backends = registry.select(&names, &settings)?;
-    let folder = backends.last().cloned();
-    let request = Request { folder, ..Request::new(vec![("main".into(), model.to_owned())], backends) };
+    let folding_backend = backends.last().cloned();
+    let request = Request { folding_backend, ..Request::new(vec![("main".into(), model.to_owned())], backends) };
     compile::compile(&request, output, &mut Silent)
 }
 
@@ -50,8 +50,8 @@ pub fn load(artifact: &Path, registry: &Registry, threads: usize) -> Result<Sess
 pub fn run(session: &mut Session, given: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
     let inputs: Vec<_> =
         session.inputs().iter().map(|port| crate::npz::find(given, &port.name).reinterpret(port.dtype)).collect();
-    let lent: Vec<_> = inputs.iter().map(Tensor::lend).collect();
-    let views: Vec<_> = lent.iter().map(|tensor| tensor.view()).collect();
+    let borrowed: Vec<_> = inputs.iter().map(Tensor::borrowed).collect();
+    let views: Vec<_> = borrowed.iter().map(|tensor| tensor.view()).collect();
     session.run(&views)?;
     let ports = session.outputs();
     ports.iter().enumerate().map(|(index, port)| Ok((port.name.clone(), Tensor::of(&session.output(index)?)))).collect()

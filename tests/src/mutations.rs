@@ -25,7 +25,7 @@ pub enum Change {
 /// Other words that can stand where one of them stands.
 pub type Words<'a> = &'a [&'a [&'a str]];
 
-/// Numbers that are too large, wrap when they are multiplied or added, or are no sizes.
+/// Numbers that are too large, wrap when they are multiplied or added, or are not sizes.
 const NUMBERS: [i128; 14] = [
     0,
     -1,
@@ -126,7 +126,7 @@ fn numbers(number: &Number) -> Vec<Value> {
     whole.chain([Value::Null, 0.5.into()]).collect()
 }
 
-/// Other texts: words in the place of words, numbers in that of numbers, and what is no text of the kind.
+/// Other texts: words in the place of words, numbers in that of numbers, and what is not text of the kind.
 fn texts(text: &str, words: Words<'_>) -> Vec<Value> {
     let known = words.iter().filter(|words| words.contains(&text)).flat_map(|words| words.iter());
     let mut others: Vec<String> = known.filter(|word| **word != text).map(|word| (*word).to_owned()).collect();

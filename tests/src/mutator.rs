@@ -9,7 +9,7 @@ use crate::repack::{CODE, GRAPH, Repacked};
 /// What ends code of `kendryte` behind its kmodel, after a text in JSON and its length.
 const MARK: &[u8] = b"byocK210";
 
-/// Words of 32 bits that are too large, wrap, or are no sizes.
+/// Words of 32 bits that are too large, wrap, or are not sizes.
 const WORDS: [u32; 9] = [0, 1, u32::MAX, 0x7fff_ffff, 0x8000_0000, (1 << 20) + 1, 0x4000_0001, 0xffff_fc18, 0x1_0001];
 
 /// An artifact, and what can be changed in it.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::places;
 
-/// A Rust file of the workspace.
+/// A file of the workspace.
 pub struct Source {
     /// The path from the root of the checkout, with `/`.
     pub path: String,
@@ -51,10 +51,15 @@ const FROZEN: &str = "frozen";
 
 /// Every Rust file under the given folders of the checkout, by path.
 pub fn sources(folders: &[&str]) -> Vec<Source> {
+    files(folders, &[".rs"])
+}
+
+/// Every text file under the given folders of the checkout whose name ends so, by path.
+pub fn files(folders: &[&str], ends: &[&str]) -> Vec<Source> {
     let root = places::checkout();
     let mut found = Vec::new();
     for folder in folders {
-        collect(&root.join(folder), &root, &mut found);
+        collect(&root.join(folder), &root, ends, &mut found);
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     assert!(!found.is_empty(), "no sources in {folders:?}");
@@ -64,12 +69,12 @@ pub fn sources(folders: &[&str]) -> Vec<Source> {
 /// The folders that hold all of the workspace's sources.
 pub const EVERYWHERE: &[&str] = &["plugin-api", "core", "backends", "cli", "tests"];
 
-fn collect(folder: &Path, root: &Path, found: &mut Vec<Source>) {
+fn collect(folder: &Path, root: &Path, ends: &[&str], found: &mut Vec<Source>) {
     for name in places::list(folder) {
         let path = folder.join(&name);
         if path.is_dir() && name != "target" && name != FROZEN {
-            collect(&path, root, found);
-        } else if name.ends_with(".rs") {
+            collect(&path, root, ends, found);
+        } else if ends.iter().any(|end| name.ends_with(end)) {
             let relative = path.strip_prefix(root).expect("below the root").to_string_lossy().replace('\\', "/");
             let text = String::from_utf8(places::read(&path)).expect("sources are text");
             found.push(Source { path: relative, text });

@@ -1,4 +1,4 @@
-//! Region to program: one pass after another over a graph of steps.
+//! Compiles a region to a program, in passes over a graph of steps.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Fast f32 kernels for the CPU: pure functions over slices that know nothing of graphs.
+//! Fast f32 kernels for the CPU: pure functions over slices without knowledge of graphs.
 //!
 //! No kernel allocates: scratch is passed in, and a function beside each kernel says how much. Results depend on the
 //! shapes, the instruction set and the number of threads only.

@@ -37,7 +37,7 @@ pub(crate) struct Value {
     pub(crate) dtype: DType,
     /// Shape, whatever the layout.
     pub(crate) shape: Vec<Dim>,
-    /// Whether the tensor (then of rank 4) lies in NCHW16c order rather than row-major.
+    /// Whether the tensor (then of rank 4) is in NCHW16c order rather than row-major.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) blocked: bool,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Constant {
 pub(crate) enum Source {
     /// The original bytes, kept by core.
     Host(ConstantId),
-    /// The bytes stand here: small ones only.
+    /// The bytes themselves: small constants only.
     Inline {
         /// The constant they are of.
         id: ConstantId,
@@ -82,7 +82,7 @@ pub(crate) struct Step {
     /// What to compute.
     #[serde(flatten)]
     pub(crate) op: Op,
-    /// Values read; which stands where depends on the kernel.
+    /// Values read; their order depends on the kernel.
     pub(crate) inputs: Vec<Option<usize>>,
     /// Values written.
     pub(crate) outputs: Vec<Option<usize>>,
@@ -111,7 +111,7 @@ impl Step {
         self.inputs.get(index).copied().flatten()
     }
 
-    /// The value at output `index`, if somebody wants it.
+    /// The value at output `index`, if it is used.
     pub(crate) fn output(&self, index: usize) -> Option<usize> {
         self.outputs.get(index).copied().flatten()
     }
@@ -176,7 +176,7 @@ impl Program {
             step.outputs.iter().flatten().for_each(|&value| ready[value] = true);
         }
         match self.outputs.iter().find(|&&value| ready.get(value) != Some(&true)) {
-            Some(value) => Err(format!("nothing computes output {value}")),
+            Some(value) => Err(format!("output {value} is not computed")),
             None => Ok(()),
         }
     }

@@ -1,5 +1,5 @@
-//! The reference kernels: every operator in plain `ndarray`, each family with its rows of the table in its own file. They are the oracle that faster
-//! kernels are compared with, and what runs where there is no faster kernel.
+//! The reference kernels: every operator in plain `ndarray`, each family with its rows of the table in its own file. They are the oracle for
+//! faster kernels, and the fallback.
 
 mod array;
 mod attention;
@@ -122,7 +122,7 @@ fn compute_as(
     compute().map_err(|error: Error| error.at(&node.name))
 }
 
-/// Runs one node. `inputs` and `outputs` stand in the node's own order, `None` for one that is absent or unwanted.
+/// Runs one node. `inputs` and `outputs` are in the node's own order, `None` for one that is absent or unwanted.
 /// Outputs must be contiguous and aligned, and have the type and shape that the operator gives.
 pub fn run(
     node: &Node,
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(error.node.as_deref(), Some("node"));
     }
 
-    /// What is asked for is compared before it is computed: a padding of 2^30 ends at once.
+    /// The output is compared before it is computed: a padding of 2^30 is refused at once.
     #[test]
     fn outputs_of_another_size_are_not_computed() {
         let one = [("kernel_shape", testing::list(&[1])), ("pads", testing::list(&[0, 1 << 30]))];

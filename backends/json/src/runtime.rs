@@ -1,4 +1,4 @@
-//! Program and constants to an executable. What depends on shapes is prepared once for each set of shapes: at load where
+//! Turns program and constants into an executable. Shape-dependent work is done once for each set of shapes: at load where
 //! they are all known, else at the first run with new ones.
 
 use std::sync::Arc;

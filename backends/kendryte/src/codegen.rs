@@ -1,4 +1,4 @@
-//! Region to kmodel: lowered, placed, given scales, written, and checked against every invariant before it leaves.
+//! Compiles a region to a kmodel: lowers it, assigns addresses and scales, writes it, and checks every invariant.
 
 mod conv;
 mod layers;

@@ -1,5 +1,5 @@
 //! The constant_updater: weights, biases and tables are in the kmodel, as bytes and words of another meaning; shapes and
-//! axes have gone into its layers. So nothing is left for the host to keep.
+//! axes are in its layers. So every constant is embedded.
 
 use byoc_plugin_api::{Claims, Error, Region};
 

@@ -1,4 +1,4 @@
-//! What is in a kmodel, for people and for who runs it: layers, memory, and what a trailer adds.
+//! Describes a kmodel for `inspect` and for runs: layers, memory, and its trailer.
 
 use byoc_plugin_api::{CodeFile, DType, Dim, Error, FileFormat, Table, Value};
 

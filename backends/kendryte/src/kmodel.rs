@@ -28,7 +28,7 @@ pub const VERSION: u32 = 3;
 /// Header flag: weights have 8 bits (kmodel v3, header: flags, bit 0).
 pub(crate) const EIGHT_BIT_WEIGHTS: u32 = 1;
 
-/// Layer flag: the output lies in main memory (kmodel v3, layer types: flags).
+/// Layer flag: the output is in main memory (kmodel v3, layer types: flags).
 pub const OUTPUT_IN_MAIN_MEMORY: u32 = 1;
 
 /// A kmodel v3 file with 8-bit weights.
@@ -38,7 +38,7 @@ pub struct Kmodel {
     pub max_start_address: u32,
     /// Bytes of main memory that the loader allocates.
     pub main_memory: u32,
-    /// Where the results lie after a run.
+    /// Where the results are after a run.
     pub outputs: Vec<Output>,
     /// The layers in the order in which they run.
     pub layers: Vec<Layer>,
@@ -190,7 +190,7 @@ impl Operation {
     }
 }
 
-/// Where the bodies of a file lie, for tests.
+/// Where the bodies of a file are, for tests.
 #[cfg(test)]
 pub(crate) fn body_ranges(file: &[u8]) -> Option<Vec<std::ops::Range<usize>>> {
     let outline = parse::outline(file).ok()?;

@@ -1,4 +1,4 @@
-//! Lowers a region to the steps of a kmodel, by shapes and attributes alone: what comes through here has code.
+//! Lowers a region to the steps of a kmodel, by shapes and attributes alone: every region that is lowered can be compiled.
 
 mod bytes;
 mod conv;
@@ -44,7 +44,7 @@ pub(crate) fn lower(region: &Region, settings: Settings) -> Result<Net, Refusal>
 
 /// The forms in which a value is there.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct ValueForms {
     /// In KPU RAM, and the step that put it there.
     kpu: Option<(TensorId, Option<usize>)>,
     /// In KPU RAM with twice the rows and columns: the upper left of each 2x2 is the value.
@@ -60,7 +60,7 @@ struct Lowering<'r> {
     settings: Settings,
     net: Net,
     /// By value.
-    known: Vec<Known>,
+    known: Vec<ValueForms>,
     /// The value that has the same elements in the same order: itself, but for what a reshape makes.
     alias: Vec<usize>,
     /// The nodes that read a value.
@@ -82,7 +82,7 @@ impl<'r> Lowering<'r> {
             region,
             settings,
             net: Net::default(),
-            known: vec![Known::default(); count],
+            known: vec![ValueForms::default(); count],
             alias: (0..count).collect(),
             readers,
             done: vec![false; region.nodes.len()],

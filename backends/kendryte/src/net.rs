@@ -1,5 +1,5 @@
-//! A region as the layers of a kmodel, before anything has an address or a scale: what `check` decides by, and what
-//! `codegen` fills in.
+//! A region as the layers of a kmodel, before addresses and scales are assigned: used by `check`, and completed by
+//! `codegen`.
 
 use crate::kmodel::arguments::{Kernel, Pooling};
 use crate::kmodel::bodies::Shape;
@@ -8,7 +8,7 @@ use crate::quantize::Activation;
 /// Index into [`Net::tensors`].
 pub(crate) type TensorId = usize;
 
-/// Where a tensor lies, and what its elements are.
+/// Memory and element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Bytes in KPU RAM, in the layout of maps.
@@ -34,7 +34,7 @@ pub(crate) struct Tensor {
 pub(crate) struct Step {
     pub(crate) work: Work,
     pub(crate) inputs: Vec<TensorId>,
-    /// A convolution writes KPU RAM and, where somebody needs it, main memory as well.
+    /// A convolution writes KPU RAM and, where it is read there, main memory as well.
     pub(crate) outputs: Vec<TensorId>,
 }
 

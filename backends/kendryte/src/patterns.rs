@@ -1,4 +1,4 @@
-//! What the backend takes, and why not: every node by itself, and every region as a whole (kmodel v3, section 9).
+//! What the backend takes, and why not: checks of single nodes and of regions (kmodel v3, section 9).
 
 use byoc_plugin_api::{Options, Pattern, Refusal, Region};
 

@@ -11,7 +11,7 @@ use crate::net::{Form, Net, Tensor};
 /// What the accelerator's transfers to main memory and the sums of bytes work in (kmodel v3, section 3).
 const WORD: u64 = 8;
 
-/// Where the tensors of a net lie.
+/// Addresses of a net's tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
     /// By tensor: a byte offset in main memory, or a row of KPU RAM.

@@ -1,7 +1,7 @@
 //! Post-training quantisation: from float layers and observed ranges to the integer tables of a kmodel. Pure functions;
-//! the arithmetic that they aim at stands in kmodel v3, section 4.
+//! the arithmetic that they aim at is in kmodel v3, section 4.
 //!
-//! Bytes stand for real numbers by `real = (q - zero_point) * scale`. What lies outside an image is the zero point, so
+//! Bytes stand for real numbers by `real = (q - zero_point) * scale`. What is outside an image is the zero point, so
 //! every range contains 0.
 //!
 //! - [`choose`]: which range of an observed tensor its 256 levels cover;
@@ -77,7 +77,7 @@ impl Quantization {
         bodies::Quantization { scale: self.scale, bias: (0.0 - f32::from(self.zero_point)) * self.scale }
     }
 
-    /// Where a number lies among the levels, before rounding and clamping.
+    /// Where a number is among the levels, before rounding and clamping.
     fn level(&self, real: f64) -> f64 {
         real / f64::from(self.scale) + f64::from(self.zero_point)
     }

@@ -1,4 +1,4 @@
-//! Code, which is a kmodel, to an executable that runs it in the simulator.
+//! Loads code, which is a kmodel, as an executable that runs in the simulator.
 
 use byoc_plugin_api::{BoundConstants, DType, Environment, Error, Executable, HostRuntime, TensorView, TensorViewMut};
 
@@ -19,7 +19,7 @@ struct Loaded {
 
 /// Makes the bytes of a kmodel ready to run on `threads` threads, the caller's included. The executable takes the
 /// kmodel's own input (bytes in CHW order, or `f32` where its first layer is fully connected); behind a trailer that
-/// says what the bytes mean it takes `f32` in their place. It gives the outputs as they lie in main memory.
+/// says what the bytes mean it takes `f32` in their place. Outputs are returned as they are in main memory.
 pub fn load(code: &[u8], threads: usize) -> Result<Box<dyn Executable>, Error> {
     let (file, trailer) = Trailer::split(code)?;
     let simulator = Simulator::new(Kmodel::parse(file)?, threads)?;

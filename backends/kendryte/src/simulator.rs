@@ -1,5 +1,5 @@
-//! Runs a kmodel on the host, bit-exact to the vendor's reference kernels (kmodel v3, section 4). What the silicon does
-//! was never compared. Layers in `f32` follow the order of the reference's operations; a board may contract them.
+//! Runs a kmodel on the host, bit-exact to the vendor's reference kernels (kmodel v3, section 4). It was not
+//! compared with silicon. Layers in `f32` follow the order of the reference's operations; a board may contract them.
 
 mod activation;
 mod conv;

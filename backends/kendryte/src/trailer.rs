@@ -1,4 +1,4 @@
-//! What a kmodel does not say and the host must know: it stands behind the file, where readers of kmodels never look.
+//! What a kmodel does not say and the host must know: appended to the file, where readers of kmodels never look.
 //! JSON, its length as a `u32`, and a mark.
 
 use byoc_plugin_api::Error;

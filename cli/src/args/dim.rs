@@ -4,7 +4,7 @@
 pub(crate) fn parse(text: &str) -> Result<(String, usize), String> {
     let expected = || "expected NAME=SIZE, such as batch=4".to_owned();
     let (name, size) = text.rsplit_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(expected)?;
-    let size = size.parse().map_err(|_| format!("'{size}' is no size; {}", expected()))?;
+    let size = size.parse().map_err(|_| format!("'{size}' is not a size; {}", expected()))?;
     Ok((name.into(), size))
 }
 
@@ -20,6 +20,6 @@ mod tests {
         let expected = "expected NAME=SIZE, such as batch=4";
         assert_eq!(parse("batch"), Err(expected.into()));
         assert_eq!(parse("=4"), Err(expected.into()));
-        assert_eq!(parse("batch=-1"), Err(format!("'-1' is no size; {expected}")));
+        assert_eq!(parse("batch=-1"), Err(format!("'-1' is not a size; {expected}")));
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn require(text: &str) -> Result<(String, String), String> {
     Ok((backend.into(), pattern.into()))
 }
 
-/// Parses one model. What stands before the first equals sign is a name if it looks like one, else part of the path.
+/// Parses one model. What is before the first equals sign is a name if it looks like one, else part of the path.
 pub(crate) fn model(text: &str) -> Result<ModelArg, String> {
     if text.is_empty() {
         return Err("expected a file".into());

@@ -1,4 +1,4 @@
-//! Numbers on the command line that are not just any.
+//! Numbers on the command line with a range.
 
 /// Parses a time in seconds.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {

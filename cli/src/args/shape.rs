@@ -14,7 +14,7 @@ pub(crate) fn parse(text: &str) -> Result<(String, Vec<usize>), String> {
     }
     let size = |part: &str| {
         let part = part.trim();
-        part.parse().map_err(|_| format!("'{part}' is no size; {}", expected()))
+        part.parse().map_err(|_| format!("'{part}' is not a size; {}", expected()))
     };
     Ok((name.into(), sizes.split(separator).map(size).collect::<Result<_, _>>()?))
 }
@@ -47,7 +47,7 @@ mod tests {
         for (text, part) in
             [("in:", ""), ("in:1x-3", "-3"), ("in:1xbatch", "batch"), ("in:[1,]", ""), ("in:1,2", "1,2")]
         {
-            assert_eq!(parse(text), Err(format!("'{part}' is no size; {expected}")), "{text}");
+            assert_eq!(parse(text), Err(format!("'{part}' is not a size; {expected}")), "{text}");
         }
     }
 }

@@ -22,14 +22,14 @@ pub(crate) struct Plugins {
     /// Compile in this process and not in a worker process for each plugin; for debugging a plugin
     #[arg(long)]
     pub(crate) in_process: bool,
-    /// Longest time without a sign of life that a plugin's worker may take for an answer
+    /// Timeout of a plugin's worker that sends nothing
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) plugin_timeout: u64,
-    /// Most memory that a plugin's worker may take; 0 for what the machine has
+    /// Memory limit of a plugin's worker; 0 for none
     #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
     pub(crate) plugin_memory: u64,
-    /// Most code, and most packed constants, that a plugin may write for a region; 0 for 1 GiB and eight times the bytes of the
-    /// region's constants
+    /// Limit of a region's code, and of its packed constants; 0 for 1 GiB and eight times the bytes of the region's
+    /// constants
     #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
     pub(crate) plugin_output: u64,
 }
@@ -73,7 +73,7 @@ pub(crate) enum Switch {
 }
 
 impl Devices {
-    /// How work on devices is done.
+    /// Execution on devices.
     pub(crate) fn queueing(&self, profile: bool) -> Queueing {
         match self.replay {
             _ if self.sync_each => Queueing::Waiting,

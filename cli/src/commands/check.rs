@@ -1,4 +1,4 @@
-//! `byoc check`: can this machine run an artifact, and does it run as well as it could; and what its devices are.
+//! `byoc check`: whether this machine can run an artifact, and with which devices and restrictions.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use byoc_core::artifact::{Artifact, manifest};
 use byoc_core::diagnostic::{Code, Result};
 use byoc_core::plugin::Registry;
-use byoc_core::runtime::{Device, DeviceName, LoadOptions, Solo, Trial};
+use byoc_core::runtime::{Device, DeviceName, LoadOptions, SingleRegion, Trial};
 use byoc_plugin_api::DomainInfo;
 use serde::Serialize;
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::artifact::Compared;
 use crate::report::{self, Table};
 use crate::{artifact, compile_request};
 
-/// How well a region is served here.
+/// Whether a region can run here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum Verdict {
     #[serde(rename = "OPTIMAL")]
@@ -45,7 +45,7 @@ struct RegionCheck {
     reason: Option<String>,
 }
 
-/// What came of loading an entry as a whole.
+/// The result of loading an entry.
 #[derive(Serialize)]
 struct EntryCheck {
     entry: String,
@@ -53,7 +53,7 @@ struct EntryCheck {
     error: Option<String>,
 }
 
-/// What there is to know of a device.
+/// Report about a device.
 #[derive(Serialize)]
 struct DeviceCheck {
     device: String,
@@ -62,7 +62,7 @@ struct DeviceCheck {
     libraries: Vec<String>,
 }
 
-/// What there is to know of an artifact.
+/// Report about an artifact.
 #[derive(Serialize)]
 struct FileCheck {
     runs: bool,
@@ -72,7 +72,7 @@ struct FileCheck {
     entries: Vec<EntryCheck>,
 }
 
-/// Tell whether this machine can run an artifact
+/// Check whether this machine can run an artifact
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// An artifact
@@ -176,7 +176,7 @@ fn check(region: &manifest::Region, registry: &Registry) -> RegionCheck {
     RegionCheck { symbol: region.symbol.clone(), backend: region.backend.clone(), verdict, reason }
 }
 
-/// Judges a region whose backend is there, in that version and with that version of its code format.
+/// Checks a region whose backend has the right version and code format.
 fn judge(region: &manifest::Region, version: &str, code_version: u32) -> (Verdict, Option<String>) {
     if code_version != region.code_version {
         let (was, backend) = (&region.backend_version, &region.backend);
@@ -200,14 +200,14 @@ fn load_each(
     name: &DeviceName,
     checks: &mut [RegionCheck],
 ) {
-    // Where it cannot be opened with the backends that the file needs, loading an entry tells.
+    // Where it cannot be opened with the backends that the file needs, loading an entry reports it.
     let settings = &options.run_options;
     let Ok(device) = Device::open(name, registry, &|backend| backend.run_options(settings)) else { return };
-    let solo = Solo { artifact, registry, options, device: &device };
+    let single_region = SingleRegion { artifact, registry, options, device: &device };
     let regions = artifact.manifest().regions.iter().zip(checks);
     let here = regions.filter(|(region, _)| region.domain.as_ref() == Some(&name.kind));
     for (region, check) in here.filter(|(_, check)| check.verdict != Verdict::Unsupported) {
-        let loaded = artifact.code(region).and_then(|code| solo.load(region, code, None));
+        let loaded = artifact.code(region).and_then(|code| single_region.load(region, code, None));
         if let Err(error) = loaded {
             let hint = error.hint.map(|hint| format!(". {hint}")).unwrap_or_default();
             (check.verdict, check.reason) = (Verdict::Unsupported, Some(format!("{}{hint}", error.message)));

@@ -1,4 +1,4 @@
-//! `byoc explain`: for each node who takes it, and why the others do not.
+//! `byoc explain`: for each node the backend that takes it, and the refusals of the others.
 
 use std::process::ExitCode;
 

@@ -21,7 +21,7 @@ use crate::report::{self, Overview, size};
 pub(crate) struct Args {
     /// An artifact, an .onnx model, or a file that a backend opens
     file: PathBuf,
-    /// The ledger: for every constant who reads it, who owns it and what became of it
+    /// The ledger: readers, owner and fate of every constant
     #[arg(long)]
     constants: bool,
     /// Every region with its backend, code, inputs and outputs
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Errors where parts are asked for that only an artifact has.
+/// Errors where the selected parts exist in artifacts only.
 fn no_parts(args: &Args, kind: &str, hint: &str) -> Result<()> {
     if args.constants || args.regions || args.sections || args.plugins || args.verify_digests || args.region.is_some() {
         let message = format!("'{}' is {kind}; only an artifact has these parts", args.file.display());
@@ -102,7 +102,7 @@ pub(crate) fn largest_constants(artifact: &Artifact) -> String {
     ledger::text(artifact, SHOWN)
 }
 
-/// The parts that are asked for; the overview where none is.
+/// The selected parts; the overview by default.
 fn text(args: &Args, artifact: &Artifact) -> Result<String> {
     let mut parts = Vec::new();
     if args.constants {

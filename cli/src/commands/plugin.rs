@@ -1,5 +1,4 @@
-//! `byoc plugin`: which backends there are, what one says of itself, a start for a new one, and whether a plugin keeps
-//! its promises.
+//! `byoc plugin`: the known backends, their descriptions, a project for a new one, and the conformance kit.
 
 mod new;
 mod test;
@@ -121,8 +120,9 @@ fn list_files(args: &List) -> Result<()> {
 }
 
 fn ignored_text(ignored: &[PathBuf]) -> String {
-    let line =
-        |path: &PathBuf| format!("ignored: the entry '{}' of BYOC_PLUGIN_PATH is no absolute path\n", path.display());
+    let line = |path: &PathBuf| {
+        format!("ignored: the entry '{}' of BYOC_PLUGIN_PATH is not an absolute path\n", path.display())
+    };
     ignored.iter().map(line).collect()
 }
 
@@ -200,7 +200,7 @@ fn of_backend(name: &str, settings: &[(String, String)]) -> Result<()> {
     match settings.iter().find(|(key, _)| key.split_once('.').is_none_or(|(backend, _)| backend != name)) {
         None => Ok(()),
         Some((key, _)) => {
-            let message = format!("option '{key}' is none of the backend '{name}'");
+            let message = format!("option '{key}' is not one of the backend '{name}'");
             Err(Diagnostic::new(Code::BadOption, message).hint(format!("Write --backend-opt {name}.KEY=VALUE")))
         }
     }

@@ -1,15 +1,15 @@
-//! `byoc quickstart`: the whole tour in one go, through the same functions as the verbs themselves.
+//! `byoc quickstart`: compiles, runs, verifies and measures a model through the functions of the verbs.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use byoc_core::artifact::Artifact;
+use byoc_core::atomic_file;
 use byoc_core::compile::compile;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
-use byoc_core::whole;
 use byoc_tools::compare::{Comparison, Tolerance, compare_all};
 use byoc_tools::execution::Loaded;
 use byoc_tools::inputs::{Inputs, OpenSizes};
@@ -30,7 +30,7 @@ const RUNS: usize = 10;
 /// How many of the largest probabilities are shown.
 const TOP: usize = 3;
 
-/// Write a model, compile, run and verify it: the whole tour in one go
+/// Write a model, compile, run, verify and measure it, and show the ledger
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The folder to write the model and the artifact into; made if it is not there
@@ -53,13 +53,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let found = run_model(&mut loaded, &artifact)?;
     let holds = verify_model(&registry, &model, &artifact, &loaded, &found)?;
     measure(&mut loaded, load_time, &artifact)?;
-    step("What became of the weights", &format!("byoc inspect {} --constants", artifact.display()))?;
+    step("Show the ledger", &format!("byoc inspect {} --constants", artifact.display()))?;
     report::print(&inspect::largest_constants(&Artifact::open(&artifact)?))?;
     report::print(&next(&model, &artifact))?;
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
 }
 
-/// What is done now, and the command that does it.
+/// Prints the title of a step and its command.
 fn step(title: &str, command: &str) -> Result<()> {
     report::print(&format!("\n{title}\n$ {command}\n"))
 }
@@ -70,7 +70,7 @@ fn write_model(path: &Path) -> Result<()> {
         let message = format!("'{}' is there already, and is not the model of the tour", path.display());
         return Err(Diagnostic::new(Code::Usage, message).hint("Name another folder with --dir"));
     }
-    whole::write(path, &bytes)?;
+    atomic_file::write(path, &bytes)?;
     let bytes = size(bytes.len() as u64);
     report::print(&format!("Wrote {}, MobileNet v1 with random weights, {bytes}\n", path.display()))
 }
@@ -120,10 +120,10 @@ fn measure(loaded: &mut Loaded, load_time: Duration, artifact: &Path) -> Result<
 fn next(model: &Path, artifact: &Path) -> String {
     let (model, artifact) = (model.display(), artifact.display());
     let commands = [
-        (format!("explain {model}"), "who takes which node, and why not"),
-        (format!("inspect {artifact} --regions"), "what each backend has of it"),
+        (format!("explain {model}"), "which backend takes which node, and why not"),
+        (format!("inspect {artifact} --regions"), "the regions of each backend"),
         (format!("check {artifact}"), "whether this machine can run it"),
-        ("plugin list".to_owned(), "which backends there are"),
+        ("plugin list".to_owned(), "the known backends"),
         (format!("compile {model} -o {artifact} --plugin PATH --backend NAME,..."), "with a plugin of yours"),
     ];
     let lines = commands.map(|(command, what)| format!("# {what}\n$ byoc {command}\n"));

@@ -1,4 +1,4 @@
-//! `byoc repro`: one region of a model as a model of its own.
+//! `byoc repro`: one region of a model as an ONNX model.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::report;
 
-/// Write one region as a model of its own, for the maker of a backend
+/// Write one region as an ONNX model, for the maker of a backend
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Models, as for compile

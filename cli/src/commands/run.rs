@@ -1,4 +1,4 @@
-//! `byoc run`: one run, and what came out.
+//! `byoc run`: one run, with its outputs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

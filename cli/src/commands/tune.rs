@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// How often the time of each kernel is taken; the median counts
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Try everything anew, whatever was found on this device before
+    /// Try every kernel again and ignore cached choices
     #[arg(long)]
     again: bool,
     /// The folder of the files that the artifact takes constants from

@@ -1,4 +1,4 @@
-//! `byoc verify`: are the outputs what they should be, going by a file or by the reference kernels.
+//! `byoc verify`: compares outputs with those of a file or of the reference kernels.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
 }
 
-/// The outputs of the model on the same inputs, computed by the kernels that are there to compare with.
+/// The outputs of the model on the same inputs, computed by the reference kernels.
 pub(crate) fn by_reference_kernels(
     model: &Path,
     registry: &Registry,

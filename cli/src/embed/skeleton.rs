@@ -1,7 +1,7 @@
 //! The skeletons that `byoc plugin new` fills: the files of the copy-me backend, which is built and tested like every other
 //! backend of this workspace, so that there is no second copy of its code.
 
-/// The backend's name in the files. A new backend's takes its place.
+/// The backend's name in the files. It is replaced by the new backend's name.
 pub(crate) const NAME: &str = "template";
 
 /// The manifest of the workspace, where the skeleton's manifest takes versions and lints from.

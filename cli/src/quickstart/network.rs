@@ -60,7 +60,7 @@ pub(crate) fn model() -> Vec<u8> {
     model.finish()
 }
 
-/// What a convolution is like.
+/// Parameters of a convolution.
 struct Shape {
     inputs: i64,
     outputs: i64,
@@ -152,8 +152,8 @@ mod tests {
 
     #[test]
     fn the_model_imports_with_every_weight_and_the_tied_block_once() {
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("model.onnx");
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("model.onnx");
         std::fs::write(&path, model()).expect("written");
         let model =
             byoc_core::onnx::import(&[("main".to_owned(), path.as_path())], &Default::default()).expect("valid");

@@ -1,4 +1,4 @@
-//! Times as people read them.
+//! Formatting of times.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) fn duration(time: Duration) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// The same of a number of seconds; `?` for what is no time.
+/// The same for seconds; `?` for an invalid time.
 pub(crate) fn seconds(seconds: f64) -> String {
     Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".into(), duration)
 }

@@ -1,4 +1,4 @@
-//! What an artifact is in a few lines: entries, regions by backend, and bytes.
+//! Overview of an artifact: entries, regions by backend, and bytes.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,14 +18,14 @@ pub(crate) struct Overview {
     bytes: Bytes,
 }
 
-/// The code of the regions: where it is the same, it stands once.
+/// The code of the regions: where it is the same, it is stored once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct CodeShare {
     regions: usize,
     distinct: usize,
     /// In the file.
     bytes: u64,
-    /// What storing equal code once has saved.
+    /// Bytes saved by storing equal code once.
     saved: u64,
 }
 
@@ -47,7 +47,7 @@ struct Port {
     shape: Vec<byoc_plugin_api::Dim>,
 }
 
-/// What a backend has of the artifact.
+/// A backend's share of the artifact.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct BackendShare {
     name: String,
@@ -56,12 +56,12 @@ struct BackendShare {
     nodes: usize,
 }
 
-/// Bytes of the file and of what is in it.
+/// Bytes of the file and of its parts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Bytes {
     /// The file.
     file: u64,
-    /// Different constants that somebody needs, each once, as the model has them.
+    /// Distinct constants that are used, each once, as the model has them.
     weights: u64,
     /// Constants as the file has them.
     stored: u64,
@@ -71,9 +71,9 @@ pub(crate) struct Bytes {
     embedded: u64,
     folded: u64,
     dropped: u64,
-    /// What storing each constant once has saved.
+    /// Bytes saved by storing each constant once.
     saved: u64,
-    /// The file, if nothing were stored once for several.
+    /// The size without deduplication.
     without_deduplication: u64,
 }
 
@@ -151,7 +151,7 @@ impl Bytes {
         format!("weights {weights}, file {file}{ratio}; without deduplication it would be {without}")
     }
 
-    /// What became of bytes that are not stored as the model has them, in one line; empty where there are none.
+    /// Bytes that are not stored as the model has them, by fate, in one line; empty where there are none.
     pub(crate) fn details(&self) -> String {
         let details = [
             (self.external, "in other files"),

@@ -1,4 +1,4 @@
-//! What came of runs, as tables: outputs, comparisons, and where the time went.
+//! Results of runs as tables: outputs, comparisons and times.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub(crate) fn profile(profile: &Profile) -> String {
     text
 }
 
-/// What an entry takes of its devices, a line each.
+/// An entry's use of devices, a line each.
 pub(crate) fn devices(devices: &[DeviceUse]) -> String {
     let line = |it: &DeviceUse| {
         let (constants, arena) = (size(it.constant_bytes as u64), size(it.arena_bytes as u64));

@@ -1,4 +1,4 @@
-//! What must hold between the graph section and the header for the file to be run: every reference resolves, every type
+//! Consistency of the graph section and the header: every reference resolves, every type
 //! agrees, everything that is stored is used. Checked when a file is opened, and before one is written.
 
 use std::collections::{HashMap, HashSet};
@@ -18,7 +18,7 @@ type Checked<T = ()> = Result<T, String>;
 pub(super) fn digests(header: &Header) -> Checked {
     for (index, pad) in header.tensors.iter().filter(|tensor| tensor.is_pad()).enumerate() {
         if pad.name != format!("{PAD}{index}") || pad.dtype != DType::U8 || pad.shape.len() != 1 {
-            return Err(format!("section '{}': it is not what padding looks like", pad.name));
+            return Err(format!("section '{}': it is not valid padding", pad.name));
         }
     }
     let mut left: HashSet<&str> = header.metadata.keys().filter_map(|key| key.strip_prefix(DIGEST)).collect();
@@ -28,7 +28,7 @@ pub(super) fn digests(header: &Header) -> Checked {
         }
     }
     match left.iter().min() {
-        Some(name) => Err(format!("its header has a digest of '{name}', which is no section")),
+        Some(name) => Err(format!("its header has a digest of '{name}', which is not a section")),
         None => Ok(()),
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
         let tensor = sections.take(&stored.section)?;
         let name = &tensor.name;
         if !name.starts_with(CONSTANT) {
-            return Err(format!("constant {index} stands in section '{name}', which does not start with '{CONSTANT}'"));
+            return Err(format!("constant {index} is in section '{name}', which does not start with '{CONSTANT}'"));
         }
         if (tensor.dtype, &tensor.shape) != (stored.dtype, &stored.shape) {
             let (found, expected) = (describe(tensor.dtype, &tensor.shape), describe(stored.dtype, &stored.shape));
@@ -72,7 +72,7 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
         }
         check_entry(manifest, entry).map_err(|cause| format!("entry '{}': {cause}", entry.name))?;
     }
-    check_homes(manifest)?;
+    check_ledger(manifest)?;
     sections.finish()
 }
 
@@ -80,7 +80,7 @@ fn describe(dtype: DType, shape: &[usize]) -> String {
     format!("{dtype}{shape:?}")
 }
 
-/// The sections of the header that nothing has referred to yet.
+/// The sections of the header without a reference so far.
 struct Sections<'a> {
     by_name: HashMap<&'a str, &'a Tensor>,
     left: HashSet<&'a str>,
@@ -105,7 +105,7 @@ impl<'a> Sections<'a> {
 
     fn none_called(&self, name: &str) -> Checked {
         match self.by_name.contains_key(name) {
-            true => Err(format!("section '{name}': its constant stands in another file")),
+            true => Err(format!("section '{name}': its constant is in another file")),
             false => Ok(()),
         }
     }
@@ -148,14 +148,14 @@ fn check_files(manifest: &Manifest) -> Checked {
     for (index, file) in manifest.files.iter().enumerate() {
         let path = &file.path;
         if Path::new(path).file_name().is_none() {
-            return Err(format!("it takes constants from '{path}', which is no name of a file"));
+            return Err(format!("it takes constants from '{path}', which is not a file name"));
         }
         if !paths.insert(path) {
             return Err(format!("it has the file '{path}' twice"));
         }
         let mut external = manifest.constants.iter().filter_map(|stored| stored.external.as_ref());
         if !external.any(|external| external.file == index) {
-            return Err(format!("file '{path}': no constant stands in it"));
+            return Err(format!("file '{path}': it holds no constant"));
         }
     }
     Ok(())
@@ -166,7 +166,7 @@ fn check_external(manifest: &Manifest, stored: &Stored, external: &External) -> 
     let file =
         manifest.files.get(external.file).ok_or_else(|| format!("it is in file {} of {count}", external.file))?;
     if stored.layout.is_some() || stored.alignment != 0 {
-        return Err("it is packed or asks for an alignment, and stands in another file".into());
+        return Err("it is packed or needs an alignment, and is in another file".into());
     }
     let length = stored.bytes().ok_or("its shape is too large")?;
     if external.offset.checked_add(length).is_none_or(|end| end > file.bytes) {
@@ -184,7 +184,7 @@ fn check_region(manifest: &Manifest, region: &Region) -> Checked {
     }
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if region.domain.as_deref().is_some_and(|kind| kind.is_empty() || !kind.bytes().all(plain)) {
-        return Err("its kind of memory is no plain name".into());
+        return Err("its kind of memory is not a plain name".into());
     }
     let mut ids = HashSet::new();
     for binding in &region.constants {
@@ -245,7 +245,7 @@ fn check_entry(manifest: &Manifest, entry: &Entry) -> Checked {
         let mut names = HashSet::new();
         for port in ports {
             if made.get(port.value) != Some(&true) {
-                return Err(format!("'{}' is value {}, which nothing makes", port.name, port.value));
+                return Err(format!("'{}' is value {}, which is not computed", port.name, port.value));
             }
             if !names.insert(&port.name) {
                 return Err(format!("two {kind} are called '{}'", port.name));
@@ -276,7 +276,7 @@ fn check_call(manifest: &Manifest, entry: &Entry, call: &Call, made: &mut [bool]
     }
     for &value in &call.inputs {
         if made.get(value) != Some(&true) {
-            return Err(format!("'{}' reads value {value}, which nothing before it makes", region.symbol));
+            return Err(format!("'{}' reads value {value}, which is not computed before it", region.symbol));
         }
     }
     for &value in &call.outputs {
@@ -301,27 +301,27 @@ fn agree(value: &ValueType, info: &ValueInfo) -> bool {
         })
 }
 
-/// Each stored constant has one row of the ledger that is its home, and a reader.
-fn check_homes(manifest: &Manifest) -> Checked {
-    let mut homes = vec![0usize; manifest.constants.len()];
+/// Each stored constant has exactly one row of the ledger that owns it, and a reader.
+fn check_ledger(manifest: &Manifest) -> Checked {
+    let mut rows = vec![0usize; manifest.constants.len()];
     for row in &manifest.ledger {
         let Some(stored) = row.stored else { continue };
-        let Some(home) = homes.get_mut(stored) else {
+        let Some(row_count) = rows.get_mut(stored) else {
             return Err(format!("its ledger refers to constant {stored} of {}", manifest.constants.len()));
         };
-        *home += usize::from(row.fate != Fate::Viewed);
+        *row_count += usize::from(row.fate != Fate::Viewed);
     }
-    let mut read = vec![false; homes.len()];
+    let mut read = vec![false; rows.len()];
     let bindings =
         manifest.regions.iter().flat_map(|region| &region.constants).filter_map(|binding| binding.used.as_ref());
     let outputs = manifest.entries.iter().flat_map(|entry| &entry.constants).map(|constant| &constant.used);
     bindings.chain(outputs).for_each(|used| read[used.constant] = true);
     for (index, stored) in manifest.constants.iter().enumerate() {
-        if homes[index] != 1 {
-            return Err(format!("section '{}': the ledger has {} homes for it", stored.section, homes[index]));
+        if rows[index] != 1 {
+            return Err(format!("section '{}': the ledger has {} rows for it, not 1", stored.section, rows[index]));
         }
         if !read[index] {
-            return Err(format!("section '{}': nobody reads it", stored.section));
+            return Err(format!("section '{}': it has no reader", stored.section));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Equal code stands in a file once: regions of one backend that have the same bytes refer to one section.
+//! Equal code is stored once: regions of one backend that have the same bytes refer to one section.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::manifest::{Manifest, Region};
 use super::{Section, code_section};
 use crate::diagnostic::Result;
 
-/// Code with its BLAKE3 digest, where that is known already; it is believed.
+/// Code with its BLAKE3 digest, if known; a given digest is trusted.
 pub(crate) type Code = (Bytes, Option<[u8; 32]>);
 
 /// The sections of the regions' code. `code` gives that of a region; equal code is in the section of the first region

@@ -1,4 +1,4 @@
-//! Constants that stand in files beside the artifact: finds the files, and checks that the bytes are those of the
+//! Constants that are in files beside the artifact: finds the files, and checks that the bytes are those of the
 //! compile. A changed file would be a wrong result, so every byte that is used is compared with its digest.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ struct Piece<'a> {
     external: &'a External,
 }
 
-/// The bytes of every constant of `manifest` that stands in another file, by index: aligned to their element type, and
+/// The bytes of every constant of `manifest` that is in another file, by index: aligned to their element type, and
 /// compared with the digests. `artifact` is the path of the artifact itself.
 pub(super) fn attach(
     manifest: &Manifest,
@@ -68,14 +68,14 @@ pub(crate) fn digests(pieces: &[Bytes]) -> Vec<String> {
     in_parallel(pieces, |bytes| blake3::hash(bytes).to_hex().to_string())
 }
 
-/// Where the file should be. A folder of the user's may hold the files side by side, or as they lay at the compile.
+/// Where the file should be. The user's folder may hold them under their names or their recorded paths.
 pub(super) fn locate(file: &ConstantFile, artifact: &Path, constants_from: Option<&Path>) -> PathBuf {
     let path = Path::new(&file.path);
-    let Some(folder) = constants_from else {
+    let Some(dir) = constants_from else {
         return artifact.parent().unwrap_or(Path::new("")).join(path);
     };
-    let by_name = folder.join(path.file_name().unwrap_or_default());
-    let by_path = folder.join(path);
+    let by_name = dir.join(path.file_name().unwrap_or_default());
+    let by_path = dir.join(path);
     if !by_name.exists() && by_path.exists() { by_path } else { by_name }
 }
 
@@ -100,8 +100,8 @@ fn another(path: &Path, artifact: &Path, cause: &str) -> Diagnostic {
 
 /// What the model calls the constant.
 fn name(manifest: &Manifest, index: usize) -> &str {
-    let mut homes = manifest.ledger.iter().filter(|row| row.stored == Some(index) && row.fate != Fate::Viewed);
-    let name = homes.next().and_then(|row| row.names.first());
+    let mut rows = manifest.ledger.iter().filter(|row| row.stored == Some(index) && row.fate != Fate::Viewed);
+    let name = rows.next().and_then(|row| row.names.first());
     name.map_or(&manifest.constants[index].section, String::as_str)
 }
 
@@ -113,7 +113,7 @@ fn aligned(bytes: &Bytes, dtype: DType) -> std::result::Result<Bytes, Shortage> 
     Ok(Bytes::from_owner(Buffer::copy_of(bytes)?).slice(..bytes.len()))
 }
 
-/// `work` on each item, on all cores. The results stand in the order of the items.
+/// `work` on each item, on all cores. The results are in the order of the items.
 fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let worker = || {

@@ -1,5 +1,5 @@
-//! The bytes of the `graph` section: the manifest as JSON, compressed by zlib (RFC 1950). Uncompressed it would be the
-//! largest thing beside the weights of a small model.
+//! The bytes of the `graph` section: the manifest as JSON, compressed by zlib (RFC 1950). Uncompressed it would be
+//! larger than anything else but the weights of a small model.
 
 use std::io::{Read, Write};
 

@@ -1,5 +1,5 @@
-//! The safetensors header: eight bytes that say how long the JSON is, then the JSON, which says for each tensor its
-//! type, its shape and where it stands. This file writes one and reads one; it trusts nothing that it reads.
+//! The safetensors header: an 8-byte length, then JSON that gives each tensor's
+//! type, shape and byte range. Written and read here; the reader trusts nothing.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::{self, Write as _};
@@ -10,13 +10,13 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
 use super::{MAX_ALIGNMENT, PAD};
 
-/// Bytes of the length that stands before the JSON.
+/// Bytes of the length before the JSON.
 const PREFIX: usize = 8;
 
 /// Longest JSON that readers of the format take.
 const LIMIT: u64 = 100_000_000;
 
-/// The header's own key, which is no tensor.
+/// The header's own key, which is not a tensor.
 const METADATA: &str = "__metadata__";
 
 /// A tensor of the file. Offsets count from the first byte of the data.
@@ -29,7 +29,7 @@ pub(super) struct Tensor {
     pub(super) end: u64,
 }
 
-/// What a header says. Tensors stand in the order of the file and cover it without gap or overlap.
+/// What a header says. Tensors are in the order of the file and cover it without gap or overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) metadata: BTreeMap<String, String>,
@@ -55,7 +55,7 @@ impl Tensor {
 }
 
 impl Header {
-    /// The header as it stands in the file, padded with spaces up to where the data starts. Headers that differ in the
+    /// The header as it is in the file, padded with spaces up to where the data starts. Headers that differ in the
     /// characters of a metadata value only have the same length.
     pub(super) fn encode(&self) -> Result<Vec<u8>, String> {
         let mut json = format!("{{{}:{{", quoted(METADATA));
@@ -141,7 +141,7 @@ impl RawTensor {
     }
 }
 
-/// The JSON as it stands, with doubled keys refused: readers differ in which of two they take.
+/// The parsed JSON, with duplicate keys refused: readers differ in which of two they take.
 struct RawHeader {
     metadata: BTreeMap<String, String>,
     tensors: Vec<(String, RawTensor)>,

@@ -1,11 +1,11 @@
-//! The ledger of an artifact: what became of every constant of the model. It is part of the file, so what `compile` reports
-//! and what `inspect` shows is the same.
+//! The ledger of an artifact: readers, owner and fate of every constant of the model. It is part of the file, so `compile`
+//! and `inspect` show the same.
 
 use super::Manifest;
 use super::manifest::LedgerRow;
 use super::totals::Totals;
 
-/// What became of every constant.
+/// Readers, owner and fate of every constant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
     /// The rows, in the order in which the model has the constants.

@@ -1,5 +1,5 @@
 //! The `graph` section: what the file holds and how it runs, as JSON. A reader ignores fields that it does not know;
-//! fields are written in the order in which they stand here, so the same contents give the same bytes.
+//! fields are written in declaration order, so the same contents give the same bytes.
 
 use byoc_plugin_api::{ConstantId, DType, Dim, Options};
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct Manifest {
     /// Files beside the artifact that hold the bytes of constants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ConstantFile>,
-    /// What became of every constant of the model.
+    /// The ledger: one or more rows for every constant of the model.
     pub ledger: Vec<LedgerRow>,
 }
 
@@ -107,7 +107,7 @@ pub struct ConstantValue {
     pub used: ConstantUse,
 }
 
-/// A stored constant as somebody reads it.
+/// A stored constant as one reader reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConstantUse {
     /// Index into [`Manifest::constants`].
@@ -232,7 +232,7 @@ pub struct ValueInfo {
     pub shape: Vec<Dim>,
 }
 
-/// A constant whose bytes stand in the file, or in one that it refers to.
+/// A constant whose bytes are in the file, or in one that it refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// The section that holds the bytes, `const/<index>`. There is none of that name where `external` is set.
@@ -247,7 +247,7 @@ pub struct Stored {
     /// Alignment of the first byte that the readers ask for; 0 where the format's own is enough.
     #[serde(default, skip_serializing_if = "is_default")]
     pub alignment: u64,
-    /// Where the bytes stand, if that is another file.
+    /// Where the bytes are, if that is another file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<External>,
 }
@@ -263,7 +263,7 @@ pub struct External {
     pub digest: String,
 }
 
-/// What became of one constant of the model. A constant that is kept in several forms has a row for each.
+/// A row of the ledger: one constant of the model. A constant that is stored in several forms has a row for each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerRow {
     /// The constant's number; rows of one constant share it.
@@ -284,39 +284,39 @@ pub struct LedgerRow {
     pub model_bytes: u64,
     /// The first 16 bytes of the BLAKE3 hash of the original's bytes, in hex: enough to know it by.
     pub digest: String,
-    /// Who reads what this row is about: symbols of regions, and `<entry>/<output>` for an output that is the constant.
+    /// Its readers: symbols of regions, and `<entry>/<output>` for an output that is the constant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readers: Vec<String>,
-    /// Who owns the bytes: `byoc`, or the backend that packed or embedded them; none where nobody does.
+    /// Owner of the bytes: `byoc`, or the backend that packed or embedded them; none if they are dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
     /// The stored constant that holds the bytes, an index into [`Manifest::constants`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<usize>,
-    /// What else was made with these bytes, so that others in their place need another compile: regions (by symbol)
-    /// that embed them or looked at them only, constants computed from them, shapes that they decide.
+    /// What else was compiled from these bytes, so that replacing them needs another compile: regions (by symbol)
+    /// that embed them or only looked at them, constants computed from them, shapes that they decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub compiled_in: Vec<String>,
-    /// What else there is to know, as a sentence without full stop.
+    /// A remark, as a sentence without full stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// What became of a constant.
+/// How a constant ends up in the artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fate {
-    /// The original bytes stand in the file, or in one that it refers to.
+    /// The original bytes are in the file, or in one that it refers to.
     Stored,
-    /// A backend's packed form stands in the file.
+    /// A backend's packed form is in the file.
     Packed,
     /// The bytes are inside a region's code.
     Embedded,
     /// It was computed into other constants while the model was compiled.
     Folded,
-    /// Nobody needs it.
+    /// It has no reader.
     Dropped,
     /// Its bytes are those of a stored constant that has a row of its own.
     Viewed,
@@ -352,7 +352,7 @@ mod written_view {
         Ok(View { shape, strides, offset })
     }
 
-    /// Row-major strides of a shape that may come from a damaged file, so without trust in its product.
+    /// Row-major strides of a shape that may come from a damaged file, so the product is checked.
     fn row_major(shape: &[usize]) -> Vec<i64> {
         let mut strides = vec![1i64; shape.len()];
         for axis in (1..shape.len()).rev() {
@@ -370,12 +370,12 @@ impl Manifest {
 }
 
 impl Stored {
-    /// Number of bytes, unless that is more than can be counted.
+    /// Number of bytes; `None` on overflow.
     pub fn bytes(&self) -> Option<u64> {
         byte_length(self.dtype, &self.shape)
     }
 
-    /// Where the bytes stand, for people to read: the section, or the other file and the first byte there.
+    /// Where the bytes are, for people to read: the section, or the other file and the first byte there.
     pub fn place(&self, files: &[ConstantFile]) -> String {
         let external = self.external.as_ref().and_then(|external| Some((external, files.get(external.file)?)));
         match external {

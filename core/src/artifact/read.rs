@@ -1,5 +1,5 @@
-//! Opens an artifact. The file is mapped, so opening costs the same whatever its size; header and graph are checked in
-//! full before anything is believed, code when it is asked for, and the digests of the rest on demand.
+//! Opens an artifact. The file is mapped, so opening takes constant time; header and graph are validated in full
+//! when it is opened, code on first use, and the other digests on demand.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::overwrite::Input;
 pub struct Artifact {
     layout: Arc<Layout>,
     manifest: Arc<Manifest>,
-    /// The bytes of constants that stand in other files, by index; empty until they are attached.
+    /// The bytes of constants that are in other files, by index; empty until they are attached.
     attached: Arc<BTreeMap<usize, Bytes>>,
 }
 
@@ -39,7 +39,7 @@ struct Layout {
     compared: Vec<AtomicBool>,
 }
 
-/// What `inspect` tells of a section.
+/// What `inspect` shows of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionInfo<'a> {
     /// The name.
@@ -50,7 +50,7 @@ pub struct SectionInfo<'a> {
     pub shape: &'a [usize],
     /// Number of bytes.
     pub bytes: u64,
-    /// Where it stands in the file, for people to read.
+    /// Where it is in the file, for people to read.
     pub offset: u64,
     /// BLAKE3 of the bytes, in hex; none for padding.
     pub digest: Option<&'a str>,
@@ -62,7 +62,7 @@ impl Artifact {
         Artifact::from_bytes(path, map_file(path)?)
     }
 
-    /// An artifact whose bytes are at hand already. `path` is its name in messages.
+    /// An artifact in memory. `path` is its name in messages.
     pub fn from_bytes(path: &Path, file: Bytes) -> Result<Artifact> {
         let (header, data) = Header::decode(&file).map_err(|cause| damaged(path, &cause))?;
         check_version(path, &header)?;
@@ -110,8 +110,8 @@ impl Artifact {
 
     /// Opens the other files that hold constants and compares what is read of them with the digests, so it takes time
     /// in proportion to those bytes; does nothing where all constants are in the artifact, or where it was done before.
-    /// The files lie where they lay at the compile, seen from the artifact's folder, or in `constants_from`, under their
-    /// names or their paths. Nobody may shorten or change them from then on.
+    /// The files are looked for at their recorded paths from the artifact's folder, or in `constants_from`, under their
+    /// names or paths. They must not be shortened or changed from then on.
     ///
     /// Errors with [`Code::ConstantSource`] where a file is missing, or not the one that the artifact was compiled from.
     pub fn attach(&mut self, constants_from: Option<&Path>) -> Result<()> {
@@ -127,7 +127,7 @@ impl Artifact {
         self.manifest.files.iter().map(|file| Input::new("constants of the artifact", place(file))).collect()
     }
 
-    /// The bytes of the stored constant of that index; without a copy, but for those in another file that have to be
+    /// The bytes of the stored constant of that index; without a copy, except those in another file that have to be
     /// moved to be aligned to their element type. Errors where they are in another file that is not attached.
     pub fn stored(&self, index: usize) -> Result<Bytes> {
         let stored = self.manifest.constants.get(index).ok_or_else(|| self.no_constant())?;
@@ -185,7 +185,7 @@ impl Artifact {
         sections.try_for_each(|tensor| self.layout.verify(tensor)).map_err(|cause| damaged(self.path(), &cause))
     }
 
-    /// The BLAKE3 digest that the header has of a section; it is not compared with the bytes.
+    /// The BLAKE3 digest of a section according to the header; not compared with the bytes.
     #[cfg(feature = "compiler")]
     pub(crate) fn digest_of(&self, section: &str) -> Option<[u8; 32]> {
         let section = &self.layout.header.tensors[self.layout.index(section)?];
@@ -240,7 +240,7 @@ impl Layout {
 fn check_version(path: &Path, header: &Header) -> Result<()> {
     let path = path.display();
     let Some(text) = header.metadata.get(FORMAT_KEY) else {
-        let message = format!("'{path}' is no artifact: its header has no '{FORMAT_KEY}'");
+        let message = format!("'{path}' is not an artifact: its header has no '{FORMAT_KEY}'");
         return Err(Diagnostic::new(Code::DamagedArtifact, message).hint("Artifacts are made by 'byoc compile'"));
     };
     match text.parse::<u32>() {

@@ -143,13 +143,13 @@ fn open(bytes: impl Into<Bytes>) -> crate::diagnostic::Result<Artifact> {
 #[test]
 fn what_is_written_is_read_aligned_and_without_a_copy() {
     let contents = sample(70_001);
-    let folder = tempfile::tempdir().expect("folder");
-    let path = folder.path().join("m.byoc");
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("m.byoc");
     std::fs::write(&path, "old").expect("old");
     let mut steps = Vec::new();
     let size =
         contents.write(&path, &mut |done, total, name| steps.push((done, total, name.to_owned()))).expect("write");
-    assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 1);
+    assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 1);
     assert_eq!(steps.last().map(|(done, total, _)| total - done), Some(1));
     let artifact = Artifact::open(&path).expect("open");
     assert_eq!(artifact.size(), size);
@@ -232,10 +232,10 @@ const UNFIT: [(Change, &str); 26] = [
         |c| c.manifest.entries[0].values[1].shape = vec![6.into()],
         "entry 'main': value 1 is not of the type of 'const/0'",
     ),
-    (|c| c.manifest.entries[0].calls.clear(), "entry 'main': 'y' is value 2, which nothing makes"),
+    (|c| c.manifest.entries[0].calls.clear(), "entry 'main': 'y' is value 2, which is not computed"),
     (
         |c| c.manifest.entries[0].calls[0].inputs = vec![2],
-        "entry 'main': 'byoc_main_acme_0' reads value 2, which nothing before it makes",
+        "entry 'main': 'byoc_main_acme_0' reads value 2, which is not computed before it",
     ),
     (|c| c.manifest.entries[0].calls[0].outputs = vec![1], "entry 'main': value 1 is made twice"),
     (|c| c.manifest.entries[0].calls[0].region = 1, "entry 'main': it calls region 1 of 1"),
@@ -244,25 +244,25 @@ const UNFIT: [(Change, &str); 26] = [
         |c| c.manifest.entries[0].values[2].dtype = DType::F16,
         "entry 'main': value 2 is not of the type that 'byoc_main_acme_0' has for 'y'",
     ),
-    (|c| c.manifest.ledger[0].stored = None, "section 'const/0': the ledger has 0 homes for it"),
+    (|c| c.manifest.ledger[0].stored = None, "section 'const/0': the ledger has 0 rows for it, not 1"),
     (
         |c| {
             c.manifest.regions[0].constants.pop();
         },
-        "section 'const/2': nobody reads it",
+        "section 'const/2': it has no reader",
     ),
 ];
 
 #[test]
 fn contents_that_do_not_fit_are_refused() {
-    let folder = tempfile::tempdir().expect("folder");
-    let path = folder.path().join("m.byoc");
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("m.byoc");
     for (change, expected) in UNFIT {
         let mut contents = sample(64);
         change(&mut contents);
         let error = contents.write(&path, &mut silent()).expect_err(expected);
         assert_eq!(error.message, format!("cannot write '{}': {expected}", path.display()));
-        assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0);
+        assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 0);
     }
 }
 
@@ -278,7 +278,7 @@ fn patched(from: &str, to: &str) -> Vec<u8> {
 /// A piece of the file, what is put in its place, and what is then said.
 const DAMAGE: [(&str, &str, &str); 8] = [
     (r#""byoc_format":"1""#, r#""byoc_format":"x""#, "'m.byoc' is damaged: its format is 'x'"),
-    (r#""byoc_format":"#, r#""byoc_FORMAT":"#, "'m.byoc' is no artifact: its header has no 'byoc_format'"),
+    (r#""byoc_format":"#, r#""byoc_FORMAT":"#, "'m.byoc' is not an artifact: its header has no 'byoc_format'"),
     (
         r#""producer":"byoc"#,
         r#""producer":"acme"#,
@@ -299,7 +299,7 @@ const DAMAGE: [(&str, &str, &str); 8] = [
     (
         r#""__pad__/0":{"dtype":"U8""#,
         r#""__pad__/0":{"dtype":"I8""#,
-        "'m.byoc' is damaged: section '__pad__/0': it is not what padding looks like",
+        "'m.byoc' is damaged: section '__pad__/0': it is not valid padding",
     ),
 ];
 
@@ -399,12 +399,12 @@ fn a_full_disk_is_an_error_wherever_it_strikes() {
 
 #[test]
 fn what_cannot_be_written_leaves_everything_as_it_was() {
-    let folder = tempfile::tempdir().expect("folder");
-    let place = folder.path().display();
-    let error = sample(64).write(folder.path(), &mut silent()).expect_err("a folder");
-    assert_eq!(error.message, format!("cannot write '{place}': it is no regular file"));
-    let error = sample(64).write(&folder.path().join("no/m.byoc"), &mut silent()).expect_err("no folder");
+    let dir = tempfile::tempdir().expect("folder");
+    let place = dir.path().display();
+    let error = sample(64).write(dir.path(), &mut silent()).expect_err("a folder");
+    assert_eq!(error.message, format!("cannot write '{place}': it is not a regular file"));
+    let error = sample(64).write(&dir.path().join("no/m.byoc"), &mut silent()).expect_err("no folder");
     assert!(error.message.starts_with(&format!("cannot write '{place}/no/m.byoc': No such file")), "{error}");
-    assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0);
+    assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 0);
     sample(64).write(Path::new("/dev/null"), &mut silent()).expect_err("a device");
 }

@@ -1,4 +1,4 @@
-//! What a ledger sums up to: how many bytes there are of each kind, and how many there would be if nothing were shared.
+//! Sums over a ledger: bytes of each kind, and the bytes without any sharing.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::manifest::{ConstantUse, Fate, LedgerRow, Stored};
 /// Sums over a ledger, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Different constants that somebody needs: each counted once, in its original form.
+    /// Distinct constants that have readers, each counted once in its original form.
     pub unique: u64,
     /// What the file stores in constants' sections.
     pub stored: u64,
@@ -20,7 +20,7 @@ pub struct Totals {
     pub embedded: u64,
     /// Constants that were computed into others.
     pub folded: u64,
-    /// Constants that nobody needs.
+    /// Constants without readers.
     pub dropped: u64,
     /// What `stored` and `external` would be without deduplication: if every region and every output kept a copy of its own of what it
     /// reads, in the form in which it reads it, and every name of the model had bytes of its own. In detail:
@@ -30,7 +30,7 @@ pub struct Totals {
     ///   ([`LedgerRow::model_bytes`]), so that one stored element counts for all the elements that it stands for.
     /// - A packed form counts likewise, with the size of the packed form for each name.
     /// - A constant in several forms counts its readers in each, and its names with the first.
-    /// - A constant that is embedded and stored counts in its section what is said above. What stands in code is code:
+    /// - A constant that is both embedded and stored counts in its section as above. Code is not counted:
     ///   it would be there all the same. Where a constant is embedded only, one copy in code stands for each region, and
     ///   names beyond that count with their share of the model's bytes.
     pub unshared: u64,
@@ -79,7 +79,7 @@ impl Totals {
         totals
     }
 
-    /// What storing each constant once has saved.
+    /// Bytes saved by storing each constant once.
     pub fn saved(&self) -> u64 {
         self.unshared.saturating_sub(self.stored.saturating_add(self.external))
     }
@@ -92,7 +92,7 @@ fn beyond_readers(row: &LedgerRow) -> u64 {
     row.model_bytes.saturating_mul(more).checked_div(names).unwrap_or(0)
 }
 
-/// The numbers come from a file, which may say anything.
+/// Saturating: the numbers come from an untrusted file.
 fn add(sum: &mut u64, bytes: u64) {
     *sum = sum.saturating_add(bytes);
 }

@@ -1,5 +1,5 @@
-//! Writes an artifact: the layout is planned first, for all sizes are known; then every byte is written once, and hashed
-//! unless its digest is known, and the digests are filled into the header. The output is there as a whole or not at all.
+//! Writes an artifact: the layout is planned first, since all sizes are known; then every byte is written once, and hashed
+//! unless its digest is known, and the digests are filled into the header. The file is replaced atomically.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -14,8 +14,8 @@ use super::manifest::Manifest;
 #[cfg(feature = "compiler")]
 use super::manifest::Stored;
 use super::{DIGEST, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check, graph};
+use crate::atomic_file::{self, Scratch};
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::whole::{self, Scratch};
 
 /// What is hashed and written at a time: large enough for the disk, small enough to stay in the cache between the two.
 const PIECE: usize = 256 * 1024;
@@ -26,10 +26,10 @@ const LARGE: usize = 1 << 20;
 /// What every other entry is aligned to: enough for every vector unit and for GPU copies.
 const SMALL_ALIGNMENT: u64 = 256;
 
-/// What pads are made of.
+/// The zeros of padding.
 static ZEROS: [u8; MAX_ALIGNMENT as usize] = [0; MAX_ALIGNMENT as usize];
 
-/// What becomes an artifact: the manifest, and the sections that it names. The `graph` section is made of the manifest.
+/// The contents of an artifact: the manifest, and the sections that it names. The `graph` section is the encoded manifest.
 #[derive(Clone, Debug)]
 pub struct Contents {
     /// The graph section.
@@ -49,7 +49,7 @@ pub struct Section {
     pub shape: Vec<usize>,
     /// The bytes: as many as type and shape say.
     pub bytes: Bytes,
-    /// BLAKE3 of the bytes, where it is known already; it is believed.
+    /// BLAKE3 of the bytes, if known; a given digest is trusted.
     pub digest: Option<[u8; 32]>,
     /// Alignment of the first byte, a power of two up to [`MAX_ALIGNMENT`]; 0 where the format's own is enough.
     pub alignment: u64,
@@ -62,7 +62,7 @@ impl Section {
         Section { name: name.into(), dtype: DType::U8, shape, bytes, digest: None, alignment: 0 }
     }
 
-    /// The section of a stored constant. A digest that is known is believed.
+    /// The section of a stored constant. A given digest is trusted.
     #[cfg(feature = "compiler")]
     pub(crate) fn of_stored(stored: &Stored, bytes: Bytes, digest: Option<[u8; 32]>) -> Section {
         Section {
@@ -93,14 +93,14 @@ impl Section {
     }
 }
 
-/// Is told of the work: sections done, sections in all, and the section that is next.
+/// Progress callback: sections done, sections in all, and the next section.
 pub type Progress<'a> = &'a mut dyn FnMut(usize, usize, &str);
 
 impl Contents {
-    /// Writes the artifact to `path` as a whole or not at all, and returns its size.
+    /// Writes the artifact to `path` atomically, and returns its size.
     pub fn write(&self, path: &Path, progress: Progress<'_>) -> Result<u64> {
         let plan = self.plan(path)?;
-        whole::write_with(path, |file| plan.stream(file, progress))
+        atomic_file::write_with(path, |file| plan.stream(file, progress))
     }
 
     /// The bytes of the artifact, mapped from a file without a name. `name` is what it is called in messages.

@@ -70,7 +70,7 @@ impl<'a> Network<'a> {
         &self.watched
     }
 
-    /// Where an input stands among the watched values, if it does.
+    /// Index of an input among the watched values, if it is one.
     pub(super) fn watched_input(&self, input: usize) -> Option<usize> {
         let id = self.graph().inputs[input];
         self.watched.iter().position(|&value| value == id)

@@ -10,7 +10,7 @@ use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::spool::{Piece, Spool, SpoolRange};
 
-/// Most bytes of the name of a layout, and most dimensions of what is packed. Both stand in the artifact.
+/// Most bytes of the name of a layout, and most dimensions of what is packed. Both are stored in the artifact.
 const LONGEST_LAYOUT: usize = 256;
 const MOST_DIMENSIONS: usize = 64;
 
@@ -30,7 +30,7 @@ pub(crate) enum RecordedClaim {
 /// What a backend packed.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedConstant {
-    /// Layout, type, shape and what they ask of the machine.
+    /// Layout, type, shape, alignment and processor features.
     pub(crate) form: Packed,
     /// The bytes: as many as type and shape say.
     pub(crate) bytes: SpoolRange,
@@ -55,13 +55,13 @@ impl RecordedClaim {
     }
 }
 
-/// Takes the claims of one region. The first mistake is kept: it comes out of [`Recorder::finish`] even if the backend
-/// goes on as if nothing had happened.
+/// Takes the claims of one region. The first error is kept: [`Recorder::finish`] returns it even if the backend
+/// ignores it.
 pub(crate) struct Recorder<'a> {
     region: &'a Region,
     backend: &'a str,
     spool: &'a mut Spool,
-    /// Where each constant stands in [`Region::constants`].
+    /// Index of each constant in [`Region::constants`].
     index_of: HashMap<ConstantId, usize>,
     /// Parallel to [`Region::constants`].
     claims: Vec<Option<RecordedClaim>>,
@@ -141,7 +141,7 @@ impl<'a> Recorder<'a> {
         if packing.piece.push(self.spool, bytes).is_err()
             && let Some(packing) = self.packing.take()
         {
-            // `finish` tells of the same failure with the place it happened at.
+            // `finish` reports the same failure with its region.
             packing.piece.finish(self.spool)?;
         }
         Ok(())
@@ -172,7 +172,7 @@ impl<'a> Recorder<'a> {
             .hint("The backend's constant_updater must claim each constant of its region exactly once")
     }
 
-    /// Packed bytes that are not what their claim says.
+    /// The error for packed bytes that contradict their claim.
     fn wrong_bytes(&self, cause: String) -> Diagnostic {
         self.broken(cause).hint("Report this to the backend's maker")
     }
@@ -208,13 +208,13 @@ fn check(packed: &Packed) -> std::result::Result<u64, String> {
     }
     if layout.len() > LONGEST_LAYOUT || layout.contains(char::is_control) {
         let name: String = layout.chars().filter(|char| !char.is_control()).take(LONGEST_LAYOUT).collect();
-        return Err(format!("its packed layout '{name}' is no name of one line and up to {LONGEST_LAYOUT} bytes"));
+        return Err(format!("its packed layout '{name}' is not a name of one line and up to {LONGEST_LAYOUT} bytes"));
     }
     if shape.len() > MOST_DIMENSIONS {
         return Err(format!("packed in {} dimensions, and at most {MOST_DIMENSIONS} are stored", shape.len()));
     }
     if *alignment > MAX_ALIGNMENT || !(*alignment == 0 || alignment.is_power_of_two()) {
-        return Err(format!("an alignment of {alignment} is no power of two up to {MAX_ALIGNMENT}"));
+        return Err(format!("an alignment of {alignment} is not a power of two up to {MAX_ALIGNMENT}"));
     }
     if let Some(name) = cpu_features.iter().find(|name| !cpu::FEATURES.contains(&name.as_str())) {
         return Err(format!("there is no processor feature '{name}'"));
@@ -254,11 +254,11 @@ mod tests {
         }
     }
 
-    /// What a backend does with the claims of a region of two constants, `w0` and `w1`.
+    /// A constant_updater for a region of two constants, `w0` and `w1`.
     type Updater = fn(&mut Claims<'_>) -> std::result::Result<(), byoc_plugin_api::Error>;
 
     fn record(updater: Updater) -> Result<usize> {
-        let mut spool = Spool::new(&crate::whole::Scratch::temporary()).expect("spool");
+        let mut spool = Spool::new(&crate::atomic_file::Scratch::temporary()).expect("spool");
         let region = region("byoc_main_acme_0", 2);
         let mut recorder = Recorder::new(&region, "acme", &mut spool);
         let outcome = updater(&mut Claims::new(&mut recorder));
@@ -272,7 +272,7 @@ mod tests {
     const A: ConstantId = ConstantId(0);
     const B: ConstantId = ConstantId(1);
 
-    /// What a backend does wrong, and what is said of it.
+    /// Invalid claims, with their errors.
     const BAD: [(Updater, &str); 17] = [
         (|_| Ok(()), "it does not claim constant 0 (`w0`) and 1 more"),
         (|c| c.host(A), "it does not claim constant 1 (`w1`)"),
@@ -310,7 +310,7 @@ mod tests {
         ),
         (
             |c| c.packed(A, Packed::new("a\n\u{1b}[31mb", DType::F32, &[2])).map(drop),
-            "constant 0 (`w0`): its packed layout 'a[31mb' is no name of one line and up to 256 bytes",
+            "constant 0 (`w0`): its packed layout 'a[31mb' is not a name of one line and up to 256 bytes",
         ),
         (
             |c| c.packed(A, tile(&[1; 65])).map(drop),
@@ -322,11 +322,11 @@ mod tests {
         ),
         (
             |c| c.packed(A, tile(&[2]).aligned(48)).map(drop),
-            "constant 0 (`w0`): an alignment of 48 is no power of two up to 4096",
+            "constant 0 (`w0`): an alignment of 48 is not a power of two up to 4096",
         ),
         (
             |c| c.packed(A, tile(&[2]).aligned(8192)).map(drop),
-            "constant 0 (`w0`): an alignment of 8192 is no power of two up to 4096",
+            "constant 0 (`w0`): an alignment of 8192 is not a power of two up to 4096",
         ),
         (
             |c| c.packed(A, tile(&[2]).for_features(&["avx2", "avx9000"])).map(drop),
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn bytes_need_a_packed_claim_before_them() {
-        let mut spool = Spool::new(&crate::whole::Scratch::temporary()).expect("spool");
+        let mut spool = Spool::new(&crate::atomic_file::Scratch::temporary()).expect("spool");
         let region = region("byoc_main_acme_0", 1);
         let mut recorder = Recorder::new(&region, "acme", &mut spool);
         recorder.claim(ConstantId(0), &Claim::Host).expect("claim");

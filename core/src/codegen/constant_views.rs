@@ -1,4 +1,4 @@
-//! Constants of a region in the form in which a backend looks at them: borrowed, strided, never copied.
+//! Constants of a region as borrowed, strided views for backends, never copied.
 
 use byoc_plugin_api::{ConstantId, Constants, TensorView};
 

@@ -1,27 +1,27 @@
-//! What is left to do when a backend's process ends in the middle of a region: the region is kept for the backend's maker,
-//! and its nodes may go to the next backend.
+//! Recovery from a crash of a backend's process: the region is saved for the backend's maker, and its nodes may go to the
+//! next backend.
 
 use std::path::Path;
 
 use byoc_plugin_api::RefusalCode;
 
 use super::{Observer, Request};
+use crate::atomic_file;
 use crate::codegen::{ConstantViews, Failure};
 use crate::constants::ConstantTable;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::TypedModel;
-use crate::map::folder_of;
+use crate::map::dir_of;
 use crate::onnx;
 use crate::overwrite::{self, Input};
 use crate::partition::{Avoid, Outcome, Partitioned, RegionPlan};
 use crate::plugin::Selected;
-use crate::whole;
 
-/// What becomes of the nodes where the user has chosen to go on.
+/// The remedy that is reported with `--fallback-on-crash`.
 const NEXT: &str = "Its nodes go to the next backend";
 
 /// After a failed code generation: what to avoid in the next try, or the error that ends the compile. The region of a
-/// crash is saved beside that output, unless it would take its place or that of a file that is read.
+/// crash is saved beside that output, unless that would overwrite it or an input.
 pub(super) fn from(
     failure: Failure,
     request: &Request,
@@ -32,7 +32,7 @@ pub(super) fn from(
     let Failure { mut diagnostic, crashed } = failure;
     let Some(plan) = crashed else { return Err(diagnostic) };
     if let Some((output, inputs)) = crashes {
-        let path = folder_of(output).join(format!("{}.repro.onnx", plan.region.symbol));
+        let path = dir_of(output).join(format!("{}.repro.onnx", plan.region.symbol));
         let saved = overwrite::check(&[output, &path], inputs)
             .and_then(|()| save(&typed.model().constants, &plan, &request.backends[plan.backend], false, &path));
         diagnostic.message += &match saved {
@@ -85,5 +85,5 @@ pub(super) fn save(
         ("byoc.region", plan.region.symbol.clone()),
     ];
     let model = onnx::region_model(&plan.region, &views.constants(), strip, &about)?;
-    whole::write(path, &model)
+    atomic_file::write(path, &model)
 }

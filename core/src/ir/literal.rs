@@ -9,7 +9,7 @@ pub(super) fn numbers(dtype: DType, bytes: &[u8]) -> Option<String> {
     Some(texts?.join(" "))
 }
 
-/// The bytes of elements that stand as numbers in a text.
+/// The bytes of elements that are written as numbers.
 pub fn elements(dtype: DType, text: &str) -> Option<Vec<u8>> {
     let elements: Option<Vec<_>> = text.split_whitespace().map(|number| element(dtype, number)).collect();
     Some(elements?.concat())

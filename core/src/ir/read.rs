@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A line is an entry, an input, a node or an output. `-` is an operand or a result that is absent, `?` a type that is not
-//! known; a result may have no type at all. A name that holds a space or one of `,(){}<>="` stands in double quotes. What the
+//! known; a result may have no type at all. A name that holds a space or one of `,(){}<>="` is in double quotes. What the
 //! text form does not show is not read: nodes are named `<Op>_<n>`, and the bytes of large constants come from the caller.
 
 use std::collections::{BTreeMap, HashMap};
@@ -283,7 +283,7 @@ impl<'a> LineReader<'a> {
         if self.take(token) { Ok(()) } else { Err(format!("expected '{token}', found '{}'", self.rest)) }
     }
 
-    /// What stands before the next `end`, which is passed.
+    /// The text before the next `end`, which is consumed.
     fn until(&mut self, end: char) -> Result<&'a str> {
         let (text, rest) =
             self.rest.split_once(end).ok_or_else(|| format!("expected '{end}' behind '{}'", self.rest))?;
@@ -298,7 +298,7 @@ impl<'a> LineReader<'a> {
     }
 }
 
-/// Whether a name that holds the character stands in double quotes.
+/// Whether a name with this character needs double quotes.
 pub(super) fn special(character: char) -> bool {
     character.is_whitespace() || ",(){}<>=\"".contains(character)
 }
@@ -309,7 +309,7 @@ fn scalar(text: &str) -> Result<Attribute> {
     number.map_err(|_| format!("'{text}' is not an attribute"))
 }
 
-/// Parts between commas that stand in no parentheses, without blanks around them.
+/// Parts between commas outside of parentheses, trimmed.
 fn split(list: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0);
     for (index, character) in list.char_indices() {

@@ -1,5 +1,5 @@
-//! Files that are cut short while they are mapped. The system tells whoever reads what is gone by a signal, SIGBUS; here it
-//! is found out which file that was, in a handler that a program may ask for.
+//! Files that are truncated while they are mapped. Reading past the end raises SIGBUS; an opt-in handler finds out which
+//! file it was.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -70,7 +70,7 @@ pub(super) fn remove(start: usize) {
         let name = slot.name.swap(std::ptr::null_mut(), Ordering::Relaxed);
         let name = std::ptr::slice_from_raw_parts_mut(name, slot.name_length.load(Ordering::Relaxed));
         // SAFETY: `add` leaked it with this length. A handler looks at the name only where the fault was in this mapping,
-        // which nobody reads any more.
+        // which is not read any more.
         drop(unsafe { Box::from_raw(name) });
     }
 }
@@ -88,7 +88,7 @@ fn name_at(address: usize) -> Option<&'static [u8]> {
         start != 0 && (start..slot.end.load(Ordering::Relaxed)).contains(&address)
     })?;
     let (name, length) = (slot.name.load(Ordering::Relaxed), slot.name_length.load(Ordering::Relaxed));
-    // SAFETY: whoever faults there reads the mapping, so it is not taken off the list.
+    // SAFETY: the faulting thread reads the mapping, so it is still listed.
     (!name.is_null()).then(|| unsafe { std::slice::from_raw_parts(name, length) })
 }
 
@@ -102,7 +102,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
             // SAFETY: ends the process, with all of its threads.
             unsafe { libc::_exit(code) }
         }
-        // Another thread tells already, and ends the process.
+        // Another thread reports it already, and ends the process.
         (Some(_), Some(_)) => loop {
             // SAFETY: waits for a signal.
             unsafe { libc::pause() };
@@ -120,7 +120,7 @@ fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         unsafe { libc::signal(signal, libc::SIG_DFL) };
         return;
     }
-    // SAFETY: a handler that somebody gave to the system, with the signature that its flags say.
+    // SAFETY: a handler that was installed before, with the signature that its flags say.
     unsafe {
         if before.is_some_and(|before| before.sa_flags & libc::SA_SIGINFO != 0) {
             let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = std::mem::transmute(handler);

@@ -61,11 +61,11 @@ fn numbers<T: Copy, const N: usize>(dtype: DType, shape: Vec<usize>, values: &[T
 
 fn read(node: &str, name: &str, proto: AttributeProto, files: &mut ExternalFiles) -> Result<Attribute> {
     if let Some(reference) = proto.ref_attr_name.as_deref().filter(|name| !name.is_empty()) {
-        let cause = format!("attribute '{name}' refers to '{reference}' of a function, but stands in none");
+        let cause = format!("attribute '{name}' refers to '{reference}' of a function, but is outside of one");
         return Err(bad(node, cause));
     }
     let text = |bytes: &Bytes| {
-        let text = std::str::from_utf8(bytes).map_err(|_| bad(node, format!("attribute '{name}' is no UTF-8")))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| bad(node, format!("attribute '{name}' is not UTF-8")))?;
         Ok::<_, Diagnostic>(text.to_owned())
     };
     let kind = AttributeType::try_from(proto.r#type.unwrap_or(0));
@@ -87,7 +87,7 @@ fn read(node: &str, name: &str, proto: AttributeProto, files: &mut ExternalFiles
     })
 }
 
-/// The kind of an attribute that does not tell it (IR version 1): whatever field is there.
+/// The kind of an attribute without a declared one (IR version 1), by the field that is set.
 fn guess_kind(proto: &AttributeProto) -> AttributeType {
     let present = [
         (proto.f.is_some(), AttributeType::Float),

@@ -1,28 +1,28 @@
-//! A graph while it is made: what the importer and the rewrites add to it.
+//! Builds a graph for the importer and its rewrites.
 
 use std::collections::{BTreeMap, HashMap};
 
 use byoc_plugin_api::{Attribute, DType};
 use bytes::Bytes;
 
-use super::facts::{self, Fact};
+use super::early_types::{self, EarlyType};
 use super::names::Names;
 use super::tensor::Tensor;
 use crate::constants::ConstantTable;
 use crate::ir::{Graph, Node, TensorType, ValueId};
 
-/// More elements than any list of axes, sizes or scales has.
+/// Upper limit of elements in lists of axes, sizes and scales.
 const MAX_KNOWN: usize = 1024;
 
 /// The graph so far.
 pub(super) struct Builder<'a> {
-    /// What is made.
+    /// The graph.
     pub(super) graph: Graph,
     constants: &'a mut ConstantTable,
     by_name: HashMap<String, ValueId>,
     value_names: Names,
     node_names: Names,
-    facts: HashMap<ValueId, Fact>,
+    types: HashMap<ValueId, EarlyType>,
 }
 
 impl<'a> Builder<'a> {
@@ -34,7 +34,7 @@ impl<'a> Builder<'a> {
         node_names: Names,
     ) -> Builder<'a> {
         let graph = Graph { name: entry.to_owned(), ..Graph::default() };
-        Builder { graph, constants, by_name: HashMap::new(), value_names, node_names, facts: HashMap::new() }
+        Builder { graph, constants, by_name: HashMap::new(), value_names, node_names, types: HashMap::new() }
     }
 
     /// The value that the model calls `name`.
@@ -57,15 +57,16 @@ impl<'a> Builder<'a> {
         id
     }
 
-    /// Adds a constant that no node reads, for the ledger to tell of.
+    /// Adds a constant without readers, for the ledger.
     pub(super) fn add_unread(&mut self, name: &str, tensor: Tensor) {
         self.constants.insert(name, tensor.dtype, &tensor.shape, tensor.bytes);
     }
 
     /// Adds a node.
     pub(super) fn push(&mut self, node: Node) {
-        let facts = facts::of_outputs(self, &node);
-        self.facts.extend(node.outputs.iter().zip(facts).filter_map(|(output, fact)| Some(((*output)?, fact))));
+        let types = early_types::of_outputs(self, &node);
+        self.types
+            .extend(node.outputs.iter().zip(types).filter_map(|(output, early_type)| Some(((*output)?, early_type))));
         self.graph.nodes.push(node);
     }
 
@@ -101,7 +102,7 @@ impl<'a> Builder<'a> {
 
     /// A new scalar of the element type that `like` has, named `<node>_<suffix>`.
     pub(super) fn scalar_like(&mut self, node: &Node, suffix: &str, like: Option<ValueId>, value: f32) -> ValueId {
-        let dtype = like.and_then(|like| self.fact(like).dtype).unwrap_or(DType::F32);
+        let dtype = like.and_then(|like| self.early_type(like).dtype).unwrap_or(DType::F32);
         let (dtype, bytes) = match dtype {
             DType::F16 => (dtype, half::f16::from_f32(value).to_le_bytes().to_vec()),
             DType::BF16 => (dtype, half::bf16::from_f32(value).to_le_bytes().to_vec()),
@@ -117,20 +118,20 @@ impl<'a> Builder<'a> {
         self.add_constant(&name, Tensor { dtype, shape, bytes: Bytes::from(bytes) })
     }
 
-    /// What is known of a value.
-    pub(super) fn fact(&self, id: ValueId) -> Fact {
+    /// The early type of a value.
+    pub(super) fn early_type(&self, id: ValueId) -> EarlyType {
         match &self.graph.value(id).ty {
-            Some(ty) => Fact { rank: Some(ty.shape.len()), dtype: Some(ty.dtype) },
-            None => self.facts.get(&id).copied().unwrap_or_default(),
+            Some(ty) => EarlyType { rank: Some(ty.shape.len()), dtype: Some(ty.dtype) },
+            None => self.types.get(&id).copied().unwrap_or_default(),
         }
     }
 
     /// The rank of a value, where it is known.
     pub(super) fn rank(&self, id: Option<ValueId>) -> Option<usize> {
-        self.fact(id?).rank
+        self.early_type(id?).rank
     }
 
-    /// How many elements a constant has; `None` for what is no constant.
+    /// How many elements a constant has; `None` for what is not a constant.
     pub(super) fn elements(&self, id: Option<ValueId>) -> Option<usize> {
         Some(self.graph.value(id?).constant.as_ref()?.view.elements())
     }

@@ -15,14 +15,14 @@ mod resize;
 mod shapes;
 mod softmax;
 
-/// Brings a node one step on. It may add nodes before it; the node itself is added when all steps are done. The number
-/// is the version of the operator set that the node comes from.
+/// A rewrite of a node. It may add nodes before it; the node itself is added after all rewrites. The number
+/// is the node's operator-set version.
 type Rewrite = fn(&mut Builder<'_>, &mut Node, i64) -> Result<()>;
 
 /// For rewrites that look at nodes of every version.
 const EVER: i64 = i64::MAX;
 
-/// (operator, first version that needs no rewrite, rewrite). Rows of one operator stand in the order of versions and
+/// (operator, first version that needs no rewrite, rewrite). Rows of one operator are in the order of versions and
 /// are applied one after the other.
 #[rustfmt::skip]
 const REWRITES: &[(&str, i64, Rewrite)] = &[
@@ -78,11 +78,11 @@ const REWRITES: &[(&str, i64, Rewrite)] = &[
     ("Resize", EVER, resize::drop_empty),
     // Exporters to 12 wrote the scalar `axis` as a vector of one.
     ("CumSum", EVER, shapes::scalar_axis),
-    // Too rare to be worth a rewrite.
+    // Too rare for a rewrite.
     ("Tile", 6, refuse),
 ];
 
-/// The operator that `op` is rewritten to, if it does not exist in the newest operator set any more.
+/// The operator that `op` is rewritten to, if the newest operator set lacks it.
 pub(super) fn name_of_today(op: &str) -> &str {
     match op {
         "Upsample" => "Resize",
@@ -94,7 +94,7 @@ pub(super) fn name_of_today(op: &str) -> &str {
 pub(super) fn add(builder: &mut Builder<'_>, mut node: Node, version: i64) -> Result<()> {
     attributes_of::check_names(&node.op, version, node.attributes.keys().map(String::as_str))
         .map_err(|error| error.within(format!("node '{}'", node.name)))?;
-    // Operator set 1 told which inputs may be overwritten.
+    // Operator set 1 named inputs that may be overwritten.
     if version < 6 {
         node.attributes.remove("consumed_inputs");
     }
@@ -124,7 +124,7 @@ fn refuse(_: &mut Builder<'_>, node: &mut Node, version: i64) -> Result<()> {
         .hint("Export the model with a newer operator set"))
 }
 
-/// An error for a form of an operator that is valid, but none of ours.
+/// The error for a valid form of an operator that is not supported.
 fn unsupported(node: &Node, cause: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::new(Code::UnknownOperator, format!("node '{}': {cause}", node.name))
 }

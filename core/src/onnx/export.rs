@@ -1,5 +1,5 @@
-//! A region as an ONNX model: the smallest model in which a backend meets it. Any tool for ONNX opens it, and compiling it
-//! gives the backend the same nodes, shapes and constants again.
+//! Exports a region as an ONNX model that reproduces it: any tool for ONNX opens it, and compiling it gives the backend the
+//! same nodes, shapes and constants.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub const REPRO_BACKEND: &str = "byoc.backend";
 /// The metadata key of the backend's options, as JSON.
 pub const REPRO_OPTIONS: &str = "byoc.options";
 
-/// The newest IR version of ONNX that has everything used here.
+/// The IR version of ONNX that is written.
 const IR_VERSION: i64 = 10;
 
 /// Most bytes of constants in the file: a protobuf message has less than 2 GiB.

@@ -1,4 +1,4 @@
-//! Tensors that stand in files beside the model. The file says where, so every part of it is checked: nothing outside
+//! Tensors that are in files beside the model. Their paths come from the file and are checked: nothing outside
 //! the model's folder is ever opened.
 
 use std::path::{Component, Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::map;
 
 /// The files beside one model, each mapped once.
 pub(super) struct ExternalFiles {
-    folder: PathBuf,
+    dir: PathBuf,
     no_mmap: bool,
     /// By real path.
     open: IndexMap<PathBuf, SourceFile>,
 }
 
-/// What `external_data` says.
+/// The entries of `external_data`.
 #[derive(Default)]
 struct Reference {
     location: String,
@@ -30,8 +30,8 @@ struct Reference {
 impl ExternalFiles {
     /// The files beside `model`.
     pub(super) fn beside(model: &Path, no_mmap: bool) -> ExternalFiles {
-        let folder = map::folder_of(model);
-        ExternalFiles { folder: folder.to_owned(), no_mmap, open: IndexMap::new() }
+        let dir = map::dir_of(model);
+        ExternalFiles { dir: dir.to_owned(), no_mmap, open: IndexMap::new() }
     }
 
     /// The `length` bytes that `entries` refer to. `what` names the tensor in messages.
@@ -46,7 +46,7 @@ impl ExternalFiles {
             Some(end) => Ok(file.slice(reference.offset..end)),
             None => {
                 let (location, size, offset) = (&reference.location, file.len(), reference.offset);
-                let cause = format!("'{location}' has {size} bytes, but {length} at offset {offset} are asked for");
+                let cause = format!("'{location}' has {size} bytes, but {length} at offset {offset} are referenced");
                 Err(bad(what, cause).hint("Is the file complete, and does it belong to this model?"))
             }
         }
@@ -60,7 +60,7 @@ impl ExternalFiles {
         }
         let bytes = if self.no_mmap { map::read_file(&path) } else { map::map_file(&path) };
         let bytes = bytes.map_err(|error| error.within(what))?;
-        let place = map::real_place(&self.folder.join(location)).map_err(|error| error.within(what))?;
+        let place = map::real_place(&self.dir.join(location)).map_err(|error| error.within(what))?;
         self.open.insert(path, SourceFile { path: place, bytes: bytes.clone(), role: "data of a model" });
         Ok(bytes)
     }
@@ -74,32 +74,32 @@ impl ExternalFiles {
     fn locate(&self, what: &str, location: &str) -> Result<PathBuf> {
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         if location.is_empty() || !Path::new(location).components().all(plain) {
-            let cause = format!("external data '{location}' is no relative path without '..'");
+            let cause = format!("external data '{location}' is not a relative path without '..'");
             return Err(bad(what, cause).hint("Export the model with its data in one folder"));
         }
         let missing = |error: &std::io::Error| {
             bad(what, format!("external data '{location}' cannot be opened: {error}"))
                 .hint("The file belongs in the model's folder, under the name that it had at the export")
         };
-        let folder = self.folder.canonicalize().map_err(|error| missing(&error))?;
-        let path = folder.join(location).canonicalize().map_err(|error| missing(&error))?;
-        if !path.starts_with(&folder) {
+        let dir = self.dir.canonicalize().map_err(|error| missing(&error))?;
+        let path = dir.join(location).canonicalize().map_err(|error| missing(&error))?;
+        if !path.starts_with(&dir) {
             let cause = format!("external data '{location}' is a link to outside the model's folder");
             return Err(bad(what, cause).hint("Copy the file in place of the link ('cp -L')"));
         }
         if !path.metadata().map_err(|error| missing(&error))?.is_file() {
-            return Err(bad(what, format!("external data '{location}' is no regular file")));
+            return Err(bad(what, format!("external data '{location}' is not a regular file")));
         }
         Ok(path)
     }
 }
 
-/// Reads the entries; ones that are not known (`checksum`, `basepath`) are of no use here.
+/// Reads the entries; others (`checksum`, `basepath`) are ignored.
 fn parse(what: &str, entries: &[StringStringEntryProto]) -> Result<Reference> {
     let mut reference = Reference::default();
     for entry in entries {
         let value = entry.value.as_deref().unwrap_or_default();
-        let text = std::str::from_utf8(value).map_err(|_| bad(what, "external data has a value that is no UTF-8"))?;
+        let text = std::str::from_utf8(value).map_err(|_| bad(what, "external data has a value that is not UTF-8"))?;
         let number = |key: &str| {
             text.trim().parse::<usize>().map_err(|_| bad(what, format!("external data has the {key} '{text}'")))
         };

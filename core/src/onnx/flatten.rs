@@ -9,15 +9,15 @@ use super::names::Names;
 use super::proto::{AttributeProto, FunctionProto, NodeProto, OperatorSetIdProto};
 use crate::diagnostic::{Code, Diagnostic, Result};
 
-/// A chain of functions that call each other may be this long, and all their nodes and calls together this many. A file
-/// of a few kilobytes could ask for more than any memory holds, or take for ever to expand to nothing.
+/// Limits of the call depth of functions, and of nodes and calls after inlining: a file of a few kilobytes could expand to
+/// more than any memory holds.
 const MAX_DEPTH: usize = 64;
 const MAX_STEPS: usize = 250_000;
 
 /// The newest operator set of ONNX that this build knows.
 pub const NEWEST_OPSET: i64 = 28;
 
-/// A node whose operator is no function of the model.
+/// A node whose operator is not a function of the model.
 #[derive(Debug)]
 pub(super) struct FlatNode {
     pub(super) name: String,
@@ -46,7 +46,7 @@ pub(super) struct Flat {
 /// Domain, name and overload.
 type FunctionKey = (String, String, String);
 
-/// What one call makes of the names in a function's body.
+/// The renaming of a function's body for one call.
 struct Call<'a> {
     values: HashMap<String, String>,
     attributes: &'a HashMap<String, AttributeProto>,

@@ -10,13 +10,13 @@ use super::flatten::{self, FlatNode, Opsets};
 use super::inputs::ShapeOptions;
 use super::names::Names;
 use super::proto::{GraphProto, ModelProto, TensorProto};
-use super::{attribute, canonical, inputs, known, sort, tensor};
+use super::{attribute, canonical, inputs, sort, supported_ops, tensor};
 use crate::constants::ConstantTable;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Node, TensorType, ValueId};
 
-/// Builds the graph of the entry called `entry`. What the model says of the types of inner values is not looked at: it is
-/// inferred anew, and so are those of outputs, which are kept to be compared.
+/// Builds the graph of the entry called `entry`. Declared types of inner values are ignored and inferred again;
+/// those of outputs are kept for a comparison.
 pub(super) fn build(
     entry: &str,
     model: ModelProto,
@@ -28,7 +28,7 @@ pub(super) fn build(
     let mut graph = model.graph.unwrap_or_default();
     let names = value_names(&graph);
     let flat = flatten::flatten(std::mem::take(&mut graph.node), model.functions, &opsets, names)?;
-    known::check(&flat.nodes)?;
+    supported_ops::check(&flat.nodes)?;
     let initializers = initializers(&mut graph)?;
     // An initializer that is listed as an input too is a constant; before IR version 4 all of them were.
     graph.input.retain(|input| !initializers.contains_key(input.name.as_deref().unwrap_or_default()));
@@ -43,7 +43,7 @@ pub(super) fn build(
         match (used.contains(&name), tensor::read(&format!("tensor '{name}'"), proto, files)) {
             (true, constant) => drop(builder.add_constant(&name, constant?)),
             (false, Ok(constant)) => builder.add_unread(&name, constant),
-            // Nobody reads it, so it may be what we do not know.
+            // It has no reader, so its type need not be supported.
             (false, Err(_)) => {}
         }
     }
@@ -124,7 +124,7 @@ fn add_node(
     while let Some(None) = inputs.last() {
         inputs.pop();
     }
-    // Output 0 stays even where nobody reads it, so that every node has one; the pass that prunes drops it as a whole.
+    // Output 0 stays even if it is unused, so that every node has one; the prune pass drops dead nodes.
     let wanted = |(index, output): (usize, &String)| {
         let wanted = !output.is_empty() && (index == 0 || used.contains(output));
         wanted.then(|| builder.add_value(output, None))

@@ -1,4 +1,4 @@
-//! What a model file says of itself, beside its graph.
+//! Metadata of a model file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,15 +12,15 @@ use crate::map;
 pub struct FileInfo {
     /// The version of the file format.
     pub ir_version: i64,
-    /// What wrote the file, with its version; empty where the file does not say.
+    /// The producer with its version; empty if not given.
     pub producer: String,
     /// The operator sets by domain; ONNX's own has the empty one.
     pub opsets: Vec<(String, i64)>,
-    /// What the writer noted beside the graph, by key.
+    /// The metadata properties, by key.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Reads what the file at `path` says of itself.
+/// Reads the metadata of the file at `path`.
 pub fn file_info(path: &Path) -> Result<FileInfo> {
     let model = decode(path, map::map_file(path)?)?;
     let text = |bytes: Option<bytes::Bytes>| String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();

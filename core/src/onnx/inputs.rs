@@ -1,4 +1,4 @@
-//! The types of a model's inputs, with what the user says about shapes and dimensions.
+//! The types of a model's inputs, with the user's shapes and dimensions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) struct ShapeOptions<'a> {
 struct Declared {
     name: String,
     dtype: DType,
-    /// `None` where the model does not tell the rank.
+    /// `None` if the model does not declare the rank.
     shape: Option<Vec<Size>>,
 }
 
@@ -39,7 +39,7 @@ enum Size {
 struct Symbols(BTreeMap<String, Option<usize>>);
 
 impl<'a> ShapeOptions<'a> {
-    /// Nothing is used yet.
+    /// No option is used yet.
     pub(super) fn new(options: &'a ImportOptions) -> Self {
         ShapeOptions { options, inputs: BTreeSet::new(), dims: BTreeSet::new() }
     }
@@ -149,7 +149,7 @@ impl Symbols {
     }
 }
 
-/// Puts the user's shape in place of the declared one. A named dimension gets its size wherever it stands.
+/// Puts the user's shape in place of the declared one. A named dimension gets its size everywhere.
 fn override_shape(input: &mut Declared, shape: &[usize], symbols: &mut Symbols) -> Result<()> {
     let name = &input.name;
     let Some(declared) = &input.shape else {
@@ -198,7 +198,7 @@ fn declared(info: &ValueInfoProto) -> Result<Declared> {
     Ok(Declared { name, dtype, shape })
 }
 
-/// What the model says of an output. What is wrong with it is no error: the output is what is computed.
+/// The declared type of an output. A wrong one is not an error: the computed type is used.
 pub(super) fn declared_output(info: &ValueInfoProto) -> ir::Declared {
     let Some(type_proto::Value::TensorType(tensor)) = info.r#type.as_ref().and_then(|ty| ty.value.as_ref()) else {
         return ir::Declared::default();
@@ -213,7 +213,7 @@ pub(super) fn declared_output(info: &ValueInfoProto) -> ir::Declared {
     }
 }
 
-/// The error for an input that is no dense tensor.
+/// The error for an input that is not a dense tensor.
 fn refuse(what: &str, ty: Option<&TypeProto>) -> Diagnostic {
     let kind = match ty.and_then(|ty| ty.value.as_ref()) {
         Some(type_proto::Value::SequenceType(_)) => "a sequence",

@@ -1,4 +1,4 @@
-//! Nodes in topological order. Nodes that stand in one already stay where they are.
+//! Nodes in topological order. Nodes that are in one already stay where they are.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use super::flatten::FlatNode;
 use crate::diagnostic::{Code, Diagnostic, Result};
 
-/// Sorts `nodes`. `given` tells whether a value comes from outside of them; any other one must be a node's output.
+/// Sorts `nodes`. `given` says whether a value comes from outside of them; any other one must be a node's output.
 pub(super) fn topological(nodes: Vec<FlatNode>, given: impl Fn(&str) -> bool) -> Result<Vec<FlatNode>> {
     let mut producer = HashMap::new();
     for (index, node) in nodes.iter().enumerate() {

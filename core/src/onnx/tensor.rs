@@ -46,7 +46,7 @@ pub(super) fn dtype(what: &str, code: i32) -> Result<DType> {
     from_onnx(known).ok_or_else(|| unsupported(known.as_str_name()))
 }
 
-/// The one place that knows which ONNX types are ours.
+/// The mapping between ONNX types and ours.
 fn from_onnx(code: DataType) -> Option<DType> {
     Some(match code {
         DataType::Float => DType::F32,
@@ -119,7 +119,7 @@ fn byte_length(what: &str, dtype: DType, shape: &[usize]) -> Result<usize> {
     length.ok_or_else(|| bad(what, format!("its shape {shape:?} is too large")))
 }
 
-/// The bytes of a tensor that is stored as numbers. Narrow types stand in `int32_data`, an element each; only their low
+/// The bytes of a tensor that is stored as numbers. Narrow types are in `int32_data`, an element each; only their low
 /// bits count, as in every other reader.
 fn typed_bytes(dtype: DType, proto: &TensorProto) -> Bytes {
     fn collect<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> [u8; N]) -> Bytes {

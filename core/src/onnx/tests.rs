@@ -1,4 +1,4 @@
-//! Models made by hand, and what becomes of them.
+//! Imports of models that are made by hand.
 
 use std::path::Path;
 
@@ -104,8 +104,8 @@ fn ints(name: &str, values: &[i64]) -> AttributeProto {
 }
 
 fn import_bytes(bytes: &[u8], options: &ImportOptions) -> Result<Model> {
-    let folder = tempfile::tempdir().expect("folder");
-    let path = folder.path().join("m.onnx");
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("m.onnx");
     std::fs::write(&path, bytes).expect("write");
     import(&[("main".into(), Path::new(&path))], options)
 }

@@ -1,4 +1,4 @@
-//! ONNX models made in code: plain values as the messages of [`proto`](super::proto), and a model that grows call by call.
+//! Writes ONNX models: builders for the messages of [`proto`](super::proto), and for a model.
 
 use byoc_plugin_api::{Attribute, Dim, from_hex};
 use bytes::Bytes;
@@ -40,7 +40,7 @@ pub fn value(name: &str, ty: impl Into<i32>, shape: Option<&[Dim]>) -> ValueInfo
     ValueInfoProto { name: Some(name.to_owned()), r#type: Some(ty), ..ValueInfoProto::default() }
 }
 
-/// A node without attributes. An operator is (domain, name); an input or output that is called nothing is absent.
+/// A node without attributes. An operator is (domain, name); an input or output with an empty name is absent.
 pub fn node(name: &str, (domain, op): (&str, &str), inputs: Vec<String>, outputs: Vec<String>) -> NodeProto {
     NodeProto {
         input: inputs,

@@ -40,7 +40,7 @@ impl Heads {
     }
 }
 
-/// What must be equal, in one place.
+/// Checks that sizes are equal.
 fn agree(a: &Dim, b: &Dim, what: &str) -> Result<Dim> {
     dim::same(a, b).ok_or_else(|| mismatch(format!("{what}: {a} against {b}")))
 }

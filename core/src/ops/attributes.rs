@@ -33,7 +33,7 @@ impl Kind {
     }
 }
 
-/// What a node has where its model leaves an attribute out.
+/// The default of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Default {
     /// A model must not leave it out.
@@ -69,7 +69,7 @@ pub struct AttributeDef {
     pub name: &'static str,
     /// What it holds.
     pub kind: Kind,
-    /// What a node has where its model leaves it out.
+    /// Its default.
     pub default: Default,
     /// The first version of the operator set in which the operator has it.
     pub since: i64,
@@ -87,7 +87,7 @@ impl AttributeDef {
         self
     }
 
-    /// It went after that version, so that its default is no matter.
+    /// It went after that version, so that its default does not matter.
     const fn until(mut self, version: i64) -> AttributeDef {
         self.until = Some(version);
         self
@@ -254,7 +254,7 @@ pub(crate) fn check_names<'a>(op: &str, version: i64, names: impl IntoIterator<I
     let all = super::find_any(op).map_or(&[][..], |def| def.attributes);
     let known = || all.iter().filter(|attribute| attribute.holds_in(version)).map(|attribute| attribute.name);
     for name in names {
-        // Operator sets 1 to 5 told of every operator which inputs it may overwrite.
+        // Operator sets 1 to 5 named for every operator the inputs that it may overwrite.
         if known().any(|other| other == name) || version < 6 && name == "consumed_inputs" {
             continue;
         }
@@ -264,10 +264,10 @@ pub(crate) fn check_names<'a>(op: &str, version: i64, names: impl IntoIterator<I
             (Some(other), _) if other.since > version => error
                 .hint(format!("It came with operator set {}; export the model with that or a newer one", other.since)),
             (Some(AttributeDef { until: Some(until), .. }), _) => {
-                error.hint(format!("It went after operator set {until}; export the model anew"))
+                error.hint(format!("It went after operator set {until}; export the model again"))
             }
             (_, Some(near)) => error.hint(format!("Did you mean '{near}'?")),
-            (_, None) => error.hint(format!("Export the model anew; {op} has {}", listed(known()))),
+            (_, None) => error.hint(format!("Export the model again; {op} has {}", listed(known()))),
         });
     }
     Ok(())
@@ -326,9 +326,9 @@ mod tests {
         }
         let cases = [
             ("Conv", 22, "stride", "Did you mean 'strides'?"),
-            ("Relu", 6, "consumed_inputs", "Export the model anew; Relu has no attributes"),
-            ("Gather", 13, "batch_dimensions", "Export the model anew; Gather has axis"),
-            ("ReduceMax", 18, "axes", "It went after operator set 17; export the model anew"),
+            ("Relu", 6, "consumed_inputs", "Export the model again; Relu has no attributes"),
+            ("Gather", 13, "batch_dimensions", "Export the model again; Gather has axis"),
+            ("ReduceMax", 18, "axes", "It went after operator set 17; export the model again"),
             (
                 "Attention",
                 24,

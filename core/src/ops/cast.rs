@@ -37,8 +37,8 @@ pub fn to_onnx(dtype: DType) -> i64 {
 pub(super) fn cast(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.input(0)?;
     let to = infer.optional_int("to")?.ok_or_else(|| bad("attribute 'to' is missing"))?;
-    let dtype =
-        from_onnx(to).ok_or_else(|| bad(format!("attribute 'to' is {to}, which is no element type that byoc has")))?;
+    let dtype = from_onnx(to)
+        .ok_or_else(|| bad(format!("attribute 'to' is {to}, which is not an element type that byoc has")))?;
     let cast_one = |value: &Scalar| cast_element(value, dtype);
     let elements = infer.known(0).and_then(|values| values.iter().map(cast_one).collect());
     infer.set(0, dtype, x.shape);
@@ -75,7 +75,7 @@ mod tests {
         ("Cast", "to=9", "i64[1]=batch", "bool[1] = unknown"),
         ("Cast", "to=3", "i64[1]=300", "i8[1] = unknown"),
         ("Cast", "to=3", "i64[1]=batch", "i8[1] = unknown"),
-        ("Cast", "to=8", "i64[1]", "[B106] attribute 'to' is 8, which is no element type that byoc has"),
+        ("Cast", "to=8", "i64[1]", "[B106] attribute 'to' is 8, which is not an element type that byoc has"),
         ("Cast", "", "i64[1]", "[B106] attribute 'to' is missing"),
     ];
 

@@ -45,7 +45,7 @@ impl Scalar {
         }
     }
 
-    /// A float: `Int` where it has no fraction and its integer is exact. `None` for what is no finite number, and for
+    /// A float: `Int` where it has no fraction and its integer is exact. `None` for what is not a finite number, and for
     /// minus zero, which no integer tells from zero.
     pub fn from_f64(value: f64) -> Option<Scalar> {
         if !value.is_finite() || (value == 0.0 && value.is_sign_negative()) {
@@ -75,19 +75,19 @@ impl From<bool> for Scalar {
 pub(super) fn round_to(value: Scalar, dtype: DType) -> Option<Scalar> {
     let symbolic = value.int().is_some_and(|expr| expr.as_constant().is_none());
     match dtype {
-        // A size beyond what the type holds exactly is no size that a model meets.
+        // A size beyond what the type holds exactly is not a size that a model meets.
         DType::F32 | DType::F64 | DType::I32 | DType::I64 if symbolic => Some(value),
         _ if symbolic => None,
         DType::F32 => Scalar::from_f64(f64::from(value.as_f64()? as f32)),
         DType::F64 => match value.as_i64() {
-            Some(whole) if whole.unsigned_abs() > EXACT => None,
+            Some(int) if int.unsigned_abs() > EXACT => None,
             _ => Some(value),
         },
         DType::F16 => Scalar::from_f64(f16::from_f64(value.as_f64()?).to_f64()),
         DType::BF16 => Scalar::from_f64(bf16::from_f64(value.as_f64()?).to_f64()),
         _ => {
             let (low, high) = integer_range(dtype)?;
-            value.as_i64().filter(|whole| (low..=high).contains(whole)).map(Scalar::from)
+            value.as_i64().filter(|int| (low..=high).contains(int)).map(Scalar::from)
         }
     }
 }
@@ -108,13 +108,13 @@ fn integer_range(dtype: DType) -> Option<(i64, i64)> {
     })
 }
 
-/// The elements in `bytes`, little-endian. `None` where one of them is no finite number or does not fit.
+/// The elements in `bytes`, little-endian. `None` where one of them is not a finite number or does not fit.
 pub fn read(dtype: DType, bytes: &[u8]) -> Option<Vec<Scalar>> {
     bytes.chunks_exact(dtype.size()).map(|chunk| read_one(dtype, chunk)).collect()
 }
 
 fn read_one(dtype: DType, chunk: &[u8]) -> Option<Scalar> {
-    let whole = match dtype {
+    let int = match dtype {
         DType::I64 => i64::from_le_bytes(chunk.try_into().ok()?),
         DType::U64 => i64::try_from(u64::from_le_bytes(chunk.try_into().ok()?)).ok()?,
         DType::I32 => i32::from_le_bytes(chunk.try_into().ok()?).into(),
@@ -129,14 +129,14 @@ fn read_one(dtype: DType, chunk: &[u8]) -> Option<Scalar> {
         DType::F16 => return Scalar::from_f64(f16::from_le_bytes(chunk.try_into().ok()?).into()),
         DType::BF16 => return Scalar::from_f64(bf16::from_le_bytes(chunk.try_into().ok()?).into()),
     };
-    Some(Scalar::from(whole))
+    Some(Scalar::from(int))
 }
 
 /// The elements as little-endian bytes, if none is symbolic: what a constant in their place holds.
 pub fn to_bytes(dtype: DType, values: &[Scalar]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(values.len().checked_mul(dtype.size())?);
     for value in values {
-        let whole = || value.as_i64();
+        let int = || value.as_i64();
         match dtype {
             DType::F32 => bytes.extend((value.as_f64()? as f32).to_le_bytes()),
             DType::F64 => bytes.extend(value.as_f64()?.to_le_bytes()),
@@ -144,9 +144,9 @@ pub fn to_bytes(dtype: DType, values: &[Scalar]) -> Option<Vec<u8>> {
             DType::BF16 => bytes.extend(bf16::from_f64(value.as_f64()?).to_le_bytes()),
             _ => {
                 let (low, high) = integer_range(dtype)?;
-                let whole = whole().filter(|whole| (low..=high).contains(whole))?;
+                let int = int().filter(|int| (low..=high).contains(int))?;
                 // Two's complement, so the low bytes are the narrower type's.
-                bytes.extend(&whole.to_le_bytes()[..dtype.size()]);
+                bytes.extend(&int.to_le_bytes()[..dtype.size()]);
             }
         }
     }
@@ -165,7 +165,7 @@ pub(super) fn count(shape: &[Dim]) -> Option<usize> {
     product.filter(|&count| count <= ELEMENT_LIMIT)
 }
 
-/// The sizes of a small fixed shape. Strides over them can be computed without a care, also beside a size of 0.
+/// The sizes of a small fixed shape. Strides over them cannot overflow, also beside a size of 0.
 pub(super) fn fixed(shape: &[Dim]) -> Option<Vec<usize>> {
     count(shape)?;
     let strides = shape.iter().try_fold(1i32, |product, dim| product.checked_mul(dim.fixed()?.max(1).try_into().ok()?));
@@ -194,8 +194,8 @@ pub(super) fn broadcast(values: &[Scalar], shape: &[Dim], to: &[Dim]) -> Option<
     through(&View::contiguous(&fixed(shape)?).broadcast(&fixed(to)?)?, values)
 }
 
-/// A calculation with whole numbers, or none: an overflow makes an element unknown, it is no error.
-pub(super) fn whole(result: std::result::Result<Expr, DimError>) -> Option<Scalar> {
+/// A calculation with whole numbers, or none: an overflow makes an element unknown, it is not an error.
+pub(super) fn checked_int(result: std::result::Result<Expr, DimError>) -> Option<Scalar> {
     result.ok().map(Scalar::Int)
 }
 

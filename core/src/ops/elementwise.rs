@@ -4,7 +4,7 @@
 
 use byoc_plugin_api::{DType, Dim};
 
-use super::elements::{self, Scalar, round_to, whole};
+use super::elements::{self, Scalar, checked_int, round_to};
 use super::infer::{BOOL, FLOAT, Infer, NUMERIC, SIGNED, WIDE, bad};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::{DimError, Expr};
@@ -35,7 +35,7 @@ pub(super) fn negate(infer: &mut Infer<'_>) -> Result<()> {
     signed_unary(infer)?;
     propagate(infer, |values, dtype| match values {
         // The integer 0 would lose the sign that a float zero gets.
-        [Scalar::Int(a)] => whole(a.scale(-1)).filter(|_| !dtype.is_float() || a.as_constant() != Some(0)),
+        [Scalar::Int(a)] => checked_int(a.scale(-1)).filter(|_| !dtype.is_float() || a.as_constant() != Some(0)),
         [Scalar::Float(a)] => Some(Scalar::Float(-a)),
         _ => None,
     });
@@ -120,7 +120,7 @@ fn combine(
     float: fn(f64, f64) -> f64,
 ) -> Option<Scalar> {
     match (a, b) {
-        (Scalar::Int(a), Scalar::Int(b)) => whole(exact(a, b)),
+        (Scalar::Int(a), Scalar::Int(b)) => checked_int(exact(a, b)),
         _ => Scalar::from_f64(float(a.as_f64()?, b.as_f64()?)),
     }
 }
@@ -132,7 +132,7 @@ fn quotient(a: &Scalar, b: &Scalar) -> Option<Scalar> {
         return a.checked_div(b).map(Scalar::from);
     }
     let positive = b.as_constant().is_some_and(|b| b > 0) || not_negative(b);
-    (positive && a.lower_bound()? >= 0).then(|| whole(a.floor_div(b)))?
+    (positive && a.lower_bound()? >= 0).then(|| checked_int(a.floor_div(b)))?
 }
 
 /// Whether a symbolic size is certain not to be negative, as a divisor must be.
@@ -188,7 +188,7 @@ pub(super) fn modulo(infer: &mut Infer<'_>) -> Result<()> {
             (_, Some(0)) => None,
             (_, None) if !not_negative(b) => None,
             _ if fmod && a.lower_bound()? < 0 => None,
-            _ => whole(a.minus(&a.floor_div(b).ok()?.times(b).ok()?)),
+            _ => checked_int(a.minus(&a.floor_div(b).ok()?.times(b).ok()?)),
         }
     });
     Ok(())

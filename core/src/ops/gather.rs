@@ -22,7 +22,7 @@ pub(super) fn gather(infer: &mut Infer<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Known indices must lie in the axis; negative ones count from its end.
+/// Known indices must be in the axis; negative ones count from its end.
 fn in_range(infer: &Infer<'_>, size: &Dim) -> Result<()> {
     let Some(size) = size.fixed().and_then(|size| i64::try_from(size).ok()) else {
         return Ok(());

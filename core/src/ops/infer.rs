@@ -1,5 +1,5 @@
-//! What an inference rule sees and sets, and the checks that most rules share. Messages name inputs by position; the
-//! pass puts the node before them.
+//! The interface of inference rules, and checks that most of them share. Messages name inputs by position; the pass adds
+//! the node.
 
 use byoc_plugin_api::{Attribute, DType, Dim};
 
@@ -10,7 +10,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::{self, Expr};
 use crate::ir::{Node, TensorType};
 
-/// What an inference rule sees and sets. Input and output positions are ONNX's.
+/// The input and result of an inference rule. Input and output positions are ONNX's.
 #[derive(Clone, Debug)]
 pub struct Infer<'a> {
     /// The node, in canonical form.
@@ -51,7 +51,7 @@ pub(super) fn bad(message: impl Into<String>) -> Diagnostic {
     Diagnostic::new(Code::BadNode, message)
 }
 
-/// A form of an operator that is valid, but none of ours.
+/// A valid form of an operator that is not supported.
 pub(super) fn unsupported(message: impl Into<String>) -> Diagnostic {
     Diagnostic::new(Code::UnknownOperator, message)
 }
@@ -113,7 +113,8 @@ impl<'a> Infer<'a> {
             return Err(bad(format!("input {absent} is absent, but the operator needs it")));
         }
         if self.outputs.is_empty() || self.outputs.len() > def.outputs {
-            return Err(bad(format!("has {} outputs, expected 1 to {}", self.outputs.len(), def.outputs)));
+            let range = if def.outputs == 1 { "1".to_owned() } else { format!("1 to {}", def.outputs) };
+            return Err(bad(format!("has {} outputs, expected {range}", self.outputs.len())));
         }
         attributes::check_kinds(def, self.node)?;
         (def.infer)(self)?;

@@ -47,7 +47,7 @@ pub(super) fn reshape(infer: &mut Infer<'_>) -> Result<()> {
                 mismatch(format!("input 0 is {x}: its elements do not divide by the {known} of the other dimensions"))
             };
             if known.as_constant() == Some(0) {
-                return Err(mismatch(format!("input 0 is {x}: -1 beside a size of 0 says nothing")));
+                return Err(mismatch(format!("input 0 is {x}: -1 beside a size of 0 is ambiguous")));
             }
             let exact = total.exact_div(&known)?;
             let fixed = total.as_constant().is_some() && known.as_constant().is_some();
@@ -147,7 +147,9 @@ pub(super) fn transpose(infer: &mut Infer<'_>) -> Result<()> {
 }
 
 fn permutation(perm: &[i64], x: &TensorType) -> Result<Vec<usize>> {
-    let wrong = || bad(format!("attribute 'perm' is {perm:?}, which is no order of the {} axes of {x}", x.shape.len()));
+    let wrong = || {
+        bad(format!("attribute 'perm' is {perm:?}, which is not a permutation of the {} axes of {x}", x.shape.len()))
+    };
     if perm.len() != x.shape.len() || perm.iter().any(|&axis| axis < 0) {
         return Err(wrong());
     }
@@ -230,7 +232,7 @@ mod tests {
             "Reshape",
             "allowzero=1",
             "f32[0,3] i64[2]=-1,0",
-            "[B202] input 0 is f32[0,3]: -1 beside a size of 0 says nothing",
+            "[B202] input 0 is f32[0,3]: -1 beside a size of 0 is ambiguous",
         ),
         ("Reshape", "", "f32[1] i64[0]=", "f32[]"),
         ("Reshape", "", "f32[2,3] i64[2]=-1,-1", "[B106] the new shape holds -1 more than once"),
@@ -300,13 +302,13 @@ mod tests {
             "Transpose",
             "perm=[0,0]",
             "f32[2,3]",
-            "[B106] attribute 'perm' is [0, 0], which is no order of the 2 axes of f32[2,3]",
+            "[B106] attribute 'perm' is [0, 0], which is not a permutation of the 2 axes of f32[2,3]",
         ),
         (
             "Transpose",
             "perm=[0]",
             "f32[2,3]",
-            "[B106] attribute 'perm' is [0], which is no order of the 2 axes of f32[2,3]",
+            "[B106] attribute 'perm' is [0], which is not a permutation of the 2 axes of f32[2,3]",
         ),
         ("Trilu", "", "bool[3,4] i64[]", "bool[3,4]"),
         ("Trilu", "", "bool[3]", "[B202] input 0 is bool[3], expected at least 2 dimensions"),

@@ -87,7 +87,7 @@ fn whole_range(start: &Expr, limit: &Expr, delta: &Expr) -> Result<(Expr, Option
     let Some(number) = number.filter(|&number| number <= elements::ELEMENT_LIMIT) else {
         return Ok((count, None));
     };
-    let element = |index: usize| elements::whole(start.plus(&delta.scale(index as i64).ok()?));
+    let element = |index: usize| elements::checked_int(start.plus(&delta.scale(index as i64).ok()?));
     Ok((count, (0..number).map(element).collect()))
 }
 

@@ -61,7 +61,7 @@ impl Bounds<'_> {
         }
         let (zero, one) = (Expr::from(0), Expr::from(1));
         let forward = self.step > 0;
-        // The range in which a bound may lie: a negative step starts on the last element and ends before the first.
+        // The range in which a bound may be: a negative step starts on the last element and ends before the first.
         let low = if forward { zero.clone() } else { Expr::from(-1) };
         let high = if forward { self.size.clone() } else { self.size.minus(&one)? };
         let start = self.clamped(self.start, if forward { &low } else { &zero }, &high)?;
@@ -82,7 +82,7 @@ impl Bounds<'_> {
     fn clamped(&self, bound: &Expr, low: &Expr, high: &Expr) -> Result<Expr> {
         match bound.as_constant() {
             Some(value) if value >= TO_THE_END => Ok(high.clone()),
-            // An axis of no element has no place for a start that goes backwards: `high` has the last word.
+            // An axis of no element has no place for a start that goes backwards: `high` takes precedence.
             Some(value) if value <= -TO_THE_END => Ok(low.smaller(high)?),
             Some(value) if value < 0 => Ok(bound.plus(&self.size)?.larger(low)?.smaller(high)?),
             None if !counts_from_front(bound) => {
@@ -109,7 +109,7 @@ fn clamp(size: i64, start: i64, end: i64, step: i64) -> (i64, i64) {
 }
 
 fn steps_between(first: i64, last: i64, step: i64) -> i64 {
-    // Both bounds lie within the size by now, so the difference cannot overflow.
+    // Both bounds are within the size by now, so the difference cannot overflow.
     let (span, step) = if step > 0 { (last - first, step as u64) } else { (first - last, step.unsigned_abs()) };
     if span <= 0 { 0 } else { (span as u64).div_ceil(step) as i64 }
 }

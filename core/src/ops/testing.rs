@@ -1,4 +1,4 @@
-//! What the families' tables of tests are run with.
+//! Runs the tables of tests of the operator families.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Puts the artifact's contents together: entries, regions and sections, once it is known which constants are stored.
+//! Assembles the artifact's contents: entries, regions and sections, from the settled constants.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, ValueId};
 use crate::plugin::BackendIdentity;
 
-/// The contents, still without a ledger. What is referred to has no section.
+/// The contents, still without a ledger. External constants have no section.
 pub(super) fn assemble(
     generated: &Generated,
     backends: &[BackendIdentity],
@@ -107,7 +107,7 @@ fn region_of(generated: &GeneratedRegion, backend: &BackendIdentity, storage: &S
     }
 }
 
-/// The values of an entry that exist outside regions, numbered as they are met.
+/// The values of an entry that exist outside regions, numbered in order of first use.
 struct Values<'a> {
     graph: &'a Graph,
     numbers: HashMap<ValueId, usize>,

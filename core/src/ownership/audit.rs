@@ -1,5 +1,5 @@
-//! Looks into the code of every region for constants that the file stores as well. What a backend claims to have in its
-//! code is no offence; what it has there and claims otherwise makes the file hold the same bytes twice.
+//! Searches the code of every region for constants that the file stores as well. Embedded constants that are claimed are
+//! allowed; undeclared copies would be stored twice.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::memory::readable;
 use crate::plugin::BackendIdentity;
 
-/// What the audit found.
+/// The result of the audit.
 #[derive(Default)]
 pub(super) struct Findings {
-    /// Constants that stand in code and in the file's own sections.
+    /// Constants that are in code and in the file's own sections.
     pub(super) duplicates: Vec<Diagnostic>,
-    /// Constants that stand in code and nowhere else, or as claimed: notes for their rows of the ledger.
+    /// Constants that are in code and nowhere else, or as claimed: notes for their rows of the ledger.
     pub(super) notes: Vec<(BaseId, String)>,
 }
 
-/// Something that code must not hold in secret.
+/// Bytes that code must not hold without a claim.
 struct Target {
     base: BaseId,
     /// The layout, if these are packed bytes.
@@ -120,7 +120,7 @@ fn judge(
         None => ", which was not given it".to_owned(),
     };
     let what = if part.is_empty() { "it" } else { &format!("{part}it") };
-    let note = format!("{what}{form} stands verbatim at offset {offset} in the code of {symbol}{claimed}");
+    let note = format!("{what}{form} is found verbatim at offset {offset} in the code of {symbol}{claimed}");
     findings.notes.push((target.base, note));
 }
 

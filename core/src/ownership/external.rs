@@ -1,5 +1,5 @@
-//! Constants that need no copy in the artifact, because they stand in a file that the model was read from: they are
-//! referred to by path, range and digest.
+//! External constants: they stay in a file that the model was read from, and the artifact refers to them by path, range
+//! and digest.
 
 use std::path::{Component, Path};
 
@@ -9,8 +9,8 @@ use crate::artifact::manifest::{ConstantFile, External};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::SourceFile;
 
-/// Constants of fewer bytes are stored all the same: a reference takes a good part of the room that it saves, and at load
-/// every one is checked by itself.
+/// Constants of fewer bytes are stored all the same: a reference takes much of the space that it saves, and each
+/// is verified at load.
 const LEAST_BYTES: usize = 4096;
 
 /// The other files, and where in them each stored constant is.
@@ -28,9 +28,9 @@ impl References {
     }
 
     /// The index of the file, which is added where it is new.
-    fn file(&mut self, source: &SourceFile, folder: &Path) -> Result<usize> {
-        let path = relative(&source.path, folder).ok_or_else(|| {
-            let message = format!("the artifact cannot refer to '{}': its path is no UTF-8", source.path.display());
+    fn file(&mut self, source: &SourceFile, dir: &Path) -> Result<usize> {
+        let path = relative(&source.path, dir).ok_or_else(|| {
+            let message = format!("the artifact cannot refer to '{}': its path is not UTF-8", source.path.display());
             Diagnostic::new(Code::ConstantSource, message).hint("Rename the file, or leave out --external-constants")
         })?;
         if let Some(index) = self.files.iter().position(|file| file.path == path) {
@@ -38,7 +38,7 @@ impl References {
         }
         if !source.path.is_file() {
             // Such as a pipe, which is gone once it is read.
-            let message = format!("the artifact cannot refer to '{}': it is no regular file", source.path.display());
+            let message = format!("the artifact cannot refer to '{}': it is not a regular file", source.path.display());
             return Err(Diagnostic::new(Code::ConstantSource, message).hint("Leave out --external-constants"));
         }
         self.files.push(ConstantFile { path, bytes: source.bytes.len() as u64 });
@@ -47,15 +47,15 @@ impl References {
 }
 
 /// Finds each stored constant in `sources`. Paths are seen from `folder`, that of the artifact.
-pub(super) fn refer(storage: &Storage, sources: &[SourceFile], folder: &Path) -> Result<References> {
-    let folder = folder.canonicalize().map_err(|error| Diagnostic::io(folder, "find", &error))?;
+pub(super) fn refer(storage: &Storage, sources: &[SourceFile], dir: &Path) -> Result<References> {
+    let dir = dir.canonicalize().map_err(|error| Diagnostic::io(dir, "find", &error))?;
     let mut references = References::default();
     let mut pieces = Vec::new();
     for stored in &storage.constants {
         let external = match find(stored, sources) {
             Some((source, offset)) => {
                 pieces.push(stored.bytes.clone());
-                Some(External { file: references.file(source, &folder)?, offset, digest: String::new() })
+                Some(External { file: references.file(source, &dir)?, offset, digest: String::new() })
             }
             None => None,
         };
@@ -66,7 +66,7 @@ pub(super) fn refer(storage: &Storage, sources: &[SourceFile], folder: &Path) ->
     Ok(references)
 }
 
-/// The file that the bytes are a slice of, and where they start there. Packed forms and computed constants stand
+/// The file that the bytes are a slice of, and where they start there. Packed forms and computed constants are
 /// in no such file; what a reader wants aligned needs a section.
 fn find<'a>(stored: &StoredConstant, sources: &'a [SourceFile]) -> Option<(&'a SourceFile, u64)> {
     if stored.bytes.len() < LEAST_BYTES || stored.alignment != 0 || stored.layout.is_some() {
@@ -76,13 +76,13 @@ fn find<'a>(stored: &StoredConstant, sources: &'a [SourceFile]) -> Option<(&'a S
 }
 
 /// The way from `folder` to `path`, both absolute and without `..`, with `/` between the parts; `path` itself where there
-/// is no way, as between two drives. `None` where a part is no UTF-8.
-fn relative(path: &Path, folder: &Path) -> Option<String> {
-    let shared = path.components().zip(folder.components()).take_while(|(to, from)| to == from).count();
+/// is no way, as between two drives. `None` where a part is not UTF-8.
+fn relative(path: &Path, dir: &Path) -> Option<String> {
+    let shared = path.components().zip(dir.components()).take_while(|(to, from)| to == from).count();
     if shared == 0 {
         return path.to_str().map(str::to_owned);
     }
-    let up = folder.components().skip(shared).map(|_| Component::ParentDir);
+    let up = dir.components().skip(shared).map(|_| Component::ParentDir);
     let parts = up.chain(path.components().skip(shared)).map(|part| part.as_os_str().to_str());
     Some(parts.collect::<Option<Vec<_>>>()?.join("/"))
 }
@@ -102,8 +102,8 @@ mod tests {
             ("/m.onnx", "/a", "../m.onnx"),
             ("/ab/m.onnx", "/a", "../ab/m.onnx"),
         ];
-        for (path, folder, expected) in cases {
-            assert_eq!(relative(Path::new(path), Path::new(folder)).as_deref(), Some(expected), "{path} from {folder}");
+        for (path, dir, expected) in cases {
+            assert_eq!(relative(Path::new(path), Path::new(dir)).as_deref(), Some(expected), "{path} from {dir}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::codegen::{Generated, RecordedClaim};
 use crate::constants::BaseId;
 
 /// Sets [`byoc_plugin_api::Constant::shared`] on every constant that a region packs while another form of it is stored as
-/// well, and returns the regions in which it was not set before. Each round sets further ones, so asking again ends.
+/// well, and returns the regions in which it was not set before. Each round sets further ones, so the loop terminates.
 pub(crate) fn mark_shared(generated: &mut Generated, storage: &Storage) -> BTreeSet<usize> {
     let mut forms: BTreeMap<BaseId, BTreeSet<usize>> = BTreeMap::new();
     for (_, constant, used) in storage.of_regions(generated) {

@@ -1,4 +1,4 @@
-//! The rows of the ledger: for every constant of the model who reads it, who owns it and what became of it.
+//! The rows of the ledger: readers, owner and fate of every constant of the model.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,10 +15,10 @@ use crate::memory::readable;
 use crate::passes;
 use crate::plugin::BackendIdentity;
 
-/// The owner of what the file stores unchanged.
+/// The owner of constants that are stored unchanged.
 const CORE: &str = "byoc";
 
-/// Who reads one constant, by claim. Symbols stand in the order of the regions.
+/// The readers of one constant, by claim. Symbols are in the order of the regions.
 #[derive(Default)]
 struct Readers {
     original: IndexSet<String>,
@@ -60,13 +60,13 @@ pub(super) fn rows(
     Ok(rows)
 }
 
-/// The first row of a constant, in which stands what is known of it as a whole.
+/// The first row of a constant, with what applies to all of its forms.
 fn first_row(rows: &mut [LedgerRow], base: BaseId) -> Option<&mut LedgerRow> {
     let place = rows.partition_point(|row| row.id < base.0);
     rows.get_mut(place).filter(|row| row.id == base.0)
 }
 
-/// Who reads each constant.
+/// The readers of each constant.
 fn readers(generated: &Generated, backends: &[BackendIdentity], storage: &Storage) -> BTreeMap<BaseId, Readers> {
     let mut readers: BTreeMap<BaseId, Readers> = BTreeMap::new();
     for (index, constant, used) in storage.of_regions(generated) {
@@ -148,7 +148,7 @@ fn rows_of(
         let fate = if first { Fate::Packed } else { Fate::Viewed };
         let owner = if found.base.is_some() { CORE.to_owned() } else { backend };
         let mut packed = row(fate, Some(index), symbols, Some(owner));
-        // The layout stands with the stored constant.
+        // The layout is recorded with the stored constant.
         packed.note = match first {
             true if own.is_some() => {
                 Some(format!("{} more than the original alone", readable(found.bytes.len() as u64)))
@@ -173,16 +173,16 @@ fn rows_of(
         add_note(&mut rows[before], &format!("also embedded in the code of {embedded}"));
         rows[before].compiled_in = readers.embedded.into_iter().collect();
     }
-    // Whoever says that it does not need the bytes may have looked at them.
+    // A backend that claims Unused may have looked at the bytes.
     rows[before].compiled_in.extend(readers.unused);
 }
 
-/// Adds to what else there is to know of a row.
+/// Appends a note to a row.
 fn add_note(row: &mut LedgerRow, note: &str) {
     row.note = Some(row.note.take().map_or(note.to_owned(), |before| format!("{before}; {note}")));
 }
 
-/// A row with what is known of the constant itself.
+/// A row with the properties of the constant itself.
 fn row(id: BaseId, base: &Base, named: &HashMap<(BaseId, &str), u64>) -> LedgerRow {
     let bytes = base.bytes.len() as u64;
     let names = base.names.iter().map(|name| named.get(&(id, name.as_str())).copied().unwrap_or(bytes));

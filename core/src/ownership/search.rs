@@ -1,9 +1,9 @@
-//! Finds verbatim copies: the places in some blobs where [`PART`] bytes or more of some targets stand, at any alignment.
+//! Finds verbatim copies: the places in some blobs where [`PART`] bytes or more of some targets are, at any alignment.
 //!
 //! Each target is cut into blocks of half a part, so whatever part of it is copied, a whole block is. One window of
 //! each block goes into a table; the windows of the blobs are looked up in it, and what is found is compared and
 //! extended byte by byte. Only one window in sixteen counts, by its content, so that both sides agree on which whatever
-//! the alignment; and a bit filter stands in front of the table. That keeps the pass over the blobs fast.
+//! the alignment; and a bit filter is in front of the table. That keeps the pass over the blobs fast.
 
 use bytes::Bytes;
 
@@ -153,7 +153,7 @@ impl Filter {
     }
 }
 
-/// Where in the targets a window may stand.
+/// Where in the targets a window may be.
 struct Table<'a> {
     targets: &'a [Bytes],
     /// The first block of each target: blocks are numbered through.

@@ -1,4 +1,4 @@
-//! Settles who owns what: from the claims of every region to the contents of the artifact, or an error.
+//! Settles ownership: turns the claims of every region into the contents of the artifact, or an error.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ use crate::plugin::BackendIdentity;
 /// How to settle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettleOptions {
-    /// Turns a constant that is found in code and stored as well from an error into a warning.
+    /// Makes a constant that is both in code and stored a warning in place of an error.
     pub allow_duplicates: bool,
-    /// The folder of the artifact, where it is to refer to constants in the model's files and not to hold them: the
-    /// paths are seen from there.
+    /// The folder of the artifact, if it refers to constants in the model's files: paths are relative
+    /// to it.
     pub refer_from: Option<PathBuf>,
 }
 
-/// Every constant has one place. Stage 6's result.
+/// Stage 6's result: every constant is stored once.
 #[derive(Debug)]
 pub struct Settled {
     contents: Contents,
@@ -47,7 +47,7 @@ pub(crate) fn settle(
         return Err(first);
     }
     let references = match &options.refer_from {
-        Some(folder) => external::refer(storage, &generated.model.sources, folder)?,
+        Some(dir) => external::refer(storage, &generated.model.sources, dir)?,
         None => References::default(),
     };
     let mut contents = assemble(generated, backends, storage, references)?;
@@ -61,12 +61,12 @@ impl Settled {
         &self.warnings
     }
 
-    /// What became of every constant.
+    /// The ledger.
     pub fn ledger(&self) -> Ledger {
         Ledger::of(&self.contents.manifest)
     }
 
-    /// What is to be written, and what became of every constant.
+    /// The contents to write, and the ledger.
     pub fn into_contents(self) -> (Contents, Ledger) {
         let ledger = self.ledger();
         (self.contents, ledger)

@@ -1,4 +1,4 @@
-//! Decides which bytes the file stores: for every claim and every constant output, the one stored constant that it reads.
+//! Decides what is stored: maps every claim and every constant output to one stored constant.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use crate::diagnostic::Result;
 
 /// A constant of which the file holds the bytes.
 pub(super) struct StoredConstant {
-    /// The original, unless the bytes are a packed form only.
+    /// The original, if the bytes are not only a packed form.
     pub(super) base: Option<BaseId>,
     pub(super) dtype: DType,
     pub(super) shape: Vec<usize>,
     pub(super) bytes: Bytes,
     /// BLAKE3 of the bytes.
     pub(super) digest: [u8; 32],
-    /// The layout of packed bytes: that of the first region which packed them so.
+    /// The layout of packed bytes: that of the first region that packed them.
     pub(super) layout: Option<String>,
     pub(super) alignment: u64,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Storage {
     /// For each entry: (position among the outputs, the constant that the output is).
     pub(super) outputs: Vec<Vec<(usize, ConstantUse)>>,
     by_base: HashMap<BaseId, usize>,
-    /// By element type and hash. The layout tag is no part of it: it says how a region reads the bytes,
+    /// By element type and hash. The layout tag is not part of it: it says how a region reads the bytes,
     /// and the region's binding keeps it. So a packed form that equals an original, or that of another layout, is
     /// stored once as well.
     by_content: HashMap<(DType, [u8; 32]), usize>,

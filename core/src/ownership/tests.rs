@@ -73,7 +73,7 @@ fn region(symbol: &str, constants: usize) -> Region {
 
 /// A chain of regions, x to y, over the constants of `model`.
 fn generated(mut model: Model, cases: Vec<Case>) -> Generated {
-    let mut spool = Spool::new(&crate::whole::Scratch::temporary()).expect("spool");
+    let mut spool = Spool::new(&crate::atomic_file::Scratch::temporary()).expect("spool");
     let ty = Some(TensorType { dtype: DType::F32, shape: vec![1.into()] });
     let mut graph = Graph { name: "main".into(), ..Graph::default() };
     let mut last = graph.add_value("x", ty.clone());
@@ -140,27 +140,27 @@ fn backends() -> Vec<BackendIdentity> {
 }
 
 /// Settles the cases with `sources` as the files that the model was read from; the artifact's folder is `folder`.
-fn referring(mut model: Model, sources: Vec<SourceFile>, cases: Vec<Case>, folder: &Path) -> Result<Settled> {
+fn referring(mut model: Model, sources: Vec<SourceFile>, cases: Vec<Case>, dir: &Path) -> Result<Settled> {
     model.sources = sources;
-    let options = SettleOptions { refer_from: Some(folder.to_owned()), ..SettleOptions::default() };
+    let options = SettleOptions { refer_from: Some(dir.to_owned()), ..SettleOptions::default() };
     let generated = generated(model, cases);
     settle(&generated, &Storage::find(&generated)?, &backends(), &options)
 }
 
 /// A file of `folder` with that content, as the importer has it.
-fn source(folder: &Path, name: &str, content: &[u8]) -> SourceFile {
-    std::fs::write(folder.join(name), content).expect("write");
-    let path = folder.canonicalize().expect("a folder").join(name);
+fn source(dir: &Path, name: &str, content: &[u8]) -> SourceFile {
+    std::fs::write(dir.join(name), content).expect("write");
+    let path = dir.canonicalize().expect("a folder").join(name);
     SourceFile { path, bytes: Bytes::copy_from_slice(content), role: "a model" }
 }
 
 #[test]
 fn what_stands_in_a_source_file_is_referred_to() {
-    let folder = tempfile::tempdir().expect("folder");
-    let inner = folder.path().join("out");
+    let dir = tempfile::tempdir().expect("folder");
+    let inner = dir.path().join("out");
     std::fs::create_dir(&inner).expect("folder");
-    let first = source(folder.path(), "first.onnx", &noise(7, 20_000));
-    let second = source(folder.path(), "second.data", &noise(8, 9000));
+    let first = source(dir.path(), "first.onnx", &noise(7, 20_000));
+    let second = source(dir.path(), "second.data", &noise(8, 9000));
     let mut model = Model::default();
     let mut add = |name: &str, bytes: Bytes| model.constants.insert(name, DType::U8, &[bytes.len()], bytes);
     let constants = [
@@ -204,14 +204,14 @@ fn what_stands_in_a_source_file_is_referred_to() {
 
 #[test]
 fn a_file_that_is_mapped_twice_is_one() {
-    let folder = tempfile::tempdir().expect("folder");
-    let one = source(folder.path(), "shared.data", &noise(7, 20_000));
+    let dir = tempfile::tempdir().expect("folder");
+    let one = source(dir.path(), "shared.data", &noise(7, 20_000));
     let two = SourceFile { bytes: Bytes::copy_from_slice(&one.bytes), ..one.clone() };
     let mut model = Model::default();
     let mut add = |name: &str, bytes: Bytes| model.constants.insert(name, DType::U8, &[bytes.len()], bytes);
     let constants = [add("a", one.bytes.slice(..5000)), add("b", two.bytes.slice(5000..10_000))];
     let cases = constants.iter().map(|constant| Case::new(0, constant, Claim::Host)).collect();
-    let settled = referring(model, vec![one, two], cases, folder.path()).expect("settled");
+    let settled = referring(model, vec![one, two], cases, dir.path()).expect("settled");
     let manifest = settled.into_contents().0.manifest;
     assert_eq!(manifest.files, [ConstantFile { path: "shared.data".into(), bytes: 20_000 }]);
     let places: Vec<_> = manifest.constants.iter().map(|stored| stored.place(&manifest.files)).collect();
@@ -220,13 +220,13 @@ fn a_file_that_is_mapped_twice_is_one() {
 
 #[test]
 fn what_cannot_be_read_again_is_not_referred_to() {
-    let folder = tempfile::tempdir().expect("folder");
-    let mut pipe = source(folder.path(), "pipe", &noise(7, 5000));
+    let dir = tempfile::tempdir().expect("folder");
+    let mut pipe = source(dir.path(), "pipe", &noise(7, 5000));
     pipe.path = "/dev/null".into();
     let mut model = Model::default();
     let constant = model.constants.insert("w", DType::U8, &[5000], pipe.bytes.clone());
-    let error = referring(model, vec![pipe], vec![Case::new(0, &constant, Claim::Host)], folder.path());
+    let error = referring(model, vec![pipe], vec![Case::new(0, &constant, Claim::Host)], dir.path());
     let error = error.expect_err("a device");
     assert_eq!(error.code, Code::ConstantSource);
-    assert_eq!(error.message, "the artifact cannot refer to '/dev/null': it is no regular file");
+    assert_eq!(error.message, "the artifact cannot refer to '/dev/null': it is not a regular file");
 }

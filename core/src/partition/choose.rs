@@ -1,5 +1,5 @@
-//! Which backend gets which nodes: in the user's order, each backend's patterns in its own order, the longest chains
-//! first; then matches become regions, and what cannot is given back.
+//! Assigns nodes to backends: in the user's order, each backend's patterns in its own order, the longest chains first;
+//! then matches become regions, and nodes of invalid regions are released.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -34,8 +34,8 @@ pub(super) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// What the backend says to these nodes as one region: nothing, or why it does not take them. Errors when it cannot
-    /// answer.
+    /// The backend's `check` of these nodes as one region: `None`, or the refusal. Errors when `check`
+    /// fails.
     pub(super) fn check(&self, nodes: &BTreeSet<usize>) -> Result<Option<Refusal>> {
         let Asking { model, entry, backend, selected, crashes, ref uses } = *self;
         let graph = &model.entries[entry];
@@ -53,7 +53,7 @@ impl Asking<'_> {
     }
 }
 
-/// Takes what `backend` wants of the free nodes. Whatever it looked at and did not take is noted in `attempts`.
+/// Assigns free nodes to `backend`. Refused matches are recorded in `attempts`.
 pub(super) fn choose(
     model: &Model,
     entry: usize,
@@ -69,7 +69,7 @@ pub(super) fn choose(
     let matcher = Matcher::new(graph);
     let asking = Asking { model, entry, backend, selected, crashes, uses: Uses::of(graph) };
     for rule in &rules {
-        // From the end, so that a chain is met at its last node and not at a part of it.
+        // From the end, so that a chain is matched from its last node.
         for Reverse(root) in matcher.roots(&rule.expr) {
             let Some(nodes) = matcher.find(&rule.expr, root, &|node| groups.free(node)) else { continue };
             let outcome = match asking.check(&nodes)? {
@@ -103,7 +103,7 @@ pub(super) fn choose(
     Ok(())
 }
 
-/// Gives back what would do no arithmetic on a device and has no neighbour there, when all of these backends have chosen.
+/// Releases groups that would do no arithmetic on a device and have no neighbour there, after all of these backends.
 pub(super) fn give_back_no_ops(
     graph: &Graph,
     entry: usize,
@@ -121,7 +121,7 @@ pub(super) fn give_back_no_ops(
         let near = groups.neighbours(group).into_iter().filter(|&other| of(groups, other) == of(groups, group));
         let near: Vec<_> = near.filter_map(|other| Some((groups.groups[other].backend?, other))).collect();
         if near.iter().any(|other| !idle.contains(other)) && idle.remove(&(backend, group)) {
-            // One that stays is a neighbour for the next.
+            // A group that stays is a neighbour for the next.
             waiting.extend(near.into_iter().filter(|other| idle.contains(other)));
         }
     }
@@ -156,7 +156,7 @@ fn is_no_answer(refusal: &Refusal, crashes: &Crashes<'_>) -> bool {
     }
 }
 
-/// A backend that cannot say yes or no must not lose its nodes to the next one in silence.
+/// A failed `check` must not silently pass the nodes on to the next backend.
 fn check_failed(selected: &Selected, nodes: &BTreeSet<usize>, graph: &Graph, refusal: &Refusal) -> Diagnostic {
     let node = nodes.last().map_or("", |&node| graph.nodes[node].name.as_str());
     if refusal.code == RefusalCode::Crashed {

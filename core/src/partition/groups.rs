@@ -1,5 +1,5 @@
-//! Which nodes run together. Every node belongs to one group; a group is what runs as one call, so the graph of groups
-//! must stay free of cycles (regions stay convex).
+//! Groups of nodes that become regions. Every node is in one group; a group runs as one call, so the graph of groups
+//! must stay acyclic (regions stay convex).
 
 mod order;
 
@@ -11,11 +11,11 @@ use crate::ir::{Graph, Node, ValueId};
 /// A set of nodes that run as one call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
-    /// The backend's index in the user's list, or `None` while nobody took the nodes.
+    /// The backend's index in the user's list, or `None` for unassigned nodes.
     pub(super) backend: Option<usize>,
     /// The nodes, ascending.
     pub(super) nodes: BTreeSet<usize>,
-    /// What the nodes read and do not make, constants left out.
+    /// The inputs of the group, without constants.
     pub(super) reads: BTreeSet<ValueId>,
     /// The set that its nodes are in.
     set: usize,
@@ -31,12 +31,12 @@ pub(super) struct Groups<'g> {
     /// one move, whichever of the two keeps its index.
     set_of: Vec<usize>,
     group_at: Vec<usize>,
-    /// Where each group stands; nothing while that is not known.
+    /// A topological order; `None` while it is stale.
     order: Option<Order>,
 }
 
 impl<'g> Groups<'g> {
-    /// Every node alone and untaken.
+    /// Every node alone and unassigned.
     pub(super) fn new(graph: &'g Graph) -> Self {
         let count = graph.nodes.len();
         let mut groups = Groups {
@@ -52,7 +52,7 @@ impl<'g> Groups<'g> {
         groups
     }
 
-    /// Makes a node, which is in no group, one of its own.
+    /// Puts a node without a group into a new one.
     fn set_apart(&mut self, node: usize) {
         let inputs = self.graph.nodes[node].inputs.iter().flatten().copied();
         let reads = inputs.filter(|&value| self.graph.value(value).constant.is_none()).collect();
@@ -72,12 +72,12 @@ impl<'g> Groups<'g> {
         self.group_at[self.set_of[node]]
     }
 
-    /// Whether nobody took the node.
+    /// Whether the node is unassigned.
     pub(super) fn free(&self, node: usize) -> bool {
         self.groups[self.of_node(node)].backend.is_none()
     }
 
-    /// Takes every node but these away from whoever chooses next.
+    /// Reserves all nodes but these, so that no backend takes them.
     pub(super) fn reserve_others(&mut self, nodes: &BTreeSet<usize>) {
         for node in (0..self.count()).filter(|node| !nodes.contains(node)) {
             let group = self.of_node(node);
@@ -85,7 +85,7 @@ impl<'g> Groups<'g> {
         }
     }
 
-    /// Gives the nodes, all free, to a backend as one group, and returns its index. Nothing but the last of them may be
+    /// Assigns the nodes, all free, to a backend as one group, and returns its index. Only the last of them may be
     /// read outside, as in a match.
     pub(super) fn take(&mut self, nodes: &BTreeSet<usize>, backend: usize) -> usize {
         let mut nodes = nodes.iter();
@@ -99,7 +99,7 @@ impl<'g> Groups<'g> {
         group
     }
 
-    /// Gives a group's nodes back, each alone.
+    /// Releases a group's nodes, each alone.
     pub(super) fn release(&mut self, group: usize) {
         self.order = None;
         let Group { nodes, .. } = std::mem::take(&mut self.groups[group]);
@@ -212,7 +212,7 @@ impl<'g> Groups<'g> {
         levels
     }
 
-    /// What the two groups taken together read and do not make, constants left out; one of them where they are the same.
+    /// The inputs of the two groups together, without constants; the two may be the same.
     pub(super) fn reads(&self, a: usize, b: usize) -> impl Iterator<Item = ValueId> {
         let [first, second] = [a, b].map(|group| &self.groups[group].reads);
         let more = second.iter().filter(move |value| a != b && !first.contains(value));
@@ -225,7 +225,7 @@ impl<'g> Groups<'g> {
         &self.graph.nodes[node]
     }
 
-    /// Every group that has nodes, such that each stands after the groups it reads from.
+    /// Every group that has nodes, such that each is after the groups it reads from.
     pub(super) fn order(&self) -> Vec<usize> {
         let mut order = Vec::new();
         let mut done = vec![false; self.groups.len()];
@@ -301,7 +301,7 @@ mod tests {
         assert!(!groups.mergeable(0, 3));
     }
 
-    /// From 2 by way of the group {0, 3} to 1, which stands before both, and on to 4.
+    /// From 2 by way of the group {0, 3} to 1, which is before both, and on to 4.
     #[test]
     fn a_path_may_go_back_in_the_order_of_nodes() {
         let graph = graph(

@@ -1,5 +1,5 @@
-//! Matches become regions: groups of a backend are merged with each other where it wants that, and those that are no
-//! region that it takes are named, to be given back.
+//! Matches become regions: groups of a backend are merged as its policy allows, and those that are not valid
+//! regions are reported, to be released.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use super::groups::Groups;
 use crate::diagnostic::Result;
 use crate::ir::ValueId;
 
-/// Asks the backend about nodes as one region: nothing, or why it does not take them.
+/// The backend's `check` of nodes as one region: `None`, or the refusal.
 pub(super) type Check<'a> = dyn FnMut(&BTreeSet<usize>) -> Result<Option<Refusal>> + 'a;
 
 struct Merging<'a, 'g> {
@@ -26,7 +26,7 @@ struct Merging<'a, 'g> {
 }
 
 /// Merges the groups of `backend` with each other as far as its policy says and the graph of groups stays free of
-/// cycles. Returns the groups that are no region of that policy, each with the reason for `byoc explain`.
+/// cycles. Returns the groups that are not a region of that policy, each with the reason for `byoc explain`.
 pub(super) fn merge<'a>(
     groups: &'a mut Groups<'_>,
     backend: usize,
@@ -119,7 +119,7 @@ impl Merging<'_, '_> {
     }
 
     /// Merges groups that no path connects, where there are no limits. A path goes through one group of the backend
-    /// after another, so those that as many stand before are not connected, and there are never fewer regions than the
+    /// after another, so those that as many are before are not connected, and there are never fewer regions than the
     /// longest path needs.
     fn by_levels(&mut self) {
         let levels = self.groups.levels(self.backend);
@@ -153,7 +153,7 @@ impl Merging<'_, '_> {
         Ok(merged)
     }
 
-    /// Those of the groups `own` that may have few enough inputs together with `group`.
+    /// The groups of `own` that may stay within the input limit together with `group`.
     fn partners(&self, group: usize, own: &[usize]) -> Vec<usize> {
         let reads = &self.groups.groups[group].reads;
         if self.policy.max_inputs.is_none_or(|most| reads.len() < most) {
@@ -166,7 +166,7 @@ impl Merging<'_, '_> {
         own.iter().copied().filter(fits).collect()
     }
 
-    /// Whether the limits allow a region of the two groups that was not asked about in vain.
+    /// Whether the limits allow a region of the two groups that was not refused before.
     fn allowed(&self, a: usize, b: usize) -> bool {
         a != b && self.starts(a, b) && self.inputs_fit(a, b) && !self.asked.contains(&self.pair(a, b))
     }
@@ -197,7 +197,7 @@ impl Merging<'_, '_> {
         (self.check)(&groups[into].nodes.union(&groups[from].nodes).copied().collect())
     }
 
-    /// Whether a region of the two groups starts as it may.
+    /// Whether a region of the two groups starts with an allowed node.
     fn starts(&self, a: usize, b: usize) -> bool {
         self.barred.is_empty() || self.wrong_start(a, b).is_none()
     }
@@ -214,7 +214,7 @@ impl Merging<'_, '_> {
         self.policy.max_inputs.is_none_or(|most| self.groups.reads(a, b).count() <= most)
     }
 
-    /// The groups that are no region of the policy, with the reason.
+    /// The groups that are not a region of the policy, with the reason.
     fn not_allowed(&self) -> Vec<(usize, String)> {
         let groups = self.groups.of(self.backend).into_iter();
         groups.filter_map(|group| self.reason(group).map(|reason| (group, reason))).collect()

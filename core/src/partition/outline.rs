@@ -9,7 +9,7 @@ use crate::constants::{ConstantRef, ConstantTable};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Model, ValueId};
 
-/// What a region's symbol is made of.
+/// The parts of a region's symbol.
 pub(super) struct Naming<'a> {
     pub(super) entry: &'a str,
     pub(super) backend: &'a str,
@@ -25,7 +25,7 @@ struct Outline<'a> {
     by_constant: HashMap<ConstantRef, usize>,
 }
 
-/// The region of these nodes of an entry. Inputs stand in the order of first use, outputs in the order in which they
+/// The region of these nodes of an entry. Inputs are in the order of first use, outputs in the order in which they
 /// are made, so the same nodes give the same region.
 pub(super) fn outline(
     model: &Model,
@@ -80,7 +80,7 @@ pub(super) fn outline(
     Ok(RegionPlan { entry, backend, nodes: nodes.clone(), region, constants: refs, inputs, outputs })
 }
 
-/// Who makes and who reads each value of a graph, found once for all the regions that are cut out of it.
+/// Producer and readers of each value of a graph, computed once for all regions.
 pub(super) struct Uses {
     producers: Vec<Option<usize>>,
     consumers: Vec<Vec<usize>>,

@@ -1,4 +1,4 @@
-//! What was tried for each node: the rows of `byoc explain`.
+//! The attempts for each node: the rows of `byoc explain`.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,7 +16,7 @@ pub enum Outcome {
     Refused(Refusal),
     /// The region would have done no arithmetic.
     OnlyNoOps,
-    /// The region would have been none that the backend's policy allows, for the reason given.
+    /// The backend's policy does not allow the region, for the reason given.
     NoRegion(String),
 }
 
@@ -31,7 +31,7 @@ pub struct Attempt {
     pub nodes: BTreeSet<usize>,
     /// The pattern's name.
     pub pattern: String,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
@@ -46,7 +46,7 @@ pub struct NodeRow {
     pub op: String,
     /// The region that holds the node, and its backend; `None` where no backend takes it.
     pub taken: Option<(String, String)>,
-    /// For each backend before the one that took it: its name, and why it did not.
+    /// For each backend before the one that took it: its name, and its refusal.
     pub refused: Vec<(String, String)>,
 }
 
@@ -75,7 +75,7 @@ pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow>
     rows
 }
 
-/// The last thing that was tried with a node, by entry, backend and node.
+/// The last attempt for a node, by entry, backend and node.
 fn last_attempts(partitioned: &Partitioned) -> HashMap<(usize, usize, usize), &Attempt> {
     let mut last = HashMap::new();
     for attempt in &partitioned.attempts {

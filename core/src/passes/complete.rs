@@ -1,5 +1,5 @@
-//! Completes nodes: what a model leaves out of a node, and what follows from shapes, is written into it, so that no backend
-//! needs ONNX's defaults. `docs/operators.md` promises the form.
+//! Completes nodes: default attributes, and those that follow from shapes, are written out, so that no backend needs ONNX's
+//! defaults. `docs/operators.md` promises the form.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use byoc_plugin_api::{Attribute, Dim, same_padding};
 use crate::ir::{Model, Node, TensorType};
 use crate::ops::{self, OpDef};
 
-/// Completes every node of a model whose types are inferred. Nodes that are complete stay as they are; sizes that have
-/// become known since make padding that had to wait for them.
+/// Completes every node of a model whose types are inferred. Nodes that are complete stay as they are; padding that depends on
+/// sizes is added once they are known.
 pub(crate) fn complete(model: &mut Model) {
     for graph in &mut model.entries {
         for node in &mut graph.nodes {

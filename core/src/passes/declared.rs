@@ -1,10 +1,10 @@
-//! Compares the types of outputs with what the model says of them.
+//! Compares the types of outputs with their declared types.
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ir::{Graph, Model};
 
-/// A warning for each output that is of another type than its model says: it has the type that is computed, and whoever
-/// reads it goes by the model.
+/// A warning for each output whose computed type differs from the declared one, which its readers may
+/// rely on.
 pub(crate) fn undeclared(model: &Model) -> Vec<Diagnostic> {
     model.entries.iter().flat_map(|graph| of_graph(graph, model.entries.len() > 1)).collect()
 }
@@ -19,7 +19,7 @@ fn of_graph(graph: &Graph, named: bool) -> Vec<Diagnostic> {
         let code =
             if declared.dtype.is_none_or(|dtype| dtype == ty.dtype) { Code::ShapeMismatch } else { Code::TypeMismatch };
         let message = format!("output '{}'{place} is declared as {declared} in the model, and is {ty}", value.name);
-        Some(Diagnostic::new(code, message).hint("The output is what is computed; correct what the model says of it"))
+        Some(Diagnostic::new(code, message).hint("The output is what is computed; correct its declared type"))
     });
     outputs.collect()
 }
@@ -50,8 +50,7 @@ mod tests {
             let output = graph.add_value("y", Some(ty.clone()));
             graph.outputs.push(output);
             let found: Vec<_> = undeclared(&Model { entries: vec![graph], ..Model::default() });
-            let rest =
-                " in the model, and is f32[batch,2]. The output is what is computed; correct what the model says of it";
+            let rest = " in the model, and is f32[batch,2]. The output is what is computed; correct its declared type";
             let expected: Vec<_> = expected.map(|start| format!("{start}{rest}")).into_iter().collect();
             assert_eq!(found.iter().map(Diagnostic::to_string).collect::<Vec<_>>(), expected, "{declared:?}");
         }

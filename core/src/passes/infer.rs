@@ -15,9 +15,9 @@ use crate::ops::{self, ELEMENT_LIMIT, Infer, Scalar, elements};
 const FLOAT_LIMIT: usize = 16;
 
 /// The elements of values, where they are known: numbers or symbolic sizes, in row-major order.
-pub type Known = HashMap<ValueId, Vec<Scalar>>;
+pub type KnownElements = HashMap<ValueId, Vec<Scalar>>;
 
-/// Sets the type of every value of every entry, or says which node is wrong and why. Types that nodes' outputs already
+/// Sets the type of every value of every entry, or reports the invalid node. Types that nodes' outputs already
 /// have are replaced, so this can run again after inputs were fixed or nodes folded.
 pub fn infer(model: &mut Model) -> Result<()> {
     for graph in &mut model.entries {
@@ -28,9 +28,9 @@ pub fn infer(model: &mut Model) -> Result<()> {
 
 /// As [`infer`], for one graph. Gives the elements that are known, constants' included: a node's output whose elements
 /// are all numbers (`ops::elements::to_bytes` tells) may be replaced by a constant, whatever its inputs are.
-pub fn infer_graph(graph: &mut Graph, constants: &ConstantTable) -> Result<Known> {
+pub fn infer_graph(graph: &mut Graph, constants: &ConstantTable) -> Result<KnownElements> {
     settle_inputs(graph)?;
-    let mut known = Known::new();
+    let mut known = KnownElements::new();
     for (index, value) in graph.values.iter().enumerate() {
         let dtype = value.ty.as_ref().map(|ty| ty.dtype);
         if let (Some(constant), Some(dtype)) = (&value.constant, dtype)
@@ -96,7 +96,7 @@ pub fn constant_ints(constants: &ConstantTable, constant: &ConstantRef) -> Optio
     constant_elements(constants, constant, dtype)?.iter().map(Scalar::as_i64).collect()
 }
 
-fn infer_node(graph: &mut Graph, node: &Node, ready: &HashSet<ValueId>, known: &mut Known) -> Result<()> {
+fn infer_node(graph: &mut Graph, node: &Node, ready: &HashSet<ValueId>, known: &mut KnownElements) -> Result<()> {
     let def = ops::definition(node)?;
     let mut inputs = Vec::with_capacity(node.inputs.len());
     for id in &node.inputs {
@@ -110,7 +110,7 @@ fn infer_node(graph: &mut Graph, node: &Node, ready: &HashSet<ValueId>, known: &
             _ => {
                 return Err(Diagnostic::new(
                     Code::BadGraph,
-                    format!("it reads '{}', which nothing before it makes", value.name),
+                    format!("it reads '{}', which is not computed before it", value.name),
                 ));
             }
         }
@@ -133,7 +133,7 @@ fn infer_node(graph: &mut Graph, node: &Node, ready: &HashSet<ValueId>, known: &
     Ok(())
 }
 
-/// Nobody can hold a tensor whose bytes a machine cannot count, and later stages may multiply without a care.
+/// The byte size of a tensor must not overflow, so later stages may multiply unchecked.
 fn small_enough(ty: &TensorType) -> Result<()> {
     let mut bytes = ty.dtype.size();
     for size in ty.shape.iter().filter_map(Dim::fixed).filter(|&size| size != 0) {

@@ -1,4 +1,4 @@
-//! Removes what does nothing: nodes whose outputs nobody reads, and `Identity` and its like.
+//! Removes dead nodes, and no-ops such as `Identity`.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,5 +1,5 @@
-//! Finds the constants whose elements decide shapes: the artifact has those shapes for good, whatever becomes of the
-//! bytes.
+//! Finds the constants whose elements determine shapes: the artifact keeps those shapes even if the bytes are
+//! replaced.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ pub(crate) fn shaping(model: &Model) -> Result<BTreeSet<BaseId>> {
     Ok(found)
 }
 
-/// What the operator's rule makes of its inputs; nothing where it fails.
+/// The result of the operator's rule; `None` where it fails.
 fn outcome(node: &Node, mut infer: Infer<'_>) -> Option<impl PartialEq> {
     infer.apply(ops::definition(node).ok()?).ok()?;
     Some((infer.outputs, infer.output_elements))

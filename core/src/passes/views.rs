@@ -1,18 +1,18 @@
-//! Folds what needs no arithmetic: nodes that only look at a constant in another way become views of it, and integer
-//! tensors that are known from shapes become constants. No weight's byte moves or is copied.
+//! Folds without arithmetic: nodes that only rearrange a constant become views of it, and integer tensors that are known
+//! from shapes become constants. No weight is moved or copied.
 
 use std::collections::BTreeSet;
 
 use byoc_plugin_api::{Attribute, from_hex};
 use bytes::Bytes;
 
-use super::infer::{Known, constant_ints, infer_graph};
+use super::infer::{KnownElements, constant_ints, infer_graph};
 use crate::constants::{BaseId, ConstantRef, ConstantTable};
 use crate::diagnostic::Result;
 use crate::ir::{Graph, Model, Node, ValueId};
 use crate::ops::{self, elements};
 
-/// Types every value, then folds; whether anything was folded.
+/// Infers types, then folds; whether anything was folded.
 pub(crate) fn infer_and_fold_views(model: &mut Model) -> Result<bool> {
     let mut changed = false;
     for graph in &mut model.entries {
@@ -22,7 +22,12 @@ pub(crate) fn infer_and_fold_views(model: &mut Model) -> Result<bool> {
     Ok(changed)
 }
 
-fn fold_graph(graph: &mut Graph, constants: &mut ConstantTable, sources: &mut BTreeSet<BaseId>, known: &Known) -> bool {
+fn fold_graph(
+    graph: &mut Graph,
+    constants: &mut ConstantTable,
+    sources: &mut BTreeSet<BaseId>,
+    known: &KnownElements,
+) -> bool {
     let nodes = std::mem::take(&mut graph.nodes);
     let before = nodes.len();
     for node in nodes {
@@ -37,7 +42,7 @@ fn fold_graph(graph: &mut Graph, constants: &mut ConstantTable, sources: &mut BT
 
 /// The constants from whose elements a folded node's outputs were computed. One that they are a view of is not among
 /// them.
-fn computed_from(graph: &Graph, node: &Node, known: &Known) -> Vec<BaseId> {
+fn computed_from(graph: &Graph, node: &Node, known: &KnownElements) -> Vec<BaseId> {
     let base = |id: &ValueId| graph.value(*id).constant.as_ref().map(|constant| constant.base);
     let viewed: Vec<_> = node.outputs.iter().flatten().filter_map(base).collect();
     let inputs = node.inputs.iter().flatten().filter(|&id| known.contains_key(id));
@@ -45,7 +50,7 @@ fn computed_from(graph: &Graph, node: &Node, known: &Known) -> Vec<BaseId> {
 }
 
 /// Makes every output of the node a constant, if that needs no arithmetic.
-fn fold_node(graph: &mut Graph, constants: &mut ConstantTable, node: &Node, known: &Known) -> bool {
+fn fold_node(graph: &mut Graph, constants: &mut ConstantTable, node: &Node, known: &KnownElements) -> bool {
     let mut folded = Vec::new();
     for &output in node.outputs.iter().flatten() {
         let Some(constant) = elements_constant(graph, constants, output, known)
@@ -72,7 +77,7 @@ fn elements_constant(
     graph: &Graph,
     constants: &mut ConstantTable,
     output: ValueId,
-    known: &Known,
+    known: &KnownElements,
 ) -> Option<ConstantRef> {
     let value = graph.value(output);
     let ty = value.ty.as_ref()?;

@@ -1,10 +1,10 @@
-//! What an artifact says of a backend: by this a runtime knows whether a backend of that name can load the code.
+//! The identity of a backend in an artifact, by which a runtime decides whether a backend of that name can load the code.
 
 use byoc_plugin_api::Options;
 
 use super::Selected;
 
-/// What the artifact says of a backend.
+/// A backend's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendIdentity {
     /// The name.
@@ -24,7 +24,7 @@ pub struct BackendIdentity {
 }
 
 impl BackendIdentity {
-    /// What a chosen backend says of itself.
+    /// The identity of a selected backend.
     pub fn of(selected: &Selected) -> BackendIdentity {
         let description = &selected.registered.description;
         BackendIdentity {

@@ -39,11 +39,11 @@ impl Origin {
     }
 }
 
-/// A file that is named like a plugin, as it says of itself; nothing of it was run.
+/// A file that is named like a plugin, with its manifest; none of its code was run.
 pub struct PluginFile {
     /// The file.
     pub path: PathBuf,
-    /// What it says; `None` where it says nothing.
+    /// Its manifest, if it has one.
     pub manifest: Result<Option<Manifest>>,
 }
 
@@ -61,7 +61,7 @@ pub fn plugin_files(search: &SearchPath) -> Vec<PluginFile> {
 pub fn digest(path: &Path) -> Result<String> {
     let failed = |error: std::io::Error| Diagnostic::io(path, "read", &error);
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(failed(std::io::Error::other("it is no regular file")));
+        return Err(failed(std::io::Error::other("it is not a regular file")));
     }
     let bytes = std::fs::read(path).map_err(failed)?;
     Ok(blake3::hash(&bytes).to_hex().to_string())
@@ -70,13 +70,13 @@ pub fn digest(path: &Path) -> Result<String> {
 /// A backend and where it comes from.
 #[derive(Clone)]
 pub struct Registered {
-    /// What it says of itself.
+    /// Its description.
     pub description: Description,
     /// Where it comes from.
     pub origin: Origin,
     /// The ABI version it speaks.
     pub abi_version: u32,
-    /// Its code, wherever that is.
+    /// Its implementation.
     pub backend: Arc<LoadedBackend>,
 }
 
@@ -90,7 +90,7 @@ impl Registered {
                 let message = format!("backend '{name}' {} while it looked for its tools", error.message);
                 return Diagnostic::new(Code::BackendCrashed, message).hint("Report this to the backend's maker");
             }
-            let message = format!("backend '{name}' cannot say what it uses: {}", error.message);
+            let message = format!("backend '{name}' cannot report what it uses: {}", error.message);
             Diagnostic { code: Code::BackendFailed, message, hint: error.hint }
         })
     }
@@ -188,7 +188,7 @@ pub struct Registry {
 /// A backend that is linked into the program.
 pub fn embedded(backend: &'static dyn Backend) -> Result<Arc<LoadedBackend>> {
     let failed = |error: Error| {
-        let message = format!("an embedded backend cannot say what it is: {}", error.message);
+        let message = format!("an embedded backend cannot describe itself: {}", error.message);
         Diagnostic { code: Code::BackendFailed, message, hint: error.hint }
     };
     LoadedBackend::linked(backend).map(Arc::new).map_err(failed)
@@ -212,8 +212,8 @@ impl Registry {
     }
 
     /// What is needed for these backends: the files that the user named, then files in the folders that
-    /// are named after a backend that is still missing, and only then files that say of themselves that they hold one, or
-    /// do not say what they hold. Nothing else is opened. A name is looked for as a name: it never becomes a path. With
+    /// are named after a backend that is still missing, and only then files whose manifest names one, or
+    /// that have none. Nothing else is opened. A name is looked for as a name: it never becomes a path. With
     /// `isolation` as in [`Registry::discover`].
     pub fn discover_wanted(
         search: &SearchPath,
@@ -264,7 +264,7 @@ impl Registry {
         wanted.iter().filter(move |name| !here.contains(name))
     }
 
-    /// Opens a file that nobody asked for by its path.
+    /// Opens a file that was found by a search.
     fn try_open(&mut self, path: PathBuf, isolation: Option<&Isolation>) {
         if let Err(reason) = self.open(&path, isolation) {
             self.refused.push(Refused { path, reason });
@@ -320,7 +320,7 @@ impl Registry {
         for (key, _) in settings {
             let backend = key.split_once('.').map_or("", |(backend, _)| backend);
             let listed = names.iter().any(|name| name == backend);
-            // Options about the machine may be for whoever opens the device.
+            // Options about the machine may be for the backend that opens the device.
             if !(listed || self.is_of_run(key) && self.shares_a_domain(backend, names)) {
                 let message = format!("option '{key}' belongs to no backend of the list {}", names.join(","));
                 return Err(Diagnostic::new(Code::BadOption, message).hint("Write --backend-opt BACKEND.KEY=VALUE"));
@@ -336,8 +336,8 @@ impl Registry {
         Ok(Selected { registered, options })
     }
 
-    /// Parts settings `(backend.key, value)` into those of compiling and those of running, by what the backends say. What
-    /// nobody knows is one of compiling.
+    /// Splits settings `(backend.key, value)` into those of compiling and those of running, by the backends' declarations.
+    /// Unknown ones count as those of compiling.
     pub fn part_settings(&self, settings: &[(String, String)]) -> (Settings, Settings) {
         settings.iter().cloned().partition(|(key, _)| !self.is_of_run(key))
     }

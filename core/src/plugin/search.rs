@@ -1,6 +1,6 @@
 //! Where plugin files are looked for, in order: `--plugin`, `--plugin-dir`, `BYOC_PLUGIN_PATH`, the user's plugin
 //! folder, and the folder that belongs to the program. Only files named like plugins are ever opened, and the current
-//! folder is none of the places unless the user names it.
+//! folder is not searched unless the user names it.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::ffi::OsString;
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 pub struct SearchPath {
     /// Exact files; each must be a plugin.
     pub files: Vec<PathBuf>,
-    /// Folders, the most wanted first; files in them that are no plugins are noted and passed over.
-    pub folders: Vec<PathBuf>,
+    /// Folders, the most wanted first; files in them that are not plugins are noted and passed over.
+    pub dirs: Vec<PathBuf>,
     /// Entries of `BYOC_PLUGIN_PATH` that are passed over: what a relative path means depends on the folder in which the
     /// program happens to run.
     pub ignored: Vec<PathBuf>,
@@ -20,33 +20,33 @@ pub struct SearchPath {
 
 impl SearchPath {
     /// The given files and folders, then what the environment and the program's place add.
-    pub fn standard(files: Vec<PathBuf>, folders: Vec<PathBuf>) -> SearchPath {
-        SearchPath { files, folders, ignored: Vec::new() }
+    pub fn standard(files: Vec<PathBuf>, dirs: Vec<PathBuf>) -> SearchPath {
+        SearchPath { files, dirs, ignored: Vec::new() }
             .with(|name| std::env::var_os(name), std::env::current_exe().ok().as_deref())
     }
 
     fn with(mut self, variable: impl Fn(&str) -> Option<OsString>, program: Option<&Path>) -> SearchPath {
-        // An empty variable is no list; in a list, an empty entry would be the current folder.
+        // An empty variable is not a list; in a list, an empty entry would be the current folder.
         if let Some(list) = variable("BYOC_PLUGIN_PATH").filter(|list| !list.is_empty()) {
             let (absolute, relative): (Vec<_>, _) = std::env::split_paths(&list).partition(|path| path.is_absolute());
-            self.folders.extend(absolute);
+            self.dirs.extend(absolute);
             self.ignored = relative;
         }
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = absolute("HOME").map(|home| home.join(".local/share"));
-        self.folders.extend(absolute("XDG_DATA_HOME").or(home).map(|data| data.join("byoc/plugins")));
-        self.folders.extend(program.and_then(Path::parent).map(|bin| bin.join("../lib/byoc/plugins")));
+        self.dirs.extend(absolute("XDG_DATA_HOME").or(home).map(|data| data.join("byoc/plugins")));
+        self.dirs.extend(program.and_then(Path::parent).map(|bin| bin.join("../lib/byoc/plugins")));
         self
     }
 
     /// Files in the folders that are named like plugins, in order of folder and then of name.
     pub fn candidates(&self) -> Vec<PathBuf> {
-        self.folders.iter().flat_map(|folder| plugin_files(folder)).collect()
+        self.dirs.iter().flat_map(|dir| plugin_files(dir)).collect()
     }
 }
 
-fn plugin_files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+fn plugin_files(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let prefix = format!("{DLL_PREFIX}byoc_");
     let named = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -70,16 +70,16 @@ mod tests {
     fn places(variables: &[(&str, &str)]) -> SearchPath {
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
-        SearchPath { folders: vec!["mine".into()], ..SearchPath::default() }.with(variable, None)
+        SearchPath { dirs: vec!["mine".into()], ..SearchPath::default() }.with(variable, None)
     }
 
     #[test]
     fn only_the_user_may_mean_the_current_folder() {
         let found = places(&[("BYOC_PLUGIN_PATH", "/a::b:./c:/d"), ("XDG_DATA_HOME", "data"), ("HOME", "")]);
-        assert_eq!(found.folders, ["mine", "/a", "/d"].map(PathBuf::from));
+        assert_eq!(found.dirs, ["mine", "/a", "/d"].map(PathBuf::from));
         assert_eq!(found.ignored, ["", "b", "./c"].map(PathBuf::from));
         let found = places(&[("BYOC_PLUGIN_PATH", ""), ("HOME", "/home/me")]);
-        assert_eq!(found.folders, ["mine", "/home/me/.local/share/byoc/plugins"].map(PathBuf::from));
+        assert_eq!(found.dirs, ["mine", "/home/me/.local/share/byoc/plugins"].map(PathBuf::from));
         assert_eq!(found.ignored, Vec::<PathBuf>::new());
     }
 

@@ -1,5 +1,5 @@
-//! Plugins in a process of their own: whatever a plugin does while it describes itself, checks and compiles, this process
-//! lives. Each plugin has one worker, the same program started once more; constants reach it as ranges of files that
+//! Workers: plugins describe, check and compile in processes of their own, so that a crash does not end
+//! this one. Each plugin has one worker, the same program started once more; constants reach it as ranges of files that
 //! both sides map.
 
 mod budget;
@@ -26,7 +26,7 @@ pub struct Isolation {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Longest time without a sign of life while a call is answered.
+    /// Timeout of a call without any output.
     pub time: Duration,
     /// Most bytes of memory of its own; 0 for what the machine has.
     pub memory: u64,

@@ -1,5 +1,4 @@
-//! Gives a region its code and its constants: views into the mapped files, bound by id, never copied
-//! here.
+//! Binds code and constants to a region: views into the mapped files, by id, never copied.
 
 use byoc_plugin_api::{
     Backend, BoundConstant, BoundConstants, ConstantId, DType, DeviceConstant, DeviceConstants, DeviceExecutable,
@@ -14,20 +13,20 @@ use crate::artifact::{Artifact, manifest};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::plugin::{Registered, Registry};
 
-/// A loaded region with everything its executable looks at.
+/// A loaded region with all memory that its executable borrows.
 pub(super) struct Bound<E: ?Sized> {
     // Dropped first: it borrows from the field below.
     executable: Box<E>,
-    // Heap memory that stays where it is while `Bound` moves, and that nobody changes.
-    _lent: Box<Lent>,
+    // Heap memory that stays in place while `Bound` moves, and is not changed.
+    _borrowed: Box<Borrowed>,
 }
 
-struct Lent {
+struct Borrowed {
     code: Bytes,
-    constants: Vec<LentConstant>,
+    constants: Vec<BorrowedConstant>,
 }
 
-struct LentConstant {
+struct BorrowedConstant {
     id: ConstantId,
     dtype: DType,
     layout: Option<String>,
@@ -43,16 +42,16 @@ impl<E: ?Sized> Bound<E> {
         self.executable.as_mut()
     }
 
-    /// Has an executable made that borrows code and constants.
+    /// Loads an executable that borrows code and constants.
     fn new(
-        lent: Lent,
-        load: impl FnOnce(&'static Lent) -> std::result::Result<Box<E>, Error>,
+        memory: Borrowed,
+        load: impl FnOnce(&'static Borrowed) -> std::result::Result<Box<E>, Error>,
     ) -> std::result::Result<Self, Error> {
-        let lent = Box::new(lent);
-        // SAFETY: `lent` is on the heap, is never changed, and `Bound` drops it after the executable, so the reference is
+        let memory = Box::new(memory);
+        // SAFETY: `memory` is on the heap, is never changed, and `Bound` drops it after the executable, so the reference is
         // good for as long as the executable may use it. The executable does not leave `Bound`.
-        let borrowed: &'static Lent = unsafe { &*std::ptr::from_ref(lent.as_ref()) };
-        Ok(Bound { executable: load(borrowed)?, _lent: lent })
+        let borrowed: &'static Borrowed = unsafe { &*std::ptr::from_ref(memory.as_ref()) };
+        Ok(Bound { executable: load(borrowed)?, _borrowed: memory })
     }
 }
 
@@ -73,10 +72,10 @@ impl Loader<'_> {
     pub(super) fn host(&self, region: &manifest::Region) -> Result<Bound<dyn Executable>> {
         let registered = backend(region, self.registry)?;
         let environment = self.environment(region, registered)?;
-        let lent = self.lend(region, self.artifact.code(region)?, &|_, _| 0)?;
-        let bound = Bound::new(lent, |lent| {
-            let constants = lent.constants.iter().map(LentConstant::bound).collect();
-            registered.backend.runtime().host()?.load(&lent.code, &BoundConstants::new(constants), &environment)
+        let memory = self.borrow(region, self.artifact.code(region)?, &|_, _| 0)?;
+        let bound = Bound::new(memory, |memory| {
+            let constants = memory.constants.iter().map(BorrowedConstant::bound).collect();
+            registered.backend.runtime().host()?.load(&memory.code, &BoundConstants::new(constants), &environment)
         });
         bound.map_err(|error| load_failed(registered, &format!("region {}", region.symbol), error))
     }
@@ -91,16 +90,18 @@ impl Loader<'_> {
     ) -> Result<Bound<dyn DeviceExecutable>> {
         let registered = backend(region, self.registry)?;
         let environment = self.environment(region, registered)?;
-        let lent = self.lend(region, code, &|used, element| resident.address(used, element))?;
+        let memory = self.borrow(region, code, &|used, element| resident.address(used, element))?;
         let handles = device.handles();
         // Loading may use the device, on which another session may be at work.
-        let turns = device.turns();
-        let _held = turns.take();
-        let bound = Bound::new(lent, |lent| {
-            let constant =
-                |constant: &'static LentConstant| DeviceConstant { bound: constant.bound(), address: constant.address };
-            let constants = DeviceConstants::new(lent.constants.iter().map(constant).collect());
-            registered.backend.runtime().device()?.load(&lent.code, &constants, &environment, &handles)
+        let queue = device.queue_lock();
+        let _guard = queue.lock();
+        let bound = Bound::new(memory, |memory| {
+            let constant = |constant: &'static BorrowedConstant| DeviceConstant {
+                bound: constant.bound(),
+                address: constant.address,
+            };
+            let constants = DeviceConstants::new(memory.constants.iter().map(constant).collect());
+            registered.backend.runtime().device()?.load(&memory.code, &constants, &environment, &handles)
         });
         bound.map_err(|error| load_failed(registered, &format!("region {}", region.symbol), error))
     }
@@ -110,15 +111,16 @@ impl Loader<'_> {
         Ok(Environment { threads: self.threads, options })
     }
 
-    /// Code and constants of a region; `address` tells where a constant is on the device.
-    fn lend(
+    /// Code and constants of a region; `address` gives a constant's address on the device.
+    fn borrow(
         &self,
         region: &manifest::Region,
         code: Bytes,
         address: &dyn Fn(&ConstantUse, usize) -> u64,
-    ) -> Result<Lent> {
-        let constants = region.constants.iter().filter_map(|binding| lend(self.artifact, binding, address).transpose());
-        Ok(Lent { code, constants: constants.collect::<Result<_>>()? })
+    ) -> Result<Borrowed> {
+        let constants =
+            region.constants.iter().filter_map(|binding| borrow(self.artifact, binding, address).transpose());
+        Ok(Borrowed { code, constants: constants.collect::<Result<_>>()? })
     }
 }
 
@@ -129,9 +131,10 @@ pub(super) fn bind_file(
     environment: &Environment,
     title: &str,
 ) -> Result<Bound<dyn Executable>> {
-    let lent = Lent { code, constants: Vec::new() };
+    let memory = Borrowed { code, constants: Vec::new() };
     let none = BoundConstants::new(Vec::new());
-    let bound = Bound::new(lent, |lent| registered.backend.runtime().host()?.load(&lent.code, &none, environment));
+    let bound =
+        Bound::new(memory, |memory| registered.backend.runtime().host()?.load(&memory.code, &none, environment));
     bound.map_err(|error| load_failed(registered, title, error))
 }
 
@@ -170,15 +173,15 @@ pub fn backend<'a>(region: &manifest::Region, registry: &'a Registry) -> Result<
     Ok(registered)
 }
 
-fn lend(
+fn borrow(
     artifact: &Artifact,
     binding: &manifest::Binding,
     address: &dyn Fn(&ConstantUse, usize) -> u64,
-) -> Result<Option<LentConstant>> {
+) -> Result<Option<BorrowedConstant>> {
     let Some(used) = &binding.used else { return Ok(None) };
     let stored = &artifact.manifest().constants[used.constant];
     let bytes = artifact.stored(used.constant)?.slice(used.view.offset * stored.dtype.size()..);
-    Ok(Some(LentConstant {
+    Ok(Some(BorrowedConstant {
         id: binding.id,
         dtype: stored.dtype,
         layout: binding.layout.clone(),
@@ -189,7 +192,7 @@ fn lend(
     }))
 }
 
-impl LentConstant {
+impl BorrowedConstant {
     fn bound(&self) -> BoundConstant<'_> {
         // SAFETY: the artifact's reader checked that the view stays within its constant.
         let view = unsafe { TensorView::from_raw(self.bytes.as_ptr(), self.dtype, &self.shape, &self.strides) };

@@ -1,4 +1,4 @@
-//! What the runs of an entry copy between memories: known from the artifact, before any device is there.
+//! Copies between memories in a run of an entry, known from the artifact before any device is opened.
 
 use std::collections::BTreeSet;
 

@@ -42,15 +42,15 @@ impl FromStr for DeviceName {
 pub struct Device {
     name: DeviceName,
     domain: Arc<Mutex<Box<dyn Domain>>>,
-    turns: Turns,
+    queue_lock: QueueLock,
 }
 
-/// Who queues work on a device: one session at a time, for as long as a run, so that a recording holds work of one only.
+/// Lock of a device's queue: one session holds it for a run, so that a recording holds work of one session only.
 #[derive(Clone, Default)]
-pub(super) struct Turns(Arc<Mutex<()>>);
+pub(super) struct QueueLock(Arc<Mutex<()>>);
 
-impl Turns {
-    pub(super) fn take(&self) -> MutexGuard<'_, ()> {
+impl QueueLock {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -67,7 +67,7 @@ impl Device {
         let (backend, error) = match open_domain(name.ordinal, openers) {
             Ok((_, domain)) if is_of(domain.handles(), name) => {
                 let domain = Arc::new(Mutex::new(domain));
-                return Ok(Device { name: name.clone(), domain, turns: Turns::default() });
+                return Ok(Device { name: name.clone(), domain, queue_lock: QueueLock::default() });
             }
             Ok((backend, _)) => {
                 let backend = &backend.description.name;
@@ -107,12 +107,12 @@ impl Device {
         self.domain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who queues work.
-    pub(super) fn turns(&self) -> Turns {
-        self.turns.clone()
+    /// The lock of the device's queue.
+    pub(super) fn queue_lock(&self) -> QueueLock {
+        self.queue_lock.clone()
     }
 
-    /// Memory of the device; none for 0 bytes. `what` it is for stands in the error.
+    /// Memory of the device; none for 0 bytes. `what` it is for is in the error.
     pub(super) fn allocate(&self, bytes: usize, what: &str) -> Result<DeviceMemory> {
         let address = match bytes {
             0 => 0,
@@ -129,7 +129,7 @@ impl Device {
         };
         if bytes > 0 {
             // Backends are given it as numbers, and it may hold anything.
-            // SAFETY: there are as many bytes, and nobody else has them.
+            // SAFETY: the memory has that many bytes and is new.
             unsafe { address.write_bytes(0, bytes) };
         }
         Ok(HostMemory { device: self.clone(), address })
@@ -154,7 +154,7 @@ pub type OpenedDomain<'a> = (&'a Registered, Box<dyn Domain>);
 pub type UnopenedDomain<'a> = (&'a Registered, Error);
 
 /// Opens the device of that number by the first of these backends of its kind that does, each given with its options of
-/// running. Of the reasons why not, the first of a backend that could is the one to hear; there is none without backends.
+/// running. If all fail, the error is the first one of a backend that supports it, and `None` without backends.
 pub fn open_domain<'a>(
     ordinal: u32,
     openers: impl IntoIterator<Item = (&'a Registered, Options)>,
@@ -197,7 +197,7 @@ pub(super) struct DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if self.address != 0 {
-            // SAFETY: it came from this domain, and whoever holds it has waited for the work that uses it.
+            // SAFETY: it came from this domain, and its holder has waited for the work that uses it.
             unsafe { self.device.domain().release(self.address) };
         }
     }
@@ -225,7 +225,7 @@ impl HostMemory {
 impl Drop for HostMemory {
     fn drop(&mut self) {
         if !self.address.is_null() {
-            // SAFETY: it came from this domain, and whoever holds it has waited for the work that uses it.
+            // SAFETY: it came from this domain, and its holder has waited for the work that uses it.
             unsafe { self.device.domain().release_host(self.address) };
         }
     }

@@ -1,4 +1,4 @@
-//! Code that a backend tells something about: a file that is code by itself, or the code of a region.
+//! Code that a backend can describe: a file in its own format, or the code of a region.
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
 use crate::map::map_file;
 use crate::plugin::{Registered, Registry};
 
-/// Code, with what its backend says of it.
+/// Code, with its backend's description.
 pub struct Opened {
     /// The backend.
     pub backend: Registered,
     /// The bytes, mapped.
     pub code: Bytes,
-    /// What is in them.
+    /// Its description.
     pub contents: CodeFile,
 }
 
@@ -46,7 +46,7 @@ pub fn open_region(artifact: &Artifact, symbol: &str, registry: &Registry) -> Re
     let backend = bind::backend(region, registry)?;
     if backend.description.files.is_empty() {
         let message = format!("region {symbol} is code of the backend '{}', which opens no files", region.backend);
-        return Err(Diagnostic::new(Code::CodeFile, message).hint("See byoc inspect --regions for what is known of it"));
+        return Err(Diagnostic::new(Code::CodeFile, message).hint("See byoc inspect --regions"));
     }
     let code = artifact.code(region)?;
     let title = format!("the code of region {symbol}");
@@ -54,7 +54,7 @@ pub fn open_region(artifact: &Artifact, symbol: &str, registry: &Registry) -> Re
     Ok(Opened { backend: backend.clone(), code, contents })
 }
 
-/// The error of a backend that did not open its own code; `title` stands for the code.
+/// The error of a backend that did not open its own code; `title` names the code.
 fn cannot_read(backend: &Registered, title: &str, error: Error) -> Diagnostic {
     let name = &backend.description.name;
     if error.crashed {

@@ -1,4 +1,4 @@
-//! Where each value of an entry lies in each memory, for one set of input shapes.
+//! Memory planning: offsets of an entry's values in each memory, for one set of input shapes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,11 +17,11 @@ pub(super) struct Plan {
     pub(super) shapes: Vec<Vec<i64>>,
     /// Row-major strides of each value.
     pub(super) strides: Vec<Vec<i64>>,
-    /// What lies in each memory, the host's first.
+    /// The arena of each memory, the host's first.
     pub(super) arenas: Vec<Arena>,
 }
 
-/// Where values and scratch lie in one memory.
+/// Offsets of values and scratch in one memory.
 pub(super) struct Arena {
     /// Offset of each value; `None` for those that are not there, and on the host for inputs and constants.
     pub(super) values: Vec<Option<usize>>,
@@ -31,11 +31,11 @@ pub(super) struct Arena {
     pub(super) size: usize,
 }
 
-/// What a plan is made for.
+/// The input of planning.
 pub(super) struct Layout<'a> {
     /// The entry.
     pub(super) entry: &'a Entry,
-    /// What a run of it does.
+    /// Its steps.
     pub(super) steps: &'a Steps,
     /// The memory of each call.
     pub(super) memories: &'a [usize],
@@ -66,7 +66,7 @@ impl Layout<'_> {
     /// The plan for values of these shapes and so many bytes of scratch for each call.
     pub(super) fn plan(&self, shapes: Vec<Vec<i64>>, scratch: &[usize]) -> Result<Plan> {
         let sizes = self.sizes(&shapes)?;
-        // No arena is larger than all that may lie in it.
+        // No arena is larger than all that may be in it.
         let aligned = sizes.iter().chain(scratch).map(|size| size.checked_next_multiple_of(DEVICE_ALIGNMENT));
         let all = aligned.into_iter().try_fold(0usize, |sum, size| sum.checked_add(size?));
         if all.is_none_or(|all| isize::try_from(all).is_err()) {
@@ -106,7 +106,7 @@ impl Layout<'_> {
         })
     }
 
-    /// When everything is over: inputs come at time 0, then the steps, then the outputs.
+    /// The end of the timeline: inputs at time 0, then the steps, then the outputs.
     fn end(&self) -> usize {
         self.steps.body.len() + 2
     }
@@ -169,7 +169,7 @@ fn lifetimes(layout: &Layout<'_>, memory: usize, sizes: &[usize]) -> Vec<Option<
     let stay = |lifetimes: &mut Vec<Option<Lifetime>>, value: usize| {
         lifetimes[value] = Some(Lifetime { size: sizes[value], first: 0, last: end });
     };
-    // What comes from outside stays on the device, for runs that are not given it again.
+    // Inputs stay on the device, for runs that reuse them.
     let given = steps.inputs.iter().filter(|crossing| crossing.to == memory);
     given.for_each(|crossing| stay(&mut lifetimes, crossing.value));
     for (index, step) in steps.body.iter().enumerate() {
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn what_a_device_still_reads_is_not_written_by_the_host() {
-        // The host makes 1 for the device, and 3 before anybody has waited for the device to read 1.
+        // The host makes 1 for the device, and 3 before the host has waited for the device to read 1.
         let calls: &[(&[usize], &[usize])] = &[(&[0], &[1]), (&[1], &[2]), (&[0], &[3]), (&[3], &[4])];
         let [host, _] = places(&[0], &[2, 4], calls, &[0, 1, 0, 0], &[0; 4]);
         assert_ne!(host.values[1], host.values[3]);

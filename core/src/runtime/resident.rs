@@ -1,4 +1,4 @@
-//! The constants that regions on a device read: on the device each of them stands once, however many regions read it.
+//! Constants in device memory: each is there once, however many regions read it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::runtime::device::{Device, DeviceMemory};
 #[derive(Default)]
 pub(super) struct Resident {
     /// Where each stored constant is, by its index in the artifact.
-    places: BTreeMap<usize, Place>,
+    places: BTreeMap<usize, ConstantSlice>,
     /// Bytes that they take.
     pub(super) bytes: usize,
 }
 
-/// Where a constant is.
+/// A constant in device memory.
 #[derive(Clone)]
-struct Place {
+struct ConstantSlice {
     memory: Arc<DeviceMemory>,
     offset: usize,
 }
@@ -49,11 +49,11 @@ impl Resident {
             *offset = bytes;
             bytes += room(artifact, constant)?;
         }
-        let turns = device.turns();
-        let _held = turns.take();
+        let queue = device.queue_lock();
+        let _guard = queue.lock();
         let memory = Arc::new(device.allocate(bytes, "constants")?);
         upload(artifact, &missing, device, memory.address)?;
-        let place = |(constant, offset)| (constant, Place { memory: memory.clone(), offset });
+        let place = |(constant, offset)| (constant, ConstantSlice { memory: memory.clone(), offset });
         resident.places.extend(missing.into_iter().map(place));
         for &constant in resident.places.keys() {
             resident.bytes += room(artifact, constant)?;
@@ -73,7 +73,7 @@ fn room(artifact: &Artifact, constant: usize) -> Result<usize> {
     Ok(artifact.stored(constant)?.len().next_multiple_of(DEVICE_ALIGNMENT))
 }
 
-/// Sends constants to their offsets from an address, in the turn of the caller.
+/// Sends constants to their offsets from an address, while the caller holds the device's queue.
 fn upload(artifact: &Artifact, offsets: &BTreeMap<usize, usize>, device: &Device, address: u64) -> Result<()> {
     if offsets.is_empty() {
         return Ok(());

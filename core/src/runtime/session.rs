@@ -1,10 +1,10 @@
-//! A loaded entry: takes inputs, runs the regions in order, hands out the outputs. For inputs of the same shapes a
+//! A loaded entry: takes inputs, runs the regions in order, returns the outputs. For inputs of the same shapes a
 //! run allocates nothing.
 
-mod facts;
 mod file;
+mod introspect;
 mod load;
-mod solo;
+mod single_region;
 mod state;
 mod trial;
 mod work;
@@ -22,9 +22,9 @@ use super::steps::Steps;
 use crate::artifact::Artifact;
 use crate::artifact::manifest::Entry;
 use crate::diagnostic::{Code, Diagnostic, Result};
-pub use facts::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime};
+pub use introspect::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime};
 pub use load::{LoadOptions, Queueing};
-pub use solo::Solo;
+pub use single_region::SingleRegion;
 use state::State;
 pub use trial::Trial;
 use work::Run;
@@ -76,11 +76,11 @@ impl Session {
     pub fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
         self.in_turn(0, &mut |session| {
             session.ready(inputs)?;
-            session.work(inputs, Run::Whole)
+            session.work(inputs, Run::Full)
         })
     }
 
-    /// As [`Session::run`], but what the last run sent to devices as inputs is used as it lies there, and outputs stay on
+    /// As [`Session::run`], but what the last run sent to devices as inputs is used as it is there, and outputs stay on
     /// the device that computed them until [`Session::fetch`]. Inputs are of the same shapes as in that run.
     pub fn run_resident(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
         self.check_inputs(inputs)?;
@@ -132,12 +132,12 @@ impl Session {
         })
     }
 
-    /// Does some work when no other session does any on the devices, from that index on. Devices stand in the order of their
+    /// Does some work when no other session does any on the devices, from that index on. Devices are in the order of their
     /// kinds, so two sessions never wait for each other.
     fn in_turn(&mut self, index: usize, work: &mut dyn FnMut(&mut Session) -> Result<()>) -> Result<()> {
         let Some(device) = self.devices.get(index) else { return work(self) };
-        let turns = device.turns();
-        let _held = turns.take();
+        let queue = device.queue_lock();
+        let _guard = queue.lock();
         self.in_turn(index + 1, work)
     }
 
@@ -165,7 +165,7 @@ impl Session {
         }
         // The old memory goes first: both together may not fit.
         self.state = None;
-        let place = state::Place {
+        let place = state::StateBuilder {
             entry: &self.entry,
             steps: &self.steps,
             memories: &self.memories,
@@ -194,7 +194,7 @@ impl Session {
             None => state.on_host(port.value),
         };
         let (shape, strides) = (&state.plan.shapes[port.value], &state.plan.strides[port.value]);
-        // SAFETY: the value lies in the arena or in the constant's bytes at its planned size, and `&self` keeps the
+        // SAFETY: the value is in the arena or in the constant's bytes at its planned size, and `&self` keeps the
         // next run from writing while the view lives.
         Ok(unsafe { TensorView::from_raw(data, self.entry.values[port.value].dtype, shape, strides) })
     }
@@ -218,7 +218,7 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// What is given back is given back between the runs of others.
+    /// Memory is released between the runs of other sessions.
     fn drop(&mut self) {
         let _ = self.in_turn(0, &mut |session| {
             session.state = None;

@@ -19,7 +19,7 @@ pub(super) struct Crossing {
     pub(super) to: usize,
 }
 
-/// One thing to do.
+/// A step of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Run the call of that index.
@@ -30,7 +30,7 @@ pub(super) enum Step {
     Wait(usize),
 }
 
-/// All that a run does, in order.
+/// The steps of a run, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps {
     /// Inputs of the entry that devices read.
@@ -125,7 +125,7 @@ impl Planner {
         if memory != HOST {
             return;
         }
-        // Whatever was queued before a wait is done then.
+        // All work that was queued before a wait is done then.
         if let Some((device, _)) = self.pending[value].filter(|&(device, end)| end > self.waited[device]) {
             self.steps.body.push(Step::Wait(device));
             self.waited[device] = self.steps.body.len();

@@ -1,4 +1,4 @@
-//! Whether a constant of the artifact stays, gets other bytes, or cannot be swapped, and why.
+//! Decides whether a constant of the artifact is kept, replaced, or cannot be swapped, and why.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -7,7 +7,7 @@ use super::new_model::{Content, Named, NewModel};
 use crate::artifact::Artifact;
 use crate::artifact::manifest::{Fate, LedgerRow};
 
-/// What becomes of a constant.
+/// The decision about a constant.
 pub(super) enum Verdict {
     /// It is as it was.
     Same,
@@ -22,7 +22,7 @@ pub(super) struct Refusal {
     pub(super) hint: String,
 }
 
-/// What the verdict depends on.
+/// The inputs of the decision.
 pub(super) struct Judge<'a> {
     pub(super) artifact: &'a Artifact,
     pub(super) new: &'a NewModel,
@@ -110,7 +110,8 @@ impl Judge<'_> {
                     let reason = format!("it is {was} in {} and {is} in {}", self.file(), self.new.label);
                     return Err(self.other_model(name, reason));
                 }
-                let content = if one_element { self.new.splat(named) } else { Some(self.new.whole(named, transposed)) };
+                let content =
+                    if one_element { self.new.splat(named) } else { Some(self.new.elements(named, transposed)) };
                 found.push(Found { name, named, content });
             }
         }

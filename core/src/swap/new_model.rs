@@ -91,8 +91,8 @@ impl NewModel {
         self.computed.contains(name)
     }
 
-    /// All elements in row-major order, without a copy where they stand so.
-    pub(super) fn whole(&self, named: &Named, transposed: bool) -> Content {
+    /// All elements in row-major order, without a copy where they are so.
+    pub(super) fn elements(&self, named: &Named, transposed: bool) -> Content {
         let base = self.table.get(named.constant.base);
         let mut constant = named.constant.clone();
         if transposed && constant.view.shape.len() == 2 {
@@ -143,7 +143,7 @@ mod tests {
         ];
         for (constant, transposed, expected) in cases {
             let named = Named { dtype: DType::U8, constant: constant.clone(), read: true, position: 0 };
-            let content = new.whole(&named, transposed);
+            let content = new.elements(&named, transposed);
             assert_eq!(content.bytes, expected, "{constant:?} {transposed}");
             assert_eq!(content.digest, to_hex(&digest(expected)[..16]));
             assert_eq!(new.splat(&named).is_some(), constant == &splat);

@@ -19,7 +19,7 @@ pub(super) fn contents(
     let mut manifest = artifact.manifest().clone();
     let sections = manifest.constants.iter().map(|stored| artifact.section(&stored.section));
     let mut bytes: Vec<Bytes> = sections.collect::<Result<_>>()?;
-    // What stays keeps the digest that it has: made anew, it would vouch for a damaged section.
+    // Kept sections keep their digests: a new one would vouch for a damaged section.
     let known = |section: &str| artifact.digest_of(section);
     let mut digests: Vec<Option<[u8; 32]>> = manifest.constants.iter().map(|stored| known(&stored.section)).collect();
     let mut changed = BTreeSet::new();
@@ -65,20 +65,20 @@ fn twins(manifest: &Manifest, bytes: &[Bytes], changed: &BTreeSet<usize>) -> Vec
     pairs
 }
 
-/// Lets everybody read the constant `kept` in place of `gone`, which is equal, and makes one row of the ledger of two.
+/// Redirects all readers of `gone` to the equal constant `kept`, and merges their rows of the ledger.
 fn merge(manifest: &mut Manifest, kept: usize, gone: usize, new: &NewModel) {
     uses(manifest).filter(|used| used.constant == gone).for_each(|used| used.constant = kept);
     let alignment = manifest.constants[gone].alignment;
     let stored = &mut manifest.constants[kept];
     stored.alignment = stored.alignment.max(alignment);
-    let home =
+    let owning_row =
         |index| move |row: &LedgerRow| row.stored == Some(index) && matches!(row.fate, Fate::Stored | Fate::Packed);
-    let rows = [kept, gone].map(|index| manifest.ledger.iter().position(home(index)));
+    let rows = [kept, gone].map(|index| manifest.ledger.iter().position(owning_row(index)));
     manifest.ledger.iter_mut().filter(|row| row.stored == Some(gone)).for_each(|row| row.stored = Some(kept));
     let [Some(one), Some(other)] = rows else { return };
     let packed = [one, other].into_iter().find(|&row| manifest.ledger[row].fate == Fate::Packed);
     if let Some(packed) = packed {
-        // What a backend packed has become an original: that is its home now.
+        // The packed form equals an original now, which owns it.
         let original = if packed == one { other } else { one };
         let (owner, shape) = (manifest.ledger[original].owner.clone(), manifest.ledger[original].shape.clone());
         let row = &mut manifest.ledger[packed];
@@ -118,7 +118,7 @@ fn readers_in_order(manifest: &Manifest) -> Vec<String> {
     regions.chain(manifest.entries.iter().flat_map(outputs)).collect()
 }
 
-/// Takes out stored constants that nothing refers to any more, and numbers the others anew.
+/// Removes stored constants without references, and renumbers the others.
 fn drop_stored(manifest: &mut Manifest, bytes: &mut Vec<Bytes>, gone: &BTreeSet<usize>) {
     let number = |old: usize| old - gone.range(..old).count();
     uses(manifest).for_each(|used| used.constant = number(used.constant));
@@ -132,7 +132,7 @@ fn drop_stored(manifest: &mut Manifest, bytes: &mut Vec<Bytes>, gone: &BTreeSet<
     }
 }
 
-/// Everybody's way to a stored constant.
+/// All references to a stored constant.
 fn uses(manifest: &mut Manifest) -> impl Iterator<Item = &mut ConstantUse> {
     let bindings = manifest.regions.iter_mut().flat_map(|region| &mut region.constants);
     let outputs = manifest.entries.iter_mut().flat_map(|entry| &mut entry.constants);

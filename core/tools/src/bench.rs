@@ -1,4 +1,4 @@
-//! How long runs take.
+//! Measures runs.
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,8 @@ pub fn measure(loaded: &mut Loaded, plan: &Plan) -> Result<Measured> {
             profile.add(loaded.profile());
         }
     }
-    let none = || Diagnostic::new(Code::Usage, "nothing is to be measured").hint("Give --repeat or --duration above 0");
+    let none =
+        || Diagnostic::new(Code::Usage, "there are no runs to measure").hint("Give --repeat or --duration above 0");
     let statistics = Statistics::of(&times).ok_or_else(none)?;
     let first = first.or(times.first().copied()).unwrap_or_default();
     Ok(Measured { statistics, first, profile: profile.means(times.len()) })

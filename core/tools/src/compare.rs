@@ -30,7 +30,7 @@ impl Tolerance {
     }
 }
 
-/// What came of comparing one output.
+/// The result of comparing one output.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// The output.

@@ -1,13 +1,13 @@
 //! The data set of a compile: samples of the inputs, from a folder with a file each or from one file with all of them.
 
 mod arrays;
-mod folder;
+mod directory;
 mod images;
 mod stack;
 
 use std::path::{Path, PathBuf};
 
-use self::folder::Folder;
+use self::directory::Directory;
 use self::images::Normalisation;
 use self::stack::Stack;
 use crate::file;
@@ -22,7 +22,7 @@ pub struct Files {
 }
 
 enum Place {
-    Folder(Vec<folder::Sample>),
+    Directory(Vec<directory::Sample>),
     Stack,
 }
 
@@ -31,7 +31,7 @@ impl Files {
     pub fn find(path: &Path, mean: &[f32], std: &[f32]) -> Result<Files> {
         let about = std::fs::metadata(path).map_err(|error| Diagnostic::io(path, "open", &error))?;
         let place = match about.is_dir() {
-            true => Place::Folder(folder::list(path)?),
+            true => Place::Directory(directory::list(path)?),
             false => file::open(path).map(|_| Place::Stack)?,
         };
         let normalisation = Normalisation { mean: mean.to_vec(), std: std.to_vec() };
@@ -46,7 +46,7 @@ impl Files {
 
 /// The files of the data set at `path`; none where there is no data set.
 pub fn files(path: &Path) -> Vec<PathBuf> {
-    match folder::list(path) {
+    match directory::list(path) {
         Ok(samples) => samples.into_iter().map(|sample| sample.path).collect(),
         Err(_) => vec![path.to_owned()],
     }
@@ -55,7 +55,7 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
 impl Place {
     fn has_images(&self) -> bool {
         match self {
-            Place::Folder(samples) => samples.iter().any(folder::Sample::is_image),
+            Place::Directory(samples) => samples.iter().any(directory::Sample::is_image),
             Place::Stack => false,
         }
     }
@@ -68,7 +68,9 @@ impl Dataset for Files {
 
     fn open(&self, inputs: &[Input], warn: &mut dyn FnMut(Diagnostic)) -> Result<Box<dyn Samples + '_>> {
         Ok(match &self.place {
-            Place::Folder(samples) => Box::new(Folder::open(&self.path, samples, inputs, &self.normalisation, warn)?),
+            Place::Directory(samples) => {
+                Box::new(Directory::open(&self.path, samples, inputs, &self.normalisation, warn)?)
+            }
             Place::Stack => Box::new(Stack::open(&self.path, inputs)?),
         })
     }

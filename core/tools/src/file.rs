@@ -1,4 +1,4 @@
-//! Files of data as programs read and write them: only regular ones are read, and what is written is whole or not there.
+//! Data files: only regular files are read, and files are written atomically.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -6,18 +6,18 @@ use std::path::Path;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 
-/// Opens a regular file. Whatever else there is, such as a pipe that nobody writes to, could be waited for for ever.
+/// Opens a regular file. Others are refused: a pipe without a writer would block for ever.
 pub fn open(path: &Path) -> Result<File> {
     let failed = |error: io::Error| Diagnostic::io(path, "open", &error);
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        let error = Diagnostic::new(Code::Io, format!("cannot read '{}': it is no regular file", path.display()));
-        return Err(error.hint("Copy what it gives into a file"));
+        let error = Diagnostic::new(Code::Io, format!("cannot read '{}': it is not a regular file", path.display()));
+        return Err(error.hint("Copy its contents into a file"));
     }
     File::open(path).map_err(failed)
 }
 
-/// A file that keeps its first failure to the end and drops what is written after it, for writers that cannot be told to
-/// stop: a zip archive that is not finished tells stderr.
+/// A file that keeps its first failure to the end and drops what is written after it, for writers that cannot be
+/// stopped: a zip archive that is not finished prints to stderr.
 pub(crate) struct Patient<W> {
     inner: W,
     position: u64,
@@ -117,7 +117,7 @@ mod tests {
         let error = open(Path::new("/dev/null")).expect_err("a device");
         assert_eq!(
             error.to_string(),
-            "[B601] cannot read '/dev/null': it is no regular file. Copy what it gives into a file"
+            "[B601] cannot read '/dev/null': it is not a regular file. Copy its contents into a file"
         );
         let error = open(Path::new("/no/such")).expect_err("missing");
         assert_eq!(error.to_string(), "[B601] cannot open '/no/such': No such file or directory (os error 2)");

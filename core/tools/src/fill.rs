@@ -1,11 +1,11 @@
-//! Made-up inputs. Random ones depend on the seed and on the input's name alone, so an input keeps its values when
+//! Generated inputs. Random ones depend on the seed and on the input's name alone, so an input keeps its values when
 //! another one is added.
 
 use byoc_core::memory::{self, Shortage};
 use byoc_plugin_api::DType;
 use half::{bf16, f16};
 
-/// What a made-up input is filled with.
+/// How generated inputs are filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Random values: even in [0,1) for floats, 0 to 255 for `u8`, 0 or 1 for other types.

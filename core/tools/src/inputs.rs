@@ -28,7 +28,7 @@ pub enum Source {
 pub struct Inputs {
     /// Files.
     pub sources: Vec<Source>,
-    /// What inputs are filled with that no file gives; without it such an input is an error.
+    /// How inputs without a file are filled; without it a missing input is an error.
     pub fill: Option<Fill>,
     /// The seed of random values; the same seed and input name give the same values.
     pub seed: u64,
@@ -119,7 +119,7 @@ fn missing(ports: &[PortInfo], port: &PortInfo) -> Diagnostic {
         .hint(format!("Give it with --input, or make it up with --fill random. The inputs are: {}", all.join(", ")))
 }
 
-/// The sizes of symbolic dimensions: what the user says, and what the tensors from files and `--shape` tell.
+/// The sizes of symbolic dimensions: from `--dim`, and from tensors of files and `--shape`.
 fn symbols(ports: &[PortInfo], given: &[Option<Tensor>], open_sizes: &OpenSizes) -> Result<HashMap<String, usize>> {
     let known = known_symbols(ports)?;
     let mut symbols = HashMap::new();
@@ -152,7 +152,7 @@ fn symbols(ports: &[PortInfo], given: &[Option<Tensor>], open_sizes: &OpenSizes)
     Ok(symbols)
 }
 
-/// Learns what the sizes tell. A sum of two symbols can be taken apart once another size has told one of them.
+/// Solves for symbols. A sum of two symbols can be taken apart once another size has told one of them.
 fn bind_all(mut open: Vec<(&PortInfo, &Dim, usize)>, symbols: &mut HashMap<String, usize>) -> Result<()> {
     loop {
         let mut left = Vec::new();
@@ -207,7 +207,7 @@ fn unknown_size(port: &PortInfo) -> Diagnostic {
     let symbol = port.shape.iter().find(|dim| dim.fixed().is_none()).map(Dim::to_string).unwrap_or_default();
     let shape = text::shape(&port.shape);
     bad(format!("input '{}' of shape {shape} cannot be filled: the size '{symbol}' is open", port.name))
-        .hint(format!("Say what it is, as in --dim '{symbol}=1'"))
+        .hint(format!("Set it, as in --dim '{symbol}=1'"))
 }
 
 fn bad(message: String) -> Diagnostic {
@@ -244,8 +244,8 @@ mod tests {
         };
         assert_eq!(shapes(&Inputs::random(), &sizes(&[("batch", 2)], &[])), [vec![2, 4], vec![2]]);
         assert_eq!(shapes(&Inputs::random(), &sizes(&[], &[("mask", &[3])])), [vec![3, 4], vec![3]]);
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("in.npz");
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("in.npz");
         let mask = Tensor::new(DType::F32, vec![5], vec![0; 20]).expect("a tensor");
         npz::write(&path, &[("mask".into(), mask)]).expect("written");
         let inputs = Inputs { sources: vec![Source::Npz(path)], ..Inputs::random() };
@@ -261,7 +261,7 @@ mod tests {
         let none = OpenSizes::default();
         let (message, hint) = error(&Inputs::random(), &none);
         assert_eq!(message, "input 'ids' of shape [batch,4] cannot be filled: the size 'batch' is open");
-        assert_eq!(hint, "Say what it is, as in --dim 'batch=1'");
+        assert_eq!(hint, "Set it, as in --dim 'batch=1'");
         let (message, hint) = error(&Inputs::default(), &none);
         assert_eq!(message, "input 'ids' is not given");
         assert!(hint.ends_with("The inputs are: ids: i64[batch,4], mask: f32[batch]"), "{hint}");
@@ -270,8 +270,8 @@ mod tests {
             (message.as_str(), hint.as_str()),
             ("the entry has no dimension 'bach'", "Its dimensions are: batch")
         );
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("in.npz");
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("in.npz");
         let tensor = || Tensor::new(DType::I32, vec![1], vec![0; 4]).expect("a tensor");
         for (name, expected, remedy) in [
             (

@@ -1,5 +1,5 @@
-//! What programs around the compiler and the runtime share, such as the command line: tensors in memory of their own and the
-//! files that hold them, data sets, made-up inputs, runs that are measured or compared with others, and the tuner.
+//! Library for programs around the compiler and the runtime, such as the command line: tensors and their files, data sets,
+//! generated inputs, measured and compared runs, and the tuner.
 //!
 //! Nothing here prints or ends the process: results are values, and errors are
 //! [`Diagnostic`](byoc_core::diagnostic::Diagnostic)s, whose hints name the flags of the command line.

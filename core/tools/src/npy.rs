@@ -22,7 +22,7 @@ const MOST_HEADER: u64 = 1 << 20;
 /// claims.
 const FIRST_BUFFER: u64 = 1 << 20;
 
-/// An array as the file has it: row-major and little-endian by now.
+/// An array of a file, converted to row-major and little-endian.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Array {
     /// NumPy's name of the element type without byte order, such as `f4`.
@@ -118,7 +118,7 @@ pub fn read_from(file: &mut impl Read) -> Result<Array, String> {
     Ok(Array { kind: header.kind, shape: header.shape, bytes })
 }
 
-/// What is said of a file that ends before its data does.
+/// The error for a truncated file.
 const CUT: &str = "it is cut short";
 
 /// The next `length` bytes, all of them.
@@ -172,7 +172,7 @@ impl Header {
         let (descr, _) = descr.ok_or("it holds records, not numbers")?;
         let kind = descr.trim_start_matches(['<', '>', '|', '=']);
         let size = kind.get(1..).and_then(|digits| digits.parse().ok()).filter(|&size| size > 0);
-        let size = size.ok_or_else(|| format!("it holds values of NumPy's type '{descr}', which are no numbers"))?;
+        let size = size.ok_or_else(|| format!("it holds values of NumPy's type '{descr}', which are not numbers"))?;
         let shape = value(text, "shape")?.strip_prefix('(').and_then(|rest| rest.split_once(')'));
         let (shape, _) = shape.ok_or("its header is damaged")?;
         let sizes = shape.split(',').map(str::trim).filter(|part| !part.is_empty());
@@ -187,7 +187,7 @@ impl Header {
     }
 }
 
-/// What stands after a key of the dictionary.
+/// The text after a key of the dictionary.
 fn value<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
     let rest = text.split_once(&format!("'{key}'")).and_then(|(_, rest)| rest.trim_start().strip_prefix(':'));
     rest.map(str::trim_start).ok_or_else(|| "its header is damaged".to_owned())
@@ -284,7 +284,7 @@ mod tests {
             ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}", "it holds records, not numbers"),
             (
                 "{'descr': '|O', 'fortran_order': False, 'shape': ()}",
-                "it holds values of NumPy's type '|O', which are no numbers",
+                "it holds values of NumPy's type '|O', which are not numbers",
             ),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (x,)}", "its header is damaged"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "it is cut short"),

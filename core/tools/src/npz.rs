@@ -3,8 +3,8 @@
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 
+use byoc_core::atomic_file;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::whole;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -36,7 +36,7 @@ pub fn read(path: &Path) -> Result<Vec<(String, Array)>> {
 
 /// Writes tensors with their names, uncompressed. The same tensors give the same bytes.
 pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
-    whole::write_with(path, |file| {
+    atomic_file::write_with(path, |file| {
         let mut file = Patient::new(BufWriter::new(file));
         pack(&mut file, tensors)?;
         file.finish()
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back_in_order_and_the_bytes_repeat() {
-        let folder = tempfile::tempdir().expect("folder");
-        let paths = [folder.path().join("a.npz"), folder.path().join("b.npz")];
+        let dir = tempfile::tempdir().expect("folder");
+        let paths = [dir.path().join("a.npz"), dir.path().join("b.npz")];
         let tensors =
             [("z/x:0".to_owned(), tensor(&[2, 3])), ("a".to_owned(), tensor(&[])), ("e".to_owned(), tensor(&[0]))];
         for path in &paths {
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn compressed_members_read_too() {
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("a.npz");
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("a.npz");
         let mut npy = Vec::new();
         crate::npy::write(&tensor(&[64]), &mut npy).expect("to memory");
         let mut archive = ZipWriter::new(File::create(&path).expect("file"));
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!((name.as_str(), array.into_tensor(DType::F32)), ("x", Ok(tensor(&[64]))));
     }
 
-    /// A member that a header of 8 bytes of data stands in, with this data.
+    /// A member that a header of 8 bytes of data is in, with this data.
     fn member(path: &Path, data: &[u8]) {
         let mut npy = Vec::new();
         crate::npy::write(&tensor(&[2]), &mut npy).expect("to memory");
@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn damaged_members_are_errors() {
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("a.npz");
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("a.npz");
         let cause = || {
             read(&path).map(drop).map_err(|error| error.message.rsplit_once(": ").map(|(_, cause)| cause.to_owned()))
         };
@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn an_empty_file_of_22_bytes_holds_nothing() {
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("a.npz");
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("a.npz");
         let mut bytes = b"PK\x05\x06".to_vec();
         bytes.resize(22, 0);
         std::fs::write(&path, bytes).expect("written");
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn other_files_are_errors() {
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("a.npz");
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("a.npz");
         std::fs::write(&path, b"\x93NUMPY").expect("written");
         let error = read(&path).expect_err("no zip");
         assert!(error.message.contains("a.npz': it is no .npz file: "), "{}", error.message);

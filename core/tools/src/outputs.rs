@@ -1,4 +1,4 @@
-//! The outputs of a run: summed up for people, and copied out for files and comparisons.
+//! The outputs of a run: summaries, and copies for files and comparisons.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::text;
 /// How many elements of an output are shown.
 const SHOWN: usize = 5;
 
-/// What is told of one output.
+/// The summary of one output.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     /// The output.
@@ -64,7 +64,7 @@ pub fn collect(session: &Session) -> Result<Vec<(String, Tensor)>> {
 /// The expected outputs of a `.npz` file, by name, in the types that the outputs have.
 pub fn read_expected(path: &Path, ports: &[PortInfo]) -> Result<Vec<(String, Tensor)>> {
     let tensor = |(name, array): (String, Array)| {
-        // An array of another name is told of when the names are compared; its type does not matter then.
+        // An array of another name is reported when the names are compared; its type does not matter then.
         let dtype = ports.iter().find(|port| port.name == name).map(|port| port.dtype);
         let tensor = array.into_tensor_like(dtype).map_err(|found| {
             let message = format!("output '{name}' is {found} in '{}'", path.display());

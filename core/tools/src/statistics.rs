@@ -1,4 +1,4 @@
-//! What a list of times sums up to.
+//! Statistics of a list of times.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A tensor in memory of its own, and the numbers in it.
+//! An owned tensor, and its elements.
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::memory::{self, Shortage};
@@ -76,7 +76,7 @@ impl Tensor {
         }
     }
 
-    /// Where element `index` of the row-major order stands, such as `[0,281]`.
+    /// Where element `index` of the row-major order is, such as `[0,281]`.
     pub fn position(&self, index: usize) -> Vec<usize> {
         let mut rest = index;
         let mut position: Vec<_> = self

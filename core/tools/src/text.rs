@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formatting of numbers.
 
 use std::fmt::Display;
 

@@ -11,7 +11,7 @@ use byoc_core::artifact::manifest::{Chosen, Region, ValueInfo};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::dim::Expr;
 use byoc_core::plugin::{Registered, Registry, Settings};
-use byoc_core::runtime::{Device, DeviceName, LoadOptions, PortInfo, Solo, region_backend};
+use byoc_core::runtime::{Device, DeviceName, LoadOptions, PortInfo, SingleRegion, region_backend};
 use byoc_core::tune::Choice;
 use byoc_plugin_api::{Description, DomainInfo, Error, Options};
 use bytes::Bytes;
@@ -28,24 +28,24 @@ use crate::tensor::Tensor;
 pub struct Request {
     /// The device to try kernels on.
     pub device: DeviceName,
-    /// Only regions of these backends; none for all that run on the device.
+    /// Only regions of these backends; empty for all on the device.
     pub backends: Vec<String>,
     /// Sizes of symbolic dimensions, by name.
     pub dims: Vec<(String, usize)>,
     /// How often the time of each kernel is taken.
     pub repeat: u32,
-    /// Whether everything is tried anew, whatever was found on this device before.
+    /// Whether cached choices are ignored.
     pub again: bool,
 }
 
-/// What was found for the regions that are asked about.
+/// The choices for the selected regions.
 #[derive(Debug)]
 pub struct Found {
     /// What the device is.
     pub title: String,
     /// Each different region that has kernels to choose from.
     pub tuned: Vec<Tuned>,
-    /// What becomes of the regions, by number, for [`byoc_core::tune::rewrite`].
+    /// The choice for each region, by number, for [`byoc_core::tune::rewrite`].
     pub choices: BTreeMap<usize, Choice>,
 }
 
@@ -64,7 +64,7 @@ pub struct Tuned {
 
 /// What regions are tuned with.
 struct Tuner<'a> {
-    solo: Solo<'a>,
+    single_region: SingleRegion<'a>,
     request: &'a Request,
     device: DomainInfo,
     cache: Cache,
@@ -80,7 +80,7 @@ pub fn kept_files() -> Vec<PathBuf> {
 }
 
 /// Tries what backends have for each region of the artifact. The registry has its backends, and `settings` their options
-/// about this machine; `progress` is told of regions as of [`Observer::progress`](byoc_core::compile::Observer::progress).
+/// about this machine; `progress` is called for each region as [`Observer::progress`](byoc_core::compile::Observer::progress).
 pub fn tune(
     artifact: &Artifact,
     registry: &Registry,
@@ -96,7 +96,7 @@ pub fn tune(
     let device = Device::open(&request.device, registry, &|backend| backend.run_options(&settings))?;
     let options = LoadOptions { run_options: settings, ..LoadOptions::default() };
     let mut tuner = Tuner {
-        solo: Solo { artifact, registry, options: &options, device: &device },
+        single_region: SingleRegion { artifact, registry, options: &options, device: &device },
         request,
         device: device.info(),
         cache: Cache::of_process(),
@@ -112,7 +112,7 @@ pub fn tune(
     Ok(Found { title: device.title, tuned: found, choices })
 }
 
-/// The regions that are asked about, by number.
+/// The selected regions, by number.
 fn wanted(artifact: &Artifact, request: &Request) -> Result<Vec<usize>> {
     let all = &artifact.manifest().regions;
     let (path, device) = (artifact.path().display(), &request.device);
@@ -160,14 +160,14 @@ fn symbols(region: &Region) -> Result<BTreeSet<String>> {
 impl Tuner<'_> {
     /// Chooses the code of a region.
     fn tune(&mut self, index: usize) -> Result<()> {
-        let region = &self.solo.artifact.manifest().regions[index];
-        let registered = region_backend(region, self.solo.registry)?;
+        let region = &self.single_region.artifact.manifest().regions[index];
+        let registered = region_backend(region, self.single_region.registry)?;
         if !registered.description.candidates {
             return Ok(());
         }
         same_version(region, &registered.description)?;
-        let options = region.options.clone().and(&registered.run_options(&self.solo.options.run_options)?);
-        let code = self.solo.artifact.code(region)?;
+        let options = region.options.clone().and(&registered.run_options(&self.single_region.options.run_options)?);
+        let code = self.single_region.artifact.code(region)?;
         let inputs = self.inputs(region)?;
         let key = self.key(region, &options, &code, &inputs);
         let at = match self.keys.get(&key) {
@@ -215,7 +215,7 @@ impl Tuner<'_> {
             Diagnostic { code: Code::BackendFailed, message, hint: error.hint }
         };
         let candidates = registered.candidates(code, options).map_err(failed)?;
-        measure(&self.solo, region, candidates, inputs, self.request.repeat)
+        measure(&self.single_region, region, candidates, inputs, self.request.repeat)
     }
 
     /// Made-up inputs of the shapes that the region has.
@@ -260,7 +260,7 @@ fn same_version(region: &Region, here: &Description) -> Result<()> {
     Err(Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again with this backend"))
 }
 
-/// What becomes of a region. One that was tuned on that device before and keeps its code stays as it is.
+/// The choice for a region. One that was tuned on that device before and keeps its code stays as it is.
 fn choice(region: &Region, outcome: &Outcome, title: &str) -> Choice {
     let Outcome { candidate, before, after, code, .. } = outcome;
     let chosen = match &region.chosen {

@@ -3,9 +3,9 @@
 /// The kind of reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DimErrorKind {
-    /// The result is no size: negative, too large, or divided by zero.
+    /// The result is not a size: negative, too large, or divided by zero.
     Invalid,
-    /// A symbol has no value, or a text is no expression.
+    /// A symbol has no value, or a text is not an expression.
     Unknown,
     /// An actual size contradicts what is known.
     Contradiction,

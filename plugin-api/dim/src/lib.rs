@@ -58,7 +58,7 @@ type Result<T> = std::result::Result<T, DimError>;
 /// More terms than any sane size has: a limit for texts that somebody else wrote.
 const MAX_TERMS: usize = 256;
 
-/// A factor of a term that is no number.
+/// A factor of a term that is not a number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Atom {
     Symbol(String),

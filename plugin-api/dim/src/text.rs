@@ -1,5 +1,5 @@
 //! The text of an expression, and back. Terms stand by falling degree, then by name, the number last; in a term the
-//! factor stands last: `batch*seq*12 + batch - 3`. A name that is no identifier stands in quotes: `'my dim'`.
+//! factor stands last: `batch*seq*12 + batch - 3`. A name that is not an identifier stands in quotes: `'my dim'`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -99,7 +99,7 @@ impl Parser<'_> {
         let place = self.text.len() - self.rest.len();
         DimError::new(
             DimErrorKind::Unknown,
-            format!("'{}' is no size: it cannot be read from byte {place} on", self.text),
+            format!("'{}' is not a size: it cannot be read from byte {place} on", self.text),
         )
     }
 

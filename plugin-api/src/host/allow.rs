@@ -59,7 +59,7 @@ fn is_digest(word: &str) -> Result<bool, String> {
     if word.len() == DIGITS && word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(true);
     }
-    Err(format!("'{word}' is no BLAKE3 digest of {DIGITS} hex digits"))
+    Err(format!("'{word}' is not a BLAKE3 digest of {DIGITS} hex digits"))
 }
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
         }
         assert_eq!(allows(&two, &one), Ok(false));
         assert_eq!(allows("", &one), Ok(false));
-        assert_eq!(allows(&format!("{one}:abc"), &one), Err("'abc' is no BLAKE3 digest of 64 hex digits".into()));
+        assert_eq!(allows(&format!("{one}:abc"), &one), Err("'abc' is not a BLAKE3 digest of 64 hex digits".into()));
         let missing = allows(&format!("{one}:@/nonexistent/list"), &one).expect_err("no file");
         assert!(missing.starts_with("'/nonexistent/list': "), "{missing}");
     }

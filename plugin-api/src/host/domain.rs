@@ -59,7 +59,7 @@ fn in_one_line(info: DomainInfo) -> DomainInfo {
 
 /// Nobody trusts such an address enough to give it back; what was allocated goes with the domain.
 fn misaligned(what: &str, address: u64, alignment: usize) -> Error {
-    Error::new(format!("the plugin allocated {what} at {address:#x}, which is no multiple of {alignment}"))
+    Error::new(format!("the plugin allocated {what} at {address:#x}, which is not a multiple of {alignment}"))
 }
 
 /// The error of a call that answers with a status alone.

@@ -38,7 +38,7 @@ impl Manifest {
         // A string literal of C ends with a zero, and linkers fill up with them.
         let end = text.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         let manifest: Manifest = serde_json::from_slice(&text[..end])
-            .map_err(|error| LoadError::NotAPlugin(format!("its section {SECTION} is no manifest: {error}")))?;
+            .map_err(|error| LoadError::NotAPlugin(format!("its section {SECTION} is not a manifest: {error}")))?;
         Ok(Some(Manifest {
             name: one_line(&manifest.name),
             version: one_line(&manifest.version),

@@ -52,7 +52,7 @@ impl RegionBuilder {
     /// A constant of these elements.
     pub fn constant(&mut self, tensor: Tensor) -> usize {
         let value = self.value("w", (tensor.dtype(), tensor.sizes()));
-        // Ids that are no indices: nothing may take them for any.
+        // Ids that are not indices: nothing may take them for any.
         let id = ConstantId(10 + 3 * self.constants.len() as u64);
         self.region.constants.push(Constant { id, value, inline: inline(&tensor), shared: false });
         self.constants.push(tensor);

@@ -11,7 +11,7 @@ use crate::region::{Attribute, Dim};
 pub struct Type {
     /// The element type, where it was said.
     pub dtype: Option<DType>,
-    /// The sizes. A text that is no number is the one of a symbolic size: `n`, `n*4`.
+    /// The sizes. A text that is not a number is the one of a symbolic size: `n`, `n*4`.
     pub shape: Vec<Dim>,
 }
 

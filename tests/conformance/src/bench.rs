@@ -131,7 +131,7 @@ impl Bench {
         let sources = vec![("main".into(), source.path.clone())];
         Request {
             import: source.import(),
-            folder: Some(self.reference.clone()),
+            folding_backend: Some(self.reference.clone()),
             calibration: Some(Box::new(Ordinary(source.clone()))),
             ..Request::new(sources, backends)
         }

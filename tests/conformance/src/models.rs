@@ -50,7 +50,7 @@ struct Variant {
     kind: Kind,
 }
 
-/// Where an operand comes from that is no node of the pattern.
+/// Where an operand comes from that is not a node of the pattern.
 #[derive(Clone, Copy, PartialEq)]
 enum Origin {
     Constant,

@@ -149,8 +149,8 @@ fn session(
         data::random(port.dtype, &sizes, source.fill(&port.name), &port.name)
     });
     let inputs: Vec<_> = inputs.collect();
-    let lent: Vec<_> = inputs.iter().map(Tensor::lend).collect();
-    let views: Vec<_> = lent.iter().map(|tensor| tensor.view()).collect();
+    let borrowed: Vec<_> = inputs.iter().map(Tensor::borrowed).collect();
+    let views: Vec<_> = borrowed.iter().map(|tensor| tensor.view()).collect();
     session.run(&views)?;
     let ports = session.outputs();
     ports.iter().enumerate().map(|(index, port)| Ok((port.name.clone(), Tensor::of(&session.output(index)?)))).collect()

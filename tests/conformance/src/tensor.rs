@@ -30,12 +30,12 @@ impl Tolerance {
 }
 
 /// A tensor with the strides that a view borrows.
-pub struct Lent<'a> {
+pub struct BorrowedTensor<'a> {
     tensor: &'a Tensor,
     strides: Vec<i64>,
 }
 
-impl Lent<'_> {
+impl BorrowedTensor<'_> {
     /// The view.
     pub fn view(&self) -> TensorView<'_> {
         let Tensor { dtype, shape, bytes } = self.tensor;
@@ -65,8 +65,8 @@ impl Tensor {
     }
 
     /// The tensor, ready to be looked at.
-    pub fn lend(&self) -> Lent<'_> {
-        Lent { strides: contiguous_strides(&self.shape), tensor: self }
+    pub fn borrowed(&self) -> BorrowedTensor<'_> {
+        BorrowedTensor { strides: contiguous_strides(&self.shape), tensor: self }
     }
 
     /// The same bytes as another type of the same size: numpy files hold bf16 as u16.

@@ -222,7 +222,8 @@ impl VendorCase {
             names.push(name);
         }
         let attributes = self.attributes.iter().map(|(name, value)| {
-            let found = attribute(value).ok_or_else(|| bad(format!("attribute '{name}' is no attribute of ONNX")))?;
+            let found =
+                attribute(value).ok_or_else(|| bad(format!("attribute '{name}' is not an attribute of ONNX")))?;
             Ok((name.clone(), found))
         });
         let attributes = attributes.collect::<Result<Vec<_>>>()?;

@@ -253,7 +253,7 @@ fn request(model: &[u8], registry: &Registry, backends: &[&str]) -> Result<Reque
     let names: Vec<_> = backends.iter().map(|name| (*name).to_owned()).collect();
     Ok(Request {
         calibration: Some(Box::new(Ramp)),
-        folder: registry.select(&["json".to_owned()], &[])?.pop(),
+        folding_backend: registry.select(&["json".to_owned()], &[])?.pop(),
         ..Request::new(vec![("main".into(), source)], registry.select(&names, &[])?)
     })
 }

@@ -24,7 +24,7 @@ pub(crate) const BACKEND: &str = "cublas";
 /// The backend whose products are compiled for them.
 pub(crate) const PRODUCTS: &str = "cutlass";
 
-/// The backend for all but products.
+/// The backend for what is not a product.
 pub(crate) const REST: &str = "cuda";
 
 /// The backends that generate kernels, for which CUDA's compiler is needed.
@@ -162,7 +162,8 @@ impl Fixture {
         let settings: Vec<_> = settings.chain(backends.iter().filter_map(|backend| self.arch_of(backend))).collect();
         let backends = self.registry.select(&names, &settings)?;
         let folder = self.registry.select(&[HOST.to_owned()], &[])?.pop();
-        let request = Request { folder, ..Request::new(vec![("main".into(), model.clone())], backends) };
+        let request =
+            Request { folding_backend: folder, ..Request::new(vec![("main".into(), model.clone())], backends) };
         let report = compile::compile(&request, &path, &mut Silent)?;
         std::fs::remove_file(&model)?;
         Ok(Compiled { path, bytes: report.file_bytes })
@@ -196,8 +197,8 @@ pub(crate) fn with_views<T>(
     inputs: &[Tensor],
     call: impl FnOnce(&[byoc_plugin_api::TensorView<'_>]) -> Result<T>,
 ) -> Result<T> {
-    let lent: Vec<_> = inputs.iter().map(Tensor::lend).collect();
-    let views: Vec<_> = lent.iter().map(|lent| lent.view()).collect();
+    let borrowed: Vec<_> = inputs.iter().map(Tensor::borrowed).collect();
+    let views: Vec<_> = borrowed.iter().map(|lent| lent.view()).collect();
     call(&views)
 }
 

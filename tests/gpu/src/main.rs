@@ -61,7 +61,9 @@ fn parts(fixture: &Fixture, report: &mut Report) {
     report.figure("device", name.as_str());
     report.figure("stand_in", fixture.is_stand_in());
     if fixture.is_stand_in() {
-        report.note(&format!("'{name}' is no GPU: it computes on the CPU, and its times and sizes say nothing of one"));
+        report.note(&format!(
+            "'{name}' is not a GPU: it computes on the CPU, and its times and sizes say nothing of one"
+        ));
     }
     for part in fixture.args.parts() {
         let start = Instant::now();

@@ -8,7 +8,7 @@ use byoc_nvidia_standins::{both, compile, shield, temporary, with_cutlass};
 use tempfile::TempDir;
 
 /// Its line at the beginning.
-const NO_GPU: &str = "'stand-in 0' is no GPU: it computes on the CPU, and its times and sizes say nothing of one";
+const NO_GPU: &str = "'stand-in 0' is not a GPU: it computes on the CPU, and its times and sizes say nothing of one";
 
 /// The plugin with a backend, which cargo builds for this test and puts where it puts the test.
 fn plugin(backend: &str) -> PathBuf {

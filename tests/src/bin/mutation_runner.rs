@@ -89,8 +89,8 @@ fn attempt(path: &Path, file: Vec<u8>, registry: &Registry, case: usize) -> Resu
         let mut session = Session::load(artifact.clone(), registry, &options)?;
         for seed in 0..2 {
             let Some(inputs) = inputs(&session.inputs(), seed) else { break };
-            let lent: Vec<_> = inputs.iter().map(Tensor::lend).collect();
-            let views: Vec<_> = lent.iter().map(|tensor| tensor.view()).collect();
+            let borrowed: Vec<_> = inputs.iter().map(Tensor::borrowed).collect();
+            let views: Vec<_> = borrowed.iter().map(|tensor| tensor.view()).collect();
             session.run(&views)?;
             for output in 0..session.outputs().len() {
                 // Every byte is looked at.

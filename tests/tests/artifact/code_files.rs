@@ -316,7 +316,7 @@ fn regions_that_cannot_be_shown_are_errors() {
             "byoc_main_json_0",
             &["--extract", "out.scale"],
             1,
-            "[B606] region byoc_main_json_0 is code of the backend 'json', which opens no files\n  hint: See byoc inspect --regions for what is known of it",
+            "[B606] region byoc_main_json_0 is code of the backend 'json', which opens no files\n  hint: See byoc inspect --regions",
         ),
         (
             "byoc_main_file-format_0",

@@ -190,7 +190,7 @@ fn a_full_disk_leaves_nothing() {
     );
     folder
         .byoc(&["compile", "model.onnx", "-o", "/dev/null"])
-        .fails(1, "error: [B601] cannot write '/dev/null': it is no regular file");
+        .fails(1, "error: [B601] cannot write '/dev/null': it is not a regular file");
 }
 
 /// `y = x * w` with a weight of that many elements, all different.

@@ -124,7 +124,7 @@ fn external_data_stays_in_the_models_folder() {
     inner.write("short", [0; 4]);
     let no_path = |location: &str| {
         format!(
-            "[B104] tensor 'w': external data '{location}' is no relative path without '..'\n  hint: Export the model with \
+            "[B104] tensor 'w': external data '{location}' is not a relative path without '..'\n  hint: Export the model with \
              its data in one folder"
         )
     };
@@ -147,7 +147,7 @@ fn external_data_stays_in_the_models_folder() {
         ),
         (
             "short",
-            "[B104] tensor 'w': 'short' has 4 bytes, but 8 at offset 0 are asked for\n  hint: Is the file complete, and \
+            "[B104] tensor 'w': 'short' has 4 bytes, but 8 at offset 0 are referenced\n  hint: Is the file complete, and \
              does it belong to this model?"
                 .into(),
         ),
@@ -276,7 +276,7 @@ fn data_comes_from_regular_files() {
         folder.byoc(command).fails(
             1,
             &format!(
-                "error: [B601] cannot read '{pipe}': it is no regular file\n  hint: Copy what it gives into a file"
+                "error: [B601] cannot read '{pipe}': it is not a regular file\n  hint: Copy its contents into a file"
             ),
         );
     }
@@ -290,7 +290,7 @@ fn outputs_that_are_not_what_the_model_declares_are_told() {
         let model = Model::default().input("x", Type::Float, &[2]).node("Relu", &["x"], &["y"]);
         model.output("y", ty, shape).finish()
     };
-    let hint = "\n  hint: The output is what is computed; correct what the model says of it\n";
+    let hint = "\n  hint: The output is what is computed; correct its declared type\n";
     let cases: [(Type, &[i64], &str); 5] = [
         (Type::Float, &[2], ""),
         (Type::Float, &[-1], ""),

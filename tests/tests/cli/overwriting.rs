@@ -139,7 +139,7 @@ fn two_outputs_are_two_files() {
         bench.0.byoc(&["compile", "model.onnx", "--dump-ir", "dump", "-o", output]).fails(
             2,
             &format!(
-                "error: [B901] the outputs '{output}' and 'dump/2-passes.txt' are one file\n  hint: Give each a file of its own"
+                "error: [B901] the outputs '{output}' and 'dump/2-passes.txt' are one file\n  hint: Give each its own file"
             ),
         );
     }
@@ -161,7 +161,7 @@ fn the_tour_takes_no_models_place() {
     std::fs::hard_link(&model, &artifact).expect("links work");
     folder.byoc(&["quickstart", "--dir", "."]).fails(
         2,
-        "error: [B901] the outputs './model.onnx' and './model.byoc' are one file\n  hint: Give each a file of its own",
+        "error: [B901] the outputs './model.onnx' and './model.byoc' are one file\n  hint: Give each its own file",
     );
     assert_eq!(places::read(&model), before.0);
 }

@@ -36,7 +36,7 @@ fn body(model: Model) -> Model {
         .output("y", Type::Float, &[2, columns])
 }
 
-/// The model with its weight in the file itself, where it is no multiple of four bytes from the start.
+/// The model with its weight in the file itself, where it is not a multiple of four bytes from the start.
 fn in_one_file() -> Vec<u8> {
     let weight = values(7, SHAPE[0] * SHAPE[1]);
     let model = (0..4).map(|pad| {
@@ -206,7 +206,7 @@ fn another_file_is_refused_by_name() {
         ),
     );
     std::fs::create_dir(&path).expect("the folder is ours");
-    let cause = "cannot map 'model.data': it is no regular file";
+    let cause = "cannot map 'model.data': it is not a regular file";
     refused(&folder, &format!("'m.byoc' takes constants from 'model.data': {cause}"), MISSING);
 }
 

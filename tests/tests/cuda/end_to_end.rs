@@ -1,5 +1,5 @@
 //! Whole models on CUDA's backends alone, as a user compiles them on a machine without a GPU: nothing of them is left to the
-//! host, a run copies inputs and outputs and nothing else, and every weight stands once. What they compute is shown on
+//! host, a run copies inputs and outputs and nothing else, and every weight is stored once. What they compute is shown on
 //! stand-ins, which run the same sources on the processor; that it runs on a GPU, by the GPU suite.
 
 #![allow(clippy::print_stdout, reason = "what was measured is part of a test's report")]

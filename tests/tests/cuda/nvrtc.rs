@@ -93,7 +93,7 @@ fn facts_are_those_of_ptxas(toolchain: &Toolchain) -> Needed<()> {
         assert_eq!(u64::from(busy.local), number(" bytes cumulative stack size"), "{text}");
         assert_eq!(busy.shared, number(" bytes smem"), "{text}");
         assert_eq!((busy.local, busy.shared), (256, 40), "{text}");
-        assert_eq!(kernel("called"), None, "a function that is no kernel");
+        assert_eq!(kernel("called"), None, "a function that is not a kernel");
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ fn options(backend: &LoadedBackend) -> Options {
 }
 
 /// Opens the domain and runs a region that multiplies by 2.5, on memory that the domain gives.
-fn whole(backend: &LoadedBackend) -> Result<Vec<f32>, Error> {
+fn run_region(backend: &LoadedBackend) -> Result<Vec<f32>, Error> {
     let device = backend.runtime().device()?;
     let mut domain = device.open_domain(0, &options(backend))?;
     let (x, y, by) = (domain.allocate(8)?, domain.allocate(8)?, domain.allocate(4)?);
@@ -70,7 +70,7 @@ fn whole(backend: &LoadedBackend) -> Result<Vec<f32>, Error> {
 fn a_domain_in_c_is_a_domain() {
     let folder = places::temporary();
     let backend = backend(&c_device_plugin(folder.path(), "cdevice", &[]));
-    assert_eq!(whole(&backend), Ok(vec![2.5, -5.0]));
+    assert_eq!(run_region(&backend), Ok(vec![2.5, -5.0]));
     let device = backend.runtime().device().expect("a device");
     let mut domain = device.open_domain(0, &options(&backend)).expect("opens");
     let info = domain.info();
@@ -126,12 +126,12 @@ const BROKEN: &[(&str, &str, &str)] = &[
     (
         "*address = (uint64_t)(uintptr_t)taken;",
         "(void)taken; *address = 0x1080;",
-        "the plugin allocated memory at 0x1080, which is no multiple of 256",
+        "the plugin allocated memory at 0x1080, which is not a multiple of 256",
     ),
     (
         "*address = take((heap *)domain, bytes);",
         "*address = (void *)(uintptr_t)(0x1020 + 0 * bytes);",
-        "the plugin allocated host memory at 0x1020, which is no multiple of 64",
+        "the plugin allocated host memory at 0x1020, which is not a multiple of 64",
     ),
     // A table that is not whole is as good as none.
     ("end_recording, replay, forget,", "end_recording, NULL, forget,", "this backend opens no memory domain"),
@@ -178,7 +178,7 @@ fn each_is_one_error() {
     let mut wrong = Vec::new();
     for (index, (text, new, expected)) in BROKEN.iter().enumerate() {
         let change: Change<'_> = ("plugin.c", text, new);
-        let found = whole(&backend(&c_device_plugin(folder.path(), &format!("broken{index}"), &[change])));
+        let found = run_region(&backend(&c_device_plugin(folder.path(), &format!("broken{index}"), &[change])));
         if found.as_ref().err().map(|error| error.message.as_str()) != Some(expected) {
             wrong.push(format!("{new}:\n  expected {expected}\n  found {found:?}"));
         }
@@ -199,7 +199,7 @@ fn answers_are_read_with_patience() {
         ("plugin.c", "\\\"memory\\\":1048576}", "\\\"memory\\\":1,\\\"libraries\\\":[\\\"a\\\\nb\\\"],\\\"more\\\":1}"),
     ];
     let backend = backend(&c_device_plugin(folder.path(), "patient", &changes));
-    assert_eq!(whole(&backend), Ok(vec![2.5, -5.0]));
+    assert_eq!(run_region(&backend), Ok(vec![2.5, -5.0]));
     let device = backend.runtime().device().expect("a device");
     let domain = device.open_domain(0, &options(&backend)).expect("opens");
     assert_eq!(domain.info().libraries, ["a b"]);

@@ -86,8 +86,8 @@ fn compare(seed: u64, registry: &Registry, queueing: Queueing) {
 fn resident(session: &mut Session, inputs: &[(String, Tensor)], expected: &[(String, Tensor)]) -> Result<(), String> {
     let text = |error: byoc_core::diagnostic::Diagnostic| error.to_string();
     let given: Vec<_> = session.inputs().iter().map(|port| byoc_tests::npz::find(inputs, &port.name).clone()).collect();
-    let lent: Vec<_> = given.iter().map(Tensor::lend).collect();
-    let views: Vec<_> = lent.iter().map(|tensor| tensor.view()).collect();
+    let borrowed: Vec<_> = given.iter().map(Tensor::borrowed).collect();
+    let views: Vec<_> = borrowed.iter().map(|tensor| tensor.view()).collect();
     session.run_resident(&views).map_err(text)?;
     let unfetched = session.output(0).err().map(|error| error.to_string());
     let hint = "[B703] the outputs are on the device that computed them. Fetch them first";

@@ -164,7 +164,7 @@ fn errors_name_the_device_and_the_region() {
     fails(
         &["--backend-opt", "simdev.takes=Add"],
         2,
-        "[B304] option 'simdev.takes' is none of running what is compiled already\n  hint: Give it to byoc compile, or name the \
+        "[B304] option 'simdev.takes' is not an option of running\n  hint: Give it to byoc compile, or name the \
          .onnx model",
     );
 }

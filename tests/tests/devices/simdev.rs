@@ -127,7 +127,7 @@ fn wrong_addresses_are_found_when_they_are_used() {
     let bench = Bench::new();
     type Place = fn(&mut dyn Domain) -> u64;
     let cases: [(Place, &str); 4] = [
-        (|_| 8, "0x8 is no address of the simulator"),
+        (|_| 8, "0x8 is not an address of the simulator"),
         (|domain| domain.allocate(7).expect("memory"), "8 bytes at @1+0 leave its 7 bytes"),
         (|domain| domain.allocate(256).expect("memory") + 252, "8 bytes at @1+252 leave its 256 bytes"),
         (
@@ -174,7 +174,7 @@ fn regions_are_strict_about_what_they_are_given() {
         (tensor(memory + 4), y, memory + 512, "input 0 at @1+4 is not aligned to 256"),
         (x, tensor(memory), memory + 512, "output 0 overlaps input 0"),
         (x, y, memory, "scratch memory overlaps input 0"),
-        (x, y, 0, "scratch memory: 0x0 is no address of the simulator"),
+        (x, y, 0, "scratch memory: 0x0 is not an address of the simulator"),
         (tensor(memory + 4096), y, memory + 512, "input 0: 16 bytes at @1+4096 leave its 4096 bytes"),
     ];
     for (x, y, scratch, expected) in cases {

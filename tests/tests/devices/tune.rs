@@ -176,7 +176,7 @@ fn open_sizes_are_told() {
     bench.tune(&[]).fails(
         2,
         "error: [B701] region byoc_main_simdev_0: input 'x' of shape [batch,4] cannot be filled: the size 'batch' is open\n  \
-         hint: Say what it is, as in --dim 'batch=1'",
+         hint: Set it, as in --dim 'batch=1'",
     );
     bench
         .tune(&["--dim", "batsh=2"])
@@ -252,7 +252,7 @@ fn what_cannot_be_tuned_is_said_and_nothing_is_written() {
         (
             &["--backend-opt", "simdev.named=true"],
             2,
-            "[B304] option 'simdev.named' is none of running what is compiled already\n  hint: Give it to byoc compile, or name the .onnx model",
+            "[B304] option 'simdev.named' is not an option of running\n  hint: Give it to byoc compile, or name the .onnx model",
         ),
     ];
     let mut wrong = Vec::new();

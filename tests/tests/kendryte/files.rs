@@ -32,7 +32,7 @@ fn report(folder: &Folder, arguments: &[&str]) -> Value {
 
 /// The file alone takes pixels; the artifact takes what they are normalised to.
 fn a_kmodel_runs_like_its_region() -> Needed<()> {
-    let digits = digits::whole()?;
+    let digits = digits::k210_only()?;
     let (folder, _) = compile(&digits.model, &digits.calibration, &[]);
     extract(&folder, "byoc_main_kendryte_0");
     let picture = &digits.inputs[0];
@@ -49,7 +49,7 @@ fn a_kmodel_runs_like_its_region() -> Needed<()> {
 }
 
 fn a_kmodel_is_shown() -> Needed<()> {
-    let digits = digits::whole()?;
+    let digits = digits::k210_only()?;
     let (folder, _) = compile(&digits.model, &digits.calibration, &[]);
     let kmodel = extract(&folder, "byoc_main_kendryte_0");
     let shown = report(&folder, &["inspect", "model.kmodel"]);
@@ -91,7 +91,7 @@ fn other_versions() -> Needed<()> {
 
 /// The crate's own tests damage every byte of the headers; here each way of failing comes out of the program.
 fn damaged() -> Needed<()> {
-    let digits = digits::whole()?;
+    let digits = digits::k210_only()?;
     let (folder, _) = compile(&digits.model, &digits.calibration, &[]);
     let whole = places::read(&extract(&folder, "byoc_main_kendryte_0"));
     for at in (0..220).step_by(4) {

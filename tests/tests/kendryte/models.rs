@@ -59,7 +59,7 @@ fn size(path: &Path) -> f64 {
 /// A trained network of 8 convolutions, depthwise, residual and strided ones among them, over 597 pictures it was not
 /// trained with; each method of calibration that keeps it.
 fn digits_stay_what_they_are() -> Needed<()> {
-    let digits = digits::whole()?;
+    let digits = digits::k210_only()?;
     for method in ["minmax", "percentile", "l2"] {
         let option = format!("kendryte.calibrate-method={method}");
         let (folder, artifact) = compile(&digits.model, &digits.calibration, &["--backend-opt", &option]);
@@ -81,7 +81,7 @@ fn digits_stay_what_they_are() -> Needed<()> {
 
 /// A method that keeps less of a tensor than the default says so, tensor by tensor, and is worse indeed.
 fn a_method_that_loses_is_a_warning() -> Needed<()> {
-    let digits = digits::whole()?;
+    let digits = digits::k210_only()?;
     let compiled = |method: &str| {
         let folder = Folder::empty();
         let option = format!("kendryte.calibrate-method={method}");
@@ -104,7 +104,7 @@ fn a_method_that_loses_is_a_warning() -> Needed<()> {
 
 /// Twenty PNG files in place of arrays: a pixel is the byte that the board gets.
 fn pictures_calibrate_as_well() -> Needed<()> {
-    let digits = digits::whole()?;
+    let digits = digits::k210_only()?;
     let (folder, artifact) = compile(&digits.model, &digits.pictures, &[]);
     let found = score(&digits, &artifact);
     assert!(found.agreement >= 0.97, "{found:?}");
@@ -122,7 +122,7 @@ fn pictures_calibrate_as_well() -> Needed<()> {
 
 /// No initializer of the model is in the artifact as it stands in the ONNX file.
 fn no_weight_is_left_as_it_was() -> Needed<()> {
-    let digits = digits::whole()?;
+    let digits = digits::k210_only()?;
     let (_folder, artifact) = compile(&digits.model, &digits.calibration, &[]);
     let verbatim = |file: &Path| data::script("verbatim.py", &[&digits.model, file]);
     assert_eq!(verbatim(&artifact)?.trim(), "[]");

@@ -88,7 +88,7 @@ fn no_convolution() -> Needed<()> {
 
 fn no_whole_model() -> Needed<()> {
     let whole = ["--backend-opt", "kendryte.require-whole-model=true"];
-    let digits = digits::whole()?;
+    let digits = digits::k210_only()?;
     compile(&digits.model, &digits.calibration, &whole);
     let digits = digits::mixed()?;
     let folder = Folder::empty();

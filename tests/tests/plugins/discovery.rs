@@ -71,8 +71,8 @@ fn nothing_is_opened_from_the_current_folder() {
     outcome.fails(3, &format!("{missing}There is json, kendryte; name further plugins with --plugin or --plugin-dir"));
     let (list, opened) = run(&folder, byoc(&["plugin", "list"]).env("BYOC_PLUGIN_PATH", "plugins:"));
     assert!(!opened);
-    let ignored = "ignored: the entry 'plugins' of BYOC_PLUGIN_PATH is no absolute path\n\
-                   ignored: the entry '' of BYOC_PLUGIN_PATH is no absolute path\n";
+    let ignored = "ignored: the entry 'plugins' of BYOC_PLUGIN_PATH is not an absolute path\n\
+                   ignored: the entry '' of BYOC_PLUGIN_PATH is not an absolute path\n";
     assert!(list.success().ends_with(ignored), "{}", list.stdout);
     // What the user names may be relative, and so may an absolute place be anywhere.
     let (outcome, opened) = run_artifact(&folder);
@@ -127,7 +127,7 @@ fn a_manifest_is_read_before_the_file_is_opened() {
             ("byoc_plugin.h", "\"{\\\"name\\\"", "\"{name"),
             false,
             3,
-            "[B301] '{file}' cannot be loaded as a plugin: its section .byoc is no manifest: key must be a string at line 1 column 2\n  \
+            "[B301] '{file}' cannot be loaded as a plugin: its section .byoc is not a manifest: key must be a string at line 1 column 2\n  \
              hint: A plugin is a dynamic library that ends with export_plugin!",
         ),
         (
@@ -181,7 +181,7 @@ fn only_allowed_files_are_opened() {
         };
         refused(&other, &format!("its digest {hex} is not in BYOC_PLUGIN_ALLOW"));
         refused("", &format!("its digest {hex} is not in BYOC_PLUGIN_ALLOW"));
-        refused("abc", "BYOC_PLUGIN_ALLOW cannot be used: 'abc' is no BLAKE3 digest of 64 hex digits");
+        refused("abc", "BYOC_PLUGIN_ALLOW cannot be used: 'abc' is not a BLAKE3 digest of 64 hex digits");
         let missing = "BYOC_PLUGIN_ALLOW cannot be used: '/no/list': No such file or directory (os error 2)";
         refused(&format!("{hex}:@/no/list"), missing);
     }
@@ -245,11 +245,11 @@ fn files_are_listed_without_opening_them() {
     assert_eq!(rows[2], ["?", "?", "?", "?", text(&old)], "{}", list.stdout);
     assert_eq!(rows[3], ["?", "?", "?", "?", text(&broken)], "{}", list.stdout);
     let refused = format!(
-        "refused: [B301] '{}' cannot be loaded as a plugin: it is no regular file. \
+        "refused: [B301] '{}' cannot be loaded as a plugin: it is not a regular file. \
          A plugin is a dynamic library that ends with export_plugin!\n",
         text(&pipe)
     );
     assert!(list.stdout.ends_with(&refused), "{}", list.stdout);
     let (list, _) = run(&folder, &mut byoc(&["plugin", "list", "--json", "--plugin-dir", text(folder.path())]));
-    assert!(list.success().contains("it is no regular file"), "{}", list.stdout);
+    assert!(list.success().contains("it is not a regular file"), "{}", list.stdout);
 }

@@ -98,7 +98,7 @@ fn expected(fault: Fault) -> (Verb, i32, &'static str) {
         PacksTooLittle => (Compile, 1, "[B501] {claims} it writes 7 of the 8 bytes of packed {w}{bytes}"),
         PacksTooMuch => (Compile, 1, "[B501] {claims} it writes more than the 8 bytes of packed {w}{bytes}"),
         PacksMisaligned => {
-            (Compile, 1, "[B501] {claims} {w}: an alignment of 8192 is no power of two up to 4096{bytes}")
+            (Compile, 1, "[B501] {claims} {w}: an alignment of 8192 is not a power of two up to 4096{bytes}")
         }
         EmbedsHost => {
             (Compile, 1, "[B502] {claims} embeds `w` (2.0 KiB) verbatim at offset 2 and claims Host{embedded}")

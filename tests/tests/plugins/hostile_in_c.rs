@@ -70,7 +70,7 @@ const CASES: &[Case] = &[
         "[B305] '{it}' breaks the plugin contract: it registers no backend",
     ),
     case(
-        "a description that is no JSON",
+        "a description that is not JSON",
         "\"{\\\"name\\\":\\\"cmatmul\\\"",
         "\"name: cmatmul",
         Verb::List,
@@ -79,7 +79,7 @@ const CASES: &[Case] = &[
          line 1 column 2",
     ),
     case(
-        "patterns that are no JSON",
+        "patterns that are not JSON",
         "\"[{\\\"name\\\":\\\"dense\\\"",
         "\"[{\\xff",
         Verb::Compile,
@@ -87,7 +87,7 @@ const CASES: &[Case] = &[
         "[B305] backend 'cmatmul': the plugin's answer is not valid: key must be a string at line 1 column 3",
     ),
     case(
-        "an error that is no UTF-8",
+        "an error that is not UTF-8",
         IN_CODEGEN,
         "    (void)backend, (void)constants, (void)options;\n    return byoc_fail(error, \"bad \\xff text\\nof two lines\");\n    if (reason)",
         Verb::Compile,
@@ -119,7 +119,7 @@ const CASES: &[Case] = &[
         "[B306] {region}: the plugin does not have a method that every plugin has",
     ),
     case(
-        "a claim that is no JSON",
+        "a claim that is not JSON",
         "found.bias, \"\\\"host\\\"\"",
         "found.bias, \"host\"",
         Verb::Compile,

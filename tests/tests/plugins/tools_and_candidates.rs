@@ -184,11 +184,11 @@ fn info_tells_what_is_found_and_how_to_get_the_rest() {
     golden("tools.json", &format!("{}\n", serde_json::to_string_pretty(&told["tools"]).expect("JSON")));
     // What a panicking plugin prints stands before it.
     let failed = info("simdev", &["--backend-opt", "simdev.panic=tools"]);
-    let error = "error: [B306] backend 'simdev' cannot say what it uses: backend panicked: as asked in tools\n";
+    let error = "error: [B306] backend 'simdev' cannot report what it uses: backend panicked: as asked in tools\n";
     assert!(failed.code == Some(1) && failed.stderr.ends_with(error), "{}", failed.stderr);
     info("simdev", &["--backend-opt", "simdev-guest.off=true"]).fails(
         2,
-        "error: [B304] option 'simdev-guest.off' is none of the backend 'simdev'\n  hint: Write --backend-opt simdev.KEY=VALUE",
+        "error: [B304] option 'simdev-guest.off' is not one of the backend 'simdev'\n  hint: Write --backend-opt simdev.KEY=VALUE",
     );
     info("simdev", &["--backend-opt", "simdev.of=true"])
         .fails(2, "error: [B304] backend 'simdev': there is no option 'of'\n  hint: Did you mean 'off'?");

@@ -1,5 +1,5 @@
 //! Which files of a crate import which, and the rings among them: files of which each needs every other. What a file uses of
-//! its own children is no import: they are its parts.
+//! its own children is not an import: they are its parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

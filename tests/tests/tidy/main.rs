@@ -2,6 +2,7 @@
 
 mod imports;
 mod subjects;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -78,7 +79,7 @@ const LAYERS: &[&[&str]] = &[
     &["ops"],
     &["ir"],
     &["constants", "dim"],
-    &["whole", "overwrite"],
+    &["atomic_file", "overwrite"],
     &["map", "buffer", "cpu"],
     &["memory"],
     &["diagnostic"],
@@ -129,7 +130,7 @@ const BY_OPERATOR: &[(&str, &[&str])] = &[
     ("backends/json/src/codegen/lower.rs", &[]),
     ("backends/json/src/codegen/lower/movement.rs", &[]),
     ("core/src/onnx/canonical.rs", &["Export"]),
-    ("core/src/onnx/facts.rs", &["Reduce"]),
+    ("core/src/onnx/early_types.rs", &["Reduce"]),
     ("core/src/partition/matcher.rs", &[]),
     ("tests/conformance/src/recipes.rs", &[]),
     ("tests/tests/onnx/differential/operators/mod.rs", &[]),
@@ -394,4 +395,10 @@ fn backends_have_the_same_files() {
         offences.extend(missing.map(|file| format!("backends/{name}/src/{file} is missing")));
     }
     none(&offences);
+}
+
+/// The field's terms are the same in code, comments, messages and pages.
+#[test]
+fn words() {
+    none(&words::offences());
 }

@@ -100,7 +100,7 @@ fn a_backend_in_c() {
     assert_eq!(headers(vendor.project()), headers(places::checkout().join("plugin-api/include")));
 }
 
-/// What is written where nothing is said, and under names that are no identifiers.
+/// What is written where nothing is said, and under names that are not identifiers.
 #[test]
 fn names_and_places() {
     let folder = Folder::empty();
@@ -155,7 +155,7 @@ fn what_cannot_be_written_is_refused_and_nothing_is_overwritten() {
         (
             &["acme", "--api", "1.x"],
             2,
-            "[B901] --api 1.x is no version\n  hint: Give one such as 1.0; a folder whose name begins with a digit as \
+            "[B901] --api 1.x is not a version\n  hint: Give one such as 1.0; a folder whose name begins with a digit as \
              ./1.x"
                 .into(),
         ),

@@ -169,7 +169,7 @@ fn snake(line: &str) -> String {
     text
 }
 
-/// The table of patterns shows nothing that is no pattern.
+/// The table of patterns shows nothing that is not a pattern.
 #[test]
 fn every_pattern_of_the_table_parses() {
     let page = page();

@@ -138,7 +138,7 @@ impl Search<'_, '_> {
         lower
     }
 
-    /// Where the heads `[batch, head, row, column]` of `value` really lie. A factor on the way goes into the scale.
+    /// Where the heads `[batch, head, row, column]` of `value` come from. A factor on the way goes into the scale.
     fn heads(&self, value: usize, scale: &mut f64) -> Option<(usize, Side)> {
         let (value, factor) = self.unscaled(value);
         if factor != 1.0 && self.graph.shape(value).len() != 4 {
@@ -151,7 +151,7 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Where the keys lie, given as `[batch, head, column, row]`.
+    /// Where the keys are, given as `[batch, head, column, row]`.
     fn keys(&self, value: usize, scale: &mut f64) -> Option<(usize, Side)> {
         let (value, factor) = self.unscaled(value);
         *scale *= factor;
@@ -172,7 +172,7 @@ impl Search<'_, '_> {
         scaled.unwrap_or((value, 1.0))
     }
 
-    /// Where the rows `[batch, row, head, column]` of `value` lie: as they are, or cut out of wider ones.
+    /// Where the rows `[batch, row, head, column]` of `value` are: as they are, or cut out of wider ones.
     fn rows(&self, value: usize, scale: &mut f64) -> Option<(usize, Side)> {
         let (value, factor) = self.unscaled(value);
         *scale *= factor;

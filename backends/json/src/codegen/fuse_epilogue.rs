@@ -9,7 +9,7 @@ pub(super) fn run(graph: &mut Graph<'_>) {
     graph.rewrite(fuse);
 }
 
-/// The step at `index` together with the one whose result it reads, if nobody else needs that.
+/// The step at `index` together with the one whose result it reads, if it is the only reader.
 fn fuse(search: &Search<'_, '_>, index: usize) -> Option<Rewrite> {
     let step = &search.graph.steps[index];
     let before = |position: usize| {

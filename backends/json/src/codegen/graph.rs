@@ -1,4 +1,4 @@
-//! The graph that the passes work on: steps over values, with who writes and who reads each value.
+//! The graph that the passes work on: steps over values, with the writer and readers of each value.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub(super) struct Graph<'r> {
     pub(super) derived: Vec<(usize, Recipe)>,
     /// Those of `derived` that read the same constants in the same order.
     derived_from: HashMap<Vec<ConstantId>, Vec<usize>>,
-    /// Where the constant of each value stands in the region.
+    /// Position of each value's constant in the region.
     constant_of: HashMap<usize, usize>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Edges {
 pub(super) struct Search<'g, 'r> {
     pub(super) graph: &'g Graph<'r>,
     edges: Edges,
-    /// The steps that were asked for.
+    /// The steps that were looked at.
     looked_at: RefCell<Vec<usize>>,
 }
 
@@ -104,7 +104,7 @@ impl<'g, 'r> Search<'g, 'r> {
         }
     }
 
-    /// Whether nobody but these steps reads what they compute, the result apart.
+    /// Whether only these steps read what they compute, apart from the result.
     pub(super) fn hidden(&self, steps: &[usize], result: usize) -> bool {
         let inner = steps.iter().flat_map(|&step| self.graph.steps[step].outputs.iter().flatten());
         let alone = |value: usize| self.edges.readers[value].iter().all(|reader| steps.contains(reader));
@@ -135,7 +135,7 @@ impl<'r> Graph<'r> {
         }
     }
 
-    /// The region's constant that `value` stands for, if it is one.
+    /// The region's constant behind `value`, if it is one.
     pub(super) fn constant(&self, value: usize) -> Option<&'r Constant> {
         self.region.constants.get(*self.constant_of.get(&value)?)
     }
@@ -260,7 +260,7 @@ impl<'r> Graph<'r> {
         self.steps.retain(|_| keep.next() == Some(true));
     }
 
-    /// Removes steps that nobody needs.
+    /// Removes dead steps.
     pub(super) fn prune(&mut self) {
         let mut needed = vec![false; self.values.len()];
         self.outputs.iter().for_each(|&value| needed[value] = true);

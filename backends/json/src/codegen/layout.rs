@@ -1,5 +1,5 @@
-//! Which values lie in NCHW16c: what a convolution writes, and what is computed from that, as long as the kernels take
-//! it. Conversions stand at the borders only.
+//! Chooses the values in NCHW16c: those that a convolution writes, and those computed from them, as long as the kernels
+//! support it. Conversions are inserted at the borders only.
 
 use std::collections::HashMap;
 
@@ -40,13 +40,13 @@ impl Layout<'_, '_> {
         let is_conv = matches!(step.op, Op::Conv(_));
         for (position, value) in step.inputs.iter_mut().enumerate() {
             let Some(value) = value else { continue };
-            // Weights and vectors stay as they are; the residual of a convolution lies as its result.
+            // Weights and vectors stay as they are; the residual of a convolution has the layout of its result.
             let wanted = match position {
                 1 if is_conv => false,
                 3 if is_conv => output,
                 _ => inputs,
             };
-            // The image of a convolution may be a constant; other steps read constants as they lie.
+            // The image of a convolution may be a constant; other steps read constants as they are.
             let image = if is_conv { self.graph.shape(*value).len() == 4 } else { self.is_image(*value) };
             if !wanted || image {
                 *value = self.get(*value, wanted);
@@ -86,7 +86,7 @@ impl Layout<'_, '_> {
         twin
     }
 
-    /// Whether a step other than a convolution should work on NCHW16c: it can, and an input lies so already.
+    /// Whether a step other than a convolution should work on NCHW16c: it can, and an input is so already.
     fn prefers_blocked(&self, step: &Step) -> bool {
         let is_blocked = |value: &usize| self.graph.values[*value].blocked;
         if !step.inputs.iter().flatten().any(is_blocked) {
@@ -124,7 +124,7 @@ impl Layout<'_, '_> {
     }
 }
 
-/// Whether an image has one pixel and its channels lie the same in both layouts. A last block that is not full is there
+/// Whether an image has one pixel and its channels are the same in both layouts. A last block that is not full is there
 /// in NCHW16c only: such an image is a view of it, not the other way round.
 fn is_vector(shape: &[Dim], to_blocked: bool) -> bool {
     let [n, c, h, w] = shape else { return false };

@@ -1,4 +1,4 @@
-//! Nodes to kernels: each node for which there is a fast kernel, whatever its neighbours.
+//! Lowers nodes to kernels: each node that has a fast kernel, independent of its neighbours.
 
 use byoc_plugin_api::{DType, Dim};
 
@@ -216,7 +216,7 @@ fn norm(graph: &Graph<'_>, step: &Step) -> Option<Step> {
     })
 }
 
-/// A reduction over axes that lie side by side.
+/// A reduction over axes that are side by side.
 fn reduction(graph: &Graph<'_>, step: &Step) -> Option<Op> {
     let function = match step.onnx()? {
         "ReduceMean" => Reduce::Mean,

@@ -15,7 +15,7 @@ pub(super) fn run(graph: &mut Graph<'_>) {
         let Some(recipe) = recipe(graph, &graph.steps[index]) else { continue };
         let Recipe::Matrix { k, n, .. } = recipe else { continue };
         let original = graph.steps[index].inputs[1];
-        // Everybody who reads the matrix reads it so, or it would stand in the file twice.
+        // Every reader of the matrix reads it so, or it would be stored twice.
         let readers = original.map_or_else(Vec::new, |value| edges.readers(value));
         let agree = readers.iter().all(|&other| self::recipe(graph, &graph.steps[other]).as_ref() == Some(&recipe));
         if !agree || original.is_some_and(|value| graph.outputs.contains(&value)) {

@@ -1,4 +1,4 @@
-//! The last pass: which constants the program reads and where their bytes live; values nobody reads are dropped.
+//! The last pass: which constants the program reads and where their bytes live; unused values are dropped.
 
 use std::collections::{HashMap, HashSet};
 
@@ -91,7 +91,7 @@ pub(super) fn is_as_large(graph: &Graph<'_>, id: ConstantId, recipe: &Recipe) ->
     !splat && len.saturating_mul(4) <= stored + SLACK.max(stored / 100)
 }
 
-/// Drops unused values and numbers the rest anew.
+/// Drops unused values and renumbers the rest.
 fn renumber(mut program: Program, used: &[bool]) -> Program {
     let kept: Vec<usize> = (0..used.len()).filter(|&value| used[value]).collect();
     let new: HashMap<usize, usize> = kept.iter().enumerate().map(|(new, &old)| (old, new)).collect();

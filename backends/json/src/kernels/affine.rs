@@ -8,7 +8,7 @@ use super::pool::Layout;
 use super::simd::V16;
 use super::sizes::product;
 
-/// Pixels computed before an activation that is no clamp is applied to them.
+/// Pixels computed before an activation that is not a clamp is applied to them.
 const STRIP: usize = 128;
 
 /// y = act(x * scale + shift), with one `scale` and one `shift` for each channel.

@@ -155,14 +155,14 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     /// Keys that query row `i` of this block sees.
-    fn seen(&self, i: usize) -> usize {
+    fn visible(&self, i: usize) -> usize {
         let p = self.p;
         if p.causal { (self.first + i + 1 + p.kv_len).saturating_sub(p.q_len).min(p.kv_len) } else { p.kv_len }
     }
 
     fn run(&self, out: *mut f32, scratch: &mut [f32]) {
         let (p, isa) = (self.p, self.threads.isa());
-        let keys = self.seen(self.count - 1);
+        let keys = self.visible(self.count - 1);
         let (scores, packing) = scratch.split_at_mut(self.count * keys);
         let product = GemmParams {
             a: [p.q[2], 1],
@@ -173,7 +173,7 @@ impl Rows<'_> {
         // SAFETY: `scores` was split off to hold count x keys, contiguous.
         unsafe { gemm_on_this_thread(isa, &product, self.q, self.k, scores.as_mut_ptr(), packing) };
         for (i, row) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
-            let (row, hidden) = row.split_at_mut(self.seen(i));
+            let (row, hidden) = row.split_at_mut(self.visible(i));
             hidden.fill(0.0);
             self.add_mask(i, row);
             dispatch(isa, Softmax { row, log: false });

@@ -1,6 +1,6 @@
 //! 2-D convolution: parameters, choice of kernel, weight packing and the entry point.
 //!
-//! The fast kernels work on NCHW16c tensors (see [`layout`](super::layout)): 16 channels of one pixel lie side by
+//! The fast kernels work on NCHW16c tensors (see [`layout`](super::layout)): 16 channels of one pixel are side by
 //! side, so one vector holds 16 output channels of a pixel and no shuffles are needed.
 
 mod blocked;

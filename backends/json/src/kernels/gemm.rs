@@ -239,7 +239,7 @@ fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: Source, c: &mut [f32], e
 /// One product without batch or epilogue on the calling thread, for kernels that split the work themselves.
 ///
 /// # Safety
-/// `c` is valid for the rows and columns of C, and nobody else uses them.
+/// `c` is valid for the rows and columns of C, and is not accessed by anything else.
 pub(crate) unsafe fn gemm_on_this_thread(
     isa: Isa,
     p: &GemmParams,

@@ -100,7 +100,7 @@ impl Kernel for Plain<'_> {
         let last = at.saturating_add(p.size - p.before()).min(p.c);
         for start in (0..p.hw).step_by(16) {
             let count = (p.hw - start).min(16);
-            // SAFETY: `count` pixels from `start` lie in every plane; `dispatch` checked the features.
+            // SAFETY: `count` pixels from `start` are in every plane; `dispatch` checked the features.
             unsafe {
                 let load = |channel: usize| V::load_part(image[channel * p.hw + start..][..count].as_ptr(), count, 0.0);
                 let sum = (first..last).fold(V::splat(0.0), |sum, channel| {
@@ -124,8 +124,8 @@ impl Kernel for Blocked<'_> {
         // Squares of three neighbouring blocks of one pixel; channels that are not there stay 0.
         let mut squares = [0f32; 3 * BLOCK];
         for pixel in 0..p.hw {
-            // SAFETY: `lanes` values of each block lie in the image; windows of at most 32 channels that start in the
-            // middle block lie in `squares`; `dispatch` checked the features.
+            // SAFETY: `lanes` values of each block are in the image; windows of at most 32 channels that start in the
+            // middle block are in `squares`; `dispatch` checked the features.
             unsafe {
                 for (i, squares) in squares.chunks_exact_mut(BLOCK).enumerate() {
                     let Some(block) = (at + i).checked_sub(1).filter(|&block| block * BLOCK < p.c) else {

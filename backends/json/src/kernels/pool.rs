@@ -9,7 +9,7 @@ use super::simd::V16;
 use super::sizes::{product, reach};
 use std::ops::Range;
 
-/// How an image tensor lies in memory.
+/// Memory layout of an image tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// [N][C][H][W]
@@ -49,7 +49,7 @@ pub struct PoolParams {
     pub kernel: [usize; 2],
     /// Vertical and horizontal stride.
     pub stride: [usize; 2],
-    /// Padding: top, left, bottom, right. Windows may reach further when the output size was rounded up; what lies
+    /// Padding: top, left, bottom, right. Windows may reach further when the output size was rounded up; what is
     /// beyond the padding never counts.
     pub pad: [usize; 4],
     /// Vertical and horizontal distance between window taps.
@@ -69,7 +69,7 @@ impl PoolParams {
     }
 }
 
-/// The taps of one window along one axis: those on the image, and how many lie on the padded image.
+/// The taps of one window along one axis: those on the image, and how many are on the padded image.
 fn taps(p: &PoolParams, axis: usize, out: usize) -> (Range<usize>, usize) {
     let (size, step) = ([p.ih, p.iw][axis] as isize, p.dilation[axis]);
     let first = (out * p.stride[axis]) as isize - p.pad[axis] as isize;

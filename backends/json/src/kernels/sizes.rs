@@ -1,11 +1,11 @@
-//! Arithmetic on sizes that somebody else wrote: what cannot be counted is `None`, never a small number.
+//! Checked arithmetic on untrusted sizes: `None` on overflow.
 
 /// The product of sizes.
 pub(crate) fn product(sizes: &[usize]) -> Option<usize> {
     sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size))
 }
 
-/// The smallest length that holds `counts` elements along each axis, which lie `strides` apart.
+/// The smallest length that holds `counts` elements along each axis, which are `strides` apart.
 pub(crate) fn reach(counts: &[usize], strides: &[usize]) -> Option<usize> {
     if counts.contains(&0) {
         return Some(0);

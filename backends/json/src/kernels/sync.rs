@@ -1,4 +1,4 @@
-//! What the pool shares and waits with. The test that checks every order of its steps has the same names from a model
+//! Shared state and waiting of the pool. The test that checks every order of its steps has the same names from a model
 //! checker.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,12 +16,12 @@ impl<T> UnsafeCell<T> {
         UnsafeCell(std::cell::UnsafeCell::new(value))
     }
 
-    /// A read. Nobody writes meanwhile.
+    /// A read, without a concurrent write.
     pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         read(self.0.get())
     }
 
-    /// A write. Nobody else reads or writes meanwhile.
+    /// A write, without any other concurrent access.
     pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
         write(self.0.get())
     }

@@ -40,7 +40,7 @@ struct State {
 /// on: it does not wait for workers that the operating system has not scheduled yet.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-// SAFETY: `job` is written only by the holder of `ThreadPool::leader` while the gate is closed and nobody is inside; workers
+// SAFETY: `job` is written only by the holder of `ThreadPool::leader` while the gate is closed and no worker is inside; workers
 // read it only inside, after the acquire operation on the gate that let them in.
 unsafe impl Sync for State {}
 // SAFETY: the pointers in `job` are only followed during the call that published them.
@@ -76,7 +76,7 @@ impl ThreadPool {
         let Some(_leads) = leads.filter(|_| !self.workers.is_empty()) else { return false };
         let state = &*self.state;
         let job = Job { data: std::ptr::from_ref(body).cast(), call: call::<F> };
-        // SAFETY: the leader's lock is held, the gate is closed and was empty when it closed: nobody reads the cell.
+        // SAFETY: the leader's lock is held, the gate is closed and was empty when it closed: no thread reads the cell.
         state.job.with_mut(|cell| unsafe { *cell = Some(job) });
         // Not a store: a worker that came too late for the last job may be about to undo its entry.
         state.gate.fetch_and(!CLOSED, Ordering::Release);

@@ -169,7 +169,7 @@ pub fn copy_strided(
     });
 }
 
-/// Whether every element of the box lies in a slice of `len` bytes. Sums saturate far beyond any slice.
+/// Whether every element of the box is in a slice of `len` bytes. Sums saturate far beyond any slice.
 fn check_reach(elem: usize, shape: &[usize], offset: usize, strides: &[isize], len: usize) {
     let ends = shape.iter().zip(strides).map(|(&n, &s)| (n as i128 - 1).saturating_mul(s as i128));
     let (low, high) = ends.fold((offset as i128, offset as i128), |(low, high), end| {

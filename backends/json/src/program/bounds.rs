@@ -1,4 +1,4 @@
-//! The bounds of every number in code. Code comes from a file that somebody else may have written, and kernels calculate
+//! The bounds of every number in code. Code comes from an untrusted file, and kernels calculate
 //! addresses from its numbers: within these bounds nothing of that wraps. Steps and recipes are taken apart to the last
 //! field, so that a new number cannot be forgotten.
 
@@ -12,7 +12,7 @@ use crate::kernels::BLOCK;
 /// Most of a window, a stride, a dilation, a padding, and of groups.
 const MAX_WINDOW: usize = 1 << 20;
 
-/// Most of an axis, and of sizes that are no shapes.
+/// Most of an axis, and of sizes that are not shapes.
 const MAX_SIZE: usize = 1 << 31;
 
 impl Program {

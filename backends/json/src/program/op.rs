@@ -127,7 +127,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Whether an operand may lie in NCHW16c.
+    /// Whether an operand may be in NCHW16c.
     pub(crate) fn takes_blocked(&self) -> bool {
         match self {
             Op::View | Op::Conv(_) | Op::Pool(_) | Op::GlobalPool { .. } | Op::Affine { .. } | Op::Lrn { .. } => true,
@@ -188,7 +188,7 @@ pub(crate) struct Gemm {
     pub(crate) trans_a: bool,
     /// B is [N, K].
     pub(crate) trans_b: bool,
-    /// K and N of a constant B that lies in the panels of the kernel.
+    /// K and N of a constant B that is packed in the kernel's panels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) packed: Option<[usize; 2]>,
     /// Factor of the product.
@@ -229,13 +229,13 @@ pub(crate) struct Attention {
     pub(crate) scale: f32,
     /// Query i sees the keys up to i.
     pub(crate) causal: bool,
-    /// How Q, K and V lie.
+    /// Layouts of Q, K and V.
     pub(crate) sides: [Side; 3],
     /// Whether the output is [batch, row, head, column] rather than [batch, head, row, column].
     pub(crate) rows_first: bool,
 }
 
-/// How the heads of an operand lie.
+/// Layout of an operand's heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Side {
@@ -243,7 +243,7 @@ pub(crate) enum Side {
     HeadsFirst,
     /// Side by side in rows of `width` columns, from column `start` on.
     RowsFirst {
-        /// Columns of a row, of all heads and of what else lies in it.
+        /// Columns of a row, of all heads and of anything else in it.
         width: usize,
         /// Where the first head begins.
         start: usize,

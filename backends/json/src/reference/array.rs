@@ -183,7 +183,7 @@ pub(crate) fn shaped<T>(shape: &[usize], data: Vec<T>) -> Result<ArrayD<T>, Erro
         .map_err(|_| Error::new(format!("{len} elements do not make a tensor of shape {shape:?}")))
 }
 
-/// The elements of an array in row-major order, borrowed where they lie so.
+/// The elements of an array in row-major order, borrowed where they are so.
 pub(crate) fn elements<'b, T: Copy>(array: &'b ArrayViewD<'_, T>) -> std::borrow::Cow<'b, [T]> {
     match array.as_slice() {
         Some(slice) => slice.into(),

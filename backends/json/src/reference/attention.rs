@@ -46,7 +46,7 @@ struct Mask<'a> {
     added: Option<ArrayD<f64>>,
     /// Keys of the cache that a causal query sees before its own; `None` if it sees all.
     causal_past: Option<Past<'a>>,
-    /// Tokens that are no padding, for each of the batch.
+    /// Tokens that are not padding, for each of the batch.
     lengths: Option<&'a [i64]>,
 }
 
@@ -54,7 +54,7 @@ struct Mask<'a> {
 enum Past<'a> {
     /// As many as the cache has.
     Cached(usize),
-    /// The keys hold the cache and the queries' own: those that are no padding, for each of the batch, end with the last
+    /// The keys hold the cache and the queries' own: those that are not padding, for each of the batch, end with the last
     /// of so many queries.
     Within(&'a [i64], usize),
 }
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(means([1, 1], 1, &[], vec![tensor(&[1, 1], &[7f32])]), [1.0]);
         let lengths = vec![None, None, None, tensor(&[1], &[2i64])];
         assert_eq!(means([1, 1], 1, &[], lengths), [1.5]);
-        // With a cache among the keys, the last query sees all that is no padding.
+        // With a cache among the keys, the last query sees all that is not padding.
         let lengths = vec![None, None, None, tensor(&[1], &[3i64])];
         assert_eq!(means([1, 1], 2, &[("is_causal", 1)], lengths), [1.5, 2.0]);
     }
@@ -269,7 +269,7 @@ mod tests {
         let added = tensor(&[2, 3], &[minus, minus, minus, 0.0, 0.0, 0.0]);
         assert_eq!(means([1, 1], 2, &[], vec![added]), [0.0, 2.0]);
         let unknown = means([1, 1], 1, &[], vec![tensor(&[1, 3], &[f32::NAN, minus, minus])]);
-        assert!(unknown[0].is_nan(), "a NaN is no mask");
+        assert!(unknown[0].is_nan(), "a NaN is not a mask");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a kernel sees: one node, its inputs as arrays, and helpers to read attributes, axes and integer inputs.
+//! The input of a kernel: one node, its inputs as arrays, and helpers to read attributes, axes and integer inputs.
 
 use byoc_plugin_api::{DType, Error, Node};
 use ndarray::{ArrayD, ArrayViewD};
@@ -48,13 +48,13 @@ impl<'n, 'a> Call<'n, 'a> {
         self.optional(index).map(Array::to_ints)
     }
 
-    /// The type that somebody wants output `index` to have.
+    /// The expected type of output `index`.
     pub(crate) fn output_type(&self, index: usize) -> Option<DType> {
         self.outputs.get(index).copied().flatten()
     }
 
     /// Elements of an output 0 of that shape. An error where another one is wanted: attributes and constants of damaged code
-    /// may ask for far more than there is room for, and it would be computed before anybody compares.
+    /// may ask for far more than there is room for, and it would be computed before it is compared.
     pub(crate) fn count(&self, shape: &[usize]) -> Result<usize, Error> {
         match self.shape {
             Some(wanted) if wanted != shape => {
@@ -103,7 +103,7 @@ pub(crate) fn same<'b, T: Item>(_first: &ArrayViewD<'_, T>, other: &'b Array<'_>
     T::of(other).ok_or_else(|| Error::new(format!("inputs of types {} and {}", T::DTYPE, other.dtype())))
 }
 
-/// Sizes before, at and after `axis`, so that element `(o, i, n)` lies at `(o * size + i) * inner + n`.
+/// Sizes before, at and after `axis`, so that element `(o, i, n)` is at `(o * size + i) * inner + n`.
 pub(crate) fn around(shape: &[usize], axis: usize) -> (usize, usize, usize) {
     (shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product())
 }

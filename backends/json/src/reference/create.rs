@@ -20,7 +20,7 @@ pub(crate) fn tensor(dtype: DType, shape: &[usize], hex: &str) -> Result<Array<'
         let items: Option<Vec<T>> = bytes.chunks(T::DTYPE.size()).map(T::from_le).collect();
         Ok(T::wrap(shaped(shape, items.ok_or_else(|| Error::new("a tensor attribute is cut off"))?)?))
     }
-    let bytes = from_hex(hex).ok_or_else(|| Error::new("a tensor attribute is no hex text"))?;
+    let bytes = from_hex(hex).ok_or_else(|| Error::new("a tensor attribute is not hex text"))?;
     match dtype {
         DType::F32 => read::<f32>(shape, &bytes),
         DType::F64 => read::<f64>(shape, &bytes),

@@ -103,7 +103,7 @@ pub(crate) fn layer_norm(call: &Call<'_, '_>) -> Outputs {
     }
     let mut shape = x.shape().to_vec();
     shape[axis..].fill(1);
-    // The statistics have the type of the first stage (stash_type 1 is f32), unless somebody says otherwise.
+    // The statistics have the type of the first stage (stash_type 1 is f32), unless the node says otherwise.
     let stash = if call.node.int("stash_type", 1) == 1 { DType::F32 } else { x.dtype() };
     let (means, scales) = rows.into_iter().unzip();
     let statistic = |index: usize, values: Vec<f64>| -> Result<Array<'static>, Error> {

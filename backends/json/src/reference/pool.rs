@@ -56,7 +56,7 @@ fn largest<T: Item>(window: &Window, x: &ArrayViewD<'_, T>, planes: usize, colum
                     best = Some((value, at));
                 }
             });
-            // A window that lies on padding only has no largest element.
+            // A window that is on padding only has no largest element.
             let (value, [d, h, w]) = best.unwrap_or((T::from_f64(f64::NEG_INFINITY), [0; AXES]));
             let offset = if column_major { (w * rows + h) * depth + d } else { (d * rows + h) * columns + w };
             values.push(value);

@@ -178,7 +178,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Where output `position` lies in the input. Which element is nearest hangs on the last bit where that is on one, or
+    /// Where output `position` is in the input. Which element is nearest depends on the last bit where that is on one, or
     /// halfway between two: for it numbers are rounded to single precision, in which scales and regions are given, and as
     /// often as onnxruntime does.
     fn origin(&self, plan: &AxisPlan, position: usize) -> f64 {

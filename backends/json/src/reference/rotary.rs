@@ -12,7 +12,7 @@ pub(super) const KERNELS: &[Kernel] = &[
     kernel("RotaryEmbedding", rotary, &[FLOAT, SAME, SAME, I64]),
 ];
 
-/// Where heads lie: element `i` of one is at the sum of the strides times its coordinates, plus `i`.
+/// Layout of heads: element `i` of one is at the sum of the strides times its coordinates, plus `i`.
 struct Heads {
     batch: usize,
     heads: usize,
@@ -68,7 +68,7 @@ pub(crate) fn rotary(call: &Call<'_, '_>) -> Outputs {
     let mut data = x.to_f64().into_raw_vec_and_offset().0;
     for (b, t) in (0..heads.batch).flat_map(|b| (0..heads.tokens).map(move |t| (b, t))) {
         let position = positions[b * heads.tokens + t];
-        // A position is no index: negative ones do not count from the end.
+        // A position is not an index: negative ones do not count from the end.
         let row = usize::try_from(position).ok().filter(|&row| row < rows || half == 0).ok_or_else(|| {
             Error::new(format!("position {position} of token {t} in batch {b} is out of range for {rows} rows of cos"))
         })?;

@@ -102,7 +102,7 @@ pub(crate) fn transpose(call: &Call<'_, '_>) -> Outputs {
     let mut sorted = order.clone();
     sorted.sort_unstable();
     if !sorted.into_iter().eq(0..rank) {
-        return Err(Error::new(format!("{order:?} is no order of {rank} axes")));
+        return Err(Error::new(format!("{order:?} is not a permutation of {rank} axes")));
     }
     Ok(vec![each!(x, x => Item::wrap(x.view().permuted_axes(IxDyn(&order)).to_owned()))])
 }

@@ -1,4 +1,4 @@
-//! What the tests of the kernels share: a node in one line, tensors in one line, results as numbers.
+//! Helpers for tests of the kernels: a node in one line, tensors in one line, results as numbers.
 
 use byoc_plugin_api::{Attribute, Error, Node};
 use ndarray::{ArrayD, IxDyn};

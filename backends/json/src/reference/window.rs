@@ -93,7 +93,7 @@ impl Window {
         &self.output[AXES - self.rank..]
     }
 
-    /// The input coordinate that element `tap` of window `position` lies on, unless that is padding.
+    /// The input coordinate that element `tap` of window `position` is on, unless that is padding.
     pub(crate) fn source(&self, axis: usize, position: usize, tap: usize) -> Option<usize> {
         let padded = position * self.stride[axis] + tap * self.dilation[axis];
         padded.checked_sub(self.begin[axis]).filter(|&source| source < self.input[axis])
@@ -128,7 +128,7 @@ impl Window {
         }
     }
 
-    /// Elements of the window at `position` that lie on the input or its padding.
+    /// Elements of the window at `position` that are on the input or its padding.
     pub(crate) fn padded_count(&self, position: [usize; AXES]) -> usize {
         let on = |axis: usize| self.before(axis, position[axis], self.begin[axis] + self.input[axis] + self.end[axis]);
         (0..AXES).map(on).fold(1, usize::saturating_mul)
@@ -154,7 +154,7 @@ mod tests {
             (6, vec![strided.clone(), ("auto_pad", text("SAME_UPPER"))], (3, 0, 1)),
             (6, vec![strided.clone(), ("auto_pad", text("SAME_LOWER"))], (3, 1, 0)),
             (6, vec![("dilations", ints(&[2]))], (2, 0, 0)),
-            // Nothing to lie on: what lies only on padding would not be counted either.
+            // No tap: one that is only on padding would not be counted either.
             (0, vec![("pads", ints(&[1, 1]))], (0, 1, 1)),
             (0, vec![strided.clone(), ("auto_pad", text("SAME_UPPER"))], (0, 0, 0)),
         ];

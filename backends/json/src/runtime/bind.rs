@@ -1,4 +1,4 @@
-//! Constants of a program to memory: views of the mapped artifact where they can be used as they are, copies where not.
+//! Binds a program's constants: views of the mapped artifact where they can be used as they are, copies where not.
 
 use byoc_plugin_api::{BoundConstants, Error, TensorView, from_hex};
 
@@ -84,7 +84,7 @@ fn derive<'a>(recipe: &Recipe, value: &Value, constants: &BoundConstants<'a>) ->
 }
 
 fn inline<'a>(hex: &str) -> Result<Bound<'a>, Error> {
-    let bytes = from_hex(hex).ok_or_else(|| Error::new("damaged code: a constant is no hex text"))?;
+    let bytes = from_hex(hex).ok_or_else(|| Error::new("damaged code: a constant is not hex text"))?;
     owned(&bytes)
 }
 

@@ -1,4 +1,4 @@
-//! Steps to calls: each family of kernels has a file that checks shapes and sets up parameters.
+//! Turns steps into calls: each family of kernels has a file that checks shapes and sets up parameters.
 
 use byoc_plugin_api::Error;
 
@@ -163,7 +163,7 @@ fn view(signature: &Signature<'_>) -> Result<Ready, Error> {
     let same = input.iter().product::<usize>() == output.iter().product::<usize>();
     let same_order = match (from.blocked, to.blocked, input) {
         (false, false, _) => true,
-        // An image of one pixel: its channels lie the same in both layouts. A last block that is not full is there in
+        // An image of one pixel: its channels are the same in both layouts. A last block that is not full is there in
         // NCHW16c only.
         (_, _, &[n, c, 1, 1]) => input == output && (c.is_multiple_of(BLOCK) || n == 1 && !to.blocked),
         _ => false,

@@ -1,4 +1,4 @@
-//! Where tensors lie during a run, and the one place where addresses become slices.
+//! Memory of tensors during a run, and the only code that turns addresses into slices.
 
 use std::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use crate::kernels::Threads;
 /// What the start of every buffer is aligned to, in bytes.
 pub(super) const ALIGNMENT: usize = 64;
 
-/// Aligned memory that grows. Fresh memory is zero, but touched by nobody: large buffers cost nothing until they are
+/// Aligned memory that grows. Fresh memory is zero and untouched: large buffers cost nothing until they are
 /// used, which keeps loading fast.
 pub(super) struct Buffer {
     /// Start of the allocation, null before there is one.
@@ -85,7 +85,7 @@ impl Buffer {
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {
-        // SAFETY: `len` initialised bytes lie behind the first aligned one, within the allocation.
+        // SAFETY: `len` initialised bytes are behind the first aligned one, within the allocation.
         unsafe { std::slice::from_raw_parts(self.start(), self.len()) }
     }
 
@@ -100,9 +100,9 @@ impl Buffer {
     }
 }
 
-/// Which memory a tensor lies in.
+/// Which memory a tensor is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Home {
+pub(super) enum Storage {
     /// The arena.
     Arena,
     /// An input of the region.
@@ -113,37 +113,39 @@ pub(super) enum Home {
     Constant(usize),
 }
 
-/// Where a tensor lies.
+/// Where a tensor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) home: Home,
+pub(super) struct Slot {
+    pub(super) storage: Storage,
     /// Bytes from the start of the home.
     pub(super) offset: usize,
     /// Bytes of the tensor; for a constant with strides, those that they reach.
     pub(super) bytes: usize,
 }
 
-impl Place {
+impl Slot {
     /// Whether the two share a byte.
-    pub(super) fn overlaps(&self, other: &Place) -> bool {
-        self.home == other.home && self.offset < other.offset + other.bytes && other.offset < self.offset + self.bytes
+    pub(super) fn overlaps(&self, other: &Slot) -> bool {
+        self.storage == other.storage
+            && self.offset < other.offset + other.bytes
+            && other.offset < self.offset + self.bytes
     }
 }
 
 /// An input or output of a step, for given shapes.
 #[derive(Clone, Debug)]
 pub(super) struct Operand {
-    pub(super) place: Place,
+    pub(super) place: Slot,
     pub(super) dtype: DType,
     pub(super) shape: Vec<i64>,
     pub(super) strides: Vec<i64>,
-    /// Whether an input lies in the memory of an output of its step: it must not be read as an input.
+    /// Whether an input is in the memory of an output of its step: it must not be read as an input.
     pub(super) merged: bool,
 }
 
 impl Operand {
     /// A contiguous tensor.
-    pub(super) fn new(place: Place, dtype: DType, shape: &[usize]) -> Self {
+    pub(super) fn new(place: Slot, dtype: DType, shape: &[usize]) -> Self {
         let shape: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
         Operand { place, dtype, strides: contiguous_strides(&shape), shape, merged: false }
     }
@@ -179,12 +181,12 @@ impl<'r> Frame<'r> {
     }
 
     /// The address of a place, and whether it may be written. An error where the place is out of range.
-    fn address(&self, place: &Place) -> Result<*mut u8, Error> {
-        let (base, bytes) = match place.home {
-            Home::Arena => (self.arena, self.arena_bytes),
-            Home::Input(index) => edge(self.inputs.get(index).copied())?,
-            Home::Output(index) => edge(self.outputs.get(index).map(TensorViewMut::as_view))?,
-            Home::Constant(index) => {
+    fn address(&self, place: &Slot) -> Result<*mut u8, Error> {
+        let (base, bytes) = match place.storage {
+            Storage::Arena => (self.arena, self.arena_bytes),
+            Storage::Input(index) => edge(self.inputs.get(index).copied())?,
+            Storage::Output(index) => edge(self.outputs.get(index).map(TensorViewMut::as_view))?,
+            Storage::Constant(index) => {
                 let bound = self.constants.get(index).ok_or_else(|| Error::new("no such constant"))?;
                 (bound.as_ptr().cast_mut(), bound.bytes())
             }
@@ -195,13 +197,13 @@ impl<'r> Frame<'r> {
         Ok(base.wrapping_add(place.offset))
     }
 
-    fn slice<T: Element>(&self, place: &Place) -> Result<&'r [T], Error> {
+    fn slice<T: Element>(&self, place: &Slot) -> Result<&'r [T], Error> {
         let address = self.address(place)?.cast_const();
         if place.bytes == 0 {
             return Ok(&[]);
         }
         check_alignment::<T>(address)?;
-        // SAFETY: `address` checked the range, which lies in memory borrowed for `'r`. Nobody writes it meanwhile:
+        // SAFETY: `address` checked the range, which is in memory borrowed for `'r`. No other access writes it:
         // inputs and constants never are, and `Prepared` checked for each step that the outputs it may write overlap
         // no input that is read (`Operand::merged`). Every bit pattern is an `Element`.
         Ok(unsafe { std::slice::from_raw_parts(address.cast(), place.bytes / size_of::<T>()) })
@@ -211,8 +213,8 @@ impl<'r> Frame<'r> {
     ///
     /// # Safety
     /// Nothing else may refer to a byte of the place while the slice lives.
-    unsafe fn slice_mut<T: Element>(&self, place: &Place) -> Result<&'r mut [T], Error> {
-        if !matches!(place.home, Home::Arena | Home::Output(_)) {
+    unsafe fn slice_mut<T: Element>(&self, place: &Slot) -> Result<&'r mut [T], Error> {
+        if !matches!(place.storage, Storage::Arena | Storage::Output(_)) {
             return Err(Error::new("a step writes an input or a constant"));
         }
         let address = self.address(place)?;
@@ -225,7 +227,7 @@ impl<'r> Frame<'r> {
     }
 
     /// Copies one place to another. They must not overlap.
-    pub(super) fn copy(&self, from: &Place, to: &Place) -> Result<(), Error> {
+    pub(super) fn copy(&self, from: &Slot, to: &Slot) -> Result<(), Error> {
         if from.overlaps(to) || from.bytes != to.bytes {
             return Err(Error::new("a copy between overlapping places"));
         }
@@ -298,7 +300,7 @@ impl<'r> Inputs<'r> {
         self.frame.slice(&self.operand(index)?.place)
     }
 
-    /// Whether the input lies in the memory of an output, which the kernel must use instead.
+    /// Whether the input is in the memory of an output, which the kernel must use instead.
     pub(super) fn is_merged(&self, index: usize) -> bool {
         matches!(self.operands.get(index), Some(Some(operand)) if operand.merged)
     }
@@ -335,7 +337,7 @@ impl<'r> Outputs<'r> {
         self.operands.len()
     }
 
-    /// Whether somebody wants this output.
+    /// Whether this output is used.
     pub(super) fn wanted(&self, index: usize) -> bool {
         matches!(self.operands.get(index), Some(Some(_)))
     }
@@ -377,7 +379,7 @@ impl<'r> Outputs<'r> {
         unsafe { self.frame.slice_mut(&operand.place) }
     }
 
-    /// The output as a view, if somebody wants it.
+    /// The output as a view, if it is used.
     pub(super) fn take_view(&mut self, index: usize) -> Result<Option<TensorViewMut<'r>>, Error> {
         if !self.wanted(index) {
             return Ok(None);

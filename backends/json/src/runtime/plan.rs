@@ -1,15 +1,15 @@
-//! Where each value lies: views share the memory of what they view, parts of a concatenation are computed in place, an
-//! elementwise kernel overwrites an input nobody needs any more, and the rest is packed into one arena.
+//! Memory planning: views share the memory of what they view, parts of a concatenation are computed in place, an
+//! elementwise kernel overwrites an input at its last use, and the rest is packed into one arena.
 
 use byoc_dim::{Lifetime, plan_arena};
 
-use super::memory::{ALIGNMENT, Home, Place};
+use super::memory::{ALIGNMENT, Slot, Storage};
 use crate::program::{Op, Program};
 
 /// The memory plan of a program for given sizes.
 pub(super) struct Plan {
     /// The place of each value that is in use.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<Slot>,
     /// Bytes of the arena.
     pub(super) arena_bytes: usize,
     /// Values to copy to an output at the end, because they live elsewhere.
@@ -25,13 +25,13 @@ pub(super) struct Sharing {
     pub(super) joins: bool,
 }
 
-/// Values that share memory form a tree: each lies at an offset in its parent.
+/// Values that share memory form a tree: each is at an offset in its parent.
 struct Groups<'p> {
     program: &'p Program,
     sizes: &'p [usize],
     parent: Vec<Option<(usize, usize)>>,
     /// For roots: homes outside the arena, and the steps of first write and last read of any member.
-    home: Vec<Option<Home>>,
+    storage: Vec<Option<Storage>>,
     outputs: Vec<bool>,
     first: Vec<usize>,
     last: Vec<usize>,
@@ -54,16 +54,16 @@ impl<'p> Groups<'p> {
             program,
             sizes,
             parent: vec![None; count],
-            home: vec![None; count],
+            storage: vec![None; count],
             outputs: vec![false; count],
             first: vec![usize::MAX; count],
             last: vec![0; count],
         };
         for (index, &value) in program.inputs.iter().enumerate() {
-            groups.home[value] = Some(Home::Input(index));
+            groups.storage[value] = Some(Storage::Input(index));
         }
         for (index, constant) in program.constants.iter().enumerate() {
-            groups.home[constant.value] = Some(Home::Constant(index));
+            groups.storage[constant.value] = Some(Storage::Constant(index));
         }
         program.outputs.iter().for_each(|&value| groups.outputs[value] = true);
         groups
@@ -120,10 +120,10 @@ impl<'p> Groups<'p> {
             let roots: Vec<usize> = step.inputs.iter().flatten().map(|&part| self.root(part).0).collect();
             for &part in step.inputs.iter().flatten() {
                 let (root, inner) = self.root(part);
-                let free = self.home[root].is_none() && !self.outputs[root] && self.sizes[root] == self.sizes[part];
-                // What is part of two inputs can lie in one place only, and would be read while it is written.
+                let free = self.storage[root].is_none() && !self.outputs[root] && self.sizes[root] == self.sizes[part];
+                // What is part of two inputs can be in one place only, and would be read while it is written.
                 let once = roots.iter().filter(|&&other| other == root).count() == 1;
-                if free && once && inner == 0 && root != target && self.home[target].is_none() {
+                if free && once && inner == 0 && root != target && self.storage[target].is_none() {
                     self.attach(root, target, offset);
                 }
                 offset += self.sizes[part];
@@ -152,7 +152,7 @@ impl<'p> Groups<'p> {
                 let Some(input) = step.input(position) else { return false };
                 let (root, _) = self.root(input);
                 let alone = step.inputs.iter().flatten().filter(|&&other| self.root(other).0 == root).count() == 1;
-                self.home[root].is_none()
+                self.storage[root].is_none()
                     && !self.outputs[root]
                     && alone
                     && self.last[root] == index
@@ -172,8 +172,8 @@ impl<'p> Groups<'p> {
         let mut copies = Vec::new();
         for (index, &value) in self.program.outputs.iter().enumerate() {
             let (root, _) = self.root(value);
-            if self.home[root].is_none() && self.sizes[root] == self.sizes[value] {
-                self.home[root] = Some(Home::Output(index));
+            if self.storage[root].is_none() && self.sizes[root] == self.sizes[value] {
+                self.storage[root] = Some(Storage::Output(index));
             } else {
                 copies.push((value, index));
             }
@@ -181,7 +181,7 @@ impl<'p> Groups<'p> {
         let count = self.program.values.len();
         (0..count).for_each(|value| self.shorten(value));
         let in_arena: Vec<usize> = (0..count)
-            .filter(|&v| self.parent[v].is_none() && self.home[v].is_none() && self.first[v] != usize::MAX)
+            .filter(|&v| self.parent[v].is_none() && self.storage[v].is_none() && self.first[v] != usize::MAX)
             .collect();
         let lifetime = |&v: &usize| Lifetime { size: self.sizes[v], first: self.first[v], last: self.last[v] };
         let arena = plan_arena(&in_arena.iter().map(lifetime).collect::<Vec<_>>(), ALIGNMENT);
@@ -189,8 +189,8 @@ impl<'p> Groups<'p> {
         in_arena.iter().zip(&arena.offsets).for_each(|(&value, &offset)| base[value] = offset);
         let place = |value: usize| {
             let (root, offset) = self.root(value);
-            Place {
-                home: self.home[root].unwrap_or(Home::Arena),
+            Slot {
+                storage: self.storage[root].unwrap_or(Storage::Arena),
                 offset: base[root] + offset,
                 bytes: self.sizes[value],
             }

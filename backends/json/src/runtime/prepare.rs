@@ -1,10 +1,10 @@
-//! Program and shapes to calls: sizes, kernels, memory plan, and the check that makes the plan safe to follow.
+//! Prepares calls for given shapes: sizes, kernels, memory plan, and the check that makes the plan safe.
 
 use byoc_plugin_api::{Error, TensorView};
 
 use super::bind::Bound;
 use super::calls::{self, Call, Signature};
-use super::memory::{ALIGNMENT, Frame, Home, Operand, Place};
+use super::memory::{ALIGNMENT, Frame, Operand, Slot, Storage};
 use super::plan::{self, Sharing};
 use crate::kernels::Threads;
 use crate::program::{Op, Program, Value};
@@ -17,7 +17,7 @@ pub(super) struct Prepared {
     /// Type and bytes of each input and output, to check what `run` is given.
     inputs: Vec<Operand>,
     outputs: Vec<Operand>,
-    copies: Vec<(Place, Place)>,
+    copies: Vec<(Slot, Slot)>,
 }
 
 /// A step with its kernel and the places it reads and writes.
@@ -46,7 +46,7 @@ impl Prepared {
         let plan = plan::plan(program, &sizes, &sharing);
         let operand = |value: usize| {
             let mut operand = Operand::new(plan.places[value], program.values[value].dtype, &shapes[value]);
-            if let Home::Constant(index) = operand.place.home
+            if let Storage::Constant(index) = operand.place.storage
                 && is_constant(program, index, value)
             {
                 operand.place.bytes = constants[index].bytes();
@@ -68,7 +68,7 @@ impl Prepared {
         }
         let edge = |value: usize| Operand::new(plan.places[value], program.values[value].dtype, &shapes[value]);
         let target = |&(value, output): &(usize, usize)| {
-            (plan.places[value], Place { home: Home::Output(output), offset: 0, bytes: sizes[value] })
+            (plan.places[value], Slot { storage: Storage::Output(output), offset: 0, bytes: sizes[value] })
         };
         Ok(Prepared {
             steps,
@@ -128,7 +128,7 @@ fn is_constant(program: &Program, index: usize, value: usize) -> bool {
     program.constants.get(index).is_some_and(|constant| constant.value == value)
 }
 
-/// Marks inputs that lie in an output, and refuses every other overlap: what `memory` relies on.
+/// Marks inputs that are in an output, and refuses every other overlap: what `memory` relies on.
 fn merge(inputs: &mut [Option<Operand>], outputs: &[Option<Operand>], sharing: &Sharing) -> Result<(), Error> {
     for (index, output) in outputs.iter().enumerate() {
         let Some(output) = output else { continue };
@@ -136,7 +136,7 @@ fn merge(inputs: &mut [Option<Operand>], outputs: &[Option<Operand>], sharing: &
         for (position, input) in inputs.iter_mut().enumerate() {
             let Some(input) = input else { continue };
             let offset = output.place.offset.saturating_add(start);
-            let part = Place { home: output.place.home, offset, bytes: input.place.bytes };
+            let part = Slot { storage: output.place.storage, offset, bytes: input.place.bytes };
             // A step may name an input any number of times.
             start = start.saturating_add(input.place.bytes);
             if !input.place.overlaps(&output.place) {

@@ -1,4 +1,4 @@
-//! Threads that executables share: a model of many regions has one pool, not one a region.
+//! The thread pool that all executables share.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -6,7 +6,7 @@ use crate::kernels::Threads;
 
 static POOLS: Mutex<Vec<Weak<Threads>>> = Mutex::new(Vec::new());
 
-/// `count` threads: those that somebody uses already, or new ones.
+/// `count` threads: an existing pool, or a new one.
 pub(super) fn get(count: usize) -> Arc<Threads> {
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     pools.retain(|pool| pool.strong_count() > 0);

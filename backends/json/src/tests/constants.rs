@@ -76,7 +76,7 @@ fn shapes_and_numbers_stand_in_the_program_and_matrices_stay_with_core() {
     check(&net, &[]);
 }
 
-/// The right side of a product is packed where the kernel would pack it at every run, and nobody needs it otherwise.
+/// The right side of a product is packed where the kernel would pack it at every run, and has no other reader.
 #[test]
 fn matrices_of_products_with_many_rows_are_packed() {
     let product = |rows: usize, columns: usize, second: Option<(&str, &[(&str, i64)])>| {

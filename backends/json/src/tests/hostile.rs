@@ -1,4 +1,4 @@
-//! Code that somebody edited: whatever its numbers say, it is refused with a message, or computes something within its
+//! Tampered code: whatever its numbers say, it is refused with a message, or computes something within its
 //! memory. Nothing panics; overflow checks are on in these builds, so nothing wraps either.
 
 use byoc_plugin_api::testing::{Compiled, RegionBuilder};

@@ -153,7 +153,7 @@ fn symbols_that_were_taken_as_equal_must_be_equal() {
             assert_eq!(error.hint.as_deref(), Some(hint));
         }
     }
-    // What broadcasts to the shape that the code was compiled for is no mistake.
+    // What broadcasts to the shape that the code was compiled for is not a mistake.
     let symbols = [("A", 0), ("B", 3), ("C", 1), ("D", 1)];
     assert_eq!(run(&net, &[], 1, &symbols), [Vec::<f64>::new()]);
 }

@@ -15,7 +15,7 @@ use crate::quantize::{self, FloatConv, QuantizedConv};
 /// Bytes of weights that one load brings, as the SDK's compiler counts.
 const LOAD: u64 = 30 * 1024;
 
-/// Parts of a convolution begin at multiples of this many channels: then they lie apart in the layout of every width,
+/// Parts of a convolution begin at multiples of this many channels: then they do not overlap in the layout of any width,
 /// and their transfers begin at whole words.
 const PART: u32 = 8;
 

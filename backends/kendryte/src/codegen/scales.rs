@@ -1,4 +1,4 @@
-//! Which scale each value of a region has as bytes: chosen from what was observed, one for values that share bytes.
+//! Scales of a region's values: chosen from the observations, one for values that share bytes.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const LEAST_LOGIT: f32 = -100.0;
 
 /// The scales of the values that are bytes anywhere.
 pub(crate) struct Scales {
-    /// The value that stands for all that share its scale.
+    /// The representative of all values that share its scale.
     leader: Vec<usize>,
     /// By leader.
     choices: BTreeMap<usize, Choice>,
@@ -112,7 +112,7 @@ fn logits(net: &Net) -> Vec<usize> {
 
 fn observation(region: &Region, value: usize) -> Result<&Observed, Error> {
     region.observed(value).ok_or_else(|| {
-        Error::new(format!("nothing is known of the range of '{}'", region.values[value].name))
+        Error::new(format!("the range of '{}' is not known", region.values[value].name))
             .hint("Give samples of the model's inputs with --dataset")
     })
 }

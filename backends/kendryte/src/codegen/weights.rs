@@ -58,7 +58,7 @@ impl Network<'_> {
         let node = &self.region.nodes[node];
         let matrix = self.input(node, 1)?.unwrap_or_default();
         let sizes = node.input(1).and_then(|weights| self.region.values[weights].fixed_shape()).unwrap_or_default();
-        let [rows, columns] = *sizes.as_slice() else { return Err(Error::new("the weights are no matrix")) };
+        let [rows, columns] = *sizes.as_slice() else { return Err(Error::new("the weights are not a matrix")) };
         let alpha = if node.op == "Gemm" { node.float("alpha", 1.0) } else { 1.0 };
         let by_output: Vec<f32> = if node.int("transB", 0) != 0 {
             matrix

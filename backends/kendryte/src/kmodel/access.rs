@@ -1,4 +1,4 @@
-//! Which memory a layer reads and writes: the one account of it, for the checker and for the simulator.
+//! Which memory a layer reads and writes: shared by the checker and the simulator.
 
 use super::bodies::{Pool, Shape};
 use super::conv::Conv;

@@ -1,4 +1,4 @@
-//! The twelve 64-bit arguments of a convolution (kmodel v3, layer arguments): unpacked, packed, and told when they
+//! The twelve 64-bit arguments of a convolution (kmodel v3, layer arguments): unpacked, packed, and checked where they
 //! contradict themselves.
 
 use byoc_plugin_api::Error;
@@ -76,7 +76,7 @@ pub enum Pooling {
     LeftTop4,
     /// Mean of 2x2, stride 1; the last row and column are repeated.
     Mean2Stride1,
-    /// Maximum of 2x2, stride 1; what lies outside does not count.
+    /// Maximum of 2x2, stride 1; what is outside does not count.
     Max2Stride1,
 }
 
@@ -199,7 +199,7 @@ impl Arguments {
         words.1.map(|()| words.0)
     }
 
-    /// Arguments 0 to 3, 7, 8 and 11: where maps lie and how large they are.
+    /// Arguments 0 to 3, 7, 8 and 11: where maps are and how large they are.
     fn pack_shapes(&self, words: &mut Packer) {
         words.set(0, 3, 1, "depth_wise_layer", i64::from(self.depthwise));
         words.set(1, 0, 15, "image_src_addr", i64::from(self.source));

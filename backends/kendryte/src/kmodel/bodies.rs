@@ -1,5 +1,5 @@
 //! The bodies of the layers that run on the CPU (kmodel v3, layer types). All addresses are byte offsets in main memory
-//! unless they say otherwise; the flags that every body starts with stand in [`super::Layer`].
+//! unless they say otherwise; the flags that every body starts with are in [`super::Layer`].
 
 use super::fields::{Damage, Field, Reader, record};
 
@@ -52,11 +52,11 @@ record! {
         output: u32,
         /// Elements.
         count: u32,
-        /// What becomes of `a`.
+        /// Requantisation of `a`.
         a_scale: Rescale,
-        /// What becomes of `b`.
+        /// Requantisation of `b`.
         b_scale: Rescale,
-        /// What becomes of the sum.
+        /// Requantisation of the sum.
         output_scale: Rescale,
     }
 }

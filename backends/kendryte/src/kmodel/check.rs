@@ -1,4 +1,4 @@
-//! The invariants of a kmodel: what must hold for it to run at all, and what the hardware asks beyond that.
+//! The invariants of a kmodel: errors that prevent a run, and rules of the hardware.
 
 use std::fmt;
 
@@ -132,7 +132,7 @@ impl Kmodel {
     }
 }
 
-/// The part of a read on which the result depends: a sum of bytes reads whole words, whatever stands behind its elements.
+/// The part of a read on which the result depends: a sum of bytes reads whole words, whatever is behind its elements.
 fn needed(layer: &Layer, access: &Access) -> Access {
     match &layer.operation {
         Operation::QuantizedAdd(sum) => Access { bytes: access.bytes.min(u64::from(sum.count)), ..access.clone() },
@@ -168,7 +168,7 @@ impl Written {
     }
 }
 
-/// A layer may replace its input, element for element; otherwise what it reads and writes must lie apart.
+/// A layer may replace its input, element for element; otherwise what it reads and writes must not overlap.
 fn check_overlap(layer: &Layer, accesses: &[Access], report: &mut Report<'_>) {
     let in_place = matches!(
         layer.operation,
@@ -195,7 +195,7 @@ fn check_layer(layer: &Layer, report: &mut Report<'_>) {
             check_loads(&conv.arguments, report);
             check_tables(conv, report);
             let padded = conv.output.is_multiple_of(8);
-            report.rule(!padded, || format!("writes to address {}, which is no multiple of 8", conv.output));
+            report.rule(!padded, || format!("writes to address {}, which is not a multiple of 8", conv.output));
         }
         Operation::Other(..) => report.broken(true, || "no public reader executes this type".into()),
         Operation::QuantizedMaxPool(pool) | Operation::AveragePool(pool, _) => {

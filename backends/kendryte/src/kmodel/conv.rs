@@ -31,7 +31,7 @@ pub struct Conv {
     pub activation: [Segment; SEGMENTS],
 }
 
-/// Where the parts of a convolution stand: bytes from the start of the file.
+/// Where the parts of a convolution are: bytes from the start of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offsets {
     pub(crate) arguments: u32,
@@ -57,21 +57,21 @@ impl Offsets {
     }
 }
 
-/// A reader of `length` bytes from `offset` of the file, which must lie in the layer's own body: so a file cannot make
+/// A reader of `length` bytes from `offset` of the file, which must be in the layer's own body: so a file cannot make
 /// its reader allocate more than its own size.
 fn part<'a>(file: &'a [u8], body: &Range<usize>, offset: u32, length: u64, what: &str) -> Result<Reader<'a>, Damage> {
     let start = offset as usize;
     let end = u64::from(offset).saturating_add(length);
     if start < body.start || end > body.end as u64 {
         let place =
-            format!("{what} from {start} to {end} lie outside the layer's body, {} to {}", body.start, body.end);
+            format!("{what} from {start} to {end} are outside the layer's body, {} to {}", body.start, body.end);
         return Err(Damage::new(body.start, place));
     }
     Ok(Reader::new(&file[start..end as usize], start))
 }
 
 impl Conv {
-    /// Reads a body whose flags are read already. `body` is where it lies in the file.
+    /// Reads a body whose flags are read already. `body` is where it is in the file.
     pub(crate) fn read(reader: &mut Reader<'_>, file: &[u8], body: &Range<usize>) -> Result<Self, Damage> {
         let output = Field::read(reader, "main_mem_out")?;
         let offsets = Offsets::read(reader)?;
@@ -138,8 +138,7 @@ impl Conv {
 fn read_batch_norm(words: &mut Reader<'_>) -> Result<BatchNorm, Damage> {
     let at = words.offset();
     let word = u64::read(words, "batch-norm words")?;
-    BatchNorm::unpack(word)
-        .ok_or_else(|| Damage::new(at, format!("batch-norm word {word:#x} has bits that mean nothing")))
+    BatchNorm::unpack(word).ok_or_else(|| Damage::new(at, format!("batch-norm word {word:#x} has undefined bits")))
 }
 
 fn read_activation(mut table: Reader<'_>) -> Result<[Segment; SEGMENTS], Damage> {
@@ -152,7 +151,7 @@ fn read_activation(mut table: Reader<'_>) -> Result<[Segment; SEGMENTS], Damage>
     let mut segments = [Segment { start: 0, mul: 0, shift: 0, bias: 0 }; SEGMENTS];
     for (number, segment) in segments.iter_mut().enumerate() {
         *segment = Segment::unpack(words[number], biases[number]).ok_or_else(|| {
-            let cause = format!("activation word {:#x} has bits that mean nothing", words[number]);
+            let cause = format!("activation word {:#x} has undefined bits", words[number]);
             Damage::new(at + 8 * number, cause)
         })?;
     }

@@ -15,7 +15,7 @@ const PAIR: usize = 8;
 
 impl Kmodel {
     /// The bytes of the file. Errors when a number has no room in its field, or when the parts of a convolution have
-    /// other lengths than its arguments say; [`super::check`] tells more.
+    /// other lengths than its arguments say; [`super::check`] finds more.
     pub fn emit(&self) -> Result<Vec<u8>, Error> {
         let mut file = Vec::new();
         let numbers = [

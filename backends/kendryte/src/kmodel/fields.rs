@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
         Reader { bytes, offset }
     }
 
-    /// Where the reader stands, from the start of the file.
+    /// Offset of the reader from the start of the file.
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What can stand in a body.
+/// A type that a body can hold.
 pub(crate) trait Field: Sized {
     fn read(reader: &mut Reader<'_>, name: &str) -> Result<Self, Damage>;
     fn write(&self, out: &mut Vec<u8>);
@@ -116,7 +116,7 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-/// A struct whose fields stand in the file in the order in which they are declared.
+/// A struct whose fields are stored in declaration order.
 macro_rules! record {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $kind:ty,)* }) => {
         $(#[$about])*

@@ -1,4 +1,4 @@
-//! How feature maps lie in KPU RAM (kmodel v3, layer arguments: feature-map layout).
+//! Layout of feature maps in KPU RAM (kmodel v3, layer arguments: feature-map layout).
 
 /// Bytes of a row of KPU RAM.
 pub const ROW: usize = 64;

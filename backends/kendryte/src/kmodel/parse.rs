@@ -1,4 +1,4 @@
-//! Reads a kmodel from bytes that nobody vouches for.
+//! Reads a kmodel from untrusted bytes.
 
 use std::ops::Range;
 
@@ -18,12 +18,12 @@ const MISSING_PADDING: usize = 7;
 /// others, and a K210 has 6 MiB for them.
 const MOST_PLACES: usize = 16_384;
 
-/// The numbers that a file starts with, and where its bodies lie.
+/// The numbers that a file starts with, and where its bodies are.
 pub(crate) struct Outline {
     max_start_address: u32,
     main_memory: u32,
     outputs: Vec<Output>,
-    /// For each layer its type and where its body lies in the file.
+    /// For each layer its type and where its body is in the file.
     pub(crate) bodies: Vec<(u32, Range<usize>)>,
 }
 
@@ -33,8 +33,8 @@ pub(crate) fn place(index: usize, kind: u32) -> String {
 }
 
 impl Kmodel {
-    /// Reads a kmodel v3. Errors name the offset, the layer and the cause; a file of another version is told which
-    /// version it is and what reads it.
+    /// Reads a kmodel v3. Errors name the offset, the layer and the cause; that of another version names it and
+    /// the tool that reads it.
     pub fn parse(file: &[u8]) -> Result<Self, Error> {
         let outline = outline(file)?;
         let mut layers = Vec::with_capacity(outline.bodies.len());
@@ -78,7 +78,7 @@ pub(crate) fn outline(file: &[u8]) -> Result<Outline, Error> {
     Ok(Outline { max_start_address, main_memory, outputs, bodies })
 }
 
-/// The bodies stand back to back from `start`.
+/// The bodies are back to back from `start`.
 fn locate(headers: &[LayerHeader], start: usize, length: usize) -> Result<Vec<(u32, Range<usize>)>, Error> {
     let mut at = start;
     let mut bodies = Vec::with_capacity(headers.len());
@@ -114,9 +114,9 @@ fn check_version(file: &[u8]) -> Result<(), Error> {
         (Some(LATER_VERSIONS), Some(version @ (6 | 7))) => other(version, "nncase 2.x reads it, for the K230"),
         (Some(LATER_VERSIONS), Some(version)) => other(version, "look for an nncase that wrote this version"),
         (Some(first), _) => Err(Error::new(format!(
-            "the file is no kmodel: it starts with {first:#010x}, a kmodel of version 3 with 0x00000003"
+            "the file is not a kmodel: it starts with {first:#010x}, a kmodel of version 3 with 0x00000003"
         ))),
-        (None, _) => Err(Error::new(format!("the file is no kmodel: it has {} bytes", file.len()))),
+        (None, _) => Err(Error::new(format!("the file is not a kmodel: it has {} bytes", file.len()))),
     }
 }
 

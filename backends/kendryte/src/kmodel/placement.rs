@@ -1,4 +1,4 @@
-//! Where the parts of convolutions stand in a file: the alignments that hardware and readers want.
+//! Where the parts of convolutions are in a file: the alignments that hardware and readers want.
 
 use byoc_plugin_api::Error;
 

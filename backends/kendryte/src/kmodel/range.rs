@@ -1,4 +1,4 @@
-//! How large the sums of a convolution can get: interval arithmetic over all inputs.
+//! Bounds of a convolution's sums, by interval arithmetic over all inputs.
 
 use super::conv::Conv;
 use super::tables::{HIGHEST, LOWEST};

@@ -44,7 +44,7 @@ impl Lowering<'_> {
         let sizes = self.fixed(output)?;
         let axis = node.int("axis", 0);
         let axis = if axis < 0 { axis + sizes.len() as i64 } else { axis } as usize;
-        // What lies before the axis decides whether the parts lie one after another.
+        // What is before the axis decides whether the parts are one after another.
         if sizes.iter().take(axis).any(|&size| size != 1) {
             return Err(read::attribute(format!(
                 "a concatenation of {sizes:?} along axis {axis}, only channels have code"

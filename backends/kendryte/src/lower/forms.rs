@@ -1,4 +1,4 @@
-//! Has a value in the form that a layer wants: what it is not there in yet, a layer makes from another form.
+//! Converts values between the forms that layers need.
 
 use byoc_plugin_api::Refusal;
 
@@ -35,13 +35,13 @@ impl Lowering<'_> {
         let known = self.known[source].clone();
         let shape = self.lying(source)?;
         let tensor = match known {
-            super::Known { kpu: Some((tensor, Some(step))), .. } => self.copy_out(tensor, step),
-            super::Known { doubled: Some((tensor, step)), .. } => {
+            super::ValueForms { kpu: Some((tensor, Some(step))), .. } => self.copy_out(tensor, step),
+            super::ValueForms { doubled: Some((tensor, step)), .. } => {
                 let full = self.copy_out(tensor, step);
                 let work = Work::Resize(self.net.tensors[full].shape);
                 self.net.step(work, vec![full], read::tensor(Form::Bytes, shape, source))
             }
-            super::Known { floats: Some(tensor), .. } => {
+            super::ValueForms { floats: Some(tensor), .. } => {
                 self.net.step(Work::Quantize, vec![tensor], read::tensor(Form::Bytes, shape, source))
             }
             _ => self.outside(Form::Bytes, shape, source),

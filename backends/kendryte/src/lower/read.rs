@@ -23,7 +23,7 @@ pub(super) fn output(node: &Node) -> Result<usize, Refusal> {
     if node.outputs.iter().skip(1).any(Option::is_some) {
         return Err(shape("only the first output has code"));
     }
-    node.output(0).ok_or_else(|| shape("nobody reads the output"))
+    node.output(0).ok_or_else(|| shape("the output is not used"))
 }
 
 pub(super) fn tensor(form: Form, shape: Shape, value: usize) -> Tensor {
@@ -65,7 +65,7 @@ impl Lowering<'_> {
         Ok(Shape { width: 1, height: 1, channels })
     }
 
-    /// A value as it lies in main memory: an image where it is one, else a vector.
+    /// A value as it is in main memory: an image where it is one, else a vector.
     pub(super) fn lying(&self, value: usize) -> Result<Shape, Refusal> {
         self.map(value).or_else(|_| self.vector(value))
     }

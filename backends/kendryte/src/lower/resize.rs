@@ -1,4 +1,4 @@
-//! Nearest neighbours: taken where the SDK's layer picks the pixels that ONNX picks, whatever the modes are called.
+//! Nearest-neighbour resize, where the SDK's layer picks the same pixels as ONNX.
 
 use byoc_plugin_api::{Node, Refusal, RefusalCode};
 

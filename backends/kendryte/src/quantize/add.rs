@@ -8,7 +8,7 @@ const BITS: i32 = 20;
 
 /// `c = a + b` as `((a + a_offset) * a_mul + (b + b_offset) * b_mul) >> shift`, plus the output's offset, clamped to a
 /// byte. The second shift, after the sum, is not used: it rounds negative numbers to the wrong side. The first one
-/// rounds down, so a half has to be added before; and since offsets stand in front of the factors, it comes in by
+/// rounds down, so a half has to be added before; and since offsets are in front of the factors, it comes in by
 /// arithmetic modulo `2^shift`: the greater factor is made odd, so some offset times it is whatever is wanted plus a
 /// multiple of
 /// `2^shift`, which the output's offset takes back.

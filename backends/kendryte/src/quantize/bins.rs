@@ -1,10 +1,10 @@
-//! What calibration saw of a tensor as bins, and how much noise a quantisation adds to it.
+//! Histogram bins of a tensor, and the noise that a quantisation adds.
 
 use byoc_plugin_api::Observed;
 
 use super::{Quantization, TOP};
 
-/// Values that lie evenly between two numbers.
+/// Values spread evenly between two numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bin {
     pub(super) low: f64,
@@ -22,7 +22,7 @@ pub(crate) struct Bins {
 }
 
 impl Bins {
-    /// Where nothing was counted, values are taken to lie evenly in the range.
+    /// Where nothing was counted, values are assumed to be uniform over the range.
     pub(crate) fn new(observed: &Observed) -> Self {
         let Observed { min, max, .. } = *observed;
         let mut counts: Vec<f64> = observed.histogram.iter().map(|&count| count as f64).collect();

@@ -1,4 +1,4 @@
-//! Entropy calibration: how unlike the quantised values are distributed.
+//! Entropy calibration: divergence of the quantised distribution.
 
 use super::Quantization;
 use super::bins::{Bin, Bins};
@@ -7,11 +7,11 @@ use super::bins::{Bin, Bins};
 const LITTLE: f64 = 1e-4;
 
 /// The Kullback-Leibler divergence of the quantised from the observed distribution, in the form that became usual with
-/// TensorRT: the observed one is that of the bins inside the range, with what lies outside added to the bins at the
+/// TensorRT: the observed one is that of the bins inside the range, with what is outside added to the bins at the
 /// ends; the quantised one is that of the bins inside, where the bins of each level share its values evenly. Values
 /// that are exactly 0 do not count (see [`Bins`]): else a tensor after ReLU is clipped to almost nothing.
 pub(super) fn divergence(bins: &Bins, quantization: Quantization) -> f64 {
-    // Levels narrower than bins would copy the histogram, however much lies outside: such ranges do not take part.
+    // Levels narrower than bins would copy the histogram, however much is outside: such ranges do not take part.
     if bins.bins.first().is_none_or(|bin| f64::from(quantization.scale) < bin.high - bin.low) {
         return f64::INFINITY;
     }

@@ -1,4 +1,4 @@
-//! Which range of an observed tensor the 256 levels cover.
+//! Chooses the range of an observed tensor that the 256 levels cover.
 
 use byoc_plugin_api::Observed;
 

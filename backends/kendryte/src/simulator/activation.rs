@@ -1,4 +1,4 @@
-//! From sums to bytes: batch normalisation, the 36-bit check and the activation table (kmodel v3, arithmetic).
+//! Converts sums to bytes: batch normalisation, the 36-bit check and the activation table (kmodel v3, arithmetic).
 
 use crate::kmodel::conv::Conv;
 use crate::kmodel::range::{constant, ranges};

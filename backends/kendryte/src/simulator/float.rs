@@ -19,7 +19,7 @@ const ROWS: usize = 8;
 /// The least square sum that the SDK's normalisation divides by.
 const EPSILON: f32 = 1e-10;
 
-/// A number as it lies in memory.
+/// A number as it is in memory.
 fn float(bytes: &[u8; 4]) -> f32 {
     f32::from_le_bytes(*bytes)
 }
@@ -65,7 +65,7 @@ pub(super) fn global_average_pool(body: &GlobalAveragePool, memories: &mut Memor
     })
 }
 
-/// Divides by the number of cells that lie inside the input.
+/// Divides by the number of cells that are inside the input.
 pub(super) fn average_pool(body: &Pool, memories: &mut Memories) -> Result<(), Error> {
     let (width, height) = (body.input_shape.width as usize, body.input_shape.height as usize);
     let shape = Shape { channels: body.output_shape.channels, ..body.input_shape };

@@ -24,7 +24,7 @@ pub(crate) struct Maps {
 }
 
 fn outside(what: &str, start: u64, length: u64) -> Error {
-    Error::new(format!("{length} bytes from {start} lie outside {what}"))
+    Error::new(format!("{length} bytes from {start} are outside {what}"))
 }
 
 /// A stretch of a memory.

@@ -23,7 +23,7 @@ pub(crate) fn pool(pooling: Pooling, input: &[u8], width: usize, height: usize, 
         };
         (0..size * size).map(cell)
     };
-    // Where a window of stride 1 leaves the image, the last row and column are repeated, which is no change to a maximum.
+    // Where a window of stride 1 leaves the image, the last row and column are repeated, which does not change a maximum.
     let mean = |y, x, size: usize| (window(y, x, size).map(u32::from).sum::<u32>() / (size * size) as u32) as u8;
     let most = |y, x, size| window(y, x, size).max().unwrap_or_default();
     for (index, out) in out.iter_mut().enumerate() {

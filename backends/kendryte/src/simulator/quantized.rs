@@ -59,7 +59,7 @@ pub(super) fn requantize(body: &Requantize, memories: &mut Memories) -> Result<(
     })
 }
 
-/// The cells of the window of an output that lie inside the input: rows and columns.
+/// The cells of the window of an output that are inside the input: rows and columns.
 pub(super) fn window(pool: &Pool, y: u32, x: u32) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
     let inside = |at: u32, stride: u32, padding: u32, kernel: u32, size: u32| {
         let start = i64::from(at) * i64::from(stride) - i64::from(padding);

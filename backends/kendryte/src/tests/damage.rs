@@ -14,7 +14,7 @@ fn digest(file: &[u8]) -> bool {
     simulator.run(&input).is_ok()
 }
 
-/// The bytes of the file that are no weights and no table of bytes: all that a reader may stumble over.
+/// The bytes of the file that are neither weights nor a table of bytes: all that a reader may stumble over.
 fn headers(file: &[u8], kmodel: &Kmodel) -> Vec<usize> {
     let bodies = crate::kmodel::body_ranges(file).expect("a kmodel");
     let mut bytes: Vec<_> = (0..bodies[0].start).collect();

@@ -61,9 +61,9 @@ fn other_versions_are_named_with_their_reader() {
         (later(6), "the file is a kmodel of version 6, only version 3 is supported; nncase 2.x reads it, for the K230"),
         (
             b"\x7fELF".to_vec(),
-            "the file is no kmodel: it starts with 0x464c457f, a kmodel of version 3 with 0x00000003",
+            "the file is not a kmodel: it starts with 0x464c457f, a kmodel of version 3 with 0x00000003",
         ),
-        (b"ab".to_vec(), "the file is no kmodel: it has 2 bytes"),
+        (b"ab".to_vec(), "the file is not a kmodel: it has 2 bytes"),
     ];
     for (file, message) in cases {
         assert_eq!(error(&file), message);
@@ -79,7 +79,7 @@ fn damage_is_named_with_offset_layer_and_cause() {
         error(&file)
     };
     let conv = "damaged kmodel: layer 0 (K210_CONV) at offset";
-    // The header, one output and one layer header take 44 bytes; the layer arguments stand at 72.
+    // The header, one output and one layer header take 44 bytes; the layer arguments are at 72.
     assert_eq!(changed(8, &[1]), "damaged kmodel: header at offset 8: arch is 1, only 0 (K210) is known");
     assert_eq!(
         changed(4, &[0]),

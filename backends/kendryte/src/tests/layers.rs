@@ -11,7 +11,7 @@ use crate::kmodel::bodies::{
 use crate::kmodel::{Kmodel, Layer, OUTPUT_IN_MAIN_MEMORY, Operation, Output};
 use crate::simulator::Simulator;
 
-/// Where the results lie in main memory. The convolution writes 2 x 4 x 4 bytes to 0.
+/// Where the results are in main memory. The convolution writes 2 x 4 x 4 bytes to 0.
 const BYTES: u32 = 0;
 const FLOATS: u32 = 64;
 const RESULTS: u32 = 256;
@@ -44,7 +44,7 @@ fn rescale(offset: i32, mul: i32, shift: i32) -> Rescale {
     Rescale { offset, mul, shift }
 }
 
-/// Bytes of the convolution to `f32` and both kinds through every layer; result `n` lies at `RESULTS + n * STEP`.
+/// Bytes of the convolution to `f32` and both kinds through every layer; result `n` is at `RESULTS + n * STEP`.
 fn operations() -> Vec<Operation> {
     let at = |number: u32| RESULTS + number * STEP;
     let vector = |number| Vector { input: FLOATS, output: at(number), count: 32 };

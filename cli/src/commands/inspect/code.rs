@@ -1,9 +1,9 @@
-//! What a backend says is in a file of its own, or in the code of a region.
+//! Descriptions of files in a backend's own format, and of the code of regions.
 
 use byoc_core::artifact::Artifact;
+use byoc_core::atomic_file;
 use byoc_core::diagnostic::Result;
 use byoc_core::runtime::{Opened, open_region};
-use byoc_core::whole;
 use byoc_plugin_api::{CodeFile, Value};
 use serde::Serialize;
 
@@ -17,21 +17,21 @@ pub(crate) fn file(args: &Args, opened: &Opened) -> Result<()> {
     print(args, opened, &[], &args.file.display().to_string())
 }
 
-/// Prints what is in the code of a region, and writes the file that is in it where that is asked for.
+/// Prints what is in the code of a region, and extracts the file that is in it where requested.
 pub(crate) fn region(args: &Args, artifact: &Artifact, symbol: &str) -> Result<()> {
     let constants = artifact.constant_files(args.constants_from.as_deref());
     let guard = Guard::of(&args.extract).reads("the artifact", &args.file).plugins(&args.places);
     let guard = guard.reads_all(constants);
     guard.check()?;
     let region = artifact.manifest().regions.iter().find(|region| region.symbol == symbol);
-    // A region that there is not has no backend; which there are is said without one.
+    // An unknown region has no backend; the error lists the known ones.
     let backend = region.map(|region| region.backend.as_str()).unwrap_or_default();
     let registry = compile_request::isolated_registry_of(&args.places, backend)?;
     let opened = open_region(artifact, symbol, &registry)?;
     if let Some(output) = &args.extract {
         guard.check()?;
-        // Judged when it was opened: there are as many bytes.
-        whole::write(output, &opened.code[..opened.contents.file_bytes as usize])?;
+        // In range: the size was validated when the code was opened.
+        atomic_file::write(output, &opened.code[..opened.contents.file_bytes as usize])?;
     }
     let notes = region.map(|region| region.notes.as_slice()).unwrap_or_default();
     print(args, &opened, notes, &format!("region {symbol}"))

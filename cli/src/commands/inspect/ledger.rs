@@ -1,4 +1,4 @@
-//! The ledger as a table: what became of every constant.
+//! The ledger as a table.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
-//! `byoc plugin new`: a project for a new backend, from the skeleton of its language. It builds by itself, wherever it lies.
+//! `byoc plugin new`: a project for a new backend, from the skeleton of its language. It builds in any directory.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use byoc_core::atomic_file;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::whole;
 
 use crate::embed::{self, skeleton};
 use crate::{quickstart, report};
@@ -45,19 +45,19 @@ pub(super) fn run(args: &Args) -> Result<()> {
         }
         Language::C => c(&args.name),
     };
-    let folder = args.dir.clone().unwrap_or_else(|| PathBuf::from(format!("byoc-{}", args.name)));
-    let made = !folder.exists();
-    make_folder(&folder)?;
-    if let Err(error) = write(&folder, &files) {
-        // Half a project is none. The first error is the one to tell.
-        clear(&folder, &files, made);
+    let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from(format!("byoc-{}", args.name)));
+    let made = !dir.exists();
+    make_dir(&dir)?;
+    if let Err(error) = write(&dir, &files) {
+        // No partial project is left. The first error is the one to report.
+        clear(&dir, &files, made);
         return Err(error);
     }
     let files = report::count(files.len(), "file");
     report::print(&format!(
         "Wrote the backend '{}' into {}, {files}. Its README.md says how to go on\n",
         args.name,
-        folder.display()
+        dir.display()
     ))
 }
 
@@ -80,19 +80,19 @@ fn api(given: Option<&str>) -> Result<String> {
     let Some(given) = given else { return Ok(format!("\"{}\"", own_version())) };
     if given.starts_with(|char: char| char.is_ascii_digit()) {
         let fits = given.split('.').all(|part| !part.is_empty() && part.chars().all(|char| char.is_ascii_digit()));
-        let error = || Diagnostic::new(Code::Usage, format!("--api {given} is no version"));
+        let error = || Diagnostic::new(Code::Usage, format!("--api {given} is not a version"));
         let hint =
             || format!("Give one such as {}; a folder whose name begins with a digit as ./{given}", own_version());
         return if fits { Ok(format!("\"{given}\"")) } else { Err(error().hint(hint())) };
     }
     let manifest = std::fs::read_to_string(Path::new(given).join("Cargo.toml")).unwrap_or_default();
-    let folder = std::fs::canonicalize(given).ok().filter(|_| manifest.contains("name = \"byoc-plugin-api\""));
-    let Some(folder) = folder.as_deref().and_then(Path::to_str) else {
+    let dir = std::fs::canonicalize(given).ok().filter(|_| manifest.contains("name = \"byoc-plugin-api\""));
+    let Some(dir) = dir.as_deref().and_then(Path::to_str) else {
         let error = Diagnostic::new(Code::Usage, format!("--api {given} does not hold the crate byoc-plugin-api"));
         return Err(error.hint("Give the folder that has its Cargo.toml, or a version"));
     };
     // JSON's escapes are among TOML's.
-    Ok(format!("{{ path = {} }}", serde_json::Value::from(folder)))
+    Ok(format!("{{ path = {} }}", serde_json::Value::from(dir)))
 }
 
 /// The version of byoc-plugin-api that this program is built with, without its last number: any later one will do.
@@ -173,41 +173,41 @@ fn manifest(skeleton: &str, api: &str) -> String {
         let lints: Vec<_> = section_of(&format!("workspace.lints.{tool}")).collect();
         let _ = writeln!(text, "[lints.{tool}]\n{}\n", lints.join("\n"));
     }
-    text + "# A workspace of its own, whatever the folder lies in.\n[workspace]\n"
+    text + "# A workspace of its own, whatever the folder is in.\n[workspace]\n"
 }
 
 /// Makes the folder. One that has something in it is left alone.
-fn make_folder(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|error| Diagnostic::io(folder, "make the folder", &error))?;
-    let mut entries = std::fs::read_dir(folder).map_err(|error| Diagnostic::io(folder, "read the folder", &error))?;
+fn make_dir(dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir).map_err(|error| Diagnostic::io(dir, "make the folder", &error))?;
+    let mut entries = std::fs::read_dir(dir).map_err(|error| Diagnostic::io(dir, "read the folder", &error))?;
     if entries.next().is_none() {
         return Ok(());
     }
-    let error = Diagnostic::new(Code::Io, format!("cannot write into '{}': it is not empty", folder.display()));
+    let error = Diagnostic::new(Code::Io, format!("cannot write into '{}': it is not empty", dir.display()));
     Err(error.hint("Name another folder with --dir"))
 }
 
-fn write(folder: &Path, files: &Files) -> Result<()> {
+fn write(dir: &Path, files: &Files) -> Result<()> {
     for (path, bytes) in files {
-        let path = folder.join(path);
-        let parent = path.parent().unwrap_or(folder);
+        let path = dir.join(path);
+        let parent = path.parent().unwrap_or(dir);
         std::fs::create_dir_all(parent).map_err(|error| Diagnostic::io(parent, "make the folder", &error))?;
-        whole::write(&path, bytes)?;
+        atomic_file::write(&path, bytes)?;
     }
     Ok(())
 }
 
 /// Removes what there is of these files, and folders that are empty then.
-fn clear(folder: &Path, files: &Files, made: bool) {
+fn clear(dir: &Path, files: &Files, made: bool) {
     for (path, _) in files {
-        let path = folder.join(path);
+        let path = dir.join(path);
         let _ = std::fs::remove_file(&path);
-        for parent in path.ancestors().skip(1).take_while(|parent| *parent != folder) {
+        for parent in path.ancestors().skip(1).take_while(|parent| *parent != dir) {
             let _ = std::fs::remove_dir(parent);
         }
     }
     if made {
-        let _ = std::fs::remove_dir(folder);
+        let _ = std::fs::remove_dir(dir);
     }
 }
 

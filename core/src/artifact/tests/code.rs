@@ -1,4 +1,4 @@
-//! Equal code stands once; code that is not of one backend is not shared, and other code is in sections of its own.
+//! Equal code is stored once; code that is not of one backend is not shared, and other code is in sections of its own.
 
 use bytes::Bytes;
 

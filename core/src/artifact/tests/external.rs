@@ -3,7 +3,7 @@
 use super::*;
 use crate::diagnostic::{Code, Result};
 
-/// What the other file holds: the constant's 24 bytes at an address that is no multiple of four.
+/// What the other file holds: the constant's 24 bytes at an address that is not a multiple of four.
 fn weights() -> Vec<u8> {
     [&[1; 5][..], &noise(1, 24), &[2; 3]].concat()
 }
@@ -19,11 +19,11 @@ fn sample() -> Contents {
 }
 
 /// A folder with `m.byoc` and the file that it refers to.
-fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("folder");
-    sample().write(&folder.path().join("m.byoc"), &mut silent()).expect("write");
-    std::fs::write(folder.path().join("weights.data"), weights()).expect("write");
-    folder
+fn dir() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("folder");
+    sample().write(&dir.path().join("m.byoc"), &mut silent()).expect("write");
+    std::fs::write(dir.path().join("weights.data"), weights()).expect("write");
+    dir
 }
 
 fn attached(artifact: &Path, constants_from: Option<&Path>) -> Result<Artifact> {
@@ -34,8 +34,8 @@ fn attached(artifact: &Path, constants_from: Option<&Path>) -> Result<Artifact> 
 
 #[test]
 fn bytes_of_other_files_are_read_once_they_are_attached() {
-    let folder = folder();
-    let path = folder.path().join("m.byoc");
+    let dir = dir();
+    let path = dir.path().join("m.byoc");
     let mut artifact = Artifact::open(&path).expect("open");
     assert!(artifact.sections().all(|section| section.name != "const/0"));
     artifact.verify_digests().expect("what is in the file is sound");
@@ -44,7 +44,7 @@ fn bytes_of_other_files_are_read_once_they_are_attached() {
     assert_eq!((error.code, error.message), (Code::ConstantSource, expected));
     artifact.attach(None).expect("attach");
     let copy = artifact.clone();
-    std::fs::remove_file(folder.path().join("weights.data")).expect("remove");
+    std::fs::remove_file(dir.path().join("weights.data")).expect("remove");
     artifact.attach(None).expect("nothing is left to do");
     for artifact in [artifact, copy] {
         let bytes = artifact.stored(0).expect("attached");
@@ -58,16 +58,16 @@ fn bytes_of_other_files_are_read_once_they_are_attached() {
 
 #[test]
 fn files_are_looked_for_by_name_and_by_path() {
-    let folder = folder();
+    let dir = dir();
     let moved = tempfile::tempdir().expect("folder");
     let path = moved.path().join("m.byoc");
     let mut contents = sample();
     contents.manifest.files[0].path = "sub/weights.data".into();
     contents.write(&path, &mut silent()).expect("write");
-    attached(&path, Some(folder.path())).expect("by name");
-    std::fs::create_dir(folder.path().join("sub")).expect("folder");
-    std::fs::rename(folder.path().join("weights.data"), folder.path().join("sub/weights.data")).expect("move");
-    attached(&path, Some(folder.path())).expect("by path");
+    attached(&path, Some(dir.path())).expect("by name");
+    std::fs::create_dir(dir.path().join("sub")).expect("folder");
+    std::fs::rename(dir.path().join("weights.data"), dir.path().join("sub/weights.data")).expect("move");
+    attached(&path, Some(dir.path())).expect("by path");
     let error = attached(&path, None).expect_err("not beside the artifact");
     let place = moved.path().display();
     let message = format!(
@@ -80,9 +80,9 @@ fn files_are_looked_for_by_name_and_by_path() {
 
 #[test]
 fn other_files_than_those_of_the_compile_are_refused_by_name() {
-    let folder = folder();
-    let place = folder.path().display();
-    let path = folder.path().join("m.byoc");
+    let dir = dir();
+    let place = dir.path().display();
+    let path = dir.path().join("m.byoc");
     let changed = |at: usize| {
         let mut bytes = weights();
         bytes[at] ^= 1;
@@ -96,20 +96,20 @@ fn other_files_than_those_of_the_compile_are_refused_by_name() {
         (changed(28), "`w0` differs"),
     ];
     for (bytes, cause) in cases {
-        std::fs::write(folder.path().join("weights.data"), bytes).expect("write");
+        std::fs::write(dir.path().join("weights.data"), bytes).expect("write");
         let error = attached(&path, None).expect_err(cause);
         let message =
             format!("'{place}/weights.data' is not the file that '{place}/m.byoc' was compiled from: {cause}");
         assert_eq!((error.code, error.message), (Code::ConstantSource, message));
     }
     // What nobody reads may change.
-    std::fs::write(folder.path().join("weights.data"), changed(29)).expect("write");
+    std::fs::write(dir.path().join("weights.data"), changed(29)).expect("write");
     attached(&path, None).expect("the constant is as it was");
-    std::fs::remove_file(folder.path().join("weights.data")).expect("remove");
-    std::fs::create_dir(folder.path().join("weights.data")).expect("folder");
+    std::fs::remove_file(dir.path().join("weights.data")).expect("remove");
+    std::fs::create_dir(dir.path().join("weights.data")).expect("folder");
     let error = attached(&path, None).expect_err("a folder");
     let message = format!(
-        "'{place}/m.byoc' takes constants from 'weights.data': cannot map '{place}/weights.data': it is no regular file"
+        "'{place}/m.byoc' takes constants from 'weights.data': cannot map '{place}/weights.data': it is not a regular file"
     );
     assert_eq!(error.message, message);
 }
@@ -126,15 +126,15 @@ const UNFIT: [(Change, &str); 12] = [
     (|c| c.manifest.constants[0].shape = vec![usize::MAX, 8], "constant 0: its shape is too large"),
     (
         |c| c.manifest.constants[0].alignment = 64,
-        "constant 0: it is packed or asks for an alignment, and stands in another file",
+        "constant 0: it is packed or needs an alignment, and is in another file",
     ),
     (
         |c| c.manifest.constants[0].layout = Some("acme/1".into()),
-        "constant 0: it is packed or asks for an alignment, and stands in another file",
+        "constant 0: it is packed or needs an alignment, and is in another file",
     ),
-    (|c| c.manifest.constants[0].section = "const/1".into(), "section 'const/1': its constant stands in another file"),
+    (|c| c.manifest.constants[0].section = "const/1".into(), "section 'const/1': its constant is in another file"),
     (|c| c.manifest.files.clear(), "constant 0: it is in file 0 of 0"),
-    (|c| c.manifest.files[0].path = "..".into(), "it takes constants from '..', which is no name of a file"),
+    (|c| c.manifest.files[0].path = "..".into(), "it takes constants from '..', which is not a file name"),
     (
         |c| {
             let twice = c.manifest.files[0].clone();
@@ -144,7 +144,7 @@ const UNFIT: [(Change, &str); 12] = [
     ),
     (
         |c| c.manifest.files.push(ConstantFile { path: "other.data".into(), bytes: 1 }),
-        "file 'other.data': no constant stands in it",
+        "file 'other.data': it holds no constant",
     ),
 ];
 

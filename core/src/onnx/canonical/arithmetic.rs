@@ -28,7 +28,7 @@ pub(super) fn limited_broadcast(builder: &mut Builder<'_>, node: &mut Node, _: i
     Ok(())
 }
 
-/// A rule of broadcasting that is what happens anyway.
+/// A form of broadcasting that equals today's.
 pub(super) fn gemm(_: &mut Builder<'_>, node: &mut Node, _: i64) -> Result<()> {
     take_int(node, "broadcast").map(drop)
 }

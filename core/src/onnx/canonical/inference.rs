@@ -1,11 +1,11 @@
-//! Operators that do something else in training: brought to their inference form, or refused.
+//! Operators with a training mode: brought to their inference form, or refused.
 
 use super::{take, take_float, take_int, unsupported};
 use crate::diagnostic::{Diagnostic, Result};
 use crate::ir::Node;
 use crate::onnx::builder::Builder;
 
-/// Drops what only training needs. Before 14, extra outputs are what asks for training.
+/// Drops attributes of training. Before 14, extra outputs select training mode.
 pub(super) fn batch_normalization(_: &mut Builder<'_>, node: &mut Node, version: i64) -> Result<()> {
     let training = take_int(node, "training_mode")?.unwrap_or(0) != 0;
     take_float(node, "momentum")?;

@@ -1,4 +1,4 @@
-//! Resize as of operator set 11, in place of what it grew out of.
+//! Resize of operator set 11, from Upsample and older forms of Resize.
 
 use byoc_plugin_api::Attribute;
 
@@ -43,7 +43,7 @@ pub(super) fn resize_10(builder: &mut Builder<'_>, node: &mut Node, _: i64) -> R
     Ok(())
 }
 
-/// Writes out what was fixed before operator set 11.
+/// Writes out the behaviour that was implied before operator set 11.
 fn old_rounding(node: &mut Node, scales: Option<ValueId>, nearest: &str) {
     let mut set = |name: &str, value: &str| node.attributes.insert(name.into(), Attribute::String(value.into()));
     set("coordinate_transformation_mode", "asymmetric");

@@ -1,4 +1,4 @@
-//! Files that are no models, or damaged ones. Nothing of it may panic.
+//! Files that are not models, or damaged ones. Nothing of it may panic.
 
 use super::super::decode;
 use super::super::external::ExternalFiles;
@@ -52,12 +52,12 @@ fn specimen() -> Vec<u8> {
     model.encode_to_vec()
 }
 
-/// Imports each of these files, which stand beside `o.bin`, and returns how many are models; an error must have a
+/// Imports each of these files, which are beside `o.bin`, and returns how many are models; an error must have a
 /// message.
 fn survive(files: impl Iterator<Item = Vec<u8>>) -> usize {
-    let folder = tempfile::tempdir().expect("folder");
-    std::fs::write(folder.path().join("o.bin"), [7; 8]).expect("write");
-    let path = folder.path().join("m.onnx");
+    let dir = tempfile::tempdir().expect("folder");
+    std::fs::write(dir.path().join("o.bin"), [7; 8]).expect("write");
+    let path = dir.path().join("m.onnx");
     let options = ImportOptions { dims: vec![("n".into(), 2)], ..Default::default() };
     let good = |bytes: Vec<u8>| match import_decoded("main", &path, decode(&path, bytes.into()), &options) {
         Ok(_) => true,
@@ -146,8 +146,8 @@ fn what_is_no_model_is_said() {
         (b"PK\x03\x04", "it is a zip archive", "Unpack it; a PyTorch checkpoint is exported with torch.onnx.export"),
         (b"<!DOCTYPE html>", "it is a text in HTML or XML", "Download the raw file"),
     ];
-    let folder = tempfile::tempdir().expect("folder");
-    let path = folder.path().join("x.onnx");
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("x.onnx");
     for (bytes, cause, hint) in cases {
         std::fs::write(&path, bytes).expect("write");
         let error = import(&[("main".into(), &path)], &ImportOptions::default()).expect_err("no model");

@@ -6,16 +6,16 @@ use super::*;
 
 /// A model in a folder of its own, whose tensor `t` of 4 bytes has these entries.
 struct Case {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Case {
     fn new() -> Case {
-        let folder = tempfile::tempdir().expect("folder");
-        std::fs::create_dir_all(folder.path().join("model/sub")).expect("folder");
-        std::fs::write(folder.path().join("outside.bin"), [9; 16]).expect("write");
-        std::fs::write(folder.path().join("model/sub/w.bin"), [1, 2, 3, 4, 5, 6, 7, 8]).expect("write");
-        Case { folder }
+        let dir = tempfile::tempdir().expect("folder");
+        std::fs::create_dir_all(dir.path().join("model/sub")).expect("folder");
+        std::fs::write(dir.path().join("outside.bin"), [9; 16]).expect("write");
+        std::fs::write(dir.path().join("model/sub/w.bin"), [1, 2, 3, 4, 5, 6, 7, 8]).expect("write");
+        Case { dir }
     }
 
     fn import(&self, entries: &[(&str, &str)]) -> std::result::Result<Vec<u8>, (Code, String)> {
@@ -30,7 +30,7 @@ impl Case {
             ..raw_tensor("t", DataType::Uint8, &[4], vec![])
         };
         let model = model(13, &[], &[tensor], &[node("Identity", &["t"], &["y"], &[])]);
-        let path = self.folder.path().join("model/m.onnx");
+        let path = self.dir.path().join("model/m.onnx");
         std::fs::write(&path, model.encode_to_vec()).expect("write");
         let model = import(&[("main".into(), &path)], &ImportOptions::default());
         let model = model.map_err(|error| (error.code, error.message))?;
@@ -50,12 +50,12 @@ fn ranges_of_files_beside_the_model() {
 #[test]
 fn nothing_else_is_opened() {
     let case = Case::new();
-    let outside = case.folder.path().join("outside.bin").display().to_string();
+    let outside = case.dir.path().join("outside.bin").display().to_string();
     for location in ["../outside.bin", "sub/../../outside.bin", "sub/../sub/w.bin", "..", "", outside.as_str()] {
-        let message = format!("tensor 't': external data '{location}' is no relative path without '..'");
+        let message = format!("tensor 't': external data '{location}' is not a relative path without '..'");
         assert_eq!(case.import(&[("location", location)]), Err((Code::ExternalData, message)));
     }
-    let message = "tensor 't': external data 'sub' is no regular file".to_owned();
+    let message = "tensor 't': external data 'sub' is not a regular file".to_owned();
     assert_eq!(case.import(&[("location", "sub")]), Err((Code::ExternalData, message)));
     let message =
         "tensor 't': external data 'none' cannot be opened: No such file or directory (os error 2)".to_owned();
@@ -66,7 +66,7 @@ fn nothing_else_is_opened() {
 #[test]
 fn links_may_not_lead_outside() {
     let case = Case::new();
-    let model = case.folder.path().join("model");
+    let model = case.dir.path().join("model");
     std::os::unix::fs::symlink("sub/w.bin", model.join("inside")).expect("link");
     std::os::unix::fs::symlink("../outside.bin", model.join("escape")).expect("link");
     std::os::unix::fs::symlink("..", model.join("up")).expect("link");
@@ -81,7 +81,7 @@ fn links_may_not_lead_outside() {
 fn ranges_must_lie_in_the_file() {
     let case = Case::new();
     for offset in ["5", "18446744073709551615"] {
-        let message = format!("tensor 't': 'sub/w.bin' has 8 bytes, but 4 at offset {offset} are asked for");
+        let message = format!("tensor 't': 'sub/w.bin' has 8 bytes, but 4 at offset {offset} are referenced");
         assert_eq!(case.import(&[("location", "sub/w.bin"), ("offset", offset)]), Err((Code::ExternalData, message)));
     }
     for offset in ["-1", "x", "99999999999999999999"] {

@@ -57,11 +57,11 @@ fn bad_nodes_are_errors() {
         (node("Relu", &["x"], &["y"], &[attribute("a", AttributeType::Undefined)]), "attribute 'a' has no value"),
         (
             node("Relu", &["x"], &["y"], &[AttributeProto { s: Some((&b"\xff"[..]).into()), ..text("a", "") }]),
-            "attribute 'a' is no UTF-8",
+            "attribute 'a' is not UTF-8",
         ),
         (
             node("Relu", &["x"], &["y"], &[AttributeProto { ref_attr_name: Some("b".into()), ..int("a", 1) }]),
-            "attribute 'a' refers to 'b' of a function, but stands in none",
+            "attribute 'a' refers to 'b' of a function, but is outside of one",
         ),
         (
             node("Relu", &["x"], &["y"], &[AttributeProto { r#type: Some(77), ..int("a", 1) }]),
@@ -175,8 +175,8 @@ fn free_text_need_not_be_text() {
 
 #[test]
 fn entries_have_names_of_their_own() {
-    let folder = tempfile::tempdir().expect("folder");
-    let path = folder.path().join("m.onnx");
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("m.onnx");
     std::fs::write(&path, with(&[relu("r", "x", "z")]).encode_to_vec()).expect("write");
     let error = import(&[("a".into(), &path), ("b".into(), &path)], &ImportOptions::default()).expect_err("bad");
     assert_eq!(error.message, format!("'{}': nothing defines the output 'y'", path.display()));

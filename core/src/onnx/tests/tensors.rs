@@ -1,4 +1,4 @@
-//! Tensors: what becomes a constant, and what is wrong with one.
+//! Tensors: valid and invalid constants.
 
 use byoc_plugin_api::{DType, Dim};
 
@@ -122,8 +122,8 @@ fn constant_nodes_are_constants() {
 fn weights_are_slices_of_the_file() {
     let weight = floats("w", &[64, 64]);
     let bytes = model(13, &[], &[weight], &[node("Identity", &["w"], &["y"], &[])]).encode_to_vec();
-    let folder = tempfile::tempdir().expect("folder");
-    let path = folder.path().join("m.onnx");
+    let dir = tempfile::tempdir().expect("folder");
+    let path = dir.path().join("m.onnx");
     std::fs::write(&path, bytes).expect("write");
     for no_mmap in [false, true] {
         let options = ImportOptions { no_mmap, ..Default::default() };

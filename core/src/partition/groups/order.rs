@@ -1,15 +1,15 @@
 //! A topological order of groups that is kept while they merge, so that a search for a path between two of them looks
-//! at those that stand between them and at no other (after Pearce and Kelly, "A dynamic topological sort algorithm for
+//! at those that are between them and at no other (after Pearce and Kelly, "A dynamic topological sort algorithm for
 //! directed acyclic graphs", 2006; numbers with gaps in place of theirs without, so that only one side has to move).
 
 use std::collections::{HashSet, VecDeque};
 
 use super::Groups;
 
-/// What lies between two neighbours of a new order. Groups that move take places in a gap.
+/// The gap between two neighbours of a new order. Groups that move take numbers in a gap.
 const GAP: u64 = 1 << 32;
 
-/// What lies between groups that moved, where there is enough room: more may have to stand behind them.
+/// The gap between groups that moved, if there is enough room: more may have to follow them.
 const STEP: u64 = 1 << 12;
 
 /// The place of each group: beyond those of all groups that it reads from. Unrelated groups may have the same.
@@ -27,7 +27,7 @@ impl Order {
         Order { places }
     }
 
-    /// The groups that stand behind the first of the two and that the other one needs; nothing where a path leads from
+    /// The groups that are behind the first of the two and that the other one needs; nothing where a path leads from
     /// one of the two to the other through one of them.
     pub(super) fn between(&self, groups: &Groups<'_>, a: usize, b: usize) -> Option<HashSet<usize>> {
         let [first, last] = self.sorted(a, b);

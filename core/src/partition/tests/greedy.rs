@@ -1,4 +1,4 @@
-//! The rule by which groups merge, in the plainest words: every pair, in order, and every path looked for anew. What
+//! A reference implementation of merging: every pair, in order, with a new search for every path. What
 //! merges in one pass over the graph must come to the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -206,7 +206,7 @@ fn policy(random: &mut fastrand::Rng, limited: bool) -> RegionPolicy {
     if limited { RegionPolicy { max_inputs, starts_with, check_merged, ..policy } } else { policy }
 }
 
-/// Every group stands behind those that it reads from: there is no cycle.
+/// Every group is behind those that it reads from: there is no cycle.
 fn assert_ordered(groups: &Groups<'_>) {
     let mut done = HashSet::new();
     for group in groups.order() {
@@ -220,7 +220,7 @@ fn rounds() -> usize {
     std::env::var("BYOC_PARTITION_GRAPHS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(100)
 }
 
-/// Takes and merges for each backend in turn by both, and tells what they made of it for the caller to compare.
+/// Takes and merges for each backend in turn by both, and returns both results for the caller to compare.
 fn each_merge(seed: u64, limited: bool, compare: &mut dyn FnMut(&Greedy<'_>, usize, &RegionPolicy, Regions)) {
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..rounds() {

@@ -1,4 +1,4 @@
-//! Facts of operators that inference goes by; whole graphs are in `tests/filetests/infer`.
+//! Properties of operators that inference uses; whole graphs are in `tests/filetests/infer`.
 
 use bytes::Bytes;
 

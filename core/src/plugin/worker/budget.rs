@@ -1,4 +1,4 @@
-//! How much a plugin may write for one region, so that one that never ends does not fill the disk.
+//! Limits of a plugin's output for one region, so that a runaway does not fill the disk.
 
 use byoc_plugin_api::{Constants, Error};
 
@@ -8,7 +8,7 @@ const FREE: u64 = 1 << 30;
 /// Bytes that it may write for each byte of a constant: each element in the widest type, and some forms of it.
 const PER_BYTE: u64 = 8;
 
-/// What a plugin may still write of one thing: the code of a region, or its packed constants.
+/// The remaining budget for one output: the code of a region, or its packed constants.
 pub struct OutputBudget {
     what: &'static str,
     most: u64,
@@ -35,7 +35,7 @@ impl OutputBudget {
         Some(OutputBudget::new(what, most, constants))
     }
 
-    /// Takes note of bytes that are about to be kept.
+    /// Counts bytes before they are kept.
     ///
     /// # Errors
     ///

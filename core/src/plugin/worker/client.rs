@@ -18,8 +18,8 @@ use byoc_plugin_api::host::{Answer, Call, Ending, Identity, Library, LoadError, 
 use super::Isolation;
 use super::budget::OutputBudget;
 use super::ending::Group;
-use super::protocol::{Frame, LentCall, MOST_ANSWER, Request, receive, send_request};
-use super::shared::{lend, lend_bytes};
+use super::protocol::{Frame, MOST_ANSWER, Request, SharedCall, receive, send_request};
+use super::shared::{share_bytes, share_constants};
 use super::wait::busy_wait;
 
 /// Opens a plugin in a worker.
@@ -42,16 +42,16 @@ pub(super) struct Worker {
 
 /// How a request that the worker lived through ended.
 enum Answered {
-    /// As the worker says.
-    Whole(Ending),
-    /// With an error of the host's own.
+    /// With the worker's answer.
+    Ended(Ending),
+    /// With an error of the host.
     BrokenOff(Error),
 }
 
 struct Running {
     child: Child,
     stream: BufReader<UnixStream>,
-    /// Is done once the child has ended, and hangs up then: a process that the plugin forked may hold the other end.
+    /// Closes the stream once the child has ended: a process that the plugin forked may hold the other end.
     ended: JoinHandle<()>,
     stopped: bool,
 }
@@ -78,11 +78,11 @@ impl Worker {
             Ok(())
         };
         self.ask(&request, None, &mut take).map_err(LoadError::Process)?;
-        self.known(opened?)
+        self.check_identity(opened?)
     }
 
     /// The identity, unless it was another one before.
-    fn known(&self, identity: Identity) -> Result<Identity, LoadError> {
+    fn check_identity(&self, identity: Identity) -> Result<Identity, LoadError> {
         match self.identity.get_or_init(|| identity.clone()) == &identity {
             true => Ok(identity),
             false => Err(LoadError::Contract("its file has become another plugin".into())),
@@ -98,7 +98,7 @@ impl Worker {
             None => self.start()?,
         };
         match worker.ask(request, behind, answer) {
-            Ok(Answered::Whole(ending)) => {
+            Ok(Answered::Ended(ending)) => {
                 *running = Some(worker);
                 Ok(ending)
             }
@@ -121,7 +121,7 @@ impl Worker {
         let mut child = Command::new(&self.isolation.program)
             .args(&self.isolation.arguments)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            // What a plugin prints must not end up among our results.
+            // A plugin's output must not mix with ours.
             .stdout(io::stderr())
             .process_group(0)
             .spawn()
@@ -151,17 +151,17 @@ impl Wire for Worker {
                 refused => Error::new(format!("the plugin cannot be opened again: {refused}")),
             })?;
         }
-        let mut lent = lend(call.constants)?;
+        let mut shared = share_constants(call.constants)?;
         let mut blobs = Vec::new();
         // Open until the worker has answered.
         let mut files = Vec::new();
         for blob in call.blobs {
-            let (blob, file) = lend_bytes(blob)?;
+            let (blob, file) = share_bytes(blob)?;
             blobs.push(blob);
             files.extend(file);
         }
-        let constants = std::mem::take(&mut lent.shared);
-        let request = Request::Call(LentCall { backend, method: call.method.to_owned(), constants, blobs });
+        let constants = std::mem::take(&mut shared.shared);
+        let request = Request::Call(SharedCall { backend, method: call.method.to_owned(), constants, blobs });
         let mut budget = OutputBudget::of_method(call.method, self.isolation.output, call.constants);
         self.ask(&request, Some(call.request), &mut |part| {
             if let (Part::Bytes(bytes), Some(budget)) = (&part, &mut budget) {
@@ -173,8 +173,8 @@ impl Wire for Worker {
 
     fn library(&self) -> Result<&Library, Error> {
         let here = self.here.get_or_init(|| {
-            let opened =
-                Library::open(&self.path).and_then(|(identity, library)| self.known(identity).map(|_| library));
+            let opened = Library::open(&self.path)
+                .and_then(|(identity, library)| self.check_identity(identity).map(|_| library));
             opened.map_err(|error| Error::new(format!("its plugin cannot be opened here: {error}")))
         });
         here.as_ref().map_err(Clone::clone)
@@ -190,7 +190,7 @@ impl Running {
                 Frame::Bytes(bytes) => answer(Part::Bytes(&bytes)),
                 Frame::Message(json) => answer(Part::Item(&json)),
                 Frame::Event(json) => answer(Part::Event(&json)),
-                Frame::End(ending) => return Ok(Answered::Whole(ending)),
+                Frame::End(ending) => return Ok(Answered::Ended(ending)),
             };
             if let Err(error) = taken {
                 return Ok(Answered::BrokenOff(error));
@@ -198,13 +198,13 @@ impl Running {
         }
     }
 
-    /// Ends the worker, and says how it came to that.
+    /// Ends the worker, and describes how it ended.
     fn end(mut self, error: &io::Error, limit: Duration) -> Error {
         let cause = match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 format!("did not answer within {} s", limit.as_secs_f64())
             }
-            // It lives, and what it says is nothing to go on with.
+            // It is alive, but its output is invalid.
             io::ErrorKind::InvalidData => format!("broke off: {error}"),
             _ => match self.has_ended().then(|| self.stop()).flatten() {
                 Some(status) => describe(status),
@@ -254,14 +254,14 @@ fn describe(status: ExitStatus) -> String {
 mod tests {
     use super::*;
 
-    /// What is said of a worker that does `script`, and how long that took.
+    /// The error for a worker that runs `script`, and the time until it.
     fn said(script: &str) -> (String, Duration) {
         let arguments = vec!["-c".into(), script.into()];
         let time = Duration::from_secs(2);
         let isolation = Isolation { program: "/bin/sh".into(), arguments, time, memory: 0, output: 0 };
         let worker = Worker::new(Path::new("plugin.so"), &isolation);
         let start = Instant::now();
-        let Err(LoadError::Process(error)) = worker.open() else { panic!("it is no worker") };
+        let Err(LoadError::Process(error)) = worker.open() else { panic!("it is not a worker") };
         assert!(error.crashed);
         (error.message, start.elapsed())
     }

@@ -1,4 +1,4 @@
-//! How workers end: at once when their host is gone, never by way of the plugin's own exit handlers, and with the programs
+//! Termination of workers: at once when the host is gone, without the plugin's exit handlers, and together with the programs
 //! that the plugin started. A worker leads a process group, which those programs are part of unless they leave it.
 
 use std::io;
@@ -10,14 +10,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, waitid};
 
-/// Ends this process and its group when the process at the other end of `wire` is gone, whatever else is going on here.
-/// That is heard in two ways: nobody holds the other end any more, and, where the kernel tells, the parent has ended. A
+/// Ends this process and its group when the process at the other end of `wire` is gone, in any state.
+/// That is detected in two ways: the other end is closed, and, where the kernel supports it, the parent has ended. A
 /// process that the parent forked may still hold the other end then.
 pub fn end_with_parent(wire: impl AsFd) -> io::Result<()> {
     let wire = wire.as_fd().try_clone_to_owned()?;
     let parent = parent();
     thread::Builder::new().spawn(move || {
-        // Hang-ups are told of without being asked for.
+        // Hang-ups are always reported.
         let mut watched = vec![PollFd::new(&wire, PollFlags::empty())];
         watched.extend(parent.iter().map(|parent| PollFd::new(parent, PollFlags::IN)));
         while poll(&mut watched, None) == Err(Errno::INTR) {}

@@ -1,6 +1,6 @@
-//! What host and worker say to each other: frames of a kind, a length and bytes. A request is a frame of JSON, and for a
+//! The protocol between host and worker: frames of a kind, a length and bytes. A request is a frame of JSON, and for a
 //! call another one, with what the plugin is to get; the answer is what the plugin gives, frame by frame, and how the call
-//! ended. The worker knows no method: whatever a backend can be asked passes through.
+//! ended. The worker knows no methods and passes all calls through.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -18,18 +18,18 @@ const HEAD: usize = 5;
 /// Longest message that a worker may send. Those of plugins are shorter.
 pub(super) const MOST_ANSWER: usize = 256 << 20;
 
-/// What the host asks.
+/// A request of the host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     /// The first request: opens the plugin. The answer is an item, a `Result<Identity, LoadError>`.
     Open { path: PathBuf, memory: u64 },
     /// Calls a method. The plugin's request is in the frame behind this one.
-    Call(LentCall),
+    Call(SharedCall),
 }
 
-/// A call with what is lent for it.
+/// A call with its constants and bytes.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct LentCall {
+pub(super) struct SharedCall {
     /// An index into the plugin's list.
     pub(super) backend: usize,
     pub(super) method: String,
@@ -84,7 +84,7 @@ pub(super) enum Frame {
     End(Ending),
 }
 
-/// Writes a request, and what stands behind it, at once: each write would wake the other side.
+/// Writes a request and its second frame at once: each write would wake the other side.
 pub(super) fn send_request(out: &mut impl Write, request: &Request, behind: Option<&[u8]>) -> io::Result<()> {
     let text = serde_json::to_vec(request)?;
     let mut frames = Vec::with_capacity(2 * HEAD + text.len() + behind.map_or(0, <[u8]>::len));
@@ -146,7 +146,7 @@ pub(super) fn receive(from: &mut impl Read, most_message: usize) -> io::Result<O
         1 => MOST,
         kind => return Err(invalid(format!("a frame of the unknown kind {kind}"))),
     };
-    // Without bytes, a worker could say nothing for ever.
+    // Empty frames are refused: a worker could send them for ever.
     if length == 0 || length > most {
         return Err(invalid(format!("a frame of {length} bytes, and 1 to {most} are taken")));
     }

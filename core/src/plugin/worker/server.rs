@@ -1,5 +1,5 @@
-//! The worker's end: opens one plugin and makes the calls it is asked for, until the host hangs up. What the plugin answers
-//! goes out while it is made, as it is: the host judges it.
+//! The worker's end: opens one plugin and makes the calls it is asked for, until the host hangs up. The plugin's output is
+//! streamed as it is: the host validates it.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
@@ -10,12 +10,12 @@ use byoc_plugin_api::Error;
 use byoc_plugin_api::host::{Call, Ending, Library, Part, Wire};
 
 use super::ending::{end_process, end_with_parent};
-use super::protocol::{Frame, LentCall, MOST, Request, receive, send_bytes, send_end, send_event, send_message};
+use super::protocol::{Frame, MOST, Request, SharedCall, receive, send_bytes, send_end, send_event, send_message};
 use super::shared::{bytes, constants, map};
 use super::wait::busy_wait;
 
-/// Serves the host at the other end of the standard input, and ends this process when that is gone. What goes wrong on the
-/// way ends it as well: the host sees that, and there is nobody else to tell.
+/// Serves the host at the other end of the standard input, and ends this process when that is gone. Any error
+/// ends it as well, which the host sees.
 pub fn serve() -> ! {
     let _ = serve_host();
     end_process()
@@ -51,7 +51,7 @@ fn serve_host() -> io::Result<()> {
     Ok(())
 }
 
-/// What the host says next; `None` where it has hung up.
+/// The next request; `None` where the host has hung up.
 fn message(from: &mut BufReader<UnixStream>) -> io::Result<Option<Vec<u8>>> {
     match receive(from, u32::MAX as usize)? {
         None => Ok(None),
@@ -61,7 +61,7 @@ fn message(from: &mut BufReader<UnixStream>) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// The wire, which no program that the plugin starts inherits: it would outlive a crash and keep the host waiting. The
-/// standard input is empty from now on, so that nobody reads requests from it.
+/// standard input is empty from now on, so that the plugin cannot read requests from it.
 fn take_wire() -> io::Result<UnixStream> {
     let wire = io::stdin().as_fd().try_clone_to_owned()?;
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
@@ -87,10 +87,10 @@ fn limit_data(memory: u64) {
 }
 
 /// Makes a call.
-fn answer(call: &LentCall, behind: &[u8], plugin: &Library, out: &mut impl Write) -> Result<Ending, Error> {
+fn answer(call: &SharedCall, behind: &[u8], plugin: &Library, out: &mut impl Write) -> Result<Ending, Error> {
     let files = map(&call.constants.files)?;
-    let lent = call.blobs.iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
-    let blobs: Vec<&[u8]> = lent.iter().map(|bytes| &bytes[..]).collect();
+    let mapped = call.blobs.iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
+    let blobs: Vec<&[u8]> = mapped.iter().map(|bytes| &bytes[..]).collect();
     let constants = constants(&call.constants.tensors, &files)?;
     let made = Call { method: &call.method, request: behind, constants: &constants, blobs: &blobs };
     plugin.call(call.backend, &made, &mut |part| match part {

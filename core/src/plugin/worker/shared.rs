@@ -1,5 +1,5 @@
-//! Constants that a worker looks at: on the host's side places in files that are mapped anyway, on the worker's side the
-//! same files mapped once more.
+//! Shares constants with a worker: the host sends ranges of files that it has mapped, and the worker maps the same files
+//! again.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,15 +14,15 @@ use crate::map::{map_file, origin};
 /// Most bytes of code that are sent as they are.
 const SMALL: usize = 4 << 10;
 
-/// What a request refers to, and the file of what lies in no mapped one.
-pub(super) struct Lent {
+/// The constants of a request, and the temporary file of those that are not in a mapped file.
+pub(super) struct SharedConstants {
     pub(super) shared: Shared,
     /// Kept open while the worker may map it.
     _rest: Option<File>,
 }
 
-/// Describes constants to a worker. What lies in no mapped file, small constants as a rule, goes to a temporary one.
-pub(super) fn lend(constants: &Constants<'_>) -> Result<Lent, Error> {
+/// Describes constants to a worker. Constants outside of mapped files, mostly small ones, go to a temporary file.
+pub(super) fn share_constants(constants: &Constants<'_>) -> Result<SharedConstants, Error> {
     let mut shared = Shared::default();
     let mut rest = Vec::new();
     for (id, view) in constants.iter() {
@@ -40,7 +40,7 @@ pub(super) fn lend(constants: &Constants<'_>) -> Result<Lent, Error> {
         shared.tensors.push(tensor);
     }
     let rest = if rest.is_empty() { None } else { Some(write(&rest, &mut shared)?) };
-    Ok(Lent { shared, _rest: rest })
+    Ok(SharedConstants { shared, _rest: rest })
 }
 
 fn index_of(files: &mut Vec<SharedFile>, file: SharedFile) -> usize {
@@ -81,7 +81,7 @@ fn path_of(file: &File) -> PathBuf {
 }
 
 /// Describes bytes to a worker; the file is to be kept until it has answered.
-pub(super) fn lend_bytes(bytes: &[u8]) -> Result<(SharedBytes, Option<File>), Error> {
+pub(super) fn share_bytes(bytes: &[u8]) -> Result<(SharedBytes, Option<File>), Error> {
     if bytes.len() <= SMALL {
         return Ok((SharedBytes::Hex(to_hex(bytes)), None));
     }
@@ -96,8 +96,8 @@ pub(super) fn lend_bytes(bytes: &[u8]) -> Result<(SharedBytes, Option<File>), Er
     Ok((SharedBytes::File { file: shared, offset: 0, length }, Some(file)))
 }
 
-/// The bytes of files, in order. They are mapped anew for each request: the paths are numbers, which may soon stand for
-/// other files.
+/// The bytes of files, in order. They are mapped again for each request: the paths hold descriptor numbers, which may be
+/// reused.
 pub(super) fn map(files: &[SharedFile]) -> Result<Vec<Bytes>, Error> {
     files.iter().map(map_one).collect()
 }
@@ -106,7 +106,7 @@ pub(super) fn map(files: &[SharedFile]) -> Result<Vec<Bytes>, Error> {
 pub(super) fn bytes(shared: &SharedBytes) -> Result<Bytes, Error> {
     let (file, offset, length) = match shared {
         SharedBytes::Hex(text) => {
-            return from_hex(text).map(Bytes::from).ok_or_else(|| Error::new("the code is no hex text"));
+            return from_hex(text).map(Bytes::from).ok_or_else(|| Error::new("the code is not hex text"));
         }
         SharedBytes::File { file, offset, length } => (file, *offset, *length),
     };
@@ -133,18 +133,18 @@ fn view<'a>(tensor: &'a SharedTensor, files: &'a [Bytes]) -> Result<TensorView<'
     let data = match tensor.place {
         None => std::ptr::null(),
         Some((file, offset)) => {
-            let file = files.get(file).ok_or_else(|| Error::new("a constant lies in no file"))?;
+            let file = files.get(file).ok_or_else(|| Error::new("a constant is not in a file"))?;
             if !fits(tensor, offset, file.len()) {
                 return Err(Error::new(format!("constant {} ends beyond its file", tensor.id)));
             }
             file[offset..].as_ptr()
         }
     };
-    // SAFETY: the elements lie within the mapped file, as was just checked, and type and shape live as long.
+    // SAFETY: the elements are within the mapped file, as was just checked, and type and shape live as long.
     Ok(unsafe { TensorView::from_raw(data, tensor.dtype, &tensor.shape, &tensor.strides) })
 }
 
-/// Whether every element of a view that starts at `offset` lies within `length` bytes.
+/// Whether every element of a view that starts at `offset` is within `length` bytes.
 fn fits(tensor: &SharedTensor, offset: usize, length: usize) -> bool {
     let reach = || -> Option<(i64, i64)> {
         let size = tensor.dtype.size() as i64;
@@ -171,7 +171,7 @@ mod tests {
     fn code_reaches_the_other_side_whatever_its_size() {
         for length in [0, 1, SMALL, SMALL + 1] {
             let code: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
-            let (shared, file) = lend_bytes(&code).expect("lent");
+            let (shared, file) = share_bytes(&code).expect("shared");
             assert_eq!(file.is_some(), length > SMALL);
             assert_eq!(bytes(&shared).expect("bytes"), code);
         }
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn constants_reach_the_other_side_as_they_are() {
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("weights");
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("weights");
         let bytes: Vec<u8> = (0..96).collect();
         std::fs::write(&path, &bytes).expect("write");
         let mapped = map_file(&path).expect("map");
@@ -192,16 +192,16 @@ mod tests {
         let heap = [1.5f32, 2.5];
         let heap = TensorView::from_slice(&heap, &[2], &[1]).expect("a view");
         let given = Constants::new(vec![(ConstantId(4), turned), (ConstantId(9), heap)]);
-        let lent = lend(&given).expect("lent");
-        let files = map(&lent.shared.files).expect("mapped");
+        let shared = share_constants(&given).expect("shared");
+        let files = map(&shared.shared.files).expect("mapped");
         assert_eq!((files.len(), &files[0][..]), (2, bytes.as_slice()));
-        let received = constants(&lent.shared.tensors, &files).expect("constants");
+        let received = constants(&shared.shared.tensors, &files).expect("constants");
         for (id, view) in given.iter() {
             let found = received.get(id).expect("there");
             assert_eq!(found.shape(), view.shape());
             assert_eq!(found.to_vec::<f32>(), view.to_vec::<f32>());
         }
-        let mut beyond = lent.shared.tensors;
+        let mut beyond = shared.shared.tensors;
         beyond[0].place = Some((0, 96 - 20));
         assert!(constants(&beyond, &files).is_err());
     }

@@ -1,4 +1,4 @@
-//! A session of a file that is code by itself: one call, whose inputs and outputs are those of the file.
+//! A session of a file in a backend's own format: one call, whose inputs and outputs are those of the file.
 
 use std::collections::HashMap;
 use std::path::Path;

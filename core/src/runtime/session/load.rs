@@ -23,7 +23,7 @@ pub struct LoadOptions {
     pub entry: Option<String>,
     /// Most threads a run may use; 0 for one a core.
     pub threads: usize,
-    /// The folder of the files that the artifact takes constants from; where they lay at the compile if absent.
+    /// The folder of the files that the artifact takes constants from; their recorded paths if absent.
     pub constants_from: Option<PathBuf>,
     /// The devices to use, at most one of each kind; the first of its kind for kinds that are not named.
     pub devices: Vec<DeviceName>,
@@ -78,11 +78,11 @@ impl Session {
     }
 
     /// Loads another entry of the same artifact, on the devices of this session where they are those that the options name:
-    /// constants that both read stand on a device once. Runs of the two take turns there.
+    /// constants that both read are on a device once. Runs of the two take turns there.
     pub fn load_beside(&self, registry: &Registry, options: &LoadOptions) -> Result<Session> {
         match &self._artifact {
             Some(artifact) => Session::load_with(artifact.clone(), registry, options, Some(self)),
-            None => Err(Diagnostic::new(Code::UnknownName, "a file that is code by itself has one entry")),
+            None => Err(Diagnostic::new(Code::UnknownName, "a file of a backend's own format has one entry")),
         }
     }
 
@@ -106,7 +106,7 @@ impl Session {
             Ok((constant.value, bytes))
         };
         let constants = entry.constants.iter().map(constant).collect::<Result<_>>()?;
-        // From here on, what fails gives back what there is in its turn, as `Session` does when it is dropped.
+        // From here on an error releases everything in order, as `Session` does when it is dropped.
         let mut session = Session {
             state: None,
             calls: Vec::new(),
@@ -171,7 +171,7 @@ fn open_devices(
         let message = format!("no region runs on {unused}");
         return Err(Diagnostic::new(Code::UnknownName, message).hint("Leave out --device; see byoc inspect --regions"));
     }
-    // A backend that is not there is what to tell of, before a device that nobody opens.
+    // A missing backend is reported before a device that cannot be opened.
     regions.iter().try_for_each(|region| backend(region, registry).map(drop))?;
     let open = |kind: &String| {
         let mut named = options.devices.iter().filter(|name| name.kind == *kind);

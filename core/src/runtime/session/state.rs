@@ -1,4 +1,4 @@
-//! What depends on the shapes of the inputs: memory on the host and on devices, and what is done in it.
+//! State of a session for one set of input shapes: memory on the host and on devices, and the steps.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::runtime::device::{Device, DeviceMemory, HostMemory};
 use crate::runtime::plan::{Layout, Plan};
 use crate::runtime::steps::{HOST, Steps};
 
-/// What depends on the shapes of the inputs.
+/// The state for one set of input shapes.
 pub(super) struct State {
     input_shapes: Vec<Vec<i64>>,
     /// The position of each input, by its value.
@@ -69,8 +69,8 @@ impl HostArena {
     }
 }
 
-/// What a state is made of.
-pub(super) struct Place<'a> {
+/// Builds a [`State`].
+pub(super) struct StateBuilder<'a> {
     pub(super) entry: &'a Entry,
     pub(super) steps: &'a Steps,
     pub(super) memories: &'a [usize],
@@ -78,7 +78,7 @@ pub(super) struct Place<'a> {
     pub(super) names: &'a [String],
 }
 
-impl Place<'_> {
+impl StateBuilder<'_> {
     /// The state for inputs of these shapes, with every region on a device ready to run in it.
     pub(super) fn state(&self, inputs: &[TensorView<'_>], calls: &mut [LoadedCall]) -> Result<State> {
         let input_shapes: Vec<_> = inputs.iter().map(TensorView::shape).collect();

@@ -1,4 +1,4 @@
-//! Whether the entries of an artifact load. A region that runs on the host is loaded once, however many entries call it.
+//! Tries to load the entries of an artifact. A region that runs on the host is loaded once, however many entries call it.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub struct Trial<'a> {
     artifact: &'a Artifact,
     registry: &'a Registry,
     options: &'a LoadOptions,
-    /// What came of loading regions of the host, by index.
+    /// Results of loading regions of the host, by index.
     regions: HashMap<usize, Result<()>>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Trial<'a> {
         let all = &self.artifact.manifest().regions;
         let mut kinds = entry.calls.iter().filter_map(|call| all.get(call.region)?.domain.as_deref()).peekable();
         if kinds.peek().is_some() {
-            // What stands on a device, such as constants, is the entry's as a whole.
+            // Device memory, such as constants, belongs to the entry.
             let kinds: Vec<_> = kinds.collect();
             let devices =
                 self.options.devices.iter().filter(|name| kinds.contains(&name.kind.as_str())).cloned().collect();

@@ -1,4 +1,4 @@
-//! Does the work of a run: calls on the host, copies, and what is queued on devices.
+//! Executes a run: calls on the host, copies, and queued work on devices.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use crate::runtime::steps::{Crossing, HOST, Step, Steps};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Run {
     /// All of it.
-    Whole,
+    Full,
     /// All but sending inputs to devices and fetching outputs.
     Resident,
     /// Fetching outputs.
     Outputs,
 }
 
-/// One thing to do, as [`Step`], with neighbours on one device put together.
+/// A [`Step`], with consecutive calls on one device joined.
 pub(super) enum Piece {
     Host(usize),
     Copy(Crossing),
@@ -41,7 +41,7 @@ pub(super) struct Queued {
 
 /// Whether calls are replayed.
 enum Recording {
-    /// They are to be, from the second run on.
+    /// From the second run on.
     Wanted,
     /// They are.
     Made(Device, u64),
@@ -131,17 +131,17 @@ pub(super) struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Does the work, and waits for it: when this returns, no device looks at memory of the caller's any more.
+    /// Does the work, and waits for it: when this returns, no device accesses the caller's memory.
     pub(super) fn work(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
         self.state.filled = Filled::default();
         let done = self.queue(inputs, run);
-        // All of them, whatever went wrong: none may look at the caller's memory afterwards.
+        // All of them, also after an error: none may access the caller's memory afterwards.
         let mut waited = Ok(());
         for memory in 1..=self.devices.len() {
             waited = waited.and(self.wait(memory));
         }
         let done = match (done, waited) {
-            // A device tells of a fault at any later call, such as a region's run; when it is waited for, it says what it was.
+            // A device reports a fault at any later call, such as a region's run; waiting for it gives the cause.
             (Err(error), Err(cause)) if error.code == Code::RunFailed => Err(cause),
             (done, waited) => done.and(waited),
         };
@@ -154,7 +154,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Devices tell of what went wrong in their queue later, at any call: adds how to learn whose work it was.
+    /// Devices report faults of queued work at any later call: adds how to find the region.
     fn advise(&self, error: Diagnostic) -> Diagnostic {
         let advice = "Run again with --sync-each to learn which region it was";
         let queued = self.memories.iter().filter(|memory| **memory != HOST).count();
@@ -173,7 +173,7 @@ impl Worker<'_> {
         let first = self.steps.crossings().count() - self.steps.outputs.len();
         match run {
             Run::Resident => Ok(()),
-            Run::Whole | Run::Outputs => {
+            Run::Full | Run::Outputs => {
                 let outputs = self.steps.outputs.iter().enumerate();
                 outputs
                     .map(|(index, crossing)| (first + index, *crossing))
@@ -184,7 +184,7 @@ impl Worker<'_> {
 
     fn compute(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
         for (index, crossing) in self.steps.inputs.iter().enumerate() {
-            if run == Run::Whole {
+            if run == Run::Full {
                 self.copy(index, *crossing, inputs)?;
             }
         }
@@ -323,7 +323,7 @@ fn record(device: &Device, indices: &[usize], calls: &mut [LoadedCall]) -> std::
         LoadedRegion::Device(bound) => bound.executable().run(),
         LoadedRegion::Host(_) => Ok(()),
     });
-    // A recording is ended also where it is of no use.
+    // A recording is ended also where it failed.
     let ended = device.domain().end_recording();
     match (queued, ended) {
         (Ok(()), ended) => ended.map(Some),

@@ -19,7 +19,7 @@ pub(super) fn read_npy(path: &Path, inputs: &[Input]) -> Result<Array> {
     npy::open(path)
 }
 
-/// The array of each input, by name. Others are for inputs that nobody asks for, or labels.
+/// The array of each input, by name. Others are labels or for other inputs.
 pub(super) fn by_name(path: &Path, arrays: Vec<(String, Array)>, inputs: &[Input]) -> Result<Vec<Array>> {
     let names: Vec<_> = arrays.iter().map(|(name, _)| name.clone()).collect();
     let mut arrays: Vec<_> = arrays.into_iter().map(|(name, array)| (name, Some(array))).collect();

@@ -73,7 +73,7 @@ impl Images {
     }
 
     /// Reads the head of each file; the warning says how many images are of another size.
-    pub(super) fn check(&self, folder: &Path, files: &[&Path]) -> Result<Option<Diagnostic>> {
+    pub(super) fn check(&self, dir: &Path, files: &[&Path]) -> Result<Option<Diagnostic>> {
         let mut resized = 0;
         for file in files {
             let size = reader(file)?.into_dimensions().map_err(|error| unreadable(file, &error))?;
@@ -85,7 +85,7 @@ impl Images {
         let message = format!(
             "{resized} of {} in '{}' are not {} wide and {} high: they are stretched with a bilinear filter",
             text::count(files.len(), "image"),
-            folder.display(),
+            dir.display(),
             self.width,
             self.height
         );
@@ -133,5 +133,5 @@ fn reader(file: &Path) -> Result<ImageReader<std::io::BufReader<std::fs::File>>>
 }
 
 fn unreadable(file: &Path, error: &image::ImageError) -> Diagnostic {
-    bad(format!("'{}' cannot be read as an image: {error}", file.display())).hint("Leave it out, or write it anew")
+    bad(format!("'{}' cannot be read as an image: {error}", file.display())).hint("Leave it out, or write it again")
 }

@@ -1,4 +1,4 @@
-//! One file with all samples: each array has them as its first dimension.
+//! One file with all samples, stacked along the first dimension of each array.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ impl Stack {
             Some("npz") => arrays::by_name(path, npz::read(path)?, inputs)?,
             Some("npy") => vec![arrays::read_npy(path, inputs)?],
             _ => {
-                let message = format!("the data set '{}' is no folder, .npz or .npy file", path.display());
+                let message = format!("the data set '{}' is not a folder, .npz or .npy file", path.display());
                 return Err(bad(message).hint("Put single samples, such as images, into a folder"));
             }
         };

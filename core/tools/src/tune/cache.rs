@@ -1,6 +1,6 @@
-//! What was chosen before, in a folder of the user's: the same code on the same device with the same software is not tried
-//! twice. A file is a line of JSON, the code behind it, and a BLAKE3 digest of its key and all that; one that is damaged is as
-//! good as none. What goes wrong with the folder costs time, and is no error.
+//! Cache of earlier choices, in the user's cache folder: the same code on the same device with the same software is not
+//! tried twice. A file is a line of JSON, the code after it, and a BLAKE3 digest of the key and both; a damaged file is
+//! ignored. Errors of the folder cost time and are not reported.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -17,7 +17,7 @@ const MOST: u64 = 128 << 20;
 
 /// A folder of choices, or none.
 pub(super) struct Cache {
-    folder: Option<PathBuf>,
+    dir: Option<PathBuf>,
     most: u64,
 }
 
@@ -29,16 +29,16 @@ impl Cache {
     }
 
     fn new(variable: &dyn Fn(&str) -> Option<OsString>) -> Cache {
-        let folder = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let folder = match variable(VARIABLE) {
+        let dir = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let dir = match variable(VARIABLE) {
             Some(named) if named.is_empty() => None,
             Some(named) => Some(Path::new(&named).join("tune")),
             None => {
-                let caches = folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")));
+                let caches = dir("XDG_CACHE_HOME").or_else(|| dir("HOME").map(|home| home.join(".cache")));
                 caches.map(|caches| caches.join("byoc/tune"))
             }
         };
-        Cache { folder, most: MOST }
+        Cache { dir, most: MOST }
     }
 
     /// What was chosen under that key.
@@ -53,19 +53,19 @@ impl Cache {
     /// Keeps what was chosen.
     pub(super) fn keep(&self, key: &str, outcome: &Outcome) {
         let written = self.path(key).zip(encode(key, outcome)).and_then(|(path, bytes)| write(&path, &bytes));
-        if let (Some(()), Some(folder)) = (written, &self.folder) {
-            drop_oldest(folder, self.most);
+        if let (Some(()), Some(dir)) = (written, &self.dir) {
+            drop_oldest(dir, self.most);
         }
     }
 
     /// Every file of it.
     pub(super) fn files(&self) -> Vec<PathBuf> {
-        let entries = self.folder.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+        let entries = self.dir.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten();
         entries.map(|entry| entry.path()).collect()
     }
 
     fn path(&self, key: &str) -> Option<PathBuf> {
-        Some(self.folder.as_ref()?.join(key))
+        Some(self.dir.as_ref()?.join(key))
     }
 }
 
@@ -85,7 +85,7 @@ fn encode(key: &str, outcome: &Outcome) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `None` for what is not whole.
+/// `None` for a damaged file.
 fn decode(key: &str, bytes: &[u8]) -> Option<Outcome> {
     let (content, found) = bytes.split_last_chunk::<{ blake3::OUT_LEN }>()?;
     if digest(key, content).as_bytes() != found {
@@ -97,18 +97,18 @@ fn decode(key: &str, bytes: &[u8]) -> Option<Outcome> {
     Some(Outcome { code, ..outcome })
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically.
 fn write(path: &Path, bytes: &[u8]) -> Option<()> {
-    let folder = path.parent()?;
-    std::fs::create_dir_all(folder).ok()?;
-    let mut file = tempfile::Builder::new().prefix("new-").tempfile_in(folder).ok()?;
+    let dir = path.parent()?;
+    std::fs::create_dir_all(dir).ok()?;
+    let mut file = tempfile::Builder::new().prefix("new-").tempfile_in(dir).ok()?;
     file.write_all(bytes).ok()?;
     file.persist(path).ok().map(drop)
 }
 
 /// Removes the files that were not used for longest, until what is left fits.
-fn drop_oldest(folder: &Path, most: u64) {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+fn drop_oldest(dir: &Path, most: u64) {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries
         .filter_map(|entry| {
             let data = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -146,14 +146,14 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_found_unless_it_is_damaged() {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let cache = Cache { folder: Some(folder.path().join("not/yet")), most: MOST };
+        let dir = tempfile::tempdir().expect("a temporary folder can be made");
+        let cache = Cache { dir: Some(dir.path().join("not/yet")), most: MOST };
         for (key, code) in [("own", None), ("empty", Some(&b""[..])), ("other", Some(b"two\nlines\n"))] {
             assert_eq!(cache.find(key), None);
             cache.keep(key, &outcome(code));
             assert_eq!(cache.find(key), Some(outcome(code)));
         }
-        let path = folder.path().join("not/yet/other");
+        let path = dir.path().join("not/yet/other");
         let whole = std::fs::read(&path).expect("it is kept");
         for at in [0, whole.len() / 2, whole.len() - 1] {
             let mut bytes = whole.clone();
@@ -163,18 +163,18 @@ mod tests {
             std::fs::write(&path, &whole[..at]).expect("the file is ours");
             assert_eq!(cache.find("other"), None, "cut at {at}");
         }
-        std::fs::write(folder.path().join("not/yet/elsewhere"), &whole).expect("the folder is ours");
+        std::fs::write(dir.path().join("not/yet/elsewhere"), &whole).expect("the folder is ours");
         assert_eq!(cache.find("elsewhere"), None, "it is bound to its key");
     }
 
     #[test]
     fn the_one_not_used_for_longest_goes() {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let dir = tempfile::tempdir().expect("a temporary folder can be made");
         let size = encode("a", &outcome(None)).expect("JSON").len() as u64;
-        let cache = Cache { folder: Some(folder.path().into()), most: 2 * size };
+        let cache = Cache { dir: Some(dir.path().into()), most: 2 * size };
         for (age, key) in [(300, "a"), (200, "b")] {
             cache.keep(key, &outcome(None));
-            let file = std::fs::File::options().append(true).open(folder.path().join(key)).expect("it is kept");
+            let file = std::fs::File::options().append(true).open(dir.path().join(key)).expect("it is kept");
             file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age)).expect("the file is ours");
         }
         assert!(cache.find("a").is_some(), "used now");
@@ -184,17 +184,17 @@ mod tests {
 
     #[test]
     fn where_it_is() {
-        let folder = |set: &[(&str, &str)]| {
+        let dir = |set: &[(&str, &str)]| {
             let cache = Cache::new(&|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()));
-            cache.folder.map(|folder| folder.display().to_string()).unwrap_or_default()
+            cache.dir.map(|dir| dir.display().to_string()).unwrap_or_default()
         };
         let (home, xdg) = (("HOME", "/home/u"), ("XDG_CACHE_HOME", "/caches"));
-        assert_eq!(folder(&[home]), "/home/u/.cache/byoc/tune");
-        assert_eq!(folder(&[home, xdg]), "/caches/byoc/tune");
-        assert_eq!(folder(&[home, xdg, (VARIABLE, "/own")]), "/own/tune");
-        assert_eq!(folder(&[home, xdg, (VARIABLE, "")]), "");
-        assert_eq!(folder(&[]), "");
-        let none = Cache { folder: None, most: MOST };
+        assert_eq!(dir(&[home]), "/home/u/.cache/byoc/tune");
+        assert_eq!(dir(&[home, xdg]), "/caches/byoc/tune");
+        assert_eq!(dir(&[home, xdg, (VARIABLE, "/own")]), "/own/tune");
+        assert_eq!(dir(&[home, xdg, (VARIABLE, "")]), "");
+        assert_eq!(dir(&[]), "");
+        let none = Cache { dir: None, most: MOST };
         none.keep("a", &outcome(None));
         assert_eq!(none.find("a"), None);
     }

@@ -1,9 +1,9 @@
-//! Tries every code that a backend has for a region: runs it, compares what it computes with what the region's own code
-//! does, and takes its time on the device.
+//! Measures every candidate for a region: runs it, compares its results with those of the region's own code, and times it
+//! on the device.
 
 use byoc_core::artifact::manifest::Region;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::runtime::{Session, Solo};
+use byoc_core::runtime::{Session, SingleRegion};
 use byoc_plugin_api::{Candidate, TensorView};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ const LEAST: f64 = 1e-3;
 /// Most runs between two marks.
 const MOST: f64 = 100.0;
 
-/// What is faster by less than this share is not: clocks are not that steady.
+/// A smaller relative gain does not count: clocks are not that steady.
 const NOISE: f64 = 0.02;
 
 /// What was found for a region.
@@ -43,7 +43,7 @@ pub struct Outcome {
     pub code: Option<Bytes>,
 }
 
-/// A candidate that is of no use.
+/// A rejected candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// What it is called.
@@ -69,7 +69,7 @@ struct Reference<'a> {
 /// Tries the candidates for a region, the first of which is its own code, with these inputs; the time of each is taken
 /// `repeat` times.
 pub(super) fn measure(
-    solo: &Solo<'_>,
+    single_region: &SingleRegion<'_>,
     region: &Region,
     candidates: Vec<Candidate>,
     inputs: &[Tensor],
@@ -78,7 +78,7 @@ pub(super) fn measure(
     let count = candidates.len();
     let mut candidates = candidates.into_iter();
     let Some(own) = candidates.next() else { return Ok(None) };
-    let mut session = solo.load(region, own.code.into(), None)?;
+    let mut session = single_region.load(region, own.code.into(), None)?;
     let inputs = views(inputs)?;
     session.run(&inputs)?;
     let outputs = outputs::collect(&session)?;
@@ -95,13 +95,13 @@ pub(super) fn measure(
     };
     for Candidate { name, code } in candidates {
         let code = Bytes::from(code);
-        match reference.try_code(solo, region, code.clone(), repeat) {
+        match reference.try_code(single_region, region, code.clone(), repeat) {
             Ok(time) if time < outcome.after && time < before * (1.0 - NOISE) => {
                 outcome = Outcome { candidate: name, after: time, code: Some(code), ..outcome };
             }
             Ok(_) => {}
             Err(error) => {
-                reference.still_runs(solo, region, &name, &error)?;
+                reference.still_runs(single_region, region, &name, &error)?;
                 outcome.left_out.push(LeftOut { candidate: name, reason: error.message });
             }
         }
@@ -111,8 +111,8 @@ pub(super) fn measure(
 
 impl Reference<'_> {
     /// Seconds that a run of other code takes; an error where it does not run, or computes something else.
-    fn try_code(&self, solo: &Solo<'_>, region: &Region, code: Bytes, repeat: u32) -> Result<f64> {
-        let mut session = solo.load(region, code, Some(&self.session))?;
+    fn try_code(&self, single_region: &SingleRegion<'_>, region: &Region, code: Bytes, repeat: u32) -> Result<f64> {
+        let mut session = single_region.load(region, code, Some(&self.session))?;
         session.run(&self.inputs)?;
         for ((name, expected), (_, found)) in self.outputs.iter().zip(&outputs::collect(&session)?) {
             if let Some(problem) = Comparison::of(name, found, expected, Tolerance::default()).problem {
@@ -123,9 +123,15 @@ impl Reference<'_> {
     }
 
     /// Whether the device is as good as before, after a candidate failed.
-    fn still_runs(&mut self, solo: &Solo<'_>, region: &Region, name: &str, error: &Diagnostic) -> Result<()> {
+    fn still_runs(
+        &mut self,
+        single_region: &SingleRegion<'_>,
+        region: &Region,
+        name: &str,
+        error: &Diagnostic,
+    ) -> Result<()> {
         self.session.run(&self.inputs).map_err(|_| {
-            let (device, symbol) = (solo.device.name(), &region.symbol);
+            let (device, symbol) = (single_region.device.name(), &region.symbol);
             let message = format!("{device} is lost after the kernel '{name}' of region {symbol}: {}", error.message);
             Diagnostic::new(Code::Device, message)
                 .hint("Report this to the backend's maker; what was found before is kept")

@@ -33,7 +33,7 @@ impl File {
     /// Reads a file, or code, and tells how many of its bytes are the file.
     pub(crate) fn read(bytes: &[u8]) -> Result<(File, usize), Error> {
         let end = bytes.iter().position(|&byte| byte == b'\n').ok_or_else(|| Error::new("it is cut short"))?;
-        let file: File = serde_json::from_slice(&bytes[..end]).map_err(|_| Error::new("it is no line of JSON"))?;
+        let file: File = serde_json::from_slice(&bytes[..end]).map_err(|_| Error::new("it is not a line of JSON"))?;
         match file.fault.as_deref() {
             Some("crash") => std::process::abort(),
             Some("panic") => panic!("as asked"),

@@ -17,7 +17,7 @@ impl HostPlace {
     /// As many bytes as `to` has can be read.
     pub(crate) unsafe fn read(self, to: &mut [u8]) {
         let from = std::ptr::with_exposed_provenance::<u8>(self.0);
-        // SAFETY: the caller vouches for the host's bytes, and memory of the simulator is no memory that was lent.
+        // SAFETY: the caller vouches for the host's bytes, and memory of the simulator is not memory that was lent.
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
     }
 

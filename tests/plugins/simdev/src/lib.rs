@@ -115,7 +115,7 @@ impl Backend for Simulated {
         let mut operands =
             products.flat_map(|node| node.inputs.iter().flatten()).map(|&value| &candidate.values[value]);
         match operands.find(|value| value.shape.len() != 2) {
-            Some(value) => Err(Refusal::new(RefusalCode::Shape, format!("'{}' is no matrix", value.name))),
+            Some(value) => Err(Refusal::new(RefusalCode::Shape, format!("'{}' is not a matrix", value.name))),
             None => Ok(()),
         }
     }

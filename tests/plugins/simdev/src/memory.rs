@@ -91,7 +91,7 @@ impl Memory {
     /// The allocation in which all of these bytes lie, and where they begin there.
     fn locate(&self, address: u64, bytes: usize) -> Result<(usize, usize), Error> {
         let Some((index, offset)) = self.find(address) else {
-            return Err(Error::new(format!("{address:#x} is no address of the simulator")));
+            return Err(Error::new(format!("{address:#x} is not an address of the simulator")));
         };
         let (number, allocation) = (index + 1, &self.allocations[index]);
         if allocation.data.is_none() {

@@ -111,7 +111,7 @@ const NO_ROW: &[(&str, &str, &str)] = &[
     ("plugin new", "--api", "the folder that is written must be empty, and that of a crate is not"),
 ];
 
-/// Values that are no paths, as the help calls them.
+/// Values that are not paths, as the help calls them.
 const NO_PATHS: &[&str] = &[
     "INPUT:SHAPE",
     "KIND:N",

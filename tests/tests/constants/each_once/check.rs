@@ -209,7 +209,7 @@ impl Expected {
 
 /// A row's note without what the audit says of where in the code the bytes stand, which is the plugin's affair.
 fn without_places(row: &LedgerRow) -> Option<String> {
-    let parts = row.note.as_deref()?.split("; ").filter(|part| !part.starts_with("it stands verbatim at offset "));
+    let parts = row.note.as_deref()?.split("; ").filter(|part| !part.starts_with("it is found verbatim at offset "));
     Some(parts.collect::<Vec<_>>().join("; ")).filter(|note| !note.is_empty())
 }
 

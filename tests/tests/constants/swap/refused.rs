@@ -197,7 +197,7 @@ fn other_models_are_refused() {
     refused(layers_of(1), more, &format!("`extra`: 'old.byoc' has no constant of that name{OTHER}"));
 }
 
-/// The first constant is named with the number of the others, and what is no artifact or no model is said as ever.
+/// The first constant is named with the number of the others, and what is not an artifact or a model is said as ever.
 #[test]
 fn errors_name_the_first() {
     let (old, new) = (convolution(1, 2, 3), convolution(11, 12, 13));

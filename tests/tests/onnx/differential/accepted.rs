@@ -1,4 +1,4 @@
-//! The differences that are no fault of byoc's: the one list. What differs is made smaller first, to one node where that is
+//! The differences that are not byoc's faults: the one list. What differs is made smaller first, to one node where that is
 //! possible, so an entry looks at that node and what it reads, and accepts no element but those its reason tells of.
 
 use byoc_core::ops::cast::from_onnx;
@@ -10,7 +10,7 @@ use super::graph::{Case, Leaf, Node};
 use super::judge::Difference;
 use super::values::numbers;
 
-/// A difference that is no fault.
+/// A difference that is not a fault.
 pub(crate) struct Accepted {
     /// What differs, and who is right.
     pub(crate) reason: &'static str,
@@ -51,7 +51,7 @@ pub(crate) const ACCEPTED: &[Accepted] = &[
                 "ScatterND",
                 "Sign",
             ]);
-            // The index of a maximum is no NaN itself.
+            // The index of a maximum is not a NaN itself.
             let kept = it.is_float() && it.elements(|a, b| a.is_nan() && !b.is_nan());
             let index = op.is_some_and(|node| node.op == "MaxPool") && !it.is_float();
             op.is_some() && (kept || index) && it.reads(f64::is_nan)
@@ -201,7 +201,7 @@ pub(crate) const ACCEPTED: &[Accepted] = &[
         reason: "integers are computed in integers, and wrap; onnxruntime takes Mod and sums of them through floats",
         holds: |it| {
             let Some(node) = it.only(&["Mod", "ReduceSum"]).filter(|_| !it.is_float()) else { return false };
-            // Larger integers are no floats, or may have a sum that is none.
+            // Larger integers are not floats, or may have a sum that is none.
             let least = if node.op == "Mod" { 2f64.powi(53) } else { 1e9 };
             it.reads(|value| value.abs() > least)
         },

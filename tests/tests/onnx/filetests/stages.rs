@@ -192,7 +192,7 @@ fn request(case: &Case) -> Result<(Request, Vec<&'static Scripted>), String> {
     }
     let mut request = Request::new(Vec::new(), backends);
     request.model = Some(case.model.clone());
-    request.folder = (case.stage == "fold" || case.has("fold")).then(json);
+    request.folding_backend = (case.stage == "fold" || case.has("fold")).then(json);
     request.allow_duplicates = case.has("allow-duplicates");
     Ok((request, scripted))
 }

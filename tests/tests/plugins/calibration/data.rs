@@ -111,7 +111,7 @@ pub(crate) fn compile_in_process(
     let backends = registry.select(&["calibrated".into(), host.into()], &settings)?;
     let request = Request {
         calibration: Some(Box::new(dataset)),
-        folder: backends.last().cloned(),
+        folding_backend: backends.last().cloned(),
         fallback_on_crash: true,
         ..Request::new(vec![("main".into(), folder.path().join("model.onnx"))], backends)
     };

@@ -188,7 +188,7 @@ fn data_that_does_not_fit_is_told_with_a_remedy() {
         ),
         (
             "data.bin",
-            "the data set 'data.bin' is no folder, .npz or .npy file\n  hint: Put single samples, such as images, into a \
+            "the data set 'data.bin' is not a folder, .npz or .npy file\n  hint: Put single samples, such as images, into a \
              folder",
         ),
     ];
@@ -218,7 +218,7 @@ fn images_that_do_not_fit_are_told_with_a_remedy() {
     compile(&folder, &["--dataset", "data"]).fails(
         2,
         "error: [B701] 'data/b.png' cannot be read as an image: Format error decoding Png: Invalid PNG signature.\n  hint: \
-         Leave it out, or write it anew",
+         Leave it out, or write it again",
     );
     let half = places::read(&folder.path().join("data/a.png"));
     folder.write("data/b.png", &half[..half.len() / 2]);

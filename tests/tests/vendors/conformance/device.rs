@@ -47,7 +47,7 @@ fn errors_of_a_device_are_told() {
     }
 }
 
-/// Regions that cannot be recorded, and devices that record nothing, are no fault.
+/// Regions that cannot be recorded, and devices that record nothing, are not faults.
 #[test]
 fn recordings_are_not_asked_for_where_there_are_none() {
     for settings in

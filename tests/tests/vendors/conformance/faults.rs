@@ -24,7 +24,7 @@ fn expected(fault: Fault) -> Option<(&'static str, &'static str)> {
         PacksWithoutLayout => ("scale: f32[3x16] constants: claims", "its packed layout has no name"),
         PacksTooLittle => ("scale: f32[3x16] constants: claims", "it writes 7 of the 8 bytes"),
         PacksTooMuch => ("scale: f32[3x16] constants: claims", "it writes more than the 8 bytes"),
-        PacksMisaligned => ("scale: f32[3x16] constants: claims", "an alignment of 8192 is no power of two"),
+        PacksMisaligned => ("scale: f32[3x16] constants: claims", "an alignment of 8192 is not a power of two"),
         // Too small for the search for secret copies, but `load` does not expect them either.
         EmbedsHost | EmbedsPart => ("scale: f32[3x16] constants: run", "load fails: damaged code"),
         PanicInLoad => ("scale: f32[3x16] constants: run", PANIC),
@@ -39,7 +39,8 @@ fn expected(fault: Fault) -> Option<(&'static str, &'static str)> {
         WritesEndlessCode => ("scale: f32[3x16] constants: codegen", "it writes more than 256 MiB of code"),
         PacksEndlessly => ("scale: f32[3x16] constants: codegen", "it writes more than 256 MiB of packed constants"),
         HangsInCodegen => ("scale: f32[3x16] constants: codegen", "timed out after 2 s"),
-        // The plugin's own side of the wire keeps the panic, and `free` has no answer; printing is no fault here, and who tells of progress may take long.
+        // The plugin's own side of the wire keeps the panic, and `free` has no answer; printing is not a fault here, and who
+        // reports progress may take long.
         PanicInDrop | PrintsInCodegen | WorksLong => return None,
     })
 }

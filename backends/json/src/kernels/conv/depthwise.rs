@@ -114,7 +114,7 @@ impl Line<'_> {
     /// P pixels from pixel `px` with the tap columns `kw`; returns P.
     ///
     /// # Safety
-    /// The CPU has the features of `V`; these taps lie on the image and these pixels in `y`.
+    /// The CPU has the features of `V`; these taps are on the image and these pixels in `y`.
     #[inline(always)]
     unsafe fn tile<V: V16, const P: usize, const S: usize>(
         &self,

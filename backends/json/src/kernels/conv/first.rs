@@ -53,7 +53,7 @@ pub(super) fn run(threads: &Threads, p: &ConvParams, o: Operands<'_>, y: &mut [f
 }
 
 /// Copies the input rows that output rows from `first_row` read into `scratch` [band height][band width][IC].
-/// Channels lie innermost so that one kernel row is one run of values, and pixels are apart from each other: the
+/// Channels are innermost so that one kernel row is one run of values, and pixels are apart from each other: the
 /// compiler would load neighbours as one vector and shuffle.
 fn fill(p: &ConvParams, band: Band, image: &[f32], first_row: usize, scratch: &mut [f32]) {
     let w = band.width;

@@ -27,7 +27,7 @@ pub(super) struct Tile {
     pub(super) w_out_block: usize,
     pub(super) w_block: usize,
     /// Input column under pixel 0 at tap column 0, column step of a pixel and of a tap, input width: the test which
-    /// pixels lie outside; unused if `inside`.
+    /// pixels are outside; unused if `inside`.
     pub(super) inside: bool,
     pub(super) column: isize,
     pub(super) column_step: usize,
@@ -258,7 +258,7 @@ pub(super) fn cuts(len: usize, max: usize) -> impl Iterator<Item = (usize, usize
     (0..parts).map(move |i| (len * i / parts, len * (i + 1) / parts - len * i / parts))
 }
 
-/// The taps `k` in `0..taps` for which `first + k * step` lies in `0..size`.
+/// The taps `k` in `0..taps` for which `first + k * step` is in `0..size`.
 pub(super) fn taps_inside(first: isize, step: usize, size: usize, taps: usize) -> std::ops::Range<usize> {
     let start = if first >= 0 { 0 } else { first.unsigned_abs().div_ceil(step) };
     let left = size as isize - first;

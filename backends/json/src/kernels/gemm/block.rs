@@ -59,7 +59,7 @@ pub(crate) struct Block<'a> {
 
 impl Block<'_> {
     /// # Safety
-    /// The pointers reach every element of the block; nobody else writes it; `columns` starts on a multiple of 16.
+    /// The pointers reach every element of the block; no other task writes it; `columns` starts on a multiple of 16.
     pub(crate) unsafe fn run(&self, scratch: &mut [f32]) {
         let k = self.p.k;
         let (table, _) = tiles(self.isa, self.rows.len());

@@ -65,7 +65,7 @@ pub(super) fn panel_a_len(rows: usize, k: usize) -> usize {
     rows * k.next_multiple_of(BLOCK)
 }
 
-/// Packs `rows` rows of A from `a` into one panel [ceil(k / 16)][rows][16], times `alpha`; what lies past k is not
+/// Packs `rows` rows of A from `a` into one panel [ceil(k / 16)][rows][16], times `alpha`; what is past k is not
 /// written. Values of one row stay together because the compiler would turn a tile's loads of neighbouring rows into
 /// one vector load and shuffles, which halves the speed.
 ///

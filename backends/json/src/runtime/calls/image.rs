@@ -12,7 +12,7 @@ use crate::program::{Conv, Pool};
 
 /// The shape of an image tensor.
 fn image(shape: &[usize]) -> Result<[usize; 4], Error> {
-    shape.try_into().map_err(|_| Error::new(format!("{shape:?} is no image tensor")))
+    shape.try_into().map_err(|_| Error::new(format!("{shape:?} is not an image tensor")))
 }
 
 fn layout(signature: &Signature<'_>) -> Result<Layout, Error> {
@@ -20,7 +20,7 @@ fn layout(signature: &Signature<'_>) -> Result<Layout, Error> {
     match (blocked(signature.input_value(0)), blocked(signature.output_value(0))) {
         (true, true) => Ok(Layout::Blocked),
         (false, false) => Ok(Layout::Nchw),
-        _ => Err(Error::new("input and output lie differently")),
+        _ => Err(Error::new("input and output have different layouts")),
     }
 }
 

@@ -126,7 +126,7 @@ pub(super) fn expand(signature: &Signature<'_>) -> Result<Ready, Error> {
     Copy::to_output(signature, 0, (0..out.len()).map(stride).collect())
 }
 
-/// Between one tensor and its parts along an axis: for each outer index, the parts lie one after another.
+/// Between one tensor and its parts along an axis: for each outer index, the parts are one after another.
 struct Parts {
     outer: usize,
     /// Bytes of each part for one outer index.
@@ -134,7 +134,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// `whole` and `parts` are shapes; `blocked` is whether all lie in NCHW16c.
+    /// `whole` and `parts` are shapes; `blocked` is whether all are in NCHW16c.
     fn new(axis: usize, whole: &[usize], parts: &[&[usize]], size: usize, blocked: bool) -> Option<Self> {
         let same =
             |part: &&[usize]| part.len() == whole.len() && (0..whole.len()).all(|i| i == axis || part[i] == whole[i]);
@@ -231,7 +231,7 @@ impl Call for Split {
     }
 }
 
-/// Copies `rows` runs of `width` bytes; a side is where the first one lies and how far the next one is.
+/// Copies `rows` runs of `width` bytes; a side is where the first one is and how far the next one is.
 fn copy_rows(
     threads: &Threads,
     rows: usize,

@@ -17,7 +17,7 @@ enum Kind {
 
 struct Product {
     params: GemmParams,
-    /// Whether B lies in the panels of the kernel.
+    /// Whether B is packed in the kernel's panels.
     packed: bool,
     bias: Kind,
     act: kernels::Activation,

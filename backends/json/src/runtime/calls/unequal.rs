@@ -1,4 +1,4 @@
-//! Sizes that a region was compiled to be equal, and are not: what an error about shapes says about symbols.
+//! Errors about symbols: sizes that must be equal for a region's code, and are not.
 
 use byoc_plugin_api::{Dim, Error};
 

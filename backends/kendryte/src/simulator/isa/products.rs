@@ -10,7 +10,7 @@ pub(crate) const OUTPUTS: usize = 16;
 /// Pixels that are computed together.
 pub(crate) const PIXELS: usize = 4;
 
-/// Places of a kernel line whose weights lie side by side.
+/// Places of a kernel line whose weights are side by side.
 pub(crate) const LANES: usize = 4;
 
 /// The weights of [`LANES`] places for [`OUTPUTS`] channels, `[channel][place]`.
@@ -64,7 +64,7 @@ impl Tile<'_> {
 pub(super) fn portable(tile: &Tile<'_>, sums: &mut [i32], stride: usize) {
     tile.each(sums, stride, |starts| {
         std::array::from_fn(|pixel| {
-            // Each place has a sum of its own until the end, so that places and not channels lie side by side.
+            // Each place has a sum of its own until the end, so that places and not channels are side by side.
             let mut sums = [[0i32; LANES]; OUTPUTS];
             for (line, weights) in tile.lines() {
                 for (x, weights) in tile.bytes(starts[pixel], line, weights.len()).iter().zip(weights) {

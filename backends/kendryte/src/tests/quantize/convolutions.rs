@@ -236,7 +236,7 @@ fn large_sums_are_within_their_bound() {
     }
 }
 
-/// Scales that are as large or as small as they get: what is quantised keeps the rules, the rest is told.
+/// Scales that are as large or as small as they get: what is quantised keeps the rules, the rest is refused.
 #[test]
 fn extreme_scales() {
     let mut random = Rng::with_seed(15);

@@ -1,4 +1,4 @@
-//! What cannot be quantised is told, and what only looks like it is not.
+//! What cannot be quantised is refused, and what only looks like it is not.
 
 use crate::kmodel::arguments::Kernel;
 use crate::quantize::{Activation, FloatConv, Quantization, conv};

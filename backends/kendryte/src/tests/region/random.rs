@@ -54,7 +54,7 @@ fn network(seed: u64, layers: usize) -> Build {
         };
         values.push(y);
     }
-    // Whatever nobody reads is an output, and now and then what somebody does.
+    // Every unused value is an output, and now and then one that is read.
     let read: Vec<_> = build.region.nodes.iter().flat_map(|node| node.inputs.iter().flatten().copied()).collect();
     let outputs: Vec<_> =
         values.into_iter().filter(|value| !read.contains(value) || pick(&[0, 1, 2, 3]) == 0).collect();

@@ -66,7 +66,7 @@ fn a_1x1_convolution_skips_the_pixels_of_a_depthwise_stride() {
     build.output(y);
     let expected = ["conv 3x3 None 1 loads", "depthwise 3x3 None 1 loads", "conv 1x1 LeftTop2 1 loads", "DEQUANTIZE"];
     assert_eq!(layers(&mut build, &[]), expected);
-    // Anybody else has a layer of the CPU skip them.
+    // For other readers a layer of the CPU skips them.
     build.region.outputs.clear();
     let y = build.conv(x, 6, 3, 1, false);
     build.output(y);

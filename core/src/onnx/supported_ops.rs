@@ -1,5 +1,4 @@
-//! Which operators a model may use, with how many inputs and outputs. The one place that decides it: if plugins ever bring
-//! operators of their own, they are asked here.
+//! Which operators a model may use, with how many inputs and outputs. The only place that decides it.
 
 use super::canonical;
 use super::flatten::FlatNode;
@@ -9,7 +8,7 @@ use crate::ops;
 /// Fails if some node's operator is not known; names the first such node, and every other such operator. Then fails if one
 /// has more inputs or outputs than its operator.
 pub(super) fn check(nodes: &[FlatNode]) -> Result<()> {
-    let mut unknown = nodes.iter().filter(|node| !known(&node.domain, &node.op));
+    let mut unknown = nodes.iter().filter(|node| !supported(&node.domain, &node.op));
     let Some(first) = unknown.next() else { return nodes.iter().try_for_each(check_counts) };
     let operator = qualified(first);
     let cause = format!("node '{}': operator {operator} version {} is not known", first.name, first.version);
@@ -31,7 +30,7 @@ fn check_counts(node: &FlatNode) -> Result<()> {
     def.check_counts(node.version, count(&node.inputs), count(&node.outputs)).map_err(place)
 }
 
-/// What helps against operators that people often meet.
+/// Remedies for common unsupported operators.
 fn remedy(node: &FlatNode) -> Option<&'static str> {
     match (node.domain.as_str(), node.op.as_str()) {
         ("", "If" | "Loop" | "Scan") => Some("Export the model for one fixed path, without control flow"),
@@ -40,7 +39,7 @@ fn remedy(node: &FlatNode) -> Option<&'static str> {
     }
 }
 
-fn known(domain: &str, op: &str) -> bool {
+fn supported(domain: &str, op: &str) -> bool {
     domain.is_empty() && op == "Constant" || ops::find(domain, canonical::name_of_today(op)).is_some()
 }
 

@@ -1,4 +1,4 @@
-//! The range of a value's elements, and how many of them lie in each part of it.
+//! Range and histogram of a value's elements.
 
 use byoc_plugin_api::Observed;
 
@@ -24,7 +24,7 @@ impl Range {
             if !value.is_finite() {
                 return Err(value);
             }
-            // One zero for both: which of the two comes out must not depend on the order.
+            // Minus zero becomes zero, so that the result does not depend on the order.
             let value = value + 0.0;
             self.min = self.min.min(value);
             self.max = self.max.max(value);
@@ -33,10 +33,10 @@ impl Range {
     }
 }
 
-/// Counts elements by part of their range.
+/// Counts elements by bin of their range.
 pub(super) struct Histogram {
     observed: Observed,
-    /// Parts a unit; 0 where all elements are equal.
+    /// Bins per unit; 0 where all elements are equal.
     scale: f64,
 }
 
@@ -59,7 +59,7 @@ impl Histogram {
         }
     }
 
-    /// What was seen; the number of the value is still to be set.
+    /// The observation; the number of the value is still to be set.
     pub(super) fn observed(self) -> Observed {
         self.observed
     }

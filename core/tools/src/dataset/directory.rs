@@ -41,10 +41,10 @@ impl Sample {
 }
 
 /// The samples in a folder, sorted by name. Other files and folders are not looked at.
-pub(super) fn list(folder: &Path) -> Result<Vec<Sample>> {
-    let failed = |error: std::io::Error| Diagnostic::io(folder, "read the folder", &error);
+pub(super) fn list(dir: &Path) -> Result<Vec<Sample>> {
+    let failed = |error: std::io::Error| Diagnostic::io(dir, "read the folder", &error);
     let mut samples = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if let Some(kind) = Kind::of(&path).filter(|_| path.is_file()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -52,7 +52,7 @@ pub(super) fn list(folder: &Path) -> Result<Vec<Sample>> {
         }
     }
     if samples.is_empty() {
-        return Err(bad(format!("the data set '{}' has no samples", folder.display())).hint(
+        return Err(bad(format!("the data set '{}' has no samples", dir.display())).hint(
             "A sample is a file that ends in .png, .jpg, .jpeg, .bmp, .npy or .npz; folders in it are not searched",
         ));
     }
@@ -61,21 +61,21 @@ pub(super) fn list(folder: &Path) -> Result<Vec<Sample>> {
 }
 
 /// The samples of a folder for one model.
-pub(super) struct Folder<'a> {
+pub(super) struct Directory<'a> {
     samples: &'a [Sample],
     inputs: Vec<Input>,
     images: Option<Images>,
 }
 
-impl<'a> Folder<'a> {
-    /// Looks at the size of each image, so that what is no image shows before the model runs.
+impl<'a> Directory<'a> {
+    /// Looks at the size of each image, so that other files are reported before the model runs.
     pub(super) fn open(
-        folder: &Path,
+        dir: &Path,
         samples: &'a [Sample],
         inputs: &[Input],
         normalisation: &Normalisation,
         warn: &mut dyn FnMut(Diagnostic),
-    ) -> Result<Folder<'a>> {
+    ) -> Result<Directory<'a>> {
         let files: Vec<_> =
             samples.iter().filter(|sample| sample.is_image()).map(|sample| sample.path.as_path()).collect();
         let images = match files.first() {
@@ -83,15 +83,15 @@ impl<'a> Folder<'a> {
             None => None,
         };
         if let Some(images) = &images
-            && let Some(warning) = images.check(folder, &files)?
+            && let Some(warning) = images.check(dir, &files)?
         {
             warn(warning);
         }
-        Ok(Folder { samples, inputs: inputs.to_vec(), images })
+        Ok(Directory { samples, inputs: inputs.to_vec(), images })
     }
 }
 
-impl Samples for Folder<'_> {
+impl Samples for Directory<'_> {
     fn count(&self) -> usize {
         self.samples.len()
     }

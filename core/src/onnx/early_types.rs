@@ -1,5 +1,5 @@
-//! What is known of a value's rank and element type before types are inferred: as much as old forms need, whose meaning
-//! depends on it. Never a guess; `None` means not known.
+//! Ranks and element types before type inference, as far as rewrites of old operator forms need them. Never a guess:
+//! `None` means not known.
 
 use byoc_plugin_api::{Attribute, DType};
 
@@ -9,47 +9,47 @@ use crate::ops::{self, Like};
 
 /// Rank and element type of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Fact {
+pub(super) struct EarlyType {
     pub(super) rank: Option<usize>,
     pub(super) dtype: Option<DType>,
 }
 
-/// What is known of the outputs of `node`.
-pub(super) fn of_outputs(builder: &Builder<'_>, node: &Node) -> Vec<Fact> {
-    let fact = |index: usize| node.input(index).map(|id| builder.fact(id)).unwrap_or_default();
-    let all: Vec<Fact> = node.inputs.iter().flatten().map(|&id| builder.fact(id)).collect();
-    let (rank, dtype) = (fact(0).rank, fact(0).dtype);
+/// The early types of the outputs of `node`.
+pub(super) fn of_outputs(builder: &Builder<'_>, node: &Node) -> Vec<EarlyType> {
+    let early_type = |index: usize| node.input(index).map(|id| builder.early_type(id)).unwrap_or_default();
+    let all: Vec<EarlyType> = node.inputs.iter().flatten().map(|&id| builder.early_type(id)).collect();
+    let (rank, dtype) = (early_type(0).rank, early_type(0).dtype);
     let shift = |by: Option<usize>, op: fn(usize, usize) -> Option<usize>| op(rank?, by?);
     let like = ops::find(&node.domain, &node.op).map_or(Like::Nothing, |def| def.like);
     let rank = match node.op.as_str() {
         _ if matches!(like, Like::First | Like::Rank) => rank,
         _ if like == Like::Broadcast => widest(&all),
-        _ if like == Like::Compared => return vec![Fact { rank: widest(&all), dtype: Some(DType::Bool) }],
-        "Split" => return vec![fact(0); node.outputs.len()],
+        _ if like == Like::Compared => return vec![EarlyType { rank: widest(&all), dtype: Some(DType::Bool) }],
+        "Split" => return vec![early_type(0); node.outputs.len()],
         op if op.starts_with("Reduce") && node.int("keepdims", 1) == 1 => rank,
-        "Conv" => rank.or(fact(1).rank),
-        "Concat" => all.iter().find_map(|fact| fact.rank),
-        "Cast" => return vec![Fact { rank, dtype: None }],
+        "Conv" => rank.or(early_type(1).rank),
+        "Concat" => all.iter().find_map(|early_type| early_type.rank),
+        "Cast" => return vec![EarlyType { rank, dtype: None }],
         "Gemm" | "Flatten" => Some(2),
-        "MatMul" => widest(&all).filter(|_| all.iter().all(|fact| fact.rank.is_some_and(|rank| rank >= 2))),
+        "MatMul" => widest(&all).filter(|_| all.iter().all(|early_type| early_type.rank.is_some_and(|rank| rank >= 2))),
         "Reshape" => length(builder, node.input(1)),
         "Squeeze" => shift(length(builder, node.input(1)), usize::checked_sub),
         "Unsqueeze" => shift(length(builder, node.input(1)), usize::checked_add),
-        "Gather" => shift(fact(1).rank, |data, indices| (data + indices).checked_sub(1)),
+        "Gather" => shift(early_type(1).rank, |data, indices| (data + indices).checked_sub(1)),
         "Shape" => {
-            return vec![Fact { rank: Some(1), dtype: Some(DType::I64) }];
+            return vec![EarlyType { rank: Some(1), dtype: Some(DType::I64) }];
         }
         "ConstantOfShape" => {
-            return vec![Fact { rank: length(builder, node.input(0)), dtype: fill_type(node) }];
+            return vec![EarlyType { rank: length(builder, node.input(0)), dtype: fill_type(node) }];
         }
-        _ => return vec![Fact::default()],
+        _ => return vec![EarlyType::default()],
     };
-    vec![Fact { rank, dtype }]
+    vec![EarlyType { rank, dtype }]
 }
 
 /// The rank after broadcasting, where every rank is known.
-fn widest(facts: &[Fact]) -> Option<usize> {
-    facts.iter().map(|fact| fact.rank).collect::<Option<Vec<_>>>()?.into_iter().max()
+fn widest(types: &[EarlyType]) -> Option<usize> {
+    types.iter().map(|early_type| early_type.rank).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 /// How many elements a constant or typed vector has.

@@ -1,5 +1,5 @@
-//! Files that are there as a whole or not at all. They have no name until every byte is on disk, so that whoever is
-//! interrupted or killed leaves nothing behind; then they take the place of whatever was there.
+//! Atomic file writes: an unnamed temporary file is written and synced, then linked or renamed to its path, so that an
+//! interrupted or killed process leaves nothing behind.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,44 +9,44 @@ use bytes::Bytes;
 use tempfile::{Builder, NamedTempFile};
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::map::{self, folder_of};
+use crate::map::{self, dir_of};
 
-/// Writes a file in place of whatever was there. It has the permissions of any new file.
+/// Writes or replaces a file atomically, with the permissions of any new file.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     write_with(path, |file| file.write_all(bytes))
 }
 
-/// Writes a file in place of whatever was there: what `fill` puts into a new file beside it, which is flushed to disk and
-/// takes the name then. Where anything fails, no file is left, and one that was there before is as it was.
+/// Writes or replaces a file atomically: `fill` writes a temporary file beside it, which is synced to disk and then
+/// renamed. On an error nothing is left behind, and an existing file is unchanged.
 pub fn write_with<T>(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<T>) -> Result<T> {
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         // Renaming over a device such as /dev/null would take the device away.
-        return Err(Diagnostic::new(Code::Io, format!("cannot write '{}': it is no regular file", path.display())));
+        return Err(Diagnostic::new(Code::Io, format!("cannot write '{}': it is not a regular file", path.display())));
     }
     save(path, fill).map_err(|error| Disk::Output.hint(&error, Diagnostic::io(path, "write", &error)))
 }
 
 fn save<T>(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
-    let folder = folder_of(path);
-    let mut output = Output::new(folder)?;
+    let dir = dir_of(path);
+    let mut output = Output::new(dir)?;
     let filled = fill(output.file())?;
     output.file().sync_all()?;
-    output.publish(folder, path)?;
-    // The new name is on disk only once its folder is. Some file systems cannot do that; the bytes are safe by now.
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    output.publish(dir, path)?;
+    // The rename is durable once its directory is synced. Some file systems cannot do that; the bytes are safe by now.
+    let _ = File::open(dir).and_then(|dir| dir.sync_all());
     Ok(filled)
 }
 
-/// A folder for files without a name, and what to do when its disk is full.
+/// A directory for unnamed files, and the remedy when its disk is full.
 #[derive(Clone, Debug)]
 pub struct Scratch {
     /// The folder.
-    pub folder: PathBuf,
-    /// Whose choice it is.
+    pub dir: PathBuf,
+    /// Who chose the disk.
     pub disk: Disk,
 }
 
-/// Why a file is on the disk that it is on.
+/// Why a file is on its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
     /// The user named an output there.
@@ -58,32 +58,31 @@ pub enum Disk {
 impl Scratch {
     /// The folder of an output, so that a full disk shows early and nowhere else.
     pub fn beside(output: &Path) -> Scratch {
-        Scratch { folder: folder_of(output).to_owned(), disk: Disk::Output }
+        Scratch { dir: dir_of(output).to_owned(), disk: Disk::Output }
     }
 
     /// The system's folder for temporary files.
     pub fn temporary() -> Scratch {
-        Scratch { folder: std::env::temp_dir(), disk: Disk::Temporary }
+        Scratch { dir: std::env::temp_dir(), disk: Disk::Temporary }
     }
 
     /// A new, empty file without a name.
     pub fn file(&self) -> Result<File> {
-        tempfile::tempfile_in(&self.folder)
-            .map_err(|error| self.disk.hint(&error, Diagnostic::io(&self.folder, "create a temporary file in", &error)))
+        tempfile::tempfile_in(&self.dir)
+            .map_err(|error| self.disk.hint(&error, Diagnostic::io(&self.dir, "create a temporary file in", &error)))
     }
 
-    /// The bytes that `fill` writes, mapped from a file without a name, which goes with the last of them.
+    /// The bytes that `fill` writes, mapped from an unnamed file, which is freed with the last of them.
     pub fn mapped<T>(&self, fill: impl FnOnce(&mut File) -> io::Result<T>) -> Result<Bytes> {
         let mut file = self.file()?;
-        fill(&mut file).map_err(|error| {
-            self.disk.hint(&error, Diagnostic::io(&self.folder, "write a temporary file in", &error))
-        })?;
-        map::map_open(file, &self.folder)
+        fill(&mut file)
+            .map_err(|error| self.disk.hint(&error, Diagnostic::io(&self.dir, "write a temporary file in", &error)))?;
+        map::map_open(file, &self.dir)
     }
 }
 
 impl Disk {
-    /// Adds what to do, where `cause` is that the disk is full or a file has become too large.
+    /// Adds the remedy where `cause` is a full disk or a file-size limit.
     pub fn hint(self, cause: &io::Error, error: Diagnostic) -> Diagnostic {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         match (cause.kind(), self) {
@@ -100,28 +99,28 @@ impl Disk {
 
 /// A file that is being written.
 enum Output {
-    /// One without a name: the system takes it away when the process ends.
+    /// An unnamed file, which the system frees when the process ends.
     #[cfg(target_os = "linux")]
     Unnamed(File),
-    /// A temporary file, where unnamed ones cannot be had; removed when dropped.
+    /// A named temporary file, where unnamed ones are not supported; removed when dropped.
     Named(NamedTempFile),
 }
 
 impl Output {
     /// A new, empty file in `folder`, with the permissions of any new file.
-    fn new(folder: &Path) -> io::Result<Output> {
+    fn new(dir: &Path) -> io::Result<Output> {
         #[cfg(target_os = "linux")]
         {
             use rustix::fs::{Mode, OFlags, open};
             let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-            if let Ok(file) = open(folder, flags, Mode::from_raw_mode(0o666)) {
+            if let Ok(file) = open(dir, flags, Mode::from_raw_mode(0o666)) {
                 return Ok(Output::Unnamed(file.into()));
             }
         }
         let mut builder = named();
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        builder.tempfile_in(folder).map(Output::Named)
+        builder.tempfile_in(dir).map(Output::Named)
     }
 
     /// The file to write to.
@@ -133,8 +132,8 @@ impl Output {
         }
     }
 
-    /// Gives the file its name, in place of whatever had it before.
-    fn publish(self, folder: &Path, path: &Path) -> io::Result<()> {
+    /// Links the file to its path, and replaces an existing file.
+    fn publish(self, dir: &Path, path: &Path) -> io::Result<()> {
         match self {
             #[cfg(target_os = "linux")]
             Output::Unnamed(file) => {
@@ -145,9 +144,9 @@ impl Output {
                 } else {
                     return Ok(());
                 }
-                // A link cannot replace a file, a rename can: so a name of its own first. Only a process that is killed
-                // between these two calls leaves that name, and the whole file under it.
-                let named = named().make_in(folder, |name| link(&file, name))?;
+                // A link cannot replace a file, a rename can: so it is linked under a temporary name first. Only a process
+                // that is killed between these two calls leaves that name, with the complete file.
+                let named = named().make_in(dir, |name| link(&file, name))?;
                 named.into_temp_path().persist(path).map_err(|error| error.error)
             }
             Output::Named(file) => file.persist(path).map(drop).map_err(|error| error.error),
@@ -155,7 +154,7 @@ impl Output {
     }
 }
 
-/// What files are called that are not whole yet, where they need a name.
+/// Names of unfinished files.
 fn named() -> Builder<'static, 'static> {
     let mut builder = Builder::new();
     builder.prefix(".byoc-").suffix(".tmp");
@@ -176,8 +175,8 @@ mod tests {
 
     #[test]
     fn a_file_that_fails_half_way_is_not_there() {
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("out");
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("out");
         let half = |error: io::ErrorKind| {
             move |file: &mut File| -> io::Result<()> {
                 file.write_all(b"half")?;
@@ -193,30 +192,30 @@ mod tests {
                 path.display()
             )
         );
-        assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0);
+        assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 0);
         write(&path, b"whole").expect("written");
-        // Room is not what is missing.
+        // Another cause has no hint about room.
         let error = write_with(&path, half(io::ErrorKind::PermissionDenied)).expect_err("denied");
         assert_eq!((error.hint, std::fs::read(&path).expect("read")), (None, b"whole".to_vec()));
-        assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 1);
+        assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 1);
     }
 
     #[test]
     fn only_regular_files_are_replaced() {
         let error = write(Path::new("/dev/null"), b"x").expect_err("a device");
-        assert_eq!(error.to_string(), "[B601] cannot write '/dev/null': it is no regular file");
+        assert_eq!(error.to_string(), "[B601] cannot write '/dev/null': it is not a regular file");
     }
 
     #[test]
     fn scratch_files_have_no_name_and_a_hint_of_their_own() {
-        let folder = tempfile::tempdir().expect("folder");
-        let scratch = Scratch { folder: folder.path().to_owned(), disk: Disk::Temporary };
+        let dir = tempfile::tempdir().expect("folder");
+        let scratch = Scratch { dir: dir.path().to_owned(), disk: Disk::Temporary };
         let bytes = scratch.mapped(|file| file.write_all(b"bytes")).expect("mapped");
-        assert_eq!(std::fs::read_dir(folder.path()).expect("list").count(), 0);
+        assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 0);
         assert_eq!(bytes, "bytes");
         let error = scratch.mapped(|_| -> io::Result<()> { Err(io::ErrorKind::StorageFull.into()) }).expect_err("full");
         let cause = io::Error::from(io::ErrorKind::StorageFull);
-        let place = folder.path().display();
+        let place = dir.path().display();
         assert_eq!(error.message, format!("cannot write a temporary file in '{place}': {cause}"));
         assert_eq!(error.hint.as_deref(), Some("Make room on that disk, or name a folder on another one in TMPDIR"));
     }

@@ -1,4 +1,4 @@
-//! A region of an artifact by itself on a device, with its own code or with other code for it: how codes are compared.
+//! Runs a single region of an artifact on a device, with its own code or with candidate code, for the tuner.
 
 use std::collections::HashMap;
 use std::iter::once;
@@ -20,8 +20,8 @@ use crate::runtime::device::Device;
 use crate::runtime::resident::Resident;
 use crate::runtime::steps::Steps;
 
-/// What regions are loaded by themselves from, and where.
-pub struct Solo<'a> {
+/// Loads single regions of an artifact on a device.
+pub struct SingleRegion<'a> {
     /// The artifact that has them, with its other files attached.
     pub artifact: &'a Artifact,
     /// The backends.
@@ -32,7 +32,7 @@ pub struct Solo<'a> {
     pub device: &'a Device,
 }
 
-impl Solo<'_> {
+impl SingleRegion<'_> {
     /// Loads a region with this code. The session takes and gives what the region does. Constants that `beside` has on
     /// the device are not sent there again.
     pub fn load(&self, region: &Region, code: Bytes, beside: Option<&Session>) -> Result<Session> {
@@ -69,7 +69,7 @@ impl Solo<'_> {
 }
 
 impl Session {
-    /// The device's own time for that many runs of the one region that a [`Solo`] session has, queued one behind the other,
+    /// The device's own time for that many runs of the one region that a [`SingleRegion`] session has, queued one behind the other,
     /// on what the last run was given.
     pub fn time_region(&mut self, runs: usize) -> Result<Duration> {
         let mut time = Duration::ZERO;

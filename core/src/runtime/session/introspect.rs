@@ -1,4 +1,4 @@
-//! What a session tells of itself.
+//! Introspection of a session: ports, times, copies, memory of devices.
 
 use std::time::Duration;
 
@@ -59,19 +59,19 @@ pub struct CopyTime {
     pub time: Duration,
 }
 
-/// What an entry takes of a device.
+/// An entry's use of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceUse {
     /// The device.
     #[serde(serialize_with = "text")]
     pub device: DeviceName,
-    /// Bytes of constants: each stands there once.
+    /// Bytes of constants: each is there once.
     pub constant_bytes: usize,
     /// Bytes for values and scratch; 0 before the first run.
     pub arena_bytes: usize,
     /// How many sequences of regions are replayed as they were recorded.
     pub recordings: usize,
-    /// Why sequences of regions are not, though they were to be.
+    /// Why sequences of regions are not replayed, though that was requested.
     pub unrecorded: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ impl Session {
         ports.iter().map(info).collect()
     }
 
-    /// Where an input or an output is on a device, for whoever works there with calls of the device's own: the address that
+    /// The device address of an input or an output, for callers that use the device's own API: the address that
     /// runs with inputs of the shapes of the last run use ([`Session::run_resident`]). `None` where it is on no device, and
     /// before the first run.
     pub fn address(&self, port: PortIndex) -> Option<(&DeviceName, u64)> {
@@ -147,7 +147,7 @@ impl Session {
         self.state.as_ref().map_or(0, |state| state.plan.arenas[HOST].size)
     }
 
-    /// What the entry takes of each device.
+    /// The entry's use of each device.
     pub fn devices(&self) -> Vec<DeviceUse> {
         let device_use = |(index, device): (usize, &Device)| DeviceUse {
             device: device.name().clone(),
