@@ -39,7 +39,7 @@ impl Backend for CublasBackend {
             domain: Some("cuda".into()),
             run_options: vec![
                 OptionSpec::int(runtime::WORKSPACE, 32, "MiB of scratch memory that cublasLt may use"),
-                OptionSpec::text(LIBRARY_PATH, "", "Folder with CUDA's libraries, looked into first"),
+                OptionSpec::text(LIBRARY_PATH, "", "Folder with CUDA's libraries, searched first"),
             ],
             ..Description::default()
         }

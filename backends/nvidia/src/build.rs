@@ -32,7 +32,7 @@ pub fn options() -> Vec<OptionSpec> {
 /// The options that describe the machine.
 pub fn run_options() -> Vec<OptionSpec> {
     vec![
-        OptionSpec::text(LIBRARY_PATH, "", "Folder with CUDA's libraries and headers, looked into first"),
+        OptionSpec::text(LIBRARY_PATH, "", "Folder with CUDA's libraries and headers, searched first"),
         OptionSpec::text(KEEP_SOURCES, "", "Folder to write the generated CUDA C++ to when a model is compiled"),
     ]
 }

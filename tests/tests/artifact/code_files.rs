@@ -79,13 +79,6 @@ fn a_file_is_shown() {
         });
         assert_eq!(shown, expected);
     }
-    let bench = Bench::with("a.scale", json!({ "by": [1f32.to_bits()] }));
-    let shown = bench.byoc(&["inspect", "a.scale", "--in-process"]);
-    assert!(
-        shown.success().contains("\nnote   the factor is 1, so nothing is computed\n\nsteps\n"),
-        "{}",
-        shown.stdout
-    );
 }
 
 #[test]
@@ -222,15 +215,14 @@ fn a_file_that_is_no_such_file_or_crashes_its_backend_is_an_error() {
 fn what_a_backend_says_is_one_line_each() {
     let evil = "a\u{1b}[31m\nb";
     let answer = json!({
-        "format": evil, "file_bytes": 0, "notes": [evil],
+        "format": evil, "file_bytes": 0,
         "inputs": [{ "name": evil, "dtype": "f32", "shape": [] }], "outputs": [],
         "tables": [{ "title": evil, "columns": [evil], "rows": [[evil]] }],
     });
     let bench = Bench::with("a.scale", json!({ "answer": answer }));
     let text = "a [31m b";
-    let expected = format!(
-        "a.scale: {text}, 0 B, for the backend file-format\ninput  {text}: f32[]\nnote   {text}\n\n{text}\n{text}\n{text}\n"
-    );
+    let expected =
+        format!("a.scale: {text}, 0 B, for the backend file-format\ninput  {text}: f32[]\n\n{text}\n{text}\n{text}\n");
     assert_eq!(bench.byoc(&["inspect", "a.scale"]).success(), expected);
 }
 
@@ -357,6 +349,12 @@ fn a_backend_may_tell_something_of_its_code_when_it_is_compiled() {
         let compiled = bench.byoc(&[&compile[..], process].concat());
         compiled.success();
         assert_eq!(compiled.stderr, note);
+        let shown = bench.byoc(&["inspect", "model.byoc", "--region", "byoc_main_file-format_0"]);
+        let said = "\nnote   the factor is 1, so nothing is computed\n\nsteps\n";
+        assert!(shown.success().contains(said), "{}", shown.stdout);
+        let talk = bench.byoc(&[&compile[..], process, &["--verbose"]].concat());
+        talk.success();
+        assert_eq!(talk.stderr, format!("file-format: 1 factors\n{note}"));
     }
     std::fs::remove_file(bench.folder.path().join("model.byoc")).expect("it is ours");
     let broken = ["--backend", "file-format,json", "--backend-opt", "file-format.version=2"];
