@@ -1,4 +1,4 @@
-//! Where the bytes of constants are: each stands once, folded or not, in the artifact or in the model's own files, and can be
+//! Where the bytes of constants are: each is stored once, folded or not, in the artifact or in the model's own files, and can be
 //! swapped.
 
 #[macro_use]

@@ -6,18 +6,20 @@ use byoc_plugin_api::{Constant, Error, Generated, Job, Options, Region};
 
 use crate::Variant;
 use crate::constants::quantise;
-use crate::program::{Call, Home, Program, Role, Variable};
+use crate::program::{Call, Placement, Program, Role, Variable};
 
 pub(crate) fn codegen(variant: &Variant, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
     let Job { region, constants, options, .. } = *job;
     let program = program(variant, region, options)?;
     let mut data = Vec::new();
     for variable in &program.variables {
-        let Role::Constant(id, home @ (Home::Embedded | Home::Quantised)) = variable.role else { continue };
+        let Role::Constant(id, placement @ (Placement::Embedded | Placement::Quantised)) = variable.role else {
+            continue;
+        };
         let view = constants.get(id).ok_or_else(|| Error::new(format!("constant {id} was not given")))?;
         let values = view.to_vec::<f32>()?;
-        match home {
-            Home::Quantised => data.extend(quantise(&values)),
+        match placement {
+            Placement::Quantised => data.extend(quantise(&values)),
             _ => data.extend(values.iter().flat_map(|value| value.to_le_bytes())),
         }
     }
@@ -52,7 +54,7 @@ fn program(variant: &Variant, region: &Region, options: &Options) -> Result<Prog
 fn variable(variant: &Variant, region: &Region, value: usize, options: &Options) -> Result<Variable, Error> {
     let place = |list: &[usize]| list.iter().position(|&known| known == value);
     let role = match (region.constant(value), place(&region.inputs), place(&region.outputs)) {
-        (Some(constant), ..) => Role::Constant(constant.id, home(variant, constant, options)),
+        (Some(constant), ..) => Role::Constant(constant.id, placement(variant, constant, options)),
         (_, Some(input), _) => Role::Input(input),
         (.., Some(output)) => Role::Output(output),
         _ => Role::Local(value),
@@ -63,10 +65,10 @@ fn variable(variant: &Variant, region: &Region, value: usize, options: &Options)
 }
 
 /// Where a constant that the code reads is to be.
-fn home(variant: &Variant, constant: &Constant, options: &Options) -> Home {
-    match variant.home {
-        Home::Embedded if options.text("precision") == "i8" => Home::Quantised,
-        Home::Packed if constant.shared && options.bool("honour") => Home::Host,
-        home => home,
+fn placement(variant: &Variant, constant: &Constant, options: &Options) -> Placement {
+    match variant.placement {
+        Placement::Embedded if options.text("precision") == "i8" => Placement::Quantised,
+        Placement::Packed if constant.shared && options.bool("honour") => Placement::Host,
+        placement => placement,
     }
 }

@@ -4,17 +4,17 @@ use std::io::Write;
 
 use byoc_plugin_api::{Claims, ConstantId, Constants, DType, Error, Job, Options, Packed};
 
-use crate::program::{Home, Program};
+use crate::program::{Placement, Program};
 
 pub(crate) fn constant_updater(job: &Job<'_>, code: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
     let Job { region, constants, options, .. } = *job;
     let (program, _) = Program::split(code)?;
     for constant in &region.constants {
         let id = constant.id;
-        match program.home(id) {
-            Some(Home::Host) => claims.host(id)?,
-            Some(Home::Embedded | Home::Quantised) => claims.embedded(id)?,
-            Some(Home::Packed) => pack(id, constants, options, claims)?,
+        match program.placement(id) {
+            Some(Placement::Host) => claims.host(id)?,
+            Some(Placement::Embedded | Placement::Quantised) => claims.embedded(id)?,
+            Some(Placement::Packed) => pack(id, constants, options, claims)?,
             // A condition that decided what the code does.
             None if region.values[constant.value].dtype == DType::Bool => claims.embedded(id)?,
             None => claims.unused(id)?,

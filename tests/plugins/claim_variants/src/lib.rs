@@ -1,5 +1,5 @@
 //! Five small backends in one plugin. They compute alike and differ in where they keep constants, as real ones do: in
-//! the code, with the host, or packed. Each constant of a region is named in the code with its home, so the claims
+//! the code, with the host, or packed. Each constant of a region is named in the code with its placement, so the claims
 //! follow from the code.
 
 mod codegen;
@@ -14,7 +14,7 @@ use byoc_plugin_api::{
     Backend, Claims, ConstantAccess, Description, Error, Generated, Job, OptionSpec, Options, Pattern, Refusal, Region,
     RegionPolicy, Runtime,
 };
-use program::Home;
+use program::Placement;
 
 /// A backend: what it takes, and where it keeps constants.
 struct Variant {
@@ -24,7 +24,7 @@ struct Variant {
     takes: &'static [&'static str],
     /// Whether neighbouring nodes become one region.
     merge: bool,
-    home: Home,
+    placement: Placement,
     /// The packed layout, unless an option names another.
     layout: &'static str,
 }
@@ -37,7 +37,7 @@ const BLAS: Variant = Variant {
     summary: "Matrix products with weights by pointer",
     takes: MATMUL,
     merge: false,
-    home: Home::Host,
+    placement: Placement::Host,
     layout: "",
 };
 
@@ -58,14 +58,18 @@ const CSOURCE: Variant = Variant {
 };
 
 /// As the compiler of Kendryte's accelerator: weights, quantised or not, are part of the code.
-const EMBEDDER: Variant =
-    Variant { name: "embedder", summary: "Matrix products with weights in the code", home: Home::Embedded, ..BLAS };
+const EMBEDDER: Variant = Variant {
+    name: "embedder",
+    summary: "Matrix products with weights in the code",
+    placement: Placement::Embedded,
+    ..BLAS
+};
 
 /// As a library of kernels for one processor: weights in panels of columns.
 const PANELS: Variant = Variant {
     name: "panels",
     summary: "Matrix products with packed weights",
-    home: Home::Packed,
+    placement: Placement::Packed,
     layout: "panels-8/1",
     ..BLAS
 };
@@ -76,17 +80,17 @@ const SLABS: Variant = Variant { name: "slabs", takes: &["(Gemm ?x ?w:const)"], 
 impl Variant {
     fn options(&self) -> Vec<OptionSpec> {
         let mut options = vec![OptionSpec::int("most", 0, "Bytes of the largest weight taken; 0 for any")];
-        match self.home {
-            Home::Embedded | Home::Quantised => {
+        match self.placement {
+            Placement::Embedded | Placement::Quantised => {
                 options.push(OptionSpec::choice("precision", &["f32", "i8"], "Type of the weights in the code"));
             }
-            Home::Packed => options.extend([
+            Placement::Packed => options.extend([
                 OptionSpec::text("layout", self.layout, "panels-N/1: panels of N columns"),
                 OptionSpec::text("expect", "", "The layout that load wants; the same where empty"),
                 OptionSpec::text("feature", "", "Processor feature that the layout is for"),
                 OptionSpec::bool("honour", true, "Leave weights to the host that others need unpacked"),
             ]),
-            Home::Host => {}
+            Placement::Host => {}
         }
         options
     }

@@ -4,7 +4,7 @@ use byoc_plugin_api::{DType, Node, Options, Pattern, Refusal, RefusalCode, Regio
 
 use crate::Variant;
 use crate::constants::panel_width;
-use crate::program::Home;
+use crate::program::Placement;
 
 pub(crate) fn patterns(variant: &Variant) -> Vec<Pattern> {
     variant.takes.iter().map(|text| Pattern::new("node", *text)).collect()
@@ -22,7 +22,7 @@ pub(crate) fn check(variant: &Variant, candidate: &Region, options: &Options) ->
     }
     for constant in &candidate.constants {
         let value = &candidate.values[constant.value];
-        if value.dtype == DType::F16 && variant.home != Home::Host {
+        if value.dtype == DType::F16 && variant.placement != Placement::Host {
             return Err(Refusal::new(RefusalCode::Type, format!("'{}' is f16, and only f32 is laid out", value.name)));
         }
         let elements: usize = value.fixed_shape().unwrap_or_default().iter().product();
@@ -47,7 +47,7 @@ fn check_node(variant: &Variant, candidate: &Region, node: &Node, options: &Opti
                 return Err(Refusal::new(RefusalCode::Attribute, "only a plain product is taken"));
             }
             let width = panel_width(options.text("layout"));
-            if variant.home == Home::Packed && width.is_none_or(|width| right[1] % width != 0) {
+            if variant.placement == Placement::Packed && width.is_none_or(|width| right[1] % width != 0) {
                 return Err(Refusal::new(RefusalCode::Shape, format!("{} columns make no panels", right[1])));
             }
         }

@@ -10,7 +10,7 @@ const END: u8 = 0;
 
 /// Where the bytes of a constant are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum Placement {
     Host,
     Packed,
     /// In the code, as they were.
@@ -19,16 +19,16 @@ pub(crate) enum Home {
     Quantised,
 }
 
-/// Every home but the host's, as the source has it.
-const QUALIFIERS: [(&str, Home); 3] =
-    [("packed ", Home::Packed), ("embedded ", Home::Embedded), ("quantised ", Home::Quantised)];
+/// Every placement but the host's, as the source has it.
+const QUALIFIERS: [(&str, Placement); 3] =
+    [("packed ", Placement::Packed), ("embedded ", Placement::Embedded), ("quantised ", Placement::Quantised)];
 
 /// What a variable is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Input(usize),
     Output(usize),
-    Constant(ConstantId, Home),
+    Constant(ConstantId, Placement),
     Local(usize),
 }
 
@@ -68,8 +68,8 @@ impl Variable {
     fn parse(text: &str) -> Option<Variable> {
         let constant = text.strip_prefix("const ");
         let text = constant.unwrap_or(text);
-        let qualified = QUALIFIERS.iter().find_map(|(word, home)| Some((text.strip_prefix(word)?, *home)));
-        let (text, home) = qualified.unwrap_or((text, Home::Host));
+        let qualified = QUALIFIERS.iter().find_map(|(word, placement)| Some((text.strip_prefix(word)?, *placement)));
+        let (text, placement) = qualified.unwrap_or((text, Placement::Host));
         let (dtype, declarator) = text.split_once(' ')?;
         let mut parts = declarator.split('[');
         let name = parts.next()?;
@@ -77,7 +77,7 @@ impl Variable {
         let role = match name.get(..1)? {
             "i" => Role::Input(number()?),
             "o" => Role::Output(number()?),
-            "c" => Role::Constant(ConstantId(number()? as u64), home),
+            "c" => Role::Constant(ConstantId(number()? as u64), placement),
             _ => Role::Local(number()?),
         };
         let shape = parts.map(|size| size.strip_suffix(']')?.parse().ok()).collect::<Option<_>>()?;
@@ -90,8 +90,8 @@ impl Display for Variable {
         if matches!(self.role, Role::Input(_) | Role::Constant(..)) {
             f.write_str("const ")?;
         }
-        if let Role::Constant(_, home) = self.role {
-            f.write_str(QUALIFIERS.iter().find(|(_, known)| *known == home).map_or("", |(word, _)| word))?;
+        if let Role::Constant(_, placement) = self.role {
+            f.write_str(QUALIFIERS.iter().find(|(_, known)| *known == placement).map_or("", |(word, _)| word))?;
         }
         write!(f, "{} {}", if self.dtype == DType::F16 { "half" } else { "float" }, self.name())?;
         self.shape.iter().try_for_each(|size| write!(f, "[{size}]"))
@@ -133,9 +133,9 @@ impl Program {
     }
 
     /// Where the code wants the constant, if it reads it at all.
-    pub(crate) fn home(&self, wanted: ConstantId) -> Option<Home> {
+    pub(crate) fn placement(&self, wanted: ConstantId) -> Option<Placement> {
         self.variables.iter().find_map(|variable| match variable.role {
-            Role::Constant(id, home) if id == wanted => Some(home),
+            Role::Constant(id, placement) if id == wanted => Some(placement),
             _ => None,
         })
     }

@@ -5,11 +5,11 @@ use half::f16;
 
 use crate::Variant;
 use crate::constants::{panel_order, panel_width, restore};
-use crate::program::{Home, Program, Role, Variable};
+use crate::program::{Placement, Program, Role, Variable};
 
 /// The elements of a variable.
 enum Memory<'a> {
-    Lent(&'a [f32]),
+    Borrowed(&'a [f32]),
     Own(Vec<f32>),
 }
 
@@ -33,18 +33,18 @@ impl HostRuntime for Variant {
         let (program, mut data) = Program::split(code)?;
         let mut memory = Vec::with_capacity(program.variables.len());
         for variable in &program.variables {
-            let Role::Constant(id, home) = variable.role else {
+            let Role::Constant(id, placement) = variable.role else {
                 memory.push(Memory::Own(vec![0.0; variable.len()]));
                 continue;
             };
-            memory.push(match home {
-                Home::Host => host(constants.host(id)?)?,
-                Home::Packed => {
+            memory.push(match placement {
+                Placement::Host => host(constants.host(id)?)?,
+                Placement::Packed => {
                     let expected = [options.text("expect"), options.text("layout")];
                     let layout = expected.into_iter().find(|layout| !layout.is_empty()).unwrap_or_default();
                     Memory::Own(unpack(&constants.packed(id, layout)?, variable, layout)?)
                 }
-                Home::Embedded | Home::Quantised => Memory::Own(embedded(&mut data, variable, home)?),
+                Placement::Embedded | Placement::Quantised => Memory::Own(embedded(&mut data, variable, placement)?),
             });
         }
         Ok(Box::new(Loaded { program, memory }))
@@ -53,7 +53,7 @@ impl HostRuntime for Variant {
 
 fn host(view: TensorView<'_>) -> Result<Memory<'_>, Error> {
     match view.as_slice::<f32>() {
-        Some(slice) => Ok(Memory::Lent(slice)),
+        Some(slice) => Ok(Memory::Borrowed(slice)),
         None => Ok(Memory::Own(floats(&view)?)),
     }
 }
@@ -78,10 +78,10 @@ fn unpack(view: &TensorView<'_>, variable: &Variable, layout: &str) -> Result<Ve
 }
 
 /// Takes the next constant from the code's data.
-fn embedded(data: &mut &[u8], variable: &Variable, home: Home) -> Result<Vec<f32>, Error> {
+fn embedded(data: &mut &[u8], variable: &Variable, placement: Placement) -> Result<Vec<f32>, Error> {
     let len = variable.len();
-    let (values, taken) = match home {
-        Home::Quantised => (restore(data, len), len + 4),
+    let (values, taken) = match placement {
+        Placement::Quantised => (restore(data, len), len + 4),
         _ => {
             let bytes = data.get(..len * 4).map(|bytes| bytes.as_chunks::<4>().0);
             (bytes.map(|bytes| bytes.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()), len * 4)
@@ -94,7 +94,7 @@ fn embedded(data: &mut &[u8], variable: &Variable, home: Home) -> Result<Vec<f32
 impl Memory<'_> {
     fn values(&self) -> &[f32] {
         match self {
-            Memory::Lent(values) => values,
+            Memory::Borrowed(values) => values,
             Memory::Own(values) => values,
         }
     }

@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use byoc_core::compile::wildcard;
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, Constant, Description, Environment, Error, Executable, Generated, HostRuntime,
-    Job, Options, Packed, Pattern, Refusal, RefusalCode, Region, Runtime,
+    Backend, BoundConstants, Claims, Constant, Description, DeviceConstants, DeviceExecutable, DeviceRuntime,
+    DomainHandles, Environment, Error, Executable, Generated, HostRuntime, Job, Options, Packed, Pattern, Refusal,
+    RefusalCode, Region, Runtime,
 };
 
 use byoc_tests::tensor::Tensor;
@@ -202,7 +203,10 @@ impl Backend for Scripted {
     }
 
     fn runtime(&self) -> Runtime<'_> {
-        Runtime::Host(self)
+        match self.description.domain {
+            None => Runtime::Host(self),
+            Some(_) => Runtime::Device(self),
+        }
     }
 }
 
@@ -213,6 +217,18 @@ impl HostRuntime for Scripted {
         _: &BoundConstants<'a>,
         _: &Environment,
     ) -> Result<Box<dyn Executable + 'a>, Error> {
+        Err(Error::new("a test's backend runs nothing"))
+    }
+}
+
+impl DeviceRuntime for Scripted {
+    fn load<'a>(
+        &self,
+        _: &'a [u8],
+        _: &DeviceConstants<'a>,
+        _: &Environment,
+        _: &DomainHandles,
+    ) -> Result<Box<dyn DeviceExecutable + 'a>, Error> {
         Err(Error::new("a test's backend runs nothing"))
     }
 }
