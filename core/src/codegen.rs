@@ -75,20 +75,20 @@ impl From<Diagnostic> for Failure {
     }
 }
 
-/// Generates the code of every region. `tell` is called before each one, and for events of its backend.
+/// Generates the code of every region. `report` is called before each one, and for events of its backend.
 pub(crate) fn generate(
     partitioned: Partitioned,
     backends: &[Selected],
     mut spool: Spool,
-    tell: &dyn Fn(Event<'_>),
+    report: &dyn Fn(Event<'_>),
 ) -> std::result::Result<Generated, Failure> {
     let Partitioned { model, regions: plans, .. } = partitioned;
     let count = plans.len();
     let mut regions = Vec::with_capacity(count);
     for (index, mut plan) in plans.into_iter().enumerate() {
         plan.region.covers_entry = plan.nodes.len() == model.entries[plan.entry].nodes.len();
-        let tell = Teller { done: index, count, tell };
-        regions.push(try_region(&model.constants, plan, backends, &mut spool, &tell)?);
+        let report = Reporter { done: index, count, report };
+        regions.push(try_region(&model.constants, plan, backends, &mut spool, &report)?);
     }
     Ok(Generated { model, regions, spool })
 }
@@ -98,32 +98,32 @@ pub(crate) fn regenerate(
     generated: &mut Generated,
     again: &BTreeSet<usize>,
     backends: &[Selected],
-    tell: &dyn Fn(Event<'_>),
+    report: &dyn Fn(Event<'_>),
 ) -> std::result::Result<(), Failure> {
     let Generated { model, regions, spool } = generated;
     let count = regions.len();
     for &index in again {
-        let tell = Teller { done: count, count, tell };
-        regions[index] = try_region(&model.constants, regions[index].plan.clone(), backends, spool, &tell)?;
+        let report = Reporter { done: count, count, report };
+        regions[index] = try_region(&model.constants, regions[index].plan.clone(), backends, spool, &report)?;
     }
     Ok(())
 }
 
 /// Passes on what happens while the code of one of so many regions is generated.
-struct Teller<'a> {
+struct Reporter<'a> {
     done: usize,
     count: usize,
-    tell: &'a dyn Fn(Event<'_>),
+    report: &'a dyn Fn(Event<'_>),
 }
 
-impl Teller<'_> {
+impl Reporter<'_> {
     fn begin(&self, region: &str) {
-        (self.tell)(Event::Progress(self.done, self.count, region));
+        (self.report)(Event::Progress(self.done, self.count, region));
     }
 
     fn event(&self, backend: &str, region: &str, event: api::Event) {
         match event {
-            api::Event::Log(line) => (self.tell)(Event::Log(backend, &line)),
+            api::Event::Log(line) => (self.report)(Event::Log(backend, &line)),
             api::Event::Progress { done, total, next } => {
                 self.begin(&format!("{region}: {next} ({done} of {total})"));
             }
@@ -137,9 +137,9 @@ fn try_region(
     plan: RegionPlan,
     backends: &[Selected],
     spool: &mut Spool,
-    tell: &Teller<'_>,
+    report: &Reporter<'_>,
 ) -> std::result::Result<GeneratedRegion, Failure> {
-    match generate_region(table, &plan, &backends[plan.backend], spool, tell) {
+    match generate_region(table, &plan, &backends[plan.backend], spool, report) {
         Ok((code, constants, notes)) => Ok(GeneratedRegion { plan, code, constants, notes }),
         Err(diagnostic) => {
             let crashed = (diagnostic.code == Code::BackendCrashed).then(|| Box::new(plan));
@@ -153,7 +153,7 @@ fn generate_region(
     plan: &RegionPlan,
     selected: &Selected,
     spool: &mut Spool,
-    tell: &Teller<'_>,
+    report: &Reporter<'_>,
 ) -> Result<(SpoolRange, Vec<RegionConstant>, Vec<String>)> {
     let backend = &selected.registered.backend;
     let symbol = &plan.region.symbol;
@@ -161,8 +161,8 @@ fn generate_region(
     let with_data = selected.registered.description.constant_access != ConstantAccess::Load;
     let views = ConstantViews::new(table, plan, with_data);
     let constants = views.constants();
-    tell.begin(symbol);
-    let events = |event| tell.event(selected.name(), symbol, event);
+    report.begin(symbol);
+    let events = |event| report.event(selected.name(), symbol, event);
     let job = Job::new(&plan.region, &constants, &selected.options).with_events(&events);
     let mut writer = spool.writer(format!("the code of region {symbol}"));
     let outcome = backend.codegen(&job, &mut writer);
@@ -183,8 +183,7 @@ fn generate_region(
 }
 
 /// The constants of a region that has code, as its backend claims them, given that code and what codegen has learnt. What
-/// it packs goes to `spool`; `failed` wraps
-/// its errors. A region without constants is not asked about.
+/// it packs goes to `spool`; `failed` wraps its errors. A region without constants is not asked about.
 pub(crate) fn claimed(
     plan: &RegionPlan,
     job: &Job<'_>,

@@ -343,18 +343,18 @@ fn generate_settled(
     observer: &mut dyn Observer,
 ) -> std::result::Result<(Generated, Storage), Failure> {
     let observer = RefCell::new(observer);
-    let tell = |event: codegen::Event<'_>| match event {
+    let report = |event: codegen::Event<'_>| match event {
         codegen::Event::Progress(done, total, next) => observer.borrow_mut().progress(done, total, next),
         codegen::Event::Log(backend, line) => observer.borrow_mut().log(backend, line),
     };
-    let mut generated = codegen::generate(partitioned, backends, spool, &tell)?;
+    let mut generated = codegen::generate(partitioned, backends, spool, &report)?;
     loop {
         let storage = Storage::find(&generated)?;
         let again = ownership::mark_shared(&mut generated, &storage);
         if again.is_empty() {
             return Ok((generated, storage));
         }
-        codegen::regenerate(&mut generated, &again, backends, &tell)?;
+        codegen::regenerate(&mut generated, &again, backends, &report)?;
     }
 }
 

@@ -43,16 +43,3 @@ pub mod list {
         Vec::<Number>::deserialize(deserializer)?.into_iter().map(read).collect()
     }
 }
-
-/// A float that may be absent.
-pub mod option {
-    use super::*;
-
-    pub fn serialize<S: Serializer>(value: &Option<f32>, serializer: S) -> Result<S::Ok, S::Error> {
-        value.map(write).serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f32>, D::Error> {
-        Option::<Number>::deserialize(deserializer)?.map(read).transpose()
-    }
-}

@@ -8,7 +8,7 @@ use crate::constants::Recipe;
 mod bounds;
 mod op;
 
-pub(crate) use op::{Act, Attention, Conv, Function, Gemm, KindDef, Op, Pool, Side};
+pub(crate) use op::{Attention, Conv, Gemm, Op, Pool, Side};
 
 /// The version of the format. Code of another version is refused: there is no way to guess what it means.
 pub(crate) const VERSION: u32 = 1;

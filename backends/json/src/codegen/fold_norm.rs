@@ -7,7 +7,7 @@ use super::graph::{Edges, Graph, Rewrite};
 use super::window::Window;
 use crate::constants::{Part, Recipe};
 use crate::kernels::{Activation, ConvKind, ConvParams};
-use crate::program::{Act, Conv, Op, Step};
+use crate::program::{Conv, Op, Step};
 
 /// Lowers every convolution and batch normalisation that has a fast kernel.
 pub(super) fn run(graph: &mut Graph<'_>, fusion: bool) {
@@ -49,7 +49,7 @@ fn convolution(graph: &mut Graph<'_>, edges: &Edges, index: usize, fusion: bool)
         pads: [window.pads[0], window.pads[1]],
         dilations: window.dilations,
         group,
-        act: Act::None,
+        act: Activation::None,
     };
     Op::Conv(conv.clone()).check().ok()?;
     let chain = match (graph.constant(w).map(|constant| constant.id), constant_or_absent(graph, bias)) {
@@ -105,7 +105,7 @@ fn affine(graph: &mut Graph<'_>, edges: &Edges, index: usize, fusion: bool) -> O
     let inputs = vec![Some(x), Some(scale), Some(shift)];
     let at = *chain.steps.last()?;
     let outputs = vec![Some(chain.output)];
-    let step = Step { name: step.name, op: Op::Affine { act: Act::None }, inputs, outputs };
+    let step = Step { name: step.name, op: Op::Affine { act: Activation::None }, inputs, outputs };
     Some(Rewrite { at, step, gone: chain.steps })
 }
 

@@ -2,8 +2,8 @@
 
 use super::graph::{Graph, Rewrite, Search};
 use super::lower::{Role, role};
-use crate::kernels::Binary;
-use crate::program::{Act, Function, Op, Step};
+use crate::kernels::{Activation, Binary, Unary};
+use crate::program::{Op, Step};
 
 pub(super) fn run(graph: &mut Graph<'_>) {
     graph.rewrite(fuse);
@@ -18,7 +18,7 @@ fn fuse(search: &Search<'_, '_>, index: usize) -> Option<Rewrite> {
         search.producer(value)
     };
     let (first, fused) = match &step.op {
-        Op::Unary { function: Function::Act(act) } => {
+        Op::Unary { function: Unary::Act(act) } => {
             let (at, first) = before(0)?;
             (at, with_act(first, *act, step)?)
         }
@@ -37,7 +37,7 @@ fn fuse(search: &Search<'_, '_>, index: usize) -> Option<Rewrite> {
 }
 
 /// `first` followed by an activation, writing what `step` writes.
-fn with_act(first: &Step, act: Act, step: &Step) -> Option<Step> {
+fn with_act(first: &Step, act: Activation, step: &Step) -> Option<Step> {
     let mut fused = first.clone();
     let place = match &mut fused.op {
         Op::Conv(conv) => &mut conv.act,
@@ -45,7 +45,7 @@ fn with_act(first: &Step, act: Act, step: &Step) -> Option<Step> {
         Op::Affine { act } | Op::Binary { act, .. } => act,
         _ => return None,
     };
-    if *place != Act::None {
+    if *place != Activation::None {
         return None;
     }
     *place = act;
@@ -54,7 +54,7 @@ fn with_act(first: &Step, act: Act, step: &Step) -> Option<Step> {
 }
 
 /// `act(first + other)`, writing what `step` writes.
-fn with_sum(graph: &Graph<'_>, first: &Step, other: usize, act: Act, step: &Step) -> Option<Step> {
+fn with_sum(graph: &Graph<'_>, first: &Step, other: usize, act: Activation, step: &Step) -> Option<Step> {
     let (y, sum) = (first.output(0)?, step.output(0)?);
     if graph.shape(y) != graph.shape(sum) {
         return None;
@@ -62,11 +62,11 @@ fn with_sum(graph: &Graph<'_>, first: &Step, other: usize, act: Act, step: &Step
     let mut fused = first.clone();
     fused.inputs.resize(4, None);
     let position = match &mut fused.op {
-        Op::Conv(conv) if conv.act == Act::None && graph.shape(other) == graph.shape(y) => {
+        Op::Conv(conv) if conv.act == Activation::None && graph.shape(other) == graph.shape(y) => {
             conv.act = act;
             3
         }
-        Op::Gemm(gemm) if gemm.act == Act::None => {
+        Op::Gemm(gemm) if gemm.act == Activation::None => {
             gemm.act = act;
             match role(graph, other, y)? {
                 // A bias that is [M, 1] would be ambiguous on a batch of products; `role` gives it for one only.

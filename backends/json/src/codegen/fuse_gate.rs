@@ -2,7 +2,8 @@
 //! SiLU, HardSwish.
 
 use super::graph::{Graph, Rewrite, Search};
-use crate::program::{Act, Function, Op, Step};
+use crate::kernels::{Activation, Unary};
+use crate::program::{Op, Step};
 
 pub(super) fn run(graph: &mut Graph<'_>) {
     graph.rewrite(|search, index| search.product(search.gate(index)?));
@@ -14,7 +15,7 @@ struct Gate {
     value: usize,
     /// What all constant factors of the product must come to.
     factor: f32,
-    act: Act,
+    act: Activation,
     steps: Vec<usize>,
 }
 
@@ -28,16 +29,16 @@ impl Search<'_, '_> {
         }
         let gate = |x, value, factor, act, steps| Some(Gate { x, value, factor, act, steps });
         match step.onnx()? {
-            "Sigmoid" => gate(input, output, 1.0, Act::Silu, vec![index]),
+            "Sigmoid" => gate(input, output, 1.0, Activation::Silu, vec![index]),
             "HardSigmoid" => {
                 let (alpha, beta) = (step.float("alpha", 0.2), step.float("beta", 0.5));
-                gate(input, output, 1.0, Act::HardSwish { alpha, beta }, vec![index])
+                gate(input, output, 1.0, Activation::HardSwish { alpha, beta }, vec![index])
             }
             "Clip" => {
                 let ends = [1, 2].map(|end| step.input(end).and_then(|value| self.graph.scalar(value)));
                 let (before, add) = self.node(input, "Add")?;
                 let (x, three) = self.with_number(add)?;
-                let act = Act::HardSwish { alpha: 1.0 / 6.0, beta: 0.5 };
+                let act = Activation::HardSwish { alpha: 1.0 / 6.0, beta: 0.5 };
                 if ends != [Some(0.0), Some(6.0)] || three != 3.0 {
                     return None;
                 }
@@ -46,13 +47,13 @@ impl Search<'_, '_> {
             "Erf" => {
                 let (before, x) = self.divided(input, std::f32::consts::SQRT_2)?;
                 let (plus, value) = self.plus_one(output)?;
-                gate(x, value, 0.5, Act::GeluErf, vec![before, index, plus])
+                gate(x, value, 0.5, Activation::GeluErf, vec![before, index, plus])
             }
             "Tanh" => {
                 let (x, mut steps) = self.cubic(input)?;
                 let (plus, value) = self.plus_one(output)?;
                 steps.extend([index, plus]);
-                gate(x, value, 0.5, Act::GeluTanh, steps)
+                gate(x, value, 0.5, Activation::GeluTanh, steps)
             }
             _ => None,
         }
@@ -133,7 +134,7 @@ impl Search<'_, '_> {
             value = step.output(0)?;
             if met && close(factor, gate.factor) {
                 let one_shape = self.graph.shape(value) == self.graph.shape(gate.x);
-                let op = Op::Unary { function: Function::Act(gate.act) };
+                let op = Op::Unary { function: Unary::Act(gate.act) };
                 let name = step.name.clone();
                 let step = Step { name, op, inputs: vec![Some(gate.x)], outputs: vec![Some(value)] };
                 let hidden = self.hidden(&steps, value);

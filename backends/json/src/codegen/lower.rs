@@ -4,8 +4,8 @@ use byoc_plugin_api::{DType, Dim};
 
 use super::graph::Graph;
 use super::window::Window;
-use crate::kernels::{Binary, Reduce};
-use crate::program::{Act, Function, Gemm, Op, Pool, Step};
+use crate::kernels::{Activation, Binary, Reduce, Unary};
+use crate::program::{Gemm, Op, Pool, Step};
 
 mod movement;
 
@@ -68,49 +68,49 @@ fn axis(value: i64, rank: usize) -> Option<usize> {
 }
 
 /// The function of one element that a node is.
-fn function(graph: &Graph<'_>, step: &Step) -> Option<Function> {
-    let act = |act: Act| Some(Function::Act(act));
+fn function(graph: &Graph<'_>, step: &Step) -> Option<Unary> {
+    let act = |act: Activation| Some(Unary::Act(act));
     match step.onnx()? {
-        "Relu" => act(Act::Relu),
-        "Clip" => act(Act::Clip { min: end(graph, step.input(1))?, max: end(graph, step.input(2))? }),
-        "LeakyRelu" => act(Act::LeakyRelu { alpha: finite(step.float("alpha", 0.01))? }),
-        "Elu" => act(Act::Elu { alpha: finite(step.float("alpha", 1.0))? }),
-        "Sigmoid" => act(Act::Sigmoid),
-        "HardSigmoid" => {
-            act(Act::HardSigmoid { alpha: finite(step.float("alpha", 0.2))?, beta: finite(step.float("beta", 0.5))? })
-        }
-        "HardSwish" => act(Act::HardSwish { alpha: 1.0 / 6.0, beta: 0.5 }),
-        "Swish" if step.float("alpha", 1.0) == 1.0 => act(Act::Silu),
-        "Tanh" => act(Act::Tanh),
-        "Gelu" if step.text("approximate", "none") == "tanh" => act(Act::GeluTanh),
-        "Gelu" => act(Act::GeluErf),
-        "Softplus" => act(Act::Softplus),
-        "Mish" => act(Act::Mish),
-        "Exp" => Some(Function::Exp),
-        "Log" => Some(Function::Log),
-        "Sqrt" => Some(Function::Sqrt),
-        "Reciprocal" => Some(Function::Reciprocal),
-        "Erf" => Some(Function::Erf),
-        "Abs" => Some(Function::Abs),
-        "Neg" => Some(Function::Neg),
-        "Sin" => Some(Function::Sin),
-        "Cos" => Some(Function::Cos),
-        "Tan" => Some(Function::Tan),
-        "Floor" => Some(Function::Floor),
-        "Ceil" => Some(Function::Ceil),
-        "Round" => Some(Function::Round),
-        "Sign" => Some(Function::Sign),
+        "Relu" => act(Activation::Relu),
+        "Clip" => act(Activation::Clip {
+            min: end(graph, step.input(1), f32::NEG_INFINITY)?,
+            max: end(graph, step.input(2), f32::INFINITY)?,
+        }),
+        "LeakyRelu" => act(Activation::LeakyRelu { alpha: finite(step.float("alpha", 0.01))? }),
+        "Elu" => act(Activation::Elu { alpha: finite(step.float("alpha", 1.0))? }),
+        "Sigmoid" => act(Activation::Sigmoid),
+        "HardSigmoid" => act(Activation::HardSigmoid {
+            alpha: finite(step.float("alpha", 0.2))?,
+            beta: finite(step.float("beta", 0.5))?,
+        }),
+        "HardSwish" => act(Activation::HardSwish { alpha: 1.0 / 6.0, beta: 0.5 }),
+        "Swish" if step.float("alpha", 1.0) == 1.0 => act(Activation::Silu),
+        "Tanh" => act(Activation::Tanh),
+        "Gelu" if step.text("approximate", "none") == "tanh" => act(Activation::GeluTanh),
+        "Gelu" => act(Activation::GeluErf),
+        "Softplus" => act(Activation::Softplus),
+        "Mish" => act(Activation::Mish),
+        "Exp" => Some(Unary::Exp),
+        "Log" => Some(Unary::Log),
+        "Sqrt" => Some(Unary::Sqrt),
+        "Reciprocal" => Some(Unary::Reciprocal),
+        "Erf" => Some(Unary::Erf),
+        "Abs" => Some(Unary::Abs),
+        "Neg" => Some(Unary::Neg),
+        "Sin" => Some(Unary::Sin),
+        "Cos" => Some(Unary::Cos),
+        "Tan" => Some(Unary::Tan),
+        "Floor" => Some(Unary::Floor),
+        "Ceil" => Some(Unary::Ceil),
+        "Round" => Some(Unary::Round),
+        "Sign" => Some(Unary::Sign),
         _ => None,
     }
 }
 
-/// An end of a clip: absent, or a number, which may be infinite.
-#[expect(clippy::option_option, reason = "the outer one is 'not a constant'")]
-fn end(graph: &Graph<'_>, value: Option<usize>) -> Option<Option<f32>> {
-    match value {
-        None => Some(None),
-        Some(value) => graph.scalar(value).filter(|end| !end.is_nan()).map(Some),
-    }
+/// An end of a clip: `open` where it is absent; `None` where it is not a constant.
+fn end(graph: &Graph<'_>, value: Option<usize>, open: f32) -> Option<f32> {
+    value.map_or(Some(open), |value| graph.scalar(value).filter(|end| !end.is_nan()))
 }
 
 fn finite(value: f32) -> Option<f32> {
@@ -132,7 +132,7 @@ fn binary(graph: &Graph<'_>, step: &Step) -> Option<Step> {
     let y = step.output(0)?;
     let ranks = [a, b, y].map(|value| graph.shape(value).len());
     let same = graph.shape(a) == graph.shape(b);
-    (same || ranks.iter().all(|&rank| rank <= 4)).then(|| with(step, Op::Binary { function, act: Act::None }, 2))
+    (same || ranks.iter().all(|&rank| rank <= 4)).then(|| with(step, Op::Binary { function, act: Activation::None }, 2))
 }
 
 fn gemm(graph: &Graph<'_>, step: &Step) -> Option<Step> {
@@ -144,7 +144,7 @@ fn gemm(graph: &Graph<'_>, step: &Step) -> Option<Step> {
     let is_gemm = step.onnx()? == "Gemm";
     let alpha = if is_gemm { finite(step.float("alpha", 1.0))? } else { 1.0 };
     let flag = |name: &str| is_gemm && step.int(name, 0) != 0;
-    let gemm = Gemm { trans_a: flag("transA"), trans_b: flag("transB"), packed: None, alpha, act: Act::None };
+    let gemm = Gemm { trans_a: flag("transA"), trans_b: flag("transB"), packed: None, alpha, act: Activation::None };
     let mut inputs = vec![Some(a), Some(b)];
     if let Some(c) = step.input(2).filter(|_| is_gemm && step.float("beta", 1.0) != 0.0) {
         if step.float("beta", 1.0) != 1.0 {

@@ -5,7 +5,6 @@ use byoc_plugin_api::{ConstantId, Error, TensorView, float_json as float};
 use serde::{Deserialize, Serialize};
 
 use crate::kernels::{Activation, ConvKind, ConvParams, PACKED_B_LAYOUT, pack_b, packed_b_len, product};
-use crate::program::KindDef;
 
 /// The layout tag of folded vectors.
 const VECTOR: &str = "json-bias/1";
@@ -19,7 +18,6 @@ pub(crate) enum Recipe {
         /// The original, [OC, IC / group, KH, KW].
         weights: ConstantId,
         /// The kernel.
-        #[serde(with = "KindDef")]
         kind: ConvKind,
         /// OC, IC / group, KH, KW.
         shape: [usize; 4],

@@ -1,12 +1,16 @@
 //! Unary functions: the activations every kernel can fuse, and the others, over slices.
 
+use byoc_plugin_api::float_json as float;
+use serde::{Deserialize, Serialize};
+
 use super::isa::{Isa, Kernel, dispatch};
 use super::math;
 use super::parallel::{SharedMut, Threads, part};
 use super::simd::V16;
 
 /// A function applied to each output of a kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// x
     #[default]
@@ -16,18 +20,22 @@ pub enum Activation {
     /// min(max(x, min), max)
     Clip {
         /// Lower end.
+        #[serde(with = "float")]
         min: f32,
         /// Upper end.
+        #[serde(with = "float")]
         max: f32,
     },
     /// x < 0 ? alpha x : x
     LeakyRelu {
         /// Slope below zero.
+        #[serde(with = "float")]
         alpha: f32,
     },
     /// x < 0 ? alpha (e^x - 1) : x
     Elu {
         /// Scale below zero.
+        #[serde(with = "float")]
         alpha: f32,
     },
     /// 1 / (1 + e^-x)
@@ -35,15 +43,19 @@ pub enum Activation {
     /// clip(alpha x + beta, 0, 1)
     HardSigmoid {
         /// Slope.
+        #[serde(with = "float")]
         alpha: f32,
         /// Offset.
+        #[serde(with = "float")]
         beta: f32,
     },
     /// x clip(alpha x + beta, 0, 1)
     HardSwish {
         /// Slope.
+        #[serde(with = "float")]
         alpha: f32,
         /// Offset.
+        #[serde(with = "float")]
         beta: f32,
     },
     /// x / (1 + e^-x)
@@ -80,7 +92,8 @@ impl Activation {
 }
 
 /// A function of one value.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unary {
     /// An activation.
     Act(Activation),

@@ -13,6 +13,8 @@ mod plain;
 mod tests;
 mod tile;
 
+use serde::{Deserialize, Serialize};
+
 use super::activation::Activation;
 use super::layout::BLOCK;
 use super::parallel::Threads;
@@ -52,7 +54,8 @@ pub struct ConvParams {
 }
 
 /// Which kernel computes a convolution: it fixes the layouts of input, weights and output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ConvKind {
     /// NCHW16c to NCHW16c, one group or groups that fill blocks of 16 channels.
     Blocked,

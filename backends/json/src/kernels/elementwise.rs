@@ -1,5 +1,7 @@
 //! Functions of two values with broadcasting.
 
+use serde::{Deserialize, Serialize};
+
 use super::activation::{Activation, parts_of};
 use super::isa::{Isa, Kernel, dispatch};
 use super::parallel::{SharedMut, Threads, part};
@@ -7,7 +9,8 @@ use super::simd::V16;
 use super::sizes::{product, reach};
 
 /// A function of two values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Binary {
     /// a + b
     Add,

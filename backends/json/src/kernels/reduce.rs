@@ -1,5 +1,7 @@
 //! Reductions over the middle dimension of [outer][len][inner].
 
+use serde::{Deserialize, Serialize};
+
 use super::activation::parts_of;
 use super::isa::{Kernel, dispatch};
 use super::parallel::{SharedMut, Threads, part};
@@ -7,7 +9,8 @@ use super::simd::V16;
 use super::sizes::product;
 
 /// What a reduction computes; NaN where a NaN is among the values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reduce {
     /// Sum.
     Sum,

@@ -35,7 +35,7 @@ pub(crate) enum Op {
     /// `act(x * scale + shift)` by channel; inputs: x, scale, shift.
     Affine {
         /// Applied last.
-        act: Act,
+        act: Activation,
     },
     /// Local response normalisation across channels.
     Lrn {
@@ -54,15 +54,14 @@ pub(crate) enum Op {
     /// A function of each element.
     Unary {
         /// Which one.
-        function: Function,
+        function: Unary,
     },
     /// A function of two broadcast tensors.
     Binary {
         /// Which one.
-        #[serde(with = "BinaryDef")]
         function: Binary,
         /// Applied last.
-        act: Act,
+        act: Activation,
     },
     /// Softmax over one axis.
     Softmax {
@@ -82,7 +81,6 @@ pub(crate) enum Op {
     /// Reduction over neighbouring axes.
     Reduce {
         /// Which one.
-        #[serde(with = "ReduceDef")]
         function: Reduce,
         /// First axis.
         from: usize,
@@ -143,7 +141,6 @@ impl Op {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Conv {
     /// Which kernel: it fixes the layouts.
-    #[serde(with = "KindDef")]
     pub(crate) kind: ConvKind,
     /// Height and width of the window.
     pub(crate) kernel: [usize; 2],
@@ -156,7 +153,7 @@ pub(crate) struct Conv {
     /// Groups of channels.
     pub(crate) group: usize,
     /// Applied last.
-    pub(crate) act: Act,
+    pub(crate) act: Activation,
 }
 
 impl Conv {
@@ -176,7 +173,7 @@ impl Conv {
             pad: self.pads,
             dilation: self.dilations,
             group: self.group,
-            act: self.act.activation(),
+            act: self.act,
         }
     }
 }
@@ -195,7 +192,7 @@ pub(crate) struct Gemm {
     #[serde(with = "float")]
     pub(crate) alpha: f32,
     /// Applied last.
-    pub(crate) act: Act,
+    pub(crate) act: Activation,
 }
 
 /// Parameters of a pooling.
@@ -248,160 +245,4 @@ pub(crate) enum Side {
         /// Where the first head begins.
         start: usize,
     },
-}
-
-/// A function applied to each output of a kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "each variant is named after the kernels' `Activation`")]
-pub(crate) enum Act {
-    #[default]
-    None,
-    Relu,
-    /// A missing end is open.
-    Clip {
-        #[serde(default, with = "float::option")]
-        min: Option<f32>,
-        #[serde(default, with = "float::option")]
-        max: Option<f32>,
-    },
-    LeakyRelu {
-        #[serde(with = "float")]
-        alpha: f32,
-    },
-    Elu {
-        #[serde(with = "float")]
-        alpha: f32,
-    },
-    Sigmoid,
-    HardSigmoid {
-        #[serde(with = "float")]
-        alpha: f32,
-        #[serde(with = "float")]
-        beta: f32,
-    },
-    HardSwish {
-        #[serde(with = "float")]
-        alpha: f32,
-        #[serde(with = "float")]
-        beta: f32,
-    },
-    Silu,
-    Tanh,
-    GeluErf,
-    GeluTanh,
-    Softplus,
-    Mish,
-}
-
-impl Act {
-    /// The kernels' form.
-    pub(crate) fn activation(self) -> Activation {
-        match self {
-            Act::None => Activation::None,
-            Act::Relu => Activation::Relu,
-            Act::Clip { min, max } => {
-                Activation::Clip { min: min.unwrap_or(f32::NEG_INFINITY), max: max.unwrap_or(f32::INFINITY) }
-            }
-            Act::LeakyRelu { alpha } => Activation::LeakyRelu { alpha },
-            Act::Elu { alpha } => Activation::Elu { alpha },
-            Act::Sigmoid => Activation::Sigmoid,
-            Act::HardSigmoid { alpha, beta } => Activation::HardSigmoid { alpha, beta },
-            Act::HardSwish { alpha, beta } => Activation::HardSwish { alpha, beta },
-            Act::Silu => Activation::Silu,
-            Act::Tanh => Activation::Tanh,
-            Act::GeluErf => Activation::GeluErf,
-            Act::GeluTanh => Activation::GeluTanh,
-            Act::Softplus => Activation::Softplus,
-            Act::Mish => Activation::Mish,
-        }
-    }
-}
-
-/// A function of one number.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "each variant is named after the kernels' `Unary`")]
-pub(crate) enum Function {
-    Act(Act),
-    Exp,
-    Log,
-    Sqrt,
-    Reciprocal,
-    Erf,
-    Abs,
-    Neg,
-    Sin,
-    Cos,
-    Tan,
-    Floor,
-    Ceil,
-    Round,
-    Sign,
-}
-
-impl Function {
-    /// The kernels' form.
-    pub(crate) fn unary(self) -> Unary {
-        match self {
-            Function::Act(act) => Unary::Act(act.activation()),
-            Function::Exp => Unary::Exp,
-            Function::Log => Unary::Log,
-            Function::Sqrt => Unary::Sqrt,
-            Function::Reciprocal => Unary::Reciprocal,
-            Function::Erf => Unary::Erf,
-            Function::Abs => Unary::Abs,
-            Function::Neg => Unary::Neg,
-            Function::Sin => Unary::Sin,
-            Function::Cos => Unary::Cos,
-            Function::Tan => Unary::Tan,
-            Function::Floor => Unary::Floor,
-            Function::Ceil => Unary::Ceil,
-            Function::Round => Unary::Round,
-            Function::Sign => Unary::Sign,
-        }
-    }
-}
-
-/// How [`ConvKind`] is written.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "ConvKind", rename_all = "snake_case")]
-pub(crate) enum KindDef {
-    /// NCHW16c to NCHW16c.
-    Blocked,
-    /// NCHW to NCHW16c.
-    First,
-    /// NCHW16c to NCHW16c, one filter a channel.
-    Depthwise,
-    /// NCHW to NCHW.
-    Plain,
-}
-
-/// How [`Binary`] is written.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Binary", rename_all = "snake_case")]
-#[allow(missing_docs, reason = "each variant is named after the kernels' `Binary`")]
-enum BinaryDef {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Max,
-    Min,
-    Pow,
-}
-
-/// How [`Reduce`] is written.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Reduce", rename_all = "snake_case")]
-#[allow(missing_docs, reason = "each variant is named after the kernels' `Reduce`")]
-enum ReduceDef {
-    Sum,
-    Mean,
-    Max,
-    Min,
-    Prod,
-    SumSquare,
-    L1,
-    L2,
 }

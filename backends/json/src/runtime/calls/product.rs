@@ -99,10 +99,7 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &Gemm) -> Result<Ready, Erro
         return Err(bad_shapes(signature));
     }
     let scratch = kernels::gemm_scratch_len(&params, signature.threads.count()).ok_or_else(|| bad_shapes(signature))?;
-    Ok(Ready {
-        scratch,
-        ..Ready::new(Product { params, packed: gemm.packed.is_some(), bias, act: gemm.act.activation() })
-    })
+    Ok(Ready { scratch, ..Ready::new(Product { params, packed: gemm.packed.is_some(), bias, act: gemm.act }) })
 }
 
 /// Sets at most two batch dimensions; neighbouring ones are joined where the strides allow.
