@@ -21,8 +21,8 @@ pub struct Fixture {
 
 impl Fixture {
     /// A copy of the plugin API with a plugin, `libbyoc_<name>`, that is a copy of the template, and a host that opens
-    /// plugins. The API's version must be new: cargo goes by name and version, and would take the copy for the real one
-    /// in the build folder they share.
+    /// plugins. The version of every crate of it must be new: cargo goes by name, version and place in the workspace, and
+    /// would take a copy for the real one in the build folder they share.
     pub fn changed(name: &str, version: &str, changes: &[Change<'_>]) -> Fixture {
         let fixture = Fixture::empty(name, &["plugin-api", "template", "probe"]);
         let (from, to) = (places::checkout(), &fixture.root);
@@ -32,7 +32,9 @@ impl Fixture {
         // Dynamic libraries have no hash in their names: it must not take the place of the real one.
         fixture.change("template/Cargo.toml", "byoc_template", &fixture.library);
         fixture.change("template/Cargo.toml", "byoc-template", &fixture.library.replace('_', "-"));
-        fixture.change("plugin-api/Cargo.toml", "version = \"1.0.0\"", &format!("version = \"{version}\""));
+        let version = format!("version = \"{version}\"");
+        fixture.change("plugin-api/Cargo.toml", "version = \"1.0.0\"", &version);
+        fixture.change("plugin-api/dim/Cargo.toml", "version.workspace = true", &version);
         changes.iter().for_each(|(file, text, new)| fixture.change(file, text, new));
         fixture
     }
