@@ -16,7 +16,7 @@ use super::compiled;
 /// Where the forms of code are, below the source of the host backend.
 const FORMS: [(&str, &str); 6] = [
     ("program/op.rs", "Op"),
-    ("program/op.rs", "KindDef"),
+    ("kernels/conv.rs", "ConvKind"),
     ("program/op.rs", "Side"),
     ("program.rs", "Source"),
     ("constants/recipe.rs", "Recipe"),
