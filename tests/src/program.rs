@@ -17,23 +17,19 @@ pub struct Outcome {
     pub stderr: String,
 }
 
-/// The program. Cargo builds programs of other packages only for those packages' own tests, so it is built here, once;
-/// where it is up to date that takes no time.
+/// The program. Cargo builds it with the tests of its own package (`cli/tests`); where only others are run it is built
+/// here, once, with the features that it has there: what is up to date stays.
 pub fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
         let path = places::profile().join(format!("byoc{}", std::env::consts::EXE_SUFFIX));
         // Tests that are run without cargo use what is there.
         if let Some(cargo) = std::env::var_os("CARGO") {
-            let profile = places::profile();
-            let profile = match profile.file_name().and_then(|name| name.to_str()) {
-                Some("debug") | None => "dev",
-                Some(name) => name,
-            };
-            // All members at once: the features of shared dependencies are then those of `cargo test --workspace`.
+            let release = places::profile().ends_with("release");
             let status = Command::new(cargo)
                 .current_dir(places::checkout())
-                .args(["build", "--quiet", "--workspace", "--bin", "byoc", "--profile", profile])
+                .args(["test", "--quiet", "--no-run", "--workspace", "--test", "program"])
+                .args(release.then_some("--release"))
                 .arg("--target-dir")
                 .arg(places::target())
                 .status();

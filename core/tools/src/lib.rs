@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod compare;
+#[cfg(feature = "dataset")]
 pub mod dataset;
 pub mod execution;
 pub mod file;

@@ -1,4 +1,4 @@
-//! GeneratedKernel sources compiled by NVIDIA's compiler, wherever else one may be, and the machine code that comes out.
+//! Generated kernels as machine code of NVIDIA's compiler, which may be anywhere, and what is in it.
 
 use std::process::Command;
 
