@@ -1,5 +1,6 @@
 //! Kernels of whole operators, compiled by NVIDIA's compiler on a machine without a GPU: that all of them compile, what they
-//! use, and that attention multiplies on tensor cores. Nothing is run.
+//! use, and that attention multiplies on tensor cores. Nothing is run. `BYOC_HEAD_SIZES=all` compiles attention for more sizes
+//! of heads than usual.
 
 use byoc_nvidia::attention::{Effect, Layout, Mask, Spec, generate};
 use byoc_nvidia::build::{GeneratedKernel, PRELUDE, Source};
@@ -38,8 +39,18 @@ fn compiled(name: &str, all: &[GeneratedKernel], on: &str) -> Needed<Vec<u8>> {
     Ok(cubin)
 }
 
+/// Sizes of heads, of values as well: what most models have, sizes that fill no tile, and the largest.
+const USUAL: [(usize, usize); 3] = [(64, 64), (72, 40), (256, 256)];
+/// The smallest, and the others that published models have.
+const OTHERS: [(usize, usize); 4] = [(8, 8), (80, 80), (128, 128), (192, 128)];
+
 fn attention(on: &str) -> Needed<()> {
-    let sizes = [(8, 8), (64, 64), (72, 40), (80, 80), (128, 128), (192, 128), (256, 256)];
+    let others = match std::env::var("BYOC_HEAD_SIZES").as_deref() {
+        Ok("all") => &OTHERS[..],
+        Ok(other) => panic!("BYOC_HEAD_SIZES is 'all' or not set, not '{other}'"),
+        Err(_) => &[],
+    };
+    let sizes = [&USUAL[..], others].concat();
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         let specs = sizes.iter().flat_map(|&(size, value_size)| specs(dtype, size, value_size));
         let generated = specs.enumerate().map(|(at, spec)| {
