@@ -22,7 +22,7 @@ use crate::overwrite::{self, Input};
 use crate::ownership::{self, SettleOptions, Settled, Storage};
 use crate::partition::{self, Avoid, Crashes, NodeRow, Partitioned};
 use crate::passes;
-use crate::plugin::{BackendIdentity, Selected};
+use crate::plugin::{self, BackendIdentity, Selected};
 use crate::spool::Spool;
 
 /// What to compile, and how.
@@ -273,9 +273,10 @@ fn make(request: &Request, destination: &Destination<'_>, observer: &mut dyn Obs
 fn import(request: &Request, destination: &Destination<'_>, observer: &mut dyn Observer) -> Result<Model> {
     observer.stage(Stage::Onnx);
     let sources: Vec<_> = request.sources.iter().map(|(name, path)| (name.clone(), path.as_path())).collect();
+    let custom = plugin::custom_operators(&request.backends);
     let model = match &request.model {
-        Some(model) => model.clone(),
-        None => onnx::import(&sources, &request.import)?,
+        Some(model) => Model { custom, ..model.clone() },
+        None => onnx::import(&sources, &request.import, &custom)?,
     };
     destination.check(request, &model.inputs())?;
     observer.dump(Stage::Onnx, &|| ir::print(&model));

@@ -37,7 +37,7 @@ macro_rules! codes {
 codes! {
     /// The file is not an ONNX model, or it is cut short.
     NotOnnx = "B101", exit 1;
-    /// The model uses an operator, or a version of one, that this build does not know.
+    /// The model uses an operator, or a version of one, that neither this build nor a backend of the list knows.
     UnknownOperator = "B102", exit 1;
     /// A tensor of the model is damaged: its bytes and its shape disagree, or its type is not supported.
     BadTensor = "B103", exit 1;

@@ -1,6 +1,7 @@
 //! The graph that the compile tower works on. Nodes refer to values by index; a constant value holds its place in the
 //! constant table. These types are internal on purpose: backends see `Region`, artifacts have their own manifest.
 
+mod custom;
 mod literal;
 mod print;
 mod read;
@@ -15,6 +16,7 @@ use bytes::Bytes;
 use crate::constants::{BaseId, ConstantRef, ConstantTable};
 use crate::overwrite::Input;
 
+pub use self::custom::{CustomOperator, CustomOperators};
 pub use self::literal::elements;
 pub(crate) use self::print::node_text;
 pub use self::print::print;
@@ -59,7 +61,7 @@ pub struct Value {
 }
 
 /// An operator.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
     /// The name in the model; made up as `<Op>_<n>` where the model has none. Unique in the graph.
     pub name: String,
@@ -67,6 +69,9 @@ pub struct Node {
     pub op: String,
     /// The operator's domain; empty for ONNX's own.
     pub domain: String,
+    /// The version of its operator set that the model imports, where core does not know the operator: then the node is as the
+    /// model has it. `None` for one in canonical form.
+    pub version: Option<i64>,
     /// Inputs; `None` for an optional one that is absent.
     pub inputs: Vec<Option<ValueId>>,
     /// Outputs; `None` for one that is not used.
@@ -233,6 +238,8 @@ pub struct Model {
     pub folded: BTreeSet<BaseId>,
     /// Every file that was read.
     pub sources: Vec<SourceFile>,
+    /// What is known of operators that core does not know.
+    pub custom: CustomOperators,
 }
 
 impl Model {

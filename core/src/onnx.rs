@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::ir::{Model, SourceFile};
+use crate::ir::{CustomOperators, Model, SourceFile};
 use crate::map;
 
 mod attribute;
@@ -46,9 +46,10 @@ pub struct ImportOptions {
     pub no_mmap: bool,
 }
 
-/// Reads one model file an entry, as (entry name, path). All share one constant table.
-pub fn import(sources: &[(String, &Path)], options: &ImportOptions) -> Result<Model> {
-    let mut model = Model::default();
+/// Reads one model file an entry, as (entry name, path). All share one constant table. `custom` are the operators beside
+/// those that core knows.
+pub fn import(sources: &[(String, &Path)], options: &ImportOptions, custom: &CustomOperators) -> Result<Model> {
+    let mut model = Model { custom: custom.clone(), ..Model::default() };
     let mut shapes = inputs::ShapeOptions::new(options);
     for (index, (entry, path)) in sources.iter().enumerate() {
         if sources[..index].iter().any(|(other, _)| other == entry) {
@@ -59,7 +60,7 @@ pub fn import(sources: &[(String, &Path)], options: &ImportOptions) -> Result<Mo
         model.sources.push(SourceFile { path: map::real_place(path)?, bytes: bytes.clone(), role: "a model" });
         let proto = decode(path, bytes)?;
         let mut files = external::ExternalFiles::beside(path, options.no_mmap);
-        let graph = graph::build(entry, proto, &mut shapes, &mut files, &mut model.constants);
+        let graph = graph::build(entry, proto, custom, &mut shapes, &mut files, &mut model.constants);
         // With one model no name is needed.
         let place = |error: Diagnostic| {
             if sources.len() > 1 { error.within(format!("'{}'", path.display())) } else { error }

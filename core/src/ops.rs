@@ -3,7 +3,7 @@
 
 use crate::constants::View;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::ir::{Node, TensorType};
+use crate::ir::{CustomOperators, Node, TensorType};
 
 pub mod attributes;
 pub mod elements;
@@ -13,6 +13,7 @@ mod attention;
 pub mod cast;
 mod concat;
 mod conv;
+pub(crate) mod custom;
 mod elementwise;
 mod gather;
 mod layout;
@@ -347,12 +348,17 @@ pub fn find(domain: &str, op: &str) -> Option<&'static OpDef> {
     OPS.binary_search_by(|def| def.name.cmp(op)).ok().map(|index| &OPS[index])
 }
 
-/// The facts about `node`'s operator; an unknown one is an error.
-pub fn definition(node: &Node) -> Result<&'static OpDef> {
-    find(&node.domain, &node.op).ok_or_else(|| {
-        Diagnostic::new(Code::UnknownOperator, format!("the operator {} is not known", node.qualified_op()))
-            .hint("`docs/operators.md` lists those that are")
-    })
+/// Gives each output of the node its type, by the rule of its operator; an operator that is not known is an error.
+pub(crate) fn infer(infer: &mut Infer<'_>, custom: &CustomOperators) -> Result<()> {
+    let node = infer.node;
+    if let Some(def) = find(&node.domain, &node.op) {
+        return infer.apply(def);
+    }
+    if let Some(brought) = custom.find(&node.domain, &node.op, node.version) {
+        return infer.apply_custom(brought);
+    }
+    let cause = format!("the operator {} is not known", node.qualified_op());
+    Err(Diagnostic::new(Code::UnknownOperator, cause).hint("`docs/operators.md` lists those that are"))
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ pub(crate) fn outline_for(
 }
 
 impl Partitioned {
-    /// Errors when a node is in no region, naming up to three of them with the last backend's reason.
+    /// Errors when a node is in no region, naming up to three of them with the reason of the last backend that looked at it.
     pub fn require_complete(&self, backends: &[Selected]) -> Result<()> {
         const SHOWN: usize = 3;
         if self.left_over.is_empty() {
@@ -148,7 +148,12 @@ impl Partitioned {
         let names: Vec<_> = backends.iter().map(Selected::name).collect();
         let rows = explain(self, backends);
         let untaken: Vec<_> = rows.iter().filter(|row| row.taken.is_none()).collect();
-        let shown = untaken.iter().take(SHOWN).map(|row| match row.refused.last() {
+        // A backend that looked at the node has more to say than one that has no pattern for it.
+        let telling = |row: &NodeRow| {
+            let looked = row.refused.iter().rev().find(|(_, reason)| reason != report::NO_PATTERN);
+            looked.or(row.refused.last()).cloned()
+        };
+        let shown = untaken.iter().take(SHOWN).map(|row| match telling(row) {
             Some((backend, reason)) => format!("node '{}' ({}): {backend}: {reason}", row.node, row.op),
             None => format!("node '{}' ({})", row.node, row.op),
         });
@@ -207,8 +212,7 @@ pub(crate) mod testing {
             let inputs = inputs.iter().map(|name| Some(id(&mut graph, name))).collect();
             let outputs = outputs.iter().map(|name| Some(id(&mut graph, name))).collect();
             let name = format!("{op}_{index}");
-            let (op, domain, attributes) = ((*op).to_owned(), String::new(), Default::default());
-            graph.nodes.push(Node { name, op, domain, inputs, outputs, attributes });
+            graph.nodes.push(Node { name, op: (*op).to_owned(), inputs, outputs, ..Node::default() });
         }
         graph.outputs = outputs.iter().map(|name| id(&mut graph, name)).collect();
         graph

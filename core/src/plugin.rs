@@ -1,11 +1,13 @@
 //! Plugins: search, the registry of backends, and the user's selection.
 
+mod custom;
 mod identity;
 mod registry;
 mod search;
 mod worker;
 
 pub use byoc_plugin_api::host::{LoadedBackend, Manifest, allow_lists, quiet_panics};
+pub use custom::custom_operators;
 pub use identity::BackendIdentity;
 pub use registry::{
     Origin, PluginFile, Refused, Registered, Registry, Selected, Settings, Shadowed, digest, embedded, plugin_files,

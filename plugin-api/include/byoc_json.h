@@ -7,6 +7,7 @@
 #define BYOC_JSON_H
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "byoc_plugin.h"
@@ -136,6 +137,34 @@ static inline int byoc_json_int(byoc_json_value value, int64_t *number) {
     if (digits == 0 || (value.at < value.end && (*value.at == '.' || *value.at == 'e' || *value.at == 'E'))) return 0;
     *number = negative ? -(int64_t)magnitude : (int64_t)magnitude;
     return 1;
+}
+
+/* Reads a number; 0 where the value is none. */
+static inline int byoc_json_float(byoc_json_value value, double *number) {
+    char text[64], *end;
+    size_t length;
+    if (!byoc_json_ok(value)) return 0;
+    length = (size_t)(byoc_json_value_end(value.at, value.end) - value.at);
+    if (length >= sizeof text) return 0;
+    memcpy(text, value.at, length);
+    text[length] = 0;
+    *number = strtod(text, &end);
+    return end != text;
+}
+
+/* Reads up to `size` bytes from a text in hex, as those of tensor attributes and of small constants; how many it has. */
+static inline size_t byoc_json_bytes(byoc_json_value value, void *bytes, size_t size) {
+    static const char digits[] = "0123456789abcdef";
+    const char *high, *low;
+    size_t length = 0;
+    if (!byoc_json_ok(value) || *value.at != '"') return 0;
+    for (value.at++; value.at + 1 < value.end && *value.at != '"'; value.at += 2, length++) {
+        high = strchr(digits, value.at[0]);
+        low = strchr(digits, value.at[1]);
+        if (!high || !low || !*high || !*low) return 0;
+        if (length < size) ((uint8_t *)bytes)[length] = (uint8_t)((high - digits) * 16 + (low - digits));
+    }
+    return length;
 }
 
 /* The bytes of a value, for a function that takes a text. */

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::constants::{Claims, ConstantAccess};
 use crate::error::{Error, Refusal};
 use crate::job::{Generated, Job};
+use crate::operator::{Operator, OutputType};
 use crate::options::{OptionSpec, Options};
 use crate::pattern::Pattern;
 use crate::region::{Region, Value};
@@ -56,6 +57,9 @@ pub struct Description {
     /// Whether the code of its regions is one of several that compute the same: [`Backend::candidates`] gives the others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub candidates: bool,
+    /// Operators that models may use where this backend is in the list, beside those that the compiler knows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operators: Vec<Operator>,
 }
 
 /// A format of files that is code of a backend.
@@ -174,6 +178,14 @@ pub trait Backend: Send + Sync {
     /// is not there. The options are those of compiling and those of [`Description::run_options`].
     fn tools(&self, _options: &Options) -> Result<Vec<Tool>, Error> {
         Ok(Vec::new())
+    }
+
+    /// The type of each output of a node of one of [`Description::operators`] that has no rules for them: `candidate` is
+    /// that node alone, with the types of its inputs and the elements of small constants, and without values for its
+    /// outputs. It is asked before [`Backend::check`], also about nodes that `check` refuses then. Sizes may be
+    /// expressions over those of the inputs. An error is one of the model: it says what does not fit.
+    fn infer(&self, _candidate: &Region, _options: &Options) -> Result<Vec<OutputType>, Error> {
+        Err(Error::new("this backend gives no types"))
     }
 
     /// Other code for a region, given its code alone: the same constants, inputs, outputs and results, and other ways

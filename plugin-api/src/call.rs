@@ -123,6 +123,7 @@ const METHODS: &[(&str, Method)] = &[
         }
         Ok(())
     }),
+    ("infer", |backend, _, request, answer| json(answer, &backend.infer(request.region()?, &request.options)?)),
 ];
 
 /// Makes a call. False where the method is one of a later version.

@@ -28,6 +28,7 @@ mod executable;
 mod handshake;
 mod lists;
 mod manifest;
+mod operators;
 mod wire;
 
 pub use allow::allow_lists;
@@ -170,6 +171,9 @@ fn judge(description: &Description) -> Result<(), LoadError> {
     {
         let bad = one_line(bad);
         return broken(format!("its backend '{name}' has an option '{bad}', which nobody can set"));
+    }
+    if let Some(what) = operators::wrong(&description.operators) {
+        return broken(format!("its backend '{name}' {what}"));
     }
     match run_options.iter().find(|one| options.iter().any(|other| other.name == one.name)) {
         Some(twice) => {

@@ -108,6 +108,7 @@ pub mod float_json;
 #[cfg(feature = "host")]
 pub mod host;
 mod job;
+mod operator;
 mod options;
 mod panics;
 mod pattern;
@@ -127,6 +128,7 @@ pub use domain::*;
 pub use dtype::*;
 pub use error::*;
 pub use job::*;
+pub use operator::*;
 pub use options::*;
 pub use pattern::*;
 pub use region::*;

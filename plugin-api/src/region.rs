@@ -103,8 +103,10 @@ pub enum Attribute {
     },
 }
 
-/// An operator of the region, in core's canonical form: the newest ONNX operator set it knows (`docs/operators.md`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// An operator of the region, in core's canonical form: the newest ONNX operator set it knows (`docs/operators.md`). One
+/// that a backend brings is in the form that the model has. Later versions may have more fields, so end a literal with
+/// `..Node::default()`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// The name in the model; for messages only.
     pub name: String,
@@ -120,6 +122,9 @@ pub struct Node {
     /// Attributes. Every one that has a default is there, axes count from the front (`docs/operators.md`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Attribute>,
+    /// The version of its operator set that the model imports; `None` for an operator that core knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<i64>,
 }
 
 impl Node {

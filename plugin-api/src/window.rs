@@ -114,8 +114,7 @@ mod tests {
 
     fn node(attributes: &[(&str, Attribute)]) -> Node {
         let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        let (name, op, domain) = ("n".into(), "Conv".into(), String::new());
-        Node { name, op, domain, inputs: vec![], outputs: vec![], attributes }
+        Node { name: "n".into(), op: "Conv".into(), attributes, ..Node::default() }
     }
 
     fn ints(values: &[i64]) -> Attribute {

@@ -134,6 +134,11 @@ pub fn c_device_plugin(folder: &Path, name: &str, changes: &[Change<'_>]) -> Pat
     c_plugin_from("device.c", folder, name, changes)
 }
 
+/// The plugin in C that brings an operator; its backend is `cacme`.
+pub fn c_operator_plugin(folder: &Path, name: &str, changes: &[Change<'_>]) -> PathBuf {
+    c_plugin_from("swirl.c", folder, name, changes)
+}
+
 fn c_plugin_from(file: &str, folder: &Path, name: &str, changes: &[Change<'_>]) -> PathBuf {
     let sources = folder.join(format!("{name}-sources"));
     copy_folder(&places::checkout().join("plugin-api/include"), &sources);

@@ -99,10 +99,10 @@ impl Step {
         Some(Node {
             name: self.name.clone(),
             op: op.clone(),
-            domain: String::new(),
             inputs: self.inputs.clone(),
             outputs: self.outputs.clone(),
             attributes: attributes.clone(),
+            ..Node::default()
         })
     }
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::{Registered, Registry, digest, plugin_files};
-use byoc_plugin_api::{OptionKind, OptionSpec, RegionPolicy, Tool};
+use byoc_plugin_api::{Operator, OptionKind, OptionSpec, RegionPolicy, Tool};
 use serde_json::{Value, json};
 
 use crate::args::{Plugins, name_value};
@@ -179,7 +179,8 @@ fn info(args: &Info) -> Result<()> {
     let digest = backend.origin.digest()?.map(|digest| ("digest", digest));
     let domain = found.domain.iter().map(|kind| ("memory", format!("{kind}, such as {kind}:0")));
     let tunes = found.candidates.then(|| ("kernels", "several for a region; byoc tune finds the fastest".to_owned()));
-    let facts = facts.into_iter().chain(domain).chain(tunes).chain(calibration).chain(files).chain(digest);
+    let own = found.operators.iter().map(|own| ("operator", operator(own)));
+    let facts = facts.into_iter().chain(domain).chain(tunes).chain(own).chain(calibration).chain(files).chain(digest);
     let mut text: String = facts.map(|(name, value)| format!("{name:8} {value}\n")).collect();
     for (title, options) in [("option", &found.options), ("option of a machine", &found.run_options)] {
         if options.is_empty() {
@@ -193,6 +194,16 @@ fn info(args: &Info) -> Result<()> {
         text += &format!("\n{}", table.text());
     }
     report::print(&(text + &tools_text(&tools)))
+}
+
+/// An operator that a backend brings, with its versions.
+fn operator(own: &Operator) -> String {
+    let set = if own.domain.is_empty() { String::new() } else { format!("{}.", own.domain) };
+    match own.until {
+        Some(until) if until == own.since => format!("{set}{} version {until}", own.name),
+        Some(until) => format!("{set}{} versions {} to {until}", own.name, own.since),
+        None => format!("{set}{} from version {} on", own.name, own.since),
+    }
 }
 
 /// Errors where a setting is one of another backend.

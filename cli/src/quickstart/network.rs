@@ -156,7 +156,8 @@ mod tests {
         let path = dir.path().join("model.onnx");
         std::fs::write(&path, model()).expect("written");
         let model =
-            byoc_core::onnx::import(&[("main".to_owned(), path.as_path())], &Default::default()).expect("valid");
+            byoc_core::onnx::import(&[("main".to_owned(), path.as_path())], &Default::default(), &Default::default())
+                .expect("valid");
         let convolutions = model.entries[0].nodes.iter().filter(|node| node.op == "Conv").count();
         assert_eq!(convolutions, 27);
         let tied = model.constants.iter().filter(|(_, base)| base.names.len() == 2).count();

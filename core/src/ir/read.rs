@@ -103,7 +103,7 @@ impl<'a> LineReader<'a> {
         }
         let name = format!("{op}_{}", self.graph.nodes.len());
         let (op, domain) = (op.to_owned(), domain.to_owned());
-        self.graph.nodes.push(Node { name, op, domain, inputs, outputs, attributes });
+        self.graph.nodes.push(Node { name, op, domain, inputs, outputs, attributes, version: None });
         Ok(())
     }
 

@@ -84,7 +84,7 @@ impl<'a> Builder<'a> {
         let attributes: BTreeMap<_, _> =
             attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         let (op, outputs) = (op.to_owned(), vec![Some(output)]);
-        self.push(Node { name, op, domain: String::new(), inputs, outputs, attributes });
+        self.push(Node { name, op, inputs, outputs, attributes, ..Node::default() });
         output
     }
 

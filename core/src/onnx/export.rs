@@ -64,7 +64,11 @@ pub(crate) fn region_model(
         ..GraphProto::default()
     };
     let domains: BTreeSet<&str> = region.nodes.iter().map(|node| node.domain.as_str()).collect();
-    let opset = |domain: &str| opset(domain, if domain.is_empty() { NEWEST_OPSET } else { 1 });
+    let version = |domain: &str| {
+        let of_domain = region.nodes.iter().filter(|node| node.domain == domain);
+        of_domain.filter_map(|node| node.version).max().unwrap_or(1)
+    };
+    let opset = |domain: &str| opset(domain, if domain.is_empty() { NEWEST_OPSET } else { version(domain) });
     let entry = |(key, value): &(&str, String)| StringStringEntryProto {
         key: Some(Bytes::copy_from_slice(key.as_bytes())),
         value: Some(Bytes::copy_from_slice(value.as_bytes())),

@@ -13,13 +13,15 @@ use super::proto::{GraphProto, ModelProto, TensorProto};
 use super::{attribute, canonical, inputs, sort, supported_ops, tensor};
 use crate::constants::ConstantTable;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::ir::{Graph, Node, TensorType, ValueId};
+use crate::ir::{CustomOperators, Graph, Node, TensorType, ValueId};
+use crate::ops;
 
 /// Builds the graph of the entry called `entry`. Declared types of inner values are ignored and inferred again;
 /// those of outputs are kept for a comparison.
 pub(super) fn build(
     entry: &str,
     model: ModelProto,
+    custom: &CustomOperators,
     shapes: &mut ShapeOptions<'_>,
     files: &mut ExternalFiles,
     constants: &mut ConstantTable,
@@ -28,7 +30,7 @@ pub(super) fn build(
     let mut graph = model.graph.unwrap_or_default();
     let names = value_names(&graph);
     let flat = flatten::flatten(std::mem::take(&mut graph.node), model.functions, &opsets, names)?;
-    supported_ops::check(&flat.nodes)?;
+    supported_ops::check(&flat.nodes, custom)?;
     let initializers = initializers(&mut graph)?;
     // An initializer that is listed as an input too is a constant; before IR version 4 all of them were.
     graph.input.retain(|input| !initializers.contains_key(input.name.as_deref().unwrap_or_default()));
@@ -52,7 +54,7 @@ pub(super) fn build(
         builder.graph.inputs.push(id);
     }
     for node in nodes {
-        add_node(&mut builder, node, &used, files)?;
+        add_node(&mut builder, node, custom, &used, files)?;
     }
     set_outputs(&mut builder, &outputs)?;
     builder.graph.declared = declared;
@@ -109,6 +111,7 @@ fn given(initializers: &IndexMap<String, TensorProto>, inputs: &[(String, Tensor
 fn add_node(
     builder: &mut Builder<'_>,
     node: FlatNode,
+    custom: &CustomOperators,
     used: &HashSet<String>,
     files: &mut ExternalFiles,
 ) -> Result<()> {
@@ -134,7 +137,21 @@ fn add_node(
         return Err(Diagnostic::new(Code::BadNode, format!("node '{name}': it has no output")));
     }
     let attributes = attribute::read_all(&name, attributes, files)?;
-    canonical::add(builder, Node { name, op, domain, inputs, outputs, attributes }, version)
+    let node = Node { name, op, domain, inputs, outputs, attributes, version: None };
+    match supported_ops::is_canonical(&node.domain, &node.op) {
+        true => canonical::add(builder, node, version),
+        false => add_custom(builder, Node { version: Some(version), ..node }, custom),
+    }
+}
+
+/// Adds a node that core does not know, with its attributes checked by what the backend that brings it says.
+fn add_custom(builder: &mut Builder<'_>, mut node: Node, custom: &CustomOperators) -> Result<()> {
+    if let Some(brought) = custom.find(&node.domain, &node.op, node.version) {
+        let completed = ops::custom::complete(brought, &mut node.attributes);
+        completed.map_err(|error| error.within(format!("node '{}' ({})", node.name, node.qualified_op())))?;
+    }
+    builder.push(node);
+    Ok(())
 }
 
 /// The value that a node's input names; an empty name is an input left out.

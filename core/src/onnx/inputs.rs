@@ -182,6 +182,8 @@ fn declared(info: &ValueInfoProto) -> Result<Declared> {
     };
     let dtype = tensor::dtype(&what, tensor.elem_type.unwrap_or(0))?;
     let size = |(axis, dim): (usize, &Option<DimValue>)| match dim {
+        // So some exporters write a size that is not known.
+        Some(DimValue::DimValue(-1)) => Ok(Size::Unknown),
         Some(DimValue::DimValue(size)) => usize::try_from(*size)
             .map(Size::Fixed)
             .map_err(|_| Diagnostic::new(Code::BadGraph, format!("{what}: dimension {axis} is {size}"))),

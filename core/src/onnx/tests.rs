@@ -13,7 +13,7 @@ use super::proto::{
 };
 use super::{ImportOptions, import};
 use crate::diagnostic::{Code, Result};
-use crate::ir::{Graph, Model, Node, ValueId};
+use crate::ir::{CustomOperators, Graph, Model, Node, ValueId};
 
 mod damaged;
 mod external;
@@ -107,7 +107,7 @@ fn import_bytes(bytes: &[u8], options: &ImportOptions) -> Result<Model> {
     let dir = tempfile::tempdir().expect("folder");
     let path = dir.path().join("m.onnx");
     std::fs::write(&path, bytes).expect("write");
-    import(&[("main".into(), Path::new(&path))], options)
+    import(&[("main".into(), Path::new(&path))], options, &CustomOperators::default())
 }
 
 fn import_model(model: &ModelProto) -> Result<Model> {

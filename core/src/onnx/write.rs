@@ -143,25 +143,27 @@ impl Model {
         self.tensor(tensor(name, DataType::Int64, shape, bytes))
     }
 
-    fn any_node(mut self, node: NodeProto) -> Model {
-        self.graph.node.push(node);
-        self
-    }
-
     /// Adds a node called after its first output.
     pub fn node(self, op: &str, inputs: &[&str], outputs: &[&str]) -> Model {
         self.node_with(op, inputs, outputs, &[])
     }
 
-    /// Adds a node of another domain.
-    pub fn node_of(self, domain: &str, op: &str, inputs: &[&str], outputs: &[&str]) -> Model {
-        self.any_node(named((domain, op), inputs, outputs))
-    }
-
     /// Adds a node with attributes.
     pub fn node_with(self, op: &str, inputs: &[&str], outputs: &[&str], attributes: &[(&str, Attribute)]) -> Model {
+        self.node_of(("", op), inputs, outputs, attributes)
+    }
+
+    /// Adds a node of any domain: (domain, operator).
+    pub fn node_of(
+        mut self,
+        op: (&str, &str),
+        inputs: &[&str],
+        outputs: &[&str],
+        attributes: &[(&str, Attribute)],
+    ) -> Model {
         let attribute = attributes.iter().map(|(name, value)| attribute(name, value)).collect();
-        self.any_node(NodeProto { attribute, ..named(("", op), inputs, outputs) })
+        self.graph.node.push(NodeProto { attribute, ..named(op, inputs, outputs) });
+        self
     }
 
     /// Adds a `Cast`.

@@ -236,10 +236,10 @@ mod tests {
         let node = crate::ir::Node {
             name: "n".into(),
             op: "Slice".into(),
-            domain: String::new(),
             inputs: vec![Some(crate::ir::ValueId(0)); 5],
             outputs: vec![],
             attributes: Default::default(),
+            ..crate::ir::Node::default()
         };
         let rule = find("", "Slice").and_then(|def| def.view).expect("a rule");
         let lists = |starts: i64, ends: i64, axis: i64, step: i64| {

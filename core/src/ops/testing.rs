@@ -59,10 +59,10 @@ pub(super) fn run(
     let node = Node {
         name: "n".into(),
         op: op.into(),
-        domain: String::new(),
         inputs: types.iter().map(|ty| ty.as_ref().map(|_| ValueId(0))).collect(),
         outputs: vec![Some(ValueId(0)); outputs],
         attributes: self::attributes(attributes),
+        ..Node::default()
     };
     let mut infer = Infer::new(&node, types, elements);
     infer.apply(find("", op).unwrap_or_else(|| panic!("no operator {op}")))?;

@@ -53,10 +53,10 @@ fn region(symbol: &str, constants: usize) -> Region {
     let node = Node {
         name: "n".into(),
         op: "Add".into(),
-        domain: String::new(),
         inputs: vec![Some(0)],
         outputs: vec![Some(1)],
         attributes: Default::default(),
+        ..Node::default()
     };
     let constant = |index| Constant { id: ConstantId(index as u64), value: index + 2, inline: None, shared: false };
     Region {
@@ -114,10 +114,10 @@ fn generated(mut model: Model, cases: Vec<Case>) -> Generated {
         graph.nodes.push(ir::Node {
             name: symbol,
             op: "Relu".into(),
-            domain: String::new(),
             inputs: vec![Some(last)],
             outputs: vec![Some(next)],
             attributes: Default::default(),
+            ..ir::Node::default()
         });
         last = next;
     }

@@ -81,7 +81,11 @@ impl<'g> Matcher<'g> {
                 let mut binding = binding.clone();
                 binding.nodes.insert(node);
                 let mut ways = self.operands(operands, *rest, &found.inputs, &binding, free);
-                if COMMUTATIVE.contains(&found.op.as_str()) && found.inputs.len() == 2 && operands.len() == 2 {
+                if found.domain.is_empty()
+                    && COMMUTATIVE.contains(&found.op.as_str())
+                    && found.inputs.len() == 2
+                    && operands.len() == 2
+                {
                     let swapped = [found.inputs[1], found.inputs[0]];
                     ways.extend(self.operands(operands, *rest, &swapped, &binding, free));
                 }

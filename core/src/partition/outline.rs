@@ -59,6 +59,7 @@ pub(super) fn outline(
             name: node.name.clone(),
             op: node.op.clone(),
             domain: node.domain.clone(),
+            version: node.version,
             inputs: outline.indices(&node.inputs)?,
             outputs: outline.indices(&node.outputs)?,
             attributes: node.attributes.clone(),

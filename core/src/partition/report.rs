@@ -7,6 +7,9 @@ use byoc_plugin_api::Refusal;
 use super::Partitioned;
 use crate::plugin::Selected;
 
+/// The reason of a backend that has no pattern for a node.
+pub(super) const NO_PATTERN: &str = "no pattern matches";
+
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
@@ -87,7 +90,7 @@ fn last_attempts(partitioned: &Partitioned) -> HashMap<(usize, usize, usize), &A
 /// Why a backend did not take a node.
 fn reason(attempt: Option<&Attempt>) -> String {
     match attempt.map(|attempt| (&attempt.outcome, &attempt.pattern)) {
-        None => "no pattern matches".into(),
+        None => NO_PATTERN.into(),
         Some((Outcome::Refused(refusal), pattern)) => format!("{pattern}: {refusal}"),
         Some((Outcome::OnlyNoOps, _)) => "only_no_ops: the region would do no arithmetic".into(),
         Some((Outcome::NoRegion(reason), _)) => reason.clone(),

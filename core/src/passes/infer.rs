@@ -8,7 +8,7 @@ use byoc_plugin_api::{DType, Dim};
 use crate::constants::{ConstantRef, ConstantTable};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim;
-use crate::ir::{Graph, Model, Node, TensorType, ValueId};
+use crate::ir::{CustomOperators, Graph, Model, Node, TensorType, ValueId};
 use crate::ops::{self, ELEMENT_LIMIT, Infer, Scalar, elements};
 
 /// Constant floats are read up to this many: scales and bounds of ranges are short, and weights shape nothing.
@@ -21,14 +21,14 @@ pub type KnownElements = HashMap<ValueId, Vec<Scalar>>;
 /// have are replaced, so this can run again after inputs were fixed or nodes folded.
 pub fn infer(model: &mut Model) -> Result<()> {
     for graph in &mut model.entries {
-        infer_graph(graph, &model.constants)?;
+        infer_graph(graph, &model.constants, &model.custom)?;
     }
     Ok(())
 }
 
 /// As [`infer`], for one graph. Gives the elements that are known, constants' included: a node's output whose elements
 /// are all numbers (`ops::elements::to_bytes` tells) may be replaced by a constant, whatever its inputs are.
-pub fn infer_graph(graph: &mut Graph, constants: &ConstantTable) -> Result<KnownElements> {
+pub fn infer_graph(graph: &mut Graph, constants: &ConstantTable, custom: &CustomOperators) -> Result<KnownElements> {
     settle_inputs(graph)?;
     let mut known = KnownElements::new();
     for (index, value) in graph.values.iter().enumerate() {
@@ -44,7 +44,7 @@ pub fn infer_graph(graph: &mut Graph, constants: &ConstantTable) -> Result<Known
     let nodes = std::mem::take(&mut graph.nodes);
     let result: Result<()> = nodes.iter().try_for_each(|node| {
         let place = |error: Diagnostic| error.within(format!("node '{}' ({})", node.name, node.qualified_op()));
-        infer_node(graph, node, &ready, &mut known).map_err(place)?;
+        infer_node(graph, node, custom, &ready, &mut known).map_err(place)?;
         ready.extend(node.outputs.iter().flatten());
         Ok(())
     });
@@ -96,8 +96,13 @@ pub fn constant_ints(constants: &ConstantTable, constant: &ConstantRef) -> Optio
     constant_elements(constants, constant, dtype)?.iter().map(Scalar::as_i64).collect()
 }
 
-fn infer_node(graph: &mut Graph, node: &Node, ready: &HashSet<ValueId>, known: &mut KnownElements) -> Result<()> {
-    let def = ops::definition(node)?;
+fn infer_node(
+    graph: &mut Graph,
+    node: &Node,
+    custom: &CustomOperators,
+    ready: &HashSet<ValueId>,
+    known: &mut KnownElements,
+) -> Result<()> {
     let mut inputs = Vec::with_capacity(node.inputs.len());
     for id in &node.inputs {
         let Some(id) = id else {
@@ -117,7 +122,7 @@ fn infer_node(graph: &mut Graph, node: &Node, ready: &HashSet<ValueId>, known: &
     }
     let elements = node.inputs.iter().map(|id| known.get(id.as_ref()?).cloned()).collect();
     let mut infer = Infer::new(node, inputs, elements);
-    infer.apply(def)?;
+    ops::infer(&mut infer, custom)?;
     let results = infer.outputs.into_iter().zip(infer.output_elements);
     for (id, (ty, elements)) in node.outputs.iter().zip(results) {
         let Some(id) = id else { continue };

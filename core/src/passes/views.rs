@@ -16,7 +16,7 @@ use crate::ops::{self, elements};
 pub(crate) fn infer_and_fold_views(model: &mut Model) -> Result<bool> {
     let mut changed = false;
     for graph in &mut model.entries {
-        let known = infer_graph(graph, &model.constants)?;
+        let known = infer_graph(graph, &model.constants, &model.custom)?;
         changed |= fold_graph(graph, &mut model.constants, &mut model.folded, &known);
     }
     Ok(changed)

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::constants::{ConstantRef, ConstantTable, digest};
 use crate::diagnostic::Result;
+use crate::ir::CustomOperators;
 use crate::onnx::{self, ImportOptions};
 use crate::overwrite::Input;
 
@@ -46,7 +47,7 @@ impl NewModel {
     pub(super) fn import(paths: &[PathBuf]) -> Result<NewModel> {
         let sources: Vec<(String, &Path)> =
             paths.iter().enumerate().map(|(index, path)| (index.to_string(), path.as_path())).collect();
-        let model = onnx::import(&sources, &ImportOptions::default())?;
+        let model = onnx::import(&sources, &ImportOptions::default(), &CustomOperators::any())?;
         let label = match paths {
             [path] => format!("'{}'", path.display()),
             _ => "the new models".to_owned(),

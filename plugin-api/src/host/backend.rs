@@ -25,6 +25,7 @@ use crate::constants::{BoundConstants, Claims, Constants};
 use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles};
 use crate::error::{Error, Refusal, RefusalCode};
 use crate::job::{Event, Generated, Job};
+use crate::operator::OutputType;
 use crate::options::{OptionSpec, Options};
 use crate::panics::{Guard, guarded};
 use crate::pattern::Pattern;
@@ -291,6 +292,14 @@ impl Backend for LoadedBackend {
     fn open(&self, file: &[u8]) -> Result<CodeFile, Error> {
         let answer = self.ask("open", &Request::default(), &[file])?;
         checked_file(answer.ok_or_else(|| Error::new("this backend opens no files"))?, file.len())
+    }
+
+    fn infer(&self, candidate: &Region, options: &Options) -> Result<Vec<OutputType>, Error> {
+        let answer = match self.direct() {
+            Some(backend) => guarded(|| backend.infer(candidate, options).map(Some)),
+            None => self.ask("infer", &about(candidate, options), &[]),
+        };
+        answer?.ok_or_else(|| Error::new("this backend gives no types"))
     }
 
     fn tools(&self, options: &Options) -> Result<Vec<Tool>, Error> {

@@ -108,10 +108,10 @@ impl RegionBuilder {
         self.region.nodes.push(Node {
             name: format!("{op}_{}", self.region.nodes.len()),
             op: op.into(),
-            domain: String::new(),
             inputs: inputs.to_vec(),
             outputs: outputs.iter().copied().map(Some).collect(),
             attributes: attributes.named(),
+            ..Node::default()
         });
         outputs
     }

@@ -8,7 +8,7 @@ use byoc_core::diagnostic::{Code, Diagnostic};
 use byoc_core::onnx::ImportOptions;
 use byoc_core::partition::{Outcome, Partitioned, RegionPlan};
 use byoc_core::passes::infer;
-use byoc_core::plugin::{Registered, Registry, Selected, Settings};
+use byoc_core::plugin::{Registered, Registry, Selected, Settings, custom_operators};
 use byoc_plugin_api::{Error, Options};
 
 use crate::device::{self, Device};
@@ -76,9 +76,10 @@ impl Source {
         self.inputs.iter().find(|input| input.name == name).map_or(Fill::Any, |input| input.fill)
     }
 
-    /// Whether core knows the model's operators with these types and shapes.
-    pub(crate) fn is_valid(&self) -> bool {
-        let model = byoc_core::onnx::import(&[("main".into(), &self.path)], &self.import());
+    /// Whether core, or the backend under test, knows the model's operators with these types and shapes.
+    pub(crate) fn is_valid(&self, bench: &Bench) -> bool {
+        let custom = custom_operators(std::slice::from_ref(&bench.selected));
+        let model = byoc_core::onnx::import(&[("main".into(), &self.path)], &self.import(), &custom);
         model.is_ok_and(|mut model| infer::infer(&mut model).is_ok())
     }
 
@@ -181,6 +182,11 @@ impl Bench {
 }
 
 impl Prepared {
+    /// Whether some region has an operator that the backend brings: nobody else can compute it.
+    pub(crate) fn is_custom(&self) -> bool {
+        self.taken.iter().any(Taken::is_custom)
+    }
+
     fn of(found: &Partitioned, source: &Source) -> Prepared {
         let is_about = |plan: &&RegionPlan| plan.region.nodes.iter().any(|node| !source.front.contains(&node.name));
         let own = found.regions.iter().filter(|plan| plan.backend == 0).filter(is_about);

@@ -146,10 +146,9 @@ impl Runner<'_> {
 
     fn pattern(&mut self, bench: &Bench, label: &str, pattern: &Pattern, expr: &Expr) -> Result<()> {
         let backend = bench.selected.name();
-        let starts = &bench.selected.registered.description.regions.starts_with;
         let mut samples = Vec::new();
-        for sample in models::samples(expr, starts) {
-            if Source::write(&sample.model, &bench.folder)?.is_valid() {
+        for sample in models::samples(expr, &bench.selected.registered.description) {
+            if Source::write(&sample.model, &bench.folder)?.is_valid(bench) {
                 samples.push(sample);
             }
         }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use byoc_plugin_api::{DType, Expr};
+use byoc_plugin_api::{DType, Description, Expr};
 
 use crate::data;
 use crate::front;
@@ -59,14 +59,14 @@ enum Origin {
     Front,
 }
 
-/// Every sample of a pattern, with nodes in front where a region may start with the operators in `starts` only, and the
-/// pattern starts with others; its name then ends with `inner`. Empty where no model could be made: the pattern has an operator of another domain, or one
-/// that the table of shape makers does not have.
-pub(crate) fn samples(pattern: &Expr, starts: &[String]) -> Vec<Sample> {
+/// Every sample of a pattern, with nodes in front where the backend's regions may start with some operators only, and the
+/// pattern starts with others; its name then ends with `inner`. Empty where no model could be made: the pattern has an
+/// operator that neither the table of shape makers nor the backend's own operators have.
+pub(crate) fn samples(pattern: &Expr, backend: &Description) -> Vec<Sample> {
     let mut samples: Vec<Sample> = Vec::new();
     for (index, form) in forms(pattern).iter().enumerate() {
         for variant in variants().iter().filter(|variant| index == 0 || variant.kind == Kind::Thorough) {
-            let Some(model) = build(form, variant, starts) else { continue };
+            let Some(model) = build(form, variant, backend) else { continue };
             let bytes = model.finish();
             if samples.iter().any(|known| known.model.finish() == bytes) {
                 continue;
@@ -172,9 +172,9 @@ fn forms(pattern: &Expr) -> Vec<Form> {
     forms
 }
 
-fn build(form: &Form, variant: &Variant, starts: &[String]) -> Option<Model> {
+fn build(form: &Form, variant: &Variant, backend: &Description) -> Option<Model> {
     let (model, bound) = (Model::default(), HashMap::new());
-    let mut builder = Builder { model, bound, front_inputs: Vec::new(), values: 0, variant, starts };
+    let mut builder = Builder { model, bound, front_inputs: Vec::new(), values: 0, variant, backend };
     let output = builder.node(form, &variant.wish)?;
     builder.model.output(&output, variant.wish.dtype);
     // A model that reads nothing would be computed ahead of time.
@@ -189,11 +189,15 @@ struct Builder<'a> {
     front_inputs: Vec<(Wish, String)>,
     values: usize,
     variant: &'a Variant,
-    /// Operators that a region may start with; any where there is none.
-    starts: &'a [String],
+    backend: &'a Description,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    /// Operators that a region may start with; any where there is none.
+    fn starts(&self) -> &'a [String] {
+        &self.backend.regions.starts_with
+    }
+
     fn fresh(&mut self, kind: &str) -> String {
         self.values += 1;
         format!("{kind}{}", self.values)
@@ -204,9 +208,11 @@ impl Builder<'_> {
         let Form::Node { op: (domain, op), operands, rest } = form else { return None };
         let inner = operands.get(1).is_some_and(|operand| matches!(operand, Form::Node { .. }));
         let recipe = match domain.as_str() {
-            "" => recipes::find(op, wish, self.variant.broadcast && !inner)?,
-            _ => return None,
+            "" => recipes::find(op, wish, self.variant.broadcast && !inner),
+            _ => None,
         };
+        let own = || self.backend.operators.iter().find(|own| own.domain == *domain && own.name == *op);
+        let recipe = recipe.or_else(|| Some(recipes::custom(own()?, wish)))?;
         let count = match rest {
             true if self.variant.constants => recipe.operands.len().max(operands.len()),
             true => recipe.needed.max(operands.len()),
@@ -218,7 +224,7 @@ impl Builder<'_> {
         let open = Form::Leaf { name: None, constant: false };
         let form = |index: usize| operands.get(index).unwrap_or(&open);
         let is_constant = |index: usize| matches!(form(index), Form::Leaf { constant: true, .. });
-        let starts = self.starts.is_empty() || (domain.is_empty() && self.starts.contains(op));
+        let starts = self.starts().is_empty() || (domain.is_empty() && self.starts().contains(op));
         let data = (0..count).find(|&index| !is_constant(index));
         let mut inputs = Vec::with_capacity(count);
         for (index, operand) in recipe.operands[..count].iter().enumerate() {
@@ -269,7 +275,8 @@ impl Builder<'_> {
             Operand::Number(value, dtype) => return self.fixed(*dtype, &[], [*value]),
             Operand::Absent => return String::new(),
         };
-        let front = (origin == Origin::Front && fill == Fill::Any).then(|| front::nodes(self.starts, &wish)).flatten();
+        let front =
+            (origin == Origin::Front && fill == Fill::Any).then(|| front::nodes(self.starts(), &wish)).flatten();
         match (origin, front) {
             (Origin::Constant, _) => {
                 let name = self.fresh("w");
@@ -325,12 +332,21 @@ fn signed(shape: &[usize]) -> Vec<i64> {
 
 #[cfg(test)]
 mod tests {
-    use byoc_plugin_api::Pattern;
+    use byoc_plugin_api::{Operator, Pattern};
 
     use super::*;
 
+    /// A backend whose regions start with these operators.
+    fn acme(starts: &[&str]) -> Description {
+        let mut backend = Description::default();
+        backend.regions.starts_with = starts.iter().map(|&op| op.to_owned()).collect();
+        backend.operators =
+            vec![Operator { domain: "com.acme".into(), name: "Swirl".into(), inputs: 2, ..Operator::default() }];
+        backend
+    }
+
     fn ops(text: &str) -> Vec<Vec<String>> {
-        let samples = samples(&Pattern::new("p", text).parse().expect("valid"), &[]);
+        let samples = samples(&Pattern::new("p", text).parse().expect("valid"), &acme(&[]));
         let mut found: Vec<Vec<String>> = Vec::new();
         for sample in samples {
             let ops = sample.model.ops.into_iter().map(|(_, op)| op).collect();
@@ -343,13 +359,14 @@ mod tests {
 
     #[test]
     fn every_form_of_a_pattern_becomes_a_model() {
-        let cases: [(&str, &[&[&str]]); 6] = [
+        let cases: [(&str, &[&[&str]]); 7] = [
             ("(Relu ?x)", &[&["Relu"]]),
             ("(Add (MatMul ?x ?w:const) ?b:const)", &[&["MatMul", "Add"]]),
             ("(Relu|Tanh (Conv ?x ?w:const ?b:const?))", &[&["Conv", "Relu"], &["Conv", "Tanh"]]),
             ("(Add (Relu? (MatMul ?x ?w)) ?b)", &[&["MatMul", "Relu", "Add"], &["MatMul", "Add"]]),
             ("(or (Gemm ?x ?w:const ?b) (MatMul ?x ?w:const))", &[&["Gemm"], &["MatMul"]]),
             ("(com.acme::Foo ?x)", &[]),
+            ("(com.acme::Swirl ?x ?w:const)", &[&["Swirl"]]),
         ];
         for (text, expected) in cases {
             assert_eq!(ops(text), expected, "{text}");
@@ -358,7 +375,7 @@ mod tests {
 
     #[test]
     fn one_name_is_one_value() {
-        let samples = samples(&Pattern::new("p", "(Mul ?x ?x)").parse().expect("valid"), &[]);
+        let samples = samples(&Pattern::new("p", "(Mul ?x ?x)").parse().expect("valid"), &acme(&[]));
         assert!(samples.iter().all(|sample| sample.model.inputs.len() == 1));
     }
 
@@ -368,7 +385,7 @@ mod tests {
     #[test]
     fn what_cannot_start_a_region_has_nodes_in_front() {
         let behind = |text: &str| {
-            let samples = samples(&Pattern::new("p", text).parse().expect("valid"), &["Conv".to_owned()]);
+            let samples = samples(&Pattern::new("p", text).parse().expect("valid"), &acme(&["Conv"]));
             let is_inner = |sample: &&Sample| sample.name.ends_with(" inner") && !sample.name.contains("broadcast");
             let sample = samples.iter().filter(is_inner).rfind(|sample| sample.name.starts_with("f32[1x6x10x8]"));
             let ops = |sample: &Sample| sample.model.ops.iter().map(|(_, op)| op.clone()).collect::<Vec<_>>();

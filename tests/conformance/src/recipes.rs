@@ -3,7 +3,7 @@
 
 use byoc_core::ops::Like;
 use byoc_core::ops::attributes::Default as Missing;
-use byoc_plugin_api::{Attribute, DType};
+use byoc_plugin_api::{Attribute, AttributeKind, DType, Operator, to_hex};
 
 /// What a tensor is to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +82,31 @@ pub(crate) fn find(op: &str, wish: &Wish, broadcast: bool) -> Option<Recipe> {
         .or_else(|| reduction(op, wish))
         .or_else(|| movement(op, wish))
         .or_else(|| selection(op, wish))
+}
+
+/// The recipe for an operator that the backend brings: every input is like the output that is wished for, and attributes
+/// that a model must have are short. Nobody but the backend knows whether that suits it.
+pub(crate) fn custom(operator: &Operator, wish: &Wish) -> Recipe {
+    let count = operator.inputs + operator.optional_inputs + usize::from(operator.variadic);
+    let attribute = |kind: AttributeKind| match kind {
+        AttributeKind::Int => Attribute::Int(1),
+        AttributeKind::Float => Attribute::Float(1.0),
+        AttributeKind::String => Attribute::String(String::new()),
+        AttributeKind::Ints => Attribute::Ints(vec![1]),
+        AttributeKind::Floats => Attribute::Floats(vec![1.0]),
+        AttributeKind::Strings => Attribute::Strings(vec![String::new()]),
+        AttributeKind::Tensor => {
+            let bytes = [0.5f32, -2.0].map(f32::to_le_bytes).concat();
+            Attribute::Tensor { dtype: DType::F32, shape: vec![2], hex: to_hex(&bytes) }
+        }
+    };
+    let required = operator.attributes.iter().filter(|attribute| attribute.required);
+    Recipe {
+        operands: vec![Operand::Any(wish.clone()); count],
+        needed: operator.inputs,
+        attributes: required.map(|found| (found.name.clone(), attribute(found.kind))).collect(),
+        more_outputs: 0,
+    }
 }
 
 /// Operators that work on each element by itself.

@@ -81,6 +81,11 @@ impl ClaimSink for Collector {
 }
 
 impl Taken {
+    /// Whether it has an operator that a backend brings.
+    pub(crate) fn is_custom(&self) -> bool {
+        self.region.nodes.iter().any(|node| node.version.is_some())
+    }
+
     /// The constants in memory, all in that layout.
     pub(crate) fn place(&self, layout: Layout) -> Vec<Placed> {
         self.constants.iter().map(|tensor| Placed::of(tensor, layout)).collect()

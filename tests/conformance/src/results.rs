@@ -121,12 +121,15 @@ pub(crate) fn together(bench: &Bench, source: &Source, prepared: &Prepared) -> S
 }
 
 /// The whole way: an artifact on disk, mapped, beside the model compiled for the reference.
-pub(crate) fn artifact(bench: &Bench, source: &Source, _: &Prepared) -> Step {
+pub(crate) fn artifact(bench: &Bench, source: &Source, prepared: &Prepared) -> Step {
     bench.device.domain()?;
     let paths = ["model.byoc", "reference.byoc"].map(|name| bench.folder.join(name));
     let registry = bench.compile(source, &paths[0]).or_else(fail)?;
-    let reference = bench.compile_reference(source, &paths[1]).map_err(no_reference)?;
     let found = session(&paths[0], &registry, source, &bench.run_settings).or_else(fail)?;
+    if prepared.is_custom() {
+        return Ok(());
+    }
+    let reference = bench.compile_reference(source, &paths[1]).map_err(no_reference)?;
     let expected = session(&paths[1], &reference, source, &bench.run_settings).map_err(no_reference)?;
     for ((name, found), (_, expected)) in found.iter().zip(&expected) {
         judge(bench, source, found, expected).or_else(|reason| fail(format!("output '{name}': {reason}")))?;
@@ -168,7 +171,8 @@ fn ordinary(dtype: DType, shape: &[i64], fill: Fill, name: &str) -> Tensor {
     data::random(dtype, shape, fill, name)
 }
 
-/// Inputs for a region, and what the reference makes of them.
+/// Inputs for a region, and what the reference makes of them. Of an operator that the backend brings there is no
+/// reference: then it is what the backend itself makes of them, so that its answers must be the same in every case.
 fn ask(
     bench: &Bench,
     source: &Source,
@@ -186,13 +190,21 @@ fn ask(
             make(*dtype, shape, source.fill(name), name)
         })
         .collect();
+    let placed: Vec<_> = inputs.iter().map(|tensor| Placed::of(tensor, Layout::Plain)).collect();
+    let mut outputs = outputs(taken, POISON[0])?;
+    if taken.is_custom() {
+        let generated = generated(bench, taken)?;
+        let bound = region::bind(taken, &generated, Layout::Plain);
+        let mut loaded = bench.load(&generated.code, &bound)?.or_else(|error| fail(loading(&error)))?;
+        region::run(&mut loaded, &placed, &mut outputs).or_else(|error| fail(format!("run fails: {error}")))?;
+        let expected = outputs.iter().map(Placed::tensor).collect();
+        return Ok(Question { inputs, expected, compared: true });
+    }
     let reference = &bench.reference;
     reference.registered.backend.check(region, &reference.options).map_err(no_reference)?;
     let generated = region::generate(reference, region, &taken.place(Layout::Plain)).map_err(no_reference)?;
     let bound = region::bind(taken, &generated, Layout::Plain);
     let mut loaded = region::load(reference, &reference.options, &generated.code, &bound).map_err(no_reference)?;
-    let placed: Vec<_> = inputs.iter().map(|tensor| Placed::of(tensor, Layout::Plain)).collect();
-    let mut outputs = outputs(taken, POISON[0])?;
     region::run(&mut loaded, &placed, &mut outputs).map_err(no_reference)?;
     let expected = outputs.iter().map(Placed::tensor).collect();
     Ok(Question { inputs, expected, compared: !(bench.is_calibrated() && taken.reads_inner) })

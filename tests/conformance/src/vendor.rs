@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use byoc_core::compile::wildcard;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_plugin_api::{Attribute, DType};
+use byoc_plugin_api::{Attribute, DType, to_hex};
 use serde::Deserialize;
 
 use crate::bench::Source;
@@ -65,6 +65,15 @@ struct Operand {
     values: Option<Vec<f64>>,
     /// Integers from 0 up to and without this.
     below: Option<i64>,
+}
+
+/// An attribute that is a tensor.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Elements {
+    dtype: DType,
+    shape: Vec<usize>,
+    values: Vec<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -249,6 +258,13 @@ fn attribute(value: &toml::Value) -> Option<Attribute> {
         }
         toml::Value::Array(list) if list.iter().all(toml::Value::is_str) => {
             Attribute::Strings(list.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect())
+        }
+        toml::Value::Table(table) => {
+            let tensor: Elements = toml::Value::Table(table.clone()).try_into().ok()?;
+            let shape: Vec<_> = tensor.shape.iter().map(|&size| size as i64).collect();
+            (tensor.values.len() == tensor.shape.iter().product::<usize>()).then_some(())?;
+            let bytes = data::tensor(tensor.dtype, &shape, tensor.values).bytes;
+            Attribute::Tensor { dtype: tensor.dtype, shape: tensor.shape, hex: to_hex(&bytes) }
         }
         _ => return None,
     })

@@ -158,6 +158,20 @@ pub(crate) fn all() -> Vec<Model> {
     ROWS.iter().flat_map(|row| [model(row, false), model(row, true)]).collect()
 }
 
+/// A model with an operator that only a backend can bring, `com.acme.Op`.
+pub(crate) fn custom() -> Model {
+    let mut model = Model::default();
+    model.input("x", DType::F32, &[2, 8], Fill::Any, true);
+    model.node(("", "Relu"), vec!["x".into()], vec!["a".into()], &[]);
+    let table = Attribute::Tensor { dtype: DType::U8, shape: vec![2], hex: "01ff".into() };
+    let weight = operand(&mut model, "f8", "weight");
+    let attributes = [("table".to_owned(), table)];
+    model.node(("com.acme", "Op"), vec!["a".into(), weight], vec!["b".into()], &attributes);
+    model.node(("", "Exp"), vec!["b".into()], vec!["y".into()], &[]);
+    model.output("y", DType::F32);
+    model
+}
+
 fn model((shape, nodes): &Row, symbolic: bool) -> Model {
     let mut model = Model::default();
     model.input("x", DType::F32, shape, Fill::Any, symbolic);

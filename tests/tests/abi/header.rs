@@ -101,6 +101,7 @@ fn c_and_cpp_compilers_take_it_without_a_warning() {
     let folder = places::temporary();
     let sources = [
         "tests/plugins/c/matmul.c",
+        "tests/plugins/c/swirl.c",
         "tests/plugins/c/device.c",
         "backends/template/c/template.c",
         "backends/template/c/test.c",

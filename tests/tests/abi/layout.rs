@@ -113,6 +113,7 @@ fn snapshot() -> Vec<Block> {
         "dtype.rs",
         "error.rs",
         "domain.rs",
+        "operator.rs",
     ];
     let sizes =
         items("../dim/src/lib.rs").into_iter().filter(|item| matches!(item, Item::Enum(item) if item.ident == "Dim"));

@@ -52,16 +52,27 @@ fn files_that_are_no_models() {
 #[test]
 fn unknown_operators_are_named_with_domain_and_version() {
     let io = |model: Model| model.input("x", Type::Float, &[2]).output("y", Type::Float, &[2]);
-    let acme = io(Model::default()).domain("com.acme", 3).node_of("com.acme", "Frobnicate", &["x"], &["y"]);
-    compile_fails(acme.finish(), &[], 1, "[B102] node 'make_y': operator com.acme.Frobnicate version 3 is not known");
+    let acme = io(Model::default()).domain("com.acme", 3).node_of(("com.acme", "Frobnicate"), &["x"], &["y"], &[]);
+    compile_fails(
+        acme.finish(),
+        &[],
+        1,
+        "[B102] node 'make_y': operator com.acme.Frobnicate version 3 is not known, neither to byoc nor to json\n  hint: Add a backend that brings it to --backend, and its plugin with --plugin",
+    );
     let future = io(Model::default()).node("Frobnicate", &["x"], &["y"]);
-    compile_fails(future.finish(), &[], 1, "[B102] node 'make_y': operator Frobnicate version 17 is not known");
-    let fused = io(Model::default()).domain("com.microsoft", 1).node_of("com.microsoft", "FusedConv", &["x"], &["y"]);
+    compile_fails(
+        future.finish(),
+        &[],
+        1,
+        "[B102] node 'make_y': operator Frobnicate version 17 is not known, neither to byoc nor to json",
+    );
+    let fused =
+        io(Model::default()).domain("com.microsoft", 1).node_of(("com.microsoft", "FusedConv"), &["x"], &["y"], &[]);
     compile_fails(
         fused.finish(),
         &[],
         1,
-        "[B102] node 'make_y': operator com.microsoft.FusedConv version 1 is not known\n  hint: Take the model as it was \
+        "[B102] node 'make_y': operator com.microsoft.FusedConv version 1 is not known, neither to byoc nor to json\n  hint: Take the model as it was \
          before ONNX Runtime optimised it",
     );
 }

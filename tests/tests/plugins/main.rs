@@ -1,6 +1,7 @@
 //! Plugins as files and processes: which are opened, what they are asked and told, and those that misbehave.
 
 mod calibration;
+mod custom_operators;
 mod discovery;
 mod files;
 mod hostile;

@@ -1,5 +1,6 @@
 //! The conformance kit passes our own backends, finds the faults of bad ones, and goes on behind a crash.
 
+mod custom;
 mod device;
 mod faults;
 mod quantised;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use byoc_plugin_api::{
     Claim, CodeFile, DType, Description, DevicePlan, DomainInfo, Environment, Error, Event, Generated, Options,
-    Pattern, Refusal, Region, Tool,
+    OutputType, Pattern, Refusal, Region, Tool,
 };
 use byoc_tests::markdown::{Block, blocks};
 use byoc_tests::places;
@@ -26,10 +26,11 @@ fn every_block_is_compiled_or_run() {
     let rust = places::list(&places::checkout().join("backends/template/src"));
     let rust = rust.iter().map(|name| format!("backends/template/src/{name}"));
     let rust: Vec<_> = rust
-        .chain(["file_format", "simdev"].map(|name| format!("tests/plugins/{name}/src/lib.rs")))
+        .chain(["file_format", "simdev", "custom_operators"].map(|name| format!("tests/plugins/{name}/src/lib.rs")))
         .map(|path| file(&path))
         .collect();
-    let c = ["backends/template/c/template.c", "tests/plugins/c/matmul.c", "tests/plugins/c/device.c"].map(file);
+    let plugins = ["matmul", "device", "swirl"].map(|name| file(&format!("tests/plugins/c/{name}.c")));
+    let c = [&[file("backends/template/c/template.c")][..], &plugins].concat();
     let mut kinds = Vec::new();
     for block in blocks(&page()) {
         let kind = block.info.split(' ').next().unwrap_or_default().to_owned();
@@ -77,6 +78,7 @@ fn is_what_it_says(block: &Block) {
         "json Generated" => drop(reads_back::<Generated>(block)),
         "json Events" => drop(reads_back::<Vec<Event>>(block)),
         "json CodeFile" => drop(reads_back::<CodeFile>(block)),
+        "json OutputTypes" => drop(reads_back::<Vec<OutputType>>(block)),
         "json Tools" => drop(reads_back::<Vec<Tool>>(block)),
         "json DomainInfo" => drop(reads_back::<DomainInfo>(block)),
         "json DevicePlan" => drop(reads_back::<DevicePlan>(block)),
@@ -113,6 +115,18 @@ const TYPES: &[(&str, &[&str])] = &[
     ("job.rs", &["struct Generated", "enum Event"]),
     ("runtime.rs", &["struct Environment"]),
     ("options.rs", &["struct OptionSpec", "enum OptionKind"]),
+    (
+        "operator.rs",
+        &[
+            "struct Operator",
+            "struct CustomAttribute",
+            "enum AttributeKind",
+            "struct OutputRule",
+            "enum DTypeRule",
+            "enum ShapeRule",
+            "struct OutputType",
+        ],
+    ),
     ("pattern.rs", &["struct Pattern"]),
     ("region.rs", &["struct Region", "struct Value", "struct Constant", "struct Node", "enum Attribute"]),
 ];

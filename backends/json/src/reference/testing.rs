@@ -36,10 +36,10 @@ pub(crate) fn node(op: &str, outputs: usize, attributes: &[(&str, Attribute)]) -
     Node {
         name: "node".into(),
         op: op.into(),
-        domain: String::new(),
         inputs: Vec::new(),
         outputs: vec![Some(0); outputs],
         attributes: attributes.iter().map(|(name, value)| ((*name).to_string(), value.clone())).collect(),
+        ..Node::default()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use byoc_core::diagnostic::Result;
-use byoc_core::ir::{Graph, Model, ValueId};
+use byoc_core::ir::{CustomOperators, Graph, Model, ValueId};
 use byoc_core::onnx::{self, FileInfo, ImportOptions};
 use byoc_core::passes::infer::infer;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::report::{self, count, size};
 pub(crate) fn run(args: &Args) -> Result<()> {
     let options = ImportOptions { shapes: args.shapes.shape.clone(), dims: args.shapes.dim.clone(), no_mmap: false };
     let info = onnx::file_info(&args.file)?;
-    let model = onnx::import(&[("main".to_owned(), args.file.as_path())], &options)?;
+    let model = onnx::import(&[("main".to_owned(), args.file.as_path())], &options, &CustomOperators::any())?;
     // A shape that cannot be inferred is no reason to show nothing: the types are then left out.
     let mut typed = model.clone();
     let model = if infer(&mut typed).is_ok() { typed } else { model };
@@ -77,9 +77,9 @@ fn port(graph: &Graph, id: ValueId) -> (&str, Option<String>) {
     (&value.name, value.ty.as_ref().map(ToString::to_string))
 }
 
-fn operators(graph: &Graph) -> BTreeMap<&str, usize> {
+fn operators(graph: &Graph) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    graph.nodes.iter().for_each(|node| *counts.entry(node.op.as_str()).or_default() += 1);
+    graph.nodes.iter().for_each(|node| *counts.entry(node.qualified_op()).or_default() += 1);
     counts
 }
 

@@ -76,9 +76,10 @@ fn operators(nodes: &[NodeSummary]) -> String {
 }
 
 /// The most frequent first.
-pub(crate) fn by_count(counts: &BTreeMap<&str, usize>) -> String {
+pub(crate) fn by_count(counts: &BTreeMap<impl std::fmt::Display, usize>) -> String {
     let mut sorted: Vec<_> = counts.iter().collect();
-    sorted.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), **name));
+    // Of equal counts the names stay in order.
+    sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     sorted.iter().map(|(name, count)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
 }
 

@@ -74,7 +74,14 @@ fn import_decoded(entry: &str, path: &Path, proto: Result<ModelProto>, options: 
     let mut shapes = ShapeOptions::new(options);
     let mut model = Model::default();
     let mut files = ExternalFiles::beside(path, false);
-    model.entries.push(build(entry, proto?, &mut shapes, &mut files, &mut model.constants)?);
+    model.entries.push(build(
+        entry,
+        proto?,
+        &CustomOperators::default(),
+        &mut shapes,
+        &mut files,
+        &mut model.constants,
+    )?);
     shapes.check_all_used()?;
     Ok(model)
 }
@@ -150,7 +157,8 @@ fn what_is_no_model_is_said() {
     let path = dir.path().join("x.onnx");
     for (bytes, cause, hint) in cases {
         std::fs::write(&path, bytes).expect("write");
-        let error = import(&[("main".into(), &path)], &ImportOptions::default()).expect_err("no model");
+        let error = import(&[("main".into(), &path)], &ImportOptions::default(), &CustomOperators::default())
+            .expect_err("no model");
         assert_eq!(error.message, format!("'{}' is not an ONNX model: {cause}", path.display()));
         assert_eq!((error.code, error.hint.unwrap_or_default().as_str()), (Code::NotOnnx, hint));
     }

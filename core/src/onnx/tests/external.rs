@@ -32,7 +32,7 @@ impl Case {
         let model = model(13, &[], &[tensor], &[node("Identity", &["t"], &["y"], &[])]);
         let path = self.dir.path().join("model/m.onnx");
         std::fs::write(&path, model.encode_to_vec()).expect("write");
-        let model = import(&[("main".into(), &path)], &ImportOptions::default());
+        let model = import(&[("main".into(), &path)], &ImportOptions::default(), &CustomOperators::default());
         let model = model.map_err(|error| (error.code, error.message))?;
         let constant = model.entries[0].values[0].constant.clone().expect("a constant");
         Ok(model.constants.materialize(&constant))

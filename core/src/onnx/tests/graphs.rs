@@ -178,9 +178,13 @@ fn entries_have_names_of_their_own() {
     let dir = tempfile::tempdir().expect("folder");
     let path = dir.path().join("m.onnx");
     std::fs::write(&path, with(&[relu("r", "x", "z")]).encode_to_vec()).expect("write");
-    let error = import(&[("a".into(), &path), ("b".into(), &path)], &ImportOptions::default()).expect_err("bad");
+    let error =
+        import(&[("a".into(), &path), ("b".into(), &path)], &ImportOptions::default(), &CustomOperators::default())
+            .expect_err("bad");
     assert_eq!(error.message, format!("'{}': nothing defines the output 'y'", path.display()));
     std::fs::write(&path, with(&[relu("r", "x", "y")]).encode_to_vec()).expect("write");
-    let error = import(&[("a".into(), &path), ("a".into(), &path)], &ImportOptions::default()).expect_err("bad");
+    let error =
+        import(&[("a".into(), &path), ("a".into(), &path)], &ImportOptions::default(), &CustomOperators::default())
+            .expect_err("bad");
     assert_eq!((error.code, error.message.as_str()), (Code::Usage, "two entries are called 'a'"));
 }

@@ -32,6 +32,9 @@ fn dimensions_keep_or_get_a_name() {
         with(&[named_input("x", &["batch", "", "seq len"]), named_input("x.1", &["batch", ""]), input("x.2", &[3])]);
     let plain = types(&model, &ImportOptions::default());
     assert_eq!(plain, Ok(vec!["f32[batch,x_d1,'seq len']".into(), "f32[batch,x_1_d1]".into(), "f32[3]".into()]));
+    // Exporters write -1 for a size that is not known.
+    let unknown = types(&with(&[input("x", &[-1, 3, -1])]), &dims(&[("x_d2", 4)]));
+    assert_eq!(unknown, Ok(vec!["f32[x_d0,3,4]".into()]));
     let bound = types(&model, &dims(&[("batch", 4), ("seq len", 5), ("x_1_d1", 6)]));
     assert_eq!(bound, Ok(vec!["f32[4,x_d1,5]".into(), "f32[4,6]".into(), "f32[3]".into()]));
     // A shape binds the dimensions that it meets, for every input.
@@ -96,7 +99,7 @@ fn inputs_that_are_no_tensors_are_refused() {
 
 #[test]
 fn impossible_shapes_are_errors() {
-    assert_fails(&with(&[input("x", &[2, -1])]), Code::BadGraph, "input 'x': dimension 1 is -1");
+    assert_fails(&with(&[input("x", &[2, -2])]), Code::BadGraph, "input 'x': dimension 1 is -2");
     let huge = [i64::MAX, i64::MAX];
     assert_fails(&with(&[input("x", &huge)]), Code::BadGraph, "input 'x': its shape is too large");
 }

@@ -127,7 +127,8 @@ fn weights_are_slices_of_the_file() {
     std::fs::write(&path, bytes).expect("write");
     for no_mmap in [false, true] {
         let options = ImportOptions { no_mmap, ..Default::default() };
-        let model = import(&[("a".into(), &path), ("b".into(), &path)], &options).expect("a good model");
+        let model = import(&[("a".into(), &path), ("b".into(), &path)], &options, &CustomOperators::default())
+            .expect("a good model");
         let bases: Vec<_> = model.constants.iter().map(|(_, base)| base).collect();
         // Both entries have the weight, which is one.
         assert_eq!((bases.len(), bases[0].bytes.len()), (1, 64 * 64 * 4));

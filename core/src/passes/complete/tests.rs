@@ -10,8 +10,8 @@ use crate::ops::testing::{attributes, ty};
 fn check(op: &str, given: &str, inputs: &str, expected: &str) {
     let mut graph = Graph::default();
     let inputs = inputs.split_whitespace().map(|input| Some(graph.add_value(input, Some(ty(input))))).collect();
-    let (name, domain, outputs) = ("n".into(), String::new(), vec![]);
-    graph.nodes.push(Node { name, op: op.into(), domain, inputs, outputs, attributes: attributes(given) });
+    let node = Node { name: "n".into(), op: op.into(), inputs, attributes: attributes(given), ..Node::default() };
+    graph.nodes.push(node);
     let mut model = Model { entries: vec![graph], ..Model::default() };
     for _ in 0..2 {
         complete(&mut model);

@@ -11,10 +11,10 @@ fn no_ops_and_views_are_told() {
     let node = Node {
         name: "n".into(),
         op: "Cast".into(),
-        domain: String::new(),
         inputs: vec![Some(ValueId(0))],
         outputs: vec![Some(ValueId(1))],
         attributes: Default::default(),
+        ..Node::default()
     };
     let cast = ops::find("", "Cast").expect("Cast");
     let other = TensorType { dtype: DType::F16, ..matrix.clone() };

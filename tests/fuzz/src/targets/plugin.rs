@@ -5,9 +5,10 @@ use std::io::Write;
 
 use byoc_core::plugin::{Registry, SearchPath};
 use byoc_plugin_api::{
-    Backend, BoundConstants, Candidate, Claim, Claims, CodeFile, Description, DeviceConstants, DeviceExecutable,
-    DeviceRuntime, DomainHandles, Environment, Error, Executable, Generated, HostRuntime, Job, Options, Packed,
-    Pattern, Refusal, Region, Runtime, TensorView, TensorViewMut, Tool, registered,
+    Attribute, AttributeKind, Backend, BoundConstants, Candidate, Claim, Claims, CodeFile, CustomAttribute, DType,
+    Description, DeviceConstants, DeviceExecutable, DeviceRuntime, Dim, DomainHandles, Environment, Error, Executable,
+    Generated, HostRuntime, Job, Operator, Options, OutputRule, OutputType, Packed, Pattern, Refusal, Region, Runtime,
+    TensorView, TensorViewMut, Tool, registered,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,7 @@ struct Answers {
     description: Description,
     patterns: Vec<Pattern>,
     refusal: Option<Refusal>,
+    types: Vec<OutputType>,
     code: String,
     notes: Vec<String>,
     learnt: String,
@@ -97,6 +99,10 @@ impl Backend for Parrot {
         Ok(answers().file)
     }
 
+    fn infer(&self, _: &Region, _: &Options) -> Result<Vec<OutputType>, Error> {
+        Ok(answers().types)
+    }
+
     fn tools(&self, _: &Options) -> Result<Vec<Tool>, Error> {
         Ok(answers().tools)
     }
@@ -142,7 +148,8 @@ impl Executable for Parrot {
 
 fn take(input: &[u8]) -> Option<()> {
     let answers: Answers = serde_json::from_slice(input).ok()?;
-    let all = models::all();
+    let mut all = models::all();
+    all.push(models::custom());
     let (name, model) = (answers.description.name.clone(), all[answers.model % all.len()].finish());
     ANSWERS.set(answers);
     let backends = [&[&Parrot as &dyn Backend][..], &registered()].concat();
@@ -174,7 +181,36 @@ fn seeds() -> Vec<Vec<u8>> {
         };
         serde_json::to_vec(&answers).expect("JSON")
     };
-    claims.into_iter().enumerate().map(seed).collect()
+    claims.into_iter().enumerate().map(seed).chain([ruled(), asked()]).collect()
+}
+
+/// An operator whose types follow rules.
+fn ruled() -> Vec<u8> {
+    own_operator(vec![OutputRule::broadcast()], Vec::new())
+}
+
+/// An operator whose types the backend is asked for.
+fn asked() -> Vec<u8> {
+    let shape = vec![Dim::Symbolic("batch*2".into()), 8.into()];
+    own_operator(Vec::new(), vec![OutputType { dtype: DType::F32, shape }])
+}
+
+fn own_operator(outputs: Vec<OutputRule>, types: Vec<OutputType>) -> Vec<u8> {
+    let table = CustomAttribute::required("table", AttributeKind::Tensor);
+    let by = CustomAttribute::with_default("by", Attribute::Float(2.0));
+    let (domain, name, attributes) = ("com.acme".into(), "Op".into(), vec![table, by]);
+    let operator = Operator { domain, name, inputs: 2, attributes, outputs, ..Operator::default() };
+    let description = Description { name: "parrot".into(), operators: vec![operator], ..Description::default() };
+    let answers = Answers {
+        model: models::all().len(),
+        description,
+        patterns: vec![Pattern::new("op", "(com.acme::Op ?x ?w:const)")],
+        types,
+        code: "code".into(),
+        claims: vec![Answer { constant: 0, claim: Claim::Host, bytes: 0 }],
+        ..Answers::default()
+    };
+    serde_json::to_vec(&answers).expect("JSON")
 }
 
 fn packed() -> Claim {

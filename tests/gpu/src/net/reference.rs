@@ -129,10 +129,10 @@ fn computed(op: Op, operands: &[&Values]) -> Values {
     let node = Node {
         name: name.into(),
         op: name.into(),
-        domain: String::new(),
         inputs: (0..operands.len()).map(Some).collect(),
         outputs: vec![Some(operands.len())],
         attributes: attributes.into_iter().collect(),
+        ..Node::default()
     };
     let made = reference::compute(&node, operands.iter().map(array).collect(), &[Some(DType::F64)]);
     let made = made.unwrap_or_else(|error| panic!("{}", error.message)).remove(0);

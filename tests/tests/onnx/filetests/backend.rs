@@ -71,6 +71,11 @@ impl Scripted {
         }
         let own =
             |line: &str| line.split_once(' ').filter(|(owner, _)| *owner == name).map(|(_, rest)| rest.to_owned());
+        for line in case.all("operator").filter_map(own) {
+            let operator =
+                serde_json::from_str(&line).map_err(|error| format!("'{line}' is not an operator: {error}"))?;
+            backend.description.operators.push(operator);
+        }
         for line in case.all("claim").filter_map(own) {
             let (pattern, claims) = line.split_once(' ').ok_or("a claim is for constants and says what")?;
             let (first, shared) =

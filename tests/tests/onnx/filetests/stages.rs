@@ -20,7 +20,7 @@ pub(crate) fn run(case: &Case) -> Result<String, String> {
     const BACKENDS: [&str; 3] = ["backend", "claim", "code"];
     match case.stage.as_str() {
         "import" => import(case),
-        "infer" => stages(case, Stage::Passes, &["declared"]),
+        "infer" => stages(case, Stage::Passes, &["declared", "backend", "operator"]),
         "fold" => stages(case, Stage::Passes, &["fold"]),
         "partition" => partitioned(case),
         "claims" => stages(case, Stage::Codegen, &BACKENDS),
@@ -75,7 +75,7 @@ impl Observer for Collector {
 
 /// Writes each entry as an ONNX file and imports them.
 fn import(case: &Case) -> Result<String, String> {
-    case.only(&["opset", "shape", "dim"])?;
+    case.only(&["opset", "shape", "dim", "backend", "operator"])?;
     let opset =
         case.all("opset").next().map_or(Ok(21), |version| version.parse().map_err(|_| "an opset is a number"))?;
     let folder = places::temporary();
@@ -84,7 +84,7 @@ fn import(case: &Case) -> Result<String, String> {
         places::write(folder.path(), path.to_str().unwrap_or_default(), onnx::file(&case.model, graph, opset))
     };
     let sources = case.model.entries.iter().map(|graph| (graph.name.clone(), write(graph))).collect();
-    let mut request = Request::new(sources, Vec::new());
+    let mut request = Request::new(sources, request(case)?.0.backends);
     for setting in case.all("shape") {
         let (name, sizes) = setting.split_once(' ').ok_or("a shape is of an input")?;
         let sizes = sizes.split('x').map(|size| size.parse().map_err(|_| format!("'{size}' is not a size")));
@@ -116,7 +116,7 @@ fn stages(case: &Case, last: Stage, settings: &[&str]) -> Result<String, String>
 
 /// The regions, then who refused which node, and how often backends were asked.
 fn partitioned(case: &Case) -> Result<String, String> {
-    case.only(&["backend", "asked", "fold"])?;
+    case.only(&["backend", "operator", "asked", "fold"])?;
     let (request, scripted) = request(case)?;
     let mut collector = Collector::new(Stage::Partition);
     let outcome = compile::partitioned(&request, &mut collector);
