@@ -66,7 +66,7 @@ fn fold_entry(model: &mut Model, entry: usize, folding_backend: &Selected, spool
 }
 
 /// Nodes that depend on constants only and whose results are worth storing: small ones, and those that replace constants
-/// of as many bytes. No constant beyond a few bytes is folded while it has other readers, for then the file
+/// of as many bytes. Weights that stand quantised in the model stay so. No constant beyond a few bytes is folded while it has other readers, for then the file
 /// would hold it in both forms.
 fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
     let graph = &model.entries[entry];
@@ -75,8 +75,8 @@ fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
     let mut folded: HashSet<ValueId> = HashSet::new();
     for (index, node) in graph.nodes.iter().enumerate() {
         let known = |value: &ValueId| graph.value(*value).constant.is_some() || folded.contains(value);
-        let foldable = ops::find(&node.domain, &node.op).is_some();
-        if !foldable || !node.inputs.iter().flatten().all(known) {
+        let known_operator = ops::find(&node.domain, &node.op).is_some();
+        if !known_operator || passes::widens_weight(graph, node) || !node.inputs.iter().flatten().all(known) {
             continue;
         }
         let Some(bytes) = node.outputs.iter().flatten().map(|&value| bytes(graph, value)).sum::<Option<usize>>() else {

@@ -20,6 +20,7 @@ mod layout;
 mod matmul;
 mod norm;
 mod pool;
+mod quantize;
 mod reduce;
 mod resize;
 mod scatter;
@@ -91,6 +92,8 @@ pub struct OpDef {
     pub view: Option<ViewRule>,
     /// When the operator does nothing.
     pub no_op: NoOp,
+    /// Whether it gives what a quantised constant stands for: computed ahead, it would be stored in a wider form.
+    pub widens: bool,
 }
 
 impl OpDef {
@@ -106,6 +109,7 @@ impl OpDef {
             infer,
             view: None,
             no_op: NoOp::Never,
+            widens: false,
         }
     }
 
@@ -141,6 +145,11 @@ impl OpDef {
 
     const fn no_op(mut self, when: NoOp) -> OpDef {
         self.no_op = when;
+        self
+    }
+
+    const fn widens(mut self) -> OpDef {
+        self.widens = true;
         self
     }
 
@@ -204,8 +213,10 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("Concat", 13, (1, ANY), concat::concat).attributes(attributes::CONCAT),
     OpDef::new("ConstantOfShape", 24, (1, 1), shape::constant_of_shape).attributes(attributes::CONSTANT_OF_SHAPE),
     OpDef::new("Conv", 22, (2, 3), conv::conv).attributes(attributes::CONV),
+    OpDef::new("ConvInteger", 10, (2, 4), quantize::conv_integer).like(Like::Rank).attributes(attributes::CONV),
     OpDef::unary("Cos", 22, elementwise::float_unary),
     OpDef::new("CumSum", 14, (2, 2), reduce::cumsum).like(Like::First).attributes(attributes::CUM_SUM),
+    OpDef::new("DequantizeLinear", 25, (2, 3), quantize::dequantize).attributes(attributes::DEQUANTIZE_LINEAR).widens(),
     OpDef::new("Div", 14, (2, 2), elementwise::arithmetic).like(Like::Broadcast).attributes(attributes::BROADCAST),
     OpDef::new("Dropout", 22, (1, 3), norm::dropout)
         .like(Like::First)
@@ -214,6 +225,7 @@ pub static OPS: &[OpDef] = &[
         .outputs(2)
         .no_op(NoOp::Always)
         .view(layout::identity_view),
+    OpDef::new("DynamicQuantizeLinear", 11, (1, 1), quantize::dynamic).outputs(3),
     OpDef::unary("Elu", 22, elementwise::float_unary).attributes(attributes::ELU),
     OpDef::new("Equal", 19, (2, 2), elementwise::equal).like(Like::Compared).attributes(attributes::BROADCAST),
     OpDef::unary("Erf", 13, elementwise::float_unary),
@@ -250,6 +262,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("LessOrEqual", 16, (2, 2), elementwise::compare).like(Like::Compared),
     OpDef::unary("Log", 13, elementwise::float_unary),
     OpDef::new("MatMul", 13, (2, 2), matmul::matmul),
+    OpDef::new("MatMulInteger", 10, (2, 4), quantize::matmul_integer),
     OpDef::new("Max", 13, (1, ANY), elementwise::extreme).like(Like::Broadcast),
     OpDef::new("MaxPool", 22, (1, 1), pool::max)
         .like(Like::Rank)
@@ -267,6 +280,9 @@ pub static OPS: &[OpDef] = &[
         .older(&[(11, 1, 1), (18, 3, 1)])
         .attributes(attributes::PAD),
     OpDef::new("Pow", 15, (2, 2), elementwise::pow).like(Like::Broadcast).attributes(attributes::BROADCAST),
+    OpDef::new("QLinearConv", 10, (8, 9), quantize::linear_conv).attributes(attributes::CONV),
+    OpDef::new("QLinearMatMul", 21, (8, 8), quantize::linear_matmul),
+    OpDef::new("QuantizeLinear", 25, (2, 3), quantize::quantize).attributes(attributes::QUANTIZE_LINEAR),
     OpDef::new("RMSNormalization", 23, (2, 2), norm::rms).attributes(attributes::LAYER_NORMALIZATION),
     OpDef::new("Range", 27, (3, 3), shape::range).attributes(attributes::RANGE),
     OpDef::unary("Reciprocal", 13, elementwise::float_unary),

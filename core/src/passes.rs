@@ -11,4 +11,4 @@ pub(crate) use self::complete::complete;
 pub(crate) use self::declared::undeclared;
 pub(crate) use self::prune::prune;
 pub(crate) use self::shaping::shaping;
-pub(crate) use self::views::infer_and_fold_views;
+pub(crate) use self::views::{infer_and_fold_views, widens_weight};

@@ -12,6 +12,7 @@ mod matmul;
 mod norm;
 mod number;
 mod pool;
+mod quantize;
 mod reduce;
 mod resize;
 mod rotary;
@@ -47,6 +48,7 @@ const fn kernel(op: &'static str, run: KernelFn, inputs: &'static [Types]) -> Ke
 
 const ANY: Types = Types::ANY;
 const BOOL: Types = Types::BOOL;
+const BYTE: Types = Types::BYTE;
 const FLOAT: Types = Types::FLOAT;
 const I64: Types = Types::I64;
 const INDEX: Types = Types::INDEX;
@@ -65,6 +67,7 @@ const FAMILIES: &[&[Kernel]] = &[
     matmul::KERNELS,
     norm::KERNELS,
     pool::KERNELS,
+    quantize::KERNELS,
     reduce::KERNELS,
     resize::KERNELS,
     rotary::KERNELS,

@@ -180,6 +180,8 @@ pub(super) const CONV: List = &[
     ints("strides").by_shapes(),
 ];
 pub(super) const CUM_SUM: List = &[int_or("exclusive", 0), int_or("reverse", 0)];
+pub(super) const DEQUANTIZE_LINEAR: List =
+    &[int_or("axis", 1).since(13), int_or("block_size", 0).since(21), int_or("output_dtype", 0).since(23)];
 pub(super) const DROPOUT: List = &[int("is_test").until(6), float("ratio").until(11), int("seed").since(12)];
 pub(super) const ELU: List = &[float_or("alpha", 1.0)];
 pub(super) const FLATTEN: List = &[int_or("axis", 1)];
@@ -215,6 +217,13 @@ pub(super) const PAD: List = &[
     float("value").until(10),
 ];
 pub(super) const RANGE: List = &[int_or("stash_type", 1).since(27)];
+pub(super) const QUANTIZE_LINEAR: List = &[
+    int_or("axis", 1).since(13),
+    int_or("block_size", 0).since(21),
+    int_or("output_dtype", 0).since(21),
+    int_or("precision", 0).since(23),
+    int_or("saturate", 1).since(19),
+];
 /// ReduceSum has had its axes as an input since 13, the other reductions since 18.
 pub(super) const REDUCE: List =
     &[ints("axes").until(17), int_or("keepdims", 1), int_or("noop_with_empty_axes", 0).since(18)];

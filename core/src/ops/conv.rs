@@ -5,6 +5,7 @@ use byoc_plugin_api::Dim;
 use super::infer::{FLOAT, Infer, bad, mismatch};
 use crate::diagnostic::Result;
 use crate::dim::{self, Expr};
+use crate::ir::TensorType;
 
 /// Sizes of a sliding window, one entry a spatial axis.
 pub(super) struct Window {
@@ -94,6 +95,30 @@ fn checked(name: &str, values: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
 pub(super) fn conv(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.typed(0, FLOAT)?;
     let w = infer.like_first(1)?;
+    let shape = output(infer, &x, &w)?;
+    if infer.has(2) {
+        infer.ranked(2, FLOAT, 1)?;
+        infer.like_first(2)?;
+        bias(infer, 2, &w)?;
+    }
+    infer.set(0, x.dtype, shape);
+    Ok(())
+}
+
+/// Fails where the bias at that input does not have one number for each filter of `w`.
+pub(super) fn bias(infer: &Infer<'_>, index: usize, w: &TensorType) -> Result<()> {
+    let bias = infer.input(index)?;
+    match bias.shape.as_slice() {
+        [size] if dim::same(size, &w.shape[0]).is_some() => Ok(()),
+        _ => {
+            let filters = &w.shape[0];
+            Err(mismatch(format!("B is {bias}, expected one number for each of {filters} output channels")))
+        }
+    }
+}
+
+/// The shape of a convolution of `x` with the weights `w`.
+pub(super) fn output(infer: &Infer<'_>, x: &TensorType, w: &TensorType) -> Result<Vec<Dim>> {
     let rank = x.shape.len();
     if rank < 3 || w.shape.len() != rank {
         return Err(mismatch(format!("X is {x} and W is {w}, expected the same number of dimensions, at least 3")));
@@ -113,22 +138,11 @@ pub(super) fn conv(infer: &mut Infer<'_>) -> Result<()> {
     if w.shape[0].fixed().is_some_and(|maps| maps % group != 0) {
         return Err(mismatch(format!("W is {w}: {} output channels do not divide into {group} groups", w.shape[0])));
     }
-    if infer.has(2) {
-        let bias = infer.ranked(2, FLOAT, 1)?;
-        infer.like_first(2)?;
-        if dim::same(&bias.shape[0], &w.shape[0]).is_none() {
-            return Err(mismatch(format!(
-                "B is {bias}, expected one number for each of {} output channels",
-                w.shape[0]
-            )));
-        }
-    }
     let kernel = kernel_sizes(infer, &w.shape[2..])?;
     let window = Window::read(infer, kernel)?;
     let mut shape = vec![x.shape[0].clone(), w.shape[0].clone()];
     shape.extend(window.output(&x.shape[2..])?);
-    infer.set(0, x.dtype, shape);
-    Ok(())
+    Ok(shape)
 }
 
 /// The kernel's sizes: from the attribute, which must agree with the weights, or from the weights.

@@ -5,11 +5,19 @@ use byoc_plugin_api::Dim;
 use super::infer::{Infer, WIDE, mismatch};
 use crate::diagnostic::Result;
 use crate::dim;
+use crate::ir::TensorType;
 
 /// MatMul: NumPy's `matmul`.
 pub(super) fn matmul(infer: &mut Infer<'_>) -> Result<()> {
     let a = infer.typed(0, WIDE)?;
     let b = infer.like_first(1)?;
+    let shape = output(&a, &b)?;
+    infer.set(0, a.dtype, shape);
+    Ok(())
+}
+
+/// The shape of the product of two tensors, as NumPy's `matmul` has it.
+pub(super) fn output(a: &TensorType, b: &TensorType) -> Result<Vec<Dim>> {
     if a.shape.is_empty() || b.shape.is_empty() {
         return Err(mismatch(format!("the factors are {a} and {b}, expected at least one dimension each")));
     }
@@ -37,8 +45,7 @@ pub(super) fn matmul(infer: &mut Infer<'_>) -> Result<()> {
     if b.shape.len() > 1 {
         shape.push(right_matrix[1].clone());
     }
-    infer.set(0, a.dtype, shape);
-    Ok(())
+    Ok(shape)
 }
 
 /// Gemm: `alpha * A' * B' + beta * C`.

@@ -43,7 +43,8 @@ fn complete_node(def: &OpDef, node: &mut Node, inputs: &[Option<&TensorType>]) {
         }
     }
     if def.attribute("kernel_shape").is_some() {
-        let weights = inputs.get(1).copied().flatten();
+        // What else a quantised convolution reads are scales and zero points.
+        let weights = inputs[1..].iter().copied().flatten().find(|ty| ty.shape.len() == rank);
         complete_window(def, &mut node.attributes, &x.shape, weights);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use byoc_plugin_api::{Attribute, from_hex};
+use byoc_plugin_api::{Attribute, DType, INLINE_BYTES, from_hex};
 use bytes::Bytes;
 
 use super::infer::{KnownElements, constant_ints, infer_graph};
@@ -49,8 +49,23 @@ fn computed_from(graph: &Graph, node: &Node, known: &KnownElements) -> Vec<BaseI
     inputs.filter_map(base).filter(|base| !viewed.contains(base)).collect()
 }
 
+/// Whether the node makes floats of a weight that stands in the model as integers of 8 or 16 bits: stored, they would be
+/// larger.
+pub(crate) fn widens_weight(graph: &Graph, node: &Node) -> bool {
+    let ty = |value: Option<ValueId>| value.and_then(|value| graph.value(value).ty.as_ref());
+    let (Some(before), Some(after)) = (ty(node.input(0)), ty(node.output(0))) else { return false };
+    let narrow = matches!(before.dtype, DType::I8 | DType::U8 | DType::I16 | DType::U16);
+    let elements = before.fixed_shape().map_or(0, |shape| shape.iter().product());
+    let weight = elements * before.dtype.size() > INLINE_BYTES;
+    let widens = ops::find(&node.domain, &node.op).is_some_and(|def| def.widens);
+    widens || (node.op == "Cast" && narrow && after.dtype.is_float() && weight)
+}
+
 /// Makes every output of the node a constant, if that needs no arithmetic.
 fn fold_node(graph: &mut Graph, constants: &mut ConstantTable, node: &Node, known: &KnownElements) -> bool {
+    if widens_weight(graph, node) {
+        return false;
+    }
     let mut folded = Vec::new();
     for &output in node.outputs.iter().flatten() {
         let Some(constant) = elements_constant(graph, constants, output, known)

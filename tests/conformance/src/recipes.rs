@@ -82,6 +82,7 @@ pub(crate) fn find(op: &str, wish: &Wish, broadcast: bool) -> Option<Recipe> {
         .or_else(|| reduction(op, wish))
         .or_else(|| movement(op, wish))
         .or_else(|| selection(op, wish))
+        .or_else(|| quantised(op, wish))
 }
 
 /// The recipe for an operator that the backend brings: every input is like the output that is wished for, and attributes
@@ -286,6 +287,41 @@ fn movement(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
             of(vec![data(&last(shape, size / 2)), ints(&repeats)])
         }
         ("Trilu", [_, _, ..]) => recipe(vec![data(shape)], 1),
+        _ => None,
+    }
+}
+
+/// Quantisation, and products of integers.
+fn quantised(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
+    let one = |dtype| any(dtype, &[]);
+    let scale = || Operand::Positive(Wish { dtype: DType::F32, shape: Vec::new() });
+    let window = [("kernel_shape", Attribute::Ints(vec![3, 3])), ("pads", Attribute::Ints(vec![1, 1, 1, 1]))];
+    match (op, shape.as_slice()) {
+        ("QuantizeLinear", _) if matches!(dtype, DType::I8 | DType::U8) => {
+            recipe(vec![any(DType::F32, shape), scale(), one(*dtype)], 3)
+        }
+        ("DequantizeLinear", _) if *dtype == DType::F32 => {
+            recipe(vec![any(DType::U8, shape), scale(), one(DType::U8)], 3)
+        }
+        ("MatMulInteger", [.., _, columns]) if *dtype == DType::I32 => {
+            let factors = [any(DType::U8, &last(shape, INNER)), any(DType::I8, &[INNER, *columns])];
+            recipe([&factors[..], &[one(DType::U8), one(DType::I8)]].concat(), 2)
+        }
+        ("ConvInteger", &[batch, channels, height, width]) if *dtype == DType::I32 => {
+            let x = any(DType::U8, &[batch, CHANNELS, height, width]);
+            let w = any(DType::I8, &[channels, CHANNELS, 3, 3]);
+            with(vec![x, w, one(DType::U8), one(DType::I8)], 2, &window)
+        }
+        ("QLinearMatMul", [.., _, columns]) if *dtype == DType::U8 => {
+            let (a, b) = (any(DType::U8, &last(shape, INNER)), any(DType::I8, &[INNER, *columns]));
+            recipe(vec![a, scale(), one(DType::U8), b, scale(), one(DType::I8), scale(), one(DType::U8)], 8)
+        }
+        ("QLinearConv", &[batch, channels, height, width]) if *dtype == DType::U8 => {
+            let x = any(DType::U8, &[batch, CHANNELS, height, width]);
+            let w = any(DType::I8, &[channels, CHANNELS, 3, 3]);
+            let operands = vec![x, scale(), one(DType::U8), w, scale(), one(DType::I8), scale(), one(DType::U8)];
+            with([operands, vec![any(DType::I32, &[channels])]].concat(), 8, &window)
+        }
         _ => None,
     }
 }

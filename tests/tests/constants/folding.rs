@@ -4,7 +4,7 @@
 use byoc_core::artifact::Ledger;
 use byoc_core::artifact::manifest::Fate;
 use byoc_tests::folder::Folder;
-use byoc_tests::onnx::{Model, Type};
+use byoc_tests::onnx::{Model, Type, tensor};
 use byoc_tests::tensor::Tensor;
 use byoc_tests::{engine, npz, places};
 
@@ -61,6 +61,28 @@ fn readers_that_do_the_same_share_the_result() {
         assert_eq!(fates(&ledger, name), [Fate::Stored], "{name}");
     }
     assert_once(size);
+}
+
+/// Weights that stand quantised in the model, in the form of one scale a column and by a `Cast`, are stored so.
+#[test]
+fn quantised_weights_stay_quantised() {
+    const SIZE: i64 = 1024;
+    let bytes: Vec<u8> = (0..SIZE * SIZE).map(|i| (i * i % 251) as u8).collect();
+    let scales: Vec<f32> = (0..SIZE).map(|i| (i as f32 + 1.0) / 65_536.0).collect();
+    for with in ["DequantizeLinear", "Cast"] {
+        let model = Model::default()
+            .input("x", Type::Float, &[2, SIZE])
+            .tensor(tensor("w", Type::Int8, &[SIZE, SIZE], bytes.clone()))
+            .weight("scales", &[SIZE], &scales);
+        let model = match with {
+            "Cast" => model.cast("w", Type::Float, "f").node("Mul", &["f", "scales"], &["d"]),
+            _ => model.node("DequantizeLinear", &["w", "scales"], &["d"]),
+        };
+        let (ledger, size) = compile(model.node("MatMul", &["x", "d"], &["y"]).output("y", Type::Float, &[2, SIZE]));
+        assert_eq!(fates(&ledger, "w"), [Fate::Stored], "{with}");
+        let unique = bytes.len() + scales.len() * 4;
+        assert!(size * 100 <= unique * 101, "{with}: {size} bytes for {unique}");
+    }
 }
 
 #[test]

@@ -178,7 +178,9 @@ fn check_with(kernels: &str, case: &Case, registry: &Registry) -> Result<(), Fai
     let mut session = engine::load(&artifact, registry, 1)?;
     let outputs = engine::run(&mut session, &npz::read(&case.folder.join("inputs.npz")))?;
     let (largest, left) = (outputs.iter().map(|(_, tensor)| tensor.bytes.len()).max(), session.times().len());
-    if case.all_constant && left > 0 && largest <= Some(ALWAYS_FOLDED) {
+    // What stands quantised in a model stays so: none of its floats are stored.
+    let widens = case.name.contains("/test_dequantizelinear");
+    if case.all_constant && left > 0 && largest <= Some(ALWAYS_FOLDED) && !widens {
         return Err(Failure::Differs(format!("{kernels} kernels: {left} regions are left to run")));
     }
     let expected = npz::read(&case.outputs);

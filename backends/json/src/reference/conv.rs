@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::Error;
 use ndarray::linalg::general_mat_mul;
-use ndarray::{Array2, ArrayView2, ArrayViewMut2, s};
+use ndarray::{Array2, ArrayD, ArrayView2, ArrayViewMut2, s};
 
 use super::array::{elements, shaped};
 use super::call::{Call, Outputs};
@@ -20,7 +20,17 @@ const BLOCK: usize = 4096;
 
 /// `Conv`.
 pub(crate) fn conv(call: &Call<'_, '_>) -> Outputs {
-    let (x, weights) = (call.input(0)?, call.input(1)?);
+    let bias = call.optional(2).map(|bias| bias.to_f64().into_raw_vec_and_offset().0);
+    call.rounded(convolve(call, call.input(0)?.to_f64(), call.input(1)?.to_f64(), bias)?)
+}
+
+/// The convolution that the node's attributes describe, of any input and weights.
+pub(super) fn convolve(
+    call: &Call<'_, '_>,
+    x: ArrayD<f64>,
+    weights: ArrayD<f64>,
+    bias: Option<Vec<f64>>,
+) -> Result<ArrayD<f64>, Error> {
     let (&[batch, channels, ref spatial @ ..], &[filters, depth, ref kernel @ ..]) = (x.shape(), weights.shape())
     else {
         return Err(Error::new("Conv needs tensors of rank 3 or more"));
@@ -34,13 +44,11 @@ pub(crate) fn conv(call: &Call<'_, '_>) -> Outputs {
         )));
     }
     let window = Window::new(call.node, spatial, Some(kernel))?;
-    let bias = call.optional(2).map(|bias| bias.to_f64().into_raw_vec_and_offset().0);
     if bias.as_ref().is_some_and(|bias| bias.len() != filters) {
         return Err(Error::new("the bias of Conv does not have one element a filter"));
     }
     let shape = [&[batch, filters], window.output_shape()].concat();
     let mut y = vec![0.0; call.count(&shape)?];
-    let (x, weights) = (x.to_f64(), weights.to_f64());
     let (x, weights) = (x.view(), weights.view());
     let (x, weights) = (elements(&x), elements(&weights));
     let (size, positions): (usize, usize) = (spatial.iter().product(), window.output.iter().product());
@@ -67,7 +75,7 @@ pub(crate) fn conv(call: &Call<'_, '_>) -> Outputs {
             general_mat_mul(1.0, &filter, &columns, 1.0, &mut output.slice_mut(s![.., start..end]));
         }
     }
-    call.rounded(shaped(&shape, y)?)
+    shaped(&shape, y)
 }
 
 /// For each element of the kernel, the offset within a channel that each output position takes; none on padding.

@@ -33,7 +33,7 @@ pub(crate) fn dot<T: Item>(a: &ArrayView2<'_, T>, b: &ArrayView2<'_, T>) -> Arra
 }
 
 /// The product of two integer matrices; sums wrap.
-fn dot_wrapping<T: Number>(a: &ArrayView2<'_, T>, b: &ArrayView2<'_, T>) -> Array2<T> {
+pub(super) fn dot_wrapping<T: Number>(a: &ArrayView2<'_, T>, b: &ArrayView2<'_, T>) -> Array2<T> {
     let mut product = Array2::from_elem((a.nrows(), b.ncols()), T::default());
     for (a, mut row) in a.rows().into_iter().zip(product.rows_mut()) {
         for (&a, b) in a.iter().zip(b.rows()) {
@@ -96,7 +96,8 @@ fn batched<'b, T: Copy>(
     repeated.iter().map(at).collect::<Result<_, _>>().map_err(|error| Error::new(error.to_string()))
 }
 
-fn product<T: Item, R: Item>(
+/// The product of two tensors by numpy's rules.
+pub(super) fn product<T: Item, R: Item>(
     a: &ArrayViewD<'_, T>,
     b: &ArrayViewD<'_, T>,
     dot: impl Fn(&ArrayView2<'_, T>, &ArrayView2<'_, T>) -> Array2<R>,

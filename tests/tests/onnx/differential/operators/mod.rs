@@ -8,6 +8,7 @@ use super::builder::Builder;
 mod elementwise;
 mod indices;
 mod movement;
+mod quantize;
 mod reduce;
 mod sequence;
 mod vision;
@@ -126,6 +127,9 @@ pub(crate) const LATER: &[Family] = &[
     family(&["ReduceMin"], 20, &[F32, F64, F16, I8, I32, I64, U8, Bool], reduce::reduce, 8),
     family(&["ReduceProd", "ReduceSumSquare", "ReduceL1", "ReduceL2"], 18, NARROW, reduce::reduce, 16),
     family(&["GlobalMaxPool"], 13, NARROW, vision::global, 8),
+    family(&["DequantizeLinear"], 13, &[U8, I8, I32], quantize::dequantize, 8),
+    family(&["QuantizeLinear"], 13, &[F32], quantize::quantize, 8),
+    family(&["MatMulInteger"], 13, &[U8, I8], quantize::matmul_integer, 8),
 ];
 
 /// The seeds of graphs with every operator.
