@@ -5,6 +5,7 @@ mod groups;
 mod matcher;
 mod merge;
 mod outline;
+mod quantized;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use byoc_plugin_api::{Constant, Region};
 
+use self::choose::BackendPatterns;
 use self::groups::Groups;
 use self::outline::{Naming, Uses};
 pub use self::report::{Attempt, NodeRow, Outcome, explain};
@@ -83,17 +85,21 @@ pub struct Crashes<'a> {
 
 /// Gives every node to the first backend of the list that takes it.
 pub fn partition(typed: TypedModel, backends: &[Selected], crashes: &Crashes<'_>) -> Result<Partitioned> {
-    let model = typed.0;
+    let patterns = BackendPatterns::all(backends)?;
+    let mut model = typed.0;
+    if patterns.iter().any(BackendPatterns::takes_quantised) && model.entries.iter().any(quantized::shares) {
+        Arc::make_mut(&mut model).entries.iter_mut().for_each(quantized::part);
+    }
     let mut regions = Vec::new();
     let mut attempts = Vec::new();
     let mut left_over = Vec::new();
     for (entry, graph) in model.entries.iter().enumerate() {
         let mut groups = Groups::new(graph);
-        for (backend, selected) in backends.iter().enumerate() {
+        for (backend, (selected, asked)) in backends.iter().zip(&patterns).enumerate() {
             if selected.registered.description.host {
                 choose::give_back_no_ops(graph, entry, &backends[..backend], &mut groups, &mut attempts);
             }
-            choose::choose(&model, entry, backends, backend, crashes, &mut groups, &mut attempts)?;
+            choose::choose(&model, entry, asked, crashes, &mut groups, &mut attempts)?;
         }
         let uses = Uses::of(graph);
         let mut numbers = vec![0; backends.len()];
@@ -121,8 +127,9 @@ pub(crate) fn groups_for(
 ) -> Result<Vec<BTreeSet<usize>>> {
     let mut groups = Groups::new(&model.entries[entry]);
     groups.reserve_others(nodes);
-    let backend = std::slice::from_ref(backend);
-    choose::choose(model, entry, backend, 0, &Crashes::default(), &mut groups, &mut Vec::new())?;
+    for asked in BackendPatterns::all(std::slice::from_ref(backend))? {
+        choose::choose(model, entry, &asked, &Crashes::default(), &mut groups, &mut Vec::new())?;
+    }
     let order = groups.order().into_iter().filter(|&group| groups.groups[group].backend == Some(0));
     Ok(order.map(|group| groups.groups[group].nodes.clone()).collect())
 }

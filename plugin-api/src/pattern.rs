@@ -8,6 +8,7 @@
 //! | `(Add (Relu? (Conv ?x ?w:const ?b:const?)) ?y)` | an operator inside that may be missing (then its first operand stands alone); a trailing `?` on an operand lets the input be absent |
 //! | `(Concat ...)` | any further inputs |
 //! | `(or (Gemm ?x ?w:const ?b) (MatMul ?x ?w:const))` | alternatives, the first that matches |
+//! | `(Conv ?x:q8 ?w:q8const)` | a quantised operand: what a `DequantizeLinear` with constant scales makes of a tensor of 8 bits, a constant with `:q8const`. That node belongs to the match, and the name is that of the tensor |
 //! | `(com.acme::Foo ?x)` | an operator of another domain |
 //! | `_` | anything, without a name |
 //!
@@ -72,6 +73,15 @@ pub enum Expr {
     /// Any value.
     Any {
         /// The name, if it has one.
+        name: Option<String>,
+        /// Whether it must be a constant.
+        constant: bool,
+        /// Whether the input may be absent.
+        absent: bool,
+    },
+    /// A `DequantizeLinear` with constant scales and zero points, of a tensor of 8 bits.
+    Dequantized {
+        /// The name of that tensor, if it has one.
         name: Option<String>,
         /// Whether it must be a constant.
         constant: bool,
@@ -171,16 +181,19 @@ fn operand(word: &str) -> Result<Expr, String> {
         Some(word) if !word.is_empty() => (word, true),
         _ => (word, false),
     };
-    let (word, constant) = match word.split_once(':') {
-        None => (word, false),
-        Some((word, "const")) => (word, true),
-        Some(_) => return Err("':const' after the name just".into()),
+    let (word, constant, quantized) = match word.split_once(':') {
+        None => (word, false, false),
+        Some((word, "const")) => (word, true, false),
+        Some((word, "q8")) => (word, false, true),
+        Some((word, "q8const")) => (word, true, true),
+        Some(_) => return Err("':const', ':q8' or ':q8const' after the name just".into()),
     };
-    match word.strip_prefix('?') {
-        Some(name) if !name.is_empty() => Ok(Expr::Any { name: Some(name.to_owned()), constant, absent }),
-        None if word == "_" => Ok(Expr::Any { name: None, constant, absent }),
-        _ => Err("a name after '?'".into()),
-    }
+    let name = match word.strip_prefix('?') {
+        Some(name) if !name.is_empty() => Some(name.to_owned()),
+        None if word == "_" => None,
+        _ => return Err("a name after '?'".into()),
+    };
+    Ok(if quantized { Expr::Dequantized { name, constant, absent } } else { Expr::Any { name, constant, absent } })
 }
 
 #[cfg(test)]
@@ -210,6 +223,11 @@ mod tests {
             rest: true,
         };
         assert_eq!(operands, &[conv]);
+        let Ok(Expr::Node { operands, .. }) = Pattern::new("p", "(Conv ?x:q8 _:q8const?)").parse() else {
+            panic!("not a node")
+        };
+        let x = Expr::Dequantized { name: Some("x".into()), constant: false, absent: false };
+        assert_eq!(operands, [x, Expr::Dequantized { name: None, constant: true, absent: true }]);
     }
 
     #[test]
@@ -219,7 +237,10 @@ mod tests {
             ("(Relu ?x", "expected ')' at column 9 of (Relu ?x"),
             ("(Relu ?x) y", "expected the end at column 11 of (Relu ?x) y"),
             ("(Relu ?)", "expected a name after '?' at column 8 of (Relu ?)"),
-            ("(Relu ?x:int)", "expected ':const' after the name just at column 13 of (Relu ?x:int)"),
+            (
+                "(Relu ?x:int)",
+                "expected ':const', ':q8' or ':q8const' after the name just at column 13 of (Relu ?x:int)",
+            ),
             ("(Relu ... ?x)", "expected ')' at column 11 of (Relu ... ?x)"),
         ];
         for (text, message) in cases {

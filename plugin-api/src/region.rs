@@ -73,6 +73,26 @@ pub struct Observed {
     pub histogram: Vec<u64>,
 }
 
+/// What the elements of a quantised tensor stand for: `(element - zero point) * scale`. Told of every tensor that a
+/// `QuantizeLinear` of the region gives, that a `DequantizeLinear` of it reads, and of the operands and the result of
+/// `QLinearMatMul` and `QLinearConv`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quantized {
+    /// Index into [`Region::values`].
+    pub value: usize,
+    /// Its scales: the index of their tensor.
+    pub scale: usize,
+    /// Its zero points, in the same shape: the index of their tensor. All are 0 where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zero_point: Option<usize>,
+    /// The dimension along which scales differ; `None` where there is one for all elements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub axis: Option<usize>,
+    /// How many elements along that dimension have one scale; `None` where each index has its own, which then is a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_size: Option<usize>,
+}
+
 /// Constants up to this many bytes are written into the region's JSON.
 pub const INLINE_BYTES: usize = 256;
 
@@ -197,12 +217,20 @@ pub struct Region {
     /// `constant_updater`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub covers_entry: bool,
+    /// What the elements of quantised tensors stand for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quantized: Vec<Quantized>,
 }
 
 impl Region {
     /// What was seen of `value`, if it was watched.
     pub fn observed(&self, value: usize) -> Option<&Observed> {
         self.observed.iter().find(|observed| observed.value == value)
+    }
+
+    /// What the elements of `value` stand for, if it is quantised.
+    pub fn quantized(&self, value: usize) -> Option<&Quantized> {
+        self.quantized.iter().find(|quantized| quantized.value == value)
     }
 
     /// The constant that `value` stands for, if it is one.
@@ -275,6 +303,12 @@ impl Region {
         }
         if let Some(observed) = self.observed.iter().find(|observed| observed.value >= count) {
             return Err(bad("observation", observed.value));
+        }
+        for Quantized { value, scale, zero_point, .. } in &self.quantized {
+            let indices = [Some(*value), Some(*scale), *zero_point];
+            if let Some(index) = indices.into_iter().flatten().find(|&index| index >= count) {
+                return Err(bad("quantisation", index));
+            }
         }
         for node in &self.nodes {
             if let Some(&index) = node.inputs.iter().chain(&node.outputs).flatten().find(|&&index| index >= count) {

@@ -11,7 +11,7 @@ use super::matcher::Matcher;
 use super::merge;
 use super::outline::{self, Naming, Uses};
 use super::report::{Attempt, Outcome};
-use super::{Avoid, Crashes};
+use super::{Avoid, Crashes, quantized};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Model, ValueId};
 use crate::ops;
@@ -21,6 +21,27 @@ use crate::plugin::Selected;
 struct Rule {
     pattern: Pattern,
     expr: Expr,
+}
+
+/// A backend with its patterns.
+pub(super) struct BackendPatterns<'a> {
+    selected: &'a Selected,
+    /// Its index in the list.
+    backend: usize,
+    rules: Vec<Rule>,
+}
+
+impl BackendPatterns<'_> {
+    /// Every backend of the list; an error where one cannot give its patterns.
+    pub(super) fn all(backends: &[Selected]) -> Result<Vec<BackendPatterns<'_>>> {
+        let asked = |(backend, selected)| Ok(BackendPatterns { selected, backend, rules: rules(selected)? });
+        backends.iter().enumerate().map(asked).collect()
+    }
+
+    /// Whether a pattern of it has quantised operands.
+    pub(super) fn takes_quantised(&self) -> bool {
+        self.rules.iter().any(|rule| quantized::asks(&rule.expr))
+    }
 }
 
 /// A backend that is asked about nodes of one entry.
@@ -53,22 +74,20 @@ impl Asking<'_> {
     }
 }
 
-/// Assigns free nodes to `backend`. Refused matches are recorded in `attempts`.
+/// Assigns free nodes to a backend. Refused matches are recorded in `attempts`.
 pub(super) fn choose(
     model: &Model,
     entry: usize,
-    backends: &[Selected],
-    backend: usize,
+    asked: &BackendPatterns<'_>,
     crashes: &Crashes<'_>,
     groups: &mut Groups<'_>,
     attempts: &mut Vec<Attempt>,
 ) -> Result<()> {
-    let selected = &backends[backend];
+    let &BackendPatterns { selected, backend, ref rules } = asked;
     let graph = &model.entries[entry];
-    let rules = rules(selected)?;
     let matcher = Matcher::new(graph);
     let asking = Asking { model, entry, backend, selected, crashes, uses: Uses::of(graph) };
-    for rule in &rules {
+    for rule in rules {
         // From the end, so that a chain is matched from its last node.
         for Reverse(root) in matcher.roots(&rule.expr) {
             let Some(nodes) = matcher.find(&rule.expr, root, &|node| groups.free(node)) else { continue };

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use byoc_plugin_api::Expr;
+use byoc_plugin_api::{DType, Expr};
 
 use crate::ir::{Graph, ValueId};
 
@@ -41,7 +41,7 @@ impl<'g> Matcher<'g> {
     pub(super) fn roots(&self, pattern: &Expr) -> BTreeSet<Reverse<usize>> {
         match pattern {
             Expr::Or(alternatives) => alternatives.iter().flat_map(|pattern| self.roots(pattern)).collect(),
-            Expr::Any { .. } => BTreeSet::new(),
+            Expr::Any { .. } | Expr::Dequantized { .. } => BTreeSet::new(),
             Expr::Node { ops, .. } => {
                 let named = ops.iter().map(|(domain, op)| (domain.as_str(), op.as_str()));
                 named.filter_map(|name| self.by_operator.get(&name)).flatten().copied().map(Reverse).collect()
@@ -71,7 +71,7 @@ impl<'g> Matcher<'g> {
             Expr::Or(alternatives) => {
                 alternatives.iter().flat_map(|pattern| self.at_node(pattern, node, binding, free)).collect()
             }
-            Expr::Any { .. } => Vec::new(),
+            Expr::Any { .. } | Expr::Dequantized { .. } => Vec::new(),
             Expr::Node { ops, operands, rest, .. } => {
                 let found = &self.graph.nodes[node];
                 let named = |(domain, op): &(String, String)| *domain == found.domain && *op == found.op;
@@ -92,6 +92,16 @@ impl<'g> Matcher<'g> {
                 ways
             }
         }
+    }
+
+    /// The tensor of 8 bits that the node dequantises by constant scales and zero points.
+    fn dequantized(&self, node: usize, constant: bool) -> Option<ValueId> {
+        let node = &self.graph.nodes[node];
+        let is_constant = |value: ValueId| self.graph.value(value).constant.is_some();
+        let x = node.input(0).filter(|_| node.domain.is_empty() && node.op == "DequantizeLinear")?;
+        let narrow = matches!(self.graph.value(x).ty.as_ref()?.dtype, DType::I8 | DType::U8);
+        let scales = node.inputs[1..].iter().copied().flatten().all(is_constant);
+        (narrow && scales && (!constant || is_constant(x))).then_some(x)
     }
 
     fn operands(
@@ -124,15 +134,26 @@ impl<'g> Matcher<'g> {
                     None => *absent,
                     Some(value) => !constant || self.graph.value(value).constant.is_some(),
                 };
-                let same = name.as_ref().and_then(|name| binding.names.get(name)).is_none_or(|bound| *bound == value);
-                if !fits || !same {
+                if fits { bound(name.as_ref(), value, binding) } else { Vec::new() }
+            }
+            Expr::Dequantized { name, absent, .. } if value.is_none() => {
+                if *absent {
+                    bound(name.as_ref(), None, binding)
+                } else {
+                    Vec::new()
+                }
+            }
+            Expr::Dequantized { name, constant, .. } => {
+                let producer = value.and_then(|value| self.producers[value.0]).filter(|&node| free(node));
+                let Some((node, tensor)) = producer.and_then(|node| Some((node, self.dequantized(node, *constant)?)))
+                else {
                     return Vec::new();
+                };
+                let mut ways = bound(name.as_ref(), Some(tensor), binding);
+                for binding in &mut ways {
+                    binding.nodes.insert(node);
                 }
-                let mut binding = binding.clone();
-                if let Some(name) = name {
-                    binding.names.insert(name.clone(), value);
-                }
-                vec![binding]
+                ways
             }
             Expr::Or(alternatives) => {
                 alternatives.iter().flat_map(|pattern| self.at_value(pattern, value, binding, free)).collect()
@@ -148,6 +169,18 @@ impl<'g> Matcher<'g> {
             }
         }
     }
+}
+
+/// The binding with a value under a name; none where the name is bound to another one.
+fn bound(name: Option<&String>, value: Option<ValueId>, binding: &Binding) -> Vec<Binding> {
+    if name.and_then(|name| binding.names.get(name)).is_some_and(|bound| *bound != value) {
+        return Vec::new();
+    }
+    let mut binding = binding.clone();
+    if let Some(name) = name {
+        binding.names.insert(name.clone(), value);
+    }
+    vec![binding]
 }
 
 #[cfg(test)]

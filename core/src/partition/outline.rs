@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use byoc_plugin_api::{Constant, ConstantId, INLINE_BYTES, Node, Region, SCHEMA, Value, to_hex};
 
-use super::RegionPlan;
+use super::{RegionPlan, quantized};
 use crate::constants::{ConstantRef, ConstantTable};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Model, ValueId};
@@ -68,7 +68,7 @@ pub(super) fn outline(
     let made_in_order = nodes.iter().flat_map(|&node| graph.nodes[node].outputs.iter().flatten().copied());
     let outputs: Vec<_> = made_in_order.filter(|&value| uses.outside(value, nodes)).collect();
     let (constants, refs) = std::mem::take(&mut outline.constants).into_iter().unzip();
-    let region = Region {
+    let mut region = Region {
         schema: SCHEMA.into(),
         symbol: format!("byoc_{}_{}_{}", naming.entry, naming.backend, naming.number),
         inputs: inputs.iter().map(|value| outline.index_of[value]).collect(),
@@ -78,6 +78,7 @@ pub(super) fn outline(
         nodes: region_nodes,
         ..Region::default()
     };
+    region.quantized = quantized::of(&region);
     Ok(RegionPlan { entry, backend, nodes: nodes.clone(), region, constants: refs, inputs, outputs })
 }
 

@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 /// A pattern without choices.
 #[derive(Clone, Debug, PartialEq)]
 enum Form {
-    Leaf { name: Option<String>, constant: bool },
+    Leaf { name: Option<String>, constant: bool, quantized: bool },
     Absent,
     Node { op: (String, String), operands: Vec<Form>, rest: bool },
 }
@@ -143,8 +143,9 @@ fn variants() -> Vec<Variant> {
 /// The forms of a pattern, the one with the most in it first.
 fn forms(pattern: &Expr) -> Vec<Form> {
     let mut forms = match pattern {
-        Expr::Any { name, constant, absent } => {
-            let leaf = Form::Leaf { name: name.clone(), constant: *constant };
+        Expr::Any { name, constant, absent } | Expr::Dequantized { name, constant, absent } => {
+            let quantized = matches!(pattern, Expr::Dequantized { .. });
+            let leaf = Form::Leaf { name: name.clone(), constant: *constant, quantized };
             if *absent { vec![leaf, Form::Absent] } else { vec![leaf] }
         }
         Expr::Or(alternatives) => alternatives.iter().flat_map(forms).collect(),
@@ -221,7 +222,7 @@ impl<'a> Builder<'a> {
         if count > recipe.operands.len() || count < recipe.needed {
             return None;
         }
-        let open = Form::Leaf { name: None, constant: false };
+        let open = Form::Leaf { name: None, constant: false, quantized: false };
         let form = |index: usize| operands.get(index).unwrap_or(&open);
         let is_constant = |index: usize| matches!(form(index), Form::Leaf { constant: true, .. });
         let starts = self.starts().is_empty() || (domain.is_empty() && self.starts().contains(op));
@@ -254,6 +255,10 @@ impl<'a> Builder<'a> {
             (Form::Absent, _) | (Form::Leaf { .. }, Operand::Absent) => Some(String::new()),
             (Form::Node { .. }, Operand::Any(wish) | Operand::Positive(wish)) => self.node(form, wish),
             (Form::Node { .. }, _) => None,
+            (Form::Leaf { quantized: true, constant, .. }, Operand::Any(wish) | Operand::Positive(wish)) => {
+                self.dequantized(wish, *constant)
+            }
+            (Form::Leaf { quantized: true, .. }, _) => None,
             (Form::Leaf { name: None, .. }, _) => Some(self.leaf(operand, origin)),
             (Form::Leaf { name: Some(name), .. }, _) => match self.bound.get(name) {
                 Some((value, known)) => (known == operand).then(|| value.clone()),
@@ -264,6 +269,17 @@ impl<'a> Builder<'a> {
                 }
             },
         }
+    }
+
+    /// What a `DequantizeLinear` makes of an input or a constant of 8 bits.
+    fn dequantized(&mut self, wish: &Wish, constant: bool) -> Option<String> {
+        if wish.dtype != DType::F32 {
+            return None;
+        }
+        let (dtype, origin) = if constant { (DType::I8, Origin::Constant) } else { (DType::U8, Origin::Input) };
+        let x = self.leaf(&Operand::Any(Wish { dtype, shape: wish.shape.clone() }), origin);
+        let (scale, zero) = (self.fixed(DType::F32, &[], [0.0625]), self.fixed(dtype, &[], [3.0]));
+        Some(self.add(("", "DequantizeLinear"), &Recipe::default(), vec![x, scale, zero]))
     }
 
     fn leaf(&mut self, operand: &Operand, origin: Origin) -> String {
@@ -359,12 +375,13 @@ mod tests {
 
     #[test]
     fn every_form_of_a_pattern_becomes_a_model() {
-        let cases: [(&str, &[&[&str]]); 7] = [
+        let cases: [(&str, &[&[&str]]); 8] = [
             ("(Relu ?x)", &[&["Relu"]]),
             ("(Add (MatMul ?x ?w:const) ?b:const)", &[&["MatMul", "Add"]]),
             ("(Relu|Tanh (Conv ?x ?w:const ?b:const?))", &[&["Conv", "Relu"], &["Conv", "Tanh"]]),
             ("(Add (Relu? (MatMul ?x ?w)) ?b)", &[&["MatMul", "Relu", "Add"], &["MatMul", "Add"]]),
             ("(or (Gemm ?x ?w:const ?b) (MatMul ?x ?w:const))", &[&["Gemm"], &["MatMul"]]),
+            ("(MatMul ?x:q8 ?w:q8const)", &[&["DequantizeLinear", "DequantizeLinear", "MatMul"]]),
             ("(com.acme::Foo ?x)", &[]),
             ("(com.acme::Swirl ?x ?w:const)", &[&["Swirl"]]),
         ];

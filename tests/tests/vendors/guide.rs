@@ -128,7 +128,10 @@ const TYPES: &[(&str, &[&str])] = &[
         ],
     ),
     ("pattern.rs", &["struct Pattern"]),
-    ("region.rs", &["struct Region", "struct Value", "struct Constant", "struct Node", "enum Attribute"]),
+    (
+        "region.rs",
+        &["struct Region", "struct Value", "struct Constant", "struct Quantized", "struct Node", "enum Attribute"],
+    ),
 ];
 
 /// Every field and every variant that the plugin API defines stands on the page as a word of JSON.

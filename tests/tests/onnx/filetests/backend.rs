@@ -32,6 +32,8 @@ use super::contents;
 pub(crate) struct Scripted {
     description: Description,
     ops: Vec<String>,
+    /// Patterns, asked before those of the operators.
+    patterns: Vec<Pattern>,
     /// Most nodes of a candidate, and how more are refused.
     most: Option<usize>,
     refuses: Option<RefusalCode>,
@@ -75,6 +77,10 @@ impl Scripted {
             let operator =
                 serde_json::from_str(&line).map_err(|error| format!("'{line}' is not an operator: {error}"))?;
             backend.description.operators.push(operator);
+        }
+        for line in case.all("pattern").filter_map(own) {
+            let (name, text) = line.split_once(' ').ok_or("a pattern has a name and a text")?;
+            backend.patterns.push(Pattern::new(name, text));
         }
         for line in case.all("claim").filter_map(own) {
             let (pattern, claims) = line.split_once(' ').ok_or("a claim is for constants and says what")?;
@@ -156,7 +162,8 @@ impl Backend for Scripted {
     }
 
     fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
-        Ok(self.ops.iter().map(|op| Pattern::new(op, format!("({op} ...)"))).collect())
+        let of_operators = self.ops.iter().map(|op| Pattern::new(op, format!("({op} ...)")));
+        Ok(self.patterns.iter().cloned().chain(of_operators).collect())
     }
 
     fn check(&self, candidate: &Region, _: &Options) -> Result<(), Refusal> {

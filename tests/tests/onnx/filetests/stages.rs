@@ -116,7 +116,7 @@ fn stages(case: &Case, last: Stage, settings: &[&str]) -> Result<String, String>
 
 /// The regions, then who refused which node, and how often backends were asked.
 fn partitioned(case: &Case) -> Result<String, String> {
-    case.only(&["backend", "operator", "asked", "fold"])?;
+    case.only(&["backend", "operator", "pattern", "asked", "fold"])?;
     let (request, scripted) = request(case)?;
     let mut collector = Collector::new(Stage::Partition);
     let outcome = compile::partitioned(&request, &mut collector);
