@@ -4,7 +4,7 @@ use std::io::Write;
 
 use byoc_plugin_api::{Constants, Error, Generated, Job, Options, Region};
 
-use crate::program::Program;
+use crate::program::{Program, text};
 
 mod fold_norm;
 mod fuse_attention;
@@ -25,7 +25,7 @@ use graph::Graph;
 /// Writes the code of a region.
 pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
     let program = lower(job.region, job.constants, job.options)?;
-    serde_json::to_writer(code, &program)?;
+    code.write_all(&text::encode(&program)?)?;
     Ok(Generated::default())
 }
 

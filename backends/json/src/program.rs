@@ -7,6 +7,7 @@ use crate::constants::Recipe;
 
 mod bounds;
 mod op;
+pub(crate) mod text;
 
 pub(crate) use op::{Attention, Conv, Gemm, Op, Pool, Side};
 
@@ -122,7 +123,8 @@ impl Program {
     /// there before it is read.
     pub(crate) fn parse(code: &[u8]) -> Result<Program, Error> {
         let damaged = |what: String| Error::new(format!("damaged code: {what}")).hint("Compile the model again");
-        let program: Program = serde_json::from_slice(code).map_err(|error| damaged(error.to_string()))?;
+        let json = text::decode(code).map_err(damaged)?;
+        let program: Program = serde_json::from_slice(&json).map_err(|error| damaged(error.to_string()))?;
         if program.version != VERSION {
             return Err(Error::new(format!("the code has version {}, this runtime reads {VERSION}", program.version))
                 .hint("Compile the model again with this version of the backend"));
