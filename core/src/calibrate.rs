@@ -80,10 +80,10 @@ pub(crate) struct Setting<'a> {
     pub(crate) scratch: &'a Scratch,
 }
 
-/// Observations of values, by entry: kept across repartitioning, because a run over the data is slow.
+/// Observations of values, by entry and name: kept across repartitioning, because a run over the data is slow.
 #[derive(Default)]
 pub(crate) struct Observations {
-    seen: HashMap<(usize, ValueId), Observed>,
+    seen: HashMap<(usize, String), Observed>,
     /// Whether the data set was used, or its being unused was reported.
     settled: bool,
 }
@@ -108,21 +108,26 @@ pub(crate) fn calibrate(
     observations.settled = true;
     for entry in 0..partitioned.model.entries.len() {
         let graph = &partitioned.model.entries[entry];
+        let named = |value: ValueId| (entry, graph.value(value).name.clone());
         let plans = partitioned.regions.iter().filter(|plan| plan.entry == entry && wants(plan));
         let values = plans.flat_map(|plan| watched(graph, plan)).map(|(value, _)| value);
-        let wanted: BTreeSet<_> = values.filter(|&value| !observations.seen.contains_key(&(entry, value))).collect();
+        let wanted: BTreeSet<_> = values.filter(|&value| !observations.seen.contains_key(&named(value))).collect();
         if wanted.is_empty() {
             continue;
         }
         let network = Network::new(&partitioned.model, entry, &wanted, host)?;
         let compiled = network.compile(&mut Spool::new(setting.scratch)?)?;
         let seen = watch(&mut network.load(&compiled)?, dataset, tell)?;
-        observations.seen.extend(seen.into_iter().map(|(value, observed)| ((entry, value), observed)));
+        observations.seen.extend(seen.into_iter().map(|(value, observed)| (named(value), observed)));
     }
     let Partitioned { model, regions, .. } = partitioned;
     for plan in regions.iter_mut().filter(|plan| wants(plan)) {
-        let of = |(id, value)| Some(Observed { value, ..observations.seen.get(&(plan.entry, id))?.clone() });
-        let mut observed: Vec<_> = watched(&model.entries[plan.entry], plan).into_iter().filter_map(of).collect();
+        let graph = &model.entries[plan.entry];
+        let of = |(id, value)| {
+            let seen = observations.seen.get(&(plan.entry, graph.value(id).name.clone()))?;
+            Some(Observed { value, ..seen.clone() })
+        };
+        let mut observed: Vec<_> = watched(graph, plan).into_iter().filter_map(of).collect();
         observed.sort_unstable_by_key(|observed| observed.value);
         plan.region.observed = observed;
     }

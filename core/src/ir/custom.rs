@@ -1,5 +1,6 @@
 //! Custom operators: those that backends of the list bring beside the ones that core knows.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use byoc_plugin_api::{Backend, Operator, Options};
@@ -11,6 +12,10 @@ pub struct CustomOperators {
     backends: Vec<String>,
     /// Whether operators that nobody knows stay in the graph, without types.
     keeps_unknown: bool,
+    /// Calls of the models' own functions that nobody takes whole, as (entry, node).
+    expanded: BTreeSet<(String, String)>,
+    /// Names of calls that stay nodes, whoever brings their operators.
+    whole: BTreeSet<String>,
 }
 
 /// A custom operator, and the backend that brings it.
@@ -29,12 +34,17 @@ pub struct CustomOperator {
 impl CustomOperators {
     /// Those of backends with these names, in the order of the list. Of two that bring one operator the first counts.
     pub(crate) fn new(backends: Vec<String>, brought: Vec<CustomOperator>) -> CustomOperators {
-        CustomOperators { brought: brought.into(), backends, keeps_unknown: false }
+        CustomOperators { brought: brought.into(), backends, ..CustomOperators::default() }
     }
 
     /// For who looks at a model without compiling it: a node of any operator is kept.
     pub fn any() -> CustomOperators {
         CustomOperators { keeps_unknown: true, ..CustomOperators::default() }
+    }
+
+    /// As [`CustomOperators::any`], where calls of these names stay nodes.
+    pub(crate) fn any_with_whole(calls: impl Iterator<Item = String>) -> CustomOperators {
+        CustomOperators { whole: calls.collect(), ..CustomOperators::any() }
     }
 
     /// Whether operators that nobody knows stay in the graph.
@@ -45,6 +55,18 @@ impl CustomOperators {
     /// The names of the backends that could have brought an operator.
     pub(crate) fn backends(&self) -> &[String] {
         &self.backends
+    }
+
+    /// Marks calls, as (entry, node), to be replaced by the bodies of their functions, whatever backends bring.
+    pub(crate) fn expand(&mut self, calls: impl Iterator<Item = (String, String)>) {
+        self.expanded.extend(calls);
+    }
+
+    /// Whether the call `node` of a function stays a node: a backend brings an operator of that name. The version is the one
+    /// that is imported, if any is.
+    pub(crate) fn takes_whole(&self, (entry, node): (&str, &str), op: (&str, &str), version: Option<i64>) -> bool {
+        let brought = version.is_some_and(|version| self.find(op.0, op.1, Some(version)).is_some());
+        self.whole.contains(node) || brought && !self.expanded.contains(&(entry.to_owned(), node.to_owned()))
     }
 
     /// The operator in that version of its operator set; in any version where it is not known.
