@@ -12,7 +12,7 @@ use self::histogram::{Histogram, Range};
 use self::network::{Loaded, Network, Sample};
 use crate::atomic_file::Scratch;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::ir::{Graph, ValueId};
+use crate::ir::{Graph, TypedModel, ValueId};
 use crate::partition::{Partitioned, RegionPlan};
 use crate::plugin::Selected;
 use crate::spool::Spool;
@@ -78,6 +78,9 @@ pub(crate) struct Setting<'a> {
     pub(crate) dataset: Option<&'a dyn Dataset>,
     /// Where packed constants of the host backend are spooled.
     pub(crate) scratch: &'a Scratch,
+    /// The model with the functions' bodies in place of all calls, which no host backend need know: the values of an entry that
+    /// have these names are in it.
+    pub(crate) expanded: &'a dyn Fn(usize, &BTreeSet<String>) -> Result<TypedModel>,
 }
 
 /// Observations of values, by entry and name: kept across repartitioning, because a run over the data is slow.
@@ -108,17 +111,23 @@ pub(crate) fn calibrate(
     observations.settled = true;
     for entry in 0..partitioned.model.entries.len() {
         let graph = &partitioned.model.entries[entry];
-        let named = |value: ValueId| (entry, graph.value(value).name.clone());
         let plans = partitioned.regions.iter().filter(|plan| plan.entry == entry && wants(plan));
-        let values = plans.flat_map(|plan| watched(graph, plan)).map(|(value, _)| value);
-        let wanted: BTreeSet<_> = values.filter(|&value| !observations.seen.contains_key(&named(value))).collect();
+        let names = plans.flat_map(|plan| watched(graph, plan)).map(|(value, _)| graph.value(value).name.clone());
+        let wanted: BTreeSet<_> =
+            names.filter(|name| !observations.seen.contains_key(&(entry, name.clone()))).collect();
         if wanted.is_empty() {
             continue;
         }
-        let network = Network::new(&partitioned.model, entry, &wanted, host)?;
+        let has_calls = graph.nodes.iter().any(|node| graph.calls.contains(&node.name));
+        let expanded = has_calls.then(|| (setting.expanded)(entry, &wanted)).transpose()?;
+        let model = expanded.as_ref().map_or(&*partitioned.model, TypedModel::model);
+        let values = &model.entries[entry].values;
+        let wanted = (0..values.len()).filter(|&index| wanted.contains(&values[index].name)).map(ValueId).collect();
+        let network = Network::new(model, entry, &wanted, host)?;
         let compiled = network.compile(&mut Spool::new(setting.scratch)?)?;
         let seen = watch(&mut network.load(&compiled)?, dataset, tell)?;
-        observations.seen.extend(seen.into_iter().map(|(value, observed)| (named(value), observed)));
+        let named = seen.into_iter().map(|(value, observed)| ((entry, values[value.0].name.clone()), observed));
+        observations.seen.extend(named);
     }
     let Partitioned { model, regions, .. } = partitioned;
     for plan in regions.iter_mut().filter(|plan| wants(plan)) {

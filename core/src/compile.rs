@@ -322,7 +322,13 @@ fn watch(
 ) -> Result<()> {
     let host =
         request.backends.iter().rev().find(|selected| selected.is_exact_host()).or(request.folding_backend.as_ref());
-    let setting = Setting { backends: &request.backends, host, dataset: request.calibration.as_deref(), scratch };
+    let setting = Setting {
+        backends: &request.backends,
+        host,
+        dataset: request.calibration.as_deref(),
+        scratch,
+        expanded: &|entry, values| front_end::expanded(request, scratch, entry, values),
+    };
     calibrate::calibrate(partitioned, &setting, known, &mut |event| match event {
         Event::Progress(done, total, next) => observer.progress(done, total, next),
         Event::Warning(warning) => observer.warning(&warning),

@@ -1,10 +1,13 @@
 //! The stages up to the partition. Backends are offered calls of the model's own functions whole, as nodes; where no backend
 //! takes such a node, these stages run once more with the function's body in its place.
 
+use std::collections::BTreeSet;
+
 use super::{Destination, Observer, Request, Stage, recover};
+use crate::atomic_file::Scratch;
 use crate::diagnostic::{Diagnostic, Result};
 use crate::fold;
-use crate::ir::{self, CustomOperators, Model, TypedModel};
+use crate::ir::{self, CustomOperators, Graph, Model, TypedModel, ValueId};
 use crate::onnx;
 use crate::partition::{self, Avoid, Crashes, NodeRow, Partitioned};
 use crate::passes;
@@ -30,14 +33,40 @@ pub(super) fn import(
     observer: &mut dyn Observer,
 ) -> Result<Model> {
     observer.stage(Stage::Onnx);
-    let sources: Vec<_> = request.sources.iter().map(|(name, path)| (name.clone(), path.as_path())).collect();
     let model = match &request.model {
-        Some(model) => Model { custom, ..model.clone() },
-        None => onnx::import(&sources, &request.import, &custom)?,
+        Some(model) => {
+            let mut model = Model { custom, ..model.clone() };
+            // It cannot be read again, with bodies in place of calls.
+            model.entries.iter_mut().for_each(|graph| graph.calls.clear());
+            model
+        }
+        None => read(request, &custom)?,
     };
     destination.check(request, &model.inputs())?;
     observer.dump(Stage::Onnx, &|| ir::print(&model));
     Ok(model)
+}
+
+fn read(request: &Request, custom: &CustomOperators) -> Result<Model> {
+    let sources: Vec<_> = request.sources.iter().map(|(name, path)| (name.clone(), path.as_path())).collect();
+    onnx::import(&sources, &request.import, custom)
+}
+
+/// The model with the functions' bodies in place of all calls, with the values of an entry that have these names.
+pub(super) fn expanded(
+    request: &Request,
+    scratch: &Scratch,
+    entry: usize,
+    names: &BTreeSet<String>,
+) -> Result<TypedModel> {
+    let custom = plugin::custom_operators(&request.backends).with_calls(BTreeSet::new());
+    let mut model = read(request, &custom)?;
+    let Graph { values, outputs, .. } = &mut model.entries[entry];
+    // What is an output keeps its name.
+    let wanted = (0..values.len()).filter(|&index| names.contains(&values[index].name)).map(ValueId);
+    let wanted: Vec<_> = wanted.filter(|value| !outputs.contains(value)).collect();
+    outputs.extend(wanted);
+    fold::simplify(model, request.folding_backend.as_ref(), &mut Spool::new(scratch)?)
 }
 
 /// Stages 2 and 3.
@@ -80,8 +109,7 @@ impl<'a> FrontEnd<'a> {
                 self.warn(recover::crashed_checks(&partitioned, backends), observer);
             }
             let untaken = partition::untaken_calls(&partitioned, backends);
-            // A model that is in memory cannot be imported again, nor has it functions.
-            if untaken.is_empty() || request.model.is_some() {
+            if untaken.is_empty() {
                 partitioned.expanded.clone_from(&self.expanded);
                 observer.dump(Stage::Partition, &|| partition::print(&partitioned, backends));
                 return Ok(partitioned);

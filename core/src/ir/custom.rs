@@ -12,10 +12,22 @@ pub struct CustomOperators {
     backends: Vec<String>,
     /// Whether operators that nobody knows stay in the graph, without types.
     keeps_unknown: bool,
-    /// Calls of the models' own functions that nobody takes whole, as (entry, node).
-    expanded: BTreeSet<(String, String)>,
-    /// Names of calls that stay nodes, whoever brings their operators.
-    whole: BTreeSet<String>,
+    calls: KeptCalls,
+}
+
+/// Which calls of the models' own functions stay nodes.
+#[derive(Clone)]
+enum KeptCalls {
+    /// Those of operators that a backend brings, but for these, as (entry, node): nobody takes them.
+    Brought { but: BTreeSet<(String, String)> },
+    /// Those of these names.
+    Named(BTreeSet<String>),
+}
+
+impl Default for KeptCalls {
+    fn default() -> KeptCalls {
+        KeptCalls::Brought { but: BTreeSet::new() }
+    }
 }
 
 /// A custom operator, and the backend that brings it.
@@ -42,9 +54,9 @@ impl CustomOperators {
         CustomOperators { keeps_unknown: true, ..CustomOperators::default() }
     }
 
-    /// As [`CustomOperators::any`], where calls of these names stay nodes.
-    pub(crate) fn any_with_whole(calls: impl Iterator<Item = String>) -> CustomOperators {
-        CustomOperators { whole: calls.collect(), ..CustomOperators::any() }
+    /// The same where no calls of functions but those of these names stay nodes.
+    pub(crate) fn with_calls(self, names: BTreeSet<String>) -> CustomOperators {
+        CustomOperators { calls: KeptCalls::Named(names), ..self }
     }
 
     /// Whether operators that nobody knows stay in the graph.
@@ -59,14 +71,20 @@ impl CustomOperators {
 
     /// Marks calls, as (entry, node), to be replaced by the bodies of their functions, whatever backends bring.
     pub(crate) fn expand(&mut self, calls: impl Iterator<Item = (String, String)>) {
-        self.expanded.extend(calls);
+        if let KeptCalls::Brought { but } = &mut self.calls {
+            but.extend(calls);
+        }
     }
 
-    /// Whether the call `node` of a function stays a node: a backend brings an operator of that name. The version is the one
-    /// that is imported, if any is.
-    pub(crate) fn takes_whole(&self, (entry, node): (&str, &str), op: (&str, &str), version: Option<i64>) -> bool {
-        let brought = version.is_some_and(|version| self.find(op.0, op.1, Some(version)).is_some());
-        self.whole.contains(node) || brought && !self.expanded.contains(&(entry.to_owned(), node.to_owned()))
+    /// Whether the call `node` of a function stays a node. The version is the one that is imported, if any is.
+    pub(crate) fn keeps_call(&self, (entry, node): (&str, &str), op: (&str, &str), version: Option<i64>) -> bool {
+        match &self.calls {
+            KeptCalls::Brought { but } => {
+                version.is_some_and(|version| self.find(op.0, op.1, Some(version)).is_some())
+                    && !but.contains(&(entry.to_owned(), node.to_owned()))
+            }
+            KeptCalls::Named(names) => names.contains(node),
+        }
     }
 
     /// The operator in that version of its operator set; in any version where it is not known.

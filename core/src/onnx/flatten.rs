@@ -182,12 +182,12 @@ impl Flattener<'_> {
         Ok(())
     }
 
-    /// Whether a call of a function stays a node: a backend brings an operator of that name, and core knows none. A backend
-    /// brings no overloads.
+    /// Whether a call of a function stays a node. Those of core's own operators do not, nor do overloads, which backends do not
+    /// tell apart.
     fn stays_whole(&self, name: &str, (domain, op, overload): &FunctionKey, opsets: &Opsets) -> bool {
         overload.is_empty()
             && !supported_ops::is_canonical(domain, op)
-            && self.custom.takes_whole((self.entry, name), (domain, op), opsets.0.get(domain).copied())
+            && self.custom.keeps_call((self.entry, name), (domain, op), opsets.0.get(domain).copied())
     }
 
     /// Puts the body of `function` in place of the node `call`.

@@ -50,7 +50,7 @@ impl NewModel {
         let sources: Vec<(String, &Path)> =
             paths.iter().enumerate().map(|(index, path)| (index.to_string(), path.as_path())).collect();
         let nodes = artifact.manifest().regions.iter().flat_map(|region| &region.nodes);
-        let custom = CustomOperators::any_with_whole(nodes.map(|node| node.name.clone()));
+        let custom = CustomOperators::any().with_calls(nodes.map(|node| node.name.clone()).collect());
         let model = onnx::import(&sources, &ImportOptions::default(), &custom)?;
         let label = match paths {
             [path] => format!("'{}'", path.display()),

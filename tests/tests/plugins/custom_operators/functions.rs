@@ -10,6 +10,8 @@ use byoc_tests::tensor::Tensor;
 use byoc_tests::{npz, places};
 use serde_json::Value;
 
+use crate::calibration::data::{calibrated, observed, regions};
+
 const X: [f32; 4] = [1.0, -2.0, 3.5, -4.0];
 
 /// A function of `a` that gives `r`.
@@ -268,4 +270,22 @@ fn weights_are_swapped_beside_whole_calls() {
         std::fs::rename(old.path().join("swapped.byoc"), old.path().join("model.byoc")).expect("both are ours");
         assert_eq!(run(&old, list), X.map(|x| 6.0 * x));
     }
+}
+
+/// The host backend that observes the model for another one need not know the operator, for it has the body, even where that
+/// gives its result a second name.
+#[test]
+fn values_around_whole_calls_are_observed() {
+    let body = vec![step("double", ("", "Add"), &["a", "a"], "m"), step("same", ("", "Identity"), &["m"], "r")];
+    let model = call(x(), "Twist", "x", "t").node("Relu", &["t"], &["r"]);
+    let folder = folder(calling(vec![function("Twist", body)], call(model, "Twist", "r", "y")));
+    let [acme, _] = lists();
+    let plugins = ["--plugin", &acme[1], "--plugin", &calibrated(), "--backend", "acme,calibrated,json"];
+    let compile = ["compile", "model.onnx", "-o", "model.byoc", "--dataset", "in.npz"];
+    folder.byoc(&[&compile[..], &plugins].concat()).success();
+    let region = regions(&folder).remove(0);
+    let range = |name: &str| [observed(&region, name).min, observed(&region, name).max];
+    assert_eq!((range("t"), range("r")), ([-8.0, 7.0], [0.0, 7.0]));
+    let listed = folder.byoc(&["inspect", "model.byoc"]);
+    assert!(listed.success().contains("acme        0.1.0          2      2\n"), "{}", listed.stdout);
 }
