@@ -12,7 +12,7 @@ use self::histogram::{Histogram, Range};
 use self::network::{Loaded, Network, Sample};
 use crate::atomic_file::Scratch;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::ir::{Graph, ValueId};
+use crate::ir::{Graph, TypedModel, ValueId};
 use crate::partition::{Partitioned, RegionPlan};
 use crate::plugin::Selected;
 use crate::spool::Spool;
@@ -78,12 +78,15 @@ pub(crate) struct Setting<'a> {
     pub(crate) dataset: Option<&'a dyn Dataset>,
     /// Where packed constants of the host backend are spooled.
     pub(crate) scratch: &'a Scratch,
+    /// The model with the functions' bodies in place of all calls, which no host backend need know: the values of an entry that
+    /// have these names are in it.
+    pub(crate) expanded: &'a dyn Fn(usize, &BTreeSet<String>) -> Result<TypedModel>,
 }
 
-/// Observations of values, by entry: kept across repartitioning, because a run over the data is slow.
+/// Observations of values, by entry and name: kept across repartitioning, because a run over the data is slow.
 #[derive(Default)]
 pub(crate) struct Observations {
-    seen: HashMap<(usize, ValueId), Observed>,
+    seen: HashMap<(usize, String), Observed>,
     /// Whether the data set was used, or its being unused was reported.
     settled: bool,
 }
@@ -109,20 +112,31 @@ pub(crate) fn calibrate(
     for entry in 0..partitioned.model.entries.len() {
         let graph = &partitioned.model.entries[entry];
         let plans = partitioned.regions.iter().filter(|plan| plan.entry == entry && wants(plan));
-        let values = plans.flat_map(|plan| watched(graph, plan)).map(|(value, _)| value);
-        let wanted: BTreeSet<_> = values.filter(|&value| !observations.seen.contains_key(&(entry, value))).collect();
+        let names = plans.flat_map(|plan| watched(graph, plan)).map(|(value, _)| graph.value(value).name.clone());
+        let wanted: BTreeSet<_> =
+            names.filter(|name| !observations.seen.contains_key(&(entry, name.clone()))).collect();
         if wanted.is_empty() {
             continue;
         }
-        let network = Network::new(&partitioned.model, entry, &wanted, host)?;
+        let has_calls = graph.nodes.iter().any(|node| graph.calls.contains(&node.name));
+        let expanded = has_calls.then(|| (setting.expanded)(entry, &wanted)).transpose()?;
+        let model = expanded.as_ref().map_or(&*partitioned.model, TypedModel::model);
+        let values = &model.entries[entry].values;
+        let wanted = (0..values.len()).filter(|&index| wanted.contains(&values[index].name)).map(ValueId).collect();
+        let network = Network::new(model, entry, &wanted, host)?;
         let compiled = network.compile(&mut Spool::new(setting.scratch)?)?;
         let seen = watch(&mut network.load(&compiled)?, dataset, tell)?;
-        observations.seen.extend(seen.into_iter().map(|(value, observed)| ((entry, value), observed)));
+        let named = seen.into_iter().map(|(value, observed)| ((entry, values[value.0].name.clone()), observed));
+        observations.seen.extend(named);
     }
     let Partitioned { model, regions, .. } = partitioned;
     for plan in regions.iter_mut().filter(|plan| wants(plan)) {
-        let of = |(id, value)| Some(Observed { value, ..observations.seen.get(&(plan.entry, id))?.clone() });
-        let mut observed: Vec<_> = watched(&model.entries[plan.entry], plan).into_iter().filter_map(of).collect();
+        let graph = &model.entries[plan.entry];
+        let of = |(id, value)| {
+            let seen = observations.seen.get(&(plan.entry, graph.value(id).name.clone()))?;
+            Some(Observed { value, ..seen.clone() })
+        };
+        let mut observed: Vec<_> = watched(graph, plan).into_iter().filter_map(of).collect();
         observed.sort_unstable_by_key(|observed| observed.value);
         plan.region.observed = observed;
     }

@@ -1,6 +1,7 @@
-//! The compile tower from top to bottom: the only file that knows the order of the stages. Each stage consumes the
-//! result of the one before, so a wrong order does not compile.
+//! The compile tower from top to bottom: with `front_end.rs`, the only file that knows the order of the stages. Each stage
+//! consumes the result of the one before, so a wrong order does not compile.
 
+mod front_end;
 mod policy;
 mod recover;
 
@@ -9,19 +10,18 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
+use self::front_end::FrontEnd;
 pub use self::policy::{Policy, wildcard};
 use crate::artifact::{Contents, Ledger};
 use crate::atomic_file::{Disk, Scratch};
 use crate::calibrate::{self, Dataset, Event, Observations, Setting};
 use crate::codegen::{self, Failure, Generated};
 use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
-use crate::fold;
-use crate::ir::{self, Model, TypedModel};
-use crate::onnx::{self, ImportOptions};
+use crate::ir::Model;
+use crate::onnx::ImportOptions;
 use crate::overwrite::{self, Input};
 use crate::ownership::{self, SettleOptions, Settled, Storage};
-use crate::partition::{self, Avoid, Crashes, NodeRow, Partitioned};
-use crate::passes;
+use crate::partition::{self, NodeRow, Partitioned};
 use crate::plugin::{self, BackendIdentity, Selected};
 use crate::spool::Spool;
 
@@ -169,20 +169,20 @@ pub fn compile_unnamed(request: &Request, beside: Option<&Path>, observer: &mut 
 /// Runs the stages up to and including `last` (at most [`Stage::Ownership`]); the observer gets each one's text form.
 pub fn compile_until(request: &Request, last: Stage, observer: &mut dyn Observer) -> Result<()> {
     let destination = Destination { scratch: Scratch::temporary(), output: None };
-    let model = import(request, &destination, observer)?;
     if last == Stage::Onnx {
-        return Ok(());
+        let custom = plugin::custom_operators(&request.backends);
+        return front_end::import(request, custom, &destination, observer).map(drop);
     }
-    let mut spool = Spool::new(&destination.scratch)?;
-    let typed = simplify(request, model, &mut spool, observer)?;
+    let mut front_end = FrontEnd::new(request, &destination, observer)?;
     match last {
         Stage::Onnx | Stage::Passes => Ok(()),
-        Stage::Partition => partition(request, typed, &[], observer).map(drop),
-        _ => finish(request, typed, spool, &destination, observer).map(drop),
+        Stage::Partition => front_end.partition(&[], observer).map(drop),
+        _ => finish(front_end, observer).map(drop),
     }
 }
 
-/// What `byoc explain` shows: one row for each node, also where no backend takes it.
+/// What `byoc explain` shows: one row for each node, also where no backend takes it, and for each call of a function that
+/// was expanded.
 pub fn explain(request: &Request, observer: &mut dyn Observer) -> Result<Vec<NodeRow>> {
     let partitioned = partitioned(request, observer)?;
     Ok(partition::explain(&partitioned, &request.backends))
@@ -212,10 +212,7 @@ fn partitioned_at(
     destination: &Destination<'_>,
     observer: &mut dyn Observer,
 ) -> Result<Partitioned> {
-    let model = import(request, destination, observer)?;
-    let mut spool = Spool::new(&destination.scratch)?;
-    let typed = simplify(request, model, &mut spool, observer)?;
-    partition(request, typed, &[], observer)
+    FrontEnd::new(request, destination, observer)?.partition(&[], observer)
 }
 
 /// As [`partitioned`], with the observations for backends that use calibration.
@@ -260,78 +257,34 @@ struct Made {
 }
 
 fn make(request: &Request, destination: &Destination<'_>, observer: &mut dyn Observer) -> Result<Made> {
-    let model = import(request, destination, observer)?;
-    let inputs = model.inputs();
-    let mut spool = Spool::new(&destination.scratch)?;
-    let typed = simplify(request, model, &mut spool, observer)?;
-    let (settled, nodes) = finish(request, typed, spool, destination, observer)?;
+    let front_end = FrontEnd::new(request, destination, observer)?;
+    let inputs = front_end.typed.model().inputs();
+    let (settled, nodes) = finish(front_end, observer)?;
     observer.stage(Stage::Artifact);
     let (contents, ledger) = settled.into_contents();
     Ok(Made { contents, nodes, ledger, inputs })
 }
 
-fn import(request: &Request, destination: &Destination<'_>, observer: &mut dyn Observer) -> Result<Model> {
-    observer.stage(Stage::Onnx);
-    let sources: Vec<_> = request.sources.iter().map(|(name, path)| (name.clone(), path.as_path())).collect();
-    let custom = plugin::custom_operators(&request.backends);
-    let model = match &request.model {
-        Some(model) => Model { custom, ..model.clone() },
-        None => onnx::import(&sources, &request.import, &custom)?,
-    };
-    destination.check(request, &model.inputs())?;
-    observer.dump(Stage::Onnx, &|| ir::print(&model));
-    Ok(model)
-}
-
-fn simplify(request: &Request, model: Model, spool: &mut Spool, observer: &mut dyn Observer) -> Result<TypedModel> {
-    observer.stage(Stage::Passes);
-    let typed = fold::simplify(model, request.folding_backend.as_ref(), spool)?;
-    passes::undeclared(typed.model()).iter().for_each(|warning| observer.warning(warning));
-    observer.dump(Stage::Passes, &|| ir::print(typed.model()));
-    Ok(typed)
-}
-
-fn partition(
-    request: &Request,
-    typed: TypedModel,
-    avoid: &[Avoid],
-    observer: &mut dyn Observer,
-) -> Result<Partitioned> {
-    observer.stage(Stage::Partition);
-    let crashes = Crashes { avoid, tolerated: request.fallback_on_crash };
-    let partitioned = partition::partition(typed, &request.backends, &crashes)?;
-    observer.dump(Stage::Partition, &|| partition::print(&partitioned, &request.backends));
-    if avoid.is_empty() {
-        recover::warn_of_checks(&partitioned, &request.backends, observer);
-    }
-    Ok(partitioned)
-}
-
 /// Partition and code generation; once more, without the nodes in question, for each backend that crashes, if the user
 /// wants that.
-fn generate(
-    request: &Request,
-    typed: &TypedModel,
-    mut spool: Spool,
-    destination: &Destination<'_>,
-    observer: &mut dyn Observer,
-) -> Result<(Generated, Storage, Vec<NodeRow>)> {
-    let inputs = typed.model().inputs();
+fn generate(mut front_end: FrontEnd<'_>, observer: &mut dyn Observer) -> Result<(Generated, Storage, Vec<NodeRow>)> {
+    let FrontEnd { request, destination, .. } = front_end;
+    let inputs = front_end.typed.model().inputs();
     let crashes = destination.output.map(|output| (output, inputs.as_slice()));
     let mut avoid = Vec::new();
     let mut known = Observations::default();
     loop {
-        let mut partitioned = partition(request, typed.clone(), &avoid, observer)?;
+        let mut partitioned = front_end.partition(&avoid, observer)?;
         partitioned.require_complete(&request.backends)?;
         request.policy.check(&partitioned, &request.backends)?;
         let nodes = partition::explain(&partitioned, &request.backends);
         observer.stage(Stage::Codegen);
         watch(request, &mut partitioned, &destination.scratch, &mut known, observer)?;
+        let spool = Spool::new(&destination.scratch)?;
         match generate_settled(partitioned, &request.backends, spool, observer) {
             Ok((generated, storage)) => return Ok((generated, storage, nodes)),
-            Err(failure) => avoid.push(recover::from(failure, request, typed, crashes, observer)?),
+            Err(failure) => avoid.push(recover::from(failure, request, &front_end.typed, crashes, observer)?),
         }
-        spool = Spool::new(&destination.scratch)?;
     }
 }
 
@@ -369,23 +322,23 @@ fn watch(
 ) -> Result<()> {
     let host =
         request.backends.iter().rev().find(|selected| selected.is_exact_host()).or(request.folding_backend.as_ref());
-    let setting = Setting { backends: &request.backends, host, dataset: request.calibration.as_deref(), scratch };
+    let setting = Setting {
+        backends: &request.backends,
+        host,
+        dataset: request.calibration.as_deref(),
+        scratch,
+        expanded: &|entry, values| front_end::expanded(request, scratch, entry, values),
+    };
     calibrate::calibrate(partitioned, &setting, known, &mut |event| match event {
         Event::Progress(done, total, next) => observer.progress(done, total, next),
         Event::Warning(warning) => observer.warning(&warning),
     })
 }
 
-fn finish(
-    request: &Request,
-    typed: TypedModel,
-    spool: Spool,
-    destination: &Destination<'_>,
-    observer: &mut dyn Observer,
-) -> Result<(Settled, Vec<NodeRow>)> {
-    let (generated, storage, nodes) = generate(request, &typed, spool, destination, observer)?;
+fn finish(front_end: FrontEnd<'_>, observer: &mut dyn Observer) -> Result<(Settled, Vec<NodeRow>)> {
+    let FrontEnd { request, destination, .. } = front_end;
+    let (generated, storage, nodes) = generate(front_end, observer)?;
     codegen::warnings(&generated, &request.backends).iter().for_each(|warning| observer.warning(warning));
-    drop(typed);
     observer.dump(Stage::Codegen, &|| codegen::print(&generated, &request.backends));
     observer.stage(Stage::Ownership);
     let identities: Vec<_> = request.backends.iter().map(BackendIdentity::of).collect();

@@ -136,6 +136,8 @@ pub struct Graph {
     pub outputs: Vec<ValueId>,
     /// Their types as the model declares them, in the same order; not trusted.
     pub declared: Vec<Declared>,
+    /// The names of nodes that call a function of the model, which has a body for them.
+    pub calls: BTreeSet<String>,
 }
 
 /// The declared type of an output.

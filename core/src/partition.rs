@@ -18,6 +18,7 @@ use byoc_plugin_api::{Constant, Region};
 use self::choose::BackendPatterns;
 use self::groups::Groups;
 use self::outline::{Naming, Uses};
+pub(crate) use self::report::untaken_calls;
 pub use self::report::{Attempt, NodeRow, Outcome, explain};
 use crate::constants::ConstantRef;
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -61,6 +62,8 @@ pub struct Partitioned {
     pub attempts: Vec<Attempt>,
     /// Nodes that no backend takes, as (entry, node). Code can be generated only when there is none.
     pub left_over: Vec<(usize, usize)>,
+    /// Calls of the model's own functions that no backend takes whole, which their bodies replace.
+    pub expanded: Vec<NodeRow>,
 }
 
 /// Nodes that are kept from a backend: its process ended while it compiled them.
@@ -70,8 +73,8 @@ pub struct Avoid {
     pub entry: usize,
     /// Index of the backend in the list the user gave.
     pub backend: usize,
-    /// Nodes of the entry's graph.
-    pub nodes: BTreeSet<usize>,
+    /// Names of nodes of the entry's graph: indices change where calls of functions are expanded.
+    pub nodes: BTreeSet<String>,
 }
 
 /// Handling of backends whose process ends.
@@ -115,7 +118,7 @@ pub fn partition(typed: TypedModel, backends: &[Selected], crashes: &Crashes<'_>
         }
     }
     left_over.sort_unstable();
-    Ok(Partitioned { model, regions, attempts, left_over })
+    Ok(Partitioned { model, regions, attempts, left_over, expanded: Vec::new() })
 }
 
 /// The given nodes of an entry as groups that `backend` takes, in topological order.
@@ -154,7 +157,7 @@ impl Partitioned {
         }
         let names: Vec<_> = backends.iter().map(Selected::name).collect();
         let rows = explain(self, backends);
-        let untaken: Vec<_> = rows.iter().filter(|row| row.taken.is_none()).collect();
+        let untaken: Vec<_> = rows.iter().filter(|row| row.taken.is_none() && !row.expanded).collect();
         // A backend that looked at the node has more to say than one that has no pattern for it.
         let telling = |row: &NodeRow| {
             let looked = row.refused.iter().rev().find(|(_, reason)| reason != report::NO_PATTERN);

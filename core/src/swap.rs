@@ -48,7 +48,7 @@ pub fn swap(artifact: &Path, models: &[PathBuf], output: &Path, progress: Progre
         return Err(Diagnostic::new(Code::CannotSwap, message)
             .hint("Compile the new model; with --external-constants that copies no weight"));
     }
-    let new = NewModel::import(models)?;
+    let new = NewModel::import(models, &artifact)?;
     let inputs = [&[Input::new("the artifact", artifact.path())], &new.inputs[..]].concat();
     overwrite::check(&[output], &inputs)?;
     let (mut replaced, mut refused) = (Vec::new(), Vec::new());

@@ -46,10 +46,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many regions and nodes each backend has, in order of appearance; `None` for those that no backend takes.
+/// How many regions and nodes each backend has, in order of appearance; `None` for those that no backend takes. What was
+/// expanded is no node any more.
 fn counts(rows: &[NodeRow]) -> Vec<(Option<&str>, usize, usize)> {
     let mut counts: Vec<(Option<&str>, Vec<&str>, usize)> = Vec::new();
-    for row in rows {
+    for row in rows.iter().filter(|row| !row.expanded) {
         let (region, backend) = match &row.taken {
             Some((region, backend)) => (Some(region.as_str()), Some(backend.as_str())),
             None => (None, None),
@@ -71,7 +72,11 @@ fn text(rows: &[NodeRow]) -> String {
     let several = rows.iter().any(|row| row.entry != rows[0].entry);
     let mut table = Table::new(&["node", "operator", "backend", "region", "not taken by"]);
     for row in rows {
-        let (region, backend) = row.taken.as_ref().map_or(("-", "unassigned"), |(region, backend)| (region, backend));
+        let (region, backend) = match &row.taken {
+            Some((region, backend)) => (region.as_str(), backend.as_str()),
+            None if row.expanded => ("-", "expanded"),
+            None => ("-", "unassigned"),
+        };
         let refused: Vec<_> = row.refused.iter().map(|(backend, reason)| format!("{backend}: {reason}")).collect();
         let node = if several { format!("{}/{}", row.entry, row.node) } else { row.node.clone() };
         table.row([&node, &row.op, backend, region, &refused.join("; ")]);
@@ -93,6 +98,7 @@ fn json(rows: &[NodeRow]) -> Value {
             "backend": row.taken.as_ref().map(|(_, backend)| backend),
             "region": row.taken.as_ref().map(|(region, _)| region),
             "refused": row.refused.iter().map(refused).collect::<Vec<_>>(),
+            "expanded": row.expanded,
         })
     };
     let count = |(backend, regions, nodes)| json!({ "backend": backend, "regions": regions, "nodes": nodes });
@@ -114,16 +120,19 @@ mod tests {
             op: "Add".into(),
             taken: taken.map(|(region, backend)| (region.into(), backend.into())),
             refused: refused.iter().map(|(backend, reason)| ((*backend).into(), (*reason).into())).collect(),
+            expanded: node == "f",
         };
         let rows = [
             row("a", Some(("byoc_main_gpu_0", "gpu")), &[]),
             row("b", Some(("byoc_main_host_0", "host")), &[("gpu", "add: type: f64 is not f32")]),
             row("c", None, &[("gpu", "no pattern matches"), ("host", "no pattern matches")]),
+            row("f", None, &[("gpu", "add: type: f64 is not f32")]),
         ];
         let expected = "node  operator  backend     region            not taken by\n\
                         a     Add       gpu         byoc_main_gpu_0\n\
                         b     Add       host        byoc_main_host_0  gpu: add: type: f64 is not f32\n\
                         c     Add       unassigned  -                 gpu: no pattern matches; host: no pattern matches\n\
+                        f     Add       expanded    -                 gpu: add: type: f64 is not f32\n\
                         \n\
                         gpu: 1 node in 1 region; host: 1 node in 1 region; unassigned: 1 node\n";
         assert_eq!(text(&rows), expected);

@@ -180,7 +180,7 @@ fn part_for(graph: &Graph, wanted: &BTreeSet<ValueId>) -> Graph {
         nodes: needed.iter().map(|&node| graph.nodes[node].clone()).collect(),
         inputs: graph.inputs.iter().copied().filter(|input| read.contains(input)).collect(),
         outputs: wanted.iter().copied().collect(),
-        declared: Vec::new(),
+        ..Graph::default()
     }
 }
 

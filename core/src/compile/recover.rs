@@ -46,25 +46,28 @@ pub(super) fn from(
     }
     diagnostic.hint = Some(NEXT.into());
     observer.warning(&diagnostic);
-    Ok(Avoid { entry: plan.entry, backend: plan.backend, nodes: plan.nodes })
+    let nodes = &typed.model().entries[plan.entry].nodes;
+    let nodes = plan.nodes.iter().map(|&node| nodes[node].name.clone()).collect();
+    Ok(Avoid { entry: plan.entry, backend: plan.backend, nodes })
 }
 
-/// Says which backends crashed while they checked nodes, which the next backend gets then.
-pub(super) fn warn_of_checks(partitioned: &Partitioned, backends: &[Selected], observer: &mut dyn Observer) {
-    for (index, selected) in backends.iter().enumerate() {
+/// A warning for each backend that crashed while it checked nodes, which the next backend gets then.
+pub(super) fn crashed_checks(partitioned: &Partitioned, backends: &[Selected]) -> Vec<Diagnostic> {
+    let warning = |(index, selected): (usize, &Selected)| {
         let crashed = partitioned.attempts.iter().filter(|attempt| attempt.backend == index);
         let mut crashed = crashed.filter_map(|attempt| match &attempt.outcome {
             Outcome::Refused(refusal) if refusal.code == RefusalCode::Crashed => Some((attempt, refusal)),
             _ => None,
         });
-        let Some((attempt, refusal)) = crashed.next() else { continue };
+        let (attempt, refusal) = crashed.next()?;
         let node =
             attempt.nodes.last().map_or("", |&node| partitioned.model.entries[attempt.entry].nodes[node].name.as_str());
         let more = crashed.count();
         let more = if more > 0 { format!(" (and {more} more times)") } else { String::new() };
         let message = format!("backend '{}' {} while checking node '{node}'{more}", selected.name(), refusal.message);
-        observer.warning(&Diagnostic::new(Code::BackendCrashed, message).hint(NEXT));
-    }
+        Some(Diagnostic::new(Code::BackendCrashed, message).hint(NEXT))
+    };
+    backends.iter().enumerate().filter_map(warning).collect()
 }
 
 /// Writes a region as an ONNX model that says for which backend it was made, with which options.

@@ -1,5 +1,6 @@
 //! Custom operators: those that backends of the list bring beside the ones that core knows.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use byoc_plugin_api::{Backend, Operator, Options};
@@ -11,6 +12,22 @@ pub struct CustomOperators {
     backends: Vec<String>,
     /// Whether operators that nobody knows stay in the graph, without types.
     keeps_unknown: bool,
+    calls: KeptCalls,
+}
+
+/// Which calls of the models' own functions stay nodes.
+#[derive(Clone)]
+enum KeptCalls {
+    /// Those of operators that a backend brings, but for these, as (entry, node): nobody takes them.
+    Brought { but: BTreeSet<(String, String)> },
+    /// Those of these names.
+    Named(BTreeSet<String>),
+}
+
+impl Default for KeptCalls {
+    fn default() -> KeptCalls {
+        KeptCalls::Brought { but: BTreeSet::new() }
+    }
 }
 
 /// A custom operator, and the backend that brings it.
@@ -29,12 +46,17 @@ pub struct CustomOperator {
 impl CustomOperators {
     /// Those of backends with these names, in the order of the list. Of two that bring one operator the first counts.
     pub(crate) fn new(backends: Vec<String>, brought: Vec<CustomOperator>) -> CustomOperators {
-        CustomOperators { brought: brought.into(), backends, keeps_unknown: false }
+        CustomOperators { brought: brought.into(), backends, ..CustomOperators::default() }
     }
 
     /// For who looks at a model without compiling it: a node of any operator is kept.
     pub fn any() -> CustomOperators {
         CustomOperators { keeps_unknown: true, ..CustomOperators::default() }
+    }
+
+    /// The same where no calls of functions but those of these names stay nodes.
+    pub(crate) fn with_calls(self, names: BTreeSet<String>) -> CustomOperators {
+        CustomOperators { calls: KeptCalls::Named(names), ..self }
     }
 
     /// Whether operators that nobody knows stay in the graph.
@@ -45,6 +67,24 @@ impl CustomOperators {
     /// The names of the backends that could have brought an operator.
     pub(crate) fn backends(&self) -> &[String] {
         &self.backends
+    }
+
+    /// Marks calls, as (entry, node), to be replaced by the bodies of their functions, whatever backends bring.
+    pub(crate) fn expand(&mut self, calls: impl Iterator<Item = (String, String)>) {
+        if let KeptCalls::Brought { but } = &mut self.calls {
+            but.extend(calls);
+        }
+    }
+
+    /// Whether the call `node` of a function stays a node. The version is the one that is imported, if any is.
+    pub(crate) fn keeps_call(&self, (entry, node): (&str, &str), op: (&str, &str), version: Option<i64>) -> bool {
+        match &self.calls {
+            KeptCalls::Brought { but } => {
+                version.is_some_and(|version| self.find(op.0, op.1, Some(version)).is_some())
+                    && !but.contains(&(entry.to_owned(), node.to_owned()))
+            }
+            KeptCalls::Named(names) => names.contains(node),
+        }
     }
 
     /// The operator in that version of its operator set; in any version where it is not known.

@@ -14,8 +14,11 @@ pub(super) struct EarlyType {
     pub(super) dtype: Option<DType>,
 }
 
-/// The early types of the outputs of `node`.
+/// The early types of the outputs of `node`; nothing is known of those that a backend brings.
 pub(super) fn of_outputs(builder: &Builder<'_>, node: &Node) -> Vec<EarlyType> {
+    if node.version.is_some() {
+        return vec![EarlyType::default(); node.outputs.len()];
+    }
     let early_type = |index: usize| node.input(index).map(|id| builder.early_type(id)).unwrap_or_default();
     let all: Vec<EarlyType> = node.inputs.iter().flatten().map(|&id| builder.early_type(id)).collect();
     let (rank, dtype) = (early_type(0).rank, early_type(0).dtype);

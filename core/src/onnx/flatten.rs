@@ -1,13 +1,15 @@
 //! The nodes of a model as one list: every node with a name of its own and its operator's version, calls of the model's
-//! own functions replaced by the function's nodes.
+//! own functions replaced by the function's nodes. A call stays a node where a backend brings an operator of that name.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use byoc_plugin_api::closest;
 
 use super::names::Names;
 use super::proto::{AttributeProto, FunctionProto, NodeProto, OperatorSetIdProto};
+use super::supported_ops;
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ir::CustomOperators;
 
 /// Limits of the call depth of functions, and of nodes and calls after inlining: a file of a few kilobytes could expand to
 /// more than any memory holds.
@@ -17,7 +19,7 @@ const MAX_STEPS: usize = 250_000;
 /// The newest operator set of ONNX that this build knows.
 pub const NEWEST_OPSET: i64 = 28;
 
-/// A node whose operator is not a function of the model.
+/// A node that is not replaced by the body of a function.
 #[derive(Debug)]
 pub(super) struct FlatNode {
     pub(super) name: String,
@@ -41,6 +43,8 @@ pub(super) struct Flat {
     pub(super) node_names: Names,
     /// The names of all values, those of the functions' insides included.
     pub(super) value_names: Names,
+    /// The names of nodes that call a function.
+    pub(super) calls: BTreeSet<String>,
 }
 
 /// Domain, name and overload.
@@ -49,15 +53,18 @@ type FunctionKey = (String, String, String);
 /// The renaming of a function's body for one call.
 struct Call<'a> {
     values: HashMap<String, String>,
-    attributes: &'a HashMap<String, AttributeProto>,
+    attributes: &'a BTreeMap<String, AttributeProto>,
     name: &'a str,
 }
 
-struct Flattener {
+struct Flattener<'a> {
+    entry: &'a str,
+    custom: &'a CustomOperators,
     functions: HashMap<FunctionKey, FunctionProto>,
     node_names: Names,
     value_names: Names,
     nodes: Vec<FlatNode>,
+    calls: BTreeSet<String>,
     steps: usize,
 }
 
@@ -97,15 +104,25 @@ fn domain(name: Option<&str>) -> &str {
     }
 }
 
-/// Flattens `nodes`. `value_names` are the names that are taken, and takes the names made here.
+/// Flattens the `nodes` of an entry. `value_names` are the names that are taken, and takes the names made here.
 pub(super) fn flatten(
+    entry: &str,
     nodes: Vec<NodeProto>,
     functions: Vec<FunctionProto>,
     opsets: &Opsets,
+    custom: &CustomOperators,
     value_names: Names,
 ) -> Result<Flat> {
-    let mut flattener =
-        Flattener { functions: HashMap::new(), node_names: Names::default(), value_names, nodes: vec![], steps: 0 };
+    let mut flattener = Flattener {
+        entry,
+        custom,
+        functions: HashMap::new(),
+        node_names: Names::default(),
+        value_names,
+        nodes: vec![],
+        calls: BTreeSet::new(),
+        steps: 0,
+    };
     for function in functions {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let domain = domain(function.domain.as_deref()).to_owned();
@@ -121,27 +138,37 @@ pub(super) fn flatten(
         let name = if name.is_empty() { flattener.made_up_name("", &node, index) } else { name };
         flattener.expand(name, node, opsets, &mut Vec::new())?;
     }
-    let Flattener { nodes, node_names, value_names, .. } = flattener;
-    Ok(Flat { nodes, node_names, value_names })
+    let Flattener { nodes, node_names, value_names, calls, .. } = flattener;
+    Ok(Flat { nodes, node_names, value_names, calls })
 }
 
-impl Flattener {
+impl Flattener<'_> {
     fn made_up_name(&mut self, prefix: &str, node: &NodeProto, index: usize) -> String {
         self.node_names.unique(&format!("{prefix}{}_{index}", node.op_type.as_deref().unwrap_or_default()))
     }
 
-    fn expand(&mut self, name: String, node: NodeProto, opsets: &Opsets, callers: &mut Vec<FunctionKey>) -> Result<()> {
+    fn expand(
+        &mut self,
+        name: String,
+        mut node: NodeProto,
+        opsets: &Opsets,
+        callers: &mut Vec<FunctionKey>,
+    ) -> Result<()> {
         self.steps += usize::from(!callers.is_empty());
         if self.steps > MAX_STEPS {
             let cause = format!("the model's functions expand to more than {MAX_STEPS} nodes");
             return Err(Diagnostic::new(Code::BadGraph, cause));
         }
         let domain = domain(node.domain.as_deref()).to_owned();
-        let key = (domain, node.op_type.unwrap_or_default(), node.overload.unwrap_or_default());
+        let key = (domain, node.op_type.take().unwrap_or_default(), node.overload.take().unwrap_or_default());
         if let Some(function) = self.functions.get(&key) {
-            let function = function.clone();
-            let call = NodeProto { op_type: None, overload: None, ..node };
-            return self.expand_call(&name, key, function, call, callers);
+            check_call(&name, &key, function, &node, callers)?;
+            if !self.stays_whole(&name, &key, opsets) {
+                let function = function.clone();
+                return self.expand_call(&name, key, function, node, callers);
+            }
+            node.attribute = with_defaults(function.attribute_proto.clone(), node.attribute).into_values().collect();
+            self.calls.insert(name.clone());
         }
         let (domain, op, _) = key;
         let Some(&version) = opsets.0.get(&domain) else {
@@ -155,6 +182,14 @@ impl Flattener {
         Ok(())
     }
 
+    /// Whether a call of a function stays a node. Those of core's own operators do not, nor do overloads, which backends do not
+    /// tell apart.
+    fn stays_whole(&self, name: &str, (domain, op, overload): &FunctionKey, opsets: &Opsets) -> bool {
+        overload.is_empty()
+            && !supported_ops::is_canonical(domain, op)
+            && self.custom.keeps_call((self.entry, name), (domain, op), opsets.0.get(domain).copied())
+    }
+
     /// Puts the body of `function` in place of the node `call`.
     fn expand_call(
         &mut self,
@@ -164,19 +199,9 @@ impl Flattener {
         call: NodeProto,
         callers: &mut Vec<FunctionKey>,
     ) -> Result<()> {
-        if callers.contains(&key) || callers.len() >= MAX_DEPTH {
-            let cause = format!("node '{name}': function {} calls itself, or is nested too deeply", key.1);
-            return Err(Diagnostic::new(Code::BadGraph, cause));
-        }
-        if call.input.len() > function.input.len() || call.output.len() > function.output.len() {
-            let cause = format!("node '{name}': more inputs or outputs than function {} has", key.1);
-            return Err(Diagnostic::new(Code::BadNode, cause));
-        }
-        known_attributes(name, &key.1, &function, &call)?;
         let opsets =
             Opsets::new(&function.opset_import).map_err(|error| error.within(format!("function {}", key.1)))?;
-        let defaults = function.attribute_proto.into_iter().chain(call.attribute);
-        let attributes = defaults.map(|attribute| (attribute.name.clone().unwrap_or_default(), attribute)).collect();
+        let attributes = with_defaults(function.attribute_proto, call.attribute);
         let mut scope = Call { values: HashMap::new(), attributes: &attributes, name };
         let absent = std::iter::repeat(String::new());
         scope.values.extend(function.input.iter().cloned().zip(call.input.into_iter().chain(absent)));
@@ -240,6 +265,31 @@ impl Flattener {
             });
         }
     }
+}
+
+/// Fails where a call does not fit its function, or is one of its callers.
+fn check_call(
+    name: &str,
+    key: &FunctionKey,
+    function: &FunctionProto,
+    call: &NodeProto,
+    callers: &[FunctionKey],
+) -> Result<()> {
+    if callers.contains(key) || callers.len() >= MAX_DEPTH {
+        let cause = format!("node '{name}': function {} calls itself, or is nested too deeply", key.1);
+        return Err(Diagnostic::new(Code::BadGraph, cause));
+    }
+    if call.input.len() > function.input.len() || call.output.len() > function.output.len() {
+        let cause = format!("node '{name}': more inputs or outputs than function {} has", key.1);
+        return Err(Diagnostic::new(Code::BadNode, cause));
+    }
+    known_attributes(name, &key.1, function, call)
+}
+
+/// The attributes of a call by name, with the function's defaults where it sets none.
+fn with_defaults(defaults: Vec<AttributeProto>, given: Vec<AttributeProto>) -> BTreeMap<String, AttributeProto> {
+    let all = defaults.into_iter().chain(given);
+    all.map(|attribute| (attribute.name.clone().unwrap_or_default(), attribute)).collect()
 }
 
 /// Fails where a call sets an attribute that the function does not have.

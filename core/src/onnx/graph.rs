@@ -29,7 +29,7 @@ pub(super) fn build(
     let opsets = Opsets::of_model(&model.opset_import, model.ir_version.unwrap_or(0))?;
     let mut graph = model.graph.unwrap_or_default();
     let names = value_names(&graph);
-    let flat = flatten::flatten(std::mem::take(&mut graph.node), model.functions, &opsets, names)?;
+    let flat = flatten::flatten(entry, std::mem::take(&mut graph.node), model.functions, &opsets, custom, names)?;
     supported_ops::check(&flat.nodes, custom)?;
     let initializers = initializers(&mut graph)?;
     // An initializer that is listed as an input too is a constant; before IR version 4 all of them were.
@@ -58,6 +58,7 @@ pub(super) fn build(
     }
     set_outputs(&mut builder, &outputs)?;
     builder.graph.declared = declared;
+    builder.graph.calls = flat.calls;
     Ok(builder.graph)
 }
 

@@ -62,7 +62,7 @@ impl Asking<'_> {
         let graph = &model.entries[entry];
         let naming = Naming { entry: &graph.name, backend: selected.name(), number: 0 };
         let candidate = outline::outline(model, entry, backend, nodes, uses, naming)?;
-        let answer = if avoided(crashes, entry, backend, nodes) {
+        let answer = if avoided(crashes, entry, backend, graph, nodes) {
             Err(Refusal::new(RefusalCode::Crashed, "its process ended while it compiled these nodes"))
         } else {
             selected.registered.backend.check(&candidate.region, &selected.options)
@@ -162,9 +162,10 @@ fn release(
     groups.release(group);
 }
 
-fn avoided(crashes: &Crashes<'_>, entry: usize, backend: usize, nodes: &BTreeSet<usize>) -> bool {
+fn avoided(crashes: &Crashes<'_>, entry: usize, backend: usize, graph: &Graph, nodes: &BTreeSet<usize>) -> bool {
     let same = |avoid: &&Avoid| avoid.entry == entry && avoid.backend == backend;
-    crashes.avoid.iter().filter(same).any(|avoid| !avoid.nodes.is_disjoint(nodes))
+    let names = |avoid: &Avoid| nodes.iter().any(|&node| avoid.nodes.contains(&graph.nodes[node].name));
+    crashes.avoid.iter().filter(same).any(names)
 }
 
 fn is_no_answer(refusal: &Refusal, crashes: &Crashes<'_>) -> bool {

@@ -51,9 +51,11 @@ pub struct NodeRow {
     pub taken: Option<(String, String)>,
     /// For each backend before the one that took it: its name, and its refusal.
     pub refused: Vec<(String, String)>,
+    /// Whether it was the call of a function, which the function's nodes replace because no backend takes it whole.
+    pub expanded: bool,
 }
 
-/// One row for each node of each entry, in topological order.
+/// One row for each node of each entry, in topological order. Calls of functions that were expanded come before their nodes.
 pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow> {
     let places =
         partitioned.regions.iter().flat_map(|plan| plan.nodes.iter().map(move |&node| ((plan.entry, node), plan)));
@@ -72,10 +74,36 @@ pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow>
                 op: node.qualified_op(),
                 taken: region.map(|plan| (plan.region.symbol.clone(), backends[plan.backend].name().to_owned())),
                 refused: refused.collect(),
+                expanded: false,
             });
         }
     }
+    partitioned.expanded.iter().for_each(|call| insert(&mut rows, call.clone()));
     rows
+}
+
+/// Puts the row of an expanded call before the first of its nodes; behind its entry, if none is left of them.
+fn insert(rows: &mut Vec<NodeRow>, call: NodeRow) {
+    let inner = format!("{}/", call.node);
+    let first = rows.iter().position(|row| row.entry == call.entry && row.node.starts_with(&inner));
+    let last = || rows.iter().rposition(|row| row.entry == call.entry);
+    let place = first.or_else(|| Some(last()? + 1)).unwrap_or(rows.len());
+    rows.insert(place, call);
+}
+
+/// The rows of calls of functions that no backend takes whole.
+pub(crate) fn untaken_calls(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow> {
+    let mut calls = BTreeSet::new();
+    for &(entry, node) in &partitioned.left_over {
+        let graph = &partitioned.model.entries[entry];
+        calls.extend(graph.calls.get(&graph.nodes[node].name).map(|call| (graph.name.as_str(), call.as_str())));
+    }
+    if calls.is_empty() {
+        return Vec::new();
+    }
+    let rows = explain(partitioned, backends).into_iter();
+    let untaken = rows.filter(|row| calls.contains(&(row.entry.as_str(), row.node.as_str())));
+    untaken.map(|row| NodeRow { expanded: true, ..row }).collect()
 }
 
 /// The last attempt for a node, by entry, backend and node.

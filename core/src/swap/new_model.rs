@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use byoc_plugin_api::{DType, to_hex};
 use bytes::Bytes;
 
+use crate::artifact::Artifact;
 use crate::constants::{ConstantRef, ConstantTable, digest};
 use crate::diagnostic::Result;
 use crate::ir::CustomOperators;
@@ -43,11 +44,14 @@ pub(super) struct Content {
 }
 
 impl NewModel {
-    /// Reads the model files. What shapes they leave open does not matter for their constants.
-    pub(super) fn import(paths: &[PathBuf]) -> Result<NewModel> {
+    /// Reads the model files. What shapes they leave open does not matter for their constants. Calls of functions that are
+    /// nodes of the artifact are nodes here: the constants of the functions' bodies are not in it.
+    pub(super) fn import(paths: &[PathBuf], artifact: &Artifact) -> Result<NewModel> {
         let sources: Vec<(String, &Path)> =
             paths.iter().enumerate().map(|(index, path)| (index.to_string(), path.as_path())).collect();
-        let model = onnx::import(&sources, &ImportOptions::default(), &CustomOperators::any())?;
+        let nodes = artifact.manifest().regions.iter().flat_map(|region| &region.nodes);
+        let custom = CustomOperators::any().with_calls(nodes.map(|node| node.name.clone()).collect());
+        let model = onnx::import(&sources, &ImportOptions::default(), &custom)?;
         let label = match paths {
             [path] => format!("'{}'", path.display()),
             _ => "the new models".to_owned(),

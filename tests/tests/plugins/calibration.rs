@@ -1,6 +1,6 @@
 //! Calibration: what a backend is told of the values of its regions is what the model computes over the data set.
 
-mod data;
+pub(crate) mod data;
 mod files;
 
 use self::data::{Counting, calibrated, compile, compile_in_process, observed, regions};

@@ -1,6 +1,8 @@
 //! Operators that plugins bring, in Rust and in C: models with them compile, run and are explained, and what does not fit is
 //! one line.
 
+mod functions;
+
 use std::path::{Path, PathBuf};
 
 use byoc_plugin_api::{Attribute, to_hex};

@@ -39,7 +39,10 @@ impl Backend for Acme {
             code_version: 1,
             summary: "Operators of its own".into(),
             constant_access: ConstantAccess::Load,
-            options: vec![OptionSpec::text("infer", "", "What the types of outputs are said to be")],
+            options: vec![
+                OptionSpec::text("infer", "", "What the types of outputs are said to be"),
+                OptionSpec::text("codegen", "", "abort: the process ends while it generates code"),
+            ],
             operators: vec![
                 Operator {
                     domain: "com.acme".into(),
@@ -101,6 +104,9 @@ impl Backend for Acme {
     }
 
     fn codegen(&self, job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, Error> {
+        if job.options.text("codegen") == "abort" {
+            std::process::abort();
+        }
         let node = &job.region.nodes[0];
         let made = match node.op.as_str() {
             "Swirl" => Code::Swirl { scales: job.region.constants[0].id, table: table(node)? },
