@@ -134,9 +134,12 @@ mod tests {
         serde_json::from_str(&text).expect("a region")
     }
 
-    fn told(node: &str, outputs: &str) -> Vec<(usize, usize, Option<usize>, Option<usize>, Option<usize>)> {
+    /// Value and scale; zero point, axis and size of blocks.
+    type Told = (usize, usize, [Option<usize>; 3]);
+
+    fn told(node: &str, outputs: &str) -> Vec<Told> {
         let all = of(&region(node, outputs)).into_iter();
-        all.map(|it| (it.value, it.scale, it.zero_point, it.axis, it.block_size)).collect()
+        all.map(|it| (it.value, it.scale, [it.zero_point, it.axis, it.block_size])).collect()
     }
 
     #[test]
@@ -144,16 +147,19 @@ mod tests {
         let quantize = |inputs: &str, attributes: &str| {
             told(&format!(r#""op":"QuantizeLinear","inputs":{inputs},"attributes":{attributes}"#), "[5]")
         };
-        assert_eq!(quantize("[0,1,2]", r#"{"axis":{"int":1}}"#), [(5, 1, Some(2), None, None)]);
-        assert_eq!(quantize("[0,3]", r#"{"axis":{"int":1},"block_size":{"int":0}}"#), [(5, 3, None, Some(1), None)]);
+        assert_eq!(quantize("[0,1,2]", r#"{"axis":{"int":1}}"#), [(5, 1, [Some(2), None, None])]);
+        assert_eq!(quantize("[0,3]", r#"{"axis":{"int":1},"block_size":{"int":0}}"#), [(5, 3, [None, Some(1), None])]);
         let blocks = quantize("[0,3,4]", r#"{"axis":{"int":2},"block_size":{"int":2}}"#);
-        assert_eq!(blocks, [(5, 3, Some(4), Some(2), Some(2))]);
+        assert_eq!(blocks, [(5, 3, [Some(4), Some(2), Some(2)])]);
         let dequantize = told(r#""op":"DequantizeLinear","inputs":[0,1]"#, "[5]");
-        assert_eq!(dequantize, [(0, 1, None, None, None)]);
-        assert_eq!(told(r#""op":"DynamicQuantizeLinear","inputs":[0]"#, "[5,1,2]"), [(5, 1, Some(2), None, None)]);
+        assert_eq!(dequantize, [(0, 1, [None, None, None])]);
+        assert_eq!(told(r#""op":"DynamicQuantizeLinear","inputs":[0]"#, "[5,1,2]"), [(5, 1, [Some(2), None, None])]);
         assert_eq!(told(r#""op":"DynamicQuantizeLinear","inputs":[0]"#, "[5,null,2]"), []);
         let product = told(r#""op":"QLinearMatMul","inputs":[0,1,2,4,3,4,1,2]"#, "[5]");
-        assert_eq!(product, [(0, 1, Some(2), None, None), (4, 3, Some(4), Some(0), None), (5, 1, Some(2), None, None)]);
+        assert_eq!(
+            product,
+            [(0, 1, [Some(2), None, None]), (4, 3, [Some(4), Some(0), None]), (5, 1, [Some(2), None, None])]
+        );
         let other = told(r#""op":"QuantizeLinear","domain":"com.acme","inputs":[0,1]"#, "[5]");
         assert_eq!(other, []);
     }
