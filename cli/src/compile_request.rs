@@ -87,7 +87,7 @@ pub(crate) fn request(
     let backends = registry.select(&chosen.backend, &chosen.backend_opt)?;
     let folding_backend = folding_backend(registry, &backends)?;
     let import = ImportOptions { shapes: shapes.shape.clone(), dims: shapes.dim.clone(), no_mmap: false };
-    Ok(Request { import, folding_backend, ..Request::new(sources, backends) })
+    Ok(Request { import, folding_backend, found: registry.backends.clone(), ..Request::new(sources, backends) })
 }
 
 /// The user's choice; else, for a model that ends in `.repro.onnx`, the backend and the options that it was made for; else the embedded one.

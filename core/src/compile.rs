@@ -17,12 +17,12 @@ use crate::atomic_file::{Disk, Scratch};
 use crate::calibrate::{self, Dataset, Event, Observations, Setting};
 use crate::codegen::{self, Failure, Generated};
 use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
-use crate::ir::Model;
+use crate::ir::{CustomOperators, Model};
 use crate::onnx::ImportOptions;
 use crate::overwrite::{self, Input};
 use crate::ownership::{self, SettleOptions, Settled, Storage};
 use crate::partition::{self, NodeRow, Partitioned};
-use crate::plugin::{self, BackendIdentity, Selected};
+use crate::plugin::{self, BackendIdentity, Registered, Selected};
 use crate::spool::Spool;
 
 /// What to compile, and how.
@@ -35,6 +35,8 @@ pub struct Request {
     pub import: ImportOptions,
     /// The backends, in the order in which they may take nodes.
     pub backends: Vec<Selected>,
+    /// All backends that were found: where an operator is brought by one that is not in the list, the error names it.
+    pub found: Vec<Registered>,
     /// The host backend that computes constants ahead of time; nothing is folded by computation without one.
     pub folding_backend: Option<Selected>,
     /// Samples of the inputs, for backends that choose ranges from them. The last host backend of the list runs the model
@@ -60,6 +62,7 @@ impl Request {
             model: None,
             import: ImportOptions::default(),
             backends,
+            found: Vec::new(),
             folding_backend: None,
             calibration: None,
             policy: Policy::default(),
@@ -68,6 +71,11 @@ impl Request {
             external_constants: false,
             also_written: Vec::new(),
         }
+    }
+
+    /// What the backends of the list know beside core.
+    fn custom_operators(&self) -> CustomOperators {
+        plugin::custom_operators_among(&self.backends, &self.found)
     }
 }
 
@@ -170,7 +178,7 @@ pub fn compile_unnamed(request: &Request, beside: Option<&Path>, observer: &mut 
 pub fn compile_until(request: &Request, last: Stage, observer: &mut dyn Observer) -> Result<()> {
     let destination = Destination { scratch: Scratch::temporary(), output: None };
     if last == Stage::Onnx {
-        let custom = plugin::custom_operators(&request.backends);
+        let custom = request.custom_operators();
         return front_end::import(request, custom, &destination, observer).map(drop);
     }
     let mut front_end = FrontEnd::new(request, &destination, observer)?;

@@ -8,6 +8,7 @@ mod worker;
 
 pub use byoc_plugin_api::host::{LoadedBackend, Manifest, allow_lists, quiet_panics};
 pub use custom::custom_operators;
+pub(crate) use custom::custom_operators_among;
 pub use identity::BackendIdentity;
 pub use registry::{
     Origin, PluginFile, Refused, Registered, Registry, Selected, Settings, Shadowed, digest, embedded, plugin_files,

@@ -4,6 +4,7 @@
 mod codegen;
 mod constants;
 pub mod kernels;
+mod operators;
 mod patterns;
 mod program;
 pub mod reference;
@@ -14,8 +15,8 @@ mod tests;
 use std::io::Write;
 
 use byoc_plugin_api::{
-    Backend, Claims, ConstantAccess, Description, Error, Generated, Job, OptionSpec, Options, Pattern, Refusal, Region,
-    RegionPolicy, Runtime,
+    Backend, Claims, ConstantAccess, Description, Error, Generated, Job, OptionSpec, Options, OutputType, Pattern,
+    Refusal, Region, RegionPolicy, Runtime,
 };
 
 struct Json;
@@ -39,6 +40,7 @@ impl Backend for Json {
                 OptionSpec::bool("fusion", true, "Whether neighbouring operators become one kernel"),
                 OptionSpec::bool("pack", true, "Whether weights are stored in the layout of the kernels"),
             ],
+            operators: operators::operators(),
             ..Description::default()
         }
     }
@@ -57,6 +59,10 @@ impl Backend for Json {
 
     fn constant_updater(&self, job: &Job<'_>, code: &[u8], _: &[u8], claims: &mut Claims<'_>) -> Result<(), Error> {
         constants::constant_updater(job, code, claims)
+    }
+
+    fn infer(&self, candidate: &Region, _: &Options) -> Result<Vec<OutputType>, Error> {
+        operators::infer(candidate)
     }
 
     fn runtime(&self) -> Runtime<'_> {

@@ -6,7 +6,11 @@ use crate::reference;
 
 /// One pattern for each operator that has a reference kernel.
 pub(crate) fn patterns() -> Vec<Pattern> {
-    let pattern = |kernel: &reference::Kernel| Pattern::new(kernel.op.to_lowercase(), format!("({} ...)", kernel.op));
+    let pattern = |kernel: &reference::Kernel| {
+        let (domain, op) = kernel.op.rsplit_once('.').unwrap_or(("", kernel.op));
+        let name = if domain.is_empty() { op.to_owned() } else { format!("{domain}::{op}") };
+        Pattern::new(op.to_lowercase(), format!("({name} ...)"))
+    };
     reference::kernels().map(pattern).collect()
 }
 
@@ -16,11 +20,12 @@ pub(crate) fn check(candidate: &Region) -> Result<(), Refusal> {
 }
 
 fn check_node(candidate: &Region, node: &Node) -> Result<(), Refusal> {
-    if !node.domain.is_empty() || !reference::knows(&node.op) {
-        let domain = if node.domain.is_empty() { "ai.onnx" } else { &node.domain };
-        return Err(Refusal::new(RefusalCode::Other, format!("there is no kernel for {domain}.{}", node.op)));
+    let op = reference::qualified(node);
+    if !reference::knows(&op) {
+        let domain = if node.domain.is_empty() { "ai.onnx." } else { "" };
+        return Err(Refusal::new(RefusalCode::Other, format!("there is no kernel for {domain}{op}")));
     }
     let dtype = |value: &Option<usize>| value.map(|value| candidate.values[value].dtype);
     let types: Vec<Option<DType>> = node.inputs.iter().map(dtype).collect();
-    reference::supports(&node.op, &types).map_err(|message| Refusal::new(RefusalCode::Type, message))
+    reference::supports(&op, &types).map_err(|message| Refusal::new(RefusalCode::Type, message))
 }

@@ -9,6 +9,7 @@ mod conv;
 mod create;
 mod gather;
 mod matmul;
+mod nbits;
 mod norm;
 mod number;
 mod pool;
@@ -35,7 +36,7 @@ type KernelFn = fn(&Call<'_, '_>) -> Outputs;
 
 /// One operator: its name, its code, and the element types it takes (the last rule holds for all further inputs).
 pub struct Kernel {
-    /// The operator's name in ONNX's own domain.
+    /// The operator's name; with its domain before it and a dot between them, where that is not ONNX's own.
     pub op: &'static str,
     run: KernelFn,
     /// The types by input position.
@@ -65,6 +66,7 @@ const FAMILIES: &[&[Kernel]] = &[
     create::KERNELS,
     gather::KERNELS,
     matmul::KERNELS,
+    nbits::KERNELS,
     norm::KERNELS,
     pool::KERNELS,
     quantize::KERNELS,
@@ -85,7 +87,12 @@ fn find(op: &str) -> Option<&'static Kernel> {
     kernels().find(|kernel| kernel.op == op)
 }
 
-/// Whether there is a kernel for this operator of ONNX's own domain.
+/// The name under which a node's operator has a kernel.
+pub fn qualified(node: &Node) -> String {
+    if node.domain.is_empty() { node.op.clone() } else { format!("{}.{}", node.domain, node.op) }
+}
+
+/// Whether there is a kernel of that name.
 pub fn knows(op: &str) -> bool {
     find(op).is_some()
 }
@@ -98,7 +105,7 @@ pub fn supports(op: &str, inputs: &[Option<DType>]) -> Result<(), String> {
     }
 }
 
-/// Runs one node on arrays. `outputs` are the wanted element types where they are known; only `Cast` and the statistics
+/// Runs one node on arrays; its operator is named as its kernel is, without a domain beside it. `outputs` are the wanted element types where they are known; only `Cast` and the statistics
 /// of `LayerNormalization` depend on them. Returns every output the operator has, wanted or not.
 pub fn compute(
     node: &Node,
@@ -116,8 +123,7 @@ fn compute_as(
     shape: Option<&[usize]>,
 ) -> Result<Vec<Array<'static>>, Error> {
     let compute = || {
-        let kernel = find(&node.op).filter(|_| node.domain.is_empty());
-        let kernel = kernel.ok_or_else(|| Error::new(format!("there is no kernel for {}", node.op)))?;
+        let kernel = find(&node.op).ok_or_else(|| Error::new(format!("there is no kernel for {}", node.op)))?;
         let dtypes: Vec<Option<DType>> = inputs.iter().map(|input| input.as_ref().map(Array::dtype)).collect();
         types::check(&node.op, kernel.inputs, &dtypes).map_err(Error::new)?;
         (kernel.run)(&Call::new(node, inputs, outputs, shape))

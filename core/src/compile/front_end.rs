@@ -11,7 +11,6 @@ use crate::ir::{self, CustomOperators, Graph, Model, TypedModel, ValueId};
 use crate::onnx;
 use crate::partition::{self, Avoid, Crashes, NodeRow, Partitioned};
 use crate::passes;
-use crate::plugin;
 use crate::spool::Spool;
 
 /// What is compiled, as far as the passes have brought it.
@@ -59,7 +58,7 @@ pub(super) fn expanded(
     entry: usize,
     names: &BTreeSet<String>,
 ) -> Result<TypedModel> {
-    let custom = plugin::custom_operators(&request.backends).with_calls(BTreeSet::new());
+    let custom = request.custom_operators().with_calls(BTreeSet::new());
     let mut model = read(request, &custom)?;
     let Graph { values, outputs, .. } = &mut model.entries[entry];
     // What is an output keeps its name.
@@ -91,7 +90,7 @@ impl<'a> FrontEnd<'a> {
         destination: &'a Destination<'a>,
         observer: &mut dyn Observer,
     ) -> Result<FrontEnd<'a>> {
-        let typed = simplify(request, plugin::custom_operators(&request.backends), destination, observer)?;
+        let typed = simplify(request, request.custom_operators(), destination, observer)?;
         let warnings = passes::undeclared(typed.model());
         let mut front_end = FrontEnd { request, destination, typed, expanded: Vec::new(), warned: Vec::new() };
         front_end.warn(warnings, observer);

@@ -10,6 +10,8 @@ use byoc_plugin_api::{Backend, Operator, Options};
 pub struct CustomOperators {
     brought: Arc<[CustomOperator]>,
     backends: Vec<String>,
+    /// What backends beside the list bring, with their names.
+    elsewhere: Arc<[(String, Operator)]>,
     /// Whether operators that nobody knows stay in the graph, without types.
     keeps_unknown: bool,
     calls: KeptCalls,
@@ -52,6 +54,17 @@ impl CustomOperators {
     /// For who looks at a model without compiling it: a node of any operator is kept.
     pub fn any() -> CustomOperators {
         CustomOperators { keeps_unknown: true, ..CustomOperators::default() }
+    }
+
+    /// The same, knowing what backends that are not in the list bring.
+    pub(crate) fn with_elsewhere(self, elsewhere: Vec<(String, Operator)>) -> CustomOperators {
+        CustomOperators { elsewhere: elsewhere.into(), ..self }
+    }
+
+    /// A backend beside the list that brings the operator.
+    pub(crate) fn brought_elsewhere(&self, domain: &str, name: &str, version: i64) -> Option<&str> {
+        let brings = |own: &Operator| own.domain == domain && own.name == name && own.holds_in(version);
+        self.elsewhere.iter().find(|(_, own)| brings(own)).map(|(backend, _)| backend.as_str())
     }
 
     /// The same where no calls of functions but those of these names stay nodes.

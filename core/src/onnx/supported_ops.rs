@@ -72,16 +72,20 @@ fn check_counts(node: &FlatNode, custom: &CustomOperators) -> Result<()> {
 }
 
 /// Remedies for common unsupported operators.
-fn remedy(node: &FlatNode, custom: &CustomOperators) -> Option<&'static str> {
-    if custom.versions(&node.domain, &node.op).next().is_some() {
-        return Some("Update the backend, or export the model with a version that it knows");
+fn remedy(node: &FlatNode, custom: &CustomOperators) -> Option<String> {
+    if let Some(backend) = custom.brought_elsewhere(&node.domain, &node.op, node.version) {
+        return Some(format!("The backend '{backend}' brings it: add it to --backend"));
     }
-    match (node.domain.as_str(), node.op.as_str()) {
+    if custom.versions(&node.domain, &node.op).next().is_some() {
+        return Some("Update the backend, or export the model with a version that it knows".into());
+    }
+    let known = match (node.domain.as_str(), node.op.as_str()) {
         ("", "If" | "Loop" | "Scan") => Some("Export the model for one fixed path, without control flow"),
         ("", _) => None,
         ("com.microsoft", _) => Some("Take the model as it was before ONNX Runtime optimised it"),
         _ => Some("Add a backend that brings it to --backend, and its plugin with --plugin"),
-    }
+    };
+    known.map(str::to_owned)
 }
 
 fn qualified(node: &FlatNode) -> String {

@@ -1,9 +1,19 @@
 //! The custom operators of the backends that the user chose.
 
-use byoc_plugin_api::Operator;
+use byoc_plugin_api::{Description, Operator};
 
-use super::Selected;
+use super::{Registered, Selected};
 use crate::ir::{CustomOperator, CustomOperators};
+
+/// What the backends bring, in their order; with what others of those that were found would bring.
+pub(crate) fn custom_operators_among(backends: &[Selected], found: &[Registered]) -> CustomOperators {
+    let others = found.iter().filter(|one| backends.iter().all(|selected| selected.name() != one.description.name));
+    let brought = |one: &Registered| -> Vec<(String, Operator)> {
+        let Description { name, operators, .. } = &one.description;
+        operators.iter().map(|operator| (name.clone(), operator.clone())).collect()
+    };
+    custom_operators(backends).with_elsewhere(others.flat_map(brought).collect())
+}
 
 /// What the backends bring, in their order.
 pub fn custom_operators(backends: &[Selected]) -> CustomOperators {

@@ -64,6 +64,20 @@ const SEEDED: [&str; 16] = [
     "zfnet512",
 ];
 
+/// Models that onnxruntime's tool has quantised: groups of QuantizeLinear and DequantizeLinear, and dynamic. With how many times the
+/// bytes of the weights the file may have, and how far the signal is above the noise in dB. Where two sides round a sum
+/// otherwise, an element may become its neighbour, and what follows with it: by that the reference kernels differ from the
+/// fast ones as much.
+const QUANTISED: [(&str, f64, f64); 7] = [
+    ("mobilenet_v2_qdq", 1.015, 30.0),
+    ("mobilenet_v2_dynamic", 1.015, 30.0),
+    ("resnet50_qdq", 1.01, 18.0),
+    ("resnet50_dynamic", 1.01, 30.0),
+    ("bert_base_qdq", 1.01, 20.0),
+    ("bert_base_dynamic", 1.01, 25.0),
+    ("mlp_4_bits", 1.01, 60.0),
+];
+
 pub(crate) fn trials() -> Vec<Trial> {
     let embedded = Arc::new(engine::embedded());
     let dynamic = Arc::new(engine::from_files(vec![places::plugin("json")]));
@@ -75,6 +89,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     for name in SEEDED {
         let (embedded, dynamic) = (Arc::clone(&embedded), Arc::clone(&dynamic));
         trials.push(trial(format!("seeded/{name}"), move || seeded(name, &embedded, &dynamic)));
+    }
+    for (name, most, noise) in QUANTISED {
+        let registry = Arc::clone(&embedded);
+        trials.push(trial(format!("quantised/{name}"), move || quantised(name, most, noise, &registry)));
     }
     trials.push(trial("peak_memory", peak_memory));
     trials.push(trial("safetensors_reads_the_weights", safetensors_reads_the_weights));
@@ -121,6 +139,35 @@ fn seeded(name: &str, embedded: &Registry, dynamic: &Registry) -> Needed<()> {
         assert!(found == by_plugin, "the plugin computes other bits than the embedded backend");
     }
     Ok(())
+}
+
+/// A quantised model gets in as it is: each of its weights is stored as the model has it, and what comes out is what
+/// onnxruntime makes of it.
+fn quantised(name: &str, most: f64, noise: f64, registry: &Registry) -> Needed<()> {
+    let folder = data::test_data(&format!("quantised/{name}"))?;
+    let (model, scratch) = (folder.join("model.onnx"), places::temporary());
+    let artifact = scratch.path().join("model.byoc");
+    let unique: u64 = data::script("unique_bytes.py", &[&model])?.trim().parse().expect("a number");
+    let report = engine::compile(&model, &artifact, registry, &["json"]).expect("compiles");
+    let ratio = report.file_bytes as f64 / unique as f64;
+    let mut session = engine::load(&artifact, registry, 2).expect("loads");
+    let outputs = engine::run(&mut session, &npz::read(&folder.join("inputs.npz"))).expect("runs");
+    let expected = npz::read(&folder.join("outputs.npz"));
+    for (output, found) in &outputs {
+        let above = signal_to_noise(found, &npz::find(&expected, output));
+        println!("quantised/{name}: {ratio:.4} x the weights, '{output}' {above:.1} dB above the noise");
+        assert!(above >= noise, "'{output}' is {above:.1} dB above the noise, expected {noise}");
+    }
+    assert!(ratio <= most, "{} bytes for {unique} bytes of weights: {ratio:.4}", report.file_bytes);
+    Ok(())
+}
+
+/// In dB; infinite where both are the same.
+fn signal_to_noise(found: &Tensor, expected: &Tensor) -> f64 {
+    assert_eq!(found.shape, expected.shape);
+    let power = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();
+    let noise = power(&mut found.floats().zip(expected.floats()).map(|(found, expected)| found - expected));
+    10.0 * (power(&mut expected.floats()) / noise).log10()
 }
 
 /// The least of three, for the report only: the first one also waits for the disk, and other tests run beside it.

@@ -110,6 +110,10 @@ fn without_the_backend_one_line_says_what_is_missing() {
     let remedy = "\n  hint: Add a backend that brings it to --backend, and its plugin with --plugin";
     let unknown = "error: [B102] node 'make_s': operator com.acme.Swirl version 1 is not known";
     fails(convolution(1), &[], 1, &format!("{unknown}, neither to byoc nor to json{remedy}"));
+    let plugin = places::plugin("custom_operators");
+    let remedy = "\n  hint: The backend 'acme' brings it: add it to --backend";
+    let found = ["--plugin", text(&plugin)];
+    fails(convolution(1), &found, 1, &format!("{unknown}, neither to byoc nor to json{remedy}"));
     let folder = Folder::empty();
     folder.write("model.onnx", convolution(1).finish());
     // Who looks at a model needs no backend.
@@ -117,7 +121,6 @@ fn without_the_backend_one_line_says_what_is_missing() {
     assert!(shown.success().contains("1 com.acme.Swirl"), "{}", shown.stdout);
     let mut newer = convolution(1);
     newer.head.opset_import[1].version = Some(3);
-    let plugin = places::plugin("custom_operators");
     fails(
         newer,
         &["--plugin", text(&plugin), "--backend", "acme,json"],

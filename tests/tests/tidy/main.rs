@@ -154,7 +154,9 @@ fn operators_are_those_of_the_list() {
         }
     }
     none(&offences);
-    let kernels: BTreeSet<_> = byoc_json_backend::reference::kernels().map(|kernel| kernel.op).collect();
+    let kernels = byoc_json_backend::reference::kernels().map(|kernel| kernel.op);
+    // Those of other domains are brought by the backend itself.
+    let kernels: BTreeSet<_> = kernels.filter(|op| !op.contains('.')).collect();
     assert_eq!(kernels, OPS.iter().map(|def| def.name).collect(), "reference kernels, and operators of core");
 }
 

@@ -7,6 +7,7 @@ use byoc_plugin_api::{Attribute, Constant, ConstantId, Constants, DType, Dim, Re
 
 use crate::constants::Recipe;
 use crate::program::{Op, Step, Value};
+use crate::reference::qualified;
 
 /// Steps in topological order, over values whose first ones are the region's.
 pub(super) struct Graph<'r> {
@@ -119,7 +120,7 @@ impl<'r> Graph<'r> {
             |value: &byoc_plugin_api::Value| Value { dtype: value.dtype, shape: value.shape.clone(), blocked: false };
         let step = |node: &byoc_plugin_api::Node| Step {
             name: node.name.clone(),
-            op: Op::Reference { op: node.op.clone(), attributes: node.attributes.clone() },
+            op: Op::Reference { op: qualified(node), attributes: node.attributes.clone() },
             inputs: node.inputs.clone(),
             outputs: node.outputs.clone(),
         };

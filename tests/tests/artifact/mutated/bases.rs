@@ -58,6 +58,7 @@ pub(crate) fn bases() -> Vec<Base> {
         base("images", images(), &[]),
         base("heads", heads(), &[]),
         base("quantised", quantised(), &["json.kernels=reference"]),
+        base("bits", bits(), &[]),
     ]
 }
 
@@ -94,6 +95,19 @@ fn quantised() -> Model {
     let Net(model) = net;
     let model = model.output("c", Type::Int32, &[1, 3, 4, 4]).output("qc", Type::Uint8, &[1, 3, 2, 2]);
     model.output("p", Type::Int32, &[1, 2, 4, 3]).output("qp", Type::Int8, &[1, 2, 4, 3])
+}
+
+/// A product with weights of 4 bits.
+fn bits() -> Model {
+    let bytes = |name: &str, shape: &[i64]| {
+        let count = shape.iter().product::<i64>() as u8;
+        tensor(name, Type::Uint8, shape, (0..count).map(|i| i.wrapping_mul(37)).collect::<Vec<_>>())
+    };
+    let net = Net::new(21).input("x", &[2, 17]).weight("scales", &[6]).weight("bias", &[3]);
+    let model = net.0.tensor(bytes("b", &[3, 2, 8])).tensor(bytes("zeros", &[3])).domain("com.microsoft", 1);
+    let attributes = [("K", Int(17)), ("N", Int(3)), ("block_size", Int(16))].map(|(name, value)| (name, value.into()));
+    let inputs = ["x", "b", "scales", "zeros", "", "bias"];
+    model.node_of(("com.microsoft", "MatMulNBits"), &inputs, &["y"], &attributes).output("y", Type::Float, &[2, 3])
 }
 
 /// A few of the models, for backends that take parts of them.
