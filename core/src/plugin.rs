@@ -1,5 +1,6 @@
 //! Plugins: search, the registry of backends, and the user's selection.
 
+#[cfg(feature = "compiler")]
 mod custom;
 mod identity;
 mod registry;
@@ -7,7 +8,9 @@ mod search;
 mod worker;
 
 pub use byoc_plugin_api::host::{LoadedBackend, Manifest, allow_lists, quiet_panics};
+#[cfg(feature = "compiler")]
 pub use custom::custom_operators;
+#[cfg(feature = "compiler")]
 pub(crate) use custom::custom_operators_among;
 pub use identity::BackendIdentity;
 pub use registry::{

@@ -23,8 +23,15 @@ const PIECE: usize = 256 * 1024;
 /// Entries of at least this many bytes start at a page, so that they can be mapped and sent to devices by themselves.
 const LARGE: usize = 1 << 20;
 
-/// What every other entry is aligned to: enough for every vector unit and for GPU copies.
+/// What every other entry is aligned to.
 const SMALL_ALIGNMENT: u64 = 256;
+
+/// Entries of fewer bytes are aligned to a line of the cache, enough for every vector unit: a quantised model has hundreds of
+/// scales and biases, and each pad is an entry of the header as well.
+const TINY: usize = 4096;
+
+/// What those are aligned to.
+const TINY_ALIGNMENT: u64 = 64;
 
 /// The zeros of padding.
 static ZEROS: [u8; MAX_ALIGNMENT as usize] = [0; MAX_ALIGNMENT as usize];
@@ -77,7 +84,11 @@ impl Section {
 
     /// The alignment that it gets.
     fn alignment(&self) -> u64 {
-        let own = if self.bytes.len() >= LARGE { MAX_ALIGNMENT } else { SMALL_ALIGNMENT };
+        let own = match self.bytes.len() {
+            0..TINY => TINY_ALIGNMENT,
+            TINY..LARGE => SMALL_ALIGNMENT,
+            _ => MAX_ALIGNMENT,
+        };
         self.alignment.max(own)
     }
 

@@ -102,8 +102,10 @@ fn the_fastest_that_is_right_is_chosen() {
     for stored in &old.manifest().constants {
         assert_eq!(bytes(&old, &stored.section), bytes(&new, &stored.section));
     }
-    let names = |artifact: &Artifact| artifact.sections().map(|section| section.name.to_owned()).collect::<Vec<_>>();
-    assert_eq!(names(&old).len(), names(&new).len());
+    // What lies between them may differ, as the code is longer or shorter.
+    let stored =
+        |artifact: &Artifact| artifact.sections().filter(|section| !section.name.starts_with("__pad__")).count();
+    assert_eq!(stored(&old), stored(&new));
     for (old_region, new_region) in old.manifest().regions.iter().zip(&new.manifest().regions) {
         let (was, is) = (bytes(&old, &old_region.code), bytes(&new, &new_region.code));
         match &new_region.chosen {
