@@ -122,7 +122,13 @@ pub(crate) fn calibrate(
         let expanded = has_calls.then(|| (setting.expanded)(entry, &wanted)).transpose()?;
         let model = expanded.as_ref().map_or(&*partitioned.model, TypedModel::model);
         let values = &model.entries[entry].values;
-        let wanted = (0..values.len()).filter(|&index| wanted.contains(&values[index].name)).map(ValueId).collect();
+        let found: BTreeSet<_> =
+            (0..values.len()).filter(|&index| wanted.contains(&values[index].name)).map(ValueId).collect();
+        if let Some(lost) = wanted.iter().find(|name| found.iter().all(|id| values[id.0].name != **name)) {
+            let message = format!("'{lost}' is not a value of the model with the bodies of its functions");
+            return Err(Diagnostic::new(Code::Calibration, message).hint("This is a bug in byoc; please report it"));
+        }
+        let wanted = found;
         let network = Network::new(model, entry, &wanted, host)?;
         let compiled = network.compile(&mut Spool::new(setting.scratch)?)?;
         let seen = watch(&mut network.load(&compiled)?, dataset, tell)?;

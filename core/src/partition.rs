@@ -86,13 +86,24 @@ pub struct Crashes<'a> {
     pub tolerated: bool,
 }
 
-/// Gives every node to the first backend of the list that takes it.
-pub fn partition(typed: TypedModel, backends: &[Selected], crashes: &Crashes<'_>) -> Result<Partitioned> {
-    let patterns = BackendPatterns::all(backends)?;
+/// The model as it is cut into regions for these backends: each reader of a `DequantizeLinear` has its own where a pattern has
+/// quantised operands.
+pub(crate) fn parted_for(typed: TypedModel, backends: &[Selected]) -> Result<TypedModel> {
+    Ok(parted(typed, &BackendPatterns::all(backends)?))
+}
+
+fn parted(typed: TypedModel, patterns: &[BackendPatterns<'_>]) -> TypedModel {
     let mut model = typed.0;
     if patterns.iter().any(BackendPatterns::takes_quantised) && model.entries.iter().any(quantized::shares) {
         Arc::make_mut(&mut model).entries.iter_mut().for_each(quantized::part);
     }
+    TypedModel(model)
+}
+
+/// Gives every node to the first backend of the list that takes it.
+pub fn partition(typed: TypedModel, backends: &[Selected], crashes: &Crashes<'_>) -> Result<Partitioned> {
+    let patterns = BackendPatterns::all(backends)?;
+    let model = parted(typed, &patterns).0;
     let mut regions = Vec::new();
     let mut attempts = Vec::new();
     let mut left_over = Vec::new();

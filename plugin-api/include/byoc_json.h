@@ -139,7 +139,7 @@ static inline int byoc_json_int(byoc_json_value value, int64_t *number) {
     return 1;
 }
 
-/* Reads a number; 0 where the value is none. */
+/* Reads a number, or one of the texts "inf", "-inf" and "NaN"; 0 where the value is none. */
 static inline int byoc_json_float(byoc_json_value value, double *number) {
     char text[64], *end;
     size_t length;
@@ -148,8 +148,8 @@ static inline int byoc_json_float(byoc_json_value value, double *number) {
     if (length >= sizeof text) return 0;
     memcpy(text, value.at, length);
     text[length] = 0;
-    *number = strtod(text, &end);
-    return end != text;
+    *number = strtod(text[0] == '"' ? text + 1 : text, &end);
+    return end > text + 1 || (end != text && text[0] != '"');
 }
 
 /* Reads up to `size` bytes from a text in hex, as those of tensor attributes and of small constants; how many it has. */

@@ -36,6 +36,17 @@ pub(crate) fn infer(candidate: &Region) -> Result<Vec<OutputType>, Error> {
     if b.dtype != DType::U8 || b.fixed_shape().as_deref() != Some(&expected) {
         return Err(Error::new(format!("input 1 is {}, expected u8{expected:?}", text(b))));
     }
+    let zeros = value(3).map_or(0, |zeros| match zeros.dtype {
+        DType::U8 => packing.zero_bytes(),
+        _ => packing.blocks(),
+    });
+    for (index, each) in [(2, packing.blocks()), (3, zeros), (5, 1)] {
+        let found = value(index).and_then(|value| Some((value, value.fixed_shape()?.iter().product::<usize>())));
+        if let Some((value, found)) = found.filter(|(_, found)| *found != packing.columns * each) {
+            let expected = packing.columns * each;
+            return Err(Error::new(format!("input {index} is {}, {found} elements, expected {expected}", text(value))));
+        }
+    }
     let shape = [rows, &[Dim::Fixed(packing.columns)]].concat();
     Ok(vec![OutputType { dtype: a.dtype, shape }])
 }
@@ -123,7 +134,8 @@ mod tests {
         let value = |dtype, shape: Vec<Dim>| Value { name: "x".into(), dtype, shape };
         let a = value(DType::F32, vec![Dim::Symbolic("batch".into()), 40.into()]);
         let b = value(DType::U8, b.iter().map(|&size| size.into()).collect());
-        let scales = value(DType::F32, vec![9.into()]);
+        let scales = attributes.iter().find(|(name, _)| *name == "scales").map_or(9, |(_, count)| *count as usize);
+        let scales = value(DType::F32, vec![scales.into()]);
         let region = Region { values: vec![a, b, scales], nodes: vec![node(attributes)], ..Region::default() };
         infer(&region).map_err(|error| error.message)
     }
@@ -133,7 +145,8 @@ mod tests {
         let shape = vec![Dim::Symbolic("batch".into()), 3.into()];
         let found = inferred(&[("K", 40), ("N", 3), ("bits", 4), ("block_size", 16)], &[3, 3, 8]);
         assert_eq!(found, Ok(vec![OutputType { dtype: DType::F32, shape }]));
-        let cases: [(&[(&str, i64)], &str); 6] = [
+        let cases: [(&[(&str, i64)], &str); 7] = [
+            (&[("K", 40), ("N", 3), ("block_size", 16), ("scales", 8)], "input 2 is f32[8], 8 elements, expected 9"),
             (&[("K", 40), ("N", 3), ("block_size", 32)], "input 1 is u8[3, 3, 8], expected u8[3, 2, 16]"),
             (&[("K", 41), ("N", 3), ("block_size", 16)], "input 0 has 40 columns, and attribute 'K' is 41"),
             (&[("K", 40), ("N", 0), ("block_size", 16)], "attribute 'N' is 0, expected 1 to 268435456"),

@@ -105,7 +105,7 @@ pub fn supports(op: &str, inputs: &[Option<DType>]) -> Result<(), String> {
     }
 }
 
-/// Runs one node on arrays; its operator is named as its kernel is, without a domain beside it. `outputs` are the wanted element types where they are known; only `Cast` and the statistics
+/// Runs one node on arrays. `outputs` are the wanted element types where they are known; only `Cast` and the statistics
 /// of `LayerNormalization` depend on them. Returns every output the operator has, wanted or not.
 pub fn compute(
     node: &Node,
@@ -123,7 +123,8 @@ fn compute_as(
     shape: Option<&[usize]>,
 ) -> Result<Vec<Array<'static>>, Error> {
     let compute = || {
-        let kernel = find(&node.op).ok_or_else(|| Error::new(format!("there is no kernel for {}", node.op)))?;
+        let op = qualified(node);
+        let kernel = find(&op).ok_or_else(|| Error::new(format!("there is no kernel for {op}")))?;
         let dtypes: Vec<Option<DType>> = inputs.iter().map(|input| input.as_ref().map(Array::dtype)).collect();
         types::check(&node.op, kernel.inputs, &dtypes).map_err(Error::new)?;
         (kernel.run)(&Call::new(node, inputs, outputs, shape))

@@ -163,8 +163,10 @@ fn what_is_written_is_read_aligned_and_without_a_copy() {
             1
         } else if section.bytes >= 1 << 20 {
             4096
-        } else {
+        } else if section.bytes >= 4096 {
             256
+        } else {
+            64
         };
         assert_eq!(section.offset % alignment, 0, "{}", section.name);
         assert_eq!(section.digest.is_none(), section.name.starts_with(PAD));

@@ -65,7 +65,8 @@ pub(super) fn expanded(
     let wanted = (0..values.len()).filter(|&index| names.contains(&values[index].name)).map(ValueId);
     let wanted: Vec<_> = wanted.filter(|value| !outputs.contains(value)).collect();
     outputs.extend(wanted);
-    fold::simplify(model, request.folding_backend.as_ref(), &mut Spool::new(scratch)?)
+    let typed = fold::simplify(model, request.folding_backend.as_ref(), &mut Spool::new(scratch)?)?;
+    partition::parted_for(typed, &request.backends)
 }
 
 /// Stages 2 and 3.

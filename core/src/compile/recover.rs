@@ -46,8 +46,7 @@ pub(super) fn from(
     }
     diagnostic.hint = Some(NEXT.into());
     observer.warning(&diagnostic);
-    let nodes = &typed.model().entries[plan.entry].nodes;
-    let nodes = plan.nodes.iter().map(|&node| nodes[node].name.clone()).collect();
+    let nodes = plan.region.nodes.iter().map(|node| node.name.clone()).collect();
     Ok(Avoid { entry: plan.entry, backend: plan.backend, nodes })
 }
 

@@ -1,7 +1,7 @@
 //! Exports a region as an ONNX model that reproduces it: any tool for ONNX opens it, and compiling it gives the backend the
 //! same nodes, shapes and constants.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use byoc_plugin_api::{ConstantId, Constants, DType, INLINE_BYTES, Node, Region, TensorView, from_hex};
 use bytes::Bytes;
@@ -64,11 +64,15 @@ pub(crate) fn region_model(
         ..GraphProto::default()
     };
     let domains: BTreeSet<&str> = region.nodes.iter().map(|node| node.domain.as_str()).collect();
-    let version = |domain: &str| {
-        let of_domain = region.nodes.iter().filter(|node| node.domain == domain);
-        of_domain.filter_map(|node| node.version).max().unwrap_or(1)
-    };
-    let opset = |domain: &str| opset(domain, if domain.is_empty() { NEWEST_OPSET } else { version(domain) });
+    let mut versions: BTreeMap<&str, i64> = BTreeMap::new();
+    for node in region.nodes.iter().filter(|node| !node.domain.is_empty()) {
+        let (domain, version) = (node.domain.as_str(), node.version.unwrap_or(1));
+        if *versions.entry(domain).or_insert(version) != version {
+            let cause = format!("its nodes are of two versions of '{domain}', and a model imports one");
+            return Err(Diagnostic::new(Code::BadGraph, cause));
+        }
+    }
+    let opset = |domain: &str| opset(domain, versions.get(domain).copied().unwrap_or(NEWEST_OPSET));
     let entry = |(key, value): &(&str, String)| StringStringEntryProto {
         key: Some(Bytes::copy_from_slice(key.as_bytes())),
         value: Some(Bytes::copy_from_slice(value.as_bytes())),

@@ -296,7 +296,11 @@ fn with_defaults(defaults: Vec<AttributeProto>, given: Vec<AttributeProto>) -> B
 fn known_attributes(name: &str, op: &str, function: &FunctionProto, call: &NodeProto) -> Result<()> {
     let with_default = function.attribute_proto.iter().filter_map(|attribute| attribute.name.as_deref());
     let known = function.attribute.iter().map(String::as_str).chain(with_default);
+    let mut seen = BTreeSet::new();
     for given in call.attribute.iter().filter_map(|attribute| attribute.name.as_deref()) {
+        if !seen.insert(given) {
+            return Err(Diagnostic::new(Code::BadNode, format!("node '{name}': attribute '{given}' is set twice")));
+        }
         if !known.clone().any(|known| known == given) {
             let cause = format!("node '{name}': attribute '{given}' is not known for function {op}");
             let near = closest(given, known).map(|near| format!("Did you mean '{near}'?"));

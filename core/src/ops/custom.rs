@@ -11,7 +11,7 @@ use super::infer::{Infer, bad};
 use super::{cast, elements};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::Expr;
-use crate::ir::{CustomOperator, TensorType};
+use crate::ir::{CustomOperator, TensorType, ValueId};
 
 /// Most outputs of a node, and most dimensions of one.
 const MOST: usize = 4096;
@@ -22,12 +22,17 @@ impl Infer<'_> {
     pub(crate) fn apply_custom(&mut self, custom: &CustomOperator) -> Result<()> {
         check_counts(custom, self.inputs.iter().map(Option::is_some), self.outputs.len())?;
         let types = if custom.operator.outputs.is_empty() {
-            asked(custom, self)?
+            asked(custom, self)?.into_iter().map(Some).collect()
         } else {
-            custom.operator.outputs.iter().map(|rule| self.by_rule(custom, rule)).collect::<Result<_>>()?
+            // What nobody reads needs no type, so a rule that does not fit does not matter there.
+            let wanted = self.node.outputs.iter().zip(&custom.operator.outputs);
+            let ty = |(output, rule): (&Option<ValueId>, &OutputRule)| {
+                output.map(|_| self.by_rule(custom, rule)).transpose()
+            };
+            wanted.map(ty).collect::<Result<Vec<_>>>()?
         };
         for (output, ty) in self.outputs.iter_mut().zip(types) {
-            *output = Some(ty);
+            *output = ty;
         }
         Ok(())
     }

@@ -68,10 +68,10 @@ pub(super) fn dynamic(infer: &mut Infer<'_>) -> Result<()> {
 pub(super) fn matmul_integer(infer: &mut Infer<'_>) -> Result<()> {
     let (a, b) = (infer.typed(0, BYTE)?, infer.typed(1, BYTE)?);
     let shape = matmul::output(&a, &b)?;
-    for (factor, index) in [(0, 2), (1, 3)] {
+    let matrices = a.shape.len() > 1 && b.shape.len() > 1;
+    for (factor, index) in [(&a, 2), (&b, 3)] {
         if infer.has(index) {
-            let zero = infer.typed(index, &[infer.input(factor)?.dtype])?;
-            along(&zero, index, &infer.input(factor)?, factor == 0)?;
+            along(&infer.typed(index, &[factor.dtype])?, index, factor, index == 2, matrices)?;
         }
     }
     infer.set(0, DType::I32, shape);
@@ -83,10 +83,11 @@ pub(super) fn linear_matmul(infer: &mut Infer<'_>) -> Result<()> {
     let (a, b) = (infer.typed(0, BYTE)?, infer.typed(3, BYTE)?);
     let shape = matmul::output(&a, &b)?;
     let scale = infer.typed(1, REAL)?;
-    for (factor, first) in [(0, 1), (3, 4)] {
-        let ty = infer.input(factor)?;
-        along(&infer.typed(first, &[scale.dtype])?, first, &ty, factor == 0)?;
-        along(&infer.typed(first + 1, &[ty.dtype])?, first + 1, &ty, factor == 0)?;
+    let matrices = a.shape.len() > 1 && b.shape.len() > 1;
+    for (factor, first) in [(&a, 1), (&b, 4)] {
+        let own = infer.typed(first, &[scale.dtype])?;
+        along(&own, first, factor, first == 1, matrices)?;
+        like_scale(&infer.typed(first + 1, &[factor.dtype])?, &own)?;
     }
     infer.typed(6, &[scale.dtype])?;
     let zero = infer.typed(7, BYTE)?;
@@ -117,8 +118,9 @@ pub(super) fn linear_conv(infer: &mut Infer<'_>) -> Result<()> {
     let shape = conv::output(infer, &x, &w)?;
     single(&infer.typed(1, &[DType::F32])?, 1)?;
     single(&infer.typed(2, &[x.dtype])?, 2)?;
-    per_filter(&infer.typed(4, &[DType::F32])?, 4, &w)?;
-    per_filter(&infer.typed(5, &[w.dtype])?, 5, &w)?;
+    let scale = infer.typed(4, &[DType::F32])?;
+    per_filter(&scale, 4, &w)?;
+    like_scale(&infer.typed(5, &[w.dtype])?, &scale)?;
     single(&infer.typed(6, &[DType::F32])?, 6)?;
     let zero = infer.typed(7, BYTE)?;
     single(&zero, 7)?;
@@ -201,19 +203,23 @@ fn per_filter(ty: &TensorType, index: usize, w: &TensorType) -> Result<()> {
 }
 
 /// Fails where scales or zero points of a factor are neither for all of it nor for its rows, or its columns: as a list, or
-/// with the other dimension 1 beside those of the batch.
-fn along(ty: &TensorType, index: usize, factor: &TensorType, rows: bool) -> Result<()> {
+/// with the other dimension 1 beside those of the batch. A product with a vector has one of each.
+fn along(ty: &TensorType, index: usize, factor: &TensorType, rows: bool, matrices: bool) -> Result<()> {
+    if is_single(ty) {
+        return Ok(());
+    }
+    if !matrices {
+        return Err(mismatch(format!("input {index} is {ty}, expected one element, since a factor is a vector")));
+    }
     let rank = factor.shape.len();
-    let kept = if rows { rank.wrapping_sub(2) } else { rank - 1 };
-    let size = factor.shape.get(kept);
-    let list = matches!(ty.shape.as_slice(), [one] if size.is_some_and(|size| dim::same(one, size).is_some()));
-    let other = if rows { rank - 1 } else { rank.wrapping_sub(2) };
+    let (kept, other) = if rows { (rank - 2, rank - 1) } else { (rank - 1, rank - 2) };
+    let list = matches!(ty.shape.as_slice(), [one] if dim::same(one, &factor.shape[kept]).is_some());
     let whole = ty.shape.len() == rank
         && (0..rank).all(|at| {
             let expected = if at == other { &Dim::Fixed(1) } else { &factor.shape[at] };
             dim::same(&ty.shape[at], expected).is_some()
         });
-    if is_single(ty) || list || whole {
+    if list || whole {
         return Ok(());
     }
     let lines = if rows { "row" } else { "column" };
@@ -288,12 +294,25 @@ mod tests {
             "[B202] input 2 is u8[3], expected one element, or one for each row of u8[2,3]",
         ),
         ("MatMulInteger", "", "u8[2,3] u8[3,4] i8[]", "[B201] input 2 is i8[], expected u8"),
+        ("MatMulInteger", "", "u8[3] u8[3,4] u8[1] u8[]", "i32[4]"),
+        (
+            "MatMulInteger",
+            "",
+            "u8[3] u8[3,4] u8[] u8[4]",
+            "[B202] input 3 is u8[4], expected one element, since a factor is a vector",
+        ),
         ("QLinearMatMul", "", "u8[2,3] f32[] u8[] i8[3,4] f32[4] i8[4] f32[] i8[]", "i8[2,4]"),
         (
             "QLinearMatMul",
             "",
             "u8[2,3] f32[] u8[] i8[3,4] f32[4] i8[4] f32[2] i8[]",
             "[B202] input 6 is f32[2], expected one element",
+        ),
+        (
+            "QLinearMatMul",
+            "",
+            "u8[2,3] f32[] u8[] i8[3,4] f32[4] i8[] f32[] i8[]",
+            "[B202] the zero point is i8[] and the scale is f32[4], expected the same shape",
         ),
         ("ConvInteger", "pads=[1,1,1,1]", "u8[1,3,5,5] i8[4,3,3,3] u8[] i8[4]", "i32[1,4,5,5]"),
         (
@@ -308,6 +327,12 @@ mod tests {
             "",
             "u8[1,3,5,5] f32[] u8[] u8[4,3,3,3] f32[] u8[] f32[] u8[] i32[3]",
             "[B202] B is i32[3], expected one number for each of 4 output channels",
+        ),
+        (
+            "QLinearConv",
+            "",
+            "u8[1,3,5,5] f32[] u8[] u8[4,3,3,3] f32[] u8[4] f32[] u8[]",
+            "[B202] the zero point is u8[4] and the scale is f32[], expected the same shape",
         ),
     ];
 

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use byoc_plugin_api::{DType, Expr};
+use byoc_plugin_api::Expr;
 
+use super::quantized;
 use crate::ir::{Graph, ValueId};
 
 /// Operators whose two operands may be matched in either order.
@@ -97,11 +98,8 @@ impl<'g> Matcher<'g> {
     /// The tensor of 8 bits that the node dequantises by constant scales and zero points.
     fn dequantized(&self, node: usize, constant: bool) -> Option<ValueId> {
         let node = &self.graph.nodes[node];
-        let is_constant = |value: ValueId| self.graph.value(value).constant.is_some();
-        let x = node.input(0).filter(|_| node.domain.is_empty() && node.op == "DequantizeLinear")?;
-        let narrow = matches!(self.graph.value(x).ty.as_ref()?.dtype, DType::I8 | DType::U8);
-        let scales = node.inputs[1..].iter().copied().flatten().all(is_constant);
-        (narrow && scales && (!constant || is_constant(x))).then_some(x)
+        quantized::dequantized(self.graph, node)?;
+        node.input(0).filter(|&x| !constant || self.graph.value(x).constant.is_some())
     }
 
     fn operands(

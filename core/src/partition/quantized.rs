@@ -1,23 +1,27 @@
 //! What the elements of quantised tensors stand for, as backends are told; and each reader a `DequantizeLinear` of its own,
 //! where backends take it with its reader.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use byoc_plugin_api::{Expr, Node, Quantized, Region};
+use byoc_plugin_api::{DType, Expr, Node, Quantized, Region};
 
-use crate::ir::Graph;
+use crate::ir::{self, Graph, Value, ValueId};
 
-/// The quantised tensors of a region, each once.
+/// The quantised tensors of a region, each once; none of which two nodes say different things.
 pub(super) fn of(region: &Region) -> Vec<Quantized> {
     let mut found: Vec<Quantized> = Vec::new();
+    let mut unclear = HashSet::new();
     for node in region.nodes.iter().filter(|node| node.domain.is_empty()) {
         let own = operands(node).into_iter().filter_map(|operand| described(region, node, operand));
         for quantized in own.collect::<Vec<_>>() {
-            if !found.iter().any(|known| known.value == quantized.value) {
-                found.push(quantized);
+            match found.iter().find(|known| known.value == quantized.value) {
+                None => found.push(quantized),
+                Some(known) if *known == quantized => {}
+                Some(_) => drop(unclear.insert(quantized.value)),
             }
         }
     }
+    found.retain(|quantized| !unclear.contains(&quantized.value));
     found
 }
 
@@ -53,6 +57,10 @@ fn described(region: &Region, node: &Node, operand: Operand) -> Option<Quantized
     let single = region.values[scale].shape.iter().all(|size| size.fixed() == Some(1));
     let axis = if operand.axis < 0 { operand.axis + rank } else { operand.axis };
     let block_size = usize::try_from(node.int("block_size", 0)).ok().filter(|&size| size > 0);
+    // Scales of each row of a batch are not along one dimension.
+    if block_size.is_none() && !single && region.values[scale].shape.len() > 1 {
+        return None;
+    }
     let axis = usize::try_from(axis).ok().filter(|_| !single || block_size.is_some());
     Some(Quantized { value, scale, zero_point: operand.zero_point, axis, block_size })
 }
@@ -66,55 +74,82 @@ pub(super) fn asks(pattern: &Expr) -> bool {
     }
 }
 
-/// Whether some `DequantizeLinear` has several readers.
+/// The output of a node that dequantises a tensor of 8 bits by constant scales and zero points: what a quantised operand is.
+pub(super) fn dequantized(graph: &Graph, node: &ir::Node) -> Option<ValueId> {
+    let is_constant = |value: ValueId| graph.value(value).constant.is_some();
+    let x = node.input(0).filter(|_| node.domain.is_empty() && node.op == "DequantizeLinear")?;
+    let narrow = matches!(graph.value(x).ty.as_ref()?.dtype, DType::I8 | DType::U8);
+    let scales = node.inputs[1..].iter().copied().flatten().all(is_constant);
+    node.output(0).filter(|_| narrow && scales)
+}
+
+/// The nodes that read a value, each once, and whether it is an output of the graph.
+fn readers(graph: &Graph, consumers: &[Vec<usize>], value: ValueId) -> (Vec<usize>, bool) {
+    let mut readers = consumers[value.0].clone();
+    readers.dedup();
+    (readers, graph.outputs.contains(&value))
+}
+
+/// Whether some quantised operand has several readers.
 pub(super) fn shares(graph: &Graph) -> bool {
     let consumers = graph.consumers();
-    let readers = |node: &crate::ir::Node| node.output(0).map_or(0, |value| readers(graph, &consumers, value.0));
-    graph.nodes.iter().any(|node| node.domain.is_empty() && node.op == "DequantizeLinear" && readers(node) > 1)
+    graph.nodes.iter().filter_map(|node| dequantized(graph, node)).any(|value| {
+        let (readers, output) = readers(graph, &consumers, value);
+        readers.len() + usize::from(output) > 1
+    })
 }
 
-fn readers(graph: &Graph, consumers: &[Vec<usize>], value: usize) -> usize {
-    let outputs = graph.outputs.iter().filter(|output| output.0 == value).count();
-    consumers[value].iter().collect::<HashSet<_>>().len() + outputs
-}
-
-/// Gives each reader of a `DequantizeLinear` one of its own: exporters let several share it, and a match takes its operands
-/// whole. The first reader keeps the one that is there; an output of the graph does.
+/// Gives each reader of a quantised operand a `DequantizeLinear` of its own: exporters let several share it, and a match takes
+/// its operands whole. The first reader keeps the one that is there; an output of the graph does.
 pub(super) fn part(graph: &mut Graph) {
     let consumers = graph.consumers();
-    let mut names: HashSet<String> = graph.values.iter().map(|value| value.name.clone()).collect();
-    names.extend(graph.nodes.iter().map(|node| node.name.clone()));
-    let mut unique = |name: &str| {
-        let name = (2..).map(|n| format!("{name}_{n}")).find(|name| !names.contains(name)).unwrap_or_default();
-        names.insert(name.clone());
-        name
-    };
-    let mut copies = Vec::new();
+    let mut names = UniqueNames::of(graph);
+    // For each reader, what it is to read in place of what.
+    let mut own: HashMap<usize, Vec<(usize, ValueId)>> = HashMap::new();
     for (index, node) in graph.nodes.iter().enumerate() {
-        let Some(output) = node.output(0).filter(|_| node.domain.is_empty() && node.op == "DequantizeLinear") else {
-            continue;
-        };
-        let kept = usize::from(!graph.outputs.contains(&output));
-        let mut readers = consumers[output.0].clone();
-        readers.dedup();
-        copies.extend(readers.into_iter().skip(kept).map(|reader| (index, output, reader)));
-    }
-    let mut own = Vec::new();
-    for (index, output, reader) in copies {
-        let mut node = graph.nodes[index].clone();
-        let value = graph.value(output).clone();
-        let copy = graph.add_value(unique(&value.name), value.ty);
-        node.name = unique(&node.name);
-        node.outputs = vec![Some(copy)];
-        for input in graph.nodes[reader].inputs.iter_mut().filter(|input| **input == Some(output)) {
-            *input = Some(copy);
+        let Some(value) = dequantized(graph, node) else { continue };
+        let (readers, output) = readers(graph, &consumers, value);
+        for reader in readers.into_iter().skip(usize::from(!output)) {
+            own.entry(reader).or_default().push((index, value));
         }
-        own.push((reader, node));
     }
-    // Right before its reader, so that the order stays topological.
-    own.sort_by_key(|(reader, _)| std::cmp::Reverse(*reader));
-    for (reader, node) in own {
-        graph.nodes.insert(reader, node);
+    let originals = graph.nodes.clone();
+    for (reader, mut node) in std::mem::take(&mut graph.nodes).into_iter().enumerate() {
+        for (index, value) in own.remove(&reader).unwrap_or_default() {
+            let mut copy = originals[index].clone();
+            let Value { name, ty, .. } = graph.value(value).clone();
+            let output = graph.add_value(names.unique(&name), ty);
+            (copy.name, copy.outputs) = (names.unique(&copy.name), vec![Some(output)]);
+            node.inputs.iter_mut().filter(|input| **input == Some(value)).for_each(|input| *input = Some(output));
+            // Right before its reader, so that the order stays topological.
+            graph.nodes.push(copy);
+        }
+        graph.nodes.push(node);
+    }
+}
+
+/// Names of nodes and values, and the next number of each.
+struct UniqueNames {
+    taken: HashSet<String>,
+    next: HashMap<String, usize>,
+}
+
+impl UniqueNames {
+    fn of(graph: &Graph) -> UniqueNames {
+        let values = graph.values.iter().map(|value| value.name.clone());
+        let taken = values.chain(graph.nodes.iter().map(|node| node.name.clone())).collect();
+        UniqueNames { taken, next: HashMap::new() }
+    }
+
+    fn unique(&mut self, name: &str) -> String {
+        let next = self.next.entry(name.to_owned()).or_insert(2);
+        loop {
+            let unique = format!("{name}_{next}");
+            *next += 1;
+            if self.taken.insert(unique.clone()) {
+                return unique;
+            }
+        }
     }
 }
 
@@ -162,5 +197,9 @@ mod tests {
         );
         let other = told(r#""op":"QuantizeLinear","domain":"com.acme","inputs":[0,1]"#, "[5]");
         assert_eq!(other, []);
+        // A scale for each row of a batch, and a tensor of which the node says two things.
+        let batch = told(r#""op":"QLinearMatMul","inputs":[0,0,2,4,3,4,1,2]"#, "[5]");
+        assert_eq!(batch, [(4, 3, [Some(4), Some(0), None]), (5, 1, [Some(2), None, None])]);
+        assert_eq!(told(r#""op":"QLinearMatMul","inputs":[0,1,2,0,3,4,1,2]"#, "[5]"), [(5, 1, [Some(2), None, None])]);
     }
 }

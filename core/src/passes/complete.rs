@@ -35,6 +35,14 @@ fn complete_node(def: &OpDef, node: &mut Node, inputs: &[Option<&TensorType>]) {
             node.attributes.entry(name.to_owned()).or_insert(Attribute::Ints(list));
         }
     }
+    // With one scale for all elements no axis is meant.
+    let one_scale = |ty: &TensorType| ty.shape.iter().all(|size| size.fixed() == Some(1));
+    if def.attribute("block_size").is_some()
+        && node.int("block_size", 0) == 0
+        && inputs.get(1).copied().flatten().is_some_and(one_scale)
+    {
+        node.attributes.insert("axis".into(), Attribute::Int(0));
+    }
     for name in ["axis", "axes", "perm"] {
         match node.attributes.get_mut(name) {
             Some(Attribute::Int(axis)) => from_front(axis, rank),

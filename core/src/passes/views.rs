@@ -49,8 +49,8 @@ fn computed_from(graph: &Graph, node: &Node, known: &KnownElements) -> Vec<BaseI
     inputs.filter_map(base).filter(|base| !viewed.contains(base)).collect()
 }
 
-/// Whether the node makes floats of a weight that stands in the model as integers of 8 or 16 bits: stored, they would be
-/// larger.
+/// Whether the node makes floats of integers that stand in the model in their place: of what a `DequantizeLinear` reads,
+/// whatever its size, so that backends find the integers; and of a weight of 8 or 16 bits, which would be larger so.
 pub(crate) fn widens_weight(graph: &Graph, node: &Node) -> bool {
     let ty = |value: Option<ValueId>| value.and_then(|value| graph.value(value).ty.as_ref());
     let (Some(before), Some(after)) = (ty(node.input(0)), ty(node.output(0))) else { return false };
@@ -58,7 +58,7 @@ pub(crate) fn widens_weight(graph: &Graph, node: &Node) -> bool {
     let elements = before.fixed_shape().map_or(0, |shape| shape.iter().product());
     let weight = elements * before.dtype.size() > INLINE_BYTES;
     let widens = ops::find(&node.domain, &node.op).is_some_and(|def| def.widens);
-    widens || (node.op == "Cast" && narrow && after.dtype.is_float() && weight)
+    widens || (node.domain.is_empty() && node.op == "Cast" && narrow && after.dtype.is_float() && weight)
 }
 
 /// Makes every output of the node a constant, if that needs no arithmetic.

@@ -229,7 +229,7 @@ fn matches(bench: &Bench, pattern: &Pattern, samples: &[Sample]) -> Step {
 
 /// A case of the vendor is every case of a model in one; the first that does not pass decides.
 fn vendor(bench: &Bench, folder: &Path, case: &VendorCase) -> Step<Option<Duration>> {
-    let source = case.source(folder, &bench.folder).or_else(fail)?;
+    let source = case.source(folder, &bench.folder, &bench.selected.registered.description.operators).or_else(fail)?;
     let prepared = bench.prepare(&source)?;
     let mut time = None;
     for (name, _, test) in TESTS {

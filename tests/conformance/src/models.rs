@@ -214,6 +214,9 @@ impl<'a> Builder<'a> {
         };
         let own = || self.backend.operators.iter().find(|own| own.domain == *domain && own.name == *op);
         let recipe = recipe.or_else(|| Some(recipes::custom(own()?, wish)))?;
+        if let Some(own) = own() {
+            self.model.import(domain, own.since);
+        }
         let count = match rest {
             true if self.variant.constants => recipe.operands.len().max(operands.len()),
             true => recipe.needed.max(operands.len()),
@@ -255,8 +258,8 @@ impl<'a> Builder<'a> {
             (Form::Absent, _) | (Form::Leaf { .. }, Operand::Absent) => Some(String::new()),
             (Form::Node { .. }, Operand::Any(wish) | Operand::Positive(wish)) => self.node(form, wish),
             (Form::Node { .. }, _) => None,
-            (Form::Leaf { quantized: true, constant, .. }, Operand::Any(wish) | Operand::Positive(wish)) => {
-                self.dequantized(wish, *constant)
+            (Form::Leaf { quantized: true, name, constant }, Operand::Any(wish) | Operand::Positive(wish)) => {
+                self.dequantized(name.as_ref(), wish, *constant)
             }
             (Form::Leaf { quantized: true, .. }, _) => None,
             (Form::Leaf { name: None, .. }, _) => Some(self.leaf(operand, origin)),
@@ -272,12 +275,13 @@ impl<'a> Builder<'a> {
     }
 
     /// What a `DequantizeLinear` makes of an input or a constant of 8 bits.
-    fn dequantized(&mut self, wish: &Wish, constant: bool) -> Option<String> {
+    fn dequantized(&mut self, name: Option<&String>, wish: &Wish, constant: bool) -> Option<String> {
         if wish.dtype != DType::F32 {
             return None;
         }
         let (dtype, origin) = if constant { (DType::I8, Origin::Constant) } else { (DType::U8, Origin::Input) };
-        let x = self.leaf(&Operand::Any(Wish { dtype, shape: wish.shape.clone() }), origin);
+        let tensor = Form::Leaf { name: name.cloned(), constant, quantized: false };
+        let x = self.operand(&tensor, &Operand::Any(Wish { dtype, shape: wish.shape.clone() }), origin)?;
         let (scale, zero) = (self.fixed(DType::F32, &[], [0.0625]), self.fixed(dtype, &[], [3.0]));
         Some(self.add(("", "DequantizeLinear"), &Recipe::default(), vec![x, scale, zero]))
     }

@@ -65,7 +65,16 @@ impl Model {
         self.file.graph.initializer.push(tensor(name, to_onnx(dtype), &shape, bytes));
     }
 
-    /// Adds a node; an empty name stands for an input that is absent.
+    /// Imports that version of the operators of a domain, if the model imports none of them yet.
+    pub(crate) fn import(&mut self, domain: &str, version: i64) {
+        let known = |it: &OperatorSetIdProto| it.domain() == domain;
+        if !domain.is_empty() && !self.file.head.opset_import.iter().any(known) {
+            self.file.head.opset_import.push(write::opset(domain, version));
+        }
+    }
+
+    /// Adds a node; an empty name stands for an input that is absent. Operators of another domain are those of version 1, where
+    /// the model imports no other one.
     pub fn node(
         &mut self,
         (domain, op): (&str, &str),
@@ -73,10 +82,7 @@ impl Model {
         outputs: Vec<String>,
         attributes: &[(String, Attribute)],
     ) {
-        let known = |it: &OperatorSetIdProto| it.domain() == domain;
-        if !domain.is_empty() && !self.file.head.opset_import.iter().any(known) {
-            self.file.head.opset_import.push(write::opset(domain, 1));
-        }
+        self.import(domain, 1);
         self.ops.push((domain.to_owned(), op.to_owned()));
         let name = outputs.first().map(|name| node_name(name)).unwrap_or_default();
         self.file.graph.node.push(NodeProto {

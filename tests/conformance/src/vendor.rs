@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use byoc_core::compile::wildcard;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_plugin_api::{Attribute, DType, to_hex};
+use byoc_plugin_api::{Attribute, DType, Operator, to_hex};
 use serde::Deserialize;
 
 use crate::bench::Source;
@@ -201,18 +201,18 @@ fn is_toml(path: &Path) -> bool {
 
 impl VendorCase {
     /// The model of the case. `from` is the folder of its file, `folder` one to write into.
-    pub(crate) fn source(&self, from: &Path, folder: &Path) -> Result<Source> {
+    pub(crate) fn source(&self, from: &Path, folder: &Path, own: &[Operator]) -> Result<Source> {
         let allowed = self.tolerance.as_ref().map(Difference::allowed);
         let dims = self.dims.iter().map(|(name, &size)| (name.clone(), size)).collect();
         let source = match &self.model {
             Some(model) => Source { path: from.join(model), ..Source::default() },
-            None => Source::write(&self.write()?, folder)?,
+            None => Source::write(&self.write(own)?, folder)?,
         };
         Ok(Source { dims, allowed, ..source })
     }
 
-    /// The model of one node.
-    fn write(&self) -> Result<Model> {
+    /// The model of one node, of the version that the backend's own operator has first.
+    fn write(&self, own: &[Operator]) -> Result<Model> {
         let bad = |cause: String| Diagnostic::new(Code::Usage, format!("case '{}': {cause}", self.name));
         let mut model = Model::default();
         let mut names = Vec::new();
@@ -237,6 +237,8 @@ impl VendorCase {
         });
         let attributes = attributes.collect::<Result<Vec<_>>>()?;
         let op = self.op.as_deref().unwrap_or_default();
+        let brought = own.iter().find(|own| own.domain == self.domain && own.name == op);
+        model.import(&self.domain, brought.map_or(1, |own| own.since));
         model.node((&self.domain, op), names, vec!["y".into()], &attributes);
         let dtype = self.inputs.first().map_or(DType::F32, |operand| operand.dtype);
         model.output("y", dtype);

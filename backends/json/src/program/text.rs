@@ -13,8 +13,10 @@ use serde::Serialize;
 /// JSON of fewer bytes stays as it is, for whoever looks at it.
 const LEAST: usize = 16 << 10;
 
-/// More JSON than any sane program has: what damaged code can make us allocate.
-const MOST: u64 = 256 << 20;
+/// More JSON than any sane program has, and more of it than a byte of code ever stands for: what damaged code can make us
+/// allocate.
+const MOST: usize = 64 << 20;
+const MOST_A_BYTE: usize = 200;
 
 /// The first byte of what is compressed; JSON never starts with it.
 const COMPRESSED: u8 = 0x78;
@@ -25,9 +27,14 @@ pub(crate) fn encode(program: &impl Serialize) -> Result<Vec<u8>, Error> {
     if json.len() < LEAST {
         return Ok(json);
     }
+    if json.len() >= MOST {
+        return Err(Error::new(format!("the code of the region has more than {MOST} bytes")));
+    }
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&json)?;
-    Ok(encoder.finish()?)
+    let code = encoder.finish()?;
+    // One node a million times over.
+    Ok(if json.len() < MOST_A_BYTE * code.len() { code } else { json })
 }
 
 /// The JSON of code.
@@ -35,10 +42,15 @@ pub(crate) fn decode(code: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     if code.first() != Some(&COMPRESSED) {
         return Ok(Cow::Borrowed(code));
     }
+    let most = MOST.min(MOST_A_BYTE.saturating_mul(code.len()));
+    let mut decoder = ZlibDecoder::new(code).take(most as u64);
     let mut json = Vec::new();
-    let read = ZlibDecoder::new(code).take(MOST).read_to_end(&mut json).map_err(|error| error.to_string())?;
-    if read as u64 == MOST {
-        return Err(format!("it has more than {MOST} bytes"));
+    decoder.read_to_end(&mut json).map_err(|error| error.to_string())?;
+    if json.len() == most {
+        return Err(format!("it has {most} bytes or more"));
+    }
+    if decoder.into_inner().total_in() != code.len() as u64 {
+        return Err("something follows it".into());
     }
     Ok(Cow::Owned(json))
 }
@@ -51,12 +63,21 @@ mod tests {
     fn long_programs_are_compressed() {
         let short = encode(&serde_json::json!({ "steps": [1, 2] })).expect("JSON");
         assert_eq!((short.as_slice(), decode(&short).as_deref()), (&br#"{"steps":[1,2]}"#[..], Ok(short.as_slice())));
-        let program = serde_json::json!({ "steps": vec!["Conv"; 10_000] });
+        let program = serde_json::json!({ "steps": (0..10_000).collect::<Vec<_>>() });
         let long = encode(&program).expect("JSON");
-        assert!(long.len() < 1000, "{}", long.len());
+        assert!(long[0] == COMPRESSED && long.len() < 30_000, "{}", long.len());
         let json = decode(&long).expect("sound");
         assert_eq!(serde_json::from_slice::<serde_json::Value>(&json).expect("JSON"), program);
         assert_eq!(decode(&long[..40]).expect_err("cut"), "incomplete deflate stream");
         assert_eq!(decode(b"x").expect_err("no program"), "incomplete deflate stream");
+        assert_eq!(decode(&[&long[..], b"{}"].concat()).expect_err("more"), "something follows it");
+        // What stands for far more than it is, as no code of ours does.
+        let repeated = serde_json::json!({ "steps": vec!["Conv"; 100_000] });
+        assert_eq!(encode(&repeated).expect("JSON")[0], b'{');
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&serde_json::to_vec(&repeated).expect("JSON")).expect("memory");
+        let bomb = encoder.finish().expect("memory");
+        let most = 200 * bomb.len();
+        assert_eq!(decode(&bomb).expect_err("a bomb"), format!("it has {most} bytes or more"));
     }
 }

@@ -4,7 +4,7 @@ use byoc_plugin_api::{DType, Error};
 use ndarray::{ArrayD, ArrayViewD};
 
 use super::array::{Array, Item, each_number, elements, shaped};
-use super::binary::zip;
+use super::binary::broadcast;
 use super::call::{Call, Outputs, around};
 use super::conv::convolve;
 use super::matmul::{dot, product};
@@ -174,18 +174,17 @@ fn centred(x: &Array<'_>, zero: Option<&Array<'_>>, list: &[usize]) -> Result<Ar
     let values = narrow(x)?;
     let Some(zero) = zero else { return Ok(values) };
     let zero = aligned(narrow(zero)?, list)?;
-    let centred = zip(&values.view(), &zero.view(), |value, zero| value - zero)?;
-    match centred.shape() == values.shape() {
-        true => Ok(centred),
-        false => Err(Error::new(format!("zero points of shape {:?} for {:?}", zero.shape(), values.shape()))),
-    }
+    let zero = zero.view();
+    // Only as far as the values go: nothing is made that is larger.
+    Ok(&values - &broadcast(&zero, values.shape())?)
 }
 
-/// A list in the shape in which it broadcasts; what is not a list stays.
+/// A list in the shape in which it broadcasts, and one element without dimensions; what is neither stays.
 fn aligned<T: Copy>(array: ArrayD<T>, list: &[usize]) -> Result<ArrayD<T>, Error> {
-    match array.ndim() == 1 && array.len() > 1 {
-        true => shaped(list, array.iter().copied().collect()),
-        false => Ok(array),
+    match (array.len(), array.ndim()) {
+        (1, _) => shaped(&[], array.iter().copied().collect()),
+        (_, 1) => shaped(list, array.iter().copied().collect()),
+        _ => Ok(array),
     }
 }
 
@@ -215,7 +214,9 @@ pub(crate) fn linear_matmul(call: &Call<'_, '_>) -> Outputs {
     let [rows, columns] = lines(call.input(0)?, call.input(3)?);
     let (a, b) = (aligned(call.input(1)?.to_f64(), &rows)?, aligned(call.input(4)?.to_f64(), &columns)?);
     let of = |scale: ArrayD<f64>| scale.mapv(|value| value as f32);
-    let scales = zip(&of(a).view(), &of(b).view(), |a, b| a * b)?;
+    let (a, b) = (of(a), of(b));
+    let (a, b) = (a.view(), b.view());
+    let scales = &broadcast(&a, product.shape())? * &broadcast(&b, product.shape())?;
     requantised(call, &product.view(), &scales.view())
 }
 
@@ -226,7 +227,8 @@ fn requantised(call: &Call<'_, '_>, sums: &ArrayViewD<'_, i32>, scales: &ArrayVi
         return Err(Error::new("the output has more than one scale or zero point"));
     };
     let factors = scales.mapv(|value| value / scale);
-    let numbers = zip(&sums.mapv(|sum| sum as f32).view(), &factors.view(), |sum, factor| sum * factor)?;
+    let factors = factors.view();
+    let numbers = sums.mapv(|sum| sum as f32) * &broadcast(&factors, sums.shape())?;
     let numbers = numbers.mapv(|number| f64::from(number.round_ties_even()) + offset as f64);
     let shape = numbers.shape().to_vec();
     saturated(zero.dtype(), &shape, numbers.into_iter().collect())
@@ -350,7 +352,7 @@ mod tests {
             (
                 "MatMulInteger",
                 vec![tensor(&[1, 1], &[1u8]), tensor(&[1, 1], &[1u8]), tensor(&[2, 1], &[0u8; 2])],
-                "zero points of shape [2, 1] for [1, 1]",
+                "shape [2, 1] does not broadcast to [1, 1]",
             ),
         ];
         for (op, inputs, message) in cases {

@@ -16,8 +16,19 @@ struct Acme;
 /// The code of a region.
 #[derive(Serialize, Deserialize)]
 enum Code {
-    Swirl { scales: ConstantId, table: Vec<f32> },
-    Twist { by: f32 },
+    Swirl {
+        scales: ConstantId,
+        table: Vec<f32>,
+    },
+    Twist {
+        by: f32,
+    },
+    /// A Twist of what a `DequantizeLinear` makes.
+    Dequantized {
+        by: f32,
+        scale: ConstantId,
+        zero: Option<ConstantId>,
+    },
 }
 
 /// The numbers in the attribute `table`.
@@ -66,7 +77,8 @@ impl Backend for Acme {
 
     fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
         let swirl = Pattern::new("swirl", "(com.acme::Swirl ?x ?scales:const)");
-        Ok(vec![swirl, Pattern::new("twist", "(com.acme::Twist ?x)")])
+        let quantised = Pattern::new("twist_of_quantised", "(com.acme::Twist ?x:q8)");
+        Ok(vec![swirl, quantised, Pattern::new("twist", "(com.acme::Twist ?x)")])
     }
 
     fn infer(&self, candidate: &Region, options: &Options) -> Result<Vec<OutputType>, Error> {
@@ -97,6 +109,14 @@ impl Backend for Acme {
         if candidate.inputs.is_empty() {
             return Err(Refusal::new(RefusalCode::ConstantNeeded, "input 0 is a constant"));
         }
+        if let Some(quantized) = candidate.quantized.first() {
+            return match quantized.axis {
+                None => Ok(()),
+                Some(axis) => {
+                    Err(Refusal::new(RefusalCode::Shape, format!("there are several scales along dimension {axis}")))
+                }
+            };
+        }
         match candidate.values.iter().find(|value| value.dtype != DType::F32) {
             Some(value) => Err(Refusal::new(RefusalCode::Type, format!("'{}' is {}", value.name, value.dtype))),
             None => Ok(()),
@@ -107,10 +127,15 @@ impl Backend for Acme {
         if job.options.text("codegen") == "abort" {
             std::process::abort();
         }
-        let node = &job.region.nodes[0];
-        let made = match node.op.as_str() {
-            "Swirl" => Code::Swirl { scales: job.region.constants[0].id, table: table(node)? },
-            _ => Code::Twist { by: node.float("by", f32::NAN) },
+        let region = job.region;
+        let node = region.nodes.last().ok_or_else(|| Error::new("a region has nodes"))?;
+        let by = node.float("by", f32::NAN);
+        let id = |value| region.constant(value).map(|constant| constant.id);
+        let scales = region.quantized.first().and_then(|it| Some((id(it.scale)?, it.zero_point.and_then(id))));
+        let made = match (node.op.as_str(), scales) {
+            ("Swirl", _) => Code::Swirl { scales: region.constants[0].id, table: table(node)? },
+            (_, Some((scale, zero))) => Code::Dequantized { by, scale, zero },
+            (_, None) => Code::Twist { by },
         };
         code.write_all(&serde_json::to_vec(&made)?)?;
         Ok(Generated::default())
@@ -137,6 +162,13 @@ impl HostRuntime for Acme {
                 Box::new(Swirl { scales: constants.host(scales)?.to_vec::<f32>()?, table })
             }
             Code::Twist { by } => Box::new(Twist { by }),
+            Code::Dequantized { by, scale, zero } => {
+                let scale = constants.host(scale)?.to_vec::<f32>()?[0];
+                let zero = zero
+                    .map(|zero| Ok::<_, Error>(constants.host(zero)?.as_bytes().ok_or_else(contiguous)?[0]))
+                    .transpose()?;
+                Box::new(Dequantized { by: by * scale, zero: zero.unwrap_or(0) })
+            }
         })
     }
 }
@@ -180,6 +212,27 @@ impl Executable for Twist {
     fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error> {
         let (x, y) = ports(inputs, outputs)?;
         y.iter_mut().zip(x).for_each(|(y, x)| *y = x * self.by);
+        Ok(())
+    }
+}
+
+fn contiguous() -> Error {
+    Error::new("expected a tensor that is contiguous")
+}
+
+struct Dequantized {
+    by: f32,
+    zero: u8,
+}
+
+impl Executable for Dequantized {
+    fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error> {
+        let ([x], [y]) = (inputs, outputs) else { return Err(Error::new("one input and one output are expected")) };
+        let wide = |byte: u8| if x.dtype() == DType::I8 { i32::from(byte as i8) } else { i32::from(byte) };
+        let y = y.as_mut_slice::<f32>().ok_or_else(|| Error::new("expected an output of f32"))?;
+        for (y, &x) in y.iter_mut().zip(x.as_bytes().ok_or_else(contiguous)?) {
+            *y = (wide(x) - wide(self.zero)) as f32 * self.by;
+        }
         Ok(())
     }
 }

@@ -248,6 +248,33 @@ fn a_crash_gives_the_body_to_the_next_backend() {
     byoc(&folder, &["compile", "model.onnx", "-o", "model.byoc"], &list).fails(5, &error);
 }
 
+/// A `DequantizeLinear` with two readers, which the plugin takes with each; after a crash the copies are gone.
+#[test]
+fn a_shared_dequantisation_is_taken_twice() {
+    let model = Model::default().input("q", Type::Uint8, &[1, 4]);
+    let model = model.weight("s", &[], &[0.5]).tensor(tensor("z", Type::Uint8, &[], vec![3]));
+    let model = model.node("DequantizeLinear", &["q", "s", "z"], &["x"]);
+    let model = call(call(model, "Twist", "x", "t"), "Twist", "x", "u").node("Add", &["t", "u"], &["y"]);
+    let folder = folder(calling(vec![twist()], model));
+    npz::write(&folder.path().join("in.npz"), &[("q", &Tensor::new(DType::U8, vec![1, 4], vec![0, 3, 7, 255]))]);
+    let [mut list, without] = lists();
+    let expected = [-6.0, 0.0, 8.0, 504.0];
+    assert_eq!(result(&folder, &list), expected);
+    let rows = [
+        "make_x DequantizeLinear acme",
+        "make_t com.acme.Twist acme",
+        "make_x_2 DequantizeLinear acme",
+        "make_u com.acme.Twist acme",
+        "make_y Add json acme: no pattern matches",
+    ];
+    assert_eq!(explained(&folder, &list), rows);
+    assert_eq!(result(&folder, &without), expected);
+    list.extend(["--backend-opt", "acme.codegen=abort", "--fallback-on-crash"].map(str::to_owned));
+    assert_eq!(result(&folder, &list), expected);
+    let listed = folder.byoc(&["inspect", "model.byoc"]);
+    assert!(!listed.success().contains("acme"), "{}", listed.stdout);
+}
+
 /// The constants of a body are those of the artifact only where the body is in it.
 #[test]
 fn weights_are_swapped_beside_whole_calls() {
