@@ -23,6 +23,7 @@ mod pool;
 mod quantize;
 mod reduce;
 mod resize;
+mod run_time;
 mod scatter;
 mod shape;
 mod slice;
@@ -32,6 +33,7 @@ pub(crate) mod testing;
 
 pub use elements::{ELEMENT_LIMIT, Scalar};
 pub use infer::Infer;
+pub use run_time::{PartialType, RunTimeRule, Size};
 
 /// Sets type and shape of each output, or reports an invalid node.
 pub type InferRule = fn(&mut Infer<'_>) -> Result<()>;
@@ -88,6 +90,8 @@ pub struct OpDef {
     pub attributes: attributes::List,
     /// Sets type and shape of each output.
     pub infer: InferRule,
+    /// What is known of the outputs where their sizes depend on elements that are not known.
+    pub run_time: Option<RunTimeRule>,
     /// How a constant input becomes the output without a byte being moved.
     pub view: Option<ViewRule>,
     /// When the operator does nothing.
@@ -107,6 +111,7 @@ impl OpDef {
             like: Like::Nothing,
             attributes: &[],
             infer,
+            run_time: None,
             view: None,
             no_op: NoOp::Never,
             widens: false,
@@ -135,6 +140,11 @@ impl OpDef {
 
     const fn attributes(mut self, list: attributes::List) -> OpDef {
         self.attributes = list;
+        self
+    }
+
+    const fn run_time(mut self, rule: RunTimeRule) -> OpDef {
+        self.run_time = Some(rule);
         self
     }
 
@@ -211,7 +221,9 @@ pub static OPS: &[OpDef] = &[
         .older(&[(11, 1, 1)])
         .attributes(attributes::CLIP),
     OpDef::new("Concat", 13, (1, ANY), concat::concat).attributes(attributes::CONCAT),
-    OpDef::new("ConstantOfShape", 24, (1, 1), shape::constant_of_shape).attributes(attributes::CONSTANT_OF_SHAPE),
+    OpDef::new("ConstantOfShape", 24, (1, 1), shape::constant_of_shape)
+        .run_time(run_time::constant_of_shape)
+        .attributes(attributes::CONSTANT_OF_SHAPE),
     OpDef::new("Conv", 22, (2, 3), conv::conv).attributes(attributes::CONV),
     OpDef::new("ConvInteger", 10, (2, 4), quantize::conv_integer).like(Like::Rank).attributes(attributes::CONV),
     OpDef::unary("Cos", 22, elementwise::float_unary),
@@ -230,7 +242,10 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("Equal", 19, (2, 2), elementwise::equal).like(Like::Compared).attributes(attributes::BROADCAST),
     OpDef::unary("Erf", 13, elementwise::float_unary),
     OpDef::unary("Exp", 13, elementwise::float_unary),
-    OpDef::new("Expand", 13, (2, 2), shape::expand).view(layout::expand_view).no_op(NoOp::SameType),
+    OpDef::new("Expand", 13, (2, 2), shape::expand)
+        .run_time(run_time::expand)
+        .view(layout::expand_view)
+        .no_op(NoOp::SameType),
     OpDef::new("Flatten", 24, (1, 1), layout::flatten)
         .attributes(attributes::FLATTEN)
         .view(layout::reshape_view)
@@ -276,6 +291,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::unary("Neg", 13, elementwise::negate),
     OpDef::new("Not", 1, (1, 1), elementwise::not),
     OpDef::new("Pad", 24, (2, 4), concat::pad)
+        .run_time(run_time::along_axes)
         .like(Like::Rank)
         .older(&[(11, 1, 1), (18, 3, 1)])
         .attributes(attributes::PAD),
@@ -284,23 +300,49 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("QLinearMatMul", 21, (8, 8), quantize::linear_matmul),
     OpDef::new("QuantizeLinear", 25, (2, 3), quantize::quantize).attributes(attributes::QUANTIZE_LINEAR),
     OpDef::new("RMSNormalization", 23, (2, 2), norm::rms).attributes(attributes::LAYER_NORMALIZATION),
-    OpDef::new("Range", 27, (3, 3), shape::range).attributes(attributes::RANGE),
+    OpDef::new("Range", 27, (3, 3), shape::range).run_time(run_time::range).attributes(attributes::RANGE),
     OpDef::unary("Reciprocal", 13, elementwise::float_unary),
-    OpDef::new("ReduceL1", 18, (1, 2), reduce::sum).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
-    OpDef::new("ReduceL2", 18, (1, 2), reduce::sum).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
-    OpDef::new("ReduceMax", 20, (1, 2), reduce::extreme).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
-    OpDef::new("ReduceMean", 18, (1, 2), reduce::sum).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
-    OpDef::new("ReduceMin", 20, (1, 2), reduce::extreme).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
-    OpDef::new("ReduceProd", 18, (1, 2), reduce::sum).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
-    OpDef::new("ReduceSum", 13, (1, 2), reduce::sum).older(&[(13, 1, 1)]).attributes(attributes::REDUCE_SUM),
-    OpDef::new("ReduceSumSquare", 18, (1, 2), reduce::sum).older(&[(18, 1, 1)]).attributes(attributes::REDUCE),
+    OpDef::new("ReduceL1", 18, (1, 2), reduce::sum)
+        .run_time(run_time::reduce)
+        .older(&[(18, 1, 1)])
+        .attributes(attributes::REDUCE),
+    OpDef::new("ReduceL2", 18, (1, 2), reduce::sum)
+        .run_time(run_time::reduce)
+        .older(&[(18, 1, 1)])
+        .attributes(attributes::REDUCE),
+    OpDef::new("ReduceMax", 20, (1, 2), reduce::extreme)
+        .run_time(run_time::reduce)
+        .older(&[(18, 1, 1)])
+        .attributes(attributes::REDUCE),
+    OpDef::new("ReduceMean", 18, (1, 2), reduce::sum)
+        .run_time(run_time::reduce)
+        .older(&[(18, 1, 1)])
+        .attributes(attributes::REDUCE),
+    OpDef::new("ReduceMin", 20, (1, 2), reduce::extreme)
+        .run_time(run_time::reduce)
+        .older(&[(18, 1, 1)])
+        .attributes(attributes::REDUCE),
+    OpDef::new("ReduceProd", 18, (1, 2), reduce::sum)
+        .run_time(run_time::reduce)
+        .older(&[(18, 1, 1)])
+        .attributes(attributes::REDUCE),
+    OpDef::new("ReduceSum", 13, (1, 2), reduce::sum)
+        .run_time(run_time::reduce)
+        .older(&[(13, 1, 1)])
+        .attributes(attributes::REDUCE_SUM),
+    OpDef::new("ReduceSumSquare", 18, (1, 2), reduce::sum)
+        .run_time(run_time::reduce)
+        .older(&[(18, 1, 1)])
+        .attributes(attributes::REDUCE),
     OpDef::unary("Relu", 14, elementwise::signed_unary),
     OpDef::new("Reshape", 24, (2, 2), layout::reshape)
+        .run_time(run_time::reshape)
         .older(&[(5, 1, 1)])
         .attributes(attributes::RESHAPE)
         .view(layout::reshape_view)
         .no_op(NoOp::Always),
     OpDef::new("Resize", 19, (1, 4), resize::resize)
+        .run_time(run_time::resize)
         .like(Like::Rank)
         .older(&[(11, 2, 1)])
         .attributes(attributes::RESIZE),
@@ -312,6 +354,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::unary("Sign", 13, elementwise::numeric_unary),
     OpDef::unary("Sin", 22, elementwise::float_unary),
     OpDef::new("Slice", 13, (3, 5), slice::slice)
+        .run_time(run_time::along_axes)
         .like(Like::Rank)
         .older(&[(10, 1, 1)])
         .attributes(attributes::SLICE)
@@ -319,11 +362,13 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("Softmax", 13, (1, 1), softmax::softmax).like(Like::First).attributes(attributes::SOFTMAX),
     OpDef::unary("Softplus", 22, elementwise::float_unary),
     OpDef::new("Split", 18, (1, 2), concat::split)
+        .run_time(run_time::split)
         .older(&[(2, 2, ANY), (13, 1, ANY)])
         .attributes(attributes::SPLIT)
         .outputs(ANY),
     OpDef::unary("Sqrt", 13, elementwise::float_unary),
     OpDef::new("Squeeze", 24, (1, 2), layout::squeeze)
+        .run_time(run_time::squeeze)
         .older(&[(13, 1, 1)])
         .attributes(attributes::SQUEEZE)
         .view(layout::reshape_view)
@@ -333,13 +378,18 @@ pub static OPS: &[OpDef] = &[
     OpDef::unary("Swish", 24, elementwise::float_unary).attributes(attributes::SWISH),
     OpDef::unary("Tan", 22, elementwise::float_unary),
     OpDef::unary("Tanh", 13, elementwise::float_unary),
-    OpDef::new("Tile", 13, (2, 2), concat::tile).like(Like::Rank).older(&[(6, 3, 1)]).no_op(NoOp::SameType),
+    OpDef::new("Tile", 13, (2, 2), concat::tile)
+        .run_time(run_time::same_rank)
+        .like(Like::Rank)
+        .older(&[(6, 3, 1)])
+        .no_op(NoOp::SameType),
     OpDef::new("Transpose", 24, (1, 1), layout::transpose)
         .like(Like::Rank)
         .attributes(attributes::TRANSPOSE)
         .view(layout::transpose_view),
     OpDef::new("Trilu", 14, (1, 2), layout::trilu).attributes(attributes::TRILU),
     OpDef::new("Unsqueeze", 24, (2, 2), layout::unsqueeze)
+        .run_time(run_time::unsqueeze)
         .older(&[(13, 1, 1)])
         .attributes(attributes::SQUEEZE)
         .view(layout::reshape_view)

@@ -7,6 +7,7 @@ mod merge;
 mod outline;
 mod quantized;
 mod report;
+mod run_time;
 #[cfg(test)]
 mod tests;
 

@@ -8,6 +8,7 @@ mod open;
 mod plan;
 mod resident;
 mod session;
+mod stages;
 mod steps;
 
 pub use bind::backend as region_backend;

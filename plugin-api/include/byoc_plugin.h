@@ -54,6 +54,9 @@ extern "C" {
 // The version that `extension` is asked for.
 #define BYOC_DEVICE_VERSION 1
 
+// The version that `extension` is asked for.
+#define BYOC_SIZED_VERSION 1
+
 // Borrowed bytes; texts are UTF-8.
 typedef struct {
   // First byte; may be null when `len` is 0.
@@ -305,6 +308,31 @@ typedef struct {
   void (*free)(void *executable);
 } byoc_device_table;
 
+// Gives the memory of outputs, each once in a run, in any order.
+typedef struct {
+  // Given back to `allocate`.
+  void *context;
+  // Stores in `tensor` memory for the output of that index with this shape of `ndim` sizes: contiguous, at a multiple of 64
+  // bytes, of unspecified content. It is good until the run ends. Returns `BYOC_OK`(crate::abi::OK), or
+  // `BYOC_FAILED`(crate::abi::FAILED) where the host takes no output of that shape or has no memory for it: the run fails then.
+  int32_t (*allocate)(void *context,
+                      size_t output,
+                      const int64_t *shape,
+                      size_t ndim,
+                      byoc_tensor *tensor);
+} byoc_output_allocator;
+
+// The functions of a backend whose regions may have outputs of sizes that only their computation tells. All are there.
+typedef struct {
+  // Size of this struct in the plugin; it grows at the end only.
+  size_t struct_size;
+  // As `run`, with outputs whose memory is asked for: every output of the region, once. `executable` is a handle of `load`.
+  int32_t (*run_sized)(void *executable,
+                       byoc_tensors inputs,
+                       byoc_output_allocator outputs,
+                       byoc_sink error);
+} byoc_sized_table;
+
 /* Makes a symbol visible whatever the compiler's default is. */
 #if defined(_WIN32)
 #define BYOC_EXPORT __declspec(dllexport)
@@ -317,6 +345,10 @@ typedef struct {
  * there. */
 #define BYOC_DOMAIN "byoc.domain"
 #define BYOC_DEVICE "byoc.device"
+
+/* What `extension` is asked for, with BYOC_SIZED_VERSION, of a backend whose description says `run_time_sizes`: it answers a
+ * `byoc_sized_table`, by which regions are run that have an output of a size that their inputs do not tell. */
+#define BYOC_SIZED "byoc.sized"
 
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \

@@ -60,6 +60,10 @@ pub struct Description {
     /// Operators that models may use where this backend is in the list, beside those that the compiler knows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operators: Vec<Operator>,
+    /// Whether its regions may have outputs of sizes that only their computation tells, as `NonZero` has: such a region is run
+    /// by [`Executable::run_sized`](crate::Executable::run_sized). It has one match, so nothing in it reads such an output.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub run_time_sizes: bool,
 }
 
 /// A format of files that is code of a backend.

@@ -3,6 +3,7 @@
 
 pub(crate) mod device;
 pub(crate) mod domain;
+mod sized;
 
 use std::ffi::c_void;
 
@@ -19,6 +20,7 @@ use crate::panics::{Guard, caught, guarded, quietly};
 use crate::region::ConstantId;
 use crate::registry::registered;
 use crate::runtime::{Environment, Executable, Runtime};
+use crate::sized_table::{SIZED_ID, SIZED_VERSION};
 use crate::tensor::{TensorView, TensorViewMut};
 
 /// An executable behind an opaque handle, with the space for its views so that a run allocates nothing.
@@ -191,6 +193,7 @@ extern "C" fn extension(index: usize, id: Slice, version: u32) -> *const c_void 
     match (id, version) {
         (DOMAIN_ID, DOMAIN_VERSION) if caught(in_a_domain).unwrap_or(false) => std::ptr::from_ref(domain::TABLE).cast(),
         (DEVICE_ID, DEVICE_VERSION) if caught(in_a_domain).unwrap_or(false) => std::ptr::from_ref(device::TABLE).cast(),
+        (SIZED_ID, SIZED_VERSION) => std::ptr::from_ref(sized::TABLE).cast(),
         _ => std::ptr::null(),
     }
 }

@@ -115,6 +115,7 @@ mod pattern;
 mod region;
 mod registry;
 mod runtime;
+mod sized_table;
 #[cfg(feature = "host")]
 mod table;
 mod tensor;

@@ -1,7 +1,7 @@
 //! The region: the subgraph that core gives to one backend. It crosses the border as JSON with a schema name; fields
 //! that a reader does not know are ignored, so the schema can grow without touching the ABI.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -231,6 +231,16 @@ impl Region {
     /// What the elements of `value` stand for, if it is quantised.
     pub fn quantized(&self, value: usize) -> Option<&Quantized> {
         self.quantized.iter().find(|quantized| quantized.value == value)
+    }
+
+    /// Whether the sizes of the inputs do not tell all sizes of the outputs: such a region is run by
+    /// [`Executable::run_sized`](crate::Executable::run_sized).
+    pub fn tells_sizes(&self) -> bool {
+        let symbols = |values: &[usize]| -> HashSet<String> {
+            values.iter().flat_map(|&value| byoc_dim::symbols(&self.values[value].shape)).collect()
+        };
+        let known = symbols(&self.inputs);
+        symbols(&self.outputs).iter().any(|symbol| !known.contains(symbol))
     }
 
     /// The constant that `value` stands for, if it is one.

@@ -82,4 +82,20 @@ pub trait Executable: Send {
     /// [`crate::Region::outputs`]; inputs are contiguous, outputs are contiguous, aligned to 64 bytes and of unspecified
     /// content. Only one call runs at a time. A second run with the same shapes should not allocate.
     fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error>;
+
+    /// The same, where the inputs do not tell the size of every output: only for backends that say
+    /// [`run_time_sizes`](crate::Description::run_time_sizes). Memory is asked for once for each output, also for those whose
+    /// size is known.
+    fn run_sized(&mut self, _inputs: &[TensorView<'_>], _outputs: &mut dyn SizedOutputs) -> Result<(), Error> {
+        Err(Error::new(NOT_SIZED))
+    }
 }
+
+/// Gives the memory of outputs whose sizes are known only when they are computed.
+pub trait SizedOutputs {
+    /// Memory for the output of that index with this shape: contiguous, aligned to 64 bytes and of unspecified content. What
+    /// was given before stays where it is. An error where the output cannot have that shape, or there is no memory for it.
+    fn allocate(&mut self, output: usize, shape: &[i64]) -> Result<TensorViewMut<'_>, Error>;
+}
+
+pub(crate) const NOT_SIZED: &str = "this backend does not tell the sizes of outputs";

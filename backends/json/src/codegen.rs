@@ -32,7 +32,8 @@ pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, 
 fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Result<Program, Error> {
     region.validate()?;
     let mut graph = Graph::new(region, constants);
-    if options.text("kernels") != "reference" {
+    // Fast kernels are chosen and laid out for sizes that are known before the run.
+    if options.text("kernels") != "reference" && !region.tells_sizes() {
         let fusion = options.bool("fusion");
         simplify::run(&mut graph);
         if fusion {

@@ -41,6 +41,7 @@ impl Backend for Json {
                 OptionSpec::bool("pack", true, "Whether weights are stored in the layout of the kernels"),
             ],
             operators: operators::operators(),
+            run_time_sizes: true,
             ..Description::default()
         }
     }

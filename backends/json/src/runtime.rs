@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use byoc_plugin_api::{BoundConstants, Environment, Error, Executable, HostRuntime, TensorView, TensorViewMut};
+use byoc_plugin_api::{
+    BoundConstants, Environment, Error, Executable, HostRuntime, SizedOutputs, TensorView, TensorViewMut,
+};
 
 use crate::Json;
 use crate::kernels::Threads;
@@ -16,6 +18,7 @@ mod plan;
 mod prepare;
 mod shapes;
 mod shared_threads;
+mod sized;
 
 use bind::Bound;
 use memory::{Buffer, Frame, Inputs, Outputs};
@@ -89,5 +92,9 @@ impl Executable for Loaded<'_> {
             step.call.run(&mut io).map_err(|error| error.at(step.name.clone()))?;
         }
         prepared.copy_outputs(&frame)
+    }
+
+    fn run_sized(&mut self, inputs: &[TensorView<'_>], outputs: &mut dyn SizedOutputs) -> Result<(), Error> {
+        self.compute_sized(inputs, outputs)
     }
 }

@@ -1,6 +1,8 @@
 //! The interface of inference rules, and checks that most of them share. Messages name inputs by position; the pass adds
 //! the node.
 
+use std::collections::HashSet;
+
 use byoc_plugin_api::{Attribute, DType, Dim};
 
 use super::elements::{self, Scalar};
@@ -19,6 +21,8 @@ pub struct Infer<'a> {
     pub inputs: Vec<Option<TensorType>>,
     /// The elements of each small input in row-major order, where they are known.
     pub elements: Vec<Option<Vec<Scalar>>>,
+    /// Symbols that stand for a size of an input of the graph.
+    pub taken: Option<&'a HashSet<String>>,
     /// Result: type of each output.
     pub outputs: Vec<Option<TensorType>>,
     /// Result: elements of each output, where they are known (of `Shape`, of `Gather` from a shape ...).
@@ -93,7 +97,14 @@ impl<'a> Infer<'a> {
     /// A node with the types and known elements of its inputs; nothing inferred yet.
     pub fn new(node: &'a Node, inputs: Vec<Option<TensorType>>, elements: Vec<Option<Vec<Scalar>>>) -> Self {
         let outputs = node.outputs.len();
-        Infer { node, inputs, elements, outputs: vec![None; outputs], output_elements: vec![None; outputs] }
+        Infer {
+            node,
+            inputs,
+            elements,
+            taken: None,
+            outputs: vec![None; outputs],
+            output_elements: vec![None; outputs],
+        }
     }
 
     /// Checks arity and attributes, applies the operator's rule and checks that each wanted output got a type.
@@ -117,7 +128,14 @@ impl<'a> Infer<'a> {
             return Err(bad(format!("has {} outputs, expected {range}", self.outputs.len())));
         }
         attributes::check_kinds(def, self.node)?;
-        (def.infer)(self)?;
+        match ((def.infer)(self), def.run_time) {
+            (Err(error), Some(rule)) if error.code == Code::ShapeUnknown => {
+                if !self.apply_run_time(rule)? {
+                    return Err(error);
+                }
+            }
+            (done, _) => done?,
+        }
         let mut wanted = self.node.outputs.iter().zip(&self.outputs);
         if let Some(index) = wanted.position(|(output, ty)| output.is_some() && ty.is_none()) {
             return Err(bad(format!("output {index} is wanted, but the operator does not give it")));

@@ -24,7 +24,17 @@ pub(super) fn shape(infer: &mut Infer<'_>) -> Result<()> {
 /// ConstantOfShape.
 pub(super) fn constant_of_shape(infer: &mut Infer<'_>) -> Result<()> {
     let sizes = shape_input(infer, 0)?;
-    let (dtype, value) = match infer.node.attributes.get("value") {
+    let (dtype, value) = fill(infer)?;
+    let shape = sizes.iter().map(Expr::to_dim).collect::<std::result::Result<Vec<_>, _>>()?;
+    let count = elements::count(&shape);
+    infer.set(0, dtype, shape);
+    infer.set_elements(count.zip(value).map(|(count, value)| vec![value; count]));
+    Ok(())
+}
+
+/// The type of the elements of a ConstantOfShape, and their value where it is known.
+pub(super) fn fill(infer: &Infer<'_>) -> Result<(DType, Option<Scalar>)> {
+    Ok(match infer.node.attributes.get("value") {
         None => (DType::F32, Some(Scalar::from(0))),
         Some(Attribute::Tensor { dtype, shape, hex }) if shape.iter().product::<usize>() == 1 => {
             let bytes = from_hex(hex).filter(|bytes| bytes.len() == dtype.size());
@@ -32,12 +42,7 @@ pub(super) fn constant_of_shape(infer: &mut Infer<'_>) -> Result<()> {
             (*dtype, elements::read(*dtype, &bytes).and_then(|values| values.into_iter().next()))
         }
         Some(_) => return Err(bad("attribute 'value' must be a tensor of one element")),
-    };
-    let shape = sizes.iter().map(Expr::to_dim).collect::<std::result::Result<Vec<_>, _>>()?;
-    let count = elements::count(&shape);
-    infer.set(0, dtype, shape);
-    infer.set_elements(count.zip(value).map(|(count, value)| vec![value; count]));
-    Ok(())
+    })
 }
 
 /// Range.
@@ -159,13 +164,8 @@ mod tests {
         ("Range", "", "i64[]=0 i64[]=h i64[]=2", "i64[floor((h + 1)/2)]"),
         ("Range", "", "i64[]=5 i64[]=3 i64[]=1", "i64[0] = "),
         ("Range", "", "f32[]=1 f32[]=5.5 f32[]=2", "f32[3]"),
-        ("Range", "", "f32[]=0.5 f32[]=batch f32[]=1", "[B203] the range has a symbolic bound and a fraction"),
-        (
-            "Range",
-            "",
-            "i64[]=0 i64[]=9 i64[]=n-5",
-            "[B203] the sign of input 2 (delta), n - 5, is known only at run time",
-        ),
+        ("Range", "", "f32[]=0.5 f32[]=batch f32[]=1", "f32[n_size0]"),
+        ("Range", "", "i64[]=0 i64[]=9 i64[]=n-5", "i64[n_size0]"),
         ("Range", "stash_type=1", "f16[]=0 f16[]=3 f16[]=1", "f16[3] = 0,1,2"),
         (
             "Range",
@@ -174,12 +174,7 @@ mod tests {
             "[B102] attribute 'stash_type' is 10, but only 1 (f32) is supported",
         ),
         ("Range", "", "i64[]=0 i64[]=3 i64[]=0", "[B106] input 2 (delta) is 0"),
-        (
-            "Range",
-            "",
-            "i64[]=0 i64[] i64[]=1",
-            "[B203] the shape of the output depends on input 1 (limit), which is known only at run time",
-        ),
+        ("Range", "", "i64[]=0 i64[] i64[]=1", "i64[n_size0]"),
         (
             "Range",
             "",

@@ -11,7 +11,7 @@ use super::matcher::Matcher;
 use super::merge;
 use super::outline::{self, Naming, Uses};
 use super::report::{Attempt, Outcome};
-use super::{Avoid, Crashes, quantized};
+use super::{Avoid, Crashes, quantized, run_time};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Model, ValueId};
 use crate::ops;
@@ -51,6 +51,8 @@ pub(super) struct Asking<'a> {
     backend: usize,
     selected: &'a Selected,
     crashes: &'a Crashes<'a>,
+    /// For each node the output whose size it tells.
+    sizing: &'a [Option<ValueId>],
     uses: Uses,
 }
 
@@ -58,8 +60,11 @@ impl Asking<'_> {
     /// The backend's `check` of these nodes as one region: `None`, or the refusal. Errors when `check`
     /// fails.
     pub(super) fn check(&self, nodes: &BTreeSet<usize>) -> Result<Option<Refusal>> {
-        let Asking { model, entry, backend, selected, crashes, ref uses } = *self;
+        let Asking { model, entry, backend, selected, crashes, ref uses, .. } = *self;
         let graph = &model.entries[entry];
+        if let Some(refusal) = run_time::refusal(graph, self.sizing, nodes, selected) {
+            return Ok(Some(refusal));
+        }
         let naming = Naming { entry: &graph.name, backend: selected.name(), number: 0 };
         let candidate = outline::outline(model, entry, backend, nodes, uses, naming)?;
         let answer = if avoided(crashes, entry, backend, graph, nodes) {
@@ -86,7 +91,8 @@ pub(super) fn choose(
     let &BackendPatterns { selected, backend, ref rules } = asked;
     let graph = &model.entries[entry];
     let matcher = Matcher::new(graph);
-    let asking = Asking { model, entry, backend, selected, crashes, uses: Uses::of(graph) };
+    let sizing = groups.sizing();
+    let asking = Asking { model, entry, backend, selected, crashes, sizing: &sizing, uses: Uses::of(graph) };
     for rule in rules {
         // From the end, so that a chain is matched from its last node.
         for Reverse(root) in matcher.roots(&rule.expr) {

@@ -4,8 +4,10 @@
 mod order;
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use self::order::Order;
+use super::run_time;
 use crate::ir::{Graph, Node, ValueId};
 
 /// A set of nodes that run as one call.
@@ -17,6 +19,8 @@ pub(super) struct Group {
     pub(super) nodes: BTreeSet<usize>,
     /// The inputs of the group, without constants.
     pub(super) reads: BTreeSet<ValueId>,
+    /// Whether a node of it tells a size, so that it is not merged with others.
+    pub(super) alone: bool,
     /// The set that its nodes are in.
     set: usize,
 }
@@ -26,6 +30,7 @@ pub(super) struct Groups<'g> {
     graph: &'g Graph,
     producers: Vec<Option<usize>>,
     consumers: Vec<Vec<usize>>,
+    sizing: Rc<[Option<ValueId>]>,
     pub(super) groups: Vec<Group>,
     /// The set that each node is in, and the group that each set is: when two groups merge, only the nodes of the smaller
     /// one move, whichever of the two keeps its index.
@@ -43,6 +48,7 @@ impl<'g> Groups<'g> {
             graph,
             producers: graph.producers(),
             consumers: graph.consumers(),
+            sizing: run_time::sizing(graph).into(),
             groups: Vec::with_capacity(count),
             set_of: vec![0; count],
             group_at: Vec::with_capacity(count),
@@ -59,7 +65,13 @@ impl<'g> Groups<'g> {
         let set = self.group_at.len();
         self.group_at.push(self.groups.len());
         self.set_of[node] = set;
-        self.groups.push(Group { backend: None, nodes: BTreeSet::from([node]), reads, set });
+        let alone = self.sizing[node].is_some();
+        self.groups.push(Group { backend: None, nodes: BTreeSet::from([node]), reads, alone, set });
+    }
+
+    /// For each node the output whose size it tells.
+    pub(super) fn sizing(&self) -> Rc<[Option<ValueId>]> {
+        self.sizing.clone()
     }
 
     /// The number of nodes.
@@ -137,7 +149,7 @@ impl<'g> Groups<'g> {
         small.nodes.iter().for_each(|&node| self.set_of[node] = large.set);
         large.nodes.extend(small.nodes);
         self.group_at[large.set] = into;
-        self.groups[into] = Group { backend, ..large };
+        self.groups[into] = Group { backend, alone: large.alone || small.alone, ..large };
     }
 
     /// Groups that `group` reads from, some of them more than once.

@@ -75,15 +75,20 @@ impl Merging<'_, '_> {
         max_inputs.is_some() || !starts_with.is_empty() || *check_merged
     }
 
+    /// Whether the group is one that may be merged.
     fn is_own(&self, group: usize) -> bool {
-        self.groups.groups[group].backend == Some(self.backend)
+        self.groups.groups[group].backend == Some(self.backend) && !self.groups.groups[group].alone
+    }
+
+    /// The groups that may be merged.
+    fn own(&self) -> impl Iterator<Item = usize> {
+        self.groups.of(self.backend).into_iter().filter(|&group| !self.groups.groups[group].alone)
     }
 
     /// Merges groups with those that they read from, in topological order, where there are no limits: what keeps two of
     /// them apart does so for good, so each edge is followed once.
     fn along_first_edges(&mut self) {
-        let mut matches: Vec<_> =
-            self.groups.of(self.backend).into_iter().map(|group| self.groups.groups[group].nodes.clone()).collect();
+        let mut matches: Vec<_> = self.own().map(|group| self.groups.groups[group].nodes.clone()).collect();
         matches.sort_unstable();
         for nodes in matches {
             let before: BTreeSet<_> = nodes.iter().flat_map(|&node| self.groups.before(node)).collect();
@@ -124,7 +129,7 @@ impl Merging<'_, '_> {
     fn by_levels(&mut self) {
         let levels = self.groups.levels(self.backend);
         let mut first_at = HashMap::new();
-        for group in self.groups.of(self.backend) {
+        for group in self.own().collect::<Vec<_>>() {
             let first = *first_at.entry(levels[group]).or_insert(group);
             if first != group {
                 self.groups.merge_unordered(first, group);
@@ -136,7 +141,7 @@ impl Merging<'_, '_> {
     fn side_by_side(&mut self) -> Result<bool> {
         let mut merged = false;
         // A group that cannot start a region gains nothing but by an edge.
-        let own: Vec<_> = self.groups.of(self.backend).into_iter().filter(|&group| self.starts(group, group)).collect();
+        let own: Vec<_> = self.own().filter(|&group| self.starts(group, group)).collect();
         for (position, &group) in own.iter().enumerate() {
             let mut apart = None;
             for other in self.partners(group, &own[..position]) {

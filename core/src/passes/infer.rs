@@ -41,10 +41,11 @@ pub fn infer_graph(graph: &mut Graph, constants: &ConstantTable, custom: &Custom
     }
     let mut ready: HashSet<ValueId> = graph.inputs.iter().copied().collect();
     ready.extend((0..graph.values.len()).map(ValueId).filter(|&id| graph.value(id).constant.is_some()));
+    let taken = input_symbols(graph);
     let nodes = std::mem::take(&mut graph.nodes);
     let result: Result<()> = nodes.iter().try_for_each(|node| {
         let place = |error: Diagnostic| error.within(format!("node '{}' ({})", node.name, node.qualified_op()));
-        infer_node(graph, node, custom, &ready, &mut known).map_err(place)?;
+        infer_node(graph, node, custom, (&ready, &taken), &mut known).map_err(place)?;
         ready.extend(node.outputs.iter().flatten());
         Ok(())
     });
@@ -56,6 +57,12 @@ pub fn infer_graph(graph: &mut Graph, constants: &ConstantTable, custom: &Custom
         }
         None => Ok(known),
     }
+}
+
+/// The symbols in the sizes of the graph's inputs.
+pub(crate) fn input_symbols(graph: &Graph) -> HashSet<String> {
+    let types = graph.inputs.iter().filter_map(|&input| graph.value(input).ty.as_ref());
+    types.flat_map(|ty| dim::symbols(&ty.shape)).collect()
 }
 
 /// Brings the inputs' symbolic sizes into normal form.
@@ -100,7 +107,7 @@ fn infer_node(
     graph: &mut Graph,
     node: &Node,
     custom: &CustomOperators,
-    ready: &HashSet<ValueId>,
+    (ready, taken): (&HashSet<ValueId>, &HashSet<String>),
     known: &mut KnownElements,
 ) -> Result<()> {
     let mut inputs = Vec::with_capacity(node.inputs.len());
@@ -121,7 +128,7 @@ fn infer_node(
         }
     }
     let elements = node.inputs.iter().map(|id| known.get(id.as_ref()?).cloned()).collect();
-    let mut infer = Infer::new(node, inputs, elements);
+    let mut infer = Infer { taken: Some(taken), ..Infer::new(node, inputs, elements) };
     ops::infer(&mut infer, custom)?;
     let results = infer.outputs.into_iter().zip(infer.output_elements);
     for (id, (ty, elements)) in node.outputs.iter().zip(results) {

@@ -113,7 +113,7 @@ impl Layout<'_> {
 }
 
 /// The size of each symbol, read off the shapes of the inputs.
-fn bind_symbols(entry: &Entry, input_shapes: &[&[i64]]) -> Result<HashMap<String, usize>> {
+pub(super) fn bind_symbols(entry: &Entry, input_shapes: &[&[i64]]) -> Result<HashMap<String, usize>> {
     let mut symbols: HashMap<String, usize> = HashMap::new();
     let mut open = Vec::new();
     for (port, given) in entry.inputs.iter().zip(input_shapes) {
@@ -227,7 +227,7 @@ fn waits(steps: &Steps, end: usize) -> Vec<usize> {
     waits
 }
 
-fn bytes(shape: &[i64], element: usize) -> Result<usize> {
+pub(super) fn bytes(shape: &[i64], element: usize) -> Result<usize> {
     // A size of 0 makes the tensor empty, and its strides are counted as if it were 1.
     let count = shape.iter().try_fold(element, |bytes, &size| bytes.checked_mul(usize::try_from(size.max(1)).ok()?));
     count

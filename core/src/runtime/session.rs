@@ -3,6 +3,7 @@
 
 mod file;
 mod introspect;
+mod later;
 mod load;
 mod single_region;
 mod state;
@@ -23,6 +24,7 @@ use crate::artifact::Artifact;
 use crate::artifact::manifest::Entry;
 use crate::diagnostic::{Code, Diagnostic, Result};
 pub use introspect::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime};
+use later::Later;
 pub use load::{LoadOptions, Queueing};
 pub use single_region::SingleRegion;
 use state::State;
@@ -38,6 +40,8 @@ use work::Run;
 /// [`Device`] may be shared. Sessions on one device take turns, run by run.
 pub struct Session {
     // Fields are dropped in this order: each may look into those below it. All work is done between runs.
+    /// What follows where sizes become known while it runs; the other fields are the first stage then.
+    later: Option<Box<Later>>,
     state: Option<State>,
     calls: Vec<LoadedCall>,
     /// The bytes of each value that is a constant, row-major.
@@ -74,15 +78,26 @@ impl Session {
     /// Computes the outputs from the inputs, given in the order of [`Session::inputs`]. The outputs stay readable
     /// until the next run.
     pub fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
+        if let Some(later) = &mut self.later {
+            later.has_run = false;
+        }
         self.in_turn(0, &mut |session| {
             session.ready(inputs)?;
             session.work(inputs, Run::Full)
-        })
+        })?;
+        let Some(mut later) = self.later.take() else { return Ok(()) };
+        let done = later.run(self, inputs);
+        self.later = Some(later);
+        done
     }
 
     /// As [`Session::run`], but what the last run sent to devices as inputs is used as it is there, and outputs stay on
-    /// the device that computed them until [`Session::fetch`]. Inputs are of the same shapes as in that run.
+    /// the device that computed them until [`Session::fetch`]. Inputs are of the same shapes as in that run. An entry with sizes
+    /// that are known only at run time is run as by [`Session::run`].
     pub fn run_resident(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
+        if self.later.is_some() {
+            return self.run(inputs);
+        }
         self.check_inputs(inputs)?;
         if !self.state.as_ref().is_some_and(|state| state.fits(inputs) && state.filled.inputs) {
             let message = "there are no inputs of these shapes on the device";
@@ -93,6 +108,9 @@ impl Session {
 
     /// Copies the outputs of the last run from the devices, for [`Session::output`].
     pub fn fetch(&mut self) -> Result<()> {
+        if self.later.as_ref().is_some_and(|later| later.has_run) {
+            return Ok(());
+        }
         if !self.state.as_ref().is_some_and(|state| state.filled.inputs) {
             return Err(Diagnostic::new(Code::RunFailed, "there is no run whose outputs could be fetched"));
         }
@@ -102,6 +120,10 @@ impl Session {
     /// Makes an output of the last run the input of the next [`Session::run_resident`], within the device that has both: for
     /// models that are fed what they gave. Regions on the host read the input that the run is given.
     pub fn carry(&mut self, output: usize, input: usize) -> Result<()> {
+        if self.later.is_some() {
+            let message = "cannot carry an output: the entry has sizes that are known only at run time";
+            return Err(Diagnostic::new(Code::BadInput, message).hint("Give the output to the next run as its input"));
+        }
         let ports = (self.entry.outputs.get(output), self.entry.inputs.get(input));
         let (Some(from), Some(to)) = ports else {
             return Err(Diagnostic::new(Code::UnknownName, format!("there is no output {output} or no input {input}")));
@@ -178,6 +200,14 @@ impl Session {
 
     /// An output of the last run. Errors when there was none.
     pub fn output(&self, index: usize) -> Result<TensorView<'_>> {
+        match &self.later {
+            Some(later) => later.output(self, index),
+            None => self.own_output(index),
+        }
+    }
+
+    /// An output of this stage.
+    fn own_output(&self, index: usize) -> Result<TensorView<'_>> {
         let port = self
             .entry
             .outputs
@@ -221,6 +251,7 @@ impl Drop for Session {
     /// Memory is released between the runs of other sessions.
     fn drop(&mut self) {
         let _ = self.in_turn(0, &mut |session| {
+            session.later = None;
             session.state = None;
             session.calls.clear();
             session.residents.clear();

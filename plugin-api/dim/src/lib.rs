@@ -261,6 +261,14 @@ pub fn eval(text: &str, symbols: &HashMap<String, usize>) -> Result<usize> {
     })
 }
 
+/// The symbols in a shape, each as often as a size has it.
+pub fn symbols(shape: &[Dim]) -> impl Iterator<Item = String> + '_ {
+    shape
+        .iter()
+        .filter(|size| size.fixed().is_none())
+        .flat_map(|size| Expr::of(size).map_or_else(|_| vec![], |of| of.symbols()))
+}
+
 /// The shape in numbers under the given sizes of the symbols.
 pub fn eval_shape(shape: &[Dim], symbols: &HashMap<String, usize>) -> Result<Vec<usize>> {
     let size = |dim: &Dim| match dim {

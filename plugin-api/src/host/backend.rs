@@ -30,7 +30,7 @@ use crate::options::{OptionSpec, Options};
 use crate::panics::{Guard, guarded};
 use crate::pattern::Pattern;
 use crate::region::Region;
-use crate::runtime::{DeviceRuntime, Environment, Executable, HostRuntime, Runtime};
+use crate::runtime::{DeviceRuntime, Environment, Executable, HostRuntime, Runtime, SizedOutputs};
 use crate::tensor::{TensorView, TensorViewMut};
 
 /// A backend that a host has.
@@ -385,5 +385,9 @@ struct LinkedExecutable<'a>(Guard<dyn Executable + 'a>);
 impl Executable for LinkedExecutable<'_> {
     fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error> {
         self.0.call(|executable| executable.run(inputs, outputs))
+    }
+
+    fn run_sized(&mut self, inputs: &[TensorView<'_>], outputs: &mut dyn SizedOutputs) -> Result<(), Error> {
+        self.0.call(|executable| executable.run_sized(inputs, outputs))
     }
 }

@@ -6,12 +6,14 @@ use super::answer::{collect, failure};
 use crate::abi::{self, TensorList};
 use crate::dlpack::DLTensor;
 use crate::error::Error;
-use crate::runtime::Executable;
+use crate::runtime::{Executable, NOT_SIZED, SizedOutputs};
+use crate::sized_table::{OutputAllocator, SizedTable};
 use crate::table::PluginTable;
 use crate::tensor::{TensorView, TensorViewMut};
 
 pub(super) struct PluginExecutable {
     table: PluginTable,
+    sized: Option<SizedTable>,
     handle: *mut c_void,
     inputs: Vec<DLTensor>,
     outputs: Vec<DLTensor>,
@@ -23,8 +25,8 @@ unsafe impl Send for PluginExecutable {}
 
 impl PluginExecutable {
     /// The executable behind a handle that `load` of the same plugin gave.
-    pub(super) fn new(table: PluginTable, handle: *mut c_void) -> Self {
-        PluginExecutable { table, handle, inputs: Vec::new(), outputs: Vec::new() }
+    pub(super) fn new(table: PluginTable, sized: Option<SizedTable>, handle: *mut c_void) -> Self {
+        PluginExecutable { table, sized, handle, inputs: Vec::new(), outputs: Vec::new() }
     }
 }
 
@@ -38,6 +40,59 @@ impl Executable for PluginExecutable {
         let (inputs, outputs) = (tensors(&self.inputs), tensors(&self.outputs));
         let (status, _, error) = collect(|_, error| (self.table.run)(self.handle, inputs, outputs, error));
         if status == abi::OK { Ok(()) } else { Err(failure(status, &error)) }
+    }
+
+    fn run_sized(&mut self, inputs: &[TensorView<'_>], outputs: &mut dyn SizedOutputs) -> Result<(), Error> {
+        let Some(table) = self.sized else { return Err(Error::new(NOT_SIZED)) };
+        self.inputs.clear();
+        self.inputs.extend(inputs.iter().map(TensorView::to_dlpack));
+        let inputs = TensorList { data: self.inputs.as_ptr(), len: self.inputs.len() };
+        let mut given = Given { outputs, failed: None };
+        let allocator = OutputAllocator { context: std::ptr::from_mut(&mut given).cast(), allocate };
+        let (status, _, error) = collect(|_, error| (table.run_sized)(self.handle, inputs, allocator, error));
+        match given.failed {
+            // Whatever the plugin made of it.
+            Some(error) => Err(error),
+            None if status == abi::OK => Ok(()),
+            None => Err(failure(status, &error)),
+        }
+    }
+}
+
+/// The outputs of the run that is under way.
+struct Given<'a> {
+    outputs: &'a mut dyn SizedOutputs,
+    failed: Option<Error>,
+}
+
+extern "C" fn allocate(
+    context: *mut c_void,
+    output: usize,
+    shape: *const i64,
+    ndim: usize,
+    tensor: *mut DLTensor,
+) -> i32 {
+    // SAFETY: `context` is what `run_sized` keeps for the call that is running.
+    let given = unsafe { &mut *context.cast::<Given<'_>>() };
+    let shape = match (ndim, shape.is_null()) {
+        (0, _) => &[],
+        (_, true) => {
+            given.failed = Some(Error::new(format!("the plugin gave no shape for output {output}")));
+            return abi::FAILED;
+        }
+        // SAFETY: not null, and the plugin lends that many sizes for this call.
+        _ => unsafe { std::slice::from_raw_parts(shape, ndim) },
+    };
+    match given.outputs.allocate(output, shape) {
+        Ok(memory) => {
+            // SAFETY: the plugin gives a valid place for the tensor.
+            unsafe { *tensor = memory.to_dlpack() };
+            abi::OK
+        }
+        Err(error) => {
+            given.failed.get_or_insert(error);
+            abi::FAILED
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::domain_tables::{DEVICE_ID, DEVICE_VERSION, DOMAIN_ID, DOMAIN_VERSION,
 use crate::error::Error;
 use crate::options::Options;
 use crate::runtime::Executable;
+use crate::sized_table::{SIZED_ID, SIZED_VERSION, SizedTable};
 use crate::table::PluginTable;
 
 /// Where a plugin is open.
@@ -137,7 +138,11 @@ impl Library {
             (self.table.load)(backend, code, list(&views), environment, &mut handle, error)
         });
         match (status, handle.is_null()) {
-            (abi::OK, false) => Ok(Box::new(PluginExecutable::new(self.table, handle))),
+            (abi::OK, false) => {
+                // SAFETY: id, version and table belong together.
+                let sized: Option<SizedTable> = unsafe { self.extension(backend, SIZED_ID, SIZED_VERSION) };
+                Ok(Box::new(PluginExecutable::new(self.table, sized, handle)))
+            }
             (abi::OK, true) => Err(Error::new("the plugin loaded the region and gave no handle")),
             (status, _) => Err(failure(status, &error)),
         }

@@ -41,6 +41,7 @@ impl Session {
         let entry = entry_of(&opened.contents.inputs, &opened.contents.outputs);
         let memories = vec![HOST];
         Ok(Session {
+            later: None,
             state: None,
             calls: vec![call],
             constants: HashMap::new(),

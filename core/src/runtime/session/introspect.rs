@@ -5,9 +5,11 @@ use std::time::Duration;
 use byoc_plugin_api::{DType, Dim};
 use serde::{Serialize, Serializer};
 
+use super::later::SizedCall;
 use super::{LoadedCall, Session};
 use crate::artifact::manifest::Port;
 use crate::runtime::device::{Device, DeviceName};
+use crate::runtime::stages::Place;
 use crate::runtime::steps::{Crossing, HOST};
 
 /// An input or an output of the entry.
@@ -91,7 +93,10 @@ impl Session {
 
     /// The outputs, in the order of [`Session::output`].
     pub fn outputs(&self) -> Vec<PortInfo> {
-        self.ports(&self.entry.outputs)
+        match &self.later {
+            Some(later) => later.outputs.iter().map(|(port, _)| port.clone()).collect(),
+            None => self.ports(&self.entry.outputs),
+        }
     }
 
     fn ports(&self, ports: &[Port]) -> Vec<PortInfo> {
@@ -106,6 +111,16 @@ impl Session {
     /// runs with inputs of the shapes of the last run use ([`Session::run_resident`]). `None` where it is on no device, and
     /// before the first run.
     pub fn address(&self, port: PortIndex) -> Option<(&DeviceName, u64)> {
+        let port = match (&self.later, port) {
+            (Some(later), PortIndex::Output(index)) => match later.outputs.get(index)?.1 {
+                Place::Made { stage: 0, output } => PortIndex::Output(output),
+                Place::Made { stage, output } => {
+                    return later.stages.get(stage - 1)?.session.address(PortIndex::Output(output));
+                }
+                _ => return None,
+            },
+            _ => port,
+        };
         let (ports, index) = match port {
             PortIndex::Input(index) => (&self.entry.inputs, index),
             PortIndex::Output(index) => (&self.entry.outputs, index),
@@ -122,7 +137,10 @@ impl Session {
             backend: call.backend.clone(),
             time: call.time,
         };
-        self.calls.iter().map(time).collect()
+        let own = self.calls.iter().map(time);
+        let later = self.later.iter().flat_map(|later| later.sized.iter().zip(&later.stages));
+        own.chain(later.flat_map(|(sized, stage)| [time(&sized.call)].into_iter().chain(stage.session.times())))
+            .collect()
     }
 
     /// What each run copies between memories, in order, and how long that took in the last run. Sizes are those of the last
@@ -139,12 +157,20 @@ impl Session {
             bytes: self.state.as_ref().map_or(0, |state| state.bytes(&self.entry, crossing.value) as u64),
             time: self.state.as_ref().map_or(Duration::ZERO, |state| state.copy_times[index]),
         };
-        self.steps.crossings().enumerate().map(copy).collect()
+        let own = self.steps.crossings().enumerate().map(copy);
+        own.chain(self.stages().flat_map(Session::copies)).collect()
     }
 
     /// Bytes of the host's memory that values take between regions; 0 before the first run.
     pub fn arena_bytes(&self) -> usize {
-        self.state.as_ref().map_or(0, |state| state.plan.arenas[HOST].size)
+        let own = self.state.as_ref().map_or(0, |state| state.plan.arenas[HOST].size);
+        let sized = self.later.iter().flat_map(|later| &later.sized).map(SizedCall::room);
+        own + sized.sum::<usize>() + self.stages().map(Session::arena_bytes).sum::<usize>()
+    }
+
+    /// The stages behind this one.
+    fn stages(&self) -> impl Iterator<Item = &Session> {
+        self.later.iter().flat_map(|later| later.stages.iter().map(|stage| &stage.session))
     }
 
     /// The entry's use of each device.
@@ -156,6 +182,19 @@ impl Session {
             recordings: self.state.as_ref().map_or(0, |state| state.recordings(index + 1)),
             unrecorded: self.state.as_ref().map_or(Vec::new(), |state| state.unrecorded(index + 1)),
         };
-        self.devices.iter().enumerate().map(device_use).collect()
+        let mut uses: Vec<_> = self.devices.iter().enumerate().map(device_use).collect();
+        for more in self.stages().flat_map(Session::devices) {
+            match uses.iter_mut().find(|known| known.device == more.device) {
+                None => uses.push(more),
+                Some(known) => {
+                    // Constants are on a device once, whichever stages read them.
+                    known.constant_bytes = known.constant_bytes.max(more.constant_bytes);
+                    known.arena_bytes += more.arena_bytes;
+                    known.recordings += more.recordings;
+                    known.unrecorded.extend(more.unrecorded);
+                }
+            }
+        }
+        uses
     }
 }

@@ -1,12 +1,16 @@
 //! Loads an entry: opens the devices that its regions run on, sends their constants there, and binds every region to its
 //! backend.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::introspect::PortInfo;
+use super::later::{Constant, Later, LaterStage, SizedCall};
 use super::{LoadedCall, LoadedRegion, Session};
 use crate::artifact::Artifact;
-use crate::artifact::manifest::{ConstantValue, Entry, Region};
+use crate::artifact::manifest::{ConstantValue, Entry, Region, ValueType};
 use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::plugin::{Registry, Settings};
@@ -14,6 +18,7 @@ use crate::runtime::bind::{Loader, backend};
 use crate::runtime::copies::{memories, names};
 use crate::runtime::device::{Device, DeviceName};
 use crate::runtime::resident::Resident;
+use crate::runtime::stages::{self, Place, Stage, Staged};
 use crate::runtime::steps::{HOST, Steps};
 
 /// How to load an artifact, or a file of a backend's own.
@@ -100,56 +105,11 @@ impl Session {
         let (kinds, memories) = memories(&regions);
         let there = beside.map_or(&[][..], |session| &session.devices);
         let devices = open_devices(&regions, &kinds, registry, options, there)?;
-        let names = names(entry, &regions);
-        let constant = |constant: &ConstantValue| {
-            let bytes = artifact.constant(&constant.used, &names[constant.value])?;
-            Ok((constant.value, bytes))
+        let loading = Loading { artifact: &artifact, regions: &regions, registry, options, devices: &devices };
+        let Some(staged) = stages::split(entry) else {
+            return loading.stage(entry.clone(), 0..regions.len(), &memories, beside);
         };
-        let constants = entry.constants.iter().map(constant).collect::<Result<_>>()?;
-        // From here on an error releases everything in order, as `Session` does when it is dropped.
-        let mut session = Session {
-            state: None,
-            calls: Vec::new(),
-            constants,
-            residents: Vec::new(),
-            devices,
-            steps: Steps::new(entry, &memories),
-            memories,
-            names,
-            queueing: options.queueing,
-            _artifact: Some(artifact.clone()),
-            entry: entry.clone(),
-        };
-        session.bind(&artifact, &regions, registry, options, beside)?;
-        Ok(session)
-    }
-
-    /// Sends constants to the devices and loads every region.
-    fn bind(
-        &mut self,
-        artifact: &Artifact,
-        regions: &[&Region],
-        registry: &Registry,
-        options: &LoadOptions,
-        beside: Option<&Session>,
-    ) -> Result<()> {
-        for (index, device) in self.devices.iter().enumerate() {
-            let here = regions.iter().zip(&self.memories).filter(|(_, memory)| **memory == index + 1);
-            let there = beside.and_then(|session| session.resident(device));
-            self.residents.push(Resident::send(artifact, here.map(|(region, _)| *region), device, there)?);
-        }
-        let loader = Loader { artifact, registry, threads: options.threads(), settings: &options.run_options };
-        for (region, &memory) in regions.iter().zip(&self.memories) {
-            let loaded = match memory {
-                HOST => LoadedRegion::Host(loader.host(region)?),
-                at => {
-                    let code = artifact.code(region)?;
-                    LoadedRegion::Device(loader.device(region, code, &self.devices[at - 1], &self.residents[at - 1])?)
-                }
-            };
-            self.calls.push(LoadedCall::new(region, loaded));
-        }
-        Ok(())
+        loading.staged(entry, staged, &memories, beside)
     }
 
     /// The constants on a device of this session.
@@ -160,6 +120,122 @@ impl Session {
 }
 
 /// The devices that the regions run on, one of each kind: those of `there`, or newly opened ones.
+/// What the stages of an entry are loaded from.
+struct Loading<'a> {
+    artifact: &'a Artifact,
+    /// The region of each call of the entry.
+    regions: &'a [&'a Region],
+    registry: &'a Registry,
+    options: &'a LoadOptions,
+    devices: &'a [Device],
+}
+
+impl Loading<'_> {
+    fn loader(&self) -> Loader<'_> {
+        let Loading { artifact, registry, options, .. } = *self;
+        Loader { artifact, registry, threads: options.threads(), settings: &options.run_options }
+    }
+
+    /// A session of these calls, as an entry of their own. Every stage has all constants of the entry's regions on the devices:
+    /// they are there once.
+    fn stage(
+        &self,
+        entry: Entry,
+        calls: Range<usize>,
+        memories: &[usize],
+        beside: Option<&Session>,
+    ) -> Result<Session> {
+        let Loading { artifact, options, devices, .. } = *self;
+        let (regions, memories) = (&self.regions[calls.clone()], &memories[calls]);
+        let names = names(&entry, regions);
+        let constant = |constant: &ConstantValue| {
+            let bytes = artifact.constant(&constant.used, &names[constant.value])?;
+            Ok((constant.value, bytes))
+        };
+        let constants = entry.constants.iter().map(constant).collect::<Result<_>>()?;
+        // From here on an error releases everything in order, as `Session` does when it is dropped.
+        let mut session = Session {
+            later: None,
+            state: None,
+            calls: Vec::new(),
+            constants,
+            residents: Vec::new(),
+            devices: devices.to_vec(),
+            steps: Steps::new(&entry, memories),
+            memories: memories.to_vec(),
+            names,
+            queueing: options.queueing,
+            _artifact: Some(artifact.clone()),
+            entry,
+        };
+        for device in devices {
+            let on_it = |region: &&&Region| region.domain.as_ref() == Some(&device.name().kind);
+            let here = self.regions.iter().filter(on_it).copied();
+            let there = beside.and_then(|session| session.resident(device));
+            session.residents.push(Resident::send(artifact, here, device, there)?);
+        }
+        let loader = self.loader();
+        for (region, &memory) in regions.iter().zip(memories) {
+            let loaded = match memory {
+                HOST => LoadedRegion::Host(loader.host(region)?),
+                at => {
+                    let (code, at) = (artifact.code(region)?, at - 1);
+                    LoadedRegion::Device(loader.device(region, code, &devices[at], &session.residents[at])?)
+                }
+            };
+            session.calls.push(LoadedCall::new(region, loaded));
+        }
+        Ok(session)
+    }
+
+    /// A session with sizes that are known only at run time.
+    fn staged(&self, entry: &Entry, staged: Staged, memories: &[usize], beside: Option<&Session>) -> Result<Session> {
+        let ports = entry.outputs.iter().map(|port| {
+            let ValueType { dtype, shape } = entry.values[port.value].clone();
+            PortInfo { name: port.name.clone(), dtype, shape }
+        });
+        let mut later = Later {
+            outputs: ports.zip(staged.outputs).collect(),
+            sized: Vec::new(),
+            stages: Vec::new(),
+            constants: HashMap::new(),
+            has_run: false,
+        };
+        for constant in &entry.constants {
+            let bytes = self.artifact.constant(&constant.used, &format!("value {}", constant.value))?;
+            later.constants.insert(constant.value, Constant::new(bytes, &entry.values[constant.value]));
+        }
+        let mut head: Option<Session> = None;
+        for Stage { entry: own, feeds, calls, sized } in staged.stages {
+            let session = self.stage(own, calls, memories, head.as_ref().or(beside))?;
+            match head {
+                None => head = Some(session),
+                Some(_) => later.stages.push(LaterStage { session, feeds }),
+            }
+            if let Some((call, feeds)) = sized {
+                later.sized.push(self.sized(entry, call, feeds)?);
+            }
+        }
+        let none = || Diagnostic::new(Code::RunFailed, "an entry has no stage");
+        let mut head = head.ok_or_else(none)?;
+        head.later = Some(Box::new(later));
+        Ok(head)
+    }
+
+    fn sized(&self, entry: &Entry, call: usize, feeds: Vec<Place>) -> Result<SizedCall> {
+        let region = self.regions[call];
+        if let Some(kind) = &region.domain {
+            let symbol = &region.symbol;
+            let message = format!("region {symbol} has sizes that are known only at run time, and runs on {kind}");
+            return Err(Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again"));
+        }
+        let loaded = LoadedCall::new(region, LoadedRegion::Host(self.loader().host(region)?));
+        let outputs = entry.calls[call].outputs.iter().zip(&region.outputs);
+        let outputs = outputs.map(|(&value, info)| (info.name.clone(), entry.values[value].clone())).collect();
+        Ok(SizedCall::new(loaded, feeds, outputs))
+    }
+}
+
 fn open_devices(
     regions: &[&Region],
     kinds: &[String],

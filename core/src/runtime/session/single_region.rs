@@ -45,6 +45,7 @@ impl SingleRegion<'_> {
         let entry = entry_of(&inputs, &outputs);
         let (_, memories) = memories(&[region]);
         let mut session = Session {
+            later: None,
             state: None,
             calls: Vec::new(),
             constants: HashMap::new(),

@@ -310,7 +310,7 @@ fn bytes(shape: &[i64], dtype: DType) -> usize {
     usize::try_from(count).unwrap_or(0) * dtype.size()
 }
 
-fn needs_staging(input: &TensorView<'_>) -> bool {
+pub(super) fn needs_staging(input: &TensorView<'_>) -> bool {
     !input.is_contiguous() || !(input.as_ptr() as usize).is_multiple_of(input.dtype().size())
 }
 
@@ -318,7 +318,7 @@ fn needs_staging(input: &TensorView<'_>) -> bool {
 ///
 /// # Safety
 /// `to` must have room for them.
-unsafe fn copy(input: &TensorView<'_>, mut to: *mut u8) {
+pub(super) unsafe fn copy(input: &TensorView<'_>, mut to: *mut u8) {
     if let Some(bytes) = input.as_bytes() {
         // SAFETY: by contract there is room for all of them; the caller's tensor is not in our memory.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };

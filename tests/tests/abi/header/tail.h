@@ -11,6 +11,10 @@
 #define BYOC_DOMAIN "byoc.domain"
 #define BYOC_DEVICE "byoc.device"
 
+/* What `extension` is asked for, with BYOC_SIZED_VERSION, of a backend whose description says `run_time_sizes`: it answers a
+ * `byoc_sized_table`, by which regions are run that have an output of a size that their inputs do not tell. */
+#define BYOC_SIZED "byoc.sized"
+
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \
     { \

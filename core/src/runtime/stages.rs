@@ -1,0 +1,186 @@
+//! Cuts an entry where a size becomes known: behind each call that has an output of a size that its inputs do not tell. What
+//! follows is planned when that call has run.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::artifact::manifest::{Call, Entry, Port, ValueType};
+use crate::dim;
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// An input of the entry.
+    Input(usize),
+    /// A value of the entry that is a constant.
+    Constant(usize),
+    /// An output of a stage.
+    Made { stage: usize, output: usize },
+    /// An output of the call behind a stage.
+    Sized { stage: usize, output: usize },
+}
+
+/// Calls whose sizes are known when they begin, and the one behind them that tells further sizes.
+#[derive(Clone, Debug)]
+pub(super) struct Stage {
+    /// The calls as an entry of their own, which takes what the whole entry takes and then what earlier stages made.
+    pub(super) entry: Entry,
+    /// The place of each of its inputs.
+    pub(super) feeds: Vec<Place>,
+    /// The calls, of all calls.
+    pub(super) calls: std::ops::Range<usize>,
+    /// The call behind them with the places of its inputs; the last stage has none.
+    pub(super) sized: Option<(usize, Vec<Place>)>,
+}
+
+/// An entry in stages.
+#[derive(Clone, Debug)]
+pub(super) struct Staged {
+    pub(super) stages: Vec<Stage>,
+    /// The place of each output of the entry.
+    pub(super) outputs: Vec<Place>,
+}
+
+/// The calls that have an output of a size that is not known when they begin.
+fn sized_calls(entry: &Entry) -> Vec<usize> {
+    let mut known: HashSet<String> = HashSet::new();
+    for port in &entry.inputs {
+        known.extend(dim::symbols(&entry.values[port.value].shape));
+    }
+    let mut sized = Vec::new();
+    for (index, call) in entry.calls.iter().enumerate() {
+        let told: Vec<_> = call.outputs.iter().flat_map(|&value| dim::symbols(&entry.values[value].shape)).collect();
+        if told.iter().any(|symbol| !known.contains(symbol)) {
+            sized.push(index);
+            known.extend(told);
+        }
+    }
+    sized
+}
+
+/// The stages of an entry; `None` where all sizes follow from those of the inputs.
+pub(super) fn split(entry: &Entry) -> Option<Staged> {
+    let sized = sized_calls(entry);
+    if sized.is_empty() {
+        return None;
+    }
+    let mut splitter = Splitter::new(entry, &sized);
+    let mut stages = Vec::with_capacity(sized.len() + 1);
+    let mut start = 0;
+    for (stage, end) in sized.iter().copied().chain([entry.calls.len()]).enumerate() {
+        let (stage_entry, feeds) = splitter.stage(stage, &entry.calls[start..end]);
+        let behind = entry.calls.get(end).map(|call| {
+            let inputs = call.inputs.iter().map(|&value| splitter.place(value)).collect();
+            for (output, &value) in call.outputs.iter().enumerate() {
+                splitter.places.insert(value, Place::Sized { stage, output });
+            }
+            (end, inputs)
+        });
+        stages.push(Stage { entry: stage_entry, feeds, calls: start..end, sized: behind });
+        start = end + 1;
+    }
+    let outputs = entry.outputs.iter().map(|port| splitter.place(port.value)).collect();
+    Some(Staged { stages, outputs })
+}
+
+struct Splitter<'a> {
+    entry: &'a Entry,
+    /// Values that are read outside the stage that makes them.
+    shared: HashSet<usize>,
+    /// Where each value is that was made so far.
+    places: HashMap<usize, Place>,
+}
+
+impl<'a> Splitter<'a> {
+    fn new(entry: &'a Entry, sized: &[usize]) -> Splitter<'a> {
+        // Calls of a stage have its number, those behind stages none.
+        let mut made_in: HashMap<usize, Option<usize>> = HashMap::new();
+        let mut shared: HashSet<usize> = entry.outputs.iter().map(|port| port.value).collect();
+        for (index, call) in entry.calls.iter().enumerate() {
+            let stage = sized.binary_search(&index).err();
+            let outside = |value: &&usize| made_in.get(value).is_some_and(|made| made.is_some() && *made != stage);
+            shared.extend(call.inputs.iter().filter(outside));
+            made_in.extend(call.outputs.iter().map(|&value| (value, stage)));
+        }
+        let inputs = entry.inputs.iter().enumerate().map(|(index, port)| (port.value, Place::Input(index)));
+        let constants = entry.constants.iter().map(|constant| (constant.value, Place::Constant(constant.value)));
+        Splitter { entry, shared, places: inputs.chain(constants).collect() }
+    }
+
+    /// The place of a value; the reader of artifacts has checked that each is made before it is read.
+    fn place(&self, value: usize) -> Place {
+        self.places.get(&value).copied().unwrap_or(Place::Constant(value))
+    }
+
+    fn stage(&mut self, stage: usize, calls: &[Call]) -> (Entry, Vec<Place>) {
+        let whole = self.entry;
+        let mut entry = Entry {
+            name: whole.name.clone(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            values: Vec::new(),
+            constants: Vec::new(),
+            calls: Vec::new(),
+        };
+        let mut numbers = Numbers { whole, new: HashMap::new(), values: Vec::new() };
+        let mut feeds: Vec<Place> = (0..whole.inputs.len()).map(Place::Input).collect();
+        for port in &whole.inputs {
+            entry.inputs.push(Port { name: port.name.clone(), value: numbers.of(port.value) });
+        }
+        for call in calls {
+            for &value in &call.inputs {
+                if numbers.new.contains_key(&value) {
+                    continue;
+                }
+                match self.place(value) {
+                    Place::Constant(value) => {
+                        let constant = whole.constants.iter().find(|constant| constant.value == value).cloned();
+                        let number = numbers.of(value);
+                        entry.constants.extend(constant.map(|mut constant| {
+                            constant.value = number;
+                            constant
+                        }));
+                    }
+                    place => {
+                        feeds.push(place);
+                        entry.inputs.push(Port { name: format!("value {value}"), value: numbers.of(value) });
+                    }
+                }
+            }
+            let mut renumbered = |values: &[usize]| values.iter().map(|&value| numbers.of(value)).collect();
+            let (inputs, outputs) = (renumbered(&call.inputs), renumbered(&call.outputs));
+            entry.calls.push(Call { region: call.region, inputs, outputs });
+        }
+        let made = calls.iter().flat_map(|call| call.outputs.iter().copied());
+        // An input that is an output, too: the first stage copies it.
+        let given = whole.inputs.iter().map(|port| port.value).filter(|_| stage == 0);
+        for value in given.chain(made).filter(|value| self.shared.contains(value)) {
+            let output = entry.outputs.len();
+            entry.outputs.push(Port { name: format!("value {value}"), value: numbers.of(value) });
+            if !matches!(self.places.get(&value), Some(Place::Input(_))) || self.is_output(value) {
+                self.places.insert(value, Place::Made { stage, output });
+            }
+        }
+        entry.values = numbers.values;
+        (entry, feeds)
+    }
+
+    fn is_output(&self, value: usize) -> bool {
+        self.entry.outputs.iter().any(|port| port.value == value)
+    }
+}
+
+/// New numbers for the values that a stage has.
+struct Numbers<'a> {
+    whole: &'a Entry,
+    new: HashMap<usize, usize>,
+    values: Vec<ValueType>,
+}
+
+impl Numbers<'_> {
+    fn of(&mut self, value: usize) -> usize {
+        *self.new.entry(value).or_insert_with(|| {
+            self.values.push(self.whole.values[value].clone());
+            self.values.len() - 1
+        })
+    }
+}
