@@ -51,7 +51,7 @@ codes! {
     TypeMismatch = "B201", exit 1;
     /// Shapes do not fit an operator, or an output has another one than its model declares.
     ShapeMismatch = "B202", exit 1;
-    /// A shape depends on data that is known only at run time.
+    /// A shape must be known before the run, and depends on data.
     ShapeUnknown = "B203", exit 1;
     /// `--shape` or `--dim` does not fit the model.
     ShapeOption = "B204", exit 2;

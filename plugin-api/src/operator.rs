@@ -208,6 +208,10 @@ pub enum ShapeRule {
     Fixed(Vec<usize>),
     /// The list of integers in this attribute.
     Attribute(String),
+    /// As many sizes, which only the run tells: for backends that say
+    /// [`run_time_sizes`](crate::Description::run_time_sizes).
+    #[serde(rename = "run_time")]
+    RunTime(usize),
     /// A rule of a later version.
     #[serde(untagged)]
     Later(serde_json::Value),
@@ -218,7 +222,9 @@ pub enum ShapeRule {
 pub struct OutputType {
     /// Element type.
     pub dtype: DType,
-    /// Size of each dimension: a number, or an expression over the sizes of the inputs such as `batch*2`.
+    /// Size of each dimension: a number, or an expression over the sizes of the inputs such as `batch*2`. A text that begins with
+    /// `?`, such as `?rows`, is a size that only the run tells; equal texts are equal sizes. It is for backends that say
+    /// [`run_time_sizes`](crate::Description::run_time_sizes).
     pub shape: Vec<Dim>,
 }
 

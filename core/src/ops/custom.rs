@@ -8,6 +8,7 @@ use byoc_plugin_api::{
 };
 
 use super::infer::{Infer, bad};
+use super::run_time::{PartialType, Size};
 use super::{cast, elements};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::Expr;
@@ -21,23 +22,23 @@ impl Infer<'_> {
     /// known.
     pub(crate) fn apply_custom(&mut self, custom: &CustomOperator) -> Result<()> {
         check_counts(custom, self.inputs.iter().map(Option::is_some), self.outputs.len())?;
+        let mut open = Open::default();
         let types = if custom.operator.outputs.is_empty() {
-            asked(custom, self)?.into_iter().map(Some).collect()
+            asked(custom, self, &mut open)?.into_iter().map(Some).collect()
         } else {
             // What nobody reads needs no type, so a rule that does not fit does not matter there.
             let wanted = self.node.outputs.iter().zip(&custom.operator.outputs);
             let ty = |(output, rule): (&Option<ValueId>, &OutputRule)| {
-                output.map(|_| self.by_rule(custom, rule)).transpose()
+                output.map(|_| self.by_rule(custom, rule, &mut open)).transpose()
             };
             wanted.map(ty).collect::<Result<Vec<_>>>()?
         };
-        for (output, ty) in self.outputs.iter_mut().zip(types) {
-            *output = ty;
-        }
+        let closed = |ty: Option<PartialType>| ty.map(|ty| self.closed(ty));
+        self.outputs = types.into_iter().map(closed).collect();
         Ok(())
     }
 
-    fn by_rule(&self, custom: &CustomOperator, rule: &OutputRule) -> Result<TensorType> {
+    fn by_rule(&self, custom: &CustomOperator, rule: &OutputRule, open: &mut Open) -> Result<PartialType> {
         let later = |what: &str| {
             let cause =
                 format!("the rule of backend '{}' for its {what} is of a later version of byoc", custom.backend);
@@ -67,9 +68,36 @@ impl Infer<'_> {
                 };
                 sizes.iter().map(size).collect::<Result<_>>()?
             }
+            // The handshake has seen that the rank is small.
+            ShapeRule::RunTime(rank) => {
+                return Ok(PartialType { dtype, shape: (0..*rank).map(|_| open.next()).collect() });
+            }
             ShapeRule::Later(_) => return later("shape"),
         };
-        Ok(TensorType { dtype, shape })
+        Ok(PartialType { dtype, shape: shape.into_iter().map(Size::Known).collect() })
+    }
+}
+
+/// Numbers for the sizes of a node that only the run tells.
+#[derive(Default)]
+struct Open {
+    names: Vec<String>,
+    count: usize,
+}
+
+impl Open {
+    fn next(&mut self) -> Size {
+        self.count += 1;
+        Size::Open(self.count - 1)
+    }
+
+    /// That of a text which begins with `?`.
+    fn named(&mut self, name: &str) -> Size {
+        let number = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.names.len() - 1
+        });
+        Size::Open(number)
     }
 }
 
@@ -101,7 +129,7 @@ pub(crate) fn check_counts(
 }
 
 /// The types that the backend tells.
-fn asked(custom: &CustomOperator, infer: &Infer<'_>) -> Result<Vec<TensorType>> {
+fn asked(custom: &CustomOperator, infer: &Infer<'_>, open: &mut Open) -> Result<Vec<PartialType>> {
     let backend = &custom.backend;
     let types = custom.source.infer(&candidate(infer), &custom.options).map_err(|error| {
         if error.crashed {
@@ -122,22 +150,30 @@ fn asked(custom: &CustomOperator, infer: &Infer<'_>) -> Result<Vec<TensorType>> 
     }
     let inputs = infer.inputs.iter().flatten().flat_map(|ty| &ty.shape);
     let known: Vec<String> = inputs.filter_map(|dim| Expr::of(dim).ok()).flat_map(|expr| expr.symbols()).collect();
-    types.into_iter().take(wanted).enumerate().map(|(index, ty)| sound(index, ty, &known).map_err(broken)).collect()
+    let types = types.into_iter().take(wanted).enumerate();
+    types.map(|(index, ty)| sound(index, ty, &known, open).map_err(broken)).collect()
 }
 
-/// The answer for an output in normal form: its sizes are numbers, or follow from those of the inputs.
-fn sound(index: usize, ty: OutputType, known: &[String]) -> std::result::Result<TensorType, String> {
+/// The answer for an output in normal form: its sizes are numbers, follow from those of the inputs, or are open.
+fn sound(index: usize, ty: OutputType, known: &[String], open: &mut Open) -> std::result::Result<PartialType, String> {
     if ty.shape.len() > MOST {
         return Err(format!("output {index} has more than {MOST} dimensions"));
     }
-    let size = |dim: &Dim| {
+    let mut size = |dim: &Dim| {
+        if let Dim::Symbolic(text) = dim
+            && text.starts_with('?')
+        {
+            return Ok(open.named(text));
+        }
         let expr = Expr::of(dim).map_err(|error| format!("output {index} has the size '{dim}': {error}"))?;
         match expr.symbols().into_iter().find(|symbol| !known.contains(symbol)) {
             Some(symbol) => Err(format!("output {index} has the size '{dim}', and no input has '{symbol}'")),
-            None => expr.to_dim().map_err(|error| format!("output {index} has the size '{dim}': {error}")),
+            None => {
+                expr.to_dim().map(Size::Known).map_err(|error| format!("output {index} has the size '{dim}': {error}"))
+            }
         }
     };
-    Ok(TensorType { dtype: ty.dtype, shape: ty.shape.iter().map(size).collect::<std::result::Result<_, _>>()? })
+    Ok(PartialType { dtype: ty.dtype, shape: ty.shape.iter().map(&mut size).collect::<std::result::Result<_, _>>()? })
 }
 
 /// The node by itself, without values for its outputs.

@@ -49,12 +49,17 @@ impl PartialType {
 }
 
 impl Infer<'_> {
+    /// The type with symbols for what is open.
+    pub(super) fn closed(&self, ty: PartialType) -> TensorType {
+        ty.closed(&self.node.name, &|name| self.taken.is_some_and(|taken| taken.contains(name)))
+    }
+
     /// Sets the outputs by what the rule knows of them; `false` where that is nothing.
     pub(super) fn apply_run_time(&mut self, rule: RunTimeRule) -> Result<bool> {
         let Some(types) = rule(self)? else { return Ok(false) };
-        for (output, ty) in self.outputs.iter_mut().zip(types) {
-            *output = Some(ty.closed(&self.node.name, &|name| self.taken.is_some_and(|taken| taken.contains(name))));
-        }
+        let count = self.outputs.len();
+        self.outputs =
+            types.into_iter().map(|ty| Some(self.closed(ty))).chain(std::iter::repeat(None)).take(count).collect();
         self.output_elements.fill(None);
         Ok(true)
     }

@@ -39,6 +39,8 @@ pub(super) struct Layout<'a> {
     pub(super) steps: &'a Steps,
     /// The memory of each call.
     pub(super) memories: &'a [usize],
+    /// How many devices there are beside the host.
+    pub(super) devices: usize,
 }
 
 impl Layout<'_> {
@@ -72,8 +74,7 @@ impl Layout<'_> {
         if all.is_none_or(|all| isize::try_from(all).is_err()) {
             return Err(Diagnostic::new(Code::BadInput, "the values of a run of these shapes do not fit in memory"));
         }
-        let count = self.memories.iter().max().map_or(1, |last| last + 1);
-        let arenas = (0..count).map(|memory| self.arena(memory, &sizes, scratch)).collect();
+        let arenas = (0..=self.devices).map(|memory| self.arena(memory, &sizes, scratch)).collect();
         let strides = shapes.iter().map(|shape| contiguous_strides(shape)).collect();
         Ok(Plan { shapes, strides, arenas })
     }
@@ -162,7 +163,7 @@ fn wrong_shape(entry: &Entry, port: &str, value: usize, given: &[i64]) -> Diagno
 
 /// When each value is in use in one memory; outputs stay until the next run.
 fn lifetimes(layout: &Layout<'_>, memory: usize, sizes: &[usize]) -> Vec<Option<Lifetime>> {
-    let Layout { entry, steps, memories } = layout;
+    let Layout { entry, steps, memories, .. } = layout;
     let end = layout.end();
     let waits = waits(steps, end);
     let mut lifetimes: Vec<Option<Lifetime>> = vec![None; entry.values.len()];
@@ -252,7 +253,7 @@ mod tests {
         let values = calls.iter().flat_map(|(_, outputs)| *outputs).max().expect("a call") + 1;
         let entry = entry(values, inputs, outputs, calls);
         let steps = Steps::new(&entry, memories);
-        let layout = Layout { entry: &entry, steps: &steps, memories };
+        let layout = Layout { entry: &entry, steps: &steps, memories, devices: 1 };
         let shapes = layout.shapes(&vec![&[4][..]; inputs.len()]).expect("the shape of the inputs");
         let arenas = layout.plan(shapes, scratch).expect("a plan").arenas;
         <[Arena; 2]>::try_from(arenas).unwrap_or_else(|arenas| panic!("{} memories", arenas.len()))

@@ -250,8 +250,9 @@ impl Session {
 impl Drop for Session {
     /// Memory is released between the runs of other sessions.
     fn drop(&mut self) {
+        // Each stage takes its own turn.
+        self.later = None;
         let _ = self.in_turn(0, &mut |session| {
-            session.later = None;
             session.state = None;
             session.calls.clear();
             session.residents.clear();

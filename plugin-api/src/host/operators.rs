@@ -79,6 +79,7 @@ fn outputs(operator: &Operator) -> Option<String> {
         let shape = match &rule.shape {
             ShapeRule::Input(input) => no_input(input),
             ShapeRule::Attribute(name) => lacks(name, AttributeKind::Ints),
+            ShapeRule::RunTime(rank) => (*rank > MOST).then(|| format!("{rank} sizes of the run, at most {MOST}")),
             ShapeRule::Broadcast | ShapeRule::Fixed(_) | ShapeRule::Later(_) => None,
         };
         if let Some(what) = dtype.or(shape) {

@@ -1,5 +1,6 @@
-/* A backend in C that brings an operator: com.acme.Swirl multiplies each row by a constant and puts a table behind it. The
- * types of its outputs follow from that table, so byoc asks for them. */
+/* A backend in C that brings two operators. com.acme.Swirl multiplies each row by a constant and puts a table behind it: the
+ * types of its outputs follow from that table, so byoc asks for them. com.acme.Pick gives the elements above 0: how many, only
+ * the run tells. */
 
 #include "byoc_json.h"
 
@@ -12,11 +13,14 @@ static int32_t describe(byoc_sink out) {
                     "{\"name\":\"cacme\",\"version\":\"1.0.0\",\"code_version\":1,"
                     "\"summary\":\"An operator of its own, in C\",\"constant_access\":\"load\","
                     "\"operators\":[{\"domain\":\"com.acme\",\"name\":\"Swirl\",\"inputs\":2,"
-                    "\"attributes\":[{\"name\":\"table\",\"kind\":\"tensor\",\"required\":true}]}]}");
+                    "\"attributes\":[{\"name\":\"table\",\"kind\":\"tensor\",\"required\":true}]},"
+                    "{\"domain\":\"com.acme\",\"name\":\"Pick\",\"inputs\":1,"
+                    "\"outputs\":[{\"dtype\":{\"input\":0},\"shape\":{\"run_time\":1}}]}],\"run_time_sizes\":true}");
 }
 
 static int32_t patterns(byoc_sink out) {
-    return byoc_put(out, "[{\"name\":\"swirl\",\"text\":\"(com.acme::Swirl ?x ?scales:const)\"}]");
+    return byoc_put(out, "[{\"name\":\"swirl\",\"text\":\"(com.acme::Swirl ?x ?scales:const)\"},"
+                         "{\"name\":\"pick\",\"text\":\"(com.acme::Pick ?x)\"}]");
 }
 
 /* The code of a region. */
@@ -26,7 +30,12 @@ typedef struct {
     float table[MOST_OF_TABLE];
 } swirl;
 
+/* The code of a Pick. */
+static const byoc_slice PICK = {(const uint8_t *)"pick", 4};
+
 static byoc_json_value node_of(byoc_json_value region) { return byoc_json_first(byoc_json_get(region, "nodes")); }
+
+static int is_pick(byoc_json_value region) { return byoc_json_is(byoc_json_get(node_of(region), "op"), "Pick"); }
 
 /* The value at an input of the node. */
 static byoc_json_value input_of(byoc_json_value region, size_t index) {
@@ -69,7 +78,7 @@ static int32_t infer(byoc_slice text, byoc_sink out, byoc_sink error) {
 static int32_t check(byoc_slice text, byoc_sink out) {
     byoc_json_value region = byoc_json_of(text);
     int float32 = byoc_json_is(byoc_json_get(input_of(region, 0), "dtype"), "f32") &&
-                  byoc_json_is(byoc_json_get(input_of(region, 1), "dtype"), "f32");
+                  (is_pick(region) || byoc_json_is(byoc_json_get(input_of(region, 1), "dtype"), "f32"));
     return float32 ? BYOC_OK : byoc_refuse(out, "type", "only f32 is taken");
 }
 
@@ -78,6 +87,7 @@ static int32_t codegen(byoc_slice text, byoc_sink code, byoc_sink error) {
     byoc_slice bytes;
     byoc_json_value region = byoc_json_of(text), constant = byoc_json_first(byoc_json_get(region, "constants"));
     memset(&found, 0, sizeof found);
+    if (is_pick(region)) return code.write(code.context, PICK);
     if (!read_table(region, &found) || !byoc_json_int(byoc_json_get(constant, "id"), &found.scales))
         return byoc_fail(error, "the region is not a Swirl with constant scales");
     bytes.data = (const uint8_t *)&found;
@@ -88,6 +98,7 @@ static int32_t codegen(byoc_slice text, byoc_sink code, byoc_sink error) {
 static int32_t constant_updater(byoc_slice text, byoc_output claims, byoc_sink error) {
     byoc_json_value constant = byoc_json_first(byoc_json_get(byoc_json_of(text), "constants"));
     int64_t id;
+    if (is_pick(byoc_json_of(text))) return BYOC_OK;
     if (!byoc_json_int(byoc_json_get(constant, "id"), &id)) return byoc_fail(error, "the region has no constant");
     return byoc_claim(claims, id, "\"host\"");
 }
@@ -111,10 +122,17 @@ typedef struct {
     byoc_tensor scales;
 } loaded;
 
+/* The handle of every Pick: there is nothing to keep. */
+static loaded picking;
+
 static int32_t load(size_t backend, byoc_slice code, byoc_constants constants, byoc_slice environment, void **executable,
                     byoc_sink error) BYOC_NOEXCEPT {
     loaded *region;
     (void)backend, (void)environment;
+    if (code.len == PICK.len && !memcmp(code.data, PICK.data, PICK.len)) {
+        *executable = &picking;
+        return BYOC_OK;
+    }
     if (code.len != sizeof(swirl) || constants.len != 1) return byoc_fail(error, "damaged code");
     region = (loaded *)malloc(sizeof *region);
     if (!region) return byoc_fail(error, "out of memory");
@@ -153,11 +171,35 @@ static int32_t run(void *executable, byoc_tensors inputs, byoc_tensors outputs, 
     return BYOC_OK;
 }
 
-static void free_executable(void *executable) BYOC_NOEXCEPT { free(executable); }
+static void free_executable(void *executable) BYOC_NOEXCEPT {
+    if (executable != &picking) free(executable);
+}
+
+/* Counts, asks for the memory, and fills it. */
+static int32_t run_sized(void *executable, byoc_tensors inputs, byoc_output_allocator outputs,
+                         byoc_sink error) BYOC_NOEXCEPT {
+    const float *x;
+    float *y;
+    int64_t count = 1, picked = 0, index;
+    int32_t axis;
+    byoc_tensor output;
+    if (executable != &picking || inputs.len != 1) return byoc_fail(error, "one tensor is expected");
+    x = (const float *)inputs.data[0].data;
+    for (axis = 0; axis < inputs.data[0].ndim; axis++) count *= inputs.data[0].shape[axis];
+    for (index = 0; index < count; index++) picked += x[index] > 0;
+    if (outputs.allocate(outputs.context, 0, &picked, 1, &output) != BYOC_OK) return byoc_fail(error, "no memory");
+    y = (float *)output.data;
+    for (index = 0; index < count; index++) {
+        if (x[index] > 0) *y++ = x[index];
+    }
+    return BYOC_OK;
+}
+
+static const byoc_sized_table sized_table = {sizeof(byoc_sized_table), run_sized};
 
 static const void *extension(size_t backend, byoc_slice id, uint32_t version) BYOC_NOEXCEPT {
-    (void)backend, (void)id, (void)version;
-    return NULL;
+    (void)backend;
+    return byoc_is(id, BYOC_SIZED) && version == BYOC_SIZED_VERSION ? &sized_table : NULL;
 }
 
 const byoc_info byoc_plugin_info = BYOC_PLUGIN_INFO("cacme", "1.0.0");

@@ -253,8 +253,9 @@ fn variants(item: &ItemEnum) -> Vec<String> {
     item.variants.iter().filter(|variant| is_written(&variant.attrs)).map(line).collect()
 }
 
+/// What stands for all that is not known yet is never written.
 fn is_written(attributes: &[Attribute]) -> bool {
-    !serde(attributes).contains("#[serde(skip)]")
+    !["#[serde(skip)]", "#[serde(untagged)]"].iter().any(|unwritten| serde(attributes).contains(unwritten))
 }
 
 /// What is said to serde.

@@ -248,3 +248,56 @@ fn sizes_may_be_expressions() {
     let found = npz::find(&npz::read(&folder.path().join("out.npz")), "y");
     assert_eq!(found, Tensor::f32(&[2, 4], &[2.0, 0.0, 1.0, -2.0, 6.0, 0.0, 3.0, -4.0]));
 }
+
+/// The elements of `x` above 0, each doubled.
+fn picking() -> Model {
+    let model = Model::default().input("x", Type::Float, &[-1, 3]).domain("com.acme", 1);
+    let model = model.node_of(("com.acme", "Pick"), &["x"], &["p"], &[]);
+    model.node("Add", &["p", "p"], &["y"]).output("y", Type::Float, &[-1])
+}
+
+#[test]
+fn the_run_may_tell_sizes() {
+    let built = places::temporary();
+    for (backend, plugin) in plugins(built.path()) {
+        let folder = Folder::empty();
+        folder.write("model.onnx", picking().finish());
+        let list = format!("{backend},json");
+        let chosen = ["--plugin", text(&plugin), "--backend", &list];
+        folder.byoc(&[&["compile", "model.onnx", "-o", "model.byoc"][..], &chosen].concat()).success();
+        for (x, y) in [(&[1.0, -2.0, 3.0, 0.5, 0.0, -1.0][..], &[2.0, 6.0, 1.0][..]), (&[-1.0; 3], &[])] {
+            let input = Tensor::f32(&[x.len() as i64 / 3, 3], x);
+            npz::write(&folder.path().join("in.npz"), &[("x", &input)]);
+            let run = ["run", "model.byoc", "-i", "in.npz", "-o", "out.npz", "--plugin", text(&plugin)];
+            folder.byoc(&run).success();
+            let found = npz::find(&npz::read(&folder.path().join("out.npz")), "y");
+            assert_eq!(found.shape, [y.len() as i64]);
+            assert_eq!(found.floats().map(|element| element as f32).collect::<Vec<_>>(), y);
+        }
+    }
+}
+
+/// What the plugin says of the output is checked; each fault is one line.
+#[test]
+fn sizes_of_the_run_that_cannot_be_are_errors() {
+    let plugin = places::plugin("custom_operators");
+    let folder = Folder::empty();
+    folder.write("model.onnx", picking().finish());
+    npz::write(&folder.path().join("in.npz"), &[("x", &Tensor::f32(&[1, 3], &[1.0; 3]))]);
+    let faults = [
+        ("rank", "it computed 'p' of shape [3, 1], expected [make_p_size0]"),
+        ("size", "it computed 'p' of shape [-1], expected [make_p_size0]"),
+        ("huge", "a tensor of shape [9223372036854775807] does not fit in memory"),
+        ("none", "it did not give 'p'"),
+        ("other", "there is no output 1 of 1"),
+        ("twice", "the memory of 'p' was asked for twice"),
+    ];
+    for (fault, cause) in faults {
+        let option = format!("acme.pick={fault}");
+        let list = ["--plugin", text(&plugin), "--backend", "acme,json", "--backend-opt", &option];
+        folder.byoc(&[&["compile", "model.onnx", "-o", "model.byoc"][..], &list].concat()).success();
+        let run = folder.byoc(&["run", "model.byoc", "-i", "in.npz", "-o", "out.npz", "--plugin", text(&plugin)]);
+        run.fails(1, &format!("error: [B703] region byoc_main_acme_0 failed on backend 'acme': {cause}"));
+        assert!(!folder.path().join("out.npz").exists());
+    }
+}

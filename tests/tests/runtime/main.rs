@@ -3,4 +3,5 @@
 
 mod allocations;
 mod interleavings;
+mod run_time_sizes;
 mod threads;

@@ -82,7 +82,8 @@ impl StateBuilder<'_> {
     /// The state for inputs of these shapes, with every region on a device ready to run in it.
     pub(super) fn state(&self, inputs: &[TensorView<'_>], calls: &mut [LoadedCall]) -> Result<State> {
         let input_shapes: Vec<_> = inputs.iter().map(TensorView::shape).collect();
-        let layout = Layout { entry: self.entry, steps: self.steps, memories: self.memories };
+        let layout =
+            Layout { entry: self.entry, steps: self.steps, memories: self.memories, devices: self.devices.len() };
         let shapes = layout.shapes(&input_shapes)?;
         let mut scratch = vec![0; calls.len()];
         let mut records = vec![true; calls.len()];

@@ -1,13 +1,14 @@
 //! A backend with operators of its own. `com.acme.Swirl` multiplies each row by a constant and puts a table behind it, so
 //! that its shape follows from an attribute: the backend tells it. `com.acme.Twist` multiplies by its attribute
-//! `by`; what its output is, is declared.
+//! `by`; what its output is, is declared. `com.acme.Pick` gives the elements above 0: how many, only the run tells.
 
 use std::io::Write;
 
 use byoc_plugin_api::{
     Attribute, AttributeKind, Backend, BoundConstants, Claims, ConstantAccess, ConstantId, CustomAttribute, DType,
     Description, Dim, Environment, Error, Executable, Generated, HostRuntime, Job, Node, Operator, OptionSpec, Options,
-    OutputRule, OutputType, Pattern, Refusal, RefusalCode, Region, Runtime, TensorView, TensorViewMut, from_hex,
+    OutputRule, OutputType, Pattern, Refusal, RefusalCode, Region, Runtime, SizedOutputs, TensorView, TensorViewMut,
+    from_hex,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,10 @@ enum Code {
     },
     Twist {
         by: f32,
+    },
+    /// What it does wrong, if anything.
+    Pick {
+        fault: String,
     },
     /// A Twist of what a `DequantizeLinear` makes.
     Dequantized {
@@ -53,6 +58,7 @@ impl Backend for Acme {
             options: vec![
                 OptionSpec::text("infer", "", "What the types of outputs are said to be"),
                 OptionSpec::text("codegen", "", "abort: the process ends while it generates code"),
+                OptionSpec::text("pick", "", "What Pick does wrong: rank, size, huge, none, other or twice"),
             ],
             operators: vec![
                 Operator {
@@ -70,7 +76,9 @@ impl Backend for Acme {
                     outputs: vec![OutputRule::like(0)],
                     ..Operator::default()
                 },
+                Operator { domain: "com.acme".into(), name: "Pick".into(), ..Operator::default() },
             ],
+            run_time_sizes: true,
             ..Description::default()
         }
     }
@@ -78,7 +86,8 @@ impl Backend for Acme {
     fn patterns(&self, _: &Options) -> Result<Vec<Pattern>, Error> {
         let swirl = Pattern::new("swirl", "(com.acme::Swirl ?x ?scales:const)");
         let quantised = Pattern::new("twist_of_quantised", "(com.acme::Twist ?x:q8)");
-        Ok(vec![swirl, quantised, Pattern::new("twist", "(com.acme::Twist ?x)")])
+        let twist = Pattern::new("twist", "(com.acme::Twist ?x)");
+        Ok(vec![swirl, quantised, twist, Pattern::new("pick", "(com.acme::Pick ?x)")])
     }
 
     fn infer(&self, candidate: &Region, options: &Options) -> Result<Vec<OutputType>, Error> {
@@ -91,6 +100,9 @@ impl Backend for Acme {
         }
         let node = &candidate.nodes[0];
         let input = |index| node.input(index).map(|value| &candidate.values[value]);
+        if node.op == "Pick" {
+            return Ok(vec![OutputType { dtype: DType::F32, shape: vec![Dim::Symbolic("?picked".into())] }]);
+        }
         let (Some(x), Some(scales)) = (input(0), input(1)) else { return Err(Error::new("it has two inputs")) };
         let Some((columns, rows)) = x.shape.split_last() else { return Err(Error::new("input 0 has no rows")) };
         if scales.shape != [columns.clone()] {
@@ -133,6 +145,7 @@ impl Backend for Acme {
         let id = |value| region.constant(value).map(|constant| constant.id);
         let scales = region.quantized.first().and_then(|it| Some((id(it.scale)?, it.zero_point.and_then(id))));
         let made = match (node.op.as_str(), scales) {
+            ("Pick", _) => Code::Pick { fault: job.options.text("pick").into() },
             ("Swirl", _) => Code::Swirl { scales: region.constants[0].id, table: table(node)? },
             (_, Some((scale, zero))) => Code::Dequantized { by, scale, zero },
             (_, None) => Code::Twist { by },
@@ -162,6 +175,7 @@ impl HostRuntime for Acme {
                 Box::new(Swirl { scales: constants.host(scales)?.to_vec::<f32>()?, table })
             }
             Code::Twist { by } => Box::new(Twist { by }),
+            Code::Pick { fault } => Box::new(Pick { fault }),
             Code::Dequantized { by, scale, zero } => {
                 let scale = constants.host(scale)?.to_vec::<f32>()?[0];
                 let zero = zero
@@ -212,6 +226,37 @@ impl Executable for Twist {
     fn run(&mut self, inputs: &[TensorView<'_>], outputs: &mut [TensorViewMut<'_>]) -> Result<(), Error> {
         let (x, y) = ports(inputs, outputs)?;
         y.iter_mut().zip(x).for_each(|(y, x)| *y = x * self.by);
+        Ok(())
+    }
+}
+
+struct Pick {
+    fault: String,
+}
+
+impl Executable for Pick {
+    fn run(&mut self, _: &[TensorView<'_>], _: &mut [TensorViewMut<'_>]) -> Result<(), Error> {
+        Err(Error::new("the size of the output is told by the run"))
+    }
+
+    fn run_sized(&mut self, inputs: &[TensorView<'_>], outputs: &mut dyn SizedOutputs) -> Result<(), Error> {
+        let x = inputs.first().and_then(TensorView::as_slice::<f32>).ok_or_else(contiguous)?;
+        let picked: Vec<f32> = x.iter().copied().filter(|x| *x > 0.0).collect();
+        let count = picked.len() as i64;
+        let shape = match self.fault.as_str() {
+            "rank" => vec![count, 1],
+            "size" => vec![-1],
+            "huge" => vec![i64::MAX],
+            _ => vec![count],
+        };
+        match self.fault.as_str() {
+            "none" => return Ok(()),
+            "other" => outputs.allocate(1, &shape).map(|_| ())?,
+            "twice" => outputs.allocate(0, &shape).map(|_| ())?,
+            _ => {}
+        }
+        let mut y = outputs.allocate(0, &shape)?;
+        y.as_mut_slice::<f32>().ok_or_else(contiguous)?.copy_from_slice(&picked);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! constant and what stands in its code.
 //!
 //! ```text
-//! backend npu ops=Conv,Relu merge check_merged max_inputs=1 starts_with=Conv most=4 refuses=failed domain=gpu host
+//! backend npu ops=Conv,Relu merge check_merged max_inputs=1 starts_with=Conv most=4 refuses=failed domain=gpu host run_time_sizes
 //! claim npu w* packed nk/1 f32[4] seed 7 | host
 //! code npu u8[7] seed 9 + w + 3..1027 of w
 //! ```
@@ -111,6 +111,7 @@ impl Scripted {
             }
             "domain" => self.description.domain = Some(value.to_owned()),
             "host" => self.description.host = true,
+            "run_time_sizes" => self.description.run_time_sizes = true,
             other => return Err(format!("a backend has no '{other}'")),
         }
         Ok(())

@@ -1,0 +1,160 @@
+//! Sizes that only the run tells: what follows is planned when they are known, on the host and on a device, and planned anew
+//! for others.
+
+use byoc_core::plugin::Registry;
+use byoc_core::runtime::Session;
+use byoc_plugin_api::DType;
+use byoc_plugin_api::testing::Counting;
+use byoc_tests::onnx::{Model, Type};
+use byoc_tests::tensor::Tensor;
+use byoc_tests::{engine, places};
+
+/// `a = x + x`, reshaped as `shape` says to `r`, `b = relu(r)`, repeated as `times` says to `t`, `c = t + one`. Of every
+/// stage there is an output, and so is an input and a constant.
+fn model() -> Vec<u8> {
+    Model::default()
+        .input("x", Type::Float, &[-1, 4])
+        .input("shape", Type::Int64, &[2])
+        .input("times", Type::Int64, &[2])
+        .weight("one", &[1], &[1.0])
+        .node("Add", &["x", "x"], &["a"])
+        .node("Reshape", &["a", "shape"], &["r"])
+        .node("Relu", &["r"], &["b"])
+        .node("Tile", &["b", "times"], &["t"])
+        .node("Add", &["t", "one"], &["c"])
+        .output("c", Type::Float, &[-1, -1])
+        .output("a", Type::Float, &[-1, 4])
+        .output("r", Type::Float, &[-1, -1])
+        .output("b", Type::Float, &[-1, -1])
+        .output("x", Type::Float, &[-1, 4])
+        .output("one", Type::Float, &[1])
+        .finish()
+}
+
+fn ints(values: &[i64]) -> Tensor {
+    Tensor::new(DType::I64, vec![values.len() as i64], values.iter().flat_map(|value| value.to_le_bytes()).collect())
+}
+
+fn given(rows: i64, shape: [i64; 2], times: [i64; 2]) -> Vec<(String, Tensor)> {
+    let x: Vec<f32> = (0..rows * 4).map(|index| (index as f32 - 3.5) / 4.0).collect();
+    let inputs = [("x", Tensor::f32(&[rows, 4], &x)), ("shape", ints(&shape)), ("times", ints(&times))];
+    inputs.map(|(name, tensor)| (name.to_owned(), tensor)).into()
+}
+
+/// The outputs, by plain loops.
+fn expected(rows: i64, [height, width]: [i64; 2], [down, right]: [i64; 2]) -> Vec<Tensor> {
+    let x: Vec<f32> = (0..rows * 4).map(|index| (index as f32 - 3.5) / 4.0).collect();
+    let a: Vec<f32> = x.iter().map(|x| x + x).collect();
+    let b: Vec<f32> = a.iter().map(|a| a.max(0.0)).collect();
+    let mut c = Vec::new();
+    for row in 0..height * down {
+        for column in 0..width * right {
+            c.push(b[((row % height) * width + column % width) as usize] + 1.0);
+        }
+    }
+    vec![
+        Tensor::f32(&[height * down, width * right], &c),
+        Tensor::f32(&[rows, 4], &a),
+        Tensor::f32(&[height, width], &a),
+        Tensor::f32(&[height, width], &b),
+        Tensor::f32(&[rows, 4], &x),
+        Tensor::f32(&[1], &[1.0]),
+    ]
+}
+
+fn check(session: &mut Session, rows: i64, shape: [i64; 2], times: [i64; 2]) {
+    let found = engine::run(session, &given(rows, shape, times)).expect("it runs");
+    assert_eq!(found.len(), 6);
+    for ((name, found), expected) in found.into_iter().zip(expected(rows, shape, times)) {
+        assert_eq!((found.dtype, &found.shape), (expected.dtype, &expected.shape), "{name}");
+        let near = found.floats().zip(expected.floats()).all(|(a, b)| (a - b).abs() < 1e-6);
+        assert!(near, "{name} of {shape:?} times {times:?}");
+    }
+}
+
+fn session(registry: &Registry, backends: &[&str]) -> Session {
+    let folder = places::temporary();
+    let model = places::write(folder.path(), "model.onnx", model());
+    let artifact = folder.path().join("model.byoc");
+    engine::compile(&model, &artifact, registry, backends).expect("compiled");
+    engine::load(&artifact, registry, 1).expect("loaded")
+}
+
+#[test]
+fn what_follows_is_planned_for_the_sizes_of_each_run() {
+    let mut session = session(&engine::embedded(), &["json"]);
+    let shapes: Vec<_> = session.outputs().into_iter().map(|port| port.shape).collect();
+    assert_eq!(format!("{}", shapes[2][0]), "make_r_size0");
+    let early = session.output(0).map(drop).expect_err("no run yet").to_string();
+    assert_eq!(early, "[B703] the entry did not run yet");
+    check(&mut session, 3, [2, 6], [1, 2]);
+    check(&mut session, 3, [12, 1], [3, 1]);
+    check(&mut session, 3, [2, 6], [1, 2]);
+    check(&mut session, 1, [4, 1], [0, 1]);
+    check(&mut session, 0, [0, 7], [2, 1]);
+    check(&mut session, 2, [1, 8], [5, 1]);
+    let regions: Vec<_> = session.times().into_iter().map(|time| time.symbol).collect();
+    assert_eq!(
+        regions,
+        ["byoc_main_json_0", "byoc_main_json_1", "byoc_main_json_2", "byoc_main_json_3", "byoc_main_json_4"]
+    );
+}
+
+/// What is allocated in a run with the sizes of the one before are lists of inputs, not memory for values.
+#[test]
+fn memory_stays_for_runs_of_the_same_sizes() {
+    let mut session = session(&engine::embedded(), &["json"]);
+    check(&mut session, 64, [16, 16], [4, 4]);
+    let (bytes, before) = (session.arena_bytes(), Counting::count());
+    check(&mut session, 64, [16, 16], [4, 4]);
+    assert_eq!(session.arena_bytes(), bytes);
+    assert!(Counting::count() - before < 400, "{} allocations", Counting::count() - before);
+}
+
+#[test]
+fn a_device_works_before_between_and_behind() {
+    let registry = engine::from_files(vec![places::plugin("simdev"), places::plugin("json")]);
+    let mut session = session(&registry, &["simdev", "json"]);
+    for _ in 0..3 {
+        check(&mut session, 3, [2, 6], [1, 2]);
+        check(&mut session, 1, [2, 2], [2, 2]);
+    }
+    check(&mut session, 1, [2, 2], [2, 2]);
+    let devices = session.devices();
+    assert_eq!(devices.len(), 1);
+    assert_eq!(devices[0].constant_bytes, 256, "the constant is on the device once");
+    let backends: Vec<_> = session.times().into_iter().map(|time| time.backend).collect();
+    assert_eq!(backends, ["simdev", "json", "simdev", "json", "simdev"]);
+    let refused = session.carry(0, 0).expect_err("a size may be another one next time").to_string();
+    assert_eq!(
+        refused,
+        "[B701] cannot carry an output: the entry has sizes that are known only at run time. Give the output to the next run as \
+         its input"
+    );
+    let inputs = given(1, [2, 2], [2, 2]);
+    let borrowed: Vec<_> = inputs.iter().map(|(_, tensor)| tensor.borrowed()).collect();
+    let views: Vec<_> = borrowed.iter().map(|tensor| tensor.view()).collect();
+    session.run_resident(&views).expect("runs as a whole");
+    session.fetch().expect("there is nothing to fetch");
+    assert_eq!(Tensor::of(&session.output(0).expect("c")).shape, [4, 4]);
+}
+
+/// A run that fails leaves no outputs, and the next one is as if it had not been.
+#[test]
+fn a_run_that_fails_is_no_run() {
+    let mut session = session(&engine::embedded(), &["json"]);
+    check(&mut session, 3, [2, 6], [1, 2]);
+    let failed = engine::run(&mut session, &given(3, [5, 5], [1, 2])).expect_err("12 elements").to_string();
+    assert_eq!(
+        failed,
+        "[B703] region byoc_main_json_1, node 'make_r' failed on backend 'json': 12 elements do not make a tensor of shape [5, 5]"
+    );
+    let none = session.output(0).map(drop).expect_err("no outputs").to_string();
+    assert_eq!(none, "[B703] the entry did not run yet");
+    let failed = engine::run(&mut session, &given(3, [2, 6], [-1, 2])).expect_err("a negative number").to_string();
+    assert_eq!(
+        failed,
+        "[B703] region byoc_main_json_3, node 'make_t' failed on backend 'json': negative size in shape [-1, 2]"
+    );
+    check(&mut session, 3, [2, 6], [1, 2]);
+}
