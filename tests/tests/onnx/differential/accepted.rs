@@ -216,9 +216,12 @@ pub(crate) const ACCEPTED: &[Accepted] = &[
     Accepted {
         reason: "a product over nothing is 0; onnxruntime leaves MatMul's result as it finds the memory",
         holds: |it| {
-            let product = it.case.nodes.iter().any(|node| node.op == "MatMul");
+            let product = it.case.nodes.iter().any(|node| ["MatMul", "MatMulInteger"].contains(&node.op));
             let none = it.case.leaves.iter().any(|leaf| leaf.values.iter().any(|value| value.shape.contains(&0)));
-            product && none && it.last(&["MatMul", "Gemm", "Pad"]).is_some() && it.elements(|a, _| a == 0.0)
+            product
+                && none
+                && it.last(&["MatMul", "MatMulInteger", "Gemm", "Pad"]).is_some()
+                && it.elements(|a, _| a == 0.0)
         },
     },
     Accepted {

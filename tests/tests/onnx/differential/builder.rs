@@ -115,10 +115,13 @@ impl Builder {
         value.clone()
     }
 
-    /// A constant that decides a shape or a place.
+    /// A tensor that decides a shape or a place: a constant, or what only the run tells.
     pub(crate) fn structural(&mut self, tensor: Tensor) -> String {
         let dims: Vec<_> = tensor.shape.iter().map(|&size| fixed(size as usize)).collect();
-        self.push_leaf(&dims, true, true, vec![tensor]);
+        // Drawn aside, so that the graph is the same either way.
+        let constant = !self.random.clone().chance(8);
+        let runs = if constant || self.symbols.is_empty() { 1 } else { RUNS };
+        self.push_leaf(&dims, constant, true, vec![tensor; runs]);
         // Nothing else is to read it: it stands for no data.
         self.values.pop().expect("just made").name
     }
