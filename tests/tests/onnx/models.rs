@@ -78,6 +78,9 @@ const QUANTISED: [(&str, f64, f64); 7] = [
     ("mlp_4_bits", 1.01, 60.0),
 ];
 
+/// Models with sizes that the inputs or only the run tells.
+const FREE: [&str; 2] = ["bert_2_layers", "detector"];
+
 pub(crate) fn trials() -> Vec<Trial> {
     let embedded = Arc::new(engine::embedded());
     let dynamic = Arc::new(engine::from_files(vec![places::plugin("json")]));
@@ -93,6 +96,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     for (name, most, noise) in QUANTISED {
         let registry = Arc::clone(&embedded);
         trials.push(trial(format!("quantised/{name}"), move || quantised(name, most, noise, &registry)));
+    }
+    for name in FREE {
+        let registry = Arc::clone(&embedded);
+        trials.push(trial(format!("free/{name}"), move || free(name, &registry)));
     }
     trials.push(trial("peak_memory", peak_memory));
     trials.push(trial("safetensors_reads_the_weights", safetensors_reads_the_weights));
@@ -159,6 +166,30 @@ fn quantised(name: &str, most: f64, noise: f64, registry: &Registry) -> Needed<(
         assert!(above >= noise, "'{output}' is {above:.1} dB above the noise, expected {noise}");
     }
     assert!(ratio <= most, "{} bytes for {unique} bytes of weights: {ratio:.4}", report.file_bytes);
+    Ok(())
+}
+
+/// One artifact and one session compute what onnxruntime does for inputs of all sizes, one after the other and back again.
+fn free(name: &str, registry: &Registry) -> Needed<()> {
+    let folder = data::test_data(&format!("free/{name}"))?;
+    let scratch = places::temporary();
+    let artifact = scratch.path().join("model.byoc");
+    engine::compile(&folder.join("model.onnx"), &artifact, registry, &["json"]).expect("compiles");
+    let mut session = engine::load(&artifact, registry, 2).expect("loads");
+    let files = places::list(&folder);
+    let suffixes: Vec<_> = files.iter().filter_map(|file| file.strip_prefix("inputs")?.strip_suffix(".npz")).collect();
+    assert!(suffixes.len() > 2, "{files:?}");
+    for suffix in suffixes.iter().chain(suffixes.iter().rev()) {
+        let outputs = engine::run(&mut session, &npz::read(&folder.join(format!("inputs{suffix}.npz")))).expect("runs");
+        let expected = npz::read(&folder.join(format!("outputs{suffix}.npz")));
+        for (output, found) in &outputs {
+            let expected = npz::find(&expected, output);
+            let close = Tolerance { relative: 1e-3, absolute: 1e-4 * expected.scale() };
+            if let Err(what) = compare(found, &expected, close) {
+                panic!("'{output}'{suffix} {what}");
+            }
+        }
+    }
     Ok(())
 }
 

@@ -4,11 +4,12 @@ use byoc_core::artifact::Artifact;
 use byoc_core::calibrate::{Dataset, Input, Samples};
 use byoc_core::compile::{self, Request, Silent};
 use byoc_core::diagnostic::{Diagnostic, Result};
+use byoc_core::onnx::write::value;
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::Session;
 use byoc_kendryte_backend as _;
-use byoc_plugin_api::TensorView;
 use byoc_plugin_api::testing::Counting;
+use byoc_plugin_api::{Attribute, Dim, TensorView};
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::{engine, places};
 
@@ -148,4 +149,49 @@ fn a_quantised_region() {
     assert_eq!(allocations(&mut session, input), 0);
     let probabilities = session.output(0).expect("y").to_vec::<f32>().expect("f32");
     assert!((probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-5, "{probabilities:?}");
+}
+
+/// Sizes that the inputs tell: a batch of any length, whose heads are split by shapes that the graph computes.
+#[test]
+fn shapes_of_every_length() {
+    let folder = places::temporary();
+    let mut sizes = Model::default();
+    let free = ["batch", "length"].map(|name| Dim::Symbolic(name.into()));
+    sizes.graph.input.push(value("x", Type::Float, Some(&[&free[..], &[8.into()]].concat())));
+    let sizes = sizes
+        .weight("w", &[8, 8], &(0..64).map(|i| (i % 7) as f32 - 3.0).collect::<Vec<_>>())
+        .ints("from", &[1], &[0])
+        .ints("to", &[1], &[2])
+        .ints("heads", &[2], &[2, 4])
+        .ints("joined", &[1], &[8])
+        .node("Shape", &["x"], &["shape"])
+        .node("Slice", &["shape", "from", "to"], &["rows"])
+        .node_with("Concat", &["rows", "heads"], &["split"], &[("axis", Attribute::Int(0))])
+        .node_with("Concat", &["rows", "joined"], &["join"], &[("axis", Attribute::Int(0))]);
+    let order = Attribute::Ints(vec![0, 2, 1, 3]);
+    let mut model = sizes
+        .node("MatMul", &["x", "w"], &["q"])
+        .node("Reshape", &["q", "split"], &["parts"])
+        .node_with("Transpose", &["parts"], &["q_heads"], &[("perm", order.clone())])
+        .node_with("Transpose", &["q_heads"], &["k_heads"], &[("perm", Attribute::Ints(vec![0, 1, 3, 2]))])
+        .node("MatMul", &["q_heads", "k_heads"], &["scores"])
+        .node_with("Softmax", &["scores"], &["weights"], &[("axis", Attribute::Int(-1))])
+        .node("MatMul", &["weights", "q_heads"], &["seen"])
+        .node_with("Transpose", &["seen"], &["rows_first"], &[("perm", order)])
+        .node("Reshape", &["rows_first", "join"], &["y"])
+        .output("y", Type::Float, &[]);
+    model.graph.output[0] = value("y", Type::Float, None);
+    let (path, artifact) = (folder.path().join("model.onnx"), folder.path().join("model.byoc"));
+    std::fs::write(&path, model.finish()).expect("the model can be written");
+    let registry = engine::embedded();
+    engine::compile(&path, &artifact, &registry, &["json"]).expect("compiled");
+    let mut session = engine::load(&artifact, &registry, 1).expect("loaded");
+    for (batch, length) in [(1i64, 1i64), (2, 7), (1, 64), (3, 128), (1, 300), (2, 7)] {
+        let data = vec![0.5f32; (batch * length * 8) as usize];
+        let (shape, strides) = ([batch, length, 8], [length * 8, 8, 1]);
+        let input = TensorView::from_slice(&data, &shape, &strides).expect("a tensor");
+        assert_eq!(allocations(&mut session, input), 0, "{batch} of {length}");
+        assert_eq!(session.output(0).expect("y").shape(), shape);
+    }
+    assert_eq!(session.times().len(), 1);
 }
