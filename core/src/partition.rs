@@ -116,7 +116,7 @@ pub fn partition(typed: TypedModel, backends: &[Selected], crashes: &Crashes<'_>
             }
             choose::choose(&model, entry, asked, crashes, &mut groups, &mut attempts)?;
         }
-        let uses = Uses::of(graph);
+        let (uses, sizing) = (Uses::of(graph), groups.sizing());
         let mut numbers = vec![0; backends.len()];
         for group in groups.order() {
             let nodes = &groups.groups[group].nodes;
@@ -125,7 +125,9 @@ pub fn partition(typed: TypedModel, backends: &[Selected], crashes: &Crashes<'_>
                 continue;
             };
             let naming = Naming { entry: &graph.name, backend: backends[backend].name(), number: numbers[backend] };
-            regions.push(outline::outline(&model, entry, backend, nodes, &uses, naming)?);
+            let mut plan = outline::outline(&model, entry, backend, nodes, &uses, naming)?;
+            run_time::tell_sizes(graph, &sizing, &backends[backend], &mut plan);
+            regions.push(plan);
             numbers[backend] += 1;
         }
     }

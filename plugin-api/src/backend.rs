@@ -91,6 +91,10 @@ pub struct RegionPolicy {
     /// Whether [`Backend::check`] is asked about a merged region as well, before its parts become one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub check_merged: bool,
+    /// Whether a region gets further inputs, which nothing in it reads, where the shapes of its inputs do not tell all sizes in
+    /// it: where only `h*w` crosses its border, and `h` is in it. For backends that evaluate symbolic sizes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub size_inputs: bool,
 }
 
 /// What is in a file, or in the code of a region, of a backend that has [`Description::files`]. End a literal with

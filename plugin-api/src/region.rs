@@ -1,7 +1,7 @@
 //! The region: the subgraph that core gives to one backend. It crosses the border as JSON with a schema name; fields
 //! that a reader does not know are ignored, so the schema can grow without touching the ABI.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -236,11 +236,9 @@ impl Region {
     /// Whether the sizes of the inputs do not tell all sizes of the outputs: such a region is run by
     /// [`Executable::run_sized`](crate::Executable::run_sized).
     pub fn tells_sizes(&self) -> bool {
-        let symbols = |values: &[usize]| -> HashSet<String> {
-            values.iter().flat_map(|&value| byoc_dim::symbols(&self.values[value].shape)).collect()
-        };
-        let known = symbols(&self.inputs);
-        symbols(&self.outputs).iter().any(|symbol| !known.contains(symbol))
+        let shape = |&value: &usize| self.values[value].shape.as_slice();
+        let known = byoc_dim::told(self.inputs.iter().map(shape));
+        self.outputs.iter().map(shape).flat_map(byoc_dim::symbols).any(|symbol| !known.contains(&symbol))
     }
 
     /// The constant that `value` stands for, if it is one.

@@ -9,7 +9,7 @@ use super::elements::{self, Scalar};
 use super::{ANY, OpDef, ViewRule, attributes};
 use crate::constants::View;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::dim::{self, Expr};
+use crate::dim::Expr;
 use crate::ir::{Node, TensorType};
 
 /// The input and result of an inference rule. Input and output positions are ONNX's.
@@ -279,7 +279,7 @@ impl<'a> Infer<'a> {
             let Some(ty) = ty else { continue };
             shape = Some(match shape {
                 None => ty.shape.clone(),
-                Some(shape) => dim::broadcast(&shape, &ty.shape).ok_or_else(|| {
+                Some(shape) => self.meet(&shape, &ty.shape).ok_or_else(|| {
                     let so_far = shape.iter().map(Dim::to_string).collect::<Vec<_>>().join(",");
                     mismatch(format!("input {index} is {ty}, which does not broadcast with [{so_far}]"))
                 })?,

@@ -3,9 +3,9 @@
 
 use byoc_plugin_api::{DType, Dim};
 
-use super::infer::{Infer, axes_in};
+use super::infer::{Infer, axes_in, mismatch};
 use crate::diagnostic::Result;
-use crate::dim;
+use crate::dim::{self, symbols};
 use crate::ir::TensorType;
 
 /// What is known of the outputs before the node runs; `None` where not even a rank is.
@@ -52,6 +52,24 @@ impl Infer<'_> {
     /// The type with symbols for what is open.
     pub(super) fn closed(&self, ty: PartialType) -> TensorType {
         ty.closed(&self.node.name, &|name| self.taken.is_some_and(|taken| taken.contains(name)))
+    }
+
+    /// The shape of two tensors broadcast against each other. Where a size that a run tells meets another one, either may turn out
+    /// to be 1, so the run of this node tells which it is; of sizes that inputs tell, two names are taken for one size.
+    pub(super) fn meet(&self, a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
+        let told = |size: &Dim| {
+            self.taken.is_some_and(|taken| symbols(std::slice::from_ref(size)).any(|name| !taken.contains(&name)))
+        };
+        let mut shape = dim::broadcast(a, b)?;
+        let rank = shape.len();
+        for axis in 0..a.len().min(b.len()) {
+            let [x, y] = [a, b].map(|shape| &shape[shape.len() - 1 - axis]);
+            if x != y && x.fixed().is_none() && y.fixed().is_none() && (told(x) || told(y)) {
+                let open = PartialType { dtype: DType::I64, shape: vec![Size::Open(rank - 1 - axis)] };
+                shape[rank - 1 - axis] = self.closed(open).shape.swap_remove(0);
+            }
+        }
+        Some(shape)
     }
 
     /// Sets the outputs by what the rule knows of them; `false` where that is nothing.
@@ -148,6 +166,10 @@ pub(super) fn range(infer: &Infer<'_>) -> Result<Option<Vec<PartialType>>> {
 pub(super) fn split(infer: &Infer<'_>) -> Result<Option<Vec<PartialType>>> {
     let x = infer.input(0)?;
     let axis = infer.axis("axis", 0, x.shape.len())?;
+    let count = infer.outputs.len();
+    if let Some(parts) = infer.length(1)?.filter(|&parts| parts != count) {
+        return Err(mismatch(format!("input 1 (split) has {parts} entries, but there are {count} outputs")));
+    }
     let part = |part: usize| {
         let mut shape: Vec<Size> = x.shape.iter().cloned().map(Size::Known).collect();
         shape[axis] = Size::Open(part);

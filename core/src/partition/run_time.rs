@@ -5,8 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 
 use byoc_plugin_api::{Refusal, RefusalCode};
 
+use super::RegionPlan;
 use crate::dim;
-use crate::ir::{Graph, ValueId};
+use crate::ir::{Graph, TensorType, Value, ValueId};
 use crate::passes::infer::input_symbols;
 use crate::plugin::Selected;
 
@@ -50,4 +51,34 @@ pub(super) fn refusal(
         return refusal(", and another node of the match reads it");
     }
     None
+}
+
+/// Gives a region further inputs where those that it has do not tell all sizes in it, if its backend wants them: values that
+/// have such a size by itself, which nothing in the region reads. A border may cut what has only `h*w` elements off from what
+/// has `h` rows, or a list of sizes from the tensor that it was read from.
+pub(super) fn tell_sizes(graph: &Graph, sizing: &[Option<ValueId>], selected: &Selected, plan: &mut RegionPlan) {
+    let alone = plan.nodes.iter().any(|&node| sizing[node].is_some());
+    if alone || !selected.registered.description.regions.size_inputs {
+        return;
+    }
+    let region = &mut plan.region;
+    loop {
+        let known = dim::told(region.inputs.iter().map(|&input| region.values[input].shape.as_slice()));
+        let mut symbols = region.values.iter().flat_map(|value| dim::symbols(&value.shape));
+        let Some(missing) = symbols.find(|symbol| !known.contains(symbol)) else { return };
+        let tells = |value: &ValueId| {
+            let ty = graph.value(*value).ty.as_ref();
+            ty.is_some_and(|ty| ty.shape.iter().any(|size| dim::teaches(size, &known).as_ref() == Some(&missing)))
+        };
+        // Whoever tells a size first is before all that has it.
+        let made = graph.nodes.iter().zip(sizing).filter(|(_, told)| told.is_some());
+        let made = made.flat_map(|(node, _)| node.outputs.iter().flatten().copied());
+        let fits = |value: &ValueId| !plan.inputs.contains(value) && tells(value);
+        let Some(teller) = graph.inputs.iter().copied().chain(made).find(fits) else { return };
+        let Value { name, ty, .. } = graph.value(teller).clone();
+        let Some(TensorType { dtype, shape }) = ty else { return };
+        region.inputs.push(region.values.len());
+        region.values.push(byoc_plugin_api::Value { name, dtype, shape });
+        plan.inputs.push(teller);
+    }
 }

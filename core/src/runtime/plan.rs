@@ -44,11 +44,11 @@ pub(super) struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// The shape of each value for inputs of the given shapes, one for each input port. Shapes that the entry does not
-    /// take are errors that name the port.
-    pub(super) fn shapes(&self, input_shapes: &[&[i64]]) -> Result<Vec<Vec<i64>>> {
+    /// The shape of each value for inputs of the given shapes, one for each input port, where sizes that were told before are
+    /// known. Shapes that the entry does not take are errors that name the port.
+    pub(super) fn shapes(&self, input_shapes: &[&[i64]], told: &HashMap<String, usize>) -> Result<Vec<Vec<i64>>> {
         let entry = self.entry;
-        let symbols = bind_symbols(entry, input_shapes)?;
+        let symbols = bind_symbols(entry, input_shapes, told)?;
         let shapes = entry.values.iter().map(|value| evaluate(&value.shape, &symbols)).collect::<Result<Vec<_>>>()?;
         for (port, given) in entry.inputs.iter().zip(input_shapes) {
             if shapes[port.value] != *given {
@@ -113,9 +113,13 @@ impl Layout<'_> {
     }
 }
 
-/// The size of each symbol, read off the shapes of the inputs.
-pub(super) fn bind_symbols(entry: &Entry, input_shapes: &[&[i64]]) -> Result<HashMap<String, usize>> {
-    let mut symbols: HashMap<String, usize> = HashMap::new();
+/// The size of each symbol, read off the shapes of the inputs, beside those that are known.
+pub(super) fn bind_symbols(
+    entry: &Entry,
+    input_shapes: &[&[i64]],
+    told: &HashMap<String, usize>,
+) -> Result<HashMap<String, usize>> {
+    let mut symbols = told.clone();
     let mut open = Vec::new();
     for (port, given) in entry.inputs.iter().zip(input_shapes) {
         let declared = &entry.values[port.value].shape;
@@ -254,7 +258,7 @@ mod tests {
         let entry = entry(values, inputs, outputs, calls);
         let steps = Steps::new(&entry, memories);
         let layout = Layout { entry: &entry, steps: &steps, memories, devices: 1 };
-        let shapes = layout.shapes(&vec![&[4][..]; inputs.len()]).expect("the shape of the inputs");
+        let shapes = layout.shapes(&vec![&[4][..]; inputs.len()], &HashMap::new()).expect("the shape of the inputs");
         let arenas = layout.plan(shapes, scratch).expect("a plan").arenas;
         <[Arena; 2]>::try_from(arenas).unwrap_or_else(|arenas| panic!("{} memories", arenas.len()))
     }

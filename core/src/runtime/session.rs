@@ -55,6 +55,8 @@ pub struct Session {
     memories: Vec<usize>,
     /// The name of each value.
     names: Vec<String>,
+    /// Sizes that are known beside those that the inputs tell.
+    told: HashMap<String, usize>,
     queueing: Queueing,
     _artifact: Option<Artifact>,
 }
@@ -108,11 +110,15 @@ impl Session {
 
     /// Copies the outputs of the last run from the devices, for [`Session::output`].
     pub fn fetch(&mut self) -> Result<()> {
-        if self.later.as_ref().is_some_and(|later| later.has_run) {
-            return Ok(());
-        }
-        if !self.state.as_ref().is_some_and(|state| state.filled.inputs) {
+        let here = match &self.later {
+            Some(later) => later.has_run,
+            None => self.state.as_ref().is_some_and(|state| state.filled.inputs),
+        };
+        if !here {
             return Err(Diagnostic::new(Code::RunFailed, "there is no run whose outputs could be fetched"));
+        }
+        if self.later.is_some() {
+            return Ok(());
         }
         self.in_turn(0, &mut |session| session.work(&[], Run::Outputs))
     }
@@ -182,7 +188,7 @@ impl Session {
     /// Makes memory for inputs of these shapes, unless the last ones had the same.
     fn ready(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
         self.check_inputs(inputs)?;
-        if self.state.as_ref().is_some_and(|state| state.fits(inputs)) {
+        if self.state.as_ref().is_some_and(|state| state.fits(inputs) && state.told == self.told) {
             return Ok(());
         }
         // The old memory goes first: both together may not fit.
@@ -193,6 +199,7 @@ impl Session {
             memories: &self.memories,
             devices: &self.devices,
             names: &self.names,
+            told: &self.told,
         };
         self.state = Some(place.state(inputs, &mut self.calls)?);
         Ok(())

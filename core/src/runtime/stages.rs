@@ -22,7 +22,7 @@ pub(super) enum Place {
 /// Calls whose sizes are known when they begin, and the one behind them that tells further sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Stage {
-    /// The calls as an entry of their own, which takes inputs of the whole entry and then what earlier stages made.
+    /// The calls as an entry of their own. The first takes what the whole entry does, the others what they read.
     pub(super) entry: Entry,
     /// The place of each of its inputs.
     pub(super) feeds: Vec<Place>,
@@ -124,8 +124,7 @@ impl<'a> Splitter<'a> {
         let mut numbers = Numbers { whole, new: HashMap::new(), values: Vec::new() };
         let mut feeds = Vec::new();
         for (index, port) in whole.inputs.iter().enumerate() {
-            // Behind the first stage also those that nothing reads: their sizes tell those of other values.
-            if stage == 0 || dim::symbols(&whole.values[port.value].shape).next().is_some() {
+            if stage == 0 {
                 feeds.push(Place::Input(index));
                 entry.inputs.push(Port { name: port.name.clone(), value: numbers.of(port.value) });
             }

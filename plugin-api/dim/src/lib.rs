@@ -4,7 +4,7 @@
 //!
 //! A symbol stands for a size, so it is at least 0; a division by an expression takes the divisor to be positive.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -259,6 +259,31 @@ pub fn eval(text: &str, symbols: &HashMap<String, usize>) -> Result<usize> {
     usize::try_from(value).map_err(|_| {
         DimError::new(DimErrorKind::Invalid, format!("the size '{text}' comes to {value}, which is negative"))
     })
+}
+
+/// The symbol that [`bind`] learns from an actual size of `dim` where `known` are known: the only other one, in a linear term.
+pub fn teaches(dim: &Dim, known: &HashSet<String>) -> Option<String> {
+    let Dim::Symbolic(text) = dim else { return None };
+    let mut expr: Expr = text.parse().ok()?;
+    let mut unknown = expr.symbols().into_iter().filter(|name| !known.contains(name));
+    let name = unknown.next().filter(|_| unknown.next().is_none())?;
+    expr.terms.remove(&vec![Atom::Symbol(name.clone())])?;
+    (!expr.symbols().contains(&name)).then_some(name)
+}
+
+/// The symbols that actual sizes of these shapes tell.
+pub fn told<'a>(shapes: impl Iterator<Item = &'a [Dim]>) -> HashSet<String> {
+    let dims: Vec<&Dim> = shapes.flatten().filter(|dim| dim.fixed().is_none()).collect();
+    let mut known = HashSet::new();
+    loop {
+        let before = known.len();
+        for dim in &dims {
+            known.extend(teaches(dim, &known));
+        }
+        if known.len() == before {
+            return known;
+        }
+    }
 }
 
 /// The symbols in a shape, each as often as a size has it.

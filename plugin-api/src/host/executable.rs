@@ -59,6 +59,9 @@ impl Executable for PluginExecutable {
     }
 }
 
+/// More dimensions than any tensor has.
+const MOST_DIMENSIONS: usize = 4096;
+
 /// The outputs of the run that is under way.
 struct Given<'a> {
     outputs: &'a mut dyn SizedOutputs,
@@ -74,12 +77,13 @@ extern "C" fn allocate(
 ) -> i32 {
     // SAFETY: `context` is what `run_sized` keeps for the call that is running.
     let given = unsafe { &mut *context.cast::<Given<'_>>() };
-    let shape = match (ndim, shape.is_null()) {
-        (0, _) => &[],
-        (_, true) => {
-            given.failed = Some(Error::new(format!("the plugin gave no shape for output {output}")));
-            return abi::FAILED;
-        }
+    if ndim > MOST_DIMENSIONS || tensor.is_null() || (ndim > 0 && shape.is_null()) {
+        let error = format!("the plugin asks for output {output} without a shape or a place for the answer");
+        given.failed.get_or_insert(Error::new(error));
+        return abi::FAILED;
+    }
+    let shape = match ndim {
+        0 => &[],
         // SAFETY: not null, and the plugin lends that many sizes for this call.
         _ => unsafe { std::slice::from_raw_parts(shape, ndim) },
     };

@@ -79,7 +79,9 @@ fn outputs(operator: &Operator) -> Option<String> {
         let shape = match &rule.shape {
             ShapeRule::Input(input) => no_input(input),
             ShapeRule::Attribute(name) => lacks(name, AttributeKind::Ints),
-            ShapeRule::RunTime(rank) => (*rank > MOST).then(|| format!("{rank} sizes of the run, at most {MOST}")),
+            ShapeRule::RunTime(rank) => {
+                (*rank == 0 || *rank > MOST).then(|| format!("{rank} sizes of the run, of 1 to {MOST}"))
+            }
             ShapeRule::Broadcast | ShapeRule::Fixed(_) | ShapeRule::Later(_) => None,
         };
         if let Some(what) = dtype.or(shape) {

@@ -60,7 +60,14 @@ impl<'n, 'a> Call<'n, 'a> {
             Some(wanted) if wanted != shape => {
                 Err(Error::new(format!("{} computes {shape:?} for an output of {wanted:?}", self.node.op)))
             }
-            _ => count(shape),
+            Some(_) => count(shape),
+            // What the run says may be more than there is room for, too.
+            None => {
+                let count = count(shape)?;
+                let room = Vec::<u64>::new().try_reserve_exact(count);
+                room.map_err(|_| Error::new(format!("a tensor of shape {shape:?} does not fit in memory")))?;
+                Ok(count)
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use byoc_plugin_api::{Attribute, DType, Error, from_hex};
 use ndarray::{Array1, ArrayD, IxDyn};
 
-use super::array::{Array, Item, count, dims, each, shaped};
+use super::array::{Array, Item, dims, each, shaped};
 use super::call::{Call, Outputs};
 use super::{I64, Kernel, SAME, SIGNED, kernel};
 
@@ -41,6 +41,7 @@ pub(crate) fn tensor(dtype: DType, shape: &[usize], hex: &str) -> Result<Array<'
 /// `ConstantOfShape`.
 pub(crate) fn constant_of_shape(call: &Call<'_, '_>) -> Outputs {
     let shape = dims(&call.input(0)?.to_ints())?;
+    call.count(&shape)?;
     let value = match call.node.attributes.get("value") {
         Some(Attribute::Tensor { dtype, shape, hex }) => tensor(*dtype, shape, hex)?,
         _ => Item::wrap(ArrayD::from_elem(IxDyn(&[]), 0f32)),
@@ -65,12 +66,12 @@ pub(crate) fn range(call: &Call<'_, '_>) -> Outputs {
         return Err(Error::new("the step of Range is 0"));
     }
     if dtype.is_float() {
-        let length = length(((limit - start) / delta).ceil())?;
+        let length = length(call, ((limit - start) / delta).ceil())?;
         return call.rounded(Array1::from_shape_fn(length, |i| start + i as f64 * delta).into_dyn());
     }
     let span = limit_int - start_int;
     let steps = if (span > 0) == (delta_int > 0) { span.unsigned_abs().div_ceil(delta_int.unsigned_abs()) } else { 0 };
-    let length = length(steps as f64)?;
+    let length = length(call, steps as f64)?;
     let item = |i: usize| start_int + i as i128 * delta_int;
     each!(call.input(0)?, x => {
         fn typed<T: Item, S>(_: &ndarray::ArrayRef<T, S>, length: usize, item: impl Fn(usize) -> i128) -> Outputs {
@@ -80,8 +81,8 @@ pub(crate) fn range(call: &Call<'_, '_>) -> Outputs {
     })
 }
 
-fn length(value: f64) -> Result<usize, Error> {
-    count(&[value.max(0.0) as usize])
+fn length(call: &Call<'_, '_>, value: f64) -> Result<usize, Error> {
+    call.count(&[value.max(0.0) as usize])
 }
 
 #[cfg(test)]

@@ -158,7 +158,14 @@ pub(crate) fn split(call: &Call<'_, '_>) -> Outputs {
     let axis = call.axis("axis", 0, x.shape().len())?;
     let size = x.shape()[axis];
     let sizes = match call.ints(1) {
-        Some(sizes) => dims(&sizes)?,
+        Some(sizes) => {
+            let parts: Result<Vec<usize>, _> = sizes.iter().map(|&size| usize::try_from(size)).collect();
+            let parts = parts.map_err(|_| Error::new(format!("a negative size in {sizes:?}")))?;
+            if parts.len() != call.node.outputs.len() {
+                return Err(Error::new(format!("{} parts for {} outputs", parts.len(), call.node.outputs.len())));
+            }
+            parts
+        }
         None => {
             let parts = call.node.outputs.len();
             if parts == 0 || call.node.int("num_outputs", parts as i64) != parts as i64 {
@@ -168,7 +175,7 @@ pub(crate) fn split(call: &Call<'_, '_>) -> Outputs {
             (0..parts).map(|part| each.min(size.saturating_sub(part * each))).collect()
         }
     };
-    if sizes.iter().sum::<usize>() != size {
+    if sizes.iter().try_fold(0usize, |sum, &part| sum.checked_add(part)) != Some(size) {
         return Err(Error::new(format!("cannot split {size} into {sizes:?}")));
     }
     let mut start = 0;

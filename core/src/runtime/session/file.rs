@@ -42,6 +42,7 @@ impl Session {
         let memories = vec![HOST];
         Ok(Session {
             later: None,
+            told: HashMap::new(),
             state: None,
             calls: vec![call],
             constants: HashMap::new(),

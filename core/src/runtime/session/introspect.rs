@@ -119,7 +119,9 @@ impl Session {
                 }
                 _ => return None,
             },
-            _ => port,
+            // Each run sends what it is given.
+            (Some(_), PortIndex::Input(_)) => return None,
+            (None, _) => port,
         };
         let (ports, index) = match port {
             PortIndex::Input(index) => (&self.entry.inputs, index),

@@ -98,8 +98,11 @@ impl SizedCall {
         let SizedCall { call, outputs, .. } = self;
         outputs.iter_mut().for_each(|output| output.given = false);
         let LoadedRegion::Host(bound) = &mut call.region else { return Ok(()) };
-        let done = bound.executable().run_sized(inputs, &mut Filling { outputs, symbols });
+        let mut filling = Filling { outputs, symbols, failed: None };
+        let done = bound.executable().run_sized(inputs, &mut filling);
         call.time = start.elapsed();
+        // Whatever the backend made of it.
+        let done = filling.failed.map_or(done, Err);
         let done = done.and_then(|()| match outputs.iter().find(|output| !output.given) {
             Some(output) => Err(Error::new(format!("it did not give '{}'", output.name))),
             None => Ok(()),
@@ -113,10 +116,21 @@ struct Filling<'a> {
     outputs: &'a mut [SizedOutput],
     /// What is known of the sizes of this run.
     symbols: &'a mut HashMap<String, usize>,
+    /// Why memory was not given.
+    failed: Option<Error>,
 }
 
 impl SizedOutputs for Filling<'_> {
     fn allocate(&mut self, index: usize, shape: &[i64]) -> std::result::Result<TensorViewMut<'_>, Error> {
+        if let Err(error) = self.prepare(index, shape) {
+            return Err(self.failed.get_or_insert(error).clone());
+        }
+        Ok(self.outputs[index].view_mut())
+    }
+}
+
+impl Filling<'_> {
+    fn prepare(&mut self, index: usize, shape: &[i64]) -> std::result::Result<(), Error> {
         let count = self.outputs.len();
         let none = || Error::new(format!("there is no output {index} of {count}"));
         let output = self.outputs.get_mut(index).ok_or_else(none)?;
@@ -146,7 +160,7 @@ impl SizedOutput {
         Err(Error::new(format!("it computed '{name}' of shape {shape:?}, expected [{declared}]")))
     }
 
-    fn memory(&mut self, shape: &[i64]) -> std::result::Result<TensorViewMut<'_>, Error> {
+    fn memory(&mut self, shape: &[i64]) -> std::result::Result<(), Error> {
         let dtype = self.ty.dtype;
         let size = bytes(shape, dtype.size()).map_err(|error| Error::new(error.message))?;
         if self.memory.is_none() || self.room < size {
@@ -158,9 +172,13 @@ impl SizedOutput {
         self.shape.clear();
         self.shape.extend_from_slice(shape);
         self.strides = contiguous_strides(shape);
+        Ok(())
+    }
+
+    fn view_mut(&mut self) -> TensorViewMut<'_> {
         let data = self.memory.as_mut().map_or(std::ptr::null_mut(), Buffer::as_mut_ptr);
         // SAFETY: the block has room for the shape, it is nobody else's, and it stays until the next run.
-        Ok(unsafe { TensorViewMut::from_raw(data, dtype, &self.shape, &self.strides) })
+        unsafe { TensorViewMut::from_raw(data, self.ty.dtype, &self.shape, &self.strides) }
     }
 
     fn view(&self) -> TensorView<'_> {
@@ -209,7 +227,7 @@ impl Later {
     pub(super) fn run(&mut self, head: &Session, given: &[TensorView<'_>]) -> Result<()> {
         self.has_run = false;
         let shapes: Vec<_> = given.iter().map(TensorView::shape).collect();
-        let mut symbols = bind_symbols(&head.entry, &shapes)?;
+        let mut symbols = bind_symbols(&head.entry, &shapes, &HashMap::new())?;
         for index in 0..self.stages.len() {
             let (stages, rest) = self.stages.split_at_mut(index);
             let (sized, call) = self.sized.split_at_mut(index);
@@ -220,6 +238,9 @@ impl Later {
             let inputs = made.views(&call.feeds, &inputs)?;
             call.run(&inputs, &mut symbols)?;
             let made = Made { head, stages, sized: &self.sized[..=index], constants: &self.constants };
+            if stage.session.told != symbols {
+                stage.session.told.clone_from(&symbols);
+            }
             stage.session.run(&made.views(&stage.feeds, given)?)?;
         }
         self.has_run = true;

@@ -119,7 +119,6 @@ impl Session {
     }
 }
 
-/// The devices that the regions run on, one of each kind: those of `there`, or newly opened ones.
 /// What the stages of an entry are loaded from.
 struct Loading<'a> {
     artifact: &'a Artifact,
@@ -156,6 +155,7 @@ impl Loading<'_> {
         // From here on an error releases everything in order, as `Session` does when it is dropped.
         let mut session = Session {
             later: None,
+            told: HashMap::new(),
             state: None,
             calls: Vec::new(),
             constants,
@@ -236,6 +236,7 @@ impl Loading<'_> {
     }
 }
 
+/// The devices that the regions run on, one of each kind: those of `there`, or newly opened ones.
 fn open_devices(
     regions: &[&Region],
     kinds: &[String],

@@ -46,6 +46,7 @@ impl SingleRegion<'_> {
         let (_, memories) = memories(&[region]);
         let mut session = Session {
             later: None,
+            told: HashMap::new(),
             state: None,
             calls: Vec::new(),
             constants: HashMap::new(),

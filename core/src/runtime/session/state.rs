@@ -19,6 +19,8 @@ use crate::runtime::steps::{HOST, Steps};
 /// The state for one set of input shapes.
 pub(super) struct State {
     input_shapes: Vec<Vec<i64>>,
+    /// What was known beside them.
+    pub(super) told: HashMap<String, usize>,
     /// The position of each input, by its value.
     positions: HashMap<usize, usize>,
     pub(super) plan: Plan,
@@ -76,6 +78,7 @@ pub(super) struct StateBuilder<'a> {
     pub(super) memories: &'a [usize],
     pub(super) devices: &'a [Device],
     pub(super) names: &'a [String],
+    pub(super) told: &'a HashMap<String, usize>,
 }
 
 impl StateBuilder<'_> {
@@ -84,7 +87,7 @@ impl StateBuilder<'_> {
         let input_shapes: Vec<_> = inputs.iter().map(TensorView::shape).collect();
         let layout =
             Layout { entry: self.entry, steps: self.steps, memories: self.memories, devices: self.devices.len() };
-        let shapes = layout.shapes(&input_shapes)?;
+        let shapes = layout.shapes(&input_shapes, self.told)?;
         let mut scratch = vec![0; calls.len()];
         let mut records = vec![true; calls.len()];
         for (index, call) in calls.iter_mut().enumerate() {
@@ -112,6 +115,7 @@ impl StateBuilder<'_> {
         self.prepare(&plan, &devices, calls)?;
         let most = |count: fn(&Call) -> usize| self.entry.calls.iter().map(count).max().unwrap_or(0);
         Ok(State {
+            told: self.told.clone(),
             input_shapes: input_shapes.iter().map(|shape| shape.to_vec()).collect(),
             positions: self.entry.inputs.iter().enumerate().map(|(index, port)| (port.value, index)).collect(),
             plan,

@@ -111,6 +111,7 @@ impl Scripted {
             }
             "domain" => self.description.domain = Some(value.to_owned()),
             "host" => self.description.host = true,
+            "size_inputs" => regions.size_inputs = true,
             "run_time_sizes" => self.description.run_time_sizes = true,
             other => return Err(format!("a backend has no '{other}'")),
         }
