@@ -125,25 +125,27 @@ pub(crate) fn l2(call: &Call<'_, '_>) -> Outputs {
     reduce(call, |values| squares(values).sqrt(), |values, _| whole_squares(values).isqrt())
 }
 
-/// `ReduceLogSum`; of integers truncated.
-pub(crate) fn log_sum(call: &Call<'_, '_>) -> Outputs {
-    reduce(
-        call,
-        |values| values.iter().sum::<f64>().ln(),
-        |values, _| (values.fold(0, i128::wrapping_add) as f64).ln() as i128,
-    )
+/// Runs one reduction in `f64`, of integers too: the result is truncated, and the least integer for minus infinity.
+fn by_floats(call: &Call<'_, '_>, f: impl Fn(&[f64]) -> f64) -> Outputs {
+    let x = call.input(0)?;
+    let along = reduced_axes(call, x.shape().len())?;
+    call.rounded(fold(&x.to_f64().view(), &along, call.node.int("keepdims", 1) != 0, f)?)
 }
 
-/// `ReduceLogSumExp`, also where the sum is too large for a number; of integers truncated.
+/// `ReduceLogSum`.
+pub(crate) fn log_sum(call: &Call<'_, '_>) -> Outputs {
+    by_floats(call, |values| values.iter().sum::<f64>().ln())
+}
+
+/// `ReduceLogSumExp`, also where the sum is too large for a number.
 pub(crate) fn log_sum_exp(call: &Call<'_, '_>) -> Outputs {
-    fn of(values: &[f64]) -> f64 {
+    by_floats(call, |values| {
         let largest = values.iter().copied().fold(f64::NEG_INFINITY, Item::larger);
         match largest.is_finite() {
             true => largest + values.iter().map(|value| (value - largest).exp()).sum::<f64>().ln(),
             false => largest,
         }
-    }
-    reduce(call, of, |values, _| of(&values.map(|value| value as f64).collect::<Vec<_>>()) as i128)
+    })
 }
 
 /// `ReduceMax`; NaN wins, and of nothing it is the least value of the type.
@@ -273,6 +275,7 @@ mod tests {
         let logarithms = |op, values: &[f64]| first(op, &[], vec![tensor(&[values.len()], values)]).1[0];
         assert_eq!(logarithms("ReduceLogSum", &[1.0, 6.0]), 7f64.ln());
         assert_eq!(logarithms("ReduceLogSum", &[]), -infinity);
+        assert_eq!(first("ReduceLogSum", &[], vec![tensor(&[1], &[0i32])]).1, [f64::from(i32::MIN)]);
         assert_eq!(logarithms("ReduceLogSumExp", &[1000.0, 1000.0]), 1000.0 + 2f64.ln());
         assert_eq!(logarithms("ReduceLogSumExp", &[infinity, 1.0]), infinity);
         let all = |values: &[bool]| first("ReduceMin", &[], vec![tensor(&[values.len()], values)]).1[0];
