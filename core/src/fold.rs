@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use byoc_plugin_api::{Error, INLINE_BYTES};
+use byoc_plugin_api::{Dim, Error, INLINE_BYTES, SizedOutputs, TensorViewMut, Value};
 use bytes::Bytes;
 
 use crate::compute::{Compiled, Tensor};
@@ -52,7 +52,8 @@ fn fold_entry(model: &mut Model, entry: usize, folding_backend: &Selected, spool
             let shape = ty.fixed_shape().unwrap_or_default();
             let name = model.entries[entry].value(value).name.clone();
             let constant = model.constants.insert(&name, ty.dtype, &shape, bytes);
-            model.entries[entry].values[value.0].constant = Some(constant);
+            let value = &mut model.entries[entry].values[value.0];
+            (value.constant, value.ty) = (Some(constant), Some(ty));
         }
         model.folded.extend(plan.constants.iter().map(|constant| constant.base));
         done.extend(nodes);
@@ -80,6 +81,10 @@ fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
             continue;
         }
         let Some(bytes) = node.outputs.iter().flatten().map(|&value| bytes(graph, value)).sum::<Option<usize>>() else {
+            // It tells sizes. What reads it waits for the next round, when they are known.
+            if tells_little(model, graph, node) {
+                nodes.insert(index);
+            }
             continue;
         };
         if freed(model, graph, node, &readings).is_some_and(|freed| bytes <= freed.max(SMALL_BYTES)) {
@@ -88,6 +93,15 @@ fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
         }
     }
     nodes
+}
+
+/// Whether all that a node reads are small constants. Operators that tell sizes when those are known choose among them.
+fn tells_little(model: &Model, graph: &Graph, node: &Node) -> bool {
+    let sizes = node.inputs.iter().flatten().map(|&value| {
+        let constant = graph.value(value).constant.as_ref()?;
+        Some(model.constants.get(constant.base).bytes.len())
+    });
+    sizes.sum::<Option<usize>>().is_some_and(|bytes| bytes <= SMALL_BYTES)
 }
 
 /// The bytes of the constants that folding the node makes unused; `None` where one keeps a reader.
@@ -155,11 +169,39 @@ fn evaluate(
 ) -> Result<Vec<(Bytes, TensorType)>> {
     let failed = |error| failed(plan, folding_backend, error);
     let compiled = Compiled::new(table, plan, folding_backend, spool, &failed)?;
+    if plan.region.tells_sizes() {
+        let mut told = Told {
+            values: plan.region.outputs.iter().map(|&value| &plan.region.values[value]).collect(),
+            results: Vec::new(),
+        };
+        told.results.resize_with(told.values.len(), || None);
+        compiled.load().and_then(|mut executable| executable.run_sized(&[], &mut told)).map_err(failed)?;
+        let results = told.results.into_iter().collect::<Option<Vec<_>>>();
+        let results = results.ok_or_else(|| failed(Error::new("an output was not given")))?;
+        return results.into_iter().map(|result| keep(result, spool)).collect();
+    }
     let outputs = plan.region.outputs.iter().map(|&value| Tensor::zeros(&plan.region.values[value]));
     let mut results = outputs.collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
     let mut views: Vec<_> = results.iter_mut().map(Tensor::view_mut).collect();
     compiled.load().and_then(|mut executable| executable.run(&[], &mut views)).map_err(failed)?;
     results.into_iter().map(|result| keep(result, spool)).collect()
+}
+
+/// The outputs of a region that tells their sizes.
+struct Told<'a> {
+    values: Vec<&'a Value>,
+    results: Vec<Option<Tensor>>,
+}
+
+impl SizedOutputs for Told<'_> {
+    fn allocate(&mut self, output: usize, shape: &[i64]) -> std::result::Result<TensorViewMut<'_>, Error> {
+        let value = self.values.get(output).ok_or_else(|| Error::new(format!("there is no output {output}")))?;
+        let size = |&size: &i64| usize::try_from(size).map(Dim::Fixed);
+        let shape: std::result::Result<Vec<_>, _> = shape.iter().map(size).collect();
+        let shape = shape.map_err(|_| Error::new(format!("a size of '{}' is negative", value.name)))?;
+        let tensor = Tensor::zeros(&Value { shape, ..(*value).clone() })?;
+        Ok(self.results[output].insert(tensor).view_mut())
+    }
 }
 
 /// The bytes with their type: large ones move to the spool, so that what a large model folds does not pile up in memory.

@@ -25,6 +25,7 @@ mod reduce;
 mod resize;
 mod run_time;
 mod scatter;
+mod select;
 mod shape;
 mod slice;
 mod softmax;
@@ -205,6 +206,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("Add", 14, (2, 2), elementwise::arithmetic).like(Like::Broadcast).attributes(attributes::BROADCAST),
     OpDef::new("And", 7, (2, 2), elementwise::logic).like(Like::Compared).attributes(attributes::BROADCAST),
     OpDef::new("ArgMax", 13, (1, 1), reduce::arg).attributes(attributes::ARG),
+    OpDef::new("ArgMin", 13, (1, 1), reduce::arg).attributes(attributes::ARG),
     OpDef::new("Attention", 25, (3, 7), attention::attention)
         .older(&[(24, 6, 4)])
         .attributes(attributes::ATTENTION)
@@ -220,6 +222,7 @@ pub static OPS: &[OpDef] = &[
         .like(Like::First)
         .older(&[(11, 1, 1)])
         .attributes(attributes::CLIP),
+    OpDef::new("Compress", 11, (2, 2), select::compress).run_time(select::compressed).attributes(attributes::COMPRESS),
     OpDef::new("Concat", 13, (1, ANY), concat::concat).attributes(attributes::CONCAT),
     OpDef::new("ConstantOfShape", 24, (1, 1), shape::constant_of_shape)
         .run_time(run_time::constant_of_shape)
@@ -246,6 +249,7 @@ pub static OPS: &[OpDef] = &[
         .run_time(run_time::expand)
         .view(layout::expand_view)
         .no_op(NoOp::SameType),
+    OpDef::new("EyeLike", 22, (1, 1), shape::eye_like).attributes(attributes::EYE_LIKE),
     OpDef::new("Flatten", 24, (1, 1), layout::flatten)
         .attributes(attributes::FLATTEN)
         .view(layout::reshape_view)
@@ -262,10 +266,12 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("GreaterOrEqual", 16, (2, 2), elementwise::compare).like(Like::Compared),
     OpDef::unary("HardSigmoid", 22, elementwise::float_unary).attributes(attributes::HARD_SIGMOID),
     OpDef::unary("HardSwish", 22, elementwise::float_unary),
+    OpDef::unary("Hardmax", 13, softmax::softmax).attributes(attributes::SOFTMAX),
     OpDef::new("Identity", 24, (1, 1), layout::identity)
         .like(Like::First)
         .view(layout::identity_view)
         .no_op(NoOp::Always),
+    OpDef::new("IsInf", 20, (1, 1), elementwise::is_nan).attributes(attributes::IS_INF),
     OpDef::new("IsNaN", 20, (1, 1), elementwise::is_nan),
     OpDef::new("LRN", 13, (1, 1), norm::lrn).like(Like::First).attributes(attributes::LRN),
     OpDef::new("LayerNormalization", 17, (2, 3), norm::layer)
@@ -276,6 +282,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("Less", 13, (2, 2), elementwise::compare).like(Like::Compared).attributes(attributes::BROADCAST),
     OpDef::new("LessOrEqual", 16, (2, 2), elementwise::compare).like(Like::Compared),
     OpDef::unary("Log", 13, elementwise::float_unary),
+    OpDef::unary("LogSoftmax", 13, softmax::softmax).attributes(attributes::SOFTMAX),
     OpDef::new("MatMul", 13, (2, 2), matmul::matmul),
     OpDef::new("MatMulInteger", 10, (2, 4), quantize::matmul_integer),
     OpDef::new("Max", 13, (1, ANY), elementwise::extreme).like(Like::Broadcast),
@@ -289,7 +296,13 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("Mod", 13, (2, 2), elementwise::modulo).like(Like::Broadcast).attributes(attributes::MOD),
     OpDef::new("Mul", 14, (2, 2), elementwise::arithmetic).like(Like::Broadcast).attributes(attributes::BROADCAST),
     OpDef::unary("Neg", 13, elementwise::negate),
+    OpDef::new("NonMaxSuppression", 11, (2, 5), select::suppression)
+        .run_time(select::boxes_left)
+        .attributes(attributes::NON_MAX_SUPPRESSION),
+    OpDef::new("NonZero", 13, (1, 1), select::non_zero).run_time(select::some_non_zero),
     OpDef::new("Not", 1, (1, 1), elementwise::not),
+    OpDef::new("OneHot", 11, (3, 3), select::one_hot).run_time(select::some_depth).attributes(attributes::ONE_HOT),
+    OpDef::new("Or", 7, (2, 2), elementwise::logic).like(Like::Compared).attributes(attributes::BROADCAST),
     OpDef::new("Pad", 24, (2, 4), concat::pad)
         .run_time(run_time::along_axes)
         .like(Like::Rank)
@@ -307,6 +320,14 @@ pub static OPS: &[OpDef] = &[
         .older(&[(18, 1, 1)])
         .attributes(attributes::REDUCE),
     OpDef::new("ReduceL2", 18, (1, 2), reduce::sum)
+        .run_time(run_time::reduce)
+        .older(&[(18, 1, 1)])
+        .attributes(attributes::REDUCE),
+    OpDef::new("ReduceLogSum", 18, (1, 2), reduce::sum)
+        .run_time(run_time::reduce)
+        .older(&[(18, 1, 1)])
+        .attributes(attributes::REDUCE),
+    OpDef::new("ReduceLogSumExp", 18, (1, 2), reduce::sum)
         .run_time(run_time::reduce)
         .older(&[(18, 1, 1)])
         .attributes(attributes::REDUCE),
@@ -346,13 +367,20 @@ pub static OPS: &[OpDef] = &[
         .like(Like::Rank)
         .older(&[(11, 2, 1)])
         .attributes(attributes::RESIZE),
+    OpDef::new("ReverseSequence", 10, (2, 2), gather::reverse_sequence)
+        .like(Like::First)
+        .attributes(attributes::REVERSE_SEQUENCE),
     OpDef::new("RotaryEmbedding", 23, (3, 4), attention::rotary).attributes(attributes::ROTARY),
     OpDef::unary("Round", 22, elementwise::float_unary),
+    OpDef::new("ScatterElements", 18, (3, 3), scatter::scatter_elements)
+        .like(Like::First)
+        .attributes(attributes::SCATTER_ELEMENTS),
     OpDef::new("ScatterND", 18, (3, 3), scatter::scatter_nd).attributes(attributes::SCATTER_ND),
     OpDef::new("Shape", 24, (1, 1), shape::shape).attributes(attributes::SHAPE),
     OpDef::unary("Sigmoid", 13, elementwise::float_unary),
     OpDef::unary("Sign", 13, elementwise::numeric_unary),
     OpDef::unary("Sin", 22, elementwise::float_unary),
+    OpDef::new("Size", 24, (1, 1), shape::size),
     OpDef::new("Slice", 13, (3, 5), slice::slice)
         .run_time(run_time::along_axes)
         .like(Like::Rank)
@@ -383,11 +411,20 @@ pub static OPS: &[OpDef] = &[
         .like(Like::Rank)
         .older(&[(6, 3, 1)])
         .no_op(NoOp::SameType),
+    OpDef::new("TopK", 24, (2, 2), select::top_k)
+        .run_time(select::some_of)
+        .older(&[(10, 1, 2)])
+        .attributes(attributes::TOP_K)
+        .outputs(2),
     OpDef::new("Transpose", 24, (1, 1), layout::transpose)
         .like(Like::Rank)
         .attributes(attributes::TRANSPOSE)
         .view(layout::transpose_view),
     OpDef::new("Trilu", 14, (1, 2), layout::trilu).attributes(attributes::TRILU),
+    OpDef::new("Unique", 11, (1, 1), select::unique)
+        .run_time(select::different)
+        .attributes(attributes::UNIQUE)
+        .outputs(4),
     OpDef::new("Unsqueeze", 24, (2, 2), layout::unsqueeze)
         .run_time(run_time::unsqueeze)
         .older(&[(13, 1, 1)])
@@ -395,11 +432,14 @@ pub static OPS: &[OpDef] = &[
         .view(layout::reshape_view)
         .no_op(NoOp::Always),
     OpDef::new("Where", 16, (3, 3), elementwise::select),
+    OpDef::new("Xor", 7, (2, 2), elementwise::logic).like(Like::Compared).attributes(attributes::BROADCAST),
 ];
 
 /// Operators of older operator sets, which the importer rewrites to ones of [`OPS`], in their last form.
-pub static REWRITTEN: &[OpDef] =
-    &[OpDef::new("Upsample", 9, (2, 2), resize::resize).older(&[(9, 1, 1)]).attributes(attributes::UPSAMPLE)];
+pub static REWRITTEN: &[OpDef] = &[
+    OpDef::new("Scatter", 9, (3, 3), scatter::scatter_elements).attributes(attributes::GATHER),
+    OpDef::new("Upsample", 9, (2, 2), resize::resize).older(&[(9, 1, 1)]).attributes(attributes::UPSAMPLE),
+];
 
 /// The facts about an operator in its canonical form or, for an older one, in its last form.
 pub(crate) fn find_any(op: &str) -> Option<&'static OpDef> {

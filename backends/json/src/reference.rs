@@ -4,6 +4,7 @@
 mod array;
 mod attention;
 mod binary;
+mod boxes;
 mod call;
 mod conv;
 mod create;
@@ -17,8 +18,10 @@ mod quantize;
 mod reduce;
 mod resize;
 mod rotary;
+mod select;
 mod shape;
 mod slice;
+mod softmax;
 #[cfg(test)]
 mod testing;
 mod types;
@@ -62,6 +65,7 @@ const WIDE: Types = Types::FLOAT.or(Types::WIDE);
 const FAMILIES: &[&[Kernel]] = &[
     attention::KERNELS,
     binary::KERNELS,
+    boxes::KERNELS,
     conv::KERNELS,
     create::KERNELS,
     gather::KERNELS,
@@ -73,8 +77,10 @@ const FAMILIES: &[&[Kernel]] = &[
     reduce::KERNELS,
     resize::KERNELS,
     rotary::KERNELS,
+    select::KERNELS,
     shape::KERNELS,
     slice::KERNELS,
+    softmax::KERNELS,
     unary::KERNELS,
 ];
 

@@ -34,8 +34,10 @@ const REWRITES: &[(&str, i64, Rewrite)] = &[
     ("Greater", 7, arithmetic::limited_broadcast),
     ("Less", 7, arithmetic::limited_broadcast),
     ("Mul", 7, arithmetic::limited_broadcast),
+    ("Or", 7, arithmetic::limited_broadcast),
     ("Pow", 7, arithmetic::limited_broadcast),
     ("Sub", 7, arithmetic::limited_broadcast),
+    ("Xor", 7, arithmetic::limited_broadcast),
     // `broadcast` became the only way in 7.
     ("Gemm", 7, arithmetic::gemm),
     // Training forms (`is_test` to 6, extra outputs to 13, `training_mode` from 14) are refused; `spatial` went in 9.
@@ -55,12 +57,16 @@ const REWRITES: &[(&str, i64, Rewrite)] = &[
     ("Reshape", 5, attributes::reshape),
     // `starts`, `ends` and `axes` became inputs in 10.
     ("Slice", 10, attributes::slice),
+    // `k` became an input in 10.
+    ("TopK", 10, attributes::top_k),
     // `axes` became an input: in 13 here, in 18 for the other reductions.
     ("Squeeze", 13, shapes::axes),
     ("Unsqueeze", 13, shapes::axes),
     ("ReduceSum", 13, shapes::axes),
     ("ReduceL1", 18, shapes::axes),
     ("ReduceL2", 18, shapes::axes),
+    ("ReduceLogSum", 18, shapes::axes),
+    ("ReduceLogSumExp", 18, shapes::axes),
     ("ReduceMax", 18, shapes::axes),
     ("ReduceMean", 18, shapes::axes),
     ("ReduceMin", 18, shapes::axes),
@@ -70,7 +76,11 @@ const REWRITES: &[(&str, i64, Rewrite)] = &[
     ("Split", 13, shapes::split_sizes),
     ("Split", 18, shapes::split_count),
     // Before 13 the input was flattened to two dimensions at `axis`, 1 by default.
+    ("Hardmax", 13, softmax::flattened),
+    ("LogSoftmax", 13, softmax::flattened),
     ("Softmax", 13, softmax::flattened),
+    // ScatterElements had another name before 11.
+    ("Scatter", EVER, attributes::scatter),
     // Resize as of 11 in place of Upsample (1, 7, 9) and Resize 10; empty inputs stood for absent ones in 11 and 12,
     // which also had a coordinate mode that went in 13.
     ("Upsample", EVER, resize::upsample),
@@ -85,6 +95,7 @@ const REWRITES: &[(&str, i64, Rewrite)] = &[
 /// The operator that `op` is rewritten to, if the newest operator set lacks it.
 pub(super) fn name_of_today(op: &str) -> &str {
     match op {
+        "Scatter" => "ScatterElements",
         "Upsample" => "Resize",
         other => other,
     }

@@ -169,6 +169,7 @@ pub(super) const BROADCAST: List = &[int("axis").until(6), int("broadcast").unti
 pub(super) const CAST: List =
     &[string_or("round_mode", "up").since(24), int_or("saturate", 1).since(19), int("to").required()];
 pub(super) const CLIP: List = &[float("max").until(10), float("min").until(10)];
+pub(super) const COMPRESS: List = &[int("axis")];
 pub(super) const CONCAT: List = &[int("axis").required()];
 pub(super) const CONSTANT_OF_SHAPE: List = &[AttributeDef::new("value", Kind::Tensor, Default::Absent)];
 pub(super) const CONV: List = &[
@@ -184,6 +185,7 @@ pub(super) const DEQUANTIZE_LINEAR: List =
     &[int_or("axis", 1).since(13), int_or("block_size", 0).since(21), int_or("output_dtype", 0).since(23)];
 pub(super) const DROPOUT: List = &[int("is_test").until(6), float("ratio").until(11), int("seed").since(12)];
 pub(super) const ELU: List = &[float_or("alpha", 1.0)];
+pub(super) const EYE_LIKE: List = &[int("dtype"), int_or("k", 0)];
 pub(super) const FLATTEN: List = &[int_or("axis", 1)];
 pub(super) const GATHER: List = &[int_or("axis", 0)];
 pub(super) const GATHER_ND: List = &[int_or("batch_dims", 0).since(12)];
@@ -196,6 +198,7 @@ pub(super) const GEMM: List = &[
     int_or("transB", 0),
 ];
 pub(super) const HARD_SIGMOID: List = &[float_or("alpha", 0.2), float_or("beta", 0.5)];
+pub(super) const IS_INF: List = &[int_or("detect_negative", 1), int_or("detect_positive", 1)];
 pub(super) const LAYER_NORMALIZATION: List = &[int_or("axis", -1), float_or("epsilon", 1e-5), int_or("stash_type", 1)];
 pub(super) const LEAKY_RELU: List = &[float_or("alpha", 0.01)];
 pub(super) const LRN: List =
@@ -210,6 +213,8 @@ pub(super) const MAX_POOL: List = &[
     ints("strides").by_shapes(),
 ];
 pub(super) const MOD: List = &[int_or("fmod", 0)];
+pub(super) const NON_MAX_SUPPRESSION: List = &[int_or("center_point_box", 0)];
+pub(super) const ONE_HOT: List = &[int_or("axis", -1)];
 pub(super) const PAD: List = &[
     string_or("mode", "constant"),
     ints("paddings").until(1),
@@ -241,7 +246,9 @@ pub(super) const RESIZE: List = &[
     string_or("mode", "nearest"),
     string_or("nearest_mode", "round_prefer_floor").since(11),
 ];
+pub(super) const REVERSE_SEQUENCE: List = &[int_or("batch_axis", 1), int_or("time_axis", 0)];
 pub(super) const ROTARY: List = &[int_or("interleaved", 0), int("num_heads"), int_or("rotary_embedding_dim", 0)];
+pub(super) const SCATTER_ELEMENTS: List = &[int_or("axis", 0), string_or("reduction", "none").since(16)];
 pub(super) const SCATTER_ND: List = &[string_or("reduction", "none").since(16)];
 pub(super) const SHAPE: List = &[int("end").since(15), int_or("start", 0).since(15)];
 pub(super) const SLICE: List = &[ints("axes").until(9), ints("ends").until(9), ints("starts").until(9)];
@@ -249,8 +256,11 @@ pub(super) const SOFTMAX: List = &[int_or("axis", -1)];
 pub(super) const SPLIT: List = &[int_or("axis", 0), int("num_outputs").since(18), ints("split").until(12)];
 pub(super) const SQUEEZE: List = &[ints("axes").until(12)];
 pub(super) const SWISH: List = ELU;
+pub(super) const TOP_K: List =
+    &[int_or("axis", -1), int("k").required().until(9), int_or("largest", 1).since(11), int_or("sorted", 1).since(11)];
 pub(super) const TRANSPOSE: List = &[ints("perm").by_shapes()];
 pub(super) const TRILU: List = &[int_or("upper", 1)];
+pub(super) const UNIQUE: List = &[int("axis"), int_or("sorted", 1)];
 pub(super) const UPSAMPLE: List = &[
     float("height_scale").until(6),
     string_or("mode", "nearest"),

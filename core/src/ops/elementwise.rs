@@ -48,7 +48,7 @@ pub(super) fn gelu(infer: &mut Infer<'_>) -> Result<()> {
     float_unary(infer)
 }
 
-/// IsNaN.
+/// IsNaN and IsInf.
 pub(super) fn is_nan(infer: &mut Infer<'_>) -> Result<()> {
     let ty = infer.typed(0, FLOAT)?;
     infer.set(0, DType::Bool, ty.shape);
@@ -63,13 +63,18 @@ pub(super) fn not(infer: &mut Infer<'_>) -> Result<()> {
     Ok(())
 }
 
-/// And.
+/// And, Or and Xor.
 pub(super) fn logic(infer: &mut Infer<'_>) -> Result<()> {
     infer.typed(0, BOOL)?;
     infer.typed(1, BOOL)?;
     let shape = infer.broadcast(0)?;
     infer.set(0, DType::Bool, shape);
-    propagate(infer, |values, _| Some(Scalar::from(values[0].as_i64()? != 0 && values[1].as_i64()? != 0)));
+    let combine: fn(bool, bool) -> bool = match infer.node.op.as_str() {
+        "And" => |a, b| a && b,
+        "Or" => |a, b| a || b,
+        _ => |a, b| a != b,
+    };
+    propagate(infer, move |values, _| Some(Scalar::from(combine(values[0].as_i64()? != 0, values[1].as_i64()? != 0))));
     Ok(())
 }
 

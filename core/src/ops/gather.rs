@@ -1,4 +1,4 @@
-//! Operators that pick elements by index, after ONNX: Gather 13, GatherElements 13, GatherND 13.
+//! Operators that pick elements by index, after ONNX: Gather 13, GatherElements 13, GatherND 13, ReverseSequence 10.
 
 use byoc_plugin_api::{DType, Dim};
 
@@ -6,6 +6,7 @@ use super::elements::{self, Scalar};
 use super::infer::{INDEX, Infer, bad, mismatch, unknown};
 use crate::diagnostic::Result;
 use crate::dim;
+use crate::ir::TensorType;
 
 /// Gather along one axis.
 pub(super) fn gather(infer: &mut Infer<'_>) -> Result<()> {
@@ -55,6 +56,14 @@ fn picked_elements(infer: &Infer<'_>, axis: usize) -> Option<Vec<Scalar>> {
 
 /// GatherElements: the shape of the indices.
 pub(super) fn gather_elements(infer: &mut Infer<'_>) -> Result<()> {
+    let (x, indices) = elements_at(infer)?;
+    infer.set(0, x.dtype, indices.shape);
+    Ok(())
+}
+
+/// The data and the indices of GatherElements and ScatterElements: each index names the element of the data that is in the same
+/// place on all other axes.
+pub(super) fn elements_at(infer: &Infer<'_>) -> Result<(TensorType, TensorType)> {
     let x = infer.input(0)?;
     let indices = infer.typed(1, INDEX)?;
     let axis = infer.axis("axis", 0, x.shape.len())?;
@@ -71,7 +80,24 @@ pub(super) fn gather_elements(infer: &mut Infer<'_>) -> Result<()> {
     if let Some(place) = (0..x.shape.len()).find(larger) {
         return Err(mismatch(format!("input 1 (indices) is {indices}, which is larger than {x} on axis {place}")));
     }
-    infer.set(0, x.dtype, indices.shape);
+    Ok((x, indices))
+}
+
+/// ReverseSequence: one length for each batch.
+pub(super) fn reverse_sequence(infer: &mut Infer<'_>) -> Result<()> {
+    let x = infer.input(0)?;
+    let lengths = infer.ranked(1, &[DType::I64], 1)?;
+    let (batch, time) = (infer.int("batch_axis", 1)?, infer.int("time_axis", 0)?);
+    if !matches!((batch, time), (0, 1) | (1, 0)) || x.shape.len() < 2 {
+        return Err(bad(format!(
+            "input 0 is {x}, batch_axis is {batch}, time_axis is {time}: expected 0 and 1, or 1 and 0"
+        )));
+    }
+    let size = &x.shape[batch as usize];
+    if dim::same(size, &lengths.shape[0]).is_none() {
+        return Err(mismatch(format!("input 1 (sequence_lens) is {lengths}, expected {size} elements")));
+    }
+    infer.set(0, x.dtype, x.shape);
     Ok(())
 }
 
@@ -147,6 +173,15 @@ mod tests {
             "batch_dims=2",
             "f32[2,3] i64[2,3]",
             "[B106] input 0 is f32[2,3], input 1 is i64[2,3], batch_dims is 2: expected fewer batch dimensions than either has",
+        ),
+        ("ReverseSequence", "", "f32[t,b,4] i64[b]", "f32[t,b,4]"),
+        ("ReverseSequence", "batch_axis=0 time_axis=1", "f32[3,4] i64[3]", "f32[3,4]"),
+        ("ReverseSequence", "", "f32[4,3] i64[4]", "[B202] input 1 (sequence_lens) is i64[4], expected 3 elements"),
+        (
+            "ReverseSequence",
+            "batch_axis=0",
+            "f32[4,3] i64[4]",
+            "[B106] input 0 is f32[4,3], batch_axis is 0, time_axis is 0: expected 0 and 1, or 1 and 0",
         ),
         ("GatherND", "", "f32[2,3] i64[5,n]", "[B203] the last size of input 1 (indices) is known only at run time"),
     ];

@@ -1,5 +1,5 @@
-//! Reductions, after ONNX: ReduceSum 13, ReduceMax and ReduceMin 20, the others 18 (axes are an input), ArgMax 13; and
-//! CumSum 14.
+//! Reductions, after ONNX: ReduceSum 13, ReduceMax and ReduceMin 20, the others 18 (axes are an input), ArgMax and ArgMin
+//! 13; and CumSum 14.
 
 use byoc_plugin_api::{DType, Dim};
 
@@ -7,7 +7,7 @@ use super::Infer;
 use super::infer::{INDEX, NUMERIC, WIDE, axes_in, mismatch};
 use crate::diagnostic::Result;
 
-/// ReduceSum, ReduceMean, ReduceProd, ReduceSumSquare, ReduceL1 and ReduceL2.
+/// The reductions that calculate.
 pub(super) fn sum(infer: &mut Infer<'_>) -> Result<()> {
     reduce(infer, WIDE)
 }
@@ -37,7 +37,7 @@ fn reduced(shape: &[Dim], axes: &[usize], keep: bool) -> Vec<Dim> {
     dims.map(|(axis, dim)| if axes.contains(&axis) { Dim::Fixed(1) } else { dim.clone() }).collect()
 }
 
-/// ArgMax.
+/// ArgMax and ArgMin.
 pub(super) fn arg(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.typed(0, NUMERIC)?;
     let axis = infer.axis("axis", 0, x.shape.len())?;
@@ -86,6 +86,9 @@ mod tests {
         ("ArgMax", "axis=-1 select_last_index=1", "f32[b,10]", "i64[b,1]"),
         ("ArgMax", "keepdims=0", "f32[b,10]", "i64[10]"),
         ("ArgMax", "", "f32[0]", "[B202] input 0 is f32[0]: axis 0 has no element to choose from"),
+        ("ArgMin", "axis=0", "u8[b,10]", "i64[1,10]"),
+        ("ReduceLogSum", "", "f32[b,3] i64[1]=1", "f32[b,1]"),
+        ("ReduceLogSumExp", "keepdims=0", "f32[b,3]", "f32[]"),
         ("CumSum", "", "f32[b,10] i32[]", "f32[b,10]"),
         ("CumSum", "", "f32[b,10] i32[]=2", "[B106] axis 2 is out of range for 2 dimensions"),
         ("CumSum", "", "f32[b,10] i32[2]", "[B202] input 1 (axis) is i32[2], expected one element"),

@@ -1,17 +1,41 @@
-//! Operators that put elements by index, after ONNX: ScatterND 18.
+//! Operators that put elements by index, after ONNX: ScatterElements 18, ScatterND 18.
 
-use byoc_plugin_api::DType;
+use byoc_plugin_api::{DType, Dim};
 
+use super::gather::elements_at;
 use super::infer::{Infer, mismatch, unknown};
 use crate::diagnostic::Result;
 use crate::dim;
+use crate::ir::TensorType;
+
+const REDUCTIONS: &[&str] = &["none", "add", "mul", "max", "min"];
+
+/// ScatterElements: the data with elements replaced or combined.
+pub(super) fn scatter_elements(infer: &mut Infer<'_>) -> Result<()> {
+    let (x, indices) = elements_at(infer)?;
+    let updates = infer.like_first(2)?;
+    infer.choice("reduction", REDUCTIONS)?;
+    fits(&indices.shape, &updates)?;
+    infer.set(0, x.dtype, x.shape);
+    Ok(())
+}
+
+/// Fails where the updates are not of that shape.
+fn fits(expected: &[Dim], updates: &TensorType) -> Result<()> {
+    let same = |(a, b)| dim::same(a, b).is_some();
+    if expected.len() == updates.shape.len() && expected.iter().zip(&updates.shape).all(same) {
+        return Ok(());
+    }
+    let sizes = expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    Err(mismatch(format!("input 2 (updates) is {updates}, expected the shape [{sizes}]")))
+}
 
 /// ScatterND: the data with slices replaced or combined.
 pub(super) fn scatter_nd(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.input(0)?;
     let indices = infer.typed(1, &[DType::I64])?;
     let updates = infer.like_first(2)?;
-    infer.choice("reduction", &["none", "add", "mul", "max", "min"])?;
+    infer.choice("reduction", REDUCTIONS)?;
     let last = indices
         .shape
         .last()
@@ -22,12 +46,7 @@ pub(super) fn scatter_nd(infer: &mut Infer<'_>) -> Result<()> {
     }
     let mut expected = indices.shape[..indices.shape.len() - 1].to_vec();
     expected.extend_from_slice(&x.shape[depth..]);
-    let fits = expected.len() == updates.shape.len()
-        && expected.iter().zip(&updates.shape).all(|(a, b)| dim::same(a, b).is_some());
-    if !fits {
-        let sizes = expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        return Err(mismatch(format!("input 2 (updates) is {updates}, expected the shape [{sizes}]")));
-    }
+    fits(&expected, &updates)?;
     infer.set(0, x.dtype, x.shape);
     Ok(())
 }
@@ -37,6 +56,15 @@ mod tests {
     use crate::ops::testing::{Case, check};
 
     const SCATTERS: &[Case] = &[
+        ("ScatterElements", "axis=1", "f32[b,4] i32[2,3] f32[2,3]", "f32[b,4]"),
+        ("ScatterElements", "reduction=max", "u8[4] i64[9] u8[9]", "u8[4]"),
+        ("ScatterElements", "", "f32[4] i64[2] f32[3]", "[B202] input 2 (updates) is f32[3], expected the shape [2]"),
+        (
+            "ScatterElements",
+            "",
+            "f32[4] i64[1]=4 f32[1]",
+            "[B202] input 1 (indices) holds 4, but the axis has the size 4",
+        ),
         ("ScatterND", "", "f32[4,4,4] i64[2,1] f32[2,4,4]", "f32[4,4,4]"),
         ("ScatterND", "reduction=add", "f32[n] i64[4,1] f32[4]", "f32[n]"),
         (

@@ -1,7 +1,9 @@
-//! Operators that read or make shapes, after ONNX: Shape 24, ConstantOfShape 24, Range 27, Expand 13.
+//! Operators that read shapes or make tensors of them, after ONNX: Shape 24, Size 24, ConstantOfShape 24, EyeLike 22, Range 27,
+//! Expand 13.
 
 use byoc_plugin_api::{Attribute, DType, Dim, from_hex};
 
+use super::cast::from_onnx;
 use super::elements::{self, Scalar};
 use super::infer::{Infer, bad, mismatch, unknown, unsupported};
 use super::layout::shape_input;
@@ -18,6 +20,29 @@ pub(super) fn shape(infer: &mut Infer<'_>) -> Result<()> {
     infer.set(0, DType::I64, vec![Dim::Fixed(part.len())]);
     let elements = part.iter().map(|dim| Expr::of(dim).ok().map(Scalar::Int)).collect();
     infer.set_elements(elements);
+    Ok(())
+}
+
+/// Size: the number of elements.
+pub(super) fn size(infer: &mut Infer<'_>) -> Result<()> {
+    let count = dim::product(&infer.input(0)?.shape);
+    infer.set(0, DType::I64, Vec::new());
+    infer.set_elements(elements::checked_int(count).map(|count| vec![count]));
+    Ok(())
+}
+
+/// EyeLike.
+pub(super) fn eye_like(infer: &mut Infer<'_>) -> Result<()> {
+    let x = infer.input(0)?;
+    if x.shape.len() != 2 {
+        return Err(mismatch(format!("input 0 is {x}, expected 2 dimensions")));
+    }
+    let dtype = match infer.optional_int("dtype")? {
+        None => x.dtype,
+        Some(code) => from_onnx(code)
+            .ok_or_else(|| unsupported(format!("attribute 'dtype' is {code}, a type that is not supported")))?,
+    };
+    infer.set(0, dtype, x.shape);
     Ok(())
 }
 
@@ -138,6 +163,12 @@ mod tests {
         ("Shape", "start=2 end=1", "f32[batch,3,4]", "i64[0] = "),
         ("Shape", "start=-9223372036854775808 end=9223372036854775807", "f32[2]", "i64[1] = 2"),
         ("Shape", "", "f32[]", "i64[0] = "),
+        ("Size", "", "f32[batch,3,4]", "i64[] = batch*12"),
+        ("Size", "", "f32[]", "i64[] = 1"),
+        ("EyeLike", "k=1", "i32[b,3]", "i32[b,3]"),
+        ("EyeLike", "dtype=11", "i32[b,3]", "f64[b,3]"),
+        ("EyeLike", "dtype=8", "i32[b,3]", "[B102] attribute 'dtype' is 8, a type that is not supported"),
+        ("EyeLike", "", "i32[3]", "[B202] input 0 is i32[3], expected 2 dimensions"),
         ("ConstantOfShape", "", "i64[2]=batch,3", "f32[batch,3]"),
         ("ConstantOfShape", "value=i64:0700000000000000", "i64[1]=2", "i64[2] = 7,7"),
         ("ConstantOfShape", "value=i64:07", "i64[1]=2", "[B106] attribute 'value' does not hold one element"),

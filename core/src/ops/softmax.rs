@@ -1,10 +1,10 @@
-//! Softmax, after ONNX: Softmax 13 (one axis; the importer rewrites the older form, which flattened).
+//! Softmax, LogSoftmax and Hardmax, after ONNX 13 (one axis; the importer rewrites the older form, which flattened).
 
 use super::Infer;
 use super::infer::FLOAT;
 use crate::diagnostic::Result;
 
-/// Softmax.
+/// Softmax, LogSoftmax and Hardmax.
 pub(super) fn softmax(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.typed(0, FLOAT)?;
     infer.axis("axis", -1, x.shape.len())?;
@@ -18,6 +18,8 @@ mod tests {
 
     const SOFTMAXES: &[Case] = &[
         ("Softmax", "", "f32[b,10]", "f32[b,10]"),
+        ("LogSoftmax", "axis=0", "f32[b,10]", "f32[b,10]"),
+        ("Hardmax", "", "i64[2]", "[B201] input 0 is i64[2], expected one of f32, f64, f16, bf16"),
         ("Softmax", "axis=2", "f32[b,10]", "[B106] axis 2 is out of range for 2 dimensions"),
         (
             "Softmax",

@@ -43,6 +43,8 @@ fn complete_node(def: &OpDef, node: &mut Node, inputs: &[Option<&TensorType>]) {
     {
         node.attributes.insert("axis".into(), Attribute::Int(0));
     }
+    // The axis of OneHot is one that the input does not have yet.
+    let rank = if node.op == "OneHot" { rank + 1 } else { rank };
     for name in ["axis", "axes", "perm"] {
         match node.attributes.get_mut(name) {
             Some(Attribute::Int(axis)) => from_front(axis, rank),
@@ -52,7 +54,7 @@ fn complete_node(def: &OpDef, node: &mut Node, inputs: &[Option<&TensorType>]) {
     }
     if def.attribute("kernel_shape").is_some() {
         // What else a quantised convolution reads are scales and zero points.
-        let weights = inputs[1..].iter().copied().flatten().find(|ty| ty.shape.len() == rank);
+        let weights = inputs[1..].iter().copied().flatten().find(|ty| ty.shape.len() == x.shape.len());
         complete_window(def, &mut node.attributes, &x.shape, weights);
     }
 }

@@ -6,7 +6,7 @@ use ndarray::{Array2, Array4, ArrayD, ArrayView2, Axis, Ix4, concatenate, s};
 use super::array::Array;
 use super::call::{Call, Outputs};
 use super::matmul::dot;
-use super::reduce::softmax_row;
+use super::softmax::softmax_row;
 use super::{ANY, FLOAT, I64, Kernel, SAME, kernel};
 
 /// The operators of this file.

@@ -12,7 +12,7 @@ use super::{ANY, BOOL, FLOAT, INDEX, Kernel, NUMBER, SAME, kernel};
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
     kernel("Add", add, &[NUMBER, SAME]),
-    kernel("And", and, &[BOOL, BOOL]),
+    kernel("And", |call| logic(call, |a, b| a && b), &[BOOL, BOOL]),
     kernel("Div", div, &[NUMBER, SAME]),
     kernel("Equal", equal, &[ANY, SAME]),
     kernel("Greater", greater, &[NUMBER, SAME]),
@@ -23,10 +23,12 @@ pub(super) const KERNELS: &[Kernel] = &[
     kernel("Min", min, &[NUMBER, SAME]),
     kernel("Mod", modulo, &[NUMBER, SAME]),
     kernel("Mul", mul, &[NUMBER, SAME]),
+    kernel("Or", |call| logic(call, |a, b| a || b), &[BOOL, BOOL]),
     kernel("Pow", pow, &[FLOAT.or(INDEX), NUMBER]),
     kernel("Sub", sub, &[NUMBER, SAME]),
     kernel("Sum", sum, &[FLOAT, SAME]),
     kernel("Where", select, &[BOOL, ANY]),
+    kernel("Xor", |call| logic(call, |a, b| a != b), &[BOOL, BOOL]),
 ];
 
 /// The shape that both shapes broadcast to.
@@ -123,11 +125,11 @@ comparisons! {
     less_or_equal <=;
 }
 
-/// `And`.
-pub(crate) fn and(call: &Call<'_, '_>) -> Outputs {
+/// `And`, `Or` and `Xor`.
+fn logic(call: &Call<'_, '_>, f: fn(bool, bool) -> bool) -> Outputs {
     match call.input(0)? {
-        Array::Bool(x) => wrapped(&x.view(), call.input(1)?, |a: bool, b| a && b),
-        _ => Err(Error::new("And takes booleans")),
+        Array::Bool(x) => wrapped(&x.view(), call.input(1)?, f),
+        _ => Err(Error::new(format!("{} takes booleans", call.node.op))),
     }
 }
 

@@ -1,16 +1,18 @@
-//! Operators that make a tensor from a few numbers: `ConstantOfShape`, `Range`.
+//! Operators that make a tensor from a few numbers: `ConstantOfShape`, `EyeLike`, `Range`.
 
 use byoc_plugin_api::{Attribute, DType, Error, from_hex};
 use ndarray::{Array1, ArrayD, IxDyn};
 
 use super::array::{Array, Item, dims, each, shaped};
 use super::call::{Call, Outputs};
-use super::{I64, Kernel, SAME, SIGNED, kernel};
+use super::unary::from_onnx;
+use super::{ANY, I64, Kernel, SAME, SIGNED, kernel};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
     kernel("ConstantOfShape", constant_of_shape, &[I64]),
+    kernel("EyeLike", eye_like, &[ANY]),
     kernel("Range", range, &[SIGNED, SAME]),
 ];
 
@@ -50,6 +52,23 @@ pub(crate) fn constant_of_shape(call: &Call<'_, '_>) -> Outputs {
         let first = *value.first().ok_or_else(|| Error::new("the value of ConstantOfShape has no element"))?;
         Ok(vec![Item::wrap(ArrayD::from_elem(IxDyn(&shape), first))])
     })
+}
+
+/// `EyeLike`: ones on the diagonal that is `k` above the main one.
+pub(crate) fn eye_like(call: &Call<'_, '_>) -> Outputs {
+    let x = call.input(0)?;
+    let &[rows, columns] = x.shape() else {
+        return Err(Error::new(format!("EyeLike needs a matrix, not a tensor of shape {:?}", x.shape())));
+    };
+    let dtype = match (call.output_type(0), call.node.int("dtype", 0)) {
+        (Some(dtype), _) => dtype,
+        (None, 0) => x.dtype(),
+        (None, code) => from_onnx(code)?,
+    };
+    let k = i128::from(call.node.int("k", 0));
+    let one = |at: &IxDyn| at[1] as i128 - at[0] as i128 == k;
+    let ones = ArrayD::from_shape_fn(IxDyn(&[rows, columns]), |at| if one(&at) { 1.0 } else { 0.0 });
+    Ok(vec![Array::from_f64(dtype, ones)])
 }
 
 /// `Range`: `start + i * delta`, each element rounded once.
@@ -96,5 +115,21 @@ mod tests {
         assert!(tensor(DType::I16, &[2], "0100ff").is_err());
         assert!(tensor(DType::I16, &[3], "0100ffff").is_err());
         assert_eq!(tensor(DType::Bool, &[], "02").expect("tensor").to_ints(), [1]);
+    }
+
+    #[test]
+    fn ones_are_on_a_diagonal() {
+        use super::super::testing::{all, counting};
+        let eye = |k: i64, shape: &[usize]| {
+            let attributes = [("k", Attribute::Int(k)), ("dtype", Attribute::Int(6))];
+            all("EyeLike", &attributes, vec![counting(shape)]).map(|y| (y[0].dtype(), y[0].to_ints()))
+        };
+        assert_eq!(eye(1, &[2, 3]).expect("matrix"), (DType::I32, vec![0, 1, 0, 0, 0, 1]));
+        assert_eq!(eye(-1, &[2, 3]).expect("matrix").1, [0, 0, 0, 1, 0, 0]);
+        for k in [i64::MIN, i64::MAX] {
+            assert_eq!(eye(k, &[1, 1]).expect("matrix").1, [0]);
+        }
+        let error = "EyeLike needs a matrix, not a tensor of shape [2]";
+        assert_eq!(eye(0, &[2]).expect_err("a vector").message, error);
     }
 }

@@ -1,7 +1,7 @@
 //! Operators that read or write elements at given indices. An index out of range is an error.
 
 use byoc_plugin_api::Error;
-use ndarray::{ArrayD, ArrayViewD};
+use ndarray::{ArrayViewD, Dimension, IxDyn};
 
 use super::array::{Array, Item, count, each, each_number, elements, shaped};
 use super::call::{Call, Outputs, around, index, same};
@@ -14,6 +14,8 @@ pub(super) const KERNELS: &[Kernel] = &[
     kernel("Gather", gather, &[ANY, INDEX]),
     kernel("GatherElements", gather_elements, &[ANY, INDEX]),
     kernel("GatherND", gather_nd, &[ANY, I64]),
+    kernel("ReverseSequence", reverse_sequence, &[ANY, I64]),
+    kernel("ScatterElements", scatter_elements, &[ANY, INDEX, SAME]),
     kernel("ScatterND", scatter_nd, &[ANY, I64, SAME]),
 ];
 
@@ -25,38 +27,80 @@ pub(crate) fn gather(call: &Call<'_, '_>) -> Outputs {
     let picks: Vec<usize> = indices.to_ints().into_iter().map(|value| index(value, size)).collect::<Result<_, _>>()?;
     let shape = [&x.shape()[..axis], indices.shape(), &x.shape()[axis + 1..]].concat();
     count(&shape)?;
+    taken(x, (outer, size, inner), &picks, &shape)
+}
+
+/// The slices at `picks` of an axis, as a tensor of that shape; what is around the axis as [`around`] tells it.
+pub(crate) fn taken(
+    x: &Array<'_>,
+    (outer, size, inner): (usize, usize, usize),
+    picks: &[usize],
+    shape: &[usize],
+) -> Outputs {
     each!(x, x => {
         let x = x.view();
         let x = elements(&x);
         let mut data = Vec::with_capacity(outer * picks.len() * inner);
         for o in 0..outer {
-            for &pick in &picks {
+            for &pick in picks {
                 let start = (o * size + pick) * inner;
                 data.extend_from_slice(&x[start..start + inner]);
             }
         }
-        Ok(vec![Item::wrap(shaped(&shape, data)?)])
+        Ok(vec![Item::wrap(shaped(shape, data)?)])
     })
+}
+
+/// For each element of the indices of `GatherElements` and `ScatterElements`, the place of the element that it names: in the same
+/// place on all axes but one.
+fn places(x: &Array<'_>, indices: &Array<'_>, axis: usize) -> Result<Vec<usize>, Error> {
+    let inside = indices.shape().iter().zip(x.shape()).enumerate().all(|(i, (a, b))| i == axis || a <= b);
+    if indices.shape().len() != x.shape().len() || !inside {
+        return Err(Error::new(format!("indices {:?} for data {:?}", indices.shape(), x.shape())));
+    }
+    let indices = shaped(indices.shape(), indices.to_ints())?;
+    let place = |(mut position, &value): (IxDyn, &i64)| {
+        position[axis] = index(value, x.shape()[axis])?;
+        Ok(position.slice().iter().zip(x.shape()).fold(0, |place, (at, size)| place * size + at))
+    };
+    indices.indexed_iter().map(place).collect()
 }
 
 /// `GatherElements`: the index tensor has the output's shape.
 pub(crate) fn gather_elements(call: &Call<'_, '_>) -> Outputs {
-    fn picked<T: Item>(x: &ArrayViewD<'_, T>, indices: &ArrayD<i64>, axis: usize) -> Outputs {
-        let inside = indices.shape().iter().zip(x.shape()).enumerate().all(|(i, (a, b))| i == axis || a <= b);
-        if indices.ndim() != x.ndim() || !inside {
-            return Err(Error::new(format!("indices {:?} for data {:?}", indices.shape(), x.shape())));
-        }
-        let mut data = Vec::with_capacity(indices.len());
-        for (mut position, &value) in indices.indexed_iter() {
-            position[axis] = index(value, x.shape()[axis])?;
-            data.push(x[position]);
-        }
-        Ok(vec![T::wrap(shaped(indices.shape(), data)?)])
-    }
     let (x, indices) = (call.input(0)?, call.input(1)?);
-    let axis = call.axis("axis", 0, x.shape().len())?;
-    let indices = shaped(indices.shape(), indices.to_ints())?;
-    each!(x, x => picked(&x.view(), &indices, axis))
+    let places = places(x, indices, call.axis("axis", 0, x.shape().len())?)?;
+    taken(x, (1, x.len(), 1), &places, indices.shape())
+}
+
+/// `ReverseSequence`: the first elements of each batch, as many as input 1 says, go the other way.
+pub(crate) fn reverse_sequence(call: &Call<'_, '_>) -> Outputs {
+    let (x, lengths) = (call.input(0)?, call.input(1)?);
+    let rank = x.shape().len();
+    let (batch, time) = (call.axis("batch_axis", 1, rank)?, call.axis("time_axis", 0, rank)?);
+    if batch == time || batch.max(time) > 1 || lengths.shape() != [x.shape()[batch]] {
+        let (shape, lengths) = (x.shape(), lengths.shape());
+        return Err(Error::new(format!(
+            "lengths {lengths:?} for data {shape:?}, batch axis {batch}, time axis {time}"
+        )));
+    }
+    let steps = x.shape()[time];
+    let lengths = lengths.to_ints();
+    if let Some(length) = lengths.iter().find(|length| usize::try_from(**length).map_or(true, |length| length > steps))
+    {
+        return Err(Error::new(format!("a length of ReverseSequence is {length}, but the axis has {steps} elements")));
+    }
+    let (rows, columns) = (x.shape()[0], x.shape()[1]);
+    let place = |row: usize, column: usize| {
+        let (at, length) = if time == 0 { (row, lengths[column]) } else { (column, lengths[row]) };
+        let at = if at < length as usize { length as usize - 1 - at } else { at };
+        if time == 0 { at * columns + column } else { row * columns + at }
+    };
+    let picks: Vec<usize> = (0..rows)
+        .flat_map(|row| (0..columns).map(move |column| (row, column)))
+        .map(|(row, column)| place(row, column))
+        .collect();
+    taken(x, (1, rows * columns, x.shape()[2..].iter().product()), &picks, x.shape())
 }
 
 /// For each tuple in the last axis of `indices`, the number of the block of `data` that it names; the blocks count on
@@ -107,27 +151,36 @@ fn split_last(shape: &[usize]) -> (&[usize], usize) {
     shape.split_last().map_or((&[], 0), |(&last, rest)| (rest, last))
 }
 
-/// `ScatterND`, with each reduction. Updates are applied one after another.
+/// `ScatterElements`, with each reduction.
+pub(crate) fn scatter_elements(call: &Call<'_, '_>) -> Outputs {
+    let (x, indices) = (call.input(0)?, call.input(1)?);
+    let places = places(x, indices, call.axis("axis", 0, x.shape().len())?)?;
+    combined(call, &places, indices.shape(), 1)
+}
+
+/// `ScatterND`, with each reduction.
 pub(crate) fn scatter_nd(call: &Call<'_, '_>) -> Outputs {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let blocks = blocks(indices, x.shape(), 0)?;
     let (tuple_shape, depth) = split_last(indices.shape());
     let rest = &x.shape()[depth..];
-    let updates = call.input(2)?;
-    if updates.shape() != [tuple_shape, rest].concat() {
-        return Err(Error::new(format!("updates {:?} for indices {:?}", updates.shape(), indices.shape())));
+    combined(call, &blocks, &[tuple_shape, rest].concat(), rest.iter().product())
+}
+
+/// The data with updates of that shape put in blocks of `run` elements, one after another.
+fn combined(call: &Call<'_, '_>, blocks: &[usize], shape: &[usize], run: usize) -> Outputs {
+    let (x, updates) = (call.input(0)?, call.input(2)?);
+    if updates.shape() != shape {
+        let (updates, indices) = (updates.shape(), call.input(1)?.shape());
+        return Err(Error::new(format!("updates {updates:?} for indices {indices:?}")));
     }
-    let run: usize = rest.iter().product();
-    let reduction = call.node.string("reduction", "none");
-    if reduction == "none" {
-        return each!(x, x => scattered(&x.view(), updates, &blocks, run, |_, new| new));
-    }
-    match reduction {
-        "add" => each_number!(x, x => scattered(&x.view(), updates, &blocks, run, Number::add)),
-        "mul" => each_number!(x, x => scattered(&x.view(), updates, &blocks, run, Number::mul)),
-        "max" => each!(x, x => scattered(&x.view(), updates, &blocks, run, Item::larger)),
-        "min" => each!(x, x => scattered(&x.view(), updates, &blocks, run, Item::smaller)),
-        other => Err(Error::new(format!("unknown reduction '{other}' of ScatterND"))),
+    match call.node.string("reduction", "none") {
+        "none" => each!(x, x => scattered(&x.view(), updates, blocks, run, |_, new| new)),
+        "add" => each_number!(x, x => scattered(&x.view(), updates, blocks, run, Number::add)),
+        "mul" => each_number!(x, x => scattered(&x.view(), updates, blocks, run, Number::mul)),
+        "max" => each!(x, x => scattered(&x.view(), updates, blocks, run, Item::larger)),
+        "min" => each!(x, x => scattered(&x.view(), updates, blocks, run, Item::smaller)),
+        other => Err(Error::new(format!("unknown reduction '{other}' of {}", call.node.op))),
     }
 }
 
@@ -192,6 +245,38 @@ mod tests {
             let inputs = vec![counting(&[3]), tensor(&[2, 1], &[1i64, -2]), tensor(&[2], &[3f32, 5.0])];
             let found = first("ScatterND", &[("reduction", text(reduction))], inputs);
             assert_eq!(found.1, [1.0, expected, 3.0], "{reduction}");
+            let inputs = vec![counting(&[3]), tensor(&[2], &[1i32, -2]), tensor(&[2], &[3f32, 5.0])];
+            let found = first("ScatterElements", &[("reduction", text(reduction))], inputs);
+            assert_eq!(found.1, [1.0, expected, 3.0], "{reduction}");
         }
+    }
+
+    #[test]
+    fn updates_go_to_their_axis() {
+        let scatter = |indices: Option<_>, updates: Option<_>| {
+            all("ScatterElements", &[("axis", Attribute::Int(1))], vec![counting(&[2, 3]), indices, updates])
+        };
+        let found = scatter(tensor(&[2, 1], &[-1i64, 0]), tensor(&[2, 1], &[8f32, 9.0])).expect("updates");
+        assert_eq!(found[0].to_ints(), [1, 2, 8, 9, 5, 6]);
+        for (indices, updates, expected) in [
+            (tensor(&[1, 1], &[3i64]), tensor(&[1, 1], &[8f32]), "index 3 is out of range for 3 elements"),
+            (tensor(&[1, 1], &[0i64]), tensor(&[1], &[8f32]), "updates [1] for indices [1, 1]"),
+            (tensor(&[3, 1], &[0i64; 3]), tensor(&[3, 1], &[8f32; 3]), "indices [3, 1] for data [2, 3]"),
+        ] {
+            assert_eq!(scatter(indices, updates).expect_err("wrong").message, expected);
+        }
+    }
+
+    #[test]
+    fn sequences_turn_as_far_as_they_go() {
+        let turned = |batch: i64, lengths: &[i64]| {
+            let axes = [("batch_axis", Attribute::Int(batch)), ("time_axis", Attribute::Int(1 - batch))];
+            all("ReverseSequence", &axes, vec![counting(&[3, 2]), ints(lengths)]).map(|y| y[0].to_ints())
+        };
+        assert_eq!(turned(1, &[3, 2]).expect("lengths"), [5, 4, 3, 2, 1, 6]);
+        assert_eq!(turned(0, &[2, 0, 1]).expect("lengths"), [2, 1, 3, 4, 5, 6]);
+        let error = "a length of ReverseSequence is 4, but the axis has 3 elements";
+        assert_eq!(turned(1, &[4, 0]).expect_err("too long").message, error);
+        assert!(turned(1, &[-1, 0]).is_err() && turned(2, &[0]).is_err() && turned(1, &[0]).is_err());
     }
 }

@@ -1,27 +1,29 @@
-//! Operators that run along axes: sums, means, products, norms, extremes, `ArgMax`, `CumSum`, `Softmax`.
+//! Operators that run along axes: sums, means, products, norms, extremes, `ArgMax`, `ArgMin`, `CumSum`.
 
 use byoc_plugin_api::Error;
 use ndarray::{ArrayD, ArrayViewD, Axis, IxDyn};
 
-use super::array::{Array, Item, each, each_number, elements, shaped};
-use super::call::{Call, Outputs, around, axes};
+use super::array::{Item, each, each_number, elements, shaped};
+use super::call::{Call, Outputs, axes};
 use super::number::Number;
-use super::{ANY, FLOAT, I64, INDEX, Kernel, NUMBER, WIDE, kernel};
+use super::{ANY, I64, INDEX, Kernel, NUMBER, WIDE, kernel};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
-    kernel("ArgMax", arg_max, &[NUMBER]),
+    kernel("ArgMax", |call| arg(call, true), &[NUMBER]),
+    kernel("ArgMin", |call| arg(call, false), &[NUMBER]),
     kernel("CumSum", cum_sum, &[WIDE, INDEX]),
     kernel("ReduceL1", l1, &[WIDE, I64]),
     kernel("ReduceL2", l2, &[WIDE, I64]),
+    kernel("ReduceLogSum", log_sum, &[WIDE, I64]),
+    kernel("ReduceLogSumExp", log_sum_exp, &[WIDE, I64]),
     kernel("ReduceMax", max, &[ANY, I64]),
     kernel("ReduceMean", mean, &[WIDE, I64]),
     kernel("ReduceMin", min, &[ANY, I64]),
     kernel("ReduceProd", prod, &[WIDE, I64]),
     kernel("ReduceSum", sum, &[WIDE, I64]),
     kernel("ReduceSumSquare", sum_square, &[WIDE, I64]),
-    kernel("Softmax", softmax, &[FLOAT]),
 ];
 
 /// Maps the elements along `along` to one each; the other axes stay, those become 1 or go.
@@ -123,6 +125,29 @@ pub(crate) fn l2(call: &Call<'_, '_>) -> Outputs {
     reduce(call, |values| squares(values).sqrt(), |values, _| whole_squares(values).isqrt())
 }
 
+/// Runs one reduction in `f64`, of integers too: the result is truncated, and the least integer for minus infinity.
+fn by_floats(call: &Call<'_, '_>, f: impl Fn(&[f64]) -> f64) -> Outputs {
+    let x = call.input(0)?;
+    let along = reduced_axes(call, x.shape().len())?;
+    call.rounded(fold(&x.to_f64().view(), &along, call.node.int("keepdims", 1) != 0, f)?)
+}
+
+/// `ReduceLogSum`.
+pub(crate) fn log_sum(call: &Call<'_, '_>) -> Outputs {
+    by_floats(call, |values| values.iter().sum::<f64>().ln())
+}
+
+/// `ReduceLogSumExp`, also where the sum is too large for a number.
+pub(crate) fn log_sum_exp(call: &Call<'_, '_>) -> Outputs {
+    by_floats(call, |values| {
+        let largest = values.iter().copied().fold(f64::NEG_INFINITY, Item::larger);
+        match largest.is_finite() {
+            true => largest + values.iter().map(|value| (value - largest).exp()).sum::<f64>().ln(),
+            false => largest,
+        }
+    })
+}
+
 /// `ReduceMax`; NaN wins, and of nothing it is the least value of the type.
 pub(crate) fn max(call: &Call<'_, '_>) -> Outputs {
     extreme(call, true)
@@ -149,27 +174,29 @@ fn extreme(call: &Call<'_, '_>, largest: bool) -> Outputs {
     each!(x, x => folded(&x.view(), &along, call.node.int("keepdims", 1) != 0, largest))
 }
 
-/// `ArgMax`: the first (or last) of the largest; NaN is the largest of all, as in numpy.
-pub(crate) fn arg_max(call: &Call<'_, '_>) -> Outputs {
+/// `ArgMax` and `ArgMin`: the first (or last) of the largest or smallest; NaN goes before all others, as in numpy.
+fn arg(call: &Call<'_, '_>, largest: bool) -> Outputs {
     let x = call.input(0)?;
     let axis = call.axis("axis", 0, x.shape().len())?;
     let keep = call.node.int("keepdims", 1) != 0;
     let last = call.node.int("select_last_index", 0) != 0;
     if x.shape()[axis] == 0 && x.shape().iter().enumerate().all(|(i, &size)| i == axis || size > 0) {
-        return Err(Error::new("ArgMax of no element"));
+        return Err(Error::new(format!("{} of no element", call.node.op)));
     }
-    each!(x, x => Ok(vec![Item::wrap(fold(&x.view(), &[axis], keep, |values| first_largest(values, last))?)]))
+    each!(x, x => Ok(vec![Item::wrap(fold(&x.view(), &[axis], keep, |values| first_best(values, last, largest))?)]))
 }
 
-fn first_largest<T: Item>(values: &[T], last: bool) -> i64 {
+/// The place of the first (or last) of the largest or smallest elements.
+pub(crate) fn first_best<T: Item>(values: &[T], last: bool, largest: bool) -> i64 {
     let mut best = 0;
     for (i, &value) in values.iter().enumerate() {
-        let (equal, greater) = if values[best].is_nan() {
+        let (equal, better) = if values[best].is_nan() {
             (value.is_nan(), false)
         } else {
-            (value == values[best], value.is_nan() || value > values[best])
+            let beyond = if largest { value > values[best] } else { value < values[best] };
+            (value == values[best], value.is_nan() || beyond)
         };
-        if greater || last && equal {
+        if better || last && equal {
             best = i;
         }
     }
@@ -205,38 +232,12 @@ fn summed<T: Number>(x: ArrayViewD<'_, T>, axis: usize, exclusive: bool, reverse
     sums
 }
 
-/// `Softmax` along one axis.
-pub(crate) fn softmax(call: &Call<'_, '_>) -> Outputs {
-    let x = call.input(0)?;
-    let axis = call.axis("axis", -1, x.shape().len())?;
-    let mut y = x.to_f64();
-    let (outer, size, inner) = around(x.shape(), axis);
-    let mut row = vec![0.0; size];
-    if let Some(data) = y.as_slice_mut() {
-        for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
-            let at = |k: usize| (o * size + k) * inner + i;
-            row.iter_mut().enumerate().for_each(|(k, value)| *value = data[at(k)]);
-            softmax_row(&mut row);
-            row.iter().enumerate().for_each(|(k, &value)| data[at(k)] = value);
-        }
-    }
-    Ok(vec![Array::from_f64(x.dtype(), y)])
-}
-
-/// Softmax in place.
-pub(crate) fn softmax_row(row: &mut [f64]) {
-    let largest = row.iter().copied().fold(f64::NEG_INFINITY, Item::larger);
-    row.iter_mut().for_each(|value| *value = (*value - largest).exp());
-    let total: f64 = row.iter().sum();
-    row.iter_mut().for_each(|value| *value /= total);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn arg_max_treats_nan_as_numpy() {
+    fn the_first_and_last_best_treat_nan_as_numpy() {
         let nan = f64::NAN;
         let cases = [
             (vec![1.0, 3.0, 3.0], (1, 2)),
@@ -245,7 +246,9 @@ mod tests {
             (vec![f64::NEG_INFINITY, f64::NEG_INFINITY], (0, 1)),
         ];
         for (values, expected) in cases {
-            assert_eq!((first_largest(&values, false), first_largest(&values, true)), expected, "{values:?}");
+            assert_eq!((first_best(&values, false, true), first_best(&values, true, true)), expected, "{values:?}");
+            let negated: Vec<f64> = values.iter().map(|value| -value).collect();
+            assert_eq!((first_best(&negated, false, false), first_best(&negated, true, false)), expected, "{values:?}");
         }
     }
 
@@ -257,6 +260,7 @@ mod tests {
             ("ReduceProd", [-6.0, -6.0, 1.0]),
             ("ReduceSumSquare", [14.0, 14.0, 0.0]),
             ("ReduceL1", [6.0, 6.0, 0.0]),
+            ("ReduceLogSumExp", [(1f64.exp() + 2f64.exp() + (-3f64).exp()).ln(), 2.0, -infinity]),
             ("ReduceL2", [14f64.sqrt(), 3.0, 0.0]),
             ("ReduceMax", [2.0, 2.0, -infinity]),
             ("ReduceMin", [-3.0, -3.0, infinity]),
@@ -268,6 +272,12 @@ mod tests {
             assert_eq!([floats[0], integers[0], nothing[0]], expected, "{op}");
         }
         assert!(first("ReduceMin", &[], vec![tensor(&[2], &[f32::NAN, 1.0])]).1[0].is_nan());
+        let logarithms = |op, values: &[f64]| first(op, &[], vec![tensor(&[values.len()], values)]).1[0];
+        assert_eq!(logarithms("ReduceLogSum", &[1.0, 6.0]), 7f64.ln());
+        assert_eq!(logarithms("ReduceLogSum", &[]), -infinity);
+        assert_eq!(first("ReduceLogSum", &[], vec![tensor(&[1], &[0i32])]).1, [f64::from(i32::MIN)]);
+        assert_eq!(logarithms("ReduceLogSumExp", &[1000.0, 1000.0]), 1000.0 + 2f64.ln());
+        assert_eq!(logarithms("ReduceLogSumExp", &[infinity, 1.0]), infinity);
         let all = |values: &[bool]| first("ReduceMin", &[], vec![tensor(&[values.len()], values)]).1[0];
         assert_eq!([all(&[true, false]), all(&[true]), all(&[])], [0.0, 1.0, 1.0]);
         for (op, expected) in [("ReduceSumSquare", [4.0, 9.0]), ("ReduceL1", [2.0, 3.0]), ("ReduceSum", [-2.0, 3.0])] {

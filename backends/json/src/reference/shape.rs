@@ -16,6 +16,7 @@ pub(super) const KERNELS: &[Kernel] = &[
     kernel("Flatten", flatten, &[ANY]),
     kernel("Reshape", reshape, &[ANY, I64]),
     kernel("Shape", shape, &[ANY]),
+    kernel("Size", size, &[ANY]),
     kernel("Split", split, &[ANY, I64]),
     kernel("Squeeze", squeeze, &[ANY, I64]),
     kernel("Tile", tile, &[ANY, I64]),
@@ -123,6 +124,11 @@ pub(crate) fn shape(call: &Call<'_, '_>) -> Outputs {
     let (start, end) = (clamp(call.node.int("start", 0)), clamp(call.node.int("end", rank)));
     let part = sizes.get(start..end.max(start)).unwrap_or_default();
     Ok(vec![Item::wrap(part.iter().map(|&size| size as i64).collect::<Array1<i64>>().into_dyn())])
+}
+
+/// `Size`: the number of elements.
+pub(crate) fn size(call: &Call<'_, '_>) -> Outputs {
+    Ok(vec![Item::wrap(ArrayD::from_elem(IxDyn(&[]), call.input(0)?.len() as i64))])
 }
 
 /// `Concat`.
@@ -261,6 +267,7 @@ mod tests {
         assert_eq!(first("Expand", &[], vec![counting(&[2, 1]), ints(&[3, 1, 1])]).0, [3, 2, 1]);
         let joined = first("Concat", &[("axis", Attribute::Int(-1))], vec![x(), counting(&[2, 0]), counting(&[2, 1])]);
         assert_eq!(joined, (vec![2, 4], vec![1.0, 2.0, 3.0, 1.0, 4.0, 5.0, 6.0, 2.0]));
+        assert_eq!(first("Size", &[], vec![x()]), (vec![], vec![6.0]));
         let part = [("start", Attribute::Int(-2)), ("end", Attribute::Int(9))];
         assert_eq!(first("Shape", &part, vec![counting(&[4, 2, 3])]).1, [2.0, 3.0]);
     }

@@ -25,6 +25,7 @@ pub(super) const KERNELS: &[Kernel] = &[
     kernel("HardSigmoid", hard_sigmoid, &[FLOAT]),
     kernel("HardSwish", hard_swish, &[FLOAT]),
     kernel("Identity", identity, &[ANY]),
+    kernel("IsInf", is_inf, &[FLOAT]),
     kernel("IsNaN", is_nan, &[FLOAT]),
     kernel("LeakyRelu", leaky_relu, &[FLOAT]),
     kernel("Log", |call| float(call, f64::ln), &[FLOAT]),
@@ -185,6 +186,14 @@ pub(crate) fn not(call: &Call<'_, '_>) -> Outputs {
     }
 }
 
+/// `IsInf`, of either sign or of one.
+pub(crate) fn is_inf(call: &Call<'_, '_>) -> Outputs {
+    let found = |name: &str| call.node.int(name, 1) != 0;
+    let (negative, positive) = (found("detect_negative"), found("detect_positive"));
+    let infinite = |x: f64| negative && x == f64::NEG_INFINITY || positive && x == f64::INFINITY;
+    Ok(vec![Item::wrap(call.input(0)?.to_f64().mapv(infinite))])
+}
+
 /// `IsNaN`.
 pub(crate) fn is_nan(call: &Call<'_, '_>) -> Outputs {
     Ok(vec![each!(call.input(0)?, x => Item::wrap(x.mapv(Item::is_nan)))])
@@ -279,6 +288,17 @@ mod tests {
         assert!(first("Sign", &[], vec![tensor(&[1], &[f32::NAN])]).1[0].is_nan());
         assert_eq!(first("Sign", &[], vec![tensor(&[3], &[7u8, 0, 255])]).1, [1.0, 0.0, 1.0]);
         assert_eq!(first("Tan", &[], vec![tensor(&[1], &[1f64])]).1, [1f64.tan()]);
+    }
+
+    #[test]
+    fn infinities_are_found_by_their_sign() {
+        use super::super::testing::{first, tensor};
+        use byoc_plugin_api::Attribute;
+        let x = || tensor(&[4], &[f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1.0]);
+        for (name, expected) in [("detect_negative", [1.0, 0.0]), ("detect_positive", [0.0, 1.0])] {
+            let found = first("IsInf", &[(name, Attribute::Int(0))], vec![x()]).1;
+            assert_eq!((&found[..2], &found[2..]), (&expected[..], &[0.0; 2][..]), "{name}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::Attribute;
 
-use super::{bad, missing, take_float, take_ints};
+use super::{bad, missing, take_float, take_int, take_ints};
 use crate::diagnostic::Result;
 use crate::ir::Node;
 use crate::onnx::builder::Builder;
@@ -74,5 +74,19 @@ pub(super) fn slice(builder: &mut Builder<'_>, node: &mut Node, _: i64) -> Resul
         inputs.push(Some(builder.ints(node, "axes", &axes)));
     }
     node.inputs = inputs;
+    Ok(())
+}
+
+/// The name that ScatterElements had first.
+pub(super) fn scatter(_: &mut Builder<'_>, node: &mut Node, _: i64) -> Result<()> {
+    node.op = "ScatterElements".into();
+    Ok(())
+}
+
+/// A number of elements that was an attribute.
+pub(super) fn top_k(builder: &mut Builder<'_>, node: &mut Node, _: i64) -> Result<()> {
+    let k = take_int(node, "k")?.ok_or_else(|| missing(node, "k"))?;
+    let k = builder.ints(node, "k", &[k]);
+    node.inputs = vec![node.input(0), Some(k)];
     Ok(())
 }

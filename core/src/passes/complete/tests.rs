@@ -27,6 +27,8 @@ fn defaults_are_written_and_axes_count_from_the_front() {
     check("Relu", "", "f32[2]", "");
     check("Softmax", "", "f32[2,3,4]", "axis=2");
     check("Softmax", "axis=-3", "f32[2,3,4]", "axis=0");
+    check("OneHot", "", "i64[2,3] i64[] f32[2]", "axis=2");
+    check("OneHot", "axis=-3", "i64[2,3] i64[] f32[2]", "axis=0");
     check("Flatten", "axis=3", "f32[2,3,4]", "axis=3");
     check("Transpose", "", "f32[2,3,4]", "perm=[2,1,0]");
     check("Transpose", "perm=[0,-1,1]", "f32[2,3,4]", "perm=[0,2,1]");

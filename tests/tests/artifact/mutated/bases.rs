@@ -53,6 +53,7 @@ pub(crate) fn bases() -> Vec<Base> {
         base("open", open(), &["json.kernels=reference"]),
         base("shapes", shapes(), &[]),
         base("indices", indices(), &[]),
+        base("choices", choices(), &[]),
         base("logic", logic(), &[]),
         base("functions", functions(), &[]),
         base("images", images(), &[]),
@@ -261,9 +262,11 @@ fn rows() -> Model {
         net.plain("Add", "x r", "sum").plain("LayerNormalization", "sum scale bias", "n").plain("Add", "n sum", "y1");
     let net = net.plain("RMSNormalization", "x scale", "y2").plain("Softmax", "x", "y3").ints("axes", &[-1]);
     let net = net.plain("ReduceSum", "x axes", "y4").plain("ReduceMax", "x axes", "y5");
-    let others = ["ReduceMin", "ReduceProd", "ReduceSumSquare", "ReduceL1", "ReduceL2"];
+    let others =
+        ["ReduceMin", "ReduceProd", "ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"];
     let net = others.iter().fold(net, |net, op| net.plain(op, "x axes", op));
-    net.outputs("y1 y2 y3", &[2, 6, 8]).outputs(&format!("y4 y5 {}", others.join(" ")), &[2, 6, 1]).0
+    let net = net.plain("LogSoftmax", "x", "y6").plain("Hardmax", "x", "y7");
+    net.outputs("y1 y2 y3 y6 y7", &[2, 6, 8]).outputs(&format!("y4 y5 {}", others.join(" ")), &[2, 6, 1]).0
 }
 
 /// Attention in pieces, with heads side by side in rows and with heads first.
@@ -331,6 +334,7 @@ fn open() -> Model {
     let net = net.plain("Add", "m b", "a").plain("Relu", "a", "r").node("Concat", "r x", "both", &[("axis", Int(0))]);
     let net = net.ints("from", &[1]).ints("to", &[9]).ints("axes", &[1]).plain("Slice", "both from to axes", "cut");
     let net = net.plain("Softmax", "cut", "s").plain("Shape", "s", "size").plain("Transpose", "s", "y");
+    let net = net.plain("Size", "s", "count").typed("count", Type::Int64, &[]);
     net.typed("size", Type::Int64, &[2]).output("y", &[7, -2]).0
 }
 
@@ -351,8 +355,26 @@ fn indices() -> Model {
     let net = net.node("GatherElements", "x e", "y1", &[("axis", Int(0))]).plain("GatherND", "x n", "y2");
     let net = net.plain("ScatterND", "x n u", "y3").node("ArgMax", "x", "y4", &[("axis", Int(1))]);
     let net = Net(net.0.ints("axis", &[], &[1])).plain("CumSum", "x axis", "y5");
-    let net = net.output("y1", &[2, 4]).output("y2", &[2]).outputs("y3 y5", &[3, 4]);
+    let net = net.node("ArgMin", "x", "y6", &[("axis", Int(0))]).node("EyeLike", "x", "y7", &[("k", Int(1))]);
+    let net = net.input("p", &[2, 4]).plain("ScatterElements", "x e p", "y8").indices("lengths", &[4]);
+    let net = net.plain("ReverseSequence", "x lengths", "y9").typed("y6", Type::Int64, &[1, 4]);
+    let net = net.output("y1", &[2, 4]).output("y2", &[2]).outputs("y3 y5 y7 y8 y9", &[3, 4]);
     net.typed("y4", Type::Int64, &[3, 1]).0
+}
+
+/// What is chosen by value, and how much of it only the run tells.
+fn choices() -> Model {
+    let net =
+        Net::new(18).input("x", &[3, 4]).input("boxes", &[1, 5, 4]).input("scores", &[1, 2, 5]).weight("least", &[]);
+    let net = Net(net.0.input("c", Type::Bool, &[3]).ints("depth", &[], &[5])).ints("k", &[2]).ints("most", &[3]);
+    let net = net.plain("TopK", "x k", "y1 places").weight("values", &[2]).plain("OneHot", "places depth values", "y2");
+    let net = net.plain("NonZero", "x", "y3").node("Compress", "x c", "y4", &[("axis", Int(0))]);
+    let net = net.plain("Unique", "x", "y5 first inverse counts").weight("iou", &[]).plain("Abs", "iou", "overlap");
+    let net = net.plain("NonMaxSuppression", "boxes scores most overlap least", "y6");
+    let net = net.output("y1", &[3, 2]).typed("places", Type::Int64, &[3, 2]).output("y2", &[3, 2, 5]);
+    let net = net.typed("y3", Type::Int64, &[2, -1]).output("y4", &[-2, 4]).output("y5", &[-3]);
+    let net = ["first", "counts"].iter().fold(net, |net, name| net.typed(name, Type::Int64, &[-3]));
+    net.typed("inverse", Type::Int64, &[12]).typed("y6", Type::Int64, &[-4, 3]).0
 }
 
 fn logic() -> Model {
@@ -363,7 +385,8 @@ fn logic() -> Model {
         .plain("And", "a c", "ac")
         .plain("And", "b d", "bd")
         .plain("Not", "bd", "n");
-    let net = net.plain("IsNaN", "x", "nan").plain("And", "ac n", "acn").plain("Where", "acn x z", "y1");
+    let net = net.plain("IsNaN", "x", "nan").plain("IsInf", "x", "inf").plain("Or", "nan inf", "or");
+    let net = net.plain("Xor", "ac n", "xor").plain("And", "xor or", "acn").plain("Where", "acn x z", "y1");
     let net = net.plain("Mod", "i three", "mod").plain("Equal", "mod i", "same").plain("Where", "same x z", "y2");
     let net = Net(net.0.cast("mod", Type::Float16, "y3"));
     net.outputs("y1 y2", &[3, 4]).typed("nan", Type::Bool, &[3, 4]).typed("y3", Type::Float16, &[3, 4]).0

@@ -48,6 +48,7 @@ pub(crate) const ACCEPTED: &[Accepted] = &[
                 "Max",
                 "Min",
                 "Clip",
+                "ScatterElements",
                 "ScatterND",
                 "Sign",
             ]);

@@ -5,6 +5,7 @@ use byoc_plugin_api::DType::{self, BF16, Bool, F16, F32, F64, I8, I16, I32, I64,
 
 use super::builder::Builder;
 
+mod choice;
 mod elementwise;
 mod indices;
 mod movement;
@@ -130,6 +131,17 @@ pub(crate) const LATER: &[Family] = &[
     family(&["DequantizeLinear"], 13, &[U8, I8, I32], quantize::dequantize, 8),
     family(&["QuantizeLinear"], 13, &[F32], quantize::quantize, 8),
     family(&["MatMulInteger"], 13, &[U8, I8], quantize::matmul_integer, 8),
+    family(&["TopK"], 13, &[F32, F64, I32, I64], choice::top_k, 10),
+    family(&["OneHot"], 13, &[F32, I64], choice::one_hot, 8),
+    family(&["ScatterElements"], 18, &[F32, F64, I32, I64, U8], choice::scatter_elements, 8),
+    family(&["ReverseSequence"], 13, NUMBER, choice::reverse_sequence, 8),
+    family(&["EyeLike"], 13, &[F32, F64, I32, I64], choice::eye_like, 6),
+    family(&["ArgMin"], 13, &[F32, F64, F16, I8, I32, U8], reduce::arg_max, 8),
+    family(&["Hardmax"], 13, &[F32], reduce::softmax, 6),
+    family(&["LogSoftmax"], 13, FLOAT, reduce::softmax, 8),
+    family(&["ReduceLogSumExp"], 18, &[F32, F64], reduce::reduce, 10),
+    family(&["Or", "Xor"], 13, &[Bool], elementwise::compare, 10),
+    family(&["IsInf"], 20, FLOAT, elementwise::is_nan, 8),
 ];
 
 /// The seeds of graphs with every operator.
