@@ -43,6 +43,7 @@ impl Backend for KendryteBackend {
                 max_inputs: Some(1),
                 starts_with: vec!["Conv".into()],
                 check_merged: true,
+                size_inputs: false,
             },
             constant_access: ConstantAccess::Codegen,
             options: vec![

@@ -64,8 +64,9 @@ pub(super) fn tell_sizes(graph: &Graph, sizing: &[Option<ValueId>], selected: &S
     let region = &mut plan.region;
     loop {
         let known = dim::told(region.inputs.iter().map(|&input| region.values[input].shape.as_slice()));
-        let mut symbols = region.values.iter().flat_map(|value| dim::symbols(&value.shape));
-        let Some(missing) = symbols.find(|symbol| !known.contains(symbol)) else { return };
+        let missing =
+            region.values.iter().flat_map(|value| dim::symbols(&value.shape)).find(|name| !known.contains(name));
+        let Some(missing) = missing else { return };
         let tells = |value: &ValueId| {
             let ty = graph.value(*value).ty.as_ref();
             ty.is_some_and(|ty| ty.shape.iter().any(|size| dim::teaches(size, &known).as_ref() == Some(&missing)))

@@ -1,10 +1,11 @@
 //! Sizes that only the run tells: what follows is planned when they are known, on the host and on a device, and planned anew
 //! for others.
 
+use byoc_core::onnx::write::value;
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::Session;
-use byoc_plugin_api::DType;
 use byoc_plugin_api::testing::Counting;
+use byoc_plugin_api::{Attribute, DType, Dim};
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::tensor::Tensor;
 use byoc_tests::{engine, places};
@@ -157,4 +158,99 @@ fn a_run_that_fails_is_no_run() {
         "[B703] region byoc_main_json_3, node 'make_t' failed on backend 'json': negative size in shape [-1, 2]"
     );
     check(&mut session, 3, [2, 6], [1, 2]);
+}
+
+/// An input whose sizes are numbers or names.
+fn input(mut model: Model, name: &str, ty: Type, sizes: &[&str]) -> Model {
+    let size = |size: &&str| size.parse().map_or_else(|_| Dim::Symbolic((*size).to_owned()), Dim::Fixed);
+    model.graph.input.push(value(name, ty, Some(&sizes.iter().map(size).collect::<Vec<_>>())));
+    model
+}
+
+/// What json makes of a model with an output `y` of any shape.
+fn computed(mut model: Model, inputs: &[(&str, Tensor)]) -> (Vec<i64>, Vec<f64>) {
+    model.graph.output.push(value("y", Type::Float, None));
+    let folder = places::temporary();
+    let (model, artifact) =
+        (places::write(folder.path(), "model.onnx", model.finish()), folder.path().join("model.byoc"));
+    let registry = engine::embedded();
+    engine::compile(&model, &artifact, &registry, &["json"]).expect("compiled");
+    let mut session = engine::load(&artifact, &registry, 1).expect("loaded");
+    let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
+    let (_, y) = engine::run(&mut session, &inputs).expect("it runs").swap_remove(0);
+    (y.shape.clone(), y.floats().collect())
+}
+
+fn counted(shape: &[i64]) -> Tensor {
+    let count: i64 = shape.iter().product();
+    Tensor::f32(shape, &(0..count).map(|index| index as f32).collect::<Vec<_>>())
+}
+
+fn axis(axis: i64) -> [(&'static str, Attribute); 1] {
+    [("axis", Attribute::Int(axis))]
+}
+
+/// What crosses a border may have only the product of two sizes, half of one, or a list of them.
+#[test]
+fn regions_and_stages_know_the_sizes_in_them() {
+    let x = |sizes: &[&str]| input(Model::default(), "x", Type::Float, sizes);
+    let k = |model| input(model, "k", Type::Int64, &["1"]);
+    let flat =
+        k(x(&["n", "m"])).ints("all", &[1], &[-1]).ints("zero", &[1], &[0]).node("Reshape", &["x", "all"], &["flat"]);
+    let flat =
+        flat.node("Slice", &["flat", "zero", "k"], &["some"]).node_with("Concat", &["flat", "some"], &["y"], &axis(0));
+    let found = computed(flat, &[("x", counted(&[2, 3])), ("k", ints(&[2]))]);
+    assert_eq!(found, (vec![8], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 1.0]));
+
+    let window = [("kernel_shape", Attribute::Ints(vec![2, 2])), ("strides", Attribute::Ints(vec![2, 2]))];
+    let pooled = k(x(&["1", "1", "h", "w"])).ints("zero", &[1], &[0]).ints("last", &[1], &[3]);
+    let pooled =
+        pooled.node_with("MaxPool", &["x"], &["p"], &window).node("Slice", &["p", "zero", "k", "last"], &["some"]);
+    let pooled = pooled.node_with("Concat", &["p", "some"], &["y"], &axis(3));
+    let found = computed(pooled, &[("x", counted(&[1, 1, 2, 4])), ("k", ints(&[1]))]);
+    assert_eq!(found, (vec![1, 1, 1, 3], vec![5.0, 7.0, 5.0]));
+
+    let told = input(k(x(&["n", "m"])), "s", Type::Int64, &["2"]).ints("all", &[1], &[-1]);
+    let told = told.node("Reshape", &["x", "s"], &["r"]).node("Reshape", &["r", "all"], &["flat"]);
+    let told = told.node("Tile", &["flat", "k"], &["t"]).node_with("Concat", &["t", "flat"], &["y"], &axis(0));
+    let found = computed(told, &[("x", counted(&[1, 2])), ("k", ints(&[2])), ("s", ints(&[2, 1]))]);
+    assert_eq!(found, (vec![6], [0.0, 1.0].repeat(3)));
+
+    let back = input(x(&["n", "m"]), "k", Type::Int64, &["2"]).node("Shape", &["x"], &["h"]);
+    let back = back.node("Mul", &["h", "k"], &["hk"]).node("Reshape", &["x", "hk"], &["r"]);
+    let back = back.node("Relu", &["r"], &["b"]).node("Reshape", &["b", "h"], &["y"]);
+    let found = computed(back, &[("x", counted(&[2, 2])), ("k", ints(&[1, 1]))]);
+    assert_eq!(found, (vec![2, 2], vec![0.0, 1.0, 2.0, 3.0]));
+}
+
+/// A size that a run tells may turn out to be 1 where it meets another one, whatever the names are.
+#[test]
+fn told_sizes_broadcast() {
+    let x = input(Model::default().opset(18), "x", Type::Float, &["sequence_length", "hidden_dimension"]);
+    let centred =
+        input(x, "a", Type::Int64, &["1"]).node("ReduceMax", &["x", "a"], &["r"]).node("Sub", &["x", "r"], &["y"]);
+    let found = computed(centred, &[("x", counted(&[2, 3])), ("a", ints(&[1]))]);
+    assert_eq!(found, (vec![2, 3], vec![-2.0, -1.0, 0.0, -2.0, -1.0, 0.0]));
+
+    let x = input(input(Model::default(), "x", Type::Float, &["n"]), "k", Type::Int64, &["1"]);
+    let cut = input(x, "w", Type::Float, &["a_longer_name"]).ints("zero", &[1], &[0]);
+    let cut = cut.node("Slice", &["x", "zero", "k"], &["s"]).node("Add", &["s", "w"], &["y"]);
+    let found = computed(cut, &[("x", counted(&[4])), ("k", ints(&[1])), ("w", counted(&[3]))]);
+    assert_eq!(found, (vec![3], vec![0.0, 1.0, 2.0]));
+}
+
+#[test]
+fn long_parts_are_told() {
+    let x = input(input(Model::default(), "x", Type::Float, &["8000"]), "s", Type::Int64, &["2"]);
+    let model =
+        x.node_with("Split", &["x", "s"], &["a", "b"], &axis(0)).node_with("Concat", &["b", "a"], &["y"], &axis(0));
+    let (shape, found) = computed(model, &[("x", counted(&[8000])), ("s", ints(&[6000, 2000]))]);
+    assert_eq!((shape, found[0], found[2000], found[7999]), (vec![8000], 6000.0, 0.0, 5999.0));
+    let x = input(input(Model::default(), "x", Type::Float, &["n"]), "s", Type::Int64, &["3"]);
+    let model = x.node_with("Split", &["x", "s"], &["a", "b"], &axis(0)).output("a", Type::Float, &[-1]);
+    let folder = places::temporary();
+    let model = places::write(folder.path(), "model.onnx", model.finish());
+    let error = engine::compile(&model, &folder.path().join("a.byoc"), &engine::embedded(), &["json"]);
+    let error = error.map(drop).expect_err("three parts, two outputs").to_string();
+    assert_eq!(error, "[B202] node 'make_a' (Split): input 1 (split) has 3 entries, but there are 2 outputs");
 }
