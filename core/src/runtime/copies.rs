@@ -1,9 +1,11 @@
 //! Copies between memories in a run of an entry, known from the artifact before any device is opened.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use byoc_plugin_api::{DType, Dim};
 
+use super::stages;
 use super::steps::{Crossing, HOST, Steps};
 use crate::artifact::manifest::{Entry, Manifest, Region};
 
@@ -26,19 +28,25 @@ pub struct PlannedCopy {
 pub fn planned_copies(manifest: &Manifest, entry: &Entry) -> Vec<PlannedCopy> {
     let regions: Vec<_> = entry.calls.iter().filter_map(|call| manifest.regions.get(call.region)).collect();
     let (kinds, memories) = memories(&regions);
-    let names = names(entry, &regions);
     let memory = |memory: usize| match memory {
         HOST => "host".to_owned(),
         device => kinds[device - 1].clone(),
     };
-    let copy = |crossing: &Crossing| PlannedCopy {
-        value: names[crossing.value].clone(),
-        dtype: entry.values[crossing.value].dtype,
-        shape: entry.values[crossing.value].shape.clone(),
-        from: memory(crossing.from),
-        to: memory(crossing.to),
+    let copies = |entry: &Entry, calls: Range<usize>| -> Vec<PlannedCopy> {
+        let names = names(entry, &regions[calls.clone()]);
+        let copy = |crossing: &Crossing| PlannedCopy {
+            value: names[crossing.value].clone(),
+            dtype: entry.values[crossing.value].dtype,
+            shape: entry.values[crossing.value].shape.clone(),
+            from: memory(crossing.from),
+            to: memory(crossing.to),
+        };
+        Steps::new(entry, &memories[calls]).crossings().map(copy).collect()
     };
-    Steps::new(entry, &memories).crossings().map(copy).collect()
+    match stages::split(entry, &names(entry, &regions)) {
+        None => copies(entry, 0..regions.len()),
+        Some(staged) => staged.stages.iter().flat_map(|stage| copies(&stage.entry, stage.calls.clone())).collect(),
+    }
 }
 
 /// The kinds of devices that regions run on, in the order of their names, and the memory of each region: the host's, or that of a kind at its index

@@ -57,13 +57,13 @@ fn sized_calls(entry: &Entry) -> Vec<usize> {
     sized
 }
 
-/// The stages of an entry; `None` where all sizes follow from those of the inputs.
-pub(super) fn split(entry: &Entry) -> Option<Staged> {
+/// The stages of an entry whose values have these names; `None` where all sizes follow from those of the inputs.
+pub(super) fn split(entry: &Entry, names: &[String]) -> Option<Staged> {
     let sized = sized_calls(entry);
     if sized.is_empty() {
         return None;
     }
-    let mut splitter = Splitter::new(entry, &sized);
+    let mut splitter = Splitter::new(entry, names, &sized);
     let mut stages = Vec::with_capacity(sized.len() + 1);
     let mut start = 0;
     for (stage, end) in sized.iter().copied().chain([entry.calls.len()]).enumerate() {
@@ -84,6 +84,7 @@ pub(super) fn split(entry: &Entry) -> Option<Staged> {
 
 struct Splitter<'a> {
     entry: &'a Entry,
+    names: &'a [String],
     /// Values that are read outside the stage that makes them.
     shared: HashSet<usize>,
     /// Where each value is that was made so far.
@@ -91,7 +92,7 @@ struct Splitter<'a> {
 }
 
 impl<'a> Splitter<'a> {
-    fn new(entry: &'a Entry, sized: &[usize]) -> Splitter<'a> {
+    fn new(entry: &'a Entry, names: &'a [String], sized: &[usize]) -> Splitter<'a> {
         // Calls of a stage have its number, those behind stages none.
         let mut made_in: HashMap<usize, Option<usize>> = HashMap::new();
         let mut shared: HashSet<usize> = entry.outputs.iter().map(|port| port.value).collect();
@@ -103,7 +104,7 @@ impl<'a> Splitter<'a> {
         }
         let inputs = entry.inputs.iter().enumerate().map(|(index, port)| (port.value, Place::Input(index)));
         let constants = entry.constants.iter().map(|constant| (constant.value, Place::Constant(constant.value)));
-        Splitter { entry, shared, places: inputs.chain(constants).collect() }
+        Splitter { entry, names, shared, places: inputs.chain(constants).collect() }
     }
 
     /// The place of a value; the reader of artifacts has checked that each is made before it is read.
@@ -145,7 +146,7 @@ impl<'a> Splitter<'a> {
                     }
                     place => {
                         feeds.push(place);
-                        entry.inputs.push(Port { name: format!("value {value}"), value: numbers.of(value) });
+                        entry.inputs.push(Port { name: self.names[value].clone(), value: numbers.of(value) });
                     }
                 }
             }
@@ -158,7 +159,7 @@ impl<'a> Splitter<'a> {
         let given = whole.inputs.iter().map(|port| port.value).filter(|_| stage == 0);
         for value in given.chain(made).filter(|value| self.shared.contains(value)) {
             let output = entry.outputs.len();
-            entry.outputs.push(Port { name: format!("value {value}"), value: numbers.of(value) });
+            entry.outputs.push(Port { name: self.names[value].clone(), value: numbers.of(value) });
             if !matches!(self.places.get(&value), Some(Place::Input(_))) || self.is_output(value) {
                 self.places.insert(value, Place::Made { stage, output });
             }

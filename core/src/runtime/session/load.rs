@@ -106,7 +106,7 @@ impl Session {
         let there = beside.map_or(&[][..], |session| &session.devices);
         let devices = open_devices(&regions, &kinds, registry, options, there)?;
         let loading = Loading { artifact: &artifact, regions: &regions, registry, options, devices: &devices };
-        let Some(staged) = stages::split(entry) else {
+        let Some(staged) = stages::split(entry, &names(entry, &regions)) else {
             return loading.stage(entry.clone(), 0..regions.len(), &memories, beside);
         };
         loading.staged(entry, staged, &memories, beside)
@@ -118,6 +118,9 @@ impl Session {
         self.residents.get(index)
     }
 }
+
+/// More stages than any sane entry has: each has memory of its own.
+const MOST_STAGES: usize = 4096;
 
 /// What the stages of an entry are loaded from.
 struct Loading<'a> {
@@ -204,6 +207,11 @@ impl Loading<'_> {
         for constant in &entry.constants {
             let bytes = self.artifact.constant(&constant.used, &format!("value {}", constant.value))?;
             later.constants.insert(constant.value, Constant::new(bytes, &entry.values[constant.value]));
+        }
+        if staged.stages.len() > MOST_STAGES {
+            let (name, most) = (&entry.name, MOST_STAGES);
+            let message = format!("entry '{name}' has more than {most} regions that tell sizes");
+            return Err(Diagnostic::new(Code::RunFailed, message));
         }
         let mut head: Option<Session> = None;
         for Stage { entry: own, feeds, calls, sized } in staged.stages {
