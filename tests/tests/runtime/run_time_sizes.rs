@@ -142,6 +142,27 @@ fn a_device_works_before_between_and_behind() {
     assert_eq!(Tensor::of(&session.output(0).expect("c")).shape, [4, 4]);
 }
 
+/// A stage without the sizes that change is not planned anew: what is recorded on a device stays.
+#[test]
+fn stages_of_fixed_sizes_stay_as_they_are() {
+    let x = input(input(Model::default(), "x", Type::Float, &["2", "4"]), "k", Type::Int64, &["2"]);
+    let model = x.node("Tile", &["x", "k"], &["t"]).node("Relu", &["x"], &["r"]).node("Add", &["r", "r"], &["y"]);
+    let model = model.output("t", Type::Float, &[-1, -1]).output("y", Type::Float, &[2, 4]);
+    let folder = places::temporary();
+    let (model, artifact) =
+        (places::write(folder.path(), "model.onnx", model.finish()), folder.path().join("model.byoc"));
+    let registry = engine::from_files(vec![places::plugin("simdev"), places::plugin("json")]);
+    engine::compile(&model, &artifact, &registry, &["simdev", "json"]).expect("compiled");
+    let mut session = engine::load(&artifact, &registry, 1).expect("loaded");
+    for times in 1..5 {
+        let given = [("x", counted(&[2, 4])), ("k", ints(&[times, 1]))].map(|(name, tensor)| (name.to_owned(), tensor));
+        let found = engine::run(&mut session, &given).expect("it runs");
+        assert_eq!(found[0].1.shape, [2 * times, 4]);
+    }
+    let backends: Vec<_> = session.times().into_iter().map(|time| time.backend).collect();
+    assert_eq!((backends.join(" "), session.devices()[0].recordings), ("json simdev".into(), 1));
+}
+
 /// A run that fails leaves no outputs, and the next one is as if it had not been.
 #[test]
 fn a_run_that_fails_is_no_run() {

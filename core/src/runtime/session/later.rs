@@ -1,7 +1,7 @@
 //! What follows the first stage of an entry that has sizes known only at run time: calls that tell sizes, each with the stage
 //! behind it, a session of its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
 use byoc_plugin_api::{DType, Dim, Error, SizedOutputs, TensorView, TensorViewMut, contiguous_strides};
@@ -38,6 +38,8 @@ pub(super) struct LaterStage {
     pub(super) session: Session,
     /// The place of each of its inputs.
     pub(super) feeds: Vec<Place>,
+    /// The symbols in the sizes of its values: it is planned anew where one of them has changed.
+    pub(super) symbols: BTreeSet<String>,
 }
 
 /// A constant of fixed shape, row-major.
@@ -226,6 +228,7 @@ impl Later {
     /// Runs what follows the first stage, which has run with these inputs.
     pub(super) fn run(&mut self, head: &Session, given: &[TensorView<'_>]) -> Result<()> {
         self.has_run = false;
+        let own = |(name, size): (&String, &usize)| (name.clone(), *size);
         let shapes: Vec<_> = given.iter().map(TensorView::shape).collect();
         let mut symbols = bind_symbols(&head.entry, &shapes, &HashMap::new())?;
         for index in 0..self.stages.len() {
@@ -238,8 +241,9 @@ impl Later {
             let inputs = made.views(&call.feeds, &inputs)?;
             call.run(&inputs, &mut symbols)?;
             let made = Made { head, stages, sized: &self.sized[..=index], constants: &self.constants };
-            if stage.session.told != symbols {
-                stage.session.told.clone_from(&symbols);
+            let told = &mut stage.session.told;
+            if stage.symbols.iter().any(|name| told.get(name) != symbols.get(name)) {
+                *told = symbols.iter().filter(|(name, _)| stage.symbols.contains(*name)).map(own).collect();
             }
             stage.session.run(&made.views(&stage.feeds, given)?)?;
         }

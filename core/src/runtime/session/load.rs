@@ -13,6 +13,7 @@ use crate::artifact::Artifact;
 use crate::artifact::manifest::{ConstantValue, Entry, Region, ValueType};
 use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::dim;
 use crate::plugin::{Registry, Settings};
 use crate::runtime::bind::{Loader, backend};
 use crate::runtime::copies::{memories, names};
@@ -215,10 +216,11 @@ impl Loading<'_> {
         }
         let mut head: Option<Session> = None;
         for Stage { entry: own, feeds, calls, sized } in staged.stages {
+            let symbols = own.values.iter().flat_map(|value| dim::symbols(&value.shape)).collect();
             let session = self.stage(own, calls, memories, head.as_ref().or(beside))?;
             match head {
                 None => head = Some(session),
-                Some(_) => later.stages.push(LaterStage { session, feeds }),
+                Some(_) => later.stages.push(LaterStage { session, feeds, symbols }),
             }
             if let Some((call, feeds)) = sized {
                 later.sized.push(self.sized(entry, call, feeds)?);
