@@ -192,8 +192,12 @@ fn require_fixed(graph: &Graph) -> Result<()> {
         let value = graph.value(id);
         if let Some(ty) = value.ty.as_ref().filter(|ty| ty.fixed_shape().is_none()) {
             let message = format!("calibration needs fixed sizes, and value '{}' is {ty}", value.name);
-            return Err(Diagnostic::new(Code::Calibration, message)
-                .hint("Fix the open sizes with --shape or --dim, as in --dim batch=1"));
+            // Inputs come first.
+            let hint = match graph.inputs.contains(&id) {
+                true => "Fix the open sizes with --shape or --dim, as in --dim batch=1",
+                false => "Only a run tells that size: leave out of --backend what needs a data set behind it",
+            };
+            return Err(Diagnostic::new(Code::Calibration, message).hint(hint));
         }
     }
     Ok(())

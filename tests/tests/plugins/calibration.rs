@@ -275,4 +275,12 @@ fn what_cannot_be_observed_is_told() {
     );
     npz::write(&folder.path().join("data.npz"), &[("x", &Tensor::f32(&[2, 1, 2], &[0.0; 4]))]);
     compile(&folder, &["--dataset", "data.npz", "--dim", "batch=1"]).success();
+    let told = Model::default().input("x", Type::Float, &[2, 2]).input("s", Type::Int64, &[2]);
+    let told = told.node("Reshape", &["x", "s"], &["r"]).node("Relu", &["r"], &["y"]);
+    folder.write("model.onnx", told.output("y", Type::Float, &[-1, -1]).finish());
+    compile(&folder, &["--dataset", "data.npz"]).fails(
+        1,
+        "error: [B705] calibration needs fixed sizes, and value 'r' is f32[make_r_size0,make_r_size1]\n  hint: Only a run tells \
+         that size: leave out of --backend what needs a data set behind it",
+    );
 }
