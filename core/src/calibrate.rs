@@ -124,7 +124,8 @@ pub(crate) fn calibrate(
         let values = &model.entries[entry].values;
         let found: BTreeSet<_> =
             (0..values.len()).filter(|&index| wanted.contains(&values[index].name)).map(ValueId).collect();
-        if let Some(lost) = wanted.iter().find(|name| found.iter().all(|id| values[id.0].name != **name)) {
+        let names: BTreeSet<&str> = found.iter().map(|id| values[id.0].name.as_str()).collect();
+        if let Some(lost) = wanted.iter().find(|name| !names.contains(name.as_str())) {
             let message = format!("'{lost}' is not a value of the model with the bodies of its functions");
             return Err(Diagnostic::new(Code::Calibration, message).hint("This is a bug in byoc; please report it"));
         }

@@ -124,6 +124,14 @@ impl OpDef {
         OpDef::new(name, since, (1, 1), infer).like(Like::First)
     }
 
+    /// A reduction, whose axes became an input in 18.
+    const fn reduction(name: &'static str, since: u32, infer: InferRule) -> OpDef {
+        OpDef::new(name, since, (1, 2), infer)
+            .run_time(run_time::reduce)
+            .older(&[(18, 1, 1)])
+            .attributes(attributes::REDUCE)
+    }
+
     const fn like(mut self, like: Like) -> OpDef {
         self.like = like;
         self
@@ -304,7 +312,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("OneHot", 11, (3, 3), select::one_hot).run_time(select::some_depth).attributes(attributes::ONE_HOT),
     OpDef::new("Or", 7, (2, 2), elementwise::logic).like(Like::Compared).attributes(attributes::BROADCAST),
     OpDef::new("Pad", 24, (2, 4), concat::pad)
-        .run_time(run_time::along_axes)
+        .run_time(run_time::pad)
         .like(Like::Rank)
         .older(&[(11, 1, 1), (18, 3, 1)])
         .attributes(attributes::PAD),
@@ -315,46 +323,19 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("RMSNormalization", 23, (2, 2), norm::rms).attributes(attributes::LAYER_NORMALIZATION),
     OpDef::new("Range", 27, (3, 3), shape::range).run_time(run_time::range).attributes(attributes::RANGE),
     OpDef::unary("Reciprocal", 13, elementwise::float_unary),
-    OpDef::new("ReduceL1", 18, (1, 2), reduce::sum)
-        .run_time(run_time::reduce)
-        .older(&[(18, 1, 1)])
-        .attributes(attributes::REDUCE),
-    OpDef::new("ReduceL2", 18, (1, 2), reduce::sum)
-        .run_time(run_time::reduce)
-        .older(&[(18, 1, 1)])
-        .attributes(attributes::REDUCE),
-    OpDef::new("ReduceLogSum", 18, (1, 2), reduce::sum)
-        .run_time(run_time::reduce)
-        .older(&[(18, 1, 1)])
-        .attributes(attributes::REDUCE),
-    OpDef::new("ReduceLogSumExp", 18, (1, 2), reduce::sum)
-        .run_time(run_time::reduce)
-        .older(&[(18, 1, 1)])
-        .attributes(attributes::REDUCE),
-    OpDef::new("ReduceMax", 20, (1, 2), reduce::extreme)
-        .run_time(run_time::reduce)
-        .older(&[(18, 1, 1)])
-        .attributes(attributes::REDUCE),
-    OpDef::new("ReduceMean", 18, (1, 2), reduce::sum)
-        .run_time(run_time::reduce)
-        .older(&[(18, 1, 1)])
-        .attributes(attributes::REDUCE),
-    OpDef::new("ReduceMin", 20, (1, 2), reduce::extreme)
-        .run_time(run_time::reduce)
-        .older(&[(18, 1, 1)])
-        .attributes(attributes::REDUCE),
-    OpDef::new("ReduceProd", 18, (1, 2), reduce::sum)
-        .run_time(run_time::reduce)
-        .older(&[(18, 1, 1)])
-        .attributes(attributes::REDUCE),
+    OpDef::reduction("ReduceL1", 18, reduce::sum),
+    OpDef::reduction("ReduceL2", 18, reduce::sum),
+    OpDef::reduction("ReduceLogSum", 18, reduce::sum),
+    OpDef::reduction("ReduceLogSumExp", 18, reduce::sum),
+    OpDef::reduction("ReduceMax", 20, reduce::extreme),
+    OpDef::reduction("ReduceMean", 18, reduce::sum),
+    OpDef::reduction("ReduceMin", 20, reduce::extreme),
+    OpDef::reduction("ReduceProd", 18, reduce::sum),
     OpDef::new("ReduceSum", 13, (1, 2), reduce::sum)
         .run_time(run_time::reduce)
         .older(&[(13, 1, 1)])
         .attributes(attributes::REDUCE_SUM),
-    OpDef::new("ReduceSumSquare", 18, (1, 2), reduce::sum)
-        .run_time(run_time::reduce)
-        .older(&[(18, 1, 1)])
-        .attributes(attributes::REDUCE),
+    OpDef::reduction("ReduceSumSquare", 18, reduce::sum),
     OpDef::unary("Relu", 14, elementwise::signed_unary),
     OpDef::new("Reshape", 24, (2, 2), layout::reshape)
         .run_time(run_time::reshape)
@@ -382,7 +363,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::unary("Sin", 22, elementwise::float_unary),
     OpDef::new("Size", 24, (1, 1), shape::size),
     OpDef::new("Slice", 13, (3, 5), slice::slice)
-        .run_time(run_time::along_axes)
+        .run_time(run_time::slice)
         .like(Like::Rank)
         .older(&[(10, 1, 1)])
         .attributes(attributes::SLICE)
@@ -407,7 +388,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::unary("Tan", 22, elementwise::float_unary),
     OpDef::unary("Tanh", 13, elementwise::float_unary),
     OpDef::new("Tile", 13, (2, 2), concat::tile)
-        .run_time(run_time::same_rank)
+        .run_time(run_time::tile)
         .like(Like::Rank)
         .older(&[(6, 3, 1)])
         .no_op(NoOp::SameType),

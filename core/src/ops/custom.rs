@@ -81,14 +81,14 @@ impl Infer<'_> {
 /// Numbers for the sizes of a node that only the run tells.
 #[derive(Default)]
 struct Open {
+    /// Of each what the backend calls it; empty where nothing.
     names: Vec<String>,
-    count: usize,
 }
 
 impl Open {
     fn next(&mut self) -> Size {
-        self.count += 1;
-        Size::Open(self.count - 1)
+        self.names.push(String::new());
+        Size::Open(self.names.len() - 1)
     }
 
     /// That of a text which begins with `?`.

@@ -4,7 +4,7 @@
 use byoc_plugin_api::{DType, Dim};
 
 use super::infer::{Infer, axes_in, mismatch};
-use crate::diagnostic::Result;
+use crate::diagnostic::{Code, Result};
 use crate::dim::{self, symbols};
 use crate::ir::TensorType;
 
@@ -29,29 +29,24 @@ pub enum Size {
     Open(usize),
 }
 
-impl PartialType {
-    /// The type with symbols for what is open: of node `n`, `n_size0` and so on, or another name where the graph has
-    /// an input with a symbol of that name.
-    fn closed(self, node: &str, taken: &dyn Fn(&str) -> bool) -> TensorType {
-        let symbol = |number: usize| {
-            let mut name = format!("{node}_size{number}");
-            while taken(&name) {
-                name.push('_');
-            }
-            dim::Expr::symbol(&name).to_dim()
-        };
-        let size = |size: Size| match size {
-            Size::Known(size) => size,
-            Size::Open(number) => symbol(number).unwrap_or(Dim::Fixed(0)),
-        };
-        TensorType { dtype: self.dtype, shape: self.shape.into_iter().map(size).collect() }
-    }
-}
-
 impl Infer<'_> {
+    /// The symbol of a size that is open: of node `n`, `n_size0` and so on, or another name where an input of the graph has a
+    /// symbol of that name.
+    fn symbol(&self, number: usize) -> Dim {
+        let mut name = format!("{}_size{number}", self.node.name);
+        while self.taken.is_some_and(|taken| taken.contains(&name)) {
+            name.push('_');
+        }
+        Dim::Symbolic(dim::Expr::symbol(&name).to_string())
+    }
+
     /// The type with symbols for what is open.
     pub(super) fn closed(&self, ty: PartialType) -> TensorType {
-        ty.closed(&self.node.name, &|name| self.taken.is_some_and(|taken| taken.contains(name)))
+        let size = |size: Size| match size {
+            Size::Known(size) => size,
+            Size::Open(number) => self.symbol(number),
+        };
+        TensorType { dtype: ty.dtype, shape: ty.shape.into_iter().map(size).collect() }
     }
 
     /// The shape of two tensors broadcast against each other. Where a size that a run tells meets another one, either may turn out
@@ -65,8 +60,7 @@ impl Infer<'_> {
         for axis in 0..a.len().min(b.len()) {
             let [x, y] = [a, b].map(|shape| &shape[shape.len() - 1 - axis]);
             if x != y && x.fixed().is_none() && y.fixed().is_none() && (told(x) || told(y)) {
-                let open = PartialType { dtype: DType::I64, shape: vec![Size::Open(rank - 1 - axis)] };
-                shape[rank - 1 - axis] = self.closed(open).shape.swap_remove(0);
+                shape[rank - 1 - axis] = self.symbol(rank - 1 - axis);
             }
         }
         Some(shape)
@@ -128,33 +122,45 @@ pub(super) fn expand(infer: &Infer<'_>) -> Result<Option<Vec<PartialType>>> {
     }
 }
 
-/// Slice and Pad: other sizes along the axes that input 3 names, or along all.
-pub(super) fn along_axes(infer: &Infer<'_>) -> Result<Option<Vec<PartialType>>> {
+/// The input with other sizes along these axes, or along all.
+fn open_along(infer: &Infer<'_>, axes: Option<Vec<i64>>) -> Result<Option<Vec<PartialType>>> {
     let x = infer.input(0)?;
     let rank = x.shape.len();
-    let axes = match infer.has(3) {
-        true => infer.numbers(3, "axes").ok(),
-        false if infer.node.op == "Slice" => infer.length(1)?.map(|count| (0..count as i64).collect()),
-        false => None,
-    };
     let axes = axes.map_or_else(|| Ok((0..rank).collect()), |axes| axes_in(&axes, rank))?;
     let size = |(axis, size): (usize, Dim)| if axes.contains(&axis) { Size::Open(axis) } else { Size::Known(size) };
     infer.open(x.dtype, x.shape.into_iter().enumerate().map(size).collect())
 }
 
-/// Tile: other sizes, as many.
-pub(super) fn same_rank(infer: &Infer<'_>) -> Result<Option<Vec<PartialType>>> {
-    let x = infer.input(0)?;
-    infer.open(x.dtype, all_open(x.shape.len()))
+/// The axes that an input names, where they are known.
+fn known_axes(infer: &Infer<'_>, index: usize) -> Result<Option<Vec<i64>>> {
+    match infer.optional_numbers(index, "axes") {
+        Err(error) if error.code == Code::ShapeUnknown => Ok(None),
+        axes => axes,
+    }
 }
 
-/// Resize: other sizes along the axes that it names, or along all.
+/// Slice: along the axes that input 3 names, or the first ones.
+pub(super) fn slice(infer: &Infer<'_>) -> Result<Option<Vec<PartialType>>> {
+    let axes = match infer.has(3) {
+        true => known_axes(infer, 3)?,
+        false => infer.length(1)?.map(|count| (0..count as i64).collect()),
+    };
+    open_along(infer, axes)
+}
+
+/// Pad: along the axes that input 3 names.
+pub(super) fn pad(infer: &Infer<'_>) -> Result<Option<Vec<PartialType>>> {
+    open_along(infer, known_axes(infer, 3)?)
+}
+
+/// Tile.
+pub(super) fn tile(infer: &Infer<'_>) -> Result<Option<Vec<PartialType>>> {
+    open_along(infer, None)
+}
+
+/// Resize: along the axes that it names.
 pub(super) fn resize(infer: &Infer<'_>) -> Result<Option<Vec<PartialType>>> {
-    let x = infer.input(0)?;
-    let rank = x.shape.len();
-    let axes = infer.ints("axes")?.map_or_else(|| Ok((0..rank).collect()), |axes| axes_in(axes, rank))?;
-    let size = |(axis, size): (usize, Dim)| if axes.contains(&axis) { Size::Open(axis) } else { Size::Known(size) };
-    infer.open(x.dtype, x.shape.into_iter().enumerate().map(size).collect())
+    open_along(infer, infer.ints("axes")?.map(<[i64]>::to_vec))
 }
 
 /// Range.
