@@ -351,6 +351,14 @@ fn selection(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
             recipe(vec![data(shape), Operand::Below(*rows as i64, one.clone()), data(&one)], 3)
         }
         ("TopK", [.., size]) => recipe(vec![data(&last(shape, size + 2)), ints(&[*size as i64])], 2),
+        ("OneHot", &[.., size]) if size > 0 => {
+            let depth = Operand::Ints(vec![size as i64], vec![]);
+            recipe(vec![any(DType::I64, &shape[..shape.len() - 1]), depth, data(&[2])], 3)
+        }
+        ("EyeLike", [_, _]) => recipe(vec![data(shape)], 1),
+        ("ReverseSequence", [time, batch, ..]) if *time > 0 => {
+            recipe(vec![data(shape), Operand::Ints(vec![1; *batch], vec![*batch])], 2)
+        }
         ("Size", []) if *dtype == DType::I64 => recipe(vec![any(DType::F32, &[2, 3])], 1),
         ("Shape", [rank]) if *dtype == DType::I64 => recipe(vec![any(DType::F32, &vec![2; *rank])], 1),
         _ => None,
