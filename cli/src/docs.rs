@@ -8,6 +8,7 @@ use std::path::Path;
 use byoc_core::diagnostic::Code;
 use byoc_core::ops::OPS;
 use byoc_core::ops::attributes::Default;
+use byoc_core::ops::control::CONTROL;
 use clap::CommandFactory;
 
 /// The notice at the start of a generated page whose texts are in `source`.
@@ -85,6 +86,15 @@ The nodes of a region are complete (`core/src/passes/complete.rs`), so that no b
 
 ";
 
+const CONTROL_FLOW: &str = "
+## Control flow
+
+No backend is asked about these: core runs them itself, on the host, and the graphs in them are partitioned as any other. What a
+graph in them reads of those around it is an input of it; a constant that several of them read is stored once. A branch
+that is known to run when the model is compiled stands in the place of its node.
+
+";
+
 /// `docs/operators.md`.
 fn operators() -> String {
     let generated = generated("core/src/ops.rs");
@@ -111,6 +121,14 @@ fn operators() -> String {
         let attributes = attributes.collect::<Vec<_>>().join(", ");
         let outputs = most(def.outputs);
         let _ = writeln!(text, "| {} | {} | {inputs} | {outputs} | {constant} | {attributes} |", def.name, def.since);
+    }
+    text += CONTROL_FLOW;
+    text += "| operator | since | graphs | attributes |\n|---|---|---|---|\n";
+    for def in CONTROL {
+        let graphs: Vec<_> = def.bodies.iter().map(|name| format!("`{name}`")).collect();
+        let attributes: Vec<_> = def.attributes.iter().map(|attribute| format!("`{}`", attribute.name)).collect();
+        let (graphs, attributes) = (graphs.join(", "), attributes.join(", "));
+        let _ = writeln!(text, "| {} | {} | {graphs} | {attributes} |", def.name, def.since);
     }
     text
 }

@@ -80,7 +80,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) scratch: &'a Scratch,
     /// The model with the functions' bodies in place of all calls, which no host backend need know: the values of an entry that
     /// have these names are in it.
-    pub(crate) expanded: &'a dyn Fn(usize, &BTreeSet<String>) -> Result<TypedModel>,
+    pub(crate) expanded: &'a dyn Fn(&str, &BTreeSet<String>) -> Result<TypedModel>,
 }
 
 /// Observations of values, by entry and name: kept across repartitioning, because a run over the data is slow.
@@ -119,9 +119,11 @@ pub(crate) fn calibrate(
             continue;
         }
         let has_calls = graph.nodes.iter().any(|node| graph.calls.contains(&node.name));
-        let expanded = has_calls.then(|| (setting.expanded)(entry, &wanted)).transpose()?;
+        let expanded = has_calls.then(|| (setting.expanded)(&graph.name, &wanted)).transpose()?;
         let model = expanded.as_ref().map_or(&*partitioned.model, TypedModel::model);
-        let values = &model.entries[entry].values;
+        // Expanded bodies may have changed the number of graphs before it.
+        let place = model.entries.iter().position(|other| other.name == graph.name).unwrap_or(entry);
+        let values = &model.entries[place].values;
         let found: BTreeSet<_> =
             (0..values.len()).filter(|&index| wanted.contains(&values[index].name)).map(ValueId).collect();
         let names: BTreeSet<&str> = found.iter().map(|id| values[id.0].name.as_str()).collect();
@@ -130,7 +132,7 @@ pub(crate) fn calibrate(
             return Err(Diagnostic::new(Code::Calibration, message).hint("This is a bug in byoc; please report it"));
         }
         let wanted = found;
-        let network = Network::new(model, entry, &wanted, host)?;
+        let network = Network::new(model, place, &wanted, host)?;
         let compiled = network.compile(&mut Spool::new(setting.scratch)?)?;
         let seen = watch(&mut network.load(&compiled)?, dataset, tell)?;
         let named = seen.into_iter().map(|(value, observed)| ((entry, values[value.0].name.clone()), observed));

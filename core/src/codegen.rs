@@ -15,7 +15,7 @@ pub(crate) use self::constant_views::ConstantViews;
 use crate::constants::{ConstantRef, ConstantTable};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::Model;
-use crate::partition::{Partitioned, RegionPlan};
+use crate::partition::{ControlPlan, Partitioned, RegionPlan};
 use crate::plugin::Selected;
 use crate::spool::{Spool, SpoolRange};
 
@@ -49,6 +49,8 @@ pub(crate) struct Generated {
     pub(crate) model: Arc<Model>,
     /// The regions, in the order in which they run.
     pub(crate) regions: Vec<GeneratedRegion>,
+    /// The control flow.
+    pub(crate) control: Vec<ControlPlan>,
     /// Holds code and packed bytes until the artifact is written.
     pub(crate) spool: Spool,
 }
@@ -82,15 +84,16 @@ pub(crate) fn generate(
     mut spool: Spool,
     report: &dyn Fn(Event<'_>),
 ) -> std::result::Result<Generated, Failure> {
-    let Partitioned { model, regions: plans, .. } = partitioned;
+    let Partitioned { model, regions: plans, control, .. } = partitioned;
     let count = plans.len();
     let mut regions = Vec::with_capacity(count);
     for (index, mut plan) in plans.into_iter().enumerate() {
-        plan.region.covers_entry = plan.nodes.len() == model.entries[plan.entry].nodes.len();
+        let graph = &model.entries[plan.entry];
+        plan.region.covers_entry = graph.body_of.is_none() && plan.nodes.len() == graph.nodes.len();
         let report = Reporter { done: index, count, report };
         regions.push(try_region(&model.constants, plan, backends, &mut spool, &report)?);
     }
-    Ok(Generated { model, regions, spool })
+    Ok(Generated { model, regions, control, spool })
 }
 
 /// Generates the code of some regions once more: what is known of their constants has changed.
@@ -100,7 +103,7 @@ pub(crate) fn regenerate(
     backends: &[Selected],
     report: &dyn Fn(Event<'_>),
 ) -> std::result::Result<(), Failure> {
-    let Generated { model, regions, spool } = generated;
+    let Generated { model, regions, spool, .. } = generated;
     let count = regions.len();
     for &index in again {
         let report = Reporter { done: count, count, report };

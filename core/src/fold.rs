@@ -12,7 +12,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Model, Node, TensorType, TypedModel, ValueId};
 use crate::ops;
 use crate::partition::{self, RegionPlan};
-use crate::passes;
+use crate::passes::{self, Round};
 use crate::plugin::Selected;
 use crate::spool::Spool;
 
@@ -24,7 +24,7 @@ const SMALL_BYTES: usize = 64 << 10;
 pub(crate) fn simplify(mut model: Model, folding_backend: Option<&Selected>, spool: &mut Spool) -> Result<TypedModel> {
     // A folded shape can make further shapes known, so the passes run to a fixed point.
     loop {
-        let mut changed = passes::infer_and_fold_views(&mut model)?;
+        let Round { mut changed, failed } = passes::infer_and_fold_views(&mut model)?;
         passes::complete(&mut model);
         if let Some(folding_backend) = folding_backend {
             for entry in 0..model.entries.len() {
@@ -32,8 +32,10 @@ pub(crate) fn simplify(mut model: Model, folding_backend: Option<&Selected>, spo
             }
         }
         passes::prune(&mut model);
+        changed |= passes::settle_bodies(&mut model);
         if !changed {
-            return Ok(TypedModel(model.into()));
+            passes::capture_sizes(&mut model);
+            return failed.map_or(Ok(TypedModel(model.into())), Err);
         }
     }
 }
@@ -76,6 +78,7 @@ fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
     let mut folded: HashSet<ValueId> = HashSet::new();
     for (index, node) in graph.nodes.iter().enumerate() {
         let known = |value: &ValueId| graph.value(*value).constant.is_some() || folded.contains(value);
+        // Core does not know custom operators, and no backend runs control flow.
         let known_operator = ops::find(&node.domain, &node.op).is_some();
         if !known_operator || passes::widens_weight(graph, node) || !node.inputs.iter().flatten().all(known) {
             continue;

@@ -76,8 +76,20 @@ pub struct Node {
     pub inputs: Vec<Option<ValueId>>,
     /// Outputs; `None` for one that is not used.
     pub outputs: Vec<Option<ValueId>>,
-    /// Attributes that are set.
+    /// Attributes that are set, but for graphs.
     pub attributes: BTreeMap<String, Attribute>,
+    /// The graphs that a node of control flow runs.
+    pub bodies: Option<Bodies>,
+}
+
+/// What a node of control flow runs: the branches of an `If`, the body of a `Loop` or a `Scan`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bodies {
+    /// Indices into [`Model::entries`], in the order of [`crate::ops::control::ControlDef::bodies`].
+    pub graphs: Vec<usize>,
+    /// How many of the node's inputs, the last ones, are values of the graph around it that a body reads. They are the last inputs of
+    /// each body.
+    pub captured: usize,
 }
 
 impl Node {
@@ -121,7 +133,7 @@ impl Node {
     }
 }
 
-/// One main graph. `nodes` are in topological order.
+/// One main graph, or a body of control flow. `nodes` are in topological order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// The entry's name.
@@ -138,6 +150,9 @@ pub struct Graph {
     pub declared: Vec<Declared>,
     /// The names of nodes that call a function of the model, which has a body for them.
     pub calls: BTreeSet<String>,
+    /// Where a node of another graph runs it, as a body, the name of the entry that they are in. Names in it begin with the name of
+    /// that node.
+    pub body_of: Option<String>,
 }
 
 /// The declared type of an output.
@@ -172,6 +187,11 @@ impl std::fmt::Display for Declared {
 }
 
 impl Graph {
+    /// The name of the entry that it is, or is in.
+    pub fn entry(&self) -> &str {
+        self.body_of.as_ref().unwrap_or(&self.name)
+    }
+
     /// Adds a value and returns its index.
     pub fn add_value(&mut self, name: impl Into<String>, ty: Option<TensorType>) -> ValueId {
         self.values.push(Value { name: name.into(), ty, constant: None });
@@ -232,7 +252,7 @@ impl SourceFile {
 /// One or more entries over one constant table. Stage 2's result; types may still be missing.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    /// The main graphs.
+    /// The main graphs. Behind each are the bodies of its control flow, each behind the graph whose node runs it.
     pub entries: Vec<Graph>,
     /// Every constant of every entry.
     pub constants: ConstantTable,

@@ -52,6 +52,12 @@ pub fn titled<T: fmt::Display>(name: &str, dtype: DType, shape: &[T]) -> String 
     format!("value '{name}' {dtype}[{}]", sizes.join(","))
 }
 
+/// Makes room for so many more bytes.
+pub fn grow(bytes: &mut Vec<u8>, more: usize) -> Result<(), Shortage> {
+    let wanted = bytes.len().saturating_add(more);
+    bytes.try_reserve(more).map_err(|_| Shortage { bytes: wanted, machine: None })
+}
+
 /// An error where this machine does not have so many bytes, with what it swaps to.
 pub fn check(bytes: usize) -> Result<(), Shortage> {
     match machine() {

@@ -10,6 +10,7 @@ use crate::ir::{CustomOperators, Model, SourceFile};
 use crate::map;
 
 mod attribute;
+mod bodies;
 mod builder;
 mod canonical;
 mod early_types;
@@ -60,12 +61,13 @@ pub fn import(sources: &[(String, &Path)], options: &ImportOptions, custom: &Cus
         model.sources.push(SourceFile { path: map::real_place(path)?, bytes: bytes.clone(), role: "a model" });
         let proto = decode(path, bytes)?;
         let mut files = external::ExternalFiles::beside(path, options.no_mmap);
-        let graph = graph::build(entry, proto, custom, &mut shapes, &mut files, &mut model.constants);
+        let graphs =
+            graph::build((model.entries.len(), entry), proto, custom, &mut shapes, &mut files, &mut model.constants);
         // With one model no name is needed.
         let place = |error: Diagnostic| {
             if sources.len() > 1 { error.within(format!("'{}'", path.display())) } else { error }
         };
-        model.entries.push(graph.map_err(place)?);
+        model.entries.extend(graphs.map_err(place)?);
         model.sources.extend(files.into_sources());
     }
     shapes.check_all_used()?;

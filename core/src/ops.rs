@@ -12,6 +12,7 @@ mod infer;
 mod attention;
 pub mod cast;
 mod concat;
+pub mod control;
 mod conv;
 pub(crate) mod custom;
 mod elementwise;

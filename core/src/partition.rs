@@ -52,6 +52,17 @@ impl RegionPlan {
     }
 }
 
+/// A node of control flow, which core runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlPlan {
+    /// Index into [`Model::entries`].
+    pub entry: usize,
+    /// The node of the entry's graph.
+    pub node: usize,
+    /// How many of the entry's regions run before it.
+    pub before: usize,
+}
+
 /// A model whose nodes are in regions. The regions of an entry are in an order in which they can run.
 #[derive(Clone, Debug)]
 pub struct Partitioned {
@@ -59,6 +70,8 @@ pub struct Partitioned {
     pub model: Arc<Model>,
     /// The regions of all entries.
     pub regions: Vec<RegionPlan>,
+    /// The control flow of all entries, in an order in which it can run.
+    pub control: Vec<ControlPlan>,
     /// The attempts, for `explain`.
     pub attempts: Vec<Attempt>,
     /// Nodes that no backend takes, as (entry, node). Code can be generated only when there is none.
@@ -108,7 +121,14 @@ pub fn partition(typed: TypedModel, backends: &[Selected], crashes: &Crashes<'_>
     let mut regions = Vec::new();
     let mut attempts = Vec::new();
     let mut left_over = Vec::new();
+    let mut control = Vec::new();
+    let mut numbers = vec![0; backends.len()];
     for (entry, graph) in model.entries.iter().enumerate() {
+        // Regions of bodies are numbered with those of their entry, whose bodies are behind it.
+        if graph.body_of.is_none() {
+            numbers.fill(0);
+        }
+        let first = regions.len();
         let mut groups = Groups::new(graph);
         for (backend, (selected, asked)) in backends.iter().zip(&patterns).enumerate() {
             if selected.registered.description.host {
@@ -117,14 +137,18 @@ pub fn partition(typed: TypedModel, backends: &[Selected], crashes: &Crashes<'_>
             choose::choose(&model, entry, asked, crashes, &mut groups, &mut attempts)?;
         }
         let (uses, sizing) = (Uses::of(graph), groups.sizing());
-        let mut numbers = vec![0; backends.len()];
         for group in groups.order() {
             let nodes = &groups.groups[group].nodes;
             let Some(backend) = groups.groups[group].backend else {
                 left_over.extend(nodes.iter().map(|&node| (entry, node)));
                 continue;
             };
-            let naming = Naming { entry: &graph.name, backend: backends[backend].name(), number: numbers[backend] };
+            if backend == groups::CORE {
+                let before = regions.len() - first;
+                control.extend(nodes.iter().map(|&node| ControlPlan { entry, node, before }));
+                continue;
+            }
+            let naming = Naming { entry: graph.entry(), backend: backends[backend].name(), number: numbers[backend] };
             let mut plan = outline::outline(&model, entry, backend, nodes, &uses, naming)?;
             run_time::tell_sizes(graph, &sizing, &backends[backend], &mut plan);
             regions.push(plan);
@@ -132,7 +156,7 @@ pub fn partition(typed: TypedModel, backends: &[Selected], crashes: &Crashes<'_>
         }
     }
     left_over.sort_unstable();
-    Ok(Partitioned { model, regions, attempts, left_over, expanded: Vec::new() })
+    Ok(Partitioned { model, regions, control, attempts, left_over, expanded: Vec::new() })
 }
 
 /// The given nodes of an entry as groups that `backend` takes, in topological order.
@@ -158,7 +182,7 @@ pub(crate) fn outline_for(
     backend: &Selected,
     nodes: &BTreeSet<usize>,
 ) -> Result<RegionPlan> {
-    let naming = Naming { entry: &model.entries[entry].name, backend: backend.name(), number: 0 };
+    let naming = Naming { entry: model.entries[entry].entry(), backend: backend.name(), number: 0 };
     outline::outline(model, entry, 0, nodes, &Uses::of(&model.entries[entry]), naming)
 }
 
@@ -202,12 +226,17 @@ pub(crate) fn print(partitioned: &Partitioned, backends: &[Selected]) -> String 
         let graph = &partitioned.model.entries[plan.entry];
         text += &format!("region {} on {}\n", plan.region.symbol, backends[plan.backend].name());
         for &node in &plan.nodes {
-            text += &format!("  {}\n", node_text(graph, &partitioned.model.constants, &graph.nodes[node]));
+            text += &format!("  {}\n", node_text(&partitioned.model, graph, &graph.nodes[node]));
         }
+    }
+    for &ControlPlan { entry, node, before } in &partitioned.control {
+        let graph = &partitioned.model.entries[entry];
+        text += &format!("control flow behind {before} regions of {}\n", graph.name);
+        text += &format!("  {}\n", node_text(&partitioned.model, graph, &graph.nodes[node]));
     }
     for &(entry, node) in &partitioned.left_over {
         let graph = &partitioned.model.entries[entry];
-        text += &format!("unassigned\n  {}\n", node_text(graph, &partitioned.model.constants, &graph.nodes[node]));
+        text += &format!("unassigned\n  {}\n", node_text(&partitioned.model, graph, &graph.nodes[node]));
     }
     text
 }

@@ -7,13 +7,13 @@ import argparse
 import time
 from pathlib import Path
 
-from zoo import bert, const_variants, digits, four_bits, free_sizes, gpt2, kendryte, light, mlp, mobilenet, node_cases, quantised, seeded
+from zoo import bert, const_variants, control_flow, digits, four_bits, free_sizes, gpt2, kendryte, light, mlp, mobilenet, node_cases, quantised, seeded
 from zoo.store import Task, make_folder, write_manifest
 
 
 def all_tasks() -> list[Task]:
     """Gives every task, the quick ones first."""
-    families = (light, node_cases, const_variants, mlp, mobilenet, seeded, kendryte, digits, bert, gpt2, quantised, four_bits, free_sizes)
+    families = (light, node_cases, const_variants, mlp, mobilenet, seeded, kendryte, digits, bert, gpt2, quantised, four_bits, free_sizes, control_flow)
     return [task for family in families for task in family.tasks()]
 
 

@@ -222,7 +222,7 @@ fn entries(artifact: &Artifact, registry: &Registry, options: &LoadOptions) -> V
         let error = trial.load(entry).err();
         EntryCheck { entry: entry.name.clone(), error: error.map(|error| error.to_string()) }
     };
-    artifact.manifest().entries.iter().map(load).collect()
+    artifact.manifest().callable().map(load).collect()
 }
 
 fn text(file: &FileCheck) -> String {

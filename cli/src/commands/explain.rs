@@ -47,10 +47,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// How many regions and nodes each backend has, in order of appearance; `None` for those that no backend takes. What was
-/// expanded is no node any more.
+/// expanded is no node any more, and control flow is in no region.
 fn counts(rows: &[NodeRow]) -> Vec<(Option<&str>, usize, usize)> {
     let mut counts: Vec<(Option<&str>, Vec<&str>, usize)> = Vec::new();
-    for row in rows.iter().filter(|row| !row.expanded) {
+    for row in rows.iter().filter(|row| !row.expanded && !row.control) {
         let (region, backend) = match &row.taken {
             Some((region, backend)) => (Some(region.as_str()), Some(backend.as_str())),
             None => (None, None),
@@ -85,7 +85,9 @@ fn text(rows: &[NodeRow]) -> String {
         Some(backend) => format!("{backend}: {} in {}", count(nodes, "node"), count(regions, "region")),
         None => format!("unassigned: {}", count(nodes, "node")),
     });
-    format!("{}\n{}\n", table.text(), counts.collect::<Vec<_>>().join("; "))
+    let control = rows.iter().filter(|row| row.control).count();
+    let control = (control > 0).then(|| format!("control flow: {}", count(control, "node")));
+    format!("{}\n{}\n", table.text(), counts.chain(control).collect::<Vec<_>>().join("; "))
 }
 
 fn json(rows: &[NodeRow]) -> Value {
@@ -120,6 +122,7 @@ mod tests {
             op: "Add".into(),
             taken: taken.map(|(region, backend)| (region.into(), backend.into())),
             refused: refused.iter().map(|(backend, reason)| ((*backend).into(), (*reason).into())).collect(),
+            control: false,
             expanded: node == "f",
         };
         let rows = [

@@ -190,9 +190,11 @@ fn entries(manifest: &Manifest) -> Vec<Entry> {
         };
         let (inputs, outputs) = (ports(&entry.inputs), ports(&entry.outputs));
         let copies = planned_copies(manifest, entry).len();
-        Entry { name: entry.name.clone(), inputs, outputs, regions: entry.calls.len(), copies }
+        // Those of the bodies of its control flow are its own.
+        let regions = manifest.with_bodies(entry).iter().map(|entry| entry.calls.len()).sum();
+        Entry { name: entry.name.clone(), inputs, outputs, regions, copies }
     };
-    manifest.entries.iter().map(entry).collect()
+    manifest.callable().map(entry).collect()
 }
 
 /// In the order in which the user named the backends.

@@ -1,6 +1,8 @@
 //! Consistency of the graph section and the header: every reference resolves, every type
 //! agrees, everything that is stored is used. Checked when a file is opened, and before one is written.
 
+mod control;
+
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -72,6 +74,7 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
         }
         check_entry(manifest, entry).map_err(|cause| format!("entry '{}': {cause}", entry.name))?;
     }
+    control::check_bodies(manifest)?;
     check_ledger(manifest)?;
     sections.finish()
 }
@@ -238,9 +241,12 @@ fn check_entry(manifest: &Manifest, entry: &Entry) -> Checked {
             return Err(format!("value {} is not of the type of '{}'", constant.value, stored.section));
         }
     }
-    for call in &entry.calls {
+    let mut next = 0;
+    for (index, call) in entry.calls.iter().enumerate() {
+        control::check_before(manifest, entry, (&mut next, Some(index)), &mut made)?;
         check_call(manifest, entry, call, &mut made)?;
     }
+    control::check_before(manifest, entry, (&mut next, None), &mut made)?;
     for (kind, ports) in [("inputs", &entry.inputs), ("outputs", &entry.outputs)] {
         let mut names = HashSet::new();
         for port in ports {

@@ -4,6 +4,9 @@
 use byoc_plugin_api::{ConstantId, DType, Dim, Options};
 use serde::{Deserialize, Serialize};
 
+mod control;
+
+pub use self::control::{Control, ControlKind};
 use super::header::byte_length;
 use crate::constants::View;
 
@@ -16,7 +19,7 @@ pub struct Manifest {
     pub producer: String,
     /// What a machine must have to run the file.
     pub requirements: Requirements,
-    /// The callable main graphs.
+    /// The callable main graphs, and the bodies of their control flow.
     pub entries: Vec<Entry>,
     /// The regions of all entries.
     pub regions: Vec<Region>,
@@ -61,22 +64,28 @@ pub struct BackendRequirement {
     pub abi_version: u32,
 }
 
-/// One callable main graph.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One callable main graph, or a body of control flow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// The name, unique in the file.
     pub name: String,
+    /// Whether it is a body, which only control flow of entries before it runs.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub body: bool,
     /// What the caller gives.
     pub inputs: Vec<Port>,
     /// What the caller gets.
     pub outputs: Vec<Port>,
     /// The tensors that pass between regions, the inputs and the outputs.
     pub values: Vec<ValueType>,
-    /// Values that are constants: outputs of the graph that no region computes.
+    /// Values that are constants: outputs of the graph that no region computes, and what control flow is given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constants: Vec<ConstantValue>,
     /// The regions in an order in which they can run.
     pub calls: Vec<Call>,
+    /// The control flow between them, in an order in which it can run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub control: Vec<Control>,
 }
 
 /// An input or an output of an entry.
@@ -359,13 +368,6 @@ mod written_view {
             strides[axis - 1] = strides[axis].saturating_mul(i64::try_from(shape[axis].max(1)).unwrap_or(i64::MAX));
         }
         strides
-    }
-}
-
-impl Manifest {
-    /// The entry of that name.
-    pub fn entry(&self, name: &str) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.name == name)
     }
 }
 

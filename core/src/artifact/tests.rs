@@ -66,6 +66,7 @@ fn entry() -> Entry {
         values: vec![ty(&[Dim::Symbolic("n".into())]), ty(&[3.into(), 2.into()]), ty(&[Dim::Symbolic("n".into())])],
         constants: vec![ConstantValue { value: 1, used: ConstantUse { constant: 0, view: view(&[3, 2], &[1, 3]) } }],
         calls: vec![Call { region: 0, inputs: vec![0], outputs: vec![2] }],
+        ..Entry::default()
     }
 }
 

@@ -43,6 +43,7 @@ impl<'a> Network<'a> {
         host: &'a Selected,
     ) -> Result<Network<'a>> {
         let graph = part_for(&model.entries[entry], wanted);
+        require_no_control(&graph)?;
         require_fixed(&graph)?;
         let inputs = graph.inputs.iter().map(|&input| port(&graph, input)).collect();
         let model = Model { entries: vec![graph], constants: model.constants.clone(), ..Model::default() };
@@ -180,8 +181,17 @@ fn part_for(graph: &Graph, wanted: &BTreeSet<ValueId>) -> Graph {
         nodes: needed.iter().map(|&node| graph.nodes[node].clone()).collect(),
         inputs: graph.inputs.iter().copied().filter(|input| read.contains(input)).collect(),
         outputs: wanted.iter().copied().collect(),
+        body_of: graph.body_of.clone(),
         ..Graph::default()
     }
+}
+
+/// Errors where a value comes from control flow or is in a body: how often it is computed differs from sample to sample.
+fn require_no_control(graph: &Graph) -> Result<()> {
+    let node = graph.nodes.iter().find(|node| node.bodies.is_some()).map(|node| node.name.as_str());
+    let Some(place) = node.or(graph.body_of.is_some().then_some(graph.name.as_str())) else { return Ok(()) };
+    let message = format!("calibration cannot watch what is in control flow or behind it, and '{place}' is");
+    Err(Diagnostic::new(Code::Calibration, message).hint("Leave out of --backend what needs a data set there"))
 }
 
 /// Errors where a value that is computed has a size that is known only at run time: its range would be that of the sizes

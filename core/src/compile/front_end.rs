@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{Destination, Observer, Request, Stage, recover};
 use crate::atomic_file::Scratch;
-use crate::diagnostic::{Diagnostic, Result};
+use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::fold;
 use crate::ir::{self, CustomOperators, Graph, Model, TypedModel, ValueId};
 use crate::onnx;
@@ -55,12 +55,14 @@ fn read(request: &Request, custom: &CustomOperators) -> Result<Model> {
 pub(super) fn expanded(
     request: &Request,
     scratch: &Scratch,
-    entry: usize,
+    entry: &str,
     names: &BTreeSet<String>,
 ) -> Result<TypedModel> {
     let custom = request.custom_operators().with_calls(BTreeSet::new());
     let mut model = read(request, &custom)?;
-    let Graph { values, outputs, .. } = &mut model.entries[entry];
+    let graph = model.entries.iter_mut().find(|graph| graph.name == entry);
+    let none = || Diagnostic::new(Code::UnknownName, format!("there is no entry '{entry}'"));
+    let Graph { values, outputs, .. } = graph.ok_or_else(none)?;
     // What is an output keeps its name.
     let wanted = (0..values.len()).filter(|&index| names.contains(&values[index].name)).map(ValueId);
     let wanted: Vec<_> = wanted.filter(|value| !outputs.contains(value)).collect();

@@ -23,7 +23,9 @@ impl Policy {
         if *self == Policy::default() {
             return Ok(());
         }
-        let rows = partition::explain(partitioned, backends);
+        let mut rows = partition::explain(partitioned, backends);
+        // No backend could take control flow.
+        rows.retain(|row| !row.control);
         let host = |name: &str| {
             let found = backends.iter().find(|selected| selected.name() == name);
             found.is_some_and(|selected| selected.registered.description.host)

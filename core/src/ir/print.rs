@@ -5,25 +5,27 @@ use std::fmt::Write;
 use byoc_plugin_api::{Attribute, to_hex};
 
 use super::literal::numbers;
-use super::read::special;
+use super::read::{CAPTURED, special};
 use super::{Graph, Model, Node, Value, ValueId};
 use crate::constants::ConstantTable;
+use crate::ops::control;
 
 /// Constants of at most this many bytes are printed with their elements.
 const SHOWN_BYTES: usize = 64;
 
 /// Every entry of the model, one node a line.
 pub fn print(model: &Model) -> String {
-    model.entries.iter().map(|graph| graph_text(graph, &model.constants)).collect::<Vec<_>>().join("\n")
+    model.entries.iter().map(|graph| graph_text(model, graph)).collect::<Vec<_>>().join("\n")
 }
 
-fn graph_text(graph: &Graph, table: &ConstantTable) -> String {
-    let mut text = format!("entry {}\n", graph.name);
+fn graph_text(model: &Model, graph: &Graph) -> String {
+    let table = &model.constants;
+    let mut text = format!("{} {}\n", if graph.body_of.is_some() { "body" } else { "entry" }, graph.name);
     for &input in &graph.inputs {
         let _ = writeln!(text, "  input  {}", typed(graph, input));
     }
     for node in &graph.nodes {
-        let _ = writeln!(text, "  {}", node_text(graph, table, node));
+        let _ = writeln!(text, "  {}", node_text(model, graph, node));
     }
     for &output in &graph.outputs {
         let constant = graph.value(output).constant.is_some();
@@ -33,14 +35,21 @@ fn graph_text(graph: &Graph, table: &ConstantTable) -> String {
     text
 }
 
-/// A node on one line: outputs with types, operator, attributes, operands.
-pub(crate) fn node_text(graph: &Graph, table: &ConstantTable, node: &Node) -> String {
+/// A node on one line: outputs with types, operator, attributes, operands. One of control flow has the names of its bodies as
+/// attributes, and how many of its operands are captured.
+pub(crate) fn node_text(model: &Model, graph: &Graph, node: &Node) -> String {
+    let table = &model.constants;
     let absent = || "-".to_owned();
     let outputs: Vec<_> = node.outputs.iter().map(|output| output.map_or_else(absent, |id| typed(graph, id))).collect();
     let operands: Vec<_> =
         node.inputs.iter().map(|input| input.map_or_else(absent, |id| operand(graph, table, id))).collect();
-    let attributes: Vec<_> =
+    let mut attributes: Vec<_> =
         node.attributes.iter().map(|(name, value)| format!("{name}={}", attribute(value))).collect();
+    if let (Some(bodies), Some(def)) = (&node.bodies, control::find(&node.domain, &node.op)) {
+        let names = bodies.graphs.iter().map(|&body| &model.entries[body].name);
+        attributes.extend(def.bodies.iter().zip(names).map(|(attribute, name)| format!("{attribute}={name:?}")));
+        attributes.push(format!("{CAPTURED}={}", bodies.captured));
+    }
     let attributes = if attributes.is_empty() { String::new() } else { format!("{{{}}}", attributes.join(", ")) };
     format!("{} = {}{attributes}({})", outputs.join(", "), node.qualified_op(), operands.join(", "))
 }

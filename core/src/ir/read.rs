@@ -8,7 +8,7 @@
 //!   output y: f32[n,3]
 //! ```
 //!
-//! A line is an entry, an input, a node or an output. `-` is an operand or a result that is absent, `?` a type that is not
+//! A line is an entry, a body of control flow (`body main/Loop_0`, behind its entry), an input, a node or an output. `-` is an operand or a result that is absent, `?` a type that is not
 //! known; a result may have no type at all. A name that holds a space or one of `,(){}<>="` is in double quotes. What the
 //! text form does not show is not read: nodes are named `<Op>_<n>`, and the bytes of large constants come from the caller.
 
@@ -17,8 +17,9 @@ use std::collections::{BTreeMap, HashMap};
 use byoc_plugin_api::{Attribute, DType, Dim, from_hex};
 
 use super::literal::elements;
-use super::{Declared, Graph, Model, Node, TensorType, ValueId};
+use super::{Bodies, Declared, Graph, Model, Node, TensorType, ValueId};
 use crate::constants::ConstantTable;
+use crate::ops::control;
 
 /// Gives the bytes of a constant of that type whose text, behind the type, is neither its elements as numbers nor `0x` with
 /// its bytes in hex; `None` where the text says nothing to the caller.
@@ -35,12 +36,41 @@ pub fn read(text: &str, contents: Contents<'_>) -> Result<Model, String> {
             names.clear();
             continue;
         }
+        if let (Some(name), Some(before)) = (line.strip_prefix("body "), entries.last()) {
+            let body_of = Some(before.entry().to_owned());
+            entries.push(Graph { name: name.trim().to_owned(), body_of, ..Graph::default() });
+            names.clear();
+            continue;
+        }
         let place = |cause: String| format!("line {}: {cause}", index + 1);
         let graph = entries.last_mut().ok_or_else(|| place("expected 'entry <name>'".into()))?;
         let mut reader = LineReader { rest: line, graph, names: &mut names, constants: &mut constants, contents };
         reader.line().map_err(place)?;
     }
+    let graphs: HashMap<String, usize> =
+        entries.iter().enumerate().map(|(index, graph)| (graph.name.clone(), index)).collect();
+    for node in entries.iter_mut().flat_map(|graph| &mut graph.nodes) {
+        bodies(node, &graphs)?;
+    }
     Ok(Model { entries, constants, ..Model::default() })
+}
+
+/// Finds the bodies of a node of control flow, which its attributes name.
+fn bodies(node: &mut Node, graphs: &HashMap<String, usize>) -> Result<()> {
+    let Some(def) = control::find(&node.domain, &node.op) else { return Ok(()) };
+    let mut found = Bodies::default();
+    for &attribute in def.bodies {
+        let body = match node.attributes.remove(attribute) {
+            Some(Attribute::String(name)) => graphs.get(&name).copied(),
+            _ => None,
+        };
+        found.graphs.push(body.ok_or_else(|| format!("node {}: '{attribute}' is not the name of a body", node.name))?);
+    }
+    if let Some(Attribute::Int(captured)) = node.attributes.remove(CAPTURED) {
+        found.captured = usize::try_from(captured).unwrap_or(0).min(node.inputs.len());
+    }
+    node.bodies = Some(found);
+    Ok(())
 }
 
 type Result<T, E = String> = std::result::Result<T, E>;
@@ -103,7 +133,7 @@ impl<'a> LineReader<'a> {
         }
         let name = format!("{op}_{}", self.graph.nodes.len());
         let (op, domain) = (op.to_owned(), domain.to_owned());
-        self.graph.nodes.push(Node { name, op, domain, inputs, outputs, attributes, version: None });
+        self.graph.nodes.push(Node { name, op, domain, inputs, outputs, attributes, version: None, bodies: None });
         Ok(())
     }
 
@@ -297,6 +327,9 @@ impl<'a> LineReader<'a> {
         text
     }
 }
+
+/// In the text form, the attribute that says how many operands of a node of control flow are captured.
+pub(super) const CAPTURED: &str = "captured";
 
 /// Whether a name with this character needs double quotes.
 pub(super) fn special(character: char) -> bool {

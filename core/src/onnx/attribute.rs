@@ -106,9 +106,8 @@ fn refuse(node: &str, name: &str, kind: AttributeType) -> Diagnostic {
     match kind {
         AttributeType::Graph | AttributeType::Graphs => Diagnostic::new(
             Code::UnknownOperator,
-            format!("node '{node}': attribute '{name}' holds a subgraph, and control flow is not supported"),
-        )
-        .hint("Export the model for one fixed path, without control flow"),
+            format!("node '{node}': attribute '{name}' holds a graph, which only If, Loop and Scan may have"),
+        ),
         AttributeType::SparseTensor | AttributeType::SparseTensors => {
             bad(node, format!("attribute '{name}' is a sparse tensor, which is not supported"))
                 .hint("Export the model with dense tensors")

@@ -9,7 +9,7 @@ use super::early_types::{self, EarlyType};
 use super::names::Names;
 use super::tensor::Tensor;
 use crate::constants::ConstantTable;
-use crate::ir::{Graph, Node, TensorType, ValueId};
+use crate::ir::{Graph, Node, TensorType, Value, ValueId};
 
 /// Upper limit of elements in lists of axes, sizes and scales.
 const MAX_KNOWN: usize = 1024;
@@ -20,21 +20,37 @@ pub(super) struct Builder<'a> {
     pub(super) graph: Graph,
     constants: &'a mut ConstantTable,
     by_name: HashMap<String, ValueId>,
-    value_names: Names,
-    node_names: Names,
+    names: &'a mut TakenNames,
     types: HashMap<ValueId, EarlyType>,
+    /// What goes before the model's names of values, in a body.
+    path: String,
+}
+
+/// The names in an entry, its bodies included.
+pub(super) struct TakenNames {
+    pub(super) values: Names,
+    pub(super) nodes: Names,
 }
 
 impl<'a> Builder<'a> {
     /// An empty graph. Made-up names keep clear of the names given.
-    pub(super) fn new(
-        entry: &str,
-        constants: &'a mut ConstantTable,
-        value_names: Names,
-        node_names: Names,
-    ) -> Builder<'a> {
+    pub(super) fn new(entry: &str, constants: &'a mut ConstantTable, names: &'a mut TakenNames) -> Builder<'a> {
         let graph = Graph { name: entry.to_owned(), ..Graph::default() };
-        Builder { graph, constants, by_name: HashMap::new(), value_names, node_names, types: HashMap::new() }
+        let (by_name, types) = (HashMap::new(), HashMap::new());
+        Builder { graph, constants, by_name, names, types, path: String::new() }
+    }
+
+    /// An empty graph, for a body that a node of this one runs. `path` goes before the names of its values.
+    pub(super) fn body(&mut self, path: String) -> Builder<'_> {
+        let name = format!("{}/{}", self.graph.entry(), path.trim_end_matches('/'));
+        let graph = Graph { name, body_of: Some(self.graph.entry().to_owned()), ..Graph::default() };
+        let (by_name, types) = (HashMap::new(), HashMap::new());
+        Builder { graph, constants: self.constants, by_name, names: self.names, types, path }
+    }
+
+    /// What a value is called that the model calls `name`. In bodies of one model, several values may have a name.
+    fn shown(&mut self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { self.names.values.unique(&format!("{}{name}", self.path)) }
     }
 
     /// The value that the model calls `name`.
@@ -44,22 +60,50 @@ impl<'a> Builder<'a> {
 
     /// Adds a value that the model calls `name`.
     pub(super) fn add_value(&mut self, name: &str, ty: Option<TensorType>) -> ValueId {
-        let id = self.graph.add_value(name, ty);
+        let shown = self.shown(name);
+        let id = self.graph.add_value(shown, ty);
         self.by_name.insert(name.to_owned(), id);
+        id
+    }
+
+    /// Adds an input of a body, with what is known of it early.
+    pub(super) fn add_formal(&mut self, name: &str, early_type: EarlyType) -> ValueId {
+        let id = self.add_value(name, None);
+        self.types.insert(id, early_type);
+        self.graph.inputs.push(id);
         id
     }
 
     /// Adds a constant that the model calls `name`.
     pub(super) fn add_constant(&mut self, name: &str, tensor: Tensor) -> ValueId {
-        let constant = self.constants.insert(name, tensor.dtype, &tensor.shape, tensor.bytes);
-        let id = self.graph.add_constant(name, tensor.dtype, constant);
+        let shown = self.shown(name);
+        let id = self.insert_constant(&shown, tensor);
         self.by_name.insert(name.to_owned(), id);
         id
     }
 
+    fn insert_constant(&mut self, shown: &str, tensor: Tensor) -> ValueId {
+        let constant = self.constants.insert(shown, tensor.dtype, &tensor.shape, tensor.bytes);
+        self.graph.add_constant(shown, tensor.dtype, constant)
+    }
+
+    /// Adds a value of the graph around a body under the name that the model has for it: a constant as such, another value as an
+    /// input.
+    pub(super) fn add_captured(&mut self, name: &str, value: &Value, early_type: EarlyType) {
+        let id = self.graph.add_value(value.name.clone(), None);
+        self.by_name.insert(name.to_owned(), id);
+        if value.constant.is_some() {
+            self.graph.values[id.0] = value.clone();
+        } else {
+            self.types.insert(id, early_type);
+            self.graph.inputs.push(id);
+        }
+    }
+
     /// Adds a constant without readers, for the ledger.
     pub(super) fn add_unread(&mut self, name: &str, tensor: Tensor) {
-        self.constants.insert(name, tensor.dtype, &tensor.shape, tensor.bytes);
+        let shown = self.shown(name);
+        self.constants.insert(&shown, tensor.dtype, &tensor.shape, tensor.bytes);
     }
 
     /// Adds a node.
@@ -79,8 +123,8 @@ impl<'a> Builder<'a> {
         attributes: &[(&str, Attribute)],
     ) -> ValueId {
         let wanted = format!("{}_{}", node.name, op.to_lowercase());
-        let name = self.node_names.unique(&wanted);
-        let output = self.graph.add_value(self.value_names.unique(&wanted), None);
+        let name = self.names.nodes.unique(&wanted);
+        let output = self.graph.add_value(self.names.values.unique(&wanted), None);
         let attributes: BTreeMap<_, _> =
             attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         let (op, outputs) = (op.to_owned(), vec![Some(output)]);
@@ -92,6 +136,12 @@ impl<'a> Builder<'a> {
     pub(super) fn ints(&mut self, node: &Node, suffix: &str, values: &[i64]) -> ValueId {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.made_up(node, suffix, DType::I64, vec![values.len()], bytes)
+    }
+
+    /// A new constant of one element, named `<node>_<suffix>`.
+    pub(super) fn scalar(&mut self, node: &str, suffix: &str, dtype: DType, bytes: &[u8]) -> ValueId {
+        let name = self.names.values.unique(&format!("{node}_{suffix}"));
+        self.insert_constant(&name, Tensor { dtype, shape: vec![], bytes: Bytes::copy_from_slice(bytes) })
     }
 
     /// A new constant vector of `f32`, named `<node>_<suffix>`.
@@ -114,8 +164,8 @@ impl<'a> Builder<'a> {
     }
 
     fn made_up(&mut self, node: &Node, suffix: &str, dtype: DType, shape: Vec<usize>, bytes: Vec<u8>) -> ValueId {
-        let name = self.value_names.unique(&format!("{}_{suffix}", node.name));
-        self.add_constant(&name, Tensor { dtype, shape, bytes: Bytes::from(bytes) })
+        let name = self.names.values.unique(&format!("{}_{suffix}", node.name));
+        self.insert_constant(&name, Tensor { dtype, shape, bytes: Bytes::from(bytes) })
     }
 
     /// The early type of a value.

@@ -1,15 +1,20 @@
 //! The nodes of a model as one list: every node with a name of its own and its operator's version, calls of the model's
-//! own functions replaced by the function's nodes. A call stays a node where a backend brings an operator of that name.
+//! own functions replaced by the function's nodes. A call stays a node where a backend brings an operator of that name. Bodies of
+//! control flow are flattened likewise, each by itself.
+
+mod scope;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use byoc_plugin_api::closest;
 
+use self::scope::Call;
 use super::names::Names;
-use super::proto::{AttributeProto, FunctionProto, NodeProto, OperatorSetIdProto};
+use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto};
 use super::supported_ops;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::CustomOperators;
+use crate::ops::control;
 
 /// Limits of the call depth of functions, and of nodes and calls after inlining: a file of a few kilobytes could expand to
 /// more than any memory holds.
@@ -29,6 +34,19 @@ pub(super) struct FlatNode {
     pub(super) inputs: Vec<String>,
     pub(super) outputs: Vec<String>,
     pub(super) attributes: Vec<AttributeProto>,
+    /// The graphs that it runs, in the order of its operator's list.
+    pub(super) bodies: Vec<FlatBody>,
+}
+
+/// A body of control flow.
+#[derive(Debug)]
+pub(super) struct FlatBody {
+    /// The attribute that has it.
+    pub(super) attribute: &'static str,
+    /// All but its nodes.
+    pub(super) graph: GraphProto,
+    /// Its nodes, in the file's order.
+    pub(super) nodes: Vec<FlatNode>,
 }
 
 /// The operator sets that a model or a function imports: version by domain.
@@ -50,13 +68,6 @@ pub(super) struct Flat {
 /// Domain, name and overload.
 type FunctionKey = (String, String, String);
 
-/// The renaming of a function's body for one call.
-struct Call<'a> {
-    values: HashMap<String, String>,
-    attributes: &'a BTreeMap<String, AttributeProto>,
-    name: &'a str,
-}
-
 struct Flattener<'a> {
     entry: &'a str,
     custom: &'a CustomOperators,
@@ -66,6 +77,8 @@ struct Flattener<'a> {
     nodes: Vec<FlatNode>,
     calls: BTreeSet<String>,
     steps: usize,
+    /// How many bodies of control flow the current node is in.
+    depth: usize,
 }
 
 impl Opsets {
@@ -122,6 +135,7 @@ pub(super) fn flatten(
         nodes: vec![],
         calls: BTreeSet::new(),
         steps: 0,
+        depth: 0,
     };
     for function in functions {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
@@ -129,20 +143,63 @@ pub(super) fn flatten(
         let key = (domain, text(&function.name), text(&function.overload));
         flattener.functions.insert(key, function);
     }
-    // Names that the model gives come first, so that a made-up one does not push one of them aside.
-    let mut named: Vec<_> = nodes.into_iter().map(|node| (node.name.clone().unwrap_or_default(), node)).collect();
-    for (name, _) in named.iter_mut().filter(|(name, _)| !name.is_empty()) {
-        *name = flattener.node_names.unique(name);
-    }
-    for (index, (name, node)) in named.into_iter().enumerate() {
-        let name = if name.is_empty() { flattener.made_up_name("", &node, index) } else { name };
-        flattener.expand(name, node, opsets, &mut Vec::new())?;
-    }
+    flattener.expand_all("", nodes, opsets, &mut Vec::new())?;
     let Flattener { nodes, node_names, value_names, calls, .. } = flattener;
     Ok(Flat { nodes, node_names, value_names, calls })
 }
 
 impl Flattener<'_> {
+    /// Flattens the nodes of a graph; `prefix` goes before their names.
+    fn expand_all(
+        &mut self,
+        prefix: &str,
+        nodes: Vec<NodeProto>,
+        opsets: &Opsets,
+        callers: &mut Vec<FunctionKey>,
+    ) -> Result<()> {
+        // Names that the model gives come first, so that a made-up one does not push one of them aside.
+        let mut named: Vec<_> = nodes.into_iter().map(|node| (node.name.clone().unwrap_or_default(), node)).collect();
+        for (name, _) in named.iter_mut().filter(|(name, _)| !name.is_empty()) {
+            *name = self.node_names.unique(&format!("{prefix}{name}"));
+        }
+        for (index, (name, node)) in named.into_iter().enumerate() {
+            let name = if name.is_empty() { self.made_up_name(prefix, &node, index) } else { name };
+            self.expand(name, node, opsets, callers)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the bodies of a node of control flow out of its attributes.
+    fn bodies(
+        &mut self,
+        name: &str,
+        (domain, op): (&str, &str),
+        attributes: &mut Vec<AttributeProto>,
+        opsets: &Opsets,
+        callers: &mut Vec<FunctionKey>,
+    ) -> Result<Vec<FlatBody>> {
+        let Some(def) = control::find(domain, op) else { return Ok(Vec::new()) };
+        if self.depth >= MAX_DEPTH {
+            return Err(Diagnostic::new(Code::BadGraph, format!("node '{name}': its graphs are nested too deeply")));
+        }
+        let mut bodies = Vec::with_capacity(def.bodies.len());
+        for &attribute in def.bodies {
+            let missing =
+                || Diagnostic::new(Code::BadNode, format!("node '{name}': attribute '{attribute}' is missing"));
+            let index = attributes.iter().position(|given| given.name.as_deref() == Some(attribute));
+            let mut graph = attributes.remove(index.ok_or_else(missing)?).g.ok_or_else(missing)?;
+            let nodes = std::mem::take(&mut graph.node);
+            let around = std::mem::take(&mut self.nodes);
+            self.depth += 1;
+            // Of two bodies, the one that holds the node is told by its name.
+            let prefix = if def.bodies.len() > 1 { format!("{name}/{attribute}/") } else { format!("{name}/") };
+            self.expand_all(&prefix, nodes, opsets, callers)?;
+            self.depth -= 1;
+            bodies.push(FlatBody { attribute, graph, nodes: std::mem::replace(&mut self.nodes, around) });
+        }
+        Ok(bodies)
+    }
+
     fn made_up_name(&mut self, prefix: &str, node: &NodeProto, index: usize) -> String {
         self.node_names.unique(&format!("{prefix}{}_{index}", node.op_type.as_deref().unwrap_or_default()))
     }
@@ -177,8 +234,9 @@ impl Flattener<'_> {
                 format!("node '{name}': operator {op} is of operator set '{set}', which the model does not import");
             return Err(Diagnostic::new(Code::BadGraph, cause));
         };
-        let (inputs, outputs, attributes) = (node.input, node.output, node.attribute);
-        self.nodes.push(FlatNode { name, op, domain, version, inputs, outputs, attributes });
+        let (inputs, outputs, mut attributes) = (node.input, node.output, node.attribute);
+        let bodies = self.bodies(&name, (&domain, &op), &mut attributes, opsets, callers)?;
+        self.nodes.push(FlatNode { name, op, domain, version, inputs, outputs, attributes, bodies });
         Ok(())
     }
 
@@ -202,7 +260,7 @@ impl Flattener<'_> {
         let opsets =
             Opsets::new(&function.opset_import).map_err(|error| error.within(format!("function {}", key.1)))?;
         let attributes = with_defaults(function.attribute_proto, call.attribute);
-        let mut scope = Call { values: HashMap::new(), attributes: &attributes, name };
+        let mut scope = Call::new(name, &attributes);
         let absent = std::iter::repeat(String::new());
         scope.values.extend(function.input.iter().cloned().zip(call.input.into_iter().chain(absent)));
         let mut passed_through = Vec::new();
@@ -218,37 +276,12 @@ impl Flattener<'_> {
                 Some(inner) => self.node_names.unique(&format!("{name}/{inner}")),
                 None => self.made_up_name(&format!("{name}/"), &node, index),
             };
-            self.bind(&mut node, &mut scope);
+            scope.bind(&mut node, &mut self.value_names);
             self.expand(inner, node, &opsets, callers)?;
         }
         callers.pop();
         self.pass_through(name, passed_through);
         Ok(())
-    }
-
-    /// Puts the caller's names and attributes into a node of a function's body.
-    fn bind(&mut self, node: &mut NodeProto, scope: &mut Call<'_>) {
-        for value in node.input.iter_mut().chain(&mut node.output).filter(|value| !value.is_empty()) {
-            let inner = scope.values.entry(std::mem::take(value));
-            *value = match inner {
-                std::collections::hash_map::Entry::Occupied(known) => known.get().clone(),
-                std::collections::hash_map::Entry::Vacant(new) => {
-                    let unique = self.value_names.unique(&format!("{}/{}", scope.name, new.key()));
-                    new.insert(unique).clone()
-                }
-            };
-        }
-        let bound = std::mem::take(&mut node.attribute).into_iter().filter_map(|attribute| {
-            match attribute.ref_attr_name.as_deref().filter(|reference| !reference.is_empty()) {
-                None => Some(attribute),
-                // An optional attribute that the caller does not set stays unset.
-                Some(reference) => {
-                    let given = scope.attributes.get(reference)?;
-                    Some(AttributeProto { name: attribute.name, ..given.clone() })
-                }
-            }
-        });
-        node.attribute = bound.collect();
     }
 
     /// Outputs of a function that are inputs of it need a node that gives them their second name.
@@ -262,6 +295,7 @@ impl Flattener<'_> {
                 inputs: vec![source],
                 outputs: vec![target],
                 attributes: vec![],
+                bodies: vec![],
             });
         }
     }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use super::bodies::captured;
 use super::flatten::FlatNode;
 use crate::diagnostic::{Code, Diagnostic, Result};
 
@@ -19,8 +20,9 @@ pub(super) fn topological(nodes: Vec<FlatNode>, given: impl Fn(&str) -> bool) ->
     let mut missing = vec![0; nodes.len()];
     let mut readers = vec![Vec::new(); nodes.len()];
     for (index, node) in nodes.iter().enumerate() {
-        for input in node.inputs.iter().filter(|input| !input.is_empty() && !given(input)) {
-            let Some(&source) = producer.get(input.as_str()) else {
+        let read = node.inputs.iter().map(String::as_str).chain(captured(node));
+        for input in read.filter(|input| !input.is_empty() && !given(input)) {
+            let Some(&source) = producer.get(input) else {
                 return Err(bad(format!("node '{}': nothing defines its input '{input}'", node.name)));
             };
             missing[index] += 1;
@@ -62,8 +64,9 @@ fn on_cycle<'a>(nodes: &'a [FlatNode], producer: &HashMap<&str, usize>, order: &
     let mut at = left.iter().position(|&left| left).unwrap_or(0);
     while !seen[at] {
         seen[at] = true;
-        let sources = nodes[at].inputs.iter().filter_map(|input| producer.get(input.as_str()).copied());
-        at = sources.into_iter().find(|&source| left[source]).unwrap_or(at);
+        let read = nodes[at].inputs.iter().map(String::as_str).chain(captured(&nodes[at]));
+        let mut sources = read.filter_map(|input| producer.get(input).copied());
+        at = sources.find(|&source| left[source]).unwrap_or(at);
     }
     &nodes[at].name
 }

@@ -9,12 +9,14 @@ use crate::ops;
 /// Fails if neither core nor a backend knows the operator of some node; names the first such node, and every other such
 /// operator. Then fails if one has more inputs or outputs than its operator.
 pub(super) fn check(nodes: &[FlatNode], custom: &CustomOperators) -> Result<()> {
-    let known = |node: &FlatNode| {
+    let nodes = &with_bodies(nodes);
+    let known = |node: &&FlatNode| {
         is_canonical(&node.domain, &node.op)
+            || !node.bodies.is_empty()
             || custom.keeps_unknown()
             || custom.find(&node.domain, &node.op, Some(node.version)).is_some()
     };
-    let mut unknown = nodes.iter().filter(|node| !known(node));
+    let mut unknown = nodes.iter().copied().filter(|node| !known(node));
     let Some(first) = unknown.next() else { return nodes.iter().try_for_each(|node| check_counts(node, custom)) };
     let operator = qualified(first);
     let cause =
@@ -28,6 +30,16 @@ pub(super) fn check(nodes: &[FlatNode], custom: &CustomOperators) -> Result<()> 
         Some(remedy) => error.hint(remedy),
         None => error,
     })
+}
+
+/// The nodes, each with those of its bodies behind it.
+fn with_bodies(nodes: &[FlatNode]) -> Vec<&FlatNode> {
+    let mut all = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        all.push(node);
+        node.bodies.iter().for_each(|body| all.extend(with_bodies(&body.nodes)));
+    }
+    all
 }
 
 /// Whether core knows the operator, so that its nodes get the canonical form.
@@ -80,7 +92,6 @@ fn remedy(node: &FlatNode, custom: &CustomOperators) -> Option<String> {
         return Some("Update the backend, or export the model with a version that it knows".into());
     }
     let known = match (node.domain.as_str(), node.op.as_str()) {
-        ("", "If" | "Loop" | "Scan") => Some("Export the model for one fixed path, without control flow"),
         ("", _) => None,
         ("com.microsoft", _) => Some("Take the model as it was before ONNX Runtime optimised it"),
         _ => Some("Add a backend that brings it to --backend, and its plugin with --plugin"),

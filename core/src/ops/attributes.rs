@@ -78,7 +78,7 @@ pub struct AttributeDef {
 }
 
 impl AttributeDef {
-    const fn new(name: &'static str, kind: Kind, default: Default) -> AttributeDef {
+    pub(super) const fn new(name: &'static str, kind: Kind, default: Default) -> AttributeDef {
         AttributeDef { name, kind, default, since: 1, until: None }
     }
 
@@ -270,7 +270,8 @@ pub(super) const UPSAMPLE: List = &[
 
 /// Fails where a node of that version of the operator set has an attribute that its operator does not have there.
 pub(crate) fn check_names<'a>(op: &str, version: i64, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
-    let all = super::find_any(op).map_or(&[][..], |def| def.attributes);
+    let control = || super::control::find("", op).map(|def| def.attributes);
+    let all = super::find_any(op).map(|def| def.attributes).or_else(control).unwrap_or_default();
     let known = || all.iter().filter(|attribute| attribute.holds_in(version)).map(|attribute| attribute.name);
     for name in names {
         // Operator sets 1 to 5 named for every operator the inputs that it may overwrite.

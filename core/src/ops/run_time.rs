@@ -41,7 +41,7 @@ impl Infer<'_> {
     }
 
     /// The type with symbols for what is open.
-    pub(super) fn closed(&self, ty: PartialType) -> TensorType {
+    pub(crate) fn closed(&self, ty: PartialType) -> TensorType {
         let size = |size: Size| match size {
             Size::Known(size) => size,
             Size::Open(number) => self.symbol(number),

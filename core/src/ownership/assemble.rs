@@ -5,15 +5,16 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use byoc_plugin_api::Dim;
 
 use super::external::References;
-use super::storage::{Storage, StoredConstant};
+use super::storage::{OutsideUse, Storage, StoredConstant};
 use crate::artifact::manifest::{
-    BackendRequirement, Binding, Call, Chosen, ConstantValue, Entry, Manifest, NodeSummary, Port, Region, Requirements,
-    Stored, ValueInfo, ValueType,
+    BackendRequirement, Binding, Call, Chosen, ConstantValue, Control, ControlKind, Entry, Manifest, NodeSummary, Port,
+    Region, Requirements, Stored, ValueInfo, ValueType,
 };
 use crate::artifact::{self, Contents, Section};
 use crate::codegen::{Generated, GeneratedRegion};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, ValueId};
+use crate::partition::ControlPlan;
 use crate::plugin::BackendIdentity;
 
 /// The contents, still without a ledger. External constants have no section.
@@ -145,9 +146,8 @@ fn entry_of(generated: &Generated, storage: &Storage, index: usize) -> Result<En
     let inputs = values.ports(&graph.inputs)?;
     let mut constants: Vec<ConstantValue> = Vec::new();
     let mut known = HashSet::new();
-    for (position, used) in &storage.outputs[index] {
-        let id = graph.outputs[*position];
-        let value = values.number(id)?;
+    for OutsideUse { value: id, used, .. } in &storage.outside[index] {
+        let value = values.number(*id)?;
         // The view is what the file holds, so its shape is the value's.
         values.types[value].shape = used.view.shape.iter().copied().map(Dim::Fixed).collect();
         if known.insert(value) {
@@ -159,6 +159,51 @@ fn entry_of(generated: &Generated, storage: &Storage, index: usize) -> Result<En
         let inputs = values.numbers(&region.plan.inputs)?;
         calls.push(Call { region: number, inputs, outputs: values.numbers(&region.plan.outputs)? });
     }
+    let plans = generated.control.iter().filter(|plan| plan.entry == index);
+    let control = plans.map(|plan| control_of(generated, plan, &mut values)).collect::<Result<_>>()?;
     let outputs = values.ports(&graph.outputs)?;
-    Ok(Entry { name: graph.name.clone(), inputs, outputs, values: values.types, constants, calls })
+    let (name, body) = (graph.name.clone(), graph.body_of.is_some());
+    Ok(Entry { name, body, inputs, outputs, values: values.types, constants, calls, control })
+}
+
+/// A node of control flow, with a place for each value that its bodies give.
+fn control_of(generated: &Generated, plan: &ControlPlan, values: &mut Values<'_>) -> Result<Control> {
+    let graphs = &generated.model.entries;
+    let graph = &graphs[plan.entry];
+    let node = &graph.nodes[plan.node];
+    let missing = || {
+        let message = format!("entry '{}': node '{}' is not control flow", graph.entry(), node.name);
+        Diagnostic::new(Code::BadGraph, message)
+    };
+    let bodies = node.bodies.as_ref().ok_or_else(missing)?;
+    let own = node.inputs.len() - bodies.captured;
+    let kind = match (node.op.as_str(), bodies.graphs.as_slice()) {
+        ("If", &[then_branch, else_branch]) => ControlKind::If { then_branch, else_branch },
+        ("Loop", &[body]) => ControlKind::Loop { body, carried: own.saturating_sub(2) },
+        ("Scan", &[body]) => {
+            let ints = |name: &str| node.ints(name).map(<[i64]>::to_vec).unwrap_or_default();
+            let scanned = usize::try_from(node.int("num_scan_inputs", 0)).unwrap_or(0);
+            ControlKind::Scan {
+                body,
+                carried: own.saturating_sub(scanned),
+                scanned,
+                input_axes: ints("scan_input_axes"),
+                input_directions: ints("scan_input_directions"),
+                output_axes: ints("scan_output_axes"),
+                output_directions: ints("scan_output_directions"),
+            }
+        }
+        _ => return Err(missing()),
+    };
+    let outputs = node.outputs.iter().map(|output| output.map(|id| values.number(id)).transpose());
+    let mut outputs: Vec<_> = outputs.collect::<Result<_>>()?;
+    let condition = usize::from(matches!(kind, ControlKind::Loop { .. }));
+    outputs.resize(graphs[bodies.graphs[0]].outputs.len() - condition, None);
+    Ok(Control {
+        name: node.name.clone(),
+        before: plan.before,
+        kind,
+        inputs: values.numbers(&node.inputs.iter().copied().flatten().collect::<Vec<_>>())?,
+        outputs,
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::storage::Storage;
+use super::storage::{OutsideUse, Storage};
 use crate::codegen::{Generated, RecordedClaim};
 use crate::constants::BaseId;
 
@@ -13,7 +13,7 @@ pub(crate) fn mark_shared(generated: &mut Generated, storage: &Storage) -> BTree
     for (_, constant, used) in storage.of_regions(generated) {
         forms.entry(constant.source.base).or_default().extend(used.map(|used| used.constant));
     }
-    for (_, used) in storage.outputs.iter().flatten() {
+    for OutsideUse { used, .. } in storage.outside.iter().flatten() {
         if let Some(base) = storage.constants[used.constant].base {
             forms.entry(base).or_default().insert(used.constant);
         }

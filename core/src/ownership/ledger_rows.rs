@@ -86,12 +86,9 @@ fn readers(generated: &Generated, backends: &[BackendIdentity], storage: &Storag
             _ => add(&mut readers.original, symbol),
         }
     }
-    for (graph, uses) in generated.model.entries.iter().zip(&storage.outputs) {
-        for (position, used) in uses {
-            let output = format!("{}/{}", graph.name, graph.value(graph.outputs[*position]).name);
-            if let Some(base) = storage.constants[used.constant].base {
-                add(&mut readers.entry(base).or_default().original, &output);
-            }
+    for outside in storage.outside.iter().flatten() {
+        if let Some(base) = storage.constants[outside.used.constant].base {
+            add(&mut readers.entry(base).or_default().original, &outside.reader);
         }
     }
     readers

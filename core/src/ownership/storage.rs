@@ -9,6 +9,7 @@ use crate::artifact::manifest::ConstantUse;
 use crate::codegen::{Generated, GeneratedRegion, PackedConstant, RecordedClaim, RegionConstant};
 use crate::constants::{BaseId, ConstantRef, View};
 use crate::diagnostic::Result;
+use crate::ir::ValueId;
 
 /// A constant of which the file holds the bytes.
 pub(super) struct StoredConstant {
@@ -24,14 +25,23 @@ pub(super) struct StoredConstant {
     pub(super) alignment: u64,
 }
 
+/// A constant that no region reads.
+pub(super) struct OutsideUse {
+    /// The value of the graph that it is.
+    pub(super) value: ValueId,
+    pub(super) used: ConstantUse,
+    /// `<graph>/<output>`, or `<entry>/<node>` for control flow.
+    pub(super) reader: String,
+}
+
 /// Every stored constant, and what each reader reads.
 #[derive(Default)]
 pub(crate) struct Storage {
     pub(super) constants: Vec<StoredConstant>,
     /// For each region and each of its constants: the bytes, where the claim has any. See [`Storage::of_region`].
     regions: Vec<Vec<Option<ConstantUse>>>,
-    /// For each entry: (position among the outputs, the constant that the output is).
-    pub(super) outputs: Vec<Vec<(usize, ConstantUse)>>,
+    /// For each graph the constants that are read outside of regions: outputs, and what control flow is given.
+    pub(super) outside: Vec<Vec<OutsideUse>>,
     by_base: HashMap<BaseId, usize>,
     /// By element type and hash. The layout tag is not part of it: it says how a region reads the bytes,
     /// and the region's binding keeps it. So a packed form that equals an original, or that of another layout, is
@@ -40,7 +50,8 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Finds what is stored: originals in the order in which regions and then outputs first read them, then packed bytes.
+    /// Finds what is stored: originals in the order in which regions and then outputs and control flow first read them, then packed
+    /// bytes.
     pub(crate) fn find(generated: &Generated) -> Result<Storage> {
         let mut storage = Storage::default();
         for region in &generated.regions {
@@ -52,10 +63,21 @@ impl Storage {
             storage.regions.push(uses);
         }
         for graph in &generated.model.entries {
-            let constants = graph.outputs.iter().map(|&id| graph.value(id).constant.as_ref());
-            let constants = constants.enumerate().filter_map(|(index, constant)| Some((index, constant?)));
-            let uses = constants.map(|(index, constant)| (index, storage.original(generated, constant))).collect();
-            storage.outputs.push(uses);
+            let outputs = graph.outputs.iter().map(|&id| (id, format!("{}/{}", graph.name, graph.value(id).name)));
+            let control = graph.nodes.iter().filter(|node| node.bodies.is_some());
+            let control = control.flat_map(|node| {
+                let reader = format!("{}/{}", graph.entry(), node.name);
+                node.inputs.iter().flatten().map(move |&id| (id, reader.clone()))
+            });
+            let constants = outputs.chain(control);
+            let constants = constants.filter_map(|(id, reader)| Some((id, reader, graph.value(id).constant.as_ref()?)));
+            let uses = constants.map(|(value, reader, constant)| OutsideUse {
+                value,
+                used: storage.original(generated, constant),
+                reader,
+            });
+            let uses = uses.collect();
+            storage.outside.push(uses);
         }
         for (index, region) in generated.regions.iter().enumerate() {
             for (position, constant) in region.constants.iter().enumerate() {

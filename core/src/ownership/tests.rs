@@ -123,7 +123,7 @@ fn generated(mut model: Model, cases: Vec<Case>) -> Generated {
     }
     graph.outputs.push(last);
     model.entries = vec![graph];
-    Generated { model: model.into(), regions, spool }
+    Generated { model: model.into(), regions, control: Vec::new(), spool }
 }
 
 fn backends() -> Vec<BackendIdentity> {

@@ -65,7 +65,7 @@ impl Asking<'_> {
         if let Some(refusal) = run_time::refusal(graph, self.sizing, nodes, selected) {
             return Ok(Some(refusal));
         }
-        let naming = Naming { entry: &graph.name, backend: selected.name(), number: 0 };
+        let naming = Naming { entry: graph.entry(), backend: selected.name(), number: 0 };
         let candidate = outline::outline(model, entry, backend, nodes, uses, naming)?;
         let answer = if avoided(crashes, entry, backend, graph, nodes) {
             Err(Refusal::new(RefusalCode::Crashed, "its process ended while it compiled these nodes"))

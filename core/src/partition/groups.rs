@@ -10,6 +10,9 @@ use self::order::Order;
 use super::run_time;
 use crate::ir::{Graph, Node, ValueId};
 
+/// In place of a backend's index: core runs control flow itself.
+pub(super) const CORE: usize = usize::MAX - 1;
+
 /// A set of nodes that run as one call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
@@ -66,7 +69,8 @@ impl<'g> Groups<'g> {
         self.group_at.push(self.groups.len());
         self.set_of[node] = set;
         let alone = self.sizing[node].is_some();
-        self.groups.push(Group { backend: None, nodes: BTreeSet::from([node]), reads, alone, set });
+        let backend = self.graph.nodes[node].bodies.is_some().then_some(CORE);
+        self.groups.push(Group { backend, nodes: BTreeSet::from([node]), reads, alone, set });
     }
 
     /// For each node the output whose size it tells.

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use byoc_plugin_api::Refusal;
 
 use super::Partitioned;
+use crate::ir::{Bodies, Graph, Model, Node};
 use crate::plugin::Selected;
 
 /// The reason of a backend that has no pattern for a node.
@@ -51,6 +52,8 @@ pub struct NodeRow {
     pub taken: Option<(String, String)>,
     /// For each backend before the one that took it: its name, and its refusal.
     pub refused: Vec<(String, String)>,
+    /// Whether it is control flow, which no backend is asked about: then `taken` names what it runs, and `byoc`.
+    pub control: bool,
     /// Whether it was the call of a function, which the function's nodes replace because no backend takes it whole.
     pub expanded: bool,
 }
@@ -64,22 +67,41 @@ pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow>
     let mut rows = Vec::new();
     for (entry, graph) in partitioned.model.entries.iter().enumerate() {
         for (index, node) in graph.nodes.iter().enumerate() {
+            if let Some(bodies) = &node.bodies {
+                rows.push(control_row(&partitioned.model, graph, node, bodies));
+                continue;
+            }
             let region = regions.get(&(entry, index));
             let tried = region.map_or(backends.len(), |plan| plan.backend);
             let reason = |backend: usize| reason(last.get(&(entry, backend, index)).copied());
             let refused = (0..tried).map(|backend| (backends[backend].name().to_owned(), reason(backend)));
             rows.push(NodeRow {
-                entry: graph.name.clone(),
+                entry: graph.entry().to_owned(),
                 node: node.name.clone(),
                 op: node.qualified_op(),
                 taken: region.map(|plan| (plan.region.symbol.clone(), backends[plan.backend].name().to_owned())),
                 refused: refused.collect(),
+                control: false,
                 expanded: false,
             });
         }
     }
     partitioned.expanded.iter().for_each(|call| insert(&mut rows, call.clone()));
     rows
+}
+
+/// The row of a node of control flow.
+fn control_row(model: &Model, graph: &Graph, node: &Node, bodies: &Bodies) -> NodeRow {
+    let names: Vec<_> = bodies.graphs.iter().map(|&body| model.entries[body].name.as_str()).collect();
+    NodeRow {
+        entry: graph.entry().to_owned(),
+        node: node.name.clone(),
+        op: node.qualified_op(),
+        taken: Some((names.join(", "), "byoc".to_owned())),
+        refused: Vec::new(),
+        control: true,
+        expanded: false,
+    }
 }
 
 /// Puts the row of an expanded call before the first of its nodes; behind its entry, if none is left of them.
@@ -96,7 +118,7 @@ pub(crate) fn untaken_calls(partitioned: &Partitioned, backends: &[Selected]) ->
     let mut calls = BTreeSet::new();
     for &(entry, node) in &partitioned.left_over {
         let graph = &partitioned.model.entries[entry];
-        calls.extend(graph.calls.get(&graph.nodes[node].name).map(|call| (graph.name.as_str(), call.as_str())));
+        calls.extend(graph.calls.get(&graph.nodes[node].name).map(|call| (graph.entry(), call.as_str())));
     }
     if calls.is_empty() {
         return Vec::new();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::infer::infer_graph;
+use super::infer::infer;
 use crate::constants::BaseId;
 use crate::diagnostic::Result;
 use crate::ir::{Model, ValueId};
@@ -12,20 +12,27 @@ use crate::ops::{self, Infer};
 /// The constants without whose elements some node's outputs would have other types, or elements that are not known.
 pub(crate) fn shaping(model: &Model) -> Result<BTreeSet<BaseId>> {
     let mut found = BTreeSet::new();
-    for graph in &model.entries {
-        let mut graph = graph.clone();
-        let known = infer_graph(&mut graph, &model.constants, &model.custom)?;
+    let mut typed = model.clone();
+    let known = infer(&mut typed)?;
+    for (graph, known) in typed.entries.iter().zip(known) {
         let decides = |id: &ValueId| graph.value(*id).constant.is_some() && known.contains_key(id);
         for node in graph.nodes.iter().filter(|node| node.inputs.iter().flatten().any(decides)) {
+            if node.bodies.is_some() {
+                // How often a loop runs may be the size of what it gives.
+                let decisive = node.inputs.iter().take(2).flatten().filter(|id| decides(id));
+                found
+                    .extend(decisive.filter_map(|id| graph.value(*id).constant.as_ref()).map(|constant| constant.base));
+                continue;
+            }
             let elements = node.inputs.iter().map(|id| known.get(id.as_ref()?).cloned()).collect();
             let types = node.inputs.iter().map(|id| graph.value((*id)?).ty.clone()).collect();
-            let infer = Infer::new(node, types, elements);
+            let whole = Infer::new(node, types, elements);
             for (index, id) in node.inputs.iter().enumerate() {
                 let constant = id.and_then(|id| graph.value(id).constant.as_ref());
-                if let Some(constant) = constant.filter(|_| infer.elements[index].is_some()) {
-                    let mut without = infer.clone();
+                if let Some(constant) = constant.filter(|_| whole.elements[index].is_some()) {
+                    let mut without = whole.clone();
                     without.elements[index] = None;
-                    if outcome(model, infer.clone()) != outcome(model, without) {
+                    if outcome(model, whole.clone()) != outcome(model, without) {
                         found.insert(constant.base);
                     }
                 }

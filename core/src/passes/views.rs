@@ -6,20 +6,30 @@ use std::collections::BTreeSet;
 use byoc_plugin_api::{Attribute, DType, INLINE_BYTES, from_hex};
 use bytes::Bytes;
 
-use super::infer::{KnownElements, constant_ints, infer_graph};
+use super::bodies;
+use super::infer::{KnownElements, constant_ints, infer_partly};
 use crate::constants::{BaseId, ConstantRef, ConstantTable};
-use crate::diagnostic::Result;
+use crate::diagnostic::{Diagnostic, Result};
 use crate::ir::{Graph, Model, Node, ValueId};
 use crate::ops::{self, elements};
 
-/// Infers types, then folds; whether anything was folded.
-pub(crate) fn infer_and_fold_views(model: &mut Model) -> Result<bool> {
+/// What a round of inference and folding has found.
+pub(crate) struct Round {
+    /// Whether anything was folded.
+    pub(crate) changed: bool,
+    /// Why a branch of an `If` has no types: an error where it may run after all.
+    pub(crate) failed: Option<Diagnostic>,
+}
+
+/// Infers types, then folds, and puts the branches that are known to run in the place of their nodes.
+pub(crate) fn infer_and_fold_views(model: &mut Model) -> Result<Round> {
+    let inferred = infer_partly(model)?;
     let mut changed = false;
-    for graph in &mut model.entries {
-        let known = infer_graph(graph, &model.constants, &model.custom)?;
-        changed |= fold_graph(graph, &mut model.constants, &mut model.folded, &known);
+    for (graph, known) in model.entries.iter_mut().zip(&inferred.known) {
+        changed |= fold_graph(graph, &mut model.constants, &mut model.folded, known);
     }
-    Ok(changed)
+    changed |= bodies::resolve(model, &inferred.known);
+    Ok(Round { changed, failed: inferred.failed })
 }
 
 fn fold_graph(
@@ -63,7 +73,7 @@ pub(crate) fn widens_weight(graph: &Graph, node: &Node) -> bool {
 
 /// Makes every output of the node a constant, if that needs no arithmetic.
 fn fold_node(graph: &mut Graph, constants: &mut ConstantTable, node: &Node, known: &KnownElements) -> bool {
-    if widens_weight(graph, node) {
+    if node.outputs.iter().all(Option::is_none) || widens_weight(graph, node) {
         return false;
     }
     let mut folded = Vec::new();

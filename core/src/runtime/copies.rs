@@ -53,12 +53,15 @@ pub fn planned_copies(manifest: &Manifest, entry: &Entry) -> Vec<PlannedCopy> {
 /// plus 1.
 pub(super) fn memories(regions: &[&Region]) -> (Vec<String>, Vec<usize>) {
     let kinds: BTreeSet<_> = regions.iter().filter_map(|region| region.domain.as_deref()).collect();
-    let memory = |region: &&Region| {
-        let kind = region.domain.as_deref();
-        kind.and_then(|kind| kinds.iter().position(|known| *known == kind)).map_or(HOST, |index| index + 1)
-    };
-    let memories = regions.iter().map(memory).collect();
-    (kinds.iter().map(|kind| (*kind).to_owned()).collect(), memories)
+    let kinds: Vec<String> = kinds.into_iter().map(str::to_owned).collect();
+    let memories = regions.iter().map(|region| memory_of(region, &kinds)).collect();
+    (kinds, memories)
+}
+
+/// The memory of a region: the host's, or that of a kind at its index plus 1.
+pub(super) fn memory_of(region: &Region, kinds: &[String]) -> usize {
+    let kind = region.domain.as_deref();
+    kind.and_then(|kind| kinds.iter().position(|known| known == kind)).map_or(HOST, |index| index + 1)
 }
 
 /// The name of each value: that of a port, or the one that its region has for it.
@@ -67,6 +70,13 @@ pub(super) fn names(entry: &Entry, regions: &[&Region]) -> Vec<String> {
     for (call, region) in entry.calls.iter().zip(regions) {
         for (&value, info) in call.outputs.iter().zip(&region.outputs) {
             names[value].clone_from(&info.name);
+        }
+    }
+    for control in &entry.control {
+        for (index, value) in control.outputs.iter().enumerate() {
+            if let Some(value) = *value {
+                names[value] = format!("{}, output {index}", control.name);
+            }
         }
     }
     for port in entry.inputs.iter().chain(&entry.outputs) {

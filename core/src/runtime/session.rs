@@ -1,11 +1,14 @@
 //! A loaded entry: takes inputs, runs the regions in order, returns the outputs. For inputs of the same shapes a
 //! run allocates nothing, where the inputs tell all sizes; for told sizes of the same numbers no memory for values.
 
+mod control;
 mod file;
+mod held;
 mod introspect;
 mod later;
 mod load;
 mod single_region;
+mod sized;
 mod state;
 mod trial;
 mod work;

@@ -1,5 +1,5 @@
-//! Cuts an entry where a size becomes known: behind each call that has an output of a size that its inputs do not tell. What
-//! follows is planned when that call has run.
+//! Cuts an entry where a size becomes known: behind each call that has an output of a size that its inputs do not tell, and
+//! at control flow. What follows is planned when that has run.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,11 +15,20 @@ pub(super) enum Place {
     Constant(usize),
     /// An output of a stage.
     Made { stage: usize, output: usize },
-    /// An output of the call behind a stage.
+    /// An output of what runs behind a stage.
     Sized { stage: usize, output: usize },
 }
 
-/// Calls whose sizes are known when they begin, and the one behind them that tells further sizes.
+/// What runs behind a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Behind {
+    /// The call of that index, which tells sizes.
+    Call(usize),
+    /// The control flow of that index.
+    Control(usize),
+}
+
+/// Calls whose sizes are known when they begin, and what is behind them, which tells further sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Stage {
     /// The calls as an entry of their own. The first takes what the whole entry does, the others what they read.
@@ -28,8 +37,8 @@ pub(super) struct Stage {
     pub(super) feeds: Vec<Place>,
     /// The calls, of all calls.
     pub(super) calls: std::ops::Range<usize>,
-    /// The call behind them with the places of its inputs; the last stage has none.
-    pub(super) sized: Option<(usize, Vec<Place>)>,
+    /// What is behind them with the places of its inputs; the last stage has none.
+    pub(super) behind: Option<(Behind, Vec<Place>)>,
 }
 
 /// An entry in stages.
@@ -40,43 +49,65 @@ pub(super) struct Staged {
     pub(super) outputs: Vec<Place>,
 }
 
-/// The calls that have an output of a size that is not known when they begin.
-fn sized_calls(entry: &Entry) -> Vec<usize> {
+/// The ends of the stages but the last: how many calls are before each, and what is behind it.
+fn ends(entry: &Entry) -> Vec<(usize, Behind)> {
     let mut known: HashSet<String> = HashSet::new();
     for port in &entry.inputs {
         known.extend(dim::symbols(&entry.values[port.value].shape));
     }
-    let mut sized = Vec::new();
-    for (index, call) in entry.calls.iter().enumerate() {
+    let mut control = entry.control.iter().enumerate().peekable();
+    let mut ends = Vec::new();
+    for index in 0..=entry.calls.len() {
+        while let Some((number, control)) = control.next_if(|(_, control)| control.before <= index) {
+            ends.push((index, Behind::Control(number)));
+            let outputs = control.outputs.iter().flatten();
+            known.extend(outputs.flat_map(|&value| dim::symbols(&entry.values[value].shape)));
+        }
+        let Some(call) = entry.calls.get(index) else { break };
         let told: Vec<_> = call.outputs.iter().flat_map(|&value| dim::symbols(&entry.values[value].shape)).collect();
         if told.iter().any(|symbol| !known.contains(symbol)) {
-            sized.push(index);
+            ends.push((index, Behind::Call(index)));
             known.extend(told);
         }
     }
-    sized
+    ends
+}
+
+/// What is behind a stage takes and gives these values.
+fn values_of(entry: &Entry, behind: Behind) -> (&[usize], Vec<Option<usize>>) {
+    match behind {
+        Behind::Call(index) => {
+            let call = &entry.calls[index];
+            (&call.inputs, call.outputs.iter().copied().map(Some).collect())
+        }
+        Behind::Control(index) => (&entry.control[index].inputs, entry.control[index].outputs.clone()),
+    }
 }
 
 /// The stages of an entry whose values have these names; `None` where all sizes follow from those of the inputs.
 pub(super) fn split(entry: &Entry, names: &[String]) -> Option<Staged> {
-    let sized = sized_calls(entry);
-    if sized.is_empty() {
+    let ends = ends(entry);
+    if ends.is_empty() {
         return None;
     }
-    let mut splitter = Splitter::new(entry, names, &sized);
-    let mut stages = Vec::with_capacity(sized.len() + 1);
+    let mut splitter = Splitter::new(entry, names, &ends);
+    let mut stages = Vec::with_capacity(ends.len() + 1);
     let mut start = 0;
-    for (stage, end) in sized.iter().copied().chain([entry.calls.len()]).enumerate() {
+    let last = (entry.calls.len(), None);
+    let all = ends.iter().map(|&(end, behind)| (end, Some(behind))).chain([last]);
+    for (stage, (end, behind)) in all.enumerate() {
         let (stage_entry, feeds) = splitter.stage(stage, &entry.calls[start..end]);
-        let behind = entry.calls.get(end).map(|call| {
-            let inputs = call.inputs.iter().map(|&value| splitter.place(value)).collect();
-            for (output, &value) in call.outputs.iter().enumerate() {
-                splitter.places.insert(value, Place::Sized { stage, output });
+        let behind = behind.map(|behind| {
+            let (inputs, outputs) = values_of(entry, behind);
+            let inputs = inputs.iter().map(|&value| splitter.place(value)).collect();
+            for (output, value) in outputs.into_iter().enumerate() {
+                splitter.places.extend(value.map(|value| (value, Place::Sized { stage, output })));
             }
-            (end, inputs)
+            (behind, inputs)
         });
-        stages.push(Stage { entry: stage_entry, feeds, calls: start..end, sized: behind });
-        start = end + 1;
+        let next = end + usize::from(matches!(behind, Some((Behind::Call(_), _))));
+        stages.push(Stage { entry: stage_entry, feeds, calls: start..end, behind });
+        start = next;
     }
     let outputs = entry.outputs.iter().map(|port| splitter.place(port.value)).collect();
     Some(Staged { stages, outputs })
@@ -92,16 +123,22 @@ struct Splitter<'a> {
 }
 
 impl<'a> Splitter<'a> {
-    fn new(entry: &'a Entry, names: &'a [String], sized: &[usize]) -> Splitter<'a> {
+    fn new(entry: &'a Entry, names: &'a [String], ends: &[(usize, Behind)]) -> Splitter<'a> {
         // Calls of a stage have its number, those behind stages none.
-        let mut made_in: HashMap<usize, Option<usize>> = HashMap::new();
+        let mut made_in: HashMap<usize, usize> = HashMap::new();
         let mut shared: HashSet<usize> = entry.outputs.iter().map(|port| port.value).collect();
         for (index, call) in entry.calls.iter().enumerate() {
-            let stage = sized.binary_search(&index).err();
-            let outside = |value: &&usize| made_in.get(value).is_some_and(|made| made.is_some() && *made != stage);
+            // One that ends a stage is read from the place that it has there.
+            let behind = ends.contains(&(index, Behind::Call(index)));
+            let stage = (!behind).then(|| ends.partition_point(|(end, _)| *end <= index));
+            let outside = |value: &&usize| made_in.get(value).is_some_and(|made| Some(*made) != stage);
             shared.extend(call.inputs.iter().filter(outside));
-            made_in.extend(call.outputs.iter().map(|&value| (value, stage)));
+            if let Some(stage) = stage {
+                made_in.extend(call.outputs.iter().map(|&value| (value, stage)));
+            }
         }
+        let read = entry.control.iter().flat_map(|control| &control.inputs);
+        shared.extend(read.filter(|value| made_in.contains_key(value)));
         let inputs = entry.inputs.iter().enumerate().map(|(index, port)| (port.value, Place::Input(index)));
         let constants = entry.constants.iter().map(|constant| (constant.value, Place::Constant(constant.value)));
         Splitter { entry, names, shared, places: inputs.chain(constants).collect() }
@@ -114,14 +151,7 @@ impl<'a> Splitter<'a> {
 
     fn stage(&mut self, stage: usize, calls: &[Call]) -> (Entry, Vec<Place>) {
         let whole = self.entry;
-        let mut entry = Entry {
-            name: whole.name.clone(),
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            values: Vec::new(),
-            constants: Vec::new(),
-            calls: Vec::new(),
-        };
+        let mut entry = Entry { name: whole.name.clone(), ..Entry::default() };
         let mut numbers = Numbers { whole, new: HashMap::new(), values: Vec::new() };
         let mut feeds = Vec::new();
         for (index, port) in whole.inputs.iter().enumerate() {

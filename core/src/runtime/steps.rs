@@ -159,6 +159,7 @@ pub(super) mod testing {
             values: vec![ValueType { dtype: DType::F32, shape: vec![Dim::Fixed(4)] }; values],
             constants: Vec::new(),
             calls: calls.iter().enumerate().map(call).collect(),
+            ..Entry::default()
         }
     }
 }

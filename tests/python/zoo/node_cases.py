@@ -98,7 +98,7 @@ def write_base(folder: Path, case: Case) -> None:
 
 def reason_to_skip(model: onnx.ModelProto) -> str | None:
     """Says why a case is left out, or None where it is taken."""
-    for node in model.graph.node:
+    for node in nodes(model.graph):
         if node.domain not in ("", "ai.onnx") or node.op_type not in OPS:
             return f"operator {node.op_type}"
     for value in (*model.graph.input, *model.graph.output):
@@ -107,6 +107,15 @@ def reason_to_skip(model: onnx.ModelProto) -> str | None:
             return f"type {kind.removesuffix('_type')}"
     other = sorted(element_types(model) - TYPES)
     return f"type {TensorProto.DataType.Name(other[0]).lower()}" if other else None
+
+
+def nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Gives the nodes of a graph and those of the bodies that they run."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from nodes(attribute.g)
 
 
 def element_types(model: onnx.ModelProto) -> set[int]:

@@ -78,8 +78,18 @@ const QUANTISED: [(&str, f64, f64); 7] = [
     ("mlp_4_bits", 1.01, 60.0),
 ];
 
-/// Models with sizes that the inputs or only the run tells.
-const FREE: [&str; 2] = ["bert_2_layers", "detector"];
+/// Models with sizes that the inputs or only the run tells, and with control flow.
+const FREE: [&str; 9] = [
+    "free/bert_2_layers",
+    "free/detector",
+    "control/branches",
+    "control/growing",
+    "control/nested",
+    "control/scan",
+    "control/scan_axes",
+    "control/transducer",
+    "control/decoder",
+];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let embedded = Arc::new(engine::embedded());
@@ -99,7 +109,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     }
     for name in FREE {
         let registry = Arc::clone(&embedded);
-        trials.push(trial(format!("free/{name}"), move || free(name, &registry)));
+        trials.push(trial(name, move || free(name, &registry)));
     }
     trials.push(trial("peak_memory", peak_memory));
     trials.push(trial("safetensors_reads_the_weights", safetensors_reads_the_weights));
@@ -171,7 +181,7 @@ fn quantised(name: &str, most: f64, noise: f64, registry: &Registry) -> Needed<(
 
 /// One artifact and one session compute what onnxruntime does for inputs of all sizes, one after the other and back again.
 fn free(name: &str, registry: &Registry) -> Needed<()> {
-    let folder = data::test_data(&format!("free/{name}"))?;
+    let folder = data::test_data(name)?;
     let scratch = places::temporary();
     let artifact = scratch.path().join("model.byoc");
     engine::compile(&folder.join("model.onnx"), &artifact, registry, &["json"]).expect("compiles");

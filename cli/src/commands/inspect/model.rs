@@ -36,13 +36,13 @@ fn text(info: &FileInfo, model: &Model) -> String {
         text += &format!(", from {}", info.producer);
     }
     text += "\n";
-    for graph in &model.entries {
+    for graph in model.entries.iter().filter(|graph| graph.body_of.is_none()) {
         let ports = [("input", &graph.inputs), ("output", &graph.outputs)];
         for (kind, &id) in ports.into_iter().flat_map(|(kind, ids)| ids.iter().map(move |id| (kind, id))) {
             let (name, ty) = port(graph, id);
             text += &format!("{kind:6} {name}{}\n", ty.map(|ty| format!(": {ty}")).unwrap_or_default());
         }
-        text += &format!("{}: {}\n", count(graph.nodes.len(), "node"), by_count(&operators(graph)));
+        text += &format!("{}: {}\n", count(nodes(model), "node"), by_count(&operators(model)));
     }
     let (constants, names, bytes) = weights(model);
     let aliases = if names > constants { format!(" under {names} names") } else { String::new() };
@@ -58,8 +58,8 @@ fn json(info: &FileInfo, model: &Model) -> Value {
             };
             ids.iter().map(port).collect::<Vec<_>>()
         };
-        let (inputs, outputs, operators) = (ports(&graph.inputs), ports(&graph.outputs), operators(graph));
-        json!({ "inputs": inputs, "outputs": outputs, "nodes": graph.nodes.len(), "operators": operators })
+        let (inputs, outputs, operators) = (ports(&graph.inputs), ports(&graph.outputs), operators(model));
+        json!({ "inputs": inputs, "outputs": outputs, "nodes": nodes(model), "operators": operators })
     };
     let opsets: BTreeMap<_, _> = info.opsets.iter().cloned().collect();
     let (constants, names, bytes) = weights(model);
@@ -77,9 +77,18 @@ fn port(graph: &Graph, id: ValueId) -> (&str, Option<String>) {
     (&value.name, value.ty.as_ref().map(ToString::to_string))
 }
 
-fn operators(graph: &Graph) -> BTreeMap<String, usize> {
+/// How many nodes the model has, those of the bodies of its control flow included.
+fn nodes(model: &Model) -> usize {
+    model.entries.iter().map(|graph| graph.nodes.len()).sum()
+}
+
+fn operators(model: &Model) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    graph.nodes.iter().for_each(|node| *counts.entry(node.qualified_op()).or_default() += 1);
+    model
+        .entries
+        .iter()
+        .flat_map(|graph| &graph.nodes)
+        .for_each(|node| *counts.entry(node.qualified_op()).or_default() += 1);
     counts
 }
 

@@ -74,8 +74,8 @@ fn import_decoded(entry: &str, path: &Path, proto: Result<ModelProto>, options: 
     let mut shapes = ShapeOptions::new(options);
     let mut model = Model::default();
     let mut files = ExternalFiles::beside(path, false);
-    model.entries.push(build(
-        entry,
+    model.entries.extend(build(
+        (0, entry),
         proto?,
         &CustomOperators::default(),
         &mut shapes,

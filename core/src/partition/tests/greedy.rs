@@ -168,7 +168,7 @@ fn random_graph(random: &mut fastrand::Rng) -> Graph {
         let output = graph.add_value("y", Some(ty.clone()));
         values.push(output);
         let (name, domain, outputs) = (String::new(), String::new(), vec![Some(output)]);
-        graph.nodes.push(Node { name, op, domain, inputs, outputs, attributes: BTreeMap::new(), version: None });
+        graph.nodes.push(Node { name, op, domain, inputs, outputs, ..Node::default() });
     }
     graph
 }

@@ -16,7 +16,7 @@ fn check(op: &str, given: &str, inputs: &str, expected: &str) {
     for _ in 0..2 {
         complete(&mut model);
         let graph = &model.entries[0];
-        let text = node_text(graph, &ConstantTable::default(), &graph.nodes[0]);
+        let text = node_text(&Model::default(), graph, &graph.nodes[0]);
         let found = text.split_once('{').and_then(|(_, rest)| Some(rest.rsplit_once('}')?.0)).unwrap_or_default();
         assert_eq!(found.replace(", ", " "), expected, "{op} {given}");
     }

@@ -73,5 +73,6 @@ pub(super) fn entry_of(inputs: &[Value], outputs: &[Value]) -> Entry {
         values: inputs.iter().chain(outputs).map(ty).collect(),
         constants: Vec::new(),
         calls: vec![Call { region: 0, inputs: (0..first).collect(), outputs: (first..end).collect() }],
+        ..Entry::default()
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use byoc_plugin_api::{DType, Dim};
 use serde::{Serialize, Serializer};
 
-use super::later::SizedCall;
+use super::sized::{SizedCall, What};
 use super::{LoadedCall, Session};
 use crate::artifact::manifest::Port;
 use crate::runtime::device::{Device, DeviceName};
@@ -132,7 +132,7 @@ impl Session {
         Some((self.devices[device].name(), state.on_device(value, device + 1)))
     }
 
-    /// How long each region took in the last run, in running order.
+    /// How long each region took in the last run, in running order; one of a body in the body's last run.
     pub fn times(&self) -> Vec<RegionTime> {
         let time = |call: &LoadedCall| RegionTime {
             symbol: call.symbol.clone(),
@@ -141,8 +141,11 @@ impl Session {
         };
         let own = self.calls.iter().map(time);
         let later = self.later.iter().flat_map(|later| later.sized.iter().zip(&later.stages));
-        own.chain(later.flat_map(|(sized, stage)| [time(&sized.call)].into_iter().chain(stage.session.times())))
-            .collect()
+        let behind = |sized: &SizedCall| match &sized.what {
+            What::Region(call) => vec![time(call)],
+            What::Control(_) => sized.bodies().iter().flat_map(Session::times).collect(),
+        };
+        own.chain(later.flat_map(|(sized, stage)| behind(sized).into_iter().chain(stage.session.times()))).collect()
     }
 
     /// What each run copies between memories, in order, and how long that took in the last run. Sizes are those of the last
@@ -170,9 +173,10 @@ impl Session {
         own + sized.sum::<usize>() + self.stages().map(Session::arena_bytes).sum::<usize>()
     }
 
-    /// The stages behind this one.
+    /// The stages behind this one, and the bodies of control flow.
     fn stages(&self) -> impl Iterator<Item = &Session> {
-        self.later.iter().flat_map(|later| later.stages.iter().map(|stage| &stage.session))
+        let bodies = self.later.iter().flat_map(|later| &later.sized).flat_map(SizedCall::bodies);
+        self.later.iter().flat_map(|later| later.stages.iter().map(|stage| &stage.session)).chain(bodies)
     }
 
     /// The entry's use of each device.

@@ -6,20 +6,22 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::control::ControlFlow;
 use super::introspect::PortInfo;
-use super::later::{Constant, Later, LaterStage, SizedCall};
+use super::later::{Constant, Later, LaterStage};
+use super::sized::{SizedCall, What};
 use super::{LoadedCall, LoadedRegion, Session};
 use crate::artifact::Artifact;
-use crate::artifact::manifest::{ConstantValue, Entry, Region, ValueType};
+use crate::artifact::manifest::{ConstantValue, Control, Entry, Manifest, Region, ValueType};
 use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim;
 use crate::plugin::{Registry, Settings};
 use crate::runtime::bind::{Loader, backend};
-use crate::runtime::copies::{memories, names};
+use crate::runtime::copies::{memories, memory_of, names};
 use crate::runtime::device::{Device, DeviceName};
 use crate::runtime::resident::Resident;
-use crate::runtime::stages::{self, Place, Stage, Staged};
+use crate::runtime::stages::{self, Behind, Place, Stage, Staged};
 use crate::runtime::steps::{HOST, Steps};
 
 /// How to load an artifact, or a file of a backend's own.
@@ -101,16 +103,14 @@ impl Session {
         check_processor(&artifact)?;
         artifact.attach(options.constants_from.as_deref())?;
         let entry = select_entry(&artifact, options.entry.as_deref())?;
-        let all = &artifact.manifest().regions;
-        let regions: Vec<&Region> = entry.calls.iter().map(|call| &all[call.region]).collect();
-        let (kinds, memories) = memories(&regions);
+        let manifest = artifact.manifest();
+        let all: Vec<&Region> =
+            manifest.with_bodies(entry).into_iter().flat_map(|entry| regions_of(manifest, entry)).collect();
+        let (kinds, _) = memories(&all);
         let there = beside.map_or(&[][..], |session| &session.devices);
-        let devices = open_devices(&regions, &kinds, registry, options, there)?;
-        let loading = Loading { artifact: &artifact, regions: &regions, registry, options, devices: &devices };
-        let Some(staged) = stages::split(entry, &names(entry, &regions)) else {
-            return loading.stage(entry.clone(), 0..regions.len(), &memories, beside);
-        };
-        loading.staged(entry, staged, &memories, beside)
+        let devices = open_devices(&all, &kinds, registry, options, there)?;
+        let common = Common { artifact: &artifact, all: &all, kinds: &kinds, registry, options, devices: &devices };
+        common.load(entry, beside)
     }
 
     /// The constants on a device of this session.
@@ -123,33 +123,58 @@ impl Session {
 /// More stages than any sane entry has: each has memory of its own.
 const MOST_STAGES: usize = 4096;
 
-/// What the stages of an entry are loaded from.
-struct Loading<'a> {
+/// What an entry and its bodies are loaded from.
+#[derive(Clone, Copy)]
+struct Common<'a> {
     artifact: &'a Artifact,
-    /// The region of each call of the entry.
-    regions: &'a [&'a Region],
+    /// The regions of all of them.
+    all: &'a [&'a Region],
+    /// The kinds of devices that those run on.
+    kinds: &'a [String],
     registry: &'a Registry,
     options: &'a LoadOptions,
+    /// One of each kind.
     devices: &'a [Device],
+}
+
+impl Common<'_> {
+    /// Loads an entry or a body.
+    fn load(&self, entry: &Entry, beside: Option<&Session>) -> Result<Session> {
+        let regions = regions_of(self.artifact.manifest(), entry);
+        let memories: Vec<_> = regions.iter().map(|region| memory_of(region, self.kinds)).collect();
+        let loading = Loading { common: *self, regions: &regions, memories: &memories };
+        match stages::split(entry, &names(entry, &regions)) {
+            None => loading.stage(entry.clone(), 0..regions.len(), beside),
+            Some(staged) => loading.staged(entry, staged, beside),
+        }
+    }
+}
+
+/// The region of each call of an entry.
+fn regions_of<'a>(manifest: &'a Manifest, entry: &Entry) -> Vec<&'a Region> {
+    entry.calls.iter().map(|call| &manifest.regions[call.region]).collect()
+}
+
+/// What the stages of an entry are loaded from.
+struct Loading<'a> {
+    common: Common<'a>,
+    /// The region of each call of the entry.
+    regions: &'a [&'a Region],
+    /// The memory of each.
+    memories: &'a [usize],
 }
 
 impl Loading<'_> {
     fn loader(&self) -> Loader<'_> {
-        let Loading { artifact, registry, options, .. } = *self;
+        let Common { artifact, registry, options, .. } = self.common;
         Loader { artifact, registry, threads: options.threads(), settings: &options.run_options }
     }
 
-    /// A session of these calls, as an entry of their own. Every stage has all constants of the entry's regions on the devices:
-    /// they are there once.
-    fn stage(
-        &self,
-        entry: Entry,
-        calls: Range<usize>,
-        memories: &[usize],
-        beside: Option<&Session>,
-    ) -> Result<Session> {
-        let Loading { artifact, options, devices, .. } = *self;
-        let (regions, memories) = (&self.regions[calls.clone()], &memories[calls]);
+    /// A session of these calls, as an entry of their own. Every stage has all constants of the regions of the entry and its bodies
+    /// on the devices: they are there once.
+    fn stage(&self, entry: Entry, calls: Range<usize>, beside: Option<&Session>) -> Result<Session> {
+        let Common { artifact, options, devices, all, .. } = self.common;
+        let (regions, memories) = (&self.regions[calls.clone()], &self.memories[calls]);
         let names = names(&entry, regions);
         let constant = |constant: &ConstantValue| {
             let bytes = artifact.constant(&constant.used, &names[constant.value])?;
@@ -174,7 +199,7 @@ impl Loading<'_> {
         };
         for device in devices {
             let on_it = |region: &&&Region| region.domain.as_ref() == Some(&device.name().kind);
-            let here = self.regions.iter().filter(on_it).copied();
+            let here = all.iter().filter(on_it).copied();
             let there = beside.and_then(|session| session.resident(device));
             session.residents.push(Resident::send(artifact, here, device, there)?);
         }
@@ -192,8 +217,8 @@ impl Loading<'_> {
         Ok(session)
     }
 
-    /// A session with sizes that are known only at run time.
-    fn staged(&self, entry: &Entry, staged: Staged, memories: &[usize], beside: Option<&Session>) -> Result<Session> {
+    /// A session with sizes that are known only at run time, or with control flow.
+    fn staged(&self, entry: &Entry, staged: Staged, beside: Option<&Session>) -> Result<Session> {
         let ports = entry.outputs.iter().map(|port| {
             let ValueType { dtype, shape } = entry.values[port.value].clone();
             PortInfo { name: port.name.clone(), dtype, shape }
@@ -206,7 +231,7 @@ impl Loading<'_> {
             has_run: false,
         };
         for constant in &entry.constants {
-            let bytes = self.artifact.constant(&constant.used, &format!("value {}", constant.value))?;
+            let bytes = self.common.artifact.constant(&constant.used, &format!("value {}", constant.value))?;
             later.constants.insert(constant.value, Constant::new(bytes, &entry.values[constant.value]));
         }
         if staged.stages.len() > MOST_STAGES {
@@ -215,16 +240,20 @@ impl Loading<'_> {
             return Err(Diagnostic::new(Code::RunFailed, message));
         }
         let mut head: Option<Session> = None;
-        for Stage { entry: own, feeds, calls, sized } in staged.stages {
+        for Stage { entry: own, feeds, calls, behind } in staged.stages {
             let symbols = own.values.iter().flat_map(|value| dim::symbols(&value.shape)).collect();
-            let session = self.stage(own, calls, memories, head.as_ref().or(beside))?;
+            let session = self.stage(own, calls, head.as_ref().or(beside))?;
             match head {
                 None => head = Some(session),
                 Some(_) => later.stages.push(LaterStage { session, feeds, symbols }),
             }
-            if let Some((call, feeds)) = sized {
-                later.sized.push(self.sized(entry, call, feeds)?);
-            }
+            later.sized.extend(match behind {
+                Some((Behind::Call(call), feeds)) => Some(self.sized(entry, call, feeds)?),
+                Some((Behind::Control(index), feeds)) => {
+                    Some(self.control(entry, &entry.control[index], feeds, head.as_ref())?)
+                }
+                None => None,
+            });
         }
         let none = || Diagnostic::new(Code::RunFailed, "an entry has no stage");
         let mut head = head.ok_or_else(none)?;
@@ -241,8 +270,25 @@ impl Loading<'_> {
         }
         let loaded = LoadedCall::new(region, LoadedRegion::Host(self.loader().host(region)?));
         let outputs = entry.calls[call].outputs.iter().zip(&region.outputs);
-        let outputs = outputs.map(|(&value, info)| (info.name.clone(), entry.values[value].clone())).collect();
-        Ok(SizedCall::new(loaded, feeds, outputs))
+        let outputs = outputs.map(|(&value, info)| Some((info.name.clone(), entry.values[value].clone()))).collect();
+        Ok(SizedCall::new(What::Region(loaded), feeds, outputs))
+    }
+
+    fn control(
+        &self,
+        entry: &Entry,
+        control: &Control,
+        feeds: Vec<Place>,
+        beside: Option<&Session>,
+    ) -> Result<SizedCall> {
+        let entries = &self.common.artifact.manifest().entries;
+        let bodies = control.kind.bodies().into_iter().map(|body| self.common.load(&entries[body], beside));
+        let flow = ControlFlow::new(control.name.clone(), control.kind.clone(), bodies.collect::<Result<_>>()?);
+        let output = |(index, value): (usize, &Option<usize>)| {
+            value.map(|value| (format!("{}, output {index}", control.name), entry.values[value].clone()))
+        };
+        let outputs = control.outputs.iter().enumerate().map(output).collect();
+        Ok(SizedCall::new(What::Control(flow), feeds, outputs))
     }
 }
 
@@ -288,10 +334,10 @@ pub(super) fn check_processor(artifact: &Artifact) -> Result<()> {
 }
 
 fn select_entry<'a>(artifact: &'a Artifact, name: Option<&str>) -> Result<&'a Entry> {
-    let entries = &artifact.manifest().entries;
+    let entries: Vec<&Entry> = artifact.manifest().callable().collect();
     let found = match name {
-        Some(name) => entries.iter().find(|entry| entry.name == name),
-        None if entries.len() == 1 => entries.first(),
+        Some(name) => entries.iter().copied().find(|entry| entry.name == name),
+        None if entries.len() == 1 => entries.first().copied(),
         None => None,
     };
     found.ok_or_else(|| {

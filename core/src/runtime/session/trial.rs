@@ -28,8 +28,10 @@ impl<'a> Trial<'a> {
 
     /// The error with which [`Session::load`] of this entry would end, if it would.
     pub fn load(&mut self, entry: &Entry) -> Result<()> {
-        let all = &self.artifact.manifest().regions;
-        let mut kinds = entry.calls.iter().filter_map(|call| all.get(call.region)?.domain.as_deref()).peekable();
+        let manifest = self.artifact.manifest();
+        let all = &manifest.regions;
+        let calls: Vec<_> = manifest.with_bodies(entry).into_iter().flat_map(|entry| &entry.calls).collect();
+        let mut kinds = calls.iter().filter_map(|call| all.get(call.region)?.domain.as_deref()).peekable();
         if kinds.peek().is_some() {
             // Device memory, such as constants, belongs to the entry.
             let kinds: Vec<_> = kinds.collect();
@@ -39,7 +41,7 @@ impl<'a> Trial<'a> {
             return Session::load(self.artifact.clone(), self.registry, &options).map(drop);
         }
         check_processor(self.artifact)?;
-        entry.calls.iter().try_for_each(|call| self.region(call.region))
+        calls.iter().try_for_each(|call| self.region(call.region))
     }
 
     fn region(&mut self, index: usize) -> Result<()> {

@@ -1,0 +1,100 @@
+//! Control flow in the `graph` section.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Entry, Manifest};
+
+/// A node of control flow: it runs bodies, which are entries behind the one that has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Control {
+    /// The node's name in the model.
+    pub name: String,
+    /// How many of [`Entry::calls`] run before it.
+    pub before: usize,
+    /// What it runs.
+    #[serde(flatten)]
+    pub kind: ControlKind,
+    /// Indices into [`Entry::values`]: what the node has in ONNX, both the limit and the condition of a loop included; then
+    /// what its bodies read of the entry.
+    pub inputs: Vec<usize>,
+    /// Indices into [`Entry::values`], as the node has in ONNX; none for what nobody reads.
+    pub outputs: Vec<Option<usize>>,
+}
+
+/// The kinds of control flow, as ONNX has them. Bodies are indices into [`Manifest::entries`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+pub enum ControlKind {
+    /// Runs one of two bodies.
+    If {
+        /// Where the condition holds.
+        then_branch: usize,
+        /// Where it does not.
+        else_branch: usize,
+    },
+    /// Runs a body while its condition holds, up to a limit.
+    Loop {
+        /// What is run.
+        body: usize,
+        /// How many values each iteration hands to the next.
+        carried: usize,
+    },
+    /// Runs a body for each slice of some tensors.
+    Scan {
+        /// What is run.
+        body: usize,
+        /// How many values each iteration hands to the next: the first inputs.
+        carried: usize,
+        /// How many tensors are sliced: the inputs behind those.
+        scanned: usize,
+        /// The axis of each tensor that is sliced; the first one where there are none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        input_axes: Vec<i64>,
+        /// Whether each is sliced from its end; from its beginning where there are none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        input_directions: Vec<i64>,
+        /// The axis along which each of the last outputs is put together; the first one where there are none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        output_axes: Vec<i64>,
+        /// Whether each is put together from its end.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        output_directions: Vec<i64>,
+    },
+}
+
+impl ControlKind {
+    /// What it may run.
+    pub fn bodies(&self) -> Vec<usize> {
+        match *self {
+            ControlKind::If { then_branch, else_branch } => vec![then_branch, else_branch],
+            ControlKind::Loop { body, .. } | ControlKind::Scan { body, .. } => vec![body],
+        }
+    }
+}
+
+impl Manifest {
+    /// The entries that a caller may run.
+    pub fn callable(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| !entry.body)
+    }
+
+    /// The entry of that name, if a caller may run it.
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.callable().find(|entry| entry.name == name)
+    }
+
+    /// The entry and the bodies that it may run.
+    pub fn with_bodies<'a>(&'a self, entry: &'a Entry) -> Vec<&'a Entry> {
+        let mut all = vec![entry];
+        let mut next = 0;
+        while let Some(&entry) = all.get(next) {
+            next += 1;
+            let bodies = entry.control.iter().flat_map(|control| control.kind.bodies());
+            for body in bodies.filter_map(|body| self.entries.get(body)) {
+                // A body has one node that runs it, so none is met twice.
+                all.push(body);
+            }
+        }
+        all
+    }
+}

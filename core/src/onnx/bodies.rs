@@ -1,0 +1,210 @@
+//! Bodies of control flow as graphs of their own. What a body reads of the graphs around it becomes an input of its node and of
+//! the body, a constant excepted, which it refers to like any reader. `Loop` always gets its limit and its condition.
+
+use std::collections::HashSet;
+
+use byoc_plugin_api::DType;
+
+use super::builder::Builder;
+use super::early_types::EarlyType;
+use super::flatten::{FlatBody, FlatNode};
+use super::graph::{Contents, Importer, bad};
+use super::proto::{GraphProto, ValueInfoProto};
+use super::sort;
+use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ir::{Bodies, Graph, Node, Value};
+use crate::ops::{attributes, control};
+
+/// The names that a graph gives to values; those that its nodes make are among them while it has nodes.
+pub(super) fn defined(graph: &GraphProto) -> impl Iterator<Item = &str> {
+    let inputs = graph.input.iter().filter_map(|info| info.name.as_deref());
+    let initializers = graph.initializer.iter().filter_map(|tensor| tensor.name.as_deref());
+    inputs.chain(initializers).chain(graph.node.iter().flat_map(|node| node.output.iter().map(String::as_str)))
+}
+
+/// The names of the values around a node that its bodies read, in the order of first use.
+pub(super) fn captured(node: &FlatNode) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut seen = HashSet::new();
+    for body in &node.bodies {
+        let own: HashSet<&str> = defined(&body.graph)
+            .chain(body.nodes.iter().flat_map(|node| node.outputs.iter().map(String::as_str)))
+            .collect();
+        let inner = body.nodes.iter().flat_map(|node| {
+            let inputs = node.inputs.iter().map(String::as_str);
+            inputs.chain(captured(node)).collect::<Vec<_>>()
+        });
+        let outputs = body.graph.output.iter().filter_map(|info| info.name.as_deref());
+        let free = inner.chain(outputs).filter(|name| !name.is_empty() && !own.contains(name));
+        names.extend(free.filter(|&name| seen.insert(name)));
+    }
+    names
+}
+
+/// Adds a node of control flow with its bodies.
+pub(super) fn add(
+    builder: &mut Builder<'_>,
+    importer: &mut Importer<'_>,
+    mut node: Node,
+    flat: (i64, Vec<FlatBody>, Vec<String>),
+) -> Result<()> {
+    let (version, bodies, captured) = flat;
+    let Some(def) = control::find(&node.domain, &node.op) else { return Ok(()) };
+    let place = |error: Diagnostic| error.within(format!("node '{}'", node.name));
+    attributes::check_names(&node.op, version, node.attributes.keys().map(String::as_str)).map_err(place)?;
+    if version < def.since {
+        let cause = format!("node '{}': operator {} version {version} is not supported", node.name, node.op);
+        return Err(Diagnostic::new(Code::UnknownOperator, cause).hint("Export the model with a newer operator set"));
+    }
+    check_counts(def, &node)?;
+    complete_loop(builder, &mut node);
+    let own = node.inputs.len();
+    for name in &captured {
+        let id = builder
+            .named(name)
+            .ok_or_else(|| bad(format!("node '{}': nothing defines '{name}', which its body reads", node.name)))?;
+        if builder.graph.value(id).constant.is_none() {
+            node.inputs.push(Some(id));
+        }
+    }
+    let around: Vec<(String, Value, EarlyType)> = captured
+        .into_iter()
+        .filter_map(|name| builder.named(&name).map(|id| (name, id)))
+        .map(|(name, id)| (name, builder.graph.value(id).clone(), builder.early_type(id)))
+        .collect();
+    let formals = formals(builder, &node, own)?;
+    let mut graphs = Vec::with_capacity(bodies.len());
+    for body in bodies {
+        let path = match def.bodies.len() {
+            1 => format!("{}/", node.name),
+            _ => format!("{}/{}/", node.name, body.attribute),
+        };
+        let index = importer.reserve();
+        let mut inner = builder.body(path);
+        add_formals(&mut inner, &node, &body.graph.input, &formals)?;
+        around.iter().for_each(|(name, value, early_type)| inner.add_captured(name, value, *early_type));
+        let graph = build(inner, importer, body)?;
+        check_outputs(&node, own, &graph)?;
+        importer.put(index, graph);
+        graphs.push(index);
+    }
+    node.bodies = Some(Bodies { captured: node.inputs.len() - own, graphs });
+    builder.push(node);
+    Ok(())
+}
+
+fn build(mut builder: Builder<'_>, importer: &mut Importer<'_>, body: FlatBody) -> Result<Graph> {
+    let FlatBody { mut graph, nodes, .. } = body;
+    let initializers = super::graph::initializers(&mut graph)?;
+    let given = |name: &str| initializers.contains_key(name) || builder.named(name).is_some();
+    let nodes = sort::topological(nodes, given)?;
+    let outputs = graph.output.into_iter().map(|output| output.name.unwrap_or_default()).collect();
+    importer.fill(&mut builder, Contents { initializers, inputs: vec![], nodes, outputs })?;
+    builder.graph.calls = importer.calls.clone();
+    Ok(builder.graph)
+}
+
+fn check_counts(def: &control::ControlDef, node: &Node) -> Result<()> {
+    let (least, most) = def.inputs;
+    if node.inputs.len() < least || node.inputs.len() > most {
+        let (name, op, count) = (&node.name, &node.op, node.inputs.len());
+        let range = if least == most { format!("{least}") } else { format!("at least {least}") };
+        return Err(Diagnostic::new(
+            Code::BadNode,
+            format!("node '{name}' ({op}): has {count} inputs, expected {range}"),
+        ));
+    }
+    let optional = if node.op == "Loop" { 2 } else { 0 };
+    if let Some(absent) = node.inputs.iter().skip(optional).position(Option::is_none) {
+        let (name, op, absent) = (&node.name, &node.op, absent + optional);
+        let cause = format!("node '{name}' ({op}): input {absent} is absent, but the operator needs it");
+        return Err(Diagnostic::new(Code::BadNode, cause));
+    }
+    Ok(())
+}
+
+/// Without a limit a `Loop` runs while its condition holds, without a condition up to its limit.
+fn complete_loop(builder: &mut Builder<'_>, node: &mut Node) {
+    if node.op != "Loop" {
+        return;
+    }
+    node.inputs.resize(node.inputs.len().max(2), None);
+    if node.inputs[0].is_none() {
+        node.inputs[0] = Some(builder.scalar(&node.name, "limit", DType::I64, &i64::MAX.to_le_bytes()));
+    }
+    if node.inputs[1].is_none() {
+        node.inputs[1] = Some(builder.scalar(&node.name, "condition", DType::Bool, &[1]));
+    }
+}
+
+/// What is known early of the inputs that a body has of its own; `own` inputs of the node are not captured.
+fn formals(builder: &Builder<'_>, node: &Node, own: usize) -> Result<Vec<EarlyType>> {
+    let given: Vec<_> = node.inputs[..own].iter().flatten().map(|&id| builder.early_type(id)).collect();
+    Ok(match node.op.as_str() {
+        "Loop" => {
+            let scalar = |dtype| EarlyType { rank: Some(0), dtype: Some(dtype) };
+            [scalar(DType::I64), scalar(DType::Bool)].into_iter().chain(given.into_iter().skip(2)).collect()
+        }
+        "Scan" => {
+            let scanned = node.int("num_scan_inputs", 0);
+            let states = usize::try_from(scanned).ok().and_then(|scanned| own.checked_sub(scanned));
+            let states = states.filter(|_| scanned > 0).ok_or_else(|| {
+                let cause = format!(
+                    "node '{}' (Scan): attribute 'num_scan_inputs' is {scanned}, and it has {own} inputs",
+                    node.name
+                );
+                Diagnostic::new(Code::BadNode, cause)
+            })?;
+            let sliced = |(index, ty): (usize, EarlyType)| EarlyType {
+                rank: ty.rank.and_then(|rank| if index < states { Some(rank) } else { rank.checked_sub(1) }),
+                dtype: ty.dtype,
+            };
+            given.into_iter().enumerate().map(sliced).collect()
+        }
+        _ => Vec::new(),
+    })
+}
+
+fn add_formals(
+    builder: &mut Builder<'_>,
+    node: &Node,
+    declared: &[ValueInfoProto],
+    formals: &[EarlyType],
+) -> Result<()> {
+    if declared.len() != formals.len() {
+        let (name, op, has, expected) = (&node.name, &node.op, declared.len(), formals.len());
+        let cause = format!("node '{name}' ({op}): its body has {has} inputs, expected {expected}");
+        return Err(Diagnostic::new(Code::BadNode, cause));
+    }
+    for (info, early_type) in declared.iter().zip(formals) {
+        let name = info.name.as_deref().unwrap_or_default();
+        if name.is_empty() || builder.named(name).is_some() {
+            let cause = format!(
+                "node '{}' ({}): two inputs of its body are called '{name}', or one has no name",
+                node.name, node.op
+            );
+            return Err(Diagnostic::new(Code::BadNode, cause));
+        }
+        builder.add_formal(name, *early_type);
+    }
+    Ok(())
+}
+
+fn check_outputs(node: &Node, own: usize, body: &Graph) -> Result<()> {
+    let (name, op, has) = (&node.name, &node.op, body.outputs.len());
+    let bad = |cause: String| Err(Diagnostic::new(Code::BadNode, format!("node '{name}' ({op}): {cause}")));
+    // The condition and the carried values, or the states.
+    let least = match op.as_str() {
+        "Loop" => own - 1,
+        "Scan" => own - usize::try_from(node.int("num_scan_inputs", 0)).unwrap_or(own),
+        _ => node.outputs.len(),
+    };
+    if has < least {
+        return bad(format!("its body has {has} outputs, expected at least {least}"));
+    }
+    let most = has - usize::from(op == "Loop");
+    if node.outputs.len() > most || op == "If" && node.outputs.len() != most {
+        return bad(format!("has {} outputs, and its body gives {most}", node.outputs.len()));
+    }
+    Ok(())
+}
