@@ -5,10 +5,9 @@ use std::fmt::Write;
 use byoc_plugin_api::{Attribute, to_hex};
 
 use super::literal::numbers;
-use super::read::{CAPTURED, special};
+use super::read::{BODIES, CAPTURED, special};
 use super::{Graph, Model, Node, Value, ValueId};
 use crate::constants::ConstantTable;
-use crate::ops::control;
 
 /// Constants of at most this many bytes are printed with their elements.
 const SHOWN_BYTES: usize = 64;
@@ -45,9 +44,9 @@ pub(crate) fn node_text(model: &Model, graph: &Graph, node: &Node) -> String {
         node.inputs.iter().map(|input| input.map_or_else(absent, |id| operand(graph, table, id))).collect();
     let mut attributes: Vec<_> =
         node.attributes.iter().map(|(name, value)| format!("{name}={}", attribute(value))).collect();
-    if let (Some(bodies), Some(def)) = (&node.bodies, control::find(&node.domain, &node.op)) {
-        let names = bodies.graphs.iter().map(|&body| &model.entries[body].name);
-        attributes.extend(def.bodies.iter().zip(names).map(|(attribute, name)| format!("{attribute}={name:?}")));
+    if let Some(bodies) = &node.bodies {
+        let names = bodies.graphs.iter().map(|&body| model.entries[body].name.clone()).collect();
+        attributes.push(format!("{BODIES}={}", attribute(&Attribute::Strings(names))));
         attributes.push(format!("{CAPTURED}={}", bodies.captured));
     }
     let attributes = if attributes.is_empty() { String::new() } else { format!("{{{}}}", attributes.join(", ")) };

@@ -8,8 +8,9 @@
 //!   output y: f32[n,3]
 //! ```
 //!
-//! A line is an entry, a body of control flow (`body main/Loop_0`, behind its entry), an input, a node or an output. `-` is an operand or a result that is absent, `?` a type that is not
-//! known; a result may have no type at all. A name that holds a space or one of `,(){}<>="` is in double quotes. What the
+//! A line is an entry, a body of control flow (`body main/Loop_0`, behind its entry), an input, a node or an output. A node of
+//! control flow names its bodies in the attribute `bodies`, and `captured` says how many of its last operands are values that
+//! they read. `-` is an operand or a result that is absent, `?` a type that is not known; a result may have no type at all. A name that holds a space or one of `,(){}<>="` is in double quotes. What the
 //! text form does not show is not read: nodes are named `<Op>_<n>`, and the bytes of large constants come from the caller.
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +20,6 @@ use byoc_plugin_api::{Attribute, DType, Dim, from_hex};
 use super::literal::elements;
 use super::{Bodies, Declared, Graph, Model, Node, TensorType, ValueId};
 use crate::constants::ConstantTable;
-use crate::ops::control;
 
 /// Gives the bytes of a constant of that type whose text, behind the type, is neither its elements as numbers nor `0x` with
 /// its bytes in hex; `None` where the text says nothing to the caller.
@@ -55,21 +55,20 @@ pub fn read(text: &str, contents: Contents<'_>) -> Result<Model, String> {
     Ok(Model { entries, constants, ..Model::default() })
 }
 
-/// Finds the bodies of a node of control flow, which its attributes name.
+/// Finds the bodies of a node of control flow, which an attribute of the text form names.
 fn bodies(node: &mut Node, graphs: &HashMap<String, usize>) -> Result<()> {
-    let Some(def) = control::find(&node.domain, &node.op) else { return Ok(()) };
-    let mut found = Bodies::default();
-    for &attribute in def.bodies {
-        let body = match node.attributes.remove(attribute) {
-            Some(Attribute::String(name)) => graphs.get(&name).copied(),
-            _ => None,
-        };
-        found.graphs.push(body.ok_or_else(|| format!("node {}: '{attribute}' is not the name of a body", node.name))?);
-    }
-    if let Some(Attribute::Int(captured)) = node.attributes.remove(CAPTURED) {
-        found.captured = usize::try_from(captured).unwrap_or(0).min(node.inputs.len());
-    }
-    node.bodies = Some(found);
+    let Some(Attribute::Strings(names)) = node.domain.is_empty().then(|| node.attributes.remove(BODIES)).flatten()
+    else {
+        return Ok(());
+    };
+    let missing = |name| format!("node {}: '{name}' is not the name of a body", node.name);
+    let found =
+        names.iter().map(|name| graphs.get(name).copied().ok_or_else(|| missing(name))).collect::<Result<_>>()?;
+    let captured = match node.attributes.remove(CAPTURED) {
+        Some(Attribute::Int(captured)) => usize::try_from(captured).unwrap_or(0).min(node.inputs.len()),
+        _ => 0,
+    };
+    node.bodies = Some(Bodies { graphs: found, captured });
     Ok(())
 }
 
@@ -327,6 +326,9 @@ impl<'a> LineReader<'a> {
         text
     }
 }
+
+/// In the text form, the attribute that names the graphs that a node of control flow runs.
+pub(super) const BODIES: &str = "bodies";
 
 /// In the text form, the attribute that says how many operands of a node of control flow are captured.
 pub(super) const CAPTURED: &str = "captured";

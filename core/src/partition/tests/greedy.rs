@@ -1,7 +1,7 @@
 //! A reference implementation of merging: every pair, in order, with a new search for every path. What
 //! merges in one pass over the graph must come to the same.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use byoc_plugin_api::{Refusal, RefusalCode, RegionPolicy};
 

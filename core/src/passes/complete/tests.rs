@@ -1,7 +1,6 @@
 //! What is written into nodes of every kind.
 
 use super::*;
-use crate::constants::ConstantTable;
 use crate::ir::{Graph, node_text};
 use crate::ops::testing::{attributes, ty};
 
