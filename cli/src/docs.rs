@@ -126,7 +126,8 @@ fn operators() -> String {
     text += "| operator | since | graphs | attributes |\n|---|---|---|---|\n";
     for def in CONTROL {
         let graphs: Vec<_> = def.bodies.iter().map(|name| format!("`{name}`")).collect();
-        let attributes: Vec<_> = def.attributes.iter().map(|attribute| format!("`{}`", attribute.name)).collect();
+        let attributes = def.attributes.iter().filter(|attribute| attribute.until.is_none());
+        let attributes: Vec<_> = attributes.map(|attribute| format!("`{}`", attribute.name)).collect();
         let (graphs, attributes) = (graphs.join(", "), attributes.join(", "));
         let _ = writeln!(text, "| {} | {} | {graphs} | {attributes} |", def.name, def.since);
     }

@@ -43,6 +43,7 @@ pub(crate) fn load(execution: &Execution, need: Need) -> Result<Ready> {
         devices: execution.devices.device.clone(),
         run_options: opened.run_options.clone(),
         queueing: execution.devices.queueing(need.profile),
+        max_iterations: execution.max_iterations,
     };
     let (open_sizes, found) = (opened.open_sizes.sizes(), std::mem::take(&mut opened.found));
     let session = opened.load(&execution.file, &options)?;

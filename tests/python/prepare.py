@@ -4,8 +4,17 @@ Each folder is made once; what is already there is left as it is. Delete OUT_DIR
 """
 
 import argparse
+import os
 import time
 from pathlib import Path
+
+# Trained models are the same on all x86-64 processors with AVX2 only if sums are taken in the same order: NumPy and OpenBLAS choose their
+# loops by the processor when they are imported.
+os.environ |= {
+    "OPENBLAS_CORETYPE": "Haswell",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+}
 
 from zoo import bert, const_variants, control_flow, digits, four_bits, free_sizes, gpt2, kendryte, light, mlp, mobilenet, node_cases, quantised, seeded
 from zoo.store import Task, make_folder, write_manifest

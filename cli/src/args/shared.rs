@@ -152,6 +152,9 @@ pub(crate) struct Execution {
     /// Most threads to use; 0 for one a core
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) threads: usize,
+    /// Most iterations of loops and scans in a run, all of them added up [default: as many as the model wants]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_iterations: Option<u64>,
     /// The folder of the files that the artifact takes constants from
     #[arg(long, value_name = "DIR")]
     pub(crate) constants_from: Option<PathBuf>,

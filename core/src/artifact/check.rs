@@ -253,7 +253,8 @@ fn check_entry(manifest: &Manifest, entry: &Entry) -> Checked {
             if made.get(port.value) != Some(&true) {
                 return Err(format!("'{}' is value {}, which is not computed", port.name, port.value));
             }
-            if !names.insert(&port.name) {
+            // A body's are told by their places.
+            if !names.insert(&port.name) && !entry.body {
                 return Err(format!("two {kind} are called '{}'", port.name));
             }
         }

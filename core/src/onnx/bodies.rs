@@ -52,6 +52,10 @@ pub(super) fn add(
     let Some(def) = control::find(&node.domain, &node.op) else { return Ok(()) };
     let place = |error: Diagnostic| error.within(format!("node '{}'", node.name));
     attributes::check_names(&node.op, version, node.attributes.keys().map(String::as_str)).map_err(place)?;
+    // A Scan over sequences only, which has its directions under their former name (`flatten::batch_scan`).
+    if let Some(directions) = node.attributes.remove("directions") {
+        node.attributes.insert("scan_input_directions".into(), directions);
+    }
     if version < def.since {
         let cause = format!("node '{}': operator {} version {version} is not supported", node.name, node.op);
         return Err(Diagnostic::new(Code::UnknownOperator, cause).hint("Export the model with a newer operator set"));

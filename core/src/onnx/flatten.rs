@@ -2,6 +2,7 @@
 //! own functions replaced by the function's nodes. A call stays a node where a backend brings an operator of that name. Bodies of
 //! control flow are flattened likewise, each by itself.
 
+mod batch_scan;
 mod scope;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -236,7 +237,8 @@ impl Flattener<'_> {
         };
         let (inputs, outputs, mut attributes) = (node.input, node.output, node.attribute);
         let bodies = self.bodies(&name, (&domain, &op), &mut attributes, opsets, callers)?;
-        self.nodes.push(FlatNode { name, op, domain, version, inputs, outputs, attributes, bodies });
+        let node = FlatNode { name, op, domain, version, inputs, outputs, attributes, bodies };
+        self.nodes.push(batch_scan::unbatched(node, &mut self.value_names, &mut self.node_names)?);
         Ok(())
     }
 

@@ -216,7 +216,8 @@ fn set_outputs(builder: &mut Builder<'_>, outputs: &[String]) -> Result<()> {
     let mut seen = HashSet::new();
     for name in outputs {
         let id = builder.named(name).ok_or_else(|| bad(format!("nothing defines the output '{name}'")))?;
-        if !seen.insert(id) {
+        // A body may hand a value on and give it as well.
+        if !seen.insert(id) && builder.graph.body_of.is_none() {
             return Err(bad(format!("output '{name}' is listed twice")));
         }
         builder.graph.outputs.push(id);

@@ -166,6 +166,15 @@ impl Model {
         self
     }
 
+    /// Gives the last node a graph, that of the other model, as an attribute.
+    pub fn body(mut self, attribute: &str, body: Model) -> Model {
+        let kind = Some(AttributeType::Graph as i32);
+        let name = Some(attribute.to_owned());
+        let attribute = AttributeProto { name, r#type: kind, g: Some(body.graph), ..AttributeProto::default() };
+        self.graph.node.iter_mut().last().into_iter().for_each(|node| node.attribute.push(attribute.clone()));
+        self
+    }
+
     /// Adds a `Cast`.
     pub fn cast(self, input: &str, to: DataType, output: &str) -> Model {
         self.node_with("Cast", &[input], &[output], &[("to", Attribute::Int(to as i64))])

@@ -82,13 +82,13 @@ impl AttributeDef {
         AttributeDef { name, kind, default, since: 1, until: None }
     }
 
-    const fn since(mut self, version: i64) -> AttributeDef {
+    pub(super) const fn since(mut self, version: i64) -> AttributeDef {
         self.since = version;
         self
     }
 
     /// It went after that version, so that its default does not matter.
-    const fn until(mut self, version: i64) -> AttributeDef {
+    pub(super) const fn until(mut self, version: i64) -> AttributeDef {
         self.until = Some(version);
         self
     }

@@ -21,10 +21,11 @@ pub struct ControlDef {
 /// The attributes of `Scan` that do not hold a graph.
 const SCAN: attributes::List = &[
     attributes::AttributeDef::new("num_scan_inputs", Kind::Int, Default::Required),
-    attributes::AttributeDef::new("scan_input_axes", Kind::Ints, Default::Absent),
-    attributes::AttributeDef::new("scan_input_directions", Kind::Ints, Default::Absent),
-    attributes::AttributeDef::new("scan_output_axes", Kind::Ints, Default::Absent),
-    attributes::AttributeDef::new("scan_output_directions", Kind::Ints, Default::Absent),
+    attributes::AttributeDef::new("directions", Kind::Ints, Default::Absent).until(8),
+    attributes::AttributeDef::new("scan_input_axes", Kind::Ints, Default::Absent).since(9),
+    attributes::AttributeDef::new("scan_input_directions", Kind::Ints, Default::Absent).since(9),
+    attributes::AttributeDef::new("scan_output_axes", Kind::Ints, Default::Absent).since(9),
+    attributes::AttributeDef::new("scan_output_directions", Kind::Ints, Default::Absent).since(9),
 ];
 
 /// Every one of them.
@@ -32,8 +33,7 @@ pub static CONTROL: &[ControlDef] = &[
     ControlDef { name: "If", since: 1, bodies: &["then_branch", "else_branch"], attributes: &[], inputs: (1, 1) },
     // The limit of iterations and the condition may be left out.
     ControlDef { name: "Loop", since: 1, bodies: &["body"], attributes: &[], inputs: (0, ANY) },
-    // Before 9 it ran over a batch as well.
-    ControlDef { name: "Scan", since: 9, bodies: &["body"], attributes: SCAN, inputs: (1, ANY) },
+    ControlDef { name: "Scan", since: 8, bodies: &["body"], attributes: SCAN, inputs: (1, ANY) },
 ];
 
 /// The control-flow operator of that name, if it is one.

@@ -5,6 +5,7 @@ mod control;
 mod file;
 mod held;
 mod introspect;
+mod iterations;
 mod later;
 mod load;
 mod single_region;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use byoc_plugin_api::{DeviceExecutable, Executable, TensorView};
 use bytes::Bytes;
 
+use self::iterations::Iterations;
 use super::bind::Bound;
 use super::device::Device;
 use super::resident::Resident;
@@ -85,6 +87,7 @@ impl Session {
     pub fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
         if let Some(later) = &mut self.later {
             later.has_run = false;
+            later.iterations.iter().for_each(Iterations::reset);
         }
         self.in_turn(0, &mut |session| {
             session.ready(inputs)?;

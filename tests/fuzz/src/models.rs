@@ -8,6 +8,8 @@ use byoc_conformance::tensor::Tensor;
 use byoc_core::calibrate::{Dataset, Input, Samples};
 use byoc_core::compile::{self, Request, Silent};
 use byoc_core::diagnostic::{Diagnostic, Result};
+use byoc_core::onnx::proto::tensor_proto::DataType;
+use byoc_core::onnx::write;
 use byoc_core::plugin::{Registry, SearchPath};
 use byoc_plugin_api::{Attribute, DType, registered};
 use tempfile::TempDir;
@@ -278,10 +280,33 @@ fn finish(request: &Request) -> Result<Vec<u8>> {
     std::fs::read(&output).map_err(|error| Diagnostic::io(&output, "read", &error))
 }
 
+/// A loop around a choice, and a scan, of one weight: as files.
+pub(crate) fn control() -> Vec<Vec<u8>> {
+    let [float, int, bool] = [DataType::Float, DataType::Int64, DataType::Bool];
+    let branch = |op: &str| write::Model::default().node(op, &["v", "w"], &[op]).output(op, float, &[2]);
+    let step = write::Model::default().input("i", int, &[]).input("on", bool, &[]).input("v", float, &[2]);
+    let step =
+        step.node("If", &["on"], &["next"]).body("then_branch", branch("Add")).body("else_branch", branch("Mul"));
+    let step = step.node("Identity", &["on"], &["still"]).output("still", bool, &[]).output("next", float, &[2]);
+    let step = step.output("next", float, &[2]);
+    let model = write::Model::default().input("x", float, &[2]).weight("w", &[2], &[0.5, 2.0]).ints("count", &[], &[3]);
+    let looped = model.clone().node("Loop", &["count", "", "x"], &["last", "all"]).body("body", step);
+    let row = write::Model::default().input("s", float, &[2]).input("e", float, &[]);
+    let row = row.node("Mul", &["e", "w"], &["p"]).node("Add", &["s", "p"], &["t"]).output("t", float, &[2]);
+    let one = [("num_scan_inputs", Attribute::Int(1))];
+    let scanned = model.node_with("Scan", &["w", "x"], &["last"], &one).body("body", row);
+    [looped.output("all", float, &[-1, 2]), scanned].map(|model| model.output("last", float, &[2]).finish()).into()
+}
+
+/// The models of this file that a compiler takes.
+pub(crate) fn files() -> Vec<Vec<u8>> {
+    all().iter().map(Model::finish).chain(control()).collect()
+}
+
 /// The artifacts of all models that compile.
 pub(crate) fn artifacts() -> Vec<Vec<u8>> {
     let of = |backends: &[&str]| -> Vec<_> {
-        all().iter().filter_map(|model| compiled(&model.finish(), &REGISTRY, backends).ok()).collect()
+        files().iter().filter_map(|model| compiled(model, &REGISTRY, backends).ok()).collect()
     };
     let (host, chip) = (of(&["json"]), of(&["kendryte", "json"]));
     let chip = chip.into_iter().filter(|file| !host.contains(file)).collect();
@@ -294,8 +319,8 @@ mod tests {
 
     #[test]
     fn all_models_compile() {
-        let errors = all().into_iter().enumerate().filter_map(|(index, model)| {
-            let error = compiled(&model.finish(), &REGISTRY, &["json"]).err()?;
+        let errors = files().into_iter().enumerate().filter_map(|(index, model)| {
+            let error = compiled(&model, &REGISTRY, &["json"]).err()?;
             Some(format!("row {}, model {index}: {}", index / 2, error.message))
         });
         assert_eq!(errors.collect::<Vec<_>>(), [""; 0]);

@@ -15,6 +15,9 @@ use serde_json::Value;
 /// Most elements of a tensor. A kernel does no more than the square of it: seconds.
 pub(crate) const MOST: usize = 1 << 14;
 
+/// Most iterations of control flow in a run.
+const ITERATIONS: u64 = 64;
+
 /// The size of every dimension that is known at run time only.
 pub(crate) const SYMBOL: usize = 2;
 
@@ -90,9 +93,10 @@ pub(crate) fn artifact(file: &[u8], registry: &Registry) -> Result<()> {
             return Err(too_large());
         }
     }
-    let names: Vec<_> = artifact.manifest().entries.iter().map(|entry| entry.name.clone()).take(2).collect();
+    let names: Vec<_> = artifact.manifest().callable().map(|entry| entry.name.clone()).take(2).collect();
     for entry in names {
-        let options = LoadOptions { entry: Some(entry), threads: 1, ..LoadOptions::default() };
+        let options =
+            LoadOptions { entry: Some(entry), threads: 1, max_iterations: Some(ITERATIONS), ..LoadOptions::default() };
         let mut session = Session::load(artifact.clone(), registry, &options)?;
         run(&mut session)?;
     }

@@ -2,7 +2,7 @@
 
 A picture is one of the 1,797 of 8 x 8 cells, brought to 32 x 32 by bilinear interpolation and to 8 bits; the models take
 it as f32 in [0, 1], shape [1, 1, 32, 32] (mean 0, deviation 1). A seeded shuffle gives 1,200 to train with and 597 to
-test with. Training is deterministic; what it gives differs between machines in the last bits of its sums.
+test with. Training gives the same on every machine with AVX2 (`prepare.py` sees to it).
 
 `model.onnx` has eight convolutions of kinds that a K210 runs, and its small end (pooling, Gemm, Softmax). `mixed.onnx`
 has the same trunk, frozen, and a trained end of operators that a K210 lacks: LayerNormalization and self-attention.

@@ -19,6 +19,9 @@ use byoc_tests::{engine, places};
 use half::{bf16, f16};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
+/// Most iterations of control flow in a run: more would only take long.
+const ITERATIONS: u64 = 64;
+
 /// Set where memory is not to be limited: sanitizers reserve more than any machine has.
 const UNLIMITED: &str = "BYOC_MUTATION_UNLIMITED";
 
@@ -83,9 +86,10 @@ fn attempt(path: &Path, file: Vec<u8>, registry: &Registry, case: usize) -> Resu
             let _ = found.backend.open(&code);
         }
     }
-    let entries: Vec<String> = manifest.entries.iter().map(|entry| entry.name.clone()).collect();
+    let entries: Vec<String> = manifest.callable().map(|entry| entry.name.clone()).collect();
     for entry in entries.into_iter().take(4) {
-        let options = LoadOptions { entry: Some(entry), threads: 1 + case % 2, ..LoadOptions::default() };
+        let (threads, max_iterations) = (1 + case % 2, Some(ITERATIONS));
+        let options = LoadOptions { entry: Some(entry), threads, max_iterations, ..LoadOptions::default() };
         let mut session = Session::load(artifact.clone(), registry, &options)?;
         for seed in 0..2 {
             let Some(inputs) = inputs(&session.inputs(), seed) else { break };

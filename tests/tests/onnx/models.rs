@@ -74,7 +74,8 @@ const QUANTISED: [(&str, f64, f64); 7] = [
     ("resnet50_qdq", 1.01, 18.0),
     ("resnet50_dynamic", 1.01, 30.0),
     ("bert_base_qdq", 1.01, 20.0),
-    ("bert_base_dynamic", 1.01, 25.0),
+    // 24.8 on a processor without VNNI, for which onnxruntime has other kernels, more than 25 on one with it.
+    ("bert_base_dynamic", 1.01, 24.0),
     ("mlp_4_bits", 1.01, 60.0),
 ];
 

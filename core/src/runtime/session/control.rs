@@ -4,6 +4,7 @@ use byoc_plugin_api::{DType, SizedOutputs, TensorView};
 
 use super::Session;
 use super::held::Held;
+use super::iterations::Iterations;
 use super::sized::Filling;
 use super::state::copy;
 use crate::artifact::manifest::ControlKind;
@@ -20,10 +21,11 @@ pub(super) struct ControlFlow {
     carried: Vec<Held>,
     /// What each iteration has given.
     stacks: Vec<Stack>,
+    iterations: Iterations,
 }
 
 impl ControlFlow {
-    pub(super) fn new(name: String, kind: ControlKind, bodies: Vec<Session>) -> ControlFlow {
+    pub(super) fn new(name: String, kind: ControlKind, bodies: Vec<Session>, iterations: Iterations) -> ControlFlow {
         let (carried, stacks) = match kind {
             ControlKind::If { .. } => (0, 0),
             ControlKind::Loop { carried, .. } => (carried, outputs(&bodies).saturating_sub(1 + carried)),
@@ -31,7 +33,7 @@ impl ControlFlow {
         };
         let carried = (0..carried).map(|_| Held::default()).collect();
         let stacks = (0..stacks).map(|_| Stack::default()).collect();
-        ControlFlow { name, kind, bodies, carried, stacks }
+        ControlFlow { name, kind, bodies, carried, stacks, iterations }
     }
 
     /// Runs it. The reader of artifacts has compared the types of the inputs with those that the bodies take.
@@ -60,6 +62,7 @@ impl ControlFlow {
         self.stacks.iter_mut().for_each(Stack::clear);
         let mut done = 0i64;
         while holds && done < limit {
+            self.iterations.count()?;
             let (step, always) = ([done], [1u8]);
             let own = [scalar(&step, DType::I64), scalar(&always, DType::Bool)];
             let current: Vec<_> = match done {
@@ -103,6 +106,7 @@ impl ControlFlow {
         let body = self.bodies.first_mut().ok_or_else(incomplete)?;
         self.stacks.iter_mut().for_each(Stack::clear);
         for step in 0..length {
+            self.iterations.count()?;
             let current: Vec<_> = match step {
                 0 => initial.to_vec(),
                 _ => self.carried.iter().zip(initial).map(|(held, like)| held.view(like.dtype())).collect(),

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::Session;
 use super::introspect::PortInfo;
+use super::iterations::Iterations;
 use super::sized::SizedCall;
 use super::state::{copy, needs_staging};
 use crate::artifact::manifest::ValueType;
@@ -28,6 +29,8 @@ pub(super) struct Later {
     pub(super) constants: HashMap<usize, Constant>,
     /// Whether the last run went well.
     pub(super) has_run: bool,
+    /// The iterations of a run; none in a body, which is part of one.
+    pub(super) iterations: Option<Iterations>,
 }
 
 /// A stage.

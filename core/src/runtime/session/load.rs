@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::control::ControlFlow;
 use super::introspect::PortInfo;
+use super::iterations::Iterations;
 use super::later::{Constant, Later, LaterStage};
 use super::sized::{SizedCall, What};
 use super::{LoadedCall, LoadedRegion, Session};
@@ -39,6 +40,8 @@ pub struct LoadOptions {
     pub run_options: Settings,
     /// How work on devices is done.
     pub queueing: Queueing,
+    /// Most iterations of control flow in a run, those of all loops and scans added up; as many as the model wants where there is none.
+    pub max_iterations: Option<u64>,
 }
 
 /// How work on devices is done.
@@ -109,7 +112,9 @@ impl Session {
         let (kinds, _) = memories(&all);
         let there = beside.map_or(&[][..], |session| &session.devices);
         let devices = open_devices(&all, &kinds, registry, options, there)?;
-        let common = Common { artifact: &artifact, all: &all, kinds: &kinds, registry, options, devices: &devices };
+        let iterations = &Iterations::new(options.max_iterations);
+        let common =
+            Common { artifact: &artifact, all: &all, kinds: &kinds, registry, options, devices: &devices, iterations };
         common.load(entry, beside)
     }
 
@@ -135,6 +140,7 @@ struct Common<'a> {
     options: &'a LoadOptions,
     /// One of each kind.
     devices: &'a [Device],
+    iterations: &'a Iterations,
 }
 
 impl Common<'_> {
@@ -229,6 +235,7 @@ impl Loading<'_> {
             stages: Vec::new(),
             constants: HashMap::new(),
             has_run: false,
+            iterations: (!entry.body).then(|| self.common.iterations.clone()),
         };
         for constant in &entry.constants {
             let bytes = self.common.artifact.constant(&constant.used, &format!("value {}", constant.value))?;
@@ -283,7 +290,12 @@ impl Loading<'_> {
     ) -> Result<SizedCall> {
         let entries = &self.common.artifact.manifest().entries;
         let bodies = control.kind.bodies().into_iter().map(|body| self.common.load(&entries[body], beside));
-        let flow = ControlFlow::new(control.name.clone(), control.kind.clone(), bodies.collect::<Result<_>>()?);
+        let flow = ControlFlow::new(
+            control.name.clone(),
+            control.kind.clone(),
+            bodies.collect::<Result<_>>()?,
+            self.common.iterations.clone(),
+        );
         let output = |(index, value): (usize, &Option<usize>)| {
             value.map(|value| (format!("{}, output {index}", control.name), entry.values[value].clone()))
         };
