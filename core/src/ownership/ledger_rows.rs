@@ -1,6 +1,6 @@
 //! The rows of the ledger: readers, owner and fate of every constant of the model.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use byoc_plugin_api::to_hex;
 use indexmap::IndexSet;
@@ -95,13 +95,17 @@ fn readers(generated: &Generated, backends: &[BackendIdentity], storage: &Storag
 }
 
 /// For each constant and name what the model has under it, all entries together. A view that was folded has a name of
-/// its own, which is none of the constant's.
+/// its own, which is none of the constant's; a body that reads a constant around it has it under the same name.
 fn bytes_by_name(model: &Model) -> HashMap<(BaseId, &str), u64> {
-    let mut bytes = HashMap::new();
-    for value in model.entries.iter().flat_map(|graph| &graph.values) {
-        if let Some(constant) = &value.constant {
-            let size = constant.view.elements() * model.constants.get(constant.base).dtype.size();
-            *bytes.entry((constant.base, value.name.as_str())).or_default() += size as u64;
+    let (mut bytes, mut seen) = (HashMap::new(), HashSet::new());
+    for graph in &model.entries {
+        for value in &graph.values {
+            let Some(constant) = &value.constant else { continue };
+            let (base, name) = (constant.base, value.name.as_str());
+            if seen.insert((graph.entry(), base, name)) {
+                let size = constant.view.elements() * model.constants.get(base).dtype.size();
+                *bytes.entry((base, name)).or_default() += size as u64;
+            }
         }
     }
     bytes

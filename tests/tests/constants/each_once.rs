@@ -2,6 +2,7 @@
 //! with backends of every kind behind the real plugin interface. `each_once.expected` beside this file is the
 //! table of sizes.
 
+mod bodies;
 mod cases;
 mod check;
 mod forms;
@@ -43,6 +44,9 @@ const CASES: &[(&str, Run)] = &[
     ("m empty and scalar: host", forms::tiny_host),
     ("m empty and scalar: embedded", forms::tiny_embedded),
     ("m empty and scalar: packed", forms::tiny_packed),
+    ("n around and in branches: host", bodies::branches),
+    ("n around and in branches: packed", bodies::branches_packed),
+    ("n in nested loops", bodies::loops),
 ];
 
 /// The line of each case, made by whichever test needs it first.

@@ -94,6 +94,11 @@ impl Constant {
         Constant::of(name, shape, &numbers(seed, shape.iter().product()))
     }
 
+    /// A whole number of 64 bits.
+    pub(crate) fn whole(name: &'static str, value: i64) -> Constant {
+        Constant { name, ty: Type::Int64, shape: Vec::new(), bytes: value.to_le_bytes().to_vec() }
+    }
+
     /// A constant of f16.
     pub(crate) fn half(name: &'static str, shape: &[i64], values: &[f32]) -> Constant {
         let bytes = values.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect();
