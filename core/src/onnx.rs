@@ -89,7 +89,12 @@ fn decode(path: &Path, bytes: Bytes) -> Result<proto::ModelProto> {
         }
     }
     let hint = "Is the file complete, and was it exported as ONNX?";
-    let model = proto::ModelProto::decode(bytes).map_err(|error| fail(&error.to_string()).hint(hint))?;
+    let model = proto::ModelProto::decode(bytes).map_err(|error| {
+        let cause = error.to_string();
+        // The text names every level.
+        let deep = cause.ends_with("recursion limit reached");
+        fail(if deep { "its graphs or its types are nested too deeply" } else { &cause }).hint(hint)
+    })?;
     if model.graph.is_none() {
         return Err(fail("it has no graph").hint(hint));
     }

@@ -67,6 +67,7 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
         sections.take_code(region)?;
         check_region(manifest, region).map_err(|cause| format!("region '{}': {cause}", region.symbol))?;
     }
+    control::check_bodies(manifest)?;
     let mut names = HashSet::new();
     for entry in &manifest.entries {
         if !names.insert(&entry.name) {
@@ -74,7 +75,6 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
         }
         check_entry(manifest, entry).map_err(|cause| format!("entry '{}': {cause}", entry.name))?;
     }
-    control::check_bodies(manifest)?;
     check_ledger(manifest)?;
     sections.finish()
 }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "compiler")]
 mod code;
+mod control;
 mod external;
 
 use std::collections::BTreeMap;

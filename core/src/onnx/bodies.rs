@@ -8,11 +8,11 @@ use byoc_plugin_api::DType;
 use super::builder::Builder;
 use super::early_types::EarlyType;
 use super::flatten::{FlatBody, FlatNode};
-use super::graph::{Contents, Importer, bad};
+use super::graph::{Contents, Importer};
 use super::proto::{GraphProto, ValueInfoProto};
 use super::sort;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::ir::{Bodies, Graph, Node, Value};
+use crate::ir::{Bodies, Graph, Node, Value, ValueId};
 use crate::ops::{attributes, control};
 
 /// The names that a graph gives to values; those that its nodes make are among them while it has nodes.
@@ -63,19 +63,13 @@ pub(super) fn add(
     check_counts(def, &node)?;
     complete_loop(builder, &mut node);
     let own = node.inputs.len();
-    for name in &captured {
-        let id = builder
-            .named(name)
-            .ok_or_else(|| bad(format!("node '{}': nothing defines '{name}', which its body reads", node.name)))?;
-        if builder.graph.value(id).constant.is_none() {
-            node.inputs.push(Some(id));
-        }
-    }
-    let around: Vec<(String, Value, EarlyType)> = captured
-        .into_iter()
-        .filter_map(|name| builder.named(&name).map(|id| (name, id)))
-        .map(|(name, id)| (name, builder.graph.value(id).clone(), builder.early_type(id)))
-        .collect();
+    // The nodes are in order: what a body reads is there.
+    let around: Vec<(String, ValueId)> =
+        captured.into_iter().filter_map(|name| builder.named(&name).map(|id| (name, id))).collect();
+    let variable = |id: &ValueId| builder.graph.value(*id).constant.is_none();
+    node.inputs.extend(around.iter().map(|(_, id)| *id).filter(variable).map(Some));
+    let around: Vec<(String, Value, EarlyType)> =
+        around.into_iter().map(|(name, id)| (name, builder.graph.value(id).clone(), builder.early_type(id))).collect();
     let formals = formals(builder, &node, own)?;
     let mut graphs = Vec::with_capacity(bodies.len());
     for body in bodies {

@@ -23,7 +23,10 @@ pub(super) fn topological(nodes: Vec<FlatNode>, given: impl Fn(&str) -> bool) ->
         let read = node.inputs.iter().map(String::as_str).chain(captured(node));
         for input in read.filter(|input| !input.is_empty() && !given(input)) {
             let Some(&source) = producer.get(input) else {
-                return Err(bad(format!("node '{}': nothing defines its input '{input}'", node.name)));
+                let own = node.inputs.iter().any(|name| name == input);
+                let what =
+                    if own { format!("its input '{input}'") } else { format!("'{input}', which its body reads") };
+                return Err(bad(format!("node '{}': nothing defines {what}", node.name)));
             };
             missing[index] += 1;
             readers[source].push(index);

@@ -15,6 +15,7 @@ use super::{ImportOptions, import};
 use crate::diagnostic::{Code, Result};
 use crate::ir::{CustomOperators, Graph, Model, Node, ValueId};
 
+mod bodies;
 mod damaged;
 mod external;
 mod functions;

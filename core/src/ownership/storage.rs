@@ -63,7 +63,7 @@ impl Storage {
             storage.regions.push(uses);
         }
         for graph in &generated.model.entries {
-            let outputs = graph.outputs.iter().map(|&id| (id, format!("{}/{}", graph.name, graph.value(id).name)));
+            let outputs = graph.outputs.iter().map(|&id| (id, format!("{}/{}", graph.entry(), graph.value(id).name)));
             let control = graph.nodes.iter().filter(|node| node.bodies.is_some());
             let control = control.flat_map(|node| {
                 let reader = format!("{}/{}", graph.entry(), node.name);

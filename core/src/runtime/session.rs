@@ -20,7 +20,6 @@ use std::time::Duration;
 use byoc_plugin_api::{DeviceExecutable, Executable, TensorView};
 use bytes::Bytes;
 
-use self::iterations::Iterations;
 use super::bind::Bound;
 use super::device::Device;
 use super::resident::Resident;
@@ -87,7 +86,9 @@ impl Session {
     pub fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
         if let Some(later) = &mut self.later {
             later.has_run = false;
-            later.iterations.iter().for_each(Iterations::reset);
+        }
+        if !self.entry.body {
+            self.forget_last_run();
         }
         self.in_turn(0, &mut |session| {
             session.ready(inputs)?;
@@ -107,6 +108,7 @@ impl Session {
             return self.run(inputs);
         }
         self.check_inputs(inputs)?;
+        self.forget_last_run();
         if !self.state.as_ref().is_some_and(|state| state.fits(inputs) && state.filled.inputs) {
             let message = "there are no inputs of these shapes on the device";
             return Err(Diagnostic::new(Code::BadInput, message).hint("Run once with them before"));

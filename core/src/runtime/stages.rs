@@ -151,7 +151,7 @@ impl<'a> Splitter<'a> {
 
     fn stage(&mut self, stage: usize, calls: &[Call]) -> (Entry, Vec<Place>) {
         let whole = self.entry;
-        let mut entry = Entry { name: whole.name.clone(), ..Entry::default() };
+        let mut entry = Entry { name: whole.name.clone(), body: whole.body, ..Entry::default() };
         let mut numbers = Numbers { whole, new: HashMap::new(), values: Vec::new() };
         let mut feeds = Vec::new();
         for (index, port) in whole.inputs.iter().enumerate() {

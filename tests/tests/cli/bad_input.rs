@@ -321,3 +321,18 @@ fn outputs_that_are_not_what_the_model_declares_are_told() {
         }
     }
 }
+
+/// A loop that would run forever ends at the limit that its user sets.
+#[test]
+fn iterations_beyond_the_limit() {
+    let body = Model::default().input("i", Type::Int64, &[]).input("on", Type::Bool, &[]).input("v", Type::Float, &[2]);
+    let body = body.node("Relu", &["v"], &["w"]).output("on", Type::Bool, &[]).output("w", Type::Float, &[2]);
+    let model = Model::default().input("x", Type::Float, &[2]).node("Loop", &["", "", "x"], &["y"]).body("body", body);
+    let folder = Folder::empty();
+    folder.write("model.onnx", model.output("y", Type::Float, &[2]).finish());
+    let arguments = ["run", "model.onnx", "-o", "out.npz", "--fill", "ones", "--max-iterations", "1000"];
+    let message = "error: [B703] 'make_y': the run takes more than 1000 iterations\n  \
+                   hint: Raise --max-iterations, if the model is to run so long";
+    folder.byoc(&arguments).fails(1, message);
+    assert_eq!(places::list(folder.path()), ["model.onnx"]);
+}

@@ -2,6 +2,7 @@
 //! `allocations.rs`: each thread for itself, so other tests do not disturb it.
 
 mod allocations;
+mod control_flow;
 mod interleavings;
 mod run_time_sizes;
 mod threads;

@@ -7,12 +7,12 @@ use super::{FlatBody, FlatNode};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use byoc_plugin_api::Attribute;
 
-/// The first operator set whose `Scan` runs over a sequence only.
-const SEQUENCE_ONLY: i64 = 9;
+/// The operator set whose `Scan` is such a one.
+const BATCHED: i64 = 8;
 
 /// The node in the form of today. Names of new values and nodes are taken from the two lists.
 pub(super) fn unbatched(node: FlatNode, values: &mut Names, nodes: &mut Names) -> Result<FlatNode> {
-    if (node.domain.as_str(), node.op.as_str()) != ("", "Scan") || node.version >= SEQUENCE_ONLY {
+    if (node.domain.as_str(), node.op.as_str()) != ("", "Scan") || node.version != BATCHED {
         return Ok(node);
     }
     let mut given = node.inputs.clone().into_iter();
@@ -36,7 +36,7 @@ pub(super) fn unbatched(node: FlatNode, values: &mut Names, nodes: &mut Names) -
         name,
         op: inner.op.clone(),
         domain: String::new(),
-        version: SEQUENCE_ONLY,
+        version: BATCHED + 1,
         inputs: given,
         outputs,
         attributes: vec![number],

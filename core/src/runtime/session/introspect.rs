@@ -132,7 +132,21 @@ impl Session {
         Some((self.devices[device].name(), state.on_device(value, device + 1)))
     }
 
-    /// How long each region took in the last run, in running order; one of a body in the body's last run.
+    /// What is added up over a run is none: times, and iterations.
+    pub(super) fn forget_last_run(&mut self) {
+        self.calls.iter_mut().for_each(|call| call.time = Duration::ZERO);
+        let Some(later) = &mut self.later else { return };
+        later.iterations.reset();
+        later.stages.iter_mut().for_each(|stage| stage.session.forget_last_run());
+        for sized in &mut later.sized {
+            match &mut sized.what {
+                What::Region(call) => call.time = Duration::ZERO,
+                What::Control(control) => control.bodies.iter_mut().for_each(Session::forget_last_run),
+            }
+        }
+    }
+
+    /// How long each region took in the last run, in running order; one of a body in all iterations.
     pub fn times(&self) -> Vec<RegionTime> {
         let time = |call: &LoadedCall| RegionTime {
             symbol: call.symbol.clone(),

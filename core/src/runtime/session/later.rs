@@ -29,8 +29,8 @@ pub(super) struct Later {
     pub(super) constants: HashMap<usize, Constant>,
     /// Whether the last run went well.
     pub(super) has_run: bool,
-    /// The iterations of a run; none in a body, which is part of one.
-    pub(super) iterations: Option<Iterations>,
+    /// The iterations of a run, which all bodies count.
+    pub(super) iterations: Iterations,
 }
 
 /// A stage.

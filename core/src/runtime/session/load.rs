@@ -235,7 +235,7 @@ impl Loading<'_> {
             stages: Vec::new(),
             constants: HashMap::new(),
             has_run: false,
-            iterations: (!entry.body).then(|| self.common.iterations.clone()),
+            iterations: self.common.iterations.clone(),
         };
         for constant in &entry.constants {
             let bytes = self.common.artifact.constant(&constant.used, &format!("value {}", constant.value))?;

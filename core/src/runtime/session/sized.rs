@@ -77,7 +77,7 @@ fn run_region(call: &mut LoadedCall, inputs: &[TensorView<'_>], mut filling: Fil
     let start = Instant::now();
     let LoadedRegion::Host(bound) = &mut call.region else { return Ok(()) };
     let done = bound.executable().run_sized(inputs, &mut filling);
-    call.time = start.elapsed();
+    call.time += start.elapsed();
     // Whatever the backend made of it.
     let done = filling.failed.map_or(done, Err);
     let done = done.and_then(|()| match filling.outputs.iter().flatten().find(|output| !output.given) {

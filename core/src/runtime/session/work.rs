@@ -214,7 +214,7 @@ impl Worker<'_> {
         let result = bound.executable().run(&self.state.inputs, &mut self.state.outputs);
         self.state.inputs.clear();
         self.state.outputs.clear();
-        loaded.time = start.elapsed();
+        loaded.time += start.elapsed();
         result.map_err(|error| run_failed(loaded, error))
     }
 
@@ -298,7 +298,7 @@ impl Worker<'_> {
     /// Reads the marks that the run left on the devices.
     fn read_times(&mut self, run: Run) -> Result<()> {
         for (call, &memory) in self.memories.iter().enumerate().filter(|(_, memory)| **memory != HOST) {
-            self.calls[call].time = elapsed(&self.devices[memory - 1], call)?;
+            self.calls[call].time += elapsed(&self.devices[memory - 1], call)?;
         }
         let (total, inputs, outputs) = (self.state.copy_times.len(), self.steps.inputs.len(), self.steps.outputs.len());
         for (index, crossing) in self.steps.crossings().enumerate() {

@@ -72,7 +72,7 @@ pub(crate) fn branches_packed(name: &'static str) -> Checked {
 /// n. A loop in a loop, which both read the weight of the graph around them, and the inner one its own.
 pub(crate) fn loops(name: &'static str) -> Checked {
     let (w, own) = (Constant::random("w", &[DEPTH, DEPTH], 1), Constant::random("own", &[DEPTH, DEPTH], 2));
-    let (outer, inner) = (Constant::whole("outer", 2), Constant::whole("inner", 3));
+    let (outer, inner) = (Constant::integer("outer", 2), Constant::integer("inner", 3));
     let step = |constants: &[&Constant], from: &str| {
         let step = model(constants).input("i", Type::Int64, &[]).input("on", Type::Bool, &[]);
         let step = step.input(from, Type::Float, &[BATCH, DEPTH]).node("Identity", &["on"], &["still"]);

@@ -94,8 +94,8 @@ impl Constant {
         Constant::of(name, shape, &numbers(seed, shape.iter().product()))
     }
 
-    /// A whole number of 64 bits.
-    pub(crate) fn whole(name: &'static str, value: i64) -> Constant {
+    /// An integer of 64 bits.
+    pub(crate) fn integer(name: &'static str, value: i64) -> Constant {
         Constant { name, ty: Type::Int64, shape: Vec::new(), bytes: value.to_le_bytes().to_vec() }
     }
 
