@@ -9,6 +9,7 @@ use byoc_core::diagnostic::Code;
 use byoc_core::ops::OPS;
 use byoc_core::ops::attributes::Default;
 use byoc_core::ops::control::CONTROL;
+use byoc_core::ops::lists::LISTS;
 use clap::CommandFactory;
 
 /// The notice at the start of a generated page whose texts are in `source`.
@@ -95,6 +96,15 @@ that is known to run when the model is compiled stands in the place of its node.
 
 ";
 
+const SEQUENCES: &str = "
+## Sequences and optionals
+
+These are supported within a graph, and in bodies that read what is around them, where the model fixes how many elements a sequence has
+and which of them it reads: the graph then has the elements, and backends see no sequence. A tensor that is cut into slices of 1 may have as
+many as it likes, and the position may be computed. Inputs, outputs and carried values are tensors.
+
+";
+
 /// `docs/operators.md`.
 fn operators() -> String {
     let generated = generated("core/src/ops.rs");
@@ -131,6 +141,9 @@ fn operators() -> String {
         let (graphs, attributes) = (graphs.join(", "), attributes.join(", "));
         let _ = writeln!(text, "| {} | {} | {graphs} | {attributes} |", def.name, def.since);
     }
+    text += SEQUENCES;
+    text += "| operator | since |\n|---|---|\n";
+    text.extend(LISTS.iter().map(|def| format!("| {} | {} |\n", def.name, def.since)));
     text
 }
 

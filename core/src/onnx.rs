@@ -20,6 +20,7 @@ mod flatten;
 mod graph;
 mod info;
 mod inputs;
+mod lists;
 mod names;
 mod supported_ops;
 #[rustfmt::skip]

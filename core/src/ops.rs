@@ -18,6 +18,7 @@ pub(crate) mod custom;
 mod elementwise;
 mod gather;
 mod layout;
+pub mod lists;
 mod matmul;
 mod norm;
 mod pool;

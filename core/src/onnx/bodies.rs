@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use byoc_plugin_api::DType;
 
-use super::builder::Builder;
+use super::builder::{Builder, List};
 use super::early_types::EarlyType;
 use super::flatten::{FlatBody, FlatNode};
 use super::graph::{Contents, Importer};
@@ -51,7 +51,8 @@ pub(super) fn add(
     let (version, bodies, captured) = flat;
     let Some(def) = control::find(&node.domain, &node.op) else { return Ok(()) };
     let place = |error: Diagnostic| error.within(format!("node '{}'", node.name));
-    attributes::check_names(&node.op, version, node.attributes.keys().map(String::as_str)).map_err(place)?;
+    let names = node.attributes.keys().map(String::as_str);
+    attributes::check_names_of(&node.op, def.attributes, version, names).map_err(place)?;
     // A Scan over sequences only, which has its directions under their former name (`flatten::batch_scan`).
     if let Some(directions) = node.attributes.remove("directions") {
         node.attributes.insert("scan_input_directions".into(), directions);
@@ -64,8 +65,9 @@ pub(super) fn add(
     complete_loop(builder, &mut node);
     let own = node.inputs.len();
     // The nodes are in order: what a body reads is there.
-    let around: Vec<(String, ValueId)> =
-        captured.into_iter().filter_map(|name| builder.named(&name).map(|id| (name, id))).collect();
+    let mut around: Vec<(String, ValueId)> =
+        captured.iter().filter_map(|name| builder.named(name).map(|id| (name.clone(), id))).collect();
+    let lists = captured_lists(builder, &captured, &mut around);
     let variable = |id: &ValueId| builder.graph.value(*id).constant.is_none();
     node.inputs.extend(around.iter().map(|(_, id)| *id).filter(variable).map(Some));
     let around: Vec<(String, Value, EarlyType)> =
@@ -81,6 +83,10 @@ pub(super) fn add(
         let mut inner = builder.body(path);
         add_formals(&mut inner, &node, &body.graph.input, &formals)?;
         around.iter().for_each(|(name, value, early_type)| inner.add_captured(name, value, *early_type));
+        for (name, list, elements) in &lists {
+            let values = elements.iter().filter_map(|element| inner.named(element)).collect();
+            inner.add_list(name, list.with(values));
+        }
         let graph = build(inner, importer, body)?;
         check_outputs(&node, own, &graph)?;
         importer.put(index, graph);
@@ -91,10 +97,32 @@ pub(super) fn add(
     Ok(())
 }
 
+/// The sequences among the captured names, each with the names of its elements, which are read as well.
+fn captured_lists(
+    builder: &Builder<'_>,
+    captured: &[String],
+    around: &mut Vec<(String, ValueId)>,
+) -> Vec<(String, List, Vec<String>)> {
+    let mut name_of = |id: ValueId| match around.iter().find(|(_, other)| *other == id) {
+        Some((name, _)) => name.clone(),
+        None => {
+            // No name of a model has this character.
+            let name = format!("\0{}", id.0);
+            around.push((name.clone(), id));
+            name
+        }
+    };
+    let lists = captured.iter().filter_map(|name| Some((name, builder.list(name)?)));
+    lists
+        .map(|(name, list)| (name.clone(), list.clone(), list.values().iter().map(|&id| name_of(id)).collect()))
+        .collect()
+}
+
 fn build(mut builder: Builder<'_>, importer: &mut Importer<'_>, body: FlatBody) -> Result<Graph> {
     let FlatBody { mut graph, nodes, .. } = body;
     let initializers = super::graph::initializers(&mut graph)?;
-    let given = |name: &str| initializers.contains_key(name) || builder.named(name).is_some();
+    let given =
+        |name: &str| initializers.contains_key(name) || builder.named(name).is_some() || builder.list(name).is_some();
     let nodes = sort::topological(nodes, given)?;
     let outputs = graph.output.into_iter().map(|output| output.name.unwrap_or_default()).collect();
     importer.fill(&mut builder, Contents { initializers, inputs: vec![], nodes, outputs })?;

@@ -1,10 +1,13 @@
 //! Builds a graph for the importer and its rewrites.
 
+mod list;
+
 use std::collections::{BTreeMap, HashMap};
 
 use byoc_plugin_api::{Attribute, DType};
 use bytes::Bytes;
 
+pub(super) use self::list::List;
 use super::early_types::{self, EarlyType};
 use super::names::Names;
 use super::tensor::Tensor;
@@ -22,6 +25,8 @@ pub(super) struct Builder<'a> {
     by_name: HashMap<String, ValueId>,
     names: &'a mut TakenNames,
     types: HashMap<ValueId, EarlyType>,
+    /// The names that stand for no tensor.
+    lists: HashMap<String, List>,
     /// What goes before the model's names of values, in a body.
     path: String,
 }
@@ -37,7 +42,7 @@ impl<'a> Builder<'a> {
     pub(super) fn new(entry: &str, constants: &'a mut ConstantTable, names: &'a mut TakenNames) -> Builder<'a> {
         let graph = Graph { name: entry.to_owned(), ..Graph::default() };
         let (by_name, types) = (HashMap::new(), HashMap::new());
-        Builder { graph, constants, by_name, names, types, path: String::new() }
+        Builder { graph, constants, by_name, names, types, lists: HashMap::new(), path: String::new() }
     }
 
     /// An empty graph, for a body that a node of this one runs. `path` goes before the names of its values.
@@ -45,7 +50,7 @@ impl<'a> Builder<'a> {
         let name = format!("{}/{}", self.graph.entry(), path.trim_end_matches('/'));
         let graph = Graph { name, body_of: Some(self.graph.entry().to_owned()), ..Graph::default() };
         let (by_name, types) = (HashMap::new(), HashMap::new());
-        Builder { graph, constants: self.constants, by_name, names: self.names, types, path }
+        Builder { graph, constants: self.constants, by_name, names: self.names, types, lists: HashMap::new(), path }
     }
 
     /// What a value is called that the model calls `name`. In bodies of one model, several values may have a name.
@@ -56,6 +61,16 @@ impl<'a> Builder<'a> {
     /// The value that the model calls `name`.
     pub(super) fn named(&self, name: &str) -> Option<ValueId> {
         self.by_name.get(name).copied()
+    }
+
+    /// The sequence or the optional that the model calls `name`.
+    pub(super) fn list(&self, name: &str) -> Option<&List> {
+        self.lists.get(name)
+    }
+
+    /// Adds a sequence or an optional.
+    pub(super) fn add_list(&mut self, name: &str, list: List) {
+        self.lists.insert(name.to_owned(), list);
     }
 
     /// Adds a value that the model calls `name`.
@@ -122,14 +137,27 @@ impl<'a> Builder<'a> {
         inputs: Vec<Option<ValueId>>,
         attributes: &[(&str, Attribute)],
     ) -> ValueId {
+        self.emit_many(node, op, inputs, attributes, 1)[0]
+    }
+
+    /// The same for a node with that many outputs.
+    pub(super) fn emit_many(
+        &mut self,
+        node: &Node,
+        op: &str,
+        inputs: Vec<Option<ValueId>>,
+        attributes: &[(&str, Attribute)],
+        count: usize,
+    ) -> Vec<ValueId> {
         let wanted = format!("{}_{}", node.name, op.to_lowercase());
         let name = self.names.nodes.unique(&wanted);
-        let output = self.graph.add_value(self.names.values.unique(&wanted), None);
+        let outputs: Vec<_> =
+            (0..count).map(|_| self.graph.add_value(self.names.values.unique(&wanted), None)).collect();
         let attributes: BTreeMap<_, _> =
             attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        let (op, outputs) = (op.to_owned(), vec![Some(output)]);
-        self.push(Node { name, op, inputs, outputs, attributes, ..Node::default() });
-        output
+        let made = outputs.iter().copied().map(Some).collect();
+        self.push(Node { name, op: op.to_owned(), inputs, outputs: made, attributes, ..Node::default() });
+        outputs
     }
 
     /// A new constant vector of integers, named `<node>_<suffix>`.
@@ -191,6 +219,15 @@ impl<'a> Builder<'a> {
         let constant = self.graph.value(id?).constant.as_ref()?;
         let fits = self.constants.get(constant.base).dtype == dtype && constant.view.elements() <= MAX_KNOWN;
         fits.then(|| self.constants.materialize(constant))
+    }
+
+    /// The elements of a short constant of `i64` or `i32`.
+    pub(super) fn known_ints(&self, id: Option<ValueId>) -> Option<Vec<i64>> {
+        if let Some(bytes) = self.short_constant(id, DType::I64) {
+            return Some(bytes.as_chunks().0.iter().map(|chunk| i64::from_le_bytes(*chunk)).collect());
+        }
+        let bytes = self.short_constant(id, DType::I32)?;
+        Some(bytes.as_chunks().0.iter().map(|chunk| i32::from_le_bytes(*chunk).into()).collect())
     }
 
     /// The elements of a short `f32` constant.

@@ -10,7 +10,7 @@ use super::flatten::{self, FlatNode, Opsets};
 use super::inputs::ShapeOptions;
 use super::names::Names;
 use super::proto::{GraphProto, ModelProto, TensorProto};
-use super::{attribute, bodies, canonical, inputs, sort, supported_ops, tensor};
+use super::{attribute, bodies, canonical, inputs, lists, sort, supported_ops, tensor};
 use crate::constants::ConstantTable;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{CustomOperators, Graph, Node, TensorType, ValueId};
@@ -115,6 +115,14 @@ impl Importer<'_> {
             }
             return Ok(());
         }
+        let node = FlatNode { name, op, domain, version, inputs, outputs, attributes, bodies };
+        if lists::takes(builder, &node) {
+            return lists::add(builder, node, |node| {
+                let attributes = attribute::read_all(&node.name, std::mem::take(&mut node.attributes), self.files)?;
+                Ok(Node { name: node.name.clone(), op: node.op.clone(), attributes, ..Node::default() })
+            });
+        }
+        let FlatNode { name, op, domain, version, inputs, outputs, attributes, bodies } = node;
         let mut inputs = inputs.iter().map(|input| input_value(builder, &name, input)).collect::<Result<Vec<_>>>()?;
         while let Some(None) = inputs.last() {
             inputs.pop();
@@ -205,7 +213,10 @@ fn input_value(builder: &Builder<'_>, node: &str, name: &str) -> Result<Option<V
     if name.is_empty() {
         return Ok(None);
     }
-    let undefined = || bad(format!("node '{node}': nothing defines its input '{name}'"));
+    let undefined = || match builder.list(name) {
+        None => bad(format!("node '{node}': nothing defines its input '{name}'")),
+        Some(_) => lists::not_a_tensor(&format!("node '{node}': its input '{name}'")),
+    };
     builder.named(name).map(Some).ok_or_else(undefined)
 }
 
@@ -215,7 +226,11 @@ fn set_outputs(builder: &mut Builder<'_>, outputs: &[String]) -> Result<()> {
     }
     let mut seen = HashSet::new();
     for name in outputs {
-        let id = builder.named(name).ok_or_else(|| bad(format!("nothing defines the output '{name}'")))?;
+        let undefined = || match builder.list(name) {
+            None => bad(format!("nothing defines the output '{name}'")),
+            Some(_) => lists::not_a_tensor(&format!("the output '{name}'")),
+        };
+        let id = builder.named(name).ok_or_else(undefined)?;
         // A body may hand a value on and give it as well.
         if !seen.insert(id) && builder.graph.body_of.is_none() {
             return Err(bad(format!("output '{name}' is listed twice")));

@@ -4,7 +4,7 @@ use super::canonical;
 use super::flatten::FlatNode;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::CustomOperators;
-use crate::ops;
+use crate::ops::{self, lists};
 
 /// Fails if neither core nor a backend knows the operator of some node; names the first such node, and every other such
 /// operator. Then fails if one has more inputs or outputs than its operator.
@@ -13,6 +13,7 @@ pub(super) fn check(nodes: &[FlatNode], custom: &CustomOperators) -> Result<()> 
     let known = |node: &&FlatNode| {
         is_canonical(&node.domain, &node.op)
             || !node.bodies.is_empty()
+            || lists::find(&node.domain, &node.op).is_some()
             || custom.keeps_unknown()
             || custom.find(&node.domain, &node.op, Some(node.version)).is_some()
     };

@@ -21,6 +21,7 @@ mod external;
 mod functions;
 mod graphs;
 mod inputs;
+mod lists;
 mod tensors;
 
 /// A model of that operator set: `nodes` from `inputs` (f32) to the value `y`, with `initializers`.

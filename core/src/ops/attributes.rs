@@ -270,8 +270,16 @@ pub(super) const UPSAMPLE: List = &[
 
 /// Fails where a node of that version of the operator set has an attribute that its operator does not have there.
 pub(crate) fn check_names<'a>(op: &str, version: i64, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
-    let control = || super::control::find("", op).map(|def| def.attributes);
-    let all = super::find_any(op).map(|def| def.attributes).or_else(control).unwrap_or_default();
+    check_names_of(op, super::find_any(op).map(|def| def.attributes).unwrap_or_default(), version, names)
+}
+
+/// The same for an operator that has these attributes.
+pub(crate) fn check_names_of<'a>(
+    op: &str,
+    all: List,
+    version: i64,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Result<()> {
     let known = || all.iter().filter(|attribute| attribute.holds_in(version)).map(|attribute| attribute.name);
     for name in names {
         // Operator sets 1 to 5 named for every operator the inputs that it may overwrite.
