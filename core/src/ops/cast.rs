@@ -1,6 +1,6 @@
-//! Cast, after ONNX: Cast 24. Its attribute `to` is ONNX's number of an element type.
+//! Cast and CastLike, after ONNX: Cast 24. Its attribute `to` is ONNX's number of an element type.
 
-use byoc_plugin_api::DType;
+use byoc_plugin_api::{DType, Dim};
 
 use super::elements::{Scalar, round_to};
 use super::infer::{Infer, bad};
@@ -39,11 +39,22 @@ pub(super) fn cast(infer: &mut Infer<'_>) -> Result<()> {
     let to = infer.optional_int("to")?.ok_or_else(|| bad("attribute 'to' is missing"))?;
     let dtype = from_onnx(to)
         .ok_or_else(|| bad(format!("attribute 'to' is {to}, which is not an element type that byoc has")))?;
+    set(infer, dtype, x.shape);
+    Ok(())
+}
+
+/// CastLike: a Cast to the type of input 1, which it is replaced by.
+pub(super) fn cast_like(infer: &mut Infer<'_>) -> Result<()> {
+    let (x, target) = (infer.input(0)?, infer.input(1)?);
+    set(infer, target.dtype, x.shape);
+    Ok(())
+}
+
+fn set(infer: &mut Infer<'_>, dtype: DType, shape: Vec<Dim>) {
     let cast_one = |value: &Scalar| cast_element(value, dtype);
     let elements = infer.known(0).and_then(|values| values.iter().map(cast_one).collect());
-    infer.set(0, dtype, x.shape);
+    infer.set(0, dtype, shape);
     infer.set_elements(elements);
-    Ok(())
 }
 
 fn cast_element(value: &Scalar, dtype: DType) -> Option<Scalar> {
@@ -77,6 +88,7 @@ mod tests {
         ("Cast", "to=3", "i64[1]=batch", "i8[1] = unknown"),
         ("Cast", "to=8", "i64[1]", "[B106] attribute 'to' is 8, which is not an element type that byoc has"),
         ("Cast", "", "i64[1]", "[B106] attribute 'to' is missing"),
+        ("CastLike", "", "i64[2]=batch,3 f32[]", "f32[2] = batch,3"),
     ];
 
     #[test]

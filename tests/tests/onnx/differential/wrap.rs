@@ -35,7 +35,7 @@ impl Wrap {
     /// The one of a seed.
     pub(crate) fn of(seed: u64) -> Wrap {
         let around = if seed.is_multiple_of(2) { Around::If } else { Around::Loop };
-        Wrap { around, half: seed / 2 % 2 == 0, owns: seed / 4 % 2 == 0 }
+        Wrap { around, half: (seed / 2).is_multiple_of(2), owns: (seed / 4).is_multiple_of(2) }
     }
 
     /// The choice in a run.
