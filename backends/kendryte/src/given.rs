@@ -110,7 +110,7 @@ pub(crate) fn check_stored(region: &Region, value: usize, axis: usize, dtypes: &
     let (name, dtype) = (&region.values[tensor].name, region.values[tensor].dtype);
     if !dtypes.contains(&dtype) {
         let names: Vec<_> = dtypes.iter().map(DType::to_string).collect();
-        return Err(refused(RefusalCode::Type, format!("'{name}' is {dtype}, only {} has code", names.join(" or "))));
+        return Err(refused(RefusalCode::Type, format!("'{name}' is {dtype}, only {} have code", names.join(" and "))));
     }
     if region.values[value].dtype != DType::F32 {
         return Err(refused(

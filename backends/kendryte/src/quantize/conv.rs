@@ -140,16 +140,14 @@ pub fn conv(
     }
     let curve = Curve::new(activation, output);
     let (low, high) = output.range();
-    let mut refused = Error::new(format!("{activation:?} has no room in a table for the range {low} to {high}"));
+    let mut refused = format!("{activation:?} has no room in a table for the range {low} to {high}");
     for table in curve.tables() {
         match with_table(float, input, output, &curve, &table) {
             Ok(quantized) => return Ok(quantized),
-            Err((channel, room)) => {
-                refused = Error::new(format!("output channel {channel}: {}", cause(float, output, room)))
-            }
+            Err((channel, room)) => refused = format!("output channel {channel}: {}", cause(float, output, room)),
         }
     }
-    Err(refused.hint(match float.weights {
+    Err(Error::new(refused).hint(match float.weights {
         Weights::Real(_) => "calibrate with data like those that the model is for",
         Weights::Levels { .. } => "quantise the model with other scales there",
     }))
