@@ -415,7 +415,7 @@ fn sums_that_have_no_room_name_the_layer() {
         ),
         (
             Parts { output: form(DType::U8, 1e-20, 100.0), ..parts() },
-            "output channel 0: a unit of its sums is 1e16 steps of the output: 24 bits and a shift of 15",
+            "output channel 1: a unit of its sums is 1e16 steps of the output: 24 bits and a shift of 15",
         ),
     ];
     for (parts, expected) in cases {
