@@ -7,7 +7,7 @@ use byoc_tests::places;
 use super::Tested;
 
 /// Patterns of the backend for the K210.
-const PATTERNS: [&str; 14] = [
+const PATTERNS: [&str; 13] = [
     "conv_bn",
     "conv",
     "dense_bias",
@@ -21,7 +21,6 @@ const PATTERNS: [&str; 14] = [
     "resize",
     "softmax",
     "reshape",
-    "quantized",
 ];
 
 /// All but convolutions cannot start a region of this backend: the kit has to put some in front.
