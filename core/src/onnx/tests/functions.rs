@@ -149,6 +149,7 @@ fn brought() -> CustomOperators {
         backend: "acme".into(),
         source: Arc::new(Acme),
         options: Options::default(),
+        types: Vec::new(),
     };
     CustomOperators::new(vec!["acme".into()], [scale, relu].map(of).into())
 }
