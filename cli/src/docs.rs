@@ -6,8 +6,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use byoc_core::diagnostic::Code;
+use byoc_core::onnx::functions::FUNCTIONS;
 use byoc_core::ops::OPS;
-use byoc_core::ops::attributes::Default;
+use byoc_core::ops::attributes::{AttributeDef, Default, List};
 use byoc_core::ops::control::CONTROL;
 use byoc_core::ops::lists::LISTS;
 use clap::CommandFactory;
@@ -77,6 +78,7 @@ The nodes of a region are complete (`core/src/passes/complete.rs`), so that no b
 
 - Every attribute in the table is there, unless it is marked with `?`. `=` gives its default. Attributes that are not
   in the table are not in the region.
+- `CastLike` is a `Cast`.
 - `axis`, `axes` and `perm` count the axes of input 0 from the front: 0 is the first one, and none is negative.
   Axes that are an input (of `Squeeze`, `ReduceSum`, `Slice` ...) are as the model has them.
 - `kernel_shape`, `strides`, `dilations` and `pads` have one number, or two, for each spatial axis, and `auto_pad`
@@ -105,6 +107,14 @@ many as it likes, and the position may be computed. Inputs, outputs and carried 
 
 ";
 
+const FUNCTIONS_OF_ONNX: &str = "
+## Functions
+
+ONNX defines these by other operators. A backend that brings one (`operators` in its description) gets the nodes whole; where nobody takes
+a node, the nodes of its function stand in its place. They are computed for values of any size.
+
+";
+
 /// `docs/operators.md`.
 fn operators() -> String {
     let generated = generated("core/src/ops.rs");
@@ -117,18 +127,7 @@ fn operators() -> String {
             (least, last) => format!("{least} to {}", most(last)),
         };
         let constant = if def.view.is_some() { "view" } else { "computed" };
-        let attributes = def.attributes.iter().filter(|attribute| attribute.until.is_none()).map(|attribute| {
-            let name = attribute.name;
-            match attribute.default {
-                _ if name == "auto_pad" => "`auto_pad`?".into(),
-                Default::Required | Default::Shapes => format!("`{name}`"),
-                Default::Absent => format!("`{name}`?"),
-                Default::Int(value) => format!("`{name}` = {value}"),
-                Default::Float(value) => format!("`{name}` = {value}"),
-                Default::String(value) => format!("`{name}` = {value}"),
-            }
-        });
-        let attributes = attributes.collect::<Vec<_>>().join(", ");
+        let attributes = attributes(def.attributes);
         let outputs = most(def.outputs);
         let _ = writeln!(text, "| {} | {} | {inputs} | {outputs} | {constant} | {attributes} |", def.name, def.since);
     }
@@ -141,10 +140,34 @@ fn operators() -> String {
         let (graphs, attributes) = (graphs.join(", "), attributes.join(", "));
         let _ = writeln!(text, "| {} | {} | {graphs} | {attributes} |", def.name, def.since);
     }
+    text += FUNCTIONS_OF_ONNX;
+    text += "| operator | since | attributes |\n|---|---|---|\n";
+    for def in FUNCTIONS {
+        let name = if def.domain.is_empty() { def.name.into() } else { format!("{}.{}", def.domain, def.name) };
+        let _ = writeln!(text, "| {name} | {} | {} |", def.since, attributes(def.attributes));
+    }
     text += SEQUENCES;
     text += "| operator | since |\n|---|---|\n";
     text.extend(LISTS.iter().map(|def| format!("| {} | {} |\n", def.name, def.since)));
     text
+}
+
+/// The attributes of an operator in its newest form, with their defaults.
+fn attributes(list: List) -> String {
+    let text = |attribute: &AttributeDef| {
+        let name = attribute.name;
+        match attribute.default {
+            _ if name == "auto_pad" => "`auto_pad`?".into(),
+            Default::Required | Default::Shapes => format!("`{name}`"),
+            Default::Absent => format!("`{name}`?"),
+            Default::Int(value) => format!("`{name}` = {value}"),
+            Default::Float(value) => format!("`{name}` = {value}"),
+            Default::String(value) => format!("`{name}` = {value}"),
+            Default::Ints(values) => format!("`{name}` = {values:?}"),
+        }
+    };
+    let newest = list.iter().filter(|attribute| attribute.until.is_none());
+    newest.map(text).collect::<Vec<_>>().join(", ")
 }
 
 fn compare(file: &str, expected: &str) {

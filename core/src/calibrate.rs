@@ -92,7 +92,8 @@ pub(crate) struct Observations {
 }
 
 /// Fills [`byoc_plugin_api::Region::observed`] of every region whose backend wants it, from two runs over the data set:
-/// one for the ranges, one for the histograms. Values with observations are not run for again.
+/// one for the ranges, one for the histograms. Values with observations are not run for again. Without a data set regions in
+/// which tensors are quantised have no observations; other regions whose backend wants them are an error.
 pub(crate) fn calibrate(
     partitioned: &mut Partitioned,
     setting: &Setting<'_>,
@@ -100,13 +101,17 @@ pub(crate) fn calibrate(
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<()> {
     let wants = |plan: &RegionPlan| setting.backends[plan.backend].registered.description.calibration;
-    let Some(first) = partitioned.regions.iter().find(|plan| wants(plan)) else {
+    if !partitioned.regions.iter().any(wants) {
         if let Some(dataset) = setting.dataset.filter(|_| !std::mem::replace(&mut observations.settled, true)) {
             tell(Event::Warning(unused(dataset)));
         }
         return Ok(());
+    }
+    let Some(dataset) = setting.dataset else {
+        // A model that is quantised has scales of its own; where they are not enough, the backend says for what.
+        let unscaled = partitioned.regions.iter().find(|plan| wants(plan) && plan.region.quantized.is_empty());
+        return unscaled.map_or(Ok(()), |plan| Err(needs_dataset(plan, setting)));
     };
-    let dataset = setting.dataset.ok_or_else(|| needs_dataset(first, setting))?;
     let host = setting.host.ok_or_else(no_host)?;
     observations.settled = true;
     for entry in 0..partitioned.model.entries.len() {

@@ -17,6 +17,7 @@ mod early_types;
 mod export;
 mod external;
 mod flatten;
+pub mod functions;
 mod graph;
 mod info;
 mod inputs;
@@ -30,6 +31,7 @@ mod sort;
 mod tensor;
 #[cfg(test)]
 mod tests;
+mod values;
 pub mod write;
 
 pub(crate) use self::export::region_model;

@@ -238,6 +238,7 @@ pub static OPS: &[OpDef] = &[
         .older(&[(14, 5, 5), (i64::MAX, 5, 3)])
         .attributes(attributes::BATCH_NORMALIZATION),
     OpDef::new("Cast", 24, (1, 1), cast::cast).attributes(attributes::CAST).no_op(NoOp::SameType).small(SMALL),
+    OpDef::new("CastLike", 24, (2, 2), cast::cast_like).attributes(attributes::CAST_LIKE).small(SMALL),
     OpDef::unary("Ceil", 13, elementwise::float_unary),
     OpDef::new("Clip", 13, (1, 3), elementwise::clip)
         .like(Like::First)

@@ -103,7 +103,8 @@ pub struct RegionPolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_inputs: Option<usize>,
     /// Operators that a region may start with: every node that reads an input of the region is one of them. Empty for
-    /// any. Matches that no merge brings into such a region are given back.
+    /// any. Matches that no merge brings into such a region are given back. A `QuantizeLinear` or a `DequantizeLinear` that
+    /// reads an input is passed over: what reads its result in the region, and nothing else may, counts in its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub starts_with: Vec<String>,
     /// Whether [`Backend::check`] is asked about a merged region as well, before its parts become one.

@@ -16,11 +16,11 @@ OUTPUTS = {"BatchNormalization": 1}
 def main() -> None:
     """Prints the differences."""
     known = json.loads(Path(sys.argv[1]).read_text())
-    for line in differences(known["newest"], known["operators"]):
+    for line in differences(known["newest"], known["operators"], known["functions"]):
         print(line)
 
 
-def differences(newest: int, operators: list[dict]) -> list[str]:
+def differences(newest: int, operators: list[dict], functions: list[dict]) -> list[str]:
     """Gives a line for each thing that core has otherwise than ONNX."""
     found = []
     if defs.onnx_opset_version() != newest:
@@ -31,13 +31,30 @@ def differences(newest: int, operators: list[dict]) -> list[str]:
             found += count_differences(operator, version)
         if schema_of(operator["name"], newest) is not None:
             found += form_differences(operator, newest)
+    for function in functions:
+        found += function_differences(function, newest if function["domain"] == "" else 1)
     return found
 
 
-def schema_of(name: str, version: int) -> defs.OpSchema | None:
+def function_differences(function: dict, newest: int) -> list[str]:
+    """Compares a function in all versions that core knows."""
+    name, domain = function["name"], function["domain"]
+    versions = range(function["since"], newest + 1)
+    found = [line for version in versions for line in attribute_differences(function, version)]
+    found += [line for version in versions for line in count_differences(function, version)]
+    schema = schema_of(name, newest, domain)
+    if not schema.has_function and not schema.has_context_dependent_function:
+        found.append(f"{name} is not a function in ONNX")
+    ours = (*function["inputs"], function["outputs"])
+    if arity(schema) != ours:
+        found.append(f"{name}: core has {ours} as fewest and most inputs and most outputs, ONNX {arity(schema)}")
+    return found + default_differences(function, schema)
+
+
+def schema_of(name: str, version: int, domain: str = "") -> defs.OpSchema | None:
     """Gives the form of an operator in that version of the operator set, if it has one."""
     try:
-        schema = defs.get_schema(name, max_inclusive_version=version, domain="")
+        schema = defs.get_schema(name, max_inclusive_version=version, domain=domain)
     except defs.SchemaError:
         return None
     return None if schema.deprecated else schema
@@ -45,7 +62,7 @@ def schema_of(name: str, version: int) -> defs.OpSchema | None:
 
 def attribute_differences(operator: dict, version: int) -> list[str]:
     """Compares names and kinds of the attributes in one version."""
-    schema = schema_of(operator["name"], version)
+    schema = schema_of(operator["name"], version, operator["domain"])
     if schema is None:
         return []
     theirs = {
@@ -68,7 +85,7 @@ def attribute_differences(operator: dict, version: int) -> list[str]:
 
 def count_differences(operator: dict, version: int) -> list[str]:
     """Compares the most inputs and outputs in one version."""
-    schema = schema_of(operator["name"], version)
+    schema = schema_of(operator["name"], version, operator["domain"])
     if schema is None:
         return []
     newest = [operator["inputs"][1], operator["outputs"]]

@@ -46,6 +46,11 @@ pub fn k210_only() -> Needed<Digits> {
     Ok(load(&data::test_data("digits")?, "model.onnx", "float_probabilities.npy"))
 }
 
+/// The model of [`k210_only`] as onnxruntime's tool quantised it, with the probabilities that onnxruntime gives for that.
+pub fn quantised() -> Needed<Digits> {
+    Ok(load(&data::test_data("digits")?, "qdq.onnx", "qdq_probabilities.npy"))
+}
+
 /// The model that ends in operators which a K210 lacks.
 pub fn mixed() -> Needed<Digits> {
     Ok(load(&data::test_data("digits")?, "mixed.onnx", "mixed_float_probabilities.npy"))

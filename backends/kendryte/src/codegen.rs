@@ -3,6 +3,7 @@
 mod conv;
 mod layers;
 mod scales;
+mod stored;
 mod weights;
 
 use std::io::Write;
@@ -15,6 +16,7 @@ use crate::kmodel::{Kmodel, Output};
 use crate::lower::{Settings, lower};
 use crate::net::{Form, Net};
 use crate::place::{Placement, place};
+use crate::quantize::Quantization;
 use crate::trailer::{Input, Named, Trailer};
 
 /// What code generation looks at for one region.
@@ -74,7 +76,7 @@ impl Network<'_> {
         }
         let outputs = self.net.outputs.iter().map(|&output| Output {
             address: self.placement.addresses[output],
-            size: 4 * self.net.tensors[output].count() as u32,
+            size: self.net.tensors[output].bytes() as u32,
         });
         // The lowest row that is in use: maps are placed from row 0 on.
         let max_start_address = 0;
@@ -86,10 +88,11 @@ impl Network<'_> {
         let quantization = self.scales.of_value(input)?;
         let named = |value: usize| {
             let value = &self.region.values[value];
-            Named { name: value.name.clone(), shape: value.fixed_shape().unwrap_or_default() }
+            Named { name: value.name.clone(), dtype: value.dtype, shape: value.fixed_shape().unwrap_or_default() }
         };
+        let Quantization { scale, zero_point } = quantization;
         Ok(Trailer {
-            input: Input { value: named(input), scale: quantization.scale, zero_point: quantization.zero_point },
+            input: Input { value: named(input), scale, zero_point, given: self.scales.is_given(input) },
             outputs: self.region.outputs.iter().map(|&output| named(output)).collect(),
             scales: self.scales.rows(self.region),
         })

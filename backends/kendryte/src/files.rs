@@ -30,8 +30,7 @@ pub(crate) fn open(code: &[u8]) -> Result<CodeFile, Error> {
     let (input, outputs) = match &trailer {
         Some(trailer) => {
             tables.push(scales(trailer));
-            let outputs = trailer.outputs.iter().map(|named| value(named, DType::F32)).collect();
-            (value(&trailer.input.value, DType::F32), outputs)
+            (value(&trailer.input.value), trailer.outputs.iter().map(value).collect())
         }
         None => (own_input(&kmodel), own_outputs(&kmodel)),
     };
@@ -48,8 +47,12 @@ fn table(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Table {
     Table { title: title.into(), columns: columns.iter().map(|&column| column.to_owned()).collect(), rows }
 }
 
-fn value(named: &Named, dtype: DType) -> Value {
-    Value { name: named.name.clone(), dtype, shape: named.shape.iter().map(|&size| Dim::Fixed(size)).collect() }
+fn value(named: &Named) -> Value {
+    Value {
+        name: named.name.clone(),
+        dtype: named.dtype,
+        shape: named.shape.iter().map(|&size| Dim::Fixed(size)).collect(),
+    }
 }
 
 fn overview(kmodel: &Kmodel, file_bytes: usize) -> Table {
@@ -158,7 +161,11 @@ fn scales(trailer: &Trailer) -> Table {
             row.greatest.to_string(),
             row.scale.to_string(),
             row.zero_point.to_string(),
-            row.sqnr.map_or("exact".into(), |sqnr| format!("{sqnr:.1}")),
+            match row.sqnr {
+                _ if row.given => "the model's".into(),
+                Some(sqnr) => format!("{sqnr:.1}"),
+                None => "exact".into(),
+            },
         ]
     });
     let columns = ["value", ">least", ">greatest", ">scale", ">zero point", ">SQNR (dB)"];
@@ -171,7 +178,7 @@ fn own_input(kmodel: &Kmodel) -> Value {
         Input::Bytes { channels, height, width } => (DType::U8, vec![1, channels, height, width]),
         Input::Floats(count) => (DType::F32, vec![1, count]),
     };
-    value(&Named { name: "input".into(), shape }, dtype)
+    value(&Named { name: "input".into(), dtype, shape })
 }
 
 /// The outputs as the layers that write them have them; bytes where none does.
@@ -183,7 +190,7 @@ fn own_outputs(kmodel: &Kmodel) -> Vec<Value> {
         let floats = written.is_some_and(|access| access.element == 4) && output.size.is_multiple_of(4);
         let size = output.size as usize;
         let (dtype, count) = if floats { (DType::F32, size / 4) } else { (DType::U8, size) };
-        value(&Named { name: format!("output{index}"), shape: vec![1, count] }, dtype)
+        value(&Named { name: format!("output{index}"), dtype, shape: vec![1, count] })
     };
     kmodel.outputs.iter().enumerate().map(output).collect()
 }

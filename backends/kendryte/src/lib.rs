@@ -4,6 +4,7 @@
 mod codegen;
 mod constants;
 mod files;
+mod given;
 pub mod kmodel;
 mod lower;
 mod net;
@@ -24,7 +25,7 @@ use byoc_plugin_api::{
 };
 
 /// Changes whenever `load` could not read older code.
-const CODE_VERSION: u32 = 1;
+const CODE_VERSION: u32 = 2;
 
 /// The backend. It has no state.
 struct KendryteBackend;

@@ -5,11 +5,13 @@ mod conv;
 mod dense;
 mod forms;
 mod pool;
+mod quantized;
 mod read;
 mod resize;
 
 use byoc_plugin_api::{DType, Node, Options, Refusal, RefusalCode, Region};
 
+use crate::given::is_conversion;
 use crate::kmodel::bodies::Shape;
 use crate::net::{Form, Net, TensorId, Work};
 
@@ -30,13 +32,15 @@ impl Settings {
 /// The steps of a region. A candidate that is only a part of what will be a region may read its inputs in any form.
 pub(crate) fn lower(region: &Region, settings: Settings) -> Result<Net, Refusal> {
     let mut lowering = Lowering::new(region, settings);
+    lowering.read_scales()?;
     for index in 0..region.nodes.len() {
         if !lowering.done[index] {
             lowering.node(index)?;
         }
     }
     for &output in &region.outputs {
-        let tensor = lowering.floats(output)?;
+        let is_float = region.values[output].dtype == DType::F32;
+        let tensor = if is_float { lowering.floats(output)? } else { lowering.bytes(output)? };
         lowering.net.outputs.push(tensor);
     }
     Ok(lowering.net)
@@ -61,8 +65,13 @@ struct Lowering<'r> {
     net: Net,
     /// By value.
     known: Vec<ValueForms>,
-    /// The value that has the same elements in the same order: itself, but for what a reshape makes.
+    /// The value that has the same elements in the same order: itself, but for what a reshape makes, and what stands around
+    /// quantised tensors.
     alias: Vec<usize>,
+    /// Whether a value is one that the model has rounded to the levels of its scale.
+    rounded: Vec<bool>,
+    /// Whether a value is what a node dequantises of a constant.
+    stored: Vec<bool>,
     /// The nodes that read a value.
     readers: Vec<Vec<usize>>,
     /// Nodes that an earlier one has taken with it.
@@ -81,9 +90,11 @@ impl<'r> Lowering<'r> {
         Lowering {
             region,
             settings,
-            net: Net::default(),
+            net: Net { given: vec![None; count], ..Net::default() },
             known: vec![ValueForms::default(); count],
             alias: (0..count).collect(),
+            rounded: vec![false; count],
+            stored: vec![false; count],
             readers,
             done: vec![false; region.nodes.len()],
         }
@@ -91,6 +102,9 @@ impl<'r> Lowering<'r> {
 
     fn node(&mut self, index: usize) -> Result<(), Refusal> {
         let node = &self.region.nodes[index];
+        if is_conversion(node) {
+            return self.conversion(node);
+        }
         self.check_types(node)?;
         match node.op.as_str() {
             "Conv" => self.conv(index),
@@ -129,7 +143,7 @@ impl<'r> Lowering<'r> {
     fn reshape(&mut self, node: &Node) -> Result<(), Refusal> {
         let (input, output) = (read::input(node, 0)?, read::output(node)?);
         self.fixed(output)?;
-        self.alias[output] = self.alias[input];
+        self.view(input, output);
         Ok(())
     }
 

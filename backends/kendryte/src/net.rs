@@ -3,7 +3,7 @@
 
 use crate::kmodel::arguments::{Kernel, Pooling};
 use crate::kmodel::bodies::Shape;
-use crate::quantize::Activation;
+use crate::quantize::{Activation, Quantization};
 
 /// Index into [`Net::tensors`].
 pub(crate) type TensorId = usize;
@@ -132,10 +132,12 @@ pub(crate) struct Net {
     pub(crate) steps: Vec<Step>,
     /// What is there before the first step.
     pub(crate) inputs: Vec<TensorId>,
-    /// What the region gives, parallel to its outputs: all of it `f32`.
+    /// What the region gives, parallel to its outputs: `f32`, or bytes where the model has integers.
     pub(crate) outputs: Vec<TensorId>,
     /// Values whose bytes have one scale.
     pub(crate) same_scale: Vec<(usize, usize)>,
+    /// By value: what its bytes stand for, where the model says so.
+    pub(crate) given: Vec<Option<Quantization>>,
 }
 
 impl Net {
@@ -157,5 +159,10 @@ impl Tensor {
     /// Elements.
     pub(crate) fn count(&self) -> u64 {
         self.shape.count()
+    }
+
+    /// Bytes of the elements.
+    pub(crate) fn bytes(&self) -> u64 {
+        if self.form == Form::Floats { 4 * self.count() } else { self.count() }
     }
 }

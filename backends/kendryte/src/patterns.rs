@@ -5,17 +5,21 @@ use byoc_plugin_api::{Options, Pattern, Refusal, Region};
 use crate::lower::{Settings, lower};
 use crate::place::place;
 
+/// Weights: a constant, or one of a quantised model. The second way has a `DequantizeLinear` for each of several readers; the third
+/// one matches what no layer holds, so that the reason is told.
+const WEIGHTS: &str = "(or ?w:const ?w:q8const (DequantizeLinear ?w:const ?ws:const ?wz:const?))";
+
+/// A bias, which may be absent: the same of 32 bits.
+const BIAS: &str = "(or ?b:const? (DequantizeLinear ?b:const ?bs:const ?bz:const?))";
+
 /// What core matches, the most wanted first. Matches are merged into regions; what runs as one layer is found when a
 /// region is lowered.
 pub(crate) fn patterns() -> Vec<Pattern> {
-    [
-        (
-            "conv_bn",
-            "(BatchNormalization (Conv ?x ?w:const ?b:const?) ?scale:const ?bias:const ?mean:const ?var:const)",
-        ),
-        ("conv", "(Conv ?x ?w:const ?b:const?)"),
-        ("dense_bias", "(Add (MatMul ?x ?w:const) ?b:const)"),
-        ("dense", "(or (Gemm ?x ?w:const ?b:const?) (MatMul ?x ?w:const))"),
+    let table = [
+        ("conv_bn", "(BatchNormalization (Conv ?x WEIGHTS BIAS) ?scale:const ?bias:const ?mean:const ?var:const)"),
+        ("conv", "(Conv ?x WEIGHTS BIAS)"),
+        ("dense_bias", "(Add (MatMul ?x WEIGHTS) BIAS)"),
+        ("dense", "(or (Gemm ?x WEIGHTS BIAS) (MatMul ?x WEIGHTS))"),
         ("swish", "(Mul ?x (Sigmoid ?x))"),
         ("add", "(Add ?x ?y)"),
         ("concat", "(Concat ...)"),
@@ -31,9 +35,9 @@ pub(crate) fn patterns() -> Vec<Pattern> {
             "reshape",
             "(or (Flatten|Identity ?x) (Dropout ?x ...) (Reshape ?x ?shape:const) (Squeeze|Unsqueeze ?x ?axes:const?))",
         ),
-    ]
-    .map(|(name, text)| Pattern::new(name, text))
-    .into()
+        ("quantized", "(QuantizeLinear|DequantizeLinear ?x ?s:const ?z:const?)"),
+    ];
+    table.map(|(name, text)| Pattern::new(name, text.replace("WEIGHTS", WEIGHTS).replace("BIAS", BIAS))).into()
 }
 
 /// Whether a candidate can be lowered and fits into the chip's memories.

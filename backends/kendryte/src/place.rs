@@ -66,7 +66,6 @@ fn lifetimes(net: &Net) -> Vec<Lifetime> {
 fn size(tensor: &Tensor) -> u64 {
     match tensor.form {
         Form::Kpu => Layout::new(tensor.shape.width).rows(tensor.shape.channels, tensor.shape.height),
-        Form::Bytes => tensor.count().next_multiple_of(WORD),
-        Form::Floats => (4 * tensor.count()).next_multiple_of(WORD),
+        Form::Bytes | Form::Floats => tensor.bytes().next_multiple_of(WORD),
     }
 }

@@ -25,6 +25,7 @@ pub use add::add;
 pub use conv::{FloatConv, QuantizedConv, conv};
 pub use range::{Choice, METHODS, Method, choose};
 pub use table::table;
+pub use weights::Weights;
 
 #[cfg(test)]
 pub(crate) use {bins::Bins, curve::Curve};
@@ -60,6 +61,11 @@ impl Quantization {
     pub fn quantize(&self, real: f32) -> u8 {
         let bodies::Quantization { scale, bias } = self.body();
         ((real - bias) * (1.0 / scale)).round().clamp(0.0, 255.0) as u8
+    }
+
+    /// The byte of a number, as `QuantizeLinear` of ONNX finds it.
+    pub fn nearest(&self, real: f32) -> u8 {
+        ((real / self.scale).round_ties_even() + f32::from(self.zero_point)).clamp(0.0, 255.0) as u8
     }
 
     /// The number that a byte stands for.

@@ -3,28 +3,28 @@
 use byoc_plugin_api::{BoundConstants, DType, Environment, Error, Executable, HostRuntime, TensorView, TensorViewMut};
 
 use crate::KendryteBackend;
+use crate::given::SIGN;
 use crate::kmodel::Kmodel;
-use crate::quantize::Quantization;
 use crate::simulator::{Input, Simulator};
 use crate::trailer::Trailer;
 
 /// A loaded kmodel.
 struct Loaded {
     simulator: Simulator,
-    /// What the input's bytes mean, where a trailer says so.
-    quantization: Option<Quantization>,
+    /// What the input's bytes mean and what the outputs are, where a trailer says so.
+    trailer: Option<Trailer>,
     /// The input as bytes.
     bytes: Vec<u8>,
 }
 
 /// Makes the bytes of a kmodel ready to run on `threads` threads, the caller's included. The executable takes the
 /// kmodel's own input (bytes in CHW order, or `f32` where its first layer is fully connected); behind a trailer that
-/// says what the bytes mean it takes `f32` in their place. Outputs are returned as they are in main memory.
+/// says what the bytes mean it takes what the model takes in their place. Outputs are returned as they are in main memory, but
+/// for bytes that are `i8` by the trailer.
 pub fn load(code: &[u8], threads: usize) -> Result<Box<dyn Executable>, Error> {
     let (file, trailer) = Trailer::split(code)?;
     let simulator = Simulator::new(Kmodel::parse(file)?, threads)?;
-    let quantization = trailer.map(|trailer| trailer.input.quantization());
-    Ok(Box::new(Loaded { simulator, quantization, bytes: Vec::new() }))
+    Ok(Box::new(Loaded { simulator, trailer, bytes: Vec::new() }))
 }
 
 impl HostRuntime for KendryteBackend {
@@ -51,9 +51,13 @@ impl Executable for Loaded {
         for (index, output) in outputs.iter_mut().enumerate() {
             let result = self.simulator.output(index).unwrap_or_default();
             let target = output.as_mut_bytes().filter(|target| target.len() == result.len());
-            target
-                .ok_or_else(|| Error::new(format!("output {index} of the kmodel has {} bytes", result.len())))?
-                .copy_from_slice(result);
+            let target =
+                target.ok_or_else(|| Error::new(format!("output {index} of the kmodel has {} bytes", result.len())))?;
+            target.copy_from_slice(result);
+            let named = self.trailer.as_ref().and_then(|trailer| trailer.outputs.get(index));
+            if named.is_some_and(|named| named.dtype == DType::I8) {
+                target.iter_mut().for_each(|byte| *byte ^= SIGN);
+            }
         }
         Ok(())
     }
@@ -65,10 +69,21 @@ impl Loaded {
             Input::Bytes { .. } => DType::U8,
             Input::Floats(_) => DType::F32,
         };
-        if let (DType::U8, Some(quantization), Some(floats)) = (own, self.quantization, input.as_slice::<f32>()) {
+        if let (DType::U8, Some(Trailer { input: by_trailer, .. })) = (own, &self.trailer) {
+            let quantization = by_trailer.quantization();
             self.bytes.clear();
-            self.bytes.extend(floats.iter().map(|&real| quantization.quantize(real)));
-            return self.simulator.run(&self.bytes);
+            if let Some(floats) = input.as_slice::<f32>() {
+                let byte = |&real: &f32| match by_trailer.given {
+                    true => quantization.nearest(real),
+                    false => quantization.quantize(real),
+                };
+                self.bytes.extend(floats.iter().map(byte));
+                return self.simulator.run(&self.bytes);
+            }
+            if let Some(integers) = input.as_slice::<i8>() {
+                self.bytes.extend(integers.iter().map(|&integer| integer as u8 ^ SIGN));
+                return self.simulator.run(&self.bytes);
+            }
         }
         let bytes = input.as_bytes().filter(|_| input.dtype() == own);
         let bytes = bytes.ok_or_else(|| Error::new(format!("the kmodel takes {own}, not {}", input.dtype())))?;

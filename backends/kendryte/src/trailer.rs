@@ -1,7 +1,7 @@
 //! What a kmodel does not say and the host must know: appended to the file, where readers of kmodels never look.
 //! JSON, its length as a `u32`, and a mark.
 
-use byoc_plugin_api::Error;
+use byoc_plugin_api::{DType, Error};
 use serde::{Deserialize, Serialize};
 
 use crate::quantize::Quantization;
@@ -14,19 +14,23 @@ const MARK: &[u8; 8] = b"byocK210";
 pub(crate) struct Trailer {
     /// The input.
     pub(crate) input: Input,
-    /// The outputs, in order: all of them `f32`.
+    /// The outputs, in order.
     pub(crate) outputs: Vec<Named>,
     /// What the bytes of the values mean.
     pub(crate) scales: Vec<ScaleRow>,
 }
 
-/// An input of `f32`, and what its bytes mean: `real = (byte - zero_point) * scale`.
+/// An input, and what its bytes mean: `real = (byte - zero_point) * scale`. Integers of the model are the bytes, those of `i8`
+/// greater by 128.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Input {
     #[serde(flatten)]
     pub(crate) value: Named,
     pub(crate) scale: f32,
     pub(crate) zero_point: u8,
+    /// Whether the model rounds to the levels of the scale itself, and so as ONNX does.
+    #[serde(default)]
+    pub(crate) given: bool,
 }
 
 impl Input {
@@ -35,10 +39,12 @@ impl Input {
     }
 }
 
-/// A value with its name in the model.
+/// A value with its name and its type in the model. Of the 8 bits of an `i8` the highest is the opposite of that of its byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Named {
     pub(crate) name: String,
+    #[serde(default = "f32")]
+    pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
 }
 
@@ -52,6 +58,13 @@ pub(crate) struct ScaleRow {
     pub(crate) zero_point: u8,
     /// Signal over quantisation noise in dB, estimated from the histogram; none where there is no noise.
     pub(crate) sqnr: Option<f32>,
+    /// Whether it is the scale of a model that is quantised. Then the range is that of its levels.
+    #[serde(default)]
+    pub(crate) given: bool,
+}
+
+fn f32() -> DType {
+    DType::F32
 }
 
 impl Trailer {

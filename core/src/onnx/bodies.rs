@@ -9,18 +9,12 @@ use super::builder::{Builder, List};
 use super::early_types::EarlyType;
 use super::flatten::{FlatBody, FlatNode};
 use super::graph::{Contents, Importer};
-use super::proto::{GraphProto, ValueInfoProto};
+use super::proto::ValueInfoProto;
 use super::sort;
+use super::values::defined;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Bodies, Graph, Node, Value, ValueId};
 use crate::ops::{attributes, control};
-
-/// The names that a graph gives to values; those that its nodes make are among them while it has nodes.
-pub(super) fn defined(graph: &GraphProto) -> impl Iterator<Item = &str> {
-    let inputs = graph.input.iter().filter_map(|info| info.name.as_deref());
-    let initializers = graph.initializer.iter().filter_map(|tensor| tensor.name.as_deref());
-    inputs.chain(initializers).chain(graph.node.iter().flat_map(|node| node.output.iter().map(String::as_str)))
-}
 
 /// The names of the values around a node that its bodies read, in the order of first use.
 pub(super) fn captured(node: &FlatNode) -> Vec<&str> {

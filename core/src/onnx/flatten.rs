@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use byoc_plugin_api::closest;
 
 use self::scope::Call;
+use super::functions;
 use super::names::Names;
 use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto};
 use super::supported_ops;
@@ -226,6 +227,13 @@ impl Flattener<'_> {
                 return self.expand_call(&name, key, function, node, callers);
             }
             node.attribute = with_defaults(function.attribute_proto.clone(), node.attribute).into_values().collect();
+            self.calls.insert(name.clone());
+        } else if let (Some(def), Some(&version)) = (functions::find(&key.0, &key.1), opsets.0.get(&key.0)) {
+            if !self.stays_whole(&name, &key, opsets) {
+                let within = |error: Diagnostic| error.within(format!("node '{name}' ({})", key.1));
+                let function = def.function(version, &mut node).map_err(within)?;
+                return self.expand_call(&name, key, function, node, callers);
+            }
             self.calls.insert(name.clone());
         }
         let (domain, op, _) = key;

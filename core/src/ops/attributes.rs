@@ -18,6 +18,7 @@ pub enum Kind {
     Ints,
     Floats,
     Tensor,
+    Graph,
 }
 
 impl Kind {
@@ -29,6 +30,7 @@ impl Kind {
             Kind::Ints => "a list of integers",
             Kind::Floats => "a list of numbers",
             Kind::Tensor => "a tensor",
+            Kind::Graph => "a graph",
         }
     }
 }
@@ -48,6 +50,8 @@ pub enum Default {
     Float(f32),
     /// A text.
     String(&'static str),
+    /// A list of integers.
+    Ints(&'static [i64]),
 }
 
 impl Default {
@@ -58,6 +62,7 @@ impl Default {
             Default::Int(value) => Some(Attribute::Int(value)),
             Default::Float(value) => Some(Attribute::Float(value)),
             Default::String(value) => Some(Attribute::String(value.into())),
+            Default::Ints(values) => Some(Attribute::Ints(values.into())),
         }
     }
 }
@@ -78,11 +83,11 @@ pub struct AttributeDef {
 }
 
 impl AttributeDef {
-    pub(super) const fn new(name: &'static str, kind: Kind, default: Default) -> AttributeDef {
+    pub(crate) const fn new(name: &'static str, kind: Kind, default: Default) -> AttributeDef {
         AttributeDef { name, kind, default, since: 1, until: None }
     }
 
-    pub(super) const fn since(mut self, version: i64) -> AttributeDef {
+    pub(crate) const fn since(mut self, version: i64) -> AttributeDef {
         self.since = version;
         self
     }
@@ -93,7 +98,7 @@ impl AttributeDef {
         self
     }
 
-    const fn required(mut self) -> AttributeDef {
+    pub(crate) const fn required(mut self) -> AttributeDef {
         self.default = Default::Required;
         self
     }
@@ -108,28 +113,32 @@ impl AttributeDef {
     }
 }
 
-const fn int(name: &'static str) -> AttributeDef {
+pub(crate) const fn int(name: &'static str) -> AttributeDef {
     AttributeDef::new(name, Kind::Int, Default::Absent)
 }
 
-const fn int_or(name: &'static str, default: i64) -> AttributeDef {
+pub(crate) const fn int_or(name: &'static str, default: i64) -> AttributeDef {
     AttributeDef::new(name, Kind::Int, Default::Int(default))
 }
 
-const fn float(name: &'static str) -> AttributeDef {
+pub(crate) const fn float(name: &'static str) -> AttributeDef {
     AttributeDef::new(name, Kind::Float, Default::Absent)
 }
 
-const fn float_or(name: &'static str, default: f32) -> AttributeDef {
+pub(crate) const fn float_or(name: &'static str, default: f32) -> AttributeDef {
     AttributeDef::new(name, Kind::Float, Default::Float(default))
 }
 
-const fn string_or(name: &'static str, default: &'static str) -> AttributeDef {
+pub(crate) const fn string_or(name: &'static str, default: &'static str) -> AttributeDef {
     AttributeDef::new(name, Kind::String, Default::String(default))
 }
 
-const fn ints(name: &'static str) -> AttributeDef {
+pub(crate) const fn ints(name: &'static str) -> AttributeDef {
     AttributeDef::new(name, Kind::Ints, Default::Absent)
+}
+
+pub(crate) const fn graph(name: &'static str) -> AttributeDef {
+    AttributeDef::new(name, Kind::Graph, Default::Absent)
 }
 
 /// The attributes of an operator.
@@ -168,6 +177,7 @@ pub(super) const BATCH_NORMALIZATION: List = &[
 pub(super) const BROADCAST: List = &[int("axis").until(6), int("broadcast").until(6)];
 pub(super) const CAST: List =
     &[string_or("round_mode", "up").since(24), int_or("saturate", 1).since(19), int("to").required()];
+pub(super) const CAST_LIKE: List = &[string_or("round_mode", "up").since(24), int_or("saturate", 1).since(19)];
 pub(super) const CLIP: List = &[float("max").until(10), float("min").until(10)];
 pub(super) const COMPRESS: List = &[int("axis")];
 pub(super) const CONCAT: List = &[int("axis").required()];

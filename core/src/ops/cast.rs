@@ -1,6 +1,6 @@
-//! Cast, after ONNX: Cast 24. Its attribute `to` is ONNX's number of an element type.
+//! Cast and CastLike, after ONNX: Cast 24. Its attribute `to` is ONNX's number of an element type.
 
-use byoc_plugin_api::DType;
+use byoc_plugin_api::{DType, Dim};
 
 use super::elements::{Scalar, round_to};
 use super::infer::{Infer, bad};
@@ -50,11 +50,22 @@ pub(super) fn cast(infer: &mut Infer<'_>) -> Result<()> {
     let dtype = from_onnx(to)
         .ok_or_else(|| bad(format!("attribute 'to' is {to}, which is not an element type that byoc has")))?;
     infer.choice("round_mode", &["up", "down", "nearest"])?;
+    set(infer, dtype, x.shape);
+    Ok(())
+}
+
+/// CastLike: a Cast to the type of input 1, which it is replaced by.
+pub(super) fn cast_like(infer: &mut Infer<'_>) -> Result<()> {
+    let (x, target) = (infer.input(0)?, infer.input(1)?);
+    set(infer, target.dtype, x.shape);
+    Ok(())
+}
+
+fn set(infer: &mut Infer<'_>, dtype: DType, shape: Vec<Dim>) {
     let cast_one = |value: &Scalar| cast_element(value, dtype);
     let elements = infer.known(0).and_then(|values| values.iter().map(cast_one).collect());
-    infer.set(0, dtype, x.shape);
+    infer.set(0, dtype, shape);
     infer.set_elements(elements);
-    Ok(())
 }
 
 fn cast_element(value: &Scalar, dtype: DType) -> Option<Scalar> {
@@ -96,6 +107,7 @@ mod tests {
             "f32[1]",
             "[B106] attribute 'round_mode' is 'even', expected one of up, down, nearest",
         ),
+        ("CastLike", "", "i64[2]=batch,3 f32[]", "f32[2] = batch,3"),
     ];
 
     #[test]

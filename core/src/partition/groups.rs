@@ -179,6 +179,11 @@ impl<'g> Groups<'g> {
         self.consumers[value.0].iter().map(|&node| self.of_node(node))
     }
 
+    /// The nodes that read the value, where nothing else sees it.
+    pub(super) fn only_read_by(&self, value: ValueId) -> &[usize] {
+        if self.graph.outputs.contains(&value) { &[] } else { &self.consumers[value.0] }
+    }
+
     /// Groups that make an input of `group`, itself left out.
     pub(super) fn predecessors(&self, group: usize) -> BTreeSet<usize> {
         self.sources(group).collect()

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use byoc_plugin_api::{Refusal, RegionPolicy};
 
 use super::groups::Groups;
+use super::quantized;
 use crate::diagnostic::Result;
 use crate::ir::ValueId;
 
@@ -207,11 +208,25 @@ impl Merging<'_, '_> {
         self.barred.is_empty() || self.wrong_start(a, b).is_none()
     }
 
-    /// The first node of the two groups that reads from outside and may not.
+    /// The first node of the two groups that reads from outside and may not. What quantises or dequantises an input is passed
+    /// over, where nothing but nodes of the groups reads its result: these count.
     fn wrong_start(&self, a: usize, b: usize) -> Option<usize> {
         let inside = |node: &usize| [a, b].contains(&self.groups.of_node(*node));
-        let readers = self.groups.reads(a, b).filter_map(|value| self.barred.get(&value)).flatten();
-        readers.copied().filter(inside).min()
+        let mut wrong = None;
+        let mut open: Vec<_> = self.groups.reads(a, b).collect();
+        while let Some(value) = open.pop() {
+            for &node in self.barred.get(&value).into_iter().flatten().filter(|node| inside(node)) {
+                let passed = quantized::converts(self.groups.node(node)).filter(|&result| {
+                    let readers = self.groups.only_read_by(result);
+                    !readers.is_empty() && readers.iter().all(inside)
+                });
+                match passed {
+                    Some(result) => open.push(result),
+                    None => wrong = Some(wrong.map_or(node, |first: usize| first.min(node))),
+                }
+            }
+        }
+        wrong
     }
 
     /// Whether a region of the two groups has few enough tensor inputs.

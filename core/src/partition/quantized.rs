@@ -83,6 +83,12 @@ pub(super) fn dequantized(graph: &Graph, node: &ir::Node) -> Option<ValueId> {
     node.output(0).filter(|_| narrow && scales)
 }
 
+/// The result of a node that quantises or dequantises.
+pub(super) fn converts(node: &ir::Node) -> Option<ValueId> {
+    let converts = node.domain.is_empty() && matches!(node.op.as_str(), "QuantizeLinear" | "DequantizeLinear");
+    node.output(0).filter(|_| converts)
+}
+
 /// The nodes that read a value, each once, and whether it is an output of the graph.
 fn readers(graph: &Graph, consumers: &[Vec<usize>], value: ValueId) -> (Vec<usize>, bool) {
     let mut readers = consumers[value.0].clone();

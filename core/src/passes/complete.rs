@@ -22,6 +22,13 @@ pub(crate) fn complete(model: &mut Model) {
 }
 
 fn complete_node(def: &OpDef, node: &mut Node, inputs: &[Option<&TensorType>]) {
+    if node.op == "CastLike"
+        && let [_, Some(target)] = inputs
+    {
+        node.op = "Cast".into();
+        node.inputs.truncate(1);
+        node.attributes.insert("to".into(), Attribute::Int(ops::cast::to_onnx(target.dtype)));
+    }
     for attribute in def.attributes.iter().filter(|attribute| attribute.until.is_none()) {
         if let Some(value) = attribute.default.value() {
             node.attributes.entry(attribute.name.to_owned()).or_insert(value);

@@ -6,6 +6,7 @@ test with. Training gives the same on every machine with AVX2 (`prepare.py` sees
 
 `model.onnx` has eight convolutions of kinds that a K210 runs, and its small end (pooling, Gemm, Softmax). `mixed.onnx`
 has the same trunk, frozen, and a trained end of operators that a K210 lacks: LayerNormalization and self-attention.
+`qdq.onnx` is `model.onnx` as onnxruntime's tool quantises it, and its probabilities are what onnxruntime computes node by node.
 """
 
 import json
@@ -17,7 +18,7 @@ from onnx import TensorProto
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from zoo import runner, seeds
+from zoo import kendryte_qdq, quantised, runner, seeds
 from zoo.graph import GraphBuilder
 from zoo.network import AsNodes, OnArrays, Plan, Statistics, Weights, train
 from zoo.store import Task, write_npz
@@ -57,6 +58,7 @@ def fill(folder: Path) -> None:
         file: write_model(folder, file, network, weights, statistics)
         for file, network in (("model", classifier), ("mixed", mixed))
     }
+    write_quantised(folder, known[:CALIBRATION])
     (folder / "accuracy.json").write_text(json.dumps(accuracy, indent=1) + "\n")
 
 
@@ -121,6 +123,17 @@ def write_model(folder: Path, file: str, network: object, weights: Weights, stat
     if accuracy < LEAST_ACCURACY:
         raise ValueError(f"{file}.onnx is right for {accuracy:.4f} of the test pictures: fewer than {LEAST_ACCURACY}")
     return {"accuracy": accuracy, "parameters": sum(int(np.prod(tensor.dims)) for tensor in g.initializers)}
+
+
+def write_quantised(folder: Path, samples: np.ndarray) -> None:
+    """Writes `qdq.onnx`, with ranges from the samples, and its probabilities for the test pictures."""
+    path = folder / "qdq.onnx"
+    pictures = [{"input": picture[np.newaxis]} for picture in samples]
+    kendryte_qdq.static(onnx.load(folder / "model.onnx"), path, pictures, "u8_s8_channels")
+    session = quantised.node_by_node(path)
+    tests = np.load(folder / "test.npz")["input"]
+    probabilities = [session.run(None, {"input": picture[np.newaxis]})[0] for picture in tests]
+    np.save(folder / "qdq_probabilities.npy", np.concatenate(probabilities))
 
 
 def write_pictures(folder: Path, pixels: np.ndarray) -> None:

@@ -17,7 +17,9 @@ from zoo.store import Task, write_case
 
 OPERATORS = Path(__file__).parents[3] / "docs" / "operators.md"
 # `Constant` nodes become constants, so that they are not in the table.
-OPS = frozenset({"Constant", *re.findall(r"^\| (\w+) \| \d+ \|", OPERATORS.read_text(), re.MULTILINE)})
+# Scatter and Upsample became ScatterElements and Resize.
+RENAMED = ("Scatter", "Upsample")
+OPS = frozenset({"Constant", *RENAMED, *re.findall(r"^\| ([\w.]+) \| \d+ \|", OPERATORS.read_text(), re.MULTILINE)})
 TYPES = frozenset(
     {
         TensorProto.FLOAT,
@@ -109,8 +111,9 @@ def write_base(folder: Path, case: Case) -> None:
 def reason_to_skip(model: onnx.ModelProto) -> str | None:
     """Says why a case is left out, or None where it is taken."""
     for node in nodes(model.graph):
-        if node.domain not in ("", "ai.onnx") or node.op_type not in OPS:
-            return f"operator {node.op_type}"
+        name = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+        if name not in OPS:
+            return f"operator {name}"
     for value in (*model.graph.input, *model.graph.output):
         kind = value.type.WhichOneof("value")
         if kind != "tensor_type":

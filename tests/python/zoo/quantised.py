@@ -97,7 +97,12 @@ def dynamic(source: Path, target: Path, _: Arrays) -> None:
 
 def expected(path: Path, inputs: Arrays) -> dict[str, np.ndarray]:
     """Runs a model node by node."""
+    return runner.run(node_by_node(path), inputs)
+
+
+def node_by_node(path: Path) -> onnxruntime.InferenceSession:
+    """Opens a model that is run as it is."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = runner.ERROR
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return runner.run(onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]), inputs)
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])

@@ -3,6 +3,7 @@
 mod files;
 mod models;
 mod netron;
+mod quantised;
 mod refused;
 
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
         ("files", files::trials),
         ("models", models::trials),
         ("netron", netron::trials),
+        ("quantised", quantised::trials),
         ("refused", refused::trials),
     ])
 }

@@ -19,6 +19,7 @@ mod operators;
 mod oracle;
 mod random;
 mod values;
+mod wrap;
 
 use accepted::ACCEPTED;
 use builder::Builder;
@@ -26,6 +27,7 @@ use graph::Case;
 use judge::{Judge, Manner, Verdict};
 use oracle::Oracle;
 use random::Random;
+use wrap::Wrap;
 
 /// Graphs of a usual run.
 const GRAPHS: u64 = 3000;
@@ -73,7 +75,8 @@ fn random_graphs() -> Needed<()> {
     let count = if one.is_some() { 1 } else { number("BYOC_DIFFERENTIAL_GRAPHS").unwrap_or(GRAPHS) };
     let rare = if count >= GRAPHS { &RARE[..] } else { &[] };
     let later = if count >= GRAPHS { operators::LATER_SEEDS } else { 0..0 };
-    let seeds: Vec<u64> = (first..first + count).chain(rare.iter().map(|(seed, _)| *seed)).chain(later).collect();
+    let seeds = (first..first + count).chain(rare.iter().map(|(seed, _)| *seed)).chain(later);
+    let seeds: Vec<u64> = seeds.chain(if count >= GRAPHS { wrap::SEEDS } else { 0..0 }).collect();
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     // A panic of the compiler is a finding that is shown with its graph.
     if one.is_none() {
@@ -107,7 +110,8 @@ fn graph_of(seed: u64) -> (Case, Manner) {
     while builder.nodes() < nodes {
         operators::draw(&mut builder);
     }
-    (builder.finish(), manner)
+    let wrap = (seed >= wrap::SEEDS.start).then(|| Wrap::of(seed));
+    (Case { wrap, ..builder.finish() }, manner)
 }
 
 fn try_one(judge: &Judge, seed: u64, tally: &Mutex<Tally>, show: bool) {

@@ -81,9 +81,10 @@ const QUANTISED: [(&str, f64, f64); 8] = [
 ];
 
 /// Models with sizes that the inputs or only the run tells, and with control flow.
-const FREE: [&str; 9] = [
+const FREE: [&str; 10] = [
     "free/bert_2_layers",
     "free/detector",
+    "free/functions",
     "control/branches",
     "control/growing",
     "control/nested",

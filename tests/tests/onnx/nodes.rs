@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use byoc_core::artifact::Artifact;
 use byoc_core::diagnostic::Diagnostic;
-use byoc_core::ops::attributes::{AttributeDef, Default};
+use byoc_core::onnx::functions::{FUNCTIONS, FunctionDef};
+use byoc_core::ops::attributes::{AttributeDef, Default, List};
 use byoc_core::ops::{OPS, OpDef, REWRITTEN};
 use byoc_core::plugin::Registry;
 use byoc_plugin_api::DType;
@@ -98,12 +99,13 @@ fn every_operator_is_tested() -> Needed<()> {
 /// Arity and attributes of every operator, in every version of the operator set, are those of ONNX's schemas.
 fn operators_have_the_form_that_onnx_says() -> Needed<()> {
     let any = |count: usize| if count == usize::MAX { Value::Null } else { count.into() };
-    let attributes = |def: &OpDef| -> Vec<Value> {
-        def.attributes.iter().map(|AttributeDef { name, kind, default, since, until }| {
+    let attributes = |list: List| -> Vec<Value> {
+        list.iter().map(|AttributeDef { name, kind, default, since, until }| {
             let kind = format!("{kind:?}").to_lowercase();
             let (required, default) = match default {
                 Default::Int(value) => (false, json!(value)),
                 Default::Float(value) => (false, json!(value)),
+                Default::Ints(values) => (false, json!(values)),
                 Default::String(value) => (false, json!(value)),
                 Default::Absent | Default::Shapes => (false, Value::Null),
                 Default::Required => (true, Value::Null),
@@ -119,13 +121,21 @@ fn operators_have_the_form_that_onnx_says() -> Needed<()> {
     };
     let operator = |def: &OpDef| {
         json!({
-            "name": def.name, "since": def.since, "inputs": [any(def.inputs.0), any(def.inputs.1)],
-            "outputs": any(def.outputs), "older": older(def), "attributes": attributes(def),
+            "domain": "", "name": def.name, "since": def.since, "inputs": [any(def.inputs.0), any(def.inputs.1)],
+            "outputs": any(def.outputs), "older": older(def), "attributes": attributes(def.attributes),
+        })
+    };
+    let function = |def: &FunctionDef| {
+        json!({
+            "domain": def.domain, "name": def.name, "since": def.since, "inputs": [def.inputs.0, def.inputs.1],
+            "outputs": def.outputs, "older": [], "attributes": attributes(def.attributes),
         })
     };
     let operators: Vec<_> = OPS.iter().chain(REWRITTEN).map(operator).collect();
     let folder = places::temporary();
-    let list = json!({"newest": byoc_core::onnx::NEWEST_OPSET, "operators": operators});
+    let functions: Vec<_> = FUNCTIONS.iter().map(function).collect();
+    let newest = byoc_core::onnx::NEWEST_OPSET;
+    let list = json!({"newest": newest, "operators": operators, "functions": functions});
     let list = places::write(folder.path(), "operators.json", list.to_string());
     assert_eq!(data::script("operator_schemas.py", &[&list])?, "");
     Ok(())
@@ -183,7 +193,9 @@ fn check_with(kernels: &str, case: &Case, registry: &Registry) -> Result<(), Fai
     let widens = case.name.contains("/test_dequantizelinear");
     // Nothing runs control flow at compile time.
     let driven = Artifact::open(&artifact)?.manifest().entries.iter().any(|entry| !entry.control.is_empty());
-    if case.all_constant && left > 0 && largest <= Some(ALWAYS_FOLDED) && !widens && !driven {
+    // Several nodes of a function may read a constant. None of them is computed ahead alone: the file would hold both forms.
+    let function = ["causal_conv", "nllloss", "sce"].iter().any(|name| case.name.contains(&format!("/test_{name}_")));
+    if case.all_constant && left > 0 && largest <= Some(ALWAYS_FOLDED) && !widens && !driven && !function {
         return Err(Failure::Differs(format!("{kernels} kernels: {left} regions are left to run")));
     }
     let expected = npz::read(&case.outputs);

@@ -157,7 +157,9 @@ fn operators_are_those_of_the_list() {
     let kernels = byoc_json_backend::reference::kernels().map(|kernel| kernel.op);
     // Those of other domains are brought by the backend itself.
     let kernels: BTreeSet<_> = kernels.filter(|op| !op.contains('.')).collect();
-    assert_eq!(kernels, OPS.iter().map(|def| def.name).collect(), "reference kernels, and operators of core");
+    // By the time a backend sees it, CastLike is a Cast.
+    let known = OPS.iter().map(|def| def.name).filter(|name| *name != "CastLike");
+    assert_eq!(kernels, known.collect(), "reference kernels, and operators of core");
 }
 
 /// Backends are known to core and cli by what they say of themselves. A backend's crate must not be named there, nor

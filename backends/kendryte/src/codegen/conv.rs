@@ -24,9 +24,9 @@ impl Network<'_> {
     pub(super) fn conv(&self, conv: &Conv, step: &Step, layers: &mut Vec<Layer>) -> Result<(), Error> {
         let tensor = |id: usize| &self.net.tensors[id];
         let (source, target) = (tensor(step.inputs[0]), tensor(step.outputs[0]));
-        let affine = self.affine(conv)?;
+        let affine = self.affine(conv).map_err(|error| error.at(&self.region.nodes[conv.node].name))?;
         let float = FloatConv {
-            weights: &affine.weights,
+            weights: affine.weights.weights(),
             bias: affine.bias,
             scale: affine.scale,
             output_channels: target.shape.channels as usize,

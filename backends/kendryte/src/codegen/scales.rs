@@ -1,4 +1,5 @@
-//! Scales of a region's values: chosen from the observations, one for values that share bytes.
+//! Scales of a region's values: those of a model that is quantised, or chosen from the observations; one for values that share
+//! bytes.
 
 use std::collections::BTreeMap;
 
@@ -20,15 +21,32 @@ pub(crate) struct Scales {
     /// The representative of all values that share its scale.
     leader: Vec<usize>,
     /// By leader.
-    choices: BTreeMap<usize, Choice>,
+    scales: BTreeMap<usize, Scale>,
     /// The method as the user named it.
     method: String,
     /// Values that a softmax reads as they are.
     logits: Vec<usize>,
 }
 
+/// Where a scale comes from.
+#[derive(Clone, Copy, Debug)]
+enum Scale {
+    Given(Quantization),
+    Chosen(Choice),
+}
+
+impl Scale {
+    fn quantization(&self) -> Quantization {
+        match self {
+            Scale::Given(quantization) => *quantization,
+            Scale::Chosen(choice) => choice.quantization,
+        }
+    }
+}
+
 impl Scales {
-    /// Chooses by the method of that name; the region's input keeps all of its range, so that every pixel stays what it is.
+    /// Takes what the model gives, and chooses the others by the method of that name; the region's input keeps all of its range,
+    /// so that every pixel stays what it is.
     pub(crate) fn of(region: &Region, net: &Net, method: &str) -> Result<Scales, Error> {
         let chosen =
             Method::parse(method).ok_or_else(|| Error::new(format!("there is no calibrate-method '{method}'")))?;
@@ -37,43 +55,60 @@ impl Scales {
             let (a, b) = (leader[a], leader[b]);
             leader.iter_mut().filter(|leader| **leader == b).for_each(|leader| *leader = a);
         }
-        let mut choices = BTreeMap::new();
+        let mut scales = BTreeMap::new();
         for tensor in net.tensors.iter().filter(|tensor| tensor.form != Form::Floats) {
             let group = leader[tensor.value];
-            if choices.contains_key(&group) {
+            if scales.contains_key(&group) {
                 continue;
             }
             let members = (0..leader.len()).filter(|&value| leader[value] == group);
+            if let Some(given) = members.clone().find_map(|value| net.given[value]) {
+                scales.insert(group, Scale::Given(given));
+                continue;
+            }
             let observed = members.clone().map(|value| observation(region, value)).collect::<Result<Vec<_>, _>>()?;
             let is_input = members.clone().any(|value| region.inputs.contains(&value));
             let method = if is_input { Method::MinMax } else { chosen };
-            choices.insert(group, choose(&union(&observed), method));
+            scales.insert(group, Scale::Chosen(choose(&union(&observed), method)));
         }
-        Ok(Scales { leader, choices, method: method.to_owned(), logits: logits(net) })
+        Ok(Scales { leader, scales, method: method.to_owned(), logits: logits(net) })
     }
 
-    fn choice(&self, value: usize) -> Option<&Choice> {
-        self.choices.get(self.leader.get(value)?)
+    fn scale(&self, value: usize) -> Option<&Scale> {
+        self.scales.get(self.leader.get(value)?)
+    }
+
+    /// Whether the model gives the scale of a value.
+    pub(crate) fn is_given(&self, value: usize) -> bool {
+        matches!(self.scale(value), Some(Scale::Given(_)))
     }
 
     /// What the bytes of `value` mean.
     pub(crate) fn of_value(&self, value: usize) -> Result<Quantization, Error> {
-        let choice = self.choice(value).ok_or_else(|| Error::new(format!("value {value} has no scale")))?;
-        Ok(choice.quantization)
+        let scale = self.scale(value).ok_or_else(|| Error::new(format!("value {value} has no scale")))?;
+        Ok(scale.quantization())
     }
 
     /// A row for each value that is bytes, for people.
     pub(crate) fn rows(&self, region: &Region) -> Vec<ScaleRow> {
         let row = |value: usize| {
-            let choice = self.choice(value)?;
-            let observed = region.observed(value)?;
+            let scale = self.scale(value)?;
+            let quantization = scale.quantization();
+            let (range, sqnr) = match scale {
+                Scale::Given(_) => (quantization.range(), None),
+                Scale::Chosen(choice) => {
+                    let observed = region.observed(value)?;
+                    ((observed.min, observed.max), Some(choice.sqnr as f32))
+                }
+            };
             Some(ScaleRow {
                 value: region.values[value].name.clone(),
-                least: observed.min,
-                greatest: observed.max,
-                scale: choice.quantization.scale,
-                zero_point: choice.quantization.zero_point,
-                sqnr: Some(choice.sqnr as f32).filter(|sqnr| sqnr.is_finite()),
+                least: range.0,
+                greatest: range.1,
+                scale: quantization.scale,
+                zero_point: quantization.zero_point,
+                sqnr: sqnr.filter(|sqnr| sqnr.is_finite()),
+                given: matches!(scale, Scale::Given(_)),
             })
         };
         (0..region.values.len()).filter_map(row).collect()
@@ -82,8 +117,11 @@ impl Scales {
     /// What the user should know about the ranges.
     pub(crate) fn notes(&self, region: &Region) -> Vec<String> {
         let mut notes = Vec::new();
-        let worse = self.choices.iter().filter(|(_, choice)| choice.sqnr < choice.minmax_sqnr - 0.01);
-        for (&value, choice) in worse {
+        let chosen = self.scales.iter().filter_map(|(&value, scale)| match scale {
+            Scale::Given(_) => None,
+            Scale::Chosen(choice) => Some((value, choice)),
+        });
+        for (value, choice) in chosen.filter(|(_, choice)| choice.sqnr < choice.minmax_sqnr - 0.01) {
             notes.push(format!(
                 "calibrate-method {} keeps {:.1} dB of '{}', minmax would keep {:.1} dB",
                 self.method, choice.sqnr, region.values[value].name, choice.minmax_sqnr
@@ -112,7 +150,7 @@ fn logits(net: &Net) -> Vec<usize> {
 
 fn observation(region: &Region, value: usize) -> Result<&Observed, Error> {
     region.observed(value).ok_or_else(|| {
-        Error::new(format!("the range of '{}' is not known", region.values[value].name))
+        Error::new(format!("the range of '{}' is not known: the model has no scale for it", region.values[value].name))
             .hint("Give samples of the model's inputs with --dataset")
     })
 }

@@ -3,8 +3,9 @@
 use byoc_plugin_api::{Node, Refusal};
 
 use super::{Lowering, read};
+use crate::kmodel::bodies::Shape;
 use crate::net::{Form, Function, TensorId, Work};
-use crate::quantize::Activation;
+use crate::quantize::{Activation, Quantization};
 
 impl Lowering<'_> {
     /// The sum of two tensors of one shape, clipped where that follows.
@@ -12,11 +13,8 @@ impl Lowering<'_> {
         let region = self.region;
         let (a, b) = (read::input(node, 0)?, read::input(node, 1)?);
         for value in [a, b] {
-            if region.constant(value).is_some() {
-                return Err(read::shape(format!(
-                    "'{}' is a constant, only computed tensors are added",
-                    region.values[value].name
-                )));
+            if let Some(name) = self.constant_name(value) {
+                return Err(read::shape(format!("'{name}' is a constant, only computed tensors are added")));
             }
         }
         let mut output = read::output(node)?;
@@ -27,7 +25,7 @@ impl Lowering<'_> {
         // The result's scale, which has 0, ends where the function clips, and so do the bytes.
         if let Some(next) = self.only_reader(output)
             && let Ok(Function::Monotone(function)) = self.function_of(&region.nodes[next])
-            && is_clip_around_0(function)
+            && self.ends_clip(function, read::output(&region.nodes[next])?)
         {
             self.done[next] = true;
             output = read::output(&region.nodes[next])?;
@@ -52,8 +50,7 @@ impl Lowering<'_> {
         }
         let mut inputs = Vec::new();
         for &value in node.inputs.iter().flatten() {
-            if self.region.constant(value).is_some() {
-                let name = &self.region.values[value].name;
+            if let Some(name) = self.constant_name(value) {
                 return Err(read::shape(format!("'{name}' is a constant, only computed tensors are joined")));
             }
             inputs.push(self.part(node, value, output)?);
@@ -66,18 +63,41 @@ impl Lowering<'_> {
     /// A value as bytes of the scale of `whole`, which a node joins it to.
     fn part(&mut self, node: &Node, value: usize, whole: usize) -> Result<TensorId, Refusal> {
         let (bytes, source) = (self.bytes(value)?, self.alias[value]);
+        let (given, wanted) = (self.net.given[source], self.net.given[whole]);
+        if given.is_some() && given == wanted {
+            return Ok(bytes);
+        }
         if !self.keeps_scale(node, value) {
+            self.net.given[source] = wanted;
             self.net.same_scale.push((source, whole));
             return Ok(bytes);
         }
         let tensor = read::tensor(Form::Bytes, self.net.tensors[bytes].shape, whole);
-        Ok(self.net.step(Work::Requantize(Function::Monotone(Activation::Linear)), vec![bytes], tensor))
+        Ok(self.net.step(REQUANTIZE, vec![bytes], tensor))
     }
 
-    /// Notes that a node makes bytes of `output` by moving some of `input`.
-    pub(super) fn moves(&mut self, node: &Node, input: usize, output: usize) {
-        self.net.same_scale.push((self.alias[input], output));
+    /// Notes that a node makes bytes of `output` by moving some of `input`; where the model gives the two different scales, a
+    /// table follows.
+    pub(super) fn give_moved(
+        &mut self,
+        node: &Node,
+        work: Work,
+        [input, output]: [usize; 2],
+        shape: Shape,
+    ) -> Result<(), Refusal> {
+        let (bytes, source) = (self.bytes(input)?, self.alias[input]);
+        let (given, wanted) = (self.net.given[source], self.net.given[output]);
+        if given.is_some() && wanted.is_some() && given != wanted {
+            let moved = self.net.step(work, vec![bytes], read::tensor(Form::Bytes, shape, source));
+            self.give_bytes(REQUANTIZE, vec![moved], shape, output);
+            return Ok(());
+        }
+        (self.net.given[source], self.net.given[output]) = (given.or(wanted), given.or(wanted));
+        self.rounded[output] = self.rounded[input];
+        self.net.same_scale.push((source, output));
         self.known[output].own_scale = self.keeps_scale(node, input);
+        self.give_bytes(work, vec![bytes], shape, output);
+        Ok(())
     }
 
     /// Whether a node must leave the scale of a value as it is: something depends on it, or others read the value, for
@@ -91,7 +111,7 @@ impl Lowering<'_> {
         };
         let mut same = (0..self.alias.len()).filter(|&other| self.alias[other] == source);
         let read = |value: usize| self.region.outputs.contains(&value) || self.readers[value].iter().any(is_other);
-        self.known[source].own_scale || same.any(read)
+        self.known[source].own_scale || self.net.given[source].is_some() || same.any(read)
     }
 
     /// A function of one number, or `x * sigmoid(x)` written as two nodes.
@@ -116,7 +136,7 @@ impl Lowering<'_> {
         }
         // What becomes bytes is clipped on the way, by the ends of the scale.
         if let Function::Monotone(clip) = function
-            && is_clip_around_0(clip)
+            && self.ends_clip(clip, output)
             && self.is_float(input)
         {
             let floats = self.floats(input)?;
@@ -124,11 +144,32 @@ impl Lowering<'_> {
             self.known[output].own_scale = true;
             return Ok(());
         }
+        // What is only cut off fits the scale that the model gives the result.
+        let source = self.alias[input];
+        if let Function::Monotone(clip) = function
+            && is_clip_around_0(clip)
+            && self.net.given[source].is_none()
+        {
+            self.net.given[source] = self.net.given[output];
+        }
         let bytes = self.bytes(input)?;
         self.give_bytes(Work::Requantize(function), vec![bytes], shape, output);
         Ok(())
     }
+
+    /// Whether a function only cuts off, on either side of 0, what the ends of its result's scale cut off as well: a scale that
+    /// is chosen is that of the result.
+    fn ends_clip(&self, function: Activation, output: usize) -> bool {
+        let inside = |given: Quantization| match function {
+            Activation::Clip { min, max } => given.nearest(min) == 0 && given.nearest(max) == u8::MAX,
+            _ => given.zero_point == 0,
+        };
+        is_clip_around_0(function) && self.net.given[output].is_none_or(inside)
+    }
 }
+
+/// The same numbers in another scale.
+pub(super) const REQUANTIZE: Work = Work::Requantize(Function::Monotone(Activation::Linear));
 
 /// Whether a function only cuts off, on either side of 0.
 fn is_clip_around_0(function: Activation) -> bool {

@@ -3,6 +3,7 @@
 use byoc_plugin_api::{Node, Refusal, RefusalCode};
 
 use super::{Lowering, read};
+use crate::given::{check_weights, integers, stored};
 use crate::kmodel::arguments::{Kernel, MOST_CHANNELS, Pooling};
 use crate::kmodel::bodies::Shape;
 use crate::net::{Conv, Form, Function, Step, TensorId, Window, Work};
@@ -57,9 +58,11 @@ impl Lowering<'_> {
     /// The kernel of a convolution, and whether each channel has one of its own.
     fn kernel(&self, node: &Node, image: &Shape) -> Result<(Kernel, bool), Refusal> {
         let weights = read::input(node, 1)?;
-        if self.region.constant(weights).is_none() {
+        if stored(self.region, weights).is_none() {
             return Err(Refusal::new(RefusalCode::ConstantNeeded, "the weights must be constant"));
         }
+        check_weights(self.region, weights, 0)?;
+        self.check_bias(node.input(2))?;
         let sizes = self.fixed(weights)?;
         let kernel = match *sizes.as_slice() {
             [_, _, 1, 1] => Kernel::One,
@@ -109,7 +112,7 @@ impl Lowering<'_> {
     /// Takes along a pooling that the accelerator knows, where the result is not too small for it.
     fn fuse_pooling(&mut self, conv: &mut Conv, image: &Shape, last: &mut usize) -> Result<(), Refusal> {
         let region = self.region;
-        let Some(next) = self.only_reader(*last) else { return Ok(()) };
+        let (Some(next), conversions) = self.reader_past_conversions(*last) else { return Ok(()) };
         let node = &region.nodes[next];
         let maximum = match node.op.as_str() {
             "MaxPool" => true,
@@ -123,10 +126,19 @@ impl Lowering<'_> {
         if (output.width, output.height) != (width, height) || width < LEAST || height < LEAST {
             return Ok(());
         }
+        let wanted = read::output(node)?;
+        // A maximum of levels is one of them, a mean is rounded.
+        let same = |&conversion: &usize| {
+            integers(&region.nodes[conversion]).is_some_and(|tensor| self.net.given[tensor] == self.net.given[wanted])
+        };
+        if !conversions.is_empty() && !(maximum && conversions.iter().all(same)) {
+            return Ok(());
+        }
         if !maximum {
             // Means need the bytes of what they are taken from; a maximum is there among them.
-            self.net.same_scale.push((*last, read::output(node)?));
+            self.net.same_scale.push((*last, wanted));
         }
+        conversions.into_iter().for_each(|conversion| self.done[conversion] = true);
         conv.pooling = pooling;
         self.take(next, last)
     }

@@ -4,6 +4,7 @@
 use byoc_plugin_api::{DType, Node, Refusal, RefusalCode};
 
 use super::{Lowering, read};
+use crate::given::{check_weights, stored};
 use crate::kmodel::arguments::{Kernel, MOST_CHANNELS, Pooling};
 use crate::kmodel::bodies::Shape;
 use crate::net::{Conv, DenseActivation, Form, Function, Work};
@@ -59,7 +60,7 @@ impl Lowering<'_> {
     fn dense_sizes(&self, node: &Node) -> Result<(u32, u32), Refusal> {
         let (input, weights) = (read::input(node, 0)?, read::input(node, 1)?);
         let needed = |what: &str| Refusal::new(RefusalCode::ConstantNeeded, format!("{what} must be constant"));
-        let is_constant = |value| self.region.constant(value).is_some();
+        let is_constant = |value| stored(self.region, value).is_some();
         if !is_constant(weights) {
             return Err(needed("the weights"));
         }
@@ -79,7 +80,9 @@ impl Lowering<'_> {
         let [rows, columns] = *self.fixed(weights)?.as_slice() else {
             return Err(read::shape("the weights must be a matrix"));
         };
-        let outputs = if node.int("transB", 0) == 0 { columns } else { rows };
+        let (outputs, axis) = if node.int("transB", 0) == 0 { (columns, 1) } else { (rows, 0) };
+        check_weights(self.region, weights, axis)?;
+        self.check_bias(node.input(2))?;
         let small = |size| u32::try_from(size).map_err(|_| read::shape(format!("a vector of {size}")));
         Ok((small(inputs)?, small(outputs)?))
     }
@@ -89,7 +92,7 @@ impl Lowering<'_> {
         let next = self.only_reader(value).filter(|_| product.op == "MatMul")?;
         let node = &self.region.nodes[next];
         let bias = node.inputs.iter().flatten().find(|&&input| input != value)?;
-        let sizes = self.region.constant(*bias).and_then(|_| self.region.values[*bias].fixed_shape())?;
+        let sizes = stored(self.region, *bias).and_then(|_| self.region.values[*bias].fixed_shape())?;
         let count = outputs as usize;
         let fits = sizes.iter().product::<usize>() == count && sizes.last() == Some(&count);
         (node.op == "Add" && fits).then_some(next)

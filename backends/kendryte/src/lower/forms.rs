@@ -9,7 +9,7 @@ use crate::net::{Form, TensorId, Work};
 impl Lowering<'_> {
     /// The value as maps in KPU RAM.
     pub(super) fn kpu(&mut self, value: usize) -> Result<TensorId, Refusal> {
-        let (source, shape) = (self.alias[value], self.map(value)?);
+        let (source, shape) = (self.computed(value)?, self.map(value)?);
         if let Some((tensor, _)) = self.known[source].kpu
             && self.net.tensors[tensor].shape == shape
         {
@@ -28,7 +28,7 @@ impl Lowering<'_> {
 
     /// The value as bytes in main memory.
     pub(super) fn bytes(&mut self, value: usize) -> Result<TensorId, Refusal> {
-        let source = self.alias[value];
+        let source = self.computed(value)?;
         if let Some(tensor) = self.known[source].bytes {
             return Ok(tensor);
         }
@@ -52,7 +52,7 @@ impl Lowering<'_> {
 
     /// The value as `f32` in main memory.
     pub(super) fn floats(&mut self, value: usize) -> Result<TensorId, Refusal> {
-        let source = self.alias[value];
+        let source = self.computed(value)?;
         if let Some(tensor) = self.known[source].floats {
             return Ok(tensor);
         }

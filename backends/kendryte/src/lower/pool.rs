@@ -26,10 +26,7 @@ impl Lowering<'_> {
     pub(super) fn max_pool(&mut self, node: &Node) -> Result<(), Refusal> {
         let (input, output) = (read::input(node, 0)?, read::output(node)?);
         let (window, shape) = (self.pool_window(node)?, self.map(output)?);
-        let bytes = self.bytes(input)?;
-        self.moves(node, input, output);
-        self.give_bytes(Work::MaxPool(window), vec![bytes], shape, output);
-        Ok(())
+        self.give_moved(node, Work::MaxPool(window), [input, output], shape)
     }
 
     pub(super) fn average_pool(&mut self, node: &Node) -> Result<(), Refusal> {

@@ -36,10 +36,7 @@ impl Lowering<'_> {
         if from.channels != to.channels {
             return Err(read::shape("only rows and columns are resized"));
         }
-        let bytes = self.bytes(input)?;
-        self.moves(node, input, output);
-        self.give_bytes(Work::Resize(from), vec![bytes], to, output);
-        Ok(())
+        self.give_moved(node, Work::Resize(from), [input, output], to)
     }
 
     /// The scales of rows and columns.

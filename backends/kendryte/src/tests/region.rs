@@ -3,6 +3,7 @@
 
 mod build;
 mod limits;
+mod quantized;
 mod random;
 mod shapes;
 

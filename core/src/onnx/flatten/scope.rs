@@ -48,7 +48,7 @@ impl<'a> Call<'a> {
 
     fn bind_graph(&mut self, graph: &mut GraphProto, around: &HashSet<String>, taken: &mut Names) {
         let mut own = around.clone();
-        own.extend(super::super::bodies::defined(graph).map(str::to_owned));
+        own.extend(super::super::values::defined(graph).map(str::to_owned));
         for output in graph.output.iter_mut().filter_map(|info| info.name.as_mut()) {
             self.rename(output, &own, taken);
         }

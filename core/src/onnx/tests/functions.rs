@@ -134,8 +134,8 @@ impl Backend for Acme {
     }
 }
 
-/// A backend that brings `local::Scale` in version 1, with an attribute `by`, and `Relu`.
-fn brought() -> CustomOperators {
+/// A backend that brings `local::Scale` in version 1, with an attribute `by`, and of ONNX's own operators `Relu` and `Softsign`.
+pub(super) fn brought() -> CustomOperators {
     let scale = Operator {
         domain: "local".into(),
         name: "Scale".into(),
@@ -143,7 +143,7 @@ fn brought() -> CustomOperators {
         attributes: vec![CustomAttribute::with_default("by", Attribute::Float(2.0))],
         ..Operator::default()
     };
-    let relu = Operator { name: "Relu".into(), ..Operator::default() };
+    let core_own = |name: &str| Operator { name: name.into(), ..Operator::default() };
     let of = |operator| CustomOperator {
         operator,
         backend: "acme".into(),
@@ -151,7 +151,7 @@ fn brought() -> CustomOperators {
         options: Options::default(),
         types: Vec::new(),
     };
-    CustomOperators::new(vec!["acme".into()], [scale, relu].map(of).into())
+    CustomOperators::new(vec!["acme".into()], [scale, core_own("Relu"), core_own("Softsign")].map(of).into())
 }
 
 /// A function that doubles, with an attribute `by`.
@@ -166,7 +166,7 @@ fn importing(version: i64, model: ModelProto) -> ModelProto {
     ModelProto { opset_import: [model.opset_import, vec![set]].concat(), ..model }
 }
 
-fn import_for(model: &ModelProto, custom: &CustomOperators) -> Result<Model> {
+pub(super) fn import_for(model: &ModelProto, custom: &CustomOperators) -> Result<Model> {
     let dir = tempfile::tempdir().expect("folder");
     let path = dir.path().join("m.onnx");
     std::fs::write(&path, model.encode_to_vec()).expect("write");
@@ -174,7 +174,7 @@ fn import_for(model: &ModelProto, custom: &CustomOperators) -> Result<Model> {
 }
 
 /// The nodes of a good model, and the names of those that are calls.
-fn nodes_for(model: &ModelProto, custom: &CustomOperators) -> (Vec<String>, Vec<String>) {
+pub(super) fn nodes_for(model: &ModelProto, custom: &CustomOperators) -> (Vec<String>, Vec<String>) {
     let model = import_for(model, custom).expect("a good model");
     let nodes = model.entries[0].nodes.iter().map(|node| show(&model, node)).collect();
     (nodes, model.entries[0].calls.iter().cloned().collect())

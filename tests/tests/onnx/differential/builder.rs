@@ -308,7 +308,7 @@ impl Builder {
             node.rounds = made.map(|value| value.dtype).filter(float);
         }
         let runs = if self.symbols.is_empty() { 1 } else { RUNS };
-        let case = Case { opset: self.opset, leaves: self.leaves, nodes: self.nodes, outputs, runs };
+        let case = Case { opset: self.opset, leaves: self.leaves, nodes: self.nodes, outputs, runs, wrap: None };
         case.pruned()
     }
 }

@@ -7,6 +7,8 @@ use byoc_core::onnx::write::{Model, attribute, node, tensor, to_onnx, value};
 use byoc_plugin_api::{Attribute, DType};
 use byoc_tests::tensor::Tensor;
 
+use super::wrap::Wrap;
+
 /// A size of an input: a number, or a symbol that has another number in each run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Dim {
@@ -51,6 +53,8 @@ pub(crate) struct Case {
     pub(crate) nodes: Vec<Node>,
     pub(crate) outputs: Vec<String>,
     pub(crate) runs: usize,
+    /// The control flow that its nodes are in.
+    pub(crate) wrap: Option<Wrap>,
 }
 
 impl Case {
@@ -73,7 +77,8 @@ impl Case {
     /// The inputs of a run, by name.
     pub(crate) fn inputs(&self, run: usize) -> Vec<(String, Tensor)> {
         let inputs = self.leaves.iter().filter(|leaf| !leaf.constant);
-        inputs.map(|leaf| (leaf.name.clone(), leaf.values[run].clone())).collect()
+        let inputs = inputs.map(|leaf| (leaf.name.clone(), leaf.values[run].clone()));
+        inputs.chain(self.wrap.map(|wrap| wrap.choice(run))).collect()
     }
 
     /// The ONNX file.
@@ -82,13 +87,17 @@ impl Case {
         let (constants, inputs): (Vec<&Leaf>, Vec<&Leaf>) = self.leaves.iter().partition(|leaf| leaf.constant);
         model.graph.input = inputs.into_iter().map(port).collect();
         model.graph.initializer = constants.into_iter().map(constant).collect();
-        model.graph.node = self.nodes.iter().map(Node::to_onnx).collect();
         // Both sides infer what an output is.
         model.graph.output = self
             .outputs
             .iter()
             .map(|name| ValueInfoProto { name: Some(name.clone()), ..ValueInfoProto::default() })
             .collect();
+        let nodes = self.nodes.iter().map(Node::to_onnx).collect();
+        match self.wrap {
+            Some(wrap) => model = wrap.put(model, nodes),
+            None => model.graph.node = nodes,
+        }
         model.finish()
     }
 }
@@ -138,6 +147,9 @@ impl std::fmt::Display for Case {
                 write!(f, " {name}={value:?}")?;
             }
             writeln!(f)?;
+        }
+        if let Some(wrap) = self.wrap {
+            writeln!(f, "in {wrap:?}")?;
         }
         write!(f, "outputs {}", self.outputs.join(", "))
     }

@@ -6,7 +6,7 @@ use byoc_plugin_api::testing::Rng;
 use super::{activations, normal, of_lines};
 use crate::kmodel::arguments::{Arguments, Kernel};
 use crate::kmodel::conv::Conv;
-use crate::quantize::{Activation, Curve, FloatConv, Quantization, QuantizedConv, conv};
+use crate::quantize::{self, Activation, Curve, FloatConv, Quantization, QuantizedConv, conv};
 use crate::simulator::Simulator;
 use crate::tests::build;
 
@@ -57,7 +57,7 @@ impl Layer {
 
     fn float(&self) -> FloatConv<'_> {
         FloatConv {
-            weights: &self.weights,
+            weights: quantize::Weights::Real(&self.weights),
             bias: self.bias.clone(),
             scale: self.scale.clone(),
             output_channels: self.outputs,

@@ -1,14 +1,14 @@
 //! What cannot be quantised is refused, and what only looks like it is not.
 
 use crate::kmodel::arguments::Kernel;
-use crate::quantize::{Activation, FloatConv, Quantization, conv};
+use crate::quantize::{Activation, FloatConv, Quantization, Weights, conv};
 
 const WEIGHTS: [f32; 4] = [0.5, -0.25, 0.0, 0.125];
 
 /// Two channels of two weights.
 fn float(weights: &[f32]) -> FloatConv<'_> {
     FloatConv {
-        weights,
+        weights: Weights::Real(weights),
         bias: vec![0.0, 1.0],
         scale: None,
         output_channels: 2,

@@ -158,7 +158,7 @@ fn other_layers_that_have_no_code() {
 fn without_observations_there_is_no_code() {
     let build = conv(TAKEN);
     let error = compile(&build, &[]).expect_err("nothing was observed");
-    assert_eq!(error.message, "the range of 'x0' is not known");
+    assert_eq!(error.message, "the range of 'x0' is not known: the model has no scale for it");
     assert_eq!(error.hint.as_deref(), Some("Give samples of the model's inputs with --dataset"));
 }
 

@@ -1,0 +1,135 @@
+//! Operators that ONNX defines by others: the functions of its specification. A backend that brings one gets its nodes whole; where
+//! nobody takes them, the importer puts the nodes of the function in their place.
+//!
+//! The formulas are those of ONNX's operator descriptions, written for values of any size.
+
+mod activations;
+mod attention;
+mod body;
+mod call;
+mod losses;
+mod norm;
+mod space;
+mod windows;
+
+use std::collections::BTreeSet;
+
+use self::body::{Body, Value};
+use self::call::{Call, bad};
+use super::proto::{FunctionProto, NodeProto};
+use super::values;
+use crate::diagnostic::Result;
+use crate::ops::attributes::{AttributeDef, Default, Kind, List, float, float_or, graph, int, int_or, ints, string_or};
+
+/// The operator set of the nodes in the bodies.
+const OPSET: i64 = 28;
+
+/// An operator that is a function of others.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionDef {
+    /// The domain, empty for ONNX's own.
+    pub domain: &'static str,
+    /// The ONNX name.
+    pub name: &'static str,
+    /// The first version of the operator set whose form is known.
+    pub since: i64,
+    /// Fewest and most inputs.
+    pub inputs: (usize, usize),
+    /// Most outputs; output 0 is required.
+    pub outputs: usize,
+    /// Its attributes, in all versions that are known.
+    pub attributes: List,
+    /// Writes the values of the outputs.
+    body: fn(&mut Body, &Call) -> Result<Vec<Value>>,
+}
+
+const ALPHA: List = &[float_or("alpha", 1.0)];
+const BLOCKS: List = &[int("blocksize").required(), string_or("mode", "DCR").since(11)];
+const FLEX: List = &[graph("prob_mod"), float("scale"), graph("score_mod"), int("softmax_precision")];
+const LINEAR_ATTENTION: List = &[
+    // How the work may be cut, which changes no result.
+    int_or("chunk_size", 64),
+    int("kv_num_heads").required(),
+    int("q_num_heads").required(),
+    float_or("scale", 0.0),
+    string_or("update_rule", "gated_delta"),
+];
+const LOSS: List = &[int("ignore_index"), string_or("reduction", "mean")];
+const WINDOW: List = &[int_or("output_datatype", 1), int_or("periodic", 1)];
+
+/// Every one of them, by name: the first version, inputs, outputs, attributes and body.
+#[rustfmt::skip]
+pub static FUNCTIONS: &[FunctionDef] = &[
+    row("AffineGrid", 20, (2, 2), 1, &[int_or("align_corners", 0)], space::affine_grid),
+    row("BlackmanWindow", 17, (1, 1), 1, WINDOW, windows::blackman),
+    row("CausalConvWithState", 27, (2, 4), 2, &[string_or("activation", "none")], attention::causal_conv),
+    row("Celu", 12, (1, 1), 1, ALPHA, activations::celu),
+    row("CenterCropPad", 18, (2, 2), 1, &[ints("axes")], space::center_crop_pad),
+    row("DepthToSpace", 1, (1, 1), 1, BLOCKS, space::depth_to_space),
+    FunctionDef { domain: "ai.onnx.preview", ..row("FlexAttention", 1, (3, 3), 1, FLEX, attention::flex) },
+    row("GroupNormalization", 18, (3, 3), 1, GROUP, norm::group),
+    row("HammingWindow", 17, (1, 1), 1, WINDOW, windows::hamming),
+    row("HannWindow", 17, (1, 1), 1, WINDOW, windows::hann),
+    row("LinearAttention", 27, (3, 6), 2, LINEAR_ATTENTION, attention::linear),
+    row("MeanVarianceNormalization", 9, (1, 1), 1, MEAN_VARIANCE, norm::mean_variance),
+    row("NegativeLogLikelihoodLoss", 12, (2, 3), 1, LOSS, losses::negative_log_likelihood),
+    // Before 7, the slope was broadcast otherwise.
+    row("PRelu", 7, (2, 2), 1, &[], activations::prelu),
+    // Operator set 1 had other defaults.
+    row("Selu", 6, (1, 1), 1, SELU, activations::selu),
+    row("Shrink", 9, (1, 1), 1, &[float_or("bias", 0.0), float_or("lambd", 0.5)], activations::shrink),
+    row("SoftmaxCrossEntropyLoss", 12, (2, 3), 2, LOSS, losses::softmax_cross_entropy),
+    row("Softsign", 1, (1, 1), 1, &[], activations::softsign),
+    row("SpaceToDepth", 1, (1, 1), 1, BLOCKS_BACK, space::space_to_depth),
+    row("SwiGLU", 28, (2, 2), 1, ALPHA, activations::swiglu),
+    row("ThresholdedRelu", 10, (1, 1), 1, ALPHA, activations::thresholded_relu),
+];
+
+const BLOCKS_BACK: List = &[int("blocksize").required(), string_or("mode", "DCR").since(28)];
+const GROUP: List = &[float_or("epsilon", 1e-5), int("num_groups").required(), int_or("stash_type", 1).since(21)];
+const MEAN_VARIANCE: List = &[AttributeDef::new("axes", Kind::Ints, Default::Ints(&[0, 2, 3]))];
+const SELU: List = &[float_or("alpha", 1.673_263_2), float_or("gamma", 1.050_701)];
+
+const fn row(
+    name: &'static str,
+    since: i64,
+    inputs: (usize, usize),
+    outputs: usize,
+    attributes: List,
+    body: fn(&mut Body, &Call) -> Result<Vec<Value>>,
+) -> FunctionDef {
+    FunctionDef { domain: "", name, since, inputs, outputs, attributes, body }
+}
+
+/// The function of that name, if there is one.
+pub(super) fn find(domain: &str, op: &str) -> Option<&'static FunctionDef> {
+    FUNCTIONS.iter().find(|def| (def.domain, def.name) == (domain, op))
+}
+
+impl FunctionDef {
+    /// The function for a node of that version of the operator set. The node gets as many inputs as the function has.
+    pub(super) fn function(&self, version: i64, node: &mut NodeProto) -> Result<FunctionProto> {
+        if version < self.since {
+            let cause = format!("operator {} version {version} is not supported", self.name);
+            return Err(bad(cause).hint(format!("Export the model with operator set {} or newer", self.since)));
+        }
+        let count = |names: &[String]| names.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
+        for (what, count, most) in
+            [("inputs", count(&node.input), self.inputs.1), ("outputs", count(&node.output), self.outputs)]
+        {
+            if count > most {
+                return Err(bad(format!("has {count} {what}, expected at most {most} in version {version}")));
+            }
+        }
+        node.input.truncate(self.inputs.1);
+        let mut inputs: Vec<_> = (0..node.input.len()).map(|index| format!("input_{index}")).collect();
+        let call = Call::new(self, version, node, &inputs)?;
+        let mut body = Body::new(call.graphs().flat_map(values::names).map(str::to_owned).collect());
+        let outputs = (self.body)(&mut body, &call)?;
+        // What the graphs of the node read keeps its name.
+        let read: BTreeSet<String> = call.graphs().flat_map(values::free).collect();
+        inputs.extend(read.iter().cloned());
+        node.input.extend(read);
+        Ok(body.function(inputs, &outputs))
+    }
+}

@@ -1,0 +1,57 @@
+//! Normalisations.
+
+use byoc_plugin_api::DType;
+
+use super::body::{Body, Value};
+use super::call::Call;
+use crate::diagnostic::Result;
+use crate::ops::cast::to_onnx;
+
+/// `scale * (x - mean) / sqrt(variance + epsilon) + bias`, with mean and variance of each group of channels. To operator set 20
+/// `scale` and `bias` had one number a group, and everything was computed in the type of `X`.
+pub(super) fn group(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
+    let (x, scale, bias) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let by_group = call.version < 21;
+    let stash = match call.optional_int("stash_type") {
+        Some(stash) if !by_group => body.cast(&x, stash),
+        _ => x.clone(),
+    };
+    let grouped = body.reshape(&stash, &[0, call.int("num_groups"), -1]);
+    let axes = body.ints(&[2]);
+    let mean = body.mean(&grouped, &axes);
+    let centred = body.op("Sub", [&grouped, &mean]);
+    let squares = body.op("Mul", [&centred, &centred]);
+    let variance = body.mean(&squares, &axes);
+    let epsilon = body.number(call.float("epsilon"), &stash);
+    let variance = body.op("Add", [&variance, &epsilon]);
+    let deviation = body.op("Sqrt", [&variance]);
+    let normal = body.op("Div", [&centred, &deviation]);
+    let mut y = body.op("CastLike", [&normal, &x]);
+    if !by_group {
+        // Each channel has a row.
+        let (rows, rest) = (body.sizes(&x, 0, Some(2)), body.ints(&[-1]));
+        let rows = body.concat(&[&rows, &rest], 0);
+        y = body.op("Reshape", [&y, &rows]);
+    }
+    let (scale, bias) = (body.unsqueeze(&scale, 1), body.unsqueeze(&bias, 1));
+    let y = body.op("Mul", [&y, &scale]);
+    let y = body.op("Add", [&y, &bias]);
+    let shape = body.sizes(&x, 0, None);
+    Ok(vec![body.op("Reshape", [&y, &shape])])
+}
+
+/// `(x - mean) / (deviation + 1e-9)` over the axes, computed in `f64`.
+pub(super) fn mean_variance(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
+    let x = call.input(0)?;
+    let axes = body.ints(call.ints("axes").unwrap_or_default());
+    let wide = body.cast(&x, to_onnx(DType::F64));
+    let mean = body.mean(&wide, &axes);
+    let centred = body.op("Sub", [&wide, &mean]);
+    let squares = body.op("Mul", [&centred, &centred]);
+    let variance = body.mean(&squares, &axes);
+    let deviation = body.op("Sqrt", [&variance]);
+    let epsilon = body.number(1e-9, &wide);
+    let deviation = body.op("Add", [&deviation, &epsilon]);
+    let y = body.op("Div", [&centred, &deviation]);
+    Ok(vec![body.op("CastLike", [&y, &x])])
+}
