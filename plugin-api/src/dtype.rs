@@ -108,13 +108,13 @@ impl DType {
     }
 
     /// Whether several elements share a byte.
-    pub fn is_packed(self) -> bool {
+    pub fn shares_bytes(self) -> bool {
         self.bits() < 8
     }
 
     /// Bytes an element; `None` where several share one.
     pub fn element_bytes(self) -> Option<usize> {
-        (!self.is_packed()).then(|| self.bits() / 8)
+        (!self.shares_bytes()).then(|| self.bits() / 8)
     }
 
     /// Bytes of an element that has them for itself, as in [`DType::unpack`].
@@ -142,7 +142,7 @@ impl DType {
     /// whole bytes stay as they are. `None` where the bytes are too few.
     pub fn unpack(self, packed: &[u8], elements: usize) -> Option<Vec<u8>> {
         let packed = packed.get(..self.bytes_for(elements)?)?;
-        if !self.is_packed() {
+        if !self.shares_bytes() {
             return Some(packed.to_vec());
         }
         let (bits, mask) = (self.bits(), (1u8 << self.bits()) - 1);
@@ -152,7 +152,7 @@ impl DType {
 
     /// The inverse of [`DType::unpack`]: of each byte the low bits count.
     pub fn pack(self, elements: &[u8]) -> Vec<u8> {
-        if !self.is_packed() {
+        if !self.shares_bytes() {
             return elements.to_vec();
         }
         let (bits, mask) = (self.bits(), (1u8 << self.bits()) - 1);

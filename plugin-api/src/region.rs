@@ -288,7 +288,7 @@ impl Region {
     /// The element type of a small constant, and its elements in bytes of their own.
     fn inline_elements(&self, value: usize) -> Option<(DType, Vec<u8>)> {
         let (bytes, Value { dtype, .. }) = (self.inline_bytes(value)?, &self.values[value]);
-        if !dtype.is_packed() {
+        if !dtype.shares_bytes() {
             return Some((*dtype, bytes));
         }
         let sizes = self.values[value].fixed_shape()?;

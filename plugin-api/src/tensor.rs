@@ -383,7 +383,7 @@ pub(crate) unsafe fn parts_anywhere<'a>(tensor: &DLTensor) -> Result<Parts<'a>, 
     if shape.iter().any(|&size| size < 0) {
         return Err(Error::new(format!("negative size in shape {shape:?}")));
     }
-    if dtype.is_packed() && !is_contiguous(shape, strides) {
+    if dtype.shares_bytes() && !is_contiguous(shape, strides) {
         return Err(Error::new(format!(
             "a tensor of {dtype} with the strides {strides:?}, whose elements share bytes"
         )));

@@ -45,7 +45,7 @@ impl View {
 
     /// Whether elements of that type can be seen so: those that share bytes are seen one after another, the first one first.
     pub fn suits(&self, dtype: DType) -> bool {
-        !dtype.is_packed() || self.offset == 0 && self.is_contiguous()
+        !dtype.shares_bytes() || self.offset == 0 && self.is_contiguous()
     }
 
     /// Whether the elements follow each other in row-major order.

@@ -123,7 +123,7 @@ fn view_constant(graph: &Graph, constants: &ConstantTable, node: &Node, output: 
     // Elements that share bytes have to be moved; they must also be all that the bytes hold.
     let base = constants.get(constant.base);
     let whole = || view.suits(base.dtype) && view.bytes(base.dtype) == base.bytes.len();
-    if base.dtype.is_packed() && !whole() {
+    if base.dtype.shares_bytes() && !whole() {
         return None;
     }
     Some(ConstantRef { base: constant.base, view })

@@ -32,7 +32,7 @@ pub fn fill(mode: Fill, seed: u64, name: &str, dtype: DType, elements: usize) ->
             Fill::Ones | Fill::Zeros => bytes.extend_from_slice(&one),
         }
     }
-    Ok(if dtype.is_packed() { dtype.pack(&bytes) } else { bytes })
+    Ok(if dtype.shares_bytes() { dtype.pack(&bytes) } else { bytes })
 }
 
 fn one(dtype: DType) -> Vec<u8> {

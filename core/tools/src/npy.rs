@@ -161,7 +161,7 @@ pub fn write(tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
     out.write_all(&(padded as u16).to_le_bytes())?;
     out.write_all(header.as_bytes())?;
     let elements = tensor.numbers().len();
-    match tensor.dtype().is_packed() {
+    match tensor.dtype().shares_bytes() {
         true => out.write_all(&tensor.dtype().unpack(tensor.bytes(), elements).unwrap_or_default()),
         false => out.write_all(tensor.bytes()),
     }

@@ -59,7 +59,7 @@ impl Tensor {
     pub fn numbers(&self) -> impl ExactSizeIterator<Item = Number> {
         let (bits, size) = (self.dtype.bits(), self.dtype.unpacked_bytes());
         let elements = self.shape.iter().map(|&size| usize::try_from(size).unwrap_or(0)).product();
-        (0..elements).map(move |index| match self.dtype.is_packed() {
+        (0..elements).map(move |index| match self.dtype.shares_bytes() {
             true => Number::read(self.dtype, &[self.bytes[index * bits / 8] >> (index * bits % 8)]),
             false => Number::read(self.dtype, &self.bytes[index * size..][..size]),
         })

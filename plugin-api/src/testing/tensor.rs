@@ -169,7 +169,7 @@ impl Tensor {
 
     /// The tensor for a backend.
     pub fn view(&self) -> TensorView<'_> {
-        let view = match self.dtype.is_packed() {
+        let view = match self.dtype.shares_bytes() {
             true => TensorView::from_bytes(self.memory(), self.dtype, &self.shape, &self.strides),
             false => TensorView::strided(self.memory(), self.offset(), self.dtype, &self.shape, &self.strides),
         };

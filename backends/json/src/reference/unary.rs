@@ -235,7 +235,7 @@ pub(crate) fn cast(call: &Call<'_, '_>) -> Outputs {
     };
     let is_float = |dtype: DType| dtype.is_float() || dtype.is_small_float();
     // Integers of less than 8 bits wrap whatever they are made of.
-    let wraps = to.is_packed() && !is_float(to);
+    let wraps = to.shares_bytes() && !is_float(to);
     if !wraps && (is_float(x.dtype()) || is_float(to)) {
         return Ok(vec![Array::cast(to, x.to_f64(), call.node.int("saturate", 1) != 0, round)]);
     }

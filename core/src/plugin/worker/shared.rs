@@ -146,7 +146,7 @@ fn view<'a>(tensor: &'a SharedTensor, files: &'a [Bytes]) -> Result<TensorView<'
 
 /// Whether every element of a view that starts at `offset` is within `length` bytes.
 fn fits(tensor: &SharedTensor, offset: usize, length: usize) -> bool {
-    if tensor.dtype.is_packed() {
+    if tensor.dtype.shares_bytes() {
         let count = tensor.shape.iter().try_fold(1usize, |count, &size| count.checked_mul(usize::try_from(size).ok()?));
         let bytes = count.and_then(|count| tensor.dtype.bytes_for(count));
         return tensor.strides == contiguous_strides(&tensor.shape)

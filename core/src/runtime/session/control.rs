@@ -206,7 +206,7 @@ impl<'a> Slicer<'a> {
         let (mut shape, mut strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
         let axis = usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok()?;
         // A slice of elements that share bytes may begin within one; the compiler lets no such scan through.
-        if axis >= shape.len() || tensor.dtype().is_packed() {
+        if axis >= shape.len() || tensor.dtype().shares_bytes() {
             return None;
         }
         let (length, stride) = (usize::try_from(shape.remove(axis)).ok()?, strides.remove(axis));
@@ -239,7 +239,7 @@ impl Stack {
     }
 
     fn push(&mut self, tensor: &TensorView<'_>) -> Result<()> {
-        if tensor.dtype().is_packed() {
+        if tensor.dtype().shares_bytes() {
             return Err(incomplete());
         }
         if self.count == 0 {

@@ -10,7 +10,7 @@ const MAX_RANK: usize = 12;
 pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
     let (x, y) = (step.input(0)?, step.output(0)?);
     let rank = graph.shape(x).len();
-    let packed = [x, y].iter().any(|&value| graph.values[value].dtype.is_packed());
+    let packed = [x, y].iter().any(|&value| graph.values[value].dtype.shares_bytes());
     if packed || rank > MAX_RANK || graph.shape(y).len() > MAX_RANK {
         return None;
     }
