@@ -11,6 +11,7 @@ use byoc_core::ops::OPS;
 use byoc_core::ops::attributes::{AttributeDef, Default, List};
 use byoc_core::ops::control::CONTROL;
 use byoc_core::ops::lists::LISTS;
+use byoc_plugin_api::DType;
 use clap::CommandFactory;
 
 /// The notice at the start of a generated page whose texts are in `source`.
@@ -89,6 +90,15 @@ The nodes of a region are complete (`core/src/passes/complete.rs`), so that no b
 
 ";
 
+const SMALL_TYPES: &str = "
+## Element types of 8 bits and less
+
+Beside `i8`, `u8` and `bool` these are for storing: few operators take them, in the inputs that ONNX allows, and
+[backends that know them](writing-a-backend.md#element-types) get such nodes. `ConstantOfShape` makes them, and control flow hands them on, but
+cuts none into slices whose elements share bytes. They are taken by:
+
+";
+
 const CONTROL_FLOW: &str = "
 ## Control flow
 
@@ -130,6 +140,13 @@ fn operators() -> String {
         let attributes = attributes(def.attributes);
         let outputs = most(def.outputs);
         let _ = writeln!(text, "| {} | {} | {inputs} | {outputs} | {constant} | {attributes} |", def.name, def.since);
+    }
+    text += SMALL_TYPES;
+    for def in OPS.iter().filter(|def| !def.small.is_empty()) {
+        let all = DType::all().filter(|dtype| dtype.is_asked_for()).count() == def.small.len();
+        let names: Vec<_> = def.small.iter().map(|dtype| format!("`{dtype}`")).collect();
+        let only = if all { String::new() } else { format!(", only {}", names.join(", ")) };
+        let _ = writeln!(text, "- {}{only}", def.name);
     }
     text += CONTROL_FLOW;
     text += "| operator | since | graphs | attributes |\n|---|---|---|---|\n";

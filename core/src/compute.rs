@@ -116,8 +116,7 @@ impl Tensor {
     /// Zeros of the type and shape of `value`. An error where its shape is not fixed, or does not fit in memory.
     pub(crate) fn zeros(value: &Value) -> std::result::Result<Tensor, Error> {
         let shape = value.fixed_shape().ok_or_else(|| Error::new(format!("'{}' has no fixed shape", value.name)))?;
-        let size = shape.iter().try_fold(value.dtype.size(), |size, &count| size.checked_mul(count));
-        let size = size.filter(|&size| isize::try_from(size).is_ok());
+        let size = value.dtype.bytes_of(&shape).filter(|&size| isize::try_from(size).is_ok());
         let size = size.ok_or_else(|| Error::new(format!("'{}' does not fit in memory", value.name)))?;
         let shape: Vec<_> = shape.iter().map(|&size| size as i64).collect();
         let ty = TensorType { dtype: value.dtype, shape: value.shape.clone() };

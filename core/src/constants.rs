@@ -64,13 +64,15 @@ struct Corners {
 impl ConstantTable {
     /// Adds a constant, or finds it: equal bytes of the same type are one base, and so are a matrix and its transpose.
     /// A constant whose elements are all equal becomes one element under a splat view. `bytes` must be `shape` elements
-    /// of `dtype`.
+    /// of `dtype`. Elements that share bytes keep their places: they have no other views, and what is left of the last byte
+    /// becomes zero.
     pub fn insert(&mut self, name: &str, dtype: DType, shape: &[usize], bytes: Bytes) -> ConstantRef {
-        debug_assert_eq!(bytes.len(), shape.iter().product::<usize>() * dtype.size());
-        if is_splat(&bytes, dtype.size()) {
-            let base = self.base(name, dtype, vec![], bytes.slice(..dtype.size()));
+        debug_assert_eq!(Some(bytes.len()), dtype.bytes_of(shape));
+        if let Some(size) = dtype.element_bytes().filter(|&size| is_splat(&bytes, size)) {
+            let base = self.base(name, dtype, vec![], bytes.slice(..size));
             return ConstantRef { base, view: View::splat(shape) };
         }
+        let bytes = without_padding(dtype, shape, bytes);
         let digest = digest(&bytes);
         if !self.by_content.contains_key(&(dtype, digest))
             && let Some(base) = self.transposed(dtype, shape, &bytes)
@@ -84,9 +86,10 @@ impl ConstantTable {
         ConstantRef { base, view: View::contiguous(shape) }
     }
 
-    /// Adds a constant whose elements are all the given one. `None` when `element` is not one element of `dtype`.
+    /// Adds a constant whose elements are all the given one. `None` when `element` is not one element of `dtype`, or shares
+    /// its byte with others.
     pub fn insert_splat(&mut self, name: &str, dtype: DType, shape: &[usize], element: Bytes) -> Option<ConstantRef> {
-        if element.len() != dtype.size() {
+        if Some(element.len()) != dtype.element_bytes() {
             return None;
         }
         let base = self.base(name, dtype, vec![], element);
@@ -115,7 +118,8 @@ impl ConstantTable {
         let corners = Corners::of(dtype, shape, bytes)?;
         let (rows, columns) = (corners.rows, corners.columns);
         let candidates = self.by_corners.get(&Corners { rows: columns, columns: rows, ..corners })?;
-        let found = candidates.iter().find(|id| is_transpose(bytes, columns, &self.get(**id).bytes, dtype.size()));
+        let size = dtype.element_bytes()?;
+        let found = candidates.iter().find(|id| is_transpose(bytes, columns, &self.get(**id).bytes, size));
         found.copied()
     }
 
@@ -132,8 +136,8 @@ impl ConstantTable {
     /// A copy of the elements of `constant` in row-major order.
     pub fn materialize(&self, constant: &ConstantRef) -> Vec<u8> {
         let base = self.get(constant.base);
-        let mut bytes = Vec::with_capacity(constant.view.elements() * base.dtype.size());
-        constant.view.append_to(&mut bytes, &base.bytes, base.dtype.size());
+        let mut bytes = Vec::with_capacity(constant.view.bytes(base.dtype));
+        constant.view.append_to(&mut bytes, &base.bytes, base.dtype);
         bytes
     }
 }
@@ -150,9 +154,20 @@ impl Corners {
         if rows < 2 || columns < 2 || bytes.len() <= INLINE_BYTES {
             return None;
         }
-        let (first, last) = (bytes.slice(..dtype.size()), bytes.slice(bytes.len() - dtype.size()..));
+        let size = dtype.element_bytes()?;
+        let (first, last) = (bytes.slice(..size), bytes.slice(bytes.len() - size..));
         Some(Corners { dtype, rows, columns, first, last })
     }
+}
+
+/// The bytes with zeros where the last one holds no element, so that equal elements are equal bytes.
+fn without_padding(dtype: DType, shape: &[usize], bytes: Bytes) -> Bytes {
+    let used = shape.iter().product::<usize>() % 8 * dtype.bits() % 8;
+    let Some(&last) = bytes.last().filter(|&&last| used > 0 && last >> used != 0) else { return bytes };
+    let mut own = bytes.to_vec();
+    own.pop();
+    own.push(last & ((1 << used) - 1));
+    own.into()
 }
 
 fn add_name(names: &mut Vec<String>, name: &str) {
@@ -248,6 +263,25 @@ mod tests {
         assert_eq!(table.get(zeros.base).bytes.len(), 4);
         assert!(zeros.view.is_splat());
         assert_eq!(table.materialize(&zeros), vec![0; 256]);
+    }
+
+    #[test]
+    fn elements_that_share_bytes_are_one_base_whatever_pads_them() {
+        let mut table = ConstantTable::default();
+        let a = table.insert("a", DType::I4, &[3], Bytes::from_static(&[0x21, 0xf3]));
+        let b = table.insert("b", DType::I4, &[3, 1], Bytes::from_static(&[0x21, 0x03]));
+        let c = table.insert("c", DType::I4, &[4], Bytes::from_static(&[0x21, 0xf3]));
+        assert_eq!((a.base == b.base, a.base == c.base), (true, false));
+        assert_eq!((table.materialize(&a), table.materialize(&c)), (vec![0x21, 0x03], vec![0x21, 0xf3]));
+        // No view but that of all elements: not one element for all, and not the transpose.
+        let equal = table.insert("d", DType::I4, &[2, 4], Bytes::from_static(&[0x11; 4]));
+        assert_eq!((table.get(equal.base).bytes.len(), equal.view.suits(DType::I4)), (4, true));
+        assert_eq!(table.insert_splat("e", DType::I4, &[9], Bytes::from_static(&[1])), None);
+        let odd: Vec<u8> = (0..400u16).map(|i| i as u8).collect();
+        let turned = odd.iter().rev().copied().collect::<Vec<_>>();
+        let f = table.insert("f", DType::U4, &[20, 40], odd.into());
+        let g = table.insert("g", DType::U4, &[40, 20], turned.into());
+        assert!(f.view.suits(DType::U4) && g.view.suits(DType::U4) && f.base != g.base);
     }
 
     #[test]

@@ -160,7 +160,7 @@ fn readings(model: &Model) -> HashMap<BaseId, HashSet<Reading<'_>>> {
 
 fn bytes(graph: &Graph, value: ValueId) -> Option<usize> {
     let ty = graph.value(value).ty.as_ref()?;
-    ty.fixed_shape()?.iter().try_fold(ty.dtype.size(), |bytes, &size| bytes.checked_mul(size))
+    ty.dtype.bytes_of(&ty.fixed_shape()?)
 }
 
 /// The outputs of a region whose inputs are all constants. Large ones are in the spool.

@@ -1,6 +1,8 @@
 //! The operators core knows, as facts about them: versions, arity, types and shapes. No kernels. [`OPS`] is the one
 //! list; each family has one file. `docs/adding-an-operator.md` shows how to add a row.
 
+use byoc_plugin_api::DType;
+
 use crate::constants::View;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{CustomOperators, Node, TensorType};
@@ -36,6 +38,7 @@ pub(crate) mod testing;
 
 pub use elements::{ELEMENT_LIMIT, Scalar};
 pub use infer::Infer;
+use infer::{FLOAT8, SMALL};
 pub use run_time::{PartialType, RunTimeRule, Size};
 
 /// Sets type and shape of each output, or reports an invalid node.
@@ -99,6 +102,8 @@ pub struct OpDef {
     pub view: Option<ViewRule>,
     /// When the operator does nothing.
     pub no_op: NoOp,
+    /// The element types among those that not every backend knows that it takes.
+    pub small: &'static [DType],
     /// Whether it gives what a quantised constant stands for: computed ahead, it would be stored in a wider form.
     pub widens: bool,
 }
@@ -117,6 +122,7 @@ impl OpDef {
             run_time: None,
             view: None,
             no_op: NoOp::Never,
+            small: &[],
             widens: false,
         }
     }
@@ -166,6 +172,11 @@ impl OpDef {
 
     const fn no_op(mut self, when: NoOp) -> OpDef {
         self.no_op = when;
+        self
+    }
+
+    const fn small(mut self, types: &'static [DType]) -> OpDef {
+        self.small = types;
         self
     }
 
@@ -226,8 +237,8 @@ pub static OPS: &[OpDef] = &[
         .like(Like::First)
         .older(&[(14, 5, 5), (i64::MAX, 5, 3)])
         .attributes(attributes::BATCH_NORMALIZATION),
-    OpDef::new("Cast", 24, (1, 1), cast::cast).attributes(attributes::CAST).no_op(NoOp::SameType),
-    OpDef::new("CastLike", 24, (2, 2), cast::cast_like).attributes(attributes::CAST_LIKE),
+    OpDef::new("Cast", 24, (1, 1), cast::cast).attributes(attributes::CAST).no_op(NoOp::SameType).small(SMALL),
+    OpDef::new("CastLike", 24, (2, 2), cast::cast_like).attributes(attributes::CAST_LIKE).small(SMALL),
     OpDef::unary("Ceil", 13, elementwise::float_unary),
     OpDef::new("Clip", 13, (1, 3), elementwise::clip)
         .like(Like::First)
@@ -242,7 +253,10 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("ConvInteger", 10, (2, 4), quantize::conv_integer).like(Like::Rank).attributes(attributes::CONV),
     OpDef::unary("Cos", 22, elementwise::float_unary),
     OpDef::new("CumSum", 14, (2, 2), reduce::cumsum).like(Like::First).attributes(attributes::CUM_SUM),
-    OpDef::new("DequantizeLinear", 25, (2, 3), quantize::dequantize).attributes(attributes::DEQUANTIZE_LINEAR).widens(),
+    OpDef::new("DequantizeLinear", 25, (2, 3), quantize::dequantize)
+        .attributes(attributes::DEQUANTIZE_LINEAR)
+        .small(SMALL)
+        .widens(),
     OpDef::new("Div", 14, (2, 2), elementwise::arithmetic).like(Like::Broadcast).attributes(attributes::BROADCAST),
     OpDef::new("Dropout", 22, (1, 3), norm::dropout)
         .like(Like::First)
@@ -250,6 +264,7 @@ pub static OPS: &[OpDef] = &[
         .attributes(attributes::DROPOUT)
         .outputs(2)
         .no_op(NoOp::Always)
+        .small(FLOAT8)
         .view(layout::identity_view),
     OpDef::new("DynamicQuantizeLinear", 11, (1, 1), quantize::dynamic).outputs(3),
     OpDef::unary("Elu", 22, elementwise::float_unary).attributes(attributes::ELU),
@@ -263,6 +278,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("EyeLike", 22, (1, 1), shape::eye_like).attributes(attributes::EYE_LIKE),
     OpDef::new("Flatten", 24, (1, 1), layout::flatten)
         .attributes(attributes::FLATTEN)
+        .small(SMALL)
         .view(layout::reshape_view)
         .no_op(NoOp::Always),
     OpDef::unary("Floor", 13, elementwise::float_unary),
@@ -280,10 +296,11 @@ pub static OPS: &[OpDef] = &[
     OpDef::unary("Hardmax", 13, softmax::softmax).attributes(attributes::SOFTMAX),
     OpDef::new("Identity", 24, (1, 1), layout::identity)
         .like(Like::First)
+        .small(SMALL)
         .view(layout::identity_view)
         .no_op(NoOp::Always),
-    OpDef::new("IsInf", 20, (1, 1), elementwise::is_nan).attributes(attributes::IS_INF),
-    OpDef::new("IsNaN", 20, (1, 1), elementwise::is_nan),
+    OpDef::new("IsInf", 20, (1, 1), elementwise::is_nan).attributes(attributes::IS_INF).small(FLOAT8),
+    OpDef::new("IsNaN", 20, (1, 1), elementwise::is_nan).small(FLOAT8),
     OpDef::new("LRN", 13, (1, 1), norm::lrn).like(Like::First).attributes(attributes::LRN),
     OpDef::new("LayerNormalization", 17, (2, 3), norm::layer)
         .like(Like::First)
@@ -318,11 +335,12 @@ pub static OPS: &[OpDef] = &[
         .run_time(run_time::pad)
         .like(Like::Rank)
         .older(&[(11, 1, 1), (18, 3, 1)])
-        .attributes(attributes::PAD),
+        .attributes(attributes::PAD)
+        .small(SMALL),
     OpDef::new("Pow", 15, (2, 2), elementwise::pow).like(Like::Broadcast).attributes(attributes::BROADCAST),
     OpDef::new("QLinearConv", 10, (8, 9), quantize::linear_conv).attributes(attributes::CONV),
     OpDef::new("QLinearMatMul", 21, (8, 8), quantize::linear_matmul),
-    OpDef::new("QuantizeLinear", 25, (2, 3), quantize::quantize).attributes(attributes::QUANTIZE_LINEAR),
+    OpDef::new("QuantizeLinear", 25, (2, 3), quantize::quantize).attributes(attributes::QUANTIZE_LINEAR).small(SMALL),
     OpDef::new("RMSNormalization", 23, (2, 2), norm::rms).attributes(attributes::LAYER_NORMALIZATION),
     OpDef::new("Range", 27, (3, 3), shape::range).run_time(run_time::range).attributes(attributes::RANGE),
     OpDef::unary("Reciprocal", 13, elementwise::float_unary),
@@ -344,6 +362,7 @@ pub static OPS: &[OpDef] = &[
         .run_time(run_time::reshape)
         .older(&[(5, 1, 1)])
         .attributes(attributes::RESHAPE)
+        .small(SMALL)
         .view(layout::reshape_view)
         .no_op(NoOp::Always),
     OpDef::new("Resize", 19, (1, 4), resize::resize)
@@ -360,11 +379,11 @@ pub static OPS: &[OpDef] = &[
         .like(Like::First)
         .attributes(attributes::SCATTER_ELEMENTS),
     OpDef::new("ScatterND", 18, (3, 3), scatter::scatter_nd).attributes(attributes::SCATTER_ND),
-    OpDef::new("Shape", 24, (1, 1), shape::shape).attributes(attributes::SHAPE),
+    OpDef::new("Shape", 24, (1, 1), shape::shape).attributes(attributes::SHAPE).small(SMALL),
     OpDef::unary("Sigmoid", 13, elementwise::float_unary),
     OpDef::unary("Sign", 13, elementwise::numeric_unary),
     OpDef::unary("Sin", 22, elementwise::float_unary),
-    OpDef::new("Size", 24, (1, 1), shape::size),
+    OpDef::new("Size", 24, (1, 1), shape::size).small(SMALL),
     OpDef::new("Slice", 13, (3, 5), slice::slice)
         .run_time(run_time::slice)
         .like(Like::Rank)
@@ -383,6 +402,7 @@ pub static OPS: &[OpDef] = &[
         .run_time(run_time::squeeze)
         .older(&[(13, 1, 1)])
         .attributes(attributes::SQUEEZE)
+        .small(SMALL)
         .view(layout::reshape_view)
         .no_op(NoOp::Always),
     OpDef::new("Sub", 14, (2, 2), elementwise::arithmetic).like(Like::Broadcast).attributes(attributes::BROADCAST),
@@ -403,6 +423,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("Transpose", 24, (1, 1), layout::transpose)
         .like(Like::Rank)
         .attributes(attributes::TRANSPOSE)
+        .small(SMALL)
         .view(layout::transpose_view),
     OpDef::new("Trilu", 14, (1, 2), layout::trilu).attributes(attributes::TRILU),
     OpDef::new("Unique", 11, (1, 1), select::unique)
@@ -413,6 +434,7 @@ pub static OPS: &[OpDef] = &[
         .run_time(run_time::unsqueeze)
         .older(&[(13, 1, 1)])
         .attributes(attributes::SQUEEZE)
+        .small(SMALL)
         .view(layout::reshape_view)
         .no_op(NoOp::Always),
     OpDef::new("Where", 16, (3, 3), elementwise::select),

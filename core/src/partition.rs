@@ -10,6 +10,7 @@ mod report;
 mod run_time;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::{Deserialize, Serialize};
 
 use crate::constants::{Claims, ConstantAccess};
+use crate::dtype::DType;
 use crate::error::{Error, Refusal};
 use crate::job::{Generated, Job};
 use crate::operator::{Operator, OutputType};
@@ -64,6 +65,23 @@ pub struct Description {
     /// by [`Executable::run_sized`](crate::Executable::run_sized). It has one match, so nothing in it reads such an output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub run_time_sizes: bool,
+    /// Element types that its regions may have beside [`DType::frozen`]: it is never asked about a node that reads or writes
+    /// another one. Names that a reader does not know are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "known_types")]
+    pub types: Vec<DType>,
+}
+
+impl Description {
+    /// Whether regions of the backend may have elements of that type.
+    pub fn knows(&self, dtype: DType) -> bool {
+        !dtype.is_asked_for() || self.types.contains(&dtype)
+    }
+}
+
+/// A plugin may name types that are younger than its host.
+fn known_types<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<DType>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    Ok(names.iter().filter_map(|name| DType::from_name(name)).collect())
 }
 
 /// A format of files that is code of a backend.

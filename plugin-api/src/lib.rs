@@ -116,6 +116,7 @@ mod region;
 mod registry;
 mod runtime;
 mod sized_table;
+pub mod small;
 #[cfg(feature = "host")]
 mod table;
 mod tensor;

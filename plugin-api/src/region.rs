@@ -266,8 +266,7 @@ impl Region {
 
     /// The elements of a small constant of an integer or boolean type.
     pub fn constant_ints(&self, value: usize) -> Option<Vec<i64>> {
-        let bytes = self.inline_bytes(value)?;
-        let dtype = self.values[value].dtype;
+        let (dtype, bytes) = self.inline_elements(value)?;
         let read = |chunk: &[u8]| -> Option<i64> {
             Some(match dtype {
                 DType::I64 => i64::from_le_bytes(chunk.try_into().ok()?),
@@ -278,26 +277,38 @@ impl Region {
                 DType::U16 => u16::from_le_bytes(chunk.try_into().ok()?).into(),
                 DType::I8 => i64::from(chunk[0] as i8),
                 DType::U8 | DType::Bool => chunk[0].into(),
-                DType::F32 | DType::F64 | DType::F16 | DType::BF16 => return None,
+                DType::I4 | DType::U4 | DType::I2 | DType::U2 => crate::small::decode(dtype, chunk[0])? as i64,
+                _ => return None,
             })
         };
-        bytes.chunks_exact(dtype.size()).map(read).collect()
+        bytes.chunks_exact(dtype.unpacked_bytes()).map(read).collect()
     }
 
     /// The elements of a small constant of a floating-point type, widened to `f64`.
     pub fn constant_floats(&self, value: usize) -> Option<Vec<f64>> {
-        let bytes = self.inline_bytes(value)?;
-        let dtype = self.values[value].dtype;
+        let (dtype, bytes) = self.inline_elements(value)?;
         let read = |chunk: &[u8]| -> Option<f64> {
             Some(match dtype {
                 DType::F32 => f32::from_le_bytes(chunk.try_into().ok()?).into(),
                 DType::F64 => f64::from_le_bytes(chunk.try_into().ok()?),
                 DType::F16 => half::f16::from_le_bytes(chunk.try_into().ok()?).into(),
                 DType::BF16 => half::bf16::from_le_bytes(chunk.try_into().ok()?).into(),
+                _ if dtype.is_small_float() => crate::small::decode(dtype, chunk[0])?,
                 _ => return None,
             })
         };
-        bytes.chunks_exact(dtype.size()).map(read).collect()
+        bytes.chunks_exact(dtype.unpacked_bytes()).map(read).collect()
+    }
+
+    /// The element type of a small constant, and its elements in bytes of their own.
+    fn inline_elements(&self, value: usize) -> Option<(DType, Vec<u8>)> {
+        let (bytes, Value { dtype, .. }) = (self.inline_bytes(value)?, &self.values[value]);
+        if !dtype.shares_bytes() {
+            return Some((*dtype, bytes));
+        }
+        let sizes = self.values[value].fixed_shape()?;
+        let elements = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size))?;
+        Some((*dtype, dtype.unpack(&bytes, elements)?))
     }
 
     /// The bytes of a small constant, if `value` is one.

@@ -73,8 +73,8 @@ impl<'a> TensorView<'a> {
     /// A contiguous tensor over bytes, row-major and little-endian, at any alignment. Errors when `shape` does not
     /// count the bytes.
     pub fn from_bytes(bytes: &'a [u8], dtype: DType, shape: &'a [i64], strides: &'a [i64]) -> Result<Self, Error> {
-        let size = |length: usize, &size: &i64| length.checked_mul(usize::try_from(size).ok()?);
-        let length = shape.iter().try_fold(dtype.size(), size);
+        let size = |count: usize, &size: &i64| count.checked_mul(usize::try_from(size).ok()?);
+        let length = shape.iter().try_fold(1, size).and_then(|count| dtype.bytes_for(count));
         if length != Some(bytes.len()) || shape.len() != strides.len() || !is_contiguous(shape, strides) {
             return Err(Error::new(format!("{} bytes are not a tensor of {dtype} and shape {shape:?}", bytes.len())));
         }
@@ -82,7 +82,7 @@ impl<'a> TensorView<'a> {
     }
 
     /// A tensor with any strides over bytes, of which the first element begins at byte `first`. Errors when shape and
-    /// strides reach beyond the bytes.
+    /// strides reach beyond the bytes, and where elements share bytes.
     #[cfg(feature = "testing")]
     pub(crate) fn strided(
         bytes: &'a [u8],
@@ -96,7 +96,10 @@ impl<'a> TensorView<'a> {
             let reach = size.saturating_sub(1).saturating_mul(*stride);
             (least, most) = (least.saturating_add(reach.min(0)), most.saturating_add(reach.max(0)));
         }
-        let (size, first_at) = (dtype.size() as i64, i64::try_from(first).unwrap_or(i64::MAX));
+        let Some(size) = dtype.element_bytes() else {
+            return Err(Error::new(format!("a tensor of {dtype} has no strides")));
+        };
+        let (size, first_at) = (size as i64, i64::try_from(first).unwrap_or(i64::MAX));
         let begin = least.saturating_mul(size).saturating_add(first_at);
         let end = most.saturating_add(1).saturating_mul(size).saturating_add(first_at);
         let fits = begin >= 0 && usize::try_from(end).is_ok_and(|end| end <= bytes.len());
@@ -120,7 +123,8 @@ impl<'a> TensorView<'a> {
     /// # Safety
     /// Every element that `shape` and `strides` reach from `data` must lie in one allocation that stays readable and
     /// unchanged for `'a`; `shape` and `strides` must have the same length and `shape` no negative entry. `data` may be
-    /// null when there is no element, or when the bytes were not asked for ([`TensorView::has_data`]).
+    /// null when there is no element, or when the bytes were not asked for ([`TensorView::has_data`]). A tensor of a type of
+    /// less than 8 bits must be contiguous.
     pub unsafe fn from_raw(data: *const u8, dtype: DType, shape: &'a [i64], strides: &'a [i64]) -> Self {
         TensorView { data, dtype, shape, strides }
     }
@@ -166,6 +170,11 @@ impl<'a> TensorView<'a> {
         self.len() == 0
     }
 
+    /// Bytes of all elements where they lie one after another.
+    pub fn byte_len(&self) -> usize {
+        self.dtype.bytes_for(self.len()).unwrap_or(usize::MAX)
+    }
+
     /// Address of the first element.
     pub fn as_ptr(&self) -> *const u8 {
         self.data
@@ -205,15 +214,18 @@ impl<'a> TensorView<'a> {
             return Some(&[]);
         }
         // SAFETY: as in `as_slice`; bytes have no alignment.
-        Some(unsafe { std::slice::from_raw_parts(self.data, self.len() * self.dtype.size()) })
+        Some(unsafe { std::slice::from_raw_parts(self.data, self.byte_len()) })
     }
 
-    /// Calls `visit` with the bytes of each element in row-major order; handles every stride and alignment.
+    /// Calls `visit` with the bytes of each element in row-major order; handles every stride and alignment. Where elements
+    /// share bytes, it is called once, with the bytes of all.
     pub fn for_each_element(&self, mut visit: impl FnMut(&[u8])) {
         if self.is_empty() || !self.has_data() {
             return;
         }
-        let size = self.dtype.size();
+        let Some(size) = self.dtype.element_bytes() else {
+            return self.as_bytes().into_iter().for_each(visit);
+        };
         let mut index = vec![0i64; self.shape.len()];
         let mut offset = 0i64;
         loop {
@@ -262,13 +274,7 @@ impl<'a> TensorViewMut<'a> {
     }
 
     /// A contiguous tensor over bytes, as [`TensorView::from_bytes`].
-    #[cfg(feature = "testing")]
-    pub(crate) fn from_bytes(
-        bytes: &'a mut [u8],
-        dtype: DType,
-        shape: &'a [i64],
-        strides: &'a [i64],
-    ) -> Result<Self, Error> {
+    pub fn from_bytes(bytes: &'a mut [u8], dtype: DType, shape: &'a [i64], strides: &'a [i64]) -> Result<Self, Error> {
         TensorView::from_bytes(bytes, dtype, shape, strides)?;
         Ok(TensorViewMut { data: bytes.as_mut_ptr(), dtype, shape, strides, exclusive: PhantomData })
     }
@@ -376,6 +382,11 @@ pub(crate) unsafe fn parts_anywhere<'a>(tensor: &DLTensor) -> Result<Parts<'a>, 
         unsafe { (std::slice::from_raw_parts(tensor.shape, ndim), std::slice::from_raw_parts(tensor.strides, ndim)) };
     if shape.iter().any(|&size| size < 0) {
         return Err(Error::new(format!("negative size in shape {shape:?}")));
+    }
+    if dtype.shares_bytes() && !is_contiguous(shape, strides) {
+        return Err(Error::new(format!(
+            "a tensor of {dtype} with the strides {strides:?}, whose elements share bytes"
+        )));
     }
     Ok((offset(tensor), dtype, shape, strides))
 }

@@ -8,14 +8,17 @@ import argparse
 from pathlib import Path
 
 import onnx
-from onnx import numpy_helper
+from onnx import TensorProto, numpy_helper
+
+# In arrays an element of these has a byte of its own, in models several share one.
+BITS = {TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.FLOAT4E2M1: 4, TensorProto.INT2: 2, TensorProto.UINT2: 2}
 
 
 def unique_bytes(model: onnx.ModelProto) -> int:
     """Sums the sizes of the distinct initializers."""
-    arrays = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer)
-    distinct = {(str(array.dtype), array.shape, array.tobytes()) for array in arrays}
-    return sum(len(content) for _, _, content in distinct)
+    tensors = ((tensor.data_type, numpy_helper.to_array(tensor)) for tensor in model.graph.initializer)
+    distinct = {(kind, array.shape, array.tobytes()) for kind, array in tensors}
+    return sum(-(-len(content) * BITS.get(kind, 8) // 8) for kind, _, content in distinct)
 
 
 def main() -> None:

@@ -15,13 +15,13 @@ pub fn all_kernels() -> Vec<GeneratedKernel> {
     let mut convs = Vec::new();
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64, DType::U8, DType::I8] {
         let kinds = [Kind::Maximum, Kind::Mean { padding_counts: false }, Kind::Mean { padding_counts: true }];
-        for kind in if dtype.size() == 1 { &kinds[..1] } else { &kinds } {
+        for kind in if dtype.unpacked_bytes() == 1 { &kinds[..1] } else { &kinds } {
             for window in [square(112, 3, 2, 1), square(28, 14, 7, 0)] {
                 let count = if window.is_inside() { Dim::Symbolic("n".into()) } else { Dim::Fixed(1 << 20) };
                 pools.push(PoolSpec { kind: *kind, dtype, window, count });
             }
         }
-        if dtype.size() != 1 && dtype != DType::F64 {
+        if dtype.unpacked_bytes() != 1 && dtype != DType::F64 {
             convs.extend(convolutions(dtype));
         }
     }

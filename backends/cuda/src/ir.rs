@@ -140,6 +140,8 @@ pub(crate) fn stored(dtype: DType) -> &'static str {
         DType::U16 => "u16",
         DType::U32 => "u32",
         DType::U64 => "u64",
+        // The backend does not say that it knows others, so it gets none; C++ has no type of such a name.
+        other => other.name(),
     }
 }
 

@@ -82,7 +82,7 @@ impl Planner<'_> {
             }
             self.memory.kept.insert(value, BufferRef::Scratch(self.plan.scratch.len()));
             let Value { shape, dtype, .. } = &self.graph.values[value];
-            self.plan.scratch.push(times(&product(shape)?, &Dim::Fixed(dtype.size()))?);
+            self.plan.scratch.push(times(&product(shape)?, &Dim::Fixed(dtype.unpacked_bytes()))?);
         }
         // The last one first: its kernel may store its operands as well.
         let mut wanted = self.graph.outputs.clone();

@@ -15,8 +15,8 @@ mod tests;
 use std::io::Write;
 
 use byoc_plugin_api::{
-    Backend, Claims, ConstantAccess, Description, Error, Generated, Job, OptionSpec, Options, OutputType, Pattern,
-    Refusal, Region, RegionPolicy, Runtime,
+    Backend, Claims, ConstantAccess, DType, Description, Error, Generated, Job, OptionSpec, Options, OutputType,
+    Pattern, Refusal, Region, RegionPolicy, Runtime,
 };
 
 struct Json;
@@ -42,6 +42,7 @@ impl Backend for Json {
             ],
             operators: operators::operators(),
             run_time_sizes: true,
+            types: DType::all().filter(|dtype| dtype.is_asked_for()).collect(),
             ..Description::default()
         }
     }

@@ -44,13 +44,22 @@ pub struct Kernel {
     run: KernelFn,
     /// The types by input position.
     pub inputs: &'static [Types],
+    /// Whether it moves elements without looking at them: those of types that Rust has not are bytes to it then.
+    moves: bool,
 }
 
 const fn kernel(op: &'static str, run: KernelFn, inputs: &'static [Types]) -> Kernel {
-    Kernel { op, run, inputs }
+    Kernel { op, run, inputs, moves: false }
+}
+
+/// The kernel of an operator that moves elements without looking at them.
+const fn mover(op: &'static str, run: KernelFn, inputs: &'static [Types]) -> Kernel {
+    Kernel { moves: true, ..kernel(op, run, inputs) }
 }
 
 const ANY: Types = Types::ANY;
+/// Every type, those that Rust has not among them.
+const ALL: Types = Types::ANY.or(Types::SMALL);
 const BOOL: Types = Types::BOOL;
 const BYTE: Types = Types::BYTE;
 const FLOAT: Types = Types::FLOAT;
@@ -133,7 +142,14 @@ fn compute_as(
         let kernel = find(&op).ok_or_else(|| Error::new(format!("there is no kernel for {op}")))?;
         let dtypes: Vec<Option<DType>> = inputs.iter().map(|input| input.as_ref().map(Array::dtype)).collect();
         types::check(&node.op, kernel.inputs, &dtypes).map_err(Error::new)?;
-        (kernel.run)(&Call::new(node, inputs, outputs, shape))
+        match dtypes.first().copied().flatten().filter(|dtype| kernel.moves && dtype.is_asked_for()) {
+            Some(dtype) => {
+                let codes = inputs.into_iter().map(|input| input.map(Array::into_codes)).collect();
+                let moved = (kernel.run)(&Call::new(node, codes, outputs, shape))?;
+                Ok(moved.into_iter().map(|output| output.from_codes(dtype)).collect())
+            }
+            None => (kernel.run)(&Call::new(node, inputs, outputs, shape)),
+        }
     };
     compute().map_err(|error: Error| error.at(&node.name))
 }

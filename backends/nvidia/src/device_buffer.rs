@@ -76,7 +76,7 @@ impl Drop for DeviceBuffer {
 ///
 /// When it has none on the host.
 pub fn row_major_bytes(view: &TensorView<'_>) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::with_capacity(view.len() * view.dtype().size());
+    let mut bytes = Vec::with_capacity(view.byte_len());
     view.for_each_element(|element| bytes.extend_from_slice(element));
     if bytes.is_empty() {
         return Err(Error::new("a constant has no elements on the host"));

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use byoc_plugin_api::{DType, Dim};
 
-use super::header::{Header, Tensor};
+use super::header::{Header, Tensor, carrier};
 use super::manifest::{
     Binding, Call, ClaimKind, ConstantUse, Entry, External, Fate, Manifest, Region, Stored, ValueInfo, ValueType,
 };
@@ -50,7 +50,7 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
         if !name.starts_with(CONSTANT) {
             return Err(format!("constant {index} is in section '{name}', which does not start with '{CONSTANT}'"));
         }
-        if (tensor.dtype, &tensor.shape) != (stored.dtype, &stored.shape) {
+        if carrier(stored.dtype, &stored.shape).is_none_or(|carrier| carrier != (tensor.dtype, tensor.shape.clone())) {
             let (found, expected) = (describe(tensor.dtype, &tensor.shape), describe(stored.dtype, &stored.shape));
             return Err(format!("section '{name}': it is {found}, and the graph says {expected}"));
         }
@@ -222,6 +222,9 @@ fn check_use(manifest: &Manifest, used: &ConstantUse) -> Checked {
     let elements = stored.shape.iter().map(|&size| size as u64).product();
     if !used.view.fits(elements) {
         return Err(format!("its view leaves the {elements} elements of '{}'", stored.section));
+    }
+    if !used.view.suits(stored.dtype) {
+        return Err(format!("its view of '{}' moves elements that share bytes", stored.section));
     }
     Ok(())
 }

@@ -107,7 +107,7 @@ fn name(manifest: &Manifest, index: usize) -> &str {
 
 /// Backends are promised bytes that are aligned to their element type, and a model file has them anywhere.
 fn aligned(bytes: &Bytes, dtype: DType) -> std::result::Result<Bytes, Shortage> {
-    if bytes.as_ptr().addr().is_multiple_of(dtype.size()) {
+    if bytes.as_ptr().addr().is_multiple_of(dtype.unpacked_bytes()) {
         return Ok(bytes.clone());
     }
     Ok(Bytes::from_owner(Buffer::copy_of(bytes)?).slice(..bytes.len()))

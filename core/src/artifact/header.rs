@@ -38,8 +38,18 @@ pub(super) struct Header {
 
 /// Bytes of a tensor, unless that is more than can be counted.
 pub(super) fn byte_length(dtype: DType, shape: &[usize]) -> Option<u64> {
-    let elements = shape.iter().try_fold(1u64, |product, &size| product.checked_mul(size as u64))?;
-    elements.checked_mul(dtype.size() as u64)
+    let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size))?;
+    dtype.bytes_for(elements).map(|bytes| bytes as u64)
+}
+
+/// How the header names a tensor of that type and shape: as it is where the format has the type and its elements fill bytes,
+/// and otherwise as plain bytes.
+pub(super) fn carrier(dtype: DType, shape: &[usize]) -> Option<(DType, Vec<usize>)> {
+    let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size))?;
+    match dtype.safetensors_name() {
+        Some(_) if elements % 8 * dtype.bits() % 8 == 0 => Some((dtype, shape.to_vec())),
+        _ => Some((DType::U8, vec![dtype.bytes_for(elements)?])),
+    }
 }
 
 impl Tensor {
@@ -65,7 +75,8 @@ impl Header {
         }
         json.push('}');
         for Tensor { name, dtype, shape, start, end } in &self.tensors {
-            let (name, dtype) = (quoted(name), dtype.safetensors_name());
+            // Tensors have the types of `carrier`.
+            let (name, dtype) = (quoted(name), dtype.safetensors_name().unwrap_or_default());
             let shape = shape.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
             let _ = write!(json, r#",{name}:{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[{start},{end}]}}"#);
         }

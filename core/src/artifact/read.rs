@@ -145,19 +145,18 @@ impl Artifact {
     pub fn constant(&self, used: &ConstantUse, value: &str) -> Result<Bytes> {
         let base = self.stored(used.constant)?;
         let (dtype, view) = (self.manifest.constants[used.constant].dtype, &used.view);
-        let size = dtype.size();
-        if !view.fits((base.len() / size) as u64) {
+        if !view.fits((base.len() as u64).saturating_mul(8) / dtype.bits() as u64) || !view.suits(dtype) {
             return Err(self.no_constant());
         }
-        let length = usize::try_from(view.checked_elements().unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-        let length = length.saturating_mul(size);
+        let elements = view.checked_elements().and_then(|elements| usize::try_from(elements).ok());
+        let length = elements.and_then(|elements| dtype.bytes_for(elements)).unwrap_or(usize::MAX);
         if view.is_contiguous() {
-            let start = view.offset * size;
+            let start = view.first_byte(dtype);
             return Ok(base.slice(start..start + length));
         }
         let short = |shortage: Shortage| shortage.diagnostic(Code::RunFailed, titled(value, dtype, &view.shape));
         let mut bytes = room(length).map_err(short)?;
-        view.append_to(&mut bytes, &base, size);
+        view.append_to(&mut bytes, &base, dtype);
         Ok(bytes.into())
     }
 

@@ -98,9 +98,11 @@ fn add(sum: &mut u64, bytes: u64) {
 }
 
 fn stored_bytes(stored: &Stored) -> u64 {
-    stored.shape.iter().map(|&size| size as u64).product::<u64>() * stored.dtype.size() as u64
+    stored.bytes().unwrap_or(u64::MAX)
 }
 
 fn used_bytes(manifest: &Manifest, used: &ConstantUse) -> u64 {
-    used.view.checked_elements().unwrap_or(0).saturating_mul(manifest.constants[used.constant].dtype.size() as u64)
+    let elements = used.view.checked_elements().and_then(|elements| usize::try_from(elements).ok());
+    let dtype = manifest.constants[used.constant].dtype;
+    elements.map_or(0, |elements| dtype.bytes_for(elements).unwrap_or(usize::MAX) as u64)
 }

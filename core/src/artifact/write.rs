@@ -9,7 +9,7 @@ use std::path::Path;
 use byoc_plugin_api::DType;
 use bytes::Bytes;
 
-use super::header::{Header, Tensor, byte_length};
+use super::header::{Header, Tensor, byte_length, carrier};
 use super::manifest::Manifest;
 #[cfg(feature = "compiler")]
 use super::manifest::Stored;
@@ -159,7 +159,8 @@ impl Plan {
             let start = end.checked_next_multiple_of(section.alignment()).ok_or("the file would be too large")?;
             plan.pad(end, start);
             end = start.checked_add(section.bytes.len() as u64).ok_or("the file would be too large")?;
-            let (name, dtype, shape) = (section.name.clone(), section.dtype, section.shape.clone());
+            let name = section.name.clone();
+            let (dtype, shape) = carrier(section.dtype, &section.shape).ok_or("the file would be too large")?;
             plan.header.metadata.insert(format!("{DIGEST}{name}"), "0".repeat(2 * blake3::OUT_LEN));
             plan.header.tensors.push(Tensor { name, dtype, shape, start, end });
             plan.sources.push((section.bytes.clone(), section.digest));

@@ -221,7 +221,7 @@ fn check(packed: &Packed) -> std::result::Result<u64, String> {
     }
     let elements = shape.iter().try_fold(1u64, |product, &size| product.checked_mul(size as u64));
     elements
-        .and_then(|elements| elements.checked_mul(dtype.size() as u64))
+        .and_then(|elements| Some(dtype.bytes_for(usize::try_from(elements).ok()?)? as u64))
         .ok_or_else(|| format!("packed as {dtype}{shape:?} it has more bytes than can be counted"))
 }
 

@@ -27,7 +27,7 @@ impl<'a> ConstantViews<'a> {
             shape: found.view.shape.iter().map(|&size| size as i64).collect(),
             strides: found.view.strides.clone(),
             base: table.get(found.base),
-            offset: found.view.offset,
+            offset: found.view.first_byte(table.get(found.base).dtype),
         });
         ConstantViews { entries: entries.collect(), with_data }
     }
@@ -45,7 +45,7 @@ impl<'a> ConstantViews<'a> {
 
 impl Entry<'_> {
     fn view(&self, with_data: bool) -> TensorView<'_> {
-        let bytes = &self.base.bytes[self.offset * self.base.dtype.size()..];
+        let bytes = &self.base.bytes[self.offset..];
         let data = if with_data { bytes.as_ptr() } else { std::ptr::null() };
         // SAFETY: views in the constant table stay within their base, whose bytes live as long as the table.
         unsafe { TensorView::from_raw(data, self.base.dtype, &self.shape, &self.strides) }

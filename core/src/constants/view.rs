@@ -1,5 +1,7 @@
 //! Views: how the elements of a tensor are found among others, without moving a byte.
 
+use byoc_plugin_api::DType;
+
 /// How the elements of a tensor are found in a base: element `index` is at `offset + sum(index * strides)`, in elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View {
@@ -29,6 +31,21 @@ impl View {
     /// Number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// Bytes of its elements, one after another.
+    pub fn bytes(&self, dtype: DType) -> usize {
+        dtype.bytes_for(self.elements()).unwrap_or(usize::MAX)
+    }
+
+    /// The byte of the base at which its first element begins.
+    pub fn first_byte(&self, dtype: DType) -> usize {
+        dtype.bytes_for(self.offset).unwrap_or(usize::MAX)
+    }
+
+    /// Whether elements of that type can be seen so: those that share bytes are seen one after another, the first one first.
+    pub fn suits(&self, dtype: DType) -> bool {
+        !dtype.shares_bytes() || self.offset == 0 && self.is_contiguous()
     }
 
     /// Whether the elements follow each other in row-major order.
@@ -159,15 +176,15 @@ impl View {
         self.offset == 0 && self.checked_elements() == elements && self.is_contiguous()
     }
 
-    /// Appends the elements, of `size` bytes each, to `out` in row-major order. The view must fit `base`.
-    pub(crate) fn append_to(&self, out: &mut Vec<u8>, base: &[u8], size: usize) {
+    /// Appends the elements, which are of that type, to `out` in row-major order. The view must fit `base` and suit the type.
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>, base: &[u8], dtype: DType) {
         if self.elements() == 0 {
             return;
         }
         if self.is_contiguous() {
-            let start = self.offset * size;
-            return out.extend_from_slice(&base[start..start + self.elements() * size]);
+            return out.extend_from_slice(&base[self.first_byte(dtype)..][..self.bytes(dtype)]);
         }
+        let size = dtype.unpacked_bytes();
         // Rows are copied at once where the last dimension allows.
         let rank = self.shape.len();
         let rows = self.strides.last() == Some(&1);
@@ -254,6 +271,23 @@ mod tests {
     }
 
     #[test]
+    fn elements_that_share_bytes_are_seen_as_they_lie() {
+        let cases = [
+            (view(&[2, 3], &[3, 1], 0), true),
+            (view(&[2, 1, 3], &[3, 9, 1], 0), true),
+            (view(&[3, 2], &[1, 3], 0), false),
+            (view(&[3], &[1], 2), false),
+            (view(&[4], &[0], 0), false),
+        ];
+        for (view, suits) in cases {
+            assert_eq!((view.suits(DType::I4), view.suits(DType::F8E5M2)), (suits, true), "{view:?}");
+        }
+        let mut found = Vec::new();
+        view(&[3], &[1], 0).append_to(&mut found, &[0x21, 0x03], DType::U4);
+        assert_eq!(found, [0x21, 0x03]);
+    }
+
+    #[test]
     fn elements_are_copied_in_row_major_order() {
         let rows = 50;
         let base: Vec<u8> = (0..rows * 3 * 2).map(|i| (i * 7 % 251) as u8).collect();
@@ -280,7 +314,7 @@ mod tests {
                 }
             }
             let mut found = vec![0; 3];
-            view.append_to(&mut found, &base, 2);
+            view.append_to(&mut found, &base, DType::F16);
             assert_eq!(found, expected, "{view:?}");
         }
     }

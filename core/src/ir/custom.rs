@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use byoc_plugin_api::{Backend, Operator, Options};
+use byoc_plugin_api::{Backend, DType, Operator, Options};
 
 /// What is known of operators that core does not know.
 #[derive(Clone, Default)]
@@ -43,6 +43,8 @@ pub struct CustomOperator {
     pub(crate) source: Arc<dyn Backend>,
     /// The backend's options.
     pub(crate) options: Options,
+    /// The element types that the backend knows beside those that all know.
+    pub(crate) types: Vec<DType>,
 }
 
 impl CustomOperators {

@@ -71,12 +71,13 @@ fn operand(graph: &Graph, table: &ConstantTable, id: ValueId) -> String {
     let value = graph.value(id);
     let (Some(constant), Some(ty)) = (&value.constant, &value.ty) else { return name(value) };
     let base = table.get(constant.base);
-    if constant.view.elements() * base.dtype.size() <= SHOWN_BYTES {
+    if constant.view.bytes(base.dtype) <= SHOWN_BYTES {
         let bytes = table.materialize(constant);
-        let elements = numbers(ty.dtype, &bytes).unwrap_or_else(|| format!("0x{}", to_hex(&bytes)));
+        let elements =
+            numbers(ty.dtype, &bytes, constant.view.elements()).unwrap_or_else(|| format!("0x{}", to_hex(&bytes)));
         return format!("{}<{}>", name(value), format!("{ty} {elements}").trim_end());
     }
-    let whole = constant.view.is_contiguous() && constant.view.elements() * base.dtype.size() == base.bytes.len();
+    let whole = constant.view.is_contiguous() && constant.view.bytes(base.dtype) == base.bytes.len();
     let view = if whole { "" } else { " view" };
     format!("{}<{ty} #{}{view}>", name(value), to_hex(&base.digest[..4]))
 }

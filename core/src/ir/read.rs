@@ -159,7 +159,7 @@ impl<'a> LineReader<'a> {
             None => elements(ty.dtype, text).or_else(|| (self.contents)(&ty, text)),
         };
         let bytes = bytes.ok_or_else(|| format!("the bytes of the constant '{name}' are not known: '{text}'"))?;
-        let expected = shape.iter().product::<usize>() * ty.dtype.size();
+        let expected = ty.dtype.bytes_of(&shape).ok_or_else(|| format!("the constant '{name}' is too large"))?;
         if bytes.len() != expected {
             return Err(format!("the constant '{name}' has {} bytes, and {ty} is {expected}", bytes.len()));
         }
@@ -188,7 +188,7 @@ impl<'a> LineReader<'a> {
             return Ok(None);
         }
         let name = self.until('[')?;
-        let dtype = DType::all().find(|dtype| dtype.name() == name.trim());
+        let dtype = DType::from_name(name.trim());
         let dtype = dtype.ok_or_else(|| format!("'{}' is not an element type", name.trim()))?;
         let sizes = self.until(']')?;
         let size = |text: &str| text.parse().map_or_else(|_| Dim::Symbolic(text.to_owned()), Dim::Fixed);

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use byoc_plugin_api::small::{self, Round};
 use byoc_plugin_api::{ConstantId, Constants, DType, INLINE_BYTES, Node, Region, TensorView, from_hex};
 use bytes::Bytes;
 use prost::Message;
@@ -32,7 +33,7 @@ pub(crate) fn region_model(
     strip: bool,
     about: &[(&str, String)],
 ) -> Result<Bytes> {
-    let size = |view: &TensorView<'_>| view.len() * view.dtype().size();
+    let size = |view: &TensorView<'_>| view.byte_len();
     let strip = strip || constants.iter().map(|(_, view)| size(view)).sum::<usize>() > MOST_BYTES;
     let name = |value: usize| region.values[value].name.clone();
     let mut initializer = Vec::with_capacity(region.constants.len());
@@ -90,7 +91,7 @@ pub(crate) fn region_model(
 }
 
 fn elements(view: &TensorView<'_>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(view.len() * view.dtype().size());
+    let mut bytes = Vec::with_capacity(view.byte_len());
     view.for_each_element(|element| bytes.extend_from_slice(element));
     bytes
 }
@@ -108,8 +109,12 @@ fn made_up(view: &TensorView<'_>, id: ConstantId) -> Vec<u8> {
             DType::F64 => f64::from(number).to_le_bytes().to_vec(),
             DType::F16 => half::f16::from_f32(number).to_le_bytes().to_vec(),
             DType::BF16 => half::bf16::from_f32(number).to_le_bytes().to_vec(),
-            other => u64::from(number > 0.0).to_le_bytes()[..other.size()].to_vec(),
+            other => {
+                let whole = u64::from(number > 0.0).to_le_bytes()[..other.unpacked_bytes()].to_vec();
+                small::encode(other, number.into(), true, Round::Nearest).map_or(whole, |code| vec![code])
+            }
         }
     };
-    (0..view.len()).flat_map(|_| element()).collect()
+    let elements: Vec<u8> = (0..view.len()).flat_map(|_| element()).collect();
+    view.dtype().pack(&elements)
 }

@@ -62,6 +62,16 @@ fn from_onnx(code: DataType) -> Option<DType> {
         DataType::Uint32 => DType::U32,
         DataType::Uint64 => DType::U64,
         DataType::Bool => DType::Bool,
+        DataType::Float8e4m3fn => DType::F8E4M3FN,
+        DataType::Float8e4m3fnuz => DType::F8E4M3FNUZ,
+        DataType::Float8e5m2 => DType::F8E5M2,
+        DataType::Float8e5m2fnuz => DType::F8E5M2FNUZ,
+        DataType::Float8e8m0 => DType::F8E8M0,
+        DataType::Float4e2m1 => DType::F4E2M1,
+        DataType::Int4 => DType::I4,
+        DataType::Uint4 => DType::U4,
+        DataType::Int2 => DType::I2,
+        DataType::Uint2 => DType::U2,
         _ => return None,
     })
 }
@@ -82,6 +92,16 @@ pub fn to_onnx(dtype: DType) -> i32 {
         DType::U32 => DataType::Uint32,
         DType::U64 => DataType::Uint64,
         DType::Bool => DataType::Bool,
+        DType::F8E4M3FN => DataType::Float8e4m3fn,
+        DType::F8E4M3FNUZ => DataType::Float8e4m3fnuz,
+        DType::F8E5M2 => DataType::Float8e5m2,
+        DType::F8E5M2FNUZ => DataType::Float8e5m2fnuz,
+        DType::F8E8M0 => DataType::Float8e8m0,
+        DType::F4E2M1 => DataType::Float4e2m1,
+        DType::I4 => DataType::Int4,
+        DType::U4 => DataType::Uint4,
+        DType::I2 => DataType::Int2,
+        DType::U2 => DataType::Uint2,
     };
     code as i32
 }
@@ -115,12 +135,12 @@ pub(super) fn checked_size(product: usize, size: usize) -> Option<usize> {
 
 fn byte_length(what: &str, dtype: DType, shape: &[usize]) -> Result<usize> {
     let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
-    let length = elements.and_then(|elements| elements.checked_mul(dtype.size()));
+    let length = elements.and_then(|elements| dtype.bytes_for(elements));
     length.ok_or_else(|| bad(what, format!("its shape {shape:?} is too large")))
 }
 
-/// The bytes of a tensor that is stored as numbers. Narrow types are in `int32_data`, an element each; only their low
-/// bits count, as in every other reader.
+/// The bytes of a tensor that is stored as numbers. Narrow types are in `int32_data`, an element each, or a byte each where
+/// elements share bytes; only their low bits count, as in every other reader.
 fn typed_bytes(dtype: DType, proto: &TensorProto) -> Bytes {
     fn collect<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> [u8; N]) -> Bytes {
         values.iter().flat_map(|&value| bytes(value)).collect::<Vec<u8>>().into()
@@ -137,6 +157,10 @@ fn typed_bytes(dtype: DType, proto: &TensorProto) -> Bytes {
         }
         DType::I8 | DType::U8 => collect(&proto.int32_data, |value| [value as u8]),
         DType::Bool => collect(&proto.int32_data, |value| [u8::from(value != 0)]),
+        small => {
+            debug_assert!(small.is_asked_for());
+            collect(&proto.int32_data, |value| [value as u8])
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::infer::{Infer, bad};
 use crate::diagnostic::Result;
 
 /// ONNX's numbers of the element types that byoc has.
-const CODES: [(i64, DType); 13] = [
+const CODES: [(i64, DType); 23] = [
     (1, DType::F32),
     (2, DType::U8),
     (3, DType::I8),
@@ -21,6 +21,16 @@ const CODES: [(i64, DType); 13] = [
     (12, DType::U32),
     (13, DType::U64),
     (16, DType::BF16),
+    (17, DType::F8E4M3FN),
+    (18, DType::F8E4M3FNUZ),
+    (19, DType::F8E5M2),
+    (20, DType::F8E5M2FNUZ),
+    (21, DType::U4),
+    (22, DType::I4),
+    (23, DType::F4E2M1),
+    (24, DType::F8E8M0),
+    (25, DType::U2),
+    (26, DType::I2),
 ];
 
 /// The element type with this number in ONNX (`TensorProto.DataType`), if byoc has it.
@@ -39,6 +49,7 @@ pub(super) fn cast(infer: &mut Infer<'_>) -> Result<()> {
     let to = infer.optional_int("to")?.ok_or_else(|| bad("attribute 'to' is missing"))?;
     let dtype = from_onnx(to)
         .ok_or_else(|| bad(format!("attribute 'to' is {to}, which is not an element type that byoc has")))?;
+    infer.choice("round_mode", &["up", "down", "nearest"])?;
     set(infer, dtype, x.shape);
     Ok(())
 }
@@ -88,6 +99,14 @@ mod tests {
         ("Cast", "to=3", "i64[1]=batch", "i8[1] = unknown"),
         ("Cast", "to=8", "i64[1]", "[B106] attribute 'to' is 8, which is not an element type that byoc has"),
         ("Cast", "", "i64[1]", "[B106] attribute 'to' is missing"),
+        ("Cast", "to=22", "f8e5m2[n]", "i4[n]"),
+        ("Cast", "to=26", "i64[2]=1,0", "i2[2] = unknown"),
+        (
+            "Cast",
+            "to=24 round_mode=even",
+            "f32[1]",
+            "[B106] attribute 'round_mode' is 'even', expected one of up, down, nearest",
+        ),
         ("CastLike", "", "i64[2]=batch,3 f32[]", "f32[2] = batch,3"),
     ];
 

@@ -131,6 +131,11 @@ pub(crate) fn check_counts(
 /// The types that the backend tells.
 fn asked(custom: &CustomOperator, infer: &Infer<'_>, open: &mut Open) -> Result<Vec<PartialType>> {
     let backend = &custom.backend;
+    let unknown = |ty: &&TensorType| ty.dtype.is_asked_for() && !custom.types.contains(&ty.dtype);
+    if let Some(ty) = infer.inputs.iter().flatten().find(unknown) {
+        let cause = format!("backend '{backend}' brings the operator, and does not know the type of an input, {ty}");
+        return Err(Diagnostic::new(Code::TypeMismatch, cause));
+    }
     let types = custom.source.infer(&candidate(infer), &custom.options).map_err(|error| {
         if error.crashed {
             let cause =

@@ -104,13 +104,15 @@ fn integer_range(dtype: DType) -> Option<(i64, i64)> {
         DType::U16 => (0, u16::MAX.into()),
         DType::U32 => (0, u32::MAX.into()),
         DType::U64 => (0, i64::MAX),
-        DType::F32 | DType::F64 | DType::F16 | DType::BF16 => return None,
+        // No size and no index has one of the other types.
+        _ => return None,
     })
 }
 
-/// The elements in `bytes`, little-endian. `None` where one of them is not a finite number or does not fit.
+/// The elements in `bytes`, little-endian. `None` where one of them is not a finite number or does not fit, and for types that
+/// Rust has not.
 pub fn read(dtype: DType, bytes: &[u8]) -> Option<Vec<Scalar>> {
-    bytes.chunks_exact(dtype.size()).map(|chunk| read_one(dtype, chunk)).collect()
+    bytes.chunks_exact(dtype.unpacked_bytes()).map(|chunk| read_one(dtype, chunk)).collect()
 }
 
 fn read_one(dtype: DType, chunk: &[u8]) -> Option<Scalar> {
@@ -128,13 +130,14 @@ fn read_one(dtype: DType, chunk: &[u8]) -> Option<Scalar> {
         DType::F64 => return Scalar::from_f64(f64::from_le_bytes(chunk.try_into().ok()?)),
         DType::F16 => return Scalar::from_f64(f16::from_le_bytes(chunk.try_into().ok()?).into()),
         DType::BF16 => return Scalar::from_f64(bf16::from_le_bytes(chunk.try_into().ok()?).into()),
+        _ => return None,
     };
     Some(Scalar::from(int))
 }
 
 /// The elements as little-endian bytes, if none is symbolic: what a constant in their place holds.
 pub fn to_bytes(dtype: DType, values: &[Scalar]) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(values.len().checked_mul(dtype.size())?);
+    let mut bytes = Vec::with_capacity(dtype.bytes_for(values.len())?);
     for value in values {
         let int = || value.as_i64();
         match dtype {
@@ -146,7 +149,7 @@ pub fn to_bytes(dtype: DType, values: &[Scalar]) -> Option<Vec<u8>> {
                 let (low, high) = integer_range(dtype)?;
                 let int = int().filter(|int| (low..=high).contains(int))?;
                 // Two's complement, so the low bytes are the narrower type's.
-                bytes.extend(&int.to_le_bytes()[..dtype.size()]);
+                bytes.extend(&int.to_le_bytes()[..dtype.unpacked_bytes()]);
             }
         }
     }

@@ -5,7 +5,7 @@
 use byoc_plugin_api::{DType, Dim};
 
 use super::elements::{self, Scalar, checked_int, round_to};
-use super::infer::{BOOL, FLOAT, Infer, NUMERIC, SIGNED, WIDE, bad};
+use super::infer::{BOOL, FLOAT, FLOAT8, Infer, NUMERIC, SIGNED, WIDE, bad};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::{DimError, Expr};
 
@@ -50,7 +50,7 @@ pub(super) fn gelu(infer: &mut Infer<'_>) -> Result<()> {
 
 /// IsNaN and IsInf.
 pub(super) fn is_nan(infer: &mut Infer<'_>) -> Result<()> {
-    let ty = infer.typed(0, FLOAT)?;
+    let ty = infer.typed(0, &[FLOAT, FLOAT8].concat())?;
     infer.set(0, DType::Bool, ty.shape);
     Ok(())
 }

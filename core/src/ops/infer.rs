@@ -45,6 +45,14 @@ pub(super) const NUMERIC: &[DType] = &[
 pub(super) const WIDE: &[DType] = &[
     DType::F32, DType::F64, DType::F16, DType::BF16, DType::I32, DType::I64, DType::U32, DType::U64,
 ];
+/// The types that not every backend knows: where values are stored and not calculated.
+#[rustfmt::skip]
+pub(super) const SMALL: &[DType] = &[
+    DType::F8E4M3FN, DType::F8E4M3FNUZ, DType::F8E5M2, DType::F8E5M2FNUZ, DType::F8E8M0, DType::F4E2M1, DType::I4, DType::U4,
+    DType::I2, DType::U2,
+];
+/// Those of them that came first: floats of 8 bits that have a mantissa.
+pub(super) const FLOAT8: &[DType] = &[DType::F8E4M3FN, DType::F8E4M3FNUZ, DType::F8E5M2, DType::F8E5M2FNUZ];
 /// Types of an index.
 pub(super) const INDEX: &[DType] = &[DType::I32, DType::I64];
 /// `bool` alone.
@@ -126,6 +134,12 @@ impl<'a> Infer<'a> {
         if self.outputs.is_empty() || self.outputs.len() > def.outputs {
             let range = if def.outputs == 1 { "1".to_owned() } else { format!("1 to {}", def.outputs) };
             return Err(bad(format!("has {} outputs, expected {range}", self.outputs.len())));
+        }
+        let refused = |ty: &TensorType| ty.dtype.is_asked_for() && !def.small.contains(&ty.dtype);
+        let input = self.inputs.iter().position(|ty| ty.as_ref().is_some_and(refused));
+        if let Some((index, ty)) = input.and_then(|index| Some((index, self.inputs[index].as_ref()?))) {
+            let text = format!("input {index} is {ty}, a type that the operator does not take");
+            return Err(Diagnostic::new(Code::TypeMismatch, text));
         }
         attributes::check_kinds(def, self.node)?;
         match ((def.infer)(self), def.run_time) {

@@ -1,5 +1,5 @@
 //! Quantisation and integer products, after ONNX: QuantizeLinear 25, DequantizeLinear 25, DynamicQuantizeLinear 11,
-//! MatMulInteger 10, ConvInteger 10, QLinearMatMul 21, QLinearConv 10. Element types of less than 8 bits are not known.
+//! MatMulInteger 10, ConvInteger 10, QLinearMatMul 21, QLinearConv 10; QLinearMatMul without its floats of 8 bits.
 
 use byoc_plugin_api::{DType, Dim};
 
@@ -12,16 +12,20 @@ use crate::ir::TensorType;
 /// Integers of 8 bits.
 const BYTE: &[DType] = &[DType::I8, DType::U8];
 /// Types of quantised elements.
-const QUANTISED: &[DType] = &[DType::I8, DType::U8, DType::I16, DType::U16];
-/// Types that DequantizeLinear reads.
-const STORED: &[DType] = &[DType::I8, DType::U8, DType::I16, DType::U16, DType::I32];
-/// Types of scales, and of what they give.
+#[rustfmt::skip]
+const QUANTISED: &[DType] = &[
+    DType::I8, DType::U8, DType::I16, DType::U16, DType::F8E4M3FN, DType::F8E4M3FNUZ, DType::F8E5M2, DType::F8E5M2FNUZ,
+    DType::F4E2M1, DType::I4, DType::U4, DType::I2, DType::U2,
+];
+/// Types of what stands for quantised elements.
 const REAL: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+/// Types of scales.
+const SCALE: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F8E8M0];
 
 /// QuantizeLinear.
 pub(super) fn quantize(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.typed(0, &[REAL, &[DType::I32]].concat())?;
-    let scale = infer.typed(1, &[REAL, &[DType::I32]].concat())?;
+    let scale = infer.typed(1, &[SCALE, &[DType::I32]].concat())?;
     scales(infer, &x, &scale)?;
     let wanted = element_type(infer, "output_dtype", QUANTISED)?;
     element_type(infer, "precision", REAL)?;
@@ -44,13 +48,16 @@ pub(super) fn quantize(infer: &mut Infer<'_>) -> Result<()> {
 
 /// DequantizeLinear.
 pub(super) fn dequantize(infer: &mut Infer<'_>) -> Result<()> {
-    let x = infer.typed(0, STORED)?;
-    let scale = infer.typed(1, REAL)?;
+    let x = infer.typed(0, &[QUANTISED, &[DType::I32]].concat())?;
+    let scale = infer.typed(1, SCALE)?;
     scales(infer, &x, &scale)?;
     if infer.has(2) {
         like_scale(&infer.like_first(2)?, &scale)?;
     }
     let dtype = element_type(infer, "output_dtype", REAL)?.unwrap_or(scale.dtype);
+    if !REAL.contains(&dtype) {
+        return Err(bad(format!("the scale is {scale}, and attribute 'output_dtype' does not say what the output is")));
+    }
     infer.set(0, dtype, x.shape);
     Ok(())
 }
@@ -243,9 +250,20 @@ mod tests {
         ),
         (
             "QuantizeLinear",
-            "output_dtype=22",
+            "output_dtype=1",
             "f32[2] f32[]",
-            "[B106] attribute 'output_dtype' is 22, expected the number of one of i8, u8, i16, u16",
+            "[B106] attribute 'output_dtype' is 1, expected the number of one of i8, u8, i16, u16, f8e4m3fn, f8e4m3fnuz, \
+             f8e5m2, f8e5m2fnuz, f4e2m1, i4, u4, i2, u2",
+        ),
+        ("QuantizeLinear", "output_dtype=22", "f32[2] f32[]", "i4[2]"),
+        ("QuantizeLinear", "axis=0 block_size=2", "f16[4,n] f8e8m0[2,n] f4e2m1[2,n]", "f4e2m1[4,n]"),
+        ("DequantizeLinear", "axis=1", "i4[2,n] f32[n] i4[n]", "f32[2,n]"),
+        ("DequantizeLinear", "output_dtype=16", "f8e5m2[2] f8e8m0[]", "bf16[2]"),
+        (
+            "DequantizeLinear",
+            "",
+            "f8e5m2[2] f8e8m0[]",
+            "[B106] the scale is f8e8m0[], and attribute 'output_dtype' does not say what the output is",
         ),
         (
             "QuantizeLinear",
@@ -274,7 +292,13 @@ mod tests {
             "u8[2] f32[] i8[]",
             "[B201] input 2 is i8[], but input 0 is u8[2]: both must have the same element type",
         ),
-        ("DequantizeLinear", "", "i64[2] f32[]", "[B201] input 0 is i64[2], expected one of i8, u8, i16, u16, i32"),
+        (
+            "DequantizeLinear",
+            "",
+            "i64[2] f32[]",
+            "[B201] input 0 is i64[2], expected one of i8, u8, i16, u16, f8e4m3fn, f8e4m3fnuz, \
+                          f8e5m2, f8e5m2fnuz, f4e2m1, i4, u4, i2, u2, i32",
+        ),
         (
             "DequantizeLinear",
             "block_size=-1",

@@ -62,7 +62,7 @@ pub(super) fn fill(infer: &Infer<'_>) -> Result<(DType, Option<Scalar>)> {
     Ok(match infer.node.attributes.get("value") {
         None => (DType::F32, Some(Scalar::from(0))),
         Some(Attribute::Tensor { dtype, shape, hex }) if shape.iter().product::<usize>() == 1 => {
-            let bytes = from_hex(hex).filter(|bytes| bytes.len() == dtype.size());
+            let bytes = from_hex(hex).filter(|bytes| bytes.len() == dtype.unpacked_bytes());
             let bytes = bytes.ok_or_else(|| bad("attribute 'value' does not hold one element"))?;
             (*dtype, elements::read(*dtype, &bytes).and_then(|values| values.into_iter().next()))
         }

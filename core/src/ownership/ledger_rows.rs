@@ -103,7 +103,7 @@ fn bytes_by_name(model: &Model) -> HashMap<(BaseId, &str), u64> {
             let Some(constant) = &value.constant else { continue };
             let (base, name) = (constant.base, value.name.as_str());
             if seen.insert((graph.entry(), base, name)) {
-                let size = constant.view.elements() * model.constants.get(base).dtype.size();
+                let size = constant.view.bytes(model.constants.get(base).dtype);
                 *bytes.entry((base, name)).or_default() += size as u64;
             }
         }

@@ -11,7 +11,7 @@ use super::matcher::Matcher;
 use super::merge;
 use super::outline::{self, Naming, Uses};
 use super::report::{Attempt, Outcome};
-use super::{Avoid, Crashes, quantized, run_time};
+use super::{Avoid, Crashes, quantized, run_time, types};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, Model, ValueId};
 use crate::ops;
@@ -62,7 +62,8 @@ impl Asking<'_> {
     pub(super) fn check(&self, nodes: &BTreeSet<usize>) -> Result<Option<Refusal>> {
         let Asking { model, entry, backend, selected, crashes, ref uses, .. } = *self;
         let graph = &model.entries[entry];
-        if let Some(refusal) = run_time::refusal(graph, self.sizing, nodes, selected) {
+        let unasked = || types::refusal(graph, nodes, selected);
+        if let Some(refusal) = run_time::refusal(graph, self.sizing, nodes, selected).or_else(unasked) {
             return Ok(Some(refusal));
         }
         let naming = Naming { entry: graph.entry(), backend: selected.name(), number: 0 };

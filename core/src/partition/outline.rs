@@ -134,7 +134,7 @@ impl Outline<'_> {
         let index = self.values.len();
         self.values.push(Value { name: value.name.clone(), dtype: ty.dtype, shape: ty.shape });
         if let Some(constant) = &value.constant {
-            let bytes = constant.view.elements() * ty.dtype.size();
+            let bytes = constant.view.bytes(ty.dtype);
             let inline = (bytes <= INLINE_BYTES).then(|| to_hex(&self.table.materialize(constant)));
             let id = ConstantId(self.constants.len() as u64);
             self.constants.push((Constant { id, value: index, inline, shared: false }, constant.clone()));

@@ -68,7 +68,8 @@ pub(super) fn tell_sizes(graph: &Graph, sizing: &[Option<ValueId>], selected: &S
             region.values.iter().flat_map(|value| dim::symbols(&value.shape)).find(|name| !known.contains(name));
         let Some(missing) = missing else { return };
         let tells = |value: &ValueId| {
-            let ty = graph.value(*value).ty.as_ref();
+            let known_type = |ty: &&TensorType| selected.registered.description.knows(ty.dtype);
+            let ty = graph.value(*value).ty.as_ref().filter(known_type);
             ty.is_some_and(|ty| ty.shape.iter().any(|size| dim::teaches(size, &known).as_ref() == Some(&missing)))
         };
         // Whoever tells a size first is before all that has it.

@@ -218,16 +218,14 @@ pub fn constant_ints(constants: &ConstantTable, constant: &ConstantRef) -> Optio
 
 /// The byte size of a tensor must not overflow, so later stages may multiply unchecked.
 fn small_enough(ty: &TensorType) -> Result<()> {
-    let mut bytes = ty.dtype.size();
-    for size in ty.shape.iter().filter_map(Dim::fixed).filter(|&size| size != 0) {
-        bytes = match bytes.checked_mul(size).filter(|&bytes| i64::try_from(bytes).is_ok()) {
-            Some(bytes) => bytes,
-            None => {
-                return Err(Diagnostic::new(Code::ShapeMismatch, format!("a tensor of {ty} is too large")));
-            }
-        };
+    let sizes: Vec<usize> = ty.shape.iter().filter_map(Dim::fixed).filter(|&size| size != 0).collect();
+    // Elements are counted as well: there are more of them than bytes where they share these.
+    let elements = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
+    let bytes = elements.filter(|&count| i64::try_from(count).is_ok()).and_then(|count| ty.dtype.bytes_for(count));
+    match bytes.filter(|&bytes| i64::try_from(bytes).is_ok()) {
+        Some(_) => Ok(()),
+        None => Err(Diagnostic::new(Code::ShapeMismatch, format!("a tensor of {ty} is too large"))),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -60,15 +60,17 @@ fn computed_from(graph: &Graph, node: &Node, known: &KnownElements) -> Vec<BaseI
 }
 
 /// Whether the node makes floats of integers that stand in the model in their place: of what a `DequantizeLinear` reads,
-/// whatever its size, so that backends find the integers; and of a weight of 8 or 16 bits, which would be larger so.
+/// whatever its size, so that backends find the integers; and of a weight of 16 bits or less, which would be larger so. Those
+/// of 8 bits or less that are no integers of Rust stay as they are also where wider integers would be made of them.
 pub(crate) fn widens_weight(graph: &Graph, node: &Node) -> bool {
     let ty = |value: Option<ValueId>| value.and_then(|value| graph.value(value).ty.as_ref());
     let (Some(before), Some(after)) = (ty(node.input(0)), ty(node.output(0))) else { return false };
-    let narrow = matches!(before.dtype, DType::I8 | DType::U8 | DType::I16 | DType::U16);
-    let elements = before.fixed_shape().map_or(0, |shape| shape.iter().product());
-    let weight = elements * before.dtype.size() > INLINE_BYTES;
+    let (from, to) = (before.dtype, after.dtype);
+    let narrow = matches!(from, DType::I8 | DType::U8 | DType::I16 | DType::U16) && to.is_float();
+    let grows = narrow || from.is_asked_for() && from.bits() < to.bits();
+    let weight = before.fixed_shape().and_then(|shape| from.bytes_of(&shape)).is_some_and(|bytes| bytes > INLINE_BYTES);
     let widens = ops::find(&node.domain, &node.op).is_some_and(|def| def.widens);
-    widens || (node.domain.is_empty() && node.op == "Cast" && narrow && after.dtype.is_float() && weight)
+    widens || (node.domain.is_empty() && node.op == "Cast" && grows && weight)
 }
 
 /// Makes every output of the node a constant, if that needs no arithmetic.
@@ -118,6 +120,12 @@ fn view_constant(graph: &Graph, constants: &ConstantTable, node: &Node, output: 
     let ints = |input: &Option<ValueId>| constant_ints(constants, graph.value((*input)?).constant.as_ref()?);
     let elements: Vec<_> = node.inputs.iter().map(ints).collect();
     let view = rule(node, &constant.view, &shape, &elements)?;
+    // Elements that share bytes have to be moved; they must also be all that the bytes hold.
+    let base = constants.get(constant.base);
+    let whole = || view.suits(base.dtype) && view.bytes(base.dtype) == base.bytes.len();
+    if base.dtype.shares_bytes() && !whole() {
+        return None;
+    }
     Some(ConstantRef { base: constant.base, view })
 }
 
@@ -130,7 +138,7 @@ fn splat_constant(graph: &Graph, constants: &mut ConstantTable, node: &Node, out
     let ty = value.ty.as_ref()?;
     let element = match node.attributes.get("value") {
         Some(Attribute::Tensor { hex, .. }) => from_hex(hex)?,
-        _ => vec![0; ty.dtype.size()],
+        _ => vec![0; ty.dtype.unpacked_bytes()],
     };
     constants.insert_splat(&value.name, ty.dtype, &ty.fixed_shape()?, Bytes::from(element))
 }

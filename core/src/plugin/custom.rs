@@ -23,6 +23,7 @@ pub fn custom_operators(backends: &[Selected]) -> CustomOperators {
             backend: selected.name().to_owned(),
             source: selected.registered.backend.clone(),
             options: selected.options.clone(),
+            types: selected.registered.description.types.clone(),
         };
         selected.registered.description.operators.iter().map(of).collect()
     };

@@ -116,7 +116,7 @@ impl Loader<'_> {
         &self,
         region: &manifest::Region,
         code: Bytes,
-        address: &dyn Fn(&ConstantUse, usize) -> u64,
+        address: &dyn Fn(&ConstantUse, DType) -> u64,
     ) -> Result<Borrowed> {
         let constants =
             region.constants.iter().filter_map(|binding| borrow(self.artifact, binding, address).transpose());
@@ -176,11 +176,11 @@ pub fn backend<'a>(region: &manifest::Region, registry: &'a Registry) -> Result<
 fn borrow(
     artifact: &Artifact,
     binding: &manifest::Binding,
-    address: &dyn Fn(&ConstantUse, usize) -> u64,
+    address: &dyn Fn(&ConstantUse, DType) -> u64,
 ) -> Result<Option<BorrowedConstant>> {
     let Some(used) = &binding.used else { return Ok(None) };
     let stored = &artifact.manifest().constants[used.constant];
-    let bytes = artifact.stored(used.constant)?.slice(used.view.offset * stored.dtype.size()..);
+    let bytes = artifact.stored(used.constant)?.slice(used.view.first_byte(stored.dtype)..);
     Ok(Some(BorrowedConstant {
         id: binding.id,
         dtype: stored.dtype,
@@ -188,7 +188,7 @@ fn borrow(
         bytes,
         shape: used.view.shape.iter().map(|&size| size as i64).collect(),
         strides: used.view.strides.clone(),
-        address: address(used, stored.dtype.size()),
+        address: address(used, stored.dtype),
     }))
 }
 

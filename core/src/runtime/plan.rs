@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use byoc_dim::{Lifetime, plan_arena};
-use byoc_plugin_api::{DEVICE_ALIGNMENT, Dim, contiguous_strides};
+use byoc_plugin_api::{DEVICE_ALIGNMENT, DType, Dim, contiguous_strides};
 
 use crate::artifact::manifest::Entry;
 use crate::buffer::ALIGNMENT;
@@ -61,7 +61,7 @@ impl Layout<'_> {
 
     /// Bytes of each value. Shapes whose values do not fit in memory, or whose strides cannot be counted, are errors.
     fn sizes(&self, shapes: &[Vec<i64>]) -> Result<Vec<usize>> {
-        let sizes = self.entry.values.iter().zip(shapes).map(|(value, shape)| bytes(shape, value.dtype.size()));
+        let sizes = self.entry.values.iter().zip(shapes).map(|(value, shape)| bytes(shape, value.dtype));
         sizes.collect()
     }
 
@@ -232,10 +232,11 @@ fn waits(steps: &Steps, end: usize) -> Vec<usize> {
     waits
 }
 
-pub(super) fn bytes(shape: &[i64], element: usize) -> Result<usize> {
+pub(super) fn bytes(shape: &[i64], dtype: DType) -> Result<usize> {
     // A size of 0 makes the tensor empty, and its strides are counted as if it were 1.
-    let count = shape.iter().try_fold(element, |bytes, &size| bytes.checked_mul(usize::try_from(size.max(1)).ok()?));
+    let count = shape.iter().try_fold(1usize, |count, &size| count.checked_mul(usize::try_from(size.max(1)).ok()?));
     count
+        .and_then(|count| dtype.bytes_for(count))
         .filter(|&bytes| isize::try_from(bytes).is_ok())
         .map(|bytes| if shape.contains(&0) { 0 } else { bytes })
         .ok_or_else(|| Diagnostic::new(Code::BadInput, format!("a tensor of shape {shape:?} does not fit in memory")))

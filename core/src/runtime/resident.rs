@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use byoc_plugin_api::DEVICE_ALIGNMENT;
+use byoc_plugin_api::{DEVICE_ALIGNMENT, DType};
 
 use crate::artifact::Artifact;
 use crate::artifact::manifest::{ConstantUse, Region};
@@ -62,9 +62,9 @@ impl Resident {
     }
 
     /// Where the element of index 0 of a view is.
-    pub(super) fn address(&self, used: &ConstantUse, element: usize) -> u64 {
+    pub(super) fn address(&self, used: &ConstantUse, dtype: DType) -> u64 {
         let Some(place) = self.places.get(&used.constant) else { return 0 };
-        place.memory.address + (place.offset + used.view.offset * element) as u64
+        place.memory.address + (place.offset + used.view.first_byte(dtype)) as u64
     }
 }
 

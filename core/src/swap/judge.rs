@@ -91,7 +91,7 @@ impl Judge<'_> {
 
     /// The constant under each of its names.
     fn find<'a>(&'a self, row: &'a LedgerRow) -> Result<Vec<Found<'a>>, Refusal> {
-        let one_element = row.bytes == row.dtype.size() as u64;
+        let one_element = row.dtype.element_bytes().is_some_and(|size| row.bytes == size as u64);
         let mut found = Vec::new();
         for (index, name) in row.names.iter().enumerate() {
             let named = self.new.named(name);
@@ -100,7 +100,7 @@ impl Judge<'_> {
             }
             let transposed = row.transposed.contains(name);
             for named in named {
-                let elements = named.constant.view.elements() as u64 * row.dtype.size() as u64;
+                let elements = named.constant.view.bytes(row.dtype) as u64;
                 let fits = one_element || elements == row.bytes;
                 // The constant has the shape that it has under the first of its names.
                 let own_shape = index > 0 || one_element || named.constant.view.shape == row.shape;

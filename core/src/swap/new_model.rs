@@ -104,7 +104,7 @@ impl NewModel {
             constant.view = constant.view.transpose(&[1, 0]);
         }
         let view = &constant.view;
-        let all = view.elements() * base.dtype.size() == base.bytes.len();
+        let all = view.bytes(base.dtype) == base.bytes.len();
         if all && view.offset == 0 && view.is_contiguous() {
             return content(base.bytes.clone(), &base.digest);
         }
@@ -116,7 +116,7 @@ impl NewModel {
     /// The element that stands for all, if they are equal.
     pub(super) fn splat(&self, named: &Named) -> Option<Content> {
         let base = self.table.get(named.constant.base);
-        (base.bytes.len() == base.dtype.size()).then(|| content(base.bytes.clone(), &base.digest))
+        (Some(base.bytes.len()) == base.dtype.element_bytes()).then(|| content(base.bytes.clone(), &base.digest))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use byoc_core::memory::{self, Shortage};
 use byoc_plugin_api::DType;
+use byoc_plugin_api::small::{self, Round};
 use half::{bf16, f16};
 
 /// How generated inputs are filled.
@@ -16,29 +17,34 @@ pub enum Fill {
     Ones,
 }
 
-/// The elements of a tensor of that type, as so many bytes. An error where there is no memory for them.
-pub fn fill(mode: Fill, seed: u64, name: &str, dtype: DType, length: usize) -> Result<Vec<u8>, Shortage> {
+/// So many elements of that type. An error where there is no memory for them.
+pub fn fill(mode: Fill, seed: u64, name: &str, dtype: DType, elements: usize) -> Result<Vec<u8>, Shortage> {
+    // Before they are packed they take as much as those of bytes.
+    let length = elements.saturating_mul(dtype.unpacked_bytes());
     let mut bytes = match mode {
-        Fill::Zeros => return memory::zeroed(length),
+        Fill::Zeros => return memory::zeroed(dtype.bytes_for(elements).unwrap_or(usize::MAX)),
         Fill::Ones | Fill::Random => memory::room(length)?,
     };
     let (one, mut random) = (one(dtype), SplitMix::new(seed, name));
-    for _ in 0..length / dtype.size() {
+    for _ in 0..elements {
         match mode {
             Fill::Random => random.element(dtype, &mut bytes),
             Fill::Ones | Fill::Zeros => bytes.extend_from_slice(&one),
         }
     }
-    Ok(bytes)
+    Ok(if dtype.shares_bytes() { dtype.pack(&bytes) } else { bytes })
 }
 
 fn one(dtype: DType) -> Vec<u8> {
+    if let Some(code) = small::encode(dtype, 1.0, true, Round::Nearest) {
+        return vec![code];
+    }
     match dtype {
         DType::F32 => 1f32.to_le_bytes().to_vec(),
         DType::F64 => 1f64.to_le_bytes().to_vec(),
         DType::F16 => f16::ONE.to_le_bytes().to_vec(),
         DType::BF16 => bf16::ONE.to_le_bytes().to_vec(),
-        integer => (0..integer.size()).map(|byte| u8::from(byte == 0)).collect(),
+        integer => (0..integer.unpacked_bytes()).map(|byte| u8::from(byte == 0)).collect(),
     }
 }
 
@@ -69,6 +75,10 @@ impl SplitMix {
     /// Appends one element. Integers are 0 or 1 (`u8`: any), which is a mask, a kind of token, or an index that fits
     /// nearly everywhere.
     fn element(&mut self, dtype: DType, bytes: &mut Vec<u8>) {
+        if dtype.is_small_float() {
+            let code = small::encode(dtype, self.uniform().into(), true, Round::Down);
+            return bytes.extend(code);
+        }
         match dtype {
             DType::F32 => bytes.extend(self.uniform().to_le_bytes()),
             DType::F64 => bytes.extend(f64::from(self.uniform()).to_le_bytes()),
@@ -77,7 +87,7 @@ impl SplitMix {
             DType::U8 => bytes.push((self.next() >> 56) as u8),
             integer => {
                 bytes.push((self.next() >> 63) as u8);
-                bytes.resize(bytes.len() + integer.size() - 1, 0);
+                bytes.resize(bytes.len() + integer.unpacked_bytes() - 1, 0);
             }
         }
     }
@@ -93,11 +103,13 @@ mod tests {
     fn fills_every_type() {
         for dtype in DType::all() {
             let numbers = |mode| {
-                let bytes = fill(mode, 7, "x", dtype, 64 * dtype.size()).expect("small");
+                let bytes = fill(mode, 7, "x", dtype, 64).expect("small");
                 let tensor = Tensor::new(dtype, vec![4, 16], bytes).expect("a tensor");
                 tensor.numbers().map(crate::tensor::Number::value).collect::<Vec<_>>()
             };
-            assert!(numbers(Fill::Zeros).iter().all(|&value| value == 0.0), "{dtype}");
+            // The type of powers of two has no zero.
+            let zero = if dtype == DType::F8E8M0 { 2f64.powi(-127) } else { 0.0 };
+            assert!(numbers(Fill::Zeros).iter().all(|&value| value == zero), "{dtype}");
             assert!(numbers(Fill::Ones).iter().all(|&value| value == 1.0), "{dtype}");
             let most = if dtype == DType::U8 { 255.0 } else { 1.0 };
             let random = numbers(Fill::Random);
@@ -108,7 +120,7 @@ mod tests {
 
     #[test]
     fn seed_and_name_decide() {
-        let random = |seed, name: &str| fill(Fill::Random, seed, name, DType::F32, 32).expect("small");
+        let random = |seed, name: &str| fill(Fill::Random, seed, name, DType::F32, 8).expect("small");
         assert_eq!(random(1, "x"), random(1, "x"));
         assert_ne!(random(1, "x"), random(2, "x"));
         assert_ne!(random(1, "x"), random(1, "y"));

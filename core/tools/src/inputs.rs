@@ -197,8 +197,9 @@ fn filled(
     let text = text::shape(&shape);
     let unfit = || bad(format!("input '{name}' of shape {text} does not fit in memory"));
     let sizes: Option<Vec<i64>> = shape.iter().map(|&size| i64::try_from(size).ok()).collect();
-    let length = sizes.as_ref().and_then(|sizes| byte_length(*dtype, sizes)).ok_or_else(unfit)?;
-    let bytes = fill(mode, seed, name, *dtype, length)
+    sizes.as_ref().and_then(|sizes| byte_length(*dtype, sizes)).ok_or_else(unfit)?;
+    let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
+    let bytes = fill(mode, seed, name, *dtype, elements.unwrap_or(0))
         .map_err(|shortage| shortage.diagnostic(Code::BadInput, format!("input '{name}' {dtype}{text}")))?;
     sizes.and_then(|sizes| Tensor::new(*dtype, sizes, bytes)).ok_or_else(unfit)
 }

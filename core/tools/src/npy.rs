@@ -33,7 +33,8 @@ pub struct Array {
     pub bytes: Vec<u8>,
 }
 
-/// The types by NumPy's name. It has none for `bf16`: its bits travel as `u2`, or as `V2` when `ml_dtypes` wrote them.
+/// The types by NumPy's name. It has none for `bf16`: its bits travel as `u2`, or as `V2` when `ml_dtypes` wrote them. Types
+/// of 8 bits and less that it has not travel as `u1`, or as `V1`: the code of each element in the low bits of a byte.
 const KINDS: [(&str, DType); 14] = [
     ("f4", DType::F32),
     ("f8", DType::F64),
@@ -55,6 +56,9 @@ impl Array {
     /// The array as a tensor of `dtype`, or the name of what it holds in its place.
     pub fn into_tensor(self, dtype: DType) -> Result<Tensor, String> {
         let found = self.type_name();
+        if dtype.is_asked_for() && ["u1", "V1"].contains(&self.kind.as_str()) {
+            return Tensor::new(dtype, self.shape, dtype.pack(&self.bytes)).ok_or(found);
+        }
         if !KINDS.contains(&(self.kind.as_str(), dtype)) {
             return Err(found);
         }
@@ -63,6 +67,9 @@ impl Array {
 
     /// The array as a tensor of `dtype`, or, where that is `None` or another type, of its own.
     pub fn into_tensor_like(self, dtype: Option<DType>) -> Result<Tensor, String> {
+        if let Some(small) = dtype.filter(|dtype| dtype.is_asked_for() && ["u1", "V1"].contains(&self.kind.as_str())) {
+            return self.into_tensor(small);
+        }
         let fits = |&(kind, known): &(&str, DType)| kind == self.kind && dtype == Some(known);
         let own = || KINDS.iter().find(|(kind, _)| *kind == self.kind);
         match KINDS.iter().find(|&row| fits(row)).or_else(own) {
@@ -141,8 +148,8 @@ fn number(bytes: &[u8]) -> u64 {
 
 /// Writes a tensor as a `.npy` file.
 pub fn write(tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
-    let kind = KINDS.iter().find(|(_, dtype)| *dtype == tensor.dtype()).map_or("", |(kind, _)| kind);
-    let order = if tensor.dtype().size() == 1 { '|' } else { '<' };
+    let kind = KINDS.iter().find(|(_, dtype)| *dtype == tensor.dtype()).map_or("u1", |(kind, _)| kind);
+    let order = if tensor.dtype().unpacked_bytes() == 1 { '|' } else { '<' };
     let shape: String = tensor.shape().iter().map(|size| format!("{size}, ")).collect();
     let shape = if tensor.shape().len() == 1 { shape.trim_end() } else { shape.trim_end_matches(", ") };
     let mut header = format!("{{'descr': '{order}{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
@@ -153,7 +160,11 @@ pub fn write(tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
     out.write_all(&[1, 0])?;
     out.write_all(&(padded as u16).to_le_bytes())?;
     out.write_all(header.as_bytes())?;
-    out.write_all(tensor.bytes())
+    let elements = tensor.numbers().len();
+    match tensor.dtype().shares_bytes() {
+        true => out.write_all(&tensor.dtype().unpack(tensor.bytes(), elements).unwrap_or_default()),
+        false => out.write_all(tensor.bytes()),
+    }
 }
 
 /// The Python dictionary at the start of a file.
@@ -237,7 +248,7 @@ mod tests {
                 let tensor = Tensor::new(dtype, shape, (0..bytes).map(|byte| byte as u8).collect()).expect("a tensor");
                 let mut file = Vec::new();
                 write(&tensor, &mut file).expect("to memory");
-                assert_eq!((file.len() - bytes) % ALIGNMENT, 0);
+                assert_eq!((file.len() - tensor.numbers().len() * dtype.unpacked_bytes()) % ALIGNMENT, 0);
                 assert_eq!(read(&file).expect("valid").into_tensor(dtype), Ok(tensor), "{dtype}");
             }
         }
@@ -267,6 +278,13 @@ mod tests {
             assert!(array(kind).into_tensor(DType::BF16).is_ok());
         }
         assert_eq!(array("u2").into_tensor(DType::F16), Err("u16".into()));
+        let codes = |kind: &str| Array { kind: kind.into(), shape: vec![3], bytes: vec![0xff, 1, 0xf8] };
+        for kind in ["u1", "V1"] {
+            let tensor = Tensor::new(DType::I4, vec![3], vec![0x1f, 8]).expect("a tensor");
+            assert_eq!(codes(kind).into_tensor_like(Some(DType::I4)), Ok(tensor));
+        }
+        assert_eq!(codes("i1").into_tensor(DType::I4), Err("i8".into()));
+        assert_eq!(codes("V1").into_tensor_like(Some(DType::U8)), Err("of NumPy's type 'V1'".into()));
         assert_eq!(array("S2").into_tensor(DType::F16), Err("of NumPy's type 'S2'".into()));
     }
 

@@ -2,7 +2,7 @@
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::memory::{self, Shortage};
-use byoc_plugin_api::{DType, TensorView, contiguous_strides};
+use byoc_plugin_api::{DType, TensorView, contiguous_strides, small};
 use half::{bf16, f16};
 
 /// A row-major tensor.
@@ -25,7 +25,7 @@ impl Tensor {
 
     /// A copy of what the view shows. An error where there is no memory for it.
     pub fn copy(view: &TensorView<'_>) -> std::result::Result<Tensor, Shortage> {
-        let mut bytes = memory::room(view.len() * view.dtype().size())?;
+        let mut bytes = memory::room(view.byte_len())?;
         match view.as_bytes() {
             Some(contiguous) => bytes.extend_from_slice(contiguous),
             None => view.for_each_element(|element| bytes.extend_from_slice(element)),
@@ -57,7 +57,12 @@ impl Tensor {
 
     /// The elements in row-major order.
     pub fn numbers(&self) -> impl ExactSizeIterator<Item = Number> {
-        self.bytes.chunks_exact(self.dtype.size()).map(|element| Number::read(self.dtype, element))
+        let (bits, size) = (self.dtype.bits(), self.dtype.unpacked_bytes());
+        let elements = self.shape.iter().map(|&size| usize::try_from(size).unwrap_or(0)).product();
+        (0..elements).map(move |index| match self.dtype.shares_bytes() {
+            true => Number::read(self.dtype, &[self.bytes[index * bits / 8] >> (index * bits % 8)]),
+            false => Number::read(self.dtype, &self.bytes[index * size..][..size]),
+        })
     }
 
     /// Shows the nearest `f64` of each element to `see`, in row-major order: fast, for outputs may be large.
@@ -97,13 +102,14 @@ impl Tensor {
 
 /// The bytes of a tensor; `None` when that is more than fits in memory.
 pub fn byte_length(dtype: DType, shape: &[i64]) -> Option<usize> {
-    shape.iter().try_fold(dtype.size(), |bytes, &size| bytes.checked_mul(usize::try_from(size).ok()?))
+    let sizes: Option<Vec<usize>> = shape.iter().map(|&size| usize::try_from(size).ok()).collect();
+    dtype.bytes_of(&sizes?)
 }
 
 /// One element of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Of `f32`, `f16` or `bf16`.
+    /// Of `f32`, or a float of less bits.
     Single(f32),
     /// Of `f64`.
     Double(f64),
@@ -129,6 +135,10 @@ impl Number {
             DType::I64 => Number::Int((bits as i64).into()),
             DType::U8 | DType::U16 | DType::U32 | DType::U64 => Number::Int(bits.into()),
             DType::Bool => Number::Bool(bits != 0),
+            small => {
+                let number = small::decode(small, bytes[0]).unwrap_or(f64::NAN);
+                if small.is_small_float() { Number::Single(number as f32) } else { Number::Int(number as i128) }
+            }
         }
     }
 
@@ -168,7 +178,10 @@ mod tests {
 
     #[test]
     fn every_type_reads_its_own_bytes() {
-        let cases: [(DType, &[u8], &str); 10] = [
+        let cases: [(DType, &[u8], &str); 13] = [
+            (DType::F8E4M3FN, &[0x7e], "448"),
+            (DType::F8E8M0, &[0x80], "2"),
+            (DType::F8E5M2FNUZ, &[0x41], "1.25"),
             (DType::F32, &[0, 0, 128, 63], "1"),
             (DType::I32, &[253, 255, 255, 255], "-3"),
             (DType::F64, &[0, 0, 0, 0, 0, 0, 0, 192], "-2"),
@@ -196,6 +209,13 @@ mod tests {
         assert!(Tensor::new(DType::F32, vec![2], vec![0; 4]).is_none());
         assert!(Tensor::new(DType::F32, vec![-1], vec![]).is_none());
         assert!(Tensor::new(DType::F32, vec![i64::MAX, i64::MAX], vec![]).is_none());
+    }
+
+    #[test]
+    fn elements_that_share_bytes_are_read_from_the_low_bits_on() {
+        let tensor = Tensor::new(DType::I4, vec![3], vec![0x7f, 0x08]).expect("three elements");
+        assert_eq!(tensor.numbers().map(Number::value).collect::<Vec<_>>(), [-1.0, 7.0, -8.0]);
+        assert!(Tensor::new(DType::I4, vec![3], vec![0; 3]).is_none());
     }
 
     #[test]

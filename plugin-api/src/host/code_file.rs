@@ -60,7 +60,8 @@ fn judge(file: CodeFile, bytes: usize) -> Result<CodeFile, String> {
 /// Errors unless the value has a shape of numbers, and as few bytes as memory can have.
 fn size(value: &Value) -> Result<(), &'static str> {
     let shape = value.fixed_shape().ok_or("not fixed")?;
-    let bytes = shape.iter().try_fold(value.dtype.size(), |bytes, &size| bytes.checked_mul(size.max(1)));
+    let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size.max(1)));
+    let bytes = elements.and_then(|elements| value.dtype.bytes_for(elements));
     bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).map(drop).ok_or("too large")
 }
 

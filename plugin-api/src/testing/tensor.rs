@@ -52,8 +52,11 @@ impl Tensor {
     /// A tensor of that type over little-endian elements in row-major order, the first byte at a multiple of `alignment`.
     #[track_caller]
     pub(super) fn from_bytes(dtype: DType, sizes: &[usize], bytes: &[u8], alignment: usize) -> Tensor {
-        let length = sizes.iter().product::<usize>() * dtype.size();
-        assert_eq!(bytes.len(), length, "the bytes of a tensor of {dtype} with the shape {sizes:?}");
+        assert_eq!(
+            Some(bytes.len()),
+            dtype.bytes_of(sizes),
+            "the bytes of a tensor of {dtype} with the shape {sizes:?}"
+        );
         let shape: Vec<i64> = sizes.iter().map(|&size| size as i64).collect();
         let (memory, bytes) = aligned(bytes, alignment.max(ALIGNMENT));
         Tensor { dtype, strides: contiguous_strides(&shape), shape, memory, bytes, first: 0 }
@@ -80,7 +83,7 @@ impl Tensor {
     pub fn random(ty: impl Into<Type>, range: Range<f64>, random: &mut Rng) -> Tensor {
         let ty = ty.into();
         let count = ty.sizes().iter().product();
-        let is_float = ty.dtype.is_none_or(DType::is_float);
+        let is_float = ty.dtype.is_none_or(|dtype| dtype.is_float() || dtype.is_small_float());
         let whole = |number: f64| if is_float { number } else { number.floor() };
         let number = |_| whole(range.start + (range.end - range.start) * random.f64());
         let numbers: Vec<_> = (0..count).map(number).collect();
@@ -89,13 +92,19 @@ impl Tensor {
 
     /// Room for a result: every byte is 255, which is NaN in types of floats.
     pub(super) fn room(dtype: DType, sizes: &[usize]) -> Tensor {
-        let bytes = vec![0xff; sizes.iter().product::<usize>() * dtype.size()];
+        let bytes = vec![0xff; dtype.bytes_of(sizes).expect("the tensor of a test is small")];
         Tensor::from_bytes(dtype, sizes, &bytes, ALIGNMENT)
     }
 
-    /// The same elements in other places; where they are [`Lies::Splat`], all of them become the first one.
+    /// The same elements in other places; where they are [`Lies::Splat`], all of them become the first one. Elements that
+    /// share bytes lie one after another only.
+    #[track_caller]
     pub fn lying(&self, lies: Lies) -> Tensor {
-        let (size, rank) = (self.dtype.size(), self.shape.len());
+        let Some(size) = self.dtype.element_bytes() else {
+            assert_eq!(lies, Lies::RowMajor, "elements of {} share bytes", self.dtype);
+            return self.clone();
+        };
+        let rank = self.shape.len();
         let mut turned = self.shape.clone();
         let swaps = lies == Lies::Transposed && rank > 1;
         if swaps {
@@ -160,8 +169,10 @@ impl Tensor {
 
     /// The tensor for a backend.
     pub fn view(&self) -> TensorView<'_> {
-        let first = self.first * self.dtype.size();
-        let view = TensorView::strided(self.memory(), first, self.dtype, &self.shape, &self.strides);
+        let view = match self.dtype.shares_bytes() {
+            true => TensorView::from_bytes(self.memory(), self.dtype, &self.shape, &self.strides),
+            false => TensorView::strided(self.memory(), self.offset(), self.dtype, &self.shape, &self.strides),
+        };
         view.expect("the tensor reaches its own elements")
     }
 
@@ -178,7 +189,7 @@ impl Tensor {
 
     /// The byte of the memory at which the first element begins.
     pub fn offset(&self) -> usize {
-        self.first * self.dtype.size()
+        self.dtype.bytes_for(self.first).expect("the first element is in memory")
     }
 
     /// The bytes of its elements in row-major order.
@@ -190,7 +201,9 @@ impl Tensor {
 
     /// Its elements in row-major order, as numbers.
     pub fn numbers(&self) -> Vec<f64> {
-        decode(self.dtype, &self.bytes())
+        let mut numbers = decode(self.dtype, &self.bytes());
+        numbers.truncate(self.len());
+        numbers
     }
 
     /// Its elements in row-major order, which must be of that type.

@@ -1,6 +1,7 @@
 //! Values of inputs and constants: the same seed gives the same values.
 
 use byoc_plugin_api::DType;
+use byoc_plugin_api::small::{self, Round};
 use half::{bf16, f16};
 
 use crate::onnx::Fill;
@@ -43,8 +44,8 @@ pub(crate) fn special(dtype: DType, shape: &[i64], seed: &str) -> Tensor {
 /// A tensor of as many of `values` as the shape has elements.
 pub(crate) fn tensor(dtype: DType, shape: &[i64], values: impl IntoIterator<Item = f64>) -> Tensor {
     let count = usize::try_from(shape.iter().product::<i64>()).unwrap_or(0);
-    let bytes = values.into_iter().take(count).flat_map(|value| element(dtype, value));
-    Tensor::new(dtype, shape.to_vec(), bytes.collect())
+    let bytes: Vec<u8> = values.into_iter().take(count).flat_map(|value| element(dtype, value)).collect();
+    Tensor::new(dtype, shape.to_vec(), dtype.pack(&bytes))
 }
 
 fn mix(value: u64) -> u64 {
@@ -55,11 +56,14 @@ fn mix(value: u64) -> u64 {
 }
 
 fn element(dtype: DType, value: f64) -> Vec<u8> {
+    if let Some(code) = small::encode(dtype, value, true, Round::Nearest) {
+        return vec![code];
+    }
     match dtype {
         DType::F32 => (value as f32).to_le_bytes().to_vec(),
         DType::F64 => value.to_le_bytes().to_vec(),
         DType::F16 => f16::from_f64(value).to_le_bytes().to_vec(),
         DType::BF16 => bf16::from_f64(value).to_le_bytes().to_vec(),
-        _ => (value as i64).to_le_bytes()[..dtype.size()].to_vec(),
+        _ => (value as i64).to_le_bytes()[..dtype.unpacked_bytes()].to_vec(),
     }
 }

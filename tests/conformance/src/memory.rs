@@ -36,7 +36,7 @@ pub(crate) struct Placed {
 
 impl Placed {
     fn new(dtype: DType, shape: Vec<i64>, offset: usize, fill: u8) -> Placed {
-        let len = usize::try_from(shape.iter().product::<i64>()).unwrap_or(0) * dtype.size();
+        let len = usize::try_from(shape.iter().product::<i64>()).unwrap_or(0) * dtype.unpacked_bytes();
         let mut memory = vec![GUARD_BYTE; len + 2 * GUARD + 2 * ALIGNMENT];
         let address = memory.as_ptr() as usize + GUARD;
         let start = GUARD + (address.next_multiple_of(ALIGNMENT) - address) + offset;
@@ -48,7 +48,7 @@ impl Placed {
     pub(crate) fn of(tensor: &Tensor, layout: Layout) -> Placed {
         let offset = match layout {
             Layout::Plain | Layout::Transposed => 0,
-            Layout::Element => tensor.dtype.size(),
+            Layout::Element => tensor.dtype.unpacked_bytes(),
             Layout::Odd => 1,
         };
         let mut placed = Placed::new(tensor.dtype, tensor.shape.clone(), offset, 0);
@@ -56,7 +56,7 @@ impl Placed {
             let reversed: Vec<_> = tensor.shape.iter().rev().copied().collect();
             placed.strides = contiguous_strides(&reversed).into_iter().rev().collect();
         }
-        let (start, size) = (placed.start, tensor.dtype.size());
+        let (start, size) = (placed.start, tensor.dtype.unpacked_bytes());
         let offsets = row_major(&placed.shape, &placed.strides);
         for (element, offset) in tensor.bytes.chunks_exact(size).zip(offsets) {
             let at = start + offset as usize * size;

@@ -152,21 +152,7 @@ fn is_function(op: &str) -> bool {
 
 /// ONNX's number of an element type, for the attribute of `Cast`.
 fn onnx_code(dtype: DType) -> i64 {
-    match dtype {
-        DType::F32 => 1,
-        DType::U8 => 2,
-        DType::I8 => 3,
-        DType::U16 => 4,
-        DType::I16 => 5,
-        DType::I32 => 6,
-        DType::I64 => 7,
-        DType::Bool => 9,
-        DType::F16 => 10,
-        DType::F64 => 11,
-        DType::U32 => 12,
-        DType::U64 => 13,
-        DType::BF16 => 16,
-    }
+    byoc_core::onnx::write::to_onnx(dtype).into()
 }
 
 /// Products and windows.

@@ -146,7 +146,7 @@ pub(crate) fn bind(taken: &Taken, generated: &Generated, layout: Layout) -> Vec<
             Claim::Host => (None, taken.constants[at].clone(), layout),
             Claim::Packed(packed) => {
                 let shape = packed.shape.iter().map(|&size| i64::try_from(size).ok()).collect::<Option<Vec<_>>>()?;
-                let bytes = packed.shape.iter().try_fold(packed.dtype.size(), |bytes, &size| bytes.checked_mul(size));
+                let bytes = packed.dtype.bytes_of(&packed.shape);
                 if bytes != Some(claimed.packed.len()) {
                     return None;
                 }

@@ -48,8 +48,8 @@ impl BorrowedTensor<'_> {
 impl Tensor {
     /// A tensor of these bytes. Panics when type and shape need another number of them.
     pub fn new(dtype: DType, shape: Vec<i64>, bytes: Vec<u8>) -> Tensor {
-        let count = shape.iter().product::<i64>() * dtype.size() as i64;
-        assert_eq!(count, bytes.len() as i64, "{dtype}{shape:?}");
+        let count = shape.iter().product::<i64>() as usize;
+        assert_eq!(dtype.bytes_for(count), Some(bytes.len()), "{dtype}{shape:?}");
         Tensor { dtype, shape, bytes }
     }
 
@@ -69,9 +69,10 @@ impl Tensor {
         BorrowedTensor { strides: contiguous_strides(&self.shape), tensor: self }
     }
 
-    /// The same bytes as another type of the same size: numpy files hold bf16 as u16.
+    /// The same bits as another type: numpy files hold bf16 as u16, and the codes of types of 8 bits and less as u8.
     pub fn reinterpret(mut self, dtype: DType) -> Tensor {
-        assert_eq!(self.dtype.size(), dtype.size(), "{} as {dtype}", self.dtype);
+        assert_eq!(self.dtype.unpacked_bytes(), dtype.unpacked_bytes(), "{} as {dtype}", self.dtype);
+        self.bytes = dtype.pack(&self.bytes);
         self.dtype = dtype;
         self
     }
@@ -79,7 +80,7 @@ impl Tensor {
     /// The elements of a float tensor.
     pub fn floats(&self) -> impl Iterator<Item = f64> {
         let dtype = self.dtype;
-        self.bytes.chunks_exact(dtype.size()).map(move |bytes| match dtype {
+        self.bytes.chunks_exact(dtype.unpacked_bytes()).map(move |bytes| match dtype {
             DType::F16 => f16::from_le_bytes(bytes.try_into().expect("two bytes")).into(),
             DType::BF16 => bf16::from_le_bytes(bytes.try_into().expect("two bytes")).into(),
             DType::F32 => f32::from_le_bytes(bytes.try_into().expect("four bytes")).into(),
@@ -118,7 +119,7 @@ pub fn compare(found: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Resul
     match worst {
         None => Ok(()),
         Some((_, index, a, b)) => {
-            let count = expected.bytes.len() / expected.dtype.size();
+            let count = expected.bytes.len() / expected.dtype.unpacked_bytes();
             Err(format!("{differing} of {count} elements differ, worst element {index}: {a:e}, expected {b:e}"))
         }
     }

@@ -9,18 +9,22 @@ macro_rules! owned {
     ($($dtype:ident $element:ty),*) => {
         enum Elements {
             $($dtype(Vec<$element>),)*
+            /// Of a type that Rust has not.
+            Small(DType, Vec<u8>),
         }
 
         impl Elements {
             fn zeros(dtype: DType, count: usize) -> Elements {
                 match dtype {
                     $(DType::$dtype => Elements::$dtype(vec![<$element>::default(); count]),)*
+                    small => Elements::Small(small, vec![0; small.bytes_for(count).unwrap_or(0)]),
                 }
             }
 
             fn view_mut<'a>(&'a mut self, shape: &'a [i64], strides: &'a [i64]) -> Option<TensorViewMut<'a>> {
                 match self {
                     $(Elements::$dtype(elements) => TensorViewMut::from_slice(elements, shape, strides).ok(),)*
+                    Elements::Small(dtype, bytes) => TensorViewMut::from_bytes(bytes, *dtype, shape, strides).ok(),
                 }
             }
         }

@@ -29,9 +29,9 @@ pub(crate) fn ramp(dtype: DType, elements: usize) -> Vec<u8> {
         DType::F64 => f64::from(float(index)).to_le_bytes().to_vec(),
         // The upper half of an f32 is a bf16, and a small number as an f16.
         DType::F16 | DType::BF16 => float(index).to_le_bytes()[2..].to_vec(),
-        other => (index as u64 % 3).to_le_bytes()[..other.size()].to_vec(),
+        other => (index as u64 % 3).to_le_bytes()[..other.unpacked_bytes()].to_vec(),
     };
-    (0..elements).flat_map(element).collect()
+    dtype.pack(&(0..elements).flat_map(element).collect::<Vec<u8>>())
 }
 
 /// The shape with the size `symbol` for every symbol; `None` where it has no value, or more elements than are run.

@@ -63,7 +63,7 @@ impl Direct {
         let (data, compute) = types(problem.dtype, problem.tf32)?;
         let [x, w, bias] = [problem.x, problem.w, problem.bias.unwrap_or(&[0; 4])].map(|bytes| send(gpu, bytes));
         let [m, n, k] = problem.sizes.map(|size| size as u64);
-        let (x, w, bias, bytes) = (x?, w?, bias?, (m * n) as usize * problem.dtype.size());
+        let (x, w, bias, bytes) = (x?, w?, bias?, (m * n) as usize * problem.dtype.unpacked_bytes());
         let (y, workspace) = (gpu.domain.allocate(bytes as u64)?, gpu.domain.allocate(WORKSPACE)?);
         gpu.enter()?;
         let (handle, description) = (result::create_handle()?, result::create_matmul_desc(compute, Data::CUDA_R_32F)?);

@@ -75,7 +75,7 @@ impl Gpu {
     /// Makes the first output of a session on this device NaN, where the device has it; an error before the first run.
     pub(crate) fn poison_output(&mut self, session: &mut Session) -> Result<()> {
         let output = session.output(0)?;
-        let bytes = (output.len() * output.dtype().size()) as u64;
+        let bytes = (output.byte_len()) as u64;
         let (_, address) = session.address(PortIndex::Output(0)).ok_or("the output is on no device")?;
         // SAFETY: the output's own memory, of so many bytes; the session is borrowed, so it does not run.
         unsafe { self.poison(address, bytes) }

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 /// Floats between -1 and 1 times `scale`, rounded to the type.
 pub(crate) fn tensor(random: &mut Rng, dtype: DType, shape: &[usize], scale: f32) -> Tensor {
     let count: usize = shape.iter().product();
-    let mut bytes = Vec::with_capacity(count * dtype.size());
+    let mut bytes = Vec::with_capacity(count * dtype.unpacked_bytes());
     for _ in 0..count {
         let value = (random.f32() * 2.0 - 1.0) * scale;
         match dtype {

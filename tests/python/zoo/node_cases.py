@@ -35,6 +35,16 @@ TYPES = frozenset(
         TensorProto.UINT16,
         TensorProto.UINT32,
         TensorProto.UINT64,
+        TensorProto.FLOAT8E4M3FN,
+        TensorProto.FLOAT8E4M3FNUZ,
+        TensorProto.FLOAT8E5M2,
+        TensorProto.FLOAT8E5M2FNUZ,
+        TensorProto.FLOAT8E8M0,
+        TensorProto.FLOAT4E2M1,
+        TensorProto.INT4,
+        TensorProto.UINT4,
+        TensorProto.INT2,
+        TensorProto.UINT2,
     }
 )
 

@@ -15,6 +15,22 @@ import onnx
 
 Arrays = Mapping[str, np.ndarray]
 NPY_VERSION = (1, 0)
+# Of 8 bits and less, an element a byte.
+SMALL = frozenset(
+    np.dtype(getattr(ml_dtypes, name))
+    for name in (
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+        "float4_e2m1fn",
+        "int4",
+        "uint4",
+        "int2",
+        "uint2",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -63,9 +79,11 @@ def write_npz(path: Path, arrays: Arrays) -> None:
 
 
 def as_numpy_knows(array: np.ndarray) -> np.ndarray:
-    """Gives the array in C order, bf16 (which the npy format lacks) as its raw u16 bits."""
+    """Gives the array in C order, bf16 (which the npy format lacks) as its raw u16 bits, smaller types as u8."""
     plain = np.asarray(array, order="C")
-    return plain.view(np.uint16) if plain.dtype == ml_dtypes.bfloat16 else plain
+    if plain.dtype == ml_dtypes.bfloat16:
+        return plain.view(np.uint16)
+    return plain.view(np.uint8) if plain.dtype in SMALL else plain
 
 
 def write_case(folder: Path, model: onnx.ModelProto, inputs: Arrays, outputs: Arrays | None = None) -> None:

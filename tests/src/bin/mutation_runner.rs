@@ -113,10 +113,10 @@ fn inputs(ports: &[PortInfo], seed: u64) -> Option<Vec<Tensor>> {
     let tensor = |port: &PortInfo| {
         let shape = dim::eval_shape(&port.shape, &symbols).ok()?;
         let count = shape.iter().try_fold(1usize, |count, &size| count.checked_mul(size))?;
-        left = left.checked_sub(count.checked_mul(port.dtype.size())?)?;
+        left = left.checked_sub(port.dtype.bytes_for(count)?)?;
         let shape = shape.iter().map(|&size| size as i64).collect();
-        let elements = (0..count as u64).flat_map(|at| element(port.dtype, seed * random(at)));
-        Some(Tensor::new(port.dtype, shape, elements.collect()))
+        let elements: Vec<u8> = (0..count as u64).flat_map(|at| element(port.dtype, seed * random(at))).collect();
+        Some(Tensor::new(port.dtype, shape, port.dtype.pack(&elements)))
     };
     ports.iter().map(tensor).collect()
 }
@@ -129,6 +129,6 @@ fn element(dtype: DType, number: u64) -> Vec<u8> {
         DType::F64 => f64::from(float).to_le_bytes().to_vec(),
         DType::F16 => f16::from_f32(float).to_le_bytes().to_vec(),
         DType::BF16 => bf16::from_f32(float).to_le_bytes().to_vec(),
-        integer => (number >> 63).to_le_bytes()[..integer.size()].to_vec(),
+        integer => (number >> 63).to_le_bytes()[..integer.unpacked_bytes()].to_vec(),
     }
 }

@@ -121,7 +121,7 @@ fn region(dtype: DType) -> RegionBuilder {
     let e = net.conv(d, 256, 1, 1, 1);
     let e = net.like("Add", &[e, c], "");
     let e = net.like("Relu", &[e], "");
-    let f = net.conv(e, 16 / dtype.size(), 3, 4, 1);
+    let f = net.conv(e, 16 / dtype.unpacked_bytes(), 3, 4, 1);
     let f = net.like("HardSwish", &[f], "");
     let g = net.conv(f, 32, 3, 1, 1);
     let g = net.like("LeakyRelu", &[g], "");

@@ -201,7 +201,7 @@ fn own(constant: ConstantId, bytes: &[u8], attached: &AttachedDomain) -> Result<
 }
 
 fn is_aligned(constant: &DeviceConstant<'_>) -> bool {
-    constant.address.is_multiple_of(constant.bound.view.dtype().size() as u64)
+    constant.address.is_multiple_of(constant.bound.view.dtype().unpacked_bytes() as u64)
 }
 
 fn input<'t>(inputs: &[DeviceTensor<'t>], position: usize) -> Result<DeviceTensor<'t>, Error> {

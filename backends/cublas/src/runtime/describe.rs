@@ -90,7 +90,7 @@ impl Described {
         if let Some(bias) = at.bias {
             self.description.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
         }
-        let bytes = |elements: i64| elements.unsigned_abs() * self.dtype.size() as u64;
+        let bytes = |elements: i64| elements.unsigned_abs() * self.dtype.unpacked_bytes() as u64;
         let pointers = |offset: &Offsets| {
             let [a, b, c] = [offset.a, offset.b, offset.c].map(bytes);
             [at.w + a, at.x + b, at.c + c, at.y + c]
@@ -139,7 +139,7 @@ fn preference(dtype: DType, call: &Call, offsets: &[Offsets], operands: &Operand
     let least = |operand: Option<&Operand>, offset: fn(&Offsets) -> i64, stride: i64| {
         let stride = if call.batch > 1 { stride } else { 0 };
         let steps = offsets.iter().map(offset).chain([stride]);
-        let bytes = steps.map(|elements| elements.unsigned_abs() * dtype.size() as u64);
+        let bytes = steps.map(|elements| elements.unsigned_abs() * dtype.unpacked_bytes() as u64);
         alignment(bytes.fold(operand.map_or(0, Operand::known_address), |all, offset| all | offset))
     };
     let a = least(Some(&operands.w), |offset| offset.a, call.stride_a);

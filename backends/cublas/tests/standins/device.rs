@@ -89,7 +89,7 @@ impl Device {
         }
         let (output, sizes) = (net.region.outputs[0], net.sizes_for(net.region.outputs[0], symbols));
         let dtype = net.region.values[output].dtype;
-        let address = self.domain.allocate((sizes.iter().product::<usize>() * dtype.size()).max(1) as u64)?;
+        let address = self.domain.allocate((sizes.iter().product::<usize>() * dtype.unpacked_bytes()).max(1) as u64)?;
         let shape = sizes.into_iter().map(|size| size as i64).collect();
         Ok(Tensors { dtype, inputs: sent, output: (address, shape) })
     }
@@ -97,7 +97,7 @@ impl Device {
     /// The result; the memory of all tensors is given back.
     pub(crate) fn result(&mut self, tensors: Tensors) -> Result<Vec<f64>, Error> {
         let (address, shape) = &tensors.output;
-        let mut bytes = vec![0; shape.iter().product::<i64>() as usize * tensors.dtype.size()];
+        let mut bytes = vec![0; shape.iter().product::<i64>() as usize * tensors.dtype.unpacked_bytes()];
         // SAFETY: the memory has as many bytes, and so has `bytes`, which is left alone until the call below.
         unsafe { self.domain.download(bytes.as_mut_ptr(), *address, bytes.len())? };
         self.domain.synchronize()?;

@@ -255,7 +255,7 @@ impl<'a> Job<'a> {
 
     /// Sizes of packs, the preferred first.
     fn packs(&self, size: &Dim) -> Vec<usize> {
-        let bytes = self.values[self.root].dtype.size();
+        let bytes = self.values[self.root].dtype.unpacked_bytes();
         let most = (16 / bytes).min(8);
         let empty = *size == Dim::Fixed(0);
         [8, 4, 2].into_iter().filter(|&pack| pack <= most && !empty && divides(pack, size)).chain([1]).collect()

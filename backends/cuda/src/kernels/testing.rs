@@ -24,7 +24,7 @@ pub(super) fn size(of: &Dim) -> usize {
 
 /// Numbers around 0 as the type has them.
 pub(super) fn random(dtype: DType, count: usize, rng: &mut Rng) -> Vec<f64> {
-    let most = if dtype.size() == 1 { 100.0 } else { 1.0 };
+    let most = if dtype.unpacked_bytes() == 1 { 100.0 } else { 1.0 };
     Tensor::random((dtype, [count]), -most..most, rng).numbers()
 }
 
@@ -43,7 +43,7 @@ pub(super) fn run(
     count: usize,
 ) -> Vec<f64> {
     let inputs: Vec<_> = inputs.iter().map(|values| Buffer::of(&encode(dtype, values))).collect();
-    let output = Buffer::new::<u8>(count * dtype.size());
+    let output = Buffer::new::<u8>(count * dtype.unpacked_bytes());
     let launch = &of.launch;
     let parameter = |argument: &Argument| match argument {
         Argument::Pointer(BufferRef::Input(at)) => Param::Buffer(&inputs[*at]),

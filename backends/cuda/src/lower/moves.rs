@@ -240,7 +240,7 @@ fn first(start: i64, step: i64, size: &Dim) -> Start {
 /// C++ for the first element of a tensor in hex.
 fn literal(dtype: DType, hex: &str) -> Option<String> {
     let bytes = byoc_plugin_api::from_hex(hex)?;
-    let bytes = bytes.get(..dtype.size())?;
+    let bytes = bytes.get(..dtype.unpacked_bytes())?;
     let bits = bytes.iter().rev().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
     Some(match dtype {
         DType::F32 => number(f32::from_bits(bits as u32).into(), dtype),

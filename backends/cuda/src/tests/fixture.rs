@@ -159,7 +159,7 @@ impl Net {
         let size = |size: &Dim| dim::eval(&size.to_string(), &symbols).expect("its symbols are known");
         let length = |value: usize| {
             let value = &self.region.values[value];
-            value.shape.iter().map(size).product::<usize>() * value.dtype.size()
+            value.shape.iter().map(size).product::<usize>() * value.dtype.unpacked_bytes()
         };
         let buffer = |&value: &usize| {
             let numbers: Vec<_> = self.arrays[value].to_f64().iter().copied().collect();

@@ -31,7 +31,7 @@ const TEMPLATE: &str = include_str!("fprop.cuh");
 impl Fprop {
     /// The source for a convolution.
     pub(crate) fn of(conv: &Conv, dtype: DType, x: &Image, y: &Image) -> Fprop {
-        let unit = 16 / dtype.size();
+        let unit = 16 / dtype.unpacked_bytes();
         let few = x.has_few_channels(dtype);
         let tile = if few { Tile::of_few_channels() } else { Tile::of(y.batch.fixed(), y.pixels(), y.pitch) };
         let (alignment, residual) = (x.pitch.min(unit), conv.residual.is_some());

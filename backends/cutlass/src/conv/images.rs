@@ -67,7 +67,7 @@ fn each(
 
 /// Packs of 16 bytes of an image.
 fn packs(image: &Image, dtype: DType) -> usize {
-    image.pixels() * image.pitch / (16 / dtype.size())
+    image.pixels() * image.pitch / (16 / dtype.unpacked_bytes())
 }
 
 /// From [N, C, H, W] to NHWC.
@@ -75,7 +75,7 @@ pub(crate) fn to_nhwc(image: &Image, dtype: DType) -> Result<Call, DimError> {
     let (pixels, element) = (image.pixels(), element(dtype));
     let Image { batch, channels, pitch, .. } = image;
     let sizes = format!("{element}, {channels}, {pixels}, {pitch}");
-    if *pitch <= 16 / dtype.size() {
+    if *pitch <= 16 / dtype.unpacked_bytes() {
         let kernel = format!("few_to_nhwc_{element}_{channels}_{pixels}_{pitch}");
         return each((kernel, dtype), &["x"], (batch, pixels), "", &format!("few_to_nhwc<{sizes}>"));
     }
@@ -136,7 +136,7 @@ pub(crate) fn global_average(x: &Image, dtype: DType) -> Result<Call, DimError> 
     let kernel = format!("global_average_{element}_{pixels}_{pitch}");
     let call = format!("global_average<{element}, {pixels}, {pitch}>(x, y)");
     let text = text(&kernel, dtype, &["x"], false, "", &call);
-    let across = (pitch / (16 / dtype.size())).div_ceil(32);
+    let across = (pitch / (16 / dtype.unpacked_bytes())).div_ceil(32);
     let grid = [dim::mul(&x.batch, &across.into())?, 1.into(), 1.into()];
     Ok(Call { kernel, text, grid, block: [32, 8, 1], count: None })
 }
@@ -161,7 +161,7 @@ pub(crate) fn pair(pair: Pair, a: &Image, b: &Image, dtype: DType) -> Result<Cal
         true => format!("map_{element}_{}_{}_{}", pair.name(), a.pixels(), a.pitch),
         false => format!("map_{element}_{}", pair.name()),
     };
-    let (pixels, pitch) = if each_pixel { (a.pixels(), a.pitch) } else { (1, 16 / dtype.size()) };
+    let (pixels, pitch) = if each_pixel { (a.pixels(), a.pitch) } else { (1, 16 / dtype.unpacked_bytes()) };
     let ahead = function(&kernel, "float x, float y", pair.text());
     let template = format!("map_two<{element}, of_{kernel}, {pixels}, {pitch}, {each_pixel}>");
     each((kernel, dtype), &["a", "b"], (&a.batch, packs(a, dtype)), &ahead, &template)

@@ -249,7 +249,7 @@ impl Lowering<'_> {
 
     /// Elements of 16 bytes.
     fn unit(&self) -> usize {
-        16 / self.dtype.size()
+        16 / self.dtype.unpacked_bytes()
     }
 
     /// Orders the steps, and chooses the pitch of all images.

@@ -157,7 +157,7 @@ impl Net {
     pub(crate) fn most_elements(&self, value: usize) -> usize {
         let few = self.images[&value].has_few_channels(self.dtype);
         let counts_bits = few && self.convolutions().any(|conv| conv.from == value && !conv.weights.depthwise);
-        i32::MAX as usize / if counts_bits { 8 * self.dtype.size() } else { 1 }
+        i32::MAX as usize / if counts_bits { 8 * self.dtype.unpacked_bytes() } else { 1 }
     }
 }
 
@@ -169,7 +169,7 @@ impl Image {
 
     /// Whether one access has all channels of a pixel, so that a tile covers several pixels of the filter.
     pub(crate) fn has_few_channels(&self, dtype: DType) -> bool {
-        self.pitch * dtype.size() <= 16
+        self.pitch * dtype.unpacked_bytes() <= 16
     }
 
     /// Elements of all images.

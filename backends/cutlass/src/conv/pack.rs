@@ -27,7 +27,7 @@ pub(crate) fn layout(weights: &Weights) -> &'static str {
 /// Elements of the filters and of the biases after them.
 pub(crate) fn elements(weights: &Weights, [r, s]: [usize; 2], dtype: DType) -> usize {
     let &Weights { pitch_out, pitch_in, .. } = weights;
-    pitch_out * r * s * pitch_in + pitch_out * (size_of::<f32>() / dtype.size())
+    pitch_out * r * s * pitch_in + pitch_out * (size_of::<f32>() / dtype.unpacked_bytes())
 }
 
 /// Writes the packed weights of a convolution.

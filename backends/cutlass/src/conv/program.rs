@@ -133,7 +133,7 @@ impl Drafting<'_> {
         let place = match output {
             Some(position) if image.is_plain() => BufferRef::Output(position),
             _ => {
-                let bytes = image.pixels() * image.pitch * self.net.dtype.size();
+                let bytes = image.pixels() * image.pitch * self.net.dtype.unpacked_bytes();
                 self.draft.scratch.push(dim::mul(&image.batch, &bytes.into())?);
                 BufferRef::Scratch(self.draft.scratch.len() - 1)
             }

@@ -51,7 +51,7 @@ impl Tile {
 
     /// Elements along K.
     pub(crate) fn depth(&self, dtype: DType) -> usize {
-        self.depth / dtype.size()
+        self.depth / dtype.unpacked_bytes()
     }
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn multiprocessors(arch: Arch) -> usize {
 pub(crate) fn candidates(gemm: &Gemm, arch: Arch) -> Vec<Tile> {
     let narrow = gemm.dtype == DType::F32;
     // cp.async copies at least 4 bytes. Elements of less alignment are copied through registers, in two stages.
-    let slow = gemm.alignment().iter().take(2).any(|&width| width as usize * gemm.dtype.size() < 4);
+    let slow = gemm.alignment().iter().take(2).any(|&width| width as usize * gemm.dtype.unpacked_bytes() < 4);
     let takes_wgmma = arch.number() == 90 && arch.is_own() && hopper::takes(gemm);
     let of = |&(tile, share): &(Tile, usize)| match tile.by {
         By::Wgmma => takes_wgmma.then_some((tile, share)),

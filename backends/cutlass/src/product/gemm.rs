@@ -103,7 +103,7 @@ impl Gemm {
 
     /// The alignment of x, w and y: elements of one access, a power of two.
     pub(crate) fn alignment(&self) -> [u32; 3] {
-        let most = 16 / self.dtype.size();
+        let most = 16 / self.dtype.unpacked_bytes();
         let of = |sizes: &[usize], steps: &dyn Fn(&Batch) -> &Dim| {
             // An unknown stride is that of contiguous tensors: a multiple of the row.
             let steps = self.batch.iter().filter_map(|batch| steps(batch).fixed());

@@ -126,9 +126,9 @@ fn map(
     block: [u32; 2],
     step: fn(&Batch) -> &Dim,
 ) -> Result<TensorMap, Error> {
-    let bytes = Dim::Fixed(gemm.dtype.size());
+    let bytes = Dim::Fixed(gemm.dtype.unpacked_bytes());
     let (mut sizes, mut block) = (sizes.to_vec(), block.to_vec());
-    let mut strides = vec![Dim::Fixed(distance * gemm.dtype.size())];
+    let mut strides = vec![Dim::Fixed(distance * gemm.dtype.unpacked_bytes())];
     for batch in gemm.batch.iter().rev().filter(|batch| *step(batch) != Dim::Fixed(0)) {
         sizes.push(batch.count.clone());
         strides.push(dim::mul(step(batch), &bytes)?);

@@ -153,7 +153,7 @@ fn tiles_fit() {
         let all = candidates(&Gemm { dtype, ..plain() }, arch("sm_80"));
         assert_eq!(all.len(), 8);
         for tile in all {
-            let bytes = (tile.m + tile.n) * tile.k * tile.stages * dtype.size() as u32;
+            let bytes = (tile.m + tile.n) * tile.k * tile.stages * dtype.unpacked_bytes() as u32;
             assert!(bytes <= 96 << 10, "{tile:?}");
             assert!([64, 128, 256].contains(&tile.threads()), "{tile:?}");
         }

@@ -49,7 +49,8 @@ pub(super) fn program(mut graph: Graph<'_>, pack: bool) -> Result<Program, Error
 /// Integers (shapes, axes, indices) and single numbers go into the program; vectors stay with core, where other
 /// regions share them.
 fn is_small(value: &Value, hex: &str) -> bool {
-    hex.len() <= 2 * INLINE_BYTES && (!value.dtype.is_float() || hex.len() <= 2 * value.dtype.size())
+    let counts = !value.dtype.is_float() && !value.dtype.is_asked_for();
+    hex.len() <= 2 * if counts { INLINE_BYTES } else { value.dtype.unpacked_bytes() }
 }
 
 /// For each derived constant the constant in whose place it is stored: one of about the same size that no other region

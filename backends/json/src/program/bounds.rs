@@ -41,11 +41,12 @@ impl Value {
     /// Bytes of the value where it has this shape; `None` if they cannot be counted. Sizes of 0 do not hide the others:
     /// kernels multiply parts of a shape.
     pub(crate) fn bytes(&self, shape: &[usize]) -> Option<usize> {
-        let mut bytes = self.dtype.size();
+        let mut elements = 1usize;
         for (axis, &size) in shape.iter().enumerate() {
             let padded = if self.blocked && axis == 1 { size.checked_next_multiple_of(BLOCK)? } else { size };
-            bytes = bytes.checked_mul(padded.max(1))?;
+            elements = elements.checked_mul(padded.max(1))?;
         }
+        let bytes = self.dtype.bytes_for(elements)?;
         let countable = bytes <= isize::MAX as usize / 2;
         countable.then_some(if shape.contains(&0) { 0 } else { bytes })
     }

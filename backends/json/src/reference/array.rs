@@ -1,5 +1,6 @@
 //! Tensors of any element type as `ndarray` arrays, and how they come from and go to the border's views.
 
+use byoc_plugin_api::small::{self, Round};
 use byoc_plugin_api::{Bool8, DType, Element, Error, TensorView, TensorViewMut};
 use half::{bf16, f16};
 use ndarray::{ArrayD, ArrayViewD, CowArray, IxDyn};
@@ -21,9 +22,12 @@ pub enum Array<'a> {
     U32(CowArray<'a, u32, IxDyn>),
     U64(CowArray<'a, u64, IxDyn>),
     Bool(CowArray<'a, bool, IxDyn>),
+    /// Of a type that Rust has not: the code of each element in a byte of its own.
+    Small(DType, CowArray<'a, u8, IxDyn>),
 }
 
-/// Evaluates `$body` with `$x` bound to the ndarray inside, whatever its element type.
+/// Evaluates `$body` with `$x` bound to the ndarray inside, whatever its element type. Types that Rust has not are seen as
+/// their codes.
 macro_rules! each {
     ($array:expr, $x:ident => $body:expr) => {
         match $array {
@@ -40,11 +44,12 @@ macro_rules! each {
             $crate::reference::array::Array::U32($x) => $body,
             $crate::reference::array::Array::U64($x) => $body,
             $crate::reference::array::Array::Bool($x) => $body,
+            $crate::reference::array::Array::Small(_, $x) => $body,
         }
     };
 }
 
-/// Like `each!` for the types one can calculate with; `$body` is a `Result`, and booleans are an error.
+/// Like `each!` for the types one can calculate with; `$body` is a `Result`, and others are an error.
 macro_rules! each_number {
     ($array:expr, $x:ident => $body:expr) => {
         match $array {
@@ -61,6 +66,9 @@ macro_rules! each_number {
             $crate::reference::array::Array::U32($x) => $body,
             $crate::reference::array::Array::U64($x) => $body,
             $crate::reference::array::Array::Bool(_) => Err(byoc_plugin_api::Error::new("no arithmetic on booleans")),
+            $crate::reference::array::Array::Small(dtype, _) => {
+                Err(byoc_plugin_api::Error::new(format!("no arithmetic on {dtype}")))
+            }
         }
     };
 }
@@ -215,6 +223,21 @@ fn store<T: Item>(array: &ArrayViewD<'_, T>, out: &mut TensorViewMut<'_>) -> Res
     Ok(())
 }
 
+/// The elements of a type that Rust has not, in bytes of their own.
+fn codes(view: &TensorView<'_>) -> Result<ArrayD<u8>, Error> {
+    let mut bytes = Vec::with_capacity(view.byte_len());
+    view.for_each_element(|element| bytes.extend_from_slice(element));
+    let codes = view.dtype().unpack(&bytes, view.len());
+    shaped(&dims(view.shape())?, codes.ok_or_else(|| Error::new("a tensor's bytes are not there"))?)
+}
+
+fn store_codes(codes: &ArrayViewD<'_, u8>, out: &mut TensorViewMut<'_>) -> Result<(), Error> {
+    let packed = out.dtype().pack(&elements(codes));
+    let bytes = out.as_mut_bytes().filter(|bytes| bytes.len() == packed.len());
+    bytes.ok_or_else(|| Error::new("the output's memory is not contiguous"))?.copy_from_slice(&packed);
+    Ok(())
+}
+
 impl<'a> Array<'a> {
     /// The tensor that `view` describes: borrowed where the elements are contiguous and aligned, else copied.
     pub fn from_view(view: &TensorView<'a>) -> Result<Self, Error> {
@@ -232,6 +255,7 @@ impl<'a> Array<'a> {
             DType::U32 => Array::U32(borrow(view)?),
             DType::U64 => Array::U64(borrow(view)?),
             DType::Bool => Array::Bool(borrow::<Bool8>(view)?.mapv(Bool8::get).into()),
+            dtype => Array::Small(dtype, codes(view)?.into()),
         })
     }
 
@@ -247,7 +271,10 @@ impl<'a> Array<'a> {
                 out.shape()
             )));
         }
-        each!(self, x => store(&x.view(), out))
+        match self {
+            Array::Small(_, codes) => store_codes(&codes.view(), out),
+            _ => each!(self, x => store(&x.view(), out)),
+        }
     }
 
     /// Element type.
@@ -255,7 +282,10 @@ impl<'a> Array<'a> {
         fn of<T: Item>(_: &CowArray<'_, T, IxDyn>) -> DType {
             T::DTYPE
         }
-        each!(self, x => of(x))
+        match self {
+            Array::Small(dtype, _) => *dtype,
+            _ => each!(self, x => of(x)),
+        }
     }
 
     /// Size of each dimension.
@@ -275,16 +305,48 @@ impl<'a> Array<'a> {
 
     /// A copy that borrows nothing.
     pub fn to_owned(&self) -> Array<'static> {
-        each!(self, x => Item::wrap(x.to_owned()))
+        match self {
+            Array::Small(dtype, codes) => Array::Small(*dtype, codes.to_owned().into()),
+            _ => each!(self, x => Item::wrap(x.to_owned())),
+        }
+    }
+
+    /// The codes of a type that Rust has not, as bytes; other arrays stay as they are.
+    pub(crate) fn into_codes(self) -> Array<'a> {
+        match self {
+            Array::Small(_, codes) => Array::U8(codes),
+            other => other,
+        }
+    }
+
+    /// Bytes as the codes of a type that Rust has not; other arrays stay as they are.
+    pub(crate) fn from_codes(self, dtype: DType) -> Array<'a> {
+        match self {
+            Array::U8(codes) if dtype.is_asked_for() => Array::Small(dtype, codes),
+            other => other,
+        }
     }
 
     /// The elements as `f64`, in row-major order.
     pub fn to_f64(&self) -> ArrayD<f64> {
-        each!(self, x => x.as_standard_layout().mapv(Item::to_f64))
+        match self {
+            Array::Small(dtype, codes) => {
+                let numbers: Vec<f64> =
+                    (0..=u8::MAX).map(|code| small::decode(*dtype, code).unwrap_or(f64::NAN)).collect();
+                codes.as_standard_layout().mapv(|code| numbers[usize::from(code)])
+            }
+            _ => each!(self, x => x.as_standard_layout().mapv(Item::to_f64)),
+        }
     }
 
-    /// An array of type `dtype`, each element rounded once (see `Item::from_f64`).
+    /// An array of type `dtype`, each element rounded once (see `Item::from_f64`); one that is too large for a type that Rust
+    /// has not becomes its largest.
     pub fn from_f64(dtype: DType, values: ArrayD<f64>) -> Array<'static> {
+        Array::cast(dtype, values, true, Round::Up)
+    }
+
+    /// The same, where floats of 8 bits may not saturate (see `small::encode`).
+    pub(crate) fn cast(dtype: DType, values: ArrayD<f64>, saturates: bool, round: Round) -> Array<'static> {
         fn convert<T: Item>(values: &ArrayD<f64>) -> Array<'static> {
             T::wrap(values.mapv(T::from_f64))
         }
@@ -302,12 +364,19 @@ impl<'a> Array<'a> {
             DType::U32 => convert::<u32>(&values),
             DType::U64 => convert::<u64>(&values),
             DType::Bool => convert::<bool>(&values),
+            other => {
+                let code = |value| small::encode(other, value, saturates, round).unwrap_or_default();
+                Array::Small(other, values.mapv(code).into())
+            }
         }
     }
 
     /// The elements as integers, in row-major order.
     pub fn to_ints(&self) -> Vec<i64> {
-        each!(self, x => x.iter().map(|&value| value.to_int() as i64).collect())
+        match self {
+            Array::Small(..) => self.to_f64().iter().map(|&value| value as i64).collect(),
+            _ => each!(self, x => x.iter().map(|&value| value.to_int() as i64).collect()),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use byoc_plugin_api::{Attribute, DType, Error, from_hex};
 use ndarray::{Array1, ArrayD, IxDyn};
 
-use super::array::{Array, Item, dims, each, shaped};
+use super::array::{Array, Item, count, dims, each, shaped};
 use super::call::{Call, Outputs};
 use super::unary::from_onnx;
 use super::{ANY, I64, Kernel, SAME, SIGNED, kernel};
@@ -19,7 +19,7 @@ pub(super) const KERNELS: &[Kernel] = &[
 /// The tensor of an attribute.
 pub(crate) fn tensor(dtype: DType, shape: &[usize], hex: &str) -> Result<Array<'static>, Error> {
     fn read<T: Item>(shape: &[usize], bytes: &[u8]) -> Result<Array<'static>, Error> {
-        let items: Option<Vec<T>> = bytes.chunks(T::DTYPE.size()).map(T::from_le).collect();
+        let items: Option<Vec<T>> = bytes.chunks(T::DTYPE.unpacked_bytes()).map(T::from_le).collect();
         Ok(T::wrap(shaped(shape, items.ok_or_else(|| Error::new("a tensor attribute is cut off"))?)?))
     }
     let bytes = from_hex(hex).ok_or_else(|| Error::new("a tensor attribute is not hex text"))?;
@@ -37,6 +37,11 @@ pub(crate) fn tensor(dtype: DType, shape: &[usize], hex: &str) -> Result<Array<'
         DType::U32 => read::<u32>(shape, &bytes),
         DType::U64 => read::<u64>(shape, &bytes),
         DType::Bool => read::<bool>(shape, &bytes),
+        small => {
+            let codes = small.unpack(&bytes, count(shape)?).filter(|_| small.bytes_of(shape) == Some(bytes.len()));
+            let codes = codes.ok_or_else(|| Error::new("a tensor attribute is cut off"))?;
+            Ok(Array::Small(small, shaped(shape, codes)?.into()))
+        }
     }
 }
 
@@ -48,9 +53,10 @@ pub(crate) fn constant_of_shape(call: &Call<'_, '_>) -> Outputs {
         Some(Attribute::Tensor { dtype, shape, hex }) => tensor(*dtype, shape, hex)?,
         _ => Item::wrap(ArrayD::from_elem(IxDyn(&[]), 0f32)),
     };
+    let dtype = value.dtype();
     each!(value, value => {
         let first = *value.first().ok_or_else(|| Error::new("the value of ConstantOfShape has no element"))?;
-        Ok(vec![Item::wrap(ArrayD::from_elem(IxDyn(&shape), first))])
+        Ok(vec![Array::from_codes(Item::wrap(ArrayD::from_elem(IxDyn(&shape), first)), dtype)])
     })
 }
 

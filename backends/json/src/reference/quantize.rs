@@ -1,5 +1,6 @@
 //! Quantisation and integer products: an element stands for `(element - zero point) * scale`.
 
+use byoc_plugin_api::small::Round;
 use byoc_plugin_api::{DType, Error};
 use ndarray::{ArrayD, ArrayViewD};
 
@@ -15,16 +16,19 @@ use super::{BYTE, Kernel, SAME, kernel};
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
     kernel("ConvInteger", conv_integer, &[BYTE, BYTE, SAME, BYTE]),
-    kernel("DequantizeLinear", dequantize, &[QUANTISED.or(I32), REAL, SAME]),
+    kernel("DequantizeLinear", dequantize, &[QUANTISED.or(I32), SCALE, SAME]),
     kernel("DynamicQuantizeLinear", dynamic, &[Types::of(&[DType::F32])]),
     kernel("MatMulInteger", matmul_integer, &[BYTE, BYTE, SAME, BYTE]),
     kernel("QLinearConv", linear_conv, &[BYTE, REAL, BYTE, BYTE, REAL, BYTE, REAL, BYTE, I32]),
     kernel("QLinearMatMul", linear_matmul, &[BYTE, REAL, BYTE, BYTE, REAL, BYTE, REAL, BYTE]),
-    kernel("QuantizeLinear", quantize, &[REAL.or(I32), REAL.or(I32), QUANTISED]),
+    kernel("QuantizeLinear", quantize, &[REAL.or(I32), SCALE.or(I32), QUANTISED]),
 ];
 
 const I32: Types = Types::of(&[DType::I32]);
-const QUANTISED: Types = Types::of(&[DType::I8, DType::U8, DType::I16, DType::U16]);
+const QUANTISED: Types =
+    Types::of(&[DType::I8, DType::U8, DType::I16, DType::U16]).or(Types::SMALL.without(DType::F8E8M0));
+/// Types of scales.
+const SCALE: Types = REAL.or(Types::of(&[DType::F8E8M0]));
 const REAL: Types = Types::of(&[DType::F32, DType::F16, DType::BF16]);
 
 /// Which scale and zero point each element of a tensor has.
@@ -78,9 +82,10 @@ impl Grid {
     }
 }
 
-/// The elements of an input as integers; as many zeros as there are scales where it is absent.
-fn zero_points(call: &Call<'_, '_>, index: usize, scales: usize) -> Result<Vec<i64>, Error> {
-    let zeros = call.ints(index).unwrap_or_else(|| vec![0; scales]);
+/// The elements of an input; as many zeros as there are scales where it is absent.
+fn zero_points(call: &Call<'_, '_>, index: usize, scales: usize) -> Result<Vec<f64>, Error> {
+    let elements = call.optional(index).map(|zeros| zeros.to_f64().into_raw_vec_and_offset().0);
+    let zeros = elements.unwrap_or_else(|| vec![0.0; scales]);
     match zeros.len() == scales {
         true => Ok(zeros),
         false => Err(Error::new(format!("{} zero points for {scales} scales", zeros.len()))),
@@ -106,23 +111,32 @@ pub(crate) fn dequantize(call: &Call<'_, '_>) -> Outputs {
     let grid = Grid::new(call, x.shape(), scale)?;
     let (scales, zeros) = (reals(scale), zero_points(call, 2, scale.len())?);
     let mut y = vec![0.0; x.len()];
-    each_number!(x, x => {
+    if let Array::Small(..) = x {
+        let x = x.to_f64();
         let x = x.view();
         let x = elements(&x);
-        grid.for_each(|at, of| y[at] = (x[at].to_int() as i64 - zeros[of]) as f32 * scales[of]);
-        Ok::<_, Error>(())
-    })?;
+        grid.for_each(|at, of| y[at] = (x[at] - zeros[of]) as f32 * scales[of]);
+    } else {
+        each_number!(x, x => {
+            let x = x.view();
+            let x = elements(&x);
+            grid.for_each(|at, of| y[at] = (x[at].to_f64() - zeros[of]) as f32 * scales[of]);
+            Ok::<_, Error>(())
+        })?;
+    }
     rounded(call.output_type(0).unwrap_or(scale.dtype()), x.shape(), y)
 }
 
-/// `QuantizeLinear`: `round(x / scale) + zero point`, to the nearest even number and within the range of the type. The
-/// quotient is rounded to the type of the scale, or that of the attribute `precision`.
+/// `QuantizeLinear`: `round(x / scale) + zero point`, to the nearest even number and within the range of the type; to a type
+/// of floats `x / scale + zero point`, rounded to it. The quotient is rounded to the type of the scale, or that of the
+/// attribute `precision`; where the scale is a power of two in `f8e8m0`, to the type of `x`.
 pub(crate) fn quantize(call: &Call<'_, '_>) -> Outputs {
     let (x, scale) = (call.input(0)?, call.input(1)?);
     let grid = Grid::new(call, x.shape(), scale)?;
     let zeros = zero_points(call, 2, scale.len())?;
     let dtype = call.optional(2).map(Array::dtype).or(call.output_type(0)).unwrap_or(DType::U8);
     let precision = match call.node.int("precision", 0) {
+        0 if scale.dtype() == DType::F8E8M0 => x.dtype(),
         0 => scale.dtype(),
         1 => DType::F32,
         10 => DType::F16,
@@ -139,9 +153,14 @@ pub(crate) fn quantize(call: &Call<'_, '_>) -> Outputs {
         true => Array::from_f64(precision, quotients).to_f64(),
         false => quotients,
     };
-    let mut places = vec![0; x.len()];
+    let mut places = vec![0.0; x.len()];
     grid.for_each(|at, of| places[at] = zeros[of]);
-    let numbers = quotients.iter().zip(places).map(|(&quotient, zero)| quotient.round_ties_even() + zero as f64);
+    let pairs = quotients.iter().zip(places);
+    if dtype.is_small_float() {
+        let numbers = shaped(x.shape(), pairs.map(|(&quotient, zero)| quotient + zero).collect())?;
+        return Ok(vec![Array::cast(dtype, numbers, call.node.int("saturate", 1) != 0, Round::Up)]);
+    }
+    let numbers = pairs.map(|(&quotient, zero)| quotient.round_ties_even() + zero);
     saturated(dtype, x.shape(), numbers.collect())
 }
 

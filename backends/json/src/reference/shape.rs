@@ -6,22 +6,22 @@ use ndarray::{Array1, ArrayD, ArrayViewD, Axis, IxDyn, Slice};
 use super::array::{Array, Item, count, dims, each, elements, shaped};
 use super::binary::{broadcast, broadcast_shape};
 use super::call::{Call, Outputs, around, axes, same};
-use super::{ANY, I64, Kernel, SAME, kernel};
+use super::{ALL, ANY, I64, Kernel, SAME, kernel, mover};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
     kernel("Concat", concat, &[ANY, SAME]),
     kernel("Expand", expand, &[ANY, I64]),
-    kernel("Flatten", flatten, &[ANY]),
-    kernel("Reshape", reshape, &[ANY, I64]),
-    kernel("Shape", shape, &[ANY]),
-    kernel("Size", size, &[ANY]),
+    mover("Flatten", flatten, &[ALL]),
+    mover("Reshape", reshape, &[ALL, I64]),
+    mover("Shape", shape, &[ALL]),
+    mover("Size", size, &[ALL]),
     kernel("Split", split, &[ANY, I64]),
-    kernel("Squeeze", squeeze, &[ANY, I64]),
+    mover("Squeeze", squeeze, &[ALL, I64]),
     kernel("Tile", tile, &[ANY, I64]),
-    kernel("Transpose", transpose, &[ANY]),
-    kernel("Unsqueeze", unsqueeze, &[ANY, I64]),
+    mover("Transpose", transpose, &[ALL]),
+    mover("Unsqueeze", unsqueeze, &[ALL, I64]),
 ];
 
 fn reshaped(x: &Array<'_>, shape: &[usize]) -> Outputs {

@@ -5,12 +5,12 @@ use ndarray::{ArrayD, ArrayViewD, Axis};
 
 use super::array::{Item, count, each, elements, shaped};
 use super::call::{Call, Outputs, axes, same};
-use super::{ANY, I64, INDEX, Kernel, SAME, kernel};
+use super::{ALL, ANY, I64, INDEX, Kernel, SAME, kernel, mover};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
-    kernel("Pad", pad, &[ANY, I64, SAME, INDEX]),
+    mover("Pad", pad, &[ALL, I64, SAME, INDEX]),
     kernel("Slice", slice, &[ANY, INDEX]),
     kernel("Trilu", trilu, &[ANY, I64]),
 ];

@@ -4,11 +4,11 @@ use byoc_plugin_api::DType;
 
 /// A set of element types. [`Types::SAME`] stands for "that of input 0".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Types(u16);
+pub struct Types(u32);
 
 impl Types {
     /// The type of the node's first input.
-    pub const SAME: Types = Types(1 << 15);
+    pub const SAME: Types = Types(1 << 31);
     /// `bool`.
     pub const BOOL: Types = Types::of(&[DType::Bool]);
     /// `i64`.
@@ -23,10 +23,15 @@ impl Types {
     pub const WIDE: Types = Types::of(&[DType::I32, DType::I64, DType::U32, DType::U64]);
     /// Integers of 8 bits.
     pub const BYTE: Types = Types::of(&[DType::I8, DType::U8]);
+    /// Floats of 8 bits that have a mantissa.
+    pub const FLOAT8: Types = Types::of(&[DType::F8E4M3FN, DType::F8E4M3FNUZ, DType::F8E5M2, DType::F8E5M2FNUZ]);
+    /// Types that Rust has not: what is stored in them is not calculated in them.
+    pub const SMALL: Types =
+        Types::FLOAT8.or(Types::of(&[DType::F8E8M0, DType::F4E2M1, DType::I4, DType::U4, DType::I2, DType::U2]));
     /// Everything but booleans.
     pub const NUMBER: Types =
         Types::FLOAT.or(Types::SIGNED).or(Types::of(&[DType::U8, DType::U16, DType::U32, DType::U64]));
-    /// Every type.
+    /// Every type that Rust has.
     pub const ANY: Types = Types::NUMBER.or(Types::BOOL);
 
     /// The set of these types.
@@ -34,7 +39,7 @@ impl Types {
         let mut bits = 0;
         let mut i = 0;
         while i < types.len() {
-            bits |= 1 << types[i] as u16;
+            bits |= 1 << types[i] as u32;
             i += 1;
         }
         Types(bits)
@@ -45,9 +50,14 @@ impl Types {
         Types(self.0 | other.0)
     }
 
+    /// The others of the set.
+    pub const fn without(self, dtype: DType) -> Types {
+        Types(self.0 & !(1 << dtype as u32))
+    }
+
     /// Whether `dtype` is in the set.
     pub const fn has(self, dtype: DType) -> bool {
-        self.0 & (1 << dtype as u16) != 0
+        self.0 & (1 << dtype as u32) != 0
     }
 }
 

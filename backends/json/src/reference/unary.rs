@@ -1,22 +1,23 @@
 //! Operators that map each element by itself.
 
+use byoc_plugin_api::small::Round;
 use byoc_plugin_api::{DType, Error};
 use ndarray::{ArrayD, ArrayViewD};
 
 use super::array::{Array, Item, each, each_number};
 use super::call::{Call, Outputs, same};
 use super::number::Number;
-use super::{ANY, BOOL, FLOAT, Kernel, NUMBER, SAME, SIGNED, kernel};
+use super::{ALL, BOOL, FLOAT, Kernel, NUMBER, SAME, SIGNED, Types, kernel, mover};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
     kernel("Abs", abs, &[NUMBER]),
-    kernel("Cast", cast, &[ANY]),
+    kernel("Cast", cast, &[ALL]),
     kernel("Ceil", |call| float(call, f64::ceil), &[FLOAT]),
     kernel("Clip", clip, &[NUMBER, SAME]),
     kernel("Cos", |call| float(call, f64::cos), &[FLOAT]),
-    kernel("Dropout", dropout, &[FLOAT, FLOAT, BOOL]),
+    mover("Dropout", dropout, &[FLOAT.or(Types::FLOAT8), FLOAT, BOOL]),
     kernel("Elu", elu, &[FLOAT]),
     kernel("Erf", |call| float(call, erf), &[FLOAT]),
     kernel("Exp", |call| float(call, f64::exp), &[FLOAT]),
@@ -24,9 +25,9 @@ pub(super) const KERNELS: &[Kernel] = &[
     kernel("Gelu", gelu, &[FLOAT]),
     kernel("HardSigmoid", hard_sigmoid, &[FLOAT]),
     kernel("HardSwish", hard_swish, &[FLOAT]),
-    kernel("Identity", identity, &[ANY]),
-    kernel("IsInf", is_inf, &[FLOAT]),
-    kernel("IsNaN", is_nan, &[FLOAT]),
+    mover("Identity", identity, &[ALL]),
+    kernel("IsInf", is_inf, &[FLOAT.or(Types::FLOAT8)]),
+    kernel("IsNaN", is_nan, &[FLOAT.or(Types::FLOAT8)]),
     kernel("LeakyRelu", leaky_relu, &[FLOAT]),
     kernel("Log", |call| float(call, f64::ln), &[FLOAT]),
     kernel("Mish", |call| float(call, |x| x * softplus(x).tanh()), &[FLOAT]),
@@ -196,7 +197,10 @@ pub(crate) fn is_inf(call: &Call<'_, '_>) -> Outputs {
 
 /// `IsNaN`.
 pub(crate) fn is_nan(call: &Call<'_, '_>) -> Outputs {
-    Ok(vec![each!(call.input(0)?, x => Item::wrap(x.mapv(Item::is_nan)))])
+    Ok(vec![match call.input(0)? {
+        x @ Array::Small(..) => Item::wrap(x.to_f64().mapv(Item::is_nan)),
+        x => each!(x, x => Item::wrap(x.mapv(Item::is_nan))),
+    }])
 }
 
 /// `Identity`.
@@ -216,22 +220,35 @@ pub(crate) fn dropout(call: &Call<'_, '_>) -> Outputs {
     Ok(vec![x.to_owned(), Item::wrap(mask)])
 }
 
-/// `Cast`. Integers wrap, floats to integers truncate and saturate, everything else rounds once.
+/// `Cast`. Integers wrap, floats to integers truncate and saturate (and wrap in those of less than 8 bits, as in onnx's own
+/// cases), everything else rounds once; floats of 8 bits as the attributes `saturate` and `round_mode` say.
 pub(crate) fn cast(call: &Call<'_, '_>) -> Outputs {
     let to = match call.output_type(0) {
         Some(dtype) => dtype,
         None => from_onnx(call.node.int("to", 0))?,
     };
     let x = call.input(0)?;
-    if x.dtype().is_float() {
-        return Ok(vec![Array::from_f64(to, x.to_f64())]);
+    let round = match call.node.string("round_mode", "up") {
+        "down" => Round::Down,
+        "nearest" => Round::Nearest,
+        _ => Round::Up,
+    };
+    let is_float = |dtype: DType| dtype.is_float() || dtype.is_small_float();
+    // Integers of less than 8 bits wrap whatever they are made of.
+    let wraps = to.shares_bytes() && !is_float(to);
+    if !wraps && (is_float(x.dtype()) || is_float(to)) {
+        return Ok(vec![Array::cast(to, x.to_f64(), call.node.int("saturate", 1) != 0, round)]);
     }
     // By way of one integer type, so that there are 13 loops each way and not 169.
-    let integers = each!(x, x => x.mapv(Item::to_int));
+    let integers = match x {
+        x if is_float(x.dtype()) || x.dtype().is_asked_for() => x.to_f64().mapv(|value| value as i128),
+        _ => each!(x, x => x.mapv(Item::to_int)),
+    };
     macro_rules! to_each {
         ($($variant:ident $rust:ty),*) => {
             match to {
                 $(DType::$variant => Item::wrap(integers.mapv(<$rust>::from_int)),)*
+                small => Array::Small(small, integers.mapv(|value| value as u8 & u8::MAX >> (8 - small.bits())).into()),
             }
         };
     }
@@ -244,8 +261,11 @@ pub(crate) fn cast(call: &Call<'_, '_>) -> Outputs {
 /// The element type with this number in ONNX.
 pub(crate) fn from_onnx(number: i64) -> Result<DType, Error> {
     use DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    use DType::{F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, I2, I4, U2, U4};
     let types = [F32, U8, I8, U16, I16, I32, I64, Bool, F16, F64, U32, U64, BF16];
-    let numbers = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16];
+    let small = [F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, U4, I4, F4E2M1, F8E8M0, U2, I2];
+    let types = [types.as_slice(), &small].concat();
+    let numbers = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26];
     let found = numbers.iter().position(|&known| known == number);
     found.map(|index| types[index]).ok_or_else(|| Error::new(format!("unknown ONNX element type {number}")))
 }

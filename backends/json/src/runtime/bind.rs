@@ -50,7 +50,7 @@ fn extent(view: &TensorView<'_>) -> usize {
     }
     // The host vouches that all of it is in memory, so this does not overflow.
     let last: i64 = view.shape().iter().zip(view.strides()).map(|(size, stride)| (size - 1) * stride).sum();
-    (last.max(0) as usize + 1) * view.dtype().size()
+    view.dtype().bytes_for(last.max(0) as usize + 1).unwrap_or(usize::MAX)
 }
 
 /// Every constant of the program, in its order.
@@ -107,12 +107,12 @@ fn takes_strides(program: &Program) -> Vec<bool> {
 
 /// Uses the view as it is where that is possible, else copies the elements.
 fn host<'a>(view: TensorView<'a>, strides: bool) -> Result<Bound<'a>, Error> {
-    let aligned = (view.as_ptr() as usize).is_multiple_of(view.dtype().size());
+    let aligned = (view.as_ptr() as usize).is_multiple_of(view.dtype().unpacked_bytes());
     let forward = view.strides().iter().all(|&stride| stride >= 0);
     if aligned && (view.is_contiguous() || (strides && forward)) {
         return Ok(Bound::View(view));
     }
-    let bytes = view.len() * view.dtype().size();
+    let bytes = view.byte_len();
     let mut buffer = Buffer::new(bytes)?;
     let mut rest = buffer.as_mut_bytes();
     view.for_each_element(|element| {
@@ -147,5 +147,5 @@ fn shape_of(value: &Value) -> Result<Vec<usize>, Error> {
 /// The bytes of a constant, if they can be counted.
 fn bytes_of(value: &Value) -> Result<Option<usize>, Error> {
     let elements = crate::kernels::product(&shape_of(value)?);
-    Ok(elements.and_then(|elements| elements.checked_mul(value.dtype.size())))
+    Ok(elements.and_then(|elements| value.dtype.bytes_for(elements)))
 }

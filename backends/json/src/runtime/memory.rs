@@ -243,7 +243,7 @@ fn edge(view: Option<TensorView<'_>>) -> Result<(*mut u8, usize), Error> {
     if !view.is_contiguous() || !view.has_data() {
         return Err(Error::new("a tensor of the call is not contiguous"));
     }
-    Ok((view.as_ptr().cast_mut(), view.len() * view.dtype().size()))
+    Ok((view.as_ptr().cast_mut(), view.byte_len()))
 }
 
 fn check_alignment<T>(address: *const u8) -> Result<(), Error> {

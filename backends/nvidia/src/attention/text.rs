@@ -66,7 +66,7 @@ impl Tiles {
         }
         let (rows, keys) = (rows(spec), if large { 32 } else { 64 });
         let [stride, values] = [spec.size, spec.value_size].map(|size| size.next_multiple_of(16) + 8);
-        let shared = spec.dtype.size() * (rows * stride.max(values) + 2 * keys * (stride + values));
+        let shared = spec.dtype.unpacked_bytes() * (rows * stride.max(values) + 2 * keys * (stride + values));
         Tiles { rows, keys, threads: 2 * rows as u32, shared: shared as u32 }
     }
 }

@@ -74,7 +74,7 @@ fn laid_out(view: &TensorView<'_>, shape: &[i64], strides: &[i64]) -> Result<Opt
     if !is_dense(shape, strides) {
         return Ok(None);
     }
-    let (elements, size) = (row_major_bytes(view)?, view.dtype().size());
+    let (elements, size) = (row_major_bytes(view)?, view.dtype().unpacked_bytes());
     let mut bytes = vec![0; elements.len()];
     let mut index = vec![0i64; shape.len()];
     for element in elements.chunks_exact(size) {

@@ -58,7 +58,7 @@ fn difference(spec: &Spec, generated: &GeneratedKernel, kernels: &Kernels, rng: 
     let problem = Problem::random(spec, &size, rng);
     let inputs: Vec<_> = [&problem.q, &problem.k, &problem.v].into_iter().chain(&problem.mask).collect();
     let inputs: Vec<_> = inputs.into_iter().map(Tensor::buffer).collect();
-    let output = Buffer::new::<u8>(problem.count() * spec.dtype.size());
+    let output = Buffer::new::<u8>(problem.count() * spec.dtype.unpacked_bytes());
     let launch = &generated.launch;
     let parameter = |argument: &Argument| match argument {
         Argument::Pointer(BufferRef::Input(at)) => Param::Buffer(&inputs[*at]),

@@ -151,7 +151,7 @@ impl<'a> Case<'a> {
     fn computed(&self, handle: sys::cublasLtHandle_t, stream: CUstream) -> Result<Vec<u8>, String> {
         let plan = plan(&self.problem).map_err(|refusal| refusal.to_string())?;
         let text = |cause: DriverError| byoc_nvidia::device::explain(cause);
-        let mut got = vec![0; self.y * self.kind.dtype.size()];
+        let mut got = vec![0; self.y * self.kind.dtype.unpacked_bytes()];
         // SAFETY: every buffer spans what its views reach, `multiply` is given live ones, and each is freed once, after
         // the last use in the stream's order.
         unsafe {
@@ -202,7 +202,7 @@ impl<'a> Case<'a> {
                 }
             }
         }
-        for (at, (expected, got)) in expected.iter().zip(got.chunks(self.kind.dtype.size())).enumerate() {
+        for (at, (expected, got)) in expected.iter().zip(got.chunks(self.kind.dtype.unpacked_bytes())).enumerate() {
             let value = decode(self.kind.dtype, got)[0];
             let right = match expected {
                 // Below the least normal number of f16, errors are absolute.
@@ -277,9 +277,11 @@ unsafe fn multiply(
     let d_layout = layout((call.m, call.n), call.ldc, call.stride_c)?;
     let workspace_bytes = WORKSPACE as u64;
     let (transa, transb) = (i32::from(call.transa), i32::from(call.transb));
-    let at = |base: u64, offset: i64| (base + offset.unsigned_abs() * kind.dtype.size() as u64) as *mut c_void;
+    let at =
+        |base: u64, offset: i64| (base + offset.unsigned_abs() * kind.dtype.unpacked_bytes() as u64) as *mut c_void;
     // Aligned for both scale types.
-    let scale = |value: f64| if kind.dtype.size() == 8 { value.to_bits() } else { (value as f32).to_bits().into() };
+    let scale =
+        |value: f64| if kind.dtype.unpacked_bytes() == 8 { value.to_bits() } else { (value as f32).to_bits().into() };
     // SAFETY: all descriptors were made above and are destroyed below, attributes have the sizes of their types, and the
     // caller answers for the buffers. Alpha and beta begin, in little-endian order, with a number of the scale type.
     unsafe {

@@ -43,7 +43,7 @@ fn cells(manifest: &Manifest, row: &LedgerRow) -> [String; 10] {
     let transposed =
         (!row.transposed.is_empty()).then(|| format!("transposed in the model: {}", row.transposed.join(", ")));
     // One element is kept of a constant whose elements are all equal.
-    let one = row.bytes == row.dtype.size() as u64;
+    let one = row.dtype.element_bytes().is_some_and(|size| row.bytes == size as u64);
     let all = one && row.bytes.saturating_mul(row.names.len() as u64) < row.model_bytes;
     let splat = all.then(|| format!("one element for {} of the model", size(row.model_bytes)));
     let notes: Vec<_> = layout.into_iter().chain(splat).chain(transposed).chain(row.note.clone()).collect();

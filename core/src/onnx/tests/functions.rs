@@ -149,6 +149,7 @@ pub(super) fn brought() -> CustomOperators {
         backend: "acme".into(),
         source: Arc::new(Acme),
         options: Options::default(),
+        types: Vec::new(),
     };
     CustomOperators::new(vec!["acme".into()], [scale, core_own("Relu"), core_own("Softsign")].map(of).into())
 }

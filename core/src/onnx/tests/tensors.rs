@@ -61,6 +61,28 @@ fn narrow_numbers_become_bytes() {
     check(DataType::Bfloat16, of([0x3f80, 0xc000]), &[0x80, 0x3f, 0, 0xc0]);
 }
 
+/// In `int32_data` there is a byte in each number; what pads the last byte is no part of the tensor.
+#[test]
+fn elements_that_share_bytes_stay_packed() {
+    let of = |dtype: DataType, dims: &[i64], values: &[i32]| TensorProto {
+        name: Some("t".into()),
+        dims: dims.to_vec(),
+        data_type: Some(dtype as i32),
+        int32_data: values.to_vec(),
+        ..Default::default()
+    };
+    let cases = [
+        (of(DataType::Int4, &[3], &[0x21, 0xf3]), DType::I4, vec![0x21, 0x03]),
+        (of(DataType::Float8e4m3fn, &[2], &[0x38, 0xc0]), DType::F8E4M3FN, vec![0x38, 0xc0]),
+        (raw_tensor("t", DataType::Uint2, &[5], vec![0xe4, 0xff]), DType::U2, vec![0xe4, 0x03]),
+        (raw_tensor("t", DataType::Float4e2m1, &[2, 1], vec![0x2f]), DType::F4E2M1, vec![0x2f]),
+    ];
+    for (tensor, dtype, bytes) in cases {
+        let (found, _, held) = constant(tensor);
+        assert_eq!((found, held), (dtype, bytes));
+    }
+}
+
 #[test]
 fn damaged_tensors_are_named() {
     let broken = |dtype, dims: &[i64], raw: usize| with(raw_tensor("t", dtype, dims, vec![0; raw]));
@@ -77,7 +99,22 @@ fn damaged_tensors_are_named() {
             "f32[576460752303423488] needs 2305843009213693952 bytes, but the file has 0",
         ),
         (broken(DataType::String, &[1], 0), "element type STRING is not supported"),
-        (broken(DataType::Int4, &[1], 1), "element type INT4 is not supported"),
+        (broken(DataType::Complex64, &[1], 8), "element type COMPLEX64 is not supported"),
+        (broken(DataType::Int4, &[3, 3], 4), "i4[3,3] needs 5 bytes, but the file has 4"),
+        (broken(DataType::Uint2, &[4], 2), "u2[4] needs 1 bytes, but the file has 2"),
+        (
+            broken(DataType::Float4e2m1, &[1 << 60], 0),
+            "f4e2m1[1152921504606846976] needs 576460752303423488 bytes, but the file has 0",
+        ),
+        (
+            with(TensorProto {
+                int32_data: vec![1, 2, 3],
+                data_type: Some(DataType::Int4 as i32),
+                dims: vec![3],
+                ..TensorProto { name: Some("t".into()), ..Default::default() }
+            }),
+            "i4[3] needs 2 bytes, but the file has 3",
+        ),
         (broken(DataType::Undefined, &[1], 1), "element type UNDEFINED is not supported"),
         (with(TensorProto { data_type: Some(99), ..floats("t", &[1]) }), "element type 99 is not supported"),
         (
@@ -89,7 +126,9 @@ fn damaged_tensors_are_named() {
         assert_fails(&model, Code::BadTensor, &format!("tensor 't': {cause}"));
     }
     let hint = failure(&broken(DataType::String, &[1], 0)).2;
-    assert_eq!(hint, "byoc takes f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool");
+    let taken =
+        "f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz";
+    assert_eq!(hint, format!("byoc takes {taken}, f8e8m0, f4e2m1, i4, u4, i2, u2"));
 }
 
 #[test]

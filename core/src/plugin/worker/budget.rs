@@ -18,9 +18,7 @@ pub struct OutputBudget {
 impl OutputBudget {
     /// `most` bytes of `what`; where that is 0, 1 GiB and eight times the bytes of the region's constants.
     pub fn new(what: &'static str, most: u64, constants: &Constants<'_>) -> OutputBudget {
-        let bytes = constants.iter().fold(0u64, |bytes, (_, view)| {
-            bytes.saturating_add((view.len() as u64).saturating_mul(view.dtype().size() as u64))
-        });
+        let bytes = constants.iter().fold(0u64, |bytes, (_, view)| bytes.saturating_add(view.byte_len() as u64));
         let most = if most > 0 { most } else { bytes.saturating_mul(PER_BYTE).saturating_add(FREE) };
         OutputBudget { what, most, taken: 0 }
     }

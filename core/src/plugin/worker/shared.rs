@@ -66,7 +66,7 @@ fn write(views: &[(usize, &TensorView<'_>)], shared: &mut Shared) -> Result<File
             }
         });
         failed?;
-        offset += view.len() * view.dtype().size();
+        offset += view.byte_len();
     }
     out.flush()?;
     drop(out);
@@ -146,8 +146,14 @@ fn view<'a>(tensor: &'a SharedTensor, files: &'a [Bytes]) -> Result<TensorView<'
 
 /// Whether every element of a view that starts at `offset` is within `length` bytes.
 fn fits(tensor: &SharedTensor, offset: usize, length: usize) -> bool {
+    if tensor.dtype.shares_bytes() {
+        let count = tensor.shape.iter().try_fold(1usize, |count, &size| count.checked_mul(usize::try_from(size).ok()?));
+        let bytes = count.and_then(|count| tensor.dtype.bytes_for(count));
+        return tensor.strides == contiguous_strides(&tensor.shape)
+            && bytes.and_then(|bytes| bytes.checked_add(offset)).is_some_and(|end| end <= length);
+    }
     let reach = || -> Option<(i64, i64)> {
-        let size = tensor.dtype.size() as i64;
+        let size = tensor.dtype.unpacked_bytes() as i64;
         let first = i64::try_from(offset).ok()?;
         let (mut low, mut high) = (first, first.checked_add(size)?);
         for (&count, &stride) in tensor.shape.iter().zip(&tensor.strides) {

@@ -205,7 +205,8 @@ impl<'a> Slicer<'a> {
     fn new(tensor: &TensorView<'a>, axis: i64, reversed: bool) -> Option<Slicer<'a>> {
         let (mut shape, mut strides) = (tensor.shape().to_vec(), tensor.strides().to_vec());
         let axis = usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok()?;
-        if axis >= shape.len() {
+        // A slice of elements that share bytes may begin within one; the compiler lets no such scan through.
+        if axis >= shape.len() || tensor.dtype().shares_bytes() {
             return None;
         }
         let (length, stride) = (usize::try_from(shape.remove(axis)).ok()?, strides.remove(axis));
@@ -214,7 +215,7 @@ impl<'a> Slicer<'a> {
 
     fn slice(&self, step: usize) -> TensorView<'_> {
         let index = if self.reversed { self.length - 1 - step } else { step };
-        let offset = index as isize * self.stride as isize * self.tensor.dtype().size() as isize;
+        let offset = index as isize * self.stride as isize * self.tensor.dtype().unpacked_bytes() as isize;
         // The address of an empty tensor is never read.
         let data = self.tensor.as_ptr().wrapping_offset(offset);
         // SAFETY: elements of the slice are elements of the tensor.
@@ -238,6 +239,9 @@ impl Stack {
     }
 
     fn push(&mut self, tensor: &TensorView<'_>) -> Result<()> {
+        if tensor.dtype().shares_bytes() {
+            return Err(incomplete());
+        }
         if self.count == 0 {
             (self.shape, self.dtype) = (tensor.shape().to_vec(), Some(tensor.dtype()));
         } else if self.shape != tensor.shape() {
@@ -247,7 +251,7 @@ impl Stack {
                 Diagnostic::new(Code::RunFailed, message).hint("What is put together has one shape in all iterations")
             );
         }
-        let size = tensor.len() * tensor.dtype().size();
+        let size = tensor.byte_len();
         let before = self.bytes.len();
         let grown = memory::check(before.saturating_add(size)).and_then(|()| memory::grow(&mut self.bytes, size));
         grown.map_err(|shortage| shortage.diagnostic(Code::RunFailed, "what its iterations give"))?;
@@ -273,7 +277,7 @@ impl Stack {
         let element = self.shape.iter().product::<i64>();
         shape.insert(axis, self.count as i64);
         strides.insert(axis, if reversed { -element } else { element });
-        let first = if reversed { (self.count - 1) * element as usize * dtype.size() } else { 0 };
+        let first = if reversed { (self.count - 1) * element as usize * dtype.unpacked_bytes() } else { 0 };
         let from = self.bytes.as_ptr().wrapping_add(first);
         // SAFETY: the tensors are in the block one after the other, and `copy` reads each element by itself or all in order.
         give(filling, output, &unsafe { TensorView::from_raw(from, dtype, &shape, &strides) })

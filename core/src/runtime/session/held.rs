@@ -24,7 +24,7 @@ impl Held {
 
     /// Makes room for that shape; what was there is lost. `name` is for messages.
     pub(super) fn reshape(&mut self, name: &str, dtype: DType, shape: &[i64]) -> Result<(), Error> {
-        let size = bytes(shape, dtype.size()).map_err(|error| Error::new(error.message))?;
+        let size = bytes(shape, dtype).map_err(|error| Error::new(error.message))?;
         if self.memory.is_none() || self.room < size {
             // The old memory goes first: both together may not fit.
             self.memory = None;

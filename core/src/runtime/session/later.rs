@@ -143,7 +143,7 @@ fn row_major(given: &[TensorView<'_>], feeds: &[Place]) -> Result<Vec<RowMajor>>
         if !feeds.contains(&Place::Input(index)) || !needs_staging(input) {
             return Ok(RowMajor(None));
         }
-        let mut block = Buffer::new(input.len() * input.dtype().size())
+        let mut block = Buffer::new(input.byte_len())
             .map_err(|shortage| shortage.diagnostic(Code::RunFailed, "a row-major copy of an input"))?;
         // SAFETY: the block was made for an input of this shape and type.
         unsafe { copy(input, block.as_mut_ptr()) };

@@ -246,7 +246,7 @@ impl State {
             } else if needs_staging(input) {
                 if self.staging[position].is_none() {
                     let title = || format!("a row-major copy of {}", titled(&port.name, input.dtype(), input.shape()));
-                    let staged = Buffer::new(input.len() * input.dtype().size());
+                    let staged = Buffer::new(input.byte_len());
                     self.staging[position] =
                         Some(staged.map_err(|shortage| shortage.diagnostic(Code::RunFailed, title()))?);
                 }
@@ -312,11 +312,11 @@ impl State {
 /// Bytes of a tensor.
 fn bytes(shape: &[i64], dtype: DType) -> usize {
     let count: i64 = shape.iter().product();
-    usize::try_from(count).unwrap_or(0) * dtype.size()
+    dtype.bytes_for(usize::try_from(count).unwrap_or(0)).unwrap_or(usize::MAX)
 }
 
 pub(super) fn needs_staging(input: &TensorView<'_>) -> bool {
-    !input.is_contiguous() || !(input.as_ptr() as usize).is_multiple_of(input.dtype().size())
+    !input.is_contiguous() || !(input.as_ptr() as usize).is_multiple_of(input.dtype().unpacked_bytes())
 }
 
 /// Copies the elements of `input`, row-major, to `to`.

@@ -26,7 +26,7 @@ pub(crate) fn check(variant: &Variant, candidate: &Region, options: &Options) ->
             return Err(Refusal::new(RefusalCode::Type, format!("'{}' is f16, and only f32 is laid out", value.name)));
         }
         let elements: usize = value.fixed_shape().unwrap_or_default().iter().product();
-        let (bytes, most) = (elements * value.dtype.size(), options.int("most"));
+        let (bytes, most) = (elements * value.dtype.unpacked_bytes(), options.int("most"));
         if most > 0 && bytes as i64 > most {
             return Err(Refusal::limit("the weight is too large", bytes as f64, most as f64));
         }

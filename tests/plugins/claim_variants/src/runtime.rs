@@ -124,7 +124,7 @@ impl Executable for Loaded<'_> {
             if let Role::Output(index) = variable.role {
                 let output = outputs.get_mut(index).and_then(TensorViewMut::as_mut_bytes);
                 let output = output.ok_or_else(|| Error::new(format!("output {index} cannot be written")))?;
-                let size = variable.dtype.size();
+                let size = variable.dtype.unpacked_bytes();
                 for (bytes, &value) in output.chunks_exact_mut(size).zip(memory.values()) {
                     match variable.dtype {
                         DType::F16 => bytes.copy_from_slice(&f16::from_f32(value).to_le_bytes()),

@@ -337,7 +337,7 @@ fn target(cast: &Node) -> Option<(f64, f64)> {
 
 /// The range of an integer type.
 fn range(dtype: DType) -> Option<(f64, f64)> {
-    let bits = dtype.size() as i32 * 8;
+    let bits = dtype.unpacked_bytes() as i32 * 8;
     match dtype {
         DType::I8 | DType::I16 | DType::I32 | DType::I64 => Some((-2f64.powi(bits - 1), 2f64.powi(bits - 1) - 1.0)),
         DType::U8 | DType::U16 | DType::U32 | DType::U64 => Some((0.0, 2f64.powi(bits) - 1.0)),

@@ -197,7 +197,7 @@ fn with_size(case: &Case, size: i64, smaller: i64) -> Case {
     for leaf in case.leaves.iter_mut().filter(|leaf| !leaf.structural) {
         let old = leaf.values[0].clone();
         let shape: Vec<i64> = old.shape.iter().map(|&one| if one == size { smaller } else { one }).collect();
-        let count = shape.iter().product::<i64>() as usize * old.dtype.size();
+        let count = shape.iter().product::<i64>() as usize * old.dtype.unpacked_bytes();
         leaf.values = vec![byoc_tests::tensor::Tensor::new(old.dtype, shape, old.bytes[..count].to_vec())];
         leaf.dims = leaf.values[0].shape.iter().map(|&one| Dim::Fixed(one as usize)).collect();
     }

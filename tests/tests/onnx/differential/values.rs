@@ -35,7 +35,7 @@ enum Number {
 /// A tensor of that type and shape.
 pub(crate) fn tensor(random: &mut Random, dtype: DType, shape: &[usize], mood: Mood) -> Tensor {
     let count: usize = shape.iter().product();
-    let mut bytes = Vec::with_capacity(count * dtype.size());
+    let mut bytes = Vec::with_capacity(count * dtype.unpacked_bytes());
     for _ in 0..count {
         // Odd values stand among usual ones, or all would be NaN.
         let mood = if mood == Mood::Odd && random.chance(60) { Mood::Tame } else { mood };
@@ -72,7 +72,7 @@ fn draw(random: &mut Random, dtype: DType, mood: Mood) -> Number {
             Number::Int(if signed && random.chance(50) { -value } else { random.of(&[1, value]) }.into())
         }
         Mood::Odd if !dtype.is_float() => {
-            let bits = dtype.size() as u32 * 8 - u32::from(signed);
+            let bits = dtype.unpacked_bytes() as u32 * 8 - u32::from(signed);
             let (least, most) = (if signed { -(1i128 << bits) } else { 0 }, (1i128 << bits) - 1);
             Number::Int(random.of(&[least, most, 0, 1, least + 1, most - 1, most / 2]))
         }
@@ -101,7 +101,7 @@ fn encode(dtype: DType, number: Number) -> Vec<u8> {
         (DType::BF16, Number::Float(value)) => bf16::from_f64(value).to_le_bytes().to_vec(),
         (_, Number::Int(value)) if dtype.is_float() => encode(dtype, Number::Float(value as f64)),
         // Two's complement, so the low bytes are the narrower type's.
-        (_, Number::Int(value)) => value.to_le_bytes()[..dtype.size()].to_vec(),
+        (_, Number::Int(value)) => value.to_le_bytes()[..dtype.unpacked_bytes()].to_vec(),
         (_, Number::Float(value)) => encode(dtype, Number::Int(value as i128)),
     }
 }
@@ -118,12 +118,12 @@ pub(crate) fn numbers(tensor: &Tensor) -> Vec<f64> {
         wide[..bytes.len()].copy_from_slice(bytes);
         i128::from_le_bytes(wide) as f64
     };
-    tensor.bytes.chunks_exact(tensor.dtype.size()).map(read).collect()
+    tensor.bytes.chunks_exact(tensor.dtype.unpacked_bytes()).map(read).collect()
 }
 
 /// The tensor with each element changed by `change`. Integers are left as they are where they stay the same.
 pub(crate) fn mapped(tensor: &Tensor, mut change: impl FnMut(usize, f64) -> f64) -> Tensor {
-    let size = tensor.dtype.size();
+    let size = tensor.dtype.unpacked_bytes();
     let mut changed = tensor.clone();
     for (index, value) in numbers(tensor).into_iter().enumerate() {
         let new = change(index, value);

@@ -2,7 +2,7 @@
 //! constant and what stands in its code.
 //!
 //! ```text
-//! backend npu ops=Conv,Relu merge check_merged max_inputs=1 starts_with=Conv most=4 refuses=failed domain=gpu host run_time_sizes
+//! backend npu ops=Conv,Relu merge check_merged max_inputs=1 starts_with=Conv most=4 refuses=failed domain=gpu host run_time_sizes types=i4
 //! claim npu w* packed nk/1 f32[4] seed 7 | host
 //! code npu u8[7] seed 9 + w + 3..1027 of w
 //! ```
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use byoc_core::compile::wildcard;
 use byoc_plugin_api::{
-    Backend, BoundConstants, Claims, Constant, Description, DeviceConstants, DeviceExecutable, DeviceRuntime,
+    Backend, BoundConstants, Claims, Constant, DType, Description, DeviceConstants, DeviceExecutable, DeviceRuntime,
     DomainHandles, Environment, Error, Executable, Generated, HostRuntime, Job, Options, Packed, Pattern, Refusal,
     RefusalCode, Region, Runtime,
 };
@@ -108,6 +108,10 @@ impl Scripted {
             "most" => self.most = Some(number()?),
             "refuses" => {
                 self.refuses = Some(if value == "crashed" { RefusalCode::Crashed } else { RefusalCode::Failed })
+            }
+            "types" => {
+                let known = |name: &String| DType::from_name(name).ok_or_else(|| format!("there is no type '{name}'"));
+                self.description.types = list().iter().map(known).collect::<Result<_, _>>()?;
             }
             "domain" => self.description.domain = Some(value.to_owned()),
             "host" => self.description.host = true,

@@ -8,14 +8,15 @@ use half::f16;
 pub(crate) fn bytes(ty: &TensorType, text: &str) -> Option<Vec<u8>> {
     let count: usize = ty.fixed_shape()?.iter().product();
     if let Some(value) = text.strip_prefix("fill ") {
-        return Some(ir::elements(ty.dtype, value)?.repeat(count));
+        let element = ty.dtype.unpack(&ir::elements(ty.dtype, value)?, 1)?;
+        return Some(ty.dtype.pack(&element.repeat(count)));
     }
     let mut random = fastrand::Rng::with_seed(text.strip_prefix("seed ")?.trim().parse().ok()?);
     Some(match ty.dtype {
         // Numbers: no infinity, and hardly an element like another.
         DType::F32 => (0..count).flat_map(|_| (random.f32() - 0.5).to_le_bytes()).collect(),
         DType::F16 => (0..count).flat_map(|_| f16::from_f32(random.f32() - 0.5).to_le_bytes()).collect(),
-        dtype => (0..count * dtype.size()).map(|_| random.u8(..)).collect(),
+        dtype => (0..dtype.bytes_for(count)?).map(|_| random.u8(..)).collect(),
     })
 }
 

@@ -89,7 +89,7 @@ fn poolings() {
     let kinds = [("MaxPool", 0), ("AveragePool", 0), ("AveragePool", 1)];
     let mut specs = Vec::new();
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64, DType::U8, DType::I8] {
-        for (op, include) in kinds.iter().filter(|(op, _)| dtype.size() > 1 || *op == "MaxPool") {
+        for (op, include) in kinds.iter().filter(|(op, _)| dtype.unpacked_bytes() > 1 || *op == "MaxPool") {
             specs.extend(cases().iter().enumerate().map(|(at, case)| spec(case, dtype, op, *include, at % 2 == 1)));
         }
     }
@@ -101,7 +101,7 @@ fn poolings() {
         let count = size(&spec.count);
         let inputs = count / spec.window.positions() * spec.window.input.iter().product::<usize>();
         let mut x = random(spec.dtype, inputs, &mut rng);
-        if spec.kind == Kind::Maximum && spec.dtype.size() > 1 {
+        if spec.kind == Kind::Maximum && spec.dtype.unpacked_bytes() > 1 {
             x.iter_mut().step_by(37).for_each(|value| *value = f64::NAN);
         }
         let found = run(&kernels, generated, spec.dtype, &[x.clone()], count);

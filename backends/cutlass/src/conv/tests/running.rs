@@ -101,7 +101,7 @@ fn constants(build: &RegionBuilder) -> Vec<Buffer> {
         let mut bytes = Vec::new();
         let view = |id| Ok(*given.get(id).expect("it is there"));
         pack::pack(weights, kernel, net.dtype, &view, &mut bytes).expect("it can be packed");
-        assert_eq!(bytes.len(), pack::elements(weights, kernel, net.dtype) * net.dtype.size());
+        assert_eq!(bytes.len(), pack::elements(weights, kernel, net.dtype) * net.dtype.unpacked_bytes());
         Buffer::of(&bytes)
     };
     net.convolutions().map(packed).collect()
@@ -113,8 +113,9 @@ fn compare(build: &RegionBuilder, dtype: DType, part: f64) {
     let Draft { program, sources, scratch, launches } = draft(&net, &build.region).expect("it can be drafted");
     let symbols = [("batch", BATCH)];
     let inputs = build.inputs(1, &symbols);
-    let room =
-        |&value: &usize| Buffer::new::<u8>(build.sizes_for(value, &symbols).iter().product::<usize>() * dtype.size());
+    let room = |&value: &usize| {
+        Buffer::new::<u8>(build.sizes_for(value, &symbols).iter().product::<usize>() * dtype.unpacked_bytes())
+    };
     let mut memory = Memory {
         symbols: HashMap::from([("batch".to_owned(), BATCH)]),
         inputs: inputs.iter().map(|input| Buffer::of(input.memory())).collect(),

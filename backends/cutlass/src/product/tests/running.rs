@@ -95,7 +95,7 @@ fn runs(gemm: &Gemm, tile: Tile, b: usize) {
     };
     let Launch { grid, block, arguments, .. } = &kernel.launch;
     let params: Vec<_> = arguments.iter().map(param).collect();
-    let shared = ((tile.m + tile.n) * tile.k * tile.stages) * gemm.dtype.size() as u32;
+    let shared = ((tile.m + tile.n) * tile.k * tile.stages) * gemm.dtype.unpacked_bytes() as u32;
     compiled(&source::source("k", std::slice::from_ref(&kernel)).text).launch(
         "k0",
         grid.each_ref().map(|dim| size(dim) as u32),

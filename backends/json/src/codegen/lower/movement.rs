@@ -1,4 +1,4 @@
-//! Operators that only move elements: of any type.
+//! Operators that only move elements: of any type whose elements have bytes of their own.
 
 use super::super::graph::Graph;
 use super::{axis, is_index, with};
@@ -10,7 +10,8 @@ const MAX_RANK: usize = 12;
 pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
     let (x, y) = (step.input(0)?, step.output(0)?);
     let rank = graph.shape(x).len();
-    if rank > MAX_RANK || graph.shape(y).len() > MAX_RANK {
+    let packed = [x, y].iter().any(|&value| graph.values[value].dtype.shares_bytes());
+    if packed || rank > MAX_RANK || graph.shape(y).len() > MAX_RANK {
         return None;
     }
     match step.onnx()? {

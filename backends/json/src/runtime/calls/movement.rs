@@ -25,7 +25,8 @@ fn element(signature: &Signature<'_>) -> Result<usize, Error> {
         return Err(bad_shapes(signature));
     };
     let plain = !from.blocked && !to.blocked;
-    if from.dtype == to.dtype && plain { Ok(from.dtype.size()) } else { Err(bad_shapes(signature)) }
+    let size = from.dtype.element_bytes().filter(|_| from.dtype == to.dtype && plain);
+    size.ok_or_else(|| bad_shapes(signature))
 }
 
 /// A copy of a box of elements between two strided places.
@@ -179,7 +180,8 @@ pub(super) fn concat(signature: &Signature<'_>, axis: usize) -> Result<Ready, Er
     let alike = |index: usize| {
         signature.input_value(index).is_some_and(|value| value.dtype == out.dtype && value.blocked == out.blocked)
     };
-    let parts = Parts::new(axis, signature.output(0)?, &parts, out.dtype.size(), out.blocked)
+    let size = out.dtype.element_bytes().ok_or_else(|| bad_shapes(signature))?;
+    let parts = Parts::new(axis, signature.output(0)?, &parts, size, out.blocked)
         .filter(|_| (0..count).all(alike))
         .ok_or_else(|| bad_shapes(signature))?;
     let sharing = Sharing { in_place: Vec::new(), joins: parts.outer == 1 };

@@ -41,7 +41,7 @@ impl Sizes {
 
     /// Bytes of matrices, biases, and what normalises: 12 squares and 13 rows a layer.
     pub(crate) fn weight_bytes(&self) -> u64 {
-        (self.layers * (12 * self.width * self.width + 13 * self.width) * self.dtype.size()) as u64
+        (self.layers * (12 * self.width * self.width + 13 * self.width) * self.dtype.unpacked_bytes()) as u64
     }
 }
 
