@@ -96,9 +96,17 @@ impl Build {
         let range = match dtype {
             DType::I8 => -128.0..128.0,
             DType::U8 => 0.0..256.0,
-            _ => 0.0..1.0,
+            // Pixels, half of which are half way between levels that are twice as far apart.
+            _ => 0.0..256.0,
         };
-        let x = Tensor::random((dtype, self.net.sizes(input)), range, &mut self.random);
+        let sizes = self.net.sizes(input);
+        let x = match dtype {
+            DType::F32 => {
+                let pixels = Tensor::random((DType::U8, sizes.as_slice()), range, &mut self.random).numbers();
+                Tensor::new(sizes, &pixels.iter().map(|pixel| pixel / 256.0).collect::<Vec<_>>())
+            }
+            _ => Tensor::random((dtype, sizes), range, &mut self.random),
+        };
         let mut executable = runtime::load(&code, 1).expect("it loads");
         let found = run(&self.net, executable.as_mut(), std::slice::from_ref(&x), &[]).expect("it runs");
         let expected = self.net.results(backend("json"), &[("kernels", "reference")], &[x], &[]);
@@ -253,6 +261,49 @@ fn a_change_of_scales_is_a_table() {
     assert_eq!(build.names(), expected);
     let (most, _) = differences_of(&mut build, 0.08);
     assert!(most < 1.001, "{most}");
+}
+
+/// A pooling behind a rounding is one layer with the convolution only where it gives the same.
+#[test]
+fn a_pooling_behind_a_rounding_is_fused_where_it_commutes() {
+    let levels = form(DType::U8, 0.05, 90.0);
+    let cases = [
+        ("MaxPool", 0.05, vec!["conv Max2"]),
+        ("MaxPool", 0.06, vec!["conv None", "QUANTIZED_MAX_POOL2D", "REQUANTIZE"]),
+        ("AveragePool", 0.05, vec!["conv None", "DEQUANTIZE", "AVERAGE_POOL2D", "QUANTIZE"]),
+    ];
+    for (op, scale, names) in cases {
+        let mut build = Build::new(14);
+        let q = build.net.input("u8[1,3,8,8]");
+        let x = build.dequantize(q, &form(DType::U8, 0.01, 0.0), "axis=1");
+        let x = build.conv(x, 4, 3, false, &form(DType::I8, 0.01, 0.0));
+        let x = build.around(x, &levels);
+        let pooled = build.net.node(op, &[x], [1, 4, 4, 4], "kernel_shape=[2,2] strides=[2,2]");
+        let q = build.quantize(pooled, &form(DType::U8, scale, 90.0));
+        build.net.output(q);
+        assert_eq!(build.names(), names);
+        let (found, expected) = &build.both()[0];
+        assert!(differences(found, expected).0 <= 1.0, "{op} {scale}");
+    }
+}
+
+/// The input is rounded as the first node says, half to even; a layer that changes nothing gives it back. Its bias is 0, by a
+/// zero point.
+#[test]
+fn the_input_is_rounded_as_the_model_says() {
+    let mut build = Build::new(15);
+    let x = build.net.input([1, 1, 8, 8]);
+    let levels = form(DType::U8, 1.0 / 128.0, 1.0);
+    let x = build.around(x, &levels);
+    let weights = build.net.numbers("i8[1,1,1,1]", &[64.0]);
+    let weights = build.dequantize(weights, &form(DType::I8, 1.0 / 64.0, 0.0), "");
+    let bias = build.net.numbers("i8[1]", &[-7.0]);
+    let bias = build.dequantize(bias, &form(DType::I8, 0.5, -7.0), "");
+    let y = build.net.node("Conv", &[x, weights, bias], [1, 1, 8, 8], "");
+    let q = build.quantize(y, &levels);
+    build.net.output(q);
+    let (found, expected) = &build.both()[0];
+    assert_eq!(found, expected);
 }
 
 /// A clip that the ends of a scale do not make is made by a table, also behind a sum and behind numbers.

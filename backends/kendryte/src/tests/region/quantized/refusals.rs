@@ -93,6 +93,10 @@ fn what_the_chip_cannot_hold_is_refused_by_name() {
 fn sums_that_have_no_room_name_the_layer() {
     let cases = [
         (
+            Parts { output: form(DType::U8, 1e-9, 100.0), ..parts() },
+            "output channel 2: a unit of its sums is 1e5 steps of the output: 24 bits and a shift of 15",
+        ),
+        (
             Parts { output: form(DType::U8, 2e-14, 100.0), bias: form(DType::I32, 1e-20, 0.0), ..parts() },
             "output channel 0: its sums are too large for the range of the output, -0.000000000002 to 0.0000000000030999999: 36 bits",
         ),
