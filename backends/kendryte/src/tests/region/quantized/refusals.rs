@@ -160,5 +160,8 @@ fn scales_that_contradict_each_other_are_refused() {
     let hidden = build.net.like("Relu", &[stored], "");
     build.net.output(y);
     build.net.output(hidden);
-    assert_eq!(build.refusal(), "other: 'y13' is made of a constant, only weights and biases are");
+    assert_eq!(
+        build.refusal(),
+        "other: 'y13' is made of a constant, and goes with the layer that has it as weights or bias"
+    );
 }
