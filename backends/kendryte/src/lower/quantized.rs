@@ -89,7 +89,8 @@ impl Lowering<'_> {
     pub(super) fn computed(&self, value: usize) -> Result<usize, Refusal> {
         if self.stored[value] {
             let name = &self.region.values[value].name;
-            let message = format!("'{name}' is made of a constant, only weights and biases are");
+            let message =
+                format!("'{name}' is made of a constant, and goes with the layer that has it as weights or bias");
             return Err(Refusal::new(RefusalCode::Other, message));
         }
         Ok(self.alias[value])
