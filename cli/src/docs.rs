@@ -120,8 +120,8 @@ many as it likes, and the position may be computed. Inputs, outputs and carried 
 const FUNCTIONS_OF_ONNX: &str = "
 ## Functions
 
-ONNX defines these by other operators. A backend that brings one (`operators` in its description) gets the nodes whole; where nobody takes
-a node, the nodes of its function stand in its place. They are computed for values of any size.
+These are computed by other operators, most of them as ONNX defines them. A backend that brings one (`operators` in its description) gets the nodes whole; where nobody takes
+a node, the nodes of its function stand in its place.
 
 ";
 

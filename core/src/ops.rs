@@ -224,10 +224,16 @@ const ANY: usize = usize::MAX;
 /// Every operator core knows, by name. `Constant` is not among them: the importer turns it into a constant.
 pub static OPS: &[OpDef] = &[
     OpDef::unary("Abs", 13, elementwise::numeric_unary),
+    OpDef::unary("Acos", 22, elementwise::float_unary),
+    OpDef::unary("Acosh", 22, elementwise::float_unary),
     OpDef::new("Add", 14, (2, 2), elementwise::arithmetic).like(Like::Broadcast).attributes(attributes::BROADCAST),
     OpDef::new("And", 7, (2, 2), elementwise::logic).like(Like::Compared).attributes(attributes::BROADCAST),
     OpDef::new("ArgMax", 13, (1, 1), reduce::arg).attributes(attributes::ARG),
     OpDef::new("ArgMin", 13, (1, 1), reduce::arg).attributes(attributes::ARG),
+    OpDef::unary("Asin", 22, elementwise::float_unary),
+    OpDef::unary("Asinh", 22, elementwise::float_unary),
+    OpDef::unary("Atan", 22, elementwise::float_unary),
+    OpDef::unary("Atanh", 22, elementwise::float_unary),
     OpDef::new("Attention", 25, (3, 7), attention::attention)
         .older(&[(24, 6, 4)])
         .attributes(attributes::ATTENTION)
@@ -237,6 +243,11 @@ pub static OPS: &[OpDef] = &[
         .like(Like::First)
         .older(&[(14, 5, 5), (i64::MAX, 5, 3)])
         .attributes(attributes::BATCH_NORMALIZATION),
+    OpDef::new("BitShift", 28, (2, 2), elementwise::shift).like(Like::Broadcast).attributes(attributes::BIT_SHIFT),
+    OpDef::new("BitwiseAnd", 18, (2, 2), elementwise::bitwise).like(Like::Broadcast),
+    OpDef::unary("BitwiseNot", 18, elementwise::bitwise),
+    OpDef::new("BitwiseOr", 18, (2, 2), elementwise::bitwise).like(Like::Broadcast),
+    OpDef::new("BitwiseXor", 18, (2, 2), elementwise::bitwise).like(Like::Broadcast),
     OpDef::new("Cast", 24, (1, 1), cast::cast).attributes(attributes::CAST).no_op(NoOp::SameType).small(SMALL),
     OpDef::new("CastLike", 24, (2, 2), cast::cast_like).attributes(attributes::CAST_LIKE).small(SMALL),
     OpDef::unary("Ceil", 13, elementwise::float_unary),
@@ -252,6 +263,8 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("Conv", 22, (2, 3), conv::conv).attributes(attributes::CONV),
     OpDef::new("ConvInteger", 10, (2, 4), quantize::conv_integer).like(Like::Rank).attributes(attributes::CONV),
     OpDef::unary("Cos", 22, elementwise::float_unary),
+    OpDef::unary("Cosh", 22, elementwise::float_unary),
+    OpDef::new("CumProd", 26, (2, 2), reduce::cumsum).like(Like::First).attributes(attributes::CUM_SUM),
     OpDef::new("CumSum", 14, (2, 2), reduce::cumsum).like(Like::First).attributes(attributes::CUM_SUM),
     OpDef::new("DequantizeLinear", 25, (2, 3), quantize::dequantize)
         .attributes(attributes::DEQUANTIZE_LINEAR)
@@ -383,6 +396,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::unary("Sigmoid", 13, elementwise::float_unary),
     OpDef::unary("Sign", 13, elementwise::numeric_unary),
     OpDef::unary("Sin", 22, elementwise::float_unary),
+    OpDef::unary("Sinh", 22, elementwise::float_unary),
     OpDef::new("Size", 24, (1, 1), shape::size).small(SMALL),
     OpDef::new("Slice", 13, (3, 5), slice::slice)
         .run_time(run_time::slice)

@@ -1,5 +1,5 @@
-//! Operators that ONNX defines by others: the functions of its specification. A backend that brings one gets its nodes whole; where
-//! nobody takes them, the importer puts the nodes of the function in their place.
+//! Operators that are functions of others: those that ONNX's specification defines so, and some more. A backend that brings one
+//! gets its nodes whole; where nobody takes them, the importer puts the nodes of the function in their place.
 //!
 //! The formulas are those of ONNX's operator descriptions, written for values of any size.
 
@@ -45,6 +45,7 @@ pub struct FunctionDef {
 
 const ALPHA: List = &[float_or("alpha", 1.0)];
 const BLOCKS: List = &[int("blocksize").required(), string_or("mode", "DCR").since(11)];
+const CACHE: List = &[int_or("axis", -2), string_or("mode", "linear")];
 const FLEX: List = &[graph("prob_mod"), float("scale"), graph("score_mod"), int("softmax_precision")];
 const LINEAR_ATTENTION: List = &[
     // How the work may be cut, which changes no result.
@@ -70,7 +71,12 @@ pub static FUNCTIONS: &[FunctionDef] = &[
     row("GroupNormalization", 18, (3, 3), 1, GROUP, norm::group),
     row("HammingWindow", 17, (1, 1), 1, WINDOW, windows::hamming),
     row("HannWindow", 17, (1, 1), 1, WINDOW, windows::hann),
+    // Operator set 1 named inputs that may be overwritten.
+    row("InstanceNormalization", 6, (3, 3), 1, &[float_or("epsilon", 1e-5)], norm::instance),
     row("LinearAttention", 27, (3, 6), 2, LINEAR_ATTENTION, attention::linear),
+    row("LpNormalization", 1, (1, 1), 1, &[int_or("axis", -1), int_or("p", 2)], norm::lp),
+    // Before 8, the inputs were not broadcast.
+    row("Mean", 8, (1, usize::MAX), 1, &[], norm::mean_of_all),
     row("MeanVarianceNormalization", 9, (1, 1), 1, MEAN_VARIANCE, norm::mean_variance),
     row("NegativeLogLikelihoodLoss", 12, (2, 3), 1, LOSS, losses::negative_log_likelihood),
     // Before 7, the slope was broadcast otherwise.
@@ -82,6 +88,7 @@ pub static FUNCTIONS: &[FunctionDef] = &[
     row("Softsign", 1, (1, 1), 1, &[], activations::softsign),
     row("SpaceToDepth", 1, (1, 1), 1, BLOCKS_BACK, space::space_to_depth),
     row("SwiGLU", 28, (2, 2), 1, ALPHA, activations::swiglu),
+    row("TensorScatter", 24, (2, 3), 1, CACHE, space::tensor_scatter),
     row("ThresholdedRelu", 10, (1, 1), 1, ALPHA, activations::thresholded_relu),
 ];
 

@@ -190,6 +190,7 @@ pub(super) const CONV: List = &[
     ints("pads").by_shapes(),
     ints("strides").by_shapes(),
 ];
+pub(super) const BIT_SHIFT: List = &[AttributeDef::new("direction", Kind::String, Default::Required)];
 pub(super) const CUM_SUM: List = &[int_or("exclusive", 0), int_or("reverse", 0)];
 pub(super) const DEQUANTIZE_LINEAR: List =
     &[int_or("axis", 1).since(13), int_or("block_size", 0).since(21), int_or("output_dtype", 0).since(23)];

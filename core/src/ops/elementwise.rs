@@ -1,11 +1,11 @@
-//! Elementwise operators, after ONNX: Abs 13, Add/Sub/Mul/Div 14, And 7, Not 1, Equal 19, Greater/Less 13,
+//! Elementwise operators, after ONNX: BitShift 28, Bitwise* 18, Abs 13, Add/Sub/Mul/Div 14, And 7, Not 1, Equal 19, Greater/Less 13,
 //! GreaterOrEqual/LessOrEqual 16, Where 16, Min/Max 13, Mod 13, Pow 15, Sum 13, Clip 13, Gelu 20, IsNaN 20, Neg 13,
 //! Relu 14 and the float functions (Exp, Log, Sqrt, Erf, Tanh, Sigmoid, Swish ...).
 
 use byoc_plugin_api::{DType, Dim};
 
 use super::elements::{self, Scalar, checked_int, round_to};
-use super::infer::{BOOL, FLOAT, FLOAT8, Infer, NUMERIC, SIGNED, WIDE, bad};
+use super::infer::{BOOL, FLOAT, FLOAT8, INTEGER, Infer, NUMERIC, SIGNED, WIDE, bad};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::{DimError, Expr};
 
@@ -87,6 +87,20 @@ fn same_types(infer: &mut Infer<'_>, types: &[DType], result: Option<DType>) -> 
     let shape = infer.broadcast(0)?;
     infer.set(0, result.unwrap_or(first.dtype), shape);
     Ok(())
+}
+
+/// BitwiseAnd, BitwiseNot, BitwiseOr and BitwiseXor.
+pub(super) fn bitwise(infer: &mut Infer<'_>) -> Result<()> {
+    same_types(infer, INTEGER, None)
+}
+
+/// BitShift.
+pub(super) fn shift(infer: &mut Infer<'_>) -> Result<()> {
+    same_types(infer, INTEGER, None)?;
+    if !infer.node.attributes.contains_key("direction") {
+        return Err(bad("attribute 'direction' is missing"));
+    }
+    infer.choice("direction", &["LEFT", "RIGHT"]).map(drop)
 }
 
 /// Add, Sub, Mul and Div.

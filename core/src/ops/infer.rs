@@ -40,6 +40,11 @@ pub(super) const NUMERIC: &[DType] = &[
     DType::F32, DType::F64, DType::F16, DType::BF16, DType::I8, DType::I16, DType::I32, DType::I64,
     DType::U8, DType::U16, DType::U32, DType::U64,
 ];
+/// Integers that Rust has.
+#[rustfmt::skip]
+pub(super) const INTEGER: &[DType] = &[
+    DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64,
+];
 /// Floating-point types and integers of 32 and 64 bits: what ONNX allows in MatMul, Gemm and the reductions.
 #[rustfmt::skip]
 pub(super) const WIDE: &[DType] = &[

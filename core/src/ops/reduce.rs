@@ -1,5 +1,5 @@
 //! Reductions, after ONNX: ReduceSum 13, ReduceMax and ReduceMin 20, the others 18 (axes are an input), ArgMax and ArgMin
-//! 13; and CumSum 14.
+//! 13; CumSum 14 and CumProd 26.
 
 use byoc_plugin_api::{DType, Dim};
 
@@ -50,7 +50,7 @@ pub(super) fn arg(infer: &mut Infer<'_>) -> Result<()> {
     Ok(())
 }
 
-/// CumSum: the axis is an input, but shapes do not depend on it.
+/// CumSum and CumProd: the axis is an input, but shapes do not depend on it.
 pub(super) fn cumsum(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.typed(0, WIDE)?;
     let axis = infer.typed(1, INDEX)?;

@@ -127,6 +127,15 @@ fn elementwise(op: &str, Wish { dtype, shape }: &Wish, broadcast: bool) -> Optio
             let attributes = if op == "Mod" && dtype.is_float() { &float[..] } else { &[] };
             with(vec![positive(shape), positive(second)], 2, attributes)
         }
+        "BitShift" | "BitwiseAnd" | "BitwiseNot" | "BitwiseOr" | "BitwiseXor"
+            if dtype.is_float() || *dtype == DType::Bool =>
+        {
+            None
+        }
+        "BitShift" => {
+            with(vec![any(*dtype, shape), any(*dtype, second)], 2, &[("direction", Attribute::String("RIGHT".into()))])
+        }
+        "BitwiseAnd" | "BitwiseOr" | "BitwiseXor" => pair(*dtype),
         "And" | "Or" | "Xor" | "Not" if *dtype != DType::Bool => None,
         "And" | "Or" | "Xor" => pair(DType::Bool),
         "Not" => recipe(vec![any(DType::Bool, shape)], 1),
@@ -235,7 +244,9 @@ fn reduction(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         "ArgMax" | "ArgMin" if *dtype == DType::I64 => {
             with(vec![any(DType::F32, &longer)], 1, &[("axis", Attribute::Int(-1)), flat])
         }
-        "CumSum" if !shape.is_empty() => recipe(vec![any(*dtype, shape), Operand::Ints(vec![-1], vec![])], 2),
+        "CumSum" | "CumProd" if !shape.is_empty() => {
+            recipe(vec![any(*dtype, shape), Operand::Ints(vec![-1], vec![])], 2)
+        }
         _ => None,
     }
 }

@@ -127,7 +127,7 @@ fn operators_have_the_form_that_onnx_says() -> Needed<()> {
     };
     let function = |def: &FunctionDef| {
         json!({
-            "domain": def.domain, "name": def.name, "since": def.since, "inputs": [def.inputs.0, def.inputs.1],
+            "domain": def.domain, "name": def.name, "since": def.since, "inputs": [any(def.inputs.0), any(def.inputs.1)],
             "outputs": def.outputs, "older": [], "attributes": attributes(def.attributes),
         })
     };
@@ -194,7 +194,9 @@ fn check_with(kernels: &str, case: &Case, registry: &Registry) -> Result<(), Fai
     // Nothing runs control flow at compile time.
     let driven = Artifact::open(&artifact)?.manifest().entries.iter().any(|entry| !entry.control.is_empty());
     // Several nodes of a function may read a constant. None of them is computed ahead alone: the file would hold both forms.
-    let function = ["causal_conv", "nllloss", "sce"].iter().any(|name| case.name.contains(&format!("/test_{name}_")));
+    let function = ["causal_conv", "instancenorm", "nllloss", "sce"]
+        .iter()
+        .any(|name| case.name.contains(&format!("/test_{name}_")));
     if case.all_constant && left > 0 && largest <= Some(ALWAYS_FOLDED) && !widens && !driven && !function {
         return Err(Failure::Differs(format!("{kernels} kernels: {left} regions are left to run")));
     }

@@ -6,13 +6,17 @@ use ndarray::{ArrayD, ArrayViewD, IxDyn};
 use super::array::{Array, Item, count, each, each_number};
 use super::call::{Call, Outputs, same};
 use super::number::Number;
-use super::{ANY, BOOL, FLOAT, INDEX, Kernel, NUMBER, SAME, kernel};
+use super::{ANY, BOOL, FLOAT, INDEX, Kernel, NUMBER, SAME, Types, kernel};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
     kernel("Add", add, &[NUMBER, SAME]),
     kernel("And", |call| logic(call, |a, b| a && b), &[BOOL, BOOL]),
+    kernel("BitShift", shift, &[Types::INTEGER, SAME]),
+    kernel("BitwiseAnd", |call| bitwise(call, |a, b| a & b), &[Types::INTEGER, SAME]),
+    kernel("BitwiseOr", |call| bitwise(call, |a, b| a | b), &[Types::INTEGER, SAME]),
+    kernel("BitwiseXor", |call| bitwise(call, |a, b| a ^ b), &[Types::INTEGER, SAME]),
     kernel("Div", div, &[NUMBER, SAME]),
     kernel("Equal", equal, &[ANY, SAME]),
     kernel("Greater", greater, &[NUMBER, SAME]),
@@ -130,6 +134,25 @@ fn logic(call: &Call<'_, '_>, f: fn(bool, bool) -> bool) -> Outputs {
     match call.input(0)? {
         Array::Bool(x) => wrapped(&x.view(), call.input(1)?, f),
         _ => Err(Error::new(format!("{} takes booleans", call.node.op))),
+    }
+}
+
+/// Combines integers as numbers of more bits, and keeps the low bits of what comes out.
+fn bitwise(call: &Call<'_, '_>, f: fn(i128, i128) -> i128) -> Outputs {
+    fn combined<T: Item>(x: &ArrayViewD<'_, T>, other: &Array<'_>, f: fn(i128, i128) -> i128) -> Outputs {
+        wrapped(x, other, |a, b| T::from_int(f(a.to_int(), b.to_int())))
+    }
+    each_number!(call.input(0)?, x => combined(&x.view(), call.input(1)?, f))
+}
+
+/// `BitShift`: what is shifted out is gone, and numbers with a sign are shifted to the right with it. By a negative number, or by
+/// all bits, no bit is left but the sign.
+fn shift(call: &Call<'_, '_>) -> Outputs {
+    /// More than any type has.
+    const ALL: i128 = 64;
+    match call.node.string("direction", "") {
+        "LEFT" => bitwise(call, |x, by| if (0..ALL).contains(&by) { x << by } else { 0 }),
+        _ => bitwise(call, |x, by| if (0..ALL).contains(&by) { x >> by } else { x >> ALL }),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Operators that run along axes: sums, means, products, norms, extremes, `ArgMax`, `ArgMin`, `CumSum`.
+//! Operators that run along axes: sums, means, products, norms, extremes, `ArgMax`, `ArgMin`, `CumSum`, `CumProd`.
 
 use byoc_plugin_api::Error;
 use ndarray::{ArrayD, ArrayViewD, Axis, IxDyn};
@@ -13,6 +13,7 @@ use super::{ANY, I64, INDEX, Kernel, NUMBER, WIDE, kernel};
 pub(super) const KERNELS: &[Kernel] = &[
     kernel("ArgMax", |call| arg(call, true), &[NUMBER]),
     kernel("ArgMin", |call| arg(call, false), &[NUMBER]),
+    kernel("CumProd", cum_prod, &[WIDE, INDEX]),
     kernel("CumSum", cum_sum, &[WIDE, INDEX]),
     kernel("ReduceL1", l1, &[WIDE, I64]),
     kernel("ReduceL2", l2, &[WIDE, I64]),
@@ -205,17 +206,51 @@ pub(crate) fn first_best<T: Item>(values: &[T], last: bool, largest: bool) -> i6
 
 /// `CumSum`; floats are added up in `f64` and each sum rounded once.
 pub(crate) fn cum_sum(call: &Call<'_, '_>) -> Outputs {
-    let x = call.input(0)?;
-    let axis = call.ints(1).and_then(|values| values.first().copied());
-    let axis = super::call::axis(axis.ok_or_else(|| Error::new("CumSum needs an axis"))?, x.shape().len())?;
-    let (exclusive, reverse) = (call.node.int("exclusive", 0) != 0, call.node.int("reverse", 0) != 0);
-    if x.dtype().is_float() {
-        return call.rounded(summed(x.to_f64().view(), axis, exclusive, reverse));
-    }
-    each_number!(x, x => Ok(vec![Item::wrap(summed(x.view(), axis, exclusive, reverse))]))
+    running(call, Step::Sum)
 }
 
-fn summed<T: Number>(x: ArrayViewD<'_, T>, axis: usize, exclusive: bool, reverse: bool) -> ArrayD<T> {
+/// `CumProd`, likewise.
+pub(crate) fn cum_prod(call: &Call<'_, '_>) -> Outputs {
+    running(call, Step::Product)
+}
+
+/// How an element is joined to those before it.
+#[derive(Clone, Copy)]
+enum Step {
+    Sum,
+    Product,
+}
+
+impl Step {
+    fn join<T: Number>(self, total: T, value: T) -> T {
+        match self {
+            Step::Sum => total.add(value),
+            Step::Product => total.mul(value),
+        }
+    }
+
+    /// What nothing gives.
+    fn nothing<T: Number>(self) -> T {
+        match self {
+            Step::Sum => T::default(),
+            Step::Product => T::from_int(1),
+        }
+    }
+}
+
+fn running(call: &Call<'_, '_>, step: Step) -> Outputs {
+    let x = call.input(0)?;
+    let axis = call.ints(1).and_then(|values| values.first().copied());
+    let missing = || Error::new(format!("{} needs an axis", call.node.op));
+    let axis = super::call::axis(axis.ok_or_else(missing)?, x.shape().len())?;
+    let (exclusive, reverse) = (call.node.int("exclusive", 0) != 0, call.node.int("reverse", 0) != 0);
+    if x.dtype().is_float() {
+        return call.rounded(joined(x.to_f64().view(), step, axis, exclusive, reverse));
+    }
+    each_number!(x, x => Ok(vec![Item::wrap(joined(x.view(), step, axis, exclusive, reverse))]))
+}
+
+fn joined<T: Number>(x: ArrayViewD<'_, T>, step: Step, axis: usize, exclusive: bool, reverse: bool) -> ArrayD<T> {
     let mut sums = x.to_owned();
     for mut lane in sums.lanes_mut(Axis(axis)) {
         if reverse {
@@ -224,8 +259,8 @@ fn summed<T: Number>(x: ArrayViewD<'_, T>, axis: usize, exclusive: bool, reverse
         // The first sum is the first element itself, a -0 too.
         let mut total: Option<T> = None;
         for value in lane {
-            let next = total.map_or(*value, |total| total.add(*value));
-            *value = if exclusive { total.unwrap_or_default() } else { next };
+            let next = total.map_or(*value, |total| step.join(total, *value));
+            *value = if exclusive { total.unwrap_or_else(|| step.nothing()) } else { next };
             total = Some(next);
         }
     }

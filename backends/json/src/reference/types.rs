@@ -19,6 +19,8 @@ impl Types {
     pub const FLOAT: Types = Types::of(&[DType::F32, DType::F64, DType::F16, DType::BF16]);
     /// Signed integers.
     pub const SIGNED: Types = Types::of(&[DType::I8, DType::I16, DType::I32, DType::I64]);
+    /// Integers that Rust has.
+    pub const INTEGER: Types = Types::SIGNED.or(Types::of(&[DType::U8, DType::U16, DType::U32, DType::U64]));
     /// Integers of 32 and 64 bits.
     pub const WIDE: Types = Types::of(&[DType::I32, DType::I64, DType::U32, DType::U64]);
     /// Integers of 8 bits.
@@ -29,8 +31,7 @@ impl Types {
     pub const SMALL: Types =
         Types::FLOAT8.or(Types::of(&[DType::F8E8M0, DType::F4E2M1, DType::I4, DType::U4, DType::I2, DType::U2]));
     /// Everything but booleans.
-    pub const NUMBER: Types =
-        Types::FLOAT.or(Types::SIGNED).or(Types::of(&[DType::U8, DType::U16, DType::U32, DType::U64]));
+    pub const NUMBER: Types = Types::FLOAT.or(Types::INTEGER);
     /// Every type that Rust has.
     pub const ANY: Types = Types::NUMBER.or(Types::BOOL);
 

@@ -13,9 +13,17 @@ use super::{ALL, BOOL, FLOAT, Kernel, NUMBER, SAME, SIGNED, Types, kernel, mover
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
     kernel("Abs", abs, &[NUMBER]),
+    kernel("Acos", |call| float(call, f64::acos), &[FLOAT]),
+    kernel("Acosh", |call| float(call, f64::acosh), &[FLOAT]),
+    kernel("Asin", |call| float(call, f64::asin), &[FLOAT]),
+    kernel("Asinh", |call| float(call, f64::asinh), &[FLOAT]),
+    kernel("Atan", |call| float(call, f64::atan), &[FLOAT]),
+    kernel("Atanh", |call| float(call, f64::atanh), &[FLOAT]),
+    kernel("BitwiseNot", bitwise_not, &[Types::INTEGER]),
     kernel("Cast", cast, &[ALL]),
     kernel("Ceil", |call| float(call, f64::ceil), &[FLOAT]),
     kernel("Clip", clip, &[NUMBER, SAME]),
+    kernel("Cosh", |call| float(call, f64::cosh), &[FLOAT]),
     kernel("Cos", |call| float(call, f64::cos), &[FLOAT]),
     mover("Dropout", dropout, &[FLOAT.or(Types::FLOAT8), FLOAT, BOOL]),
     kernel("Elu", elu, &[FLOAT]),
@@ -38,6 +46,7 @@ pub(super) const KERNELS: &[Kernel] = &[
     kernel("Round", |call| float(call, f64::round_ties_even), &[FLOAT]),
     kernel("Sigmoid", |call| float(call, sigmoid), &[FLOAT]),
     kernel("Sign", sign, &[NUMBER]),
+    kernel("Sinh", |call| float(call, f64::sinh), &[FLOAT]),
     kernel("Sin", |call| float(call, f64::sin), &[FLOAT]),
     kernel("Softplus", |call| float(call, softplus), &[FLOAT]),
     kernel("Sqrt", |call| float(call, f64::sqrt), &[FLOAT]),
@@ -49,6 +58,11 @@ pub(super) const KERNELS: &[Kernel] = &[
 /// Maps a float tensor through `f` in `f64`.
 pub(crate) fn float(call: &Call<'_, '_>, f: impl Fn(f64) -> f64) -> Outputs {
     call.rounded(call.input(0)?.to_f64().mapv_into(f))
+}
+
+/// `BitwiseNot`.
+pub(crate) fn bitwise_not(call: &Call<'_, '_>) -> Outputs {
+    each_number!(call.input(0)?, x => number(&x.view(), |x| Item::from_int(!x.to_int())))
 }
 
 /// The error function, to the last bits of `f64`.

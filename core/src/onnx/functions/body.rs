@@ -50,6 +50,11 @@ impl Body {
         self.add("Concat", &parts, vec![write::attribute("axis", &Attribute::Int(axis))], 1).swap_remove(0)
     }
 
+    /// Adds one with any number of inputs.
+    pub(super) fn variadic(&mut self, op: &str, inputs: &[Value]) -> Value {
+        self.add(op, inputs, Vec::new(), 1).swap_remove(0)
+    }
+
     fn add(&mut self, op: &str, inputs: &[Value], attributes: Vec<AttributeProto>, outputs: usize) -> Vec<Value> {
         let mut first = format!("{}{op}_{}", self.prefix, self.nodes.len());
         while self.taken.iter().any(|taken| taken.starts_with(&first)) {
@@ -134,6 +139,11 @@ impl Body {
     pub(super) fn squeeze(&mut self, x: &Value, axis: i64) -> Value {
         let axes = self.ints(&[axis]);
         self.op("Squeeze", [x, &axes])
+    }
+
+    /// A list with some elements in place of those at these positions.
+    pub(super) fn scatter(&mut self, list: &Value, positions: &Value, elements: &Value) -> Value {
+        self.op("ScatterElements", [list, positions, elements])
     }
 
     /// The mean over some axes, which stay as axes of size 1.

@@ -50,6 +50,11 @@ impl Call {
         self.inputs.get(index).filter(|value| !value.0.is_empty()).cloned()
     }
 
+    /// All inputs.
+    pub(super) fn inputs(&self) -> &[Value] {
+        &self.inputs
+    }
+
     /// An input that the operator needs.
     pub(super) fn input(&self, index: usize) -> Result<Value> {
         self.optional(index).ok_or_else(|| bad(format!("input {index} is missing")))

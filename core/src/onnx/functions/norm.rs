@@ -3,7 +3,7 @@
 use byoc_plugin_api::DType;
 
 use super::body::{Body, Value};
-use super::call::Call;
+use super::call::{Call, bad};
 use crate::diagnostic::Result;
 use crate::ops::cast::to_onnx;
 
@@ -54,4 +54,47 @@ pub(super) fn mean_variance(body: &mut Body, call: &Call) -> Result<Vec<Value>> 
     let deviation = body.op("Add", [&deviation, &epsilon]);
     let y = body.op("Div", [&centred, &deviation]);
     Ok(vec![body.op("CastLike", [&y, &x])])
+}
+
+/// As [`group`] with a group for each channel.
+pub(super) fn instance(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
+    let (x, scale, bias) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let rows = body.reshape(&x, &[0, 0, -1]);
+    let axes = body.ints(&[2]);
+    let mean = body.mean(&rows, &axes);
+    let centred = body.op("Sub", [&rows, &mean]);
+    let squares = body.op("Mul", [&centred, &centred]);
+    let variance = body.mean(&squares, &axes);
+    let epsilon = body.number(call.float("epsilon"), &x);
+    let variance = body.op("Add", [&variance, &epsilon]);
+    let deviation = body.op("Sqrt", [&variance]);
+    let normal = body.op("Div", [&centred, &deviation]);
+    let (scale, bias) = (body.unsqueeze(&scale, 1), body.unsqueeze(&bias, 1));
+    let y = body.op("Mul", [&normal, &scale]);
+    let y = body.op("Add", [&y, &bias]);
+    let shape = body.sizes(&x, 0, None);
+    Ok(vec![body.op("Reshape", [&y, &shape])])
+}
+
+/// `x` divided by its norm along an axis, 0 where that is 0.
+pub(super) fn lp(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
+    let x = call.input(0)?;
+    let axes = body.ints(&[call.int("axis")]);
+    let norm = match call.int("p") {
+        1 => body.op("ReduceL1", [&x, &axes]),
+        2 => body.op("ReduceL2", [&x, &axes]),
+        other => return Err(bad(format!("attribute 'p' is {other}, expected 1 or 2"))),
+    };
+    let zero = body.number(0.0, &x);
+    let nothing = body.op("Equal", [&norm, &zero]);
+    let y = body.op("Div", [&x, &norm]);
+    Ok(vec![body.op("Where", [&nothing, &zero, &y])])
+}
+
+/// The sum of the inputs over their number.
+pub(super) fn mean_of_all(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
+    let inputs = call.inputs();
+    let sum = body.variadic("Sum", inputs);
+    let count = body.number(inputs.len() as f32, &sum);
+    Ok(vec![body.op("Div", [&sum, &count])])
 }

@@ -150,3 +150,36 @@ fn coordinates(body: &mut Body, sizes: &Value, axis: i64, like: &Value, aligned:
     let part = body.op("Div", [&doubled, &parts]);
     body.op("Sub", [&part, &one])
 }
+
+/// `past` with `update` in place of as many elements along the axis, for each sample from its index in `write_indices` on, or from 0;
+/// in a circular cache what goes beyond the end comes to the front.
+pub(super) fn tensor_scatter(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
+    let (past, update, axis) = (call.input(0)?, call.input(1)?, call.int("axis"));
+    let circular = call.word("mode", &["linear", "circular"])? == "circular";
+    let shape = body.sizes(&update, 0, None);
+    let index = body.int(axis);
+    let (length, first, step) = (body.op("Gather", [&shape, &index]), body.int(0), body.int(1));
+    let places = body.op("Range", [&first, &length, &step]);
+    // Both lie along their axes.
+    let rank = body.op("Shape", [&shape]);
+    let ones = body.ints(&[1]);
+    let ones = body.op("Expand", [&ones, &rank]);
+    let rest = body.ints(&[-1]);
+    let along = body.ints(&[axis]);
+    let lying = body.scatter(&ones, &along, &rest);
+    let mut places = body.op("Reshape", [&places, &lying]);
+    if let Some(starts) = call.optional(2) {
+        let samples = body.ints(&[0]);
+        let lying = body.scatter(&ones, &samples, &rest);
+        let starts = body.op("Reshape", [&starts, &lying]);
+        places = body.op("Add", [&starts, &places]);
+    }
+    if circular {
+        let sizes = body.sizes(&past, 0, None);
+        let size = body.op("Gather", [&sizes, &index]);
+        places = body.op("Mod", [&places, &size]);
+    }
+    let places = body.op("Expand", [&places, &shape]);
+    let axis = [("axis", Attribute::Int(axis))];
+    Ok(vec![body.with("ScatterElements", [&past, &places, &update], &axis)])
+}

@@ -55,6 +55,7 @@ pub(crate) fn bases() -> Vec<Base> {
         base("indices", indices(), &[]),
         base("choices", choices(), &[]),
         base("logic", logic(), &[]),
+        base("curves", curves(), &[]),
         base("functions", functions(), &[]),
         base("images", images(), &[]),
         base("heads", heads(), &[]),
@@ -391,6 +392,19 @@ fn logic() -> Model {
     let net = net.plain("Mod", "i three", "mod").plain("Equal", "mod i", "same").plain("Where", "same x z", "y2");
     let net = Net(net.0.cast("mod", Type::Float16, "y3"));
     net.outputs("y1 y2", &[3, 4]).typed("nan", Type::Bool, &[3, 4]).typed("y3", Type::Float16, &[3, 4]).0
+}
+
+/// Functions of angles, bits and running products.
+fn curves() -> Model {
+    let net = Net::new(28).input("x", &[2, 3]).indices("i", &[2, 3]).indices("n", &[3]);
+    let names = ["Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh"];
+    let net = names.iter().fold(net, |net, name| net.plain(name, "x", name).output(name, &[2, 3]));
+    let net =
+        net.plain("BitwiseAnd", "i n", "and").plain("BitwiseOr", "and n", "or").plain("BitwiseXor", "or i", "xor");
+    let net = net.plain("BitwiseNot", "xor", "not");
+    let net = net.node("BitShift", "not n", "bits", &[("direction", Text("RIGHT"))]);
+    let net = Net(net.0.ints("axis", &[], &[1])).plain("CumProd", "x axis", "products").output("products", &[2, 3]);
+    net.typed("bits", Type::Int64, &[2, 3]).0
 }
 
 /// Control flow: a loop that grows and hands two values on, a choice in it, and a scan from the end along another axis.
