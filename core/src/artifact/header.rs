@@ -255,6 +255,23 @@ mod tests {
         assert_eq!(Header::decode(&bytes), Ok((header, data)));
     }
 
+    #[test]
+    fn types_that_the_format_has_not_are_bytes() {
+        let cases: [(DType, &[usize], DType, &[usize]); 7] = [
+            (DType::F32, &[2, 3], DType::F32, &[2, 3]),
+            (DType::F8E4M3FN, &[3], DType::F8E4M3FN, &[3]),
+            (DType::F8E5M2FNUZ, &[2, 3], DType::U8, &[6]),
+            (DType::F4E2M1, &[3, 2], DType::F4E2M1, &[3, 2]),
+            (DType::F4E2M1, &[3], DType::U8, &[2]),
+            (DType::I4, &[2, 4], DType::U8, &[4]),
+            (DType::U2, &[], DType::U8, &[1]),
+        ];
+        for (dtype, shape, named, as_shape) in cases {
+            assert_eq!(carrier(dtype, shape), Some((named, as_shape.to_vec())), "{dtype}{shape:?}");
+        }
+        assert_eq!(carrier(DType::F32, &[usize::MAX, 2]), None);
+    }
+
     /// The JSON, the bytes after it, and what is said.
     const FLAWS: [(&str, usize, &str); 15] = [
         ("", 0, "its header is not valid: EOF while parsing a value at line 1 column 0"),
