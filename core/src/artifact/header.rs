@@ -47,7 +47,7 @@ pub(super) fn byte_length(dtype: DType, shape: &[usize]) -> Option<u64> {
 pub(super) fn carrier(dtype: DType, shape: &[usize]) -> Option<(DType, Vec<usize>)> {
     let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size))?;
     match dtype.safetensors_name() {
-        Some(_) if elements % 8 * dtype.bits() % 8 == 0 => Some((dtype, shape.to_vec())),
+        Some(_) if (elements % 8 * dtype.bits()).is_multiple_of(8) => Some((dtype, shape.to_vec())),
         _ => Some((DType::U8, vec![dtype.bytes_for(elements)?])),
     }
 }
