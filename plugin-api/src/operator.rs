@@ -130,6 +130,8 @@ pub enum AttributeKind {
     Floats,
     Strings,
     Tensor,
+    Tensors,
+    Graph,
 }
 
 impl AttributeKind {
@@ -143,6 +145,8 @@ impl AttributeKind {
             Attribute::Floats(_) => AttributeKind::Floats,
             Attribute::Strings(_) => AttributeKind::Strings,
             Attribute::Tensor { .. } => AttributeKind::Tensor,
+            Attribute::Tensors(_) => AttributeKind::Tensors,
+            Attribute::Graph(_) => AttributeKind::Graph,
         }
     }
 
@@ -156,6 +160,8 @@ impl AttributeKind {
             AttributeKind::Floats => "a list of numbers",
             AttributeKind::Strings => "a list of texts",
             AttributeKind::Tensor => "a tensor",
+            AttributeKind::Tensors => "a list of tensors",
+            AttributeKind::Graph => "a graph",
         }
     }
 }

@@ -121,6 +121,21 @@ pub enum Attribute {
         /// The bytes.
         hex: String,
     },
+    /// A list of tensors.
+    Tensors(Vec<AttributeTensor>),
+    /// A graph that reads nothing but its inputs: ONNX's `GraphProto`, as the model has it, serialised and in lower-case hex.
+    Graph(String),
+}
+
+/// One of a list of tensors: bytes in row-major order, little-endian, as lower-case hex.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttributeTensor {
+    /// Element type.
+    pub dtype: DType,
+    /// Size of each dimension.
+    pub shape: Vec<usize>,
+    /// The bytes.
+    pub hex: String,
 }
 
 /// An operator of the region, in core's canonical form: the newest ONNX operator set it knows (`docs/operators.md`). One

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use byoc_plugin_api::{Attribute, to_hex};
+use byoc_plugin_api::{Attribute, AttributeTensor, to_hex};
 
 use super::literal::numbers;
 use super::read::{BODIES, CAPTURED, special};
@@ -91,5 +91,10 @@ fn attribute(value: &Attribute) -> String {
         Attribute::Floats(values) => format!("{values:?}").replace(' ', ""),
         Attribute::Strings(values) => format!("{values:?}"),
         Attribute::Tensor { dtype, shape, hex } => format!("{dtype}{shape:?} 0x{hex}"),
+        Attribute::Tensors(tensors) => {
+            let text = |AttributeTensor { dtype, shape, hex }: &AttributeTensor| format!("{dtype}{shape:?} 0x{hex}");
+            format!("tensors({})", tensors.iter().map(text).collect::<Vec<_>>().join("; "))
+        }
+        Attribute::Graph(hex) => format!("graph 0x{hex}"),
     }
 }

@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use byoc_plugin_api::{Attribute, DType, Dim, from_hex};
+use byoc_plugin_api::{Attribute, AttributeTensor, DType, Dim, from_hex};
 
 use super::literal::elements;
 use super::{Bodies, Declared, Graph, Model, Node, TensorType, ValueId};
@@ -214,10 +214,22 @@ impl<'a> LineReader<'a> {
         if self.rest.starts_with('"') {
             return Ok(Attribute::String(self.quoted()?));
         }
+        if self.take("tensors(") {
+            let mut tensors = Vec::new();
+            while !self.take(")") {
+                tensors.push(self.tensor()?);
+                self.take(";");
+            }
+            return Ok(Attribute::Tensors(tensors));
+        }
+        if self.take("graph ") {
+            return Ok(Attribute::Graph(self.hex()?));
+        }
         if !self.rest.starts_with('[') {
             let end = self.rest.find([',', '}', '[']).unwrap_or(self.rest.len());
             if self.rest[end..].starts_with('[') {
-                return self.tensor();
+                let AttributeTensor { dtype, shape, hex } = self.tensor()?;
+                return Ok(Attribute::Tensor { dtype, shape, hex });
             }
             return scalar(self.advance(end).trim());
         }
@@ -240,12 +252,17 @@ impl<'a> LineReader<'a> {
     }
 
     /// `f32[2] 0x0000803f00000040`
-    fn tensor(&mut self) -> Result<Attribute> {
+    fn tensor(&mut self) -> Result<AttributeTensor> {
         let ty = self.ty()?.ok_or("a tensor has a type")?;
         let shape = ty.fixed_shape().ok_or("a tensor has a fixed shape")?;
+        Ok(AttributeTensor { dtype: ty.dtype, shape, hex: self.hex()? })
+    }
+
+    /// `0x0000803f`
+    fn hex(&mut self) -> Result<String> {
         self.expect("0x")?;
-        let end = self.rest.find([',', '}']).unwrap_or(self.rest.len());
-        Ok(Attribute::Tensor { dtype: ty.dtype, shape, hex: self.advance(end).trim().to_owned() })
+        let end = self.rest.find([',', '}', ';', ')']).unwrap_or(self.rest.len());
+        Ok(self.advance(end).trim().to_owned())
     }
 
     /// A name, or `None` for `-`.

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use byoc_plugin_api::{Attribute, DType, to_hex};
+use byoc_plugin_api::{Attribute, AttributeTensor, DType, to_hex};
 use bytes::Bytes;
+use prost::Message;
 
 use super::external::ExternalFiles;
-use super::proto::{AttributeProto, attribute_proto::AttributeType};
+use super::proto::attribute_proto::AttributeType;
+use super::proto::{AttributeProto, GraphProto, TensorProto};
 use super::tensor::{self, Tensor};
+use super::values;
 use crate::diagnostic::{Code, Diagnostic, Result};
 
 /// The attributes of the node that is called `node`.
@@ -79,12 +82,34 @@ fn read(node: &str, name: &str, proto: AttributeProto, files: &mut ExternalFiles
         AttributeType::Floats => Attribute::Floats(proto.floats),
         AttributeType::Strings => Attribute::Strings(proto.strings.iter().map(text).collect::<Result<_>>()?),
         AttributeType::Tensor => {
-            let tensor =
-                tensor::read(&format!("node '{node}': attribute '{name}'"), proto.t.unwrap_or_default(), files)?;
-            Attribute::Tensor { dtype: tensor.dtype, shape: tensor.shape, hex: to_hex(&tensor.bytes) }
+            let AttributeTensor { dtype, shape, hex } = elements(node, name, proto.t.unwrap_or_default(), files)?;
+            Attribute::Tensor { dtype, shape, hex }
         }
+        AttributeType::Tensors => {
+            let tensors = proto.tensors.into_iter().map(|tensor| elements(node, name, tensor, files));
+            Attribute::Tensors(tensors.collect::<Result<_>>()?)
+        }
+        AttributeType::Graph => graph(node, name, &proto.g.unwrap_or_default())?,
         other => return Err(refuse(node, name, other)),
     })
+}
+
+fn elements(node: &str, name: &str, proto: TensorProto, files: &mut ExternalFiles) -> Result<AttributeTensor> {
+    let tensor = tensor::read(&format!("node '{node}': attribute '{name}'"), proto, files)?;
+    Ok(AttributeTensor { dtype: tensor.dtype, shape: tensor.shape, hex: to_hex(&tensor.bytes) })
+}
+
+/// A graph as it is. What it needs beside its inputs would be lost.
+fn graph(node: &str, name: &str, graph: &GraphProto) -> Result<Attribute> {
+    if let Some(read) = values::free(graph).first() {
+        return Err(bad(node, format!("the graph in attribute '{name}' reads '{read}', which is outside of it"))
+            .hint("Make it an input of the node and of the graph"));
+    }
+    if values::has_files(graph) {
+        return Err(bad(node, format!("the graph in attribute '{name}' has tensors in another file"))
+            .hint("Save the model with these tensors in it"));
+    }
+    Ok(Attribute::Graph(to_hex(&graph.encode_to_vec())))
 }
 
 /// The kind of an attribute without a declared one (IR version 1), by the field that is set.
@@ -98,16 +123,13 @@ fn guess_kind(proto: &AttributeProto) -> AttributeType {
         (!proto.floats.is_empty(), AttributeType::Floats),
         (!proto.ints.is_empty(), AttributeType::Ints),
         (!proto.strings.is_empty(), AttributeType::Strings),
+        (!proto.tensors.is_empty(), AttributeType::Tensors),
     ];
     present.into_iter().find(|(there, _)| *there).map_or(AttributeType::Undefined, |(_, kind)| kind)
 }
 
 fn refuse(node: &str, name: &str, kind: AttributeType) -> Diagnostic {
     match kind {
-        AttributeType::Graph | AttributeType::Graphs => Diagnostic::new(
-            Code::UnknownOperator,
-            format!("node '{node}': attribute '{name}' holds a graph, which only If, Loop and Scan may have"),
-        ),
         AttributeType::SparseTensor | AttributeType::SparseTensors => {
             bad(node, format!("attribute '{name}' is a sparse tensor, which is not supported"))
                 .hint("Export the model with dense tensors")

@@ -35,3 +35,11 @@ pub(super) fn free(graph: &GraphProto) -> BTreeSet<String> {
     read.retain(|name| !name.is_empty() && !own.contains(name.as_str()));
     read
 }
+
+/// Whether tensors of a graph, or of the graphs and attributes of its nodes, are in files beside the model.
+pub(super) fn has_files(graph: &GraphProto) -> bool {
+    let attributes = || graph.node.iter().flat_map(|node| &node.attribute);
+    let tensors = graph.initializer.iter().chain(attributes().flat_map(|it| it.t.iter().chain(&it.tensors)));
+    let mut graphs = attributes().flat_map(|it| it.g.iter().chain(&it.graphs));
+    tensors.into_iter().any(|tensor| !tensor.external_data.is_empty()) || graphs.any(has_files)
+}

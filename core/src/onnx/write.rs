@@ -1,6 +1,6 @@
 //! Writes ONNX models: builders for the messages of [`proto`](super::proto), and for a model.
 
-use byoc_plugin_api::{Attribute, Dim, from_hex};
+use byoc_plugin_api::{Attribute, DType, Dim, from_hex};
 use bytes::Bytes;
 use prost::Message;
 
@@ -70,11 +70,22 @@ pub fn attribute(name: &str, value: &Attribute) -> AttributeProto {
             AttributeProto { strings: values.iter().map(text).collect(), ..of(AttributeType::Strings) }
         }
         Attribute::Tensor { dtype, shape, hex } => {
-            let shape: Vec<_> = shape.iter().map(|&size| size as i64).collect();
-            let elements = tensor("", to_onnx(*dtype), &shape, from_hex(hex).unwrap_or_default());
-            AttributeProto { t: Some(elements), ..of(AttributeType::Tensor) }
+            AttributeProto { t: Some(elements(*dtype, shape, hex)), ..of(AttributeType::Tensor) }
+        }
+        Attribute::Tensors(tensors) => {
+            let tensors = tensors.iter().map(|tensor| elements(tensor.dtype, &tensor.shape, &tensor.hex)).collect();
+            AttributeProto { tensors, ..of(AttributeType::Tensors) }
+        }
+        Attribute::Graph(hex) => {
+            let graph = GraphProto::decode(&*from_hex(hex).unwrap_or_default()).unwrap_or_default();
+            AttributeProto { g: Some(graph), ..of(AttributeType::Graph) }
         }
     }
+}
+
+fn elements(dtype: DType, shape: &[usize], hex: &str) -> TensorProto {
+    let shape: Vec<_> = shape.iter().map(|&size| size as i64).collect();
+    tensor("", to_onnx(dtype), &shape, from_hex(hex).unwrap_or_default())
 }
 
 /// A version of a domain's operators.

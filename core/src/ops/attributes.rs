@@ -330,6 +330,7 @@ pub(super) fn check_kinds(def: &OpDef, node: &Node) -> Result<()> {
                 | (Kind::Ints, Attribute::Ints(_))
                 | (Kind::Floats, Attribute::Floats(_))
                 | (Kind::Tensor, Attribute::Tensor { .. })
+                | (Kind::Graph, Attribute::Graph(_))
         );
         if !fits {
             return Err(bad(format!("attribute '{name}' must be {}", attribute.kind.described())));

@@ -3,7 +3,7 @@
 
 use byoc_core::ops::Like;
 use byoc_core::ops::attributes::Default as Missing;
-use byoc_plugin_api::{Attribute, AttributeKind, DType, Operator, to_hex};
+use byoc_plugin_api::{Attribute, AttributeKind, AttributeTensor, DType, Operator, to_hex};
 
 /// What a tensor is to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +89,7 @@ pub(crate) fn find(op: &str, wish: &Wish, broadcast: bool) -> Option<Recipe> {
 /// that a model must have are short. Nobody but the backend knows whether that suits it.
 pub(crate) fn custom(operator: &Operator, wish: &Wish) -> Recipe {
     let count = operator.inputs + operator.optional_inputs + usize::from(operator.variadic);
+    let numbers = || to_hex(&[0.5f32, -2.0].map(f32::to_le_bytes).concat());
     let attribute = |kind: AttributeKind| match kind {
         AttributeKind::Int => Attribute::Int(1),
         AttributeKind::Float => Attribute::Float(1.0),
@@ -96,10 +97,12 @@ pub(crate) fn custom(operator: &Operator, wish: &Wish) -> Recipe {
         AttributeKind::Ints => Attribute::Ints(vec![1]),
         AttributeKind::Floats => Attribute::Floats(vec![1.0]),
         AttributeKind::Strings => Attribute::Strings(vec![String::new()]),
-        AttributeKind::Tensor => {
-            let bytes = [0.5f32, -2.0].map(f32::to_le_bytes).concat();
-            Attribute::Tensor { dtype: DType::F32, shape: vec![2], hex: to_hex(&bytes) }
+        AttributeKind::Tensor => Attribute::Tensor { dtype: DType::F32, shape: vec![2], hex: numbers() },
+        AttributeKind::Tensors => {
+            Attribute::Tensors(vec![AttributeTensor { dtype: DType::F32, shape: vec![2], hex: numbers() }])
         }
+        // A graph without inputs, outputs and nodes has no bytes.
+        AttributeKind::Graph => Attribute::Graph(String::new()),
     };
     let required = operator.attributes.iter().filter(|attribute| attribute.required);
     Recipe {

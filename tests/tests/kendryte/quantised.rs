@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("digits_stay_what_they_are", digits_stay_what_they_are),
         trial("every_node_is_explained", explained),
         trial("the_input_has_the_scale_of_the_file", input_scale),
+        trial("what_the_chip_cannot_hold_is_named", refused),
         trial("what_has_no_scale_is_named", || without_scale(&[])),
         trial("what_has_no_scale_is_calibrated", || without_scale(&["--dataset", "data.npz"])),
     ];
@@ -143,6 +144,39 @@ fn input_scale() -> Needed<()> {
         };
         assert_eq!(run("model.byoc", &picture).bytes, run("model.kmodel", &bytes).bytes);
     }
+    Ok(())
+}
+
+/// Activations of 16 bits: the nodes, the tensor and its type are in the error and in `explain`.
+fn refused() -> Needed<()> {
+    let folder = Folder::empty();
+    let model = Model::default()
+        .opset(21)
+        .input("x", Type::Float, &[1, 1, 8, 8])
+        .tensor(tensor("w", Type::Int8, &[2, 1, 1, 1], vec![100, 156]))
+        .weight("s", &[], &[0.01])
+        .tensor(tensor("z", Type::Uint16, &[], vec![3, 0]))
+        .node("QuantizeLinear", &["x", "s", "z"], &["q"])
+        .node("DequantizeLinear", &["q", "s", "z"], &["d"])
+        .node("DequantizeLinear", &["w", "s"], &["v"])
+        .node("Conv", &["d", "v"], &["y"])
+        .output("y", Type::Float, &[1, 2, 8, 8]);
+    folder.write("model.onnx", model.finish());
+    let reason = "kendryte: quantized: type: 'q' is u16, only u8 and i8 have code";
+    let explained = folder.byoc(&["explain", "model.onnx", "--backend", "kendryte,json"]);
+    let explained = explained.success();
+    for node in ["make_q ", "make_d "] {
+        let row = explained.lines().find(|line| line.starts_with(node)).expect("a row");
+        assert!(row.contains(" json ") && row.ends_with(reason), "{row}");
+    }
+    folder.byoc(&["compile", "model.onnx", "-o", "model.byoc", "--backend", "kendryte"]).fails(
+        4,
+        &format!(
+            "error: [B401] no backend of the list kendryte takes node 'make_q' (QuantizeLinear): {reason}; node 'make_d' \
+             (DequantizeLinear): {reason}\n  hint: Add a host backend at the end of the list; byoc plugin list shows what \
+             there is"
+        ),
+    );
     Ok(())
 }
 

@@ -130,7 +130,15 @@ const TYPES: &[(&str, &[&str])] = &[
     ("pattern.rs", &["struct Pattern"]),
     (
         "region.rs",
-        &["struct Region", "struct Value", "struct Constant", "struct Quantized", "struct Node", "enum Attribute"],
+        &[
+            "struct Region",
+            "struct Value",
+            "struct Constant",
+            "struct Quantized",
+            "struct Node",
+            "enum Attribute",
+            "struct AttributeTensor",
+        ],
     ),
 ];
 

@@ -131,7 +131,8 @@ impl Lowering<'_> {
         let same = |&conversion: &usize| {
             integers(&region.nodes[conversion]).is_some_and(|tensor| self.net.given[tensor] == self.net.given[wanted])
         };
-        if !conversions.is_empty() && !(maximum && conversions.iter().all(same)) {
+        let commutes = conversions.is_empty() || (maximum && conversions.iter().all(same));
+        if !commutes {
             return Ok(());
         }
         if !maximum {

@@ -8,6 +8,9 @@ use super::{Lowering, read};
 use crate::given::{activation, check_stored, integers, is_conversion, stored};
 use crate::net::Work;
 
+/// Operators whose results are elements of their inputs.
+const MOVERS: [&str; 8] = ["MaxPool", "Resize", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Dropout"];
+
 impl Lowering<'_> {
     /// Reads the scales that the model says, and marks what it makes of constants: that goes into the layers that read it.
     pub(super) fn read_scales(&mut self) -> Result<(), Refusal> {
@@ -33,7 +36,17 @@ impl Lowering<'_> {
                 self.net.given[read::input(node, 0)?].get_or_insert(given);
             }
         }
+        self.pass_back_scales();
         Ok(())
+    }
+
+    /// What is only moved before it is quantised has that scale already.
+    fn pass_back_scales(&mut self) {
+        for node in self.region.nodes.iter().rev().filter(|node| MOVERS.contains(&node.op.as_str())) {
+            if let (Some(input), Some(output)) = (node.input(0), node.output(0)) {
+                self.net.given[input] = self.net.given[input].or(self.net.given[output]);
+            }
+        }
     }
 
     pub(super) fn conversion(&mut self, node: &Node) -> Result<(), Refusal> {

@@ -161,7 +161,7 @@ fn cause(float: &FloatConv<'_>, output: Quantization, room: NoRoom) -> String {
         }
         (_, NoRoom::Sums) => format!("its sums are too large for the range of the output, {low} to {high}: 36 bits"),
         (_, NoRoom::Factor(steps)) => {
-            format!("a unit of its sums is {steps:e} steps of the output: 24 bits and a shift of 15")
+            format!("a unit of its sums is {:e} steps of the output: 24 bits and a shift of 15", steps as f32)
         }
     }
 }

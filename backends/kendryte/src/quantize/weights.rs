@@ -188,7 +188,7 @@ pub(super) fn i32_of(number: f64) -> Option<i32> {
     (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number).then_some(number as i32)
 }
 
-/// The least and the greatest `acc` over all inputs. It has 31 bits at most: 9 * 1024 products of 255 and 255.
+/// The least and the greatest `acc` over all inputs. It has 30 bits and a sign at most: 9 * 1024 products of 255 and 255.
 fn reach(bytes: &[u8], zero: u8, input_zero: u8) -> (i64, i64) {
     let (below, above) = (-i64::from(input_zero), 255 - i64::from(input_zero));
     let (mut least, mut most) = (0, 0);

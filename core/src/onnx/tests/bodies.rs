@@ -168,8 +168,8 @@ body main/make_y/Scan
 #[test]
 fn other_operators_have_no_graphs() {
     let model = model_of(new().node("Relu", &["x"], &["y"]).body("body", branch("Relu", &["x"], "t")));
-    let message = "node 'make_y': attribute 'body' holds a graph, which only If, Loop and Scan may have";
-    assert_fails(&model, Code::UnknownOperator, message);
+    let message = "node 'make_y': the graph in attribute 'body' reads 'x', which is outside of it";
+    assert_fails(&model, Code::BadNode, message);
     let model = loops(&["", "", "x"], body(&["i", "on", "v"], new().node("Foo", &["v"], &["s"]), &["on", "s"]));
     let message = "node 'make_y/make_s': operator Foo version 17 is not known";
     assert_fails(&model, Code::UnknownOperator, message);

@@ -1,5 +1,6 @@
 //! Graphs: order, names, and what is wrong with one.
 
+use super::super::proto::StringStringEntryProto;
 use super::*;
 use crate::ops::{OPS, REWRITTEN};
 
@@ -75,9 +76,15 @@ fn bad_nodes_are_errors() {
     for (node, cause) in cases {
         assert_fails(&with(&[node]), Code::BadNode, &format!("node 'n': {cause}"));
     }
+    let mut apart = floats("w", &[1]);
+    apart.external_data.push(StringStringEntryProto { key: Some("location".into()), value: Some("w.bin".into()) });
+    let graph = GraphProto { initializer: vec![apart], ..GraphProto::default() };
+    let body = AttributeProto { g: Some(graph), ..attribute("body", AttributeType::Graph) };
+    let message = "node 'n': the graph in attribute 'body' has tensors in another file";
+    assert_fails(&with(&[node("Relu", &["x"], &["y"], &[body])]), Code::BadNode, message);
     let body = node("Relu", &["x"], &["y"], &[attribute("body", AttributeType::Graph)]);
-    let message = "node 'n': attribute 'body' holds a graph, which only If, Loop and Scan may have";
-    assert_fails(&with(&[body]), Code::UnknownOperator, message);
+    let message = "node 'n': attribute 'body' is not known for operator Relu version 13";
+    assert_fails(&with(&[body]), Code::BadNode, message);
 }
 
 #[test]

@@ -79,6 +79,10 @@ fn node_proto(node: &Node, name: &dyn Fn(&ValueId) -> String) -> NodeProto {
     }
 }
 
+fn elements(dtype: DType, shape: &[usize], hex: &str) -> TensorProto {
+    tensor(String::new(), dtype, shape, from_hex(hex).expect("hex digits"))
+}
+
 fn attribute(name: &str, value: &Attribute) -> AttributeProto {
     let named = |kind: AttributeType| AttributeProto {
         name: Some(name.to_owned()),
@@ -96,8 +100,15 @@ fn attribute(name: &str, value: &Attribute) -> AttributeProto {
             AttributeProto { strings, ..named(AttributeType::Strings) }
         }
         Attribute::Tensor { dtype, shape, hex } => {
-            let bytes = from_hex(hex).expect("hex digits");
-            AttributeProto { t: Some(tensor(String::new(), *dtype, shape, bytes)), ..named(AttributeType::Tensor) }
+            AttributeProto { t: Some(elements(*dtype, shape, hex)), ..named(AttributeType::Tensor) }
+        }
+        Attribute::Tensors(tensors) => {
+            let tensors = tensors.iter().map(|tensor| elements(tensor.dtype, &tensor.shape, &tensor.hex)).collect();
+            AttributeProto { tensors, ..named(AttributeType::Tensors) }
+        }
+        Attribute::Graph(hex) => {
+            let graph = GraphProto::decode(&*from_hex(hex).expect("hex digits")).expect("a graph");
+            AttributeProto { g: Some(graph), ..named(AttributeType::Graph) }
         }
     }
 }

@@ -5,7 +5,7 @@ use byoc_plugin_api::Observed;
 use byoc_plugin_api::testing::Rng;
 
 use super::normal;
-use crate::quantize::{Bins, Method, Quantization, choose};
+use crate::quantize::{Bins, Method, Quantization, choose, table};
 
 const METHODS: [Method; 4] = [Method::MinMax, Method::Percentile, Method::L2, Method::Kl];
 
@@ -159,4 +159,13 @@ fn names_of_methods() {
     assert_eq!(named, METHODS);
     assert_eq!([Method::parse("no_clip"), Method::parse("cdf")], [Some(Method::MinMax), Some(Method::Percentile)]);
     assert_eq!(Method::parse("kld"), None);
+}
+
+/// Half way between two levels ONNX takes the even number of steps, and only then adds the zero point.
+#[test]
+fn halves_go_to_even_steps() {
+    let (fine, coarse) = (Quantization { scale: 1.0, zero_point: 0 }, Quantization { scale: 2.0, zero_point: 1 });
+    assert_eq!(table(fine, coarse, |x| x)[..8], [1, 1, 2, 3, 3, 3, 4, 5]);
+    let reals = [-3.0, -1.0, 0.0, 1.0, 3.0, 5.0, 511.0];
+    assert_eq!(reals.map(|real| coarse.nearest(real)), [0, 1, 1, 1, 3, 3, 255]);
 }

@@ -280,6 +280,26 @@ fn a_clip_inside_the_scale_is_a_table() {
     }
 }
 
+/// The scale of a sum that is cut off stands behind what moves it, and covers numbers below 0.
+#[test]
+fn a_clip_in_front_of_what_only_moves_is_kept() {
+    let levels = form(DType::I8, 0.05, 10.0);
+    let mut build = Build::new(13);
+    let q = build.net.input("i8[1,4,8,8]");
+    let x = build.dequantize(q, &form(DType::I8, 0.01, 0.0), "axis=1");
+    let x = build.conv(x, 4, 1, false, &form(DType::I8, 0.01, 0.0));
+    let x = build.around(x, &levels);
+    let sum = build.net.like("Add", &[x, x], "");
+    let sum = build.net.like("Relu", &[sum], "");
+    let pooled = build.net.node("MaxPool", &[sum], [1, 4, 8, 8], "kernel_shape=[1,1]");
+    let flat = build.net.node("Flatten", &[pooled], [1, 256], "");
+    let q = build.quantize(flat, &levels);
+    build.net.output(q);
+    assert_eq!(build.names(), ["conv None", "QUANTIZED_ADD", "REQUANTIZE", "QUANTIZED_MAX_POOL2D"]);
+    let (found, expected) = &build.both()[0];
+    assert!(expected.iter().any(|&level| level == 10.0) && differences(found, expected).0 <= 1.0);
+}
+
 /// Matrices in both orders, and those that are not for the accelerator.
 #[test]
 fn fully_connected_layers_have_their_weights_in_either_order() {
@@ -415,7 +435,7 @@ fn sums_that_have_no_room_name_the_layer() {
         ),
         (
             Parts { output: form(DType::U8, 1e-20, 100.0), ..parts() },
-            "output channel 0: a unit of its sums is 1e16 steps of the output: 24 bits and a shift of 15",
+            "output channel 1: a unit of its sums is 1e16 steps of the output: 24 bits and a shift of 15",
         ),
     ];
     for (parts, expected) in cases {
