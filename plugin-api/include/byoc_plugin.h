@@ -94,7 +94,7 @@ typedef struct {
   int32_t device_id;
 } byoc_device;
 
-// An element type: `code` 0 int, 1 uint, 2 float, 4 bfloat, 6 bool; `lanes` is 1.
+// An element type: `code` 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 to 14 and 17 floats of 8 and of 4 bits; `lanes` is 1.
 typedef struct {
   // DLPack's type code.
   uint8_t code;

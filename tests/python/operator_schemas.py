@@ -11,6 +11,21 @@ EVERYWHERE = {"consumed_inputs"}
 ANY = 2**31 - 1
 # What core leaves out on purpose: outputs that only training has.
 OUTPUTS = {"BatchNormalization": 1}
+# Element types that not every backend knows, by core's names.
+SMALL = {
+    "f8e4m3fn": "float8e4m3fn",
+    "f8e4m3fnuz": "float8e4m3fnuz",
+    "f8e5m2": "float8e5m2",
+    "f8e5m2fnuz": "float8e5m2fnuz",
+    "f8e8m0": "float8e8m0",
+    "f4e2m1": "float4e2m1",
+    "i4": "int4",
+    "u4": "uint4",
+    "i2": "int2",
+    "u2": "uint2",
+}
+# Operators that core has without them: integer products.
+WITHOUT_SMALL = {"QLinearMatMul"}
 
 
 def main() -> None:
@@ -96,7 +111,7 @@ def form_differences(operator: dict, newest: int) -> list[str]:
     """Compares the newest form, and looks for a change of form after the version that core names."""
     name, since = operator["name"], operator["since"]
     schema, first = schema_of(name, newest), schema_of(name, since)
-    found = default_differences(operator, schema)
+    found = default_differences(operator, schema) + type_differences(operator, schema)
     if first is None or first.since_version != since:
         found.append(f"{name}: ONNX has no version {since}")
     elif set(first.attributes) != set(schema.attributes) or arity(first) != arity(schema):
@@ -105,6 +120,18 @@ def form_differences(operator: dict, newest: int) -> list[str]:
     if arity(schema) != ours:
         found.append(f"{name}: core has {ours} as fewest and most inputs and most outputs, ONNX {arity(schema)}")
     return found
+
+
+def type_differences(operator: dict, schema: defs.OpSchema) -> list[str]:
+    """Compares which of the types that not every backend knows the inputs may have."""
+    if operator["name"] in WITHOUT_SMALL:
+        return []
+    allowed = {constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints}
+    taken = {text for value in schema.inputs for text in allowed.get(value.type_str, [value.type_str])}
+    theirs = {ours for ours, name in SMALL.items() if f"tensor({name})" in taken}
+    if theirs == set(operator["small"]):
+        return []
+    return [f"{operator['name']}: core takes {sorted(operator['small'])}, ONNX {sorted(theirs)}"]
 
 
 def default_differences(operator: dict, schema: defs.OpSchema) -> list[str]:

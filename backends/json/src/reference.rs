@@ -146,7 +146,7 @@ fn compute_as(
             Some(dtype) => {
                 let codes = inputs.into_iter().map(|input| input.map(Array::into_codes)).collect();
                 let moved = (kernel.run)(&Call::new(node, codes, outputs, shape))?;
-                Ok(moved.into_iter().map(|output| output.from_codes(dtype)).collect())
+                Ok(moved.into_iter().map(|output| output.into_typed(dtype)).collect())
             }
             None => (kernel.run)(&Call::new(node, inputs, outputs, shape)),
         }

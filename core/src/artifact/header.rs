@@ -47,7 +47,7 @@ pub(super) fn byte_length(dtype: DType, shape: &[usize]) -> Option<u64> {
 pub(super) fn carrier(dtype: DType, shape: &[usize]) -> Option<(DType, Vec<usize>)> {
     let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size))?;
     match dtype.safetensors_name() {
-        Some(_) if elements % 8 * dtype.bits() % 8 == 0 => Some((dtype, shape.to_vec())),
+        Some(_) if (elements % 8 * dtype.bits()).is_multiple_of(8) => Some((dtype, shape.to_vec())),
         _ => Some((DType::U8, vec![dtype.bytes_for(elements)?])),
     }
 }
@@ -253,6 +253,23 @@ mod tests {
         let data = bytes.len();
         bytes.resize(data + 20, 0);
         assert_eq!(Header::decode(&bytes), Ok((header, data)));
+    }
+
+    #[test]
+    fn types_that_the_format_has_not_are_bytes() {
+        let cases: [(DType, &[usize], DType, &[usize]); 7] = [
+            (DType::F32, &[2, 3], DType::F32, &[2, 3]),
+            (DType::F8E4M3FN, &[3], DType::F8E4M3FN, &[3]),
+            (DType::F8E5M2FNUZ, &[2, 3], DType::U8, &[6]),
+            (DType::F4E2M1, &[3, 2], DType::F4E2M1, &[3, 2]),
+            (DType::F4E2M1, &[3], DType::U8, &[2]),
+            (DType::I4, &[2, 4], DType::U8, &[4]),
+            (DType::U2, &[], DType::U8, &[1]),
+        ];
+        for (dtype, shape, named, as_shape) in cases {
+            assert_eq!(carrier(dtype, shape), Some((named, as_shape.to_vec())), "{dtype}{shape:?}");
+        }
+        assert_eq!(carrier(DType::F32, &[usize::MAX, 2]), None);
     }
 
     /// The JSON, the bytes after it, and what is said.

@@ -270,6 +270,33 @@ fn contents_that_do_not_fit_are_refused() {
     }
 }
 
+/// A constant of elements that share bytes: other readers find its bytes, and no view of it moves elements.
+#[test]
+fn elements_that_share_bytes_stay_as_they_lie() {
+    let plain = view(&[2, 3], &[3, 1]);
+    let shared = |seen: View| {
+        let mut contents = sample(64);
+        (contents.manifest.constants[0].dtype, contents.sections[0].dtype) = (DType::U4, DType::U4);
+        contents.sections[0].bytes = noise(1, 3);
+        let bindings = contents.manifest.regions[0].constants.iter_mut().filter_map(|binding| binding.used.as_mut());
+        bindings.filter(|used| used.constant == 0).for_each(|used| used.view = plain.clone());
+        let entry = &mut contents.manifest.entries[0];
+        let shape = seen.shape.iter().copied().map(Dim::Fixed).collect();
+        entry.values[1] = ValueType { dtype: DType::U4, shape };
+        entry.constants[0].used.view = seen;
+        contents
+    };
+    let artifact = open(bytes_of(&shared(plain.clone()))).expect("opens");
+    let section = artifact.sections().find(|section| section.name == "const/0").expect("it is stored");
+    assert_eq!((section.dtype, section.shape, section.bytes), (DType::U8, &[3][..], 3));
+    let used = &artifact.manifest().entries[0].constants[0].used;
+    assert_eq!(artifact.constant(used, "c").expect("its elements"), noise(1, 3));
+    for moved in [view(&[3, 2], &[1, 3]), View { offset: 2, ..view(&[2], &[1]) }, view(&[2, 3], &[0, 1])] {
+        let cause = "entry 'main': its view of 'const/0' moves elements that share bytes";
+        assert_eq!(write::Plan::new(&shared(moved)).err().as_deref(), Some(cause));
+    }
+}
+
 /// The file with one section's or the header's text changed and every length kept.
 fn patched(from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());

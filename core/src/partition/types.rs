@@ -22,9 +22,13 @@ pub(super) fn refusal(graph: &Graph, nodes: &BTreeSet<usize>, selected: &Selecte
 fn types<'a>(graph: &'a Graph, node: &'a Node) -> impl Iterator<Item = (String, DType)> + 'a {
     let values = node.inputs.iter().chain(&node.outputs).flatten().map(|&value| graph.value(value));
     let values = values.filter_map(|value| Some((format!("'{}'", value.name), value.ty.as_ref()?.dtype)));
-    let attributes = node.attributes.iter().filter_map(|(name, attribute)| match attribute {
-        Attribute::Tensor { dtype, .. } => Some((format!("attribute '{name}'"), *dtype)),
-        _ => None,
+    let attributes = node.attributes.iter().flat_map(|(name, attribute)| {
+        let types: Vec<_> = match attribute {
+            Attribute::Tensor { dtype, .. } => vec![*dtype],
+            Attribute::Tensors(tensors) => tensors.iter().map(|tensor| tensor.dtype).collect(),
+            _ => Vec::new(),
+        };
+        types.into_iter().map(move |dtype| (format!("attribute '{name}'"), dtype))
     });
     values.chain(attributes)
 }

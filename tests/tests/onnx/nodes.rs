@@ -14,6 +14,7 @@ use byoc_core::ops::attributes::{AttributeDef, Default, List};
 use byoc_core::ops::{OPS, OpDef, REWRITTEN};
 use byoc_core::plugin::Registry;
 use byoc_plugin_api::DType;
+use byoc_plugin_api::small::{self, Round};
 use byoc_tests::tensor::{Tensor, Tolerance, compare};
 use byoc_tests::trial::{Needed, Skip, Trial, trial};
 use byoc_tests::{data, engine, npz, places};
@@ -83,6 +84,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     }
     trials.push(trial("every_operator_is_tested", every_operator_is_tested));
     trials.push(trial("operators_have_the_form_that_onnx_says", operators_have_the_form_that_onnx_says));
+    trials.push(trial("small_types_have_the_numbers_of_ml_dtypes", small_types_have_the_numbers_of_ml_dtypes));
     trials
 }
 
@@ -96,7 +98,7 @@ fn every_operator_is_tested() -> Needed<()> {
     Ok(())
 }
 
-/// Arity and attributes of every operator, in every version of the operator set, are those of ONNX's schemas.
+/// Arity, attributes and small element types of every operator, in every version of the operator set, are those of ONNX's schemas.
 fn operators_have_the_form_that_onnx_says() -> Needed<()> {
     let any = |count: usize| if count == usize::MAX { Value::Null } else { count.into() };
     let attributes = |list: List| -> Vec<Value> {
@@ -123,6 +125,7 @@ fn operators_have_the_form_that_onnx_says() -> Needed<()> {
         json!({
             "domain": "", "name": def.name, "since": def.since, "inputs": [any(def.inputs.0), any(def.inputs.1)],
             "outputs": any(def.outputs), "older": older(def), "attributes": attributes(def.attributes),
+            "small": def.small.iter().map(|dtype| dtype.name()).collect::<Vec<_>>(),
         })
     };
     let function = |def: &FunctionDef| {
@@ -138,6 +141,30 @@ fn operators_have_the_form_that_onnx_says() -> Needed<()> {
     let list = json!({"newest": newest, "operators": operators, "functions": functions});
     let list = places::write(folder.path(), "operators.json", list.to_string());
     assert_eq!(data::script("operator_schemas.py", &[&list])?, "");
+    Ok(())
+}
+
+/// The numbers of every code, and the codes of many numbers, are those of the library that onnx uses.
+fn small_types_have_the_numbers_of_ml_dtypes() -> Needed<()> {
+    let number = |value: &Value| -> f64 {
+        let text = || value.as_str().expect("a number or a text").parse().expect("inf or nan");
+        // All of them are exact in `f32`, which the reader of JSON may miss by a bit of `f64`.
+        f64::from(value.as_f64().unwrap_or_else(text) as f32)
+    };
+    let found: Value = serde_json::from_str(&data::script("small_types.py", &[])?).expect("JSON");
+    for dtype in DType::all().filter(|dtype| dtype.is_asked_for()) {
+        let (numbers, codes) = (&found[dtype.name()]["numbers"], &found[dtype.name()]["codes"]);
+        let numbers = numbers.as_array().expect("a list");
+        assert_eq!(numbers.len(), 1 << dtype.bits(), "{dtype}");
+        for (code, expected) in numbers.iter().map(number).enumerate() {
+            let ours = small::decode(dtype, code as u8).expect("a number");
+            assert!(ours == expected || ours.is_nan() && expected.is_nan(), "{dtype} {code}: {ours} and {expected}");
+        }
+        for pair in codes.as_array().expect("a list") {
+            let ours = small::encode(dtype, number(&pair[0]), false, Round::Up).map(u64::from);
+            assert_eq!(ours, pair[1].as_u64(), "{dtype} {}", pair[0]);
+        }
+    }
     Ok(())
 }
 

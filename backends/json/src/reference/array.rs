@@ -320,7 +320,7 @@ impl<'a> Array<'a> {
     }
 
     /// Bytes as the codes of a type that Rust has not; other arrays stay as they are.
-    pub(crate) fn from_codes(self, dtype: DType) -> Array<'a> {
+    pub(crate) fn into_typed(self, dtype: DType) -> Array<'a> {
         match self {
             Array::U8(codes) if dtype.is_asked_for() => Array::Small(dtype, codes),
             other => other,

@@ -56,7 +56,7 @@ pub(crate) fn constant_of_shape(call: &Call<'_, '_>) -> Outputs {
     let dtype = value.dtype();
     each!(value, value => {
         let first = *value.first().ok_or_else(|| Error::new("the value of ConstantOfShape has no element"))?;
-        Ok(vec![Array::from_codes(Item::wrap(ArrayD::from_elem(IxDyn(&shape), first)), dtype)])
+        Ok(vec![Array::into_typed(Item::wrap(ArrayD::from_elem(IxDyn(&shape), first)), dtype)])
     })
 }
 

@@ -103,8 +103,8 @@ fn damaged_tensors_are_named() {
         (broken(DataType::Int4, &[3, 3], 4), "i4[3,3] needs 5 bytes, but the file has 4"),
         (broken(DataType::Uint2, &[4], 2), "u2[4] needs 1 bytes, but the file has 2"),
         (
-            broken(DataType::Float4e2m1, &[1 << 60], 0),
-            "f4e2m1[1152921504606846976] needs 576460752303423488 bytes, but the file has 0",
+            broken(DataType::Float4e2m1, &[1 << 59], 0),
+            "f4e2m1[576460752303423488] needs 288230376151711744 bytes, but the file has 0",
         ),
         (
             with(TensorProto {

@@ -135,9 +135,10 @@ impl Inference<'_> {
             Some(trips) => Size::Known(trips),
             None => next(&mut open),
         };
-        results.extend(
-            outputs[1 + carried.types.len()..].iter().map(|(ty, _)| (stacked(infer, ty, 0, &trips, &mut open), None)),
-        );
+        for (ty, _) in &outputs[1 + carried.types.len()..] {
+            sliceable("a scan output", ty)?;
+            results.push((stacked(infer, ty, 0, &trips, &mut open), None));
+        }
         Ok(results)
     }
 
@@ -151,6 +152,7 @@ impl Inference<'_> {
         let mut slices = Vec::with_capacity(scanned);
         for (index, axis) in (states..own).zip(inputs) {
             let mut ty = input(infer, index)?;
+            sliceable(&format!("input {index}"), &ty)?;
             let axis = axis_of(axis, ty.shape.len()).map_err(|cause| bad(format!("input {index} is {ty}: {cause}")))?;
             let size = ty.shape.remove(axis);
             length = Some(match length {
@@ -174,6 +176,7 @@ impl Inference<'_> {
         let mut open = 0;
         let mut types = carried.results(&mut open);
         for ((ty, _), axis) in results[states..].iter().zip(outs) {
+            sliceable("a scan output", ty)?;
             let axis =
                 axis_of(axis, ty.shape.len() + 1).map_err(|cause| bad(format!("a scan output of {ty}: {cause}")))?;
             types.push((stacked(infer, ty, axis, &length, &mut open), None));
@@ -239,6 +242,15 @@ impl Carried {
         };
         self.types.iter().enumerate().map(result).collect()
     }
+}
+
+/// Fails where slices of a tensor may begin within a byte.
+fn sliceable(what: &str, ty: &TensorType) -> Result<()> {
+    if !ty.dtype.shares_bytes() {
+        return Ok(());
+    }
+    let cause = format!("{what} is {ty}: elements that share bytes are not cut into slices, nor put together of them");
+    Err(Diagnostic::new(Code::TypeMismatch, cause).hint("Cast it to i8 or u8 before, and back in the body"))
 }
 
 /// The type of what each iteration gives, put together along a new axis. Sizes that the body tells are known when it has run.

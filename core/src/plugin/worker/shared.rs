@@ -9,6 +9,7 @@ use byoc_plugin_api::{ConstantId, Constants, Error, TensorView, contiguous_strid
 use bytes::Bytes;
 
 use super::protocol::{Shared, SharedBytes, SharedFile, SharedTensor};
+use crate::constants::View;
 use crate::map::{map_file, origin};
 
 /// Most bytes of code that are sent as they are.
@@ -147,10 +148,13 @@ fn view<'a>(tensor: &'a SharedTensor, files: &'a [Bytes]) -> Result<TensorView<'
 /// Whether every element of a view that starts at `offset` is within `length` bytes.
 fn fits(tensor: &SharedTensor, offset: usize, length: usize) -> bool {
     if tensor.dtype.shares_bytes() {
-        let count = tensor.shape.iter().try_fold(1usize, |count, &size| count.checked_mul(usize::try_from(size).ok()?));
-        let bytes = count.and_then(|count| tensor.dtype.bytes_for(count));
-        return tensor.strides == contiguous_strides(&tensor.shape)
-            && bytes.and_then(|bytes| bytes.checked_add(offset)).is_some_and(|end| end <= length);
+        let Some(shape) = tensor.shape.iter().map(|&size| usize::try_from(size).ok()).collect::<Option<Vec<_>>>()
+        else {
+            return false;
+        };
+        let end = tensor.dtype.bytes_of(&shape).and_then(|bytes| bytes.checked_add(offset));
+        let counted = end.is_some_and(|end| end <= length) && shape.len() == tensor.strides.len();
+        return counted && View { shape, strides: tensor.strides.clone(), offset: 0 }.suits(tensor.dtype);
     }
     let reach = || -> Option<(i64, i64)> {
         let size = tensor.dtype.unpacked_bytes() as i64;
@@ -210,5 +214,30 @@ mod tests {
         let mut beyond = shared.shared.tensors;
         beyond[0].place = Some((0, 96 - 20));
         assert!(constants(&beyond, &files).is_err());
+    }
+
+    /// A dimension of 1 may have any stride.
+    #[test]
+    fn elements_that_share_bytes_reach_the_other_side_as_they_lie() {
+        let tensor = |shape: &[i64], strides: &[i64], offset| SharedTensor {
+            id: ConstantId(0),
+            dtype: DType::I4,
+            shape: shape.to_vec(),
+            strides: strides.to_vec(),
+            place: Some((0, offset)),
+        };
+        let cases = [
+            (tensor(&[3, 3], &[3, 1], 3), true),
+            (tensor(&[9, 1], &[1, 9], 0), true),
+            (tensor(&[3, 3], &[3, 1], 4), false),
+            (tensor(&[3, 3], &[1, 3], 0), false),
+            (tensor(&[3, 3], &[3], 0), false),
+            (tensor(&[-1], &[1], 0), false),
+            (tensor(&[i64::MAX, i64::MAX], &[i64::MAX, 1], 0), false),
+        ];
+        for (tensor, expected) in cases {
+            let Some((_, offset)) = tensor.place else { continue };
+            assert_eq!(fits(&tensor, offset, 8), expected, "{:?} by {:?}", tensor.shape, tensor.strides);
+        }
     }
 }
