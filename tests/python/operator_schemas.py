@@ -20,24 +20,25 @@ def main() -> None:
         print(line)
 
 
-def differences(newest: int, operators: list[dict]) -> list[str]:
+def differences(newest: dict[str, int], operators: list[dict]) -> list[str]:
     """Gives a line for each thing that core has otherwise than ONNX."""
     found = []
-    if defs.onnx_opset_version() != newest:
-        found.append(f"the newest operator set is {defs.onnx_opset_version()}, core knows {newest}")
+    if defs.onnx_opset_version() != newest[""]:
+        found.append(f"the newest operator set is {defs.onnx_opset_version()}, core knows {newest['']}")
     for operator in operators:
-        for version in range(1, newest + 1):
+        last = newest[operator["domain"]]
+        for version in range(1, last + 1):
             found += attribute_differences(operator, version)
             found += count_differences(operator, version)
-        if schema_of(operator["name"], newest) is not None:
-            found += form_differences(operator, newest)
+        if schema_of(operator, last) is not None:
+            found += form_differences(operator, last)
     return found
 
 
-def schema_of(name: str, version: int) -> defs.OpSchema | None:
+def schema_of(operator: dict, version: int) -> defs.OpSchema | None:
     """Gives the form of an operator in that version of the operator set, if it has one."""
     try:
-        schema = defs.get_schema(name, max_inclusive_version=version, domain="")
+        schema = defs.get_schema(operator["name"], max_inclusive_version=version, domain=operator["domain"])
     except defs.SchemaError:
         return None
     return None if schema.deprecated else schema
@@ -45,7 +46,7 @@ def schema_of(name: str, version: int) -> defs.OpSchema | None:
 
 def attribute_differences(operator: dict, version: int) -> list[str]:
     """Compares names and kinds of the attributes in one version."""
-    schema = schema_of(operator["name"], version)
+    schema = schema_of(operator, version)
     if schema is None:
         return []
     theirs = {
@@ -68,7 +69,7 @@ def attribute_differences(operator: dict, version: int) -> list[str]:
 
 def count_differences(operator: dict, version: int) -> list[str]:
     """Compares the most inputs and outputs in one version."""
-    schema = schema_of(operator["name"], version)
+    schema = schema_of(operator, version)
     if schema is None:
         return []
     newest = [operator["inputs"][1], operator["outputs"]]
@@ -80,7 +81,7 @@ def count_differences(operator: dict, version: int) -> list[str]:
 def form_differences(operator: dict, newest: int) -> list[str]:
     """Compares the newest form, and looks for a change of form after the version that core names."""
     name, since = operator["name"], operator["since"]
-    schema, first = schema_of(name, newest), schema_of(name, since)
+    schema, first = schema_of(operator, newest), schema_of(operator, since)
     found = default_differences(operator, schema)
     if first is None or first.since_version != since:
         found.append(f"{name}: ONNX has no version {since}")

@@ -8,6 +8,7 @@ mod boxes;
 mod call;
 mod conv;
 mod create;
+mod features;
 mod gather;
 mod matmul;
 mod nbits;
@@ -68,6 +69,7 @@ const FAMILIES: &[&[Kernel]] = &[
     boxes::KERNELS,
     conv::KERNELS,
     create::KERNELS,
+    features::KERNELS,
     gather::KERNELS,
     matmul::KERNELS,
     nbits::KERNELS,

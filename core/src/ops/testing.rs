@@ -65,7 +65,8 @@ pub(super) fn run(
         ..Node::default()
     };
     let mut infer = Infer::new(&node, types, elements);
-    infer.apply(find("", op).unwrap_or_else(|| panic!("no operator {op}")))?;
+    let (domain, op) = op.rsplit_once('.').unwrap_or(("", op));
+    infer.apply(find(domain, op).unwrap_or_else(|| panic!("no operator {op}")))?;
     Ok((infer.outputs.into_iter().flatten().collect(), infer.output_elements.swap_remove(0)))
 }
 

@@ -17,7 +17,7 @@ from zoo.store import Task, write_case
 
 OPERATORS = Path(__file__).parents[3] / "docs" / "operators.md"
 # `Constant` nodes become constants, so that they are not in the table.
-OPS = frozenset({"Constant", *re.findall(r"^\| (\w+) \| \d+ \|", OPERATORS.read_text(), re.MULTILINE)})
+OPS = frozenset({"Constant", *re.findall(r"^\| ([\w.]+) \| \d+ \|", OPERATORS.read_text(), re.MULTILINE)})
 TYPES = frozenset(
     {
         TensorProto.FLOAT,
@@ -99,14 +99,20 @@ def write_base(folder: Path, case: Case) -> None:
 def reason_to_skip(model: onnx.ModelProto) -> str | None:
     """Says why a case is left out, or None where it is taken."""
     for node in nodes(model.graph):
-        if node.domain not in ("", "ai.onnx") or node.op_type not in OPS:
-            return f"operator {node.op_type}"
+        operator = qualified(node)
+        if operator not in OPS:
+            return f"operator {operator}"
     for value in (*model.graph.input, *model.graph.output):
         kind = value.type.WhichOneof("value")
         if kind != "tensor_type":
             return f"type {kind.removesuffix('_type')}"
     other = sorted(element_types(model) - TYPES)
     return f"type {TensorProto.DataType.Name(other[0]).lower()}" if other else None
+
+
+def qualified(node: onnx.NodeProto) -> str:
+    """Gives the operator of a node with its domain, where that is not ONNX's own."""
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
 
 
 def nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
