@@ -35,6 +35,7 @@ mod slice;
 mod softmax;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod training;
 
 pub use domains::{DOMAINS, Domain, NEWEST, Reason, all, domain, reason};
 pub use elements::{ELEMENT_LIMIT, Scalar};

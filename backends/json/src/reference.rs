@@ -9,7 +9,9 @@ mod call;
 mod conv;
 mod create;
 mod features;
+mod forest;
 mod gather;
+mod linear_models;
 mod matmul;
 mod nbits;
 mod norm;
@@ -19,12 +21,15 @@ mod quantize;
 mod reduce;
 mod resize;
 mod rotary;
+mod scores;
 mod select;
 mod shape;
 mod slice;
 mod softmax;
 #[cfg(test)]
 mod testing;
+mod training;
+mod trees;
 mod types;
 mod unary;
 mod window;
@@ -71,6 +76,7 @@ const FAMILIES: &[&[Kernel]] = &[
     create::KERNELS,
     features::KERNELS,
     gather::KERNELS,
+    linear_models::KERNELS,
     matmul::KERNELS,
     nbits::KERNELS,
     norm::KERNELS,
@@ -83,6 +89,8 @@ const FAMILIES: &[&[Kernel]] = &[
     shape::KERNELS,
     slice::KERNELS,
     softmax::KERNELS,
+    training::KERNELS,
+    trees::KERNELS,
     unary::KERNELS,
 ];
 

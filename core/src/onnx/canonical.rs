@@ -16,6 +16,7 @@ mod lift;
 mod resize;
 mod shapes;
 mod softmax;
+mod trees;
 
 /// A rewrite of a node. It may add nodes before it; the node itself is added after all rewrites. The number
 /// is the node's operator-set version.
@@ -92,6 +93,10 @@ const REWRITES: &[(&str, i64, Rewrite)] = &[
     ("CumSum", EVER, shapes::scalar_axis),
     // Keys and values are lists or, from 4 on, tensors.
     ("LabelEncoder", EVER, labels::label_encoder),
+    // How often nodes are reached goes; the trees themselves stay as they are.
+    ("TreeEnsemble", EVER, trees::ensemble),
+    ("TreeEnsembleClassifier", EVER, trees::classifier),
+    ("TreeEnsembleRegressor", EVER, trees::regressor),
     // Too rare for a rewrite.
     ("Tile", 6, refuse),
 ];
@@ -111,6 +116,7 @@ pub(super) fn add(builder: &mut Builder<'_>, mut node: Node, version: i64) -> Re
     if let Some(def) = def {
         attributes_of::check_names(def, version, node.attributes.keys().map(String::as_str))
             .map_err(|error| error.within(format!("node '{}'", node.name)))?;
+        lift::check_kinds(&node, def)?;
         lift::refuse_strings(&mut node, def)?;
     }
     // Operator set 1 named inputs that may be overwritten.

@@ -14,6 +14,7 @@ use super::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, StringStri
 use super::write::{attribute, node, opset, tensor, to_onnx, value};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ops::attributes::Kind;
+use crate::ops::ml::MODES;
 use crate::ops::{self, OpDef};
 
 /// The metadata key of the backend that a repro model was made for.
@@ -72,24 +73,27 @@ pub(crate) fn region_model(
         output: region.outputs.iter().map(port).collect(),
         ..GraphProto::default()
     };
-    let domains: BTreeSet<&str> = region.nodes.iter().map(|node| node.domain.as_str()).collect();
     let mut versions: BTreeMap<&str, i64> = BTreeMap::new();
-    for node in region.nodes.iter().filter(|node| !node.domain.is_empty()) {
-        let newest = ops::domain(&node.domain).map_or(1, |domain| domain.newest);
-        let (domain, version) = (node.domain.as_str(), node.version.unwrap_or(newest));
-        if *versions.entry(domain).or_insert(version) != version {
+    for node in &region.nodes {
+        let domain = node.domain.as_str();
+        // Some operators are gone from the newest version of their domain.
+        let since = ops::find(domain, &node.op).filter(|_| !domain.is_empty()).map(|def| i64::from(def.since));
+        let version = node.version.or(since).unwrap_or(if domain.is_empty() { NEWEST_OPSET } else { 1 });
+        let imported = versions.entry(domain).or_insert(version);
+        if since.is_some() {
+            *imported = version.max(*imported);
+        } else if *imported != version {
             let cause = format!("its nodes are of two versions of '{domain}', and a model imports one");
             return Err(Diagnostic::new(Code::BadGraph, cause));
         }
     }
-    let opset = |domain: &str| opset(domain, versions.get(domain).copied().unwrap_or(NEWEST_OPSET));
     let entry = |(key, value): &(&str, String)| StringStringEntryProto {
         key: Some(Bytes::copy_from_slice(key.as_bytes())),
         value: Some(Bytes::copy_from_slice(value.as_bytes())),
     };
     let model = ModelProto {
         ir_version: Some(IR_VERSION),
-        opset_import: domains.into_iter().map(opset).collect(),
+        opset_import: versions.into_iter().map(|(domain, version)| opset(domain, version)).collect(),
         producer_name: Some(Bytes::from_static(b"byoc")),
         producer_version: Some(Bytes::from_static(env!("CARGO_PKG_VERSION").as_bytes())),
         graph: Some(graph),
@@ -149,6 +153,10 @@ fn lifted_attribute(kind: Kind, view: &TensorView<'_>, bytes: &[u8]) -> Attribut
     };
     match kind {
         Kind::Ints => Attribute::Ints(bytes.chunks_exact(size).map(integer).collect()),
+        Kind::Strings => {
+            let mode = |&byte: &u8| MODES.get(usize::from(byte)).copied().unwrap_or_default().to_owned();
+            Attribute::Strings(bytes.iter().map(mode).collect())
+        }
         Kind::Floats => Attribute::Floats(bytes.as_chunks().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect()),
         _ => {
             let shape = view.shape().iter().map(|&size| size as usize).collect();

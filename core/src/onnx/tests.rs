@@ -22,6 +22,7 @@ mod functions;
 mod graphs;
 mod inputs;
 mod lists;
+mod tables;
 mod tensors;
 
 /// A model of that operator set: `nodes` from `inputs` (f32) to the value `y`, with `initializers`.

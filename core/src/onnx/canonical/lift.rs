@@ -3,19 +3,29 @@
 
 use byoc_plugin_api::{Attribute, DType, from_hex};
 
-use super::{missing, unsupported};
+use super::{bad, missing, unsupported};
 use crate::diagnostic::Result;
 use crate::ir::Node;
 use crate::onnx::builder::Builder;
 use crate::onnx::tensor::Tensor;
 use crate::ops::OpDef;
 use crate::ops::attributes::{Default, Kind, check_kind};
+use crate::ops::ml::MODES;
+
+/// Fails where an attribute of a node of another domain than ONNX's own is of another kind. (Forms of that one had other kinds.)
+pub(super) fn check_kinds(node: &Node, def: &OpDef) -> Result<()> {
+    for attribute in def.attributes.iter().filter(|_| !def.domain.is_empty()) {
+        if let Some(value) = node.attributes.get(attribute.name) {
+            check_kind(attribute, value).map_err(|error| error.within(format!("node '{}'", node.name)))?;
+        }
+    }
+    Ok(())
+}
 
 /// Fails where a node has strings in an attribute; empty lists of them are taken out.
 pub(super) fn refuse_strings(node: &mut Node, def: &OpDef) -> Result<()> {
     for attribute in def.attributes.iter().filter(|attribute| attribute.kind == Kind::Strings && !attribute.lifted) {
         let Some(value) = node.attributes.remove(attribute.name) else { continue };
-        check_kind(attribute, &value).map_err(|error| error.within(format!("node '{}'", node.name)))?;
         if !matches!(value, Attribute::Strings(texts) if texts.is_empty()) {
             let cause =
                 format!("attribute '{}' of {} has strings, which byoc does not carry", attribute.name, def.qualified());
@@ -34,16 +44,27 @@ pub(super) fn lift(builder: &mut Builder<'_>, node: &mut Node, def: &OpDef) -> R
     node.inputs.resize(def.inputs.1, None);
     for attribute in def.lifted() {
         let value = node.attributes.remove(attribute.name);
-        if let Some(value) = &value {
-            check_kind(attribute, value).map_err(|error| error.within(format!("node '{}'", node.name)))?;
-        }
-        let tensor = value.and_then(elements).filter(|tensor| !tensor.bytes.is_empty());
+        let tensor = match value {
+            Some(Attribute::Strings(modes)) => Some(mode_numbers(node, &modes)?),
+            value => value.and_then(elements),
+        };
+        let tensor = tensor.filter(|tensor| !tensor.bytes.is_empty());
         if tensor.is_none() && attribute.default == Default::Required {
             return Err(missing(node, attribute.name));
         }
         node.inputs.push(tensor.map(|tensor| builder.lifted(node, attribute.name, tensor)));
     }
     Ok(())
+}
+
+/// The modes of the nodes of trees as numbers.
+fn mode_numbers(node: &Node, modes: &[String]) -> Result<Tensor> {
+    let number = |mode: &String| {
+        let found = MODES.iter().position(|known| known == mode).and_then(|number| u8::try_from(number).ok());
+        found.ok_or_else(|| bad(node, format!("the mode '{mode}' is not one of {}", MODES.join(", "))))
+    };
+    let bytes = modes.iter().map(number).collect::<Result<Vec<_>>>()?;
+    Ok(Tensor { dtype: DType::U8, shape: vec![modes.len()], bytes: bytes.into() })
 }
 
 /// The elements of an attribute; integers in the smallest type that holds them all.
