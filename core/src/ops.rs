@@ -35,6 +35,7 @@ mod slice;
 mod softmax;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tf_idf;
 pub mod training;
 
 pub use domains::{DOMAINS, Domain, NEWEST, Reason, all, domain, reason};
@@ -412,6 +413,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::unary("Swish", 24, elementwise::float_unary).attributes(attributes::SWISH),
     OpDef::unary("Tan", 22, elementwise::float_unary),
     OpDef::unary("Tanh", 13, elementwise::float_unary),
+    OpDef::new("TfIdfVectorizer", 9, (1, 1), tf_idf::tf_idf).attributes(tf_idf::ATTRIBUTES),
     OpDef::new("Tile", 13, (2, 2), concat::tile)
         .run_time(run_time::tile)
         .like(Like::Rank)

@@ -148,7 +148,7 @@ fn sources() -> Vec<PathBuf> {
     modules.chain(["prepare.py", "requirements.txt"].map(|name| scripts().join(name))).collect()
 }
 
-fn hash_of(files: &[PathBuf], names: &[&str]) -> u64 {
+fn hash_of(files: &[PathBuf], names: &[String]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in files {
         file.file_name().hash(&mut hasher);

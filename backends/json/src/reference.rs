@@ -28,6 +28,7 @@ mod slice;
 mod softmax;
 #[cfg(test)]
 mod testing;
+mod tf_idf;
 mod training;
 mod trees;
 mod types;
@@ -89,6 +90,7 @@ const FAMILIES: &[&[Kernel]] = &[
     shape::KERNELS,
     slice::KERNELS,
     softmax::KERNELS,
+    tf_idf::KERNELS,
     training::KERNELS,
     trees::KERNELS,
     unary::KERNELS,

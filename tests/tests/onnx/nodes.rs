@@ -103,7 +103,7 @@ fn every_operator_is_tested() -> Needed<()> {
 fn operators_have_the_form_that_onnx_says() -> Needed<()> {
     let any = |count: usize| if count == usize::MAX { Value::Null } else { count.into() };
     let attributes = |def: &OpDef| -> Vec<Value> {
-        def.attributes.iter().map(|AttributeDef { name, kind, default, since, until }| {
+        def.attributes.iter().map(|AttributeDef { name, kind, default, since, until, .. }| {
             let kind = format!("{kind:?}").to_lowercase();
             let (required, default) = match default {
                 Default::Int(value) => (false, json!(value)),

@@ -12,9 +12,10 @@ use crate::ops::OpDef;
 use crate::ops::attributes::{Default, Kind, check_kind};
 use crate::ops::ml::MODES;
 
-/// Fails where an attribute of a node of another domain than ONNX's own is of another kind. (Forms of that one had other kinds.)
+/// Fails where an attribute that becomes a constant, or any of another domain than ONNX's own, is of another kind. (What else is of that
+/// one had other kinds in older forms.)
 pub(super) fn check_kinds(node: &Node, def: &OpDef) -> Result<()> {
-    for attribute in def.attributes.iter().filter(|_| !def.domain.is_empty()) {
+    for attribute in def.attributes.iter().filter(|attribute| attribute.lifted || !def.domain.is_empty()) {
         if let Some(value) = node.attributes.get(attribute.name) {
             check_kind(attribute, value).map_err(|error| error.within(format!("node '{}'", node.name)))?;
         }

@@ -73,7 +73,7 @@ fn trees_that_lead_nowhere_are_errors() {
         (&[("target_ids", Ints(vec![0, 1, 0]))], "attribute 'target_ids' has 1, and there are 1"),
         (&[("nodes_values", Floats(vec![0.5; 4]))], "attribute 'nodes_values' has 4 elements, and 'nodes_treeids' 5"),
         (
-            &[("nodes_modes", Strings(vec!["BRANCH".into(); 5]))],
+            &[("nodes_modes", modes("BRANCH"))],
             "the mode 'BRANCH' is not one of BRANCH_LEQ, BRANCH_LT, BRANCH_GTE, BRANCH_GT, BRANCH_EQ, BRANCH_NEQ, \
              BRANCH_MEMBER, LEAF",
         ),

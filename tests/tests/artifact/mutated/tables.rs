@@ -73,6 +73,18 @@ pub(super) fn tables() -> Model {
     let labels = [("keys_int64s", Ints(vec![0, 1, 2])), ("values_floats", numbers(3))];
     let model = add(model, "LabelEncoder", "i", "coded", &labels);
     let model = linear(model);
+    let grams = [
+        ("mode", text("TFIDF")),
+        ("min_gram_length", Int(1)),
+        ("max_gram_length", Int(2)),
+        ("max_skip_count", Int(1)),
+        ("ngram_counts", Ints(vec![0, 2])),
+        ("ngram_indexes", Ints(vec![0, 1, 2])),
+        ("pool_int64s", Ints(vec![0, 1, 0, 1])),
+        ("weights", numbers(3)),
+    ];
+    let model =
+        model.node_of(("", "TfIdfVectorizer"), &["i"], &["grams"], &grams).output("grams", Type::Float, &[3, 3]);
     let mut regressor = trees("target");
     regressor.extend([("n_targets".to_owned(), Int(2)), ("base_values".to_owned(), numbers(2))]);
     let mut classifier = trees("class");
