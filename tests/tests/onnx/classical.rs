@@ -12,6 +12,9 @@ use byoc_tests::{data, engine, npz, places};
 /// Sums are of f64 here, and of f32 there.
 const TOLERANCE: Tolerance = Tolerance { relative: 1e-4, absolute: 2e-6 };
 
+/// Near one half, 2p - 1 has lost its digits there.
+const OF_PROBITS: Tolerance = Tolerance { relative: 1e-3, absolute: 1e-4 };
+
 /// Trained forests.
 const FORESTS: [&str; 2] = ["digits", "pixels"];
 
@@ -43,8 +46,11 @@ fn run(folder: &Path, registry: &Registry) -> u64 {
     let outputs = engine::run(&mut session, &npz::read(&folder.join("inputs.npz"))).expect("runs");
     let expected = npz::read(&folder.join("outputs.npz"));
     assert_eq!(outputs.len(), expected.len());
+    // Of TreeEnsemble, the fourth post transform.
+    let probits = ["PROBIT", "_4_0"].iter().any(|end| folder.to_string_lossy().ends_with(end));
     for (name, found) in &outputs {
-        if let Err(what) = compare(found, &npz::find(&expected, name), TOLERANCE) {
+        let tolerance = if probits { OF_PROBITS } else { TOLERANCE };
+        if let Err(what) = compare(found, &npz::find(&expected, name), tolerance) {
             panic!("'{name}' {what}");
         }
     }

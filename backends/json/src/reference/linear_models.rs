@@ -103,8 +103,8 @@ impl Similarity {
     }
 }
 
-/// `SVMRegressor`: the weighted similarities to the support vectors, or to the coefficients where there are none; with `one_class`
-/// the sign.
+/// `SVMRegressor`: the weighted similarities to the support vectors or, where there are none, the product with the coefficients; with
+/// `one_class` the sign.
 fn svm_regressor(call: &Call<'_, '_>) -> Outputs {
     let lists = Lists::new(call, &["coefficients", "kernel_params", "rho", "support_vectors"]);
     let ((height, columns, x), similarity) = (table(call)?, Similarity::of(call, &lists)?);
@@ -118,7 +118,7 @@ fn svm_regressor(call: &Call<'_, '_>) -> Outputs {
     let Some(&rho) = lists.floats("rho").first().filter(|_| fits) else { return Err(unfit(call)) };
     let score = |row: &[f64]| {
         let sum = match supports {
-            0 => similarity.between(row, &coefficients),
+            0 => dot(row, &coefficients),
             _ => (0..supports)
                 .map(|k| coefficients[k] * similarity.between(row, &vectors[k * columns..(k + 1) * columns]))
                 .sum(),
@@ -162,7 +162,7 @@ fn svm_classifier(call: &Call<'_, '_>) -> Outputs {
     let (labels, transform, similarity) =
         (lists.ints("classlabels_ints"), Transform::of(call)?, Similarity::of(call, &lists)?);
     if lists.ints("vectors_per_class").is_empty() {
-        return linear_machine(call, &lists, &labels, transform, &similarity);
+        return linear_machine(call, &lists, &labels, transform);
     }
     let (height, columns, x) = table(call)?;
     let (machine, vectors) = (Machine::of(&lists).ok_or_else(|| unfit(call))?, lists.floats("support_vectors"));
@@ -197,14 +197,8 @@ fn svm_classifier(call: &Call<'_, '_>) -> Outputs {
     classified(found, width, all)
 }
 
-/// Without support vectors: the largest similarity to the coefficients of a class.
-fn linear_machine(
-    call: &Call<'_, '_>,
-    lists: &Lists<'_, '_, '_>,
-    labels: &[i64],
-    transform: Transform,
-    similarity: &Similarity,
-) -> Outputs {
+/// Without support vectors: the largest product with the coefficients of a class.
+fn linear_machine(call: &Call<'_, '_>, lists: &Lists<'_, '_, '_>, labels: &[i64], transform: Transform) -> Outputs {
     let ((height, columns, x), coefficients) = (table(call)?, lists.floats("coefficients"));
     let Some(&rho) = lists
         .floats("rho")
@@ -215,7 +209,7 @@ fn linear_machine(
     };
     let (mut found, mut all) = (Vec::new(), Vec::new());
     for row in rows(&x, height, columns) {
-        let score = |k: usize| similarity.between(row, &coefficients[k * columns..(k + 1) * columns]) + rho;
+        let score = |k: usize| dot(row, &coefficients[k * columns..(k + 1) * columns]) + rho;
         let mut scores: Vec<f64> = (0..labels.len()).map(score).collect();
         found.push(labels[best(&scores)]);
         transform.apply(&mut scores);
