@@ -30,12 +30,24 @@ def tasks() -> list[Task]:
 
 def fill(folder: Path) -> None:
     """Writes a folder for each case."""
-    for name, node, inputs in itertools.chain(features(), labels(), linear(), machines(), forests(), ensembles()):
+    for name, node, inputs in itertools.chain(features(), labels(), linear(), machines(), forests(), ensembles(), grams()):
         model = model_of(node, inputs)
         write_case(folder / name, model, inputs)
-        session = runner.open_session(folder / name / "model.onnx")
+        onnx.save(as_onnxruntime_has_it(model), folder / "onnxruntime.onnx")
+        session = runner.open_session(folder / "onnxruntime.onnx")
         names = [output.name for output in session.get_outputs()]
         write_npz(folder / name / "outputs.npz", dict(zip(names, session.run(names, dict(inputs)), strict=True)))
+    (folder / "onnxruntime.onnx").unlink()
+
+
+def as_onnxruntime_has_it(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Gives the model with onnxruntime's numbers: it takes the SOFTMAX (1) and the LOGISTIC (2) of `TreeEnsemble` for each other."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for attribute in copy.graph.node[0].attribute:
+        if attribute.name == "post_transform" and attribute.i in (1, 2):
+            attribute.i = 3 - attribute.i
+    return copy
 
 
 def model_of(node: onnx.NodeProto, inputs: Arrays, version: int | None = None) -> onnx.ModelProto:
@@ -47,7 +59,8 @@ def model_of(node: onnx.NodeProto, inputs: Arrays, version: int | None = None) -
     version = version or {"TreeEnsemble": 5, "LabelEncoder": 4}.get(node.op_type, 3)
     values = [declared(name, array) for name, array in inputs.items()]
     graph = helper.make_graph([node], "case", values, [onnx.ValueInfoProto(name=name) for name in node.output])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid(DOMAIN, version)], ir_version=10)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, version)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 def node(op: str, inputs: Arrays, outputs: int = 1, **attributes: object) -> onnx.NodeProto:
@@ -296,3 +309,18 @@ def exported(trees: list[tuple[object, int]], what: str, weight: object) -> dict
                 for values, value in zip(leaves.values(), (number, at, target, float(weight(tree.value[at]))), strict=True):
                     values.append(value)
     return nodes | leaves
+
+
+def grams() -> Iterator[Case]:
+    """Gives cases of `TfIdfVectorizer`, which is of ONNX's own domain."""
+    rng = seeds.generator("classical", "grams")
+    x = rng.integers(0, 5, (ROWS, 12))
+    pool = [0, 3, 4, 0, 1, 1, 2, 3, 3, 0, 1, 2, 4, 4, 4]
+    common = {"ngram_counts": [0, 3, 9], "pool_int64s": pool, "ngram_indexes": [0, 9, 2, 1, 5, 4, 3, 8]}
+    for mode, weighed, skips, (least, most) in itertools.product(("TF", "IDF", "TFIDF"), (False, True), (0, 2), ((1, 1), (1, 3), (2, 3))):
+        weight = {"weights": seeds.uniform(rng, (8,), 0.5, 2.0).tolist()} if weighed else {}
+        lengths = {"min_gram_length": least, "max_gram_length": most, "max_skip_count": skips}
+        for dtype in (np.int64, np.int32):
+            inputs = {"x": x.astype(dtype)}
+            made = helper.make_node("TfIdfVectorizer", ["x"], ["y"], mode=mode, **common, **weight, **lengths)
+            yield f"grams_{mode}_{weighed}_{skips}_{least}_{most}_{np.dtype(dtype).name}", made, inputs

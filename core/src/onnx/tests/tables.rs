@@ -1,12 +1,13 @@
 //! Operators of `ai.onnx.ml`: weights that become constants, and trees that are none.
 
 use byoc_plugin_api::Attribute::{self, Floats, Ints, String, Strings};
-use byoc_plugin_api::{DType, to_hex};
+use byoc_plugin_api::{Constant, ConstantId, Constants, DType, Dim, Region, TensorView, Value, to_hex};
+use prost::Message;
 
 use super::{failure, graph, input, model};
 use crate::diagnostic::Code;
 use crate::onnx::proto::{ModelProto, NodeProto, OperatorSetIdProto};
-use crate::onnx::write;
+use crate::onnx::{region_model, write};
 
 /// A model of one node of the domain, from `x` of 3 columns to `y`.
 fn with(version: i64, op: &str, attributes: &[(&str, Attribute)]) -> ModelProto {
@@ -175,5 +176,65 @@ fn forms_that_do_not_fit_are_errors() {
     for (op, version, attributes, code, message) in cases {
         let found = error(version, op, &attributes);
         assert_eq!((found.0, found.1.as_str()), (code, message));
+    }
+}
+
+/// A region that is written as a model has as attributes again what ONNX has as such; of a forest that is hidden, the integers stay.
+#[test]
+fn constants_are_attributes_again_in_a_written_region() {
+    let value = |name: &str, dtype, size: usize| Value { name: name.into(), dtype, shape: vec![Dim::Fixed(size)] };
+    let region = Region {
+        symbol: "r".into(),
+        values: vec![
+            value("x", DType::F32, 3),
+            value("n_cats_int64s", DType::I8, 2),
+            value("n_scale", DType::F32, 3),
+            value("y", DType::F32, 3),
+            value("z", DType::F32, 6),
+        ],
+        inputs: vec![0],
+        outputs: vec![4],
+        constants: (1..3)
+            .map(|at| Constant { id: ConstantId(at), value: at as usize, inline: None, shared: false })
+            .collect(),
+        nodes: vec![
+            region_node("Scaler", vec![Some(0), None, Some(2)], 3),
+            region_node("OneHotEncoder", vec![Some(3), Some(1)], 4),
+        ],
+        ..Region::default()
+    };
+    let (categories, scale) = ([-1i8, 5], [2f32, 3.0, 4.0]);
+    let written = |strip: bool| {
+        let views = vec![
+            (ConstantId(1), TensorView::from_slice(&categories, &[2], &[1]).expect("fits")),
+            (ConstantId(2), TensorView::from_slice(&scale, &[3], &[1]).expect("fits")),
+        ];
+        let bytes = region_model(&region, &Constants::new(views), strip, &[]).expect("writes");
+        ModelProto::decode(bytes).expect("a model")
+    };
+    let model = written(false);
+    assert_eq!(model.opset_import, [write::opset("ai.onnx.ml", 1)]);
+    let read = graph(&model);
+    assert_eq!(read.nodes.iter().map(|node| node.inputs.len()).collect::<Vec<_>>(), [3, 2]);
+    let nodes = |model: ModelProto| model.graph.expect("a graph").node;
+    let attributes =
+        |node: &NodeProto| node.attribute.iter().map(|it| (it.floats.clone(), it.ints.clone())).collect::<Vec<_>>();
+    let nodes_of = nodes(model);
+    assert_eq!([nodes_of[0].input.len(), nodes_of[1].input.len()], [1, 1]);
+    assert_eq!(attributes(&nodes_of[0]), [(scale.to_vec(), vec![])]);
+    assert_eq!(attributes(&nodes_of[1]), [(vec![], vec![-1, 5])]);
+    let hidden = nodes(written(true));
+    assert_ne!(attributes(&hidden[0]), attributes(&nodes_of[0]));
+    assert_eq!(attributes(&hidden[1]), attributes(&nodes_of[1]));
+}
+
+fn region_node(op: &str, inputs: Vec<Option<usize>>, output: usize) -> byoc_plugin_api::Node {
+    byoc_plugin_api::Node {
+        name: op.into(),
+        op: op.into(),
+        domain: "ai.onnx.ml".into(),
+        inputs,
+        outputs: vec![Some(output)],
+        ..byoc_plugin_api::Node::default()
     }
 }
