@@ -10,7 +10,9 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::flatten::NEWEST_OPSET;
-use super::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, ValueInfoProto};
+use super::proto::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, ValueInfoProto,
+};
 use super::write::{attribute, node, opset, tensor, to_onnx, value};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ops::attributes::Kind;
@@ -73,6 +75,24 @@ pub(crate) fn region_model(
         output: region.outputs.iter().map(port).collect(),
         ..GraphProto::default()
     };
+    let entry = |(key, value): &(&str, String)| StringStringEntryProto {
+        key: Some(Bytes::copy_from_slice(key.as_bytes())),
+        value: Some(Bytes::copy_from_slice(value.as_bytes())),
+    };
+    let model = ModelProto {
+        ir_version: Some(IR_VERSION),
+        opset_import: imports(region)?,
+        producer_name: Some(Bytes::from_static(b"byoc")),
+        producer_version: Some(Bytes::from_static(env!("CARGO_PKG_VERSION").as_bytes())),
+        graph: Some(graph),
+        metadata_props: about.iter().map(entry).collect(),
+        ..ModelProto::default()
+    };
+    Ok(model.encode_to_vec().into())
+}
+
+/// The versions of the domains that the nodes are of.
+fn imports(region: &Region) -> Result<Vec<OperatorSetIdProto>> {
     let mut versions: BTreeMap<&str, i64> = BTreeMap::new();
     for node in &region.nodes {
         let domain = node.domain.as_str();
@@ -87,20 +107,7 @@ pub(crate) fn region_model(
             return Err(Diagnostic::new(Code::BadGraph, cause));
         }
     }
-    let entry = |(key, value): &(&str, String)| StringStringEntryProto {
-        key: Some(Bytes::copy_from_slice(key.as_bytes())),
-        value: Some(Bytes::copy_from_slice(value.as_bytes())),
-    };
-    let model = ModelProto {
-        ir_version: Some(IR_VERSION),
-        opset_import: versions.into_iter().map(|(domain, version)| opset(domain, version)).collect(),
-        producer_name: Some(Bytes::from_static(b"byoc")),
-        producer_version: Some(Bytes::from_static(env!("CARGO_PKG_VERSION").as_bytes())),
-        graph: Some(graph),
-        metadata_props: about.iter().map(entry).collect(),
-        ..ModelProto::default()
-    };
-    Ok(model.encode_to_vec().into())
+    Ok(versions.into_iter().map(|(domain, version)| opset(domain, version)).collect())
 }
 
 /// The constants that ONNX has as attributes of the nodes that read them.

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use byoc_plugin_api::{DType, Error};
-use ndarray::ArrayD;
+use ndarray::{ArrayD, ArrayViewD};
 
 use super::array::{Array, Item, each, shaped};
-use super::call::{Call, Outputs};
+use super::call::{Call, Outputs, same};
 use super::types::Types;
 use super::{ANY, I64, Kernel, kernel};
 
@@ -110,7 +110,7 @@ fn impute(call: &Call<'_, '_>) -> Outputs {
 
 /// `ArrayFeatureExtractor`: the columns of the given numbers. A vector counts as a row.
 fn extract(call: &Call<'_, '_>) -> Outputs {
-    fn chosen<T: Item>(call: &Call<'_, '_>, x: ndarray::ArrayViewD<'_, T>) -> Outputs {
+    fn chosen<T: Item>(call: &Call<'_, '_>, x: ArrayViewD<'_, T>) -> Outputs {
         let Some((&columns, rows)) = x.shape().split_last() else { return Err(Error::new("a scalar has no features")) };
         let index = |index: i64| {
             let found = usize::try_from(index).ok().filter(|&index| index < columns);
@@ -205,21 +205,13 @@ fn encode_labels(call: &Call<'_, '_>) -> Outputs {
         places.entry(key).or_insert(place);
     }
     let found: Vec<Option<usize>> = keys_of(x).iter().map(|key| places.get(key).copied()).collect();
-    fn pick<T: Item>(shape: &[usize], found: &[Option<usize>], values: &Array<'_>, default: &Array<'_>) -> Outputs {
-        let (Some(values), Some(default)) = (T::of(values), T::of(default)) else {
-            return Err(Error::new("the values and the default of LabelEncoder have different types"));
-        };
+    fn pick<T: Item>(values: ArrayViewD<'_, T>, default: &Array<'_>, found: &[Option<usize>]) -> Result<Vec<T>, Error> {
+        let default = same(&values, default)?.first().copied().unwrap_or_default();
         let values: Vec<T> = values.iter().copied().collect();
-        let default = default.first().copied().unwrap_or_default();
-        let picked = found.iter().map(|place| place.and_then(|place| values.get(place).copied()).unwrap_or(default));
-        Ok(vec![T::wrap(shaped(shape, picked.collect())?)])
+        let one = |place: &Option<usize>| place.and_then(|place| values.get(place).copied()).unwrap_or(default);
+        Ok(found.iter().map(one).collect())
     }
-    fn like<T: Item>(
-        _: &ndarray::CowArray<'_, T, ndarray::IxDyn>,
-    ) -> fn(&[usize], &[Option<usize>], &Array<'_>, &Array<'_>) -> Outputs {
-        pick::<T>
-    }
-    each!(values, v => like(v)(x.shape(), &found, values, default))
+    each!(values, values => Ok(vec![Item::wrap(shaped(x.shape(), pick(values.view(), default, &found)?)?)]))
 }
 
 #[cfg(test)]

@@ -258,13 +258,10 @@ impl Machine {
     fn probabilities(&self, pairs: &[f64]) -> Vec<f64> {
         let classes = self.starts.len() - 1;
         let mut wins = vec![vec![0.0; classes]; classes];
-        let mut next = pairs.iter().zip(&self.sigmoids);
-        for first in 0..classes {
-            for second in first + 1..classes {
-                let Some((score, [a, b])) = next.next() else { break };
-                let won = (1.0 / (1.0 + (score * a + b).exp())).clamp(1e-7, 1.0 - 1e-7);
-                (wins[first][second], wins[second][first]) = (won, 1.0 - won);
-            }
+        let places = (0..classes).flat_map(|first| (first + 1..classes).map(move |second| (first, second)));
+        for ((first, second), (score, [a, b])) in places.zip(pairs.iter().zip(&self.sigmoids)) {
+            let won = (1.0 / (1.0 + (score * a + b).exp())).clamp(1e-7, 1.0 - 1e-7);
+            (wins[first][second], wins[second][first]) = (won, 1.0 - won);
         }
         let q = |i: usize, j: usize| match i == j {
             true => (0..classes).filter(|&other| other != i).map(|other| wins[other][i] * wins[other][i]).sum::<f64>(),

@@ -14,8 +14,11 @@ pub(super) const KERNELS: &[Kernel] = &[
     kernel("TfIdfVectorizer", tf_idf, &[INDEX, ANY]),
 ];
 
-/// The n-grams of each length, with their numbers, and how many numbers there are.
-fn grams(counts: &[i64], pool: &[i64]) -> Option<(Vec<HashMap<Vec<i64>, usize>>, usize)> {
+/// The n-grams of each length, with their numbers.
+type Grams = Vec<HashMap<Vec<i64>, usize>>;
+
+/// The n-grams, and how many numbers there are.
+fn grams(counts: &[i64], pool: &[i64]) -> Option<(Grams, usize)> {
     let mut number = 0;
     let mut all = Vec::with_capacity(counts.len());
     for (index, &start) in counts.iter().enumerate() {

@@ -27,7 +27,7 @@ fn step<const STATES: usize>(
 ) -> Outputs {
     let tensors = call.inputs().count().saturating_sub(2);
     let count = tensors / (2 + STATES);
-    if count == 0 || tensors % (2 + STATES) != 0 {
+    if count == 0 || !tensors.is_multiple_of(2 + STATES) {
         return Err(Error::new(format!("{} has {tensors} tensors, expected {} for each", call.node.op, 2 + STATES)));
     }
     let mut outputs: Vec<Vec<Array<'static>>> = vec![Vec::new(); 1 + STATES];
@@ -40,9 +40,9 @@ fn step<const STATES: usize>(
         let parts: Vec<ArrayD<f64>> = group.iter().map(|part| part.to_f64()).collect();
         let mut made = vec![parts[0].clone(); 1 + STATES];
         let lists: Vec<&[f64]> = parts.iter().map(|part| part.as_slice().unwrap_or_default()).collect();
-        for place in 0..parts[0].len() {
+        for (place, (x, gradient)) in lists[0].iter().zip(lists[1]).enumerate() {
             let states = std::array::from_fn(|state| lists[2 + state][place]);
-            let (x, states) = update(lists[0][place], lists[1][place], states);
+            let (x, states) = update(*x, *gradient, states);
             for (to, value) in made.iter_mut().zip(std::iter::once(x).chain(states)) {
                 to.as_slice_mut().unwrap_or_default()[place] = value;
             }

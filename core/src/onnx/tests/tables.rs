@@ -142,7 +142,8 @@ fn strings_and_maps_are_refused_by_name() {
 
 #[test]
 fn forms_that_do_not_fit_are_errors() {
-    let cases: [(&str, i64, Vec<(&str, Attribute)>, Code, &str); 5] = [
+    type Case<'a> = (&'a str, i64, Vec<(&'a str, Attribute)>, Code, &'a str);
+    let cases: [Case<'_>; 5] = [
         (
             "Scaler",
             6,
