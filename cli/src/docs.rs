@@ -7,10 +7,10 @@ use std::path::Path;
 
 use byoc_core::diagnostic::Code;
 use byoc_core::onnx::functions::FUNCTIONS;
-use byoc_core::ops::OPS;
 use byoc_core::ops::attributes::{AttributeDef, Default, List};
 use byoc_core::ops::control::CONTROL;
 use byoc_core::ops::lists::LISTS;
+use byoc_core::ops::{DOMAINS, Domain, OPS, OpDef, Reason};
 use byoc_plugin_api::DType;
 use clap::CommandFactory;
 
@@ -120,27 +120,24 @@ many as it likes, and the position may be computed. Inputs, outputs and carried 
 const FUNCTIONS_OF_ONNX: &str = "
 ## Functions
 
-These are computed by other operators, most of them as ONNX defines them. A backend that brings one (`operators` in its description) gets the nodes whole; where nobody takes
-a node, the nodes of its function stand in its place.
+These are computed by other operators, most of them as ONNX defines them. A backend that brings one (`operators` in its description)
+gets the nodes whole; where nobody takes a node, the nodes of its function stand in its place.
 
+";
+
+const OTHER_DOMAINS: &str = "
+## Other domains
+
+What a model has learnt stands in attributes there. In canonical form it is a constant, as all other weights are: an input behind
+the operator's own, of the attribute's name (`docs/decisions/0023-weights-in-attributes.md`). Integers of such lists have the smallest
+type that holds them all, tensors keep theirs. `since` is the version of the domain.
 ";
 
 /// `docs/operators.md`.
 fn operators() -> String {
     let generated = generated("core/src/ops.rs");
     let mut text = format!("# Operators\n\n{generated}\n\n{CANONICAL}");
-    text += "| operator | since | inputs | outputs | of a constant | attributes |\n|---|---|---|---|---|---|\n";
-    for def in OPS {
-        let most = |most: usize| if most == usize::MAX { "any".into() } else { most.to_string() };
-        let inputs = match def.inputs {
-            (least, last) if least == last => least.to_string(),
-            (least, last) => format!("{least} to {}", most(last)),
-        };
-        let constant = if def.view.is_some() { "view" } else { "computed" };
-        let attributes = attributes(def.attributes);
-        let outputs = most(def.outputs);
-        let _ = writeln!(text, "| {} | {} | {inputs} | {outputs} | {constant} | {attributes} |", def.name, def.since);
-    }
+    text += &table(OPS);
     text += SMALL_TYPES;
     for def in OPS.iter().filter(|def| !def.small.is_empty()) {
         let all = DType::all().filter(|dtype| dtype.is_asked_for()).count() == def.small.len();
@@ -166,6 +163,41 @@ fn operators() -> String {
     text += SEQUENCES;
     text += "| operator | since |\n|---|---|\n";
     text.extend(LISTS.iter().map(|def| format!("| {} | {} |\n", def.name, def.since)));
+    text += OTHER_DOMAINS;
+    text.extend(DOMAINS.iter().filter(|domain| !domain.name.is_empty()).map(of_domain));
+    text
+}
+
+/// The section of a domain beside ONNX's own.
+fn of_domain(domain: &Domain) -> String {
+    let mut text = format!("\n### {}, versions 1 to {}\n\n{}", domain.name, domain.newest, table(domain.operators));
+    if !domain.refused.is_empty() {
+        text += "\n| not carried | since it | what to do |\n|---|---|---|\n";
+        let row = |it: &Reason| format!("| {}.{} | {} | {} |\n", domain.name, it.name, it.cause, it.remedy);
+        text.extend(domain.refused.iter().map(row));
+    }
+    text
+}
+
+/// A row for each operator.
+fn table(operators: &[OpDef]) -> String {
+    let mut text =
+        "| operator | since | inputs | outputs | of a constant | attributes |\n|---|---|---|---|---|---|\n".to_owned();
+    for def in operators {
+        let most = |most: usize| if most == usize::MAX { "any".into() } else { most.to_string() };
+        let mut inputs = match def.inputs {
+            (least, last) if least == last => least.to_string(),
+            (least, last) => format!("{least} to {}", most(last)),
+        };
+        for (index, attribute) in def.lifted().enumerate() {
+            let mark = if attribute.default == Default::Required { "" } else { "?" };
+            let _ = write!(inputs, ", {}: `{}`{mark}", def.inputs.1 + index, attribute.name);
+        }
+        let constant = if def.view.is_some() { "view" } else { "computed" };
+        let attributes = attributes(def.attributes);
+        let (name, outputs) = (def.qualified(), most(def.outputs));
+        let _ = writeln!(text, "| {name} | {} | {inputs} | {outputs} | {constant} | {attributes} |", def.since);
+    }
     text
 }
 
@@ -183,7 +215,7 @@ fn attributes(list: List) -> String {
             Default::Ints(values) => format!("`{name}` = {values:?}"),
         }
     };
-    let newest = list.iter().filter(|attribute| attribute.until.is_none());
+    let newest = list.iter().filter(|attribute| attribute.stays());
     newest.map(text).collect::<Vec<_>>().join(", ")
 }
 

@@ -17,11 +17,13 @@ mod concat;
 pub mod control;
 mod conv;
 pub(crate) mod custom;
+mod domains;
 mod elementwise;
 mod gather;
 mod layout;
 pub mod lists;
 mod matmul;
+pub mod ml;
 mod norm;
 mod pool;
 mod quantize;
@@ -35,7 +37,10 @@ mod slice;
 mod softmax;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tf_idf;
+pub mod training;
 
+pub use domains::{DOMAINS, Domain, NEWEST, Reason, all, domain, reason};
 pub use elements::{ELEMENT_LIMIT, Scalar};
 pub use infer::Infer;
 use infer::{FLOAT8, SMALL};
@@ -78,12 +83,15 @@ pub enum Like {
 /// The definition of one operator in its canonical (newest) form.
 #[derive(Clone, Debug)]
 pub struct OpDef {
+    /// Its domain; empty for ONNX's own.
+    pub domain: &'static str,
     /// The ONNX name.
     pub name: &'static str,
     /// The operator-set version since which ONNX has had the form that core uses. Later versions of the operator, if
     /// there are any, only allow more types.
     pub since: u32,
-    /// Fewest and most inputs; `usize::MAX` for variadic. Inputs below the fewest are required.
+    /// Fewest and most inputs; `usize::MAX` for variadic. Inputs below the fewest are required. In canonical form, what
+    /// [`OpDef::lifted`] gives comes behind them.
     pub inputs: (usize, usize),
     /// Most outputs; output 0 is required, the others are optional.
     pub outputs: usize,
@@ -111,6 +119,7 @@ pub struct OpDef {
 impl OpDef {
     const fn new(name: &'static str, since: u32, inputs: (usize, usize), infer: InferRule) -> OpDef {
         OpDef {
+            domain: "",
             name,
             since,
             inputs,
@@ -201,9 +210,24 @@ impl OpDef {
         Ok(())
     }
 
+    /// The operator with its domain, as in messages: `Conv` or `ai.onnx.ml.Scaler`.
+    pub fn qualified(&self) -> String {
+        if self.domain.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.domain, self.name) }
+    }
+
     /// The attribute of that name, if the operator has it in its canonical form.
     pub fn attribute(&self, name: &str) -> Option<&attributes::AttributeDef> {
-        self.attributes.iter().find(|attribute| attribute.until.is_none() && attribute.name == name)
+        self.attributes.iter().find(|attribute| attribute.stays() && attribute.name == name)
+    }
+
+    /// The attributes that are constants in canonical form: an input each, behind the operator's own.
+    pub fn lifted(&self) -> impl Iterator<Item = &'static attributes::AttributeDef> + use<> {
+        self.attributes.iter().filter(|attribute| attribute.lifted)
+    }
+
+    /// Most inputs in canonical form.
+    pub fn most_inputs(&self) -> usize {
+        self.inputs.1.saturating_add(self.lifted().count())
     }
 
     /// Whether `node` only hands input 0 on, given the types of its input 0 and output 0. A node with a second output
@@ -424,6 +448,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::unary("Swish", 24, elementwise::float_unary).attributes(attributes::SWISH),
     OpDef::unary("Tan", 22, elementwise::float_unary),
     OpDef::unary("Tanh", 13, elementwise::float_unary),
+    OpDef::new("TfIdfVectorizer", 9, (1, 1), tf_idf::tf_idf).attributes(tf_idf::ATTRIBUTES),
     OpDef::new("Tile", 13, (2, 2), concat::tile)
         .run_time(run_time::tile)
         .like(Like::Rank)
@@ -462,16 +487,14 @@ pub static REWRITTEN: &[OpDef] = &[
 ];
 
 /// The facts about an operator in its canonical form or, for an older one, in its last form.
-pub(crate) fn find_any(op: &str) -> Option<&'static OpDef> {
-    find("", op).or_else(|| REWRITTEN.iter().find(|def| def.name == op))
+pub(crate) fn find_any(domain: &str, op: &str) -> Option<&'static OpDef> {
+    find(domain, op).or_else(|| REWRITTEN.iter().find(|def| domain.is_empty() && def.name == op))
 }
 
-/// The facts about an operator of ONNX's own domain, if core knows it.
+/// The facts about an operator, if core knows it.
 pub fn find(domain: &str, op: &str) -> Option<&'static OpDef> {
-    if !matches!(domain, "" | "ai.onnx") {
-        return None;
-    }
-    OPS.binary_search_by(|def| def.name.cmp(op)).ok().map(|index| &OPS[index])
+    let operators = domains::domain(domain)?.operators;
+    operators.binary_search_by(|def| def.name.cmp(op)).ok().map(|index| &operators[index])
 }
 
 /// Gives each output of the node its type, by the rule of its operator; an operator that is not known is an error.
@@ -492,13 +515,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_sorted_and_every_row_is_found() {
-        assert!(OPS.windows(2).all(|pair| pair[0].name < pair[1].name));
-        for def in OPS {
-            assert_eq!(find("", def.name).map(|found| found.name), Some(def.name));
-            assert!(def.inputs.0 >= 1 && def.inputs.0 <= def.inputs.1 && def.outputs >= 1, "{}", def.name);
+    fn the_lists_are_sorted_and_every_row_is_found() {
+        for domain in DOMAINS {
+            assert!(domain.operators.windows(2).all(|pair| pair[0].name < pair[1].name), "{}", domain.name);
+            for def in domain.operators {
+                assert_eq!(find(domain.name, def.name).map(OpDef::qualified), Some(def.qualified()));
+                assert_eq!(def.domain, domain.name, "{}", def.name);
+                assert!(def.inputs.0 >= 1 && def.inputs.0 <= def.inputs.1 && def.outputs >= 1, "{}", def.name);
+                assert!(def.inputs.1 != ANY || def.lifted().next().is_none(), "{}: no place is behind any", def.name);
+            }
         }
         assert!(find("com.acme", "Conv").is_none());
         assert!(find("", "Conw").is_none());
+        assert!(find("", "Scaler").is_none());
+        assert!(find("ai.onnx", "Conv").is_some());
     }
 }

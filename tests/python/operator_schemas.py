@@ -35,39 +35,40 @@ def main() -> None:
         print(line)
 
 
-def differences(newest: int, operators: list[dict], functions: list[dict]) -> list[str]:
+def differences(newest: dict[str, int], operators: list[dict], functions: list[dict]) -> list[str]:
     """Gives a line for each thing that core has otherwise than ONNX."""
     found = []
-    if defs.onnx_opset_version() != newest:
-        found.append(f"the newest operator set is {defs.onnx_opset_version()}, core knows {newest}")
+    if defs.onnx_opset_version() != newest[""]:
+        found.append(f"the newest operator set is {defs.onnx_opset_version()}, core knows {newest['']}")
     for operator in operators:
-        for version in range(1, newest + 1):
+        last = newest[operator["domain"]]
+        for version in range(1, last + 1):
             found += attribute_differences(operator, version)
             found += count_differences(operator, version)
-        if schema_of(operator["name"], newest) is not None:
-            found += form_differences(operator, newest)
+        if schema_of(operator, last) is not None:
+            found += form_differences(operator, last)
     for function in functions:
-        found += function_differences(function, newest if function["domain"] == "" else 1)
+        found += function_differences(function, newest.get(function["domain"], 1))
     return found
 
 
 def function_differences(function: dict, newest: int) -> list[str]:
     """Compares a function in all versions that core knows."""
-    name, domain = function["name"], function["domain"]
+    name = function["name"]
     versions = range(function["since"], newest + 1)
     found = [line for version in versions for line in attribute_differences(function, version)]
     found += [line for version in versions for line in count_differences(function, version)]
-    schema = schema_of(name, newest, domain)
+    schema = schema_of(function, newest)
     ours = (*function["inputs"], function["outputs"])
     if arity(schema) != ours:
         found.append(f"{name}: core has {ours} as fewest and most inputs and most outputs, ONNX {arity(schema)}")
     return found + default_differences(function, schema)
 
 
-def schema_of(name: str, version: int, domain: str = "") -> defs.OpSchema | None:
+def schema_of(operator: dict, version: int) -> defs.OpSchema | None:
     """Gives the form of an operator in that version of the operator set, if it has one."""
     try:
-        schema = defs.get_schema(name, max_inclusive_version=version, domain=domain)
+        schema = defs.get_schema(operator["name"], max_inclusive_version=version, domain=operator["domain"])
     except defs.SchemaError:
         return None
     return None if schema.deprecated else schema
@@ -75,7 +76,7 @@ def schema_of(name: str, version: int, domain: str = "") -> defs.OpSchema | None
 
 def attribute_differences(operator: dict, version: int) -> list[str]:
     """Compares names and kinds of the attributes in one version."""
-    schema = schema_of(operator["name"], version, operator["domain"])
+    schema = schema_of(operator, version)
     if schema is None:
         return []
     theirs = {
@@ -98,7 +99,7 @@ def attribute_differences(operator: dict, version: int) -> list[str]:
 
 def count_differences(operator: dict, version: int) -> list[str]:
     """Compares the most inputs and outputs in one version."""
-    schema = schema_of(operator["name"], version, operator["domain"])
+    schema = schema_of(operator, version)
     if schema is None:
         return []
     newest = [operator["inputs"][1], operator["outputs"]]
@@ -110,7 +111,7 @@ def count_differences(operator: dict, version: int) -> list[str]:
 def form_differences(operator: dict, newest: int) -> list[str]:
     """Compares the newest form, and looks for a change of form after the version that core names."""
     name, since = operator["name"], operator["since"]
-    schema, first = schema_of(name, newest), schema_of(name, since)
+    schema, first = schema_of(operator, newest), schema_of(operator, since)
     found = default_differences(operator, schema) + type_differences(operator, schema)
     if first is None or first.since_version != since:
         found.append(f"{name}: ONNX has no version {since}")

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use byoc_core::ops::OPS;
+use byoc_core::ops::{self, OpDef};
 use serde_json::Value;
 
 use crate::places;
@@ -60,7 +60,7 @@ pub fn test_data(name: &str) -> Needed<PathBuf> {
     // One at a time: the makers take most of the memory and all of the cores.
     static MAKING: Mutex<()> = Mutex::new(());
     // They say which of ONNX's own cases there are.
-    let operators: Vec<_> = OPS.iter().map(|def| def.name).collect();
+    let operators: Vec<_> = ops::all().map(OpDef::qualified).collect();
     let root = places::target().join(format!("testdata-{:016x}", hash_of(&sources(), &operators)));
     let folder = root.join(name);
     if folder.is_dir() {
@@ -148,7 +148,7 @@ fn sources() -> Vec<PathBuf> {
     modules.chain(["prepare.py", "requirements.txt"].map(|name| scripts().join(name))).collect()
 }
 
-fn hash_of(files: &[PathBuf], names: &[&str]) -> u64 {
+fn hash_of(files: &[PathBuf], names: &[String]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in files {
         file.file_name().hash(&mut hasher);

@@ -8,7 +8,10 @@ mod boxes;
 mod call;
 mod conv;
 mod create;
+mod features;
+mod forest;
 mod gather;
+mod linear_models;
 mod matmul;
 mod nbits;
 mod norm;
@@ -18,12 +21,16 @@ mod quantize;
 mod reduce;
 mod resize;
 mod rotary;
+mod scores;
 mod select;
 mod shape;
 mod slice;
 mod softmax;
 #[cfg(test)]
 mod testing;
+mod tf_idf;
+mod training;
+mod trees;
 mod types;
 mod unary;
 mod window;
@@ -77,7 +84,9 @@ const FAMILIES: &[&[Kernel]] = &[
     boxes::KERNELS,
     conv::KERNELS,
     create::KERNELS,
+    features::KERNELS,
     gather::KERNELS,
+    linear_models::KERNELS,
     matmul::KERNELS,
     nbits::KERNELS,
     norm::KERNELS,
@@ -90,6 +99,9 @@ const FAMILIES: &[&[Kernel]] = &[
     shape::KERNELS,
     slice::KERNELS,
     softmax::KERNELS,
+    tf_idf::KERNELS,
+    training::KERNELS,
+    trees::KERNELS,
     unary::KERNELS,
 ];
 

@@ -191,6 +191,12 @@ impl<'a> Builder<'a> {
         self.made_up(node, suffix, dtype, vec![], bytes)
     }
 
+    /// A new constant of what the node has as an attribute of that name.
+    pub(super) fn lifted(&mut self, node: &Node, attribute: &str, tensor: Tensor) -> ValueId {
+        let name = self.names.values.unique(&format!("{}_{attribute}", node.name));
+        self.insert_constant(&name, tensor)
+    }
+
     fn made_up(&mut self, node: &Node, suffix: &str, dtype: DType, shape: Vec<usize>, bytes: Vec<u8>) -> ValueId {
         let name = self.names.values.unique(&format!("{}_{suffix}", node.name));
         self.insert_constant(&name, Tensor { dtype, shape, bytes: Bytes::from(bytes) })

@@ -6,14 +6,17 @@ use byoc_plugin_api::Attribute;
 use super::builder::Builder;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::Node;
-use crate::ops::attributes as attributes_of;
+use crate::ops::{self, attributes as attributes_of};
 
 mod arithmetic;
 mod attributes;
 mod inference;
+mod labels;
+mod lift;
 mod resize;
 mod shapes;
 mod softmax;
+mod trees;
 
 /// A rewrite of a node. It may add nodes before it; the node itself is added after all rewrites. The number
 /// is the node's operator-set version.
@@ -88,6 +91,12 @@ const REWRITES: &[(&str, i64, Rewrite)] = &[
     ("Resize", EVER, resize::drop_empty),
     // Exporters to 12 wrote the scalar `axis` as a vector of one.
     ("CumSum", EVER, shapes::scalar_axis),
+    // Keys and values are lists or, from 4 on, tensors.
+    ("LabelEncoder", EVER, labels::label_encoder),
+    // How often nodes are reached goes; the trees themselves stay as they are.
+    ("TreeEnsemble", EVER, trees::ensemble),
+    ("TreeEnsembleClassifier", EVER, trees::classifier),
+    ("TreeEnsembleRegressor", EVER, trees::regressor),
     // Too rare for a rewrite.
     ("Tile", 6, refuse),
 ];
@@ -103,8 +112,13 @@ pub(super) fn name_of_today(op: &str) -> &str {
 
 /// Adds `node`, of an operator set of that version, in canonical form.
 pub(super) fn add(builder: &mut Builder<'_>, mut node: Node, version: i64) -> Result<()> {
-    attributes_of::check_names(&node.op, version, node.attributes.keys().map(String::as_str))
-        .map_err(|error| error.within(format!("node '{}'", node.name)))?;
+    let def = ops::find_any(&node.domain, &node.op);
+    if let Some(def) = def {
+        attributes_of::check_names(def, version, node.attributes.keys().map(String::as_str))
+            .map_err(|error| error.within(format!("node '{}'", node.name)))?;
+        lift::check_kinds(&node, def)?;
+        lift::refuse_strings(&mut node, def)?;
+    }
     // Operator set 1 named inputs that may be overwritten.
     if version < 6 {
         node.attributes.remove("consumed_inputs");
@@ -114,6 +128,9 @@ pub(super) fn add(builder: &mut Builder<'_>, mut node: Node, version: i64) -> Re
         if version < *below {
             rewrite(builder, &mut node, version)?;
         }
+    }
+    if let Some(def) = def {
+        lift::lift(builder, &mut node, def)?;
     }
     trim(&mut node);
     builder.push(node);
@@ -181,7 +198,7 @@ mod tests {
 
     #[test]
     fn every_operator_that_is_rewritten_is_known() {
-        let unknown = REWRITES.iter().filter(|(op, ..)| crate::ops::find("", name_of_today(op)).is_none());
+        let unknown = REWRITES.iter().filter(|(op, ..)| !crate::ops::all().any(|def| def.name == name_of_today(op)));
         assert_eq!(unknown.map(|(op, ..)| *op).collect::<Vec<_>>(), [""; 0]);
     }
 }

@@ -4,14 +4,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use byoc_plugin_api::small::{self, Round};
-use byoc_plugin_api::{ConstantId, Constants, DType, INLINE_BYTES, Node, Region, TensorView, from_hex};
+use byoc_plugin_api::{
+    Attribute, ConstantId, Constants, DType, INLINE_BYTES, Node, Region, TensorView, from_hex, to_hex,
+};
 use bytes::Bytes;
 use prost::Message;
 
 use super::flatten::NEWEST_OPSET;
-use super::proto::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, ValueInfoProto};
+use super::proto::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, ValueInfoProto,
+};
 use super::write::{attribute, node, opset, tensor, to_onnx, value};
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ops::attributes::Kind;
+use crate::ops::ml::MODES;
+use crate::ops::{self, OpDef};
 
 /// The metadata key of the backend that a repro model was made for.
 pub const REPRO_BACKEND: &str = "byoc.backend";
@@ -37,7 +44,8 @@ pub(crate) fn region_model(
     let strip = strip || constants.iter().map(|(_, view)| size(view)).sum::<usize>() > MOST_BYTES;
     let name = |value: usize| region.values[value].name.clone();
     let mut initializer = Vec::with_capacity(region.constants.len());
-    for constant in &region.constants {
+    let lifted = Lifted::of(region);
+    for constant in region.constants.iter().filter(|constant| !lifted.values.contains(&constant.value)) {
         let missing = || Diagnostic::new(Code::BadGraph, format!("constant {} was not given", constant.id));
         let view = constants.get(constant.id).ok_or_else(missing)?;
         let bytes = match (&constant.inline, strip || !view.has_data()) {
@@ -52,9 +60,13 @@ pub(crate) fn region_model(
         value(&port.name, to_onnx(port.dtype), Some(&port.shape))
     };
     let names = |values: &[Option<usize>]| values.iter().map(|value| value.map_or(String::new(), name)).collect();
-    let node = |it: &Node| NodeProto {
-        attribute: it.attributes.iter().map(|(name, value)| attribute(name, value)).collect(),
-        ..node(&it.name, (&it.domain, &it.op), names(&it.inputs), names(&it.outputs))
+    let node = |it: &Node| {
+        let own = &it.inputs[..own_inputs(it)];
+        let attributes = it.attributes.iter().map(|(name, value)| attribute(name, value));
+        NodeProto {
+            attribute: attributes.chain(lifted.attributes(it, region, constants, strip)).collect(),
+            ..node(&it.name, (&it.domain, &it.op), names(own), names(&it.outputs))
+        }
     };
     let graph = GraphProto {
         node: region.nodes.iter().map(node).collect(),
@@ -64,23 +76,13 @@ pub(crate) fn region_model(
         output: region.outputs.iter().map(port).collect(),
         ..GraphProto::default()
     };
-    let domains: BTreeSet<&str> = region.nodes.iter().map(|node| node.domain.as_str()).collect();
-    let mut versions: BTreeMap<&str, i64> = BTreeMap::new();
-    for node in region.nodes.iter().filter(|node| !node.domain.is_empty()) {
-        let (domain, version) = (node.domain.as_str(), node.version.unwrap_or(1));
-        if *versions.entry(domain).or_insert(version) != version {
-            let cause = format!("its nodes are of two versions of '{domain}', and a model imports one");
-            return Err(Diagnostic::new(Code::BadGraph, cause));
-        }
-    }
-    let opset = |domain: &str| opset(domain, versions.get(domain).copied().unwrap_or(NEWEST_OPSET));
     let entry = |(key, value): &(&str, String)| StringStringEntryProto {
         key: Some(Bytes::copy_from_slice(key.as_bytes())),
         value: Some(Bytes::copy_from_slice(value.as_bytes())),
     };
     let model = ModelProto {
         ir_version: Some(IR_VERSION),
-        opset_import: domains.into_iter().map(opset).collect(),
+        opset_import: imports(region)?,
         producer_name: Some(Bytes::from_static(b"byoc")),
         producer_version: Some(Bytes::from_static(env!("CARGO_PKG_VERSION").as_bytes())),
         graph: Some(graph),
@@ -88,6 +90,87 @@ pub(crate) fn region_model(
         ..ModelProto::default()
     };
     Ok(model.encode_to_vec().into())
+}
+
+/// The versions of the domains that the nodes are of.
+fn imports(region: &Region) -> Result<Vec<OperatorSetIdProto>> {
+    let mut versions: BTreeMap<&str, i64> = BTreeMap::new();
+    for node in &region.nodes {
+        let domain = node.domain.as_str();
+        // Some operators are gone from the newest version of their domain.
+        let since = ops::find(domain, &node.op).filter(|_| !domain.is_empty()).map(|def| i64::from(def.since));
+        let version = node.version.or(since).unwrap_or(if domain.is_empty() { NEWEST_OPSET } else { 1 });
+        let imported = versions.entry(domain).or_insert(version);
+        if since.is_some() {
+            *imported = version.max(*imported);
+        } else if *imported != version {
+            let cause = format!("its nodes are of two versions of '{domain}', and a model imports one");
+            return Err(Diagnostic::new(Code::BadGraph, cause));
+        }
+    }
+    Ok(versions.into_iter().map(|(domain, version)| opset(domain, version)).collect())
+}
+
+/// The constants that ONNX has as attributes of the nodes that read them.
+struct Lifted {
+    /// Those that no node reads otherwise.
+    values: BTreeSet<usize>,
+}
+
+/// How many inputs of a node are inputs in ONNX.
+fn own_inputs(node: &Node) -> usize {
+    let def = ops::find(&node.domain, &node.op).filter(|def| def.lifted().next().is_some());
+    def.map_or(node.inputs.len(), |def| def.inputs.1.min(node.inputs.len()))
+}
+
+impl Lifted {
+    fn of(region: &Region) -> Lifted {
+        let (mut values, mut others) = (BTreeSet::new(), BTreeSet::from_iter(region.outputs.iter().copied()));
+        for node in &region.nodes {
+            let (own, lifted) = node.inputs.split_at(own_inputs(node));
+            others.extend(own.iter().flatten());
+            values.extend(lifted.iter().flatten());
+        }
+        Lifted { values: values.difference(&others).copied().collect() }
+    }
+
+    /// What a node has as inputs, as the attributes that it was. Integers are what other numbers are about, so that they stay
+    /// as they are where the others are made up.
+    fn attributes(&self, node: &Node, region: &Region, constants: &Constants<'_>, strip: bool) -> Vec<AttributeProto> {
+        let lifted = ops::find(&node.domain, &node.op).into_iter().flat_map(OpDef::lifted);
+        let given = lifted.zip(&node.inputs[own_inputs(node)..]);
+        let made = given.filter_map(|(def, value)| {
+            let constant = region.constants.iter().find(|constant| Some(constant.value) == *value)?;
+            let view = constants.get(constant.id)?;
+            let hidden = strip && view.dtype().is_float() && constant.inline.is_none();
+            let bytes = if hidden || !view.has_data() { made_up(view, constant.id) } else { elements(view) };
+            Some(attribute(def.name, &lifted_attribute(def.kind, view, &bytes)))
+        });
+        made.collect()
+    }
+}
+
+fn lifted_attribute(kind: Kind, view: &TensorView<'_>, bytes: &[u8]) -> Attribute {
+    let size = view.dtype().unpacked_bytes();
+    let integer = |bytes: &[u8]| {
+        let signed = matches!(view.dtype(), DType::I8 | DType::I16 | DType::I32 | DType::I64);
+        let fill = if signed && bytes.last().is_some_and(|last| last >> 7 == 1) { u8::MAX } else { 0 };
+        let mut all = [fill; 8];
+        all[..size].copy_from_slice(bytes);
+        i64::from_le_bytes(all)
+    };
+    match kind {
+        Kind::Ints => Attribute::Ints(bytes.chunks_exact(size).map(integer).collect()),
+        Kind::Strings => {
+            let mode = |&byte: &u8| MODES.get(usize::from(byte)).copied().unwrap_or_default().to_owned();
+            Attribute::Strings(bytes.iter().map(mode).collect())
+        }
+        Kind::Floats => Attribute::Floats(bytes.as_chunks().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect()),
+        _ => {
+            let shape = view.shape().iter().map(|&size| size as usize).collect();
+            Attribute::Tensor { dtype: view.dtype(), shape, hex: to_hex(bytes) }
+        }
+    }
 }
 
 fn elements(view: &TensorView<'_>) -> Vec<u8> {

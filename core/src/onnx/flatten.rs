@@ -16,7 +16,7 @@ use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, Operato
 use super::supported_ops;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::CustomOperators;
-use crate::ops::control;
+use crate::ops::{self, control};
 
 /// Limits of the call depth of functions, and of nodes and calls after inlining: a file of a few kilobytes could expand to
 /// more than any memory holds.
@@ -24,7 +24,7 @@ const MAX_DEPTH: usize = 64;
 const MAX_STEPS: usize = 250_000;
 
 /// The newest operator set of ONNX that this build knows.
-pub const NEWEST_OPSET: i64 = 28;
+pub const NEWEST_OPSET: i64 = ops::NEWEST;
 
 /// A node that is not replaced by the body of a function.
 #[derive(Debug)]

@@ -20,14 +20,16 @@ pub(super) fn check(nodes: &[FlatNode], custom: &CustomOperators) -> Result<()> 
     let mut unknown = nodes.iter().copied().filter(|node| !known(node));
     let Some(first) = unknown.next() else { return nodes.iter().try_for_each(|node| check_counts(node, custom)) };
     let operator = qualified(first);
-    let cause =
-        format!("node '{}': operator {operator} version {} {}", first.name, first.version, not_known(first, custom));
+    let why = not_known(first, custom);
+    let cause = format!("node '{}': operator {operator} version {} {why}", first.name, first.version);
     let error = Diagnostic::new(Code::UnknownOperator, cause);
     let mut others: Vec<_> = unknown.map(qualified).filter(|other| *other != operator).collect();
     others.sort();
     others.dedup();
     Err(match remedy(first, custom) {
-        _ if !others.is_empty() => error.hint(format!("Nor are: {}", others.join(", "))),
+        _ if !others.is_empty() && ops::reason(&first.domain, &first.op).is_none() => {
+            error.hint(format!("Nor are: {}", others.join(", ")))
+        }
         Some(remedy) => error.hint(remedy),
         None => error,
     })
@@ -59,7 +61,9 @@ fn not_known(node: &FlatNode, custom: &CustomOperators) -> String {
         }
     });
     let versions: Vec<_> = versions.collect();
-    if versions.is_empty() {
+    if let (true, Some(reason)) = (versions.is_empty(), ops::reason(&node.domain, &node.op)) {
+        reason.cause.to_owned()
+    } else if versions.is_empty() {
         match custom.backends() {
             [] => "is not known".into(),
             asked => format!("is not known, neither to byoc nor to {}", asked.join(", ")),
@@ -76,12 +80,25 @@ fn check_counts(node: &FlatNode, custom: &CustomOperators) -> Result<()> {
         let Some(brought) = custom.find(&node.domain, &node.op, Some(node.version)) else { return Ok(()) };
         let present = node.inputs[..inputs].iter().map(|name| !name.is_empty());
         ops::custom::check_counts(brought, present, outputs)
-    } else if let Some(def) = ops::find_any(&node.op) {
+    } else if let Some(def) = ops::find_any(&node.domain, &node.op) {
+        check_version(node)?;
         def.check_counts(node.version, inputs, outputs)
     } else {
         return Ok(());
     };
     checked.map_err(|error| error.within(format!("node '{}' ({})", node.name, qualified(node))))
+}
+
+/// Fails where the operator set of a node is newer than this build knows; that of ONNX's own domain was looked at before.
+fn check_version(node: &FlatNode) -> Result<()> {
+    let Some(domain) = ops::domain(&node.domain).filter(|domain| !(1..=domain.newest).contains(&node.version)) else {
+        return Ok(());
+    };
+    let (version, name, newest) = (node.version, domain.name, domain.newest);
+    let cause =
+        format!("node '{}': operator set {version} of {name} is not known; this build knows 1 to {newest}", node.name);
+    Err(Diagnostic::new(Code::UnknownOperator, cause)
+        .hint(format!("Export the model with version {newest} or lower of it, or update byoc")))
 }
 
 /// Remedies for common unsupported operators.
@@ -91,6 +108,9 @@ fn remedy(node: &FlatNode, custom: &CustomOperators) -> Option<String> {
     }
     if custom.versions(&node.domain, &node.op).next().is_some() {
         return Some("Update the backend, or export the model with a version that it knows".into());
+    }
+    if let Some(reason) = ops::reason(&node.domain, &node.op) {
+        return Some(reason.remedy.to_owned());
     }
     let known = match (node.domain.as_str(), node.op.as_str()) {
         ("", _) => None,

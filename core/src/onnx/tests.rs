@@ -23,6 +23,7 @@ mod graphs;
 mod inputs;
 mod lists;
 mod specified;
+mod tables;
 mod tensors;
 
 /// A model of that operator set: `nodes` from `inputs` (f32) to the value `y`, with `initializers`.

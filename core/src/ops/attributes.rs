@@ -17,6 +17,7 @@ pub enum Kind {
     String,
     Ints,
     Floats,
+    Strings,
     Tensor,
     Graph,
 }
@@ -29,6 +30,7 @@ impl Kind {
             Kind::String => "a text",
             Kind::Ints => "a list of integers",
             Kind::Floats => "a list of numbers",
+            Kind::Strings => "a list of texts",
             Kind::Tensor => "a tensor",
             Kind::Graph => "a graph",
         }
@@ -80,11 +82,16 @@ pub struct AttributeDef {
     pub since: i64,
     /// The last one, `None` while it still does.
     pub until: Option<i64>,
+    /// Whether it is a constant in canonical form, and an input.
+    pub lifted: bool,
 }
+
+/// The last version of attributes that models of any version may have and the canonical form has not.
+const EVER: i64 = i64::MAX;
 
 impl AttributeDef {
     pub(crate) const fn new(name: &'static str, kind: Kind, default: Default) -> AttributeDef {
-        AttributeDef { name, kind, default, since: 1, until: None }
+        AttributeDef { name, kind, default, since: 1, until: None, lifted: false }
     }
 
     pub(crate) const fn since(mut self, version: i64) -> AttributeDef {
@@ -101,6 +108,22 @@ impl AttributeDef {
     pub(crate) const fn required(mut self) -> AttributeDef {
         self.default = Default::Required;
         self
+    }
+
+    /// In canonical form it is a constant: the node's weights are found by their content, as all others are.
+    pub(super) const fn lifted(mut self) -> AttributeDef {
+        self.lifted = true;
+        self
+    }
+
+    /// The importer makes something else of it, whatever the version.
+    pub(super) const fn rewritten(self) -> AttributeDef {
+        self.until(EVER)
+    }
+
+    /// Whether nodes in canonical form have it.
+    pub fn stays(&self) -> bool {
+        self.until.is_none() && !self.lifted
     }
 
     const fn by_shapes(mut self) -> AttributeDef {
@@ -139,6 +162,19 @@ pub(crate) const fn ints(name: &'static str) -> AttributeDef {
 
 pub(crate) const fn graph(name: &'static str) -> AttributeDef {
     AttributeDef::new(name, Kind::Graph, Default::Absent)
+}
+
+pub(crate) const fn floats(name: &'static str) -> AttributeDef {
+    AttributeDef::new(name, Kind::Floats, Default::Absent)
+}
+
+pub(super) const fn tensor(name: &'static str) -> AttributeDef {
+    AttributeDef::new(name, Kind::Tensor, Default::Absent)
+}
+
+/// Strings are no values of a graph: a node that has some is refused.
+pub(super) const fn strings(name: &'static str) -> AttributeDef {
+    AttributeDef::new(name, Kind::Strings, Default::Absent).rewritten()
 }
 
 /// The attributes of an operator.
@@ -181,7 +217,7 @@ pub(super) const CAST_LIKE: List = &[string_or("round_mode", "up").since(24), in
 pub(super) const CLIP: List = &[float("max").until(10), float("min").until(10)];
 pub(super) const COMPRESS: List = &[int("axis")];
 pub(super) const CONCAT: List = &[int("axis").required()];
-pub(super) const CONSTANT_OF_SHAPE: List = &[AttributeDef::new("value", Kind::Tensor, Default::Absent)];
+pub(super) const CONSTANT_OF_SHAPE: List = &[tensor("value")];
 pub(super) const CONV: List = &[
     AUTO_PAD,
     ints("dilations").by_shapes(),
@@ -275,13 +311,13 @@ pub(super) const UNIQUE: List = &[int("axis"), int_or("sorted", 1)];
 pub(super) const UPSAMPLE: List = &[
     float("height_scale").until(6),
     string_or("mode", "nearest"),
-    AttributeDef::new("scales", Kind::Floats, Default::Absent).since(7).until(8),
+    floats("scales").since(7).until(8),
     float("width_scale").until(6),
 ];
 
 /// Fails where a node of that version of the operator set has an attribute that its operator does not have there.
-pub(crate) fn check_names<'a>(op: &str, version: i64, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
-    check_names_of(op, super::find_any(op).map(|def| def.attributes).unwrap_or_default(), version, names)
+pub(crate) fn check_names<'a>(def: &OpDef, version: i64, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    check_names_of(&def.qualified(), def.attributes, version, names)
 }
 
 /// The same for an operator that has these attributes.
@@ -292,9 +328,10 @@ pub(crate) fn check_names_of<'a>(
     names: impl IntoIterator<Item = &'a str>,
 ) -> Result<()> {
     let known = || all.iter().filter(|attribute| attribute.holds_in(version)).map(|attribute| attribute.name);
+    // Operator sets 1 to 5 named for every operator the inputs that it may overwrite. Operators of other domains have a dot.
+    let everywhere = |name: &str| version < 6 && name == "consumed_inputs" && !op.contains('.');
     for name in names {
-        // Operator sets 1 to 5 named for every operator the inputs that it may overwrite.
-        if known().any(|other| other == name) || version < 6 && name == "consumed_inputs" {
+        if known().any(|other| other == name) || everywhere(name) {
             continue;
         }
         let cause = format!("attribute '{name}' is not known for operator {op} version {version}");
@@ -321,34 +358,40 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 pub(super) fn check_kinds(def: &OpDef, node: &Node) -> Result<()> {
     for (name, value) in &node.attributes {
         let Some(attribute) = def.attribute(name) else {
-            return Err(bad(format!("attribute '{name}' is not known for operator {}", def.name)));
+            return Err(bad(format!("attribute '{name}' is not known for operator {}", def.qualified())));
         };
-        let fits = matches!(
-            (attribute.kind, value),
-            (Kind::Int, Attribute::Int(_))
-                | (Kind::Float, Attribute::Float(_))
-                | (Kind::String, Attribute::String(_))
-                | (Kind::Ints, Attribute::Ints(_))
-                | (Kind::Floats, Attribute::Floats(_))
-                | (Kind::Tensor, Attribute::Tensor { .. })
-                | (Kind::Graph, Attribute::Graph(_))
-        );
-        if !fits {
-            return Err(bad(format!("attribute '{name}' must be {}", attribute.kind.described())));
-        }
+        check_kind(attribute, value)?;
     }
     Ok(())
+}
+
+/// Fails where the value of an attribute is of another kind.
+pub(crate) fn check_kind(attribute: &AttributeDef, value: &Attribute) -> Result<()> {
+    let fits = matches!(
+        (attribute.kind, value),
+        (Kind::Int, Attribute::Int(_))
+            | (Kind::Float, Attribute::Float(_))
+            | (Kind::String, Attribute::String(_))
+            | (Kind::Ints, Attribute::Ints(_))
+            | (Kind::Floats, Attribute::Floats(_))
+            | (Kind::Strings, Attribute::Strings(_))
+            | (Kind::Tensor, Attribute::Tensor { .. })
+    );
+    match fits {
+        true => Ok(()),
+        false => Err(bad(format!("attribute '{}' must be {}", attribute.name, attribute.kind.described()))),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::OPS;
     use crate::ops::testing::{Case, check};
+    use crate::ops::{all, find_any};
 
     /// The error for an attribute of an operator in a version of the operator set: cause and remedy.
     fn names(op: &str, version: i64, name: &str) -> Option<(String, String)> {
-        let error = check_names(op, version, [name]).err()?;
+        let error = check_names(find_any("", op)?, version, [name]).err()?;
         Some((error.message, error.hint.unwrap_or_default()))
     }
 
@@ -398,7 +441,7 @@ mod tests {
 
     #[test]
     fn lists_are_sorted_by_name() {
-        for def in OPS {
+        for def in all() {
             let sorted = def.attributes.windows(2).all(|pair| pair[0].name < pair[1].name);
             assert!(sorted && def.attributes.iter().all(|one| one.until.is_none_or(|until| one.since <= until)));
         }

@@ -122,7 +122,7 @@ impl<'a> Infer<'a> {
 
     /// Checks arity and attributes, applies the operator's rule and checks that each wanted output got a type.
     pub fn apply(&mut self, def: &OpDef) -> Result<()> {
-        let (least, most) = def.inputs;
+        let (least, most) = (def.inputs.0, def.most_inputs());
         let count = self.inputs.len();
         if count < least || count > most {
             let range = match most {

@@ -56,16 +56,18 @@ pub(super) fn run(
         };
         elements.push(values.map(|values| values.split(',').filter(|v| !v.is_empty()).map(value).collect()));
     }
+    let (domain, op) = op.rsplit_once('.').unwrap_or(("", op));
     let node = Node {
         name: "n".into(),
         op: op.into(),
+        domain: domain.into(),
         inputs: types.iter().map(|ty| ty.as_ref().map(|_| ValueId(0))).collect(),
         outputs: vec![Some(ValueId(0)); outputs],
         attributes: self::attributes(attributes),
         ..Node::default()
     };
     let mut infer = Infer::new(&node, types, elements);
-    infer.apply(find("", op).unwrap_or_else(|| panic!("no operator {op}")))?;
+    infer.apply(find(domain, op).unwrap_or_else(|| panic!("no operator {op}")))?;
     Ok((infer.outputs.into_iter().flatten().collect(), infer.output_elements.swap_remove(0)))
 }
 

@@ -238,7 +238,8 @@ impl VendorCase {
         let attributes = attributes.collect::<Result<Vec<_>>>()?;
         let op = self.op.as_deref().unwrap_or_default();
         let brought = own.iter().find(|own| own.domain == self.domain && own.name == op);
-        model.import(&self.domain, brought.map_or(1, |own| own.since));
+        let of_core = || byoc_core::ops::find(&self.domain, op).map_or(1, |def| def.since.into());
+        model.import(&self.domain, brought.map_or_else(of_core, |own| own.since));
         model.node((&self.domain, op), names, vec!["y".into()], &attributes);
         let dtype = self.inputs.first().map_or(DType::F32, |operand| operand.dtype);
         model.output("y", dtype);

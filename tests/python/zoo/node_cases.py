@@ -111,15 +111,20 @@ def write_base(folder: Path, case: Case) -> None:
 def reason_to_skip(model: onnx.ModelProto) -> str | None:
     """Says why a case is left out, or None where it is taken."""
     for node in nodes(model.graph):
-        name = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
-        if name not in OPS:
-            return f"operator {name}"
+        operator = qualified(node)
+        if operator not in OPS:
+            return f"operator {operator}"
     for value in (*model.graph.input, *model.graph.output):
         kind = value.type.WhichOneof("value")
         if kind != "tensor_type":
             return f"type {kind.removesuffix('_type')}"
     other = sorted(element_types(model) - TYPES)
     return f"type {TensorProto.DataType.Name(other[0]).lower()}" if other else None
+
+
+def qualified(node: onnx.NodeProto) -> str:
+    """Gives the operator of a node with its domain, where that is not ONNX's own."""
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
 
 
 def nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

@@ -11,6 +11,7 @@ mod damage;
 mod devices;
 mod program;
 mod sweep;
+mod tables;
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
 //! From ONNX models to results: ONNX's own cases, random graphs, graphs as text for each stage, and whole models.
 
+mod classical;
 mod differential;
 mod digits;
 mod filetests;
@@ -12,6 +13,7 @@ use byoc_tests::trial;
 
 fn main() -> ExitCode {
     trial::run(&[
+        ("classical", classical::trials),
         ("differential", differential::trials),
         ("digits", digits::trials),
         ("filetests", filetests::trials),

@@ -11,7 +11,7 @@ use byoc_core::artifact::Artifact;
 use byoc_core::diagnostic::Diagnostic;
 use byoc_core::onnx::functions::{FUNCTIONS, FunctionDef};
 use byoc_core::ops::attributes::{AttributeDef, Default, List};
-use byoc_core::ops::{OPS, OpDef, REWRITTEN};
+use byoc_core::ops::{self, OpDef, REWRITTEN};
 use byoc_core::plugin::Registry;
 use byoc_plugin_api::DType;
 use byoc_plugin_api::small::{self, Round};
@@ -93,7 +93,11 @@ fn every_operator_is_tested() -> Needed<()> {
     let skipped = places::read(&data::test_data(FOLDERS[0])?.join("skipped.json"));
     let skipped: BTreeMap<String, String> = serde_json::from_slice(&skipped).expect("names and reasons");
     let operators = skipped.iter().filter_map(|(case, reason)| Some((case, reason.strip_prefix("operator ")?)));
-    let known: Vec<_> = operators.filter(|(_, operator)| byoc_core::ops::find("", operator).is_some()).collect();
+    let known = |operator: &str| {
+        let (domain, name) = operator.rsplit_once('.').unwrap_or(("", operator));
+        ops::find(domain, name).is_some()
+    };
+    let known: Vec<_> = operators.filter(|(_, operator)| known(operator)).collect();
     assert!(known.is_empty(), "tests/python/zoo/node_cases.py leaves out {known:?}");
     Ok(())
 }
@@ -102,7 +106,7 @@ fn every_operator_is_tested() -> Needed<()> {
 fn operators_have_the_form_that_onnx_says() -> Needed<()> {
     let any = |count: usize| if count == usize::MAX { Value::Null } else { count.into() };
     let attributes = |list: List| -> Vec<Value> {
-        list.iter().map(|AttributeDef { name, kind, default, since, until }| {
+        list.iter().map(|AttributeDef { name, kind, default, since, until, .. }| {
             let kind = format!("{kind:?}").to_lowercase();
             let (required, default) = match default {
                 Default::Int(value) => (false, json!(value)),
@@ -123,7 +127,7 @@ fn operators_have_the_form_that_onnx_says() -> Needed<()> {
     };
     let operator = |def: &OpDef| {
         json!({
-            "domain": "", "name": def.name, "since": def.since, "inputs": [any(def.inputs.0), any(def.inputs.1)],
+            "domain": def.domain, "name": def.name, "since": def.since, "inputs": [any(def.inputs.0), any(def.inputs.1)],
             "outputs": any(def.outputs), "older": older(def), "attributes": attributes(def.attributes),
             "small": def.small.iter().map(|dtype| dtype.name()).collect::<Vec<_>>(),
         })
@@ -134,10 +138,10 @@ fn operators_have_the_form_that_onnx_says() -> Needed<()> {
             "outputs": def.outputs, "older": [], "attributes": attributes(def.attributes),
         })
     };
-    let operators: Vec<_> = OPS.iter().chain(REWRITTEN).map(operator).collect();
+    let operators: Vec<_> = ops::all().chain(REWRITTEN).map(operator).collect();
     let folder = places::temporary();
     let functions: Vec<_> = FUNCTIONS.iter().map(function).collect();
-    let newest = byoc_core::onnx::NEWEST_OPSET;
+    let newest: BTreeMap<_, _> = ops::DOMAINS.iter().map(|domain| (domain.name, domain.newest)).collect();
     let list = json!({"newest": newest, "operators": operators, "functions": functions});
     let list = places::write(folder.path(), "operators.json", list.to_string());
     assert_eq!(data::script("operator_schemas.py", &[&list])?, "");

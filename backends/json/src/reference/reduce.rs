@@ -332,7 +332,7 @@ mod tests {
             (false, true, [3.0, 3.0, 2.0]),
             (true, true, [3.0, 2.0, 0.0]),
         ] {
-            let sums = summed(x.view(), 0, exclusive, reverse);
+            let sums = joined(x.view(), Step::Sum, 0, exclusive, reverse);
             let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(sums.as_slice().expect("order")), bits(&expected), "{exclusive} {reverse}");
         }

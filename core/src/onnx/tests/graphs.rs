@@ -2,7 +2,7 @@
 
 use super::super::proto::StringStringEntryProto;
 use super::*;
-use crate::ops::{OPS, REWRITTEN};
+use crate::ops::{self, OpDef, REWRITTEN};
 
 fn named(name: &str, node: NodeProto) -> NodeProto {
     NodeProto { name: Some(name.into()), ..node }
@@ -117,19 +117,30 @@ fn unknown_operators_are_named() {
 /// only a newer form of it has.
 #[test]
 fn attributes_inputs_and_outputs_are_those_of_the_operator() {
-    for (def, version) in OPS.iter().chain(REWRITTEN).flat_map(|def| (1..=28).map(move |version| (def, version))) {
-        let fails = |node, cause: &str| {
-            let (code, message, _) = failure(&model(version, &[input("x", &[2])], &[], &[node]));
-            assert_eq!((code, message), (Code::BadNode, cause.to_owned()), "{} {version}", def.name);
+    let versions = |def: &'static OpDef| {
+        let newest = ops::domain(def.domain).map_or(0, |domain| domain.newest);
+        (1..=newest).map(move |version| (def, version))
+    };
+    for (def, version) in ops::all().chain(REWRITTEN).flat_map(versions) {
+        let name = def.qualified();
+        let node = |inputs: &[&str], outputs: &[&str], attributes: &[AttributeProto]| NodeProto {
+            domain: Some(def.domain.into()),
+            ..node(def.name, inputs, outputs, attributes)
         };
-        let sharp = node(def.name, &["x"], &["y"], &[int("sharpness", 1)]);
-        let cause = format!("attribute 'sharpness' is not known for operator {} version {version}", def.name);
+        let fails = |node, cause: &str| {
+            let mut model = model(13, &[input("x", &[2])], &[], &[node]);
+            model.opset_import = vec![OperatorSetIdProto { domain: Some(def.domain.into()), version: Some(version) }];
+            let (code, message, _) = failure(&model);
+            assert_eq!((code, message), (Code::BadNode, cause.to_owned()), "{name} {version}");
+        };
+        let sharp = node(&["x"], &["y"], &[int("sharpness", 1)]);
+        let cause = format!("attribute 'sharpness' is not known for operator {name} version {version}");
         fails(sharp, &format!("node 'n': {cause}"));
         let older = def.older.iter().find(|(before, ..)| version < *before);
         let (inputs, outputs) = older.map_or((def.inputs.1, def.outputs), |row| (row.1, row.2));
-        let place = format!("node 'n' ({}): has", def.name);
+        let place = format!("node 'n' ({name}): has");
         if inputs != usize::MAX {
-            let more = node(def.name, &vec!["x"; inputs + 1], &["y"], &[]);
+            let more = node(&vec!["x"; inputs + 1], &["y"], &[]);
             let cause = format!("{} inputs, expected at most {inputs} in version {version}", inputs + 1);
             fails(more, &format!("{place} {cause}"));
         }
@@ -137,7 +148,7 @@ fn attributes_inputs_and_outputs_are_those_of_the_operator() {
             let names: Vec<_> = (0..outputs).map(|index| format!("unread{index}")).collect();
             let names: Vec<_> = ["y"].into_iter().chain(names.iter().map(String::as_str)).collect();
             let cause = format!("{} outputs, expected at most {outputs} in version {version}", outputs + 1);
-            fails(node(def.name, &["x"], &names, &[]), &format!("{place} {cause}"));
+            fails(node(&["x"], &names, &[]), &format!("{place} {cause}"));
         }
     }
     let (_, _, remedy) = failure(&model(11, &[input("x", &[2])], &[], &[node("Squeeze", &["x", "x"], &["y"], &[])]));

@@ -1,6 +1,6 @@
 //! ONNX files: read, compiled, loaded and run.
 
-use byoc_core::ops::OPS;
+use byoc_core::ops::all;
 use byoc_core::ops::control::CONTROL;
 
 use crate::{Target, models, protobuf, run};
@@ -17,7 +17,7 @@ pub(crate) const TARGET: Target = Target {
         if input.len() % 4 == 0 { with(&["kendryte", "json"]) } else { with(&["json"]) }
     },
     mutate: |input, other, rng, raw| {
-        let words: Vec<_> = OPS.iter().map(|op| op.name).chain(CONTROL.iter().map(|op| op.name)).collect();
+        let words: Vec<_> = all().map(|op| op.name).chain(CONTROL.iter().map(|op| op.name)).collect();
         protobuf::bytes(input, other, &words, rng, raw)
     },
 };

@@ -62,6 +62,7 @@ pub(crate) fn bases() -> Vec<Base> {
         base("quantised", quantised(), &["json.kernels=reference"]),
         base("bits", bits(), &[]),
         base("bodies", bodies(), &[]),
+        base("tables", super::tables::tables(), &[]),
     ]
 }
 
