@@ -143,6 +143,12 @@ const ROWS: &[Row] = &[
         &[("Shape", "x", &[]), ("ConstantOfShape", "n0", &[]), ("Greater", "x n1", &[]), ("Where", "n2 x n1", &[])],
     ),
     (&[3, 3], &[("Trilu", "x", &[]), ("ArgMax", "n0", &[]), ("Cast", "n1", &[("to", Int(1))]), ("Pow", "n2 f", &[])]),
+    (&[2, 8], &[("DequantizeLinear", "q8x5 f5", &[]), ("MatMul", "x n0", &[])]),
+    (
+        &[2, 8],
+        &[("DequantizeLinear", "q8x5 f2x5", &[("axis", Int(0)), ("block_size", Int(4))]), ("MatMul", "x n0", &[])],
+    ),
+    (&[3, 3], &[("Cast", "x", &[("to", Int(17))]), ("Transpose", "n0", &[]), ("Cast", "n1", &[("to", Int(1))])]),
     (&[2, 2], &[("Div", "x f2", &[]), ("Sqrt", "n0", &[]), ("Erf", "n1", &[]), ("Mod", "n2 f2", &[("fmod", Int(1))])]),
     (
         &[2, 2],
@@ -215,6 +221,12 @@ fn operand(model: &mut Model, name: &str, constant: &str) -> String {
             let values: Vec<i64> = rest.split(',').filter_map(|value| value.parse().ok()).collect();
             let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             Tensor::new(DType::I64, vec![values.len() as i64], bytes)
+        }
+        // Integers of 4 bits, two in a byte.
+        "q" => {
+            let shape: Vec<i64> = rest.split('x').filter_map(|size| size.parse().ok()).collect();
+            let bytes = usize::try_from(shape.iter().product::<i64>()).unwrap_or_default().div_ceil(2);
+            Tensor::new(DType::I4, shape, (0..bytes).map(|index| (index * 37) as u8).collect())
         }
         _ => return name.to_owned(),
     };

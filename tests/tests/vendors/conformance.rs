@@ -6,6 +6,7 @@ mod faults;
 mod quantised;
 mod vendor;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -105,14 +106,27 @@ fn backends_that_keep_their_promises_pass() {
     }
 }
 
+/// Operators that the kit has no model for: those whose sizes the run tells, since models are made for shapes that are wished
+/// for, quantised ones with scales of their own, and those of domains beside ONNX's own.
+#[rustfmt::skip]
+const WITHOUT_MODELS: &[&str] = &[
+    "adagrad", "adam", "arrayfeatureextractor", "binarizer", "compress", "constantofshape", "convinteger",
+    "dynamicquantizelinear", "featurevectorizer", "imputer", "labelencoder", "linearclassifier", "linearregressor",
+    "matmulnbits", "momentum", "nonmaxsuppression", "nonzero", "normalizer", "onehotencoder", "qlinearconv", "range",
+    "scaler", "shape", "size", "svmclassifier", "svmregressor", "tfidfvectorizer", "treeensemble",
+    "treeensembleclassifier", "treeensembleregressor", "unique",
+];
+
 /// The host backend has every operator, so this is also the test that the kit's models are right.
 #[test]
 fn the_host_backend_passes() {
     let tested = Tested::plain(&places::plugin("json"), &[]);
     assert_eq!((tested.code, tested.failures()), (Some(0), vec![]));
-    // Of operators whose sizes the run tells there is no model: the kit makes models of shapes that are wished for.
-    let (passed, refused) = (tested.count("pass"), tested.count("unsupported"));
-    assert!(passed >= 6000 && refused <= 16, "{}", tested.report["summary"]);
+    let cases = tested.report["cases"].as_array().expect("a list of cases");
+    let refused = cases.iter().filter(|case| case["result"] == "unsupported");
+    let names = refused.filter_map(|case| case["name"].as_str()?.split(':').next());
+    assert_eq!(names.collect::<BTreeSet<_>>(), BTreeSet::from_iter(WITHOUT_MODELS.iter().copied()));
+    assert!(tested.count("pass") >= 11000, "{}", tested.report["summary"]);
 }
 
 #[test]
