@@ -187,7 +187,7 @@ fn finish(tally: Tally, count: u64) {
     let missing: Vec<_> = all.filter(|op| !tally.drawn.contains_key(*op)).collect();
     let unused = ACCEPTED
         .iter()
-        .filter(|entry| entry.reason != accepted::OF_SOME_PROCESSORS && !tally.accepted.contains_key(entry.reason));
+        .filter(|entry| !accepted::OF_SOME_RUNS.contains(&entry.reason) && !tally.accepted.contains_key(entry.reason));
     let unused: Vec<_> = unused.map(|entry| entry.reason).collect();
     text.extend(tally.faults.iter().map(|fault| format!("\n{fault}\n")));
     assert!(tally.faults.is_empty(), "{text}\n{} faults", tally.faults.len());
