@@ -147,20 +147,24 @@ fn input_scale() -> Needed<()> {
     Ok(())
 }
 
-/// Activations of 16 bits: the nodes, the tensor and its type are in the error and in `explain`.
-fn refused() -> Needed<()> {
-    let folder = Folder::empty();
-    let model = Model::default()
-        .opset(21)
+/// A convolution of which the weights and the input `x` are quantised, the input with a zero point of that type.
+fn convolution(model: Model, ty: Type, zero: Vec<u8>) -> Model {
+    model
         .input("x", Type::Float, &[1, 1, 8, 8])
         .tensor(tensor("w", Type::Int8, &[2, 1, 1, 1], vec![100, 156]))
         .weight("s", &[], &[0.01])
-        .tensor(tensor("z", Type::Uint16, &[], vec![3, 0]))
+        .tensor(tensor("z", ty, &[], zero))
         .node("QuantizeLinear", &["x", "s", "z"], &["q"])
         .node("DequantizeLinear", &["q", "s", "z"], &["d"])
         .node("DequantizeLinear", &["w", "s"], &["v"])
         .node("Conv", &["d", "v"], &["y"])
-        .output("y", Type::Float, &[1, 2, 8, 8]);
+        .output("y", Type::Float, &[1, 2, 8, 8])
+}
+
+/// Activations of 16 bits: the nodes, the tensor and its type are in the error and in `explain`.
+fn refused() -> Needed<()> {
+    let folder = Folder::empty();
+    let model = convolution(Model::default().opset(21), Type::Uint16, vec![3, 0]);
     folder.write("model.onnx", model.finish());
     let reason = "kendryte: quantized: type: 'q' is u16, only u8 and i8 have code";
     let explained = folder.byoc(&["explain", "model.onnx", "--backend", "kendryte,json"]);
@@ -183,17 +187,7 @@ fn refused() -> Needed<()> {
 /// A model of which only the weights and the input are quantised: a range is needed for what the convolution gives.
 fn without_scale(more: &[&str]) -> Needed<()> {
     let folder = Folder::empty();
-    let weights = tensor("w", Type::Int8, &[2, 1, 1, 1], vec![100, 156]);
-    let model = Model::default()
-        .input("x", Type::Float, &[1, 1, 8, 8])
-        .tensor(weights)
-        .weight("s", &[], &[0.01])
-        .tensor(tensor("z", Type::Uint8, &[], vec![3]))
-        .node("QuantizeLinear", &["x", "s", "z"], &["q"])
-        .node("DequantizeLinear", &["q", "s", "z"], &["d"])
-        .node("DequantizeLinear", &["w", "s"], &["v"])
-        .node("Conv", &["d", "v"], &["y"])
-        .output("y", Type::Float, &[1, 2, 8, 8]);
+    let model = convolution(Model::default(), Type::Uint8, vec![3]);
     folder.write("model.onnx", model.finish());
     let pixels: Vec<f32> = (0..128).map(|index| index as f32 / 128.0).collect();
     npz::write(&folder.path().join("data.npz"), &[("x", &Tensor::f32(&[2, 1, 1, 8, 8], &pixels))]);

@@ -27,8 +27,8 @@ pub(super) fn causal_conv(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
     };
     let padded = body.concat(&[&state, &x], 2);
     let places = [body.sizes(&x, 2, Some(3)), kernel].map(|count| {
-        let (count, first, step) = (body.squeeze(&count, 0), body.int(0), body.int(1));
-        body.op("Range", [&first, &count, &step])
+        let count = body.squeeze(&count, 0);
+        body.range(&count)
     });
     let starts = body.unsqueeze(&places[0], 1);
     let places = body.op("Add", [&starts, &places[1]]);

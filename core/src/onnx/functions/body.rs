@@ -106,6 +106,12 @@ impl Body {
         self.op("CastLike", [&number, like])
     }
 
+    /// The integers from 0 to before `count`, a scalar.
+    pub(super) fn range(&mut self, count: &Value) -> Value {
+        let [first, step] = [0, 1].map(|value| self.int(value));
+        self.op("Range", [&first, count, &step])
+    }
+
     /// A cast to the element type with that number in ONNX.
     pub(super) fn cast(&mut self, x: &Value, to: i64) -> Value {
         self.with("Cast", [x], &[("to", Attribute::Int(to))])

@@ -17,15 +17,7 @@ pub(super) fn group(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
         _ => x.clone(),
     };
     let grouped = body.reshape(&stash, &[0, call.int("num_groups"), -1]);
-    let axes = body.ints(&[2]);
-    let mean = body.mean(&grouped, &axes);
-    let centred = body.op("Sub", [&grouped, &mean]);
-    let squares = body.op("Mul", [&centred, &centred]);
-    let variance = body.mean(&squares, &axes);
-    let epsilon = body.number(call.float("epsilon"), &stash);
-    let variance = body.op("Add", [&variance, &epsilon]);
-    let deviation = body.op("Sqrt", [&variance]);
-    let normal = body.op("Div", [&centred, &deviation]);
+    let normal = normal_rows(body, &grouped, call.float("epsilon"));
     let mut y = body.op("CastLike", [&normal, &x]);
     if !by_group {
         // Each channel has a row.
@@ -33,11 +25,35 @@ pub(super) fn group(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
         let rows = body.concat(&[&rows, &rest], 0);
         y = body.op("Reshape", [&y, &rows]);
     }
-    let (scale, bias) = (body.unsqueeze(&scale, 1), body.unsqueeze(&bias, 1));
-    let y = body.op("Mul", [&y, &scale]);
+    Ok(vec![scaled_rows(body, &y, &scale, &bias, &x)])
+}
+
+/// `x` without its mean over the axes, and the variance, which is the mean of the squares of that.
+fn centred(body: &mut Body, x: &Value, axes: &Value) -> (Value, Value) {
+    let mean = body.mean(x, axes);
+    let centred = body.op("Sub", [x, &mean]);
+    let squares = body.op("Mul", [&centred, &centred]);
+    let variance = body.mean(&squares, axes);
+    (centred, variance)
+}
+
+/// `(x - mean) / sqrt(variance + epsilon)` of each row of `x`, which is [N, rows, length].
+fn normal_rows(body: &mut Body, x: &Value, epsilon: f32) -> Value {
+    let axes = body.ints(&[2]);
+    let (centred, variance) = centred(body, x, &axes);
+    let epsilon = body.number(epsilon, x);
+    let variance = body.op("Add", [&variance, &epsilon]);
+    let deviation = body.op("Sqrt", [&variance]);
+    body.op("Div", [&centred, &deviation])
+}
+
+/// `scale * rows + bias` with a number for each row, in the shape of `like`.
+fn scaled_rows(body: &mut Body, rows: &Value, scale: &Value, bias: &Value, like: &Value) -> Value {
+    let (scale, bias) = (body.unsqueeze(scale, 1), body.unsqueeze(bias, 1));
+    let y = body.op("Mul", [rows, &scale]);
     let y = body.op("Add", [&y, &bias]);
-    let shape = body.sizes(&x, 0, None);
-    Ok(vec![body.op("Reshape", [&y, &shape])])
+    let shape = body.sizes(like, 0, None);
+    body.op("Reshape", [&y, &shape])
 }
 
 /// `(x - mean) / (deviation + 1e-9)` over the axes, computed in `f64`.
@@ -45,10 +61,7 @@ pub(super) fn mean_variance(body: &mut Body, call: &Call) -> Result<Vec<Value>> 
     let x = call.input(0)?;
     let axes = body.ints(call.ints("axes").unwrap_or_default());
     let wide = body.cast(&x, to_onnx(DType::F64));
-    let mean = body.mean(&wide, &axes);
-    let centred = body.op("Sub", [&wide, &mean]);
-    let squares = body.op("Mul", [&centred, &centred]);
-    let variance = body.mean(&squares, &axes);
+    let (centred, variance) = centred(body, &wide, &axes);
     let deviation = body.op("Sqrt", [&variance]);
     let epsilon = body.number(1e-9, &wide);
     let deviation = body.op("Add", [&deviation, &epsilon]);
@@ -60,20 +73,8 @@ pub(super) fn mean_variance(body: &mut Body, call: &Call) -> Result<Vec<Value>> 
 pub(super) fn instance(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
     let (x, scale, bias) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let rows = body.reshape(&x, &[0, 0, -1]);
-    let axes = body.ints(&[2]);
-    let mean = body.mean(&rows, &axes);
-    let centred = body.op("Sub", [&rows, &mean]);
-    let squares = body.op("Mul", [&centred, &centred]);
-    let variance = body.mean(&squares, &axes);
-    let epsilon = body.number(call.float("epsilon"), &x);
-    let variance = body.op("Add", [&variance, &epsilon]);
-    let deviation = body.op("Sqrt", [&variance]);
-    let normal = body.op("Div", [&centred, &deviation]);
-    let (scale, bias) = (body.unsqueeze(&scale, 1), body.unsqueeze(&bias, 1));
-    let y = body.op("Mul", [&normal, &scale]);
-    let y = body.op("Add", [&y, &bias]);
-    let shape = body.sizes(&x, 0, None);
-    Ok(vec![body.op("Reshape", [&y, &shape])])
+    let normal = normal_rows(body, &rows, call.float("epsilon"));
+    Ok(vec![scaled_rows(body, &normal, &scale, &bias, &x)])
 }
 
 /// `x` divided by its norm along an axis, 0 where that is 0.

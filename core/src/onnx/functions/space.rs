@@ -73,8 +73,7 @@ pub(super) fn center_crop_pad(body: &mut Body, call: &Call) -> Result<Vec<Value>
         }
         None => {
             let rank = body.op("Size", [&sizes]);
-            let [first, step] = [0, 1].map(|value| body.int(value));
-            (body.op("Range", [&first, &rank, &step]), sizes)
+            (body.range(&rank), sizes)
         }
     };
     let two = body.ints(&[2]);
@@ -114,8 +113,8 @@ pub(super) fn affine_grid(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
     let points = body.concat(&[&points[2], &points[1], &points[0], &ones], 3);
     // x, y and 1 for an image; x, y, z and 1 for a volume.
     let rank = body.sizes(&theta, 1, Some(2));
-    let (count, first, step) = (body.squeeze(&rank, 0), body.int(0), body.int(1));
-    let columns = body.op("Range", [&first, &count, &step]);
+    let count = body.squeeze(&rank, 0);
+    let columns = body.range(&count);
     let constant = body.ints(&[3]);
     let columns = body.concat(&[&columns, &constant], 0);
     let points = body.with("Gather", [&points, &columns], &[("axis", Attribute::Int(3))]);
@@ -135,8 +134,7 @@ pub(super) fn affine_grid(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
 fn coordinates(body: &mut Body, sizes: &Value, axis: i64, like: &Value, aligned: bool) -> Value {
     let index = body.int(axis);
     let size = body.op("Gather", [sizes, &index]);
-    let [zero, step] = [0, 1].map(|value| body.int(value));
-    let places = body.op("Range", [&zero, &size, &step]);
+    let places = body.range(&size);
     let (places, size) = (body.op("CastLike", [&places, like]), body.op("CastLike", [&size, like]));
     let [one, two] = [1.0, 2.0].map(|value| body.number(value, like));
     let doubled = body.op("Mul", [&places, &two]);
@@ -158,8 +156,8 @@ pub(super) fn tensor_scatter(body: &mut Body, call: &Call) -> Result<Vec<Value>>
     let circular = call.word("mode", &["linear", "circular"])? == "circular";
     let shape = body.sizes(&update, 0, None);
     let index = body.int(axis);
-    let (length, first, step) = (body.op("Gather", [&shape, &index]), body.int(0), body.int(1));
-    let places = body.op("Range", [&first, &length, &step]);
+    let length = body.op("Gather", [&shape, &index]);
+    let places = body.range(&length);
     // Both lie along their axes.
     let rank = body.op("Shape", [&shape]);
     let ones = body.ints(&[1]);
