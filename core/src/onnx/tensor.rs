@@ -6,6 +6,7 @@ use bytes::Bytes;
 use super::external::ExternalFiles;
 use super::proto::{TensorProto, tensor_proto::DataLocation, tensor_proto::DataType};
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::ops::cast;
 
 /// A tensor whose bytes are exactly as many as its type and shape say.
 #[derive(Clone, Debug)]
@@ -43,67 +44,12 @@ pub(super) fn dtype(what: &str, code: i32) -> Result<DType> {
         bad(what, format!("element type {name} is not supported")).hint(format!("byoc takes {}", supported_types()))
     };
     let known = DataType::try_from(code).map_err(|_| unsupported(&code.to_string()))?;
-    from_onnx(known).ok_or_else(|| unsupported(known.as_str_name()))
-}
-
-/// The mapping between ONNX types and ours.
-fn from_onnx(code: DataType) -> Option<DType> {
-    Some(match code {
-        DataType::Float => DType::F32,
-        DataType::Double => DType::F64,
-        DataType::Float16 => DType::F16,
-        DataType::Bfloat16 => DType::BF16,
-        DataType::Int8 => DType::I8,
-        DataType::Int16 => DType::I16,
-        DataType::Int32 => DType::I32,
-        DataType::Int64 => DType::I64,
-        DataType::Uint8 => DType::U8,
-        DataType::Uint16 => DType::U16,
-        DataType::Uint32 => DType::U32,
-        DataType::Uint64 => DType::U64,
-        DataType::Bool => DType::Bool,
-        DataType::Float8e4m3fn => DType::F8E4M3FN,
-        DataType::Float8e4m3fnuz => DType::F8E4M3FNUZ,
-        DataType::Float8e5m2 => DType::F8E5M2,
-        DataType::Float8e5m2fnuz => DType::F8E5M2FNUZ,
-        DataType::Float8e8m0 => DType::F8E8M0,
-        DataType::Float4e2m1 => DType::F4E2M1,
-        DataType::Int4 => DType::I4,
-        DataType::Uint4 => DType::U4,
-        DataType::Int2 => DType::I2,
-        DataType::Uint2 => DType::U2,
-        _ => return None,
-    })
+    cast::from_onnx(i64::from(code)).ok_or_else(|| unsupported(known.as_str_name()))
 }
 
 /// ONNX's number of our element type.
 pub fn to_onnx(dtype: DType) -> i32 {
-    let code = match dtype {
-        DType::F32 => DataType::Float,
-        DType::F64 => DataType::Double,
-        DType::F16 => DataType::Float16,
-        DType::BF16 => DataType::Bfloat16,
-        DType::I8 => DataType::Int8,
-        DType::I16 => DataType::Int16,
-        DType::I32 => DataType::Int32,
-        DType::I64 => DataType::Int64,
-        DType::U8 => DataType::Uint8,
-        DType::U16 => DataType::Uint16,
-        DType::U32 => DataType::Uint32,
-        DType::U64 => DataType::Uint64,
-        DType::Bool => DataType::Bool,
-        DType::F8E4M3FN => DataType::Float8e4m3fn,
-        DType::F8E4M3FNUZ => DataType::Float8e4m3fnuz,
-        DType::F8E5M2 => DataType::Float8e5m2,
-        DType::F8E5M2FNUZ => DataType::Float8e5m2fnuz,
-        DType::F8E8M0 => DataType::Float8e8m0,
-        DType::F4E2M1 => DataType::Float4e2m1,
-        DType::I4 => DataType::Int4,
-        DType::U4 => DataType::Uint4,
-        DType::I2 => DataType::Int2,
-        DType::U2 => DataType::Uint2,
-    };
-    code as i32
+    cast::to_onnx(dtype) as i32
 }
 
 /// ONNX's number for the element type that it calls `name`, such as `FLOAT`.
