@@ -4,6 +4,7 @@
 mod bind;
 mod copies;
 mod device;
+mod handles;
 mod open;
 mod plan;
 mod resident;
