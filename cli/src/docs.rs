@@ -111,9 +111,10 @@ that is known to run when the model is compiled stands in the place of its node.
 const SEQUENCES: &str = "
 ## Sequences and optionals
 
-These are supported within a graph, and in bodies that read what is around them, where the model fixes how many elements a sequence has
-and which of them it reads: the graph then has the elements, and backends see no sequence. A tensor that is cut into slices of 1 may have as
-many as it likes, and the position may be computed. Inputs, outputs and carried values are tensors.
+No backend is asked about these: core moves the tensors itself, on the host. Where the model fixes how many elements a sequence has and which of
+them it reads, the graph has the elements in its place, and what is left are nodes on tensors. Inputs, outputs and carried values may be
+sequences and optionals. A tensor that is taken out of a sequence has as many dimensions as all those in it; where they differ in
+that, it cannot be taken out (B203).
 
 ";
 

@@ -2,6 +2,7 @@
 //! constant table. These types are internal on purpose: backends see `Region`, artifacts have their own manifest.
 
 mod custom;
+mod list;
 mod literal;
 mod print;
 mod read;
@@ -17,6 +18,7 @@ use crate::constants::{BaseId, ConstantRef, ConstantTable};
 use crate::overwrite::Input;
 
 pub use self::custom::{CustomOperator, CustomOperators};
+pub use self::list::{ElementShape, ListType};
 pub use self::literal::elements;
 pub(crate) use self::print::node_text;
 pub use self::print::print;
@@ -49,13 +51,15 @@ impl std::fmt::Display for TensorType {
     }
 }
 
-/// A tensor of the graph: an input, a constant or a node's output.
+/// A value of the graph: an input, a constant or a node's output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
     /// The name in the model, unique in the graph.
     pub name: String,
     /// Type and shape, once they are known.
     pub ty: Option<TensorType>,
+    /// What it holds, if it is a sequence or an optional: its type is [`ListType::handle`] then.
+    pub list: Option<ListType>,
     /// The constant, if the value is one.
     pub constant: Option<ConstantRef>,
 }
@@ -194,20 +198,28 @@ impl Graph {
 
     /// Adds a value and returns its index.
     pub fn add_value(&mut self, name: impl Into<String>, ty: Option<TensorType>) -> ValueId {
-        self.values.push(Value { name: name.into(), ty, constant: None });
+        self.values.push(Value { name: name.into(), ty, list: None, constant: None });
         ValueId(self.values.len() - 1)
     }
 
     /// Adds a constant value and returns its index.
     pub fn add_constant(&mut self, name: impl Into<String>, dtype: DType, constant: ConstantRef) -> ValueId {
         let shape = constant.view.shape.iter().map(|&size| Dim::Fixed(size)).collect();
-        self.values.push(Value { name: name.into(), ty: Some(TensorType { dtype, shape }), constant: Some(constant) });
+        let ty = Some(TensorType { dtype, shape });
+        self.values.push(Value { name: name.into(), ty, list: None, constant: Some(constant) });
         ValueId(self.values.len() - 1)
     }
 
     /// The value of that index.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0]
+    }
+
+    /// Whether core runs the node itself and asks no backend about it: control flow, and what reads or makes a sequence or an
+    /// optional.
+    pub fn is_run_by_core(&self, node: &Node) -> bool {
+        let mut values = node.inputs.iter().chain(&node.outputs).flatten();
+        node.bodies.is_some() || values.any(|&id| self.value(id).list.is_some())
     }
 
     /// For each value, the node that makes it.

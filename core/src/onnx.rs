@@ -21,6 +21,7 @@ pub mod functions;
 mod graph;
 mod info;
 mod inputs;
+mod list_type;
 mod lists;
 mod names;
 mod supported_ops;

@@ -232,7 +232,8 @@ pub(crate) fn print(partitioned: &Partitioned, backends: &[Selected]) -> String 
     }
     for &ControlPlan { entry, node, before } in &partitioned.control {
         let graph = &partitioned.model.entries[entry];
-        text += &format!("control flow behind {before} regions of {}\n", graph.name);
+        let what = if graph.nodes[node].bodies.is_some() { "control flow" } else { "a sequence" };
+        text += &format!("{what} behind {before} regions of {}\n", graph.name);
         text += &format!("  {}\n", node_text(&partitioned.model, graph, &graph.nodes[node]));
     }
     for &(entry, node) in &partitioned.left_over {

@@ -17,5 +17,6 @@ pub use copies::{PlannedCopy, planned_copies};
 pub use device::{Device, DeviceName, OpenedDomain, UnopenedDomain, open_domain};
 pub use open::{Opened, open_file, open_region};
 pub use session::{
-    CopyTime, DeviceUse, LoadOptions, PortIndex, PortInfo, Queueing, RegionTime, Session, SingleRegion, Trial,
+    CopyTime, DeviceUse, ListView, LoadOptions, MadeList, PortIndex, PortInfo, Queueing, RegionTime, Session,
+    SingleRegion, Trial,
 };

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use byoc_core::artifact::manifest::ListType;
 use byoc_core::compile::{self, Report, Request, Silent};
 use byoc_core::diagnostic::Result;
 use byoc_core::plugin::{Registry, SearchPath};
 use byoc_core::runtime::{LoadOptions, Session};
 use byoc_json_backend as _;
+use byoc_tools::lists::Given;
 
 use crate::tensor::Tensor;
 
@@ -46,13 +48,36 @@ pub fn load(artifact: &Path, registry: &Registry, threads: usize) -> Result<Sess
     Session::open(artifact, registry, &LoadOptions { threads, ..LoadOptions::default() })
 }
 
-/// Runs the entry on inputs found by name, and returns its outputs by name.
+/// Runs the entry on inputs found by name, and returns its outputs by name. The tensors of a sequence `x` are called `x.0`, `x.1` and
+/// so on; an optional that is not there holds nothing.
 pub fn run(session: &mut Session, given: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
-    let inputs: Vec<_> =
-        session.inputs().iter().map(|port| crate::npz::find(given, &port.name).reinterpret(port.dtype)).collect();
+    session.forget_lists();
+    let mut inputs = Vec::new();
+    for port in session.inputs() {
+        inputs.push(match &port.list {
+            None => crate::npz::find(given, &port.name).reinterpret(port.dtype),
+            Some(list) => {
+                let handle = list_of(given, &port.name, list)?.give(session)?.expect("a list has a handle");
+                Tensor::new(handle.dtype(), handle.shape().to_vec(), handle.bytes().to_vec())
+            }
+        });
+    }
     let borrowed: Vec<_> = inputs.iter().map(Tensor::borrowed).collect();
     let views: Vec<_> = borrowed.iter().map(|tensor| tensor.view()).collect();
     session.run(&views)?;
-    let ports = session.outputs();
-    ports.iter().enumerate().map(|(index, port)| Ok((port.name.clone(), Tensor::of(&session.output(index)?)))).collect()
+    let outputs = byoc_tools::outputs::collect(session)?.into_iter();
+    Ok(outputs.map(|(name, it)| (name, Tensor::new(it.dtype(), it.shape().to_vec(), it.bytes().to_vec()))).collect())
+}
+
+fn list_of(given: &[(String, Tensor)], name: &str, list: &ListType) -> Result<Given> {
+    let owned = |tensor: &Tensor| {
+        let Tensor { dtype, shape, bytes } = tensor.clone().reinterpret(list.dtype);
+        byoc_tools::tensor::Tensor::new(dtype, shape, bytes).expect("as many bytes as elements")
+    };
+    let element = |name: &str| given.iter().find(|(known, _)| known == name).map(|(_, tensor)| owned(tensor));
+    if !list.sequence {
+        return Ok(element(name).map_or(Given::Nothing, Given::Optional));
+    }
+    let elements: Vec<_> = (0..).map_while(|index| element(&format!("{name}.{index}"))).collect();
+    Ok(if list.optional && elements.is_empty() { Given::Nothing } else { Given::Sequence(elements) })
 }

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// How many regions and nodes each backend has, in order of appearance; `None` for those that no backend takes. What was
-/// expanded is no node any more, and control flow is in no region.
+/// expanded is no node any more, and what core runs itself is in no region.
 fn counts(rows: &[NodeRow]) -> Vec<(Option<&str>, usize, usize)> {
     let mut counts: Vec<(Option<&str>, Vec<&str>, usize)> = Vec::new();
     for row in rows.iter().filter(|row| !row.expanded && !row.control) {
@@ -73,6 +73,8 @@ fn text(rows: &[NodeRow]) -> String {
     let mut table = Table::new(&["node", "operator", "backend", "region", "not taken by"]);
     for row in rows {
         let (region, backend) = match &row.taken {
+            // Core runs it, and it has no bodies.
+            Some((region, backend)) if region.is_empty() => ("-", backend.as_str()),
             Some((region, backend)) => (region.as_str(), backend.as_str()),
             None if row.expanded => ("-", "expanded"),
             None => ("-", "unassigned"),
@@ -86,7 +88,7 @@ fn text(rows: &[NodeRow]) -> String {
         None => format!("unassigned: {}", count(nodes, "node")),
     });
     let control = rows.iter().filter(|row| row.control).count();
-    let control = (control > 0).then(|| format!("control flow: {}", count(control, "node")));
+    let control = (control > 0).then(|| format!("byoc itself: {}", count(control, "node")));
     format!("{}\n{}\n", table.text(), counts.chain(control).collect::<Vec<_>>().join("; "))
 }
 

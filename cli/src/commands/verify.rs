@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
-use byoc_core::runtime::{LoadOptions, PortInfo, Session};
+use byoc_core::runtime::{LoadOptions, Session};
 use byoc_tools::compare::{Comparison, Tolerance, compare_all};
 use byoc_tools::execution::Loaded;
 use byoc_tools::fill::Fill;
@@ -79,15 +79,11 @@ pub(crate) fn by_reference_kernels(
 ) -> Result<Vec<(String, Tensor)>> {
     let (name, setting) = embed::reference()?;
     let chosen = Backends { backend: vec![name], backend_opt: vec![setting] };
-    let shape = |(port, tensor): (PortInfo, &Tensor)| {
-        (port.name, tensor.shape().iter().map(|&size| usize::try_from(size).unwrap_or(0)).collect())
-    };
-    let ports = loaded.session.inputs();
-    let shapes = Shapes { shape: ports.into_iter().zip(&loaded.inputs).map(shape).collect(), dim: Vec::new() };
+    let shapes = Shapes { shape: loaded.shapes(), dim: Vec::new() };
     let sources = vec![("main".to_owned(), model.to_owned())];
     let request = compile_request::request(registry, &chosen, sources, &shapes)?;
     let mut session = Session::load(artifact::compile_for_now(&request, model)?.0, registry, &LoadOptions::default())?;
-    let inputs = loaded.inputs_for(&session.inputs())?;
-    session.run(&inputs)?;
+    let inputs = loaded.inputs_for(&mut session)?;
+    session.run(&inputs.views()?)?;
     outputs::collect(&session)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use byoc_core::artifact::manifest::ValueType;
 use byoc_core::artifact::{Artifact, Manifest};
 use byoc_core::artifact::{Ledger, Totals};
 use byoc_core::runtime::planned_copies;
@@ -43,8 +44,11 @@ struct Entry {
 #[derive(Debug, Serialize)]
 struct Port {
     name: String,
+    /// The element type, or all of a sequence's or an optional's.
     dtype: String,
     shape: Vec<byoc_plugin_api::Dim>,
+    #[serde(skip)]
+    is_list: bool,
 }
 
 /// A backend's share of the artifact.
@@ -92,7 +96,8 @@ impl Overview {
             text += &format!("entry {}: {}{}\n", entry.name, count(entry.regions, "region"), copies(entry.copies));
             let ports = [("input", &entry.inputs), ("output", &entry.outputs)];
             for (kind, port) in ports.into_iter().flat_map(|(kind, ports)| ports.iter().map(move |port| (kind, port))) {
-                text += &format!("  {kind:6} {}: {}{}\n", port.name, port.dtype, shape(&port.shape));
+                let shape = if port.is_list { String::new() } else { shape(&port.shape) };
+                text += &format!("  {kind:6} {}: {}{shape}\n", port.name, port.dtype);
             }
         }
         let mut table = Table::new(&["backend", "version", ">regions", ">nodes"]);
@@ -183,8 +188,9 @@ fn entries(manifest: &Manifest) -> Vec<Entry> {
     let entry = |entry: &byoc_core::artifact::manifest::Entry| {
         let ports = |ports: &[byoc_core::artifact::manifest::Port]| {
             let port = |port: &byoc_core::artifact::manifest::Port| {
-                let value = &entry.values[port.value];
-                Port { name: port.name.clone(), dtype: value.dtype.to_string(), shape: value.shape.clone() }
+                let ValueType { dtype, shape, list } = &entry.values[port.value];
+                let dtype = list.as_ref().map_or_else(|| dtype.to_string(), ToString::to_string);
+                Port { name: port.name.clone(), dtype, shape: shape.clone(), is_list: list.is_some() }
             };
             ports.iter().map(port).collect()
         };

@@ -2,6 +2,7 @@
 //! agrees, everything that is stored is used. Checked when a file is opened, and before one is written.
 
 mod control;
+mod list;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -244,6 +245,7 @@ fn check_entry(manifest: &Manifest, entry: &Entry) -> Checked {
             return Err(format!("value {} is not of the type of '{}'", constant.value, stored.section));
         }
     }
+    list::check_values(entry)?;
     let mut next = 0;
     for (index, call) in entry.calls.iter().enumerate() {
         control::check_before(manifest, entry, (&mut next, Some(index)), &mut made)?;
@@ -303,7 +305,8 @@ fn check_call(manifest: &Manifest, entry: &Entry, call: &Call, made: &mut [bool]
 
 /// Whether the types are equal as far as both know their sizes.
 fn agree(value: &ValueType, info: &ValueInfo) -> bool {
-    value.dtype == info.dtype
+    value.list.is_none()
+        && value.dtype == info.dtype
         && value.shape.len() == info.shape.len()
         && value.shape.iter().zip(&info.shape).all(|pair| match pair {
             (Dim::Fixed(one), Dim::Fixed(other)) => one == other,

@@ -5,8 +5,10 @@ use byoc_plugin_api::{ConstantId, DType, Dim, Options};
 use serde::{Deserialize, Serialize};
 
 mod control;
+mod list;
 
 pub use self::control::{Control, ControlKind};
+pub use self::list::{ListOp, ListType};
 use super::header::byte_length;
 use crate::constants::View;
 
@@ -104,6 +106,9 @@ pub struct ValueType {
     pub dtype: DType,
     /// Size of each dimension.
     pub shape: Vec<Dim>,
+    /// What it holds, if it is a sequence or an optional.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<ListType>,
 }
 
 /// A value of an entry that is a constant.

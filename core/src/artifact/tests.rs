@@ -4,6 +4,7 @@
 mod code;
 mod control;
 mod external;
+mod list;
 
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
@@ -59,7 +60,7 @@ fn region(large: usize) -> Region {
 }
 
 fn entry() -> Entry {
-    let ty = |shape: &[Dim]| ValueType { dtype: DType::F32, shape: shape.to_vec() };
+    let ty = |shape: &[Dim]| ValueType { dtype: DType::F32, shape: shape.to_vec(), list: None };
     Entry {
         name: "main".into(),
         inputs: vec![Port { name: "x".into(), value: 0 }],
@@ -282,7 +283,7 @@ fn elements_that_share_bytes_stay_as_they_lie() {
         bindings.filter(|used| used.constant == 0).for_each(|used| used.view = plain.clone());
         let entry = &mut contents.manifest.entries[0];
         let shape = seen.shape.iter().copied().map(Dim::Fixed).collect();
-        entry.values[1] = ValueType { dtype: DType::U4, shape };
+        entry.values[1] = ValueType { dtype: DType::U4, shape, list: None };
         entry.constants[0].used.view = seen;
         contents
     };

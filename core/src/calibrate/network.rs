@@ -188,7 +188,7 @@ fn part_for(graph: &Graph, wanted: &BTreeSet<ValueId>) -> Graph {
 
 /// Errors where a value comes from control flow or is in a body: how often it is computed differs from sample to sample.
 fn require_no_control(graph: &Graph) -> Result<()> {
-    let node = graph.nodes.iter().find(|node| node.bodies.is_some()).map(|node| node.name.as_str());
+    let node = graph.nodes.iter().find(|node| graph.is_run_by_core(node)).map(|node| node.name.as_str());
     let Some(place) = node.or(graph.body_of.is_some().then_some(graph.name.as_str())) else { return Ok(()) };
     let message = format!("calibration cannot watch what is in control flow or behind it, and '{place}' is");
     Err(Diagnostic::new(Code::Calibration, message).hint("Leave out of --backend what needs a data set there"))

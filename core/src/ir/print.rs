@@ -55,9 +55,10 @@ pub(crate) fn node_text(model: &Model, graph: &Graph, node: &Node) -> String {
 
 fn typed(graph: &Graph, id: ValueId) -> String {
     let value = graph.value(id);
-    match &value.ty {
-        Some(ty) => format!("{}: {ty}", name(value)),
-        None => format!("{}: ?", name(value)),
+    match (&value.list, &value.ty) {
+        (Some(list), _) => format!("{}: {list}", name(value)),
+        (None, Some(ty)) => format!("{}: {ty}", name(value)),
+        (None, None) => format!("{}: ?", name(value)),
     }
 }
 

@@ -10,7 +10,7 @@
 //!
 //! A line is an entry, a body of control flow (`body main/Loop_0`, behind its entry), an input, a node or an output. A node of
 //! control flow names its bodies in the attribute `bodies`, and `captured` says how many of its last operands are values that
-//! they read. `-` is an operand or a result that is absent, `?` a type that is not known; a result may have no type at all. A name that holds a space or one of `,(){}<>="` is in double quotes. What the
+//! they read. A sequence or an optional has a type such as `seq(f32[3,?])`. `-` is an operand or a result that is absent, `?` a type that is not known; a result may have no type at all. A name that holds a space or one of `,(){}<>="` is in double quotes. What the
 //! text form does not show is not read: nodes are named `<Op>_<n>`, and the bytes of large constants come from the caller.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use byoc_plugin_api::{Attribute, AttributeTensor, DType, Dim, from_hex};
 
 use super::literal::elements;
-use super::{Bodies, Declared, Graph, Model, Node, TensorType, ValueId};
+use super::{Bodies, Declared, Graph, ListType, Model, Node, TensorType, ValueId};
 use crate::constants::ConstantTable;
 
 /// Gives the bytes of a constant of that type whose text, behind the type, is neither its elements as numbers nor `0x` with
@@ -101,7 +101,7 @@ impl<'a> LineReader<'a> {
 
     fn output(&mut self) -> Result<()> {
         let name = self.name()?;
-        let ty = self.optional_type()?;
+        let ty = if self.optional_list()?.is_some() { None } else { self.optional_type()? };
         if self.take("=") {
             self.operand()?;
         }
@@ -139,9 +139,11 @@ impl<'a> LineReader<'a> {
     /// An input of the graph or a result of a node: `-`, or a name and perhaps a type.
     fn result(&mut self) -> Result<Option<ValueId>> {
         let Some(name) = self.optional_name()? else { return Ok(None) };
-        let ty = self.optional_type()?;
+        let list = self.optional_list()?;
+        let ty = if list.is_some() { Some(ListType::handle()) } else { self.optional_type()? };
         let id = self.value(&name);
-        self.graph.values[id.0].ty = ty;
+        let value = &mut self.graph.values[id.0];
+        (value.ty, value.list) = (ty, list);
         Ok(Some(id))
     }
 
@@ -181,6 +183,14 @@ impl<'a> LineReader<'a> {
     /// The type behind a colon, if there is one that is known.
     fn optional_type(&mut self) -> Result<Option<TensorType>> {
         if self.take(":") { self.ty() } else { Ok(None) }
+    }
+
+    /// The type of a sequence or an optional behind a colon, if that is what follows.
+    fn optional_list(&mut self) -> Result<Option<ListType>> {
+        let Some(rest) = self.rest.trim_start().strip_prefix(':').map(str::trim_start) else { return Ok(None) };
+        let Some((list, rest)) = ListType::read(rest)? else { return Ok(None) };
+        self.rest = rest.trim_start();
+        Ok(Some(list))
     }
 
     fn ty(&mut self) -> Result<Option<TensorType>> {

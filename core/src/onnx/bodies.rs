@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use byoc_plugin_api::DType;
 
-use super::builder::{Builder, List};
+use super::builder::{Builder, Holds, List};
 use super::early_types::EarlyType;
 use super::flatten::{FlatBody, FlatNode};
 use super::graph::{Contents, Importer};
@@ -64,10 +64,16 @@ pub(super) fn add(
     let lists = captured_lists(builder, &captured, &mut around);
     let variable = |id: &ValueId| builder.graph.value(*id).constant.is_none();
     node.inputs.extend(around.iter().map(|(_, id)| *id).filter(variable).map(Some));
-    let around: Vec<(String, Value, EarlyType)> =
-        around.into_iter().map(|(name, id)| (name, builder.graph.value(id).clone(), builder.early_type(id))).collect();
+    let captured = |(name, id): (String, ValueId)| Captured {
+        name,
+        value: builder.graph.value(id).clone(),
+        early_type: builder.early_type(id),
+        holds: builder.holds(id),
+    };
+    let around: Vec<Captured> = around.into_iter().map(captured).collect();
     let formals = formals(builder, &node, own)?;
     let mut graphs = Vec::with_capacity(bodies.len());
+    let mut holds = Vec::new();
     for body in bodies {
         let path = match def.bodies.len() {
             1 => format!("{}/", node.name),
@@ -76,19 +82,36 @@ pub(super) fn add(
         let index = importer.reserve();
         let mut inner = builder.body(path);
         add_formals(&mut inner, &node, &body.graph.input, &formals)?;
-        around.iter().for_each(|(name, value, early_type)| inner.add_captured(name, value, *early_type));
+        around.iter().for_each(|captured| inner.add_captured(captured));
         for (name, list, elements) in &lists {
             let values = elements.iter().filter_map(|element| inner.named(element)).collect();
             inner.add_list(name, list.with(values));
         }
-        let graph = build(inner, importer, body)?;
+        let (graph, given) = build(inner, importer, body)?;
         check_outputs(&node, own, &graph)?;
         importer.put(index, graph);
         graphs.push(index);
+        holds = given;
+    }
+    if node.op == "Loop" {
+        // Its condition is no output of the node.
+        holds.remove(0);
+    }
+    if node.op != "SequenceMap" {
+        node.outputs.iter().zip(holds).for_each(|(id, holds)| id.iter().for_each(|&id| builder.set_holds(id, holds)));
     }
     node.bodies = Some(Bodies { captured: node.inputs.len() - own, graphs });
     builder.push(node);
     Ok(())
+}
+
+/// A value of the graph around a body that the body reads.
+pub(super) struct Captured {
+    /// The model's name.
+    pub(super) name: String,
+    pub(super) value: Value,
+    pub(super) early_type: EarlyType,
+    pub(super) holds: Option<Holds>,
 }
 
 /// The sequences among the captured names, each with the names of its elements, which are read as well.
@@ -112,7 +135,8 @@ fn captured_lists(
         .collect()
 }
 
-fn build(mut builder: Builder<'_>, importer: &mut Importer<'_>, body: FlatBody) -> Result<Graph> {
+/// The graph of a body, and what its outputs hold.
+fn build(mut builder: Builder<'_>, importer: &mut Importer<'_>, body: FlatBody) -> Result<(Graph, Vec<Option<Holds>>)> {
     let FlatBody { mut graph, nodes, .. } = body;
     let initializers = super::graph::initializers(&mut graph)?;
     let given =
@@ -121,7 +145,8 @@ fn build(mut builder: Builder<'_>, importer: &mut Importer<'_>, body: FlatBody) 
     let outputs = graph.output.into_iter().map(|output| output.name.unwrap_or_default()).collect();
     importer.fill(&mut builder, Contents { initializers, inputs: vec![], nodes, outputs })?;
     builder.graph.calls = importer.calls.clone();
-    Ok(builder.graph)
+    let holds = builder.graph.outputs.iter().map(|&id| builder.holds(id)).collect();
+    Ok((builder.graph, holds))
 }
 
 fn check_counts(def: &control::ControlDef, node: &Node) -> Result<()> {
@@ -157,12 +182,16 @@ fn complete_loop(builder: &mut Builder<'_>, node: &mut Node) {
     }
 }
 
+/// What is known early of an input of a body.
+type Formal = (EarlyType, Option<Holds>);
+
 /// What is known early of the inputs that a body has of its own; `own` inputs of the node are not captured.
-fn formals(builder: &Builder<'_>, node: &Node, own: usize) -> Result<Vec<EarlyType>> {
-    let given: Vec<_> = node.inputs[..own].iter().flatten().map(|&id| builder.early_type(id)).collect();
+fn formals(builder: &Builder<'_>, node: &Node, own: usize) -> Result<Vec<Formal>> {
+    let given = node.inputs[..own].iter().flatten().map(|&id| (builder.early_type(id), builder.holds(id)));
+    let given: Vec<Formal> = given.collect();
     Ok(match node.op.as_str() {
         "Loop" => {
-            let scalar = |dtype| EarlyType { rank: Some(0), dtype: Some(dtype) };
+            let scalar = |dtype| (EarlyType { rank: Some(0), dtype: Some(dtype) }, None);
             [scalar(DType::I64), scalar(DType::Bool)].into_iter().chain(given.into_iter().skip(2)).collect()
         }
         "Scan" => {
@@ -175,28 +204,28 @@ fn formals(builder: &Builder<'_>, node: &Node, own: usize) -> Result<Vec<EarlyTy
                 );
                 Diagnostic::new(Code::BadNode, cause)
             })?;
-            let sliced = |(index, ty): (usize, EarlyType)| EarlyType {
-                rank: ty.rank.and_then(|rank| if index < states { Some(rank) } else { rank.checked_sub(1) }),
-                dtype: ty.dtype,
+            let sliced = |(index, (ty, holds)): (usize, Formal)| {
+                let rank = ty.rank.and_then(|rank| if index < states { Some(rank) } else { rank.checked_sub(1) });
+                (EarlyType { rank, dtype: ty.dtype }, holds)
             };
             given.into_iter().enumerate().map(sliced).collect()
+        }
+        // It gets an element of each sequence.
+        "SequenceMap" => {
+            let element = |(ty, holds): Formal| (holds.map_or(ty, |_| EarlyType::default()), None);
+            given.into_iter().map(element).collect()
         }
         _ => Vec::new(),
     })
 }
 
-fn add_formals(
-    builder: &mut Builder<'_>,
-    node: &Node,
-    declared: &[ValueInfoProto],
-    formals: &[EarlyType],
-) -> Result<()> {
+fn add_formals(builder: &mut Builder<'_>, node: &Node, declared: &[ValueInfoProto], formals: &[Formal]) -> Result<()> {
     if declared.len() != formals.len() {
         let (name, op, has, expected) = (&node.name, &node.op, declared.len(), formals.len());
         let cause = format!("node '{name}' ({op}): its body has {has} inputs, expected {expected}");
         return Err(Diagnostic::new(Code::BadNode, cause));
     }
-    for (info, early_type) in declared.iter().zip(formals) {
+    for (info, &(early_type, holds)) in declared.iter().zip(formals) {
         let name = info.name.as_deref().unwrap_or_default();
         if name.is_empty() || builder.named(name).is_some() {
             let cause = format!(
@@ -205,7 +234,7 @@ fn add_formals(
             );
             return Err(Diagnostic::new(Code::BadNode, cause));
         }
-        builder.add_formal(name, *early_type);
+        builder.add_formal(name, early_type, holds);
     }
     Ok(())
 }
@@ -223,7 +252,8 @@ fn check_outputs(node: &Node, own: usize, body: &Graph) -> Result<()> {
         return bad(format!("its body has {has} outputs, expected at least {least}"));
     }
     let most = has - usize::from(op == "Loop");
-    if node.outputs.len() > most || op == "If" && node.outputs.len() != most {
+    let all = matches!(op.as_str(), "If" | "SequenceMap");
+    if node.outputs.len() > most || all && node.outputs.len() != most {
         return bad(format!("has {} outputs, and its body gives {most}", node.outputs.len()));
     }
     Ok(())

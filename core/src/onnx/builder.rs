@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, HashMap};
 use byoc_plugin_api::{Attribute, DType};
 use bytes::Bytes;
 
-pub(super) use self::list::List;
+pub(super) use self::list::{Holds, List};
+use super::bodies::Captured;
 use super::early_types::{self, EarlyType};
 use super::names::Names;
 use super::tensor::Tensor;
 use crate::constants::ConstantTable;
-use crate::ir::{Graph, Node, TensorType, Value, ValueId};
+use crate::ir::{Graph, Node, TensorType, ValueId};
 
 /// Upper limit of elements in lists of axes, sizes and scales.
 const MAX_KNOWN: usize = 1024;
@@ -27,6 +28,8 @@ pub(super) struct Builder<'a> {
     types: HashMap<ValueId, EarlyType>,
     /// The names that stand for no tensor.
     lists: HashMap<String, List>,
+    /// What values hold that are sequences or optionals.
+    holding: HashMap<ValueId, Holds>,
     /// What goes before the model's names of values, in a body.
     path: String,
 }
@@ -41,16 +44,16 @@ impl<'a> Builder<'a> {
     /// An empty graph. Made-up names keep clear of the names given.
     pub(super) fn new(entry: &str, constants: &'a mut ConstantTable, names: &'a mut TakenNames) -> Builder<'a> {
         let graph = Graph { name: entry.to_owned(), ..Graph::default() };
-        let (by_name, types) = (HashMap::new(), HashMap::new());
-        Builder { graph, constants, by_name, names, types, lists: HashMap::new(), path: String::new() }
+        let (by_name, types, lists, holding) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
+        Builder { graph, constants, by_name, names, types, lists, holding, path: String::new() }
     }
 
     /// An empty graph, for a body that a node of this one runs. `path` goes before the names of its values.
     pub(super) fn body(&mut self, path: String) -> Builder<'_> {
         let name = format!("{}/{}", self.graph.entry(), path.trim_end_matches('/'));
         let graph = Graph { name, body_of: Some(self.graph.entry().to_owned()), ..Graph::default() };
-        let (by_name, types) = (HashMap::new(), HashMap::new());
-        Builder { graph, constants: self.constants, by_name, names: self.names, types, lists: HashMap::new(), path }
+        let (by_name, types, lists, holding) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
+        Builder { graph, constants: self.constants, by_name, names: self.names, types, lists, holding, path }
     }
 
     /// What a value is called that the model calls `name`. In bodies of one model, several values may have a name.
@@ -82,9 +85,10 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds an input of a body, with what is known of it early.
-    pub(super) fn add_formal(&mut self, name: &str, early_type: EarlyType) -> ValueId {
+    pub(super) fn add_formal(&mut self, name: &str, early_type: EarlyType, holds: Option<Holds>) -> ValueId {
         let id = self.add_value(name, None);
         self.types.insert(id, early_type);
+        self.set_holds(id, holds);
         self.graph.inputs.push(id);
         id
     }
@@ -104,13 +108,15 @@ impl<'a> Builder<'a> {
 
     /// Adds a value of the graph around a body under the name that the model has for it: a constant as such, another value as an
     /// input.
-    pub(super) fn add_captured(&mut self, name: &str, value: &Value, early_type: EarlyType) {
+    pub(super) fn add_captured(&mut self, captured: &Captured) {
+        let Captured { name, value, early_type, holds } = captured;
         let id = self.graph.add_value(value.name.clone(), None);
-        self.by_name.insert(name.to_owned(), id);
+        self.by_name.insert(name.clone(), id);
         if value.constant.is_some() {
             self.graph.values[id.0] = value.clone();
         } else {
-            self.types.insert(id, early_type);
+            self.types.insert(id, *early_type);
+            self.set_holds(id, *holds);
             self.graph.inputs.push(id);
         }
     }
@@ -123,6 +129,7 @@ impl<'a> Builder<'a> {
 
     /// Adds a node.
     pub(super) fn push(&mut self, node: Node) {
+        self.note_lists(&node);
         let types = early_types::of_outputs(self, &node);
         self.types
             .extend(node.outputs.iter().zip(types).filter_map(|(output, early_type)| Some(((*output)?, early_type))));

@@ -7,13 +7,13 @@ use indexmap::IndexMap;
 use super::builder::{Builder, TakenNames};
 use super::external::ExternalFiles;
 use super::flatten::{self, FlatNode, Opsets};
-use super::inputs::ShapeOptions;
+use super::inputs::{Input, ShapeOptions};
 use super::names::Names;
 use super::proto::{GraphProto, ModelProto, TensorProto};
 use super::{attribute, bodies, canonical, inputs, lists, sort, supported_ops, tensor};
 use crate::constants::ConstantTable;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::ir::{CustomOperators, Graph, Node, TensorType, ValueId};
+use crate::ir::{CustomOperators, Graph, Node, ValueId};
 use crate::ops;
 
 /// What the graphs of one model are made with.
@@ -31,7 +31,7 @@ pub(super) struct Importer<'a> {
 /// What a graph is filled with.
 pub(super) struct Contents {
     pub(super) initializers: IndexMap<String, TensorProto>,
-    pub(super) inputs: Vec<(String, TensorType)>,
+    pub(super) inputs: Vec<Input>,
     /// In topological order.
     pub(super) nodes: Vec<FlatNode>,
     pub(super) outputs: Vec<String>,
@@ -94,8 +94,9 @@ impl Importer<'_> {
                 (false, Err(_)) => {}
             }
         }
-        for (name, ty) in inputs {
+        for Input { name, ty, list } in inputs {
             let id = builder.add_value(&name, Some(ty));
+            builder.graph.values[id.0].list = list;
             builder.graph.inputs.push(id);
         }
         for node in nodes {
@@ -123,6 +124,11 @@ impl Importer<'_> {
             });
         }
         let FlatNode { name, op, domain, version, inputs, outputs, attributes, bodies } = node;
+        if !bodies.is_empty() {
+            for input in &inputs {
+                builder.list_value(input);
+            }
+        }
         let mut inputs = inputs.iter().map(|input| input_value(builder, &name, input)).collect::<Result<Vec<_>>>()?;
         while let Some(None) = inputs.last() {
             inputs.pop();
@@ -185,9 +191,9 @@ pub(super) fn initializers(graph: &mut GraphProto) -> Result<IndexMap<String, Te
 }
 
 /// The names of all values that no node makes.
-fn given(initializers: &IndexMap<String, TensorProto>, inputs: &[(String, TensorType)]) -> Result<HashSet<String>> {
+fn given(initializers: &IndexMap<String, TensorProto>, inputs: &[Input]) -> Result<HashSet<String>> {
     let mut given: HashSet<String> = initializers.keys().cloned().collect();
-    for (name, _) in inputs {
+    for Input { name, .. } in inputs {
         if name.is_empty() {
             return Err(bad("an input has no name".into()));
         }
@@ -226,11 +232,8 @@ fn set_outputs(builder: &mut Builder<'_>, outputs: &[String]) -> Result<()> {
     }
     let mut seen = HashSet::new();
     for name in outputs {
-        let undefined = || match builder.list(name) {
-            None => bad(format!("nothing defines the output '{name}'")),
-            Some(_) => lists::not_a_tensor(&format!("the output '{name}'")),
-        };
-        let id = builder.named(name).ok_or_else(undefined)?;
+        let undefined = || bad(format!("nothing defines the output '{name}'"));
+        let id = builder.named(name).or_else(|| builder.list_value(name)).ok_or_else(undefined)?;
         // A body may hand a value on and give it as well.
         if !seen.insert(id) && builder.graph.body_of.is_none() {
             return Err(bad(format!("output '{name}' is listed twice")));

@@ -6,11 +6,11 @@ use byoc_plugin_api::{DType, Dim};
 
 use super::ImportOptions;
 use super::names::identifier;
-use super::proto::{TypeProto, ValueInfoProto, tensor_shape_proto::dimension::Value as DimValue, type_proto};
-use super::tensor;
+use super::proto::{ValueInfoProto, tensor_shape_proto::dimension::Value as DimValue, type_proto};
+use super::{list_type, tensor};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::Expr;
-use crate::ir::{self, TensorType};
+use crate::ir::{self, ElementShape, ListType, TensorType};
 
 /// The user's options, and which of them some entry could use.
 pub(super) struct ShapeOptions<'a> {
@@ -19,12 +19,21 @@ pub(super) struct ShapeOptions<'a> {
     dims: BTreeSet<String>,
 }
 
+/// An input with its type.
+pub(super) struct Input {
+    pub(super) name: String,
+    pub(super) ty: TensorType,
+    /// What it holds, if it is a sequence or an optional.
+    pub(super) list: Option<ListType>,
+}
+
 /// An input as the model declares it.
 struct Declared {
     name: String,
     dtype: DType,
     /// `None` if the model does not declare the rank.
     shape: Option<Vec<Size>>,
+    list: Option<ListType>,
 }
 
 /// A dimension as the model declares it.
@@ -45,7 +54,7 @@ impl<'a> ShapeOptions<'a> {
     }
 
     /// The types of one graph's inputs, in their order.
-    pub(super) fn types(&mut self, inputs: &[ValueInfoProto]) -> Result<Vec<(String, TensorType)>> {
+    pub(super) fn types(&mut self, inputs: &[ValueInfoProto]) -> Result<Vec<Input>> {
         let mut declared = inputs.iter().map(declared).collect::<Result<Vec<_>>>()?;
         let mut symbols = Symbols::new(&declared);
         for input in &mut declared {
@@ -123,8 +132,8 @@ impl Symbols {
         }
     }
 
-    fn resolve(&self, input: Declared) -> Result<(String, TensorType)> {
-        let Declared { name, dtype, shape } = input;
+    fn resolve(&self, input: Declared) -> Result<Input> {
+        let Declared { name, dtype, shape, list } = input;
         let Some(shape) = shape else {
             let error = Diagnostic::new(Code::ShapeUnknown, format!("input '{name}' has no shape in the model"));
             return Err(error.hint(format!("Give it one, as in: --shape {name}:1x3x224x224")));
@@ -145,13 +154,16 @@ impl Symbols {
                 .ok_or_else(|| Diagnostic::new(Code::BadGraph, format!("input '{name}': its shape is too large")))?;
             dims.push(dim);
         }
-        Ok((name, TensorType { dtype, shape: dims }))
+        Ok(Input { name, ty: TensorType { dtype, shape: dims }, list })
     }
 }
 
 /// Puts the user's shape in place of the declared one. A named dimension gets its size everywhere.
 fn override_shape(input: &mut Declared, shape: &[usize], symbols: &mut Symbols) -> Result<()> {
     let name = &input.name;
+    if let Some(list) = &mut input.list {
+        return override_elements(name, list, shape);
+    }
     let Some(declared) = &input.shape else {
         input.shape = Some(shape.iter().map(|&size| Size::Fixed(size)).collect());
         return Ok(());
@@ -173,12 +185,35 @@ fn override_shape(input: &mut Declared, shape: &[usize], symbols: &mut Symbols) 
     Ok(())
 }
 
+/// The user's shape is that of every tensor in a list.
+fn override_elements(name: &str, list: &mut ListType, shape: &[usize]) -> Result<()> {
+    let given = ElementShape::Sizes(shape.iter().map(|&size| Some(Dim::Fixed(size))).collect());
+    let fits = match &list.shape {
+        ElementShape::Sizes(declared) => {
+            let allows = |(declared, given): (&Option<Dim>, &usize)| {
+                declared.as_ref().and_then(Dim::fixed).is_none_or(|size| size == *given)
+            };
+            declared.len() == shape.len() && declared.iter().zip(shape).all(allows)
+        }
+        ElementShape::Never | ElementShape::Any => true,
+    };
+    if !fits {
+        return Err(option_error(format!("input '{name}' is {list} in the model, and its shape option does not fit")));
+    }
+    list.shape = given;
+    Ok(())
+}
+
 fn declared(info: &ValueInfoProto) -> Result<Declared> {
     let name = info.name.clone().unwrap_or_default();
     let what = format!("input '{name}'");
+    if let Some(list) = list_type::read(&what, info.r#type.as_ref())? {
+        let TensorType { dtype, .. } = ListType::handle();
+        return Ok(Declared { name, dtype, shape: Some(Vec::new()), list: Some(list) });
+    }
     let value = info.r#type.as_ref().and_then(|ty| ty.value.as_ref());
     let Some(type_proto::Value::TensorType(tensor)) = value else {
-        return Err(refuse(&what, info.r#type.as_ref()));
+        return Err(Diagnostic::new(Code::BadGraph, format!("{what} has no type in the model")));
     };
     let dtype = tensor::dtype(&what, tensor.elem_type.unwrap_or(0))?;
     let size = |(axis, dim): (usize, &Option<DimValue>)| match dim {
@@ -197,7 +232,7 @@ fn declared(info: &ValueInfoProto) -> Result<Declared> {
             Some(dims.iter().enumerate().map(size).collect::<Result<Vec<_>>>()?)
         }
     };
-    Ok(Declared { name, dtype, shape })
+    Ok(Declared { name, dtype, shape, list: None })
 }
 
 /// The declared type of an output. A wrong one is not an error: the computed type is used.
@@ -213,21 +248,6 @@ pub(super) fn declared_output(info: &ValueInfoProto) -> ir::Declared {
         dtype: tensor::dtype("", tensor.elem_type.unwrap_or(0)).ok(),
         shape: tensor.shape.as_ref().map(|shape| shape.dim.iter().map(|dim| size(&dim.value)).collect()),
     }
-}
-
-/// The error for an input that is not a dense tensor.
-fn refuse(what: &str, ty: Option<&TypeProto>) -> Diagnostic {
-    let kind = match ty.and_then(|ty| ty.value.as_ref()) {
-        Some(type_proto::Value::SequenceType(_)) => "a sequence",
-        Some(type_proto::Value::MapType(_)) => "a map",
-        Some(type_proto::Value::OptionalType(_)) => "optional",
-        Some(type_proto::Value::SparseTensorType(_)) => "a sparse tensor",
-        Some(type_proto::Value::TensorType(_)) | None => {
-            return Diagnostic::new(Code::BadGraph, format!("{what} has no type in the model"));
-        }
-    };
-    Diagnostic::new(Code::BadTensor, format!("{what} is {kind}, which is not supported"))
-        .hint("Export the model with plain tensors as inputs")
 }
 
 fn option_error(message: String) -> Diagnostic {

@@ -34,6 +34,8 @@ pub static CONTROL: &[ControlDef] = &[
     // The limit of iterations and the condition may be left out.
     ControlDef { name: "Loop", since: 1, bodies: &["body"], attributes: &[], inputs: (0, ANY) },
     ControlDef { name: "Scan", since: 8, bodies: &["body"], attributes: SCAN, inputs: (1, ANY) },
+    // The first input is a sequence, the others are sequences of as many tensors, or tensors.
+    ControlDef { name: "SequenceMap", since: 17, bodies: &["body"], attributes: &[], inputs: (1, ANY) },
 ];
 
 /// The control-flow operator of that name, if it is one.

@@ -1,5 +1,7 @@
 //! Assembles the artifact's contents: entries, regions and sections, from the settled constants.
 
+mod control;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use byoc_plugin_api::Dim;
@@ -7,14 +9,13 @@ use byoc_plugin_api::Dim;
 use super::external::References;
 use super::storage::{OutsideUse, Storage, StoredConstant};
 use crate::artifact::manifest::{
-    BackendRequirement, Binding, Call, Chosen, ConstantValue, Control, ControlKind, Entry, Manifest, NodeSummary, Port,
-    Region, Requirements, Stored, ValueInfo, ValueType,
+    BackendRequirement, Binding, Call, Chosen, ConstantValue, Entry, ListType, Manifest, NodeSummary, Port, Region,
+    Requirements, Stored, ValueInfo, ValueType,
 };
 use crate::artifact::{self, Contents, Section};
 use crate::codegen::{Generated, GeneratedRegion};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::{Graph, ValueId};
-use crate::partition::ControlPlan;
 use crate::plugin::BackendIdentity;
 
 /// The contents, still without a ledger. External constants have no section.
@@ -125,7 +126,8 @@ impl Values<'_> {
             let message = format!("entry '{}': the type of '{}' is not known", self.graph.name, value.name);
             return Err(Diagnostic::new(Code::BadGraph, message));
         };
-        self.types.push(ValueType { dtype: ty.dtype, shape: ty.shape.clone() });
+        let list = value.list.as_ref().map(ListType::from);
+        self.types.push(ValueType { dtype: ty.dtype, shape: ty.shape.clone(), list });
         self.numbers.insert(id, self.types.len() - 1);
         Ok(self.types.len() - 1)
     }
@@ -160,50 +162,8 @@ fn entry_of(generated: &Generated, storage: &Storage, index: usize) -> Result<En
         calls.push(Call { region: number, inputs, outputs: values.numbers(&region.plan.outputs)? });
     }
     let plans = generated.control.iter().filter(|plan| plan.entry == index);
-    let control = plans.map(|plan| control_of(generated, plan, &mut values)).collect::<Result<_>>()?;
+    let control = plans.map(|plan| control::of(generated, plan, &mut values)).collect::<Result<_>>()?;
     let outputs = values.ports(&graph.outputs)?;
     let (name, body) = (graph.name.clone(), graph.body_of.is_some());
     Ok(Entry { name, body, inputs, outputs, values: values.types, constants, calls, control })
-}
-
-/// A node of control flow, with a place for each value that its bodies give.
-fn control_of(generated: &Generated, plan: &ControlPlan, values: &mut Values<'_>) -> Result<Control> {
-    let graphs = &generated.model.entries;
-    let graph = &graphs[plan.entry];
-    let node = &graph.nodes[plan.node];
-    let missing = || {
-        let message = format!("entry '{}': node '{}' is not control flow", graph.entry(), node.name);
-        Diagnostic::new(Code::BadGraph, message)
-    };
-    let bodies = node.bodies.as_ref().ok_or_else(missing)?;
-    let own = node.inputs.len() - bodies.captured;
-    let kind = match (node.op.as_str(), bodies.graphs.as_slice()) {
-        ("If", &[then_branch, else_branch]) => ControlKind::If { then_branch, else_branch },
-        ("Loop", &[body]) => ControlKind::Loop { body, carried: own.saturating_sub(2) },
-        ("Scan", &[body]) => {
-            let ints = |name: &str| node.ints(name).map(<[i64]>::to_vec).unwrap_or_default();
-            let scanned = usize::try_from(node.int("num_scan_inputs", 0)).unwrap_or(0);
-            ControlKind::Scan {
-                body,
-                carried: own.saturating_sub(scanned),
-                scanned,
-                input_axes: ints("scan_input_axes"),
-                input_directions: ints("scan_input_directions"),
-                output_axes: ints("scan_output_axes"),
-                output_directions: ints("scan_output_directions"),
-            }
-        }
-        _ => return Err(missing()),
-    };
-    let outputs = node.outputs.iter().map(|output| output.map(|id| values.number(id)).transpose());
-    let mut outputs: Vec<_> = outputs.collect::<Result<_>>()?;
-    let condition = usize::from(matches!(kind, ControlKind::Loop { .. }));
-    outputs.resize(graphs[bodies.graphs[0]].outputs.len() - condition, None);
-    Ok(Control {
-        name: node.name.clone(),
-        before: plan.before,
-        kind,
-        inputs: values.numbers(&node.inputs.iter().copied().flatten().collect::<Vec<_>>())?,
-        outputs,
-    })
 }

@@ -64,7 +64,7 @@ impl Storage {
         }
         for graph in &generated.model.entries {
             let outputs = graph.outputs.iter().map(|&id| (id, format!("{}/{}", graph.entry(), graph.value(id).name)));
-            let control = graph.nodes.iter().filter(|node| node.bodies.is_some());
+            let control = graph.nodes.iter().filter(|node| graph.is_run_by_core(node));
             let control = control.flat_map(|node| {
                 let reader = format!("{}/{}", graph.entry(), node.name);
                 node.inputs.iter().flatten().map(move |&id| (id, reader.clone()))

@@ -10,7 +10,7 @@ use self::order::Order;
 use super::run_time;
 use crate::ir::{Graph, Node, ValueId};
 
-/// In place of a backend's index: core runs control flow itself.
+/// In place of a backend's index: core runs control flow, and what reads or makes sequences, itself.
 pub(super) const CORE: usize = usize::MAX - 1;
 
 /// A set of nodes that run as one call.
@@ -69,7 +69,7 @@ impl<'g> Groups<'g> {
         self.group_at.push(self.groups.len());
         self.set_of[node] = set;
         let alone = self.sizing[node].is_some();
-        let backend = self.graph.nodes[node].bodies.is_some().then_some(CORE);
+        let backend = self.graph.is_run_by_core(&self.graph.nodes[node]).then_some(CORE);
         self.groups.push(Group { backend, nodes: BTreeSet::from([node]), reads, alone, set });
     }
 

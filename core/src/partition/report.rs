@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use byoc_plugin_api::Refusal;
 
 use super::Partitioned;
-use crate::ir::{Bodies, Graph, Model, Node};
+use crate::ir::{Graph, Model, Node};
 use crate::plugin::Selected;
 
 /// The reason of a backend that has no pattern for a node.
@@ -52,7 +52,8 @@ pub struct NodeRow {
     pub taken: Option<(String, String)>,
     /// For each backend before the one that took it: its name, and its refusal.
     pub refused: Vec<(String, String)>,
-    /// Whether it is control flow, which no backend is asked about: then `taken` names what it runs, and `byoc`.
+    /// Whether core runs it and no backend is asked about it, as control flow and what reads or makes a sequence: then `taken` names the
+    /// bodies that it runs, and `byoc`.
     pub control: bool,
     /// Whether it was the call of a function, which the function's nodes replace because no backend takes it whole.
     pub expanded: bool,
@@ -67,8 +68,8 @@ pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow>
     let mut rows = Vec::new();
     for (entry, graph) in partitioned.model.entries.iter().enumerate() {
         for (index, node) in graph.nodes.iter().enumerate() {
-            if let Some(bodies) = &node.bodies {
-                rows.push(control_row(&partitioned.model, graph, node, bodies));
+            if graph.is_run_by_core(node) {
+                rows.push(core_row(&partitioned.model, graph, node));
                 continue;
             }
             let region = regions.get(&(entry, index));
@@ -90,9 +91,10 @@ pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow>
     rows
 }
 
-/// The row of a node of control flow.
-fn control_row(model: &Model, graph: &Graph, node: &Node, bodies: &Bodies) -> NodeRow {
-    let names: Vec<_> = bodies.graphs.iter().map(|&body| model.entries[body].name.as_str()).collect();
+/// The row of a node that core runs: what is taken are its bodies, where it has some.
+fn core_row(model: &Model, graph: &Graph, node: &Node) -> NodeRow {
+    let bodies = node.bodies.iter().flat_map(|bodies| &bodies.graphs);
+    let names: Vec<_> = bodies.map(|&body| model.entries[body].name.as_str()).collect();
     NodeRow {
         entry: graph.entry().to_owned(),
         node: node.name.clone(),

@@ -2,6 +2,7 @@
 //! of small integer tensors, so that shapes computed in the graph are known as well.
 
 mod control;
+mod lists;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -152,17 +153,24 @@ impl Inference<'_> {
         let elements = node.inputs.iter().map(|id| known.get(id.as_ref()?).cloned()).collect();
         let taken = Rc::clone(&self.taken);
         let mut infer = Infer { taken: Some(&taken), ..Infer::new(node, inputs, elements) };
-        match &node.bodies {
-            Some(bodies) => self.control(&mut infer, bodies)?,
-            None => ops::infer(&mut infer, self.custom)?,
-        }
-        let results = infer.outputs.into_iter().zip(infer.output_elements);
-        for (id, (ty, elements)) in node.outputs.iter().zip(results) {
+        let given: Vec<_> = node.inputs.iter().map(|id| graph.value((*id)?).list.clone()).collect();
+        let lists = match &node.bodies {
+            Some(bodies) => self.control(&mut infer, bodies, &given)?,
+            None if lists::takes(node, &given) => lists::infer(&mut infer, &given)?,
+            None => {
+                lists::none_given(node, &given)?;
+                ops::infer(&mut infer, self.custom)?;
+                Vec::new()
+            }
+        };
+        let lists = lists.into_iter().chain(std::iter::repeat(None));
+        let results = infer.outputs.into_iter().zip(infer.output_elements).zip(lists);
+        for (id, ((ty, elements), list)) in node.outputs.iter().zip(results) {
             let Some(id) = id else { continue };
             if let Some(ty) = &ty {
                 small_enough(ty)?;
             }
-            graph.values[id.0].ty = ty;
+            (graph.values[id.0].ty, graph.values[id.0].list) = (ty, list);
             match elements {
                 Some(elements) => known.insert(*id, elements),
                 None => known.remove(id),

@@ -17,8 +17,8 @@ pub(crate) fn shaping(model: &Model) -> Result<BTreeSet<BaseId>> {
     for (graph, known) in typed.entries.iter().zip(known) {
         let decides = |id: &ValueId| graph.value(*id).constant.is_some() && known.contains_key(id);
         for node in graph.nodes.iter().filter(|node| node.inputs.iter().flatten().any(decides)) {
-            if node.bodies.is_some() {
-                // How often a loop runs may be the size of what it gives.
+            if graph.is_run_by_core(node) {
+                // How often a loop runs may be the size of what it gives, and so may the sizes of the parts of a sequence.
                 let decisive = node.inputs.iter().take(2).flatten().filter(|id| decides(id));
                 found
                     .extend(decisive.filter_map(|id| graph.value(*id).constant.as_ref()).map(|constant| constant.base));

@@ -36,6 +36,28 @@ impl<T> Handles<T> {
         things.get(usize::try_from(index).ok()?)
     }
 
+    /// How many things the run has made so far.
+    pub(crate) fn made(&self) -> usize {
+        self.made.len()
+    }
+
+    /// Forgets what was made behind the first so many things, but for what these handles stand for, which become those of the same
+    /// things in their new places.
+    pub(crate) fn keep(&mut self, first: usize, handles: &mut [u64])
+    where
+        T: Clone,
+    {
+        let is_later = |handle: u64| handle & GIVEN == 0 && handle >= first as u64;
+        let things: Vec<_> =
+            handles.iter().map(|&handle| is_later(handle).then(|| self.get(handle).cloned()).flatten()).collect();
+        self.made.truncate(first);
+        for (handle, thing) in handles.iter_mut().zip(things) {
+            if let Some(thing) = thing {
+                *handle = self.make(thing);
+            }
+        }
+    }
+
     /// A run begins: what the one before has made is gone.
     pub(crate) fn forget_made(&mut self) {
         self.made.clear();
@@ -58,6 +80,12 @@ mod tests {
         assert_eq!((handles.get(given), handles.get(made)), (Some(&"given"), Some(&"made")));
         handles.forget_made();
         assert_eq!((handles.get(given), handles.get(made)), (Some(&"given"), None));
+        let kept = [0, 1, 2, 3].map(|made: u64| handles.make(["a", "b", "c", "d"][made as usize]));
+        let mut later = [kept[3], given, kept[0], 99];
+        handles.keep(2, &mut later);
+        assert_eq!(later.map(|handle| handles.get(handle).copied()), [Some("d"), Some("given"), Some("a"), None]);
+        assert_eq!(handles.made(), 3);
+        handles.forget_made();
         handles.forget_given();
         assert_eq!([given, made, u64::MAX, 7].map(|handle| handles.get(handle)), [None; 4]);
     }

@@ -3,14 +3,17 @@
 
 mod control;
 mod file;
+mod given_lists;
 mod held;
 mod introspect;
 mod iterations;
 mod later;
+mod lists;
 mod load;
 mod single_region;
 mod sized;
 mod state;
+mod tables;
 mod trial;
 mod work;
 
@@ -27,11 +30,13 @@ use super::steps::Steps;
 use crate::artifact::Artifact;
 use crate::artifact::manifest::Entry;
 use crate::diagnostic::{Code, Diagnostic, Result};
+pub use given_lists::{ListView, MadeList};
 pub use introspect::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime};
 use later::Later;
 pub use load::{LoadOptions, Queueing};
 pub use single_region::SingleRegion;
 use state::State;
+use tables::Tables;
 pub use trial::Trial;
 use work::Run;
 
@@ -62,6 +67,8 @@ pub struct Session {
     /// Sizes that are known beside those that the inputs tell.
     told: HashMap<String, usize>,
     queueing: Queueing,
+    /// What its values are handles of.
+    tables: Tables,
     _artifact: Option<Artifact>,
 }
 
@@ -89,6 +96,7 @@ impl Session {
         }
         if !self.entry.body {
             self.forget_last_run();
+            self.check_lists(inputs)?;
         }
         self.in_turn(0, &mut |session| {
             session.ready(inputs)?;

@@ -156,7 +156,7 @@ pub(super) mod testing {
             name: "main".into(),
             inputs: inputs.iter().map(port).collect(),
             outputs: outputs.iter().map(port).collect(),
-            values: vec![ValueType { dtype: DType::F32, shape: vec![Dim::Fixed(4)] }; values],
+            values: vec![ValueType { dtype: DType::F32, shape: vec![Dim::Fixed(4)], list: None }; values],
             constants: Vec::new(),
             calls: calls.iter().enumerate().map(call).collect(),
             ..Entry::default()

@@ -8,14 +8,30 @@ use byoc_plugin_api::TensorView;
 use serde::Serialize;
 
 use crate::inputs::{self, Inputs, OpenSizes};
+use crate::lists::Given;
 use crate::tensor::Tensor;
 
 /// A loaded entry with its inputs.
 pub struct Loaded {
     /// The entry.
     pub session: Session,
-    /// One tensor for each of its inputs.
-    pub inputs: Vec<Tensor>,
+    /// A value for each of its inputs.
+    inputs: Vec<Given>,
+    /// In place of those that are lists, what the session takes.
+    handles: Vec<Option<Tensor>>,
+}
+
+/// The inputs of another session, with the same values.
+pub struct SameInputs<'a> {
+    inputs: Vec<&'a Given>,
+    handles: Vec<Option<Tensor>>,
+}
+
+impl SameInputs<'_> {
+    /// As a run takes them.
+    pub fn views(&self) -> Result<Vec<TensorView<'_>>> {
+        views(self.inputs.iter().copied(), &self.handles)
+    }
 }
 
 /// Where the time of runs went.
@@ -30,27 +46,42 @@ pub struct Profile {
 
 impl Loaded {
     /// Gathers the inputs of a session.
-    pub fn new(session: Session, given: &Inputs, open_sizes: &OpenSizes) -> Result<Loaded> {
+    pub fn new(mut session: Session, given: &Inputs, open_sizes: &OpenSizes) -> Result<Loaded> {
         let inputs = inputs::gather(&session.inputs(), given, open_sizes)?;
-        Ok(Loaded { session, inputs })
+        let handles = inputs.iter().map(|given| given.give(&mut session)).collect::<Result<_>>()?;
+        Ok(Loaded { session, inputs, handles })
     }
 
-    /// The inputs in the order of these ports: those of the model that the entry was compiled from.
-    pub fn inputs_for(&self, ports: &[PortInfo]) -> Result<Vec<TensorView<'_>>> {
+    /// The shapes of the inputs that are tensors, by name.
+    pub fn shapes(&self) -> Vec<(String, Vec<usize>)> {
+        let shape = |(port, given): (PortInfo, &Given)| match given {
+            Given::Tensor(tensor) => {
+                let sizes = tensor.shape().iter().map(|&size| usize::try_from(size).unwrap_or(0));
+                Some((port.name, sizes.collect()))
+            }
+            Given::Nothing | Given::Optional(_) | Given::Sequence(_) => None,
+        };
+        self.session.inputs().into_iter().zip(&self.inputs).filter_map(shape).collect()
+    }
+
+    /// The inputs for another session: that of the model that the entry was compiled from.
+    pub fn inputs_for(&self, other: &mut Session) -> Result<SameInputs<'_>> {
         let own = self.session.inputs();
         let find = |port: &PortInfo| {
             let at = own.iter().position(|other| other.name == port.name).ok_or_else(|| {
                 let message = format!("the model has an input '{}', which the artifact does not have", port.name);
                 Diagnostic::new(Code::BadInput, message).hint("Is it the model that the artifact was compiled from?")
             })?;
-            self.inputs[at].view()
+            Ok(&self.inputs[at])
         };
-        ports.iter().map(find).collect()
+        let inputs = other.inputs().iter().map(find).collect::<Result<Vec<_>>>()?;
+        let handles = inputs.iter().map(|given| given.give(other)).collect::<Result<_>>()?;
+        Ok(SameInputs { inputs, handles })
     }
 
     /// Runs once.
     pub fn run(&mut self) -> Result<Duration> {
-        let views = views(&self.inputs)?;
+        let views = views(self.inputs.iter(), &self.handles)?;
         let start = Instant::now();
         self.session.run(&views)?;
         Ok(start.elapsed())
@@ -58,7 +89,7 @@ impl Loaded {
 
     /// Runs once, with inputs and outputs that stay on devices where they can.
     pub fn run_resident(&mut self) -> Result<Duration> {
-        let views = views(&self.inputs)?;
+        let views = views(self.inputs.iter(), &self.handles)?;
         let start = Instant::now();
         self.session.run_resident(&views)?;
         Ok(start.elapsed())
@@ -70,9 +101,13 @@ impl Loaded {
     }
 }
 
-/// The tensors as a run takes them.
-pub fn views(tensors: &[Tensor]) -> Result<Vec<TensorView<'_>>> {
-    tensors.iter().map(Tensor::view).collect()
+/// The values as a run takes them, with the handles of those that are lists.
+fn views<'a>(inputs: impl Iterator<Item = &'a Given>, handles: &'a [Option<Tensor>]) -> Result<Vec<TensorView<'a>>> {
+    let view = |(given, handle): (&'a Given, &'a Option<Tensor>)| match (given, handle) {
+        (Given::Tensor(tensor), _) | (_, Some(tensor)) => tensor.view(),
+        (_, None) => Err(Diagnostic::new(Code::BadInput, "a list was not given to its session")),
+    };
+    inputs.zip(handles).map(view).collect()
 }
 
 impl Profile {

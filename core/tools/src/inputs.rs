@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::dim::{self, Expr};
 use byoc_core::runtime::PortInfo;
-use byoc_plugin_api::{Dim, closest};
+use byoc_plugin_api::{DType, Dim, closest};
 
 use crate::fill::{Fill, fill};
+use crate::lists::{self, Given, Parts};
 use crate::npy::{self, Array};
 use crate::npz;
 use crate::tensor::{Tensor, byte_length};
@@ -59,25 +60,37 @@ impl Source {
     }
 }
 
-/// One tensor for each port, in their order.
-pub fn gather(ports: &[PortInfo], inputs: &Inputs, open_sizes: &OpenSizes) -> Result<Vec<Tensor>> {
+/// One value for each port, in their order.
+pub fn gather(ports: &[PortInfo], inputs: &Inputs, open_sizes: &OpenSizes) -> Result<Vec<Given>> {
     let mut given: Vec<Option<Tensor>> = vec![None; ports.len()];
+    let mut parts = vec![Parts::default(); ports.len()];
     for source in &inputs.sources {
         for (name, array, path) in read(source)? {
-            let index = find(ports, &name, path)?;
-            if given[index].is_some() {
+            let (index, element) = find(ports, &name, path)?;
+            let port = &ports[index];
+            let dtype = port.list.as_ref().map_or(port.dtype, |list| list.dtype);
+            let tensor = typed(&name, dtype, array, path)?;
+            let new = match port.list {
+                Some(_) => parts[index].add(element, tensor),
+                None => given[index].replace(tensor).is_none(),
+            };
+            if !new {
                 return Err(bad(format!("input '{name}' is given twice")));
             }
-            given[index] = Some(typed(&ports[index], array, path)?);
         }
     }
     let symbols = symbols(ports, &given, open_sizes)?;
-    let tensor = |(port, given): (&PortInfo, Option<Tensor>)| match (given, inputs.fill) {
-        (Some(tensor), _) => Ok(tensor),
-        (None, Some(mode)) => filled(port, mode, inputs.seed, &symbols, open_sizes),
-        (None, None) => Err(missing(ports, port)),
+    let filling = Filling { inputs, symbols: &symbols, open_sizes };
+    let value = |(port, (given, parts)): (&PortInfo, (Option<Tensor>, Parts))| {
+        let given = given.map(Given::Tensor).map_or_else(|| parts.list(port), |given| Ok(Some(given)))?;
+        match (given, inputs.fill) {
+            // An optional is made up like other inputs, if nothing says that it holds nothing.
+            (Some(given), mode) if mode.is_none() || given != Given::Nothing => Ok(given),
+            (_, Some(mode)) => filling.value(port, mode),
+            (_, None) => Err(missing(ports, port)),
+        }
     };
-    ports.iter().zip(given).map(tensor).collect()
+    ports.iter().zip(given.into_iter().zip(parts)).map(value).collect()
 }
 
 fn read(source: &Source) -> Result<Vec<(String, Array, &Path)>> {
@@ -89,10 +102,10 @@ fn read(source: &Source) -> Result<Vec<(String, Array, &Path)>> {
     }
 }
 
-/// The port of that name.
-fn find(ports: &[PortInfo], name: &str, path: &Path) -> Result<usize> {
-    if let Some(index) = ports.iter().position(|port| port.name == name) {
-        return Ok(index);
+/// The port of that name, or the port of whose sequence it is an element, and which.
+fn find(ports: &[PortInfo], name: &str, path: &Path) -> Result<(usize, Option<usize>)> {
+    if let Some(place) = lists::place(ports, name) {
+        return Ok(place);
     }
     let error = bad(format!("there is no input '{name}', which '{}' gives", path.display()));
     let names = || ports.iter().map(|port| port.name.as_str());
@@ -104,19 +117,26 @@ fn find(ports: &[PortInfo], name: &str, path: &Path) -> Result<usize> {
     })
 }
 
-fn typed(port: &PortInfo, array: Array, path: &Path) -> Result<Tensor> {
-    array.into_tensor(port.dtype).map_err(|found| {
-        let message =
-            format!("input '{}' is {found} in '{}', the entry takes {}", port.name, path.display(), port.dtype);
+fn typed(name: &str, dtype: DType, array: Array, path: &Path) -> Result<Tensor> {
+    array.into_tensor(dtype).map_err(|found| {
+        let message = format!("input '{name}' is {found} in '{}', the entry takes {dtype}", path.display());
         bad(message).hint("Convert it with NumPy's astype")
     })
 }
 
 fn missing(ports: &[PortInfo], port: &PortInfo) -> Diagnostic {
-    let all: Vec<_> =
-        ports.iter().map(|port| format!("{}: {}{}", port.name, port.dtype, text::shape(&port.shape))).collect();
-    bad(format!("input '{}' is not given", port.name))
-        .hint(format!("Give it with --input, or make it up with --fill random. The inputs are: {}", all.join(", ")))
+    let ty = |port: &PortInfo| match &port.list {
+        Some(list) => list.to_string(),
+        None => format!("{}{}", port.dtype, text::shape(&port.shape)),
+    };
+    let all: Vec<_> = ports.iter().map(|port| format!("{}: {}", port.name, ty(port))).collect();
+    let name = &port.name;
+    let how = match &port.list {
+        Some(_) => format!("Give its tensors as '{name}.0', '{name}.1' and so on"),
+        None => "Give it with --input".to_owned(),
+    };
+    bad(format!("input '{name}' is not given"))
+        .hint(format!("{how}, or make it up with --fill random. The inputs are: {}", all.join(", ")))
 }
 
 /// The sizes of symbolic dimensions: from `--dim`, and from tensors of files and `--shape`.
@@ -181,27 +201,50 @@ fn known_symbols(ports: &[PortInfo]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn filled(
-    port: &PortInfo,
-    mode: Fill,
-    seed: u64,
-    symbols: &HashMap<String, usize>,
-    open_sizes: &OpenSizes,
-) -> Result<Tensor> {
-    let chosen = open_sizes.shapes.iter().find(|(name, _)| *name == port.name);
-    let shape = match chosen {
-        Some((_, shape)) => shape.clone(),
-        None => dim::eval_shape(&port.shape, symbols).map_err(|_| unknown_size(port))?,
-    };
-    let PortInfo { name, dtype, .. } = port;
-    let text = text::shape(&shape);
-    let unfit = || bad(format!("input '{name}' of shape {text} does not fit in memory"));
-    let sizes: Option<Vec<i64>> = shape.iter().map(|&size| i64::try_from(size).ok()).collect();
-    sizes.as_ref().and_then(|sizes| byte_length(*dtype, sizes)).ok_or_else(unfit)?;
-    let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
-    let bytes = fill(mode, seed, name, *dtype, elements.unwrap_or(0))
-        .map_err(|shortage| shortage.diagnostic(Code::BadInput, format!("input '{name}' {dtype}{text}")))?;
-    sizes.and_then(|sizes| Tensor::new(*dtype, sizes, bytes)).ok_or_else(unfit)
+/// How many tensors a sequence gets that is made up.
+const MADE_UP: usize = 3;
+
+/// What values are made up from.
+struct Filling<'a> {
+    inputs: &'a Inputs,
+    symbols: &'a HashMap<String, usize>,
+    open_sizes: &'a OpenSizes,
+}
+
+impl Filling<'_> {
+    fn value(&self, port: &PortInfo, mode: Fill) -> Result<Given> {
+        let PortInfo { name, dtype, shape, list } = port;
+        let chosen = self.open_sizes.shapes.iter().find(|(chosen, _)| chosen == name).map(|(_, shape)| shape.clone());
+        let Some(list) = list else {
+            let shape = match chosen {
+                Some(shape) => shape,
+                None => dim::eval_shape(shape, self.symbols).map_err(|_| unknown_size(port))?,
+            };
+            return self.tensor(name, *dtype, &shape, mode).map(Given::Tensor);
+        };
+        let declared = || list.shape.as_ref()?.iter().map(|size| size.as_ref()?.fixed()).collect();
+        let unknown = || {
+            bad(format!("input '{name}' is {list}, and cannot be filled: the shape of its tensors is open"))
+                .hint(format!("Give their shape, as in --shape {name}:2x3"))
+        };
+        let shape: Vec<usize> = chosen.or_else(declared).ok_or_else(unknown)?;
+        let tensor = |index: usize| self.tensor(&lists::element_name(name, index), list.dtype, &shape, mode);
+        match list.sequence {
+            true => (0..MADE_UP).map(tensor).collect::<Result<_>>().map(Given::Sequence),
+            false => tensor(0).map(Given::Optional),
+        }
+    }
+
+    fn tensor(&self, name: &str, dtype: DType, shape: &[usize], mode: Fill) -> Result<Tensor> {
+        let text = text::shape(shape);
+        let unfit = || bad(format!("input '{name}' of shape {text} does not fit in memory"));
+        let sizes: Option<Vec<i64>> = shape.iter().map(|&size| i64::try_from(size).ok()).collect();
+        sizes.as_ref().and_then(|sizes| byte_length(dtype, sizes)).ok_or_else(unfit)?;
+        let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
+        let bytes = fill(mode, self.inputs.seed, name, dtype, elements.unwrap_or(0))
+            .map_err(|shortage| shortage.diagnostic(Code::BadInput, format!("input '{name}' {dtype}{text}")))?;
+        sizes.and_then(|sizes| Tensor::new(dtype, sizes, bytes)).ok_or_else(unfit)
+    }
 }
 
 fn unknown_size(port: &PortInfo) -> Diagnostic {
@@ -217,12 +260,11 @@ fn bad(message: String) -> Diagnostic {
 
 #[cfg(test)]
 mod tests {
-    use byoc_plugin_api::DType;
-
     use super::*;
 
     fn ports() -> Vec<PortInfo> {
-        let port = |name: &str, dtype, shape: &[Dim]| PortInfo { name: name.into(), dtype, shape: shape.to_vec() };
+        let port =
+            |name: &str, dtype, shape: &[Dim]| PortInfo { name: name.into(), dtype, shape: shape.to_vec(), list: None };
         let batch = Dim::Symbolic("batch".into());
         vec![port("ids", DType::I64, &[batch.clone(), Dim::Fixed(4)]), port("mask", DType::F32, &[batch])]
     }
@@ -240,7 +282,10 @@ mod tests {
             gather(&ports(), inputs, open)
                 .expect("filled")
                 .iter()
-                .map(|tensor| tensor.shape().to_vec())
+                .map(|given| match given {
+                    Given::Tensor(tensor) => tensor.shape().to_vec(),
+                    other => panic!("{other:?} is no tensor"),
+                })
                 .collect::<Vec<_>>()
         };
         assert_eq!(shapes(&Inputs::random(), &sizes(&[("batch", 2)], &[])), [vec![2, 4], vec![2]]);

@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::runtime::{PortInfo, Session};
+use byoc_core::runtime::{ListView, PortInfo, Session};
+use byoc_plugin_api::TensorView;
 use serde::Serialize;
 
+use crate::lists;
 use crate::npy::Array;
 use crate::npz;
 use crate::tensor::{Number, Tensor};
@@ -50,22 +52,41 @@ pub struct Top {
     pub value: f64,
 }
 
-/// Copies of the outputs of the last run, by name.
+/// Copies of the outputs of the last run, by name. Those of a sequence `y` are called `y.0`, `y.1` and so on; what an optional holds
+/// has its name, and one that holds nothing is left out.
 pub fn collect(session: &Session) -> Result<Vec<(String, Tensor)>> {
-    let copy = |(index, port): (usize, PortInfo)| {
-        let view = session.output(index)?;
-        let title = || format!("the copy of output '{}' {}{}", port.name, port.dtype, text::shape(view.shape()));
-        let tensor = Tensor::copy(&view).map_err(|shortage| shortage.diagnostic(Code::RunFailed, title()))?;
-        Ok((port.name, tensor))
-    };
-    session.outputs().into_iter().enumerate().map(copy).collect()
+    let mut copies = Vec::new();
+    for (index, port) in session.outputs().into_iter().enumerate() {
+        if port.list.is_none() {
+            copies.push(copy(port.name, &session.output(index)?)?);
+            continue;
+        }
+        let list = session.output_list(index)?;
+        match list.view() {
+            ListView::Nothing => {}
+            ListView::Tensor(tensor) => copies.push(copy(port.name, &tensor)?),
+            ListView::Sequence(tensors) => {
+                for (index, tensor) in tensors.iter().enumerate() {
+                    copies.push(copy(lists::element_name(&port.name, index), tensor)?);
+                }
+            }
+        }
+    }
+    Ok(copies)
+}
+
+fn copy(name: String, view: &TensorView<'_>) -> Result<(String, Tensor)> {
+    let title = || format!("the copy of output '{name}' {}{}", view.dtype(), text::shape(view.shape()));
+    let tensor = Tensor::copy(view).map_err(|shortage| shortage.diagnostic(Code::RunFailed, title()))?;
+    Ok((name, tensor))
 }
 
 /// The expected outputs of a `.npz` file, by name, in the types that the outputs have.
 pub fn read_expected(path: &Path, ports: &[PortInfo]) -> Result<Vec<(String, Tensor)>> {
     let tensor = |(name, array): (String, Array)| {
         // An array of another name is reported when the names are compared; its type does not matter then.
-        let dtype = ports.iter().find(|port| port.name == name).map(|port| port.dtype);
+        let port = lists::place(ports, &name).and_then(|(index, _)| ports.get(index));
+        let dtype = port.map(|port| port.list.as_ref().map_or(port.dtype, |list| list.dtype));
         let tensor = array.into_tensor_like(dtype).map_err(|found| {
             let message = format!("output '{name}' is {found} in '{}'", path.display());
             Diagnostic::new(Code::BadInput, message).hint("Convert it with NumPy's astype")

@@ -21,6 +21,7 @@ use self::cache::Cache;
 use self::measure::measure;
 pub use self::measure::{LeftOut, Outcome};
 use crate::inputs::{self, Inputs, OpenSizes};
+use crate::lists::Given;
 use crate::tensor::Tensor;
 
 /// What is tuned, and how.
@@ -220,14 +221,19 @@ impl Tuner<'_> {
 
     /// Made-up inputs of the shapes that the region has.
     fn inputs(&self, region: &Region) -> Result<Vec<Tensor>> {
-        let port =
-            |info: &ValueInfo| PortInfo { name: info.name.clone(), dtype: info.dtype, shape: info.shape.clone() };
+        let port = |info: &ValueInfo| PortInfo {
+            name: info.name.clone(),
+            dtype: info.dtype,
+            shape: info.shape.clone(),
+            list: None,
+        };
         let ports: Vec<_> = region.inputs.iter().map(port).collect();
         let known = symbols(region)?;
         let dims = self.request.dims.iter().filter(|(name, _)| known.contains(name)).cloned().collect();
         let place = || format!("region {}", region.symbol);
-        inputs::gather(&ports, &Inputs::random(), &OpenSizes { dims, shapes: Vec::new() })
-            .map_err(|error| error.within(place()))
+        let given = inputs::gather(&ports, &Inputs::random(), &OpenSizes { dims, shapes: Vec::new() });
+        let tensor = |given| if let Given::Tensor(tensor) = given { Some(tensor) } else { None };
+        Ok(given.map_err(|error| error.within(place()))?.into_iter().filter_map(tensor).collect())
     }
 
     /// What the choice depends on, in hex: code, options, shapes, the device with its software, and the backend's version.

@@ -48,7 +48,8 @@ def tasks() -> list[Task]:
 def fill(choose: Callable[[Case], set[str]], folder: Path) -> None:
     """Writes the variant of every case in which there is an input to make constant."""
     for case in accepted():
-        chosen = choose(case)
+        tensors = {value.name for value in case.model.graph.input if value.type.HasField("tensor_type")}
+        chosen = choose(case) & tensors
         if chosen:
             write_variant(folder / case.name, case, chosen)
 

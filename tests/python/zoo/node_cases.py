@@ -13,7 +13,7 @@ from onnx import TensorProto, numpy_helper
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
-from zoo.store import Task, write_case
+from zoo.store import Task, flat, write_case
 
 OPERATORS = Path(__file__).parents[3] / "docs" / "operators.md"
 # `Constant` nodes become constants, so that they are not in the table.
@@ -51,7 +51,8 @@ TYPES = frozenset(
 
 @dataclass(frozen=True)
 class Case:
-    """One node case: its model and the tensors of its only data set, in graph order."""
+    """One node case: its model and the tensors of its only data set, in graph order. Those of a sequence `x` are called `x.0`, `x.1` and
+    so on; an optional that holds nothing is left out."""
 
     name: str
     model: onnx.ModelProto
@@ -89,7 +90,7 @@ def plain_cases() -> list[TestCase]:
 
 
 def read_case(case: TestCase) -> Case:
-    """Reads a case whose values are all tensors."""
+    """Reads a case."""
     inputs, outputs = case.data_sets[0]
     graph = case.model.graph
     return Case(case.name, case.model, tensors(graph.input, inputs), tensors(graph.output, outputs))
@@ -98,7 +99,19 @@ def read_case(case: TestCase) -> Case:
 def tensors(values: Iterable[onnx.ValueInfoProto], arrays: Iterable[object]) -> dict[str, TensorProto]:
     """Gives each value its tensor, whether the case has an array or a tensor for it."""
     pairs = zip(values, arrays, strict=True)
-    return {v.name: a if isinstance(a, TensorProto) else numpy_helper.from_array(np.asarray(a)) for v, a in pairs}
+    return {name: tensor for value, array in pairs for name, tensor in named(value.name, array)}
+
+
+def named(name: str, array: object) -> Iterator[tuple[str, TensorProto]]:
+    """Gives the tensors of a value, each with its name."""
+    if isinstance(array, onnx.SequenceProto):
+        array = numpy_helper.to_list(array)
+    if isinstance(array, onnx.OptionalProto):
+        array = numpy_helper.to_optional(array)
+    if isinstance(array, TensorProto):
+        yield name, array
+        return
+    yield from ((name, numpy_helper.from_array(element)) for name, element in flat({name: array}).items())
 
 
 def write_base(folder: Path, case: Case) -> None:
@@ -114,10 +127,6 @@ def reason_to_skip(model: onnx.ModelProto) -> str | None:
         operator = qualified(node)
         if operator not in OPS:
             return f"operator {operator}"
-    for value in (*model.graph.input, *model.graph.output):
-        kind = value.type.WhichOneof("value")
-        if kind != "tensor_type":
-            return f"type {kind.removesuffix('_type')}"
     other = sorted(element_types(model) - TYPES)
     return f"type {TensorProto.DataType.Name(other[0]).lower()}" if other else None
 
@@ -136,13 +145,24 @@ def nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
                 yield from nodes(attribute.g)
 
 
+def element_type(kind: onnx.TypeProto) -> int:
+    """Gives the element type of a tensor, or of those in a sequence or an optional."""
+    match kind.WhichOneof("value"):
+        case "sequence_type":
+            return element_type(kind.sequence_type.elem_type)
+        case "optional_type":
+            return element_type(kind.optional_type.elem_type)
+        case _:
+            return kind.tensor_type.elem_type
+
+
 def element_types(model: onnx.ModelProto) -> set[int]:
     """Gives the element type of every value and constant that a model declares."""
     graph = model.graph
     values = (*graph.input, *graph.output, *graph.value_info)
     attributes = (attribute for node in graph.node for attribute in node.attribute)
     return (
-        {value.type.tensor_type.elem_type for value in values}
+        {element_type(value.type) for value in values}
         | {tensor.data_type for tensor in graph.initializer}
         | {a.t.data_type for a in attributes if a.type == onnx.AttributeProto.TENSOR}
     )

@@ -66,6 +66,17 @@ def make_folder(root: Path, task: Task) -> bool:
     return True
 
 
+def flat(values: Mapping[str, object]) -> Arrays:
+    """Gives each array a name: those of a sequence `x` are called `x.0`, `x.1` and so on; an optional that holds nothing has none."""
+    arrays = {}
+    for name, value in values.items():
+        if isinstance(value, list):
+            arrays |= {f"{name}.{index}": np.asarray(element) for index, element in enumerate(value)}
+        elif value is not None:
+            arrays[name] = np.asarray(value)
+    return arrays
+
+
 def write_npz(path: Path, arrays: Arrays) -> None:
     """Writes an uncompressed npz with the same bytes for the same arrays, whatever their names.
 

@@ -80,8 +80,8 @@ const QUANTISED: [(&str, f64, f64); 8] = [
     ("mlp_blocks", 1.01, 60.0),
 ];
 
-/// Models with sizes that the inputs or only the run tells, and with control flow.
-const FREE: [&str; 10] = [
+/// Models with sizes that the inputs or only the run tells, with control flow, and with sequences.
+const FREE: [&str; 15] = [
     "free/bert_2_layers",
     "free/detector",
     "free/functions",
@@ -92,6 +92,11 @@ const FREE: [&str; 10] = [
     "control/scan_axes",
     "control/transducer",
     "control/decoder",
+    "sequences/collected",
+    "sequences/mapped",
+    "sequences/parts",
+    "sequences/optional",
+    "sequences/nested",
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -195,6 +200,8 @@ fn free(name: &str, registry: &Registry) -> Needed<()> {
     for suffix in suffixes.iter().chain(suffixes.iter().rev()) {
         let outputs = engine::run(&mut session, &npz::read(&folder.join(format!("inputs{suffix}.npz")))).expect("runs");
         let expected = npz::read(&folder.join(format!("outputs{suffix}.npz")));
+        // A sequence has as many tensors.
+        assert_eq!(outputs.len(), expected.len(), "{suffix}");
         for (output, found) in &outputs {
             let expected = npz::find(&expected, output);
             let close = Tolerance { relative: 1e-3, absolute: 1e-4 * expected.scale() };

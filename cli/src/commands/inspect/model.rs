@@ -74,7 +74,8 @@ fn json(info: &FileInfo, model: &Model) -> Value {
 
 fn port(graph: &Graph, id: ValueId) -> (&str, Option<String>) {
     let value = graph.value(id);
-    (&value.name, value.ty.as_ref().map(ToString::to_string))
+    let list = value.list.as_ref().map(ToString::to_string);
+    (&value.name, list.or_else(|| value.ty.as_ref().map(ToString::to_string)))
 }
 
 /// How many nodes the model has, those of the bodies of its control flow included.

@@ -1,8 +1,8 @@
-//! Consistency of control flow: bodies stand behind the entries that run them, and take and give what their nodes do.
+//! Consistency of what core runs: bodies stand behind the entries that run them, and take and give what their nodes do.
 
 use byoc_plugin_api::DType;
 
-use super::{Checked, make};
+use super::{Checked, list, make};
 use crate::artifact::manifest::{Control, ControlKind, Entry, Manifest, Port, ValueType};
 
 /// Checks that each body has one node that runs it, in an entry before it: so no entry runs itself, and none is run twice.
@@ -55,6 +55,9 @@ fn check_control(manifest: &Manifest, entry: &Entry, control: &Control, made: &m
     // Both have been seen to be values of the entry.
     let given: Vec<&ValueType> = control.inputs.iter().map(|&value| &entry.values[value]).collect();
     let results: Vec<_> = control.outputs.iter().map(|value| value.map(|value| &entry.values[value])).collect();
+    if let ControlKind::List(op) = &control.kind {
+        return list::check(op, &given, &results);
+    }
     for body in control.kind.bodies() {
         let Some(body) = manifest.entries.get(body) else { return Err(format!("there is no entry {body}")) };
         fits(&control.kind, &given, &results, body).map_err(|cause| format!("its body '{}' {cause}", body.name))?;
@@ -62,48 +65,35 @@ fn check_control(manifest: &Manifest, entry: &Entry, control: &Control, made: &m
     Ok(())
 }
 
-/// What a body takes or gives: an element type, and how many dimensions.
-type Form = (DType, usize);
+/// What a body takes or gives, but for sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    dtype: DType,
+    rank: usize,
+    /// Of a list, whether it is a sequence, and the type of its elements. An optional that holds nothing is met in the run.
+    list: Option<(bool, DType)>,
+}
 
-fn form(ty: &ValueType) -> Form {
-    (ty.dtype, ty.shape.len())
+impl Form {
+    pub(super) const fn tensor(dtype: DType, rank: usize) -> Form {
+        Form { dtype, rank, list: None }
+    }
+
+    pub(super) fn of(ty: &ValueType) -> Form {
+        let list = ty.list.as_ref().map(|list| (list.sequence, list.dtype));
+        Form { dtype: ty.dtype, rank: ty.shape.len(), list }
+    }
 }
 
 /// Whether a body takes and gives what its node says, but for sizes, which the run compares.
 fn fits(kind: &ControlKind, given: &[&ValueType], results: &[Option<&ValueType>], body: &Entry) -> Checked {
     let of = |ports: &[Port]| -> Checked<Vec<Form>> {
-        let ty = |port: &Port| body.values.get(port.value).map(form);
+        let ty = |port: &Port| body.values.get(port.value).map(Form::of);
         ports.iter().map(ty).collect::<Option<_>>().ok_or_else(|| "has a port without a value".into())
     };
     let (takes, gives) = (of(&body.inputs)?, of(&body.outputs)?);
-    let given: Vec<Form> = given.iter().map(|ty| form(ty)).collect();
-    let (expected, carried) = match *kind {
-        ControlKind::If { .. } => {
-            let condition = given.first().filter(|(dtype, _)| *dtype == DType::Bool);
-            condition.ok_or("has no condition")?;
-            (given[1..].to_vec(), 0)
-        }
-        ControlKind::Loop { carried, .. } => {
-            let [(DType::I64, _), (DType::Bool, _), rest @ ..] = given.as_slice() else {
-                return Err("has no limit or no condition".into());
-            };
-            if rest.len() < carried || gives.first().is_none_or(|(dtype, _)| *dtype != DType::Bool) {
-                return Err("gives no condition, or carries more than there is".into());
-            }
-            let own = [(DType::I64, 0), (DType::Bool, 0)];
-            (own.into_iter().chain(rest.iter().copied()).collect(), carried)
-        }
-        ControlKind::Scan { carried, scanned, .. } => {
-            if carried.checked_add(scanned).is_none_or(|own| own > given.len()) || scanned == 0 {
-                return Err("scans more than there is, or nothing".into());
-            }
-            let mut expected = given;
-            for (_, rank) in &mut expected[carried..carried + scanned] {
-                *rank = rank.checked_sub(1).ok_or("scans a tensor without dimensions")?;
-            }
-            (expected, carried)
-        }
-    };
+    let given: Vec<Form> = given.iter().map(|ty| Form::of(ty)).collect();
+    let (expected, carried) = expected(kind, given, (&takes, &gives))?;
     if takes != expected {
         return Err("does not take what it is given".into());
     }
@@ -115,18 +105,76 @@ fn fits(kind: &ControlKind, given: &[&ValueType], results: &[Option<&ValueType>]
     if !matches!(kind, ControlKind::If { .. }) && values[..carried] != takes[first..first + carried] {
         return Err("does not give what it carries".into());
     }
-    for (index, (&(dtype, rank), result)) in values.iter().zip(results).enumerate() {
-        let stacked = !matches!(kind, ControlKind::If { .. }) && index >= carried;
-        if result.is_some_and(|result| form(result) != (dtype, rank + usize::from(stacked))) {
+    for (index, (form, result)) in values.iter().zip(results).enumerate() {
+        let result = result.map(Form::of);
+        let fits = match kind {
+            ControlKind::If { .. } => result.is_none_or(|result| result == *form),
+            ControlKind::SequenceMap { .. } => {
+                form.list.is_none() && result.is_none_or(|result| result.list == Some((true, form.dtype)))
+            }
+            _ if index < carried => result.is_none_or(|result| result == *form),
+            // Put together along an axis more.
+            _ => {
+                let stacked = Form { rank: form.rank + 1, ..*form };
+                form.list.is_none() && result.is_none_or(|result| result == stacked)
+            }
+        };
+        if !fits {
             return Err(format!("does not give output {index} of its node"));
         }
     }
     scan_axes(kind, &given_ranks(&takes, carried), values.get(carried..).unwrap_or_default())
 }
 
+/// What a body has to take of what its node is given, and how many values it hands on, where it takes and gives these.
+fn expected(kind: &ControlKind, given: Vec<Form>, (takes, gives): (&[Form], &[Form])) -> Checked<(Vec<Form>, usize)> {
+    const LIMIT: Form = Form::tensor(DType::I64, 0);
+    const CONDITION: Form = Form::tensor(DType::Bool, 0);
+    match *kind {
+        ControlKind::If { .. } => {
+            let condition = given.first().filter(|form| form.dtype == DType::Bool);
+            condition.ok_or("has no condition")?;
+            Ok((given[1..].to_vec(), 0))
+        }
+        ControlKind::Loop { carried, .. } => {
+            let [Form { dtype: DType::I64, .. }, Form { dtype: DType::Bool, .. }, rest @ ..] = given.as_slice() else {
+                return Err("has no limit or no condition".into());
+            };
+            if rest.len() < carried || gives.first().is_none_or(|form| form.dtype != DType::Bool) {
+                return Err("gives no condition, or carries more than there is".into());
+            }
+            Ok(([LIMIT, CONDITION].into_iter().chain(rest.iter().copied()).collect(), carried))
+        }
+        ControlKind::Scan { carried, scanned, .. } => {
+            if carried.checked_add(scanned).is_none_or(|own| own > given.len()) || scanned == 0 {
+                return Err("scans more than there is, or nothing".into());
+            }
+            let mut expected = given;
+            for form in &mut expected[carried..carried + scanned] {
+                form.rank = form.rank.checked_sub(1).ok_or("scans a tensor without dimensions")?;
+            }
+            Ok((expected, carried))
+        }
+        ControlKind::SequenceMap { ref mapped, .. } => {
+            let mut expected = given;
+            if mapped.len() > expected.len() || mapped.first() != Some(&true) {
+                return Err("maps more than there is, or no sequence".into());
+            }
+            for (index, form) in expected.iter_mut().enumerate().filter(|(index, _)| mapped.get(*index) == Some(&true))
+            {
+                let Some((true, dtype)) = form.list else { return Err("maps what is not a sequence".into()) };
+                // How many dimensions an element has is seen in the run.
+                *form = Form::tensor(dtype, takes.get(index).map_or(0, |form| form.rank));
+            }
+            Ok((expected, 0))
+        }
+        ControlKind::List(_) => Err("is of a node that runs none".into()),
+    }
+}
+
 /// The ranks of what a body takes behind what is carried.
 fn given_ranks(takes: &[Form], carried: usize) -> Vec<usize> {
-    takes.iter().skip(carried).map(|(_, rank)| *rank).collect()
+    takes.iter().skip(carried).map(|form| form.rank).collect()
 }
 
 fn scan_axes(kind: &ControlKind, slices: &[usize], stacked: &[Form]) -> Checked {
@@ -144,7 +192,7 @@ fn scan_axes(kind: &ControlKind, slices: &[usize], stacked: &[Form]) -> Checked 
     let ways = |ways: &[i64], count: usize| {
         ways.is_empty() || ways.len() == count && ways.iter().all(|way| matches!(way, 0 | 1))
     };
-    let ranks: Vec<usize> = stacked.iter().map(|(_, rank)| *rank).collect();
+    let ranks: Vec<usize> = stacked.iter().map(|form| form.rank).collect();
     let fits = axes(input_axes, &slices[..*scanned])
         && axes(output_axes, &ranks)
         && ways(input_directions, *scanned)

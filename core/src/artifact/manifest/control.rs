@@ -1,10 +1,10 @@
-//! Control flow in the `graph` section.
+//! Control flow in the `graph` section, and what is done with sequences and optionals.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, Manifest};
+use super::{Entry, ListOp, Manifest};
 
-/// A node of control flow: it runs bodies, which are entries behind the one that has it.
+/// A node that core runs itself. One of control flow runs bodies, which are entries behind the one that has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
     /// The node's name in the model.
@@ -21,7 +21,8 @@ pub struct Control {
     pub outputs: Vec<Option<usize>>,
 }
 
-/// The kinds of control flow, as ONNX has them. Bodies are indices into [`Manifest::entries`].
+/// The kinds of control flow, as ONNX has them, and operators on sequences and optionals. Bodies are indices into
+/// [`Manifest::entries`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum ControlKind {
@@ -60,6 +61,15 @@ pub enum ControlKind {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         output_directions: Vec<i64>,
     },
+    /// Runs a body for each element of some sequences; what it gives are the elements of others.
+    SequenceMap {
+        /// What is run.
+        body: usize,
+        /// Of each input that the node has in ONNX whether the body gets its elements one by one.
+        mapped: Vec<bool>,
+    },
+    /// Puts tensors into sequences and optionals, and takes them out.
+    List(ListOp),
 }
 
 impl ControlKind {
@@ -67,7 +77,10 @@ impl ControlKind {
     pub fn bodies(&self) -> Vec<usize> {
         match *self {
             ControlKind::If { then_branch, else_branch } => vec![then_branch, else_branch],
-            ControlKind::Loop { body, .. } | ControlKind::Scan { body, .. } => vec![body],
+            ControlKind::Loop { body, .. } | ControlKind::Scan { body, .. } | ControlKind::SequenceMap { body, .. } => {
+                vec![body]
+            }
+            ControlKind::List(_) => vec![],
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::artifact::manifest::*;
 use crate::artifact::write;
 
 fn ty(dtype: DType, shape: &[&str]) -> ValueType {
-    ValueType { dtype, shape: shape.iter().map(|size| Dim::Symbolic((*size).into())).collect() }
+    ValueType { dtype, shape: shape.iter().map(|size| Dim::Symbolic((*size).into())).collect(), list: None }
 }
 
 fn ports(values: &[usize]) -> Vec<Port> {

@@ -6,9 +6,13 @@ fn with(inputs: &[ValueInfoProto]) -> ModelProto {
     model(13, inputs, &[], &[node("Relu", &["x"], &["y"], &[])])
 }
 
+fn import(model: &ModelProto, options: &ImportOptions) -> Result<Model> {
+    import_bytes(&model.encode_to_vec(), options)
+}
+
 /// The inputs' types as text, with these options.
 fn types(model: &ModelProto, options: &ImportOptions) -> std::result::Result<Vec<String>, String> {
-    let model = import_bytes(&model.encode_to_vec(), options).map_err(|error| {
+    let model = import(model, options).map_err(|error| {
         assert!(matches!(error.code, Code::ShapeOption | Code::ShapeUnknown), "{error}");
         format!("{}. {}", error.message, error.hint.unwrap_or_default())
     })?;
@@ -73,15 +77,40 @@ fn an_input_without_shape_needs_one() {
 }
 
 #[test]
-fn inputs_that_are_no_tensors_are_refused() {
+fn inputs_may_be_sequences_and_optionals() {
+    let tensor = |sizes: &[i64]| Some(Box::new(input("", sizes).r#type.expect("a tensor has a type")));
+    let sequence = |of| type_proto::Value::SequenceType(Box::new(type_proto::Sequence { elem_type: of }));
+    let optional = |of| type_proto::Value::OptionalType(Box::new(type_proto::Optional { elem_type: of }));
+    let ty = |value| TypeProto { value: Some(value), ..Default::default() };
+    let of = |value| with(&[ValueInfoProto { name: Some("x".into()), r#type: Some(ty(value)), ..Default::default() }]);
+    let list = |model: &ModelProto, options: &ImportOptions| {
+        let model = import(model, options).expect("a good model");
+        let graph = &model.entries[0];
+        graph.value(graph.inputs[0]).list.as_ref().expect("a list").to_string()
+    };
+    let none = ImportOptions::default();
+    assert_eq!(list(&of(sequence(tensor(&[3, 4]))), &none), "seq(f32[3,4])");
+    // So the onnx package writes a shape that is not known.
+    assert_eq!(list(&of(sequence(tensor(&[]))), &none), "seq(f32)");
+    assert_eq!(list(&of(sequence(tensor(&[]))), &shapes(&[("x", &[3, 4])])), "seq(f32[3,4])");
+    assert_eq!(list(&of(optional(tensor(&[2]))), &none), "optional(f32[2])");
+    let both = optional(Some(Box::new(ty(sequence(tensor(&[2]))))));
+    assert_eq!(list(&of(both), &none), "optional(seq(f32[2]))");
+    let error = import(&of(sequence(tensor(&[3]))), &shapes(&[("x", &[4])])).expect_err("another size");
+    assert_eq!(error.message, "input 'x' is seq(f32[3]) in the model, and its shape option does not fit");
+    let nested = sequence(Some(Box::new(ty(sequence(tensor(&[2]))))));
+    let cause = "input 'x' is a sequence of seq(f32[2]), which is not supported";
+    assert_fails(&of(nested), Code::BadTensor, cause);
+}
+
+#[test]
+fn inputs_of_other_kinds_are_refused() {
     let of = |value| {
         let ty = TypeProto { value, ..Default::default() };
         with(&[ValueInfoProto { name: Some("x".into()), r#type: Some(ty), ..Default::default() }])
     };
     let cases = [
-        (type_proto::Value::SequenceType(Default::default()), "input 'x' is a sequence, which is not supported"),
         (type_proto::Value::MapType(Default::default()), "input 'x' is a map, which is not supported"),
-        (type_proto::Value::OptionalType(Default::default()), "input 'x' is optional, which is not supported"),
         (
             type_proto::Value::SparseTensorType(Default::default()),
             "input 'x' is a sparse tensor, which is not supported",
@@ -95,6 +124,9 @@ fn inputs_that_are_no_tensors_are_refused() {
         assert_fails(&of(Some(value)), Code::BadTensor, message);
     }
     assert_fails(&of(None), Code::BadGraph, "input 'x' has no type in the model");
+    let cause = "input 'x' has no type for its elements";
+    assert_fails(&of(Some(type_proto::Value::SequenceType(Default::default()))), Code::BadGraph, cause);
+    assert_fails(&of(Some(type_proto::Value::OptionalType(Default::default()))), Code::BadGraph, cause);
 }
 
 #[test]

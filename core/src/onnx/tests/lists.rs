@@ -1,4 +1,4 @@
-//! Sequences and optionals: the graph has their elements where the model fixes them, and is refused where it does not.
+//! Sequences and optionals: the graph has their elements where the model fixes them, and keeps their nodes where it does not.
 
 use byoc_plugin_api::Attribute;
 
@@ -96,18 +96,43 @@ fn tensors_are_cut_into_sequences() {
         &["make_y_shape = Shape(a)", "make_y_gather = Gather(make_y_shape, 0)", "y = Identity(make_y_gather)"],
     );
     becomes(rows(1).node_with("ConcatFromSequence", &["s"], &["y"], &axis(0)), &["y = Identity(a)"]);
-    let cause = "node 'make_y' (ConcatFromSequence): slices of a tensor are put together along another axis";
-    refused(rows(0).node_with("ConcatFromSequence", &["s"], &["y"], &axis(0)), Code::UnknownOperator, cause);
-    let cause = "node 'make_s' (SplitToSequence): how many parts of that size there are is known only with the shape of its input";
-    refused(split("2").node("SequenceAt", &["s", "0"], &["y"]), Code::UnknownOperator, cause);
+    // Along another axis only a run puts them together.
+    becomes(
+        rows(0).node_with("ConcatFromSequence", &["s"], &["y"], &axis(0)),
+        &["s = SplitToSequence(a) axis=Int(0) keepdims=Int(0)", "y = ConcatFromSequence(s) axis=Int(0)"],
+    );
+    // How many parts there are is known with the shape of the input.
+    becomes(
+        split("2").node("SequenceAt", &["s", "0"], &["y"]),
+        &["s = SplitToSequence(a, 2) axis=Int(1)", "y = SequenceAt(s, 0)"],
+    );
+}
+
+#[test]
+fn what_only_a_run_knows_stays() {
+    becomes(
+        construct().node("SequenceAt", &["s", "i"], &["y"]),
+        &["s = SequenceConstruct(a, b, a)", "y = SequenceAt(s, i)"],
+    );
+    becomes(
+        construct().node("SequenceInsert", &["s", "b", "i"], &["t"]).node("SequenceAt", &["t", "0"], &["y"]),
+        &["s = SequenceConstruct(a, b, a)", "t = SequenceInsert(s, b, i)", "y = SequenceAt(t, 0)"],
+    );
+    // Outputs are lists, too.
+    becomes(new().node("SequenceConstruct", &["a", "b"], &["y"]), &["y = SequenceConstruct(a, b)"]);
+    becomes(new().node("Optional", &["a"], &["y"]), &["y = Optional(a)"]);
+    let halves = new().node_with("SequenceEmpty", &[], &["y"], &[("dtype", Attribute::Int(10))]);
+    becomes(halves, &["y = SequenceEmpty() dtype=Int(10)"]);
+    // A list of one type is empty behind its only element.
+    becomes(
+        new().node("SequenceConstruct", &["a"], &["s"]).node("SequenceErase", &["s"], &["y"]),
+        &["s = SequenceConstruct(a)", "y = SequenceErase(s)"],
+    );
 }
 
 #[test]
 fn optionals_are_what_they_hold() {
-    becomes(
-        new().node("Optional", &["a"], &["o"]).node("OptionalGetElement", &["o"], &["y"]),
-        &["o = Identity(a)", "y = Identity(o)"],
-    );
+    becomes(new().node("Optional", &["a"], &["o"]).node("OptionalGetElement", &["o"], &["y"]), &["y = Identity(a)"]);
     let there = "there = Identity(bool:01)";
     becomes(
         construct().node("Optional", &["s"], &["o"]).node("OptionalHasElement", &["o"], &["there"]).node(
@@ -142,18 +167,8 @@ fn sequences_are_read_by_bodies() {
 }
 
 #[test]
-fn what_only_a_run_would_know_is_refused() {
+fn mistakes_name_the_node() {
     let s = "node 'make_y' (SequenceAt):";
-    refused(
-        construct().node("SequenceAt", &["s", "i"], &["y"]),
-        Code::UnknownOperator,
-        &format!("{s} its position is known only at run time"),
-    );
-    let (_, _, remedy) = failure(&model_of(construct().node("SequenceAt", &["s", "i"], &["y"])));
-    assert_eq!(
-        remedy,
-        "Sequences are supported where the model fixes how many elements they have and which of them it reads"
-    );
     let out = |nodes: write::Model, place: &str, count: usize| {
         let cause = format!("{s} position {place} is out of range for a sequence of {count}");
         refused(nodes.node("SequenceAt", &["s", place], &["y"]), Code::BadNode, &cause);
@@ -174,16 +189,10 @@ fn what_only_a_run_would_know_is_refused() {
         Code::BadNode,
         cause,
     );
-    let inside = "a sequence or an optional, which is supported within a graph only";
     refused(
         construct().node("Relu", &["s"], &["y"]),
-        Code::UnknownOperator,
-        &format!("node 'make_y': its input 's' is {inside}"),
-    );
-    refused(
-        new().node("SequenceConstruct", &["a"], &["y"]),
-        Code::UnknownOperator,
-        &format!("the output 'y' is {inside}"),
+        Code::TypeMismatch,
+        "node 'make_y': its input 's' is a sequence or an optional, expected a tensor",
     );
     refused(
         new().node("SequenceAt", &["a", "0"], &["y"]),

@@ -1,43 +1,152 @@
 //! Types of what control flow gives. A body is inferred with the types that its node gives it; a size of a carried value
 //! that changes from one iteration to the next is any, so the body is inferred again with a symbol in its place.
 
+mod carried;
+mod map;
+mod scan;
+
 use std::collections::HashSet;
 
 use byoc_plugin_api::{DType, Dim};
 
+use self::carried::Carried;
+use super::lists::stays;
 use super::{Inference, KnownElements};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim::{self, Expr};
-use crate::ir::{Bodies, Graph, TensorType, ValueId};
+use crate::ir::{Bodies, ListType, TensorType, ValueId};
 use crate::ops::{Infer, PartialType, Scalar, Size};
 
-/// A type, and the elements that are known.
-type Typed = (TensorType, Option<Vec<Scalar>>);
+/// What is known of a value.
+#[derive(Clone)]
+struct Typed {
+    ty: TensorType,
+    elements: Option<Vec<Scalar>>,
+    list: Option<ListType>,
+}
 
-impl Inference<'_> {
-    /// Gives each output of a node of control flow its type.
-    pub(super) fn control(&mut self, infer: &mut Infer<'_>, bodies: &Bodies) -> Result<()> {
-        let own = infer.inputs.len() - bodies.captured;
-        let outputs = match infer.node.op.as_str() {
-            "If" => self.branches(infer, bodies, own)?,
-            "Loop" => self.iterations(infer, bodies.graphs[0], own)?,
-            _ => self.scan(infer, bodies.graphs[0], own)?,
-        };
-        for (index, (ty, elements)) in outputs.into_iter().take(infer.outputs.len()).enumerate() {
-            infer.outputs[index] = Some(infer.closed(ty));
-            infer.output_elements[index] = elements;
+/// What is known of an output; sizes may still be open.
+struct Given {
+    ty: PartialType,
+    elements: Option<Vec<Scalar>>,
+    list: Option<ListType>,
+}
+
+impl Typed {
+    fn tensor(ty: TensorType) -> Typed {
+        Typed { ty, elements: None, list: None }
+    }
+
+    fn is_like(&self, other: &Typed) -> bool {
+        match (&self.list, &other.list) {
+            (Some(list), Some(other)) => list.join(other).is_some(),
+            (None, None) => self.ty.dtype == other.ty.dtype,
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Typed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.list {
+            Some(list) => list.fmt(f),
+            None => self.ty.fmt(f),
+        }
+    }
+}
+
+impl Given {
+    fn tensor(ty: PartialType) -> Given {
+        Given { ty, elements: None, list: None }
+    }
+
+    fn list(list: ListType) -> Given {
+        Given { list: Some(list), ..Given::tensor(known(ListType::handle())) }
+    }
+}
+
+impl From<Typed> for Given {
+    fn from(Typed { ty, elements, list }: Typed) -> Given {
+        Given { ty: known(ty), elements, list }
+    }
+}
+
+/// A node of control flow, with the lists among its inputs.
+struct Node<'a, 'n> {
+    infer: &'a Infer<'n>,
+    lists: &'a [Option<ListType>],
+    /// How many of its inputs are not captured.
+    own: usize,
+}
+
+impl Node<'_, '_> {
+    fn input(&self, index: usize) -> Result<Typed> {
+        let ty = self.infer.inputs.get(index).cloned().flatten();
+        let ty = ty.ok_or_else(|| bad(format!("input {index} is absent, but the operator needs it")))?;
+        let list = self.lists.get(index).cloned().flatten();
+        Ok(Typed { list, ..Typed::tensor(ty) })
+    }
+
+    /// Errors where an input is not one element of that type.
+    fn require(&self, index: usize, dtype: DType, what: &str) -> Result<()> {
+        let typed = self.input(index)?;
+        // A size that is not known is told by the run.
+        let one = typed.ty.shape.iter().all(|size| size.fixed().is_none_or(|size| size == 1));
+        if typed.list.is_some() || typed.ty.dtype != dtype || !one {
+            let cause = format!("input {index} ({what}) is {typed}, expected one element of {dtype}");
+            return Err(Diagnostic::new(Code::TypeMismatch, cause));
         }
         Ok(())
     }
 
+    /// The truth of an input, where it is known.
+    fn condition(&self, index: usize) -> Option<bool> {
+        self.infer.elements[index].as_ref()?.first()?.as_i64().map(|value| value != 0)
+    }
+
+    /// The symbols in the sizes of what the node reads: what else is in a body's types becomes known in it.
+    fn outside(&self) -> HashSet<String> {
+        self.infer.inputs.iter().flatten().flat_map(|ty| dim::symbols(&ty.shape)).collect()
+    }
+}
+
+impl Inference<'_> {
+    /// Gives each output of a node of control flow its type; of those that are lists also what they hold. `lists` are those that it is given.
+    pub(super) fn control(
+        &mut self,
+        infer: &mut Infer<'_>,
+        bodies: &Bodies,
+        lists: &[Option<ListType>],
+    ) -> Result<Vec<Option<ListType>>> {
+        let own = infer.inputs.len() - bodies.captured;
+        let node = Node { infer: &*infer, lists, own };
+        let outputs = match infer.node.op.as_str() {
+            "If" => self.branches(&node, bodies)?,
+            "Loop" => self.iterations(&node, bodies.graphs[0])?,
+            "SequenceMap" => self.map(&node, bodies.graphs[0])?,
+            _ => self.scan(&node, bodies.graphs[0])?,
+        };
+        let count = infer.outputs.len();
+        let mut lists = Vec::with_capacity(count);
+        for (index, Given { ty, elements, list }) in outputs.into_iter().take(count).enumerate() {
+            infer.outputs[index] = Some(infer.closed(ty));
+            infer.output_elements[index] = elements;
+            lists.push(list);
+        }
+        Ok(lists)
+    }
+
     /// Infers a body whose own inputs have these types; the others are those that the node captures.
-    fn body(&mut self, infer: &Infer<'_>, index: usize, own: usize, formals: Vec<Typed>) -> Result<Vec<Typed>> {
-        let captured = infer.inputs[own..].iter().zip(&infer.elements[own..]);
-        let captured = captured.filter_map(|(ty, elements)| Some((ty.clone()?, elements.clone())));
+    fn body(&mut self, node: &Node<'_, '_>, index: usize, formals: Vec<Typed>) -> Result<Vec<Typed>> {
+        let captured = (node.own..node.infer.inputs.len()).filter_map(|index| {
+            let elements = node.infer.elements[index].clone();
+            Some(Typed { elements, ..node.input(index).ok()? })
+        });
         let mut given = KnownElements::new();
         let graph = &mut self.graphs[index];
-        for (id, (ty, elements)) in graph.inputs.clone().into_iter().zip(formals.into_iter().chain(captured)) {
-            graph.values[id.0].ty = Some(ty);
+        for (id, typed) in graph.inputs.clone().into_iter().zip(formals.into_iter().chain(captured)) {
+            let Typed { ty, elements, list } = typed;
+            (graph.values[id.0].ty, graph.values[id.0].list) = (Some(ty), list);
             if let Some(elements) = elements {
                 given.insert(id, elements);
             }
@@ -47,215 +156,114 @@ impl Inference<'_> {
         let output = |id: &ValueId| {
             let value = graph.value(*id);
             let none = || Diagnostic::new(Code::ShapeUnknown, format!("the type of '{}' is not known", value.name));
-            Ok((value.ty.clone().ok_or_else(none)?, known.get(id).cloned()))
+            let ty = value.ty.clone().ok_or_else(none)?;
+            Ok(Typed { ty, elements: known.get(id).cloned(), list: value.list.clone() })
         };
         graph.outputs.iter().map(output).collect()
     }
 
-    fn branches(
-        &mut self,
-        infer: &Infer<'_>,
-        bodies: &Bodies,
-        own: usize,
-    ) -> Result<Vec<(PartialType, Option<Vec<Scalar>>)>> {
-        require(infer, 0, DType::Bool, "the condition")?;
+    fn branches(&mut self, node: &Node<'_, '_>, bodies: &Bodies) -> Result<Vec<Given>> {
+        node.require(0, DType::Bool, "the condition")?;
         let [then_branch, else_branch] = bodies.graphs[..] else { return Ok(Vec::new()) };
-        let kept = |(ty, elements): Typed| (known(ty), elements);
-        if let Some(condition) = condition(infer, 0) {
+        let kept = |results: Vec<Typed>| results.into_iter().map(Given::from).collect();
+        if let Some(condition) = node.condition(0) {
             // The other one never runs, and need not fit.
             let live = if condition { then_branch } else { else_branch };
-            return Ok(self.body(infer, live, own, Vec::new())?.into_iter().map(kept).collect());
+            return self.body(node, live, Vec::new()).map(kept);
         }
-        let both = [then_branch, else_branch].map(|branch| self.body(infer, branch, own, Vec::new()));
+        let both = [then_branch, else_branch].map(|branch| self.body(node, branch, Vec::new()));
         let (one, other) = match both {
             [Ok(one), Ok(other)] => (one, other),
             [Ok(one), Err(error)] | [Err(error), Ok(one)] => {
-                self.failed.get_or_insert(error.within(format!("node '{}' (If)", infer.node.name)));
-                return Ok(one.into_iter().map(kept).collect());
+                self.failed.get_or_insert(error.within(format!("node '{}' (If)", node.infer.node.name)));
+                return Ok(kept(one));
             }
             [Err(error), Err(_)] => return Err(error),
         };
-        let outside = outside(infer);
+        let outside = node.outside();
         let mut open = 0;
-        let meet = |(index, (one, other)): (usize, (Typed, Typed))| {
-            let ((a, a_elements), (b, b_elements)) = (one, other);
-            if a.dtype != b.dtype || a.shape.len() != b.shape.len() {
-                let what = format!("output {index} is {a} of one branch and {b} of the other");
-                return Err(match a.dtype == b.dtype {
-                    true => Diagnostic::new(
-                        Code::ShapeUnknown,
-                        format!("{what}: how many dimensions it has is known only at run time"),
-                    )
-                    .hint("Fix the shapes of the inputs with --shape or --dim, if the condition depends on them"),
-                    false => Diagnostic::new(Code::TypeMismatch, what),
-                });
-            }
-            let size = |(a, b): (Dim, Dim)| match a == b && symbols_in(&a, &outside) {
-                true => Size::Known(a),
-                false => next(&mut open),
-            };
-            let shape = a.shape.into_iter().zip(b.shape).map(size).collect();
-            Ok((PartialType { dtype: a.dtype, shape }, a_elements.filter(|a| Some(a) == b_elements.as_ref())))
-        };
-        one.into_iter().zip(other).enumerate().map(meet).collect()
+        let pairs = one.into_iter().zip(other).enumerate();
+        pairs.map(|(index, pair)| meet(index, pair, &outside, &mut open)).collect()
     }
 
-    fn iterations(
-        &mut self,
-        infer: &Infer<'_>,
-        body: usize,
-        own: usize,
-    ) -> Result<Vec<(PartialType, Option<Vec<Scalar>>)>> {
-        require(infer, 0, DType::I64, "the limit")?;
-        require(infer, 1, DType::Bool, "the condition")?;
-        let scalar = |dtype| TensorType { dtype, shape: vec![] };
+    fn iterations(&mut self, node: &Node<'_, '_>, body: usize) -> Result<Vec<Given>> {
+        node.require(0, DType::I64, "the limit")?;
+        node.require(1, DType::Bool, "the condition")?;
+        let scalar = |dtype| Typed::tensor(TensorType { dtype, shape: vec![] });
         // The body runs only while the condition holds.
-        let always = Some(vec![Scalar::from(1)]);
-        let first = [(scalar(DType::I64), None), (scalar(DType::Bool), always)];
-        let mut carried = Carried::new(infer, 2..own)?;
+        let always = Typed { elements: Some(vec![Scalar::from(1)]), ..scalar(DType::Bool) };
+        let first = [scalar(DType::I64), always];
+        let mut carried = Carried::new(node, 2..node.own)?;
         let outputs = loop {
             let formals = first.iter().cloned().chain(carried.formals()).collect();
-            let outputs = self.body(infer, body, own, formals)?;
+            let outputs = self.body(node, body, formals)?;
             if !carried.widen(&outputs[1..], &self.graphs[body])? {
                 break outputs;
             }
         };
-        if outputs[0].0.dtype != DType::Bool {
-            let cause = format!("output 0 of the body, the condition, is {}, expected bool", outputs[0].0);
+        if outputs[0].ty.dtype != DType::Bool {
+            let cause = format!("output 0 of the body, the condition, is {}, expected bool", outputs[0]);
             return Err(Diagnostic::new(Code::TypeMismatch, cause));
         }
         let continues =
             |elements: &Option<Vec<Scalar>>| elements.as_ref().and_then(|all| all.first()?.as_i64()) == Some(1);
-        let runs_on = condition(infer, 1) == Some(true) && continues(&outputs[0].1);
-        let limit = infer.elements[0].as_ref().and_then(|all| all.first()?.int().cloned()).filter(|_| runs_on);
-        let trips = limit.and_then(trips);
+        let runs_on = node.condition(1) == Some(true) && continues(&outputs[0].elements);
+        let limit = node.infer.elements[0].as_ref().and_then(|all| all.first()?.int().cloned()).filter(|_| runs_on);
         let mut open = 0;
         let mut results = carried.results(&mut open);
-        let trips = match trips {
+        let trips = match limit.and_then(trips) {
             Some(trips) => Size::Known(trips),
             None => next(&mut open),
         };
-        for (ty, _) in &outputs[1 + carried.types.len()..] {
-            sliceable("a scan output", ty)?;
-            results.push((stacked(infer, ty, 0, &trips, &mut open), None));
+        for typed in &outputs[1 + carried.len()..] {
+            sliceable("a scan output", typed)?;
+            results.push(Given::tensor(stacked(node, &typed.ty, 0, &trips, &mut open)));
         }
         Ok(results)
     }
-
-    fn scan(&mut self, infer: &Infer<'_>, body: usize, own: usize) -> Result<Vec<(PartialType, Option<Vec<Scalar>>)>> {
-        let scanned = usize::try_from(infer.node.int("num_scan_inputs", 0)).unwrap_or(0);
-        let states = own.saturating_sub(scanned);
-        let outputs = self.graphs[body].outputs.len().saturating_sub(states);
-        let inputs = scan_axes(infer, "scan_input_axes", "scan_input_directions", scanned)?;
-        let outs = scan_axes(infer, "scan_output_axes", "scan_output_directions", outputs)?;
-        let mut length: Option<Dim> = None;
-        let mut slices = Vec::with_capacity(scanned);
-        for (index, axis) in (states..own).zip(inputs) {
-            let mut ty = input(infer, index)?;
-            sliceable(&format!("input {index}"), &ty)?;
-            let axis = axis_of(axis, ty.shape.len()).map_err(|cause| bad(format!("input {index} is {ty}: {cause}")))?;
-            let size = ty.shape.remove(axis);
-            length = Some(match length {
-                None => size,
-                Some(known) => dim::unify(&known, &size).ok_or_else(|| {
-                    let cause = format!("input {index} has {size} elements along its axis {axis}, another one {known}");
-                    Diagnostic::new(Code::ShapeMismatch, cause)
-                })?,
-            });
-            slices.push((ty, None));
-        }
-        let mut carried = Carried::new(infer, 0..states)?;
-        let results = loop {
-            let formals = carried.formals().chain(slices.iter().cloned()).collect();
-            let results = self.body(infer, body, own, formals)?;
-            if !carried.widen(&results, &self.graphs[body])? {
-                break results;
-            }
-        };
-        let length = Size::Known(length.unwrap_or(Dim::Fixed(0)));
-        let mut open = 0;
-        let mut types = carried.results(&mut open);
-        for ((ty, _), axis) in results[states..].iter().zip(outs) {
-            sliceable("a scan output", ty)?;
-            let axis =
-                axis_of(axis, ty.shape.len() + 1).map_err(|cause| bad(format!("a scan output of {ty}: {cause}")))?;
-            types.push((stacked(infer, ty, axis, &length, &mut open), None));
-        }
-        Ok(types)
-    }
 }
 
-/// Values that an iteration hands to the next.
-struct Carried {
-    types: Vec<TensorType>,
-    /// The sizes that change on the way, as (value, axis), with symbols in `types`.
-    open: HashSet<(usize, usize)>,
-    node: String,
+/// The type of an output of either branch.
+fn meet(index: usize, (a, b): (Typed, Typed), outside: &HashSet<String>, open: &mut usize) -> Result<Given> {
+    if !a.is_like(&b) || a.ty.shape.len() != b.ty.shape.len() {
+        let what = format!("output {index} is {a} of one branch and {b} of the other");
+        return Err(match a.is_like(&b) {
+            true => Diagnostic::new(
+                Code::ShapeUnknown,
+                format!("{what}: how many dimensions it has is known only at run time"),
+            )
+            .hint("Fix the shapes of the inputs with --shape or --dim, if the condition depends on them"),
+            false => Diagnostic::new(Code::TypeMismatch, what),
+        });
+    }
+    if let (Some(one), Some(other)) = (&a.list, &b.list) {
+        return Ok(one.join(other).map_or_else(|| Given::from(a.clone()), Given::list));
+    }
+    let size = |(a, b): (Dim, Dim)| match a == b && symbols_in(&a, outside) {
+        true => Size::Known(a),
+        false => next(open),
+    };
+    let shape = a.ty.shape.into_iter().zip(b.ty.shape).map(size).collect();
+    let elements = a.elements.filter(|elements| Some(elements) == b.elements.as_ref());
+    Ok(Given { elements, ..Given::tensor(PartialType { dtype: a.ty.dtype, shape }) })
 }
 
-impl Carried {
-    /// Those that begin as these inputs of the node.
-    fn new(infer: &Infer<'_>, inputs: std::ops::Range<usize>) -> Result<Carried> {
-        let types = inputs.map(|index| input(infer, index)).collect::<Result<_>>()?;
-        Ok(Carried { types, open: HashSet::new(), node: infer.node.name.clone() })
+/// Fails where slices of a tensor may begin within a byte, and for a sequence or an optional.
+fn sliceable(what: &str, typed: &Typed) -> Result<()> {
+    if typed.list.is_some() {
+        return Err(Diagnostic::new(Code::TypeMismatch, format!("{what} is {typed}, expected a tensor")));
     }
-
-    fn formals(&self) -> impl Iterator<Item = Typed> + '_ {
-        self.types.iter().map(|ty| (ty.clone(), None))
-    }
-
-    /// Opens the sizes that an iteration changes; whether there were any. `results` begin with the values that are handed on.
-    fn widen(&mut self, results: &[Typed], body: &Graph) -> Result<bool> {
-        let mut changed = false;
-        for (index, (before, (after, _))) in self.types.iter_mut().zip(results).enumerate() {
-            if before.dtype != after.dtype || before.shape.len() != after.shape.len() {
-                let what = format!(
-                    "carried value {index} is {before} before an iteration of '{}' and {after} behind it",
-                    body.name
-                );
-                return Err(match before.dtype == after.dtype {
-                    true => Diagnostic::new(
-                        Code::ShapeUnknown,
-                        format!("{what}: how many dimensions it has is known only at run time"),
-                    ),
-                    false => Diagnostic::new(Code::TypeMismatch, what),
-                });
-            }
-            for (axis, (before, after)) in before.shape.iter_mut().zip(&after.shape).enumerate() {
-                if before != after && self.open.insert((index, axis)) {
-                    *before = Dim::Symbolic(Expr::symbol(&format!("{}_carried{index}_{axis}", self.node)).to_string());
-                    changed = true;
-                }
-            }
-        }
-        Ok(changed)
-    }
-
-    /// Their types behind the last iteration.
-    fn results(&self, open: &mut usize) -> Vec<(PartialType, Option<Vec<Scalar>>)> {
-        let result = |(index, ty): (usize, &TensorType)| {
-            let size = |(axis, size): (usize, &Dim)| match self.open.contains(&(index, axis)) {
-                true => next(open),
-                false => Size::Known(size.clone()),
-            };
-            (PartialType { dtype: ty.dtype, shape: ty.shape.iter().enumerate().map(size).collect() }, None)
-        };
-        self.types.iter().enumerate().map(result).collect()
-    }
-}
-
-/// Fails where slices of a tensor may begin within a byte.
-fn sliceable(what: &str, ty: &TensorType) -> Result<()> {
-    if !ty.dtype.shares_bytes() {
+    if !typed.ty.dtype.shares_bytes() {
         return Ok(());
     }
-    let cause = format!("{what} is {ty}: elements that share bytes are not cut into slices, nor put together of them");
+    let cause =
+        format!("{what} is {typed}: elements that share bytes are not cut into slices, nor put together of them");
     Err(Diagnostic::new(Code::TypeMismatch, cause).hint("Cast it to i8 or u8 before, and back in the body"))
 }
 
 /// The type of what each iteration gives, put together along a new axis. Sizes that the body tells are known when it has run.
-fn stacked(infer: &Infer<'_>, ty: &TensorType, axis: usize, length: &Size, open: &mut usize) -> PartialType {
-    let outside = outside(infer);
+fn stacked(node: &Node<'_, '_>, ty: &TensorType, axis: usize, length: &Size, open: &mut usize) -> PartialType {
+    let outside = node.outside();
     let size = |size: &Dim| match symbols_in(size, &outside) {
         true => Size::Known(size.clone()),
         false => next(open),
@@ -273,48 +281,8 @@ fn trips(limit: Expr) -> Option<Dim> {
     limit.larger(&Expr::of(&Dim::Fixed(0)).ok()?).ok()?.to_dim().ok()
 }
 
-/// The axes along which tensors are scanned, as the node gives them. Directions are checked only: they change no size.
-fn scan_axes(infer: &Infer<'_>, axes: &str, directions: &str, count: usize) -> Result<Vec<i64>> {
-    for name in [axes, directions] {
-        if let Some(given) = infer.node.ints(name).map(<[i64]>::len).filter(|&given| given != count) {
-            return Err(bad(format!("attribute '{name}' has {given} elements, expected {count}")));
-        }
-    }
-    if let Some(&other) = infer.node.ints(directions).and_then(|all| all.iter().find(|way| !matches!(way, 0 | 1))) {
-        return Err(bad(format!("attribute '{directions}' holds {other}, expected 0 or 1")));
-    }
-    Ok(infer.node.ints(axes).map_or_else(|| vec![0; count], <[i64]>::to_vec))
-}
-
-fn axis_of(axis: i64, rank: usize) -> std::result::Result<usize, String> {
-    let from_front = if axis < 0 { axis + rank as i64 } else { axis };
-    let found = usize::try_from(from_front).ok().filter(|&axis| axis < rank);
-    found.ok_or_else(|| format!("axis {axis} is out of range for {rank} dimensions"))
-}
-
 fn bad(cause: String) -> Diagnostic {
     Diagnostic::new(Code::BadNode, cause)
-}
-
-fn input(infer: &Infer<'_>, index: usize) -> Result<TensorType> {
-    infer.inputs[index].clone().ok_or_else(|| bad(format!("input {index} is absent, but the operator needs it")))
-}
-
-/// Errors where an input is not one element of that type.
-fn require(infer: &Infer<'_>, index: usize, dtype: DType, what: &str) -> Result<()> {
-    let ty = input(infer, index)?;
-    // A size that is not known is told by the run.
-    let one = ty.shape.iter().all(|size| size.fixed().is_none_or(|size| size == 1));
-    if ty.dtype != dtype || !one {
-        let cause = format!("input {index} ({what}) is {ty}, expected one element of {dtype}");
-        return Err(Diagnostic::new(Code::TypeMismatch, cause));
-    }
-    Ok(())
-}
-
-/// The truth of an input, where it is known.
-fn condition(infer: &Infer<'_>, index: usize) -> Option<bool> {
-    infer.elements[index].as_ref()?.first()?.as_i64().map(|value| value != 0)
 }
 
 fn known(ty: TensorType) -> PartialType {
@@ -324,11 +292,6 @@ fn known(ty: TensorType) -> PartialType {
 fn next(open: &mut usize) -> Size {
     *open += 1;
     Size::Open(*open - 1)
-}
-
-/// The symbols in the sizes of what the node reads: what else is in a body's types becomes known in it.
-fn outside(infer: &Infer<'_>) -> HashSet<String> {
-    infer.inputs.iter().flatten().flat_map(|ty| dim::symbols(&ty.shape)).collect()
 }
 
 fn symbols_in(size: &Dim, outside: &HashSet<String>) -> bool {

@@ -1,12 +1,15 @@
 //! Runs control flow: a body is a session of its own, whose outputs are copied to the next iteration and to those of the node.
 
-use byoc_plugin_api::{DType, SizedOutputs, TensorView};
+mod map;
+
+use byoc_plugin_api::{DType, Element, SizedOutputs, TensorView};
 
 use super::Session;
 use super::held::Held;
 use super::iterations::Iterations;
 use super::sized::Filling;
 use super::state::copy;
+use super::tables::Tables;
 use crate::artifact::manifest::ControlKind;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::memory;
@@ -22,26 +25,41 @@ pub(super) struct ControlFlow {
     /// What each iteration has given.
     stacks: Vec<Stack>,
     iterations: Iterations,
+    /// Those of the entry.
+    tables: Tables,
+    /// Which of the carried values are sequences or optionals.
+    carried_lists: Vec<usize>,
 }
 
 impl ControlFlow {
     pub(super) fn new(name: String, kind: ControlKind, bodies: Vec<Session>, iterations: Iterations) -> ControlFlow {
         let (carried, stacks) = match kind {
-            ControlKind::If { .. } => (0, 0),
+            ControlKind::If { .. } | ControlKind::SequenceMap { .. } | ControlKind::List(_) => (0, 0),
             ControlKind::Loop { carried, .. } => (carried, outputs(&bodies).saturating_sub(1 + carried)),
             ControlKind::Scan { carried, .. } => (carried, outputs(&bodies).saturating_sub(carried)),
         };
+        let tables = bodies.first().map(|body| body.tables.clone()).unwrap_or_default();
+        let is_list = |index: &usize| {
+            let input = bodies.first().and_then(|body| body.inputs().into_iter().nth(2 + index));
+            input.is_some_and(|input| input.list.is_some())
+        };
+        let carried_lists = match kind {
+            ControlKind::Loop { .. } => (0..carried).filter(is_list).collect(),
+            _ => Vec::new(),
+        };
         let carried = (0..carried).map(|_| Held::default()).collect();
         let stacks = (0..stacks).map(|_| Stack::default()).collect();
-        ControlFlow { name, kind, bodies, carried, stacks, iterations }
+        ControlFlow { name, kind, bodies, carried, stacks, iterations, tables, carried_lists }
     }
 
     /// Runs it. The reader of artifacts has compared the types of the inputs with those that the bodies take.
     pub(super) fn run(&mut self, inputs: &[TensorView<'_>], filling: &mut Filling<'_>) -> Result<()> {
-        let done = match self.kind {
+        let done = match &self.kind {
             ControlKind::If { .. } => self.branch(inputs, filling),
             ControlKind::Loop { .. } => self.iterate(inputs, filling),
-            ControlKind::Scan { scanned, .. } => self.scan(scanned, inputs, filling),
+            &ControlKind::Scan { scanned, .. } => self.scan(scanned, inputs, filling),
+            ControlKind::SequenceMap { mapped, .. } => self.map(&mapped.clone(), inputs, filling),
+            ControlKind::List(_) => Err(incomplete()),
         };
         done.map_err(|error| error.within(format!("'{}'", self.name)))
     }
@@ -60,6 +78,7 @@ impl ControlFlow {
         let (initial, captured) = rest.split_at_checked(self.carried.len()).ok_or_else(incomplete)?;
         let body = self.bodies.first_mut().ok_or_else(incomplete)?;
         self.stacks.iter_mut().for_each(Stack::clear);
+        let made = self.tables.lists().made();
         let mut done = 0i64;
         while holds && done < limit {
             self.iterations.count()?;
@@ -73,6 +92,7 @@ impl ControlFlow {
             body.run(&given)?;
             holds = truth(&body.output(0)?)?;
             carry(&mut self.carried, body, 1)?;
+            keep_lists(&self.tables, made, &self.carried_lists, &mut self.carried);
             let first = 1 + self.carried.len();
             for (index, stack) in self.stacks.iter_mut().enumerate() {
                 if filling.wants(self.carried.len() + index) {
@@ -155,13 +175,34 @@ fn carry(carried: &mut [Held], body: &Session, first: usize) -> Result<()> {
     Ok(())
 }
 
+/// Forgets the lists that were made since so many were there, but for those that are handed on.
+fn keep_lists(tables: &Tables, made: usize, lists: &[usize], carried: &mut [Held]) {
+    let handle = |held: &Held| held.view(DType::U64).as_slice::<u64>().and_then(|all| all.first().copied());
+    let mut handles: Vec<u64> = lists.iter().filter_map(|&index| handle(&carried[index])).collect();
+    tables.lists().keep(made, &mut handles);
+    for (&index, handle) in lists.iter().zip(handles) {
+        if let Some(place) = carried[index].view_mut(DType::U64).as_mut_slice::<u64>().and_then(|all| all.first_mut()) {
+            *place = handle;
+        }
+    }
+}
+
+/// Gives an output one element, if anybody reads it.
+pub(super) fn give_number<T: Element>(filling: &mut Filling<'_>, index: usize, number: T) -> Result<()> {
+    let numbers = [number];
+    give(filling, index, &TensorView::from_slice(&numbers, &[], &[]).map_err(failed)?)
+}
+
 /// Copies a tensor to an output, if anybody reads it.
-fn give(filling: &mut Filling<'_>, index: usize, from: &TensorView<'_>) -> Result<()> {
+pub(super) fn give(filling: &mut Filling<'_>, index: usize, from: &TensorView<'_>) -> Result<()> {
     if !filling.wants(index) {
         return Ok(());
     }
+    if !filling.takes(index, from.dtype()) {
+        return Err(incomplete());
+    }
     let to = filling.allocate(index, from.shape()).map_err(failed)?.as_mut_ptr();
-    // SAFETY: the output has the shape, and no body's memory is an output's.
+    // SAFETY: the output has the type and the shape, and no body's memory is an output's.
     unsafe { copy(from, to) };
     Ok(())
 }
@@ -171,7 +212,7 @@ fn outputs(bodies: &[Session]) -> usize {
 }
 
 /// The only element of a tensor.
-fn one<T: byoc_plugin_api::Element>(tensor: &TensorView<'_>, what: &str) -> Result<T> {
+pub(super) fn one<T: byoc_plugin_api::Element>(tensor: &TensorView<'_>, what: &str) -> Result<T> {
     match tensor.to_vec::<T>().map_err(failed)?.as_slice() {
         [element] => Ok(*element),
         elements => {
@@ -284,15 +325,15 @@ impl Stack {
     }
 }
 
-fn place(axis: i64, rank: usize) -> Option<usize> {
+pub(super) fn place(axis: i64, rank: usize) -> Option<usize> {
     usize::try_from(if axis < 0 { axis + rank as i64 } else { axis }).ok().filter(|&axis| axis < rank)
 }
 
-fn failed(error: byoc_plugin_api::Error) -> Diagnostic {
+pub(super) fn failed(error: byoc_plugin_api::Error) -> Diagnostic {
     Diagnostic { hint: error.hint, ..Diagnostic::new(Code::RunFailed, error.message) }
 }
 
 /// The reader of artifacts lets no such file through.
-fn incomplete() -> Diagnostic {
+pub(super) fn incomplete() -> Diagnostic {
     Diagnostic::new(Code::RunFailed, "the control flow in the file is not complete")
 }

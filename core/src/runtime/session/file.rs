@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use byoc_plugin_api::{Environment, Options, Value};
 
+use super::tables::Tables;
 use super::{LoadOptions, LoadedCall, LoadedRegion, Session};
 use crate::artifact::manifest::{Call, Entry, Port, ValueType};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -52,6 +53,7 @@ impl Session {
             memories,
             names: names(&entry, &[]),
             queueing: options.queueing,
+            tables: Tables::default(),
             entry,
             _artifact: None,
         })
@@ -64,7 +66,7 @@ pub(super) fn entry_of(inputs: &[Value], outputs: &[Value]) -> Entry {
         let port = |(index, value): (usize, &Value)| Port { name: value.name.clone(), value: first + index };
         values.iter().enumerate().map(port).collect()
     };
-    let ty = |value: &Value| ValueType { dtype: value.dtype, shape: value.shape.clone() };
+    let ty = |value: &Value| ValueType { dtype: value.dtype, shape: value.shape.clone(), list: None };
     let (first, end) = (inputs.len(), inputs.len() + outputs.len());
     Entry {
         name: "main".into(),

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::sized::{SizedCall, What};
 use super::{LoadedCall, Session};
-use crate::artifact::manifest::Port;
+use crate::artifact::manifest::{ListType, Port, ValueType};
 use crate::runtime::device::{Device, DeviceName};
 use crate::runtime::stages::Place;
 use crate::runtime::steps::{Crossing, HOST};
@@ -21,6 +21,8 @@ pub struct PortInfo {
     pub dtype: DType,
     /// Size of each dimension.
     pub shape: Vec<Dim>,
+    /// What it holds, if it is a sequence or an optional: the tensor of the port is one handle then.
+    pub list: Option<ListType>,
 }
 
 /// Which input or output of the entry.
@@ -102,7 +104,8 @@ impl Session {
     fn ports(&self, ports: &[Port]) -> Vec<PortInfo> {
         let info = |port: &Port| {
             let value = &self.entry.values[port.value];
-            PortInfo { name: port.name.clone(), dtype: value.dtype, shape: value.shape.clone() }
+            let ValueType { dtype, shape, list } = value.clone();
+            PortInfo { name: port.name.clone(), dtype, shape, list }
         };
         ports.iter().map(info).collect()
     }
@@ -132,16 +135,18 @@ impl Session {
         Some((self.devices[device].name(), state.on_device(value, device + 1)))
     }
 
-    /// What is added up over a run is none: times, and iterations.
+    /// What is added up over a run is none: times, and iterations; what a run made beside tensors is gone.
     pub(super) fn forget_last_run(&mut self) {
         self.calls.iter_mut().for_each(|call| call.time = Duration::ZERO);
         let Some(later) = &mut self.later else { return };
         later.iterations.reset();
+        self.tables.forget_made();
         later.stages.iter_mut().for_each(|stage| stage.session.forget_last_run());
         for sized in &mut later.sized {
             match &mut sized.what {
                 What::Region(call) => call.time = Duration::ZERO,
                 What::Control(control) => control.bodies.iter_mut().for_each(Session::forget_last_run),
+                What::List(_) => {}
             }
         }
     }
@@ -157,7 +162,7 @@ impl Session {
         let later = self.later.iter().flat_map(|later| later.sized.iter().zip(&later.stages));
         let behind = |sized: &SizedCall| match &sized.what {
             What::Region(call) => vec![time(call)],
-            What::Control(_) => sized.bodies().iter().flat_map(Session::times).collect(),
+            What::Control(_) | What::List(_) => sized.bodies().iter().flat_map(Session::times).collect(),
         };
         own.chain(later.flat_map(|(sized, stage)| behind(sized).into_iter().chain(stage.session.times()))).collect()
     }

@@ -10,10 +10,12 @@ use super::control::ControlFlow;
 use super::introspect::PortInfo;
 use super::iterations::Iterations;
 use super::later::{Constant, Later, LaterStage};
+use super::lists::ListCall;
 use super::sized::{SizedCall, What};
+use super::tables::Tables;
 use super::{LoadedCall, LoadedRegion, Session};
 use crate::artifact::Artifact;
-use crate::artifact::manifest::{ConstantValue, Control, Entry, Manifest, Region, ValueType};
+use crate::artifact::manifest::{ConstantValue, Control, ControlKind, Entry, Manifest, Region, ValueType};
 use crate::cpu;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim;
@@ -113,8 +115,8 @@ impl Session {
         let there = beside.map_or(&[][..], |session| &session.devices);
         let devices = open_devices(&all, &kinds, registry, options, there)?;
         let iterations = &Iterations::new(options.max_iterations);
-        let common =
-            Common { artifact: &artifact, all: &all, kinds: &kinds, registry, options, devices: &devices, iterations };
+        let (kinds, devices, tables) = (kinds.as_slice(), devices.as_slice(), &Tables::default());
+        let common = Common { artifact: &artifact, all: &all, kinds, registry, options, devices, iterations, tables };
         common.load(entry, beside)
     }
 
@@ -141,6 +143,7 @@ struct Common<'a> {
     /// One of each kind.
     devices: &'a [Device],
     iterations: &'a Iterations,
+    tables: &'a Tables,
 }
 
 impl Common<'_> {
@@ -179,7 +182,7 @@ impl Loading<'_> {
     /// A session of these calls, as an entry of their own. Every stage has all constants of the regions of the entry and its bodies
     /// on the devices: they are there once.
     fn stage(&self, entry: Entry, calls: Range<usize>, beside: Option<&Session>) -> Result<Session> {
-        let Common { artifact, options, devices, all, .. } = self.common;
+        let Common { artifact, options, devices, all, tables, .. } = self.common;
         let (regions, memories) = (&self.regions[calls.clone()], &self.memories[calls]);
         let names = names(&entry, regions);
         let constant = |constant: &ConstantValue| {
@@ -200,6 +203,7 @@ impl Loading<'_> {
             memories: memories.to_vec(),
             names,
             queueing: options.queueing,
+            tables: tables.clone(),
             _artifact: Some(artifact.clone()),
             entry,
         };
@@ -226,8 +230,8 @@ impl Loading<'_> {
     /// A session with sizes that are known only at run time, or with control flow.
     fn staged(&self, entry: &Entry, staged: Staged, beside: Option<&Session>) -> Result<Session> {
         let ports = entry.outputs.iter().map(|port| {
-            let ValueType { dtype, shape } = entry.values[port.value].clone();
-            PortInfo { name: port.name.clone(), dtype, shape }
+            let ValueType { dtype, shape, list } = entry.values[port.value].clone();
+            PortInfo { name: port.name.clone(), dtype, shape, list }
         });
         let mut later = Later {
             outputs: ports.zip(staged.outputs).collect(),
@@ -290,17 +294,23 @@ impl Loading<'_> {
     ) -> Result<SizedCall> {
         let entries = &self.common.artifact.manifest().entries;
         let bodies = control.kind.bodies().into_iter().map(|body| self.common.load(&entries[body], beside));
-        let flow = ControlFlow::new(
-            control.name.clone(),
-            control.kind.clone(),
-            bodies.collect::<Result<_>>()?,
-            self.common.iterations.clone(),
-        );
+        let what = match &control.kind {
+            ControlKind::List(op) => {
+                let of_list = control.inputs.first().is_some_and(|&value| entry.values[value].list.is_some());
+                What::List(ListCall::new(control.name.clone(), op.clone(), of_list, self.common.tables.clone()))
+            }
+            kind => What::Control(ControlFlow::new(
+                control.name.clone(),
+                kind.clone(),
+                bodies.collect::<Result<_>>()?,
+                self.common.iterations.clone(),
+            )),
+        };
         let output = |(index, value): (usize, &Option<usize>)| {
             value.map(|value| (format!("{}, output {index}", control.name), entry.values[value].clone()))
         };
         let outputs = control.outputs.iter().enumerate().map(output).collect();
-        Ok(SizedCall::new(What::Control(flow), feeds, outputs))
+        Ok(SizedCall::new(what, feeds, outputs))
     }
 }
 

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use byoc_plugin_api::{Dim, Error, SizedOutputs, TensorView, TensorViewMut};
+use byoc_plugin_api::{DType, Dim, Error, SizedOutputs, TensorView, TensorViewMut};
 
 use super::control::ControlFlow;
 use super::held::Held;
+use super::lists::ListCall;
 use super::work::run_failed;
 use super::{LoadedCall, LoadedRegion, Session};
 use crate::artifact::manifest::ValueType;
@@ -27,6 +28,7 @@ pub(super) struct SizedCall {
 pub(super) enum What {
     Region(LoadedCall),
     Control(ControlFlow),
+    List(ListCall),
 }
 
 /// An output with its memory.
@@ -46,7 +48,7 @@ impl SizedCall {
     /// The bodies of control flow.
     pub(super) fn bodies(&self) -> &[Session] {
         match &self.what {
-            What::Region(_) => &[],
+            What::Region(_) | What::List(_) => &[],
             What::Control(control) => &control.bodies,
         }
     }
@@ -68,6 +70,7 @@ impl SizedCall {
         let mut filling = Filling { outputs, symbols, failed: None };
         match what {
             What::Control(control) => control.run(inputs, &mut filling),
+            What::List(call) => call.run(inputs, &mut filling),
             What::Region(call) => run_region(call, inputs, filling),
         }
     }
@@ -111,6 +114,11 @@ impl Filling<'_> {
     /// Whether anybody reads the output of that index.
     pub(super) fn wants(&self, index: usize) -> bool {
         self.outputs.get(index).is_some_and(Option::is_some)
+    }
+
+    /// Whether the output of that index has elements of that type.
+    pub(super) fn takes(&self, index: usize, dtype: DType) -> bool {
+        self.outputs.get(index).is_some_and(|output| output.as_ref().is_some_and(|output| output.ty.dtype == dtype))
     }
 
     /// What the shape of an output is as far as it is known; sizes that are not are 0.
