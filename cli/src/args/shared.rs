@@ -100,7 +100,7 @@ pub(crate) struct Shapes {
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Inputs")]
 pub(crate) struct Inputs {
-    /// Inputs from a file (repeatable): in.npz, or name=@in.npy for one of them
+    /// Inputs from a file (repeatable): in.npz, or name=@in.npy for one of them; tensors of a sequence x are called x.0, x.1 and so on
     #[arg(short, long = "input", value_name = "IN.npz|NAME=@IN.npy", value_parser = input::parse)]
     pub(crate) input: Vec<Source>,
     /// Fill inputs that no file gives; random is even in [0,1) for floats, 0 to 255 for u8, 0 or 1 for other types

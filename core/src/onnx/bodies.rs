@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use byoc_plugin_api::DType;
 
-use super::builder::{Builder, Holds, List};
+use super::builder::{Builder, Captured, Holds, List};
 use super::early_types::EarlyType;
 use super::flatten::{FlatBody, FlatNode};
 use super::graph::{Contents, Importer};
@@ -13,7 +13,7 @@ use super::proto::ValueInfoProto;
 use super::sort;
 use super::values::defined;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::ir::{Bodies, Graph, Node, Value, ValueId};
+use crate::ir::{Bodies, Graph, Node, ValueId};
 use crate::ops::{attributes, control};
 
 /// The names of the values around a node that its bodies read, in the order of first use.
@@ -103,15 +103,6 @@ pub(super) fn add(
     node.bodies = Some(Bodies { captured: node.inputs.len() - own, graphs });
     builder.push(node);
     Ok(())
-}
-
-/// A value of the graph around a body that the body reads.
-pub(super) struct Captured {
-    /// The model's name.
-    pub(super) name: String,
-    pub(super) value: Value,
-    pub(super) early_type: EarlyType,
-    pub(super) holds: Option<Holds>,
 }
 
 /// The sequences among the captured names, each with the names of its elements, which are read as well.

@@ -8,12 +8,11 @@ use byoc_plugin_api::{Attribute, DType};
 use bytes::Bytes;
 
 pub(super) use self::list::{Holds, List};
-use super::bodies::Captured;
 use super::early_types::{self, EarlyType};
 use super::names::Names;
 use super::tensor::Tensor;
 use crate::constants::ConstantTable;
-use crate::ir::{Graph, Node, TensorType, ValueId};
+use crate::ir::{Graph, Node, TensorType, Value, ValueId};
 
 /// Upper limit of elements in lists of axes, sizes and scales.
 const MAX_KNOWN: usize = 1024;
@@ -38,6 +37,15 @@ pub(super) struct Builder<'a> {
 pub(super) struct TakenNames {
     pub(super) values: Names,
     pub(super) nodes: Names,
+}
+
+/// A value of the graph around a body that the body reads.
+pub(super) struct Captured {
+    /// The model's name.
+    pub(super) name: String,
+    pub(super) value: Value,
+    pub(super) early_type: EarlyType,
+    pub(super) holds: Option<Holds>,
 }
 
 impl<'a> Builder<'a> {

@@ -1,7 +1,7 @@
 //! Compares the types of outputs with their declared types.
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::ir::{Graph, Model};
+use crate::ir::{Declared, Graph, Model};
 
 /// A warning for each output whose computed type differs from the declared one, which its readers may
 /// rely on.
@@ -13,12 +13,18 @@ fn of_graph(graph: &Graph, named: bool) -> Vec<Diagnostic> {
     let place = if named { format!(" of entry '{}'", graph.name) } else { String::new() };
     let outputs = graph.outputs.iter().zip(&graph.declared).filter_map(|(&id, declared)| {
         let (value, ty) = (graph.value(id), graph.value(id).ty.as_ref()?);
-        if declared.allows(ty) {
+        // The model says nothing of what a sequence or an optional holds, or that it is a tensor.
+        let fits = match &value.list {
+            Some(_) => *declared == Declared::default(),
+            None => declared.allows(ty),
+        };
+        if fits {
             return None;
         }
-        let code =
-            if declared.dtype.is_none_or(|dtype| dtype == ty.dtype) { Code::ShapeMismatch } else { Code::TypeMismatch };
-        let message = format!("output '{}'{place} is declared as {declared} in the model, and is {ty}", value.name);
+        let found = value.list.as_ref().map_or_else(|| ty.to_string(), ToString::to_string);
+        let same = value.list.is_none() && declared.dtype.is_none_or(|dtype| dtype == ty.dtype);
+        let code = if same { Code::ShapeMismatch } else { Code::TypeMismatch };
+        let message = format!("output '{}'{place} is declared as {declared} in the model, and is {found}", value.name);
         Some(Diagnostic::new(code, message).hint("The output is what is computed; correct its declared type"))
     });
     outputs.collect()
@@ -29,7 +35,7 @@ mod tests {
     use byoc_plugin_api::{DType, Dim};
 
     use super::*;
-    use crate::ir::{Declared, TensorType};
+    use crate::ir::{ElementShape, ListType, TensorType};
 
     #[test]
     fn only_what_contradicts_is_told() {
@@ -54,6 +60,25 @@ mod tests {
             let expected: Vec<_> = expected.map(|start| format!("{start}{rest}")).into_iter().collect();
             assert_eq!(found.iter().map(Diagnostic::to_string).collect::<Vec<_>>(), expected, "{declared:?}");
         }
+    }
+
+    #[test]
+    fn a_tensor_is_no_sequence() {
+        let list = |declared: Declared| {
+            let mut graph = Graph { name: "main".into(), declared: vec![declared], ..Graph::default() };
+            let output = graph.add_value("y", Some(ListType::handle()));
+            graph.values[output.0].list = Some(ListType::sequence(DType::F32, ElementShape::Any));
+            graph.outputs.push(output);
+            let found = undeclared(&Model { entries: vec![graph], ..Model::default() });
+            found.iter().map(Diagnostic::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(list(Declared::default()), [] as [&str; 0]);
+        assert_eq!(
+            list(Declared { dtype: Some(DType::U64), shape: Some(vec![]) }),
+            [
+                "[B201] output 'y' is declared as u64[] in the model, and is seq(f32). The output is what is computed; correct its declared type"
+            ]
+        );
     }
 
     #[test]

@@ -284,7 +284,7 @@ mod tests {
                 .iter()
                 .map(|given| match given {
                     Given::Tensor(tensor) => tensor.shape().to_vec(),
-                    other => panic!("{other:?} is no tensor"),
+                    other => panic!("{other:?} is not a tensor"),
                 })
                 .collect::<Vec<_>>()
         };

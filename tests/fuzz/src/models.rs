@@ -310,9 +310,29 @@ pub(crate) fn control() -> Vec<Vec<u8>> {
     [looped.output("all", float, &[-1, 2]), scanned].map(|model| model.output("last", float, &[2]).finish()).into()
 }
 
+/// A loop that fills a sequence, a body that runs for each of its tensors, and an optional: as a file.
+fn sequences() -> Vec<u8> {
+    let [float, int, bool] = [DataType::Float, DataType::Int64, DataType::Bool];
+    let step = write::Model::default().input("i", int, &[]).input("on", bool, &[]).input("s", float, &[]);
+    let step = step.node("SequenceInsert", &["s", "x", "i"], &["t"]).node("Identity", &["on"], &["still"]);
+    let step = step.output("still", bool, &[]).output("t", float, &[]);
+    let each =
+        write::Model::default().input("a", float, &[2]).node("Mul", &["a", "w"], &["m"]).output("m", float, &[2]);
+    let model = write::Model::default().input("x", float, &[2]).weight("w", &[2], &[0.5, 2.0]).ints("count", &[], &[3]);
+    let model = model.ints("two", &[], &[2]).input("at", int, &[]).node("SequenceEmpty", &[], &["none"]);
+    let model = model.node("Loop", &["count", "", "none"], &["all"]).body("body", step);
+    let model = model.node("SequenceMap", &["all"], &["maps"]).body("body", each);
+    let axis = [("axis", Attribute::Int(0))];
+    let model = model.node_with("ConcatFromSequence", &["maps"], &["joined"], &axis);
+    let model = model.node_with("SplitToSequence", &["joined", "two"], &["parts"], &axis);
+    let model = model.node("SequenceErase", &["parts", "at"], &["fewer"]).node("SequenceAt", &["fewer", "at"], &["y"]);
+    let model = model.node("Optional", &["y"], &["some"]).output("y", float, &[2]);
+    model.output("some", float, &[2]).output("fewer", float, &[2]).finish()
+}
+
 /// The models of this file that a compiler takes.
 pub(crate) fn files() -> Vec<Vec<u8>> {
-    all().iter().map(Model::finish).chain(control()).collect()
+    all().iter().map(Model::finish).chain(control()).chain([sequences()]).collect()
 }
 
 /// The artifacts of all models that compile.

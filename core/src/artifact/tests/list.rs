@@ -52,7 +52,8 @@ fn listed() -> Contents {
 fn lists_that_do_not_fit_are_refused() {
     open(bytes_of(&listed())).expect("it fits").verify_digests().expect("whole");
     let types = |name: &str| format!("entry 'main': '{name}': its values are not of the types that it needs");
-    let cases: Vec<(fn(&mut Entry), String)> = vec![
+    type Change = fn(&mut Entry);
+    let cases: Vec<(Change, String)> = vec![
         (
             |e| e.values[5].dtype = DType::I64,
             "entry 'main': value 5 is a sequence or an optional, and not one u64".into(),
@@ -115,7 +116,8 @@ fn a_map_runs_over_sequences() {
     let kind = |entries: &mut [Entry], mapped: Vec<bool>| {
         entries[0].control[2].kind = ControlKind::SequenceMap { body: 1, mapped };
     };
-    let cases: Vec<(Box<dyn Fn(&mut [Entry])>, String)> = vec![
+    type Change = Box<dyn Fn(&mut [Entry])>;
+    let cases: Vec<(Change, String)> = vec![
         (Box::new(move |e| kind(e, vec![])), map("maps more than there is, or no sequence")),
         (Box::new(move |e| kind(e, vec![true; 3])), map("maps more than there is, or no sequence")),
         (Box::new(move |e| kind(e, vec![true, true])), map("maps what is not a sequence")),

@@ -2,6 +2,7 @@
 
 use byoc_core::ops::all;
 use byoc_core::ops::control::CONTROL;
+use byoc_core::ops::lists::LISTS;
 
 use crate::{Target, models, protobuf, run};
 
@@ -17,7 +18,8 @@ pub(crate) const TARGET: Target = Target {
         if input.len() % 4 == 0 { with(&["kendryte", "json"]) } else { with(&["json"]) }
     },
     mutate: |input, other, rng, raw| {
-        let words: Vec<_> = all().map(|op| op.name).chain(CONTROL.iter().map(|op| op.name)).collect();
+        let others = CONTROL.iter().map(|op| op.name).chain(LISTS.iter().map(|op| op.name));
+        let words: Vec<_> = all().map(|op| op.name).chain(others).collect();
         protobuf::bytes(input, other, &words, rng, raw)
     },
 };

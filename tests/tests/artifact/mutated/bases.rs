@@ -1,5 +1,7 @@
 //! Small models that together have every kernel, every recipe and every operator of the host backend in their code.
 
+mod lists;
+
 use byoc_tests::onnx::{Model, Type, tensor};
 
 use Attribute::{Float, Int, Ints, Text};
@@ -57,6 +59,7 @@ pub(crate) fn bases() -> Vec<Base> {
         base("logic", logic(), &[]),
         base("curves", curves(), &[]),
         base("functions", functions(), &[]),
+        base("lists", lists::lists(), &[]),
         base("images", images(), &[]),
         base("heads", heads(), &[]),
         base("quantised", quantised(), &["json.kernels=reference"]),
