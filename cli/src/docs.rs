@@ -87,6 +87,13 @@ The nodes of a region are complete (`core/src/passes/complete.rs`), so that no b
   size that is known at run time: where a spatial axis of input 0 is symbolic and its stride is not 1, or has no
   element. Backends read windows with `byoc_plugin_api::Window`, which refuses such a node, or at run time makes
   its padding of the sizes (`Window::over`).
+- `ConvTranspose` has `pads` and `output_padding`, which together say how large the output is, and neither `auto_pad` nor
+  `output_shape`. Those stay, without `pads`, only where `output_shape` is given and a spatial axis of input 0 is symbolic
+  (`byoc_plugin_api::TransposedWindow`).
+- `activations` of a recurrent layer has a name for each function of each direction, written as in ONNX's description.
+- `equation` of `Einsum` has an output and a letter for each dimension: no space and no ellipsis.
+- Random numbers have a `seed`. A node without one gets one by its name, so that a model always has the same numbers, and two
+  nodes have different ones. They are drawn by each run, and never when the model is compiled.
 
 ";
 

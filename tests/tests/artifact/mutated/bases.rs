@@ -63,6 +63,9 @@ pub(crate) fn bases() -> Vec<Base> {
         base("bits", bits(), &[]),
         base("bodies", bodies(), &[]),
         base("tables", super::tables::tables(), &[]),
+        base("recurrent", super::layers::recurrent(), &[]),
+        base("regions", super::layers::regions(), &[]),
+        base("signals", super::layers::signals(), &[]),
     ]
 }
 
