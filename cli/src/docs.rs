@@ -145,6 +145,7 @@ fn operators() -> String {
     let generated = generated("core/src/ops.rs");
     let mut text = format!("# Operators\n\n{generated}\n\n{CANONICAL}");
     text += &table(OPS);
+    text.extend(DOMAINS.iter().filter(|domain| domain.name.is_empty()).map(refused));
     text += SMALL_TYPES;
     for def in OPS.iter().filter(|def| !def.small.is_empty()) {
         let all = DType::all().filter(|dtype| dtype.is_asked_for()).count() == def.small.len();
@@ -177,11 +178,18 @@ fn operators() -> String {
 
 /// The section of a domain beside ONNX's own.
 fn of_domain(domain: &Domain) -> String {
-    let mut text = format!("\n### {}, versions 1 to {}\n\n{}", domain.name, domain.newest, table(domain.operators));
-    if !domain.refused.is_empty() {
-        text += "\n| not carried | since it | what to do |\n|---|---|---|\n";
-        let row = |it: &Reason| format!("| {}.{} | {} | {} |\n", domain.name, it.name, it.cause, it.remedy);
-        text.extend(domain.refused.iter().map(row));
+    format!("\n### {}, versions 1 to {}\n\n{}{}", domain.name, domain.newest, table(domain.operators), refused(domain))
+}
+
+/// The operators of a domain that are not carried, if there are any.
+fn refused(domain: &Domain) -> String {
+    if domain.refused.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n| not carried | since it | what to do |\n|---|---|---|\n".to_owned();
+    for Reason { name, cause, remedy } in domain.refused {
+        let name = if domain.name.is_empty() { (*name).to_owned() } else { format!("{}.{name}", domain.name) };
+        let _ = writeln!(text, "| {name} | {cause} | {remedy} |");
     }
     text
 }

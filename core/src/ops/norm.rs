@@ -4,7 +4,7 @@
 use byoc_plugin_api::{DType, Dim};
 
 use super::Infer;
-use super::infer::{BOOL, FLOAT, bad, mismatch};
+use super::infer::{BOOL, FLOAT, FLOAT8, bad, mismatch};
 use crate::diagnostic::Result;
 use crate::dim;
 use crate::ir::TensorType;
@@ -104,8 +104,9 @@ pub(super) fn lrn(infer: &mut Infer<'_>) -> Result<()> {
 
 /// Dropout: the input and a mask that is true everywhere, or in training mode (input 2) a random one and what it leaves.
 pub(super) fn dropout(infer: &mut Infer<'_>) -> Result<()> {
-    let x = infer.typed(0, FLOAT)?;
-    for (index, types) in [(1, FLOAT), (2, BOOL)] {
+    let floats = [FLOAT, FLOAT8].concat();
+    let x = infer.typed(0, &floats)?;
+    for (index, types) in [(1, floats.as_slice()), (2, BOOL)] {
         if infer.has(index) && infer.typed(index, types)?.shape.iter().any(|size| size.fixed().is_some_and(|n| n != 1))
         {
             return Err(mismatch(format!("input {index} is {}, expected one element", infer.input(index)?)));
@@ -164,6 +165,7 @@ mod tests {
         ("Dropout", "", "f32[2,3]", "f32[2,3] bool[2,3]"),
         ("Dropout", "", "f32[2,3] f32[]=0.5 bool[]=0", "f32[2,3]"),
         ("Dropout", "", "f32[2,3] f32[]=0.5 bool[]=1", "f32[2,3] bool[2,3]"),
+        ("Dropout", "", "f8e5m2[2,3] f32[] bool[]", "f8e5m2[2,3] bool[2,3]"),
         ("Dropout", "", "f32[2,3] f32[2]", "[B202] input 1 is f32[2], expected one element"),
         ("Dropout", "", "f32[2,3] f32[]=0 bool[]=1", "f32[2,3] bool[2,3]"),
     ];

@@ -3,6 +3,15 @@
 use byoc_plugin_api::Attribute::{self, Float, Floats, Int, Ints, String, Strings};
 use byoc_tests::onnx::{Model, Type};
 
+use super::bases::Base;
+use super::tables::tables;
+
+/// All of them, and tables.
+pub(super) fn bases() -> [Base; 4] {
+    let all = [("tables", tables()), ("recurrent", recurrent()), ("regions", regions()), ("signals", signals())];
+    all.map(|(name, model)| Base { name, model, settings: &[] })
+}
+
 fn text(text: &str) -> Attribute {
     String(text.into())
 }
@@ -24,7 +33,7 @@ fn output(model: Model, name: &str, shape: &[i64]) -> Model {
 }
 
 /// Recurrent layers of two hidden elements.
-pub(super) fn recurrent() -> Model {
+fn recurrent() -> Model {
     let mut model = Model::default().opset(22).input("x", Type::Float, &[3, 2, 2]).input("lengths", Type::Int32, &[2]);
     for (name, gates) in [("LSTM", 4), ("GRU", 3), ("RNN", 1)] {
         model = weight(model, &format!("{name}_w"), &[2, gates * 2, 2]);
@@ -50,7 +59,7 @@ pub(super) fn recurrent() -> Model {
 }
 
 /// What looks at images otherwise than by windows that slide over them.
-pub(super) fn regions() -> Model {
+fn regions() -> Model {
     let model =
         Model::default().opset(26).input("x", Type::Float, &[1, 2, 4, 4]).input("grid", Type::Float, &[1, 2, 2, 2]);
     let model = model.input("offset", Type::Float, &[1, 8, 3, 3]).input("regions", Type::Float, &[2, 4]);
@@ -81,7 +90,7 @@ pub(super) fn regions() -> Model {
 }
 
 /// Signals, sums of products, and random numbers.
-pub(super) fn signals() -> Model {
+fn signals() -> Model {
     let model = Model::default().opset(26).input("x", Type::Float, &[2, 6, 1]).input("m", Type::Float, &[2, 3, 3]);
     let model = model.ints("length", &[], &[5]).ints("axis", &[], &[1]).ints("step", &[], &[2]);
     let model = add(model, "DFT", "x length axis", "y1", &[("onesided", Int(1))]);
