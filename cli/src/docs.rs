@@ -87,6 +87,13 @@ The nodes of a region are complete (`core/src/passes/complete.rs`), so that no b
   size that is known at run time: where a spatial axis of input 0 is symbolic and its stride is not 1, or has no
   element. Backends read windows with `byoc_plugin_api::Window`, which refuses such a node, or at run time makes
   its padding of the sizes (`Window::over`).
+- `ConvTranspose` has `pads` and `output_padding`, which together say how large the output is, and neither `auto_pad` nor
+  `output_shape`. Those stay, without `pads`, only where `output_shape` is given and a spatial axis of input 0 is symbolic
+  (`byoc_plugin_api::TransposedWindow`).
+- `activations` of a recurrent layer has a name for each function of each direction, written as in ONNX's description.
+- `equation` of `Einsum` has an output and a letter for each dimension: no space and no ellipsis.
+- Random numbers have a `seed`. A node without one gets one by its name, so that a model always has the same numbers, and two
+  nodes have different ones. They are drawn by each run, and never when the model is compiled.
 
 ";
 
@@ -139,6 +146,7 @@ fn operators() -> String {
     let generated = generated("core/src/ops.rs");
     let mut text = format!("# Operators\n\n{generated}\n\n{CANONICAL}");
     text += &table(OPS);
+    text.extend(DOMAINS.iter().filter(|domain| domain.name.is_empty()).map(refused));
     text += SMALL_TYPES;
     for def in OPS.iter().filter(|def| !def.small.is_empty()) {
         let all = DType::all().filter(|dtype| dtype.is_asked_for()).count() == def.small.len();
@@ -171,11 +179,18 @@ fn operators() -> String {
 
 /// The section of a domain beside ONNX's own.
 fn of_domain(domain: &Domain) -> String {
-    let mut text = format!("\n### {}, versions 1 to {}\n\n{}", domain.name, domain.newest, table(domain.operators));
-    if !domain.refused.is_empty() {
-        text += "\n| not carried | since it | what to do |\n|---|---|---|\n";
-        let row = |it: &Reason| format!("| {}.{} | {} | {} |\n", domain.name, it.name, it.cause, it.remedy);
-        text.extend(domain.refused.iter().map(row));
+    format!("\n### {}, versions 1 to {}\n\n{}{}", domain.name, domain.newest, table(domain.operators), refused(domain))
+}
+
+/// The operators of a domain that are not carried, if there are any.
+fn refused(domain: &Domain) -> String {
+    if domain.refused.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n| not carried | since it | what to do |\n|---|---|---|\n".to_owned();
+    for Reason { name, cause, remedy } in domain.refused {
+        let name = if domain.name.is_empty() { (*name).to_owned() } else { format!("{}.{name}", domain.name) };
+        let _ = writeln!(text, "| {name} | {cause} | {remedy} |");
     }
     text
 }

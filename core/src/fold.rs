@@ -78,8 +78,8 @@ fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
     let mut folded: HashSet<ValueId> = HashSet::new();
     for (index, node) in graph.nodes.iter().enumerate() {
         let known = |value: &ValueId| graph.value(*value).constant.is_some() || folded.contains(value);
-        // Core does not know custom operators, and no backend runs control flow.
-        let known_operator = ops::find(&node.domain, &node.op).is_some();
+        // Core does not know custom operators, no backend runs control flow, and random numbers are drawn by each run.
+        let known_operator = ops::find(&node.domain, &node.op).is_some_and(|def| !def.is_random(node));
         if !known_operator || passes::widens_weight(graph, node) || !node.inputs.iter().flatten().all(known) {
             continue;
         }

@@ -1,9 +1,13 @@
 //! The windows of convolutions and poolings, in numbers.
 
+mod transposed;
+
 use std::fmt::Debug;
 
 use crate::error::{Refusal, RefusalCode};
 use crate::region::Node;
+
+pub use self::transposed::{TransposedWindow, transposed_padding};
 
 /// How the windows of `Conv`, `AveragePool` or `MaxPool` lie on the input: one number for each spatial axis in each list.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,8 +9,6 @@ from onnx import defs, helper
 # Every operator of operator sets 1 to 5 could say which inputs it may overwrite.
 EVERYWHERE = {"consumed_inputs"}
 ANY = 2**31 - 1
-# What core leaves out on purpose: outputs that only training has.
-OUTPUTS = {"BatchNormalization": 1}
 # Element types that not every backend knows, by core's names.
 SMALL = {
     "f8e4m3fn": "float8e4m3fn",
@@ -24,6 +22,8 @@ SMALL = {
     "i2": "int2",
     "u2": "uint2",
 }
+# Defaults that are lists for two directions, of which core takes what there is.
+BY_DIRECTION = {("RNN", "activations")}
 # Operators that core has without them: integer products.
 WITHOUT_SMALL = {"QLinearMatMul"}
 
@@ -87,6 +87,9 @@ def attribute_differences(operator: dict, version: int) -> list[str]:
     # Cast took the type's name before 6, which the importer turns into its number.
     if operator["name"] == "Cast" and version < 6:
         theirs = {("to", "int")}
+    # The power of these was a number before 2, of which the importer takes those that are integers.
+    if operator["name"] in {"GlobalLpPool", "LpPool"} and version < 2:
+        theirs = {(name, "int" if name == "p" else kind) for name, kind in theirs}
     ours = {
         (attribute["name"], attribute["kind"])
         for attribute in operator["attributes"]
@@ -143,7 +146,9 @@ def default_differences(operator: dict, schema: defs.OpSchema) -> list[str]:
         for attribute in operator["attributes"]
         if attribute["until"] is None
     }
-    different = sorted(name for name in ours if ours[name] != theirs.get(name))
+    different = sorted(
+        name for name in ours if ours[name] != theirs.get(name) and (operator["name"], name) not in BY_DIRECTION
+    )
     return [f"{operator['name']}: {name} is {ours[name]} in core, {theirs.get(name)} in ONNX" for name in different]
 
 
@@ -156,8 +161,7 @@ def default(attribute: defs.OpSchema.Attribute) -> int | float | str | None:
 
 def arity(schema: defs.OpSchema) -> tuple[int | None, ...]:
     """Gives the fewest and most inputs and the most outputs, None for any number."""
-    outputs = OUTPUTS.get(schema.name, schema.max_output)
-    counts = (schema.min_input, schema.max_input, outputs)
+    counts = (schema.min_input, schema.max_input, schema.max_output)
     return tuple(None if count >= ANY else count for count in counts)
 
 

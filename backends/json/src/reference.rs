@@ -4,13 +4,20 @@
 mod array;
 mod attention;
 mod binary;
+mod bits;
 mod boxes;
 mod call;
+mod columns;
 mod conv;
+mod conv_transpose;
 mod create;
+mod det;
+mod einsum;
 mod features;
 mod forest;
+mod fourier;
 mod gather;
+mod grid_sample;
 mod linear_models;
 mod matmul;
 mod nbits;
@@ -18,7 +25,10 @@ mod norm;
 mod number;
 mod pool;
 mod quantize;
+mod random;
+mod recurrent;
 mod reduce;
+mod regions;
 mod resize;
 mod rotary;
 mod scores;
@@ -33,6 +43,7 @@ mod training;
 mod trees;
 mod types;
 mod unary;
+mod unpool;
 mod window;
 
 use byoc_plugin_api::{DType, Error, Node, TensorView, TensorViewMut};
@@ -81,18 +92,28 @@ const WIDE: Types = Types::FLOAT.or(Types::WIDE);
 const FAMILIES: &[&[Kernel]] = &[
     attention::KERNELS,
     binary::KERNELS,
+    bits::KERNELS,
     boxes::KERNELS,
+    columns::KERNELS,
     conv::KERNELS,
+    conv_transpose::KERNELS,
     create::KERNELS,
+    det::KERNELS,
+    einsum::KERNELS,
     features::KERNELS,
+    fourier::KERNELS,
     gather::KERNELS,
+    grid_sample::KERNELS,
     linear_models::KERNELS,
     matmul::KERNELS,
     nbits::KERNELS,
     norm::KERNELS,
     pool::KERNELS,
     quantize::KERNELS,
+    random::KERNELS,
+    recurrent::KERNELS,
     reduce::KERNELS,
+    regions::KERNELS,
     resize::KERNELS,
     rotary::KERNELS,
     select::KERNELS,
@@ -103,6 +124,7 @@ const FAMILIES: &[&[Kernel]] = &[
     training::KERNELS,
     trees::KERNELS,
     unary::KERNELS,
+    unpool::KERNELS,
 ];
 
 /// Every operator there is a kernel for.

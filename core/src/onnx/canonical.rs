@@ -43,16 +43,29 @@ const REWRITES: &[(&str, i64, Rewrite)] = &[
     ("Xor", 7, arithmetic::limited_broadcast),
     // `broadcast` became the only way in 7.
     ("Gemm", 7, arithmetic::gemm),
-    // Training forms (`is_test` to 6, extra outputs to 13, `training_mode` from 14) are refused; `spatial` went in 9.
+    // Extra outputs asked for training to 13, `training_mode` does from 14 on; `is_test` went in 7, `spatial` in 9.
     ("BatchNormalization", EVER, inference::batch_normalization),
     // Identity, in inference: attributes `ratio`, `is_test` to 11, inputs from 12.
     ("Dropout", EVER, inference::dropout),
+    // Whether the first output is wanted was said twice.
+    ("GRU", 7, attributes::output_sequence),
+    ("LSTM", 7, attributes::output_sequence),
+    ("RNN", 7, attributes::output_sequence),
     // `to` was a name before 6, and in files that exporters wrote as 6 and 7.
     ("Cast", EVER, attributes::cast),
     // `axis` had the default 1 before 4.
     ("Concat", 4, attributes::concat),
     // `min` and `max` became inputs in 11.
     ("Clip", 11, attributes::clip),
+    // `axis` became an input in 20.
+    ("DFT", 20, attributes::dft),
+    // The power was a number that may have a fraction before 2.
+    ("GlobalLpPool", 2, attributes::power),
+    ("LpPool", 2, attributes::power),
+    // Coordinates were those of the output before 16.
+    ("RoiAlign", 16, attributes::roi_align),
+    // The modes had names for images before 20.
+    ("GridSample", 20, attributes::grid_sample),
     // `paddings` became `pads` in 2; `pads` and `value` became inputs in 11.
     ("Pad", 2, attributes::pad_names),
     ("Pad", 11, attributes::pad),

@@ -3,7 +3,7 @@
 
 use byoc_plugin_api::{DType, Dim};
 
-use super::infer::{FLOAT, Infer, bad, mismatch, unsupported};
+use super::infer::{FLOAT, Infer, bad, mismatch};
 use crate::diagnostic::Result;
 use crate::dim;
 use crate::ir::TensorType;
@@ -90,17 +90,12 @@ pub(super) fn attention(infer: &mut Infer<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses the settings that change the result and that no kernel knows.
+/// Fails where a setting has no meaning.
 fn settings(infer: &Infer<'_>) -> Result<()> {
     for name in ["left_window_size", "right_window_size"] {
         let size = infer.int(name, -1)?;
         if size < -1 {
             return Err(bad(format!("attribute '{name}' is {size}, expected at least -1")));
-        }
-        if size >= 0 {
-            let cause =
-                format!("attribute '{name}' is {size}, but Attention over a window of the keys is not supported");
-            return Err(unsupported(cause).hint("Export the model with the window in attn_mask"));
         }
     }
     // Every kernel computes as precisely as f32 at least.
@@ -188,12 +183,7 @@ mod tests {
     use crate::ops::testing::{Case, check};
 
     const ATTENTIONS: &[Case] = &[
-        (
-            "Attention",
-            "left_window_size=2",
-            "f32[2,3,4,8] f32[2,3,6,8] f32[2,3,6,8]",
-            "[B102] attribute 'left_window_size' is 2, but Attention over a window of the keys is not supported",
-        ),
+        ("Attention", "left_window_size=2", "f32[2,3,4,8] f32[2,3,6,8] f32[2,3,6,8]", "f32[2,3,4,8]"),
         (
             "Attention",
             "right_window_size=-2",

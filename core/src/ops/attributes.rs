@@ -126,7 +126,7 @@ impl AttributeDef {
         self.until.is_none() && !self.lifted
     }
 
-    const fn by_shapes(mut self) -> AttributeDef {
+    pub(super) const fn by_shapes(mut self) -> AttributeDef {
         self.default = Default::Shapes;
         self
     }
@@ -201,7 +201,7 @@ pub(super) const AVERAGE_POOL: List = &[
     ints("pads").by_shapes(),
     ints("strides").by_shapes(),
 ];
-const AUTO_PAD: AttributeDef = string_or("auto_pad", "NOTSET");
+pub(super) const AUTO_PAD: AttributeDef = string_or("auto_pad", "NOTSET");
 pub(super) const BATCH_NORMALIZATION: List = &[
     float_or("epsilon", 1e-5),
     int("is_test").until(6),
@@ -226,6 +226,7 @@ pub(super) const CONV: List = &[
     ints("pads").by_shapes(),
     ints("strides").by_shapes(),
 ];
+pub(super) const BIT_CAST: List = &[int("to").required()];
 pub(super) const BIT_SHIFT: List = &[AttributeDef::new("direction", Kind::String, Default::Required)];
 pub(super) const CUM_SUM: List = &[int_or("exclusive", 0), int_or("reverse", 0)];
 pub(super) const DEQUANTIZE_LINEAR: List =

@@ -1,10 +1,10 @@
-//! Cast and CastLike, after ONNX: Cast 24. Its attribute `to` is ONNX's number of an element type.
+//! Cast, CastLike and BitCast, after ONNX: Cast 24, BitCast 26. The attribute `to` is ONNX's number of an element type.
 
 use byoc_plugin_api::{DType, Dim};
 
 use super::elements::{Scalar, round_to};
 use super::infer::{Infer, bad};
-use crate::diagnostic::Result;
+use crate::diagnostic::{Code, Diagnostic, Result};
 
 /// ONNX's numbers of the element types that byoc has.
 const CODES: [(i64, DType); 23] = [
@@ -51,6 +51,21 @@ pub(super) fn cast(infer: &mut Infer<'_>) -> Result<()> {
         .ok_or_else(|| bad(format!("attribute 'to' is {to}, which is not an element type that byoc has")))?;
     infer.choice("round_mode", &["up", "down", "nearest"])?;
     set(infer, dtype, x.shape);
+    Ok(())
+}
+
+/// BitCast: the bits of another type of the same size.
+pub(super) fn bit_cast(infer: &mut Infer<'_>) -> Result<()> {
+    let x = infer.input(0)?;
+    let to = infer.optional_int("to")?.ok_or_else(|| bad("attribute 'to' is missing"))?;
+    let dtype = from_onnx(to)
+        .ok_or_else(|| bad(format!("attribute 'to' is {to}, which is not an element type that byoc has")))?;
+    if dtype.bits() != x.dtype.bits() {
+        let (bits, others) = (x.dtype.bits(), dtype.bits());
+        let text = format!("input 0 is {x}, of {bits} bits an element, and {dtype} has {others}");
+        return Err(Diagnostic::new(Code::TypeMismatch, text));
+    }
+    infer.set(0, dtype, x.shape);
     Ok(())
 }
 
@@ -107,6 +122,10 @@ mod tests {
             "f32[1]",
             "[B106] attribute 'round_mode' is 'even', expected one of up, down, nearest",
         ),
+        ("BitCast", "to=6", "f32[2,n]", "i32[2,n]"),
+        ("BitCast", "to=22", "u4[3]", "i4[3]"),
+        ("BitCast", "to=7", "f32[2]", "[B201] input 0 is f32[2], of 32 bits an element, and i64 has 64"),
+        ("BitCast", "", "f32[2]", "[B106] attribute 'to' is missing"),
         ("CastLike", "", "i64[2]=batch,3 f32[]", "f32[2] = batch,3"),
     ];
 

@@ -53,15 +53,20 @@ impl Window {
         input.iter().enumerate().map(|(axis, size)| self.output_axis(axis, size)).collect()
     }
 
+    /// Elements that a window spans along an axis.
+    pub(super) fn reach(&self, axis: usize) -> Result<i64> {
+        let steps = (self.kernel[axis] - 1).checked_mul(self.dilations[axis]);
+        let reach = steps.and_then(|steps| steps.checked_add(1));
+        reach.ok_or_else(|| bad("kernel_shape, dilations or pads are too large"))
+    }
+
     fn output_axis(&self, axis: usize, input: &Dim) -> Result<Dim> {
         let size = Expr::of(input)?;
         let stride = Expr::from(self.strides[axis]);
         if self.same {
             return Ok(size.ceil_div(&stride)?.to_dim()?);
         }
-        let too_large = || bad("kernel_shape, dilations or pads are too large");
-        let reach = (self.kernel[axis] - 1).checked_mul(self.dilations[axis]).ok_or_else(too_large)?;
-        let reach = reach.checked_add(1).ok_or_else(too_large)?;
+        let reach = self.reach(axis)?;
         let (before, after) = self.pads[axis];
         let padded = size.plus(&Expr::from(before))?.plus(&Expr::from(after))?;
         let room = padded.minus(&Expr::from(reach))?;
@@ -81,7 +86,7 @@ impl Window {
 }
 
 /// A list of `axes` numbers, each at least 1.
-fn checked(name: &str, values: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
+pub(super) fn checked(name: &str, values: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
     if values.len() != axes {
         return Err(bad(format!("attribute '{name}' has {} numbers, expected {axes}", values.len())));
     }
@@ -99,22 +104,26 @@ pub(super) fn conv(infer: &mut Infer<'_>) -> Result<()> {
     if infer.has(2) {
         infer.ranked(2, FLOAT, 1)?;
         infer.like_first(2)?;
-        bias(infer, 2, &w)?;
+        bias(infer, 2, &w.shape[0])?;
     }
     infer.set(0, x.dtype, shape);
     Ok(())
 }
 
-/// Fails where the bias at that input does not have one number for each filter of `w`.
-pub(super) fn bias(infer: &Infer<'_>, index: usize, w: &TensorType) -> Result<()> {
+/// Fails where the bias at that input does not have one number for each of the filters.
+pub(super) fn bias(infer: &Infer<'_>, index: usize, filters: &Dim) -> Result<()> {
     let bias = infer.input(index)?;
     match bias.shape.as_slice() {
-        [size] if dim::same(size, &w.shape[0]).is_some() => Ok(()),
-        _ => {
-            let filters = &w.shape[0];
-            Err(mismatch(format!("B is {bias}, expected one number for each of {filters} output channels")))
-        }
+        [size] if dim::same(size, filters).is_some() => Ok(()),
+        _ => Err(mismatch(format!("B is {bias}, expected one number for each of {filters} output channels"))),
     }
+}
+
+/// How many groups the attribute says there are.
+pub(super) fn groups(infer: &Infer<'_>, name: &str) -> Result<usize> {
+    let group = infer.int(name, 1)?;
+    let count = usize::try_from(group).ok().filter(|&count| count >= 1);
+    count.ok_or_else(|| bad(format!("attribute '{name}' is {group}, expected at least 1")))
 }
 
 /// The shape of a convolution of `x` with the weights `w`.
@@ -123,11 +132,7 @@ pub(super) fn output(infer: &Infer<'_>, x: &TensorType, w: &TensorType) -> Resul
     if rank < 3 || w.shape.len() != rank {
         return Err(mismatch(format!("X is {x} and W is {w}, expected the same number of dimensions, at least 3")));
     }
-    let group = infer.int("group", 1)?;
-    let group = usize::try_from(group).ok().filter(|&group| group >= 1);
-    let group = group.ok_or_else(|| {
-        bad(format!("attribute 'group' is {}, expected at least 1", infer.int("group", 1).unwrap_or(0)))
-    })?;
+    let group = groups(infer, "group")?;
     let channels = dim::mul(&w.shape[1], &Dim::Fixed(group))?;
     if dim::same(&x.shape[1], &channels).is_none() {
         return Err(mismatch(format!(
@@ -146,7 +151,7 @@ pub(super) fn output(infer: &Infer<'_>, x: &TensorType, w: &TensorType) -> Resul
 }
 
 /// The kernel's sizes: from the attribute, which must agree with the weights, or from the weights.
-fn kernel_sizes(infer: &Infer<'_>, weights: &[Dim]) -> Result<Vec<i64>> {
+pub(super) fn kernel_sizes(infer: &Infer<'_>, weights: &[Dim]) -> Result<Vec<i64>> {
     let sizes =
         weights.iter().map(|dim| dim.fixed().and_then(|size| i64::try_from(size).ok())).collect::<Option<Vec<_>>>();
     match (infer.ints("kernel_shape")?, sizes) {

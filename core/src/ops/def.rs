@@ -24,6 +24,8 @@ pub enum NoOp {
     Never,
     /// Always: output 0 has the bytes of input 0, at most under another shape.
     Always,
+    /// When it has no other input: those of `Dropout` are about training.
+    Alone,
     /// When input 0 and output 0 have the same type and shape.
     SameType,
 }
@@ -75,6 +77,8 @@ pub struct OpDef {
     pub no_op: NoOp,
     /// The element types among those that not every backend knows that it takes.
     pub small: &'static [DType],
+    /// Whether its results may be random numbers, which are drawn when a model runs and never before.
+    pub random: bool,
     /// Whether it gives what a quantised constant stands for: computed ahead, it would be stored in a wider form.
     pub widens: bool,
 }
@@ -95,6 +99,7 @@ impl OpDef {
             view: None,
             no_op: NoOp::Never,
             small: &[],
+            random: false,
             widens: false,
         }
     }
@@ -152,6 +157,11 @@ impl OpDef {
         self
     }
 
+    pub(super) const fn random(mut self) -> OpDef {
+        self.random = true;
+        self
+    }
+
     pub(super) const fn widens(mut self) -> OpDef {
         self.widens = true;
         self
@@ -193,6 +203,11 @@ impl OpDef {
         self.inputs.1.saturating_add(self.lifted().count())
     }
 
+    /// Whether the results of `node` are random numbers.
+    pub fn is_random(&self, node: &Node) -> bool {
+        self.random && !(self.no_op == NoOp::Alone && node.inputs.len() == 1)
+    }
+
     /// Whether `node` only hands input 0 on, given the types of its input 0 and output 0. A node with a second output
     /// that is used does more.
     pub fn is_no_op(&self, node: &Node, input: &TensorType, output: &TensorType) -> bool {
@@ -201,6 +216,7 @@ impl OpDef {
             && match self.no_op {
                 NoOp::Never => false,
                 NoOp::Always => true,
+                NoOp::Alone => node.inputs.len() == 1,
                 NoOp::SameType => input == output,
             }
     }

@@ -29,9 +29,16 @@ pub struct Reason {
 /// The newest operator set of ONNX's own domain that this build knows.
 pub const NEWEST: i64 = 28;
 
+/// Operators of ONNX's own domain that are not carried.
+const REFUSED: &[Reason] = &[Reason {
+    name: "ImageDecoder",
+    cause: "reads the formats of image files, which byoc does not",
+    remedy: "Decode images before the model, and give it the tensor of pixels",
+}];
+
 /// Every one of them.
 pub static DOMAINS: &[Domain] = &[
-    Domain { name: "", newest: NEWEST, operators: OPS, refused: &[] },
+    Domain { name: "", newest: NEWEST, operators: OPS, refused: REFUSED },
     Domain { name: ml::DOMAIN, newest: 5, operators: ml::OPS, refused: ml::REFUSED },
     Domain { name: training::DOMAIN, newest: 1, operators: training::OPS, refused: training::REFUSED },
 ];

@@ -1,5 +1,5 @@
 //! Elementwise operators, after ONNX: BitShift 28, Bitwise* 18, Abs 13, Add/Sub/Mul/Div 14, And 7, Not 1, Equal 19, Greater/Less 13,
-//! GreaterOrEqual/LessOrEqual 16, Where 16, Min/Max 13, Mod 13, Pow 15, Sum 13, Clip 13, Gelu 20, IsNaN 20, Neg 13,
+//! GreaterOrEqual/LessOrEqual 16, Where 16, Min/Max 13, Mod 28, Pow 15, Sum 13, Clip 13, Gelu 20, IsNaN 20, Neg 13,
 //! Relu 14 and the float functions (Exp, Log, Sqrt, Erf, Tanh, Sigmoid, Swish ...).
 
 use byoc_plugin_api::{DType, Dim};
@@ -193,10 +193,6 @@ pub(super) fn modulo(infer: &mut Infer<'_>) -> Result<()> {
         value @ (0 | 1) => value == 1,
         other => return Err(bad(format!("attribute 'fmod' is {other}, expected 0 or 1"))),
     };
-    if !fmod && infer.input(0)?.dtype.is_float() {
-        let text = format!("input 0 is {}, but Mod of floats needs fmod = 1", infer.input(0)?);
-        return Err(Diagnostic::new(Code::TypeMismatch, text));
-    }
     propagate(infer, |values, dtype| {
         let (a, b) = (values[0].int()?, values[1].int()?);
         if dtype.is_float() {

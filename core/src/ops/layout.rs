@@ -178,6 +178,11 @@ pub(super) fn identity_view(_: &Node, view: &View, _: &[usize], _: &[Option<Vec<
     Some(view.clone())
 }
 
+/// The view itself, of a node without other inputs.
+pub(super) fn alone_view(node: &Node, view: &View, _: &[usize], _: &[Option<Vec<i64>>]) -> Option<View> {
+    (node.inputs.len() == 1).then(|| view.clone())
+}
+
 /// The same elements in the same order under the new shape.
 pub(super) fn reshape_view(_: &Node, view: &View, shape: &[usize], _: &[Option<Vec<i64>>]) -> Option<View> {
     view.reshape(shape)

@@ -1,8 +1,8 @@
-//! Matrix products, after ONNX: MatMul 13, Gemm 13.
+//! Matrix products, after ONNX: MatMul 13, Gemm 13; and Det 22.
 
 use byoc_plugin_api::Dim;
 
-use super::infer::{Infer, WIDE, mismatch};
+use super::infer::{FLOAT, Infer, WIDE, mismatch};
 use crate::diagnostic::Result;
 use crate::dim;
 use crate::ir::TensorType;
@@ -76,6 +76,16 @@ fn fits_into(wide: &[Dim], shape: &[Dim]) -> bool {
     wide.len() == shape.len() && wide.iter().zip(shape).all(|(a, b)| dim::same(a, b).is_some())
 }
 
+/// Det: the determinant of each of the last two dimensions.
+pub(super) fn det(infer: &mut Infer<'_>) -> Result<()> {
+    let x = infer.typed(0, FLOAT)?;
+    match x.shape.as_slice() {
+        [batch @ .., rows, columns] if dim::same(rows, columns).is_some() => infer.set(0, x.dtype, batch.to_vec()),
+        _ => return Err(mismatch(format!("X is {x}, expected square matrices"))),
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use crate::ops::testing::{Case, check};
@@ -111,6 +121,10 @@ mod tests {
         ("Gemm", "", "f32[1,3] f32[3,4] f32[2,4]", "[B202] C is f32[2,4], which does not broadcast to [1,4]"),
         ("Gemm", "", "f32[2,3] f32[4,4]", "[B202] A is f32[2,3] and B is f32[4,4]: the inner sizes 3 and 4 differ"),
         ("Gemm", "", "f32[1,2,3] f32[3,4]", "[B202] input 0 is f32[1,2,3], expected 2 dimensions"),
+        ("Det", "", "f32[n,2,3,3]", "f32[n,2]"),
+        ("Det", "", "f64[m,m]", "f64[]"),
+        ("Det", "", "f32[2,3]", "[B202] X is f32[2,3], expected square matrices"),
+        ("Det", "", "f32[3]", "[B202] X is f32[3], expected square matrices"),
     ];
 
     #[test]

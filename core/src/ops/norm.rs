@@ -1,10 +1,10 @@
-//! Normalisation, after ONNX: BatchNormalization 15 (inference form), LayerNormalization 17, RMSNormalization 23,
-//! LRN 13; and Dropout 22, which at inference hands its input on.
+//! Normalisation, after ONNX: BatchNormalization 15, LayerNormalization 17, RMSNormalization 23,
+//! LRN 13; and Dropout 22.
 
 use byoc_plugin_api::{DType, Dim};
 
 use super::Infer;
-use super::infer::{BOOL, FLOAT, bad, mismatch};
+use super::infer::{BOOL, FLOAT, FLOAT8, bad, mismatch};
 use crate::diagnostic::Result;
 use crate::dim;
 use crate::ir::TensorType;
@@ -12,9 +12,7 @@ use crate::ir::TensorType;
 /// BatchNormalization.
 pub(super) fn batch(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.typed(0, FLOAT)?;
-    if infer.int("training_mode", 0)? != 0 {
-        return Err(bad("training_mode = 1 is not supported").hint("Export the model for inference"));
-    }
+    let training = infer.int("training_mode", 0)? != 0;
     // A tensor of one dimension has one channel.
     let channels = x.shape.get(1).cloned().unwrap_or(Dim::Fixed(1));
     if x.shape.is_empty() {
@@ -27,6 +25,11 @@ pub(super) fn batch(infer: &mut Infer<'_>) -> Result<()> {
                 "input {index} is {ty}, expected one number for each of {channels} channels"
             )));
         }
+    }
+    if training {
+        let statistics = infer.input(3)?;
+        infer.set(1, statistics.dtype, vec![channels.clone()]);
+        infer.set(2, statistics.dtype, vec![channels]);
     }
     infer.set(0, x.dtype, x.shape);
     Ok(())
@@ -99,15 +102,14 @@ pub(super) fn lrn(infer: &mut Infer<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Dropout at inference: the input, and a mask that is true everywhere.
+/// Dropout: the input and a mask that is true everywhere, or in training mode (input 2) a random one and what it leaves.
 pub(super) fn dropout(infer: &mut Infer<'_>) -> Result<()> {
-    let x = infer.typed(0, FLOAT)?;
-    if infer.has(2) {
-        infer.typed(2, BOOL)?;
-        let number = |index: usize| infer.known(index).and_then(|values| values.first()?.as_f64());
-        let (ratio, training) = (if infer.has(1) { number(1) } else { Some(0.5) }, number(2));
-        if training != Some(0.0) && ratio != Some(0.0) {
-            return Err(bad("training mode is not supported").hint("Export the model for inference"));
+    let floats = [FLOAT, FLOAT8].concat();
+    let x = infer.typed(0, &floats)?;
+    for (index, types) in [(1, floats.as_slice()), (2, BOOL)] {
+        if infer.has(index) && infer.typed(index, types)?.shape.iter().any(|size| size.fixed().is_some_and(|n| n != 1))
+        {
+            return Err(mismatch(format!("input {index} is {}, expected one element", infer.input(index)?)));
         }
     }
     infer.set(1, DType::Bool, x.shape.clone());
@@ -128,12 +130,7 @@ mod tests {
             "f32[n,3,4] f32[3] f32[3] f32[4] f32[3]",
             "[B202] input 3 is f32[4], expected one number for each of 3 channels",
         ),
-        (
-            "BatchNormalization",
-            "training_mode=1",
-            "f32[n,3] f32[3] f32[3] f32[3] f32[3]",
-            "[B106] training_mode = 1 is not supported",
-        ),
+        ("BatchNormalization", "training_mode=1", "f16[n,3] f16[3] f16[3] f32[3] f32[3]", "f16[n,3] f32[3] f32[3]"),
         ("LayerNormalization", "", "f32[b,s,768] f32[768] f32[768]", "f32[b,s,768] f32[b,s,1] f32[b,s,1]"),
         ("LayerNormalization", "axis=1", "f16[b,3,4] f16[3,4]", "f16[b,3,4] f32[b,1,1]"),
         ("LayerNormalization", "axis=3", "f32[b,3,4] f32[4]", "[B106] axis 3 is out of range for 3 dimensions"),
@@ -167,7 +164,9 @@ mod tests {
         ("LRN", "", "f32[1,3,4,4]", "[B106] attribute 'size' is missing"),
         ("Dropout", "", "f32[2,3]", "f32[2,3] bool[2,3]"),
         ("Dropout", "", "f32[2,3] f32[]=0.5 bool[]=0", "f32[2,3]"),
-        ("Dropout", "", "f32[2,3] f32[]=0.5 bool[]=1", "[B106] training mode is not supported"),
+        ("Dropout", "", "f32[2,3] f32[]=0.5 bool[]=1", "f32[2,3] bool[2,3]"),
+        ("Dropout", "", "f8e5m2[2,3] f32[] bool[]", "f8e5m2[2,3] bool[2,3]"),
+        ("Dropout", "", "f32[2,3] f32[2]", "[B202] input 1 is f32[2], expected one element"),
         ("Dropout", "", "f32[2,3] f32[]=0 bool[]=1", "f32[2,3] bool[2,3]"),
     ];
 

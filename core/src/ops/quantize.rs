@@ -133,7 +133,7 @@ pub(super) fn linear_conv(infer: &mut Infer<'_>) -> Result<()> {
     single(&zero, 7)?;
     if infer.has(8) {
         infer.typed(8, &[DType::I32])?;
-        conv::bias(infer, 8, &w)?;
+        conv::bias(infer, 8, &w.shape[0])?;
     }
     infer.set(0, zero.dtype, shape);
     Ok(())

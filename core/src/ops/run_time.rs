@@ -91,7 +91,7 @@ impl Infer<'_> {
 /// More dimensions than any tensor has.
 const MOST: usize = 64;
 
-fn all_open(rank: usize) -> Vec<Size> {
+pub(super) fn all_open(rank: usize) -> Vec<Size> {
     (0..rank).map(Size::Open).collect()
 }
 

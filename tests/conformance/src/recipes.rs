@@ -1,6 +1,8 @@
 //! The table of shape makers: for each operator, what its inputs and attributes have to be for its first output to have
 //! a wanted type and shape.
 
+mod layers;
+
 use byoc_core::ops::Like;
 use byoc_core::ops::attributes::Default as Missing;
 use byoc_plugin_api::{Attribute, AttributeKind, AttributeTensor, DType, Operator, to_hex};
@@ -78,6 +80,7 @@ fn last(shape: &[usize], size: usize) -> Vec<usize> {
 pub(crate) fn find(op: &str, wish: &Wish, broadcast: bool) -> Option<Recipe> {
     elementwise(op, wish, broadcast)
         .or_else(|| linear(op, wish))
+        .or_else(|| layers::find(op, wish))
         .or_else(|| normal(op, wish))
         .or_else(|| reduction(op, wish))
         .or_else(|| movement(op, wish))

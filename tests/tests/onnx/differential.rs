@@ -74,7 +74,7 @@ fn random_graphs() -> Needed<()> {
     let first = one.or_else(|| number("BYOC_DIFFERENTIAL_FIRST")).unwrap_or(0);
     let count = if one.is_some() { 1 } else { number("BYOC_DIFFERENTIAL_GRAPHS").unwrap_or(GRAPHS) };
     let rare = if count >= GRAPHS { &RARE[..] } else { &[] };
-    let later = if count >= GRAPHS { operators::LATER_SEEDS } else { 0..0 };
+    let later = if count >= GRAPHS { operators::LATER_SEEDS.start..operators::LAYER_SEEDS.end } else { 0..0 };
     let seeds = (first..first + count).chain(rare.iter().map(|(seed, _)| *seed)).chain(later);
     let seeds: Vec<u64> = seeds.chain(if count >= GRAPHS { wrap::SEEDS } else { 0..0 }).collect();
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
@@ -106,7 +106,11 @@ fn graph_of(seed: u64) -> (Case, Manner) {
         _ => Manner::Reference,
     };
     let mut builder = Builder::new(random);
-    builder.later = operators::LATER_SEEDS.contains(&seed);
+    if operators::LATER_SEEDS.contains(&seed) {
+        builder.later = &[operators::LATER];
+    } else if operators::LAYER_SEEDS.contains(&seed) {
+        builder.later = &[operators::LATER, operators::LAYERS];
+    }
     while builder.nodes() < nodes {
         operators::draw(&mut builder);
     }
@@ -183,7 +187,8 @@ fn finish(tally: Tally, count: u64) {
     }
     text.extend(tally.accepted.iter().map(|(reason, count)| format!("accepted {count}: {reason}\n")));
     let whole = count >= GRAPHS;
-    let all = operators::FAMILIES.iter().chain(operators::LATER).flat_map(|family| family.operators);
+    let all =
+        operators::FAMILIES.iter().chain(operators::LATER).chain(operators::LAYERS).flat_map(|family| family.operators);
     let missing: Vec<_> = all.filter(|op| !tally.drawn.contains_key(*op)).collect();
     let unused = ACCEPTED
         .iter()

@@ -145,7 +145,7 @@ fn binary(node: &Node, dtype: DType) -> Option<String> {
         "Mul" => either("*", "multiply"),
         "Div" => either("/", "divide"),
         "Mod" if node.int("fmod", 0) != 0 => "rest({0}, {1})".into(),
-        "Mod" => "modulo({0}, {1})".into(),
+        "Mod" if !float => "modulo({0}, {1})".into(),
         "And" => "{0} && {1}".into(),
         "Equal" => "{0} == {1}".into(),
         "Greater" => "{0} > {1}".into(),

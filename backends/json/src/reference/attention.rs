@@ -44,8 +44,10 @@ fn with_past(past: Option<&Array<'_>>, new: Array4<f64>) -> Result<Array4<f64>, 
 struct Mask<'a> {
     /// The mask input as something to add, in the rank it came in.
     added: Option<ArrayD<f64>>,
-    /// Keys of the cache that a causal query sees before its own; `None` if it sees all.
-    causal_past: Option<Past<'a>>,
+    /// Keys of the cache, before the queries' own.
+    past: Past<'a>,
+    /// How many keys before and behind its own a query sees; `None` if it sees all.
+    window: [Option<i64>; 2],
     /// Tokens that are not padding, for each of the batch.
     lengths: Option<&'a [i64]>,
 }
@@ -92,7 +94,10 @@ impl Mask<'_> {
 
     /// What to add to the score of query `q` for key `k`.
     fn at(&self, [batch, head, q, k]: [usize; 4]) -> f64 {
-        let hidden = self.causal_past.as_ref().is_some_and(|past| k as i64 > past.keys(batch).saturating_add(q as i64))
+        let behind = (k as i64).saturating_sub(self.past.keys(batch).saturating_add(q as i64));
+        let [left, right] = self.window;
+        let hidden = left.is_some_and(|left| behind.saturating_neg() > left)
+            || right.is_some_and(|right| behind > right)
             || self.lengths.is_some_and(|lengths| k as i64 >= lengths[batch]);
         if hidden {
             return f64::NEG_INFINITY;
@@ -111,6 +116,14 @@ impl Mask<'_> {
             .collect();
         added[position.as_slice()]
     }
+}
+
+/// How far a query sees to either side of its own key. Causal ones see nothing that follows it.
+fn window(call: &Call<'_, '_>) -> [Option<i64>; 2] {
+    let side = |name: &str| Some(call.node.int(name, -1)).filter(|&size| size >= 0);
+    let right = side("right_window_size");
+    let causal = call.node.int("is_causal", 0) != 0;
+    [side("left_window_size"), if causal { Some(0) } else { right }]
 }
 
 /// `Attention`.
@@ -146,7 +159,8 @@ pub(crate) fn attention(call: &Call<'_, '_>) -> Outputs {
     };
     let mask = Mask {
         added: call.optional(3).map(|mask| Mask::added(mask, [batch, heads, queries, keys])).transpose()?,
-        causal_past: (node.int("is_causal", 0) != 0).then_some(past),
+        past,
+        window: window(call),
         lengths: lengths.as_deref(),
     };
     let softcap = f64::from(node.float("softcap", 0.0));
@@ -259,6 +273,21 @@ mod tests {
         // With a cache among the keys, the last query sees all that is not padding.
         let lengths = vec![None, None, None, tensor(&[1], &[3i64])];
         assert_eq!(means([1, 1], 2, &[("is_causal", 1)], lengths), [1.5, 2.0]);
+    }
+
+    #[test]
+    fn windows_hide_what_is_far_away() {
+        assert_eq!(means([1, 1], 3, &[("left_window_size", 0)], vec![]), [2.0, 2.5, 3.0]);
+        assert_eq!(means([1, 1], 3, &[("right_window_size", 1)], vec![]), [1.5, 2.0, 2.0]);
+        let both = [("left_window_size", 1), ("right_window_size", 0)];
+        assert_eq!(means([1, 1], 3, &both, vec![]), [1.0, 1.5, 2.5]);
+        assert_eq!(means([1, 1], 3, &[("right_window_size", 2), ("is_causal", 1)], vec![]), [1.0, 1.5, 2.0]);
+        // The keys end with that of the last query.
+        let lengths = vec![None, None, None, tensor(&[1], &[3i64])];
+        assert_eq!(means([1, 1], 2, &[("left_window_size", 0)], lengths), [2.5, 3.0]);
+        let past = |value: f32| tensor(&[1, 1, 1, 1], &[value]);
+        let cached = vec![None, past(0.0), past(6.0)];
+        assert_eq!(means([1, 1], 1, &both, cached), [3.5]);
     }
 
     #[test]

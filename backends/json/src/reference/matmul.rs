@@ -33,7 +33,7 @@ pub(crate) fn dot<T: Item>(a: &ArrayView2<'_, T>, b: &ArrayView2<'_, T>) -> Arra
 }
 
 /// The product of two integer matrices; sums wrap.
-fn dot_wrapping<T: Number>(a: &ArrayView2<'_, T>, b: &ArrayView2<'_, T>) -> Array2<T> {
+pub(super) fn dot_wrapping<T: Number>(a: &ArrayView2<'_, T>, b: &ArrayView2<'_, T>) -> Array2<T> {
     let mut product = Array2::from_elem((a.nrows(), b.ncols()), T::default());
     for (a, mut row) in a.rows().into_iter().zip(product.rows_mut()) {
         for (&a, b) in a.iter().zip(b.rows()) {

@@ -16,7 +16,7 @@ pub(crate) trait Number: Item {
     fn div(self, other: Self) -> Self;
     /// Remainder with the sign of the dividend (C's `fmod`); of integers 0 where the divisor is 0.
     fn fmod(self, other: Self) -> Self;
-    /// Remainder with the sign of the divisor (Python's `%`); of integers 0 where the divisor is 0.
+    /// Remainder with the sign of the divisor (Python's `%`), which a zero has too; of integers 0 where the divisor is 0.
     fn modulo(self, other: Self) -> Self;
     /// Absolute value.
     fn abs(self) -> Self;
@@ -73,7 +73,11 @@ macro_rules! floats {
             fn modulo(self, other: Self) -> Self {
                 let zero = Self::default();
                 let rest = self % other;
-                if rest != zero && (rest < zero) != (other < zero) { rest + other } else { rest }
+                if rest == zero {
+                    return if other.is_sign_negative() { -zero } else { zero };
+                }
+                // Nothing is left of an infinite divisor: the sum is it.
+                if (rest < zero) != (other < zero) && !rest.is_nan() { rest + other } else { rest }
             }
             fn abs(self) -> Self {
                 Self::from_f64(self.to_f64().abs())
@@ -93,6 +97,10 @@ mod tests {
         for (a, b, fmod, modulo) in cases {
             assert_eq!((a.fmod(b), a.modulo(b)), (fmod, modulo), "{a} by {b}");
         }
+        let infinity = f32::INFINITY;
+        assert_eq!([(-1f32).modulo(infinity), 1f32.modulo(infinity)], [infinity, 1.0]);
+        assert!((-4f32).modulo(2.0).is_sign_positive() && 4f32.modulo(-2.0).is_sign_negative());
+        assert!(infinity.modulo(2.0).is_nan() && 1f32.modulo(0.0).is_nan());
         assert_eq!(((-4.3f32).fmod(2.0), (-4.5f32).modulo(2.0)), (-4.3 % 2.0, 1.5));
     }
 

@@ -1,4 +1,4 @@
-//! Pooling: `MaxPool` (with indices), `AveragePool`, `GlobalAveragePool`, `GlobalMaxPool`.
+//! Pooling: `MaxPool` (with indices), `AveragePool`, `LpPool`, and each of them over all that there is.
 
 use byoc_plugin_api::Error;
 use ndarray::ArrayViewD;
@@ -14,7 +14,9 @@ use super::{FLOAT, Kernel, Types, kernel};
 pub(super) const KERNELS: &[Kernel] = &[
     kernel("AveragePool", average_pool, &[FLOAT]),
     kernel("GlobalAveragePool", global_average_pool, &[FLOAT]),
+    kernel("GlobalLpPool", global_lp_pool, &[FLOAT]),
     kernel("GlobalMaxPool", global_max_pool, &[FLOAT]),
+    kernel("LpPool", lp_pool, &[FLOAT]),
     kernel("MaxPool", max_pool, &[FLOAT.or(Types::BYTE)]),
 ];
 
@@ -89,6 +91,44 @@ pub(crate) fn average_pool(call: &Call<'_, '_>) -> Outputs {
     call.rounded(shaped(&shape, y)?)
 }
 
+/// The power of a norm.
+fn power(call: &Call<'_, '_>) -> Result<f64, Error> {
+    match call.node.int("p", 2) {
+        power @ 1.. => Ok(power as f64),
+        other => Err(Error::new(format!("{} with p = {other}", call.node.op))),
+    }
+}
+
+/// `LpPool`: the norm of each window; padding counts as zeros.
+pub(crate) fn lp_pool(call: &Call<'_, '_>) -> Outputs {
+    let (window, planes, shape) = windows(call)?;
+    let power = power(call)?;
+    let [depth, rows, columns] = window.input;
+    let size = depth * rows * columns;
+    let positions: usize = window.output.iter().product();
+    let x = call.input(0)?.to_f64();
+    let x = x.view();
+    let x = elements(&x);
+    let mut y = Vec::with_capacity(planes * positions);
+    for (plane, position) in (0..planes).flat_map(|plane| (0..positions).map(move |position| (plane, position))) {
+        let mut sum = 0.0;
+        window.visit(window.unravel(position), |[d, h, w]| {
+            sum += x[plane * size + (d * rows + h) * columns + w].abs().powf(power);
+        });
+        y.push(sum.powf(1.0 / power));
+    }
+    call.rounded(shaped(&shape, y)?)
+}
+
+/// `GlobalLpPool`.
+pub(crate) fn global_lp_pool(call: &Call<'_, '_>) -> Outputs {
+    let power = power(call)?;
+    let x = call.input(0)?.to_f64();
+    let spatial: Vec<usize> = (2..x.ndim()).collect();
+    let norm = |values: &[f64]| values.iter().map(|value| value.abs().powf(power)).sum::<f64>().powf(1.0 / power);
+    call.rounded(fold(&x.view(), &spatial, true, norm)?)
+}
+
 /// `GlobalAveragePool`.
 pub(crate) fn global_average_pool(call: &Call<'_, '_>) -> Outputs {
     let x = call.input(0)?.to_f64();
@@ -137,5 +177,20 @@ mod tests {
         let whole = tensor(&[1, 2, 2], &[f32::NAN, 1.0, 3.0, 2.0]);
         let (shape, values) = first("GlobalMaxPool", &[], vec![whole]);
         assert!(shape == [1, 2, 1] && values[0].is_nan() && values[1] == 3.0);
+    }
+
+    #[test]
+    fn norms_count_padding_as_zeros() {
+        let norm = |attributes: &[(&str, i64)]| {
+            let given = attributes.iter().map(|&(name, value)| (name, Attribute::Int(value)));
+            let window = [("kernel_shape", list(&[2])), ("pads", list(&[1, 0]))];
+            let attributes: Vec<_> = window.into_iter().chain(given).collect();
+            first("LpPool", &attributes, vec![tensor(&[1, 1, 2], &[-3f32, 4.0])]).1
+        };
+        assert_eq!(norm(&[]), [3.0, 5.0]);
+        assert_eq!(norm(&[("p", 1)]), [3.0, 7.0]);
+        let whole = || vec![tensor(&[1, 2, 2], &[3f32, -4.0, 0.0, 0.0])];
+        assert_eq!(first("GlobalLpPool", &[], whole()), (vec![1, 2, 1], vec![5.0, 0.0]));
+        assert!(all("GlobalLpPool", &[("p", Attribute::Int(0))], whole()).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::small::Round;
 use byoc_plugin_api::{DType, Error};
-use ndarray::{ArrayD, ArrayViewD};
+use ndarray::ArrayViewD;
 
 use super::array::{Array, Item, each, each_number};
 use super::call::{Call, Outputs, same};
@@ -25,7 +25,6 @@ pub(super) const KERNELS: &[Kernel] = &[
     kernel("Clip", clip, &[NUMBER, SAME]),
     kernel("Cosh", |call| float(call, f64::cosh), &[FLOAT]),
     kernel("Cos", |call| float(call, f64::cos), &[FLOAT]),
-    mover("Dropout", dropout, &[FLOAT.or(Types::FLOAT8), FLOAT, BOOL]),
     kernel("Elu", elu, &[FLOAT]),
     kernel("Erf", |call| float(call, erf), &[FLOAT]),
     kernel("Exp", |call| float(call, f64::exp), &[FLOAT]),
@@ -220,18 +219,6 @@ pub(crate) fn is_nan(call: &Call<'_, '_>) -> Outputs {
 /// `Identity`.
 pub(crate) fn identity(call: &Call<'_, '_>) -> Outputs {
     Ok(vec![call.input(0)?.to_owned()])
-}
-
-/// `Dropout` as it is at inference: the input, and a mask that keeps everything.
-pub(crate) fn dropout(call: &Call<'_, '_>) -> Outputs {
-    let training = call.ints(2).is_some_and(|values| values.first() == Some(&1));
-    let ratio = call.optional(1).and_then(|ratio| ratio.to_f64().first().copied()).unwrap_or(0.5);
-    if training && ratio != 0.0 {
-        return Err(Error::new("Dropout in training mode is random"));
-    }
-    let x = call.input(0)?;
-    let mask = ArrayD::from_elem(x.shape(), true);
-    Ok(vec![x.to_owned(), Item::wrap(mask)])
 }
 
 /// `Cast`. Integers wrap, floats to integers truncate and saturate (and wrap in those of less than 8 bits, as in onnx's own

@@ -90,6 +90,9 @@ impl Lowering<'_> {
         if let Some(next) = self.only_reader(*last)
             && region.nodes[next].op == "BatchNormalization"
         {
+            if region.nodes[next].int("training_mode", 0) != 0 {
+                return Err(read::attribute(format!("'{}' is in training mode", region.nodes[next].name)));
+            }
             conv.after = Some(next);
             self.take(next, last)?;
         }

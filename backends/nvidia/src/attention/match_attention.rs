@@ -93,6 +93,9 @@ fn operator(matcher: &mut Matcher<'_>, node: &Node, output: usize) -> Result<Mat
     if in_rows {
         y = Layout::RowsFirst { width: q.heads * v.size, start: 0 };
     }
+    if ["left_window_size", "right_window_size"].iter().any(|side| node.int(side, -1) >= 0) {
+        return Err(attribute(format!("'{}' has a window of the keys", node.name)));
+    }
     if matcher.step(inner, "Attention").is_none() || (in_rows && inner != output) {
         return Err(other("the result of Attention is transposed in an unsupported way"));
     }

@@ -1,8 +1,8 @@
 //! Forms that differ in names, and in attributes that have become inputs.
 
-use byoc_plugin_api::Attribute;
+use byoc_plugin_api::{Attribute, DType};
 
-use super::{bad, missing, take_float, take_int, take_ints};
+use super::{bad, missing, take_float, take_int, take_ints, unsupported};
 use crate::diagnostic::Result;
 use crate::ir::Node;
 use crate::onnx::builder::Builder;
@@ -34,6 +34,49 @@ pub(super) fn clip(builder: &mut Builder<'_>, node: &mut Node, _: i64) -> Result
         node.inputs.push(limit);
     }
     Ok(())
+}
+
+/// An axis that was an attribute.
+pub(super) fn dft(builder: &mut Builder<'_>, node: &mut Node, _: i64) -> Result<()> {
+    let axis = take_int(node, "axis")?.unwrap_or(1);
+    let axis = builder.scalar(&node.name, "axis", DType::I64, &axis.to_le_bytes());
+    node.inputs.resize(2, None);
+    node.inputs.push(Some(axis));
+    Ok(())
+}
+
+/// A power that is a whole number, as today.
+pub(super) fn power(_: &mut Builder<'_>, node: &mut Node, _: i64) -> Result<()> {
+    let Some(power) = take_float(node, "p")? else { return Ok(()) };
+    if power.fract() != 0.0 || !(1.0..1e6).contains(&power) {
+        return Err(unsupported(node, format!("{} with p = {power} is not supported", node.op))
+            .hint("Export the model with operator set 2 or newer, where p is an integer"));
+    }
+    node.attributes.insert("p".into(), Attribute::Int(power as i64));
+    Ok(())
+}
+
+/// Regions without the shift by half an element.
+pub(super) fn roi_align(_: &mut Builder<'_>, node: &mut Node, _: i64) -> Result<()> {
+    node.attributes.insert("coordinate_transformation_mode".into(), Attribute::String("output_half_pixel".into()));
+    Ok(())
+}
+
+/// The names of modes for any number of dimensions.
+pub(super) fn grid_sample(_: &mut Builder<'_>, node: &mut Node, _: i64) -> Result<()> {
+    if let Some(Attribute::String(mode)) = node.attributes.get_mut("mode") {
+        match mode.as_str() {
+            "bilinear" => *mode = "linear".into(),
+            "bicubic" => *mode = "cubic".into(),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Drops what the name of output 0 says as well.
+pub(super) fn output_sequence(_: &mut Builder<'_>, node: &mut Node, _: i64) -> Result<()> {
+    take_int(node, "output_sequence").map(drop)
 }
 
 /// The name that `pads` had first.

@@ -23,9 +23,11 @@ pub(super) fn check_kinds(node: &Node, def: &OpDef) -> Result<()> {
     Ok(())
 }
 
-/// Fails where a node has strings in an attribute; empty lists of them are taken out.
+/// Fails where a node has strings in an attribute that stand for elements of tensors; empty lists of them are taken out.
 pub(super) fn refuse_strings(node: &mut Node, def: &OpDef) -> Result<()> {
-    for attribute in def.attributes.iter().filter(|attribute| attribute.kind == Kind::Strings && !attribute.lifted) {
+    for attribute in
+        def.attributes.iter().filter(|attribute| attribute.kind == Kind::Strings && attribute.until.is_some())
+    {
         let Some(value) = node.attributes.remove(attribute.name) else { continue };
         if !matches!(value, Attribute::Strings(texts) if texts.is_empty()) {
             let cause =

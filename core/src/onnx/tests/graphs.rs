@@ -133,11 +133,11 @@ fn attributes_inputs_and_outputs_are_those_of_the_operator() {
             let (code, message, _) = failure(&model);
             assert_eq!((code, message), (Code::BadNode, cause.to_owned()), "{name} {version}");
         };
-        let sharp = node(&["x"], &["y"], &[int("sharpness", 1)]);
-        let cause = format!("attribute 'sharpness' is not known for operator {name} version {version}");
-        fails(sharp, &format!("node 'n': {cause}"));
         let older = def.older.iter().find(|(before, ..)| version < *before);
         let (inputs, outputs) = older.map_or((def.inputs.1, def.outputs), |row| (row.1, row.2));
+        let sharp = node(&["x"][..inputs.min(1)], &["y"], &[int("sharpness", 1)]);
+        let cause = format!("attribute 'sharpness' is not known for operator {name} version {version}");
+        fails(sharp, &format!("node 'n': {cause}"));
         let place = format!("node 'n' ({name}): has");
         if inputs != usize::MAX {
             let more = node(&vec!["x"; inputs + 1], &["y"], &[]);

@@ -104,3 +104,22 @@ fn numbers_that_are_too_large_stay_as_they_are() {
         &format!("dilations=[1] group=1 kernel_shape=[9] pads=[2,2] strides=[{largest}]"),
     );
 }
+
+/// ConvTranspose: attributes, the size of the input, and what is written.
+#[test]
+fn transposed_windows_are_numbers() {
+    let transposed = |given: &str, spatial: &str, expected: &str| {
+        let inputs = format!("f32[1,2,{spatial}] f32[2,1,3]");
+        check("ConvTranspose", given, &inputs, &format!("{expected} strides=[2]"));
+    };
+    let rest = "dilations=[1] group=1 kernel_shape=[3]";
+    transposed("strides=[2]", "h", &format!("{rest} output_padding=[0] pads=[0,0]"));
+    transposed("strides=[2] auto_pad=VALID pads=[1,1]", "h", &format!("{rest} output_padding=[0] pads=[0,0]"));
+    transposed("strides=[2] auto_pad=SAME_UPPER", "h", &format!("{rest} output_padding=[0] pads=[0,1]"));
+    transposed("strides=[2] auto_pad=SAME_LOWER", "h", &format!("{rest} output_padding=[0] pads=[1,0]"));
+    let sized = "strides=[2] output_shape=[7] output_padding=[1] pads=[5,5]";
+    transposed(sized, "4", &format!("{rest} output_padding=[1] pads=[2,1]"));
+    transposed("strides=[2] output_shape=[11]", "4", &format!("{rest} output_padding=[2] pads=[0,0]"));
+    let left = format!("auto_pad=\"NOTSET\" {rest} output_padding=[0] output_shape=[7]");
+    transposed("strides=[2] output_shape=[7]", "h", &left);
+}

@@ -40,7 +40,7 @@ const UNPACKED: &[&str] = &["json.kernels=reference", "json.pack=false"];
 
 pub(crate) fn bases() -> Vec<Base> {
     let base = |name, model, settings| Base { name, model, settings };
-    vec![
+    [
         base("first", first(), ALL),
         base("blocked", blocked(), ALL),
         base("grouped", grouped(), UNPACKED),
@@ -65,8 +65,10 @@ pub(crate) fn bases() -> Vec<Base> {
         base("quantised", quantised(), &["json.kernels=reference"]),
         base("bits", bits(), &[]),
         base("bodies", bodies(), &[]),
-        base("tables", super::tables::tables(), &[]),
     ]
+    .into_iter()
+    .chain(super::layers::bases())
+    .collect()
 }
 
 /// What the K210 has kernels for: convolutions, one of them depthwise, pooling, and a product.

@@ -24,7 +24,7 @@ const FORMS: [(&str, &str); 6] = [
 ];
 
 /// Operators that are computed when a model is compiled, or are views of what they are given.
-const NEVER: [&str; 6] = ["ConstantOfShape", "Dropout", "Identity", "Range", "Squeeze", "Unsqueeze"];
+const NEVER: [&str; 5] = ["ConstantOfShape", "Identity", "Range", "Squeeze", "Unsqueeze"];
 
 /// Every word of the code of every model.
 fn words() -> BTreeSet<String> {

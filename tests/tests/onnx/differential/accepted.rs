@@ -45,6 +45,10 @@ pub(crate) fn accepted(case: &Case, difference: &Difference) -> Option<&'static 
 /// Every one of them.
 pub(crate) const ACCEPTED: &[Accepted] = &[
     Accepted {
+        reason: "a gate of a recurrent layer that is nearly closed lets something through; onnxruntime's sigmoid is 0 there",
+        holds: |it| it.last(&["GRU", "LSTM"]).is_some() && it.elements(|a, b| a.abs() < 1e-4 && b.abs() < 1e-4),
+    },
+    Accepted {
         reason: "the larger of a number and a NaN is NaN, and so is its sign, as in ONNX's reference; onnxruntime drops it at times",
         holds: |it| {
             let op = it.only(&[

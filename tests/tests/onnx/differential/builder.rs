@@ -5,6 +5,7 @@ use byoc_plugin_api::{Attribute, DType};
 use byoc_tests::tensor::Tensor;
 
 use super::graph::{Case, Dim, Leaf, Node};
+use super::operators::Family;
 use super::random::Random;
 use super::values::{self, Mood};
 
@@ -72,8 +73,8 @@ pub(crate) fn broadcast(a: &[Size], b: &[Size]) -> Option<Vec<Size>> {
 pub(crate) struct Builder {
     pub(crate) random: Random,
     pub(crate) opset: i64,
-    /// Whether operators of [`super::operators::LATER`] are drawn.
-    pub(crate) later: bool,
+    /// The operators that are drawn beside the usual ones.
+    pub(crate) later: &'static [&'static [Family]],
     pub(crate) values: Vec<Value>,
     symbols: Vec<(&'static str, Size)>,
     leaves: Vec<Leaf>,
@@ -90,7 +91,7 @@ impl Builder {
         } else {
             symbols
         };
-        Builder { random, opset, later: false, values: vec![], symbols, leaves: vec![], nodes: vec![], read: vec![] }
+        Builder { random, opset, later: &[], values: vec![], symbols, leaves: vec![], nodes: vec![], read: vec![] }
     }
 
     /// How many nodes there are.

@@ -8,6 +8,7 @@ use super::builder::Builder;
 mod choice;
 mod elementwise;
 mod indices;
+mod layers;
 mod movement;
 mod quantize;
 mod reduce;
@@ -144,11 +145,25 @@ pub(crate) const LATER: &[Family] = &[
     family(&["IsInf"], 20, FLOAT, elementwise::is_nan, 8),
 ];
 
-/// The seeds of graphs with every operator.
+/// Operators that are drawn in graphs of [`LAYER_SEEDS`] only, for the same reason.
+#[rustfmt::skip]
+pub(crate) const LAYERS: &[Family] = &[
+    family(&["ConvTranspose"], 13, &[F32], layers::conv_transpose, 30),
+    family(&["LSTM", "GRU", "RNN"], 14, &[F32], layers::recurrent, 30),
+    family(&["GridSample"], 20, &[F32], layers::grid_sample, 20),
+    family(&["LpPool"], 18, &[F32], layers::lp_pool, 20),
+    family(&["Einsum"], 13, &[F32, F64, I32, I64], layers::einsum, 20),
+    family(&["Det"], 13, &[F32], layers::det, 8),
+];
+
+/// The seeds of graphs with every operator but those.
 pub(crate) const LATER_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_400;
 
+/// The seeds of graphs with those too.
+pub(crate) const LAYER_SEEDS: std::ops::Range<u64> = 1_000_400..1_000_600;
+
 fn families(builder: &Builder) -> impl Iterator<Item = &'static Family> + use<> {
-    FAMILIES.iter().chain(if builder.later { LATER } else { &[] })
+    FAMILIES.iter().chain(builder.later.iter().copied().flatten())
 }
 
 /// Draws one more node.

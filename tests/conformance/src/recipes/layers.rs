@@ -1,0 +1,89 @@
+//! Shape makers of layers that are rarer than products and windows.
+
+use byoc_plugin_api::{Attribute, DType};
+
+use super::{CHANNELS, INNER, Operand, Recipe, Wish, any, onnx_code, recipe, sizes, with};
+
+/// The recipe for such an operator.
+pub(super) fn find(op: &str, wish: &Wish) -> Option<Recipe> {
+    windows(op, wish).or_else(|| regions(op, wish)).or_else(|| signals(op, wish))
+}
+
+/// What goes over images by windows.
+fn windows(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
+    let window = [("kernel_shape", Attribute::Ints(vec![3, 3])), ("pads", Attribute::Ints(vec![1, 1, 1, 1]))];
+    match (op, shape.as_slice()) {
+        ("ConvTranspose", &[batch, channels, height, width]) => {
+            let x = any(*dtype, &[batch, CHANNELS, height, width]);
+            with(vec![x, any(*dtype, &[CHANNELS, channels, 3, 3]), any(*dtype, &[channels])], 2, &window)
+        }
+        ("DeformConv", &[batch, channels, height, width]) => {
+            let x = any(*dtype, &[batch, CHANNELS, height, width]);
+            let moves = any(*dtype, &[batch, 18, height, width]);
+            with(vec![x, any(*dtype, &[channels, CHANNELS, 3, 3]), moves, any(*dtype, &[channels])], 3, &window)
+        }
+        ("LpPool", [_, _, _, _]) => with(vec![any(*dtype, shape)], 1, &window),
+        ("GlobalLpPool", &[batch, channels, 1, 1]) => recipe(vec![any(*dtype, &[batch, channels, 5, 4])], 1),
+        ("MaxUnpool", &[batch, channels, height, width]) if height % 2 == 0 && width % 2 == 0 => {
+            let half = [batch, channels, height / 2, width / 2];
+            let places = Operand::Below(shape.iter().product::<usize>() as i64, half.to_vec());
+            let two = Attribute::Ints(vec![2, 2]);
+            with(vec![any(*dtype, &half), places], 2, &[("kernel_shape", two.clone()), ("strides", two)])
+        }
+        ("Col2Im", &[batch, channels, height, width]) if width > 1 => {
+            let blocks = any(*dtype, &[batch, channels * 2, height * (width - 1)]);
+            recipe(vec![blocks, sizes(&[height, width]), sizes(&[1, 2])], 3)
+        }
+        _ => None,
+    }
+}
+
+/// What takes other parts of images.
+fn regions(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
+    match (op, shape.as_slice()) {
+        ("GridSample", &[batch, channels, height, width]) if dtype.is_float() => {
+            recipe(vec![any(*dtype, &[batch, channels, 5, 4]), any(*dtype, &[batch, height, width, 2])], 2)
+        }
+        ("RoiAlign", &[count, channels, height, width]) if height > 0 && width > 0 => {
+            let size = |size: usize| Attribute::Int(size as i64);
+            let images = Operand::Below(1, vec![count]);
+            with(
+                vec![any(*dtype, &[1, channels, 8, 8]), any(*dtype, &[count, 4]), images],
+                3,
+                &[("output_height", size(height)), ("output_width", size(width)), ("sampling_ratio", size(2))],
+            )
+        }
+        _ => None,
+    }
+}
+
+/// Recurrent layers, transforms of signals, and what is made of matrices.
+fn signals(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
+    let gates = match op {
+        "LSTM" => 4,
+        "GRU" => 3,
+        _ => 1,
+    };
+    match (op, shape.as_slice()) {
+        ("LSTM" | "GRU" | "RNN", &[steps, 1, batch, hidden]) if hidden > 0 => {
+            let weights = |columns| any(*dtype, &[1, gates * hidden, columns]);
+            let bias = any(*dtype, &[1, 2 * gates * hidden]);
+            recipe(vec![any(*dtype, &[steps, batch, CHANNELS]), weights(CHANNELS), weights(hidden), bias], 3)
+        }
+        ("Einsum", &[rows, columns]) => {
+            let factors = vec![any(*dtype, &[rows, INNER]), any(*dtype, &[INNER, columns])];
+            with(factors, 2, &[("equation", Attribute::String("ij,jk->ik".into()))])
+        }
+        ("Det", _) => recipe(vec![any(*dtype, &[shape.as_slice(), &[3, 3]].concat())], 1),
+        ("BitCast", _) if *dtype == DType::U8 => {
+            with(vec![any(DType::I8, shape)], 1, &[("to", Attribute::Int(onnx_code(DType::U8)))])
+        }
+        ("DFT", [.., size, 2]) if *size > 0 => recipe(vec![any(*dtype, shape)], 1),
+        ("STFT", &[batch, frames, bins, 2]) if frames > 0 && bins > 0 => {
+            let signal = any(*dtype, &[batch, bins + frames - 1, 1]);
+            let operands = vec![signal, Operand::Ints(vec![1], vec![]), any(*dtype, &[bins])];
+            with(operands, 3, &[("onesided", Attribute::Int(0))])
+        }
+        _ => None,
+    }
+}

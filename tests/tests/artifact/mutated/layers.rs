@@ -1,0 +1,119 @@
+//! Models with recurrent layers, signals, regions of images, and random numbers.
+
+use byoc_plugin_api::Attribute::{self, Float, Floats, Int, Ints, String, Strings};
+use byoc_tests::onnx::{Model, Type};
+
+use super::bases::Base;
+use super::tables::tables;
+
+/// All of them, and tables.
+pub(super) fn bases() -> [Base; 4] {
+    let all = [("tables", tables()), ("recurrent", recurrent()), ("regions", regions()), ("signals", signals())];
+    all.map(|(name, model)| Base { name, model, settings: &[] })
+}
+
+fn text(text: &str) -> Attribute {
+    String(text.into())
+}
+
+/// Adds a node with inputs and outputs that are separated by spaces, `-` for one that is absent.
+fn add(model: Model, op: &str, inputs: &str, outputs: &str, attributes: &[(&str, Attribute)]) -> Model {
+    let names = |text| str::split(text, ' ').filter(|name| !name.is_empty()).collect::<Vec<_>>();
+    let inputs: Vec<_> = names(inputs).into_iter().map(|name| if name == "-" { "" } else { name }).collect();
+    model.node_with(op, &inputs, &names(outputs), attributes)
+}
+
+fn weight(model: Model, name: &str, shape: &[i64]) -> Model {
+    let values: Vec<f32> = (0..shape.iter().product()).map(|i: i64| (i * 7 % 5) as f32 / 4.0 - 0.5).collect();
+    model.weight(name, shape, &values)
+}
+
+fn output(model: Model, name: &str, shape: &[i64]) -> Model {
+    model.output(name, Type::Float, shape)
+}
+
+/// Recurrent layers of two hidden elements.
+fn recurrent() -> Model {
+    let mut model = Model::default().opset(22).input("x", Type::Float, &[3, 2, 2]).input("lengths", Type::Int32, &[2]);
+    for (name, gates) in [("LSTM", 4), ("GRU", 3), ("RNN", 1)] {
+        model = weight(model, &format!("{name}_w"), &[2, gates * 2, 2]);
+        model = weight(model, &format!("{name}_r"), &[2, gates * 2, 2]);
+        model = weight(model, &format!("{name}_b"), &[2, gates * 4]);
+    }
+    model = weight(weight(model, "state", &[2, 2, 2]), "peepholes", &[2, 6]);
+    let both = ("direction", text("bidirectional"));
+    let names = Strings(["Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Affine", "Elu"].map(str::to_owned).to_vec());
+    let functions = [
+        ("activations", names),
+        ("activation_alpha", Floats(vec![0.1, 0.2, 0.5])),
+        ("activation_beta", Floats(vec![0.25])),
+        ("clip", Float(3.0)),
+        both.clone(),
+    ];
+    let model = add(model, "LSTM", "x LSTM_w LSTM_r LSTM_b lengths state state peepholes", "y1 h1 c1", &functions);
+    let linear = [both.clone(), ("linear_before_reset", Int(1))];
+    let model = add(model, "GRU", "x GRU_w GRU_r GRU_b - state", "y2 h2", &linear);
+    let model = add(model, "RNN", "x RNN_w RNN_r RNN_b lengths", "y3 h3", &[both]);
+    let model = ["y1", "y2", "y3"].iter().fold(model, |model, name| output(model, name, &[3, 2, 2, 2]));
+    ["h1", "c1", "h2", "h3"].iter().fold(model, |model, name| output(model, name, &[2, 2, 2]))
+}
+
+/// What looks at images otherwise than by windows that slide over them.
+fn regions() -> Model {
+    let model =
+        Model::default().opset(26).input("x", Type::Float, &[1, 2, 4, 4]).input("grid", Type::Float, &[1, 2, 2, 2]);
+    let model = model.input("offset", Type::Float, &[1, 8, 3, 3]).input("regions", Type::Float, &[2, 4]);
+    let model = model.input("rows", Type::Float, &[2, 5]).input("images", Type::Int64, &[2]);
+    let model = weight(weight(weight(model, "w", &[2, 1, 2, 2]), "b", &[2]), "plain", &[2, 2, 2, 2]);
+    let two = || ("strides", Ints(vec![2, 2]));
+    let up = [("group", Int(2)), ("output_padding", Ints(vec![1, 1])), ("pads", Ints(vec![1, 0, 0, 1])), two()];
+    let model = add(model, "ConvTranspose", "x w b", "y1", &up);
+    let model =
+        add(model, "GridSample", "x grid", "y2", &[("mode", text("cubic")), ("padding_mode", text("reflection"))]);
+    let model = add(model, "DeformConv", "x plain offset b", "y3", &[]);
+    let kernel = || ("kernel_shape", Ints(vec![2, 2]));
+    let model = add(model, "LpPool", "x", "y4", &[kernel(), ("p", Int(3))]);
+    let model = add(model, "GlobalLpPool", "x", "y5", &[]);
+    let model = add(model, "MaxPool", "x", "most places", &[kernel(), two()]);
+    let model = add(model, "MaxUnpool", "most places", "y6", &[kernel(), two()]);
+    let model =
+        add(model, "RoiAlign", "x regions images", "y7", &[("output_width", Int(2)), ("sampling_ratio", Int(2))]);
+    let model = add(model, "MaxRoiPool", "x rows", "y8", &[("pooled_shape", Ints(vec![1, 2]))]);
+    let model =
+        model.ints("image", &[2], &[3, 3]).ints("block", &[2], &[2, 2]).input("blocks", Type::Float, &[1, 4, 4]);
+    let model = add(model, "Col2Im", "blocks image block", "y9", &[]);
+    let model = output(output(model, "y1", &[1, 2, 8, 8]), "y2", &[1, 2, 2, 2]);
+    let model = ["y3", "y4"].iter().fold(model, |model, name| output(model, name, &[1, 2, 3, 3]));
+    let model = output(output(model, "y5", &[1, 2, 1, 1]), "y6", &[1, 2, 4, 4]);
+    let model = ["y7", "y8"].iter().fold(model, |model, name| output(model, name, &[2, 2, 1, 2]));
+    output(model, "y9", &[1, 1, 3, 3])
+}
+
+/// Signals, sums of products, and random numbers.
+fn signals() -> Model {
+    let model = Model::default().opset(26).input("x", Type::Float, &[2, 6, 1]).input("m", Type::Float, &[2, 3, 3]);
+    let model = model.ints("length", &[], &[5]).ints("axis", &[], &[1]).ints("step", &[], &[2]);
+    let model = add(model, "DFT", "x length axis", "y1", &[("onesided", Int(1))]);
+    let model = weight(model, "window", &[3]);
+    let model = add(model, "STFT", "x step window", "y2", &[]);
+    let model = model.ints("bins", &[], &[2]).ints("sixteen", &[], &[16]).ints("rate", &[], &[8000]);
+    let model = model.input("low", Type::Float, &[]).weight("high", &[], &[4000.0]);
+    let model = add(model, "MelWeightMatrix", "bins sixteen rate low high", "y3", &[]);
+    let model = add(model, "Einsum", "m m", "y4", &[("equation", text("bij,bkj->bik"))]);
+    let model = add(model, "Det", "m", "y5", &[]);
+    let model = add(model, "BitCast", "m", "y6", &[("to", Int(Type::Int32 as i64))]);
+    let model = add(model, "Bernoulli", "m", "y7", &[]);
+    let model = add(model, "RandomNormal", "", "y8", &[("shape", Ints(vec![2, 3, 3])), ("seed", Float(7.0))]);
+    let model = add(model, "RandomUniform", "", "y9", &[("shape", Ints(vec![2, 3, 3])), ("high", Float(2.0))]);
+    let model = add(model, "RandomNormalLike", "m", "y10", &[("mean", Float(1.0))]);
+    let model = add(model, "RandomUniformLike", "m", "y11", &[]);
+    let model = model.input("logs", Type::Float, &[2, 3]);
+    let model = add(model, "Multinomial", "logs", "y12", &[("sample_size", Int(4))]);
+    let model = model.input("train", Type::Bool, &[]).weight("ratio", &[], &[0.25]);
+    let model = add(model, "Dropout", "m ratio train", "y13 mask", &[("seed", Int(3))]);
+    let model = output(output(model, "y1", &[2, 3, 2]), "y2", &[2, 2, 2, 2]);
+    let model = output(output(output(model, "y3", &[9, 2]), "y4", &[2, 3, 3]), "y5", &[2]);
+    let model = model.output("y6", Type::Int32, &[2, 3, 3]).output("mask", Type::Bool, &[2, 3, 3]);
+    let model = model.output("y12", Type::Int32, &[2, 4]);
+    ["y7", "y8", "y9", "y10", "y11", "y13"].iter().fold(model, |model, name| output(model, name, &[2, 3, 3]))
+}
