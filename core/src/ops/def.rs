@@ -73,8 +73,10 @@ pub struct OpDef {
     pub view: Option<ViewRule>,
     /// When the operator does nothing.
     pub no_op: NoOp,
-    /// The element types among those that not every backend knows that it takes.
+    /// The numbers among the element types that not every backend knows that it takes.
     pub small: &'static [DType],
+    /// The complex and text types that it takes.
+    pub opaque: &'static [DType],
     /// Whether it gives what a quantised constant stands for: computed ahead, it would be stored in a wider form.
     pub widens: bool,
 }
@@ -95,6 +97,7 @@ impl OpDef {
             view: None,
             no_op: NoOp::Never,
             small: &[],
+            opaque: &[],
             widens: false,
         }
     }
@@ -152,6 +155,11 @@ impl OpDef {
         self
     }
 
+    pub(super) const fn opaque(mut self, types: &'static [DType]) -> OpDef {
+        self.opaque = types;
+        self
+    }
+
     pub(super) const fn widens(mut self) -> OpDef {
         self.widens = true;
         self
@@ -171,6 +179,11 @@ impl OpDef {
             }
         }
         Ok(())
+    }
+
+    /// Whether some input may have that element type; which of those that every backend knows, its rule says.
+    pub fn takes(&self, dtype: DType) -> bool {
+        !dtype.is_asked_for() || self.small.contains(&dtype) || self.opaque.contains(&dtype)
     }
 
     /// The operator with its domain, as in messages: `Conv` or `ai.onnx.ml.Scaler`.

@@ -11,6 +11,7 @@ mod load;
 mod single_region;
 mod sized;
 mod state;
+mod tables;
 mod trial;
 mod work;
 
@@ -32,6 +33,7 @@ use later::Later;
 pub use load::{LoadOptions, Queueing};
 pub use single_region::SingleRegion;
 use state::State;
+use tables::Tables;
 pub use trial::Trial;
 use work::Run;
 
@@ -62,6 +64,7 @@ pub struct Session {
     /// Sizes that are known beside those that the inputs tell.
     told: HashMap<String, usize>,
     queueing: Queueing,
+    tables: Tables,
     _artifact: Option<Artifact>,
 }
 
@@ -84,6 +87,12 @@ impl Session {
     /// Computes the outputs from the inputs, given in the order of [`Session::inputs`]. The outputs stay readable
     /// until the next run.
     pub fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
+        self.tables.texts.begin_run();
+        self.run_within(inputs)
+    }
+
+    /// The same within a run: what it has made so far stays.
+    fn run_within(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
         if let Some(later) = &mut self.later {
             later.has_run = false;
         }
@@ -108,6 +117,7 @@ impl Session {
             return self.run(inputs);
         }
         self.check_inputs(inputs)?;
+        self.tables.texts.begin_run();
         self.forget_last_run();
         if !self.state.as_ref().is_some_and(|state| state.fits(inputs) && state.filled.inputs) {
             let message = "there are no inputs of these shapes on the device";

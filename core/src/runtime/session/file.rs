@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use byoc_plugin_api::{Environment, Options, Value};
 
+use super::tables::Tables;
 use super::{LoadOptions, LoadedCall, LoadedRegion, Session};
 use crate::artifact::manifest::{Call, Entry, Port, ValueType};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -53,6 +54,7 @@ impl Session {
             names: names(&entry, &[]),
             queueing: options.queueing,
             entry,
+            tables: Tables::default(),
             _artifact: None,
         })
     }

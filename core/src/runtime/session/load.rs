@@ -11,6 +11,7 @@ use super::introspect::PortInfo;
 use super::iterations::Iterations;
 use super::later::{Constant, Later, LaterStage};
 use super::sized::{SizedCall, What};
+use super::tables::Tables;
 use super::{LoadedCall, LoadedRegion, Session};
 use crate::artifact::Artifact;
 use crate::artifact::manifest::{ConstantValue, Control, Entry, Manifest, Region, ValueType};
@@ -113,8 +114,17 @@ impl Session {
         let there = beside.map_or(&[][..], |session| &session.devices);
         let devices = open_devices(&all, &kinds, registry, options, there)?;
         let iterations = &Iterations::new(options.max_iterations);
-        let common =
-            Common { artifact: &artifact, all: &all, kinds: &kinds, registry, options, devices: &devices, iterations };
+        let tables = &Tables::default();
+        let common = Common {
+            artifact: &artifact,
+            all: &all,
+            kinds: &kinds,
+            registry,
+            options,
+            devices: &devices,
+            iterations,
+            tables,
+        };
         common.load(entry, beside)
     }
 
@@ -141,6 +151,7 @@ struct Common<'a> {
     /// One of each kind.
     devices: &'a [Device],
     iterations: &'a Iterations,
+    tables: &'a Tables,
 }
 
 impl Common<'_> {
@@ -200,6 +211,7 @@ impl Loading<'_> {
             memories: memories.to_vec(),
             names,
             queueing: options.queueing,
+            tables: self.common.tables.clone(),
             _artifact: Some(artifact.clone()),
             entry,
         };
@@ -212,7 +224,7 @@ impl Loading<'_> {
         let loader = self.loader();
         for (region, &memory) in regions.iter().zip(memories) {
             let loaded = match memory {
-                HOST => LoadedRegion::Host(loader.host(region)?),
+                HOST => LoadedRegion::Host(loader.host(region, &self.common.tables.texts)?),
                 at => {
                     let (code, at) = (artifact.code(region)?, at - 1);
                     LoadedRegion::Device(loader.device(region, code, &devices[at], &session.residents[at])?)
@@ -275,7 +287,8 @@ impl Loading<'_> {
             let message = format!("region {symbol} has sizes that are known only at run time, and runs on {kind}");
             return Err(Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again"));
         }
-        let loaded = LoadedCall::new(region, LoadedRegion::Host(self.loader().host(region)?));
+        let bound = self.loader().host(region, &self.common.tables.texts)?;
+        let loaded = LoadedCall::new(region, LoadedRegion::Host(bound));
         let outputs = entry.calls[call].outputs.iter().zip(&region.outputs);
         let outputs = outputs.map(|(&value, info)| Some((info.name.clone(), entry.values[value].clone()))).collect();
         Ok(SizedCall::new(What::Region(loaded), feeds, outputs))

@@ -8,6 +8,7 @@ use byoc_plugin_api::Value;
 use bytes::Bytes;
 
 use super::file::entry_of;
+use super::tables::Tables;
 use super::work::{elapsed, mark, run_failed, work_failed};
 use super::{LoadOptions, LoadedCall, LoadedRegion, Queueing, Session};
 use crate::artifact::Artifact;
@@ -56,6 +57,7 @@ impl SingleRegion<'_> {
             memories,
             names: names(&entry, &[region]),
             queueing: Queueing::Direct,
+            tables: Tables::default(),
             _artifact: Some(self.artifact.clone()),
             entry,
         };
