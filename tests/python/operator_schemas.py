@@ -23,9 +23,12 @@ SMALL = {
     "u4": "uint4",
     "i2": "int2",
     "u2": "uint2",
+    "c64": "complex64",
+    "c128": "complex128",
+    "string": "string",
 }
-# Operators that core has without them: integer products.
-WITHOUT_SMALL = {"QLinearMatMul"}
+# Operators that core has without them: integer products, and values between elements.
+WITHOUT_SMALL = {"QLinearMatMul", "Resize", "Upsample"}
 
 
 def main() -> None:

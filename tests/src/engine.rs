@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use byoc_core::compile::{self, Report, Request, Silent};
 use byoc_core::diagnostic::Result;
 use byoc_core::plugin::{Registry, SearchPath};
-use byoc_core::runtime::{LoadOptions, Session};
+use byoc_core::runtime::{LoadOptions, PortInfo, Session};
 use byoc_json_backend as _;
+use byoc_plugin_api::{DType, Handle, texts_of_block};
 
 use crate::tensor::Tensor;
 
@@ -50,9 +51,29 @@ pub fn load(artifact: &Path, registry: &Registry, threads: usize) -> Result<Sess
 pub fn run(session: &mut Session, given: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
     let inputs: Vec<_> =
         session.inputs().iter().map(|port| crate::npz::find(given, &port.name).reinterpret(port.dtype)).collect();
-    let borrowed: Vec<_> = inputs.iter().map(Tensor::borrowed).collect();
+    let handed = inputs.into_iter().map(|tensor| handed(session, tensor)).collect::<Result<Vec<_>>>()?;
+    let borrowed: Vec<_> = handed.iter().map(Tensor::borrowed).collect();
     let views: Vec<_> = borrowed.iter().map(|tensor| tensor.view()).collect();
     session.run(&views)?;
-    let ports = session.outputs();
-    ports.iter().enumerate().map(|(index, port)| Ok((port.name.clone(), Tensor::of(&session.output(index)?)))).collect()
+    let output = |(index, port): (usize, PortInfo)| {
+        let view = session.output(index)?;
+        if port.dtype != DType::String {
+            return Ok((port.name, Tensor::of(&view)));
+        }
+        let handles = view.to_vec::<Handle>().expect("handles");
+        let texts = handles.into_iter().map(|handle| session.text(handle)).collect::<Result<Vec<_>>>()?;
+        Ok((port.name, Tensor::texts(view.shape(), &texts)))
+    };
+    session.outputs().into_iter().enumerate().map(output).collect()
+}
+
+/// The tensor as the session takes it: of texts, their handles.
+fn handed(session: &mut Session, tensor: Tensor) -> Result<Tensor> {
+    if tensor.dtype != DType::String {
+        return Ok(tensor);
+    }
+    let texts = texts_of_block(&tensor.bytes).expect("a block of texts");
+    let handles =
+        texts.into_iter().map(|text| Ok(session.give_text(text)?.0.to_le_bytes())).collect::<Result<Vec<_>>>()?;
+    Ok(Tensor { bytes: handles.concat(), ..tensor })
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::runtime::{CopyTime, PortInfo, RegionTime, Session};
-use byoc_plugin_api::TensorView;
+use byoc_plugin_api::{DType, TensorView};
 use serde::Serialize;
 
 use crate::inputs::{self, Inputs, OpenSizes};
@@ -16,7 +16,12 @@ pub struct Loaded {
     pub session: Session,
     /// One tensor for each of its inputs.
     pub inputs: Vec<Tensor>,
+    /// The handles of each input that is of texts.
+    handles: Vec<Handles>,
 }
+
+/// The handles that a session has for the texts of a tensor, in their bytes; `None` for one of numbers.
+type Handles = Option<Vec<u8>>;
 
 /// Where the time of runs went.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -30,27 +35,32 @@ pub struct Profile {
 
 impl Loaded {
     /// Gathers the inputs of a session.
-    pub fn new(session: Session, given: &Inputs, open_sizes: &OpenSizes) -> Result<Loaded> {
+    pub fn new(mut session: Session, given: &Inputs, open_sizes: &OpenSizes) -> Result<Loaded> {
         let inputs = inputs::gather(&session.inputs(), given, open_sizes)?;
-        Ok(Loaded { session, inputs })
+        let handles = inputs.iter().map(|tensor| handles(&mut session, tensor)).collect::<Result<_>>()?;
+        Ok(Loaded { session, inputs, handles })
     }
 
-    /// The inputs in the order of these ports: those of the model that the entry was compiled from.
-    pub fn inputs_for(&self, ports: &[PortInfo]) -> Result<Vec<TensorView<'_>>> {
+    /// Runs another session of the model that the entry was compiled from on the same inputs.
+    pub fn run_on(&self, session: &mut Session) -> Result<()> {
         let own = self.session.inputs();
         let find = |port: &PortInfo| {
             let at = own.iter().position(|other| other.name == port.name).ok_or_else(|| {
                 let message = format!("the model has an input '{}', which the artifact does not have", port.name);
                 Diagnostic::new(Code::BadInput, message).hint("Is it the model that the artifact was compiled from?")
             })?;
-            self.inputs[at].view()
+            Ok(&self.inputs[at])
         };
-        ports.iter().map(find).collect()
+        let inputs = session.inputs().iter().map(find).collect::<Result<Vec<_>>>()?;
+        let handles = inputs.iter().map(|tensor| handles(session, tensor)).collect::<Result<Vec<_>>>()?;
+        let views =
+            inputs.iter().zip(&handles).map(|(tensor, handles)| view(tensor, handles)).collect::<Result<Vec<_>>>()?;
+        session.run(&views)
     }
 
     /// Runs once.
     pub fn run(&mut self) -> Result<Duration> {
-        let views = views(&self.inputs)?;
+        let views = views(&self.inputs, &self.handles)?;
         let start = Instant::now();
         self.session.run(&views)?;
         Ok(start.elapsed())
@@ -58,7 +68,7 @@ impl Loaded {
 
     /// Runs once, with inputs and outputs that stay on devices where they can.
     pub fn run_resident(&mut self) -> Result<Duration> {
-        let views = views(&self.inputs)?;
+        let views = views(&self.inputs, &self.handles)?;
         let start = Instant::now();
         self.session.run_resident(&views)?;
         Ok(start.elapsed())
@@ -70,9 +80,24 @@ impl Loaded {
     }
 }
 
-/// The tensors as a run takes them.
-pub fn views(tensors: &[Tensor]) -> Result<Vec<TensorView<'_>>> {
-    tensors.iter().map(Tensor::view).collect()
+/// Gives a session the texts of a tensor.
+fn handles(session: &mut Session, tensor: &Tensor) -> Result<Handles> {
+    if tensor.dtype() != DType::String {
+        return Ok(None);
+    }
+    let mut handles = Vec::with_capacity(tensor.elements() * size_of::<u64>());
+    for text in tensor.texts() {
+        handles.extend(session.give_text(text)?.0.to_le_bytes());
+    }
+    Ok(Some(handles))
+}
+
+fn view<'a>(tensor: &'a Tensor, handles: &'a Handles) -> Result<TensorView<'a>> {
+    handles.as_ref().map_or_else(|| tensor.view(), |handles| tensor.with_handles(handles))
+}
+
+fn views<'a>(tensors: &'a [Tensor], handles: &'a [Handles]) -> Result<Vec<TensorView<'a>>> {
+    tensors.iter().zip(handles).map(|(tensor, handles)| view(tensor, handles)).collect()
 }
 
 impl Profile {

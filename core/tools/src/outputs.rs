@@ -4,6 +4,7 @@ use std::path::Path;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::runtime::{PortInfo, Session};
+use byoc_plugin_api::{DType, Error, Handle, TensorView};
 use serde::Serialize;
 
 use crate::npy::Array;
@@ -55,10 +56,22 @@ pub fn collect(session: &Session) -> Result<Vec<(String, Tensor)>> {
     let copy = |(index, port): (usize, PortInfo)| {
         let view = session.output(index)?;
         let title = || format!("the copy of output '{}' {}{}", port.name, port.dtype, text::shape(view.shape()));
-        let tensor = Tensor::copy(&view).map_err(|shortage| shortage.diagnostic(Code::RunFailed, title()))?;
+        let tensor = match port.dtype {
+            DType::String => texts(session, &view)?,
+            _ => Tensor::copy(&view).map_err(|shortage| shortage.diagnostic(Code::RunFailed, title()))?,
+        };
         Ok((port.name, tensor))
     };
     session.outputs().into_iter().enumerate().map(copy).collect()
+}
+
+/// What the handles of an output stand for.
+fn texts(session: &Session, view: &TensorView<'_>) -> Result<Tensor> {
+    let bad = |error: Error| Diagnostic::new(Code::RunFailed, error.message);
+    let handles = view.to_vec::<Handle>().map_err(bad)?;
+    let texts = handles.into_iter().map(|handle| session.text(handle)).collect::<Result<Vec<_>>>()?;
+    let tensor = Tensor::of_texts(view.shape().to_vec(), &texts);
+    tensor.ok_or_else(|| Diagnostic::new(Code::RunFailed, "the texts of an output have more than 4 GiB"))
 }
 
 /// The expected outputs of a `.npz` file, by name, in the types that the outputs have.
@@ -88,9 +101,8 @@ impl Summary {
             }
         });
         let of_numbers = |value: f64| (count > 0).then_some(value);
-        let first: Vec<_> = tensor.numbers().take(SHOWN).collect();
-        let texts: Vec<_> = first.iter().map(Number::to_string).collect();
-        let more = if tensor.numbers().len() > SHOWN { " ..." } else { "" };
+        let (texts, first): (Vec<_>, Vec<_>) = tensor.first(SHOWN).into_iter().unzip();
+        let more = if tensor.elements() > SHOWN { " ..." } else { "" };
         Summary {
             name: name.to_owned(),
             dtype: tensor.dtype().to_string(),
@@ -99,7 +111,7 @@ impl Summary {
             max: of_numbers(max),
             mean: of_numbers(sum / count as f64),
             non_finite: tensor.numbers().len() - count,
-            first: first.iter().map(|number| number.json()).collect(),
+            first,
             first_text: format!("{}{more}", texts.join(" ")),
             top: largest(tensor, top),
         }
@@ -129,8 +141,6 @@ fn largest(tensor: &Tensor, count: usize) -> Vec<Top> {
 
 #[cfg(test)]
 mod tests {
-    use byoc_plugin_api::DType;
-
     use super::*;
 
     #[test]

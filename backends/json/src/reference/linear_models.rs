@@ -338,7 +338,18 @@ mod tests {
             ("SVMClassifier", vec![x(), labels(), None, tensor(&[2], &[1f32; 2])]),
             (
                 "SVMClassifier",
-                vec![x(), labels(), None, tensor(&[2], &[1f32; 2]), None, None, None, None, None, tensor(&[2], &[255u8; 2])],
+                vec![
+                    x(),
+                    labels(),
+                    None,
+                    tensor(&[2], &[1f32; 2]),
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    tensor(&[2], &[255u8; 2]),
+                ],
             ),
         ] {
             let expected = format!("the lists of ai.onnx.ml.{op} do not fit the features");

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::{Comparison, Tolerance};
-use crate::execution::views;
 use crate::outputs;
 use crate::statistics::Statistics;
 use crate::tensor::Tensor;
@@ -79,7 +78,7 @@ pub(super) fn measure(
     let mut candidates = candidates.into_iter();
     let Some(own) = candidates.next() else { return Ok(None) };
     let mut session = single_region.load(region, own.code.into(), None)?;
-    let inputs = views(inputs)?;
+    let inputs = inputs.iter().map(Tensor::view).collect::<Result<Vec<_>>>()?;
     session.run(&inputs)?;
     let outputs = outputs::collect(&session)?;
     let before = time(&mut session, repeat)?;
