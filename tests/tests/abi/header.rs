@@ -108,6 +108,7 @@ fn c_and_cpp_compilers_take_it_without_a_warning() {
     let sources = [
         "tests/plugins/c/matmul.c",
         "tests/plugins/c/swirl.c",
+        "tests/plugins/c/strings.c",
         "tests/plugins/c/device.c",
         "backends/template/c/template.c",
         "backends/template/c/test.c",

@@ -12,6 +12,7 @@ mod devices;
 mod program;
 mod sweep;
 mod tables;
+mod texts;
 
 use std::path::{Path, PathBuf};
 

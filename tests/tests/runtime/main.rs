@@ -5,4 +5,5 @@ mod allocations;
 mod control_flow;
 mod interleavings;
 mod run_time_sizes;
+mod strings;
 mod threads;

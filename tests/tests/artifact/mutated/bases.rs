@@ -63,6 +63,7 @@ pub(crate) fn bases() -> Vec<Base> {
         base("bits", bits(), &[]),
         base("bodies", bodies(), &[]),
         base("tables", super::tables::tables(), &[]),
+        base("texts", super::texts::texts(), &[]),
     ]
 }
 
