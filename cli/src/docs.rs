@@ -10,7 +10,7 @@ use byoc_core::onnx::functions::FUNCTIONS;
 use byoc_core::ops::attributes::{AttributeDef, Default, List};
 use byoc_core::ops::control::CONTROL;
 use byoc_core::ops::lists::LISTS;
-use byoc_core::ops::{DOMAINS, Domain, OPS, OpDef, Reason};
+use byoc_core::ops::{self, DOMAINS, Domain, OPS, OpDef, Reason};
 use byoc_plugin_api::DType;
 use clap::CommandFactory;
 
@@ -106,6 +106,16 @@ cuts none into slices whose elements share bytes. They are taken by:
 
 ";
 
+const OPAQUE_TYPES: &str = "
+## Texts and complex numbers
+
+`string`, `c64` and `c128` are moved and compared, and not calculated with: [backends that know
+them](writing-a-backend.md#element-types) get such nodes. An element of a `string` tensor is a handle in a table that the host lends
+(`docs/decisions/0025-strings-are-handles.md`). A constant of texts is one of bytes, with a node of `byoc.DecodeStrings` in front of its readers; no node that
+makes texts is computed ahead. Control flow hands all of them on. They are taken by:
+
+";
+
 const CONTROL_FLOW: &str = "
 ## Control flow
 
@@ -138,7 +148,8 @@ const OTHER_DOMAINS: &str = "
 
 What a model has learnt stands in attributes there. In canonical form it is a constant, as all other weights are: an input behind
 the operator's own, of the attribute's name (`docs/decisions/0023-weights-in-attributes.md`). Integers of such lists have the smallest
-type that holds them all, tensors keep theirs. `since` is the version of the domain.
+type that holds them all, tensors keep theirs, and texts are made of their constant by `byoc.DecodeStrings`, which the importer brings
+in. `since` is the version of the domain.
 ";
 
 /// `docs/operators.md`.
@@ -149,10 +160,13 @@ fn operators() -> String {
     text.extend(DOMAINS.iter().filter(|domain| domain.name.is_empty()).map(refused));
     text += SMALL_TYPES;
     for def in OPS.iter().filter(|def| !def.small.is_empty()) {
-        let all = DType::all().filter(|dtype| dtype.is_asked_for()).count() == def.small.len();
-        let names: Vec<_> = def.small.iter().map(|dtype| format!("`{dtype}`")).collect();
-        let only = if all { String::new() } else { format!(", only {}", names.join(", ")) };
-        let _ = writeln!(text, "- {}{only}", def.name);
+        let all = DType::all().filter(|dtype| dtype.is_asked_for() && dtype.is_number()).count() == def.small.len();
+        let _ = writeln!(text, "- {}{}", def.name, only(all, def.small));
+    }
+    text += OPAQUE_TYPES;
+    for def in ops::all().filter(|def| !def.opaque.is_empty()) {
+        let all = DType::all().filter(|dtype| !dtype.is_number()).count() == def.opaque.len();
+        let _ = writeln!(text, "- {}{}", def.qualified(), only(all, def.opaque));
     }
     text += CONTROL_FLOW;
     text += "| operator | since | graphs | attributes |\n|---|---|---|---|\n";
@@ -175,6 +189,12 @@ fn operators() -> String {
     text += OTHER_DOMAINS;
     text.extend(DOMAINS.iter().filter(|domain| !domain.name.is_empty()).map(of_domain));
     text
+}
+
+/// Which types they are, where not all are taken.
+fn only(all: bool, types: &[DType]) -> String {
+    let names: Vec<_> = types.iter().map(|dtype| format!("`{dtype}`")).collect();
+    if all { String::new() } else { format!(", only {}", names.join(", ")) }
 }
 
 /// The section of a domain beside ONNX's own.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use byoc_plugin_api::{Dim, Error, INLINE_BYTES, SizedOutputs, TensorViewMut, Value};
+use byoc_plugin_api::{DType, Dim, Error, INLINE_BYTES, SizedOutputs, TensorViewMut, Value};
 use bytes::Bytes;
 
 use crate::compute::{Compiled, Tensor};
@@ -80,6 +80,11 @@ fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
         let known = |value: &ValueId| graph.value(*value).constant.is_some() || folded.contains(value);
         // Core does not know custom operators, no backend runs control flow, and random numbers are drawn by each run.
         let known_operator = ops::find(&node.domain, &node.op).is_some_and(|def| !def.is_random(node));
+        // No file holds texts but as what makes them.
+        let text = |value: &ValueId| graph.value(*value).ty.as_ref().is_some_and(|ty| ty.dtype == DType::String);
+        if node.outputs.iter().flatten().any(text) {
+            continue;
+        }
         if !known_operator || passes::widens_weight(graph, node) || !node.inputs.iter().flatten().all(known) {
             continue;
         }

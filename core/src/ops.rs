@@ -41,6 +41,7 @@ mod select;
 mod shape;
 mod slice;
 mod softmax;
+pub mod strings;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tf_idf;
@@ -50,7 +51,7 @@ pub use def::{InferRule, Like, NoOp, OpDef, ViewRule};
 pub use domains::{DOMAINS, Domain, NEWEST, Reason, all, domain, reason};
 pub use elements::{ELEMENT_LIMIT, Scalar};
 pub use infer::Infer;
-use infer::{FLOAT8, SMALL};
+use infer::{FLOAT8, OPAQUE, SMALL, STRING};
 pub use run_time::{PartialType, RunTimeRule, Size};
 
 const ANY: usize = usize::MAX;
@@ -85,16 +86,23 @@ pub static OPS: &[OpDef] = &[
     OpDef::unary("BitwiseNot", 18, elementwise::bitwise),
     OpDef::new("BitwiseOr", 18, (2, 2), elementwise::bitwise).like(Like::Broadcast),
     OpDef::new("BitwiseXor", 18, (2, 2), elementwise::bitwise).like(Like::Broadcast),
-    OpDef::new("Cast", 24, (1, 1), cast::cast).attributes(attributes::CAST).no_op(NoOp::SameType).small(SMALL),
-    OpDef::new("CastLike", 24, (2, 2), cast::cast_like).attributes(attributes::CAST_LIKE).small(SMALL),
+    OpDef::new("Cast", 24, (1, 1), cast::cast)
+        .attributes(attributes::CAST)
+        .no_op(NoOp::SameType)
+        .small(SMALL)
+        .opaque(STRING),
+    OpDef::new("CastLike", 24, (2, 2), cast::cast_like).attributes(attributes::CAST_LIKE).small(SMALL).opaque(STRING),
     OpDef::unary("Ceil", 13, elementwise::float_unary),
     OpDef::new("Clip", 13, (1, 3), elementwise::clip)
         .like(Like::First)
         .older(&[(11, 1, 1)])
         .attributes(attributes::CLIP),
     OpDef::new("Col2Im", 18, (3, 3), columns::col_2_im).run_time(columns::some_image).attributes(columns::COL_2_IM),
-    OpDef::new("Compress", 11, (2, 2), select::compress).run_time(select::compressed).attributes(attributes::COMPRESS),
-    OpDef::new("Concat", 13, (1, ANY), concat::concat).attributes(attributes::CONCAT),
+    OpDef::new("Compress", 11, (2, 2), select::compress)
+        .run_time(select::compressed)
+        .attributes(attributes::COMPRESS)
+        .opaque(OPAQUE),
+    OpDef::new("Concat", 13, (1, ANY), concat::concat).attributes(attributes::CONCAT).opaque(OPAQUE),
     OpDef::new("ConstantOfShape", 24, (1, 1), shape::constant_of_shape)
         .run_time(run_time::constant_of_shape)
         .attributes(attributes::CONSTANT_OF_SHAPE),
@@ -130,24 +138,29 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("DynamicQuantizeLinear", 11, (1, 1), quantize::dynamic).outputs(3),
     OpDef::new("Einsum", 28, (1, ANY), einsum::einsum).attributes(einsum::ATTRIBUTES),
     OpDef::unary("Elu", 22, elementwise::float_unary).attributes(attributes::ELU),
-    OpDef::new("Equal", 19, (2, 2), elementwise::equal).like(Like::Compared).attributes(attributes::BROADCAST),
+    OpDef::new("Equal", 19, (2, 2), elementwise::equal)
+        .like(Like::Compared)
+        .attributes(attributes::BROADCAST)
+        .opaque(STRING),
     OpDef::unary("Erf", 13, elementwise::float_unary),
     OpDef::unary("Exp", 13, elementwise::float_unary),
     OpDef::new("Expand", 13, (2, 2), shape::expand)
         .run_time(run_time::expand)
         .view(layout::expand_view)
-        .no_op(NoOp::SameType),
+        .no_op(NoOp::SameType)
+        .opaque(OPAQUE),
     OpDef::new("EyeLike", 22, (1, 1), shape::eye_like).attributes(attributes::EYE_LIKE),
     OpDef::new("Flatten", 24, (1, 1), layout::flatten)
         .attributes(attributes::FLATTEN)
         .small(SMALL)
         .view(layout::reshape_view)
-        .no_op(NoOp::Always),
+        .no_op(NoOp::Always)
+        .opaque(OPAQUE),
     OpDef::unary("Floor", 13, elementwise::float_unary),
     OpDef::new("GRU", 22, (3, 6), recurrent::recurrent).attributes(recurrent::GRU).outputs(2),
-    OpDef::new("Gather", 13, (2, 2), gather::gather).attributes(attributes::GATHER),
-    OpDef::new("GatherElements", 13, (2, 2), gather::gather_elements).attributes(attributes::GATHER),
-    OpDef::new("GatherND", 13, (2, 2), gather::gather_nd).attributes(attributes::GATHER_ND),
+    OpDef::new("Gather", 13, (2, 2), gather::gather).attributes(attributes::GATHER).opaque(OPAQUE),
+    OpDef::new("GatherElements", 13, (2, 2), gather::gather_elements).attributes(attributes::GATHER).opaque(OPAQUE),
+    OpDef::new("GatherND", 13, (2, 2), gather::gather_nd).attributes(attributes::GATHER_ND).opaque(OPAQUE),
     OpDef::unary("Gelu", 20, elementwise::gelu).attributes(attributes::GELU),
     OpDef::new("Gemm", 13, (2, 3), matmul::gemm).attributes(attributes::GEMM),
     OpDef::new("GlobalAveragePool", 22, (1, 1), pool::global).like(Like::Rank),
@@ -163,7 +176,8 @@ pub static OPS: &[OpDef] = &[
         .like(Like::First)
         .small(SMALL)
         .view(layout::identity_view)
-        .no_op(NoOp::Always),
+        .no_op(NoOp::Always)
+        .opaque(OPAQUE),
     OpDef::new("IsInf", 20, (1, 1), elementwise::is_nan).attributes(attributes::IS_INF).small(FLOAT8),
     OpDef::new("IsNaN", 20, (1, 1), elementwise::is_nan).small(FLOAT8),
     OpDef::new("LRN", 13, (1, 1), norm::lrn).like(Like::First).attributes(attributes::LRN),
@@ -203,16 +217,20 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("NonMaxSuppression", 11, (2, 5), select::suppression)
         .run_time(select::boxes_left)
         .attributes(attributes::NON_MAX_SUPPRESSION),
-    OpDef::new("NonZero", 13, (1, 1), select::non_zero).run_time(select::some_non_zero),
+    OpDef::new("NonZero", 13, (1, 1), select::non_zero).run_time(select::some_non_zero).opaque(OPAQUE),
     OpDef::new("Not", 1, (1, 1), elementwise::not),
-    OpDef::new("OneHot", 11, (3, 3), select::one_hot).run_time(select::some_depth).attributes(attributes::ONE_HOT),
+    OpDef::new("OneHot", 11, (3, 3), select::one_hot)
+        .run_time(select::some_depth)
+        .attributes(attributes::ONE_HOT)
+        .opaque(OPAQUE),
     OpDef::new("Or", 7, (2, 2), elementwise::logic).like(Like::Compared).attributes(attributes::BROADCAST),
     OpDef::new("Pad", 24, (2, 4), concat::pad)
         .run_time(run_time::pad)
         .like(Like::Rank)
         .older(&[(11, 1, 1), (18, 3, 1)])
         .attributes(attributes::PAD)
-        .small(SMALL),
+        .small(SMALL)
+        .opaque(OPAQUE),
     OpDef::new("Pow", 15, (2, 2), elementwise::pow).like(Like::Broadcast).attributes(attributes::BROADCAST),
     OpDef::new("QLinearConv", 10, (8, 9), quantize::linear_conv).attributes(attributes::CONV),
     OpDef::new("QLinearMatMul", 21, (8, 8), quantize::linear_matmul),
@@ -238,6 +256,7 @@ pub static OPS: &[OpDef] = &[
         .older(&[(13, 1, 1)])
         .attributes(attributes::REDUCE_SUM),
     OpDef::reduction("ReduceSumSquare", 18, reduce::sum),
+    OpDef::new("RegexFullMatch", 20, (1, 1), strings::full_match).attributes(strings::FULL_MATCH).opaque(STRING),
     OpDef::unary("Relu", 14, elementwise::signed_unary),
     OpDef::new("Reshape", 24, (2, 2), layout::reshape)
         .run_time(run_time::reshape)
@@ -245,7 +264,8 @@ pub static OPS: &[OpDef] = &[
         .attributes(attributes::RESHAPE)
         .small(SMALL)
         .view(layout::reshape_view)
-        .no_op(NoOp::Always),
+        .no_op(NoOp::Always)
+        .opaque(OPAQUE),
     OpDef::new("Resize", 19, (1, 4), resize::resize)
         .run_time(run_time::resize)
         .like(Like::Rank)
@@ -253,34 +273,38 @@ pub static OPS: &[OpDef] = &[
         .attributes(attributes::RESIZE),
     OpDef::new("ReverseSequence", 10, (2, 2), gather::reverse_sequence)
         .like(Like::First)
-        .attributes(attributes::REVERSE_SEQUENCE),
+        .attributes(attributes::REVERSE_SEQUENCE)
+        .opaque(OPAQUE),
     OpDef::new("RoiAlign", 22, (3, 3), roi::roi_align).like(Like::Rank).attributes(roi::ROI_ALIGN),
     OpDef::new("RotaryEmbedding", 23, (3, 4), attention::rotary).attributes(attributes::ROTARY),
     OpDef::unary("Round", 22, elementwise::float_unary),
     OpDef::new("STFT", 17, (2, 4), fourier::stft).run_time(fourier::some_frames).attributes(fourier::STFT),
     OpDef::new("ScatterElements", 18, (3, 3), scatter::scatter_elements)
         .like(Like::First)
-        .attributes(attributes::SCATTER_ELEMENTS),
-    OpDef::new("ScatterND", 18, (3, 3), scatter::scatter_nd).attributes(attributes::SCATTER_ND),
-    OpDef::new("Shape", 24, (1, 1), shape::shape).attributes(attributes::SHAPE).small(SMALL),
+        .attributes(attributes::SCATTER_ELEMENTS)
+        .opaque(OPAQUE),
+    OpDef::new("ScatterND", 18, (3, 3), scatter::scatter_nd).attributes(attributes::SCATTER_ND).opaque(OPAQUE),
+    OpDef::new("Shape", 24, (1, 1), shape::shape).attributes(attributes::SHAPE).small(SMALL).opaque(OPAQUE),
     OpDef::unary("Sigmoid", 13, elementwise::float_unary),
     OpDef::unary("Sign", 13, elementwise::numeric_unary),
     OpDef::unary("Sin", 22, elementwise::float_unary),
     OpDef::unary("Sinh", 22, elementwise::float_unary),
-    OpDef::new("Size", 24, (1, 1), shape::size).small(SMALL),
+    OpDef::new("Size", 24, (1, 1), shape::size).small(SMALL).opaque(OPAQUE),
     OpDef::new("Slice", 13, (3, 5), slice::slice)
         .run_time(run_time::slice)
         .like(Like::Rank)
         .older(&[(10, 1, 1)])
         .attributes(attributes::SLICE)
-        .view(slice::slice_view),
+        .view(slice::slice_view)
+        .opaque(OPAQUE),
     OpDef::new("Softmax", 13, (1, 1), softmax::softmax).like(Like::First).attributes(attributes::SOFTMAX),
     OpDef::unary("Softplus", 22, elementwise::float_unary),
     OpDef::new("Split", 18, (1, 2), concat::split)
         .run_time(run_time::split)
         .older(&[(2, 2, ANY), (13, 1, ANY)])
         .attributes(attributes::SPLIT)
-        .outputs(ANY),
+        .outputs(ANY)
+        .opaque(OPAQUE),
     OpDef::unary("Sqrt", 13, elementwise::float_unary),
     OpDef::new("Squeeze", 24, (1, 2), layout::squeeze)
         .run_time(run_time::squeeze)
@@ -288,18 +312,30 @@ pub static OPS: &[OpDef] = &[
         .attributes(attributes::SQUEEZE)
         .small(SMALL)
         .view(layout::reshape_view)
-        .no_op(NoOp::Always),
+        .no_op(NoOp::Always)
+        .opaque(OPAQUE),
+    OpDef::new("StringConcat", 20, (2, 2), strings::concat).like(Like::Broadcast).opaque(STRING),
+    OpDef::new("StringNormalizer", 10, (1, 1), strings::normalizer)
+        .run_time(strings::some_normalized)
+        .attributes(strings::NORMALIZER)
+        .opaque(STRING),
+    OpDef::new("StringSplit", 20, (1, 1), strings::split)
+        .run_time(strings::some_parts)
+        .attributes(strings::SPLIT)
+        .outputs(2)
+        .opaque(STRING),
     OpDef::new("Sub", 14, (2, 2), elementwise::arithmetic).like(Like::Broadcast).attributes(attributes::BROADCAST),
     OpDef::new("Sum", 13, (1, ANY), elementwise::sum).like(Like::Broadcast),
     OpDef::unary("Swish", 24, elementwise::float_unary).attributes(attributes::SWISH),
     OpDef::unary("Tan", 22, elementwise::float_unary),
     OpDef::unary("Tanh", 13, elementwise::float_unary),
-    OpDef::new("TfIdfVectorizer", 9, (1, 1), tf_idf::tf_idf).attributes(tf_idf::ATTRIBUTES),
+    OpDef::new("TfIdfVectorizer", 9, (1, 1), tf_idf::tf_idf).attributes(tf_idf::ATTRIBUTES).opaque(STRING),
     OpDef::new("Tile", 13, (2, 2), concat::tile)
         .run_time(run_time::tile)
         .like(Like::Rank)
         .older(&[(6, 3, 1)])
-        .no_op(NoOp::SameType),
+        .no_op(NoOp::SameType)
+        .opaque(OPAQUE),
     OpDef::new("TopK", 24, (2, 2), select::top_k)
         .run_time(select::some_of)
         .older(&[(10, 1, 2)])
@@ -309,26 +345,29 @@ pub static OPS: &[OpDef] = &[
         .like(Like::Rank)
         .attributes(attributes::TRANSPOSE)
         .small(SMALL)
-        .view(layout::transpose_view),
-    OpDef::new("Trilu", 14, (1, 2), layout::trilu).attributes(attributes::TRILU),
+        .view(layout::transpose_view)
+        .opaque(OPAQUE),
+    OpDef::new("Trilu", 14, (1, 2), layout::trilu).attributes(attributes::TRILU).opaque(OPAQUE),
     OpDef::new("Unique", 11, (1, 1), select::unique)
         .run_time(select::different)
         .attributes(attributes::UNIQUE)
-        .outputs(4),
+        .outputs(4)
+        .opaque(OPAQUE),
     OpDef::new("Unsqueeze", 24, (2, 2), layout::unsqueeze)
         .run_time(run_time::unsqueeze)
         .older(&[(13, 1, 1)])
         .attributes(attributes::SQUEEZE)
         .small(SMALL)
         .view(layout::reshape_view)
-        .no_op(NoOp::Always),
-    OpDef::new("Where", 16, (3, 3), elementwise::select),
+        .no_op(NoOp::Always)
+        .opaque(OPAQUE),
+    OpDef::new("Where", 16, (3, 3), elementwise::select).opaque(OPAQUE),
     OpDef::new("Xor", 7, (2, 2), elementwise::logic).like(Like::Compared).attributes(attributes::BROADCAST),
 ];
 
 /// Operators of older operator sets, which the importer rewrites to ones of [`OPS`], in their last form.
 pub static REWRITTEN: &[OpDef] = &[
-    OpDef::new("Scatter", 9, (3, 3), scatter::scatter_elements).attributes(attributes::GATHER),
+    OpDef::new("Scatter", 9, (3, 3), scatter::scatter_elements).attributes(attributes::GATHER).opaque(OPAQUE),
     OpDef::new("Upsample", 9, (2, 2), resize::resize).older(&[(9, 1, 1)]).attributes(attributes::UPSAMPLE),
 ];
 

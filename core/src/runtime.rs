@@ -11,6 +11,7 @@ mod resident;
 mod session;
 mod stages;
 mod steps;
+mod texts;
 
 pub use bind::backend as region_backend;
 pub use copies::{PlannedCopy, planned_copies};

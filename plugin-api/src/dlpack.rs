@@ -15,7 +15,7 @@ pub struct DLDevice {
     pub device_id: i32,
 }
 
-/// An element type: `code` 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 to 14 and 17 floats of 8 and of 4 bits; `lanes` is 1.
+/// An element type: `code` 0 int, 1 uint, 2 float, 3 handle of a text, 4 bfloat, 5 complex, 6 bool, 10 to 14 and 17 floats of 8 and of 4 bits; `lanes` is 1.
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLDataType {

@@ -39,6 +39,12 @@ pub enum DType {
     U4,
     I2,
     U2,
+    /// Two `f32`: the real part and the imaginary one.
+    C64,
+    /// Two `f64`.
+    C128,
+    /// A text, by a handle of 64 bits that stands for it ([`Texts`](crate::Texts)); 0 is the empty one.
+    String,
 }
 
 /// How many types there were when the ABI was frozen: the first ones. A backend that does not name others in
@@ -46,7 +52,7 @@ pub enum DType {
 const FROZEN: usize = 13;
 
 /// One row a type: name, DLPack code and bits, and the name in safetensors, where it has one. The only such list.
-const TABLE: [(DType, &str, u8, u8, Option<&str>); 23] = [
+const TABLE: [(DType, &str, u8, u8, Option<&str>); 26] = [
     (DType::F32, "f32", 2, 32, Some("F32")),
     (DType::F64, "f64", 2, 64, Some("F64")),
     (DType::F16, "f16", 2, 16, Some("F16")),
@@ -70,6 +76,10 @@ const TABLE: [(DType, &str, u8, u8, Option<&str>); 23] = [
     (DType::U4, "u4", 1, 4, None),
     (DType::I2, "i2", 0, 2, None),
     (DType::U2, "u2", 1, 2, None),
+    (DType::C64, "c64", 5, 64, None),
+    (DType::C128, "c128", 5, 128, None),
+    // To DLPack a handle is opaque.
+    (DType::String, "string", 3, 64, None),
 ];
 
 impl DType {
@@ -191,6 +201,11 @@ impl DType {
         use DType::{F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0};
         matches!(self, F8E4M3FN | F8E4M3FNUZ | F8E5M2 | F8E5M2FNUZ | F8E8M0 | F4E2M1)
     }
+
+    /// Whether an element is a number of one part, so not a complex one and no text.
+    pub fn is_number(self) -> bool {
+        !matches!(self, DType::C64 | DType::C128 | DType::String)
+    }
 }
 
 impl std::fmt::Display for DType {
@@ -216,7 +231,23 @@ macro_rules! elements {
 }
 // `bool` is left out: a byte from a file may hold something other than 0 or 1, so its element type is `u8`-like `Bool8`.
 elements!(f32 => F32, f64 => F64, half::f16 => F16, half::bf16 => BF16, i8 => I8, i16 => I16, i32 => I32, i64 => I64,
-          u8 => U8, u16 => U16, u32 => U32, u64 => U64, Bool8 => Bool);
+          u8 => U8, u16 => U16, u32 => U32, u64 => U64, Bool8 => Bool, Complex<f32> => C64, Complex<f64> => C128,
+          Handle => String);
+
+/// A complex number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+#[repr(C)]
+pub struct Complex<T> {
+    /// The real part.
+    pub re: T,
+    /// The imaginary part.
+    pub im: T,
+}
+
+/// What stands for a text ([`Texts`](crate::Texts)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Handle(pub u64);
 
 /// A boolean element: any byte is valid, zero is false.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,6 +4,7 @@
 pub(crate) mod device;
 pub(crate) mod domain;
 mod sized;
+mod strings;
 
 use std::ffi::c_void;
 
@@ -21,6 +22,7 @@ use crate::region::ConstantId;
 use crate::registry::registered;
 use crate::runtime::{Environment, Executable, Runtime};
 use crate::sized_table::{SIZED_ID, SIZED_VERSION};
+use crate::strings_table::{STRINGS_ID, STRINGS_VERSION};
 use crate::tensor::{TensorView, TensorViewMut};
 
 /// An executable behind an opaque handle, with the space for its views so that a run allocates nothing.
@@ -194,6 +196,7 @@ extern "C" fn extension(index: usize, id: Slice, version: u32) -> *const c_void 
         (DOMAIN_ID, DOMAIN_VERSION) if caught(in_a_domain).unwrap_or(false) => std::ptr::from_ref(domain::TABLE).cast(),
         (DEVICE_ID, DEVICE_VERSION) if caught(in_a_domain).unwrap_or(false) => std::ptr::from_ref(device::TABLE).cast(),
         (SIZED_ID, SIZED_VERSION) => std::ptr::from_ref(sized::TABLE).cast(),
+        (STRINGS_ID, STRINGS_VERSION) => std::ptr::from_ref(strings::TABLE).cast(),
         _ => std::ptr::null(),
     }
 }

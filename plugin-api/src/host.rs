@@ -29,6 +29,7 @@ mod handshake;
 mod lists;
 mod manifest;
 mod operators;
+mod texts;
 mod wire;
 
 pub use allow::allow_lists;

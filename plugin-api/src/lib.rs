@@ -117,11 +117,14 @@ mod registry;
 mod runtime;
 mod sized_table;
 pub mod small;
+mod strings_table;
 #[cfg(feature = "host")]
 mod table;
 mod tensor;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod text_block;
+mod texts;
 mod window;
 pub use abi::{ABI_VERSION, OLDEST_ABI_VERSION};
 pub use backend::*;
@@ -137,6 +140,8 @@ pub use region::*;
 pub use registry::*;
 pub use runtime::*;
 pub use tensor::*;
+pub use text_block::*;
+pub use texts::*;
 pub use window::*;
 
 /// What the macros expand to. Not part of the contract.

@@ -1,5 +1,7 @@
 //! What runs the code of a backend: in the host's memory, or in that of a device.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::constants::BoundConstants;
@@ -7,6 +9,7 @@ use crate::domain::{DeviceConstants, DeviceExecutable, Domain, DomainHandles, OP
 use crate::error::Error;
 use crate::options::Options;
 use crate::tensor::{TensorView, TensorViewMut};
+use crate::texts::Texts;
 
 /// What `load` may know of the process it runs in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +92,12 @@ pub trait Executable: Send {
     fn run_sized(&mut self, _inputs: &[TensorView<'_>], _outputs: &mut dyn SizedOutputs) -> Result<(), Error> {
         Err(Error::new(NOT_SIZED))
     }
+
+    /// Takes the table of texts of the regions that have [`DType::String`](crate::DType::String) among the types of their values:
+    /// once, before the first run. It is good as long as the executable.
+    fn lend(&mut self, _texts: Arc<dyn Texts>) -> Result<(), Error> {
+        Err(Error::new(NO_TEXTS))
+    }
 }
 
 /// Gives the memory of outputs whose sizes are known only when they are computed.
@@ -98,4 +107,5 @@ pub trait SizedOutputs {
     fn allocate(&mut self, output: usize, shape: &[i64]) -> Result<TensorViewMut<'_>, Error>;
 }
 
+pub(crate) const NO_TEXTS: &str = "this backend takes no strings";
 pub(crate) const NOT_SIZED: &str = "this backend does not tell the sizes of outputs";

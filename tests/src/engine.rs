@@ -6,8 +6,9 @@ use byoc_core::artifact::manifest::ListType;
 use byoc_core::compile::{self, Report, Request, Silent};
 use byoc_core::diagnostic::Result;
 use byoc_core::plugin::{Registry, SearchPath};
-use byoc_core::runtime::{LoadOptions, Session};
+use byoc_core::runtime::{LoadOptions, PortInfo, Session};
 use byoc_json_backend as _;
+use byoc_plugin_api::DType;
 use byoc_tools::lists::Given;
 
 use crate::tensor::Tensor;
@@ -52,32 +53,30 @@ pub fn load(artifact: &Path, registry: &Registry, threads: usize) -> Result<Sess
 /// so on; an optional that is not there holds nothing.
 pub fn run(session: &mut Session, given: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>> {
     session.forget_lists();
-    let mut inputs = Vec::new();
-    for port in session.inputs() {
-        inputs.push(match &port.list {
-            None => crate::npz::find(given, &port.name).reinterpret(port.dtype),
-            Some(list) => {
-                let handle = list_of(given, &port.name, list)?.give(session)?.expect("a list has a handle");
-                Tensor::new(handle.dtype(), handle.shape().to_vec(), handle.bytes().to_vec())
-            }
-        });
-    }
-    let borrowed: Vec<_> = inputs.iter().map(Tensor::borrowed).collect();
-    let views: Vec<_> = borrowed.iter().map(|tensor| tensor.view()).collect();
-    session.run(&views)?;
+    session.take_back_texts();
+    let value = |port: &PortInfo| match &port.list {
+        None => Given::Tensor(owned(&crate::npz::find(given, &port.name), port.dtype)),
+        Some(list) => list_of(given, &port.name, list),
+    };
+    let values: Vec<_> = session.inputs().iter().map(value).collect();
+    let handles = values.iter().map(|value| value.give(session)).collect::<Result<Vec<_>>>()?;
+    let views = values.iter().zip(&handles).map(|(value, handles)| value.view(handles));
+    session.run(&views.collect::<Result<Vec<_>>>()?)?;
     let outputs = byoc_tools::outputs::collect(session)?.into_iter();
     Ok(outputs.map(|(name, it)| (name, Tensor::new(it.dtype(), it.shape().to_vec(), it.bytes().to_vec()))).collect())
 }
 
-fn list_of(given: &[(String, Tensor)], name: &str, list: &ListType) -> Result<Given> {
-    let owned = |tensor: &Tensor| {
-        let Tensor { dtype, shape, bytes } = tensor.clone().reinterpret(list.dtype);
-        byoc_tools::tensor::Tensor::new(dtype, shape, bytes).expect("as many bytes as elements")
-    };
-    let element = |name: &str| given.iter().find(|(known, _)| known == name).map(|(_, tensor)| owned(tensor));
+fn list_of(given: &[(String, Tensor)], name: &str, list: &ListType) -> Given {
+    let element =
+        |name: &str| given.iter().find(|(known, _)| known == name).map(|(_, tensor)| owned(tensor, list.dtype));
     if !list.sequence {
-        return Ok(element(name).map_or(Given::Nothing, Given::Optional));
+        return element(name).map_or(Given::Nothing, Given::Optional);
     }
     let elements: Vec<_> = (0..).map_while(|index| element(&format!("{name}.{index}"))).collect();
-    Ok(if list.optional && elements.is_empty() { Given::Nothing } else { Given::Sequence(elements) })
+    if list.optional && elements.is_empty() { Given::Nothing } else { Given::Sequence(elements) }
+}
+
+fn owned(tensor: &Tensor, dtype: DType) -> byoc_tools::tensor::Tensor {
+    let Tensor { dtype, shape, bytes } = tensor.clone().reinterpret(dtype);
+    byoc_tools::tensor::Tensor::new(dtype, shape, bytes).expect("as many bytes as elements")
 }

@@ -27,5 +27,8 @@ fn check_node(candidate: &Region, node: &Node) -> Result<(), Refusal> {
     }
     let dtype = |value: &Option<usize>| value.map(|value| candidate.values[value].dtype);
     let types: Vec<Option<DType>> = node.inputs.iter().map(dtype).collect();
+    if let Some(cause) = reference::refusal(node) {
+        return Err(Refusal::new(RefusalCode::Other, cause));
+    }
     reference::supports(&op, &types).map_err(|message| Refusal::new(RefusalCode::Type, message))
 }

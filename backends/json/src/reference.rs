@@ -7,6 +7,7 @@ mod binary;
 mod bits;
 mod boxes;
 mod call;
+mod categories;
 mod columns;
 mod conv;
 mod conv_transpose;
@@ -18,6 +19,7 @@ mod forest;
 mod fourier;
 mod gather;
 mod grid_sample;
+mod item;
 mod linear_models;
 mod matmul;
 mod nbits;
@@ -26,6 +28,7 @@ mod number;
 mod pool;
 mod quantize;
 mod random;
+mod re2;
 mod recurrent;
 mod reduce;
 mod regions;
@@ -36,8 +39,11 @@ mod select;
 mod shape;
 mod slice;
 mod softmax;
+mod strings;
 #[cfg(test)]
 mod testing;
+mod text_numbers;
+mod texts;
 mod tf_idf;
 mod training;
 mod trees;
@@ -46,9 +52,10 @@ mod unary;
 mod unpool;
 mod window;
 
-use byoc_plugin_api::{DType, Error, Node, TensorView, TensorViewMut};
+use byoc_plugin_api::{DType, Error, Node, TensorView, TensorViewMut, Texts};
 
 pub use array::Array;
+pub(crate) use strings::refusal;
 pub use types::Types;
 
 use call::{Call, Outputs};
@@ -76,8 +83,10 @@ const fn mover(op: &'static str, run: KernelFn, inputs: &'static [Types]) -> Ker
 }
 
 const ANY: Types = Types::ANY;
+/// Every type whose elements have bytes of their own.
+const MOVED: Types = Types::ANY.or(Types::OPAQUE);
 /// Every type, those that Rust has not among them.
-const ALL: Types = Types::ANY.or(Types::SMALL);
+const ALL: Types = MOVED.or(Types::SMALL);
 const BOOL: Types = Types::BOOL;
 const BYTE: Types = Types::BYTE;
 const FLOAT: Types = Types::FLOAT;
@@ -85,6 +94,7 @@ const I64: Types = Types::I64;
 const INDEX: Types = Types::INDEX;
 const NUMBER: Types = Types::NUMBER;
 const SAME: Types = Types::SAME;
+const STRING: Types = Types::STRING;
 const SIGNED: Types = Types::FLOAT.or(Types::SIGNED);
 const WIDE: Types = Types::FLOAT.or(Types::WIDE);
 
@@ -94,6 +104,7 @@ const FAMILIES: &[&[Kernel]] = &[
     binary::KERNELS,
     bits::KERNELS,
     boxes::KERNELS,
+    categories::KERNELS,
     columns::KERNELS,
     conv::KERNELS,
     conv_transpose::KERNELS,
@@ -120,6 +131,7 @@ const FAMILIES: &[&[Kernel]] = &[
     shape::KERNELS,
     slice::KERNELS,
     softmax::KERNELS,
+    strings::KERNELS,
     tf_idf::KERNELS,
     training::KERNELS,
     trees::KERNELS,
@@ -161,39 +173,51 @@ pub fn compute(
     inputs: Vec<Option<Array<'_>>>,
     outputs: &[Option<DType>],
 ) -> Result<Vec<Array<'static>>, Error> {
-    compute_as(node, inputs, outputs, None)
+    compute_with(node, inputs, outputs, None)
+}
+
+/// The same, with the table of texts that handles stand for.
+pub(crate) fn compute_with(
+    node: &Node,
+    inputs: Vec<Option<Array<'_>>>,
+    outputs: &[Option<DType>],
+    texts: Option<&dyn Texts>,
+) -> Result<Vec<Array<'static>>, Error> {
+    compute_as(node, inputs, (outputs, None), texts)
 }
 
 /// The same, where output 0 must have that shape.
 fn compute_as(
     node: &Node,
     inputs: Vec<Option<Array<'_>>>,
-    outputs: &[Option<DType>],
-    shape: Option<&[usize]>,
+    (outputs, shape): (&[Option<DType>], Option<&[usize]>),
+    texts: Option<&dyn Texts>,
 ) -> Result<Vec<Array<'static>>, Error> {
     let compute = || {
         let op = qualified(node);
         let kernel = find(&op).ok_or_else(|| Error::new(format!("there is no kernel for {op}")))?;
         let dtypes: Vec<Option<DType>> = inputs.iter().map(|input| input.as_ref().map(Array::dtype)).collect();
         types::check(&node.op, kernel.inputs, &dtypes).map_err(Error::new)?;
-        match dtypes.first().copied().flatten().filter(|dtype| kernel.moves && dtype.is_asked_for()) {
+        let code = |dtype: &DType| kernel.moves && Types::SMALL.has(*dtype);
+        match dtypes.first().copied().flatten().filter(code) {
             Some(dtype) => {
                 let codes = inputs.into_iter().map(|input| input.map(Array::into_codes)).collect();
-                let moved = (kernel.run)(&Call::new(node, codes, outputs, shape))?;
+                let moved = (kernel.run)(&Call::new(node, codes, (outputs, shape), texts))?;
                 Ok(moved.into_iter().map(|output| output.into_typed(dtype)).collect())
             }
-            None => (kernel.run)(&Call::new(node, inputs, outputs, shape)),
+            None => (kernel.run)(&Call::new(node, inputs, (outputs, shape), texts)),
         }
     };
     compute().map_err(|error: Error| error.at(&node.name))
 }
 
-/// Runs one node. `inputs` and `outputs` are in the node's own order, `None` for one that is absent or unwanted.
+/// Runs one node, with the table of texts where it has some. `inputs` and `outputs` are in the node's own order, `None` for one that is absent or unwanted.
 /// Outputs must be contiguous and aligned, and have the type and shape that the operator gives.
 pub fn run(
     node: &Node,
     inputs: &[Option<TensorView<'_>>],
     outputs: &mut [Option<TensorViewMut<'_>>],
+    texts: Option<&dyn Texts>,
 ) -> Result<(), Error> {
     let at = |error: Error| error.at(&node.name);
     let arrays: Result<Vec<_>, Error> =
@@ -201,7 +225,7 @@ pub fn run(
     let dtypes: Vec<Option<DType>> = outputs.iter().map(|output| output.as_ref().map(TensorViewMut::dtype)).collect();
     let first = outputs.first().and_then(Option::as_ref).map(TensorViewMut::shape);
     let shape: Option<Vec<usize>> = first.map(|shape| shape.iter().map(|&size| size as usize).collect());
-    let results = compute_as(node, arrays.map_err(at)?, &dtypes, shape.as_deref())?;
+    let results = compute_as(node, arrays.map_err(at)?, (&dtypes, shape.as_deref()), texts)?;
     for (index, output) in outputs.iter_mut().enumerate() {
         let Some(output) = output else { continue };
         let result = results.get(index).ok_or_else(|| at(Error::new(format!("{} has no output {index}", node.op))))?;
@@ -239,11 +263,15 @@ mod tests {
         let mut mask = [TensorViewMut::from_slice(&mut y, &[2], &[1]).ok()];
         let node = testing::node("Dropout", 2, &[]);
         let [mask] = mask.each_mut().map(Option::take);
-        run(&node, &[view()], &mut [None, mask]).expect("run");
+        run(&node, &[view()], &mut [None, mask], None).expect("run");
         assert!(y.iter().all(|value| value.get()));
         let mut y = [0f64; 2];
-        let error =
-            run(&testing::node("Relu", 1, &[]), &[view()], &mut [TensorViewMut::from_slice(&mut y, &[2], &[1]).ok()]);
+        let error = run(
+            &testing::node("Relu", 1, &[]),
+            &[view()],
+            &mut [TensorViewMut::from_slice(&mut y, &[2], &[1]).ok()],
+            None,
+        );
         let error = error.expect_err("another type");
         assert_eq!(error.message, "computed f32 [2] for an output of f64 [2]");
         assert_eq!(error.node.as_deref(), Some("node"));
@@ -259,7 +287,8 @@ mod tests {
             let (x, mut y) = ([3f32, -1.0], [0f32; 2]);
             let input = TensorView::from_slice(&x, &[1, 1, 2], &[2, 2, 1]).ok();
             let output = TensorViewMut::from_slice(&mut y, &[1, 1, 2], &[2, 2, 1]).ok();
-            let error = run(&testing::node(op, 1, attributes), &[input], &mut [output]).expect_err("another size");
+            let error =
+                run(&testing::node(op, 1, attributes), &[input], &mut [output], None).expect_err("another size");
             assert_eq!(error.message, format!("{op} computes {computed} for an output of [1, 1, 2]"));
         }
     }

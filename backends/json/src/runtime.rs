@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use byoc_plugin_api::{
-    BoundConstants, Environment, Error, Executable, HostRuntime, SizedOutputs, TensorView, TensorViewMut,
+    BoundConstants, Environment, Error, Executable, HostRuntime, SizedOutputs, TensorView, TensorViewMut, Texts,
 };
 
 use crate::Json;
@@ -34,6 +34,7 @@ struct Loaded<'a> {
     prepared: Option<Prepared>,
     arena: Buffer,
     scratch: Buffer,
+    texts: Option<Arc<dyn Texts>>,
 }
 
 impl HostRuntime for Json {
@@ -53,6 +54,7 @@ impl HostRuntime for Json {
             prepared: None,
             arena: Buffer::default(),
             scratch: Buffer::default(),
+            texts: None,
         };
         if loaded.shapes.fixed()? {
             loaded.prepare()?;
@@ -88,6 +90,7 @@ impl Executable for Loaded<'_> {
                 outputs: &mut outputs,
                 scratch: self.scratch.as_mut_f32(),
                 threads: &self.threads,
+                texts: self.texts.as_deref(),
             };
             step.call.run(&mut io).map_err(|error| error.at(step.name.clone()))?;
         }
@@ -96,5 +99,10 @@ impl Executable for Loaded<'_> {
 
     fn run_sized(&mut self, inputs: &[TensorView<'_>], outputs: &mut dyn SizedOutputs) -> Result<(), Error> {
         self.compute_sized(inputs, outputs)
+    }
+
+    fn lend(&mut self, texts: Arc<dyn Texts>) -> Result<(), Error> {
+        self.texts = Some(texts);
+        Ok(())
     }
 }

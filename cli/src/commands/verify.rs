@@ -83,7 +83,6 @@ pub(crate) fn by_reference_kernels(
     let sources = vec![("main".to_owned(), model.to_owned())];
     let request = compile_request::request(registry, &chosen, sources, &shapes)?;
     let mut session = Session::load(artifact::compile_for_now(&request, model)?.0, registry, &LoadOptions::default())?;
-    let inputs = loaded.inputs_for(&mut session)?;
-    session.run(&inputs.views()?)?;
+    loaded.run_on(&mut session)?;
     outputs::collect(&session)
 }

@@ -41,6 +41,9 @@ pub(super) fn check(manifest: &Manifest, header: &Header) -> Checked {
     let mut sections = Sections::new(header);
     sections.take_bytes(GRAPH)?;
     for (index, stored) in manifest.constants.iter().enumerate() {
+        if stored.dtype == DType::String {
+            return Err(format!("constant {index}: it is of strings, which no file holds"));
+        }
         if let Some(external) = &stored.external {
             sections.none_called(&stored.section)?;
             check_external(manifest, stored, external).map_err(|cause| format!("constant {index}: {cause}"))?;

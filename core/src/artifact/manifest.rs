@@ -170,6 +170,9 @@ pub struct Region {
     /// What its backend has told the user about the code, a line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Whether values of the region are strings, so that it is lent the texts of the session.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strings: bool,
     /// The constants of the region, by id.
     pub constants: Vec<Binding>,
     /// The operators that the region stands for, for people to read.

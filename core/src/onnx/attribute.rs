@@ -42,6 +42,7 @@ pub(super) fn constant(node: &str, protos: Vec<AttributeProto>, files: &mut Exte
     {
         return tensor::read(&format!("node '{node}': attribute 'value'"), value, files);
     }
+    let what = || format!("node '{node}': attribute '{name}'");
     match (name.as_str(), read(node, &name, proto, files)?) {
         ("value_int", Attribute::Int(value)) => Ok(numbers(DType::I64, vec![], &[value], i64::to_le_bytes)),
         ("value_ints", Attribute::Ints(values)) => {
@@ -51,8 +52,8 @@ pub(super) fn constant(node: &str, protos: Vec<AttributeProto>, files: &mut Exte
         ("value_floats", Attribute::Floats(values)) => {
             Ok(numbers(DType::F32, vec![values.len()], &values, f32::to_le_bytes))
         }
-        ("value_string" | "value_strings", _) => Err(bad(node, "a Constant of strings is not supported")
-            .hint("Export the model without its text processing, and feed it token ids")),
+        ("value_string", Attribute::String(text)) => Tensor::of_texts(&what(), vec![], &[text]),
+        ("value_strings", Attribute::Strings(texts)) => Tensor::of_texts(&what(), vec![texts.len()], &texts),
         _ => Err(bad(node, format!("Constant cannot have attribute '{name}' of this kind"))),
     }
 }

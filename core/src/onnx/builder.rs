@@ -13,6 +13,7 @@ use super::names::Names;
 use super::tensor::Tensor;
 use crate::constants::ConstantTable;
 use crate::ir::{Graph, Node, TensorType, Value, ValueId};
+use crate::ops::strings;
 
 /// Upper limit of elements in lists of axes, sizes and scales.
 const MAX_KNOWN: usize = 1024;
@@ -109,9 +110,27 @@ impl<'a> Builder<'a> {
         id
     }
 
+    /// Adds what is stored of a tensor, and of one of texts the node that makes it.
     fn insert_constant(&mut self, shown: &str, tensor: Tensor) -> ValueId {
-        let constant = self.constants.insert(shown, tensor.dtype, &tensor.shape, tensor.bytes);
-        self.graph.add_constant(shown, tensor.dtype, constant)
+        let (dtype, shape) = tensor.stored();
+        let constant = self.constants.insert(shown, dtype, &shape, tensor.bytes);
+        if tensor.dtype != DType::String {
+            return self.graph.add_constant(shown, dtype, constant);
+        }
+        let block = self.graph.add_constant(self.names.values.unique(&format!("{shown}_block")), dtype, constant);
+        let output = self.graph.add_value(shown, None);
+        let sizes = tensor.shape.iter().map(|&size| size as i64).collect();
+        let name = self.names.nodes.unique(&format!("{shown}_texts"));
+        self.push(Node {
+            name,
+            op: strings::DECODE.into(),
+            domain: strings::DOMAIN.into(),
+            inputs: vec![Some(block)],
+            outputs: vec![Some(output)],
+            attributes: BTreeMap::from([("shape".into(), Attribute::Ints(sizes))]),
+            ..Node::default()
+        });
+        output
     }
 
     /// Adds a value of the graph around a body under the name that the model has for it: a constant as such, another value as an
@@ -131,8 +150,8 @@ impl<'a> Builder<'a> {
 
     /// Adds a constant without readers, for the ledger.
     pub(super) fn add_unread(&mut self, name: &str, tensor: Tensor) {
-        let shown = self.shown(name);
-        self.constants.insert(&shown, tensor.dtype, &tensor.shape, tensor.bytes);
+        let (shown, (dtype, shape)) = (self.shown(name), tensor.stored());
+        self.constants.insert(&shown, dtype, &shape, tensor.bytes);
     }
 
     /// Adds a node.

@@ -130,7 +130,6 @@ pub(super) fn add(builder: &mut Builder<'_>, mut node: Node, version: i64) -> Re
         attributes_of::check_names(def, version, node.attributes.keys().map(String::as_str))
             .map_err(|error| error.within(format!("node '{}'", node.name)))?;
         lift::check_kinds(&node, def)?;
-        lift::refuse_strings(&mut node, def)?;
     }
     // Operator set 1 named inputs that may be overwritten.
     if version < 6 {
@@ -142,7 +141,8 @@ pub(super) fn add(builder: &mut Builder<'_>, mut node: Node, version: i64) -> Re
             rewrite(builder, &mut node, version)?;
         }
     }
-    if let Some(def) = def {
+    // Of the operator that the node is by now.
+    if let Some(def) = ops::find_any(&node.domain, &node.op) {
         lift::lift(builder, &mut node, def)?;
     }
     trim(&mut node);

@@ -5,7 +5,7 @@ use byoc_plugin_api::{Attribute, DType};
 
 use super::builder::Builder;
 use crate::ir::{Node, ValueId};
-use crate::ops::{self, Like};
+use crate::ops::{self, Like, strings};
 
 /// Rank and element type of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,9 @@ pub(super) fn of_outputs(builder: &Builder<'_>, node: &Node) -> Vec<EarlyType> {
         op if op.starts_with("Reduce") && node.int("keepdims", 1) == 1 => rank,
         "Conv" => rank.or(early_type(1).rank),
         "Concat" => all.iter().find_map(|early_type| early_type.rank),
+        strings::DECODE => {
+            return vec![EarlyType { rank: node.ints("shape").map(<[i64]>::len), dtype: Some(DType::String) }];
+        }
         "Cast" => return vec![EarlyType { rank, dtype: None }],
         "Gemm" | "Flatten" => Some(2),
         "MatMul" => widest(&all).filter(|_| all.iter().all(|early_type| early_type.rank.is_some_and(|rank| rank >= 2))),

@@ -1,6 +1,8 @@
 //! Exports a region as an ONNX model that reproduces it: any tool for ONNX opens it, and compiling it gives the backend the
 //! same nodes, shapes and constants.
 
+mod texts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use byoc_plugin_api::small::{self, Round};
@@ -10,6 +12,7 @@ use byoc_plugin_api::{
 use bytes::Bytes;
 use prost::Message;
 
+use self::texts::{ConstantTexts, decodes};
 use super::flatten::NEWEST_OPSET;
 use super::proto::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, ValueInfoProto,
@@ -45,7 +48,9 @@ pub(crate) fn region_model(
     let name = |value: usize| region.values[value].name.clone();
     let mut initializer = Vec::with_capacity(region.constants.len());
     let lifted = Lifted::of(region);
-    for constant in region.constants.iter().filter(|constant| !lifted.values.contains(&constant.value)) {
+    let texts = ConstantTexts::of(region, constants, strip)?;
+    let hidden = |value: usize| lifted.values.contains(&value) || texts.hides(value, region);
+    for constant in region.constants.iter().filter(|constant| !hidden(constant.value)) {
         let missing = || Diagnostic::new(Code::BadGraph, format!("constant {} was not given", constant.id));
         let view = constants.get(constant.id).ok_or_else(missing)?;
         let bytes = match (&constant.inline, strip || !view.has_data()) {
@@ -55,21 +60,22 @@ pub(crate) fn region_model(
         };
         initializer.push(tensor(&name(constant.value), to_onnx(view.dtype()), view.shape(), bytes));
     }
+    initializer.extend(texts.tensors(region, &lifted.values));
     let port = |&index: &usize| -> ValueInfoProto {
         let port = &region.values[index];
         value(&port.name, to_onnx(port.dtype), Some(&port.shape))
     };
     let names = |values: &[Option<usize>]| values.iter().map(|value| value.map_or(String::new(), name)).collect();
-    let node = |it: &Node| {
+    let node = |it: &Node| -> Result<NodeProto> {
         let own = &it.inputs[..own_inputs(it)];
         let attributes = it.attributes.iter().map(|(name, value)| attribute(name, value));
-        NodeProto {
-            attribute: attributes.chain(lifted.attributes(it, region, constants, strip)).collect(),
+        Ok(NodeProto {
+            attribute: attributes.chain(lifted.attributes(it, region, (constants, &texts), strip)?).collect(),
             ..node(&it.name, (&it.domain, &it.op), names(own), names(&it.outputs))
-        }
+        })
     };
     let graph = GraphProto {
-        node: region.nodes.iter().map(node).collect(),
+        node: region.nodes.iter().filter(|node| !decodes(node)).map(node).collect::<Result<_>>()?,
         name: Some(region.symbol.clone()),
         initializer,
         input: region.inputs.iter().map(port).collect(),
@@ -95,7 +101,7 @@ pub(crate) fn region_model(
 /// The versions of the domains that the nodes are of.
 fn imports(region: &Region) -> Result<Vec<OperatorSetIdProto>> {
     let mut versions: BTreeMap<&str, i64> = BTreeMap::new();
-    for node in &region.nodes {
+    for node in region.nodes.iter().filter(|node| !decodes(node)) {
         let domain = node.domain.as_str();
         // Some operators are gone from the newest version of their domain.
         let since = ops::find(domain, &node.op).filter(|_| !domain.is_empty()).map(|def| i64::from(def.since));
@@ -136,15 +142,29 @@ impl Lifted {
 
     /// What a node has as inputs, as the attributes that it was. Integers are what other numbers are about, so that they stay
     /// as they are where the others are made up.
-    fn attributes(&self, node: &Node, region: &Region, constants: &Constants<'_>, strip: bool) -> Vec<AttributeProto> {
+    fn attributes(
+        &self,
+        node: &Node,
+        region: &Region,
+        (constants, texts): (&Constants<'_>, &ConstantTexts),
+        strip: bool,
+    ) -> Result<Vec<AttributeProto>> {
         let lifted = ops::find(&node.domain, &node.op).into_iter().flat_map(OpDef::lifted);
         let given = lifted.zip(&node.inputs[own_inputs(node)..]);
         let made = given.filter_map(|(def, value)| {
-            let constant = region.constants.iter().find(|constant| Some(constant.value) == *value)?;
-            let view = constants.get(constant.id)?;
+            let value = (*value)?;
+            if let Some(texts) = texts.attribute(value, def.kind) {
+                return Some(Ok(attribute(def.name, &texts)));
+            }
+            let found = region.constant(value).and_then(|constant| Some((constant, constants.get(constant.id)?)));
+            let Some((constant, view)) = found else {
+                let cause =
+                    format!("attribute '{}' of node '{}' is computed outside of the region", def.name, node.name);
+                return Some(Err(Diagnostic::new(Code::BadGraph, cause)));
+            };
             let hidden = strip && view.dtype().is_float() && constant.inline.is_none();
-            let bytes = if hidden || !view.has_data() { made_up(view, constant.id) } else { elements(view) };
-            Some(attribute(def.name, &lifted_attribute(def.kind, view, &bytes)))
+            let bytes = if hidden || !view.has_data() { made_up(&view, constant.id) } else { elements(&view) };
+            Some(Ok(attribute(def.name, &lifted_attribute(def.kind, &view, &bytes))))
         });
         made.collect()
     }
@@ -193,7 +213,8 @@ fn made_up(view: &TensorView<'_>, id: ConstantId) -> Vec<u8> {
             DType::F16 => half::f16::from_f32(number).to_le_bytes().to_vec(),
             DType::BF16 => half::bf16::from_f32(number).to_le_bytes().to_vec(),
             other => {
-                let whole = u64::from(number > 0.0).to_le_bytes()[..other.unpacked_bytes()].to_vec();
+                let mut whole = vec![0; other.unpacked_bytes()];
+                whole[0] = u8::from(number > 0.0);
                 small::encode(other, number.into(), true, Round::Nearest).map_or(whole, |code| vec![code])
             }
         }

@@ -1,6 +1,6 @@
 //! A tensor of the model file as element type, shape and bytes: a slice of the file where it can be one.
 
-use byoc_plugin_api::DType;
+use byoc_plugin_api::{DType, text_block};
 use bytes::Bytes;
 
 use super::external::ExternalFiles;
@@ -8,12 +8,34 @@ use super::proto::{TensorProto, tensor_proto::DataLocation, tensor_proto::DataTy
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ops::cast;
 
-/// A tensor whose bytes are exactly as many as its type and shape say.
+/// A tensor whose bytes are exactly as many as its type and shape say; of strings, the block of its texts
+/// ([`byoc_plugin_api::text_block`]).
 #[derive(Clone, Debug)]
 pub(super) struct Tensor {
     pub(super) dtype: DType,
     pub(super) shape: Vec<usize>,
     pub(super) bytes: Bytes,
+}
+
+impl Tensor {
+    /// A tensor of texts.
+    pub(super) fn of_texts<T: AsRef<str>>(what: &str, shape: Vec<usize>, texts: &[T]) -> Result<Tensor> {
+        let block = text_block(texts).ok_or_else(|| bad(what, "its texts have more than 4 GiB"))?;
+        Ok(Tensor { dtype: DType::String, shape, bytes: block.into() })
+    }
+
+    /// Whether there is no element.
+    pub(super) fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
+    /// Type and shape of what is stored of it.
+    pub(super) fn stored(&self) -> (DType, Vec<usize>) {
+        match self.dtype {
+            DType::String => (DType::U8, vec![self.bytes.len()]),
+            dtype => (dtype, self.shape.clone()),
+        }
+    }
 }
 
 /// Reads a tensor. `what` names it in messages, such as `tensor 'fc1.weight'`.
@@ -23,6 +45,9 @@ pub(super) fn read(what: &str, proto: TensorProto, files: &mut ExternalFiles) ->
     let length = byte_length(what, dtype, &shape)?;
     if proto.segment.is_some() {
         return Err(bad(what, "it is stored in segments, which is not supported"));
+    }
+    if dtype == DType::String {
+        return texts(what, shape, &proto);
     }
     if proto.data_location == Some(DataLocation::External as i32) {
         return Ok(Tensor { dtype, shape, bytes: files.load(what, &proto.external_data, length)? });
@@ -36,6 +61,23 @@ pub(super) fn read(what: &str, proto: TensorProto, files: &mut ExternalFiles) ->
         return Err(bad(what, cause));
     }
     Ok(Tensor { dtype, shape, bytes })
+}
+
+fn texts(what: &str, shape: Vec<usize>, proto: &TensorProto) -> Result<Tensor> {
+    let count = shape.iter().product::<usize>();
+    if proto.string_data.len() != count {
+        let cause = format!(
+            "{} needs {count} texts, but the file has {}",
+            describe(DType::String, &shape),
+            proto.string_data.len()
+        );
+        return Err(bad(what, cause));
+    }
+    let text = |(index, bytes): (usize, &Bytes)| {
+        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| bad(what, format!("its text {index} is not UTF-8")))
+    };
+    let texts = proto.string_data.iter().enumerate().map(text).collect::<Result<Vec<_>>>()?;
+    Tensor::of_texts(what, shape, &texts)
 }
 
 /// Our element type for ONNX's number of it.
@@ -76,7 +118,7 @@ fn shape(what: &str, dims: &[i64]) -> Result<Vec<usize>> {
 
 /// `product * size.max(1)`, if that many bytes of the widest type can be addressed.
 pub(super) fn checked_size(product: usize, size: usize) -> Option<usize> {
-    product.checked_mul(size.max(1)).filter(|&product| product <= isize::MAX as usize / 8)
+    product.checked_mul(size.max(1)).filter(|&product| product <= isize::MAX as usize / 16)
 }
 
 fn byte_length(what: &str, dtype: DType, shape: &[usize]) -> Result<usize> {
@@ -92,8 +134,8 @@ fn typed_bytes(dtype: DType, proto: &TensorProto) -> Bytes {
         values.iter().flat_map(|&value| bytes(value)).collect::<Vec<u8>>().into()
     }
     match dtype {
-        DType::F32 => collect(&proto.float_data, f32::to_le_bytes),
-        DType::F64 => collect(&proto.double_data, f64::to_le_bytes),
+        DType::F32 | DType::C64 => collect(&proto.float_data, f32::to_le_bytes),
+        DType::F64 | DType::C128 => collect(&proto.double_data, f64::to_le_bytes),
         DType::I64 => collect(&proto.int64_data, i64::to_le_bytes),
         DType::U64 => collect(&proto.uint64_data, u64::to_le_bytes),
         DType::U32 => collect(&proto.uint64_data, |value| (value as u32).to_le_bytes()),

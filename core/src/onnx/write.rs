@@ -1,6 +1,6 @@
 //! Writes ONNX models: builders for the messages of [`proto`](super::proto), and for a model.
 
-use byoc_plugin_api::{Attribute, DType, Dim, from_hex};
+use byoc_plugin_api::{Attribute, DType, Dim, from_hex, texts_of_block};
 use bytes::Bytes;
 use prost::Message;
 
@@ -23,6 +23,13 @@ pub fn tensor(name: &str, ty: impl Into<i32>, shape: &[i64], bytes: impl Into<By
         raw_data: Some(bytes.into()),
         ..TensorProto::default()
     }
+}
+
+/// A tensor of these texts, row-major.
+pub fn texts<T: AsRef<str>>(name: &str, shape: &[i64], texts: &[T]) -> TensorProto {
+    let text = |text: &T| Bytes::copy_from_slice(text.as_ref().as_bytes());
+    let string_data = texts.iter().map(text).collect();
+    TensorProto { string_data, raw_data: None, ..tensor(name, DataType::String, shape, Bytes::new()) }
 }
 
 /// An input or an output of a graph; without a shape, not even its rank is known.
@@ -85,7 +92,11 @@ pub fn attribute(name: &str, value: &Attribute) -> AttributeProto {
 
 fn elements(dtype: DType, shape: &[usize], hex: &str) -> TensorProto {
     let shape: Vec<_> = shape.iter().map(|&size| size as i64).collect();
-    tensor("", to_onnx(dtype), &shape, from_hex(hex).unwrap_or_default())
+    let bytes = from_hex(hex).unwrap_or_default();
+    match dtype {
+        DType::String => texts("", &shape, &texts_of_block(&bytes).unwrap_or_default()),
+        dtype => tensor("", to_onnx(dtype), &shape, bytes),
+    }
 }
 
 /// A version of a domain's operators.

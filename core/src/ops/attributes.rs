@@ -172,9 +172,12 @@ pub(super) const fn tensor(name: &'static str) -> AttributeDef {
     AttributeDef::new(name, Kind::Tensor, Default::Absent)
 }
 
-/// Strings are no values of a graph: a node that has some is refused.
+pub(super) const fn string(name: &'static str) -> AttributeDef {
+    AttributeDef::new(name, Kind::String, Default::Absent)
+}
+
 pub(super) const fn strings(name: &'static str) -> AttributeDef {
-    AttributeDef::new(name, Kind::Strings, Default::Absent).rewritten()
+    AttributeDef::new(name, Kind::Strings, Default::Absent)
 }
 
 /// The attributes of an operator.

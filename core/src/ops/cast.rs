@@ -7,7 +7,7 @@ use super::infer::{Infer, bad};
 use crate::diagnostic::{Code, Diagnostic, Result};
 
 /// ONNX's numbers of the element types that byoc has.
-const CODES: [(i64, DType); 23] = [
+const CODES: [(i64, DType); 26] = [
     (1, DType::F32),
     (2, DType::U8),
     (3, DType::I8),
@@ -15,11 +15,14 @@ const CODES: [(i64, DType); 23] = [
     (5, DType::I16),
     (6, DType::I32),
     (7, DType::I64),
+    (8, DType::String),
     (9, DType::Bool),
     (10, DType::F16),
     (11, DType::F64),
     (12, DType::U32),
     (13, DType::U64),
+    (14, DType::C64),
+    (15, DType::C128),
     (16, DType::BF16),
     (17, DType::F8E4M3FN),
     (18, DType::F8E4M3FNUZ),
@@ -49,6 +52,9 @@ pub(super) fn cast(infer: &mut Infer<'_>) -> Result<()> {
     let to = infer.optional_int("to")?.ok_or_else(|| bad("attribute 'to' is missing"))?;
     let dtype = from_onnx(to)
         .ok_or_else(|| bad(format!("attribute 'to' is {to}, which is not an element type that byoc has")))?;
+    if matches!(dtype, DType::C64 | DType::C128) {
+        return Err(bad(format!("attribute 'to' is {to}, and nothing is cast to {dtype}")));
+    }
     infer.choice("round_mode", &["up", "down", "nearest"])?;
     set(infer, dtype, x.shape);
     Ok(())
@@ -112,7 +118,7 @@ mod tests {
         ("Cast", "to=9", "i64[1]=batch", "bool[1] = unknown"),
         ("Cast", "to=3", "i64[1]=300", "i8[1] = unknown"),
         ("Cast", "to=3", "i64[1]=batch", "i8[1] = unknown"),
-        ("Cast", "to=8", "i64[1]", "[B106] attribute 'to' is 8, which is not an element type that byoc has"),
+        ("Cast", "to=30", "i64[1]", "[B106] attribute 'to' is 30, which is not an element type that byoc has"),
         ("Cast", "", "i64[1]", "[B106] attribute 'to' is missing"),
         ("Cast", "to=22", "f8e5m2[n]", "i4[n]"),
         ("Cast", "to=26", "i64[2]=1,0", "i2[2] = unknown"),

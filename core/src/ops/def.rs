@@ -75,10 +75,12 @@ pub struct OpDef {
     pub view: Option<ViewRule>,
     /// When the operator does nothing.
     pub no_op: NoOp,
-    /// The element types among those that not every backend knows that it takes.
+    /// The numbers among the element types that not every backend knows that it takes.
     pub small: &'static [DType],
     /// Whether its results may be random numbers, which are drawn when a model runs and never before.
     pub random: bool,
+    /// The complex and text types that it takes.
+    pub opaque: &'static [DType],
     /// Whether it gives what a quantised constant stands for: computed ahead, it would be stored in a wider form.
     pub widens: bool,
 }
@@ -100,6 +102,7 @@ impl OpDef {
             no_op: NoOp::Never,
             small: &[],
             random: false,
+            opaque: &[],
             widens: false,
         }
     }
@@ -162,6 +165,11 @@ impl OpDef {
         self
     }
 
+    pub(super) const fn opaque(mut self, types: &'static [DType]) -> OpDef {
+        self.opaque = types;
+        self
+    }
+
     pub(super) const fn widens(mut self) -> OpDef {
         self.widens = true;
         self
@@ -181,6 +189,11 @@ impl OpDef {
             }
         }
         Ok(())
+    }
+
+    /// Whether some input may have that element type; which of those that every backend knows, its rule says.
+    pub fn takes(&self, dtype: DType) -> bool {
+        !dtype.is_asked_for() || self.small.contains(&dtype) || self.opaque.contains(&dtype)
     }
 
     /// The operator with its domain, as in messages: `Conv` or `ai.onnx.ml.Scaler`.

@@ -1,6 +1,6 @@
 //! The domains whose operators core knows, and the operators of them that it knows not to carry.
 
-use super::{OPS, OpDef, ml, training};
+use super::{OPS, OpDef, ml, strings, training};
 
 /// A domain: operators with versions of their own.
 #[derive(Clone, Debug)]
@@ -40,6 +40,7 @@ const REFUSED: &[Reason] = &[Reason {
 pub static DOMAINS: &[Domain] = &[
     Domain { name: "", newest: NEWEST, operators: OPS, refused: REFUSED },
     Domain { name: ml::DOMAIN, newest: 5, operators: ml::OPS, refused: ml::REFUSED },
+    Domain { name: strings::DOMAIN, newest: 1, operators: strings::OPS, refused: &[] },
     Domain { name: training::DOMAIN, newest: 1, operators: training::OPS, refused: training::REFUSED },
 ];
 

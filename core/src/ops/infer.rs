@@ -58,6 +58,10 @@ pub(super) const SMALL: &[DType] = &[
 ];
 /// Those of them that came first: floats of 8 bits that have a mantissa.
 pub(super) const FLOAT8: &[DType] = &[DType::F8E4M3FN, DType::F8E4M3FNUZ, DType::F8E5M2, DType::F8E5M2FNUZ];
+/// Complex numbers and texts: what is moved, and not calculated.
+pub(super) const OPAQUE: &[DType] = &[DType::C64, DType::C128, DType::String];
+/// `string` alone.
+pub(super) const STRING: &[DType] = &[DType::String];
 /// Types of an index.
 pub(super) const INDEX: &[DType] = &[DType::I32, DType::I64];
 /// `bool` alone.
@@ -140,7 +144,7 @@ impl<'a> Infer<'a> {
             let range = if def.outputs == 1 { "1".to_owned() } else { format!("1 to {}", def.outputs) };
             return Err(bad(format!("has {} outputs, expected {range}", self.outputs.len())));
         }
-        let refused = |ty: &TensorType| ty.dtype.is_asked_for() && !def.small.contains(&ty.dtype);
+        let refused = |ty: &TensorType| !def.takes(ty.dtype);
         let input = self.inputs.iter().position(|ty| ty.as_ref().is_some_and(refused));
         if let Some((index, ty)) = input.and_then(|index| Some((index, self.inputs[index].as_ref()?))) {
             let text = format!("input {index} is {ty}, a type that the operator does not take");

@@ -3,9 +3,8 @@
 
 use byoc_plugin_api::DType;
 
-use super::attributes::{
-    self, AttributeDef, Kind, List, float_or, floats, int, int_or, ints, string_or, strings, tensor,
-};
+use super::attributes::{AttributeDef, List, float_or, floats, int, int_or, ints, string_or, strings, tensor};
+use super::infer::STRING;
 use super::{ANY, Like, OpDef, Reason};
 
 mod features;
@@ -23,20 +22,27 @@ const fn ml(name: &'static str, since: u32, inputs: (usize, usize), infer: super
 
 /// Every one of them that core knows, by name.
 pub static OPS: &[OpDef] = &[
-    ml("ArrayFeatureExtractor", 1, (2, 2), features::extractor),
+    ml("ArrayFeatureExtractor", 1, (2, 2), features::extractor).opaque(STRING),
     ml("Binarizer", 1, (1, 1), features::binarizer).like(Like::First).attributes(BINARIZER),
+    ml("CategoryMapper", 1, (1, 1), features::category_mapper).attributes(CATEGORY_MAPPER).opaque(STRING),
     ml("FeatureVectorizer", 1, (1, ANY), features::vectorizer).attributes(FEATURE_VECTORIZER),
     ml("Imputer", 1, (1, 1), features::imputer).like(Like::First).attributes(IMPUTER),
-    ml("LabelEncoder", 4, (1, 1), features::label_encoder).attributes(LABEL_ENCODER),
-    ml("LinearClassifier", 1, (1, 1), models::linear_classifier).outputs(2).attributes(LINEAR_CLASSIFIER),
+    ml("LabelEncoder", 4, (1, 1), features::label_encoder).attributes(LABEL_ENCODER).opaque(STRING),
+    ml("LinearClassifier", 1, (1, 1), models::linear_classifier)
+        .outputs(2)
+        .attributes(LINEAR_CLASSIFIER)
+        .opaque(STRING),
     ml("LinearRegressor", 1, (1, 1), models::linear_regressor).attributes(LINEAR_REGRESSOR),
     ml("Normalizer", 1, (1, 1), features::normalizer).attributes(NORMALIZER),
-    ml("OneHotEncoder", 1, (1, 1), features::one_hot).attributes(ONE_HOT_ENCODER),
-    ml("SVMClassifier", 1, (1, 1), models::svm_classifier).outputs(2).attributes(SVM_CLASSIFIER),
+    ml("OneHotEncoder", 1, (1, 1), features::one_hot).attributes(ONE_HOT_ENCODER).opaque(STRING),
+    ml("SVMClassifier", 1, (1, 1), models::svm_classifier).outputs(2).attributes(SVM_CLASSIFIER).opaque(STRING),
     ml("SVMRegressor", 1, (1, 1), models::svm_regressor).attributes(SVM_REGRESSOR),
     ml("Scaler", 1, (1, 1), features::scaler).attributes(SCALER),
     ml("TreeEnsemble", 5, (1, 1), models::tree_ensemble).attributes(TREE_ENSEMBLE),
-    ml("TreeEnsembleClassifier", 3, (1, 1), models::tree_classifier).outputs(2).attributes(TREE_CLASSIFIER),
+    ml("TreeEnsembleClassifier", 3, (1, 1), models::tree_classifier)
+        .outputs(2)
+        .attributes(TREE_CLASSIFIER)
+        .opaque(STRING),
     ml("TreeEnsembleRegressor", 3, (1, 1), models::tree_regressor).attributes(TREE_REGRESSOR),
 ];
 
@@ -46,11 +52,6 @@ pub static REFUSED: &[Reason] = &[
         name: "CastMap",
         cause: "takes a map, which byoc does not carry",
         remedy: "Export the model without it, and give it a tensor",
-    },
-    Reason {
-        name: "CategoryMapper",
-        cause: "is between strings and integers, and byoc does not carry strings",
-        remedy: "Map the strings before the model, and give it integers",
     },
     Reason {
         name: "DictVectorizer",
@@ -65,6 +66,12 @@ pub static REFUSED: &[Reason] = &[
 ];
 
 const BINARIZER: List = &[float_or("threshold", 0.0)];
+const CATEGORY_MAPPER: List = &[
+    ints("cats_int64s").lifted(),
+    strings("cats_strings").lifted(),
+    int_or("default_int64", -1),
+    string_or("default_string", "_Unused"),
+];
 const FEATURE_VECTORIZER: List = &[ints("inputdimensions")];
 const IMPUTER: List = &[
     floats("imputed_value_floats").lifted(),
@@ -81,17 +88,17 @@ const LABEL_ENCODER: List = &[
     tensor("default_tensor").since(4).lifted(),
     floats("keys_floats").since(2).rewritten(),
     ints("keys_int64s").since(2).rewritten(),
-    strings("keys_strings").since(2),
+    strings("keys_strings").since(2).rewritten(),
     tensor("keys_tensor").since(4).lifted(),
     floats("values_floats").since(2).rewritten(),
     ints("values_int64s").since(2).rewritten(),
-    strings("values_strings").since(2),
+    strings("values_strings").since(2).rewritten(),
     tensor("values_tensor").since(4).lifted(),
 ];
 const POST_TRANSFORM: AttributeDef = string_or("post_transform", "NONE");
 const LINEAR_CLASSIFIER: List = &[
     ints("classlabels_ints").lifted(),
-    strings("classlabels_strings"),
+    strings("classlabels_strings").lifted(),
     floats("coefficients").required().lifted(),
     floats("intercepts").lifted(),
     int_or("multi_class", 0),
@@ -100,11 +107,11 @@ const LINEAR_CLASSIFIER: List = &[
 const LINEAR_REGRESSOR: List =
     &[floats("coefficients").lifted(), floats("intercepts").lifted(), POST_TRANSFORM, int_or("targets", 1)];
 const NORMALIZER: List = &[string_or("norm", "MAX")];
-const ONE_HOT_ENCODER: List = &[ints("cats_int64s").lifted(), strings("cats_strings"), int_or("zeros", 1)];
+const ONE_HOT_ENCODER: List = &[ints("cats_int64s").lifted(), strings("cats_strings").lifted(), int_or("zeros", 1)];
 const SCALER: List = &[floats("offset").lifted(), floats("scale").lifted()];
 const SVM_CLASSIFIER: List = &[
     ints("classlabels_ints").lifted(),
-    strings("classlabels_strings"),
+    strings("classlabels_strings").lifted(),
     floats("coefficients").lifted(),
     floats("kernel_params").lifted(),
     string_or("kernel_type", "LINEAR"),
@@ -125,6 +132,9 @@ const SVM_REGRESSOR: List = &[
     floats("rho").lifted(),
     floats("support_vectors").lifted(),
 ];
+
+/// The list of texts that becomes numbers: what each node of a tree does.
+pub const NODES_MODES: &str = "nodes_modes";
 
 /// What the nodes of a tree may do with a feature, by the numbers that version 5 has for them; and the leaf of the versions before,
 /// which have texts.
@@ -158,13 +168,13 @@ const TREE_CLASSIFIER: List = &[
     floats("class_weights").lifted(),
     tensor("class_weights_as_tensor").since(3).lifted(),
     ints("classlabels_int64s").lifted(),
-    strings("classlabels_strings"),
+    strings("classlabels_strings").lifted(),
     ints("nodes_falsenodeids").lifted(),
     ints("nodes_featureids").lifted(),
     floats("nodes_hitrates").rewritten(),
     tensor("nodes_hitrates_as_tensor").since(3).rewritten(),
     ints("nodes_missing_value_tracks_true").lifted(),
-    NODES_MODES,
+    MODES_OF_NODES,
     ints("nodes_nodeids").lifted(),
     ints("nodes_treeids").lifted(),
     ints("nodes_truenodeids").lifted(),
@@ -172,7 +182,7 @@ const TREE_CLASSIFIER: List = &[
     tensor("nodes_values_as_tensor").since(3).lifted(),
     POST_TRANSFORM,
 ];
-const NODES_MODES: AttributeDef = AttributeDef::new("nodes_modes", Kind::Strings, attributes::Default::Absent).lifted();
+const MODES_OF_NODES: AttributeDef = strings(NODES_MODES).lifted();
 const TREE_REGRESSOR: List = &[
     string_or("aggregate_function", "SUM"),
     floats("base_values").lifted(),
@@ -183,7 +193,7 @@ const TREE_REGRESSOR: List = &[
     floats("nodes_hitrates").rewritten(),
     tensor("nodes_hitrates_as_tensor").since(3).rewritten(),
     ints("nodes_missing_value_tracks_true").lifted(),
-    NODES_MODES,
+    MODES_OF_NODES,
     ints("nodes_nodeids").lifted(),
     ints("nodes_treeids").lifted(),
     ints("nodes_truenodeids").lifted(),

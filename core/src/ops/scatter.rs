@@ -4,7 +4,7 @@ use byoc_plugin_api::{DType, Dim};
 
 use super::gather::elements_at;
 use super::infer::{Infer, mismatch, unknown};
-use crate::diagnostic::Result;
+use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::dim;
 use crate::ir::TensorType;
 
@@ -14,10 +14,19 @@ const REDUCTIONS: &[&str] = &["none", "add", "mul", "max", "min"];
 pub(super) fn scatter_elements(infer: &mut Infer<'_>) -> Result<()> {
     let (x, indices) = elements_at(infer)?;
     let updates = infer.like_first(2)?;
-    infer.choice("reduction", REDUCTIONS)?;
+    reduction(infer)?;
     fits(&indices.shape, &updates)?;
     infer.set(0, x.dtype, x.shape);
     Ok(())
+}
+
+/// Fails where what is no number would be combined with another.
+fn reduction(infer: &Infer<'_>) -> Result<()> {
+    let (x, how) = (infer.input(0)?, infer.choice("reduction", REDUCTIONS)?);
+    if how == REDUCTIONS[0] || x.dtype.is_number() {
+        return Ok(());
+    }
+    Err(Diagnostic::new(Code::TypeMismatch, format!("input 0 is {x}, and nothing is added to that")))
 }
 
 /// Fails where the updates are not of that shape.
@@ -35,7 +44,7 @@ pub(super) fn scatter_nd(infer: &mut Infer<'_>) -> Result<()> {
     let x = infer.input(0)?;
     let indices = infer.typed(1, &[DType::I64])?;
     let updates = infer.like_first(2)?;
-    infer.choice("reduction", REDUCTIONS)?;
+    reduction(infer)?;
     let last = indices
         .shape
         .last()

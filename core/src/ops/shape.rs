@@ -40,6 +40,7 @@ pub(super) fn eye_like(infer: &mut Infer<'_>) -> Result<()> {
     let dtype = match infer.optional_int("dtype")? {
         None => x.dtype,
         Some(code) => from_onnx(code)
+            .filter(|dtype| dtype.is_number())
             .ok_or_else(|| unsupported(format!("attribute 'dtype' is {code}, a type that is not supported")))?,
     };
     infer.set(0, dtype, x.shape);
@@ -62,6 +63,10 @@ pub(super) fn fill(infer: &Infer<'_>) -> Result<(DType, Option<Scalar>)> {
     Ok(match infer.node.attributes.get("value") {
         None => (DType::F32, Some(Scalar::from(0))),
         Some(Attribute::Tensor { dtype, shape, hex }) if shape.iter().product::<usize>() == 1 => {
+            if !dtype.is_number() {
+                let text = format!("attribute 'value' is of {dtype}, of which no tensor is made so");
+                return Err(Diagnostic::new(Code::TypeMismatch, text));
+            }
             let bytes = from_hex(hex).filter(|bytes| bytes.len() == dtype.unpacked_bytes());
             let bytes = bytes.ok_or_else(|| bad("attribute 'value' does not hold one element"))?;
             (*dtype, elements::read(*dtype, &bytes).and_then(|values| values.into_iter().next()))

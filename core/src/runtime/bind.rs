@@ -1,13 +1,16 @@
 //! Binds code and constants to a region: views into the mapped files, by id, never copied.
 
+use std::sync::Arc;
+
 use byoc_plugin_api::{
     Backend, BoundConstant, BoundConstants, ConstantId, DType, DeviceConstant, DeviceConstants, DeviceExecutable,
-    Environment, Error, Executable, TensorView,
+    Environment, Error, Executable, TensorView, Texts,
 };
 use bytes::Bytes;
 
 use super::device::Device;
 use super::resident::Resident;
+use super::texts::TextTable;
 use crate::artifact::manifest::ConstantUse;
 use crate::artifact::{Artifact, manifest};
 use crate::diagnostic::{Code, Diagnostic, Result};
@@ -68,14 +71,19 @@ pub(super) struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Loads a region that runs on the host.
-    pub(super) fn host(&self, region: &manifest::Region) -> Result<Bound<dyn Executable>> {
+    /// Loads a region that runs on the host, and lends it the texts where it has some among its values.
+    pub(super) fn host(&self, region: &manifest::Region, texts: &Arc<TextTable>) -> Result<Bound<dyn Executable>> {
         let registered = backend(region, self.registry)?;
         let environment = self.environment(region, registered)?;
         let memory = self.borrow(region, self.artifact.code(region)?, &|_, _| 0)?;
         let bound = Bound::new(memory, |memory| {
             let constants = memory.constants.iter().map(BorrowedConstant::bound).collect();
-            registered.backend.runtime().host()?.load(&memory.code, &BoundConstants::new(constants), &environment)
+            let constants = BoundConstants::new(constants);
+            let mut loaded = registered.backend.runtime().host()?.load(&memory.code, &constants, &environment)?;
+            if region.strings {
+                loaded.lend(Arc::clone(texts) as Arc<dyn Texts>)?;
+            }
+            Ok(loaded)
         });
         bound.map_err(|error| load_failed(registered, &format!("region {}", region.symbol), error))
     }

@@ -91,12 +91,18 @@ impl Session {
     /// Computes the outputs from the inputs, given in the order of [`Session::inputs`]. The outputs stay readable
     /// until the next run.
     pub fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
+        self.tables.begin_run();
+        self.check_lists(inputs)?;
+        self.run_within(inputs)
+    }
+
+    /// The same within a run: what it has made so far stays.
+    fn run_within(&mut self, inputs: &[TensorView<'_>]) -> Result<()> {
         if let Some(later) = &mut self.later {
             later.has_run = false;
         }
         if !self.entry.body {
             self.forget_last_run();
-            self.check_lists(inputs)?;
         }
         self.in_turn(0, &mut |session| {
             session.ready(inputs)?;
@@ -116,6 +122,7 @@ impl Session {
             return self.run(inputs);
         }
         self.check_inputs(inputs)?;
+        self.tables.begin_run();
         self.forget_last_run();
         if !self.state.as_ref().is_some_and(|state| state.fits(inputs) && state.filled.inputs) {
             let message = "there are no inputs of these shapes on the device";

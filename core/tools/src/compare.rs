@@ -21,7 +21,7 @@ impl Tolerance {
     /// room for sums that are added up in another order.
     fn of(self, dtype: DType) -> (f64, f64) {
         let (atol, rtol) = match dtype {
-            DType::F32 | DType::F64 => (1e-5, 1e-3),
+            DType::F32 | DType::F64 | DType::C64 | DType::C128 => (1e-5, 1e-3),
             DType::F16 => (1e-3, 1e-2),
             DType::BF16 => (1e-2, 5e-2),
             _ => return (0.0, 0.0),
@@ -73,6 +73,15 @@ impl Comparison {
                 comparison.mismatches += 1;
                 first.get_or_insert((index, a, b));
             }
+        }
+        for (index, (a, b)) in found.texts().into_iter().zip(expected.texts()).enumerate().filter(|(_, (a, b))| a != b)
+        {
+            comparison.mismatches += 1;
+            let at = text::shape(&found.position(index));
+            comparison.problem.get_or_insert_with(|| format!("differ, first {at}: {a:?}, expected {b:?}"));
+        }
+        if let Some(problem) = &mut comparison.problem {
+            *problem = format!("{} of {} {problem}", comparison.mismatches, found.elements());
         }
         if let Some((index, a, b)) = first {
             let at = text::shape(&found.position(index));

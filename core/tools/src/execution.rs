@@ -8,8 +8,7 @@ use byoc_plugin_api::TensorView;
 use serde::Serialize;
 
 use crate::inputs::{self, Inputs, OpenSizes};
-use crate::lists::Given;
-use crate::tensor::Tensor;
+use crate::lists::{Given, Handles};
 
 /// A loaded entry with its inputs.
 pub struct Loaded {
@@ -17,21 +16,8 @@ pub struct Loaded {
     pub session: Session,
     /// A value for each of its inputs.
     inputs: Vec<Given>,
-    /// In place of those that are lists, what the session takes.
-    handles: Vec<Option<Tensor>>,
-}
-
-/// The inputs of another session, with the same values.
-pub struct SameInputs<'a> {
-    inputs: Vec<&'a Given>,
-    handles: Vec<Option<Tensor>>,
-}
-
-impl SameInputs<'_> {
-    /// As a run takes them.
-    pub fn views(&self) -> Result<Vec<TensorView<'_>>> {
-        views(self.inputs.iter().copied(), &self.handles)
-    }
+    /// What the session has given for those that are not tensors of numbers.
+    handles: Vec<Handles>,
 }
 
 /// Where the time of runs went.
@@ -64,8 +50,8 @@ impl Loaded {
         self.session.inputs().into_iter().zip(&self.inputs).filter_map(shape).collect()
     }
 
-    /// The inputs for another session: that of the model that the entry was compiled from.
-    pub fn inputs_for(&self, other: &mut Session) -> Result<SameInputs<'_>> {
+    /// Runs another session of the model that the entry was compiled from on the same inputs.
+    pub fn run_on(&self, other: &mut Session) -> Result<()> {
         let own = self.session.inputs();
         let find = |port: &PortInfo| {
             let at = own.iter().position(|other| other.name == port.name).ok_or_else(|| {
@@ -75,8 +61,8 @@ impl Loaded {
             Ok(&self.inputs[at])
         };
         let inputs = other.inputs().iter().map(find).collect::<Result<Vec<_>>>()?;
-        let handles = inputs.iter().map(|given| given.give(other)).collect::<Result<_>>()?;
-        Ok(SameInputs { inputs, handles })
+        let handles = inputs.iter().map(|given| given.give(other)).collect::<Result<Vec<_>>>()?;
+        other.run(&views(inputs.into_iter(), &handles)?)
     }
 
     /// Runs once.
@@ -101,13 +87,9 @@ impl Loaded {
     }
 }
 
-/// The values as a run takes them, with the handles of those that are lists.
-fn views<'a>(inputs: impl Iterator<Item = &'a Given>, handles: &'a [Option<Tensor>]) -> Result<Vec<TensorView<'a>>> {
-    let view = |(given, handle): (&'a Given, &'a Option<Tensor>)| match (given, handle) {
-        (Given::Tensor(tensor), _) | (_, Some(tensor)) => tensor.view(),
-        (_, None) => Err(Diagnostic::new(Code::BadInput, "a list was not given to its session")),
-    };
-    inputs.zip(handles).map(view).collect()
+/// The values as a run takes them.
+fn views<'a>(inputs: impl Iterator<Item = &'a Given>, handles: &'a [Handles]) -> Result<Vec<TensorView<'a>>> {
+    inputs.zip(handles).map(|(given, handles)| given.view(handles)).collect()
 }
 
 impl Profile {

@@ -2,14 +2,14 @@
 //! another one is added.
 
 use byoc_core::memory::{self, Shortage};
-use byoc_plugin_api::DType;
 use byoc_plugin_api::small::{self, Round};
+use byoc_plugin_api::{DType, text_block};
 use half::{bf16, f16};
 
 /// How generated inputs are filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// Random values: even in [0,1) for floats, 0 to 255 for `u8`, 0 or 1 for other types.
+    /// Random values: even in [0,1) for floats, 0 to 255 for `u8`, words for texts, 0 or 1 for other types.
     Random,
     /// Zeros.
     Zeros,
@@ -19,6 +19,12 @@ pub enum Fill {
 
 /// So many elements of that type. An error where there is no memory for them.
 pub fn fill(mode: Fill, seed: u64, name: &str, dtype: DType, elements: usize) -> Result<Vec<u8>, Shortage> {
+    match dtype {
+        DType::C64 => return fill(mode, seed, name, DType::F32, elements.saturating_mul(2)),
+        DType::C128 => return fill(mode, seed, name, DType::F64, elements.saturating_mul(2)),
+        DType::String => return texts(mode, seed, name, elements),
+        _ => {}
+    }
     // Before they are packed they take as much as those of bytes.
     let length = elements.saturating_mul(dtype.unpacked_bytes());
     let mut bytes = match mode {
@@ -33,6 +39,23 @@ pub fn fill(mode: Fill, seed: u64, name: &str, dtype: DType, elements: usize) ->
         }
     }
     Ok(if dtype.shares_bytes() { dtype.pack(&bytes) } else { bytes })
+}
+
+/// The block of made-up texts: empty ones for zeros.
+fn texts(mode: Fill, seed: u64, name: &str, elements: usize) -> Result<Vec<u8>, Shortage> {
+    // A text with its place in the block.
+    memory::check(elements.saturating_mul(32))?;
+    let mut random = SplitMix::new(seed, name);
+    let mut text = || match mode {
+        Fill::Zeros => String::new(),
+        Fill::Ones => "1".into(),
+        Fill::Random => {
+            let letters = 1 + random.next() % 8;
+            (0..letters).map(|_| char::from(b'a' + (random.next() % 26) as u8)).collect()
+        }
+    };
+    let texts: Vec<String> = (0..elements).map(|_| text()).collect();
+    Ok(text_block(&texts).unwrap_or_default())
 }
 
 fn one(dtype: DType) -> Vec<u8> {
@@ -101,7 +124,7 @@ mod tests {
 
     #[test]
     fn fills_every_type() {
-        for dtype in DType::all() {
+        for dtype in DType::all().filter(|dtype| *dtype != DType::String) {
             let numbers = |mode| {
                 let bytes = fill(mode, 7, "x", dtype, 64).expect("small");
                 let tensor = Tensor::new(dtype, vec![4, 16], bytes).expect("a tensor");
@@ -116,6 +139,18 @@ mod tests {
             assert!(random.iter().all(|value| (0.0..=most).contains(value)), "{dtype}");
             assert!(random.iter().any(|&value| value != random[0]), "{dtype}");
         }
+    }
+
+    #[test]
+    fn texts_are_made_up() {
+        let texts = |mode| {
+            let block = fill(mode, 7, "x", DType::String, 3).expect("small");
+            let tensor = Tensor::new(DType::String, vec![3], block).expect("a tensor");
+            tensor.texts().into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!((texts(Fill::Zeros), texts(Fill::Ones)), (vec![String::new(); 3], vec!["1".to_owned(); 3]));
+        let random = texts(Fill::Random);
+        assert!(random.iter().all(|text| (1..=8).contains(&text.len())) && random[0] != random[1], "{random:?}");
     }
 
     #[test]

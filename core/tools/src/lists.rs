@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::runtime::{ListView, PortInfo, Session};
-use byoc_plugin_api::DType;
+use byoc_plugin_api::{DType, TensorView};
 
 use crate::tensor::Tensor;
 
@@ -22,20 +22,54 @@ pub enum Given {
     Sequence(Vec<Tensor>),
 }
 
+/// The handles that a session has for a value, in their bytes: of the texts of a tensor, or of a list; `None` for a tensor of numbers, which
+/// is given as it is.
+pub type Handles = Option<Vec<u8>>;
+
 impl Given {
-    /// Gives a list to a session; the tensor is what its input takes then. `None` for a tensor, which is given as it is.
-    pub fn give(&self, session: &mut Session) -> Result<Option<Tensor>> {
-        let handle = match self {
-            Given::Tensor(_) => return Ok(None),
-            Given::Nothing => session.give_list(&ListView::Nothing),
-            Given::Optional(tensor) => session.give_list(&ListView::Tensor(tensor.view()?)),
-            Given::Sequence(tensors) => {
-                let tensors = tensors.iter().map(Tensor::view).collect::<Result<_>>()?;
-                session.give_list(&ListView::Sequence(tensors))
-            }
+    /// Gives a session what it takes by handles.
+    pub fn give(&self, session: &mut Session) -> Result<Handles> {
+        let (tensors, list): (&[Tensor], _) = match self {
+            Given::Tensor(tensor) => return texts(session, tensor),
+            Given::Nothing => (&[], None),
+            Given::Optional(tensor) => (std::slice::from_ref(tensor), None),
+            Given::Sequence(tensors) => (tensors, Some(())),
         };
-        Ok(Tensor::new(DType::U64, Vec::new(), handle?.to_le_bytes().to_vec()))
+        let handles = tensors.iter().map(|tensor| texts(session, tensor)).collect::<Result<Vec<_>>>()?;
+        let mut views = tensors.iter().zip(&handles).map(|(tensor, handles)| view(tensor, handles));
+        let list = match list {
+            Some(()) => ListView::Sequence(views.collect::<Result<_>>()?),
+            None => views.next().transpose()?.map_or(ListView::Nothing, ListView::Tensor),
+        };
+        Ok(Some(session.give_list(&list)?.to_le_bytes().to_vec()))
     }
+
+    /// The value as a run takes it.
+    pub fn view<'a>(&'a self, handles: &'a Handles) -> Result<TensorView<'a>> {
+        match (self, handles) {
+            (Given::Tensor(tensor), _) => view(tensor, handles),
+            (_, Some(handle)) => {
+                TensorView::from_bytes(handle, DType::U64, &[], &[]).map_err(|error| bad(error.message))
+            }
+            (_, None) => Err(bad("a list was not given to its session".into())),
+        }
+    }
+}
+
+/// Gives a session the texts of a tensor.
+fn texts(session: &mut Session, tensor: &Tensor) -> Result<Handles> {
+    if tensor.dtype() != DType::String {
+        return Ok(None);
+    }
+    let mut handles = Vec::with_capacity(tensor.elements() * size_of::<u64>());
+    for text in tensor.texts() {
+        handles.extend(session.give_text(text)?.0.to_le_bytes());
+    }
+    Ok(Some(handles))
+}
+
+fn view<'a>(tensor: &'a Tensor, handles: &'a Handles) -> Result<TensorView<'a>> {
+    handles.as_ref().map_or_else(|| tensor.view(), |handles| tensor.with_handles(handles))
 }
 
 /// What files have for one list.
@@ -101,8 +135,8 @@ fn slices(name: &str, whole: &Tensor) -> Result<Vec<Tensor>> {
         return Err(bad(format!("input '{name}' is a sequence, and what is given is one number"))
             .hint(format!("Give its tensors as '{name}.0', '{name}.1' and so on")));
     };
-    if whole.dtype().shares_bytes() {
-        return Err(bad(format!("input '{name}' is a sequence of {}, whose elements share bytes", whole.dtype()))
+    if whole.dtype().shares_bytes() || whole.dtype() == DType::String {
+        return Err(bad(format!("input '{name}' is a sequence of {}, and is given as one array", whole.dtype()))
             .hint(format!("Give its tensors as '{name}.0', '{name}.1' and so on")));
     }
     let count = usize::try_from(count).unwrap_or(0);

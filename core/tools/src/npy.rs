@@ -35,7 +35,7 @@ pub struct Array {
 
 /// The types by NumPy's name. It has none for `bf16`: its bits travel as `u2`, or as `V2` when `ml_dtypes` wrote them. Types
 /// of 8 bits and less that it has not travel as `u1`, or as `V1`: the code of each element in the low bits of a byte.
-const KINDS: [(&str, DType); 14] = [
+const KINDS: [(&str, DType); 16] = [
     ("f4", DType::F32),
     ("f8", DType::F64),
     ("f2", DType::F16),
@@ -48,6 +48,8 @@ const KINDS: [(&str, DType); 14] = [
     ("u4", DType::U32),
     ("u8", DType::U64),
     ("b1", DType::Bool),
+    ("c8", DType::C64),
+    ("c16", DType::C128),
     ("u2", DType::BF16),
     ("V2", DType::BF16),
 ];
@@ -56,6 +58,10 @@ impl Array {
     /// The array as a tensor of `dtype`, or the name of what it holds in its place.
     pub fn into_tensor(self, dtype: DType) -> Result<Tensor, String> {
         let found = self.type_name();
+        if let Some(unit) = text_unit(&self.kind) {
+            let texts = if dtype == DType::String { texts(&self.bytes, &self.kind, unit) } else { None };
+            return texts.and_then(|texts| Tensor::of_texts(self.shape, &texts)).ok_or(found);
+        }
         if dtype.is_asked_for() && ["u1", "V1"].contains(&self.kind.as_str()) {
             return Tensor::new(dtype, self.shape, dtype.pack(&self.bytes)).ok_or(found);
         }
@@ -67,6 +73,9 @@ impl Array {
 
     /// The array as a tensor of `dtype`, or, where that is `None` or another type, of its own.
     pub fn into_tensor_like(self, dtype: Option<DType>) -> Result<Tensor, String> {
+        if text_unit(&self.kind).is_some() {
+            return self.into_tensor(DType::String);
+        }
         if let Some(small) = dtype.filter(|dtype| dtype.is_asked_for() && ["u1", "V1"].contains(&self.kind.as_str())) {
             return self.into_tensor(small);
         }
@@ -80,9 +89,47 @@ impl Array {
 
     /// The element type in our words, or in NumPy's where we have none.
     fn type_name(&self) -> String {
+        if text_unit(&self.kind).is_some() {
+            return DType::String.to_string();
+        }
         let known = KINDS.iter().find(|(kind, _)| *kind == self.kind);
         known.map_or_else(|| format!("of NumPy's type '{}'", self.kind), |(_, dtype)| dtype.to_string())
     }
+}
+
+/// Bytes of a character where the type is one of texts: Unicode (`U5`), or bytes (`S5`).
+fn text_unit(kind: &str) -> Option<usize> {
+    match kind.as_bytes() {
+        [b'U', ..] => Some(4),
+        [b'S', ..] => Some(1),
+        _ => None,
+    }
+}
+
+/// The texts of an array, without the zeros behind each of them; `None` where some are not Unicode.
+fn texts(bytes: &[u8], kind: &str, unit: usize) -> Option<Vec<String>> {
+    let characters: usize = kind.get(1..)?.parse().ok()?;
+    let text = |bytes: &[u8]| {
+        let bytes = &bytes
+            [..bytes.chunks(unit).rposition(|unit| unit.iter().any(|&byte| byte != 0)).map_or(0, |at| (at + 1) * unit)];
+        match unit {
+            4 => bytes.as_chunks().0.iter().map(|unit| char::from_u32(u32::from_le_bytes(*unit))).collect(),
+            _ => String::from_utf8(bytes.to_vec()).ok(),
+        }
+    };
+    bytes.chunks_exact(characters * unit).map(text).collect()
+}
+
+/// Writes texts as NumPy does: each with as many characters as the longest.
+fn write_texts(tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
+    let texts = tensor.texts();
+    let width = texts.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
+    write_header(&format!("<U{width}"), tensor.shape(), out)?;
+    for text in texts {
+        let characters = text.chars().map(u32::from).chain(std::iter::repeat(0)).take(width);
+        characters.map(u32::to_le_bytes).try_for_each(|unit| out.write_all(&unit))?;
+    }
+    Ok(())
 }
 
 /// Reads the `.npy` file at `path`.
@@ -120,7 +167,7 @@ pub fn read_from(file: &mut impl Read) -> Result<Array, String> {
         bytes = to_row_major(&bytes, &header)?;
     }
     if header.big_endian {
-        bytes.chunks_exact_mut(header.size).for_each(<[u8]>::reverse);
+        bytes.chunks_exact_mut(header.number()).for_each(<[u8]>::reverse);
     }
     Ok(Array { kind: header.kind, shape: header.shape, bytes })
 }
@@ -148,23 +195,29 @@ fn number(bytes: &[u8]) -> u64 {
 
 /// Writes a tensor as a `.npy` file.
 pub fn write(tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
+    if tensor.dtype() == DType::String {
+        return write_texts(tensor, out);
+    }
     let kind = KINDS.iter().find(|(_, dtype)| *dtype == tensor.dtype()).map_or("u1", |(kind, _)| kind);
     let order = if tensor.dtype().unpacked_bytes() == 1 { '|' } else { '<' };
-    let shape: String = tensor.shape().iter().map(|size| format!("{size}, ")).collect();
-    let shape = if tensor.shape().len() == 1 { shape.trim_end() } else { shape.trim_end_matches(", ") };
-    let mut header = format!("{{'descr': '{order}{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
+    write_header(&format!("{order}{kind}"), tensor.shape(), out)?;
+    match tensor.dtype().shares_bytes() {
+        true => out.write_all(&tensor.dtype().unpack(tensor.bytes(), tensor.elements()).unwrap_or_default()),
+        false => out.write_all(tensor.bytes()),
+    }
+}
+
+fn write_header(descr: &str, sizes: &[i64], out: &mut impl Write) -> io::Result<()> {
+    let shape: String = sizes.iter().map(|size| format!("{size}, ")).collect();
+    let shape = if sizes.len() == 1 { shape.trim_end() } else { shape.trim_end_matches(", ") };
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
     let start = MAGIC.len() + 4;
     let padded = (start + header.len() + 1).next_multiple_of(ALIGNMENT) - start;
     header = format!("{header:<width$}\n", width = padded - 1);
     out.write_all(MAGIC)?;
     out.write_all(&[1, 0])?;
     out.write_all(&(padded as u16).to_le_bytes())?;
-    out.write_all(header.as_bytes())?;
-    let elements = tensor.numbers().len();
-    match tensor.dtype().shares_bytes() {
-        true => out.write_all(&tensor.dtype().unpack(tensor.bytes(), elements).unwrap_or_default()),
-        false => out.write_all(tensor.bytes()),
-    }
+    out.write_all(header.as_bytes())
 }
 
 /// The Python dictionary at the start of a file.
@@ -177,13 +230,25 @@ struct Header {
 }
 
 impl Header {
+    /// Bytes of each number, or character, of an element.
+    fn number(&self) -> usize {
+        match self.kind.as_bytes() {
+            [b'c', ..] => (self.size / 2).max(1),
+            _ => text_unit(&self.kind).unwrap_or(self.size),
+        }
+    }
+
     fn parse(text: &str) -> Result<Header, String> {
         let descr = value(text, "descr")?;
         let descr = descr.strip_prefix('\'').and_then(|rest| rest.split_once('\''));
         let (descr, _) = descr.ok_or("it holds records, not numbers")?;
         let kind = descr.trim_start_matches(['<', '>', '|', '=']);
         let size = kind.get(1..).and_then(|digits| digits.parse().ok()).filter(|&size| size > 0);
-        let size = size.ok_or_else(|| format!("it holds values of NumPy's type '{descr}', which are not numbers"))?;
+        let size: usize = size.ok_or_else(|| match kind {
+            "O" => "it holds Python objects: save texts with NumPy's astype('U')".to_owned(),
+            _ => format!("it holds values of NumPy's type '{descr}', which are not numbers"),
+        })?;
+        let size = size.checked_mul(text_unit(kind).unwrap_or(1)).ok_or(CUT)?;
         let shape = value(text, "shape")?.strip_prefix('(').and_then(|rest| rest.split_once(')'));
         let (shape, _) = shape.ok_or("its header is damaged")?;
         let sizes = shape.split(',').map(str::trim).filter(|part| !part.is_empty());
@@ -242,16 +307,35 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        for dtype in DType::all() {
+        for dtype in DType::all().filter(|dtype| *dtype != DType::String) {
             for shape in [vec![], vec![3], vec![2, 0], vec![2, 3]] {
                 let bytes = crate::tensor::byte_length(dtype, &shape).expect("small");
                 let tensor = Tensor::new(dtype, shape, (0..bytes).map(|byte| byte as u8).collect()).expect("a tensor");
                 let mut file = Vec::new();
                 write(&tensor, &mut file).expect("to memory");
-                assert_eq!((file.len() - tensor.numbers().len() * dtype.unpacked_bytes()) % ALIGNMENT, 0);
+                assert_eq!((file.len() - tensor.elements() * dtype.unpacked_bytes()) % ALIGNMENT, 0);
                 assert_eq!(read(&file).expect("valid").into_tensor(dtype), Ok(tensor), "{dtype}");
             }
         }
+    }
+
+    #[test]
+    fn texts_are_those_of_numpy() {
+        for (shape, texts) in [(vec![2], &["a", "d\u{e9}j\u{e0}"][..]), (vec![], &[""]), (vec![0, 2], &[])] {
+            let tensor = Tensor::of_texts(shape, texts).expect("a tensor");
+            let mut file = Vec::new();
+            write(&tensor, &mut file).expect("to memory");
+            assert_eq!(read(&file).expect("valid").into_tensor_like(None), Ok(tensor));
+        }
+        let array = |kind: &str, bytes: &[u8]| Array { kind: kind.into(), shape: vec![2], bytes: bytes.to_vec() };
+        let tensor = array("S2", b"ab\0c").into_tensor(DType::String).expect("bytes of UTF-8");
+        assert_eq!(tensor.texts(), ["ab", "\0c"]);
+        assert_eq!(array("S1", &[0xff, 0]).into_tensor(DType::String), Err("string".into()));
+        assert_eq!(array("U1", &[0, 0, 0x11, 0, 0, 0, 0, 0]).into_tensor(DType::String), Err("string".into()));
+        assert_eq!(array("U1", &[0; 8]).into_tensor(DType::F32), Err("string".into()));
+        let header = "{'descr': '>U1', 'fortran_order': False, 'shape': (2,), }\n";
+        let array = read(&file(header, &[0, 0, 0, 0x61, 0, 0, 0, 0x62])).expect("valid");
+        assert_eq!(array.into_tensor(DType::String).map(|tensor| tensor.texts().concat()), Ok("ab".into()));
     }
 
     #[test]
@@ -285,7 +369,7 @@ mod tests {
         }
         assert_eq!(codes("i1").into_tensor(DType::I4), Err("i8".into()));
         assert_eq!(codes("V1").into_tensor_like(Some(DType::U8)), Err("of NumPy's type 'V1'".into()));
-        assert_eq!(array("S2").into_tensor(DType::F16), Err("of NumPy's type 'S2'".into()));
+        assert_eq!(array("S2").into_tensor(DType::F16), Err("string".into()));
     }
 
     #[test]
@@ -302,7 +386,7 @@ mod tests {
             ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}", "it holds records, not numbers"),
             (
                 "{'descr': '|O', 'fortran_order': False, 'shape': ()}",
-                "it holds values of NumPy's type '|O', which are not numbers",
+                "it holds Python objects: save texts with NumPy's astype('U')",
             ),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (x,)}", "its header is damaged"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "it is cut short"),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::runtime::{ListView, PortInfo, Session};
-use byoc_plugin_api::TensorView;
+use byoc_plugin_api::{DType, Error, Handle, TensorView};
 use serde::Serialize;
 
 use crate::lists;
@@ -58,16 +58,16 @@ pub fn collect(session: &Session) -> Result<Vec<(String, Tensor)>> {
     let mut copies = Vec::new();
     for (index, port) in session.outputs().into_iter().enumerate() {
         if port.list.is_none() {
-            copies.push(copy(port.name, &session.output(index)?)?);
+            copies.push(copy(session, port.name, &session.output(index)?)?);
             continue;
         }
         let list = session.output_list(index)?;
         match list.view() {
             ListView::Nothing => {}
-            ListView::Tensor(tensor) => copies.push(copy(port.name, &tensor)?),
+            ListView::Tensor(tensor) => copies.push(copy(session, port.name, &tensor)?),
             ListView::Sequence(tensors) => {
                 for (index, tensor) in tensors.iter().enumerate() {
-                    copies.push(copy(lists::element_name(&port.name, index), tensor)?);
+                    copies.push(copy(session, lists::element_name(&port.name, index), tensor)?);
                 }
             }
         }
@@ -75,10 +75,22 @@ pub fn collect(session: &Session) -> Result<Vec<(String, Tensor)>> {
     Ok(copies)
 }
 
-fn copy(name: String, view: &TensorView<'_>) -> Result<(String, Tensor)> {
+fn copy(session: &Session, name: String, view: &TensorView<'_>) -> Result<(String, Tensor)> {
+    if view.dtype() == DType::String {
+        return Ok((name, texts(session, view)?));
+    }
     let title = || format!("the copy of output '{name}' {}{}", view.dtype(), text::shape(view.shape()));
     let tensor = Tensor::copy(view).map_err(|shortage| shortage.diagnostic(Code::RunFailed, title()))?;
     Ok((name, tensor))
+}
+
+/// What the handles of an output stand for.
+fn texts(session: &Session, view: &TensorView<'_>) -> Result<Tensor> {
+    let bad = |error: Error| Diagnostic::new(Code::RunFailed, error.message);
+    let handles = view.to_vec::<Handle>().map_err(bad)?;
+    let texts = handles.into_iter().map(|handle| session.text(handle)).collect::<Result<Vec<_>>>()?;
+    let tensor = Tensor::of_texts(view.shape().to_vec(), &texts);
+    tensor.ok_or_else(|| Diagnostic::new(Code::RunFailed, "the texts of an output have more than 4 GiB"))
 }
 
 /// The expected outputs of a `.npz` file, by name, in the types that the outputs have.
@@ -109,9 +121,8 @@ impl Summary {
             }
         });
         let of_numbers = |value: f64| (count > 0).then_some(value);
-        let first: Vec<_> = tensor.numbers().take(SHOWN).collect();
-        let texts: Vec<_> = first.iter().map(Number::to_string).collect();
-        let more = if tensor.numbers().len() > SHOWN { " ..." } else { "" };
+        let (texts, first): (Vec<_>, Vec<_>) = tensor.first(SHOWN).into_iter().unzip();
+        let more = if tensor.elements() > SHOWN { " ..." } else { "" };
         Summary {
             name: name.to_owned(),
             dtype: tensor.dtype().to_string(),
@@ -120,7 +131,7 @@ impl Summary {
             max: of_numbers(max),
             mean: of_numbers(sum / count as f64),
             non_finite: tensor.numbers().len() - count,
-            first: first.iter().map(|number| number.json()).collect(),
+            first,
             first_text: format!("{}{more}", texts.join(" ")),
             top: largest(tensor, top),
         }
@@ -150,8 +161,6 @@ fn largest(tensor: &Tensor, count: usize) -> Vec<Top> {
 
 #[cfg(test)]
 mod tests {
-    use byoc_plugin_api::DType;
-
     use super::*;
 
     #[test]

@@ -2,10 +2,10 @@
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::memory::{self, Shortage};
-use byoc_plugin_api::{DType, TensorView, contiguous_strides, small};
+use byoc_plugin_api::{DType, TensorView, contiguous_strides, small, text_block, texts_of_block};
 use half::{bf16, f16};
 
-/// A row-major tensor.
+/// A row-major tensor; of strings with a block of its texts in the place of handles ([`byoc_plugin_api::text_block`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     dtype: DType,
@@ -17,10 +17,19 @@ pub struct Tensor {
 impl Tensor {
     /// A tensor over `bytes`, little-endian. `None` when shape and bytes do not agree.
     pub fn new(dtype: DType, shape: Vec<i64>, bytes: Vec<u8>) -> Option<Tensor> {
-        (byte_length(dtype, &shape) == Some(bytes.len())).then(|| {
+        let fits = match dtype {
+            DType::String => texts_of_block(&bytes).is_ok_and(|texts| element_count(&shape) == Some(texts.len())),
+            dtype => byte_length(dtype, &shape) == Some(bytes.len()),
+        };
+        fits.then(|| {
             let strides = contiguous_strides(&shape);
             Tensor { dtype, shape, strides, bytes }
         })
+    }
+
+    /// A tensor of texts. `None` when the shape does not count them.
+    pub fn of_texts<T: AsRef<str>>(shape: Vec<i64>, texts: &[T]) -> Option<Tensor> {
+        Tensor::new(DType::String, shape, text_block(texts)?)
     }
 
     /// A copy of what the view shows. An error where there is no memory for it.
@@ -34,9 +43,21 @@ impl Tensor {
         Ok(Tensor { dtype: view.dtype(), strides: contiguous_strides(&shape), shape, bytes })
     }
 
-    /// The tensor as a run takes it.
+    /// The tensor as a run takes it, but one of texts ([`Tensor::with_handles`]).
     pub fn view(&self) -> Result<TensorView<'_>> {
-        TensorView::from_bytes(&self.bytes, self.dtype, &self.shape, &self.strides)
+        match self.dtype {
+            DType::String => Err(Diagnostic::new(Code::BadInput, "a tensor of texts belongs to no session yet")),
+            _ => self.with_bytes(&self.bytes),
+        }
+    }
+
+    /// A tensor of texts as a run takes it: with a handle for each of them, in their bytes.
+    pub fn with_handles<'a>(&'a self, handles: &'a [u8]) -> Result<TensorView<'a>> {
+        self.with_bytes(handles)
+    }
+
+    fn with_bytes<'a>(&'a self, bytes: &'a [u8]) -> Result<TensorView<'a>> {
+        TensorView::from_bytes(bytes, self.dtype, &self.shape, &self.strides)
             .map_err(|error| Diagnostic::new(Code::BadInput, error.message))
     }
 
@@ -55,14 +76,54 @@ impl Tensor {
         &self.bytes
     }
 
-    /// The elements in row-major order.
+    /// The texts of a tensor of strings, in row-major order; none of another one.
+    pub fn texts(&self) -> Vec<&str> {
+        let texts = (self.dtype == DType::String).then(|| texts_of_block(&self.bytes).unwrap_or_default());
+        texts.unwrap_or_default()
+    }
+
+    /// How many numbers an element is, and of which type they are.
+    fn parts(&self) -> (usize, DType) {
+        match self.dtype {
+            DType::C64 => (2, DType::F32),
+            DType::C128 => (2, DType::F64),
+            DType::String => (0, DType::U8),
+            dtype => (1, dtype),
+        }
+    }
+
+    /// The elements in row-major order; of complex ones the real and the imaginary part, of texts nothing.
     pub fn numbers(&self) -> impl ExactSizeIterator<Item = Number> {
-        let (bits, size) = (self.dtype.bits(), self.dtype.unpacked_bytes());
-        let elements = self.shape.iter().map(|&size| usize::try_from(size).unwrap_or(0)).product();
-        (0..elements).map(move |index| match self.dtype.shares_bytes() {
-            true => Number::read(self.dtype, &[self.bytes[index * bits / 8] >> (index * bits % 8)]),
-            false => Number::read(self.dtype, &self.bytes[index * size..][..size]),
+        let (parts, dtype) = self.parts();
+        let (bits, size) = (dtype.bits(), dtype.unpacked_bytes());
+        let elements = element_count(&self.shape).unwrap_or(0) * parts;
+        (0..elements).map(move |index| match dtype.shares_bytes() {
+            true => Number::read(dtype, &[self.bytes[index * bits / 8] >> (index * bits % 8)]),
+            false => Number::read(dtype, &self.bytes[index * size..][..size]),
         })
+    }
+
+    /// The first elements, as text and in JSON: complex ones as `1+2i` and as pairs, texts in quotation marks.
+    pub fn first(&self, count: usize) -> Vec<(String, serde_json::Value)> {
+        if self.dtype == DType::String {
+            let text = |text: &str| (format!("{text:?}"), text.into());
+            return self.texts().into_iter().take(count).map(text).collect();
+        }
+        let numbers: Vec<_> = self.numbers().take(count * self.parts().0).collect();
+        let complex = |pair: &[Number]| match pair {
+            [re, im] => {
+                let sign = if im.value().is_sign_negative() { "" } else { "+" };
+                (format!("{re}{sign}{im}i"), vec![re.json(), im.json()].into())
+            }
+            [number, ..] => (number.to_string(), number.json()),
+            [] => Default::default(),
+        };
+        numbers.chunks(self.parts().0).map(complex).collect()
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        element_count(&self.shape).unwrap_or(0)
     }
 
     /// Shows the nearest `f64` of each element to `see`, in row-major order: fast, for outputs may be large.
@@ -81,9 +142,9 @@ impl Tensor {
         }
     }
 
-    /// Where element `index` of the row-major order is, such as `[0,281]`.
+    /// Where number `index` of [`Tensor::numbers`], or that text, is: such as `[0,281]`.
     pub fn position(&self, index: usize) -> Vec<usize> {
-        let mut rest = index;
+        let mut rest = index / self.parts().0.max(1);
         let mut position: Vec<_> = self
             .shape
             .iter()
@@ -98,6 +159,12 @@ impl Tensor {
         position.reverse();
         position
     }
+}
+
+fn element_count(shape: &[i64]) -> Option<usize> {
+    let sizes: Option<Vec<usize>> = shape.iter().map(|&size| usize::try_from(size).ok()).collect();
+    let sizes = sizes?;
+    if sizes.contains(&0) { Some(0) } else { sizes.iter().try_fold(1usize, |count, &size| count.checked_mul(size)) }
 }
 
 /// The bytes of a tensor; `None` when that is more than fits in memory.

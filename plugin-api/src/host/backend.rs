@@ -32,6 +32,7 @@ use crate::pattern::Pattern;
 use crate::region::Region;
 use crate::runtime::{DeviceRuntime, Environment, Executable, HostRuntime, Runtime, SizedOutputs};
 use crate::tensor::{TensorView, TensorViewMut};
+use crate::texts::Texts;
 
 /// A backend that a host has.
 pub struct LoadedBackend {
@@ -389,5 +390,9 @@ impl Executable for LinkedExecutable<'_> {
 
     fn run_sized(&mut self, inputs: &[TensorView<'_>], outputs: &mut dyn SizedOutputs) -> Result<(), Error> {
         self.0.call(|executable| executable.run_sized(inputs, outputs))
+    }
+
+    fn lend(&mut self, texts: Arc<dyn Texts>) -> Result<(), Error> {
+        self.0.call(|executable| executable.lend(texts))
     }
 }

@@ -1,19 +1,26 @@
 //! A loaded region that lives in a plugin.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use super::answer::{collect, failure};
+use super::texts::LentTexts;
 use crate::abi::{self, TensorList};
 use crate::dlpack::DLTensor;
 use crate::error::Error;
-use crate::runtime::{Executable, NOT_SIZED, SizedOutputs};
+use crate::runtime::{Executable, NO_TEXTS, NOT_SIZED, SizedOutputs};
 use crate::sized_table::{OutputAllocator, SizedTable};
+use crate::strings_table::StringsTable;
 use crate::table::PluginTable;
 use crate::tensor::{TensorView, TensorViewMut};
+use crate::texts::Texts;
 
 pub(super) struct PluginExecutable {
     table: PluginTable,
     sized: Option<SizedTable>,
+    strings: Option<StringsTable>,
+    /// What the plugin was lent. It stays in its place until the executable is freed.
+    texts: Option<Arc<LentTexts>>,
     handle: *mut c_void,
     inputs: Vec<DLTensor>,
     outputs: Vec<DLTensor>,
@@ -25,8 +32,22 @@ unsafe impl Send for PluginExecutable {}
 
 impl PluginExecutable {
     /// The executable behind a handle that `load` of the same plugin gave.
-    pub(super) fn new(table: PluginTable, sized: Option<SizedTable>, handle: *mut c_void) -> Self {
-        PluginExecutable { table, sized, handle, inputs: Vec::new(), outputs: Vec::new() }
+    pub(super) fn new(
+        table: PluginTable,
+        (sized, strings): (Option<SizedTable>, Option<StringsTable>),
+        handle: *mut c_void,
+    ) -> Self {
+        PluginExecutable { table, sized, strings, texts: None, handle, inputs: Vec::new(), outputs: Vec::new() }
+    }
+
+    /// What a run that has ended like that gives, unless the table of texts knows better why it failed.
+    fn ended(&self, status: i32, error: &[u8]) -> Result<(), Error> {
+        let refused = self.texts.as_ref().and_then(|texts| texts.release());
+        match (status, refused) {
+            (abi::OK, None) => Ok(()),
+            (_, Some(refused)) => Err(refused),
+            (status, None) => Err(failure(status, error)),
+        }
     }
 }
 
@@ -39,7 +60,7 @@ impl Executable for PluginExecutable {
         let tensors = |list: &[DLTensor]| TensorList { data: list.as_ptr(), len: list.len() };
         let (inputs, outputs) = (tensors(&self.inputs), tensors(&self.outputs));
         let (status, _, error) = collect(|_, error| (self.table.run)(self.handle, inputs, outputs, error));
-        if status == abi::OK { Ok(()) } else { Err(failure(status, &error)) }
+        self.ended(status, &error)
     }
 
     fn run_sized(&mut self, inputs: &[TensorView<'_>], outputs: &mut dyn SizedOutputs) -> Result<(), Error> {
@@ -50,12 +71,17 @@ impl Executable for PluginExecutable {
         let mut given = Given { outputs, failed: None };
         let allocator = OutputAllocator { context: std::ptr::from_mut(&mut given).cast(), allocate };
         let (status, _, error) = collect(|_, error| (table.run_sized)(self.handle, inputs, allocator, error));
-        match given.failed {
-            // Whatever the plugin made of it.
-            Some(error) => Err(error),
-            None if status == abi::OK => Ok(()),
-            None => Err(failure(status, &error)),
-        }
+        let failed = given.failed;
+        let ended = self.ended(status, &error);
+        // Whatever the plugin made of it.
+        failed.map_or(ended, Err)
+    }
+
+    fn lend(&mut self, texts: Arc<dyn Texts>) -> Result<(), Error> {
+        let Some(table) = self.strings else { return Err(Error::new(NO_TEXTS)) };
+        let lent = self.texts.insert(Arc::new(LentTexts::new(texts))).table();
+        let (status, _, error) = collect(|_, error| (table.lend)(self.handle, lent, error));
+        if status == abi::OK { Ok(()) } else { Err(failure(status, &error)) }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::runtime::Executable;
 use crate::sized_table::{SIZED_ID, SIZED_VERSION, SizedTable};
+use crate::strings_table::{STRINGS_ID, STRINGS_VERSION, StringsTable};
 use crate::table::PluginTable;
 
 /// Where a plugin is open.
@@ -141,7 +142,9 @@ impl Library {
             (abi::OK, false) => {
                 // SAFETY: id, version and table belong together.
                 let sized: Option<SizedTable> = unsafe { self.extension(backend, SIZED_ID, SIZED_VERSION) };
-                Ok(Box::new(PluginExecutable::new(self.table, sized, handle)))
+                // SAFETY: as above.
+                let strings: Option<StringsTable> = unsafe { self.extension(backend, STRINGS_ID, STRINGS_VERSION) };
+                Ok(Box::new(PluginExecutable::new(self.table, (sized, strings), handle)))
             }
             (abi::OK, true) => Err(Error::new("the plugin loaded the region and gave no handle")),
             (status, _) => Err(failure(status, &error)),

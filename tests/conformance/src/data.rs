@@ -64,6 +64,8 @@ fn element(dtype: DType, value: f64) -> Vec<u8> {
         DType::F64 => value.to_le_bytes().to_vec(),
         DType::F16 => f16::from_f64(value).to_le_bytes().to_vec(),
         DType::BF16 => bf16::from_f64(value).to_le_bytes().to_vec(),
+        DType::C64 => [(value as f32).to_le_bytes(), [0; 4]].concat(),
+        DType::C128 => [value.to_le_bytes(), [0; 8]].concat(),
         _ => (value as i64).to_le_bytes()[..dtype.unpacked_bytes()].to_vec(),
     }
 }

@@ -1,9 +1,9 @@
 //! Tensors as plain bytes, and how two of them are compared.
 
-use byoc_plugin_api::{DType, TensorView, contiguous_strides};
+use byoc_plugin_api::{DType, TensorView, contiguous_strides, text_block, texts_of_block};
 use half::{bf16, f16};
 
-/// A row-major tensor.
+/// A row-major tensor; of strings with a block of its texts in the place of handles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     /// Element type.
@@ -49,13 +49,21 @@ impl Tensor {
     /// A tensor of these bytes. Panics when type and shape need another number of them.
     pub fn new(dtype: DType, shape: Vec<i64>, bytes: Vec<u8>) -> Tensor {
         let count = shape.iter().product::<i64>() as usize;
-        assert_eq!(dtype.bytes_for(count), Some(bytes.len()), "{dtype}{shape:?}");
+        match dtype {
+            DType::String => assert_eq!(texts_of_block(&bytes).map(|texts| texts.len()), Ok(count), "{shape:?}"),
+            _ => assert_eq!(dtype.bytes_for(count), Some(bytes.len()), "{dtype}{shape:?}"),
+        }
         Tensor { dtype, shape, bytes }
     }
 
     /// A tensor of f32.
     pub fn f32(shape: &[i64], values: &[f32]) -> Tensor {
         Tensor::new(DType::F32, shape.to_vec(), values.iter().flat_map(|value| value.to_le_bytes()).collect())
+    }
+
+    /// A tensor of texts.
+    pub fn texts<T: AsRef<str>>(shape: &[i64], texts: &[T]) -> Tensor {
+        Tensor::new(DType::String, shape.to_vec(), text_block(texts).expect("less than 4 GiB"))
     }
 
     /// A copy of what a view shows. The view must be row-major.

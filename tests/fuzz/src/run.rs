@@ -29,7 +29,11 @@ pub(crate) fn ramp(dtype: DType, elements: usize) -> Vec<u8> {
         DType::F64 => f64::from(float(index)).to_le_bytes().to_vec(),
         // The upper half of an f32 is a bf16, and a small number as an f16.
         DType::F16 | DType::BF16 => float(index).to_le_bytes()[2..].to_vec(),
-        other => (index as u64 % 3).to_le_bytes()[..other.unpacked_bytes()].to_vec(),
+        other => {
+            let mut bytes = vec![0; other.unpacked_bytes()];
+            bytes[0] = (index % 3) as u8;
+            bytes
+        }
     };
     dtype.pack(&(0..elements).flat_map(element).collect::<Vec<u8>>())
 }

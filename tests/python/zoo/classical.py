@@ -118,6 +118,33 @@ def labels() -> Iterator[Case]:
         "default_tensor": numpy_helper.from_array(np.array([-3], np.int64)),
     }
     yield case("label_tensors", "LabelEncoder", {"x": whole}, **tensors)
+    yield from texts()
+
+
+def texts() -> Iterator[Case]:
+    """Gives cases of categories and labels that are texts."""
+    names = ["cat", "dog", "", "emu", "déjà"]
+    drawn = seeds.generator("classical", "texts").integers(0, len(names), (ROWS, 2))
+    x = np.array(names, object)[drawn]
+    whole = drawn.astype(np.int64)
+    yield case("label_string_int64", "LabelEncoder", {"x": x}, keys_strings=["cat", "", "dog"], values_int64s=[3, 4, 5], default_int64=9)
+    yield case("label_string_float", "LabelEncoder", {"x": x}, keys_strings=["cat", "emu"], values_floats=[0.5, 1.5])
+    yield case("label_int64_string", "LabelEncoder", {"x": whole}, keys_int64s=[0, 2], values_strings=["zero", "two"])
+    yield case("label_string_string", "LabelEncoder", {"x": x}, keys_strings=["cat", "dog"], values_strings=["dog", "cat"], default_string="none")
+    tensors = {
+        "keys_tensor": helper.make_tensor("keys", TensorProto.STRING, [2], ["cat", "déjà"]),
+        "values_tensor": numpy_helper.from_array(np.array([1, 2], np.int64)),
+        "default_tensor": numpy_helper.from_array(np.array([-3], np.int64)),
+    }
+    yield case("label_string_tensors", "LabelEncoder", {"x": x}, **tensors)
+    yield case("mapper_string", "CategoryMapper", {"x": x}, cats_strings=["cat", "dog", "emu"], cats_int64s=[5, 6, 7], default_int64=-2)
+    yield case("mapper_int64", "CategoryMapper", {"x": whole}, cats_strings=["zero", "two"], cats_int64s=[0, 2], default_string="other")
+    yield case("one_hot_string", "OneHotEncoder", {"x": x}, cats_strings=["dog", "cat", "emu"])
+    yield case("extractor_string", "ArrayFeatureExtractor", {"x": x, "z": np.array([1, 0, 1])})
+    grams = {"mode": "TFIDF", "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 1, "ngram_counts": [0, 3]}
+    pool = {"pool_strings": ["cat", "dog", "emu", "cat", "dog", "emu", ""], "ngram_indexes": [0, 2, 1, 4, 3], "weights": [1.0, 2.0, 3.0, 4.0, 5.0]}
+    node = helper.make_node("TfIdfVectorizer", ["x"], ["y"], **grams, **pool)
+    yield "grams_string", node, {"x": np.array(names, object)[drawn.reshape(4, -1)]}
 
 
 def linear() -> Iterator[Case]:
@@ -132,6 +159,9 @@ def linear() -> Iterator[Case]:
         if (count, transform) != (1, "PROBIT"):
             given = [30, 10, 300] if count > 1 else [7, -7]
             yield case(f"linear_classifier_{count}_{transform}", "LinearClassifier", {"x": x}, 2, classlabels_ints=given, **common)
+            if transform == "NONE":
+                words = ["no", "yes", "maybe"][: len(given)]
+                yield case(f"linear_classifier_{count}_strings", "LinearClassifier", {"x": x}, 2, classlabels_strings=words, **common)
 
 
 def machines() -> Iterator[Case]:
@@ -156,6 +186,9 @@ def machines() -> Iterator[Case]:
             )
         yield case(
             f"svm_classifier_{kernel}_linear", "SVMClassifier", {"x": x}, 2, coefficients=weights[: 3 * COLUMNS], rho=[0.1, 0.2, 0.3], classlabels_ints=[5, 7, 9], **common
+        )
+        yield case(
+            f"svm_classifier_{kernel}_strings", "SVMClassifier", {"x": x}, 2, support_vectors=vectors, vectors_per_class=[3, 4], coefficients=weights[:7], rho=[0.1], classlabels_strings=["no", "yes"], **common
         )
 
 
@@ -208,11 +241,13 @@ def forests() -> Iterator[Case]:
         yield case(f"trees_regressor_{targets}_{transform}", "TreeEnsembleRegressor", {"x": x}, n_targets=targets, aggregate_function="AVERAGE", post_transform=transform, **lists)
     for transform in TRANSFORMS[:4]:
         lists = nodes | weights("classes", "class", nodes, 4)
+        yield case(f"trees_classifier_4_{transform}_strings", "TreeEnsembleClassifier", {"x": x}, 2, classlabels_strings=["a", "b", "c", "d"], post_transform=transform, **lists)
         yield case(f"trees_classifier_4_{transform}", "TreeEnsembleClassifier", {"x": x}, 2, classlabels_int64s=[5, -6, 700, 8], post_transform=transform, **lists)
         for sign in (False, True):
             lists = nodes | weights(f"binary {sign}", "class", nodes, 1, positive=sign)
             yield case(f"trees_classifier_2_{transform}_{sign}", "TreeEnsembleClassifier", {"x": x}, 2, classlabels_int64s=[5, 6], post_transform=transform, base_values=[0.1], **lists)
             second = lists | {"class_ids": [1] * len(lists["class_ids"])}
+            yield case(f"trees_classifier_2_{transform}_{sign}_strings", "TreeEnsembleClassifier", {"x": x}, 2, classlabels_strings=["no", "yes"], post_transform=transform, **lists)
             yield case(f"trees_classifier_second_{transform}_{sign}", "TreeEnsembleClassifier", {"x": x}, 2, classlabels_int64s=[5, 6], post_transform=transform, **second)
 
 

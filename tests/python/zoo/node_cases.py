@@ -45,6 +45,9 @@ TYPES = frozenset(
         TensorProto.UINT4,
         TensorProto.INT2,
         TensorProto.UINT2,
+        TensorProto.STRING,
+        TensorProto.COMPLEX64,
+        TensorProto.COMPLEX128,
     }
 )
 

@@ -90,8 +90,10 @@ def write_npz(path: Path, arrays: Arrays) -> None:
 
 
 def as_numpy_knows(array: np.ndarray) -> np.ndarray:
-    """Gives the array in C order, bf16 (which the npy format lacks) as its raw u16 bits, smaller types as u8."""
+    """Gives the array in C order, bf16 (which the npy format lacks) as its raw u16 bits, smaller types as u8, objects as texts."""
     plain = np.asarray(array, order="C")
+    if plain.dtype == np.object_:
+        return plain.astype(np.str_)
     if plain.dtype == ml_dtypes.bfloat16:
         return plain.view(np.uint16)
     return plain.view(np.uint8) if plain.dtype in SMALL else plain

@@ -116,7 +116,8 @@ fn inputs(ports: &[PortInfo], seed: u64) -> Option<Vec<Tensor>> {
         left = left.checked_sub(port.dtype.bytes_for(count)?)?;
         let shape = shape.iter().map(|&size| size as i64).collect();
         let elements: Vec<u8> = (0..count as u64).flat_map(|at| element(port.dtype, seed * random(at))).collect();
-        Some(Tensor::new(port.dtype, shape, port.dtype.pack(&elements)))
+        // As the session takes it: of texts, handles.
+        Some(Tensor { dtype: port.dtype, shape, bytes: port.dtype.pack(&elements) })
     };
     ports.iter().map(tensor).collect()
 }
@@ -129,6 +130,10 @@ fn element(dtype: DType, number: u64) -> Vec<u8> {
         DType::F64 => f64::from(float).to_le_bytes().to_vec(),
         DType::F16 => f16::from_f32(float).to_le_bytes().to_vec(),
         DType::BF16 => bf16::from_f32(float).to_le_bytes().to_vec(),
-        integer => (number >> 63).to_le_bytes()[..integer.unpacked_bytes()].to_vec(),
+        integer => {
+            let mut bytes = vec![0; integer.unpacked_bytes()];
+            bytes[0] = (number >> 63) as u8;
+            bytes
+        }
     }
 }

@@ -39,9 +39,12 @@ const NAMES: &[(&str, &str)] = &[
     ("DeviceTable", "byoc_device_table"),
     ("OutputAllocator", "byoc_output_allocator"),
     ("SizedTable", "byoc_sized_table"),
+    ("TextTable", "byoc_text_table"),
+    ("StringsTable", "byoc_strings_table"),
     ("DOMAIN_VERSION", "BYOC_DOMAIN_VERSION"),
     ("DEVICE_VERSION", "BYOC_DEVICE_VERSION"),
     ("SIZED_VERSION", "BYOC_SIZED_VERSION"),
+    ("STRINGS_VERSION", "BYOC_STRINGS_VERSION"),
     ("ABI_VERSION", "BYOC_ABI_VERSION"),
     ("OK", "BYOC_OK"),
     ("FAILED", "BYOC_FAILED"),
@@ -62,9 +65,9 @@ fn generate() -> String {
     config.export.include = NAMES.iter().map(|(rust, _)| (*rust).to_owned()).collect();
     config.export.rename = NAMES.iter().map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned())).collect();
     let rust_only = ["MAGIC", "OLDEST_ABI_VERSION", "CPU", "PluginModule"];
-    let ids = ["DOMAIN_ID", "DEVICE_ID", "SIZED_ID"];
+    let ids = ["DOMAIN_ID", "DEVICE_ID", "SIZED_ID", "STRINGS_ID"];
     config.export.exclude = rust_only.into_iter().chain(ids).map(str::to_owned).collect();
-    let builder = ["abi.rs", "dlpack.rs", "table.rs", "domain_tables.rs", "sized_table.rs"]
+    let builder = ["abi.rs", "dlpack.rs", "table.rs", "domain_tables.rs", "sized_table.rs", "strings_table.rs"]
         .into_iter()
         .fold(cbindgen::Builder::new().with_config(config), |builder, name| builder.with_src(source(name)));
     let mut generated = Vec::new();
@@ -105,6 +108,7 @@ fn c_and_cpp_compilers_take_it_without_a_warning() {
     let sources = [
         "tests/plugins/c/matmul.c",
         "tests/plugins/c/swirl.c",
+        "tests/plugins/c/strings.c",
         "tests/plugins/c/device.c",
         "backends/template/c/template.c",
         "backends/template/c/test.c",
@@ -137,6 +141,8 @@ fn both_sides_lay_out_the_same() {
         ("byoc_device_table", 6 * word),
         ("byoc_output_allocator", 2 * word),
         ("byoc_sized_table", 2 * word),
+        ("byoc_text_table", 3 * word),
+        ("byoc_strings_table", 2 * word),
     ];
     let checks: String =
         sizes.iter().map(|(name, size)| format!("_Static_assert(sizeof({name}) == {size}, \"{name}\");\n")).collect();

@@ -13,6 +13,7 @@ mod layers;
 mod program;
 mod sweep;
 mod tables;
+mod texts;
 
 use std::path::{Path, PathBuf};
 

@@ -6,5 +6,6 @@ mod discovery;
 mod files;
 mod hostile;
 mod hostile_in_c;
+mod strings;
 mod tools_and_candidates;
 mod workers;

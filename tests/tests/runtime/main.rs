@@ -6,4 +6,5 @@ mod control_flow;
 mod interleavings;
 mod run_time_sizes;
 mod sequences;
+mod strings;
 mod threads;

@@ -29,7 +29,7 @@ fn every_block_is_compiled_or_run() {
         .chain(["file_format", "simdev", "custom_operators"].map(|name| format!("tests/plugins/{name}/src/lib.rs")))
         .map(|path| file(&path))
         .collect();
-    let plugins = ["matmul", "device", "swirl"].map(|name| file(&format!("tests/plugins/c/{name}.c")));
+    let plugins = ["matmul", "device", "swirl", "strings"].map(|name| file(&format!("tests/plugins/c/{name}.c")));
     let c = [&[file("backends/template/c/template.c")][..], &plugins].concat();
     let mut kinds = Vec::new();
     for block in blocks(&page()) {

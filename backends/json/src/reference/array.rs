@@ -1,7 +1,7 @@
 //! Tensors of any element type as `ndarray` arrays, and how they come from and go to the border's views.
 
 use byoc_plugin_api::small::{self, Round};
-use byoc_plugin_api::{Bool8, DType, Element, Error, TensorView, TensorViewMut};
+use byoc_plugin_api::{Bool8, Complex, DType, Element, Error, Handle, TensorView, TensorViewMut};
 use half::{bf16, f16};
 use ndarray::{ArrayD, ArrayViewD, CowArray, IxDyn};
 
@@ -22,6 +22,10 @@ pub enum Array<'a> {
     U32(CowArray<'a, u32, IxDyn>),
     U64(CowArray<'a, u64, IxDyn>),
     Bool(CowArray<'a, bool, IxDyn>),
+    C64(CowArray<'a, Complex<f32>, IxDyn>),
+    C128(CowArray<'a, Complex<f64>, IxDyn>),
+    /// By handles, which [`Call`](super::call::Call) turns into texts.
+    String(CowArray<'a, Handle, IxDyn>),
     /// Of a type that Rust has not: the code of each element in a byte of its own.
     Small(DType, CowArray<'a, u8, IxDyn>),
 }
@@ -44,6 +48,9 @@ macro_rules! each {
             $crate::reference::array::Array::U32($x) => $body,
             $crate::reference::array::Array::U64($x) => $body,
             $crate::reference::array::Array::Bool($x) => $body,
+            $crate::reference::array::Array::C64($x) => $body,
+            $crate::reference::array::Array::C128($x) => $body,
+            $crate::reference::array::Array::String($x) => $body,
             $crate::reference::array::Array::Small(_, $x) => $body,
         }
     };
@@ -66,102 +73,13 @@ macro_rules! each_number {
             $crate::reference::array::Array::U32($x) => $body,
             $crate::reference::array::Array::U64($x) => $body,
             $crate::reference::array::Array::Bool(_) => Err(byoc_plugin_api::Error::new("no arithmetic on booleans")),
-            $crate::reference::array::Array::Small(dtype, _) => {
-                Err(byoc_plugin_api::Error::new(format!("no arithmetic on {dtype}")))
-            }
+            other => Err(byoc_plugin_api::Error::new(format!("no arithmetic on {}", other.dtype()))),
         }
     };
 }
 
+pub(crate) use super::item::Item;
 pub(crate) use {each, each_number};
-
-/// A Rust type that can be the element of an [`Array`].
-pub(crate) trait Item: Copy + Default + PartialEq + PartialOrd + Send + Sync + 'static {
-    /// The element's form in a view.
-    type Stored: Element + From<Self>;
-    /// The element type.
-    const DTYPE: DType;
-    /// The ndarray inside, if it has this element type.
-    fn of<'b>(array: &'b Array<'_>) -> Option<ArrayViewD<'b, Self>>;
-    /// The array with the element type forgotten.
-    fn wrap(array: ArrayD<Self>) -> Array<'static>;
-    /// The value as a float.
-    fn to_f64(self) -> f64;
-    /// The nearest float; integers truncate and saturate, NaN becomes 0; a boolean is "not zero".
-    fn from_f64(value: f64) -> Self;
-    /// The value of an integer; floats truncate.
-    fn to_int(self) -> i128;
-    /// The integer, wrapped around to this type's range; floats round.
-    fn from_int(value: i128) -> Self;
-    /// The element with these little-endian bytes.
-    fn from_le(bytes: &[u8]) -> Option<Self>;
-    /// Whether this is a NaN.
-    fn is_nan(self) -> bool {
-        self.partial_cmp(&self).is_none()
-    }
-    /// The larger one; NaN if either is, as in numpy.
-    fn larger(self, other: Self) -> Self {
-        if self.is_nan() || self >= other { self } else { other }
-    }
-    /// The smaller one; NaN if either is, as in numpy.
-    fn smaller(self, other: Self) -> Self {
-        if self.is_nan() || self <= other { self } else { other }
-    }
-}
-
-macro_rules! items {
-    ($($rust:ty, $variant:ident, $stored:ty, $x:ident, $to_f64:expr, $from_f64:expr, $to_int:expr, $from_int:expr, $from_le:expr;)*) => {$(
-        impl Item for $rust {
-            type Stored = $stored;
-            const DTYPE: DType = DType::$variant;
-            fn of<'b>(array: &'b Array<'_>) -> Option<ArrayViewD<'b, Self>> {
-                match array {
-                    Array::$variant(x) => Some(x.view()),
-                    _ => None,
-                }
-            }
-            fn wrap(array: ArrayD<Self>) -> Array<'static> {
-                Array::$variant(array.into())
-            }
-            fn to_f64(self) -> f64 {
-                let $x = self;
-                $to_f64
-            }
-            fn from_f64($x: f64) -> Self {
-                $from_f64
-            }
-            fn to_int(self) -> i128 {
-                let $x = self;
-                $to_int
-            }
-            fn from_int($x: i128) -> Self {
-                $from_int
-            }
-            fn from_le(bytes: &[u8]) -> Option<Self> {
-                let $x = bytes.try_into().ok()?;
-                Some($from_le)
-            }
-        }
-    )*};
-}
-
-/// The rows of `items!` for the types between which `as` converts.
-macro_rules! plain_items {
-    ($($rust:ty, $variant:ident;)*) => {
-        items! { $(
-            $rust, $variant, $rust, x, x as f64, x as $rust, x as i128, x as $rust, <$rust>::from_le_bytes(x);
-        )* }
-    };
-}
-
-plain_items! {
-    f32, F32; f64, F64; i8, I8; i16, I16; i32, I32; i64, I64; u8, U8; u16, U16; u32, U32; u64, U64;
-}
-items! {
-    f16, F16, f16, x, x.to_f64(), f16::from_f64(x), x.to_f64() as i128, f16::from_f64(x as f64), f16::from_le_bytes(x);
-    bf16, BF16, bf16, x, x.to_f64(), bf16::from_f64(x), x.to_f64() as i128, bf16::from_f64(x as f64), bf16::from_le_bytes(x);
-    bool, Bool, Bool8, x, f64::from(u8::from(x)), x != 0.0, i128::from(x), x != 0, u8::from_le_bytes(x) != 0;
-}
 
 /// Shape as `ndarray` wants it.
 pub(crate) fn dims(shape: &[i64]) -> Result<Vec<usize>, Error> {
@@ -255,6 +173,9 @@ impl<'a> Array<'a> {
             DType::U32 => Array::U32(borrow(view)?),
             DType::U64 => Array::U64(borrow(view)?),
             DType::Bool => Array::Bool(borrow::<Bool8>(view)?.mapv(Bool8::get).into()),
+            DType::C64 => Array::C64(borrow(view)?),
+            DType::C128 => Array::C128(borrow(view)?),
+            DType::String => Array::String(borrow(view)?),
             dtype => Array::Small(dtype, codes(view)?.into()),
         })
     }
@@ -322,7 +243,7 @@ impl<'a> Array<'a> {
     /// Bytes as the codes of a type that Rust has not; other arrays stay as they are.
     pub(crate) fn into_typed(self, dtype: DType) -> Array<'a> {
         match self {
-            Array::U8(codes) if dtype.is_asked_for() => Array::Small(dtype, codes),
+            Array::U8(codes) => Array::Small(dtype, codes),
             other => other,
         }
     }

@@ -6,7 +6,7 @@ use ndarray::{ArrayD, ArrayViewD, IxDyn};
 use super::array::{Array, Item, count, each, each_number};
 use super::call::{Call, Outputs, same};
 use super::number::Number;
-use super::{ANY, BOOL, FLOAT, INDEX, Kernel, NUMBER, SAME, Types, kernel};
+use super::{ANY, BOOL, FLOAT, INDEX, Kernel, MOVED, NUMBER, SAME, STRING, Types, kernel};
 
 /// The operators of this file.
 #[rustfmt::skip]
@@ -18,7 +18,7 @@ pub(super) const KERNELS: &[Kernel] = &[
     kernel("BitwiseOr", |call| bitwise(call, |a, b| a | b), &[Types::INTEGER, SAME]),
     kernel("BitwiseXor", |call| bitwise(call, |a, b| a ^ b), &[Types::INTEGER, SAME]),
     kernel("Div", div, &[NUMBER, SAME]),
-    kernel("Equal", equal, &[ANY, SAME]),
+    kernel("Equal", equal, &[ANY.or(STRING), SAME]),
     kernel("Greater", greater, &[NUMBER, SAME]),
     kernel("GreaterOrEqual", greater_or_equal, &[NUMBER, SAME]),
     kernel("Less", less, &[NUMBER, SAME]),
@@ -31,7 +31,7 @@ pub(super) const KERNELS: &[Kernel] = &[
     kernel("Pow", pow, &[FLOAT.or(INDEX), NUMBER]),
     kernel("Sub", sub, &[NUMBER, SAME]),
     kernel("Sum", sum, &[FLOAT, SAME]),
-    kernel("Where", select, &[BOOL, ANY]),
+    kernel("Where", select, &[BOOL, MOVED]),
     kernel("Xor", |call| logic(call, |a, b| a != b), &[BOOL, BOOL]),
 ];
 
@@ -116,9 +116,13 @@ macro_rules! comparisons {
         }
     )*};
 }
+/// `Equal`.
+pub(crate) fn equal(call: &Call<'_, '_>) -> Outputs {
+    let [a, b] = &call.comparable([0, 1])?;
+    each!(a, x => wrapped(&x.view(), b, |a, b| a == b))
+}
+
 comparisons! {
-    /// `Equal`.
-    equal ==;
     /// `Greater`.
     greater >;
     /// `GreaterOrEqual`.

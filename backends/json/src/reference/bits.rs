@@ -17,6 +17,7 @@ pub(crate) fn bit_cast(call: &Call<'_, '_>) -> Outputs {
     if to.bits() != x.dtype().bits() {
         return Err(Error::new(format!("BitCast of {} to {to}, which has other bits", x.dtype())));
     }
+    let unfit = || Error::new(format!("BitCast of {} to {to}, which is not between numbers", x.dtype()));
     let bits = match x {
         Array::F32(x) => x.mapv(|x| u64::from(x.to_bits())),
         Array::F64(x) => x.mapv(f64::to_bits),
@@ -32,6 +33,7 @@ pub(crate) fn bit_cast(call: &Call<'_, '_>) -> Outputs {
         Array::U64(x) => x.to_owned(),
         Array::Bool(x) => x.mapv(u64::from),
         Array::Small(_, codes) => codes.mapv(u64::from),
+        Array::C64(_) | Array::C128(_) | Array::String(_) => return Err(unfit()),
     };
     Ok(vec![match to {
         DType::F32 => Item::wrap(bits.mapv(|bits| f32::from_bits(bits as u32))),
@@ -47,6 +49,7 @@ pub(crate) fn bit_cast(call: &Call<'_, '_>) -> Outputs {
         DType::U32 => Item::wrap(bits.mapv(|bits| bits as u32)),
         DType::U64 => Item::wrap(bits),
         DType::Bool => Item::wrap(bits.mapv(|bits| bits != 0)),
+        DType::C64 | DType::C128 | DType::String => return Err(unfit()),
         other => Array::Small(other, bits.mapv(|bits| bits as u8).into()),
     }])
 }

@@ -1,6 +1,6 @@
 //! The input of a kernel: one node, its inputs as arrays, and helpers to read attributes, axes and integer inputs.
 
-use byoc_plugin_api::{DType, Error, Node};
+use byoc_plugin_api::{DType, Error, Node, Texts};
 use ndarray::{ArrayD, ArrayViewD};
 
 use super::array::{Array, Item, count};
@@ -12,20 +12,23 @@ pub(crate) struct Call<'n, 'a> {
     inputs: Vec<Option<Array<'a>>>,
     outputs: &'n [Option<DType>],
     shape: Option<&'n [usize]>,
+    /// What handles stand for.
+    pub(super) table: Option<&'n dyn Texts>,
 }
 
 /// What a kernel returns: the outputs by position.
 pub(crate) type Outputs = Result<Vec<Array<'static>>, Error>;
 
 impl<'n, 'a> Call<'n, 'a> {
-    /// A call with these inputs; `outputs` are the wanted types where they are known, `shape` is that of output 0.
+    /// A call with these inputs; `outputs` are the wanted types where they are known, `shape` is that of output 0, and `table` what
+    /// handles of texts stand for.
     pub(crate) fn new(
         node: &'n Node,
         inputs: Vec<Option<Array<'a>>>,
-        outputs: &'n [Option<DType>],
-        shape: Option<&'n [usize]>,
+        (outputs, shape): (&'n [Option<DType>], Option<&'n [usize]>),
+        table: Option<&'n dyn Texts>,
     ) -> Self {
-        Call { node, inputs, outputs, shape }
+        Call { node, inputs, outputs, shape, table }
     }
 
     /// The input at this position.

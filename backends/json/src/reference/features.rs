@@ -1,31 +1,27 @@
 //! Operators of `ai.onnx.ml` that prepare features: rows of a table are examples, columns are features.
 
-use std::collections::HashMap;
-
 use byoc_plugin_api::{DType, Error};
 use ndarray::{ArrayD, ArrayViewD};
 
 use super::array::{Array, Item, each, shaped};
-use super::call::{Call, Outputs, same};
+use super::call::{Call, Outputs};
 use super::types::Types;
-use super::{ANY, I64, Kernel, kernel};
+use super::{ANY, I64, Kernel, STRING, kernel};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
-    kernel("ai.onnx.ml.ArrayFeatureExtractor", extract, &[TABLE, I64]),
+    kernel("ai.onnx.ml.ArrayFeatureExtractor", extract, &[TABLE.or(STRING), I64]),
     kernel("ai.onnx.ml.Binarizer", binarize, &[TABLE]),
     kernel("ai.onnx.ml.FeatureVectorizer", concatenate, &[TABLE]),
     kernel("ai.onnx.ml.Imputer", impute, &[TABLE, ANY]),
-    kernel("ai.onnx.ml.LabelEncoder", encode_labels, &[LABEL, ANY]),
     kernel("ai.onnx.ml.Normalizer", normalize, &[TABLE]),
-    kernel("ai.onnx.ml.OneHotEncoder", one_hot, &[TABLE, ANY]),
     kernel("ai.onnx.ml.Scaler", scale, &[TABLE, ANY]),
 ];
 
 /// The element types of a table of features.
 pub(super) const TABLE: Types = Types::of(&[DType::F32, DType::F64, DType::I32, DType::I64]);
-const LABEL: Types = TABLE.or(Types::of(&[DType::I16]));
+pub(super) const LABEL: Types = TABLE.or(Types::of(&[DType::I16]));
 
 /// The numbers of a list that is one for all columns or one for each, by the place of an element of `x`.
 fn per_column<T: Copy>(x: &Array<'_>, list: &[T]) -> Result<impl Fn(usize) -> T, Error> {
@@ -157,63 +153,6 @@ fn concatenate(call: &Call<'_, '_>) -> Outputs {
     as_f32(shaped(&shape, values)?)
 }
 
-/// `OneHotEncoder`: for each element a 1 at the place of its category, the last one where it has several.
-fn one_hot(call: &Call<'_, '_>) -> Outputs {
-    let x = call.input(0)?;
-    let categories = call.ints(1).ok_or_else(|| Error::new("OneHotEncoder has no categories"))?;
-    let places: HashMap<i64, usize> =
-        categories.iter().enumerate().map(|(place, &category)| (category, place)).collect();
-    let shape = [x.shape(), &[categories.len()]].concat();
-    let mut values = vec![0f32; call.count(&shape)?];
-    for (element, row) in x.to_ints().into_iter().zip(values.chunks_exact_mut(categories.len().max(1))) {
-        match places.get(&element) {
-            Some(&place) => row[place] = 1.0,
-            None if call.node.int("zeros", 1) != 0 => {}
-            None => {
-                return Err(Error::new(format!("{element} is not one of the categories of OneHotEncoder"))
-                    .hint("Give it only what it was trained with, or export it with zeros=1"));
-            }
-        }
-    }
-    Ok(vec![Item::wrap(shaped(&shape, values)?)])
-}
-
-/// What stands for a key: both zeros are one, and so are all NaNs.
-fn key<T: Item>(value: T) -> i128 {
-    match value.to_f64() {
-        _ if !T::DTYPE.is_float() => value.to_int(),
-        float if float.is_nan() => i128::MAX,
-        float => i128::from((float + 0.0).to_bits()),
-    }
-}
-
-/// `LabelEncoder`: the value of the first key that each element is, or the default.
-fn encode_labels(call: &Call<'_, '_>) -> Outputs {
-    fn keys_of(array: &Array<'_>) -> Vec<i128> {
-        each!(array, x => x.iter().map(|&value| key(value)).collect())
-    }
-    let (x, default, keys, values) = (call.input(0)?, call.input(1)?, call.input(2)?, call.input(3)?);
-    if x.dtype() != keys.dtype()
-        || values.dtype() != default.dtype()
-        || keys.len() != values.len()
-        || default.len() != 1
-    {
-        return Err(Error::new("the keys, the values and the default of LabelEncoder do not fit"));
-    }
-    let mut places = HashMap::new();
-    for (place, key) in keys_of(keys).into_iter().enumerate() {
-        places.entry(key).or_insert(place);
-    }
-    let found: Vec<Option<usize>> = keys_of(x).iter().map(|key| places.get(key).copied()).collect();
-    fn pick<T: Item>(values: ArrayViewD<'_, T>, default: &Array<'_>, found: &[Option<usize>]) -> Result<Vec<T>, Error> {
-        let default = same(&values, default)?.first().copied().unwrap_or_default();
-        let values: Vec<T> = values.iter().copied().collect();
-        let one = |place: &Option<usize>| place.and_then(|place| values.get(place).copied()).unwrap_or(default);
-        Ok(found.iter().map(one).collect())
-    }
-    each!(values, values => Ok(vec![Item::wrap(shaped(x.shape(), pick(values.view(), default, &found)?)?)]))
-}
-
 #[cfg(test)]
 mod tests {
     use byoc_plugin_api::Attribute;
@@ -279,20 +218,5 @@ mod tests {
         assert_eq!(joined(&[2], vec![tensor(&[2], &[1f32, 2.0])]).0, [1, 2]);
         let wrong = message("ai.onnx.ml.FeatureVectorizer", &[("inputdimensions", list(&[2]))], vec![x()]);
         assert_eq!(wrong, "input 0 has 3 columns, unlike 'inputdimensions'");
-    }
-
-    #[test]
-    fn categories_and_labels() {
-        let x = || tensor(&[2], &[2.9f32, -1.0]);
-        let hot = first("ai.onnx.ml.OneHotEncoder", &[], vec![x(), tensor(&[2], &[1u8, 2])]);
-        assert_eq!(hot, (vec![2, 2], vec![0.0, 1.0, 0.0, 0.0]));
-        let strict =
-            message("ai.onnx.ml.OneHotEncoder", &[("zeros", Attribute::Int(0))], vec![x(), tensor(&[1], &[2u8])]);
-        assert_eq!(strict, "-1 is not one of the categories of OneHotEncoder");
-        let of =
-            |x, keys, values| first("ai.onnx.ml.LabelEncoder", &[], vec![x, tensor(&[1], &[-1f32]), keys, values]).1;
-        let values = || tensor(&[3], &[5f32, 6.0, 7.0]);
-        assert_eq!(of(tensor(&[3], &[1i64, 2, 3]), tensor(&[3], &[1i64, 1, 3]), values()), [5.0, -1.0, 7.0]);
-        assert_eq!(of(tensor(&[3], &[NAN, -0.0, 2.0]), tensor(&[3], &[0f32, NAN, 1.0]), values()), [6.0, 5.0, -1.0]);
     }
 }

@@ -6,17 +6,17 @@ use ndarray::{ArrayViewD, Dimension, IxDyn};
 use super::array::{Array, Item, count, each, each_number, elements, shaped};
 use super::call::{Call, Outputs, around, index, same};
 use super::number::Number;
-use super::{ANY, I64, INDEX, Kernel, SAME, kernel};
+use super::{I64, INDEX, Kernel, MOVED, SAME, kernel};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
-    kernel("Gather", gather, &[ANY, INDEX]),
-    kernel("GatherElements", gather_elements, &[ANY, INDEX]),
-    kernel("GatherND", gather_nd, &[ANY, I64]),
-    kernel("ReverseSequence", reverse_sequence, &[ANY, I64]),
-    kernel("ScatterElements", scatter_elements, &[ANY, INDEX, SAME]),
-    kernel("ScatterND", scatter_nd, &[ANY, I64, SAME]),
+    kernel("Gather", gather, &[MOVED, INDEX]),
+    kernel("GatherElements", gather_elements, &[MOVED, INDEX]),
+    kernel("GatherND", gather_nd, &[MOVED, I64]),
+    kernel("ReverseSequence", reverse_sequence, &[MOVED, I64]),
+    kernel("ScatterElements", scatter_elements, &[MOVED, INDEX, SAME]),
+    kernel("ScatterND", scatter_nd, &[MOVED, I64, SAME]),
 ];
 
 /// `Gather` along one axis.

@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::Error;
 
-use super::array::shaped;
+use super::array::{Array, shaped};
 use super::call::{Call, Outputs};
 use super::features::{TABLE, as_f32};
 use super::scores::{Lists, Transform, best, classified, rows, table};
@@ -56,8 +56,8 @@ fn linear_regressor(call: &Call<'_, '_>) -> Outputs {
 
 /// `LinearClassifier`: of the scores of all classes the largest one, or the sign of the only one.
 fn linear_classifier(call: &Call<'_, '_>) -> Outputs {
-    let lists = Lists::new(call, &["classlabels_ints", "coefficients", "intercepts"]);
-    let (labels, transform) = (lists.ints("classlabels_ints"), Transform::of(call)?);
+    let lists = Lists::new(call, &["classlabels_ints", "classlabels_strings", "coefficients", "intercepts"]);
+    let (labels, transform) = (lists.labels("classlabels_ints")?, Transform::of(call)?);
     let count = match lists.floats("intercepts").len() {
         0 => labels.len(),
         count => count,
@@ -67,13 +67,13 @@ fn linear_classifier(call: &Call<'_, '_>) -> Outputs {
     }
     let (_, mut scores) = products(call, &lists, count)?;
     if count < labels.len() {
-        let found = scores.iter().map(|&score| labels[usize::from(score > 0.0)]).collect();
+        let found = scores.iter().map(|&score| usize::from(score > 0.0)).collect::<Vec<_>>();
         let pairs = scores.iter().flat_map(|&score| transform.of_pair(1.0 - score, score)).collect();
-        return classified(found, 2, pairs);
+        return classified(&labels, &found, 2, pairs);
     }
-    let found = scores.chunks_exact(count).map(|row| labels[best(row)]).collect();
+    let found = scores.chunks_exact(count).map(best).collect::<Vec<_>>();
     scores.chunks_exact_mut(count).for_each(|row| transform.apply(row));
-    classified(found, count, scores)
+    classified(&labels, &found, count, scores)
 }
 
 /// The function that stands for a product of two vectors.
@@ -147,6 +147,7 @@ struct Machine {
 
 const MACHINE: &[&str] = &[
     "classlabels_ints",
+    "classlabels_strings",
     "coefficients",
     "kernel_params",
     "prob_a",
@@ -160,7 +161,7 @@ const MACHINE: &[&str] = &[
 fn svm_classifier(call: &Call<'_, '_>) -> Outputs {
     let lists = Lists::new(call, MACHINE);
     let (labels, transform, similarity) =
-        (lists.ints("classlabels_ints"), Transform::of(call)?, Similarity::of(call, &lists)?);
+        (lists.labels("classlabels_ints")?, Transform::of(call)?, Similarity::of(call, &lists)?);
     if lists.ints("vectors_per_class").is_empty() {
         return linear_machine(call, &lists, &labels, transform);
     }
@@ -176,7 +177,7 @@ fn svm_classifier(call: &Call<'_, '_>) -> Outputs {
         let near: Vec<f64> =
             (0..count).map(|k| similarity.between(row, &vectors[k * columns..(k + 1) * columns])).collect();
         let (pairs, votes) = machine.pairs(&near);
-        found.push(labels[best(&votes)]);
+        found.push(best(&votes));
         let mut scores = match machine.sigmoids.is_empty() {
             false => machine.probabilities(&pairs),
             // As in onnxruntime: the score of the pair is that of its second class, and a softmax changes neither.
@@ -194,11 +195,11 @@ fn svm_classifier(call: &Call<'_, '_>) -> Outputs {
         let pairs = machine.rho.len();
         width = if labels.len() == 2 || !machine.sigmoids.is_empty() { labels.len() } else { pairs };
     }
-    classified(found, width, all)
+    classified(&labels, &found, width, all)
 }
 
 /// Without support vectors: the largest product with the coefficients of a class.
-fn linear_machine(call: &Call<'_, '_>, lists: &Lists<'_, '_, '_>, labels: &[i64], transform: Transform) -> Outputs {
+fn linear_machine(call: &Call<'_, '_>, lists: &Lists<'_, '_, '_>, labels: &Array<'_>, transform: Transform) -> Outputs {
     let ((height, columns, x), coefficients) = (table(call)?, lists.floats("coefficients"));
     let Some(&rho) = lists
         .floats("rho")
@@ -211,11 +212,11 @@ fn linear_machine(call: &Call<'_, '_>, lists: &Lists<'_, '_, '_>, labels: &[i64]
     for row in rows(&x, height, columns) {
         let score = |k: usize| dot(row, &coefficients[k * columns..(k + 1) * columns]) + rho;
         let mut scores: Vec<f64> = (0..labels.len()).map(score).collect();
-        found.push(labels[best(&scores)]);
+        found.push(best(&scores));
         transform.apply(&mut scores);
         all.extend(scores);
     }
-    classified(found, labels.len(), all)
+    classified(labels, &found, labels.len(), all)
 }
 
 impl Machine {
@@ -313,7 +314,7 @@ mod tests {
             let labels = tensor(&[2], &[5u8, 7]);
             let counts = tensor(&[2], &[2u8, 1]);
             let rho = tensor(&[1], &[0.1f32]);
-            let inputs = vec![x(), labels, weights(), params(), of(-1.5f32), of(0.2f32), rho, vectors(), counts];
+            let inputs = vec![x(), labels, None, weights(), params(), of(-1.5f32), of(0.2f32), rho, vectors(), counts];
             let found = all("ai.onnx.ml.SVMClassifier", &rbf[..1], inputs).expect("runs");
             assert_eq!(found[0].to_ints(), [5]);
             found[1].to_f64().into_iter().collect::<Vec<_>>()
@@ -332,12 +333,23 @@ mod tests {
         let labels = || tensor(&[2], &[5u8, 7]);
         for (op, inputs) in [
             ("LinearRegressor", vec![x(), tensor(&[3], &[1f32; 3])]),
-            ("LinearClassifier", vec![x(), labels(), tensor(&[3], &[1f32; 3])]),
+            ("LinearClassifier", vec![x(), labels(), None, tensor(&[3], &[1f32; 3])]),
             ("SVMRegressor", vec![x(), tensor(&[2], &[1f32; 2])]),
-            ("SVMClassifier", vec![x(), labels(), tensor(&[2], &[1f32; 2])]),
+            ("SVMClassifier", vec![x(), labels(), None, tensor(&[2], &[1f32; 2])]),
             (
                 "SVMClassifier",
-                vec![x(), labels(), tensor(&[2], &[1f32; 2]), None, None, None, None, None, tensor(&[2], &[255u8; 2])],
+                vec![
+                    x(),
+                    labels(),
+                    None,
+                    tensor(&[2], &[1f32; 2]),
+                    None,
+                    None,
+                    None,
+                    None,
+                    None,
+                    tensor(&[2], &[255u8; 2]),
+                ],
             ),
         ] {
             let expected = format!("the lists of ai.onnx.ml.{op} do not fit the features");

@@ -4,6 +4,7 @@ use byoc_plugin_api::Error;
 
 use super::array::{Array, Item, shaped};
 use super::call::{Call, Outputs};
+use super::gather::taken;
 
 /// The inputs of a node that are attributes in ONNX, by name.
 pub(super) struct Lists<'c, 'n, 'a> {
@@ -25,6 +26,17 @@ impl<'c, 'n, 'a> Lists<'c, 'n, 'a> {
     /// Integers; none where the list is absent.
     pub(super) fn ints(&self, name: &str) -> Vec<i64> {
         self.get(name).map_or_else(Vec::new, Array::to_ints)
+    }
+
+    /// The labels of the classes: texts by their handles, or the integers of that list.
+    pub(super) fn labels(&self, integers: &str) -> Result<Array<'static>, Error> {
+        match self.get("classlabels_strings") {
+            Some(texts) => Ok(texts.to_owned()),
+            None => {
+                let labels = self.ints(integers);
+                Ok(Item::wrap(shaped(&[labels.len()], labels)?))
+            }
+        }
     }
 
     /// Numbers, in the form that is there; none where the list is absent.
@@ -141,11 +153,12 @@ pub(super) fn best(scores: &[f64]) -> usize {
     best
 }
 
-/// The labels and the scores of all rows.
-pub(super) fn classified(labels: Vec<i64>, columns: usize, scores: Vec<f64>) -> Outputs {
-    let rows = labels.len();
+/// The labels of all rows, each by its place among `labels`, and their scores.
+pub(super) fn classified(labels: &Array<'_>, places: &[usize], columns: usize, scores: Vec<f64>) -> Outputs {
+    let rows = places.len();
     let scores = shaped(&[rows, columns], scores)?;
-    Ok(vec![Item::wrap(shaped(&[rows], labels)?), Array::from_f64(byoc_plugin_api::DType::F32, scores)])
+    let labels = taken(labels, (1, labels.len(), 1), places, &[rows])?;
+    Ok(labels.into_iter().chain([Array::from_f64(byoc_plugin_api::DType::F32, scores)]).collect())
 }
 
 #[cfg(test)]

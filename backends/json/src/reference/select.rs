@@ -9,16 +9,16 @@ use ndarray::ArrayViewD;
 use super::array::{Array, Item, count, each, elements, shaped};
 use super::call::{Call, Outputs, around, axis};
 use super::gather::taken;
-use super::{ANY, BOOL, I64, Kernel, NUMBER, kernel};
+use super::{BOOL, I64, Kernel, MOVED, NUMBER, kernel};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
-    kernel("Compress", compress, &[ANY, BOOL]),
-    kernel("NonZero", non_zero, &[ANY]),
-    kernel("OneHot", one_hot, &[NUMBER, NUMBER, ANY]),
+    kernel("Compress", compress, &[MOVED, BOOL]),
+    kernel("NonZero", non_zero, &[MOVED]),
+    kernel("OneHot", one_hot, &[NUMBER, NUMBER, MOVED]),
     kernel("TopK", top_k, &[NUMBER, I64]),
-    kernel("Unique", unique, &[ANY]),
+    kernel("Unique", unique, &[MOVED]),
 ];
 
 /// How elements are sorted.
@@ -47,7 +47,7 @@ pub(crate) fn non_zero(call: &Call<'_, '_>) -> Outputs {
     fn places<T: Item>(x: &ArrayViewD<'_, T>) -> Vec<usize> {
         x.iter().enumerate().filter(|(_, value)| **value != T::default()).map(|(place, _)| place).collect()
     }
-    let x = call.input(0)?;
+    let [x] = &call.comparable([0])?;
     let found = each!(x, x => places(&x.view()));
     let shape = [x.shape().len(), found.len()];
     let mut data = Vec::with_capacity(call.count(&shape)?);
@@ -83,7 +83,8 @@ pub(crate) fn unique(call: &Call<'_, '_>) -> Outputs {
     let x = call.input(0)?;
     let axis = optional_axis(call, x.shape().len())?;
     let (outer, size, inner) = axis.map_or((1, x.len(), 1), |axis| around(x.shape(), axis));
-    let mut groups = each!(x, x => groups(&x.view(), (outer, size, inner)));
+    let [compared] = &call.comparable([0])?;
+    let mut groups = each!(compared, x => groups(&x.view(), (outer, size, inner)));
     if call.node.int("sorted", 1) == 0 {
         groups.sort_unstable();
     }

@@ -6,20 +6,20 @@ use ndarray::{Array1, ArrayD, ArrayViewD, Axis, IxDyn, Slice};
 use super::array::{Array, Item, count, dims, each, elements, shaped};
 use super::binary::{broadcast, broadcast_shape};
 use super::call::{Call, Outputs, around, axes, same};
-use super::{ALL, ANY, I64, Kernel, SAME, kernel, mover};
+use super::{ALL, I64, Kernel, MOVED, SAME, kernel, mover};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
-    kernel("Concat", concat, &[ANY, SAME]),
-    kernel("Expand", expand, &[ANY, I64]),
+    kernel("Concat", concat, &[MOVED, SAME]),
+    kernel("Expand", expand, &[MOVED, I64]),
     mover("Flatten", flatten, &[ALL]),
     mover("Reshape", reshape, &[ALL, I64]),
     mover("Shape", shape, &[ALL]),
     mover("Size", size, &[ALL]),
-    kernel("Split", split, &[ANY, I64]),
+    kernel("Split", split, &[MOVED, I64]),
     mover("Squeeze", squeeze, &[ALL, I64]),
-    kernel("Tile", tile, &[ANY, I64]),
+    kernel("Tile", tile, &[MOVED, I64]),
     mover("Transpose", transpose, &[ALL]),
     mover("Unsqueeze", unsqueeze, &[ALL, I64]),
 ];

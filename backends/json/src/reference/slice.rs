@@ -5,14 +5,14 @@ use ndarray::{ArrayD, ArrayViewD, Axis};
 
 use super::array::{Item, count, each, elements, shaped};
 use super::call::{Call, Outputs, axes, same};
-use super::{ALL, ANY, I64, INDEX, Kernel, SAME, kernel, mover};
+use super::{ALL, I64, INDEX, Kernel, MOVED, SAME, kernel, mover};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
     mover("Pad", pad, &[ALL, I64, SAME, INDEX]),
-    kernel("Slice", slice, &[ANY, INDEX]),
-    kernel("Trilu", trilu, &[ANY, I64]),
+    kernel("Slice", slice, &[MOVED, INDEX]),
+    kernel("Trilu", trilu, &[MOVED, I64]),
 ];
 
 /// Indices that `start..end` with this step takes of `size` elements, by the rules of ONNX: backwards, a

@@ -1,4 +1,4 @@
-//! `TfIdfVectorizer` of integers.
+//! `TfIdfVectorizer`.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use byoc_plugin_api::{DType, Error};
 
 use super::array::{Array, shaped};
 use super::call::{Call, Outputs};
-use super::{ANY, INDEX, Kernel, kernel};
+use super::{ANY, INDEX, Kernel, STRING, kernel};
 
 /// The operator of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
-    kernel("TfIdfVectorizer", tf_idf, &[INDEX, ANY]),
+    kernel("TfIdfVectorizer", tf_idf, &[INDEX.or(STRING), ANY.or(STRING)]),
 ];
 
 /// The n-grams of each length, with their numbers.
@@ -38,16 +38,18 @@ fn grams(counts: &[i64], pool: &[i64]) -> Option<(Grams, usize)> {
 /// weight; or the product of both.
 fn tf_idf(call: &Call<'_, '_>) -> Outputs {
     let unfit = || Error::new("the n-grams of TfIdfVectorizer do not fit its other lists");
-    let pool = call.ints(1).ok_or_else(unfit)?;
+    let pool = if call.input(0)?.dtype() == DType::String { 2 } else { 1 };
+    call.optional(pool).ok_or_else(unfit)?;
+    let [x, pool] = &call.comparable([0, pool])?;
+    let pool = pool.to_ints();
     let places = call.node.ints("ngram_indexes").unwrap_or_default();
     let (grams, numbers) = grams(call.node.ints("ngram_counts").unwrap_or_default(), &pool).ok_or_else(unfit)?;
-    let weights: Option<Vec<f64>> = call.optional(2).map(|weights| weights.to_f64().into_iter().collect());
+    let weights: Option<Vec<f64>> = call.optional(3).map(|weights| weights.to_f64().into_iter().collect());
     let places =
         places.iter().map(|&place| usize::try_from(place).map_err(|_| unfit())).collect::<Result<Vec<_>, _>>()?;
     if numbers > places.len() || weights.as_ref().is_some_and(|weights| weights.len() != places.len()) {
         return Err(unfit());
     }
-    let x = call.input(0)?;
     let (rows, columns) = match *x.shape() {
         [columns] => (1, columns),
         [rows, columns] => (rows, columns),
@@ -110,7 +112,7 @@ mod tests {
         let x = || tensor(&[2, 8], &[1i64, 1, 3, 3, 3, 7, 8, 6, 5, 4, 5, 6, 7, 5, 2, 5]);
         let pool = || tensor(&[9], &[2u8, 3, 5, 5, 4, 5, 6, 7, 8]);
         let weights = || tensor(&[6], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        let run = |mode: &str| first("TfIdfVectorizer", &attributes(mode, &[0, 3]), vec![x(), pool(), weights()]);
+        let run = |mode: &str| first("TfIdfVectorizer", &attributes(mode, &[0, 3]), vec![x(), pool(), None, weights()]);
         assert_eq!(run("TF"), (vec![2, 6], vec![1.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 2.0, 1.0, 4.0, 0.0, 1.0]));
         assert_eq!(run("IDF").1, [6.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 5.0, 4.0, 3.0, 0.0, 1.0]);
         assert_eq!(run("TFIDF").1, [6.0, 0.0, 0.0, 0.0, 6.0, 0.0, 0.0, 10.0, 4.0, 12.0, 0.0, 1.0]);

@@ -42,6 +42,7 @@ const CLASSIFIER: &[&str] = &[
     "class_weights",
     "class_weights_as_tensor",
     "classlabels_int64s",
+    "classlabels_strings",
     "nodes_falsenodeids",
     "nodes_featureids",
     "nodes_missing_value_tracks_true",
@@ -162,7 +163,8 @@ fn regressor(call: &Call<'_, '_>) -> Outputs {
 /// its sum decides: it is a probability where no weight is negative.
 fn classifier(call: &Call<'_, '_>) -> Outputs {
     let lists = Lists::new(call, CLASSIFIER);
-    let (labels, ids, base) = (lists.ints("classlabels_int64s"), lists.ints("class_ids"), lists.floats("base_values"));
+    let (labels, ids, base) =
+        (lists.labels("classlabels_int64s")?, lists.ints("class_ids"), lists.floats("base_values"));
     let ((height, columns, x), transform) = (table(call)?, Transform::of(call)?);
     if labels.is_empty() {
         return Err(failed(call)("there is no label".into()));
@@ -179,22 +181,22 @@ fn classifier(call: &Call<'_, '_>) -> Outputs {
         match alone {
             Some(&0) => {
                 let score = scores[0];
-                found.push(labels[usize::from(score > least)]);
+                found.push(usize::from(score > least));
                 all.extend(transform.of_pair(if least > 0.0 { 1.0 - score } else { -score }, score));
                 continue;
             }
-            Some(_) => found.push(labels[usize::from(scores[1] > least)]),
+            Some(_) => found.push(usize::from(scores[1] > least)),
             // A class without a weight for the row is not chosen.
             None => {
                 let seen =
                     |(class, score): (usize, &f64)| if sums[class].is_some() { *score } else { f64::NEG_INFINITY };
-                found.push(labels[best(&scores.iter().enumerate().map(seen).collect::<Vec<_>>())]);
+                found.push(best(&scores.iter().enumerate().map(seen).collect::<Vec<_>>()));
             }
         }
         transform.apply(&mut scores);
         all.extend(scores);
     }
-    classified(found, labels.len(), all)
+    classified(&labels, &found, labels.len(), all)
 }
 
 #[cfg(test)]

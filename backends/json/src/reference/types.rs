@@ -30,9 +30,13 @@ impl Types {
     /// Types that Rust has not: what is stored in them is not calculated in them.
     pub const SMALL: Types =
         Types::FLOAT8.or(Types::of(&[DType::F8E8M0, DType::F4E2M1, DType::I4, DType::U4, DType::I2, DType::U2]));
+    /// Complex numbers and texts: what is moved, and not calculated.
+    pub const OPAQUE: Types = Types::of(&[DType::C64, DType::C128, DType::String]);
+    /// Texts.
+    pub const STRING: Types = Types::of(&[DType::String]);
     /// Everything but booleans.
     pub const NUMBER: Types = Types::FLOAT.or(Types::INTEGER);
-    /// Every type that Rust has.
+    /// Every number that Rust has, and booleans.
     pub const ANY: Types = Types::NUMBER.or(Types::BOOL);
 
     /// The set of these types.

@@ -2,12 +2,12 @@
 
 use byoc_plugin_api::small::Round;
 use byoc_plugin_api::{DType, Error};
-use ndarray::ArrayViewD;
+use ndarray::{ArrayD, ArrayViewD};
 
 use super::array::{Array, Item, each, each_number};
 use super::call::{Call, Outputs, same};
 use super::number::Number;
-use super::{ALL, BOOL, FLOAT, Kernel, NUMBER, SAME, SIGNED, Types, kernel, mover};
+use super::{ALL, ANY, BOOL, FLOAT, Kernel, NUMBER, SAME, SIGNED, STRING, Types, kernel, mover, text_numbers};
 
 /// The operators of this file.
 #[rustfmt::skip]
@@ -20,7 +20,7 @@ pub(super) const KERNELS: &[Kernel] = &[
     kernel("Atan", |call| float(call, f64::atan), &[FLOAT]),
     kernel("Atanh", |call| float(call, f64::atanh), &[FLOAT]),
     kernel("BitwiseNot", bitwise_not, &[Types::INTEGER]),
-    kernel("Cast", cast, &[ALL]),
+    kernel("Cast", cast, &[ANY.or(Types::SMALL).or(STRING)]),
     kernel("Ceil", |call| float(call, f64::ceil), &[FLOAT]),
     kernel("Clip", clip, &[NUMBER, SAME]),
     kernel("Cosh", |call| float(call, f64::cosh), &[FLOAT]),
@@ -234,6 +234,9 @@ pub(crate) fn cast(call: &Call<'_, '_>) -> Outputs {
         "nearest" => Round::Nearest,
         _ => Round::Up,
     };
+    if to == DType::String || x.dtype() == DType::String {
+        return text_numbers::cast(call, to);
+    }
     let is_float = |dtype: DType| dtype.is_float() || dtype.is_small_float();
     // Integers of less than 8 bits wrap whatever they are made of.
     let wraps = to.shares_bytes() && !is_float(to);
@@ -245,6 +248,11 @@ pub(crate) fn cast(call: &Call<'_, '_>) -> Outputs {
         x if is_float(x.dtype()) || x.dtype().is_asked_for() => x.to_f64().mapv(|value| value as i128),
         _ => each!(x, x => x.mapv(Item::to_int)),
     };
+    Ok(vec![of_integers(to, &integers)?])
+}
+
+/// Integers in another type, in which they wrap.
+pub(super) fn of_integers(to: DType, integers: &ArrayD<i128>) -> Result<Array<'static>, Error> {
     macro_rules! to_each {
         ($($variant:ident $rust:ty),*) => {
             match to {
@@ -253,20 +261,20 @@ pub(crate) fn cast(call: &Call<'_, '_>) -> Outputs {
             }
         };
     }
-    Ok(vec![to_each!(
+    Ok(to_each!(
         F32 f32, F64 f64, F16 half::f16, BF16 half::bf16, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32,
         U64 u64, Bool bool
-    )])
+    ))
 }
 
 /// The element type with this number in ONNX.
 pub(crate) fn from_onnx(number: i64) -> Result<DType, Error> {
     use DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     use DType::{F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, I2, I4, U2, U4};
-    let types = [F32, U8, I8, U16, I16, I32, I64, Bool, F16, F64, U32, U64, BF16];
+    let types = [F32, U8, I8, U16, I16, I32, I64, DType::String, Bool, F16, F64, U32, U64, BF16];
     let small = [F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, U4, I4, F4E2M1, F8E8M0, U2, I2];
     let types = [types.as_slice(), &small].concat();
-    let numbers = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26];
+    let numbers = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26];
     let found = numbers.iter().position(|&known| known == number);
     found.map(|index| types[index]).ok_or_else(|| Error::new(format!("unknown ONNX element type {number}")))
 }

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use byoc_plugin_api::{DType, Element, Error, TensorView, TensorViewMut, contiguous_strides};
+use byoc_plugin_api::{DType, Element, Error, TensorView, TensorViewMut, Texts, contiguous_strides};
 
 use super::bind::Bound;
 use crate::kernels::Threads;
@@ -400,4 +400,6 @@ pub(super) struct Io<'i, 'r> {
     pub(super) outputs: &'i mut Outputs<'r>,
     pub(super) scratch: &'i mut [f32],
     pub(super) threads: &'i Threads,
+    /// What handles of texts stand for.
+    pub(super) texts: Option<&'i dyn Texts>,
 }

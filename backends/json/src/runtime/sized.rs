@@ -34,7 +34,8 @@ impl Loaded<'_> {
             node.inputs.iter().map(|value| value.map(view).transpose()).collect::<Result<_, Error>>()?;
         let arrays = views.iter().map(|view| view.as_ref().map(Array::from_view).transpose());
         let dtypes: Vec<_> = made.iter().map(|value| value.map(|value| program.values[value].dtype)).collect();
-        let results = reference::compute(&node, arrays.collect::<Result<_, _>>()?, &dtypes)?;
+        let results =
+            reference::compute_with(&node, arrays.collect::<Result<_, _>>()?, &dtypes, self.texts.as_deref())?;
         for (index, value) in program.outputs.iter().enumerate() {
             let place = made.iter().position(|made| *made == Some(*value));
             let array = place.and_then(|place| results.get(place));

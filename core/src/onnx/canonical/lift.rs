@@ -3,14 +3,14 @@
 
 use byoc_plugin_api::{Attribute, DType, from_hex};
 
-use super::{bad, missing, unsupported};
+use super::{bad, missing};
 use crate::diagnostic::Result;
 use crate::ir::Node;
 use crate::onnx::builder::Builder;
 use crate::onnx::tensor::Tensor;
 use crate::ops::OpDef;
-use crate::ops::attributes::{Default, Kind, check_kind};
-use crate::ops::ml::MODES;
+use crate::ops::attributes::{Default, check_kind};
+use crate::ops::ml::{MODES, NODES_MODES};
 
 /// Fails where an attribute that becomes a constant, or any of another domain than ONNX's own, is of another kind. (What else is of that
 /// one had other kinds in older forms.)
@@ -18,22 +18,6 @@ pub(super) fn check_kinds(node: &Node, def: &OpDef) -> Result<()> {
     for attribute in def.attributes.iter().filter(|attribute| attribute.lifted || !def.domain.is_empty()) {
         if let Some(value) = node.attributes.get(attribute.name) {
             check_kind(attribute, value).map_err(|error| error.within(format!("node '{}'", node.name)))?;
-        }
-    }
-    Ok(())
-}
-
-/// Fails where a node has strings in an attribute that stand for elements of tensors; empty lists of them are taken out.
-pub(super) fn refuse_strings(node: &mut Node, def: &OpDef) -> Result<()> {
-    for attribute in
-        def.attributes.iter().filter(|attribute| attribute.kind == Kind::Strings && attribute.until.is_some())
-    {
-        let Some(value) = node.attributes.remove(attribute.name) else { continue };
-        if !matches!(value, Attribute::Strings(texts) if texts.is_empty()) {
-            let cause =
-                format!("attribute '{}' of {} has strings, which byoc does not carry", attribute.name, def.qualified());
-            return Err(unsupported(node, cause)
-                .hint("Train or export the model with integers in their place, and map them outside of the model"));
         }
     }
     Ok(())
@@ -48,10 +32,14 @@ pub(super) fn lift(builder: &mut Builder<'_>, node: &mut Node, def: &OpDef) -> R
     for attribute in def.lifted() {
         let value = node.attributes.remove(attribute.name);
         let tensor = match value {
-            Some(Attribute::Strings(modes)) => Some(mode_numbers(node, &modes)?),
+            Some(Attribute::Strings(modes)) if attribute.name == NODES_MODES => Some(mode_numbers(node, &modes)?),
+            Some(Attribute::Strings(texts)) => {
+                let what = format!("node '{}': attribute '{}'", node.name, attribute.name);
+                Some(Tensor::of_texts(&what, vec![texts.len()], &texts)?)
+            }
             value => value.and_then(elements),
         };
-        let tensor = tensor.filter(|tensor| !tensor.bytes.is_empty());
+        let tensor = tensor.filter(|tensor| !tensor.is_empty());
         if tensor.is_none() && attribute.default == Default::Required {
             return Err(missing(node, attribute.name));
         }

@@ -24,7 +24,11 @@ pub(super) fn regressor(builder: &mut Builder<'_>, node: &mut Node, _: i64) -> R
 
 /// TreeEnsembleClassifier.
 pub(super) fn classifier(builder: &mut Builder<'_>, node: &mut Node, _: i64) -> Result<()> {
-    let labels = node.ints("classlabels_int64s").map_or(0, <[i64]>::len);
+    let texts = match node.attributes.get("classlabels_strings") {
+        Some(Attribute::Strings(texts)) => texts.len(),
+        _ => 0,
+    };
+    let labels = texts + node.ints("classlabels_int64s").map_or(0, <[i64]>::len);
     named_nodes(builder, node, "class", i64::try_from(labels).unwrap_or(i64::MAX))
 }
 

@@ -1,11 +1,12 @@
 //! Operators of `ai.onnx.ml`: weights that become constants, and trees that are none.
 
 use byoc_plugin_api::Attribute::{self, Floats, Ints, String, Strings};
-use byoc_plugin_api::{Constant, ConstantId, Constants, DType, Dim, Region, TensorView, Value, to_hex};
+use byoc_plugin_api::{Constant, ConstantId, Constants, DType, Dim, Region, TensorView, Value, text_block, to_hex};
 use prost::Message;
 
 use super::{failure, graph, input, model};
 use crate::diagnostic::Code;
+use crate::ir::{Graph, Node, ValueId};
 use crate::onnx::proto::{ModelProto, NodeProto, OperatorSetIdProto};
 use crate::onnx::{region_model, write};
 
@@ -44,15 +45,20 @@ fn tree(changed: &[(&'static str, Attribute)]) -> Vec<(&'static str, Attribute)>
     kept.chain(changed.iter().cloned()).collect()
 }
 
+/// The names of the inputs of a node.
+fn names(graph: &Graph, node: &Node) -> std::string::String {
+    let name = |input: &Option<ValueId>| input.map_or_else(|| "-".into(), |id| graph.value(id).name.clone());
+    node.inputs.iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn weights_become_constants_of_the_smallest_type() {
     let graph = graph(&with(3, "TreeEnsembleRegressor", &tree(&[])));
     let node = &graph.nodes[0];
     assert!(node.attributes.is_empty(), "{:?}", node.attributes);
-    let inputs = node.inputs.iter().map(|input| input.map_or_else(|| "-".into(), |id| graph.value(id).name.clone()));
     let expected = "x - - n_nodes_falsenodeids n_nodes_featureids - n_nodes_modes n_nodes_nodeids n_nodes_treeids \
                     n_nodes_truenodeids n_nodes_values - n_target_ids n_target_nodeids n_target_treeids n_target_weights";
-    assert_eq!(inputs.collect::<Vec<_>>().join(" "), expected);
+    assert_eq!(names(&graph, node), expected);
     let dtype = |index: usize| node.input(index).and_then(|id| graph.value(id).ty.clone()).map(|ty| ty.dtype);
     assert_eq!([dtype(6), dtype(8), dtype(15)], [Some(DType::U8), Some(DType::U8), Some(DType::F32)]);
 }
@@ -126,18 +132,30 @@ fn ensembles_that_lead_nowhere_are_errors() {
 }
 
 #[test]
-fn strings_and_maps_are_refused_by_name() {
-    let remedy = "Train or export the model with integers in their place, and map them outside of the model";
-    let strings = || Strings(vec!["cat".into()]);
-    let labels = [("classlabels_strings", strings()), ("coefficients", Floats(vec![1.0]))];
-    let cause = "node 'n': attribute 'classlabels_strings' of ai.onnx.ml.LinearClassifier has strings, which byoc does not carry";
-    assert_eq!(error(1, "LinearClassifier", &labels), (Code::UnknownOperator, cause.into(), remedy.into()));
+fn maps_are_refused_by_name() {
     let cause = "node 'n': operator ai.onnx.ml.ZipMap version 1 makes maps, which byoc does not carry";
     let remedy = "Export the model without it: with skl2onnx, options={id(model): {'zipmap': False}}";
     assert_eq!(error(1, "ZipMap", &[]), (Code::UnknownOperator, cause.into(), remedy.into()));
-    let cause = "node 'n': LabelEncoder version 1 is between strings and integers, and byoc does not carry strings";
-    let remedy = "Map the strings before the model, and give it integers";
-    assert_eq!(error(1, "LabelEncoder", &[]), (Code::UnknownOperator, cause.into(), remedy.into()));
+}
+
+/// Lists of texts are constants with a node that makes texts of them, version 1 of LabelEncoder a CategoryMapper.
+#[test]
+fn texts_are_made_of_constants() {
+    let texts = |texts: &[&str]| Strings(texts.iter().map(|text| (*text).to_owned()).collect());
+    let attributes = [("classlabels_strings", texts(&["no", "yes"])), ("coefficients", Floats(vec![1.0]))];
+    let model = with(1, "LinearClassifier", &attributes);
+    let read = graph(&model);
+    let shown: Vec<_> = read.nodes.iter().map(|node| format!("{} {}", node.op, names(&read, node))).collect();
+    assert_eq!(
+        shown,
+        ["DecodeStrings n_classlabels_strings_block", "LinearClassifier x - n_classlabels_strings n_coefficients"]
+    );
+    let encoder = [("classes_strings", texts(&["a", "b"])), ("default_int64", Attribute::Int(7))];
+    let read = graph(&with(1, "LabelEncoder", &encoder));
+    let mapper = read.nodes.last().expect("a node");
+    let shown = format!("{} {}", mapper.op, names(&read, mapper));
+    assert_eq!(shown, "CategoryMapper x n_cats_int64s n_cats_strings");
+    assert_eq!(mapper.attributes.keys().collect::<Vec<_>>(), ["default_int64"]);
 }
 
 #[test]
@@ -164,7 +182,7 @@ fn forms_that_do_not_fit_are_errors() {
             4,
             vec![("keys_int64s", Ints(vec![1])), ("keys_floats", Floats(vec![1.0]))],
             Code::BadNode,
-            "node 'n': LabelEncoder needs exactly one of the attributes keys_int64s, keys_floats, keys_tensor",
+            "node 'n': LabelEncoder needs exactly one of the attributes keys_int64s, keys_floats, keys_strings, keys_tensor",
         ),
         (
             "Normalizer",
@@ -227,6 +245,52 @@ fn constants_are_attributes_again_in_a_written_region() {
     let hidden = nodes(written(true));
     assert_ne!(attributes(&hidden[0]), attributes(&nodes_of[0]));
     assert_eq!(attributes(&hidden[1]), attributes(&nodes_of[1]));
+}
+
+/// Constant texts are attributes, or tensors of texts, again in a written region; those that come from elsewhere are no attribute.
+#[test]
+fn texts_are_texts_again_in_a_written_region() {
+    let value = |name: &str, dtype, size: usize| Value { name: name.into(), dtype, shape: vec![Dim::Fixed(size)] };
+    let block = text_block(&["cat", "dog"]).expect("few texts");
+    let decode = byoc_plugin_api::Node {
+        attributes: [("shape".to_owned(), Ints(vec![2]))].into(),
+        domain: "byoc".into(),
+        ..region_node("DecodeStrings", vec![Some(1)], 2)
+    };
+    let concat = byoc_plugin_api::Node { domain: "".into(), ..region_node("StringConcat", vec![Some(0), Some(2)], 4) };
+    let region = |last: byoc_plugin_api::Node, decodes: bool| Region {
+        symbol: "r".into(),
+        values: vec![
+            value("x", DType::String, 2),
+            value("block", DType::U8, block.len()),
+            value("pets", DType::String, 2),
+            value("y", DType::F32, 4),
+            value("z", DType::String, 2),
+        ],
+        inputs: if decodes { vec![0] } else { vec![0, 2] },
+        outputs: last.outputs.iter().map(|output| output.expect("an output")).collect(),
+        constants: vec![Constant { id: ConstantId(1), value: 1, inline: None, shared: false }],
+        nodes: decodes.then(|| decode.clone()).into_iter().chain([last]).collect(),
+        ..Region::default()
+    };
+    let written = |region: &Region| {
+        let (shape, strides) = ([block.len() as i64], [1]);
+        let view = TensorView::from_slice(&block, &shape, &strides).expect("fits");
+        let model = region_model(region, &Constants::new(vec![(ConstantId(1), view)]), false, &[]);
+        model.map(|bytes| ModelProto::decode(bytes).expect("a model").graph.expect("a graph"))
+    };
+    let encoder = || region_node("OneHotEncoder", vec![Some(0), None, Some(2)], 3);
+    let graph = written(&region(encoder(), true)).expect("writes");
+    assert_eq!((graph.node.len(), graph.initializer.len(), graph.node[0].input.len()), (1, 0, 1));
+    assert_eq!(graph.node[0].attribute[0].strings, ["cat", "dog"]);
+    let graph = written(&region(concat, true)).expect("writes");
+    assert_eq!((graph.node.len(), graph.initializer.len()), (1, 1));
+    assert_eq!(
+        (&graph.node[0].input[1], &graph.initializer[0].string_data[..]),
+        (&"pets".to_owned(), &["cat", "dog"].map(Into::into)[..])
+    );
+    let error = written(&region(encoder(), false)).expect_err("it is no constant");
+    assert_eq!(error.message, "attribute 'cats_strings' of node 'OneHotEncoder' is computed outside of the region");
 }
 
 fn region_node(op: &str, inputs: Vec<Option<usize>>, output: usize) -> byoc_plugin_api::Node {

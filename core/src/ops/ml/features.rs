@@ -5,7 +5,7 @@ use byoc_plugin_api::{DType, Dim};
 
 use super::NUMBERS;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::ops::infer::{bad, mismatch, unknown};
+use crate::ops::infer::{STRING, bad, mismatch, unknown};
 use crate::ops::{Infer, Scalar};
 
 /// Scaler: the difference to an offset times a scale, both for all features or for each.
@@ -77,7 +77,7 @@ pub(super) fn imputer(infer: &mut Infer<'_>) -> Result<()> {
 
 /// ArrayFeatureExtractor: the features of the given numbers. A vector counts as a row.
 pub(super) fn extractor(infer: &mut Infer<'_>) -> Result<()> {
-    let (x, y) = (infer.typed(0, NUMBERS)?, infer.typed(1, &[DType::I64])?);
+    let (x, y) = (infer.typed(0, &[NUMBERS, STRING].concat())?, infer.typed(1, &[DType::I64])?);
     let chosen = y.fixed_shape().map(|shape| shape.iter().product::<usize>());
     let chosen = match (chosen, y.shape.as_slice()) {
         (Some(chosen), _) => Dim::Fixed(chosen),
@@ -133,16 +133,30 @@ pub(super) fn vectorizer(infer: &mut Infer<'_>) -> Result<()> {
 
 /// OneHotEncoder: for each element a 1 at the place of its category. Numbers are truncated to integers.
 pub(super) fn one_hot(infer: &mut Infer<'_>) -> Result<()> {
-    let mut x = infer.typed(0, NUMBERS)?;
-    let categories = length(infer, 1, "cats_int64s")?.ok_or_else(|| bad("attribute 'cats_int64s' is missing"))?;
+    let mut x = infer.typed(0, &[NUMBERS, STRING].concat())?;
+    let (at, name) = if x.dtype == DType::String { (2, "cats_strings") } else { (1, "cats_int64s") };
+    let categories = length(infer, at, name)?.ok_or_else(|| bad(format!("attribute '{name}' is missing")))?;
     x.shape.push(Dim::Fixed(categories));
     infer.set(0, DType::F32, x.shape);
     Ok(())
 }
 
+/// CategoryMapper: the integer of each text, or the text of each integer.
+pub(super) fn category_mapper(infer: &mut Infer<'_>) -> Result<()> {
+    let x = infer.typed(0, &[DType::I64, DType::String])?;
+    let [ints, texts] = [(1, "cats_int64s"), (2, "cats_strings")].map(|(at, name)| length(infer, at, name));
+    let (ints, texts) = (ints?.unwrap_or(0), texts?.unwrap_or(0));
+    if ints != texts {
+        return Err(mismatch(format!("there are {texts} texts for {ints} integers")));
+    }
+    let dtype = if x.dtype == DType::String { DType::I64 } else { DType::String };
+    infer.set(0, dtype, x.shape);
+    Ok(())
+}
+
 /// LabelEncoder: the value of the key that each element is, or the default.
 pub(super) fn label_encoder(infer: &mut Infer<'_>) -> Result<()> {
-    const TYPES: &[DType] = &[DType::F32, DType::F64, DType::I64, DType::I32, DType::I16];
+    const TYPES: &[DType] = &[DType::F32, DType::F64, DType::I64, DType::I32, DType::I16, DType::String];
     let x = infer.typed(0, TYPES)?;
     let (default, keys, values) = (infer.typed(1, TYPES)?, infer.typed(2, TYPES)?, infer.typed(3, TYPES)?);
     for (name, found, expected, of) in [("keys", &keys, &x, "input 0"), ("default", &default, &values, "the values")] {
@@ -236,7 +250,13 @@ mod tests {
         ),
         ("ai.onnx.ml.OneHotEncoder", "", "f32[n,3] u8[4]", "f32[n,3,4]"),
         ("ai.onnx.ml.OneHotEncoder", "", "f32[n,3]", "[B106] attribute 'cats_int64s' is missing"),
+        ("ai.onnx.ml.OneHotEncoder", "", "string[n] - string[4]", "f32[n,4]"),
+        ("ai.onnx.ml.OneHotEncoder", "", "string[n] u8[4]", "[B106] attribute 'cats_strings' is missing"),
+        ("ai.onnx.ml.CategoryMapper", "", "string[n,3] u8[4] string[4]", "i64[n,3]"),
+        ("ai.onnx.ml.CategoryMapper", "", "i64[n,3] u8[4] string[4]", "string[n,3]"),
+        ("ai.onnx.ml.CategoryMapper", "", "i64[n,3] u8[4] string[3]", "[B202] there are 3 texts for 4 integers"),
         ("ai.onnx.ml.LabelEncoder", "", "i64[n,3] f32[1] i64[4] f32[4]", "f32[n,3]"),
+        ("ai.onnx.ml.LabelEncoder", "", "string[n] string[1] string[4] string[4]", "string[n]"),
         (
             "ai.onnx.ml.LabelEncoder",
             "",

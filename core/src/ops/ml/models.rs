@@ -56,9 +56,19 @@ fn targets(infer: &Infer<'_>, name: &str) -> Result<usize> {
     found.ok_or_else(|| bad(format!("attribute '{name}' is {value}, expected 1 to {most}")))
 }
 
+/// How many classes there are, by the list of their labels, and the type of those: integers, whose list has that name, or texts.
+fn labels(infer: &Infer<'_>, integers: &str) -> Result<(usize, DType)> {
+    match (count(infer, integers)?, count(infer, "classlabels_strings")?) {
+        (0, 0) => Err(bad(format!("attributes '{integers}' and 'classlabels_strings' are missing"))),
+        (labels, 0) => Ok((labels, DType::I64)),
+        (0, labels) => Ok((labels, DType::String)),
+        _ => Err(bad(format!("attributes '{integers}' and 'classlabels_strings' are both there"))),
+    }
+}
+
 /// The label of each row and its scores.
-fn classes(infer: &mut Infer<'_>, rows: Dim, scores: usize) {
-    infer.set(0, DType::I64, vec![rows.clone()]);
+fn classes(infer: &mut Infer<'_>, label: DType, rows: Dim, scores: usize) {
+    infer.set(0, label, vec![rows.clone()]);
     infer.set(1, DType::F32, vec![rows, Dim::Fixed(scores)]);
 }
 
@@ -85,7 +95,7 @@ fn same(infer: &Infer<'_>, name: &str, expected: usize) -> Result<()> {
 /// LinearClassifier: a score for each class, or one for the second of two.
 pub(super) fn linear_classifier(infer: &mut Infer<'_>) -> Result<()> {
     infer.choice("post_transform", &POST_TRANSFORMS)?;
-    let ((rows, columns), labels) = (table(infer)?, least_one(infer, "classlabels_ints")?);
+    let ((rows, columns), (labels, label)) = (table(infer)?, labels(infer, "classlabels_ints")?);
     let scores = match count(infer, "intercepts")? {
         0 => labels,
         1 if labels == 2 => 1,
@@ -95,7 +105,7 @@ pub(super) fn linear_classifier(infer: &mut Infer<'_>) -> Result<()> {
         return Err(mismatch(format!("there are {labels} labels for {scores} scores")));
     }
     fits(infer, "coefficients", scores, &columns)?;
-    classes(infer, rows, labels);
+    classes(infer, label, rows, labels);
     Ok(())
 }
 
@@ -138,14 +148,14 @@ pub(super) fn svm_regressor(infer: &mut Infer<'_>) -> Result<()> {
 /// of their pair and its negative. Without support vectors one for each class.
 pub(super) fn svm_classifier(infer: &mut Infer<'_>) -> Result<()> {
     infer.choice("post_transform", &POST_TRANSFORMS)?;
-    let ((rows, columns), labels) = (table(infer)?, least_one(infer, "classlabels_ints")?);
+    let ((rows, columns), (labels, label)) = (table(infer)?, labels(infer, "classlabels_ints")?);
     kernel(infer)?;
     least_one(infer, "rho")?;
     let coefficients = least_one(infer, "coefficients")?;
     let by_class = count(infer, "vectors_per_class")?;
     if by_class == 0 {
         fits(infer, "coefficients", labels, &columns)?;
-        classes(infer, rows, labels);
+        classes(infer, label, rows, labels);
         return Ok(());
     }
     if by_class != labels || labels < 2 {
@@ -169,7 +179,7 @@ pub(super) fn svm_classifier(infer: &mut Infer<'_>) -> Result<()> {
             )));
         }
     }
-    classes(infer, rows, if a > 0 || labels == 2 { labels } else { pairs });
+    classes(infer, label, rows, if a > 0 || labels == 2 { labels } else { pairs });
     Ok(())
 }
 
@@ -185,8 +195,8 @@ pub(super) fn tree_regressor(infer: &mut Infer<'_>) -> Result<()> {
 /// TreeEnsembleClassifier: a score for each class.
 pub(super) fn tree_classifier(infer: &mut Infer<'_>) -> Result<()> {
     infer.choice("post_transform", &POST_TRANSFORMS)?;
-    let ((rows, _), labels) = (table(infer)?, least_one(infer, "classlabels_int64s")?);
-    classes(infer, rows, labels);
+    let ((rows, _), (labels, label)) = (table(infer)?, labels(infer, "classlabels_int64s")?);
+    classes(infer, label, rows, labels);
     Ok(())
 }
 
@@ -229,14 +239,14 @@ mod tests {
             "f32[n,3] f32[3] f32[2]",
             "[B202] attribute 'intercepts' has 2 numbers, expected 1",
         ),
-        ("ai.onnx.ml.LinearClassifier", "", "f32[n,3] u8[3] f32[9] f32[3]", "i64[n] f32[n,3]"),
-        ("ai.onnx.ml.LinearClassifier", "", "f32[n,3] u8[2] f32[3] f32[1]", "i64[n] f32[n,2]"),
-        ("ai.onnx.ml.LinearClassifier", "", "f32[n,3] u8[3] f32[3] f32[1]", "[B202] there are 3 labels for 1 scores"),
+        ("ai.onnx.ml.LinearClassifier", "", "f32[n,3] u8[3] - f32[9] f32[3]", "i64[n] f32[n,3]"),
+        ("ai.onnx.ml.LinearClassifier", "", "f32[n,3] u8[2] - f32[3] f32[1]", "i64[n] f32[n,2]"),
+        ("ai.onnx.ml.LinearClassifier", "", "f32[n,3] u8[3] - f32[3] f32[1]", "[B202] there are 3 labels for 1 scores"),
         (
             "ai.onnx.ml.LinearClassifier",
             "",
-            "f32[n,3] - f32[3] f32[1]",
-            "[B106] attribute 'classlabels_ints' is missing",
+            "f32[n,3] - - f32[3] f32[1]",
+            "[B106] attributes 'classlabels_ints' and 'classlabels_strings' are missing",
         ),
         ("ai.onnx.ml.SVMRegressor", "n_supports=2 kernel_type=RBF", "f32[n,3] f32[2] f32[3] f32[1] f32[6]", "f32[n,1]"),
         (
@@ -251,19 +261,19 @@ mod tests {
             "f32[n,3] f32[2] - f32[1] f32[6]",
             "[B202] attribute 'n_supports' is 3, and there are 2 coefficients",
         ),
-        ("ai.onnx.ml.SVMClassifier", "", "f32[n,2] u8[4] f32[12] - - - f32[6] f32[8] u8[4]", "i64[n] f32[n,6]"),
+        ("ai.onnx.ml.SVMClassifier", "", "f32[n,2] u8[4] - f32[12] - - - f32[6] f32[8] u8[4]", "i64[n] f32[n,6]"),
         (
             "ai.onnx.ml.SVMClassifier",
             "",
-            "f32[n,2] u8[4] f32[12] - f32[6] f32[6] f32[6] f32[8] u8[4]",
+            "f32[n,2] u8[4] - f32[12] - f32[6] f32[6] f32[6] f32[8] u8[4]",
             "i64[n] f32[n,4]",
         ),
-        ("ai.onnx.ml.SVMClassifier", "", "f32[n,2] u8[2] f32[3] - - - f32[1] f32[6] u8[2]", "i64[n] f32[n,2]"),
-        ("ai.onnx.ml.SVMClassifier", "", "f32[n,2] u8[3] f32[6] - - - f32[1]", "i64[n] f32[n,3]"),
+        ("ai.onnx.ml.SVMClassifier", "", "f32[n,2] u8[2] - f32[3] - - - f32[1] f32[6] u8[2]", "i64[n] f32[n,2]"),
+        ("ai.onnx.ml.SVMClassifier", "", "f32[n,2] u8[3] - f32[6] - - - f32[1]", "i64[n] f32[n,3]"),
         (
             "ai.onnx.ml.SVMClassifier",
             "",
-            "f32[n,2] u8[4] f32[12] - f32[6] f32[5] f32[6] f32[8] u8[4]",
+            "f32[n,2] u8[4] - f32[12] - f32[6] f32[5] f32[6] f32[8] u8[4]",
             "[B202] attribute 'prob_b' has 5 numbers, expected 6: one for each pair of classes",
         ),
         ("ai.onnx.ml.TreeEnsembleRegressor", "n_targets=3 aggregate_function=MIN", "i64[n,2]", "f32[n,3]"),
@@ -273,7 +283,15 @@ mod tests {
             "f32[n,2]",
             "[B106] attribute 'aggregate_function' is 'MEAN', expected one of SUM, AVERAGE, MIN, MAX",
         ),
+        ("ai.onnx.ml.LinearClassifier", "", "f32[n,3] - string[2] f32[3] f32[1]", "string[n] f32[n,2]"),
+        (
+            "ai.onnx.ml.LinearClassifier",
+            "",
+            "f32[n,3] u8[2] string[2] f32[3] f32[1]",
+            "[B106] attributes 'classlabels_ints' and 'classlabels_strings' are both there",
+        ),
         ("ai.onnx.ml.TreeEnsembleClassifier", "", "f32[n,2] - - - - - - - u8[5]", "i64[n] f32[n,5]"),
+        ("ai.onnx.ml.TreeEnsembleClassifier", "", "f32[n,2] - - - - - - - - string[5]", "string[n] f32[n,5]"),
         (
             "ai.onnx.ml.TreeEnsemble",
             "post_transform=5",

@@ -67,7 +67,7 @@ impl ControlFlow {
     fn branch(&mut self, inputs: &[TensorView<'_>], filling: &mut Filling<'_>) -> Result<()> {
         let (condition, given) = inputs.split_first().ok_or_else(incomplete)?;
         let body = self.bodies.get_mut(usize::from(!truth(condition)?)).ok_or_else(incomplete)?;
-        body.run(given)?;
+        body.run_within(given)?;
         (0..outputs(std::slice::from_ref(body))).try_for_each(|index| give(filling, index, &body.output(index)?))
     }
 
@@ -89,7 +89,7 @@ impl ControlFlow {
                 _ => self.carried.iter().zip(initial).map(|(held, like)| held.view(like.dtype())).collect(),
             };
             let given: Vec<_> = own.into_iter().chain(current).chain(captured.iter().copied()).collect();
-            body.run(&given)?;
+            body.run_within(&given)?;
             holds = truth(&body.output(0)?)?;
             carry(&mut self.carried, body, 1)?;
             keep_lists(&self.tables, made, &self.carried_lists, &mut self.carried);
@@ -133,7 +133,7 @@ impl ControlFlow {
             };
             let slices = slicers.iter().map(|slicer| slicer.slice(step));
             let given: Vec<_> = current.into_iter().chain(slices).chain(captured.iter().copied()).collect();
-            body.run(&given)?;
+            body.run_within(&given)?;
             carry(&mut self.carried, body, 0)?;
             for (index, stack) in self.stacks.iter_mut().enumerate() {
                 if filling.wants(self.carried.len() + index) {

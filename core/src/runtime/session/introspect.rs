@@ -135,12 +135,11 @@ impl Session {
         Some((self.devices[device].name(), state.on_device(value, device + 1)))
     }
 
-    /// What is added up over a run is none: times, and iterations; what a run made beside tensors is gone.
+    /// What is added up over a run is none: times, and iterations.
     pub(super) fn forget_last_run(&mut self) {
         self.calls.iter_mut().for_each(|call| call.time = Duration::ZERO);
         let Some(later) = &mut self.later else { return };
         later.iterations.reset();
-        self.tables.forget_made();
         later.stages.iter_mut().for_each(|stage| stage.session.forget_last_run());
         for sized in &mut later.sized {
             match &mut sized.what {

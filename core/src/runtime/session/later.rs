@@ -110,7 +110,7 @@ impl Later {
             if stage.symbols.iter().any(|name| told.get(name) != symbols.get(name)) {
                 *told = symbols.iter().filter(|(name, _)| stage.symbols.contains(*name)).map(own).collect();
             }
-            stage.session.run(&made.views(&stage.feeds, given)?)?;
+            stage.session.run_within(&made.views(&stage.feeds, given)?)?;
         }
         self.has_run = true;
         Ok(())

@@ -216,7 +216,7 @@ impl Loading<'_> {
         let loader = self.loader();
         for (region, &memory) in regions.iter().zip(memories) {
             let loaded = match memory {
-                HOST => LoadedRegion::Host(loader.host(region)?),
+                HOST => LoadedRegion::Host(loader.host(region, &self.common.tables.texts)?),
                 at => {
                     let (code, at) = (artifact.code(region)?, at - 1);
                     LoadedRegion::Device(loader.device(region, code, &devices[at], &session.residents[at])?)
@@ -279,7 +279,8 @@ impl Loading<'_> {
             let message = format!("region {symbol} has sizes that are known only at run time, and runs on {kind}");
             return Err(Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again"));
         }
-        let loaded = LoadedCall::new(region, LoadedRegion::Host(self.loader().host(region)?));
+        let bound = self.loader().host(region, &self.common.tables.texts)?;
+        let loaded = LoadedCall::new(region, LoadedRegion::Host(bound));
         let outputs = entry.calls[call].outputs.iter().zip(&region.outputs);
         let outputs = outputs.map(|(&value, info)| Some((info.name.clone(), entry.values[value].clone()))).collect();
         Ok(SizedCall::new(What::Region(loaded), feeds, outputs))

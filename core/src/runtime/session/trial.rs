@@ -1,6 +1,7 @@
 //! Tries to load the entries of an artifact. A region that runs on the host is loaded once, however many entries call it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::load::check_processor;
 use super::{LoadOptions, Session};
@@ -48,7 +49,11 @@ impl<'a> Trial<'a> {
         let Trial { artifact, registry, options, regions } = self;
         let load = || {
             let loader = Loader { artifact, registry, threads: options.threads(), settings: &options.run_options };
-            artifact.manifest().regions.get(index).map_or(Ok(()), |region| loader.host(region).map(drop))
+            artifact
+                .manifest()
+                .regions
+                .get(index)
+                .map_or(Ok(()), |region| loader.host(region, &Arc::default()).map(drop))
         };
         regions.entry(index).or_insert_with(load).clone()
     }

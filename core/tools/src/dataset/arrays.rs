@@ -7,7 +7,7 @@ use crate::npy::{self, Array};
 use crate::text;
 use byoc_core::calibrate::Input;
 use byoc_core::diagnostic::{Diagnostic, Result};
-use byoc_plugin_api::closest;
+use byoc_plugin_api::{DType, closest};
 
 /// Reads a `.npy` file, which must be for the only input.
 pub(super) fn read_npy(path: &Path, inputs: &[Input]) -> Result<Array> {
@@ -70,6 +70,13 @@ pub(super) fn samples(path: &Path, array: Array, input: &Input) -> Result<(usize
 }
 
 fn elements(path: &Path, array: Array, input: &Input) -> Result<Vec<u8>> {
+    if input.dtype == DType::String {
+        return Err(bad(format!(
+            "'{}': input '{}' is of texts, of which no data set is made",
+            path.display(),
+            input.name
+        )));
+    }
     let tensor = array.into_tensor(input.dtype).map_err(|found| {
         let Input { name, dtype, .. } = input;
         bad(format!("'{}': the array for input '{name}' is {found}, the model takes {dtype}", path.display()))

@@ -15,6 +15,10 @@
  * `byoc_sized_table`, by which regions are run that have an output of a size that their inputs do not tell. */
 #define BYOC_SIZED "byoc.sized"
 
+/* What `extension` is asked for, with BYOC_STRINGS_VERSION, of a backend whose description names `string` among its types: it
+ * answers a `byoc_strings_table`, by which its executables are lent the table of texts. */
+#define BYOC_STRINGS "byoc.strings"
+
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \
     { \

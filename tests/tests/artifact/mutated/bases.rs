@@ -65,6 +65,7 @@ pub(crate) fn bases() -> Vec<Base> {
         base("quantised", quantised(), &["json.kernels=reference"]),
         base("bits", bits(), &[]),
         base("bodies", bodies(), &[]),
+        base("texts", super::texts::texts(), &[]),
     ]
     .into_iter()
     .chain(super::layers::bases())

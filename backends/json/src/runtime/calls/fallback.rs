@@ -25,7 +25,7 @@ impl Call for Reference {
         let inputs = (0..io.inputs.len()).map(|index| io.inputs.view(index)).collect::<Result<Vec<_>, _>>()?;
         let count = io.outputs.len();
         let mut outputs = (0..count).map(|index| io.outputs.take_view(index)).collect::<Result<Vec<_>, _>>()?;
-        reference::run(&self.node, &inputs, &mut outputs).map_err(|error| match &self.unequal {
+        reference::run(&self.node, &inputs, &mut outputs, io.texts).map_err(|error| match &self.unequal {
             Some(unequal) => unequal.explain(error),
             None => error,
         })
