@@ -46,8 +46,18 @@ const FORMAT_KEY: &str = "byoc_format";
 /// The metadata key of [`Manifest::producer`].
 const PRODUCER_KEY: &str = "producer";
 
-/// What the metadata key of a section's BLAKE3 digest starts with; the section's name follows.
+/// What the metadata key of a section's digest starts with; the section's name follows.
 const DIGEST: &str = "blake3:";
+
+/// The digest of a section as the header has it.
+pub fn digest_of(bytes: &[u8]) -> String {
+    digest_text(blake3::hash(bytes).as_bytes())
+}
+
+/// In base64 (RFC 4648, section 4) without padding: of a small model's header a third is digests, and hex would be half as long again.
+fn digest_text(digest: &[u8; blake3::OUT_LEN]) -> String {
+    data_encoding::BASE64_NOPAD.encode(digest)
+}
 
 /// The section of a region's code.
 pub fn code_section(symbol: &str) -> String {

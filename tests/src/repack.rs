@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 
+use byoc_core::artifact::digest_of;
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
@@ -93,8 +94,7 @@ impl Repacked {
             let plain = section.name == GRAPH || section.name.starts_with(CODE);
             let shape = if plain { json!([section.bytes.len()]) } else { section.shape.clone() };
             entry(&section.name, &section.dtype, shape, start, data.len());
-            let digest = blake3::hash(&section.bytes).to_hex();
-            metadata.insert(format!("{DIGEST}{}", section.name), digest.as_str().into());
+            metadata.insert(format!("{DIGEST}{}", section.name), digest_of(&section.bytes).into());
         }
         metadata.extend(self.metadata.clone());
         let mut header = Map::from_iter([("__metadata__".to_owned(), Value::Object(metadata))]);

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::header::{Header, Tensor};
 use super::manifest::{ConstantUse, Manifest, Region};
-use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, external, graph};
+use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, digest_of, external, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::map::map_file;
 use crate::memory::{Shortage, room, titled};
@@ -214,8 +214,7 @@ impl Layout {
             let zero = bytes.iter().all(|&byte| byte == 0);
             return zero.then_some(()).ok_or_else(|| format!("section '{}': padding is not zero", tensor.name));
         }
-        let digest = blake3::hash(&bytes).to_hex();
-        if self.digest(tensor) != Some(digest.as_str()) {
+        if self.digest(tensor) != Some(digest_of(&bytes).as_str()) {
             return Err(format!("section '{}': its bytes do not have the digest of the header", tensor.name));
         }
         Ok(())

@@ -13,7 +13,7 @@ use super::header::{Header, Tensor, byte_length, carrier};
 use super::manifest::Manifest;
 #[cfg(feature = "compiler")]
 use super::manifest::Stored;
-use super::{DIGEST, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check, graph};
+use super::{DIGEST, FORMAT_KEY, GRAPH, MAX_ALIGNMENT, PAD, PRODUCER_KEY, check, digest_text, graph};
 use crate::atomic_file::{self, Scratch};
 use crate::diagnostic::{Code, Diagnostic, Result};
 
@@ -161,7 +161,7 @@ impl Plan {
             end = start.checked_add(section.bytes.len() as u64).ok_or("the file would be too large")?;
             let name = section.name.clone();
             let (dtype, shape) = carrier(section.dtype, &section.shape).ok_or("the file would be too large")?;
-            plan.header.metadata.insert(format!("{DIGEST}{name}"), "0".repeat(2 * blake3::OUT_LEN));
+            plan.header.metadata.insert(format!("{DIGEST}{name}"), digest_text(&[0; blake3::OUT_LEN]));
             plan.header.tensors.push(Tensor { name, dtype, shape, start, end });
             plan.sources.push((section.bytes.clone(), section.digest));
         }
@@ -199,7 +199,7 @@ impl Plan {
             }
             if !tensor.is_pad() {
                 let digest = known.map_or_else(|| hasher.finalize(), blake3::Hash::from_bytes);
-                digests.insert(format!("{DIGEST}{}", tensor.name), digest.to_hex().to_string());
+                digests.insert(format!("{DIGEST}{}", tensor.name), digest_text(digest.as_bytes()));
             }
         }
         self.header.metadata.extend(digests);

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 
+use byoc_core::artifact::digest_of;
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
@@ -76,8 +77,7 @@ impl Parts {
             let (dtype, shape) = (&section.dtype, &section.shape);
             let tensor = json!({"dtype": dtype, "shape": shape, "data_offsets": [start, data.len()]});
             tensors.insert(section.name.clone(), tensor);
-            let digest = blake3::hash(&section.bytes).to_hex().to_string();
-            metadata.insert(format!("blake3:{}", section.name), digest.into());
+            metadata.insert(format!("blake3:{}", section.name), digest_of(&section.bytes).into());
         }
         let mut header = Map::from_iter([("__metadata__".to_owned(), Value::Object(metadata))]);
         header.extend(tensors);
