@@ -107,7 +107,7 @@ fn backends_that_keep_their_promises_pass() {
 }
 
 /// Operators that the kit has no model for: those whose sizes the run tells, since models are made for shapes that are wished
-/// for, quantised ones with scales of their own, those that number images by floats, those whose numbers are random, and those of
+/// for, quantised ones with scales of their own, those that number images by floats, whose numbers are complex or random, and those of
 /// domains beside ONNX's own.
 #[rustfmt::skip]
 const WITHOUT_MODELS: &[&str] = &[
@@ -115,7 +115,7 @@ const WITHOUT_MODELS: &[&str] = &[
     "DynamicQuantizeLinear", "FeatureVectorizer", "Imputer", "LabelEncoder", "LinearClassifier", "LinearRegressor",
     "MatMulNBits", "MaxRoiPool", "MelWeightMatrix", "Momentum", "Multinomial", "NonMaxSuppression", "NonZero",
     "Normalizer", "OneHotEncoder", "QLinearConv", "RandomNormal", "RandomNormalLike", "RandomUniform",
-    "RandomUniformLike", "Range", "Scaler", "Shape", "Size", "SVMClassifier", "SVMRegressor", "TfIdfVectorizer", "TreeEnsemble",
+    "RandomUniformLike", "Range", "STFT", "Scaler", "Shape", "Size", "SVMClassifier", "SVMRegressor", "TfIdfVectorizer", "TreeEnsemble",
     "TreeEnsembleClassifier", "TreeEnsembleRegressor", "Unique",
 ];
 

@@ -81,6 +81,9 @@ fn operator(matcher: &mut Matcher<'_>, node: &Node, output: usize) -> Result<Mat
     if (1..4).any(|at| node.output(at).is_some()) {
         return Err(attribute("the kernel does not output keys, values or scores".into()));
     }
+    if let Some(side) = ["left_window_size", "right_window_size"].iter().find(|side| node.int(side, -1) >= 0) {
+        return Err(attribute(format!("'{side}' is {}, and the kernel sees all keys", node.int(side, -1))));
+    }
     let operand = |at: usize| node.input(at).ok_or_else(|| other("an operand is missing"));
     let (q, k, v) = (operand(0)?, operand(1)?, operand(2)?);
     let (q_heads, kv_heads) = (node.int("q_num_heads", 0), node.int("kv_num_heads", 0));
@@ -92,9 +95,6 @@ fn operator(matcher: &mut Matcher<'_>, node: &Node, output: usize) -> Result<Mat
     let (inner, mut y) = result(matcher, output, q.heads, v.size);
     if in_rows {
         y = Layout::RowsFirst { width: q.heads * v.size, start: 0 };
-    }
-    if ["left_window_size", "right_window_size"].iter().any(|side| node.int(side, -1) >= 0) {
-        return Err(attribute(format!("'{}' has a window of the keys", node.name)));
     }
     if matcher.step(inner, "Attention").is_none() || (in_rows && inner != output) {
         return Err(other("the result of Attention is transposed in an unsupported way"));

@@ -207,6 +207,8 @@ fn what_is_refused_of_the_operator() {
     let mask = ("mask", f32, "[50,60]");
     let past = [mask, ("past_k", f32, "[2,2,9,32]"), ("past_v", f32, "[2,2,9,16]")];
     assert_eq!(refused_with(f32, "", &past), "attribute: the input 'past_key' is given, and the kernel has no cache");
+    let window = refused_with(f32, "right_window_size=0", &[]);
+    assert_eq!(window, "attribute: 'right_window_size' is 0, and the kernel sees all keys");
     let refused_mask = |dtype, shape| refused_with(f32, "", &[("mask", dtype, shape)]);
     assert_eq!(
         refused_mask(DType::I64, "[50,60]"),

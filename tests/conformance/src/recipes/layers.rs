@@ -65,10 +65,12 @@ fn signals(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         _ => 1,
     };
     match (op, shape.as_slice()) {
-        ("LSTM" | "GRU" | "RNN", &[steps, 1, batch, hidden]) if hidden > 0 => {
+        // Sequences first, so that the dimension of directions is one of those that nobody minds.
+        ("LSTM" | "GRU" | "RNN", &[batch, steps, 1, hidden]) if hidden > 0 => {
             let weights = |columns| any(*dtype, &[1, gates * hidden, columns]);
             let bias = any(*dtype, &[1, 2 * gates * hidden]);
-            recipe(vec![any(*dtype, &[steps, batch, CHANNELS]), weights(CHANNELS), weights(hidden), bias], 3)
+            let operands = vec![any(*dtype, &[batch, steps, CHANNELS]), weights(CHANNELS), weights(hidden), bias];
+            with(operands, 3, &[("layout", Attribute::Int(1))])
         }
         ("Einsum", &[rows, columns]) => {
             let factors = vec![any(*dtype, &[rows, INNER]), any(*dtype, &[INNER, columns])];
@@ -78,11 +80,11 @@ fn signals(op: &str, Wish { dtype, shape }: &Wish) -> Option<Recipe> {
         ("BitCast", _) if *dtype == DType::U8 => {
             with(vec![any(DType::I8, shape)], 1, &[("to", Attribute::Int(onnx_code(DType::U8)))])
         }
-        ("DFT", [.., size, 2]) if *size > 0 => recipe(vec![any(*dtype, shape)], 1),
-        ("STFT", &[batch, frames, bins, 2]) if frames > 0 && bins > 0 => {
-            let signal = any(*dtype, &[batch, bins + frames - 1, 1]);
-            let operands = vec![signal, Operand::Ints(vec![1], vec![]), any(*dtype, &[bins])];
-            with(operands, 3, &[("onesided", Attribute::Int(0))])
+        // Backwards from the half of the frequencies that are different, which are complex.
+        ("DFT", [front @ .., size, 1]) if *size > 0 => {
+            let half = any(*dtype, &[front, &[size / 2 + 1, 2]].concat());
+            let length = Operand::Ints(vec![*size as i64], vec![]);
+            with(vec![half, length], 2, &[("inverse", Attribute::Int(1)), ("onesided", Attribute::Int(1))])
         }
         _ => None,
     }
