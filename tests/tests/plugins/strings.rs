@@ -63,7 +63,7 @@ fn a_plugin_in_c_reads_and_makes_texts() {
 #[test]
 fn mistakes_of_a_plugin_are_errors() {
     let message =
-        |cause: &str| Err(format!("[B703] backend 'cstrings' failed in region byoc_main_cstrings_0: {cause}"));
+        |cause: &str| Err(format!("[B703] region byoc_main_cstrings_0 failed on backend 'cstrings': {cause}"));
     let handle = with_c(("a[index], &first", "a[index] + 5000, &first"));
     assert_eq!(
         handle.map_err(|error| error.replace(char::is_numeric, "")),
