@@ -57,6 +57,9 @@ extern "C" {
 // The version that `extension` is asked for.
 #define BYOC_SIZED_VERSION 1
 
+// The version that `extension` is asked for.
+#define BYOC_STRINGS_VERSION 1
+
 // Borrowed bytes; texts are UTF-8.
 typedef struct {
   // First byte; may be null when `len` is 0.
@@ -94,7 +97,7 @@ typedef struct {
   int32_t device_id;
 } byoc_device;
 
-// An element type: `code` 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 to 14 and 17 floats of 8 and of 4 bits; `lanes` is 1.
+// An element type: `code` 0 int, 1 uint, 2 float, 3 handle of a text, 4 bfloat, 5 complex, 6 bool, 10 to 14 and 17 floats of 8 and of 4 bits; `lanes` is 1.
 typedef struct {
   // DLPack's type code.
   uint8_t code;
@@ -333,6 +336,27 @@ typedef struct {
                        byoc_sink error);
 } byoc_sized_table;
 
+// The host's table of texts: an element of a tensor of strings is a handle of 64 bits in it. Handle 0 is the empty text. Its
+// functions may be called during a run, from any thread.
+typedef struct {
+  // Given back to the functions.
+  void *context;
+  // Stores in `text` the UTF-8 text that a handle stands for. It is good until the run ends. Returns `BYOC_OK`(crate::abi::OK), or
+  // `BYOC_FAILED`(crate::abi::FAILED) where the handle stands for nothing.
+  int32_t (*get)(void *context, uint64_t handle, byoc_slice *text);
+  // Stores in `handle` one that stands for a UTF-8 text, which the host copies. Returns `BYOC_OK`(crate::abi::OK), or
+  // `BYOC_FAILED`(crate::abi::FAILED) where it is not UTF-8 or there is no memory for it.
+  int32_t (*add)(void *context, byoc_slice text, uint64_t *handle);
+} byoc_text_table;
+
+// The functions of a backend whose regions may have texts among their values. All are there.
+typedef struct {
+  // Size of this struct in the plugin; it grows at the end only.
+  size_t struct_size;
+  // Lends the table to an executable that `load` gave, once and before its first run. The table is there until `free`.
+  int32_t (*lend)(void *executable, byoc_text_table texts, byoc_sink error);
+} byoc_strings_table;
+
 /* Makes a symbol visible whatever the compiler's default is. */
 #if defined(_WIN32)
 #define BYOC_EXPORT __declspec(dllexport)
@@ -349,6 +373,10 @@ typedef struct {
 /* What `extension` is asked for, with BYOC_SIZED_VERSION, of a backend whose description says `run_time_sizes`: it answers a
  * `byoc_sized_table`, by which regions are run that have an output of a size that their inputs do not tell. */
 #define BYOC_SIZED "byoc.sized"
+
+/* What `extension` is asked for, with BYOC_STRINGS_VERSION, of a backend whose description names `string` among its types: it
+ * answers a `byoc_strings_table`, by which its executables are lent the table of texts. */
+#define BYOC_STRINGS "byoc.strings"
 
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \

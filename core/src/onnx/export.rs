@@ -163,8 +163,8 @@ impl Lifted {
                 return Some(Err(Diagnostic::new(Code::BadGraph, cause)));
             };
             let hidden = strip && view.dtype().is_float() && constant.inline.is_none();
-            let bytes = if hidden || !view.has_data() { made_up(&view, constant.id) } else { elements(&view) };
-            Some(Ok(attribute(def.name, &lifted_attribute(def.kind, &view, &bytes))))
+            let bytes = if hidden || !view.has_data() { made_up(view, constant.id) } else { elements(view) };
+            Some(Ok(attribute(def.name, &lifted_attribute(def.kind, view, &bytes))))
         });
         made.collect()
     }

@@ -13,14 +13,14 @@ use crate::texts::Texts;
 pub(super) const TABLE: &StringsTable = &StringsTable { struct_size: size_of::<StringsTable>(), lend };
 
 /// The host's table.
-struct Lent(TextTable);
+struct HostTexts(TextTable);
 
 // SAFETY: by contract the functions may be called from any thread.
-unsafe impl Send for Lent {}
+unsafe impl Send for HostTexts {}
 // SAFETY: see above.
-unsafe impl Sync for Lent {}
+unsafe impl Sync for HostTexts {}
 
-impl Texts for Lent {
+impl Texts for HostTexts {
     fn get(&self, handle: Handle) -> Result<Arc<str>, Error> {
         let mut text = Slice::new(&[]);
         if (self.0.get)(self.0.context, handle.0, &mut text) != abi::OK {
@@ -44,6 +44,6 @@ extern "C" fn lend(executable: *mut c_void, texts: TextTable, error: Sink) -> i3
     guard(error, || {
         // SAFETY: the handle came from `load`, is not freed yet, and the host makes one call at a time.
         let loaded = unsafe { &mut *executable.cast::<Loaded>() };
-        loaded.executable.call(|executable| executable.lend(Arc::new(Lent(texts))))
+        loaded.executable.call(|executable| executable.lend(Arc::new(HostTexts(texts))))
     })
 }

@@ -101,7 +101,7 @@ fn handles_that_stand_for_nothing_are_errors() {
     assert_eq!(run(0), Ok(()));
     for handle in [1, 77, 1 << 63, u64::MAX] {
         let message = format!(
-            "[B703] backend 'json' failed in region byoc_main_json_0, node 'make_y': the handle {handle} stands for no text"
+            "[B703] region byoc_main_json_0, node 'make_y' failed on backend 'json': the handle {handle} stands for no text"
         );
         assert_eq!(run(handle), Err(message));
     }

@@ -6,14 +6,14 @@ use super::array::{Array, shaped};
 use super::call::{Call, Outputs};
 use super::features::{TABLE, as_f32};
 use super::scores::{Lists, Transform, best, classified, rows, table};
-use super::{ANY, Kernel, kernel};
+use super::{ANY, Kernel, STRING, kernel};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
-    kernel("ai.onnx.ml.LinearClassifier", linear_classifier, &[TABLE, ANY]),
+    kernel("ai.onnx.ml.LinearClassifier", linear_classifier, &[TABLE, ANY.or(STRING)]),
     kernel("ai.onnx.ml.LinearRegressor", linear_regressor, &[TABLE, ANY]),
-    kernel("ai.onnx.ml.SVMClassifier", svm_classifier, &[TABLE, ANY]),
+    kernel("ai.onnx.ml.SVMClassifier", svm_classifier, &[TABLE, ANY.or(STRING)]),
     kernel("ai.onnx.ml.SVMRegressor", svm_regressor, &[TABLE, ANY]),
 ];
 

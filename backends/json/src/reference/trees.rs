@@ -8,13 +8,13 @@ use super::features::TABLE;
 use super::forest::Forest;
 use super::scores::{Lists, Transform, best, classified, rows, table};
 use super::types::Types;
-use super::{ANY, Kernel, kernel};
+use super::{ANY, Kernel, STRING, kernel};
 
 /// The operators of this file.
 #[rustfmt::skip]
 pub(super) const KERNELS: &[Kernel] = &[
     kernel("ai.onnx.ml.TreeEnsemble", ensemble, &[Types::of(&[DType::F32, DType::F64, DType::F16]), ANY]),
-    kernel("ai.onnx.ml.TreeEnsembleClassifier", classifier, &[TABLE, ANY]),
+    kernel("ai.onnx.ml.TreeEnsembleClassifier", classifier, &[TABLE, ANY.or(STRING)]),
     kernel("ai.onnx.ml.TreeEnsembleRegressor", regressor, &[TABLE, ANY]),
 ];
 

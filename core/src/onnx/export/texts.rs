@@ -37,13 +37,13 @@ impl ConstantTexts {
             };
             let (Some(block), Some(output)) = (node.input(0), node.output(0)) else { continue };
             let constant = region.constant(block).and_then(|constant| constants.get(constant.id));
-            let view = constant.ok_or_else(|| refused("what is no constant"))?;
+            let view = constant.ok_or_else(|| refused("a value that is computed"))?;
             let shape = node.ints("shape").unwrap_or_default().to_vec();
             let count = shape.iter().product::<i64>();
             let texts = match !view.has_data() || strip && view.len() > INLINE_BYTES {
                 true => (0..count).map(|index| format!("text {index}")).collect(),
                 false => {
-                    let bytes = elements(&view);
+                    let bytes = elements(view);
                     let texts = texts_of_block(&bytes).map_err(|_| refused("a damaged constant"))?;
                     texts.into_iter().map(str::to_owned).collect::<Vec<_>>()
                 }

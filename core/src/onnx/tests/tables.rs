@@ -289,7 +289,7 @@ fn texts_are_texts_again_in_a_written_region() {
         (&graph.node[0].input[1], &graph.initializer[0].string_data[..]),
         (&"pets".to_owned(), &["cat", "dog"].map(Into::into)[..])
     );
-    let error = written(&region(encoder(), false)).expect_err("it is no constant");
+    let error = written(&region(encoder(), false)).expect_err("it comes from elsewhere");
     assert_eq!(error.message, "attribute 'cats_strings' of node 'OneHotEncoder' is computed outside of the region");
 }
 
