@@ -1,7 +1,8 @@
 //! Small ONNX models made on the spot.
 
 use byoc_core::onnx::proto::tensor_proto::DataLocation;
-use byoc_core::onnx::proto::{StringStringEntryProto, TensorProto};
+use byoc_core::onnx::proto::{StringStringEntryProto, TensorProto, TypeProto, ValueInfoProto, type_proto};
+use byoc_core::onnx::write;
 
 pub use byoc_core::onnx::proto::tensor_proto::DataType as Type;
 pub use byoc_core::onnx::write::{Model, tensor};
@@ -50,4 +51,19 @@ pub fn scale() -> Model {
         .weight("w", &[1, SCALE_WIDTH], &weights)
         .node("Mul", &["x", "w"], &["y"])
         .output("y", Type::Float, &[1, SCALE_WIDTH])
+}
+
+/// An input that is a sequence of rows of two `f32`, perhaps in an optional, or an optional row.
+pub fn list(name: &str, optional: bool, sequence: bool) -> ValueInfoProto {
+    let mut ty = write::value(name, Type::Float, Some(&[2.into()])).r#type;
+    let wrap = |ty: Option<TypeProto>, value: fn(Option<Box<TypeProto>>) -> type_proto::Value| {
+        Some(TypeProto { value: Some(value(ty.map(Box::new))), ..TypeProto::default() })
+    };
+    if sequence {
+        ty = wrap(ty, |elem_type| type_proto::Value::SequenceType(Box::new(type_proto::Sequence { elem_type })));
+    }
+    if optional {
+        ty = wrap(ty, |elem_type| type_proto::Value::OptionalType(Box::new(type_proto::Optional { elem_type })));
+    }
+    ValueInfoProto { name: Some(name.into()), r#type: ty, ..ValueInfoProto::default() }
 }

@@ -49,7 +49,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         npz::write(path, &tensors)?;
     }
     let top = args.print_top.unwrap_or(0);
-    let summaries: Vec<_> = tensors.iter().map(|(name, tensor)| Summary::of(name, tensor, top)).collect();
+    let summaries = tensors.iter().map(|(name, tensor)| Summary::of(name, tensor, top));
+    let summaries: Vec<_> = summaries.chain(outputs::empty(&loaded.session)?).collect();
     let profile = args.profile.then(|| loaded.profile());
     let devices = loaded.session.devices();
     if args.json {

@@ -17,7 +17,7 @@ use crate::text;
 const SHOWN: usize = 5;
 
 /// The summary of one output.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Summary {
     /// The output.
     pub name: String,
@@ -106,6 +106,23 @@ pub fn read_expected(path: &Path, ports: &[PortInfo]) -> Result<Vec<(String, Ten
         Ok((name, tensor))
     };
     npz::read(path)?.into_iter().map(tensor).collect()
+}
+
+/// The summaries of the outputs of the last run that hold no tensor: empty sequences, and optionals without an element.
+pub fn empty(session: &Session) -> Result<Vec<Summary>> {
+    let mut summaries = Vec::new();
+    for (index, port) in session.outputs().into_iter().enumerate() {
+        let Some(list) = port.list else { continue };
+        let empty = match session.output_list(index)?.view() {
+            ListView::Nothing => true,
+            ListView::Tensor(_) => false,
+            ListView::Sequence(tensors) => tensors.is_empty(),
+        };
+        if empty {
+            summaries.push(Summary { name: port.name, dtype: list.to_string(), shape: vec![0], ..Summary::default() });
+        }
+    }
+    Ok(summaries)
 }
 
 impl Summary {

@@ -5,3 +5,4 @@ mod first_steps;
 mod full_disk;
 mod out_of_memory;
 mod overwriting;
+mod sequences;

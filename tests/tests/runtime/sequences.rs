@@ -1,30 +1,14 @@
 //! What is particular to sequences and optionals of a run: what a caller gives and gets, what the run finds wrong, and how long they stay.
 
 use byoc_core::diagnostic::Diagnostic;
-use byoc_core::onnx::proto::{TypeProto, ValueInfoProto, type_proto};
-use byoc_core::onnx::write;
+use byoc_core::onnx::proto::ValueInfoProto;
 use byoc_core::runtime::{ListView, Session};
 use byoc_plugin_api::{Attribute, DType, TensorView};
-use byoc_tests::onnx::{Model, Type};
+use byoc_tests::onnx::{Model, Type, list};
 use byoc_tests::tensor::Tensor;
 use byoc_tests::{engine, places};
 
 const NONE: &str = "";
-
-/// An input that is a sequence of rows of `f32`, perhaps in an optional.
-fn list(name: &str, optional: bool, sequence: bool) -> ValueInfoProto {
-    let mut ty = write::value(name, Type::Float, Some(&[2.into()])).r#type;
-    let wrap = |ty: Option<TypeProto>, value: fn(Option<Box<TypeProto>>) -> type_proto::Value| {
-        Some(TypeProto { value: Some(value(ty.map(Box::new))), ..TypeProto::default() })
-    };
-    if sequence {
-        ty = wrap(ty, |elem_type| type_proto::Value::SequenceType(Box::new(type_proto::Sequence { elem_type })));
-    }
-    if optional {
-        ty = wrap(ty, |elem_type| type_proto::Value::OptionalType(Box::new(type_proto::Optional { elem_type })));
-    }
-    ValueInfoProto { name: Some(name.into()), r#type: ty, ..ValueInfoProto::default() }
-}
 
 fn with(inputs: &[ValueInfoProto]) -> Model {
     let mut model = Model::default().opset(18);

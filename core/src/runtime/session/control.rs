@@ -125,6 +125,7 @@ impl ControlFlow {
         }
         let body = self.bodies.first_mut().ok_or_else(incomplete)?;
         self.stacks.iter_mut().for_each(Stack::clear);
+        let made = self.tables.lists().made();
         for step in 0..length {
             self.iterations.count()?;
             let current: Vec<_> = match step {
@@ -135,6 +136,7 @@ impl ControlFlow {
             let given: Vec<_> = current.into_iter().chain(slices).chain(captured.iter().copied()).collect();
             body.run_within(&given)?;
             carry(&mut self.carried, body, 0)?;
+            keep_lists(&self.tables, made, &self.carried_lists, &mut self.carried);
             for (index, stack) in self.stacks.iter_mut().enumerate() {
                 if filling.wants(self.carried.len() + index) {
                     stack.push(&body.output(self.carried.len() + index)?)?;
