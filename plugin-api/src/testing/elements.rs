@@ -1,4 +1,5 @@
-//! Numbers as elements of any type, and back. Elements of less than 8 bits share bytes.
+//! Numbers as elements of any type, and back: the real parts of complex ones, and handles of texts. Elements of less than 8 bits share
+//! bytes.
 
 use half::{bf16, f16};
 
@@ -7,19 +8,19 @@ use crate::small::{self, Round};
 
 /// Numbers as elements, little-endian. Those of integers are cut off behind the point.
 pub fn encode(dtype: DType, numbers: &[f64]) -> Vec<u8> {
-    let element = |&number: &f64| -> [u8; 8] {
-        let mut bytes = [0; 8];
+    let element = |&number: &f64| -> [u8; 16] {
+        let mut bytes = [0; 16];
         if let Some(code) = small::encode(dtype, number, true, Round::Nearest) {
             bytes[0] = code;
             return bytes;
         }
         match dtype {
-            DType::F32 => bytes[..4].copy_from_slice(&(number as f32).to_le_bytes()),
-            DType::F64 => bytes = number.to_le_bytes(),
+            DType::F32 | DType::C64 => bytes[..4].copy_from_slice(&(number as f32).to_le_bytes()),
+            DType::F64 | DType::C128 => bytes[..8].copy_from_slice(&number.to_le_bytes()),
             DType::F16 => bytes[..2].copy_from_slice(&f16::from_f64(number).to_le_bytes()),
             DType::BF16 => bytes[..2].copy_from_slice(&bf16::from_f64(number).to_le_bytes()),
-            DType::U64 => bytes = (number as u64).to_le_bytes(),
-            _ => bytes = (number as i64).to_le_bytes(),
+            DType::U64 | DType::String => bytes[..8].copy_from_slice(&(number as u64).to_le_bytes()),
+            _ => bytes[..8].copy_from_slice(&(number as i64).to_le_bytes()),
         }
         bytes
     };
@@ -32,18 +33,19 @@ pub fn encode(dtype: DType, numbers: &[f64]) -> Vec<u8> {
 pub fn decode(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     let number = |element: &[u8]| {
         let mut wide = [0; 8];
-        wide[..element.len()].copy_from_slice(element);
+        let real = element.len().min(wide.len());
+        wide[..real].copy_from_slice(&element[..real]);
         let bits = u64::from_le_bytes(wide);
         match dtype {
-            DType::F32 => f32::from_bits(bits as u32).into(),
-            DType::F64 => f64::from_bits(bits),
+            DType::F32 | DType::C64 => f32::from_bits(bits as u32).into(),
+            DType::F64 | DType::C128 => f64::from_bits(bits),
             DType::F16 => f16::from_bits(bits as u16).to_f64(),
             DType::BF16 => bf16::from_bits(bits as u16).to_f64(),
             DType::I8 => f64::from(bits as i8),
             DType::I16 => f64::from(bits as i16),
             DType::I32 => f64::from(bits as i32),
             DType::I64 => bits as i64 as f64,
-            DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => bits as f64,
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool | DType::String => bits as f64,
             _ => small::decode(dtype, bits as u8).unwrap_or(f64::NAN),
         }
     };
