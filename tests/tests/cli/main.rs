@@ -6,3 +6,4 @@ mod full_disk;
 mod out_of_memory;
 mod overwriting;
 mod sequences;
+mod texts;
