@@ -46,8 +46,8 @@ const FORMAT_KEY: &str = "byoc_format";
 /// The metadata key of [`Manifest::producer`].
 const PRODUCER_KEY: &str = "producer";
 
-/// What the metadata key of a section's digest starts with; the section's name follows.
-const DIGEST: &str = "blake3:";
+/// What the metadata key of a section's digest starts with; the section's name follows. Short, for a small model has a hundred of them.
+const DIGEST: &str = "b3:";
 
 /// The digest of a section as the header has it.
 pub fn digest_of(bytes: &[u8]) -> String {
@@ -57,6 +57,12 @@ pub fn digest_of(bytes: &[u8]) -> String {
 /// In base64 (RFC 4648, section 4) without padding: of a small model's header a third is digests, and hex would be half as long again.
 fn digest_text(digest: &[u8; blake3::OUT_LEN]) -> String {
     data_encoding::BASE64_NOPAD.encode(digest)
+}
+
+/// The inverse; `None` for what is not the text of a digest.
+#[cfg(feature = "compiler")]
+fn digest_bytes(text: &str) -> Option<[u8; blake3::OUT_LEN]> {
+    data_encoding::BASE64_NOPAD.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
 /// The section of a region's code.

@@ -85,6 +85,11 @@ fn foldable(model: &Model, entry: usize) -> BTreeSet<usize> {
         if node.outputs.iter().flatten().any(text) {
             continue;
         }
+        // A branch that never runs has no types; it goes when its `If` does.
+        let typed = |value: &ValueId| graph.value(*value).ty.is_some();
+        if !node.inputs.iter().chain(&node.outputs).flatten().all(typed) {
+            continue;
+        }
         if !known_operator || passes::widens_weight(graph, node) || !node.inputs.iter().flatten().all(known) {
             continue;
         }

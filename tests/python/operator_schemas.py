@@ -27,8 +27,8 @@ SMALL = {
 }
 # Defaults that are lists for two directions, of which core takes what there is.
 BY_DIRECTION = {("RNN", "activations")}
-# Operators that core has without them: integer products, and values between elements.
-WITHOUT_SMALL = {"QLinearMatMul", "Resize", "Upsample"}
+# Operators that core has without some: integer products, values between elements, sums, bits of pairs, and inputs that give a shape only.
+WITHOUT_SMALL = {"BitCast", "Col2Im", "GridSample", "QLinearMatMul", "RandomNormalLike", "RandomUniformLike", "Resize", "Upsample"}
 
 
 def main() -> None:

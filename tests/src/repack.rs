@@ -20,7 +20,7 @@ pub const CODE: &str = "code/";
 const PAD: &str = "__pad__/";
 
 /// What the metadata key of a section's digest starts with.
-const DIGEST: &str = "blake3:";
+const DIGEST: &str = "b3:";
 
 /// Where the data may start, and the largest alignment of a section.
 const PAGE: usize = 4096;

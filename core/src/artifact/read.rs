@@ -188,7 +188,7 @@ impl Artifact {
     #[cfg(feature = "compiler")]
     pub(crate) fn digest_of(&self, section: &str) -> Option<[u8; 32]> {
         let section = &self.layout.header.tensors[self.layout.index(section)?];
-        byoc_plugin_api::from_hex(self.layout.digest(section)?)?.try_into().ok()
+        super::digest_bytes(self.layout.digest(section)?)
     }
 }
 

@@ -317,11 +317,7 @@ const DAMAGE: [(&str, &str, &str); 8] = [
         r#""producer":"acme"#,
         "'m.byoc' is damaged: section 'graph': its format and producer are not those of the header",
     ),
-    (
-        r#""blake3:const/1""#,
-        r#""blake3:const/8""#,
-        "'m.byoc' is damaged: section 'const/1': the header has no digest of it",
-    ),
+    (r#""b3:const/1""#, r#""b3:const/8""#, "'m.byoc' is damaged: section 'const/1': the header has no digest of it"),
     (
         r#""const/1":{"dtype":"U8""#,
         r#""const/1":{"dtype":"I8""#,

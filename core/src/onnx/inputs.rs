@@ -222,7 +222,8 @@ fn declared(info: &ValueInfoProto) -> Result<Declared> {
         Some(DimValue::DimValue(size)) => usize::try_from(*size)
             .map(Size::Fixed)
             .map_err(|_| Diagnostic::new(Code::BadGraph, format!("{what}: dimension {axis} is {size}"))),
-        Some(DimValue::DimParam(text)) if !text.is_empty() => Ok(Size::Named(text.clone())),
+        // And so others write each of them: it is not one name for all.
+        Some(DimValue::DimParam(text)) if !text.is_empty() && text != "?" => Ok(Size::Named(text.clone())),
         _ => Ok(Size::Unknown),
     };
     let shape = match &tensor.shape {

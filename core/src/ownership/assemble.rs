@@ -15,7 +15,7 @@ use crate::artifact::manifest::{
 use crate::artifact::{self, Contents, Section};
 use crate::codegen::{Generated, GeneratedRegion};
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::ir::{Graph, ValueId};
+use crate::ir::{self, Graph, ValueId};
 use crate::plugin::BackendIdentity;
 
 /// The contents, still without a ledger. External constants have no section.
@@ -110,6 +110,14 @@ fn region_of(generated: &GeneratedRegion, backend: &BackendIdentity, storage: &S
     }
 }
 
+fn list_type(list: &ir::ListType) -> ListType {
+    let shape = match &list.shape {
+        ir::ElementShape::Sizes(sizes) => Some(sizes.clone()),
+        ir::ElementShape::Never | ir::ElementShape::Any => None,
+    };
+    ListType { optional: list.optional, sequence: list.sequence, dtype: list.dtype, shape }
+}
+
 /// The values of an entry that exist outside regions, numbered in order of first use.
 struct Values<'a> {
     graph: &'a Graph,
@@ -127,7 +135,7 @@ impl Values<'_> {
             let message = format!("entry '{}': the type of '{}' is not known", self.graph.name, value.name);
             return Err(Diagnostic::new(Code::BadGraph, message));
         };
-        let list = value.list.as_ref().map(ListType::from);
+        let list = value.list.as_ref().map(list_type);
         self.types.push(ValueType { dtype: ty.dtype, shape: ty.shape.clone(), list });
         self.numbers.insert(id, self.types.len() - 1);
         Ok(self.types.len() - 1)

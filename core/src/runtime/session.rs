@@ -3,6 +3,7 @@
 
 mod control;
 mod file;
+mod filling;
 mod given_lists;
 mod held;
 mod introspect;

@@ -47,7 +47,7 @@ impl Parts {
         let (header, data) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
         let mut header: Map<String, Value> = serde_json::from_slice(header).ok()?;
         let Some(Value::Object(mut metadata)) = header.remove("__metadata__") else { return None };
-        metadata.retain(|key, _| !key.starts_with("blake3:"));
+        metadata.retain(|key, _| !key.starts_with("b3:"));
         let section = |(name, tensor): (String, Value)| {
             let place = |index: usize| usize::try_from(tensor["data_offsets"][index].as_u64()?).ok();
             let (start, end) = (place(0)?, place(1)?);
@@ -77,7 +77,7 @@ impl Parts {
             let (dtype, shape) = (&section.dtype, &section.shape);
             let tensor = json!({"dtype": dtype, "shape": shape, "data_offsets": [start, data.len()]});
             tensors.insert(section.name.clone(), tensor);
-            metadata.insert(format!("blake3:{}", section.name), digest_of(&section.bytes).into());
+            metadata.insert(format!("b3:{}", section.name), digest_of(&section.bytes).into());
         }
         let mut header = Map::from_iter([("__metadata__".to_owned(), Value::Object(metadata))]);
         header.extend(tensors);

@@ -86,13 +86,13 @@ fn wrong_types_and_shapes() {
             "[B201] node 'make_y' (Add): input 1 is i64[2,3], but input 0 is f32[2,3]: both must have the same element type",
         ),
         (
-            Model::default().input("x", Type::String, &[2]).node("Identity", &["x"], &["y"]).output(
+            Model::default().input("x", Type::Undefined, &[2]).node("Identity", &["x"], &["y"]).output(
                 "y",
-                Type::String,
+                Type::Float,
                 &[2],
             ),
-            "[B103] input 'x': element type STRING is not supported\n  hint: byoc takes f32, f64, f16, bf16, i8, i16, i32, i64, \
-             u8, u16, u32, u64, bool, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0, f4e2m1, i4, u4, i2, u2",
+            "[B103] input 'x': element type UNDEFINED is not supported\n  hint: byoc takes f32, f64, f16, bf16, i8, i16, i32, i64, \
+             u8, u16, u32, u64, bool, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0, f4e2m1, i4, u4, i2, u2, c64, c128, string",
         ),
         (
             float(Model::default()).weight("w", &[4, 5], &[0.0; 20]).node("MatMul", &["x", "w"], &["y"]),

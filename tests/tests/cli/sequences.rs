@@ -55,13 +55,13 @@ fn what_is_missing_is_named() {
     let folder = compiled();
     let outcome = folder.byoc(&["run", "model.byoc"]);
     let message = "error: [B701] input 's' is not given";
-    assert_eq!((outcome.code, outcome.stderr.lines().next()), (Some(1), Some(message)));
+    assert_eq!((outcome.code, outcome.stderr.lines().next()), (Some(2), Some(message)));
     let hint = "Give its tensors as 's.0', 's.1' and so on, or make it up with --fill random";
     assert!(outcome.stderr.contains(hint), "{}", outcome.stderr);
     npz::write(&folder.path().join("gap.npz"), &[("s.0", &row(1.0)), ("s.2", &row(2.0))]);
     let outcome = folder.byoc(&["run", "model.byoc", "-i", "gap.npz"]);
     let message = "error: [B701] input 's' has 's.2' and no 's.1'";
-    assert_eq!((outcome.code, outcome.stderr.lines().next()), (Some(1), Some(message)));
+    assert_eq!((outcome.code, outcome.stderr.lines().next()), (Some(2), Some(message)));
 }
 
 #[test]

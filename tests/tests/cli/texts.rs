@@ -64,5 +64,5 @@ fn arrays_of_objects_are_refused() {
     places::write(folder.path(), "x.npy", file);
     let outcome = folder.byoc(&["run", "model.byoc", "-i", "x=@x.npy", "--fill", "zeros"]);
     let message = "error: [B701] 'x.npy': it holds Python objects: save texts with NumPy's astype('U')";
-    assert_eq!((outcome.code, outcome.stderr.lines().next()), (Some(1), Some(message)));
+    assert_eq!((outcome.code, outcome.stderr.lines().next()), (Some(2), Some(message)));
 }

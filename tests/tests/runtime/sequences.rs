@@ -207,5 +207,5 @@ fn sequences_of_earlier_iterations_are_gone() {
 fn resident_mib() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
     let pages: usize = pages.split(' ').nth(1).expect("resident pages").parse().expect("a number");
-    pages * 4096 >> 20
+    (pages * 4096) >> 20
 }

@@ -92,6 +92,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "byoc-dim",
     "byoc-plugin-api",
     "bytes",
+    "data-encoding",
     "flate2",
     "half",
     "indexmap",

@@ -3,8 +3,6 @@
 use byoc_plugin_api::{DType, Dim};
 use serde::{Deserialize, Serialize};
 
-use crate::ir;
-
 /// What a value holds that is a sequence or an optional. The value itself is one `u64`: a handle, by which the runtime finds the
 /// tensors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,22 +21,18 @@ pub struct ListType {
     pub shape: Option<Vec<Option<Dim>>>,
 }
 
-impl From<&ir::ListType> for ListType {
-    fn from(list: &ir::ListType) -> ListType {
-        let shape = match &list.shape {
-            ir::ElementShape::Sizes(sizes) => Some(sizes.clone()),
-            ir::ElementShape::Never | ir::ElementShape::Any => None,
-        };
-        ListType { optional: list.optional, sequence: list.sequence, dtype: list.dtype, shape }
-    }
-}
-
 impl std::fmt::Display for ListType {
     /// As in the text form of a graph: `seq(f32[3,?])`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ListType { optional, sequence, dtype, shape } = self.clone();
-        let shape = shape.map_or(ir::ElementShape::Any, ir::ElementShape::Sizes);
-        ir::ListType { optional, sequence, dtype, shape }.fmt(f)
+        let size = |size: &Option<Dim>| size.as_ref().map_or_else(|| "?".into(), Dim::to_string);
+        let sizes = self.shape.as_ref().map(|shape| shape.iter().map(size).collect::<Vec<_>>().join(","));
+        let tensor = format!("{}{}", self.dtype, sizes.map_or_else(String::new, |sizes| format!("[{sizes}]")));
+        match (self.optional, self.sequence) {
+            (false, false) => f.write_str(&tensor),
+            (true, false) => write!(f, "optional({tensor})"),
+            (false, true) => write!(f, "seq({tensor})"),
+            (true, true) => write!(f, "optional(seq({tensor}))"),
+        }
     }
 }
 

@@ -39,6 +39,8 @@ fn dimensions_keep_or_get_a_name() {
     // Exporters write -1 for a size that is not known.
     let unknown = types(&with(&[input("x", &[-1, 3, -1])]), &dims(&[("x_d2", 4)]));
     assert_eq!(unknown, Ok(vec!["f32[x_d0,3,4]".into()]));
+    let unknown = types(&with(&[named_input("x", &["?", "n", "?"])]), &ImportOptions::default());
+    assert_eq!(unknown, Ok(vec!["f32[x_d0,n,x_d2]".into()]));
     let bound = types(&model, &dims(&[("batch", 4), ("seq len", 5), ("x_1_d1", 6)]));
     assert_eq!(bound, Ok(vec!["f32[4,x_d1,5]".into(), "f32[4,6]".into(), "f32[3]".into()]));
     // A shape binds the dimensions that it meets, for every input.

@@ -117,7 +117,7 @@ impl Rule<'_, '_> {
         let number = self.infer.node.int("dtype", 1);
         match ops::cast::from_onnx(number) {
             Some(dtype) => Ok(ListType::sequence(dtype, ElementShape::Never)),
-            None => Err(bad(format!("attribute 'dtype' is {number}, which is not an element type that byoc knows"))),
+            None => Err(bad(format!("attribute 'dtype' is {number}, which is not an element type that byoc has"))),
         }
     }
 

@@ -2,12 +2,12 @@
 
 mod map;
 
-use byoc_plugin_api::{DType, Element, SizedOutputs, TensorView};
+use byoc_plugin_api::{DType, SizedOutputs, TensorView};
 
 use super::Session;
+use super::filling::{Filling, failed, give, incomplete, one, place};
 use super::held::Held;
 use super::iterations::Iterations;
-use super::sized::Filling;
 use super::state::copy;
 use super::tables::Tables;
 use crate::artifact::manifest::ControlKind;
@@ -189,39 +189,8 @@ fn keep_lists(tables: &Tables, made: usize, lists: &[usize], carried: &mut [Held
     }
 }
 
-/// Gives an output one element, if anybody reads it.
-pub(super) fn give_number<T: Element>(filling: &mut Filling<'_>, index: usize, number: T) -> Result<()> {
-    let numbers = [number];
-    give(filling, index, &TensorView::from_slice(&numbers, &[], &[]).map_err(failed)?)
-}
-
-/// Copies a tensor to an output, if anybody reads it.
-pub(super) fn give(filling: &mut Filling<'_>, index: usize, from: &TensorView<'_>) -> Result<()> {
-    if !filling.wants(index) {
-        return Ok(());
-    }
-    if !filling.takes(index, from.dtype()) {
-        return Err(incomplete());
-    }
-    let to = filling.allocate(index, from.shape()).map_err(failed)?.as_mut_ptr();
-    // SAFETY: the output has the type and the shape, and no body's memory is an output's.
-    unsafe { copy(from, to) };
-    Ok(())
-}
-
 fn outputs(bodies: &[Session]) -> usize {
     bodies.first().map_or(0, |body| body.outputs().len())
-}
-
-/// The only element of a tensor.
-pub(super) fn one<T: byoc_plugin_api::Element>(tensor: &TensorView<'_>, what: &str) -> Result<T> {
-    match tensor.to_vec::<T>().map_err(failed)?.as_slice() {
-        [element] => Ok(*element),
-        elements => {
-            let message = format!("its {what} has {} elements, expected 1", elements.len());
-            Err(Diagnostic::new(Code::BadInput, message))
-        }
-    }
 }
 
 fn truth(tensor: &TensorView<'_>) -> Result<bool> {
@@ -325,17 +294,4 @@ impl Stack {
         // SAFETY: the tensors are in the block one after the other, and `copy` reads each element by itself or all in order.
         give(filling, output, &unsafe { TensorView::from_raw(from, dtype, &shape, &strides) })
     }
-}
-
-pub(super) fn place(axis: i64, rank: usize) -> Option<usize> {
-    usize::try_from(if axis < 0 { axis + rank as i64 } else { axis }).ok().filter(|&axis| axis < rank)
-}
-
-pub(super) fn failed(error: byoc_plugin_api::Error) -> Diagnostic {
-    Diagnostic { hint: error.hint, ..Diagnostic::new(Code::RunFailed, error.message) }
-}
-
-/// The reader of artifacts lets no such file through.
-pub(super) fn incomplete() -> Diagnostic {
-    Diagnostic::new(Code::RunFailed, "the control flow in the file is not complete")
 }

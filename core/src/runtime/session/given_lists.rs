@@ -5,7 +5,7 @@ use std::sync::Arc;
 use byoc_plugin_api::{Dim, TensorView};
 
 use super::Session;
-use super::control::{failed, one};
+use super::filling::{failed, one};
 use super::tables::{Kept, List};
 use crate::artifact::manifest::{ListType, Port};
 use crate::diagnostic::{Code, Diagnostic, Result};

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use byoc_plugin_api::{Bool8, DType, SizedOutputs, TensorView};
 
-use super::control::{failed, give, give_number, incomplete, one, place};
-use super::sized::Filling;
+use super::filling::{Filling, failed, give, give_number, incomplete, one, place};
 use super::tables::{Kept, List, Tables};
 use crate::artifact::manifest::ListOp;
 use crate::diagnostic::{Code, Diagnostic, Result};

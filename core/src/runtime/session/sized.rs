@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use byoc_plugin_api::{DType, Dim, Error, SizedOutputs, TensorView, TensorViewMut};
+use byoc_plugin_api::{Error, TensorView};
 
 use super::control::ControlFlow;
+use super::filling::{Filling, SizedOutput};
 use super::held::Held;
 use super::lists::ListCall;
 use super::work::run_failed;
 use super::{LoadedCall, LoadedRegion, Session};
 use crate::artifact::manifest::ValueType;
 use crate::diagnostic::Result;
-use crate::dim;
 use crate::runtime::stages::Place;
 
 /// A call, or control flow, with outputs of sizes that it tells.
@@ -29,14 +29,6 @@ pub(super) enum What {
     Region(LoadedCall),
     Control(ControlFlow),
     List(ListCall),
-}
-
-/// An output with its memory.
-struct SizedOutput {
-    name: String,
-    ty: ValueType,
-    given: bool,
-    held: Held,
 }
 
 impl SizedCall {
@@ -88,76 +80,4 @@ fn run_region(call: &mut LoadedCall, inputs: &[TensorView<'_>], mut filling: Fil
         None => Ok(()),
     });
     done.map_err(|error| run_failed(call, error))
-}
-
-/// The outputs of what is running.
-pub(super) struct Filling<'a> {
-    outputs: &'a mut [Option<SizedOutput>],
-    /// What is known of the sizes of this run.
-    symbols: &'a mut HashMap<String, usize>,
-    /// Why memory was not given.
-    failed: Option<Error>,
-}
-
-impl SizedOutputs for Filling<'_> {
-    fn allocate(&mut self, index: usize, shape: &[i64]) -> std::result::Result<TensorViewMut<'_>, Error> {
-        if let Err(error) = self.prepare(index, shape) {
-            return Err(self.failed.get_or_insert(error).clone());
-        }
-        let none = || Error::new(format!("there is no output {index}"));
-        let output = self.outputs[index].as_mut().ok_or_else(none)?;
-        Ok(output.held.view_mut(output.ty.dtype))
-    }
-}
-
-impl Filling<'_> {
-    /// Whether anybody reads the output of that index.
-    pub(super) fn wants(&self, index: usize) -> bool {
-        self.outputs.get(index).is_some_and(Option::is_some)
-    }
-
-    /// Whether the output of that index has elements of that type.
-    pub(super) fn takes(&self, index: usize, dtype: DType) -> bool {
-        self.outputs.get(index).is_some_and(|output| output.as_ref().is_some_and(|output| output.ty.dtype == dtype))
-    }
-
-    /// What the shape of an output is as far as it is known; sizes that are not are 0.
-    pub(super) fn known_shape(&self, index: usize) -> Vec<i64> {
-        let ty = self.outputs.get(index).and_then(|output| output.as_ref().map(|output| &output.ty));
-        let size = |size: &Dim| match size {
-            Dim::Fixed(size) => *size as i64,
-            Dim::Symbolic(text) => dim::eval(text, self.symbols).map_or(0, |size| size as i64),
-        };
-        ty.map_or_else(Vec::new, |ty| ty.shape.iter().map(size).collect())
-    }
-
-    fn prepare(&mut self, index: usize, shape: &[i64]) -> std::result::Result<(), Error> {
-        let count = self.outputs.len();
-        let none = || Error::new(format!("there is no output {index} of {count}"));
-        let output = self.outputs.get_mut(index).and_then(Option::as_mut).ok_or_else(none)?;
-        if std::mem::replace(&mut output.given, true) {
-            return Err(Error::new(format!("the memory of '{}' was asked for twice", output.name)));
-        }
-        output.bind(shape, self.symbols)?;
-        output.held.reshape(&output.name, output.ty.dtype, shape)
-    }
-}
-
-impl SizedOutput {
-    /// Takes the sizes that were not known; an error where they cannot be those of the output.
-    fn bind(&self, shape: &[i64], symbols: &mut HashMap<String, usize>) -> std::result::Result<(), Error> {
-        let SizedOutput { name, ty, .. } = self;
-        let fits = |(declared, &size): (&Dim, &i64)| {
-            let size = usize::try_from(size).ok()?;
-            match declared {
-                Dim::Fixed(fixed) => (*fixed == size).then_some(()),
-                Dim::Symbolic(text) => dim::bind(text, size, symbols).ok().map(drop),
-            }
-        };
-        if shape.len() == ty.shape.len() && ty.shape.iter().zip(shape).map(fits).all(|fits| fits.is_some()) {
-            return Ok(());
-        }
-        let declared = ty.shape.iter().map(Dim::to_string).collect::<Vec<_>>().join(",");
-        Err(Error::new(format!("it computed '{name}' of shape {shape:?}, expected [{declared}]")))
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use byoc_plugin_api::{DType, Error, Handle, TensorView, Texts};
 
 use super::Session;
-use super::control::failed;
+use super::filling::failed;
 use super::held::Held;
 use crate::diagnostic::Result;
 use crate::runtime::handles::Handles;

@@ -1,6 +1,6 @@
 //! Small models that together have every kernel, every recipe and every operator of the host backend in their code.
 
-mod lists;
+mod control;
 
 use byoc_tests::onnx::{Model, Type, tensor};
 
@@ -59,12 +59,12 @@ pub(crate) fn bases() -> Vec<Base> {
         base("logic", logic(), &[]),
         base("curves", curves(), &[]),
         base("functions", functions(), &[]),
-        base("lists", lists::lists(), &[]),
+        base("lists", control::lists(), &[]),
         base("images", images(), &[]),
         base("heads", heads(), &[]),
         base("quantised", quantised(), &["json.kernels=reference"]),
         base("bits", bits(), &[]),
-        base("bodies", bodies(), &[]),
+        base("bodies", control::bodies(), &[]),
         base("texts", super::texts::texts(), &[]),
     ]
     .into_iter()
@@ -412,33 +412,6 @@ fn curves() -> Model {
     let net = net.node("BitShift", "not n", "bits", &[("direction", Text("RIGHT"))]);
     let net = Net(net.0.ints("axis", &[], &[1])).plain("CumProd", "x axis", "products").output("products", &[2, 3]);
     net.typed("bits", Type::Int64, &[2, 3]).0
-}
-
-/// Control flow: a loop that grows and hands two values on, a choice in it, and a scan from the end along another axis.
-fn bodies() -> Model {
-    let double = Net::new(19).plain("Add", "v x", "double").output("double", &[2, 3]).0;
-    let clip = Net::new(19).plain("Relu", "v", "clipped").output("clipped", &[2, 3]).0;
-    let step = Net(Net::new(19).0.input("i", Type::Int64, &[]).input("on", Type::Bool, &[]))
-        .input("v", &[2, 3])
-        .input("g", &[-1, 3]);
-    let step = step.plain("ReduceSum", "v", "sum").weight("least", &[1]).plain("Greater", "sum least", "more");
-    let step = Net(step.plain("If", "more", "next").0.body("then_branch", double).body("else_branch", clip));
-    let step = step.node("Concat", "g next", "longer", &[("axis", Int(0))]).plain("Identity", "on", "still");
-    let step =
-        step.typed("still", Type::Bool, &[]).output("next", &[2, 3]).output("longer", &[-1, 3]).output("sum", &[1, 1]);
-    let net = Net(Net::new(19).input("x", &[2, 3]).0.ints("count", &[], &[3])).plain("Loop", "count - x x", "y1 y2 y3");
-    let row = Net::new(19).input("state", &[2]).input("column", &[2]).plain("Add", "state column", "mean");
-    let row = row.plain("Mul", "mean column", "turned").output("mean", &[2]).output("turned", &[2]).0;
-    let ways = [
-        ("num_scan_inputs", Int(1)),
-        ("scan_input_axes", Ints(&[1])),
-        ("scan_input_directions", Ints(&[1])),
-        ("scan_output_axes", Ints(&[-1])),
-        ("scan_output_directions", Ints(&[1])),
-    ];
-    let net = Net(net.0.body("body", step.0)).weight("zero", &[2]).node("Scan", "zero y1", "y4 y5", &ways);
-    let net = Net(net.0.body("body", row)).output("y1", &[2, 3]).output("y2", &[-2, 3]).output("y3", &[3, 1, 1]);
-    net.output("y4", &[2]).output("y5", &[2, 3]).0
 }
 
 /// Functions in types that have reference kernels only.

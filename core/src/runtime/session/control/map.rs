@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use byoc_plugin_api::TensorView;
 
-use super::{ControlFlow, failed, give_number, incomplete, one};
+use super::ControlFlow;
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::runtime::session::sized::Filling;
+use crate::runtime::session::filling::{Filling, failed, give_number, incomplete, one};
 use crate::runtime::session::tables::{Kept, List};
 
 type Tensors = Arc<Vec<Arc<Kept>>>;
