@@ -43,6 +43,18 @@ fn texts_and_complex_numbers_are_read_shown_and_written() {
 }
 
 #[test]
+fn sequences_hold_texts() {
+    let model = Model::default().opset(20).input("x", Type::String, &[2]).input("at", Type::Int64, &[]);
+    let model = model.node("SequenceConstruct", &["x", "x"], &["s"]).node("SequenceErase", &["s", "at"], &["t"]);
+    let folder = Folder::compiled(model.output("t", Type::String, &[2]));
+    let texts = Tensor::texts(&[2], &["", "é"]);
+    let at = Tensor::new(DType::I64, vec![], 1i64.to_le_bytes().to_vec());
+    npz::write(&folder.path().join("in.npz"), &[("x", &texts), ("at", &at)]);
+    run(&folder, &["run", "model.byoc", "-i", "in.npz", "-o", "out.npz"]);
+    assert_eq!(npz::read(&folder.path().join("out.npz")), [("t.0".to_owned(), texts)]);
+}
+
+#[test]
 fn texts_are_the_same_or_not() {
     let folder = compiled();
     run(&folder, &["verify", "model.byoc", "-i", "in.npz", "--model", "model.onnx"]);
