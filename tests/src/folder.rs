@@ -44,4 +44,12 @@ impl Folder {
     pub fn byoc(&self, arguments: &[&str]) -> Outcome {
         outcome(byoc(arguments).current_dir(self.path()))
     }
+
+    /// What the program prints, run in the folder; it must succeed.
+    #[track_caller]
+    pub fn run(&self, arguments: &[&str]) -> String {
+        let outcome = self.byoc(arguments);
+        outcome.success();
+        outcome.stdout
+    }
 }

@@ -23,31 +23,24 @@ fn row(first: f32) -> Tensor {
     Tensor::f32(&[2], &[first, first + 1.0])
 }
 
-#[track_caller]
-fn run(folder: &Folder, arguments: &[&str]) -> String {
-    let outcome = folder.byoc(arguments);
-    outcome.success();
-    outcome.stdout
-}
-
 #[test]
 fn tensors_of_sequences_have_numbers_behind_their_names() {
     let folder = compiled();
-    let shown = run(&folder, &["run", "model.byoc", "-i", "in.npz", "-o", "out.npz"]);
+    let shown = folder.run(&["run", "model.byoc", "-i", "in.npz", "-o", "out.npz"]);
     let names: Vec<_> = shown.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(names, ["t.0", "n", "p"], "{shown}");
     let outputs = npz::read(&folder.path().join("out.npz"));
     assert_eq!((outputs.len(), npz::find(&outputs, "t.0"), npz::find(&outputs, "p")), (3, row(1.0), row(3.0)));
     // The slices of one array are a sequence, too, and an optional may be left out.
-    let report = run(&folder, &["run", "model.byoc", "-i", "rows.npz", "--json"]);
+    let report = folder.run(&["run", "model.byoc", "-i", "rows.npz", "--json"]);
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let outputs: Vec<_> =
         report["outputs"].as_array().expect("a list").iter().map(|it| (&it["name"], &it["dtype"])).collect();
     let [t, n, p, list, int, optional] = ["t", "n", "p", "seq(f32[2])", "i64", "optional(f32[2])"].map(|it| json!(it));
     assert_eq!(outputs, [(&n, &int), (&t, &list), (&p, &optional)]);
-    run(&folder, &["verify", "model.byoc", "-i", "in.npz", "--model", "model.onnx"]);
-    run(&folder, &["verify", "model.byoc", "--model", "model.onnx"]);
-    run(&folder, &["bench", "model.byoc", "--fill", "random", "--repeat", "2"]);
+    folder.run(&["verify", "model.byoc", "-i", "in.npz", "--model", "model.onnx"]);
+    folder.run(&["verify", "model.byoc", "--model", "model.onnx"]);
+    folder.run(&["bench", "model.byoc", "--fill", "random", "--repeat", "2"]);
 }
 
 #[test]
@@ -68,10 +61,10 @@ fn what_is_missing_is_named() {
 fn types_are_shown() {
     let folder = compiled();
     for file in ["model.byoc", "model.onnx"] {
-        let shown = run(&folder, &["inspect", file]);
+        let shown = folder.run(&["inspect", file]);
         assert!(shown.contains("s: seq(f32[2])") && shown.contains("o: optional(f32[2])"), "{shown}");
     }
-    let rows = run(&folder, &["explain", "model.onnx"]);
+    let rows = folder.run(&["explain", "model.onnx"]);
     let row = rows.lines().find(|line| line.contains("SequenceErase")).unwrap_or_default();
     assert!(row.contains("byoc") && rows.contains("byoc itself: 3 nodes"), "{rows}");
 }

@@ -21,19 +21,12 @@ fn complex(shape: &[i64]) -> Tensor {
     Tensor::new(DType::C64, shape.to_vec(), [1f32, -2.0, 3.0, 0.5].map(f32::to_le_bytes).concat())
 }
 
-#[track_caller]
-fn run(folder: &Folder, arguments: &[&str]) -> String {
-    let outcome = folder.byoc(arguments);
-    outcome.success();
-    outcome.stdout
-}
-
 #[test]
 fn texts_and_complex_numbers_are_read_shown_and_written() {
     let folder = compiled();
-    let shown = run(&folder, &["run", "model.byoc", "-i", "in.npz", "-o", "out.npz"]);
+    let shown = folder.run(&["run", "model.byoc", "-i", "in.npz", "-o", "out.npz"]);
     assert!(shown.contains("\"a!\" \"é!\"") && shown.contains("1-2i 3+0.5i"), "{shown}");
-    let report = run(&folder, &["run", "model.byoc", "-i", "in.npz", "--json"]);
+    let report = folder.run(&["run", "model.byoc", "-i", "in.npz", "--json"]);
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let first = |output: usize| report["outputs"][output]["first"].clone();
     assert_eq!([first(0), first(1)], [json!(["a!", "é!"]), json!([[1.0, -2.0], [3.0, 0.5]])]);
@@ -50,16 +43,16 @@ fn sequences_hold_texts() {
     let texts = Tensor::texts(&[2], &["", "é"]);
     let at = Tensor::new(DType::I64, vec![], 1i64.to_le_bytes().to_vec());
     npz::write(&folder.path().join("in.npz"), &[("x", &texts), ("at", &at)]);
-    run(&folder, &["run", "model.byoc", "-i", "in.npz", "-o", "out.npz"]);
+    folder.run(&["run", "model.byoc", "-i", "in.npz", "-o", "out.npz"]);
     assert_eq!(npz::read(&folder.path().join("out.npz")), [("t.0".to_owned(), texts)]);
 }
 
 #[test]
 fn texts_are_the_same_or_not() {
     let folder = compiled();
-    run(&folder, &["verify", "model.byoc", "-i", "in.npz", "--model", "model.onnx"]);
-    run(&folder, &["verify", "model.byoc", "--model", "model.onnx"]);
-    run(&folder, &["bench", "model.byoc", "--fill", "random", "--repeat", "2"]);
+    folder.run(&["verify", "model.byoc", "-i", "in.npz", "--model", "model.onnx"]);
+    folder.run(&["verify", "model.byoc", "--model", "model.onnx"]);
+    folder.run(&["bench", "model.byoc", "--fill", "random", "--repeat", "2"]);
     let other = Tensor::texts(&[2], &["a!", "e!"]);
     npz::write(&folder.path().join("other.npz"), &[("y", &other), ("z", &complex(&[2, 1]))]);
     let outcome = folder.byoc(&["verify", "model.byoc", "-i", "in.npz", "--reference", "other.npz"]);

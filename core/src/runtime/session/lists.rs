@@ -152,12 +152,12 @@ fn concat(tensors: &[Arc<Kept>], axis: i64, new_axis: bool, filling: &mut Fillin
         return Err(incomplete());
     }
     let mut output = filling.allocate(0, &shape).map_err(failed)?;
-    let bytes = output.as_mut_bytes().unwrap_or_default();
+    let bytes = output.as_mut_bytes().ok_or_else(incomplete)?;
     let outer: usize = shape[..axis].iter().map(|&size| size as usize).product();
     let mut at = 0;
     for block in 0..outer {
         for tensor in tensors.iter().map(|tensor| tensor.view()) {
-            let from = tensor.as_bytes().unwrap_or_default();
+            let from = tensor.as_bytes().ok_or_else(incomplete)?;
             let size = from.len() / outer;
             bytes[at..at + size].copy_from_slice(&from[block * size..][..size]);
             at += size;
