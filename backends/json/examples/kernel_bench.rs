@@ -230,6 +230,84 @@ fn bench_rest(threads: &[Threads; 2]) {
     report("attention 12 x 128x128x64", 4.0 * 12.0 * 128.0 * 128.0 * 64.0, times);
 }
 
+/// Products, convolutions and functions of 8 bits: sizes of MobileNetV2, ResNet-50 and BERT.
+fn bench_integers(threads: &[Threads; 2]) {
+    use byoc_json_backend::kernels::integer::{self, Byte, Grid, Image, Out, Plain, Right, Scaled, Shape};
+    let clamp = (0.0, 6.0);
+    for (m, n, k) in
+        [(12544, 16, 32), (12544, 96, 16), (784, 192, 32), (49, 1280, 320), (128, 768, 768), (128, 3072, 768)]
+    {
+        let (a, b) = (vec![7u8; m * k], vec![3i8; integer::packed_len(k, n).unwrap_or(0)]);
+        let (factors, mut y) = (vec![0.01; n], vec![0u8; m * n]);
+        let e = integer::Epilogue { factors: &factors, offsets: &factors, clamp, ..integer::Epilogue::default() };
+        let shape = Shape { m, n, k };
+        let seconds = threads.each_ref().map(|threads| {
+            let mut scratch = vec![0.0; integer::scratch_len(&shape, true, threads.count()).unwrap_or(0)];
+            let rows = Plain { bytes: &a, byte: Byte::U8, zero: 9, columns: k };
+            best(|| {
+                let out = Out::Bytes(&mut y, Byte::U8, 3);
+                integer::product(threads, shape, &rows, Right::Packed(&b), out, &e, &mut scratch);
+            })
+        });
+        report(&format!("integers {m}x{n}x{k}"), 2.0 * (m * n * k) as f64, seconds);
+    }
+    for (channels, size, filters, kernel) in
+        [(32, 112, 32, 3), (144, 56, 144, 3), (64, 56, 64, 3), (512, 7, 512, 3), (3, 224, 64, 7)]
+    {
+        let x = vec![7u8; size * size * channels];
+        let depthwise = channels == 32 || channels == 144;
+        let k = kernel * kernel * channels;
+        let len = if depthwise { k } else { integer::packed_len(k, filters).unwrap_or(0) };
+        let (weights, factors) = (vec![3i8; len], vec![0.01; filters]);
+        let (stride, out) = if channels == 3 { (2, size / 2) } else { (1, size) };
+        let mut y = vec![0u8; out * out * filters];
+        let image = Image {
+            bytes: &x,
+            byte: Byte::U8,
+            zero: 4,
+            size: [size; 2],
+            channels,
+            part: (0, channels),
+            out: [out; 2],
+            kernel: [kernel; 2],
+            strides: [stride; 2],
+            pads: [kernel / 2; 2],
+            dilations: [1; 2],
+        };
+        let e = integer::Epilogue { factors: &factors, offsets: &factors, clamp, ..integer::Epilogue::default() };
+        let shape = Shape { m: out * out, n: filters, k };
+        let seconds = threads.each_ref().map(|threads| {
+            let scratch = integer::scratch_len(&shape, true, threads.count()).unwrap_or(0);
+            let scratch = scratch.max(integer::depthwise_scratch_len(channels, kernel * kernel).unwrap_or(0));
+            let mut scratch = vec![0.0; scratch];
+            best(|| {
+                let y = Out::Bytes(&mut y, Byte::U8, 3);
+                match depthwise {
+                    true => integer::depthwise(threads, shape.m, &image, &weights, y, &e, &mut scratch),
+                    false => integer::product(threads, shape, &image, Right::Packed(&weights), y, &e, &mut scratch),
+                }
+            })
+        });
+        let work = 2.0 * (shape.m * if depthwise { k } else { k * filters }) as f64;
+        report(&format!("{channels} of {size}, {filters} x {kernel}"), work, seconds);
+    }
+    let (a, mut y) = (vec![7u8; 802_816], vec![0u8; 802_816]);
+    let (mut reals, grid) = (vec![0.5f32; a.len()], Grid { byte: Byte::U8, scale: 0.1, zero: 3 });
+    let x = Scaled { bytes: &a, byte: Byte::U8, scale: 0.2, zero: 1 };
+    let len = a.len() as f64;
+    let sum = threads
+        .each_ref()
+        .map(|threads| best(|| integer::combine(threads, Binary::Add, (x, x), (&mut y, grid), clamp)));
+    report("sum of two", len, sum);
+    let to = threads.each_ref().map(|threads| best(|| integer::quantise(threads, &reals, &mut y, Byte::U8, 0.1, 3)));
+    report("to bytes", len, to);
+    let from =
+        threads.each_ref().map(|threads| best(|| integer::dequantise(threads, &a, &mut reals, Byte::U8, 0.1, 3)));
+    report("from bytes", len, from);
+    let range = threads.each_ref().map(|threads| best(|| _ = integer::range(threads, &reals, &mut [0.0; 4])));
+    report("range", len, range);
+}
+
 fn main() {
     let filter = std::env::args().nth(1).unwrap_or_default();
     let isa = match std::env::args().nth(2).as_deref() {
@@ -246,6 +324,9 @@ fn main() {
     }
     if "gemm".contains(&filter) {
         MATRICES.iter().for_each(|&(m, n, k)| bench_gemm(&threads, m, n, k));
+    }
+    if "integers".contains(&filter) {
+        bench_integers(&threads);
     }
     if "rest".contains(&filter) {
         bench_rest(&threads);

@@ -12,6 +12,7 @@ mod fuse_epilogue;
 mod fuse_gate;
 mod fuse_norm;
 mod graph;
+mod integer;
 mod layout;
 mod lower;
 mod pack_matrix;
@@ -37,16 +38,20 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
         let fusion = options.bool("fusion");
         simplify::run(&mut graph);
         if fusion {
+            integer::groups::run(&mut graph);
             fuse_gate::run(&mut graph);
             fuse_norm::run(&mut graph);
             fuse_attention::run(&mut graph);
         }
         fold_norm::run(&mut graph, fusion);
         lower::run(&mut graph);
+        integer::nodes::run(&mut graph);
         if fusion {
             views::run(&mut graph);
+            integer::finish::run(&mut graph);
             fuse_epilogue::run(&mut graph);
         }
+        integer::channels_last::run(&mut graph);
         layout::run(&mut graph);
         if options.bool("pack") {
             pack_matrix::run(&mut graph);

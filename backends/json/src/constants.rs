@@ -7,9 +7,11 @@ use byoc_plugin_api::{Claims, ConstantId, Constants, DType, Error, Job, Packed};
 
 use crate::program::{Program, Source};
 
+mod integer;
 mod recipe;
 
-pub(crate) use recipe::{Part, Recipe};
+pub(crate) use integer::Form;
+pub(crate) use recipe::{Part, Recipe, Values};
 
 /// Claims every constant of the region: what the program reads at load is kept by core, what it holds is embedded, what
 /// carries a derived constant is packed, and the rest is not needed.
@@ -43,9 +45,16 @@ fn pack(recipe: &Recipe, id: ConstantId, constants: &Constants<'_>, claims: &mut
     let view =
         |id: ConstantId| constants.get(id).copied().ok_or_else(|| Error::new(format!("constant {id} was not given")));
     let len = recipe.len().ok_or_else(|| Error::new("a recipe that no kernel takes"))?;
+    let packed = Packed::new(recipe.layout(), recipe.dtype(), &[len]).aligned(64);
+    if recipe.dtype() == DType::I8 {
+        let mut values = vec![0i8; len];
+        recipe.compute(&view, Values::I8(&mut values))?;
+        let bytes: Vec<u8> = values.into_iter().map(|value| value as u8).collect();
+        claims.packed(id, packed)?.write_all(&bytes)?;
+        return Ok(());
+    }
     let mut values = vec![0f32; len];
-    recipe.compute(&view, &mut values)?;
-    let packed = Packed::new(recipe.layout(), DType::F32, &[values.len()]).aligned(64);
+    recipe.compute(&view, Values::F32(&mut values))?;
     let mut writer = claims.packed(id, packed)?;
     // Converted piece by piece, so that the bytes are not held twice.
     let mut piece = Vec::with_capacity(1 << 16);

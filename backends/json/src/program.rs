@@ -6,13 +6,15 @@ use serde::{Deserialize, Serialize};
 use crate::constants::Recipe;
 
 mod bounds;
+pub(crate) mod integer;
 mod op;
 pub(crate) mod text;
 
+pub(crate) use integer::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits};
 pub(crate) use op::{Attention, Conv, Gemm, Op, Pool, Side};
 
 /// The version of the format. Code of another version is refused: there is no way to guess what it means.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// The code of a region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

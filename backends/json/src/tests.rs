@@ -8,4 +8,5 @@ pub(crate) mod harness;
 mod hostile;
 mod images;
 mod infinite;
+mod integer;
 mod shapes;

@@ -201,10 +201,15 @@ impl<'r> Graph<'r> {
             return Some(*value);
         }
         recipe.check().ok()?;
-        let value = self.add_value(DType::F32, vec![Dim::Fixed(recipe.len()?)], false);
+        let value = self.add_value(recipe.dtype(), vec![Dim::Fixed(recipe.len()?)], false);
         self.derived_from.entry(sources).or_default().push(self.derived.len());
         self.derived.push((value, recipe));
         Some(value)
+    }
+
+    /// For each value the step that writes it, as things are now.
+    pub(super) fn producers(&self) -> Vec<Option<usize>> {
+        self.edges().producers
     }
 
     /// Who writes and who reads each value, as things are now.

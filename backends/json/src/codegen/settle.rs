@@ -86,10 +86,11 @@ fn carriers(graph: &Graph<'_>, derived: &[(usize, Recipe)], direct: &HashSet<Con
 pub(super) fn is_as_large(graph: &Graph<'_>, id: ConstantId, recipe: &Recipe) -> bool {
     let Some(view) = graph.view_by_id(id).filter(|view| view.has_data()) else { return false };
     let elements = view.shape().iter().zip(view.strides()).filter(|(_, stride)| **stride != 0);
-    let stored = elements.map(|(&size, _)| size as usize).product::<usize>() * 4;
-    let splat = stored < view.len() * 4;
+    let each = view.dtype().unpacked_bytes();
+    let stored = elements.map(|(&size, _)| size as usize).product::<usize>() * each;
+    let splat = stored < view.len() * each;
     let len = recipe.len().unwrap_or(usize::MAX);
-    !splat && len.saturating_mul(4) <= stored + SLACK.max(stored / 100)
+    !splat && len.saturating_mul(recipe.dtype().unpacked_bytes()) <= stored + SLACK.max(stored / 100)
 }
 
 /// Drops unused values and renumbers the rest.

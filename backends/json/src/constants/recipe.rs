@@ -1,9 +1,10 @@
 //! How a constant is computed from others: the same code runs at compile time, where the result is stored, and at load,
 //! where it is not.
 
-use byoc_plugin_api::{ConstantId, Error, TensorView, float_json as float};
+use byoc_plugin_api::{ConstantId, DType, Error, TensorView, float_json as float};
 use serde::{Deserialize, Serialize};
 
+use super::integer::Form;
 use crate::kernels::{Activation, ConvKind, ConvParams, PACKED_B_LAYOUT, pack_b, packed_b_len, product};
 
 /// The layout tag of folded vectors.
@@ -37,6 +38,16 @@ pub(crate) enum Recipe {
         /// Columns.
         n: usize,
     },
+    /// Weights of 8 bits in the layout of their kernel, as i8.
+    Integer {
+        /// The original.
+        weights: ConstantId,
+        /// What it is.
+        form: Form,
+        /// Whether it is of u8.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unsigned: bool,
+    },
     /// The factor of each channel.
     Scale {
         /// How many.
@@ -53,6 +64,23 @@ pub(crate) enum Recipe {
         /// What follows.
         parts: Vec<Part>,
     },
+}
+
+/// Where a recipe writes.
+pub(crate) enum Values<'o> {
+    /// Single precision.
+    F32(&'o mut [f32]),
+    /// Integers of 8 bits.
+    I8(&'o mut [i8]),
+}
+
+impl Values<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Values::F32(values) => values.len(),
+            Values::I8(values) => values.len(),
+        }
+    }
 }
 
 /// One function `x * a + b` by channel.
@@ -96,6 +124,7 @@ impl Recipe {
         match self {
             Recipe::Weights { weights, parts, .. } => std::iter::once(*weights).chain(of(parts)).collect(),
             Recipe::Matrix { matrix, .. } => vec![*matrix],
+            Recipe::Integer { weights, .. } => vec![*weights],
             Recipe::Scale { parts, .. } => of(parts),
             Recipe::Shift { start, parts, .. } => start.iter().copied().chain(of(parts)).collect(),
         }
@@ -106,6 +135,7 @@ impl Recipe {
         match self {
             Recipe::Weights { weights, .. } => vec![*weights],
             Recipe::Matrix { matrix, .. } => vec![*matrix],
+            Recipe::Integer { weights, .. } => vec![*weights],
             Recipe::Shift { .. } => self.sources(),
             // From behind: the offset is carried by the first ones.
             Recipe::Scale { .. } => self.sources().into_iter().rev().collect(),
@@ -117,15 +147,22 @@ impl Recipe {
         match self {
             Recipe::Weights { kind, .. } => kind.layout_tag(),
             Recipe::Matrix { .. } => PACKED_B_LAYOUT,
+            Recipe::Integer { form, .. } => form.layout(),
             Recipe::Scale { .. } | Recipe::Shift { .. } => VECTOR,
         }
     }
 
-    /// f32 values of the result; `None` if they cannot be counted, or no kernel takes weights like these.
+    /// The type of the result.
+    pub(crate) fn dtype(&self) -> DType {
+        if matches!(self, Recipe::Integer { .. }) { DType::I8 } else { DType::F32 }
+    }
+
+    /// Elements of the result; `None` if they cannot be counted, or no kernel takes weights like these.
     pub(crate) fn len(&self) -> Option<usize> {
         match self {
             Recipe::Weights { kind, shape, group, .. } => kind.packed_len(&params(shape, *group)),
             Recipe::Matrix { k, n, .. } => packed_b_len(*k, *n),
+            Recipe::Integer { form, .. } => form.len(),
             Recipe::Scale { channels, .. } | Recipe::Shift { channels, .. } => Some(*channels),
         }
     }
@@ -134,12 +171,27 @@ impl Recipe {
     pub(crate) fn compute<'a>(
         &self,
         view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
-        out: &mut [f32],
+        out: Values<'_>,
     ) -> Result<(), Error> {
         if self.len() != Some(out.len()) {
             return Err(Error::new(format!("{} values for a recipe that makes {:?}", out.len(), self.len())));
         }
+        match (self, out) {
+            (Recipe::Integer { weights, form, unsigned }, Values::I8(out)) => {
+                form.pack(&view(*weights)?, *unsigned, out)
+            }
+            (_, Values::F32(out)) => self.compute_floats(view, out),
+            _ => Err(Error::new("a recipe that makes another type")),
+        }
+    }
+
+    fn compute_floats<'a>(
+        &self,
+        view: &dyn Fn(ConstantId) -> Result<TensorView<'a>, Error>,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
         match self {
+            Recipe::Integer { .. } => return Err(Error::new("a recipe that makes another type")),
             Recipe::Weights { weights, kind, shape, group, parts } => {
                 let view_of_weights = view(*weights)?;
                 let (scale, _) = compose(shape[0], None, parts, view)?;

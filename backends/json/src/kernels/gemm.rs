@@ -236,6 +236,34 @@ fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: Source, c: &mut [f32], e
     });
 }
 
+/// One product with a packed B on the calling thread, for kernels that split the work themselves.
+pub(crate) struct BlockProduct<'a> {
+    pub(crate) isa: Isa,
+    /// Without batch.
+    pub(crate) p: &'a GemmParams,
+    pub(crate) a: &'a [f32],
+    pub(crate) packed: &'a [f32],
+}
+
+impl BlockProduct<'_> {
+    /// # Safety
+    /// `c` is valid for the rows and columns of C, and is not accessed by anything else.
+    pub(crate) unsafe fn run(&self, c: *mut f32, scratch: &mut [f32]) {
+        let BlockProduct { isa, p, a, packed } = *self;
+        assert!(p.fits(a.len(), [p.m, p.k], p.a, [0, 0]) && packed_b_len(p.k, p.n) == Some(packed.len()));
+        assert!(block_scratch_len(p.m, p.n, p.k).is_some_and(|len| scratch.len() >= len), "the scratch is too short");
+        let b = Source::Packed(packed.as_ptr());
+        // SAFETY: the assertion covers A and B, the caller vouches for C.
+        unsafe { whole(isa, p, a, b, c).run(scratch) };
+    }
+}
+
+/// All of one product.
+fn whole<'a>(isa: Isa, p: &'a GemmParams, a: &[f32], b: Source, c: *mut f32) -> block::Block<'a> {
+    let (rows, columns, a) = (0..p.m, 0..p.n, a.as_ptr());
+    block::Block { p, isa, rows, columns, a, b, c, residual: None, bias: Bias::None, act: Activation::None }
+}
+
 /// One product without batch or epilogue on the calling thread, for kernels that split the work themselves.
 ///
 /// # Safety
@@ -250,18 +278,7 @@ pub(crate) unsafe fn gemm_on_this_thread(
 ) {
     assert!(p.fits(a.len(), [p.m, p.k], p.a, [0, 0]) && p.fits(b.len(), [p.k, p.n], p.b, [0, 0]));
     assert!(block_scratch_len(p.m, p.n, p.k).is_some_and(|len| scratch.len() >= len), "the scratch is too short");
-    let block = block::Block {
-        p,
-        isa,
-        rows: 0..p.m,
-        columns: 0..p.n,
-        a: a.as_ptr(),
-        b: Source::Strided(b.as_ptr(), p.b),
-        c,
-        residual: None,
-        bias: Bias::None,
-        act: Activation::None,
-    };
+    let block = whole(isa, p, a, Source::Strided(b.as_ptr(), p.b), c);
     // SAFETY: the assertion covers A and B, the caller vouches for C.
     unsafe { block.run(scratch) };
 }

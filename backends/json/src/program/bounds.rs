@@ -5,9 +5,10 @@
 use byoc_plugin_api::Dim;
 
 use super::op::{Attention, Conv, Gemm, Op, Pool, Side};
-use super::{Program, Source, Value};
-use crate::constants::{Part, Recipe};
+use super::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits, Program, Source, Value};
+use crate::constants::{Form, Part, Recipe};
 use crate::kernels::BLOCK;
+use crate::kernels::integer::MAX_TAPS;
 
 /// Most of a window, a stride, a dilation, a padding, and of groups.
 const MAX_WINDOW: usize = 1 << 20;
@@ -77,6 +78,27 @@ impl Op {
             Op::View | Op::Expand | Op::ToBlocked | Op::FromBlocked => Ok(()),
             Op::GlobalPool { max: _ } | Op::Affine { act: _ } | Op::Unary { function: _ } => Ok(()),
             Op::Binary { function: _, act: _ } => Ok(()),
+            Op::NBits(NBits { k, n, bits, block }) => {
+                range("a size of the weights", &[*k, *n, *block], 1, MAX_SIZE)?;
+                range("the number of bits", &[*bits], 4, 8)
+            }
+            Op::IntegerMean | Op::Combine(Combine { function: _, act: _ }) => Ok(()),
+            Op::Quantize | Op::DynamicQuantize => Ok(()),
+            Op::Lookup { table } if table.len() != 512 => Err(format!("a table of {} digits", table.len())),
+            Op::Lookup { table: _ } => Ok(()),
+            Op::Dequantize { axis } => axes(axis.as_slice()),
+            Op::IntegerGemm(IntegerGemm { trans_b: _, packed, unsigned: _, act: _ }) => {
+                range("a size of the packed matrix", packed.as_ref().map_or(&[], |sizes| sizes), 0, MAX_SIZE)
+            }
+            Op::IntegerConv(conv) => {
+                let IntegerConv { depthwise: _, unsigned: _, kernel, strides, pads, dilations, act: _ } = conv;
+                window(kernel, strides, dilations)?;
+                range("a padding", pads, 0, MAX_WINDOW)
+            }
+            Op::IntegerPool(IntegerPool { kernel, strides, pads, dilations }) => {
+                window(kernel, strides, dilations)?;
+                range("a padding", pads, 0, MAX_WINDOW)
+            }
             Op::Conv(conv) => conv.check(),
             Op::Gemm(gemm) => gemm.check(),
             Op::Pool(pool) => pool.check(),
@@ -131,6 +153,22 @@ impl Attention {
     }
 }
 
+impl Form {
+    fn check(&self) -> Result<(), String> {
+        match self {
+            Form::Matrix { transposed: _, k, n } => range("a size of the matrix", &[*k, *n], 0, MAX_SIZE),
+            Form::Filters([filters, channels, kernel @ ..]) => {
+                range("a number of channels", &[*filters, *channels], 0, MAX_SIZE)?;
+                range("a size of the window", kernel, 1, MAX_WINDOW)
+            }
+            Form::Depthwise { channels, taps } => {
+                range("a number of channels", &[*channels], 0, MAX_SIZE)?;
+                range("a size of the window", &[*taps], 1, MAX_TAPS)
+            }
+        }
+    }
+}
+
 impl Recipe {
     /// Whether every number is within its bounds; if not, which one.
     pub(crate) fn check(&self) -> Result<(), String> {
@@ -146,6 +184,10 @@ impl Recipe {
                 range("a size of the matrix", &[*k, *n], 0, MAX_SIZE)?;
                 &Vec::new()
             }
+            Recipe::Integer { weights: _, form, unsigned: _ } => {
+                form.check()?;
+                &Vec::new()
+            }
             Recipe::Scale { channels, parts } | Recipe::Shift { channels, start: _, parts } => {
                 range("a number of channels", &[*channels], 0, MAX_SIZE)?;
                 parts
@@ -155,7 +197,7 @@ impl Recipe {
         parts.iter().for_each(|part| match part {
             Part::Norm { scale: _, bias: _, mean: _, variance: _, eps: _ } | Part::Mul(_) | Part::Add(_) => {}
         });
-        match self.len().and_then(|len| len.checked_mul(size_of::<f32>())) {
+        match self.len().and_then(|len| len.checked_mul(self.dtype().unpacked_bytes())) {
             Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
             _ => Err("a recipe that no kernel takes".into()),
         }

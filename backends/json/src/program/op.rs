@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use byoc_plugin_api::{Attribute, float_json as float};
 use serde::{Deserialize, Serialize};
 
+use super::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits};
 use crate::kernels::{Activation, Binary, ConvKind, ConvParams, Reduce, Unary};
 
 /// A kernel and its parameters, as far as they do not follow from shapes.
@@ -122,6 +123,33 @@ pub(crate) enum Op {
     ToBlocked,
     /// NCHW16c to NCHW.
     FromBlocked,
+    /// A product of matrices of 8 bits.
+    IntegerGemm(IntegerGemm),
+    /// A convolution of 8 bits.
+    IntegerConv(IntegerConv),
+    /// The largest of each window, of 8 bits; inputs: x.
+    IntegerPool(IntegerPool),
+    /// The mean of each channel of [N, ..., C], of 8 bits; inputs: x, its scale and zero point, those of the result.
+    IntegerMean,
+    /// A function of two tensors of 8 bits, of one shape.
+    Combine(Combine),
+    /// `round(x / scale) + zero point`; inputs: x, scale, zero point.
+    Quantize,
+    /// `(x - zero point) * scale`; inputs: x, scale, zero point.
+    Dequantize {
+        /// The axis for whose elements there are scales of their own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        axis: Option<usize>,
+    },
+    /// As `Quantize`; outputs: y, and the scale and zero point that the range of x gives.
+    DynamicQuantize,
+    /// A product with weights of a few bits; inputs: A, B, scales, zero points, bias.
+    NBits(NBits),
+    /// A table of 256 bytes, by element.
+    Lookup {
+        /// As hex text.
+        table: String,
+    },
 }
 
 impl Op {
@@ -133,6 +161,8 @@ impl Op {
             Op::Reference { .. } | Op::Gemm(_) | Op::Softmax { .. } | Op::LayerNorm { .. } | Op::Reduce { .. } => false,
             Op::Attention(_) | Op::Transpose { .. } | Op::Split { .. } | Op::Slice { .. } => false,
             Op::Gather { .. } | Op::Expand => false,
+            Op::IntegerGemm(_) | Op::IntegerConv(_) | Op::IntegerPool(_) | Op::IntegerMean | Op::Combine(_) => false,
+            Op::Quantize | Op::Dequantize { .. } | Op::DynamicQuantize | Op::Lookup { .. } | Op::NBits(_) => false,
         }
     }
 }

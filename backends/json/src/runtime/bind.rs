@@ -1,9 +1,9 @@
 //! Binds a program's constants: views of the mapped artifact where they can be used as they are, copies where not.
 
-use byoc_plugin_api::{BoundConstants, Error, TensorView, from_hex};
+use byoc_plugin_api::{BoundConstants, DType, Error, TensorView, from_hex};
 
 use super::memory::Buffer;
-use crate::constants::Recipe;
+use crate::constants::{Recipe, Values};
 use crate::program::{Op, Program, Source, Value};
 
 /// A constant, ready to be read.
@@ -74,12 +74,16 @@ pub(super) fn bind<'a>(program: &Program, constants: &BoundConstants<'a>) -> Res
 fn derive<'a>(recipe: &Recipe, value: &Value, constants: &BoundConstants<'a>) -> Result<Bound<'a>, Error> {
     let too_large = || Error::new("damaged code: a constant is too large");
     let len = recipe.len().ok_or_else(too_large)?;
-    let bytes = len.checked_mul(4).ok_or_else(too_large)?;
-    if Some(bytes) != bytes_of(value)? {
+    let bytes = len.checked_mul(recipe.dtype().unpacked_bytes()).ok_or_else(too_large)?;
+    if Some(bytes) != bytes_of(value)? || value.dtype != recipe.dtype() {
         return Err(another());
     }
     let mut buffer = Buffer::new(bytes)?;
-    recipe.compute(&|id| constants.host(id), &mut buffer.as_mut_f32()[..len])?;
+    let values = match recipe.dtype() {
+        DType::I8 => Values::I8(&mut buffer.as_mut_i8()[..len]),
+        _ => Values::F32(&mut buffer.as_mut_f32()[..len]),
+    };
+    recipe.compute(&|id| constants.host(id), values)?;
     Ok(Bound::Owned { buffer, bytes })
 }
 

@@ -11,9 +11,12 @@ mod attention;
 mod elementwise;
 mod fallback;
 mod image;
+mod integer;
 mod movement;
+mod nbits;
 mod norm;
 mod product;
+mod quantised;
 mod unequal;
 
 /// A kernel with everything that follows from shapes. Runs without allocation unless it is a reference kernel.
@@ -136,6 +139,16 @@ fn set_up(signature: &Signature<'_>) -> Result<Ready, Error> {
         Op::Gather { axis } => movement::gather(signature, *axis),
         Op::Expand => movement::expand(signature),
         Op::Attention(attention) => attention::attention(signature, attention),
+        Op::IntegerGemm(gemm) => integer::gemm(signature, gemm),
+        Op::IntegerConv(conv) => integer::conv(signature, conv),
+        Op::IntegerPool(pool) => integer::pool(signature, pool),
+        Op::IntegerMean => quantised::mean(signature),
+        Op::Combine(combine) => quantised::combine(signature, combine),
+        Op::Quantize => quantised::quantise(signature),
+        Op::Dequantize { axis } => quantised::dequantise(signature, *axis),
+        Op::DynamicQuantize => quantised::dynamic(signature),
+        Op::NBits(nbits) => nbits::nbits(signature, nbits),
+        Op::Lookup { table } => quantised::lookup(signature, table),
     }
 }
 

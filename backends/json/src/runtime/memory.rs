@@ -94,10 +94,21 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.len()) }
     }
 
+    pub(super) fn as_mut_i8(&mut self) -> &mut [i8] {
+        // SAFETY: as above; every byte is such an integer.
+        unsafe { std::slice::from_raw_parts_mut(self.start().cast(), self.len()) }
+    }
+
     pub(super) fn as_mut_f32(&mut self) -> &mut [f32] {
         // SAFETY: as above; the start is aligned, the length a multiple of four, and every bit pattern is a number.
         unsafe { std::slice::from_raw_parts_mut(self.start().cast(), self.len() / 4) }
     }
+}
+
+/// Scratch as integers.
+pub(super) fn as_integers(scratch: &mut [f32]) -> &mut [i32] {
+    // SAFETY: both types have four bytes and one alignment, and every bit pattern is an integer.
+    unsafe { std::slice::from_raw_parts_mut(scratch.as_mut_ptr().cast(), scratch.len()) }
 }
 
 /// Which memory a tensor is in.
@@ -303,6 +314,11 @@ impl<'r> Inputs<'r> {
     /// Whether the input is in the memory of an output, which the kernel must use instead.
     pub(super) fn is_merged(&self, index: usize) -> bool {
         matches!(self.operands.get(index), Some(Some(operand)) if operand.merged)
+    }
+
+    /// Whether there is an input at this position.
+    pub(super) fn has(&self, index: usize) -> bool {
+        matches!(self.operands.get(index), Some(Some(_)))
     }
 
     /// Number of input positions.

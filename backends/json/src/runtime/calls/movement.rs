@@ -58,8 +58,9 @@ impl Call for Copy {
     }
 }
 
-/// Permuted dimensions of elements of four bytes.
+/// Permuted dimensions of elements of four bytes, or of one.
 struct Permute {
+    size: usize,
     shape: Vec<usize>,
     perm: Vec<usize>,
 }
@@ -73,8 +74,8 @@ pub(super) fn permute(signature: &Signature<'_>, perm: &[usize]) -> Result<Ready
         return Err(bad_shapes(signature));
     }
     let size = element(signature)?;
-    if size == 4 {
-        return Ok(Ready::new(Permute { shape: shape.to_vec(), perm: perm.to_vec() }));
+    if size == 4 || size == 1 {
+        return Ok(Ready::new(Permute { size, shape: shape.to_vec(), perm: perm.to_vec() }));
     }
     let from = strides(shape, size);
     Copy::to_output(signature, 0, perm.iter().map(|&axis| from[axis]).collect())
@@ -82,7 +83,10 @@ pub(super) fn permute(signature: &Signature<'_>, perm: &[usize]) -> Result<Ready
 
 impl Call for Permute {
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
-        transpose(io.threads, &self.shape, &self.perm, io.inputs.words(0)?, io.outputs.take_words(0)?);
+        match self.size {
+            1 => transpose(io.threads, &self.shape, &self.perm, io.inputs.bytes(0)?, io.outputs.take_bytes(0)?),
+            _ => transpose(io.threads, &self.shape, &self.perm, io.inputs.words(0)?, io.outputs.take_words(0)?),
+        }
         Ok(())
     }
 }

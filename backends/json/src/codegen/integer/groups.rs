@@ -1,0 +1,229 @@
+//! Groups of `DequantizeLinear`, an operator and `QuantizeLinear`.
+
+use byoc_plugin_api::DType;
+
+use super::super::graph::{Graph, Rewrite, Search};
+use super::super::lower::{Role, role};
+use super::products;
+use super::table;
+use super::{Scaling, elements, inputs, is_bytes, is_scale};
+use crate::kernels::integer::combines;
+use crate::kernels::{Activation, Binary};
+use crate::program::integer::{combine, product};
+use crate::program::{Combine, IntegerPool, Op, Step};
+
+/// Finds groups in the nodes.
+pub(in super::super) fn run(graph: &mut Graph<'_>) {
+    // Steps change in place, so that what writes a value stays.
+    let producers = graph.producers();
+    for index in 0..graph.steps.len() {
+        if let Some(step) = product_of_dequantised(graph, &producers, index) {
+            graph.steps[index] = step;
+        }
+    }
+    graph.prune();
+    graph.rewrite(|search, index| {
+        let step = quantised(search, index)?;
+        step_of_bytes(search, index, step)
+    });
+}
+
+/// What a `DequantizeLinear` reads, and with which scales.
+struct Dequantised {
+    bytes: usize,
+    scale: usize,
+    zero: Option<usize>,
+    /// The axis for whose elements there are scales of their own.
+    axis: Option<usize>,
+}
+
+impl Dequantised {
+    fn of(graph: &Graph<'_>, step: &Step) -> Option<Dequantised> {
+        let (bytes, scale, zero) = (step.input(0)?, step.input(1)?, step.input(2));
+        let y = step.output(0)?;
+        let plain = step.onnx() == Some("DequantizeLinear") && step.int("block_size", 0) == 0;
+        if !plain || !is_bytes(graph, bytes) || graph.values[scale].dtype != DType::F32 || !graph.is_fast(y) {
+            return None;
+        }
+        let count = elements(graph, scale)?;
+        if zero.is_some_and(|zero| elements(graph, zero) != Some(count)) {
+            return None;
+        }
+        let rank = graph.shape(bytes).len() as i64;
+        let axis = step.int("axis", 1);
+        let axis = usize::try_from(if axis < 0 { axis + rank } else { axis }).ok()?;
+        Some(Dequantised { bytes, scale, zero, axis: (count > 1).then_some(axis) })
+    }
+
+    /// What the step that writes a value dequantises.
+    fn writing(graph: &Graph<'_>, producers: &[Option<usize>], value: usize) -> Option<Dequantised> {
+        Dequantised::of(graph, &graph.steps[producers.get(value).copied()??])
+    }
+
+    /// The scaling that all elements have.
+    fn scaling(&self) -> Option<Scaling> {
+        self.axis.is_none().then_some(Scaling { scale: self.scale, zero: self.zero })
+    }
+}
+
+/// A product or a convolution of two tensors that are dequantised, in integers.
+fn product_of_dequantised(graph: &mut Graph<'_>, producers: &[Option<usize>], index: usize) -> Option<Step> {
+    let step = &graph.steps[index];
+    let op = step.onnx().filter(|op| ["MatMul", "Gemm", "Conv"].contains(op))?.to_owned();
+    let step = step.clone();
+    let (a, b, y) = (step.input(0)?, step.input(1)?, step.output(0)?);
+    let left = Dequantised::writing(graph, producers, a).filter(|left| left.axis.is_none())?;
+    let right = Dequantised::writing(graph, producers, b)?;
+    if !graph.is_fast(y) {
+        return None;
+    }
+    let (product, bias) = match op.as_str() {
+        "Conv" => {
+            if right.axis.is_some_and(|axis| axis != 0) {
+                return None;
+            }
+            (products::conv(graph, &step, [left.bytes, right.bytes, y])?, step.input(2))
+        }
+        op => {
+            let plain = step.int("transA", 0) == 0 && step.float("alpha", 1.0) == 1.0;
+            let bias = step.input(2).filter(|_| op == "Gemm" && step.float("beta", 1.0) != 0.0);
+            let as_it_is = bias.is_none() || step.float("beta", 1.0) == 1.0;
+            let fits = bias.is_none_or(|bias| graph.is_fast(bias) && matches!(role(graph, bias, y), Some(Role::Bias)));
+            let trans_b = op == "Gemm" && step.int("transB", 0) != 0;
+            let columns = graph.shape(right.bytes).len().checked_sub(if trans_b { 2 } else { 1 });
+            if !plain || !as_it_is || !fits || right.axis.is_some_and(|axis| Some(axis) != columns) {
+                return None;
+            }
+            (products::gemm(graph, [left.bytes, right.bytes, y], trans_b)?, bias)
+        }
+    };
+    // A bias of one row, not of one column.
+    if bias.is_some_and(|bias| elements(graph, bias) != Some(product.columns)) {
+        return None;
+    }
+    let inputs = inputs(&[
+        (product::A, Some(product.a)),
+        (product::B, Some(product.b)),
+        (product::A_ZERO, left.zero),
+        (product::B_ZERO, right.zero),
+        (product::A_SCALE, Some(left.scale)),
+        (product::B_SCALE, Some(right.scale)),
+        (product::BIAS, bias),
+    ]);
+    Some(Step { name: step.name.clone(), op: product.op, inputs, outputs: step.outputs[..1].to_vec() })
+}
+
+/// The step, if it quantises to 8 bits with one scale.
+fn quantised<'g>(search: &Search<'g, '_>, index: usize) -> Option<&'g Step> {
+    let step = &search.graph.steps[index];
+    let plain = step.onnx() == Some("QuantizeLinear") && step.int("block_size", 0) == 0;
+    let precision = matches!(step.int("precision", 0), 0 | 1);
+    let fits = is_bytes(search.graph, step.output(0)?) && search.graph.is_fast(step.input(0)?);
+    (plain && precision && fits).then_some(step)
+}
+
+/// The operator that quantised step reads, in bytes, if everything before it is dequantised.
+fn step_of_bytes(search: &Search<'_, '_>, index: usize, quantise: &Step) -> Option<Rewrite> {
+    let graph = search.graph;
+    let scaling = Scaling::of(graph, quantise)?;
+    let (at, step) = search.producer(quantise.input(0)?)?;
+    let dequantised = |value: usize| search.producer(value).and_then(|(_, step)| Dequantised::of(graph, step));
+    let outputs = quantise.outputs.clone();
+    let alone = |steps: &[usize]| search.hidden(steps, quantise.output(0).unwrap_or_default());
+    let rewrite = |step: Step, gone: Vec<usize>| alone(&gone).then_some(Rewrite { at: index, step, gone });
+    // The number itself: only its grid changes, or nothing does.
+    if let Some(x) = Dequantised::of(graph, step) {
+        let from = x.scaling()?;
+        let op = match from.is(graph, &scaling) && graph.values[x.bytes].dtype == graph.values[outputs[0]?].dtype {
+            true => Op::View,
+            false => table::of(search, &from, x.bytes, &[], quantise)?,
+        };
+        let step = Step { name: quantise.name.clone(), op, inputs: vec![Some(x.bytes)], outputs };
+        return Some(Rewrite { at: index, step, gone: vec![index] });
+    }
+    if let Some(moved) = moved(search, step, &scaling, quantise) {
+        return rewrite(moved, vec![at, index]);
+    }
+    if step.onnx() == Some("GlobalAveragePool") {
+        let x = dequantised(step.input(0)?)?;
+        let from = x.scaling().filter(|_| graph.shape(x.bytes).len() == 4)?;
+        let inputs = vec![Some(x.bytes), Some(from.scale), from.zero, Some(scaling.scale), scaling.zero];
+        return rewrite(Step { name: step.name.clone(), op: Op::IntegerMean, inputs, outputs }, vec![at, index]);
+    }
+    // A clamp between a sum and its quantisation.
+    let (act, sum_at, sum) = match step.onnx()? {
+        "Relu" => {
+            let (sum_at, sum) = search.producer(step.input(0)?)?;
+            (Activation::Relu, sum_at, sum)
+        }
+        _ => (Activation::None, at, step),
+    };
+    if let Some(function) = two(sum) {
+        let (a, b) = (dequantised(sum.input(0)?), dequantised(sum.input(1)?));
+        if let (Some(a), Some(b)) = (a, b)
+            && let (Some(p), Some(q)) = (a.scaling(), b.scaling())
+            && [a.bytes, b.bytes].iter().all(|&value| graph.shape(value) == graph.shape(outputs[0].unwrap_or(value)))
+        {
+            let mut inputs = vec![Some(a.bytes), Some(p.scale), p.zero, Some(b.bytes), Some(q.scale), q.zero];
+            inputs.extend([Some(scaling.scale), scaling.zero]);
+            debug_assert_eq!(inputs.len(), combine::COUNT);
+            let op = Op::Combine(Combine { function, act });
+            let mut gone = vec![sum_at, at, index];
+            gone.dedup();
+            return rewrite(Step { name: sum.name.clone(), op, inputs, outputs }, gone);
+        }
+    }
+    let chain = table::chain(search, quantise)?;
+    let x = dequantised(chain.start)?;
+    let op = table::of(search, &x.scaling()?, x.bytes, &chain.steps, quantise)?;
+    let mut gone = chain.steps;
+    gone.push(index);
+    rewrite(Step { name: step.name.clone(), op, inputs: vec![Some(x.bytes)], outputs }, gone)
+}
+
+fn two(step: &Step) -> Option<Binary> {
+    let function = match step.onnx()? {
+        "Add" => Binary::Add,
+        "Sub" => Binary::Sub,
+        "Mul" => Binary::Mul,
+        _ => return None,
+    };
+    Some(function).filter(|&function| combines(function) && step.inputs.len() == 2)
+}
+
+/// A step that moves elements of one scale and zero point, or takes the largest of them.
+fn moved(search: &Search<'_, '_>, step: &Step, scaling: &Scaling, quantise: &Step) -> Option<Step> {
+    let graph = search.graph;
+    let y = quantise.output(0)?;
+    let bytes = |value: usize| {
+        let (_, step) = search.producer(value)?;
+        let x = Dequantised::of(graph, step)?;
+        let fits = x.scaling()?.is(graph, scaling) && graph.values[x.bytes].dtype == graph.values[y].dtype;
+        fits.then_some(x.bytes)
+    };
+    let mut moved = step.clone();
+    moved.outputs.clone_from(&quantise.outputs);
+    match step.onnx() {
+        None if step.op == Op::View => moved.inputs[0] = Some(bytes(step.input(0)?)?),
+        Some("Transpose" | "Slice" | "Gather" | "Expand") => moved.inputs[0] = Some(bytes(step.input(0)?)?),
+        Some("Concat") => {
+            let given = step.inputs.iter().map(|&value| bytes(value?).map(Some));
+            moved.inputs = given.collect::<Option<_>>()?;
+        }
+        Some("MaxPool") if step.outputs.get(1).copied().flatten().is_none() && step.int("storage_order", 0) == 0 => {
+            let x = bytes(step.input(0)?)?;
+            let shapes = (graph.shape(step.input(0)?), graph.shape(step.output(0)?));
+            let window = super::super::window::Window::of(step, shapes.0, shapes.1, None)?;
+            moved.op = Op::IntegerPool(IntegerPool {
+                kernel: window.kernel,
+                strides: window.strides,
+                pads: [window.pads[0], window.pads[1]],
+                dilations: window.dilations,
+            });
+            moved.inputs = vec![Some(x)];
+        }
+        _ => return None,
+    }
+    debug_assert!(is_scale(graph, scaling.scale));
+    Some(moved)
+}

@@ -1,0 +1,210 @@
+//! Functions of tensors of 8 bits: tables, sums and products of two, pooling.
+
+use super::linear::{Byte, in_parts};
+use super::rows::{Image, Rows};
+use crate::kernels::elementwise::Binary;
+use crate::kernels::isa::{Kernel, dispatch};
+use crate::kernels::parallel::{SharedMut, Threads};
+use crate::kernels::simd::V16;
+use crate::kernels::sizes::product;
+
+/// A tensor of 8 bits: each element stands for `(element - zero) * scale`.
+#[derive(Clone, Copy, Debug)]
+pub struct Scaled<'a> {
+    /// The elements.
+    pub bytes: &'a [u8],
+    /// What they are.
+    pub byte: Byte,
+    /// The scale.
+    pub scale: f32,
+    /// The zero point.
+    pub zero: i32,
+}
+
+impl Scaled<'_> {
+    fn part(&self, range: std::ops::Range<usize>) -> Self {
+        Scaled { bytes: &self.bytes[range], ..*self }
+    }
+}
+
+/// Type, scale and zero point of a result.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    /// The type.
+    pub byte: Byte,
+    /// The scale.
+    pub scale: f32,
+    /// The zero point.
+    pub zero: i32,
+}
+
+/// `y = table[x]`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn lookup(threads: &Threads, table: &[u8; 256], x: &[u8], y: &mut [u8]) {
+    assert_eq!(x.len(), y.len());
+    let len = y.len();
+    let y = SharedMut::new(y);
+    in_parts(threads, len, |range| {
+        // SAFETY: the parts are disjoint.
+        let y = unsafe { y.slice(range.start, range.len()) };
+        y.iter_mut().zip(&x[range]).for_each(|(y, &x)| *y = table[usize::from(x)]);
+    });
+}
+
+struct Two<'a> {
+    function: Binary,
+    a: Scaled<'a>,
+    b: Scaled<'a>,
+    y: &'a mut [u8],
+    grid: Grid,
+    clamp: (f32, f32),
+}
+
+/// Whether [`combine`] has the function.
+pub fn combines(function: Binary) -> bool {
+    matches!(function, Binary::Add | Binary::Sub | Binary::Mul)
+}
+
+/// The clamped function of each two elements, as numbers, on the grid of the result.
+///
+/// # Panics
+/// If the lengths differ, or for a function that it does not have.
+pub fn combine(
+    threads: &Threads,
+    function: Binary,
+    (a, b): (Scaled<'_>, Scaled<'_>),
+    (y, grid): (&mut [u8], Grid),
+    clamp: (f32, f32),
+) {
+    assert!(combines(function) && a.bytes.len() == y.len() && b.bytes.len() == y.len());
+    let (isa, len) = (threads.isa(), y.len());
+    let y = SharedMut::new(y);
+    in_parts(threads, len, |range| {
+        // SAFETY: the parts are disjoint.
+        let y = unsafe { y.slice(range.start, range.len()) };
+        let (a, b) = (a.part(range.clone()), b.part(range));
+        dispatch(isa, Two { function, a, b, y, grid, clamp });
+    });
+}
+
+impl Two<'_> {
+    #[inline(always)]
+    fn each(self, function: impl Fn(f32, f32) -> f32) {
+        let Two { a, b, y, grid, clamp: (lo, hi), .. } = self;
+        let (least, most) = grid.byte.range();
+        let (least, most) = ((least - grid.zero) as f32, (most - grid.zero) as f32);
+        // The sign of a byte is that of its highest bit, or none: one loop for both.
+        let flip = |byte: Byte| if byte == Byte::I8 { (0x80, 128) } else { (0, 0) };
+        let ((a_flip, a_shift), (b_flip, b_shift)) = (flip(a.byte), flip(b.byte));
+        let (a_zero, b_zero) = (a.zero + a_shift, b.zero + b_shift);
+        for ((y, &p), &q) in y.iter_mut().zip(a.bytes).zip(b.bytes) {
+            let p = (i32::from(p ^ a_flip) - a_zero) as f32 * a.scale;
+            let q = (i32::from(q ^ b_flip) - b_zero) as f32 * b.scale;
+            let quotient = function(p, q).max(lo).min(hi) / grid.scale;
+            let rounded = quotient.max(least).min(most).round_ties_even();
+            // SAFETY: within the range of the type; a maximum with a number is not NaN.
+            *y = (unsafe { rounded.to_int_unchecked::<i32>() } + grid.zero) as u8;
+        }
+    }
+}
+
+impl Kernel for Two<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        match self.function {
+            Binary::Add => self.each(|a, b| a + b),
+            Binary::Sub => self.each(|a, b| a - b),
+            _ => self.each(|a, b| a * b),
+        }
+    }
+}
+
+/// The largest of each window, by channel; padding does not count.
+struct Largest<'a> {
+    image: &'a Image<'a>,
+    windows: std::ops::Range<usize>,
+    y: &'a mut [u8],
+}
+
+/// Pools images with their channels last.
+///
+/// # Panics
+/// If a slice is shorter than the shapes say.
+pub fn largest(threads: &Threads, windows: usize, image: &Image<'_>, y: &mut [u8]) {
+    let taps = image.kernel[0] * image.kernel[1];
+    assert!(image.part == (0, image.channels));
+    assert!(product(&[image.channels, taps]).is_some_and(|k| image.fits(windows, k)));
+    assert_eq!(product(&[windows, image.channels]), Some(y.len()));
+    let (isa, y) = (threads.isa(), SharedMut::new(y));
+    let tasks = if windows.saturating_mul(image.channels).saturating_mul(taps) < 1 << 16 { 1 } else { threads.count() };
+    threads.parallel_for(tasks, |task| {
+        let windows = crate::kernels::parallel::part(windows, tasks, task);
+        // SAFETY: the parts are disjoint.
+        let y = unsafe { y.slice(windows.start * image.channels, windows.len() * image.channels) };
+        dispatch(isa, Largest { image, windows, y });
+    });
+}
+
+impl Kernel for Largest<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let Largest { image, windows, y } = self;
+        let flip = image.reading().0;
+        for (window, y) in windows.zip(y.chunks_exact_mut(image.channels.max(1))) {
+            y.fill(0);
+            for tap in 0..image.kernel[0] * image.kernel[1] {
+                let Some(x) = image.tap(window, tap) else { continue };
+                y.iter_mut().zip(x).for_each(|(y, &x)| *y = (*y).max(x ^ flip));
+            }
+            y.iter_mut().for_each(|y| *y ^= flip);
+        }
+    }
+}
+
+/// The mean of each channel of `[pixels, channels]`, on the grid of the result. `sums` has room for the channels.
+///
+/// # Panics
+/// If a length is wrong.
+pub fn mean(threads: &Threads, x: Scaled<'_>, (y, grid): (&mut [u8], Grid), sums: &mut [i32]) {
+    let channels = y.len();
+    assert!(channels > 0 && x.bytes.len().is_multiple_of(channels) && sums.len() >= channels);
+    dispatch(threads.isa(), Mean { x, y, grid, sums: &mut sums[..channels] });
+}
+
+struct Mean<'a> {
+    x: Scaled<'a>,
+    y: &'a mut [u8],
+    grid: Grid,
+    sums: &'a mut [i32],
+}
+
+impl Kernel for Mean<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let Mean { x, y, grid, sums } = self;
+        let pixels = x.bytes.len() / y.len();
+        sums.fill(0);
+        for row in x.bytes.chunks_exact(y.len()) {
+            match x.byte {
+                Byte::U8 => sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += i32::from(x)),
+                Byte::I8 => sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += i32::from(x as i8)),
+            }
+        }
+        let (least, most) = grid.byte.range();
+        for (y, &sum) in y.iter_mut().zip(&*sums) {
+            let total = f64::from(sum) - pixels as f64 * f64::from(x.zero);
+            // As the mean of numbers of single precision.
+            let mean = (total * f64::from(x.scale) / pixels as f64) as f32;
+            let rounded = f64::from((mean / grid.scale).round_ties_even()) + f64::from(grid.zero);
+            *y = rounded.max(f64::from(least)).min(f64::from(most)) as i32 as u8;
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Convolutions of one filter a channel, over images with their channels last.
+
+use std::ops::Range;
+
+use super::finish::{self, Epilogue, Finish, Out, Target};
+use super::linear::Byte;
+use super::pack::PANEL;
+use super::rows::{Image, Rows};
+use super::tile::MOST_ROWS;
+use crate::kernels::isa::Isa;
+use crate::kernels::parallel::{Threads, part};
+use crate::kernels::sizes::product;
+
+/// Channels of a step: two panels.
+const WIDE: usize = 2 * PANEL;
+
+/// Most taps of a window.
+pub const MAX_TAPS: usize = 128;
+
+/// Names the layout of [`pack_depthwise`].
+pub const DEPTHWISE_LAYOUT: &str = "integer/tap-channel/1";
+
+/// Weights [channels, taps] as [taps][channels].
+///
+/// # Panics
+/// If the lengths differ.
+pub fn pack_depthwise(channels: usize, taps: usize, weights: &[u8], byte: Byte, out: &mut [i8]) {
+    assert!(Some(weights.len()) == product(&[channels, taps]) && weights.len() == out.len());
+    let flip = if byte == Byte::U8 { 0x80 } else { 0 };
+    for (tap, out) in out.chunks_exact_mut(channels.max(1)).enumerate() {
+        for (channel, out) in out.iter_mut().enumerate() {
+            *out = (weights[channel * taps + tap] ^ flip) as i8;
+        }
+    }
+}
+
+/// `f32` values of scratch that [`depthwise`] needs; `None` if they cannot be counted.
+pub fn depthwise_scratch_len(channels: usize, taps: usize) -> Option<usize> {
+    // Pairs of weights, what padding and zero points take off, and a row of padding.
+    let steps = channels.div_ceil(WIDE);
+    product(&[steps, taps.div_ceil(2), WIDE])?.checked_add(steps * WIDE + channels.div_ceil(4))
+}
+
+/// What all tasks read.
+struct Work<'a> {
+    isa: Isa,
+    image: &'a Image<'a>,
+    /// For each 16 channels, for each two taps, two weights of each channel.
+    weights: &'a [[i16; 2]],
+    /// Added to the sums of each channel.
+    start: &'a [i32],
+    /// A pixel of padding.
+    padding: &'a [u8],
+    taps: usize,
+    e: &'a Epilogue<'a>,
+    out: Target,
+}
+
+/// Convolves the images of A with one filter a channel, packed by [`pack_depthwise`].
+///
+/// # Panics
+/// If a slice is shorter than the shapes say.
+pub fn depthwise(
+    threads: &Threads,
+    windows: usize,
+    image: &Image<'_>,
+    weights: &[i8],
+    out: Out<'_>,
+    e: &Epilogue<'_>,
+    scratch: &mut [f32],
+) {
+    let (channels, taps) = (image.channels, image.kernel[0] * image.kernel[1]);
+    assert!(taps <= MAX_TAPS && image.part == (0, channels) && product(&[channels, taps]) == Some(weights.len()));
+    assert!(product(&[channels, taps]).is_some_and(|k| image.fits(windows, k)), "A is too short");
+    assert!(windows.checked_mul(channels).is_some_and(|len| out.len() == len), "C has another size");
+    e.check(channels);
+    let (steps, pairs) = (channels.div_ceil(WIDE), taps.div_ceil(2));
+    let (packed, rest) = scratch.split_at_mut(steps * pairs * WIDE);
+    let (start, padding) = rest.split_at_mut(steps * WIDE);
+    // SAFETY: every bit pattern is an integer of these types, whose alignment is at most that of `f32`.
+    let (packed, start, padding) =
+        unsafe { (packed.align_to_mut::<[i16; 2]>().1, start.align_to_mut::<i32>().1, padding.align_to_mut::<u8>().1) };
+    let (flip, zero) = image.reading();
+    padding[..channels].fill(zero as u8 ^ flip);
+    prepare(weights, channels, taps, zero, e, packed, start);
+    // Zero points of the weights are in them now.
+    let e = Epilogue { zeros: &[], zero: 0, ..*e };
+    let (isa, out) = (threads.isa(), out.target());
+    let task = Work { isa, image, weights: packed, start, padding: &padding[..channels], taps, e: &e, out };
+    let tiles = windows.div_ceil(MOST_ROWS);
+    let work = windows.saturating_mul(channels).saturating_mul(taps);
+    let tasks = threads.count().min(work.div_ceil(128 << 10)).max(1);
+    threads.parallel_for(tasks, |index| {
+        for first in part(tiles, tasks, index).map(|tile| tile * MOST_ROWS) {
+            task.tile(first..(first + MOST_ROWS).min(windows));
+        }
+    });
+}
+
+/// Widens the weights without their zero points, two taps side by side. A sum starts with what the zero point of the image adds to
+/// it, as elements are multiplied as they are.
+fn prepare(
+    weights: &[i8],
+    channels: usize,
+    taps: usize,
+    zero: i16,
+    e: &Epilogue<'_>,
+    packed: &mut [[i16; 2]],
+    start: &mut [i32],
+) {
+    let pairs = taps.div_ceil(2);
+    start.fill(0);
+    packed.fill([0; 2]);
+    for (tap, weights) in weights.chunks_exact(channels.max(1)).enumerate() {
+        for (channel, &weight) in weights.iter().enumerate() {
+            let weight = i32::from(weight) - e.zeros.get(channel).copied().unwrap_or(e.zero);
+            start[channel] -= i32::from(zero) * weight;
+            packed[(channel / WIDE * pairs + tap / 2) * WIDE + channel % WIDE][tap % 2] = weight as i16;
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Computes up to six windows.
+    fn tile(&self, windows: Range<usize>) {
+        let (channels, pairs) = (self.image.channels, self.taps.div_ceil(2));
+        // An odd number of taps has a weight of 0 behind it.
+        let mut taps = [[self.padding.as_ptr(); MAX_TAPS]; MOST_ROWS];
+        for (taps, window) in taps.iter_mut().zip(windows.clone()) {
+            for (tap, at) in taps[..self.taps].iter_mut().enumerate() {
+                *at = self.image.tap(window, tap).unwrap_or(self.padding).as_ptr();
+            }
+        }
+        for (step, first) in (0..channels).step_by(WIDE).enumerate() {
+            let step = Step {
+                taps: &taps[..windows.len()],
+                first,
+                count: WIDE.min(channels - first),
+                flip: self.image.reading().0,
+                weights: &self.weights[step * pairs * WIDE..][..pairs * WIDE],
+            };
+            let mut sums = [[0i32; MOST_ROWS * PANEL]; 2];
+            for (sums, start) in sums.iter_mut().zip(self.start[first..][..WIDE].chunks_exact(PANEL)) {
+                sums.chunks_exact_mut(PANEL).for_each(|row| row.copy_from_slice(start));
+            }
+            // SAFETY: each tap has as many bytes as there are channels.
+            unsafe { step.add(self.isa, &mut sums) };
+            for (half, sums) in sums.iter().enumerate() {
+                let column = first + half * PANEL;
+                if column < channels {
+                    let finish = Finish {
+                        product: sums,
+                        sums: &[0; MOST_ROWS][..windows.len()],
+                        row: windows.start,
+                        columns: column..(column + PANEL).min(channels),
+                        width: channels,
+                        out: self.out,
+                        e: self.e,
+                    };
+                    // SAFETY: these windows are this task's own, and `depthwise` looked at the length of C.
+                    unsafe { finish::run(self.isa, finish) };
+                }
+            }
+        }
+    }
+}
+
+/// Sixteen channels, or fewer, of up to six windows.
+struct Step<'a> {
+    /// Where the channels of each tap are.
+    taps: &'a [[*const u8; MAX_TAPS]],
+    first: usize,
+    count: usize,
+    flip: u8,
+    /// For each two taps, two weights of each channel.
+    weights: &'a [[i16; 2]],
+}
+
+/// The sums of rows of eight channels each.
+type Sums = [[i32; MOST_ROWS * PANEL]; 2];
+
+impl Step<'_> {
+    /// # Safety
+    /// `first + count` bytes of each tap may be read.
+    unsafe fn add(&self, isa: Isa, sums: &mut Sums) {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: an `Isa` that reaches the kernels was checked against the CPU; the caller vouches for the taps.
+            Isa::Avx2 | Isa::Avx512 if self.count == WIDE => unsafe { self.avx2(sums) },
+            // SAFETY: as above.
+            _ => unsafe { self.portable(sums) },
+        }
+    }
+
+    /// # Safety
+    /// As [`Step::add`].
+    unsafe fn portable(&self, sums: &mut Sums) {
+        for (row, taps) in self.taps.iter().enumerate() {
+            for (taps, weights) in taps.chunks_exact(2).zip(self.weights.chunks_exact(WIDE)) {
+                for (j, weights) in weights.iter().enumerate().take(self.count) {
+                    for (tap, &weight) in taps.iter().zip(weights) {
+                        // SAFETY: the caller vouches for it.
+                        let byte = unsafe { *tap.add(self.first + j) } ^ self.flip;
+                        sums[j / PANEL][row * PANEL + j % PANEL] += i32::from(byte) * i32::from(weight);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Two products of each channel at a time: 255 times 255, twice, is exact in `i32`.
+    ///
+    /// # Safety
+    /// As [`Step::add`], for sixteen channels; the CPU has AVX2.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    unsafe fn avx2(&self, sums: &mut Sums) {
+        use std::arch::x86_64::{
+            __m128i, __m256i, _mm_loadu_si128, _mm_set1_epi8, _mm_xor_si128, _mm256_add_epi32, _mm256_cvtepu8_epi16,
+            _mm256_loadu_si256, _mm256_madd_epi16, _mm256_permute2x128_si256, _mm256_setzero_si256,
+            _mm256_storeu_si256, _mm256_unpackhi_epi16, _mm256_unpacklo_epi16,
+        };
+        let flip = _mm_set1_epi8(self.flip as i8);
+        for (row, taps) in self.taps.iter().enumerate() {
+            let mut totals = [_mm256_setzero_si256(); 2];
+            for (taps, weights) in taps.chunks_exact(2).zip(self.weights.chunks_exact(WIDE)) {
+                // SAFETY: sixteen channels of each tap, and as many pairs of weights.
+                unsafe {
+                    let load = |tap: *const u8| {
+                        let bytes = _mm_loadu_si128(tap.add(self.first).cast::<__m128i>());
+                        _mm256_cvtepu8_epi16(_mm_xor_si128(bytes, flip))
+                    };
+                    let (a, b) = (load(taps[0]), load(taps[1]));
+                    let weights = weights.as_ptr().cast::<__m256i>();
+                    let (v, w) = (_mm256_loadu_si256(weights), _mm256_loadu_si256(weights.add(1)));
+                    // Channels 0 to 3 and 8 to 11 stand side by side here, then the others; so do the weights.
+                    let (v, w) = (_mm256_permute2x128_si256::<0x20>(v, w), _mm256_permute2x128_si256::<0x31>(v, w));
+                    let low = _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), v);
+                    let high = _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), w);
+                    totals = [_mm256_add_epi32(totals[0], low), _mm256_add_epi32(totals[1], high)];
+                }
+            }
+            let [low, high] = totals;
+            let halves = [_mm256_permute2x128_si256::<0x20>(low, high), _mm256_permute2x128_si256::<0x31>(low, high)];
+            for (sums, half) in sums.iter_mut().zip(halves) {
+                // SAFETY: rows of eight.
+                unsafe {
+                    let row = sums[row * PANEL..][..PANEL].as_mut_ptr().cast::<__m256i>();
+                    _mm256_storeu_si256(row, _mm256_add_epi32(_mm256_loadu_si256(row), half));
+                }
+            }
+        }
+    }
+}

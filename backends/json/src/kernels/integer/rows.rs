@@ -1,0 +1,201 @@
+//! The rows of A: those of a matrix, or the windows of a convolution over an image with its channels last.
+
+use std::ops::Range;
+
+use super::linear::Byte;
+use super::pack::DEPTH;
+use crate::kernels::isa::{Isa, Kernel, dispatch};
+use crate::kernels::simd::V16;
+use crate::kernels::sizes::reach;
+
+/// Rows of bytes, in pieces.
+pub trait Rows: Sync {
+    /// Whether there are `m` rows of `k` elements.
+    fn fits(&self, m: usize, k: usize) -> bool;
+
+    /// How the bytes are read: what changes the sign, and what is then taken off.
+    fn reading(&self) -> (u8, i16);
+
+    /// Calls `each` with the pieces of a row, in order: bytes, or a number of zeros.
+    fn pieces(&self, row: usize, each: impl FnMut(Result<&[u8], usize>));
+}
+
+/// Bytes with a sign or without one, as `u8` with a zero point.
+fn reading(byte: Byte, zero: i32) -> (u8, i16) {
+    match byte {
+        Byte::U8 => (0, zero as i16),
+        Byte::I8 => (0x80, zero as i16 + 128),
+    }
+}
+
+/// The rows of a matrix.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<'a> {
+    /// The elements.
+    pub bytes: &'a [u8],
+    /// What they are.
+    pub byte: Byte,
+    /// What stands for 0, in the range of the type.
+    pub zero: i32,
+    /// Elements of a row.
+    pub columns: usize,
+}
+
+impl Rows for Plain<'_> {
+    fn fits(&self, m: usize, k: usize) -> bool {
+        k == self.columns && m.checked_mul(k).is_some_and(|len| len <= self.bytes.len())
+    }
+
+    fn reading(&self) -> (u8, i16) {
+        reading(self.byte, self.zero)
+    }
+
+    #[inline(always)]
+    fn pieces(&self, row: usize, mut each: impl FnMut(Result<&[u8], usize>)) {
+        each(Ok(&self.bytes[row * self.columns..][..self.columns]));
+    }
+}
+
+/// The windows of images [N, H, W, C], one for each element of [N, OH, OW]: taps by row and column, all channels of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Image<'a> {
+    /// The elements.
+    pub bytes: &'a [u8],
+    /// What they are.
+    pub byte: Byte,
+    /// What stands for 0, in the range of the type.
+    pub zero: i32,
+    /// Height and width.
+    pub size: [usize; 2],
+    /// Channels of an image.
+    pub channels: usize,
+    /// The channels of these windows.
+    pub part: (usize, usize),
+    /// Height and width of the results.
+    pub out: [usize; 2],
+    /// Height and width of the window.
+    pub kernel: [usize; 2],
+    /// Distance of windows.
+    pub strides: [usize; 2],
+    /// Zeros above and to the left.
+    pub pads: [usize; 2],
+    /// Distance of taps.
+    pub dilations: [usize; 2],
+}
+
+impl Image<'_> {
+    /// Whether each window is a row of the image as it lies.
+    fn is_plain(&self) -> bool {
+        self.kernel == [1, 1] && self.strides == [1, 1] && self.pads == [0, 0] && self.out == self.size
+    }
+
+    /// Where a tap of a window is along an axis, if it is in the image.
+    #[inline(always)]
+    fn place(&self, axis: usize, window: usize, tap: usize) -> Option<usize> {
+        let from_edge = window * self.strides[axis] + tap * self.dilations[axis];
+        from_edge.checked_sub(self.pads[axis]).filter(|&at| at < self.size[axis])
+    }
+}
+
+impl<'a> Image<'a> {
+    /// The channels of a tap of a window, if it is in the image.
+    pub(super) fn tap(&self, window: usize, tap: usize) -> Option<&'a [u8]> {
+        let (x, rest) = (window % self.out[1], window / self.out[1]);
+        let (y, image) = (rest % self.out[0], rest / self.out[0]);
+        let iy = self.place(0, y, tap / self.kernel[1])?;
+        let ix = self.place(1, x, tap % self.kernel[1])?;
+        let at = (image * self.size[0] + iy) * self.size[1] + ix;
+        Some(&self.bytes[at * self.channels..][..self.channels])
+    }
+}
+
+impl Rows for Image<'_> {
+    fn fits(&self, m: usize, k: usize) -> bool {
+        let (start, count) = self.part;
+        let windows = self.out[0].checked_mul(self.out[1]).filter(|&windows| windows > 0);
+        let Some(images) = windows.map(|windows| m.div_ceil(windows)) else { return m == 0 };
+        let taps = self.kernel[0].checked_mul(self.kernel[1]).and_then(|taps| taps.checked_mul(count));
+        let last = |axis: usize| {
+            let windows = (self.out[axis].saturating_sub(1)).checked_mul(self.strides[axis])?;
+            windows.checked_add(self.kernel[axis].checked_mul(self.dilations[axis])?)
+        };
+        let counts = [images, self.size[0], self.size[1], self.channels];
+        let row = self.size[1].checked_mul(self.channels);
+        let image = row.and_then(|row| row.checked_mul(self.size[0]));
+        let (Some(row), Some(image)) = (row, image) else { return false };
+        taps == Some(k)
+            && start.checked_add(count).is_some_and(|end| end <= self.channels)
+            && last(0).is_some()
+            && last(1).is_some()
+            && reach(&counts, &[image, row, self.channels, 1]).is_some_and(|len| len <= self.bytes.len())
+    }
+
+    fn reading(&self) -> (u8, i16) {
+        reading(self.byte, self.zero)
+    }
+
+    #[inline(always)]
+    fn pieces(&self, row: usize, mut each: impl FnMut(Result<&[u8], usize>)) {
+        let (start, count) = self.part;
+        if self.is_plain() {
+            each(Ok(&self.bytes[row * self.channels + start..][..count]));
+            return;
+        }
+        let (x, rest) = (row % self.out[1], row / self.out[1]);
+        let (y, image) = (rest % self.out[0], rest / self.out[0]);
+        for ky in 0..self.kernel[0] {
+            let Some(iy) = self.place(0, y, ky) else {
+                each(Err(self.kernel[1] * count));
+                continue;
+            };
+            let line = (image * self.size[0] + iy) * self.size[1];
+            for kx in 0..self.kernel[1] {
+                match self.place(1, x, kx) {
+                    Some(ix) => each(Ok(&self.bytes[(line + ix) * self.channels + start..][..count])),
+                    None => each(Err(count)),
+                }
+            }
+        }
+    }
+}
+
+/// Widens rows to `i16`, without their zero point, each to a multiple of four elements.
+struct Widen<'a, R> {
+    a: &'a R,
+    rows: Range<usize>,
+    k: usize,
+    out: &'a mut [i16],
+}
+
+/// Writes the rows `rows` of A, of `k` elements each, one behind another.
+pub(super) fn widen(isa: Isa, a: &impl Rows, rows: Range<usize>, k: usize, out: &mut [i16]) {
+    dispatch(isa, Widen { a, rows, k, out });
+}
+
+impl<R: Rows> Kernel for Widen<'_, R> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let Widen { a, rows, k, out } = self;
+        let depth = k.next_multiple_of(DEPTH);
+        let (flip, zero) = a.reading();
+        for (row, out) in rows.zip(out.chunks_exact_mut(depth.max(1))) {
+            let (mut rest, tail) = out.split_at_mut(k);
+            tail.fill(0);
+            a.pieces(row, |piece| {
+                let count = piece.map_or_else(|zeros| zeros, <[u8]>::len);
+                let (now, later) = std::mem::take(&mut rest).split_at_mut(count);
+                rest = later;
+                match piece {
+                    Ok(bytes) => {
+                        for (out, &byte) in now.iter_mut().zip(bytes) {
+                            *out = i16::from(byte ^ flip) - zero;
+                        }
+                    }
+                    Err(_) => now.fill(0),
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Integer products and convolutions against plain loops, to the bit, on every instruction set.
+
+use super::*;
+
+/// Bytes that are the same in every run.
+fn bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+fn reals(len: usize, seed: u64) -> Vec<f32> {
+    bytes(len, seed).iter().map(|&byte| (f32::from(byte) + 1.0) / 1000.0).collect()
+}
+
+/// The sums of a window or a row, as plain as can be.
+fn expect(rows: &[Vec<i32>], column: impl Fn(usize, usize) -> i32, n: usize) -> Vec<i32> {
+    let one = |row: &Vec<i32>, n: usize| row.iter().enumerate().map(|(k, a)| a * column(k, n)).sum();
+    rows.iter().flat_map(|row| (0..n).map(move |n| one(row, n))).collect()
+}
+
+/// All three outputs of `run`, compared with what the epilogue makes of the sums by its description.
+fn check(name: &str, sums: &[i32], e: &Epilogue<'_>, n: usize, run: impl Fn(Out<'_>)) {
+    let biased = |at: usize| sums[at].wrapping_add(e.bias.get(at % n).copied().unwrap_or(0));
+    let mut out = vec![0i32; sums.len()];
+    run(Out::Sums(&mut out));
+    assert!((0..sums.len()).all(|at| out[at] == biased(at)), "{name}: sums");
+    let real = |at: usize| {
+        let factor = e.factors.get(at % n).copied().unwrap_or(1.0);
+        let offset = e.offsets.get(at % n).copied().unwrap_or(0.0);
+        (biased(at) as f32 * factor + offset).max(e.clamp.0).min(e.clamp.1)
+    };
+    let mut out = vec![f32::NAN; sums.len()];
+    run(Out::Real(&mut out));
+    assert!((0..sums.len()).all(|at| out[at].to_bits() == real(at).to_bits()), "{name}: numbers");
+    for (byte, zero) in [(Byte::U8, 7), (Byte::I8, -11)] {
+        let mut out = vec![0u8; sums.len()];
+        run(Out::Bytes(&mut out, byte, zero));
+        let (least, most) = byte.range();
+        let want = |at: usize| {
+            (i64::from(real(at).round_ties_even() as i32) + i64::from(zero)).clamp(i64::from(least), i64::from(most))
+                as u8
+        };
+        assert!((0..sums.len()).all(|at| out[at] == want(at)), "{name}: {byte:?}");
+    }
+}
+
+fn configurations() -> impl Iterator<Item = Threads> {
+    Isa::available().iter().flat_map(|&isa| [1, 2, 3].map(|count| Threads::with_isa(count, isa)))
+}
+
+#[test]
+fn products_are_exact() {
+    for (case, &(m, n, k)) in
+        [(1, 1, 1), (1, 9, 3), (7, 8, 4), (13, 33, 30), (6, 16, 64), (50, 70, 129), (3, 200, 300), (0, 4, 4), (4, 3, 0)]
+            .iter()
+            .enumerate()
+    {
+        let (a, b) = (bytes(m * k, 1 + case as u64), bytes(k * n, 50 + case as u64));
+        let zeros: Vec<i32> = bytes(n, 3).iter().map(|&zero| i32::from(zero) - 128).collect();
+        let bias: Vec<i32> = bytes(n, 4).iter().map(|&bias| i32::from(bias) * 100).collect();
+        let (factors, offsets) = (reals(n, 5), reals(n, 6));
+        for (byte, zero) in [(Byte::U8, 0), (Byte::U8, 255), (Byte::I8, -128), (Byte::I8, 3)] {
+            for (right, by_column) in [(Byte::I8, false), (Byte::U8, true)] {
+                let b_zero = |n: usize| match (right, by_column) {
+                    (Byte::U8, _) => zeros[n] + 128,
+                    (Byte::I8, _) => 0,
+                };
+                let rows: Vec<Vec<i32>> =
+                    (0..m).map(|m| (0..k).map(|k_| byte.number(a[m * k + k_]) - zero).collect()).collect();
+                let sums = expect(&rows, |k, n_| right.number(b[k * n + n_]) - b_zero(n_), n);
+                let e = Epilogue {
+                    zeros: if by_column { &zeros } else { &[] },
+                    bias: &bias,
+                    factors: &factors,
+                    offsets: &offsets,
+                    clamp: (-3.0, 60.0),
+                    ..Epilogue::default()
+                };
+                let shape = Shape { m, n, k };
+                let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
+                pack(k, n, &b, [n, 1], right, &mut packed);
+                for threads in configurations() {
+                    for side in [Right::Packed(&packed), Right::Strided(&b, [n, 1], right)] {
+                        let is_packed = matches!(side, Right::Packed(_));
+                        let scratch = scratch_len(&shape, is_packed, threads.count()).expect("countable");
+                        let name = format!("{m}x{n}x{k} {byte:?} {right:?} {:?} {}", threads.isa(), threads.count());
+                        let plain = Plain { bytes: &a, byte, zero, columns: k };
+                        check(&name, &sums, &e, n, |out| {
+                            product(&threads, shape, &plain, side, out, &e, &mut vec![f32::NAN; scratch]);
+                        });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// An image with everything odd about it.
+fn image(bytes: &[u8], byte: Byte, zero: i32, channels: usize) -> Image<'_> {
+    Image {
+        bytes,
+        byte,
+        zero,
+        size: [7, 9],
+        channels,
+        part: (0, channels),
+        out: [4, 8],
+        kernel: [3, 2],
+        strides: [2, 1],
+        pads: [2, 1],
+        dilations: [2, 3],
+    }
+}
+
+/// The elements of each window, without the zero point, by tap and channel.
+fn windows(image: &Image<'_>, images: usize) -> Vec<Vec<i32>> {
+    let mut rows = Vec::new();
+    for (n, y, x) in (0..images * image.out[0] * image.out[1])
+        .map(|at| (at / image.out[1] / image.out[0], at / image.out[1] % image.out[0], at % image.out[1]))
+    {
+        let mut row = Vec::new();
+        for (ky, kx) in (0..image.kernel[0] * image.kernel[1]).map(|tap| (tap / image.kernel[1], tap % image.kernel[1]))
+        {
+            let iy = (y * image.strides[0] + ky * image.dilations[0]) as isize - image.pads[0] as isize;
+            let ix = (x * image.strides[1] + kx * image.dilations[1]) as isize - image.pads[1] as isize;
+            let inside = (0..image.size[0] as isize).contains(&iy) && (0..image.size[1] as isize).contains(&ix);
+            for c in image.part.0..image.part.0 + image.part.1 {
+                let at = ((n as isize * image.size[0] as isize + iy) * image.size[1] as isize + ix)
+                    * image.channels as isize
+                    + c as isize;
+                row.push(if inside { image.byte.number(image.bytes[at as usize]) - image.zero } else { 0 });
+            }
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+#[test]
+fn convolutions_are_exact() {
+    for (channels, part) in [(1, (0, 1)), (3, (0, 3)), (12, (4, 8)), (16, (0, 16))] {
+        let x = bytes(2 * 7 * 9 * channels, channels as u64);
+        let (m, n, k) = (2 * 4 * 8, 10, 6 * part.1);
+        let b = bytes(k * n, 9);
+        for (byte, zero) in [(Byte::U8, 100), (Byte::I8, -5)] {
+            let image = Image { part, ..image(&x, byte, zero, channels) };
+            let sums = expect(&windows(&image, 2), |k_, n_| Byte::I8.number(b[n_ * k + k_]), n);
+            let shape = Shape { m, n, k };
+            let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
+            pack(k, n, &b, [1, k], Byte::I8, &mut packed);
+            for threads in configurations() {
+                let scratch = scratch_len(&shape, true, threads.count()).expect("countable");
+                check(&format!("{channels} {byte:?} {:?}", threads.isa()), &sums, &Epilogue::default(), n, |out| {
+                    let mut scratch = vec![f32::NAN; scratch];
+                    product(&threads, shape, &image, Right::Packed(&packed), out, &Epilogue::default(), &mut scratch);
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn depthwise_convolutions_are_exact() {
+    for channels in [1, 3, 8, 16, 24, 40, 64] {
+        let x = bytes(2 * 7 * 9 * channels, channels as u64);
+        let weights = bytes(channels * 6, 5);
+        let bias: Vec<i32> = bytes(channels, 4).iter().map(|&bias| i32::from(bias) - 99).collect();
+        for (byte, zero) in [(Byte::U8, 100), (Byte::I8, -5), (Byte::U8, 0)] {
+            for (right, w_zero) in [(Byte::I8, 0), (Byte::U8, 77)] {
+                let image = image(&x, byte, zero, channels);
+                let rows = windows(&image, 2);
+                let one = |row: &Vec<i32>, c: usize| -> i32 {
+                    let weight = |tap: usize| right.number(weights[c * 6 + tap]) - w_zero;
+                    (0..6).map(|tap| row[tap * channels + c] * weight(tap)).sum()
+                };
+                let sums: Vec<i32> = rows.iter().flat_map(|row| (0..channels).map(move |c| one(row, c))).collect();
+                let mut packed = vec![1i8; channels * 6];
+                pack_depthwise(channels, 6, &weights, right, &mut packed);
+                let shift = if right == Byte::U8 { 128 } else { 0 };
+                let e = Epilogue { zero: w_zero - shift, bias: &bias, ..Epilogue::default() };
+                let scratch = depthwise_scratch_len(channels, 6).expect("countable");
+                for threads in configurations() {
+                    check(&format!("{channels} {byte:?} {:?}", threads.isa()), &sums, &e, channels, |out| {
+                        depthwise(&threads, rows.len(), &image, &packed, out, &e, &mut vec![f32::NAN; scratch]);
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_are_rounded_to_even_and_kept_in_range() {
+    let x = [0.5, 1.5, -0.5, 300.0, -300.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.6, -2.6];
+    for threads in configurations() {
+        let mut y = [9u8; 10];
+        quantise(&threads, &x, &mut y, Byte::U8, 1.0, 10);
+        assert_eq!(y, [10, 12, 10, 255, 0, 0, 255, 0, 13, 7]);
+        quantise(&threads, &x, &mut y, Byte::I8, 1.0, -3);
+        assert_eq!(y.map(|byte| byte as i8), [-3, -1, -3, 127, -128, 0, 127, -128, 0, -6]);
+        let mut back = [0f32; 10];
+        dequantise(&threads, &y, &mut back, Byte::I8, 0.5, -3);
+        assert_eq!(back, [0.0, 1.0, 0.0, 65.0, -62.5, 1.5, 65.0, -62.5, 1.5, -1.5]);
+        let many: Vec<f32> = (0..70_000).map(|at| (at as f32 - 20_000.0) / 7.0).collect();
+        let ends = range(&threads, &many, &mut [0.0; 6]);
+        assert_eq!(ends, (-20_000.0 / 7.0, 49_999.0 / 7.0));
+        assert_eq!(range(&threads, &[], &mut [0.0; 2]), (0.0, 0.0));
+        assert_eq!(dynamic_range((-1.0, 254.0)), (1.0, 1));
+        assert_eq!(dynamic_range((0.0, 0.0)), (1.0, 0));
+    }
+}

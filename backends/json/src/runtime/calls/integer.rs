@@ -1,0 +1,321 @@
+//! Calls of products and convolutions of 8 bits.
+
+use byoc_plugin_api::{DType, Error};
+
+use super::super::memory::{Inputs, Io};
+use super::{Call, Ready, Signature, bad_shapes};
+use crate::kernels::integer::{self, Byte, Epilogue, Image, Out, Plain, Right, Shape};
+use crate::kernels::{Activation, product as count};
+use crate::program::integer::product::{A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, BIAS, Y_SCALE, Y_ZERO};
+use crate::program::{IntegerConv, IntegerGemm, IntegerPool, Value};
+
+/// A type of 8 bits; an error for another one.
+pub(super) fn byte(value: Option<&Value>) -> Result<Byte, Error> {
+    match value.map(|value| value.dtype) {
+        Some(DType::U8) => Ok(Byte::U8),
+        Some(DType::I8) => Ok(Byte::I8),
+        other => Err(Error::new(format!("an operand of {other:?} for a kernel of 8 bits"))),
+    }
+}
+
+/// The zero point at an input; 0 where it is absent.
+pub(super) fn zero(inputs: &Inputs<'_>, index: usize, byte: Byte) -> Result<i32, Error> {
+    if !inputs.has(index) {
+        return Ok(0);
+    }
+    match inputs.bytes(index)? {
+        &[zero] => Ok(byte.number(zero)),
+        zeros => Err(Error::new(format!("{} zero points for one tensor", zeros.len()))),
+    }
+}
+
+/// The scale at an input; 1 where it is absent.
+pub(super) fn scale(inputs: &Inputs<'_>, index: usize) -> Result<f32, Error> {
+    match inputs.optional(index)? {
+        None => Ok(1.0),
+        Some(&[scale]) => Ok(scale),
+        Some(scales) => Err(Error::new(format!("{} scales for one tensor", scales.len()))),
+    }
+}
+
+/// What follows the sums: types, and the number of columns.
+struct Tail {
+    columns: usize,
+    a: Byte,
+    b: Byte,
+    y: Option<Byte>,
+    /// Whether the bias is of i32.
+    integer_bias: bool,
+    clamp: (f32, f32),
+}
+
+/// Numbers of scratch for the lists of an epilogue.
+const LISTS: usize = 3;
+
+impl Tail {
+    fn new(signature: &Signature<'_>, columns: usize, b: Byte, act: Activation) -> Result<Tail, Error> {
+        let y = signature.output_value(0).map(|value| value.dtype);
+        let y = match y {
+            Some(DType::I32 | DType::F32) => None,
+            _ => Some(byte(signature.output_value(0))?),
+        };
+        let clamp =
+            act.as_clamp().ok_or_else(|| Error::new("a kernel of 8 bits with another activation than a clamp"))?;
+        for index in [B_ZERO, B_SCALE, BIAS] {
+            if signature.step.input(index).is_none() {
+                continue;
+            }
+            let len: usize = signature.input(index)?.iter().product();
+            if len != columns && (len != 1 || index == BIAS) {
+                return Err(bad_shapes(signature));
+            }
+        }
+        let integer_bias = signature.input_value(BIAS).is_some_and(|value| value.dtype == DType::I32);
+        Ok(Tail { columns, a: byte(signature.input_value(A))?, b, y, integer_bias, clamp })
+    }
+
+    /// Fills `lists` and calls `run` with the epilogue and where its results go.
+    fn with(
+        &self,
+        io: &mut Io<'_, '_>,
+        run: impl FnOnce(&mut Io<'_, '_>, &Epilogue<'_>, Out<'_>, &mut [f32]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let scratch = std::mem::take(&mut io.scratch);
+        let result = self.fill(io, scratch, run);
+        io.scratch = scratch;
+        result
+    }
+
+    fn fill(
+        &self,
+        io: &mut Io<'_, '_>,
+        scratch: &mut [f32],
+        run: impl FnOnce(&mut Io<'_, '_>, &Epilogue<'_>, Out<'_>, &mut [f32]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let inputs = io.inputs;
+        let n = self.columns;
+        let (lists, rest) = scratch.split_at_mut(LISTS * n);
+        let (factors, lists) = lists.split_at_mut(n);
+        let (offsets, zeros) = lists.split_at_mut(n);
+        let zeros = super::super::memory::as_integers(zeros);
+        // As packed, B is of i8.
+        let shift = if self.b == Byte::U8 { 128 } else { 0 };
+        let b_zeros = if inputs.has(B_ZERO) { inputs.bytes(B_ZERO)? } else { &[0] };
+        zeros.iter_mut().zip(b_zeros).for_each(|(zero, &given)| *zero = self.b.number(given) - shift);
+        let by_column = b_zeros.len() == n && n > 1 && zeros.iter().any(|&zero| zero != zeros[0]);
+        let mut e = Epilogue { zero: zeros.first().copied().unwrap_or(0), clamp: self.clamp, ..Epilogue::default() };
+        if by_column {
+            e.zeros = zeros;
+        }
+        let y_scale = scale(&inputs, Y_SCALE)?;
+        if self.y.is_some() {
+            e.clamp = (self.clamp.0 / y_scale, self.clamp.1 / y_scale);
+        }
+        if inputs.has(A_SCALE) || inputs.has(B_SCALE) {
+            let a_scale = scale(&inputs, A_SCALE)?;
+            let b_scales = inputs.optional(B_SCALE)?.unwrap_or(&[1.0]);
+            let by_scale = b_scales.iter().cycle();
+            factors.iter_mut().zip(by_scale).for_each(|(factor, b)| *factor = a_scale * b / y_scale);
+            e.factors = factors;
+        }
+        if inputs.has(BIAS) && self.integer_bias {
+            e.bias = inputs.slice(BIAS)?;
+        } else if inputs.has(BIAS) {
+            let bias = inputs.slice::<f32>(BIAS)?;
+            offsets.iter_mut().zip(bias).for_each(|(offset, bias)| *offset = bias / y_scale);
+            e.offsets = offsets;
+        }
+        let out = match self.y {
+            Some(byte) => Out::Bytes(io.outputs.take_bytes(0)?, byte, zero(&inputs, Y_ZERO, byte)?),
+            None if e.factors.is_empty() => Out::Sums(io.outputs.take(0)?),
+            None => Out::Real(io.outputs.take(0)?),
+        };
+        run(io, &e, out, rest)
+    }
+}
+
+struct Gemm {
+    tail: Tail,
+    shape: Shape,
+    packed: bool,
+    /// Row and column stride of B.
+    strides: [usize; 2],
+    /// Products, and elements from one A and B to the next.
+    batch: usize,
+    steps: [usize; 2],
+}
+
+pub(super) fn gemm(signature: &Signature<'_>, gemm: &IntegerGemm) -> Result<Ready, Error> {
+    let (a, out) = (signature.input(A)?, signature.output(0)?);
+    let bad = || bad_shapes(signature);
+    let ([lead @ .., m, k], [out_lead @ .., out_m, n]) = (a, out) else { return Err(bad()) };
+    if lead != out_lead || m != out_m {
+        return Err(bad());
+    }
+    let batch: usize = lead.iter().product();
+    let mut shape = Shape { m: *m, n: *n, k: *k };
+    let mut this = |batch, steps, strides, b| -> Result<Ready, Error> {
+        if batch == 1 || steps == [0, 0] {
+            shape.m = lead.iter().product::<usize>() * m;
+        }
+        let tail = Tail::new(signature, *n, b, gemm.act)?;
+        let packed = gemm.packed.is_some();
+        let scratch = integer::scratch_len(&shape, packed, signature.threads.count());
+        let scratch = scratch.and_then(|len| len.checked_add(n.checked_mul(LISTS)?)).ok_or_else(bad)?;
+        let batch = if steps == [0, 0] { 1 } else { batch };
+        Ok(Ready { scratch, ..Ready::new(Gemm { tail, shape, packed, strides, batch, steps }) })
+    };
+    if let Some([rows, columns]) = gemm.packed {
+        let packed = integer::packed_len(rows, columns);
+        if rows != *k || columns != *n || packed.is_none_or(|len| signature.input(B).ok() != Some(&[len])) {
+            return Err(bad());
+        }
+        let byte = if gemm.unsigned { Byte::U8 } else { Byte::I8 };
+        return this(1, [0, 0], [0, 0], byte);
+    }
+    let [b_lead @ .., rows, columns] = signature.input(B)? else { return Err(bad()) };
+    let (strides, rows, columns) =
+        if gemm.trans_b { ([1, *columns], columns, rows) } else { ([*columns, 1], rows, columns) };
+    if rows != k || columns != n {
+        return Err(bad());
+    }
+    let byte = byte(signature.input_value(B))?;
+    match b_lead.iter().all(|&size| size == 1) {
+        true => this(1, [0, 0], strides, byte),
+        false if b_lead == lead => this(batch, [m * k, k * n], strides, byte),
+        false => Err(bad()),
+    }
+}
+
+impl Call for Gemm {
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
+        let Gemm { tail, shape, packed, strides, batch, steps } = self;
+        tail.with(io, |io, e, mut out, scratch| {
+            let (a, zero) = (io.inputs.bytes(A)?, zero(&io.inputs, A_ZERO, tail.a)?);
+            for index in 0..*batch {
+                let a = Plain { bytes: &a[index * steps[0]..], byte: tail.a, zero, columns: shape.k };
+                let b = match packed {
+                    true => Right::Packed(io.inputs.slice(B)?),
+                    false => Right::Strided(&io.inputs.bytes(B)?[index * steps[1]..], *strides, tail.b),
+                };
+                let each = shape.m * shape.n;
+                let out = if *batch == 1 { out.all() } else { out.part(index * each, each) };
+                integer::product(io.threads, *shape, &a, b, out, e, scratch);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The windows of images [N, H, W, C].
+pub(super) struct Windows {
+    pub(super) size: [usize; 2],
+    pub(super) channels: usize,
+    pub(super) out: [usize; 2],
+    pub(super) kernel: [usize; 2],
+    pub(super) strides: [usize; 2],
+    pub(super) pads: [usize; 2],
+    pub(super) dilations: [usize; 2],
+    /// Of all images.
+    pub(super) count: usize,
+}
+
+impl Windows {
+    fn image<'a>(&self, bytes: &'a [u8], byte: Byte, zero: i32) -> Image<'a> {
+        let Windows { size, channels, out, kernel, strides, pads, dilations, count: _ } = *self;
+        Image { bytes, byte, zero, size, channels, part: (0, channels), out, kernel, strides, pads, dilations }
+    }
+
+    fn taps(&self) -> Option<usize> {
+        count(&self.kernel)
+    }
+}
+
+struct Conv {
+    tail: Tail,
+    windows: Windows,
+    depthwise: bool,
+}
+
+/// The images at input 0 and at output 0: numbers, sizes and channels.
+fn images(signature: &Signature<'_>) -> Result<([usize; 4], [usize; 4]), Error> {
+    let (x, y): (Result<[usize; 4], _>, Result<[usize; 4], _>) =
+        (signature.input(A)?.try_into(), signature.output(0)?.try_into());
+    match (x, y) {
+        (Ok(x), Ok(y)) if x[0] == y[0] => Ok((x, y)),
+        _ => Err(bad_shapes(signature)),
+    }
+}
+
+pub(super) fn conv(signature: &Signature<'_>, conv: &IntegerConv) -> Result<Ready, Error> {
+    let ([n, h, w, channels], [_, oh, ow, filters]) = images(signature)?;
+    let IntegerConv { depthwise, unsigned, kernel, strides, pads, dilations, act } = *conv;
+    let bad = || bad_shapes(signature);
+    let windows = Windows {
+        size: [h, w],
+        channels,
+        out: [oh, ow],
+        kernel,
+        strides,
+        pads,
+        dilations,
+        count: count(&[n, oh, ow]).ok_or_else(bad)?,
+    };
+    let taps = windows.taps().ok_or_else(bad)?;
+    let tail = Tail::new(signature, filters, if unsigned { Byte::U8 } else { Byte::I8 }, act)?;
+    let (len, scratch) = if depthwise {
+        let fits = filters == channels && taps <= integer::MAX_TAPS;
+        (count(&[channels, taps]).filter(|_| fits), integer::depthwise_scratch_len(channels, taps))
+    } else {
+        let k = taps.checked_mul(channels).ok_or_else(bad)?;
+        let shape = Shape { m: windows.count, n: filters, k };
+        (integer::packed_len(k, filters), integer::scratch_len(&shape, true, signature.threads.count()))
+    };
+    if len.is_none_or(|len| signature.input(B).ok() != Some(&[len])) {
+        return Err(bad());
+    }
+    let scratch = scratch.and_then(|len| len.checked_add(filters.checked_mul(LISTS)?)).ok_or_else(bad)?;
+    Ok(Ready { scratch, ..Ready::new(Conv { tail, windows, depthwise }) })
+}
+
+impl Call for Conv {
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
+        let Conv { tail, windows, depthwise } = self;
+        tail.with(io, |io, e, mut out, scratch| {
+            let zero = zero(&io.inputs, A_ZERO, tail.a)?;
+            let (image, weights) = (windows.image(io.inputs.bytes(A)?, tail.a, zero), io.inputs.slice(B)?);
+            if *depthwise {
+                integer::depthwise(io.threads, windows.count, &image, weights, out.all(), e, scratch);
+            } else {
+                let k = image.kernel[0] * image.kernel[1] * image.channels;
+                let shape = Shape { m: windows.count, n: tail.columns, k };
+                integer::product(io.threads, shape, &image, Right::Packed(weights), out.all(), e, scratch);
+            }
+            Ok(())
+        })
+    }
+}
+
+struct Pool {
+    windows: Windows,
+    byte: Byte,
+}
+
+pub(super) fn pool(signature: &Signature<'_>, pool: &IntegerPool) -> Result<Ready, Error> {
+    let ([n, h, w, channels], [_, oh, ow, out]) = images(signature)?;
+    let IntegerPool { kernel, strides, pads, dilations } = *pool;
+    let byte = byte(signature.input_value(A))?;
+    let same = signature.output_value(0).map(|value| value.dtype) == signature.input_value(A).map(|value| value.dtype);
+    let (size, place) = ([h, w], [oh, ow]);
+    let count = count(&[n, oh, ow]).filter(|_| same && out == channels).ok_or_else(|| bad_shapes(signature))?;
+    let windows = Windows { size, channels, out: place, kernel, strides, pads, dilations, count };
+    Ok(Ready::new(Pool { windows, byte }))
+}
+
+impl Call for Pool {
+    fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
+        let image = self.windows.image(io.inputs.bytes(A)?, self.byte, 0);
+        integer::largest(io.threads, self.windows.count, &image, io.outputs.take_bytes(0)?);
+        Ok(())
+    }
+}
