@@ -115,8 +115,17 @@ fn prepare(
         for (channel, &weight) in weights.iter().enumerate() {
             let weight = i32::from(weight) - e.zeros.get(channel).copied().unwrap_or(e.zero);
             start[channel] -= i32::from(zero) * weight;
-            packed[(channel / WIDE * pairs + tap / 2) * WIDE + channel % WIDE][tap % 2] = weight as i16;
+            packed[(channel / WIDE * pairs + tap / 2) * WIDE + slot(channel % WIDE)][tap % 2] = weight as i16;
         }
+    }
+}
+
+/// Where the weights of one of sixteen channels are: in the order in which AVX2 interleaves two taps, 0 to 3, 8 to 11, 4 to 7 and the rest.
+fn slot(channel: usize) -> usize {
+    match channel / 4 {
+        1 => channel + 4,
+        2 => channel - 4,
+        _ => channel,
     }
 }
 
@@ -127,9 +136,7 @@ impl Work<'_> {
         // An odd number of taps has a weight of 0 behind it.
         let mut taps = [[self.padding.as_ptr(); MAX_TAPS]; MOST_ROWS];
         for (taps, window) in taps.iter_mut().zip(windows.clone()) {
-            for (tap, at) in taps[..self.taps].iter_mut().enumerate() {
-                *at = self.image.tap(window, tap).unwrap_or(self.padding).as_ptr();
-            }
+            self.image.taps(window, |tap, channels| taps[tap] = channels.unwrap_or(self.padding).as_ptr());
         }
         for (step, first) in (0..channels).step_by(WIDE).enumerate() {
             let step = Step {
@@ -186,7 +193,9 @@ impl Step<'_> {
         match isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Isa` that reaches the kernels was checked against the CPU; the caller vouches for the taps.
-            Isa::Avx2 | Isa::Avx512 if self.count == WIDE => unsafe { self.avx2(sums) },
+            Isa::Avx2 | Isa::Avx512 if self.count == WIDE => unsafe {
+                if self.flip == 0 { self.avx2::<false>(sums) } else { self.avx2::<true>(sums) }
+            },
             // SAFETY: as above.
             _ => unsafe { self.portable(sums) },
         }
@@ -197,8 +206,8 @@ impl Step<'_> {
     unsafe fn portable(&self, sums: &mut Sums) {
         for (row, taps) in self.taps.iter().enumerate() {
             for (taps, weights) in taps.chunks_exact(2).zip(self.weights.chunks_exact(WIDE)) {
-                for (j, weights) in weights.iter().enumerate().take(self.count) {
-                    for (tap, &weight) in taps.iter().zip(weights) {
+                for j in 0..self.count {
+                    for (tap, &weight) in taps.iter().zip(&weights[slot(j)]) {
                         // SAFETY: the caller vouches for it.
                         let byte = unsafe { *tap.add(self.first + j) } ^ self.flip;
                         sums[j / PANEL][row * PANEL + j % PANEL] += i32::from(byte) * i32::from(weight);
@@ -214,7 +223,7 @@ impl Step<'_> {
     /// As [`Step::add`], for sixteen channels; the CPU has AVX2.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    unsafe fn avx2(&self, sums: &mut Sums) {
+    unsafe fn avx2<const SIGNED: bool>(&self, sums: &mut Sums) {
         use std::arch::x86_64::{
             __m128i, __m256i, _mm_loadu_si128, _mm_set1_epi8, _mm_xor_si128, _mm256_add_epi32, _mm256_cvtepu8_epi16,
             _mm256_loadu_si256, _mm256_madd_epi16, _mm256_permute2x128_si256, _mm256_setzero_si256,
@@ -228,13 +237,11 @@ impl Step<'_> {
                 unsafe {
                     let load = |tap: *const u8| {
                         let bytes = _mm_loadu_si128(tap.add(self.first).cast::<__m128i>());
-                        _mm256_cvtepu8_epi16(_mm_xor_si128(bytes, flip))
+                        _mm256_cvtepu8_epi16(if SIGNED { _mm_xor_si128(bytes, flip) } else { bytes })
                     };
                     let (a, b) = (load(taps[0]), load(taps[1]));
                     let weights = weights.as_ptr().cast::<__m256i>();
                     let (v, w) = (_mm256_loadu_si256(weights), _mm256_loadu_si256(weights.add(1)));
-                    // Channels 0 to 3 and 8 to 11 stand side by side here, then the others; so do the weights.
-                    let (v, w) = (_mm256_permute2x128_si256::<0x20>(v, w), _mm256_permute2x128_si256::<0x31>(v, w));
                     let low = _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), v);
                     let high = _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), w);
                     totals = [_mm256_add_epi32(totals[0], low), _mm256_add_epi32(totals[1], high)];

@@ -5,8 +5,7 @@ use std::ops::Range;
 use super::linear::Byte;
 use super::pack::PANEL;
 use super::tile::MOST_ROWS;
-use crate::kernels::isa::{Isa, Kernel, dispatch};
-use crate::kernels::simd::V16;
+use crate::kernels::isa::Isa;
 
 /// Where the results go.
 #[derive(Debug)]
@@ -125,7 +124,13 @@ pub(super) struct Finish<'a> {
 /// # Safety
 /// The rows and columns are in C, and nothing else accesses them.
 pub(super) unsafe fn run(isa: Isa, finish: Finish<'_>) {
-    dispatch(isa, finish);
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: an `Isa` that reaches the kernels was checked against the CPU; the caller vouches for C.
+        Isa::Avx2 | Isa::Avx512 => unsafe { x86::avx2(&finish) },
+        // SAFETY: the caller vouches for C.
+        _ => unsafe { finish.portable() },
+    }
 }
 
 /// The columns of a list, one for each, or `other` where it is empty.
@@ -133,52 +138,49 @@ pub(super) unsafe fn run(isa: Isa, finish: Finish<'_>) {
 fn columns<T: Copy>(list: &[T], columns: &Range<usize>, other: T) -> [T; PANEL] {
     let mut panel = [other; PANEL];
     if let Some(list) = list.get(columns.clone()) {
-        if let Ok(whole) = <[T; PANEL]>::try_from(list) {
-            return whole;
-        }
         panel[..list.len()].copy_from_slice(list);
     }
     panel
 }
 
-impl Kernel for Finish<'_> {
-    type Out = ();
-
+impl Finish<'_> {
+    /// Zero points of B by column.
     #[inline(always)]
-    unsafe fn run<V: V16>(self) {
-        let Finish { product, sums, row, columns: range, width, out, e } = self;
-        let count = range.len();
-        let zeros = if e.zeros.is_empty() { [e.zero; PANEL] } else { columns(e.zeros, &range, 0) };
-        let (bias, factors) = (columns(e.bias, &range, 0), columns(e.factors, &range, 1.0));
-        let offsets = columns(e.offsets, &range, 0.0);
-        let (lo, hi) = e.clamp;
-        for (index, (product, &sum)) in product.chunks_exact(PANEL).zip(sums).enumerate() {
+    fn zeros(&self) -> [i32; PANEL] {
+        if self.e.zeros.is_empty() { [self.e.zero; PANEL] } else { columns(self.e.zeros, &self.columns, 0) }
+    }
+
+    /// What one row of C begins at.
+    #[inline(always)]
+    fn at(&self, row: usize) -> usize {
+        (self.row + row) * self.width + self.columns.start
+    }
+
+    /// What the other instruction sets compute, by its definition.
+    ///
+    /// # Safety
+    /// As [`run`].
+    unsafe fn portable(&self) {
+        let (range, e, count) = (&self.columns, self.e, self.columns.len());
+        let (zeros, bias) = (self.zeros(), columns(e.bias, range, 0));
+        let (factors, offsets) = (columns(e.factors, range, 1.0), columns(e.offsets, range, 0.0));
+        for (index, (product, &sum)) in self.product.chunks_exact(PANEL).zip(self.sums).enumerate() {
             let sum = if e.needs_sums() { sum } else { 0 };
-            let mut totals = [0i32; PANEL];
-            for j in 0..PANEL {
-                totals[j] = product[j].wrapping_sub(zeros[j].wrapping_mul(sum)).wrapping_add(bias[j]);
-            }
-            let at = (row + index) * width + range.start;
-            let mut reals = [0f32; PANEL];
-            for j in 0..PANEL {
-                reals[j] = (totals[j] as f32 * factors[j] + offsets[j]).max(lo).min(hi);
-            }
-            // SAFETY: `count` elements from there on are this task's own.
-            unsafe {
-                match out {
-                    Target::Sums(out) => store(&totals, out.add(at), count),
-                    Target::Real(out) => store(&reals, out.add(at), count),
-                    Target::Bytes(out, byte, zero) => {
-                        let (least, most) = byte.range();
-                        let (least, most) = ((least - zero) as f32, (most - zero) as f32);
-                        let mut bytes = [0u8; PANEL];
-                        for j in 0..PANEL {
-                            let rounded = reals[j].max(least).min(most).round_ties_even();
-                            // What is within the range of a byte fits, and no maximum with a number is NaN.
-                            let rounded = rounded.to_int_unchecked::<i32>();
-                            bytes[j] = (rounded + zero) as u8;
+            let total = |j: usize| product[j].wrapping_sub(zeros[j].wrapping_mul(sum)).wrapping_add(bias[j]);
+            let real = |j: usize| (total(j) as f32 * factors[j] + offsets[j]).max(e.clamp.0).min(e.clamp.1);
+            let at = self.at(index);
+            for j in 0..count {
+                // SAFETY: `count` elements from there on are this task's own.
+                unsafe {
+                    match self.out {
+                        Target::Sums(out) => *out.add(at + j) = total(j),
+                        Target::Real(out) => *out.add(at + j) = real(j),
+                        Target::Bytes(out, byte, zero) => {
+                            let (least, most) = byte.range();
+                            let (least, most) = ((least - zero) as f32, (most - zero) as f32);
+                            let rounded = real(j).max(least).min(most).round_ties_even();
+                            *out.add(at + j) = (rounded as i32 + zero) as u8;
                         }
-                        store(&bytes, out.add(at), count);
                     }
                 }
             }
@@ -186,18 +188,106 @@ impl Kernel for Finish<'_> {
     }
 }
 
-/// Stores a panel's row, or its first `count` elements.
-///
-/// # Safety
-/// `count` elements may be written.
-#[inline(always)]
-unsafe fn store<T: Copy>(row: &[T; PANEL], out: *mut T, count: usize) {
-    // SAFETY: the caller vouches for it; nothing that is written is a reference.
-    unsafe {
-        if count == PANEL {
-            out.cast::<[T; PANEL]>().write_unaligned(*row);
-        } else {
-            std::ptr::copy_nonoverlapping(row.as_ptr(), out, count);
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::{
+        __m128i, __m256, __m256i, _mm_packs_epi16, _mm_packs_epi32, _mm_packus_epi16, _mm_storel_epi64,
+        _mm256_add_epi32, _mm256_add_ps, _mm256_castsi256_si128, _mm256_cvtepi32_ps, _mm256_cvtps_epi32,
+        _mm256_extracti128_si256, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps,
+        _mm256_mullo_epi32, _mm256_set1_epi32, _mm256_set1_ps, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi32,
+    };
+
+    use std::ops::Range;
+
+    use super::{Byte, Finish, PANEL, Target, columns};
+
+    /// The columns of a list, or `other` where it is empty.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn integers(list: &[i32], range: &Range<usize>, other: i32) -> __m256i {
+        match list.get(range.start..range.start + PANEL) {
+            _ if list.is_empty() => _mm256_set1_epi32(other),
+            // SAFETY: eight elements.
+            Some(list) => unsafe { _mm256_loadu_si256(list.as_ptr().cast::<__m256i>()) },
+            // SAFETY: eight elements.
+            None => unsafe { _mm256_loadu_si256(columns(list, range, other).as_ptr().cast::<__m256i>()) },
+        }
+    }
+
+    /// The same of numbers.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn reals(list: &[f32], range: &Range<usize>, other: f32) -> __m256 {
+        match list.get(range.start..range.start + PANEL) {
+            _ if list.is_empty() => _mm256_set1_ps(other),
+            // SAFETY: eight elements.
+            Some(list) => unsafe { _mm256_loadu_ps(list.as_ptr()) },
+            // SAFETY: eight elements.
+            None => unsafe { _mm256_loadu_ps(columns(list, range, other).as_ptr()) },
+        }
+    }
+
+    /// As `Finish::portable`: the same operations on eight columns at a time. Conversions round to even.
+    ///
+    /// # Safety
+    /// As [`super::run`]; the CPU has AVX2.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn avx2(finish: &Finish<'_>) {
+        let Finish { product, sums, columns: range, out, e, .. } = finish;
+        let count = range.len();
+        let zeros = integers(e.zeros, range, e.zero);
+        let bias = integers(e.bias, range, 0);
+        let (factors, offsets) = (reals(e.factors, range, 1.0), reals(e.offsets, range, 0.0));
+        let (lo, hi) = (_mm256_set1_ps(e.clamp.0), _mm256_set1_ps(e.clamp.1));
+        let needs_sums = e.needs_sums();
+        for (index, (product, &sum)) in product.chunks_exact(PANEL).zip(*sums).enumerate() {
+            // SAFETY: a row of eight sums.
+            let mut total = unsafe { _mm256_loadu_si256(product.as_ptr().cast::<__m256i>()) };
+            if needs_sums {
+                total = _mm256_sub_epi32(total, _mm256_mullo_epi32(zeros, _mm256_set1_epi32(sum)));
+            }
+            total = _mm256_add_epi32(total, bias);
+            let at = finish.at(index);
+            let real = || {
+                let scaled = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(total), factors), offsets);
+                // The second operand is taken where the first one is NaN.
+                _mm256_min_ps(_mm256_max_ps(scaled, lo), hi)
+            };
+            // SAFETY: `count` elements from there on are this task's own.
+            unsafe {
+                match *out {
+                    Target::Sums(out) => {
+                        let mut row = [0i32; PANEL];
+                        _mm256_storeu_si256(row.as_mut_ptr().cast::<__m256i>(), total);
+                        std::ptr::copy_nonoverlapping(row.as_ptr(), out.add(at), count);
+                    }
+                    Target::Real(out) if count == PANEL => _mm256_storeu_ps(out.add(at), real()),
+                    Target::Real(out) => {
+                        let mut row = [0f32; PANEL];
+                        _mm256_storeu_ps(row.as_mut_ptr(), real());
+                        std::ptr::copy_nonoverlapping(row.as_ptr(), out.add(at), count);
+                    }
+                    Target::Bytes(out, byte, zero) => {
+                        let (least, most) = byte.range();
+                        let (least, most) =
+                            (_mm256_set1_ps((least - zero) as f32), _mm256_set1_ps((most - zero) as f32));
+                        let rounded = _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(real(), least), most));
+                        let wide = _mm256_add_epi32(rounded, _mm256_set1_epi32(zero));
+                        let words = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256::<1>(wide));
+                        let bytes = match byte {
+                            Byte::U8 => _mm_packus_epi16(words, words),
+                            Byte::I8 => _mm_packs_epi16(words, words),
+                        };
+                        if count == PANEL {
+                            _mm_storel_epi64(out.add(at).cast::<__m128i>(), bytes);
+                        } else {
+                            let mut row = [0u8; PANEL];
+                            _mm_storel_epi64(row.as_mut_ptr().cast::<__m128i>(), bytes);
+                            std::ptr::copy_nonoverlapping(row.as_ptr(), out.add(at), count);
+                        }
+                    }
+                }
+            }
         }
     }
 }

@@ -97,15 +97,42 @@ impl Image<'_> {
     }
 }
 
+/// Where a window is.
+#[derive(Clone, Copy)]
+struct Place {
+    image: usize,
+    y: usize,
+    x: usize,
+}
+
 impl<'a> Image<'a> {
-    /// The channels of a tap of a window, if it is in the image.
-    pub(super) fn tap(&self, window: usize, tap: usize) -> Option<&'a [u8]> {
+    #[inline(always)]
+    fn window(&self, window: usize) -> Place {
         let (x, rest) = (window % self.out[1], window / self.out[1]);
-        let (y, image) = (rest % self.out[0], rest / self.out[0]);
-        let iy = self.place(0, y, tap / self.kernel[1])?;
-        let ix = self.place(1, x, tap % self.kernel[1])?;
-        let at = (image * self.size[0] + iy) * self.size[1] + ix;
-        Some(&self.bytes[at * self.channels..][..self.channels])
+        Place { image: rest / self.out[0], y: rest % self.out[0], x }
+    }
+
+    /// Calls `each` with the number of each tap of a window and its channels, if it is in the image.
+    #[inline(always)]
+    pub(super) fn taps(&self, window: usize, mut each: impl FnMut(usize, Option<&'a [u8]>)) {
+        let at = self.window(window);
+        for ky in 0..self.kernel[0] {
+            let line = self.place(0, at.y, ky).map(|iy| (at.image * self.size[0] + iy) * self.size[1]);
+            for kx in 0..self.kernel[1] {
+                let pixel = line.and_then(|line| Some(line + self.place(1, at.x, kx)?));
+                let channels = pixel.map(|pixel| &self.bytes[pixel * self.channels..][..self.channels]);
+                each(ky * self.kernel[1] + kx, channels);
+            }
+        }
+    }
+
+    /// The taps of a row of the window that are in the image, and where the first one is.
+    #[inline(always)]
+    fn inside(&self, x: usize) -> (Range<usize>, usize) {
+        let (start, dilation, pad) = (x * self.strides[1], self.dilations[1], self.pads[1]);
+        let first = pad.saturating_sub(start).div_ceil(dilation).min(self.kernel[1]);
+        let end = (self.size[1] + pad).saturating_sub(start).div_ceil(dilation).min(self.kernel[1]);
+        (first..end.max(first), (start + first * dilation).saturating_sub(pad))
     }
 }
 
@@ -141,19 +168,28 @@ impl Rows for Image<'_> {
             each(Ok(&self.bytes[row * self.channels + start..][..count]));
             return;
         }
-        let (x, rest) = (row % self.out[1], row / self.out[1]);
-        let (y, image) = (rest % self.out[0], rest / self.out[0]);
+        let at = self.window(row);
+        let (taps, first) = self.inside(at.x);
         for ky in 0..self.kernel[0] {
-            let Some(iy) = self.place(0, y, ky) else {
+            let Some(iy) = self.place(0, at.y, ky) else {
                 each(Err(self.kernel[1] * count));
                 continue;
             };
-            let line = (image * self.size[0] + iy) * self.size[1];
-            for kx in 0..self.kernel[1] {
-                match self.place(1, x, kx) {
-                    Some(ix) => each(Ok(&self.bytes[(line + ix) * self.channels + start..][..count])),
-                    None => each(Err(count)),
+            let line = (at.image * self.size[0] + iy) * self.size[1] + first;
+            if taps.start > 0 {
+                each(Err(taps.start * count));
+            }
+            if self.dilations[1] == 1 && count == self.channels {
+                // Neighbours in the window are neighbours in the image.
+                each(Ok(&self.bytes[line * count..][..taps.len() * count]));
+            } else {
+                for tap in 0..taps.len() {
+                    let pixel = line + tap * self.dilations[1];
+                    each(Ok(&self.bytes[pixel * self.channels + start..][..count]));
                 }
+            }
+            if taps.end < self.kernel[1] {
+                each(Err((self.kernel[1] - taps.end) * count));
             }
         }
     }
