@@ -79,8 +79,8 @@ pub static FUNCTIONS: &[FunctionDef] = &[
     row("Mean", 8, (1, usize::MAX), 1, &[], norm::mean_of_all),
     row("MeanVarianceNormalization", 9, (1, 1), 1, MEAN_VARIANCE, norm::mean_variance),
     row("NegativeLogLikelihoodLoss", 12, (2, 3), 1, LOSS, losses::negative_log_likelihood),
-    // Before 7, the slope was broadcast otherwise.
-    row("PRelu", 7, (2, 2), 1, &[], activations::prelu),
+    // Operator set 1 named inputs that may be overwritten.
+    row("PRelu", 6, (2, 2), 1, &[], activations::prelu),
     // Operator set 1 had other defaults.
     row("Selu", 6, (1, 1), 1, SELU, activations::selu),
     row("Shrink", 9, (1, 1), 1, &[float_or("bias", 0.0), float_or("lambd", 0.5)], activations::shrink),

@@ -1,11 +1,13 @@
 //! From ONNX models to results: ONNX's own cases, random graphs, graphs as text for each stage, and whole models.
 
+mod cases;
 mod classical;
 mod differential;
 mod digits;
 mod filetests;
 mod models;
 mod nodes;
+mod suites;
 
 use std::process::ExitCode;
 
@@ -19,5 +21,6 @@ fn main() -> ExitCode {
         ("filetests", filetests::trials),
         ("models", models::trials),
         ("nodes", nodes::trials),
+        ("suites", suites::trials),
     ])
 }

@@ -32,7 +32,7 @@ const COMPILE_MIB: u64 = 256;
 const RUN_MIB: u64 = 128;
 
 /// Models whose weights the onnx package generates inside the graph, with the relative tolerance of its own runner.
-const LIGHT: [(&str, f64); 9] = [
+pub(crate) const LIGHT: [(&str, f64); 9] = [
     ("bvlc_alexnet", 1e-3),
     ("densenet121", 2e-3),
     ("inception_v1", 1e-3),

@@ -59,7 +59,7 @@ fn invalid_nodes_are_refused() {
     };
     fails(28, "Softsign", &["x", "w"], &[], "node 'n' (Softsign): has 2 inputs, expected at most 1 in version 28");
     fails(28, "PRelu", &["x"], &[], "node 'n' (PRelu): input 1 is missing");
-    fails(6, "PRelu", &["x", "w"], &[], "node 'n' (PRelu): operator PRelu version 6 is not supported");
+    fails(5, "PRelu", &["x", "w"], &[], "node 'n' (PRelu): operator PRelu version 5 is not supported");
     let depth = |attributes: &[_], message: &str| fails(13, "DepthToSpace", &["x"], attributes, message);
     depth(&[], "node 'n' (DepthToSpace): attribute 'blocksize' is missing");
     depth(
