@@ -102,7 +102,7 @@ impl Tensor {
     }
 }
 
-/// Whether both have the same codes, except where both are none of a number: some types of 8 bits have several codes for that.
+/// Whether both have the same codes, but for NaN, of which some types of 8 bits have several.
 fn same_small_floats(found: &Tensor, expected: &Tensor) -> bool {
     let is_nan = |code: u8| small::decode(found.dtype, code).is_some_and(f64::is_nan);
     let same = |(&a, &b): (&u8, &u8)| a == b || is_nan(a) && is_nan(b);
@@ -163,7 +163,7 @@ mod tests {
         }
         let codes = |dtype, codes: &[u8]| Tensor::new(dtype, vec![2], codes.to_vec());
         let same = |dtype, a: &[u8], b: &[u8]| compare(&codes(dtype, a), &codes(dtype, b), loose).is_ok();
-        assert!(same(DType::F8E5M2, &[0x7f, 0x3c], &[0xfe, 0x3c]), "two codes for what is no number");
+        assert!(same(DType::F8E5M2, &[0x7f, 0x3c], &[0xfe, 0x3c]), "two codes of NaN");
         assert!(!same(DType::F8E5M2, &[0x7f, 0x3c], &[0x7c, 0x3c]), "infinity is a number");
         assert!(!same(DType::F8E5M2, &[0x7f, 0x3c], &[0x7f, 0x3d]), "other numbers");
         assert!(!same(DType::I8, &[0x7f, 0x3c], &[0xfe, 0x3c]), "other integers");

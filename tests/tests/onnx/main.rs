@@ -1,6 +1,8 @@
 //! From ONNX models to results: ONNX's own cases, random graphs, graphs as text for each stage, and whole models.
 
-mod cases;
+#[macro_use]
+extern crate byoc_tests_macros;
+
 mod classical;
 mod differential;
 mod digits;
@@ -8,6 +10,7 @@ mod filetests;
 mod models;
 mod nodes;
 mod suites;
+mod trained;
 
 use std::process::ExitCode;
 
@@ -22,5 +25,6 @@ fn main() -> ExitCode {
         ("models", models::trials),
         ("nodes", nodes::trials),
         ("suites", suites::trials),
+        ("trained", trained::trials),
     ])
 }

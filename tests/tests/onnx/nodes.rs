@@ -3,6 +3,8 @@
 //! (`node_const_all`), where nothing of a usual size may be left to run. Cases that do not pass stand in
 //! `nodes.expected`, each with how it fails and why; a listed case that passes fails the run.
 
+pub(crate) mod cases;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use byoc_tests::trial::{Needed, Skip, Trial, trial};
 use byoc_tests::{data, engine, places};
 use serde_json::{Value, json};
 
-use crate::cases::{Case, case_trial, expected_failures};
+use self::cases::{Case, case_trial, expected_failures};
 
 /// Folders of test data; all of them expect the outputs of the case of the same name in the first.
 const FOLDERS: [&str; 4] = ["node", "node_const_shape", "node_const_tail", ALL_CONSTANT];

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use byoc_tests::trial::{Needed, Skip, Trial, trial};
 use byoc_tests::{data, engine, places};
 
-use crate::cases::{Case, case_trial, expected_failures};
+use crate::nodes::cases::{Case, case_trial, expected_failures};
 use crate::{models, nodes};
 
 /// What does not pass.
