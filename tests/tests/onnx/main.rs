@@ -7,6 +7,7 @@ mod classical;
 mod differential;
 mod digits;
 mod filetests;
+mod generation;
 mod models;
 mod nodes;
 mod suites;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         ("differential", differential::trials),
         ("digits", digits::trials),
         ("filetests", filetests::trials),
+        ("generation", generation::trials),
         ("models", models::trials),
         ("nodes", nodes::trials),
         ("suites", suites::trials),

@@ -81,7 +81,7 @@ const QUANTISED: [(&str, f64, f64); 8] = [
 ];
 
 /// Models with sizes that the inputs or only the run tells, with control flow, and with sequences.
-const FREE: [&str; 15] = [
+const FREE: [&str; 24] = [
     "free/bert_2_layers",
     "free/detector",
     "free/functions",
@@ -97,6 +97,15 @@ const FREE: [&str; 15] = [
     "sequences/parts",
     "sequences/optional",
     "sequences/nested",
+    "exported/detector",
+    "exported/gru",
+    "exported/lstm_tagger",
+    "exported/selective_scan",
+    "exported/swin",
+    "exported/t5",
+    "exported/unet",
+    "exported/whisper_decoder",
+    "exported/whisper_encoder",
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
