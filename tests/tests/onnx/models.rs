@@ -81,10 +81,12 @@ const QUANTISED: [(&str, f64, f64); 8] = [
 ];
 
 /// Models with sizes that the inputs or only the run tells, with control flow, and with sequences.
-const FREE: [&str; 24] = [
+const FREE: [&str; 26] = [
     "free/bert_2_layers",
     "free/detector",
     "free/functions",
+    "free/gradients",
+    "free/slopes",
     "control/branches",
     "control/growing",
     "control/nested",
