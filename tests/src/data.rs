@@ -14,6 +14,9 @@ use serde_json::Value;
 use crate::places;
 use crate::trial::{Needed, Skip};
 
+/// The exception of `tests/python/zoo/packages.py` where a package is not to be had.
+const NOT_DOWNLOADED: &str = "NotDownloadedError";
+
 /// The Python interpreter of an environment that has the packages of `tests/python/requirements.txt`.
 pub fn python() -> Needed<PathBuf> {
     static KNOWN: Mutex<Option<Needed<PathBuf>>> = Mutex::new(None);
@@ -71,8 +74,10 @@ pub fn test_data(name: &str) -> Needed<PathBuf> {
     let _lock = lock(&root);
     if !folder.is_dir() {
         let script = scripts().join("prepare.py");
-        run(Command::new(python).arg(script).arg(&root).args(["--only", name]))
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        match run(Command::new(python).arg(script).arg(&root).args(["--only", name])) {
+            Err(error) if error.contains(NOT_DOWNLOADED) => return Err(Skip(error)),
+            made => made.unwrap_or_else(|error| panic!("{name}: {error}")),
+        };
     }
     Ok(folder)
 }

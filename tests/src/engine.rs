@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use byoc_core::artifact::manifest::ListType;
 use byoc_core::compile::{self, Report, Request, Silent};
 use byoc_core::diagnostic::Result;
+use byoc_core::onnx::ImportOptions;
 use byoc_core::plugin::{Registry, SearchPath};
 use byoc_core::runtime::{LoadOptions, PortInfo, Session};
 use byoc_json_backend as _;
@@ -36,11 +37,28 @@ pub fn compile_with(
     backends: &[&str],
     settings: &[(&str, &str)],
 ) -> Result<Report> {
+    compile_request(model, output, registry, (backends, settings), ImportOptions::default())
+}
+
+/// Compiles a model for `json` alone, with sizes of symbolic dimensions.
+pub fn compile_fixed(model: &Path, output: &Path, registry: &Registry, dims: &[(&str, usize)]) -> Result<Report> {
+    let dims = dims.iter().map(|&(name, size)| (name.to_owned(), size)).collect();
+    compile_request(model, output, registry, (&["json"], &[]), ImportOptions { dims, ..ImportOptions::default() })
+}
+
+fn compile_request(
+    model: &Path,
+    output: &Path,
+    registry: &Registry,
+    (backends, settings): (&[&str], &[(&str, &str)]),
+    import: ImportOptions,
+) -> Result<Report> {
     let names: Vec<_> = backends.iter().map(|name| (*name).to_owned()).collect();
     let settings: Vec<_> = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let backends = registry.select(&names, &settings)?;
     let folding_backend = backends.last().cloned();
-    let request = Request { folding_backend, ..Request::new(vec![("main".into(), model.to_owned())], backends) };
+    let request =
+        Request { folding_backend, import, ..Request::new(vec![("main".into(), model.to_owned())], backends) };
     compile::compile(&request, output, &mut Silent)
 }
 

@@ -16,7 +16,7 @@ use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, Operato
 use super::supported_ops;
 use crate::diagnostic::{Code, Diagnostic, Result};
 use crate::ir::CustomOperators;
-use crate::ops::{self, control};
+use crate::ops::{self, control, training};
 
 /// Limits of the call depth of functions, and of nodes and calls after inlining: a file of a few kilobytes could expand to
 /// more than any memory holds.
@@ -122,12 +122,13 @@ fn domain(name: Option<&str>) -> &str {
 /// Flattens the `nodes` of an entry. `value_names` are the names that are taken, and takes the names made here.
 pub(super) fn flatten(
     entry: &str,
-    nodes: Vec<NodeProto>,
+    mut nodes: Vec<NodeProto>,
     functions: Vec<FunctionProto>,
     opsets: &Opsets,
     custom: &CustomOperators,
     value_names: Names,
 ) -> Result<Flat> {
+    let derived = functions::derive(&mut nodes)?;
     let mut flattener = Flattener {
         entry,
         custom,
@@ -144,6 +145,9 @@ pub(super) fn flatten(
         let domain = domain(function.domain.as_deref()).to_owned();
         let key = (domain, text(&function.name), text(&function.overload));
         flattener.functions.insert(key, function);
+    }
+    for (overload, function) in derived {
+        flattener.functions.insert((training::DOMAIN.into(), functions::GRADIENT_NAME.into(), overload), function);
     }
     flattener.expand_all("", nodes, opsets, &mut Vec::new())?;
     let Flattener { nodes, node_names, value_names, calls, .. } = flattener;

@@ -7,6 +7,7 @@ mod activations;
 mod attention;
 mod body;
 mod call;
+mod gradient;
 mod losses;
 mod norm;
 mod space;
@@ -16,10 +17,14 @@ use std::collections::BTreeSet;
 
 use self::body::{Body, Value};
 use self::call::{Call, bad};
+pub(super) use self::gradient::{NAME as GRADIENT_NAME, derive};
 use super::proto::{FunctionProto, NodeProto};
 use super::values;
 use crate::diagnostic::Result;
-use crate::ops::attributes::{AttributeDef, Default, Kind, List, float, float_or, graph, int, int_or, ints, string_or};
+use crate::ops::attributes::{
+    AttributeDef, Default, Kind, List, float, float_or, graph, int, int_or, ints, string, string_or, strings,
+};
+use crate::ops::training;
 
 /// The operator set of the nodes in the bodies.
 const OPSET: i64 = 28;
@@ -68,6 +73,7 @@ pub static FUNCTIONS: &[FunctionDef] = &[
     row("CenterCropPad", 18, (2, 2), 1, &[ints("axes")], space::center_crop_pad),
     row("DepthToSpace", 1, (1, 1), 1, BLOCKS, space::depth_to_space),
     FunctionDef { domain: "ai.onnx.preview", ..row("FlexAttention", 1, (3, 3), 1, FLEX, attention::flex) },
+    FunctionDef { domain: training::DOMAIN, ..row(gradient::NAME, 1, (1, usize::MAX), usize::MAX, GRADIENT, gradient::elsewhere) },
     row("GroupNormalization", 18, (3, 3), 1, GROUP, norm::group),
     row("HammingWindow", 17, (1, 1), 1, WINDOW, windows::hamming),
     row("HannWindow", 17, (1, 1), 1, WINDOW, windows::hann),
@@ -79,8 +85,8 @@ pub static FUNCTIONS: &[FunctionDef] = &[
     row("Mean", 8, (1, usize::MAX), 1, &[], norm::mean_of_all),
     row("MeanVarianceNormalization", 9, (1, 1), 1, MEAN_VARIANCE, norm::mean_variance),
     row("NegativeLogLikelihoodLoss", 12, (2, 3), 1, LOSS, losses::negative_log_likelihood),
-    // Before 7, the slope was broadcast otherwise.
-    row("PRelu", 7, (2, 2), 1, &[], activations::prelu),
+    // Operator set 1 named inputs that may be overwritten.
+    row("PRelu", 6, (2, 2), 1, &[], activations::prelu),
     // Operator set 1 had other defaults.
     row("Selu", 6, (1, 1), 1, SELU, activations::selu),
     row("Shrink", 9, (1, 1), 1, &[float_or("bias", 0.0), float_or("lambd", 0.5)], activations::shrink),
@@ -93,6 +99,7 @@ pub static FUNCTIONS: &[FunctionDef] = &[
 ];
 
 const BLOCKS_BACK: List = &[int("blocksize").required(), string_or("mode", "DCR").since(28)];
+const GRADIENT: List = &[strings("xs").required(), string("y").required(), strings("zs")];
 const GROUP: List = &[float_or("epsilon", 1e-5), int("num_groups").required(), int_or("stash_type", 1).since(21)];
 const MEAN_VARIANCE: List = &[AttributeDef::new("axes", Kind::Ints, Default::Ints(&[0, 2, 3]))];
 const SELU: List = &[float_or("alpha", 1.673_263_2), float_or("gamma", 1.050_701)];

@@ -41,7 +41,7 @@ pub static DOMAINS: &[Domain] = &[
     Domain { name: "", newest: NEWEST, operators: OPS, refused: REFUSED },
     Domain { name: ml::DOMAIN, newest: 5, operators: ml::OPS, refused: ml::REFUSED },
     Domain { name: strings::DOMAIN, newest: 1, operators: strings::OPS, refused: &[] },
-    Domain { name: training::DOMAIN, newest: 1, operators: training::OPS, refused: training::REFUSED },
+    Domain { name: training::DOMAIN, newest: 1, operators: training::OPS, refused: &[] },
 ];
 
 /// The domain of that name; both spellings of ONNX's own are one.

@@ -4,7 +4,7 @@ use byoc_plugin_api::DType;
 
 use super::attributes::{List, float, float_or, string_or};
 use super::infer::{bad, mismatch};
-use super::{ANY, Infer, OpDef, Reason};
+use super::{ANY, Infer, OpDef};
 use crate::diagnostic::Result;
 
 /// The name of the domain.
@@ -20,13 +20,6 @@ pub static OPS: &[OpDef] = &[
     optimiser("Adam", ADAM, two_states),
     optimiser("Momentum", MOMENTUM, momentum),
 ];
-
-/// The others.
-pub static REFUSED: &[Reason] = &[Reason {
-    name: "Gradient",
-    cause: "stands for a graph that is not in the model, and byoc derives none",
-    remedy: "Export the model with the gradients as nodes",
-}];
 
 const ADAGRAD: List = &[float_or("decay_factor", 0.0), float_or("epsilon", 1e-6), float_or("norm_coefficient", 0.0)];
 const ADAM: List = &[

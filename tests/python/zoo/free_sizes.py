@@ -3,24 +3,25 @@
 from pathlib import Path
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper, numpy_helper
 
 from zoo import seeds
 from zoo.bert import EPSILON, TOKEN_TYPES, VOCABULARY, erf_gelu, linear, mask_bias, pooler
 from zoo.graph import GraphBuilder
 from zoo.runner import write_with_outputs
-from zoo.store import Task
+from zoo.store import Task, write_case, write_npz
 from zoo.transformer import FEED_FORWARD, HEAD_WIDTH, HEADS, HIDDEN, layer_norm
 
 POSITIONS, LAYERS = 512, 2
 SIZES = ((1, 1), (2, 7), (1, 64), (3, 128), (1, 300))
 """Batch and length."""
 IMAGE, CLASSES, CELLS = 64, 5, 256
+SLOPES = (0.5, -0.25, 2.0, 0.125, 1.5)
 
 
 def tasks() -> list[Task]:
     """Gives a task for each model."""
-    return [Task("free/bert_2_layers", fill_bert), Task("free/detector", fill_detector)]
+    return [Task("free/bert_2_layers", fill_bert), Task("free/detector", fill_detector), Task("free/slopes", fill_slopes)]
 
 
 def fill_bert(folder: Path) -> None:
@@ -112,3 +113,21 @@ def convolution(g: GraphBuilder, name: str, value: str, channels: tuple[int, int
     """Adds a convolution of 4x4 in steps of 4, or of 1x1."""
     weight = g.random(f"{name}.weight", (*channels, stride, stride), (1 / (channels[1] * stride)) ** 0.5)
     return g.op("Conv", value, weight, g.random(f"{name}.bias", channels[:1], 0.1), strides=(stride, stride))
+
+
+def fill_slopes(folder: Path) -> None:
+    """Writes PRelu of operator set 6, whose slopes are one for each channel or one for all; onnxruntime does not know it any more."""
+    shape = ("batch", len(SLOPES), "height", "width")
+    x, y, z = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xyz")
+    nodes = [helper.make_node("PRelu", ("x", "slopes"), ("y",)), helper.make_node("PRelu", ("y", "slope"), ("z",))]
+    slopes = [numpy_helper.from_array(np.asarray(numbers, np.float32), name) for name, numbers in (("slopes", SLOPES), ("slope", SLOPES[:1]))]
+    listed = [helper.make_tensor_value_info(tensor.name, TensorProto.FLOAT, tensor.dims) for tensor in slopes]
+    graph = helper.make_graph(nodes, "slopes", [x, *listed], [y, z], slopes)
+    write_case(folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=3), {})
+    for suffix, size in (("", (1, 3, 4)), ("_second", (2, 5, 1)), ("_third", (3, 1, 7))):
+        batch, *rest = size
+        given = seeds.image(f"slopes{suffix}", (batch, len(SLOPES), *rest))
+        once = np.where(given < 0, given * np.asarray(SLOPES, np.float32)[:, None, None], given)
+        twice = np.where(once < 0, once * np.float32(SLOPES[0]), once)
+        write_npz(folder / f"inputs{suffix}.npz", {"x": given})
+        write_npz(folder / f"outputs{suffix}.npz", {"y": once, "z": twice})

@@ -13,6 +13,8 @@ IR_VERSION = 8
 class GraphBuilder:
     """A graph that grows; every method that adds something gives the name of the value added."""
 
+    opset, ir_version = OPSET, IR_VERSION
+
     def __init__(self, name: str) -> None:
         """Starts an empty graph; the name also seeds its weights."""
         self.name = name
@@ -78,6 +80,6 @@ class GraphBuilder:
         return helper.make_model(
             graph,
             producer_name="byoc-tests",
-            ir_version=IR_VERSION,
-            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=self.ir_version,
+            opset_imports=[helper.make_opsetid("", self.opset)],
         )

@@ -85,11 +85,15 @@ def accepted() -> Iterator[Case]:
     return (read_case(case) for case in plain_cases() if reason_to_skip(case.model) is None)
 
 
-@functools.cache
 def plain_cases() -> list[TestCase]:
     """Gives the cases that use an operator itself and not its expanded body."""
-    cases = load_model_tests(kind="node")
-    return sorted((case for case in cases if "_expanded" not in case.name), key=lambda case: case.name)
+    return [case for case in all_cases() if "_expanded" not in case.name]
+
+
+@functools.cache
+def all_cases() -> list[TestCase]:
+    """Gives all cases that the package generates."""
+    return sorted(load_model_tests(kind="node"), key=lambda case: case.name)
 
 
 def read_case(case: TestCase) -> Case:

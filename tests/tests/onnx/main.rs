@@ -1,11 +1,17 @@
 //! From ONNX models to results: ONNX's own cases, random graphs, graphs as text for each stage, and whole models.
 
+#[macro_use]
+extern crate byoc_tests_macros;
+
 mod classical;
 mod differential;
 mod digits;
 mod filetests;
+mod generation;
 mod models;
 mod nodes;
+mod suites;
+mod trained;
 
 use std::process::ExitCode;
 
@@ -17,7 +23,10 @@ fn main() -> ExitCode {
         ("differential", differential::trials),
         ("digits", digits::trials),
         ("filetests", filetests::trials),
+        ("generation", generation::trials),
         ("models", models::trials),
         ("nodes", nodes::trials),
+        ("suites", suites::trials),
+        ("trained", trained::trials),
     ])
 }

@@ -32,7 +32,7 @@ const COMPILE_MIB: u64 = 256;
 const RUN_MIB: u64 = 128;
 
 /// Models whose weights the onnx package generates inside the graph, with the relative tolerance of its own runner.
-const LIGHT: [(&str, f64); 9] = [
+pub(crate) const LIGHT: [(&str, f64); 9] = [
     ("bvlc_alexnet", 1e-3),
     ("densenet121", 2e-3),
     ("inception_v1", 1e-3),
@@ -81,10 +81,12 @@ const QUANTISED: [(&str, f64, f64); 8] = [
 ];
 
 /// Models with sizes that the inputs or only the run tells, with control flow, and with sequences.
-const FREE: [&str; 15] = [
+const FREE: [&str; 26] = [
     "free/bert_2_layers",
     "free/detector",
     "free/functions",
+    "free/gradients",
+    "free/slopes",
     "control/branches",
     "control/growing",
     "control/nested",
@@ -97,6 +99,15 @@ const FREE: [&str; 15] = [
     "sequences/parts",
     "sequences/optional",
     "sequences/nested",
+    "exported/detector",
+    "exported/gru",
+    "exported/lstm_tagger",
+    "exported/selective_scan",
+    "exported/swin",
+    "exported/t5",
+    "exported/unet",
+    "exported/whisper_decoder",
+    "exported/whisper_encoder",
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {

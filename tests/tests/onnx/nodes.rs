@@ -3,73 +3,42 @@
 //! (`node_const_all`), where nothing of a usual size may be left to run. Cases that do not pass stand in
 //! `nodes.expected`, each with how it fails and why; a listed case that passes fails the run.
 
+pub(crate) mod cases;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byoc_core::artifact::Artifact;
-use byoc_core::diagnostic::Diagnostic;
 use byoc_core::onnx::functions::{FUNCTIONS, FunctionDef};
 use byoc_core::ops::attributes::{AttributeDef, Default, List};
 use byoc_core::ops::{self, OpDef, REWRITTEN};
-use byoc_core::plugin::Registry;
 use byoc_plugin_api::DType;
 use byoc_plugin_api::small::{self, Round};
-use byoc_tests::tensor::{Tensor, Tolerance, compare};
 use byoc_tests::trial::{Needed, Skip, Trial, trial};
-use byoc_tests::{data, engine, npz, places};
+use byoc_tests::{data, engine, places};
 use serde_json::{Value, json};
+
+use self::cases::{Case, case_trial, expected_failures};
 
 /// Folders of test data; all of them expect the outputs of the case of the same name in the first.
 const FOLDERS: [&str; 4] = ["node", "node_const_shape", "node_const_tail", ALL_CONSTANT];
 
+/// What does not pass.
+pub(crate) const LIST: &str = "nodes.expected";
+
 /// The one in which no case has an input.
 const ALL_CONSTANT: &str = "node_const_all";
 
-/// Bytes of a result up to which it is computed ahead whatever it is computed from.
-const ALWAYS_FOLDED: usize = 64 << 10;
-
-/// How a case failed.
-enum Failure {
-    /// Compiling or running it ended in an error.
-    Error(Diagnostic),
-    /// An output is not what it should be.
-    Differs(String),
-}
-
-impl Failure {
-    /// What the list says of such a failure.
-    fn kind(&self) -> &'static str {
-        match self {
-            Failure::Error(error) => error.code.id(),
-            Failure::Differs(_) => "differs",
-        }
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Error(error) => error.fmt(f),
-            Failure::Differs(what) => f.write_str(what),
-        }
-    }
-}
-
-impl From<Diagnostic> for Failure {
-    fn from(error: Diagnostic) -> Self {
-        Failure::Error(error)
-    }
-}
-
 pub(crate) fn trials() -> Vec<Trial> {
     let registry = Arc::new(engine::embedded());
-    let mut expected = expected_failures();
+    let mut expected = expected_failures(LIST);
     let mut trials = Vec::new();
     let mut all_there = true;
     for folder in FOLDERS {
         match cases(folder) {
-            Ok(found) => trials.extend(found.into_iter().map(|case| case_trial(case, &registry, &mut expected))),
+            Ok(found) => trials.extend(found.into_iter().map(|case| {
+                let listed = expected.remove(&case.name);
+                case_trial(case, &registry, LIST, listed)
+            })),
             Err(Skip(reason)) => {
                 all_there = false;
                 trials.push(trial(folder, || Err(Skip(reason))));
@@ -135,7 +104,7 @@ fn operators_have_the_form_that_onnx_says() -> Needed<()> {
     let function = |def: &FunctionDef| {
         json!({
             "domain": def.domain, "name": def.name, "since": def.since, "inputs": [any(def.inputs.0), any(def.inputs.1)],
-            "outputs": def.outputs, "older": [], "attributes": attributes(def.attributes),
+            "outputs": any(def.outputs), "older": [], "attributes": attributes(def.attributes),
         })
     };
     let operators: Vec<_> = ops::all().chain(REWRITTEN).map(operator).collect();
@@ -172,15 +141,6 @@ fn small_types_have_the_numbers_of_ml_dtypes() -> Needed<()> {
     Ok(())
 }
 
-/// One case: the model and its inputs, and where the expected outputs are.
-struct Case {
-    name: String,
-    folder: PathBuf,
-    outputs: PathBuf,
-    /// Whether everything can be computed when the model is compiled.
-    all_constant: bool,
-}
-
 fn cases(folder: &str) -> Needed<Vec<Case>> {
     let (base, root) = (data::test_data(FOLDERS[0])?, data::test_data(folder)?);
     let names = places::list(&root).into_iter().filter(|name| root.join(name).is_dir());
@@ -191,87 +151,4 @@ fn cases(folder: &str) -> Needed<Vec<Case>> {
         all_constant: folder == ALL_CONSTANT,
     };
     Ok(names.map(case).collect())
-}
-
-fn case_trial(case: Case, registry: &Arc<Registry>, expected: &mut BTreeMap<String, String>) -> Trial {
-    let (registry, listed) = (Arc::clone(registry), expected.remove(&case.name));
-    trial(case.name.clone(), move || {
-        match (check(&case, &registry), listed) {
-            (Ok(()), None) => {}
-            (Ok(()), Some(_)) => panic!("it passes: take it out of nodes.expected"),
-            (Err(failure), Some(kind)) if failure.kind() == kind => {}
-            (Err(failure), Some(kind)) => panic!("nodes.expected says {kind}, found {failure}"),
-            (Err(failure), None) => panic!("{failure}"),
-        }
-        Ok(())
-    })
-}
-
-/// Compiles and runs a case, by the fast kernels and by the plain ones that are there to compare with.
-fn check(case: &Case, registry: &Registry) -> Result<(), Failure> {
-    ["fast", "reference"].into_iter().try_for_each(|kernels| check_with(kernels, case, registry))
-}
-
-fn check_with(kernels: &str, case: &Case, registry: &Registry) -> Result<(), Failure> {
-    let folder = places::temporary_in_memory();
-    let artifact = folder.path().join("case.byoc");
-    let settings = [("json.kernels", kernels)];
-    engine::compile_with(&case.folder.join("model.onnx"), &artifact, registry, &["json"], &settings)?;
-    let mut session = engine::load(&artifact, registry, 1)?;
-    let outputs = engine::run(&mut session, &npz::read(&case.folder.join("inputs.npz")))?;
-    let (largest, left) = (outputs.iter().map(|(_, tensor)| tensor.bytes.len()).max(), session.times().len());
-    // What stands quantised in a model stays so: none of its floats are stored.
-    let widens = case.name.contains("/test_dequantizelinear");
-    // Nothing runs control flow at compile time.
-    let driven = Artifact::open(&artifact)?.manifest().entries.iter().any(|entry| !entry.control.is_empty());
-    // Several nodes of a function may read a constant. None of them is computed ahead alone: the file would hold both forms.
-    let function = ["causal_conv", "instancenorm", "nllloss", "sce"]
-        .iter()
-        .any(|name| case.name.contains(&format!("/test_{name}_")));
-    // No file holds texts, so what reads or makes some is left.
-    let texts = Artifact::open(&artifact)?.manifest().regions.iter().any(|region| region.strings);
-    if case.all_constant && left > 0 && largest <= Some(ALWAYS_FOLDED) && !widens && !driven && !function && !texts {
-        return Err(Failure::Differs(format!("{kernels} kernels: {left} regions are left to run")));
-    }
-    let expected = npz::read(&case.outputs);
-    let names = |arrays: &[(String, Tensor)]| arrays.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-    if names(&outputs) != names(&expected) {
-        return Err(Failure::Differs(format!("outputs {:?}, expected {:?}", names(&outputs), names(&expected))));
-    }
-    for ((name, found), (_, expected)) in outputs.iter().zip(expected) {
-        let expected = match found.dtype {
-            dtype if dtype == DType::BF16 || dtype.is_asked_for() => expected.reinterpret(dtype),
-            _ => expected,
-        };
-        compare(found, &expected, tolerance(found.dtype))
-            .map_err(|what| Failure::Differs(format!("{kernels} kernels: '{name}' {what}")))?;
-    }
-    Ok(())
-}
-
-/// What onnx's own runner allows, and for bf16 twice the distance between neighbours: onnx's reference rounds after
-/// each step, we round once.
-fn tolerance(dtype: DType) -> Tolerance {
-    match dtype {
-        DType::BF16 => Tolerance { relative: 2f64.powi(-6), absolute: 1e-7 },
-        _ => Tolerance { relative: 1e-3, absolute: 1e-7 },
-    }
-}
-
-/// The list: a line `[how it fails] why`, then the cases of which that is true.
-fn expected_failures() -> BTreeMap<String, String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx/nodes.expected");
-    let text = String::from_utf8(places::read(&path)).expect("the list is text");
-    let mut kind = None;
-    let mut listed = BTreeMap::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        if let Some((how, why)) = line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            assert!(!why.trim().is_empty(), "nodes.expected: [{how}] has no reason");
-            kind = Some(how.to_owned());
-        } else {
-            let how = kind.clone().unwrap_or_else(|| panic!("nodes.expected: {line} stands under no reason"));
-            assert!(listed.insert(line.to_owned(), how).is_none(), "nodes.expected lists {line} twice");
-        }
-    }
-    listed
 }

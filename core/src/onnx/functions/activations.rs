@@ -17,12 +17,25 @@ pub(super) fn celu(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
     Ok(vec![body.op("Add", [&above, &below])])
 }
 
-/// `x` from 0 on, `slope * x` below.
+/// `x` from 0 on, `slope * x` below. To operator set 6, `slope` had one number or one for each channel.
 pub(super) fn prelu(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
-    let (x, slope) = (call.input(0)?, call.input(1)?);
+    let (x, mut slope) = (call.input(0)?, call.input(1)?);
+    if call.version < 7 {
+        slope = along_channels(body, &slope, &x);
+    }
     let zero = body.number(0.0, &x);
     let (below, scaled) = (body.op("Less", [&x, &zero]), body.op("Mul", [&slope, &x]));
     Ok(vec![body.op("Where", [&below, &scaled, &x])])
+}
+
+/// A list with as many axes of size 1 behind it as `x` has behind its channels.
+fn along_channels(body: &mut Body, list: &Value, x: &Value) -> Value {
+    let sizes = body.sizes(x, 2, None);
+    let behind = body.sizes(&sizes, 0, None);
+    let (one, all) = (body.ints(&[1]), body.ints(&[-1]));
+    let ones = body.op("Expand", [&one, &behind]);
+    let shape = body.concat(&[&all, &ones], 0);
+    body.op("Reshape", [list, &shape])
 }
 
 /// `gamma * x` above 0, `gamma * (alpha * exp(x) - alpha)` elsewhere.

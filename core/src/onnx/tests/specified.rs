@@ -59,7 +59,7 @@ fn invalid_nodes_are_refused() {
     };
     fails(28, "Softsign", &["x", "w"], &[], "node 'n' (Softsign): has 2 inputs, expected at most 1 in version 28");
     fails(28, "PRelu", &["x"], &[], "node 'n' (PRelu): input 1 is missing");
-    fails(6, "PRelu", &["x", "w"], &[], "node 'n' (PRelu): operator PRelu version 6 is not supported");
+    fails(5, "PRelu", &["x", "w"], &[], "node 'n' (PRelu): operator PRelu version 5 is not supported");
     let depth = |attributes: &[_], message: &str| fails(13, "DepthToSpace", &["x"], attributes, message);
     depth(&[], "node 'n' (DepthToSpace): attribute 'blocksize' is missing");
     depth(
@@ -85,4 +85,25 @@ fn rows_are_in_the_order_of_names_and_not_among_the_operators() {
     assert!(names.is_sorted());
     let twice = FUNCTIONS.iter().filter(|def| crate::ops::find(def.domain, def.name).is_some());
     assert_eq!(twice.map(|def| def.name).collect::<Vec<_>>(), [""; 0]);
+}
+
+/// A model of one node and the derivative of `y` by `by` at `at`.
+fn derivative(op: &str, (by, at): (&str, &str)) -> ModelProto {
+    let shape = [2, 4, 6, 6];
+    let model = write::Model::default().opset(17).domain("ai.onnx.preview.training", 1);
+    let model = model.input("x", FLOAT, &shape).input("w", FLOAT, &shape).node(op, &["x", "w"], &["y"]);
+    let attributes = [("xs", Attribute::Strings(vec![by.into()])), text("y", "y")];
+    let op = ("ai.onnx.preview.training", "Gradient");
+    let model = model.node_of(op, &[at], &["d"], &attributes).output("d", FLOAT, &shape);
+    ModelProto { graph: Some(model.graph), ..model.head }
+}
+
+#[test]
+fn gradients_are_derived_at_the_values_of_the_graph() {
+    let found = super::nodes(&derivative("Mul", ("x", "x")));
+    assert!(found.contains(&"make_d/Mul_4 = Mul(make_d/Expand_3, w)".to_owned()), "{found:?}");
+    let refused = |model: ModelProto, message: &str| assert_fails(&model, Code::UnknownOperator, message);
+    refused(derivative("MatMul", ("x", "x")), "node 'make_d' (Gradient): byoc has no derivative of MatMul");
+    let other = "its inputs are other values than those in 'xs' and 'zs': byoc derives at the graph's own values";
+    refused(derivative("Mul", ("x", "w")), &format!("node 'make_d' (Gradient): {other}"));
 }
