@@ -1,3 +1,5 @@
+//! Types that follow from the weights, and what does not fit.
+
 use super::*;
 
 /// The types for inputs of these shapes, each `-` or its element type and its sizes; the shape of the input has sizes that only a run tells.
