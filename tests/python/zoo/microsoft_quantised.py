@@ -284,8 +284,7 @@ def dynamic() -> Iterator[Case]:
 
 def to_float() -> Iterator[Case]:
     """Gives `MatMulIntegerToFloat`."""
-    pairs = (*PAIRS, (np.int8, np.uint8))
-    for (first, second), each, zeros, bias in itertools.product(pairs[:3], (False, True), (True, False), (True, False)):
+    for (first, second), each, zeros, bias in itertools.product(PAIRS, (False, True), (True, False), (True, False)):
         name = name_of("to_float", first, second, "columns" if each else "whole", "zeros" if zeros else "none", "bias" if bias else "plain")
         columns = 7
         steps = [0.01 + 0.002 * at for at in range(columns)] if each else [0.013]
@@ -301,6 +300,15 @@ def to_float() -> Iterator[Case]:
         ]
         constant = frozenset({1, 2, 3, 4, 5, 6} if not bias else {1, 3, 5, 6})
         yield Case(name, "MatMulIntegerToFloat", inputs, constant, free=[(0, 0, "n")])
+    # A scale and a zero point for each row, which onnxruntime documents and does not compute.
+    a, b = drawn("to_float rows a", (4, 12)), weights("to_float rows b", (12, 7), np.int8)
+    steps, points = scale([0.01, 0.02, 0.03, 0.04]), np.array([110, 120, 130, 140], np.uint8)
+
+    def expected() -> Arrays:
+        sums = (a.astype(np.int64) - points[:, np.newaxis]) @ b.astype(np.int64)
+        return {"y": (sums * (steps[:, np.newaxis] * scale(0.013))).astype(np.float32)}
+
+    yield Case("to_float_rows", "MatMulIntegerToFloat", [a, b, steps, scale(0.013), points], frozenset({1, 2, 3, 4}), expected=expected)
 
 
 def masks(batch: int, queries: int, keys: int) -> list[np.ndarray | None]:
@@ -338,6 +346,12 @@ def attention() -> Iterator[Case]:
         attributes = {"num_heads": heads, "unidirectional": causal, **({"scale": 0.3} if number == 1 else {}), **({"mask_filter_value": -7.0} if number == 3 else {})}
         free = [(0, 1, "s")] if before == 0 and number in (0, 1, 2) else []
         yield Case(name, "QAttention", inputs, frozenset({1, 2, 3, 4, 6, 7}), ("y", "present"), free, attributes)
+        if number == 4 and not causal:
+            # Of a square of all there may be, the rows of the queries and the columns of the keys. onnxruntime takes them on the host.
+            square = np.zeros((batch, 1, 10, 10), np.int32)
+            square[:, 0, before : before + length, : before + length] = mask
+            full, inputs = inputs, [square if at == 5 else array for at, array in enumerate(inputs)]
+            yield Case(f"{name}_square", "QAttention", inputs, frozenset({1, 2, 3, 4, 5, 6, 7}), ("y", "present"), free, attributes, instead=full)
 
 
 def embedding() -> Iterator[Case]:
