@@ -347,7 +347,7 @@ def attention() -> Iterator[Case]:
         free = [(0, 1, "s")] if before == 0 and number in (0, 1, 2) else []
         yield Case(name, "QAttention", inputs, frozenset({1, 2, 3, 4, 6, 7}), ("y", "present"), free, attributes)
         if number == 4 and not causal:
-            # Of a square of all there may be, the rows of the queries and the columns of the keys. onnxruntime takes them on the host.
+            # Of a square of all there may be, the rows of the queries and the columns of the keys. onnxruntime refuses them on the host.
             square = np.zeros((batch, 1, 10, 10), np.int32)
             square[:, 0, before : before + length, : before + length] = mask
             full, inputs = inputs, [square if at == 5 else array for at, array in enumerate(inputs)]
