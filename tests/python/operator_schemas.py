@@ -1,11 +1,16 @@
 """Compares core's list of operators with ONNX's schemas: `operator_schemas.py LIST.json`; prints a line for each difference."""
 
+import functools
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
-from onnx import defs, helper
+from onnx import AttributeProto, defs, helper
+from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
+# The domain of onnxruntime's own operators, of which it has the schemas.
+MICROSOFT = "com.microsoft"
 # Every operator of operator sets 1 to 5 could say which inputs it may overwrite.
 EVERYWHERE = {"consumed_inputs"}
 ANY = 2**31 - 1
@@ -70,11 +75,28 @@ def function_differences(function: dict, newest: int) -> list[str]:
 
 def schema_of(operator: dict, version: int) -> defs.OpSchema | None:
     """Gives the form of an operator in that version of the operator set, if it has one."""
+    if operator["domain"] == MICROSOFT:
+        return schemas_of_onnxruntime().get(operator["name"])
     try:
         schema = defs.get_schema(operator["name"], max_inclusive_version=version, domain=operator["domain"])
     except defs.SchemaError:
         return None
     return None if schema.deprecated else schema
+
+
+@functools.cache
+def schemas_of_onnxruntime() -> dict[str, SimpleNamespace]:
+    """Gives the forms of onnxruntime's own operators by name, as those of ONNX are."""
+    def attribute(theirs: object) -> SimpleNamespace:
+        proto = AttributeProto.FromString(theirs._default_value)
+        kind = SimpleNamespace(name=str(theirs.type).rpartition(".")[2])
+        return SimpleNamespace(type=kind, required=theirs.required, default_value=proto)
+
+    def schema(theirs: object) -> SimpleNamespace:
+        counts = {name: getattr(theirs, name) for name in ("min_input", "max_input", "max_output")}
+        return SimpleNamespace(attributes={name: attribute(each) for name, each in theirs.attributes.items()}, **counts)
+
+    return {each.name: schema(each) for each in get_all_operator_schema() if each.domain == MICROSOFT and not each.deprecated}
 
 
 def attribute_differences(operator: dict, version: int) -> list[str]:

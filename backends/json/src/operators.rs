@@ -1,177 +1,30 @@
 //! Operators that json brings beside those that core knows: widespread ones of onnxruntime's own domain.
 
-use byoc_plugin_api::{
-    Attribute, AttributeKind, CustomAttribute, DType, Dim, Error, Node, Operator, OutputType, Region, Value,
-};
+mod dynamic_quantize_lstm;
+mod matmul_nbits;
+
+use byoc_plugin_api::{Dim, Error, Operator, OutputType, Region, Value};
+
+pub(crate) use matmul_nbits::Packing;
 
 /// The domain of onnxruntime's operators.
 const MICROSOFT: &str = "com.microsoft";
 
 /// The operators.
 pub(crate) fn operators() -> Vec<Operator> {
-    let attributes = vec![
-        CustomAttribute::required("K", AttributeKind::Int),
-        CustomAttribute::required("N", AttributeKind::Int),
-        // Which precision a kernel may compute in; json computes in the highest.
-        CustomAttribute::with_default("accuracy_level", Attribute::Int(0)),
-        CustomAttribute::with_default("bits", Attribute::Int(4)),
-        CustomAttribute::required("block_size", AttributeKind::Int),
-        CustomAttribute::with_default("weight_prepacked", Attribute::Int(0)),
-    ];
-    let name = "MatMulNBits".into();
-    vec![Operator { domain: MICROSOFT.into(), name, inputs: 3, optional_inputs: 3, attributes, ..Operator::default() }]
+    vec![dynamic_quantize_lstm::operator(), matmul_nbits::operator()]
 }
 
 /// The types of the outputs of a node of them.
 pub(crate) fn infer(candidate: &Region) -> Result<Vec<OutputType>, Error> {
     let node = candidate.nodes.first().ok_or_else(|| Error::new("there is no node"))?;
-    let value = |index: usize| node.input(index).map(|value| &candidate.values[value]);
-    let (Some(a), Some(b)) = (value(0), value(1)) else { return Err(Error::new("it has a factor and weights")) };
-    let packing = Packing::of(node)?;
-    let Some((depth, rows)) = a.shape.split_last() else { return Err(Error::new("input 0 has no dimensions")) };
-    if depth.fixed().is_some_and(|depth| depth != packing.depth) {
-        return Err(Error::new(format!("input 0 has {depth} columns, and attribute 'K' is {}", packing.depth)));
+    match node.op.as_str() {
+        dynamic_quantize_lstm::NAME => dynamic_quantize_lstm::infer(candidate, node),
+        _ => matmul_nbits::infer(candidate, node),
     }
-    let expected = [packing.columns, packing.blocks(), packing.block_bytes()];
-    if b.dtype != DType::U8 || b.fixed_shape().as_deref() != Some(&expected) {
-        return Err(Error::new(format!("input 1 is {}, expected u8{expected:?}", text(b))));
-    }
-    let zeros = value(3).map_or(0, |zeros| match zeros.dtype {
-        DType::U8 => packing.zero_bytes(),
-        _ => packing.blocks(),
-    });
-    for (index, each) in [(2, packing.blocks()), (3, zeros), (5, 1)] {
-        let found = value(index).and_then(|value| Some((value, value.fixed_shape()?.iter().product::<usize>())));
-        if let Some((value, found)) = found.filter(|(_, found)| *found != packing.columns * each) {
-            let expected = packing.columns * each;
-            return Err(Error::new(format!("input {index} is {}, {found} elements, expected {expected}", text(value))));
-        }
-    }
-    let shape = [rows, &[Dim::Fixed(packing.columns)]].concat();
-    Ok(vec![OutputType { dtype: a.dtype, shape }])
 }
 
 fn text(value: &Value) -> String {
     let sizes: Vec<_> = value.shape.iter().map(Dim::to_string).collect();
     format!("{}[{}]", value.dtype, sizes.join(", "))
-}
-
-/// How the weights of `MatMulNBits` lie: for each column, blocks of `block_size` numbers of `bits` bits, low bits first.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Packing {
-    /// Rows of the matrix that is packed.
-    pub(crate) depth: usize,
-    /// Its columns.
-    pub(crate) columns: usize,
-    /// Bits of a number: 2, 4 or 8.
-    pub(crate) bits: usize,
-    /// Numbers that have one scale.
-    pub(crate) block_size: usize,
-}
-
-impl Packing {
-    /// Reads the attributes.
-    pub(crate) fn of(node: &Node) -> Result<Packing, Error> {
-        let size = |name: &str, default: i64| {
-            let value = node.int(name, default);
-            let size = usize::try_from(value).ok().filter(|&size| size > 0 && size <= MOST);
-            size.ok_or_else(|| Error::new(format!("attribute '{name}' is {value}, expected 1 to {MOST}")))
-        };
-        let (depth, columns) = (size("K", 0)?, size("N", 0)?);
-        let (bits, block_size) = (size("bits", 4)?, size("block_size", 0)?);
-        if !matches!(bits, 2 | 4 | 8) {
-            return Err(Error::new(format!("attribute 'bits' is {bits}, expected 2, 4 or 8")));
-        }
-        if !block_size.is_power_of_two() || block_size < 16 {
-            let what = "a power of 2 that is at least 16";
-            return Err(Error::new(format!("attribute 'block_size' is {block_size}, expected {what}")));
-        }
-        if node.int("weight_prepacked", 0) != 0 {
-            return Err(Error::new("its weights are packed for another runtime (attribute 'weight_prepacked')"));
-        }
-        if node.input(4).is_some() {
-            return Err(Error::new("its columns are in another order (input 4, g_idx), which is not supported"));
-        }
-        Ok(Packing { depth, columns, bits, block_size })
-    }
-
-    /// Blocks of a column.
-    pub(crate) fn blocks(&self) -> usize {
-        self.depth.div_ceil(self.block_size)
-    }
-
-    /// Bytes of a block.
-    pub(crate) fn block_bytes(&self) -> usize {
-        self.block_size * self.bits / 8
-    }
-
-    /// Bytes of the packed zero points of a column.
-    pub(crate) fn zero_bytes(&self) -> usize {
-        (self.blocks() * self.bits).div_ceil(8)
-    }
-
-    /// The number at `index` of a packed list.
-    pub(crate) fn number(&self, packed: &[u8], index: usize) -> u8 {
-        let bit = index * self.bits;
-        let mask = u8::MAX >> (8 - self.bits);
-        packed[bit / 8] >> (bit % 8) & mask
-    }
-}
-
-/// Larger matrices than any have; so no product of sizes overflows.
-const MOST: usize = 1 << 28;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn node(attributes: &[(&str, i64)]) -> Node {
-        let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), Attribute::Int(*value))).collect();
-        Node { op: "MatMulNBits".into(), inputs: vec![Some(0), Some(1), Some(2)], attributes, ..Node::default() }
-    }
-
-    fn inferred(attributes: &[(&str, i64)], b: &[usize]) -> Result<Vec<OutputType>, String> {
-        let value = |dtype, shape: Vec<Dim>| Value { name: "x".into(), dtype, shape };
-        let a = value(DType::F32, vec![Dim::Symbolic("batch".into()), 40.into()]);
-        let b = value(DType::U8, b.iter().map(|&size| size.into()).collect());
-        let scales = attributes.iter().find(|(name, _)| *name == "scales").map_or(9, |(_, count)| *count as usize);
-        let scales = value(DType::F32, vec![scales.into()]);
-        let region = Region { values: vec![a, b, scales], nodes: vec![node(attributes)], ..Region::default() };
-        infer(&region).map_err(|error| error.message)
-    }
-
-    #[test]
-    fn shapes_follow_from_the_packing() {
-        let shape = vec![Dim::Symbolic("batch".into()), 3.into()];
-        let found = inferred(&[("K", 40), ("N", 3), ("bits", 4), ("block_size", 16)], &[3, 3, 8]);
-        assert_eq!(found, Ok(vec![OutputType { dtype: DType::F32, shape }]));
-        let cases: [(&[(&str, i64)], &str); 7] = [
-            (&[("K", 40), ("N", 3), ("block_size", 16), ("scales", 8)], "input 2 is f32[8], 8 elements, expected 9"),
-            (&[("K", 40), ("N", 3), ("block_size", 32)], "input 1 is u8[3, 3, 8], expected u8[3, 2, 16]"),
-            (&[("K", 41), ("N", 3), ("block_size", 16)], "input 0 has 40 columns, and attribute 'K' is 41"),
-            (&[("K", 40), ("N", 0), ("block_size", 16)], "attribute 'N' is 0, expected 1 to 268435456"),
-            (&[("K", 40), ("N", 3), ("block_size", 16), ("bits", 3)], "attribute 'bits' is 3, expected 2, 4 or 8"),
-            (
-                &[("K", 40), ("N", 3), ("block_size", 8)],
-                "attribute 'block_size' is 8, expected a power of 2 that is at least 16",
-            ),
-            (
-                &[("K", 40), ("N", 3), ("block_size", 16), ("weight_prepacked", 1)],
-                "its weights are packed for another runtime (attribute 'weight_prepacked')",
-            ),
-        ];
-        for (attributes, message) in cases {
-            assert_eq!(inferred(attributes, &[3, 3, 8]), Err(message.to_owned()));
-        }
-    }
-
-    #[test]
-    fn numbers_lie_low_bits_first() {
-        let packing = |bits| Packing { depth: 16, columns: 1, bits, block_size: 16 };
-        let packed = [0b1110_0100, 0x2f];
-        assert_eq!([0, 1, 2, 3, 4].map(|index| packing(2).number(&packed, index)), [0, 1, 2, 3, 3]);
-        assert_eq!([0, 1, 2, 3].map(|index| packing(4).number(&packed, index)), [4, 14, 15, 2]);
-        assert_eq!([0, 1].map(|index| packing(8).number(&packed, index)), [0b1110_0100, 0x2f]);
-        assert_eq!(Packing { depth: 48, ..packing(4) }.zero_bytes(), 2);
-    }
 }

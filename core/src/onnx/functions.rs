@@ -9,6 +9,7 @@ mod body;
 mod call;
 mod gradient;
 mod losses;
+mod microsoft_quantised;
 mod norm;
 mod space;
 mod windows;
@@ -18,6 +19,7 @@ use std::collections::BTreeSet;
 use self::body::{Body, Value};
 use self::call::{Call, bad};
 pub(super) use self::gradient::{NAME as GRADIENT_NAME, derive};
+use self::microsoft_quantised as quantised;
 use super::proto::{FunctionProto, NodeProto};
 use super::values;
 use crate::diagnostic::Result;
@@ -96,6 +98,27 @@ pub static FUNCTIONS: &[FunctionDef] = &[
     row("SwiGLU", 28, (2, 2), 1, ALPHA, activations::swiglu),
     row("TensorScatter", 24, (2, 3), 1, CACHE, space::tensor_scatter),
     row("ThresholdedRelu", 10, (1, 1), 1, ALPHA, activations::thresholded_relu),
+    // Quantised operators of onnxruntime's domain.
+    microsoft("ConvTransposeWithDynamicPads", (2, 4), 1, CONV_TRANSPOSE, quantised::space::conv_transpose),
+    microsoft("DequantizeLinear", (2, 3), 1, &[int("axis")], quantised::elementwise::dequantize),
+    microsoft("DynamicQuantizeMatMul", (3, 5), 1, &[], quantised::products::dynamic_matmul),
+    microsoft("MatMulIntegerToFloat", (4, 7), 1, &[], quantised::products::matmul_to_float),
+    microsoft("NhwcMaxPool", (1, 1), 1, MAX_POOL, quantised::space::max_pool),
+    microsoft("QAttention", (5, 9), 2, QUANTISED_ATTENTION, quantised::attention::attention),
+    microsoft("QEmbedLayerNormalization", (18, 18), 2, &[float_or("epsilon", 1e-12)], quantised::embedding::layer_normalization),
+    microsoft("QGemm", (6, 9), 1, QUANTISED_GEMM, quantised::products::gemm),
+    microsoft("QLinearAdd", (7, 8), 1, &[], quantised::elementwise::add),
+    microsoft("QLinearAveragePool", (4, 5), 1, AVERAGE_POOL, quantised::space::average_pool),
+    microsoft("QLinearConcat", (3, usize::MAX), 1, &[int("axis").required()], quantised::elementwise::concat),
+    microsoft("QLinearConv", (8, 9), 1, QUANTISED_CONV, quantised::space::conv),
+    microsoft("QLinearGlobalAveragePool", (5, 5), 1, &[int_or("channels_last", 0)], quantised::space::global_average_pool),
+    microsoft("QLinearLeakyRelu", (4, 5), 1, &[float_or("alpha", 0.01)], quantised::elementwise::leaky_relu),
+    microsoft("QLinearMul", (7, 8), 1, &[], quantised::elementwise::mul),
+    microsoft("QLinearReduceMean", (4, 5), 1, REDUCE_MEAN, quantised::elementwise::reduce_mean),
+    microsoft("QLinearSigmoid", (4, 5), 1, &[], quantised::elementwise::sigmoid),
+    microsoft("QLinearSoftmax", (5, 5), 1, &[int_or("axis", -1), int("opset").required()], quantised::elementwise::softmax),
+    microsoft("QLinearWhere", (9, 9), 1, &[], quantised::elementwise::select),
+    microsoft("QuantizeLinear", (2, 3), 1, &[int("axis")], quantised::elementwise::quantize),
 ];
 
 const BLOCKS_BACK: List = &[int("blocksize").required(), string_or("mode", "DCR").since(28)];
@@ -103,6 +126,62 @@ const GRADIENT: List = &[strings("xs").required(), string("y").required(), strin
 const GROUP: List = &[float_or("epsilon", 1e-5), int("num_groups").required(), int_or("stash_type", 1).since(21)];
 const MEAN_VARIANCE: List = &[AttributeDef::new("axes", Kind::Ints, Default::Ints(&[0, 2, 3]))];
 const SELU: List = &[float_or("alpha", 1.673_263_2), float_or("gamma", 1.050_701)];
+
+const AVERAGE_POOL: List = &[
+    string_or("auto_pad", "NOTSET"),
+    int_or("ceil_mode", 0),
+    int_or("channels_last", 0),
+    int_or("count_include_pad", 0),
+    ints("kernel_shape").required(),
+    ints("pads"),
+    ints("strides"),
+];
+const CONV_TRANSPOSE: List = &[
+    string_or("auto_pad", "NOTSET"),
+    ints("dilations"),
+    int_or("group", 1),
+    ints("kernel_shape"),
+    ints("output_padding"),
+    ints("strides"),
+];
+const MAX_POOL: List = &[
+    string_or("auto_pad", "NOTSET"),
+    int_or("ceil_mode", 0),
+    ints("dilations"),
+    ints("kernel_shape").required(),
+    ints("pads"),
+    ints("strides"),
+];
+const QUANTISED_ATTENTION: List = &[
+    int("do_rotary"),
+    float("mask_filter_value"),
+    int("num_heads").required(),
+    int("past_present_share_buffer"),
+    float("scale"),
+    int_or("unidirectional", 0),
+];
+const QUANTISED_CONV: List = &[
+    string_or("auto_pad", "NOTSET"),
+    int_or("channels_last", 0),
+    ints("dilations"),
+    int_or("group", 1),
+    ints("kernel_shape"),
+    ints("pads"),
+    ints("strides"),
+];
+const QUANTISED_GEMM: List = &[float_or("alpha", 1.0), int_or("transA", 0), int_or("transB", 0)];
+const REDUCE_MEAN: List = &[ints("axes").required(), int("keepdims").required()];
+
+/// An operator of onnxruntime's domain, which has one version.
+const fn microsoft(
+    name: &'static str,
+    inputs: (usize, usize),
+    outputs: usize,
+    attributes: List,
+    body: fn(&mut Body, &Call) -> Result<Vec<Value>>,
+) -> FunctionDef {
+    FunctionDef { domain: "com.microsoft", ..row(name, 1, inputs, outputs, attributes, body) }
+}
 
 const fn row(
     name: &'static str,

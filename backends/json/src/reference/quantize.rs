@@ -170,18 +170,38 @@ fn saturated(dtype: DType, shape: &[usize], numbers: Vec<f64>) -> Outputs {
     Ok(vec![Array::from_f64(dtype, shaped(shape, numbers)?)])
 }
 
+/// How floats are quantised by their own range: that of them and 0 is that of `u8`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Levels {
+    /// The scale.
+    pub(super) scale: f32,
+    /// The zero point, a whole number from 0 to 255.
+    pub(super) zero: f32,
+}
+
+impl Levels {
+    /// Those of these values.
+    pub(super) fn of(values: impl Iterator<Item = f32>) -> Levels {
+        let (least, most) = values.fold((0f32, 0f32), |(least, most), value| (least.min(value), most.max(value)));
+        let scale = if most > least { (most - least) / 255.0 } else { 1.0 };
+        Levels { scale, zero: (-least / scale).clamp(0.0, 255.0).round_ties_even() }
+    }
+
+    /// The number of a value, from 0 to 255.
+    pub(super) fn number(self, value: f32) -> f64 {
+        f64::from((value / self.scale).round_ties_even() + self.zero).clamp(0.0, 255.0)
+    }
+}
+
 /// `DynamicQuantizeLinear`: the range of the elements and 0 is that of `u8`.
 pub(crate) fn dynamic(call: &Call<'_, '_>) -> Outputs {
     let x = call.input(0)?;
     let values = reals(x);
-    let least = values.iter().copied().fold(0f32, f32::min);
-    let most = values.iter().copied().fold(0f32, f32::max);
-    let scale = if most > least { (most - least) / 255.0 } else { 1.0 };
-    let zero = (-least / scale).clamp(0.0, 255.0).round_ties_even();
-    let numbers = values.iter().map(|&value| f64::from((value / scale).round_ties_even() + zero)).collect();
+    let levels = Levels::of(values.iter().copied());
+    let numbers = values.iter().map(|&value| levels.number(value)).collect();
     let mut outputs = saturated(DType::U8, x.shape(), numbers)?;
-    outputs.push(f32::wrap(shaped(&[], vec![scale])?));
-    outputs.push(u8::wrap(shaped(&[], vec![zero as u8])?));
+    outputs.push(f32::wrap(shaped(&[], vec![levels.scale])?));
+    outputs.push(u8::wrap(shaped(&[], vec![levels.zero as u8])?));
     Ok(outputs)
 }
 

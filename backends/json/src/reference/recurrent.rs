@@ -1,37 +1,62 @@
-//! Recurrent layers: `LSTM`, `GRU` and `RNN`, by the equations of ONNX's operator descriptions.
+//! Recurrent layers: `LSTM`, `GRU` and `RNN`, by the equations of ONNX's operator descriptions, and onnxruntime's `DynamicQuantizeLSTM`.
 
 mod activation;
+mod factor;
 
-use byoc_plugin_api::Error;
-use ndarray::{Array2, Array3, Array4, ArrayD, ArrayView2, ArrayView3, Axis, Ix3, s};
+use byoc_plugin_api::{Error, Node};
+use ndarray::{Array2, Array3, Array4, ArrayD, ArrayView3, Axis, Ix3, s};
 
 use super::array::{Array, count};
 use super::call::{Call, Outputs};
-use super::{FLOAT, Kernel, SAME, Types, kernel};
+use super::quantize::Levels;
+use super::{BYTE, FLOAT, Kernel, SAME, Types, kernel};
 use activation::Activation;
+use factor::{Factor, Weights};
 
 const I32: Types = Types::of(&[byoc_plugin_api::DType::I32]);
 const INPUTS: &[Types] = &[FLOAT, SAME, SAME, SAME, I32, SAME];
 
+const F32: Types = Types::of(&[byoc_plugin_api::DType::F32]);
+const QUANTISED: &[Types] = &[F32, BYTE, BYTE, SAME, I32, SAME, SAME, SAME, SAME, BYTE, SAME, BYTE];
+/// Whether it is the LSTM whose weights are integers: in code, its name has its domain before it.
+fn is_dynamic(node: &Node) -> bool {
+    node.op.ends_with("DynamicQuantizeLSTM")
+}
+
 /// The operators of this file.
-pub(super) const KERNELS: &[Kernel] =
-    &[kernel("GRU", recurrent, INPUTS), kernel("LSTM", recurrent, INPUTS), kernel("RNN", recurrent, INPUTS)];
+pub(super) const KERNELS: &[Kernel] = &[
+    kernel("GRU", recurrent, INPUTS),
+    kernel("LSTM", recurrent, INPUTS),
+    kernel("RNN", recurrent, INPUTS),
+    kernel("com.microsoft.DynamicQuantizeLSTM", recurrent, QUANTISED),
+];
 
 /// Which equations a layer has.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    Lstm { input_forget: bool },
-    Gru { linear_before_reset: bool },
+    /// `clips_cell`: whether the cell is clipped before its activation, which it is not in onnxruntime.
+    Lstm {
+        input_forget: bool,
+        clips_cell: bool,
+    },
+    Gru {
+        linear_before_reset: bool,
+    },
     Rnn,
 }
 
 impl Kind {
     fn of(call: &Call<'_, '_>) -> Kind {
         match call.node.op.as_str() {
-            "LSTM" => Kind::Lstm { input_forget: call.node.int("input_forget", 0) != 0 },
+            _ if is_dynamic(call.node) => Kind::lstm(call, false),
+            "LSTM" => Kind::lstm(call, true),
             "GRU" => Kind::Gru { linear_before_reset: call.node.int("linear_before_reset", 0) != 0 },
             _ => Kind::Rnn,
         }
+    }
+
+    fn lstm(call: &Call<'_, '_>, clips_cell: bool) -> Kind {
+        Kind::Lstm { input_forget: call.node.int("input_forget", 0) != 0, clips_cell }
     }
 
     fn gates(self) -> usize {
@@ -57,10 +82,10 @@ struct Layer<'a> {
     kind: Kind,
     functions: &'a [Activation],
     clip: f64,
-    /// A row for each gate and hidden element, a column for each input.
-    weights: ArrayView2<'a, f64>,
-    /// A column for each hidden element.
-    recurrence: ArrayView2<'a, f64>,
+    /// What the input is multiplied by.
+    weights: Factor<'a>,
+    /// What the hidden state is.
+    recurrence: Factor<'a>,
     /// One number for each gate and hidden element: what is added to the input's part, and to the hidden state's.
     bias: [Vec<f64>; 2],
     /// Of the input, the output and the forget gate.
@@ -78,10 +103,10 @@ impl Layer<'_> {
         self.functions[function].apply(x.clamp(-self.clip, self.clip))
     }
 
-    /// One step of those sequences that are not at their end.
-    fn step(&self, x: &Array2<f64>, state: &mut State, active: &[bool]) {
-        let from_input = x.dot(&self.weights.t());
-        let from_hidden = state.hidden.dot(&self.recurrence.t());
+    /// One step of those sequences that are not at their end. The levels are those of the input and of the state.
+    fn step(&self, x: &Array2<f64>, levels: [Option<Levels>; 2], state: &mut State, active: &[bool]) {
+        let from_input = self.weights.product(x, levels[0]);
+        let from_hidden = self.recurrence.product(&state.hidden, levels[1]);
         let size = state.hidden.ncols();
         let reset = match self.kind {
             Kind::Gru { linear_before_reset: false } => Some(self.reset(&from_input, &from_hidden, &state.hidden)),
@@ -93,7 +118,7 @@ impl Layer<'_> {
                 let hidden = |gate: usize| from_hidden[[row, gate * size + j]] + self.bias[1][gate * size + j];
                 let gate = |gate: usize| input(gate) + hidden(gate);
                 state.hidden[[row, j]] = match self.kind {
-                    Kind::Lstm { input_forget } => {
+                    Kind::Lstm { input_forget, clips_cell } => {
                         let before = state.cell[[row, j]];
                         let peephole = |gate: usize| self.peepholes[gate * size + j];
                         let opened = self.activate(0, gate(0) + peephole(0) * before);
@@ -103,7 +128,8 @@ impl Layer<'_> {
                         };
                         let cell = kept * before + opened * self.activate(1, gate(3));
                         state.cell[[row, j]] = cell;
-                        self.activate(0, gate(1) + peephole(1) * cell) * self.activate(2, cell)
+                        let shown = if clips_cell { self.activate(2, cell) } else { self.functions[2].apply(cell) };
+                        self.activate(0, gate(1) + peephole(1) * cell) * shown
                     }
                     Kind::Gru { .. } => {
                         let update = self.activate(0, gate(0));
@@ -128,7 +154,7 @@ impl Layer<'_> {
             let bias = self.bias[0][place] + self.bias[1][place];
             *value *= self.activate(0, from_input[[row, place]] + from_hidden[[row, place]] + bias);
         });
-        left.dot(&self.recurrence.slice(s![2 * size.., ..]).t())
+        self.recurrence.from(2 * size).product(&left, None)
     }
 }
 
@@ -180,30 +206,49 @@ fn lengths(call: &Call<'_, '_>, sizes: Sizes) -> Result<Vec<usize>, Error> {
     lengths.iter().map(length).collect()
 }
 
-/// `LSTM`, `GRU` and `RNN`.
+/// The weights for the input and those for the hidden state.
+fn weights(call: &Call<'_, '_>) -> Result<[Weights; 2], Error> {
+    if is_dynamic(call.node) {
+        return Ok([Weights::quantised(call, 1, 8)?, Weights::quantised(call, 2, 10)?]);
+    }
+    Ok([Weights::real(ranked::<Ix3>(call, 1)?), Weights::real(ranked::<Ix3>(call, 2)?)])
+}
+
+/// The largest input of an activation; infinity where there is no limit.
+fn clip(node: &Node) -> Result<f64, Error> {
+    match node.attributes.get("clip") {
+        Some(byoc_plugin_api::Attribute::Float(clip)) if *clip >= 0.0 => Ok(f64::from(*clip)),
+        Some(_) => Err(Error::new(format!("the clip of {} is not a number from 0 on", node.op))),
+        None => Ok(f64::INFINITY),
+    }
+}
+
+/// Fails where the attributes of a `DynamicQuantizeLSTM` are not those of an LSTM with so many directions.
+pub(crate) fn check(node: &Node, directions: usize) -> Result<(), Error> {
+    activation::all(node, 3 * directions)?;
+    clip(node).map(drop)
+}
+
+/// All operators of this file.
 fn recurrent(call: &Call<'_, '_>) -> Outputs {
     let kind = Kind::of(call);
     let by_batch = call.node.int("layout", 0) != 0;
-    let (mut x, weights, recurrence) = (ranked::<Ix3>(call, 0)?, ranked::<Ix3>(call, 1)?, ranked::<Ix3>(call, 2)?);
+    let (mut x, [weights, recurrence]) = (ranked::<Ix3>(call, 0)?, weights(call)?);
     if by_batch {
         x.swap_axes(0, 1);
     }
     let (steps, batch, columns) = x.dim();
-    let (directions, rows, hidden) = recurrence.dim();
+    let (directions, rows, hidden) = recurrence.rows.dim();
     let sizes = Sizes { steps, batch, directions, hidden };
     let gates = kind.gates().checked_mul(hidden);
-    if !matches!(directions, 1 | 2) || Some(rows) != gates || weights.dim() != (directions, rows, columns) {
-        let shapes = (x.shape(), weights.shape(), recurrence.shape());
+    if !matches!(directions, 1 | 2) || Some(rows) != gates || weights.rows.dim() != (directions, rows, columns) {
+        let shapes = (x.shape(), weights.rows.shape(), recurrence.rows.shape());
         return Err(Error::new(format!("{} of {:?} by {:?} and {:?}", call.node.op, shapes.0, shapes.1, shapes.2)));
     }
     let bias = shaped_or_zeros(call, 3, ndarray::Dim([directions, 2 * rows]))?;
     let peepholes = shaped_or_zeros(call, 7, ndarray::Dim([directions, 3 * hidden]))?;
     let functions = activation::all(call.node, kind.functions() * directions)?;
-    let clip = match call.node.attributes.get("clip") {
-        Some(byoc_plugin_api::Attribute::Float(clip)) if *clip >= 0.0 => f64::from(*clip),
-        Some(_) => return Err(Error::new(format!("the clip of {} is not a number from 0 on", call.node.op))),
-        None => f64::INFINITY,
-    };
+    let clip = clip(call.node)?;
     let (mut state, lengths) =
         ([initial(call, 5, sizes, by_batch)?, initial(call, 6, sizes, by_batch)?], lengths(call, sizes)?);
     let mut y = Wanted::new(call, sizes, by_batch)?;
@@ -213,8 +258,8 @@ fn recurrent(call: &Call<'_, '_>) -> Outputs {
             kind,
             functions: &functions[direction * kind.functions()..][..kind.functions()],
             clip,
-            weights: weights.index_axis(Axis(0), direction),
-            recurrence: recurrence.index_axis(Axis(0), direction),
+            weights: weights.of(direction),
+            recurrence: recurrence.of(direction),
             bias: [part(&bias, 0..rows), part(&bias, rows..2 * rows)],
             peepholes: part(&peepholes, 0..3 * hidden),
         };
@@ -276,7 +321,9 @@ fn run(
 ) -> State {
     let [hidden, cell] = initial.each_ref().map(|state| state.index_axis(Axis(0), direction).to_owned());
     let mut state = State { hidden, cell };
-    for step in 0..lengths.iter().copied().max().unwrap_or(0) {
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    let levels = layer.weights.levels(x.slice(s![..longest, .., ..]).iter().copied());
+    for step in 0..longest {
         let place = |&length: &usize| (step < length).then(|| if backwards { length - 1 - step } else { step });
         let places: Vec<Option<usize>> = lengths.iter().map(place).collect();
         let mut now = Array2::zeros((lengths.len(), x.dim().2));
@@ -286,7 +333,8 @@ fn run(
             }
         }
         let active: Vec<bool> = places.iter().map(Option::is_some).collect();
-        layer.step(&now, &mut state, &active);
+        let levels = [levels, layer.recurrence.levels(held(&state, step, lengths, y.0.is_some()))];
+        layer.step(&now, levels, &mut state, &active);
         let Some(y) = &mut y.0 else { continue };
         for (row, place) in places.iter().enumerate() {
             if let Some(place) = place {
@@ -295,6 +343,13 @@ fn run(
         }
     }
     state
+}
+
+/// The elements of the state whose range decides how it is quantised. Where every state is an output, onnxruntime reads those of the
+/// step before, in which there is nothing of a sequence behind its end.
+fn held<'a>(state: &'a State, step: usize, lengths: &'a [usize], all: bool) -> impl Iterator<Item = f64> {
+    let rows = state.hidden.rows().into_iter().zip(lengths);
+    rows.filter(move |(_, length)| !all || step <= **length).flat_map(|(row, _)| row).copied()
 }
 
 #[cfg(test)]

@@ -55,6 +55,29 @@ impl Body {
         self.add(op, inputs, Vec::new(), 1).swap_remove(0)
     }
 
+    /// The same with attributes.
+    pub(super) fn variadic_with(&mut self, op: &str, inputs: &[Value], attributes: &[(&str, Attribute)]) -> Value {
+        let attributes = attributes.iter().map(|(name, value)| write::attribute(name, value)).collect();
+        self.add(op, inputs, attributes, 1).swap_remove(0)
+    }
+
+    /// Adds one with several outputs.
+    pub(super) fn outputs<const N: usize, const M: usize>(&mut self, op: &str, inputs: [&Value; N]) -> [Value; M] {
+        self.outputs_with(op, &inputs.map(Clone::clone), &[])
+    }
+
+    /// The same with any number of inputs, and attributes.
+    pub(super) fn outputs_with<const M: usize>(
+        &mut self,
+        op: &str,
+        inputs: &[Value],
+        attributes: &[(&str, Attribute)],
+    ) -> [Value; M] {
+        let attributes = attributes.iter().map(|(name, value)| write::attribute(name, value)).collect();
+        let mut outputs = self.add(op, inputs, attributes, M).into_iter();
+        std::array::from_fn(|_| outputs.next().unwrap_or_else(Body::absent))
+    }
+
     fn add(&mut self, op: &str, inputs: &[Value], attributes: Vec<AttributeProto>, outputs: usize) -> Vec<Value> {
         let mut first = format!("{}{op}_{}", self.prefix, self.nodes.len());
         while self.taken.iter().any(|taken| taken.starts_with(&first)) {
@@ -204,6 +227,22 @@ impl Body {
         self.add("If", &[always], branches.to_vec(), 1).swap_remove(0)
     }
 
+    /// One of two values: where the condition is known when the model is compiled, the branch that runs takes the place of the node, and
+    /// the other one need not have types. `names` is what the values of the branches begin with.
+    pub(super) fn choose(
+        &mut self,
+        condition: &Value,
+        names: [&'static str; 2],
+        then: impl FnOnce(&mut Body) -> Value,
+        otherwise: impl FnOnce(&mut Body) -> Value,
+    ) -> Value {
+        let branches = vec![
+            graph_attribute("then_branch", branch(names[0], then)),
+            graph_attribute("else_branch", branch(names[1], otherwise)),
+        ];
+        self.add("If", std::slice::from_ref(condition), branches, 1).swap_remove(0)
+    }
+
     /// The function with these inputs, whose body gives these outputs.
     pub(super) fn function(mut self, inputs: Vec<String>, outputs: &[Value]) -> FunctionProto {
         // A value that is an output twice, or an input, is one under a name of its own.
@@ -216,6 +255,15 @@ impl Body {
             ..FunctionProto::default()
         }
     }
+}
+
+/// A graph without inputs whose output is that value.
+fn branch(prefix: &'static str, of: impl FnOnce(&mut Body) -> Value) -> GraphProto {
+    let mut inner = Body { nodes: Vec::new(), prefix, taken: BTreeSet::new() };
+    let value = of(&mut inner);
+    // What is of the outside has a name of its own within.
+    let value = inner.op("Identity", [&value]);
+    GraphProto { name: Some(prefix.into()), output: vec![port(&value.0)], node: inner.nodes, ..GraphProto::default() }
 }
 
 fn names(values: &[Value]) -> Vec<String> {

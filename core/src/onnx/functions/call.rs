@@ -60,6 +60,11 @@ impl Call {
         self.optional(index).ok_or_else(|| bad(format!("input {index} is missing")))
     }
 
+    /// An attribute, if it is there or has a default.
+    pub(super) fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.attributes.get(name)
+    }
+
     /// An integer, if the attribute is there or has a default.
     pub(super) fn optional_int(&self, name: &str) -> Option<i64> {
         if let Some(Attribute::Int(value)) = self.attributes.get(name) { Some(*value) } else { None }

@@ -81,7 +81,8 @@ fn invalid_nodes_are_refused() {
 
 #[test]
 fn rows_are_in_the_order_of_names_and_not_among_the_operators() {
-    let names: Vec<_> = FUNCTIONS.iter().map(|def| def.name).collect();
+    // Those of onnxruntime's domain are behind the others.
+    let names: Vec<_> = FUNCTIONS.iter().map(|def| (def.domain == "com.microsoft", def.name)).collect();
     assert!(names.is_sorted());
     let twice = FUNCTIONS.iter().filter(|def| crate::ops::find(def.domain, def.name).is_some());
     assert_eq!(twice.map(|def| def.name).collect::<Vec<_>>(), [""; 0]);

@@ -1,14 +1,20 @@
 //! Models with recurrent layers, signals, regions of images, and random numbers.
 
 use byoc_plugin_api::Attribute::{self, Float, Floats, Int, Ints, String, Strings};
-use byoc_tests::onnx::{Model, Type};
+use byoc_tests::onnx::{Model, Type, tensor};
 
 use super::bases::Base;
 use super::tables::tables;
 
 /// All of them, and tables.
-pub(super) fn bases() -> [Base; 4] {
-    let all = [("tables", tables()), ("recurrent", recurrent()), ("regions", regions()), ("signals", signals())];
+pub(super) fn bases() -> [Base; 5] {
+    let all = [
+        ("tables", tables()),
+        ("recurrent", recurrent()),
+        ("integers", integers()),
+        ("regions", regions()),
+        ("signals", signals()),
+    ];
     all.map(|(name, model)| Base { name, model, settings: &[] })
 }
 
@@ -56,6 +62,21 @@ fn recurrent() -> Model {
     let model = add(model, "RNN", "x RNN_w RNN_r RNN_b lengths", "y3 h3", &[both]);
     let model = ["y1", "y2", "y3"].iter().fold(model, |model, name| output(model, name, &[3, 2, 2, 2]));
     ["h1", "c1", "h2", "h3"].iter().fold(model, |model, name| output(model, name, &[2, 2, 2]))
+}
+
+/// A recurrent layer of two hidden elements whose weights are integers.
+fn integers() -> Model {
+    let model = Model::default().domain("com.microsoft", 1).input("x", Type::Float, &[3, 2, 2]);
+    let bytes = |name: &str, shape: &[i64]| {
+        let count = shape.iter().product::<i64>() as u8;
+        tensor(name, Type::Int8, shape, (0..count).map(|i| i.wrapping_mul(37)).collect::<Vec<_>>())
+    };
+    let model = model.tensor(bytes("w", &[2, 2, 8])).tensor(bytes("zero", &[2])).tensor(bytes("zeros", &[2, 8]));
+    let model = weight(weight(weight(model, "scale", &[2]), "scales", &[2, 8]), "b", &[2, 16]);
+    let inputs = ["x", "w", "w", "b", "", "", "", "", "scale", "zero", "scales", "zeros"];
+    let both = [("direction", text("bidirectional"))];
+    let model = model.node_of(("com.microsoft", "DynamicQuantizeLSTM"), &inputs, &["y", "h", "c"], &both);
+    output(output(output(model, "y", &[3, 2, 2, 2]), "h", &[2, 2, 2]), "c", &[2, 2, 2])
 }
 
 /// What looks at images otherwise than by windows that slide over them.

@@ -28,18 +28,19 @@ impl Activation {
     ) -> Option<Activation> {
         let mut alpha = |default: f64| alphas.next().unwrap_or(default);
         let mut beta = |default: f64| betas.next().unwrap_or(default);
-        Some(match name {
-            "Affine" => Activation::Affine(alpha(1.0), beta(0.0)),
-            "Elu" => Activation::Elu(alpha(1.0)),
-            "HardSigmoid" => Activation::HardSigmoid(alpha(f64::from(0.2f32)), beta(0.5)),
-            "LeakyRelu" => Activation::LeakyRelu(alpha(f64::from(0.01f32))),
-            "Relu" => Activation::Relu,
-            "ScaledTanh" => Activation::ScaledTanh(alpha(1.0), beta(1.0)),
-            "Sigmoid" => Activation::Sigmoid,
-            "Softplus" => Activation::Softplus,
-            "Softsign" => Activation::Softsign,
-            "Tanh" => Activation::Tanh,
-            "ThresholdedRelu" => Activation::ThresholdedRelu(alpha(1.0)),
+        // In any case, as onnxruntime takes them.
+        Some(match name.to_ascii_lowercase().as_str() {
+            "affine" => Activation::Affine(alpha(1.0), beta(0.0)),
+            "elu" => Activation::Elu(alpha(1.0)),
+            "hardsigmoid" => Activation::HardSigmoid(alpha(f64::from(0.2f32)), beta(0.5)),
+            "leakyrelu" => Activation::LeakyRelu(alpha(f64::from(0.01f32))),
+            "relu" => Activation::Relu,
+            "scaledtanh" => Activation::ScaledTanh(alpha(1.0), beta(1.0)),
+            "sigmoid" => Activation::Sigmoid,
+            "softplus" => Activation::Softplus,
+            "softsign" => Activation::Softsign,
+            "tanh" => Activation::Tanh,
+            "thresholdedrelu" => Activation::ThresholdedRelu(alpha(1.0)),
             _ => return None,
         })
     }
@@ -89,8 +90,12 @@ impl Activation {
 
 /// The functions of all directions of a node, `count` of them.
 pub(super) fn all(node: &Node, count: usize) -> Result<Vec<Activation>, Error> {
-    let Some(Attribute::Strings(names)) = node.attributes.get("activations") else {
-        return Err(Error::new(format!("{} has no activations", node.op)));
+    // Core writes out what the nodes that it knows leave out.
+    let usual = ["Sigmoid", "Tanh", "Tanh"].map(str::to_owned).into_iter().cycle().take(count).collect();
+    let names = match node.attributes.get("activations") {
+        Some(Attribute::Strings(names)) if !names.is_empty() => names,
+        _ if super::is_dynamic(node) => &usual,
+        _ => return Err(Error::new(format!("{} has no activations", node.op))),
     };
     if names.len() != count {
         return Err(Error::new(format!("{} has {} activations, expected {count}", node.op, names.len())));

@@ -51,3 +51,35 @@ fn wrong_sizes_are_errors() {
     let error = all("GRU", &[("activations", list(&[1]))], inputs).expect_err("one gate").message;
     assert_eq!(error, "GRU of [1, 1, 1] by [1, 1, 1] and [1, 1, 1]");
 }
+
+/// A quantised LSTM whose gates are what the input gives them, so that its cell is a sum: one sequence, one hidden element.
+fn quantised(x: &[f32], parameters: [Option<Array<'static>>; 4]) -> Result<Vec<Vec<f64>>, String> {
+    let functions = ["Affine", "affine", "AFFINE"].map(str::to_owned).to_vec();
+    let weights = || tensor(&[1, 1, 4], &[130u8, 130, 130, 130]);
+    let [w_scale, w_zero, r_scale, r_zero] = parameters;
+    let mut inputs = vec![tensor(&[x.len(), 1, 1], x), weights(), weights()];
+    inputs.extend((3..8).map(|_| None));
+    inputs.extend([w_scale, w_zero, r_scale, r_zero]);
+    let attributes = [("activations", Attribute::Strings(functions))];
+    let outputs = all("com.microsoft.DynamicQuantizeLSTM", &attributes, inputs).map_err(|error| error.message)?;
+    Ok(outputs.iter().map(|output| output.to_f64().into_iter().collect()).collect())
+}
+
+#[test]
+fn inputs_and_states_are_quantised_by_their_own_ranges() {
+    let zero = || tensor(&[1], &[128u8]);
+    // Each gate is 2 * 0.5 of the input, 255 levels of 1; what the state gives is nothing.
+    let nothing = || tensor(&[1], &[0f32]);
+    let found = quantised(&[255.0, 1.4], [tensor(&[1], &[0.5f32]), zero(), nothing(), zero()]);
+    let first = [255.0 * 255.0, 255f64.powi(3)];
+    let cell = 1.0 * first[0] + 1.0;
+    assert_eq!(found, Ok(vec![vec![first[1], cell], vec![cell], vec![cell]]));
+    // A scale and a zero point for each gate: the forget gate is closed, and the output gate is twice the input.
+    let scales = tensor(&[1, 4], &[0.5f32, 1.0, 0.5, 0.5]);
+    let zeros = tensor(&[1, 4], &[128u8, 128, 130, 128]);
+    let found = quantised(&[255.0, 2.0], [scales, zeros, nothing(), zero()]);
+    assert_eq!(found, Ok(vec![vec![510.0 * 255.0 * 255.0, 16.0], vec![16.0], vec![4.0]]));
+    let found = quantised(&[1.0], [tensor(&[2], &[1f32, 1.0]), zero(), nothing(), zero()]);
+    let message = "input 8 of com.microsoft.DynamicQuantizeLSTM has the shape [2], expected [1] or [1, 4]";
+    assert_eq!(found, Err(message.to_owned()));
+}
