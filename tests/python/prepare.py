@@ -16,13 +16,13 @@ os.environ |= {
     "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
 }
 
-from zoo import bert, classical, const_variants, control_flow, digits, four_bits, free_sizes, functions, gpt2, kendryte, kendryte_qdq, light, mlp, mobilenet, node_cases, quantised, seeded, sequences
+from zoo import bert, classical, const_variants, control_flow, digits, four_bits, free_sizes, functions, gpt2, kendryte, kendryte_qdq, light, microsoft, mlp, mobilenet, node_cases, optimised, quantised, seeded, sequences
 from zoo.store import Task, make_folder, write_manifest
 
 
 def all_tasks() -> list[Task]:
     """Gives every task, the quick ones first."""
-    families = (light, node_cases, const_variants, mlp, mobilenet, seeded, kendryte, kendryte_qdq, digits, bert, gpt2, quantised, four_bits, free_sizes, functions, control_flow, sequences, classical)
+    families = (light, node_cases, const_variants, mlp, mobilenet, seeded, kendryte, kendryte_qdq, digits, bert, gpt2, quantised, four_bits, free_sizes, functions, control_flow, sequences, classical, microsoft, optimised)
     return [task for family in families for task in family.tasks()]
 
 

@@ -22,6 +22,7 @@ mod functions;
 mod graphs;
 mod inputs;
 mod lists;
+mod microsoft;
 mod specified;
 mod tables;
 mod tensors;

@@ -172,7 +172,7 @@ pub(super) const fn tensor(name: &'static str) -> AttributeDef {
     AttributeDef::new(name, Kind::Tensor, Default::Absent)
 }
 
-pub(super) const fn string(name: &'static str) -> AttributeDef {
+pub(crate) const fn string(name: &'static str) -> AttributeDef {
     AttributeDef::new(name, Kind::String, Default::Absent)
 }
 

@@ -4,6 +4,7 @@ mod classical;
 mod differential;
 mod digits;
 mod filetests;
+mod microsoft;
 mod models;
 mod nodes;
 
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
         ("differential", differential::trials),
         ("digits", digits::trials),
         ("filetests", filetests::trials),
+        ("microsoft", microsoft::trials),
         ("models", models::trials),
         ("nodes", nodes::trials),
     ])
