@@ -59,7 +59,11 @@ fn activations_follow_what_they_are_fused_with() {
     ];
     let attributes = [text("activation", "LeakyRelu"), float("activation_alpha", 0.5)];
     assert_eq!(nodes("FusedGemm", &["x", "w"], &["y"], &attributes), expected);
-    let expected = ["n/Conv_0 = Conv(x, w)", "n/Add_1 = Add(n/Conv_0, x)", "y = Identity(n/Add_1)"];
+    let expected = [
+        "n/Conv_0 = Conv(x, w) auto_pad=String(\"NOTSET\") group=Int(1)",
+        "n/Add_1 = Add(n/Conv_0, x)",
+        "y = Identity(n/Add_1)",
+    ];
     assert_eq!(nodes("FusedConv", &["x", "w", "", "x"], &["y"], &[]), expected);
 }
 
