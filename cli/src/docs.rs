@@ -138,8 +138,8 @@ that, it cannot be taken out (B203).
 const FUNCTIONS_OF_ONNX: &str = "
 ## Functions
 
-These are computed by other operators, most of them as ONNX defines them. A backend that brings one (`operators` in its description)
-gets the nodes whole; where nobody takes a node, the nodes of its function stand in its place.
+These are computed by other operators, most of them as ONNX defines them, those of `com.microsoft` as onnxruntime does. A backend that
+brings one (`operators` in its description) gets the nodes whole; where nobody takes a node, the nodes of its function stand in its place.
 
 ";
 

@@ -1,16 +1,16 @@
-"""Compares core's list of operators with ONNX's schemas: `operator_schemas.py LIST.json`; prints a line for each difference."""
+"""Compares core's list of operators with ONNX's schemas, and onnxruntime's: `operator_schemas.py LIST.json`; prints a line for each difference."""
 
-import functools
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
-from onnx import AttributeProto, defs, helper
-from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
+import onnx
+from onnx import defs, helper
+from onnxruntime.capi import onnxruntime_pybind11_state
 
-# The domain of onnxruntime's own operators, of which it has the schemas.
 MICROSOFT = "com.microsoft"
+# onnxruntime has them in ONNX's domain.
+ONLY_ONNXRUNTIME = {"SimplifiedLayerNormalization"}
 # Every operator of operator sets 1 to 5 could say which inputs it may overwrite.
 EVERYWHERE = {"consumed_inputs"}
 ANY = 2**31 - 1
@@ -63,6 +63,8 @@ def differences(newest: dict[str, int], operators: list[dict], functions: list[d
 def function_differences(function: dict, newest: int) -> list[str]:
     """Compares a function in all versions that core knows."""
     name = function["name"]
+    if function["domain"] == MICROSOFT or name in ONLY_ONNXRUNTIME:
+        return onnxruntime_differences(function)
     versions = range(function["since"], newest + 1)
     found = [line for version in versions for line in attribute_differences(function, version)]
     found += [line for version in versions for line in count_differences(function, version)]
@@ -73,30 +75,37 @@ def function_differences(function: dict, newest: int) -> list[str]:
     return found + default_differences(function, schema)
 
 
+def onnxruntime_differences(function: dict) -> list[str]:
+    """Compares a function of onnxruntime's own with its schema, and the defaults that this has: others are in its descriptions."""
+    schemas = onnxruntime_pybind11_state.get_all_operator_schema()
+    name, domain = function["name"], function["domain"]
+    schema = next((schema for schema in schemas if (schema.name, schema.domain) == (name, domain)), None)
+    if schema is None:
+        return [f"{name}: onnxruntime does not have it"]
+    found = []
+    theirs = {(name, attribute.type.name.lower(), attribute.required) for name, attribute in schema.attributes.items()}
+    ours = {(attribute["name"], attribute["kind"], attribute["required"]) for attribute in function["attributes"]}
+    if ours != theirs:
+        found.append(f"{name}: core has {sorted(ours - theirs)}, onnxruntime {sorted(theirs - ours)}")
+    counts = (*function["inputs"], function["outputs"])
+    if arity(schema) != counts:
+        found.append(f"{name}: core has {counts} as fewest and most inputs and most outputs, onnxruntime {arity(schema)}")
+    for attribute in function["attributes"]:
+        default = onnx.AttributeProto.FromString(schema.attributes[attribute["name"]]._default_value)
+        value = helper.get_attribute_value(default) if default.name else None
+        value = value.decode() if isinstance(value, bytes) else value
+        if value is not None and value != attribute["default"]:
+            found.append(f"{name}: {attribute['name']} is {attribute['default']} in core, {value} in onnxruntime")
+    return found
+
+
 def schema_of(operator: dict, version: int) -> defs.OpSchema | None:
     """Gives the form of an operator in that version of the operator set, if it has one."""
-    if operator["domain"] == MICROSOFT:
-        return schemas_of_onnxruntime().get(operator["name"])
     try:
         schema = defs.get_schema(operator["name"], max_inclusive_version=version, domain=operator["domain"])
     except defs.SchemaError:
         return None
     return None if schema.deprecated else schema
-
-
-@functools.cache
-def schemas_of_onnxruntime() -> dict[str, SimpleNamespace]:
-    """Gives the forms of onnxruntime's own operators by name, as those of ONNX are."""
-    def attribute(theirs: object) -> SimpleNamespace:
-        proto = AttributeProto.FromString(theirs._default_value)
-        kind = SimpleNamespace(name=str(theirs.type).rpartition(".")[2])
-        return SimpleNamespace(type=kind, required=theirs.required, default_value=proto)
-
-    def schema(theirs: object) -> SimpleNamespace:
-        counts = {name: getattr(theirs, name) for name in ("min_input", "max_input", "max_output")}
-        return SimpleNamespace(attributes={name: attribute(each) for name, each in theirs.attributes.items()}, **counts)
-
-    return {each.name: schema(each) for each in get_all_operator_schema() if each.domain == MICROSOFT and not each.deprecated}
 
 
 def attribute_differences(operator: dict, version: int) -> list[str]:

@@ -16,13 +16,13 @@ os.environ |= {
     "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
 }
 
-from zoo import bert, classical, const_variants, control_flow, digits, exported_recurrent, exported_text, exported_vision, four_bits, free_sizes, functions, gpt2, gradients, kendryte, kendryte_qdq, light, microsoft_quantised, mlp, mobilenet, node_cases, operators_quantised, quantised, seeded, sequences, suites, trained
+from zoo import bert, classical, const_variants, control_flow, digits, exported_recurrent, exported_text, exported_vision, four_bits, free_sizes, functions, gpt2, gradients, kendryte, kendryte_qdq, light, microsoft, microsoft_quantised, mlp, mobilenet, node_cases, operators_quantised, optimised, quantised, seeded, sequences, suites, trained
 from zoo.store import Task, make_folder, write_manifest
 
 
 def all_tasks() -> list[Task]:
     """Gives every task, the quick ones first."""
-    families = (light, node_cases, const_variants, mlp, mobilenet, seeded, kendryte, kendryte_qdq, digits, bert, gpt2, quantised, operators_quantised, four_bits, free_sizes, functions, gradients, control_flow, sequences, classical, microsoft_quantised, suites, trained, exported_recurrent, exported_text, exported_vision)
+    families = (light, node_cases, const_variants, mlp, mobilenet, seeded, kendryte, kendryte_qdq, digits, bert, gpt2, quantised, operators_quantised, four_bits, free_sizes, functions, gradients, control_flow, sequences, classical, microsoft, optimised, microsoft_quantised, suites, trained, exported_recurrent, exported_text, exported_vision)
     return [task for family in families for task in family.tasks()]
 
 

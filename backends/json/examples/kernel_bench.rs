@@ -218,6 +218,7 @@ fn bench_rest(threads: &[Threads; 2]) {
         v_dim: 64,
         scale: 0.125,
         causal: false,
+        hidden_gives_zeros: false,
         q: side,
         k: side,
         v: side,

@@ -6,6 +6,7 @@ use byoc_plugin_api::{Constants, Error, Generated, Job, Options, Region};
 
 use crate::program::{Program, text};
 
+mod attention_node;
 mod fold_norm;
 mod fuse_attention;
 mod fuse_epilogue;
@@ -42,6 +43,7 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
             fuse_gate::run(&mut graph);
             fuse_norm::run(&mut graph);
             fuse_attention::run(&mut graph);
+            attention_node::run(&mut graph);
         }
         fold_norm::run(&mut graph, fusion);
         lower::run(&mut graph);

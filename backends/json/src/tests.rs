@@ -2,6 +2,7 @@
 //! reference ones.
 
 mod allocation;
+mod attention;
 mod constants;
 mod fusion;
 pub(crate) mod harness;

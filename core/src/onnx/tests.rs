@@ -22,6 +22,7 @@ mod functions;
 mod graphs;
 mod inputs;
 mod lists;
+mod microsoft;
 mod microsoft_quantised;
 mod specified;
 mod tables;

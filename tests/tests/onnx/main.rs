@@ -8,6 +8,7 @@ mod differential;
 mod digits;
 mod filetests;
 mod generation;
+mod microsoft;
 mod microsoft_quantised;
 mod models;
 mod nodes;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         ("digits", digits::trials),
         ("filetests", filetests::trials),
         ("generation", generation::trials),
+        ("microsoft", microsoft::trials),
         ("microsoft_quantised", microsoft_quantised::trials),
         ("models", models::trials),
         ("nodes", nodes::trials),

@@ -38,7 +38,12 @@ impl Search<'_, '_> {
         let mut scores = self.scores(input, Scores::new(index))?;
         let (q, q_side) = self.heads(scores.q, &mut scores.scale)?;
         let (k, k_side) = self.keys(scores.k, &mut scores.scale)?;
-        let (v, v_side) = self.heads(matmul.input(1)?, &mut 1.0)?;
+        let mut factor = 1.0;
+        let (v, v_side) = self.heads(matmul.input(1)?, &mut factor)?;
+        // One of the values is none of the scores.
+        if factor != 1.0 {
+            return None;
+        }
         let mut output = matmul.output(0)?;
         let (q_shape, v_shape) = (self.graph.shape(scores.q), self.graph.shape(matmul.input(1)?));
         let [Dim::Fixed(heads), Dim::Fixed(head_dim)] = [&q_shape[1], &q_shape[3]] else { return None };
@@ -56,12 +61,14 @@ impl Search<'_, '_> {
         }
         let attention = Attention {
             heads: *heads,
+            kv_heads: None,
             head_dim: *head_dim,
             value_dim: *value_dim,
             scale: scores.scale as f32,
             causal: scores.causal,
             sides: [q_side, k_side, v_side],
             rows_first,
+            hidden_gives_zeros: false,
         };
         let op = Some(Op::Attention(attention)).filter(|op| op.check().is_ok() && (scores.scale as f32).is_finite())?;
         let inputs = vec![Some(q), Some(k), Some(v), scores.mask];
@@ -139,7 +146,7 @@ impl Search<'_, '_> {
     }
 
     /// Where the heads `[batch, head, row, column]` of `value` come from. A factor on the way goes into the scale.
-    fn heads(&self, value: usize, scale: &mut f64) -> Option<(usize, Side)> {
+    pub(super) fn heads(&self, value: usize, scale: &mut f64) -> Option<(usize, Side)> {
         let (value, factor) = self.unscaled(value);
         if factor != 1.0 && self.graph.shape(value).len() != 4 {
             return None;
@@ -184,7 +191,11 @@ impl Search<'_, '_> {
     /// The tensor that the rows of `value` are cut from along its last axis.
     fn cut(&self, value: usize, used: usize) -> Option<(usize, Side)> {
         let (_, view) = self.producer(value).filter(|(_, step)| step.op == Op::View)?;
-        let part = view.input(0)?;
+        self.part(view.input(0)?, used)
+    }
+
+    /// The tensor that a `Split` along the last axis has cut `part` from.
+    pub(super) fn part(&self, part: usize, used: usize) -> Option<(usize, Side)> {
         let (_, split) = self.producer(part).filter(|(_, step)| step.onnx() == Some("Split"))?;
         let source = split.input(0)?;
         let (shape, rank) = (self.graph.shape(source), self.graph.shape(source).len() as i64);

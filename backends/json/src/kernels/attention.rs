@@ -27,6 +27,8 @@ pub struct AttentionParams {
     pub scale: f32,
     /// Query i sees the keys up to i + kv_len - q_len.
     pub causal: bool,
+    /// Whether a query whose keys are all masked by -inf gives zeros and not NaN.
+    pub hidden_gives_zeros: bool,
     /// Strides of the queries: batch, head, row.
     pub q: [usize; 3],
     /// Strides of the keys: batch, head, row.
@@ -68,7 +70,7 @@ pub fn attention_scratch_len(p: &AttentionParams, threads: usize) -> Option<usiz
 }
 
 /// out = softmax(scale * Q K^T + mask) V for every batch and head, as the functions one after another: a query whose
-/// keys are all masked by -inf gives NaN, one that has no key at all gives zeros.
+/// keys are all masked by -inf gives NaN unless it is to give zeros, one that has no key at all gives zeros.
 ///
 /// # Panics
 /// If a slice is shorter than the strides reach, or rows of the output overlap.
@@ -176,6 +178,10 @@ impl Rows<'_> {
             let (row, hidden) = row.split_at_mut(self.visible(i));
             hidden.fill(0.0);
             self.add_mask(i, row);
+            if p.hidden_gives_zeros && row.iter().all(|&score| score == f32::NEG_INFINITY) {
+                row.fill(0.0);
+                continue;
+            }
             dispatch(isa, Softmax { row, log: false });
         }
         let product = GemmParams { b: [p.v[2], 1], c_row: p.out[2], ..GemmParams::dense(self.count, p.v_dim, keys) };
@@ -255,6 +261,7 @@ mod tests {
                 v_dim: dim,
                 scale: 0.25,
                 causal,
+                hidden_gives_zeros: false,
                 q: side(q_len, heads),
                 k: side(kv_len, kv_heads),
                 v: side(kv_len, kv_heads),

@@ -140,8 +140,13 @@ impl Pool {
 
 impl Attention {
     fn check(&self) -> Result<(), String> {
-        let Attention { heads, head_dim, value_dim, scale: _, causal: _, sides, rows_first: _ } = self;
-        range("the number of heads", &[*heads], 1, MAX_SIZE)?;
+        let Attention { heads, kv_heads, head_dim, value_dim, .. } = self;
+        let Attention { scale: _, causal: _, sides, rows_first: _, hidden_gives_zeros: _, .. } = self;
+        let kv_heads = kv_heads.unwrap_or(*heads);
+        range("the number of heads", &[*heads, kv_heads], 1, MAX_SIZE)?;
+        if heads % kv_heads != 0 {
+            return Err(format!("{heads} heads do not divide into {kv_heads} of keys"));
+        }
         range("the size of a head", &[*head_dim, *value_dim], 1, MAX_SIZE)?;
         sides.iter().try_for_each(|side| match side {
             Side::HeadsFirst => Ok(()),

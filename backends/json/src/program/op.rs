@@ -247,6 +247,9 @@ pub(crate) struct Pool {
 pub(crate) struct Attention {
     /// Number of heads.
     pub(crate) heads: usize,
+    /// Number of heads of keys and values, where there are fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kv_heads: Option<usize>,
     /// Size of a query and of a key.
     pub(crate) head_dim: usize,
     /// Size of a value.
@@ -260,6 +263,9 @@ pub(crate) struct Attention {
     pub(crate) sides: [Side; 3],
     /// Whether the output is [batch, row, head, column] rather than [batch, head, row, column].
     pub(crate) rows_first: bool,
+    /// Whether a query whose keys are all masked gives zeros, as ONNX's operator does, and not NaN, as its softmax does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) hidden_gives_zeros: bool,
 }
 
 /// Layout of an operand's heads.

@@ -17,14 +17,14 @@ pub(super) struct Value(pub(super) String);
 pub(super) struct Body {
     nodes: Vec<NodeProto>,
     /// What the values of this body begin with, so that a graph in it has names of its own.
-    prefix: &'static str,
+    prefix: String,
     /// Names that its values keep clear of: those in the graphs that the node has.
     taken: BTreeSet<String>,
 }
 
 impl Body {
     pub(super) fn new(taken: BTreeSet<String>) -> Body {
-        Body { nodes: Vec::new(), prefix: "", taken }
+        Body { nodes: Vec::new(), prefix: String::new(), taken }
     }
 
     /// Adds a node of ONNX's own domain.
@@ -57,8 +57,7 @@ impl Body {
 
     /// The same with attributes.
     pub(super) fn variadic_with(&mut self, op: &str, inputs: &[Value], attributes: &[(&str, Attribute)]) -> Value {
-        let attributes = attributes.iter().map(|(name, value)| write::attribute(name, value)).collect();
-        self.add(op, inputs, attributes, 1).swap_remove(0)
+        self.many(op, inputs, attributes, 1).swap_remove(0)
     }
 
     /// Adds one with several outputs.
@@ -73,9 +72,20 @@ impl Body {
         inputs: &[Value],
         attributes: &[(&str, Attribute)],
     ) -> [Value; M] {
-        let attributes = attributes.iter().map(|(name, value)| write::attribute(name, value)).collect();
-        let mut outputs = self.add(op, inputs, attributes, M).into_iter();
+        let mut outputs = self.many(op, inputs, attributes, M).into_iter();
         std::array::from_fn(|_| outputs.next().unwrap_or_else(Body::absent))
+    }
+
+    /// Adds one with any number of inputs, attributes and outputs.
+    pub(super) fn many(
+        &mut self,
+        op: &str,
+        inputs: &[Value],
+        attributes: &[(&str, Attribute)],
+        outputs: usize,
+    ) -> Vec<Value> {
+        let attributes = attributes.iter().map(|(name, value)| write::attribute(name, value)).collect();
+        self.add(op, inputs, attributes, outputs)
     }
 
     fn add(&mut self, op: &str, inputs: &[Value], attributes: Vec<AttributeProto>, outputs: usize) -> Vec<Value> {
@@ -193,7 +203,7 @@ impl Body {
         scanned: &[Value],
         step: impl FnOnce(&mut Body, &Value, &[Value]) -> (Value, Value),
     ) -> (Value, Value) {
-        let mut inner = Body { nodes: Vec::new(), prefix: "step_", taken: BTreeSet::new() };
+        let mut inner = Body { nodes: Vec::new(), prefix: "step_".into(), taken: BTreeSet::new() };
         let given: Vec<_> = (0..=scanned.len()).map(|index| Value(format!("step_in_{index}"))).collect();
         let (next, element) = step(&mut inner, &given[0], &given[1..]);
         let ports = |values: &[Value]| values.iter().map(|value| port(&value.0)).collect();
@@ -227,26 +237,65 @@ impl Body {
         self.add("If", &[always], branches.to_vec(), 1).swap_remove(0)
     }
 
-    /// One of two values: where the condition is known when the model is compiled, the branch that runs takes the place of the node, and
-    /// the other one need not have types. `names` is what the values of the branches begin with.
+    /// What one of two lists of nodes gives, by a condition. One that follows from ranks and fixed sizes is known when the model is
+    /// compiled, and the branch stands in the place of the choice. Both give as many values.
     pub(super) fn choose(
         &mut self,
         condition: &Value,
-        names: [&'static str; 2],
+        then: impl FnOnce(&mut Body) -> Vec<Value>,
+        otherwise: impl FnOnce(&mut Body) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let place = self.nodes.len();
+        let inner = |what: &str| Body {
+            nodes: Vec::new(),
+            prefix: format!("{}{what}_{place}_", self.prefix),
+            taken: self.taken.clone(),
+        };
+        let (mut first, mut second) = (inner("then"), inner("else"));
+        let (chosen, other) = (then(&mut first), otherwise(&mut second));
+        let count = chosen.len();
+        let branches = [("then_branch", first.graph(&chosen)), ("else_branch", second.graph(&other))];
+        let branches = branches.map(|(name, graph)| graph_attribute(name, graph));
+        self.add("If", std::slice::from_ref(condition), branches.to_vec(), count)
+    }
+
+    /// As [`Body::choose`], of one value.
+    pub(super) fn either(
+        &mut self,
+        condition: &Value,
         then: impl FnOnce(&mut Body) -> Value,
         otherwise: impl FnOnce(&mut Body) -> Value,
     ) -> Value {
-        let branches = vec![
-            graph_attribute("then_branch", branch(names[0], then)),
-            graph_attribute("else_branch", branch(names[1], otherwise)),
-        ];
-        self.add("If", std::slice::from_ref(condition), branches, 1).swap_remove(0)
+        self.choose(condition, |body| vec![then(body)], |body| vec![otherwise(body)]).swap_remove(0)
+    }
+
+    /// Whether a value has that many dimensions.
+    pub(super) fn has_rank(&mut self, x: &Value, rank: i64) -> Value {
+        let shape = self.sizes(x, 0, None);
+        let (found, wanted) = (self.op("Size", [&shape]), self.int(rank));
+        self.op("Equal", [&found, &wanted])
+    }
+
+    /// These nodes as a branch that gives values.
+    fn graph(mut self, outputs: &[Value]) -> GraphProto {
+        // A branch may give what it does not make.
+        let outputs: Vec<_> = outputs.iter().map(|value| self.op("Identity", [value])).collect();
+        GraphProto {
+            name: Some("branch".into()),
+            output: outputs.iter().map(|value| port(&value.0)).collect(),
+            node: self.nodes,
+            ..GraphProto::default()
+        }
     }
 
     /// The function with these inputs, whose body gives these outputs.
     pub(super) fn function(mut self, inputs: Vec<String>, outputs: &[Value]) -> FunctionProto {
-        // A value that is an output twice, or an input, is one under a name of its own.
-        let outputs: Vec<_> = outputs.iter().map(|value| self.op("Identity", [value])).collect();
+        // A value that is an output twice, or an input, is one under a name of its own. One that is absent has been refused where
+        // it is asked for.
+        let outputs: Vec<_> = outputs
+            .iter()
+            .map(|value| if value.0.is_empty() { value.clone() } else { self.op("Identity", [value]) })
+            .collect();
         FunctionProto {
             input: inputs,
             output: names(&outputs),
@@ -255,15 +304,6 @@ impl Body {
             ..FunctionProto::default()
         }
     }
-}
-
-/// A graph without inputs whose output is that value.
-fn branch(prefix: &'static str, of: impl FnOnce(&mut Body) -> Value) -> GraphProto {
-    let mut inner = Body { nodes: Vec::new(), prefix, taken: BTreeSet::new() };
-    let value = of(&mut inner);
-    // What is of the outside has a name of its own within.
-    let value = inner.op("Identity", [&value]);
-    GraphProto { name: Some(prefix.into()), output: vec![port(&value.0)], node: inner.nodes, ..GraphProto::default() }
 }
 
 fn names(values: &[Value]) -> Vec<String> {

@@ -17,6 +17,8 @@ pub(super) struct Call {
     /// The version of the operator set.
     pub(super) version: i64,
     inputs: Vec<Value>,
+    /// Which outputs the node has.
+    outputs: Vec<bool>,
     /// With the defaults.
     attributes: BTreeMap<&'static str, Attribute>,
     graphs: BTreeMap<&'static str, GraphProto>,
@@ -42,7 +44,8 @@ impl Call {
         let given =
             |(name, formal): (&String, &String)| Value(if name.is_empty() { String::new() } else { formal.clone() });
         let inputs = node.input.iter().zip(inputs).map(given).collect();
-        Ok(Call { version, inputs, attributes: values, graphs })
+        let outputs = node.output.iter().map(|name| !name.is_empty()).collect();
+        Ok(Call { version, inputs, outputs, attributes: values, graphs })
     }
 
     /// An optional input, where it is there.
@@ -63,6 +66,50 @@ impl Call {
     /// An attribute, if it is there or has a default.
     pub(super) fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.get(name)
+    }
+
+    /// Fails where an optional input is there.
+    pub(super) fn refuse_input(&self, index: usize, name: &str) -> Result<()> {
+        self.optional(index).map_or(Ok(()), |_| Err(bad(format!("input {index} ({name}) is not supported"))))
+    }
+
+    /// Whether the node has that output.
+    pub(super) fn wants(&self, index: usize) -> bool {
+        self.outputs.get(index) == Some(&true)
+    }
+
+    /// Fails where an optional output is asked for.
+    pub(super) fn refuse_output(&self, index: usize, name: &str) -> Result<()> {
+        if self.wants(index) { Err(bad(format!("output {index} ({name}) is not supported"))) } else { Ok(()) }
+    }
+
+    /// Fails where an integer is another one.
+    pub(super) fn expect_int(&self, name: &str, expected: i64) -> Result<()> {
+        match self.int(name) {
+            found if found == expected => Ok(()),
+            found => Err(bad(format!("attribute '{name}' is {found}, and only {expected} is supported"))),
+        }
+    }
+
+    /// An integer that is 0 or 1.
+    pub(super) fn flag(&self, name: &str) -> Result<bool> {
+        match self.int(name) {
+            value @ (0 | 1) => Ok(value == 1),
+            other => Err(bad(format!("attribute '{name}' is {other}, expected 0 or 1"))),
+        }
+    }
+
+    /// An integer that is at least 1.
+    pub(super) fn count(&self, name: &str) -> Result<i64> {
+        match self.int(name) {
+            value @ 1.. => Ok(value),
+            other => Err(bad(format!("attribute '{name}' is {other}, expected at least 1"))),
+        }
+    }
+
+    /// Those of some attributes that are there, as they are.
+    pub(super) fn given(&self, names: &[&'static str]) -> Vec<(&'static str, Attribute)> {
+        names.iter().filter_map(|&name| Some((name, self.attributes.get(name)?.clone()))).collect()
     }
 
     /// An integer, if the attribute is there or has a default.
@@ -88,6 +135,16 @@ impl Call {
     /// A list of integers, if the attribute is there.
     pub(super) fn ints(&self, name: &str) -> Option<&[i64]> {
         if let Some(Attribute::Ints(values)) = self.attributes.get(name) { Some(values) } else { None }
+    }
+
+    /// A list of numbers, empty where the attribute is not there.
+    pub(super) fn floats(&self, name: &str) -> &[f32] {
+        if let Some(Attribute::Floats(values)) = self.attributes.get(name) { values } else { &[] }
+    }
+
+    /// A text, empty where the attribute is not there.
+    pub(super) fn text(&self, name: &str) -> &str {
+        if let Some(Attribute::String(text)) = self.attributes.get(name) { text } else { "" }
     }
 
     /// A text that is one of some words.
@@ -122,6 +179,7 @@ fn read(attribute: &AttributeDef, given: &AttributeProto) -> Option<Attribute> {
         (Kind::Float, AttributeType::Float) => Some(Attribute::Float(given.f.unwrap_or_default())),
         (Kind::String, AttributeType::String) => text().map(Attribute::String),
         (Kind::Ints, AttributeType::Ints) => Some(Attribute::Ints(given.ints.clone())),
+        (Kind::Floats, AttributeType::Floats) => Some(Attribute::Floats(given.floats.clone())),
         _ => None,
     }
 }

@@ -8,6 +8,7 @@ use super::super::write;
 use super::functions::{brought, nodes_for};
 use super::*;
 
+const MICROSOFT: &str = "com.microsoft";
 const FLOAT: DataType = DataType::Float;
 
 /// A model of that operator set with one node `n`, from `inputs` of `[2, 4, 6, 6]` to `y`.
@@ -82,7 +83,7 @@ fn invalid_nodes_are_refused() {
 #[test]
 fn rows_are_in_the_order_of_names_and_not_among_the_operators() {
     // Those of onnxruntime's domain are behind the others.
-    let names: Vec<_> = FUNCTIONS.iter().map(|def| (def.domain == "com.microsoft", def.name)).collect();
+    let names: Vec<_> = FUNCTIONS.iter().map(|def| (def.domain == MICROSOFT, def.name)).collect();
     assert!(names.is_sorted());
     let twice = FUNCTIONS.iter().filter(|def| crate::ops::find(def.domain, def.name).is_some());
     assert_eq!(twice.map(|def| def.name).collect::<Vec<_>>(), [""; 0]);

@@ -29,13 +29,20 @@ pub(super) fn attention(signature: &Signature<'_>, attention: &Attention) -> Res
 }
 
 fn params(signature: &Signature<'_>, attention: &Attention) -> Option<AttentionParams> {
-    let &[batch, x, y, value_dim] = signature.output(0).ok()? else { return None };
-    let (heads, q_len) = if attention.rows_first { (y, x) } else { (x, y) };
+    let (batch, heads, q_len, value_dim) = match *signature.output(0).ok()? {
+        [batch, q_len, heads, value_dim] if attention.rows_first => (batch, heads, q_len, value_dim),
+        [batch, heads, q_len, value_dim] => (batch, heads, q_len, value_dim),
+        [batch, q_len, hidden] if attention.rows_first && hidden % attention.heads == 0 => {
+            (batch, attention.heads, q_len, hidden / attention.heads)
+        }
+        _ => return None,
+    };
     if heads != attention.heads || value_dim != attention.value_dim || batch == 0 {
         return None;
     }
+    let kv_heads = attention.kv_heads.unwrap_or(heads);
     // Rows of one batch, and strides by batch, head and row.
-    let side = |index: usize, columns: usize| {
+    let side = |index: usize, columns: usize, heads: usize| {
         let elements: usize = signature.input(index).ok()?.iter().product();
         let (row, start, used) = match attention.sides[index] {
             Side::HeadsFirst => (columns.checked_mul(heads)?, 0, columns.checked_mul(heads)?),
@@ -52,9 +59,9 @@ fn params(signature: &Signature<'_>, attention: &Attention) -> Option<AttentionP
         };
         Some((rows, strides))
     };
-    let (rows, q) = side(0, attention.head_dim)?;
-    let (kv_len, k) = side(1, attention.head_dim)?;
-    let (values, v) = side(2, value_dim)?;
+    let (rows, q) = side(0, attention.head_dim, heads)?;
+    let (kv_len, k) = side(1, attention.head_dim, kv_heads)?;
+    let (values, v) = side(2, value_dim, kv_heads)?;
     if rows != q_len || values != kv_len || (attention.causal && q_len != kv_len) {
         return None;
     }
@@ -69,13 +76,14 @@ fn params(signature: &Signature<'_>, attention: &Attention) -> Option<AttentionP
     Some(AttentionParams {
         batch,
         heads,
-        kv_heads: heads,
+        kv_heads,
         q_len,
         kv_len,
         head_dim: attention.head_dim,
         v_dim: value_dim,
         scale: attention.scale,
         causal: attention.causal,
+        hidden_gives_zeros: attention.hidden_gives_zeros,
         q,
         k,
         v,

@@ -80,23 +80,20 @@ fn scores_mask(body: &mut Body, call: &Call, mask: &Value, past: Option<&Value>)
     let rank = body.op("Size", [&shape]);
     let [one, two, four] = [1, 2, 4].map(|rank| body.int(rank));
     let [is_list, is_table, is_square] = [one, two, four].map(|wanted| body.op("Equal", [&rank, &wanted]));
-    let seen = body.choose(
+    let seen = body.either(
         &is_list,
-        ["list_", "table_"],
         |body| within(body, mask, &batch, &keys),
         |body| {
-            let shown = body.choose(
+            let shown = body.either(
                 &is_square,
-                ["square_", "part_"],
                 |body| {
                     let (zero, axes) = (body.ints(&[0]), body.ints(&[2, 3]));
                     let (start, end) = (body.concat(&[&before, &zero], 0), body.concat(&[&keys, &keys], 0));
                     body.op("Slice", [mask, &start, &end, &axes])
                 },
                 |body| {
-                    body.choose(
+                    body.either(
                         &is_table,
-                        ["keys_", "pairs_"],
                         |body| {
                             let axes = body.ints(&[1, 2]);
                             body.op("Unsqueeze", [mask, &axes])

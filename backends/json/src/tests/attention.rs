@@ -1,0 +1,122 @@
+//! ONNX's operator `Attention` as the kernel that the written-out form becomes.
+
+use byoc_plugin_api::{Attribute, DType};
+
+use super::harness::{calls, check, empty};
+
+/// The calls of a node on heads that are a dimension: queries, keys, their heads, a mask of that shape, and attributes.
+fn apart([queries, keys]: [usize; 2], [heads, kv_heads]: [usize; 2], mask: &[usize], attributes: &str) -> Vec<String> {
+    let (batch, size, wide) = (2, 8, 4);
+    let mut net = empty();
+    let q = net.input([batch, heads, queries, size]);
+    let k = net.input([batch, kv_heads, keys, size]);
+    let v = net.input([batch, kv_heads, keys, wide]);
+    let mut inputs = vec![q, k, v];
+    if !mask.is_empty() {
+        inputs.push(net.weight(mask));
+    }
+    let y = net.node("Attention", &inputs, [batch, heads, queries, wide], attributes);
+    net.output(y);
+    check(&net, &[]);
+    calls(&net)
+}
+
+#[test]
+fn heads_apart_are_one_kernel() {
+    for heads in [[2, 2], [6, 2], [3, 1]] {
+        assert_eq!(apart([5, 7], heads, &[], ""), ["attention"]);
+        assert_eq!(apart([7, 7], heads, &[], "is_causal=1"), ["attention"]);
+        assert_eq!(apart([1, 7], heads, &[7], "scale=0.3"), ["attention"]);
+        assert_eq!(apart([5, 7], heads, &[2, 1, 1, 7], ""), ["attention"]);
+        assert_eq!(apart([5, 7], heads, &[heads[0], 5, 7], ""), ["attention"]);
+    }
+}
+
+#[test]
+fn what_the_kernel_does_not_do_stays_a_node() {
+    for (keys, mask, attributes) in [
+        (7, vec![], "is_causal=1"),
+        (7, vec![5, 6], ""),
+        (7, vec![1], ""),
+        (5, vec![], "softcap=2.0"),
+        (5, vec![], "left_window_size=2"),
+        (5, vec![], "right_window_size=0"),
+    ] {
+        assert_eq!(apart([5, keys], [4, 2], &mask, attributes), ["reference"], "{mask:?} {attributes}");
+    }
+}
+
+/// Heads side by side: out of three products, or out of one that is cut.
+#[test]
+fn heads_in_rows_are_read_where_they_are() {
+    let (batch, rows, hidden) = (2, 6, 24);
+    for cut in [false, true] {
+        let mut net = empty();
+        let x = net.input([batch, rows, hidden]);
+        let parts = if cut {
+            let w = net.weight([hidden, 48]);
+            let all = net.node("MatMul", &[x, w], [batch, rows, 48], &[]);
+            let shapes = [24, 12, 12].map(|size| [batch, rows, size].into());
+            let sizes = net.ints(&[24, 12, 12]);
+            net.nodes("Split", &[Some(all), Some(sizes)], &shapes, "axis=-1")
+        } else {
+            [24, 12, 12].map(|size| net.input([batch, rows, size])).to_vec()
+        };
+        let y = net.node("Attention", &parts, [batch, rows, hidden], "q_num_heads=4 kv_num_heads=2 is_causal=1");
+        net.output(y);
+        let expected: &[&str] = if cut { &["gemm", "attention"] } else { &["attention"] };
+        assert_eq!(calls(&net), expected, "cut {cut}");
+        check(&net, &[]);
+    }
+}
+
+#[test]
+fn transpositions_around_the_node_are_read_through() {
+    let (batch, rows, heads, size) = (2, 5, 3, 8);
+    let mut net = empty();
+    let perm = [("perm", Attribute::Ints(vec![0, 2, 1, 3]))];
+    let parts: Vec<_> = (0..3)
+        .map(|_| {
+            let x = net.input([batch, rows, heads, size]);
+            net.node("Transpose", &[x], [batch, heads, rows, size], &perm)
+        })
+        .collect();
+    let y = net.node("Attention", &parts, [batch, heads, rows, size], &[]);
+    let y = net.node("Transpose", &[y], [batch, rows, heads, size], &perm);
+    net.output(y);
+    assert_eq!(calls(&net), ["attention"]);
+    check(&net, &[]);
+}
+
+#[test]
+fn a_query_that_sees_nothing_gives_zeros() {
+    let mut net = empty();
+    let q = net.input([1, 2, 2, 8]);
+    let (k, v) = (net.input([1, 2, 3, 8]), net.input([1, 2, 3, 8]));
+    let least = f64::NEG_INFINITY;
+    let mask = net.numbers((DType::F32, [2, 3]), &[least, least, least, 0.0, least, 0.5]);
+    let y = net.node("Attention", &[q, k, v, mask], [1, 2, 2, 8], &[]);
+    net.output(y);
+    assert_eq!(calls(&net), ["attention"]);
+    check(&net, &[]);
+}
+
+/// A factor of the values is none of the scores.
+#[test]
+fn values_that_are_scaled_stay_scaled() {
+    let (batch, heads, rows, size) = (1, 2, 5, 4);
+    let mut net = empty();
+    let x = net.input([batch, rows, heads, size]);
+    let shape = [batch, heads, rows, size];
+    let turned = |perm: [i64; 4]| [("perm", Attribute::Ints(perm.to_vec()))];
+    let q = net.node("Transpose", &[x], shape, &turned([0, 2, 1, 3]));
+    let k = net.node("Transpose", &[x], [batch, heads, size, rows], &turned([0, 2, 3, 1]));
+    let v = net.node("Transpose", &[x], shape, &turned([0, 2, 1, 3]));
+    let two = net.number(2.0);
+    let v = net.node("Mul", &[v, two], shape, &[]);
+    let scores = net.node("MatMul", &[q, k], [batch, heads, rows, rows], &[]);
+    let weights = net.node("Softmax", &[scores], [batch, heads, rows, rows], "axis=-1");
+    let y = net.node("MatMul", &[weights, v], shape, &[]);
+    net.output(y);
+    check(&net, &[]);
+}
