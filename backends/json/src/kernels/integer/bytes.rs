@@ -158,10 +158,7 @@ impl Kernel for Largest<'_> {
         let flip = image.reading().0;
         for (window, y) in windows.zip(y.chunks_exact_mut(image.channels.max(1))) {
             y.fill(0);
-            image.taps(window, |_, channels| {
-                let x = channels.unwrap_or_default();
-                y.iter_mut().zip(x).for_each(|(y, &x)| *y = (*y).max(x ^ flip));
-            });
+            image.taps(window, |_, x| y.iter_mut().zip(x).for_each(|(y, &x)| *y = (*y).max(x ^ flip)));
             y.iter_mut().for_each(|y| *y ^= flip);
         }
     }

@@ -133,10 +133,10 @@ impl Work<'_> {
     /// Computes up to six windows.
     fn tile(&self, windows: Range<usize>) {
         let (channels, pairs) = (self.image.channels, self.taps.div_ceil(2));
-        // An odd number of taps has a weight of 0 behind it.
+        // Those outside of the image are padding; an odd number of taps has a weight of 0 behind it.
         let mut taps = [[self.padding.as_ptr(); MAX_TAPS]; MOST_ROWS];
         for (taps, window) in taps.iter_mut().zip(windows.clone()) {
-            self.image.taps(window, |tap, channels| taps[tap] = channels.unwrap_or(self.padding).as_ptr());
+            self.image.taps(window, |tap, channels| taps[tap] = channels.as_ptr());
         }
         for (step, first) in (0..channels).step_by(WIDE).enumerate() {
             let step = Step {
@@ -194,7 +194,7 @@ impl Step<'_> {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Isa` that reaches the kernels was checked against the CPU; the caller vouches for the taps.
             Isa::Avx2 | Isa::Avx512 if self.count == WIDE => unsafe {
-                if self.flip == 0 { self.avx2::<false>(sums) } else { self.avx2::<true>(sums) }
+                if self.flip == 0 { x86::add::<false>(self, sums) } else { x86::add::<true>(self, sums) }
             },
             // SAFETY: as above.
             _ => unsafe { self.portable(sums) },
@@ -216,44 +216,60 @@ impl Step<'_> {
             }
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::{
+        __m128i, __m256i, _mm_loadu_si128, _mm_set1_epi8, _mm_xor_si128, _mm256_add_epi32, _mm256_cvtepu8_epi16,
+        _mm256_loadu_si256, _mm256_madd_epi16, _mm256_permute2x128_si256, _mm256_setzero_si256, _mm256_storeu_si256,
+        _mm256_unpackhi_epi16, _mm256_unpacklo_epi16,
+    };
+
+    use super::{MAX_TAPS, PANEL, Step, Sums, WIDE};
+
+    /// Sixteen channels of a tap. Not a closure: one that is not inlined has no vectors.
+    ///
+    /// # Safety
+    /// The CPU has AVX2, and the bytes may be read.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn load<const SIGNED: bool>(bytes: *const u8) -> __m256i {
+        // SAFETY: the caller vouches for it.
+        let bytes = unsafe { _mm_loadu_si128(bytes.cast::<__m128i>()) };
+        _mm256_cvtepu8_epi16(if SIGNED { _mm_xor_si128(bytes, _mm_set1_epi8(i8::MIN)) } else { bytes })
+    }
 
     /// Two products of each channel at a time: 255 times 255, twice, is exact in `i32`.
     ///
     /// # Safety
     /// As [`Step::add`], for sixteen channels; the CPU has AVX2.
-    #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    unsafe fn avx2<const SIGNED: bool>(&self, sums: &mut Sums) {
-        use std::arch::x86_64::{
-            __m128i, __m256i, _mm_loadu_si128, _mm_set1_epi8, _mm_xor_si128, _mm256_add_epi32, _mm256_cvtepu8_epi16,
-            _mm256_loadu_si256, _mm256_madd_epi16, _mm256_permute2x128_si256, _mm256_setzero_si256,
-            _mm256_storeu_si256, _mm256_unpackhi_epi16, _mm256_unpacklo_epi16,
-        };
-        let flip = _mm_set1_epi8(self.flip as i8);
-        for (row, taps) in self.taps.iter().enumerate() {
+    pub(super) unsafe fn add<const SIGNED: bool>(step: &Step<'_>, sums: &mut Sums) {
+        let pairs = step.weights.len() / WIDE;
+        assert!(pairs <= MAX_TAPS / 2);
+        // No iterators of slices: what is not inlined has no vectors.
+        for row in 0..step.taps.len() {
+            let taps = step.taps[row].as_ptr();
             let mut totals = [_mm256_setzero_si256(); 2];
-            for (taps, weights) in taps.chunks_exact(2).zip(self.weights.chunks_exact(WIDE)) {
+            for pair in 0..pairs {
                 // SAFETY: sixteen channels of each tap, and as many pairs of weights.
                 unsafe {
-                    let load = |tap: *const u8| {
-                        let bytes = _mm_loadu_si128(tap.add(self.first).cast::<__m128i>());
-                        _mm256_cvtepu8_epi16(if SIGNED { _mm_xor_si128(bytes, flip) } else { bytes })
-                    };
-                    let (a, b) = (load(taps[0]), load(taps[1]));
-                    let weights = weights.as_ptr().cast::<__m256i>();
-                    let (v, w) = (_mm256_loadu_si256(weights), _mm256_loadu_si256(weights.add(1)));
-                    let low = _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), v);
-                    let high = _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), w);
+                    let weights = step.weights.as_ptr().add(pair * WIDE).cast::<__m256i>();
+                    let a = load::<SIGNED>((*taps.add(2 * pair)).add(step.first));
+                    let b = load::<SIGNED>((*taps.add(2 * pair + 1)).add(step.first));
+                    let low = _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), _mm256_loadu_si256(weights));
+                    let high = _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), _mm256_loadu_si256(weights.add(1)));
                     totals = [_mm256_add_epi32(totals[0], low), _mm256_add_epi32(totals[1], high)];
                 }
             }
             let [low, high] = totals;
             let halves = [_mm256_permute2x128_si256::<0x20>(low, high), _mm256_permute2x128_si256::<0x31>(low, high)];
-            for (sums, half) in sums.iter_mut().zip(halves) {
+            for half in 0..2 {
                 // SAFETY: rows of eight.
                 unsafe {
-                    let row = sums[row * PANEL..][..PANEL].as_mut_ptr().cast::<__m256i>();
-                    _mm256_storeu_si256(row, _mm256_add_epi32(_mm256_loadu_si256(row), half));
+                    let row = sums[half][row * PANEL..][..PANEL].as_mut_ptr().cast::<__m256i>();
+                    _mm256_storeu_si256(row, _mm256_add_epi32(_mm256_loadu_si256(row), halves[half]));
                 }
             }
         }

@@ -124,6 +124,7 @@ pub(super) struct Finish<'a> {
 /// # Safety
 /// The rows and columns are in C, and nothing else accesses them.
 pub(super) unsafe fn run(isa: Isa, finish: Finish<'_>) {
+    assert!(finish.sums.len() <= MOST_ROWS);
     match isa {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` that reaches the kernels was checked against the CPU; the caller vouches for C.
@@ -227,65 +228,127 @@ mod x86 {
         }
     }
 
+    /// What the columns of a tile have in common. There are no closures and iterators of slices in this module: what is not inlined
+    /// has no vectors.
+    struct Panel {
+        zeros: __m256i,
+        bias: __m256i,
+        factors: __m256,
+        offsets: __m256,
+        lo: __m256,
+        hi: __m256,
+        needs_sums: bool,
+    }
+
+    impl Panel {
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        fn new(finish: &Finish<'_>, (lo, hi): (f32, f32)) -> Panel {
+            let (e, range) = (finish.e, &finish.columns);
+            Panel {
+                zeros: integers(e.zeros, range, e.zero),
+                bias: integers(e.bias, range, 0),
+                factors: reals(e.factors, range, 1.0),
+                offsets: reals(e.offsets, range, 0.0),
+                lo: _mm256_set1_ps(lo),
+                hi: _mm256_set1_ps(hi),
+                needs_sums: e.needs_sums(),
+            }
+        }
+
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        fn total(&self, finish: &Finish<'_>, row: usize) -> __m256i {
+            // SAFETY: a tile has as many rows of eight as there are sums, as `run` checks.
+            let mut total = unsafe { _mm256_loadu_si256(finish.product.as_ptr().add(row * PANEL).cast::<__m256i>()) };
+            if self.needs_sums {
+                let sum = _mm256_set1_epi32(finish.sums[row]);
+                total = _mm256_sub_epi32(total, _mm256_mullo_epi32(self.zeros, sum));
+            }
+            _mm256_add_epi32(total, self.bias)
+        }
+
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        fn real(&self, finish: &Finish<'_>, row: usize) -> __m256 {
+            let scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(self.total(finish, row)), self.factors);
+            // The second operand is taken where the first one is NaN.
+            _mm256_min_ps(_mm256_max_ps(_mm256_add_ps(scaled, self.offsets), self.lo), self.hi)
+        }
+    }
+
     /// As `Finish::portable`: the same operations on eight columns at a time. Conversions round to even.
     ///
     /// # Safety
     /// As [`super::run`]; the CPU has AVX2.
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn avx2(finish: &Finish<'_>) {
-        let Finish { product, sums, columns: range, out, e, .. } = finish;
-        let count = range.len();
-        let zeros = integers(e.zeros, range, e.zero);
-        let bias = integers(e.bias, range, 0);
-        let (factors, offsets) = (reals(e.factors, range, 1.0), reals(e.offsets, range, 0.0));
-        let (lo, hi) = (_mm256_set1_ps(e.clamp.0), _mm256_set1_ps(e.clamp.1));
-        let needs_sums = e.needs_sums();
-        for (index, (product, &sum)) in product.chunks_exact(PANEL).zip(*sums).enumerate() {
-            // SAFETY: a row of eight sums.
-            let mut total = unsafe { _mm256_loadu_si256(product.as_ptr().cast::<__m256i>()) };
-            if needs_sums {
-                total = _mm256_sub_epi32(total, _mm256_mullo_epi32(zeros, _mm256_set1_epi32(sum)));
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            match finish.out {
+                Target::Sums(out) => sums(finish, out),
+                Target::Real(out) => numbers(finish, out),
+                Target::Bytes(out, byte, zero) => bytes(finish, out, byte, zero),
             }
-            total = _mm256_add_epi32(total, bias);
-            let at = finish.at(index);
-            let real = || {
-                let scaled = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(total), factors), offsets);
-                // The second operand is taken where the first one is NaN.
-                _mm256_min_ps(_mm256_max_ps(scaled, lo), hi)
-            };
-            // SAFETY: `count` elements from there on are this task's own.
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    unsafe fn sums(finish: &Finish<'_>, out: *mut i32) {
+        let panel = Panel::new(finish, finish.e.clamp);
+        for index in 0..finish.sums.len() {
+            let mut row = [0i32; PANEL];
+            // SAFETY: eight elements, of which the caller vouches for as many as there are columns.
             unsafe {
-                match *out {
-                    Target::Sums(out) => {
-                        let mut row = [0i32; PANEL];
-                        _mm256_storeu_si256(row.as_mut_ptr().cast::<__m256i>(), total);
-                        std::ptr::copy_nonoverlapping(row.as_ptr(), out.add(at), count);
-                    }
-                    Target::Real(out) if count == PANEL => _mm256_storeu_ps(out.add(at), real()),
-                    Target::Real(out) => {
-                        let mut row = [0f32; PANEL];
-                        _mm256_storeu_ps(row.as_mut_ptr(), real());
-                        std::ptr::copy_nonoverlapping(row.as_ptr(), out.add(at), count);
-                    }
-                    Target::Bytes(out, byte, zero) => {
-                        let (least, most) = byte.range();
-                        let (least, most) =
-                            (_mm256_set1_ps((least - zero) as f32), _mm256_set1_ps((most - zero) as f32));
-                        let rounded = _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(real(), least), most));
-                        let wide = _mm256_add_epi32(rounded, _mm256_set1_epi32(zero));
-                        let words = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256::<1>(wide));
-                        let bytes = match byte {
-                            Byte::U8 => _mm_packus_epi16(words, words),
-                            Byte::I8 => _mm_packs_epi16(words, words),
-                        };
-                        if count == PANEL {
-                            _mm_storel_epi64(out.add(at).cast::<__m128i>(), bytes);
-                        } else {
-                            let mut row = [0u8; PANEL];
-                            _mm_storel_epi64(row.as_mut_ptr().cast::<__m128i>(), bytes);
-                            std::ptr::copy_nonoverlapping(row.as_ptr(), out.add(at), count);
-                        }
-                    }
+                _mm256_storeu_si256(row.as_mut_ptr().cast::<__m256i>(), panel.total(finish, index));
+                std::ptr::copy_nonoverlapping(row.as_ptr(), out.add(finish.at(index)), finish.columns.len());
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    unsafe fn numbers(finish: &Finish<'_>, out: *mut f32) {
+        let panel = Panel::new(finish, finish.e.clamp);
+        for index in 0..finish.sums.len() {
+            let real = panel.real(finish, index);
+            let mut row = [0f32; PANEL];
+            // SAFETY: as in `sums`.
+            unsafe {
+                let out = out.add(finish.at(index));
+                if finish.columns.len() == PANEL {
+                    _mm256_storeu_ps(out, real);
+                } else {
+                    _mm256_storeu_ps(row.as_mut_ptr(), real);
+                    std::ptr::copy_nonoverlapping(row.as_ptr(), out, finish.columns.len());
+                }
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    unsafe fn bytes(finish: &Finish<'_>, out: *mut u8, byte: Byte, zero: i32) {
+        let (least, most) = byte.range();
+        let (least, most) = ((least - zero) as f32, (most - zero) as f32);
+        let (lo, hi) = finish.e.clamp;
+        // A clamp of a clamp.
+        let panel = Panel::new(finish, (lo.max(least).min(most), hi.max(least).min(most)));
+        let zeros = _mm256_set1_epi32(zero);
+        for index in 0..finish.sums.len() {
+            let wide = _mm256_add_epi32(_mm256_cvtps_epi32(panel.real(finish, index)), zeros);
+            let words = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256::<1>(wide));
+            let packed = match byte {
+                Byte::U8 => _mm_packus_epi16(words, words),
+                Byte::I8 => _mm_packs_epi16(words, words),
+            };
+            let mut row = [0u8; PANEL];
+            // SAFETY: as in `sums`.
+            unsafe {
+                let out = out.add(finish.at(index));
+                if finish.columns.len() == PANEL {
+                    _mm_storel_epi64(out.cast::<__m128i>(), packed);
+                } else {
+                    _mm_storel_epi64(row.as_mut_ptr().cast::<__m128i>(), packed);
+                    std::ptr::copy_nonoverlapping(row.as_ptr(), out, finish.columns.len());
                 }
             }
         }

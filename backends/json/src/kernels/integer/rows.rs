@@ -112,16 +112,17 @@ impl<'a> Image<'a> {
         Place { image: rest / self.out[0], y: rest % self.out[0], x }
     }
 
-    /// Calls `each` with the number of each tap of a window and its channels, if it is in the image.
+    /// Calls `each` with the number and the channels of each tap of a window that is in the image.
     #[inline(always)]
-    pub(super) fn taps(&self, window: usize, mut each: impl FnMut(usize, Option<&'a [u8]>)) {
+    pub(super) fn taps(&self, window: usize, mut each: impl FnMut(usize, &'a [u8])) {
         let at = self.window(window);
+        let (taps, first) = self.inside(at.x);
         for ky in 0..self.kernel[0] {
-            let line = self.place(0, at.y, ky).map(|iy| (at.image * self.size[0] + iy) * self.size[1]);
-            for kx in 0..self.kernel[1] {
-                let pixel = line.and_then(|line| Some(line + self.place(1, at.x, kx)?));
-                let channels = pixel.map(|pixel| &self.bytes[pixel * self.channels..][..self.channels]);
-                each(ky * self.kernel[1] + kx, channels);
+            let Some(iy) = self.place(0, at.y, ky) else { continue };
+            let mut pixel = (at.image * self.size[0] + iy) * self.size[1] + first;
+            for kx in taps.clone() {
+                each(ky * self.kernel[1] + kx, &self.bytes[pixel * self.channels..][..self.channels]);
+                pixel += self.dilations[1];
             }
         }
     }
