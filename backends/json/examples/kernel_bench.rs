@@ -1,6 +1,7 @@
 //! Times the kernels on layer shapes of well-known networks: `cargo run --release --example kernel_bench [filter] [isa]`.
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
+use byoc_json_backend::kernels::integer::{self, Byte, Grid, Image, Out, Plain, Right, Scaled, Shape};
 use byoc_json_backend::kernels::{
     Activation, AttentionParams, Bias, Binary, Broadcast, ConvKind, ConvParams, Epilogue, GemmParams, Isa, NormParams,
     Threads, Unary, attention, attention_scratch_len, binary, conv, from_blocked, gemm, gemm_packed, gemm_scratch_len,
@@ -231,16 +232,17 @@ fn bench_rest(threads: &[Threads; 2]) {
     report("attention 12 x 128x128x64", 4.0 * 12.0 * 128.0 * 128.0 * 64.0, times);
 }
 
-/// Products, convolutions and functions of 8 bits: sizes of MobileNetV2, ResNet-50 and BERT.
-fn bench_integers(threads: &[Threads; 2]) {
-    use byoc_json_backend::kernels::integer::{self, Byte, Grid, Image, Out, Plain, Right, Scaled, Shape};
-    let clamp = (0.0, 6.0);
+/// The clamp behind what is quantised.
+const CLAMP: (f32, f32) = (0.0, 6.0);
+
+/// Products of 8 bits: sizes of MobileNetV2, ResNet-50 and BERT.
+fn bench_integer_products(threads: &[Threads; 2]) {
     for (m, n, k) in
         [(12544, 16, 32), (12544, 96, 16), (784, 192, 32), (49, 1280, 320), (128, 768, 768), (128, 3072, 768)]
     {
         let (a, b) = (vec![7u8; m * k], vec![3i8; integer::packed_len(k, n).unwrap_or(0)]);
         let (factors, mut y) = (vec![0.01; n], vec![0u8; m * n]);
-        let e = integer::Epilogue { factors: &factors, offsets: &factors, clamp, ..integer::Epilogue::default() };
+        let e = integer::Epilogue { factors: &factors, offsets: &factors, clamp: CLAMP, ..Default::default() };
         let shape = Shape { m, n, k };
         let seconds = threads.each_ref().map(|threads| {
             let mut scratch = vec![0.0; integer::scratch_len(&shape, true, threads.count()).unwrap_or(0)];
@@ -252,6 +254,10 @@ fn bench_integers(threads: &[Threads; 2]) {
         });
         report(&format!("integers {m}x{n}x{k}"), 2.0 * (m * n * k) as f64, seconds);
     }
+}
+
+/// Convolutions of 8 bits.
+fn bench_integer_convolutions(threads: &[Threads; 2]) {
     for (channels, size, filters, kernel) in
         [(32, 112, 32, 3), (144, 56, 144, 3), (64, 56, 64, 3), (512, 7, 512, 3), (3, 224, 64, 7)]
     {
@@ -275,7 +281,7 @@ fn bench_integers(threads: &[Threads; 2]) {
             pads: [kernel / 2; 2],
             dilations: [1; 2],
         };
-        let e = integer::Epilogue { factors: &factors, offsets: &factors, clamp, ..integer::Epilogue::default() };
+        let e = integer::Epilogue { factors: &factors, offsets: &factors, clamp: CLAMP, ..Default::default() };
         let shape = Shape { m: out * out, n: filters, k };
         let seconds = threads.each_ref().map(|threads| {
             let scratch = integer::scratch_len(&shape, true, threads.count()).unwrap_or(0);
@@ -292,13 +298,17 @@ fn bench_integers(threads: &[Threads; 2]) {
         let work = 2.0 * (shape.m * if depthwise { k } else { k * filters }) as f64;
         report(&format!("{channels} of {size}, {filters} x {kernel}"), work, seconds);
     }
+}
+
+/// Functions of tensors of 8 bits.
+fn bench_bytes(threads: &[Threads; 2]) {
     let (a, mut y) = (vec![7u8; 802_816], vec![0u8; 802_816]);
     let (mut reals, grid) = (vec![0.5f32; a.len()], Grid { byte: Byte::U8, scale: 0.1, zero: 3 });
     let x = Scaled { bytes: &a, byte: Byte::U8, scale: 0.2, zero: 1 };
     let len = a.len() as f64;
     let sum = threads
         .each_ref()
-        .map(|threads| best(|| integer::combine(threads, Binary::Add, (x, x), (&mut y, grid), clamp)));
+        .map(|threads| best(|| integer::combine(threads, Binary::Add, (x, x), (&mut y, grid), CLAMP)));
     report("sum of two", len, sum);
     let to = threads.each_ref().map(|threads| best(|| integer::quantise(threads, &reals, &mut y, Byte::U8, 0.1, 3)));
     report("to bytes", len, to);
@@ -327,7 +337,9 @@ fn main() {
         MATRICES.iter().for_each(|&(m, n, k)| bench_gemm(&threads, m, n, k));
     }
     if "integers".contains(&filter) {
-        bench_integers(&threads);
+        bench_integer_products(&threads);
+        bench_integer_convolutions(&threads);
+        bench_bytes(&threads);
     }
     if "rest".contains(&filter) {
         bench_rest(&threads);

@@ -9,6 +9,7 @@ mod bases;
 mod coverage;
 mod damage;
 mod devices;
+mod groups;
 mod layers;
 mod program;
 mod sweep;

@@ -14,11 +14,12 @@ use super::bases::bases;
 use super::compiled;
 
 /// Where the forms of code are, below the source of the host backend.
-const FORMS: [(&str, &str); 6] = [
+const FORMS: [(&str, &str); 7] = [
     ("program/op.rs", "Op"),
     ("kernels/conv.rs", "ConvKind"),
     ("program/op.rs", "Side"),
     ("program.rs", "Source"),
+    ("constants/integer.rs", "Form"),
     ("constants/recipe.rs", "Recipe"),
     ("constants/recipe.rs", "Part"),
 ];

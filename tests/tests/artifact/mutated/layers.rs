@@ -4,14 +4,17 @@ use byoc_plugin_api::Attribute::{self, Float, Floats, Int, Ints, String, Strings
 use byoc_tests::onnx::{Model, Type, tensor};
 
 use super::bases::Base;
+use super::groups::{blocks, groups};
 use super::tables::tables;
 
 /// All of them, and tables.
-pub(super) fn bases() -> [Base; 5] {
+pub(super) fn bases() -> [Base; 7] {
     let all = [
         ("tables", tables()),
         ("recurrent", recurrent()),
         ("integers", integers()),
+        ("groups", groups()),
+        ("blocks", blocks()),
         ("regions", regions()),
         ("signals", signals()),
     ];

@@ -38,70 +38,75 @@ fn is_scaled(step: &Step) -> bool {
 /// The step at `index` together with the product whose result it alone reads.
 fn fuse(search: &Search<'_, '_>, index: usize) -> Option<Rewrite> {
     let step = &search.graph.steps[index];
-    let product = |value: usize| {
-        let (at, product) = search.producer(value).filter(|(_, step)| act(step).is_some())?;
-        search.reader(value).map(|_| (at, product))
-    };
-    let fused = |gone: Vec<usize>, mut fused: Step| {
-        // What follows must not broadcast the product.
-        let shape = |value: Option<usize>| value.map(|value| search.graph.shape(value));
-        if shape(fused.output(0)) != shape(step.output(0)) {
-            return None;
-        }
-        fused.outputs.clone_from(&step.outputs);
-        Some(Rewrite { at: index, step: fused, gone })
-    };
-    match &step.op {
-        Op::Binary { function: Binary::Mul, act } if act.as_clamp().is_some() => {
-            for (position, other) in [(0, step.input(1)?), (1, step.input(0)?)] {
-                let Some((cast_at, cast)) = search.node(step.input(position)?, "Cast") else { continue };
-                let Some((at, product)) = product(cast.input(0)?).filter(|(_, product)| !is_scaled(product)) else {
-                    continue;
-                };
-                if search.reader(step.input(position)?).is_none() {
-                    continue;
-                }
-                let place = match () {
-                    () if is_scale(search.graph, other) => A_SCALE,
-                    () if by_column(search.graph, other, product) => B_SCALE,
-                    () => continue,
-                };
-                let mut scaled = with_act(product.clone(), *act);
-                scaled.inputs[place] = Some(other);
-                return fused(vec![at, cast_at, index], scaled);
-            }
-            None
-        }
-        Op::Binary { function: Binary::Add, act: after } if after.as_clamp().is_some() => {
-            for (position, other) in [(0, step.input(1)?), (1, step.input(0)?)] {
-                let Some((at, product)) = product(step.input(position)?) else { continue };
-                let free =
-                    is_scaled(product) && act(product) == Some(Activation::None) && product.input(BIAS).is_none();
-                if free && product.input(Y_SCALE).is_none() && by_column(search.graph, other, product) {
-                    let mut biased = with_act(product.clone(), *after);
-                    biased.inputs[BIAS] = Some(other);
-                    return fused(vec![at, index], biased);
-                }
-            }
-            None
-        }
+    let (before, mut fused) = match &step.op {
+        Op::Binary { function: Binary::Mul, act } if act.as_clamp().is_some() => scaled(search, step, *act),
+        Op::Binary { function: Binary::Add, act } if act.as_clamp().is_some() => biased(search, step, *act),
         Op::Unary { .. } => {
-            let after = clamp(step)?;
-            let (at, product) = product(step.input(0)?)?;
-            let free = is_scaled(product) && act(product) == Some(Activation::None) && product.input(Y_SCALE).is_none();
-            free.then(|| fused(vec![at, index], with_act(product.clone(), after)))?
+            let (at, product) = open(search, step.input(0)?)?;
+            let after = clamp(step).filter(|_| act(product) == Some(Activation::None))?;
+            Some((vec![at], with_act(product.clone(), after)))
         }
         Op::Quantize => {
-            let (at, product) = product(step.input(0)?)?;
-            let scaling = Scaling::of(search.graph, step)?;
-            let free =
-                is_scaled(product) && product.input(Y_SCALE).is_none() && is_bytes(search.graph, step.output(0)?);
+            let (at, product) = open(search, step.input(0)?)?;
+            let scaling = Scaling::of(search.graph, step)
+                .filter(|_| step.output(0).is_some_and(|y| is_bytes(search.graph, y)))?;
             let mut quantised = product.clone();
             (quantised.inputs[Y_SCALE], quantised.inputs[Y_ZERO]) = (Some(scaling.scale), scaling.zero);
-            free.then(|| fused(vec![at, index], quantised))?
+            Some((vec![at], quantised))
         }
         _ => None,
+    }?;
+    // What follows must not broadcast the product.
+    let shape = |value: Option<usize>| value.map(|value| search.graph.shape(value));
+    if shape(fused.output(0)) != shape(step.output(0)) {
+        return None;
     }
+    fused.outputs.clone_from(&step.outputs);
+    let gone = before.into_iter().chain([index]).collect();
+    Some(Rewrite { at: index, step: fused, gone })
+}
+
+/// The product that writes a value, which one step reads.
+fn product<'g>(search: &Search<'g, '_>, value: usize) -> Option<(usize, &'g Step)> {
+    let (at, product) = search.producer(value).filter(|(_, step)| act(step).is_some())?;
+    search.reader(value).map(|_| (at, product))
+}
+
+/// One that has its scales, and is not quantised yet.
+fn open<'g>(search: &Search<'g, '_>, value: usize) -> Option<(usize, &'g Step)> {
+    product(search, value).filter(|(_, product)| is_scaled(product) && product.input(Y_SCALE).is_none())
+}
+
+/// Sums that become numbers, times a scale or one for each column; and the steps before.
+fn scaled(search: &Search<'_, '_>, step: &Step, after: Activation) -> Option<(Vec<usize>, Step)> {
+    let with = |numbers: usize, other: usize| {
+        let (cast_at, cast) = search.node(numbers, "Cast")?;
+        let (at, product) = product(search, cast.input(0)?).filter(|(_, product)| !is_scaled(product))?;
+        search.reader(numbers)?;
+        let place = match () {
+            () if is_scale(search.graph, other) => A_SCALE,
+            () if by_column(search.graph, other, product) => B_SCALE,
+            () => return None,
+        };
+        let mut scaled = with_act(product.clone(), after);
+        scaled.inputs[place] = Some(other);
+        Some((vec![at, cast_at], scaled))
+    };
+    let (a, b) = (step.input(0)?, step.input(1)?);
+    with(a, b).or_else(|| with(b, a))
+}
+
+/// A product plus a number for each column.
+fn biased(search: &Search<'_, '_>, step: &Step, after: Activation) -> Option<(Vec<usize>, Step)> {
+    let with = |numbers: usize, other: usize| {
+        let (at, product) = open(search, numbers)?;
+        let free = act(product) == Some(Activation::None) && product.input(BIAS).is_none();
+        let mut biased = with_act(product.clone(), after);
+        biased.inputs[BIAS] = Some(other);
+        (free && by_column(search.graph, other, product)).then_some((vec![at], biased))
+    };
+    let (a, b) = (step.input(0)?, step.input(1)?);
+    with(a, b).or_else(|| with(b, a))
 }
 
 /// Whether a value has one number for each column of the product, or for each channel of the convolution.

@@ -132,7 +132,8 @@ struct Lookup(Box<[u8; 256]>);
 
 pub(super) fn lookup(signature: &Signature<'_>, table: &str) -> Result<Ready, Error> {
     same_shape(signature)?;
-    (byte(signature.input_value(0))?, byte(signature.output_value(0))?);
+    byte(signature.input_value(0))?;
+    byte(signature.output_value(0))?;
     let table = from_hex(table).and_then(|table| table.try_into().ok());
     Ok(Ready::new(Lookup(Box::new(table.ok_or_else(|| Error::new("a table that is not 256 bytes"))?))))
 }
