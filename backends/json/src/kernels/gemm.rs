@@ -254,12 +254,12 @@ impl BlockProduct<'_> {
         assert!(block_scratch_len(p.m, p.n, p.k).is_some_and(|len| scratch.len() >= len), "the scratch is too short");
         let b = Source::Packed(packed.as_ptr());
         // SAFETY: the assertion covers A and B, the caller vouches for C.
-        unsafe { whole(isa, p, a, b, c).run(scratch) };
+        unsafe { product_of(isa, p, a, b, c).run(scratch) };
     }
 }
 
 /// All of one product.
-fn whole<'a>(isa: Isa, p: &'a GemmParams, a: &[f32], b: Source, c: *mut f32) -> block::Block<'a> {
+fn product_of<'a>(isa: Isa, p: &'a GemmParams, a: &[f32], b: Source, c: *mut f32) -> block::Block<'a> {
     let (rows, columns, a) = (0..p.m, 0..p.n, a.as_ptr());
     block::Block { p, isa, rows, columns, a, b, c, residual: None, bias: Bias::None, act: Activation::None }
 }
@@ -278,7 +278,7 @@ pub(crate) unsafe fn gemm_on_this_thread(
 ) {
     assert!(p.fits(a.len(), [p.m, p.k], p.a, [0, 0]) && p.fits(b.len(), [p.k, p.n], p.b, [0, 0]));
     assert!(block_scratch_len(p.m, p.n, p.k).is_some_and(|len| scratch.len() >= len), "the scratch is too short");
-    let block = whole(isa, p, a, Source::Strided(b.as_ptr(), p.b), c);
+    let block = product_of(isa, p, a, Source::Strided(b.as_ptr(), p.b), c);
     // SAFETY: the assertion covers A and B, the caller vouches for C.
     unsafe { block.run(scratch) };
 }
