@@ -31,7 +31,8 @@ pub(super) fn blocks() -> Model {
         tensor(name, Type::Uint8, shape, (0..count).map(|i| i.wrapping_mul(37)).collect::<Vec<_>>())
     };
     let model = Model::default().opset(21).input("x", Type::Float, &[2, 40]).domain("com.microsoft", 1);
-    let model = model.weight("scales", &[6], &[0.5, 0.25, 1.0, -0.5, 0.125, 2.0]).weight("bias", &[3], &[1.0, 2.0, 3.0]);
+    let model =
+        model.weight("scales", &[6], &[0.5, 0.25, 1.0, -0.5, 0.125, 2.0]).weight("bias", &[3], &[1.0, 2.0, 3.0]);
     let model = model.tensor(bytes("b", &[3, 2, 16])).tensor(bytes("zeros", &[3]));
     let attributes = [("K", Int(40)), ("N", Int(3)), ("block_size", Int(32))];
     let inputs = ["x", "b", "scales", "zeros", "", "bias"];
