@@ -274,7 +274,6 @@ fn bench_integer_convolutions(threads: &[Threads; 2]) {
             zero: 4,
             size: [size; 2],
             channels,
-            part: (0, channels),
             out: [out; 2],
             kernel: [kernel; 2],
             strides: [stride; 2],

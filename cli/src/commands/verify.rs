@@ -34,6 +34,10 @@ pub(crate) struct Args {
     /// Relative tolerance [default: 1e-3 for f32 and f64, 1e-2 for f16, 5e-2 for bf16]
     #[arg(long, value_name = "X", value_parser = number::tolerance)]
     rtol: Option<f64>,
+    /// Signal-to-noise ratio in dB that each output of floats must have, in place of the tolerances. For models that are
+    /// quantised: a value that is rounded otherwise is a level apart; 20 is usual
+    #[arg(long, value_name = "DB", value_parser = number::tolerance, conflicts_with_all = ["atol", "rtol"])]
+    snr: Option<f64>,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -60,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         // clap asks for one of the two.
         (None, None) => return Err(Diagnostic::new(Code::Usage, "there is nothing to compare with")),
     };
-    let tolerance = Tolerance { atol: args.atol, rtol: args.rtol };
+    let tolerance = Tolerance { atol: args.atol, rtol: args.rtol, snr: args.snr };
     let comparisons = compare_all(&found, &expected, tolerance)?;
     let holds = comparisons.iter().all(Comparison::holds);
     if args.json {

@@ -119,7 +119,7 @@ mod tests {
                         largest of y  value\n\
                         [1]             2.5\n";
         assert_eq!(outputs(&[Summary::of("y", &found, 1)]), expected);
-        let tolerance = Tolerance { atol: Some(0.1), rtol: Some(0.0) };
+        let tolerance = Tolerance { atol: Some(0.1), rtol: Some(0.0), snr: None };
         let comparison = Comparison::of("y", &floats(&[1.0, 2.5, 4.0]), &floats(&[1.0, 2.0, 3.0]), tolerance);
         let expected = "output  type  shape  max abs  max rel  result\n\
                         y       f32   [3]     1.00e0  3.33e-1  MISMATCH: 2 of 3 differ, first [1]: 2.5, expected 2\n";

@@ -20,12 +20,13 @@ use std::collections::BTreeSet;
 use self::body::{Body, Value};
 use self::call::{Call, bad};
 pub(super) use self::gradient::{NAME as GRADIENT_NAME, derive};
+use self::microsoft::attributes as ms;
 use self::microsoft_quantised as quantised;
 use super::proto::{FunctionProto, NodeProto};
 use super::values;
 use crate::diagnostic::Result;
 use crate::ops::attributes::{
-    AttributeDef, Default, Kind, List, float, float_or, floats, graph, int, int_or, ints, string, string_or, strings,
+    AttributeDef, Default, Kind, List, float, float_or, graph, int, int_or, ints, string, string_or, strings,
 };
 use crate::ops::training;
 
@@ -102,134 +103,53 @@ pub static FUNCTIONS: &[FunctionDef] = &[
     row("TensorScatter", 24, (2, 3), 1, CACHE, space::tensor_scatter),
     row("ThresholdedRelu", 10, (1, 1), 1, ALPHA, activations::thresholded_relu),
     // onnxruntime's own domain.
-    microsoft("Attention", (2, 7), 2, MS_ATTENTION, microsoft::attention::projected),
+    microsoft("Attention", (2, 7), 2, ms::ATTENTION, microsoft::attention::projected),
     microsoft("BiasAdd", (3, 3), 1, &[], microsoft::activations::bias_add),
     microsoft("BiasGelu", (2, 2), 1, &[], microsoft::activations::bias_gelu),
     microsoft("BiasSplitGelu", (2, 2), 1, &[], microsoft::activations::bias_split_gelu),
-    microsoft("ConvTransposeWithDynamicPads", (2, 4), 1, CONV_TRANSPOSE, quantised::space::conv_transpose),
+    microsoft("ConvTransposeWithDynamicPads", (2, 4), 1, ms::CONV_TRANSPOSE, quantised::space::conv_transpose),
     microsoft("DequantizeLinear", (2, 3), 1, &[int("axis")], quantised::elementwise::dequantize),
     microsoft("DynamicQuantizeMatMul", (3, 5), 1, &[], quantised::products::dynamic_matmul),
-    microsoft("EmbedLayerNormalization", (7, 9), 3, EMBED, microsoft::norm::embed),
+    microsoft("EmbedLayerNormalization", (7, 9), 3, ms::EMBED, microsoft::norm::embed),
     microsoft("ExpandDims", (2, 2), 1, &[], microsoft::renamed::expand_dims),
     microsoft("FastGelu", (1, 2), 1, &[], microsoft::activations::fast_gelu),
-    microsoft("FusedConv", (2, 4), 1, FUSED_CONV, microsoft::conv::fused),
-    microsoft("FusedGemm", (2, 3), 1, FUSED_GEMM, microsoft::products::fused_gemm),
-    microsoft("FusedMatMul", (2, 2), 1, FUSED_MATMUL, microsoft::products::fused_matmul),
+    microsoft("FusedConv", (2, 4), 1, ms::FUSED_CONV, microsoft::conv::fused),
+    microsoft("FusedGemm", (2, 3), 1, ms::FUSED_GEMM, microsoft::products::fused_gemm),
+    microsoft("FusedMatMul", (2, 2), 1, ms::FUSED_MATMUL, microsoft::products::fused_matmul),
     microsoft("GatherND", (2, 2), 1, &[], microsoft::renamed::gather_nd),
     microsoft("Gelu", (1, 1), 1, &[], microsoft::activations::gelu),
     microsoft("GemmFastGelu", (2, 3), 1, &[], microsoft::activations::gemm_fast_gelu),
-    microsoft("GroupNorm", (3, 3), 1, GROUP_NORM, microsoft::norm::group),
-    microsoft("GroupQueryAttention", (7, 16), 4, GROUPED, microsoft::grouped::grouped),
+    microsoft("GroupNorm", (3, 3), 1, ms::GROUP_NORM, microsoft::norm::group),
+    microsoft("GroupQueryAttention", (7, 16), 4, ms::GROUPED, microsoft::grouped::grouped),
     microsoft("MatMulIntegerToFloat", (4, 7), 1, &[], quantised::products::matmul_to_float),
-    microsoft("MultiHeadAttention", (1, 10), 4, MULTI_HEAD, microsoft::attention::multi_head),
-    microsoft("NhwcConv", (2, 3), 1, NHWC_CONV, microsoft::conv::channels_last),
-    microsoft("NhwcMaxPool", (1, 1), 1, MAX_POOL, quantised::space::max_pool),
+    microsoft("MultiHeadAttention", (1, 10), 4, ms::MULTI_HEAD, microsoft::attention::multi_head),
+    microsoft("NhwcConv", (2, 3), 1, ms::CONV, microsoft::conv::channels_last),
+    microsoft("NhwcMaxPool", (1, 1), 1, ms::MAX_POOL, quantised::space::max_pool),
     microsoft("Pad", (2, 3), 1, &[string_or("mode", "constant")], microsoft::renamed::pad),
-    microsoft("QAttention", (5, 9), 2, QUANTISED_ATTENTION, quantised::attention::attention),
+    microsoft("QAttention", (5, 9), 2, ms::QUANTISED_ATTENTION, quantised::attention::attention),
     microsoft("QEmbedLayerNormalization", (18, 18), 2, &[float_or("epsilon", 1e-12)], quantised::embedding::layer_normalization),
-    microsoft("QGemm", (6, 9), 1, QUANTISED_GEMM, quantised::products::gemm),
+    microsoft("QGemm", (6, 9), 1, ms::SCALED_PRODUCT, quantised::products::gemm),
     microsoft("QLinearAdd", (7, 8), 1, &[], quantised::elementwise::add),
-    microsoft("QLinearAveragePool", (4, 5), 1, AVERAGE_POOL, quantised::space::average_pool),
+    microsoft("QLinearAveragePool", (4, 5), 1, ms::AVERAGE_POOL, quantised::space::average_pool),
     microsoft("QLinearConcat", (3, usize::MAX), 1, &[int("axis").required()], quantised::elementwise::concat),
-    microsoft("QLinearConv", (8, 9), 1, QUANTISED_CONV, quantised::space::conv),
+    microsoft("QLinearConv", (8, 9), 1, ms::QUANTISED_CONV, quantised::space::conv),
     microsoft("QLinearGlobalAveragePool", (5, 5), 1, &[int_or("channels_last", 0)], quantised::space::global_average_pool),
     microsoft("QLinearLeakyRelu", (4, 5), 1, &[float_or("alpha", 0.01)], quantised::elementwise::leaky_relu),
     microsoft("QLinearMul", (7, 8), 1, &[], quantised::elementwise::mul),
-    microsoft("QLinearReduceMean", (4, 5), 1, REDUCE_MEAN, quantised::elementwise::reduce_mean),
+    microsoft("QLinearReduceMean", (4, 5), 1, ms::REDUCE_MEAN, quantised::elementwise::reduce_mean),
     microsoft("QLinearSigmoid", (4, 5), 1, &[], quantised::elementwise::sigmoid),
     microsoft("QLinearSoftmax", (5, 5), 1, &[int_or("axis", -1), int("opset").required()], quantised::elementwise::softmax),
     microsoft("QLinearWhere", (9, 9), 1, &[], quantised::elementwise::select),
     microsoft("QuantizeLinear", (2, 3), 1, &[int("axis")], quantised::elementwise::quantize),
     microsoft("QuickGelu", (1, 1), 1, &[float_or("alpha", 1.702)], microsoft::activations::quick_gelu),
     microsoft("Range", (2, 3), 1, &[], microsoft::renamed::range),
-    microsoft("RotaryEmbedding", (4, 4), 1, MS_ROTARY, microsoft::rotary::rotary),
-    microsoft("SkipGroupNorm", (4, 5), 2, GROUP_NORM, microsoft::norm::skip_group),
-    microsoft("SkipLayerNormalization", (3, 5), 4, SKIP, microsoft::norm::skip_layer),
-    microsoft("SkipSimplifiedLayerNormalization", (3, 4), 4, SKIP, microsoft::norm::skip_rms),
-    microsoft("TransposeMatMul", (2, 2), 1, TRANSPOSE_MATMUL, microsoft::products::fused_matmul),
+    microsoft("RotaryEmbedding", (4, 4), 1, ms::ROTARY, microsoft::rotary::rotary),
+    microsoft("SkipGroupNorm", (4, 5), 2, ms::GROUP_NORM, microsoft::norm::skip_group),
+    microsoft("SkipLayerNormalization", (3, 5), 4, ms::SKIP, microsoft::norm::skip_layer),
+    microsoft("SkipSimplifiedLayerNormalization", (3, 4), 4, ms::SKIP, microsoft::norm::skip_rms),
+    microsoft("TransposeMatMul", (2, 2), 1, ms::SCALED_PRODUCT, microsoft::products::fused_matmul),
     microsoft("Trilu", (1, 2), 1, &[int_or("upper", 1)], microsoft::renamed::trilu),
 ];
-
-const EMBED: List = &[float_or("epsilon", 1e-12), int_or("mask_index_type", 0)];
-const FUSED_CONV: List = &[
-    string("activation"),
-    floats("activation_params"),
-    string_or("auto_pad", "NOTSET"),
-    ints("dilations"),
-    int_or("group", 1),
-    ints("kernel_shape"),
-    ints("pads"),
-    ints("strides"),
-];
-const FUSED_GEMM: List = &[
-    string("activation"),
-    float("activation_alpha"),
-    float("activation_beta"),
-    float("activation_gamma"),
-    float_or("alpha", 1.0),
-    float_or("beta", 1.0),
-    int_or("transA", 0),
-    int_or("transB", 0),
-];
-const FUSED_MATMUL: List = &[
-    float_or("alpha", 1.0),
-    int_or("transA", 0),
-    int_or("transB", 0),
-    int_or("transBatchA", 0),
-    int_or("transBatchB", 0),
-];
-const GROUPED: List = &[
-    int_or("causal", 1),
-    int_or("do_rotary", 0),
-    string_or("k_quant_type", "NONE"),
-    int("kv_cache_bit_width"),
-    int("kv_num_heads").required(),
-    int_or("local_window_size", -1),
-    int("num_heads").required(),
-    float_or("qk_norm_epsilon", 1e-6),
-    int_or("qk_output", 0),
-    int_or("rotary_interleaved", 0),
-    float("scale"),
-    int_or("sliding_window_cache", 0),
-    int_or("smooth_softmax", -1),
-    float_or("softcap", 0.0),
-    string_or("v_quant_type", "NONE"),
-];
-const GROUP_NORM: List =
-    &[int("activation").required(), int_or("channels_last", 1), float_or("epsilon", 1e-5), int("groups").required()];
-const MS_ATTENTION: List = &[
-    int_or("do_rotary", 0),
-    float_or("mask_filter_value", -10000.0),
-    int("num_heads").required(),
-    int("past_present_share_buffer"),
-    ints("qkv_hidden_sizes"),
-    int("rotary_embedding_dim"),
-    float("scale"),
-    int_or("unidirectional", 0),
-];
-const MS_ROTARY: List = &[
-    int_or("interleaved", 0),
-    int_or("is_packed_batching", 0),
-    int_or("num_heads", 0),
-    int_or("rotary_embedding_dim", 0),
-    float_or("scale", 1.0),
-];
-const MULTI_HEAD: List = &[
-    float_or("mask_filter_value", -10000.0),
-    int("num_heads").required(),
-    float("scale"),
-    int_or("unidirectional", 0),
-];
-const NHWC_CONV: List = &[
-    string_or("auto_pad", "NOTSET"),
-    ints("dilations"),
-    int_or("group", 1),
-    ints("kernel_shape"),
-    ints("pads"),
-    ints("strides"),
-];
-const SKIP: List = &[float_or("epsilon", 1e-12)];
-const TRANSPOSE_MATMUL: List = &[float_or("alpha", 1.0), int_or("transA", 0), int_or("transB", 0)];
 
 const BLOCKS_BACK: List = &[int("blocksize").required(), string_or("mode", "DCR").since(28)];
 const GRADIENT: List = &[strings("xs").required(), string("y").required(), strings("zs")];
@@ -237,51 +157,6 @@ const GROUP: List = &[float_or("epsilon", 1e-5), int("num_groups").required(), i
 const MEAN_VARIANCE: List = &[AttributeDef::new("axes", Kind::Ints, Default::Ints(&[0, 2, 3]))];
 const RMS: List = &[int_or("axis", -1), float_or("epsilon", 1e-5), int_or("stash_type", 1)];
 const SELU: List = &[float_or("alpha", 1.673_263_2), float_or("gamma", 1.050_701)];
-
-const AVERAGE_POOL: List = &[
-    string_or("auto_pad", "NOTSET"),
-    int_or("ceil_mode", 0),
-    int_or("channels_last", 0),
-    int_or("count_include_pad", 0),
-    ints("kernel_shape").required(),
-    ints("pads"),
-    ints("strides"),
-];
-const CONV_TRANSPOSE: List = &[
-    string_or("auto_pad", "NOTSET"),
-    ints("dilations"),
-    int_or("group", 1),
-    ints("kernel_shape"),
-    ints("output_padding"),
-    ints("strides"),
-];
-const MAX_POOL: List = &[
-    string_or("auto_pad", "NOTSET"),
-    int_or("ceil_mode", 0),
-    ints("dilations"),
-    ints("kernel_shape").required(),
-    ints("pads"),
-    ints("strides"),
-];
-const QUANTISED_ATTENTION: List = &[
-    int("do_rotary"),
-    float("mask_filter_value"),
-    int("num_heads").required(),
-    int("past_present_share_buffer"),
-    float("scale"),
-    int_or("unidirectional", 0),
-];
-const QUANTISED_CONV: List = &[
-    string_or("auto_pad", "NOTSET"),
-    int_or("channels_last", 0),
-    ints("dilations"),
-    int_or("group", 1),
-    ints("kernel_shape"),
-    ints("pads"),
-    ints("strides"),
-];
-const QUANTISED_GEMM: List = &[float_or("alpha", 1.0), int_or("transA", 0), int_or("transB", 0)];
-const REDUCE_MEAN: List = &[ints("axes").required(), int("keepdims").required()];
 
 /// An operator of onnxruntime's domain, which has one version.
 const fn microsoft(

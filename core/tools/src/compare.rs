@@ -14,6 +14,9 @@ pub struct Tolerance {
     pub atol: Option<f64>,
     /// Relative to the expected value.
     pub rtol: Option<f64>,
+    /// In place of the two, for floats: how far all of an output must be above what it differs by, in dB. Where a value is rounded to
+    /// 8 bits on the way, one that is rounded otherwise is a level apart, however exact the rest is.
+    pub snr: Option<f64>,
 }
 
 impl Tolerance {
@@ -66,7 +69,10 @@ impl Comparison {
             comparison.problem = Some(format!("expected {dtype}{shape}"));
             return comparison;
         }
-        let (atol, rtol) = tolerance.of(found.dtype());
+        let (atol, rtol) = match tolerance.snr.filter(|_| found.dtype().is_float()) {
+            Some(_) => (f64::INFINITY, 0.0),
+            None => tolerance.of(found.dtype()),
+        };
         let mut first = None;
         for (index, (a, b)) in found.numbers().zip(expected.numbers()).enumerate() {
             if !comparison.element(a, b, atol, rtol) {
@@ -87,6 +93,10 @@ impl Comparison {
             let at = text::shape(&found.position(index));
             let (count, all) = (comparison.mismatches, found.numbers().len());
             comparison.problem = Some(format!("{count} of {all} differ, first {at}: {a}, expected {b}"));
+        }
+        if let Some(least) = tolerance.snr.filter(|_| found.dtype().is_float() && comparison.problem.is_none()) {
+            let snr = signal_to_noise(found, expected);
+            comparison.problem = (snr < least).then(|| format!("{snr:.1} dB above the noise, expected {least}"));
         }
         comparison
     }
@@ -123,6 +133,17 @@ impl Comparison {
     }
 }
 
+/// The signal-to-noise ratio in dB, over the elements that are numbers in both; infinite where they are equal.
+fn signal_to_noise(found: &Tensor, expected: &Tensor) -> f64 {
+    let pairs = found.numbers().zip(expected.numbers()).map(|(a, b)| (a.value(), b.value()));
+    let (mut signal, mut noise) = (0.0, 0.0);
+    for (a, b) in pairs.filter(|(a, b)| a.is_finite() && b.is_finite()) {
+        signal += b * b;
+        noise += (a - b) * (a - b);
+    }
+    if noise == 0.0 { f64::INFINITY } else { 10.0 * (signal / noise).log10() }
+}
+
 /// Compares each output with the expected one of its name.
 pub fn compare_all(
     found: &[(String, Tensor)],
@@ -151,7 +172,7 @@ mod tests {
     }
 
     fn compare(found: &[f32], expected: &[f32], atol: f64, rtol: f64) -> Comparison {
-        let tolerance = Tolerance { atol: Some(atol), rtol: Some(rtol) };
+        let tolerance = Tolerance { atol: Some(atol), rtol: Some(rtol), snr: None };
         Comparison::of("y", &floats(found), &floats(expected), tolerance)
     }
 
@@ -184,10 +205,23 @@ mod tests {
     fn integers_are_exact_and_shapes_are_part_of_it() {
         let ints = |value: i64| Tensor::new(DType::I64, vec![], value.to_le_bytes().to_vec()).expect("a tensor");
         let big = 1 << 60;
-        let loose = Tolerance { atol: Some(9.0), rtol: Some(9.0) };
+        let loose = Tolerance { atol: Some(9.0), rtol: Some(9.0), snr: None };
         assert!(Comparison::of("y", &ints(big), &ints(big), loose).holds());
         assert!(!Comparison::of("y", &ints(big), &ints(big + 1), loose).holds());
         let other = Comparison::of("y", &floats(&[1.0]), &floats(&[1.0, 2.0]), loose);
         assert_eq!(other.problem.as_deref(), Some("expected f32[2]"));
+    }
+
+    #[test]
+    fn noise_is_that_of_the_output() {
+        let problem = |found: &[f32], least: f64| {
+            let tolerance = Tolerance { snr: Some(least), ..Tolerance::default() };
+            Comparison::of("y", &floats(found), &floats(&[10.0, 0.0, f32::NAN]), tolerance).problem
+        };
+        assert_eq!(problem(&[9.0, 0.0, f32::NAN], 20.0), None);
+        assert_eq!(problem(&[9.0, 0.0, f32::NAN], 20.5), Some("20.0 dB above the noise, expected 20.5".into()));
+        assert_eq!(problem(&[10.0, 0.0, f32::NAN], 1e9), None);
+        let lost = "1 of 3 differ, first [2]: 0, expected NaN";
+        assert_eq!(problem(&[10.0, 0.0, 0.0], 1.0), Some(lost.into()));
     }
 }

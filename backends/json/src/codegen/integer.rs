@@ -49,6 +49,13 @@ impl Scaling {
         (is_scale(graph, scale) && is_zero(graph, zero)).then_some(Scaling { scale, zero })
     }
 
+    /// Those of a `QuantizeLinear` of numbers of single precision to 8 bits, with one scale.
+    fn quantising(graph: &Graph<'_>, step: &Step) -> Option<Scaling> {
+        let plain = step.int("block_size", 0) == 0 && matches!(step.int("precision", 0), 0 | 1);
+        let fits = graph.is_fast(step.input(0)?) && is_bytes(graph, step.output(0)?);
+        (step.onnx() == Some("QuantizeLinear") && plain && fits).then(|| Scaling::of(graph, step))?
+    }
+
     /// Whether both stand for the same numbers.
     fn is(&self, graph: &Graph<'_>, other: &Scaling) -> bool {
         let same = |a: usize, b: usize| a == b || graph.scalar(a).is_some_and(|number| graph.scalar(b) == Some(number));

@@ -1,5 +1,7 @@
 //! Weights of 8 bits in the layouts of the integer kernels.
 
+use std::borrow::Cow;
+
 use byoc_plugin_api::{DType, Error, TensorView};
 use serde::{Deserialize, Serialize};
 
@@ -63,21 +65,27 @@ impl Form {
         if view.dtype() != dtype || Some(view.len()) != self.elements() {
             return Err(Error::new(format!("weights {} {:?} for {self:?}", view.dtype(), view.shape())));
         }
-        let mut copy = Vec::with_capacity(view.len());
-        view.for_each_element(|element| copy.extend_from_slice(element));
-        if copy.len() != view.len() {
+        let bytes: Cow<'_, [u8]> = match view.as_bytes() {
+            Some(bytes) => bytes.into(),
+            None => {
+                let mut copy = Vec::with_capacity(view.len());
+                view.for_each_element(|element| copy.extend_from_slice(element));
+                copy.into()
+            }
+        };
+        if bytes.len() != view.len() {
             return Err(Error::new("weights without elements"));
         }
         match *self {
             Form::Matrix { transposed, k, n } => {
-                integer::pack(k, n, &copy, if transposed { [1, k] } else { [n, 1] }, byte, out);
+                integer::pack(k, n, &bytes, if transposed { [1, k] } else { [n, 1] }, byte, out);
             }
             Form::Filters([filters, channels, height, width]) => {
                 let taps = height * width;
                 // Channels last.
-                let mut last = vec![0; copy.len()];
+                let mut last = vec![0; bytes.len()];
                 for (filter, from) in
-                    last.chunks_exact_mut((channels * taps).max(1)).zip(copy.chunks_exact(channels * taps))
+                    last.chunks_exact_mut((channels * taps).max(1)).zip(bytes.chunks_exact(channels * taps))
                 {
                     for (channel, from) in from.chunks_exact(taps).enumerate() {
                         from.iter().enumerate().for_each(|(tap, &weight)| filter[tap * channels + channel] = weight);
@@ -85,7 +93,7 @@ impl Form {
                 }
                 integer::pack(taps * channels, filters, &last, [1, taps * channels], byte, out);
             }
-            Form::Depthwise { channels, taps } => integer::pack_depthwise(channels, taps, &copy, byte, out),
+            Form::Depthwise { channels, taps } => integer::pack_depthwise(channels, taps, &bytes, byte, out),
         }
         Ok(())
     }

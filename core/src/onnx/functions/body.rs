@@ -55,24 +55,9 @@ impl Body {
         self.add(op, inputs, Vec::new(), 1).swap_remove(0)
     }
 
-    /// The same with attributes.
-    pub(super) fn variadic_with(&mut self, op: &str, inputs: &[Value], attributes: &[(&str, Attribute)]) -> Value {
-        self.many(op, inputs, attributes, 1).swap_remove(0)
-    }
-
     /// Adds one with several outputs.
     pub(super) fn outputs<const N: usize, const M: usize>(&mut self, op: &str, inputs: [&Value; N]) -> [Value; M] {
-        self.outputs_with(op, &inputs.map(Clone::clone), &[])
-    }
-
-    /// The same with any number of inputs, and attributes.
-    pub(super) fn outputs_with<const M: usize>(
-        &mut self,
-        op: &str,
-        inputs: &[Value],
-        attributes: &[(&str, Attribute)],
-    ) -> [Value; M] {
-        let mut outputs = self.many(op, inputs, attributes, M).into_iter();
+        let mut outputs = self.many(op, &inputs.map(Clone::clone), &[], M).into_iter();
         std::array::from_fn(|_| outputs.next().unwrap_or_else(Body::absent))
     }
 

@@ -63,11 +63,6 @@ impl Call {
         self.optional(index).ok_or_else(|| bad(format!("input {index} is missing")))
     }
 
-    /// An attribute, if it is there or has a default.
-    pub(super) fn attribute(&self, name: &str) -> Option<&Attribute> {
-        self.attributes.get(name)
-    }
-
     /// Fails where an optional input is there.
     pub(super) fn refuse_input(&self, index: usize, name: &str) -> Result<()> {
         self.optional(index).map_or(Ok(()), |_| Err(bad(format!("input {index} ({name}) is not supported"))))

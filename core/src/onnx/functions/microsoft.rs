@@ -4,6 +4,7 @@
 
 pub(super) mod activations;
 pub(super) mod attention;
+pub(super) mod attributes;
 pub(super) mod conv;
 pub(super) mod grouped;
 pub(super) mod heads;

@@ -9,8 +9,6 @@ pub(super) mod embedding;
 pub(super) mod products;
 pub(super) mod space;
 
-use byoc_plugin_api::Attribute;
-
 use super::body::{Body, Value};
 use super::call::Call;
 use crate::diagnostic::Result;
@@ -34,9 +32,4 @@ fn quantised(body: &mut Body, call: &Call, y: &Value, at: usize, like: &Value) -
     let scale = call.input(at)?;
     let zero = call.optional(at + 1).unwrap_or_else(|| body.integer(0, like));
     Ok(body.op("QuantizeLinear", [y, &scale, &zero]))
-}
-
-/// The attributes of these names that the node has, or that have a default.
-fn attributes(call: &Call, names: &[&'static str]) -> Vec<(&'static str, Attribute)> {
-    names.iter().filter_map(|&name| Some((name, call.attribute(name)?.clone()))).collect()
 }

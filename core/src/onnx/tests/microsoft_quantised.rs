@@ -72,8 +72,8 @@ fn what_is_not_supported_is_refused_by_name() {
         let attributes = if name == "num_heads" { &attributes[..1] } else { &attributes };
         fails("QAttention", "x w b xs ws", attributes, message);
     };
-    attention("do_rotary", 1, "attribute 'do_rotary' is 1, which is not supported");
-    attention("past_present_share_buffer", 1, "attribute 'past_present_share_buffer' is 1, which is not supported");
+    attention("do_rotary", 1, "attribute 'do_rotary' is 1, and only 0 is supported");
+    attention("past_present_share_buffer", 1, "attribute 'past_present_share_buffer' is 1, and only 0 is supported");
     attention("num_heads", 0, "attribute 'num_heads' is 0, expected at least 1");
     let message = "has one of inputs 1 and 4, the segments and their embeddings, expected both or neither";
     fails("QEmbedLayerNormalization", "i s w p - g b - ws ps - gs bs wz pz - gz bz", &[], message);

@@ -22,10 +22,7 @@ pub(in super::super) fn run(graph: &mut Graph<'_>) {
         }
     }
     graph.prune();
-    graph.rewrite(|search, index| {
-        let step = quantised(search, index)?;
-        step_of_bytes(search, index, step)
-    });
+    graph.rewrite(step_of_bytes);
 }
 
 /// What a `DequantizeLinear` reads, and with which scales.
@@ -113,19 +110,11 @@ fn product_of_dequantised(graph: &mut Graph<'_>, producers: &[Option<usize>], in
     Some(Step { name: step.name.clone(), op: product.op, inputs, outputs: step.outputs[..1].to_vec() })
 }
 
-/// The step, if it quantises to 8 bits with one scale.
-fn quantised<'g>(search: &Search<'g, '_>, index: usize) -> Option<&'g Step> {
-    let step = &search.graph.steps[index];
-    let plain = step.onnx() == Some("QuantizeLinear") && step.int("block_size", 0) == 0;
-    let precision = matches!(step.int("precision", 0), 0 | 1);
-    let fits = is_bytes(search.graph, step.output(0)?) && search.graph.is_fast(step.input(0)?);
-    (plain && precision && fits).then_some(step)
-}
-
-/// The operator that quantised step reads, in bytes, if everything before it is dequantised.
-fn step_of_bytes(search: &Search<'_, '_>, index: usize, quantise: &Step) -> Option<Rewrite> {
+/// The operator that a step quantises the result of, in bytes, if everything before it is dequantised.
+fn step_of_bytes(search: &Search<'_, '_>, index: usize) -> Option<Rewrite> {
     let graph = search.graph;
-    let scaling = Scaling::of(graph, quantise)?;
+    let quantise = &graph.steps[index];
+    let scaling = Scaling::quantising(graph, quantise)?;
     let (at, step) = search.producer(quantise.input(0)?)?;
     let dequantised = |value: usize| search.producer(value).and_then(|(_, step)| Dequantised::of(graph, step));
     let outputs = quantise.outputs.clone();

@@ -23,12 +23,7 @@ pub(in super::super) fn run(graph: &mut Graph<'_>) {
 fn lower(graph: &mut Graph<'_>, step: &Step) -> Option<Step> {
     let (x, y) = (step.input(0)?, step.output(0)?);
     match step.onnx()? {
-        "QuantizeLinear" => {
-            Scaling::of(graph, step)?;
-            let plain = step.int("block_size", 0) == 0 && matches!(step.int("precision", 0), 0 | 1);
-            let fits = plain && graph.is_fast(x) && is_bytes(graph, y);
-            fits.then(|| Step { op: Op::Quantize, ..step.clone() })
-        }
+        "QuantizeLinear" => Scaling::quantising(graph, step).map(|_| Step { op: Op::Quantize, ..step.clone() }),
         "DequantizeLinear" => dequantise(graph, step),
         "DynamicQuantizeLinear" => graph.is_fast(x).then(|| Step { op: Op::DynamicQuantize, ..step.clone() }),
         "MatMulInteger" => {

@@ -1,10 +1,10 @@
 //! Functions of tensors of 8 bits: tables, sums and products of two, pooling.
 
-use super::linear::{Byte, in_parts};
+use super::linear::{Byte, Grid, Levels, in_parts};
 use super::rows::{Image, Rows};
 use crate::kernels::elementwise::Binary;
 use crate::kernels::isa::{Kernel, dispatch};
-use crate::kernels::parallel::{SharedMut, Threads};
+use crate::kernels::parallel::{SharedMut, Threads, part};
 use crate::kernels::simd::V16;
 use crate::kernels::sizes::product;
 
@@ -27,28 +27,13 @@ impl Scaled<'_> {
     }
 }
 
-/// Type, scale and zero point of a result.
-#[derive(Clone, Copy, Debug)]
-pub struct Grid {
-    /// The type.
-    pub byte: Byte,
-    /// The scale.
-    pub scale: f32,
-    /// The zero point.
-    pub zero: i32,
-}
-
 /// `y = table[x]`.
 ///
 /// # Panics
 /// If the lengths differ.
 pub fn lookup(threads: &Threads, table: &[u8; 256], x: &[u8], y: &mut [u8]) {
     assert_eq!(x.len(), y.len());
-    let len = y.len();
-    let y = SharedMut::new(y);
-    in_parts(threads, len, |range| {
-        // SAFETY: the parts are disjoint.
-        let y = unsafe { y.slice(range.start, range.len()) };
+    in_parts(threads, y, |range, y| {
         y.iter_mut().zip(&x[range]).for_each(|(y, &x)| *y = table[usize::from(x)]);
     });
 }
@@ -79,13 +64,9 @@ pub fn combine(
     clamp: (f32, f32),
 ) {
     assert!(combines(function) && a.bytes.len() == y.len() && b.bytes.len() == y.len());
-    let (isa, len) = (threads.isa(), y.len());
-    let y = SharedMut::new(y);
-    in_parts(threads, len, |range| {
-        // SAFETY: the parts are disjoint.
-        let y = unsafe { y.slice(range.start, range.len()) };
+    in_parts(threads, y, |range, y| {
         let (a, b) = (a.part(range.clone()), b.part(range));
-        dispatch(isa, Two { function, a, b, y, grid, clamp });
+        dispatch(threads.isa(), Two { function, a, b, y, grid, clamp });
     });
 }
 
@@ -93,8 +74,7 @@ impl Two<'_> {
     #[inline(always)]
     fn each(self, function: impl Fn(f32, f32) -> f32) {
         let Two { a, b, y, grid, clamp: (lo, hi), .. } = self;
-        let (least, most) = grid.byte.range();
-        let (least, most) = ((least - grid.zero) as f32, (most - grid.zero) as f32);
+        let levels = Levels::new(grid.byte, grid.zero);
         // The sign of a byte is that of its highest bit, or none: one loop for both.
         let flip = |byte: Byte| if byte == Byte::I8 { (0x80, 128) } else { (0, 0) };
         let ((a_flip, a_shift), (b_flip, b_shift)) = (flip(a.byte), flip(b.byte));
@@ -102,10 +82,7 @@ impl Two<'_> {
         for ((y, &p), &q) in y.iter_mut().zip(a.bytes).zip(b.bytes) {
             let p = (i32::from(p ^ a_flip) - a_zero) as f32 * a.scale;
             let q = (i32::from(q ^ b_flip) - b_zero) as f32 * b.scale;
-            let quotient = function(p, q).max(lo).min(hi) / grid.scale;
-            let rounded = quotient.max(least).min(most).round_ties_even();
-            // SAFETY: within the range of the type; a maximum with a number is not NaN.
-            *y = (unsafe { rounded.to_int_unchecked::<i32>() } + grid.zero) as u8;
+            *y = levels.byte(function(p, q).max(lo).min(hi) / grid.scale);
         }
     }
 }
@@ -136,13 +113,12 @@ struct Largest<'a> {
 /// If a slice is shorter than the shapes say.
 pub fn largest(threads: &Threads, windows: usize, image: &Image<'_>, y: &mut [u8]) {
     let taps = image.kernel[0] * image.kernel[1];
-    assert!(image.part == (0, image.channels));
     assert!(product(&[image.channels, taps]).is_some_and(|k| image.fits(windows, k)));
     assert_eq!(product(&[windows, image.channels]), Some(y.len()));
     let (isa, y) = (threads.isa(), SharedMut::new(y));
     let tasks = if windows.saturating_mul(image.channels).saturating_mul(taps) < 1 << 16 { 1 } else { threads.count() };
     threads.parallel_for(tasks, |task| {
-        let windows = crate::kernels::parallel::part(windows, tasks, task);
+        let windows = part(windows, tasks, task);
         // SAFETY: the parts are disjoint.
         let y = unsafe { y.slice(windows.start * image.channels, windows.len() * image.channels) };
         dispatch(isa, Largest { image, windows, y });
@@ -195,13 +171,12 @@ impl Kernel for Mean<'_> {
                 Byte::I8 => sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += i32::from(x as i8)),
             }
         }
-        let (least, most) = grid.byte.range();
+        let levels = Levels::new(grid.byte, grid.zero);
         for (y, &sum) in y.iter_mut().zip(&*sums) {
             let total = f64::from(sum) - pixels as f64 * f64::from(x.zero);
             // As the mean of numbers of single precision.
             let mean = (total * f64::from(x.scale) / pixels as f64) as f32;
-            let rounded = f64::from((mean / grid.scale).round_ties_even()) + f64::from(grid.zero);
-            *y = rounded.max(f64::from(least)).min(f64::from(most)) as i32 as u8;
+            *y = levels.byte(mean / grid.scale);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::linear::Byte;
+use super::linear::{Byte, Levels};
 use super::pack::PANEL;
 use super::tile::MOST_ROWS;
 use crate::kernels::isa::Isa;
@@ -177,10 +177,7 @@ impl Finish<'_> {
                         Target::Sums(out) => *out.add(at + j) = total(j),
                         Target::Real(out) => *out.add(at + j) = real(j),
                         Target::Bytes(out, byte, zero) => {
-                            let (least, most) = byte.range();
-                            let (least, most) = ((least - zero) as f32, (most - zero) as f32);
-                            let rounded = real(j).max(least).min(most).round_ties_even();
-                            *out.add(at + j) = (rounded as i32 + zero) as u8;
+                            *out.add(at + j) = Levels::new(byte, zero).byte(real(j));
                         }
                     }
                 }
@@ -200,7 +197,7 @@ mod x86 {
 
     use std::ops::Range;
 
-    use super::{Byte, Finish, PANEL, Target, columns};
+    use super::{Byte, Finish, Levels, PANEL, Target, columns};
 
     /// The columns of a list, or `other` where it is empty.
     #[inline]
@@ -327,8 +324,7 @@ mod x86 {
 
     #[target_feature(enable = "avx2")]
     unsafe fn bytes(finish: &Finish<'_>, out: *mut u8, byte: Byte, zero: i32) {
-        let (least, most) = byte.range();
-        let (least, most) = ((least - zero) as f32, (most - zero) as f32);
+        let Levels { least, most, .. } = Levels::new(byte, zero);
         let (lo, hi) = finish.e.clamp;
         // A clamp of a clamp.
         let panel = Panel::new(finish, (lo.max(least).min(most), hi.max(least).min(most)));

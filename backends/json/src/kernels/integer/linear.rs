@@ -32,13 +32,60 @@ impl Byte {
     }
 }
 
+/// Type, scale and zero point of a tensor: an element stands for `(element - zero) * scale`.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    /// The type.
+    pub byte: Byte,
+    /// The scale.
+    pub scale: f32,
+    /// The zero point.
+    pub zero: i32,
+}
+
+/// The elements of a type, with the zero point at 0.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Levels {
+    pub(super) least: f32,
+    pub(super) most: f32,
+    zero: i32,
+}
+
+impl Levels {
+    pub(super) fn new(byte: Byte, zero: i32) -> Levels {
+        let (least, most) = byte.range();
+        Levels { least: (least - zero) as f32, most: (most - zero) as f32, zero }
+    }
+
+    /// The element that is nearest to a number, the even one of two, within the range of the type.
+    #[inline(always)]
+    pub(super) fn byte(&self, quotient: f32) -> u8 {
+        // An integer made of what is not a number is 0.
+        let quotient = if quotient.is_nan() { -self.zero as f32 } else { quotient };
+        let rounded = quotient.max(self.least).min(self.most).round_ties_even();
+        // SAFETY: within the range of the type, which is within that of `i32`.
+        (unsafe { rounded.to_int_unchecked::<i32>() } + self.zero) as u8
+    }
+}
+
 /// Elements that one task takes at least.
 const PIECE: usize = 16 << 10;
 
-/// Calls `each` on parts of `len` elements, by several threads where there are many.
-pub(super) fn in_parts(threads: &Threads, len: usize, each: impl Fn(std::ops::Range<usize>) + Sync) {
+/// Calls `each` on parts of `y` and their places, by several threads where there are many.
+pub(super) fn in_parts<T: Send>(
+    threads: &Threads,
+    y: &mut [T],
+    each: impl Fn(std::ops::Range<usize>, &mut [T]) + Sync,
+) {
+    let len = y.len();
     let tasks = threads.count().min(len.div_ceil(PIECE)).max(1);
-    threads.parallel_for(tasks, |task| each(part(len, tasks, task)));
+    let y = SharedMut::new(y);
+    threads.parallel_for(tasks, |task| {
+        let range = part(len, tasks, task);
+        // SAFETY: the parts are disjoint.
+        let y = unsafe { y.slice(range.start, range.len()) };
+        each(range, y);
+    });
 }
 
 struct Quantise<'a> {
@@ -55,12 +102,8 @@ struct Quantise<'a> {
 /// If the lengths differ.
 pub fn quantise(threads: &Threads, x: &[f32], y: &mut [u8], byte: Byte, scale: f32, zero: i32) {
     assert_eq!(x.len(), y.len());
-    let (isa, len) = (threads.isa(), y.len());
-    let y = SharedMut::new(y);
-    in_parts(threads, len, |range| {
-        // SAFETY: the parts are disjoint.
-        let y = unsafe { y.slice(range.start, range.len()) };
-        dispatch(isa, Quantise { x: &x[range], y, byte, scale, zero });
+    in_parts(threads, y, |range, y| {
+        dispatch(threads.isa(), Quantise { x: &x[range], y, byte, scale, zero });
     });
 }
 
@@ -70,17 +113,8 @@ impl Kernel for Quantise<'_> {
     #[inline(always)]
     unsafe fn run<V: V16>(self) {
         let Quantise { x, y, byte, scale, zero } = self;
-        let (least, most) = byte.range();
-        let (least, most) = ((least - zero) as f32, (most - zero) as f32);
-        for (y, &x) in y.iter_mut().zip(x) {
-            let quotient = x / scale;
-            // An integer made of what is not a number is 0.
-            let quotient = if quotient.is_nan() { -zero as f32 } else { quotient };
-            let rounded = quotient.max(least).min(most).round_ties_even();
-            // SAFETY: within the range of the type, which is within that of `i32`.
-            let rounded = unsafe { rounded.to_int_unchecked::<i32>() };
-            *y = (rounded + zero) as u8;
-        }
+        let levels = Levels::new(byte, zero);
+        y.iter_mut().zip(x).for_each(|(y, &x)| *y = levels.byte(x / scale));
     }
 }
 
@@ -98,12 +132,8 @@ struct Dequantise<'a> {
 /// If the lengths differ.
 pub fn dequantise(threads: &Threads, x: &[u8], y: &mut [f32], byte: Byte, scale: f32, zero: i32) {
     assert_eq!(x.len(), y.len());
-    let (isa, len) = (threads.isa(), y.len());
-    let y = SharedMut::new(y);
-    in_parts(threads, len, |range| {
-        // SAFETY: the parts are disjoint.
-        let y = unsafe { y.slice(range.start, range.len()) };
-        dispatch(isa, Dequantise { x: &x[range], y, byte, scale, zero });
+    in_parts(threads, y, |range, y| {
+        dispatch(threads.isa(), Dequantise { x: &x[range], y, byte, scale, zero });
     });
 }
 

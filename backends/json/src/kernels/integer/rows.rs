@@ -67,10 +67,8 @@ pub struct Image<'a> {
     pub zero: i32,
     /// Height and width.
     pub size: [usize; 2],
-    /// Channels of an image.
+    /// Channels.
     pub channels: usize,
-    /// The channels of these windows.
-    pub part: (usize, usize),
     /// Height and width of the results.
     pub out: [usize; 2],
     /// Height and width of the window.
@@ -139,10 +137,9 @@ impl<'a> Image<'a> {
 
 impl Rows for Image<'_> {
     fn fits(&self, m: usize, k: usize) -> bool {
-        let (start, count) = self.part;
         let windows = self.out[0].checked_mul(self.out[1]).filter(|&windows| windows > 0);
         let Some(images) = windows.map(|windows| m.div_ceil(windows)) else { return m == 0 };
-        let taps = self.kernel[0].checked_mul(self.kernel[1]).and_then(|taps| taps.checked_mul(count));
+        let taps = self.kernel[0].checked_mul(self.kernel[1]).and_then(|taps| taps.checked_mul(self.channels));
         let last = |axis: usize| {
             let windows = (self.out[axis].saturating_sub(1)).checked_mul(self.strides[axis])?;
             windows.checked_add(self.kernel[axis].checked_mul(self.dilations[axis])?)
@@ -152,7 +149,6 @@ impl Rows for Image<'_> {
         let image = row.and_then(|row| row.checked_mul(self.size[0]));
         let (Some(row), Some(image)) = (row, image) else { return false };
         taps == Some(k)
-            && start.checked_add(count).is_some_and(|end| end <= self.channels)
             && last(0).is_some()
             && last(1).is_some()
             && reach(&counts, &[image, row, self.channels, 1]).is_some_and(|len| len <= self.bytes.len())
@@ -164,15 +160,16 @@ impl Rows for Image<'_> {
 
     #[inline(always)]
     fn pieces(&self, row: usize, mut each: impl FnMut(Result<&[u8], usize>)) {
-        let (start, count) = self.part;
+        let count = self.channels;
         if self.is_plain() {
-            each(Ok(&self.bytes[row * self.channels + start..][..count]));
+            each(Ok(&self.bytes[row * count..][..count]));
             return;
         }
         let at = self.window(row);
         let (taps, first) = self.inside(at.x);
         for ky in 0..self.kernel[0] {
-            let Some(iy) = self.place(0, at.y, ky) else {
+            // A row of the window may be beside the image, too.
+            let Some(iy) = self.place(0, at.y, ky).filter(|_| !taps.is_empty()) else {
                 each(Err(self.kernel[1] * count));
                 continue;
             };
@@ -180,13 +177,13 @@ impl Rows for Image<'_> {
             if taps.start > 0 {
                 each(Err(taps.start * count));
             }
-            if self.dilations[1] == 1 && count == self.channels {
+            if self.dilations[1] == 1 {
                 // Neighbours in the window are neighbours in the image.
                 each(Ok(&self.bytes[line * count..][..taps.len() * count]));
             } else {
                 for tap in 0..taps.len() {
                     let pixel = line + tap * self.dilations[1];
-                    each(Ok(&self.bytes[pixel * self.channels + start..][..count]));
+                    each(Ok(&self.bytes[pixel * count..][..count]));
                 }
             }
             if taps.end < self.kernel[1] {

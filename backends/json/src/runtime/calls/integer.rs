@@ -207,33 +207,12 @@ impl Call for Gemm {
     }
 }
 
-/// The windows of images [N, H, W, C].
-pub(super) struct Windows {
-    pub(super) size: [usize; 2],
-    pub(super) channels: usize,
-    pub(super) out: [usize; 2],
-    pub(super) kernel: [usize; 2],
-    pub(super) strides: [usize; 2],
-    pub(super) pads: [usize; 2],
-    pub(super) dilations: [usize; 2],
-    /// Of all images.
-    pub(super) count: usize,
-}
-
-impl Windows {
-    fn image<'a>(&self, bytes: &'a [u8], byte: Byte, zero: i32) -> Image<'a> {
-        let Windows { size, channels, out, kernel, strides, pads, dilations, count: _ } = *self;
-        Image { bytes, byte, zero, size, channels, part: (0, channels), out, kernel, strides, pads, dilations }
-    }
-
-    fn taps(&self) -> Option<usize> {
-        count(&self.kernel)
-    }
-}
-
 struct Conv {
     tail: Tail,
-    windows: Windows,
+    /// Without elements.
+    image: Image<'static>,
+    /// Of all images.
+    windows: usize,
     depthwise: bool,
 }
 
@@ -251,44 +230,38 @@ pub(super) fn conv(signature: &Signature<'_>, conv: &IntegerConv) -> Result<Read
     let ([n, h, w, channels], [_, oh, ow, filters]) = images(signature)?;
     let IntegerConv { depthwise, unsigned, kernel, strides, pads, dilations, act } = *conv;
     let bad = || bad_shapes(signature);
-    let windows = Windows {
-        size: [h, w],
-        channels,
-        out: [oh, ow],
-        kernel,
-        strides,
-        pads,
-        dilations,
-        count: count(&[n, oh, ow]).ok_or_else(bad)?,
-    };
-    let taps = windows.taps().ok_or_else(bad)?;
+    let byte = byte(signature.input_value(A))?;
+    let (size, out) = ([h, w], [oh, ow]);
+    let image = Image { bytes: &[], byte, zero: 0, size, channels, out, kernel, strides, pads, dilations };
+    let windows = count(&[n, oh, ow]).ok_or_else(bad)?;
+    let taps = count(&kernel).ok_or_else(bad)?;
     let tail = Tail::new(signature, filters, if unsigned { Byte::U8 } else { Byte::I8 }, act)?;
     let (len, scratch) = if depthwise {
         let fits = filters == channels && taps <= integer::MAX_TAPS;
         (count(&[channels, taps]).filter(|_| fits), integer::depthwise_scratch_len(channels, taps))
     } else {
         let k = taps.checked_mul(channels).ok_or_else(bad)?;
-        let shape = Shape { m: windows.count, n: filters, k };
+        let shape = Shape { m: windows, n: filters, k };
         (integer::packed_len(k, filters), integer::scratch_len(&shape, true, signature.threads.count()))
     };
     if len.is_none_or(|len| signature.input(B).ok() != Some(&[len])) {
         return Err(bad());
     }
     let scratch = scratch.and_then(|len| len.checked_add(filters.checked_mul(LISTS)?)).ok_or_else(bad)?;
-    Ok(Ready { scratch, ..Ready::new(Conv { tail, windows, depthwise }) })
+    Ok(Ready { scratch, ..Ready::new(Conv { tail, image, windows, depthwise }) })
 }
 
 impl Call for Conv {
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
-        let Conv { tail, windows, depthwise } = self;
+        let Conv { tail, image, windows, depthwise } = self;
         tail.with(io, |io, e, mut out, scratch| {
             let zero = zero(&io.inputs, A_ZERO, tail.a)?;
-            let (image, weights) = (windows.image(io.inputs.bytes(A)?, tail.a, zero), io.inputs.slice(B)?);
+            let (image, weights) = (Image { bytes: io.inputs.bytes(A)?, zero, ..*image }, io.inputs.slice(B)?);
             if *depthwise {
-                integer::depthwise(io.threads, windows.count, &image, weights, out.all(), e, scratch);
+                integer::depthwise(io.threads, *windows, &image, weights, out.all(), e, scratch);
             } else {
                 let k = image.kernel[0] * image.kernel[1] * image.channels;
-                let shape = Shape { m: windows.count, n: tail.columns, k };
+                let shape = Shape { m: *windows, n: tail.columns, k };
                 integer::product(io.threads, shape, &image, Right::Packed(weights), out.all(), e, scratch);
             }
             Ok(())
@@ -297,8 +270,10 @@ impl Call for Conv {
 }
 
 struct Pool {
-    windows: Windows,
-    byte: Byte,
+    /// Without elements.
+    image: Image<'static>,
+    /// Of all images.
+    windows: usize,
 }
 
 pub(super) fn pool(signature: &Signature<'_>, pool: &IntegerPool) -> Result<Ready, Error> {
@@ -306,16 +281,16 @@ pub(super) fn pool(signature: &Signature<'_>, pool: &IntegerPool) -> Result<Read
     let IntegerPool { kernel, strides, pads, dilations } = *pool;
     let byte = byte(signature.input_value(A))?;
     let same = signature.output_value(0).map(|value| value.dtype) == signature.input_value(A).map(|value| value.dtype);
-    let (size, place) = ([h, w], [oh, ow]);
-    let count = count(&[n, oh, ow]).filter(|_| same && out == channels).ok_or_else(|| bad_shapes(signature))?;
-    let windows = Windows { size, channels, out: place, kernel, strides, pads, dilations, count };
-    Ok(Ready::new(Pool { windows, byte }))
+    let windows = count(&[n, oh, ow]).filter(|_| same && out == channels).ok_or_else(|| bad_shapes(signature))?;
+    let (size, out) = ([h, w], [oh, ow]);
+    let image = Image { bytes: &[], byte, zero: 0, size, channels, out, kernel, strides, pads, dilations };
+    Ok(Ready::new(Pool { image, windows }))
 }
 
 impl Call for Pool {
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
-        let image = self.windows.image(io.inputs.bytes(A)?, self.byte, 0);
-        integer::largest(io.threads, self.windows.count, &image, io.outputs.take_bytes(0)?);
+        let image = Image { bytes: io.inputs.bytes(A)?, ..self.image };
+        integer::largest(io.threads, self.windows, &image, io.outputs.take_bytes(0)?);
         Ok(())
     }
 }

@@ -8,22 +8,43 @@ use super::heads::{self, Attention};
 use super::masks::{self, Keys};
 use crate::diagnostic::Result;
 
-/// Attention of the projections `input * weights + bias`, whose columns are those of queries, keys and values. Past and present hold
-/// keys and values as one tensor.
+/// Attention of the projections `input * weights + bias`.
 pub(in super::super) fn projected(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
-    for (name, expected) in [("do_rotary", 0), ("past_present_share_buffer", 0)] {
-        call.expect_int(name, expected)?;
-    }
     if call.optional_int("rotary_embedding_dim").is_some_and(|size| size != 0) {
         return Err(bad("attribute 'rotary_embedding_dim' is not supported"));
     }
     call.refuse_input(6, "past_sequence_length")?;
-    let (x, count) = (call.input(0)?, call.count("num_heads")?);
-    let mut product = body.op("MatMul", [&x, &call.input(1)?]);
+    let mut product = body.op("MatMul", [&call.input(0)?, &call.input(1)?]);
     if let Some(bias) = call.optional(2) {
         product = body.op("Add", [&product, &bias]);
     }
+    let given = Given { mask: call.optional(3), past: call.optional(4), bias: call.optional(5) };
+    of_projections(body, call, product, given)
+}
+
+/// The inputs beside the projections.
+pub(in super::super) struct Given {
+    /// Which keys are padding.
+    pub(in super::super) mask: Option<Value>,
+    /// Keys and values that come before, as one tensor.
+    pub(in super::super) past: Option<Value>,
+    /// What is added to the scores.
+    pub(in super::super) bias: Option<Value>,
+}
+
+/// Attention of projections whose columns are those of queries, keys and values. Past and present hold keys and values as one tensor.
+pub(in super::super) fn of_projections(
+    body: &mut Body,
+    call: &Call,
+    product: Value,
+    given: Given,
+) -> Result<Vec<Value>> {
+    for name in ["do_rotary", "past_present_share_buffer"] {
+        call.expect_int(name, 0)?;
+    }
+    let count = call.count("num_heads")?;
     let axis = ("axis", Attribute::Int(-1));
+    let x = product.clone();
     let parts = match call.ints("qkv_hidden_sizes") {
         Some(sizes @ [_, _, _]) => {
             let sizes = body.ints(sizes);
@@ -35,12 +56,12 @@ pub(in super::super) fn projected(body: &mut Body, call: &Call) -> Result<Vec<Va
         None => body.many("Split", &[product], &[axis, ("num_outputs", Attribute::Int(3))], 3),
     };
     let mut total = body.sizes(&x, 1, Some(2));
-    let past = call.optional(4).map(|both| {
+    let past = given.past.map(|both| {
         total = longer(body, &total, &both, 3);
         let both = body.many("Split", &[both], &[("num_outputs", Attribute::Int(2))], 2);
         [0, 1].map(|index| body.squeeze(&both[index], 0))
     });
-    let mask = mask(body, call, [call.optional(3), call.optional(5)], &x, &total);
+    let mask = mask(body, call, [given.mask, given.bias], &x, &total);
     let [query, key, value] = [0, 1, 2].map(|index| parts[index].clone());
     let causal = call.flag("unidirectional")?;
     let wanted = Wanted { count, causal, scores: false, outputs: if call.wants(1) { 3 } else { 1 } };
@@ -121,8 +142,9 @@ fn longer(body: &mut Body, length: &Value, past: &Value, axis: i64) -> Value {
 
 /// What is added to the scores: a bias, a mask of `total` keys for each sample of `x`, or both.
 fn mask(body: &mut Body, call: &Call, [padding, bias]: [Option<Value>; 2], x: &Value, total: &Value) -> Option<Value> {
-    let batch = body.sizes(x, 0, Some(1));
-    let keys = Keys { batch: &batch, count: total, filter: call.float("mask_filter_value"), like: x };
+    let (batch, queries) = (body.sizes(x, 0, Some(1)), body.sizes(x, 1, Some(2)));
+    let keys =
+        Keys { batch: &batch, queries: &queries, count: total, filter: call.float("mask_filter_value"), like: x };
     let padding = padding.map(|padding| masks::added(body, &padding, keys));
     match (padding, bias) {
         (Some(padding), Some(bias)) => Some(body.op("Add", [&bias, &padding])),

@@ -5,7 +5,9 @@ use super::super::call::Call;
 use super::activations;
 use crate::diagnostic::Result;
 
-const ATTRIBUTES: [&str; 6] = ["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
+/// Those that ONNX's convolutions have.
+pub(in super::super) const ATTRIBUTES: [&str; 6] =
+    ["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
 
 /// An activation of `Conv(X, W, B) + Z`.
 pub(in super::super) fn fused(body: &mut Body, call: &Call) -> Result<Vec<Value>> {

@@ -10,6 +10,8 @@ use crate::ops::cast::to_onnx;
 pub(super) struct Keys<'a> {
     /// How many samples there are, a list of one number.
     pub(super) batch: &'a Value,
+    /// How many queries each has, a list of one number: they are in the places of the last keys.
+    pub(super) queries: &'a Value,
     /// How many keys each has, a list of one number.
     pub(super) count: &'a Value,
     /// What is added to the scores of hidden keys.
@@ -19,8 +21,8 @@ pub(super) struct Keys<'a> {
 }
 
 /// What a mask adds to the scores, [batch, 1, queries or 1, keys]. The mask has for each sample the number of keys that are seen
-/// (with other numbers behind them), whether each key is seen, or whether each query sees each key. A list that has two numbers for each
-/// sample has the first keys that are seen in the second half.
+/// (with other numbers behind them), whether each key is seen, or whether each query sees each key, also in a square of all there may be
+/// ([batch, 1, most, most]). A list that has two numbers for each sample has the first keys that are seen in the second half.
 pub(super) fn added(body: &mut Body, mask: &Value, keys: Keys<'_>) -> Value {
     let rows = body.has_rank(mask, 2);
     body.either(
@@ -30,8 +32,7 @@ pub(super) fn added(body: &mut Body, mask: &Value, keys: Keys<'_>) -> Value {
             // A mask of one column is for all keys.
             let shape = body.concat(&[keys.batch, keys.count], 0);
             let hidden = body.op("Expand", [&hidden, &shape]);
-            let axes = body.ints(&[1, 2]);
-            filtered(body, &hidden, &axes, keys)
+            filtered(body, &hidden, &[1, 2], keys)
         },
         |body| {
             let list = body.has_rank(mask, 1);
@@ -39,17 +40,26 @@ pub(super) fn added(body: &mut Body, mask: &Value, keys: Keys<'_>) -> Value {
                 &list,
                 |body| {
                     let hidden = outside(body, mask, keys);
-                    let axes = body.ints(&[1, 2]);
-                    filtered(body, &hidden, &axes, keys)
+                    filtered(body, &hidden, &[1, 2], keys)
                 },
                 |body| {
-                    let hidden = not_positive(body, mask);
-                    let axes = body.ints(&[1]);
-                    filtered(body, &hidden, &axes, keys)
+                    let square = body.has_rank(mask, 4);
+                    let pairs =
+                        body.either(&square, |body| part_of_square(body, mask, keys), |body| body.unsqueeze(mask, 1));
+                    let hidden = not_positive(body, &pairs);
+                    filtered(body, &hidden, &[], keys)
                 },
             )
         },
     )
+}
+
+/// The rows of the queries and the columns of the keys.
+fn part_of_square(body: &mut Body, mask: &Value, keys: Keys<'_>) -> Value {
+    let (zero, axes) = (body.ints(&[0]), body.ints(&[2, 3]));
+    let before = body.op("Sub", [keys.count, keys.queries]);
+    let (start, end) = (body.concat(&[&before, &zero], 0), body.concat(&[keys.count, keys.count], 0));
+    body.op("Slice", [mask, &start, &end, &axes])
 }
 
 fn not_positive(body: &mut Body, mask: &Value) -> Value {
@@ -57,10 +67,14 @@ fn not_positive(body: &mut Body, mask: &Value) -> Value {
     body.op("LessOrEqual", [mask, &zero])
 }
 
-fn filtered(body: &mut Body, hidden: &Value, axes: &Value, keys: Keys<'_>) -> Value {
+fn filtered(body: &mut Body, hidden: &Value, axes: &[i64], keys: Keys<'_>) -> Value {
     let [filter, zero] = [keys.filter, 0.0].map(|value| body.number(value, keys.like));
     let added = body.op("Where", [hidden, &filter, &zero]);
-    body.op("Unsqueeze", [&added, axes])
+    if axes.is_empty() {
+        return added;
+    }
+    let axes = body.ints(axes);
+    body.op("Unsqueeze", [&added, &axes])
 }
 
 /// Which keys are at or behind the end of each sample, or before its start.

@@ -70,7 +70,7 @@ pub(in super::super) fn embed(body: &mut Body, call: &Call) -> Result<Vec<Value>
 }
 
 /// How many elements of each row of the mask are 1; none without a mask.
-fn tokens_left(body: &mut Body, call: &Call, ids: &Value) -> Value {
+pub(in super::super) fn tokens_left(body: &mut Body, call: &Call, ids: &Value) -> Value {
     let number = to_onnx(DType::I32);
     match call.optional(7) {
         Some(mask) => {
@@ -87,7 +87,7 @@ fn tokens_left(body: &mut Body, call: &Call, ids: &Value) -> Value {
     }
 }
 
-fn epsilon(call: &Call) -> (&'static str, Attribute) {
+pub(in super::super) fn epsilon(call: &Call) -> (&'static str, Attribute) {
     ("epsilon", Attribute::Float(call.float("epsilon")))
 }
 

@@ -4,7 +4,7 @@ use byoc_plugin_api::{Attribute, DType};
 
 use super::super::body::{Body, Value};
 use super::super::call::{Call, bad};
-use super::{attributes, dequantised, quantised};
+use super::{dequantised, quantised};
 use crate::diagnostic::Result;
 use crate::ops::cast::to_onnx;
 
@@ -26,7 +26,7 @@ fn binary(body: &mut Body, call: &Call, op: &str) -> Result<Vec<Value>> {
 
 /// `LeakyRelu`.
 pub(in super::super) fn leaky_relu(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
-    unary(body, call, "LeakyRelu", &attributes(call, &["alpha"]))
+    unary(body, call, "LeakyRelu", &call.given(&["alpha"]))
 }
 
 /// `Sigmoid`.
@@ -89,7 +89,7 @@ pub(in super::super) fn reduce_mean(body: &mut Body, call: &Call) -> Result<Vec<
         Some(axes) if !axes.is_empty() => body.ints(axes),
         _ => Body::absent(),
     };
-    let y = body.with("ReduceMean", [&x, &axes], &attributes(call, &["keepdims"]));
+    let y = body.with("ReduceMean", [&x, &axes], &call.given(&["keepdims"]));
     Ok(vec![quantised(body, call, &y, 3, &call.input(0)?)?])
 }
 
@@ -105,7 +105,7 @@ pub(in super::super) fn dequantize(body: &mut Body, call: &Call) -> Result<Vec<V
 }
 
 fn along_axis(body: &mut Body, call: &Call, op: &str, scale: &Value) -> Result<Vec<Value>> {
-    let (x, axis) = (call.input(0)?, attributes(call, &["axis"]));
+    let (x, axis) = (call.input(0)?, call.given(&["axis"]));
     Ok(vec![match call.optional(2) {
         Some(zero) => body.with(op, [&x, scale, &zero], &axis),
         None => body.with(op, [&x, scale], &axis),

@@ -1,12 +1,10 @@
 //! Embeddings of words that are stored quantised.
 
-use byoc_plugin_api::{Attribute, DType};
-
 use super::super::body::{Body, Value};
 use super::super::call::{Call, bad};
+use super::super::microsoft::norm::{epsilon, tokens_left};
 use super::dequantised_by;
 use crate::diagnostic::Result;
-use crate::ops::cast::to_onnx;
 
 /// The sum of the embeddings of each word, of its place and of its segment, normalised; and how many words of each text the mask shows. Rows
 /// are picked before they are dequantised.
@@ -28,19 +26,6 @@ pub(in super::super) fn layer_normalization(body: &mut Body, call: &Call) -> Res
     }
     let gamma = dequantised_by(body, &call.input(5)?, &call.input(11)?, Some(call.input(16)?));
     let beta = dequantised_by(body, &call.input(6)?, &call.input(12)?, Some(call.input(17)?));
-    let attributes = [("axis", Attribute::Int(-1)), ("epsilon", Attribute::Float(call.float("epsilon")))];
-    let y = body.with("LayerNormalization", [&sum, &gamma, &beta], &attributes);
-    let shown = match call.optional(7) {
-        Some(mask) => {
-            let (one, axes) = (body.integer(1, &mask), body.ints(&[1]));
-            let shown = body.op("Equal", [&mask, &one]);
-            let shown = body.cast(&shown, to_onnx(DType::I32));
-            body.with("ReduceSum", [&shown, &axes], &[("keepdims", Attribute::Int(0))])
-        }
-        None => {
-            let (zero, batch) = (body.integer(0, &ids), body.sizes(&ids, 0, Some(1)));
-            body.op("Expand", [&zero, &batch])
-        }
-    };
-    Ok(vec![y, shown])
+    let y = body.with("LayerNormalization", [&sum, &gamma, &beta], &[epsilon(call)]);
+    Ok(vec![y, tokens_left(body, call, &ids)])
 }

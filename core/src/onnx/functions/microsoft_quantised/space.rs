@@ -4,10 +4,9 @@ use byoc_plugin_api::Attribute;
 
 use super::super::body::{Body, Value};
 use super::super::call::{Call, bad};
-use super::{attributes, dequantised, quantised};
+use super::super::microsoft::conv::ATTRIBUTES as CONV;
+use super::{dequantised, quantised};
 use crate::diagnostic::Result;
-
-const CONV: [&str; 6] = ["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
 
 /// [N, spatial, C] as [N, C, spatial], with that many axes of space.
 fn channels_first(body: &mut Body, x: &Value, space: usize) -> Value {
@@ -53,7 +52,7 @@ pub(in super::super) fn conv(body: &mut Body, call: &Call) -> Result<Vec<Value>>
             None => moved(body, &inputs[0], true),
         };
     }
-    let y = body.variadic_with("QLinearConv", &inputs, &attributes(call, &CONV));
+    let y = body.many("QLinearConv", &inputs, &call.given(&CONV), 1).swap_remove(0);
     Ok(vec![match space {
         _ if !last => y,
         Some(space) => channels_last(body, &y, space),
@@ -70,7 +69,7 @@ pub(in super::super) fn average_pool(body: &mut Body, call: &Call) -> Result<Vec
         return Err(bad(cause));
     }
     let names = ["auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"];
-    let pool = attributes(call, &names);
+    let pool = call.given(&names);
     let x = dequantised(body, call, 0)?;
     let y = pooled(body, call, &x, "AveragePool", &pool, call.int("channels_last") != 0);
     Ok(vec![quantised(body, call, &y, 3, &call.input(0)?)?])
@@ -79,7 +78,7 @@ pub(in super::super) fn average_pool(body: &mut Body, call: &Call) -> Result<Vec
 /// `MaxPool` of images whose channels are last.
 pub(in super::super) fn max_pool(body: &mut Body, call: &Call) -> Result<Vec<Value>> {
     let names = ["auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides"];
-    let pool = attributes(call, &names);
+    let pool = call.given(&names);
     Ok(vec![pooled(body, call, &call.input(0)?, "MaxPool", &pool, true)])
 }
 
@@ -114,7 +113,7 @@ pub(in super::super) fn conv_transpose(body: &mut Body, call: &Call) -> Result<V
     let mut inputs = vec![call.input(0)?, call.input(1)?];
     inputs.extend(call.optional(3));
     let names = ["auto_pad", "dilations", "group", "kernel_shape", "output_padding", "strides"];
-    let y = body.variadic_with("ConvTranspose", &inputs, &attributes(call, &names));
+    let y = body.many("ConvTranspose", &inputs, &call.given(&names), 1).swap_remove(0);
     let Some(pads) = call.optional(2) else { return Ok(vec![y]) };
     let automatic = call.word("auto_pad", &["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"])?;
     if automatic != "NOTSET" {
