@@ -113,6 +113,7 @@ const NO_ROW: &[(&str, &str, &str)] = &[
 
 /// Values that are not paths, as the help calls them.
 const NO_PATHS: &[&str] = &[
+    "DB",
     "INPUT:SHAPE",
     "KIND:N",
     "LANG",
