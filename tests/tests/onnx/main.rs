@@ -3,6 +3,7 @@
 #[macro_use]
 extern crate byoc_tests_macros;
 
+mod arg_max;
 mod classical;
 mod differential;
 mod digits;
@@ -21,6 +22,7 @@ use byoc_tests::trial;
 
 fn main() -> ExitCode {
     trial::run(&[
+        ("arg_max", arg_max::trials),
         ("classical", classical::trials),
         ("differential", differential::trials),
         ("digits", digits::trials),

@@ -4,6 +4,8 @@
 //! The rows of A are widened to `i16` without their zero point, so that no product of two saturates; B stays in 8 bits, in panels
 //! that the instruction sets have in common. Every instruction set gives the same bits.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod bytes;
 mod depthwise;
 mod finish;
@@ -13,6 +15,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod widen;
 
 use std::ops::Range;
 
@@ -26,7 +29,7 @@ pub use finish::{Epilogue, Out};
 pub use linear::{Byte, Grid, dequantise, dynamic_range, quantise, range};
 pub use pack::{DEPTH, PACKED_LAYOUT, PANEL, pack, packed_len};
 pub use rows::{Image, Plain, Rows};
-use tile::{MOST_ROWS, Tile, tile};
+use tile::{MOST_ROWS, Tiles};
 
 /// Depths up to which no sum of products with zero points on both sides wraps.
 pub const MAX_DEPTH: usize = 1 << 15;
@@ -190,28 +193,23 @@ impl<R: Rows> Block<'_, R> {
         };
         for start in rows.clone().step_by(self.space.rows) {
             let block = start..(start + self.space.rows).min(rows.end);
-            rows::widen(self.isa, self.a, block.clone(), self.shape.k, packed);
+            widen::widen(self.isa, self.a, block.clone(), self.shape.k, packed);
             if self.e.needs_sums() {
                 pack::sums(self.isa, &packed[..block.len() * depth], depth, sums);
             }
             for column in columns.clone().step_by(PANEL) {
                 let panel = &b[(column / PANEL - first) * depth * PANEL..][..depth * PANEL];
-                for row in (0..block.len()).step_by(MOST_ROWS) {
-                    let count = MOST_ROWS.min(block.len() - row);
-                    let mut product = [0i32; MOST_ROWS * PANEL];
-                    tile(self.isa, &Tile { a: &packed[row * depth..][..count * depth], b: panel, depth }, &mut product);
-                    let finish = Finish {
-                        product: &product,
-                        sums: &sums[row..][..count],
-                        row: block.start + row,
-                        columns: column..(column + PANEL).min(columns.end),
-                        width: self.shape.n,
-                        out: self.out,
-                        e: self.e,
-                    };
-                    // SAFETY: this task writes these rows and columns alone, and they are in C.
-                    unsafe { finish::run(self.isa, finish) };
-                }
+                let finish = Finish {
+                    sums: &sums[..block.len()],
+                    row: block.start,
+                    columns: column..(column + PANEL).min(columns.end),
+                    width: self.shape.n,
+                    out: self.out,
+                    e: self.e,
+                };
+                let tiles = Tiles { a: &packed[..block.len() * depth], b: panel, depth, finish };
+                // SAFETY: this task writes these rows and columns alone, and they are in C.
+                unsafe { tiles.run(self.isa) };
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Products with weights of four or eight bits in blocks, as `MatMulNBits` has them: [N][K / block][block], low bits first. Of few
 //! rows they are multiplied as they lie; of many, some columns at a time become numbers, which the product of `gemm` takes.
 
+mod bytes;
+
 use std::ops::Range;
 
 use super::gemm::{BlockProduct, GemmParams, block_scratch_len, packed_b_len};
@@ -31,6 +33,8 @@ pub struct NBits {
     pub bits: usize,
     /// Weights of a column that have a scale and a zero point of their own: a multiple of 32.
     pub block: usize,
+    /// Whether few rows may be quantised to 8 bits, where weights have 4.
+    pub bytes: bool,
 }
 
 /// B: an element stands for `(element - zero point) * scale`.
@@ -58,7 +62,7 @@ pub enum Zeros<'a> {
 impl NBits {
     /// Whether there is a kernel for it.
     pub fn is_valid(&self) -> bool {
-        let NBits { m, n, k, bits, block } = *self;
+        let NBits { m, n, k, bits, block, bytes: _ } = *self;
         let len = || product(&[n, self.blocks(), block])?.checked_add(product(&[m.max(n), k.checked_add(block)?])?);
         matches!(bits, 4 | 8) && block > 0 && block.is_multiple_of(CHUNK) && len().is_some()
     }
@@ -94,7 +98,12 @@ impl NBits {
 
     /// Numbers of a row of A that is made ready: elements in the order of the weights' bits, and the sum of each block.
     fn ready_len(&self) -> usize {
-        self.blocks() * (self.block + 1)
+        if self.in_bytes() { bytes::ready_len(self) } else { self.blocks() * (self.block + 1) }
+    }
+
+    /// Whether few rows are quantised.
+    fn in_bytes(&self) -> bool {
+        self.bytes && self.bits == 4
     }
 
     fn dense(&self) -> GemmParams {
@@ -205,18 +214,32 @@ fn unpack(p: &NBits, b: &Weights<'_>, columns: Range<usize>, out: &mut [f32]) {
     }
 }
 
-/// A row as few rows need it.
-struct Ready<'a> {
-    /// For each 32 weights of 4 bits, those with even numbers, then the others.
-    elements: &'a [f32],
-    /// The sum of each block.
-    sums: &'a [f32],
+/// What the zero points of a column take off its sum with a row, of whose blocks these are the sums.
+fn shift(p: &NBits, b: &Weights<'_>, column: usize, sums: &[f32]) -> f32 {
+    let scales = &b.scales[column * p.blocks()..][..p.blocks()];
+    // Several sums, which do not wait for each other.
+    let mut lanes = [0f32; 8];
+    let add = |lanes: &mut [f32; 8], at: usize, product: f32| lanes[at % 8] += product;
+    match b.zeros {
+        Zeros::Middle => {
+            let products = scales.iter().zip(sums).enumerate();
+            products.for_each(|(block, (scale, sum))| add(&mut lanes, block, scale * sum));
+            lanes.iter().sum::<f32>() * p.zero(&b.zeros, column, 0)
+        }
+        _ => {
+            let products = scales.iter().zip(sums).enumerate();
+            products.for_each(|(block, (scale, sum))| {
+                add(&mut lanes, block, scale * p.zero(&b.zeros, column, block) * sum)
+            });
+            lanes.iter().sum()
+        }
+    }
 }
 
 fn few(threads: &Threads, p: &NBits, a: &[f32], b: &Weights<'_>, c: &mut [f32], scratch: &mut [f32]) {
     let each = p.ready_len();
     for (row, out) in a.chunks_exact(p.k.max(1)).zip(scratch.chunks_exact_mut(each.max(1))) {
-        ready(p, row, out);
+        if p.in_bytes() { bytes::ready(p, row, out) } else { ready(p, row, out) }
     }
     let units = p.n.div_ceil(BLOCK);
     let tasks = threads.count().min(p.n.saturating_mul(p.k).div_ceil(32 << 10)).clamp(1, units);
@@ -225,11 +248,22 @@ fn few(threads: &Threads, p: &NBits, a: &[f32], b: &Weights<'_>, c: &mut [f32], 
         let units = part(units, tasks, task);
         let columns = units.start * BLOCK..(units.end * BLOCK).min(p.n);
         for row in 0..p.m {
-            let (elements, sums) = scratch[row * each..][..each].split_at(p.blocks() * p.block);
+            let ready = &scratch[row * each..][..each];
             // SAFETY: tasks write disjoint columns.
             let c = unsafe { out.slice(row * p.n + columns.start, columns.len()) };
+            let sums = if p.in_bytes() {
+                let row = bytes::row(p, ready);
+                bytes::products(threads.isa(), p, b, columns.start, &row, c);
+                row.sums
+            } else {
+                let (elements, sums) = ready.split_at(p.blocks() * p.block);
+                for (column, c) in columns.clone().zip(&mut *c) {
+                    *c = dot(threads.isa(), p, b, column, elements);
+                }
+                sums
+            };
             for (column, c) in columns.clone().zip(c) {
-                *c = dot(threads.isa(), p, b, column, &Ready { elements, sums });
+                *c -= shift(p, b, column, sums);
             }
         }
     });
@@ -249,20 +283,19 @@ fn ready(p: &NBits, row: &[f32], out: &mut [f32]) {
     }
 }
 
-/// One element of C.
-fn dot(isa: Isa, p: &NBits, b: &Weights<'_>, column: usize, a: &Ready<'_>) -> f32 {
+/// The sum of a column's products, as its weights are. The elements of A are those of each 32 weights of 4 bits with even numbers,
+/// then the others.
+fn dot(isa: Isa, p: &NBits, b: &Weights<'_>, column: usize, elements: &[f32]) -> f32 {
     let (blocks, bytes) = (p.blocks(), p.block_bytes());
     let packed = &b.packed[column * blocks * bytes..][..blocks * bytes];
     let scales = &b.scales[column * blocks..][..blocks];
-    let shift: f32 = (0..blocks).map(|block| scales[block] * p.zero(&b.zeros, column, block) * a.sums[block]).sum();
-    assert!(a.elements.len() == blocks * p.block);
-    let sum = match isa {
+    assert!(elements.len() == blocks * p.block);
+    match isa {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` that reaches the kernels was checked against the CPU; the lengths fit, as they were cut so.
-        Isa::Avx2 | Isa::Avx512 => unsafe { x86::dot(p, packed, scales, a.elements) },
-        _ => portable(p, packed, scales, a.elements),
-    };
-    sum - shift
+        Isa::Avx2 | Isa::Avx512 => unsafe { x86::dot(p, packed, scales, elements) },
+        _ => portable(p, packed, scales, elements),
+    }
 }
 
 fn portable(p: &NBits, packed: &[u8], scales: &[f32], elements: &[f32]) -> f32 {
@@ -355,7 +388,7 @@ mod tests {
         for (m, n, k, bits, block) in
             [(1, 5, 64, 4, 32), (3, 33, 70, 4, 32), (4, 17, 200, 8, 64), (9, 40, 70, 4, 32), (40, 100, 256, 8, 128)]
         {
-            let p = NBits { m, n, k, bits, block };
+            let p = NBits { m, n, k, bits, block, bytes: false };
             let packed: Vec<u8> = (0..p.packed_len()).map(|at| (at * 37 + at / 7) as u8).collect();
             let (scales, reals, bias) = (noise(n * p.blocks(), 1), noise(n * p.blocks(), 2), noise(n, 3));
             let zeros: Vec<u8> = (0..n * p.zero_bytes()).map(|at| (at * 59) as u8).collect();

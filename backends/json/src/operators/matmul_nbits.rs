@@ -11,7 +11,7 @@ pub(super) fn operator() -> Operator {
     let attributes = vec![
         CustomAttribute::required("K", AttributeKind::Int),
         CustomAttribute::required("N", AttributeKind::Int),
-        // Which precision a kernel may compute in; json computes in the highest.
+        // Which precision a kernel may compute in: json takes that of 8 bits (4) where few rows are multiplied, and single precision.
         CustomAttribute::with_default("accuracy_level", Attribute::Int(0)),
         CustomAttribute::with_default("bits", Attribute::Int(4)),
         CustomAttribute::required("block_size", AttributeKind::Int),
@@ -60,7 +60,12 @@ pub(crate) struct Packing {
     pub(crate) bits: usize,
     /// Numbers that have one scale.
     pub(crate) block_size: usize,
+    /// Whether its first input may be quantised to 8 bits.
+    pub(crate) bytes: bool,
 }
+
+/// The `accuracy_level` of that.
+const LEVEL_OF_BYTES: i64 = 4;
 
 impl Packing {
     /// Reads the attributes.
@@ -79,13 +84,17 @@ impl Packing {
             let what = "a power of 2 that is at least 16";
             return Err(Error::new(format!("attribute 'block_size' is {block_size}, expected {what}")));
         }
+        let level = node.int("accuracy_level", 0);
+        if !(0..=LEVEL_OF_BYTES).contains(&level) {
+            return Err(Error::new(format!("attribute 'accuracy_level' is {level}, expected 0 to 4")));
+        }
         if node.int("weight_prepacked", 0) != 0 {
             return Err(Error::new("its weights are packed for another runtime (attribute 'weight_prepacked')"));
         }
         if node.input(4).is_some() {
             return Err(Error::new("its columns are in another order (input 4, g_idx), which is not supported"));
         }
-        Ok(Packing { depth, columns, bits, block_size })
+        Ok(Packing { depth, columns, bits, block_size, bytes: level == LEVEL_OF_BYTES })
     }
 
     /// Blocks of a column.
@@ -140,7 +149,7 @@ mod tests {
         let shape = vec![Dim::Symbolic("batch".into()), 3.into()];
         let found = inferred(&[("K", 40), ("N", 3), ("bits", 4), ("block_size", 16)], &[3, 3, 8]);
         assert_eq!(found, Ok(vec![OutputType { dtype: DType::F32, shape }]));
-        let cases: [(&[(&str, i64)], &str); 7] = [
+        let cases: [(&[(&str, i64)], &str); 8] = [
             (&[("K", 40), ("N", 3), ("block_size", 16), ("scales", 8)], "input 2 is f32[8], 8 elements, expected 9"),
             (&[("K", 40), ("N", 3), ("block_size", 32)], "input 1 is u8[3, 3, 8], expected u8[3, 2, 16]"),
             (&[("K", 41), ("N", 3), ("block_size", 16)], "input 0 has 40 columns, and attribute 'K' is 41"),
@@ -149,6 +158,10 @@ mod tests {
             (
                 &[("K", 40), ("N", 3), ("block_size", 8)],
                 "attribute 'block_size' is 8, expected a power of 2 that is at least 16",
+            ),
+            (
+                &[("K", 40), ("N", 3), ("block_size", 16), ("accuracy_level", 5)],
+                "attribute 'accuracy_level' is 5, expected 0 to 4",
             ),
             (
                 &[("K", 40), ("N", 3), ("block_size", 16), ("weight_prepacked", 1)],
@@ -162,7 +175,7 @@ mod tests {
 
     #[test]
     fn numbers_lie_low_bits_first() {
-        let packing = |bits| Packing { depth: 16, columns: 1, bits, block_size: 16 };
+        let packing = |bits| Packing { depth: 16, columns: 1, bits, block_size: 16, bytes: false };
         let packed = [0b1110_0100, 0x2f];
         assert_eq!([0, 1, 2, 3, 4].map(|index| packing(2).number(&packed, index)), [0, 1, 2, 3, 3]);
         assert_eq!([0, 1, 2, 3].map(|index| packing(4).number(&packed, index)), [4, 14, 15, 2]);

@@ -78,7 +78,7 @@ impl Op {
             Op::View | Op::Expand | Op::ToBlocked | Op::FromBlocked => Ok(()),
             Op::GlobalPool { max: _ } | Op::Affine { act: _ } | Op::Unary { function: _ } => Ok(()),
             Op::Binary { function: _, act: _ } => Ok(()),
-            Op::NBits(NBits { k, n, bits, block }) => {
+            Op::NBits(NBits { k, n, bits, block, bytes: _ }) => {
                 range("a size of the weights", &[*k, *n, *block], 1, MAX_SIZE)?;
                 range("the number of bits", &[*bits], 4, 8)
             }

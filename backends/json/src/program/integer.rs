@@ -104,6 +104,9 @@ pub(crate) struct NBits {
     pub(crate) bits: usize,
     /// Weights that have one scale.
     pub(crate) block: usize,
+    /// Whether few rows may be quantised to 8 bits.
+    #[serde(default)]
+    pub(crate) bytes: bool,
 }
 
 /// Parameters of a function of two tensors of 8 bits.

@@ -25,7 +25,7 @@ const COLUMNS: usize = 64;
 /// zero points they are the middle of the numbers.
 pub(crate) fn matmul_nbits(call: &Call<'_, '_>) -> Outputs {
     let packing = Packing::of(call.node)?;
-    let Packing { depth, columns, bits, block_size } = packing;
+    let Packing { depth, columns, bits, block_size, bytes: _ } = packing;
     let (a, scales) = (call.input(0)?, call.input(2)?);
     let Array::U8(packed) = call.input(1)? else { return Err(Error::new("the weights are not of u8")) };
     let (blocks, column_bytes) = (packing.blocks(), packing.blocks() * packing.block_bytes());

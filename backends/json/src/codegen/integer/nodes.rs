@@ -54,10 +54,10 @@ fn nbits(graph: &Graph<'_>, step: &Step) -> Option<Step> {
         (step.input(0)?, step.input(1)?, step.input(2)?, step.input(3), step.input(5), step.output(0)?);
     let zeros_fit = zeros.is_none_or(|zeros| matches!(graph.values[zeros].dtype, DType::F32 | DType::U8));
     let fast = [a, scales, y].into_iter().chain(bias).all(|value| graph.is_fast(value));
-    let Packing { depth: k, columns: n, bits, block_size: block } = packing;
-    let params = kernels::nbits::NBits { m: 1, n, k, bits, block };
+    let Packing { depth: k, columns: n, bits, block_size: block, bytes } = packing;
+    let params = kernels::nbits::NBits { m: 1, n, k, bits, block, bytes };
     let inputs = vec![Some(a), Some(b), Some(scales), zeros, bias];
-    let op = Op::NBits(NBits { k, n, bits, block });
+    let op = Op::NBits(NBits { k, n, bits, block, bytes });
     let fits = fast && zeros_fit && params.is_valid() && step.input(4).is_none();
     fits.then(|| Step { name: step.name.clone(), op, inputs, outputs: step.outputs.clone() })
 }

@@ -1,6 +1,6 @@
 //! Functions of tensors of 8 bits: tables, sums and products of two, pooling.
 
-use super::linear::{Byte, Grid, Levels, in_parts};
+use super::linear::{Byte, Grid, Levels, clamp, in_parts};
 use super::rows::{Image, Rows};
 use crate::kernels::elementwise::Binary;
 use crate::kernels::isa::{Kernel, dispatch};
@@ -73,7 +73,7 @@ pub fn combine(
 impl Two<'_> {
     #[inline(always)]
     fn each(self, function: impl Fn(f32, f32) -> f32) {
-        let Two { a, b, y, grid, clamp: (lo, hi), .. } = self;
+        let Two { a, b, y, grid, clamp: ends, .. } = self;
         let levels = Levels::new(grid.byte, grid.zero);
         // The sign of a byte is that of its highest bit, or none: one loop for both.
         let flip = |byte: Byte| if byte == Byte::I8 { (0x80, 128) } else { (0, 0) };
@@ -82,7 +82,7 @@ impl Two<'_> {
         for ((y, &p), &q) in y.iter_mut().zip(a.bytes).zip(b.bytes) {
             let p = (i32::from(p ^ a_flip) - a_zero) as f32 * a.scale;
             let q = (i32::from(q ^ b_flip) - b_zero) as f32 * b.scale;
-            *y = levels.byte(function(p, q).max(lo).min(hi) / grid.scale);
+            *y = levels.byte(clamp(function(p, q), ends) / grid.scale);
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::finish::{self, Epilogue, Finish, Out, Target};
+use super::finish::{Epilogue, Finish, Out, Target};
 use super::linear::Byte;
 use super::pack::PANEL;
 use super::rows::{Image, Rows};
-use super::tile::MOST_ROWS;
-use crate::kernels::isa::Isa;
+use crate::kernels::isa::{Isa, Kernel, dispatch};
 use crate::kernels::parallel::{Threads, part};
+use crate::kernels::simd::V16;
 use crate::kernels::sizes::product;
 
 /// Channels of a step: two panels.
@@ -16,6 +16,9 @@ const WIDE: usize = 2 * PANEL;
 
 /// Most taps of a window.
 pub const MAX_TAPS: usize = 128;
+
+/// Taps of the windows that are computed together, at most.
+const MOST_POINTERS: usize = 1280;
 
 /// Names the layout of [`pack_depthwise`].
 pub const DEPTHWISE_LAYOUT: &str = "integer/tap-channel/1";
@@ -82,137 +85,177 @@ pub fn depthwise(
         unsafe { (packed.align_to_mut::<[i16; 2]>().1, start.align_to_mut::<i32>().1, padding.align_to_mut::<u8>().1) };
     let (flip, zero) = image.reading();
     padding[..channels].fill(zero as u8 ^ flip);
-    prepare(weights, channels, taps, zero, e, packed, start);
-    // Zero points of the weights are in them now.
-    let e = Epilogue { zeros: &[], zero: 0, ..*e };
+    dispatch(threads.isa(), Prepare { weights, channels, taps, zero, e, packed, start });
+    // Zero points of the weights are in them now, and the bias is where the sums start.
+    let e = Epilogue { zeros: &[], zero: 0, bias: &[], ..*e };
     let (isa, out) = (threads.isa(), out.target());
     let task = Work { isa, image, weights: packed, start, padding: &padding[..channels], taps, e: &e, out };
-    let tiles = windows.div_ceil(MOST_ROWS);
+    // A block has a multiple of four windows.
+    let block = (MOST_POINTERS / (2 * pairs).max(1)).clamp(4, 128) / 4 * 4;
+    let blocks = windows.div_ceil(block);
     let work = windows.saturating_mul(channels).saturating_mul(taps);
     let tasks = threads.count().min(work.div_ceil(128 << 10)).max(1);
     threads.parallel_for(tasks, |index| {
-        for first in part(tiles, tasks, index).map(|tile| tile * MOST_ROWS) {
-            task.tile(first..(first + MOST_ROWS).min(windows));
+        let mut pointers = [task.padding.as_ptr(); MOST_POINTERS];
+        for first in part(blocks, tasks, index).map(|index| index * block) {
+            let windows = first..(first + block).min(windows);
+            let pointers = &mut pointers[..windows.len() * 2 * pairs];
+            task.find(windows.clone(), pointers);
+            task.block(windows, pointers);
         }
     });
 }
 
-/// Widens the weights without their zero points, two taps side by side. A sum starts with what the zero point of the image adds to
-/// it, as elements are multiplied as they are.
-fn prepare(
-    weights: &[i8],
+/// Weights as they are multiplied.
+struct Prepare<'a> {
+    weights: &'a [i8],
     channels: usize,
     taps: usize,
+    /// The zero point of the image.
     zero: i16,
-    e: &Epilogue<'_>,
-    packed: &mut [[i16; 2]],
-    start: &mut [i32],
-) {
-    let pairs = taps.div_ceil(2);
-    start.fill(0);
-    packed.fill([0; 2]);
-    for (tap, weights) in weights.chunks_exact(channels.max(1)).enumerate() {
-        for (channel, &weight) in weights.iter().enumerate() {
-            let weight = i32::from(weight) - e.zeros.get(channel).copied().unwrap_or(e.zero);
-            start[channel] -= i32::from(zero) * weight;
-            packed[(channel / WIDE * pairs + tap / 2) * WIDE + slot(channel % WIDE)][tap % 2] = weight as i16;
-        }
-    }
+    e: &'a Epilogue<'a>,
+    packed: &'a mut [[i16; 2]],
+    start: &'a mut [i32],
 }
 
-/// Where the weights of one of sixteen channels are: in the order in which AVX2 interleaves two taps, 0 to 3, 8 to 11, 4 to 7 and the rest.
-fn slot(channel: usize) -> usize {
-    match channel / 4 {
-        1 => channel + 4,
-        2 => channel - 4,
-        _ => channel,
+impl Kernel for Prepare<'_> {
+    type Out = ();
+
+    /// Widens the weights without their zero points, two taps side by side. A sum starts with the bias, and with what the zero point
+    /// of the image adds to it, as elements are multiplied as they are.
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) {
+        let Prepare { weights, channels, taps, zero, e, packed, start } = self;
+        start.fill(0);
+        start[..e.bias.len()].copy_from_slice(e.bias);
+        packed.fill([0; 2]);
+        let of_step = taps.div_ceil(2) * WIDE;
+        for (step, (packed, start)) in packed.chunks_exact_mut(of_step).zip(start.chunks_exact_mut(WIDE)).enumerate() {
+            let first = step * WIDE;
+            let count = WIDE.min(channels - first);
+            let mut zeros = [e.zero; WIDE];
+            if let Some(of_channels) = e.zeros.get(first..first + count) {
+                zeros[..count].copy_from_slice(of_channels);
+            }
+            for tap in 0..taps {
+                let weights = &weights[tap * channels + first..][..count];
+                let packed = &mut packed[tap / 2 * WIDE..][..count];
+                for channel in 0..count {
+                    let weight = i32::from(weights[channel]) - zeros[channel];
+                    start[channel] = start[channel].wrapping_sub(i32::from(zero) * weight);
+                    packed[channel][tap % 2] = weight as i16;
+                }
+            }
+        }
     }
 }
 
 impl Work<'_> {
-    /// Computes up to six windows.
-    fn tile(&self, windows: Range<usize>) {
-        let (channels, pairs) = (self.image.channels, self.taps.div_ceil(2));
-        // Those outside of the image are padding; an odd number of taps has a weight of 0 behind it.
-        let mut taps = [[self.padding.as_ptr(); MAX_TAPS]; MOST_ROWS];
-        for (taps, window) in taps.iter_mut().zip(windows.clone()) {
-            self.image.taps(window, |tap, channels| taps[tap] = channels.as_ptr());
-        }
-        for (step, first) in (0..channels).step_by(WIDE).enumerate() {
-            let step = Step {
-                taps: &taps[..windows.len()],
-                first,
-                count: WIDE.min(channels - first),
-                flip: self.image.reading().0,
-                weights: &self.weights[step * pairs * WIDE..][..pairs * WIDE],
-            };
-            let mut sums = [[0i32; MOST_ROWS * PANEL]; 2];
-            for (sums, start) in sums.iter_mut().zip(self.start[first..][..WIDE].chunks_exact(PANEL)) {
-                sums.chunks_exact_mut(PANEL).for_each(|row| row.copy_from_slice(start));
-            }
-            // SAFETY: each tap has as many bytes as there are channels.
-            unsafe { step.add(self.isa, &mut sums) };
-            for (half, sums) in sums.iter().enumerate() {
-                let column = first + half * PANEL;
-                if column < channels {
-                    let finish = Finish {
-                        product: sums,
-                        sums: &[0; MOST_ROWS][..windows.len()],
-                        row: windows.start,
-                        columns: column..(column + PANEL).min(channels),
-                        width: channels,
-                        out: self.out,
-                        e: self.e,
-                    };
-                    // SAFETY: these windows are this task's own, and `depthwise` looked at the length of C.
-                    unsafe { finish::run(self.isa, finish) };
+    /// Looks for the taps of windows. Those outside of the image are padding; an odd number of taps has a weight of 0 behind it.
+    fn find(&self, windows: Range<usize>, taps: &mut [*const u8]) {
+        taps.fill(self.padding.as_ptr());
+        let each = self.taps.next_multiple_of(2);
+        let mut window = windows.start;
+        while window < windows.end {
+            let (alike, step) = self.image.alike(window);
+            let alike = alike.min(windows.end - window);
+            let taps = &mut taps[(window - windows.start) * each..][..alike * each];
+            let mut steps = [0; MAX_TAPS];
+            self.image.taps(window, |tap, channels| {
+                taps[tap] = channels.as_ptr();
+                steps[tap] = step;
+            });
+            for next in 1..alike {
+                let (before, next) = taps[(next - 1) * each..][..2 * each].split_at_mut(each);
+                for tap in 0..self.taps {
+                    next[tap] = before[tap].wrapping_add(steps[tap]);
                 }
             }
+            window += alike;
+        }
+    }
+
+    /// Computes windows.
+    fn block(&self, windows: Range<usize>, taps: &[*const u8]) {
+        let (channels, pairs) = (self.image.channels, self.taps.div_ceil(2));
+        for (step, first) in (0..channels).step_by(WIDE).enumerate() {
+            let finish = |columns: Range<usize>| Finish {
+                sums: &[],
+                row: windows.start,
+                columns: columns.start.min(channels)..columns.end.min(channels),
+                width: channels,
+                out: self.out,
+                e: self.e,
+            };
+            let step = Step {
+                windows: windows.len(),
+                taps,
+                first,
+                flip: self.image.reading().0,
+                weights: &self.weights[step * pairs * WIDE..][..pairs * WIDE],
+                start: &self.start[first..][..WIDE],
+                halves: [finish(first..first + PANEL), finish(first + PANEL..first + WIDE)],
+            };
+            // SAFETY: each tap has as many bytes as there are channels; these windows are this task's own, and `depthwise` looked
+            // at the length of C.
+            unsafe { step.run(self.isa) };
         }
     }
 }
 
-/// Sixteen channels, or fewer, of up to six windows.
+/// Sixteen channels, or fewer, of a block of windows.
 struct Step<'a> {
-    /// Where the channels of each tap are.
-    taps: &'a [[*const u8; MAX_TAPS]],
+    windows: usize,
+    /// Where the channels of the taps of each window are: an even number of taps.
+    taps: &'a [*const u8],
     first: usize,
-    count: usize,
     flip: u8,
     /// For each two taps, two weights of each channel.
     weights: &'a [[i16; 2]],
+    /// What the sums start with.
+    start: &'a [i32],
+    /// What follows eight channels each.
+    halves: [Finish<'a>; 2],
 }
-
-/// The sums of rows of eight channels each.
-type Sums = [[i32; MOST_ROWS * PANEL]; 2];
 
 impl Step<'_> {
     /// # Safety
-    /// `first + count` bytes of each tap may be read.
-    unsafe fn add(&self, isa: Isa, sums: &mut Sums) {
+    /// The channels of each tap may be read, the windows and channels are in C, and nothing else accesses them.
+    unsafe fn run(&self, isa: Isa) {
+        assert!(self.taps.len() == self.windows * 2 * (self.weights.len() / WIDE) && self.start.len() == WIDE);
         match isa {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: an `Isa` that reaches the kernels was checked against the CPU; the caller vouches for the taps.
-            Isa::Avx2 | Isa::Avx512 if self.count == WIDE => unsafe {
-                if self.flip == 0 { x86::add::<false>(self, sums) } else { x86::add::<true>(self, sums) }
+            // SAFETY: an `Isa` that reaches the kernels was checked against the CPU; the lengths were checked above; the caller
+            // vouches for the rest.
+            Isa::Avx2 | Isa::Avx512 if self.halves[1].columns.len() == PANEL => unsafe {
+                if self.flip == 0 { x86::run::<false>(self) } else { x86::run::<true>(self) }
             },
             // SAFETY: as above.
-            _ => unsafe { self.portable(sums) },
+            _ => unsafe { self.portable() },
         }
     }
 
     /// # Safety
-    /// As [`Step::add`].
-    unsafe fn portable(&self, sums: &mut Sums) {
-        for (row, taps) in self.taps.iter().enumerate() {
-            for (taps, weights) in taps.chunks_exact(2).zip(self.weights.chunks_exact(WIDE)) {
-                for j in 0..self.count {
-                    for (tap, &weight) in taps.iter().zip(&weights[slot(j)]) {
-                        // SAFETY: the caller vouches for it.
-                        let byte = unsafe { *tap.add(self.first + j) } ^ self.flip;
-                        sums[j / PANEL][row * PANEL + j % PANEL] += i32::from(byte) * i32::from(weight);
+    /// As [`Step::run`].
+    unsafe fn portable(&self) {
+        for row in 0..self.windows {
+            let each = self.taps.len() / self.windows;
+            let taps = &self.taps[row * each..][..each];
+            for (half, finish) in self.halves.iter().enumerate() {
+                let mut sums = [0i32; PANEL];
+                for (j, sum) in sums.iter_mut().enumerate().take(finish.columns.len()) {
+                    let channel = half * PANEL + j;
+                    *sum = self.start[channel];
+                    for (taps, weights) in taps.chunks_exact(2).zip(self.weights.chunks_exact(WIDE)) {
+                        for (tap, &weight) in taps.iter().zip(&weights[channel]) {
+                            // SAFETY: the caller vouches for it.
+                            let byte = unsafe { *tap.add(self.first + channel) } ^ self.flip;
+                            *sum = sum.wrapping_add(i32::from(byte) * i32::from(weight));
+                        }
                     }
                 }
+                // SAFETY: the caller vouches for C.
+                unsafe { finish.row(row, &sums) };
             }
         }
     }
@@ -221,57 +264,75 @@ impl Step<'_> {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{
-        __m128i, __m256i, _mm_loadu_si128, _mm_set1_epi8, _mm_xor_si128, _mm256_add_epi32, _mm256_cvtepu8_epi16,
-        _mm256_loadu_si256, _mm256_madd_epi16, _mm256_permute2x128_si256, _mm256_setzero_si256, _mm256_storeu_si256,
-        _mm256_unpackhi_epi16, _mm256_unpacklo_epi16,
+        __m128i, __m256i, _mm_loadu_si128, _mm_set1_epi8, _mm_unpackhi_epi8, _mm_unpacklo_epi8, _mm_xor_si128,
+        _mm256_add_epi32, _mm256_cvtepu8_epi16, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_setzero_si256,
     };
 
-    use super::{MAX_TAPS, PANEL, Step, Sums, WIDE};
+    use super::super::avx2::{Order, Panel};
+    use super::{Step, WIDE};
 
-    /// Sixteen channels of a tap. Not a closure: one that is not inlined has no vectors.
-    ///
-    /// # Safety
-    /// The CPU has AVX2, and the bytes may be read.
+    /// Sixteen bytes as `i16`. Not a closure: what is not inlined has no vectors.
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn load<const SIGNED: bool>(bytes: *const u8) -> __m256i {
-        // SAFETY: the caller vouches for it.
-        let bytes = unsafe { _mm_loadu_si128(bytes.cast::<__m128i>()) };
+    fn widen<const SIGNED: bool>(bytes: __m128i) -> __m256i {
         _mm256_cvtepu8_epi16(if SIGNED { _mm_xor_si128(bytes, _mm_set1_epi8(i8::MIN)) } else { bytes })
+    }
+
+    /// # Safety
+    /// As [`Step::run`], for sixteen channels; the CPU has AVX2.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn run<const SIGNED: bool>(step: &Step<'_>) {
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            let panels = [Panel::new(&step.halves[0], Order::Natural), Panel::new(&step.halves[1], Order::Natural)];
+            let mut window = 0;
+            while window + 4 <= step.windows {
+                windows::<SIGNED, 4>(step, &panels, window);
+                window += 4;
+            }
+            match step.windows - window {
+                0 => {}
+                1 => windows::<SIGNED, 1>(step, &panels, window),
+                2 => windows::<SIGNED, 2>(step, &panels, window),
+                _ => windows::<SIGNED, 3>(step, &panels, window),
+            }
+        }
     }
 
     /// Two products of each channel at a time: 255 times 255, twice, is exact in `i32`.
     ///
     /// # Safety
-    /// As [`Step::add`], for sixteen channels; the CPU has AVX2.
+    /// As [`run`], for P windows that there are.
+    #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn add<const SIGNED: bool>(step: &Step<'_>, sums: &mut Sums) {
+    unsafe fn windows<const SIGNED: bool, const P: usize>(step: &Step<'_>, panels: &[Panel<'_>; 2], window: usize) {
         let pairs = step.weights.len() / WIDE;
-        assert!(pairs <= MAX_TAPS / 2);
-        // No iterators of slices: what is not inlined has no vectors.
-        for row in 0..step.taps.len() {
-            let taps = step.taps[row].as_ptr();
-            let mut totals = [_mm256_setzero_si256(); 2];
+        // SAFETY: sixteen channels of each tap, as many pairs of weights, and as many sums to start with.
+        unsafe {
+            let taps = step.taps.as_ptr().add(window * 2 * pairs);
+            let start = step.start.as_ptr().cast::<__m256i>();
+            let start = [_mm256_loadu_si256(start), _mm256_loadu_si256(start.add(1))];
+            let (mut low, mut high) = ([_mm256_setzero_si256(); P], [_mm256_setzero_si256(); P]);
             for pair in 0..pairs {
-                // SAFETY: sixteen channels of each tap, and as many pairs of weights.
-                unsafe {
-                    let weights = step.weights.as_ptr().add(pair * WIDE).cast::<__m256i>();
-                    let a = load::<SIGNED>((*taps.add(2 * pair)).add(step.first));
-                    let b = load::<SIGNED>((*taps.add(2 * pair + 1)).add(step.first));
-                    let low = _mm256_madd_epi16(_mm256_unpacklo_epi16(a, b), _mm256_loadu_si256(weights));
-                    let high = _mm256_madd_epi16(_mm256_unpackhi_epi16(a, b), _mm256_loadu_si256(weights.add(1)));
-                    totals = [_mm256_add_epi32(totals[0], low), _mm256_add_epi32(totals[1], high)];
+                let weights = step.weights.as_ptr().add(pair * WIDE).cast::<__m256i>();
+                let weights = [_mm256_loadu_si256(weights), _mm256_loadu_si256(weights.add(1))];
+                for p in 0..P {
+                    let pair = taps.add(2 * (p * pairs + pair));
+                    // Channels of both taps in turn.
+                    let a = _mm_loadu_si128((*pair).add(step.first).cast::<__m128i>());
+                    let b = _mm_loadu_si128((*pair.add(1)).add(step.first).cast::<__m128i>());
+                    let left = widen::<SIGNED>(_mm_unpacklo_epi8(a, b));
+                    let right = widen::<SIGNED>(_mm_unpackhi_epi8(a, b));
+                    low[p] = _mm256_add_epi32(low[p], _mm256_madd_epi16(left, weights[0]));
+                    high[p] = _mm256_add_epi32(high[p], _mm256_madd_epi16(right, weights[1]));
                 }
             }
-            let [low, high] = totals;
-            let halves = [_mm256_permute2x128_si256::<0x20>(low, high), _mm256_permute2x128_si256::<0x31>(low, high)];
-            for half in 0..2 {
-                // SAFETY: rows of eight.
-                unsafe {
-                    let row = sums[half][row * PANEL..][..PANEL].as_mut_ptr().cast::<__m256i>();
-                    _mm256_storeu_si256(row, _mm256_add_epi32(_mm256_loadu_si256(row), halves[half]));
-                }
+            for p in 0..P {
+                low[p] = _mm256_add_epi32(low[p], start[0]);
+                high[p] = _mm256_add_epi32(high[p], start[1]);
             }
+            panels[0].write(window, low);
+            panels[1].write(window, high);
         }
     }
 }

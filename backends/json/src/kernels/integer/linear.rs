@@ -43,6 +43,13 @@ pub struct Grid {
     pub zero: i32,
 }
 
+/// The number within two ends; the lower one for what is not a number. `f32::max` would look for that on both sides.
+#[inline(always)]
+pub(super) fn clamp(x: f32, (lo, hi): (f32, f32)) -> f32 {
+    let above = if x > lo { x } else { lo };
+    if above < hi { above } else { hi }
+}
+
 /// The elements of a type, with the zero point at 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Levels {
@@ -57,12 +64,18 @@ impl Levels {
         Levels { least: (least - zero) as f32, most: (most - zero) as f32, zero }
     }
 
+    /// The ends that are left of these.
+    #[inline(always)]
+    pub(super) fn clamp(&self, (lo, hi): (f32, f32)) -> (f32, f32) {
+        (lo.max(self.least).min(self.most), hi.max(self.least).min(self.most))
+    }
+
     /// The element that is nearest to a number, the even one of two, within the range of the type.
     #[inline(always)]
     pub(super) fn byte(&self, quotient: f32) -> u8 {
         // An integer made of what is not a number is 0.
         let quotient = if quotient.is_nan() { -self.zero as f32 } else { quotient };
-        let rounded = quotient.max(self.least).min(self.most).round_ties_even();
+        let rounded = clamp(quotient, (self.least, self.most)).round_ties_even();
         // SAFETY: within the range of the type, which is within that of `i32`.
         (unsafe { rounded.to_int_unchecked::<i32>() } + self.zero) as u8
     }

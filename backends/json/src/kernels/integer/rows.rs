@@ -3,21 +3,33 @@
 use std::ops::Range;
 
 use super::linear::Byte;
-use super::pack::DEPTH;
-use crate::kernels::isa::{Isa, Kernel, dispatch};
-use crate::kernels::simd::V16;
 use crate::kernels::sizes::reach;
+
+/// A part of a row.
+#[derive(Clone, Copy, Debug)]
+pub enum Piece {
+    /// Where it begins, and how many bytes it has.
+    Bytes(usize, usize),
+    /// So many zeros.
+    Zeros(usize),
+}
 
 /// Rows of bytes, in pieces.
 pub trait Rows: Sync {
+    /// All bytes.
+    fn bytes(&self) -> &[u8];
+
     /// Whether there are `m` rows of `k` elements.
     fn fits(&self, m: usize, k: usize) -> bool;
 
     /// How the bytes are read: what changes the sign, and what is then taken off.
     fn reading(&self) -> (u8, i16);
 
-    /// Calls `each` with the pieces of a row, in order: bytes, or a number of zeros.
-    fn pieces(&self, row: usize, each: impl FnMut(Result<&[u8], usize>));
+    /// Calls `each` with the pieces of a row, in order.
+    fn pieces(&self, row: usize, each: impl FnMut(Piece));
+
+    /// How many rows from this one on have the same pieces, each a step behind the one before; and the step.
+    fn alike(&self, row: usize) -> (usize, usize);
 }
 
 /// Bytes with a sign or without one, as `u8` with a zero point.
@@ -42,6 +54,10 @@ pub struct Plain<'a> {
 }
 
 impl Rows for Plain<'_> {
+    fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
     fn fits(&self, m: usize, k: usize) -> bool {
         k == self.columns && m.checked_mul(k).is_some_and(|len| len <= self.bytes.len())
     }
@@ -51,8 +67,12 @@ impl Rows for Plain<'_> {
     }
 
     #[inline(always)]
-    fn pieces(&self, row: usize, mut each: impl FnMut(Result<&[u8], usize>)) {
-        each(Ok(&self.bytes[row * self.columns..][..self.columns]));
+    fn pieces(&self, row: usize, mut each: impl FnMut(Piece)) {
+        each(Piece::Bytes(row * self.columns, self.columns));
+    }
+
+    fn alike(&self, _: usize) -> (usize, usize) {
+        (usize::MAX, self.columns)
     }
 }
 
@@ -136,6 +156,10 @@ impl<'a> Image<'a> {
 }
 
 impl Rows for Image<'_> {
+    fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
     fn fits(&self, m: usize, k: usize) -> bool {
         let windows = self.out[0].checked_mul(self.out[1]).filter(|&windows| windows > 0);
         let Some(images) = windows.map(|windows| m.div_ceil(windows)) else { return m == 0 };
@@ -159,10 +183,10 @@ impl Rows for Image<'_> {
     }
 
     #[inline(always)]
-    fn pieces(&self, row: usize, mut each: impl FnMut(Result<&[u8], usize>)) {
+    fn pieces(&self, row: usize, mut each: impl FnMut(Piece)) {
         let count = self.channels;
         if self.is_plain() {
-            each(Ok(&self.bytes[row * count..][..count]));
+            each(Piece::Bytes(row * count, count));
             return;
         }
         let at = self.window(row);
@@ -170,66 +194,38 @@ impl Rows for Image<'_> {
         for ky in 0..self.kernel[0] {
             // A row of the window may be beside the image, too.
             let Some(iy) = self.place(0, at.y, ky).filter(|_| !taps.is_empty()) else {
-                each(Err(self.kernel[1] * count));
+                each(Piece::Zeros(self.kernel[1] * count));
                 continue;
             };
             let line = (at.image * self.size[0] + iy) * self.size[1] + first;
             if taps.start > 0 {
-                each(Err(taps.start * count));
+                each(Piece::Zeros(taps.start * count));
             }
             if self.dilations[1] == 1 {
                 // Neighbours in the window are neighbours in the image.
-                each(Ok(&self.bytes[line * count..][..taps.len() * count]));
+                each(Piece::Bytes(line * count, taps.len() * count));
             } else {
                 for tap in 0..taps.len() {
                     let pixel = line + tap * self.dilations[1];
-                    each(Ok(&self.bytes[pixel * count..][..count]));
+                    each(Piece::Bytes(pixel * count, count));
                 }
             }
             if taps.end < self.kernel[1] {
-                each(Err((self.kernel[1] - taps.end) * count));
+                each(Piece::Zeros((self.kernel[1] - taps.end) * count));
             }
         }
     }
-}
 
-/// Widens rows to `i16`, without their zero point, each to a multiple of four elements.
-struct Widen<'a, R> {
-    a: &'a R,
-    rows: Range<usize>,
-    k: usize,
-    out: &'a mut [i16],
-}
-
-/// Writes the rows `rows` of A, of `k` elements each, one behind another.
-pub(super) fn widen(isa: Isa, a: &impl Rows, rows: Range<usize>, k: usize, out: &mut [i16]) {
-    dispatch(isa, Widen { a, rows, k, out });
-}
-
-impl<R: Rows> Kernel for Widen<'_, R> {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<V: V16>(self) {
-        let Widen { a, rows, k, out } = self;
-        let depth = k.next_multiple_of(DEPTH);
-        let (flip, zero) = a.reading();
-        for (row, out) in rows.zip(out.chunks_exact_mut(depth.max(1))) {
-            let (mut rest, tail) = out.split_at_mut(k);
-            tail.fill(0);
-            a.pieces(row, |piece| {
-                let count = piece.map_or_else(|zeros| zeros, <[u8]>::len);
-                let (now, later) = std::mem::take(&mut rest).split_at_mut(count);
-                rest = later;
-                match piece {
-                    Ok(bytes) => {
-                        for (out, &byte) in now.iter_mut().zip(bytes) {
-                            *out = i16::from(byte ^ flip) - zero;
-                        }
-                    }
-                    Err(_) => now.fill(0),
-                }
-            });
+    /// Windows of one row of the image whose columns are all in it.
+    fn alike(&self, window: usize) -> (usize, usize) {
+        if self.is_plain() {
+            return (usize::MAX, self.channels);
         }
+        let x = window % self.out[1];
+        // `fits` looked at the kernels, which have a size and a distance of taps that can be counted.
+        let reach = x * self.strides[1] + (self.kernel[1].max(1) - 1) * self.dilations[1] + 1;
+        let room = (self.size[1] + self.pads[1]).checked_sub(reach).filter(|_| x * self.strides[1] >= self.pads[1]);
+        let alike = room.map_or(1, |room| room / self.strides[1] + 1).min(self.out[1] - x);
+        (alike, self.strides[1] * self.channels)
     }
 }

@@ -163,6 +163,30 @@ fn convolutions_are_exact() {
     }
 }
 
+/// Rows of more pieces than are kept, and windows that are a step from each other.
+#[test]
+fn windows_of_many_pieces_are_exact() {
+    let x = bytes(2 * 7 * 9 * 3, 8);
+    for (kernel, dilations, pads, out) in
+        [([6, 7], [2, 2], [5, 6], [3, 9]), ([3, 3], [1, 1], [1, 1], [4, 9]), ([1, 1], [1, 1], [0, 0], [4, 9])]
+    {
+        let image = Image { kernel, dilations, pads, out, ..image(&x, Byte::U8, 9, 3) };
+        let (m, n, k) = (2 * out[0] * out[1], 10, 3 * kernel[0] * kernel[1]);
+        let b = bytes(k * n, 9);
+        let sums = expect(&windows(&image, 2), |k_, n_| Byte::I8.number(b[n_ * k + k_]), n);
+        let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
+        pack(k, n, &b, [1, k], Byte::I8, &mut packed);
+        let shape = Shape { m, n, k };
+        for threads in configurations() {
+            let scratch = scratch_len(&shape, true, threads.count()).expect("countable");
+            check(&format!("{kernel:?} {:?}", threads.isa()), &sums, &Epilogue::default(), n, |out| {
+                let mut scratch = vec![f32::NAN; scratch];
+                product(&threads, shape, &image, Right::Packed(&packed), out, &Epilogue::default(), &mut scratch);
+            });
+        }
+    }
+}
+
 #[test]
 fn depthwise_convolutions_are_exact() {
     for channels in [1, 3, 8, 16, 24, 40, 64] {

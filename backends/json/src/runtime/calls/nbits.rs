@@ -14,12 +14,12 @@ struct Product {
 }
 
 pub(super) fn nbits(signature: &Signature<'_>, op: &program::NBits) -> Result<Ready, Error> {
-    let program::NBits { k, n, bits, block } = *op;
+    let program::NBits { k, n, bits, block, bytes } = *op;
     let bad = || bad_shapes(signature);
     let ([rows @ .., depth], [lead @ .., columns]) = (signature.input(0)?, signature.output(0)?) else {
         return Err(bad());
     };
-    let params = nbits::NBits { m: rows.iter().product(), n, k, bits, block };
+    let params = nbits::NBits { m: rows.iter().product(), n, k, bits, block, bytes };
     let len = |index: usize| -> Result<usize, Error> { Ok(signature.input(index)?.iter().product()) };
     if (*depth, *columns) != (k, n) || rows != lead || !params.is_valid() || len(1)? != params.packed_len() {
         return Err(bad());
