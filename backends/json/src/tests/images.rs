@@ -1,6 +1,7 @@
 //! Layouts and their edges.
 
-use byoc_plugin_api::Attribute;
+use byoc_plugin_api::testing::Type;
+use byoc_plugin_api::{Attribute, DType};
 
 use super::harness::{calls, check, empty};
 
@@ -226,5 +227,16 @@ fn a_number_beside_an_image_of_one_dimension() {
     let by_channel = net.weight([4, 1]);
     let y = net.node("Add", &[y, by_channel], [1, 4, 7], &[]);
     net.output(y);
+    check(&net, &[]);
+}
+
+#[test]
+fn a_pooling_of_one_dimension_that_tells_places_stays_a_node() {
+    let mut net = empty();
+    let x = net.input([1, 3, 8]);
+    let types = [Type::from([1, 3, 4]), Type::from((DType::I64, [1, 3, 4]))];
+    let outputs = net.nodes("MaxPool", &[Some(x)], &types, "kernel_shape=[2] strides=[2]");
+    outputs.into_iter().for_each(|output| net.output(output));
+    assert_eq!(calls(&net), ["reference"]);
     check(&net, &[]);
 }
