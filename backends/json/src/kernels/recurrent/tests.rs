@@ -1,3 +1,5 @@
+//! The kernel against the equations in double precision.
+
 use super::*;
 use crate::kernels::isa::Isa;
 use crate::tests::harness::noise;
