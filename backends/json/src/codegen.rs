@@ -15,8 +15,10 @@ mod fuse_norm;
 mod graph;
 mod integer;
 mod layout;
+mod lift;
 mod lower;
 mod pack_matrix;
+mod recurrent;
 mod settle;
 mod simplify;
 mod views;
@@ -38,6 +40,7 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
     if options.text("kernels") != "reference" && !region.tells_sizes() {
         let fusion = options.bool("fusion");
         simplify::run(&mut graph);
+        lift::run(&mut graph);
         if fusion {
             integer::groups::run(&mut graph);
             fuse_gate::run(&mut graph);
@@ -46,6 +49,7 @@ fn lower(region: &Region, constants: &Constants<'_>, options: &Options) -> Resul
             attention_node::run(&mut graph);
         }
         fold_norm::run(&mut graph, fusion);
+        recurrent::run(&mut graph);
         lower::run(&mut graph);
         integer::nodes::run(&mut graph);
         if fusion {

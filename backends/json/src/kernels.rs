@@ -18,6 +18,7 @@ pub mod nbits;
 mod norm;
 mod parallel;
 mod pool;
+mod recurrent;
 mod reduce;
 mod simd;
 mod sizes;
@@ -39,6 +40,9 @@ pub use lrn::{LrnParams, MAX_BLOCKED_LRN, lrn};
 pub use norm::{NormParams, layer_norm, softmax};
 pub use parallel::Threads;
 pub use pool::{Layout, PoolKind, PoolParams, global_pool, pool2d};
+pub use recurrent::{
+    Cell, GATES_LAYOUT, RecurrentInputs, RecurrentOutputs, RecurrentParams, pack_gates, packed_gates_len, recurrent,
+};
 pub use reduce::{Reduce, reduce};
 pub(crate) use sizes::product;
 pub use transpose::{copy_strided, transpose};

@@ -55,7 +55,7 @@ mod window;
 use byoc_plugin_api::{DType, Error, Node, TensorView, TensorViewMut, Texts};
 
 pub use array::Array;
-pub(crate) use recurrent::check as check_recurrent;
+pub(crate) use recurrent::{check as check_recurrent, checked_length};
 pub(crate) use strings::refusal;
 pub use types::Types;
 

@@ -10,4 +10,5 @@ mod hostile;
 mod images;
 mod infinite;
 mod integer;
+mod recurrent;
 mod shapes;

@@ -4,6 +4,7 @@
 use byoc_plugin_api::{ConstantId, DType, Dim};
 
 use super::graph::{Edges, Graph, Rewrite};
+use super::lift::four;
 use super::window::Window;
 use crate::constants::{Part, Recipe};
 use crate::kernels::{Activation, ConvKind, ConvParams};
@@ -36,7 +37,7 @@ fn convolution(graph: &mut Graph<'_>, edges: &Edges, index: usize, fusion: bool)
     if ![x, w, y].into_iter().chain(bias).all(|value| graph.is_fast(value)) {
         return None;
     }
-    let shape: [usize; 4] = graph.fixed_shape(w)?.try_into().ok()?;
+    let shape = four(&graph.fixed_shape(w)?, 1)?;
     let group = usize::try_from(step.int("group", 1)).ok().filter(|&group| group > 0)?;
     if !shape[0].is_multiple_of(group) || graph.shape(x).get(1) != Some(&Dim::Fixed(shape[1] * group)) {
         return None;

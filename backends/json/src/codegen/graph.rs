@@ -322,6 +322,19 @@ impl Step {
         }
     }
 
+    /// A list of texts of a node.
+    pub(super) fn texts(&self, name: &str) -> Option<&[String]> {
+        match self.attribute(name) {
+            Some(Attribute::Strings(values)) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// Whether a node has the attribute.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.attribute(name).is_some()
+    }
+
     /// A text attribute of a node, or `default`.
     pub(super) fn text(&self, name: &str, default: &'static str) -> &str {
         match self.attribute(name) {

@@ -8,6 +8,7 @@ use crate::kernels::{Activation, Binary, Reduce, Unary};
 use crate::program::{Gemm, Op, Pool, Step};
 
 mod movement;
+mod transposed;
 
 /// Lowers every step that is still a node and has a fast kernel.
 pub(super) fn run(graph: &mut Graph<'_>) {
@@ -40,11 +41,15 @@ fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
     }
     match op {
         "MatMul" | "Gemm" => gemm(graph, step),
+        "ConvTranspose" => transposed::lower(graph, step),
         "MaxPool" | "AveragePool" => Some(with(step, pool(graph, step)?, 1)),
         "GlobalAveragePool" | "GlobalMaxPool" if graph.shape(x).len() == 4 => {
             Some(with(step, Op::GlobalPool { max: op == "GlobalMaxPool" }, 1))
         }
-        "Softmax" => Some(with(step, Op::Softmax { axis: axis(step.int("axis", -1), graph.shape(x).len())? }, 1)),
+        "Softmax" | "LogSoftmax" => {
+            let axis = axis(step.int("axis", -1), graph.shape(x).len())?;
+            Some(with(step, Op::Softmax { axis, log: op == "LogSoftmax" }, 1))
+        }
         "LayerNormalization" | "RMSNormalization" => norm(graph, step),
         "LRN" if graph.shape(x).len() == 4 => {
             let size = usize::try_from(step.int("size", 1)).ok()?;

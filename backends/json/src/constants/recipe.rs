@@ -1,11 +1,16 @@
 //! How a constant is computed from others: the same code runs at compile time, where the result is stored, and at load,
 //! where it is not.
 
+use std::borrow::Cow;
+
 use byoc_plugin_api::{ConstantId, DType, Error, TensorView, float_json as float};
 use serde::{Deserialize, Serialize};
 
 use super::integer::Form;
-use crate::kernels::{Activation, ConvKind, ConvParams, PACKED_B_LAYOUT, pack_b, packed_b_len, product};
+use crate::kernels::{
+    Activation, ConvKind, ConvParams, GATES_LAYOUT, PACKED_B_LAYOUT, pack_b, pack_gates, packed_b_len,
+    packed_gates_len, product,
+};
 
 /// The layout tag of folded vectors.
 const VECTOR: &str = "json-bias/1";
@@ -36,6 +41,17 @@ pub(crate) enum Recipe {
         /// Rows.
         k: usize,
         /// Columns.
+        n: usize,
+    },
+    /// The weights of a recurrent layer's gates, each in the panels of its kernel.
+    Gates {
+        /// The original, [count, N, K].
+        weights: ConstantId,
+        /// Gates of all directions.
+        count: usize,
+        /// Elements of what they are multiplied by.
+        k: usize,
+        /// Elements of a gate.
         n: usize,
     },
     /// Weights of 8 bits in the layout of their kernel, as i8.
@@ -124,7 +140,7 @@ impl Recipe {
         match self {
             Recipe::Weights { weights, parts, .. } => std::iter::once(*weights).chain(of(parts)).collect(),
             Recipe::Matrix { matrix, .. } => vec![*matrix],
-            Recipe::Integer { weights, .. } => vec![*weights],
+            Recipe::Integer { weights, .. } | Recipe::Gates { weights, .. } => vec![*weights],
             Recipe::Scale { parts, .. } => of(parts),
             Recipe::Shift { start, parts, .. } => start.iter().copied().chain(of(parts)).collect(),
         }
@@ -135,7 +151,7 @@ impl Recipe {
         match self {
             Recipe::Weights { weights, .. } => vec![*weights],
             Recipe::Matrix { matrix, .. } => vec![*matrix],
-            Recipe::Integer { weights, .. } => vec![*weights],
+            Recipe::Integer { weights, .. } | Recipe::Gates { weights, .. } => vec![*weights],
             Recipe::Shift { .. } => self.sources(),
             // From behind: the offset is carried by the first ones.
             Recipe::Scale { .. } => self.sources().into_iter().rev().collect(),
@@ -147,6 +163,7 @@ impl Recipe {
         match self {
             Recipe::Weights { kind, .. } => kind.layout_tag(),
             Recipe::Matrix { .. } => PACKED_B_LAYOUT,
+            Recipe::Gates { .. } => GATES_LAYOUT,
             Recipe::Integer { form, .. } => form.layout(),
             Recipe::Scale { .. } | Recipe::Shift { .. } => VECTOR,
         }
@@ -162,6 +179,7 @@ impl Recipe {
         match self {
             Recipe::Weights { kind, shape, group, .. } => kind.packed_len(&params(shape, *group)),
             Recipe::Matrix { k, n, .. } => packed_b_len(*k, *n),
+            Recipe::Gates { count, k, n, .. } => packed_gates_len(*count, *k, *n),
             Recipe::Integer { form, .. } => form.len(),
             Recipe::Scale { channels, .. } | Recipe::Shift { channels, .. } => Some(*channels),
         }
@@ -208,12 +226,19 @@ impl Recipe {
             }
             Recipe::Matrix { matrix, transposed, k, n } => {
                 let view = view(*matrix)?;
-                let copy = if view.as_slice::<f32>().is_some() { Vec::new() } else { view.to_vec()? };
-                let plain = view.as_slice::<f32>().unwrap_or(&copy);
+                let plain = plain(&view)?;
                 if Some(plain.len()) != product(&[*k, *n]) {
                     return Err(Error::new(format!("{} values for a matrix of {k} by {n}", plain.len())));
                 }
-                pack_b(*k, *n, plain, if *transposed { [1, *k] } else { [*n, 1] }, out);
+                pack_b(*k, *n, &plain, if *transposed { [1, *k] } else { [*n, 1] }, out);
+            }
+            Recipe::Gates { weights, count, k, n } => {
+                let view = view(*weights)?;
+                let plain = plain(&view)?;
+                if Some(plain.len()) != product(&[*count, *k, *n]) {
+                    return Err(Error::new(format!("{} values for {count} gates of {n} by {k}", plain.len())));
+                }
+                pack_gates(*count, *k, *n, &plain, out);
             }
             Recipe::Scale { channels, parts } => {
                 fill(out, &compose(*channels, None, parts, view)?.0);
@@ -224,6 +249,11 @@ impl Recipe {
         }
         Ok(())
     }
+}
+
+/// The elements in order, without a copy where they lie so.
+fn plain<'v>(view: &'v TensorView<'_>) -> Result<Cow<'v, [f32]>, Error> {
+    view.as_slice::<f32>().map_or_else(|| view.to_vec().map(Cow::Owned), |values| Ok(Cow::Borrowed(values)))
 }
 
 /// Rounds one value for each channel, or the one for all of them.

@@ -246,7 +246,7 @@ unsafe fn value<V: V16>(op: Unary, x: V) -> V {
 /// # Safety
 /// The CPU has the features of `V`.
 #[inline(always)]
-unsafe fn activate<V: V16>(act: Activation, x: V) -> V {
+pub(super) unsafe fn activate<V: V16>(act: Activation, x: V) -> V {
     // SAFETY: the caller vouches for the features.
     unsafe {
         let (zero, one) = (V::splat(0.0), V::splat(1.0));

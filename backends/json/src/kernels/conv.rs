@@ -12,6 +12,7 @@ mod plain;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod transposed;
 
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +66,9 @@ pub enum ConvKind {
     Depthwise,
     /// NCHW to NCHW, anything: im2col and GEMM.
     Plain,
+    /// NCHW to NCHW, the other way round: every input pixel adds a window of the output, with weights
+    /// [IC][OC / group][KH][KW].
+    Transposed,
 }
 
 /// The operands of one convolution beside its parameters.
@@ -142,14 +146,19 @@ impl ConvKind {
 
     /// Whether this kernel can compute these parameters at all.
     pub fn supports(self, p: &ConvParams) -> bool {
-        if !p.is_valid() || !p.is_countable() {
+        let countable = match self {
+            // Its windows lie on the output.
+            ConvKind::Transposed => ConvParams { ih: p.oh, iw: p.ow, oh: p.ih, ow: p.iw, ..p.clone() }.is_countable(),
+            _ => p.is_countable(),
+        };
+        if !p.is_valid() || !countable {
             return false;
         }
         match self {
             ConvKind::Blocked => p.blocked_groups().is_some(),
             ConvKind::First => p.group == 1,
             ConvKind::Depthwise => p.group == p.ic && p.ic == p.oc,
-            ConvKind::Plain => true,
+            ConvKind::Plain | ConvKind::Transposed => true,
         }
     }
 
@@ -160,7 +169,7 @@ impl ConvKind {
 
     /// Whether the output (and the residual) is NCHW16c (else NCHW).
     pub fn output_blocked(self) -> bool {
-        self != ConvKind::Plain
+        !matches!(self, ConvKind::Plain | ConvKind::Transposed)
     }
 
     /// Names the layout of the packed weights, for artifacts; it changes whenever the bytes would.
@@ -170,6 +179,7 @@ impl ConvKind {
             ConvKind::First => "nchw16c/ohwi16o/1",
             ConvKind::Depthwise => "nchw16c/chw16c/1",
             ConvKind::Plain => "oihw/1",
+            ConvKind::Transposed => "iohw/1",
         }
     }
 
@@ -179,7 +189,8 @@ impl ConvKind {
         if self.supports(p) { pack::len(self, p) } else { None }
     }
 
-    /// Packs weights given as [OC][IC / group][KH][KW]; every value of `out` is written.
+    /// Packs weights given as [OC][IC / group][KH][KW] (those of [`ConvKind::Transposed`] as they are); every value of `out` is
+    /// written.
     ///
     /// # Panics
     /// If a length is wrong or the kernel does not support the parameters.
@@ -198,6 +209,7 @@ impl ConvKind {
             ConvKind::Depthwise => Some(0),
             ConvKind::First => first::scratch_len(p)?.checked_mul(threads),
             ConvKind::Plain => plain::scratch_len(p)?.checked_mul(threads),
+            ConvKind::Transposed => transposed::scratch_len(p)?.checked_mul(threads),
         }
     }
 
@@ -249,5 +261,6 @@ pub fn conv(
         ConvKind::First => first::run(threads, p, operands, y, scratch),
         ConvKind::Depthwise => depthwise::run(threads, p, operands, y),
         ConvKind::Plain => plain::run(threads, p, operands, y, scratch),
+        ConvKind::Transposed => transposed::run(threads, p, operands, y, scratch),
     }
 }

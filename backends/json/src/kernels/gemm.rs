@@ -278,6 +278,10 @@ pub(crate) unsafe fn gemm_on_this_thread(
 ) {
     assert!(p.fits(a.len(), [p.m, p.k], p.a, [0, 0]) && p.fits(b.len(), [p.k, p.n], p.b, [0, 0]));
     assert!(block_scratch_len(p.m, p.n, p.k).is_some_and(|len| scratch.len() >= len), "the scratch is too short");
+    if p.small() && gemv::supports(p) {
+        // SAFETY: the caller vouches for C.
+        return unsafe { gemv::on_this_thread(isa, p, a, b, c) };
+    }
     let block = product_of(isa, p, a, Source::Strided(b.as_ptr(), p.b), c);
     // SAFETY: the assertion covers A and B, the caller vouches for C.
     unsafe { block.run(scratch) };

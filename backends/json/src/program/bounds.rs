@@ -5,7 +5,7 @@
 use byoc_plugin_api::Dim;
 
 use super::op::{Attention, Conv, Gemm, Op, Pool, Side};
-use super::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits, Program, Source, Value};
+use super::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits, Program, Recurrent, Source, Value};
 use crate::constants::{Form, Part, Recipe};
 use crate::kernels::BLOCK;
 use crate::kernels::integer::MAX_TAPS;
@@ -103,8 +103,12 @@ impl Op {
             Op::Gemm(gemm) => gemm.check(),
             Op::Pool(pool) => pool.check(),
             Op::Attention(attention) => attention.check(),
+            Op::Recurrent(Recurrent { cell: _, directions, hidden, backwards: _, by_batch: _ }) => {
+                range("the number of directions", &[*directions], 1, 2)?;
+                range("the size of a state", &[*hidden], 1, MAX_SIZE)
+            }
             Op::Lrn { size, alpha: _, beta: _, bias: _ } => range("the size", &[*size], 1, MAX_SIZE),
-            Op::Softmax { axis } | Op::LayerNorm { axis, eps: _, rms: _ } => axes(&[*axis]),
+            Op::Softmax { axis, log: _ } | Op::LayerNorm { axis, eps: _, rms: _ } => axes(&[*axis]),
             Op::Concat { axis } | Op::Split { axis } | Op::Gather { axis } => axes(&[*axis]),
             Op::Reduce { function: _, from, to } => axes(&[*from, *to]),
             Op::Transpose { perm } => axes(perm),
@@ -186,6 +190,11 @@ impl Recipe {
                 parts
             }
             Recipe::Matrix { matrix: _, transposed: _, k, n } => {
+                range("a size of the matrix", &[*k, *n], 0, MAX_SIZE)?;
+                &Vec::new()
+            }
+            Recipe::Gates { weights: _, count, k, n } => {
+                range("a number of gates", &[*count], 1, 8)?;
                 range("a size of the matrix", &[*k, *n], 0, MAX_SIZE)?;
                 &Vec::new()
             }

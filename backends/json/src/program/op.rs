@@ -6,7 +6,7 @@ use byoc_plugin_api::{Attribute, float_json as float};
 use serde::{Deserialize, Serialize};
 
 use super::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits};
-use crate::kernels::{Activation, Binary, ConvKind, ConvParams, Reduce, Unary};
+use crate::kernels::{Activation, Binary, Cell, ConvKind, ConvParams, Reduce, Unary};
 
 /// A kernel and its parameters, as far as they do not follow from shapes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,6 +68,9 @@ pub(crate) enum Op {
     Softmax {
         /// The axis.
         axis: usize,
+        /// Its logarithm.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        log: bool,
     },
     /// Layer (or RMS) normalisation; inputs: x, scale, bias, residual; outputs: y, x + residual.
     LayerNorm {
@@ -90,6 +93,9 @@ pub(crate) enum Op {
     },
     /// `softmax(scale * Q K^T + mask) V`; inputs: Q, K, V, mask.
     Attention(Attention),
+    /// A recurrent layer; inputs: x, packed weights of the input and of the state, bias, lengths, first states, first cells;
+    /// outputs: all states, the last ones, the last cells.
+    Recurrent(Recurrent),
     /// Permuted dimensions.
     Transpose {
         /// Axis of the input for each axis of the output.
@@ -160,7 +166,7 @@ impl Op {
             Op::Unary { .. } | Op::Binary { .. } | Op::Concat { .. } | Op::ToBlocked | Op::FromBlocked => true,
             Op::Reference { .. } | Op::Gemm(_) | Op::Softmax { .. } | Op::LayerNorm { .. } | Op::Reduce { .. } => false,
             Op::Attention(_) | Op::Transpose { .. } | Op::Split { .. } | Op::Slice { .. } => false,
-            Op::Gather { .. } | Op::Expand => false,
+            Op::Gather { .. } | Op::Expand | Op::Recurrent(_) => false,
             Op::IntegerGemm(_) | Op::IntegerConv(_) | Op::IntegerPool(_) | Op::IntegerMean | Op::Combine(_) => false,
             Op::Quantize | Op::Dequantize { .. } | Op::DynamicQuantize | Op::Lookup { .. } | Op::NBits(_) => false,
         }
@@ -266,6 +272,21 @@ pub(crate) struct Attention {
     /// Whether a query whose keys are all masked gives zeros, as ONNX's operator does, and not NaN, as its softmax does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) hidden_gives_zeros: bool,
+}
+
+/// Parameters of a recurrent layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Recurrent {
+    /// The equations.
+    pub(crate) cell: Cell,
+    /// Directions.
+    pub(crate) directions: usize,
+    /// Elements of a state.
+    pub(crate) hidden: usize,
+    /// Whether the first direction starts at the end.
+    pub(crate) backwards: bool,
+    /// Whether tensors begin with the sequences.
+    pub(crate) by_batch: bool,
 }
 
 /// Layout of an operand's heads.

@@ -1,9 +1,11 @@
 //! Operators on several tensors that broadcast against each other as in numpy.
 
+use std::borrow::Cow;
+
 use byoc_plugin_api::Error;
 use ndarray::{ArrayD, ArrayViewD, IxDyn};
 
-use super::array::{Array, Item, count, each, each_number};
+use super::array::{Array, Item, count, each, each_number, elements};
 use super::call::{Call, Outputs, same};
 use super::number::Number;
 use super::{ANY, BOOL, FLOAT, INDEX, Kernel, MOVED, NUMBER, SAME, STRING, Types, kernel};
@@ -64,13 +66,42 @@ pub(crate) fn zip<A: Copy, B: Copy, C>(
 ) -> Result<ArrayD<C>, Error> {
     let shape = broadcast_shape(a.shape(), b.shape())?;
     let (a, b) = (flat(a, &shape)?, flat(b, &shape)?);
-    array(&shape, a.into_iter().zip(b).map(|(a, b)| f(a, b)).collect())
+    array(&shape, a.iter().zip(&*b).map(|(&a, &b)| f(a, b)).collect())
 }
 
-/// The elements of `x` repeated to `shape`, row-major. Walking strides is compiled once a type here; in a `Zip` it would
-/// be compiled once a type and operator, which is most of what this crate takes to build.
-fn flat<T: Copy>(x: &ArrayViewD<'_, T>, shape: &[usize]) -> Result<Vec<T>, Error> {
-    Ok(broadcast(x, shape)?.iter().copied().collect())
+/// The elements of `x` repeated to `shape`, row-major, and borrowed where they are so. Walking strides is compiled once a type
+/// here; in a `Zip` it would be compiled once a type and operator, which is most of what this crate takes to build.
+fn flat<'b, T: Copy>(x: &'b ArrayViewD<'_, T>, shape: &[usize]) -> Result<Cow<'b, [T]>, Error> {
+    broadcast(x, shape)?;
+    let data = elements(x);
+    if x.shape() == shape {
+        return Ok(data);
+    }
+    let sizes = [vec![1; shape.len() - x.shape().len()], x.shape().to_vec()].concat();
+    let mut all = Vec::with_capacity(count(shape)?);
+    repeat(&data, &sizes, shape, &mut all);
+    Ok(all.into())
+}
+
+/// Appends the elements of a tensor with these sizes, repeated to those of `shape`: in whole runs.
+fn repeat<T: Copy>(data: &[T], sizes: &[usize], shape: &[usize], all: &mut Vec<T>) {
+    if sizes == shape {
+        return all.extend_from_slice(data);
+    }
+    if let &[value] = data {
+        return all.extend(std::iter::repeat_n(value, shape.iter().product()));
+    }
+    let ([size, sizes @ ..], [times, shape @ ..]) = (sizes, shape) else { return };
+    let start = all.len();
+    let run = data.len().checked_div(*size).unwrap_or(0);
+    (0..*size).for_each(|at| repeat(&data[at * run..][..run], sizes, shape, all));
+    let end = all.len();
+    if *size == 1 {
+        (1..*times).for_each(|_| all.extend_from_within(start..end));
+        if *times == 0 {
+            all.truncate(start);
+        }
+    }
 }
 
 fn array<T>(shape: &[usize], elements: Vec<T>) -> Result<ArrayD<T>, Error> {
@@ -197,9 +228,10 @@ pub(crate) fn select(call: &Call<'_, '_>) -> Outputs {
     fn choose<T: Item>(condition: &ArrayViewD<'_, bool>, x: &ArrayViewD<'_, T>, y: &Array<'_>) -> Outputs {
         let y = same(x, y)?;
         let shape = broadcast_shape(condition.shape(), &broadcast_shape(x.shape(), y.shape())?)?;
-        let (x, y) = (flat(x, &shape)?, flat(&y.view(), &shape)?);
-        let both = flat(condition, &shape)?.into_iter().zip(x.into_iter().zip(y));
-        let chosen = both.map(|(condition, (x, y))| if condition { x } else { y });
+        let (x, y) = (flat(x, &shape)?, flat(&y, &shape)?);
+        let condition = flat(condition, &shape)?;
+        let both = condition.iter().zip(x.iter().zip(&*y));
+        let chosen = both.map(|(&condition, (&x, &y))| if condition { x } else { y });
         Ok(vec![T::wrap(array(&shape, chosen.collect())?)])
     }
     let Array::Bool(condition) = call.input(0)? else {
@@ -252,6 +284,26 @@ mod tests {
         ];
         for (a, b, expected) in cases {
             assert_eq!(broadcast_shape(a, b).ok().as_deref(), expected, "{a:?} and {b:?}");
+        }
+    }
+
+    #[test]
+    fn elements_are_repeated_as_their_strides_say() {
+        let shapes: [(&[usize], &[usize]); 8] = [
+            (&[2, 3], &[2, 3]),
+            (&[3], &[2, 3]),
+            (&[2, 1], &[2, 3]),
+            (&[1, 2, 1, 3], &[4, 2, 5, 3]),
+            (&[2, 1, 2, 1], &[2, 3, 2, 4]),
+            (&[], &[2, 2]),
+            (&[1, 3], &[0, 3]),
+            (&[0, 1], &[0, 3]),
+        ];
+        for (from, to) in shapes {
+            let count = from.iter().product::<usize>();
+            let x = ArrayD::from_shape_vec(IxDyn(from), (0..count).collect()).expect("a tensor");
+            let expected: Vec<usize> = broadcast(&x.view(), to).expect("fits").iter().copied().collect();
+            assert_eq!(*flat(&x.view(), to).expect("fits"), expected, "{from:?} to {to:?}");
         }
     }
 }

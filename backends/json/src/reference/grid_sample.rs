@@ -1,8 +1,10 @@
 //! `GridSample`: elements between those of a tensor, at positions that another one gives.
 
+use std::ops::{Add, Mul};
+
 use byoc_plugin_api::{DType, Error};
 
-use super::array::{Array, elements, shaped};
+use super::array::{Array, Item, elements, shaped};
 use super::call::{Call, Outputs};
 use super::{ANY, FLOAT, Kernel, kernel};
 
@@ -82,8 +84,8 @@ impl Axis {
         Some((inside.max(0.0) as usize).min(last))
     }
 
-    /// The elements that a coordinate of the grid is made of.
-    fn taps(&self, at: f64, double: bool) -> Vec<Tap> {
+    /// The elements that a coordinate of the grid is made of, and how many they are.
+    fn taps(&self, at: f64, double: bool) -> ([Tap; 4], usize) {
         let mut place = self.place(at, double);
         if self.mode == Mode::Nearest {
             place = place.round_ties_even();
@@ -97,11 +99,14 @@ impl Axis {
         let first = place.floor();
         let x = place - first;
         let tap = |offset: f64, weight: f64| (weight, self.element(first + offset));
+        let none = (0.0, None);
         match self.mode {
-            Mode::Nearest => vec![(1.0, self.element(place))],
-            Mode::Linear => vec![tap(0.0, 1.0 - x), tap(1.0, x)],
+            Mode::Nearest => ([(1.0, self.element(place)), none, none, none], 1),
+            Mode::Linear => ([tap(0.0, 1.0 - x), tap(1.0, x), none, none], 2),
             Mode::Cubic => {
-                vec![tap(-1.0, outer(x + 1.0)), tap(0.0, inner(x)), tap(1.0, inner(1.0 - x)), tap(2.0, outer(2.0 - x))]
+                let taps =
+                    [tap(-1.0, outer(x + 1.0)), tap(0.0, inner(x)), tap(1.0, inner(1.0 - x)), tap(2.0, outer(2.0 - x))];
+                (taps, 4)
             }
         }
     }
@@ -151,35 +156,62 @@ pub(crate) fn grid_sample(call: &Call<'_, '_>) -> Outputs {
     let axes = axes(call, spatial)?;
     let double = grid.dtype() == DType::F64;
     let shape = [&[batch, channels], wanted].concat();
-    let mut y = vec![0.0; call.count(&shape)?];
-    let (values, grid) = (x.to_f64(), grid.to_f64());
-    let (values, grid) = (values.view(), grid.view());
-    let (values, grid) = (elements(&values), elements(&grid));
-    let [size, positions] = [spatial, wanted].map(|sizes| sizes.iter().product::<usize>());
-    for (n, position) in (0..batch).flat_map(|n| (0..positions).map(move |position| (n, position))) {
-        let at = &grid[(n * positions + position) * rank..][..rank];
-        let taps = combined(&axes, at, double);
-        for channel in n * channels..(n + 1) * channels {
-            let plane = &values[channel * size..][..size];
-            let value = |&(weight, place): &Tap| weight * place.map_or(0.0, |place| plane[place]);
-            y[channel * positions + position] = taps.iter().map(value).sum();
-        }
+    call.count(&shape)?;
+    let grid = grid.to_f64();
+    let (grid, positions) = (elements(&grid.view()).into_owned(), wanted.iter().product());
+    let places = Places { axes: &axes, grid: &grid, positions, double };
+    // In single precision, what is given so; each element is a sum of few.
+    if let Array::F32(x) = x {
+        let y = places.sample(&elements(&x.view()), batch, channels);
+        return Ok(vec![Item::wrap(shaped(&shape, y)?)]);
     }
+    let y = places.sample(&elements(&x.to_f64().view()), batch, channels);
     Ok(vec![Array::from_f64(x.dtype(), shaped(&shape, y)?)])
 }
 
-/// The elements of a plane that a position is made of. Its coordinates are those of the axes from the last one on.
-fn combined(axes: &[Axis], at: &[f64], double: bool) -> Vec<Tap> {
-    let mut all: Vec<Tap> = vec![(1.0, Some(0))];
-    for (axis, &at) in axes.iter().zip(at.iter().rev()) {
-        let taps = axis.taps(at, double);
-        let joined = |&(weight, place): &Tap| {
-            let within = move |at: Option<usize>| Some(place? * axis.size + at?);
-            taps.iter().map(|&(more, at)| (weight * more, within(at))).collect::<Vec<_>>()
-        };
-        all = all.iter().flat_map(joined).collect();
+/// Where to sample.
+struct Places<'a> {
+    axes: &'a [Axis],
+    grid: &'a [f64],
+    /// Samples of a plane.
+    positions: usize,
+    double: bool,
+}
+
+impl Places<'_> {
+    fn sample<T: Item + Add<Output = T> + Mul<Output = T>>(&self, x: &[T], batch: usize, channels: usize) -> Vec<T> {
+        let size: usize = self.axes.iter().map(|axis| axis.size).product();
+        let mut y = vec![T::default(); batch * channels * self.positions];
+        let (mut taps, mut spare, mut typed) = (Vec::new(), Vec::new(), Vec::new());
+        for at in 0..batch * self.positions {
+            let (n, position) = (at / self.positions, at % self.positions);
+            combine(self.axes, &self.grid[at * self.axes.len()..], self.double, &mut taps, &mut spare);
+            typed.clear();
+            // What is outside counts as 0 whatever its weight is, but for NaN.
+            typed.extend(taps.iter().map(|&(weight, place)| (T::from_f64(weight), place)));
+            for channel in n * channels..(n + 1) * channels {
+                let plane = &x[channel * size..][..size];
+                let value = |&(weight, place): &(T, Option<usize>)| weight * place.map_or(T::default(), |at| plane[at]);
+                y[channel * self.positions + position] = typed.iter().map(value).fold(T::default(), |a, b| a + b);
+            }
+        }
+        y
     }
-    all
+}
+
+/// The elements of a plane that a position is made of, into `all`. Its coordinates are those of the axes from the last one on.
+fn combine(axes: &[Axis], at: &[f64], double: bool, all: &mut Vec<Tap>, spare: &mut Vec<Tap>) {
+    all.clear();
+    all.push((1.0, Some(0)));
+    for (axis, &at) in axes.iter().zip(at[..axes.len()].iter().rev()) {
+        let (taps, count) = axis.taps(at, double);
+        std::mem::swap(all, spare);
+        all.clear();
+        for &(weight, place) in &*spare {
+            let within = |at: Option<usize>| Some(place? * axis.size + at?);
+            all.extend(taps[..count].iter().map(|&(more, at)| (weight * more, within(at))));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -199,11 +199,13 @@ fn lengths(call: &Call<'_, '_>, sizes: Sizes) -> Result<Vec<usize>, Error> {
     if lengths.len() != sizes.batch {
         return Err(Error::new(format!("sequence_lens of {} does not have one element a sequence", call.node.op)));
     }
-    let length = |&length: &i64| {
-        let steps = usize::try_from(length).ok().filter(|&length| length <= sizes.steps);
-        steps.ok_or_else(|| Error::new(format!("a sequence of {length} steps, where there are {}", sizes.steps)))
-    };
-    lengths.iter().map(length).collect()
+    lengths.iter().map(|&length| checked_length(length, sizes.steps)).collect()
+}
+
+/// The steps of a sequence: no more than there are.
+pub(crate) fn checked_length(length: i64, steps: usize) -> Result<usize, Error> {
+    let checked = usize::try_from(length).ok().filter(|&length| length <= steps);
+    checked.ok_or_else(|| Error::new(format!("a sequence of {length} steps, where there are {steps}")))
 }
 
 /// The weights for the input and those for the hidden state.

@@ -1,9 +1,11 @@
 //! `Resize`: every output position of an axis is a weighted sum of some input positions, one axis after another.
 
-use byoc_plugin_api::Error;
-use ndarray::ArrayD;
+use std::ops::{Add, Mul};
 
-use super::array::{Array, Item, count, each, shaped};
+use byoc_plugin_api::Error;
+use ndarray::{ArrayD, ArrayViewD};
+
+use super::array::{Array, Item, count, each, elements, shaped};
 use super::call::{Call, Outputs, around, axes};
 use super::slice::surrounded;
 use super::{ANY, FLOAT, I64, Kernel, kernel};
@@ -67,34 +69,71 @@ pub(crate) fn resize(call: &Call<'_, '_>) -> Outputs {
         let sources: Vec<Vec<Option<usize>>> = taps.iter().map(|axis| axis.iter().map(only).collect()).collect();
         return each!(x, x => Ok(vec![Item::wrap(surrounded(&x.view(), &sources, Item::from_f64(fill))?)]));
     }
-    let mut y = x.to_f64();
-    for (axis, (plan, taps)) in plans.iter().zip(&taps).enumerate() {
-        if !plan.is_identity() {
-            y = weighted(&y, axis, taps, fill)?;
-        }
+    // In single precision, what is given so; each element is a sum of few.
+    if let Array::F32(x) = x {
+        return Ok(vec![Item::wrap(weighed(&x.view(), &plans, &taps, fill)?)]);
     }
+    let mut y = weighed(&x.to_f64().view(), &plans, &taps, fill)?;
     if !x.dtype().is_float() {
         y.mapv_inplace(f64::round_ties_even);
     }
     Ok(vec![Array::from_f64(x.dtype(), y)])
 }
 
-fn weighted(x: &ArrayD<f64>, axis: usize, taps: &[Taps], fill: f64) -> Result<ArrayD<f64>, Error> {
-    let (outer, size, inner) = around(x.shape(), axis);
-    let data = x.as_slice().unwrap_or_default();
-    let mut shape = x.shape().to_vec();
-    shape[axis] = taps.len();
-    let mut y = Vec::with_capacity(count(&shape)?);
-    for o in 0..outer {
-        for taps in taps {
-            let at = |index: usize, i: usize| data[(o * size + index) * inner + i];
-            y.extend((0..inner).map(|i| match taps {
-                Some(taps) => taps.iter().map(|&(index, weight)| weight * at(index, i)).sum(),
-                None => fill,
-            }));
+/// Resizes one axis after another, from the last one on: then rows are made once, and added up as they are.
+fn weighed<T: Item + Add<Output = T> + Mul<Output = T>>(
+    x: &ArrayViewD<'_, T>,
+    plans: &[AxisPlan],
+    taps: &[Vec<Taps>],
+    fill: f64,
+) -> Result<ArrayD<T>, Error> {
+    let (mut shape, mut data) = (x.shape().to_vec(), elements(x));
+    for (axis, (plan, taps)) in plans.iter().zip(taps).enumerate().rev().filter(|(_, (plan, _))| !plan.is_identity()) {
+        let (outer, size, inner) = around(&shape, axis);
+        debug_assert_eq!(size, plan.input);
+        shape[axis] = taps.len();
+        let mut y = Vec::with_capacity(count(&shape)?);
+        let taps: Vec<Option<Vec<(usize, T)>>> = taps.iter().map(|taps| taps.as_deref().map(typed)).collect();
+        for o in 0..outer {
+            let part = &data[o * size * inner..][..size * inner];
+            for taps in &taps {
+                match taps.as_deref() {
+                    None => y.extend(std::iter::repeat_n(T::from_f64(fill), inner)),
+                    Some(taps) if inner == 1 => y.push(sum(taps, |index| part[index])),
+                    Some(taps) => add_rows(part, inner, taps, &mut y),
+                }
+            }
         }
+        data = y.into();
     }
-    shaped(&shape, y)
+    shaped(&shape, data.into_owned())
+}
+
+/// Weights in the type of the elements.
+fn typed<T: Item>(taps: &[(usize, f64)]) -> Vec<(usize, T)> {
+    taps.iter().map(|&(index, weight)| (index, T::from_f64(weight))).collect()
+}
+
+/// The weighted sum of some elements: mostly of two.
+fn sum<T: Item + Add<Output = T> + Mul<Output = T>>(taps: &[(usize, T)], at: impl Fn(usize) -> T) -> T {
+    match *taps {
+        [(i, a), (j, b)] => a * at(i) + b * at(j),
+        _ => taps.iter().map(|&(index, weight)| weight * at(index)).fold(T::default(), |sum, part| sum + part),
+    }
+}
+
+/// Appends the weighted sum of some rows.
+fn add_rows<T: Item + Add<Output = T> + Mul<Output = T>>(x: &[T], len: usize, taps: &[(usize, T)], y: &mut Vec<T>) {
+    let row = |index: usize| &x[index * len..][..len];
+    if let &[(i, a), (j, b)] = taps {
+        y.extend(row(i).iter().zip(row(j)).map(|(&x, &z)| a * x + b * z));
+        return;
+    }
+    let start = y.len();
+    y.extend(std::iter::repeat_n(T::default(), len));
+    for &(index, weight) in taps {
+        y[start..].iter_mut().zip(row(index)).for_each(|(y, &x)| *y = *y + weight * x);
+    }
 }
 
 /// How each axis is resized, from `sizes` or `scales`, which count for `axes` only.

@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::Error;
 
-use super::array::shaped;
+use super::array::{Array, Item, each, elements, shaped};
 use super::call::{Call, Outputs};
 use super::{FLOAT, I64, Kernel, SAME, kernel};
 
@@ -53,7 +53,7 @@ pub(crate) fn rotary(call: &Call<'_, '_>) -> Outputs {
     };
     let half = turned / 2;
     let interleaved = call.node.int("interleaved", 0) != 0;
-    let (cos, sin) = (call.input(1)?.to_f64(), call.input(2)?.to_f64());
+    let (cos, sin) = (call.input(1)?, call.input(2)?);
     if cos.shape() != sin.shape() || cos.shape().last() != Some(&half) {
         return Err(Error::new(format!("caches {:?} and {:?} for {turned} elements", cos.shape(), sin.shape())));
     }
@@ -64,7 +64,6 @@ pub(crate) fn rotary(call: &Call<'_, '_>) -> Outputs {
         return Err(Error::new(format!("{} positions for {tokens} tokens", positions.len())));
     }
     let rows = cos.len().checked_div(half).unwrap_or(0);
-    let (cos, sin) = (cos.as_slice().unwrap_or_default(), sin.as_slice().unwrap_or_default());
     let mut data = x.to_f64().into_raw_vec_and_offset().0;
     for (b, t) in (0..heads.batch).flat_map(|b| (0..heads.tokens).map(move |t| (b, t))) {
         let position = positions[b * heads.tokens + t];
@@ -72,17 +71,23 @@ pub(crate) fn rotary(call: &Call<'_, '_>) -> Outputs {
         let row = usize::try_from(position).ok().filter(|&row| row < rows || half == 0).ok_or_else(|| {
             Error::new(format!("position {position} of token {t} in batch {b} is out of range for {rows} rows of cos"))
         })?;
+        let (cos, sin) = (cache_row(cos, row, half), cache_row(sin, row, half));
         for h in 0..heads.heads {
             let head = &mut data[heads.start(b, h, t)..][..heads.size];
             for i in 0..half {
                 let (first, second) = if interleaved { (2 * i, 2 * i + 1) } else { (i, i + half) };
                 let (x, y) = (head[first], head[second]);
-                let (cos, sin) = (cos[row * half + i], sin[row * half + i]);
+                let (cos, sin) = (cos[i], sin[i]);
                 (head[first], head[second]) = (cos * x - sin * y, sin * x + cos * y);
             }
         }
     }
     call.rounded(shaped(x.shape(), data)?)
+}
+
+/// A row of a cache. There are as many as a text may be long, and a run needs few.
+fn cache_row(cache: &Array<'_>, row: usize, half: usize) -> Vec<f64> {
+    each!(cache, x => elements(&x.view())[row * half..][..half].iter().map(|&value| value.to_f64()).collect())
 }
 
 #[cfg(test)]

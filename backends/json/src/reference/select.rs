@@ -134,24 +134,43 @@ fn best<T: Item>(x: &ArrayViewD<'_, T>, axis: usize, shape: &[usize], largest: b
     let x = elements(x);
     let total = count(shape)?;
     let (mut values, mut indices) = (vec![T::default(); total], vec![0i64; total]);
+    let mut places = Vec::new();
     for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
         let value = |place: usize| x[(o * size + place) * inner + i];
-        let compare = |&a: &usize, &b: &usize| {
-            let order = if largest { order(value(b), value(a)) } else { order(value(a), value(b)) };
-            order.then(a.cmp(&b))
-        };
-        let mut places: Vec<usize> = (0..size).collect();
-        if k < size {
-            places.select_nth_unstable_by(k, compare);
-            places.truncate(k);
-        }
-        places.sort_unstable_by(compare);
-        for (rank, place) in places.into_iter().enumerate() {
+        best_places(value, size, k, largest, &mut places);
+        for (rank, &place) in places.iter().enumerate() {
             let at = (o * k + rank) * inner + i;
             (values[at], indices[at]) = (value(place), place as i64);
         }
     }
     Ok(vec![T::wrap(shaped(shape, values)?), Item::wrap(shaped(shape, indices)?)])
+}
+
+/// Finds the `k` best of `size` values, the best first, and of equal ones the first.
+fn best_places<T: Item>(value: impl Fn(usize) -> T, size: usize, k: usize, largest: bool, places: &mut Vec<usize>) {
+    let compare = |&a: &usize, &b: &usize| {
+        let order = if largest { order(value(b), value(a)) } else { order(value(a), value(b)) };
+        order.then(a.cmp(&b))
+    };
+    places.clear();
+    // Candidates are cut to the best ones whenever there are twice as many. From then on most values need one comparison
+    // with the last of those; one that is equal comes too late.
+    let mut bound = None;
+    for place in if k == 0 { 0..0 } else { 0..size } {
+        let found = value(place);
+        let worse = |bound: T| if largest { found <= bound } else { found >= bound };
+        if bound.is_some_and(worse) {
+            continue;
+        }
+        places.push(place);
+        if places.len() == 2 * k {
+            places.select_nth_unstable_by(k - 1, compare);
+            places.truncate(k);
+            bound = Some(value(places[k - 1]));
+        }
+    }
+    places.sort_unstable_by(compare);
+    places.truncate(k);
 }
 
 /// `OneHot`: an index that is not in the new axis has no element there.
@@ -258,6 +277,19 @@ mod tests {
         }
         let error = all("TopK", &[], vec![x(), ints(&[])]).expect_err("no element");
         assert_eq!(error.message, "input 1 (K) of TopK must have one element");
+    }
+
+    #[test]
+    fn few_of_many_are_those_that_come_first_when_all_are_sorted() {
+        let values: Vec<f32> = (0..997).map(|i| ((i * 7919) % 211) as f32).collect();
+        for (k, largest) in [(1, 1), (7, 1), (7, 0), (400, 1), (600, 0), (997, 1)] {
+            let mut expected: Vec<i64> = (0..997).collect();
+            let value = |place: i64| values[place as usize] * if largest == 1 { -1.0 } else { 1.0 };
+            expected.sort_by(|&a, &b| value(a).total_cmp(&value(b)));
+            let inputs = vec![tensor(&[997], &values), ints(&[k])];
+            let found = all("TopK", &[int("largest", largest)], inputs).expect("TopK");
+            assert_eq!(found[1].to_ints(), expected[..k as usize], "{k} {largest}");
+        }
     }
 
     #[test]

@@ -138,16 +138,31 @@ pub(crate) fn surrounded<T: Item>(
     sources: &[Vec<Option<usize>>],
     fill: T,
 ) -> Result<ArrayD<T>, Error> {
-    fn copy<T: Item>(data: &[T], sizes: &[usize], sources: &[Vec<Option<usize>>], fill: T, out: &mut Vec<T>) {
+    /// `whole`: how many axes at the end stay as they are.
+    fn copy<T: Item>(
+        (data, sizes): (&[T], &[usize]),
+        (sources, whole): (&[Vec<Option<usize>>], usize),
+        fill: T,
+        out: &mut Vec<T>,
+    ) {
         match sources {
-            [] => out.extend_from_slice(data),
+            _ if sources.len() <= whole => out.extend_from_slice(data),
+            [] => {}
             [last] => out.extend(last.iter().map(|source| source.map_or(fill, |source| data[source]))),
             [first, rest @ ..] => {
                 let run: usize = sizes[1..].iter().product();
-                for source in first {
+                let start = out.len();
+                let each = rest.iter().map(Vec::len).product::<usize>();
+                for (at, source) in first.iter().enumerate() {
                     match source {
-                        Some(source) => copy(&data[source * run..][..run], &sizes[1..], rest, fill, out),
-                        None => out.extend(std::iter::repeat_n(fill, rest.iter().map(Vec::len).product())),
+                        // The same once more: neighbours of an image that grows.
+                        _ if at > 0 && first[at - 1] == *source => {
+                            out.extend_from_within(start + (at - 1) * each..start + at * each);
+                        }
+                        Some(source) => {
+                            copy((&data[source * run..][..run], &sizes[1..]), (rest, whole), fill, out);
+                        }
+                        None => out.extend(std::iter::repeat_n(fill, each)),
                     }
                 }
             }
@@ -155,7 +170,11 @@ pub(crate) fn surrounded<T: Item>(
     }
     let shape: Vec<usize> = sources.iter().map(Vec::len).collect();
     let mut out = Vec::with_capacity(count(&shape)?);
-    copy(&elements(x), x.shape(), sources, fill, &mut out);
+    let stays = |(sources, size): &(&Vec<Option<usize>>, &usize)| {
+        sources.len() == **size && sources.iter().enumerate().all(|(at, source)| *source == Some(at))
+    };
+    let whole = sources.iter().zip(x.shape()).rev().take_while(stays).count();
+    copy((&elements(x), x.shape()), (sources, whole), fill, &mut out);
     shaped(&shape, out)
 }
 

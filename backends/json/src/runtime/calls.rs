@@ -17,6 +17,7 @@ mod nbits;
 mod norm;
 mod product;
 mod quantised;
+mod recurrent;
 mod unequal;
 
 /// A kernel with everything that follows from shapes. Runs without allocation unless it is a reference kernel.
@@ -129,7 +130,7 @@ fn set_up(signature: &Signature<'_>) -> Result<Ready, Error> {
         Op::FromBlocked => image::convert(signature, false),
         Op::Unary { function } => elementwise::unary(signature, *function),
         Op::Binary { function, act } => elementwise::binary(signature, *function, *act),
-        Op::Softmax { axis } => norm::softmax(signature, *axis),
+        Op::Softmax { axis, log } => norm::softmax(signature, *axis, *log),
         Op::LayerNorm { axis, eps, rms } => norm::layer_norm(signature, *axis, *eps, *rms),
         Op::Reduce { function, from, to } => norm::reduce(signature, *function, *from, *to),
         Op::Transpose { perm } => movement::permute(signature, perm),
@@ -138,6 +139,7 @@ fn set_up(signature: &Signature<'_>) -> Result<Ready, Error> {
         Op::Slice { starts, steps } => movement::slice(signature, starts, steps),
         Op::Gather { axis } => movement::gather(signature, *axis),
         Op::Expand => movement::expand(signature),
+        Op::Recurrent(layer) => recurrent::recurrent(signature, layer),
         Op::Attention(attention) => attention::attention(signature, attention),
         Op::IntegerGemm(gemm) => integer::gemm(signature, gemm),
         Op::IntegerConv(conv) => integer::conv(signature, conv),

@@ -381,6 +381,11 @@ impl<'r> Outputs<'r> {
         unsafe { self.frame.slice_mut(&operand.place) }
     }
 
+    /// The elements of an f32 output, if it is used.
+    pub(super) fn take_optional(&mut self, index: usize) -> Result<Option<&'r mut [f32]>, Error> {
+        if self.wanted(index) { self.take(index).map(Some) } else { Ok(None) }
+    }
+
     /// The bytes of an output.
     pub(super) fn take_bytes(&mut self, index: usize) -> Result<&'r mut [u8], Error> {
         let operand = self.operand(index)?;

@@ -56,10 +56,20 @@ fn movements() -> RegionBuilder {
     net
 }
 
+fn transposed() -> RegionBuilder {
+    let mut net = empty();
+    let (x, w) = (net.input([1, 4, 5, 6]), net.weight([4, 3, 3, 2]));
+    let y = net.node("ConvTranspose", &[x, w], [1, 6, 11, 12], "group=2 strides=[2,2] dilations=[1,1]");
+    let y = net.node("LogSoftmax", &[y], [1, 6, 11, 12], "axis=1");
+    net.output(y);
+    net
+}
+
 fn nets() -> Vec<RegionBuilder> {
     let attentions = [false, true].map(|split| super::fusion::attention(split, !split));
     let convolutions = [(3, 16, 1), (16, 32, 1), (16, 16, 16), (6, 6, 3)].map(|(x, y, group)| conv(x, y, group));
-    convolutions.into_iter().chain(attentions).chain([product(), pools(), movements()]).collect()
+    let others = [product(), pools(), movements(), transposed(), super::recurrent::both_directions()];
+    convolutions.into_iter().chain(attentions).chain(others).collect()
 }
 
 /// What loading and running says to the code after `edit`.
@@ -86,12 +96,15 @@ fn numbers_out_of_bounds_are_refused_by_name() {
     let window = "not 1 to 1048576";
     let (first, pool) = (conv(3, 16, 1), pools());
     let stride = u64::MAX - 999;
-    let cases: [(&RegionBuilder, &str, &str, Value, String); 10] = [
+    let layer = super::recurrent::both_directions();
+    let cases: [(&RegionBuilder, &str, &str, Value, String); 12] = [
         (&first, "conv", "kernel", json!([HUGE, 3]), format!("'Conv_0': a size of the window is {HUGE}, {window}")),
         (&first, "conv", "strides", json!([1, stride]), format!("'Conv_0': a stride is {stride}, {window}")),
         (&first, "conv", "dilations", json!([0, 1]), format!("'Conv_0': a dilation is 0, {window}")),
         (&first, "conv", "group", json!(0), format!("'Conv_0': the number of groups is 0, {window}")),
         (&first, "conv", "pads", json!([1, HUGE]), format!("'Conv_0': a padding is {HUGE}, not 0 to 1048576")),
+        (&layer, "recurrent", "directions", json!(3), "'GRU_0': the number of directions is 3, not 1 to 2".into()),
+        (&layer, "recurrent", "hidden", json!(0), "'GRU_0': the size of a state is 0, not 1 to 2147483648".into()),
         (&pool, "pool", "strides", json!([0, 1]), format!("'MaxPool_1': a stride is 0, {window}")),
         (&pool, "lrn", "size", json!(0), "'LRN_2': the size is 0, not 1 to 2147483648".into()),
         (&movements(), "softmax", "axis", json!(HUGE), format!("'Softmax_3': an axis is {HUGE}, not 0 to 2147483648")),

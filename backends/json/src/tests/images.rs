@@ -1,6 +1,7 @@
 //! Layouts and their edges.
 
-use byoc_plugin_api::Attribute;
+use byoc_plugin_api::testing::Type;
+use byoc_plugin_api::{Attribute, DType};
 
 use super::harness::{calls, check, empty};
 
@@ -159,5 +160,83 @@ fn squeeze_and_excitation_multiplies_by_channel() {
     let gate = net.node("Sigmoid", &[gate], [2, 32, 1, 1], &[]);
     let out = net.node("Mul", &[y, gate], shape, &[]);
     net.output(out);
+    check(&net, &[]);
+}
+
+/// Transposed convolutions with a bias and what follows.
+#[test]
+fn transposed_convolutions_are_products() {
+    let two = [
+        ("strides=[2,2] pads=[1,1,1,1]", [2, 6, 12, 10], 1),
+        ("strides=[2,2] pads=[1,0,0,1] output_padding=[1,1] group=2", [2, 12, 14, 12], 2),
+        ("strides=[3,2] dilations=[2,1] output_shape=[17,12]", [2, 6, 17, 12], 1),
+    ];
+    for (attributes, out, group) in two {
+        let mut net = empty();
+        let (x, w) = (net.input([2, 8, 6, 5]), net.weight([8, 6, 4, 4]));
+        let b = net.weight([6 * group]);
+        let y = net.node("ConvTranspose", &[x, w, b], out, attributes);
+        let other = net.input(out);
+        let sum = net.node("Add", &[y, other], out, &[]);
+        let relu = net.like("Relu", &[sum], &[]);
+        net.output(relu);
+        assert_eq!(calls(&net), ["conv"]);
+        check(&net, &[]);
+    }
+}
+
+#[test]
+fn a_transposed_convolution_over_sizes_that_only_the_run_knows() {
+    let mut net = empty();
+    let (x, w) = (net.input("[1,4,h,w]"), net.weight([4, 3, 2, 2]));
+    let y = net.node("ConvTranspose", &[x, w], "[1,3,h*2,w*2]", "strides=[2,2]");
+    net.output(y);
+    assert_eq!(calls(&net), ["conv"]);
+    check(&net, &[("h", 5), ("w", 7)]);
+    check(&net, &[("h", 1), ("w", 1)]);
+}
+
+#[test]
+fn images_of_one_dimension_are_rows() {
+    let mut net = empty();
+    let (x, w) = (net.input([2, 6, 40]), net.weight([16, 6, 5]));
+    let b = net.weight([16]);
+    let y = net.node("Conv", &[x, w, b], [2, 16, 20], "strides=[2] pads=[2,2]");
+    let y = net.like("Relu", &[y], &[]);
+    let deep = net.weight([16, 1, 3]);
+    let z = net.node("Conv", &[y, deep], [2, 16, 20], "group=16 pads=[2,2] dilations=[2]");
+    let gate = net.like("Sigmoid", &[z], &[]);
+    let z = net.node("Mul", &[z, gate], [2, 16, 20], &[]);
+    let sum = net.node("Add", &[y, z], [2, 16, 20], &[]);
+    let pooled = net.node("MaxPool", &[sum], [2, 16, 10], "kernel_shape=[2] strides=[2]");
+    let up = net.weight([16, 3, 4]);
+    let last = net.node("ConvTranspose", &[pooled, up], [2, 3, 20], "strides=[2] pads=[1,1]");
+    net.output(last);
+    net.output(sum);
+    assert!(!calls(&net).contains(&"reference".to_owned()), "{:?}", calls(&net));
+    check(&net, &[]);
+}
+
+#[test]
+fn a_number_beside_an_image_of_one_dimension() {
+    let mut net = empty();
+    let (x, w) = (net.input([1, 3, 9]), net.weight([4, 3, 3]));
+    let y = net.node("Conv", &[x, w], [1, 4, 7], &[]);
+    let half = net.number(0.5);
+    let y = net.node("Mul", &[half, y], [1, 4, 7], &[]);
+    let by_channel = net.weight([4, 1]);
+    let y = net.node("Add", &[y, by_channel], [1, 4, 7], &[]);
+    net.output(y);
+    check(&net, &[]);
+}
+
+#[test]
+fn a_pooling_of_one_dimension_that_tells_places_stays_a_node() {
+    let mut net = empty();
+    let x = net.input([1, 3, 8]);
+    let types = [Type::from([1, 3, 4]), Type::from((DType::I64, [1, 3, 4]))];
+    let outputs = net.nodes("MaxPool", &[Some(x)], &types, "kernel_shape=[2] strides=[2]");
+    outputs.into_iter().for_each(|output| net.output(output));
+    assert_eq!(calls(&net), ["reference"]);
     check(&net, &[]);
 }

@@ -14,9 +14,10 @@ use super::bases::bases;
 use super::compiled;
 
 /// Where the forms of code are, below the source of the host backend.
-const FORMS: [(&str, &str); 7] = [
+const FORMS: [(&str, &str); 8] = [
     ("program/op.rs", "Op"),
     ("kernels/conv.rs", "ConvKind"),
+    ("kernels/recurrent.rs", "Cell"),
     ("program/op.rs", "Side"),
     ("program.rs", "Source"),
     ("constants/integer.rs", "Form"),

@@ -7,6 +7,8 @@ use super::bases::Base;
 use super::groups::{blocks, groups};
 use super::tables::tables;
 
+const PLAIN: &[&str] = &["json.kernels=reference"];
+
 /// All of them, and tables.
 pub(super) fn bases() -> [Base; 7] {
     let all = [
@@ -18,7 +20,9 @@ pub(super) fn bases() -> [Base; 7] {
         ("regions", regions()),
         ("signals", signals()),
     ];
-    all.map(|(name, model)| Base { name, model, settings: &[] })
+    // Of what has fast kernels, the plain ones too.
+    let settings = |name| if matches!(name, "recurrent" | "regions") { PLAIN } else { &[] };
+    all.map(|(name, model)| Base { name, model, settings: settings(name) })
 }
 
 fn text(text: &str) -> Attribute {
@@ -62,8 +66,9 @@ fn recurrent() -> Model {
     let model = add(model, "LSTM", "x LSTM_w LSTM_r LSTM_b lengths state state peepholes", "y1 h1 c1", &functions);
     let linear = [both.clone(), ("linear_before_reset", Int(1))];
     let model = add(model, "GRU", "x GRU_w GRU_r GRU_b - state", "y2 h2", &linear);
-    let model = add(model, "RNN", "x RNN_w RNN_r RNN_b lengths", "y3 h3", &[both]);
-    let model = ["y1", "y2", "y3"].iter().fold(model, |model, name| output(model, name, &[3, 2, 2, 2]));
+    let model = add(model, "RNN", "x RNN_w RNN_r RNN_b lengths", "y3 h3", &[both.clone()]);
+    let model = add(model, "LSTM", "x LSTM_w LSTM_r", "y4", &[both]);
+    let model = ["y1", "y2", "y3", "y4"].iter().fold(model, |model, name| output(model, name, &[3, 2, 2, 2]));
     ["h1", "c1", "h2", "h3"].iter().fold(model, |model, name| output(model, name, &[2, 2, 2]))
 }
 

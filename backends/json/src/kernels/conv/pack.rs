@@ -19,7 +19,7 @@ pub(super) fn len(kind: ConvKind, p: &ConvParams) -> Option<usize> {
         }
         ConvKind::First => product(&[out_blocks, p.ic, p.kh, p.kw, BLOCK]),
         ConvKind::Depthwise => product(&[out_blocks, p.kh, p.kw, BLOCK]),
-        ConvKind::Plain => product(&[p.oc, p.ic / p.group, p.kh, p.kw]),
+        ConvKind::Plain | ConvKind::Transposed => product(&[p.oc, p.ic / p.group, p.kh, p.kw]),
     }
 }
 
@@ -38,7 +38,7 @@ pub(super) fn pack(kind: ConvKind, p: &ConvParams, oihw: &[f32], out: &mut [f32]
         if ic < first_ic || ic >= first_ic + group_ic { 0.0 } else { oihw[(o * group_ic + ic - first_ic) * taps + tap] }
     };
     match kind {
-        ConvKind::Plain => out.copy_from_slice(oihw),
+        ConvKind::Plain | ConvKind::Transposed => out.copy_from_slice(oihw),
         ConvKind::Depthwise | ConvKind::First => {
             let inner = group_ic * taps;
             for (at, block) in out.chunks_exact_mut(BLOCK).enumerate() {

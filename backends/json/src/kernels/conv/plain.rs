@@ -92,11 +92,23 @@ fn multiply(
         let at = base + c * pixels;
         // SAFETY: as above.
         let row = unsafe { out.slice(at, count) };
-        let bias = o.bias.map_or(0.0, |b| b[group * oc + c]);
-        match o.residual {
-            Some(r) => row.iter_mut().zip(&r[at..at + count]).for_each(|(v, r)| *v += bias + r),
-            None => row.iter_mut().for_each(|v| *v += bias),
-        }
-        p.act.apply(threads.isa(), row);
+        finish_row(threads, p, o, group * oc + c, at, row);
     }
+}
+
+/// act(row + bias + residual), for a row of an output channel that starts at `at`.
+pub(super) fn finish_row(
+    threads: &Threads,
+    p: &ConvParams,
+    o: &Operands<'_>,
+    channel: usize,
+    at: usize,
+    row: &mut [f32],
+) {
+    let bias = o.bias.map_or(0.0, |b| b[channel]);
+    match o.residual {
+        Some(r) => row.iter_mut().zip(&r[at..]).for_each(|(v, r)| *v += bias + r),
+        None => row.iter_mut().for_each(|v| *v += bias),
+    }
+    p.act.apply(threads.isa(), row);
 }

@@ -184,3 +184,61 @@ fn against_f64_loops() {
         check(&params(*case, Activation::None));
     }
 }
+
+/// As [`reference`], for transposed convolutions: what each input pixel adds.
+fn transposed(p: &ConvParams, x: &[f32], w: &[f32], bias: &[f32], residual: &[f32]) -> Vec<f64> {
+    let (ic, oc, plane) = (p.ic / p.group, p.oc / p.group, p.oh * p.ow);
+    let mut y: Vec<f64> = residual.iter().map(|&r| f64::from(r)).collect();
+    y.iter_mut().enumerate().for_each(|(at, y)| *y += f64::from(bias[at / plane % p.oc]));
+    for (at, &value) in x.iter().enumerate() {
+        let (ix, iy, c, n) = (at % p.iw, at / p.iw % p.ih, at / p.iw / p.ih % p.ic, at / p.iw / p.ih / p.ic);
+        for tap in 0..oc * p.kh * p.kw {
+            let (o, ky, kx) = (tap / p.kw / p.kh, tap / p.kw % p.kh, tap % p.kw);
+            let oy = (iy * p.stride[0] + ky * p.dilation[0]).wrapping_sub(p.pad[0]);
+            let ox = (ix * p.stride[1] + kx * p.dilation[1]).wrapping_sub(p.pad[1]);
+            if oy < p.oh && ox < p.ow {
+                let place = ((n * p.oc + c / ic * oc + o) * p.oh + oy) * p.ow + ox;
+                y[place] += f64::from(value) * f64::from(w[c * oc * p.kh * p.kw + tap]);
+            }
+        }
+    }
+    y.into_iter().map(|v| act(p.act, v)).collect()
+}
+
+#[test]
+fn transposed_against_f64_loops() {
+    // The last two numbers are elements behind the output.
+    let cases: &[(Case, [usize; 2])] = &[
+        ((1, 1, 1, 1, [1, 1], [1, 1], [1, 1], [0; 4], [1, 1]), [0, 0]),
+        ((2, 3, 5, 1, [4, 7], [3, 3], [1, 1], [1; 4], [1, 1]), [0, 0]),
+        ((1, 20, 6, 2, [9, 11], [4, 4], [2, 2], [1; 4], [1, 1]), [0, 1]),
+        ((1, 6, 40, 1, [5, 6], [2, 2], [2, 2], [0; 4], [1, 1]), [0, 0]),
+        ((1, 8, 4, 1, [1, 50], [1, 16], [1, 8], [0, 4, 0, 4], [1, 1]), [0, 0]),
+        ((1, 4, 4, 4, [5, 4], [3, 2], [3, 1], [2, 0, 1, 1], [2, 3]), [1, 0]),
+        ((1, 3, 2, 1, [3, 3], [2, 2], [5, 4], [0; 4], [1, 1]), [2, 3]),
+        ((1, 2, 3, 1, [40, 300], [3, 3], [2, 1], [1; 4], [1, 1]), [1, 0]),
+        ((1, 2, 3, 1, [0, 3], [3, 3], [1, 1], [0; 4], [1, 1]), [4, 0]),
+    ];
+    for (i, &((n, ic, oc, group, [ih, iw], [kh, kw], stride, pad, dilation), more)) in cases.iter().enumerate() {
+        let out = |size: usize, k: usize, axis: usize| {
+            (size.max(1) - 1) * stride[axis] + (k - 1) * dilation[axis] + 1 + more[axis] - pad[axis] - pad[axis + 2]
+        };
+        let (oh, ow, act) =
+            (out(ih, kh, 0), out(iw, kw, 1), [Activation::None, Activation::Relu, Activation::Sigmoid][i % 3]);
+        let p = ConvParams { n, ic, ih, iw, oc, oh, ow, kh, kw, stride, pad: [pad[0], pad[1]], dilation, group, act };
+        let (x, w) = (noise(n * ic * ih * iw, 1), noise(ic * (oc / group) * kh * kw, 2));
+        let (bias, residual) = (noise(oc, 3), noise(n * oc * oh * ow, 4));
+        let want = transposed(&p, &x, &w, &bias, &residual);
+        for (&isa, count) in Isa::available().iter().flat_map(|isa| [1, 3].map(|count| (isa, count))) {
+            let threads = Threads::with_isa(count, isa);
+            let got = run(&threads, ConvKind::Transposed, &p, &x, &w, Some(&bias), Some(&residual));
+            assert_eq!(got.len(), want.len());
+            for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+                assert!(
+                    (f64::from(*got) - want).abs() <= 2e-5 * (1.0 + want.abs()),
+                    "{isa:?} {p:?}: [{i}] {got} for {want}"
+                );
+            }
+        }
+    }
+}

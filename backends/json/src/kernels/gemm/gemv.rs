@@ -45,6 +45,20 @@ pub(super) fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: &[f32], c: &m
     });
 }
 
+/// One product without batch or epilogue on the calling thread.
+///
+/// # Safety
+/// `c` is valid for the rows and columns of C, and is not accessed by anything else.
+pub(super) unsafe fn on_this_thread(isa: Isa, p: &GemmParams, a: &[f32], b: &[f32], c: *mut f32) {
+    for row in 0..p.m {
+        // SAFETY: the caller vouches for the rows of C.
+        let y = unsafe { std::slice::from_raw_parts_mut(c.add(row * p.c_row), p.n) };
+        let a = Vector { data: from(a, row * p.a[0]), stride: p.a[1] };
+        let line = Line { p, a, b, columns: 0..p.n };
+        dispatch(isa, Product { line: &line, y });
+    }
+}
+
 /// The elements from `start` on: none where there are none, wherever the strides of an empty matrix lead.
 fn from(data: &[f32], start: usize) -> &[f32] {
     data.get(start..).unwrap_or_default()

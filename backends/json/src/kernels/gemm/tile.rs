@@ -123,7 +123,9 @@ pub(super) fn tiles(isa: Isa, m: usize) -> (&'static [TileFn], usize) {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => (tiles!(avx512, 2, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]), 2),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 if m <= 2 => (tiles!(avx2, 2, [1 2]), 2),
+        Isa::Avx2 if m == 1 => (tiles!(avx2, 4, [1]), 4),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 if m == 2 => (tiles!(avx2, 2, [1 2]), 2),
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => (tiles!(avx2, 1, [1 2 3 4 5 6]), 1),
         _ => (tiles!(portable, 1, [1 2 3]), 1),

@@ -17,14 +17,15 @@ fn around(shape: &[usize], from: usize, to: usize) -> Option<[usize; 3]> {
 
 struct Softmax {
     sizes: [usize; 3],
+    log: bool,
 }
 
-pub(super) fn softmax(signature: &Signature<'_>, axis: usize) -> Result<Ready, Error> {
+pub(super) fn softmax(signature: &Signature<'_>, axis: usize, log: bool) -> Result<Ready, Error> {
     let shape = signature.input(0)?;
     let sizes = around(shape, axis, axis + 1).filter(|_| signature.output(0).is_ok_and(|out| out == shape));
     let sizes = sizes.ok_or_else(|| bad_shapes(signature))?;
     let sharing = Sharing { in_place: vec![0], joins: false };
-    Ok(Ready { sharing, ..Ready::new(Softmax { sizes }) })
+    Ok(Ready { sharing, ..Ready::new(Softmax { sizes, log }) })
 }
 
 impl Call for Softmax {
@@ -34,7 +35,7 @@ impl Call for Softmax {
             y.copy_from_slice(io.inputs.slice(0)?);
         }
         let [outer, len, inner] = self.sizes;
-        kernels::softmax(io.threads, outer, len, inner, false, y);
+        kernels::softmax(io.threads, outer, len, inner, self.log, y);
         Ok(())
     }
 }

@@ -1,0 +1,117 @@
+//! Images of one dimension, [N, C, L], are computed as images of two, [N, C, 1, L]: convolutions and poolings over them, and
+//! what lies between those. A view is the same image with the other shape.
+
+use std::collections::HashMap;
+
+use byoc_plugin_api::{Attribute, Dim};
+
+use super::graph::Graph;
+use crate::program::{Op, Step};
+
+pub(super) fn run(graph: &mut Graph<'_>) {
+    let steps = std::mem::take(&mut graph.steps);
+    let mut lift = Lift { graph, steps: Vec::new(), twins: HashMap::new() };
+    steps.into_iter().for_each(|step| lift.add(step));
+    graph.steps = lift.steps;
+    graph.prune();
+}
+
+/// A shape of four sizes, where an axis of `one` element is put in if there are three.
+pub(super) fn four<T: Clone>(shape: &[T], one: T) -> Option<[T; 4]> {
+    match shape {
+        [a, b, c] => Some([a.clone(), b.clone(), one, c.clone()]),
+        [a, b, c, d] => Some([a, b, c, d].map(T::clone)),
+        _ => None,
+    }
+}
+
+struct Lift<'g, 'r> {
+    graph: &'g mut Graph<'r>,
+    steps: Vec<Step>,
+    /// The image of two dimensions for one of one.
+    twins: HashMap<usize, usize>,
+}
+
+impl Lift<'_, '_> {
+    fn add(&mut self, step: Step) {
+        let windows =
+            matches!(step.onnx(), Some("Conv" | "ConvTranspose" | "MaxPool" | "AveragePool" | "GlobalAveragePool"));
+        let lifted = if windows { self.windows(&step) } else { self.between(&step) };
+        let (Some(lifted), Some(y)) = (lifted, step.output(0)) else { return self.steps.push(step) };
+        let (name, twin) = (step.name, self.twin(y));
+        self.steps.push(Step { outputs: vec![Some(twin)], ..lifted });
+        self.steps.push(Step { name, op: Op::View, inputs: vec![Some(twin)], outputs: vec![Some(y)] });
+    }
+
+    /// A new value: the image with the other shape.
+    fn twin(&mut self, value: usize) -> usize {
+        let known = self.graph.values[value].clone();
+        let shape = four(&known.shape, Dim::Fixed(1)).map_or(known.shape, |shape| shape.to_vec());
+        let twin = self.graph.add_value(known.dtype, shape, false);
+        self.twins.insert(value, twin);
+        twin
+    }
+
+    fn is_image(&self, value: usize) -> bool {
+        self.graph.is_fast(value) && self.graph.shape(value).len() == 3
+    }
+
+    /// A node with windows over an image of two dimensions.
+    fn windows(&mut self, step: &Step) -> Option<Step> {
+        let (x, y) = (step.input(0)?, step.output(0)?);
+        let others = step.outputs.iter().skip(1).any(Option::is_some) || step.has("output_shape");
+        if others
+            || step.text("auto_pad", "NOTSET") != "NOTSET"
+            || ![x, y].into_iter().all(|value| self.is_image(value))
+        {
+            return None;
+        }
+        let mut lifted = step.clone();
+        let Op::Reference { attributes, .. } = &mut lifted.op else { return None };
+        let lists = [("kernel_shape", 1), ("strides", 1), ("dilations", 1), ("output_padding", 0), ("pads", 0)];
+        for (name, fill) in lists {
+            if let Some(Attribute::Ints(list)) = attributes.get_mut(name) {
+                *list = match list[..] {
+                    [only] if name != "pads" => vec![fill, only],
+                    [begin, end] if name == "pads" => vec![fill, begin, fill, end],
+                    _ => return None,
+                };
+            }
+        }
+        lifted.inputs[0] = Some(match self.twins.get(&x) {
+            Some(&twin) => twin,
+            None => {
+                let twin = self.twin(x);
+                let view =
+                    Step { name: step.name.clone(), op: Op::View, inputs: vec![Some(x)], outputs: vec![Some(twin)] };
+                self.steps.push(view);
+                twin
+            }
+        });
+        Some(lifted)
+    }
+
+    /// A function of each element, or a normalisation of each channel, of images that are there with two dimensions.
+    fn between(&self, step: &Step) -> Option<Step> {
+        let by_element =
+            ["Relu", "Clip", "LeakyRelu", "Elu", "Sigmoid", "HardSigmoid", "HardSwish", "Swish", "Tanh", "Gelu"];
+        let images = match step.onnx()? {
+            "Add" | "Sub" | "Mul" | "Div" => 2,
+            "BatchNormalization" => 1,
+            op if by_element.contains(&op) => 1,
+            _ => return None,
+        };
+        let y = step.output(0).filter(|&y| self.is_image(y))?;
+        let mut lifted = step.clone();
+        for input in lifted.inputs.iter_mut().take(images) {
+            let value = (*input)?;
+            let same = self.graph.shape(value) == self.graph.shape(y);
+            match self.twins.get(&value) {
+                Some(&twin) if same => *input = Some(twin),
+                _ if images == 2 && self.graph.scalar(value).is_some() => {}
+                _ => return None,
+            }
+        }
+        (lifted.inputs != step.inputs && step.outputs.iter().skip(1).all(Option::is_none)).then_some(lifted)
+    }
+}
