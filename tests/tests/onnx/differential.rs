@@ -207,8 +207,8 @@ fn finish(tally: Tally, count: u64) {
     let whole = count >= GRAPHS;
     let missing: Vec<_> =
         families().flat_map(|family| family.operators).filter(|op| !tally.drawn.contains_key(*op)).collect();
-    let unused = accepted::all()
-        .filter(|entry| !accepted::OF_SOME_RUNS.contains(&entry.reason) && !tally.accepted.contains_key(entry.reason));
+    let unused =
+        accepted::all().filter(|entry| !accepted::need_not_be_met(entry) && !tally.accepted.contains_key(entry.reason));
     let unused: Vec<_> = unused.map(|entry| entry.reason).collect();
     text.extend(tally.faults.iter().map(|fault| format!("\n{fault}\n")));
     assert!(tally.faults.is_empty(), "{text}\n{} faults", tally.faults.len());
