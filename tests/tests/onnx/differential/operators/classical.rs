@@ -149,7 +149,7 @@ fn classified(
     });
     let label = if words { DType::String } else { DType::I64 };
     let outputs = vec![(label, vec![x.dims[0]]), (DType::F32, vec![x.dims[0], fixed(classes)])];
-    let made = nodes(builder, op, &[x.name.clone()], attributes, outputs);
+    let made = nodes(builder, op, std::slice::from_ref(&x.name), attributes, outputs);
     builder.unread(&made[..1]);
 }
 

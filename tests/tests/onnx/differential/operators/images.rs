@@ -65,8 +65,8 @@ pub(crate) fn deform_conv(builder: &mut Builder, op: &'static str, types: &'stat
     let kernel = [builder.random.of(&[1, 2, 3]), builder.random.of(&[1, 2])];
     let (stride, pads, dilation) = (builder.random.of(&[1, 2]), builder.random.below(2), builder.random.of(&[1, 1, 2]));
     let mut output = Vec::new();
-    for axis in 0..2 {
-        let reach = (kernel[axis] - 1) * dilation + 1;
+    for (axis, kernel) in kernel.into_iter().enumerate() {
+        let reach = (kernel - 1) * dilation + 1;
         if x.dims[axis + 2][0] + 2 * pads < reach {
             return None;
         }
