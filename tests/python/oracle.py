@@ -2,16 +2,18 @@
 
 A request is a model, then how many runs, then for each run how many inputs and each of them: name, ONNX's number of its
 element type, sizes, elements. The answer is 0 and for each run the outputs in the model's order (type, sizes, elements),
-or 1 and why there are none. Numbers have eight bytes, little-endian; texts and elements come behind their length.
+or 1 and why there are none. Numbers have eight bytes, little-endian; texts and elements come behind their length. The elements of
+a tensor of texts are a block: how many there are and where each ends, in numbers of four bytes, and then all of them.
 """
 
+import itertools
 import struct
 import sys
 from collections.abc import Iterator
 
 import numpy as np
 import onnxruntime
-from onnx import helper
+from onnx import TensorProto, helper
 
 # What onnxruntime itself says of models that it refuses is part of the answer.
 FATAL = 4
@@ -48,6 +50,8 @@ def answers(model: bytes, runs: list[dict[str, np.ndarray]]) -> Iterator[bytes]:
 def tensor(array: np.ndarray) -> bytes:
     """Gives an output as it is sent."""
     sizes = [number(array.ndim), *map(number, array.shape)]
+    if array.dtype == object:
+        return b"".join([number(TensorProto.STRING), *sizes, counted(block(array))])
     elements = np.ascontiguousarray(array).tobytes()
     return b"".join([number(helper.np_dtype_to_tensor_dtype(array.dtype)), *sizes, counted(elements)])
 
@@ -61,9 +65,27 @@ def read_runs() -> Iterator[dict[str, np.ndarray]]:
 def read_input() -> tuple[str, np.ndarray]:
     """Reads one input."""
     name = read_bytes().decode()
-    dtype = helper.tensor_dtype_to_np_dtype(read_number())
+    kind = read_number()
     shape = [read_number() for _ in range(read_number())]
-    return name, np.frombuffer(read_bytes(), dtype).reshape(shape)
+    elements = read_bytes()
+    if kind == TensorProto.STRING:
+        return name, np.array(texts(elements), object).reshape(shape)
+    return name, np.frombuffer(elements, helper.tensor_dtype_to_np_dtype(kind)).reshape(shape)
+
+
+def block(array: np.ndarray) -> bytes:
+    """Gives texts as they are sent."""
+    encoded = [text.encode() for text in array.ravel()]
+    ends = itertools.accumulate(map(len, encoded))
+    return struct.pack(f"<{len(encoded) + 1}I", len(encoded), *ends) + b"".join(encoded)
+
+
+def texts(content: bytes) -> list[str]:
+    """Reads texts."""
+    count, *_ = struct.unpack_from("<I", content)
+    ends = [0, *struct.unpack_from(f"<{count}I", content, 4)]
+    whole = content[4 * (count + 1) :]
+    return [whole[start:end].decode() for start, end in itertools.pairwise(ends)]
 
 
 def read_number() -> int:

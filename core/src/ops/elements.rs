@@ -135,8 +135,12 @@ fn read_one(dtype: DType, chunk: &[u8]) -> Option<Scalar> {
     Some(Scalar::from(int))
 }
 
-/// The elements as little-endian bytes, if none is symbolic: what a constant in their place holds.
+/// The elements as little-endian bytes, if none is symbolic: what a constant in their place holds. No constant holds texts, not even
+/// none of them.
 pub fn to_bytes(dtype: DType, values: &[Scalar]) -> Option<Vec<u8>> {
+    if dtype == DType::String {
+        return None;
+    }
     let mut bytes = Vec::with_capacity(dtype.bytes_for(values.len())?);
     for value in values {
         let int = || value.as_i64();

@@ -21,7 +21,6 @@ mod random;
 mod values;
 mod wrap;
 
-use accepted::ACCEPTED;
 use builder::Builder;
 use graph::Case;
 use judge::{Judge, Manner, Verdict};
@@ -52,7 +51,23 @@ const THREADS: usize = 2;
 const MOST_REFUSED: usize = 5;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("random_graphs_give_what_onnxruntime_gives", random_graphs)]
+    vec![
+        trial("random_graphs_give_what_onnxruntime_gives", random_graphs),
+        trial("every_operator_is_drawn_or_has_a_reason", every_operator),
+    ]
+}
+
+/// The lists of operators that are drawn.
+fn families() -> impl Iterator<Item = &'static operators::Family> {
+    [operators::FAMILIES, operators::LATER, operators::LAYERS, operators::EVERY].into_iter().flatten()
+}
+
+fn every_operator() -> Needed<()> {
+    let drawn: Vec<&str> = families().flat_map(|family| family.operators).copied().collect();
+    let (missing, idle) = operators::not_drawn(&drawn);
+    assert!(missing.is_empty(), "byoc has these operators, and no graph does: {missing:?}");
+    assert!(idle.is_empty(), "these are drawn or unknown, and have a reason not to be: {idle:?}");
+    Ok(())
 }
 
 /// What became of all graphs.
@@ -75,7 +90,8 @@ fn random_graphs() -> Needed<()> {
     let count = if one.is_some() { 1 } else { number("BYOC_DIFFERENTIAL_GRAPHS").unwrap_or(GRAPHS) };
     let rare = if count >= GRAPHS { &RARE[..] } else { &[] };
     let later = if count >= GRAPHS { operators::LATER_SEEDS.start..operators::LAYER_SEEDS.end } else { 0..0 };
-    let seeds = (first..first + count).chain(rare.iter().map(|(seed, _)| *seed)).chain(later);
+    let every = if count >= GRAPHS { operators::EVERY_SEEDS } else { 0..0 };
+    let seeds = (first..first + count).chain(rare.iter().map(|(seed, _)| *seed)).chain(later).chain(every);
     let seeds: Vec<u64> = seeds.chain(if count >= GRAPHS { wrap::SEEDS } else { 0..0 }).collect();
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     // A panic of the compiler is a finding that is shown with its graph.
@@ -110,11 +126,13 @@ fn graph_of(seed: u64) -> (Case, Manner) {
         builder.later = &[operators::LATER];
     } else if operators::LAYER_SEEDS.contains(&seed) {
         builder.later = &[operators::LATER, operators::LAYERS];
+    } else if seed >= operators::EVERY_SEEDS.start {
+        builder.draws_every_operator();
     }
     while builder.nodes() < nodes {
         operators::draw(&mut builder);
     }
-    let wrap = (seed >= wrap::SEEDS.start).then(|| Wrap::of(seed));
+    let wrap = (wrap::SEEDS.start..operators::EVERY_SEEDS.start).contains(&seed).then(|| Wrap::of(seed));
     (Case { wrap, ..builder.finish() }, manner)
 }
 
@@ -187,12 +205,10 @@ fn finish(tally: Tally, count: u64) {
     }
     text.extend(tally.accepted.iter().map(|(reason, count)| format!("accepted {count}: {reason}\n")));
     let whole = count >= GRAPHS;
-    let all =
-        operators::FAMILIES.iter().chain(operators::LATER).chain(operators::LAYERS).flat_map(|family| family.operators);
-    let missing: Vec<_> = all.filter(|op| !tally.drawn.contains_key(*op)).collect();
-    let unused = ACCEPTED
-        .iter()
-        .filter(|entry| !accepted::OF_SOME_RUNS.contains(&entry.reason) && !tally.accepted.contains_key(entry.reason));
+    let missing: Vec<_> =
+        families().flat_map(|family| family.operators).filter(|op| !tally.drawn.contains_key(*op)).collect();
+    let unused =
+        accepted::all().filter(|entry| !accepted::need_not_be_met(entry) && !tally.accepted.contains_key(entry.reason));
     let unused: Vec<_> = unused.map(|entry| entry.reason).collect();
     text.extend(tally.faults.iter().map(|fault| format!("\n{fault}\n")));
     assert!(tally.faults.is_empty(), "{text}\n{} faults", tally.faults.len());

@@ -13,6 +13,7 @@ mod microsoft;
 mod microsoft_quantised;
 mod models;
 mod nodes;
+mod out_of_range;
 mod suites;
 mod trained;
 

@@ -127,7 +127,8 @@ impl Span {
         // Of a region that is much larger than the image, only the samples on the image are looked at.
         let place = |at: f64| ((at - first) / step - 0.5).clamp(0.0, self.count as f64);
         // A region whose corners are swapped is sampled backwards.
-        let (one, other) = (place(-1.0), place(size as f64));
+        // Those of a region without a length, of which there are no more than the attribute says, are all at one place.
+        let (one, other) = if step == 0.0 { (0.0, self.count as f64) } else { (place(-1.0), place(size as f64)) };
         let from = one.min(other).floor() as i64;
         let to = (one.max(other).ceil() as i64 + 1).min(self.count);
         let samples: Samples = (from..to).map(|index| sample(first + (index as f64 + 0.5) * step, size)).collect();
@@ -291,6 +292,9 @@ mod tests {
         assert_eq!(align([0.5, 0.5, 1.5, 1.5], &[("mode", text("max"))]), [1.25]);
         // A part of the samples is outside and counts as 0; of a huge region nearly all of them.
         assert_eq!(align([-4.0, 0.0, 2.0, 1.0], &[("sampling_ratio", Attribute::Int(2))]), [0.6875]);
+        // A region without a length, at the farthest place that counts.
+        let twice = [("sampling_ratio", Attribute::Int(2))];
+        assert_eq!(align([-0.5, -0.5, -0.5, -0.5], &twice), align([0.5, 0.5, 0.5, 0.5], &twice));
         let tiny = align([-1e9, 0.0, 1e9, 1.0], &[])[0];
         assert!((0.0..1e-6).contains(&tiny));
         assert_eq!(align([2.0, 2.0, 0.0, 0.0], &[]), [0.0]);

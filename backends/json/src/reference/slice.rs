@@ -112,6 +112,10 @@ pub(crate) fn pad(call: &Call<'_, '_>) -> Outputs {
     for (i, &axis) in along.iter().enumerate() {
         let span = &mut spans[axis];
         *span = (span.0.saturating_sub(widths[i]), span.1.saturating_add(widths[along.len() + i]));
+        if span.1 < span.0 {
+            let size = span.1.saturating_sub(span.0);
+            return Err(Error::new(format!("axis {axis} of {:?} would have the negative size {size}", x.shape())));
+        }
     }
     let length = |&(start, end): &(i64, i64)| usize::try_from(end.saturating_sub(start)).unwrap_or(0);
     call.count(&spans.iter().map(length).collect::<Vec<_>>())?;

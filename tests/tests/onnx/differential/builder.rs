@@ -5,7 +5,7 @@ use byoc_plugin_api::{Attribute, DType};
 use byoc_tests::tensor::Tensor;
 
 use super::graph::{Case, Dim, Leaf, Node};
-use super::operators::Family;
+use super::operators::{self, Family};
 use super::random::Random;
 use super::values::{self, Mood};
 
@@ -94,6 +94,12 @@ impl Builder {
         Builder { random, opset, later: &[], values: vec![], symbols, leaves: vec![], nodes: vec![], read: vec![] }
     }
 
+    /// Draws every operator from here on, of newer operator sets as well.
+    pub(crate) fn draws_every_operator(&mut self) {
+        self.later = &[operators::LATER, operators::LAYERS, operators::EVERY];
+        self.opset = self.random.of(&[13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 26]);
+    }
+
     /// How many nodes there are.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes.len()
@@ -109,7 +115,7 @@ impl Builder {
         let runs = if constant || self.symbols.is_empty() { 1 } else { RUNS };
         let shape = |run: usize| dims.iter().map(|size| size[run]).collect::<Vec<_>>();
         let tensors = (0..runs).map(|run| values::tensor(&mut self.random, dtype, &shape(run), mood)).collect();
-        let structural = matches!(mood, Mood::Index(_) | Mood::Exponent);
+        let structural = matches!(mood, Mood::Index(_) | Mood::Place(_) | Mood::Exponent) || dtype == DType::String;
         self.push_leaf(dims, constant, structural, tensors);
         let value = self.values.last_mut().expect("just made");
         value.tame = matches!(mood, Mood::Tame | Mood::Ties | Mood::Exponent | Mood::Positive);
@@ -124,6 +130,13 @@ impl Builder {
         let runs = if constant || self.symbols.is_empty() { 1 } else { RUNS };
         self.push_leaf(&dims, constant, true, vec![tensor; runs]);
         // Nothing else is to read it: it stands for no data.
+        self.values.pop().expect("just made").name
+    }
+
+    /// As [`Builder::structural`], of what has to be a constant.
+    pub(crate) fn structural_constant(&mut self, tensor: Tensor) -> String {
+        let dims: Vec<_> = tensor.shape.iter().map(|&size| fixed(size as usize)).collect();
+        self.push_leaf(&dims, true, true, vec![tensor]);
         self.values.pop().expect("just made").name
     }
 
@@ -263,6 +276,11 @@ impl Builder {
         // What is larger than it should be is an output, and nothing reads it.
         self.values.extend(made.iter().filter(|value| elements(&value.dims) <= MOST_ELEMENTS).cloned());
         made
+    }
+
+    /// Lets nobody read values: their sizes are known to a run alone, or their last digits differ.
+    pub(crate) fn unread(&mut self, values: &[Value]) {
+        self.values.retain(|known| values.iter().all(|value| value.name != known.name));
     }
 
     /// Says that both sides compute a value without rounding, because its operands are such.

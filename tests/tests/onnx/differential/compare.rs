@@ -29,13 +29,18 @@ pub(crate) struct Rule {
 
 /// The rule for the coarsest float type of the graph.
 pub(crate) fn tolerance(case: &Case) -> Rule {
+    rule(case, None)
+}
+
+/// The rule for the coarsest float type of the graph and of one of its outputs.
+fn rule(case: &Case, output: Option<DType>) -> Rule {
     let made = |(name, value): &(&str, Attribute)| match value {
         Attribute::Int(code) if *name == "to" => from_onnx(*code),
         Attribute::Tensor { dtype, .. } => Some(*dtype),
         _ => None,
     };
     let made = case.nodes.iter().flat_map(|node| node.attributes.iter().filter_map(made));
-    let types: Vec<_> = case.leaves.iter().map(|leaf| leaf.dtype()).chain(made).collect();
+    let types: Vec<_> = case.leaves.iter().map(|leaf| leaf.dtype()).chain(made).chain(output).collect();
     if types.contains(&DType::BF16) {
         Rule { relative: 2e-2, of_largest: 4e-3, step: 8e-3 }
     } else if types.contains(&DType::F16) {
@@ -52,7 +57,7 @@ fn allowed(case: &Case, expected: &Tensor) -> Tolerance {
     if !expected.dtype.is_float() {
         return Tolerance::EXACT;
     }
-    let rule = tolerance(case);
+    let rule = rule(case, Some(expected.dtype));
     let largest = expected.floats().map(f64::abs).filter(|value| *value <= LARGE).fold(0.0, f64::max);
     // The smallest numbers of a type have few digits, or are 0 to some processors.
     let least = if expected.dtype == DType::F16 { 1.2e-7 } else { 1e-30 };

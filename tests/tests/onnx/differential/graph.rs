@@ -1,10 +1,10 @@
 //! A graph that both sides run: as data that can be made smaller, as an ONNX file, as text.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use byoc_core::onnx::proto::{NodeProto, TensorProto, ValueInfoProto};
-use byoc_core::onnx::write::{Model, attribute, node, tensor, to_onnx, value};
-use byoc_plugin_api::{Attribute, DType};
+use byoc_core::onnx::write::{Model, attribute, node, tensor, texts, to_onnx, value};
+use byoc_plugin_api::{Attribute, DType, texts_of_block};
 use byoc_tests::tensor::Tensor;
 
 use super::wrap::Wrap;
@@ -37,6 +37,7 @@ impl Leaf {
 /// A node. An absent input has the empty name.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
+    /// The operator, behind its domain and a dot where that is not ONNX's own.
     pub(crate) op: &'static str,
     pub(crate) inputs: Vec<String>,
     pub(crate) outputs: Vec<String>,
@@ -74,6 +75,21 @@ impl Case {
         self
     }
 
+    /// The domains of its operators beside ONNX's own, with the versions that its nodes are written for.
+    fn domains(&self) -> BTreeMap<&'static str, i64> {
+        let of = |node: &Node| match node.op.rsplit_once('.')? {
+            ("ai.onnx.ml", "TreeEnsemble") => Some(("ai.onnx.ml", 5)),
+            ("ai.onnx.ml", _) => Some(("ai.onnx.ml", 3)),
+            (domain, _) => Some((domain, 1)),
+        };
+        let mut domains = BTreeMap::new();
+        for (domain, version) in self.nodes.iter().filter_map(of) {
+            let known = domains.entry(domain).or_insert(version);
+            *known = version.max(*known);
+        }
+        domains
+    }
+
     /// The inputs of a run, by name.
     pub(crate) fn inputs(&self, run: usize) -> Vec<(String, Tensor)> {
         let inputs = self.leaves.iter().filter(|leaf| !leaf.constant);
@@ -84,6 +100,9 @@ impl Case {
     /// The ONNX file.
     pub(crate) fn to_onnx(&self) -> Vec<u8> {
         let mut model = Model::default().opset(self.opset);
+        for (domain, version) in self.domains() {
+            model = model.domain(domain, version);
+        }
         let (constants, inputs): (Vec<&Leaf>, Vec<&Leaf>) = self.leaves.iter().partition(|leaf| leaf.constant);
         model.graph.input = inputs.into_iter().map(port).collect();
         model.graph.initializer = constants.into_iter().map(constant).collect();
@@ -113,15 +132,19 @@ fn port(leaf: &Leaf) -> ValueInfoProto {
 
 fn constant(leaf: &Leaf) -> TensorProto {
     let Tensor { dtype, shape, bytes } = &leaf.values[0];
+    if *dtype == DType::String {
+        return texts(&leaf.name, shape, &texts_of_block(bytes).expect("a block of texts"));
+    }
     tensor(&leaf.name, to_onnx(*dtype), shape, bytes.clone())
 }
 
 impl Node {
     fn to_onnx(&self) -> NodeProto {
         let name = format!("make_{}", self.outputs[0]);
+        let op = self.op.rsplit_once('.').unwrap_or(("", self.op));
         NodeProto {
             attribute: self.attributes.iter().map(|(name, value)| attribute(name, value)).collect(),
-            ..node(&name, ("", self.op), self.inputs.clone(), self.outputs.clone())
+            ..node(&name, op, self.inputs.clone(), self.outputs.clone())
         }
     }
 }

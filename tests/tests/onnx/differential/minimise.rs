@@ -1,5 +1,7 @@
 //! Makes a case that differs smaller while it goes on differing.
 
+use byoc_plugin_api::DType;
+
 use super::graph::{Case, Dim, Leaf};
 use super::judge::{Judge, Manner, Verdict};
 use super::values;
@@ -101,7 +103,8 @@ impl Search<'_> {
             case.nodes.retain(|known| known.outputs != node.outputs);
             for (name, value) in node.outputs.into_iter().zip(values) {
                 let dims = value.shape.iter().map(|&size| Dim::Fixed(size as usize)).collect();
-                case.leaves.push(Leaf { name, dims, constant: false, structural: false, values: vec![value] });
+                let structural = value.dtype == DType::String;
+                case.leaves.push(Leaf { name, dims, constant: false, structural, values: vec![value] });
             }
             // A value that was an output is none any more.
             let made: Vec<_> = case.nodes.iter().flat_map(|node| node.outputs.clone()).collect();

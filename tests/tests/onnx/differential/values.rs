@@ -1,6 +1,6 @@
 //! The elements of inputs and constants: usual ones, and those that operators get wrong.
 
-use byoc_plugin_api::DType;
+use byoc_plugin_api::{DType, text_block, texts_of_block};
 use byoc_tests::tensor::Tensor;
 use half::{bf16, f16};
 
@@ -23,6 +23,12 @@ pub(crate) enum Mood {
     Positive,
     /// Indices into an axis of that size, from both ends.
     Index(usize),
+    /// Texts of ASCII alone.
+    Ascii,
+    /// Integers of the whole range of their type.
+    Any,
+    /// Indices into an axis of that size, from its start.
+    Place(usize),
 }
 
 /// An element as it is drawn. Integers keep all their bits.
@@ -35,6 +41,10 @@ enum Number {
 /// A tensor of that type and shape.
 pub(crate) fn tensor(random: &mut Random, dtype: DType, shape: &[usize], mood: Mood) -> Tensor {
     let count: usize = shape.iter().product();
+    if dtype == DType::String {
+        let known = if mood == Mood::Ascii { &TEXTS[..ASCII] } else { &TEXTS[..] };
+        return texts(shape, &(0..count).map(|_| random.of(known)).collect::<Vec<_>>());
+    }
     let mut bytes = Vec::with_capacity(count * dtype.unpacked_bytes());
     for _ in 0..count {
         // Odd values stand among usual ones, or all would be NaN.
@@ -44,9 +54,40 @@ pub(crate) fn tensor(random: &mut Random, dtype: DType, shape: &[usize], mood: M
     Tensor::new(dtype, shape.iter().map(|&size| size as i64).collect(), bytes)
 }
 
+/// What texts are drawn from: words, numbers, spaces at the ends, what is longer in upper case, and nothing.
+const TEXTS: [&str; 12] = [
+    "",
+    "cat",
+    "Dog",
+    "  emu ",
+    "a,b,,c",
+    "12",
+    "-0.5",
+    "x y  z",
+    "THE",
+    "stra\u{df}e",
+    "d\u{e9}j\u{e0} vu",
+    "\u{1f600}",
+];
+
+/// How many of them are of ASCII.
+const ASCII: usize = 9;
+
+/// A tensor of texts.
+pub(crate) fn texts(shape: &[usize], texts: &[&str]) -> Tensor {
+    let bytes = text_block(texts).expect("few texts");
+    Tensor::new(DType::String, shape.iter().map(|&size| size as i64).collect(), bytes)
+}
+
 /// A vector of i64.
 pub(crate) fn ints(values: &[i64]) -> Tensor {
     Tensor::new(DType::I64, vec![values.len() as i64], values.iter().flat_map(|value| value.to_le_bytes()).collect())
+}
+
+/// A vector of these numbers.
+pub(crate) fn vector(dtype: DType, values: &[f64]) -> Tensor {
+    let bytes = values.iter().flat_map(|&value| scalar(dtype, value).bytes).collect();
+    Tensor::new(dtype, vec![values.len() as i64], bytes)
 }
 
 /// One element, without dimensions.
@@ -63,6 +104,7 @@ fn draw(random: &mut Random, dtype: DType, mood: Mood) -> Number {
     let low = if signed { -5 } else { 0 };
     let whole = |random: &mut Random, low: i64, high: i64| Number::Int(random.between(low, high).into());
     match mood {
+        Mood::Place(size) => whole(random, 0, size as i64 - 1),
         Mood::Index(size) => whole(random, -(size as i64), size as i64 - 1),
         Mood::Exponent if !dtype.is_float() => whole(random, 0, 3),
         Mood::Exponent => Number::Float(random.of(&[0.0, 1.0, 2.0, 3.0, 0.5, -1.0])),
@@ -71,9 +113,12 @@ fn draw(random: &mut Random, dtype: DType, mood: Mood) -> Number {
             let value = random.between(2, 7);
             Number::Int(if signed && random.chance(50) { -value } else { random.of(&[1, value]) }.into())
         }
+        Mood::Any if !dtype.is_float() => {
+            let (least, _) = ends(dtype, signed);
+            Number::Int(least + i128::from(random.next() >> (64 - 8 * dtype.unpacked_bytes())))
+        }
         Mood::Odd if !dtype.is_float() => {
-            let bits = dtype.unpacked_bytes() as u32 * 8 - u32::from(signed);
-            let (least, most) = (if signed { -(1i128 << bits) } else { 0 }, (1i128 << bits) - 1);
+            let (least, most) = ends(dtype, signed);
             Number::Int(random.of(&[least, most, 0, 1, least + 1, most - 1, most / 2]))
         }
         _ if !dtype.is_float() => whole(random, low, 5),
@@ -82,6 +127,12 @@ fn draw(random: &mut Random, dtype: DType, mood: Mood) -> Number {
         Mood::Positive => Number::Float(0.25 + random.unit() * 2.0),
         _ => Number::Float((random.unit() * 4.0 - 2.0) * if random.chance(10) { 8.0 } else { 1.0 }),
     }
+}
+
+/// The least and the most that an integer type has.
+fn ends(dtype: DType, signed: bool) -> (i128, i128) {
+    let bits = dtype.unpacked_bytes() as u32 * 8 - u32::from(signed);
+    (if signed { -(1i128 << bits) } else { 0 }, (1i128 << bits) - 1)
 }
 
 fn odd_float(random: &mut Random, dtype: DType) -> f64 {
@@ -106,8 +157,12 @@ fn encode(dtype: DType, number: Number) -> Vec<u8> {
     }
 }
 
-/// Every element as a number; integers that f64 does not hold are rounded.
+/// Every element as a number; integers that f64 does not hold are rounded, and texts are told by a hash of theirs.
 pub(crate) fn numbers(tensor: &Tensor) -> Vec<f64> {
+    if tensor.dtype == DType::String {
+        let hash = |text: &str| text.bytes().fold(1u64, |hash, byte| (hash * 257 + u64::from(byte)) % 0x1f_ffff_ffff);
+        return texts_of_block(&tensor.bytes).unwrap_or_default().into_iter().map(|text| hash(text) as f64).collect();
+    }
     if tensor.dtype.is_float() {
         return tensor.floats().collect();
     }
@@ -137,6 +192,9 @@ pub(crate) fn mapped(tensor: &Tensor, mut change: impl FnMut(usize, f64) -> f64)
 
 /// A tensor as text, cut where it is long.
 pub(crate) fn show(tensor: &Tensor) -> String {
+    if tensor.dtype == DType::String {
+        return format!("{:?} {:?}", tensor.shape, texts_of_block(&tensor.bytes).unwrap_or_default());
+    }
     let numbers = numbers(tensor);
     let shown: Vec<_> = numbers.iter().take(64).map(|value| format!("{value:?}")).collect();
     let rest = if numbers.len() > shown.len() { ", ..." } else { "" };

@@ -2,7 +2,7 @@
 
 use byoc_plugin_api::{Attribute, DType};
 
-use super::super::builder::{Builder, fixed, is_fixed};
+use super::super::builder::{Builder, Value, fixed, is_fixed};
 use super::super::values::{self, Mood};
 
 /// NaN comes where the sort of each runtime puts it; so only usual values are compared.
@@ -92,5 +92,66 @@ pub(crate) fn eye_like(builder: &mut Builder, op: &'static str, types: &'static 
     let attributes = vec![("k", Attribute::Int(builder.random.between(-3, 3)))];
     let y = builder.node(op, &[&x.name], attributes, x.dtype, x.dims);
     builder.exact(&y, true);
+    Some(())
+}
+
+/// Lets a sum read what has sizes that only a run knows; nothing else does.
+pub(super) fn read_through(builder: &mut Builder, value: &Value) {
+    builder.unread(std::slice::from_ref(value));
+    if builder.random.chance(60) && matches!(value.dtype, DType::F32 | DType::I32 | DType::I64) {
+        let attributes = vec![("keepdims", Attribute::Int(0))];
+        let sum = builder.node("ReduceSum", &[&value.name], attributes, value.dtype, vec![]);
+        builder.exact(&sum, !value.dtype.is_float());
+    }
+}
+
+/// NonZero and Unique: how much they find is for a run to say.
+pub(crate) fn found(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
+    let least = usize::from(op == "Unique");
+    let fits = |x: &Value| x.exact && (op != "Unique" || x.tame && !x.empty());
+    let x = builder.pick(types, (least, 3), fits);
+    if !fits(&x) {
+        return None;
+    }
+    let count = fixed(x.dims.iter().map(|size| size[0]).product());
+    if op == "NonZero" {
+        let y = builder.node(op, &[&x.name], vec![], DType::I64, vec![fixed(x.rank()), count]);
+        read_through(builder, &y);
+        return Some(());
+    }
+    let mut attributes = vec![("sorted", Attribute::Int(builder.random.between(0, 1)))];
+    let mut dims = vec![count];
+    if builder.random.chance(40) {
+        let axis = builder.random.below(x.rank());
+        attributes.push(("axis", Attribute::Int(builder.signed_axis(axis, x.rank()))));
+        dims = x.dims.clone();
+    }
+    let many = 1 + builder.random.below(4);
+    let lists = [(x.dtype, dims), (DType::I64, vec![count]), (DType::I64, vec![count]), (DType::I64, vec![count])];
+    let made = builder.nodes_outputs(op, &[&x.name], attributes, lists[..many].to_vec());
+    builder.unread(&made);
+    read_through(builder, &made[0]);
+    Some(())
+}
+
+pub(crate) fn compress(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
+    let x = builder.pick(types, (1, 3), |x| x.dims.iter().all(is_fixed));
+    if !x.dims.iter().all(is_fixed) {
+        return None;
+    }
+    let flat = builder.random.chance(30);
+    let axis = builder.random.below(x.rank());
+    let most = if flat { x.dims.iter().map(|size| size[0]).product() } else { x.dims[axis][0] };
+    // A condition may be shorter than the axis.
+    let length = builder.random.below(most.min(12) + 1);
+    let condition = builder.leaf(DType::Bool, &[fixed(length)], Mood::Tame);
+    let attributes = match flat {
+        true => vec![],
+        false => vec![("axis", Attribute::Int(builder.signed_axis(axis, x.rank())))],
+    };
+    let dims = if flat { vec![fixed(length)] } else { x.dims.clone() };
+    let y = builder.node(op, &[&x.name, &condition.name], attributes, x.dtype, dims);
+    builder.exact(&y, x.exact);
+    read_through(builder, &y);
     Some(())
 }

@@ -14,7 +14,8 @@ pub(crate) fn function(builder: &mut Builder, op: &'static str, types: &'static 
     let x = builder.pick(types, RANKS, |_| true);
     let mut attributes = Vec::new();
     let parameters: &[&'static str] = match op {
-        "Elu" | "LeakyRelu" | "Swish" => &["alpha"],
+        "Celu" | "Elu" | "LeakyRelu" | "Swish" => &["alpha"],
+        "Selu" => &["alpha", "gamma"],
         "HardSigmoid" => &["alpha", "beta"],
         _ => &[],
     };
@@ -42,6 +43,65 @@ pub(crate) fn exact_function(builder: &mut Builder, op: &'static str, types: &'s
 pub(crate) fn rounding(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
     let x = builder.pick(types, RANKS, |x| x.exact);
     let y = builder.node(op, &[&x.name], vec![], x.dtype, x.dims.clone());
+    builder.keeps(&y, &[&x]);
+    Some(())
+}
+
+/// Shrink and ThresholdedRelu, which leap: of what was not rounded before.
+pub(crate) fn threshold(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
+    let x = builder.pick(types, RANKS, |x| x.exact);
+    let names: &[&'static str] = if op == "Shrink" { &["bias", "lambd"] } else { &["alpha"] };
+    let attributes = names.iter().map(|&name| (name, Attribute::Float(builder.random.of(&[0.0, 0.5, 1.0, 2.0]))));
+    let attributes = attributes.collect();
+    builder.node(op, &[&x.name], attributes, x.dtype, x.dims);
+    Some(())
+}
+
+/// Functions with an end, beyond which they are NaN and near which they are steep: of what was not rounded before.
+pub(crate) fn bounded(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
+    let x = builder.pick(types, RANKS, |x| x.exact);
+    builder.node(op, &[&x.name], vec![], x.dtype, x.dims);
+    Some(())
+}
+
+/// PRelu, whose slope broadcasts to the shape of its operand.
+pub(crate) fn p_relu(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
+    let x = builder.pick(types, RANKS, |_| true);
+    let slope = builder.fresh_partner(&x, x.dtype, Mood::Tame);
+    builder.node(op, &[&x.name, &slope.name], vec![], x.dtype, x.dims);
+    Some(())
+}
+
+/// BitShift, by less than a number has bits.
+pub(crate) fn shift(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
+    let x = builder.pick(types, RANKS, |_| true);
+    let by = builder.fresh_partner(&x, x.dtype, Mood::Exponent);
+    let dims = broadcast(&x.dims, &by.dims)?;
+    let direction = Attribute::String(builder.random.of(&["LEFT", "RIGHT"]).into());
+    let y = builder.node(op, &[&x.name, &by.name], vec![("direction", direction)], x.dtype, dims);
+    builder.exact(&y, true);
+    Some(())
+}
+
+/// BitCast to another type of as many bits.
+pub(crate) fn bit_cast(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
+    let x = builder.pick(types, RANKS, |x| x.exact);
+    let same: Vec<_> = types.iter().copied().filter(|to| to.unpacked_bytes() == x.dtype.unpacked_bytes()).collect();
+    let to = builder.random.of(&same);
+    let y = builder.node(op, &[&x.name], vec![("to", Attribute::Int(to_onnx(to)))], to, x.dims);
+    builder.exact(&y, true);
+    Some(())
+}
+
+/// CastLike, to the type of another leaf.
+pub(crate) fn cast_like(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
+    let x = builder.pick(types, RANKS, |x| x.exact && x.tame);
+    let like = builder.dtype(types);
+    if !like.is_float() && x.dtype.is_float() {
+        return None;
+    }
+    let like = builder.leaf(like, &[], Mood::Tame);
+    let y = builder.node(op, &[&x.name, &like.name], vec![], like.dtype, x.dims.clone());
     builder.keeps(&y, &[&x]);
     Some(())
 }
@@ -131,7 +191,7 @@ pub(crate) fn variadic(builder: &mut Builder, op: &'static str, types: &'static 
     }
     let names: Vec<_> = all.iter().map(|value| value.name.as_str()).collect();
     let y = builder.node(op, &names, vec![], all[0].dtype, dims);
-    if op != "Sum" {
+    if !matches!(op, "Sum" | "Mean") {
         builder.keeps(&y, &all.iter().collect::<Vec<_>>());
     }
     Some(())

@@ -116,6 +116,14 @@ pub(crate) fn shape(builder: &mut Builder, op: &'static str, types: &'static [DT
     Some(())
 }
 
+/// How many elements there are.
+pub(crate) fn size(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
+    let x = builder.pick(types, (0, 4), |_| true);
+    let y = builder.node(op, &[&x.name], vec![], DType::I64, vec![]);
+    builder.exact(&y, true);
+    Some(())
+}
+
 pub(crate) fn constant_of_shape(builder: &mut Builder, op: &'static str, types: &'static [DType]) -> Option<()> {
     let sizes: Vec<_> = (0..builder.random.below(4)).map(|_| builder.random.below(4)).collect();
     let entries: Vec<_> = sizes.iter().map(|&size| size as i64).collect();

@@ -6,14 +6,27 @@ use byoc_plugin_api::DType::{self, BF16, Bool, F16, F32, F64, I8, I16, I32, I64,
 use super::builder::Builder;
 
 mod choice;
+mod classical;
 mod elementwise;
+mod every;
+mod images;
 mod indices;
+mod integers;
 mod layers;
+mod microsoft;
+mod microsoft_bytes;
 mod movement;
+mod normal;
 mod quantize;
+mod recurrent;
 mod reduce;
 mod sequence;
+mod short;
+mod signal;
+mod texts;
 mod vision;
+
+pub(crate) use every::{EVERY, EVERY_SEEDS, not_drawn};
 
 /// Draws a node of that operator, for one of these types; nothing where no form fits that came to mind.
 type Draw = fn(&mut Builder, &'static str, &'static [DType]) -> Option<()>;
