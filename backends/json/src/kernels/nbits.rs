@@ -217,23 +217,23 @@ fn unpack(p: &NBits, b: &Weights<'_>, columns: Range<usize>, out: &mut [f32]) {
 /// What the zero points of a column take off its sum with a row, of whose blocks these are the sums.
 fn shift(p: &NBits, b: &Weights<'_>, column: usize, sums: &[f32]) -> f32 {
     let scales = &b.scales[column * p.blocks()..][..p.blocks()];
-    // Several sums, which do not wait for each other.
-    let mut lanes = [0f32; 8];
-    let add = |lanes: &mut [f32; 8], at: usize, product: f32| lanes[at % 8] += product;
     match b.zeros {
-        Zeros::Middle => {
-            let products = scales.iter().zip(sums).enumerate();
-            products.for_each(|(block, (scale, sum))| add(&mut lanes, block, scale * sum));
-            lanes.iter().sum::<f32>() * p.zero(&b.zeros, column, 0)
-        }
-        _ => {
-            let products = scales.iter().zip(sums).enumerate();
-            products.for_each(|(block, (scale, sum))| {
-                add(&mut lanes, block, scale * p.zero(&b.zeros, column, block) * sum)
-            });
-            lanes.iter().sum()
+        Zeros::Middle => weighted(scales, sums, |_| 1.0) * p.zero(&b.zeros, column, 0),
+        _ => weighted(scales, sums, |block| p.zero(&b.zeros, column, block)),
+    }
+}
+
+/// The sum of products of three, in eight sums that do not wait for each other.
+fn weighted(a: &[f32], b: &[f32], c: impl Fn(usize) -> f32) -> f32 {
+    let mut lanes = [0f32; 8];
+    let (a, b) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    for (at, (a, b)) in a.0.iter().zip(b.0).enumerate() {
+        for j in 0..8 {
+            lanes[j] += a[j] * b[j] * c(8 * at + j);
         }
     }
+    let rest = a.1.iter().zip(b.1).enumerate().map(|(j, (x, y))| x * y * c(8 * a.0.len() + j));
+    lanes.iter().copied().chain(rest).sum()
 }
 
 fn few(threads: &Threads, p: &NBits, a: &[f32], b: &Weights<'_>, c: &mut [f32], scratch: &mut [f32]) {

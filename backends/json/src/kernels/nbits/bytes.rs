@@ -75,7 +75,13 @@ pub(super) fn products(isa: Isa, p: &NBits, b: &Weights<'_>, first: usize, a: &R
         match (isa, <&mut [f32; COLUMNS]>::try_from(&mut *c)) {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Isa` that reaches the kernels was checked against the CPU; the lengths fit, as they were cut so.
-            (Isa::Avx2 | Isa::Avx512, Ok(c)) => unsafe { x86::products(p, packed, scales, a, c) },
+            (Isa::Avx2 | Isa::Avx512, Ok(c)) => unsafe {
+                // Most models have the smallest blocks.
+                match p.block {
+                    CHUNK => x86::products::<true>(p, packed, scales, a, c),
+                    _ => x86::products::<false>(p, packed, scales, a, c),
+                }
+            },
             _ => portable(p, packed, scales, a, c),
         }
     }
@@ -110,34 +116,52 @@ mod x86 {
 
     use super::{CHUNK, CHUNKS, COLUMNS, NBits, Row};
 
+    /// Sixteen bytes as 32 weights, in the order of the row.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn unpack(bytes: __m128i) -> __m256i {
+        let shifted = _mm256_srlv_epi64(_mm256_broadcastsi128_si256(bytes), _mm256_set_epi64x(4, 4, 0, 0));
+        _mm256_and_si256(shifted, _mm256_set1_epi8(15))
+    }
+
     /// # Safety
-    /// The CPU has AVX2 and FMA; the weights and scales are those of four columns, and the row has as many elements.
+    /// The CPU has AVX2 and FMA; the weights and scales are those of four columns, and the row has as many elements. `ONE`: a block is
+    /// a chunk.
     #[target_feature(enable = "avx2,fma")]
     #[expect(clippy::needless_range_loop, reason = "constant indices keep the sums in registers")]
-    pub(super) unsafe fn products(p: &NBits, packed: &[u8], scales: &[f32], a: &Row<'_>, c: &mut [f32; COLUMNS]) {
-        let (blocks, chunks) = (p.blocks(), p.block / CHUNK);
-        let (mask, ones) = (_mm256_set1_epi8(15), _mm256_set1_epi16(1));
-        let odd = _mm256_set_epi64x(4, 4, 0, 0);
+    pub(super) unsafe fn products<const ONE: bool>(
+        p: &NBits,
+        packed: &[u8],
+        scales: &[f32],
+        a: &Row<'_>,
+        c: &mut [f32; COLUMNS],
+    ) {
+        let (blocks, chunks) = (p.blocks(), if ONE { 1 } else { p.block / CHUNK });
+        let of_column = blocks * chunks * CHUNK / 2;
+        let (mut elements, mut weights) = (a.elements.as_ptr(), packed.as_ptr());
         let mut totals = [_mm256_setzero_ps(); COLUMNS];
         for block in 0..blocks {
             let mut sums = [_mm256_setzero_si256(); COLUMNS];
-            for first in (0..chunks).step_by(CHUNKS) {
+            let mut left = chunks;
+            while left > 0 {
                 let mut pairs = [_mm256_setzero_si256(); COLUMNS];
-                for chunk in first..chunks.min(first + CHUNKS) {
-                    let at = block * chunks + chunk;
+                let now = if left < CHUNKS { left } else { CHUNKS };
+                for _ in 0..now {
                     // SAFETY: the caller vouches for 32 elements, and 16 bytes of each column.
                     unsafe {
-                        let elements = _mm256_loadu_si256(a.elements.as_ptr().add(at * CHUNK).cast::<__m256i>());
+                        let row = _mm256_loadu_si256(elements.cast::<__m256i>());
                         for column in 0..COLUMNS {
-                            let bytes = packed.as_ptr().add((column * blocks * chunks + at) * CHUNK / 2);
-                            let both = _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.cast::<__m128i>()));
-                            let weights = _mm256_and_si256(_mm256_srlv_epi64(both, odd), mask);
-                            pairs[column] = _mm256_add_epi16(pairs[column], _mm256_maddubs_epi16(weights, elements));
+                            let bytes = _mm_loadu_si128(weights.add(column * of_column).cast::<__m128i>());
+                            let products = _mm256_maddubs_epi16(unpack(bytes), row);
+                            pairs[column] = _mm256_add_epi16(pairs[column], products);
                         }
+                        (elements, weights) = (elements.add(CHUNK), weights.add(CHUNK / 2));
                     }
                 }
+                left -= now;
                 for column in 0..COLUMNS {
-                    sums[column] = _mm256_add_epi32(sums[column], _mm256_madd_epi16(pairs[column], ones));
+                    let wide = _mm256_madd_epi16(pairs[column], _mm256_set1_epi16(1));
+                    sums[column] = _mm256_add_epi32(sums[column], wide);
                 }
             }
             for column in 0..COLUMNS {
