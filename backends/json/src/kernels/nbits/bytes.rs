@@ -108,10 +108,10 @@ fn portable(p: &NBits, packed: &[u8], scales: &[f32], a: &Row<'_>, c: &mut [f32]
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{
-        __m128i, __m256i, _mm_loadu_si128, _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256,
-        _mm256_broadcastsi128_si256, _mm256_cvtepi32_ps, _mm256_fmadd_ps, _mm256_loadu_si256, _mm256_madd_epi16,
-        _mm256_maddubs_epi16, _mm256_set_epi64x, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_ps,
-        _mm256_setzero_ps, _mm256_setzero_si256, _mm256_srlv_epi64, _mm256_storeu_ps,
+        __m128i, __m256i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_add_epi16, _mm256_add_epi32,
+        _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cvtepi32_ps, _mm256_fmadd_ps, _mm256_loadu_si256,
+        _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_set_epi64x, _mm256_set1_epi8, _mm256_set1_epi16,
+        _mm256_set1_ps, _mm256_setzero_ps, _mm256_setzero_si256, _mm256_srlv_epi64, _mm256_storeu_ps,
     };
 
     use super::{CHUNK, CHUNKS, COLUMNS, NBits, Row};
@@ -151,6 +151,9 @@ mod x86 {
                     unsafe {
                         let row = _mm256_loadu_si256(elements.cast::<__m256i>());
                         for column in 0..COLUMNS {
+                            // The next four columns: the processor itself does not look beyond a page, and a file's pages are small.
+                            let next = weights.wrapping_add((COLUMNS + column) * of_column);
+                            _mm_prefetch::<_MM_HINT_T0>(next.cast::<i8>());
                             let bytes = _mm_loadu_si128(weights.add(column * of_column).cast::<__m128i>());
                             let products = _mm256_maddubs_epi16(unpack(bytes), row);
                             pairs[column] = _mm256_add_epi16(pairs[column], products);
