@@ -8,7 +8,7 @@ use byoc_tests::trial::{Needed, Trial, trial};
 use byoc_tests::{data, engine, npz, places};
 
 /// Inputs of a usual run.
-const INPUTS: usize = 6;
+const INPUTS: usize = 4;
 
 /// Models in QDQ form.
 const MODELS: [&str; 3] = ["mobilenet_v2_qdq", "resnet50_qdq", "bert_base_qdq"];
@@ -33,12 +33,12 @@ fn same_choices(name: &str) -> Needed<()> {
         let expected = file("outputs");
         for (output, found) in &outputs {
             let expected = npz::find(&expected, output);
-            let values: Vec<f64> = expected.floats().collect();
-            let (ours, theirs) = (values[largest(found)], values[largest(&expected)]);
+            let (ours, theirs) = (largest(found), largest(&expected));
             choices += 1;
-            // Levels of 8 bits are the same for many elements.
-            if ours != theirs {
-                others.push(format!("input {index}, '{output}': {ours} for {theirs}"));
+            // Levels of 8 bits are the same for many elements, on either side.
+            let alike = |tensor: &Tensor| tensor.floats().nth(ours) == tensor.floats().nth(theirs);
+            if !alike(found) && !alike(&expected) {
+                others.push(format!("input {index}, '{output}': element {ours} for {theirs}"));
             }
         }
     }
