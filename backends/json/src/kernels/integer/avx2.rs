@@ -111,7 +111,7 @@ impl<'a> Panel<'a> {
                 *sums = _mm256_add_epi32(*sums, self.bias);
             }
             match self.finish.out {
-                Target::Sums(out) => self.whole(out, row, sums),
+                Target::Sums(out) => self.integers(out, row, sums),
                 Target::Real(out) => self.real(out, row, sums),
                 Target::Bytes(out, byte, zero) => self.bytes((out, byte, zero), row, sums),
             }
@@ -121,7 +121,7 @@ impl<'a> Panel<'a> {
     /// # Safety
     /// As [`Panel::write`].
     #[inline(always)]
-    unsafe fn whole<const P: usize>(&self, out: *mut i32, row: usize, sums: [__m256i; P]) {
+    unsafe fn integers<const P: usize>(&self, out: *mut i32, row: usize, sums: [__m256i; P]) {
         for (p, sums) in sums.into_iter().enumerate() {
             // SAFETY: the caller vouches for as many elements as there are columns.
             unsafe { store(out.add(self.finish.at(row + p)), ordered(self.order, sums), self.finish.columns.len()) };
