@@ -2,7 +2,8 @@
 
     python tests/bench/compare.py DATA --byoc target/release/byoc [--tract tests/bench/target/release/byoc-bench]
 
-DATA is a folder made by `tests/python/prepare.py`; run this in an environment with tests/python/requirements.txt.
+DATA is a folder made by `tests/python/prepare.py`, and a model is a folder of it (those without another are in "seeded"); run this
+in an environment with tests/python/requirements.txt.
 Prints one Markdown row a model and thread count. A row's ratio is the median over the rounds of byoc's time over
 onnxruntime's of the same round, so that a machine whose speed drifts does not decide it.
 """
@@ -46,8 +47,8 @@ def byoc(program: str, artifact: Path, inputs: Path, threads: int, seconds: floa
 
 def measure(arguments: argparse.Namespace, model: str, threads: int, artifact: Path) -> dict[str, list[dict]]:
     """All rounds of one model, by engine."""
-    folder = Path(arguments.data) / "seeded" / model
-    source, inputs = str(folder / "model.onnx"), folder / "inputs.npz"
+    given = folder(arguments.data, model)
+    source, inputs = str(given / "model.onnx"), given / "inputs.npz"
     seconds = arguments.duration
     rounds: dict[str, list[dict]] = {"byoc": [], "ort": [], "tract": []}
     for _ in range(arguments.rounds):
@@ -81,6 +82,11 @@ def row(model: str, threads: int, rounds: dict[str, list[dict]]) -> str:
     return f"| {model} | {threads} | {times} | **{ratio}** | {loads} | {peaks} |"
 
 
+def folder(data: str, model: str) -> Path:
+    """Where a model and its inputs are."""
+    return Path(data) / (model if "/" in model else f"seeded/{model}")
+
+
 def main() -> None:
     """Compiles each model once, then measures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -96,8 +102,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
         for model in arguments.models:
-            artifact = Path(temporary) / f"{model}.byoc"
-            source = Path(arguments.data) / "seeded" / model / "model.onnx"
+            artifact = Path(temporary) / "model.byoc"
+            source = folder(arguments.data, model) / "model.onnx"
             subprocess.run([arguments.byoc, "compile", str(source), "-o", str(artifact)], check=True, capture_output=True)
             for threads in arguments.threads:
                 print(row(model, threads, measure(arguments, model, threads, artifact)), flush=True)

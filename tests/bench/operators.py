@@ -65,8 +65,16 @@ def cases() -> dict[str, tuple]:
             {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
         "GridSample, linear, 32x64x64": ("GridSample", [noise(1, 32, 64, 64), grid], [], {"mode": "linear"}),
         "GroupQueryAttention, a token behind 1023": one_token(),
+        "MatMulNBits, one row": few_bits(0),
+        "MatMulNBits, one row, accuracy_level 4": few_bits(4),
     }
 
+
+def few_bits(level: int) -> tuple:
+    """One row times 2048 x 32000 weights of 4 bits in blocks of 32, as the last product of a language model."""
+    packed = RANDOM.integers(0, 256, (32_000, 2048 // 32, 16), dtype=np.uint8)
+    attributes = {"K": 2048, "N": 32_000, "bits": 4, "block_size": 32, "accuracy_level": level}
+    return "MatMulNBits", [noise(1, 2048)], [packed, noise(32_000 * 64)], {"domain": "com.microsoft", **attributes}
 
 def one_token() -> tuple:
     """A step of a language model: 32 heads of 128 elements, 8 of keys, and a cache for 2048 tokens."""

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
 use byoc_json_backend::kernels::integer::{self, Byte, Grid, Image, Out, Plain, Right, Scaled, Shape};
+use byoc_json_backend::kernels::nbits::{self, NBits, Weights, Zeros};
 use byoc_json_backend::kernels::{
     Activation, AttentionParams, Bias, Binary, Broadcast, ConvKind, ConvParams, Epilogue, GemmParams, Isa, NormParams,
     Threads, Unary, attention, attention_scratch_len, binary, conv, from_blocked, gemm, gemm_packed, gemm_scratch_len,
@@ -318,6 +319,24 @@ fn bench_bytes(threads: &[Threads; 2]) {
     report("range", len, range);
 }
 
+/// One row times weights of 4 bits in blocks of 32, in single precision and in 8 bits: those of two layers, and more than a cache holds.
+fn bench_few_bits(threads: &[Threads; 2]) {
+    for (n, k) in [(2048, 2048), (5632, 2048), (32_000, 2048)] {
+        for bytes in [false, true] {
+            let p = NBits { m: 1, n, k, bits: 4, block: 32, bytes };
+            let (packed, scales) = (vec![0x5a; p.packed_len()], vec![0.01; n * p.blocks()]);
+            let weights = Weights { packed: &packed, scales: &scales, zeros: Zeros::Middle };
+            let (a, mut c) = (vec![0.5; k], vec![0.0; n]);
+            let seconds = threads.each_ref().map(|threads| {
+                let mut scratch = vec![0.0; p.scratch_len(threads.count()).unwrap_or(0)];
+                best(|| nbits::nbits(threads, &p, &a, &weights, None, &mut c, &mut scratch))
+            });
+            let name = format!("few bits {n}x{k}{}", if bytes { ", in bytes" } else { "" });
+            report(&name, 2.0 * (n * k) as f64, seconds);
+        }
+    }
+}
+
 fn main() {
     let filter = std::env::args().nth(1).unwrap_or_default();
     let isa = match std::env::args().nth(2).as_deref() {
@@ -339,6 +358,9 @@ fn main() {
         bench_integer_products(&threads);
         bench_integer_convolutions(&threads);
         bench_bytes(&threads);
+    }
+    if "few bits".contains(&filter) {
+        bench_few_bits(&threads);
     }
     if "rest".contains(&filter) {
         bench_rest(&threads);

@@ -1,5 +1,5 @@
 //! Quantised models choose what onnxruntime chooses, for many inputs: the given one with its elements in another order.
-//! `BYOC_INPUTS` says for how many; 100 take four minutes.
+//! `BYOC_INPUTS` says for how many.
 
 #![allow(clippy::print_stdout, reason = "what was measured is part of a test's report")]
 
@@ -7,7 +7,7 @@ use byoc_tests::tensor::Tensor;
 use byoc_tests::trial::{Needed, Trial, trial};
 use byoc_tests::{data, engine, npz, places};
 
-/// Inputs of a usual run.
+/// Inputs of a usual run: kernels that check overflow, as those of tests do, take seconds for each.
 const INPUTS: usize = 4;
 
 /// Models in QDQ form.

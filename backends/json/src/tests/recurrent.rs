@@ -87,6 +87,17 @@ fn layers_are_as_the_plain_kernels_compute_them() {
     }
 }
 
+/// Each gate is padded to whole vectors: where that costs much, the weights stay as they are and are packed at load.
+#[test]
+fn weights_are_stored_packed_where_that_makes_them_no_larger() {
+    // Those of the input are few: what their padding takes is less than the slack.
+    for (hidden, owners) in [(64, ["packed", "packed", "host"]), (65, ["packed", "host", "host"])] {
+        let net = layer("LSTM", 1).net(hidden);
+        assert_eq!(compile(&net, &[]).claims.words(), owners);
+        check(&net, &[]);
+    }
+}
+
 #[test]
 fn what_the_kernel_does_not_have_stays_a_node() {
     let names = ["Sigmoid", "Tanh", "Relu"].map(String::from).to_vec();
