@@ -66,7 +66,7 @@ fn recurrent() -> Model {
     let model = add(model, "LSTM", "x LSTM_w LSTM_r LSTM_b lengths state state peepholes", "y1 h1 c1", &functions);
     let linear = [both.clone(), ("linear_before_reset", Int(1))];
     let model = add(model, "GRU", "x GRU_w GRU_r GRU_b - state", "y2 h2", &linear);
-    let model = add(model, "RNN", "x RNN_w RNN_r RNN_b lengths", "y3 h3", &[both.clone()]);
+    let model = add(model, "RNN", "x RNN_w RNN_r RNN_b lengths", "y3 h3", std::slice::from_ref(&both));
     let model = add(model, "LSTM", "x LSTM_w LSTM_r", "y4", &[both]);
     let model = ["y1", "y2", "y3", "y4"].iter().fold(model, |model, name| output(model, name, &[3, 2, 2, 2]));
     ["h1", "c1", "h2", "h3"].iter().fold(model, |model, name| output(model, name, &[2, 2, 2]))
