@@ -245,15 +245,18 @@ fn bench_integer_products(threads: &[Threads; 2]) {
         let (factors, mut y) = (vec![0.01; n], vec![0u8; m * n]);
         let e = integer::Epilogue { factors: &factors, offsets: &factors, clamp: CLAMP, ..Default::default() };
         let shape = Shape { m, n, k };
-        let seconds = threads.each_ref().map(|threads| {
-            let mut scratch = vec![0.0; integer::scratch_len(&shape, true, threads.count()).unwrap_or(0)];
-            let rows = Plain { bytes: &a, byte: Byte::U8, zero: 9, columns: k };
-            best(|| {
-                let out = Out::Bytes(&mut y, Byte::U8, 3);
-                integer::product(threads, shape, &rows, Right::Packed(&b), out, &e, &mut scratch);
-            })
-        });
-        report(&format!("integers {m}x{n}x{k}"), 2.0 * (m * n * k) as f64, seconds);
+        let known = integer::stats(threads[0].isa(), &b, k);
+        for (name, known) in [("16 bits", &[][..]), ("8 bits", &known)] {
+            let seconds = threads.each_ref().map(|threads| {
+                let mut scratch = vec![0.0; integer::scratch_len(&shape, true, threads.count()).unwrap_or(0)];
+                let rows = Plain { bytes: &a, byte: Byte::U8, zero: 9, columns: k };
+                best(|| {
+                    let out = Out::Bytes(&mut y, Byte::U8, 3);
+                    integer::product(threads, shape, &rows, Right::Packed(&b, known), out, &e, &mut scratch);
+                })
+            });
+            report(&format!("integers {m}x{n}x{k} by {name}"), 2.0 * (m * n * k) as f64, seconds);
+        }
     }
 }
 
@@ -283,6 +286,8 @@ fn bench_integer_convolutions(threads: &[Threads; 2]) {
         };
         let e = integer::Epilogue { factors: &factors, offsets: &factors, clamp: CLAMP, ..Default::default() };
         let shape = Shape { m: out * out, n: filters, k };
+        let known = if depthwise { Vec::new() } else { integer::stats(threads[0].isa(), &weights, k) };
+        let right = Right::Packed(&weights, &known);
         let seconds = threads.each_ref().map(|threads| {
             let scratch = integer::scratch_len(&shape, true, threads.count()).unwrap_or(0);
             let scratch = scratch.max(integer::depthwise_scratch_len(channels, kernel * kernel).unwrap_or(0));
@@ -291,7 +296,7 @@ fn bench_integer_convolutions(threads: &[Threads; 2]) {
                 let y = Out::Bytes(&mut y, Byte::U8, 3);
                 match depthwise {
                     true => integer::depthwise(threads, shape.m, &image, &weights, y, &e, &mut scratch),
-                    false => integer::product(threads, shape, &image, Right::Packed(&weights), y, &e, &mut scratch),
+                    false => integer::product(threads, shape, &image, right, y, &e, &mut scratch),
                 }
             })
         });

@@ -1,21 +1,30 @@
 //! Products of matrices and convolutions of 8-bit integers, exact in `i32`, with what follows them: scales, bias, clamp, and the
 //! way back to 8 bits.
 //!
-//! The rows of A are widened to `i16` without their zero point, so that no product of two saturates; B stays in 8 bits, in panels
-//! that the instruction sets have in common. Every instruction set gives the same bits.
+//! The rows of A are gathered as bytes, those of B are in panels that the instruction sets have in common. Dot products of bytes
+//! multiply both as they are where the CPU has some that are exact, or where what saturates elsewhere cannot; else A is widened to
+//! `i16`. Every instruction set gives the same bits.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod bytes;
 mod depthwise;
+mod dot;
 mod finish;
+mod gather;
 mod linear;
 mod pack;
+#[cfg(target_arch = "x86_64")]
+mod pairs;
 mod rows;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod tile;
-mod widen;
+#[cfg(target_arch = "x86_64")]
+mod vnni;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 use std::ops::Range;
 
@@ -24,11 +33,13 @@ use super::parallel::{SharedMut, Threads, grid, part};
 use super::sizes::reach;
 pub use bytes::{Scaled, combine, combines, largest, lookup, mean};
 pub use depthwise::{DEPTHWISE_LAYOUT, MAX_TAPS, depthwise, depthwise_scratch_len, pack_depthwise};
+use dot::Dot;
 use finish::Finish;
 pub use finish::{Epilogue, Out};
 pub use linear::{Byte, Grid, dequantise, dynamic_range, quantise, range};
 pub use pack::{DEPTH, PACKED_LAYOUT, PANEL, pack, packed_len};
 pub use rows::{Image, Plain, Rows};
+pub use stats::{PanelStats, stats};
 use tile::{MOST_ROWS, Tiles};
 
 /// Depths up to which no sum of products with zero points on both sides wraps.
@@ -48,24 +59,33 @@ pub struct Shape {
 /// B.
 #[derive(Clone, Copy, Debug)]
 pub enum Right<'a> {
-    /// Panels made by [`pack`].
-    Packed(&'a [i8]),
+    /// Panels made by [`pack`], and what [`stats`] says of them; without that, A is widened.
+    Packed(&'a [i8], &'a [PanelStats]),
     /// Bytes with row and column strides; packed when they are needed.
     Strided(&'a [u8], [usize; 2], Byte),
 }
 
-/// Bytes of `i16` rows that one thread has packed at a time.
+/// Bytes of `i16` rows that one thread has at a time.
 const CACHED: usize = 160 << 10;
+
+/// Tiles of rows that one thread has at a time, at most.
+const MOST_TILES: usize = 32;
 
 /// Rows and columns are cut in these units.
 const UNIT: usize = 4 * PANEL;
 
+/// Whether [`product`] is faster with what [`stats`] says of B.
+pub fn wants_stats(threads: &Threads, rows: usize) -> bool {
+    // For few rows, to look at B takes as long as to multiply it.
+    rows >= 2 * MOST_ROWS && Dot::of(threads.isa()) != Dot::Wide
+}
+
 /// How the rows of a product are cut into blocks.
 #[derive(Clone, Copy, Debug)]
 struct Space {
-    /// Rows of A that are packed together.
+    /// Rows of A that are gathered together.
     rows: usize,
-    /// Elements of a packed row.
+    /// Elements of a gathered row.
     depth: usize,
     /// Columns whose panels are packed together, where B is not.
     columns: usize,
@@ -75,15 +95,16 @@ impl Space {
     fn new(shape: &Shape, packed: bool) -> Option<Space> {
         let depth = shape.k.checked_next_multiple_of(DEPTH)?;
         let fit = CACHED / (2 * depth.max(1));
-        let rows = fit.clamp(MOST_ROWS, 32 * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
+        let rows = fit.clamp(MOST_ROWS, MOST_TILES * MOST_ROWS) / MOST_ROWS * MOST_ROWS;
         let columns = if packed { 0 } else { shape.n.checked_next_multiple_of(PANEL)? };
         Some(Space { rows: rows.min(shape.m.max(1)), depth, columns })
     }
 
     /// `f32` values of one thread's scratch; `None` if they cannot be counted.
     fn len(&self) -> Option<usize> {
-        let rows = self.rows.checked_mul(self.depth)?.div_ceil(2);
+        let elements = self.rows.checked_mul(self.depth)?;
         let panels = self.columns.checked_mul(self.depth)?.div_ceil(4);
+        let rows = elements.div_ceil(4).checked_add(elements.div_ceil(2))?;
         rows.checked_add(self.rows)?.checked_add(panels)
     }
 }
@@ -97,6 +118,7 @@ pub fn scratch_len(shape: &Shape, packed: bool, threads: usize) -> Option<usize>
 struct Block<'a, R> {
     shape: Shape,
     isa: Isa,
+    dot: Dot,
     a: &'a R,
     b: Right<'a>,
     e: &'a Epilogue<'a>,
@@ -117,7 +139,7 @@ pub fn product(
     e: &Epilogue<'_>,
     scratch: &mut [f32],
 ) {
-    let packed = matches!(b, Right::Packed(_));
+    let packed = matches!(b, Right::Packed(..));
     check(&shape, a, &b, &out, e);
     let space = Space::new(&shape, packed);
     let Some((space, each)) = space.and_then(|space| Some((space, space.len()?))) else {
@@ -132,7 +154,9 @@ pub fn product(
     // Rows are widened, and B is packed where it is not, by each thread that needs them.
     let (columns, rows) = grid(wanted, 1, units, tiles, shape.n >= 4 * shape.m);
     let (total, tasks) = (columns * rows, threads.count().min(columns * rows));
-    let block = Block { shape, isa: threads.isa(), a, b, e, out: out.target(), space };
+    let known = matches!(b, Right::Packed(_, stats) if !stats.is_empty());
+    let dot = if known { Dot::of(threads.isa()) } else { Dot::Wide };
+    let block = Block { shape, isa: threads.isa(), dot, a, b, e, out: out.target(), space };
     let scratch = SharedMut::new(scratch);
     threads.parallel_for(tasks, |task| {
         // SAFETY: one part of the scratch for each task.
@@ -151,7 +175,10 @@ pub fn product(
 fn check(shape: &Shape, a: &impl Rows, b: &Right<'_>, out: &Out<'_>, e: &Epilogue<'_>) {
     assert!(a.fits(shape.m, shape.k), "A is too short");
     match b {
-        Right::Packed(b) => assert_eq!(Some(b.len()), packed_len(shape.k, shape.n), "B has another size"),
+        Right::Packed(b, stats) => {
+            assert_eq!(Some(b.len()), packed_len(shape.k, shape.n), "B has another size");
+            assert!(stats.is_empty() || stats.len() == shape.n.div_ceil(PANEL), "what is known is not of this B");
+        }
         Right::Strided(b, strides, _) => {
             assert!(reach(&[shape.k, shape.n], strides).is_some_and(|len| b.len() >= len), "B is too short");
         }
@@ -162,55 +189,129 @@ fn check(shape: &Shape, a: &impl Rows, b: &Right<'_>, out: &Out<'_>, e: &Epilogu
 
 /// The scratch of a task, by use.
 struct Scratch<'s> {
-    rows: &'s mut [i16],
+    bytes: &'s mut [u8],
+    wide: &'s mut [i16],
     sums: &'s mut [i32],
     panels: &'s mut [i8],
 }
 
 impl Space {
     fn cut<'s>(&self, scratch: &'s mut [f32]) -> Scratch<'s> {
+        let elements = self.rows * self.depth;
         let (sums, rest) = scratch.split_at_mut(self.rows);
-        let (rows, panels) = rest.split_at_mut((self.rows * self.depth).div_ceil(2));
+        let (wide, rest) = rest.split_at_mut(elements.div_ceil(2));
+        let (bytes, panels) = rest.split_at_mut(elements.div_ceil(4));
         // SAFETY: every bit pattern is an integer of these types, whose alignment is at most that of `f32`.
-        let (sums, rows, panels) =
-            unsafe { (sums.align_to_mut::<i32>().1, rows.align_to_mut::<i16>().1, panels.align_to_mut::<i8>().1) };
-        Scratch { rows, sums, panels }
+        unsafe {
+            Scratch {
+                sums: sums.align_to_mut::<i32>().1,
+                wide: wide.align_to_mut::<i16>().1,
+                bytes: bytes.align_to_mut::<u8>().1,
+                panels: panels.align_to_mut::<i8>().1,
+            }
+        }
     }
+}
+
+/// The panels of some columns.
+#[derive(Clone, Copy)]
+struct Panels<'a> {
+    b: &'a [i8],
+    stats: &'a [PanelStats],
+}
+
+/// Rows of A, in the forms that dot products read.
+struct Gathered<'a> {
+    bytes: &'a [u8],
+    wide: &'a [i16],
+    peaks: &'a [u8],
+    sums: &'a [i32],
+    zero: u8,
 }
 
 impl<R: Rows> Block<'_, R> {
     /// # Safety
     /// No other task writes these rows and columns of C, whose length was checked; `columns` starts at a panel.
     unsafe fn run(&self, rows: Range<usize>, columns: Range<usize>, scratch: &mut [f32]) {
-        let Scratch { rows: packed, sums, panels } = self.space.cut(scratch);
-        let depth = self.space.depth;
-        let (b, first) = match self.b {
-            Right::Packed(b) => (b, 0),
+        let Scratch { bytes, wide, sums, panels } = self.space.cut(scratch);
+        let (depth, k) = (self.space.depth, self.shape.k);
+        let panels = match self.b {
+            Right::Packed(b, stats) => {
+                let range = columns.start / PANEL..columns.end.div_ceil(PANEL);
+                let b = &b[range.start * depth * PANEL..range.end * depth * PANEL];
+                Panels { b, stats: stats.get(range).unwrap_or_default() }
+            }
             Right::Strided(b, strides, byte) => {
-                pack::panels(self.shape.k, columns.clone(), b, strides, byte, panels);
-                (&*panels, columns.start / PANEL)
+                pack::panels(k, columns.clone(), b, strides, byte, panels);
+                Panels { b: panels, stats: &[] }
             }
         };
+        let mut peaks = [0; MOST_TILES];
         for start in rows.clone().step_by(self.space.rows) {
             let block = start..(start + self.space.rows).min(rows.end);
-            widen::widen(self.isa, self.a, block.clone(), self.shape.k, packed);
+            let bytes = gather::gather(self.a, block.clone(), k, bytes);
+            let zero = self.a.reading().1;
             if self.e.needs_sums() {
-                pack::sums(self.isa, &packed[..block.len() * depth], depth, sums);
+                gather::sums(self.isa, bytes, (depth, k), zero, &mut sums[..block.len()]);
             }
-            for column in columns.clone().step_by(PANEL) {
-                let panel = &b[(column / PANEL - first) * depth * PANEL..][..depth * PANEL];
-                let finish = Finish {
-                    sums: &sums[..block.len()],
-                    row: block.start,
-                    columns: column..(column + PANEL).min(columns.end),
-                    width: self.shape.n,
-                    out: self.out,
-                    e: self.e,
-                };
-                let tiles = Tiles { a: &packed[..block.len() * depth], b: panel, depth, finish };
-                // SAFETY: this task writes these rows and columns alone, and they are in C.
-                unsafe { tiles.run(self.isa) };
+            let peaks = &mut peaks[..block.len().div_ceil(MOST_ROWS)];
+            let needs_wide = self.peaks(bytes, panels.stats, peaks);
+            let wide = if needs_wide { &mut wide[..bytes.len()] } else { &mut [] };
+            if needs_wide {
+                gather::widen(self.isa, bytes, zero, wide);
             }
+            // SAFETY: as this function's.
+            unsafe { self.tiles(&Gathered { bytes, wide, peaks, sums, zero }, block, columns.clone(), panels) };
+        }
+    }
+
+    /// Writes the greatest byte of each tile; whether some tile is to be widened for some panel.
+    fn peaks(&self, bytes: &[u8], stats: &[PanelStats], peaks: &mut [u8]) -> bool {
+        if self.dot != Dot::Pairs {
+            return self.dot == Dot::Wide;
+        }
+        if self.space.depth == 0 {
+            return false;
+        }
+        for (peak, rows) in peaks.iter_mut().zip(bytes.chunks(MOST_ROWS * self.space.depth)) {
+            *peak = gather::greatest(self.isa, rows);
+        }
+        let most = peaks.iter().copied().max().unwrap_or(0);
+        stats.iter().any(|stats| stats.chain(most) == 0)
+    }
+
+    /// The products of a block of rows.
+    ///
+    /// # Safety
+    /// As [`Block::run`].
+    unsafe fn tiles(&self, a: &Gathered<'_>, rows: Range<usize>, columns: Range<usize>, panels: Panels<'_>) {
+        let (depth, step) = (self.space.depth, self.dot.panels());
+        for first in (0..columns.len().div_ceil(PANEL)).step_by(step) {
+            let start = columns.start + first * PANEL;
+            let columns = start..(start + step * PANEL).min(columns.end);
+            let range = first..first + columns.len().div_ceil(PANEL);
+            let finish = Finish {
+                sums: a.sums,
+                rows: rows.len(),
+                row: rows.start,
+                columns,
+                width: self.shape.n,
+                out: self.out,
+                e: self.e,
+            };
+            let tiles = Tiles {
+                bytes: a.bytes,
+                wide: a.wide,
+                peaks: a.peaks,
+                zero: a.zero,
+                b: &panels.b[range.start * depth * PANEL..range.end * depth * PANEL],
+                stats: panels.stats.get(range).unwrap_or_default(),
+                depth,
+                finish,
+            };
+            // SAFETY: this task writes these rows and columns alone, and they are in C; an `Isa` that reaches the kernels was
+            // checked against the CPU, and so was what dot products it has.
+            unsafe { tiles.run(self.dot, self.isa != Isa::Portable) };
         }
     }
 }

@@ -321,6 +321,12 @@ impl<'r> Inputs<'r> {
         matches!(self.operands.get(index), Some(Some(_)))
     }
 
+    /// Whether the input is a constant: the same in every run.
+    pub(super) fn is_constant(&self, index: usize) -> bool {
+        let operand = self.operands.get(index).and_then(Option::as_ref);
+        operand.is_some_and(|operand| matches!(operand.place.storage, Storage::Constant(_)))
+    }
+
     /// Number of input positions.
     pub(super) fn len(&self) -> usize {
         self.operands.len()

@@ -5,50 +5,26 @@
 //! without AVX2.
 
 use std::arch::x86_64::{
-    __m128i, __m256, __m256i, _mm_setr_epi8, _mm_storel_epi64, _mm_unpackhi_epi64, _mm256_add_epi32, _mm256_add_ps,
-    _mm256_adds_epi16, _mm256_broadcastsi128_si256, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_castsi256_si128,
-    _mm256_cvtepi32_ps, _mm256_cvtps_epi32, _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_max_ps, _mm256_min_ps,
-    _mm256_mul_ps, _mm256_mullo_epi32, _mm256_packs_epi16, _mm256_packs_epi32, _mm256_packus_epi16,
-    _mm256_permute4x64_epi64, _mm256_permutevar8x32_epi32, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps,
-    _mm256_setr_epi32, _mm256_shuffle_epi8, _mm256_storeu_si256, _mm256_sub_epi32,
+    __m128i, __m256, __m256i, _mm_storel_epi64, _mm_unpackhi_epi64, _mm256_add_epi32, _mm256_add_ps, _mm256_adds_epi16,
+    _mm256_castps_si256, _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cvtepi32_ps, _mm256_cvtps_epi32,
+    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps, _mm256_mullo_epi32,
+    _mm256_packs_epi16, _mm256_packs_epi32, _mm256_packus_epi16, _mm256_permutevar8x32_epi32, _mm256_set1_epi16,
+    _mm256_set1_epi32, _mm256_set1_ps, _mm256_setr_epi32, _mm256_storeu_si256, _mm256_sub_epi32,
 };
 
 use super::finish::{Finish, Target, columns};
 use super::linear::{Byte, Levels};
 use super::pack::PANEL;
 
-/// In which order the sums of eight columns are in a vector.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    /// That of the columns.
-    Natural,
-    /// 0 1 4 5, 2 3 6 7: that of sums of neighbours in two vectors.
-    Joined,
-}
-
-/// What the rows of a panel have in common; lists are in the order of the sums.
+/// What the rows of a panel have in common.
 pub(super) struct Panel<'a> {
-    finish: &'a Finish<'a>,
-    order: Order,
+    finish: Finish<'a>,
     zeros: __m256i,
     bias: __m256i,
     factors: __m256,
     offsets: __m256,
     lo: __m256,
     hi: __m256,
-}
-
-/// Eight columns in the order of the sums, and back.
-///
-/// # Safety
-/// The CPU has AVX2.
-#[inline(always)]
-unsafe fn ordered(order: Order, columns: __m256i) -> __m256i {
-    match order {
-        Order::Natural => columns,
-        // SAFETY: the caller vouches for the CPU.
-        Order::Joined => unsafe { _mm256_permute4x64_epi64::<0b11_01_10_00>(columns) },
-    }
 }
 
 /// The panel's part of a list as it lies in memory, or `other` for each where the list is empty.
@@ -69,10 +45,12 @@ unsafe fn listed<T: Copy>(finish: &Finish<'_>, list: &[T], other: T) -> __m256i 
 }
 
 impl<'a> Panel<'a> {
+    /// What is `taken` off each column is taken off the bias.
+    ///
     /// # Safety
     /// The CPU has AVX2.
     #[inline(always)]
-    pub(super) unsafe fn new(finish: &'a Finish<'a>, order: Order) -> Panel<'a> {
+    pub(super) unsafe fn new(finish: &Finish<'a>, taken: [i32; PANEL]) -> Panel<'a> {
         let e = finish.e;
         let (lo, hi) = match finish.out {
             // A clamp of a clamp.
@@ -82,12 +60,11 @@ impl<'a> Panel<'a> {
         // SAFETY: the caller vouches for the CPU.
         unsafe {
             Panel {
-                finish,
-                order,
-                zeros: ordered(order, listed(finish, e.zeros, e.zero)),
-                bias: ordered(order, listed(finish, e.bias, 0)),
-                factors: _mm256_castsi256_ps(ordered(order, listed(finish, e.factors, 1.0))),
-                offsets: _mm256_castsi256_ps(ordered(order, listed(finish, e.offsets, 0.0))),
+                finish: finish.clone(),
+                zeros: listed(finish, e.zeros, e.zero),
+                bias: _mm256_sub_epi32(listed(finish, e.bias, 0), _mm256_loadu_si256(taken.as_ptr().cast::<__m256i>())),
+                factors: _mm256_castsi256_ps(listed(finish, e.factors, 1.0)),
+                offsets: _mm256_castsi256_ps(listed(finish, e.offsets, 0.0)),
                 lo: _mm256_set1_ps(lo),
                 hi: _mm256_set1_ps(hi),
             }
@@ -124,7 +101,7 @@ impl<'a> Panel<'a> {
     unsafe fn integers<const P: usize>(&self, out: *mut i32, row: usize, sums: [__m256i; P]) {
         for (p, sums) in sums.into_iter().enumerate() {
             // SAFETY: the caller vouches for as many elements as there are columns.
-            unsafe { store(out.add(self.finish.at(row + p)), ordered(self.order, sums), self.finish.columns.len()) };
+            unsafe { store(out.add(self.finish.at(row + p)), sums, self.finish.columns.len()) };
         }
     }
 
@@ -135,7 +112,7 @@ impl<'a> Panel<'a> {
         for (p, sums) in sums.into_iter().enumerate() {
             // SAFETY: the caller vouches for as many elements as there are columns.
             unsafe {
-                let eight = ordered(self.order, _mm256_castps_si256(self.clamped(sums)));
+                let eight = _mm256_castps_si256(self.clamped(sums));
                 store(out.add(self.finish.at(row + p)).cast::<i32>(), eight, self.finish.columns.len());
             }
         }
@@ -203,13 +180,6 @@ impl<'a> Panel<'a> {
             };
             // The halves of the vectors were narrowed each by itself: four columns of each row are in either.
             let four = _mm256_permutevar8x32_epi32(four, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-            let four = match self.order {
-                Order::Natural => four,
-                Order::Joined => {
-                    let row_of_two = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
-                    _mm256_shuffle_epi8(four, _mm256_broadcastsi128_si256(row_of_two))
-                }
-            };
             [_mm256_castsi256_si128(four), _mm256_extracti128_si256::<1>(four)]
         }
     }

@@ -84,8 +84,8 @@ pub fn depthwise(
     let (packed, start, padding) =
         unsafe { (packed.align_to_mut::<[i16; 2]>().1, start.align_to_mut::<i32>().1, padding.align_to_mut::<u8>().1) };
     let (flip, zero) = image.reading();
-    padding[..channels].fill(zero as u8 ^ flip);
-    dispatch(threads.isa(), Prepare { weights, channels, taps, zero, e, packed, start });
+    padding[..channels].fill(zero ^ flip);
+    dispatch(threads.isa(), Prepare { weights, channels, taps, zero: i16::from(zero), e, packed, start });
     // Zero points of the weights are in them now, and the bias is where the sums start.
     let e = Epilogue { zeros: &[], zero: 0, bias: &[], ..*e };
     let (isa, out) = (threads.isa(), out.target());
@@ -181,6 +181,7 @@ impl Work<'_> {
         for (step, first) in (0..channels).step_by(WIDE).enumerate() {
             let finish = |columns: Range<usize>| Finish {
                 sums: &[],
+                rows: windows.len(),
                 row: windows.start,
                 columns: columns.start.min(channels)..columns.end.min(channels),
                 width: channels,
@@ -268,7 +269,8 @@ mod x86 {
         _mm256_add_epi32, _mm256_cvtepu8_epi16, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_setzero_si256,
     };
 
-    use super::super::avx2::{Order, Panel};
+    use super::super::avx2::Panel;
+    use super::super::pack::PANEL;
     use super::{Step, WIDE};
 
     /// Sixteen bytes as `i16`. Not a closure: what is not inlined has no vectors.
@@ -284,7 +286,7 @@ mod x86 {
     pub(super) unsafe fn run<const SIGNED: bool>(step: &Step<'_>) {
         // SAFETY: the caller vouches for it.
         unsafe {
-            let panels = [Panel::new(&step.halves[0], Order::Natural), Panel::new(&step.halves[1], Order::Natural)];
+            let panels = [Panel::new(&step.halves[0], [0; PANEL]), Panel::new(&step.halves[1], [0; PANEL])];
             let mut window = 0;
             while window + 4 <= step.windows {
                 windows::<SIGNED, 4>(step, &panels, window);

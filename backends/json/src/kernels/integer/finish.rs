@@ -102,13 +102,16 @@ impl Epilogue<'_> {
     }
 }
 
-/// Where rows of sums of up to eight columns go, and what happens to them.
+/// Where rows of sums go, and what happens to them.
+#[derive(Clone)]
 pub(super) struct Finish<'a> {
-    /// The sum of each row of A; not looked at where no zero point needs it.
+    /// The sum of each row of A, where a zero point needs it.
     pub(super) sums: &'a [i32],
+    /// How many rows.
+    pub(super) rows: usize,
     /// The first row.
     pub(super) row: usize,
-    /// The columns: at most a panel.
+    /// The columns: of one panel, but for what [`Finish::panel`] makes panels of.
     pub(super) columns: Range<usize>,
     /// Columns of C.
     pub(super) width: usize,
@@ -126,7 +129,13 @@ pub(super) fn columns<T: Copy>(list: &[T], columns: &Range<usize>, other: T) -> 
     panel
 }
 
-impl Finish<'_> {
+impl<'a> Finish<'a> {
+    /// The columns of a panel alone.
+    pub(super) fn panel(&self, index: usize) -> Finish<'a> {
+        let start = self.columns.start + index * PANEL;
+        Finish { columns: start..(start + PANEL).min(self.columns.end), ..self.clone() }
+    }
+
     /// Zero points of B by column.
     #[inline(always)]
     fn zeros(&self) -> [i32; PANEL] {

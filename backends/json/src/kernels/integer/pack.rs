@@ -1,10 +1,8 @@
-//! Packing of B into panels [ceil(N / 8)][ceil(K / 4)][8][4] of `i8`, and sums of packed rows.
+//! Packing of B into panels [ceil(N / 8)][ceil(K / 4)][8][4] of `i8`.
 
 use std::ops::Range;
 
 use super::linear::Byte;
-use crate::kernels::isa::{Isa, Kernel, dispatch};
-use crate::kernels::simd::V16;
 use crate::kernels::sizes::{product, reach};
 
 /// Columns of a panel.
@@ -48,33 +46,6 @@ pub(super) fn panels(k: usize, ns: Range<usize>, b: &[u8], [row, column]: [usize
                     out[j * DEPTH + i] = (from[j * column] ^ flip) as i8;
                 }
             }
-        }
-    }
-}
-
-/// The sum of each packed row.
-struct Sums<'a> {
-    rows: &'a [i16],
-    depth: usize,
-    sums: &'a mut [i32],
-}
-
-/// Writes the sum of each row of `depth` elements.
-pub(super) fn sums(isa: Isa, rows: &[i16], depth: usize, sums: &mut [i32]) {
-    if depth == 0 {
-        sums.fill(0);
-    } else {
-        dispatch(isa, Sums { rows, depth, sums });
-    }
-}
-
-impl Kernel for Sums<'_> {
-    type Out = ();
-
-    #[inline(always)]
-    unsafe fn run<V: V16>(self) {
-        for (row, sum) in self.rows.chunks_exact(self.depth).zip(self.sums) {
-            *sum = row.iter().map(|&value| i32::from(value)).sum();
         }
     }
 }

@@ -22,8 +22,11 @@ pub trait Rows: Sync {
     /// Whether there are `m` rows of `k` elements.
     fn fits(&self, m: usize, k: usize) -> bool;
 
-    /// How the bytes are read: what changes the sign, and what is then taken off.
-    fn reading(&self) -> (u8, i16);
+    /// How the bytes are read as `u8`: what changes the sign, and the zero point then.
+    fn reading(&self) -> (u8, u8);
+
+    /// Rows that lie one behind another.
+    fn contiguous(&self, rows: Range<usize>) -> Option<&[u8]>;
 
     /// Calls `each` with the pieces of a row, in order.
     fn pieces(&self, row: usize, each: impl FnMut(Piece));
@@ -33,10 +36,10 @@ pub trait Rows: Sync {
 }
 
 /// Bytes with a sign or without one, as `u8` with a zero point.
-fn reading(byte: Byte, zero: i32) -> (u8, i16) {
+fn reading(byte: Byte, zero: i32) -> (u8, u8) {
     match byte {
-        Byte::U8 => (0, zero as i16),
-        Byte::I8 => (0x80, zero as i16 + 128),
+        Byte::U8 => (0, zero as u8),
+        Byte::I8 => (0x80, (zero + 128) as u8),
     }
 }
 
@@ -62,8 +65,12 @@ impl Rows for Plain<'_> {
         k == self.columns && m.checked_mul(k).is_some_and(|len| len <= self.bytes.len())
     }
 
-    fn reading(&self) -> (u8, i16) {
+    fn reading(&self) -> (u8, u8) {
         reading(self.byte, self.zero)
+    }
+
+    fn contiguous(&self, rows: Range<usize>) -> Option<&[u8]> {
+        self.bytes.get(rows.start * self.columns..rows.end * self.columns)
     }
 
     #[inline(always)]
@@ -178,8 +185,12 @@ impl Rows for Image<'_> {
             && reach(&counts, &[image, row, self.channels, 1]).is_some_and(|len| len <= self.bytes.len())
     }
 
-    fn reading(&self) -> (u8, i16) {
+    fn reading(&self) -> (u8, u8) {
         reading(self.byte, self.zero)
+    }
+
+    fn contiguous(&self, rows: Range<usize>) -> Option<&[u8]> {
+        self.bytes.get(rows.start * self.channels..rows.end * self.channels).filter(|_| self.is_plain())
     }
 
     #[inline(always)]

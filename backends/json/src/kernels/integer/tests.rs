@@ -84,16 +84,130 @@ fn products_are_exact() {
                 let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
                 pack(k, n, &b, [n, 1], right, &mut packed);
                 for threads in configurations() {
-                    for side in [Right::Packed(&packed), Right::Strided(&b, [n, 1], right)] {
-                        let is_packed = matches!(side, Right::Packed(_));
+                    let known = stats(threads.isa(), &packed, k);
+                    let sides = [
+                        Right::Packed(&packed, &[]),
+                        Right::Packed(&packed, &known),
+                        Right::Strided(&b, [n, 1], right),
+                    ];
+                    for (case, side) in sides.into_iter().enumerate() {
+                        let is_packed = matches!(side, Right::Packed(..));
                         let scratch = scratch_len(&shape, is_packed, threads.count()).expect("countable");
-                        let name = format!("{m}x{n}x{k} {byte:?} {right:?} {:?} {}", threads.isa(), threads.count());
+                        let (isa, count) = (threads.isa(), threads.count());
+                        let name = format!("{m}x{n}x{k} {byte:?} {right:?} {isa:?} {count} {case}");
                         let plain = Plain { bytes: &a, byte, zero, columns: k };
                         check(&name, &sums, &e, n, |out| {
                             product(&threads, shape, &plain, side, out, &e, &mut vec![f32::NAN; scratch]);
                         });
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Sums of columns, and of weights of one sign that are neighbours in one step or in several.
+#[test]
+fn panels_are_known() {
+    for k in [1, 4, 7, 16, 30, 64] {
+        let b = bytes(k * PANEL, k as u64);
+        let mut packed = vec![1i8; packed_len(k, PANEL).expect("countable")];
+        pack(k, PANEL, &b, [PANEL, 1], Byte::I8, &mut packed);
+        let weight = |k_: usize, n: usize| if k_ < k { Byte::I8.number(b[k_ * PANEL + n]) } else { 0 };
+        // Of the steps of a chain, in each of which they are the elements `at` and the next one.
+        let peak = |chain: usize, n: usize, at: usize| {
+            let ends = (0..k.div_ceil(DEPTH)).step_by(chain).map(|first| {
+                let of = (first..first + chain).flat_map(|step| [step * DEPTH + at, step * DEPTH + at + 1]);
+                let (more, less): (Vec<i32>, Vec<i32>) = of.map(|k| weight(k, n)).partition(|&weight| weight > 0);
+                more.iter().sum::<i32>().max(-less.iter().sum::<i32>())
+            });
+            ends.max().unwrap_or(0)
+        };
+        for &isa in Isa::available() {
+            for known in stats(isa, &packed, k) {
+                assert_eq!(known.sums, std::array::from_fn(|n| (0..k).map(|k| weight(k, n)).sum::<i32>()), "{k}");
+                for (index, chain) in [1, 2, 4].into_iter().enumerate() {
+                    let places = (0..PANEL).flat_map(|n| [(n, 0), (n, 2)]);
+                    let want = places.map(|(n, at)| peak(chain, n, at)).max().unwrap_or(0);
+                    let known = i32::from(known.peaks[index]);
+                    // Two chains at the end count as one.
+                    assert!(known == want || known > want && k.div_ceil(DEPTH) % 4 == 3, "{k}: {known}, {want}");
+                }
+            }
+        }
+    }
+}
+
+/// Weights and bytes by how large they are, and the longest chain whose sums fit.
+#[test]
+fn products_in_chains_are_exact() {
+    let (m, n) = (13, 21);
+    for k in [4, 12, 16, 18, 96] {
+        for (weight, most, chain) in
+            [(127, 255, 0), (127, 129, 1), (64, 255, 1), (63, 130, 2), (15, 255, 4), (0, 255, 4)]
+        {
+            // The sign changes by the column: both ends of 16 bits are met.
+            let b: Vec<u8> = (0..k * n).map(|at| if at % n % 2 == 0 { weight } else { -weight } as u8).collect();
+            let a = vec![most; m * k];
+            let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
+            pack(k, n, &b, [n, 1], Byte::I8, &mut packed);
+            let rows = vec![vec![i32::from(most) - 3; k]; m];
+            let sums = expect(&rows, |k, n_| Byte::I8.number(b[k * n + n_]), n);
+            for threads in configurations() {
+                let known = stats(threads.isa(), &packed, k);
+                let as_said = known.iter().all(|stats| stats.chain(most) == chain);
+                assert!(as_said || !k.is_multiple_of(16), "{k} {weight} {most}");
+                let scratch = scratch_len(&Shape { m, n, k }, true, threads.count()).expect("countable");
+                let plain = Plain { bytes: &a, byte: Byte::U8, zero: 3, columns: k };
+                let name = format!("{k} {weight} {most} {:?}", threads.isa());
+                check(&name, &sums, &Epilogue::default(), n, |out| {
+                    let (b, e) = (Right::Packed(&packed, &known), Epilogue::default());
+                    product(&threads, Shape { m, n, k }, &plain, b, out, &e, &mut vec![f32::NAN; scratch]);
+                });
+            }
+        }
+    }
+}
+
+/// Every dot product that the CPU has, on every number of rows and panels of a tile.
+#[test]
+fn dot_products_are_alike() {
+    let (most_rows, most_panels, depth) = (13, 4, 20);
+    let b: Vec<i8> = bytes(most_panels * PANEL * depth, 7).iter().map(|&byte| byte as i8).collect();
+    let rows = bytes(most_rows * depth, 8);
+    let zero = 77;
+    for &isa in Isa::available() {
+        let wide: Vec<i16> = rows.iter().map(|&byte| i16::from(byte) - i16::from(zero)).collect();
+        let known = stats(isa, &b, depth);
+        let peaks: Vec<u8> = rows.chunks(MOST_ROWS * depth).map(|tile| *tile.iter().max().expect("bytes")).collect();
+        let e = Epilogue::default();
+        let multiply = |dot: Dot, m: usize, panels: usize| {
+            let width = panels * PANEL - 3;
+            let mut out = vec![0; m * width];
+            for first in (0..panels).step_by(dot.panels()) {
+                let range = first..panels.min(first + dot.panels());
+                let columns = range.start * PANEL..width.min(range.end * PANEL);
+                let target = Out::Sums(&mut out).target();
+                let finish = Finish { sums: &[], rows: m, row: 0, columns, width, out: target, e: &e };
+                let tiles = Tiles {
+                    bytes: &rows[..m * depth],
+                    wide: &wide[..m * depth],
+                    peaks: &peaks[..m.div_ceil(MOST_ROWS)],
+                    zero,
+                    b: &b[range.start * depth * PANEL..range.end * depth * PANEL],
+                    stats: known.get(range).unwrap_or_default(),
+                    depth,
+                    finish,
+                };
+                // SAFETY: the rows and columns are in `out`; the CPU has what is available.
+                unsafe { tiles.run(dot, isa != Isa::Portable) };
+            }
+            out
+        };
+        for (m, panels) in (1..=most_rows).flat_map(|m| (1..=most_panels).map(move |panels| (m, panels))) {
+            let want = multiply(Dot::Wide, m, panels);
+            for &dot in Dot::available(isa) {
+                assert_eq!(multiply(dot, m, panels), want, "{isa:?} {dot:?} {m} rows, {panels} panels");
             }
         }
     }
@@ -154,10 +268,20 @@ fn convolutions_are_exact() {
             pack(k, n, &b, [1, k], Byte::I8, &mut packed);
             for threads in configurations() {
                 let scratch = scratch_len(&shape, true, threads.count()).expect("countable");
-                check(&format!("{channels} {byte:?} {:?}", threads.isa()), &sums, &Epilogue::default(), n, |out| {
-                    let mut scratch = vec![f32::NAN; scratch];
-                    product(&threads, shape, &image, Right::Packed(&packed), out, &Epilogue::default(), &mut scratch);
-                });
+                for known in [&[][..], &stats(threads.isa(), &packed, k)] {
+                    check(&format!("{channels} {byte:?} {:?}", threads.isa()), &sums, &Epilogue::default(), n, |out| {
+                        let mut scratch = vec![f32::NAN; scratch];
+                        product(
+                            &threads,
+                            shape,
+                            &image,
+                            Right::Packed(&packed, known),
+                            out,
+                            &Epilogue::default(),
+                            &mut scratch,
+                        );
+                    });
+                }
             }
         }
     }
@@ -179,10 +303,20 @@ fn windows_of_many_pieces_are_exact() {
         let shape = Shape { m, n, k };
         for threads in configurations() {
             let scratch = scratch_len(&shape, true, threads.count()).expect("countable");
-            check(&format!("{kernel:?} {:?}", threads.isa()), &sums, &Epilogue::default(), n, |out| {
-                let mut scratch = vec![f32::NAN; scratch];
-                product(&threads, shape, &image, Right::Packed(&packed), out, &Epilogue::default(), &mut scratch);
-            });
+            for known in [&[][..], &stats(threads.isa(), &packed, k)] {
+                check(&format!("{kernel:?} {:?}", threads.isa()), &sums, &Epilogue::default(), n, |out| {
+                    let mut scratch = vec![f32::NAN; scratch];
+                    product(
+                        &threads,
+                        shape,
+                        &image,
+                        Right::Packed(&packed, known),
+                        out,
+                        &Epilogue::default(),
+                        &mut scratch,
+                    );
+                });
+            }
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Calls of products and convolutions of 8 bits.
 
+use std::cell::OnceCell;
+
 use byoc_plugin_api::{DType, Error};
 
 use super::super::memory::{Inputs, Io};
 use super::{Call, Ready, Signature, bad_shapes};
-use crate::kernels::integer::{self, Byte, Epilogue, Image, Out, Plain, Right, Shape};
+use crate::kernels::integer::{self, Byte, Epilogue, Image, Out, PanelStats, Plain, Right, Shape};
 use crate::kernels::{Activation, product as count};
 use crate::program::integer::product::{A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, BIAS, Y_SCALE, Y_ZERO};
 use crate::program::{IntegerConv, IntegerGemm, IntegerPool, Value};
@@ -134,10 +136,26 @@ impl Tail {
     }
 }
 
+/// What is known of packed weights: found out when they are first multiplied, since they need not be in memory before.
+#[derive(Default)]
+struct Known(OnceCell<Vec<PanelStats>>);
+
+impl Known {
+    /// The right side of a product with so many rows.
+    fn packed<'a>(&'a self, io: &Io<'a, '_>, shape: Shape) -> Result<Right<'a>, Error> {
+        let weights = io.inputs.slice(B)?;
+        if !io.inputs.is_constant(B) || !integer::wants_stats(io.threads, shape.m) {
+            return Ok(Right::Packed(weights, &[]));
+        }
+        Ok(Right::Packed(weights, self.0.get_or_init(|| integer::stats(io.threads.isa(), weights, shape.k))))
+    }
+}
+
 struct Gemm {
     tail: Tail,
     shape: Shape,
     packed: bool,
+    known: Known,
     /// Row and column stride of B.
     strides: [usize; 2],
     /// Products, and elements from one A and B to the next.
@@ -163,7 +181,10 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &IntegerGemm) -> Result<Read
         let scratch = integer::scratch_len(&shape, packed, signature.threads.count());
         let scratch = scratch.and_then(|len| len.checked_add(n.checked_mul(LISTS)?)).ok_or_else(bad)?;
         let batch = if steps == [0, 0] { 1 } else { batch };
-        Ok(Ready { scratch, ..Ready::new(Gemm { tail, shape, packed, strides, batch, steps }) })
+        Ok(Ready {
+            scratch,
+            ..Ready::new(Gemm { tail, shape, packed, known: Known::default(), strides, batch, steps })
+        })
     };
     if let Some([rows, columns]) = gemm.packed {
         let packed = integer::packed_len(rows, columns);
@@ -189,13 +210,13 @@ pub(super) fn gemm(signature: &Signature<'_>, gemm: &IntegerGemm) -> Result<Read
 
 impl Call for Gemm {
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
-        let Gemm { tail, shape, packed, strides, batch, steps } = self;
+        let Gemm { tail, shape, packed, known, strides, batch, steps } = self;
         tail.with(io, |io, e, mut out, scratch| {
             let (a, zero) = (io.inputs.bytes(A)?, zero(&io.inputs, A_ZERO, tail.a)?);
             for index in 0..*batch {
                 let a = Plain { bytes: &a[index * steps[0]..], byte: tail.a, zero, columns: shape.k };
                 let b = match packed {
-                    true => Right::Packed(io.inputs.slice(B)?),
+                    true => known.packed(io, *shape)?,
                     false => Right::Strided(&io.inputs.bytes(B)?[index * steps[1]..], *strides, tail.b),
                 };
                 let each = shape.m * shape.n;
@@ -214,6 +235,7 @@ struct Conv {
     /// Of all images.
     windows: usize,
     depthwise: bool,
+    known: Known,
 }
 
 /// The images at input 0 and at output 0: numbers, sizes and channels.
@@ -248,21 +270,23 @@ pub(super) fn conv(signature: &Signature<'_>, conv: &IntegerConv) -> Result<Read
         return Err(bad());
     }
     let scratch = scratch.and_then(|len| len.checked_add(filters.checked_mul(LISTS)?)).ok_or_else(bad)?;
-    Ok(Ready { scratch, ..Ready::new(Conv { tail, image, windows, depthwise }) })
+    Ok(Ready { scratch, ..Ready::new(Conv { tail, image, windows, depthwise, known: Known::default() }) })
 }
 
 impl Call for Conv {
     fn run(&self, io: &mut Io<'_, '_>) -> Result<(), Error> {
-        let Conv { tail, image, windows, depthwise } = self;
+        let Conv { tail, image, windows, depthwise, known } = self;
         tail.with(io, |io, e, mut out, scratch| {
             let zero = zero(&io.inputs, A_ZERO, tail.a)?;
-            let (image, weights) = (Image { bytes: io.inputs.bytes(A)?, zero, ..*image }, io.inputs.slice(B)?);
+            let image = Image { bytes: io.inputs.bytes(A)?, zero, ..*image };
             if *depthwise {
+                let weights = io.inputs.slice(B)?;
                 integer::depthwise(io.threads, *windows, &image, weights, out.all(), e, scratch);
             } else {
                 let k = image.kernel[0] * image.kernel[1] * image.channels;
                 let shape = Shape { m: *windows, n: tail.columns, k };
-                integer::product(io.threads, shape, &image, Right::Packed(weights), out.all(), e, scratch);
+                let weights = known.packed(io, shape)?;
+                integer::product(io.threads, shape, &image, weights, out.all(), e, scratch);
             }
             Ok(())
         })

@@ -1,0 +1,45 @@
+//! How a CPU multiplies rows of bytes with panels of them.
+
+use crate::kernels::isa::Isa;
+
+/// The instructions that products are made of, worst first. All give the same sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dot {
+    /// Products of 16 bits: A is widened.
+    Wide,
+    /// Products of bytes, of which several are added up in 16 bits where they fit; of 16 bits elsewhere. AVX2.
+    Pairs,
+    /// Four products of bytes at once, in vectors of 256 bits. AVX-VNNI.
+    Vnni256,
+    /// The same in vectors of 512 bits. AVX512-VNNI.
+    Vnni512,
+}
+
+impl Dot {
+    /// The best that the CPU and the instruction set have.
+    pub(super) fn of(isa: Isa) -> Dot {
+        Dot::available(isa).last().copied().unwrap_or(Dot::Wide)
+    }
+
+    /// All that they have.
+    pub(super) fn available(isa: Isa) -> &'static [Dot] {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 if is_x86_feature_detected!("avxvnni") => &[Dot::Wide, Dot::Pairs, Dot::Vnni256],
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 if is_x86_feature_detected!("avx512vnni") => &[Dot::Wide, Dot::Pairs, Dot::Vnni512],
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 | Isa::Avx512 => &[Dot::Wide, Dot::Pairs],
+            _ => &[Dot::Wide],
+        }
+    }
+
+    /// Panels that are multiplied together.
+    pub(super) fn panels(self) -> usize {
+        match self {
+            Dot::Wide | Dot::Pairs => 1,
+            Dot::Vnni256 => 2,
+            Dot::Vnni512 => 4,
+        }
+    }
+}
