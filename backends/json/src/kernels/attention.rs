@@ -204,8 +204,9 @@ impl Rows<'_> {
         if last + FEW_HIDDEN > keys {
             return keys;
         }
-        let small = |data: &[f32], rows: std::ops::Range<usize>, stride: usize, len: usize| {
-            rows.into_iter().all(|row| dispatch(isa, AreSmall(&data[row * stride..][..len])))
+        let small = |data: &[f32], rows: std::ops::Range<usize>, stride: usize, len: usize| match stride == len {
+            true => dispatch(isa, AreSmall(&data[rows.start * len..rows.end * len])),
+            false => rows.into_iter().all(|row| dispatch(isa, AreSmall(&data[row * stride..][..len]))),
         };
         let nothing = small(self.q, 0..self.count, p.q[2], p.head_dim)
             && small(self.k, last..keys, p.k[2], p.head_dim)
@@ -265,11 +266,24 @@ impl Kernel for AreSmall<'_> {
 
     #[inline(always)]
     unsafe fn run<V: V16>(self) -> bool {
-        let mut small = true;
-        for &x in self.0 {
-            small &= x.abs() < SMALL;
+        // The sum of magnitudes is NaN or large where one of them is.
+        let mut at = 0;
+        // SAFETY: `dispatch` checked the features, and every access is within the slice.
+        unsafe {
+            let mut sums = [V::splat(0.0); 4];
+            while at + 64 <= self.0.len() {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    *sum = sum.add(V::load(self.0.as_ptr().add(at + 16 * i)).abs());
+                }
+                at += 64;
+            }
+            let mut sum = sums[0].add(sums[1]).add(sums[2].add(sums[3]));
+            while at < self.0.len() {
+                sum = sum.add(V::load_up_to(self.0.as_ptr().add(at), self.0.len() - at).abs());
+                at += 16;
+            }
+            sum.sum() < SMALL
         }
-        small
     }
 }
 

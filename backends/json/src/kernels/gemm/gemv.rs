@@ -163,7 +163,7 @@ impl Line<'_> {
                 let width = (y.len() - j).min(16);
                 // SAFETY: the assertion covers `count` rows of `y.len()` columns.
                 unsafe {
-                    let mut sum = V::load_part(y.as_ptr().add(j), width, 0.0);
+                    let mut sum = V::load_up_to(y.as_ptr().add(j), width);
                     for (i, f) in factors.iter().enumerate() {
                         if i < count {
                             let from = rows.as_ptr().add(i * row + j);
