@@ -6,43 +6,57 @@
 mod activation;
 mod affine;
 mod attention;
+mod choose;
 mod conv;
 mod elementwise;
 mod gemm;
+mod grid_sample;
 pub mod integer;
+mod interpolate;
 mod isa;
 mod layout;
 mod lrn;
 mod math;
 pub mod nbits;
+mod nearest;
 mod norm;
+mod pad;
 mod parallel;
 mod pool;
 mod recurrent;
 mod reduce;
+mod scatter;
 mod simd;
 mod sizes;
 mod sync;
 mod thread_pool;
+mod top_k;
 mod transpose;
 
 pub use activation::{Activation, Unary, unary, unary_inplace};
 pub use affine::affine;
 pub use attention::{AttentionParams, attention, attention_scratch_len};
+pub use choose::{Choice, ChooseParams, choose};
 pub use conv::{ConvKind, ConvParams, conv};
 pub use elementwise::{Binary, Broadcast, binary, binary_inplace};
 pub use gemm::{
     Bias, Epilogue, GemmParams, PACKED_B_LAYOUT, gemm, gemm_packed, gemm_scratch_len, pack_b, packed_b_len,
 };
+pub use grid_sample::{Beyond, GridSampleParams, Sampling, grid_sample};
+pub use interpolate::{InterpolateParams, WeighedAxis, interpolate, interpolate_scratch_len};
 pub use isa::Isa;
 pub use layout::{BLOCK, blocked_len, from_blocked, to_blocked};
 pub use lrn::{LrnParams, MAX_BLOCKED_LRN, lrn};
+pub use nearest::{NearestAxis, NearestParams, OUTSIDE, nearest};
 pub use norm::{NormParams, layer_norm, softmax};
+pub use pad::{MAX_PAD_RANK, pad};
 pub use parallel::Threads;
 pub use pool::{Layout, PoolKind, PoolParams, global_pool, pool2d};
 pub use recurrent::{
     Cell, GATES_LAYOUT, RecurrentInputs, RecurrentOutputs, RecurrentParams, pack_gates, packed_gates_len, recurrent,
 };
 pub use reduce::{Reduce, reduce};
+pub use scatter::{ScatterParams, copy, scatter};
 pub(crate) use sizes::product;
+pub use top_k::{TopKParams, top_k, top_k_scratch_len};
 pub use transpose::{copy_strided, transpose};

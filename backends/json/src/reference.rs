@@ -32,7 +32,7 @@ mod re2;
 mod recurrent;
 mod reduce;
 mod regions;
-mod resize;
+pub(crate) mod resize;
 mod rotary;
 mod scores;
 mod select;

@@ -10,5 +10,7 @@ mod hostile;
 mod images;
 mod infinite;
 mod integer;
+mod places;
 mod recurrent;
+mod sampling;
 mod shapes;

@@ -132,6 +132,7 @@ fn backends() -> Vec<String> {
 const BY_OPERATOR: &[(&str, &[&str])] = &[
     ("backends/json/src/codegen/lower.rs", &[]),
     ("backends/json/src/codegen/lower/movement.rs", &[]),
+    ("backends/json/src/codegen/lower/sampling.rs", &[]),
     ("core/src/onnx/canonical.rs", &["Export"]),
     ("core/src/onnx/early_types.rs", &["Reduce"]),
     ("core/src/partition/matcher.rs", &[]),

@@ -160,6 +160,12 @@ impl<'r> Graph<'r> {
         }
     }
 
+    /// The elements of a small constant of f32.
+    pub(super) fn floats(&self, value: usize) -> Option<Vec<f32>> {
+        self.constant(value)?;
+        Some(self.region.constant_floats(value)?.into_iter().map(|number| number as f32).collect())
+    }
+
     /// The elements of an integer constant.
     pub(super) fn ints(&self, value: usize) -> Option<Vec<i64>> {
         self.constant(value)?;

@@ -8,6 +8,7 @@ use crate::kernels::{Activation, Binary, Reduce, Unary};
 use crate::program::{Gemm, Op, Pool, Step};
 
 mod movement;
+mod sampling;
 mod transposed;
 
 /// Lowers every step that is still a node and has a fast kernel.
@@ -35,6 +36,9 @@ fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
     }
     if let Some(op) = reduction(graph, step) {
         return Some(with(step, op, 1));
+    }
+    if let Some(step) = sampling::lower(graph, step) {
+        return Some(step);
     }
     if !fast.clone().all(|&value| graph.is_fast(value)) {
         return None;

@@ -42,6 +42,9 @@ fn is_view(graph: &Graph<'_>, step: &Step) -> bool {
             !training && !mask
         }
         "Cast" => graph.values[input].dtype == graph.values[output].dtype,
+        "Pad" => {
+            step.input(1).and_then(|widths| graph.ints(widths)).is_some_and(|all| all.iter().all(|&width| width == 0))
+        }
         "Transpose" => moves_only_ones(step, &graph.values[input].shape),
         "Expand" => graph.values[input].shape == graph.values[output].shape,
         _ => false,

@@ -1,9 +1,10 @@
 //! Scaled dot-product attention, some query rows at a time, so that the scores never leave the cache.
 
-use super::gemm::{GemmParams, block_scratch_len, gemm_on_this_thread};
-use super::isa::dispatch;
+use super::gemm::{FEW_ROWS, GemmParams, block_scratch_len, gemm_on_this_thread};
+use super::isa::{Kernel, dispatch};
 use super::norm::Softmax;
 use super::parallel::{SharedMut, Threads};
+use super::simd::V16;
 use super::sizes::{product, reach};
 
 /// The shape of an attention. Strides count f32 values; the last dimension of every operand is contiguous.
@@ -45,6 +46,30 @@ pub struct AttentionParams {
 const SCORES: usize = 64 * 1024;
 
 impl AttentionParams {
+    /// The same attention where heads of one query that share their keys are rows of one head, so that keys and values are read
+    /// once for all of them: as many as the product of few rows takes, and as leave something to do for each thread.
+    fn joined(&self, threads: usize) -> AttentionParams {
+        let shared = self.heads.checked_div(self.kv_heads).unwrap_or(1);
+        let (batch, heads) = (self.batch.max(1), self.heads);
+        let fits = |rows: &usize| shared.is_multiple_of(*rows) && batch.saturating_mul(heads / *rows) >= threads;
+        let rows = (2..=FEW_ROWS).rev().find(fits);
+        let Some(rows) = rows.filter(|_| self.q_len == 1 && heads.is_multiple_of(self.kv_heads)) else {
+            return self.clone();
+        };
+        let join = |s: [usize; 3]| [s[0], s[1].saturating_mul(rows), s[1]];
+        let [of_batch, of_head, _, of_key] = self.mask;
+        AttentionParams {
+            heads: heads / rows,
+            q_len: rows,
+            // The only query sees all keys.
+            causal: false,
+            q: join(self.q),
+            out: join(self.out),
+            mask: [of_batch, of_head.saturating_mul(rows), of_head, of_key],
+            ..self.clone()
+        }
+    }
+
     /// Query rows computed together.
     fn rows(&self) -> usize {
         (SCORES / self.kv_len.max(1)).clamp(16, 128).min(self.q_len)
@@ -66,7 +91,7 @@ fn scratch_each(p: &AttentionParams) -> Option<usize> {
 
 /// f32 values of scratch that [`attention`] needs on this many threads; `None` if they cannot be counted.
 pub fn attention_scratch_len(p: &AttentionParams, threads: usize) -> Option<usize> {
-    scratch_each(p)?.checked_mul(threads)
+    scratch_each(&p.joined(threads))?.checked_mul(threads)
 }
 
 /// out = softmax(scale * Q K^T + mask) V for every batch and head, as the functions one after another: a query whose
@@ -87,6 +112,7 @@ pub fn attention(
 ) {
     check(p, q, k, v, mask, out);
     let len = attention_scratch_len(p, threads.count());
+    let p = &p.joined(threads.count());
     let (Some(each), true) = (scratch_each(p), len.is_some_and(|len| scratch.len() >= len)) else {
         panic!("the scratch is too short");
     };
@@ -162,9 +188,35 @@ impl Rows<'_> {
         if p.causal { (self.first + i + 1 + p.kv_len).saturating_sub(p.q_len).min(p.kv_len) } else { p.kv_len }
     }
 
+    /// How many of the first `keys` keys count: without those at the end that the mask hides from every query, and from which
+    /// nothing comes but zeros, as all of their numbers are small.
+    fn seen(&self, keys: usize) -> usize {
+        let (p, isa) = (self.p, self.threads.isa());
+        let Some(mask) = self.mask.filter(|_| p.mask[3] == 1) else { return keys };
+        let mut last = 0;
+        for i in 0..self.count {
+            let row = &mask[i * p.mask[2]..][last..keys];
+            let hidden = row.iter().rev().take_while(|&&term| term == f32::NEG_INFINITY).count();
+            last = keys - hidden;
+        }
+        // A query that sees nothing has one key all the same: what it gives does not depend on their number.
+        let last = last.max(1);
+        if last + FEW_HIDDEN > keys {
+            return keys;
+        }
+        let small = |data: &[f32], rows: std::ops::Range<usize>, stride: usize, len: usize| match stride == len {
+            true => dispatch(isa, AreSmall(&data[rows.start * len..rows.end * len])),
+            false => rows.into_iter().all(|row| dispatch(isa, AreSmall(&data[row * stride..][..len]))),
+        };
+        let nothing = small(self.q, 0..self.count, p.q[2], p.head_dim)
+            && small(self.k, last..keys, p.k[2], p.head_dim)
+            && small(self.v, last..keys, p.v[2], p.v_dim);
+        if nothing { last } else { keys }
+    }
+
     fn run(&self, out: *mut f32, scratch: &mut [f32]) {
         let (p, isa) = (self.p, self.threads.isa());
-        let keys = self.visible(self.count - 1);
+        let keys = self.seen(self.visible(self.count - 1));
         let (scores, packing) = scratch.split_at_mut(self.count * keys);
         let product = GemmParams {
             a: [p.q[2], 1],
@@ -175,7 +227,7 @@ impl Rows<'_> {
         // SAFETY: `scores` was split off to hold count x keys, contiguous.
         unsafe { gemm_on_this_thread(isa, &product, self.q, self.k, scores.as_mut_ptr(), packing) };
         for (i, row) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
-            let (row, hidden) = row.split_at_mut(self.visible(i));
+            let (row, hidden) = row.split_at_mut(self.visible(i).min(keys));
             hidden.fill(0.0);
             self.add_mask(i, row);
             if p.hidden_gives_zeros && row.iter().all(|&score| score == f32::NEG_INFINITY) {
@@ -196,6 +248,41 @@ impl Rows<'_> {
             1 => row.iter_mut().zip(&mask[start..]).for_each(|(v, m)| *v += m),
             0 => row.iter_mut().for_each(|v| *v += mask[start]),
             _ => row.iter_mut().zip(mask[start..].iter().step_by(step)).for_each(|(v, m)| *v += m),
+        }
+    }
+}
+
+/// Fewer keys than this at the end are not looked for: to leave them out saves nothing.
+const FEW_HIDDEN: usize = 32;
+
+/// Products of two numbers below it, and sums of as many of them as a head has, are finite.
+const SMALL: f32 = 1e13;
+
+/// Whether no number is NaN or large.
+struct AreSmall<'a>(&'a [f32]);
+
+impl Kernel for AreSmall<'_> {
+    type Out = bool;
+
+    #[inline(always)]
+    unsafe fn run<V: V16>(self) -> bool {
+        // The sum of magnitudes is NaN or large where one of them is.
+        let mut at = 0;
+        // SAFETY: `dispatch` checked the features, and every access is within the slice.
+        unsafe {
+            let mut sums = [V::splat(0.0); 4];
+            while at + 64 <= self.0.len() {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    *sum = sum.add(V::load(self.0.as_ptr().add(at + 16 * i)).abs());
+                }
+                at += 64;
+            }
+            let mut sum = sums[0].add(sums[1]).add(sums[2].add(sums[3]));
+            while at < self.0.len() {
+                sum = sum.add(V::load_up_to(self.0.as_ptr().add(at), self.0.len() - at).abs());
+                at += 16;
+            }
+            sum.sum() < SMALL
         }
     }
 }
@@ -247,6 +334,8 @@ mod tests {
             (2, 3, 3, 20, 20, 16, true),
             (1, 4, 2, 7, 33, 24, true),
             (1, 4, 2, 1, 300, 24, false),
+            (2, 8, 1, 1, 3000, 24, true),
+            (1, 6, 2, 1, 70, 8, false),
             (2, 2, 1, 3, 40, 20, true),
             (1, 2, 1, 130, 150, 64, false),
             (1, 1, 1, 40, 5000, 8, true),
@@ -290,6 +379,57 @@ mod tests {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    /// Keys that the mask hides at the end are left out only where nothing but zeros would come of them.
+    #[test]
+    fn hidden_keys_at_the_end_change_nothing() {
+        for (heads, kv_heads, q_len) in [(4, 2, 1), (2, 2, 3), (8, 1, 1), (1, 1, 20)] {
+            let (kv_len, dim) = (150, 8);
+            let side = |len: usize, heads: usize| [len * heads * dim, dim, heads * dim];
+            let p = AttentionParams {
+                batch: 1,
+                heads,
+                kv_heads,
+                q_len,
+                kv_len,
+                head_dim: dim,
+                v_dim: dim,
+                scale: 0.5,
+                causal: false,
+                hidden_gives_zeros: true,
+                q: side(q_len, heads),
+                k: side(kv_len, kv_heads),
+                v: side(kv_len, kv_heads),
+                out: side(q_len, heads),
+                mask: [0, 0, kv_len, 1],
+            };
+            let q = values(q_len * heads * dim, 1);
+            let (k, mut v) = (values(kv_len * kv_heads * dim, 2), values(kv_len * kv_heads * dim, 3));
+            let mut mask = values(q_len * kv_len, 4);
+            for (query, row) in mask.chunks_exact_mut(kv_len).enumerate() {
+                row[(60 + query).min(kv_len)..].fill(f32::NEG_INFINITY);
+            }
+            let run = |isa: Isa, v: &[f32], mask: &[f32]| {
+                let mut out = vec![9.0; q.len()];
+                let mut scratch = vec![f32::NAN; attention_scratch_len(&p, 2).expect("countable")];
+                attention(&Threads::with_isa(2, isa), &p, &q, &k, v, Some(mask), &mut out, &mut scratch);
+                out
+            };
+            for &isa in Isa::available() {
+                let mut want = vec![0.0; q.len()];
+                reference(&p, &q, &k, &v, Some(&mask), &mut want);
+                let found = run(isa, &v, &mask);
+                assert!(found.iter().zip(&want).all(|(got, want)| (f64::from(*got) - want).abs() < 1e-5), "{isa:?}");
+                let nothing = vec![f32::NEG_INFINITY; mask.len()];
+                assert_eq!(run(isa, &v, &nothing), vec![0.0; q.len()]);
+            }
+            // Zero times infinity.
+            v[140 * kv_heads * dim] = f32::INFINITY;
+            for &isa in Isa::available() {
+                assert!(run(isa, &v, &mask)[0].is_nan());
             }
         }
     }

@@ -51,6 +51,9 @@ pub struct GemmParams {
     pub beta: f32,
 }
 
+/// Most rows of a product for which B is not packed.
+pub(crate) const FEW_ROWS: usize = 4;
+
 impl GemmParams {
     /// One product of contiguous row-major matrices.
     pub fn dense(m: usize, n: usize, k: usize) -> Self {
@@ -99,7 +102,7 @@ impl GemmParams {
     }
 
     fn small(&self) -> bool {
-        self.m <= 4
+        self.m <= FEW_ROWS
     }
 }
 

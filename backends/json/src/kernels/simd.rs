@@ -315,6 +315,16 @@ impl V16 for Avx2x16 {
         }
     );
     #[inline(always)]
+    fn sum(self) -> f32 {
+        // SAFETY: a value of this type exists only where AVX2 is enabled.
+        unsafe {
+            let eight = _mm256_add_ps(self.0, self.1);
+            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+        }
+    }
+    #[inline(always)]
     fn select_lt(a: Self, b: Self, yes: Self, no: Self) -> Self {
         // SAFETY: a value of this type exists only where AVX2 is enabled.
         unsafe {

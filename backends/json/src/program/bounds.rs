@@ -4,7 +4,7 @@
 
 use byoc_plugin_api::Dim;
 
-use super::op::{Attention, Conv, Gemm, Op, Pool, Side};
+use super::op::{Attention, Conv, Gemm, GridSample, Op, Pool, Side};
 use super::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits, Program, Recurrent, Source, Value};
 use crate::constants::{Form, Part, Recipe};
 use crate::kernels::BLOCK;
@@ -73,9 +73,11 @@ impl Op {
     pub(crate) fn check(&self) -> Result<(), String> {
         let axes = |axes: &[usize]| range("an axis", axes, 0, MAX_SIZE);
         match self {
-            // The reference kernels check attributes themselves, with safe arithmetic.
-            Op::Reference { op: _, attributes: _ } => Ok(()),
-            Op::View | Op::Expand | Op::ToBlocked | Op::FromBlocked => Ok(()),
+            // What reads attributes checks them itself, with safe arithmetic.
+            Op::Reference { op: _, attributes: _ } | Op::Resize { attributes: _ } => Ok(()),
+            Op::View | Op::Expand | Op::Choose | Op::ToBlocked | Op::FromBlocked => Ok(()),
+            Op::GridSample(GridSample { sampling: _, beyond: _, align_corners: _ }) => Ok(()),
+            Op::TopK { smallest: _ } => Ok(()),
             Op::GlobalPool { max: _ } | Op::Affine { act: _ } | Op::Unary { function: _ } => Ok(()),
             Op::Binary { function: _, act: _ } => Ok(()),
             Op::NBits(NBits { k, n, bits, block, bytes: _ }) => {
@@ -109,9 +111,9 @@ impl Op {
             }
             Op::Lrn { size, alpha: _, beta: _, bias: _ } => range("the size", &[*size], 1, MAX_SIZE),
             Op::Softmax { axis, log: _ } | Op::LayerNorm { axis, eps: _, rms: _ } => axes(&[*axis]),
-            Op::Concat { axis } | Op::Split { axis } | Op::Gather { axis } => axes(&[*axis]),
+            Op::Concat { axis } | Op::Split { axis } | Op::Gather { axis } | Op::Scatter { axis } => axes(&[*axis]),
             Op::Reduce { function: _, from, to } => axes(&[*from, *to]),
-            Op::Transpose { perm } => axes(perm),
+            Op::Transpose { perm: list } | Op::Pad { axes: list } => axes(list),
             // Any number: ONNX means "to the end" by the largest and the smallest. They are clamped to the tensor.
             Op::Slice { starts: _, steps: _ } => Ok(()),
         }

@@ -6,7 +6,7 @@ use byoc_plugin_api::{Attribute, float_json as float};
 use serde::{Deserialize, Serialize};
 
 use super::{Combine, IntegerConv, IntegerGemm, IntegerPool, NBits};
-use crate::kernels::{Activation, Binary, Cell, ConvKind, ConvParams, Reduce, Unary};
+use crate::kernels::{Activation, Beyond, Binary, Cell, ConvKind, ConvParams, Reduce, Sampling, Unary};
 
 /// A kernel and its parameters, as far as they do not follow from shapes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,6 +125,30 @@ pub(crate) enum Op {
     },
     /// Broadcast to the shape of the output.
     Expand,
+    /// `condition ? a : b`, broadcast; inputs: condition, a, b.
+    Choose,
+    /// The first input with elements put in it; inputs: data, indices, updates.
+    Scatter {
+        /// The axis that is indexed.
+        axis: usize,
+    },
+    /// As ONNX's operator, of f32; inputs: x.
+    Resize {
+        /// Those of the operator, and its inputs `roi`, `scales` and `sizes` where they are given.
+        attributes: BTreeMap<String, Attribute>,
+    },
+    /// Pixels between those of images; inputs: images, places.
+    GridSample(GridSample),
+    /// The best of each row; inputs: x; outputs: values, indices.
+    TopK {
+        /// The smallest are the best, not the largest.
+        smallest: bool,
+    },
+    /// Surrounded by one value, or cut; inputs: x, widths, value.
+    Pad {
+        /// The axes that the widths are of.
+        axes: Vec<usize>,
+    },
     /// NCHW to NCHW16c.
     ToBlocked,
     /// NCHW16c to NCHW.
@@ -167,6 +191,12 @@ impl Op {
             Op::Reference { .. } | Op::Gemm(_) | Op::Softmax { .. } | Op::LayerNorm { .. } | Op::Reduce { .. } => false,
             Op::Attention(_) | Op::Transpose { .. } | Op::Split { .. } | Op::Slice { .. } => false,
             Op::Gather { .. } | Op::Expand | Op::Recurrent(_) => false,
+            Op::Choose
+            | Op::Scatter { .. }
+            | Op::Pad { .. }
+            | Op::Resize { .. }
+            | Op::GridSample(_)
+            | Op::TopK { .. } => false,
             Op::IntegerGemm(_) | Op::IntegerConv(_) | Op::IntegerPool(_) | Op::IntegerMean | Op::Combine(_) => false,
             Op::Quantize | Op::Dequantize { .. } | Op::DynamicQuantize | Op::Lookup { .. } | Op::NBits(_) => false,
         }
@@ -287,6 +317,17 @@ pub(crate) struct Recurrent {
     pub(crate) backwards: bool,
     /// Whether tensors begin with the sequences.
     pub(crate) by_batch: bool,
+}
+
+/// Parameters of a sampling of images.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GridSample {
+    /// How a pixel is made of its neighbours.
+    pub(crate) sampling: Sampling,
+    /// What is beyond the edges.
+    pub(crate) beyond: Beyond,
+    /// Whether -1 and 1 are the centres of the outer pixels rather than their edges.
+    pub(crate) align_corners: bool,
 }
 
 /// Layout of an operand's heads.

@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Mul};
 
-use byoc_plugin_api::Error;
+use byoc_plugin_api::{Error, Node};
 use ndarray::{ArrayD, ArrayViewD};
 
 use super::array::{Array, Item, count, each, elements, shaped};
@@ -38,31 +38,60 @@ struct Rules<'a> {
 }
 
 /// Input positions and their weights; `None` for a position outside of the input that is to be filled.
-type Taps = Option<Vec<(usize, f64)>>;
+pub(crate) type Taps = Option<Vec<(usize, f64)>>;
+
+/// The inputs behind the first one, where they are given.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    /// Starts and ends of what is resized, as fractions.
+    pub(crate) roi: Option<Vec<f64>>,
+    /// Factors of sizes.
+    pub(crate) scales: Option<Vec<f64>>,
+    /// Sizes of the output.
+    pub(crate) sizes: Option<Vec<f64>>,
+}
+
+/// What a node makes of a tensor of one shape.
+pub(crate) struct Resized {
+    /// Whether each element is one of the input, whose weight is 1.
+    pub(crate) nearest: bool,
+    /// What is outside of the input.
+    pub(crate) fill: f64,
+    /// For each axis what its positions are made of; `None` where it stays as it is.
+    pub(crate) axes: Vec<Option<Vec<Taps>>>,
+}
+
+impl Resized {
+    /// What the node makes of a tensor of that shape: an error where that is not of the shape `wanted`.
+    pub(crate) fn new(node: &Node, shape: &[usize], given: &Given, wanted: &[usize]) -> Result<Self, Error> {
+        let rules = Rules::new(node)?;
+        let plans = plans(node, shape, given)?;
+        let computed: Vec<usize> = plans.iter().map(|plan| plan.output).collect();
+        if computed != wanted {
+            return Err(Error::new(format!("Resize computes {computed:?} for an output of {wanted:?}")));
+        }
+        let taps = plans.iter().map(|plan| if plan.is_identity() { Ok(None) } else { rules.axis(plan).map(Some) });
+        let axes = taps.collect::<Result<_, _>>()?;
+        Ok(Resized { nearest: rules.mode == "nearest", fill: fill(node), axes })
+    }
+}
+
+fn fill(node: &Node) -> f64 {
+    f64::from(node.float("extrapolation_value", 0.0))
+}
 
 /// `Resize`.
 pub(crate) fn resize(call: &Call<'_, '_>) -> Outputs {
     let x = call.input(0)?;
-    let node = call.node;
-    let rules = Rules {
-        coordinates: node.string("coordinate_transformation_mode", "half_pixel"),
-        mode: node.string("mode", "nearest"),
-        nearest: node.string("nearest_mode", "round_prefer_floor"),
-        antialias: node.int("antialias", 0) != 0,
-        exclude_outside: node.int("exclude_outside", 0) != 0,
-        cubic: f64::from(node.float("cubic_coeff_a", -0.75)),
+    let rules = Rules::new(call.node)?;
+    let fill = fill(call.node);
+    let floats = |index: usize| {
+        let values = call.optional(index).map(|values| values.to_f64().into_raw_vec_and_offset().0);
+        values.filter(|values| !values.is_empty())
     };
-    rules.check()?;
-    let fill = f64::from(node.float("extrapolation_value", 0.0));
-    let plans = plans(call, x.shape())?;
+    let plans = plans(call.node, x.shape(), &Given { roi: floats(1), scales: floats(2), sizes: floats(3) })?;
     call.count(&plans.iter().map(|plan| plan.output).collect::<Vec<_>>())?;
-    let mut taps = Vec::with_capacity(plans.len());
-    for plan in &plans {
-        if plan.input == 0 && plan.output > 0 {
-            return Err(Error::new("Resize of an axis without elements"));
-        }
-        taps.push((0..plan.output).map(|position| rules.taps(plan, position)).collect::<Vec<Taps>>());
-    }
+    let taps = plans.iter().map(|plan| rules.axis(plan)).collect::<Result<Vec<_>, _>>()?;
     if rules.mode == "nearest" {
         // Nothing is calculated, so this holds for every type, and exactly.
         let only = |taps: &Taps| taps.as_ref().and_then(|taps| taps.first()).map(|&(index, _)| index);
@@ -137,18 +166,13 @@ fn add_rows<T: Item + Add<Output = T> + Mul<Output = T>>(x: &[T], len: usize, ta
 }
 
 /// How each axis is resized, from `sizes` or `scales`, which count for `axes` only.
-fn plans(call: &Call<'_, '_>, shape: &[usize]) -> Result<Vec<AxisPlan>, Error> {
+fn plans(node: &Node, shape: &[usize], given: &Given) -> Result<Vec<AxisPlan>, Error> {
     let rank = shape.len();
-    let along = match call.node.ints("axes") {
+    let along = match node.ints("axes") {
         Some(values) => axes(values, rank)?,
         None => (0..rank).collect(),
     };
-    let floats = |index: usize| {
-        let values = call.optional(index).map(|values| values.to_f64().into_raw_vec_and_offset().0);
-        values.filter(|values| !values.is_empty())
-    };
-    let roi = floats(1);
-    let (scales, sizes) = (floats(2), floats(3));
+    let Given { roi, scales, sizes } = given;
     let given = scales.as_ref().or(sizes.as_ref()).map_or(0, Vec::len);
     if given != along.len() || roi.as_ref().is_some_and(|roi| roi.len() != 2 * along.len()) {
         return Err(Error::new(format!("Resize of {} axes with {given} scales or sizes", along.len())));
@@ -162,7 +186,7 @@ fn plans(call: &Call<'_, '_>, shape: &[usize]) -> Result<Vec<AxisPlan>, Error> {
         if shape[axis] == 0 { 1.0 } else { size as f32 / shape[axis] as f32 }
     };
     let ratios = sizes.iter().flatten().zip(&along).map(ratio);
-    let common = match call.node.string("keep_aspect_ratio_policy", "stretch") {
+    let common = match node.string("keep_aspect_ratio_policy", "stretch") {
         "stretch" => None,
         _ if scales.is_some() => None,
         "not_larger" => ratios.reduce(f32::min),
@@ -172,7 +196,7 @@ fn plans(call: &Call<'_, '_>, shape: &[usize]) -> Result<Vec<AxisPlan>, Error> {
     for (i, &axis) in along.iter().enumerate() {
         let (plan, input) = (&mut plans[axis], shape[axis] as f64);
         let fraction = |scale: f32| scale * input as f32;
-        (plan.scale, plan.output, plan.width) = match (&scales, &sizes, common) {
+        (plan.scale, plan.output, plan.width) = match (scales, sizes, common) {
             (Some(scales), _, _) => {
                 (scales[i], fraction(scales[i] as f32) as usize, f64::from(fraction(scales[i] as f32)))
             }
@@ -180,7 +204,7 @@ fn plans(call: &Call<'_, '_>, shape: &[usize]) -> Result<Vec<AxisPlan>, Error> {
             (_, Some(sizes), _) => (sizes[i] / input, sizes[i] as usize, sizes[i]),
             _ => return Err(Error::new("Resize needs scales or sizes")),
         };
-        if let Some(roi) = &roi {
+        if let Some(roi) = roi {
             plan.roi = (roi[i], roi[along.len() + i]);
         }
     }
@@ -193,7 +217,27 @@ impl AxisPlan {
     }
 }
 
-impl Rules<'_> {
+impl<'a> Rules<'a> {
+    fn new(node: &'a Node) -> Result<Self, Error> {
+        let rules = Rules {
+            coordinates: node.string("coordinate_transformation_mode", "half_pixel"),
+            mode: node.string("mode", "nearest"),
+            nearest: node.string("nearest_mode", "round_prefer_floor"),
+            antialias: node.int("antialias", 0) != 0,
+            exclude_outside: node.int("exclude_outside", 0) != 0,
+            cubic: f64::from(node.float("cubic_coeff_a", -0.75)),
+        };
+        rules.check().map(|()| rules)
+    }
+
+    /// What each position of an axis is made of.
+    fn axis(&self, plan: &AxisPlan) -> Result<Vec<Taps>, Error> {
+        if plan.input == 0 && plan.output > 0 {
+            return Err(Error::new("Resize of an axis without elements"));
+        }
+        Ok((0..plan.output).map(|position| self.taps(plan, position)).collect())
+    }
+
     fn check(&self) -> Result<(), Error> {
         let known = [
             ("mode", self.mode, &["nearest", "linear", "cubic"][..]),

@@ -15,9 +15,11 @@ mod integer;
 mod movement;
 mod nbits;
 mod norm;
+mod places;
 mod product;
 mod quantised;
 mod recurrent;
+mod sampling;
 mod unequal;
 
 /// A kernel with everything that follows from shapes. Runs without allocation unless it is a reference kernel.
@@ -139,6 +141,12 @@ fn set_up(signature: &Signature<'_>) -> Result<Ready, Error> {
         Op::Slice { starts, steps } => movement::slice(signature, starts, steps),
         Op::Gather { axis } => movement::gather(signature, *axis),
         Op::Expand => movement::expand(signature),
+        Op::Choose => places::choose(signature),
+        Op::Scatter { axis } => places::scatter(signature, *axis),
+        Op::Resize { attributes } => sampling::resize(signature, attributes),
+        Op::GridSample(sample) => sampling::grid_sample(signature, sample),
+        Op::TopK { smallest } => sampling::top_k(signature, *smallest),
+        Op::Pad { axes } => places::pad(signature, axes),
         Op::Recurrent(layer) => recurrent::recurrent(signature, layer),
         Op::Attention(attention) => attention::attention(signature, attention),
         Op::IntegerGemm(gemm) => integer::gemm(signature, gemm),

@@ -111,6 +111,13 @@ pub(super) fn as_integers(scratch: &mut [f32]) -> &mut [i32] {
     unsafe { std::slice::from_raw_parts_mut(scratch.as_mut_ptr().cast(), scratch.len()) }
 }
 
+/// Scratch as integers of 64 bits: all of it where it begins as one does, as every buffer does.
+pub(super) fn as_longs(scratch: &mut [f32]) -> &mut [u64] {
+    // SAFETY: every bit pattern is an integer.
+    let (_, longs, _) = unsafe { scratch.align_to_mut() };
+    longs
+}
+
 /// Which memory a tensor is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Storage {

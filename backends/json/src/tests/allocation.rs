@@ -43,6 +43,18 @@ fn a_convolution_net_does_not_allocate() {
 }
 
 #[test]
+fn a_cache_does_not_allocate() {
+    let net = super::places::cache();
+    assert_eq!(second_run(&net), 0, "{:?}", calls(&net));
+}
+
+#[test]
+fn images_that_are_sampled_do_not_allocate() {
+    let net = super::sampling::chain();
+    assert_eq!(second_run(&net), 0, "{:?}", calls(&net));
+}
+
+#[test]
 fn a_transformer_layer_does_not_allocate() {
     let mut net = super::fusion::attention(true, true);
     let x = net.region.outputs[0];

@@ -45,6 +45,31 @@ pub(super) fn check(net: &RegionBuilder, symbols: &[(&str, usize)]) {
     }
 }
 
+/// Compares with the reference kernels on these inputs, at one and at two threads: every number is the same, or none.
+pub(super) fn agree(net: &RegionBuilder, inputs: &[Tensor], symbols: &[(&str, usize)]) {
+    let results = |kernels: &str, threads: usize| {
+        let compiled = compile(net, &[("kernels", kernels)]);
+        let mut executable = compiled.load(threads).expect("load");
+        let outputs = testing::run(net, executable.as_mut(), inputs, symbols).expect("run");
+        outputs.iter().map(|output| (output.sizes(), output.numbers())).collect::<Vec<_>>()
+    };
+    let expected = results("reference", 1);
+    for threads in [1, 2] {
+        for ((sizes, found), (wanted, expected)) in results("fast", threads).iter().zip(&expected) {
+            assert_eq!(sizes, wanted);
+            let same = |(found, expected): (&f64, &f64)| found == expected || found.is_nan() && expected.is_nan();
+            let place = found.iter().zip(expected).position(|pair| !same(pair));
+            let at = place.map(|place| (place, found[place], expected[place]));
+            assert_eq!(at, None, "{threads} threads: place, found, expected");
+        }
+    }
+}
+
+/// The same on random inputs; symbols have the given sizes.
+pub(super) fn exact(net: &RegionBuilder, symbols: &[(&str, usize)]) {
+    agree(net, &net.inputs(1, symbols), symbols);
+}
+
 /// The calls of the compiled program, in order.
 pub(super) fn calls(net: &RegionBuilder) -> Vec<String> {
     let code: serde_json::Value = serde_json::from_slice(&compile(net, &[]).code).expect("JSON");

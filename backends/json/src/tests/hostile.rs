@@ -69,7 +69,8 @@ fn nets() -> Vec<RegionBuilder> {
     let attentions = [false, true].map(|split| super::fusion::attention(split, !split));
     let convolutions = [(3, 16, 1), (16, 32, 1), (16, 16, 16), (6, 6, 3)].map(|(x, y, group)| conv(x, y, group));
     let others = [product(), pools(), movements(), transposed(), super::recurrent::both_directions()];
-    convolutions.into_iter().chain(attentions).chain(others).collect()
+    let places = [super::places::cache(), super::sampling::chain()];
+    convolutions.into_iter().chain(attentions).chain(others).chain(places).collect()
 }
 
 /// What loading and running says to the code after `edit`.

@@ -53,14 +53,14 @@ pub(crate) fn bases() -> Vec<Base> {
         base("moves", moves(), UNPACKED),
         base("elements", elements(), &["json.kernels=reference"]),
         base("open", open(), &["json.kernels=reference"]),
-        base("shapes", shapes(), &[]),
-        base("indices", indices(), &[]),
-        base("choices", choices(), &[]),
-        base("logic", logic(), &[]),
+        base("shapes", shapes(), &["json.kernels=reference"]),
+        base("indices", indices(), &["json.kernels=reference"]),
+        base("choices", choices(), &["json.kernels=reference"]),
+        base("logic", logic(), &["json.kernels=reference"]),
         base("curves", curves(), &[]),
         base("functions", functions(), &[]),
         base("lists", control::lists(), &[]),
-        base("images", images(), &[]),
+        base("images", images(), &["json.kernels=reference"]),
         base("heads", heads(), &[]),
         base("quantised", quantised(), &["json.kernels=reference"]),
         base("bits", bits(), &[]),
@@ -435,9 +435,11 @@ fn images() -> Model {
     let net = net.node("AveragePool", "line", "y3", &pool).input("grey", &[1, 1, 3, 3]).ints("size", &[1, 1, 5, 7]);
     let net = net.node("Resize", "grey - - size", "y4", &[("mode", Text("linear"))]);
     let net = net.node("Resize", "grey - - size", "y5", &[("mode", Text("cubic"))]);
+    let nearest = [("mode", Text("nearest")), ("nearest_mode", Text("floor"))];
+    let net = net.node("Resize", "grey - - size", "y7", &nearest);
     let net = net.node("MaxPool", "grey", "y6 places", &[("kernel_shape", Ints(&[2, 2]))]);
     let net = net.output("y1", &[1, 3, 3, 3, 3]).output("y2", &[1, 2, 2, 2, 2]).output("y3", &[1, 2, 5]);
-    let net = net.outputs("y4 y5", &[1, 1, 5, 7]).output("y6", &[1, 1, 2, 2]);
+    let net = net.outputs("y4 y5 y7", &[1, 1, 5, 7]).output("y6", &[1, 1, 2, 2]);
     net.typed("places", Type::Int64, &[1, 1, 2, 2]).0
 }
 

@@ -99,6 +99,8 @@ fn regions() -> Model {
     let model = add(model, "ConvTranspose", "x w b", "y1", &up);
     let model =
         add(model, "GridSample", "x grid", "y2", &[("mode", text("cubic")), ("padding_mode", text("reflection"))]);
+    let model =
+        add(model, "GridSample", "x grid", "y10", &[("mode", text("linear")), ("padding_mode", text("border"))]);
     let model = add(model, "DeformConv", "x plain offset b", "y3", &[]);
     let kernel = || ("kernel_shape", Ints(vec![2, 2]));
     let model = add(model, "LpPool", "x", "y4", &[kernel(), ("p", Int(3))]);
@@ -111,7 +113,7 @@ fn regions() -> Model {
     let model =
         model.ints("image", &[2], &[3, 3]).ints("block", &[2], &[2, 2]).input("blocks", Type::Float, &[1, 4, 4]);
     let model = add(model, "Col2Im", "blocks image block", "y9", &[]);
-    let model = output(output(model, "y1", &[1, 2, 8, 8]), "y2", &[1, 2, 2, 2]);
+    let model = output(output(output(model, "y1", &[1, 2, 8, 8]), "y2", &[1, 2, 2, 2]), "y10", &[1, 2, 2, 2]);
     let model = ["y3", "y4"].iter().fold(model, |model, name| output(model, name, &[1, 2, 3, 3]));
     let model = output(output(model, "y5", &[1, 2, 1, 1]), "y6", &[1, 2, 4, 4]);
     let model = ["y7", "y8"].iter().fold(model, |model, name| output(model, name, &[2, 2, 1, 2]));

@@ -1,5 +1,7 @@
 //! Operators that only move elements: of any type whose elements have bytes of their own.
 
+use byoc_plugin_api::{DType, Dim};
+
 use super::super::graph::Graph;
 use super::{axis, is_index, with};
 use crate::program::{Op, Step};
@@ -31,8 +33,41 @@ pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
             is_index(graph, step.input(1)?).then(|| with(step, Op::Gather { axis }, 2))
         }
         "Expand" => Some(with(step, Op::Expand, 1)),
+        "Where" => choose(graph, step),
+        "ScatterElements" if step.text("reduction", "none") == "none" => {
+            let axis = axis(step.int("axis", 0), rank)?;
+            (is_index(graph, step.input(1)?) && is_whole(graph, x)).then(|| with(step, Op::Scatter { axis }, 3))
+        }
+        "Pad" => pad(graph, step, rank),
         _ => None,
     }
+}
+
+/// Whether elements have a number of bytes that the kernels take.
+fn is_whole(graph: &Graph<'_>, value: usize) -> bool {
+    matches!(graph.values[value].dtype.element_bytes(), Some(1 | 2 | 4 | 8))
+}
+
+fn choose(graph: &Graph<'_>, step: &Step) -> Option<Step> {
+    let (condition, a, b, y) = (step.input(0)?, step.input(1)?, step.input(2)?, step.output(0)?);
+    let dtype = |value: usize| graph.values[value].dtype;
+    let fits = dtype(condition) == DType::Bool && [a, b].iter().all(|&value| dtype(value) == dtype(y));
+    (fits && is_whole(graph, y)).then(|| with(step, Op::Choose, 3))
+}
+
+/// Padding by one value. The widths may be known at the run only: shapes say how large the output is.
+fn pad(graph: &Graph<'_>, step: &Step, rank: usize) -> Option<Step> {
+    let (x, widths) = (step.input(0)?, step.input(1)?);
+    let mut axes: Vec<usize> = match step.input(3) {
+        Some(axes) => graph.ints(axes)?.into_iter().map(|value| axis(value, rank)).collect::<Option<_>>()?,
+        None => (0..rank).collect(),
+    };
+    let op = Op::Pad { axes: axes.clone() };
+    axes.sort_unstable();
+    axes.dedup();
+    let two_each = graph.shape(widths) == [Dim::Fixed(2 * axes.len())];
+    let fits = step.text("mode", "constant") == "constant" && graph.values[widths].dtype == DType::I64 && two_each;
+    (fits && is_whole(graph, x)).then(|| with(step, op, 3))
 }
 
 fn permutation(step: &Step, rank: usize) -> Option<Vec<usize>> {

@@ -11,6 +11,12 @@ pub(super) fn supports(p: &GemmParams) -> bool {
     p.b[0] == 1 || p.b[1] == 1
 }
 
+/// Rows of B that are added at a time when it is row-major.
+const AT_ONCE: usize = 8;
+
+/// Elements of B that stay in the first-level cache.
+const CACHED: usize = 4096;
+
 /// Columns summed at a time when B is row-major: a strip of C stays in the first-level cache.
 const STRIP: usize = 2048;
 
@@ -50,12 +56,25 @@ pub(super) fn run(threads: &Threads, p: &GemmParams, a: &[f32], b: &[f32], c: &m
 /// # Safety
 /// `c` is valid for the rows and columns of C, and is not accessed by anything else.
 pub(super) unsafe fn on_this_thread(isa: Isa, p: &GemmParams, a: &[f32], b: &[f32], c: *mut f32) {
-    for row in 0..p.m {
-        // SAFETY: the caller vouches for the rows of C.
-        let y = unsafe { std::slice::from_raw_parts_mut(c.add(row * p.c_row), p.n) };
-        let a = Vector { data: from(a, row * p.a[0]), stride: p.a[1] };
-        let line = Line { p, a, b, columns: 0..p.n };
-        dispatch(isa, Product { line: &line, y });
+    // Parts of B that stay in the cache until every row has met them. A sum over k stays in one order.
+    let (columns, inner) = match p.b[1] {
+        1 => (p.n, (CACHED / p.n.max(1)).next_multiple_of(AT_ONCE)),
+        _ => ((CACHED / p.k.max(1)).max(1), p.k),
+    };
+    for start in (0..p.n).step_by(columns.max(1)) {
+        let columns = start..(start + columns).min(p.n);
+        // Of no elements the sum is there, too.
+        for first in (0..p.k.max(1)).step_by(inner.max(1)) {
+            let part =
+                GemmParams { k: inner.min(p.k - first), beta: if first == 0 { p.beta } else { 1.0 }, ..p.clone() };
+            for row in 0..p.m {
+                // SAFETY: the caller vouches for the rows of C.
+                let y = unsafe { std::slice::from_raw_parts_mut(c.add(row * p.c_row + start), columns.len()) };
+                let a = Vector { data: from(a, row * p.a[0] + first * p.a[1]), stride: p.a[1] };
+                let line = Line { p: &part, a, b: from(b, first * p.b[0]), columns: columns.clone() };
+                dispatch(isa, Product { line: &line, y });
+            }
+        }
     }
 }
 
@@ -128,7 +147,6 @@ impl Line<'_> {
     /// The CPU has the features of `V`.
     #[inline(always)]
     unsafe fn add_rows<V: V16>(&self, first: usize, y: &mut [f32]) {
-        const AT_ONCE: usize = 8;
         let (k, row) = (self.p.k, self.p.b[0]);
         for k0 in (0..k).step_by(AT_ONCE) {
             let count = AT_ONCE.min(k - k0);
@@ -145,7 +163,7 @@ impl Line<'_> {
                 let width = (y.len() - j).min(16);
                 // SAFETY: the assertion covers `count` rows of `y.len()` columns.
                 unsafe {
-                    let mut sum = V::load_part(y.as_ptr().add(j), width, 0.0);
+                    let mut sum = V::load_up_to(y.as_ptr().add(j), width);
                     for (i, f) in factors.iter().enumerate() {
                         if i < count {
                             let from = rows.as_ptr().add(i * row + j);

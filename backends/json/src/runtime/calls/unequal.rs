@@ -28,7 +28,7 @@ impl<'p> Signature<'p> {
         let (&first, others) = shapes.split_first()?;
         let out = self.output(0).ok()?;
         match &self.step.op {
-            Op::Binary { .. } => others.iter().find_map(|&other| broadcast(first, other, out)),
+            Op::Binary { .. } | Op::Choose => others.iter().find_map(|&other| broadcast(first, other, out)),
             Op::Reference { op, .. } if broadcasts(op) => others.iter().find_map(|&other| broadcast(first, other, out)),
             Op::Concat { axis } => others.iter().find_map(|&other| alike(first, other, *axis)),
             Op::Gemm(gemm) => {
