@@ -70,7 +70,7 @@ impl ChooseParams {
     }
 
     /// Whether tensor 1 or 2 has an element for each of the output.
-    pub fn is_whole(&self, operand: usize) -> bool {
+    pub fn is_dense(&self, operand: usize) -> bool {
         self.lens[operand] == self.len
     }
 
@@ -112,7 +112,7 @@ pub fn choose<T: Copy + Send + Sync>(
     for (operand, choice) in [(1, yes), (2, no)] {
         assert!(match choice {
             Choice::Of(data) => data.len() == p.lens[operand],
-            Choice::Here => p.is_whole(operand),
+            Choice::Here => p.is_dense(operand),
         });
     }
     if y.is_empty() {
@@ -237,12 +237,12 @@ mod tests {
                 let mut y = vec![f32::NAN; len];
                 choose(&threads, &params, &condition, [Choice::Of(&yes), Choice::Of(&no)], &mut y);
                 assert_eq!(y, want, "{shapes:?}");
-                if params.is_whole(1) {
+                if params.is_dense(1) {
                     let mut y = yes.clone();
                     choose(&threads, &params, &condition, [Choice::Here, Choice::Of(&no)], &mut y);
                     assert_eq!(y, want, "{shapes:?} over the first");
                 }
-                if params.is_whole(2) {
+                if params.is_dense(2) {
                     let mut y = no.clone();
                     choose(&threads, &params, &condition, [Choice::Of(&yes), Choice::Here], &mut y);
                     assert_eq!(y, want, "{shapes:?} over the second");

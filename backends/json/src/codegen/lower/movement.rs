@@ -36,7 +36,7 @@ pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
         "Where" => choose(graph, step),
         "ScatterElements" if step.text("reduction", "none") == "none" => {
             let axis = axis(step.int("axis", 0), rank)?;
-            (is_index(graph, step.input(1)?) && is_whole(graph, x)).then(|| with(step, Op::Scatter { axis }, 3))
+            (is_index(graph, step.input(1)?) && fits_kernel(graph, x)).then(|| with(step, Op::Scatter { axis }, 3))
         }
         "Pad" => pad(graph, step, rank),
         _ => None,
@@ -44,7 +44,7 @@ pub(super) fn lower(graph: &Graph<'_>, step: &Step) -> Option<Step> {
 }
 
 /// Whether elements have a number of bytes that the kernels take.
-fn is_whole(graph: &Graph<'_>, value: usize) -> bool {
+fn fits_kernel(graph: &Graph<'_>, value: usize) -> bool {
     matches!(graph.values[value].dtype.element_bytes(), Some(1 | 2 | 4 | 8))
 }
 
@@ -52,7 +52,7 @@ fn choose(graph: &Graph<'_>, step: &Step) -> Option<Step> {
     let (condition, a, b, y) = (step.input(0)?, step.input(1)?, step.input(2)?, step.output(0)?);
     let dtype = |value: usize| graph.values[value].dtype;
     let fits = dtype(condition) == DType::Bool && [a, b].iter().all(|&value| dtype(value) == dtype(y));
-    (fits && is_whole(graph, y)).then(|| with(step, Op::Choose, 3))
+    (fits && fits_kernel(graph, y)).then(|| with(step, Op::Choose, 3))
 }
 
 /// Padding by one value. The widths may be known at the run only: shapes say how large the output is.
@@ -67,7 +67,7 @@ fn pad(graph: &Graph<'_>, step: &Step, rank: usize) -> Option<Step> {
     axes.dedup();
     let two_each = graph.shape(widths) == [Dim::Fixed(2 * axes.len())];
     let fits = step.text("mode", "constant") == "constant" && graph.values[widths].dtype == DType::I64 && two_each;
-    (fits && is_whole(graph, x)).then(|| with(step, op, 3))
+    (fits && fits_kernel(graph, x)).then(|| with(step, op, 3))
 }
 
 fn permutation(step: &Step, rank: usize) -> Option<Vec<usize>> {

@@ -42,7 +42,7 @@ pub(super) fn choose(signature: &Signature<'_>) -> Result<Ready, Error> {
     let params = ChooseParams::new(shapes, signature.output(0)?)
         .filter(|_| signature.input_value(0).is_some_and(|value| value.dtype == DType::Bool))
         .ok_or_else(|| bad_shapes(signature))?;
-    let in_place = [1, 2].into_iter().filter(|&operand| params.is_whole(operand)).collect();
+    let in_place = [1, 2].into_iter().filter(|&operand| params.is_dense(operand)).collect();
     Ok(Ready { sharing: Sharing { in_place, joins: false }, ..Ready::new(Choose { size, params }) })
 }
 
