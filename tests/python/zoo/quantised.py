@@ -28,11 +28,11 @@ SOURCES: dict[str, Callable[[Path], None]] = {
 
 
 def tasks() -> list[Task]:
-    """Gives two tasks for each model."""
+    """Gives three tasks for each model."""
     return [
         Task(f"quantised/{name}_{kind}", partial(fill, name, quantise))
         for name in SOURCES
-        for kind, quantise in (("qdq", static), ("dynamic", dynamic))
+        for kind, quantise in (("qdq", static), ("qdq_7_bits", partial(static, reduce_range=True)), ("dynamic", dynamic))
     ]
 
 
@@ -77,14 +77,15 @@ class Sample(CalibrationDataReader):
         return self.left.pop() if self.left else None
 
 
-def static(source: Path, target: Path, inputs: Arrays) -> None:
-    """Quantises activations by the ranges of the sample, and weights by channel."""
+def static(source: Path, target: Path, inputs: Arrays, *, reduce_range: bool = False) -> None:
+    """Quantises activations by the ranges of the sample, and weights by channel: to 7 bits where the range is reduced."""
     quantize_static(
         source,
         target,
         Sample(inputs),
         quant_format=QuantFormat.QDQ,
         per_channel=True,
+        reduce_range=reduce_range,
         activation_type=QuantType.QUInt8,
         weight_type=QuantType.QInt8,
     )

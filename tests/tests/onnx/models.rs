@@ -68,10 +68,12 @@ const SEEDED: [&str; 16] = [
 /// bytes of the weights the file may have, and how far the signal is above the noise in dB. Where two sides round a sum
 /// otherwise, an element may become its neighbour, and what follows with it: by that the reference kernels differ from the
 /// fast ones as much.
-const QUANTISED: [(&str, f64, f64); 10] = [
+const QUANTISED: [(&str, f64, f64); 12] = [
     ("mobilenet_v2_qdq", 1.01, 30.0),
+    ("mobilenet_v2_qdq_7_bits", 1.01, 30.0),
     ("mobilenet_v2_dynamic", 1.01, 30.0),
     ("resnet50_qdq", 1.01, 18.0),
+    ("resnet50_qdq_7_bits", 1.01, 18.0),
     ("resnet50_dynamic", 1.01, 30.0),
     ("bert_base_qdq", 1.01, 20.0),
     // 24.8 on a processor without VNNI, for which onnxruntime has other kernels, more than 25 on one with it.

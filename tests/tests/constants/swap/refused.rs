@@ -135,7 +135,8 @@ fn constants_that_decide_shapes_are_refused() {
             .node("Resize", &["x", "", "scales"], &["y"])
             .output("y", Type::Float, &[1, 1, 8, -1])
     };
-    refused(model(2.0), model(3.0), &format!("`scales`: it also went into the shapes of the model{COMPILE}"));
+    let message = "`scales`: it went into byoc_main_json_0, the shapes of the model";
+    refused(model(2.0), model(3.0), &format!("{message}{COMPILE}"));
     let model = |size: i64| {
         Model::default()
             .input("x", Type::Float, &[24])
