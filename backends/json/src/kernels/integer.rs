@@ -13,6 +13,7 @@ mod dot;
 mod finish;
 mod gather;
 mod linear;
+mod multiply;
 mod pack;
 #[cfg(target_arch = "x86_64")]
 mod pairs;
@@ -311,7 +312,7 @@ impl<R: Rows> Block<'_, R> {
             };
             // SAFETY: this task writes these rows and columns alone, and they are in C; an `Isa` that reaches the kernels was
             // checked against the CPU, and so was what dot products it has.
-            unsafe { tiles.run(self.dot, self.isa != Isa::Portable) };
+            unsafe { multiply::multiply(&tiles, self.dot, self.isa != Isa::Portable) };
         }
     }
 }

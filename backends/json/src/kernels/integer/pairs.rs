@@ -12,7 +12,7 @@ use super::tile::{MOST_ROWS, Tiles};
 use super::wide;
 
 /// # Safety
-/// As [`Tiles::run`]; the CPU has AVX2.
+/// As [`multiply`](super::multiply::multiply); the CPU has AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn run(tiles: &Tiles<'_>) {
     // SAFETY: the caller vouches for all of it.

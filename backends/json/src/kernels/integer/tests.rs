@@ -200,7 +200,7 @@ fn dot_products_are_alike() {
                     finish,
                 };
                 // SAFETY: the rows and columns are in `out`; the CPU has what is available.
-                unsafe { tiles.run(dot, isa != Isa::Portable) };
+                unsafe { multiply::multiply(&tiles, dot, isa != Isa::Portable) };
             }
             out
         };

@@ -1,4 +1,4 @@
-//! Rows of A times panels of B in tiles of six rows, exact in `i32`, and at once what follows it.
+//! What products of rows of A with panels of B read and write, in tiles of six rows.
 
 use super::dot::Dot;
 use super::finish::Finish;
@@ -29,31 +29,9 @@ pub(super) struct Tiles<'a> {
 }
 
 impl Tiles<'_> {
-    /// Computes and writes them.
-    ///
-    /// # Safety
-    /// The rows and columns of `finish` are in C, and nothing else accesses them; the CPU has what `dot` and `vectors` say.
-    pub(super) unsafe fn run(&self, dot: Dot, vectors: bool) {
-        self.check(dot);
-        match dot {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the lengths were checked above; the caller vouches for C and the CPU.
-            Dot::Wide if vectors => unsafe { super::wide::run(self) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Dot::Pairs => unsafe { super::pairs::run(self) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Dot::Vnni256 => unsafe { super::vnni::run256(self) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Dot::Vnni512 => unsafe { super::vnni::run512(self) },
-            // SAFETY: the caller vouches for C.
-            _ => unsafe { self.portable() },
-        }
-    }
-
-    fn check(&self, dot: Dot) {
+    /// # Panics
+    /// If a length is not what the dot products read.
+    pub(super) fn check(&self, dot: Dot) {
         let (rows, panels) = (self.finish.rows, self.finish.columns.len().div_ceil(PANEL));
         assert!(self.depth.is_multiple_of(DEPTH) && (1..=dot.panels()).contains(&panels));
         assert!(self.b.len() == panels * self.depth * PANEL);
@@ -75,11 +53,11 @@ impl Tiles<'_> {
         self.stats[panel].sums.map(|sum| sum * i32::from(self.zero))
     }
 
-    /// What the other instruction sets compute, by its definition.
+    /// What all instruction sets compute, by its definition: from 16 bits.
     ///
     /// # Safety
-    /// As [`Tiles::run`].
-    unsafe fn portable(&self) {
+    /// The rows and columns of `finish` are in C, and nothing else accesses them.
+    pub(super) unsafe fn portable(&self) {
         for index in 0..self.finish.rows {
             let mut product = [0i32; PANEL];
             let row = &self.wide[index * self.depth..][..self.depth];

@@ -44,7 +44,7 @@ unsafe fn panel<'a>(tiles: &Tiles<'a>, index: usize) -> Panel<'a> {
 /// One or two panels.
 ///
 /// # Safety
-/// As [`Tiles::run`]; the CPU has AVX-VNNI.
+/// As [`multiply`](super::multiply::multiply); the CPU has AVX-VNNI.
 #[target_feature(enable = "avx2,avxvnni")]
 pub(super) unsafe fn run256(tiles: &Tiles<'_>) {
     // SAFETY: the caller vouches for all of it.
@@ -91,7 +91,7 @@ unsafe fn tile256<const P: usize, const Q: usize>(tiles: &Tiles<'_>, panels: &[P
 /// One to four panels.
 ///
 /// # Safety
-/// As [`Tiles::run`]; the CPU has AVX512-VNNI.
+/// As [`multiply`](super::multiply::multiply); the CPU has AVX512-VNNI.
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
 pub(super) unsafe fn run512(tiles: &Tiles<'_>) {
     // SAFETY: the caller vouches for all of it.

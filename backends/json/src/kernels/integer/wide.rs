@@ -10,7 +10,7 @@ use super::pack::{DEPTH, PANEL};
 use super::tile::{MOST_ROWS, Tiles};
 
 /// # Safety
-/// As [`Tiles::run`]; the CPU has AVX2.
+/// As [`multiply`](super::multiply::multiply); the CPU has AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn run(tiles: &Tiles<'_>) {
     // SAFETY: the caller vouches for all of it.

@@ -1,0 +1,33 @@
+//! Rows of A times panels of B, exact in `i32`, and at once what follows: by the dot products that the CPU has.
+
+use super::dot::Dot;
+use super::tile::Tiles;
+#[cfg(target_arch = "x86_64")]
+use super::{pairs, vnni, wide};
+
+/// Computes and writes the tiles; `vectors` says whether the instruction set has any.
+///
+/// # Panics
+/// If a length is not what the dot products read.
+///
+/// # Safety
+/// The rows and columns of `finish` are in C, and nothing else accesses them; the CPU has what `dot` and `vectors` say.
+pub(super) unsafe fn multiply(tiles: &Tiles<'_>, dot: Dot, vectors: bool) {
+    tiles.check(dot);
+    match dot {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the lengths were checked above; the caller vouches for C and the CPU.
+        Dot::Wide if vectors => unsafe { wide::run(tiles) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Dot::Pairs => unsafe { pairs::run(tiles) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Dot::Vnni256 => unsafe { vnni::run256(tiles) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Dot::Vnni512 => unsafe { vnni::run512(tiles) },
+        // SAFETY: the caller vouches for C.
+        _ => unsafe { tiles.portable() },
+    }
+}
