@@ -1,4 +1,4 @@
-"""Models that onnxruntime's own tool quantised: static, in QDQ form with a scale for each channel, and dynamic.
+"""Models that onnxruntime's own tool quantised: static, in QDQ form with a scale for each channel, of 8 and of 7 bits, and dynamic.
 
 What is expected of them is what onnxruntime computes node by node: its optimised graphs round elsewhere.
 """
