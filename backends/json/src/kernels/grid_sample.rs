@@ -60,8 +60,8 @@ impl GridSampleParams {
         Some([product(&[self.n, self.channels, plane])?, places, product(&[self.n, self.channels, self.places])?])
     }
 
-    #[inline(always)]
     /// Pixels along an axis whose coordinate is `at`, and their weights.
+    #[inline(always)]
     fn taps(&self, axis: usize, at: f32) -> [(f64, Option<usize>); 2] {
         let size = self.size[axis];
         let (last, wide) = (size as f64 - 1.0, size as f32);
@@ -86,8 +86,8 @@ impl GridSampleParams {
         [(1.0 - x, self.pixel(axis, first)), (x, self.pixel(axis, first + 1.0))]
     }
 
-    #[inline(always)]
     /// The pixel at a whole coordinate.
+    #[inline(always)]
     fn pixel(&self, axis: usize, at: f64) -> Option<usize> {
         let last = self.size[axis].checked_sub(1)?;
         let inside = match self.beyond {
@@ -98,8 +98,8 @@ impl GridSampleParams {
         Some((inside.max(0.0) as usize).min(last))
     }
 
-    #[inline(always)]
     /// A place beyond the edges, reflected by them until it is between them.
+    #[inline(always)]
     fn reflected(&self, axis: usize, place: f64) -> f64 {
         let size = self.size[axis] as f64;
         let (low, high) = if self.align_corners { (0.0, size - 1.0) } else { (-0.5, size - 0.5) };

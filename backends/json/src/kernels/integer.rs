@@ -152,7 +152,7 @@ pub fn product(
     }
     let wanted = threads.count().min(shape.m.saturating_mul(shape.n).saturating_mul(shape.k).div_ceil(128 << 10));
     let (units, tiles) = (shape.n.div_ceil(UNIT), shape.m.div_ceil(MOST_ROWS));
-    // Rows are widened, and B is packed where it is not, by each thread that needs them.
+    // Rows are gathered, and B is packed where it is not, by each thread that needs them.
     let (columns, rows) = grid(wanted, 1, units, tiles, shape.n >= 4 * shape.m);
     let (total, tasks) = (columns * rows, threads.count().min(columns * rows));
     let known = matches!(b, Right::Packed(_, stats) if !stats.is_empty());

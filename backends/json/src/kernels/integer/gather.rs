@@ -145,9 +145,10 @@ impl Kernel for Sums<'_> {
 
     #[inline(always)]
     unsafe fn run<V: V16>(self) {
-        let zeros = self.k as i32 * self.zero;
+        let zeros = (self.k as i32).wrapping_mul(self.zero);
         for (row, sum) in self.rows.chunks_exact(self.depth).zip(self.sums) {
-            *sum = row[..self.k].iter().map(|&byte| i32::from(byte)).sum::<i32>() - zeros;
+            let total = row[..self.k].iter().fold(0i32, |sum, &byte| sum.wrapping_add(i32::from(byte)));
+            *sum = total.wrapping_sub(zeros);
         }
     }
 }

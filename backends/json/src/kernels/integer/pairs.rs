@@ -8,7 +8,7 @@ use std::arch::x86_64::{
 
 use super::avx2::Panel;
 use super::pack::{DEPTH, PANEL};
-use super::tile::{MOST_ROWS, Tiles};
+use super::tile::{MOST_ROWS, Tiles, each_tile};
 use super::wide;
 
 /// # Safety
@@ -18,20 +18,7 @@ pub(super) unsafe fn run(tiles: &Tiles<'_>) {
     // SAFETY: the caller vouches for all of it.
     unsafe {
         let panels = [Panel::new(&tiles.finish, [0; PANEL]), Panel::new(&tiles.finish, tiles.taken(0))];
-        let rows = tiles.finish.rows;
-        let mut row = 0;
-        while row + MOST_ROWS <= rows {
-            tile::<MOST_ROWS>(tiles, &panels, row);
-            row += MOST_ROWS;
-        }
-        match rows - row {
-            0 => {}
-            1 => tile::<1>(tiles, &panels, row),
-            2 => tile::<2>(tiles, &panels, row),
-            3 => tile::<3>(tiles, &panels, row),
-            4 => tile::<4>(tiles, &panels, row),
-            _ => tile::<5>(tiles, &panels, row),
-        }
+        each_tile!(tiles.finish.rows, tile, tiles, &panels);
     }
 }
 

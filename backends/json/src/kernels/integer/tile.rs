@@ -8,9 +8,32 @@ use super::stats::PanelStats;
 /// Rows of a tile.
 pub(super) const MOST_ROWS: usize = 6;
 
+/// Calls `$tile::<P>(.., row)` for all rows, [`MOST_ROWS`] at a time and then what is left.
+#[cfg(target_arch = "x86_64")]
+macro_rules! each_tile {
+    ($rows:expr, $tile:ident $(::<$wide:literal>)?, $($argument:expr),+) => {{
+        let rows = $rows;
+        let mut row = 0;
+        while row + super::tile::MOST_ROWS <= rows {
+            $tile::<{ super::tile::MOST_ROWS } $(, $wide)?>($($argument),+, row);
+            row += super::tile::MOST_ROWS;
+        }
+        match rows - row {
+            0 => {}
+            1 => $tile::<1 $(, $wide)?>($($argument),+, row),
+            2 => $tile::<2 $(, $wide)?>($($argument),+, row),
+            3 => $tile::<3 $(, $wide)?>($($argument),+, row),
+            4 => $tile::<4 $(, $wide)?>($($argument),+, row),
+            _ => $tile::<5 $(, $wide)?>($($argument),+, row),
+        }
+    }};
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use each_tile;
+
 /// Rows of A times panels of B.
 pub(super) struct Tiles<'a> {
-    /// Rows of `depth` elements; those of [`Dot::Wide`] are not looked at.
+    /// Rows of `depth` elements; [`Dot::Wide`] does without.
     pub(super) bytes: &'a [u8],
     /// The same without their zero point; empty where the dot products do without.
     pub(super) wide: &'a [i16],
@@ -50,7 +73,7 @@ impl Tiles<'_> {
 
     /// What the zero point of A takes off the columns of a panel whose products are those of bytes.
     pub(super) fn taken(&self, panel: usize) -> [i32; PANEL] {
-        self.stats[panel].sums.map(|sum| sum * i32::from(self.zero))
+        self.stats[panel].sums.map(|sum| sum.wrapping_mul(i32::from(self.zero)))
     }
 
     /// What all instruction sets compute, by its definition: from 16 bits.

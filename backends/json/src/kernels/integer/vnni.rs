@@ -8,27 +8,7 @@ use std::arch::x86_64::{
 
 use super::avx2::Panel;
 use super::pack::{DEPTH, PANEL};
-use super::tile::{MOST_ROWS, Tiles};
-
-/// Calls a tile for all rows, six at a time.
-macro_rules! all_rows {
-    ($tiles:ident, $panels:ident, $tile:ident, $wide:literal) => {{
-        let rows = $tiles.finish.rows;
-        let mut row = 0;
-        while row + MOST_ROWS <= rows {
-            $tile::<MOST_ROWS, $wide>($tiles, &$panels, row);
-            row += MOST_ROWS;
-        }
-        match rows - row {
-            0 => {}
-            1 => $tile::<1, $wide>($tiles, &$panels, row),
-            2 => $tile::<2, $wide>($tiles, &$panels, row),
-            3 => $tile::<3, $wide>($tiles, &$panels, row),
-            4 => $tile::<4, $wide>($tiles, &$panels, row),
-            _ => $tile::<5, $wide>($tiles, &$panels, row),
-        }
-    }};
-}
+use super::tile::{Tiles, each_tile};
 
 /// Of several panels, the one at `index`; the last one stands in for those that there are not.
 ///
@@ -51,8 +31,8 @@ pub(super) unsafe fn run256(tiles: &Tiles<'_>) {
     unsafe {
         let panels = [panel(tiles, 0), panel(tiles, 1)];
         match tiles.stats.len() {
-            1 => all_rows!(tiles, panels, tile256, 1),
-            _ => all_rows!(tiles, panels, tile256, 2),
+            1 => each_tile!(tiles.finish.rows, tile256::<1>, tiles, &panels),
+            _ => each_tile!(tiles.finish.rows, tile256::<2>, tiles, &panels),
         }
     }
 }
@@ -98,8 +78,8 @@ pub(super) unsafe fn run512(tiles: &Tiles<'_>) {
     unsafe {
         let panels = [panel(tiles, 0), panel(tiles, 1), panel(tiles, 2), panel(tiles, 3)];
         match tiles.stats.len() {
-            1 | 2 => all_rows!(tiles, panels, tile512, 1),
-            _ => all_rows!(tiles, panels, tile512, 2),
+            1 | 2 => each_tile!(tiles.finish.rows, tile512::<1>, tiles, &panels),
+            _ => each_tile!(tiles.finish.rows, tile512::<2>, tiles, &panels),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::arch::x86_64::{
 
 use super::avx2::Panel;
 use super::pack::{DEPTH, PANEL};
-use super::tile::{MOST_ROWS, Tiles};
+use super::tile::{Tiles, each_tile};
 
 /// # Safety
 /// As [`multiply`](super::multiply::multiply); the CPU has AVX2.
@@ -16,24 +16,22 @@ pub(super) unsafe fn run(tiles: &Tiles<'_>) {
     // SAFETY: the caller vouches for all of it.
     unsafe {
         let panel = Panel::new(&tiles.finish, [0; PANEL]);
-        let rows = tiles.finish.rows;
-        let mut row = 0;
-        while row + MOST_ROWS <= rows {
-            panel.write(row, sums::<MOST_ROWS>(tiles, row));
-            row += MOST_ROWS;
-        }
-        match rows - row {
-            0 => {}
-            1 => panel.write(row, sums::<1>(tiles, row)),
-            2 => panel.write(row, sums::<2>(tiles, row)),
-            3 => panel.write(row, sums::<3>(tiles, row)),
-            4 => panel.write(row, sums::<4>(tiles, row)),
-            _ => panel.write(row, sums::<5>(tiles, row)),
-        }
+        each_tile!(tiles.finish.rows, tile, tiles, &panel);
     }
 }
 
-/// Rows `row` to `row + P`. Sums of two products of `i16` are exact in `i32`: the elements of A are at most 255, those of B 128.
+/// Rows `row` to `row + P`.
+///
+/// # Safety
+/// As [`run`], for rows that there are.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn tile<const P: usize>(tiles: &Tiles<'_>, panel: &Panel<'_>, row: usize) {
+    // SAFETY: the caller vouches for the rows.
+    unsafe { panel.write(row, sums::<P>(tiles, row)) };
+}
+
+/// The sums of rows `row` to `row + P`. Sums of two products of `i16` are exact in `i32`: the elements of A are at most 255, those of B 128.
 ///
 /// # Safety
 /// There are these rows in `tiles.wide`; the CPU has AVX2.
