@@ -253,6 +253,20 @@ fn windows(image: &Image<'_>, images: usize) -> Vec<Vec<i32>> {
     rows
 }
 
+/// A convolution with packed filters, of which something is known or nothing.
+fn convolved(name: &str, image: &Image<'_>, (packed, shape): (&[i8], Shape), sums: &[i32]) {
+    let e = Epilogue::default();
+    for threads in configurations() {
+        let scratch = scratch_len(&shape, true, threads.count()).expect("countable");
+        for known in [&[][..], &stats(threads.isa(), packed, shape.k)] {
+            check(&format!("{name} {:?}", threads.isa()), sums, &e, shape.n, |out| {
+                let b = Right::Packed(packed, known);
+                product(&threads, shape, image, b, out, &e, &mut vec![f32::NAN; scratch]);
+            });
+        }
+    }
+}
+
 #[test]
 fn convolutions_are_exact() {
     for (channels, out) in [(1, [4, 8]), (3, [4, 8]), (12, [4, 8]), (16, [6, 17])] {
@@ -266,23 +280,7 @@ fn convolutions_are_exact() {
             let shape = Shape { m, n, k };
             let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
             pack(k, n, &b, [1, k], Byte::I8, &mut packed);
-            for threads in configurations() {
-                let scratch = scratch_len(&shape, true, threads.count()).expect("countable");
-                for known in [&[][..], &stats(threads.isa(), &packed, k)] {
-                    check(&format!("{channels} {byte:?} {:?}", threads.isa()), &sums, &Epilogue::default(), n, |out| {
-                        let mut scratch = vec![f32::NAN; scratch];
-                        product(
-                            &threads,
-                            shape,
-                            &image,
-                            Right::Packed(&packed, known),
-                            out,
-                            &Epilogue::default(),
-                            &mut scratch,
-                        );
-                    });
-                }
-            }
+            convolved(&format!("{channels} {byte:?}"), &image, (&packed, shape), &sums);
         }
     }
 }
@@ -301,23 +299,7 @@ fn windows_of_many_pieces_are_exact() {
         let mut packed = vec![1i8; packed_len(k, n).expect("countable")];
         pack(k, n, &b, [1, k], Byte::I8, &mut packed);
         let shape = Shape { m, n, k };
-        for threads in configurations() {
-            let scratch = scratch_len(&shape, true, threads.count()).expect("countable");
-            for known in [&[][..], &stats(threads.isa(), &packed, k)] {
-                check(&format!("{kernel:?} {:?}", threads.isa()), &sums, &Epilogue::default(), n, |out| {
-                    let mut scratch = vec![f32::NAN; scratch];
-                    product(
-                        &threads,
-                        shape,
-                        &image,
-                        Right::Packed(&packed, known),
-                        out,
-                        &Epilogue::default(),
-                        &mut scratch,
-                    );
-                });
-            }
-        }
+        convolved(&format!("{kernel:?}"), &image, (&packed, shape), &sums);
     }
 }
 
