@@ -105,7 +105,7 @@ pub(crate) fn find(path: &Path, places: &Plugins) -> Result<Compiled> {
     if error.code != Code::DamagedArtifact || path.extension().is_none() || has_extension(path, "byoc") {
         return Err(error);
     }
-    let registry = compile_request::isolated_registry(places)?;
+    let registry = compile_request::isolated_registry(places, &[])?;
     match open_file(path, &registry)? {
         Some(opened) => Ok(Compiled::File(Box::new(opened))),
         None => Err(with_extensions(error, &registry)),
@@ -142,7 +142,7 @@ pub(crate) fn open(execution: &Execution, digests: Digests) -> Result<Opened> {
         if execution.verify_digests {
             return no_digests("a model");
         }
-        let registry = compile_request::isolated_registry(&execution.plugins)?;
+        let registry = compile_request::isolated_registry(&execution.plugins, &execution.backends.backend)?;
         let sources = vec![("main".to_owned(), execution.file.clone())];
         let (_, run_options) = registry.part_settings(&execution.backends.backend_opt);
         let request = compile_request::request(&registry, &execution.backends, sources, &execution.shapes)?;

@@ -3,8 +3,10 @@
 mod bench;
 mod check;
 mod compile;
+mod completions;
 mod explain;
 mod inspect;
+mod man;
 mod plugin;
 mod quickstart;
 mod repro;
@@ -52,4 +54,6 @@ verbs! {
     #[command(subcommand)]
     Plugin: plugin,
     Quickstart: quickstart,
+    Completions: completions,
+    Man: man,
 }

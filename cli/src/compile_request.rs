@@ -11,7 +11,7 @@ use byoc_core::onnx::{ImportOptions, REPRO_BACKEND, REPRO_OPTIONS, file_info};
 use byoc_core::plugin::{Isolation, Registry, SearchPath, Selected};
 
 use crate::args::{Backends, ModelArg, Plugins, Shapes};
-use crate::embed;
+use crate::{embed, report};
 
 /// The argument that makes this program a worker. No user writes it.
 pub(crate) const WORKER: &str = "__worker";
@@ -45,10 +45,29 @@ fn backends_of(artifact: &Artifact) -> Vec<String> {
     names
 }
 
-/// Every backend that can be found, each plugin in a worker: for compiling and descriptions.
-pub(crate) fn isolated_registry(places: &Plugins) -> Result<Registry> {
-    let isolation = isolation(places)?;
-    Registry::discover(&search(places), &embed::backends(), isolation.as_ref())
+/// Every backend that can be found, each plugin in a worker: for compiling and descriptions. What is beside the program is
+/// not looked through: of it there are those that are `wanted` by name.
+pub(crate) fn isolated_registry(places: &Plugins, wanted: &[String]) -> Result<Registry> {
+    let (search, isolation) = (search(places), isolation(places)?);
+    tell(&search);
+    let mut registry = Registry::discover(&search, &embed::backends(), isolation.as_ref())?;
+    registry.add_from_beside(&search, wanted, isolation.as_ref());
+    Ok(registry)
+}
+
+/// Says where plugins are looked for, if that is wanted.
+fn tell(search: &SearchPath) {
+    if !report::verbose() {
+        return;
+    }
+    let told = |path: &Path, kind: &str| {
+        let absent = if path.exists() { "" } else { " (not there)" };
+        report::note(&format!("plugins: {kind} '{}'{absent}", path.display()));
+    };
+    search.files.iter().for_each(|path| told(path, "the file"));
+    search.dirs.iter().for_each(|path| told(path, "the folder"));
+    search.beside.iter().for_each(|path| told(path, "beside the program, those that are named, in"));
+    search.ignored.iter().for_each(|path| told(path, "passed over, for BYOC_PLUGIN_PATH takes absolute paths:"));
 }
 
 /// The backends that are part of the program: no plugin is looked for.

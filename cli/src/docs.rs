@@ -12,7 +12,6 @@ use byoc_core::ops::control::CONTROL;
 use byoc_core::ops::lists::LISTS;
 use byoc_core::ops::{self, DOMAINS, Domain, OPS, OpDef, Reason};
 use byoc_plugin_api::DType;
-use clap::CommandFactory;
 
 /// The notice at the start of a generated page whose texts are in `source`.
 fn generated(source: &str) -> String {
@@ -21,7 +20,7 @@ fn generated(source: &str) -> String {
 
 /// `docs/cli.md`.
 fn cli() -> String {
-    let mut command = crate::args::Cli::command().term_width(100).disable_help_subcommand(true);
+    let mut command = crate::args::command().term_width(100).disable_help_subcommand(true);
     // Usage lines begin with the whole command, as in `byoc plugin list`.
     command.build();
     let generated = generated("cli/src/commands` and `cli/src/args");
@@ -281,5 +280,5 @@ fn the_operator_reference_is_up_to_date() {
 
 #[test]
 fn flags_are_consistent() {
-    crate::args::Cli::command().debug_assert();
+    crate::args::command().debug_assert();
 }

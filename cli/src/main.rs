@@ -16,7 +16,7 @@ mod report;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use byoc_core::diagnostic::Diagnostic;
 
 fn main() -> ExitCode {
     cut_file::watch();
@@ -25,9 +25,16 @@ fn main() -> ExitCode {
     }
     // Its message is part of the one-line error.
     byoc_core::plugin::quiet_panics();
-    let cli = args::Cli::parse();
-    cli.command.run().unwrap_or_else(|diagnostic| {
+    if std::env::args_os().any(|argument| argument == "--json") {
+        report::errors_as_json();
+    }
+    args::parse().and_then(run).unwrap_or_else(|diagnostic| {
         report::error(&diagnostic);
         ExitCode::from(diagnostic.code.exit())
     })
+}
+
+fn run(args::Cli { command, terminal }: args::Cli) -> Result<ExitCode, Diagnostic> {
+    terminal.use_it();
+    command.run()
 }

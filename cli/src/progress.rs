@@ -1,6 +1,5 @@
 //! A progress line on stderr: only on a terminal, and only once it takes over half a second.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -28,7 +27,6 @@ pub(crate) struct Progress {
     kept: Option<String>,
     keep_text_of: Option<Stage>,
     warns: bool,
-    logs: bool,
 }
 
 /// The files in `folder` that hold the text forms of the stages.
@@ -45,7 +43,7 @@ impl Progress {
     /// Starts the clock. Text forms of stages go to the folder `dump`.
     pub(crate) fn new(dump: Option<PathBuf>) -> Progress {
         let bar = ProgressBar::hidden();
-        let (done, waiter) = match std::io::stderr().is_terminal() {
+        let (done, waiter) = match report::shows_progress() {
             true => {
                 let (bar, (done, wait)) = (bar.clone(), mpsc::channel());
                 let show = move || {
@@ -58,18 +56,12 @@ impl Progress {
             }
             false => (None, None),
         };
-        Progress { bar, done, waiter, dump, failed: None, kept: None, keep_text_of: None, warns: true, logs: false }
+        Progress { bar, done, waiter, dump, failed: None, kept: None, keep_text_of: None, warns: true }
     }
 
     /// Keeps the text form of `stage` for [`Progress::text`].
     pub(crate) fn keep_text(mut self, stage: Option<Stage>) -> Progress {
         self.keep_text_of = stage;
-        self
-    }
-
-    /// Shows what backends log, if that is wanted.
-    pub(crate) fn with_log(mut self, logs: bool) -> Progress {
-        self.logs = logs;
         self
     }
 
@@ -123,7 +115,7 @@ impl Observer for Progress {
     }
 
     fn log(&mut self, backend: &str, line: &str) {
-        if self.logs {
+        if report::verbose() {
             self.bar.suspend(|| report::note(&format!("{backend}: {line}")));
         }
     }

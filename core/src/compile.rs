@@ -18,7 +18,7 @@ use crate::calibrate::{self, Dataset, Event, Observations, Setting};
 use crate::codegen::{self, Failure, Generated};
 use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
 use crate::ir::{CustomOperators, Model};
-use crate::onnx::ImportOptions;
+use crate::onnx::{self, ImportOptions};
 use crate::overwrite::{self, Input};
 use crate::ownership::{self, SettleOptions, Settled, Storage};
 use crate::partition::{self, NodeRow, Partitioned};
@@ -194,6 +194,16 @@ pub fn compile_until(request: &Request, last: Stage, observer: &mut dyn Observer
 pub fn explain(request: &Request, observer: &mut dyn Observer) -> Result<Vec<NodeRow>> {
     let partitioned = partitioned(request, observer)?;
     Ok(partition::explain(&partitioned, &request.backends))
+}
+
+/// The same of a model with operators that neither core nor a backend of the list knows, for which [`explain`] is an error:
+/// types are not known behind such a node, so no backend is asked about any.
+pub fn nodes_of_unknown(request: &Request) -> Result<Vec<NodeRow>> {
+    let known = request.custom_operators();
+    let sources: Vec<_> = request.sources.iter().map(|(name, path)| (name.clone(), path.as_path())).collect();
+    let model = onnx::import(&sources, &request.import, &CustomOperators::any())?;
+    let backends: Vec<_> = request.backends.iter().map(Selected::name).collect();
+    Ok(partition::nodes_of_unknown(&model, &known, &backends))
 }
 
 /// Writes the region of that symbol as an ONNX model to `output`: what its backend's maker needs to reproduce

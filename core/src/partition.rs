@@ -21,6 +21,7 @@ use self::choose::BackendPatterns;
 use self::groups::Groups;
 use self::outline::{Naming, Uses};
 pub(crate) use self::report::untaken_calls;
+pub(crate) use self::report::nodes_of_unknown;
 pub use self::report::{Attempt, NodeRow, Outcome, explain};
 use crate::constants::ConstantRef;
 use crate::diagnostic::{Code, Diagnostic, Result};

@@ -2,6 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::embed;
+
+/// What users call the backend for the host.
+const CPU: &str = "cpu";
+
 /// A model file, with the name of its entry where the user gives one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelArg {
@@ -17,14 +22,26 @@ pub(crate) fn backend_option(text: &str) -> Result<(String, String), String> {
         .split_once('=')
         .filter(|(key, _)| key.split_once('.').is_some_and(|(backend, key)| !backend.is_empty() && !key.is_empty()));
     let (key, value) = pair.ok_or("expected NAME.KEY=VALUE, such as gpu.arch=sm_90a")?;
-    Ok((key.into(), value.into()))
+    let key = match key.split_once('.') {
+        Some((name, key)) => format!("{}.{key}", backend(name)?),
+        None => key.to_owned(),
+    };
+    Ok((key, value.into()))
+}
+
+/// Parses the name of a backend: [`CPU`] is the embedded one for the host, whatever it is called.
+pub(crate) fn backend(text: &str) -> Result<String, String> {
+    match text {
+        CPU => embed::default_backend().map_err(|error| error.message),
+        name => Ok(name.to_owned()),
+    }
 }
 
 /// Parses one `--require` into (backend, operator pattern).
 pub(crate) fn require(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(backend, pattern)| !backend.is_empty() && !pattern.is_empty());
     let (backend, pattern) = pair.ok_or("expected NAME=PATTERN, such as 'gpu=Conv*'")?;
-    Ok((backend.into(), pattern.into()))
+    Ok((self::backend(backend)?, pattern.into()))
 }
 
 /// Parses one model. What is before the first equals sign is a name if it looks like one, else part of the path.
@@ -56,6 +73,15 @@ mod tests {
         for text in ["gpu.arch", "arch=4", ".arch=4", "gpu.=4"] {
             assert_eq!(backend_option(text), Err("expected NAME.KEY=VALUE, such as gpu.arch=sm_90a".into()), "{text}");
         }
+    }
+
+    #[test]
+    fn the_host_has_a_name_of_its_own() {
+        let host = embed::default_backend().expect("there is one");
+        assert_eq!(backend("cpu"), Ok(host.clone()));
+        assert_eq!(backend("gpu"), Ok("gpu".into()));
+        assert_eq!(backend_option("cpu.a=b"), Ok((format!("{host}.a"), "b".into())));
+        assert_eq!(require("cpu=Conv"), Ok((host, "Conv".into())));
     }
 
     #[test]

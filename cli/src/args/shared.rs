@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser as _;
 use byoc_core::runtime::{DeviceName, Queueing};
 use byoc_tools::fill::Fill;
 use byoc_tools::inputs::{self, OpenSizes, Source};
@@ -17,7 +18,7 @@ pub(crate) struct Plugins {
     #[arg(long, value_name = "PATH")]
     pub(crate) plugin: Vec<PathBuf>,
     /// A folder of plugins (repeatable), before BYOC_PLUGIN_PATH, the user's plugin folder and the program's own
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder())]
     pub(crate) plugin_dir: Vec<PathBuf>,
     /// Compile in this process and not in a worker process for each plugin; for debugging a plugin
     #[arg(long)]
@@ -34,12 +35,20 @@ pub(crate) struct Plugins {
     pub(crate) plugin_output: u64,
 }
 
+/// Parses a folder that is there.
+fn folder() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
+    clap::builder::PathBufValueParser::new().try_map(|path| match path.is_dir() {
+        true => Ok(path),
+        false => Err("there is no such folder"),
+    })
+}
+
 /// Which backends may take nodes.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Backends")]
 pub(crate) struct Backends {
-    /// Backends, the most wanted first (repeatable) [default: the embedded host backend]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    /// Backends, the most wanted first (repeatable); `cpu` is the embedded one for the host [default: cpu]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = name_value::backend)]
     pub(crate) backend: Vec<String>,
     /// An option of a backend (repeatable); see `byoc plugin info NAME`
     #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]

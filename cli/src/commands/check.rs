@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::args::{Plugins, name_value};
 use crate::artifact::Compared;
-use crate::report::{self, Table};
+use crate::report::{self, Table, Tone};
 use crate::{artifact, compile_request};
 
 /// Whether a region can run here.
@@ -118,7 +118,7 @@ fn devices(args: &Args) -> Result<Vec<DeviceCheck>> {
     if args.device.is_empty() {
         return Ok(Vec::new());
     }
-    let registry = compile_request::isolated_registry(&args.places)?;
+    let registry = compile_request::isolated_registry(&args.places, &[])?;
     let settings = artifact::run_options(&registry, &args.backend_opt)?;
     let open = |name: &DeviceName| {
         let device = Device::open(name, &registry, &|backend| backend.run_options(&settings))?;
@@ -225,8 +225,18 @@ fn entries(artifact: &Artifact, registry: &Registry, options: &LoadOptions) -> V
     artifact.manifest().callable().map(load).collect()
 }
 
+/// The colour of a verdict.
+fn tone(verdict: &str) -> Option<Tone> {
+    Some(match verdict {
+        "OPTIMAL" => Tone::Good,
+        "UNSUPPORTED" => Tone::Bad,
+        _ => Tone::Warning,
+    })
+}
+
 fn text(file: &FileCheck) -> String {
-    let mut table = Table::new(&["region", "backend", "verdict", "reason"]);
+    let table = Table::new(&["region", "backend", "verdict", "reason"]);
+    let mut table = table.tone("verdict", tone);
     for region in &file.regions {
         let reason = region.reason.as_deref().unwrap_or_default();
         table.row([&region.symbol, &region.backend, region.verdict.text(), reason]);

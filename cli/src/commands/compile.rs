@@ -115,9 +115,6 @@ struct Debugging {
     /// Print the text form of the stage to stop after
     #[arg(long, requires = "stop_after")]
     print: bool,
-    /// Show what backends log while they generate code
-    #[arg(long)]
-    verbose: bool,
     /// Write the text form of every stage into this folder
     #[arg(long, value_name = "DIR")]
     dump_ir: Option<PathBuf>,
@@ -144,7 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let output = args.output.as_deref().ok_or_else(|| {
         Diagnostic::new(Code::Usage, "the stage 'artifact' writes a file").hint("Name it with --output FILE")
     })?;
-    let mut progress = Progress::new(args.debug.dump_ir.clone()).with_log(args.debug.verbose);
+    let mut progress = Progress::new(args.debug.dump_ir.clone());
     let done = compile(&request, output, &mut progress);
     progress.check()?;
     done?;
@@ -158,7 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn request(args: &Args) -> Result<Request> {
-    let registry = compile_request::isolated_registry(&args.plugins)?;
+    let registry = compile_request::isolated_registry(&args.plugins, &args.backends.backend)?;
     let sources = compile_request::sources(&args.models);
     let mut request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
     request.import.no_mmap = args.no_mmap;
@@ -178,7 +175,7 @@ fn request(args: &Args) -> Result<Request> {
 
 fn stop_after(args: &Args, request: &Request, stage: Stage) -> Result<()> {
     let keep = args.debug.print.then_some(stage);
-    let mut progress = Progress::new(args.debug.dump_ir.clone()).with_log(args.debug.verbose).keep_text(keep);
+    let mut progress = Progress::new(args.debug.dump_ir.clone()).keep_text(keep);
     let done = compile_until(request, stage, &mut progress);
     progress.check()?;
     done?;

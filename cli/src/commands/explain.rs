@@ -1,23 +1,39 @@
-//! `byoc explain`: for each node the backend that takes it, and the refusals of the others.
+//! `byoc explain`: which backend takes how much of a model, and why the others do not; node by node where that is wanted.
+
+mod rows;
+mod summary;
 
 use std::process::ExitCode;
 
-use byoc_core::compile::explain;
-use byoc_core::diagnostic::Result;
+use byoc_core::compile::{Request, explain, nodes_of_unknown};
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::partition::NodeRow;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use self::summary::Summary;
 use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value};
 use crate::compile_request;
 use crate::progress::Progress;
-use crate::report::{self, Table, count};
+use crate::report;
 
-/// Show for each node of a model which backend takes it, and why the others do not
+/// Show which backend takes which nodes of a model, and why the others do not
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Models
     #[arg(required = true, value_name = "[NAME=]MODEL.onnx", value_parser = name_value::model)]
     models: Vec<ModelArg>,
+    /// Show every node
+    #[arg(long)]
+    nodes: bool,
+    /// Show the nodes that a backend refused
+    #[arg(long)]
+    refused: bool,
+    /// Show the nodes of this operator (repeatable), such as Conv or com.acme.Scale
+    #[arg(long, value_name = "OPERATOR")]
+    op: Vec<String>,
+    /// Show the nodes of this region (repeatable)
+    #[arg(long, value_name = "SYMBOL")]
+    region: Vec<String>,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -32,114 +48,58 @@ pub(crate) struct Args {
     shapes: Shapes,
 }
 
-/// Runs the verb.
+/// Runs the verb. Its exit code is that of a compile where no backend takes a node.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let registry = compile_request::isolated_registry(&args.plugins)?;
+    let registry = compile_request::isolated_registry(&args.plugins, &args.backends.backend)?;
     let sources = compile_request::sources(&args.models);
     let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
-    let rows = explain(&request, &mut Progress::new(None))?;
+    let rows = explained(&request)?;
+    let shown = selected(args, &rows)?;
+    let summary = Summary::of(&rows);
     if args.json {
-        report::print_json(&json(&rows))?;
+        report::print_json(&json!({
+            "nodes": shown.iter().map(|row| rows::json(row)).collect::<Vec<_>>(),
+            "backends": summary.shares,
+            "reasons": summary.reasons,
+            "regions": summary.regions,
+        }))?;
+    } else if args.nodes || args.refused || !args.op.is_empty() || !args.region.is_empty() {
+        report::print(&rows::text(&shown, &summary))?;
     } else {
-        report::print(&text(&rows))?;
+        report::print(&summary.text())?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(Code::NoBackend.exit()) })
 }
 
-/// How many regions and nodes each backend has, in order of appearance; `None` for those that no backend takes. What was
-/// expanded is no node any more, and what core runs itself is in no region.
-fn counts(rows: &[NodeRow]) -> Vec<(Option<&str>, usize, usize)> {
-    let mut counts: Vec<(Option<&str>, Vec<&str>, usize)> = Vec::new();
-    for row in rows.iter().filter(|row| !row.expanded && !row.control) {
-        let (region, backend) = match &row.taken {
-            Some((region, backend)) => (Some(region.as_str()), Some(backend.as_str())),
-            None => (None, None),
-        };
-        let at = counts.iter().position(|(known, ..)| *known == backend).unwrap_or_else(|| {
-            counts.push((backend, Vec::new(), 0));
-            counts.len() - 1
-        });
-        let (_, regions, nodes) = &mut counts[at];
-        *nodes += 1;
-        if let Some(region) = region.filter(|region| !regions.contains(region)) {
-            regions.push(region);
+/// The rows. Of a model with operators that nobody knows there is less to say: that is said.
+fn explained(request: &Request) -> Result<Vec<NodeRow>> {
+    let mut progress = Progress::new(None);
+    match explain(request, &mut progress) {
+        Err(error) if error.code == Code::UnknownOperator => {
+            let rows = nodes_of_unknown(request)?;
+            report::warning(&error);
+            Ok(rows)
         }
+        rows => rows,
     }
-    counts.into_iter().map(|(backend, regions, nodes)| (backend, regions.len(), nodes)).collect()
 }
 
-fn text(rows: &[NodeRow]) -> String {
-    let several = rows.iter().any(|row| row.entry != rows[0].entry);
-    let mut table = Table::new(&["node", "operator", "backend", "region", "not taken by"]);
-    for row in rows {
-        let (region, backend) = match &row.taken {
-            // Core runs it, and it has no bodies.
-            Some((region, backend)) if region.is_empty() => ("-", backend.as_str()),
-            Some((region, backend)) => (region.as_str(), backend.as_str()),
-            None if row.expanded => ("-", "expanded"),
-            None => ("-", "unassigned"),
-        };
-        let refused: Vec<_> = row.refused.iter().map(|(backend, reason)| format!("{backend}: {reason}")).collect();
-        let node = if several { format!("{}/{}", row.entry, row.node) } else { row.node.clone() };
-        table.row([&node, &row.op, backend, region, &refused.join("; ")]);
-    }
-    let counts = counts(rows).into_iter().map(|(backend, regions, nodes)| match backend {
-        Some(backend) => format!("{backend}: {} in {}", count(nodes, "node"), count(regions, "region")),
-        None => format!("unassigned: {}", count(nodes, "node")),
-    });
-    let control = rows.iter().filter(|row| row.control).count();
-    let control = (control > 0).then(|| format!("byoc itself: {}", count(control, "node")));
-    format!("{}\n{}\n", table.text(), counts.chain(control).collect::<Vec<_>>().join("; "))
-}
-
-fn json(rows: &[NodeRow]) -> Value {
-    let node = |row: &NodeRow| {
-        let refused = |(backend, reason): &(String, String)| json!({ "backend": backend, "reason": reason });
-        json!({
-            "entry": row.entry,
-            "node": row.node,
-            "op": row.op,
-            "backend": row.taken.as_ref().map(|(_, backend)| backend),
-            "region": row.taken.as_ref().map(|(region, _)| region),
-            "refused": row.refused.iter().map(refused).collect::<Vec<_>>(),
-            "expanded": row.expanded,
-        })
+/// The rows that the flags select; all where none does.
+fn selected<'a>(args: &Args, rows: &'a [NodeRow]) -> Result<Vec<&'a NodeRow>> {
+    let missing = |kind: &str, name: &str, hint: String| {
+        Err(Diagnostic::new(Code::UnknownName, format!("the model has no {kind} '{name}'")).hint(hint))
     };
-    let count = |(backend, regions, nodes)| json!({ "backend": backend, "regions": regions, "nodes": nodes });
-    json!({
-        "nodes": rows.iter().map(node).collect::<Vec<_>>(),
-        "backends": counts(rows).into_iter().map(count).collect::<Vec<_>>(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nodes_with_reasons_and_counts() {
-        let row = |node: &str, taken: Option<(&str, &str)>, refused: &[(&str, &str)]| NodeRow {
-            entry: "main".into(),
-            node: node.into(),
-            op: "Add".into(),
-            taken: taken.map(|(region, backend)| (region.into(), backend.into())),
-            refused: refused.iter().map(|(backend, reason)| ((*backend).into(), (*reason).into())).collect(),
-            control: false,
-            expanded: node == "f",
-        };
-        let rows = [
-            row("a", Some(("byoc_main_gpu_0", "gpu")), &[]),
-            row("b", Some(("byoc_main_host_0", "host")), &[("gpu", "add: type: f64 is not f32")]),
-            row("c", None, &[("gpu", "no pattern matches"), ("host", "no pattern matches")]),
-            row("f", None, &[("gpu", "add: type: f64 is not f32")]),
-        ];
-        let expected = "node  operator  backend     region            not taken by\n\
-                        a     Add       gpu         byoc_main_gpu_0\n\
-                        b     Add       host        byoc_main_host_0  gpu: add: type: f64 is not f32\n\
-                        c     Add       unassigned  -                 gpu: no pattern matches; host: no pattern matches\n\
-                        f     Add       expanded    -                 gpu: add: type: f64 is not f32\n\
-                        \n\
-                        gpu: 1 node in 1 region; host: 1 node in 1 region; unassigned: 1 node\n";
-        assert_eq!(text(&rows), expected);
+    let of_region = |row: &NodeRow, wanted: &String| row.taken.as_ref().is_some_and(|(region, _)| region == wanted);
+    if let Some(op) = args.op.iter().find(|&op| !rows.iter().any(|row| row.op == *op)) {
+        return missing("node of the operator", op, "`byoc inspect MODEL` lists its operators".into());
     }
+    if let Some(region) = args.region.iter().find(|&region| !rows.iter().any(|row| of_region(row, region))) {
+        return missing("region", region, "`byoc explain MODEL` without --region lists them".into());
+    }
+    let wanted = |row: &&NodeRow| {
+        (args.op.is_empty() || args.op.contains(&row.op))
+            && (args.region.is_empty() || args.region.iter().any(|region| of_region(row, region)))
+            && (!args.refused || !row.refused.is_empty())
+    };
+    Ok(rows.iter().filter(wanted).collect())
 }

@@ -42,6 +42,7 @@ pub(crate) struct List {
 #[derive(clap::Args, Debug)]
 pub(crate) struct Info {
     /// The backend
+    #[arg(value_parser = name_value::backend)]
     name: String,
     /// An option of the backend, for what it looks for on this machine (repeatable)
     #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
@@ -69,7 +70,7 @@ fn list(args: &List) -> Result<()> {
     if args.no_load {
         return list_files(args);
     }
-    let registry = compile_request::isolated_registry(&args.places)?;
+    let registry = compile_request::isolated_registry(&args.places, &[])?;
     if args.json {
         return report::print_json(&list_json(&registry)?);
     }
@@ -155,7 +156,7 @@ fn backend_json(backend: &Registered) -> Result<Value> {
 }
 
 fn info(args: &Info) -> Result<()> {
-    let registry = compile_request::isolated_registry(&args.places)?;
+    let registry = compile_request::isolated_registry(&args.places, std::slice::from_ref(&args.name))?;
     let backend = registry.get(&args.name)?;
     of_backend(&args.name, &args.backend_opt)?;
     let tools = backend.tools(&args.backend_opt)?;

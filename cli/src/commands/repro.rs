@@ -41,7 +41,7 @@ pub(crate) struct Args {
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Guard::of([&args.output]).models(&args.models).plugins(&args.plugins).check()?;
-    let registry = compile_request::isolated_registry(&args.plugins)?;
+    let registry = compile_request::isolated_registry(&args.plugins, &args.backends.backend)?;
     let sources = compile_request::sources(&args.models);
     let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
     repro(&request, &args.region, args.strip_weights, &args.output, &mut Progress::new(None))?;

@@ -1,6 +1,11 @@
 //! The skeletons that `byoc plugin new` fills: the files of the copy-me backend, which is built and tested like every other
 //! backend of this workspace, so that there is no second copy of its code.
 
+use include_dir::{Dir, include_dir};
+
+/// The crate that a backend is written against, with its sources: a new project takes it from here, until a registry has it.
+pub(crate) static CONTRACT: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../plugin-api");
+
 /// The backend's name in the files. It is replaced by the new backend's name.
 pub(crate) const NAME: &str = "template";
 

@@ -7,7 +7,7 @@ use byoc_tools::compare::Comparison;
 use byoc_tools::execution::Profile;
 use byoc_tools::outputs::Summary;
 
-use super::{Table, count, duration, shape, short, size};
+use super::{Table, Tone, count, duration, shape, short, size};
 
 /// The summaries as a table, with a table of the largest elements below where they are wanted.
 pub(crate) fn outputs(summaries: &[Summary]) -> String {
@@ -41,7 +41,8 @@ pub(crate) fn outputs(summaries: &[Summary]) -> String {
 
 /// The comparisons as a table.
 pub(crate) fn comparisons(comparisons: &[Comparison]) -> String {
-    let mut table = Table::new(&["output", "type", "shape", ">max abs", ">max rel", "result"]);
+    let table = Table::new(&["output", "type", "shape", ">max abs", ">max rel", "result"]);
+    let mut table = table.tone("result", |result| Some(if result == "ok" { Tone::Good } else { Tone::Bad }));
     for comparison in comparisons {
         table.row([
             comparison.name.clone(),

@@ -5,11 +5,17 @@ use std::collections::{BTreeSet, HashMap};
 use byoc_plugin_api::Refusal;
 
 use super::Partitioned;
-use crate::ir::{Graph, Model, Node};
+use crate::ir::{CustomOperators, Graph, Model, Node};
 use crate::plugin::Selected;
 
 /// The reason of a backend that has no pattern for a node.
 pub(super) const NO_PATTERN: &str = "no pattern matches";
+
+/// The reason of every backend for a node that nobody knows.
+const UNKNOWN_OPERATOR: &str = "the operator is not known";
+
+/// The reason of every backend for the other nodes of such a model.
+const NOT_ASKED: &str = "not asked, since another operator of the model is not known";
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +95,26 @@ pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow>
     }
     partitioned.expanded.iter().for_each(|call| insert(&mut rows, call.clone()));
     rows
+}
+
+/// One row for each node of a model in which some operators are not among those that core has or that are `known`. None is
+/// taken.
+pub(crate) fn nodes_of_unknown(model: &Model, known: &CustomOperators, backends: &[&str]) -> Vec<NodeRow> {
+    let row = |graph: &Graph, node: &Node| {
+        let is_known = node.version.is_none_or(|version| known.find(&node.domain, &node.op, Some(version)).is_some());
+        let reason = if is_known { NOT_ASKED } else { UNKNOWN_OPERATOR };
+        NodeRow {
+            entry: graph.entry().to_owned(),
+            node: node.name.clone(),
+            op: node.qualified_op(),
+            taken: None,
+            refused: backends.iter().map(|backend| ((*backend).to_owned(), reason.to_owned())).collect(),
+            control: false,
+            expanded: false,
+        }
+    };
+    let rows = model.entries.iter().flat_map(|graph| graph.nodes.iter().map(move |node| row(graph, node)));
+    rows.collect()
 }
 
 /// The row of a node that core runs: what is taken are its bodies, where it has some.

@@ -211,6 +211,14 @@ impl Registry {
         Ok(registry)
     }
 
+    /// Takes those of these backends that are not here yet from files beside the program, where a file is named after one.
+    pub fn add_from_beside(&mut self, search: &SearchPath, wanted: &[String], isolation: Option<&Isolation>) {
+        let missing: Vec<_> = self.missing(wanted, &[]).cloned().collect();
+        for path in missing.iter().filter_map(|name| search.beside(name)) {
+            self.try_open(path, isolation);
+        }
+    }
+
     /// What is needed for these backends: the files that the user named, then files in the folders that
     /// are named after a backend that is still missing, and only then files whose manifest names one, or
     /// that have none. Nothing else is opened. A name is looked for as a name: it never becomes a path. With
@@ -242,6 +250,7 @@ impl Registry {
             }
         }
         registry.add_embedded(embedded);
+        registry.add_from_beside(search, wanted, isolation);
         Ok(registry)
     }
 
@@ -309,7 +318,7 @@ impl Registry {
                 ignored.display()
             )),
             (None, None, None) => error.hint(format!(
-                "There is {}; name further plugins with --plugin or --plugin-dir",
+                "There is {}; name further plugins with --plugin or --plugin-dir; -v shows where they are looked for",
                 names().collect::<Vec<_>>().join(", ")
             )),
         })

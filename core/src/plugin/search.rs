@@ -13,6 +13,9 @@ pub struct SearchPath {
     pub files: Vec<PathBuf>,
     /// Folders, the most wanted first; files in them that are not plugins are noted and passed over.
     pub dirs: Vec<PathBuf>,
+    /// The folder of the program, where a build puts plugins too. It is not searched: a backend that the user names is taken
+    /// from the file of its name there, if it is nowhere else.
+    pub beside: Option<PathBuf>,
     /// Entries of `BYOC_PLUGIN_PATH` that are passed over: what a relative path means depends on the folder in which the
     /// program happens to run.
     pub ignored: Vec<PathBuf>,
@@ -21,7 +24,7 @@ pub struct SearchPath {
 impl SearchPath {
     /// The given files and folders, then what the environment and the program's place add.
     pub fn standard(files: Vec<PathBuf>, dirs: Vec<PathBuf>) -> SearchPath {
-        SearchPath { files, dirs, ignored: Vec::new() }
+        SearchPath { files, dirs, ..SearchPath::default() }
             .with(|name| std::env::var_os(name), std::env::current_exe().ok().as_deref())
     }
 
@@ -35,8 +38,22 @@ impl SearchPath {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = absolute("HOME").map(|home| home.join(".local/share"));
         self.dirs.extend(absolute("XDG_DATA_HOME").or(home).map(|data| data.join("byoc/plugins")));
-        self.dirs.extend(program.and_then(Path::parent).map(|bin| bin.join("../lib/byoc/plugins")));
+        self.beside = program.and_then(Path::parent).map(Path::to_owned);
+        self.dirs.extend(self.beside.iter().map(|bin| bin.join("../lib/byoc/plugins")));
         self
+    }
+
+    /// The file beside the program that would hold the backend, if it is there. Only a name can be one: it never becomes a path.
+    pub(super) fn beside(&self, backend: &str) -> Option<PathBuf> {
+        let plain = |char: char| char.is_ascii_alphanumeric() || char == '-' || char == '_';
+        let file = format!("{DLL_PREFIX}byoc_{}{DLL_SUFFIX}", backend.replace('-', "_"));
+        let path = self.beside.as_ref()?.join(file);
+        (backend.chars().all(plain) && path.is_file()).then_some(path)
+    }
+
+    /// Every file beside the program that is named like a plugin.
+    pub fn files_beside(&self) -> Vec<PathBuf> {
+        self.beside.as_deref().map(plugin_files).unwrap_or_default()
     }
 
     /// Files in the folders that are named like plugins, in order of folder and then of name.

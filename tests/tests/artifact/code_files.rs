@@ -332,7 +332,7 @@ fn regions_that_cannot_be_shown_are_errors() {
     bench.folder.byoc(&["inspect", "model.byoc", "--region", "byoc_main_file-format_0"]).fails(
         3,
         "error: [B604] region byoc_main_file-format_0 needs the backend 'file-format': there is no backend 'file-format'\n  \
-         hint: There is json, kendryte; name further plugins with --plugin or --plugin-dir",
+         hint: There is json, kendryte; name further plugins with --plugin or --plugin-dir; -v shows where they are looked for",
     );
     assert_eq!(places::read(&bench.folder.path().join("model.byoc")), before);
     assert_eq!(places::list(bench.folder.path()), ["model.byoc", "model.onnx"]);

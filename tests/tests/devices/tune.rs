@@ -269,7 +269,7 @@ fn what_cannot_be_tuned_is_said_and_nothing_is_written() {
     bench.bare(&["tune", "m.byoc", "--device", "sim:0", "-o", "tuned.byoc"]).fails(
         3,
         "error: [B604] region byoc_main_simdev_0 needs the backend 'simdev': there is no backend 'simdev'\n  hint: There is json, \
-         kendryte; name further plugins with --plugin or --plugin-dir",
+         kendryte; name further plugins with --plugin or --plugin-dir; -v shows where they are looked for",
     );
     let without = bench.byoc(&["tune", "m.byoc", "-o", "tuned.byoc"]);
     assert_eq!(without.code, Some(2));

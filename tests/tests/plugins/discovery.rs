@@ -68,7 +68,7 @@ fn nothing_is_opened_from_the_current_folder() {
     }
     let (outcome, opened) = with("");
     assert!(!opened);
-    outcome.fails(3, &format!("{missing}There is json, kendryte; name further plugins with --plugin or --plugin-dir"));
+    outcome.fails(3, &format!("{missing}There is json, kendryte; name further plugins with --plugin or --plugin-dir; -v shows where they are looked for"));
     let (list, opened) = run(&folder, byoc(&["plugin", "list"]).env("BYOC_PLUGIN_PATH", "plugins:"));
     assert!(!opened);
     let ignored = "ignored: the entry 'plugins' of BYOC_PLUGIN_PATH is not an absolute path\n\

@@ -135,7 +135,7 @@ fn unknown_backends_and_options_have_suggestions() {
         (
             &["--backend", "acme"],
             3,
-            "[B303] there is no backend 'acme'\n  hint: There is json, kendryte; name further plugins with --plugin or --plugin-dir",
+            "[B303] there is no backend 'acme'\n  hint: There is json, kendryte; name further plugins with --plugin or --plugin-dir; -v shows where they are looked for",
         ),
         (
             &["--backend-opt", "json.kernel=fast"],
@@ -211,6 +211,6 @@ fn an_artifact_names_the_backend_it_misses() {
     outcome(&mut byoc(&["run", text(&path), "--fill", "ones"])).fails(
         3,
         "error: [B604] region byoc_main_hostile_0 needs the backend 'hostile': there is no backend 'hostile'\n  \
-         hint: There is json, kendryte; name further plugins with --plugin or --plugin-dir",
+         hint: There is json, kendryte; name further plugins with --plugin or --plugin-dir; -v shows where they are looked for",
     );
 }

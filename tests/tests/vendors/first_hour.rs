@@ -107,11 +107,11 @@ fn names_and_places() {
     let printed = folder.byoc(&["plugin", "new", "my-npu-2"]);
     assert_eq!(
         printed.success(),
-        "Wrote the backend 'my-npu-2' into byoc-my-npu-2, 10 files. Its README.md says how to go on\n"
+        "Wrote the backend 'my-npu-2' into byoc-my-npu-2, 80 files. Its README.md says how to go on\n"
     );
     let text = |path: &str| String::from_utf8(places::read(&folder.path().join(path))).expect("text");
     let manifest = text("byoc-my-npu-2/Cargo.toml");
-    for line in ["name = \"byoc-my-npu-2\"", "name = \"byoc_my_npu_2\"", "byoc-plugin-api = \"1.0\"", "[workspace]"] {
+    for line in ["name = \"byoc-my-npu-2\"", "name = \"byoc_my_npu_2\"", "byoc-plugin-api = { path = \"api\" }", "[workspace]"] {
         assert!(manifest.lines().any(|found| found == line), "{line} is missing in\n{manifest}");
     }
     assert!(text("byoc-my-npu-2/src/lib.rs").contains("name: \"my-npu-2\".into()"));

@@ -15,7 +15,7 @@ pub(crate) fn text(artifact: &Artifact, limit: usize) -> String {
     let manifest = artifact.manifest();
     let mut rows: Vec<&LedgerRow> = manifest.ledger.iter().collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.id));
-    let headings = [">id", "names", "dtype", "shape", ">bytes", "readers", "owner", "fate", "section", "note"];
+    let headings = [">id", "names", "dtype", "shape", ">bytes", "?readers", "owner", "fate", "?section", "?note"];
     let mut table = Table::new(&headings);
     for row in rows.iter().take(limit) {
         table.row(cells(manifest, row));

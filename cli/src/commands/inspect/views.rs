@@ -101,7 +101,7 @@ fn claims(region: &Region) -> String {
 
 /// Every section with its place.
 pub(crate) fn sections(artifact: &Artifact) -> String {
-    let mut table = Table::new(&["section", "type", "shape", ">bytes", ">offset", "blake3"]);
+    let mut table = Table::new(&["section", "type", "shape", ">bytes", ">offset", "?blake3"]);
     for section in artifact.sections() {
         let digest = section.digest.map_or("-", |digest| digest.get(..DIGEST_SHOWN).unwrap_or(digest));
         table.row([

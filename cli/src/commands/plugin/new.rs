@@ -1,6 +1,7 @@
 //! `byoc plugin new`: a project for a new backend, from the skeleton of its language. It builds in any directory.
 
-use std::fmt::Write;
+mod manifest;
+
 use std::path::{Path, PathBuf};
 
 use byoc_core::atomic_file;
@@ -20,7 +21,8 @@ pub(crate) struct Args {
     /// The folder to write into; made if it is not there [default: byoc-NAME]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where the crate takes byoc-plugin-api from: a folder that holds it, or a version [default: this byoc's version]
+    /// Where the crate takes byoc-plugin-api from: a folder that holds it, or a version of it in a registry [default: its
+    /// sources, which are written into the project's folder `api`]
     #[arg(long, value_name = "PATH|VERSION")]
     api: Option<String>,
 }
@@ -38,7 +40,7 @@ enum Language {
 pub(super) fn run(args: &Args) -> Result<()> {
     check_name(&args.name)?;
     let files = match args.lang {
-        Language::Rust => rust(&args.name, &api(args.api.as_deref())?),
+        Language::Rust => rust(&args.name, args.api.as_deref())?,
         Language::C if args.api.is_some() => {
             let error = Diagnostic::new(Code::Usage, "--api is for a crate; a project in C has its headers with it");
             return Err(error.hint("Leave out --api, or say --lang rust"));
@@ -76,8 +78,7 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// Where the crate takes byoc-plugin-api from, as a value in a manifest.
-fn api(given: Option<&str>) -> Result<String> {
-    let Some(given) = given else { return Ok(format!("\"{}\"", own_version())) };
+fn api(given: &str) -> Result<String> {
     if given.starts_with(|char: char| char.is_ascii_digit()) {
         let fits = given.split('.').all(|part| !part.is_empty() && part.chars().all(|char| char.is_ascii_digit()));
         let error = || Diagnostic::new(Code::Usage, format!("--api {given} is not a version"));
@@ -97,31 +98,35 @@ fn api(given: Option<&str>) -> Result<String> {
 
 /// The version of byoc-plugin-api that this program is built with, without its last number: any later one will do.
 fn own_version() -> &'static str {
-    let line = workspace_value("workspace.dependencies", "byoc-plugin-api").unwrap_or_default();
+    let line = manifest::workspace_value("workspace.dependencies", "byoc-plugin-api").unwrap_or_default();
     let version = line.split_once("version = \"").map_or("", |(_, rest)| rest.split('"').next().unwrap_or_default());
     version.rsplit_once('.').map_or(version, |(version, _)| version)
 }
 
-/// The value of a key in a section of the workspace's manifest.
-fn workspace_value(section: &str, key: &str) -> Option<&'static str> {
-    section_of(section).find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))
-}
-
-/// The lines of a section of the workspace's manifest that set something.
-fn section_of(name: &str) -> impl Iterator<Item = &'static str> {
-    let header = format!("[{name}]");
-    let lines = skeleton::WORKSPACE.lines().skip_while(move |line| *line != header).skip(1);
-    lines.take_while(|line| !line.starts_with('[')).filter(|line| line.contains(" = ") && !line.starts_with('#'))
-}
-
 type Files = Vec<(String, Vec<u8>)>;
 
-fn rust(name: &str, api: &str) -> Files {
+fn rust(name: &str, given: Option<&str>) -> Result<Files> {
+    let api = given.map_or_else(|| Ok("{ path = \"api\" }".to_owned()), api)?;
     let mut files = renamed(skeleton::RUST, name);
     for (_, bytes) in files.iter_mut().filter(|(path, _)| path == "Cargo.toml") {
-        *bytes = manifest(&String::from_utf8_lossy(bytes), api).into_bytes();
+        *bytes = manifest::of_backend(&String::from_utf8_lossy(bytes), &api).into_bytes();
     }
-    files
+    if given.is_none() {
+        files.extend(contract(&skeleton::CONTRACT));
+    }
+    Ok(files)
+}
+
+/// The files of the contract's crates, in the folder `api`.
+fn contract(dir: &include_dir::Dir<'_>) -> Files {
+    let file = |file: &include_dir::File<'_>| {
+        let bytes = match file.path().file_name() {
+            Some(name) if name == "Cargo.toml" => manifest::of_contract(&String::from_utf8_lossy(file.contents())).into_bytes(),
+            _ => file.contents().to_owned(),
+        };
+        (format!("api/{}", file.path().display()), bytes)
+    };
+    dir.files().map(file).chain(dir.dirs().flat_map(contract)).collect()
 }
 
 fn c(name: &str) -> Files {
@@ -146,34 +151,6 @@ fn camel(name: &str) -> String {
     let word =
         |word: &str| word.chars().take(1).map(|char| char.to_ascii_uppercase()).chain(word.chars().skip(1)).collect();
     name.split('-').map(word).collect::<Vec<String>>().concat()
-}
-
-/// The skeleton's manifest with values of its own in place of the workspace's.
-fn manifest(skeleton: &str, api: &str) -> String {
-    let (mut text, mut section) = (String::new(), "");
-    // Beside other keys, a version has a key of its own.
-    let key = api.strip_prefix("{ ").and_then(|api| api.strip_suffix(" }"));
-    let key = key.map_or_else(|| format!("version = {api}"), str::to_owned);
-    for line in skeleton.lines() {
-        section = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')).unwrap_or(section);
-        match (section, line.strip_suffix(".workspace = true")) {
-            ("package", Some("version")) => text += "version = \"0.1.0\"\n",
-            // That is for the vendor to say.
-            ("package", Some("license")) => {}
-            (_, Some("byoc-plugin-api")) => text += &format!("byoc-plugin-api = {api}\n"),
-            (_, Some(key)) => {
-                let value = workspace_value(&format!("workspace.{section}"), key).unwrap_or_default();
-                let _ = writeln!(text, "{key} = {value}");
-            }
-            ("lints", None) => {}
-            (_, None) => text += &format!("{}\n", line.replace("workspace = true", &key)),
-        }
-    }
-    for tool in ["rust", "clippy"] {
-        let lints: Vec<_> = section_of(&format!("workspace.lints.{tool}")).collect();
-        let _ = writeln!(text, "[lints.{tool}]\n{}\n", lints.join("\n"));
-    }
-    text + "# A workspace of its own, whatever the folder is in.\n[workspace]\n"
 }
 
 /// Makes the folder. One that has something in it is left alone.
@@ -221,20 +198,5 @@ mod tests {
         let expected = "name: \"my-npu-2\" libbyoc_my_npu_2.so byoc-my-npu-2 MyNpu2Backend";
         assert_eq!(rename(text, "my-npu-2"), expected);
         assert_eq!(rename("byoc_template template", "a-template"), "byoc_a_template a-template");
-    }
-
-    #[test]
-    fn the_manifest_needs_no_workspace() {
-        let text = String::from_utf8(rust("acme", "\"1.0\"").swap_remove(0).1).expect("text");
-        assert!(!text.contains("workspace = ") && !text.contains(".workspace"), "{text}");
-        assert!(!text.contains("= \n"), "{text}");
-        for line in [
-            "name = \"byoc-acme\"",
-            "edition = \"2024\"",
-            "byoc-plugin-api = \"1.0\"",
-            "undocumented_unsafe_blocks = \"deny\"",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is missing in {text}");
-        }
     }
 }

@@ -1,0 +1,291 @@
+//! The answer in few lines: how much goes where, and for which reasons the rest does not.
+
+use std::collections::BTreeMap;
+
+use byoc_core::partition::NodeRow;
+use serde::Serialize;
+
+use crate::report::{Table, Tone, count};
+
+/// How many reasons and regions are shown, so that a model of any size is explained on a screen.
+const SHOWN_REASONS: usize = 10;
+const SHOWN_REGIONS: usize = 10;
+
+/// What there is to say of all nodes together.
+#[derive(Serialize)]
+pub(super) struct Summary {
+    /// In order of appearance; those without a backend last.
+    pub(super) shares: Vec<Share>,
+    /// The most frequent of each backend first.
+    pub(super) reasons: Vec<Reason>,
+    /// In order of appearance.
+    pub(super) regions: Vec<Region>,
+    /// Nodes that core runs itself.
+    control: usize,
+    /// Nodes that are expanded functions.
+    expanded: usize,
+}
+
+/// How much a backend takes; `None` where no backend does.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Share {
+    backend: Option<String>,
+    regions: usize,
+    nodes: usize,
+}
+
+/// A reason for which a backend refused nodes. Numbers in it are those of the example.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Reason {
+    backend: String,
+    reason: String,
+    nodes: usize,
+    /// The first of the nodes, and its operator.
+    example: String,
+    op: String,
+}
+
+/// What a region consists of.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Region {
+    region: String,
+    backend: String,
+    nodes: usize,
+    /// How many nodes of each operator there are.
+    operators: BTreeMap<String, usize>,
+}
+
+impl Summary {
+    /// Of these nodes. What was expanded is no node any more, and what core runs itself is in no region.
+    pub(super) fn of(rows: &[NodeRow]) -> Summary {
+        let mut summary = Summary {
+            shares: Vec::new(),
+            reasons: reasons(rows),
+            regions: Vec::new(),
+            control: rows.iter().filter(|row| row.control).count(),
+            expanded: rows.iter().filter(|row| row.expanded).count(),
+        };
+        for row in rows.iter().filter(|row| !row.expanded && !row.control) {
+            summary.add(row);
+        }
+        summary.shares.sort_by_key(|share| share.backend.is_none());
+        summary
+    }
+
+    fn add(&mut self, row: &NodeRow) {
+        let new_region = row.taken.as_ref().is_some_and(|(region, backend)| self.add_to_region(region, backend, &row.op));
+        let backend = row.taken.as_ref().map(|(_, backend)| backend.as_str());
+        let known = self.shares.iter_mut().find(|share| share.backend.as_deref() == backend);
+        match known {
+            Some(share) => {
+                share.nodes += 1;
+                share.regions += usize::from(new_region);
+            }
+            None => {
+                let backend = backend.map(str::to_owned);
+                self.shares.push(Share { backend, regions: usize::from(new_region), nodes: 1 });
+            }
+        }
+    }
+
+    /// Whether the region is new.
+    fn add_to_region(&mut self, symbol: &str, backend: &str, op: &str) -> bool {
+        // The nodes of a region lie together, mostly.
+        let known = self.regions.iter().rposition(|region| region.region == symbol);
+        let at = known.unwrap_or_else(|| {
+            let (region, backend) = (symbol.to_owned(), backend.to_owned());
+            self.regions.push(Region { region, backend, nodes: 0, operators: BTreeMap::new() });
+            self.regions.len() - 1
+        });
+        let region = &mut self.regions[at];
+        region.nodes += 1;
+        *region.operators.entry(op.to_owned()).or_default() += 1;
+        known.is_none()
+    }
+
+    /// Whether every node has a backend.
+    pub(super) fn is_complete(&self) -> bool {
+        self.shares.iter().all(|share| share.backend.is_some())
+    }
+
+    /// `gpu: 3 nodes in 1 region; unassigned: 1 node`.
+    pub(super) fn sentence(&self) -> String {
+        let share = |Share { backend, regions, nodes }: &Share| match backend {
+            Some(backend) => format!("{backend}: {} in {}", count(*nodes, "node"), count(*regions, "region")),
+            None => format!("unassigned: {}", count(*nodes, "node")),
+        };
+        let control = (self.control > 0).then(|| format!("byoc itself: {}", count(self.control, "node")));
+        self.shares.iter().map(share).chain(control).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Backends, then reasons, then regions.
+    pub(super) fn text(&self) -> String {
+        let mut parts = vec![self.backends()];
+        parts.extend(self.refusals());
+        parts.extend(self.some_regions());
+        let rows = "--nodes, --refused, --op OPERATOR and --region SYMBOL show nodes\n";
+        parts.push(rows.to_owned());
+        parts.join("\n")
+    }
+
+    fn backends(&self) -> String {
+        let table = Table::new(&["backend", ">nodes", ">regions"]);
+        let mut table = table.tone("backend", |backend| (backend == "unassigned").then_some(Tone::Bad));
+        for Share { backend, regions, nodes } in &self.shares {
+            let backend = backend.as_deref().unwrap_or("unassigned");
+            table.row([backend, &nodes.to_string(), &regions.to_string()]);
+        }
+        if self.control > 0 {
+            table.row(["byoc itself", &self.control.to_string(), "-"]);
+        }
+        if self.expanded > 0 {
+            table.row(["(functions, expanded)", &self.expanded.to_string(), "-"]);
+        }
+        table.text()
+    }
+
+    /// Nothing where no backend refused a node.
+    fn refusals(&self) -> Option<String> {
+        let mut table = Table::new(&["not taken by", ">nodes", "because", "for example"]);
+        for Reason { backend, reason, nodes, example, op } in self.reasons.iter().take(SHOWN_REASONS) {
+            table.row([backend, &nodes.to_string(), reason, &format!("{example} ({op})")]);
+        }
+        let more = self.reasons.len().saturating_sub(SHOWN_REASONS);
+        let more = if more > 0 { format!("... and {}: --refused\n", count(more, "more reason")) } else { String::new() };
+        (!self.reasons.is_empty()).then(|| table.text() + &more)
+    }
+
+    /// Nothing where there is none.
+    fn some_regions(&self) -> Option<String> {
+        let mut table = Table::new(&["region", "backend", ">nodes", "?operators"]);
+        for Region { region, backend, nodes, operators } in self.regions.iter().take(SHOWN_REGIONS) {
+            table.row([region, backend, &nodes.to_string(), &most_frequent(operators)]);
+        }
+        let more = self.regions.len().saturating_sub(SHOWN_REGIONS);
+        let more = if more > 0 { format!("... and {}: --nodes\n", count(more, "more region")) } else { String::new() };
+        (!self.regions.is_empty()).then(|| table.text() + &more)
+    }
+}
+
+/// `6 Conv, 5 Relu, 2 Add and 3 others`: of the most frequent ones.
+fn most_frequent(operators: &BTreeMap<String, usize>) -> String {
+    const SHOWN: usize = 3;
+    let mut sorted: Vec<_> = operators.iter().collect();
+    // Of equal counts the names stay in order.
+    sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let told: Vec<_> = sorted.iter().take(SHOWN).map(|(name, count)| format!("{count} {name}")).collect();
+    let others: usize = sorted.iter().skip(SHOWN).map(|(_, count)| **count).sum();
+    if others > 0 { format!("{} and {}", told.join(", "), count(others, "other")) } else { told.join(", ") }
+}
+
+/// The refusals, those that differ in numbers and in names alone counted as one.
+fn reasons(rows: &[NodeRow]) -> Vec<Reason> {
+    let mut kinds: Vec<String> = Vec::new();
+    let mut reasons: Vec<Reason> = Vec::new();
+    for (row, (backend, reason)) in rows.iter().flat_map(|row| row.refused.iter().map(move |it| (row, it))) {
+        let kind = format!("{backend}\n{}", kind(reason, row));
+        match kinds.iter().position(|known| *known == kind) {
+            Some(at) => reasons[at].nodes += 1,
+            None => {
+                kinds.push(kind);
+                let (backend, reason) = (backend.clone(), reason.clone());
+                let (example, op) = (row.node.clone(), row.op.clone());
+                reasons.push(Reason { backend, reason, nodes: 1, example, op });
+            }
+        }
+    }
+    let mut order: Vec<String> = Vec::new();
+    reasons.iter().for_each(|reason| {
+        if !order.contains(&reason.backend) {
+            order.push(reason.backend.clone());
+        }
+    });
+    let backend = |reason: &Reason| order.iter().position(|name| *name == reason.backend);
+    // A stable sort: equal counts stay in the order of the model.
+    reasons.sort_by_key(|reason| (backend(reason), std::cmp::Reverse(reason.nodes)));
+    reasons
+}
+
+/// A reason without what differs from node to node: numbers, and the node's own name.
+fn kind(reason: &str, row: &NodeRow) -> String {
+    let mut kind = String::new();
+    for char in reason.replace(&row.node, "").chars() {
+        match char.is_ascii_digit() {
+            true if kind.ends_with('0') => {}
+            true => kind.push('0'),
+            false => kind.push(char),
+        }
+    }
+    kind
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A row of an `Add`.
+    pub(in super::super) fn row(node: &str, taken: Option<(&str, &str)>, refused: &[(&str, &str)]) -> NodeRow {
+        NodeRow {
+            entry: "main".into(),
+            node: node.into(),
+            op: "Add".into(),
+            taken: taken.map(|(region, backend)| (region.into(), backend.into())),
+            refused: refused.iter().map(|(backend, reason)| ((*backend).into(), (*reason).into())).collect(),
+            control: false,
+            expanded: false,
+        }
+    }
+
+    #[test]
+    fn the_answer_comes_first() {
+        let host = Some(("byoc_main_host_0", "host"));
+        let rows = [
+            row("a", Some(("byoc_main_gpu_0", "gpu")), &[]),
+            row("b", host, &[("gpu", "add: limit: too many rows (300 against a limit of 256)")]),
+            row("c", host, &[("gpu", "add: limit: too many rows (1024 against a limit of 256)")]),
+            row("d", host, &[("gpu", "no pattern matches")]),
+        ];
+        let summary = Summary::of(&rows);
+        assert!(summary.is_complete());
+        let expected = "backend  nodes  regions\n\
+                        gpu          1        1\n\
+                        host         3        1\n\
+                        \n\
+                        not taken by  nodes  because                                                 for example\n\
+                        gpu               2  add: limit: too many rows (300 against a limit of 256)  b (Add)\n\
+                        gpu               1  no pattern matches                                      d (Add)\n\
+                        \n\
+                        region            backend  nodes  operators\n\
+                        byoc_main_gpu_0   gpu          1  1 Add\n\
+                        byoc_main_host_0  host         3  3 Add\n\
+                        \n\
+                        --nodes, --refused, --op OPERATOR and --region SYMBOL show nodes\n";
+        assert_eq!(summary.text(), expected);
+    }
+
+    #[test]
+    fn nodes_without_a_backend_are_named_last() {
+        let reasons = [("gpu", "no pattern matches")];
+        let mut control = row("l", Some(("", "byoc")), &[]);
+        control.control = true;
+        let rows = [row("a", None, &reasons), control, row("b", Some(("byoc_main_gpu_0", "gpu")), &[])];
+        let summary = Summary::of(&rows);
+        assert!(!summary.is_complete());
+        assert_eq!(summary.sentence(), "gpu: 1 node in 1 region; unassigned: 1 node; byoc itself: 1 node");
+    }
+
+    #[test]
+    fn thousands_of_nodes_are_few_lines() {
+        let reason = |index: usize| format!("reason {}", char::from(b'a' + (index % 26) as u8));
+        let rows: Vec<_> = (0..1000)
+            .map(|index| {
+                let symbol = format!("byoc_main_host_{}", index / 10);
+                row(&format!("node_{index}"), Some((&symbol, "host")), &[("gpu", &reason(index))])
+            })
+            .collect();
+        let text = Summary::of(&rows).text();
+        assert!(text.lines().count() <= 40, "{text}");
+        assert!(text.contains("... and 16 more reasons: --refused\n"), "{text}");
+        assert!(text.contains("... and 90 more regions: --nodes\n"), "{text}");
+    }
+}
