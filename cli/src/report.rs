@@ -110,6 +110,9 @@ mod tests {
     fn errors_show_code_message_and_hint() {
         let plain = Diagnostic::new(Code::NotOnnx, "'a' is not an ONNX model");
         assert_eq!(told("error", Tone::Bad, &plain), "error: [B101] 'a' is not an ONNX model");
-        assert_eq!(told("warning", Tone::Warning, &plain.hint("Look")), "warning: [B101] 'a' is not an ONNX model\n  hint: Look");
+        assert_eq!(
+            told("warning", Tone::Warning, &plain.hint("Look")),
+            "warning: [B101] 'a' is not an ONNX model\n  hint: Look"
+        );
     }
 }

@@ -20,4 +20,5 @@ pub mod program;
 pub mod repack;
 pub mod sources;
 pub use byoc_conformance::tensor;
+pub mod terminal;
 pub mod trial;

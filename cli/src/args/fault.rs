@@ -10,10 +10,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 /// The error as one of ours. Help and the version are no errors: they are printed, and the program ends.
 pub(super) fn diagnostic(error: &clap::Error, arguments: &[OsString]) -> Diagnostic {
     use ErrorKind as Kind;
-    if matches!(
-        error.kind(),
-        Kind::DisplayHelp | Kind::DisplayVersion | Kind::DisplayHelpOnMissingArgumentOrSubcommand
-    ) {
+    if matches!(error.kind(), Kind::DisplayHelp | Kind::DisplayVersion | Kind::DisplayHelpOnMissingArgumentOrSubcommand)
+    {
         error.exit();
     }
     let verb = verb(arguments);
@@ -88,7 +86,8 @@ fn conflict(error: &clap::Error) -> (String, Option<String>) {
 
 /// clap does not say which argument it was.
 fn not_utf8(arguments: &[OsString]) -> (String, Option<String>) {
-    let odd: Vec<_> = arguments.iter().filter(|it| it.to_str().is_none()).map(|it| format!("'{}'", it.display())).collect();
+    let odd: Vec<_> =
+        arguments.iter().filter(|it| it.to_str().is_none()).map(|it| format!("'{}'", it.display())).collect();
     let hint = "Rename the file, or go to its folder and name it from there";
     (format!("{} is not valid UTF-8", odd.join(", ")), Some(hint.to_owned()))
 }
@@ -167,7 +166,11 @@ mod tests {
         told(&["bench", "m", "--duration", "-1"], below, hint);
         let fill = "'randm' is not a value of --fill <MODE>";
         told(&["run", "m", "--fill", "randm"], fill, "Did you mean 'random'?");
-        told(&["run", "m", "--fill", "7"], "'7' is not a value of --fill <MODE>", "It takes one of: random, zeros, ones");
+        told(
+            &["run", "m", "--fill", "7"],
+            "'7' is not a value of --fill <MODE>",
+            "It takes one of: random, zeros, ones",
+        );
         let nothing = "--fill <MODE> has no value";
         told(&["run", "m", "--fill"], nothing, "It takes one of: random, zeros, ones");
     }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::builder::TypedValueParser as _;
 use byoc_core::runtime::{DeviceName, Queueing};
 use byoc_tools::fill::Fill;
 use byoc_tools::inputs::{self, OpenSizes, Source};
+use clap::builder::TypedValueParser as _;
 
 use super::{dim, input, name_value, shape};
 

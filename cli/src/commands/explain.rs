@@ -10,7 +10,7 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::partition::NodeRow;
 use serde_json::json;
 
-use self::summary::Summary;
+pub(super) use self::summary::Summary;
 use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value};
 use crate::compile_request;
 use crate::progress::Progress;

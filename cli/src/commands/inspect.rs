@@ -96,17 +96,16 @@ fn no_parts(args: &Args, kind: &str, hint: &str) -> Result<()> {
     Ok(())
 }
 
-/// The start of the ledger, with its sums: what `quickstart` shows.
-pub(crate) fn largest_constants(artifact: &Artifact) -> String {
-    const SHOWN: usize = 8;
-    ledger::text(artifact, SHOWN)
+/// A few rows of the ledger, with its sums: what `quickstart` shows.
+pub(crate) fn some_constants(artifact: &Artifact) -> String {
+    ledger::some(artifact)
 }
 
 /// The selected parts; the overview by default.
 fn text(args: &Args, artifact: &Artifact) -> Result<String> {
     let mut parts = Vec::new();
     if args.constants {
-        parts.push(ledger::text(artifact, usize::MAX));
+        parts.push(ledger::text(artifact));
     }
     if args.regions {
         parts.push(views::regions(artifact)?);

@@ -24,7 +24,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         page = page.find_subcommand(verb).ok_or_else(|| {
             let verbs: Vec<_> = page.get_subcommands().map(clap::Command::get_name).collect();
             let error = Diagnostic::new(Code::Usage, format!("'{verb}' is not a verb of {}", page.get_name()));
-            error.hint(if verbs.is_empty() { "Leave it out".to_owned() } else { format!("There is {}", verbs.join(", ")) })
+            error.hint(if verbs.is_empty() {
+                "Leave it out".to_owned()
+            } else {
+                format!("There is {}", verbs.join(", "))
+            })
         })?;
     }
     let mut text = Vec::new();

@@ -6,31 +6,29 @@ use std::time::{Duration, Instant};
 
 use byoc_core::artifact::Artifact;
 use byoc_core::atomic_file;
-use byoc_core::compile::compile;
+use byoc_core::compile::{Request, compile, explain};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
 use byoc_tools::compare::{Comparison, Tolerance, compare_all};
 use byoc_tools::execution::Loaded;
 use byoc_tools::inputs::{Inputs, OpenSizes};
-use byoc_tools::outputs::{self, Summary};
+use byoc_tools::outputs;
 use byoc_tools::statistics::Statistics;
-use byoc_tools::tensor::Tensor;
 
+use super::explain::Summary;
 use super::{inspect, verify};
 use crate::args::{Backends, Shapes};
 use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::report::{self, Overview, duration, size};
-use crate::{compile_request, quickstart};
+use crate::{compile_request, embed, quickstart};
 
 /// How many runs are measured.
 const RUNS: usize = 10;
 
-/// How many of the largest probabilities are shown.
-const TOP: usize = 3;
-
-/// Write a model, compile, run, verify and measure it, and show the ledger
+/// Write a model, show who would take what of it, compile, run, verify and measure it, and show the ledger; takes some
+/// seconds
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// The folder to write the model and the artifact into; made if it is not there
@@ -38,94 +36,127 @@ pub(crate) struct Args {
     dir: PathBuf,
 }
 
+/// The tour: the commands that it shows work where it was started.
+struct Tour {
+    /// How the user calls this program.
+    program: String,
+    registry: Registry,
+    model: PathBuf,
+    artifact: PathBuf,
+}
+
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    std::fs::create_dir_all(&args.dir).map_err(|error| Diagnostic::io(&args.dir, "make the folder", &error))?;
+    let start = Instant::now();
     let (model, artifact) = (args.dir.join("model.onnx"), args.dir.join("model.byoc"));
     Guard::of([&model, &artifact]).check()?;
-    let registry = compile_request::embedded_registry()?;
-    write_model(&model)?;
-    compile_model(&registry, &model, &artifact)?;
-    let start = Instant::now();
-    let session = Session::open(&artifact, &registry, &LoadOptions::default())?;
-    let load_time = start.elapsed();
-    let mut loaded = Loaded::new(session, &Inputs::random(), &OpenSizes::default())?;
-    let found = run_model(&mut loaded, &artifact)?;
-    let holds = verify_model(&registry, &model, &artifact, &loaded, &found)?;
-    measure(&mut loaded, load_time, &artifact)?;
-    step("Show the ledger", &format!("byoc inspect {} --constants", artifact.display()))?;
-    report::print(&inspect::largest_constants(&Artifact::open(&artifact)?))?;
-    report::print(&next(&model, &artifact))?;
+    let tour = Tour { program: program(), registry: compile_request::embedded_registry()?, model, artifact };
+    let made = make_dir(&args.dir)?;
+    tour.write_model()?;
+    if made {
+        // Git leaves a folder alone that is ours.
+        atomic_file::write(&args.dir.join(".gitignore"), b"*\n")?;
+    }
+    tour.explain()?;
+    tour.compile()?;
+    let holds = tour.run()?;
+    tour.step("The ledger: each weight once, whoever reads it", "inspect ARTIFACT --constants")?;
+    report::print(&inspect::some_constants(&Artifact::open(&tour.artifact)?))?;
+    report::print(&tour.next(start.elapsed()))?;
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
 }
 
-/// Prints the title of a step and its command.
-fn step(title: &str, command: &str) -> Result<()> {
-    report::print(&format!("\n{title}\n$ {command}\n"))
+/// Makes the folder; whether it was not there.
+fn make_dir(dir: &Path) -> Result<bool> {
+    let made = !dir.is_dir();
+    std::fs::create_dir_all(dir).map_err(|error| Diagnostic::io(dir, "make the folder", &error))?;
+    Ok(made)
 }
 
-fn write_model(path: &Path) -> Result<()> {
-    let bytes = quickstart::model();
-    if path.exists() && !std::fs::read(path).is_ok_and(|found| found == bytes) {
-        let message = format!("'{}' is there already, and is not the model of the tour", path.display());
-        return Err(Diagnostic::new(Code::Usage, message).hint("Name another folder with --dir"));
+/// `byoc` where that is this program, else the path of it.
+fn program() -> String {
+    let Ok(own) = std::env::current_exe() else { return "byoc".into() };
+    let found = std::env::var_os("PATH")
+        .and_then(|path| std::env::split_paths(&path).map(|dir| dir.join("byoc")).find(|file| file.is_file()));
+    if found.is_some_and(|found| std::fs::canonicalize(found).is_ok_and(|found| found == own)) {
+        return "byoc".into();
     }
-    atomic_file::write(path, &bytes)?;
-    let bytes = size(bytes.len() as u64);
-    report::print(&format!("Wrote {}, MobileNet v1 with random weights, {bytes}\n", path.display()))
+    let here = std::env::current_dir().ok();
+    let from_here = here.and_then(|here| own.strip_prefix(here).map(Path::to_owned).ok());
+    from_here.unwrap_or(own).display().to_string()
 }
 
-fn compile_model(registry: &Registry, model: &Path, artifact: &Path) -> Result<()> {
-    step("Compile it into one file", &format!("byoc compile {} -o {}", model.display(), artifact.display()))?;
-    let start = Instant::now();
-    let sources = vec![("main".to_owned(), model.to_owned())];
-    let request = compile_request::request(registry, &Backends::default(), sources, &Shapes::default())?;
-    compile(&request, artifact, &mut Progress::new(None))?;
-    let overview = Overview::of(&Artifact::open(artifact)?);
-    report::print(&format!("{}compiled in {}\n", overview.text(), duration(start.elapsed())))
-}
+impl Tour {
+    /// Prints the title of a step and its command, in which `MODEL` and `ARTIFACT` are the files.
+    fn step(&self, title: &str, command: &str) -> Result<()> {
+        report::print(&format!("\n# {title}\n{}", self.command(command)))
+    }
 
-fn run_model(loaded: &mut Loaded, artifact: &Path) -> Result<Vec<(String, Tensor)>> {
-    step("Run it", &format!("byoc run {} --fill random --print-top {TOP}", artifact.display()))?;
-    loaded.run()?;
-    let found = outputs::collect(&loaded.session)?;
-    let summaries: Vec<_> = found.iter().map(|(name, tensor)| Summary::of(name, tensor, TOP)).collect();
-    report::print(&report::outputs(&summaries))?;
-    Ok(found)
-}
+    fn command(&self, command: &str) -> String {
+        let (model, artifact) = (self.model.display().to_string(), self.artifact.display().to_string());
+        format!("$ {} {}\n", self.program, command.replace("MODEL", &model).replace("ARTIFACT", &artifact))
+    }
 
-fn verify_model(
-    registry: &Registry,
-    model: &Path,
-    artifact: &Path,
-    loaded: &Loaded,
-    found: &[(String, Tensor)],
-) -> Result<bool> {
-    let command = format!("byoc verify {} --model {}", artifact.display(), model.display());
-    step("Compare it with the reference kernels", &command)?;
-    let expected = verify::by_reference_kernels(model, registry, loaded)?;
-    let comparisons = compare_all(found, &expected, Tolerance::default())?;
-    report::print(&report::comparisons(&comparisons))?;
-    Ok(comparisons.iter().all(Comparison::holds))
-}
+    fn write_model(&self) -> Result<()> {
+        let (path, bytes) = (&self.model, quickstart::model());
+        if path.exists() && !std::fs::read(path).is_ok_and(|found| found == bytes) {
+            let message = format!("'{}' is there already, and is not the model of the tour", path.display());
+            return Err(Diagnostic::new(Code::Usage, message).hint("Name another folder with --dir"));
+        }
+        atomic_file::write(path, &bytes)?;
+        let bytes = size(bytes.len() as u64);
+        report::print(&format!("Wrote {}, a MobileNet with random weights, {bytes}\n", path.display()))
+    }
 
-fn measure(loaded: &mut Loaded, load_time: Duration, artifact: &Path) -> Result<()> {
-    step("Measure it", &format!("byoc bench {} --repeat {RUNS}", artifact.display()))?;
-    let times = (0..RUNS).map(|_| loaded.run()).collect::<Result<Vec<_>>>()?;
-    let Some(statistics) = Statistics::of(&times) else { return Ok(()) };
-    let [median, min] = [statistics.median, statistics.min].map(|time| duration(Duration::from_secs_f64(time)));
-    report::print(&format!("median {median}, min {min}, load {}\n", duration(load_time)))
-}
+    fn request(&self, backends: Vec<String>) -> Result<Request> {
+        let sources = vec![("main".to_owned(), self.model.clone())];
+        let chosen = Backends { backend: backends, backend_opt: Vec::new() };
+        compile_request::request(&self.registry, &chosen, sources, &Shapes::default())
+    }
 
-fn next(model: &Path, artifact: &Path) -> String {
-    let (model, artifact) = (model.display(), artifact.display());
-    let commands = [
-        (format!("explain {model}"), "which backend takes which node, and why not"),
-        (format!("inspect {artifact} --regions"), "the regions of each backend"),
-        (format!("check {artifact}"), "whether this machine can run it"),
-        ("plugin list".to_owned(), "the known backends"),
-        (format!("compile {model} -o {artifact} --plugin PATH --backend NAME,..."), "with a plugin of yours"),
-    ];
-    let lines = commands.map(|(command, what)| format!("# {what}\n$ byoc {command}\n"));
-    format!("\nTry next\n{}", lines.concat())
+    /// The split between the first embedded backend that is not for the host, and the one that is.
+    fn explain(&self) -> Result<()> {
+        let device = self.registry.backends.iter().map(|found| &found.description).find(|it| !it.host);
+        let Some(device) = device.map(|it| it.name.clone()) else { return Ok(()) };
+        let command = format!("explain MODEL --backend {device},cpu");
+        self.step("Two backends: who takes what, and why not all", &command)?;
+        let request = self.request(vec![device, embed::default_backend()?])?;
+        let rows = explain(&request, &mut Progress::new(None))?;
+        report::print(&Summary::of(&rows).in_short())
+    }
+
+    fn compile(&self) -> Result<()> {
+        self.step("Compile it for the CPU, into one file", "compile MODEL -o ARTIFACT")?;
+        let start = Instant::now();
+        compile(&self.request(Vec::new())?, &self.artifact, &mut Progress::new(None))?;
+        let sentence = Overview::of(&Artifact::open(&self.artifact)?).sentence();
+        report::print(&format!("{sentence}\ncompiled in {}\n", duration(start.elapsed())))
+    }
+
+    /// One run, compared with the reference kernels, and some that are measured. Whether the outputs are right.
+    fn run(&self) -> Result<bool> {
+        let start = Instant::now();
+        let session = Session::open(&self.artifact, &self.registry, &LoadOptions::default())?;
+        let load_time = start.elapsed();
+        let mut loaded = Loaded::new(session, &Inputs::random(), &OpenSizes::default())?;
+        loaded.run()?;
+        let found = outputs::collect(&loaded.session)?;
+        self.step("Is it right, against the reference kernels? And fast?", "verify ARTIFACT --model MODEL")?;
+        let expected = verify::by_reference_kernels(&self.model, &self.registry, &loaded)?;
+        let comparisons = compare_all(&found, &expected, Tolerance::default())?;
+        report::print(&report::comparisons(&comparisons))?;
+        report::print(&self.command(&format!("bench ARTIFACT --repeat {RUNS}")))?;
+        let times = (0..RUNS).map(|_| loaded.run()).collect::<Result<Vec<_>>>()?;
+        if let Some(statistics) = Statistics::of(&times) {
+            let [median, min] = [statistics.median, statistics.min].map(|it| duration(Duration::from_secs_f64(it)));
+            report::print(&format!("median {median}, min {min}, load {}\n", duration(load_time)))?;
+        }
+        Ok(comparisons.iter().all(Comparison::holds))
+    }
+
+    fn next(&self, time: Duration) -> String {
+        let commands = ["run ARTIFACT --fill random --print-top 3", "plugin new acme"];
+        let lines = commands.map(|command| self.command(command));
+        format!("\n# All that took {}. Try next\n{}", duration(time), lines.concat())
+    }
 }

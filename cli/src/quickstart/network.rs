@@ -1,6 +1,7 @@
 //! MobileNet v1 (Howard et al., 2017, <https://arxiv.org/abs/1704.04861>) with random weights: 13 pairs of depthwise
-//! and pointwise convolutions with batch normalization, 4.2 million weights. Two of its blocks have the same weights,
-//! written twice under different names, as exporters write tied ones.
+//! and pointwise convolutions with batch normalization, 4.3 million weights. Two of its blocks have the same weights,
+//! written twice under different names, as exporters write tied ones. The last depthwise convolution has a kernel of 5x5,
+//! as in later MobileNets: small accelerators do not have it, so that there is something to split.
 
 use byoc_core::onnx::proto::NodeProto;
 use byoc_core::onnx::proto::tensor_proto::DataType::Float;
@@ -28,6 +29,9 @@ const BLOCKS: [(i64, i64); 13] = [
 /// The block that has the weights of another one, and that one.
 const TIED: (usize, usize) = (8, 7);
 
+/// The block with a wide depthwise kernel, and its size.
+const WIDE: (usize, i64) = (12, 5);
+
 const CLASSES: i64 = 1000;
 
 /// The model as far as it is written.
@@ -45,7 +49,8 @@ pub(crate) fn model() -> Vec<u8> {
     );
     for (index, (outputs, stride)) in BLOCKS.into_iter().enumerate() {
         let source = if index == TIED.0 { TIED.1 } else { index };
-        let depthwise = Shape { inputs: channels, outputs: channels, kernel: 3, groups: channels, stride };
+        let kernel = if index == WIDE.0 { WIDE.1 } else { 3 };
+        let depthwise = Shape { inputs: channels, outputs: channels, kernel, groups: channels, stride };
         let (name, seed) = (format!("block{index}.depthwise"), format!("block{source}.depthwise"));
         x = builder.convolution(&name, &seed, &x, depthwise);
         let pointwise = Shape { inputs: channels, outputs, kernel: 1, groups: 1, stride: 1 };

@@ -10,6 +10,9 @@ use serde::Serialize;
 
 use super::{Table, count, shape, size};
 
+/// Below that many bytes of weights their share of the file says nothing.
+const LEAST_WEIGHTS: u64 = 64 << 10;
+
 /// The numbers, as `--json` gives them.
 #[derive(Debug, Serialize)]
 pub(crate) struct Overview {
@@ -89,6 +92,11 @@ impl Overview {
         Overview { entries: entries(manifest), backends: shares(manifest), code, bytes: Bytes::of(artifact) }
     }
 
+    /// How large file and weights are, in a line.
+    pub(crate) fn sentence(&self) -> String {
+        self.bytes.sentence()
+    }
+
     /// The lines for people.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
@@ -148,12 +156,16 @@ impl Bytes {
         self.stored
     }
 
-    /// `weights 398.3 MiB, file 398.5 MiB (1.001x); without deduplication it would be 621.9 MiB`.
+    /// `weights 398.3 MiB, file 398.5 MiB (1.001x); 621.9 MiB without deduplication`. What says nothing is left out: the
+    /// ratio of small models, which is that of pages and code, and a saving of nothing.
     pub(crate) fn sentence(&self) -> String {
         let ratio = self.file as f64 / self.weights as f64;
-        let ratio = if self.weights > 0 { format!(" ({ratio:.3}x)") } else { String::new() };
-        let (weights, file, without) = (size(self.weights), size(self.file), size(self.without_deduplication));
-        format!("weights {weights}, file {file}{ratio}; without deduplication it would be {without}")
+        let ratio = if self.weights >= LEAST_WEIGHTS { format!(" ({ratio:.3}x)") } else { String::new() };
+        let without = match self.without_deduplication > self.file {
+            true => format!("; {} without deduplication", size(self.without_deduplication)),
+            false => String::new(),
+        };
+        format!("weights {}, file {}{ratio}{without}", size(self.weights), size(self.file))
     }
 
     /// Bytes that are not stored as the model has them, by fate, in one line; empty where there are none.
@@ -235,7 +247,7 @@ mod tests {
             saved: 0,
             without_deduplication: 900,
         };
-        assert_eq!(none.sentence(), "weights 0 B, file 900 B; without deduplication it would be 900 B");
+        assert_eq!(none.sentence(), "weights 0 B, file 900 B");
         assert_eq!(none.details(), "");
         let all = Bytes {
             file: 417_900_000,
@@ -248,7 +260,7 @@ mod tests {
             without_deduplication: 652_100_000,
             ..none
         };
-        let sentence = "weights 398.3 MiB, file 398.5 MiB (1.001x); without deduplication it would be 621.9 MiB";
+        let sentence = "weights 398.3 MiB, file 398.5 MiB (1.001x); 621.9 MiB without deduplication";
         assert_eq!(all.sentence(), sentence);
         let details = "5.9 KiB in other files, 2.0 KiB packed by a backend, 2.9 KiB inside code, 3.9 KiB computed into others, 4.9 KiB dropped\n";
         assert_eq!(all.details(), details);

@@ -48,7 +48,8 @@ impl Table {
 
     /// Adds a row. Cells are one line each: line breaks in names become spaces.
     pub(crate) fn row<T: ToString>(&mut self, cells: impl IntoIterator<Item = T>) {
-        let mut cells: Vec<_> = cells.into_iter().map(|cell| cell.to_string().replace(['\n', '\r', '\t'], " ")).collect();
+        let mut cells: Vec<_> =
+            cells.into_iter().map(|cell| cell.to_string().replace(['\n', '\r', '\t'], " ")).collect();
         cells.resize(self.columns.len(), String::new());
         self.rows.push(cells);
     }

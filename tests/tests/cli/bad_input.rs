@@ -234,20 +234,38 @@ fn placement_policies() {
 #[test]
 fn usage_errors_exit_with_two() {
     let folder = Folder::compiled(small());
-    let cases: [&[&str]; 8] = [
-        &[],
-        &["frobnicate"],
-        &["compile"],
-        &["compile", "model.onnx"],
-        &["compile", "model.onnx", "-o", "b.byoc", "--stop-after", "lunch"],
-        &["run", "model.byoc", "--fill", "sevens"],
-        &["verify", "model.byoc", "--fill", "ones"],
-        &["bench", "model.byoc", "--duration", "soon"],
+    let help = folder.byoc(&[]);
+    assert_eq!((help.code, help.stdout.as_str()), (Some(2), ""), "{}", help.stderr);
+    assert!(help.stderr.contains("Usage: byoc"), "{}", help.stderr);
+    let stages = "It takes one of: onnx, passes, partition, codegen, ownership, artifact";
+    let see = |verb: &str| format!("`byoc {verb} --help` shows what there is");
+    let cases: [(&[&str], &str, String); 7] = [
+        (&["frobnicate"], "'frobnicate' is not a verb of byoc", "`byoc --help` shows what there is".into()),
+        (&["compile"], "byoc compile needs --output <FILE>, <[NAME=]MODEL.onnx>...", see("compile")),
+        (&["compile", "model.onnx"], "byoc compile needs --output <FILE>", see("compile")),
+        (
+            &["compile", "model.onnx", "-o", "b.byoc", "--stop-after", "lunch"],
+            "'lunch' is not a value of --stop-after <STAGE>",
+            stages.into(),
+        ),
+        (
+            &["run", "model.byoc", "--fill", "sevens"],
+            "'sevens' is not a value of --fill <MODE>",
+            "It takes one of: random, zeros, ones".into(),
+        ),
+        (
+            &["verify", "model.byoc", "--fill", "ones"],
+            "byoc verify needs <--reference <OUT.npz>|--model <MODEL.onnx>>",
+            see("verify"),
+        ),
+        (
+            &["bench", "model.byoc", "--duration", "soon"],
+            "'soon' is not a value of --duration <S>: expected a number of seconds",
+            see("bench"),
+        ),
     ];
-    for arguments in cases {
-        let outcome = folder.byoc(arguments);
-        assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(2), ""), "{arguments:?}: {}", outcome.stderr);
-        assert!(outcome.stderr.contains("Usage: byoc") || outcome.stderr.contains("--help"), "{}", outcome.stderr);
+    for (arguments, message, hint) in cases {
+        folder.byoc(arguments).fails(2, &format!("error: [B901] {message}\n  hint: {hint}"));
     }
     let shape = ["compile", "model.onnx", "-o", "b.byoc", "--shape", "z:1x3"];
     folder.byoc(&shape).fails(2, "error: [B204] the model has no input 'z'\n  hint: Its inputs are: x");

@@ -6,4 +6,5 @@ mod full_disk;
 mod out_of_memory;
 mod overwriting;
 mod sequences;
+mod terminal;
 mod texts;

@@ -64,7 +64,7 @@ fn types_are_shown() {
         let shown = folder.run(&["inspect", file]);
         assert!(shown.contains("s: seq(f32[2])") && shown.contains("o: optional(f32[2])"), "{shown}");
     }
-    let rows = folder.run(&["explain", "model.onnx"]);
+    let rows = folder.run(&["explain", "model.onnx", "--nodes"]);
     let row = rows.lines().find(|line| line.contains("SequenceErase")).unwrap_or_default();
     assert!(row.contains("byoc") && rows.contains("byoc itself: 3 nodes"), "{rows}");
 }

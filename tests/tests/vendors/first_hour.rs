@@ -111,7 +111,9 @@ fn names_and_places() {
     );
     let text = |path: &str| String::from_utf8(places::read(&folder.path().join(path))).expect("text");
     let manifest = text("byoc-my-npu-2/Cargo.toml");
-    for line in ["name = \"byoc-my-npu-2\"", "name = \"byoc_my_npu_2\"", "byoc-plugin-api = { path = \"api\" }", "[workspace]"] {
+    for line in
+        ["name = \"byoc-my-npu-2\"", "name = \"byoc_my_npu_2\"", "byoc-plugin-api = { path = \"api\" }", "[workspace]"]
+    {
         assert!(manifest.lines().any(|found| found == line), "{line} is missing in\n{manifest}");
     }
     assert!(text("byoc-my-npu-2/src/lib.rs").contains("name: \"my-npu-2\".into()"));

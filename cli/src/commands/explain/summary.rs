@@ -13,7 +13,7 @@ const SHOWN_REGIONS: usize = 10;
 
 /// What there is to say of all nodes together.
 #[derive(Serialize)]
-pub(super) struct Summary {
+pub(in super::super) struct Summary {
     /// In order of appearance; those without a backend last.
     pub(super) shares: Vec<Share>,
     /// The most frequent of each backend first.
@@ -57,7 +57,7 @@ pub(super) struct Region {
 
 impl Summary {
     /// Of these nodes. What was expanded is no node any more, and what core runs itself is in no region.
-    pub(super) fn of(rows: &[NodeRow]) -> Summary {
+    pub(in super::super) fn of(rows: &[NodeRow]) -> Summary {
         let mut summary = Summary {
             shares: Vec::new(),
             reasons: reasons(rows),
@@ -73,7 +73,8 @@ impl Summary {
     }
 
     fn add(&mut self, row: &NodeRow) {
-        let new_region = row.taken.as_ref().is_some_and(|(region, backend)| self.add_to_region(region, backend, &row.op));
+        let new_region =
+            row.taken.as_ref().is_some_and(|(region, backend)| self.add_to_region(region, backend, &row.op));
         let backend = row.taken.as_ref().map(|(_, backend)| backend.as_str());
         let known = self.shares.iter_mut().find(|share| share.backend.as_deref() == backend);
         match known {
@@ -118,14 +119,21 @@ impl Summary {
         self.shares.iter().map(share).chain(control).collect::<Vec<_>>().join("; ")
     }
 
-    /// Backends, then reasons, then regions.
+    /// Backends, then reasons, then regions, and how to see more.
     pub(super) fn text(&self) -> String {
-        let mut parts = vec![self.backends()];
-        parts.extend(self.refusals());
-        parts.extend(self.some_regions());
-        let rows = "--nodes, --refused, --op OPERATOR and --region SYMBOL show nodes\n";
-        parts.push(rows.to_owned());
+        let mut parts = self.parts();
+        parts.push("--nodes, --refused, --op OPERATOR and --region SYMBOL show nodes\n".to_owned());
         parts.join("\n")
+    }
+
+    /// Backends, then reasons and regions where there are some.
+    fn parts(&self) -> Vec<String> {
+        [Some(self.backends()), self.refusals(SHOWN_REASONS), self.some_regions()].into_iter().flatten().collect()
+    }
+
+    /// Backends, and one reason.
+    pub(in super::super) fn in_short(&self) -> String {
+        self.backends() + &self.refusals(1).unwrap_or_default()
     }
 
     fn backends(&self) -> String {
@@ -145,13 +153,14 @@ impl Summary {
     }
 
     /// Nothing where no backend refused a node.
-    fn refusals(&self) -> Option<String> {
+    fn refusals(&self, limit: usize) -> Option<String> {
         let mut table = Table::new(&["not taken by", ">nodes", "because", "for example"]);
-        for Reason { backend, reason, nodes, example, op } in self.reasons.iter().take(SHOWN_REASONS) {
+        for Reason { backend, reason, nodes, example, op } in self.reasons.iter().take(limit) {
             table.row([backend, &nodes.to_string(), reason, &format!("{example} ({op})")]);
         }
-        let more = self.reasons.len().saturating_sub(SHOWN_REASONS);
-        let more = if more > 0 { format!("... and {}: --refused\n", count(more, "more reason")) } else { String::new() };
+        let more = self.reasons.len().saturating_sub(limit);
+        let more =
+            if more > 0 { format!("... and {}: --refused\n", count(more, "more reason")) } else { String::new() };
         (!self.reasons.is_empty()).then(|| table.text() + &more)
     }
 

@@ -10,24 +10,40 @@ use crate::report::{self, Bytes, Table, count, size};
 /// How many of a row's names and readers are shown.
 const SHOWN: usize = 2;
 
-/// The table, the largest constants first and at most `limit` of them, and the sums over all.
-pub(crate) fn text(artifact: &Artifact, limit: usize) -> String {
-    let manifest = artifact.manifest();
+/// The table, the largest constants first, and the sums.
+pub(crate) fn text(artifact: &Artifact) -> String {
+    let rows = largest_first(artifact.manifest());
+    format!("{}\n{}", table(artifact.manifest(), &rows), totals(artifact))
+}
+
+/// The two largest, the largest of those with several names, and the sums.
+pub(crate) fn some(artifact: &Artifact) -> String {
+    let rows = largest_first(artifact.manifest());
+    let tied = rows.iter().skip(2).find(|row| row.names.len() > 1);
+    let rows: Vec<_> = rows.iter().take(2).chain(tied).copied().collect();
+    format!("{}{}", table(artifact.manifest(), &rows), totals(artifact))
+}
+
+fn largest_first(manifest: &Manifest) -> Vec<&LedgerRow> {
     let mut rows: Vec<&LedgerRow> = manifest.ledger.iter().collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.id));
+    rows
+}
+
+fn table(manifest: &Manifest, rows: &[&LedgerRow]) -> String {
     let headings = [">id", "names", "dtype", "shape", ">bytes", "?readers", "owner", "fate", "?section", "?note"];
     let mut table = Table::new(&headings);
-    for row in rows.iter().take(limit) {
-        table.row(cells(manifest, row));
-    }
-    let more = rows.len().saturating_sub(limit);
-    let more = if more > 0 { format!("... and {more} more\n") } else { String::new() };
+    rows.iter().for_each(|row| table.row(cells(manifest, row)));
+    table.text()
+}
+
+fn totals(artifact: &Artifact) -> String {
+    let manifest = artifact.manifest();
     let constants = first_rows(manifest).count();
     let names: usize = first_rows(manifest).map(|row| row.names.len()).sum();
     let bytes = Bytes::of(artifact);
     let counts = format!("{} under {}", count(constants, "constant"), count(names, "name"));
-    let totals = format!("{counts}, {} stored\n{}{}\n", size(bytes.stored()), bytes.details(), bytes.sentence());
-    format!("{}{more}\n{totals}", table.text())
+    format!("{counts}, {} stored\n{}{}\n", size(bytes.stored()), bytes.details(), bytes.sentence())
 }
 
 /// One row for each constant: one that is kept in several forms has several.
@@ -63,11 +79,11 @@ fn cells(manifest: &Manifest, row: &LedgerRow) -> [String; 10] {
 
 /// The first of a list, and how many more there are; a dash where there are none.
 fn listed(list: &[String]) -> String {
-    if list.is_empty() { "-".into() } else { some(list) }
+    if list.is_empty() { "-".into() } else { first_of(list) }
 }
 
 /// The first of a list, and how many more there are.
-fn some(list: &[String]) -> String {
+fn first_of(list: &[String]) -> String {
     let shown = list[..list.len().min(SHOWN)].join(", ");
     if list.len() > SHOWN { format!("{shown} and {} more", list.len() - SHOWN) } else { shown }
 }
@@ -85,11 +101,11 @@ fn fate(fate: Fate) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::some;
+    use super::first_of;
 
     #[test]
     fn long_lists_are_cut() {
-        let list = |names: &[&str]| some(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let list = |names: &[&str]| first_of(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(list(&["a"]), "a");
         assert_eq!(list(&["a", "b"]), "a, b");
         assert_eq!(list(&["a", "b", "c", "d"]), "a, b and 2 more");

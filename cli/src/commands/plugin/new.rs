@@ -121,7 +121,9 @@ fn rust(name: &str, given: Option<&str>) -> Result<Files> {
 fn contract(dir: &include_dir::Dir<'_>) -> Files {
     let file = |file: &include_dir::File<'_>| {
         let bytes = match file.path().file_name() {
-            Some(name) if name == "Cargo.toml" => manifest::of_contract(&String::from_utf8_lossy(file.contents())).into_bytes(),
+            Some(name) if name == "Cargo.toml" => {
+                manifest::of_contract(&String::from_utf8_lossy(file.contents())).into_bytes()
+            }
             _ => file.contents().to_owned(),
         };
         (format!("api/{}", file.path().display()), bytes)

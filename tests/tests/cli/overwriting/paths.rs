@@ -103,6 +103,8 @@ const VERBS: &[(&str, &[&str], &[&str])] = &[
     ("plugin new", &["--dir"], &["--api"]),
     ("plugin test", &[], &["FILE", "--case"]),
     ("quickstart", &["--dir"], &[]),
+    ("completions", &[], &[]),
+    ("man", &[], &[]),
 ];
 
 /// What needs no row, with the reason.
@@ -126,11 +128,15 @@ const NO_PATHS: &[&str] = &[
     "NAME.KEY=VALUE",
     "NAME=PATTERN",
     "NAME=SIZE",
+    "OPERATOR",
     "S",
     "SECONDS",
     "STAGE",
+    "SHELL",
     "STD,...",
     "SYMBOL",
+    "VERB",
+    "WHEN",
     "X",
     "on|off",
 ];

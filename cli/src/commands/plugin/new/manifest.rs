@@ -19,7 +19,8 @@ fn section_of(name: &str) -> impl Iterator<Item = &'static str> {
 /// The manifest of a new backend, which takes byoc-plugin-api from `api`: a version, or a table with a path.
 pub(super) fn of_backend(skeleton: &str, api: &str) -> String {
     // Version and licence are for the vendor to say.
-    let mut text = resolved(skeleton, &[("package.version", "\"0.1.0\""), ("package.license", "")], &[("byoc-plugin-api", api)]);
+    let mut text =
+        resolved(skeleton, &[("package.version", "\"0.1.0\""), ("package.license", "")], &[("byoc-plugin-api", api)]);
     for tool in ["rust", "clippy"] {
         let lints: Vec<_> = section_of(&format!("workspace.lints.{tool}")).collect();
         let _ = writeln!(text, "[lints.{tool}]\n{}\n", lints.join("\n"));
@@ -55,7 +56,8 @@ fn resolved(manifest: &str, values: &[(&str, &str)], crates: &[(&str, &str)]) ->
                 writeln!(text, "{name} = {{ {}{rest}", fields(dependency(name)))
             }
             (section, Some(key), _) => {
-                let own = values.iter().find(|(known, _)| *known == format!("{section}.{key}")).map(|(_, value)| *value);
+                let own =
+                    values.iter().find(|(known, _)| *known == format!("{section}.{key}")).map(|(_, value)| *value);
                 match own.or_else(|| workspace_value(&format!("workspace.{section}"), key)).unwrap_or_default() {
                     "" => Ok(()),
                     value => writeln!(text, "{key} = {value}"),
@@ -86,12 +88,18 @@ mod tests {
         let (_, skeleton) = skeleton::RUST[0];
         for (api, plain, beside) in [
             ("\"1.0\"", "byoc-plugin-api = \"1.0\"", "{ version = \"1.0\", features = [\"testing\"] }"),
-            ("{ path = \"api\" }", "byoc-plugin-api = { path = \"api\" }", "{ path = \"api\", features = [\"testing\"] }"),
+            (
+                "{ path = \"api\" }",
+                "byoc-plugin-api = { path = \"api\" }",
+                "{ path = \"api\", features = [\"testing\"] }",
+            ),
         ] {
             let text = of_backend(skeleton, api);
             assert!(!text.contains("workspace = ") && !text.contains(".workspace") && !text.contains("= \n"), "{text}");
             let beside = format!("byoc-plugin-api = {beside}");
-            for line in ["edition = \"2024\"", "version = \"0.1.0\"", "undocumented_unsafe_blocks = \"deny\"", plain, &beside] {
+            for line in
+                ["edition = \"2024\"", "version = \"0.1.0\"", "undocumented_unsafe_blocks = \"deny\"", plain, &beside]
+            {
                 assert!(text.lines().any(|found| found == line), "{line} is missing in {text}");
             }
             assert!(!text.contains("license"), "{text}");
@@ -106,7 +114,9 @@ mod tests {
             assert!(text.contains("license = \"MIT OR Apache-2.0\"\n"), "{text}");
         }
         let text = of_contract(text_of("Cargo.toml"));
-        for line in ["byoc-dim = { path = \"dim\" }", "half = \"2.7\"", "blake3 = { version = \"1.8\", optional = true }"] {
+        for line in
+            ["byoc-dim = { path = \"dim\" }", "half = \"2.7\"", "blake3 = { version = \"1.8\", optional = true }"]
+        {
             assert!(text.lines().any(|found| found == line), "{line} is missing in {text}");
         }
     }
