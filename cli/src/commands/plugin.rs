@@ -3,6 +3,7 @@
 mod new;
 mod test;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -180,8 +181,9 @@ fn info(args: &Info) -> Result<()> {
     let digest = backend.origin.digest()?.map(|digest| ("digest", digest));
     let domain = found.domain.iter().map(|kind| ("memory", format!("{kind}, such as {kind}:0")));
     let tunes = found.candidates.then(|| ("kernels", "several for a region; byoc tune finds the fastest".to_owned()));
+    let takes = ("patterns", patterns(backend, &args.backend_opt)?);
     let own = found.operators.iter().map(|own| ("operator", operator(own)));
-    let facts = facts.into_iter().chain(domain).chain(tunes).chain(own).chain(calibration).chain(files).chain(digest);
+    let facts = facts.into_iter().chain([takes]).chain(domain).chain(tunes).chain(own).chain(calibration).chain(files).chain(digest);
     let mut text: String = facts.map(|(name, value)| format!("{name:8} {value}\n")).collect();
     for (title, options) in [("option", &found.options), ("option of a machine", &found.run_options)] {
         if options.is_empty() {
@@ -195,6 +197,21 @@ fn info(args: &Info) -> Result<()> {
         text += &format!("\n{}", table.text());
     }
     report::print(&(text + &tools_text(&tools)))
+}
+
+/// How many patterns are named: a backend for everything has hundreds.
+const SHOWN_PATTERNS: usize = 40;
+
+/// The names of the backend's patterns, each once.
+fn patterns(backend: &Registered, settings: &[(String, String)]) -> Result<String> {
+    let patterns = backend.patterns(settings)?;
+    let mut names: Vec<_> = patterns.iter().map(|pattern| pattern.name.as_str()).collect();
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(*name));
+    let more = names.len().saturating_sub(SHOWN_PATTERNS);
+    names.truncate(SHOWN_PATTERNS);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Ok(if names.is_empty() { "none".into() } else { names.join(", ") + &more })
 }
 
 /// An operator that a backend brings, with its versions.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byoc_plugin_api::host::{self, LoadError, LoadedBackend, Manifest};
-use byoc_plugin_api::{ABI_VERSION, Backend, Candidate, Description, Error, OptionSpec, Options, Tool, closest};
+use byoc_plugin_api::{ABI_VERSION, Backend, Candidate, Description, Error, OptionSpec, Options, Pattern, Tool, closest};
 
 use super::SearchPath;
 use super::search::file_is_for;
@@ -92,6 +92,17 @@ impl Registered {
             }
             let message = format!("backend '{name}' cannot report what it uses: {}", error.message);
             Diagnostic { code: Code::BackendFailed, message, hint: error.hint }
+        })
+    }
+
+    /// What the backend takes, with settings `(backend.key, value)` of its options of either kind.
+    pub fn patterns(&self, settings: &[(String, String)]) -> Result<Vec<Pattern>> {
+        let Description { name, options, run_options, .. } = &self.description;
+        let options = self.resolve(&[&options[..], run_options].concat(), settings)?;
+        self.backend.patterns(&options).map_err(|error| {
+            let message = format!("backend '{name}' cannot list its patterns: {}", error.message);
+            let code = if error.crashed { Code::BackendCrashed } else { Code::BackendFailed };
+            Diagnostic { code, message, hint: error.hint }
         })
     }
 

@@ -11,6 +11,19 @@ use crate::report::{Table, Tone, count};
 const SHOWN_REASONS: usize = 10;
 const SHOWN_REGIONS: usize = 10;
 
+/// What helps against a kind of refusal: how such a reason is known, and the remedy.
+const REMEDIES: [(&str, &str); 9] = [
+    ("no pattern matches", "no pattern matches: `byoc plugin info NAME` lists the patterns of a backend"),
+    (": type: ", "type: export the model in a type that the backend takes; its options may allow others"),
+    (": shape: ", "shape: fix sizes that are left open with --dim or --shape, or export the model with other sizes"),
+    (": attribute: ", "attribute: export the operator in the form that is named"),
+    (": constant_needed: ", "constant_needed: the backend reads that input when it compiles: make it an initializer"),
+    (": limit: ", "limit: smaller sizes fit, by --dim, --shape or another export; the limit is one of the hardware"),
+    (": crashed: ", "crashed: `byoc repro` writes the region as a model for the backend's maker"),
+    ("region_start", "region_start: a region begins with that operator: what is in front of the node is in the way"),
+    ("the operator is not known", "not known: a backend that brings the operator may be in a plugin (--plugin, --backend)"),
+];
+
 /// What there is to say of all nodes together.
 #[derive(Serialize)]
 pub(in super::super) struct Summary {
@@ -43,6 +56,8 @@ pub(super) struct Reason {
     /// The first of the nodes, and its operator.
     example: String,
     op: String,
+    /// What helps, where that can be said of the kind of reason.
+    remedy: Option<&'static str>,
 }
 
 /// What a region consists of.
@@ -128,7 +143,16 @@ impl Summary {
 
     /// Backends, then reasons and regions where there are some.
     fn parts(&self) -> Vec<String> {
-        [Some(self.backends()), self.refusals(SHOWN_REASONS), self.some_regions()].into_iter().flatten().collect()
+        let refusals = self.refusals(SHOWN_REASONS).map(|refusals| refusals + &self.remedies());
+        [Some(self.backends()), refusals, self.some_regions()].into_iter().flatten().collect()
+    }
+
+    /// Those for the reasons that are shown, each once.
+    fn remedies(&self) -> String {
+        let shown = || self.reasons.iter().take(SHOWN_REASONS).filter_map(|reason| reason.remedy);
+        let first = |at: usize, remedy: &str| !shown().take(at).any(|before| before == remedy);
+        let told = shown().enumerate().filter(|&(at, remedy)| first(at, remedy));
+        told.map(|(_, remedy)| format!("hint: {remedy}\n")).collect()
     }
 
     /// Backends, and one reason.
@@ -155,7 +179,7 @@ impl Summary {
     /// Nothing where no backend refused a node.
     fn refusals(&self, limit: usize) -> Option<String> {
         let mut table = Table::new(&["not taken by", ">nodes", "because", "for example"]);
-        for Reason { backend, reason, nodes, example, op } in self.reasons.iter().take(limit) {
+        for Reason { backend, reason, nodes, example, op, .. } in self.reasons.iter().take(limit) {
             table.row([backend, &nodes.to_string(), reason, &format!("{example} ({op})")]);
         }
         let more = self.reasons.len().saturating_sub(limit);
@@ -199,7 +223,8 @@ fn reasons(rows: &[NodeRow]) -> Vec<Reason> {
                 kinds.push(kind);
                 let (backend, reason) = (backend.clone(), reason.clone());
                 let (example, op) = (row.node.clone(), row.op.clone());
-                reasons.push(Reason { backend, reason, nodes: 1, example, op });
+                let remedy = REMEDIES.iter().find(|(marker, _)| reason.contains(marker)).map(|(_, remedy)| *remedy);
+                reasons.push(Reason { backend, reason, nodes: 1, example, op, remedy });
             }
         }
     }
@@ -263,6 +288,8 @@ pub(super) mod tests {
                         not taken by  nodes  because                                                 for example\n\
                         gpu               2  add: limit: too many rows (300 against a limit of 256)  b (Add)\n\
                         gpu               1  no pattern matches                                      d (Add)\n\
+                        hint: limit: smaller sizes fit, by --dim, --shape or another export; the limit is one of the hardware\n\
+                        hint: no pattern matches: `byoc plugin info NAME` lists the patterns of a backend\n\
                         \n\
                         region            backend  nodes  operators\n\
                         byoc_main_gpu_0   gpu          1  1 Add\n\
