@@ -10,6 +10,7 @@ use byoc_tools::fill::Fill;
 
 use crate::args::Execution;
 use crate::artifact::{self, Digests};
+use crate::report;
 
 /// A loaded entry, and what is known of the loading.
 pub(crate) struct Ready {
@@ -48,6 +49,7 @@ pub(crate) fn load(execution: &Execution, need: Need) -> Result<Ready> {
     let (open_sizes, found) = (opened.open_sizes.sizes(), std::mem::take(&mut opened.found));
     let session = opened.load(&execution.file, &options)?;
     let load_time = start.elapsed();
-    let loaded = Loaded::new(session, &execution.inputs.given(need.fill), &open_sizes)?;
+    let given = execution.inputs.given(need.fill);
+    let loaded = Loaded::new(session, &given, &open_sizes, &mut |warning| report::warning(&warning))?;
     Ok(Ready { loaded, load_time, found })
 }

@@ -9,6 +9,8 @@ mod cut_file;
 mod docs;
 mod embed;
 mod execution;
+mod file_kind;
+mod first_argument;
 mod guard;
 mod progress;
 mod quickstart;
@@ -25,6 +27,10 @@ fn main() -> ExitCode {
     }
     // Its message is part of the one-line error.
     byoc_core::plugin::quiet_panics();
+    if let Some(mistake) = first_argument::mistake(std::env::args_os().nth(1)) {
+        report::error(&mistake);
+        return ExitCode::from(mistake.code.exit());
+    }
     let cli = args::Cli::parse();
     cli.command.run().unwrap_or_else(|diagnostic| {
         report::error(&diagnostic);

@@ -27,6 +27,7 @@ mod buffer;
 pub mod constants;
 mod cpu;
 pub mod diagnostic;
+pub mod file_kind;
 mod map;
 pub mod memory;
 pub mod overwrite;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value};
 use crate::compile_request;
+use crate::file_kind;
 use crate::progress::Progress;
 use crate::report::{self, Table, count};
 
@@ -37,7 +38,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let registry = compile_request::isolated_registry(&args.plugins)?;
     let sources = compile_request::sources(&args.models);
     let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
-    let rows = explain(&request, &mut Progress::new(None))?;
+    let rows = explain(&request, &mut Progress::new(None))
+        .map_err(|error| file_kind::of_models(error, &args.models, &args.plugins))?;
     if args.json {
         report::print_json(&json(&rows))?;
     } else {

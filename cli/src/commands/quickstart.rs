@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let start = Instant::now();
     let session = Session::open(&artifact, &registry, &LoadOptions::default())?;
     let load_time = start.elapsed();
-    let mut loaded = Loaded::new(session, &Inputs::random(), &OpenSizes::default())?;
+    let mut loaded = Loaded::new(session, &Inputs::random(), &OpenSizes::default(), &mut |_| {})?;
     let found = run_model(&mut loaded, &artifact)?;
     let holds = verify_model(&registry, &model, &artifact, &loaded, &found)?;
     measure(&mut loaded, load_time, &artifact)?;

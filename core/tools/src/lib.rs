@@ -12,6 +12,7 @@ pub mod execution;
 pub mod file;
 pub mod fill;
 pub mod inputs;
+pub mod labels;
 pub mod lists;
 pub mod npy;
 pub mod npz;

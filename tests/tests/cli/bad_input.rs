@@ -29,16 +29,14 @@ fn compile_fails_in(folder: &Folder, arguments: &[&str], code: i32, message: &st
 
 #[test]
 fn files_that_are_no_models() {
-    let whole = small().finish();
-    let cut = &whole[..whole.len() / 2];
     let cases: [(&[u8], &str); 4] = [
-        (b"", "the file is empty"),
+        (b"", "it is empty{complete}"),
         (
             b"PK\x03\x04 and so on",
             "it is a zip archive\n  hint: Unpack it; a PyTorch checkpoint is exported with torch.onnx.export",
         ),
-        (b"just a text", "failed to decode Protobuf message: buffer underflow{complete}"),
-        (cut, "failed to decode Protobuf message: ModelProto.graph: buffer underflow{complete}"),
+        (b"just a text", "it is a text file{complete}"),
+        (b"\x3a\x7f\x0a", "failed to decode Protobuf message: ModelProto.graph: buffer underflow{complete}"),
     ];
     let complete = "\n  hint: Is the file complete, and was it exported as ONNX?";
     for (bytes, cause) in cases {
@@ -234,14 +232,12 @@ fn placement_policies() {
 #[test]
 fn usage_errors_exit_with_two() {
     let folder = Folder::compiled(small());
-    let cases: [&[&str]; 8] = [
+    let cases: [&[&str]; 6] = [
         &[],
         &["frobnicate"],
         &["compile"],
-        &["compile", "model.onnx"],
         &["compile", "model.onnx", "-o", "b.byoc", "--stop-after", "lunch"],
         &["run", "model.byoc", "--fill", "sevens"],
-        &["verify", "model.byoc", "--fill", "ones"],
         &["bench", "model.byoc", "--duration", "soon"],
     ];
     for arguments in cases {
