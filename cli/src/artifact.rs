@@ -81,10 +81,10 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Loads it; `path` is the file.
-    pub(crate) fn load(self, path: &Path, options: &LoadOptions) -> Result<Session> {
-        match self.compiled {
-            Compiled::Artifact(artifact) => Session::load(*artifact, &self.registry, options),
-            Compiled::File(opened) => Session::of_file(&opened, path, options),
+    pub(crate) fn load(&self, path: &Path, options: &LoadOptions) -> Result<Session> {
+        match &self.compiled {
+            Compiled::Artifact(artifact) => Session::load(Artifact::clone(artifact), &self.registry, options),
+            Compiled::File(opened) => Session::of_file(opened, path, options),
         }
     }
 }

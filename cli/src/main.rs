@@ -15,6 +15,7 @@ mod guard;
 mod progress;
 mod quickstart;
 mod report;
+mod threads;
 
 use std::process::ExitCode;
 

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let guard = Guard::of(&args.output).execution(&args.execution).reads_all(labels);
     guard.check()?;
     let labels = args.labels.as_deref().map(Labels::read).transpose()?;
-    let need = Need { fill: None, profile: args.profile, digests: Digests::AsAsked };
+    let need = Need { fill: None, profile: args.profile, digests: Digests::AsAsked, streams: 1 };
     let Ready { mut loaded, found, .. } = execution::load(&args.execution, need)?;
     let guard = guard.reads_all(found);
     guard.check()?;

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     // Any inputs will do to compare with the model itself.
     let fill = args.model.as_ref().map(|_| Fill::Random);
-    let need = Need { fill, profile: false, digests: Digests::Always };
+    let need = Need { fill, profile: false, digests: Digests::Always, streams: 1 };
     let Ready { mut loaded, .. } = execution::load(&args.execution, need)?;
     loaded.run()?;
     let found = outputs::collect(&loaded.session)?;
