@@ -13,7 +13,9 @@ use crate::args::Cli;
 pub(crate) fn mistake(first: Option<OsString>) -> Option<Diagnostic> {
     let first = first?;
     let path = Path::new(&first);
-    let is_verb = first.to_str().is_some_and(|name| Cli::command().find_subcommand(name).is_some());
+    // clap adds `help` when it parses.
+    let is_verb = |name: &str| name == "help" || Cli::command().find_subcommand(name).is_some();
+    let is_verb = first.to_str().is_some_and(is_verb);
     let looks_like_one = ["onnx", "byoc"].iter().any(|ending| path.extension().is_some_and(|own| own == *ending));
     if is_verb || !(path.is_file() || looks_like_one) {
         return None;

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::process::Stdio;
 
 use byoc_core::onnx::proto::TensorProto;
-use byoc_plugin_api::DType;
+use byoc_core::onnx::write;
+use byoc_plugin_api::{DType, Dim};
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type, small, tensor};
 use byoc_tests::program::{Outcome, byoc};
@@ -219,9 +220,11 @@ fn images_of_another_size_are_stretched_with_a_warning() {
 #[test]
 fn open_sizes_are_those_of_the_image() {
     let folder = Folder::empty();
-    let shape = [-1, 1, -1, -1];
-    let model = Model::default().input("x", Type::Float, &shape).node("Relu", &["x"], &["y"]);
-    folder.write("open.onnx", model.output("y", Type::Float, &shape).finish());
+    let shape = ["n", "1", "h", "w"].map(|size| size.parse().map_or_else(|_| Dim::Symbolic(size.into()), Dim::Fixed));
+    let mut model = Model::default().node("Relu", &["x"], &["y"]);
+    model.graph.input.push(write::value("x", Type::Float, Some(&shape)));
+    model.graph.output.push(write::value("y", Type::Float, Some(&shape)));
+    folder.write("open.onnx", model.finish());
     pictures::write_png(&folder.path().join("a.png"), 5, 4);
     let report: Value =
         serde_json::from_str(&folder.run(&["run", "open.onnx", "-i", "a.png", "--json"])).expect("JSON");
@@ -266,7 +269,7 @@ fn labels_stand_beside_the_largest() {
     folder.write("labels.txt", "n01440764 tench\nn01443537 goldfish\nshark\nray\n");
     let arguments = ["run", "model.byoc", "--fill", "ones", "--print-top", "2", "--labels"];
     let shown = folder.run(&[&arguments[..], &["labels.txt"]].concat());
-    let table = "largest of y  value  label\n[0,3]           0.5  ray\n[1,3]           0.5  ray\n";
+    let table = "largest of y  value  label\n[0,3]             2  ray\n[1,3]             2  ray\n";
     assert!(shown.ends_with(table), "{shown}");
     let report = folder.run(&[&arguments[..], &["labels.txt", "--json"]].concat());
     let report: Value = serde_json::from_str(&report).expect("JSON");

@@ -1,6 +1,7 @@
 //! What users do and get wrong, through the program itself.
 
 mod bad_input;
+mod bench;
 mod file_kinds;
 mod first_steps;
 mod full_disk;

@@ -52,7 +52,7 @@ impl Record<'_> {
             "file_blake3": file::digest(&execution.file)?,
             "processor": threads::processor(),
             "cores": threads::cores(),
-            "threads": self.threads,
+            "threads": if self.threads == 0 { threads::cores() } else { self.threads },
             "streams": args.streams,
             "options": {
                 "entry": execution.entry,
