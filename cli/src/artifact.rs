@@ -5,14 +5,16 @@ use std::path::Path;
 use byoc_core::artifact::Artifact;
 use byoc_core::compile::{Request, compile_unnamed};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::file_kind::FileKind;
 use byoc_core::overwrite::Input;
 use byoc_core::plugin::{Registry, Settings};
-use byoc_core::runtime::{self, LoadOptions, Session, open_file};
+use byoc_core::runtime::{self, LoadOptions, Session, open_by_content, open_file};
 
 use serde::Serialize;
 
 use crate::args::{Execution, Plugins, Shapes};
 use crate::compile_request;
+use crate::file_kind;
 use crate::progress::Progress;
 use crate::report::count;
 
@@ -79,37 +81,54 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Loads it; `path` is the file.
-    pub(crate) fn load(self, path: &Path, options: &LoadOptions) -> Result<Session> {
-        match self.compiled {
-            Compiled::Artifact(artifact) => Session::load(*artifact, &self.registry, options),
-            Compiled::File(opened) => Session::of_file(&opened, path, options),
+    pub(crate) fn load(&self, path: &Path, options: &LoadOptions) -> Result<Session> {
+        match &self.compiled {
+            Compiled::Artifact(artifact) => Session::load(Artifact::clone(artifact), &self.registry, options),
+            Compiled::File(opened) => Session::of_file(opened, path, options),
         }
     }
 }
 
-/// Whether the file is a model, going by its name.
+/// Whether the file is a model: by its contents, or by its name where they do not tell what it is.
 pub(crate) fn is_model(path: &Path) -> bool {
-    has_extension(path, "onnx")
+    match FileKind::of_file(path) {
+        Ok(FileKind::Model) => true,
+        Ok(FileKind::Artifact) => false,
+        _ => has_extension(path, "onnx"),
+    }
 }
 
 fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
 }
 
-/// Opens an artifact, or another file by the backend that declares its file ending.
+/// Opens an artifact, or another file by the backend that declares its file ending, or that can read it.
 pub(crate) fn find(path: &Path, places: &Plugins) -> Result<Compiled> {
     let error = match Artifact::open(path) {
         Ok(artifact) => return Ok(Compiled::Artifact(Box::new(artifact))),
         Err(error) => error,
     };
-    if error.code != Code::DamagedArtifact || path.extension().is_none() || has_extension(path, "byoc") {
+    if error.code != Code::DamagedArtifact || has_extension(path, "byoc") {
         return Err(error);
     }
     let registry = compile_request::isolated_registry(places, &[])?;
-    match open_file(path, &registry)? {
+    if let Some(opened) = open_file(path, &registry)? {
+        return Ok(Compiled::File(Box::new(opened)));
+    }
+    // Other kinds need no backend to be told.
+    if !matches!(FileKind::of_file(path)?, FileKind::Unknown | FileKind::Text | FileKind::Other(..)) {
+        return Err(error);
+    }
+    match open_by_content(path, &registry)? {
         Some(opened) => Ok(Compiled::File(Box::new(opened))),
         None => Err(with_extensions(error, &registry)),
     }
+}
+
+/// Opens an artifact and no other file.
+pub(crate) fn open_artifact(path: &Path, places: &Plugins) -> Result<Artifact> {
+    let registry = || compile_request::isolated_registry(places, &[]);
+    Artifact::open(path).map_err(|error| file_kind::told_by_backends(error, &[path], registry))
 }
 
 /// Adds to the hint which other files there are.

@@ -7,18 +7,24 @@ use byoc_core::overwrite::Input;
 use byoc_core::runtime::LoadOptions;
 use byoc_tools::execution::Loaded;
 use byoc_tools::fill::Fill;
+use byoc_tools::process_memory::reset_peak;
 
 use crate::args::Execution;
 use crate::artifact::{self, Digests};
+use crate::{report, threads};
 
 /// A loaded entry, and what is known of the loading.
 pub(crate) struct Ready {
     /// The entry with its inputs.
     pub(crate) loaded: Loaded,
+    /// Further sessions of it on the same inputs.
+    pub(crate) beside: Vec<Loaded>,
     /// How long opening and loading took, compiling not counted.
     pub(crate) load_time: Duration,
     /// Files that were read though the command line does not name them.
     pub(crate) found: Vec<Input>,
+    /// Most threads of each session; 0 where it chooses by itself.
+    pub(crate) threads: usize,
 }
 
 /// What differs from verb to verb.
@@ -30,15 +36,23 @@ pub(crate) struct Need {
     pub(crate) profile: bool,
     /// When the artifact is compared with its digests.
     pub(crate) digests: Digests,
+    /// How many sessions there are.
+    pub(crate) streams: usize,
 }
 
 /// Opens and loads the entry, and gathers its inputs.
 pub(crate) fn load(execution: &Execution, need: Need) -> Result<Ready> {
     let mut opened = artifact::open(execution, need.digests)?;
+    let threads = threads::of_each(execution.threads, need.streams);
+    if let Some(warning) = threads::too_many(threads, need.streams) {
+        report::warning(&warning);
+    }
+    // What compiling took is not part of running.
+    reset_peak();
     let start = Instant::now();
     let options = LoadOptions {
         entry: execution.entry.clone(),
-        threads: execution.threads,
+        threads,
         constants_from: execution.constants_from.clone(),
         devices: execution.devices.device.clone(),
         run_options: opened.run_options.clone(),
@@ -48,6 +62,9 @@ pub(crate) fn load(execution: &Execution, need: Need) -> Result<Ready> {
     let (open_sizes, found) = (opened.open_sizes.sizes(), std::mem::take(&mut opened.found));
     let session = opened.load(&execution.file, &options)?;
     let load_time = start.elapsed();
-    let loaded = Loaded::new(session, &execution.inputs.given(need.fill), &open_sizes)?;
-    Ok(Ready { loaded, load_time, found })
+    let given = execution.inputs.given(need.fill);
+    let loaded = Loaded::new(session, &given, &open_sizes, &mut |warning| report::warning(&warning))?;
+    let another = |_| opened.load(&execution.file, &options).and_then(|session| loaded.beside(session));
+    let beside = (1..need.streams).map(another).collect::<Result<_>>()?;
+    Ok(Ready { loaded, beside, load_time, found, threads })
 }

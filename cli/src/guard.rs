@@ -7,6 +7,7 @@ use byoc_core::diagnostic::Result;
 use byoc_core::overwrite::{self, Input};
 use byoc_core::plugin::allow_lists;
 use byoc_tools::dataset;
+use byoc_tools::inputs::Source;
 
 use crate::args::{Execution, ModelArg, Plugins};
 use crate::compile_request;
@@ -55,7 +56,8 @@ impl Guard {
     /// Adds what is run, and what it is run on.
     pub(crate) fn execution(self, execution: &Execution) -> Guard {
         let Execution { file, inputs, plugins, .. } = execution;
-        let inputs = inputs.input.iter().map(|source| Input::new("an input", source.path()));
+        let files = inputs.input.iter().flat_map(Source::files);
+        let inputs = files.map(|path| Input::new("an input", path));
         self.reads("the file to run", file).reads_all(inputs).plugins(plugins)
     }
 

@@ -9,10 +9,13 @@ mod cut_file;
 mod docs;
 mod embed;
 mod execution;
+mod file_kind;
+mod first_argument;
 mod guard;
 mod progress;
 mod quickstart;
 mod report;
+mod threads;
 
 use std::process::ExitCode;
 
@@ -28,7 +31,7 @@ fn main() -> ExitCode {
     if std::env::args_os().any(|argument| argument == "--json") {
         report::errors_as_json();
     }
-    args::parse().and_then(run).unwrap_or_else(|diagnostic| {
+    first_argument::check().and_then(|()| args::parse()).and_then(run).unwrap_or_else(|diagnostic| {
         report::error(&diagnostic);
         ExitCode::from(diagnostic.code.exit())
     })

@@ -71,6 +71,12 @@ impl Progress {
         self
     }
 
+    /// Shows a text in place of a bar.
+    pub(crate) fn message(&mut self, text: String) {
+        self.bar.set_style(ProgressStyle::default_spinner());
+        self.bar.set_message(text);
+    }
+
     /// The text form that was kept.
     pub(crate) fn text(&self) -> Option<&str> {
         self.kept.as_deref()

@@ -18,7 +18,7 @@
 
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "a table of cases is best read in one piece"))]
 
-pub use self::map::on_cut_files;
+pub use self::map::{mapped_files, on_cut_files};
 pub use byoc_dim as dim;
 
 pub mod artifact;
@@ -27,6 +27,7 @@ mod buffer;
 pub mod constants;
 mod cpu;
 pub mod diagnostic;
+pub mod file_kind;
 mod map;
 pub mod memory;
 pub mod overwrite;

@@ -47,6 +47,12 @@ pub(crate) fn origin(address: *const u8) -> Option<Origin> {
     (offset < *length).then(|| Origin { path: path.clone(), offset, length: *length })
 }
 
+/// The addresses of every file that this process has mapped.
+pub fn mapped_files() -> Vec<std::ops::Range<usize>> {
+    let mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    mappings.iter().map(|(&start, (length, _))| start..start + length).collect()
+}
+
 /// A place in a mapped file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::file_kind::{Wanted, mistaken, model_cut};
 use crate::ir::{CustomOperators, Model, SourceFile};
 use crate::map;
 
@@ -30,6 +31,7 @@ mod supported_ops;
 pub mod proto;
 mod sort;
 mod tensor;
+mod tensor_file;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -39,6 +41,7 @@ pub(crate) use self::export::region_model;
 pub use self::export::{REPRO_BACKEND, REPRO_OPTIONS};
 pub use self::flatten::NEWEST_OPSET;
 pub use self::info::{FileInfo, file_info};
+pub use self::tensor_file::{FileTensor, read_tensor};
 
 /// What the user says about a model.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,36 +83,24 @@ pub fn import(sources: &[(String, &Path)], options: &ImportOptions, custom: &Cus
 
 /// Decodes a model file. Its weights stay slices of `bytes`; `path` is for messages.
 fn decode(path: &Path, bytes: Bytes) -> Result<proto::ModelProto> {
-    let fail = |cause: &str| {
+    let fail = |cause: &str, hint: &str| {
         let message = format!("'{}' is not an ONNX model: {cause}", path.display());
-        Diagnostic::new(Code::NotOnnx, message)
+        Diagnostic::new(Code::NotOnnx, message).hint(hint)
     };
-    if bytes.is_empty() {
-        return Err(fail("the file is empty"));
-    }
-    for (magic, kind, remedy) in OTHER_FORMATS {
-        if bytes.starts_with(magic) {
-            return Err(fail(&format!("it is {kind}")).hint(*remedy));
-        }
-    }
-    let hint = "Is the file complete, and was it exported as ONNX?";
-    let model = proto::ModelProto::decode(bytes).map_err(|error| {
-        let cause = error.to_string();
+    // What can be decoded is a model, whatever it looks like.
+    let decoded = proto::ModelProto::decode(bytes.clone()).map_err(|error| error.to_string());
+    let cause = match decoded {
+        Ok(model) if model.graph.is_some() => return Ok(model),
+        Ok(_) => "it has no graph".to_owned(),
         // The text names every level.
-        let deep = cause.ends_with("recursion limit reached");
-        fail(if deep { "its graphs or its types are nested too deeply" } else { &cause }).hint(hint)
-    })?;
-    if model.graph.is_none() {
-        return Err(fail("it has no graph").hint(hint));
-    }
-    Ok(model)
+        Err(cause) if cause.ends_with("recursion limit reached") => {
+            "its graphs or its types are nested too deeply".to_owned()
+        }
+        Err(cause) => match model_cut(&bytes) {
+            Some(cut) => return Err(fail(&cut, "Is the file complete? Copy or export it again")),
+            None => cause,
+        },
+    };
+    let other = mistaken(path, &bytes, Wanted::Model);
+    Err(other.unwrap_or_else(|| fail(&cause, "Is the file complete, and was it exported as ONNX?")))
 }
-
-/// Files that are mistaken for ONNX models: first bytes, format, remedy.
-const OTHER_FORMATS: &[(&[u8], &str, &str)] = &[
-    (b"version https://git-lfs", "a pointer of Git LFS", "Fetch the file itself with 'git lfs pull'"),
-    (b"PK\x03\x04", "a zip archive", "Unpack it; a PyTorch checkpoint is exported with torch.onnx.export"),
-    (b"<", "a text in HTML or XML", "Download the raw file"),
-    (b"GGUF", "a GGUF file", "Export the original model as ONNX"),
-    (b"\x89HDF", "an HDF5 file", "Export the original model as ONNX"),
-];

@@ -16,7 +16,7 @@ mod texts;
 pub use bind::backend as region_backend;
 pub use copies::{PlannedCopy, planned_copies};
 pub use device::{Device, DeviceName, OpenedDomain, UnopenedDomain, open_domain};
-pub use open::{Opened, open_file, open_region};
+pub use open::{Opened, open_by_content, open_file, open_region};
 pub use session::{
     CopyTime, DeviceUse, ListView, LoadOptions, MadeList, PortIndex, PortInfo, Queueing, RegionTime, Session,
     SingleRegion, Trial,

@@ -5,6 +5,7 @@ use std::path::Path;
 use byoc_tools::npy::{self, Array};
 use byoc_tools::{npz, tensor};
 
+use crate::places;
 use crate::tensor::Tensor;
 
 /// The arrays of the file, by name, in its order.
@@ -32,6 +33,14 @@ pub fn write(path: &Path, arrays: &[(&str, &Tensor)]) {
     };
     let arrays: Vec<_> = arrays.iter().map(owned).collect();
     npz::write(path, &arrays).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Writes one array, which has no name there, as `.npy` files have it.
+pub fn write_one(path: &Path, Tensor { dtype, shape, bytes }: &Tensor) {
+    let tensor = tensor::Tensor::new(*dtype, shape.clone(), bytes.clone()).expect("as many bytes as elements");
+    let mut file = Vec::new();
+    npy::write(&tensor, &mut file).expect("memory takes it");
+    places::write(path.parent().expect("a folder"), path.file_name().expect("a name").to_str().expect("text"), file);
 }
 
 /// Of its own type; bf16 comes as `u16`.

@@ -2,7 +2,6 @@
 
 use std::error::Error as _;
 use std::ffi::OsString;
-use std::path::Path;
 
 use byoc_core::diagnostic::{Code, Diagnostic};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -31,12 +30,7 @@ pub(super) fn diagnostic(error: &clap::Error, arguments: &[OsString]) -> Diagnos
 
 fn unknown_verb(error: &clap::Error, verb: &str) -> (String, Option<String>) {
     let word = text(error, ContextKind::InvalidSubcommand);
-    let ending = Path::new(&word).extension().map(|ending| ending.to_ascii_lowercase());
-    let hint = match ending {
-        Some(ending) if ending == "onnx" => Some(format!("Did you mean `byoc compile {word}` or `byoc run {word}`?")),
-        Some(_) => Some(format!("Did you mean `byoc run {word}` or `byoc inspect {word}`?")),
-        None => suggestion(error, ContextKind::SuggestedSubcommand),
-    };
+    let hint = suggestion(error, ContextKind::SuggestedSubcommand);
     (format!("'{word}' is not a verb of {verb}"), hint)
 }
 
@@ -145,9 +139,6 @@ mod tests {
     #[test]
     fn verbs_and_options() {
         told(&["compil"], "'compil' is not a verb of byoc", "Did you mean 'compile'?");
-        let hint = "Did you mean `byoc compile m.onnx` or `byoc run m.onnx`?";
-        told(&["m.onnx"], "'m.onnx' is not a verb of byoc", hint);
-        told(&["m.byoc"], "'m.byoc' is not a verb of byoc", "Did you mean `byoc run m.byoc` or `byoc inspect m.byoc`?");
         told(&["run", "m", "--theads", "1"], "'--theads' is not an option of byoc run", "Did you mean '--threads'?");
         let hint = "Use --dim NAME=SIZE for a named dimension, or --shape INPUT:SHAPE";
         told(&["run", "m", "--batch", "1"], "'--batch' is not an option of byoc run", hint);

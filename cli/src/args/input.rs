@@ -1,14 +1,31 @@
-//! The language of `--input`: `in.npz` for all inputs that are in the file, `name=@in.npy` for one.
+//! The language of `--input`: a file that tells by itself which inputs it is for, `name=FILE` or `name=@FILE` for one of them, and
+//! `-` in the place of a file for standard input.
 
-use byoc_tools::inputs::Source;
+use std::path::Path;
 
-/// Parses one `--input`. The last `=@` separates, for names of tensors may hold any character.
+use byoc_tools::inputs::{Place, Source};
+
+/// Parses one `--input`. The last `=@` separates, for names of tensors may hold any character; without one, the first equals
+/// sign, unless there is a file of the whole name.
 pub(crate) fn parse(text: &str) -> Result<Source, String> {
-    match text.rsplit_once("=@") {
-        Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok(Source::Npy(name.into(), file.into())),
-        None if text.ends_with(".npz") => Ok(Source::Npz(text.into())),
-        _ => Err("expected IN.npz, or NAME=@IN.npy for one input".into()),
+    parse_beside(text, |path| Path::new(path).exists())
+}
+
+fn parse_beside(text: &str, exists: impl Fn(&str) -> bool) -> Result<Source, String> {
+    let pair = match text.rsplit_once("=@") {
+        Some(pair) => Some(pair),
+        None if exists(text) => None,
+        None => text.split_once('='),
+    };
+    let (name, place) = match pair {
+        Some((name, place)) => (Some(name), place),
+        None => (None, text),
+    };
+    if place.is_empty() || name == Some("") {
+        return Err("expected FILE, or NAME=FILE for one input; - is standard input".into());
     }
+    let place = if place == "-" { Place::Stdin } else { Place::Path(place.into()) };
+    Ok(Source { name: name.map(str::to_owned), place })
 }
 
 #[cfg(test)]
@@ -17,11 +34,19 @@ mod tests {
 
     #[test]
     fn files_with_and_without_a_name() {
-        assert_eq!(parse("a/in.npz"), Ok(Source::Npz("a/in.npz".into())));
-        assert_eq!(parse("x=@in.npy"), Ok(Source::Npy("x".into(), "in.npy".into())));
-        assert_eq!(parse("a=@b=@in.npy"), Ok(Source::Npy("a=@b".into(), "in.npy".into())));
-        for text in ["in.npy", "x=in.npy", "=@in.npy", "x=@", ""] {
-            assert_eq!(parse(text), Err("expected IN.npz, or NAME=@IN.npy for one input".into()), "{text}");
+        let parse = |text: &str| parse_beside(text, |path| path == "dir=1/in.npz");
+        let named = |name: &str, place: &str| Ok(Source { name: Some(name.into()), place: Place::Path(place.into()) });
+        assert_eq!(parse("a/in.npz"), Ok(Source::file("a/in.npz")));
+        assert_eq!(parse("dir=1/in.npz"), Ok(Source::file("dir=1/in.npz")));
+        assert_eq!(parse("x=@in.npy"), named("x", "in.npy"));
+        assert_eq!(parse("a=@b=@in.npy"), named("a=@b", "in.npy"));
+        assert_eq!(parse("x=in.npy"), named("x", "in.npy"));
+        assert_eq!(parse("x=dir=1/in.npz"), named("x", "dir=1/in.npz"));
+        assert_eq!(parse("-"), Ok(Source { name: None, place: Place::Stdin }));
+        assert_eq!(parse("x=-"), Ok(Source { name: Some("x".into()), place: Place::Stdin }));
+        for text in ["=@in.npy", "x=@", "=in.npy", "x=", ""] {
+            let expected = "expected FILE, or NAME=FILE for one input; - is standard input";
+            assert_eq!(parse(text), Err(expected.into()), "{text}");
         }
     }
 }

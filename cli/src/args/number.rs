@@ -7,6 +7,12 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     if (0.0..=86400.0).contains(&value) { Ok(value) } else { Err("expected 0 to 86400 seconds".into()) }
 }
 
+/// Parses a percentile.
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value| (0.0..=100.0).contains(value));
+    value.ok_or_else(|| "expected a number from 0 to 100, such as 99.9".into())
+}
+
 /// Parses a tolerance.
 pub(crate) fn tolerance(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
@@ -34,6 +40,10 @@ mod tests {
         assert_eq!(seconds("-1"), Err("expected 0 to 86400 seconds".into()));
         assert_eq!(seconds("inf"), Err("expected 0 to 86400 seconds".into()));
         assert_eq!(seconds("x"), Err("expected a number of seconds".into()));
+        assert_eq!(percent("99.9"), Ok(99.9));
+        for text in ["-1", "100.1", "NaN", "x"] {
+            assert_eq!(percent(text), Err("expected a number from 0 to 100, such as 99.9".into()));
+        }
         assert_eq!(tolerance("1e-3"), Ok(1e-3));
         assert_eq!(tolerance("NaN"), Err("expected a number of at least 0".into()));
         assert_eq!(finite(" -0.5"), Ok(-0.5));

@@ -7,7 +7,7 @@ use byoc_tools::fill::Fill;
 use byoc_tools::inputs::{self, OpenSizes, Source};
 use clap::builder::TypedValueParser as _;
 
-use super::{dim, input, name_value, shape};
+use super::{dim, input, name_value, number, shape};
 
 /// Where plugins are looked for.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -109,9 +109,17 @@ pub(crate) struct Shapes {
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Inputs")]
 pub(crate) struct Inputs {
-    /// Inputs from a file (repeatable): in.npz, or name=@in.npy for one of them; tensors of a sequence x are called x.0, x.1 and so on
-    #[arg(short, long = "input", value_name = "IN.npz|NAME=@IN.npy", value_parser = input::parse)]
+    /// Inputs from a file (repeatable): in.npz, whose arrays have the names of inputs (tensors of a sequence x are called x.0, x.1
+    /// and so on); x.npy, a tensor of ONNX (.pb) or an image (.png, .jpg, .bmp), for the only input or as NAME=FILE; a folder of
+    /// ONNX's test data, with input_0.pb and so on; or - for a file on standard input
+    #[arg(short, long = "input", value_name = "[NAME=]FILE", value_parser = input::parse)]
     pub(crate) input: Vec<Source>,
+    /// What is taken from each pixel of an image, where 0 is black and 1 is white: one number, or one a channel [default: 0]
+    #[arg(long, value_name = "MEAN,...", value_delimiter = ',', allow_hyphen_values = true, value_parser = number::finite)]
+    pub(crate) input_mean: Vec<f32>,
+    /// What each pixel is divided by after that: one number, or one a channel [default: 1]
+    #[arg(long, value_name = "STD,...", value_delimiter = ',', allow_hyphen_values = true, value_parser = number::positive)]
+    pub(crate) input_std: Vec<f32>,
     /// Fill inputs that no file gives; random is even in [0,1) for floats, 0 to 255 for u8, 0 or 1 for other types
     #[arg(long, value_name = "MODE")]
     pub(crate) fill: Option<FillMode>,
@@ -135,7 +143,13 @@ impl Inputs {
             FillMode::Zeros => Fill::Zeros,
             FillMode::Ones => Fill::Ones,
         });
-        inputs::Inputs { sources: self.input.clone(), fill: fill.or(otherwise), seed: self.seed }
+        inputs::Inputs {
+            sources: self.input.clone(),
+            fill: fill.or(otherwise),
+            seed: self.seed,
+            mean: self.input_mean.clone(),
+            std: self.input_std.clone(),
+        }
     }
 }
 

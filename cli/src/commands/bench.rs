@@ -1,18 +1,27 @@
 //! `byoc bench`: how long runs take.
 
+mod record;
+mod tables;
+mod watch;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use byoc_core::diagnostic::Result;
-use byoc_tools::bench::{Measured, Plan, measure};
+use byoc_tools::bench::{Format, Plan, measure};
 use byoc_tools::fill::Fill;
-use byoc_tools::statistics::Statistics;
-use serde_json::json;
+use byoc_tools::process_memory::PeakMemory;
 
+use self::record::Record;
+use self::watch::Watch;
 use crate::args::{Execution, number};
 use crate::artifact::Digests;
 use crate::execution::{self, Need, Ready};
-use crate::report::{self, Table, duration, size};
+use crate::guard::Guard;
+use crate::report;
+
+/// Exit code of a measurement that Ctrl-C ended, as shells have it.
+const INTERRUPTED: u8 = 130;
 
 /// Measure how long an artifact, or a model, takes
 #[derive(clap::Args, Debug)]
@@ -20,12 +29,23 @@ pub(crate) struct Args {
     /// Runs before the measured ones
     #[arg(long, value_name = "N", default_value_t = 3)]
     warmup: usize,
-    /// Least number of measured runs [default: 5]
+    /// Least number of measured runs of each session [default: 5]
     #[arg(long, value_name = "N")]
     repeat: Option<usize>,
-    /// Least time to measure for, in seconds [default: 3 without --repeat, 0 with it]
+    /// Least time to measure for, in seconds [default: 3 without --repeat, 0 with it]. Ctrl-C ends it sooner, and what was
+    /// measured is printed
     #[arg(long, value_name = "S", value_parser = number::seconds)]
     duration: Option<f64>,
+    /// Sessions that run at once, each in a thread of its own, on one mapped file; without --threads they share the cores
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    streams: u16,
+    /// Print that percentile as well (repeatable), such as 99.9: the least measured time that so many in a hundred runs did not
+    /// exceed
+    #[arg(long, value_name = "P", value_parser = number::percent)]
+    percentile: Vec<f64>,
+    /// Write the time of every measured run into this file: .csv or .json
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
     /// Print the mean time of each region; regions on a device are then queued one by one and not replayed
     #[arg(long, conflicts_with = "sync_each")]
     profile: bool,
@@ -43,8 +63,14 @@ pub(crate) struct Args {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let need = Need { fill: Some(Fill::Random), profile: args.profile, digests: Digests::AsAsked };
-    let Ready { mut loaded, load_time, .. } = execution::load(&args.execution, need)?;
+    let guard = Guard::of(&args.samples).execution(&args.execution);
+    guard.check()?;
+    let streams = usize::from(args.streams);
+    let need = Need { fill: Some(Fill::Random), profile: args.profile, digests: Digests::AsAsked, streams };
+    let Ready { loaded, beside, load_time, found, threads } = execution::load(&args.execution, need)?;
+    let guard = guard.reads_all(found);
+    guard.check()?;
+    let format = args.samples.as_deref().map(Format::of).transpose()?;
     let plan = Plan {
         warmup: args.warmup,
         repeat: args.repeat,
@@ -52,40 +78,28 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         profile: args.profile,
         resident: args.resident,
     };
-    let Measured { statistics, first, profile } = measure(&mut loaded, &plan)?;
-    let buffers = loaded.session.arena_bytes() as u64;
-    let devices = loaded.session.devices();
-    if args.json {
-        let (regions, copies) = args.profile.then_some((profile.regions, profile.copies)).unzip();
-        let mut answer = json!({
-            "load_seconds": load_time.as_secs_f64(),
-            "first_run_seconds": first.as_secs_f64(),
-            "seconds": statistics,
-            "buffer_bytes": buffers,
-            "regions": regions,
-        });
-        if !devices.is_empty() {
-            answer["copies"] = json!(copies);
-            answer["devices"] = json!(devices);
-        }
-        report::print_json(&answer)?;
-    } else {
-        let mut text = table(&statistics);
-        let load = duration(load_time);
-        text += &format!("load {load}, first run {}, buffers {}\n", duration(first), size(buffers));
-        text += &report::devices(&devices);
-        if args.profile {
-            text += &format!("\n{}", report::profile(&profile));
-        }
-        report::print(&text)?;
+    let mut sessions = vec![loaded];
+    sessions.extend(beside);
+    let measured = measure(&mut sessions, &plan, &Watch::new(plan.seconds())?)?;
+    if let (Some(path), Some(format)) = (&args.samples, format) {
+        guard.check()?;
+        format.write(path, &measured.samples)?;
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn table(statistics: &Statistics) -> String {
-    let mut table = Table::new(&[">runs", ">mean", ">median", ">p90", ">p99", ">min", ">max"]);
-    let Statistics { runs, mean, median, p90, p99, min, max } = *statistics;
-    let times = [mean, median, p90, p99, min, max].map(|seconds| duration(Duration::from_secs_f64(seconds)));
-    table.row([runs.to_string()].into_iter().chain(times));
-    table.text()
+    let arena: usize = sessions.iter().map(|loaded| loaded.session.arena_bytes()).sum();
+    let record = Record {
+        args,
+        plan: &plan,
+        measured: &measured,
+        load_time,
+        threads,
+        arena: arena as u64,
+        memory: PeakMemory::now(arena as u64),
+        devices: sessions.iter().flat_map(|loaded| loaded.session.devices()).collect(),
+    };
+    if args.json {
+        report::print_json(&record.json()?)?;
+    } else {
+        report::print(&tables::text(&record))?;
+    }
+    Ok(if measured.interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }

@@ -134,7 +134,7 @@ fn device_text(device: &DeviceCheck) -> String {
 }
 
 fn check_file(path: &Path, args: &Args) -> Result<FileCheck> {
-    let mut artifact = Artifact::open(path)?;
+    let mut artifact = artifact::open_artifact(path, &args.places)?;
     artifact.verify_digests()?;
     artifact.attach(args.constants_from.as_deref())?;
     let registry = compile_request::registry_for(&args.places, &artifact)?;

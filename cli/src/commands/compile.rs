@@ -1,5 +1,7 @@
 //! `byoc compile`: models into one artifact.
 
+mod default_output;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,6 +15,7 @@ use serde::Serialize;
 
 use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value, number};
 use crate::compile_request;
+use crate::file_kind;
 use crate::guard::Guard;
 use crate::progress::{Progress, dump_files};
 use crate::report::{self, Overview};
@@ -31,8 +34,8 @@ pub(crate) struct Args {
     /// Models; several become entries of one artifact that share constants. NAME names the entry
     #[arg(required = true, value_name = "[NAME=]MODEL.onnx", value_parser = name_value::model)]
     models: Vec<ModelArg>,
-    /// The artifact to write
-    #[arg(short, long, value_name = "FILE", required_unless_present = "stop_after")]
+    /// The artifact to write [default: NAME.byoc in this folder for a model NAME.onnx, if no other file has that name]
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Refer to the models' constants in their own files, which the artifact then needs, in place of copying them
     #[arg(long)]
@@ -128,24 +131,35 @@ fn stages() -> impl TypedValueParser<Value = Stage> {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    work(args).map_err(|error| file_kind::of_models(error, &args.models, &args.plugins))
+}
+
+fn work(args: &Args) -> Result<ExitCode> {
     let start = Instant::now();
     let dumps = args.debug.dump_ir.as_deref().map(dump_files).unwrap_or_default();
-    let outputs = args.output.iter().chain(&dumps);
+    let stop = args.debug.stop_after.filter(|&stage| stage != Stage::Artifact);
+    let output = match (&args.output, stop) {
+        (None, None) => Some(default_output::of(&args.models)?),
+        (output, _) => output.clone(),
+    };
+    let outputs = output.iter().chain(&dumps);
     Guard::of(outputs).models(&args.models).plugins(&args.plugins).dataset(args.data.dataset.as_deref()).check()?;
     let request = Request { also_written: dumps, ..request(args)? };
-    let stop = args.debug.stop_after.filter(|&stage| stage != Stage::Artifact);
-    if let Some(stage) = stop {
-        stop_after(args, &request, stage)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let output = args.output.as_deref().ok_or_else(|| {
-        Diagnostic::new(Code::Usage, "the stage 'artifact' writes a file").hint("Name it with --output FILE")
-    })?;
+    let output = match (stop, output.as_deref()) {
+        (None, Some(output)) => output,
+        (stop, _) => {
+            stop_after(args, &request, stop.unwrap_or(Stage::Artifact))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
     let mut progress = Progress::new(args.debug.dump_ir.clone());
     let done = compile(&request, output, &mut progress);
     progress.check()?;
     done?;
     drop(progress);
+    if args.output.is_none() {
+        report::note(&format!("written to '{}'; --output names another file", output.display()));
+    }
     if args.check_reproducible {
         check_reproducible(&request, output)?;
     }

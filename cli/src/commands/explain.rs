@@ -13,6 +13,7 @@ use serde_json::json;
 pub(super) use self::summary::Summary;
 use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value};
 use crate::compile_request;
+use crate::file_kind;
 use crate::progress::Progress;
 use crate::report;
 
@@ -53,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let registry = compile_request::isolated_registry(&args.plugins, &args.backends.backend)?;
     let sources = compile_request::sources(&args.models);
     let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
-    let rows = explained(&request)?;
+    let rows = explained(&request).map_err(|error| file_kind::of_models(error, &args.models, &args.plugins))?;
     let shown = selected(args, &rows)?;
     let summary = Summary::of(&rows);
     if args.json {

@@ -183,7 +183,15 @@ fn info(args: &Info) -> Result<()> {
     let tunes = found.candidates.then(|| ("kernels", "several for a region; byoc tune finds the fastest".to_owned()));
     let takes = ("patterns", patterns(backend, &args.backend_opt)?);
     let own = found.operators.iter().map(|own| ("operator", operator(own)));
-    let facts = facts.into_iter().chain([takes]).chain(domain).chain(tunes).chain(own).chain(calibration).chain(files).chain(digest);
+    let facts = facts
+        .into_iter()
+        .chain([takes])
+        .chain(domain)
+        .chain(tunes)
+        .chain(own)
+        .chain(calibration)
+        .chain(files)
+        .chain(digest);
     let mut text: String = facts.map(|(name, value)| format!("{name:8} {value}\n")).collect();
     for (title, options) in [("option", &found.options), ("option of a machine", &found.run_options)] {
         if options.is_empty() {

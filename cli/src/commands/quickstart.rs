@@ -138,7 +138,7 @@ impl Tour {
         let start = Instant::now();
         let session = Session::open(&self.artifact, &self.registry, &LoadOptions::default())?;
         let load_time = start.elapsed();
-        let mut loaded = Loaded::new(session, &Inputs::random(), &OpenSizes::default())?;
+        let mut loaded = Loaded::new(session, &Inputs::random(), &OpenSizes::default(), &mut |_| {})?;
         loaded.run()?;
         let found = outputs::collect(&loaded.session)?;
         self.step("Is it right, against the reference kernels? And fast?", "verify ARTIFACT --model MODEL")?;

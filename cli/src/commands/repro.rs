@@ -8,6 +8,7 @@ use byoc_core::diagnostic::Result;
 
 use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value};
 use crate::compile_request;
+use crate::file_kind;
 use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::report;
@@ -44,7 +45,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let registry = compile_request::isolated_registry(&args.plugins, &args.backends.backend)?;
     let sources = compile_request::sources(&args.models);
     let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
-    repro(&request, &args.region, args.strip_weights, &args.output, &mut Progress::new(None))?;
+    repro(&request, &args.region, args.strip_weights, &args.output, &mut Progress::new(None))
+        .map_err(|error| file_kind::of_models(error, &args.models, &args.plugins))?;
     report::print(&format!("{}\n", args.output.display()))?;
     Ok(ExitCode::SUCCESS)
 }

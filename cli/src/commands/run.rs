@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use byoc_core::diagnostic::Result;
+use byoc_core::overwrite::Input;
+use byoc_tools::labels::Labels;
 use byoc_tools::npz;
 use byoc_tools::outputs::{self, Summary};
 use serde_json::json;
@@ -23,6 +25,9 @@ pub(crate) struct Args {
     /// Print the N largest elements of each output
     #[arg(long, value_name = "N")]
     print_top: Option<usize>,
+    /// Labels of classes, one a line, for --print-top
+    #[arg(long, value_name = "FILE", requires = "print_top")]
+    labels: Option<PathBuf>,
     /// Print the time of each region
     #[arg(long, conflicts_with = "sync_each")]
     profile: bool,
@@ -36,21 +41,26 @@ pub(crate) struct Args {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let guard = Guard::of(&args.output).execution(&args.execution);
+    let labels = args.labels.iter().map(|path| Input::new("labels", path));
+    let guard = Guard::of(&args.output).execution(&args.execution).reads_all(labels);
     guard.check()?;
-    let need = Need { fill: None, profile: args.profile, digests: Digests::AsAsked };
+    let labels = args.labels.as_deref().map(Labels::read).transpose()?;
+    let need = Need { fill: None, profile: args.profile, digests: Digests::AsAsked, streams: 1 };
     let Ready { mut loaded, found, .. } = execution::load(&args.execution, need)?;
     let guard = guard.reads_all(found);
     guard.check()?;
     let time = loaded.run()?;
     let tensors = outputs::collect(&loaded.session)?;
+    let top = args.print_top.unwrap_or(0);
+    let summaries = tensors.iter().map(|(name, tensor)| Summary::of(name, tensor, top));
+    let mut summaries: Vec<_> = summaries.chain(outputs::empty(&loaded.session)?).collect();
+    if let Some(labels) = labels {
+        labels.apply(&mut summaries)?;
+    }
     if let Some(path) = &args.output {
         guard.check()?;
         npz::write(path, &tensors)?;
     }
-    let top = args.print_top.unwrap_or(0);
-    let summaries = tensors.iter().map(|(name, tensor)| Summary::of(name, tensor, top));
-    let summaries: Vec<_> = summaries.chain(outputs::empty(&loaded.session)?).collect();
     let profile = args.profile.then(|| loaded.profile());
     let devices = loaded.session.devices();
     if args.json {

@@ -9,6 +9,8 @@ use byoc_core::overwrite::Input;
 use byoc_core::swap::{Report, swap};
 use serde_json::json;
 
+use crate::compile_request::embedded_registry;
+use crate::file_kind::told_by_backends;
 use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::report::{self, count, size};
@@ -37,7 +39,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut progress = Progress::new(None);
     let swapped = swap(&args.file, &args.from, &args.output, &mut |done, total, next| {
         progress.progress(done, total, next);
-    })?;
+    });
+    let files: Vec<_> = std::iter::once(&args.file).chain(&args.from).map(PathBuf::as_path).collect();
+    let swapped = swapped.map_err(|error| told_by_backends(error, &files, embedded_registry))?;
     drop(progress);
     if args.json {
         report::print_json(&json(args, &swapped))?;

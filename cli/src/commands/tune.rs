@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use byoc_core::artifact::Artifact;
 use byoc_core::compile::Observer;
 use byoc_core::diagnostic::Result;
 use byoc_core::overwrite::Input;
@@ -63,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let guard = Guard::of([&args.output]).reads("the artifact", &args.file).plugins(&args.places);
     let guard = guard.reads_all(kept_files().into_iter().map(|path| Input::new("a choice of before", path)));
     guard.check()?;
-    let mut artifact = Artifact::open(&args.file)?;
+    let mut artifact = artifact::open_artifact(&args.file, &args.places)?;
     if args.verify_digests {
         artifact.verify_digests()?;
     }

@@ -9,6 +9,7 @@ use byoc_core::runtime::{LoadOptions, Session};
 use byoc_tools::compare::{Comparison, Tolerance, compare_all};
 use byoc_tools::execution::Loaded;
 use byoc_tools::fill::Fill;
+use byoc_tools::inputs::{Source, expected_outputs};
 use byoc_tools::outputs;
 use byoc_tools::tensor::Tensor;
 use serde_json::json;
@@ -16,13 +17,14 @@ use serde_json::json;
 use crate::args::{Backends, Execution, Shapes, number};
 use crate::artifact::Digests;
 use crate::execution::{self, Need, Ready};
+use crate::file_kind::told_by_backends;
 use crate::{artifact, compile_request, embed, report};
 
 /// Compare the outputs of an artifact, or of a model, with a reference
 #[derive(clap::Args, Debug)]
-#[command(group = clap::ArgGroup::new("expected").required(true).args(["reference", "model"]))]
+#[command(group = clap::ArgGroup::new("expected").args(["reference", "model"]))]
 pub(crate) struct Args {
-    /// The expected outputs
+    /// The expected outputs [default: output_0.pb and so on of a folder of test data that is given with --input]
     #[arg(long, value_name = "OUT.npz")]
     reference: Option<PathBuf>,
     /// The model to compute the expected outputs with, by reference kernels; inputs that no file gives are random
@@ -48,9 +50,12 @@ pub(crate) struct Args {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.reference.is_none() && args.model.is_none() {
+        test_data(args)?;
+    }
     // Any inputs will do to compare with the model itself.
     let fill = args.model.as_ref().map(|_| Fill::Random);
-    let need = Need { fill, profile: false, digests: Digests::Always };
+    let need = Need { fill, profile: false, digests: Digests::Always, streams: 1 };
     let Ready { mut loaded, .. } = execution::load(&args.execution, need)?;
     loaded.run()?;
     let found = outputs::collect(&loaded.session)?;
@@ -59,10 +64,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         (None, Some(model)) => {
             let names = [embed::reference()?.0, embed::default_backend()?];
             let registry = compile_request::registry_of(&args.execution.plugins, &names)?;
-            by_reference_kernels(model, &registry, &loaded)?
+            by_reference_kernels(model, &registry, &loaded)
+                .map_err(|error| told_by_backends(error, &[model], || Ok(registry)))?
         }
-        // clap asks for one of the two.
-        (None, None) => return Err(Diagnostic::new(Code::Usage, "there is nothing to compare with")),
+        (None, None) => expected_outputs(&test_data(args)?, &loaded.session.outputs())?,
     };
     let tolerance = Tolerance { atol: args.atol, rtol: args.rtol, snr: args.snr };
     let comparisons = compare_all(&found, &expected, tolerance)?;
@@ -73,6 +78,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         report::print(&report::comparisons(&comparisons))?;
     }
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
+}
+
+/// The folder of test data, whose outputs are expected.
+fn test_data(args: &Args) -> Result<PathBuf> {
+    let folders = args.execution.inputs.input.iter().filter_map(Source::test_data);
+    folders.map(Path::to_owned).next().ok_or_else(|| {
+        Diagnostic::new(Code::Usage, "there is nothing to compare with").hint(
+            "Give --reference OUT.npz, --model MODEL.onnx, or a folder of ONNX's test data as --input, with its output_0.pb",
+        )
+    })
 }
 
 /// The outputs of the model on the same inputs, computed by the reference kernels.

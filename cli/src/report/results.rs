@@ -30,9 +30,13 @@ pub(crate) fn outputs(summaries: &[Summary]) -> String {
     }
     let mut text = table.text();
     for summary in summaries.iter().filter(|summary| !summary.top.is_empty()) {
-        let mut table = Table::new(&[&format!("largest of {}", summary.name), ">value"]);
+        let title = format!("largest of {}", summary.name);
+        let with_labels = summary.top.iter().any(|top| top.label.is_some());
+        let headings: [&str; 3] = [&title, ">value", "label"];
+        let mut table = Table::new(if with_labels { &headings } else { &headings[..2] });
         for top in &summary.top {
-            table.row([shape(&top.position), short(top.value)]);
+            let cells = [shape(&top.position), short(top.value)];
+            table.row(cells.into_iter().chain(with_labels.then(|| top.label.clone().unwrap_or_default())));
         }
         text += &format!("\n{}", table.text());
     }

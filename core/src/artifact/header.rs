@@ -94,7 +94,8 @@ impl Header {
     /// The header at the start of `file`, and where the data starts. The error says what is wrong.
     pub(super) fn decode(file: &[u8]) -> Result<(Header, usize), String> {
         let Some((prefix, rest)) = file.split_first_chunk::<PREFIX>() else {
-            return Err(format!("{} bytes are too few for a header", file.len()));
+            let count = file.len();
+            return Err(format!("it ends after {count} {}", if count == 1 { "byte" } else { "bytes" }));
         };
         let length = u64::from_le_bytes(*prefix);
         if length > LIMIT {
@@ -342,7 +343,7 @@ mod tests {
     #[test]
     fn flaws_are_named() {
         let short: [(&[u8], &str); 3] = [
-            (&[1, 2, 3], "3 bytes are too few for a header"),
+            (&[1, 2, 3], "it ends after 3 bytes"),
             (&[255; 9], "its header claims 18446744073709551615 bytes, more than the 100000000 that the format allows"),
             (&[9, 0, 0, 0, 0, 0, 0, 0, 1], "its header claims 9 bytes, and only 1 follow"),
         ];

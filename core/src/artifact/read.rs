@@ -13,6 +13,7 @@ use super::header::{Header, Tensor};
 use super::manifest::{ConstantUse, Manifest, Region};
 use super::{DIGEST, FORMAT, FORMAT_KEY, GRAPH, PRODUCER_KEY, check, digest_of, external, graph};
 use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::file_kind::{FileKind, Wanted, mistaken};
 use crate::map::map_file;
 use crate::memory::{Shortage, room, titled};
 use crate::overwrite::Input;
@@ -64,7 +65,9 @@ impl Artifact {
 
     /// An artifact in memory. `path` is its name in messages.
     pub fn from_bytes(path: &Path, file: Bytes) -> Result<Artifact> {
-        let (header, data) = Header::decode(&file).map_err(|cause| damaged(path, &cause))?;
+        let not_read =
+            |cause: String| mistaken(path, &file, Wanted::Artifact).unwrap_or_else(|| unreadable(path, &file, &cause));
+        let (header, data) = Header::decode(&file).map_err(not_read)?;
         check_version(path, &header)?;
         let by_name = header.tensors.iter().enumerate().map(|(index, tensor)| (tensor.name.clone(), index)).collect();
         let compared = header.tensors.iter().map(|_| AtomicBool::new(false)).collect();
@@ -250,6 +253,16 @@ fn check_version(path: &Path, header: &Header) -> Result<()> {
         }
         _ => Err(damaged(Path::new(&path.to_string()), &format!("its format is '{text}'"))),
     }
+}
+
+/// The error of a file without a header that can be read. What does not begin as artifacts do is not a damaged one.
+fn unreadable(path: &Path, file: &[u8], cause: &str) -> Diagnostic {
+    // As much of the length and of the header as there is.
+    if FileKind::of(file) == FileKind::Artifact || file.len() <= 8 {
+        return damaged(path, cause);
+    }
+    let message = format!("'{}' is not an artifact: it is of no known kind", path.display());
+    Diagnostic::new(Code::DamagedArtifact, message).hint("Artifacts are made by 'byoc compile'")
 }
 
 fn damaged(path: &Path, cause: &str) -> Diagnostic {

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byoc_plugin_api::host::{self, LoadError, LoadedBackend, Manifest};
-use byoc_plugin_api::{ABI_VERSION, Backend, Candidate, Description, Error, OptionSpec, Options, Pattern, Tool, closest};
+use byoc_plugin_api::{
+    ABI_VERSION, Backend, Candidate, Description, Error, OptionSpec, Options, Pattern, Tool, closest,
+};
 
 use super::SearchPath;
 use super::search::file_is_for;

@@ -35,6 +35,17 @@ pub fn open_file(path: &Path, registry: &Registry) -> Result<Option<Opened>> {
     Ok(Some(Opened { backend: backend.clone(), code, contents }))
 }
 
+/// Opens the file by the first backend that can read what is in it, whatever its name; `None` where there is no such backend.
+pub fn open_by_content(path: &Path, registry: &Registry) -> Result<Option<Opened>> {
+    let code = map_file(path)?;
+    let open = |backend: &Registered| {
+        let contents = backend.backend.open(&code).ok()?;
+        Some(Opened { backend: backend.clone(), code: code.clone(), contents })
+    };
+    let with_files = registry.backends.iter().filter(|backend| !backend.description.files.is_empty());
+    Ok(with_files.filter_map(open).next())
+}
+
 /// Opens the code of the region of that symbol. Errors where its backend is not there, or has no files to open.
 pub fn open_region(artifact: &Artifact, symbol: &str, registry: &Registry) -> Result<Opened> {
     let regions = &artifact.manifest().regions;

@@ -2,7 +2,7 @@
 
 mod arrays;
 mod directory;
-mod images;
+pub(crate) mod images;
 mod stack;
 
 use std::path::{Path, PathBuf};

@@ -31,9 +31,23 @@ pub struct Profile {
 }
 
 impl Loaded {
-    /// Gathers the inputs of a session.
-    pub fn new(mut session: Session, given: &Inputs, open_sizes: &OpenSizes) -> Result<Loaded> {
-        let inputs = inputs::gather(&session.inputs(), given, open_sizes)?;
+    /// Gathers the inputs of a session. `warn` is called with what a user should know of them.
+    pub fn new(
+        session: Session,
+        given: &Inputs,
+        open_sizes: &OpenSizes,
+        warn: &mut dyn FnMut(Diagnostic),
+    ) -> Result<Loaded> {
+        let inputs = inputs::gather(&session.inputs(), given, open_sizes, warn)?;
+        Loaded::with(session, inputs)
+    }
+
+    /// Another session of the same entry on the same inputs, which are copied.
+    pub fn beside(&self, session: Session) -> Result<Loaded> {
+        Loaded::with(session, self.inputs.clone())
+    }
+
+    fn with(mut session: Session, inputs: Vec<Given>) -> Result<Loaded> {
         let handles = inputs.iter().map(|given| given.give(&mut session)).collect::<Result<_>>()?;
         Ok(Loaded { session, inputs, handles })
     }

@@ -16,6 +16,13 @@ pub fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(failed)
 }
 
+/// The BLAKE3 digest of all bytes of a file, in hex.
+pub fn digest(path: &Path) -> Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(open(path)?).map_err(|error| Diagnostic::io(path, "read", &error))?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
 /// A file that keeps its first failure to the end and drops what is written after it, for writers that cannot be
 /// stopped: a zip archive that is not finished prints to stderr.
 pub(crate) struct Patient<W> {

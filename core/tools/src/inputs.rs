@@ -1,28 +1,23 @@
 //! The inputs of a run: by name from files, the rest filled where the user asks for it.
 
+mod source;
+mod test_data;
+
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::dim::{self, Expr};
 use byoc_core::runtime::PortInfo;
-use byoc_plugin_api::{DType, Dim, closest};
+use byoc_plugin_api::{DType, Dim};
 
 use crate::fill::{Fill, fill};
 use crate::lists::{self, Given, Parts};
-use crate::npy::{self, Array};
-use crate::npz;
 use crate::tensor::{Tensor, byte_length};
 use crate::text;
 
-/// A file with values of inputs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// A file of arrays with names.
-    Npz(PathBuf),
-    /// A file with the array of one input.
-    Npy(String, PathBuf),
-}
+use self::source::{Part, Reading};
+pub use self::source::{Place, Source};
+pub use self::test_data::expected_outputs;
 
 /// Where the values of inputs come from.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +28,10 @@ pub struct Inputs {
     pub fill: Option<Fill>,
     /// The seed of random values; the same seed and input name give the same values.
     pub seed: u64,
+    /// What is taken from each pixel of an image, where 0 is black and 1 is white: one number or one a channel; empty for 0.
+    pub mean: Vec<f32>,
+    /// What each pixel is divided by after that; empty for 1.
+    pub std: Vec<f32>,
 }
 
 /// Sizes that are left open by a model or an artifact, and are known now.
@@ -51,34 +50,30 @@ impl Inputs {
     }
 }
 
-impl Source {
-    /// The file.
-    pub fn path(&self) -> &Path {
-        match self {
-            Source::Npz(path) | Source::Npy(_, path) => path,
-        }
-    }
-}
-
-/// One value for each port, in their order.
-pub fn gather(ports: &[PortInfo], inputs: &Inputs, open_sizes: &OpenSizes) -> Result<Vec<Given>> {
+/// One value for each port, in their order. `warn` is called with what a user should know of them.
+pub fn gather(
+    ports: &[PortInfo],
+    inputs: &Inputs,
+    open_sizes: &OpenSizes,
+    warn: &mut dyn FnMut(Diagnostic),
+) -> Result<Vec<Given>> {
     let mut given: Vec<Option<Tensor>> = vec![None; ports.len()];
     let mut parts = vec![Parts::default(); ports.len()];
+    let mut reading = Reading::new(ports, inputs, open_sizes, warn)?;
     for source in &inputs.sources {
-        for (name, array, path) in read(source)? {
-            let (index, element) = find(ports, &name, path)?;
+        for Part { port: index, element, tensor } in reading.read(source)? {
             let port = &ports[index];
-            let dtype = port.list.as_ref().map_or(port.dtype, |list| list.dtype);
-            let tensor = typed(&name, dtype, array, path)?;
             let new = match port.list {
                 Some(_) => parts[index].add(element, tensor),
                 None => given[index].replace(tensor).is_none(),
             };
             if !new {
+                let name = element.map_or_else(|| port.name.clone(), |at| lists::element_name(&port.name, at));
                 return Err(bad(format!("input '{name}' is given twice")));
             }
         }
     }
+    reading.finish()?;
     let symbols = symbols(ports, &given, open_sizes)?;
     let filling = Filling { inputs, symbols: &symbols, open_sizes };
     let value = |(port, (given, parts)): (&PortInfo, (Option<Tensor>, Parts))| {
@@ -93,50 +88,24 @@ pub fn gather(ports: &[PortInfo], inputs: &Inputs, open_sizes: &OpenSizes) -> Re
     ports.iter().zip(given.into_iter().zip(parts)).map(value).collect()
 }
 
-fn read(source: &Source) -> Result<Vec<(String, Array, &Path)>> {
-    match source {
-        Source::Npz(path) => {
-            Ok(npz::read(path)?.into_iter().map(|(name, array)| (name, array, path.as_path())).collect())
-        }
-        Source::Npy(name, path) => Ok(vec![(name.clone(), npy::open(path)?, path.as_path())]),
-    }
-}
-
-/// The port of that name, or the port of whose sequence it is an element, and which.
-fn find(ports: &[PortInfo], name: &str, path: &Path) -> Result<(usize, Option<usize>)> {
-    if let Some(place) = lists::place(ports, name) {
-        return Ok(place);
-    }
-    let error = bad(format!("there is no input '{name}', which '{}' gives", path.display()));
-    let names = || ports.iter().map(|port| port.name.as_str());
-    let list = names().collect::<Vec<_>>().join(", ");
-    Err(match closest(name, names()) {
-        Some(near) => error.hint(format!("Did you mean '{near}'? The inputs are: {list}")),
-        None if ports.is_empty() => error.hint("The entry takes no inputs"),
-        None => error.hint(format!("The inputs are: {list}")),
-    })
-}
-
-fn typed(name: &str, dtype: DType, array: Array, path: &Path) -> Result<Tensor> {
-    array.into_tensor(dtype).map_err(|found| {
-        let message = format!("input '{name}' is {found} in '{}', the entry takes {dtype}", path.display());
-        bad(message).hint("Convert it with NumPy's astype")
-    })
-}
-
-fn missing(ports: &[PortInfo], port: &PortInfo) -> Diagnostic {
+/// The ports with their types, in words.
+fn listed(ports: &[PortInfo]) -> String {
     let ty = |port: &PortInfo| match &port.list {
         Some(list) => list.to_string(),
         None => format!("{}{}", port.dtype, text::shape(&port.shape)),
     };
     let all: Vec<_> = ports.iter().map(|port| format!("{}: {}", port.name, ty(port))).collect();
+    all.join(", ")
+}
+
+fn missing(ports: &[PortInfo], port: &PortInfo) -> Diagnostic {
     let name = &port.name;
     let how = match &port.list {
         Some(_) => format!("Give its tensors as '{name}.0', '{name}.1' and so on"),
         None => "Give it with --input".to_owned(),
     };
     bad(format!("input '{name}' is not given"))
-        .hint(format!("{how}, or make it up with --fill random. The inputs are: {}", all.join(", ")))
+        .hint(format!("{how}, or make it up with --fill random. The inputs are: {}", listed(ports)))
 }
 
 /// The sizes of symbolic dimensions: from `--dim`, and from tensors of files and `--shape`.
@@ -261,6 +230,7 @@ fn bad(message: String) -> Diagnostic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::npz;
 
     fn ports() -> Vec<PortInfo> {
         let port =
@@ -279,7 +249,7 @@ mod tests {
     #[test]
     fn open_sizes_come_from_flags_and_from_files() {
         let shapes = |inputs: &Inputs, open: &OpenSizes| {
-            gather(&ports(), inputs, open)
+            gather(&ports(), inputs, open, &mut |warning| panic!("{warning}"))
                 .expect("filled")
                 .iter()
                 .map(|given| match given {
@@ -294,14 +264,14 @@ mod tests {
         let path = dir.path().join("in.npz");
         let mask = Tensor::new(DType::F32, vec![5], vec![0; 20]).expect("a tensor");
         npz::write(&path, &[("mask".into(), mask)]).expect("written");
-        let inputs = Inputs { sources: vec![Source::Npz(path)], ..Inputs::random() };
+        let inputs = Inputs { sources: vec![Source::file(path)], ..Inputs::random() };
         assert_eq!(shapes(&inputs, &OpenSizes::default()), [vec![5, 4], vec![5]]);
     }
 
     #[test]
     fn mistakes_name_the_input_and_what_there_is() {
         let error = |inputs: &Inputs, open: &OpenSizes| {
-            let error = gather(&ports(), inputs, open).expect_err("a mistake");
+            let error = gather(&ports(), inputs, open, &mut |warning| panic!("{warning}")).expect_err("a mistake");
             (error.message, error.hint.unwrap_or_default())
         };
         let none = OpenSizes::default();
@@ -332,7 +302,7 @@ mod tests {
             ),
         ] {
             npz::write(&path, &[(name.into(), tensor())]).expect("written");
-            let inputs = Inputs { sources: vec![Source::Npz(path.clone())], ..Inputs::default() };
+            let inputs = Inputs { sources: vec![Source::file(path.clone())], ..Inputs::default() };
             assert_eq!(error(&inputs, &none), (expected, remedy.to_owned()));
         }
     }

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use byoc_core::diagnostic::{Code, Diagnostic};
+use byoc_core::file_kind::{FileKind, Wanted, mistaken_for};
 use byoc_plugin_api::DType;
 
 use crate::file;
@@ -135,7 +136,11 @@ fn write_texts(tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
 /// Reads the `.npy` file at `path`.
 pub fn open(path: &Path) -> Result<Array, Diagnostic> {
     let bad = |cause: String| Diagnostic::new(Code::BadInput, format!("'{}': {cause}", path.display()));
-    read_from(&mut io::BufReader::new(file::open(path)?)).map_err(bad)
+    let file = file::open(path)?;
+    match FileKind::of_file(path)? {
+        FileKind::Npy | FileKind::Unknown => read_from(&mut io::BufReader::new(file)).map_err(bad),
+        kind => Err(mistaken_for(path, kind, Wanted::Npy)),
+    }
 }
 
 /// Reads a whole `.npy` file.

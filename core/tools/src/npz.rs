@@ -5,6 +5,7 @@ use std::path::Path;
 
 use byoc_core::atomic_file;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::file_kind::{FileKind, Wanted, mistaken_for};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -14,9 +15,17 @@ use crate::tensor::Tensor;
 
 /// Every array of the file with its name, in the order of the file.
 pub fn read(path: &Path) -> Result<Vec<(String, Array)>> {
+    let file = file::open(path)?;
+    match FileKind::of_file(path)? {
+        FileKind::Npz | FileKind::Unknown => read_from(path, BufReader::new(file)),
+        kind => Err(mistaken_for(path, kind, Wanted::Npz)),
+    }
+}
+
+/// The same of a file that is open; `path` is for messages.
+pub fn read_from(path: &Path, file: impl Read + Seek) -> Result<Vec<(String, Array)>> {
     let bad = |cause: &str| Diagnostic::new(Code::BadInput, format!("'{}': {cause}", path.display()));
-    let mut archive = ZipArchive::new(BufReader::new(file::open(path)?))
-        .map_err(|error| bad(&format!("it is no .npz file: {error}")))?;
+    let mut archive = ZipArchive::new(file).map_err(|error| bad(&format!("it is no .npz file: {error}")))?;
     let mut arrays = Vec::new();
     for index in 0..archive.len() {
         let mut member = archive.by_index(index).map_err(|error| bad(&error.to_string()))?;
@@ -151,6 +160,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("folder");
         let path = dir.path().join("a.npz");
         std::fs::write(&path, b"\x93NUMPY").expect("written");
+        let error = read(&path).expect_err("no zip");
+        let ending = "a.npz' is not an .npz file: it is an .npy file with an array";
+        assert!(error.message.ends_with(ending), "{}", error.message);
+        std::fs::write(&path, b"\0\0").expect("written");
         let error = read(&path).expect_err("no zip");
         assert!(error.message.contains("a.npz': it is no .npz file: "), "{}", error.message);
     }

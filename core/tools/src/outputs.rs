@@ -50,6 +50,9 @@ pub struct Top {
     pub position: Vec<usize>,
     /// The element.
     pub value: f64,
+    /// The label of its class, where there are labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
 }
 
 /// Copies of the outputs of the last run, by name. Those of a sequence `y` are called `y.0`, `y.1` and so on; what an optional holds
@@ -173,7 +176,7 @@ fn largest(tensor: &Tensor, count: usize) -> Vec<Top> {
         }
     }
     keep_largest(&mut found);
-    found.into_iter().map(|(index, value)| Top { position: tensor.position(index), value }).collect()
+    found.into_iter().map(|(index, value)| Top { position: tensor.position(index), value, label: None }).collect()
 }
 
 #[cfg(test)]

@@ -231,7 +231,7 @@ impl Tuner<'_> {
         let known = symbols(region)?;
         let dims = self.request.dims.iter().filter(|(name, _)| known.contains(name)).cloned().collect();
         let place = || format!("region {}", region.symbol);
-        let given = inputs::gather(&ports, &Inputs::random(), &OpenSizes { dims, shapes: Vec::new() });
+        let given = inputs::gather(&ports, &Inputs::random(), &OpenSizes { dims, shapes: Vec::new() }, &mut |_| {});
         let tensor = |given| if let Given::Tensor(tensor) = given { Some(tensor) } else { None };
         Ok(given.map_err(|error| error.within(place()))?.into_iter().filter_map(tensor).collect())
     }

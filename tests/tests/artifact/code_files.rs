@@ -243,11 +243,11 @@ fn a_file_may_fail_to_load_and_to_run() {
 fn a_file_that_nobody_knows_is_an_error_that_tells_what_is_known() {
     let bench = Bench::new();
     let known = ". Files of backends end with '.scale' (file-format)";
-    for (name, hint) in [("a.scales", known), ("a.byoc", ""), ("a", "")] {
+    for (name, hint) in [("a.scales", known), ("a.byoc", ""), ("a", known)] {
         bench.folder.write(name, "no artifact, and long enough to have a header");
         for verb in ["inspect", "run"] {
             let found = bench.byoc(&[verb, name]);
-            let error = format!("error: [B602] '{name}' is damaged: ");
+            let error = format!("error: [B602] '{name}' is not an artifact: it is a text file");
             let hint = format!("\n  hint: Copy the file again, or compile the model again{hint}");
             // Backends that are part of the program may have files as well.
             let told = found.stderr.starts_with(&error) && found.stderr.contains(&hint);

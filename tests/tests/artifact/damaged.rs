@@ -139,12 +139,13 @@ fn damaged_artifacts_are_not_run() {
     let damaged = |cause: &str| {
         format!("[B602] 'bad.byoc' is damaged: {cause}\n  hint: Copy the file again, or compile the model again")
     };
-    let cases: [(Vec<u8>, String); 6] = [
-        (Vec::new(), damaged("0 bytes are too few for a header")),
-        (
-            b"no artifact at all, but long enough".to_vec(),
-            damaged("its header claims 7379557499027877742 bytes, more than the 100000000 that the format allows"),
-        ),
+    let other = |kind: &str, hint: &str| format!("[B602] 'bad.byoc' is not an artifact: it is {kind}\n  hint: {hint}");
+    let again = "Copy the file again, or compile the model again";
+    let cases: [(Vec<u8>, String); 8] = [
+        (Vec::new(), other("empty", again)),
+        (whole[..5].to_vec(), damaged("it ends after 5 bytes")),
+        (b"no artifact at all, but long enough".to_vec(), other("a text file", again)),
+        (vec![0xff; 100], other("of no known kind", "Artifacts are made by 'byoc compile'")),
         (flipped(9), damaged("its header is not valid: key must be a string at line 1 column 2")),
         (flipped(graph), damaged("section 'graph': its bytes do not have the digest of the header")),
         (whole[..size - 1].to_vec(), damaged("{cut}")),

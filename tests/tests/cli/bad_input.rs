@@ -29,16 +29,14 @@ fn compile_fails_in(folder: &Folder, arguments: &[&str], code: i32, message: &st
 
 #[test]
 fn files_that_are_no_models() {
-    let whole = small().finish();
-    let cut = &whole[..whole.len() / 2];
     let cases: [(&[u8], &str); 4] = [
-        (b"", "the file is empty"),
+        (b"", "it is empty{complete}"),
         (
             b"PK\x03\x04 and so on",
             "it is a zip archive\n  hint: Unpack it; a PyTorch checkpoint is exported with torch.onnx.export",
         ),
-        (b"just a text", "failed to decode Protobuf message: buffer underflow{complete}"),
-        (cut, "failed to decode Protobuf message: ModelProto.graph: buffer underflow{complete}"),
+        (b"just a text", "it is a text file{complete}"),
+        (b"\x3a\x7f\x0a", "failed to decode Protobuf message: ModelProto.graph: buffer underflow{complete}"),
     ];
     let complete = "\n  hint: Is the file complete, and was it exported as ONNX?";
     for (bytes, cause) in cases {
@@ -239,10 +237,9 @@ fn usage_errors_exit_with_two() {
     assert!(help.stderr.contains("Usage: byoc"), "{}", help.stderr);
     let stages = "It takes one of: onnx, passes, partition, codegen, ownership, artifact";
     let see = |verb: &str| format!("`byoc {verb} --help` shows what there is");
-    let cases: [(&[&str], &str, String); 7] = [
+    let cases: [(&[&str], &str, String); 5] = [
         (&["frobnicate"], "'frobnicate' is not a verb of byoc", "`byoc --help` shows what there is".into()),
-        (&["compile"], "byoc compile needs --output <FILE>, <[NAME=]MODEL.onnx>...", see("compile")),
-        (&["compile", "model.onnx"], "byoc compile needs --output <FILE>", see("compile")),
+        (&["compile"], "byoc compile needs <[NAME=]MODEL.onnx>...", see("compile")),
         (
             &["compile", "model.onnx", "-o", "b.byoc", "--stop-after", "lunch"],
             "'lunch' is not a value of --stop-after <STAGE>",
@@ -252,11 +249,6 @@ fn usage_errors_exit_with_two() {
             &["run", "model.byoc", "--fill", "sevens"],
             "'sevens' is not a value of --fill <MODE>",
             "It takes one of: random, zeros, ones".into(),
-        ),
-        (
-            &["verify", "model.byoc", "--fill", "ones"],
-            "byoc verify needs <--reference <OUT.npz>|--model <MODEL.onnx>>",
-            see("verify"),
         ),
         (
             &["bench", "model.byoc", "--duration", "soon"],

@@ -33,12 +33,13 @@ impl Bench {
         let data: Vec<u8> = (0..SHAPE[0] * SHAPE[1]).flat_map(|i| (i as f32).to_le_bytes()).collect();
         folder.write("ext.data", &data);
         folder.byoc(&["compile", "ext.onnx", "-o", "ext.byoc", "--external-constants"]).success();
-        for name in ["moved", "plugins", "set", "cache", "cache/tune"] {
+        for name in ["moved", "plugins", "set", "test_data", "cache", "cache/tune"] {
             std::fs::create_dir(folder.path().join(name)).expect("the folder is ours");
         }
         folder.write("moved/ext.data", &data);
         // What stands in these does not matter: nothing of them is looked at where a verb is about to write over them.
-        for name in ["in.npz", "x.npy", "set.npz", "set/a.npy", "one.so", "plugins/libbyoc_two.so", "allowed"] {
+        let values = ["in.npz", "x.npy", "picture.png", "test_data/input_0.pb", "labels.txt", "set.npz", "set/a.npy"];
+        for name in values.into_iter().chain(["one.so", "plugins/libbyoc_two.so", "allowed"]) {
             folder.write(name, name);
         }
         folder.write("cache/tune/choice", "a choice");

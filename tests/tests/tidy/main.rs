@@ -80,7 +80,7 @@ const LAYERS: &[&[&str]] = &[
     &["ops"],
     &["ir"],
     &["constants", "dim"],
-    &["atomic_file", "overwrite"],
+    &["atomic_file", "overwrite", "file_kind"],
     &["map", "buffer", "cpu"],
     &["memory"],
     &["diagnostic"],

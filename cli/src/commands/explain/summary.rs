@@ -21,7 +21,10 @@ const REMEDIES: [(&str, &str); 9] = [
     (": limit: ", "limit: smaller sizes fit, by --dim, --shape or another export; the limit is one of the hardware"),
     (": crashed: ", "crashed: `byoc repro` writes the region as a model for the backend's maker"),
     ("region_start", "region_start: a region begins with that operator: what is in front of the node is in the way"),
-    ("the operator is not known", "not known: a backend that brings the operator may be in a plugin (--plugin, --backend)"),
+    (
+        "the operator is not known",
+        "not known: a backend that brings the operator may be in a plugin (--plugin, --backend)",
+    ),
 ];
 
 /// What there is to say of all nodes together.

@@ -136,15 +136,21 @@ fn numbers_at_their_limits_never_panic() {
 #[test]
 fn what_is_no_model_is_said() {
     let remedy = "Is the file complete, and was it exported as ONNX?";
-    let cases: [(&[u8], &str, &str); 7] = [
-        (b"", "the file is empty", ""),
+    let cases: [(&[u8], &str, &str); 9] = [
+        (b"", "it is empty", remedy),
+        (b"a text", "it is a text file", remedy),
         (b"\x08\x08", "it has no graph", remedy),
         (
-            b"\x0a",
+            b"\x0a\0",
             "failed to decode Protobuf message: ModelProto.ir_version: invalid wire type: LengthDelimited (expected Varint)",
             remedy,
         ),
         (b"\x3a\x7f\x0a", "failed to decode Protobuf message: ModelProto.graph: buffer underflow", remedy),
+        (
+            b"\x08\x08\x3a\x7f\x0a",
+            "it ends after 5 bytes, within its graph",
+            "Is the file complete? Copy or export it again",
+        ),
         (
             b"version https://git-lfs.github.com/spec/v1\n",
             "it is a pointer of Git LFS",

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use byoc_core::calibrate::Input;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::file_kind::FileKind;
 use byoc_core::memory;
 use byoc_plugin_api::DType;
 use image::imageops::FilterType;
@@ -14,16 +15,18 @@ use crate::text;
 
 /// The user's mean and deviation of pixels between 0 and 1: one number, or one a channel; empty for 0 and 1.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Normalisation {
-    pub(super) mean: Vec<f32>,
-    pub(super) std: Vec<f32>,
+pub(crate) struct Normalisation {
+    pub(crate) mean: Vec<f32>,
+    pub(crate) std: Vec<f32>,
 }
 
 /// How images become tensors of one input.
 #[derive(Debug)]
-pub(super) struct Images {
+pub(crate) struct Images {
     height: u32,
     width: u32,
+    /// `f32`, or `u8`, which takes pixels as they are.
+    dtype: DType,
     /// Mean and deviation of each channel.
     channels: Vec<(f32, f32)>,
 }
@@ -55,13 +58,18 @@ impl Normalisation {
 
 impl Images {
     /// For a model with these inputs. `file` is one of the images, for the message where it has no input for them.
-    pub(super) fn new(file: &Path, inputs: &[Input], normalisation: &Normalisation) -> Result<Images> {
+    pub(crate) fn new(file: &Path, inputs: &[Input], normalisation: &Normalisation) -> Result<Images> {
         if let [input] = inputs
-            && input.dtype == DType::F32
+            && matches!(input.dtype, DType::F32 | DType::U8)
             && let &[1, channels @ (1 | 3), height, width] = input.shape.as_slice()
             && let (Ok(height), Ok(width)) = (u32::try_from(height), u32::try_from(width))
         {
-            return Ok(Images { height, width, channels: normalisation.channels(input, channels)? });
+            if input.dtype == DType::U8 && normalisation.is_given() {
+                let message = format!("input '{}' is u8 and takes pixels as they are", input.name);
+                return Err(Diagnostic::new(Code::Usage, message).hint("Leave --input-mean and --input-std out"));
+            }
+            let channels = normalisation.channels(input, channels)?;
+            return Ok(Images { height, width, dtype: input.dtype, channels });
         }
         let inputs: Vec<_> = inputs
             .iter()
@@ -69,7 +77,7 @@ impl Images {
             .collect();
         let message = format!("'{}' is an image, which the model does not take: {}", file.display(), inputs.join(", "));
         Err(bad(message)
-            .hint("Images are for one input f32[1,3,H,W] or f32[1,1,H,W]; use .npy or .npz files for others"))
+            .hint("Images are for one input f32[1,3,H,W] or f32[1,1,H,W], or the same of u8; use .npy or .npz files for others"))
     }
 
     /// Reads the head of each file; the warning says how many images are of another size.
@@ -94,29 +102,55 @@ impl Images {
 
     /// The image as elements: a plane for each channel, normalised.
     pub(super) fn load(&self, file: &Path) -> Result<Vec<u8>> {
-        let image = reader(file)?.decode().map_err(|error| unreadable(file, &error))?;
+        self.elements(file, reader(file)?.decode().map_err(|error| unreadable(file, &error))?)
+    }
+
+    /// The same of an image that is decoded; `file` is for messages.
+    pub(crate) fn elements(&self, file: &Path, image: DynamicImage) -> Result<Vec<u8>> {
         // To 8 bits first: that is what a camera gives, and what the pixels of the declared range are.
         let image = match self.channels.len() {
             1 => DynamicImage::from(image.into_luma8()),
             _ => DynamicImage::from(image.into_rgb8()),
         };
-        let image = match (image.width(), image.height()) == (self.width, self.height) {
+        let image = match self.fits(&image) {
             true => image,
             false => image.resize_exact(self.width, self.height, FilterType::Triangle),
         };
         let pixels = image.as_bytes();
         let count = self.channels.len();
-        let mut elements = memory::room(pixels.len() * 4)
+        let size = if self.dtype == DType::U8 { 1 } else { size_of::<f32>() };
+        let mut elements = memory::room(pixels.len() * size)
             .map_err(|shortage| shortage.diagnostic(Code::Io, format!("the image '{}'", file.display())))?;
         for (channel, &normalisation) in self.channels.iter().enumerate() {
             let plane = pixels.iter().skip(channel).step_by(count);
-            elements.extend(plane.flat_map(|&pixel| normalised(pixel, normalisation).to_le_bytes()));
+            match self.dtype {
+                DType::U8 => elements.extend(plane),
+                _ => elements.extend(plane.flat_map(|&pixel| normalised(pixel, normalisation).to_le_bytes())),
+            }
         }
         Ok(elements)
     }
 
+    /// Whether the image has the size of the input, and is not stretched.
+    pub(crate) fn fits(&self, image: &DynamicImage) -> bool {
+        (image.width(), image.height()) == (self.width, self.height)
+    }
+
+    /// The warning that an image is stretched.
+    pub(crate) fn stretched(&self, file: &Path) -> Diagnostic {
+        let (width, height) = (self.width, self.height);
+        let message = format!(
+            "'{}' is not {width} wide and {height} high: it is stretched with a bilinear filter",
+            file.display()
+        );
+        bad(message).hint("Bring it to that size as your training did")
+    }
+
     /// What the darkest and the brightest pixel become, over all channels.
     pub(super) fn range(&self) -> (f32, f32) {
+        if self.dtype == DType::U8 {
+            return (0.0, 255.0);
+        }
         let ends = self.channels.iter().map(|&channel| (normalised(0, channel), normalised(255, channel)));
         ends.fold((f32::INFINITY, f32::NEG_INFINITY), |(min, max), (dark, bright)| (min.min(dark), max.max(bright)))
     }
@@ -132,6 +166,15 @@ fn reader(file: &Path) -> Result<ImageReader<std::io::BufReader<std::fs::File>>>
     opened.map_err(|error| Diagnostic::io(file, "read", &error))
 }
 
+/// The image in these bytes.
+pub(crate) fn decode(file: &Path, bytes: &[u8]) -> Result<DynamicImage> {
+    image::load_from_memory(bytes).map_err(|error| unreadable(file, &error))
+}
+
 fn unreadable(file: &Path, error: &image::ImageError) -> Diagnostic {
-    bad(format!("'{}' cannot be read as an image: {error}", file.display())).hint("Leave it out, or write it again")
+    let cause = match FileKind::of_file(file) {
+        Ok(kind) if !matches!(kind, FileKind::Image | FileKind::Unknown) => format!("it is {}", kind.name()),
+        _ => error.to_string(),
+    };
+    bad(format!("'{}' cannot be read as an image: {cause}", file.display())).hint("Leave it out, or write it again")
 }

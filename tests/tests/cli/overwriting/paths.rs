@@ -61,9 +61,20 @@ pub(crate) const ROWS: &[Row] = rows! {
     "--output", "--constants-from": "run ext.byoc --constants-from moved --fill ones -o OUT", "moved/ext.data", "constants of the artifact";
     "--output", "--input": "run model.byoc -i in.npz -o OUT", "in.npz", "an input";
     "--output", "--input": "run model.byoc -i x=@x.npy -o OUT", "x.npy", "an input";
+    "--output", "--input": "run model.byoc -i x=picture.png -o OUT", "picture.png", "an input";
+    "--output", "--input": "run model.byoc -i test_data -o OUT", "test_data/input_0.pb", "an input";
+    "--output", "--labels": "run model.byoc --fill ones --print-top 1 --labels labels.txt -o OUT", "labels.txt", "labels";
     "--output", "--plugin": "run model.byoc --fill ones --plugin one.so -o OUT", "one.so", "a plugin";
     "--output", "--plugin-dir": "run model.byoc --fill ones --plugin-dir plugins -o OUT", "plugins/libbyoc_two.so", "a plugin";
     "--output", "": "run model.byoc --fill ones -o OUT", "allowed", "a list of allowed plugins";
+    "--samples", "FILE": "bench model.byoc --samples OUT", "model.byoc", "the file to run";
+    "--samples", "FILE": "bench ext.onnx --repeat 1 --samples OUT", "ext.data", "data of a model", shown "{folder}/ext.data";
+    "--samples", "FILE": "bench ext.byoc --repeat 1 --samples OUT", "ext.data", "constants of the artifact";
+    "--samples", "--constants-from": "bench ext.byoc --constants-from moved --samples OUT", "moved/ext.data", "constants of the artifact";
+    "--samples", "--input": "bench model.byoc -i in.npz --samples OUT", "in.npz", "an input";
+    "--samples", "--plugin": "bench model.byoc --plugin one.so --samples OUT", "one.so", "a plugin";
+    "--samples", "--plugin-dir": "bench model.byoc --plugin-dir plugins --samples OUT", "plugins/libbyoc_two.so", "a plugin";
+    "--samples", "": "bench model.byoc --samples OUT", "allowed", "a list of allowed plugins";
     "--extract", "FILE": "inspect model.byoc --region byoc_main_json_0 --extract OUT", "model.byoc", "the artifact";
     "--extract", "FILE": "inspect ext.byoc --region byoc_main_json_0 --extract OUT", "ext.data", "constants of the artifact";
     "--extract", "--plugin": "inspect model.byoc --region byoc_main_json_0 --plugin one.so --extract OUT", "one.so", "a plugin";
@@ -89,8 +100,8 @@ pub(crate) const ROWS: &[Row] = rows! {
 /// The paths of each verb: what it writes, and what it reads.
 const VERBS: &[(&str, &[&str], &[&str])] = &[
     ("compile", &["--output", "--dump-ir"], &["[NAME=]MODEL.onnx", "--dataset", "--plugin", "--plugin-dir"]),
-    ("run", &["--output"], &["FILE", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
-    ("bench", &[], &["FILE", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
+    ("run", &["--output"], &["FILE", "--constants-from", "--input", "--labels", "--plugin", "--plugin-dir"]),
+    ("bench", &["--samples"], &["FILE", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
     ("verify", &[], &["FILE", "--reference", "--model", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
     ("inspect", &["--extract"], &["FILE", "--constants-from", "--plugin", "--plugin-dir"]),
     ("explain", &[], &["[NAME=]MODEL.onnx", "--plugin", "--plugin-dir"]),
@@ -129,6 +140,7 @@ const NO_PATHS: &[&str] = &[
     "NAME=PATTERN",
     "NAME=SIZE",
     "OPERATOR",
+    "P",
     "S",
     "SECONDS",
     "STAGE",

@@ -210,7 +210,7 @@ fn errors_name_the_first() {
     folder.write("text.onnx", "no model");
     let no_artifact = folder.byoc(&["swap", "text.byoc", "--from", "new.onnx", "-o", "out.byoc"]);
     assert_eq!(no_artifact.code, Some(1));
-    assert!(no_artifact.stderr.starts_with("error: [B602] 'text.byoc' is damaged: "), "{}", no_artifact.stderr);
+    assert!(no_artifact.stderr.starts_with("error: [B602] 'text.byoc' is not an artifact: "), "{}", no_artifact.stderr);
     let no_model = folder.byoc(&["swap", "old.byoc", "--from", "text.onnx", "-o", "out.byoc"]);
     assert_eq!(no_model.code, Some(1));
     assert!(no_model.stderr.starts_with("error: [B101] 'text.onnx' is not an ONNX model: "), "{}", no_model.stderr);
