@@ -7,6 +7,7 @@ pub(crate) mod name_value;
 pub(crate) mod number;
 pub(crate) mod shape;
 mod shared;
+pub(crate) mod tolerance;
 
 pub(crate) use name_value::ModelArg;
 pub(crate) use shared::{Backends, Execution, Plugins, Shapes};

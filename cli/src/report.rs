@@ -1,5 +1,6 @@
 //! All output: results on stdout, everything else on stderr. No other module prints.
 
+mod comparisons;
 mod format;
 mod overview;
 mod results;
@@ -11,9 +12,10 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use serde::Serialize;
 
 pub(crate) use byoc_tools::text::{count, shape, short};
+pub(crate) use comparisons::{checked_regions, comparisons, culprit};
 pub(crate) use format::{duration, seconds, size};
 pub(crate) use overview::{Bytes, Overview, copies};
-pub(crate) use results::{comparisons, devices, outputs, profile};
+pub(crate) use results::{devices, outputs, profile};
 pub(crate) use table::Table;
 
 /// Writes a result. A reader that went away (`byoc ... | head`) is not an error.

@@ -10,7 +10,7 @@ use byoc_core::compile::compile;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
-use byoc_tools::compare::{Comparison, Tolerance, compare_all};
+use byoc_tools::compare::{Comparison, Tolerances, compare_all};
 use byoc_tools::execution::Loaded;
 use byoc_tools::inputs::{Inputs, OpenSizes};
 use byoc_tools::outputs::{self, Summary};
@@ -104,7 +104,7 @@ fn verify_model(
     let command = format!("byoc verify {} --model {}", artifact.display(), model.display());
     step("Compare it with the reference kernels", &command)?;
     let expected = verify::by_reference_kernels(model, registry, loaded)?;
-    let comparisons = compare_all(found, &expected, Tolerance::default())?;
+    let comparisons = compare_all(found, &expected, &Tolerances::default())?;
     report::print(&report::comparisons(&comparisons))?;
     Ok(comparisons.iter().all(Comparison::holds))
 }

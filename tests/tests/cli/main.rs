@@ -7,3 +7,4 @@ mod out_of_memory;
 mod overwriting;
 mod sequences;
 mod texts;
+mod verify;

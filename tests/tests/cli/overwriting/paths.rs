@@ -132,6 +132,7 @@ const NO_PATHS: &[&str] = &[
     "STD,...",
     "SYMBOL",
     "X",
+    "[OUTPUT=]X",
     "on|off",
 ];
 
