@@ -8,6 +8,7 @@ pub(crate) mod name_value;
 pub(crate) mod number;
 pub(crate) mod shape;
 mod shared;
+pub(crate) mod tolerance;
 
 use clap::{CommandFactory, FromArgMatches};
 

@@ -80,6 +80,19 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
+    /// The artifact, unless it is a file in a backend's own format.
+    pub(crate) fn artifact(&self) -> Option<&Artifact> {
+        match &self.compiled {
+            Compiled::Artifact(artifact) => Some(artifact),
+            Compiled::File(_) => None,
+        }
+    }
+
+    /// The backends that it needs, and maybe more.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// Loads it; `path` is the file.
     pub(crate) fn load(&self, path: &Path, options: &LoadOptions) -> Result<Session> {
         match &self.compiled {

@@ -34,11 +34,12 @@ fn cli() -> String {
 fn exit_codes() -> String {
     let rows = [
         (0, "done"),
-        (1, "failed; for `verify`: the outputs differ"),
+        (1, "failed"),
         (2, "the command line, an option or an input is not valid"),
         (3, "a plugin was refused, or this machine lacks what an artifact needs"),
         (4, "no backend takes a node, or the placement breaks the policy"),
         (5, "a backend crashed"),
+        (6, "for `verify` and `quickstart`: the results differ"),
     ];
     let rows: String = rows.iter().map(|(code, meaning)| format!("| {code} | {meaning} |\n")).collect();
     format!("| exit code | meaning |\n|---|---|\n{rows}\n")

@@ -1,5 +1,6 @@
 //! All output: results on stdout, everything else on stderr. No other module prints.
 
+mod comparisons;
 mod format;
 mod overview;
 mod results;
@@ -15,9 +16,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub(crate) use byoc_tools::text::{count, shape, short};
+pub(crate) use comparisons::{checked_regions, comparisons, comparisons_in_short, culprit};
 pub(crate) use format::{duration, seconds, size};
 pub(crate) use overview::{Bytes, Overview, copies};
-pub(crate) use results::{comparisons, devices, outputs, profile};
+pub(crate) use results::{devices, outputs, profile};
 pub(crate) use table::Table;
 pub(crate) use terminal::{Terminal, Tone, shows_progress, verbose};
 

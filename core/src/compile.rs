@@ -2,6 +2,7 @@
 //! consumes the result of the one before, so a wrong order does not compile.
 
 mod front_end;
+pub mod parts;
 mod policy;
 mod recover;
 

@@ -123,6 +123,15 @@ impl ConstantTable {
         found.copied()
     }
 
+    /// Adds a constant of another table, which this one does not have yet.
+    #[cfg(feature = "compiler")]
+    pub(crate) fn take_over(&mut self, base: &Base) -> BaseId {
+        let id = BaseId(self.bases.len());
+        self.by_content.insert((base.dtype, base.digest), id);
+        self.bases.push(base.clone());
+        id
+    }
+
     /// The base of that id.
     pub fn get(&self, id: BaseId) -> &Base {
         &self.bases[id.0]

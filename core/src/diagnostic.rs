@@ -113,7 +113,7 @@ codes! {
     /// A device has too little memory, or work on it failed.
     Device = "B706", exit 1;
     /// Results differ by more than the tolerance.
-    Mismatch = "B801", exit 1;
+    Mismatch = "B801", exit 6;
     /// The command line is not valid.
     Usage = "B901", exit 2;
 }

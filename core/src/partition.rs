@@ -108,6 +108,15 @@ pub(crate) fn parted_for(typed: TypedModel, backends: &[Selected]) -> Result<Typ
     Ok(parted(typed, &BackendPatterns::all(backends)?))
 }
 
+/// The same whatever the backends take: it has the values of any artifact of the model.
+pub(crate) fn parted_for_all(typed: TypedModel) -> TypedModel {
+    let mut model = typed.0;
+    if model.entries.iter().any(quantized::shares) {
+        Arc::make_mut(&mut model).entries.iter_mut().for_each(quantized::part);
+    }
+    TypedModel(model)
+}
+
 fn parted(typed: TypedModel, patterns: &[BackendPatterns<'_>]) -> TypedModel {
     let mut model = typed.0;
     if patterns.iter().any(BackendPatterns::takes_quantised) && model.entries.iter().any(quantized::shares) {

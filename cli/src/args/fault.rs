@@ -170,7 +170,7 @@ mod tests {
     fn what_is_missing_or_too_much() {
         told(&["run"], "byoc run needs <FILE>", "`byoc run --help` shows what there is");
         let both = ["verify", "m", "--model", "m", "--snr", "3", "--atol", "1"];
-        told(&both, "--snr <DB> and --atol <X> exclude each other", "Leave one of them out");
+        told(&both, "--snr <DB> and --atol <[OUTPUT=]X> exclude each other", "Leave one of them out");
         let twice = ["run", "m", "--threads", "1", "--threads", "2"];
         told(&twice, "--threads <N> is given more than once", "Give it once");
     }

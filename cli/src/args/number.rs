@@ -19,6 +19,12 @@ pub(crate) fn tolerance(text: &str) -> Result<f64, String> {
     if value >= 0.0 { Ok(value) } else { Err("expected a number of at least 0".into()) }
 }
 
+/// Parses the cosine of an angle.
+pub(crate) fn cosine(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
+    if (-1.0..=1.0).contains(&value) { Ok(value) } else { Err("expected a number from -1 to 1".into()) }
+}
+
 /// Parses a number.
 pub(crate) fn finite(text: &str) -> Result<f32, String> {
     let number = text.trim().parse().ok().filter(|number: &f32| number.is_finite());
@@ -46,6 +52,8 @@ mod tests {
         }
         assert_eq!(tolerance("1e-3"), Ok(1e-3));
         assert_eq!(tolerance("NaN"), Err("expected a number of at least 0".into()));
+        assert_eq!(cosine("0.99"), Ok(0.99));
+        assert_eq!(cosine("1.5"), Err("expected a number from -1 to 1".into()));
         assert_eq!(finite(" -0.5"), Ok(-0.5));
         assert_eq!(positive("0"), Err("expected a number above 0, such as 0.229".into()));
     }

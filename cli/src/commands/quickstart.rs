@@ -10,7 +10,7 @@ use byoc_core::compile::{Request, compile, explain};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
-use byoc_tools::compare::{Comparison, Tolerance, compare_all};
+use byoc_tools::compare::{Comparison, Tolerances, compare_all};
 use byoc_tools::execution::Loaded;
 use byoc_tools::inputs::{Inputs, OpenSizes};
 use byoc_tools::outputs;
@@ -143,8 +143,8 @@ impl Tour {
         let found = outputs::collect(&loaded.session)?;
         self.step("Is it right, against the reference kernels? And fast?", "verify ARTIFACT --model MODEL")?;
         let expected = verify::by_reference_kernels(&self.model, &self.registry, &loaded)?;
-        let comparisons = compare_all(&found, &expected, Tolerance::default())?;
-        report::print(&report::comparisons(&comparisons))?;
+        let comparisons = compare_all(&found, &expected, &Tolerances::default())?;
+        report::print(&report::comparisons_in_short(&comparisons))?;
         report::print(&self.command(&format!("bench ARTIFACT --repeat {RUNS}")))?;
         let times = (0..RUNS).map(|_| loaded.run()).collect::<Result<Vec<_>>>()?;
         if let Some(statistics) = Statistics::of(&times) {

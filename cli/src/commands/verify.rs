@@ -1,12 +1,18 @@
-//! `byoc verify`: compares outputs with those of a file or of the reference kernels.
+//! `byoc verify`: compares outputs, or what each region computes, with those of a file or of the reference kernels.
 
+mod bisect;
+mod part;
+mod regions;
+mod repro_command;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
-use byoc_tools::compare::{Comparison, Tolerance, compare_all};
+use byoc_tools::compare::{Comparison, Tolerance, Tolerances, compare_all};
 use byoc_tools::execution::Loaded;
 use byoc_tools::fill::Fill;
 use byoc_tools::inputs::{Source, expected_outputs};
@@ -14,6 +20,7 @@ use byoc_tools::outputs;
 use byoc_tools::tensor::Tensor;
 use serde_json::json;
 
+use crate::args::tolerance::{self, OfOutput};
 use crate::args::{Backends, Execution, Shapes, number};
 use crate::artifact::Digests;
 use crate::execution::{self, Need, Ready};
@@ -30,16 +37,28 @@ pub(crate) struct Args {
     /// The model to compute the expected outputs with, by reference kernels; inputs that no file gives are random
     #[arg(long, value_name = "MODEL.onnx")]
     model: Option<PathBuf>,
-    /// Absolute tolerance: |a-b| <= atol + rtol*|b| [default: 1e-5 for f32 and f64, 1e-3 for f16, 1e-2 for bf16]
-    #[arg(long, value_name = "X", value_parser = number::tolerance)]
-    atol: Option<f64>,
-    /// Relative tolerance [default: 1e-3 for f32 and f64, 1e-2 for f16, 5e-2 for bf16]
-    #[arg(long, value_name = "X", value_parser = number::tolerance)]
-    rtol: Option<f64>,
+    /// Run each region by itself on what the reference kernels make of the regions before it, and name the first that differs
+    #[arg(long, requires = "model", conflicts_with = "reference")]
+    regions: bool,
+    /// Also look in that region for the first node whose result differs: its backend compiles the nodes again, more of them
+    /// each time
+    #[arg(long, requires = "regions")]
+    bisect: bool,
+    /// Absolute tolerance, of all outputs or of one (repeatable): |a-b| <= atol + rtol*|b| [default: 1e-5 for f32 and f64,
+    /// 1e-3 for f16, 1e-2 for bf16]
+    #[arg(long, value_name = "[OUTPUT=]X", value_parser = tolerance::parse, allow_negative_numbers = true)]
+    atol: Vec<OfOutput>,
+    /// Relative tolerance, of all outputs or of one (repeatable) [default: 1e-3 for f32 and f64, 1e-2 for f16, 5e-2 for bf16]
+    #[arg(long, value_name = "[OUTPUT=]X", value_parser = tolerance::parse, allow_negative_numbers = true)]
+    rtol: Vec<OfOutput>,
     /// Signal-to-noise ratio in dB that each output of floats must have, in place of the tolerances. For models that are
     /// quantised: a value that is rounded otherwise is a level apart; 20 is usual
     #[arg(long, value_name = "DB", value_parser = number::tolerance, conflicts_with_all = ["atol", "rtol"])]
     snr: Option<f64>,
+    /// Cosine between each output of floats and its reference, as vectors, in place of the tolerances; 0.99 is usual for
+    /// models that are quantised
+    #[arg(long, value_name = "X", value_parser = number::cosine, allow_negative_numbers = true, conflicts_with_all = ["atol", "rtol", "snr"])]
+    min_cosine: Option<f64>,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -52,6 +71,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.reference.is_none() && args.model.is_none() {
         test_data(args)?;
+    }
+    let tolerances = tolerances(args)?;
+    if let (true, Some(model)) = (args.regions, &args.model) {
+        return regions::run(args, model, &tolerances);
     }
     // Any inputs will do to compare with the model itself.
     let fill = args.model.as_ref().map(|_| Fill::Random);
@@ -69,8 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         (None, None) => expected_outputs(&test_data(args)?, &loaded.session.outputs())?,
     };
-    let tolerance = Tolerance { atol: args.atol, rtol: args.rtol, snr: args.snr };
-    let comparisons = compare_all(&found, &expected, tolerance)?;
+    let comparisons = compare_all(&found, &expected, &tolerances)?;
     let holds = comparisons.iter().all(Comparison::holds);
     if args.json {
         report::print_json(&json!({ "matches": holds, "outputs": comparisons }))?;
@@ -88,6 +110,29 @@ fn test_data(args: &Args) -> Result<PathBuf> {
             "Give --reference OUT.npz, --model MODEL.onnx, or a folder of ONNX's test data as --input, with its output_0.pb",
         )
     })
+}
+
+/// The tolerances of the flags.
+fn tolerances(args: &Args) -> Result<Tolerances> {
+    let all = Tolerance { snr: args.snr, min_cosine: args.min_cosine, ..Tolerance::default() };
+    let mut tolerances = Tolerances { all, of_output: BTreeMap::new() };
+    type Place = fn(&mut Tolerance) -> &mut Option<f64>;
+    let flags: [(&str, &[OfOutput], Place); 2] =
+        [("--atol", &args.atol, |it| &mut it.atol), ("--rtol", &args.rtol, |it| &mut it.rtol)];
+    for (flag, given, place) in flags {
+        for (output, value) in given {
+            let tolerance = match output {
+                Some(output) => tolerances.of_output.entry(output.clone()).or_default(),
+                None => &mut tolerances.all,
+            };
+            if place(tolerance).replace(*value).is_some() {
+                let of = output.as_ref().map_or("all outputs".to_owned(), |output| format!("output '{output}'"));
+                let error = Diagnostic::new(Code::Usage, format!("{flag} is given twice for {of}"));
+                return Err(error.hint("Leave one of them out"));
+            }
+        }
+    }
+    Ok(tolerances)
 }
 
 /// The outputs of the model on the same inputs, computed by the reference kernels.

@@ -1,13 +1,12 @@
-//! Results of runs as tables: outputs, comparisons and times.
+//! Results of runs as tables: outputs and times.
 
 use std::time::Duration;
 
 use byoc_core::runtime::DeviceUse;
-use byoc_tools::compare::Comparison;
 use byoc_tools::execution::Profile;
 use byoc_tools::outputs::Summary;
 
-use super::{Table, Tone, count, duration, shape, short, size};
+use super::{Table, count, duration, shape, short, size};
 
 /// The summaries as a table, with a table of the largest elements below where they are wanted.
 pub(crate) fn outputs(summaries: &[Summary]) -> String {
@@ -41,23 +40,6 @@ pub(crate) fn outputs(summaries: &[Summary]) -> String {
         text += &format!("\n{}", table.text());
     }
     text
-}
-
-/// The comparisons as a table.
-pub(crate) fn comparisons(comparisons: &[Comparison]) -> String {
-    let table = Table::new(&["output", "type", "shape", ">max abs", ">max rel", "result"]);
-    let mut table = table.tone("result", |result| Some(if result == "ok" { Tone::Good } else { Tone::Bad }));
-    for comparison in comparisons {
-        table.row([
-            comparison.name.clone(),
-            comparison.dtype.clone(),
-            shape(&comparison.shape),
-            format!("{:.2e}", comparison.max_abs),
-            format!("{:.2e}", comparison.max_rel),
-            comparison.problem.as_ref().map_or_else(|| "ok".to_owned(), |problem| format!("MISMATCH: {problem}")),
-        ]);
-    }
-    table.text()
 }
 
 /// The times as a table: regions in their order, then what was copied between memories.
@@ -104,8 +86,6 @@ pub(crate) fn devices(devices: &[DeviceUse]) -> String {
 mod tests {
     use byoc_core::runtime::{CopyTime, RegionTime};
     use byoc_plugin_api::DType;
-    use byoc_tools::compare::Tolerance;
-
     use byoc_tools::tensor::Tensor;
 
     use super::*;
@@ -116,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_and_comparisons_are_a_line_each() {
+    fn outputs_are_a_line_each() {
         let found = floats(&[1.0, 2.5, f32::NAN]);
         let expected = "output  type  shape  min  max  mean  first values\n\
                         y       f32   [3]      1  2.5  1.75  1 2.5 NaN  (1 not finite)\n\
@@ -124,11 +104,6 @@ mod tests {
                         largest of y  value\n\
                         [1]             2.5\n";
         assert_eq!(outputs(&[Summary::of("y", &found, 1)]), expected);
-        let tolerance = Tolerance { atol: Some(0.1), rtol: Some(0.0), snr: None };
-        let comparison = Comparison::of("y", &floats(&[1.0, 2.5, 4.0]), &floats(&[1.0, 2.0, 3.0]), tolerance);
-        let expected = "output  type  shape  max abs  max rel  result\n\
-                        y       f32   [3]     1.00e0  3.33e-1  MISMATCH: 2 of 3 differ, first [1]: 2.5, expected 2\n";
-        assert_eq!(comparisons(&[comparison]), expected);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(super) fn import(
     Ok(model)
 }
 
-fn read(request: &Request, custom: &CustomOperators) -> Result<Model> {
+pub(super) fn read(request: &Request, custom: &CustomOperators) -> Result<Model> {
     let sources: Vec<_> = request.sources.iter().map(|(name, path)| (name.clone(), path.as_path())).collect();
     onnx::import(&sources, &request.import, custom)
 }

@@ -1,14 +1,19 @@
 //! Whether two tensors are equal within a tolerance: |a-b| <= atol + rtol*|b|, NaN equals NaN, integers exactly.
 
+mod likeness;
+
+use std::collections::BTreeMap;
+
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_plugin_api::DType;
+use byoc_plugin_api::{DType, closest};
 use serde::Serialize;
 
+pub use self::likeness::Likeness;
 use crate::tensor::{Number, Tensor};
 use crate::text;
 
-/// How far results may be apart; what is not given depends on the element type.
-#[derive(Clone, Copy, Debug, Default)]
+/// How far an output may be from what is expected; what is not given depends on the element type.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tolerance {
     /// Absolute.
     pub atol: Option<f64>,
@@ -17,19 +22,74 @@ pub struct Tolerance {
     /// In place of the two, for floats: how far all of an output must be above what it differs by, in dB. Where a value is rounded to
     /// 8 bits on the way, one that is rounded otherwise is a level apart, however exact the rest is.
     pub snr: Option<f64>,
+    /// In place of the two, for floats: the least cosine of the angle between an output and what is expected, both as vectors.
+    pub min_cosine: Option<f64>,
+}
+
+/// What decides whether an output is what was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Criterion {
+    /// Each element: |a-b| <= atol + rtol*|b|.
+    Elements {
+        /// Absolute.
+        atol: f64,
+        /// Relative to the expected value.
+        rtol: f64,
+    },
+    /// All elements are the same: they are no floats.
+    Equal,
+    /// The signal-to-noise ratio in dB is at least this.
+    Snr(f64),
+    /// The cosine is at least this.
+    Cosine(f64),
 }
 
 impl Tolerance {
-    /// Absolute and relative tolerance for that type. The defaults are a few units in the last place of the type, with
-    /// room for sums that are added up in another order.
-    fn of(self, dtype: DType) -> (f64, f64) {
+    /// What decides for an output of that type. The defaults are a few units in the last place of the type, with room for sums
+    /// that are added up in another order.
+    pub fn criterion(self, dtype: DType) -> Criterion {
         let (atol, rtol) = match dtype {
             DType::F32 | DType::F64 | DType::C64 | DType::C128 => (1e-5, 1e-3),
             DType::F16 => (1e-3, 1e-2),
             DType::BF16 => (1e-2, 5e-2),
-            _ => return (0.0, 0.0),
+            _ => (0.0, 0.0),
         };
-        (self.atol.unwrap_or(atol), self.rtol.unwrap_or(rtol))
+        match (self.snr, self.min_cosine) {
+            (Some(snr), _) if dtype.is_float() => Criterion::Snr(snr),
+            (None, Some(cosine)) if dtype.is_float() => Criterion::Cosine(cosine),
+            _ if atol == 0.0 => Criterion::Equal,
+            _ => Criterion::Elements { atol: self.atol.unwrap_or(atol), rtol: self.rtol.unwrap_or(rtol) },
+        }
+    }
+}
+
+/// The tolerances of several outputs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tolerances {
+    /// Those of all outputs.
+    pub all: Tolerance,
+    /// Those of single outputs, by name; each has what it says before what all have.
+    pub of_output: BTreeMap<String, Tolerance>,
+}
+
+impl Tolerances {
+    /// That of an output.
+    pub fn of(&self, output: &str) -> Tolerance {
+        let Some(own) = self.of_output.get(output) else { return self.all };
+        Tolerance { atol: own.atol.or(self.all.atol), rtol: own.rtol.or(self.all.rtol), ..self.all }
+    }
+
+    /// Errors where one is for an output that is not among these.
+    pub fn check<'a>(&self, outputs: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
+        let unknown = self.of_output.keys().find(|name| !outputs.clone().any(|output| output == *name));
+        unknown.map_or(Ok(()), |name| {
+            let error = Diagnostic::new(Code::UnknownName, format!("there is no output '{name}' to have a tolerance"));
+            Err(error.hint(match closest(name, outputs.clone()) {
+                Some(near) => format!("Did you mean '{near}'?"),
+                None => format!("The outputs are: {}", outputs.collect::<Vec<_>>().join(", ")),
+            }))
+        })
     }
 }
 
@@ -46,6 +106,11 @@ pub struct Comparison {
     pub max_abs: f64,
     /// Largest |a-b|/|b| over the elements where both are finite and b is not 0.
     pub max_rel: f64,
+    /// What decides.
+    pub criterion: Criterion,
+    /// How alike the two are, of floats of the same shape.
+    #[serde(flatten)]
+    pub likeness: Option<Likeness>,
     /// Elements that are too far apart.
     pub mismatches: usize,
     /// What is wrong, where something is.
@@ -61,6 +126,8 @@ impl Comparison {
             shape: found.shape().to_vec(),
             max_abs: 0.0,
             max_rel: 0.0,
+            criterion: tolerance.criterion(found.dtype()),
+            likeness: None,
             mismatches: 0,
             problem: None,
         };
@@ -69,9 +136,11 @@ impl Comparison {
             comparison.problem = Some(format!("expected {dtype}{shape}"));
             return comparison;
         }
-        let (atol, rtol) = match tolerance.snr.filter(|_| found.dtype().is_float()) {
-            Some(_) => (f64::INFINITY, 0.0),
-            None => tolerance.of(found.dtype()),
+        let (atol, rtol) = match comparison.criterion {
+            Criterion::Elements { atol, rtol } => (atol, rtol),
+            Criterion::Equal => (0.0, 0.0),
+            // What is no number has to be none in both.
+            Criterion::Snr(_) | Criterion::Cosine(_) => (f64::INFINITY, 0.0),
         };
         let mut first = None;
         for (index, (a, b)) in found.numbers().zip(expected.numbers()).enumerate() {
@@ -94,9 +163,9 @@ impl Comparison {
             let (count, all) = (comparison.mismatches, found.numbers().len());
             comparison.problem = Some(format!("{count} of {all} differ, first {at}: {a}, expected {b}"));
         }
-        if let Some(least) = tolerance.snr.filter(|_| found.dtype().is_float() && comparison.problem.is_none()) {
-            let snr = signal_to_noise(found, expected);
-            comparison.problem = (snr < least).then(|| format!("{snr:.1} dB above the noise, expected {least}"));
+        comparison.likeness = found.dtype().is_float().then(|| Likeness::of(found, expected));
+        if let (Some(likeness), None) = (&comparison.likeness, &comparison.problem) {
+            comparison.problem = likeness.problem(comparison.criterion);
         }
         comparison
     }
@@ -133,30 +202,20 @@ impl Comparison {
     }
 }
 
-/// The signal-to-noise ratio in dB, over the elements that are numbers in both; infinite where they are equal.
-fn signal_to_noise(found: &Tensor, expected: &Tensor) -> f64 {
-    let pairs = found.numbers().zip(expected.numbers()).map(|(a, b)| (a.value(), b.value()));
-    let (mut signal, mut noise) = (0.0, 0.0);
-    for (a, b) in pairs.filter(|(a, b)| a.is_finite() && b.is_finite()) {
-        signal += b * b;
-        noise += (a - b) * (a - b);
-    }
-    if noise == 0.0 { f64::INFINITY } else { 10.0 * (signal / noise).log10() }
-}
-
 /// Compares each output with the expected one of its name.
 pub fn compare_all(
     found: &[(String, Tensor)],
     expected: &[(String, Tensor)],
-    tolerance: Tolerance,
+    tolerances: &Tolerances,
 ) -> Result<Vec<Comparison>> {
+    tolerances.check(found.iter().map(|(name, _)| name.as_str()))?;
     if let Some((name, _)) = expected.iter().find(|(name, _)| !found.iter().any(|(other, _)| other == name)) {
         let names: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
         let message = format!("there is no output '{name}', which the reference has");
         return Err(Diagnostic::new(Code::UnknownName, message).hint(format!("The outputs are: {}", names.join(", "))));
     }
     let compare = |(name, tensor): &(String, Tensor)| match expected.iter().find(|(other, _)| other == name) {
-        Some((_, expected)) => Comparison::of(name, tensor, expected, tolerance),
+        Some((_, expected)) => Comparison::of(name, tensor, expected, tolerances.of(name)),
         None => Comparison::without_reference(name, tensor),
     };
     Ok(found.iter().map(compare).collect())
@@ -172,7 +231,7 @@ mod tests {
     }
 
     fn compare(found: &[f32], expected: &[f32], atol: f64, rtol: f64) -> Comparison {
-        let tolerance = Tolerance { atol: Some(atol), rtol: Some(rtol), snr: None };
+        let tolerance = Tolerance { atol: Some(atol), rtol: Some(rtol), ..Tolerance::default() };
         Comparison::of("y", &floats(found), &floats(expected), tolerance)
     }
 
@@ -205,7 +264,7 @@ mod tests {
     fn integers_are_exact_and_shapes_are_part_of_it() {
         let ints = |value: i64| Tensor::new(DType::I64, vec![], value.to_le_bytes().to_vec()).expect("a tensor");
         let big = 1 << 60;
-        let loose = Tolerance { atol: Some(9.0), rtol: Some(9.0), snr: None };
+        let loose = Tolerance { atol: Some(9.0), rtol: Some(9.0), ..Tolerance::default() };
         assert!(Comparison::of("y", &ints(big), &ints(big), loose).holds());
         assert!(!Comparison::of("y", &ints(big), &ints(big + 1), loose).holds());
         let other = Comparison::of("y", &floats(&[1.0]), &floats(&[1.0, 2.0]), loose);
@@ -213,15 +272,34 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_that_of_the_output() {
-        let problem = |found: &[f32], least: f64| {
-            let tolerance = Tolerance { snr: Some(least), ..Tolerance::default() };
+    fn noise_and_angle_are_those_of_the_output() {
+        let problem = |found: &[f32], tolerance: Tolerance| {
             Comparison::of("y", &floats(found), &floats(&[10.0, 0.0, f32::NAN]), tolerance).problem
         };
-        assert_eq!(problem(&[9.0, 0.0, f32::NAN], 20.0), None);
-        assert_eq!(problem(&[9.0, 0.0, f32::NAN], 20.5), Some("20.0 dB above the noise, expected 20.5".into()));
-        assert_eq!(problem(&[10.0, 0.0, f32::NAN], 1e9), None);
+        let snr = |least| Tolerance { snr: Some(least), ..Tolerance::default() };
+        assert_eq!(problem(&[9.0, 0.0, f32::NAN], snr(20.0)), None);
+        assert_eq!(problem(&[9.0, 0.0, f32::NAN], snr(20.5)), Some("20.0 dB above the noise, expected 20.5".into()));
+        assert_eq!(problem(&[10.0, 0.0, f32::NAN], snr(1e9)), None);
         let lost = "1 of 3 differ, first [2]: 0, expected NaN";
-        assert_eq!(problem(&[10.0, 0.0, 0.0], 1.0), Some(lost.into()));
+        assert_eq!(problem(&[10.0, 0.0, 0.0], snr(1.0)), Some(lost.into()));
+        let cosine = |least| Tolerance { min_cosine: Some(least), ..Tolerance::default() };
+        assert_eq!(problem(&[5.0, 0.0, f32::NAN], cosine(1.0)), None);
+        assert_eq!(problem(&[3.0, 4.0, f32::NAN], cosine(0.7)), Some("cosine 0.600000, expected 0.7".into()));
+        assert_eq!(problem(&[10.0, 0.0, 0.0], cosine(0.5)), Some(lost.into()));
+    }
+
+    #[test]
+    fn an_output_may_have_a_tolerance_of_its_own() {
+        let own = Tolerance { atol: Some(0.5), ..Tolerance::default() };
+        let all = Tolerance { rtol: Some(0.25), ..Tolerance::default() };
+        let tolerances = Tolerances { all, of_output: [("y".to_owned(), own)].into() };
+        assert_eq!(tolerances.of("y").criterion(DType::F32), Criterion::Elements { atol: 0.5, rtol: 0.25 });
+        assert_eq!(tolerances.of("z").criterion(DType::F32), Criterion::Elements { atol: 1e-5, rtol: 0.25 });
+        assert_eq!(tolerances.of("y").criterion(DType::I64), Criterion::Equal);
+        let outputs =
+            |names: &'static [&'static str]| tolerances.check(names.iter().copied()).map_err(|it| it.to_string());
+        assert_eq!(outputs(&["x", "y"]), Ok(()));
+        let message = "[B702] there is no output 'y' to have a tolerance. The outputs are: out";
+        assert_eq!(outputs(&["out"]), Err(message.into()));
     }
 }

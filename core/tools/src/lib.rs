@@ -18,6 +18,7 @@ pub mod npy;
 pub mod npz;
 pub mod outputs;
 pub mod process_memory;
+pub mod regions;
 pub mod statistics;
 pub mod tensor;
 pub mod text;

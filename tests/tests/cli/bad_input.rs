@@ -267,15 +267,15 @@ fn usage_errors_exit_with_two() {
 }
 
 #[test]
-fn a_mismatch_is_told_and_exits_with_one() {
+fn a_mismatch_is_told_and_exits_with_six() {
     let folder = Folder::compiled(small());
     let values = [0.5, 0.0, 0.5, 1.0, 0.5, 0.0, 0.5, 2.0];
     npz::write(&folder.path().join("wrong.npz"), &[("y", &Tensor::f32(&[2, 4], &values))]);
     let outcome = folder.byoc(&["verify", "model.byoc", "--fill", "ones", "--reference", "wrong.npz"]);
-    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    assert_eq!(outcome.code, Some(6), "{}", outcome.stderr);
     let outcome = folder.byoc(&["verify", "model.byoc", "--fill", "ones", "--reference", "wrong.npz", "--json"]);
     let found: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
-    assert_eq!((outcome.code, &found["matches"]), (Some(1), &serde_json::Value::Bool(false)));
+    assert_eq!((outcome.code, &found["matches"]), (Some(6), &serde_json::Value::Bool(false)));
     npz::write(&folder.path().join("other.npz"), &[("z", &Tensor::f32(&[1], &[0.0]))]);
     folder
         .byoc(&["verify", "model.byoc", "--fill", "ones", "--reference", "other.npz"])

@@ -125,7 +125,7 @@ fn a_folder_of_test_data_gives_inputs_and_outputs() {
     }
     write_pb(&folder, "test_data_set_0/output_0.pb", "z", &[2.0, 4.0]);
     let outcome = folder.byoc(&["verify", "model.onnx", "-i", "test_data_set_0"]);
-    assert!(outcome.stdout.contains("MISMATCH: 1 of 2 differ"), "{outcome:?}");
+    assert!(outcome.stdout.contains("\ny: 1 of 2 differ, first [1]: 3, expected 4\n"), "{outcome:?}");
     write_pb(&folder, "test_data_set_0/input_3.pb", "", &[1.0]);
     let fails = |verb: &str, code: i32, message: &str| {
         folder.byoc(&[verb, "model.byoc", "-i", "test_data_set_0"]).fails(code, &format!("error: {message}"));

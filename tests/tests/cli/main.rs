@@ -12,3 +12,4 @@ mod pictures;
 mod sequences;
 mod terminal;
 mod texts;
+mod verify;

@@ -95,7 +95,7 @@ impl Later {
         self.has_run = false;
         let own = |(name, size): (&String, &usize)| (name.clone(), *size);
         let shapes: Vec<_> = given.iter().map(TensorView::shape).collect();
-        let mut symbols = bind_symbols(&head.entry, &shapes, &HashMap::new())?;
+        let mut symbols = bind_symbols(&head.entry, &shapes, &head.told)?;
         for index in 0..self.stages.len() {
             let (stages, rest) = self.stages.split_at_mut(index);
             let (sized, call) = self.sized.split_at_mut(index);

@@ -108,15 +108,27 @@ impl Session {
         check_processor(&artifact)?;
         artifact.attach(options.constants_from.as_deref())?;
         let entry = select_entry(&artifact, options.entry.as_deref())?;
+        let there = beside.map_or(&[][..], |session| &session.devices);
+        Session::load_entry((&artifact, entry), registry, options, there, beside)
+    }
+
+    /// Loads an entry of regions of the artifact, whose other files are attached, on devices of `there` where they are those that
+    /// the options name.
+    pub(super) fn load_entry(
+        (artifact, entry): (&Artifact, &Entry),
+        registry: &Registry,
+        options: &LoadOptions,
+        there: &[Device],
+        beside: Option<&Session>,
+    ) -> Result<Session> {
         let manifest = artifact.manifest();
         let all: Vec<&Region> =
             manifest.with_bodies(entry).into_iter().flat_map(|entry| regions_of(manifest, entry)).collect();
         let (kinds, _) = memories(&all);
-        let there = beside.map_or(&[][..], |session| &session.devices);
         let devices = open_devices(&all, &kinds, registry, options, there)?;
         let iterations = &Iterations::new(options.max_iterations);
         let (kinds, devices, tables) = (kinds.as_slice(), devices.as_slice(), &Tables::default());
-        let common = Common { artifact: &artifact, all: &all, kinds, registry, options, devices, iterations, tables };
+        let common = Common { artifact, all: &all, kinds, registry, options, devices, iterations, tables };
         common.load(entry, beside)
     }
 

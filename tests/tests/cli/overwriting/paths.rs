@@ -150,6 +150,7 @@ const NO_PATHS: &[&str] = &[
     "VERB",
     "WHEN",
     "X",
+    "[OUTPUT=]X",
     "on|off",
 ];
 

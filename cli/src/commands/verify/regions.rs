@@ -1,0 +1,139 @@
+//! `byoc verify --regions`: each region on what the reference kernels make of those before it.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use byoc_core::artifact::manifest::Entry;
+use byoc_core::compile::Observer;
+use byoc_core::compile::parts::{Parts, sizes_like};
+use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::onnx::ImportOptions;
+use byoc_core::plugin::Registry;
+use byoc_core::runtime::{LoadOptions, PortInfo, SingleCalls};
+use byoc_tools::compare::Tolerances;
+use byoc_tools::fill::Fill;
+use byoc_tools::inputs;
+use byoc_tools::lists::Given;
+use byoc_tools::regions::{self, Checked, Request};
+use serde_json::json;
+
+use super::Args;
+use super::bisect::{self, Found};
+use super::part::{ByKernels, Runner};
+use super::repro_command::{About, repro_command};
+use crate::args::{Backends, Execution, Shapes};
+use crate::artifact::{self, Digests, Opened};
+use crate::progress::Progress;
+use crate::{compile_request, embed, report};
+
+/// Runs the verb with this flag.
+pub(super) fn run(args: &Args, model: &Path, tolerances: &Tolerances) -> Result<ExitCode> {
+    let execution = &args.execution;
+    let opened = artifact::open(execution, Digests::Always)?;
+    let artifact = opened.artifact().ok_or_else(|| {
+        let message = format!("'{}' is code of one backend, and has no regions", execution.file.display());
+        Diagnostic::new(Code::Usage, message).hint("Leave out --regions")
+    })?;
+    let manifest = artifact.manifest();
+    let entry = regions::entry(manifest, execution.entry.as_deref())?;
+    let given = entry_inputs(execution, &opened, entry)?;
+    let sizes = sizes_like(model, &declared(entry))?;
+    let names = [embed::reference()?.0, embed::default_backend()?];
+    let registry = compile_request::registry_of(&execution.plugins, &names)?;
+    let mut reference = by_kernels(model, &registry, &entry.name, &sizes)?;
+    let options = load_options(execution, &opened);
+    let mut calls = SingleCalls::new(artifact, opened.registry(), &options)?;
+    let request = Request { manifest, entry, tolerances, keep_inputs: args.bisect };
+    let mut progress = Progress::new(None);
+    let checked = regions::check(&request, &mut calls, &mut reference, given, &mut |done, total, next| {
+        progress.progress(done, total, next);
+    })?;
+    drop(progress);
+    if checked.iter().all(|row| row.not_compared.is_some()) && !checked.is_empty() {
+        return Err(nothing_compared(execution, &checked));
+    }
+    let culprit = checked.iter().find(|row| !row.holds());
+    let node = culprit.filter(|_| args.bisect);
+    let node = node.map(|it| bisect::first_node(it, artifact, &opened, &options, &reference, tolerances));
+    let about = About { execution, manifest, entry: &entry.name, model, sizes: &sizes, registry: opened.registry() };
+    let repro = culprit.map(|culprit| repro_command(&about, &culprit.symbol));
+    print(args, &checked, culprit, node.as_ref(), repro.as_deref())?;
+    Ok(if culprit.is_none() { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
+}
+
+fn print(
+    args: &Args,
+    checked: &[Checked],
+    culprit: Option<&Checked>,
+    node: Option<&Found>,
+    repro: Option<&str>,
+) -> Result<()> {
+    if args.json {
+        return report::print_json(&json!({
+            "matches": culprit.is_none(),
+            "regions": checked,
+            "first_that_differs": culprit.map(|culprit| &culprit.symbol),
+            "first_node": node,
+            "repro": repro,
+        }));
+    }
+    let mut text = report::checked_regions(checked);
+    if let (Some(culprit), Some(repro)) = (culprit, repro) {
+        text += &report::culprit(culprit, node.map(Found::sentence).as_deref(), repro);
+    }
+    report::print(&text)
+}
+
+fn nothing_compared(execution: &Execution, checked: &[Checked]) -> Diagnostic {
+    let reason = checked.iter().find_map(|row| row.not_compared.as_deref()).unwrap_or_default();
+    let message = format!("no region of '{}' can be compared: {reason}", execution.file.display());
+    Diagnostic::new(Code::BadInput, message).hint("Is it the model that the artifact was compiled from?")
+}
+
+/// The inputs of the entry: from files, or at random.
+fn entry_inputs(execution: &Execution, opened: &Opened, entry: &Entry) -> Result<Vec<Given>> {
+    let port = |port: &byoc_core::artifact::manifest::Port| {
+        let ty = entry.values[port.value].clone();
+        PortInfo { name: port.name.clone(), dtype: ty.dtype, shape: ty.shape, list: ty.list }
+    };
+    let ports: Vec<_> = entry.inputs.iter().map(port).collect();
+    inputs::gather(&ports, &execution.inputs.given(Some(Fill::Random)), &opened.open_sizes.sizes(), &mut |warning| {
+        report::warning(&warning)
+    })
+}
+
+/// The shapes of the entry's inputs as they were compiled.
+fn declared(entry: &Entry) -> Vec<(String, Vec<byoc_plugin_api::Dim>)> {
+    let tensors = entry.inputs.iter().filter(|port| entry.values[port.value].list.is_none());
+    tensors.map(|port| (port.name.clone(), entry.values[port.value].shape.clone())).collect()
+}
+
+fn load_options(execution: &Execution, opened: &Opened) -> LoadOptions {
+    LoadOptions {
+        entry: execution.entry.clone(),
+        threads: execution.threads,
+        constants_from: execution.constants_from.clone(),
+        devices: execution.devices.device.clone(),
+        run_options: opened.run_options.clone(),
+        queueing: execution.devices.queueing(false),
+        max_iterations: execution.max_iterations,
+    }
+}
+
+/// The model, to be run part by part by the reference kernels.
+fn by_kernels<'a>(model: &Path, registry: &'a Registry, entry: &str, sizes: &ImportOptions) -> Result<ByKernels<'a>> {
+    let (name, setting) = embed::reference()?;
+    let chosen = Backends { backend: vec![name], backend_opt: vec![setting] };
+    let shapes = Shapes { shape: sizes.shapes.clone(), dim: sizes.dims.clone() };
+    let sources = vec![(entry.to_owned(), model.to_owned())];
+    let request = compile_request::request(registry, &chosen, sources, &shapes)?;
+    let parts = Parts::new(&request, entry)?;
+    let runner = Runner {
+        model: model.to_owned(),
+        registry,
+        folding_backend: request.folding_backend,
+        backends: request.backends,
+        options: LoadOptions::default(),
+    };
+    Ok(ByKernels { parts, runner })
+}
