@@ -33,15 +33,15 @@ pub enum Format {
 impl Format {
     /// The format that the end of the file's name asks for.
     pub fn of(path: &Path) -> Result<Format> {
-        let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-        match ending.as_str() {
-            "csv" => Ok(Format::Csv),
-            "json" => Ok(Format::Json),
-            _ => {
-                let message = format!("'{}' does not end with .csv or .json", path.display());
-                Err(Diagnostic::new(Code::Usage, message).hint("The end of the name says how samples are written"))
-            }
+        let name = path.to_string_lossy().to_lowercase();
+        if name.ends_with(".csv") {
+            return Ok(Format::Csv);
         }
+        if name.ends_with(".json") {
+            return Ok(Format::Json);
+        }
+        let message = format!("'{}' does not end with .csv or .json", path.display());
+        Err(Diagnostic::new(Code::Usage, message).hint("The end of the name says how samples are written"))
     }
 
     /// Writes the samples, with times in seconds.

@@ -71,7 +71,9 @@ impl Source {
 pub(super) struct Reading<'a> {
     ports: &'a [PortInfo],
     inputs: &'a Inputs,
+    #[cfg_attr(not(feature = "dataset"), allow(dead_code, reason = "only images use it"))]
     open_sizes: &'a OpenSizes,
+    #[cfg_attr(not(feature = "dataset"), allow(dead_code, reason = "only images use it"))]
     warn: &'a mut dyn FnMut(Diagnostic),
     images: usize,
 }

@@ -207,7 +207,7 @@ fn images_that_do_not_fit_are_told_with_a_remedy() {
     compile(&folder, &["--dataset", "data"]).fails(
         2,
         "error: [B701] 'data/a.png' is an image, which the model does not take: left: f32[1,2], right: f32[1,2]\n  hint: \
-         Images are for one input f32[1,3,H,W] or f32[1,1,H,W]; use .npy or .npz files for others",
+         Images are for one input f32[1,3,H,W] or f32[1,1,H,W], or the same of u8; use .npy or .npz files for others",
     );
     folder.write("model.onnx", on_images(3).finish());
     compile(&folder, &["--dataset", "data", "--input-mean", "0.5,0.5"]).fails(
@@ -217,7 +217,7 @@ fn images_that_do_not_fit_are_told_with_a_remedy() {
     folder.write("data/b.png", "no image");
     compile(&folder, &["--dataset", "data"]).fails(
         2,
-        "error: [B701] 'data/b.png' cannot be read as an image: Format error decoding Png: Invalid PNG signature.\n  hint: \
+        "error: [B701] 'data/b.png' cannot be read as an image: it is a text file\n  hint: \
          Leave it out, or write it again",
     );
     let half = places::read(&folder.path().join("data/a.png"));
