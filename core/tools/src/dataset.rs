@@ -3,6 +3,7 @@
 mod arrays;
 mod directory;
 mod images;
+mod pixels;
 mod stack;
 
 use std::path::{Path, PathBuf};
