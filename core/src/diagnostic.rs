@@ -77,7 +77,7 @@ codes! {
     BackendNote = "B309", exit 1;
     /// No backend of the list takes a node, and no host backend of the list knows it.
     NoBackend = "B401", exit 4;
-    /// The placement breaks `--require`, `--no-fallback` or `--max-host-nodes`.
+    /// The placement breaks `--require`, `--no-fallback` or `--max-host-nodes`, or a backend's option `require-whole-model`.
     PlacementPolicy = "B402", exit 4;
     /// A constant of a region has no claim, two claims, or a claim names an unknown constant.
     BadClaim = "B501", exit 1;

@@ -1,5 +1,7 @@
 //! Describes a kmodel for `inspect` and for runs: layers, memory, and its trailer.
 
+mod later;
+
 use byoc_plugin_api::{CodeFile, DType, Dim, Error, FileFormat, Table, Value};
 
 use crate::kmodel::access::{Access, Memory};
@@ -8,15 +10,21 @@ use crate::kmodel::bodies::{AddPadding, Binary, Dequantize, Quantize, QuantizedA
 use crate::kmodel::layout::ROW;
 use crate::kmodel::{Kmodel, Layer, Operation, VERSION};
 use crate::simulator::{Input, input_of};
-use crate::trailer::{Named, Trailer};
+use crate::trailer::{ChannelScale, Named, Trailer};
 
 /// The files that the backend reads.
 pub(crate) fn formats() -> Vec<FileFormat> {
-    vec![FileFormat { extension: "kmodel".into(), summary: "A network for the Kendryte K210, kmodel v3".into() }]
+    vec![FileFormat {
+        extension: "kmodel".into(),
+        summary: "A network for the Kendryte K210, kmodel v3; of v4 and v5 only the contents are shown".into(),
+    }]
 }
 
-/// Reads a kmodel, or the code of a region.
+/// Reads a kmodel, or the code of a region. Versions 4 and 5 are described and do not run.
 pub(crate) fn open(code: &[u8]) -> Result<CodeFile, Error> {
+    if let Some(later) = later::open(code) {
+        return later;
+    }
     let (file, trailer) = Trailer::split(code)?;
     let kmodel = Kmodel::parse(file)?;
     let mut tables = vec![overview(&kmodel, file.len()), layers(&kmodel)];
@@ -29,6 +37,7 @@ pub(crate) fn open(code: &[u8]) -> Result<CodeFile, Error> {
     }
     let (input, outputs) = match &trailer {
         Some(trailer) => {
+            tables.extend(channels(trailer));
             tables.push(scales(trailer));
             (value(&trailer.input.value), trailer.outputs.iter().map(value).collect())
         }
@@ -151,6 +160,16 @@ fn convolution(arguments: &Arguments) -> String {
 /// Channels, rows and columns.
 fn image(shape: &Shape) -> String {
     format!("{}x{}x{}", shape.channels, shape.height, shape.width)
+}
+
+/// What the bytes of an image mean whose channels differ.
+fn channels(trailer: &Trailer) -> Option<Table> {
+    let row = |(channel, scale): (usize, &ChannelScale)| {
+        vec![channel.to_string(), scale.scale.to_string(), scale.bias.to_string()]
+    };
+    let rows: Vec<_> = trailer.input.channels.iter().enumerate().map(row).collect();
+    let title = format!("bytes of '{}' are pixels: real = byte * scale + bias", trailer.input.value.name);
+    (!rows.is_empty()).then(|| table(&title, &[">channel", ">scale", ">bias"], rows))
 }
 
 fn scales(trailer: &Trailer) -> Table {

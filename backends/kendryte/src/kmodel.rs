@@ -9,7 +9,7 @@ pub mod bodies;
 pub mod check;
 pub mod conv;
 mod emit;
-mod fields;
+pub(crate) mod fields;
 pub mod layout;
 mod parse;
 pub mod placement;

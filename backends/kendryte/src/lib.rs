@@ -24,6 +24,8 @@ use byoc_plugin_api::{
     Refusal, Region, RegionPolicy, Runtime,
 };
 
+use kmodel::check::GENERAL_MEMORY;
+
 /// Changes whenever `load` could not read older code.
 const CODE_VERSION: u32 = 2;
 
@@ -42,7 +44,8 @@ impl Backend for KendryteBackend {
             regions: RegionPolicy {
                 merge: true,
                 max_inputs: Some(1),
-                starts_with: vec!["Conv".into()],
+                // What stands in front of the first convolution goes into it.
+                starts_with: ["Conv", "Pad", "Sub", "Div", "Mul"].map(String::from).into(),
                 check_merged: true,
                 size_inputs: false,
             },
@@ -58,6 +61,23 @@ impl Backend for KendryteBackend {
                     "require-whole-model",
                     false,
                     "Fail unless the whole model becomes one kmodel, for those who flash it",
+                ),
+                OptionSpec::int(
+                    "memory-budget",
+                    i64::from(GENERAL_MEMORY),
+                    "Most bytes for the kmodel and its main memory; with require-whole-model, or below the 6 MiB of a K210, \
+                     more is an error",
+                ),
+                OptionSpec::text(
+                    "input-mean",
+                    "",
+                    "What the model takes from each pixel of 0 to 1, one number or one a channel, so that the input's bytes are \
+                     pixels; a data set of images sets it",
+                ),
+                OptionSpec::text(
+                    "input-std",
+                    "",
+                    "What the model divides each pixel by after that; a data set of images sets it",
                 ),
             ],
             calibration: true,

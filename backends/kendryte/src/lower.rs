@@ -4,6 +4,8 @@ mod bytes;
 mod conv;
 mod dense;
 mod forms;
+mod front;
+mod pick;
 mod pool;
 mod quantized;
 mod read;
@@ -11,9 +13,10 @@ mod resize;
 
 use byoc_plugin_api::{DType, Node, Options, Refusal, RefusalCode, Region};
 
+use self::pick::Padding;
 use crate::given::is_conversion;
 use crate::kmodel::bodies::Shape;
-use crate::net::{Form, Net, TensorId, Work};
+use crate::net::{Form, Front, Net, TensorId, Work};
 
 /// What the user has a say in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,6 +75,10 @@ struct Lowering<'r> {
     rounded: Vec<bool>,
     /// Whether a value is what a node dequantises of a constant.
     stored: Vec<bool>,
+    /// What a value is with zeros around it, if it is that.
+    padded: Vec<Option<(usize, Padding)>>,
+    /// The image that a value is normalised of, and how, if it is that.
+    fronts: Vec<Option<(usize, Front)>>,
     /// The nodes that read a value.
     readers: Vec<Vec<usize>>,
     /// Nodes that an earlier one has taken with it.
@@ -95,6 +102,8 @@ impl<'r> Lowering<'r> {
             alias: (0..count).collect(),
             rounded: vec![false; count],
             stored: vec![false; count],
+            padded: vec![None; count],
+            fronts: vec![None; count],
             readers,
             done: vec![false; region.nodes.len()],
         }
@@ -109,8 +118,12 @@ impl<'r> Lowering<'r> {
         match node.op.as_str() {
             "Conv" => self.conv(index),
             "Gemm" | "MatMul" => self.dense(index),
+            "Sub" | "Div" => self.normalise(node),
+            "Mul" if self.has_constant(node) => self.normalise(node),
+            "Add" if self.reads_normalised(node) => self.normalise(node),
             "Add" => self.add(node),
             "Concat" => self.concat(node),
+            "Pad" => self.pad(node),
             "MaxPool" => self.max_pool(node),
             "AveragePool" => self.average_pool(node),
             "GlobalAveragePool" | "ReduceMean" => self.global_average_pool(node),
@@ -125,7 +138,7 @@ impl<'r> Lowering<'r> {
     /// All that is computed is `f32`; axes and shapes are not.
     fn check_types(&self, node: &Node) -> Result<(), Refusal> {
         let computed = match node.op.as_str() {
-            "Reshape" | "Squeeze" | "Unsqueeze" | "Dropout" | "ReduceMean" | "Resize" => 1,
+            "Reshape" | "Squeeze" | "Unsqueeze" | "Dropout" | "ReduceMean" | "Resize" | "Pad" => 1,
             _ => node.inputs.len(),
         };
         let values = node.inputs.iter().take(computed).chain(&node.outputs).flatten();

@@ -45,6 +45,12 @@ pub(crate) enum Work {
     Add,
     Concat,
     MaxPool(Window),
+    /// Pixels of an image in main memory, the first at this row and column.
+    Pick {
+        /// Windows of one pixel.
+        pixels: Window,
+        first: [u32; 2],
+    },
     /// Of an image of this shape.
     Resize(Shape),
     /// Bytes to bytes, element by element.
@@ -81,6 +87,41 @@ pub(crate) struct Conv {
     pub(crate) depthwise: bool,
     pub(crate) activation: Activation,
     pub(crate) pooling: Pooling,
+    /// What is done to the image first.
+    pub(crate) front: Option<Front>,
+}
+
+/// What is done to each channel of an image in front of a convolution: `factor * x + offset`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Front {
+    pub(crate) factors: Vec<f64>,
+    pub(crate) offsets: Vec<f64>,
+}
+
+impl Front {
+    /// A node of this operator with a number for each channel as its second operand.
+    pub(crate) fn of(op: &str, numbers: &[f64]) -> Front {
+        let (ones, zeros) = (vec![1.0; numbers.len()], vec![0.0; numbers.len()]);
+        let each = |map: fn(f64) -> f64| numbers.iter().copied().map(map).collect();
+        match op {
+            "Sub" => Front { factors: ones, offsets: each(|number| -number) },
+            "Add" => Front { factors: ones, offsets: each(|number| number) },
+            "Div" => Front { factors: each(|number| 1.0 / number), offsets: zeros },
+            _ => Front { factors: each(|number| number), offsets: zeros },
+        }
+    }
+
+    /// `inner`, and then this.
+    pub(crate) fn after(&self, inner: &Front) -> Front {
+        let factors = self.factors.iter().zip(&inner.factors).map(|(outer, inner)| outer * inner).collect();
+        let scaled = self.factors.iter().zip(&inner.offsets).map(|(factor, offset)| factor * offset);
+        Front { factors, offsets: scaled.zip(&self.offsets).map(|(scaled, offset)| scaled + offset).collect() }
+    }
+
+    /// Whether it can be undone.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.factors.iter().all(|factor| factor.is_normal()) && self.offsets.iter().all(|offset| offset.is_finite())
+    }
 }
 
 /// What the SDKs apply after a fully connected layer.

@@ -6,7 +6,7 @@ use crate::KendryteBackend;
 use crate::given::SIGN;
 use crate::kmodel::Kmodel;
 use crate::simulator::{Input, Simulator};
-use crate::trailer::Trailer;
+use crate::trailer::{self, Trailer};
 
 /// A loaded kmodel.
 struct Loaded {
@@ -24,7 +24,20 @@ struct Loaded {
 pub fn load(code: &[u8], threads: usize) -> Result<Box<dyn Executable>, Error> {
     let (file, trailer) = Trailer::split(code)?;
     let simulator = Simulator::new(Kmodel::parse(file)?, threads)?;
+    if let Some(trailer) = &trailer {
+        check_channels(&trailer.input, simulator.input())?;
+    }
     Ok(Box::new(Loaded { simulator, trailer, bytes: Vec::new() }))
+}
+
+/// That there is one scale, or one for each channel of an image.
+fn check_channels(named: &trailer::Input, input: Input) -> Result<(), Error> {
+    let Input::Bytes { channels, .. } = input else { return Ok(()) };
+    let scales = named.channels.len();
+    if named.scale.is_some() || scales == channels {
+        return Ok(());
+    }
+    Err(Error::new(format!("damaged code: its trailer has scales for {scales} channels, the image has {channels}")))
 }
 
 impl HostRuntime for KendryteBackend {
@@ -70,14 +83,9 @@ impl Loaded {
             Input::Floats(_) => DType::F32,
         };
         if let (DType::U8, Some(Trailer { input: by_trailer, .. })) = (own, &self.trailer) {
-            let quantization = by_trailer.quantization();
             self.bytes.clear();
             if let Some(floats) = input.as_slice::<f32>() {
-                let byte = |&real: &f32| match by_trailer.given {
-                    true => quantization.nearest(real),
-                    false => quantization.quantize(real),
-                };
-                self.bytes.extend(floats.iter().map(byte));
+                by_trailer.bytes(floats, &mut self.bytes);
                 return self.simulator.run(&self.bytes);
             }
             if let Some(integers) = input.as_slice::<i8>() {

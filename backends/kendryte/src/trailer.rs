@@ -26,16 +26,51 @@ pub(crate) struct Trailer {
 pub(crate) struct Input {
     #[serde(flatten)]
     pub(crate) value: Named,
-    pub(crate) scale: f32,
+    /// None where each channel has its own.
+    pub(crate) scale: Option<f32>,
     pub(crate) zero_point: u8,
     /// Whether the model rounds to the levels of the scale itself, and so as ONNX does.
     #[serde(default)]
     pub(crate) given: bool,
+    /// Of each channel of an image, where they differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) channels: Vec<ChannelScale>,
+}
+
+/// What the bytes of a channel mean: `real = byte * scale + bias`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ChannelScale {
+    pub(crate) scale: f32,
+    pub(crate) bias: f32,
+}
+
+impl ChannelScale {
+    /// The byte of a number.
+    pub(crate) fn quantize(self, real: f32) -> u8 {
+        ((real - self.bias) / self.scale).round().clamp(0.0, 255.0) as u8
+    }
 }
 
 impl Input {
-    pub(crate) fn quantization(&self) -> Quantization {
-        Quantization { scale: self.scale, zero_point: self.zero_point }
+    /// What all bytes mean; none where that depends on the channel.
+    pub(crate) fn quantization(&self) -> Option<Quantization> {
+        Some(Quantization { scale: self.scale?, zero_point: self.zero_point })
+    }
+
+    /// Appends the bytes of numbers.
+    pub(crate) fn bytes(&self, floats: &[f32], bytes: &mut Vec<u8>) {
+        if let Some(quantization) = self.quantization() {
+            let byte = |&real: &f32| match self.given {
+                true => quantization.nearest(real),
+                false => quantization.quantize(real),
+            };
+            bytes.extend(floats.iter().map(byte));
+            return;
+        }
+        let plane = (floats.len() / self.channels.len().max(1)).max(1);
+        for (channel, floats) in self.channels.iter().zip(floats.chunks(plane)) {
+            bytes.extend(floats.iter().map(|&real| channel.quantize(real)));
+        }
     }
 }
 

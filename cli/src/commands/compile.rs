@@ -177,7 +177,9 @@ fn request(args: &Args) -> Result<Request> {
     request.allow_duplicates = args.allow_duplicates;
     request.external_constants = args.external_constants;
     if let Some(path) = &args.data.dataset {
-        request.calibration = Some(Box::new(Files::find(path, &args.data.input_mean, &args.data.input_std)?));
+        let files = Files::find(path, &args.data.input_mean, &args.data.input_std)?;
+        files.tell(&mut request.backends)?;
+        request.calibration = Some(Box::new(files));
     }
     request.policy = Policy {
         require: args.policy.require.clone(),

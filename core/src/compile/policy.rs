@@ -1,9 +1,12 @@
 //! Rules that the user sets for where nodes may go.
 
+mod whole;
+
+use byoc_plugin_api::Description;
 use wildmatch::WildMatchPattern;
 
 use crate::diagnostic::{Code, Diagnostic, Result};
-use crate::partition::{self, Partitioned};
+use crate::partition::{self, NodeRow, Partitioned};
 use crate::plugin::Selected;
 
 /// Rules for the placement, checked after partitioning; a broken one is an error with exit code 4.
@@ -18,38 +21,41 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Errors where the placement breaks a rule.
+    /// Errors where the placement breaks a rule, or where a backend is to have the whole model by its options and has not.
     pub(super) fn check(&self, partitioned: &Partitioned, backends: &[Selected]) -> Result<()> {
-        if *self == Policy::default() {
+        let whole = whole::wanted(backends);
+        if *self == Policy::default() && whole.is_empty() {
             return Ok(());
         }
         let mut rows = partition::explain(partitioned, backends);
+        whole.iter().try_for_each(|&backend| whole::check(partitioned, &rows, backends, backend))?;
         // No backend could take control flow.
         rows.retain(|row| !row.control);
-        let host = |name: &str| {
-            let found = backends.iter().find(|selected| selected.name() == name);
-            found.is_some_and(|selected| selected.registered.description.host)
-        };
-        let broken = |message: String| Err(Diagnostic::new(Code::PlacementPolicy, message));
+        self.check_required(&rows)?;
+        self.check_hosts(&rows, backends)
+    }
+
+    fn check_required(&self, rows: &[NodeRow]) -> Result<()> {
         for (backend, pattern) in &self.require {
             let wanted = rows.iter().filter(|row| wildcard(pattern, &row.op));
-            let missed = wanted.clone().find(|row| row.taken.as_ref().is_none_or(|(_, taken)| taken != backend));
-            if let Some(row) = missed {
-                let taken = row.taken.as_ref().map_or("no backend", |(_, backend)| backend);
-                let reason = row.refused.iter().find(|(name, _)| name == backend).map(|(_, reason)| reason.as_str());
-                let reason = reason.map(|reason| format!(" ({backend}: {reason})")).unwrap_or_default();
-                return broken(format!(
-                    "--require {backend}={pattern}: node '{}' ({}) goes to {taken}{reason}",
-                    row.node, row.op
-                ));
+            if let Some(row) = wanted.clone().find(|row| !is_taken_by(row, backend)) {
+                return broken(format!("--require {backend}={pattern}: {}", elsewhere(row, backend)));
             }
             if wanted.count() == 0 {
                 return broken(format!("--require {backend}={pattern}: the model has no such node"));
             }
         }
+        Ok(())
+    }
+
+    fn check_hosts(&self, rows: &[NodeRow], backends: &[Selected]) -> Result<()> {
+        let host = |name: &str| {
+            let found = backends.iter().find(|selected| selected.name() == name);
+            found.is_some_and(|selected| description(selected).host)
+        };
         let on_host: Vec<_> =
             rows.iter().filter(|row| row.taken.as_ref().is_some_and(|(_, backend)| host(backend))).collect();
-        let only_host = backends.iter().all(|selected| selected.registered.description.host);
+        let only_host = backends.iter().all(|selected| description(selected).host);
         if self.no_fallback
             && !only_host
             && let Some(row) = on_host.first()
@@ -65,6 +71,26 @@ impl Policy {
         }
         Ok(())
     }
+}
+
+fn description(selected: &Selected) -> &Description {
+    &selected.registered.description
+}
+
+fn broken<T>(message: String) -> Result<T> {
+    Err(Diagnostic::new(Code::PlacementPolicy, message))
+}
+
+fn is_taken_by(row: &NodeRow, backend: &str) -> bool {
+    row.taken.as_ref().is_some_and(|(_, taken)| taken == backend)
+}
+
+/// Where a node goes that should go to `backend`, and that one's reason.
+fn elsewhere(row: &NodeRow, backend: &str) -> String {
+    let taken = row.taken.as_ref().map_or("no backend", |(_, backend)| backend);
+    let reason = row.refused.iter().find(|(name, _)| name == backend).map(|(_, reason)| reason.as_str());
+    let reason = reason.map(|reason| format!(" ({backend}: {reason})")).unwrap_or_default();
+    format!("node '{}' ({}) goes to {taken}{reason}", row.node, row.op)
 }
 
 /// Whether `text` fits `pattern`, in which `*` stands for any characters. No other character is special.

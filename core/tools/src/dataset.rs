@@ -3,6 +3,7 @@
 mod arrays;
 mod directory;
 pub(crate) mod images;
+mod pixels;
 mod stack;
 
 use std::path::{Path, PathBuf};

@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_kmodel_runs_like_its_region", a_kmodel_runs_like_its_region),
         trial("a_kmodel_is_shown", a_kmodel_is_shown),
         trial("other_versions_are_told_what_reads_them", other_versions),
+        trial("versions_4_and_5_are_shown_only", later_versions),
         trial("damaged_kmodels_are_errors", damaged),
     ]
 }
@@ -72,7 +73,6 @@ fn other_versions() -> Needed<()> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
     let cases = [
         (words(&[1, 0]), 1, "the SDK reads it with kpu_model_load_from_buffer"),
-        (words(&[0x4b4d_444c, 4]), 4, "nncase 0.2 reads it, and so does MaixPy built with V4 support"),
         (words(&[0x4b4d_444c, 5]), 5, "the nncase 1.x that wrote it reads it"),
         (words(&[0x4b4d_444c, 6]), 6, "nncase 2.x reads it, for the K230"),
     ];
@@ -86,6 +86,22 @@ fn other_versions() -> Needed<()> {
             folder.byoc(&[verb, "other.kmodel"]).fails(1, &expected);
         }
     }
+    Ok(())
+}
+
+/// A version 4 without nodes: its contents are shown, and it does not run.
+fn later_versions() -> Needed<()> {
+    let folder = Folder::empty();
+    let header = [0x4b4d_444c, 4, 0, 1, 0, 4096, 0, 0, 0, 0].map(u32::to_le_bytes);
+    folder.write("later.kmodel", header.concat());
+    let shown = report(&folder, &["inspect", "later.kmodel"]);
+    assert_eq!(shown["format"], "kmodel v4");
+    assert_eq!(shown["tables"][0]["rows"][3], json!(["main memory", "4096 bytes"]));
+    folder.byoc(&["run", "later.kmodel"]).fails(
+        1,
+        "error: [B703] backend 'kendryte' cannot load 'later.kmodel': the file is a kmodel of version 4, only version 3 is \
+         supported\n  hint: nncase 0.2 reads it, and so does MaixPy built with V4 support",
+    );
     Ok(())
 }
 

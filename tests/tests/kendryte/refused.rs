@@ -1,5 +1,6 @@
 //! What is told to those who lack a data set, sizes or convolutions, or want a whole model that is none.
 
+use byoc_plugin_api::Attribute;
 use byoc_tests::folder::Folder;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::tensor::Tensor;
@@ -15,6 +16,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("open_sizes_are_named", open_sizes),
         trial("a_model_without_convolutions_goes_to_the_host", no_convolution),
         trial("a_part_is_no_whole_model", no_whole_model),
+        trial("a_model_that_goes_elsewhere_is_no_whole_model", elsewhere),
+        trial("two_regions_are_no_whole_model", two_regions),
     ]
 }
 
@@ -75,29 +78,144 @@ fn no_convolution() -> Needed<()> {
         .output("y", Type::Float, &[1, 2]);
     folder.write("model.onnx", model.finish());
     let explained = folder.byoc(&[&["explain", "model.onnx"], &BACKENDS[..]].concat());
-    let reason = "kendryte: region_start: the region would start with MatMul, not with Conv";
+    let reason =
+        "kendryte: region_start: the region would start with MatMul, not with Conv or Pad or Sub or Div or Mul";
     assert!(explained.success().contains(reason), "{}", explained.stdout);
     folder.byoc(&["compile", "model.onnx", "-o", "model.byoc", "--backend", "kendryte"]).fails(
         4,
         "error: [B401] no backend of the list kendryte takes node 'make_y' (MatMul): kendryte: region_start: the region \
-         would start with MatMul, not with Conv\n  hint: Add a host backend at the end of the list; byoc plugin list \
+         would start with MatMul, not with Conv or Pad or Sub or Div or Mul\n  hint: Add a host backend at the end of the list; byoc plugin list \
          shows what there is",
     );
     Ok(())
 }
 
 fn no_whole_model() -> Needed<()> {
-    let whole = ["--backend-opt", "kendryte.require-whole-model=true"];
     let digits = digits::k210_only()?;
-    compile(&digits.model, &digits.calibration, &whole);
+    compile(&digits.model, &digits.calibration, &WHOLE);
     let digits = digits::mixed()?;
     let folder = Folder::empty();
     let fixed = ["compile", text(&digits.model), "-o", "model.byoc", "--dataset", text(&digits.calibration)];
-    folder.byoc(&[&fixed, &BACKENDS[..], &whole].concat()).fails(
-        1,
-        "error: [B306] backend 'kendryte' failed on region byoc_main_kendryte_0: the region is not the whole model, and \
-         require-whole-model is set\n  hint: byoc explain shows which nodes were refused and why",
-    );
+    let outcome = folder.byoc(&[&fixed, &BACKENDS[..], &WHOLE].concat());
+    let message = outcome.stderr.lines().next().unwrap_or_default();
+    assert_eq!(outcome.code, Some(4), "{outcome:?}");
+    assert!(message.starts_with("error: [B402] kendryte.require-whole-model: node '"), "{message}");
+    assert!(message.contains(") goes to json (kendryte: "), "{message}");
     assert!(!folder.path().join("model.byoc").exists());
+    Ok(())
+}
+
+const WHOLE: [&str; 2] = ["--backend-opt", "kendryte.require-whole-model=true"];
+
+/// That a model is refused as one kmodel, for this reason.
+fn refuses_whole(model: Model, backends: &str, reason: &str) {
+    let folder = Folder::empty();
+    folder.write("model.onnx", model.finish());
+    let fixed = ["compile", "model.onnx", "-o", "model.byoc", "--backend", backends];
+    let expected = format!(
+        "error: [B402] kendryte.require-whole-model: {reason}\n  hint: byoc explain has the reason for each node; without \
+         require-whole-model the rest runs on the other backends of the list"
+    );
+    folder.byoc(&[&fixed[..], &WHOLE].concat()).fails(4, &expected);
+    assert!(!folder.path().join("model.byoc").exists());
+}
+
+/// A convolution without bias: sizes of the input, of the weights and of the output, and its attributes.
+fn image(input: &[i64], weights: &[i64], output: &[i64], attributes: &[(&str, &[i64])]) -> Model {
+    let count = weights.iter().product::<i64>();
+    let numbers: Vec<_> = (0..count).map(|at| (at % 7) as f32 / 8.0 - 0.375).collect();
+    let attributes: Vec<_> = attributes.iter().map(|&(name, list)| (name, Attribute::Ints(list.to_vec()))).collect();
+    Model::default()
+        .input("x", Type::Float, input)
+        .weight("w", weights, &numbers)
+        .node_with("Conv", &["x", "w"], &["y"], &attributes)
+        .output("y", Type::Float, output)
+}
+
+/// No node is the backend's, so that nothing asks it for code.
+fn elsewhere() -> Needed<()> {
+    let around: (&str, &[i64]) = ("pads", &[1, 1, 1, 1]);
+    let conv = |reason: &str| format!("node 'make_y' (Conv) goes to json (kendryte: conv: {reason})");
+    refuses_whole(
+        image(&[1, 1, 28, 28], &[4, 1, 5, 5], &[1, 4, 24, 24], &[]),
+        "kendryte,json",
+        &conv("shape: a kernel of 5x5, only 1x1 and 3x3 have code"),
+    );
+    refuses_whole(
+        image(&[1, 3, 480, 640], &[4, 3, 3, 3], &[1, 4, 480, 640], &[around]),
+        "kendryte,json",
+        &conv("limit: columns of the convolution's input (640 against a limit of 512)"),
+    );
+    refuses_whole(
+        image(&[1, 3, 257, 320], &[4, 3, 3, 3], &[1, 4, 257, 320], &[around]),
+        "kendryte,json",
+        &conv("limit: rows of the convolution's input (257 against a limit of 256)"),
+    );
+    refuses_whole(
+        image(&[1, 4, 3, 3], &[4, 4, 3, 3], &[1, 4, 3, 3], &[around]),
+        "kendryte,json",
+        &conv("limit: columns of the convolution's input (3 against a limit of 4)"),
+    );
+    refuses_whole(
+        image(&[1, 4, 8, 8], &[4, 4, 3, 3], &[1, 4, 8, 8], &[("pads", &[2, 2, 2, 2]), ("dilations", &[2, 2])]),
+        "kendryte,json",
+        &conv("attribute: dilations [2, 2], only 1 has code"),
+    );
+    refuses_whole(
+        image(&[1, 64, 128, 256], &[64, 64, 3, 3], &[1, 64, 128, 256], &[around]),
+        "kendryte,json",
+        &conv("limit: rows of KPU RAM for maps that are needed at the same time (65536 against a limit of 32768)"),
+    );
+    refuses_whole(
+        image(&[1, 4, 8, 8], &[4, 4, 3, 3], &[1, 4, 8, 8], &[around]),
+        "json,kendryte",
+        "node 'make_y' (Conv) goes to json, which is before kendryte in the list",
+    );
+    let model = Model::default()
+        .input("x", Type::Float, &[1, 4])
+        .weight("w", &[4, 2], &[1.0, 0.5, -1.0, 0.25, 2.0, -0.5, 0.0, 1.0])
+        .node("MatMul", &["x", "w"], &["y"])
+        .output("y", Type::Float, &[1, 2]);
+    let start = "not with Conv or Pad or Sub or Div or Mul";
+    refuses_whole(
+        model,
+        "kendryte,json",
+        &format!(
+            "node 'make_y' (MatMul) goes to json (kendryte: region_start: the region would start with MatMul, {start})"
+        ),
+    );
+    let model = Model::default()
+        .input("x", Type::Float, &[1, 4, 8, 8])
+        .node("Relu", &["x"], &["r"])
+        .node("Exp", &["r"], &["y"])
+        .output("y", Type::Float, &[1, 4, 8, 8]);
+    refuses_whole(
+        model,
+        "kendryte,json",
+        &format!(
+            "node 'make_r' (Relu) goes to json (kendryte: region_start: the region would start with Relu, {start})"
+        ),
+    );
+    let model = Model::default().input("x", Type::Float, &[1, 4, 8, 8]).node("Exp", &["x"], &["y"]).output(
+        "y",
+        Type::Float,
+        &[1, 4, 8, 8],
+    );
+    refuses_whole(model, "kendryte,json", "node 'make_y' (Exp) goes to json (kendryte: no pattern matches)");
+    Ok(())
+}
+
+/// All nodes are the backend's, in two kmodels.
+fn two_regions() -> Needed<()> {
+    let numbers: Vec<_> = (0..16).map(|at| at as f32 / 8.0 - 1.0).collect();
+    let model = Model::default()
+        .input("x", Type::Float, &[1, 4, 8, 8])
+        .input("z", Type::Float, &[1, 4, 8, 8])
+        .weight("w", &[4, 4, 1, 1], &numbers)
+        .node("Conv", &["x", "w"], &["y"])
+        .node("Conv", &["z", "w"], &["v"])
+        .output("y", Type::Float, &[1, 4, 8, 8])
+        .output("v", Type::Float, &[1, 4, 8, 8]);
+    refuses_whole(model, "kendryte,json", "node 'make_v' (Conv) is in another region than 'make_y' (Conv)");
     Ok(())
 }

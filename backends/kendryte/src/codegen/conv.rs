@@ -25,18 +25,26 @@ impl Network<'_> {
         let tensor = |id: usize| &self.net.tensors[id];
         let (source, target) = (tensor(step.inputs[0]), tensor(step.outputs[0]));
         let affine = self.affine(conv).map_err(|error| error.at(&self.region.nodes[conv.node].name))?;
+        let outputs = target.shape.channels as usize;
+        let affine = match self.front(conv, source) {
+            Some(front) => affine.behind(&front, outputs, conv.depthwise),
+            None => affine,
+        };
         let float = FloatConv {
             weights: affine.weights.weights(),
             bias: affine.bias,
             scale: affine.scale,
-            output_channels: target.shape.channels as usize,
+            output_channels: outputs,
             input_channels: source.shape.channels as usize,
             kernel: conv.kernel,
             depthwise: conv.depthwise,
         };
         let (input, output) = (self.scales.of_value(source.value)?, self.scales.of_value(target.value)?);
-        let quantized = quantize::conv(&float, input, output, conv.activation)
+        let mut quantized = quantize::conv(&float, input, output, conv.activation)
             .map_err(|error| error.at(&self.region.nodes[conv.node].name))?;
+        if let Some((byte, _)) = self.border(conv, source)? {
+            quantized.pad_value = byte;
+        }
         let arguments = self.arguments(conv, step, &quantized);
         let address = |id: Option<&usize>| id.map_or(0, |&id| self.placement.addresses[id]);
         for part in parts(&arguments) {

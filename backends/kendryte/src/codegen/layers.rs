@@ -43,6 +43,10 @@ impl Network<'_> {
                 Operation::FullyConnected(self.fully_connected(node, bias, activation, [input, output])?)
             }
             Work::MaxPool(window) => Operation::QuantizedMaxPool(pool(window, &ends)),
+            &Work::Pick { pixels, first: [row, column] } => {
+                let input = input + row * pixels.image.width + column;
+                Operation::QuantizedMaxPool(Pool { input, ..pool(&pixels, &ends) })
+            }
             // 0: no activation.
             Work::AveragePool(window) => Operation::AveragePool(pool(window, &ends), 0),
             &Work::Resize(shape) => resize(shape, &ends),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use byoc_plugin_api::{Error, Observed, Region};
 
+use super::image::Image;
 use crate::net::{Form, Net, Step, Work};
 use crate::quantize::{Choice, Method, Quantization, choose};
 use crate::trailer::ScaleRow;
@@ -33,6 +34,8 @@ pub(crate) struct Scales {
 enum Scale {
     Given(Quantization),
     Chosen(Choice),
+    /// Pixels from 0 to 1, which are what they are.
+    Pixels,
 }
 
 impl Scale {
@@ -40,14 +43,15 @@ impl Scale {
         match self {
             Scale::Given(quantization) => *quantization,
             Scale::Chosen(choice) => choice.quantization,
+            Scale::Pixels => Quantization { scale: 1.0 / 255.0, zero_point: 0 },
         }
     }
 }
 
 impl Scales {
     /// Takes what the model gives, and chooses the others by the method of that name; the region's input keeps all of its range,
-    /// so that every pixel stays what it is.
-    pub(crate) fn of(region: &Region, net: &Net, method: &str) -> Result<Scales, Error> {
+    /// and that of pixels where it is known, so that every pixel stays what it is.
+    pub(crate) fn of(region: &Region, net: &Net, method: &str, image: &Image) -> Result<Scales, Error> {
         let chosen =
             Method::parse(method).ok_or_else(|| Error::new(format!("there is no calibrate-method '{method}'")))?;
         let mut leader: Vec<_> = (0..region.values.len()).collect();
@@ -66,8 +70,15 @@ impl Scales {
                 scales.insert(group, Scale::Given(given));
                 continue;
             }
-            let observed = members.clone().map(|value| observation(region, value)).collect::<Result<Vec<_>, _>>()?;
             let is_input = members.clone().any(|value| region.inputs.contains(&value));
+            if is_input && matches!(image, Image::Channels(_)) {
+                scales.insert(group, Scale::Pixels);
+                continue;
+            }
+            let mut observed =
+                members.clone().map(|value| observation(region, value)).collect::<Result<Vec<_>, _>>()?;
+            let range = pixel_range(image);
+            observed.extend(range.as_ref().filter(|_| is_input));
             let method = if is_input { Method::MinMax } else { chosen };
             scales.insert(group, Scale::Chosen(choose(&union(&observed), method)));
         }
@@ -96,6 +107,8 @@ impl Scales {
             let quantization = scale.quantization();
             let (range, sqnr) = match scale {
                 Scale::Given(_) => (quantization.range(), None),
+                // The channels have a table of their own.
+                Scale::Pixels => return None,
                 Scale::Chosen(choice) => {
                     let observed = region.observed(value)?;
                     ((observed.min, observed.max), Some(choice.sqnr as f32))
@@ -118,7 +131,7 @@ impl Scales {
     pub(crate) fn notes(&self, region: &Region) -> Vec<String> {
         let mut notes = Vec::new();
         let chosen = self.scales.iter().filter_map(|(&value, scale)| match scale {
-            Scale::Given(_) => None,
+            Scale::Given(_) | Scale::Pixels => None,
             Scale::Chosen(choice) => Some((value, choice)),
         });
         for (value, choice) in chosen.filter(|(_, choice)| choice.sqnr < choice.minmax_sqnr - 0.01) {
@@ -137,6 +150,12 @@ impl Scales {
         }
         notes
     }
+}
+
+/// The range of pixels, as if black and white had been seen.
+fn pixel_range(image: &Image) -> Option<Observed> {
+    let &Image::Range(min, max) = image else { return None };
+    Some(Observed { value: 0, min, max, histogram: Vec::new() })
 }
 
 /// The values that a softmax reads as they are.

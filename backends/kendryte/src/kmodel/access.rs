@@ -72,10 +72,32 @@ pub(crate) fn quantized_add_count(count: u32) -> u64 {
     u64::from(count).next_multiple_of(8)
 }
 
-fn pool(body: &Pool, element: u64) -> Vec<Access> {
+fn average_pool(body: &Pool) -> Vec<Access> {
     // As many channels are read as are written.
     let input = Shape { channels: body.output_shape.channels, ..body.input_shape };
-    vec![read(body.input, input.count(), element), write(body.output, body.output_shape.count(), element)]
+    vec![read(body.input, input.count(), 4), write(body.output, body.output_shape.count(), 4)]
+}
+
+fn max_pool(body: &Pool) -> Vec<Access> {
+    vec![read(body.input, max_pool_reads(body), 1), write(body.output, body.output_shape.count(), 1)]
+}
+
+/// Elements from the input's address to the last one in a window of a maximum pooling: an input may begin inside of an image, and then
+/// what would be its last rows is not read.
+pub(crate) fn max_pool_reads(body: &Pool) -> u64 {
+    let Shape { width, height, channels } = Shape { channels: body.output_shape.channels, ..body.input_shape };
+    let end = |results: u32, stride: u32, kernel: u32, padding: u32, size: u32| {
+        let last = u64::from(results.saturating_sub(1)) * u64::from(stride);
+        (last + u64::from(kernel)).saturating_sub(u64::from(padding)).min(u64::from(size))
+    };
+    let rows = end(body.output_shape.height, body.stride_height, body.kernel_height, body.padding_height, height);
+    let columns = end(body.output_shape.width, body.stride_width, body.kernel_width, body.padding_width, width);
+    if body.output_shape.count() == 0 || rows == 0 || columns == 0 {
+        return 0;
+    }
+    let before = Shape { width, height, channels: channels - 1 };
+    let lines = Shape { width, height: (rows - 1) as u32, channels: 1 };
+    before.count().saturating_add(lines.count()).saturating_add(columns)
 }
 
 fn conv(body: &Conv, flags: u32) -> Vec<Access> {
@@ -108,8 +130,8 @@ impl Layer {
                 let count = number(body.kernel_size).saturating_mul(number(body.channels));
                 vec![read(body.input, count, 4), write(body.output, number(body.channels), 4)]
             }
-            Operation::QuantizedMaxPool(body) => pool(body, 1),
-            Operation::AveragePool(body, _) => pool(body, 4),
+            Operation::QuantizedMaxPool(body) => max_pool(body),
+            Operation::AveragePool(body, _) => average_pool(body),
             Operation::Quantize(body) => {
                 vec![read(body.input, number(body.count), 4), write(body.output, number(body.count), 1)]
             }

@@ -2,6 +2,7 @@
 
 use byoc_plugin_api::{Node, Refusal, RefusalCode};
 
+use super::pick::Pixels;
 use super::{Lowering, read};
 use crate::given::{check_weights, integers, stored};
 use crate::kmodel::arguments::{Kernel, MOST_CHANNELS, Pooling};
@@ -10,7 +11,7 @@ use crate::net::{Conv, Form, Function, Step, TensorId, Window, Work};
 use crate::quantize::Activation;
 
 /// Least rows and columns of a map (kmodel v3, section 3: limits).
-const LEAST: u32 = 4;
+pub(super) const LEAST: u32 = 4;
 /// Most columns of a map.
 const MOST_WIDTH: u32 = 512;
 /// Most rows of a map.
@@ -19,12 +20,14 @@ const MOST_HEIGHT: u32 = 256;
 impl Lowering<'_> {
     pub(super) fn conv(&mut self, index: usize) -> Result<(), Refusal> {
         let node = &self.region.nodes[index];
-        let (input, weights) = (read::input(node, 0)?, read::input(node, 1)?);
+        let weights = read::input(node, 1)?;
+        let (input, padding) = self.unpadded(read::input(node, 0)?);
+        let (input, front) = self.unnormalised(input);
         let image = self.map(input)?;
         let (kernel, depthwise) = self.kernel(node, &image)?;
         let filters = self.fixed(weights)?;
-        let window = self.window(node, Some(&filters[2..]), &image)?;
-        let strided = check_window(&window, kernel, &image)?;
+        let window = padding.around(self.window(node, Some(&filters[2..]), &image)?);
+        let pixels = Pixels::of(&window, kernel)?;
         let mut conv = Conv {
             node: index,
             after: None,
@@ -32,25 +35,25 @@ impl Lowering<'_> {
             depthwise,
             activation: Activation::Linear,
             pooling: Pooling::None,
+            front,
         };
         let mut last = read::output(node)?;
         self.follow(&mut conv, &mut last)?;
         let doubled = Shape { width: 2 * image.width, height: 2 * image.height, ..image };
         if let Some((source, _)) = self.known[self.alias[input]].doubled
             && self.net.tensors[source].shape == doubled
-            && (kernel, depthwise, strided) == (Kernel::One, false, false)
+            && (kernel, depthwise, pixels) == (Kernel::One, false, Pixels::All)
         {
             conv.pooling = Pooling::LeftTop2;
             return self.place(conv, source, last);
         }
         let source = self.kpu(input)?;
-        if strided && depthwise {
-            return self.place_doubled(conv, source, last);
-        }
-        if strided {
-            conv.pooling = Pooling::LeftTop2;
-        } else if !depthwise {
-            self.fuse_pooling(&mut conv, &image, &mut last)?;
+        match (pixels, depthwise) {
+            (Pixels::At(first), _) => return self.place_picked(conv, source, &window, first, last),
+            (Pixels::UpperLeft, true) => return self.place_doubled(conv, source, last),
+            (Pixels::UpperLeft, false) => conv.pooling = Pooling::LeftTop2,
+            (Pixels::All, true) => {}
+            (Pixels::All, false) => self.fuse_pooling(&mut conv, &image, &mut last)?,
         }
         self.place(conv, source, last)
     }
@@ -105,7 +108,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn take(&mut self, node: usize, last: &mut usize) -> Result<(), Refusal> {
+    pub(super) fn take(&mut self, node: usize, last: &mut usize) -> Result<(), Refusal> {
         self.check_types(&self.region.nodes[node])?;
         self.done[node] = true;
         *last = read::output(&self.region.nodes[node])?;
@@ -178,25 +181,6 @@ impl Lowering<'_> {
         let tensor = self.net.tensor(Form::Kpu, shape, value);
         self.net.steps.push(Step { work: Work::Conv(conv), inputs: vec![source], outputs: vec![tensor] });
         Ok((tensor, self.net.steps.len() - 1))
-    }
-}
-
-/// Whether a window is one that the accelerator has: strides of 1, or of 2 on even sizes.
-fn check_window(window: &Window, kernel: Kernel, image: &Shape) -> Result<bool, Refusal> {
-    let border = kernel.border();
-    if window.begin != [border; 2] || window.end != [border; 2] {
-        let size = kernel.size();
-        let pads = [window.begin, window.end].concat();
-        return Err(read::attribute(format!("pads {pads:?}, a kernel of {size}x{size} has {border} on each side")));
-    }
-    match window.stride {
-        [1, 1] => Ok(false),
-        [2, 2] if image.width.is_multiple_of(2) && image.height.is_multiple_of(2) => Ok(true),
-        [2, 2] => {
-            let Shape { width, height, .. } = image;
-            Err(read::shape(format!("a stride of 2 on {height}x{width}, both must be even")))
-        }
-        other => Err(read::attribute(format!("strides {other:?}, only 1 and 2 have code"))),
     }
 }
 

@@ -47,8 +47,15 @@ impl Lowering<'_> {
         let padded = |channels| Shape { width: PADDED, height: PADDED, channels };
         let (source, bytes) = (self.alias[input], self.bytes(input)?);
         let maps = self.net.step(Work::AddPadding, vec![bytes], read::tensor(Form::Kpu, padded(inputs), source));
-        let conv =
-            Conv { node: index, after, kernel: Kernel::One, depthwise: false, activation, pooling: Pooling::None };
+        let conv = Conv {
+            node: index,
+            after,
+            kernel: Kernel::One,
+            depthwise: false,
+            activation,
+            pooling: Pooling::None,
+            front: None,
+        };
         let (_, step) = self.add_conv(conv, maps, padded(outputs), last)?;
         let copy = self.net.tensor(Form::Bytes, padded(outputs), last);
         self.net.steps[step].outputs.push(copy);

@@ -85,7 +85,7 @@ impl Lowering<'_> {
     }
 
     /// Has a convolution write its result to main memory, too.
-    fn copy_out(&mut self, tensor: TensorId, step: usize) -> TensorId {
+    pub(super) fn copy_out(&mut self, tensor: TensorId, step: usize) -> TensorId {
         if let Some(&copy) = self.net.steps[step].outputs.get(1) {
             return copy;
         }

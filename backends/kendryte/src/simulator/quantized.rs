@@ -3,7 +3,7 @@
 use byoc_plugin_api::Error;
 
 use super::memory::{Maps, Memories};
-use crate::kmodel::access::quantized_add_count;
+use crate::kmodel::access::{max_pool_reads, quantized_add_count};
 use crate::kmodel::bodies::{
     AddPadding, Concat, Flatten, Pool, QuantizedAdd, RemovePadding, Requantize, Rescale, Resize, Shape, Upload,
 };
@@ -76,10 +76,10 @@ pub(super) fn window(pool: &Pool, y: u32, x: u32) -> (std::ops::Range<usize>, st
 /// The maximum starts from 0.
 pub(super) fn max_pool(body: &Pool, memories: &mut Memories) -> Result<(), Error> {
     let (width, height) = (body.input_shape.width as usize, body.input_shape.height as usize);
-    let shape = Shape { channels: body.output_shape.channels, ..body.input_shape };
+    let channels = if max_pool_reads(body) == 0 { 0 } else { body.output_shape.channels };
     memories.compute(body.output, |main, out| {
-        let input = main.read(body.input, shape.count())?;
-        for channel in 0..if body.output_shape.count() == 0 { 0 } else { shape.channels as usize } {
+        let input = main.read(body.input, max_pool_reads(body))?;
+        for channel in 0..channels as usize {
             let channel = &input[channel * width * height..];
             for y in 0..body.output_shape.height {
                 for x in 0..body.output_shape.width {

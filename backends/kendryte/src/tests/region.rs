@@ -1,8 +1,11 @@
 //! Regions from ONNX nodes to results: built by hand or at random, compiled, run in the simulator, and compared with a
 //! plain computation in `f64`.
 
+mod budget;
 mod build;
+mod image;
 mod limits;
+mod padding;
 mod quantized;
 mod random;
 mod shapes;

@@ -39,10 +39,13 @@ fn kernels_and_pads_that_the_accelerator_has_not() {
     check_refusals(&[
         ("[1,3,8,8] [4,3,5,5] [1,4,8,8] pads=[2,2,2,2]", "shape: a kernel of 5x5, only 1x1 and 3x3 have code"),
         ("[1,3,8] [4,3,3] [1,4,6]", "shape: 'x0' is [1, 3, 8], an image of rank 4 is needed"),
-        ("[1,3,8,8] [4,3,3,3] [1,4,6,6]", "attribute: pads [0, 0, 0, 0], a kernel of 3x3 has 1 on each side"),
         (
-            "[1,3,8,8] [4,3,3,3] [1,4,4,4] pads=[0,0,1,1] strides=[2,2]",
-            "attribute: pads [0, 0, 1, 1], a kernel of 3x3 has 1 on each side",
+            "[1,3,8,8] [4,3,3,3] [1,4,9,9] pads=[1,1,2,2]",
+            "attribute: pads [1, 1, 2, 2], a kernel of 3x3 has at most 1 on each side",
+        ),
+        (
+            "[1,3,8,8] [4,3,1,1] [1,4,9,9] pads=[0,0,1,1]",
+            "attribute: pads [0, 0, 1, 1], a kernel of 1x1 has at most 0 on each side",
         ),
         (
             "[1,3,8,8] [4,3,3,3] [1,4,8,8] auto_pad=SAME_UPPER",
@@ -57,14 +60,6 @@ fn strides_dilations_and_groups_that_the_accelerator_has_not() {
         (
             "[1,3,8,8] [4,3,3,3] [1,4,6,6] pads=[1,1,1,1] dilations=[2,2]",
             "attribute: dilations [2, 2], only 1 has code",
-        ),
-        (
-            "[1,3,9,9] [4,3,3,3] [1,4,5,5] pads=[1,1,1,1] strides=[2,2]",
-            "shape: a stride of 2 on 9x9, both must be even",
-        ),
-        (
-            "[1,3,9,9] [4,3,3,3] [1,4,3,3] pads=[1,1,1,1] strides=[3,3]",
-            "attribute: strides [3, 3], only 1 and 2 have code",
         ),
         (
             "[1,4,8,8] [4,2,3,3] [1,4,8,8] pads=[1,1,1,1] group=2",
@@ -82,8 +77,24 @@ fn sizes_beyond_the_limits() {
             "limit: rows of the convolution's input (2 against a limit of 4)",
         ),
         (
-            "[1,1,8,516] [1,1,3,3] [1,1,8,516] pads=[1,1,1,1]",
-            "limit: columns of the convolution's input (516 against a limit of 512)",
+            "[1,3,8,3] [4,3,3,3] [1,4,8,3] pads=[1,1,1,1]",
+            "limit: columns of the convolution's input (3 against a limit of 4)",
+        ),
+        (
+            "[1,3,3,8] [4,3,3,3] [1,4,3,8] pads=[1,1,1,1]",
+            "limit: rows of the convolution's input (3 against a limit of 4)",
+        ),
+        (
+            "[1,1,8,513] [1,1,3,3] [1,1,8,513] pads=[1,1,1,1]",
+            "limit: columns of the convolution's input (513 against a limit of 512)",
+        ),
+        (
+            "[1,1,257,8] [1,1,3,3] [1,1,257,8] pads=[1,1,1,1]",
+            "limit: rows of the convolution's input (257 against a limit of 256)",
+        ),
+        (
+            "[1,1,8,8] [1025,1,1,1] [1,1025,8,8]",
+            "limit: channels of the convolution's output (1025 against a limit of 1024)",
         ),
         (
             "[1,1025,8,8] [1,1025,1,1] [1,1,8,8]",
@@ -94,6 +105,20 @@ fn sizes_beyond_the_limits() {
             "limit: rows of KPU RAM for maps that are needed at the same time (65536 against a limit of 32768)",
         ),
     ]);
+}
+
+/// The last sizes that are taken.
+#[test]
+fn sizes_at_the_limits() {
+    for text in [
+        "[1,3,4,4] [4,3,3,3] [1,4,4,4] pads=[1,1,1,1]",
+        "[1,1,8,512] [1,1,3,3] [1,1,8,512] pads=[1,1,1,1]",
+        "[1,1,256,8] [1,1,3,3] [1,1,256,8] pads=[1,1,1,1]",
+        "[1,1024,4,4] [1024,1024,1,1] [1,1024,4,4]",
+    ] {
+        let taken = conv(text).check(&KendryteBackend, &options(&KendryteBackend, &[]));
+        assert_eq!(taken, Ok(()), "{text}");
+    }
 }
 
 #[test]

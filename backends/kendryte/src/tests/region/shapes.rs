@@ -42,6 +42,25 @@ fn what_follows_a_convolution_is_one_layer_with_it() {
     assert_eq!(layers(&mut build, &[]), ["conv 3x3 Max2 1 loads", "conv 1x1 Mean2 1 loads", "DEQUANTIZE"]);
 }
 
+/// The accelerator makes no maps of less than 4x4: what would be smaller is made of larger ones by the CPU.
+#[test]
+fn maps_of_three_columns_come_from_the_cpu() {
+    let mut build = Build::new(&[1, 3, 8, 6], 1);
+    let x = build.conv(0, 4, 3, 1, false);
+    let x = build.pool("MaxPool", x, 2);
+    build.output(x);
+    let taken = ["conv 3x3 None 1 loads", "QUANTIZED_MAX_POOL2D", "DEQUANTIZE"];
+    assert_eq!(layers(&mut build, &[]), taken);
+    let mut build = Build::new(&[1, 3, 8, 6], 1);
+    let x = build.conv(0, 4, 3, 2, false);
+    build.output(x);
+    assert_eq!(layers(&mut build, &[]), taken);
+    let mut build = Build::new(&[1, 3, 8, 8], 1);
+    let x = build.conv(0, 4, 3, 2, false);
+    build.output(x);
+    assert_eq!(layers(&mut build, &[]), ["conv 3x3 LeftTop2 1 loads", "DEQUANTIZE"]);
+}
+
 #[test]
 fn a_residual_block_adds_in_main_memory_and_goes_back() {
     let mut build = Build::new(&[1, 3, 8, 8], 2);
