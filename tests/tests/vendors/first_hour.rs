@@ -7,6 +7,7 @@ use std::process::Command;
 
 use byoc_tests::folder::Folder;
 use byoc_tests::markdown::{Block, blocks};
+use byoc_tests::onnx::small;
 use byoc_tests::places;
 use byoc_tests::program::{self, isolate, outcome};
 use serde_json::Value;
@@ -76,15 +77,35 @@ impl Vendor {
 }
 
 /// Third-party crates are built once, under our own build folder, with the versions that we have. A vendor's own are downloaded.
+fn build_in_our_folder(project: &Path) {
+    let target = places::target().join("vendor");
+    std::fs::create_dir_all(&target).expect("the build folder is ours");
+    std::os::unix::fs::symlink(target, project.join("target")).expect("the folder is ours");
+    places::copy_into(project, &places::checkout().join("Cargo.lock"), "Cargo.lock");
+}
+
 #[test]
 fn a_backend_in_rust() {
     let vendor = Vendor::new();
-    vendor.goes_the_whole_way("In Rust", || {
-        let target = places::target().join("vendor");
-        std::fs::create_dir_all(&target).expect("the build folder is ours");
-        std::os::unix::fs::symlink(target, vendor.project().join("target")).expect("the folder is ours");
-        places::copy_into(&vendor.project(), &places::checkout().join("Cargo.lock"), "Cargo.lock");
-    });
+    vendor.goes_the_whole_way("In Rust", || build_in_our_folder(&vendor.project()));
+}
+
+/// Every command of the README that a reader would copy, in a folder that has a model and no clone.
+#[test]
+fn the_readme_works_as_written() {
+    let vendor = Vendor::new();
+    std::fs::remove_file(vendor.folder.path().join("byoc")).expect("the link is ours");
+    vendor.folder.write("model.onnx", small().finish());
+    let page = vendor.commands(&places::checkout().join("README.md"));
+    let of = |section: &str| page.iter().find(|block| block.section == section).expect("a block").text.clone();
+    vendor.run(".", &of("Your first model"));
+    let backend = of("Your first backend");
+    let (new, rest) = backend.split_once('\n').expect("several lines");
+    vendor.run(".", new);
+    build_in_our_folder(&vendor.project());
+    vendor.run(".", rest);
+    assert!(vendor.folder.path().join("model.byoc").is_file() && vendor.folder.path().join("acme.byoc").is_file());
+    assert_eq!(page.len(), 2, "nobody runs {page:?}");
 }
 
 #[test]
