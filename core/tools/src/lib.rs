@@ -16,6 +16,7 @@ pub mod lists;
 pub mod npy;
 pub mod npz;
 pub mod outputs;
+pub mod package;
 pub mod statistics;
 pub mod tensor;
 pub mod text;
