@@ -2,6 +2,7 @@
 //! The one list of codes is here; `docs/errors.md` is generated from it.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use byoc_dim::{DimError, DimErrorKind};
 use byoc_plugin_api::closest;
@@ -160,8 +161,24 @@ impl Diagnostic {
 
     /// An I/O error on `path`.
     pub fn io(path: &std::path::Path, doing: &str, error: &std::io::Error) -> Self {
-        Diagnostic::new(Code::Io, format!("cannot {doing} '{}': {error}", path.display()))
+        let error_of_path = Diagnostic::new(Code::Io, format!("cannot {doing} '{}': {error}", path.display()));
+        match near(path).filter(|_| error.kind() == std::io::ErrorKind::NotFound) {
+            Some(near) => error_of_path.hint(format!("Did you mean '{}'?", near.display())),
+            None => error_of_path,
+        }
     }
+}
+
+/// A file beside a path that is not there whose name is a slip of the finger away.
+fn near(path: &Path) -> Option<PathBuf> {
+    const SLIPS: usize = 2;
+    let name = path.file_name()?.to_str()?;
+    let parent = path.parent()?;
+    let dir = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let names = std::fs::read_dir(dir).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let near =
+        names.map(|other| (strsim::levenshtein(name, &other), other)).filter(|(slips, _)| *slips <= SLIPS).min()?;
+    Some(parent.join(near.1))
 }
 
 impl fmt::Display for Diagnostic {

@@ -123,11 +123,15 @@ pub(crate) fn real_place(path: &Path) -> Result<std::path::PathBuf> {
         .ok_or_else(|| Diagnostic::new(Code::Io, format!("'{}' is not a file name", path.display())))
 }
 
+/// The remedy for pipes.
+const NOT_MAPPED: &str = "A model is read from a pipe with compile --no-mmap; copy anything else into a file";
+
 /// Opens `path` if it is a regular file. A pipe is refused before it is opened, for that could wait for ever.
 fn open_regular(path: &Path) -> Result<File> {
     let metadata = std::fs::metadata(path).map_err(|error| Diagnostic::io(path, "open", &error))?;
     if !metadata.is_file() {
-        return Err(Diagnostic::new(Code::Io, format!("cannot map '{}': it is not a regular file", path.display())));
+        let error = Diagnostic::new(Code::Io, format!("cannot map '{}': it is not a regular file", path.display()));
+        return Err(error.hint(if metadata.is_dir() { "It is a folder: name a file in it" } else { NOT_MAPPED }));
     }
     File::open(path).map_err(|error| Diagnostic::io(path, "open", &error))
 }

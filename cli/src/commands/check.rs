@@ -150,6 +150,9 @@ fn check_file(path: &Path, args: &Args) -> Result<FileCheck> {
     }
     let supported = regions.iter().all(|region| region.verdict != Verdict::Unsupported);
     let entries = if supported { entries(&artifact, &registry, &options) } else { Vec::new() };
+    for failed in entries.iter().filter(|entry| entry.error.is_some()) {
+        agree(&artifact, failed, &mut regions);
+    }
     let runs = supported && entries.iter().all(|entry| entry.error.is_none());
     Ok(FileCheck { runs, digests: "ok", compared: Compared::all(&artifact), regions, entries })
 }
@@ -232,6 +235,19 @@ fn tone(verdict: &str) -> Option<Tone> {
         "UNSUPPORTED" => Tone::Bad,
         _ => Tone::Warning,
     })
+}
+
+/// Regions of an entry that cannot be loaded are not optimal, whatever can be said of each by itself.
+fn agree(artifact: &Artifact, failed: &EntryCheck, checks: &mut [RegionCheck]) {
+    let manifest = artifact.manifest();
+    let Some(entry) = manifest.entries.iter().find(|entry| entry.name == failed.entry) else { return };
+    for call in manifest.with_bodies(entry).iter().flat_map(|entry| &entry.calls) {
+        let Some(check) = checks.get_mut(call.region).filter(|check| check.verdict != Verdict::Unsupported) else {
+            continue;
+        };
+        (check.verdict, check.reason) =
+            (Verdict::Unsupported, Some(format!("its entry {} cannot be loaded", failed.entry)));
+    }
 }
 
 fn text(file: &FileCheck) -> String {

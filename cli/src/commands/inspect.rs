@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// What its backend says is in the code of this region
     #[arg(long, value_name = "SYMBOL", conflicts_with_all = ["constants", "regions", "sections", "plugins", "verify_digests"])]
     region: Option<String>,
-    /// Write the file that is in the code of that region
+    /// Write the file that is in the code of that region; OUT.h is an array of C, OUT.kfpkg a package for K210 flash tools
     #[arg(long, value_name = "OUT", requires = "region")]
     extract: Option<PathBuf>,
     /// Read every byte and compare it with the digests

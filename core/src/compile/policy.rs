@@ -5,7 +5,7 @@ mod whole;
 use byoc_plugin_api::Description;
 use wildmatch::WildMatchPattern;
 
-use crate::diagnostic::{Code, Diagnostic, Result};
+use crate::diagnostic::{Code, Diagnostic, Result, in_place_of};
 use crate::partition::{self, NodeRow, Partitioned};
 use crate::plugin::Selected;
 
@@ -31,12 +31,17 @@ impl Policy {
         whole.iter().try_for_each(|&backend| whole::check(partitioned, &rows, backends, backend))?;
         // No backend could take control flow.
         rows.retain(|row| !row.control);
-        self.check_required(&rows)?;
+        self.check_required(&rows, backends)?;
         self.check_hosts(&rows, backends)
     }
 
-    fn check_required(&self, rows: &[NodeRow]) -> Result<()> {
+    fn check_required(&self, rows: &[NodeRow], backends: &[Selected]) -> Result<()> {
         for (backend, pattern) in &self.require {
+            if !backends.iter().any(|selected| selected.name() == backend) {
+                let message = format!("--require {backend}={pattern}: the list of backends has no '{backend}'");
+                let names = backends.iter().map(Selected::name);
+                return Err(Diagnostic::new(Code::Usage, message).hint(in_place_of(backend, names)));
+            }
             let wanted = rows.iter().filter(|row| wildcard(pattern, &row.op));
             if let Some(row) = wanted.clone().find(|row| !is_taken_by(row, backend)) {
                 return broken(format!("--require {backend}={pattern}: {}", elsewhere(row, backend)));
@@ -78,7 +83,7 @@ fn description(selected: &Selected) -> &Description {
 }
 
 fn broken<T>(message: String) -> Result<T> {
-    Err(Diagnostic::new(Code::PlacementPolicy, message))
+    Err(Diagnostic::new(Code::PlacementPolicy, message).hint("byoc explain has the reasons, node by node"))
 }
 
 fn is_taken_by(row: &NodeRow, backend: &str) -> bool {

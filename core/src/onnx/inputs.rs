@@ -170,13 +170,15 @@ fn override_shape(input: &mut Declared, shape: &[usize], symbols: &mut Symbols) 
     };
     if declared.len() != shape.len() {
         let (has, given) = (declared.len(), shape.len());
-        return Err(option_error(format!("input '{name}' has {has} dimensions, but its shape option has {given}")));
+        let error = option_error(format!("input '{name}' has {has} dimensions, but its shape option has {given}"));
+        return Err(error.hint("`byoc inspect MODEL` shows the shapes of its inputs"));
     }
     for (axis, (dim, &given)) in declared.iter().zip(shape).enumerate() {
         match dim {
             Size::Fixed(size) if *size != given => {
                 let cause = format!("dimension {axis} is {size} in the model, but {given} in its shape option");
-                return Err(option_error(format!("input '{name}': {cause}")));
+                let hint = "A size that the model fixes stays as it is; export the model with a name in its place";
+                return Err(option_error(format!("input '{name}': {cause}")).hint(hint));
             }
             Size::Named(text) => symbols.bind(text, given)?,
             Size::Fixed(_) | Size::Unknown => {}

@@ -112,12 +112,12 @@ fn remedy(node: &FlatNode, custom: &CustomOperators) -> Option<String> {
     if let Some(reason) = ops::reason(&node.domain, &node.op) {
         return Some(reason.remedy.to_owned());
     }
-    let known = match (node.domain.as_str(), node.op.as_str()) {
-        ("", _) => None,
-        ("com.microsoft", _) => Some("Take the model as it was before ONNX Runtime optimised it"),
-        _ => Some("Add a backend that brings it to --backend, and its plugin with --plugin"),
+    let remedy = match (node.domain.as_str(), node.op.as_str()) {
+        ("", _) => "docs/operators.md lists those that byoc knows; a plugin may bring others (--plugin, --backend)",
+        ("com.microsoft", _) => "Take the model as it was before ONNX Runtime optimised it",
+        _ => "Add a backend that brings it to --backend, and its plugin with --plugin",
     };
-    known.map(str::to_owned)
+    Some(remedy.to_owned())
 }
 
 fn qualified(node: &FlatNode) -> String {

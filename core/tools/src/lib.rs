@@ -17,6 +17,7 @@ pub mod lists;
 pub mod npy;
 pub mod npz;
 pub mod outputs;
+pub mod package;
 pub mod process_memory;
 pub mod regions;
 pub mod statistics;

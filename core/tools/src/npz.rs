@@ -25,7 +25,9 @@ pub fn read(path: &Path) -> Result<Vec<(String, Array)>> {
 /// The same of a file that is open; `path` is for messages.
 pub fn read_from(path: &Path, file: impl Read + Seek) -> Result<Vec<(String, Array)>> {
     let bad = |cause: &str| Diagnostic::new(Code::BadInput, format!("'{}': {cause}", path.display()));
-    let mut archive = ZipArchive::new(file).map_err(|error| bad(&format!("it is no .npz file: {error}")))?;
+    let mut archive = ZipArchive::new(file).map_err(|error| {
+        bad(&format!("it is not a whole .npz file: {error}")).hint("Copy it again, or write it again")
+    })?;
     let mut arrays = Vec::new();
     for index in 0..archive.len() {
         let mut member = archive.by_index(index).map_err(|error| bad(&error.to_string()))?;
@@ -165,6 +167,6 @@ mod tests {
         assert!(error.message.ends_with(ending), "{}", error.message);
         std::fs::write(&path, b"\0\0").expect("written");
         let error = read(&path).expect_err("no zip");
-        assert!(error.message.contains("a.npz': it is no .npz file: "), "{}", error.message);
+        assert!(error.message.contains("a.npz': it is not a whole .npz file: "), "{}", error.message);
     }
 }

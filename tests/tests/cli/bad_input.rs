@@ -62,7 +62,8 @@ fn unknown_operators_are_named_with_domain_and_version() {
         future.finish(),
         &[],
         1,
-        "[B102] node 'make_y': operator Frobnicate version 17 is not known, neither to byoc nor to json",
+        "[B102] node 'make_y': operator Frobnicate version 17 is not known, neither to byoc nor to json\n  hint: \
+         docs/operators.md lists those that byoc knows; a plugin may bring others (--plugin, --backend)",
     );
     let fused = io(Model::default()).domain("com.microsoft", 1).node_of(
         ("com.microsoft", "LongformerAttention"),
@@ -217,7 +218,8 @@ fn placement_policies() {
         (&["--max-host-nodes", "2"], "[B402] --max-host-nodes 2: 3 nodes go to a host backend"),
     ];
     for (arguments, message) in cases {
-        compile_fails(small().finish(), &[&mixed, arguments].concat(), 4, message);
+        let message = format!("{message}\n  hint: byoc explain has the reasons, node by node");
+        compile_fails(small().finish(), &[&mixed, arguments].concat(), 4, &message);
     }
     compile_fails(
         small().finish(),

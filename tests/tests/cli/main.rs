@@ -6,6 +6,7 @@ mod file_kinds;
 mod first_steps;
 mod full_disk;
 mod inputs;
+mod mistakes;
 mod out_of_memory;
 mod overwriting;
 mod pictures;

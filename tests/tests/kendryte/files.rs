@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_kmodel_is_shown", a_kmodel_is_shown),
         trial("other_versions_are_told_what_reads_them", other_versions),
         trial("versions_4_and_5_are_shown_only", later_versions),
+        trial("a_kmodel_goes_to_a_board_in_several_forms", forms),
         trial("damaged_kmodels_are_errors", damaged),
     ]
 }
@@ -86,6 +87,28 @@ fn other_versions() -> Needed<()> {
             folder.byoc(&[verb, "other.kmodel"]).fails(1, &expected);
         }
     }
+    Ok(())
+}
+
+/// The end of the name says the form.
+fn forms() -> Needed<()> {
+    let digits = digits::k210_only()?;
+    let (folder, _) = compile(&digits.model, &digits.calibration, &[]);
+    let kmodel = places::read(&extract(&folder, "byoc_main_kendryte_0"));
+    let region = ["inspect", "model.byoc", "--region", "byoc_main_kendryte_0", "--extract"];
+    for name in ["digits.h", "digits.kfpkg"] {
+        folder.byoc(&[&region[..], &[name]].concat()).success();
+    }
+    let header = String::from_utf8(places::read(&folder.path().join("digits.h"))).expect("text");
+    let start = format!(
+        "#pragma once\n\n#include <stdint.h>\n\n#define DIGITS_SIZE {0}u\n\nstatic const uint8_t digits[{0}] \
+         __attribute__((aligned(256))) = {{\n    0x03, 0x00, 0x00, 0x00, 0x01,",
+        kmodel.len()
+    );
+    assert!(header.starts_with(&start), "{}", &header[..200]);
+    let package = places::read(&folder.path().join("digits.kfpkg"));
+    let has = |text: &str| package.windows(text.len()).any(|part| part == text.as_bytes());
+    assert!(package.starts_with(b"PK") && has("flash-list.json") && has("digits.kmodel"));
     Ok(())
 }
 

@@ -21,6 +21,9 @@ const KPU_CONV: u32 = 0x2002;
 /// Bytes in front of its arguments: where its output goes, batches, and a word of nothing.
 const BEFORE_ARGUMENTS: u64 = 24;
 
+/// Arguments with an address in their upper half, which v4 uses for how many bytes are in front of a table.
+const SKIPS: [usize; 3] = [4, 5, 7];
+
 /// Most dimensions of a tensor.
 const MOST_RANK: u32 = 16;
 
@@ -136,8 +139,11 @@ fn arguments(body: &[u8], offset: usize) -> Result<String, Damage> {
     let mut reader = Reader::new(body, offset);
     reader.take(BEFORE_ARGUMENTS, "output")?;
     let mut numbers = [0; WORDS];
-    for number in &mut numbers {
+    for (index, number) in numbers.iter_mut().enumerate() {
         *number = u64::read(&mut reader, "arguments")?;
+        if SKIPS.contains(&index) {
+            *number &= u64::from(u32::MAX);
+        }
     }
     Ok(Arguments::unpack(&numbers).map_or_else(|cause| cause, |arguments| convolution(&arguments)))
 }

@@ -5,6 +5,7 @@ use byoc_core::atomic_file;
 use byoc_core::diagnostic::Result;
 use byoc_core::runtime::{Opened, open_region};
 use byoc_plugin_api::{CodeFile, Value};
+use byoc_tools::package::Form;
 use serde::Serialize;
 
 use super::Args;
@@ -31,7 +32,11 @@ pub(crate) fn region(args: &Args, artifact: &Artifact, symbol: &str) -> Result<(
     if let Some(output) = &args.extract {
         guard.check()?;
         // In range: the size was validated when the code was opened.
-        atomic_file::write(output, &opened.code[..opened.contents.file_bytes as usize])?;
+        let file = &opened.code[..opened.contents.file_bytes as usize];
+        let name = output.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        let formats = &opened.backend.description.files;
+        let extension = formats.first().map_or("bin", |format| format.extension.as_str());
+        atomic_file::write_with(output, |to| Form::of(output).write(to, &name, extension, file))?;
     }
     let notes = region.map(|region| region.notes.as_slice()).unwrap_or_default();
     print(args, &opened, notes, &format!("region {symbol}"))

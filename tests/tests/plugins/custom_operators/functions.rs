@@ -139,7 +139,7 @@ fn one_call_is_taken_whole_and_another_is_expanded() {
     byoc(&folder, &["compile", "model.onnx", "-o", "model.byoc", "--require", "acme=com.acme.Twist"], &with).fails(
         4,
         "error: [B402] --require acme=com.acme.Twist: node 'make_u' (com.acme.Twist) goes to no backend (acme: twist: type: \
-         'h' is f16)",
+         'h' is f16)\n  hint: byoc explain has the reasons, node by node",
     );
 }
 
