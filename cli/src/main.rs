@@ -13,6 +13,7 @@ mod guard;
 mod progress;
 mod quickstart;
 mod report;
+mod trace;
 
 use std::process::ExitCode;
 

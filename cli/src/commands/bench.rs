@@ -1,5 +1,6 @@
 //! `byoc bench`: how long runs take.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -7,11 +8,13 @@ use byoc_core::diagnostic::Result;
 use byoc_tools::bench::{Measured, Plan, measure};
 use byoc_tools::fill::Fill;
 use byoc_tools::statistics::Statistics;
+use byoc_tools::trace;
 use serde_json::json;
 
 use crate::args::{Execution, number};
 use crate::artifact::Digests;
 use crate::execution::{self, Need, Ready};
+use crate::guard::Guard;
 use crate::report::{self, Table, duration, size};
 
 /// Measure how long an artifact, or a model, takes
@@ -26,9 +29,14 @@ pub(crate) struct Args {
     /// Least time to measure for, in seconds [default: 3 without --repeat, 0 with it]
     #[arg(long, value_name = "S", value_parser = number::seconds)]
     duration: Option<f64>,
-    /// Print the mean time of each region; regions on a device are then queued one by one and not replayed
+    /// Print the mean time of each region, and of the steps in it where its backend tells them, with sums by operator and
+    /// backend; regions on a device are then queued one by one and not replayed
     #[arg(long, conflicts_with = "sync_each")]
     profile: bool,
+    /// Write what happened when in the last run into this file, for Perfetto and chrome://tracing: regions, the steps in them,
+    /// copies. Runs are as with --profile
+    #[arg(long, value_name = "TRACE.json", conflicts_with = "sync_each")]
+    trace: Option<PathBuf>,
     /// Leave inputs on the devices that read them and outputs on those that compute them, and measure runs without those
     /// copies
     #[arg(long)]
@@ -43,19 +51,29 @@ pub(crate) struct Args {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let need = Need { fill: Some(Fill::Random), profile: args.profile, digests: Digests::AsAsked };
-    let Ready { mut loaded, load_time, .. } = execution::load(&args.execution, need)?;
+    let guard = Guard::of(&args.trace).execution(&args.execution);
+    guard.check()?;
+    let timed = args.profile || args.trace.is_some();
+    let need = Need { fill: Some(Fill::Random), profile: timed, digests: Digests::AsAsked };
+    let Ready { mut loaded, load_time, found } = execution::load(&args.execution, need)?;
+    let guard = guard.reads_all(found);
+    guard.check()?;
     let plan = Plan {
         warmup: args.warmup,
         repeat: args.repeat,
         duration: args.duration,
-        profile: args.profile,
+        profile: timed,
         resident: args.resident,
     };
     let Measured { statistics, first, profile } = measure(&mut loaded, &plan)?;
+    if let Some(path) = &args.trace {
+        guard.check()?;
+        trace::write(path, &profile.spans)?;
+    }
     let buffers = loaded.session.arena_bytes() as u64;
     let devices = loaded.session.devices();
     if args.json {
+        let sums = args.profile.then(|| (profile.operators(), profile.backends()));
         let (regions, copies) = args.profile.then_some((profile.regions, profile.copies)).unzip();
         let mut answer = json!({
             "load_seconds": load_time.as_secs_f64(),
@@ -64,6 +82,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             "buffer_bytes": buffers,
             "regions": regions,
         });
+        if let Some((operators, backends)) = sums {
+            (answer["operators"], answer["backends"]) = (json!(operators), json!(backends));
+        }
         if !devices.is_empty() {
             answer["copies"] = json!(copies);
             answer["devices"] = json!(devices);

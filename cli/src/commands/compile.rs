@@ -8,6 +8,7 @@ use byoc_core::artifact::Artifact;
 use byoc_core::compile::{Policy, Request, Stage, compile, compile_unnamed, compile_until};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_tools::dataset::Files;
+use byoc_tools::trace;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
@@ -16,6 +17,7 @@ use crate::compile_request;
 use crate::guard::Guard;
 use crate::progress::{Progress, dump_files};
 use crate::report::{self, Overview};
+use crate::trace::Traced;
 
 #[derive(Serialize)]
 struct Report {
@@ -121,6 +123,9 @@ struct Debugging {
     /// Write the text form of every stage into this folder
     #[arg(long, value_name = "DIR")]
     dump_ir: Option<PathBuf>,
+    /// Write when each stage ran, and the steps in it, into this file, for Perfetto and chrome://tracing
+    #[arg(long, value_name = "TRACE.json", conflicts_with = "stop_after")]
+    trace: Option<PathBuf>,
 }
 
 fn stages() -> impl TypedValueParser<Value = Stage> {
@@ -133,9 +138,10 @@ fn stages() -> impl TypedValueParser<Value = Stage> {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let start = Instant::now();
     let dumps = args.debug.dump_ir.as_deref().map(dump_files).unwrap_or_default();
-    let outputs = args.output.iter().chain(&dumps);
+    let outputs = args.output.iter().chain(&dumps).chain(&args.debug.trace);
     Guard::of(outputs).models(&args.models).plugins(&args.plugins).dataset(args.data.dataset.as_deref()).check()?;
-    let request = Request { also_written: dumps, ..request(args)? };
+    let also_written = dumps.into_iter().chain(args.debug.trace.clone()).collect();
+    let request = Request { also_written, ..request(args)? };
     let stop = args.debug.stop_after.filter(|&stage| stage != Stage::Artifact);
     if let Some(stage) = stop {
         stop_after(args, &request, stage)?;
@@ -145,9 +151,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Diagnostic::new(Code::Usage, "the stage 'artifact' writes a file").hint("Name it with --output FILE")
     })?;
     let mut progress = Progress::new(args.debug.dump_ir.clone()).with_log(args.debug.verbose);
-    let done = compile(&request, output, &mut progress);
+    let mut traced = Traced::new(&mut progress);
+    let done = compile(&request, output, &mut traced);
+    let spans = traced.spans();
     progress.check()?;
     done?;
+    if let Some(path) = &args.debug.trace {
+        trace::write(path, &spans)?;
+    }
     drop(progress);
     if args.check_reproducible {
         check_reproducible(&request, output)?;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use byoc_core::diagnostic::Result;
 use byoc_tools::npz;
 use byoc_tools::outputs::{self, Summary};
+use byoc_tools::trace;
 use serde_json::json;
 
 use crate::args::Execution;
@@ -23,9 +24,12 @@ pub(crate) struct Args {
     /// Print the N largest elements of each output
     #[arg(long, value_name = "N")]
     print_top: Option<usize>,
-    /// Print the time of each region
+    /// Print the time of each region, and of the steps in it where its backend tells them, with sums by operator and backend
     #[arg(long, conflicts_with = "sync_each")]
     profile: bool,
+    /// Write what happened when into this file, for Perfetto and chrome://tracing: regions, the steps in them, copies
+    #[arg(long, value_name = "TRACE.json", conflicts_with = "sync_each")]
+    trace: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -36,9 +40,9 @@ pub(crate) struct Args {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let guard = Guard::of(&args.output).execution(&args.execution);
+    let guard = Guard::of(args.output.iter().chain(&args.trace)).execution(&args.execution);
     guard.check()?;
-    let need = Need { fill: None, profile: args.profile, digests: Digests::AsAsked };
+    let need = Need { fill: None, profile: args.profile || args.trace.is_some(), digests: Digests::AsAsked };
     let Ready { mut loaded, found, .. } = execution::load(&args.execution, need)?;
     let guard = guard.reads_all(found);
     guard.check()?;
@@ -48,6 +52,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         guard.check()?;
         npz::write(path, &tensors)?;
     }
+    if let Some(path) = &args.trace {
+        guard.check()?;
+        trace::write(path, &loaded.session.spans())?;
+    }
     let top = args.print_top.unwrap_or(0);
     let summaries = tensors.iter().map(|(name, tensor)| Summary::of(name, tensor, top));
     let summaries: Vec<_> = summaries.chain(outputs::empty(&loaded.session)?).collect();
@@ -55,8 +63,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let devices = loaded.session.devices();
     if args.json {
         let seconds = time.as_secs_f64();
+        let sums = profile.as_ref().map(|profile| (profile.operators(), profile.backends()));
         let (regions, copies) = profile.map(|it| (it.regions, it.copies)).unzip();
         let mut answer = json!({ "outputs": summaries, "seconds": seconds, "regions": regions });
+        if let Some((operators, backends)) = sums {
+            (answer["operators"], answer["backends"]) = (json!(operators), json!(backends));
+        }
         if !devices.is_empty() {
             answer["copies"] = json!(copies);
             answer["devices"] = json!(devices);

@@ -5,6 +5,7 @@ mod first_steps;
 mod full_disk;
 mod out_of_memory;
 mod overwriting;
+mod profile;
 mod sequences;
 mod texts;
 mod verify;
