@@ -19,7 +19,7 @@ const MOST_BYTES: usize = 1 << 30;
 /// Most steps of a run, and names of nodes of all of them.
 const MOST_STEPS: usize = 1 << 20;
 
-/// The answer of [`crate::Executable::steps`] with each of its texts in one line. Errors where there are too many, or a time is none.
+/// The answer of [`crate::Executable::steps`] with each of its texts in one line. Errors where there are too many, or a time is negative or not finite.
 pub(super) fn checked_steps(steps: Vec<StepTime>) -> Result<Vec<StepTime>, Error> {
     let nodes = steps.iter().map(|step| step.nodes.len()).sum::<usize>();
     if steps.len().saturating_add(nodes) > MOST_STEPS {
@@ -27,7 +27,7 @@ pub(super) fn checked_steps(steps: Vec<StepTime>) -> Result<Vec<StepTime>, Error
     }
     let is_time = |seconds: f64| (0.0..=1e9).contains(&seconds);
     if let Some(step) = steps.iter().find(|step| !is_time(step.start) || !is_time(step.seconds)) {
-        return Err(Error::new(format!("the time of its step '{}' is no time", one_line(&step.kernel))));
+        return Err(Error::new(format!("the time of its step '{}' is not a time", one_line(&step.kernel))));
     }
     let clean = |step: StepTime| StepTime {
         kernel: one_line(&step.kernel),
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!((steps[0].kernel.as_str(), steps[0].nodes[0].as_str()), ("conv", "a b"));
         for (start, seconds) in [(-1.0, 0.0), (0.0, f64::NAN), (f64::INFINITY, 0.0)] {
             let error = checked_steps(vec![step("conv", start, seconds)]).expect_err("no time");
-            assert_eq!(error.message, "the time of its step 'conv' is no time");
+            assert_eq!(error.message, "the time of its step 'conv' is not a time");
         }
         let error = checked_steps(vec![step("conv", 0.0, 0.0); 1 << 20]).expect_err("too many");
         assert_eq!(error.message, "it tells more than 1048576 steps and nodes");
