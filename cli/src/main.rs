@@ -16,6 +16,7 @@ mod progress;
 mod quickstart;
 mod report;
 mod threads;
+mod trace;
 
 use std::process::ExitCode;
 

@@ -3,6 +3,7 @@
 mod comparisons;
 mod format;
 mod overview;
+mod profile;
 mod results;
 mod table;
 mod terminal;
@@ -19,7 +20,8 @@ pub(crate) use byoc_tools::text::{count, shape, short};
 pub(crate) use comparisons::{checked_regions, comparisons, comparisons_in_short, culprit};
 pub(crate) use format::{duration, seconds, size};
 pub(crate) use overview::{Bytes, Overview, copies};
-pub(crate) use results::{devices, outputs, profile};
+pub(crate) use profile::profile;
+pub(crate) use results::{devices, outputs};
 pub(crate) use table::Table;
 pub(crate) use terminal::{Terminal, Tone, shows_progress, verbose};
 

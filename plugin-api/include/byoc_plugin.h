@@ -60,6 +60,9 @@ extern "C" {
 // The version that `extension` is asked for.
 #define BYOC_STRINGS_VERSION 1
 
+// The version that `extension` is asked for.
+#define BYOC_STEPS_VERSION 1
+
 // Borrowed bytes; texts are UTF-8.
 typedef struct {
   // First byte; may be null when `len` is 0.
@@ -357,6 +360,19 @@ typedef struct {
   int32_t (*lend)(void *executable, byoc_text_table texts, byoc_sink error);
 } byoc_strings_table;
 
+// The functions of a backend that tells what its regions consist of. All are there.
+typedef struct {
+  // Size of this struct in the plugin; it grows at the end only.
+  size_t struct_size;
+  // Has the times of the steps taken in the runs that follow (`on` is 1), or no longer (0). Until the first call they are not
+  // taken, which must cost nothing. `executable` is a handle of `load`.
+  int32_t (*time)(void *executable, uint32_t on, byoc_sink error);
+  // Writes the steps of the last run, as JSON: a list of `{"kernel": "conv", "nodes": ["/conv1"], "start": 0.0, "seconds": 1e-3}` in
+  // the order in which they ran. `kernel` is what the backend calls it, `nodes` are the names of the nodes of the region that it
+  // computes, as far as they are known, and `start` is counted in seconds from the beginning of the run.
+  int32_t (*read)(void *executable, byoc_sink out, byoc_sink error);
+} byoc_steps_table;
+
 /* Makes a symbol visible whatever the compiler's default is. */
 #if defined(_WIN32)
 #define BYOC_EXPORT __declspec(dllexport)
@@ -377,6 +393,10 @@ typedef struct {
 /* What `extension` is asked for, with BYOC_STRINGS_VERSION, of a backend whose description names `string` among its types: it
  * answers a `byoc_strings_table`, by which its executables are lent the table of texts. */
 #define BYOC_STRINGS "byoc.strings"
+
+/* What `extension` is asked for, with BYOC_STEPS_VERSION: a backend that tells what a run of a region consisted of answers a
+ * `byoc_steps_table`. */
+#define BYOC_STEPS "byoc.steps"
 
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \

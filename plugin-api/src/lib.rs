@@ -117,6 +117,7 @@ mod registry;
 mod runtime;
 mod sized_table;
 pub mod small;
+mod steps_table;
 mod strings_table;
 #[cfg(feature = "host")]
 mod table;

@@ -98,6 +98,32 @@ pub trait Executable: Send {
     fn lend(&mut self, _texts: Arc<dyn Texts>) -> Result<(), Error> {
         Err(Error::new(NO_TEXTS))
     }
+
+    /// Takes the time of each step of the runs that follow, for [`Executable::steps`], or no longer does. Until this is called no time
+    /// is taken, which should cost nothing. A backend that does not tell its steps leaves both out.
+    fn time_steps(&mut self, _on: bool) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// What the last run consisted of, in the order in which it ran, where times were taken.
+    fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
+        Ok(Vec::new())
+    }
+}
+
+/// A part of a run of a region, such as a call of a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepTime {
+    /// What the backend calls it, such as the name of a kernel.
+    pub kernel: String,
+    /// The names of the nodes of the region that it computes, as far as they are known.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// When it began, in seconds from the beginning of the run.
+    #[serde(default)]
+    pub start: f64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
 }
 
 /// Gives the memory of outputs whose sizes are known only when they are computed.

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use byoc_plugin_api::{
-    BoundConstants, Environment, Error, Executable, HostRuntime, SizedOutputs, TensorView, TensorViewMut, Texts,
+    BoundConstants, Environment, Error, Executable, HostRuntime, SizedOutputs, StepTime, TensorView, TensorViewMut,
+    Texts,
 };
 
 use crate::Json;
@@ -19,11 +20,13 @@ mod prepare;
 mod shapes;
 mod shared_threads;
 mod sized;
+mod steps;
 
 use bind::Bound;
 use memory::{Buffer, Frame, Inputs, Outputs};
-use prepare::Prepared;
+use prepare::{Prepared, PreparedStep};
 use shapes::Shapes;
+use steps::Clock;
 
 /// A loaded region.
 struct Loaded<'a> {
@@ -35,6 +38,8 @@ struct Loaded<'a> {
     arena: Buffer,
     scratch: Buffer,
     texts: Option<Arc<dyn Texts>>,
+    /// Where the time of steps is taken.
+    clock: Option<Clock>,
 }
 
 impl HostRuntime for Json {
@@ -55,6 +60,7 @@ impl HostRuntime for Json {
             arena: Buffer::default(),
             scratch: Buffer::default(),
             texts: None,
+            clock: None,
         };
         if loaded.shapes.fixed()? {
             loaded.prepare()?;
@@ -82,7 +88,7 @@ impl Executable for Loaded<'_> {
         let Some(prepared) = &self.prepared else { return Err(Error::new("the shapes are not known")) };
         let frame = Frame::new(self.arena.as_mut_bytes(), inputs, outputs, &self.constants);
         prepared.check_edges(&frame)?;
-        for step in &prepared.steps {
+        let mut run = |step: &PreparedStep| {
             let inputs = Inputs::new(&frame, &step.inputs);
             let mut outputs = Outputs::new(&frame, &step.outputs);
             let mut io = memory::Io {
@@ -92,13 +98,38 @@ impl Executable for Loaded<'_> {
                 threads: &self.threads,
                 texts: self.texts.as_deref(),
             };
-            step.call.run(&mut io).map_err(|error| error.at(step.name.clone()))?;
+            step.call.run(&mut io).map_err(|error| error.at(step.name.clone()))
+        };
+        // One question a run and not one a step.
+        match &mut self.clock {
+            None => {
+                prepared.steps.iter().try_for_each(run)?;
+                prepared.copy_outputs(&frame)
+            }
+            Some(clock) => {
+                clock.begin();
+                prepared.steps.iter().try_for_each(|step| clock.time(|| run(step)))?;
+                clock.time(|| prepared.copy_outputs(&frame))
+            }
         }
-        prepared.copy_outputs(&frame)
     }
 
     fn run_sized(&mut self, inputs: &[TensorView<'_>], outputs: &mut dyn SizedOutputs) -> Result<(), Error> {
-        self.compute_sized(inputs, outputs)
+        // It is taken out so that what computes may borrow the rest.
+        let Some(mut clock) = self.clock.take() else { return self.compute_sized(inputs, outputs) };
+        clock.begin();
+        let done = clock.time(|| self.compute_sized(inputs, outputs));
+        self.clock = Some(clock);
+        done
+    }
+
+    fn time_steps(&mut self, on: bool) -> Result<(), Error> {
+        self.clock = on.then(Clock::default);
+        Ok(())
+    }
+
+    fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
+        Ok(self.clock.as_ref().map_or_else(Vec::new, |clock| clock.steps(&self.program)))
     }
 
     fn lend(&mut self, texts: Arc<dyn Texts>) -> Result<(), Error> {

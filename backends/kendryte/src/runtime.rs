@@ -1,6 +1,8 @@
 //! Loads code, which is a kmodel, as an executable that runs in the simulator.
 
-use byoc_plugin_api::{BoundConstants, DType, Environment, Error, Executable, HostRuntime, TensorView, TensorViewMut};
+use byoc_plugin_api::{
+    BoundConstants, DType, Environment, Error, Executable, HostRuntime, StepTime, TensorView, TensorViewMut,
+};
 
 use crate::KendryteBackend;
 use crate::given::SIGN;
@@ -73,6 +75,15 @@ impl Executable for Loaded {
             }
         }
         Ok(())
+    }
+
+    fn time_steps(&mut self, on: bool) -> Result<(), Error> {
+        self.simulator.time_layers(on);
+        Ok(())
+    }
+
+    fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
+        Ok(self.simulator.layer_times())
     }
 }
 

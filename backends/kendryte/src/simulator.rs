@@ -12,7 +12,9 @@ mod pooling;
 mod quantized;
 mod threads;
 
-use byoc_plugin_api::Error;
+use std::time::{Duration, Instant};
+
+use byoc_plugin_api::{Error, StepTime};
 
 use crate::kmodel::check::Severity;
 use crate::kmodel::{Kmodel, Layer, Operation, type_name};
@@ -69,6 +71,8 @@ pub struct Simulator {
     memories: Memories,
     scratch: Scratch,
     pool: Threads,
+    /// Where the times of layers are taken: when each began, from the beginning of the run, and how long it took.
+    times: Option<Vec<(Duration, Duration)>>,
 }
 
 impl Simulator {
@@ -88,7 +92,7 @@ impl Simulator {
         });
         let plans = plans.collect();
         let memories = Memories::new(kmodel.main_memory as usize);
-        Ok(Simulator { kmodel, plans, memories, scratch: Scratch::default(), pool: Threads::new(threads) })
+        Ok(Simulator { kmodel, plans, memories, scratch: Scratch::default(), pool: Threads::new(threads), times: None })
     }
 
     /// The model.
@@ -107,6 +111,8 @@ impl Simulator {
         if input.len() != expected {
             return Err(Error::new(format!("the kmodel takes {expected} bytes, the input has {}", input.len())));
         }
+        let begun = Instant::now();
+        self.times.as_mut().into_iter().for_each(Vec::clear);
         self.memories.clear();
         match self.kmodel.layers.first().map(|layer| &layer.operation) {
             Some(Operation::Conv(conv)) => self.memories.upload(conv::source(&conv.arguments), input)?,
@@ -114,15 +120,36 @@ impl Simulator {
             _ => {}
         }
         for (index, (layer, plan)) in self.kmodel.layers.iter().zip(&self.plans).enumerate() {
+            let start = self.times.is_some().then(Instant::now);
             let result = match plan {
                 Some(plan) => plan.run(layer.flags, &mut self.memories, &mut self.scratch, &self.pool),
                 None => run_layer(layer, &mut self.memories),
             };
+            if let (Some(times), Some(start)) = (&mut self.times, start) {
+                times.push((start.duration_since(begun), start.elapsed()));
+            }
             result.map_err(|error| {
                 Error::new(format!("layer {index} ({}): {error}", type_name(layer.operation.kind())))
             })?;
         }
         Ok(())
+    }
+
+    /// Takes the time of each layer of the runs that follow, or no longer does.
+    pub fn time_layers(&mut self, on: bool) {
+        self.times = on.then(Vec::new);
+    }
+
+    /// The layers of the last run, with what each took on this machine: it says nothing about the chip.
+    pub fn layer_times(&self) -> Vec<StepTime> {
+        let layers = self.kmodel.layers.iter().zip(self.times.iter().flatten());
+        let step = |(layer, (start, time)): (&Layer, &(Duration, Duration))| StepTime {
+            kernel: type_name(layer.operation.kind()).to_owned(),
+            nodes: Vec::new(),
+            start: start.as_secs_f64(),
+            seconds: time.as_secs_f64(),
+        };
+        layers.map(step).collect()
     }
 
     /// The bytes of an output after a run; none where the model has no such output.

@@ -11,6 +11,7 @@ use byoc_core::diagnostic::Result;
 use byoc_tools::bench::{Format, Plan, measure};
 use byoc_tools::fill::Fill;
 use byoc_tools::process_memory::PeakMemory;
+use byoc_tools::trace;
 
 use self::record::Record;
 use self::watch::Watch;
@@ -46,9 +47,14 @@ pub(crate) struct Args {
     /// Write the time of every measured run into this file: .csv or .json
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
-    /// Print the mean time of each region; regions on a device are then queued one by one and not replayed
+    /// Print the mean time of each region, and of the steps in it where its backend tells them, with sums by operator and
+    /// backend; regions on a device are then queued one by one and not replayed
     #[arg(long, conflicts_with = "sync_each")]
     profile: bool,
+    /// Write what happened when in the last run into this file, for Perfetto and chrome://tracing: regions, the steps in them,
+    /// copies. Runs are as with --profile
+    #[arg(long, value_name = "TRACE.json", conflicts_with = "sync_each")]
+    trace: Option<PathBuf>,
     /// Leave inputs on the devices that read them and outputs on those that compute them, and measure runs without those
     /// copies
     #[arg(long)]
@@ -63,10 +69,11 @@ pub(crate) struct Args {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let guard = Guard::of(&args.samples).execution(&args.execution);
+    let guard = Guard::of(args.samples.iter().chain(&args.trace)).execution(&args.execution);
     guard.check()?;
     let streams = usize::from(args.streams);
-    let need = Need { fill: Some(Fill::Random), profile: args.profile, digests: Digests::AsAsked, streams };
+    let timed = args.profile || args.trace.is_some();
+    let need = Need { fill: Some(Fill::Random), profile: timed, digests: Digests::AsAsked, streams };
     let Ready { loaded, beside, load_time, found, threads } = execution::load(&args.execution, need)?;
     let guard = guard.reads_all(found);
     guard.check()?;
@@ -75,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         warmup: args.warmup,
         repeat: args.repeat,
         duration: args.duration,
-        profile: args.profile,
+        profile: timed,
         resident: args.resident,
     };
     let mut sessions = vec![loaded];
@@ -84,6 +91,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let (Some(path), Some(format)) = (&args.samples, format) {
         guard.check()?;
         format.write(path, &measured.samples)?;
+    }
+    if let Some(path) = &args.trace {
+        guard.check()?;
+        trace::write(path, &measured.profile.spans)?;
     }
     let arena: usize = sessions.iter().map(|loaded| loaded.session.arena_bytes()).sum();
     let record = Record {

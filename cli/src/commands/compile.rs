@@ -10,6 +10,7 @@ use byoc_core::artifact::Artifact;
 use byoc_core::compile::{Policy, Request, Stage, compile, compile_unnamed, compile_until};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_tools::dataset::Files;
+use byoc_tools::trace;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
@@ -19,6 +20,7 @@ use crate::file_kind;
 use crate::guard::Guard;
 use crate::progress::{Progress, dump_files};
 use crate::report::{self, Overview};
+use crate::trace::Traced;
 
 #[derive(Serialize)]
 struct Report {
@@ -121,6 +123,9 @@ struct Debugging {
     /// Write the text form of every stage into this folder
     #[arg(long, value_name = "DIR")]
     dump_ir: Option<PathBuf>,
+    /// Write when each stage ran, and the steps in it, into this file, for Perfetto and chrome://tracing
+    #[arg(long, value_name = "TRACE.json", conflicts_with = "stop_after")]
+    trace: Option<PathBuf>,
 }
 
 fn stages() -> impl TypedValueParser<Value = Stage> {
@@ -142,9 +147,10 @@ fn work(args: &Args) -> Result<ExitCode> {
         (None, None) => Some(default_output::of(&args.models)?),
         (output, _) => output.clone(),
     };
-    let outputs = output.iter().chain(&dumps);
+    let outputs = output.iter().chain(&dumps).chain(&args.debug.trace);
     Guard::of(outputs).models(&args.models).plugins(&args.plugins).dataset(args.data.dataset.as_deref()).check()?;
-    let request = Request { also_written: dumps, ..request(args)? };
+    let also_written = dumps.into_iter().chain(args.debug.trace.clone()).collect();
+    let request = Request { also_written, ..request(args)? };
     let output = match (stop, output.as_deref()) {
         (None, Some(output)) => output,
         (stop, _) => {
@@ -153,9 +159,14 @@ fn work(args: &Args) -> Result<ExitCode> {
         }
     };
     let mut progress = Progress::new(args.debug.dump_ir.clone());
-    let done = compile(&request, output, &mut progress);
+    let mut traced = Traced::new(&mut progress);
+    let done = compile(&request, output, &mut traced);
+    let spans = traced.spans();
     progress.check()?;
     done?;
+    if let Some(path) = &args.debug.trace {
+        trace::write(path, &spans)?;
+    }
     drop(progress);
     if args.output.is_none() {
         report::note(&format!("written to '{}'; --output names another file", output.display()));

@@ -8,6 +8,7 @@ use byoc_core::overwrite::Input;
 use byoc_tools::labels::Labels;
 use byoc_tools::npz;
 use byoc_tools::outputs::{self, Summary};
+use byoc_tools::trace;
 use serde_json::json;
 
 use crate::args::Execution;
@@ -28,9 +29,12 @@ pub(crate) struct Args {
     /// Labels of classes, one a line, for --print-top
     #[arg(long, value_name = "FILE", requires = "print_top")]
     labels: Option<PathBuf>,
-    /// Print the time of each region
+    /// Print the time of each region, and of the steps in it where its backend tells them, with sums by operator and backend
     #[arg(long, conflicts_with = "sync_each")]
     profile: bool,
+    /// Write what happened when into this file, for Perfetto and chrome://tracing: regions, the steps in them, copies
+    #[arg(long, value_name = "TRACE.json", conflicts_with = "sync_each")]
+    trace: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -42,10 +46,11 @@ pub(crate) struct Args {
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let labels = args.labels.iter().map(|path| Input::new("labels", path));
-    let guard = Guard::of(&args.output).execution(&args.execution).reads_all(labels);
+    let guard = Guard::of(args.output.iter().chain(&args.trace)).execution(&args.execution).reads_all(labels);
     guard.check()?;
     let labels = args.labels.as_deref().map(Labels::read).transpose()?;
-    let need = Need { fill: None, profile: args.profile, digests: Digests::AsAsked, streams: 1 };
+    let need =
+        Need { fill: None, profile: args.profile || args.trace.is_some(), digests: Digests::AsAsked, streams: 1 };
     let Ready { mut loaded, found, .. } = execution::load(&args.execution, need)?;
     let guard = guard.reads_all(found);
     guard.check()?;
@@ -61,12 +66,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         guard.check()?;
         npz::write(path, &tensors)?;
     }
+    if let Some(path) = &args.trace {
+        guard.check()?;
+        trace::write(path, &loaded.session.spans())?;
+    }
     let profile = args.profile.then(|| loaded.profile());
     let devices = loaded.session.devices();
     if args.json {
         let seconds = time.as_secs_f64();
+        let sums = profile.as_ref().map(|profile| (profile.operators(), profile.backends()));
         let (regions, copies) = profile.map(|it| (it.regions, it.copies)).unzip();
         let mut answer = json!({ "outputs": summaries, "seconds": seconds, "regions": regions });
+        if let Some((operators, backends)) = sums {
+            (answer["operators"], answer["backends"]) = (json!(operators), json!(backends));
+        }
         if !devices.is_empty() {
             answer["copies"] = json!(copies);
             answer["devices"] = json!(devices);

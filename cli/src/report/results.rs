@@ -1,12 +1,9 @@
-//! Results of runs as tables: outputs and times.
-
-use std::time::Duration;
+//! Results of runs as tables: outputs and devices.
 
 use byoc_core::runtime::DeviceUse;
-use byoc_tools::execution::Profile;
 use byoc_tools::outputs::Summary;
 
-use super::{Table, count, duration, shape, short, size};
+use super::{Table, count, shape, short, size};
 
 /// The summaries as a table, with a table of the largest elements below where they are wanted.
 pub(crate) fn outputs(summaries: &[Summary]) -> String {
@@ -42,31 +39,6 @@ pub(crate) fn outputs(summaries: &[Summary]) -> String {
     text
 }
 
-/// The times as a table: regions in their order, then what was copied between memories.
-pub(crate) fn profile(profile: &Profile) -> String {
-    let times = profile.regions.iter().map(|region| region.time);
-    let total: Duration = times.chain(profile.copies.iter().map(|copy| copy.time)).sum();
-    let cells = |time: Duration| {
-        let share = if total.is_zero() { 0.0 } else { 100.0 * time.as_secs_f64() / total.as_secs_f64() };
-        [duration(time), format!("{share:.1}%")]
-    };
-    let mut table = Table::new(&["region", "backend", ">time", ">share"]);
-    for region in &profile.regions {
-        let [duration, share] = cells(region.time);
-        table.row([&region.symbol, &region.backend, &duration, &share]);
-    }
-    let mut text = table.text();
-    if !profile.copies.is_empty() {
-        let mut table = Table::new(&["copy of", "from", "to", ">size", ">time", ">share"]);
-        for copy in &profile.copies {
-            let [duration, share] = cells(copy.time);
-            table.row([&copy.value, &copy.from, &copy.to, &size(copy.bytes), &duration, &share]);
-        }
-        text += &format!("\n{}", table.text());
-    }
-    text
-}
-
 /// An entry's use of devices, a line each.
 pub(crate) fn devices(devices: &[DeviceUse]) -> String {
     let line = |it: &DeviceUse| {
@@ -84,7 +56,6 @@ pub(crate) fn devices(devices: &[DeviceUse]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use byoc_core::runtime::{CopyTime, RegionTime};
     use byoc_plugin_api::DType;
     use byoc_tools::tensor::Tensor;
 
@@ -104,29 +75,6 @@ mod tests {
                         largest of y  value\n\
                         [1]             2.5\n";
         assert_eq!(outputs(&[Summary::of("y", &found, 1)]), expected);
-    }
-
-    #[test]
-    fn the_profile_shows_shares() {
-        let region = |(symbol, millis): (&str, u64)| RegionTime {
-            symbol: symbol.into(),
-            backend: "gpu".into(),
-            time: Duration::from_millis(millis),
-        };
-        let (value, from, to) = ("x".into(), "host".into(), "cuda:0".into());
-        let both = Profile {
-            regions: [("r0", 2), ("r1", 4)].map(region).into(),
-            copies: vec![CopyTime { value, from, to, bytes: 2000, time: Duration::from_millis(2) }],
-        };
-        let expected = "region  backend     time  share\n\
-                        r0      gpu      2.00 ms  25.0%\n\
-                        r1      gpu      4.00 ms  50.0%\n\
-                        \n\
-                        copy of  from  to         size     time  share\n\
-                        x        host  cuda:0  2.0 KiB  2.00 ms  25.0%\n";
-        assert_eq!(profile(&both), expected);
-        let on_host = Profile { regions: vec![region(("r0", 0))], copies: Vec::new() };
-        assert_eq!(profile(&on_host), "region  backend     time  share\nr0      gpu      0.00 µs   0.0%\n");
     }
 
     #[test]

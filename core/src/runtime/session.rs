@@ -17,6 +17,7 @@ mod sized;
 mod state;
 mod tables;
 mod trial;
+mod watch;
 mod work;
 
 use std::collections::HashMap;
@@ -33,7 +34,7 @@ use crate::artifact::Artifact;
 use crate::artifact::manifest::Entry;
 use crate::diagnostic::{Code, Diagnostic, Result};
 pub use given_lists::{ListView, MadeList};
-pub use introspect::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime};
+pub use introspect::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime, Span, SpanKind, StepTime};
 use later::Later;
 pub use load::{LoadOptions, Queueing};
 pub use single_call::SingleCalls;
@@ -82,6 +83,8 @@ struct LoadedCall {
     backend: String,
     region: LoadedRegion,
     time: Duration,
+    /// Where times are taken.
+    watch: Option<watch::Watch>,
 }
 
 /// A region where it runs.

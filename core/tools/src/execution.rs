@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
-use byoc_core::runtime::{CopyTime, PortInfo, RegionTime, Session};
+use byoc_core::runtime::{PortInfo, Session};
 use byoc_plugin_api::TensorView;
-use serde::Serialize;
 
 use crate::inputs::{self, Inputs, OpenSizes};
 use crate::lists::{Given, Handles};
+pub use crate::profile::Profile;
 
 /// A loaded entry with its inputs.
 pub struct Loaded {
@@ -18,16 +18,6 @@ pub struct Loaded {
     inputs: Vec<Given>,
     /// What the session has given for those that are not tensors of numbers.
     handles: Vec<Handles>,
-}
-
-/// Where the time of runs went.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Profile {
-    /// Regions, in their order.
-    pub regions: Vec<RegionTime>,
-    /// What was copied between memories.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub copies: Vec<CopyTime>,
 }
 
 impl Loaded {
@@ -97,54 +87,11 @@ impl Loaded {
 
     /// Where the time of the last run went.
     pub fn profile(&self) -> Profile {
-        Profile { regions: self.session.times(), copies: self.session.copies() }
+        Profile { regions: self.session.times(), copies: self.session.copies(), spans: self.session.spans() }
     }
 }
 
 /// The values as a run takes them.
 fn views<'a>(inputs: impl Iterator<Item = &'a Given>, handles: &'a [Handles]) -> Result<Vec<TensorView<'a>>> {
     inputs.zip(handles).map(|(given, handles)| given.view(handles)).collect()
-}
-
-impl Profile {
-    /// Adds the times of another run.
-    pub fn add(&mut self, run: Profile) {
-        if self.regions.is_empty() {
-            *self = run;
-            return;
-        }
-        self.regions.iter_mut().zip(run.regions).for_each(|(sum, time)| sum.time += time.time);
-        self.copies.iter_mut().zip(run.copies).for_each(|(sum, time)| sum.time += time.time);
-    }
-
-    /// The sums over `runs` runs as means.
-    pub fn means(mut self, runs: usize) -> Profile {
-        let times = self.regions.iter_mut().map(|region| &mut region.time);
-        let runs = u32::try_from(runs.max(1)).unwrap_or(u32::MAX);
-        times.chain(self.copies.iter_mut().map(|copy| &mut copy.time)).for_each(|sum| *sum /= runs);
-        self
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn profiles_of_runs_become_their_means() {
-        let profile = |region, copied| Profile {
-            regions: vec![RegionTime { symbol: "r0".into(), backend: "gpu".into(), time: Duration::from_secs(region) }],
-            copies: vec![CopyTime {
-                value: "x".into(),
-                from: "host".into(),
-                to: "cuda:0".into(),
-                bytes: 2000,
-                time: Duration::from_secs(copied),
-            }],
-        };
-        let mut sums = Profile::default();
-        sums.add(profile(1, 2));
-        sums.add(profile(3, 4));
-        assert_eq!(sums.means(2), profile(2, 3));
-    }
 }

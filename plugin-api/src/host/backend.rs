@@ -16,7 +16,7 @@ use super::answer::{MOST, failure, json, one_line, parsed, too_long};
 use super::code_file::checked_file;
 use super::device::PluginDeviceExecutable;
 use super::domain::PluginDomain;
-use super::lists::{checked_candidates, checked_tools, few_candidates};
+use super::lists::{checked_candidates, checked_steps, checked_tools, few_candidates};
 use super::wire::Wire;
 use crate::abi;
 use crate::backend::{Backend, Candidate, CodeFile, Description, FileFormat, Tool};
@@ -30,7 +30,7 @@ use crate::options::{OptionSpec, Options};
 use crate::panics::{Guard, guarded};
 use crate::pattern::Pattern;
 use crate::region::Region;
-use crate::runtime::{DeviceRuntime, Environment, Executable, HostRuntime, Runtime, SizedOutputs};
+use crate::runtime::{DeviceRuntime, Environment, Executable, HostRuntime, Runtime, SizedOutputs, StepTime};
 use crate::tensor::{TensorView, TensorViewMut};
 use crate::texts::Texts;
 
@@ -394,5 +394,13 @@ impl Executable for LinkedExecutable<'_> {
 
     fn lend(&mut self, texts: Arc<dyn Texts>) -> Result<(), Error> {
         self.0.call(|executable| executable.lend(texts))
+    }
+
+    fn time_steps(&mut self, on: bool) -> Result<(), Error> {
+        self.0.call(|executable| executable.time_steps(on))
+    }
+
+    fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
+        checked_steps(self.0.call(|executable| executable.steps())?)
     }
 }

@@ -3,22 +3,31 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::answer::{collect, failure};
+use super::answer::{answer, collect, failure};
+use super::lists::checked_steps;
 use super::texts::LentTexts;
 use crate::abi::{self, TensorList};
 use crate::dlpack::DLTensor;
 use crate::error::Error;
-use crate::runtime::{Executable, NO_TEXTS, NOT_SIZED, SizedOutputs};
+use crate::runtime::{Executable, NO_TEXTS, NOT_SIZED, SizedOutputs, StepTime};
 use crate::sized_table::{OutputAllocator, SizedTable};
+use crate::steps_table::StepsTable;
 use crate::strings_table::StringsTable;
 use crate::table::PluginTable;
 use crate::tensor::{TensorView, TensorViewMut};
 use crate::texts::Texts;
 
+/// The tables of what few backends can do, where the plugin has them.
+#[derive(Clone, Copy)]
+pub(super) struct Abilities {
+    pub(super) sized: Option<SizedTable>,
+    pub(super) strings: Option<StringsTable>,
+    pub(super) steps: Option<StepsTable>,
+}
+
 pub(super) struct PluginExecutable {
     table: PluginTable,
-    sized: Option<SizedTable>,
-    strings: Option<StringsTable>,
+    abilities: Abilities,
     /// What the plugin was lent. It stays in its place until the executable is freed.
     texts: Option<Arc<LentTexts>>,
     handle: *mut c_void,
@@ -32,12 +41,8 @@ unsafe impl Send for PluginExecutable {}
 
 impl PluginExecutable {
     /// The executable behind a handle that `load` of the same plugin gave.
-    pub(super) fn new(
-        table: PluginTable,
-        (sized, strings): (Option<SizedTable>, Option<StringsTable>),
-        handle: *mut c_void,
-    ) -> Self {
-        PluginExecutable { table, sized, strings, texts: None, handle, inputs: Vec::new(), outputs: Vec::new() }
+    pub(super) fn new(table: PluginTable, abilities: Abilities, handle: *mut c_void) -> Self {
+        PluginExecutable { table, abilities, texts: None, handle, inputs: Vec::new(), outputs: Vec::new() }
     }
 
     /// What a run that has ended like that gives, unless the table of texts knows better why it failed.
@@ -64,7 +69,7 @@ impl Executable for PluginExecutable {
     }
 
     fn run_sized(&mut self, inputs: &[TensorView<'_>], outputs: &mut dyn SizedOutputs) -> Result<(), Error> {
-        let Some(table) = self.sized else { return Err(Error::new(NOT_SIZED)) };
+        let Some(table) = self.abilities.sized else { return Err(Error::new(NOT_SIZED)) };
         self.inputs.clear();
         self.inputs.extend(inputs.iter().map(TensorView::to_dlpack));
         let inputs = TensorList { data: self.inputs.as_ptr(), len: self.inputs.len() };
@@ -78,10 +83,21 @@ impl Executable for PluginExecutable {
     }
 
     fn lend(&mut self, texts: Arc<dyn Texts>) -> Result<(), Error> {
-        let Some(table) = self.strings else { return Err(Error::new(NO_TEXTS)) };
+        let Some(table) = self.abilities.strings else { return Err(Error::new(NO_TEXTS)) };
         let lent = self.texts.insert(Arc::new(LentTexts::new(texts))).table();
         let (status, _, error) = collect(|_, error| (table.lend)(self.handle, lent, error));
         if status == abi::OK { Ok(()) } else { Err(failure(status, &error)) }
+    }
+
+    fn time_steps(&mut self, on: bool) -> Result<(), Error> {
+        let Some(table) = self.abilities.steps else { return Ok(()) };
+        let (status, _, error) = collect(|_, error| (table.time)(self.handle, u32::from(on), error));
+        if status == abi::OK { Ok(()) } else { Err(failure(status, &error)) }
+    }
+
+    fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
+        let Some(table) = self.abilities.steps else { return Ok(Vec::new()) };
+        checked_steps(answer(|out, error| (table.read)(self.handle, out, error))?)
     }
 }
 

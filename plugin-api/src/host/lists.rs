@@ -1,10 +1,11 @@
-//! The lists that backends answer with, judged: what they use on this machine, and other code for a region.
+//! The lists that backends answer with, judged: what they use on this machine, other code for a region, and the steps of a run.
 
 use std::collections::HashSet;
 
 use super::answer::one_line;
 use crate::backend::{Candidate, Tool};
 use crate::error::Error;
+use crate::runtime::StepTime;
 
 /// Most tools of a backend.
 const MOST_TOOLS: usize = 256;
@@ -14,6 +15,27 @@ const MOST_CANDIDATES: usize = 256;
 
 /// Most bytes of all candidates for a region, names included.
 const MOST_BYTES: usize = 1 << 30;
+
+/// Most steps of a run, and names of nodes of all of them.
+const MOST_STEPS: usize = 1 << 20;
+
+/// The answer of [`crate::Executable::steps`] with each of its texts in one line. Errors where there are too many, or a time is negative or not finite.
+pub(super) fn checked_steps(steps: Vec<StepTime>) -> Result<Vec<StepTime>, Error> {
+    let nodes = steps.iter().map(|step| step.nodes.len()).sum::<usize>();
+    if steps.len().saturating_add(nodes) > MOST_STEPS {
+        return Err(Error::new(format!("it tells more than {MOST_STEPS} steps and nodes")));
+    }
+    let is_time = |seconds: f64| (0.0..=1e9).contains(&seconds);
+    if let Some(step) = steps.iter().find(|step| !is_time(step.start) || !is_time(step.seconds)) {
+        return Err(Error::new(format!("the time of its step '{}' is not a time", one_line(&step.kernel))));
+    }
+    let clean = |step: StepTime| StepTime {
+        kernel: one_line(&step.kernel),
+        nodes: step.nodes.iter().map(|node| one_line(node)).collect(),
+        ..step
+    };
+    Ok(steps.into_iter().map(clean).collect())
+}
 
 /// Errors where a region has more candidates than anybody tries, or they have more bytes than memory should hold.
 pub(super) fn few_candidates(candidates: usize, bytes: usize) -> Result<(), Error> {
@@ -96,6 +118,24 @@ mod tests {
         let candidates = checked_candidates(vec![candidate("64x64\n", b"code")], b"code").expect("sound");
         assert_eq!(candidates, [candidate("64x64", b"code")]);
         assert_eq!(checked_candidates(Vec::new(), b"code"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn steps_have_times_and_texts_of_one_line() {
+        let step = |kernel: &str, start, seconds| StepTime {
+            kernel: kernel.into(),
+            nodes: vec!["a\nb".into()],
+            start,
+            seconds,
+        };
+        let steps = checked_steps(vec![step("conv\n", 0.0, 1.0)]).expect("sound");
+        assert_eq!((steps[0].kernel.as_str(), steps[0].nodes[0].as_str()), ("conv", "a b"));
+        for (start, seconds) in [(-1.0, 0.0), (0.0, f64::NAN), (f64::INFINITY, 0.0)] {
+            let error = checked_steps(vec![step("conv", start, seconds)]).expect_err("no time");
+            assert_eq!(error.message, "the time of its step 'conv' is not a time");
+        }
+        let error = checked_steps(vec![step("conv", 0.0, 0.0); 1 << 20]).expect_err("too many");
+        assert_eq!(error.message, "it tells more than 1048576 steps and nodes");
     }
 
     #[test]

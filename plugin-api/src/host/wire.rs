@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use super::answer::{collect, failure};
 use super::device::PluginDeviceExecutable;
 use super::domain::PluginDomain;
-use super::executable::PluginExecutable;
+use super::executable::{Abilities, PluginExecutable};
 use crate::abi::{self, ConstantList, ConstantView, Output, Slice, SliceList};
 use crate::call::{Answer, Call, Part};
 use crate::constants::{BoundConstant, BoundConstants, Constants};
@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::runtime::Executable;
 use crate::sized_table::{SIZED_ID, SIZED_VERSION, SizedTable};
+use crate::steps_table::{STEPS_ID, STEPS_VERSION, StepsTable};
 use crate::strings_table::{STRINGS_ID, STRINGS_VERSION, StringsTable};
 use crate::table::PluginTable;
 
@@ -144,7 +145,9 @@ impl Library {
                 let sized: Option<SizedTable> = unsafe { self.extension(backend, SIZED_ID, SIZED_VERSION) };
                 // SAFETY: as above.
                 let strings: Option<StringsTable> = unsafe { self.extension(backend, STRINGS_ID, STRINGS_VERSION) };
-                Ok(Box::new(PluginExecutable::new(self.table, (sized, strings), handle)))
+                // SAFETY: as above.
+                let steps: Option<StepsTable> = unsafe { self.extension(backend, STEPS_ID, STEPS_VERSION) };
+                Ok(Box::new(PluginExecutable::new(self.table, Abilities { sized, strings, steps }, handle)))
             }
             (abi::OK, true) => Err(Error::new("the plugin loaded the region and gave no handle")),
             (status, _) => Err(failure(status, &error)),

@@ -10,6 +10,7 @@ mod mistakes;
 mod out_of_memory;
 mod overwriting;
 mod pictures;
+mod profile;
 mod sequences;
 mod terminal;
 mod texts;

@@ -13,9 +13,6 @@ use serde_json::{Value, json};
 use super::Args;
 use crate::threads;
 
-/// The version of the form of the report.
-const SCHEMA: u32 = 1;
-
 /// A measurement.
 pub(super) struct Record<'a> {
     pub(super) args: &'a Args,
@@ -46,7 +43,6 @@ impl Record<'_> {
         let pairs =
             |pairs: &[(String, String)]| pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>();
         let mut answer = json!({
-            "schema": SCHEMA,
             "byoc": env!("CARGO_PKG_VERSION"),
             "file": execution.file.display().to_string(),
             "file_blake3": file::digest(&execution.file)?,
@@ -81,6 +77,10 @@ impl Record<'_> {
             "memory": self.memory,
             "regions": regions,
         });
+        if args.profile {
+            answer["operators"] = json!(measured.profile.operators());
+            answer["backends"] = json!(measured.profile.backends());
+        }
         if !self.devices.is_empty() {
             answer["copies"] = json!(copies);
             answer["devices"] = json!(self.devices);

@@ -1,6 +1,6 @@
 //! Introspection of a session: ports, times, copies, memory of devices.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use byoc_plugin_api::{DType, Dim};
 use serde::{Serialize, Serializer};
@@ -45,6 +45,54 @@ pub struct RegionTime {
     /// Wall time on the host. On a device, its own time where that is taken ([`Queueing::Timed`]), else 0.
     #[serde(rename = "seconds", serialize_with = "seconds")]
     pub time: Duration,
+    /// What it consisted of, where times were taken ([`Queueing::Timed`]) and its backend tells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepTime>,
+}
+
+/// A part of a region, such as a call of a kernel; the sum where the region has run more than once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StepTime {
+    /// What its backend calls it.
+    pub kernel: String,
+    /// The operator of the first of its nodes; the same as `kernel` where none is known.
+    pub operator: String,
+    /// The names of the nodes that it computes, as far as they are known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// Wall time.
+    #[serde(rename = "seconds", serialize_with = "seconds")]
+    pub time: Duration,
+}
+
+/// Something that happened, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Where: `host`, or a device.
+    pub place: String,
+    /// What kind of thing it is.
+    pub kind: SpanKind,
+    /// What it is called.
+    pub name: String,
+    /// What else is known of it.
+    pub details: Vec<(&'static str, String)>,
+    /// When it began.
+    pub start: Instant,
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// Kinds of things that take time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// A stage of a compile.
+    Stage,
+    /// A region.
+    Region,
+    /// A part of a region.
+    Step,
+    /// A copy between memories.
+    Copy,
 }
 
 /// A value that was copied from one memory to another in the last run.
@@ -137,13 +185,13 @@ impl Session {
 
     /// What is added up over a run is none: times, and iterations.
     pub(super) fn forget_last_run(&mut self) {
-        self.calls.iter_mut().for_each(|call| call.time = Duration::ZERO);
+        self.calls.iter_mut().for_each(LoadedCall::forget);
         let Some(later) = &mut self.later else { return };
         later.iterations.reset();
         later.stages.iter_mut().for_each(|stage| stage.session.forget_last_run());
         for sized in &mut later.sized {
             match &mut sized.what {
-                What::Region(call) => call.time = Duration::ZERO,
+                What::Region(call) => call.forget(),
                 What::Control(control) => control.bodies.iter_mut().for_each(Session::forget_last_run),
                 What::List(_) => {}
             }
@@ -156,6 +204,7 @@ impl Session {
             symbol: call.symbol.clone(),
             backend: call.backend.clone(),
             time: call.time,
+            steps: call.steps(),
         };
         let own = self.calls.iter().map(time);
         let later = self.later.iter().flat_map(|later| later.sized.iter().zip(&later.stages));
@@ -182,6 +231,34 @@ impl Session {
         };
         let own = self.steps.crossings().enumerate().map(copy);
         own.chain(self.stages().flat_map(Session::copies)).collect()
+    }
+
+    /// What happened in the last run, where times were taken ([`Queueing::Timed`]): regions with their steps, and copies. Of a region in
+    /// a body the first 4,096 executions are there.
+    pub fn spans(&self) -> Vec<Span> {
+        let memory = |memory: usize| match memory {
+            HOST => "host".to_owned(),
+            device => self.devices[device - 1].name().to_string(),
+        };
+        let calls = self.calls.iter().zip(&self.memories).flat_map(|(call, &at)| call.spans(&memory(at)));
+        let copy = |(index, crossing): (usize, &Crossing)| {
+            let state = self.state.as_ref()?;
+            let (from, to) = (memory(crossing.from), memory(crossing.to));
+            Some(Span {
+                place: memory(crossing.from.max(crossing.to)),
+                kind: SpanKind::Copy,
+                name: self.names[crossing.value].clone(),
+                details: vec![("from", from), ("to", to)],
+                start: state.copy_starts[index]?,
+                time: state.copy_times[index],
+            })
+        };
+        let copies = self.steps.crossings().enumerate().filter_map(copy);
+        let sized = self.later.iter().flat_map(|later| &later.sized).flat_map(|sized| match &sized.what {
+            What::Region(call) => call.spans("host"),
+            What::Control(_) | What::List(_) => Vec::new(),
+        });
+        calls.chain(copies).chain(sized).chain(self.stages().flat_map(Session::spans)).collect()
     }
 
     /// Bytes of the host's memory that values take between regions; 0 before the first run.

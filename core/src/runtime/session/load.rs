@@ -64,7 +64,7 @@ impl LoadedCall {
     pub(super) fn new(region: &Region, loaded: LoadedRegion) -> LoadedCall {
         let title = format!("region {}", region.symbol);
         let (symbol, backend) = (region.symbol.clone(), region.backend.clone());
-        LoadedCall { symbol, title, backend, region: loaded, time: Duration::ZERO }
+        LoadedCall { symbol, title, backend, region: loaded, time: Duration::ZERO, watch: None }
     }
 }
 
@@ -234,7 +234,7 @@ impl Loading<'_> {
                     LoadedRegion::Device(loader.device(region, code, &devices[at], &session.residents[at])?)
                 }
             };
-            session.calls.push(LoadedCall::new(region, loaded));
+            session.calls.push(LoadedCall::new(region, loaded).watched(&region.nodes, options.queueing)?);
         }
         Ok(session)
     }
@@ -293,6 +293,7 @@ impl Loading<'_> {
         }
         let bound = self.loader().host(region, &self.common.tables.texts)?;
         let loaded = LoadedCall::new(region, LoadedRegion::Host(bound));
+        let loaded = loaded.watched(&region.nodes, self.common.options.queueing)?;
         let outputs = entry.calls[call].outputs.iter().zip(&region.outputs);
         let outputs = outputs.map(|(&value, info)| Some((info.name.clone(), entry.values[value].clone()))).collect();
         Ok(SizedCall::new(What::Region(loaded), feeds, outputs))

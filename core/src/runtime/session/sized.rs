@@ -72,11 +72,16 @@ fn run_region(call: &mut LoadedCall, inputs: &[TensorView<'_>], mut filling: Fil
     let start = Instant::now();
     let LoadedRegion::Host(bound) = &mut call.region else { return Ok(()) };
     let done = bound.executable().run_sized(inputs, &mut filling);
-    call.time += start.elapsed();
+    let time = start.elapsed();
+    call.time += time;
     // Whatever the backend made of it.
     let done = filling.failed.map_or(done, Err);
     let done = done.and_then(|()| match filling.outputs.iter().flatten().find(|output| !output.given) {
         Some(output) => Err(Error::new(format!("it did not give '{}'", output.name))),
+        None => Ok(()),
+    });
+    let done = done.and_then(|()| match &mut call.watch {
+        Some(watch) => watch.ran(start, time, bound.executable()),
         None => Ok(()),
     });
     done.map_err(|error| run_failed(call, error))

@@ -1,7 +1,7 @@
 //! State of a session for one set of input shapes: memory on the host and on devices, and the steps.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use byoc_plugin_api::{DType, DeviceTensor, TensorView, TensorViewMut};
 use bytes::Bytes;
@@ -31,6 +31,10 @@ pub(super) struct State {
     pub(super) filled: Filled,
     /// How long each copy took.
     pub(super) copy_times: Vec<Duration>,
+    /// When each copy began, where times are taken.
+    pub(super) copy_starts: Vec<Option<Instant>>,
+    /// For each memory the number of what was queued there first in a run, and when, where times are taken.
+    pub(super) origins: Vec<Option<(usize, Instant)>>,
     host: HostArena,
     devices: Vec<DeviceMemory>,
     /// Row-major copies of inputs that come with other strides, by input port.
@@ -123,6 +127,8 @@ impl StateBuilder<'_> {
             has_run: false,
             filled: Filled::default(),
             copy_times: vec![Duration::ZERO; self.steps.crossings().count()],
+            copy_starts: vec![None; self.steps.crossings().count()],
+            origins: vec![None; self.devices.len() + 1],
             host,
             devices,
             staging: inputs.iter().map(|_| None).collect(),

@@ -134,6 +134,7 @@ impl Worker<'_> {
     /// Does the work, and waits for it: when this returns, no device accesses the caller's memory.
     pub(super) fn work(&mut self, inputs: &[TensorView<'_>], run: Run) -> Result<()> {
         self.state.filled = Filled::default();
+        self.state.origins.fill(None);
         let done = self.queue(inputs, run);
         // All of them, also after an error: none may access the caller's memory afterwards.
         let mut waited = Ok(());
@@ -214,7 +215,12 @@ impl Worker<'_> {
         let result = bound.executable().run(&self.state.inputs, &mut self.state.outputs);
         self.state.inputs.clear();
         self.state.outputs.clear();
-        loaded.time += start.elapsed();
+        let time = start.elapsed();
+        loaded.time += time;
+        let result = result.and_then(|()| match &mut loaded.watch {
+            Some(watch) => watch.ran(start, time, bound.executable()),
+            None => Ok(()),
+        });
         result.map_err(|error| run_failed(loaded, error))
     }
 
@@ -230,6 +236,9 @@ impl Worker<'_> {
         let there = self.state.on_device(value, memory);
         let mut domain = device.domain();
         let timed = self.queueing == Queueing::Timed;
+        if timed {
+            self.state.origins[memory].get_or_insert((self.calls.len() + index, Instant::now()));
+        }
         // SAFETY: the value has a place of its size in both memories. What the host reads or writes stays as it is until
         // the queue is waited for: places in the arena are planned so, constants stay, and the caller's inputs stay until
         // the run returns, which waits.
@@ -269,7 +278,11 @@ impl Worker<'_> {
             };
             return self.device(index);
         }
+        let (memory, queueing) = (queued.memory, self.queueing);
         for &call in &queued.calls {
+            if queueing == Queueing::Timed {
+                self.state.origins[memory].get_or_insert((call, Instant::now()));
+            }
             let loaded = &mut self.calls[call];
             let LoadedRegion::Device(bound) = &mut loaded.region else { continue };
             let timed = (self.queueing == Queueing::Timed).then_some(call);
@@ -298,18 +311,39 @@ impl Worker<'_> {
     /// Reads the marks that the run left on the devices.
     fn read_times(&mut self, run: Run) -> Result<()> {
         for (call, &memory) in self.memories.iter().enumerate().filter(|(_, memory)| **memory != HOST) {
-            self.calls[call].time += elapsed(&self.devices[memory - 1], call)?;
+            let time = elapsed(&self.devices[memory - 1], call)?;
+            let start = self.began(memory, call)?;
+            self.calls[call].time += time;
+            if let (Some(watch), Some(start)) = (&mut self.calls[call].watch, start) {
+                watch.ran_on_device(start, time);
+            }
         }
         let (total, inputs, outputs) = (self.state.copy_times.len(), self.steps.inputs.len(), self.steps.outputs.len());
         for (index, crossing) in self.steps.crossings().enumerate() {
             let skipped = run == Run::Resident && (index < inputs || index >= total - outputs);
             let empty = self.state.bytes(self.entry, crossing.value) == 0;
-            self.state.copy_times[index] = match skipped || empty {
-                true => Duration::ZERO,
-                false => elapsed(&self.devices[crossing.from.max(crossing.to) - 1], self.calls.len() + index)?,
+            let memory = crossing.from.max(crossing.to);
+            (self.state.copy_times[index], self.state.copy_starts[index]) = match skipped || empty {
+                true => (Duration::ZERO, None),
+                false => {
+                    let number = self.calls.len() + index;
+                    (elapsed(&self.devices[memory - 1], number)?, self.began(memory, number)?)
+                }
             };
         }
         Ok(())
+    }
+
+    /// When what has that number began on a device, by the clock of the host: the first thing of a run begins when it is queued.
+    fn began(&self, memory: usize, number: usize) -> Result<Option<Instant>> {
+        let Some((first, queued)) = self.state.origins[memory] else { return Ok(None) };
+        if first == number {
+            return Ok(Some(queued));
+        }
+        let device = &self.devices[memory - 1];
+        let seconds = device.domain().elapsed(first as u32 * 2, number as u32 * 2);
+        let seconds = seconds.map_err(|error| device.failed("take times", error))?;
+        Ok(queued.checked_add(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)))
     }
 }
 

@@ -19,6 +19,10 @@
  * answers a `byoc_strings_table`, by which its executables are lent the table of texts. */
 #define BYOC_STRINGS "byoc.strings"
 
+/* What `extension` is asked for, with BYOC_STEPS_VERSION: a backend that tells what a run of a region consisted of answers a
+ * `byoc_steps_table`. */
+#define BYOC_STEPS "byoc.steps"
+
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \
     { \

@@ -75,6 +75,27 @@ pub(crate) const ROWS: &[Row] = rows! {
     "--samples", "--plugin": "bench model.byoc --plugin one.so --samples OUT", "one.so", "a plugin";
     "--samples", "--plugin-dir": "bench model.byoc --plugin-dir plugins --samples OUT", "plugins/libbyoc_two.so", "a plugin";
     "--samples", "": "bench model.byoc --samples OUT", "allowed", "a list of allowed plugins";
+    "--trace", "[NAME=]MODEL.onnx": "compile model.onnx -o new --trace OUT", "model.onnx", "a model";
+    "--trace", "[NAME=]MODEL.onnx": "compile ext.onnx -o new --trace OUT", "ext.data", "data of a model", shown "{folder}/ext.data";
+    "--trace", "--dataset": "compile model.onnx --dataset set.npz -o new --trace OUT", "set.npz", "a data set";
+    "--trace", "--plugin": "compile model.onnx --plugin one.so -o new --trace OUT", "one.so", "a plugin";
+    "--trace", "--plugin-dir": "compile model.onnx --plugin-dir plugins -o new --trace OUT", "plugins/libbyoc_two.so", "a plugin";
+    "--trace", "FILE": "run model.byoc --fill ones --trace OUT", "model.byoc", "the file to run";
+    "--trace", "FILE": "run ext.onnx --fill ones --trace OUT", "ext.data", "data of a model", shown "{folder}/ext.data";
+    "--trace", "FILE": "run ext.byoc --fill ones --trace OUT", "ext.data", "constants of the artifact";
+    "--trace", "--constants-from": "run ext.byoc --constants-from moved --fill ones --trace OUT", "moved/ext.data", "constants of the artifact";
+    "--trace", "--input": "run model.byoc -i in.npz --trace OUT", "in.npz", "an input";
+    "--trace", "--plugin": "run model.byoc --fill ones --plugin one.so --trace OUT", "one.so", "a plugin";
+    "--trace", "--plugin-dir": "run model.byoc --fill ones --plugin-dir plugins --trace OUT", "plugins/libbyoc_two.so", "a plugin";
+    "--trace", "": "run model.byoc --fill ones --trace OUT", "allowed", "a list of allowed plugins";
+    "--trace", "FILE": "bench model.byoc --fill ones --trace OUT", "model.byoc", "the file to run";
+    "--trace", "FILE": "bench ext.onnx --fill ones --trace OUT", "ext.data", "data of a model", shown "{folder}/ext.data";
+    "--trace", "FILE": "bench ext.byoc --fill ones --trace OUT", "ext.data", "constants of the artifact";
+    "--trace", "--constants-from": "bench ext.byoc --constants-from moved --fill ones --trace OUT", "moved/ext.data", "constants of the artifact";
+    "--trace", "--input": "bench model.byoc -i in.npz --trace OUT", "in.npz", "an input";
+    "--trace", "--plugin": "bench model.byoc --fill ones --plugin one.so --trace OUT", "one.so", "a plugin";
+    "--trace", "--plugin-dir": "bench model.byoc --fill ones --plugin-dir plugins --trace OUT", "plugins/libbyoc_two.so", "a plugin";
+    "--trace", "": "bench model.byoc --fill ones --trace OUT", "allowed", "a list of allowed plugins";
     "--extract", "FILE": "inspect model.byoc --region byoc_main_json_0 --extract OUT", "model.byoc", "the artifact";
     "--extract", "FILE": "inspect ext.byoc --region byoc_main_json_0 --extract OUT", "ext.data", "constants of the artifact";
     "--extract", "--plugin": "inspect model.byoc --region byoc_main_json_0 --plugin one.so --extract OUT", "one.so", "a plugin";
@@ -102,6 +123,9 @@ const VERBS: &[(&str, &[&str], &[&str])] = &[
     ("compile", &["--output", "--dump-ir"], &["[NAME=]MODEL.onnx", "--dataset", "--plugin", "--plugin-dir"]),
     ("run", &["--output"], &["FILE", "--constants-from", "--input", "--labels", "--plugin", "--plugin-dir"]),
     ("bench", &["--samples"], &["FILE", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
+    ("compile", &["--output", "--dump-ir", "--trace"], &["[NAME=]MODEL.onnx", "--dataset", "--plugin", "--plugin-dir"]),
+    ("run", &["--output", "--trace"], &["FILE", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
+    ("bench", &["--trace"], &["FILE", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
     ("verify", &[], &["FILE", "--reference", "--model", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
     ("inspect", &["--extract"], &["FILE", "--constants-from", "--plugin", "--plugin-dir"]),
     ("explain", &[], &["[NAME=]MODEL.onnx", "--plugin", "--plugin-dir"]),

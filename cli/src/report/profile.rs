@@ -1,0 +1,141 @@
+//! Where the time of runs went, as tables: steps, their sums, regions, copies; the longest first.
+
+use std::time::Duration;
+
+use byoc_tools::execution::Profile;
+
+use super::{Table, count, duration, size};
+
+/// Most steps that are listed.
+const STEPS: usize = 40;
+
+/// Most characters of the name of a node, so that a row fits a terminal: what is at its end tells more.
+const NAME: usize = 36;
+
+/// The tables. Shares are of all that regions and copies took.
+pub(crate) fn profile(profile: &Profile) -> String {
+    let total = profile.total();
+    let cells = |time: Duration| {
+        let share = if total.is_zero() { 0.0 } else { 100.0 * time.as_secs_f64() / total.as_secs_f64() };
+        [duration(time), format!("{share:.1}%")]
+    };
+    let mut text = String::new();
+    let steps = profile.steps();
+    if !steps.is_empty() {
+        let mut table = Table::new(&["step", "node", "backend", ">time", ">share"]);
+        for (region, step) in steps.iter().take(STEPS) {
+            let [time, share] = cells(step.time);
+            table.row([&step.kernel, &nodes(&step.nodes), &region.backend, &time, &share]);
+        }
+        text += &table.text();
+        if let Some(rest) = steps.get(STEPS..).filter(|rest| !rest.is_empty()) {
+            let [time, share] = cells(rest.iter().map(|(_, step)| step.time).sum());
+            text += &format!("and {}, {time}, {share}; --json has all\n", count(rest.len(), "more step"));
+        }
+        let mut table = Table::new(&["operator", "backend", ">steps", ">time", ">share"]);
+        for sum in profile.operators() {
+            let [time, share] = cells(sum.time);
+            table.row([&sum.operator, &sum.backend, &sum.steps.to_string(), &time, &share]);
+        }
+        text += &format!("\n{}", table.text());
+        let mut table = Table::new(&["backend", ">regions", ">time", ">share"]);
+        for sum in profile.backends() {
+            let [time, share] = cells(sum.time);
+            table.row([&sum.backend, &sum.regions.to_string(), &time, &share]);
+        }
+        text += &format!("\n{}\n", table.text());
+    }
+    let mut regions: Vec<_> = profile.regions.iter().collect();
+    regions.sort_by_key(|region| std::cmp::Reverse(region.time));
+    let mut table = Table::new(&["region", "backend", ">time", ">share"]);
+    for region in regions {
+        let [time, share] = cells(region.time);
+        table.row([&region.symbol, &region.backend, &time, &share]);
+    }
+    text += &table.text();
+    if !profile.copies.is_empty() {
+        let mut table = Table::new(&["copy of", "from", "to", ">size", ">time", ">share"]);
+        for copy in &profile.copies {
+            let [time, share] = cells(copy.time);
+            table.row([&copy.value, &copy.from, &copy.to, &size(copy.bytes), &time, &share]);
+        }
+        text += &format!("\n{}", table.text());
+    }
+    text
+}
+
+/// The first node of a step, and how many more there are.
+fn nodes(nodes: &[String]) -> String {
+    let Some((first, more)) = nodes.split_first() else { return "-".into() };
+    let length = first.chars().count();
+    let first = match length > NAME {
+        true => format!("...{}", first.chars().skip(length + 3 - NAME).collect::<String>()),
+        false => first.clone(),
+    };
+    if more.is_empty() { first } else { format!("{first} +{}", more.len()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use byoc_core::runtime::{CopyTime, RegionTime, StepTime};
+
+    use super::*;
+
+    fn step(kernel: &str, operator: &str, nodes: &[&str], millis: u64) -> StepTime {
+        StepTime {
+            kernel: kernel.into(),
+            operator: operator.into(),
+            nodes: nodes.iter().map(|&node| node.to_owned()).collect(),
+            time: Duration::from_millis(millis),
+        }
+    }
+
+    fn region(symbol: &str, millis: u64, steps: Vec<StepTime>) -> RegionTime {
+        RegionTime { symbol: symbol.into(), backend: "gpu".into(), time: Duration::from_millis(millis), steps }
+    }
+
+    #[test]
+    fn the_longest_comes_first_and_sums_follow() {
+        let long = "a/very/long/name/of/a/node/that/nobody/would/read/Conv";
+        let steps = vec![step("unary", "Relu", &["r"], 1), step("conv", "Conv", &[long, "relu"], 3)];
+        let copy = CopyTime {
+            value: "x".into(),
+            from: "host".into(),
+            to: "cuda:0".into(),
+            bytes: 2000,
+            time: Duration::from_millis(2),
+        };
+        let regions = vec![region("r0", 2, Vec::new()), region("r1", 4, steps)];
+        let both = Profile { regions, copies: vec![copy], spans: Vec::new() };
+        let expected = "\
+step   node                                     backend     time  share
+conv   .../node/that/nobody/would/read/Conv +1  gpu      3.00 ms  37.5%
+unary  r                                        gpu      1.00 ms  12.5%
+
+operator  backend  steps     time  share
+Conv      gpu          1  3.00 ms  37.5%
+Relu      gpu          1  1.00 ms  12.5%
+
+backend  regions     time  share
+gpu            2  6.00 ms  75.0%
+
+region  backend     time  share
+r1      gpu      4.00 ms  50.0%
+r0      gpu      2.00 ms  25.0%
+
+copy of  from  to         size     time  share
+x        host  cuda:0  2.0 KiB  2.00 ms  25.0%
+";
+        assert_eq!(profile(&both), expected);
+        let on_host = Profile { regions: vec![region("r0", 0, Vec::new())], ..Profile::default() };
+        assert_eq!(profile(&on_host), "region  backend     time  share\nr0      gpu      0.00 µs   0.0%\n");
+    }
+
+    #[test]
+    fn of_many_steps_the_longest_are_listed() {
+        let steps = (0..50).map(|index| step("unary", "Relu", &[], index)).collect();
+        let many = Profile { regions: vec![region("r0", 1225, steps)], ..Profile::default() };
+        let text = profile(&many);
+        assert!(text.contains("\nand 10 more steps, 45.0 ms, 3.7%; --json has all\n"), "{text}");
+    }
+}
