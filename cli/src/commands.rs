@@ -9,6 +9,7 @@ mod inspect;
 mod man;
 mod plugin;
 mod quickstart;
+mod report;
 mod repro;
 mod run;
 mod swap;
@@ -47,6 +48,7 @@ verbs! {
     Verify: verify,
     Inspect: inspect,
     Explain: explain,
+    Report: report,
     Swap: swap,
     Tune: tune,
     Repro: repro,

@@ -21,17 +21,17 @@ pub(crate) struct Plugins {
     #[arg(long, value_name = "DIR", value_parser = folder())]
     pub(crate) plugin_dir: Vec<PathBuf>,
     /// Compile in this process and not in a worker process for each plugin; for debugging a plugin
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) in_process: bool,
     /// Timeout of a plugin's worker that sends nothing
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
     pub(crate) plugin_timeout: u64,
     /// Memory limit of a plugin's worker; 0 for none
-    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40), hide_short_help = true)]
     pub(crate) plugin_memory: u64,
     /// Limit of a region's code, and of its packed constants; 0 for 1 GiB and eight times the bytes of the region's
     /// constants
-    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40), hide_short_help = true)]
     pub(crate) plugin_output: u64,
 }
 
@@ -64,10 +64,10 @@ pub(crate) struct Devices {
     pub(crate) device: Vec<DeviceName>,
     /// Whether regions that follow one another on a device are recorded in the second run and replayed from then on, as CUDA
     /// graphs are
-    #[arg(long, visible_alias = "cuda-graph", value_name = "on|off", default_value = "on")]
+    #[arg(long, visible_alias = "cuda-graph", value_name = "on|off", default_value = "on", hide_short_help = true)]
     pub(crate) replay: Switch,
     /// Wait for each region on a device, so that an error names the region that made it
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) sync_each: bool,
 }
 
@@ -176,7 +176,7 @@ pub(crate) struct Execution {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) threads: usize,
     /// Most iterations of loops and scans in a run, all of them added up [default: as many as the model wants]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) max_iterations: Option<u64>,
     /// The folder of the files that the artifact takes constants from
     #[arg(long, value_name = "DIR")]

@@ -10,7 +10,7 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::partition::NodeRow;
 use serde_json::json;
 
-pub(super) use self::summary::Summary;
+pub(super) use self::summary::{Region, Summary};
 use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value};
 use crate::compile_request;
 use crate::file_kind;

@@ -12,6 +12,8 @@ use byoc_core::artifact::Artifact;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use serde_json::{Map, Value, json};
 
+pub(super) use self::ledger::fate;
+pub(super) use self::views::by_count;
 use crate::args::{Plugins, Shapes};
 use crate::artifact::{Compared, Compiled, find, is_model};
 use crate::report::{self, Overview, size};

@@ -1,6 +1,6 @@
 //! Rules that the user sets for where nodes may go.
 
-mod whole;
+mod exclusive;
 
 use byoc_plugin_api::Description;
 use wildmatch::WildMatchPattern;
@@ -23,12 +23,12 @@ pub struct Policy {
 impl Policy {
     /// Errors where the placement breaks a rule, or where a backend is to have the whole model by its options and has not.
     pub(super) fn check(&self, partitioned: &Partitioned, backends: &[Selected]) -> Result<()> {
-        let whole = whole::wanted(backends);
-        if *self == Policy::default() && whole.is_empty() {
+        let exclusive = exclusive::wanted(backends);
+        if *self == Policy::default() && exclusive.is_empty() {
             return Ok(());
         }
         let mut rows = partition::explain(partitioned, backends);
-        whole.iter().try_for_each(|&backend| whole::check(partitioned, &rows, backends, backend))?;
+        exclusive.iter().try_for_each(|&backend| exclusive::check(partitioned, &rows, backends, backend))?;
         // No backend could take control flow.
         rows.retain(|row| !row.control);
         self.check_required(&rows, backends)?;

@@ -61,6 +61,10 @@ pub struct NodeRow {
     /// Whether core runs it and no backend is asked about it, as control flow and what reads or makes a sequence: then `taken` names the
     /// bodies that it runs, and `byoc`.
     pub control: bool,
+    /// The values that it reads, those that are constants left out.
+    pub reads: Vec<String>,
+    /// The values that it gives.
+    pub writes: Vec<String>,
     /// Whether it was the call of a function, which the function's nodes replace because no backend takes it whole.
     pub expanded: bool,
 }
@@ -89,6 +93,8 @@ pub fn explain(partitioned: &Partitioned, backends: &[Selected]) -> Vec<NodeRow>
                 taken: region.map(|plan| (plan.region.symbol.clone(), backends[plan.backend].name().to_owned())),
                 refused: refused.collect(),
                 control: false,
+                reads: reads(graph, node),
+                writes: writes(graph, node),
                 expanded: false,
             });
         }
@@ -110,6 +116,8 @@ pub(crate) fn nodes_of_unknown(model: &Model, known: &CustomOperators, backends:
             taken: None,
             refused: backends.iter().map(|backend| ((*backend).to_owned(), reason.to_owned())).collect(),
             control: false,
+            reads: reads(graph, node),
+            writes: writes(graph, node),
             expanded: false,
         }
     };
@@ -128,8 +136,19 @@ fn core_row(model: &Model, graph: &Graph, node: &Node) -> NodeRow {
         taken: Some((names.join(", "), "byoc".to_owned())),
         refused: Vec::new(),
         control: true,
+        reads: reads(graph, node),
+        writes: writes(graph, node),
         expanded: false,
     }
+}
+
+fn reads(graph: &Graph, node: &Node) -> Vec<String> {
+    let values = node.inputs.iter().flatten().map(|&value| graph.value(value));
+    values.filter(|value| value.constant.is_none()).map(|value| value.name.clone()).collect()
+}
+
+fn writes(graph: &Graph, node: &Node) -> Vec<String> {
+    node.outputs.iter().flatten().map(|&value| graph.value(value).name.clone()).collect()
 }
 
 /// Puts the row of an expanded call before the first of its nodes; behind its entry, if none is left of them.

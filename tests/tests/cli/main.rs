@@ -11,6 +11,7 @@ mod out_of_memory;
 mod overwriting;
 mod pictures;
 mod profile;
+mod report;
 mod sequences;
 mod terminal;
 mod texts;

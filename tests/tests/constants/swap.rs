@@ -131,7 +131,7 @@ fn the_report_names_what_was_replaced() {
     let report: Value = serde_json::from_str(printed.success()).expect("JSON");
     let size = places::read(&folder.path().join("swapped.byoc")).len();
     let expected = json!({
-        "file": "swapped.byoc", "replaced": [{ "names": ["w2"], "bytes": 64 }], "bytes": 64, "merged": 0,
+        "schema": 1, "file": "swapped.byoc", "replaced": [{ "names": ["w2"], "bytes": 64 }], "bytes": 64, "merged": 0,
         "file_bytes": size,
     });
     assert_eq!(report, expected);

@@ -117,7 +117,7 @@ fn digits_stay_what_they_are() -> Needed<()> {
 fn explained() -> Needed<()> {
     let model = data::test_data("kendryte_qdq/layers_u8_s8")?.join("model.onnx");
     let folder = Folder::empty();
-    let explained = folder.byoc(&["explain", text(&model), "--backend", "kendryte,json"]);
+    let explained = folder.byoc(&["explain", text(&model), "--backend", "kendryte,json", "--nodes"]);
     let last = explained.success().trim_end().lines().last().expect("a line").to_owned();
     assert_eq!(last, "kendryte: 72 nodes in 1 region");
     Ok(())
@@ -167,7 +167,7 @@ fn refused() -> Needed<()> {
     let model = convolution(Model::default().opset(21), Type::Uint16, vec![3, 0]);
     folder.write("model.onnx", model.finish());
     let reason = "kendryte: quantized: type: 'q' is u16, only u8 and i8 have code";
-    let explained = folder.byoc(&["explain", "model.onnx", "--backend", "kendryte,json"]);
+    let explained = folder.byoc(&["explain", "model.onnx", "--backend", "kendryte,json", "--nodes"]);
     let explained = explained.success();
     for node in ["make_q ", "make_d "] {
         let row = explained.lines().find(|line| line.starts_with(node)).expect("a row");

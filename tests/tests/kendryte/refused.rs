@@ -63,7 +63,7 @@ fn other_shape() -> Needed<()> {
 fn open_sizes() -> Needed<()> {
     let folder = Folder::empty();
     conv(&folder, -1);
-    let explained = folder.byoc(&[&["explain", "model.onnx"], &BACKENDS[..]].concat());
+    let explained = folder.byoc(&[&["explain", "model.onnx", "--nodes"], &BACKENDS[..]].concat());
     let reason = "every size must be fixed by --shape or --dim";
     assert!(explained.success().contains(reason), "{}", explained.stdout);
     Ok(())
@@ -77,7 +77,7 @@ fn no_convolution() -> Needed<()> {
         .node("MatMul", &["x", "w"], &["y"])
         .output("y", Type::Float, &[1, 2]);
     folder.write("model.onnx", model.finish());
-    let explained = folder.byoc(&[&["explain", "model.onnx"], &BACKENDS[..]].concat());
+    let explained = folder.byoc(&[&["explain", "model.onnx", "--nodes"], &BACKENDS[..]].concat());
     let reason =
         "kendryte: region_start: the region would start with MatMul, not with Conv or Pad or Sub or Div or Mul";
     assert!(explained.success().contains(reason), "{}", explained.stdout);

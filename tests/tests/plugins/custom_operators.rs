@@ -62,7 +62,7 @@ fn a_model_with_one_compiles_runs_and_is_explained() {
         folder.write("model.onnx", convolution(-1).finish());
         let list = format!("{backend},json");
         let chosen = ["--plugin", text(&plugin), "--backend", &list];
-        let explained = folder.byoc(&[&["explain", "model.onnx"][..], &chosen].concat());
+        let explained = folder.byoc(&[&["explain", "model.onnx", "--nodes"][..], &chosen].concat());
         let lines: Vec<Vec<&str>> =
             explained.success().lines().skip(1).take(3).map(|line| line.split_whitespace().collect()).collect();
         let region = |backend: &str, number: usize| format!("byoc_main_{backend}_{number}");

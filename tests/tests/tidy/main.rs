@@ -102,6 +102,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "rustix",
     "serde",
     "serde_json",
+    "strsim",
     "tempfile",
     "wildmatch",
 ];

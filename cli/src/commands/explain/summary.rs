@@ -35,7 +35,7 @@ pub(in super::super) struct Summary {
     /// The most frequent of each backend first.
     pub(super) reasons: Vec<Reason>,
     /// In order of appearance.
-    pub(super) regions: Vec<Region>,
+    pub(in super::super) regions: Vec<Region>,
     /// Nodes that core runs itself.
     control: usize,
     /// Nodes that are expanded functions.
@@ -65,12 +65,12 @@ pub(super) struct Reason {
 
 /// What a region consists of.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Region {
-    region: String,
-    backend: String,
-    nodes: usize,
+pub(in super::super) struct Region {
+    pub(in super::super) region: String,
+    pub(in super::super) backend: String,
+    pub(in super::super) nodes: usize,
     /// How many nodes of each operator there are.
-    operators: BTreeMap<String, usize>,
+    pub(in super::super) operators: BTreeMap<String, usize>,
 }
 
 impl Summary {
@@ -120,6 +120,16 @@ impl Summary {
         region.nodes += 1;
         *region.operators.entry(op.to_owned()).or_default() += 1;
         known.is_none()
+    }
+
+    /// The reasons, for who writes them as JSON.
+    pub(in super::super) fn reasons(&self) -> impl Serialize {
+        &self.reasons
+    }
+
+    /// Backends with their nodes and regions; `None` for nodes without one.
+    pub(in super::super) fn counts(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
+        self.shares.iter().map(|share| (share.backend.as_deref(), share.nodes, share.regions))
     }
 
     /// Whether every node has a backend.
@@ -269,6 +279,8 @@ pub(super) mod tests {
             taken: taken.map(|(region, backend)| (region.into(), backend.into())),
             refused: refused.iter().map(|(backend, reason)| ((*backend).into(), (*reason).into())).collect(),
             control: false,
+            reads: Vec::new(),
+            writes: Vec::new(),
             expanded: false,
         }
     }

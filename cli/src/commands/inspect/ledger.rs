@@ -88,7 +88,8 @@ fn first_of(list: &[String]) -> String {
     if list.len() > SHOWN { format!("{shown} and {} more", list.len() - SHOWN) } else { shown }
 }
 
-fn fate(fate: Fate) -> &'static str {
+/// What became of a constant, in a word.
+pub(crate) fn fate(fate: Fate) -> &'static str {
     match fate {
         Fate::Stored => "stored",
         Fate::Packed => "packed",

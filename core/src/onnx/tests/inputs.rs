@@ -53,8 +53,15 @@ fn options_must_fit_the_model() {
     let model = with(&[named_input("x", &["b", "s"]), input("z", &[3])]);
     let cases: [(ImportOptions, &str); 7] = [
         (shapes(&[("q", &[1])]), "the model has no input 'q'. Its inputs are: x, z"),
-        (shapes(&[("x", &[1])]), "input 'x' has 2 dimensions, but its shape option has 1. "),
-        (shapes(&[("z", &[4])]), "input 'z': dimension 0 is 3 in the model, but 4 in its shape option. "),
+        (
+            shapes(&[("x", &[1])]),
+            "input 'x' has 2 dimensions, but its shape option has 1. `byoc inspect MODEL` shows the shapes of its inputs",
+        ),
+        (
+            shapes(&[("z", &[4])]),
+            "input 'z': dimension 0 is 3 in the model, but 4 in its shape option. A size that the model fixes stays as it is; \
+             export the model with a name in its place",
+        ),
         (dims(&[("q", 1)]), "the model has no dimension 'q'. Its dimensions are: b, s"),
         (dims(&[("b", 1), ("b", 2)]), "dimension 'b' is set to 1 and to 2. "),
         (shapes(&[("x", &[1, 2]), ("x", &[1, 3])]), "dimension 's' is set to 2 and to 3. "),

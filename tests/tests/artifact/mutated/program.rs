@@ -39,7 +39,7 @@ pub(crate) fn ends_well(folder: &Path, call: Call<'_>, settings: &[(&str, &str)]
     };
     match (status.code(), status.signal()) {
         // A panic that was caught is an error like any other, but nothing that a file may bring about.
-        (Some(code @ 0..=5), _) => match std::fs::read_to_string(&errors) {
+        (Some(code @ 0..=6), _) => match std::fs::read_to_string(&errors) {
             Ok(text) if text.contains("panicked") => Err(format!("{call:?}: {}", text.replace('\n', " "))),
             _ => Ok(code),
         },

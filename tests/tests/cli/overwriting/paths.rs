@@ -96,6 +96,14 @@ pub(crate) const ROWS: &[Row] = rows! {
     "--trace", "--plugin": "bench model.byoc --fill ones --plugin one.so --trace OUT", "one.so", "a plugin";
     "--trace", "--plugin-dir": "bench model.byoc --fill ones --plugin-dir plugins --trace OUT", "plugins/libbyoc_two.so", "a plugin";
     "--trace", "": "bench model.byoc --fill ones --trace OUT", "allowed", "a list of allowed plugins";
+    "--output", "FILE": "report model.byoc -o OUT", "model.byoc", "the file to show";
+    "--output", "FILE": "report model.onnx -o OUT", "model.onnx", "the file to show";
+    "--output", "FILE": "report ext.byoc -o OUT", "ext.data", "constants of the artifact";
+    "--output", "FILE": "report ext.onnx -o OUT", "ext.data", "data of a model", shown "{folder}/ext.data";
+    "--output", "--profile": "report model.byoc --profile in.npz -o OUT", "in.npz", "a profile";
+    "--output", "--plugin": "report model.onnx --plugin one.so -o OUT", "one.so", "a plugin";
+    "--output", "--plugin-dir": "report model.onnx --plugin-dir plugins -o OUT", "plugins/libbyoc_two.so", "a plugin";
+    "--output", "": "report model.onnx -o OUT", "allowed", "a list of allowed plugins";
     "--extract", "FILE": "inspect model.byoc --region byoc_main_json_0 --extract OUT", "model.byoc", "the artifact";
     "--extract", "FILE": "inspect ext.byoc --region byoc_main_json_0 --extract OUT", "ext.data", "constants of the artifact";
     "--extract", "--plugin": "inspect model.byoc --region byoc_main_json_0 --plugin one.so --extract OUT", "one.so", "a plugin";
@@ -129,6 +137,7 @@ const VERBS: &[(&str, &[&str], &[&str])] = &[
     ("verify", &[], &["FILE", "--reference", "--model", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
     ("inspect", &["--extract"], &["FILE", "--constants-from", "--plugin", "--plugin-dir"]),
     ("explain", &[], &["[NAME=]MODEL.onnx", "--plugin", "--plugin-dir"]),
+    ("report", &["--output"], &["FILE", "--profile", "--plugin", "--plugin-dir"]),
     ("swap", &["--output"], &["FILE", "--from"]),
     ("tune", &["--output"], &["FILE", "--constants-from", "--plugin", "--plugin-dir"]),
     ("repro", &["--output"], &["[NAME=]MODEL.onnx", "--plugin", "--plugin-dir"]),

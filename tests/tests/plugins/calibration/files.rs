@@ -247,7 +247,7 @@ fn numbers_that_are_none_are_refused() {
     ] {
         let outcome = compile(&folder, &["--dataset", "data", flag, text]);
         assert_eq!(outcome.code, Some(2));
-        let expected = format!("error: invalid value '{text}' for '{flag} <");
+        let expected = format!("error: [B901] '{text}' is not a value of {flag} <");
         assert!(outcome.stderr.starts_with(&expected) && outcome.stderr.contains(cause), "{}", outcome.stderr);
     }
 }

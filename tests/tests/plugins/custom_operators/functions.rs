@@ -120,7 +120,7 @@ fn one_call_is_taken_whole_and_another_is_expanded() {
         both("make_y Add"),
     ];
     assert_eq!(explained(&folder, &with), expected);
-    let table = byoc(&folder, &["explain", "model.onnx"], &with);
+    let table = byoc(&folder, &["explain", "model.onnx", "--nodes"], &with);
     assert!(table.success().ends_with("\nacme: 1 node in 1 region; json: 4 nodes in 1 region\n"), "{}", table.stdout);
     let expected = ["make_t/double Add", "make_h Cast", "make_u/double Add", "make_v Cast", "make_y Add"].map(json);
     assert_eq!(explained(&folder, &without), expected);

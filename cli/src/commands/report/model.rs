@@ -1,0 +1,87 @@
+//! What a page shows of a model: each node, who takes it, and why others do not.
+
+use std::collections::HashMap;
+
+use byoc_core::compile::{explain, nodes_of_unknown};
+use byoc_core::diagnostic::{Code, Result};
+use byoc_core::partition::NodeRow;
+use serde_json::json;
+
+use super::Args;
+use super::layout::places;
+use super::page::{Backend, Node, Page, Region};
+use crate::commands::explain::Summary;
+use crate::progress::Progress;
+use crate::{compile_request, report};
+
+/// The page.
+pub(super) fn page(args: &Args) -> Result<Page> {
+    let registry = compile_request::isolated_registry(&args.plugins, &args.backends.backend)?;
+    let sources = vec![("main".to_owned(), args.file.clone())];
+    let mut request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
+    // No file that the model takes weights from is overwritten.
+    request.also_written = vec![args.output.clone()];
+    let rows = match explain(&request, &mut Progress::new(None)) {
+        Err(error) if error.code == Code::UnknownOperator => {
+            report::warning(&error);
+            nodes_of_unknown(&request)?
+        }
+        rows => rows?,
+    };
+    let summary = Summary::of(&rows);
+    let mut page = Page::of(&args.file);
+    page.facts = vec![format!("ONNX model, {}", report::count(rows.len(), "node"))];
+    page.backends = backends(&summary);
+    page.reasons = json!(summary.reasons());
+    page.regions = regions(&summary);
+    page.edges = edges(&rows);
+    let at = places(rows.len(), &page.edges);
+    page.nodes = rows.iter().zip(at).map(|(row, at)| node(row, at)).collect();
+    Ok(page)
+}
+
+fn backends(summary: &Summary) -> Vec<Backend> {
+    let backend = |(name, nodes, regions): (Option<&str>, usize, usize)| Backend {
+        name: name.unwrap_or("unassigned").to_owned(),
+        nodes,
+        regions,
+    };
+    summary.counts().map(backend).collect()
+}
+
+fn regions(summary: &Summary) -> Vec<Region> {
+    let region = |region: &crate::commands::explain::Region| Region {
+        symbol: region.region.clone(),
+        backend: region.backend.clone(),
+        nodes: region.nodes,
+        operators: region.operators.clone(),
+    };
+    summary.regions.iter().map(region).collect()
+}
+
+/// Who writes what a node reads, in its own entry.
+fn edges(rows: &[NodeRow]) -> Vec<(usize, usize)> {
+    let mut writers: HashMap<(&str, &str), usize> = HashMap::new();
+    let mut edges = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        let from = row.reads.iter().filter_map(|value| writers.get(&(row.entry.as_str(), value.as_str())));
+        let mut from: Vec<_> = from.copied().collect();
+        from.sort_unstable();
+        from.dedup();
+        edges.extend(from.into_iter().map(|from| (from, index)));
+        writers.extend(row.writes.iter().map(|value| ((row.entry.as_str(), value.as_str()), index)));
+    }
+    edges
+}
+
+fn node(row: &NodeRow, at: super::layout::Place) -> Node {
+    let (region, backend) = match &row.taken {
+        Some((region, backend)) => (region.clone(), backend.clone()),
+        None if row.expanded => (String::new(), "expanded".into()),
+        None => (String::new(), "unassigned".into()),
+    };
+    let list = |what: &str, values: &[String]| (!values.is_empty()).then(|| (what.to_owned(), values.join(", ")));
+    let details = [list("reads", &row.reads), list("writes", &row.writes)].into_iter().flatten().collect();
+    let (name, op, refused) = (row.node.clone(), row.op.clone(), row.refused.clone());
+    Node { name, op, backend, region, refused, details, at }
+}
