@@ -1,7 +1,7 @@
 //! From a pattern to models that contain it: every shape of the pattern (optional operators, absent inputs,
 //! alternatives), each in several shapes and element types.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use byoc_plugin_api::{DType, Description, Expr};
 
@@ -175,17 +175,35 @@ fn forms(pattern: &Expr) -> Vec<Form> {
 
 fn build(form: &Form, variant: &Variant, backend: &Description) -> Option<Model> {
     let (model, bound) = (Model::default(), HashMap::new());
-    let mut builder = Builder { model, bound, front_inputs: Vec::new(), values: 0, variant, backend };
+    let mut behind = HashSet::new();
+    shared_with_others(form, &backend.regions.starts_with, &mut behind);
+    let mut builder = Builder { model, bound, behind, front_inputs: Vec::new(), values: 0, variant, backend };
     let output = builder.node(form, &variant.wish)?;
     builder.model.output(&output, variant.wish.dtype);
     // A model that reads nothing would be computed ahead of time.
     (!builder.model.inputs.is_empty()).then_some(builder.model)
 }
 
+/// Names of operands that a node reads with which no region may start: whatever else reads one, something has to be in front of it.
+fn shared_with_others(form: &Form, starts: &[String], names: &mut HashSet<String>) {
+    let Form::Node { op: (domain, op), operands, .. } = form else { return };
+    let is_start = starts.is_empty() || (domain.is_empty() && starts.contains(op));
+    for operand in operands {
+        match operand {
+            Form::Leaf { name: Some(name), constant: false, .. } if !is_start => {
+                names.insert(name.clone());
+            }
+            operand => shared_with_others(operand, starts, names),
+        }
+    }
+}
+
 struct Builder<'a> {
     model: Model,
     /// Named operands: the same name is the same value.
     bound: HashMap<String, (String, Operand)>,
+    /// Names of operands that something has to be in front of.
+    behind: HashSet<String>,
     /// Inputs of nodes in front: all that want the same read the same one.
     front_inputs: Vec<(Wish, String)>,
     values: usize,
@@ -233,7 +251,8 @@ impl<'a> Builder<'a> {
         let mut inputs = Vec::with_capacity(count);
         for (index, operand) in recipe.operands[..count].iter().enumerate() {
             let constant = is_constant(index) || (self.variant.constants && data != Some(index));
-            let origin = match (constant, starts) {
+            let behind = matches!(form(index), Form::Leaf { name: Some(name), .. } if self.behind.contains(name));
+            let origin = match (constant, starts && !behind) {
                 (true, _) => Origin::Constant,
                 (false, true) => Origin::Input,
                 (false, false) => Origin::Front,
@@ -398,6 +417,16 @@ mod tests {
     fn one_name_is_one_value() {
         let samples = samples(&Pattern::new("p", "(Mul ?x ?x)").parse().expect("valid"), &acme(&[]));
         assert!(samples.iter().all(|sample| sample.model.inputs.len() == 1));
+    }
+
+    /// The product may start a region, and what reads the same value may not.
+    #[test]
+    fn a_value_that_others_read_has_a_node_in_front() {
+        let pattern = Pattern::new("p", "(Mul ?x (Sigmoid ?x))").parse().expect("valid");
+        let samples = samples(&pattern, &acme(&["Conv", "Mul"]));
+        let ops = |sample: &Sample| sample.model.ops.iter().map(|(_, op)| op.clone()).collect::<Vec<_>>();
+        assert!(samples.iter().any(|sample| ops(sample) == ["Conv", "Sigmoid", "Mul"]));
+        assert!(samples.iter().all(|sample| ops(sample) != ["Sigmoid", "Mul"]));
     }
 
     /// Name of a sample, its operators, and how many inputs it has.
