@@ -76,8 +76,8 @@ fn times(path: &Path) -> Result<Vec<page::Time>> {
         let error = Diagnostic::new(Code::BadInput, format!("'{}' is not a profile: {cause}", path.display()));
         error.hint("Give what `byoc bench FILE --profile --json` prints")
     };
-    let text = std::fs::read_to_string(path).map_err(|error| Diagnostic::io(path, "read", &error))?;
-    let value: Value = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+    let bytes = std::fs::read(path).map_err(|error| Diagnostic::io(path, "read", &error))?;
+    let value: Value = serde_json::from_slice(&bytes).map_err(|error| bad(format!("it is not JSON: {error}")))?;
     let regions = value["regions"].as_array().ok_or_else(|| bad("it has no list 'regions'".into()))?;
     let mut times = Vec::new();
     for region in regions {
@@ -91,7 +91,7 @@ fn times(path: &Path) -> Result<Vec<page::Time>> {
             let nodes: Vec<_> = nodes.iter().filter_map(Value::as_str).map(str::to_owned).collect();
             let kernel = step["kernel"].as_str().unwrap_or("?");
             let name = if nodes.is_empty() { kernel.to_owned() } else { format!("{kernel}: {}", nodes.join(", ")) };
-            let seconds = step["seconds"].as_f64().unwrap_or_default();
+            let Some(seconds) = step["seconds"].as_f64() else { return Err(bad("a step has no seconds".into())) };
             times.push(page::Time { name, backend: backend.into(), region: symbol.into(), nodes, seconds });
         }
         if steps.is_empty() {

@@ -86,7 +86,9 @@ fn times_of_a_profile() {
     let times = data(&folder, "page.html")["times"].as_array().expect("times").clone();
     assert!(!times.is_empty() && times.iter().all(|time| time["region"] == "byoc_main_json_0"), "{times:?}");
     let mistake = folder.byoc(&["report", "model.byoc", "--profile", "model.onnx", "-o", "other.html"]);
-    assert_eq!(mistake.code, Some(1), "{mistake:?}");
+    assert_eq!(mistake.code, Some(2), "{mistake:?}");
+    let message = "error: [B701] 'model.onnx' is not a profile: it is not JSON: ";
+    assert!(mistake.stderr.starts_with(message), "{mistake:?}");
     folder.write("empty.json", "{}");
     folder.byoc(&["report", "model.byoc", "--profile", "empty.json", "-o", "other.html"]).fails(
         2,

@@ -1,5 +1,6 @@
 "use strict";
 // Draws what the JSON beside this script holds. Nothing is loaded from anywhere.
+window.onerror = (message) => { document.documentElement.dataset.error = message; };
 const started = performance.now();
 const data = JSON.parse(document.getElementById("data").textContent);
 const by = (id) => document.getElementById(id);
@@ -53,7 +54,8 @@ function header() {
     const item = element("li", null, by("legend"));
     element("i", null, item).style.background = colour(backend.name);
     const regions = backend.regions === 1 ? "1 region" : backend.regions + " regions";
-    item.append(`${backend.name}: ${backend.nodes} nodes in ${regions}`);
+    const nodes = backend.nodes === 1 ? "1 node" : backend.nodes + " nodes";
+    item.append(`${backend.name}: ${nodes} in ${regions}`);
   }
 }
 
@@ -178,7 +180,17 @@ function draw() {
   }
 }
 
-const timesOf = (node) => data.times.filter((time) => time.nodes.includes(node.name) || (!time.nodes.length && time.region === node.name));
+// Times of a node: of steps that name it. A box that is a region has the sum of all its steps; so has a node in a region of which
+// nothing else is known.
+function timesOf(node) {
+  const of_region = data.times.filter((time) => node.region && time.region === node.region);
+  const own = of_region.filter((time) => time.nodes.includes(node.name));
+  if (own.length) return own.map((time) => `${seconds(time.seconds)} (${time.name})`);
+  const sum = of_region.reduce((all, time) => all + time.seconds, 0);
+  if (node.region === node.name && of_region.length) return [seconds(sum)];
+  const alone = of_region.length === 1 && !of_region[0].nodes.length;
+  return alone ? [`${seconds(sum)} (the region)`] : [];
+}
 
 function choose(at, move) {
   chosen = at;
@@ -193,7 +205,7 @@ function choose(at, move) {
     entry("operator", node.op);
     entry("backend", node.backend);
     entry("region", node.region);
-    for (const time of timesOf(node)) entry("time", `${seconds(time.seconds)} (${time.name})`);
+    for (const time of timesOf(node)) entry("time", time);
     for (const [backend, reason] of node.refused) entry("not taken by " + backend, reason);
     for (const [what, text] of node.details) entry(what, text);
   }
@@ -263,7 +275,11 @@ function listen() {
 const counts = (operators) => Object.entries(operators).sort((a, b) => b[1] - a[1]).map(([name, count]) => `${count} ${name}`).join(", ");
 
 function jumpTo(test) {
-  return (at) => { show("graph"); choose(data.nodes.findIndex(test(at)), true); };
+  return (wanted) => {
+    const at = data.nodes.findIndex(test(wanted));
+    show("graph");
+    choose(at < 0 ? null : at, true);
+  };
 }
 
 function regions() {
@@ -325,17 +341,16 @@ function times() {
   const total = data.times.reduce((all, time) => all + time.seconds, 0);
   const longest = data.times.length ? data.times[0].seconds : 1;
   table(by("times"), ["step", "backend", ">time", ">share", ""], data.times.map((time) => [
-    time.name, time.backend, seconds(time.seconds), (100 * time.seconds / total).toFixed(1) + "%",
+    time.name, time.backend, seconds(time.seconds), (total ? 100 * time.seconds / total : 0).toFixed(1) + "%",
     (cell) => {
       cell.style.width = "40%";
       const line = element("div", null, cell, { class: "bar" });
-      line.style.width = 100 * time.seconds / longest + "%";
+      line.style.width = (longest ? 100 * time.seconds / longest : 0) + "%";
       line.style.background = colour(time.backend);
     },
   ]));
 }
 
-window.onerror = (message) => { document.documentElement.dataset.error = message; };
 header();
 bar();
 regions();

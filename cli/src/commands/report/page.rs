@@ -114,10 +114,11 @@ impl Page {
                 char => char.to_string(),
             })
             .collect();
-        // Each part of the frame is there once, and the data, which may hold anything, comes last.
-        let html = HTML.replace("/* style */", STYLE).replace("/* script */", SCRIPT).replace("%title%", &title);
-        let (before, after) = html.split_once("%data%").unwrap_or((&html, ""));
-        Ok(format!("{before}{data}{after}"))
+        // What comes from the file goes in last, and only where the frame has a place for it: a name may look like one.
+        let frame = HTML.replace("/* style */", STYLE).replace("/* script */", SCRIPT);
+        let (head, rest) = frame.split_once("%title%").unwrap_or((&frame, ""));
+        let (middle, end) = rest.split_once("%data%").unwrap_or((rest, ""));
+        Ok(format!("{head}{title}{middle}{data}{end}"))
     }
 }
 
@@ -127,11 +128,15 @@ mod tests {
 
     #[test]
     fn names_cannot_end_the_data() {
-        let page =
-            Page { title: "</title><script>".into(), facts: vec!["</script><b>%data%".into()], ..Page::default() };
+        let page = Page {
+            title: "</title><script>%data%".into(),
+            facts: vec!["</script><b>%data%".into()],
+            ..Page::default()
+        };
         let html = page.html().expect("text");
         assert_eq!(html.matches("</script>").count(), 2, "{html}");
         assert_eq!(html.matches("</title>").count(), 1);
+        assert!(html.contains("&lt;script&gt;%data% - byoc</title>"), "{html}");
         assert!(html.contains("\\u003c/script>\\u003cb>%data%"));
     }
 

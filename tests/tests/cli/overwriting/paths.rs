@@ -64,6 +64,7 @@ pub(crate) const ROWS: &[Row] = rows! {
     "--output", "--input": "run model.byoc -i x=picture.png -o OUT", "picture.png", "an input";
     "--output", "--input": "run model.byoc -i test_data -o OUT", "test_data/input_0.pb", "an input";
     "--output", "--labels": "run model.byoc --fill ones --print-top 1 --labels labels.txt -o OUT", "labels.txt", "labels";
+    "--trace", "--labels": "run model.byoc --fill ones --print-top 1 --labels labels.txt --trace OUT", "labels.txt", "labels";
     "--output", "--plugin": "run model.byoc --fill ones --plugin one.so -o OUT", "one.so", "a plugin";
     "--output", "--plugin-dir": "run model.byoc --fill ones --plugin-dir plugins -o OUT", "plugins/libbyoc_two.so", "a plugin";
     "--output", "": "run model.byoc --fill ones -o OUT", "allowed", "a list of allowed plugins";
@@ -128,12 +129,9 @@ pub(crate) const ROWS: &[Row] = rows! {
 
 /// The paths of each verb: what it writes, and what it reads.
 const VERBS: &[(&str, &[&str], &[&str])] = &[
-    ("compile", &["--output", "--dump-ir"], &["[NAME=]MODEL.onnx", "--dataset", "--plugin", "--plugin-dir"]),
-    ("run", &["--output"], &["FILE", "--constants-from", "--input", "--labels", "--plugin", "--plugin-dir"]),
-    ("bench", &["--samples"], &["FILE", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
     ("compile", &["--output", "--dump-ir", "--trace"], &["[NAME=]MODEL.onnx", "--dataset", "--plugin", "--plugin-dir"]),
-    ("run", &["--output", "--trace"], &["FILE", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
-    ("bench", &["--trace"], &["FILE", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
+    ("run", &["--output", "--trace"], &["FILE", "--constants-from", "--input", "--labels", "--plugin", "--plugin-dir"]),
+    ("bench", &["--samples", "--trace"], &["FILE", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
     ("verify", &[], &["FILE", "--reference", "--model", "--constants-from", "--input", "--plugin", "--plugin-dir"]),
     ("inspect", &["--extract"], &["FILE", "--constants-from", "--plugin", "--plugin-dir"]),
     ("explain", &[], &["[NAME=]MODEL.onnx", "--plugin", "--plugin-dir"]),
