@@ -53,8 +53,8 @@ impl Bench {
         assert_eq!(outcome.code, Some(if report["matches"] == true { 0 } else { 6 }), "{}", outcome.stderr);
         let regions = report["regions"].as_array().expect("regions").iter();
         let holds = |region: &serde_json::Value| {
-            let outputs = region["outputs"].as_array().expect("outputs").iter();
-            outputs.fold(true, |all, output| all && output["problem"].is_null())
+            let mut outputs = region["outputs"].as_array().expect("outputs").iter();
+            outputs.all(|output| output["problem"].is_null())
         };
         (report["first_that_differs"].as_str().map(str::to_owned), regions.map(holds).collect())
     }
