@@ -135,42 +135,31 @@ fn image(input: &[i64], weights: &[i64], output: &[i64], attributes: &[(&str, &[
 /// No node is the backend's, so that nothing asks it for code.
 fn elsewhere() -> Needed<()> {
     let around: (&str, &[i64]) = ("pads", &[1, 1, 1, 1]);
-    let conv = |reason: &str| format!("node 'make_y' (Conv) goes to json (kendryte: conv: {reason})");
-    refuses_whole(
-        image(&[1, 1, 28, 28], &[4, 1, 5, 5], &[1, 4, 24, 24], &[]),
-        "kendryte,json",
-        &conv("shape: a kernel of 5x5, only 1x1 and 3x3 have code"),
-    );
-    refuses_whole(
-        image(&[1, 3, 480, 640], &[4, 3, 3, 3], &[1, 4, 480, 640], &[around]),
-        "kendryte,json",
-        &conv("limit: columns of the convolution's input (640 against a limit of 512)"),
-    );
-    refuses_whole(
-        image(&[1, 3, 257, 320], &[4, 3, 3, 3], &[1, 4, 257, 320], &[around]),
-        "kendryte,json",
-        &conv("limit: rows of the convolution's input (257 against a limit of 256)"),
-    );
-    refuses_whole(
-        image(&[1, 4, 3, 3], &[4, 4, 3, 3], &[1, 4, 3, 3], &[around]),
-        "kendryte,json",
-        &conv("limit: columns of the convolution's input (3 against a limit of 4)"),
-    );
-    refuses_whole(
-        image(&[1, 4, 8, 8], &[4, 4, 3, 3], &[1, 4, 8, 8], &[("pads", &[2, 2, 2, 2]), ("dilations", &[2, 2])]),
-        "kendryte,json",
-        &conv("attribute: dilations [2, 2], only 1 has code"),
-    );
-    refuses_whole(
-        image(&[1, 64, 128, 256], &[64, 64, 3, 3], &[1, 64, 128, 256], &[around]),
-        "kendryte,json",
-        &conv("limit: rows of KPU RAM for maps that are needed at the same time (65536 against a limit of 32768)"),
-    );
-    refuses_whole(
-        image(&[1, 4, 8, 8], &[4, 4, 3, 3], &[1, 4, 8, 8], &[around]),
-        "json,kendryte",
-        "node 'make_y' (Conv) goes to json, which is before kendryte in the list",
-    );
+    let refused = |model: Model, reason: &str| {
+        refuses_whole(model, "kendryte,json", &format!("node 'make_y' (Conv) goes to json (kendryte: conv: {reason})"));
+    };
+    let kernel = image(&[1, 1, 28, 28], &[4, 1, 5, 5], &[1, 4, 24, 24], &[]);
+    refused(kernel, "shape: a kernel of 5x5, only 1x1 and 3x3 have code");
+    let columns = image(&[1, 3, 480, 640], &[4, 3, 3, 3], &[1, 4, 480, 640], &[around]);
+    refused(columns, "limit: columns of the convolution's input (640 against a limit of 512)");
+    let rows = image(&[1, 3, 257, 320], &[4, 3, 3, 3], &[1, 4, 257, 320], &[around]);
+    refused(rows, "limit: rows of the convolution's input (257 against a limit of 256)");
+    let small = image(&[1, 4, 3, 3], &[4, 4, 3, 3], &[1, 4, 3, 3], &[around]);
+    refused(small, "limit: columns of the convolution's input (3 against a limit of 4)");
+    let apart: [(&str, &[i64]); 2] = [("pads", &[2, 2, 2, 2]), ("dilations", &[2, 2])];
+    let dilated = image(&[1, 4, 8, 8], &[4, 4, 3, 3], &[1, 4, 8, 8], &apart);
+    refused(dilated, "attribute: dilations [2, 2], only 1 has code");
+    let large = image(&[1, 64, 128, 256], &[64, 64, 3, 3], &[1, 64, 128, 256], &[around]);
+    let memory = "limit: rows of KPU RAM for maps that are needed at the same time (65536 against a limit of 32768)";
+    refused(large, memory);
+    let earlier = "node 'make_y' (Conv) goes to json, which is before kendryte in the list";
+    refuses_whole(image(&[1, 4, 8, 8], &[4, 4, 3, 3], &[1, 4, 8, 8], &[around]), "json,kendryte", earlier);
+    without_convolutions();
+    Ok(())
+}
+
+/// Models of which no region could start.
+fn without_convolutions() {
     let model = Model::default()
         .input("x", Type::Float, &[1, 4])
         .weight("w", &[4, 2], &[1.0, 0.5, -1.0, 0.25, 2.0, -0.5, 0.0, 1.0])
@@ -202,7 +191,6 @@ fn elsewhere() -> Needed<()> {
         &[1, 4, 8, 8],
     );
     refuses_whole(model, "kendryte,json", "node 'make_y' (Exp) goes to json (kendryte: no pattern matches)");
-    Ok(())
 }
 
 /// All nodes are the backend's, in two kmodels.
