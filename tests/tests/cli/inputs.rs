@@ -288,3 +288,25 @@ fn labels_stand_beside_the_largest() {
         "error: [B701] 'labels.npy' is not a text file: it is an .npy file with an array\n  hint: Name a file of plain text",
     );
 }
+
+/// A picture goes into a kmodel as it is, and into the artifact as the model wants it: both compute the same.
+#[test]
+fn a_picture_is_the_input_of_a_file_for_an_accelerator() {
+    let folder = Folder::empty();
+    let weight: Vec<f32> = (0..4 * 3 * 9).map(|i| (i % 11) as f32 / 11.0 - 0.5).collect();
+    let pads = [("pads", byoc_plugin_api::Attribute::Ints(vec![1; 4]))];
+    let model = Model::default().input("x", Type::Float, &[1, 3, 8, 8]).weight("w", &[4, 3, 3, 3], &weight);
+    let model = model.node_with("Conv", &["x", "w"], &["y"], &pads).output("y", Type::Float, &[1, 4, 8, 8]);
+    folder.write("model.onnx", model.finish());
+    std::fs::create_dir(folder.path().join("set")).expect("the folder is ours");
+    pictures::write_png(&folder.path().join("set/a.png"), 8, 8);
+    let normalised = ["--input-mean", "0.485,0.456,0.406", "--input-std", "0.229,0.224,0.225"];
+    let compile = ["compile", "model.onnx", "-o", "model.byoc", "--backend", "kendryte", "--dataset", "set"];
+    folder.byoc(&[&compile[..], &normalised].concat()).success();
+    folder.run(&["inspect", "model.byoc", "--region", "byoc_main_kendryte_0", "--extract", "model.kmodel"]);
+    let pixels = outputs(&folder, &["run", "model.kmodel", "-i", "set/a.png"]);
+    let floats = outputs(&folder, &[&["run", "model.byoc", "-i", "set/a.png"][..], &normalised].concat());
+    assert_eq!(pixels, floats);
+    let verify = ["verify", "model.byoc", "--model", "model.onnx", "-i", "set/a.png", "--min-cosine", "0.99"];
+    folder.byoc(&[&verify[..], &normalised].concat()).success();
+}
