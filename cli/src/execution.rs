@@ -10,7 +10,7 @@ use byoc_tools::fill::Fill;
 use byoc_tools::process_memory::reset_peak;
 
 use crate::args::Execution;
-use crate::artifact::{self, Digests};
+use crate::artifact::{self, Digests, Opened};
 use crate::{report, threads};
 
 /// A loaded entry, and what is known of the loading.
@@ -50,15 +50,7 @@ pub(crate) fn load(execution: &Execution, need: Need) -> Result<Ready> {
     // What compiling took is not part of running.
     reset_peak();
     let start = Instant::now();
-    let options = LoadOptions {
-        entry: execution.entry.clone(),
-        threads,
-        constants_from: execution.constants_from.clone(),
-        devices: execution.devices.device.clone(),
-        run_options: opened.run_options.clone(),
-        queueing: execution.devices.queueing(need.profile),
-        max_iterations: execution.max_iterations,
-    };
+    let options = LoadOptions { threads, ..options(execution, &opened, need.profile) };
     let (open_sizes, found) = (opened.open_sizes.sizes(), std::mem::take(&mut opened.found));
     let session = opened.load(&execution.file, &options)?;
     let load_time = start.elapsed();
@@ -67,4 +59,17 @@ pub(crate) fn load(execution: &Execution, need: Need) -> Result<Ready> {
     let another = |_| opened.load(&execution.file, &options).and_then(|session| loaded.beside(session));
     let beside = (1..need.streams).map(another).collect::<Result<_>>()?;
     Ok(Ready { loaded, beside, load_time, found, threads })
+}
+
+/// How to load what was opened. With `profile` the times of regions are taken.
+pub(crate) fn options(execution: &Execution, opened: &Opened, profile: bool) -> LoadOptions {
+    LoadOptions {
+        entry: execution.entry.clone(),
+        threads: execution.threads,
+        constants_from: execution.constants_from.clone(),
+        devices: execution.devices.device.clone(),
+        run_options: opened.run_options.clone(),
+        queueing: execution.devices.queueing(profile),
+        max_iterations: execution.max_iterations,
+    }
 }

@@ -19,5 +19,5 @@ pub use device::{Device, DeviceName, OpenedDomain, UnopenedDomain, open_domain};
 pub use open::{Opened, open_by_content, open_file, open_region};
 pub use session::{
     CopyTime, DeviceUse, ListView, LoadOptions, MadeList, PortIndex, PortInfo, Queueing, RegionTime, Session,
-    SingleCalls, SingleRegion, Span, SpanKind, StepTime, Trial,
+    SingleCalls, SingleRegion, Span, SpanKind, StepTime, Trial, select_entry,
 };

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// The rows. Of a model with operators that nobody knows there is less to say: that is said.
-fn explained(request: &Request) -> Result<Vec<NodeRow>> {
+pub(super) fn explained(request: &Request) -> Result<Vec<NodeRow>> {
     let mut progress = Progress::new(None);
     match explain(request, &mut progress) {
         Err(error) if error.code == Code::UnknownOperator => {

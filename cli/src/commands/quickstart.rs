@@ -21,7 +21,7 @@ use super::{inspect, verify};
 use crate::args::{Backends, Shapes};
 use crate::guard::Guard;
 use crate::progress::Progress;
-use crate::report::{self, Overview, duration, size};
+use crate::report::{self, Bytes, duration, size};
 use crate::{compile_request, embed, quickstart};
 
 /// How many runs are measured.
@@ -129,7 +129,7 @@ impl Tour {
         self.step("Compile it for the CPU, into one file", "compile MODEL -o ARTIFACT")?;
         let start = Instant::now();
         compile(&self.request(Vec::new())?, &self.artifact, &mut Progress::new(None))?;
-        let sentence = Overview::of(&Artifact::open(&self.artifact)?).sentence();
+        let sentence = Bytes::of(&Artifact::open(&self.artifact)?).sentence();
         report::print(&format!("{sentence}\ncompiled in {}\n", duration(start.elapsed())))
     }
 

@@ -92,9 +92,20 @@ impl Overview {
         Overview { entries: entries(manifest), backends: shares(manifest), code, bytes: Bytes::of(artifact) }
     }
 
-    /// How large file and weights are, in a line.
-    pub(crate) fn sentence(&self) -> String {
-        self.bytes.sentence()
+    /// How large file and weights are.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Backends with their nodes and regions.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&str, usize, usize)> {
+        self.backends.iter().map(|share| (share.name.as_str(), share.nodes, share.regions))
+    }
+
+    /// What each entry takes and gives, a line each.
+    pub(crate) fn ports(&self) -> Vec<String> {
+        let of_entry = |entry: &Entry| entry.ports().map(|port| format!("{}: {port}", entry.name)).collect::<Vec<_>>();
+        self.entries.iter().flat_map(of_entry).collect()
     }
 
     /// The lines for people.
@@ -102,11 +113,7 @@ impl Overview {
         let mut text = String::new();
         for entry in &self.entries {
             text += &format!("entry {}: {}{}\n", entry.name, count(entry.regions, "region"), copies(entry.copies));
-            let ports = [("input", &entry.inputs), ("output", &entry.outputs)];
-            for (kind, port) in ports.into_iter().flat_map(|(kind, ports)| ports.iter().map(move |port| (kind, port))) {
-                let shape = if port.is_list { String::new() } else { shape(&port.shape) };
-                text += &format!("  {kind:6} {}: {}{shape}\n", port.name, port.dtype);
-            }
+            entry.ports().for_each(|port| text += &format!("  {port}\n"));
         }
         let mut table = Table::new(&["backend", "version", ">regions", ">nodes"]);
         for share in &self.backends {
@@ -114,6 +121,18 @@ impl Overview {
             table.row([share.name.clone(), share.version.clone()].into_iter().chain(numbers));
         }
         text + &table.text() + &self.code.sentence() + &self.bytes.sentence() + "\n" + &self.bytes.details()
+    }
+}
+
+impl Entry {
+    /// `input  x: f32[1,3]`, for each input and output.
+    fn ports(&self) -> impl Iterator<Item = String> {
+        let kinds = [("input", &self.inputs), ("output", &self.outputs)];
+        let line = |kind: &str, port: &Port| {
+            let shape = if port.is_list { String::new() } else { shape(&port.shape) };
+            format!("{kind:6} {}: {}{shape}", port.name, port.dtype)
+        };
+        kinds.into_iter().flat_map(move |(kind, ports)| ports.iter().map(move |port| line(kind, port)))
     }
 }
 

@@ -9,9 +9,6 @@ use super::{Table, count, duration, size};
 /// Most steps that are listed.
 const STEPS: usize = 40;
 
-/// Most characters of the name of a node, so that a row fits a terminal: what is at its end tells more.
-const NAME: usize = 36;
-
 /// The tables. Shares are of all that regions and copies took.
 pub(crate) fn profile(profile: &Profile) -> String {
     let total = profile.total();
@@ -67,12 +64,7 @@ pub(crate) fn profile(profile: &Profile) -> String {
 /// The first node of a step, and how many more there are.
 fn nodes(nodes: &[String]) -> String {
     let Some((first, more)) = nodes.split_first() else { return "-".into() };
-    let length = first.chars().count();
-    let first = match length > NAME {
-        true => format!("...{}", first.chars().skip(length + 3 - NAME).collect::<String>()),
-        false => first.clone(),
-    };
-    if more.is_empty() { first } else { format!("{first} +{}", more.len()) }
+    if more.is_empty() { first.clone() } else { format!("{first} +{}", more.len()) }
 }
 
 #[cfg(test)]
@@ -96,8 +88,7 @@ mod tests {
 
     #[test]
     fn the_longest_comes_first_and_sums_follow() {
-        let long = "a/very/long/name/of/a/node/that/nobody/would/read/Conv";
-        let steps = vec![step("unary", "Relu", &["r"], 1), step("conv", "Conv", &[long, "relu"], 3)];
+        let steps = vec![step("unary", "Relu", &["r"], 1), step("conv", "Conv", &["block/Conv", "relu"], 3)];
         let copy = CopyTime {
             value: "x".into(),
             from: "host".into(),
@@ -108,9 +99,9 @@ mod tests {
         let regions = vec![region("r0", 2, Vec::new()), region("r1", 4, steps)];
         let both = Profile { regions, copies: vec![copy], spans: Vec::new() };
         let expected = "\
-step   node                                     backend     time  share
-conv   .../node/that/nobody/would/read/Conv +1  gpu      3.00 ms  37.5%
-unary  r                                        gpu      1.00 ms  12.5%
+step   node           backend     time  share
+conv   block/Conv +1  gpu      3.00 ms  37.5%
+unary  r              gpu      1.00 ms  12.5%
 
 operator  backend  steps     time  share
 Conv      gpu          1  3.00 ms  37.5%

@@ -36,7 +36,7 @@ use crate::diagnostic::{Code, Diagnostic, Result};
 pub use given_lists::{ListView, MadeList};
 pub use introspect::{CopyTime, DeviceUse, PortIndex, PortInfo, RegionTime, Span, SpanKind, StepTime};
 use later::Later;
-pub use load::{LoadOptions, Queueing};
+pub use load::{LoadOptions, Queueing, select_entry};
 pub use single_call::SingleCalls;
 pub use single_region::SingleRegion;
 use state::State;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use byoc_core::artifact::manifest::{Control, Entry, Manifest, NodeSummary, Region};
-use byoc_core::diagnostic::{Code, Diagnostic, Result};
+use byoc_core::diagnostic::Result;
 use byoc_core::dim;
 use byoc_core::runtime::SingleCalls;
 use byoc_plugin_api::Dim;
@@ -317,21 +317,4 @@ fn names(manifest: &Manifest, entry: &Entry, reference: &dyn Reference) -> Vec<S
         names[port.value].clone_from(&port.name);
     }
     names
-}
-
-/// The entry of that name, or the only one.
-pub fn entry<'a>(manifest: &'a Manifest, name: Option<&str>) -> Result<&'a Entry> {
-    let mut all = manifest.callable();
-    let found = match name {
-        Some(name) => manifest.entry(name),
-        None => all.next().filter(|_| all.next().is_none()),
-    };
-    found.ok_or_else(|| {
-        let names: Vec<_> = manifest.callable().map(|entry| entry.name.as_str()).collect();
-        let message = match name {
-            Some(name) => format!("there is no entry '{name}'"),
-            None => "the file has several entries".to_owned(),
-        };
-        Diagnostic::new(Code::UnknownName, message).hint(format!("Choose one with --entry: {}", names.join(", ")))
-    })
 }

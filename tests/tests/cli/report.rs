@@ -55,7 +55,7 @@ fn a_model_with_who_takes_what() {
     };
     assert_eq!(names("nodes", "name"), ["make_a", "make_</script><b>", "make_y"]);
     assert_eq!(names("nodes", "backend"), ["kendryte", "json", "kendryte"]);
-    assert_eq!(names("regions", "symbol"), ["byoc_main_kendryte_0", "byoc_main_json_0", "byoc_main_kendryte_1"]);
+    assert_eq!(names("regions", "region"), ["byoc_main_kendryte_0", "byoc_main_json_0", "byoc_main_kendryte_1"]);
     assert_eq!(data["edges"], serde_json::json!([[0, 1], [1, 2]]));
     assert_eq!(data["reasons"][0]["reason"], "no pattern matches");
     assert_eq!(data["nodes"][1]["refused"], serde_json::json!([["kendryte", "no pattern matches"]]));
@@ -73,7 +73,7 @@ fn an_artifact_with_each_constant_once() {
     assert_eq!(of_w, 1, "{tiles:?}");
     assert_eq!(data["constants"][0]["names"], serde_json::json!(["w"]));
     assert_eq!(data["nodes"][0]["name"], "byoc_main_json_0");
-    let ports = ["main: input x: f32[1,8,16,16]", "main: output y: f32[1,8,16,16]"];
+    let ports = ["main: input  x: f32[1,8,16,16]", "main: output y: f32[1,8,16,16]"];
     assert_eq!(data["ports"], serde_json::json!(ports));
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use byoc_core::plugin::digest;
 use byoc_tests::fixture::{Change, c_plugin, c_plugin_of_today};
 use byoc_tests::folder::Folder;
-use byoc_tests::program::{Outcome, byoc, outcome};
+use byoc_tests::program::{self, Outcome, byoc, isolate, outcome};
 use byoc_tests::{engine, onnx, places};
 
 /// Makes a plugin in C write the file `$OPENED` as soon as it is opened, before anything of it is called.
@@ -81,6 +81,30 @@ fn nothing_is_opened_from_the_current_folder() {
     let (outcome, opened) = with(text(&folder.path().join("plugins")));
     assert!(opened, "{}", outcome.stderr);
     outcome.success();
+}
+
+/// Where a build puts plugins: beside the program, of which only the ones that are named are opened.
+#[test]
+fn a_backend_that_is_named_is_found_beside_the_program() {
+    let folder = folder_with("cmatmul", c_plugin_of_today, &[]);
+    let bin = folder.path().join("bin");
+    std::fs::create_dir(&bin).expect("the folder is ours");
+    std::fs::copy(program::path(), bin.join("byoc")).expect("the folder is ours");
+    std::fs::rename(folder.path().join("plugins/libbyoc_cmatmul.so"), bin.join("libbyoc_cmatmul.so")).expect("ours");
+    let try_it = |arguments: &[&str]| {
+        let mut command = Command::new(bin.join("byoc"));
+        isolate(command.args(arguments));
+        run(&folder, &mut command)
+    };
+    let (list, opened) = try_it(&["plugin", "list"]);
+    assert!(!opened && !list.success().contains("cmatmul"), "{}", list.stdout);
+    let (explained, opened) = try_it(&["explain", "model.onnx", "--backend", "cmatmul,cpu"]);
+    assert!(opened && explained.success().contains("\ncmatmul      2        1\n"), "{explained:?}");
+    let (ran, opened) = try_it(&["run", "model.byoc", "--fill", "ones"]);
+    assert!(opened, "{}", ran.stderr);
+    ran.success();
+    let (missing, opened) = try_it(&["explain", "model.onnx", "--backend", "../cmatmul"]);
+    assert!(!opened && missing.code == Some(3), "{missing:?}");
 }
 
 /// A file named after another backend is opened when its manifest says that it holds this one, or when it says nothing.

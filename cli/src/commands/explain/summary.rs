@@ -256,7 +256,8 @@ fn reasons(rows: &[NodeRow]) -> Vec<Reason> {
 /// A reason without what differs from node to node: numbers, and the node's own name.
 fn kind(reason: &str, row: &NodeRow) -> String {
     let mut kind = String::new();
-    for char in reason.replace(&row.node, "").chars() {
+    // Messages have names in quotes; without them, a short name is part of any word.
+    for char in reason.replace(&format!("'{}'", row.node), "").chars() {
         match char.is_ascii_digit() {
             true if kind.ends_with('0') => {}
             true => kind.push('0'),
@@ -312,6 +313,18 @@ pub(super) mod tests {
                         \n\
                         --nodes, --refused, --op OPERATOR and --region SYMBOL show nodes\n";
         assert_eq!(summary.text(), expected);
+    }
+
+    #[test]
+    fn reasons_that_differ_in_names_and_numbers_are_one() {
+        let rows = [
+            row("a", None, &[("gpu", "no pattern matches")]),
+            row("o", None, &[("gpu", "no pattern matches")]),
+            row("n_1", None, &[("gpu", "add: shape: 'n_1' has 3 rows, a limit of 2")]),
+            row("n_2", None, &[("gpu", "add: shape: 'n_2' has 44 rows, a limit of 2")]),
+        ];
+        let counts: Vec<_> = Summary::of(&rows).reasons.iter().map(|reason| reason.nodes).collect();
+        assert_eq!(counts, [2, 2]);
     }
 
     #[test]

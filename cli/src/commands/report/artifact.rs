@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use byoc_core::artifact::Artifact;
-use byoc_core::artifact::manifest::{self, Entry, Manifest, ValueInfo};
+use byoc_core::artifact::manifest::{self, Manifest, ValueInfo};
 
 use super::layout::places;
-use super::page::{Backend, Constant, Node, Page, Region};
+use super::page::{Backend, Constant, Node, Page};
 use super::treemap::{Tile, squarified};
+use crate::commands::explain::Region;
 use crate::commands::inspect::by_count;
 use crate::report::{self, Overview, size};
 
@@ -17,35 +18,18 @@ pub(super) fn page(path: &Path, artifact: &Artifact) -> Page {
     let manifest = artifact.manifest();
     let mut page = Page::of(path);
     let (bytes, producer) = (size(artifact.size()), &manifest.producer);
-    let details = report::Bytes::of(artifact).details();
-    let sentence = Overview::of(artifact).sentence();
+    let overview = Overview::of(artifact);
+    let (sentence, details) = (overview.bytes().sentence(), overview.bytes().details());
     page.facts = vec![format!("artifact, {bytes}, written by {producer}"), sentence, details.trim_end().to_owned()];
     page.facts.retain(|fact| !fact.is_empty());
-    page.ports = manifest.callable().flat_map(ports).collect();
-    page.backends = manifest.requirements.backends.iter().map(|needed| backend(manifest, &needed.name)).collect();
+    page.ports = overview.ports();
+    let backend = |(name, nodes, regions): (&str, usize, usize)| Backend { name: name.to_owned(), nodes, regions };
+    page.backends = overview.counts().map(backend).collect();
     page.regions = manifest.regions.iter().map(region).collect();
     (page.nodes, page.edges) = graph(manifest);
     page.tiles = squarified(tiles(artifact));
     page.constants = manifest.ledger.iter().map(constant).collect();
     page
-}
-
-fn ports(entry: &Entry) -> Vec<String> {
-    let kinds = [("input", &entry.inputs), ("output", &entry.outputs)];
-    let line = |kind: &str, port: &manifest::Port| {
-        let value = &entry.values[port.value];
-        let ty = match &value.list {
-            Some(list) => list.to_string(),
-            None => format!("{}{}", value.dtype, report::shape(&value.shape)),
-        };
-        format!("{}: {kind} {}: {ty}", entry.name, port.name)
-    };
-    kinds.into_iter().flat_map(|(kind, ports)| ports.iter().map(move |port| line(kind, port))).collect()
-}
-
-fn backend(manifest: &Manifest, name: &str) -> Backend {
-    let own = || manifest.regions.iter().filter(|region| region.backend == name);
-    Backend { name: name.to_owned(), nodes: own().map(|region| region.nodes.len()).sum(), regions: own().count() }
 }
 
 fn operators(region: &manifest::Region) -> BTreeMap<String, usize> {
@@ -56,7 +40,7 @@ fn operators(region: &manifest::Region) -> BTreeMap<String, usize> {
 
 fn region(region: &manifest::Region) -> Region {
     let (symbol, backend) = (region.symbol.clone(), region.backend.clone());
-    Region { symbol, backend, nodes: region.nodes.len(), operators: operators(region) }
+    Region { region: symbol, backend, nodes: region.nodes.len(), operators: operators(region) }
 }
 
 /// A box for each region that an entry calls, in the order of the calls, and an edge where one reads what another writes.

@@ -2,16 +2,14 @@
 
 use std::collections::HashMap;
 
-use byoc_core::compile::{explain, nodes_of_unknown};
-use byoc_core::diagnostic::{Code, Result};
+use byoc_core::diagnostic::Result;
 use byoc_core::partition::NodeRow;
 use serde_json::json;
 
 use super::Args;
 use super::layout::places;
-use super::page::{Backend, Node, Page, Region};
-use crate::commands::explain::Summary;
-use crate::progress::Progress;
+use super::page::{Backend, Node, Page};
+use crate::commands::explain::{Summary, explained};
 use crate::{compile_request, report};
 
 /// The page.
@@ -21,19 +19,13 @@ pub(super) fn page(args: &Args) -> Result<Page> {
     let mut request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
     // No file that the model takes weights from is overwritten.
     request.also_written = vec![args.output.clone()];
-    let rows = match explain(&request, &mut Progress::new(None)) {
-        Err(error) if error.code == Code::UnknownOperator => {
-            report::warning(&error);
-            nodes_of_unknown(&request)?
-        }
-        rows => rows?,
-    };
+    let rows = explained(&request)?;
     let summary = Summary::of(&rows);
     let mut page = Page::of(&args.file);
     page.facts = vec![format!("ONNX model, {}", report::count(rows.len(), "node"))];
     page.backends = backends(&summary);
     page.reasons = json!(summary.reasons());
-    page.regions = regions(&summary);
+    page.regions = summary.regions;
     page.edges = edges(&rows);
     let at = places(rows.len(), &page.edges);
     page.nodes = rows.iter().zip(at).map(|(row, at)| node(row, at)).collect();
@@ -47,16 +39,6 @@ fn backends(summary: &Summary) -> Vec<Backend> {
         regions,
     };
     summary.counts().map(backend).collect()
-}
-
-fn regions(summary: &Summary) -> Vec<Region> {
-    let region = |region: &crate::commands::explain::Region| Region {
-        symbol: region.region.clone(),
-        backend: region.backend.clone(),
-        nodes: region.nodes,
-        operators: region.operators.clone(),
-    };
-    summary.regions.iter().map(region).collect()
 }
 
 /// Who writes what a node reads, in its own entry.

@@ -285,7 +285,7 @@ function jumpTo(test) {
 function regions() {
   const jump = jumpTo((symbol) => (node) => node.region === symbol);
   table(by("regions"), ["region", "backend", ">nodes", "operators"], data.regions.map((region) => [
-    (cell) => { element("button", region.symbol, cell).onclick = () => jump(region.symbol); },
+    (cell) => { element("button", region.region, cell).onclick = () => jump(region.region); },
     region.backend, region.nodes, counts(region.operators),
   ]));
 }
@@ -304,7 +304,7 @@ const kinds = { stored: ["#56b4e9", "constants as the model has them"], packed: 
 function bytes() {
   const parent = by("bytes");
   if (!data.tiles.length) return;
-  const space = "http" + "://www.w3.org/2000/svg";
+  const space = "http://www.w3.org/2000/svg";
   const svg = (tag, attributes) => {
     const made = document.createElementNS(space, tag);
     for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);

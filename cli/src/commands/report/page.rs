@@ -1,6 +1,5 @@
 //! The page: what it shows, and how that becomes a file of HTML.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
@@ -8,6 +7,7 @@ use serde::Serialize;
 
 use super::layout::Place;
 use super::treemap::Tile;
+use crate::commands::explain::Region;
 use crate::threads;
 
 const HTML: &str = include_str!("page.html");
@@ -43,15 +43,6 @@ pub(super) struct Backend {
     pub(super) name: String,
     pub(super) nodes: usize,
     pub(super) regions: usize,
-}
-
-/// A region.
-#[derive(Serialize)]
-pub(super) struct Region {
-    pub(super) symbol: String,
-    pub(super) backend: String,
-    pub(super) nodes: usize,
-    pub(super) operators: BTreeMap<String, usize>,
 }
 
 /// A box of the graph.
@@ -142,7 +133,9 @@ mod tests {
 
     #[test]
     fn nothing_is_loaded_from_elsewhere() {
-        for part in [HTML, STYLE, SCRIPT] {
+        // The name of the format of drawings looks like an address.
+        let script = SCRIPT.replace("\"http://www.w3.org/2000/svg\"", "");
+        for part in [HTML, STYLE, &script] {
             for word in ["http:", "https:", "src=", "href=", "url(", "@import", "fetch(", "XMLHttpRequest"] {
                 assert!(!part.contains(word), "{word}");
             }

@@ -9,7 +9,7 @@ use byoc_core::compile::parts::{Parts, sizes_like};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::onnx::ImportOptions;
 use byoc_core::plugin::Registry;
-use byoc_core::runtime::{LoadOptions, PortInfo, SingleCalls};
+use byoc_core::runtime::{LoadOptions, PortInfo, SingleCalls, select_entry};
 use byoc_tools::compare::Tolerances;
 use byoc_tools::fill::Fill;
 use byoc_tools::inputs;
@@ -24,7 +24,7 @@ use super::repro_command::{About, repro_command};
 use crate::args::{Backends, Execution, Shapes};
 use crate::artifact::{self, Digests, Opened};
 use crate::progress::Progress;
-use crate::{compile_request, embed, report};
+use crate::{compile_request, embed, execution, report};
 
 /// Runs the verb with this flag.
 pub(super) fn run(args: &Args, model: &Path, tolerances: &Tolerances) -> Result<ExitCode> {
@@ -35,13 +35,13 @@ pub(super) fn run(args: &Args, model: &Path, tolerances: &Tolerances) -> Result<
         Diagnostic::new(Code::Usage, message).hint("Leave out --regions")
     })?;
     let manifest = artifact.manifest();
-    let entry = regions::entry(manifest, execution.entry.as_deref())?;
+    let entry = select_entry(manifest, execution.entry.as_deref())?;
     let given = entry_inputs(execution, &opened, entry)?;
     let sizes = sizes_like(model, &declared(entry))?;
     let names = [embed::reference()?.0, embed::default_backend()?];
     let registry = compile_request::registry_of(&execution.plugins, &names)?;
     let mut reference = by_kernels(model, &registry, &entry.name, &sizes)?;
-    let options = load_options(execution, &opened);
+    let options = execution::options(execution, &opened, false);
     let mut calls = SingleCalls::new(artifact, opened.registry(), &options)?;
     let request = Request { manifest, entry, tolerances, keep_inputs: args.bisect };
     let mut progress = Progress::new(None);
@@ -106,18 +106,6 @@ fn entry_inputs(execution: &Execution, opened: &Opened, entry: &Entry) -> Result
 fn declared(entry: &Entry) -> Vec<(String, Vec<byoc_plugin_api::Dim>)> {
     let tensors = entry.inputs.iter().filter(|port| entry.values[port.value].list.is_none());
     tensors.map(|port| (port.name.clone(), entry.values[port.value].shape.clone())).collect()
-}
-
-fn load_options(execution: &Execution, opened: &Opened) -> LoadOptions {
-    LoadOptions {
-        entry: execution.entry.clone(),
-        threads: execution.threads,
-        constants_from: execution.constants_from.clone(),
-        devices: execution.devices.device.clone(),
-        run_options: opened.run_options.clone(),
-        queueing: execution.devices.queueing(false),
-        max_iterations: execution.max_iterations,
-    }
 }
 
 /// The model, to be run part by part by the reference kernels.

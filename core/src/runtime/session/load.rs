@@ -107,7 +107,7 @@ impl Session {
     ) -> Result<Session> {
         check_processor(&artifact)?;
         artifact.attach(options.constants_from.as_deref())?;
-        let entry = select_entry(&artifact, options.entry.as_deref())?;
+        let entry = select_entry(artifact.manifest(), options.entry.as_deref())?;
         let there = beside.map_or(&[][..], |session| &session.devices);
         Session::load_entry((&artifact, entry), registry, options, there, beside)
     }
@@ -369,8 +369,9 @@ pub(super) fn check_processor(artifact: &Artifact) -> Result<()> {
     Err(Diagnostic::new(Code::MissingRequirement, message).hint("Compile the model again on this machine"))
 }
 
-fn select_entry<'a>(artifact: &'a Artifact, name: Option<&str>) -> Result<&'a Entry> {
-    let entries: Vec<&Entry> = artifact.manifest().callable().collect();
+/// The entry of that name; where the user names none, the only one.
+pub fn select_entry<'a>(manifest: &'a Manifest, name: Option<&str>) -> Result<&'a Entry> {
+    let entries: Vec<&Entry> = manifest.callable().collect();
     let found = match name {
         Some(name) => entries.iter().copied().find(|entry| entry.name == name),
         None if entries.len() == 1 => entries.first().copied(),
