@@ -13,6 +13,9 @@ use byoc_tests::program::byoc;
 /// Elements of the weight: many pages.
 const WIDTH: i64 = 1 << 20;
 
+/// KiB of a file that are in memory only once its constants are read: a first touch maps 64 KiB around it.
+const CONSTANTS: u64 = 1 << 10;
+
 /// `y = x * w`.
 fn scaled() -> Model {
     Model::default()
@@ -35,15 +38,24 @@ fn scaled_from_a_file(folder: &Folder, width: i64) {
     data.write_all_at(&1f32.to_le_bytes(), 0).expect("its first element");
 }
 
-/// Starts the program, and waits until it has mapped that file.
+/// How much of that file is in the memory of a process: KiB of pages that it has touched, from its list of mappings.
+fn touched(process: u32, file: &str) -> u64 {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/smaps")).unwrap_or_default();
+    let rest = maps.split_once(file).map_or("", |(_, rest)| rest);
+    let resident = rest.lines().find_map(|line| line.strip_prefix("Rss:")?.strip_suffix("kB")?.trim().parse().ok());
+    resident.unwrap_or(0)
+}
+
+/// Starts the program, and waits until it reads constants of that file: then its length has been looked at, and a cut is one
+/// that happens in use.
 fn start(folder: &Folder, arguments: &[&str], file: &str) -> Child {
     let mut command = byoc(arguments);
     let command = command.current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    let (maps, start) = (format!("/proc/{}/maps", child.id()), Instant::now());
-    while !std::fs::read_to_string(&maps).unwrap_or_default().contains(file) {
+    let start = Instant::now();
+    while touched(child.id(), file) < CONSTANTS {
         let ended = child.try_wait().expect("the child is ours");
-        assert!(ended.is_none() && start.elapsed() < Duration::from_secs(60), "{file} is not mapped: {ended:?}");
+        assert!(ended.is_none() && start.elapsed() < Duration::from_secs(60), "{file} is not read: {ended:?}");
     }
     child
 }
