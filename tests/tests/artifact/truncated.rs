@@ -85,7 +85,7 @@ fn an_artifact_is_cut_while_it_runs() {
     ends(&folder, &["bench", "model.byoc", "--duration", "60", "--threads", "1"], "model.byoc");
     // By threads of a kernel as well.
     let folder = Folder::compiled(scaled());
-    ends(&folder, &["bench", "model.byoc", "--duration", "60", "--threads", "4"], "model.byoc");
+    ends(&folder, &["bench", "model.byoc", "--duration", "60", "--threads", "2"], "model.byoc");
 }
 
 #[test]
