@@ -34,8 +34,11 @@ fn cli() -> String {
 fn exit_codes() -> String {
     let rows = [
         (0, "done"),
-        (1, "failed"),
-        (2, "the command line, an option or an input is not valid"),
+        (1, "failed: a file cannot be opened, read or written, or is damaged; or a model is not valid, or not carried"),
+        (
+            2,
+            "the command line is not valid: an option, its value, a name that the model does not have, or the type or shape of an input",
+        ),
         (3, "a plugin was refused, or this machine lacks what an artifact needs"),
         (4, "no backend takes a node, or the placement breaks the policy"),
         (5, "a backend crashed"),

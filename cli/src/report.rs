@@ -10,6 +10,7 @@ mod terminal;
 mod wrap;
 
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
@@ -55,6 +56,12 @@ pub(crate) fn print_unfitted(text: &str) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// `written to 'model.byoc', 1.2 KiB`: how verbs tell of the file that they have written.
+pub(crate) fn written(path: &Path) -> Result<String> {
+    let about = std::fs::metadata(path).map_err(|error| Diagnostic::io(path, "read", &error))?;
+    Ok(format!("written to '{}', {}\n", path.display(), size(about.len())))
 }
 
 /// Writes a result as JSON, with the version of its schema.

@@ -63,6 +63,9 @@ extern "C" {
 // The version that `extension` is asked for.
 #define BYOC_STEPS_VERSION 1
 
+// The version that `extension` is asked for.
+#define DEVICE_STEPS_VERSION 1
+
 // Borrowed bytes; texts are UTF-8.
 typedef struct {
   // First byte; may be null when `len` is 0.
@@ -365,11 +368,14 @@ typedef struct {
   // Size of this struct in the plugin; it grows at the end only.
   size_t struct_size;
   // Has the times of the steps taken in the runs that follow (`on` is 1), or no longer (0). Until the first call they are not
-  // taken, which must cost nothing. `executable` is a handle of `load`.
+  // taken, which must cost nothing. `executable` is a handle of `load`; in the answer to `byoc.device_steps` it is one of the `load`
+  // of `byoc.device`.
   int32_t (*time)(void *executable, uint32_t on, byoc_sink error);
   // Writes the steps of the last run, as JSON: a list of `{"kernel": "conv", "nodes": ["/conv1"], "start": 0.0, "seconds": 1e-3}` in
   // the order in which they ran. `kernel` is what the backend calls it, `nodes` are the names of the nodes of the region that it
-  // computes, as far as they are known, and `start` is counted in seconds from the beginning of the run.
+  // computes, as far as they are known, and `start` is counted in seconds from the beginning of the run. Code that has no names
+  // has `indices` as well as `nodes` or instead of them: the positions of nodes in the region, such as `[0, 2]`. On a device the
+  // host has waited for the run before it asks.
   int32_t (*read)(void *executable, byoc_sink out, byoc_sink error);
 } byoc_steps_table;
 
@@ -397,6 +403,9 @@ typedef struct {
 /* What `extension` is asked for, with BYOC_STEPS_VERSION: a backend that tells what a run of a region consisted of answers a
  * `byoc_steps_table`. */
 #define BYOC_STEPS "byoc.steps"
+
+/* The same for regions on a device, with BYOC_DEVICE_STEPS_VERSION: its executables are those of `byoc_device_table`. */
+#define BYOC_DEVICE_STEPS "byoc.device_steps"
 
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \

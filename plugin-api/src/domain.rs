@@ -12,6 +12,7 @@ pub use crate::domain_tables::DomainHandles;
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::region::ConstantId;
+use crate::runtime::StepTime;
 
 /// Where memory of a device begins, and every tensor in it: at multiples of so many bytes.
 pub const DEVICE_ALIGNMENT: usize = 256;
@@ -204,4 +205,16 @@ pub trait DeviceExecutable: Send {
     /// Queues the work on what was prepared last. Allocates, copies to or from the host and waits for nothing, so that it
     /// can be recorded.
     fn run(&mut self) -> Result<(), Error>;
+
+    /// Takes the time of each step of the runs that follow, for [`DeviceExecutable::steps`], or no longer does. Until this is called
+    /// no time is taken, which should cost nothing. While times are taken no run is recorded. A backend that does not tell its
+    /// steps leaves both out.
+    fn time_steps(&mut self, _on: bool) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// What the last run consisted of, in the order in which it ran, where times were taken. The host has waited for it.
+    fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
+        Ok(Vec::new())
+    }
 }

@@ -23,7 +23,7 @@ use crate::region::ConstantId;
 use crate::registry::registered;
 use crate::runtime::{Environment, Executable, Runtime};
 use crate::sized_table::{SIZED_ID, SIZED_VERSION};
-use crate::steps_table::{STEPS_ID, STEPS_VERSION};
+use crate::steps_table::{DEVICE_STEPS_ID, DEVICE_STEPS_VERSION, STEPS_ID, STEPS_VERSION};
 use crate::strings_table::{STRINGS_ID, STRINGS_VERSION};
 use crate::tensor::{TensorView, TensorViewMut};
 
@@ -198,6 +198,9 @@ extern "C" fn extension(index: usize, id: Slice, version: u32) -> *const c_void 
         (DOMAIN_ID, DOMAIN_VERSION) if caught(in_a_domain).unwrap_or(false) => std::ptr::from_ref(domain::TABLE).cast(),
         (DEVICE_ID, DEVICE_VERSION) if caught(in_a_domain).unwrap_or(false) => std::ptr::from_ref(device::TABLE).cast(),
         (SIZED_ID, SIZED_VERSION) => std::ptr::from_ref(sized::TABLE).cast(),
+        (DEVICE_STEPS_ID, DEVICE_STEPS_VERSION) if caught(in_a_domain).unwrap_or(false) => {
+            std::ptr::from_ref(device::STEPS_TABLE).cast()
+        }
         (STEPS_ID, STEPS_VERSION) => std::ptr::from_ref(steps::TABLE).cast(),
         (STRINGS_ID, STRINGS_VERSION) => std::ptr::from_ref(strings::TABLE).cast(),
         _ => std::ptr::null(),

@@ -124,6 +124,9 @@ pub struct StepTime {
     pub start: f64,
     /// How long it took, in seconds.
     pub seconds: f64,
+    /// Nodes that it computes by their positions in [`Region::nodes`](crate::Region::nodes), for code that has no names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indices: Vec<usize>,
 }
 
 /// Gives the memory of outputs whose sizes are known only when they are computed.

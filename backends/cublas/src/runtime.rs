@@ -13,9 +13,10 @@ use byoc_nvidia::domain::CudaDomain;
 use byoc_nvidia::locate::{self, Library};
 use byoc_nvidia::matmul::{self, Problem};
 use byoc_nvidia::product::Activation;
+use byoc_nvidia::step_clock::StepClock;
 use byoc_plugin_api::{
     DeviceConstants, DeviceExecutable, DevicePlan, DeviceRuntime, DeviceTensor, Domain, DomainHandles, Environment,
-    Error, Options,
+    Error, Options, StepTime,
 };
 
 use self::bind::{Operand, Operands};
@@ -51,7 +52,8 @@ impl DeviceRuntime for CublasBackend {
         attached.enter()?;
         let operands = Operands::bind(&program.product, constants, &attached)?;
         let handle = Handle::of(&attached)?;
-        Ok(Box::new(Loaded { state: State::Unplanned, handle, operands, program, most, attached }))
+        let clock = StepClock::new(&driver)?;
+        Ok(Box::new(Loaded { state: State::Unplanned, clock, handle, operands, program, most, attached }))
     }
 
     fn open_domain(&self, ordinal: u32, options: &Options) -> Result<Box<dyn Domain>, Error> {
@@ -62,6 +64,7 @@ impl DeviceRuntime for CublasBackend {
 /// A product that is ready on a device.
 struct Loaded {
     state: State,
+    clock: StepClock,
     handle: Handle,
     operands: Operands,
     program: Program,
@@ -136,8 +139,13 @@ impl Loaded {
     }
 
     fn error(&self, message: &str) -> Error {
-        Error::new(message).at(&self.program.product.node)
+        failed(&self.program, message)
     }
+}
+
+/// The error with the node of the product.
+fn failed(program: &Program, message: &str) -> Error {
+    Error::new(message).at(&program.product.node)
 }
 
 impl DeviceExecutable for Loaded {
@@ -189,12 +197,30 @@ impl DeviceExecutable for Loaded {
 
     fn run(&mut self) -> Result<(), Error> {
         self.attached.enter()?;
+        self.clock.begin();
         match &self.state {
-            State::Ready(described) => described
-                .run(&self.handle, self.attached.stream())
-                .map_err(|cause| self.error(&format!("cublasLt failed: {cause}"))),
+            State::Ready(described) => {
+                let (handle, attached) = (&self.handle, &self.attached);
+                let call = || {
+                    let ran = described.run(handle, attached.stream());
+                    ran.map_err(|cause| failed(&self.program, &format!("cublasLt failed: {cause}")))
+                };
+                self.clock.step(attached, call)
+            }
             State::Empty => Ok(()),
             State::Unplanned | State::Planned(_) => Err(self.error("the product cannot run before it is prepared")),
         }
+    }
+
+    fn time_steps(&mut self, on: bool) -> Result<(), Error> {
+        self.clock.turn(on);
+        Ok(())
+    }
+
+    fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
+        self.attached.enter()?;
+        let nodes = vec![self.program.product.node.clone()];
+        let call = StepTime { kernel: "cublasLtMatmul".into(), nodes, ..StepTime::default() };
+        self.clock.times(&self.attached, [call])
     }
 }

@@ -10,7 +10,7 @@ use byoc_nvidia::program::{Launch, Program, Variant, tensors};
 use byoc_plugin_api::{ConstantId, Constants, Error, Generated, Job, Region};
 
 use crate::lower::{IrGraph, lower};
-use crate::plan::{KernelPlan, plan};
+use crate::plan::{KernelPlan, Written, plan};
 
 const HELPERS: &str = include_str!("helpers.cuh");
 
@@ -48,7 +48,7 @@ pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, 
 pub(crate) fn fuse(region: &Region, constants: &Constants<'_>) -> Result<Fused, Error> {
     region.validate()?;
     let graph = lower(region, Some(constants)).map_err(|refusal| Error::new(refusal.to_string()))?;
-    let plan = plan(region, &graph).map_err(|cause| Error::new(format!("its kernels cannot be written: {cause}")))?;
+    let plan = plan(&graph).map_err(|cause| Error::new(format!("its kernels cannot be written: {cause}")))?;
     Ok(assemble(region, graph, plan))
 }
 
@@ -56,8 +56,8 @@ fn assemble(region: &Region, graph: IrGraph, mut plan: KernelPlan) -> Fused {
     let used: Vec<usize> = plan.constants().into_iter().collect();
     plan.renumber(&used);
     let mut operators: Vec<&str> = Vec::new();
-    for operator in plan.kernels.iter().flat_map(|kernel| &kernel.operators) {
-        if !operators.contains(&operator.as_str()) {
+    for operator in plan.kernels.iter().flat_map(|kernel| self::operators(region, kernel)) {
+        if !operators.contains(&operator) {
             operators.push(operator);
         }
     }
@@ -70,17 +70,22 @@ fn assemble(region: &Region, graph: IrGraph, mut plan: KernelPlan) -> Fused {
         variants: Vec::new(),
         recipe: None,
     };
-    let source = (!plan.kernels.is_empty()).then(|| source(&plan, &operators));
+    let source = (!plan.kernels.is_empty()).then(|| source(region, &plan, &operators));
     let launches = plan.kernels.into_iter().map(|kernel| kernel.launch).collect();
     let embedded =
         graph.decided.iter().filter_map(|&value| region.constant(value)).map(|constant| constant.id).collect();
     Fused { source, program, embedded, variant: Variant { arch: String::new(), scratch: plan.scratch, launches } }
 }
 
-fn source(plan: &KernelPlan, operators: &[&str]) -> Source {
+/// The operators that a kernel computes, in full or in part.
+fn operators<'a>(region: &'a Region, kernel: &Written) -> Vec<&'a str> {
+    kernel.launch.nodes.iter().map(|&node| region.nodes[node].op.as_str()).collect()
+}
+
+fn source(region: &Region, plan: &KernelPlan, operators: &[&str]) -> Source {
     let mut kernels = String::new();
     for kernel in &plan.kernels {
-        let _ = write!(kernels, "\n// {}.\n{}", kernel.operators.join(", "), kernel.text);
+        let _ = write!(kernels, "\n// {}.\n{}", self::operators(region, kernel).join(", "), kernel.text);
     }
     let own: Vec<String> = operators.iter().take(4).map(|operator| operator.to_lowercase()).collect();
     Source { name: own.join("_"), text: format!("{PRELUDE}\n{HELPERS}{kernels}"), needs: Needs::default(), memory: 0 }

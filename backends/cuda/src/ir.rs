@@ -13,8 +13,8 @@ pub(crate) struct Value {
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<Dim>,
     pub(crate) def: Def,
-    /// The operator whose result it is; `None` for an intermediate value of one.
-    pub(crate) op: Option<String>,
+    /// The node of the region whose result it is; `None` for an intermediate value of one.
+    pub(crate) node: Option<usize>,
 }
 
 /// The definition of a value.

@@ -37,8 +37,8 @@ pub(crate) struct Lowering<'a> {
     pub(crate) region: &'a Region,
     constants: Option<&'a Constants<'a>>,
     graph: IrGraph,
-    /// The current operator.
-    op: String,
+    /// The node that is lowered.
+    current: usize,
 }
 
 /// Lowers a region; without constants for `check`, which only needs to know whether it is possible.
@@ -47,7 +47,7 @@ pub(crate) struct Lowering<'a> {
 ///
 /// When a node is not supported, with the reason.
 pub(crate) fn lower(region: &Region, constants: Option<&Constants<'_>>) -> Result<IrGraph, Refusal> {
-    let mut lowering = Lowering { region, constants, graph: IrGraph::default(), op: String::new() };
+    let mut lowering = Lowering { region, constants, graph: IrGraph::default(), current: 0 };
     for (position, &input) in region.inputs.iter().enumerate() {
         let value = &region.values[input];
         let id = lowering.push(value.dtype, value.shape.clone(), Def::Input(position));
@@ -55,7 +55,7 @@ pub(crate) fn lower(region: &Region, constants: Option<&Constants<'_>>) -> Resul
     }
     let standalones = kernels::find(region)?;
     for (index, node) in region.nodes.iter().enumerate() {
-        lowering.op.clone_from(&node.op);
+        lowering.current = index;
         let done = match standalones.iter().find(|kernel| kernel.nodes.contains(&index)) {
             None => lowering.node(node),
             Some(kernel) if kernel.nodes.last() == Some(&index) => lowering.standalone(kernel),
@@ -93,7 +93,7 @@ impl Lowering<'_> {
 
     /// A new value.
     fn push(&mut self, dtype: DType, shape: Vec<Dim>, def: Def) -> Id {
-        self.graph.values.push(Value { dtype, shape, def, op: None });
+        self.graph.values.push(Value { dtype, shape, def, node: None });
         self.graph.values.len() - 1
     }
 
@@ -102,7 +102,7 @@ impl Lowering<'_> {
         let Some(value) = node.output(output) else { return };
         let tensor = &self.region.values[value];
         let id = self.push(tensor.dtype, tensor.shape.clone(), def);
-        self.graph.values[id].op = Some(self.op.clone());
+        self.graph.values[id].node = Some(self.current);
         self.graph.known.insert(value, id);
     }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use byoc_nvidia::program::{Argument, BufferRef, Launch};
-use byoc_plugin_api::{Dim, Region};
+use byoc_plugin_api::Dim;
 
 use crate::index::{product, times};
 use crate::ir::{Def, Id, Move, Value};
@@ -22,11 +22,10 @@ pub(crate) struct KernelPlan {
     pub(crate) scratch: Vec<Dim>,
 }
 
-/// A kernel, and the operators that it computes.
+/// A kernel. Its launch has the nodes that it computes.
 pub(crate) struct Written {
     pub(crate) text: String,
     pub(crate) launch: Launch,
-    pub(crate) operators: Vec<String>,
     touched: BTreeSet<Id>,
 }
 
@@ -38,10 +37,10 @@ const ROUNDS: usize = 1000;
 /// # Errors
 ///
 /// With the cause, when there is no way to compute it.
-pub(crate) fn plan(region: &Region, graph: &IrGraph) -> Result<KernelPlan, String> {
+pub(crate) fn plan(graph: &IrGraph) -> Result<KernelPlan, String> {
     let mut stored = BTreeSet::new();
     for _ in 0..ROUNDS {
-        let planner = Planner { region, graph, memory: Materialised::default(), plan: KernelPlan::default() };
+        let planner = Planner { graph, memory: Materialised::default(), plan: KernelPlan::default() };
         match planner.run(&stored) {
             Ok(plan) => {
                 let shared = shared(&graph.values, &plan, &stored, &graph.outputs);
@@ -63,7 +62,6 @@ pub(crate) fn plan(region: &Region, graph: &IrGraph) -> Result<KernelPlan, Strin
 }
 
 struct Planner<'a> {
-    region: &'a Region,
     graph: &'a IrGraph,
     memory: Materialised,
     plan: KernelPlan,
@@ -117,11 +115,12 @@ impl Planner<'_> {
         }
         let place = self.memory.kept[&value];
         let name = format!("k{}", self.plan.kernels.len());
-        let Kernel { text, launch, written, touched } =
+        let Kernel { text, mut launch, written, touched } =
             kernel::make(&self.graph.values, &self.memory, value, place, &name)?;
         self.memory.done.extend(written);
-        let operators = touched.iter().filter_map(|&value| self.graph.values[value].op.clone()).collect();
-        self.plan.kernels.push(Written { text, launch, operators, touched });
+        let nodes: BTreeSet<_> = touched.iter().filter_map(|&value| self.graph.values[value].node).collect();
+        launch.nodes = nodes.into_iter().collect();
+        self.plan.kernels.push(Written { text, launch, touched });
         Ok(())
     }
 
@@ -133,9 +132,8 @@ impl Planner<'_> {
         let name = format!("k{}", self.plan.kernels.len());
         let generated = kernels::write(&kernel.kind, &name, &at).map_err(Stop::Refused)?;
         self.memory.done.insert(*output);
-        let operators = kernel.nodes.iter().map(|&node| self.region.nodes[node].op.clone()).collect();
-        let (text, launch) = (generated.text, generated.launch);
-        self.plan.kernels.push(Written { text, launch, operators, touched: BTreeSet::new() });
+        let launch = Launch { nodes: kernel.nodes.iter().copied().collect(), ..generated.launch };
+        self.plan.kernels.push(Written { text: generated.text, launch, touched: BTreeSet::new() });
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use byoc_nvidia::build::{self, Build};
 use byoc_nvidia::compile::Arch;
 use byoc_nvidia::launch;
-use byoc_nvidia::program::{Cubins, Program};
+use byoc_nvidia::program::{Cubins, Program, Variant};
 use byoc_plugin_api::{Candidate, Error, Options};
 use serde_json::Value;
 
@@ -84,10 +84,14 @@ fn other(
     let cubin = build.cubin(&source::source(&program.title, &kernels), arch)?;
     let mut program = program.clone();
     let mut bytes = (0..cubins.len()).map(|number| cubins.get(number)).collect::<Result<Vec<_>, Error>>()?;
-    let scratch = std::mem::take(&mut program.variants[at].scratch);
+    let Variant { scratch, launches, .. } = program.variants[at].clone();
     // Generated code has one cubin for each variant.
     let Some(place) = bytes.get_mut(at) else { return Err(Error::new("a variant without a cubin")) };
-    program.variants[at] = codegen::variant(&kernels, arch, &cubin, at, scratch)?;
+    let mut variant = codegen::variant(&kernels, arch, &cubin, at, scratch)?;
+    for (launch, own) in variant.launches.iter_mut().zip(launches) {
+        launch.nodes = own.nodes;
+    }
+    program.variants[at] = variant;
     *place = cubin.bytes;
     if let Some(recipe) = program.recipe.as_mut().and_then(|recipe| recipe.get_mut(arch.to_string())) {
         *recipe = kernels.iter().map(|kernel| kernel.recipe.clone()).collect();

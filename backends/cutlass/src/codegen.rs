@@ -37,7 +37,11 @@ pub(crate) fn codegen(job: &Job<'_>, code: &mut dyn Write) -> Result<Generated, 
         let cubin = build.cubin(&source::source(&name, &kernels), arch)?;
         let (constants, scratch) = memory.take();
         program.constants = same(&program.constants, constants)?;
-        program.variants.push(variant(&kernels, arch, &cubin, cubins.len(), scratch)?);
+        let mut variant = variant(&kernels, arch, &cubin, cubins.len(), scratch)?;
+        if let [launch] = variant.launches.as_mut_slice() {
+            launch.nodes = (0..region.nodes.len()).collect();
+        }
+        program.variants.push(variant);
         recipes.insert(arch.to_string(), kernels.iter().map(|kernel| kernel.recipe.clone()).collect());
         cubins.push(cubin.bytes);
     }

@@ -146,6 +146,7 @@ fn kernel(symbol: &str, gemm: &Gemm, tile: Tile, arch: Arch, places: &[BufferRef
         persistent: tile.by == By::Wgmma,
         shared: 0,
         arguments,
+        nodes: Vec::new(),
     };
     let launch_info = Some(vec![tile.m, tile.n, tile.k]);
     let needs = Needs { cutlass: true, ..Needs::default() };

@@ -146,6 +146,7 @@ impl Simulator {
         let step = |(layer, (start, time)): (&Layer, &(Duration, Duration))| StepTime {
             kernel: type_name(layer.operation.kind()).to_owned(),
             nodes: Vec::new(),
+            indices: Vec::new(),
             start: start.as_secs_f64(),
             seconds: time.as_secs_f64(),
         };

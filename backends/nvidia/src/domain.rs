@@ -3,7 +3,6 @@
 //! Memory is that of the device's primary context, so that all plugins of a process can use it. The stream is
 //! non-blocking: it does not wait for the legacy stream. Marks are events; a recording is a CUDA graph, made by capture.
 
-mod marks;
 mod recordings;
 
 use std::collections::BTreeSet;
@@ -15,8 +14,8 @@ use cudarc::driver::sys::{self, CUstream, cudaError_enum as Code};
 
 use crate::attached_domain::DEVICE_TYPE;
 use crate::locate::{self, CudaSearchPath, Library};
+use crate::marks::Marks;
 use crate::primary_context::PrimaryContext;
-use marks::Marks;
 use recordings::Recordings;
 
 /// An open domain of CUDA.

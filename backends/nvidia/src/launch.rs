@@ -11,6 +11,7 @@ mod variant;
 
 use byoc_plugin_api::{
     DeviceConstants, DeviceExecutable, DevicePlan, DeviceTensor, Domain, DomainHandles, Environment, Error, Options,
+    StepTime,
 };
 
 use self::arguments::{Addresses, PreparedLaunch};
@@ -22,7 +23,8 @@ use crate::build::search_path;
 use crate::device;
 use crate::domain::CudaDomain;
 use crate::locate::{self, CudaSearchPath};
-use crate::program::{Program, Variant};
+use crate::program::{Launch, Program, Variant};
+use crate::step_clock::StepClock;
 
 /// Opens a device with its own stream.
 ///
@@ -61,12 +63,14 @@ pub fn load_on(
     let named = |error: Error| Error { message: format!("{}: {}", program.title, error.message), ..error };
     let constants = BoundConstant::all(&program.constants, constants, &attached).map_err(named)?;
     let kernels = Kernels::load(&variant, &cubins, &attached, &driver).map_err(named)?;
-    Ok(Box::new(Loaded { state: State::Unplanned, kernels, constants, program, variant, attached }))
+    let clock = StepClock::new(&driver).map_err(named)?;
+    Ok(Box::new(Loaded { state: State::Unplanned, clock, kernels, constants, program, variant, attached }))
 }
 
 /// A program that is ready on a device.
 struct Loaded {
     state: State,
+    clock: StepClock,
     kernels: Kernels,
     constants: Vec<BoundConstant>,
     program: Program,
@@ -135,7 +139,26 @@ impl DeviceExecutable for Loaded {
         let State::Ready(_, ready) = &mut self.state else {
             return Err(self.named(Error::new("it cannot run before it is prepared")));
         };
-        let ran = ready.iter_mut().try_for_each(|ready| ready.launch(&self.attached));
+        let (clock, attached) = (&mut self.clock, &self.attached);
+        clock.begin();
+        let ran = ready.iter_mut().try_for_each(|ready| clock.step(attached, || ready.launch(attached)));
         ran.map_err(|error| self.named(error))
+    }
+
+    fn time_steps(&mut self, on: bool) -> Result<(), Error> {
+        self.clock.turn(on);
+        Ok(())
+    }
+
+    fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
+        self.attached.enter()?;
+        let State::Ready(sizes, _) = &self.state else { return Ok(Vec::new()) };
+        let launches = sizes.work.iter().map(|work| &self.variant.launches[work.launch]);
+        let steps = launches.map(|Launch { kernel, nodes, .. }| StepTime {
+            kernel: kernel.clone(),
+            indices: nodes.clone(),
+            ..StepTime::default()
+        });
+        self.clock.times(&self.attached, steps).map_err(|error| self.named(error))
     }
 }

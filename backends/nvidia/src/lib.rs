@@ -6,7 +6,7 @@
 //!
 //! - [`domain`]: a device's memory and stream. [`attached_domain`]: the same domain, used by another plugin.
 //! - [`compile`]: CUDA C++ to cubin, without a GPU. [`build`]: the same with a backend's options.
-//! - [`program`]: a region's kernels and launches in an artifact. [`launch`]: runs them.
+//! - [`program`]: a region's kernels and launches in an artifact. [`launch`]: runs them. [`step_clock`]: how long each took.
 //! - [`match_product`]: matches a region to one fused GEMM, a [`product`]. [`matmul`]: lowers it to calls of cublasLt.
 //! - [`attention`]: fused attention, matched and generated.
 //!
@@ -22,10 +22,12 @@ pub mod device_buffer;
 pub mod domain;
 pub mod launch;
 pub mod locate;
+mod marks;
 pub mod match_product;
 pub mod matmul;
 mod primary_context;
 pub mod product;
 pub mod program;
 mod region_matcher;
+pub mod step_clock;
 pub mod tools;

@@ -101,6 +101,9 @@ pub struct Launch {
     pub shared: u32,
     /// The arguments, in the order of the parameters.
     pub arguments: Vec<Argument>,
+    /// The nodes that it computes, in full or in part: their positions in the region, since regions share code. For profiles only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<usize>,
 }
 
 /// An argument of a kernel.

@@ -1,10 +1,10 @@
-//! The language of `--shape`: `in:1x3x224x224` or `in:[1,3,224,224]`; `in:[]` is a single number. The last colon
-//! separates, for names of tensors may hold colons.
+//! The language of `--shape`: `in:1x3x224x224` or `in:[1,3,224,224]`; `in:[]` is a single number. An equals sign will do as
+//! well. The last of both separates, for names of tensors may hold them.
 
 /// Parses one `--shape`.
 pub(crate) fn parse(text: &str) -> Result<(String, Vec<usize>), String> {
     let expected = || "expected INPUT:1x3x224x224 or INPUT:[1,3,224,224]".to_owned();
-    let (name, shape) = text.rsplit_once(':').filter(|(name, _)| !name.is_empty()).ok_or_else(expected)?;
+    let (name, shape) = text.rsplit_once([':', '=']).filter(|(name, _)| !name.is_empty()).ok_or_else(expected)?;
     let (sizes, separator) = match shape.strip_prefix('[') {
         Some(rest) => (rest.strip_suffix(']').ok_or_else(expected)?.trim(), ','),
         None => (shape, 'x'),
@@ -25,11 +25,13 @@ mod tests {
 
     #[test]
     fn both_forms_and_scalars() {
-        let cases: [(&str, &str, &[usize]); 6] = [
+        let cases: [(&str, &str, &[usize]); 8] = [
             ("in:1x3x224x224", "in", &[1, 3, 224, 224]),
             ("in:[1,3,224,224]", "in", &[1, 3, 224, 224]),
             ("in:[ 1, 3 ]", "in", &[1, 3]),
             ("in:7", "in", &[7]),
+            ("in=1x3", "in", &[1, 3]),
+            ("a=b=[1,3]", "a=b", &[1, 3]),
             ("in:[]", "in", &[]),
             ("scope/in:0:0x4", "scope/in:0", &[0, 4]),
         ];

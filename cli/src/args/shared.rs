@@ -7,32 +7,46 @@ use byoc_tools::fill::Fill;
 use byoc_tools::inputs::{self, OpenSizes, Source};
 use clap::builder::TypedValueParser as _;
 
-use super::{dim, input, name_value, number, shape};
+use super::{SELDOM, dim, input, name_value, number, shape};
+
+/// The places in help: of what is read and written, of the other options of a verb, and of what comes behind them.
+pub(crate) const FIRST: usize = 1;
+/// See [`FIRST`].
+pub(crate) const SECOND: usize = 20;
+/// See [`FIRST`].
+const LAST: usize = 100;
 
 /// Where plugins are looked for.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Plugins")]
 pub(crate) struct Plugins {
-    /// A plugin file (repeatable); it must load. Where BYOC_PLUGIN_ALLOW is set, to BLAKE3 digests or to @FILE with one in
-    /// each line, plugin files with other digests are refused
+    /// A plugin file (repeatable); it must load
     #[arg(long, value_name = "PATH")]
     pub(crate) plugin: Vec<PathBuf>,
     /// A folder of plugins (repeatable), before BYOC_PLUGIN_PATH, the user's plugin folder and the program's own
     #[arg(long, value_name = "DIR", value_parser = folder())]
     pub(crate) plugin_dir: Vec<PathBuf>,
     /// Compile in this process and not in a worker process for each plugin; for debugging a plugin
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, hide_short_help = true, help_heading = SELDOM)]
     pub(crate) in_process: bool,
-    /// Timeout of a plugin's worker that sends nothing
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
+    /// Seconds that a plugin may be silent before it is ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(hide_short_help = true, help_heading = SELDOM)]
     pub(crate) plugin_timeout: u64,
-    /// Memory limit of a plugin's worker; 0 for none
-    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40), hide_short_help = true)]
+    /// Memory that a plugin's worker process may take; 0: no limit
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+    #[arg(hide_short_help = true, help_heading = SELDOM)]
     pub(crate) plugin_memory: u64,
-    /// Limit of a region's code, and of its packed constants; 0 for 1 GiB and eight times the bytes of the region's
-    /// constants
-    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40), hide_short_help = true)]
+    /// Limit of a region's code, and of its packed constants; 0: 1 GiB and eight times the bytes of the region's constants
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+    #[arg(hide_short_help = true, help_heading = SELDOM)]
     pub(crate) plugin_output: u64,
+}
+
+/// For verbs that compile nothing: the limits hold there too, for backends that describe themselves, but nobody looks for them.
+pub(crate) fn hide_limits(arg: clap::Arg) -> clap::Arg {
+    let limits = ["in_process", "plugin_timeout", "plugin_memory", "plugin_output"];
+    if limits.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg }
 }
 
 /// Parses a folder that is there.
@@ -97,35 +111,37 @@ impl Devices {
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Shapes")]
 pub(crate) struct Shapes {
-    /// The shape of an input (repeatable): in:1x3x224x224 or 'in:[1,3,224,224]'
+    /// The shape of an input (repeatable): in:1x3x224x224, in=1x3x224x224 or 'in:[1,3,224,224]'
     #[arg(long, value_name = "INPUT:SHAPE", value_parser = shape::parse)]
     pub(crate) shape: Vec<(String, Vec<usize>)>,
-    /// The size of a symbolic dimension (repeatable): batch=4
+    /// The size of a dimension that the model has a name for (repeatable): batch=4; `byoc inspect MODEL` shows the names
     #[arg(long, value_name = "NAME=SIZE", value_parser = dim::parse)]
     pub(crate) dim: Vec<(String, usize)>,
 }
 
-/// Where the values of inputs come from.
+/// Where the values of inputs come from. Their options are the first ones of each verb.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Inputs")]
 pub(crate) struct Inputs {
     /// Inputs from a file (repeatable): in.npz, whose arrays have the names of inputs (tensors of a sequence x are called x.0, x.1
     /// and so on); x.npy, a tensor of ONNX (.pb) or an image (.png, .jpg, .bmp), for the only input or as NAME=FILE; a folder of
     /// ONNX's test data, with input_0.pb and so on; or - for a file on standard input
-    #[arg(short, long = "input", value_name = "[NAME=]FILE", value_parser = input::parse)]
+    #[arg(short, long = "input", value_name = "[NAME=]FILE", value_parser = input::parse, display_order = FIRST)]
     pub(crate) input: Vec<Source>,
-    /// What is taken from each pixel of an image, where 0 is black and 1 is white: one number, or one a channel [default: 0]
-    #[arg(long, value_name = "MEAN,...", value_delimiter = ',', allow_hyphen_values = true, value_parser = number::finite)]
-    pub(crate) input_mean: Vec<f32>,
-    /// What each pixel is divided by after that: one number, or one a channel [default: 1]
-    #[arg(long, value_name = "STD,...", value_delimiter = ',', allow_hyphen_values = true, value_parser = number::positive)]
-    pub(crate) input_std: Vec<f32>,
-    /// Fill inputs that no file gives; random is even in [0,1) for floats, 0 to 255 for u8, 0 or 1 for other types
-    #[arg(long, value_name = "MODE")]
+    /// Fill inputs that no file gives; random is uniform in [0,1) for floats, 0 to 255 for u8, 0 or 1 for other types
+    #[arg(long, value_name = "MODE", display_order = FIRST + 1)]
     pub(crate) fill: Option<FillMode>,
     /// The seed of random inputs; the same seed and input name give the same values
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, display_order = FIRST + 2)]
     pub(crate) seed: u64,
+    /// What is subtracted from each pixel of an image, where 0 is black and 1 is white: one number, or one for each channel
+    /// [default: 0]
+    #[arg(long, value_name = "MEAN,...", value_delimiter = ',', allow_hyphen_values = true, value_parser = number::finite)]
+    #[arg(display_order = FIRST + 3)]
+    pub(crate) input_mean: Vec<f32>,
+    /// What each pixel is divided by after that: one number, or one for each channel [default: 1]
+    #[arg(long, value_name = "STD,...", value_delimiter = ',', allow_hyphen_values = true, value_parser = number::positive)]
+    #[arg(display_order = FIRST + 4)]
+    pub(crate) input_std: Vec<f32>,
 }
 
 impl Shapes {
@@ -169,34 +185,34 @@ pub(crate) enum FillMode {
 pub(crate) struct Execution {
     /// An artifact, an .onnx model, which is compiled into a temporary file first, or a file that a backend opens
     pub(crate) file: PathBuf,
-    /// The entry to run, where the file has several
-    #[arg(long, value_name = "NAME")]
-    pub(crate) entry: Option<String>,
-    /// Most threads to use; 0 for one a core
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) threads: usize,
-    /// Most iterations of loops and scans in a run, all of them added up [default: as many as the model wants]
-    #[arg(long, value_name = "N", hide_short_help = true)]
-    pub(crate) max_iterations: Option<u64>,
-    /// The folder of the files that the artifact takes constants from
-    #[arg(long, value_name = "DIR")]
-    pub(crate) constants_from: Option<PathBuf>,
-    /// Read every byte of the artifact first, and compare it with the digests (`verify` does so by itself)
-    #[arg(long)]
-    pub(crate) verify_digests: bool,
     /// Where the inputs come from.
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Sizes that are left open.
-    #[command(flatten)]
-    pub(crate) shapes: Shapes,
+    /// The entry to run, where the file has several
+    #[arg(long, value_name = "NAME", display_order = LAST)]
+    pub(crate) entry: Option<String>,
+    /// Most threads to use; 0: one for each core
+    #[arg(long, value_name = "N", default_value_t = 0, display_order = LAST)]
+    pub(crate) threads: usize,
     /// For a model. Options about the machine that runs it are for artifacts as well.
     #[command(flatten)]
     pub(crate) backends: Backends,
+    /// Sizes that are left open.
+    #[command(flatten)]
+    pub(crate) shapes: Shapes,
     /// Where regions run that do not run on the host.
     #[command(flatten)]
     pub(crate) devices: Devices,
     /// Where plugins are.
     #[command(flatten)]
     pub(crate) plugins: Plugins,
+    /// The folder of the files that the artifact takes constants from
+    #[arg(long, value_name = "DIR", hide_short_help = true, help_heading = SELDOM)]
+    pub(crate) constants_from: Option<PathBuf>,
+    /// Read every byte of the artifact first, and compare it with the digests
+    #[arg(long, hide_short_help = true, help_heading = SELDOM)]
+    pub(crate) verify_digests: bool,
+    /// Most iterations of loops and scans in a run, all of them added up [default: as many as the model wants]
+    #[arg(long, value_name = "N", hide_short_help = true, help_heading = SELDOM)]
+    pub(crate) max_iterations: Option<u64>,
 }

@@ -15,7 +15,7 @@ use byoc_tools::trace;
 
 use self::record::Record;
 use self::watch::Watch;
-use crate::args::{Execution, number};
+use crate::args::{Execution, SECOND, number};
 use crate::artifact::Digests;
 use crate::execution::{self, Need, Ready};
 use crate::guard::Guard;
@@ -26,16 +26,18 @@ const INTERRUPTED: u8 = 130;
 
 /// Measure how long an artifact, or a model, takes
 #[derive(clap::Args, Debug)]
+#[command(next_display_order = SECOND, after_help = "Examples:\n  byoc bench model.byoc --duration 1 --threads 1\n  byoc bench model.byoc -i inputs.npz --profile")]
+#[command(mut_arg("threads", |arg| arg.help("Threads of each session; 0: the cores, shared evenly among the sessions")))]
 pub(crate) struct Args {
     /// Runs before the measured ones
     #[arg(long, value_name = "N", default_value_t = 3)]
     warmup: usize,
-    /// Least number of measured runs of each session [default: 5]
+    /// Least number of measured runs of each session [default: 5, or 1 with --duration]
     #[arg(long, value_name = "N")]
     repeat: Option<usize>,
-    /// Least time to measure for, in seconds [default: 3 without --repeat, 0 with it]. Ctrl-C ends it sooner, and what was
-    /// measured is printed
-    #[arg(long, value_name = "S", value_parser = number::seconds)]
+    /// Least time to measure for, in seconds; Ctrl-C ends it sooner, and what was measured is printed [default: 3, or 0 with
+    /// --repeat]
+    #[arg(long, value_name = "SECONDS", value_parser = number::seconds)]
     duration: Option<f64>,
     /// Sessions that run at once, each in a thread of its own, on one mapped file; without --threads they share the cores
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]

@@ -11,7 +11,7 @@ use byoc_plugin_api::DomainInfo;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::{Plugins, name_value};
+use crate::args::{Plugins, SELDOM, hide_limits, name_value};
 use crate::artifact::Compared;
 use crate::report::{self, Table, Tone};
 use crate::{artifact, compile_request};
@@ -73,9 +73,15 @@ struct FileCheck {
 }
 
 /// Check whether this machine can run an artifact
+///
+/// It reads every byte of the file and loads every entry, and gives a verdict on each region. OPTIMAL: its backend is here, in the version
+/// that compiled the region. RECOMPILE ADVISED: it runs, but its backend has another version here, which may generate better
+/// code. UNSUPPORTED: it does not run here, for the reason beside it; the exit code is then 3.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  byoc check model.byoc\n  byoc check --device cuda:0", mut_args(hide_limits))]
+#[command(override_usage = "byoc check [OPTIONS] <FILE>\n       byoc check [OPTIONS] --device <KIND:N> [FILE]")]
 pub(crate) struct Args {
-    /// An artifact
+    /// An artifact; needed unless a device is named
     #[arg(required_unless_present = "device")]
     file: Option<PathBuf>,
     /// A device to look at, and to load the artifact on, such as cuda:0 (repeatable, one of each kind)
@@ -84,15 +90,15 @@ pub(crate) struct Args {
     /// An option of a backend about the machine that runs its regions (repeatable); see `byoc plugin info NAME`
     #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
     backend_opt: Vec<(String, String)>,
-    /// The folder of the files that the artifact takes constants from
-    #[arg(long, value_name = "DIR")]
-    constants_from: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     json: bool,
     /// Where plugins are.
     #[command(flatten)]
     places: Plugins,
+    /// The folder of the files that the artifact takes constants from
+    #[arg(long, value_name = "DIR", hide_short_help = true, help_heading = SELDOM)]
+    constants_from: Option<PathBuf>,
 }
 
 /// Runs the verb.

@@ -14,7 +14,7 @@ use byoc_tools::trace;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
-use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value, number};
+use crate::args::{Backends, ModelArg, Plugins, SELDOM, Shapes, name_value, number};
 use crate::compile_request;
 use crate::file_kind;
 use crate::guard::Guard;
@@ -32,6 +32,9 @@ struct Report {
 
 /// Compile models into one artifact
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  byoc compile model.onnx\n  byoc compile model.onnx -o model.byoc --backend acme,cpu --dataset photos"
+)]
 pub(crate) struct Args {
     /// Models; several become entries of one artifact that share constants. NAME names the entry
     #[arg(required = true, value_name = "[NAME=]MODEL.onnx", value_parser = name_value::model)]
@@ -39,30 +42,16 @@ pub(crate) struct Args {
     /// The artifact to write [default: NAME.byoc in this folder for a model NAME.onnx, if no other file has that name]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Refer to the models' constants in their own files, which the artifact then needs, in place of copying them
+    /// Refer to the models' constants in their own files, which the artifact then needs, in place of copying them; what a
+    /// backend packs or folds is stored
     #[arg(long)]
     external_constants: bool,
-    /// Store a constant although a backend's code holds its bytes too: a warning in place of an error
-    #[arg(long)]
-    allow_duplicates: bool,
-    /// Give the nodes of a region in which a backend crashes to the next backend: a warning in place of an error
-    #[arg(long)]
-    fallback_on_crash: bool,
-    /// Read the models into memory; for files on a network or ones that may change meanwhile
-    #[arg(long)]
-    no_mmap: bool,
-    /// Compile a second time and compare the files
-    #[arg(long, conflicts_with = "stop_after")]
-    check_reproducible: bool,
     /// Report as JSON
     #[arg(long, conflicts_with = "print")]
     json: bool,
     /// Which backends may take nodes.
     #[command(flatten)]
     backends: Backends,
-    /// Where plugins are.
-    #[command(flatten)]
-    plugins: Plugins,
     /// Sizes that are left open.
     #[command(flatten)]
     shapes: Shapes,
@@ -75,21 +64,37 @@ pub(crate) struct Args {
     /// Looking inside.
     #[command(flatten)]
     debug: Debugging,
+    /// Where plugins are.
+    #[command(flatten)]
+    plugins: Plugins,
+    /// Store a constant although a backend's code holds its bytes too: a warning in place of an error
+    #[arg(long, hide_short_help = true, help_heading = SELDOM)]
+    allow_duplicates: bool,
+    /// Give the nodes of a region in which a backend crashes to the next backend: a warning in place of an error
+    #[arg(long, hide_short_help = true, help_heading = SELDOM)]
+    fallback_on_crash: bool,
+    /// Read the models into memory; for files on a network or ones that may change meanwhile
+    #[arg(long, hide_short_help = true, help_heading = SELDOM)]
+    no_mmap: bool,
+    /// Compile a second time and compare the files
+    #[arg(long, conflicts_with = "stop_after", hide_short_help = true, help_heading = SELDOM)]
+    check_reproducible: bool,
 }
 
 /// Samples of the inputs, and how images become some.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Data set (for backends that choose number ranges from samples)")]
 struct Data {
-    /// Samples of the inputs: a folder of images (.png, .jpg, .bmp), .npy and .npz files, one a sample; or an .npz file with
+    /// Samples of the inputs: a folder of images (.png, .jpg, .bmp), .npy and .npz files, one for each sample; or an .npz file with
     /// an array for each input, or an .npy file for the only one, in which the samples are the first dimension
     #[arg(long, value_name = "PATH")]
     dataset: Option<PathBuf>,
-    /// What is taken from each pixel of an image, where 0 is black and 1 is white: one number, or one a channel [default: 0]
+    /// What is subtracted from each pixel of an image, where 0 is black and 1 is white: one number, or one for each channel
+    /// [default: 0]
     #[arg(long, value_name = "MEAN,...", value_delimiter = ',', allow_hyphen_values = true)]
     #[arg(requires = "dataset", value_parser = number::finite)]
     input_mean: Vec<f32>,
-    /// What each pixel is divided by after that: one number, or one a channel [default: 1]
+    /// What each pixel is divided by after that: one number, or one for each channel [default: 1]
     #[arg(long, value_name = "STD,...", value_delimiter = ',', allow_hyphen_values = true)]
     #[arg(requires = "dataset", value_parser = number::positive)]
     input_std: Vec<f32>,
@@ -117,7 +122,7 @@ struct Debugging {
     /// Stop after a stage
     #[arg(long, value_name = "STAGE", value_parser = stages())]
     stop_after: Option<Stage>,
-    /// Print the text form of the stage to stop after
+    /// Print the text form of the stage to stop after; the last one, `artifact`, has none
     #[arg(long, requires = "stop_after")]
     print: bool,
     /// Write the text form of every stage into this folder
@@ -140,6 +145,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn work(args: &Args) -> Result<ExitCode> {
+    if args.debug.print && args.debug.stop_after == Some(Stage::Artifact) {
+        let error = Diagnostic::new(Code::Usage, "--print has no text for the stage 'artifact', which is the file");
+        return Err(error.hint("Leave --print out; byoc inspect shows what is in the file"));
+    }
     let start = Instant::now();
     let dumps = args.debug.dump_ir.as_deref().map(dump_files).unwrap_or_default();
     let stop = args.debug.stop_after.filter(|&stage| stage != Stage::Artifact);
@@ -169,7 +178,7 @@ fn work(args: &Args) -> Result<ExitCode> {
     }
     drop(progress);
     if args.output.is_none() {
-        report::note(&format!("written to '{}'; --output names another file", output.display()));
+        report::note("named after the model; --output names another file");
     }
     if args.check_reproducible {
         check_reproducible(&request, output)?;
@@ -246,5 +255,6 @@ fn print(args: &Args, output: &Path, overview: Overview, time: Duration) -> Resu
     }
     let again = if args.check_reproducible { ", twice with the same bytes" } else { "" };
     let took = report::duration(time);
-    report::print(&format!("{}\n{}compiled in {took}{again}\n", output.display(), overview.text()))
+    let names = format!("names of regions: byoc inspect {} --regions\n", output.display());
+    report::print(&format!("{}{}compiled in {took}{again}\n{names}", report::written(output)?, overview.text()))
 }

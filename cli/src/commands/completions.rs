@@ -9,6 +9,9 @@ use crate::{args, report};
 
 /// Print the completions of this command for a shell
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  byoc completions bash > ~/.local/share/bash-completion/completions/byoc\n  byoc completions fish > ~/.config/fish/completions/byoc.fish"
+)]
 pub(crate) struct Args {
     /// The shell
     shell: Shell,

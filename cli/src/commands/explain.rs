@@ -1,5 +1,6 @@
 //! `byoc explain`: which backend takes how much of a model, and why the others do not; node by node where that is wanted.
 
+mod phrases;
 mod rows;
 mod summary;
 
@@ -10,6 +11,7 @@ use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::partition::NodeRow;
 use serde_json::json;
 
+pub(super) use self::phrases::of_one as in_words;
 pub(super) use self::summary::{Region, Summary};
 use crate::args::{Backends, ModelArg, Plugins, Shapes, name_value};
 use crate::compile_request;
@@ -19,6 +21,9 @@ use crate::report;
 
 /// Show which backend takes which nodes of a model, and why the others do not
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  byoc explain model.onnx --backend acme,cpu\n  byoc explain model.onnx --backend acme,cpu --op Conv --refused"
+)]
 pub(crate) struct Args {
     /// Models
     #[arg(required = true, value_name = "[NAME=]MODEL.onnx", value_parser = name_value::model)]
@@ -41,12 +46,12 @@ pub(crate) struct Args {
     /// Which backends may take nodes.
     #[command(flatten)]
     backends: Backends,
-    /// Where plugins are.
-    #[command(flatten)]
-    plugins: Plugins,
     /// Sizes that are left open.
     #[command(flatten)]
     shapes: Shapes,
+    /// Where plugins are.
+    #[command(flatten)]
+    plugins: Plugins,
 }
 
 /// Runs the verb. Its exit code is that of a compile where no backend takes a node.

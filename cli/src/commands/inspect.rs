@@ -14,16 +14,20 @@ use serde_json::{Map, Value, json};
 
 pub(super) use self::ledger::fate;
 pub(super) use self::views::by_count;
-use crate::args::{Plugins, Shapes};
+use crate::args::{Plugins, SELDOM, Shapes, hide_limits};
 use crate::artifact::{Compared, Compiled, find, is_model};
 use crate::report::{self, Overview, size};
 
 /// Show what is in an artifact, in a model, or in a file that a backend opens
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  byoc inspect model.onnx\n  byoc inspect model.byoc --constants",
+    mut_args(hide_limits)
+)]
 pub(crate) struct Args {
     /// An artifact, an .onnx model, or a file that a backend opens
     file: PathBuf,
-    /// The ledger: readers, owner and fate of every constant
+    /// The ledger, which is the list of constants: who reads each, who stores it, and what became of it
     #[arg(long)]
     constants: bool,
     /// Every region with its backend, code, inputs and outputs
@@ -44,9 +48,6 @@ pub(crate) struct Args {
     /// Read every byte and compare it with the digests
     #[arg(long)]
     verify_digests: bool,
-    /// The folder of the files that the artifact takes constants from
-    #[arg(long, value_name = "DIR", requires = "verify_digests")]
-    constants_from: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -56,6 +57,9 @@ pub(crate) struct Args {
     /// Where plugins are, for code and files that backends open.
     #[command(flatten)]
     places: Plugins,
+    /// The folder of the files that the artifact takes constants from
+    #[arg(long, value_name = "DIR", requires = "verify_digests", hide_short_help = true, help_heading = SELDOM)]
+    constants_from: Option<PathBuf>,
 }
 
 /// Runs the verb.

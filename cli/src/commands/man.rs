@@ -9,6 +9,7 @@ use crate::{args, report};
 
 /// Print a page of the manual, such as `byoc man compile | man -l -`
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  byoc man compile | man -l -\n  byoc man plugin new | man -l -")]
 pub(crate) struct Args {
     /// The verb, as in `byoc man plugin new` [default: the page that lists them]
     verb: Vec<String>,
@@ -33,7 +34,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let mut text = Vec::new();
     let failed = |error| Diagnostic::new(Code::Io, format!("cannot write the page: {error}"));
-    Man::new(page.clone()).render(&mut text).map_err(failed)?;
-    report::print_unfitted(&String::from_utf8_lossy(&text))?;
+    let source = format!("{} {}", command.get_name(), command.get_version().unwrap_or_default());
+    Man::new(page.clone()).source(source).render(&mut text).map_err(failed)?;
+    // The page has a heading for what is behind the options, and there are examples.
+    let text = String::from_utf8_lossy(&text).replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
+    report::print_unfitted(&text)?;
     Ok(ExitCode::SUCCESS)
 }

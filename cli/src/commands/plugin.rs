@@ -12,7 +12,7 @@ use byoc_core::plugin::{Registered, Registry, digest, plugin_files};
 use byoc_plugin_api::{Operator, OptionKind, OptionSpec, RegionPolicy, Tool};
 use serde_json::{Value, json};
 
-use crate::args::{Plugins, name_value};
+use crate::args::{Plugins, hide_limits, name_value};
 use crate::compile_request;
 use crate::report::{self, Table};
 
@@ -27,6 +27,10 @@ pub(crate) enum Args {
 
 /// List every backend that is found, and files that were not loaded
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  byoc plugin list\n  byoc plugin list --no-load --plugin-dir .",
+    mut_args(hide_limits)
+)]
 pub(crate) struct List {
     /// List the plugin files and what each says of itself, and run no code of any of them
     #[arg(long)]
@@ -41,6 +45,10 @@ pub(crate) struct List {
 
 /// Show what a backend says of itself, and its options
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  byoc plugin info cpu\n  byoc plugin info acme --plugin libbyoc_acme.so",
+    mut_args(hide_limits)
+)]
 pub(crate) struct Info {
     /// The backend
     #[arg(value_parser = name_value::backend)]

@@ -30,6 +30,7 @@ const RUNS: usize = 10;
 /// Write a model, show who would take what of it, compile, run, verify and measure it, and show the ledger; takes some
 /// seconds
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  byoc quickstart\n  byoc quickstart --dir tour")]
 pub(crate) struct Args {
     /// The folder to write the model and the artifact into; made if it is not there
     #[arg(long, value_name = "DIR", default_value = "byoc-quickstart")]
@@ -87,9 +88,10 @@ fn program() -> String {
 }
 
 impl Tour {
-    /// Prints the title of a step and its command, in which `MODEL` and `ARTIFACT` are the files.
+    /// Prints the title of a step and its command, in which `MODEL` and `ARTIFACT` are the files. So that all steps fit on a
+    /// screen, none shows all that its command prints.
     fn step(&self, title: &str, command: &str) -> Result<()> {
-        report::print(&format!("\n# {title}\n{}", self.command(command)))
+        report::print(&format!("\n# {title} (shortened)\n{}", self.command(command)))
     }
 
     fn command(&self, command: &str) -> String {

@@ -15,11 +15,14 @@ use crate::report;
 
 /// Write one region as an ONNX model, for the maker of a backend
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  byoc explain m.onnx --backend acme,cpu --nodes  # the names of regions\n  byoc repro m.onnx --backend acme,cpu --region byoc_main_acme_0 -o m.repro.onnx"
+)]
 pub(crate) struct Args {
     /// Models, as for compile
     #[arg(required = true, value_name = "[NAME=]MODEL.onnx", value_parser = name_value::model)]
     models: Vec<ModelArg>,
-    /// The region, by its symbol; see `byoc compile --stop-after partition --print`
+    /// The region, by its name; see `byoc explain MODEL --nodes`
     #[arg(long, value_name = "SYMBOL")]
     region: String,
     /// The model to write; '.repro.onnx' is a good ending
@@ -31,12 +34,12 @@ pub(crate) struct Args {
     /// Which backends may take nodes.
     #[command(flatten)]
     backends: Backends,
-    /// Where plugins are.
-    #[command(flatten)]
-    plugins: Plugins,
     /// Sizes that are left open.
     #[command(flatten)]
     shapes: Shapes,
+    /// Where plugins are.
+    #[command(flatten)]
+    plugins: Plugins,
 }
 
 /// Runs the verb.
@@ -47,6 +50,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let request = compile_request::request(&registry, &args.backends, sources, &args.shapes)?;
     repro(&request, &args.region, args.strip_weights, &args.output, &mut Progress::new(None))
         .map_err(|error| file_kind::of_models(error, &args.models, &args.plugins))?;
-    report::print(&format!("{}\n", args.output.display()))?;
+    report::print(&report::written(&args.output)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use byoc_core::diagnostic::Result;
 use byoc_core::overwrite::Input;
+use byoc_tools::file;
 use byoc_tools::labels::Labels;
 use byoc_tools::npz;
 use byoc_tools::outputs::{self, Summary};
 use byoc_tools::trace;
 use serde_json::json;
 
-use crate::args::Execution;
+use crate::args::{Execution, FIRST, SECOND};
 use crate::artifact::Digests;
 use crate::execution::{self, Need, Ready};
 use crate::guard::Guard;
@@ -19,14 +20,15 @@ use crate::report;
 
 /// Run an artifact, a model, or a file that a backend opens, once
 #[derive(clap::Args, Debug)]
+#[command(next_display_order = SECOND, after_help = "Examples:\n  byoc run model.byoc -i photo.png --print-top 5 --labels labels.txt\n  byoc run model.byoc -i inputs.npz -o outputs.npz")]
 pub(crate) struct Args {
     /// Write the outputs into this file
-    #[arg(short, long, value_name = "OUT.npz")]
+    #[arg(short, long, value_name = "OUT.npz", display_order = FIRST)]
     output: Option<PathBuf>,
     /// Print the N largest elements of each output
     #[arg(long, value_name = "N")]
     print_top: Option<usize>,
-    /// Labels of classes, one a line, for --print-top
+    /// Labels of classes, one on each line, for --print-top
     #[arg(long, value_name = "FILE", requires = "print_top")]
     labels: Option<PathBuf>,
     /// Print the time of each region, and of the steps in it where its backend tells them, with sums by operator and backend
@@ -79,6 +81,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let mut answer = json!({ "outputs": summaries, "seconds": seconds, "regions": regions });
         if let Some((operators, backends)) = sums {
             (answer["operators"], answer["backends"]) = (json!(operators), json!(backends));
+            answer["file"] = json!(args.execution.file.display().to_string());
+            // Of a pipe, which can be read only once, there is none.
+            answer["file_blake3"] = json!(file::digest(&args.execution.file).ok());
         }
         if !devices.is_empty() {
             answer["copies"] = json!(copies);

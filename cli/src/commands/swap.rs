@@ -16,7 +16,13 @@ use crate::progress::Progress;
 use crate::report::{self, count, size};
 
 /// Put other weights into an artifact without compiling
+///
+/// That takes an artifact whose weights are as the model has them. The CPU backend packs weights of convolutions and products,
+/// unless the artifact was compiled with --backend-opt cpu.pack=false.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  byoc compile model.onnx -o model.byoc --backend-opt cpu.pack=false\n  byoc swap model.byoc --from retrained.onnx -o retrained.byoc"
+)]
 pub(crate) struct Args {
     /// An artifact
     file: PathBuf,
@@ -25,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MODEL.onnx", required = true)]
     from: Vec<PathBuf>,
     /// The artifact to write, another file than FILE
-    #[arg(short, long, value_name = "FILE2")]
+    #[arg(short, long, value_name = "OUT.byoc")]
     output: PathBuf,
     /// Report as JSON
     #[arg(long)]

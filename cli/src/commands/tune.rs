@@ -11,7 +11,7 @@ use byoc_core::tune::{check_output, rewrite};
 use byoc_tools::tune::{Found, LeftOut, Outcome, Request, Tuned, kept_files, tune};
 use serde_json::json;
 
-use crate::args::{Plugins, dim, name_value};
+use crate::args::{Plugins, SELDOM, dim, name_value};
 use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::report::{self, Table, count, seconds, size};
@@ -19,6 +19,9 @@ use crate::{artifact, compile_request};
 
 /// Try the kernels that backends have for each region on a device, and write the artifact with the fastest
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  byoc tune model.byoc --device cuda:0 -o tuned.byoc\n  byoc tune model.byoc --device cuda:0 --backend acme -o tuned.byoc"
+)]
 pub(crate) struct Args {
     /// An artifact
     file: PathBuf,
@@ -26,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KIND:N")]
     device: DeviceName,
     /// The artifact to write, another file than FILE
-    #[arg(short, long, value_name = "FILE2")]
+    #[arg(short, long, value_name = "OUT.byoc")]
     output: PathBuf,
     /// Only regions of these backends (repeatable) [default: all that run on the device]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
@@ -34,7 +37,7 @@ pub(crate) struct Args {
     /// An option of a backend about the machine that runs its regions (repeatable); see `byoc plugin info NAME`
     #[arg(long, value_name = "NAME.KEY=VALUE", value_parser = name_value::backend_option)]
     backend_opt: Vec<(String, String)>,
-    /// The size of a symbolic dimension (repeatable): batch=4. Kernels are chosen for these sizes, and run for all
+    /// The size of a dimension that the model has a name for (repeatable): batch=4. Kernels are chosen for these sizes, and run for all
     #[arg(long, value_name = "NAME=SIZE", value_parser = dim::parse)]
     dim: Vec<(String, usize)>,
     /// How often the time of each kernel is taken; the median counts
@@ -43,18 +46,18 @@ pub(crate) struct Args {
     /// Try every kernel again and ignore cached choices
     #[arg(long)]
     again: bool,
-    /// The folder of the files that the artifact takes constants from
-    #[arg(long, value_name = "DIR")]
-    constants_from: Option<PathBuf>,
-    /// Read every byte of the artifact first, and compare it with the digests
-    #[arg(long)]
-    verify_digests: bool,
     /// Report as JSON
     #[arg(long)]
     json: bool,
     /// Where plugins are.
     #[command(flatten)]
     places: Plugins,
+    /// The folder of the files that the artifact takes constants from
+    #[arg(long, value_name = "DIR", hide_short_help = true, help_heading = SELDOM)]
+    constants_from: Option<PathBuf>,
+    /// Read every byte of the artifact first, and compare it with the digests
+    #[arg(long, hide_short_help = true, help_heading = SELDOM)]
+    verify_digests: bool,
 }
 
 /// Runs the verb.

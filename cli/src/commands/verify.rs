@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use byoc_core::artifact::Artifact;
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
 use byoc_core::plugin::Registry;
 use byoc_core::runtime::{LoadOptions, Session};
-use byoc_tools::compare::{Comparison, Tolerance, Tolerances, compare_all};
+use byoc_tools::compare::{Comparison, Criterion, Tolerance, Tolerances, compare_all};
 use byoc_tools::execution::Loaded;
 use byoc_tools::fill::Fill;
 use byoc_tools::inputs::{Source, expected_outputs};
@@ -21,7 +22,7 @@ use byoc_tools::tensor::Tensor;
 use serde_json::json;
 
 use crate::args::tolerance::{self, OfOutput};
-use crate::args::{Backends, Execution, Shapes, number};
+use crate::args::{Backends, Execution, FIRST, SECOND, Shapes, number};
 use crate::artifact::Digests;
 use crate::execution::{self, Need, Ready};
 use crate::file_kind::told_by_backends;
@@ -29,13 +30,16 @@ use crate::{artifact, compile_request, embed, report};
 
 /// Compare the outputs of an artifact, or of a model, with a reference
 #[derive(clap::Args, Debug)]
+#[command(next_display_order = SECOND, after_help = "Examples:\n  byoc verify model.byoc --model model.onnx\n  byoc verify model.byoc -i inputs.npz --reference outputs.npz")]
+#[command(mut_arg("verify_digests", |arg| arg.hide(true)))] // It always does.
 #[command(group = clap::ArgGroup::new("expected").args(["reference", "model"]))]
 pub(crate) struct Args {
     /// The expected outputs [default: output_0.pb and so on of a folder of test data that is given with --input]
-    #[arg(long, value_name = "OUT.npz")]
+    #[arg(long, value_name = "OUT.npz", display_order = FIRST)]
     reference: Option<PathBuf>,
-    /// The model to compute the expected outputs with, by reference kernels; inputs that no file gives are random
-    #[arg(long, value_name = "MODEL.onnx")]
+    /// The model to compute the expected outputs with, by byoc's own reference kernels, which are plain and slow; inputs that no
+    /// file gives are random
+    #[arg(long, value_name = "MODEL.onnx", display_order = FIRST)]
     model: Option<PathBuf>,
     /// Run each region by itself on what the reference kernels make of the regions before it, and name the first that differs
     #[arg(long, requires = "model", conflicts_with = "reference")]
@@ -94,12 +98,47 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let comparisons = compare_all(&found, &expected, &tolerances)?;
     let holds = comparisons.iter().all(Comparison::holds);
+    let hint = if holds { None } else { looser(&comparisons, quantised(args).as_deref()) };
     if args.json {
-        report::print_json(&json!({ "matches": holds, "outputs": comparisons }))?;
+        report::print_json(&json!({ "matches": holds, "outputs": comparisons, "hint": hint }))?;
     } else {
-        report::print(&report::comparisons(&comparisons))?;
+        let hint = hint.map(|hint| format!("\n{hint}\n")).unwrap_or_default();
+        report::print(&format!("{}{hint}", report::comparisons(&comparisons)))?;
     }
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
+}
+
+/// The backend of a region that computes in numbers of few bits, whose ranges come from samples; `None` where there is none.
+fn quantised(args: &Args) -> Option<String> {
+    let Execution { file, plugins, backends, .. } = &args.execution;
+    let (registry, used): (_, Vec<String>) = if artifact::is_model(file) {
+        (compile_request::isolated_registry(plugins, &backends.backend), backends.backend.clone())
+    } else {
+        let artifact = Artifact::open(file).ok()?;
+        let used = artifact.manifest().regions.iter().map(|region| region.backend.clone()).collect();
+        (compile_request::isolated_registry_for(plugins, &artifact), used)
+    };
+    let described = registry.ok()?.backends.into_iter().map(|backend| backend.description);
+    described.filter(|it| it.calibration && used.contains(&it.name)).map(|it| it.name).next()
+}
+
+/// Outputs that are this much alike may differ by rounding alone.
+const ALIKE_SNR: f64 = 20.0;
+const ALIKE_COSINE: f64 = 0.99;
+
+/// How a comparison element by element may be loosened; `None` where that decides nothing.
+fn looser(outputs: &[Comparison], quantised: Option<&str>) -> Option<String> {
+    let by_element = |it: &&Comparison| !it.holds() && matches!(it.criterion, Criterion::Elements { .. });
+    let (name, found) = outputs.iter().filter(by_element).find_map(|it| Some((&it.name, it.likeness.as_ref()?)))?;
+    let has = format!("  {name} has {:.1} dB and a cosine of {:.6}", found.snr, found.cosine);
+    match quantised {
+        Some(backend) => {
+            Some(format!("hint: {backend} rounds values to few bits: --snr 20 or --min-cosine 0.99 is usual\n{has}"))
+        }
+        // What is wrong is not to be compared more loosely.
+        None => (found.snr >= ALIKE_SNR || found.cosine >= ALIKE_COSINE)
+            .then(|| format!("hint: --atol, --rtol, --snr and --min-cosine loosen the comparison\n{has}")),
+    }
 }
 
 /// The folder of test data, whose outputs are expected.

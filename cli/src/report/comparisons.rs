@@ -23,13 +23,30 @@ pub(crate) fn comparisons(comparisons: &[Comparison]) -> String {
             None => [none(), none()],
         };
         let [top_1, top_5] = [likeness.and_then(|it| it.top_1), likeness.and_then(|it| it.top_5)].map(share);
-        let [max_abs, max_rel] = [max_abs, max_rel].map(|value| format!("{value:.2e}"));
+        let [max_abs, max_rel] = [max_abs, max_rel].map(|&value| error(comparison, value));
         numbers.row([name.clone(), max_abs, max_rel, cosine, snr, top_1, top_5]);
     }
     let wrong = comparisons.iter().filter_map(|it| Some(format!("{}: {}\n", it.name, it.problem.as_ref()?)));
-    let wrong: String = wrong.collect();
-    let space = if wrong.is_empty() { "" } else { "\n" };
-    format!("{}\n{}{space}{wrong}", results.text(), numbers.text())
+    let told: String = wrong.chain(comparisons.iter().filter_map(not_finite)).collect();
+    let space = if told.is_empty() { "" } else { "\n" };
+    format!("{}\n{}{space}{told}", results.text(), numbers.text())
+}
+
+/// An error with three digits; a dash where there was nothing to compare.
+fn error(comparison: &Comparison, value: f64) -> String {
+    if comparison.compared { scientific(value, 2) } else { "-".into() }
+}
+
+fn scientific(value: f64, digits: usize) -> String {
+    if value == 0.0 { "0".into() } else { format!("{value:.digits$e}") }
+}
+
+/// Elements that agree without being numbers, which statistics leave out.
+fn not_finite(comparison: &Comparison) -> Option<String> {
+    let Comparison { name, non_finite, .. } = comparison;
+    let same = |elements| format!("{name}: {elements} NaN or infinite, as in the reference\n");
+    (*non_finite > 0)
+        .then(|| same(if *non_finite == 1 { "1 element is".into() } else { format!("{non_finite} elements are") }))
 }
 
 /// The comparisons in a line each: how they end, and by how much.
@@ -37,7 +54,7 @@ pub(crate) fn comparisons_in_short(comparisons: &[Comparison]) -> String {
     let mut table = Table::new(&["output", "result", ">max abs", ">max rel"]).tone("result", tone);
     for comparison in comparisons {
         let result = if comparison.holds() { "ok" } else { "differs" };
-        let [max_abs, max_rel] = [comparison.max_abs, comparison.max_rel].map(|value| format!("{value:.2e}"));
+        let [max_abs, max_rel] = [comparison.max_abs, comparison.max_rel].map(|value| error(comparison, value));
         table.row([&comparison.name, result, &max_abs, &max_rel]);
     }
     table.text()
@@ -54,11 +71,16 @@ fn tone(result: &str) -> Option<Tone> {
 /// What decides, in a few characters.
 fn within(criterion: Criterion) -> String {
     match criterion {
-        Criterion::Elements { atol, rtol } => format!("{atol:e}+{rtol:e}*|b|"),
+        Criterion::Elements { atol, rtol } => format!("{}+{}*|b|", tolerance(atol), tolerance(rtol)),
         Criterion::Equal => "equal".into(),
         Criterion::Snr(least) => format!("SNR >= {least} dB"),
         Criterion::Cosine(least) => format!("cosine >= {least}"),
     }
+}
+
+/// A tolerance as people write it: `0.1`, `1`, `1e-5`.
+fn tolerance(value: f64) -> String {
+    if value == 0.0 || (0.01..1e4).contains(&value) { value.to_string() } else { format!("{value:e}") }
 }
 
 /// The regions with the worst of their outputs, then why some are not compared.
@@ -66,9 +88,9 @@ pub(crate) fn checked_regions(checked: &[Checked]) -> String {
     let headings = ["region", "backend", ">max abs", ">max rel", "within", "result"];
     let mut table = Table::new(&headings).tone("result", tone);
     for row in checked {
-        let worst = |of: fn(&Comparison) -> f64| match row.not_compared {
-            None => format!("{:.2e}", row.outputs.iter().map(of).fold(0.0, f64::max)),
-            Some(_) => "-".into(),
+        let worst = |of: fn(&Comparison) -> f64| match row.outputs.iter().any(|output| output.compared) {
+            true => scientific(row.outputs.iter().map(of).fold(0.0, f64::max), 2),
+            false => "-".into(),
         };
         let result = match (&row.not_compared, row.holds()) {
             (Some(_), _) => "not compared",
@@ -90,8 +112,9 @@ pub(crate) fn checked_regions(checked: &[Checked]) -> String {
     text
 }
 
-/// The first region that differs: its nodes, its outputs, and the command that writes it as a model.
-pub(crate) fn culprit(culprit: &Checked, first_node: Option<&str>, repro: &str) -> String {
+/// The first region that differs: its nodes, its outputs, what else there is to know, a line each, and the command that writes it as a
+/// model.
+pub(crate) fn culprit(culprit: &Checked, known: &[String], repro: &str) -> String {
     let Checked { symbol, backend, nodes, outputs, .. } = culprit;
     let mut table = Table::new(&["node", "operator"]);
     nodes.iter().take(NODES).for_each(|node| table.row([&node.name, &node.op]));
@@ -99,9 +122,9 @@ pub(crate) fn culprit(culprit: &Checked, first_node: Option<&str>, repro: &str) 
         Some(more) => format!("and {}; --json has all\n", count(more, "more node")),
         None => String::new(),
     };
-    let first_node = first_node.map(|sentence| format!("\n{sentence}\n")).unwrap_or_default();
+    let known: String = known.iter().map(|sentence| format!("\n{sentence}\n")).collect();
     format!(
-        "\nThe first that differs is {symbol} of {backend}, {}\n\n{}{more}\n{}{first_node}\nIt as a model of its own:\n{repro}\n",
+        "\nThe first that differs is {symbol} of {backend}, {}\n\n{}{more}\n{}{known}\nTo write it as a model of its own:\n{repro}\n",
         count(nodes.len(), "node"),
         table.text(),
         comparisons(outputs),
@@ -128,8 +151,8 @@ mod tests {
     }
 
     const OUTPUTS: &str = "\
-output  type  shape  within        result
-y       f32   [6]    1e-1+0e0*|b|  differs
+output  type  shape  within     result
+y       f32   [6]    0.1+0*|b|  differs
 
 output  max abs  max rel    cosine  SNR dB   top-1   top-5
 y        1.00e0  3.33e-1  0.994628    18.6  100.0%  100.0%
@@ -142,13 +165,31 @@ y: 2 of 6 differ, first [1]: 2.5, expected 2
         let whole = compared(&[1.0, 2.5, 4.0, 4.0, 5.0, 6.0]);
         assert_eq!(comparisons(&[whole]), OUTPUTS);
         let good = "\
-output  type  shape  within        result
-y       f32   [6]    1e-1+0e0*|b|  ok
+output  type  shape  within     result
+y       f32   [6]    0.1+0*|b|  ok
 
 output  max abs  max rel    cosine  SNR dB   top-1   top-5
-y        0.00e0   0.00e0  1.000000     inf  100.0%  100.0%
+y             0        0  1.000000     inf  100.0%  100.0%
 ";
         assert_eq!(comparisons(&[compared(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])]), good);
+    }
+
+    #[test]
+    fn what_was_not_compared_has_no_numbers_and_what_is_no_number_is_told() {
+        let other = Comparison::of("y", &floats(&[1.0]), &floats(&[1.0, 2.0]), Tolerance::default());
+        let expected = "\
+output  type  shape  within         result
+y       f32   [1]    1e-5+1e-3*|b|  differs
+
+output  max abs  max rel  cosine  SNR dB  top-1  top-5
+y             -        -       -       -      -      -
+
+y: shape f32[1], expected f32[2]
+";
+        assert_eq!(comparisons(&[other]), expected);
+        let nan = floats(&[f32::NAN, 1.0]);
+        let same = comparisons(&[Comparison::of("y", &nan, &nan, Tolerance::default())]);
+        assert!(same.ends_with("\n\ny: 1 element is NaN or infinite, as in the reference\n"), "{same}");
     }
 
     #[test]
@@ -169,10 +210,10 @@ y        0.00e0   0.00e0  1.000000     inf  100.0%  100.0%
             row("byoc_main_gpu_2", Vec::new(), Some("it is in a body")),
         ];
         let expected = "\
-region           backend  max abs  max rel  within        result
-byoc_main_gpu_0  gpu       0.00e0   0.00e0  1e-1+0e0*|b|  ok
-byoc_main_gpu_1  gpu       1.00e0  3.33e-1  1e-1+0e0*|b|  differs
-byoc_main_gpu_2  gpu            -        -  -             not compared
+region           backend  max abs  max rel  within     result
+byoc_main_gpu_0  gpu            0        0  0.1+0*|b|  ok
+byoc_main_gpu_1  gpu       1.00e0  3.33e-1  0.1+0*|b|  differs
+byoc_main_gpu_2  gpu            -        -  -          not compared
 
 2 of 3 regions compared
 byoc_main_gpu_2:
@@ -181,8 +222,8 @@ byoc_main_gpu_2:
         assert_eq!(checked_regions(&rows), expected);
         let expected = format!(
             "\nThe first that differs is byoc_main_gpu_1 of gpu, 1 node\n\nnode    operator\nmake_y  Relu\n\n{OUTPUTS}\n\
-             It as a model of its own:\nbyoc repro m.onnx\n"
+             To write it as a model of its own:\nbyoc repro m.onnx\n"
         );
-        assert_eq!(culprit(&wrong, None, "byoc repro m.onnx"), expected);
+        assert_eq!(culprit(&wrong, &[], "byoc repro m.onnx"), expected);
     }
 }

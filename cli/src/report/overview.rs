@@ -10,9 +10,6 @@ use serde::Serialize;
 
 use super::{Table, count, shape, size};
 
-/// Below that many bytes of weights their share of the file says nothing.
-const LEAST_WEIGHTS: u64 = 64 << 10;
-
 /// The numbers, as `--json` gives them.
 #[derive(Debug, Serialize)]
 pub(crate) struct Overview {
@@ -175,23 +172,28 @@ impl Bytes {
         self.stored
     }
 
-    /// `weights 398.3 MiB, file 398.5 MiB (1.001x); 621.9 MiB without deduplication`. What says nothing is left out: the
-    /// ratio of small models, which is that of pages and code, and a saving of nothing.
+    /// `weights 398.3 MiB, file 398.5 MiB (1.001x); 621.9 MiB without deduplication`. Weights are as the model has them; what they
+    /// take where backends packed them follows in brackets, unless it is the same. A saving of nothing is left out.
     pub(crate) fn sentence(&self) -> String {
-        let ratio = self.file as f64 / self.weights as f64;
-        let ratio = if self.weights >= LEAST_WEIGHTS { format!(" ({ratio:.3}x)") } else { String::new() };
+        let kept = self.stored.saturating_add(self.external).saturating_add(self.embedded);
+        let (weights, kept) = (size(self.weights), size(kept));
+        let packed = if self.packed > 0 && kept != weights { format!(" ({kept} as packed)") } else { String::new() };
+        let ratio = match self.weights {
+            0 => String::new(),
+            weights => format!(" ({:.3}x)", self.file as f64 / weights as f64),
+        };
         let without = match self.without_deduplication > self.file {
             true => format!("; {} without deduplication", size(self.without_deduplication)),
             false => String::new(),
         };
-        format!("weights {}, file {}{ratio}{without}", size(self.weights), size(self.file))
+        format!("weights {weights}{packed}, file {}{ratio}{without}", size(self.file))
     }
 
     /// Bytes that are not stored as the model has them, by fate, in one line; empty where there are none.
     pub(crate) fn details(&self) -> String {
         let details = [
             (self.external, "in other files"),
-            (self.packed, "packed by a backend"),
+            (self.packed, "as packed by backends"),
             (self.embedded, "inside code"),
             (self.folded, "computed into others"),
             (self.dropped, "dropped"),
@@ -279,9 +281,18 @@ mod tests {
             without_deduplication: 652_100_000,
             ..none
         };
-        let sentence = "weights 398.3 MiB, file 398.5 MiB (1.001x); 621.9 MiB without deduplication";
+        assert_eq!(
+            Bytes { weights: 450, packed: 400, stored: 700, ..none }.sentence(),
+            "weights 450 B (700 B as packed), file 900 B (2.000x)"
+        );
+        assert_eq!(
+            Bytes { weights: 450, packed: 400, stored: 450, ..none }.sentence(),
+            "weights 450 B, file 900 B (2.000x)"
+        );
+        let sentence =
+            "weights 398.3 MiB (8.8 KiB as packed), file 398.5 MiB (1.001x); 621.9 MiB without deduplication";
         assert_eq!(all.sentence(), sentence);
-        let details = "5.9 KiB in other files, 2.0 KiB packed by a backend, 2.9 KiB inside code, 3.9 KiB computed into others, 4.9 KiB dropped\n";
+        let details = "5.9 KiB in other files, 2.0 KiB as packed by backends, 2.9 KiB inside code, 3.9 KiB computed into others, 4.9 KiB dropped\n";
         assert_eq!(all.details(), details);
     }
 }

@@ -2,12 +2,24 @@
 
 use std::time::Duration;
 
+use byoc_core::runtime::{RegionTime, StepTime};
 use byoc_tools::execution::Profile;
 
 use super::{Table, count, duration, size};
 
 /// Most steps that are listed.
 const STEPS: usize = 40;
+
+/// Most nodes of a step that are named.
+const NODES: usize = 3;
+
+/// A row of the first table.
+struct Row<'a> {
+    step: &'a str,
+    node: String,
+    backend: &'a str,
+    time: Duration,
+}
 
 /// The tables. Shares are of all that regions and copies took.
 pub(crate) fn profile(profile: &Profile) -> String {
@@ -17,22 +29,26 @@ pub(crate) fn profile(profile: &Profile) -> String {
         [duration(time), format!("{share:.1}%")]
     };
     let mut text = String::new();
-    let steps = profile.steps();
+    let steps = rows(profile);
     if !steps.is_empty() {
         let mut table = Table::new(&["step", "node", "backend", ">time", ">share"]);
-        for (region, step) in steps.iter().take(STEPS) {
-            let [time, share] = cells(step.time);
-            table.row([&step.kernel, &nodes(&step.nodes), &region.backend, &time, &share]);
+        for row in steps.iter().take(STEPS) {
+            let [time, share] = cells(row.time);
+            table.row([row.step, &row.node, row.backend, &time, &share]);
         }
         text += &table.text();
         if let Some(rest) = steps.get(STEPS..).filter(|rest| !rest.is_empty()) {
-            let [time, share] = cells(rest.iter().map(|(_, step)| step.time).sum());
+            let [time, share] = cells(rest.iter().map(|row| row.time).sum());
             text += &format!("and {}, {time}, {share}; --json has all\n", count(rest.len(), "more step"));
         }
         let mut table = Table::new(&["operator", "backend", ">steps", ">time", ">share"]);
         for sum in profile.operators() {
             let [time, share] = cells(sum.time);
             table.row([&sum.operator, &sum.backend, &sum.steps.to_string(), &time, &share]);
+        }
+        for (backend, rest) in rests(profile) {
+            let [time, share] = cells(rest);
+            table.row(["(rest of the regions)", backend, "-", &time, &share]);
         }
         text += &format!("\n{}", table.text());
         let mut table = Table::new(&["backend", ">regions", ">time", ">share"]);
@@ -61,15 +77,58 @@ pub(crate) fn profile(profile: &Profile) -> String {
     text
 }
 
-/// The first node of a step, and how many more there are.
+/// Every step, and for each region with steps what none of them took; the longest first.
+fn rows<'a>(profile: &'a Profile) -> Vec<Row<'a>> {
+    let of_step = |(region, step): (&'a RegionTime, &'a StepTime)| Row {
+        step: &step.kernel,
+        node: nodes(&step.nodes),
+        backend: &region.backend,
+        time: step.time,
+    };
+    let mut rows: Vec<Row<'a>> = profile.steps().into_iter().map(of_step).collect();
+    let regions = profile.regions.iter().filter_map(|region| Some((region, rest(region)?)));
+    rows.extend(regions.map(|(region, time)| Row {
+        step: "(rest of the region)",
+        node: region.symbol.clone(),
+        backend: &region.backend,
+        time,
+    }));
+    // A stable sort: equal times stay in the order of the run.
+    rows.sort_by_key(|row| std::cmp::Reverse(row.time));
+    rows
+}
+
+/// What a region took beside its steps, where it tells them.
+fn rest(region: &RegionTime) -> Option<Duration> {
+    let steps = region.steps.iter().map(|step| step.time).sum();
+    region.time.checked_sub(steps).filter(|rest| !region.steps.is_empty() && !rest.is_zero())
+}
+
+/// The same by backend.
+fn rests(profile: &Profile) -> Vec<(&str, Duration)> {
+    let mut sums: Vec<(&str, Duration)> = Vec::new();
+    for (region, rest) in profile.regions.iter().filter_map(|region| Some((region, rest(region)?))) {
+        match sums.iter_mut().find(|(backend, _)| *backend == region.backend) {
+            Some((_, sum)) => *sum += rest,
+            None => sums.push((&region.backend, rest)),
+        }
+    }
+    sums
+}
+
+/// The nodes that a step computes together.
 fn nodes(nodes: &[String]) -> String {
-    let Some((first, more)) = nodes.split_first() else { return "-".into() };
-    if more.is_empty() { first.clone() } else { format!("{first} +{}", more.len()) }
+    let shown = nodes[..nodes.len().min(NODES)].join(", ");
+    match nodes.len() {
+        0 => "-".into(),
+        all if all > NODES => format!("{shown} +{}", all - NODES),
+        _ => shown,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use byoc_core::runtime::{CopyTime, RegionTime, StepTime};
+    use byoc_core::runtime::CopyTime;
 
     use super::*;
 
@@ -94,28 +153,30 @@ mod tests {
             from: "host".into(),
             to: "cuda:0".into(),
             bytes: 2000,
-            time: Duration::from_millis(2),
+            time: Duration::from_millis(3),
         };
-        let regions = vec![region("r0", 2, Vec::new()), region("r1", 4, steps)];
+        let regions = vec![region("r0", 2, Vec::new()), region("r1", 5, steps)];
         let both = Profile { regions, copies: vec![copy], spans: Vec::new() };
         let expected = "\
-step   node           backend     time  share
-conv   block/Conv +1  gpu      3.00 ms  37.5%
-unary  r              gpu      1.00 ms  12.5%
+step                  node              backend     time  share
+conv                  block/Conv, relu  gpu      3.00 ms  30.0%
+unary                 r                 gpu      1.00 ms  10.0%
+(rest of the region)  r1                gpu      1.00 ms  10.0%
 
-operator  backend  steps     time  share
-Conv      gpu          1  3.00 ms  37.5%
-Relu      gpu          1  1.00 ms  12.5%
+operator               backend  steps     time  share
+Conv                   gpu          1  3.00 ms  30.0%
+Relu                   gpu          1  1.00 ms  10.0%
+(rest of the regions)  gpu          -  1.00 ms  10.0%
 
 backend  regions     time  share
-gpu            2  6.00 ms  75.0%
+gpu            2  7.00 ms  70.0%
 
 region  backend     time  share
-r1      gpu      4.00 ms  50.0%
-r0      gpu      2.00 ms  25.0%
+r1      gpu      5.00 ms  50.0%
+r0      gpu      2.00 ms  20.0%
 
 copy of  from  to         size     time  share
-x        host  cuda:0  2.0 KiB  2.00 ms  25.0%
+x        host  cuda:0  2.0 KiB  3.00 ms  30.0%
 ";
         assert_eq!(profile(&both), expected);
         let on_host = Profile { regions: vec![region("r0", 0, Vec::new())], ..Profile::default() };
@@ -124,9 +185,10 @@ x        host  cuda:0  2.0 KiB  2.00 ms  25.0%
 
     #[test]
     fn of_many_steps_the_longest_are_listed() {
-        let steps = (0..50).map(|index| step("unary", "Relu", &[], index)).collect();
+        let steps = (0..50).map(|index| step("unary", "Relu", &["a", "b", "c", "d"], index)).collect();
         let many = Profile { regions: vec![region("r0", 1225, steps)], ..Profile::default() };
         let text = profile(&many);
+        assert!(text.contains("\nunary  a, b, c +1  gpu "), "{text}");
         assert!(text.contains("\nand 10 more steps, 45.0 ms, 3.7%; --json has all\n"), "{text}");
     }
 }

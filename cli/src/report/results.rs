@@ -10,10 +10,6 @@ pub(crate) fn outputs(summaries: &[Summary]) -> String {
     let mut table = Table::new(&["output", "type", "shape", ">min", ">max", ">mean", "first values"]);
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), short);
     for summary in summaries {
-        let odd = match summary.non_finite {
-            0 => String::new(),
-            count => format!("  ({count} not finite)"),
-        };
         table.row([
             summary.name.clone(),
             summary.dtype.clone(),
@@ -21,10 +17,14 @@ pub(crate) fn outputs(summaries: &[Summary]) -> String {
             number(summary.min),
             number(summary.max),
             number(summary.mean),
-            format!("{}{odd}", summary.first_text),
+            summary.first_text.clone(),
         ]);
     }
     let mut text = table.text();
+    for Summary { name, non_finite, .. } in summaries.iter().filter(|summary| summary.non_finite > 0) {
+        let elements = if *non_finite == 1 { "1 element is".into() } else { format!("{non_finite} elements are") };
+        text += &format!("{name}: {elements} NaN or infinite, and left out of min, max and mean\n");
+    }
     for summary in summaries.iter().filter(|summary| !summary.top.is_empty()) {
         let title = format!("largest of {}", summary.name);
         let with_labels = summary.top.iter().any(|top| top.label.is_some());
@@ -70,7 +70,8 @@ mod tests {
     fn outputs_are_a_line_each() {
         let found = floats(&[1.0, 2.5, f32::NAN]);
         let expected = "output  type  shape  min  max  mean  first values\n\
-                        y       f32   [3]      1  2.5  1.75  1 2.5 NaN  (1 not finite)\n\
+                        y       f32   [3]      1  2.5  1.75  1 2.5 NaN\n\
+                        y: 1 element is NaN or infinite, and left out of min, max and mean\n\
                         \n\
                         largest of y  value\n\
                         [1]             2.5\n";

@@ -41,12 +41,13 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// A text of several lines, each of at most `width` columns: what does not fit goes on in the next line, two columns
-/// further to the right than the line begins.
+/// further to the right than the line begins. A command stays in one line: it is there to be copied, and the terminal itself breaks
+/// it so that it is copied as one.
 pub(crate) fn wrap_lines(text: &str, width: usize) -> String {
     let mut wrapped = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-        if columns(line) <= width {
+        if columns(line) <= width || line.trim_start().starts_with("byoc ") {
             wrapped += line;
         } else {
             let start = line.len() - line.trim_start_matches(' ').len();
@@ -108,6 +109,8 @@ mod tests {
         assert_eq!(wrap_lines("short\n  a line of words\n", 10), "short\n  a line\n    of\n    words\n");
         assert_eq!(wrap_lines("no end", 20), "no end");
         assert_eq!(wrap_lines("\n\n", 20), "\n\n");
+        let command = "byoc repro m.onnx --region r -o r.onnx\n";
+        assert_eq!(wrap_lines(command, 20), command);
     }
 
     #[test]

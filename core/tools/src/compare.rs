@@ -102,6 +102,8 @@ pub struct Comparison {
     pub dtype: String,
     /// Its shape.
     pub shape: Vec<i64>,
+    /// Whether its elements were compared: there is a reference of its type and shape. If not, all numbers below are 0.
+    pub compared: bool,
     /// Largest |a-b| over the elements where both are finite.
     pub max_abs: f64,
     /// Largest |a-b|/|b| over the elements where both are finite and b is not 0.
@@ -113,6 +115,8 @@ pub struct Comparison {
     pub likeness: Option<Likeness>,
     /// Elements that are too far apart.
     pub mismatches: usize,
+    /// Elements that are NaN or infinite, and the same in the reference.
+    pub non_finite: usize,
     /// What is wrong, where something is.
     pub problem: Option<String>,
 }
@@ -124,16 +128,20 @@ impl Comparison {
             name: name.to_owned(),
             dtype: found.dtype().to_string(),
             shape: found.shape().to_vec(),
+            compared: true,
             max_abs: 0.0,
             max_rel: 0.0,
             criterion: tolerance.criterion(found.dtype()),
             likeness: None,
             mismatches: 0,
+            non_finite: 0,
             problem: None,
         };
         if (found.dtype(), found.shape()) != (expected.dtype(), expected.shape()) {
-            let (dtype, shape) = (expected.dtype(), text::shape(expected.shape()));
-            comparison.problem = Some(format!("expected {dtype}{shape}"));
+            let ty = |tensor: &Tensor| format!("{}{}", tensor.dtype(), text::shape(tensor.shape()));
+            let what = if found.dtype() == expected.dtype() { "shape" } else { "type" };
+            comparison.compared = false;
+            comparison.problem = Some(format!("{what} {}, expected {}", ty(found), ty(expected)));
             return comparison;
         }
         let (atol, rtol) = match comparison.criterion {
@@ -173,7 +181,8 @@ impl Comparison {
     /// An output that the reference does not have.
     pub fn without_reference(name: &str, found: &Tensor) -> Comparison {
         let own = Comparison::of(name, found, found, Tolerance::default());
-        Comparison { problem: Some("the reference has no such output".into()), ..own }
+        let problem = Some("the reference has no such output".into());
+        Comparison { problem, compared: false, likeness: None, non_finite: 0, ..own }
     }
 
     /// Whether the output is what was expected.
@@ -184,6 +193,7 @@ impl Comparison {
     /// Takes one element into account; whether it is near enough.
     fn element(&mut self, a: Number, b: Number, atol: f64, rtol: f64) -> bool {
         if a == b {
+            self.non_finite += usize::from(!a.value().is_finite());
             return true;
         }
         let (Number::Single(_) | Number::Double(_), a, b) = (a, a.value(), b.value()) else {
@@ -191,7 +201,9 @@ impl Comparison {
             return false;
         };
         if !(a.is_finite() && b.is_finite()) {
-            return a.is_nan() && b.is_nan();
+            let same = a.is_nan() && b.is_nan();
+            self.non_finite += usize::from(same);
+            return same;
         }
         let apart = (a - b).abs();
         self.max_abs = self.max_abs.max(apart);
@@ -268,7 +280,16 @@ mod tests {
         assert!(Comparison::of("y", &ints(big), &ints(big), loose).holds());
         assert!(!Comparison::of("y", &ints(big), &ints(big + 1), loose).holds());
         let other = Comparison::of("y", &floats(&[1.0]), &floats(&[1.0, 2.0]), loose);
-        assert_eq!(other.problem.as_deref(), Some("expected f32[2]"));
+        assert_eq!((other.problem.as_deref(), other.compared), (Some("shape f32[1], expected f32[2]"), false));
+        let other = Comparison::of("y", &floats(&[1.0]), &ints(1), loose);
+        assert_eq!(other.problem.as_deref(), Some("type f32[1], expected i64[]"));
+    }
+
+    #[test]
+    fn elements_that_are_no_numbers_in_both_are_counted() {
+        let comparison = compare(&[f32::NAN, f32::INFINITY, 1.0], &[f32::NAN, f32::INFINITY, 1.0], 0.0, 0.0);
+        assert_eq!((comparison.holds(), comparison.non_finite), (true, 2));
+        assert_eq!(compare(&[f32::NAN], &[1.0], 0.0, 0.0).non_finite, 0);
     }
 
     #[test]

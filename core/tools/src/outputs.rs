@@ -13,8 +13,9 @@ use crate::npz;
 use crate::tensor::{Number, Tensor};
 use crate::text;
 
-/// How many elements of an output are shown.
-const SHOWN: usize = 5;
+/// How many elements of an output are kept, and how many of them are shown to people.
+const KEPT: usize = 5;
+const SHOWN: usize = 3;
 
 /// The summary of one output.
 #[derive(Debug, Default, Serialize)]
@@ -35,7 +36,7 @@ pub struct Summary {
     pub non_finite: usize,
     /// The first elements, in JSON.
     pub first: Vec<serde_json::Value>,
-    /// The same as text.
+    /// Fewer of them, as text.
     #[serde(skip)]
     pub first_text: String,
     /// The largest elements, as many as were asked for.
@@ -141,7 +142,7 @@ impl Summary {
             }
         });
         let of_numbers = |value: f64| (count > 0).then_some(value);
-        let (texts, first): (Vec<_>, Vec<_>) = tensor.first(SHOWN).into_iter().unzip();
+        let (texts, first): (Vec<_>, Vec<_>) = tensor.first(KEPT).into_iter().unzip();
         let more = if tensor.elements() > SHOWN { " ..." } else { "" };
         Summary {
             name: name.to_owned(),
@@ -152,7 +153,7 @@ impl Summary {
             mean: of_numbers(sum / count as f64),
             non_finite: tensor.numbers().len() - count,
             first,
-            first_text: format!("{}{more}", texts.join(" ")),
+            first_text: format!("{}{more}", texts[..texts.len().min(SHOWN)].join(" ")),
             top: largest(tensor, top),
         }
     }
@@ -193,7 +194,7 @@ mod tests {
             (summary.min, summary.max, summary.mean, summary.non_finite),
             (Some(-1.0), Some(3.0), Some(1.25), 2)
         );
-        assert_eq!(summary.first_text, "1 NaN 3 inf -1 ...");
+        assert_eq!(summary.first_text, "1 NaN 3 ...");
         let top: Vec<_> = summary.top.iter().map(|top| top.position.clone()).collect();
         assert_eq!(top, [[1, 0], [0, 2]]);
     }

@@ -1,4 +1,5 @@
-//! The functions of the ability `byoc.device`: regions in a domain that this plugin or another one opened.
+//! The functions of the abilities `byoc.device`, regions in a domain that this plugin or another one opened, and
+//! `byoc.device_steps`, what a run of theirs consisted of.
 
 use std::ffi::c_void;
 
@@ -9,10 +10,14 @@ use crate::domain_tables::{DeviceConstantList, DeviceTable};
 use crate::error::Error;
 use crate::panics::{Guard, quietly};
 use crate::runtime::Environment;
+use crate::steps_table::StepsTable;
 use crate::tensor::{is_contiguous, parts_anywhere};
 
 pub(crate) const TABLE: &DeviceTable =
     &DeviceTable { struct_size: size_of::<DeviceTable>(), load, plan, prepare, run, free };
+
+pub(crate) const STEPS_TABLE: &StepsTable =
+    &StepsTable { struct_size: size_of::<StepsTable>(), time: time_steps, read: read_steps };
 
 /// What a handle points to.
 type Loaded<'a> = Guard<dyn DeviceExecutable + 'a>;
@@ -111,6 +116,16 @@ extern "C" fn prepare(
 extern "C" fn run(executable: *mut c_void, error: Sink) -> i32 {
     // SAFETY: the host lends the handle for the length of the call.
     guard(error, || unsafe { at(executable) }.call(|executable| executable.run()))
+}
+
+extern "C" fn time_steps(executable: *mut c_void, on: u32, error: Sink) -> i32 {
+    // SAFETY: the host lends the handle for the length of the call.
+    guard(error, || unsafe { at(executable) }.call(|executable| executable.time_steps(on != 0)))
+}
+
+extern "C" fn read_steps(executable: *mut c_void, out: Sink, error: Sink) -> i32 {
+    // SAFETY: the host lends the handle for the length of the call.
+    guard(error, || write_json(out, &unsafe { at(executable) }.call(|executable| executable.steps())?))
 }
 
 extern "C" fn free(executable: *mut c_void) {

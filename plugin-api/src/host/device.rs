@@ -3,16 +3,21 @@
 use std::ffi::c_void;
 
 use super::answer::{answer, collect, failure};
+use super::lists::checked_steps;
 use crate::abi::{self, Slice, TensorList};
 use crate::dlpack::{DLDevice, DLTensor};
 use crate::domain::{DeviceConstants, DeviceExecutable, DevicePlan, DeviceTensor, DomainHandles};
 use crate::domain_tables::{DeviceConstantList, DeviceConstantView, DeviceTable};
 use crate::error::Error;
 use crate::export;
+use crate::runtime::StepTime;
+use crate::steps_table::StepsTable;
 use crate::tensor::contiguous_strides;
 
 pub(super) struct PluginDeviceExecutable {
     table: DeviceTable,
+    /// Where the plugin tells the steps of its runs.
+    steps: Option<StepsTable>,
     handle: *mut c_void,
     device: DLDevice,
 }
@@ -23,6 +28,7 @@ unsafe impl Send for PluginDeviceExecutable {}
 impl PluginDeviceExecutable {
     pub(super) fn load(
         table: DeviceTable,
+        steps: Option<StepsTable>,
         backend: usize,
         code: &[u8],
         constants: &DeviceConstants<'_>,
@@ -39,7 +45,7 @@ impl PluginDeviceExecutable {
             (table.load)(backend, Slice::new(code), list, Slice::new(environment), domain, &mut handle, error)
         });
         match (status, handle.is_null()) {
-            (abi::OK, false) => Ok(PluginDeviceExecutable { table, handle, device: domain.device }),
+            (abi::OK, false) => Ok(PluginDeviceExecutable { table, steps, handle, device: domain.device }),
             (abi::OK, true) => Err(Error::new("the plugin loaded the region and gave no handle")),
             (status, _) => Err(failure(status, &error)),
         }
@@ -48,7 +54,8 @@ impl PluginDeviceExecutable {
     /// A region of a backend that is linked into this program.
     pub(super) fn linked(executable: Box<dyn DeviceExecutable + '_>, domain: &DomainHandles) -> PluginDeviceExecutable {
         let handle = export::device::handle_of(executable);
-        PluginDeviceExecutable { table: *export::device::TABLE, handle, device: domain.device }
+        let (table, steps) = (*export::device::TABLE, Some(*export::device::STEPS_TABLE));
+        PluginDeviceExecutable { table, steps, handle, device: domain.device }
     }
 
     /// The tensors as they cross the border, with the memory of their strides.
@@ -92,6 +99,17 @@ impl DeviceExecutable for PluginDeviceExecutable {
     fn run(&mut self) -> Result<(), Error> {
         let (status, _, error) = collect(|_, error| (self.table.run)(self.handle, error));
         if status == abi::OK { Ok(()) } else { Err(failure(status, &error)) }
+    }
+
+    fn time_steps(&mut self, on: bool) -> Result<(), Error> {
+        let Some(table) = self.steps else { return Ok(()) };
+        let (status, _, error) = collect(|_, error| (table.time)(self.handle, u32::from(on), error));
+        if status == abi::OK { Ok(()) } else { Err(failure(status, &error)) }
+    }
+
+    fn steps(&mut self) -> Result<Vec<StepTime>, Error> {
+        let Some(table) = self.steps else { return Ok(Vec::new()) };
+        checked_steps(answer(|out, error| (table.read)(self.handle, out, error))?)
     }
 }
 

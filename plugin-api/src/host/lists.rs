@@ -16,12 +16,12 @@ const MOST_CANDIDATES: usize = 256;
 /// Most bytes of all candidates for a region, names included.
 const MOST_BYTES: usize = 1 << 30;
 
-/// Most steps of a run, and names of nodes of all of them.
+/// Most steps of a run, and nodes of all of them.
 const MOST_STEPS: usize = 1 << 20;
 
 /// The answer of [`crate::Executable::steps`] with each of its texts in one line. Errors where there are too many, or a time is negative or not finite.
 pub(super) fn checked_steps(steps: Vec<StepTime>) -> Result<Vec<StepTime>, Error> {
-    let nodes = steps.iter().map(|step| step.nodes.len()).sum::<usize>();
+    let nodes = steps.iter().map(|step| step.nodes.len() + step.indices.len()).sum::<usize>();
     if steps.len().saturating_add(nodes) > MOST_STEPS {
         return Err(Error::new(format!("it tells more than {MOST_STEPS} steps and nodes")));
     }
@@ -125,6 +125,7 @@ mod tests {
         let step = |kernel: &str, start, seconds| StepTime {
             kernel: kernel.into(),
             nodes: vec!["a\nb".into()],
+            indices: vec![1],
             start,
             seconds,
         };

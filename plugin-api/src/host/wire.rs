@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::runtime::Executable;
 use crate::sized_table::{SIZED_ID, SIZED_VERSION, SizedTable};
-use crate::steps_table::{STEPS_ID, STEPS_VERSION, StepsTable};
+use crate::steps_table::{DEVICE_STEPS_ID, DEVICE_STEPS_VERSION, STEPS_ID, STEPS_VERSION, StepsTable};
 use crate::strings_table::{STRINGS_ID, STRINGS_VERSION, StringsTable};
 use crate::table::PluginTable;
 
@@ -178,7 +178,9 @@ impl Library {
         // SAFETY: id, version and table belong together.
         let table: Option<DeviceTable> = unsafe { self.extension(backend, DEVICE_ID, DEVICE_VERSION) };
         let table = table.ok_or_else(|| Error::new("this backend runs in host memory only"))?;
-        Ok(Box::new(PluginDeviceExecutable::load(table, backend, code, constants, environment, domain)?))
+        // SAFETY: as above.
+        let steps: Option<StepsTable> = unsafe { self.extension(backend, DEVICE_STEPS_ID, DEVICE_STEPS_VERSION) };
+        Ok(Box::new(PluginDeviceExecutable::load(table, steps, backend, code, constants, environment, domain)?))
     }
 
     /// A table of functions that few backends have, where the plugin has it: a struct of its size and of functions, all of

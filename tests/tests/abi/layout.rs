@@ -332,7 +332,7 @@ fn only_growth_may_be_written_down() {
     );
     assert_eq!(
         changed("constants", |lines| drop(lines.pop())),
-        ["'constants': 'STEPS_ID = \"byoc.steps\"' has become 'nothing'"]
+        ["'constants': 'DEVICE_STEPS_ID = \"byoc.device_steps\"' has become 'nothing'"]
     );
     assert_eq!(
         changed("json Region", |lines| lines.push("more: u8".into())),

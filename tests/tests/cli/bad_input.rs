@@ -254,7 +254,7 @@ fn usage_errors_exit_with_two() {
         ),
         (
             &["bench", "model.byoc", "--duration", "soon"],
-            "'soon' is not a value of --duration <S>: expected a number of seconds",
+            "'soon' is not a value of --duration <SECONDS>: expected a number of seconds",
             see("bench"),
         ),
     ];

@@ -194,4 +194,24 @@ fn help_and_version() {
         assert!(help.contains(&format!("\n  {verb} ")), "{verb} is missing in\n{help}");
         assert!(run(&folder, &[verb, "--help"]).contains("Usage: byoc"));
     }
+    // What is read and written comes first, and what hardly anybody needs last.
+    let place = |text: &str, part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing in\n{text}"));
+    let help = run(&folder, &["run", "--help"]);
+    let parts = [
+        "  -i, --input",
+        "  -o, --output",
+        "  --print-top",
+        "\nBackends:",
+        "\nShapes:",
+        "\nSeldom needed:",
+        "\nExamples:",
+    ];
+    assert!(parts.iter().map(|part| place(&help, part)).is_sorted(), "{help}");
+    for verb in [&["check"][..], &["inspect"], &["plugin", "list"], &["plugin", "info"]] {
+        assert!(!run(&folder, &[verb, &["--help"]].concat()).contains("--in-process"), "{verb:?} compiles nothing");
+    }
+    assert!(!run(&folder, &["verify", "--help"]).contains("--verify-digests"), "it always does");
+    let page = run(&folder, &["man", "compile"]);
+    let title = format!(".TH byoc-compile 1  \"byoc {}\"", env!("CARGO_PKG_VERSION"));
+    assert!([&title, ".SH EXAMPLES\n"].iter().all(|part| page.contains(*part)), "{page}");
 }

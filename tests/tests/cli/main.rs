@@ -1,5 +1,8 @@
 //! What users do and get wrong, through the program itself.
 
+#[macro_use]
+extern crate byoc_tests_macros;
+
 mod bad_input;
 mod bench;
 mod file_kinds;
@@ -16,3 +19,11 @@ mod sequences;
 mod terminal;
 mod texts;
 mod verify;
+
+use std::process::ExitCode;
+
+use byoc_tests::trial;
+
+fn main() -> ExitCode {
+    trial::run(&[("report", report::trials)])
+}

@@ -53,6 +53,7 @@ fn a_profile_tells_the_steps_of_a_region() {
         "region backend time share",
     ];
     assert_eq!(titles, expected, "{printed}");
+    assert!(printed.contains("(rest of the region)  byoc_main_json_0 "), "{printed}");
     assert!(printed.lines().skip(3).all(|line| line.chars().count() <= 80), "{printed}");
     // Without the flag nothing is told.
     let plain = json(folder.run(&["run", "model.byoc", "--fill", "ones", "--json"]).as_bytes());

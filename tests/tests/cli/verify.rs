@@ -218,6 +218,45 @@ fn outputs_have_tolerances_of_their_own() {
     }
 }
 
+/// A backend that rounds to few bits is not wrong where it differs element by element: that is said, and the search for a node
+/// takes what the region was run on as its data set.
+#[test]
+fn rounded_values_are_told_from_wrong_ones() {
+    let folder = Folder::empty();
+    let model = Model::default()
+        .input("x", Type::Float, &[1, 1, 8, 8])
+        .weight("w", &[2, 1, 1, 1], &[0.5, -1.0])
+        .node("Conv", &["x", "w"], &["c"])
+        .node("Relu", &["c"], &["y"])
+        .output("y", Type::Float, &[1, 2, 8, 8]);
+    folder.write("model.onnx", model.finish());
+    let samples: Vec<f32> = (0..128).map(|i| i as f32 / 127.0).collect();
+    npz::write(&folder.path().join("data.npz"), &[("x", &Tensor::f32(&[2, 1, 8, 8], &samples))]);
+    folder.run(&["compile", "model.onnx", "-o", "model.byoc", "--backend", "kendryte", "--dataset", "data.npz"]);
+    let verify = |more: &[&str]| folder.byoc(&[&["verify", "model.byoc", "--model", "model.onnx"], more].concat());
+    let hint = "\nhint: kendryte rounds values to few bits: --snr 20 or --min-cosine 0.99 is usual\n  y has ";
+    for more in [&[][..], &["--regions", "--bisect"]] {
+        let outcome = verify(more);
+        assert_eq!(outcome.code, Some(6), "{}", outcome.stderr);
+        assert!(outcome.stdout.contains(hint), "{}", outcome.stdout);
+    }
+    let found = verify(&["--regions", "--bisect"]).stdout;
+    assert!(found.contains("whose result differs: "), "{found}");
+    verify(&["--snr", "20"]).success();
+}
+
+#[test]
+fn a_reference_of_another_shape_has_no_numbers() {
+    let folder = Folder::compiled(small());
+    npz::write(&folder.path().join("other.npz"), &[("y", &Tensor::f32(&[2, 3], &[0.0; 6]))]);
+    let outcome = folder.byoc(&["verify", "model.byoc", "--fill", "ones", "--reference", "other.npz"]);
+    assert_eq!(outcome.code, Some(6), "{}", outcome.stderr);
+    let lines: Vec<_> =
+        outcome.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert!(lines.contains(&"y - - - - - -".to_owned()), "{}", outcome.stdout);
+    assert_eq!(lines.last().map(String::as_str), Some("y: shape f32[2,4], expected f32[2,3]"));
+}
+
 /// Whatever cannot be read is no mismatch.
 #[test]
 fn errors_are_not_differences() {

@@ -11,12 +11,15 @@ use std::time::Instant;
 use byoc_core::artifact::Artifact;
 use byoc_core::runtime::planned_copies;
 use byoc_nvidia_standins::with_cutlass;
+use byoc_plugin_api::Attribute;
 use byoc_tests::folder::Folder;
+use byoc_tests::golden::golden;
 use byoc_tests::onnx::{Model, Type};
 use byoc_tests::program::{byoc, outcome};
 use byoc_tests::trial::{Needed, Trial, trial};
 use byoc_tests::{data, places};
 use half::f16;
+use serde_json::Value;
 
 /// The backends, in the order that the documentation gives.
 const BACKENDS: &str = "cutlass,cublas,cuda,json";
@@ -34,8 +37,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     let right = ["bert_base", "gpt2_small", "resnet50"].map(|name| trial(format!("right/{name}"), move || right(name)));
     let half = ["bert_base", "resnet50"];
     let half = half.map(|name| trial(format!("right_in_f16/{name}"), move || right_in_f16(name)));
+    let steps = trial("a_profile_has_the_steps_of_regions_on_a_device", a_profile_has_the_steps_of_regions_on_a_device);
     let bias = trial("a_bias_after_folding", a_bias_after_folding);
-    tests.chain(right).chain(half).chain([bias]).collect()
+    tests.chain(right).chain(half).chain([bias, steps]).collect()
 }
 
 /// What C++ source could not cope with elsewhere: a bias in f32 beside a product in f16, folded to f16 or left in f32. It
@@ -94,24 +98,73 @@ fn right_in_f16(name: &str) -> Needed<()> {
 /// runs.
 fn runs_on_the_host(name: &str, model: &str, expected: &[&str]) {
     let scratch = places::temporary();
-    let artifact = scratch.path().join("model.byoc").to_str().expect("a plain path").to_owned();
-    let run = |arguments: &[&str]| {
-        let mut command = byoc(arguments);
-        for plugin in ["cutlass", "cublas", "cuda"] {
-            command.arg("--plugin").arg(places::plugin(plugin));
-        }
-        for name in ["CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"] {
-            command.env_remove(name);
-        }
-        command.env("BYOC_CUDA_PATH", with_cutlass()).env("STANDIN_CAPABILITY", "80");
-        outcome(command.env("BYOC_CACHE_DIR", scratch.path())).success().to_owned()
-    };
     let start = Instant::now();
-    let arch = ["--backend-opt", "cutlass.arch=sm_80", "--backend-opt", "cuda.arch=sm_80"];
-    run(&[&["compile", model, "-o", &artifact, "--backend", "cutlass,cublas,cuda"][..], &arch].concat());
+    let artifact = compiled_on_the_host(scratch.path(), model);
     let compiled = start.elapsed().as_secs_f64();
-    run(&[&["verify", &artifact][..], expected].concat());
+    on_the_host(scratch.path(), &[&["verify", &artifact][..], expected].concat());
     println!("{name}: compiled in {compiled:.1} s, all in {:.1} s", start.elapsed().as_secs_f64());
+}
+
+/// The artifact of a model for the device of the stand-ins, in that folder.
+fn compiled_on_the_host(folder: &Path, model: &str) -> String {
+    let artifact = folder.join("model.byoc").to_str().expect("a plain path").to_owned();
+    let arch = ["--backend-opt", "cutlass.arch=sm_80", "--backend-opt", "cuda.arch=sm_80"];
+    on_the_host(
+        folder,
+        &[&["compile", model, "-o", &artifact, "--backend", "cutlass,cublas,cuda"][..], &arch].concat(),
+    );
+    artifact
+}
+
+/// What a command prints on stand-ins. What they compile is kept in that folder.
+fn on_the_host(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = byoc(arguments);
+    for plugin in ["cutlass", "cublas", "cuda"] {
+        command.arg("--plugin").arg(places::plugin(plugin));
+    }
+    for name in ["CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"] {
+        command.env_remove(name);
+    }
+    command.env("BYOC_CUDA_PATH", with_cutlass()).env("STANDIN_CAPABILITY", "80");
+    outcome(command.env("BYOC_CACHE_DIR", folder)).success().to_owned()
+}
+
+/// A profile has the launches of each region with the nodes that they compute, whichever backend it is of, and a trace has them
+/// within their regions. A unit of work of the stand-ins takes a millisecond.
+fn a_profile_has_the_steps_of_regions_on_a_device() -> Needed<()> {
+    let folder = Folder::empty();
+    let weights: Vec<f32> = (0..64 * 64u16).map(|i| f32::from(i % 251) / 2048.0).collect();
+    let pads = [("pads", Attribute::Ints(vec![1; 4]))];
+    let model = Model::default()
+        .input("x", Type::Float, &[1, 8, 8, 8])
+        .weight("filters", &[8, 8, 3, 3], &weights[..576])
+        .weight("w", &[64, 64], &weights)
+        .node_with("Conv", &["x", "filters"], &["c"], &pads)
+        .node("Relu", &["c"], &["r"])
+        .node_with("Flatten", &["r"], &["f"], &[("axis", Attribute::Int(2))])
+        .node("MatMul", &["f", "w"], &["p"])
+        .node("Exp", &["p"], &["e"])
+        .node("Softmax", &["e"], &["s"])
+        .output("s", Type::Float, &[8, 64]);
+    folder.write("model.onnx", model.finish());
+    let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
+    let artifact = compiled_on_the_host(folder.path(), &path("model.onnx"));
+    let trace = path("trace.json");
+    let profile = ["run", &artifact, "--fill", "ones", "--profile", "--json", "--trace", &trace];
+    let report: Value = serde_json::from_str(&on_the_host(folder.path(), &profile)).expect("JSON");
+    let mut told = Vec::new();
+    for region in report["regions"].as_array().expect("regions") {
+        let steps = region["steps"].as_array().expect("steps");
+        let seconds = |of: &Value| of["seconds"].as_f64().expect("a time");
+        let sum: f64 = steps.iter().map(seconds).sum();
+        assert!((sum - seconds(region)).abs() < 1e-9 && sum > 0.0, "{region}");
+        told.extend(steps.iter().map(|step| format!("{}: {} {}", region["backend"], step["kernel"], step["nodes"])));
+    }
+    golden("cuda/steps.txt", &(told.join("\n") + "\n"));
+    let trace: Value = serde_json::from_slice(&places::read(Path::new(&trace))).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    assert_eq!(events.iter().filter(|event| event["cat"] == "step").count(), told.len(), "{trace}");
+    Ok(())
 }
 
 /// The same model with every f32 as f16, written into `folder`.

@@ -47,6 +47,8 @@ const UNSAFE: &[(&str, &str)] = &[
     ("backends/nvidia/src/launch", "calls of CUDA's driver"),
     ("backends/nvidia/src/locate", "opening CUDA's libraries, asking them for their versions"),
     ("backends/nvidia/src/device_buffer.rs", "calls of CUDA's driver"),
+    ("backends/nvidia/src/marks.rs", "calls of CUDA's driver"),
+    ("backends/nvidia/src/step_clock.rs", "a borrowed stream, and marks that may go to another thread"),
     ("backends/nvidia/src/primary_context.rs", "calls of CUDA's driver"),
     ("backends/nvidia/standins/src/cpu.rs", "calls of kernels that run on the host"),
     ("backends/nvidia/tests/standins", "calls of the stand-ins for CUDA's libraries"),

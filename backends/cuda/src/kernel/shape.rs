@@ -348,6 +348,7 @@ impl<'a> Job<'a> {
             persistent: false,
             shared: 0,
             arguments,
+            nodes: Vec::new(),
         };
         Ok(Kernel { text, launch, written: writer.written, touched: writer.touched })
     }

@@ -162,6 +162,7 @@ pub(crate) fn generate(spec: &ConvSpec, name: &str, at: &[BufferRef]) -> Generat
         persistent: false,
         shared: 0,
         arguments,
+        nodes: Vec::new(),
     };
     GeneratedKernel { text, launch }
 }

@@ -92,6 +92,7 @@ pub(crate) fn generate(spec: &PoolSpec, name: &str, at: &[BufferRef]) -> Generat
         persistent: false,
         shared: 0,
         arguments,
+        nodes: Vec::new(),
     };
     GeneratedKernel { text, launch }
 }

@@ -1,6 +1,6 @@
 //! Makes the program of a region from its steps: sources, launches, and packed constants.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use byoc_dim::{self as dim, DimError};
 use byoc_nvidia::build::Source;
@@ -101,7 +101,10 @@ impl Drafting<'_> {
         }
         for step in &self.net.steps {
             let to = self.new_place(step.to)?;
+            let first = self.draft.launches.len();
             self.step(&step.op, step.to, to)?;
+            let nodes = self.nodes(&step.op, step.to);
+            self.draft.launches[first..].iter_mut().for_each(|launch| launch.nodes.clone_from(&nodes));
         }
         for (position, value) in self.region.outputs.iter().enumerate() {
             let image = &self.net.images[value];
@@ -112,6 +115,21 @@ impl Drafting<'_> {
         }
         self.sources();
         Ok(())
+    }
+
+    /// The nodes between what a step reads and the value that it gives, in the region's order.
+    fn nodes(&self, op: &Op, value: usize) -> Vec<usize> {
+        let reads = op.reads();
+        let mut nodes = BTreeSet::new();
+        let mut values = vec![value];
+        while let Some(value) = values.pop() {
+            let made = self.region.nodes.iter().position(|node| node.outputs.contains(&Some(value)));
+            if let Some(made) = made.filter(|made| nodes.insert(*made)) {
+                let inputs = self.region.nodes[made].inputs.iter().flatten();
+                values.extend(inputs.filter(|input| !reads.contains(input)));
+            }
+        }
+        nodes.into_iter().collect()
     }
 
     fn sources(&mut self) {
@@ -188,6 +206,7 @@ impl Drafting<'_> {
             persistent: false,
             shared: 0,
             arguments: arguments.collect(),
+            nodes: Vec::new(),
         });
     }
 
@@ -225,7 +244,16 @@ impl Drafting<'_> {
         let kernel = fprop.name();
         let made = Argument::Made(Made { kernel: fprop::init(&kernel), arguments, bytes: 0 });
         let (cubin, block, arguments) = (CONVOLUTIONS, [0, 1, 1], vec![made]);
-        self.draft.launches.push(Launch { cubin, kernel, grid, block, persistent: false, shared: 0, arguments });
+        self.draft.launches.push(Launch {
+            cubin,
+            kernel,
+            grid,
+            block,
+            persistent: false,
+            shared: 0,
+            arguments,
+            nodes: Vec::new(),
+        });
         Ok(())
     }
 }

@@ -42,6 +42,7 @@ impl Clock {
         let step = |((kernel, nodes), (start, time)): ((String, Vec<String>), &(Duration, Duration))| StepTime {
             kernel,
             nodes,
+            indices: Vec::new(),
             start: start.as_secs_f64(),
             seconds: time.as_secs_f64(),
         };

@@ -22,6 +22,8 @@ pub(super) struct Record<'a> {
     /// Of each session; 0 where the session chooses.
     pub(super) threads: usize,
     /// Bytes that all sessions have planned for values between regions.
+    ///
+    /// `buffer_bytes` of the report; `memory.arena_bytes` is the same number where the system tells how much memory was used.
     pub(super) arena: u64,
     pub(super) memory: Option<PeakMemory>,
     pub(super) devices: Vec<DeviceUse>,

@@ -74,13 +74,13 @@ fn rate(runs: f64) -> String {
 fn memory(memory: Option<&PeakMemory>, arena: u64) -> String {
     match memory {
         Some(PeakMemory { peak, mapped, arena, other }) => format!(
-            "peak memory {}: mapped file {}, arena {}, other {}\n",
+            "peak memory {}: mapped file {}, values between regions {},\n  other {} (program, code and values inside regions, inputs, outputs)\n",
             size(*peak),
             size(*mapped),
             size(*arena),
             size(*other)
         ),
-        None => format!("peak memory not known, arena {}\n", size(arena)),
+        None => format!("peak memory not known, values between regions {}\n", size(arena)),
     }
 }
 
@@ -113,7 +113,10 @@ mod tests {
                         all     123456  12.3 ms  1.23 ms  12.3 ms  12.3 ms  12.3 ms  12.3 ms  12.3 ms\n";
         assert_eq!(text, expected);
         let memory = memory(Some(&PeakMemory { peak: 1 << 40, mapped: 1 << 39, arena: 1 << 39, other: 999 << 20 }), 0);
-        assert_eq!(memory, "peak memory 1.0 TiB: mapped file 512.0 GiB, arena 512.0 GiB, other 999.0 MiB\n");
+        assert_eq!(
+            memory,
+            "peak memory 1.0 TiB: mapped file 512.0 GiB, values between regions 512.0 GiB,\n  other 999.0 MiB (program, code and values inside regions, inputs, outputs)\n"
+        );
         assert!(text.lines().chain(expected.lines()).chain(memory.lines()).all(|line| line.chars().count() <= 80));
     }
 

@@ -3,6 +3,7 @@
 use byoc_core::partition::NodeRow;
 use serde_json::{Value, json};
 
+use super::phrases;
 use super::summary::Summary;
 use crate::report::{Table, Tone};
 
@@ -19,7 +20,8 @@ pub(super) fn text(rows: &[&NodeRow], summary: &Summary) -> String {
             None if row.expanded => ("-", "expanded"),
             None => ("-", "unassigned"),
         };
-        let refused: Vec<_> = row.refused.iter().map(|(backend, reason)| format!("{backend}: {reason}")).collect();
+        let refused: Vec<_> =
+            row.refused.iter().map(|(backend, reason)| format!("{backend}: {}", phrases::of_one(reason))).collect();
         let node = if several { format!("{}/{}", row.entry, row.node) } else { row.node.clone() };
         table.row([&node, &row.op, backend, region, &refused.join("; ")]);
     }

@@ -5,22 +5,30 @@ use std::collections::BTreeMap;
 use byoc_core::partition::NodeRow;
 use serde::Serialize;
 
+use super::phrases;
 use crate::report::{Table, Tone, count};
 
 /// How many reasons and regions are shown, so that a model of any size is explained on a screen.
 const SHOWN_REASONS: usize = 10;
 const SHOWN_REGIONS: usize = 10;
 
+/// Most further operators that are named beside an example.
+const OPERATORS: usize = 4;
+
 /// What helps against a kind of refusal: how such a reason is known, and the remedy.
-const REMEDIES: [(&str, &str); 9] = [
+const REMEDIES: [(&str, &str); 10] = [
     ("no pattern matches", "no pattern matches: `byoc plugin info NAME` lists the patterns of a backend"),
     (": type: ", "type: export the model in a type that the backend takes; its options may allow others"),
+    (phrases::OPEN_SIZES, "sizes that are left open: --dim NAME=SIZE fixes one by its name, such as --dim batch=1"),
     (": shape: ", "shape: fix sizes that are left open with --dim or --shape, or export the model with other sizes"),
     (": attribute: ", "attribute: export the operator in the form that is named"),
-    (": constant_needed: ", "constant_needed: the backend reads that input when it compiles: make it an initializer"),
+    (": constant_needed: ", "constant needed: the backend reads that input when it compiles: make it an initializer"),
     (": limit: ", "limit: smaller sizes fit, by --dim, --shape or another export; the limit is one of the hardware"),
     (": crashed: ", "crashed: `byoc repro` writes the region as a model for the backend's maker"),
-    ("region_start", "region_start: a region begins with that operator: what is in front of the node is in the way"),
+    (
+        phrases::REGION_START,
+        "cannot begin a region: what is in front of these nodes is not taken, so that a region would begin with them",
+    ),
     (
         "the operator is not known",
         "not known: a backend that brings the operator may be in a plugin (--plugin, --backend)",
@@ -55,10 +63,14 @@ pub(super) struct Share {
 pub(super) struct Reason {
     backend: String,
     reason: String,
+    /// What holds for all of the nodes, for people.
+    words: String,
     nodes: usize,
     /// The first of the nodes, and its operator.
     example: String,
     op: String,
+    /// Operators of the nodes, each once.
+    operators: Vec<String>,
     /// What helps, where that can be said of the kind of reason.
     remedy: Option<&'static str>,
 }
@@ -192,8 +204,8 @@ impl Summary {
     /// Nothing where no backend refused a node.
     fn refusals(&self, limit: usize) -> Option<String> {
         let mut table = Table::new(&["not taken by", ">nodes", "because", "for example"]);
-        for Reason { backend, reason, nodes, example, op, .. } in self.reasons.iter().take(limit) {
-            table.row([backend, &nodes.to_string(), reason, &format!("{example} ({op})")]);
+        for reason in self.reasons.iter().take(limit) {
+            table.row([&reason.backend, &reason.nodes.to_string(), &reason.words, &reason.examples()]);
         }
         let more = self.reasons.len().saturating_sub(limit);
         let more =
@@ -231,16 +243,27 @@ fn reasons(rows: &[NodeRow]) -> Vec<Reason> {
     for (row, (backend, reason)) in rows.iter().flat_map(|row| row.refused.iter().map(move |it| (row, it))) {
         let kind = format!("{backend}\n{}", kind(reason, row));
         match kinds.iter().position(|known| *known == kind) {
-            Some(at) => reasons[at].nodes += 1,
+            Some(at) => reasons[at].add(&row.op),
             None => {
                 kinds.push(kind);
                 let (backend, reason) = (backend.clone(), reason.clone());
                 let (example, op) = (row.node.clone(), row.op.clone());
                 let remedy = REMEDIES.iter().find(|(marker, _)| reason.contains(marker)).map(|(_, remedy)| *remedy);
-                reasons.push(Reason { backend, reason, nodes: 1, example, op, remedy });
+                let operators = vec![op.clone()];
+                reasons.push(Reason {
+                    backend,
+                    reason,
+                    nodes: 1,
+                    example,
+                    op,
+                    operators,
+                    remedy,
+                    words: String::new(),
+                });
             }
         }
     }
+    reasons.iter_mut().for_each(|reason| reason.words = reason.in_words());
     let mut order: Vec<String> = Vec::new();
     reasons.iter().for_each(|reason| {
         if !order.contains(&reason.backend) {
@@ -253,8 +276,36 @@ fn reasons(rows: &[NodeRow]) -> Vec<Reason> {
     reasons
 }
 
-/// A reason without what differs from node to node: numbers, and the node's own name.
+impl Reason {
+    fn add(&mut self, op: &str) {
+        self.nodes += 1;
+        if !self.operators.iter().any(|known| known == op) {
+            self.operators.push(op.to_owned());
+        }
+    }
+
+    /// What holds for all of the nodes.
+    fn in_words(&self) -> String {
+        if self.nodes == 1 { phrases::of_one(&self.reason) } else { phrases::of_several(&self.reason) }
+    }
+
+    /// The first node with its operator, and which other operators there are.
+    fn examples(&self) -> String {
+        let Reason { example, op, operators, .. } = self;
+        let others = operators.iter().skip(1).map(|other| format!(", {other}"));
+        match others.len() {
+            0 => format!("{example} ({op})"),
+            more if more > OPERATORS => format!("{example} ({op}{}, ...)", others.take(OPERATORS).collect::<String>()),
+            _ => format!("{example} ({op}{})", others.collect::<String>()),
+        }
+    }
+}
+
+/// A reason without what differs from node to node: numbers, the node's own name, and in some reasons more.
 fn kind(reason: &str, row: &NodeRow) -> String {
+    if let Some(kind) = phrases::kind(reason) {
+        return kind;
+    }
     let mut kind = String::new();
     // Messages have names in quotes; without them, a short name is part of any word.
     for char in reason.replace(&format!("'{}'", row.node), "").chars() {
@@ -325,6 +376,30 @@ pub(super) mod tests {
         ];
         let counts: Vec<_> = Summary::of(&rows).reasons.iter().map(|reason| reason.nodes).collect();
         assert_eq!(counts, [2, 2]);
+    }
+
+    #[test]
+    fn what_cannot_begin_a_region_is_one_reason_and_so_are_open_sizes() {
+        let start = |op: &str| format!("region_start: the region would start with {op}, not with Conv or Pad");
+        let open = |pattern: &str, value: &str| {
+            format!("{pattern}: shape: '{value}' is [batch,3]: every size must be fixed by --shape or --dim")
+        };
+        let mut rows = [
+            row("r", None, &[("gpu", start("Relu").as_str())]),
+            row("g", None, &[("gpu", start("Gemm").as_str())]),
+            row("a", None, &[("gpu", open("conv", "x").as_str())]),
+            row("b", None, &[("gpu", open("dense", "y").as_str())]),
+        ];
+        (rows[0].op, rows[1].op) = ("Relu".into(), "Gemm".into());
+        let expected = "not taken by  nodes  because                                             for example\n\
+                        gpu               2  cannot begin a region, as Conv or Pad can           r (Relu, Gemm)\n\
+                        gpu               2  every size must be fixed by --shape or --dim batch=1  a (Add)\n";
+        let summary = Summary::of(&rows);
+        let found = summary.refusals(10).expect("reasons");
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(squeezed(&found), squeezed(expected));
+        assert_eq!(phrases::of_one(&start("Relu")), "cannot begin a region, as Conv or Pad can");
+        assert_eq!(phrases::of_one("dense: constant_needed: 'w'"), "dense: constant needed: 'w'");
     }
 
     #[test]

@@ -39,7 +39,14 @@ pub(crate) fn region(args: &Args, artifact: &Artifact, symbol: &str) -> Result<(
         atomic_file::write_with(output, |to| Form::of(output).write(to, &name, extension, file))?;
     }
     let notes = region.map(|region| region.notes.as_slice()).unwrap_or_default();
-    print(args, &opened, notes, &format!("region {symbol}"))
+    print(args, &opened, notes, &format!("region {symbol}"))?;
+    match &args.extract {
+        // On stderr beside JSON, which is for programs.
+        Some(output) if args.json => report::note(report::written(output)?.trim_end()),
+        Some(output) => report::print(&format!("\n{}", report::written(output)?))?,
+        None => {}
+    }
+    Ok(())
 }
 
 /// What `--json` prints: what the backend says of the code, and what it has said when it was made.

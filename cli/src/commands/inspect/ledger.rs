@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use byoc_core::artifact::Artifact;
-use byoc_core::artifact::manifest::{Fate, LedgerRow, Manifest};
+use byoc_core::artifact::manifest::{Fate, LedgerRow, Manifest, Stored};
 
 use crate::report::{self, Bytes, Table, count, size};
 
@@ -31,9 +31,11 @@ fn largest_first(manifest: &Manifest) -> Vec<&LedgerRow> {
 }
 
 fn table(manifest: &Manifest, rows: &[&LedgerRow]) -> String {
-    let headings = [">id", "names", "dtype", "shape", ">bytes", "?readers", "owner", "fate", "?section", "?note"];
+    let headings =
+        [">id", "names", "dtype", "shape", ">bytes", "?>stored", "?readers", "owner", "fate", "?section", "?note"];
     let mut table = Table::new(&headings);
-    rows.iter().for_each(|row| table.row(cells(manifest, row)));
+    let mut seen = BTreeSet::new();
+    rows.iter().for_each(|row| table.row(cells(manifest, row, &mut seen)));
     table.text()
 }
 
@@ -52,9 +54,11 @@ fn first_rows(manifest: &Manifest) -> impl Iterator<Item = &LedgerRow> {
     manifest.ledger.iter().filter(move |row| seen.insert(row.id))
 }
 
-fn cells(manifest: &Manifest, row: &LedgerRow) -> [String; 10] {
+/// `seen` has what the rows above have stored: it counts once.
+fn cells(manifest: &Manifest, row: &LedgerRow, seen: &mut BTreeSet<usize>) -> [String; 11] {
     let stored = row.stored.and_then(|stored| manifest.constants.get(stored));
     let section = stored.map(|stored| stored.place(&manifest.files));
+    let kept = row.stored.filter(|&index| seen.insert(index)).and(stored).and_then(stored_bytes);
     let layout = stored.and_then(|stored| stored.layout.as_ref()).map(|layout| format!("packed as {layout}"));
     let transposed =
         (!row.transposed.is_empty()).then(|| format!("transposed in the model: {}", row.transposed.join(", ")));
@@ -69,12 +73,19 @@ fn cells(manifest: &Manifest, row: &LedgerRow) -> [String; 10] {
         row.dtype.to_string(),
         report::shape(&row.shape),
         size(row.bytes),
+        kept.map_or_else(|| "-".into(), size),
         listed(&row.readers),
         row.owner.clone().unwrap_or_else(|| "-".into()),
         fate(row.fate).to_owned(),
         section.unwrap_or_else(|| "-".into()),
         notes.join("; "),
     ]
+}
+
+/// The bytes of a constant in the form in which it is kept.
+fn stored_bytes(stored: &Stored) -> Option<u64> {
+    let elements = stored.shape.iter().try_fold(1u64, |all, &size| all.checked_mul(size as u64))?;
+    elements.checked_mul(stored.dtype.element_bytes()? as u64)
 }
 
 /// The first of a list, and how many more there are; a dash where there are none.

@@ -46,7 +46,7 @@ fn text(info: &FileInfo, model: &Model) -> String {
     }
     let (constants, names, bytes) = weights(model);
     let aliases = if names > constants { format!(" under {names} names") } else { String::new() };
-    text + &format!("weights {} in {}{aliases}\n", size(bytes), count(constants, "constant"))
+    text + &format!("constants {} in {}{aliases}, before compiling\n", size(bytes), count(constants, "tensor"))
 }
 
 fn json(info: &FileInfo, model: &Model) -> Value {

@@ -12,6 +12,7 @@ use crate::{quickstart, report};
 
 /// Start a backend: write a project that builds by itself
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  byoc plugin new acme\n  byoc plugin new acme --lang c --dir backends/acme")]
 pub(crate) struct Args {
     /// The backend's name: lower-case letters, digits and '-', a letter first
     name: String,

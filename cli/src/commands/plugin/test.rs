@@ -15,6 +15,9 @@ use crate::report::{self, Table, duration, size};
 
 /// Test a plugin, given nothing but its file
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  byoc plugin test libbyoc_acme.so\n  byoc plugin test libbyoc_acme.so --case cases --json"
+)]
 pub(crate) struct Args {
     /// The plugin file
     file: PathBuf,
@@ -27,11 +30,11 @@ pub(crate) struct Args {
     /// Further cases and expected failures: a TOML file, or a folder of them (repeatable)
     #[arg(long, value_name = "DIR|FILE.toml")]
     case: Vec<PathBuf>,
-    /// The longest that a case may take, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Seconds that a case may take
+    #[arg(long = "plugin-timeout", alias = "timeout", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
-    /// Most memory that the tests may take; 0 for what the machine has
-    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+    /// Memory that the tests may take; 0: no limit
+    #[arg(long = "plugin-memory", alias = "memory", value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1 << 40))]
     memory: u64,
     /// Report as JSON
     #[arg(long)]
@@ -60,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let command = |from: usize| {
         let mut command = Command::new(&program);
         command.args(["plugin", "test"]).arg(&args.file).args(["--child", &from.to_string()]);
-        command.args(["--memory", &args.memory.to_string()]);
+        command.args(["--plugin-memory", &args.memory.to_string()]);
         for name in &args.backend {
             command.args(["--backend", name]);
         }

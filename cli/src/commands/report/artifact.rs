@@ -6,8 +6,8 @@ use std::path::Path;
 use byoc_core::artifact::Artifact;
 use byoc_core::artifact::manifest::{self, Manifest, ValueInfo};
 
-use super::layout::places;
-use super::page::{Backend, Constant, Node, Page};
+use super::layout::blocks;
+use super::page::{Backend, Constant, Group, Node, Page};
 use super::treemap::{Tile, squarified};
 use crate::commands::explain::Region;
 use crate::commands::inspect::by_count;
@@ -26,7 +26,7 @@ pub(super) fn page(path: &Path, artifact: &Artifact) -> Page {
     let backend = |(name, nodes, regions): (&str, usize, usize)| Backend { name: name.to_owned(), nodes, regions };
     page.backends = overview.counts().map(backend).collect();
     page.regions = manifest.regions.iter().map(region).collect();
-    (page.nodes, page.edges) = graph(manifest);
+    Graph { nodes: page.nodes, edges: page.edges, groups: page.groups } = graph(manifest);
     page.tiles = squarified(tiles(artifact));
     page.constants = manifest.ledger.iter().map(constant).collect();
     page
@@ -43,40 +43,63 @@ fn region(region: &manifest::Region) -> Region {
     Region { region: symbol, backend, nodes: region.nodes.len(), operators: operators(region) }
 }
 
-/// A box for each region that an entry calls, in the order of the calls, and an edge where one reads what another writes.
-fn graph(manifest: &Manifest) -> (Vec<Node>, Vec<(usize, usize)>) {
-    let (mut nodes, mut edges): (Vec<Node>, Vec<(usize, usize)>) = Default::default();
-    for entry in &manifest.entries {
-        let mut writers: HashMap<usize, usize> = HashMap::new();
-        for call in &entry.calls {
-            let mut from: Vec<_> = call.inputs.iter().filter_map(|value| writers.get(value).copied()).collect();
-            from.sort_unstable();
-            from.dedup();
-            edges.extend(from.into_iter().map(|from| (from, nodes.len())));
-            writers.extend(call.outputs.iter().map(|&value| (value, nodes.len())));
-            nodes.push(node(&manifest.regions[call.region]));
-        }
+/// A frame for each region that an entry calls, with a box for each of its nodes, and an edge where one reads what another writes. An
+/// artifact does not say what the nodes of a region read of one another.
+fn graph(manifest: &Manifest) -> Graph {
+    let calls = || manifest.entries.iter().flat_map(|entry| entry.calls.iter().map(move |call| (entry, call)));
+    let mut edges = Vec::new();
+    let mut writers: HashMap<(&str, usize), usize> = HashMap::new();
+    for (index, (entry, call)) in calls().enumerate() {
+        let mut from: Vec<_> =
+            call.inputs.iter().filter_map(|&value| writers.get(&(entry.name.as_str(), value)).copied()).collect();
+        from.sort_unstable();
+        from.dedup();
+        edges.extend(from.into_iter().map(|from| (from, index)));
+        writers.extend(call.outputs.iter().map(|&value| ((entry.name.as_str(), value), index)));
     }
-    let at = places(nodes.len(), &edges);
-    nodes.iter_mut().zip(at).for_each(|(node, at)| node.at = at);
-    (nodes, edges)
+    let regions: Vec<_> = calls().map(|(_, call)| &manifest.regions[call.region]).collect();
+    let counts: Vec<_> = regions.iter().map(|region| region.nodes.len().max(1)).collect();
+    let mut graph = Graph::default();
+    let mut ends = Vec::new();
+    for (region, block) in regions.into_iter().zip(blocks(&counts, &edges)) {
+        let first = graph.nodes.len();
+        graph.nodes.extend(nodes(region).into_iter().zip(block.places).map(|(node, at)| Node { at, ..node }));
+        ends.push((first, graph.nodes.len() - 1));
+        let (name, backend) = (region.symbol.clone(), region.backend.clone());
+        let label = format!("{}: {name}", report::count(region.nodes.len(), "node"));
+        graph.groups.push(Group { name, label, backend, from: block.from, to: block.to });
+    }
+    graph.edges = edges.into_iter().map(|(from, to)| (ends[from].1, ends[to].0)).collect();
+    graph
 }
 
-fn node(region: &manifest::Region) -> Node {
+/// What is drawn.
+#[derive(Default)]
+struct Graph {
+    nodes: Vec<Node>,
+    edges: Vec<(usize, usize)>,
+    groups: Vec<Group>,
+}
+
+/// The boxes of a region: its nodes, or one for all of it where they are not known.
+fn nodes(region: &manifest::Region) -> Vec<Node> {
     let values = |values: &[ValueInfo]| {
         let value = |ValueInfo { name, dtype, shape }: &ValueInfo| format!("{name}: {dtype}{}", report::shape(shape));
         values.iter().map(value).collect::<Vec<_>>().join(", ")
     };
-    let inner: Vec<_> = region.nodes.iter().map(|node| format!("{} ({})", node.name, node.op)).collect();
-    let details = [("reads", values(&region.inputs)), ("writes", values(&region.outputs)), ("nodes", inner.join(", "))];
-    Node {
-        name: region.symbol.clone(),
-        op: by_count(&operators(region)),
+    let (reads, writes) = (values(&region.inputs), values(&region.outputs));
+    let node = |name: &str, op: String| Node {
+        name: name.to_owned(),
+        op,
         backend: region.backend.clone(),
         region: region.symbol.clone(),
         refused: Vec::new(),
-        details: details.map(|(what, text)| (what.to_owned(), text)).into(),
+        details: vec![("the region reads".into(), reads.clone()), ("the region writes".into(), writes.clone())],
         at: Default::default(),
+    };
+    match region.nodes.as_slice() {
+        [] => vec![node(&region.symbol, by_count(&operators(region)))],
+        inner => inner.iter().map(|inner| node(&inner.name, inner.op.clone())).collect(),
     }
 }
 

@@ -73,6 +73,53 @@ pub(super) fn places(count: usize, edges: &[(usize, usize)]) -> Vec<Place> {
     (0..count).map(place).collect()
 }
 
+/// Nodes of a group that stand side by side at most.
+const SIDE_BY_SIDE: usize = 8;
+
+/// What a frame needs above its nodes for its name, and on its other sides.
+const TITLE: f64 = 34.0;
+const MARGIN: f64 = 12.0;
+
+/// The size of a node.
+const NODE: (f64, f64) = (166.0, 42.0);
+
+/// A group of nodes in rows, in their order, and the frame around them.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    pub(super) places: Vec<Place>,
+    pub(super) from: Place,
+    pub(super) to: Place,
+}
+
+/// Blocks of so many nodes each, with these edges, each from a block to a later one: placed as nodes are, with the room that they take.
+pub(super) fn blocks(counts: &[usize], edges: &[(usize, usize)]) -> Vec<Block> {
+    let coarse = places(counts.len(), edges);
+    let across = |count: usize| (1..SIDE_BY_SIDE).find(|wide| wide * wide * 2 >= count).unwrap_or(SIDE_BY_SIDE);
+    let height = |count: usize| count.div_ceil(across(count)) as f64 * DOWN + TITLE;
+    let widest = counts.iter().map(|&count| across(count)).max().unwrap_or(1) as f64;
+    // Each row of blocks is as high as the highest block in it.
+    let mut rows: std::collections::BTreeMap<i64, f64> = std::collections::BTreeMap::new();
+    for (place, &count) in coarse.iter().zip(counts) {
+        let row = rows.entry((place.y / DOWN).round() as i64).or_default();
+        *row = row.max(height(count) + GUTTER);
+    }
+    let top = |place: &Place| rows.range(..(place.y / DOWN).round() as i64).map(|(_, height)| height).sum::<f64>();
+    let block = |(place, &count): (&Place, &usize)| {
+        let wide = across(count);
+        let (left, top) = (place.x * widest - (wide as f64 - 1.0) * ACROSS / 2.0, top(place));
+        let at = |index: usize| Place {
+            x: (left + (index % wide) as f64 * ACROSS).round(),
+            y: top + (index / wide) as f64 * DOWN,
+        };
+        let last = top + (count.div_ceil(wide) as f64 - 1.0) * DOWN;
+        let (half, up) = (NODE.0 / 2.0 + MARGIN, NODE.1 / 2.0);
+        let from = Place { x: (left - half).round(), y: top - up - TITLE };
+        let to = Place { x: (left + (wide as f64 - 1.0) * ACROSS + half).round(), y: last + up + MARGIN };
+        Block { places: (0..count).map(at).collect(), from, to }
+    };
+    coarse.iter().zip(counts).map(block).collect()
+}
+
 /// A graph of many layers is not a ribbon: it is cut into columns, so that the whole is about as wide as a screen.
 struct Columns {
     /// Layers of a column.
@@ -160,6 +207,24 @@ mod tests {
         });
         assert!((1.5..2.5).contains(&(width / height)), "{width} by {height}");
         assert_eq!(super::places(0, &[]), []);
+    }
+
+    #[test]
+    fn blocks_hold_their_nodes_and_do_not_overlap() {
+        let blocks = blocks(&[85, 1, 3, 20], &[(0, 1), (0, 2), (1, 3), (2, 3)]);
+        for (index, block) in blocks.iter().enumerate() {
+            let inside =
+                |at: &Place| block.from.x < at.x && at.x < block.to.x && block.from.y < at.y && at.y < block.to.y;
+            assert!(block.places.iter().all(inside), "{block:?}");
+            let apart = |other: &Block| {
+                other.to.x <= block.from.x
+                    || block.to.x <= other.from.x
+                    || other.to.y <= block.from.y
+                    || block.to.y <= other.from.y
+            };
+            assert!(blocks[index + 1..].iter().all(apart), "{blocks:?}");
+        }
+        assert_eq!(blocks.iter().map(|block| block.places.len()).collect::<Vec<_>>(), [85, 1, 3, 20]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Args;
 use super::layout::places;
 use super::page::{Backend, Node, Page};
-use crate::commands::explain::{Summary, explained};
+use crate::commands::explain::{Summary, explained, in_words};
 use crate::{compile_request, report};
 
 /// The page.
@@ -23,7 +23,7 @@ pub(super) fn page(args: &Args) -> Result<Page> {
     let summary = Summary::of(&rows);
     let mut page = Page::of(&args.file);
     page.facts = vec![format!("ONNX model, {}", report::count(rows.len(), "node"))];
-    page.backends = backends(&summary);
+    page.backends = backends(&summary, &rows);
     page.reasons = json!(summary.reasons());
     page.regions = summary.regions;
     page.edges = edges(&rows);
@@ -32,13 +32,23 @@ pub(super) fn page(args: &Args) -> Result<Page> {
     Ok(page)
 }
 
-fn backends(summary: &Summary) -> Vec<Backend> {
-    let backend = |(name, nodes, regions): (Option<&str>, usize, usize)| Backend {
-        name: name.unwrap_or("unassigned").to_owned(),
-        nodes,
-        regions,
+fn backends(summary: &Summary, rows: &[NodeRow]) -> Vec<Backend> {
+    let not_asked = rows.iter().filter(|row| is_not_asked(row)).count();
+    let backend = |(name, nodes, regions): (Option<&str>, usize, usize)| match name {
+        Some(name) => Backend { name: name.to_owned(), nodes, regions },
+        None => Backend { name: "unassigned".to_owned(), nodes: nodes.saturating_sub(not_asked), regions },
     };
-    summary.counts().map(backend).collect()
+    let rest = (not_asked > 0).then(|| Backend { name: NOT_ASKED.to_owned(), nodes: not_asked, regions: 0 });
+    summary.counts().map(backend).filter(|backend| backend.nodes > 0).chain(rest).collect()
+}
+
+/// What the page calls nodes without a backend that may find one: another node of the model is not known, so that nobody was asked.
+const NOT_ASKED: &str = "not asked";
+
+fn is_not_asked(row: &NodeRow) -> bool {
+    row.taken.is_none()
+        && !row.refused.is_empty()
+        && row.refused.iter().all(|(_, reason)| reason.starts_with(NOT_ASKED))
 }
 
 /// Who writes what a node reads, in its own entry.
@@ -60,10 +70,12 @@ fn node(row: &NodeRow, at: super::layout::Place) -> Node {
     let (region, backend) = match &row.taken {
         Some((region, backend)) => (region.clone(), backend.clone()),
         None if row.expanded => (String::new(), "expanded".into()),
+        None if is_not_asked(row) => (String::new(), NOT_ASKED.into()),
         None => (String::new(), "unassigned".into()),
     };
     let list = |what: &str, values: &[String]| (!values.is_empty()).then(|| (what.to_owned(), values.join(", ")));
     let details = [list("reads", &row.reads), list("writes", &row.writes)].into_iter().flatten().collect();
-    let (name, op, refused) = (row.node.clone(), row.op.clone(), row.refused.clone());
+    let refused = row.refused.iter().map(|(backend, reason)| (backend.clone(), in_words(reason))).collect();
+    let (name, op) = (row.node.clone(), row.op.clone());
     Node { name, op, backend, region, refused, details, at }
 }

@@ -7,7 +7,7 @@ const by = (id) => document.getElementById(id);
 // Okabe and Ito's colours, which people with any vision of colours tell apart.
 const palette = ["#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#0072b2", "#d55e00"];
 const colours = new Map();
-data.backends.forEach((backend, at) => colours.set(backend.name, palette[at % palette.length]));
+data.backends.filter((backend) => backend.name !== "not asked").forEach((backend, at) => colours.set(backend.name, palette[at % palette.length]));
 const grey = "#a0a4ab";
 const colour = (backend) => (backend === "unassigned" ? "#d00000" : colours.get(backend) || grey);
 
@@ -55,7 +55,7 @@ function header() {
     element("i", null, item).style.background = colour(backend.name);
     const regions = backend.regions === 1 ? "1 region" : backend.regions + " regions";
     const nodes = backend.nodes === 1 ? "1 node" : backend.nodes + " nodes";
-    item.append(`${backend.name}: ${nodes} in ${regions}`);
+    item.append(backend.regions ? `${backend.name}: ${nodes} in ${regions}` : `${backend.name}: ${nodes}`);
   }
 }
 
@@ -96,6 +96,10 @@ function extent() {
     left = Math.min(left, at.x); right = Math.max(right, at.x);
     top = Math.min(top, at.y); bottom = Math.max(bottom, at.y);
   }
+  for (const { from, to } of data.groups) {
+    left = Math.min(left, from.x); right = Math.max(right, to.x);
+    top = Math.min(top, from.y); bottom = Math.max(bottom, to.y);
+  }
   return { left: left - box.width, top: top - box.height, right: right + box.width, bottom: bottom + box.height };
 }
 
@@ -122,8 +126,30 @@ const toScreen = (at) => [(at.x - view.x) * view.zoom + canvas.clientWidth / 2, 
 function shortened(text, room) {
   if (pen.measureText(text).width <= room) return text;
   let kept = text.length;
-  while (kept > 3 && pen.measureText("\u2026" + text.slice(text.length - kept)).width > room) kept -= 1;
-  return "\u2026" + text.slice(text.length - kept);
+  while (kept > 3 && pen.measureText(text.slice(0, kept) + "\u2026").width > room) kept -= 1;
+  return text.slice(0, kept) + "\u2026";
+}
+
+// Frames of regions, with their names above their nodes.
+function frames(text) {
+  for (const group of data.groups) {
+    const [left, top] = toScreen(group.from);
+    const [right, bottom] = toScreen(group.to);
+    pen.beginPath();
+    pen.roundRect(left, top, right - left, bottom - top, 10 * view.zoom);
+    pen.globalAlpha = 0.15;
+    pen.fillStyle = colour(group.backend);
+    pen.fill();
+    pen.globalAlpha = 1;
+    pen.lineWidth = 1;
+    pen.strokeStyle = colour(group.backend);
+    pen.stroke();
+    const letters = Math.max(11, 13 * view.zoom);
+    pen.fillStyle = text;
+    pen.textAlign = "left";
+    pen.font = `600 ${letters}px system-ui, sans-serif`;
+    pen.fillText(shortened(group.label, right - left - 12 * view.zoom), left + 6 * view.zoom, top + Math.max(letters, 20 * view.zoom));
+  }
 }
 
 function draw() {
@@ -136,6 +162,7 @@ function draw() {
   pen.clearRect(0, 0, width, height);
   const [line, text, mark] = [scheme("--dim"), scheme("--text"), scheme("--mark")];
   const region = chosen === null ? null : data.nodes[chosen].region;
+  frames(text);
   // Lines that cannot be seen are not drawn.
   pen.lineWidth = Math.max(0.6, 1.2 * view.zoom);
   pen.globalAlpha = 0.55;
@@ -293,7 +320,7 @@ function regions() {
 function refusals() {
   const jump = jumpTo((name) => (node) => node.name === name);
   table(by("refusals"), ["not taken by", ">nodes", "because", "what helps", "for example"], (data.reasons || []).map((reason) => [
-    reason.backend, reason.nodes, reason.reason, reason.remedy || "",
+    reason.backend, reason.nodes, reason.words, reason.remedy || "",
     (cell) => { element("button", `${reason.example} (${reason.op})`, cell).onclick = () => jump(reason.example); },
   ]));
 }

@@ -29,6 +29,8 @@ pub(super) struct Page {
     pub(super) reasons: serde_json::Value,
     pub(super) regions: Vec<Region>,
     pub(super) nodes: Vec<Node>,
+    /// Frames around nodes, each a region.
+    pub(super) groups: Vec<Group>,
     /// Pairs of nodes: who writes, and who reads.
     pub(super) edges: Vec<(usize, usize)>,
     /// The bytes of an artifact.
@@ -57,6 +59,16 @@ pub(super) struct Node {
     /// Inputs, outputs and what else there is to say, as (what, text).
     pub(super) details: Vec<(String, String)>,
     pub(super) at: Place,
+}
+
+/// A frame around the nodes of a region, from its upper left corner to its lower right one.
+#[derive(Serialize)]
+pub(super) struct Group {
+    pub(super) name: String,
+    pub(super) label: String,
+    pub(super) backend: String,
+    pub(super) from: Place,
+    pub(super) to: Place,
 }
 
 /// A row of the ledger.

@@ -53,11 +53,15 @@ pub(super) fn first_node(
     tolerances: &Tolerances,
 ) -> Found {
     let found = backends(culprit, artifact, opened.registry()).and_then(|backends| {
+        // The host computes what a backend wants to know of values.
+        let samples_needed = backends.iter().any(|it| it.registered.description.calibration);
+        let host = reference.runner.folding_backend.clone().filter(|_| samples_needed);
         let runner = Runner {
             model: artifact.path().to_owned(),
             registry: opened.registry(),
             backends,
-            folding_backend: None,
+            folding_backend: host,
+            samples_needed,
             options: LoadOptions { entry: None, constants_from: None, ..options.clone() },
         };
         let inputs =

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use byoc_core::artifact::Artifact;
+use byoc_core::calibrate::{Dataset, Input, Samples};
 use byoc_core::compile::parts::Parts;
 use byoc_core::compile::{Request, Silent, compile_unnamed};
 use byoc_core::diagnostic::{Code, Diagnostic, Result};
@@ -24,15 +25,64 @@ pub(super) struct Runner<'a> {
     pub(super) backends: Vec<Selected>,
     /// What computes constants ahead of time.
     pub(super) folding_backend: Option<Selected>,
+    /// Whether a backend chooses ranges from samples: what the model is run on is the sample then.
+    pub(super) samples_needed: bool,
     /// How to load.
     pub(super) options: LoadOptions,
+}
+
+/// A data set of one sample: the tensors that a part of a model is run on.
+struct OneSample(Vec<(String, Tensor)>);
+
+impl OneSample {
+    fn of(inputs: &[(&str, &Given)]) -> OneSample {
+        let tensor = |&(name, given): &(&str, &Given)| match given {
+            Given::Tensor(tensor) => Some((name.to_owned(), tensor.clone())),
+            Given::Nothing | Given::Optional(_) | Given::Sequence(_) => None,
+        };
+        OneSample(inputs.iter().filter_map(tensor).collect())
+    }
+}
+
+impl Dataset for OneSample {
+    fn name(&self) -> String {
+        "the values of the reference".into()
+    }
+
+    fn open(&self, inputs: &[Input], _: &mut dyn FnMut(Diagnostic)) -> Result<Box<dyn Samples + '_>> {
+        let bytes = |input: &Input| {
+            let found = self.0.iter().find(|(name, _)| *name == input.name).map(|(_, tensor)| tensor.bytes().to_vec());
+            found.ok_or_else(|| {
+                Diagnostic::new(Code::BadInput, format!("there is no value '{}' to run it on", input.name))
+            })
+        };
+        Ok(Box::new(Sample(inputs.iter().map(bytes).collect::<Result<_>>()?)))
+    }
+}
+
+struct Sample(Vec<Vec<u8>>);
+
+impl Samples for Sample {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn name(&self, sample: usize) -> String {
+        sample.to_string()
+    }
+
+    fn load(&self, _: usize) -> Result<Vec<Vec<u8>>> {
+        Ok(self.0.clone())
+    }
 }
 
 impl Runner<'_> {
     /// Compiles a model, runs it once and gives its outputs. It takes its inputs from `inputs`, by name.
     pub(super) fn run(&self, model: Model, inputs: &[(&str, &Given)]) -> Result<Vec<(String, Tensor)>> {
+        let sample = self.samples_needed.then(|| Box::new(OneSample::of(inputs)) as Box<dyn Dataset>);
         let request = Request {
             model: Some(model),
+            calibration: sample,
             folding_backend: self.folding_backend.clone(),
             ..Request::new(Vec::new(), self.backends.clone())
         };

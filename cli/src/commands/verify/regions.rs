@@ -17,10 +17,10 @@ use byoc_tools::lists::Given;
 use byoc_tools::regions::{self, Checked, Request};
 use serde_json::json;
 
-use super::Args;
 use super::bisect::{self, Found};
 use super::part::{ByKernels, Runner};
 use super::repro_command::{About, repro_command};
+use super::{Args, looser};
 use crate::args::{Backends, Execution, Shapes};
 use crate::artifact::{self, Digests, Opened};
 use crate::progress::Progress;
@@ -57,7 +57,12 @@ pub(super) fn run(args: &Args, model: &Path, tolerances: &Tolerances) -> Result<
     let node = node.map(|it| bisect::first_node(it, artifact, &opened, &options, &reference, tolerances));
     let about = About { execution, manifest, entry: &entry.name, model, sizes: &sizes, registry: opened.registry() };
     let repro = culprit.map(|culprit| repro_command(&about, &culprit.symbol));
-    print(args, &checked, culprit, node.as_ref(), repro.as_deref())?;
+    let hint = culprit.and_then(|culprit| {
+        let backend = opened.registry().get(&culprit.backend).ok().map(|it| &it.description);
+        let quantised = backend.filter(|it| it.calibration).map(|it| it.name.as_str());
+        looser(&culprit.outputs, quantised)
+    });
+    print(args, &checked, culprit, node.as_ref(), hint.as_deref(), repro.as_deref())?;
     Ok(if culprit.is_none() { ExitCode::SUCCESS } else { ExitCode::from(Code::Mismatch.exit()) })
 }
 
@@ -66,6 +71,7 @@ fn print(
     checked: &[Checked],
     culprit: Option<&Checked>,
     node: Option<&Found>,
+    hint: Option<&str>,
     repro: Option<&str>,
 ) -> Result<()> {
     if args.json {
@@ -74,12 +80,14 @@ fn print(
             "regions": checked,
             "first_that_differs": culprit.map(|culprit| &culprit.symbol),
             "first_node": node,
+            "hint": hint,
             "repro": repro,
         }));
     }
     let mut text = report::checked_regions(checked);
     if let (Some(culprit), Some(repro)) = (culprit, repro) {
-        text += &report::culprit(culprit, node.map(Found::sentence).as_deref(), repro);
+        let known: Vec<String> = node.map(Found::sentence).into_iter().chain(hint.map(str::to_owned)).collect();
+        text += &report::culprit(culprit, &known, repro);
     }
     report::print(&text)
 }
@@ -121,6 +129,7 @@ fn by_kernels<'a>(model: &Path, registry: &'a Registry, entry: &str, sizes: &Imp
         registry,
         folding_backend: request.folding_backend,
         backends: request.backends,
+        samples_needed: false,
         options: LoadOptions::default(),
     };
     Ok(ByKernels { parts, runner })

@@ -81,7 +81,7 @@ fn run_region(call: &mut LoadedCall, inputs: &[TensorView<'_>], mut filling: Fil
         None => Ok(()),
     });
     let done = done.and_then(|()| match &mut call.watch {
-        Some(watch) => watch.ran(start, time, bound.executable()),
+        Some(watch) => bound.executable().steps().and_then(|steps| watch.ran(start, time, steps)),
         None => Ok(()),
     });
     done.map_err(|error| run_failed(call, error))

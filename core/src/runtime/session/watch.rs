@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use byoc_plugin_api::{Error, Executable};
+use byoc_plugin_api::Error;
 
 use super::introspect::{Span, SpanKind, StepTime};
 use super::{LoadedCall, LoadedRegion, Queueing};
@@ -15,6 +15,8 @@ const MOST_EXECUTIONS: usize = 4096;
 
 /// What is kept of a region in one run of its entry.
 pub(super) struct Watch {
+    /// The nodes of the region, in its order; none where they are not known.
+    nodes: Vec<NodeSummary>,
     /// The operator of each node.
     operators: HashMap<String, String>,
     /// The steps of all executions, added up.
@@ -34,14 +36,16 @@ impl LoadedCall {
         if queueing != Queueing::Timed {
             return Ok(self);
         }
-        if let LoadedRegion::Host(bound) = &mut self.region {
-            bound.executable().time_steps(true).map_err(|error| {
-                let message = format!("backend '{}' cannot time {}: {}", self.backend, self.title, error.message);
-                Diagnostic { code: Code::RunFailed, message, hint: error.hint }
-            })?;
-        }
+        let timed = match &mut self.region {
+            LoadedRegion::Host(bound) => bound.executable().time_steps(true),
+            LoadedRegion::Device(bound) => bound.executable().time_steps(true),
+        };
+        timed.map_err(|error| {
+            let message = format!("backend '{}' cannot time {}: {}", self.backend, self.title, error.message);
+            Diagnostic { code: Code::RunFailed, message, hint: error.hint }
+        })?;
         let operators = nodes.iter().map(|node| (node.name.clone(), node.op.clone())).collect();
-        self.watch = Some(Watch { operators, steps: Vec::new(), executions: Vec::new() });
+        self.watch = Some(Watch { nodes: nodes.to_vec(), operators, steps: Vec::new(), executions: Vec::new() });
         Ok(self)
     }
 
@@ -81,14 +85,14 @@ impl LoadedCall {
 }
 
 impl Watch {
-    /// The region has run on the host.
+    /// The region has run, and these were its steps.
     pub(super) fn ran(
         &mut self,
         start: Instant,
         time: Duration,
-        executable: &mut dyn Executable,
+        steps: Vec<byoc_plugin_api::StepTime>,
     ) -> std::result::Result<(), Error> {
-        let steps = executable.steps()?;
+        let steps = steps.into_iter().map(|step| self.named(step)).collect::<std::result::Result<Vec<_>, Error>>()?;
         for (index, step) in steps.iter().enumerate() {
             let time = Duration::try_from_secs_f64(step.seconds).unwrap_or_default();
             match self.steps.get_mut(index).filter(|sum| sum.kernel == step.kernel && sum.nodes == step.nodes) {
@@ -105,18 +109,24 @@ impl Watch {
                 }
             }
         }
-        self.keep(Execution { start, time, steps });
+        if self.executions.len() < MOST_EXECUTIONS {
+            self.executions.push(Execution { start, time, steps });
+        }
         Ok(())
     }
 
-    /// The region has run on a device.
-    pub(super) fn ran_on_device(&mut self, start: Instant, time: Duration) {
-        self.keep(Execution { start, time, steps: Vec::new() });
-    }
-
-    fn keep(&mut self, execution: Execution) {
-        if self.executions.len() < MOST_EXECUTIONS {
-            self.executions.push(execution);
+    /// The step with the names of the nodes that it tells by their positions.
+    fn named(&self, mut step: byoc_plugin_api::StepTime) -> std::result::Result<byoc_plugin_api::StepTime, Error> {
+        for index in std::mem::take(&mut step.indices) {
+            match self.nodes.get(index) {
+                Some(node) => step.nodes.push(node.name.clone()),
+                None if self.nodes.is_empty() => {}
+                None => {
+                    let (kernel, count) = (&step.kernel, self.nodes.len());
+                    return Err(Error::new(format!("its step '{kernel}' is of node {index}, and there are {count}")));
+                }
+            }
         }
+        Ok(step)
     }
 }

@@ -218,7 +218,7 @@ impl Worker<'_> {
         let time = start.elapsed();
         loaded.time += time;
         let result = result.and_then(|()| match &mut loaded.watch {
-            Some(watch) => watch.ran(start, time, bound.executable()),
+            Some(watch) => bound.executable().steps().and_then(|steps| watch.ran(start, time, steps)),
             None => Ok(()),
         });
         result.map_err(|error| run_failed(loaded, error))
@@ -314,8 +314,12 @@ impl Worker<'_> {
             let time = elapsed(&self.devices[memory - 1], call)?;
             let start = self.began(memory, call)?;
             self.calls[call].time += time;
-            if let (Some(watch), Some(start)) = (&mut self.calls[call].watch, start) {
-                watch.ran_on_device(start, time);
+            let loaded = &mut self.calls[call];
+            if let (Some(watch), Some(start), LoadedRegion::Device(bound)) =
+                (&mut loaded.watch, start, &mut loaded.region)
+            {
+                let told = bound.executable().steps().and_then(|steps| watch.ran(start, time, steps));
+                told.map_err(|error| run_failed(loaded, error))?;
             }
         }
         let (total, inputs, outputs) = (self.state.copy_times.len(), self.steps.inputs.len(), self.steps.outputs.len());

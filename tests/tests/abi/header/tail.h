@@ -23,6 +23,9 @@
  * `byoc_steps_table`. */
 #define BYOC_STEPS "byoc.steps"
 
+/* The same for regions on a device, with BYOC_DEVICE_STEPS_VERSION: its executables are those of `byoc_device_table`. */
+#define BYOC_DEVICE_STEPS "byoc.device_steps"
+
 /* The initialiser of `byoc_plugin_info`, from two string literals. */
 #define BYOC_PLUGIN_INFO(NAME, VERSION) \
     { \

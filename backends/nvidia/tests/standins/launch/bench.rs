@@ -46,7 +46,16 @@ pub(super) fn n(text: &str) -> Dim {
 
 pub(super) fn launch(kernel: &str, arguments: Vec<Argument>) -> Launch {
     let grid = [n("N"), Dim::Fixed(1), Dim::Fixed(1)];
-    Launch { cubin: 0, kernel: kernel.into(), grid, block: [8, 1, 1], persistent: false, shared: 0, arguments }
+    Launch {
+        cubin: 0,
+        kernel: kernel.into(),
+        grid,
+        block: [8, 1, 1],
+        persistent: false,
+        shared: 0,
+        arguments,
+        nodes: Vec::new(),
+    }
 }
 
 pub(super) fn program() -> Program {

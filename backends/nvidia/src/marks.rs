@@ -9,14 +9,14 @@ use cudarc::driver::sys::{CUevent, CUevent_flags_enum as Flags, CUstream};
 use crate::locate::{self, Driver, ElapsedTime};
 
 /// The marks of one stream.
-pub(super) struct Marks {
+pub(crate) struct Marks {
     events: BTreeMap<u32, CUevent>,
     elapsed_time: ElapsedTime,
 }
 
 impl Marks {
     /// No marks yet.
-    pub(super) fn new(driver: &Driver) -> Result<Marks, Error> {
+    pub(crate) fn new(driver: &Driver) -> Result<Marks, Error> {
         Ok(Marks { events: BTreeMap::new(), elapsed_time: locate::elapsed_time(driver)? })
     }
 
@@ -24,7 +24,7 @@ impl Marks {
     ///
     /// # Safety
     /// The stream is one of the current context, and so were those of earlier calls.
-    pub(super) unsafe fn set(&mut self, number: u32, stream: CUstream) -> Result<(), DriverError> {
+    pub(crate) unsafe fn set(&mut self, number: u32, stream: CUstream) -> Result<(), DriverError> {
         let event = match self.get(number) {
             Some(event) => event,
             None => {
@@ -38,7 +38,7 @@ impl Marks {
     }
 
     /// The event of that number, if it was recorded before.
-    pub(super) fn get(&self, number: u32) -> Option<CUevent> {
+    pub(crate) fn get(&self, number: u32) -> Option<CUevent> {
         self.events.get(&number).copied()
     }
 
@@ -46,7 +46,7 @@ impl Marks {
     ///
     /// # Safety
     /// Both came from [`Marks::get`], and the context is current.
-    pub(super) unsafe fn seconds(&self, from: CUevent, to: CUevent) -> Result<f64, DriverError> {
+    pub(crate) unsafe fn seconds(&self, from: CUevent, to: CUevent) -> Result<f64, DriverError> {
         let mut milliseconds = 0.0;
         // SAFETY: the caller vouches for the events; the driver writes to that variable only.
         unsafe { (self.elapsed_time)(&raw mut milliseconds, from, to) }.result()?;
@@ -54,7 +54,7 @@ impl Marks {
     }
 
     /// Destroys them. What fails is left to the end of the context.
-    pub(super) fn destroy(&mut self) {
+    pub(crate) fn destroy(&mut self) {
         for event in std::mem::take(&mut self.events).into_values() {
             // SAFETY: it was made by `set`, and is known no more.
             let _ = unsafe { result::event::destroy(event) };
