@@ -12,7 +12,9 @@
 
 static const char MARK[] = "byoc_cpu_launch";
 
-enum { ALIGNMENT = 64, MOST_PARAMETERS = 4096 };
+/* A processor takes microseconds for a block, where a GPU takes thousands of them at once: a grid of more blocks than any test has
+ * would not end within a test. */
+enum { ALIGNMENT = 64, MOST_PARAMETERS = 4096, MOST_BLOCKS = 1 << 18 };
 
 /* Finds a symbol that is defined. */
 static const Elf64_Sym *symbol_of(const void *image, const char *name) {
@@ -135,6 +137,7 @@ int enqueue_on_host(const struct symbol *function, const unsigned *grid, const u
     struct work work = {function, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared};
     size_t given = 0, bytes = sizeof work;
     for (unsigned i = 0; i < kernel->parameters; i++) given += kernel->sizes[i], bytes += aligned(kernel->sizes[i]);
+    if ((double)grid[0] * grid[1] * grid[2] > MOST_BLOCKS) return INVALID_VALUE;
     if (given > MOST_PARAMETERS || (!parameters && kernel->parameters)) return INVALID_VALUE;
     char *data = calloc(1, bytes), *at = data + sizeof work;
     memcpy(data, &work, sizeof work);
