@@ -72,7 +72,9 @@ impl StepClock {
     ) -> Result<Vec<StepTime>, Error> {
         let begun = self.begun.unwrap_or(0);
         let between = |from: u32, to: u32| {
-            let (Some(from), Some(to)) = (self.marks.get(from), self.marks.get(to)) else { return Ok(0.0) };
+            let (Some(from), Some(to)) = (self.marks.get(from), self.marks.get(to)) else {
+                return Err(Error::new(format!("there is no mark of step {to}")));
+            };
             // SAFETY: both are marks, and the caller vouches for the context.
             let seconds = unsafe { self.marks.seconds(from, to) };
             seconds.map_err(|cause| attached.device().failed("tell the time of a step", cause))

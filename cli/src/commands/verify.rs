@@ -122,7 +122,7 @@ fn quantised(args: &Args) -> Option<String> {
     described.filter(|it| it.calibration && used.contains(&it.name)).map(|it| it.name).next()
 }
 
-/// Outputs that are this much alike may differ by rounding alone.
+/// Outputs that are this much alike, in dB or by their cosine, may differ by rounding alone.
 const ALIKE_SNR: f64 = 20.0;
 const ALIKE_COSINE: f64 = 0.99;
 
@@ -133,7 +133,8 @@ fn looser(outputs: &[Comparison], quantised: Option<&str>) -> Option<String> {
     let has = format!("  {name} has {:.1} dB and a cosine of {:.6}", found.snr, found.cosine);
     match quantised {
         Some(backend) => {
-            Some(format!("hint: {backend} rounds values to few bits: --snr 20 or --min-cosine 0.99 is usual\n{has}"))
+            let usual = format!("--snr {ALIKE_SNR} or --min-cosine {ALIKE_COSINE} is usual");
+            Some(format!("hint: {backend} rounds values to few bits: {usual}\n{has}"))
         }
         // What is wrong is not to be compared more loosely.
         None => (found.snr >= ALIKE_SNR || found.cosine >= ALIKE_COSINE)

@@ -3,7 +3,7 @@
 use byoc_tools::compare::{Comparison, Criterion};
 use byoc_tools::regions::Checked;
 
-use super::{Table, Tone, count, shape};
+use super::{Table, Tone, count, format, shape};
 
 /// Most nodes of a region that are listed.
 const NODES: usize = 20;
@@ -44,9 +44,7 @@ fn scientific(value: f64, digits: usize) -> String {
 /// Elements that agree without being numbers, which statistics leave out.
 fn not_finite(comparison: &Comparison) -> Option<String> {
     let Comparison { name, non_finite, .. } = comparison;
-    let same = |elements| format!("{name}: {elements} NaN or infinite, as in the reference\n");
-    (*non_finite > 0)
-        .then(|| same(if *non_finite == 1 { "1 element is".into() } else { format!("{non_finite} elements are") }))
+    (*non_finite > 0).then(|| format!("{name}: {}, as in the reference\n", format::not_finite(*non_finite)))
 }
 
 /// The comparisons in a line each: how they end, and by how much.

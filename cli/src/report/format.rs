@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 pub(crate) use byoc_core::memory::readable as size;
+use byoc_tools::text::count;
 
 /// A time with three digits: `12.3 ms`.
 pub(crate) fn duration(time: Duration) -> String {
@@ -25,6 +26,11 @@ pub(crate) fn duration(time: Duration) -> String {
 /// The same for seconds; `?` for an invalid time.
 pub(crate) fn seconds(seconds: f64) -> String {
     Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".into(), duration)
+}
+
+/// `2 elements are NaN or infinite`, as both summaries and comparisons say it.
+pub(super) fn not_finite(elements: usize) -> String {
+    format!("{} {} NaN or infinite", count(elements, "element"), if elements == 1 { "is" } else { "are" })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use byoc_core::runtime::DeviceUse;
 use byoc_tools::outputs::Summary;
 
-use super::{Table, count, shape, short, size};
+use super::{Table, count, format, shape, short, size};
 
 /// The summaries as a table, with a table of the largest elements below where they are wanted.
 pub(crate) fn outputs(summaries: &[Summary]) -> String {
@@ -22,8 +22,7 @@ pub(crate) fn outputs(summaries: &[Summary]) -> String {
     }
     let mut text = table.text();
     for Summary { name, non_finite, .. } in summaries.iter().filter(|summary| summary.non_finite > 0) {
-        let elements = if *non_finite == 1 { "1 element is".into() } else { format!("{non_finite} elements are") };
-        text += &format!("{name}: {elements} NaN or infinite, and left out of min, max and mean\n");
+        text += &format!("{name}: {}, and left out of min, max and mean\n", format::not_finite(*non_finite));
     }
     for summary in summaries.iter().filter(|summary| !summary.top.is_empty()) {
         let title = format!("largest of {}", summary.name);

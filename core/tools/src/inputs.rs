@@ -187,7 +187,7 @@ impl Filling<'_> {
         let Some(list) = list else {
             let shape = match chosen {
                 Some(shape) => shape,
-                None => dim::eval_shape(shape, self.symbols).map_err(|_| unknown_size(port))?,
+                None => dim::eval_shape(shape, self.symbols).map_err(|_| unknown_size(port, self.symbols))?,
             };
             return self.tensor(name, *dtype, &shape, mode).map(Given::Tensor);
         };
@@ -216,8 +216,9 @@ impl Filling<'_> {
     }
 }
 
-fn unknown_size(port: &PortInfo) -> Diagnostic {
-    let symbol = port.shape.iter().find(|dim| dim.fixed().is_none()).map(Dim::to_string).unwrap_or_default();
+/// `known` are the sizes that are given: it is one of the others that is missing.
+fn unknown_size(port: &PortInfo, known: &HashMap<String, usize>) -> Diagnostic {
+    let symbol = dim::symbols(&port.shape).find(|symbol| !known.contains_key(symbol)).unwrap_or_default();
     let shape = text::shape(&port.shape);
     bad(format!("input '{}' of shape {shape} cannot be filled: the size '{symbol}' is open", port.name))
         .hint(format!("Set it, as in --dim '{symbol}=1'"))
@@ -278,6 +279,13 @@ mod tests {
         let (message, hint) = error(&Inputs::random(), &none);
         assert_eq!(message, "input 'ids' of shape [batch,4] cannot be filled: the size 'batch' is open");
         assert_eq!(hint, "Set it, as in --dim 'batch=1'");
+        // Of several open sizes, one that is not given.
+        let size = |name: &str| Dim::Symbolic(name.into());
+        let table = PortInfo { name: "t".into(), dtype: DType::F32, shape: vec![size("B"), size("S + 1")], list: None };
+        let given = sizes(&[("B", 2)], &[]);
+        let left = gather(&[table], &Inputs::random(), &given, &mut |warning| panic!("{warning}")).expect_err("open");
+        assert_eq!(left.message, "input 't' of shape [B,S + 1] cannot be filled: the size 'S' is open");
+        assert_eq!(left.hint.as_deref(), Some("Set it, as in --dim 'S=1'"));
         let (message, hint) = error(&Inputs::default(), &none);
         assert_eq!(message, "input 'ids' is not given");
         assert!(hint.ends_with("The inputs are: ids: i64[batch,4], mask: f32[batch]"), "{hint}");

@@ -216,6 +216,23 @@ fn images_of_another_size_are_stretched_with_a_warning() {
     );
 }
 
+/// Whether pixels are one number or three is not up to the image.
+#[test]
+fn an_open_count_of_channels_is_asked_for() {
+    let folder = Folder::empty();
+    let shape = ["1", "c", "h", "w"].map(|size| size.parse().map_or_else(|_| Dim::Symbolic(size.into()), Dim::Fixed));
+    let mut model = Model::default().node("Relu", &["x"], &["y"]);
+    model.graph.input.push(write::value("x", Type::Float, Some(&shape)));
+    folder.write("open.onnx", model.output("y", Type::Float, &[1, -1, -1, -1]).finish());
+    pictures::write_png(&folder.path().join("a.png"), 6, 4);
+    folder.byoc(&["run", "open.onnx", "-i", "a.png"]).fails(
+        2,
+        "error: [B701] 'a.png' is an image, and a size of input 'x' [1,c,h,w] is open\n  hint: Images are for an input 1x3xHxW \
+         or 1x1xHxW, such as --shape x:1x3x4x6 makes it",
+    );
+    folder.run(&["run", "open.onnx", "-i", "a.png", "--shape", "x:1x3x4x6"]);
+}
+
 /// A batch that is left open is one image, and a size that is left open is that of the image.
 #[test]
 fn open_sizes_are_those_of_the_image() {

@@ -20,7 +20,10 @@ const REMEDIES: [(&str, &str); 10] = [
     ("no pattern matches", "no pattern matches: `byoc plugin info NAME` lists the patterns of a backend"),
     (": type: ", "type: export the model in a type that the backend takes; its options may allow others"),
     (phrases::OPEN_SIZES, "sizes that are left open: --dim NAME=SIZE fixes one by its name, such as --dim batch=1"),
-    (": shape: ", "shape: fix sizes that are left open with --dim or --shape, or export the model with other sizes"),
+    (
+        ": shape: ",
+        "shape: export the model with sizes that the backend takes; open ones can be fixed with --dim or --shape",
+    ),
     (": attribute: ", "attribute: export the operator in the form that is named"),
     (": constant_needed: ", "constant needed: the backend reads that input when it compiles: make it an initializer"),
     (": limit: ", "limit: smaller sizes fit, by --dim, --shape or another export; the limit is one of the hardware"),

@@ -65,9 +65,8 @@ fn graph(manifest: &Manifest) -> Graph {
         let first = graph.nodes.len();
         graph.nodes.extend(nodes(region).into_iter().zip(block.places).map(|(node, at)| Node { at, ..node }));
         ends.push((first, graph.nodes.len() - 1));
-        let (name, backend) = (region.symbol.clone(), region.backend.clone());
-        let label = format!("{}: {name}", report::count(region.nodes.len(), "node"));
-        graph.groups.push(Group { name, label, backend, from: block.from, to: block.to });
+        let label = format!("{}: {}", report::count(region.nodes.len(), "node"), region.symbol);
+        graph.groups.push(Group { label, backend: region.backend.clone(), from: block.from, to: block.to });
     }
     graph.edges = edges.into_iter().map(|(from, to)| (ends[from].1, ends[to].0)).collect();
     graph

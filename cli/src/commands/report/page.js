@@ -207,16 +207,13 @@ function draw() {
   }
 }
 
-// Times of a node: of steps that name it. A box that is a region has the sum of all its steps; so has a node in a region of which
-// nothing else is known.
+// Times of a node: of steps that name it; where none does, that of its region.
 function timesOf(node) {
   const of_region = data.times.filter((time) => node.region && time.region === node.region);
   const own = of_region.filter((time) => time.nodes.includes(node.name));
   if (own.length) return own.map((time) => `${seconds(time.seconds)} (${time.name})`);
   const sum = of_region.reduce((all, time) => all + time.seconds, 0);
-  if (node.region === node.name && of_region.length) return [seconds(sum)];
-  const alone = of_region.length === 1 && !of_region[0].nodes.length;
-  return alone ? [`${seconds(sum)} (the region)`] : [];
+  return of_region.length ? [`${seconds(sum)} (the region)`] : [];
 }
 
 function choose(at, move) {

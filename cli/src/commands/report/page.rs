@@ -64,7 +64,6 @@ pub(super) struct Node {
 /// A frame around the nodes of a region, from its upper left corner to its lower right one.
 #[derive(Serialize)]
 pub(super) struct Group {
-    pub(super) name: String,
     pub(super) label: String,
     pub(super) backend: String,
     pub(super) from: Place,

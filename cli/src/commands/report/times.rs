@@ -48,11 +48,11 @@ fn of_region(region: &Value, times: &mut Vec<Time>) -> std::result::Result<(), &
         times.push(Time { name, backend: backend.into(), region: symbol.into(), nodes, seconds });
     }
     let told: f64 = times[times.len() - steps.len()..].iter().map(|time| time.seconds).sum();
-    let name = if steps.is_empty() { symbol.to_owned() } else { format!("(rest of {symbol})") };
-    if steps.is_empty() || seconds > told {
-        let seconds = if steps.is_empty() { seconds } else { seconds - told };
-        times.push(Time { name, backend: backend.into(), region: symbol.into(), nodes: Vec::new(), seconds });
-    }
+    let (name, seconds) = match steps.is_empty() {
+        true => (symbol.to_owned(), seconds),
+        false => (format!("(rest of {symbol})"), (seconds - told).max(0.0)),
+    };
+    times.push(Time { name, backend: backend.into(), region: symbol.into(), nodes: Vec::new(), seconds });
     Ok(())
 }
 

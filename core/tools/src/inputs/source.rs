@@ -241,9 +241,16 @@ impl<'a> Reading<'a> {
 
         let Contents { path, bytes } = contents;
         let image = decode(path, bytes)?;
-        let own = [1, 0, image.height() as usize, image.width() as usize];
-        let size = |(axis, known): (usize, Option<usize>)| known.or_else(|| own.get(axis).copied()).unwrap_or(0);
-        let shape: Vec<_> = self.sizes(port).into_iter().enumerate().map(size).collect();
+        // How many channels there are is not up to the image: its pixels can be read as one or as three.
+        let own = [Some(1), None, Some(image.height() as usize), Some(image.width() as usize)];
+        let size = |(axis, known): (usize, Option<usize>)| known.or_else(|| own.get(axis).copied().flatten());
+        let shape: Option<Vec<_>> = self.sizes(port).into_iter().enumerate().map(size).collect();
+        let shape = shape.ok_or_else(|| {
+            let (name, shape) = (&port.name, crate::text::shape(&port.shape));
+            let message = format!("'{}' is an image, and a size of input '{name}' {shape} is open", path.display());
+            let fits = format!("--shape {name}:1x3x{}x{}", image.height(), image.width());
+            bad(message).hint(format!("Images are for an input 1x3xHxW or 1x1xHxW, such as {fits} makes it"))
+        })?;
         let input = Input { name: port.name.clone(), dtype: port.dtype, shape };
         let normalisation = Normalisation { mean: self.inputs.mean.clone(), std: self.inputs.std.clone() };
         let images = Images::new(path, std::slice::from_ref(&input), &normalisation)?;
