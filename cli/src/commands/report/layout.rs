@@ -73,9 +73,6 @@ pub(super) fn places(count: usize, edges: &[(usize, usize)]) -> Vec<Place> {
     (0..count).map(place).collect()
 }
 
-/// Nodes of a group that stand side by side at most.
-const SIDE_BY_SIDE: usize = 8;
-
 /// What a frame needs above its nodes for its name, and on its other sides.
 const TITLE: f64 = 34.0;
 const MARGIN: f64 = 12.0;
@@ -94,7 +91,8 @@ pub(super) struct Block {
 /// Blocks of so many nodes each, with these edges, each from a block to a later one: placed as nodes are, with the room that they take.
 pub(super) fn blocks(counts: &[usize], edges: &[(usize, usize)]) -> Vec<Block> {
     let coarse = places(counts.len(), edges);
-    let across = |count: usize| (1..SIDE_BY_SIDE).find(|wide| wide * wide * 2 >= count).unwrap_or(SIDE_BY_SIDE);
+    // As many rows as columns: nodes are wider than high, as screens are.
+    let across = |count: usize| (1..).find(|wide| wide * wide >= count).unwrap_or(1);
     let height = |count: usize| count.div_ceil(across(count)) as f64 * DOWN + TITLE;
     let widest = counts.iter().map(|&count| across(count)).max().unwrap_or(1) as f64;
     // Each row of blocks is as high as the highest block in it.
